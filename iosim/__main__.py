@@ -1,0 +1,5 @@
+"""`python -m iosim`."""
+
+from .cli import main
+
+main()

@@ -1,0 +1,165 @@
+"""`iosim check`: run schedules on the CPU, compare output, counts and footprint; and show the pieces of softmax."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from .errors import InputError
+from .folded import Folded
+from .numeric import Numeric
+from .problem import DENSE, Attention
+from .reference import attention
+from .schedules import Schedule
+from .tiling import Tiling
+from .watchers import Capacity, Traffic
+
+TOLERANCE = {"fp64": 1e-12, "fp32": 1e-5, "fp16": 2e-2, "bf16": 2e-2, "fp8": 2e-2}
+Row = dict[str, Any]
+
+
+def check(problem: Attention, tiling: Tiling, schedules: list[Schedule], seed: int = 0) -> list[Row]:
+    """A row a schedule: output error in float64 and in the dtype, counted words against the formula by hand, peak
+    against the footprint by hand, folded against numeric. `ok` is False when any of them disagrees."""
+    rng = np.random.default_rng(seed)
+    p = problem
+    inputs = {"Q": rng.normal(size=(p.N, p.d)), "K": rng.normal(size=(p.Nk, p.d)), "V": rng.normal(size=(p.Nk, p.dv))}
+    visible = None
+    if p.mask is not DENSE:
+        token = p.mask.bind(p, Tiling(tiling.rows_q, tiling.rows_k), True)
+        visible = token.part(Whole(p.N), Whole(p.Nk)).array()
+    return [check_one(schedule, p, tiling, inputs, visible) for schedule in schedules]
+
+
+class Whole:
+    """A whole axis as one tile."""
+
+    start = index = 0
+
+    def __init__(self, size: int):
+        self.size = self.length = size
+
+
+def check_one(schedule: Schedule, p: Attention, tiling: Tiling, inputs: dict[str, Any], visible: Any) -> Row:
+    expected = attention(inputs["Q"], inputs["K"], inputs["V"], visible)
+    numeric, folded, room, dense_room = Traffic(), Traffic(), Capacity(), Capacity()
+    machine = Numeric(p, inputs, numeric, room).run(schedule, tiling)
+    Folded(p, folded).run(schedule, tiling)
+    Folded(replace(p, mask=DENSE), dense_room).run(schedule, tiling)
+    error = worst(machine.hbm["O"], expected)
+    narrow = Numeric(p, {k: v.astype(np.float32) for k, v in inputs.items()}, double=False).run(schedule, tiling)
+    narrow_error = worst(narrow.hbm["O"], expected)
+    bound = p.tiled(tiling, schedule.skips)
+    by_hand = None if schedule.exact_traffic is None else dict(schedule.exact_traffic(bound, tiling))
+    counts = by_hand is None or same_counts(by_hand, numeric.tensors)
+    formula = None if schedule.footprint is None else schedule.footprint(p, tiling)
+    row = {
+        "check": schedule.name,
+        "error_fp64": error,
+        f"error_{p.dtype}": narrow_error,
+        "words": numeric.total,
+        "formula_words": None if by_hand is None else sum(map(sum, by_hand.values())),
+        "folded_words": folded.total,
+        "peak_words": room.peak_words,
+        "footprint_words": formula,
+    }
+    peak_right = formula is None or (formula == dense_room.peak_words and room.peak_words <= formula)
+    small = error < TOLERANCE["fp64"] and narrow_error < TOLERANCE[p.dtype]
+    return {**row, "ok": bool(small and counts and peak_right and same_counts(folded.tensors, numeric.tensors))}
+
+
+def worst(found: Any, expected: Any) -> float:
+    """The largest error; NaN counts as infinite."""
+    return float(np.nan_to_num(np.max(np.abs(found - expected)), nan=np.inf))
+
+
+def same_counts(a: Any, b: Any) -> bool:
+    """Equal words for every tensor; one that never moves may be left out."""
+    return all(tuple(a.get(name, (0, 0))) == tuple(b.get(name, (0, 0))) for name in {*a, *b})
+
+
+# ---------------------------------------------------------------- the pieces of online softmax
+
+
+def softmax_passes(x: Any, passes: int, block: int = 3) -> tuple[Any, int, int]:
+    """softmax of n numbers in 3, 2 or 1 passes -> (result, reads, writes) of n numbers in slow memory.
+
+    3: maximum, sum, quotient. 2: maximum and sum online, then the quotient. 1: whole row on chip.
+    """
+    x = np.asarray(x, np.float64)
+    n = len(x)
+    if passes == 3:
+        m = x.max()
+        l = np.exp(x - m).sum()
+    elif passes == 2:
+        m, l = -np.inf, 0.0
+        for start in range(0, n, block):
+            part = x[start : start + block]
+            m, l = merge(m, l, part.max(), np.exp(part - part.max()).sum())
+    else:
+        m, l = x.max(), np.exp(x - x.max()).sum()
+    return np.exp(x - m) / l, passes * n, n
+
+
+def merge(m1: float, l1: float, m2: float, l2: float) -> tuple[float, float]:
+    """The (maximum, sum) of two blocks together."""
+    m = max(m1, m2)
+    return (m, 0.0) if np.isneginf(m) else (m, l1 * np.exp(m1 - m) + l2 * np.exp(m2 - m))
+
+
+def online_output(s: Any, v: Any, block: int, rescale: bool = True) -> float:
+    """softmax(s) . v in one pass; without `rescale`, as when the factor is forgotten."""
+    m, l, o = -np.inf, 0.0, 0.0
+    for start in range(0, len(s), block):
+        part, values = np.asarray(s[start : start + block], float), np.asarray(v[start : start + block], float)
+        new = max(m, part.max())
+        factor = np.exp(m - new) if rescale else 1.0
+        weights = np.exp(part - new)
+        m, l, o = new, l * factor + weights.sum(), o * factor + weights @ values
+    return float(o / l)
+
+
+def pieces() -> list[Row]:
+    """Rows for the pieces: passes, merge, and the two mistakes that must show."""
+    x = np.random.default_rng(1).normal(size=10)
+    e = np.exp(x - x.max())
+    rows = []
+    for passes in (3, 2, 1):
+        result, reads, writes = softmax_passes(x, passes)
+        right = bool(np.allclose(result, e / e.sum(), rtol=1e-14))
+        value = f"{reads} reads, {writes} writes"
+        rows.append({"piece": f"{passes}-pass softmax, n = 10", "value": value, "ok": right})
+    halves = [(part.max(), np.exp(part - part.max()).sum()) for part in (x[:4], x[4:])]
+    error = abs(merge(*halves[0], *halves[1])[1] - e.sum())
+    rows.append({"piece": "merge of two blocks", "value": f"error {error:.1e}", "ok": bool(error < 1e-13)})
+    good, wrong = online_output([0, 1, 2], [-10, 0, 10], 2), online_output([0, 1, 2], [-10, 0, 10], 2, rescale=False)
+    shown = f"{wrong:.4f} instead of {good:.4f}"
+    rows.append({"piece": "rescale forgotten (must be wrong)", "value": shown, "ok": abs(wrong - good) > 1})
+    s, hidden = np.array([0.0, 2000.0]), np.array([False, True])
+    with np.errstate(invalid="ignore", under="ignore"):
+        late = np.where(hidden, 0, np.exp(s - s.max()))
+        late = late / late.sum()
+    rows.append({"piece": "mask after the maximum (must be wrong)", "value": f"{late[0]} instead of 1.0",
+                 "ok": late[0] != 1.0})  # fmt: skip
+    return rows
+
+
+
+
+
+
+def run_checks(values: dict[str, Any], tiles: str, names: Any, seed: Any) -> tuple[list[Row], bool]:
+    """`check` from the texts of the command line -> (rows, whether all are right). At most 2^22 scores."""
+    from .experiment import default_schedules, parse_mask
+    from .schedules import find
+    from .tiling import parse_tiles
+    from .units import parse_count
+
+    problem = Attention(**{**values, "mask": parse_mask(values.get("mask", "dense"))})
+    if problem.N * problem.Nk > 2**22 or max(problem.N, problem.Nk) * problem.d > 2**24:
+        raise InputError("--N", problem.N, "at most 2^22 scores (N x Nk) and 2^24 words a tensor in a numeric run")
+    schedules = [find(name) for name in names] or default_schedules(problem)
+    rows = check(problem, parse_tiles(tiles), schedules, parse_count(seed, "--seed", least=0))
+    return rows, all(row["ok"] for row in rows)

@@ -1,0 +1,119 @@
+"""TOML files to sweeps; where sweeps are written. Every message names file, key, found, allowed."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from .errors import InputError, suggestion
+
+KEYS = (
+    "N", "Nk", "d", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "mask", "M", "tiles", "tile_multiple",
+    "schedule", "count_init", "lse", "keep_p", "elementwise",
+)  # fmt: skip
+KINDS = ("csv", "jsonl", "parquet")
+
+
+def read_toml(file: str) -> dict[str, Any]:
+    import tomllib
+
+    try:
+        with open(file, "rb") as handle:
+            return tomllib.load(handle)
+    except (OSError, ValueError) as error:
+        raise InputError("config", file, "a TOML file that can be read", str(error)) from None
+
+
+def read_sweep(file: str) -> dict[str, Any]:
+    """The keys of the `[sweep]` table of a file (or of its top level)."""
+    table = read_toml(file)
+    table = table.get("sweep", table)
+    if not isinstance(table, dict):
+        raise InputError(f"{file}: sweep", table, "a table")
+    for key, value in table.items():
+        if key not in KEYS:
+            raise InputError(f"{file}: key", key, ", ".join(KEYS), suggestion(key, KEYS))
+        if key in ("count_init", "lse", "keep_p") and not isinstance(value, bool):
+            raise InputError(f"{file}: {key}", value, "true or false")
+        if not isinstance(value, str | int | bool | list) or (
+            isinstance(value, list) and not all(isinstance(v, str | int) for v in value)
+        ):
+            raise InputError(f"{file}: {key}", value, "a whole number, a text, or a list of these")
+    return table
+
+
+def sweep_of(file: str | None, given: dict[str, Any]) -> Any:
+    """The sweep that a file and options describe together; an option wins over the file."""
+    from . import grid
+    from .cli import memory
+    from .units import parse_count
+
+    values = read_sweep(file) if file else {}
+    names = {"n": "N", "nk": "Nk"}
+    size = memory(given.pop("m"), given.pop("m_elements"), given.pop("hardware"), 2)
+    schedules = given.pop("schedules") or values.pop("schedule", ())
+    multiple = given.pop("tile_multiple")
+    multiple = values.pop("tile_multiple", 1) if multiple == "1" else multiple
+    values |= {names.get(k, k): v for k, v in given.items() if v not in (None, False)}
+    if size is not None:
+        values["M"] = size
+    tiles = values.pop("tiles", None)
+    options: dict[str, Any] = {k: values.pop(k) for k in ("count_init", "lse", "keep_p") if k in values}
+    options["elementwise"] = parse_count(values.pop("elementwise", 0), "--elementwise", least=0, most=10_000)
+    return grid.build(values, schedules, tiles, multiple, **options)
+
+
+def kind_of(kind: str | None, path: str | None, as_json: bool, as_csv: bool) -> str:
+    """csv, jsonl or parquet: as asked for, or from the file's name."""
+    if kind is None:
+        ending = (path or "").rpartition(".")[2].lower()
+        kind = "jsonl" if as_json or ending in ("jsonl", "json", "ndjson") else ending if ending == "parquet" else "csv"
+        kind = "csv" if as_csv else kind
+    if kind not in KINDS:
+        raise InputError("--format", kind, ", ".join(KINDS), suggestion(kind, KINDS))
+    if kind == "parquet" and path in (None, "-"):
+        raise InputError("-o", path or "nothing", "a file, for Parquet")
+    return kind
+
+
+def write_sweep(plan: Any, path: str | None, kind: str, argv: list[str]) -> None:
+    """Write a sweep to stdout or to a file with its sidecar, with a progress bar on a terminal's stderr."""
+    from . import grid
+
+    if path in (None, "-"):
+        grid.WRITERS[kind](plan, Stdout(), lambda rows: None)
+        return
+    assert path is not None
+    if not sys.stderr.isatty():
+        grid.write(plan, path, kind)
+    else:
+        from rich.console import Console
+        from rich.progress import Progress
+
+        with Progress(console=Console(stderr=True)) as progress:
+            task = progress.add_task("rows", total=plan.rows)
+            grid.write(plan, path, kind, lambda rows: progress.advance(task, rows))
+    from .output import emit
+    from .report import to_json
+
+    emit(to_json({"rows": plan.rows, "format": kind, "conventions": CONVENTIONS}, argv), path + ".meta.json")
+
+
+class Stdout:
+    """stdout as a file that is not closed."""
+
+    def __enter__(self) -> Any:
+        return sys.stdout
+
+    def __exit__(self, *error: Any) -> None:
+        sys.stdout.flush()
+
+
+CONVENTIONS = {
+    "words": "scalars, exact integers, over all heads and batches",
+    "bytes": "words times the width of their tensor in HBM",
+    "M": "bytes; K, M, G are 1024s",
+    "footprint": "tiles resident together, clipped to the axes, without the mask",
+    "ragged": "the last tile counts at its true size",
+    "initialisation": "writing O, l, m before Algorithm 1 is not counted unless count_init",
+}

@@ -1,0 +1,204 @@
+"""From a problem and an SRAM to results: one frozen row a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from . import __version__
+from .bounds import Bound, bounds, order_words
+from .errors import InputError
+from .folded import Folded
+from .problem import DENSE, Attention
+from .schedules import CORE, SCHEDULES, Schedule, find
+from .tiling import Tiling, best_tiles, footprint, paper_tiles, parse_tiles
+from .units import parse_bytes, parse_count
+from .watchers import Flops, Traffic
+
+TILE_RULES = ("paper", "best")
+
+
+@dataclass(frozen=True)
+class Result:
+    """One run: words over all heads and batches; None where it needs an M that was not given, or nothing fits."""
+
+    schedule: str
+    tiling: str
+    Br: int | None = None
+    Bc: int | None = None
+    fits: bool | None = None
+    sram_peak_words: int | None = None
+    sram_peak_bytes: int | None = None
+    reads: int | None = None
+    writes: int | None = None
+    total: int | None = None
+    read_bytes: int | None = None
+    write_bytes: int | None = None
+    total_bytes: int | None = None
+    flops: int | None = None
+    flops_per_byte: float | None = None
+    ratio_to_bound: float | None = None
+    ratio_to_standard: float | None = None
+    tensors: dict[str, dict[str, int]] = field(default_factory=dict)
+    steps: list[dict[str, int]] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        from .report import result_text
+
+        return result_text(self)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What `count` answers: the problem, the SRAM, what is proven, and a result for each schedule and tiling."""
+
+    problem: Attention
+    M_bytes: int | None
+    bounds: list[Bound]
+    results: list[Result]
+    version: str = __version__
+
+    @property
+    def M_words(self) -> int | None:
+        return None if self.M_bytes is None else self.M_bytes // self.problem.word_bytes
+
+    def __getitem__(self, key: str | tuple[str, str]) -> Result:
+        """`report["flash2"]`, or `report["flash1", "paper"]` where a schedule has several tilings."""
+        name, tiling = key if isinstance(key, tuple) else (key, None)
+        for result in self.results:
+            if result.schedule == name and tiling in (None, result.tiling):
+                return result
+        raise KeyError(key)
+
+    def __str__(self) -> str:
+        from .report import report_text
+
+        return report_text(self)
+
+
+def count(
+    N: int,
+    d: int,
+    M: int | str | None = None,
+    *,
+    schedules: tuple[str, ...] | list[str] = (),
+    tiles: str | None = None,
+    tile_multiple: int = 1,
+    mask: str = "dense",
+    **options: Any,
+) -> Report:
+    """Count what schedules move between HBM and an SRAM of M (bytes, `100KB`, or words as `51200el`).
+
+    `tiles` is `paper`, `best` or `128x64` (Br x Bc). Other options are the fields of `Attention`.
+    Raises InputError for whatever is not allowed.
+    """
+    problem = Attention(N, d, mask=parse_mask(mask), **options)
+    M_bytes = None if M is None else parse_bytes(M, problem.word_bytes)
+    parse_count(tile_multiple, "--tile-multiple")
+    chosen = [find(name) for name in dict.fromkeys(schedules)] or default_schedules(problem)
+    if M_bytes is None and tiles in (None, *TILE_RULES) and any("ideal" not in s.rules for s in chosen):
+        raise InputError("--M", "nothing", "a size as in 100KB", "or give --tiles as 128x64: then M may be left out")
+    results = [
+        run(schedule, rule, problem, M_bytes, tile_multiple)
+        for schedule in chosen
+        for rule in rules_of(schedule, tiles, problem)
+    ]
+    fitting = [r.total for r in results if r.fits and r.total is not None]
+    M_words = None if M_bytes is None else M_bytes // problem.word_bytes
+    return Report(problem, M_bytes, bounds(problem, M_words, min(fitting, default=None)), results)
+
+
+def parse_mask(text: Any) -> Any:
+    if text == "dense" or text is DENSE:
+        return DENSE
+    from .masks import Mask, parse
+
+    return text if isinstance(text, Mask) else parse(text)
+
+
+def default_schedules(problem: Attention) -> list[Schedule]:
+    return [SCHEDULES[name] for name in CORE if problem.mask is not DENSE or not SCHEDULES[name].skips]
+
+
+def rules_of(schedule: Schedule, tiles: str | None, problem: Attention) -> tuple[str, ...]:
+    """The tile rules of a schedule; what is asked for wins, but an ideal schedule has no tiles to choose."""
+    if "ideal" in schedule.rules:
+        return ("ideal",)
+    if tiles is not None:
+        return (tiles,)
+    if schedule.skips and problem.mask.tile_units:  # tiles would change the mask: there is no best
+        return ("paper",)
+    return schedule.rules
+
+
+def choose(schedule: Schedule, rule: str, problem: Attention, M_bytes: int | None, multiple: int) -> Tiling | None:
+    """The tiling of a rule (`ideal`, `paper`, `best`, or Br x Bc); None where nothing fits."""
+    if rule == "ideal":
+        return Tiling(1, 1)
+    if rule not in TILE_RULES:
+        return parse_tiles(rule)
+    assert M_bytes is not None
+    if rule == "best":
+        return best_tiles(schedule, problem, M_bytes, multiple)
+    M_words = M_bytes // problem.word_bytes
+    return paper_tiles(problem, M_words) if M_words else None
+
+
+def run(schedule: Schedule, rule: str, problem: Attention, M_bytes: int | None, multiple: int = 1) -> Result:
+    """Count one schedule with one tile rule."""
+    label = rule if rule in ("ideal", *TILE_RULES) else "given"
+    tiling = choose(schedule, rule, problem, M_bytes, multiple)
+    if tiling is None:
+        return Result(schedule.name, label, fits=False)
+    counted = measure(schedule, problem, tiling)
+    M_words = None if M_bytes is None else M_bytes // problem.word_bytes
+    standard = measure(SCHEDULES["standard"], problem, Tiling(1, 1))["total"]
+    flops = counted.pop("flops")
+    return Result(
+        schedule=schedule.name,
+        tiling=label,
+        Br=None if label == "ideal" else tiling.rows_q,
+        Bc=None if label == "ideal" else tiling.rows_k,
+        fits=None if M_bytes is None else counted["sram_peak_bytes"] <= M_bytes,
+        flops=flops,
+        flops_per_byte=flops / counted["total_bytes"] if counted["total_bytes"] else None,
+        ratio_to_bound=counted["total"] / order_words(problem, M_words) if M_words else None,
+        ratio_to_standard=counted["total"] / standard,
+        **counted,
+    )
+
+
+def measure(schedule: Schedule, problem: Any, tiling: Tiling) -> dict[str, Any]:
+    """Traffic, FLOPs and footprint of one walk, over all heads; sizes may be arrays."""
+    if not schedule.skips and problem.mask is not DENSE:  # a mask that only hides moves no word
+        problem = replace(problem, mask=DENSE)
+    traffic, flops = Traffic(), Flops()
+    machine = Folded(problem, traffic, flops).run(schedule, tiling)
+    room = footprint(schedule, problem, tiling)
+    tensors, n = dict(traffic.tensors), problem.instances
+    steps = [{"reads": n * r, "writes": n * w} for r, w in traffic.steps]
+    if problem.count_init:
+        for name in schedule.initialised:
+            reads, writes = tensors.get(name, (0, 0))
+            words = 1
+            for length in problem.shape(machine.tensors[name]):
+                words = words * length
+            tensors[name] = (reads, writes + words)
+    width = {name: problem.hbm_bytes(machine.tensors[name]) for name in tensors}
+    reads = n * sum(r for r, _ in tensors.values())
+    writes = n * sum(w for _, w in tensors.values())
+    read_bytes = n * sum(r * width[name] for name, (r, _) in tensors.items())
+    write_bytes = n * sum(w * width[name] for name, (_, w) in tensors.items())
+    return {
+        "sram_peak_words": room.peak_words,
+        "sram_peak_bytes": room.peak_bytes,
+        "reads": reads,
+        "writes": writes,
+        "total": reads + writes,
+        "read_bytes": read_bytes,
+        "write_bytes": write_bytes,
+        "total_bytes": read_bytes + write_bytes,
+        "flops": n * flops.total,
+        "tensors": {name: {"reads": n * r, "writes": n * w} for name, (r, w) in tensors.items()},
+        "steps": steps,
+    }

@@ -1,0 +1,159 @@
+"""The folded machine: every loop body is visited once, and a word count is the sum over all the tiles it stands for.
+
+A count inside loops is a product of dimensions, summed over all turns. Loops that do not know of each other
+factorise: over the tiles of one axis, sizes add up to its length and ones add up to the number of tiles, so a dense
+count costs O(1). A loop over the active tiles of a mask line, or over a tile of another loop, is tied to that other
+loop: the two form one `Group`, whose rows say how often which sizes occur together. Sizes may be NumPy int64 arrays:
+then one walk counts as many configurations. Whoever looks at a tile's position or size gets a FoldingError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from .errors import FoldingError
+from .machine import Machine, Tile, product
+
+
+class FoldedTile(Tile):
+    """All tiles of a loop at once; only the largest of them is known by size."""
+
+    __slots__ = ("_extent",)
+
+    def __init__(self, length: Any, extent: Any):
+        self.length, self._extent = length, extent
+
+    @property
+    def extent(self) -> Any:
+        return self._extent
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("index", "start", "size"):
+            raise FoldingError(
+                f"this schedule looks at a tile's {name}, which stands for many tiles here; run it unrolled to count it"
+            )
+        return object.__getattribute__(self, name)
+
+
+class Group:
+    """Tiles that depend on each other: rows of (how often, {tile: size})."""
+
+    def __init__(self, rows: list[tuple[Any, dict[Tile, Any]]]):
+        self.rows, self.tiles = rows, set(rows[0][1])
+
+    def moment(self, exponents: dict[Tile, int]) -> Any:
+        """The sum, over all visits, of the product of the sizes to these exponents."""
+        return sum(times * product(sizes[tile] ** e for tile, e in exponents.items()) for times, sizes in self.rows)
+
+
+class Axis(Group):
+    """The tiles of one axis, independent of other loops."""
+
+    def __init__(self, tile: Tile, length: Any, size: Any):
+        self.tile, self.length, self.size, self.tiles = tile, length, size, {tile}
+
+    @property
+    def rows(self) -> list[tuple[Any, dict[Tile, Any]]]:  # type: ignore[override]
+        return classes(self.length, self.size, self.tile)
+
+    def moment(self, exponents: dict[Tile, int]) -> Any:
+        e = exponents.get(self.tile, 0)
+        if e == 0:
+            return -(-self.length // self.size)
+        return self.length if e == 1 else super().moment(exponents)
+
+
+def classes(length: Any, size: Any, tile: Tile) -> list[tuple[Any, dict[Tile, Any]]]:
+    """The whole tiles of a length, and the ragged one that may be left: no row is wrong when it occurs 0 times."""
+    whole = length // size
+    return [(whole, {tile: size}), (-(-length // size) - whole, {tile: length % size})]
+
+
+class Folded(Machine):
+    """Counts a schedule without visiting its tiles. See the head of this file."""
+
+    folded = True
+
+    def __init__(self, problem: Any, *watchers: Any):
+        super().__init__(problem, *watchers)
+        self._groups: dict[Tile, Group] = {}
+        self._totals: dict[tuple[int, ...], tuple[tuple[Any, ...], Any]] = {}
+
+    def total(self, shape: tuple[Any, ...], where: Any = None) -> Any:
+        if where is not None:
+            groups = dict(self._groups)
+            groups[where.tile] = self._lines(where, where.tile, groups[where.tile])
+            return self._sum(shape, groups)
+        key = tuple(map(id, shape))
+        if key not in self._totals:  # the shape is kept with its total, so that no id is used again
+            self._totals[key] = (shape, self._sum(shape, self._groups))
+        return self._totals[key][1]
+
+    def _sum(self, shape: tuple[Any, ...], groups: dict[Tile, Group]) -> Any:
+        exponents: dict[Tile, int] = {}
+        result = 1
+        for x in shape:
+            if isinstance(x, Tile):
+                exponents[x] = exponents.get(x, 0) + 1
+            else:
+                result = result * x
+        for group in dict.fromkeys(groups.values()):
+            result = result * group.moment({t: e for t, e in exponents.items() if t in group.tiles})
+        return result
+
+    def _walk(self, length: Any, size: Any, where: Any, parallel: bool) -> Iterator[Any]:
+        outer = self._groups
+        axis, extent = (length.length, length.extent) if isinstance(length, Tile) else (length, length)
+        tile = FoldedTile(axis, smaller(size, extent))
+        if where is not None:
+            changed = self._masked(where, tile, size)
+        elif isinstance(length, Tile):
+            group = self._groups[length]
+            inner = Group(
+                [
+                    (times * n, {**sizes, **part})
+                    for times, sizes in group.rows
+                    for n, part in classes(sizes[length], size, tile)
+                ]
+            )
+            changed = dict.fromkeys(inner.tiles, inner)
+        else:
+            changed = {tile: Axis(tile, length, size)}
+        self._groups, self._totals = {**outer, **changed}, {}
+        try:
+            yield tile
+        finally:
+            self._groups, self._totals = outer, {}
+
+    def _masked(self, line: Any, tile: Tile, size: Any) -> dict[Tile, Group]:
+        """The groups of a loop over the active tiles of a mask line."""
+        mask = line.mask
+        if size != (mask.rows_q if line.kind == "column" else mask.rows_k):
+            raise FoldingError("a loop over a line of the mask must use the mask's tile size")
+        if line.kind == "columns":
+            return {tile: self._lines(line, tile, None)}
+        if len(self._groups[line.tile].tiles) > 1:
+            raise FoldingError("a mask line's own tile already depends on another loop; run it unrolled")
+        row, column = (tile, line.tile) if line.kind == "column" else (line.tile, tile)
+        q, k = (mask.rows_q, mask.N % mask.rows_q), (mask.rows_k, mask.Nk % mask.rows_k)
+        group = Group([(mask.pairs(a, b), {row: q[a], column: k[b]}) for a in (False, True) for b in (False, True)])
+        return {row: group, column: group}
+
+    def _lines(self, line: Any, tile: Tile, group: Group | None) -> Group:
+        """The tiles of an axis whose line of the mask is not empty."""
+        if group is not None and len(group.tiles) > 1:
+            raise FoldingError("a mask line's own tile already depends on another loop; run it unrolled")
+        mask = line.mask
+        if line.kind == "row":
+            return Group([(mask.rows(r), {tile: s}) for r, s in ((False, mask.rows_q), (True, mask.N % mask.rows_q))])
+        return Group([(mask.cols(r), {tile: s}) for r, s in ((False, mask.rows_k), (True, mask.Nk % mask.rows_k))])
+
+
+def smaller(a: Any, b: Any) -> Any:
+    """The minimum of two numbers or arrays."""
+    if isinstance(a, int) and isinstance(b, int):
+        return min(a, b)
+    import numpy as np
+
+    return np.minimum(a, b)

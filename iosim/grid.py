@@ -1,0 +1,338 @@
+"""A sweep: one vectorised folded walk a schedule and chunk, tidy rows out. Imports NumPy, and pandas for tables."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from . import experiment
+from .bounds import order_words
+from .errors import InputError
+from .problem import DENSE, Attention
+from .report import COLUMNS
+from .schedules import SCHEDULES, Schedule, find
+from .tiling import Tiling, footprint, paper_tiles, parse_tiles
+from .units import MOST_POINTS, parse_axis, parse_bytes, parse_count
+
+CHUNK = 16_384
+AXES = ("N", "Nk", "d", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "mask", "M")
+NUMBERS = ("N", "Nk", "d", "batch", "heads", "kv_heads")
+INTEGERS = tuple(c for c in COLUMNS if c not in ("dtype", "acc_dtype", "mask", "schedule", "tiling", "fits")
+                 and not c.startswith("ratio"))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Axes (lists of values; an empty one means the default), schedules, tile rules, and options of `Attention`."""
+
+    axes: dict[str, list[Any]]
+    schedules: tuple[str, ...] = ()
+    tiles: tuple[str, ...] = ()
+    tile_multiple: int = 1
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def points(self) -> int:
+        return int(np.prod([len(self.axes[name]) for name in AXES], dtype=object))
+
+    def runs(self, mask: Any) -> list[tuple[Schedule, str]]:
+        """The (schedule, tile rule) pairs of one grid point."""
+        problem = Attention(1, 1, mask=mask)
+        chosen = [find(name) for name in self.schedules] or experiment.default_schedules(problem)
+        pairs = []
+        for schedule in chosen:
+            for tiles in self.tiles or (None,):
+                pairs += [(schedule, rule) for rule in experiment.rules_of(schedule, tiles, problem)]
+        return list(dict.fromkeys(pairs))
+
+    @property
+    def rows(self) -> int:
+        masks = self.axes["mask"]
+        return sum(self.points // len(masks) * len(self.runs(mask)) for mask in masks)
+
+
+def build(
+    values: dict[str, Any], schedules: Any = (), tiles: Any = None, tile_multiple: Any = 1, **options: Any
+) -> Sweep:
+    """Read axes from texts, numbers or lists; every fault is an InputError that names the option."""
+    axes: dict[str, list[Any]] = {}
+    for name in NUMBERS:
+        where = "--" + name.replace("_", "-")
+        axes[name] = read_axis(values.get(name), where, lambda text, where=where: parse_count(text, where))
+    for name in ("N", "d"):
+        if axes[name] == [None]:
+            raise InputError(f"--{name}", "nothing", "an axis as in 1024,4096 or 1024:8192:x2")
+    for name in ("dtype", "acc_dtype"):
+        axes[name] = split(values.get(name)) or [None if name == "acc_dtype" else "fp16"]
+    masks = values.get("mask")
+    axes["mask"] = [experiment.parse_mask(m) for m in ([masks] if isinstance(masks, str) else masks or ["dense"])]
+    axes["M"] = [values.get("M")]
+    multiple = parse_count(tile_multiple, "--tile-multiple")
+    sweep = Sweep(axes, tuple(split(schedules)), tuple(split(tiles)), multiple, options)
+    word = experiment.Attention(1, 1, dtype=axes["dtype"][0]).word_bytes
+    axes["M"] = read_axis(values.get("M"), "--M", lambda text: parse_bytes(text, word))
+    if any("el" in str(part).lower() for part in split(values.get("M"))) and len(axes["dtype"]) > 1:
+        raise InputError("--M", values.get("M"), "bytes where there are several --dtype, since words differ in size")
+    for mask in axes["mask"]:
+        for _, rule in sweep.runs(mask):
+            if rule not in ("ideal", *experiment.TILE_RULES):
+                parse_tiles(rule)
+            elif rule != "ideal" and axes["M"] == [None]:
+                raise InputError("--M", "nothing", "an axis as in 16KB:256KB:x2", "or give --tiles as 128x64")
+    if sweep.points > MOST_POINTS:
+        raise InputError("sweep", f"{sweep.points} grid points", f"at most {MOST_POINTS}")
+    for dtype, acc in product(axes["dtype"], axes["acc_dtype"]):
+        Attention(1, 1, dtype=dtype, acc_dtype=acc, **options)
+    for heads, kv in product(axes["heads"], axes["kv_heads"]):
+        Attention(1, 1, heads=heads or 1, kv_heads=kv)
+    return sweep
+
+
+def split(value: Any) -> list[str]:
+    """`a,b` or a list of such, as a list without repetitions."""
+    if value is None:
+        return []
+    values = [value] if isinstance(value, str | int) else list(value)
+    return list(dict.fromkeys(part.strip() for v in values for part in str(v).split(",")))
+
+
+def read_axis(value: Any, where: str, parse: Any) -> list[Any]:
+    if value is None:
+        return [None]
+    values = value if isinstance(value, list) else [value]
+    if not values or not all(isinstance(v, int | str) and not isinstance(v, bool) for v in values):
+        raise InputError(where, value, "whole numbers, or texts as in 1024:8192:x2")
+    return list(dict.fromkeys(x for v in values for x in parse_axis(v, where, parse)))
+
+
+def chunks(sweep: Sweep) -> Iterator[Any]:
+    """DataFrames of at most about CHUNK rows, in grid order: the last axis runs fastest, then schedules and tilings."""
+    lists = [sweep.axes[name] for name in NUMBERS] + [sweep.axes["M"]]
+    lengths = [len(values) for values in lists]
+    points = int(np.prod(lengths))
+    for dtype, acc, mask in product(sweep.axes["dtype"], sweep.axes["acc_dtype"], sweep.axes["mask"]):
+        runs = sweep.runs(mask)
+        size = max(1, CHUNK // max(1, len(runs)))
+        for start in range(0, points, size):
+            index = np.unravel_index(np.arange(start, min(points, start + size)), lengths)
+            columns = dict(zip((*NUMBERS, "M"), (pick(v, i) for v, i in zip(lists, index, strict=True)), strict=True))
+            fixed = {"dtype": dtype, "acc_dtype": acc, "mask": mask, **sweep.options}
+            yield frame(columns, fixed, runs, sweep.tile_multiple)
+
+
+def pick(values: list[Any], index: Any) -> Any:
+    if values == [None]:
+        return None
+    exact = max(values) < 2**62
+    return np.array(values, dtype=np.int64 if exact else object)[index]
+
+
+def frame(columns: dict[str, Any], fixed: dict[str, Any], runs: list[tuple[Schedule, str]], multiple: int) -> Any:
+    """One chunk as a DataFrame with the columns of DESIGN: integers stay integers, what is unknown stays empty."""
+    import pandas as pd
+
+    M_bytes = columns.pop("M")
+    sizes: Any = {k: 1 if v is None and k in ("batch", "heads") else v for k, v in columns.items()}
+    problem = Attention(**sizes, **fixed)
+    length = len(np.atleast_1d(problem.N))
+    count = scalar_runs if problem.mask is not DENSE else vector_runs
+    results = count(problem, M_bytes, runs, multiple, length)
+    base = {name: getattr(problem, name) for name in (*NUMBERS, "dtype", "acc_dtype")}
+    base |= {"mask": str(problem.mask), "M_bytes": M_bytes}
+    base["M_words"] = None if M_bytes is None else M_bytes // problem.word_bytes
+    data = {}
+    for name in COLUMNS:
+        if name in base:
+            data[name] = spread(base[name], length, len(runs), name)
+        else:
+            data[name] = interleave([r[name] for r in results], length, name)
+    return pd.DataFrame(data)
+
+
+def spread(value: Any, length: int, runs: int, name: str) -> Any:
+    import pandas as pd
+
+    if isinstance(value, str):
+        return pd.Categorical.from_codes(np.zeros(length * runs, np.int8), [value])
+    if value is None:
+        return pd.array([None] * (length * runs), dtype="Int64")
+    return np.repeat(np.broadcast_to(np.asarray(value), (length,)), runs)
+
+
+def interleave(parts: list[Any], length: int, name: str) -> Any:
+    """Columns of several runs, one after the other for each grid point; None is an empty cell."""
+    import pandas as pd
+
+    if name in ("schedule", "tiling"):
+        labels = list(dict.fromkeys(parts))
+        codes = np.array([labels.index(x) for x in parts], np.int8)
+        return pd.Categorical.from_codes(np.tile(codes, length), labels)
+    full = [np.full(length, None, object) if x is None else np.broadcast_to(np.asarray(x), (length,)) for x in parts]
+    merged = np.stack(full, axis=1).ravel()
+    if merged.dtype != object:
+        return merged
+    empty = np.array([x is None for x in merged], bool)
+    if name == "fits":
+        return pd.array(merged, dtype="boolean")
+    if name.startswith("ratio"):
+        return np.where(empty, np.nan, merged).astype(float)
+    values = np.where(empty, 0, merged)
+    if max(values, default=0) < 2**63:
+        return pd.arrays.IntegerArray(values.astype(np.int64), empty)
+    return merged
+
+
+def scalar_runs(problem: Attention, M_bytes: Any, runs: Any, multiple: int, length: int) -> list[dict[str, Any]]:
+    """Masked problems: one walk for every grid point, since the counts of a mask differ in every one."""
+    rows: list[list[Any]] = [[] for _ in runs]
+    for k in range(length):
+        sizes: Any = {n: int(np.broadcast_to(getattr(problem, n), (length,))[k]) for n in (*NUMBERS, "dv")}
+        point = replace(problem, **sizes)
+        for column, (schedule, rule) in zip(rows, runs, strict=True):
+            column.append(experiment.run(schedule, rule, point, None if M_bytes is None else int(M_bytes[k]), multiple))
+    out = []
+    for (schedule, _), column in zip(runs, rows, strict=True):
+        names = [c for c in COLUMNS if c not in ("schedule", "tiling") and hasattr(column[0], c)]
+        arrays = {n: np.array([getattr(r, n) for r in column], object) for n in names if n != "mask"}
+        out.append({"schedule": schedule.name, "tiling": column[0].tiling, **arrays})
+    return out
+
+
+def vector_runs(problem: Attention, M_bytes: Any, runs: Any, multiple: int, length: int) -> list[dict[str, Any]]:
+    """Dense problems: one walk for the whole chunk; in Python integers where int64 might not hold the counts."""
+    if any(not fits_int64(problem, schedule) for schedule, _ in runs):
+        problem = replace(problem, **{n: as_objects(getattr(problem, n)) for n in (*NUMBERS, "dv")})
+        M_bytes = as_objects(M_bytes)
+    standard = experiment.measure(SCHEDULES["standard"], problem, Tiling(1, 1))
+    return [vector_run(problem, M_bytes, schedule, rule, multiple, standard) for schedule, rule in runs]
+
+
+def as_objects(value: Any) -> Any:
+    return value.astype(object) if isinstance(value, np.ndarray) else value
+
+
+def fits_int64(problem: Attention, schedule: Schedule) -> bool:
+    """A walk at the largest sizes and tiles of one row, in Python integers, bounds every count of the chunk."""
+    largest: Any = {n: int(np.max(getattr(problem, n))) for n in ("N", "Nk", "d", "dv", "batch", "heads")}
+    worst = replace(problem, **largest, kv_heads=largest["heads"])
+    counted = experiment.measure(schedule, worst, Tiling(1, 1))
+    room = worst.instances * (worst.N + worst.Nk + 2) * (worst.N + worst.Nk + worst.d + worst.dv + 2)
+    return 8 * max(counted["total_bytes"], counted["flops"], room, worst.N * worst.Nk * worst.d**2) < 2**63
+
+
+def vector_run(
+    problem: Attention, M_bytes: Any, schedule: Schedule, rule: str, multiple: int, standard: dict[str, Any]
+) -> dict[str, Any]:
+    label = rule if rule in ("ideal", *experiment.TILE_RULES) else "given"
+    M_words: Any = None if M_bytes is None else M_bytes // problem.word_bytes
+    nothing: Any = False
+    if rule == "best":
+        tiling, nothing = best_arrays(schedule, problem, M_bytes, multiple)
+    elif rule == "paper":
+        nothing = M_words < 1
+        tiling = paper_tiles(problem, np.where(nothing, 1, M_words))
+    else:
+        tiling = Tiling(1, 1) if rule == "ideal" else parse_tiles(rule)
+    counted = experiment.measure(schedule, problem, tiling)
+    row = {name: counted[name] for name in COLUMNS if name in counted}
+    row |= {"Br": None if label == "ideal" else tiling.rows_q, "Bc": None if label == "ideal" else tiling.rows_k}
+    row["fits"] = None if M_bytes is None else counted["sram_peak_bytes"] <= M_bytes
+    row["ratio_to_standard"] = counted["total"] / standard["total"]
+    row["ratio_to_bound"] = None
+    if M_words is not None:
+        ratio: Any = counted["total"] / order_words(problem, np.where(M_words < 1, 1, M_words))
+        empty = np.full(ratio.shape, None, object)
+        row["ratio_to_bound"] = ratio if (M_words >= 1).all() else np.where(M_words < 1, empty, ratio)
+    if np.any(nothing):
+        empty = np.full(length, None, object)
+        row = {k: v if v is None else np.where(nothing, empty, np.asarray(v, object)) for k, v in row.items()}
+        row["fits"] = np.where(nothing, False, row["fits"])
+    return {"schedule": schedule.name, "tiling": label, **row}
+
+
+def best_arrays(schedule: Schedule, problem: Attention, M_bytes: Any, multiple: int) -> tuple[Tiling, Any]:
+    """`tiling.best_tiles` for arrays: the same search along the outer axis, all configurations at once."""
+    outer_is_q = schedule.outer == "queries"
+    lengths = (problem.N, problem.Nk) if outer_is_q else (problem.Nk, problem.N)
+
+    def tiling(outer: Any, inner: Any) -> Tiling:
+        return Tiling(outer, inner) if outer_is_q else Tiling(inner, outer)
+
+    def fits(outer: Any, inner: Any) -> Any:
+        return footprint(schedule, problem, tiling(outer, inner)).peak_bytes <= M_bytes
+
+    largest = last_true_arrays(lambda n: fits(n * multiple, multiple), -(-lengths[0] // multiple))
+    nothing = largest == 0
+    largest = np.where(nothing, 1, largest)
+    tiles = -(-lengths[0] // (largest * multiple))
+    rows = -(-lengths[0] // tiles)
+    outer = -(-rows // multiple) * multiple
+    inner = last_true_arrays(lambda n: fits(outer, n * multiple), -(-lengths[1] // multiple))
+    return tiling(outer, np.where(inner < 1, 1, inner) * multiple), nothing
+
+
+def last_true_arrays(test: Any, most: Any) -> Any:
+    low, high = np.zeros_like(most), most
+    while (low < high).any():
+        middle = (low + high + 1) // 2
+        ok = test(np.where(middle < 1, 1, middle)) & (middle >= 1)
+        low, high = np.where(ok, middle, low), np.where(ok, high, np.maximum(middle - 1, low))
+    return low
+
+
+def sweep(schedules: Any = (), tiles: Any = None, tile_multiple: int = 1, **values: Any) -> Any:
+    """A whole sweep as one DataFrame: `sweep(N="1024:8192:x2", d=[64, 128], M="16KB:256KB:x2")`."""
+    import pandas as pd
+
+    axes = {name: values.pop(name) for name in AXES if name in values}
+    return pd.concat(list(chunks(build(axes, schedules, tiles, tile_multiple, **values))), ignore_index=True)
+
+
+def write(sweep: Sweep, path: str, kind: str, progress: Any = lambda rows: None) -> None:
+    """Write a sweep as csv, jsonl or parquet: to a temporary file beside it, then renamed, or not at all."""
+    temporary = f"{path}.{os.getpid()}.part"
+    try:
+        WRITERS[kind](sweep, temporary, progress)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise InputError("-o", path, "a file in a folder that can be written", str(error.strerror)) from None
+    finally:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+
+
+def write_csv(sweep: Sweep, out: Any, progress: Any) -> None:
+    with open(out, "w", newline="") if isinstance(out, str) else out as file:
+        for k, rows in enumerate(chunks(sweep)):
+            rows.to_csv(file, index=False, header=k == 0, lineterminator="\n")
+            progress(len(rows))
+
+
+def write_jsonl(sweep: Sweep, out: Any, progress: Any) -> None:
+    with open(out, "w") if isinstance(out, str) else out as file:
+        for rows in chunks(sweep):
+            rows.to_json(file, orient="records", lines=True, double_precision=15)
+            progress(len(rows))
+
+
+def write_parquet(sweep: Sweep, out: str, progress: Any) -> None:
+    import pandas as pd
+
+    from .errors import MissingError
+
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError:
+        raise MissingError("Parquet needs pyarrow: pip install 'iosim[parquet]'; CSV works without it") from None
+    parts = list(chunks(sweep))
+    for rows in parts:
+        progress(len(rows))
+    pd.concat(parts, ignore_index=True).to_parquet(out, index=False)
+
+
+WRITERS = {"csv": write_csv, "jsonl": write_jsonl, "parquet": write_parquet}

@@ -1,0 +1,166 @@
+"""Hardware presets, read from configs/hardware/*.toml: each number with its unit in its name, and its source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from .errors import InputError, MissingError, suggestion
+
+COUNTS = (
+    "shared_memory_per_block_bytes",
+    "shared_memory_per_sm_bytes",
+    "sms",
+    "l2_bytes",
+    "hbm_bytes",
+    "hbm_bytes_per_second",
+)
+KEYS = ("name", *COUNTS, "flops_per_second", "sources")
+DTYPES = ("fp16", "bf16", "fp8", "fp32", "fp64")
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """One GPU. M is what one thread block may use, `sram_bytes`; `sram_total_bytes` is the sum over all SMs.
+
+    Sizes are bytes; rates are decimal, per second. `flops_per_second` holds the dense peak of the element types that
+    have one; `sources` says where each number was found. `hbm_bytes` is the device memory, GDDR included.
+    """
+
+    name: str
+    shared_memory_per_block_bytes: int
+    shared_memory_per_sm_bytes: int
+    sms: int
+    l2_bytes: int
+    hbm_bytes: int
+    hbm_bytes_per_second: int
+    flops_per_second: Mapping[str, int]
+    sources: Mapping[str, str]
+
+    @property
+    def sram_bytes(self) -> int:
+        """M of this preset."""
+        return self.shared_memory_per_block_bytes
+
+    @property
+    def sram_total_bytes(self) -> int:
+        """Shared memory of all SMs together: never M."""
+        return self.sms * self.shared_memory_per_sm_bytes
+
+    def ridge(self, dtype: str) -> float | None:
+        """FLOPs a byte from which on the peak rate is the limit, not the HBM; None without a known peak."""
+        peak = self.flops_per_second.get(dtype)
+        return None if peak is None else peak / self.hbm_bytes_per_second
+
+
+def configs_folder() -> Path:
+    """`configs`: inside the installed package, or beside it in a checkout."""
+    package = Path(__file__).resolve().parent
+    for folder in (package / "configs", package.parent / "configs"):
+        if (folder / "hardware").is_dir():
+            return folder
+    raise MissingError(f"the folder configs/hardware is neither in {package} nor beside it; install iosim again")
+
+
+def names() -> list[str]:
+    """The presets, in the spelling of their files' `name`."""
+    return [read(path).name for path in _files()]
+
+
+def load(name: str) -> Hardware:
+    """A preset by name, in any case."""
+    files = {path.stem: path for path in _files()}
+    key = name.lower() if isinstance(name, str) else ""
+    if key not in files:
+        raise InputError("--hardware", name, ", ".join(files), suggestion(key, files))
+    return read(files[key])
+
+
+def read(path: Path) -> Hardware:
+    """One TOML file, with every key and type checked."""
+    import tomllib
+
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(str(path), "no such file", "a hardware file in TOML") from None
+    except OSError as error:
+        raise InputError(str(path), error.strerror or "an unreadable file", "a hardware file in TOML") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(str(path), str(error), "TOML in UTF-8") from None
+
+    _keys(str(path), data, KEYS, required=KEYS)
+    if not isinstance(data["name"], str) or not data["name"].strip():
+        raise InputError(f"{path}: name", data["name"], "a text")
+    for key in COUNTS:
+        _positive(f"{path}: {key}", data[key])
+    rates = _table(path, data, "flops_per_second", DTYPES)
+    for key, value in rates.items():
+        _positive(f"{path}: flops_per_second.{key}", value)
+    sourced = (*COUNTS, "flops_per_second")
+    sources = _table(path, data, "sources", sourced, required=sourced)
+    for key, value in sources.items():
+        if not isinstance(value, str) or not value.strip():
+            raise InputError(f"{path}: sources.{key}", value, "the title of a document")
+    block, sm = data["shared_memory_per_block_bytes"], data["shared_memory_per_sm_bytes"]
+    if block > sm:
+        raise InputError(f"{path}: shared_memory_per_block_bytes", block, f"at most {sm}, what the SM has")
+    data["flops_per_second"], data["sources"] = MappingProxyType(rates), MappingProxyType(sources)
+    return Hardware(**data)
+
+
+def _files() -> list[Path]:
+    return sorted((configs_folder() / "hardware").glob("*.toml"))
+
+
+def _table(
+    path: Path, data: dict[str, Any], key: str, allowed: tuple[str, ...], required: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    if not isinstance(data[key], dict):
+        raise InputError(f"{path}: {key}", data[key], f"a table [{key}]")
+    _keys(f"{path}: {key}", data[key], allowed, required)
+    return data[key]
+
+
+def _keys(where: str, table: dict[str, Any], allowed: tuple[str, ...], required: tuple[str, ...]) -> None:
+    for key in table:
+        if key not in allowed:
+            raise InputError(f"{where}: key", key, ", ".join(allowed), suggestion(key, allowed))
+    for key in required:
+        if key not in table:
+            raise InputError(f"{where}: {key}", "nothing", "this key is required")
+
+
+def _positive(where: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise InputError(where, value, "a whole number above 0")
+
+
+def summary() -> list[dict[str, Any]]:
+    """One row a preset; M is what one block may use, the total over all SMs stands apart."""
+    return [
+        {
+            "name": path.stem,
+            "M_bytes": h.sram_bytes,
+            "sms": h.sms,
+            "sram_total_bytes": h.sram_total_bytes,
+            "l2_bytes": h.l2_bytes,
+            "hbm_bytes": h.hbm_bytes,
+            "hbm_bytes_per_second": h.hbm_bytes_per_second,
+            "fp16_flops_per_second": h.flops_per_second.get("fp16"),
+        }
+        for path in _files()
+        for h in [read(path)]
+    ]
+
+
+def details(name: str) -> list[dict[str, Any]]:
+    """Every number of one preset with its source."""
+    h = load(name)
+    rows = [{"key": key, "value": getattr(h, key), "source": h.sources[key]} for key in COUNTS]
+    source = h.sources["flops_per_second"]
+    rates = h.flops_per_second.items()
+    return rows + [{"key": f"{dtype}_flops_per_second", "value": rate, "source": source} for dtype, rate in rates]

@@ -1,0 +1,302 @@
+"""Exact counts of active tiles from a mask's expression, without looking at every tile.
+
+Every atom but `global` is a function of delta = y - x (tokens) or j - i (tiles), and `global` only cuts the axes. So
+an axis is cut into bands of tiles alike; inside a pair of bands tile (i, j) is active when t = j*Bc - i*Br lies in a
+set of intervals, and the tiles of such a strip are counted by floor sums. Whole numbers only, no NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from math import gcd, lcm
+from typing import Any, NamedTuple
+
+Intervals = list[tuple[int, int]]  # disjoint, ascending, both ends included
+
+
+@dataclass(frozen=True)
+class Atom:
+    """`kind` is dense, causal, window, global, strided or file; `size` in tokens, or in tiles where `tiles`."""
+
+    kind: str
+    size: int = 0
+    tiles: bool = False
+    file: Any = None
+
+
+@dataclass(frozen=True)
+class Join:
+    """`op` is & or | of all parts, or ~ of the only one."""
+
+    op: str
+    parts: tuple[Atom | Join, ...]
+
+
+Expr = Atom | Join
+
+
+def atoms(expr: Expr) -> Iterator[Atom]:
+    """All atoms of an expression, from left to right."""
+    if isinstance(expr, Atom):
+        yield expr
+    else:
+        for part in expr.parts:
+            yield from atoms(part)
+
+
+class Axis(NamedTuple):
+    """`length` positions in tiles of `size`; `last_ragged` when the last tile is the ragged class."""
+
+    length: int
+    size: int
+    last_ragged: bool
+
+    @property
+    def tiles(self) -> int:
+        return -(-self.length // self.size)
+
+
+class Band(NamedTuple):
+    """Tiles start..stop-1 that are alike; a band of several tiles has one piece, the whole tile.
+
+    `pieces` are (offset, length) within a tile, on each of which every `x < G` is constant.
+    """
+
+    start: int
+    stop: int
+    pieces: tuple[tuple[int, int], ...]
+    ragged: bool
+
+
+class Counts(NamedTuple):
+    """Active tiles by (row ragged, column ragged), and rows and columns with any active tile, by ragged."""
+
+    pairs: dict[tuple[bool, bool], int]
+    rows: dict[bool, int]
+    cols: dict[bool, int]
+
+
+def bands(axis: Axis, cuts: Iterable[int]) -> list[Band]:
+    """The axis cut at thresholds (positions) and before a ragged last tile."""
+    length, size, last_ragged = axis
+    inner = sorted({cut for cut in cuts if 0 < cut < length})
+    special = {cut // size for cut in inner if cut % size} | ({axis.tiles - 1} if last_ragged else set())
+    edges = sorted({0, axis.tiles} | {cut // size for cut in inner} | special | {tile + 1 for tile in special})
+    found = []
+    for start, stop in pairwise(edges):
+        first, end = start * size, min((start + 1) * size, length)
+        ends = [first, *(cut for cut in inner if first < cut < end), end]
+        pieces = tuple((a - first, b - a) for a, b in pairwise(ends))
+        found.append(Band(start, stop, pieces, last_ragged and stop == axis.tiles))
+    return found
+
+
+def merge(intervals: Iterable[tuple[int, int]], reach: int = 1) -> Intervals:
+    """The union of intervals; those whose ends are at most `reach` apart become one."""
+    merged: Intervals = []
+    for low, high in sorted(intervals):
+        if merged and low - merged[-1][1] <= reach:
+            merged[-1] = merged[-1][0], max(high, merged[-1][1])
+        else:
+            merged.append((low, high))
+    return merged
+
+
+def floor_sum(n: int, m: int, a: int, b: int) -> int:
+    """Sum of floor((a*i + b) / m) over 0 <= i < n, in O(log); a and b may be negative, m > 0."""
+    total = 0
+    while n > 0:
+        total += (a // m) * (n * (n - 1) // 2) + (b // m) * n
+        a, b = a % m, b % m
+        top = a * n + b
+        if top < m:
+            break
+        # The lattice points under the line, counted from the other axis.
+        n, b, m, a = top // m, top % m, a, m
+    return total
+
+
+def _below(bound: int, rows: Band, cols: Band, Br: int, Bc: int) -> int:
+    """Tiles of a pair of bands with j*Bc - i*Br <= bound: none before row `first`, all from row `full` on."""
+    first = _clamp(-((bound - cols.start * Bc) // Br), rows)
+    full = _clamp(-((bound - (cols.stop - 1) * Bc) // Br), rows)
+    between = floor_sum(full - first, Bc, Br, bound + first * Br) - (full - first) * (cols.start - 1)
+    return between + (rows.stop - full) * (cols.stop - cols.start)
+
+
+def _clamp(tile: int, band: Band) -> int:
+    return min(max(tile, band.start), band.stop)
+
+
+def spread(low: int, high: int, first: Band, second: Band, size: int, other: int) -> Intervals:
+    """Tiles i of `first` with low <= j*other - i*size <= high for some j of `second`: one run, or none.
+
+    One run because the strip of a band of several (whole) tiles is at least `other` wide.
+    """
+    start = max(first.start, -((high - second.start * other) // size))
+    stop = min(first.stop, ((second.stop - 1) * other - low) // size + 1)
+    return [(start, stop - 1)] if start < stop else []
+
+
+def _total(intervals: Intervals) -> int:
+    return sum(high - low + 1 for low, high in intervals)
+
+
+class Strip(NamedTuple):
+    """What is active in a pair of bands: how many tiles, and which rows and columns have any."""
+
+    tiles: int
+    rows: Intervals
+    cols: Intervals
+
+
+class Counter:
+    """Counts one expression, all of whose atoms are in one unit, over two axes in that unit.
+
+    `shift` moves causal's diagonal: delta <= shift.
+    """
+
+    def __init__(self, expr: Expr, rows: Axis, cols: Axis, shift: int):
+        self.expr, self.rows, self.cols, self.shift = expr, rows, cols, shift
+        self.edges: set[int] = set()  # where a causal or a window starts or ends, in delta
+        for atom in atoms(expr):
+            if atom.kind == "causal":
+                self.edges.add(shift + 1)
+            elif atom.kind == "window":
+                self.edges |= {-atom.size, atom.size + 1}
+        self.strides = {atom.size for atom in atoms(expr) if atom.kind == "strided"}
+        self.period = lcm(*self.strides)
+
+    def counts(self) -> Counts:
+        """All counts, over all pairs of bands."""
+        cuts = [atom.size for atom in atoms(self.expr) if atom.kind == "global"]
+        row_bands, col_bands = bands(self.rows, cuts), bands(self.cols, cuts)
+        grid = [[self.strip(row, col) for col in col_bands] for row in row_bands]
+        none = {False: 0, True: 0}
+        counts = Counts({(row, col): 0 for row in none for col in none}, dict(none), dict(none))
+        for row, line in zip(row_bands, grid, strict=True):
+            counts.rows[row.ragged] += _total(merge(run for strip in line for run in strip.rows))
+            for col, strip in zip(col_bands, line, strict=True):
+                counts.pairs[row.ragged, col.ragged] += strip.tiles
+        for k, col in enumerate(col_bands):
+            counts.cols[col.ragged] += _total(merge(run for line in grid for run in line[k].cols))
+        return counts
+
+    def strip(self, rows: Band, cols: Band) -> Strip:
+        """Counts of one pair of bands, by residues where that is fewer steps than interval by interval."""
+        Br, Bc = self.rows.size, self.cols.size
+        first, last = self.span(rows, cols)
+        if self.strides and not self.edges and self.period <= last - first:
+            residues = self.residues(rows, cols)
+            if _total(residues) == self.period:
+                runs = [(rows.start, rows.stop - 1)], [(cols.start, cols.stop - 1)]
+                return Strip((rows.stop - rows.start) * (cols.stop - cols.start), *runs)
+            if self.period // gcd(self.period, Br) <= (last - first) // self.period:
+                mirrored = [(-high % self.period, -low % self.period) for low, high in residues]
+                tiles, row_runs = periodic(residues, self.period, rows, cols, Br, Bc)
+                return Strip(tiles, row_runs, periodic(mirrored, self.period, cols, rows, Bc, Br)[1])
+        found = merge(run for low, high, piece in self.visible(rows, cols) for run in [dilate(low, high, *piece)])
+        return Strip(
+            sum(_below(b, rows, cols, Br, Bc) - _below(a - 1, rows, cols, Br, Bc) for a, b in found),
+            merge(run for a, b in found for run in spread(a, b, rows, cols, Br, Bc)),
+            merge(run for a, b in found for run in spread(-b, -a, cols, rows, Bc, Br)),
+        )
+
+    def residues(self, rows: Band, cols: Band) -> Intervals:
+        """t modulo the period, where a tile is active, for an expression of strided and global only."""
+        L, found = self.period, []
+        for row, col, x, y in self.pieces(rows, cols):
+            for low, high in self.runs(0, L - 1, x, y):
+                low, high = dilate(low, high, row, col)
+                if high - low >= L - 1:
+                    return [(0, L - 1)]
+                low, high = low % L, high % L
+                found += [(low, high)] if low <= high else [(0, high), (low, L - 1)]
+        return merge(found)
+
+    def span(self, rows: Band, cols: Band) -> tuple[int, int]:
+        """The least and the largest delta in a pair of bands."""
+        return (
+            cols.start * self.cols.size - min(rows.stop * self.rows.size, self.rows.length) + 1,
+            min(cols.stop * self.cols.size, self.cols.length) - 1 - rows.start * self.rows.size,
+        )
+
+    def pieces(self, rows: Band, cols: Band) -> Iterator[tuple[tuple[int, int], tuple[int, int], int, int]]:
+        """Pairs of pieces, each with one position (x, y) for the atoms that are constant there."""
+        for row in rows.pieces:
+            for col in cols.pieces:
+                yield row, col, rows.start * self.rows.size + row[0], cols.start * self.cols.size + col[0]
+
+    def visible(self, rows: Band, cols: Band) -> Iterator[tuple[int, int, tuple]]:
+        """Runs of visible deltas for each pair of pieces; gaps that no tile can fall into are closed."""
+        first, last = self.span(rows, cols)
+        edges = sorted({first, last + 1} | {edge for edge in self.edges if first < edge <= last})
+        for row, col, x, y in self.pieces(rows, cols):
+            reach = row[1] + col[1] - 1
+            runs = [run for a, b in pairwise(edges) for run in self.repeat(a, b - 1, x, y, reach)]
+            for low, high in merge(runs, reach):
+                yield low, high, (row, col)
+
+    def repeat(self, low: int, high: int, x: int, y: int, reach: int) -> Intervals:
+        """Visible deltas of low..high, between two edges: one period of the stripes, repeated."""
+        L = self.period
+        once = self.runs(low, min(high, low + L - 1), x, y)
+        if high - low < L or not once:
+            return [(low, high)] if once and not self.strides else once
+        joined, last = merge(once, reach), (high - low) // L * L
+        tail = [(a + shift, min(b + shift, high)) for shift in (last - L, last) for a, b in once if a + shift <= high]
+        if len(joined) == 1 and joined[0][0] + L - joined[0][1] <= reach:
+            return [(joined[0][0], max(b for _, b in tail))]
+        return [(a + k, b + k) for k in range(0, last, L) for a, b in joined] + tail
+
+    def runs(self, low: int, high: int, x: int, y: int) -> Intervals:
+        """Visible deltas of low..high, a range without edges, at position (x, y)."""
+        starts = {low}
+        for S in self.strides:
+            for multiple in range(low + (-low) % S - S, high + 1, S):
+                starts |= {multiple, multiple + 1}
+        ends = [*sorted(start for start in starts if low <= start <= high), high + 1]
+        return merge((a, b - 1) for a, b in pairwise(ends) if self.holds(self.expr, x, y, a))
+
+    def holds(self, expr: Expr, x: int, y: int, delta: int) -> bool:
+        """The expression at `delta`; x and y are only for `global`."""
+        if isinstance(expr, Join):
+            if expr.op == "~":
+                return not self.holds(expr.parts[0], x, y, delta)
+            return (all if expr.op == "&" else any)(self.holds(part, x, y, delta) for part in expr.parts)
+        if expr.kind == "causal":
+            return delta <= self.shift
+        if expr.kind == "window":
+            return abs(delta) <= expr.size
+        if expr.kind == "global":
+            return x < expr.size or y < expr.size
+        return expr.kind == "dense" or delta % expr.size == 0
+
+
+def dilate(low: int, high: int, row: tuple[int, int], col: tuple[int, int]) -> tuple[int, int]:
+    """The t = j*Bc - i*Br at which a pair of pieces (offset, length) has a delta of low..high."""
+    (row_offset, row_length), (col_offset, col_length) = row, col
+    return low - col_offset - col_length + 1 + row_offset, high - col_offset + row_offset + row_length - 1
+
+
+def periodic(residues: Intervals, L: int, rows: Band, cols: Band, Br: int, Bc: int) -> tuple[int, Intervals]:
+    """Tiles of a pair of bands with j*Bc - i*Br in `residues` modulo L, and the rows with any.
+
+    Row i is like row i + L/gcd(L, Br). An interval that wraps around has low > high.
+    """
+    n, step, width = rows.stop - rows.start, L // gcd(L, Br), cols.stop - cols.start
+    total, live = 0, []
+    for k in range(min(step, n)):
+        origin = cols.start * Bc - (rows.start + k) * Br
+        count = 0
+        for low, high in residues:
+            top = low + (high - low) % L
+            count += floor_sum(width, L, Bc, origin - low) - floor_sum(width, L, Bc, origin - top - 1)
+        total += count * (-(-(n - k) // step))
+        if count:
+            live.append(k)
+    if len(live) == min(step, n):
+        return total, [(rows.start, rows.stop - 1)]
+    return total, merge((i, i) for k in live for i in range(rows.start + k, rows.stop, step))

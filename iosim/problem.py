@@ -1,0 +1,131 @@
+"""Attention, the problem: sizes, heads, element types, options. Frozen, and known to machine and schedule alike.
+
+Q is (N, d), K is (Nk, d), V is (Nk, dv), O is (N, dv), for each of batch x heads instances. Texts of schedules see
+one instance; `instances` multiplies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from .errors import InputError
+from .units import dtype_bytes, parse_count
+
+
+class Tensor(NamedTuple):
+    """A tensor in HBM: its axes, and its kind, which decides its element types.
+
+    `input` has the type `dtype` everywhere, `output` has `dtype` in HBM and `acc_dtype` on chip, `state` has
+    `acc_dtype` everywhere. `initial` is the value the host fills in before the schedule starts.
+    """
+
+    axes: tuple[str, ...]
+    kind: str = "output"
+    initial: float | None = None
+
+
+TENSORS = {
+    "Q": Tensor(("N", "d"), "input"),
+    "K": Tensor(("Nk", "d"), "input"),
+    "V": Tensor(("Nk", "dv"), "input"),
+    "O": Tensor(("N", "dv"), "output", 0.0),
+    "S": Tensor(("N", "Nk"), "output"),
+    "P": Tensor(("N", "Nk"), "output"),
+    "l": Tensor(("N",), "state", 0.0),
+    "m": Tensor(("N",), "state", float("-inf")),
+    "LSE": Tensor(("N",), "state"),
+}
+
+
+class Dense:
+    """The mask that hides nothing. Its lines and parts are None, so that the texts of schedules do not change."""
+
+    tile_units = False
+    columns = None
+
+    def column(self, j: Any) -> None: ...
+
+    def row(self, i: Any) -> None: ...
+
+    def part(self, i: Any, j: Any) -> None: ...
+
+    def bind(self, problem: Attention, tiling: Any, skips: bool) -> Dense:
+        return self
+
+    def __str__(self) -> str:
+        return "dense"
+
+
+DENSE = Dense()
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Softmax attention of N queries over Nk keys.
+
+    N, Nk, d, batch may be NumPy integer arrays: then one walk counts them all. `acc_dtype` is the type of what is
+    accumulated on chip (O, S, P, l, m) and of l, m, LSE everywhere; it is `dtype` unless given. `lse` stores one
+    log-sum-exp a row, `keep_p` stores P, `elementwise` is the number of unfused passes over the N x Nk scores of
+    standard attention, `count_init` counts the writes that fill O, l, m before Algorithm 1 starts.
+    """
+
+    N: Any
+    d: Any
+    Nk: Any = None
+    dv: Any = None
+    batch: Any = 1
+    heads: Any = 1
+    kv_heads: Any = None
+    dtype: str = "fp16"
+    acc_dtype: str | None = None
+    mask: Any = DENSE
+    lse: bool = False
+    keep_p: bool = False
+    elementwise: int = 0
+    count_init: bool = False
+
+    def __post_init__(self) -> None:
+        defaults = {"Nk": self.N, "dv": self.d, "kv_heads": self.heads, "acc_dtype": self.dtype}
+        for name, value in defaults.items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, value)
+        dtype_bytes(self.dtype)
+        dtype_bytes(str(self.acc_dtype), "--acc-dtype")
+        for name in ("N", "Nk", "d", "dv", "batch", "heads", "kv_heads"):
+            value = getattr(self, name)
+            if not hasattr(value, "dtype"):  # arrays were checked where their axis was read
+                parse_count(value, "--" + name.replace("_", "-"))
+        parse_count(self.elementwise, "--elementwise", least=0)
+        ragged = self.heads % self.kv_heads
+        if ragged if isinstance(ragged, int) else ragged.any():
+            raise InputError("--kv-heads", self.kv_heads, f"a divisor of --heads {self.heads}")
+
+    @property
+    def instances(self) -> Any:
+        return self.batch * self.heads
+
+    @property
+    def word_bytes(self) -> int:
+        return dtype_bytes(self.dtype)
+
+    @property
+    def acc_bytes(self) -> int:
+        return dtype_bytes(str(self.acc_dtype))
+
+    def hbm_bytes(self, tensor: Tensor) -> int:
+        """Bytes of one word of a tensor in HBM."""
+        return self.acc_bytes if tensor.kind == "state" else self.word_bytes
+
+    def sram_bytes(self, tensor: Tensor | None) -> int:
+        """Bytes of one word of a block on chip; a block that is no tensor's is an accumulator."""
+        return self.word_bytes if tensor is not None and tensor.kind == "input" else self.acc_bytes
+
+    def shape(self, tensor: Tensor) -> tuple[Any, ...]:
+        """Lengths of a tensor's axes; an axis is a field's name or a number."""
+        return tuple(getattr(self, axis) if isinstance(axis, str) else axis for axis in tensor.axes)
+
+    def tiled(self, tiling: Any, skips: bool = True) -> Attention:
+        """The same problem with its mask bound to tile sizes; without `skips`, no tile is left out, only hidden."""
+        mask = self.mask.bind(self, tiling, skips)
+        return self if mask is self.mask else replace(self, mask=mask)

@@ -1,0 +1,182 @@
+"""Rows to tables, JSON and CSV. The only module that formats; it knows nothing of machines."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from . import __version__
+from .units import format_bytes, format_megabytes
+
+PROBLEM_COLUMNS = ("N", "Nk", "d", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "mask", "M_bytes", "M_words")
+RESULT_COLUMNS = (
+    "schedule", "tiling", "Br", "Bc", "fits", "sram_peak_words", "sram_peak_bytes", "reads", "writes", "total",
+    "read_bytes", "write_bytes", "total_bytes", "flops", "ratio_to_bound", "ratio_to_standard",
+)  # fmt: skip
+COLUMNS = PROBLEM_COLUMNS + RESULT_COLUMNS
+
+Rows = list[dict[str, Any]]
+
+
+def to_json(value: Any, argv: list[str]) -> str:
+    """The envelope of every JSON answer: schema, version, argv, then what was asked for."""
+    return json.dumps({"schema": 1, "iosim": __version__, "argv": argv, **value}, indent=1, allow_nan=False) + "\n"
+
+
+def report_json(report: Any) -> dict[str, Any]:
+    return {
+        "problem": problem_row(report.problem),
+        "sram": {"M_bytes": report.M_bytes, "M_words": report.M_words},
+        "bounds": [asdict(bound) for bound in report.bounds],
+        "results": [asdict(result) for result in report.results],
+    }
+
+
+def problem_row(p: Any) -> dict[str, Any]:
+    names = ("N", "Nk", "d", "dv", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "mask", "lse", "keep_p")
+    row = {name: getattr(p, name) for name in (*names, "elementwise", "count_init")}
+    return {**row, "mask": str(p.mask)}
+
+
+def report_rows(report: Any) -> Rows:
+    """One flat row a result, with the columns of a sweep."""
+    problem = {**problem_row(report.problem), "M_bytes": report.M_bytes, "M_words": report.M_words}
+    return [{name: {**problem, **vars(result)}[name] for name in COLUMNS} for result in report.results]
+
+
+def to_csv(rows: Rows, columns: tuple[str, ...] | None = None) -> str:
+    import csv
+    import io
+
+    names = list(columns or (rows[0] if rows else ()))
+    out = io.StringIO()
+    writer = csv.DictWriter(out, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({k: "" if v is None else v for k, v in row.items()} for row in rows)
+    return out.getvalue()
+
+
+def report_text(report: Any) -> str:
+    parts = [header(report), table(count_table(report)), "", table(bounds_table(report.bounds))]
+    return "\n".join([*parts, *notes(report)])
+
+
+def header(report: Any) -> str:
+    p = report.problem
+    size = f"attention: N = {p.N}, Nk = {p.Nk}, d = {p.d}, batch {p.batch} x heads {p.heads} (kv {p.kv_heads})"
+    types = f"{p.dtype} in HBM, {p.acc_dtype} accumulators, mask {p.mask}"
+    memory = "M not given"
+    if report.M_bytes is not None:
+        memory = f"M = {format_bytes(report.M_bytes)}".rstrip(")")
+        memory += (", " if "(" in memory else " (") + f"{report.M_words} {p.dtype} words)"
+    return f"{size}\n{types}, {memory}\n"
+
+
+def count_table(report: Any) -> Rows:
+    return [
+        {
+            "schedule": r.schedule,
+            "tiles": r.tiling + (f" {r.Br}x{r.Bc}" if r.Br else ""),
+            "fits": verdict(r),
+            "SRAM words": r.sram_peak_words,
+            "reads": r.reads,
+            "writes": r.writes,
+            "total words": r.total,
+            "bytes": None if r.total_bytes is None else format_megabytes(r.total_bytes),
+            "x N^2d^2/M": ratio(r.ratio_to_bound),
+            "x standard": ratio(r.ratio_to_standard),
+        }
+        for r in report.results
+    ]
+
+
+def narrow_table(report: Any) -> Rows:
+    """The columns of `count_table` that fit a terminal of 80 columns."""
+    left_out = ("SRAM words", "reads", "writes")
+    return [{k: v for k, v in row.items() if k not in left_out} for row in count_table(report)]
+
+
+def verdict(result: Any) -> str:
+    if result.total is None:
+        return "nothing fits"
+    return {True: "yes", False: "NO", None: "-"}[result.fits]
+
+
+def notes(report: Any) -> list[str]:
+    lines = []
+    for r in report.results:
+        if r.fits is False and r.total is not None and report.M_bytes:
+            share = r.sram_peak_bytes / report.M_bytes
+            lines.append(f"{r.schedule} {r.tiling}: needs {r.sram_peak_bytes} B of SRAM, {share:.3g} x M: does not fit")
+    return ["", *lines] if lines else []
+
+
+def result_text(result: Any) -> str:
+    """One result, with units."""
+    if result.total is None:
+        return f"{result.schedule} ({result.tiling} tiles): nothing fits"
+    tiles = f"{result.tiling} tiles" + (f" {result.Br}x{result.Bc}" if result.Br else "")
+    lines = [
+        f"{result.schedule}, {tiles}: {result.reads} words read, {result.writes} written, {result.total} in all "
+        f"({format_megabytes(result.total_bytes)}); SRAM peak {result.sram_peak_words} words, "
+        f"{format_bytes(result.sram_peak_bytes)}; fits: {verdict(result)}"
+    ]
+    lines += [f"  {name}: {t['reads']} words read, {t['writes']} written" for name, t in result.tensors.items()]
+    return "\n".join(lines)
+
+
+def detail_table(report: Any) -> Rows:
+    """Words for each tensor and each step."""
+    rows = []
+    for r in report.results:
+        label = {"schedule": r.schedule, "tiling": r.tiling}
+        rows += [{**label, "part": f"tensor {name}", **t} for name, t in r.tensors.items()]
+        rows += [{**label, "part": f"step {i}", **step} for i, step in enumerate(r.steps, 1)]
+    return rows
+
+
+def bounds_table(bounds: list[Any]) -> Rows:
+    return [
+        {
+            "bound": b.name,
+            "words": "-" if b.words is None else b.words if isinstance(b.words, int) else f"{b.words:.1f}",
+            "kind": b.kind,
+            "holds here": {True: "yes", False: "no", None: "-"}[b.valid],
+            "valid": b.condition,
+        }
+        for b in bounds
+    ]
+
+
+def ratio(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def table(rows: Rows) -> str:
+    """Plain aligned columns: never wrapped, no number cut."""
+    if not rows:
+        return "(no rows)"
+    cells = [list(rows[0]), *[["-" if v is None else str(v) for v in row.values()] for row in rows]]
+    widths = [max(len(line[c]) for line in cells) for c in range(len(cells[0]))]
+    numeric = [all(line[c][:1].isdigit() or line[c] == "-" for line in cells[1:]) for c in range(len(widths))]
+    lines = [
+        "  ".join(x.rjust(w) if n else x.ljust(w) for x, w, n in zip(line, widths, numeric, strict=True)).rstrip()
+        for line in cells
+    ]
+    return "\n".join([lines[0], "  ".join("-" * w for w in widths), *lines[1:]])
+
+
+def print_rich(rows: Rows, title: str = "") -> None:
+    """A table for a terminal, wide enough for its numbers. NO_COLOR is honoured by rich."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    grid = Table(title=title or None, title_justify="left")
+    for name in rows[0] if rows else []:
+        number = all(str(row[name])[:1].isdigit() or row[name] in (None, "-") for row in rows)
+        grid.add_column(name, justify="right" if number else "left", overflow="fold")
+    for row in rows:
+        grid.add_row(*["-" if v is None else str(v) for v in row.values()])
+    console.print(grid)

@@ -1,0 +1,121 @@
+"""FlashAttention with keys outside (2022) and with queries outside (2023); with a mask, the block-sparse forms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..softmax import (
+    accumulate,
+    denormalise,
+    hide,
+    log_sum_exp,
+    minus_infinity,
+    normalise,
+    online_softmax,
+    scores,
+    zeros,
+)
+
+
+def keys_outside(chip: Any, p: Any, t: Any) -> None:
+    """FlashAttention (Dao et al. 2022, Algorithms 1 and 5): keys outside; O, l, m go back and forth."""
+    for j in chip.tiles(p.Nk, t.rows_k, where=p.mask.columns):
+        k, v = chip.load("K", j), chip.load("V", j)
+        for i in chip.tiles(p.N, t.rows_q, where=p.mask.column(j)):
+            q, o = chip.load("Q", i), chip.load("O", i)
+            l, m = chip.load("l", i), chip.load("m", i)
+            s = chip.compute("S", (i, j), scores, q, k)
+            chip.update(s, hide, p.mask.part(i, j))
+            chip.update(o, denormalise, l)
+            chip.update((s, m, l, o), online_softmax)  # P in the place of S
+            if p.keep_p:
+                chip.store(s, "P", i, j)
+            chip.update(o, accumulate, s, v)
+            chip.update(o, normalise, l)
+            chip.store(o, "O", i)
+            chip.store(l, "l", i)
+            chip.store(m, "m", i)
+
+
+def queries_outside(chip: Any, p: Any, t: Any) -> None:
+    """FlashAttention-2 (Dao 2023, Algorithm 1): queries outside; O, l, m stay."""
+    for i in chip.tiles(p.N, t.rows_q, parallel=True):
+        q = chip.load("Q", i, where=p.mask.row(i))
+        o = chip.compute("O", (i, p.dv), zeros)
+        l = chip.compute("l", (i,), zeros)
+        m = chip.compute("m", (i,), minus_infinity)
+        for j in chip.tiles(p.Nk, t.rows_k, where=p.mask.row(i)):
+            k, v = chip.load("K", j), chip.load("V", j)
+            s = chip.compute("S", (i, j), scores, q, k)
+            chip.update(s, hide, p.mask.part(i, j))
+            chip.update((s, m, l, o), online_softmax)  # P in the place of S
+            if p.keep_p:
+                chip.store(s, "P", i, j)
+            chip.update(o, accumulate, s, v)
+        chip.update(o, normalise, l)
+        chip.store(o, "O", i)
+        if p.lse:
+            chip.update(l, log_sum_exp, m)
+            chip.store(l, "LSE", i)
+
+
+# ---------------------------------------------------------------- by hand, from the papers (words of one head)
+
+
+def keys_outside_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
+    """Every key tile is read once (line 6); with it every query tile reads Q, O, l, m (line 8) and writes O, l, m
+    (lines 12, 13). Dense: R = 2 Nk d + Tc N (2d + 2), W = Tc N (d + 2). `rows` are the query rows over all visits."""
+    sums = visited(p, t)
+    rows, keys = sums["rows"], sums["keys_of_columns"]
+    return {
+        "K": (keys * p.d, 0),
+        "V": (keys * p.dv, 0),
+        "Q": (rows * p.d, 0),
+        "O": (rows * p.dv, rows * p.dv),
+        "l": (rows, rows),
+        "m": (rows, rows),
+        **({"P": (0, sums["pairs"])} if p.keep_p else {}),
+    }
+
+
+def queries_outside_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
+    """Q is read once and O written once; K and V are read with every query tile that sees them.
+    Dense: R = N d + 2 Nk d Tr, W = N d (LSE adds N)."""
+    sums = visited(p, t)
+    return {
+        "Q": (sums["queries_of_rows"] * p.d, 0),
+        "K": (sums["keys"] * p.d, 0),
+        "V": (sums["keys"] * p.dv, 0),
+        "O": (0, p.N * p.dv),
+        **({"P": (0, sums["pairs"])} if p.keep_p else {}),
+        **({"LSE": (0, p.N)} if p.lse else {}),
+    }
+
+
+def visited(p: Any, t: Any) -> dict[str, Any]:
+    """Sums over the tiles that are visited: query rows, key rows, pairs; queries and keys of non-empty lines.
+
+    Dense in closed form; with a mask from its table of active tiles, not from the counts that folding uses.
+    """
+    tiles_q, tiles_k = -(-p.N // t.rows_q), -(-p.Nk // t.rows_k)
+    if p.mask.columns is None:
+        dense = {"rows": p.N * tiles_k, "keys": p.Nk * tiles_q, "pairs": p.N * p.Nk}
+        return {**dense, "queries_of_rows": p.N, "keys_of_columns": p.Nk}
+    table = p.mask.table
+    heights = [min(t.rows_q, p.N - i * t.rows_q) for i in range(tiles_q)]
+    widths = [min(t.rows_k, p.Nk - j * t.rows_k) for j in range(tiles_k)]
+    per_row = [int(sum(w for w, on in zip(widths, line, strict=True) if on)) for line in table]
+    per_column = [int(sum(h for h, on in zip(heights, line, strict=True) if on)) for line in table.T]
+    return {
+        "rows": sum(per_column),
+        "keys": sum(per_row),
+        "pairs": sum(h * keys for h, keys in zip(heights, per_row, strict=True)),
+        "queries_of_rows": sum(h for h, keys in zip(heights, per_row, strict=True) if keys),
+        "keys_of_columns": sum(w for w, rows in zip(widths, per_column, strict=True) if rows),
+    }
+
+
+def footprint(p: Any, t: Any) -> int:
+    """2 Bc d + 2 Br d + Br Bc + 2 Br: K, V, Q, O, S with P in its place, l, m; tiles clipped to the axes."""
+    rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
+    return rows_k * (p.d + p.dv) + rows_q * (p.d + p.dv) + rows_q * rows_k + 2 * rows_q

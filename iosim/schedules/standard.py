@@ -1,0 +1,96 @@
+"""Standard attention, Dao et al. 2022, Algorithm 0: S and P go through HBM. Three kernels, ideal and tiled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..softmax import accumulate, hide, keep, scores, softmax_rows, zeros
+
+
+def ideal(chip: Any, p: Any, t: Any) -> None:
+    """Algorithm 0 as the paper counts it: K, then V, stay on chip whole, and every input is read once."""
+    k = chip.load("K")
+    for i in chip.tiles(p.N, 1):  # line 1: S = Q K^T
+        q = chip.load("Q", i)
+        for j in chip.tiles(p.Nk, 1):
+            s = chip.compute("S", (i, j), scores, q, k[j])
+            chip.update(s, hide, p.mask.part(i, j))
+            chip.store(s, "S", i, j)
+    chip.free(k)
+    elementwise_passes(chip, p, t)
+    softmax_pass(chip, p, t)
+    v = chip.load("V")
+    for i in chip.tiles(p.N, 1):  # line 3: O = P V
+        o = chip.compute("O", (i, p.dv), zeros)
+        for j in chip.tiles(p.Nk, 1):
+            chip.update(o, accumulate, chip.load("P", i, j), v[j])
+        chip.store(o, "O", i)
+    chip.free(v)
+
+
+def tiled(chip: Any, p: Any, t: Any) -> None:
+    """The same three kernels with tiles that fit: K and V are read once for every query tile."""
+    for i in chip.tiles(p.N, t.rows_q, parallel=True):
+        q = chip.load("Q", i)
+        for j in chip.tiles(p.Nk, t.rows_k):
+            k = chip.load("K", j)
+            s = chip.compute("S", (i, j), scores, q, k)
+            chip.update(s, hide, p.mask.part(i, j))
+            chip.store(s, "S", i, j)
+    elementwise_passes(chip, p, t)
+    softmax_pass(chip, p, t)
+    for i in chip.tiles(p.N, t.rows_q, parallel=True):
+        o = chip.compute("O", (i, p.dv), zeros)
+        for j in chip.tiles(p.Nk, t.rows_k):
+            probabilities, v = chip.load("P", i, j), chip.load("V", j)
+            chip.update(o, accumulate, probabilities, v)
+        chip.store(o, "O", i)
+
+
+def elementwise_passes(chip: Any, p: Any, t: Any) -> None:
+    """Unfused passes over the scores (mask, dropout): each reads and writes N x Nk words."""
+    for _ in range(p.elementwise):
+        for i in chip.tiles(p.N, t.rows_s, parallel=True):
+            s = chip.load("S", i)
+            chip.update(s, keep)
+            chip.store(s, "S", i)
+
+
+def softmax_pass(chip: Any, p: Any, t: Any) -> None:
+    """Line 2: P = softmax(S), whole rows at a time."""
+    for i in chip.tiles(p.N, t.rows_s, parallel=True):
+        s = chip.load("S", i)
+        chip.update(s, softmax_rows)
+        chip.store(s, "P", i)
+
+
+# ---------------------------------------------------------------- by hand, from the paper (words of one head)
+
+
+def ideal_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
+    """R = 2 Nk d + N d + 2 N Nk, W = N d + 2 N Nk; each unfused pass reads and writes N Nk more."""
+    square = p.N * p.Nk
+    return {
+        "Q": (p.N * p.d, 0),
+        "K": (p.Nk * p.d, 0),
+        "S": (square * (1 + p.elementwise), square * (1 + p.elementwise)),
+        "P": (square, square),
+        "V": (p.Nk * p.dv, 0),
+        "O": (0, p.N * p.dv),
+    }
+
+
+def tiled_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
+    """As above, with K and V read once for each of the ceil(N / Br) query tiles."""
+    passes = -(-p.N // t.rows_q)
+    return {**ideal_traffic(p, t), "K": (p.Nk * p.d * passes, 0), "V": (p.Nk * p.dv * passes, 0)}
+
+
+def ideal_footprint(p: Any, t: Any) -> int:
+    """K (or V) whole, one row of Q (or O), one score; or a whole row of scores."""
+    return max(p.Nk * p.d + p.d + 1, p.Nk * p.dv + p.dv + 1, t.rows_s * p.Nk)
+
+
+def tiled_footprint(p: Any, t: Any) -> int:
+    rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
+    return max((rows_q + rows_k) * max(p.d, p.dv) + rows_q * rows_k, min(t.rows_s, p.N) * p.Nk)

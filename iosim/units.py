@@ -1,0 +1,108 @@
+"""Bytes, words, counts and axes: parsing and printing. K, KB, KiB are 1024 in any case; likewise M and G."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from .errors import InputError, suggestion
+
+DTYPE_BYTES = {"fp64": 8, "fp32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
+PREFIX_BYTES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
+LARGEST_COUNT = 2**48
+LARGEST_BYTES = 2**60
+MOST_POINTS = 10_000_000
+
+_SIZE = re.compile(r"(\d{1,25})(?:\.(\d{1,12}))?\s*(?:([kmg])(?:i?b)?|b)?", re.IGNORECASE)
+_WORDS = re.compile(r"(\d{1,25})\s*el", re.IGNORECASE)
+SIZES_ALLOWED = "bytes as 102400, 100K, 100KB, 100KiB (all 1024s), 1.5MB, 1G, or words as 51200el"
+
+
+def dtype_bytes(dtype: str, where: str = "--dtype") -> int:
+    """Bytes of one word of an element type."""
+    if dtype not in DTYPE_BYTES:
+        raise InputError(where, dtype, ", ".join(DTYPE_BYTES), suggestion(str(dtype), DTYPE_BYTES))
+    return DTYPE_BYTES[dtype]
+
+
+def parse_count(text: str | int, where: str, least: int = 1, most: int = LARGEST_COUNT) -> int:
+    """A whole number from `least` to `most`."""
+    allowed = f"a whole number from {least} to {most}"
+    if isinstance(text, bool) or not isinstance(text, int | str):
+        raise InputError(where, text, allowed)
+    if isinstance(text, str):
+        if not re.fullmatch(r"[+-]?[0-9]{1,30}", text.strip()):
+            raise InputError(where, text, allowed)
+        text = int(text)
+    if not least <= text <= most:
+        raise InputError(where, text, allowed)
+    return text
+
+
+def parse_bytes(text: str | int, word_bytes: int, where: str = "--M") -> int:
+    """A memory size in bytes; `51200el` are words of `word_bytes` bytes each."""
+    if isinstance(text, int) and not isinstance(text, bool):
+        size = text
+    elif isinstance(text, str) and (match := _WORDS.fullmatch(text.strip())):
+        size = int(match[1]) * word_bytes
+    elif isinstance(text, str) and (match := _SIZE.fullmatch(text.strip())):
+        whole, decimals, prefix = match[1], match[2] or "", (match[3] or "").lower()
+        size, rest = divmod(int(whole + decimals) * PREFIX_BYTES[prefix], 10 ** len(decimals))
+        if rest:
+            raise InputError(where, text, "a whole number of bytes")
+    else:
+        raise InputError(where, text, SIZES_ALLOWED)
+    if not 1 <= size <= LARGEST_BYTES:
+        raise InputError(where, text, f"from 1 to {LARGEST_BYTES} bytes")
+    return size
+
+
+def parse_axis(text: str | int, where: str, parse: Callable[[Any], int]) -> list[int]:
+    """An axis of a sweep: `a,b,c`, `start:stop:xK` (geometric) or `start:stop:+K` (arithmetic), ends included.
+
+    `parse` reads one value; ranges may stand between commas.
+    """
+    if isinstance(text, int):
+        return [parse(text)]
+    values: list[int] = []
+    for part in str(text).split(","):
+        values += _parse_range(part, where, parse) if ":" in part else [parse(part)]
+        if len(values) > MOST_POINTS:
+            raise InputError(where, text, f"at most {MOST_POINTS} points")
+    return list(dict.fromkeys(values))
+
+
+def _parse_range(text: str, where: str, parse: Callable[[str], int]) -> list[int]:
+    allowed = "start:stop:xK (K a whole number from 2) or start:stop:+K (K from 1)"
+    parts = [part.strip() for part in text.split(":")]
+    if len(parts) != 3 or parts[2][:1] not in ("x", "+"):
+        raise InputError(where, text, allowed, "give the step, as in 16KB:256KB:x2")
+    start, stop, kind = parse(parts[0]), parse(parts[1]), parts[2][0]
+    if stop < start:
+        raise InputError(where, text, "a stop that is not below the start")
+    if kind == "x":
+        factor = parse_count(parts[2][1:], f"{where} (the step of {text})", least=2)
+        values = [start]
+        while values[-1] * factor <= stop:
+            values.append(values[-1] * factor)
+        return values
+    step = parse(parts[2][1:])
+    if (stop - start) // step >= MOST_POINTS:
+        raise InputError(where, text, f"at most {MOST_POINTS} points")
+    return list(range(start, stop + 1, step))
+
+
+def format_bytes(size: int) -> str:
+    """`102400 B`, with the 1024s in brackets where they say it shorter: `102400 B (100 KiB)`."""
+    for unit, factor in (("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024)):
+        if size >= factor:
+            value = f"{size // factor}" if size % factor == 0 else f"{size / factor:.2f}"
+            return f"{size} B ({value} {unit})"
+    return f"{size} B"
+
+
+def format_megabytes(size: int) -> str:
+    """Decimal megabytes, as traffic is quoted: `180.36 MB`."""
+    for unit, factor in (("PB", 10**15), ("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if size >= factor:
+            return f"{size / factor:.2f} {unit}"
+    return f"{size} B"

@@ -1,0 +1,134 @@
+"""What is observed of a run: Traffic, Capacity, Flops, Trace. Any number of them may watch one machine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .errors import CapacityError
+from .machine import Tile
+
+
+class Watcher:
+    """Sees every event of a machine. Words are exact integers (or arrays of them), of one head."""
+
+    def start(self, machine: Any) -> None: ...
+
+    def load(self, block: Any, tensor: str, words: Any) -> None: ...
+
+    def store(self, block: Any, tensor: str, words: Any) -> None: ...
+
+    def allocate(self, block: Any) -> None: ...
+
+    def free(self, block: Any) -> None: ...
+
+    def step(self, step: Any, outputs: tuple[Any, ...], inputs: tuple[Any, ...], flops: Any) -> None: ...
+
+    def launch_ended(self) -> None: ...
+
+
+class Traffic(Watcher):
+    """Words read and written, for each tensor and for each launch.
+
+    With arrays, `bound` adds up what the counts can be at most, in Python integers: below 2^63 nothing wrapped.
+    """
+
+    def __init__(self) -> None:
+        self.reads: dict[str, Any] = {}
+        self.writes: dict[str, Any] = {}
+        self.steps: list[tuple[Any, Any]] = []
+        self._step = [0, 0]
+
+    def load(self, block: Any, tensor: str, words: Any) -> None:
+        self.reads[tensor] = self.reads.get(tensor, 0) + words
+        self._step[0] = self._step[0] + words
+
+    def store(self, block: Any, tensor: str, words: Any) -> None:
+        self.writes[tensor] = self.writes.get(tensor, 0) + words
+        self._step[1] = self._step[1] + words
+
+    def launch_ended(self) -> None:
+        self.steps.append((self._step[0], self._step[1]))
+        self._step = [0, 0]
+
+    @property
+    def tensors(self) -> dict[str, tuple[Any, Any]]:
+        """tensor -> (words read, words written)."""
+        names = dict.fromkeys([*self.reads, *self.writes])
+        return {name: (self.reads.get(name, 0), self.writes.get(name, 0)) for name in names}
+
+    @property
+    def total(self) -> Any:
+        return sum(self.reads.values()) + sum(self.writes.values())
+
+
+class Capacity(Watcher):
+    """Words and bytes resident together, and their peaks. With `limit_bytes` it raises where they do not fit."""
+
+    def __init__(self, limit_bytes: int | None = None):
+        self.limit_bytes = limit_bytes
+        self.words: Any = 0
+        self.bytes: Any = 0
+        self.peak_words: Any = 0
+        self.peak_bytes: Any = 0
+
+    def start(self, machine: Any) -> None:
+        self._width = machine.p.sram_bytes
+
+    def allocate(self, block: Any) -> None:
+        words = block.words
+        self.words = self.words + words
+        self.bytes = self.bytes + words * self._width(block.tensor)
+        self.peak_words = larger(self.peak_words, self.words)
+        self.peak_bytes = larger(self.peak_bytes, self.bytes)
+        if self.limit_bytes is not None and self.bytes > self.limit_bytes:
+            raise CapacityError(
+                f"block {block.name}: {self.bytes} B would be resident; SRAM holds {self.limit_bytes} B; "
+                "try smaller tiles or --tiles best"
+            )
+
+    def free(self, block: Any) -> None:
+        words = block.words
+        self.words = self.words - words
+        self.bytes = self.bytes - words * self._width(block.tensor)
+
+
+class Flops(Watcher):
+    """Floating-point operations of the matrix products (one multiply-add is 2)."""
+
+    def __init__(self) -> None:
+        self.total: Any = 0
+
+    def step(self, step: Any, outputs: tuple[Any, ...], inputs: tuple[Any, ...], flops: Any) -> None:
+        self.total = self.total + flops
+
+
+class Trace(Watcher):
+    """Labelled tile events, in order: (event, name, rows, columns, words). For machines that visit every tile."""
+
+    def __init__(self) -> None:
+        self.events: list[dict[str, Any]] = []
+
+    def _add(self, event: str, name: str, block: Any, words: Any) -> None:
+        spans = [(x.start, x.size) if isinstance(x, Tile) else (0, x) for x in block.shape]
+        spans += [(0, 1)] * (2 - len(spans))
+        (row, rows), (column, columns) = spans[:2]
+        labels = {"event": event, "name": name, "row": row, "rows": rows, "column": column, "columns": columns}
+        self.events.append({**labels, "words": words})
+
+    def load(self, block: Any, tensor: str, words: Any) -> None:
+        self._add("load", tensor, block, words)
+
+    def store(self, block: Any, tensor: str, words: Any) -> None:
+        self._add("store", tensor, block, words)
+
+    def step(self, step: Any, outputs: tuple[Any, ...], inputs: tuple[Any, ...], flops: Any) -> None:
+        self._add(step.__name__, outputs[0].name, outputs[0], 0)
+
+
+def larger(a: Any, b: Any) -> Any:
+    """The maximum of two numbers or arrays."""
+    if isinstance(a, int) and isinstance(b, int):
+        return max(a, b)
+    import numpy as np
+
+    return np.maximum(a, b)

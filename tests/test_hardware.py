@@ -1,0 +1,164 @@
+"""Presets: they load, their units are what their names say, and a bad file is told what is wrong."""
+
+import dataclasses
+import subprocess
+import sys
+
+import pytest
+
+from iosim import hardware
+from iosim.errors import InputError, MissingError
+
+KIB = 1024
+GOOD = """
+name = "X1"
+shared_memory_per_block_bytes = 1000
+shared_memory_per_sm_bytes = 1024
+sms = 10
+l2_bytes = 4096
+hbm_bytes = 8192
+hbm_bytes_per_second = 50
+
+[flops_per_second]
+fp16 = 100
+
+[sources]
+shared_memory_per_block_bytes = "a"
+shared_memory_per_sm_bytes = "a"
+sms = "a"
+l2_bytes = "a"
+hbm_bytes = "a"
+hbm_bytes_per_second = "a"
+flops_per_second = "a"
+"""
+
+
+def write(folder, text):
+    path = folder / "x1.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_names():
+    assert hardware.names() == ["A100-40GB", "A100-80GB", "H100", "H200", "L4", "RTX-4070S", "T4", "V100"]
+
+
+@pytest.mark.parametrize("name", hardware.names())
+def test_presets_load_in_any_case_and_are_plausible(name):
+    chip = hardware.load(name)
+    assert chip == hardware.load(name.lower()) == hardware.load(name.upper())
+    assert chip.name == name
+    assert 0 < chip.sram_bytes <= chip.shared_memory_per_sm_bytes < chip.l2_bytes < chip.hbm_bytes
+    assert chip.sram_bytes % KIB == chip.shared_memory_per_sm_bytes % KIB == chip.l2_bytes % KIB**2 == 0
+    assert chip.hbm_bytes % KIB**3 == 0
+    assert 10**11 < chip.hbm_bytes_per_second < 10**13  # bytes, neither bits nor gigabytes
+    assert all(10**12 < rate < 10**16 for rate in chip.flops_per_second.values())
+    assert chip.flops_per_second["fp16"] > chip.flops_per_second["fp32"]
+
+
+@pytest.mark.parametrize(
+    ("name", "kib"),
+    [
+        ("A100-40GB", 163),
+        ("A100-80GB", 163),
+        ("H100", 227),
+        ("H200", 227),
+        ("V100", 96),
+        ("T4", 64),
+        ("L4", 99),
+        ("RTX-4070S", 99),
+    ],
+)
+def test_m_is_what_one_block_may_use(name, kib):
+    assert hardware.load(name).sram_bytes == kib * KIB
+
+
+def test_sram_of_an_sm_is_not_the_total():
+    a100 = hardware.load("A100-40GB")
+    assert a100.sram_total_bytes == 108 * 164 * KIB > 100 * a100.sram_bytes
+
+
+def test_ridge():
+    a100 = hardware.load("A100-80GB")
+    assert a100.ridge("fp16") == 312e12 / 2.039e12
+    assert a100.ridge("fp8") is None
+
+
+def test_presets_are_frozen():
+    chip = hardware.load("H100")
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        chip.sms = 1
+    with pytest.raises(TypeError):
+        chip.flops_per_second["fp16"] = 1
+
+
+@pytest.mark.parametrize("name", ["", "A100", "h10", "../h100", "H100 ", None, 7])
+def test_unknown_name(name):
+    with pytest.raises(InputError) as caught:
+        hardware.load(name)
+    assert str(caught.value).startswith("--hardware: found ")
+    assert "a100-40gb" in caught.value.allowed and "t4" in caught.value.allowed
+
+
+def test_a_misspelt_name_gets_a_suggestion():
+    with pytest.raises(InputError, match="did you mean 'a100-40gb'"):
+        hardware.load("A10040GB")
+
+
+def test_a_good_file(tmp_path):
+    chip = hardware.read(write(tmp_path, GOOD))
+    assert (chip.name, chip.sram_bytes, chip.sram_total_bytes, chip.ridge("fp16")) == ("X1", 1000, 10240, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("sms = 10", "sms = 0", "x1.toml: sms: found 0; allowed: a whole number above 0"),
+        ("sms = 10", "sms = true", "x1.toml: sms: found True; allowed: a whole number"),
+        ("sms = 10", "sms = 10.0", "x1.toml: sms: found 10.0; allowed: a whole number"),
+        ("sms = 10", "sms = nan", "x1.toml: sms: found nan; allowed: a whole number"),
+        ("sms = 10", 'sms = "10"', "x1.toml: sms: found '10'; allowed: a whole number"),
+        ("sms = 10\n", "", "x1.toml: sms: found 'nothing'; allowed: this key is required"),
+        ("sms = 10", "smss = 10", "x1.toml: key: found 'smss'; allowed: name, .*did you mean 'sms'"),
+        ("sms = 10", "sms = ", "x1.toml: found .*; allowed: TOML"),
+        ('name = "X1"', "name = 1", "x1.toml: name: found 1; allowed: a text"),
+        ("fp16 = 100", "fp16 = -1", "x1.toml: flops_per_second.fp16: found -1; allowed"),
+        ("fp16 = 100", "fp15 = 100", "x1.toml: flops_per_second: key: found 'fp15'; allowed: fp16"),
+        ("[flops_per_second]\nfp16 = 100", "flops_per_second = 3", "found 3; allowed: a table"),
+        ('sms = "a"', 'sms = ""', "x1.toml: sources.sms: found ''; allowed: the title"),
+        ('sms = "a"\n', "", "x1.toml: sources: sms: found 'nothing'"),
+        ("per_block_bytes = 1000", "per_block_bytes = 1025", "found 1025; allowed: at most 1024"),
+    ],
+)
+def test_bad_files(tmp_path, old, new, message):
+    assert old in GOOD
+    with pytest.raises(InputError, match=message):
+        hardware.read(write(tmp_path, GOOD.replace(old, new, 1)))
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    with pytest.raises(InputError, match="no such file"):
+        hardware.read(tmp_path / "none.toml")
+    with pytest.raises(InputError, match="found"):
+        hardware.read(tmp_path)
+    (tmp_path / "x1.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match="TOML in UTF-8"):
+        hardware.read(tmp_path / "x1.toml")
+
+
+def test_configs_are_found_in_the_package_or_beside_it(tmp_path, monkeypatch):
+    package = tmp_path / "iosim"
+    package.mkdir()
+    monkeypatch.setattr(hardware, "__file__", str(package / "hardware.py"))
+    with pytest.raises(MissingError, match="configs/hardware"):
+        hardware.configs_folder()
+    beside, inside = tmp_path / "configs", package / "configs"
+    (beside / "hardware").mkdir(parents=True)
+    assert hardware.configs_folder() == beside.resolve()
+    (inside / "hardware").mkdir(parents=True)
+    assert hardware.configs_folder() == inside.resolve()
+
+
+def test_loading_a_preset_needs_no_numpy():
+    code = "import sys, iosim.hardware as h; h.load('H100'); print('numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

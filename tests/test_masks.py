@@ -1,0 +1,150 @@
+"""Masks: the closed form against brute force over tokens, the grammar's errors, files, known densities."""
+
+import random
+from types import SimpleNamespace
+
+import pytest
+
+from iosim.errors import InputError
+from iosim.masks import formula_density, parse, token_density
+from iosim.problem import DENSE
+
+np = pytest.importorskip("numpy")
+
+
+def bind(text, N, Nk, Br, Bc, skips=True):
+    return parse(text).bind(SimpleNamespace(N=N, Nk=Nk), SimpleNamespace(rows_q=Br, rows_k=Bc), skips)
+
+
+def expression(rng, suffix, depth=2):
+    """A random expression; suffix '' for tokens, 'b' for tiles, None for a mix."""
+    if depth == 0 or rng.random() < 0.3:
+        b = rng.choice(("", "b")) if suffix is None else suffix
+        name = rng.choice(("causal", "window", "global", "strided", "strided"))
+        if name == "causal":
+            return "causal" + (":b" if b else "")
+        return f"{name}:{rng.randint(1 if name == 'strided' else 0, 5 if b else 20)}{b}"
+    left, right = expression(rng, suffix, depth - 1), expression(rng, suffix, depth - 1)
+    return rng.choice((f"({left}|{right})", f"({left}&{right})", f"~({left}|{right})", f"~{left}"))
+
+
+@pytest.mark.parametrize("suffix, most", [("", 45), ("b", 45), (None, 45), ("", 4), ("b", 2)])
+def test_counts_equal_brute_force(suffix, most):
+    rng = random.Random(f"{suffix}{most}")
+    for _ in range(1500):
+        text = expression(rng, suffix)
+        sizes = rng.randint(1, 40), rng.randint(1, 40), rng.randint(1, most), rng.randint(1, most)
+        bound = bind(text + "&dense", *sizes)
+        assert bound._counts == bound.table_counts(), (text, sizes)
+        visible = int(bound.visible(0, bound.N, 0, bound.Nk).sum())
+        assert token_density(bound.mask, *sizes) == (visible, bound.N * bound.Nk), (text, sizes)
+
+
+@pytest.mark.parametrize("op", ["", "~"])
+def test_strided_periods_equal_brute_force(op):
+    rng = random.Random(7)
+    for _ in range(300):
+        text = f"{op}strided:{rng.randint(1, 9)}" + rng.choice(("", "|global:7", "&~global:11", "|strided:3"))
+        sizes = rng.randint(60, 120), rng.randint(60, 120), rng.randint(1, 4), rng.randint(1, 4)
+        bound = bind(text, *sizes)
+        assert bound._counts == bound.table_counts(), (text, sizes)
+
+
+def test_large_causal():
+    N = 2**24
+    bound = bind("causal", N, N, 128, 64)
+    rows = N // 128
+    # Row tile i ends at token 128 i + 127, which sees key tiles 0..2 i + 1.
+    assert bound.active_tiles == sum(2 * i + 2 for i in range(rows)) == rows * (rows + 1)
+    assert (bound.rows(False), bound.cols(False), bound.rows(True)) == (rows, 2 * rows, 0)
+    assert token_density(bound.mask, N, N, 128, 64)[0] == N * (N + 1) // 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " ",
+        "casual",
+        "causal:",
+        "causal:3",
+        "dense:2",
+        "window",
+        "window:",
+        "window:-1",
+        "window:x",
+        "window:1bb",
+        "strided:0",
+        "global:1.5",
+        f"window:{2**49}",
+        "(causal",
+        "causal)",
+        "causal causal",
+        "causal&",
+        "|causal",
+        "~",
+        "()",
+        "file:",
+        "file:/no/such",
+        "file:\0",
+        "(" * 51 + "causal" + ")" * 51,
+        "~" * 2001,
+        "window:" + "9" * 1900,
+        "file:/",
+        "file:/dev/zero",
+        "\u0663",
+    ],
+)
+def test_errors(text):
+    with pytest.raises(InputError):
+        parse(text)
+
+
+def test_suggestion_and_text():
+    with pytest.raises(InputError, match="did you mean 'causal'"):
+        parse("casual")
+    assert parse("dense") is DENSE
+    assert str(parse("causal & window:2b")) == "causal & window:2b"
+    assert parse("causal|window:2b").tile_units and not parse("causal").tile_units
+    assert bind("&".join(["causal"] * 280), 8, 8, 2, 2).active_tiles == 10
+    with pytest.raises(TypeError):
+        bind("causal", np.array([4, 8]), 4, 2, 2)
+
+
+def test_precedence():
+    a, b = bind("causal|window:1&~strided:2", 9, 9, 2, 2), bind("causal|(window:1&(~strided:2))", 9, 9, 2, 2)
+    assert (a.visible(0, 9, 0, 9) == b.visible(0, 9, 0, 9)).all()
+
+
+def test_files(tmp_path):
+    text, array = tmp_path / "m.txt", tmp_path / "m.npy"
+    text.write_text("1,0\n0 1\n")
+    np.save(array, np.eye(6, dtype=int))
+    assert bind(f"file:{text}", 5, 6, 3, 3).table.tolist() == [[True, False], [False, True]]
+    assert token_density(parse(f"file:{text}"), 5, 6, 3, 3) == (15, 30)
+    bound = bind(f"file:{array}", 6, 6, 2, 3)
+    assert bound.active_tiles == 4
+    part = bound.part(SimpleNamespace(index=1, start=2, size=2), SimpleNamespace(index=0, start=0, size=3)).array()
+    assert part.tolist() == [[False, False, True], [False, False, False]]
+    with pytest.raises(InputError, match=r"found \(6, 6\); allowed: tile shape \(4, 3\) or token shape \(8, 9\)"):
+        bind(f"file:{array}", 8, 9, 2, 3)
+    for bad in ("1 2\n", "10\n1\n", "", "x"):
+        text.write_text(bad)
+        with pytest.raises(InputError):
+            parse(f"file:{text}")
+    for junk in (b"", b"\x93NUMPY", b"\x93NUMPY\x01\x00\x10\x00{'descr': '<i8'}\n"):
+        array.write_bytes(junk)
+        with pytest.raises(InputError):
+            parse(f"file:{array}")
+
+
+def test_lines_and_densities():
+    bound = bind("causal:b", 8, 8, 2, 2)
+    assert formula_density(bound.mask, bound) == ("(T+1)/(2T)", 5 / 8) and bound.active_tiles == 10
+    assert formula_density(parse("window:1b"), bound)[1] == 3 / 4
+    assert formula_density(parse("window:1"), bound) is None
+    first, last = SimpleNamespace(index=0), SimpleNamespace(index=3)
+    assert bound.column(first).active(last) and not bound.row(first).active(last)
+    assert bound.columns.active(last) and bound.columns.any and bound.row(first).any
+    hidden = bind("causal:b", 8, 8, 2, 2, skips=False)
+    assert hidden.columns is hidden.row(first) is hidden.column(first) is None
