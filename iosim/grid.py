@@ -249,7 +249,7 @@ def vector_run(
         empty = np.full(ratio.shape, None, object)
         row["ratio_to_bound"] = ratio if (M_words >= 1).all() else np.where(M_words < 1, empty, ratio)
     if np.any(nothing):
-        empty = np.full(length, None, object)
+        empty = np.full(np.shape(nothing), None, object)
         row = {k: v if v is None else np.where(nothing, empty, np.asarray(v, object)) for k, v in row.items()}
         row["fits"] = np.where(nothing, False, row["fits"])
     return {"schedule": schedule.name, "tiling": label, **row}
