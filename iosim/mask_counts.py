@@ -13,6 +13,9 @@ from itertools import pairwise
 from math import gcd, lcm
 from typing import Any, NamedTuple
 
+from .errors import InputError
+
+MOST_STRIPES = 2**21
 Intervals = list[tuple[int, int]]  # disjoint, ascending, both ends included
 
 
@@ -249,11 +252,13 @@ class Counter:
         tail = [(a + shift, min(b + shift, high)) for shift in (last - L, last) for a, b in once if a + shift <= high]
         if len(joined) == 1 and joined[0][0] + L - joined[0][1] <= reach:
             return [(joined[0][0], max(b for _, b in tail))]
+        affordable(last // L * len(joined))
         return [(a + k, b + k) for k in range(0, last, L) for a, b in joined] + tail
 
     def runs(self, low: int, high: int, x: int, y: int) -> Intervals:
         """Visible deltas of low..high, a range without edges, at position (x, y)."""
         starts = {low}
+        affordable(sum((high - low) // S for S in self.strides))
         for S in self.strides:
             for multiple in range(low + (-low) % S - S, high + 1, S):
                 starts |= {multiple, multiple + 1}
@@ -275,6 +280,13 @@ class Counter:
         return expr.kind == "dense" or delta % expr.size == 0
 
 
+def affordable(stripes: int) -> None:
+    """Refuse to walk along more stripes than a user would wait for."""
+    if stripes > MOST_STRIPES:
+        allowed = f"at most {MOST_STRIPES} stripes between the tiles"
+        raise InputError("--mask", f"{stripes} stripes", allowed, "try a smaller N, larger tiles or another stride")
+
+
 def dilate(low: int, high: int, row: tuple[int, int], col: tuple[int, int]) -> tuple[int, int]:
     """The t = j*Bc - i*Br at which a pair of pieces (offset, length) has a delta of low..high."""
     (row_offset, row_length), (col_offset, col_length) = row, col
@@ -288,6 +300,7 @@ def periodic(residues: Intervals, L: int, rows: Band, cols: Band, Br: int, Bc: i
     """
     n, step, width = rows.stop - rows.start, L // gcd(L, Br), cols.stop - cols.start
     total, live = 0, []
+    affordable(min(step, n))
     for k in range(min(step, n)):
         origin = cols.start * Bc - (rows.start + k) * Br
         count = 0

@@ -6,151 +6,25 @@ NumPy is imported only where tables, parts and files need it; counts are whole n
 
 from __future__ import annotations
 
-import os
-import re
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from operator import index
 from typing import Any
 
-from .errors import InputError, suggestion
+from .errors import InputError
 from .mask_counts import Atom, Axis, Counter, Counts, Expr, Join, atoms
+from .mask_text import WHERE, read
 from .problem import DENSE, Attention, Dense
-from .units import LARGEST_COUNT, parse_count
 
-WHERE = "--mask"
-ALLOWED = (
-    "dense, causal, window:W, global:G, strided:S, file:PATH, joined by &, |, ~ and parentheses; "
-    "W, G, S in tokens, or in tiles as 2b"
-)
-LEAST = {"window": 0, "global": 0, "strided": 1}
-NAMES = ("dense", "causal", *LEAST, "file")
-LONGEST, DEEPEST = 2000, 50
-LARGEST_FILE = 2**30  # bytes
-MOST_PAIRS = 2**36  # token pairs that a table may look at
+MOST_PAIRS = 2**33  # token pairs that a table may look at
 CHUNK = 2**22  # token pairs looked at at once
-
-_TOKEN = re.compile(r"\s*([&|~()]|file:[^&|()\s]*|[^&|~()\s]+)")
 
 
 def parse(text: str) -> Mask | Dense:
     """The mask that a text says; InputError for anything else."""
-    if not isinstance(text, str):
-        raise InputError(WHERE, text, ALLOWED)
-    if len(text) > LONGEST:
-        raise InputError(WHERE, text, f"at most {LONGEST} characters")
-    if text.strip() == "dense":
+    if isinstance(text, str) and text.strip() == "dense":
         return DENSE
-    return Mask(text, _Parser(text).parse())
-
-
-class _Parser:
-    """Recursive descent: ~ binds tightest, then &, then |."""
-
-    def __init__(self, text: str):
-        self.text, self.words, self.at, self.depth = text, _TOKEN.findall(text), 0, 0
-
-    def parse(self) -> Expr:
-        expr = self.join("|")
-        if self.at < len(self.words):
-            unexpected = self.words[self.at]
-            hint = "unbalanced parentheses" if unexpected == ")" else f"join {unexpected!r} by & or |"
-            raise self.error(hint)
-        return expr
-
-    def error(self, hint: str) -> InputError:
-        return InputError(WHERE, self.text, ALLOWED, hint)
-
-    def take(self, *words: str) -> bool:
-        found = self.at < len(self.words) and self.words[self.at] in words
-        self.at += found
-        return found
-
-    def join(self, op: str) -> Expr:
-        parts = [self.operand(op)]
-        while self.take(op):
-            parts.append(self.operand(op))
-        return parts[0] if len(parts) == 1 else Join(op, tuple(parts))
-
-    def operand(self, op: str) -> Expr:
-        return self.join("&") if op == "|" else self.unary()
-
-    def unary(self) -> Expr:
-        negated = False
-        while self.take("~"):
-            negated = not negated
-        expr = self.bracket() if self.take("(") else self.atom()
-        return Join("~", (expr,)) if negated else expr
-
-    def bracket(self) -> Expr:
-        self.depth += 1
-        if self.depth > DEEPEST:
-            raise self.error(f"at most {DEEPEST} parentheses may be nested")
-        expr = self.join("|")
-        if not self.take(")"):
-            raise self.error("unbalanced parentheses")
-        self.depth -= 1
-        return expr
-
-    def atom(self) -> Atom:
-        word = self.words[self.at] if self.at < len(self.words) else ""
-        if word in ("", "&", "|", ")"):
-            raise self.error("a mask is missing " + (f"before {word!r}" if word else "at the end"))
-        self.at += 1
-        name, colon, value = word.partition(":")
-        if name not in NAMES:
-            raise self.error(suggestion(name, NAMES) or f"there is no mask {name!r}")
-        if name == "file":
-            return Atom("file", file=read_file(value))
-        if name in LEAST:
-            tiles = value.endswith("b")
-            count = parse_count(value.removesuffix("b"), f"{WHERE} ({word})", LEAST[name], LARGEST_COUNT)
-            return Atom(name, count, tiles)
-        if colon and (name, value) != ("causal", "b"):
-            raise self.error("`causal` or `causal:b`" if name == "causal" else "`dense` takes no number")
-        return Atom(name, tiles=bool(colon))
-
-
-@dataclass(frozen=True, eq=False)
-class Table:
-    """The 0/1 matrix of a file; equal only to itself, as the file may change."""
-
-    path: str
-    data: Any
-
-
-def read_file(path: str) -> Table:
-    """A mask's file, read once for each state of the file."""
-    allowed = "file:PATH of a readable .npy or 0/1 text file"
-    try:
-        if not os.path.isfile(path):
-            raise InputError(WHERE, f"file:{path}", allowed, "there is no such file")
-        state = os.stat(path)
-        if state.st_size > LARGEST_FILE:
-            raise InputError(WHERE, f"file:{path}", f"at most {LARGEST_FILE} bytes")
-        return _load(path, state.st_mtime_ns, state.st_size)
-    except InputError:
-        raise
-    except Exception as fault:  # NumPy's reader has no family of errors of its own for a broken file
-        raise InputError(WHERE, f"file:{path}", allowed, str(fault)) from fault
-
-
-@lru_cache(maxsize=32)
-def _load(path: str, mtime: int, size: int) -> Table:
-    import numpy as np
-
-    if path.endswith(".npy"):
-        data = np.load(path, allow_pickle=False)
-    else:
-        with open(path, encoding="ascii") as file:
-            rows = [re.sub(r"[\s,]", "", line) for line in file]
-        rows = [row for row in rows if row]
-        if len({len(row) for row in rows}) > 1:
-            raise ValueError("its rows differ in length")
-        data = np.array([list(row.encode()) for row in rows], dtype=np.int64) - ord("0")
-    if data.ndim != 2 or not data.size or data.dtype.kind not in "buif" or not ((data == 0) | (data == 1)).all():
-        raise ValueError("it is no matrix of 0 and 1")
-    return Table(path, data.astype(bool))
+    return Mask(text, read(text))
 
 
 @dataclass(frozen=True)

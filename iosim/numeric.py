@@ -41,7 +41,8 @@ class Numeric(Machine):
         if outermost:
             self._turn, self._owners = None, {}
 
-    def _array(self, tensor: str) -> Any:
+    def array(self, tensor: str) -> Any:
+        """A tensor in HBM; one that nothing touched yet has its initial value, or NaN."""
         if tensor not in self.hbm:
             spec = self.tensors[tensor]
             name = self.p.acc_dtype if spec.kind == "state" else self.p.dtype
@@ -52,7 +53,7 @@ class Numeric(Machine):
     def _claim(self, tensor: str, index: tuple[slice, ...], stores: bool) -> None:
         if self._turn is None:
             return
-        owners = self._owners.setdefault(tensor, np.full(self._array(tensor).shape, -1))
+        owners = self._owners.setdefault(tensor, np.full(self.array(tensor).shape, -1))
         if ((owners[index] != -1) & (owners[index] != self._turn[1])).any():
             raise ScheduleError(f"a parallel loop is not: two of its turns touch the same part of {tensor}")
         if stores:
@@ -69,12 +70,12 @@ class Numeric(Machine):
         if where is None or where.any:
             index = spans(block.shape)
             self._claim(tensor, index, stores=False)
-            block.value[...] = self._array(tensor)[index]
+            block.value[...] = self.array(tensor)[index]
 
     def _put(self, block: Block, tensor: str) -> None:
         index = spans(block.shape)
         self._claim(tensor, index, stores=True)
-        self._array(tensor)[index] = value_of(block)
+        self.array(tensor)[index] = value_of(block)
 
     def _apply(self, step: Callable[..., None], outputs: tuple[Block, ...], inputs: tuple[Any, ...]) -> None:
         for block in outputs:

@@ -11,6 +11,8 @@ from .problem import DENSE, Attention
 from .units import LARGEST_COUNT, parse_count
 from .watchers import Capacity, Traffic
 
+MOST_MASKED = 2**14  # outer tiles that a search with a mask looks at: some seconds
+
 
 @dataclass(frozen=True)
 class Tiling:
@@ -81,6 +83,12 @@ def _least_masked(schedule: Any, problem: Attention, tiling: Any, largest: int, 
         raise InputError(
             "--tiles", "best", f"a mask that does not change with the tiles (--mask {problem.mask} counts tiles)",
             "give --tiles as 128x64, or the mask in tokens",
+        )  # fmt: skip
+
+    if largest > MOST_MASKED:
+        raise InputError(
+            "--tiles", f"best among {largest} outer tiles", f"at most {MOST_MASKED} where a mask is counted for each",
+            "give --tiles as 128x64, or a --tile-multiple",
         )  # fmt: skip
 
     def traffic(n: int) -> Any:

@@ -29,13 +29,12 @@ def parse_count(text: str | int, where: str, least: int = 1, most: int = LARGEST
     allowed = f"a whole number from {least} to {most}"
     if isinstance(text, bool) or not isinstance(text, int | str):
         raise InputError(where, text, allowed)
-    if isinstance(text, str):
-        if not re.fullmatch(r"[+-]?[0-9]{1,30}", text.strip()):
-            raise InputError(where, text, allowed)
-        text = int(text)
-    if not least <= text <= most:
+    if isinstance(text, str) and not re.fullmatch(r"[+-]?[0-9]{1,30}", text.strip()):
         raise InputError(where, text, allowed)
-    return text
+    value = int(text)
+    if not least <= value <= most:
+        raise InputError(where, text, allowed)
+    return value
 
 
 def parse_bytes(text: str | int, word_bytes: int, where: str = "--M") -> int:

@@ -1,0 +1,239 @@
+"""Sizes, words, counts and axes: each prefix by itself, each error by itself."""
+
+import pytest
+
+from iosim.errors import InputError
+from iosim.units import (
+    DTYPE_BYTES,
+    LARGEST_BYTES,
+    LARGEST_COUNT,
+    MOST_POINTS,
+    PREFIX_BYTES,
+    dtype_bytes,
+    format_bytes,
+    format_megabytes,
+    parse_axis,
+    parse_bytes,
+    parse_count,
+)
+
+# Written out, so that a change of PREFIX_BYTES cannot change what is expected.
+KIB, MIB, GIB = 1_024, 1_048_576, 1_073_741_824
+SPELLINGS = {
+    "": 1, "B": 1, "b": 1,
+    "K": KIB, "k": KIB, "KB": KIB, "kb": KIB, "Kb": KIB, "kB": KIB, "KiB": KIB, "kib": KIB, "KIB": KIB,
+    "M": MIB, "m": MIB, "MB": MIB, "mb": MIB, "Mb": MIB, "mB": MIB, "MiB": MIB, "mib": MIB, "MIB": MIB,
+    "G": GIB, "g": GIB, "GB": GIB, "gb": GIB, "Gb": GIB, "gB": GIB, "GiB": GIB, "gib": GIB, "GIB": GIB,
+}  # fmt: skip
+
+
+def count(text):
+    return parse_count(text, "--N")
+
+
+def size(text):
+    return parse_bytes(text, 2)
+
+
+@pytest.mark.parametrize("suffix", SPELLINGS)
+def test_every_prefix_in_every_case(suffix):
+    for space in ("", " ", "  "):
+        assert parse_bytes(f"3{space}{suffix}", 2) == 3 * SPELLINGS[suffix]
+    assert parse_bytes(f"  7{suffix} ", 8) == 7 * SPELLINGS[suffix], "the word width is no matter for bytes"
+
+
+def test_the_prefixes_tested_are_all_there_are():
+    assert set(PREFIX_BYTES) == {"", "k", "m", "g"}
+    assert {SPELLINGS[p] for p in PREFIX_BYTES} == {1, KIB, MIB, GIB}
+
+
+def test_the_examples_of_the_help():
+    assert size("102400") == size("100K") == size("100KB") == size("100KiB") == size(102400) == 102400
+    assert size("1.5MB") == 1_572_864 and size("1G") == GIB and size("51200el") == 102400
+
+
+@pytest.mark.parametrize(("dtype", "width"), [("fp64", 8), ("fp32", 4), ("fp16", 2), ("bf16", 2), ("fp8", 1)])
+def test_words_are_as_wide_as_their_type(dtype, width):
+    assert dtype_bytes(dtype) == width
+    for text in ("51200el", "51200 el", "51200EL", " 51200El "):
+        assert parse_bytes(text, dtype_bytes(dtype)) == 51200 * width
+    assert set(DTYPE_BYTES) == {"fp64", "fp32", "fp16", "bf16", "fp8"}
+
+
+@pytest.mark.parametrize("dtype", ["fp61", "FP16", "", "float16", "int8"])
+def test_unknown_types(dtype):
+    with pytest.raises(InputError, match="--dtype.*allowed: fp64, fp32, fp16, bf16, fp8"):
+        dtype_bytes(dtype)
+
+
+def test_a_misspelt_type_gets_a_suggestion():
+    with pytest.raises(InputError, match=r"did you mean 'fp16'\?"):
+        dtype_bytes("fp166")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("0.5K", 512), ("0.5kb", 512), ("1.0", 1), ("2.250K", 2304), ("0.0009765625K", 1),
+                           ("0.125G", 134_217_728), ("1.000000000000M", MIB)])  # fmt: skip
+def test_decimals_are_exact(text, expected):
+    assert size(text) == expected
+
+
+@pytest.mark.parametrize("text", ["1.5", "0.3K", "1.5B", "0.1MB", "0.000000000001G"])
+def test_fractions_of_a_byte_are_refused(text):
+    with pytest.raises(InputError, match="a whole number of bytes"):
+        size(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "K", "KB", "el", "abc", "-1", "+1", "-1K", "1e9", "1e3K", "NaN", "inf", "1..5K", ".5K", "1.K", "1,5K",
+             "1_000", "1T", "1TB", "1KK", "1KBB", "1Ki", "1iB", "1 K B", "1.5el", "1Kel", "1els", "0x10", "1\nK2",
+             "1" * 26, "1.0000000000000", None, 1.5, True, False, [1], b"1"])  # fmt: skip
+def test_what_is_no_size(text):
+    with pytest.raises(InputError, match="^--M: found ") as caught:
+        size(text)
+    assert "51200el" in str(caught.value), "the message says what is allowed"
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize("text", ["0", "0K", "0.0M", "0el", 0, -1])
+def test_sizes_from_one_byte(text):
+    with pytest.raises(InputError, match="from 1 to"):
+        size(text)
+
+
+def test_the_largest_sizes():
+    assert LARGEST_BYTES == 2**60 and parse_bytes("1073741824G", 2) == LARGEST_BYTES
+    assert parse_bytes(f"{2**59}el", 2) == LARGEST_BYTES
+    for text in ("1073741825G", f"{2**60 + 1}", f"{2**59 + 1}el", "9" * 25, "9" * 25 + "el"):
+        with pytest.raises(InputError, match="from 1 to"):
+            parse_bytes(text, 2)
+
+
+@pytest.mark.parametrize(("text", "expected"), [("1", 1), (" 42 ", 42), ("+7", 7), ("007", 7), (9, 9), (2**48, 2**48)])
+def test_counts(text, expected):
+    assert count(text) == expected
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "1.5", "1e9", "1K", "", " ", "NaN", "inf", "abc", "1_0", "1 0", "--1", "0x8",
+                                  "9" * 31, "9" * 5000, str(2**48 + 1), 0, -3, 2**48 + 1, 1.0, True, None])  # fmt: skip
+def test_what_is_no_count(text):
+    with pytest.raises(InputError, match=f"^--N: found .*; allowed: a whole number from 1 to {LARGEST_COUNT}$"):
+        count(text)
+
+
+def test_the_ends_of_a_count_are_allowed_and_no_more():
+    assert [parse_count(x, "k", least=0, most=4) for x in ("0", "4", 0, 4, "-0")] == [0, 4, 0, 4, 0]
+    for text in ("-1", "5", -1, 5):
+        with pytest.raises(InputError, match="from 0 to 4"):
+            parse_count(text, "k", least=0, most=4)
+
+
+def test_long_values_are_cut_in_messages():
+    with pytest.raises(InputError) as caught:
+        count("9" * 5000)
+    assert len(str(caught.value)) < 200
+
+
+# ------------------------------------------------------------------ axes
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("5", [5]),
+        (5, [5]),
+        ("1024,4096", [1024, 4096]),
+        (" 3 , 1 ,2", [3, 1, 2]),  # the order given is kept
+        ("4,4,2,4", [4, 2]),  # and a value stands once
+        ("16:256:x2", [16, 32, 64, 128, 256]),  # both ends
+        ("16:255:x2", [16, 32, 64, 128]),  # an end that is not hit is not passed
+        ("16:257:x2", [16, 32, 64, 128, 256]),
+        ("1:1000:x10", [1, 10, 100, 1000]),
+        ("1:728:x3", [1, 3, 9, 27, 81, 243]),
+        ("7:7:x2", [7]),
+        ("64:256:+64", [64, 128, 192, 256]),
+        ("64:255:+64", [64, 128, 192]),
+        ("1:5:+1", [1, 2, 3, 4, 5]),
+        ("7:7:+1", [7]),
+        ("3:9:+100", [3]),
+        (" 2 : 8 : x2 ", [2, 4, 8]),
+        ("1,4:16:x2,5:7:+1,16", [1, 4, 8, 16, 5, 6, 7]),
+    ],
+)
+def test_axes_of_counts(text, expected):
+    assert parse_axis(text, "--N", count) == expected
+
+
+def test_axes_of_sizes():
+    k = 1024
+    assert parse_axis("16KB:256KB:x2", "--M", size) == [16 * k, 32 * k, 64 * k, 128 * k, 256 * k]
+    assert parse_axis("16K:64KiB:+16KB", "--M", size) == [16 * k, 32 * k, 48 * k, 64 * k]
+    assert parse_axis("512el,1KB,2:8:x2", "--M", size) == [1024, 2, 4, 8]
+    assert parse_axis("8el:32el:+8el", "--M", size) == [16, 32, 48, 64]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1:10", "give the step, as in 16KB:256KB:x2"),
+        ("1:10:", "give the step"),
+        ("1:10:2", "give the step"),
+        ("1:10:X2", "give the step"),
+        ("1:10:*2", "give the step"),
+        ("1:10:x2:x2", "give the step"),
+        (":", "give the step"),
+        ("10:1:x2", "a stop that is not below the start"),
+        ("10:9:+1", "a stop that is not below the start"),
+        ("1:10:x1", "the step of 1:10:x1.*from 2"),
+        ("1:10:x0", "from 2"),
+        ("1:10:x-2", "from 2"),
+        ("1:10:x", "from 2"),
+        ("1:10:x1.5", "from 2"),
+        ("1:10:+0", "found '0'; allowed: a whole number from 1"),
+        ("1:10:+", "found ''.*from 1"),
+        ("1:10:+-1", "from 1"),
+        ("0:10:x2", "found '0'"),
+        ("1::x2", "found ''"),
+        (":4:x2", "found ''"),
+        ("a:b:x2", "found 'a'"),
+        ("", "found ''"),
+        (",", "found ''"),
+        ("1,,2", "found ''"),
+        ("1,2,", "found ''"),
+        ("1,x", "found 'x'"),
+        (f"1:{MOST_POINTS + 1}:+1", f"at most {MOST_POINTS} points"),
+        ("1:281474976710656:+1", "at most"),
+        (0, "found 0"),
+        (True, "found True"),
+    ],
+)
+def test_what_is_no_axis(text, message):
+    with pytest.raises(InputError, match=message) as caught:
+        parse_axis(text, "--N", count)
+    assert str(caught.value).startswith("--N")
+
+
+def test_the_longest_geometric_axis_ends():
+    assert parse_axis(f"1:{2**48}:x2", "--N", count) == [2**e for e in range(49)]
+
+
+# ------------------------------------------------------------------ printing
+
+
+def test_bytes_are_printed_with_their_1024s():
+    assert [format_bytes(x) for x in (0, 1023, 1024, 102400, 1536, 3 * MIB, 5 * GIB)] == [
+        "0 B", "1023 B", "1024 B (1 KiB)", "102400 B (100 KiB)", "1536 B (1.50 KiB)", "3145728 B (3 MiB)",
+        "5368709120 B (5 GiB)"]  # fmt: skip
+
+
+def test_traffic_is_printed_in_1000s():
+    assert [format_megabytes(x) for x in (999, 1000, 180_355_072, 2 * 10**9, 3 * 10**12, 4 * 10**15)] == [
+        "999 B", "1.00 kB", "180.36 MB", "2.00 GB", "3.00 TB", "4.00 PB"]  # fmt: skip
+
+
+@pytest.mark.parametrize("bytes_", [1, 1024, 102400, MIB, 7 * GIB])
+def test_a_printed_size_can_be_read_back(bytes_):
+    text = format_bytes(bytes_)
+    assert size(text.partition(" (")[0]) == bytes_
+    if "(" in text:
+        assert size(text.partition("(")[2].rstrip(")")) == bytes_
