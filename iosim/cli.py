@@ -195,6 +195,7 @@ def sweep(config: Any, as_json: bool, as_csv: bool, path: Any, dry_run: bool, ki
     """
     from . import config as configs
 
+    kind = configs.kind_of(kind, path, as_json, as_csv, dry_run)
     plan = configs.sweep_of(config, given)
     if dry_run:
         from .output import answer
@@ -202,7 +203,7 @@ def sweep(config: Any, as_json: bool, as_csv: bool, path: Any, dry_run: bool, ki
         row = {"rows": plan.rows}
         answer([row], row, as_json, as_csv, path, str(plan.rows))
         return
-    configs.write_sweep(plan, path, configs.kind_of(kind, path, as_json, as_csv), sys.argv[1:])
+    configs.write_sweep(plan, path, kind, sys.argv[1:])
 
 
 @main.command()
@@ -238,11 +239,12 @@ def mask(expression: Any, tiles: str, as_json: bool, as_csv: bool, path: Any, **
     from .output import answer
     from .picture import describe, draw
 
-    if (expression is None) == (given["mask"] is None):
+    option = given.pop("mask")
+    if (expression is None) == (option is None):
         raise InputError("--mask", "nothing or two masks", "one mask, as in iosim mask causal --N 512")
-    given["mask"] = None
+    expression = option if expression is None else expression
     values = {k: v for k, v in counts(given, required=("N",)).items() if k in ("N", "Nk")}
-    row = describe(expression or click.get_current_context().params["mask"], tiles, **values)
+    row = describe(expression, tiles, **values)
     picture = draw(row.pop("bound"))
     text = "\n".join([picture, *(f"{name}: {'-' if value is None else value}" for name, value in row.items())])
     answer([row], {**row, "picture": picture.splitlines()}, as_json, as_csv, path, text)
@@ -271,7 +273,7 @@ def list_hardware(name: Any, as_json: bool, as_csv: bool, path: Any) -> None:
     from .hardware import details, summary
     from .output import answer
 
-    rows = details(name) if name else summary()
+    rows = summary() if name is None else details(name)
     answer(rows, {"hardware": rows}, as_json, as_csv, path)
 
 
@@ -288,7 +290,8 @@ def check(tiles: Any, schedules: Any, seed: Any, as_json: bool, as_csv: bool, pa
     from .check import pieces, run_checks
     from .output import answer
 
-    values = counts({**given, "n": given.get("n") or "96", "d": given.get("d") or "16"})
+    small = {name: default for name, default in (("n", "96"), ("d", "16")) if given[name] is None}
+    values = counts({**given, **small})
     rows, ok = run_checks(values, tiles, schedules, seed)
     parts = pieces()
     text = report.table(rows) + "\n\n" + report.table(parts)

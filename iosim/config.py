@@ -48,7 +48,7 @@ def sweep_of(file: str | None, given: dict[str, Any]) -> Any:
     from .cli import memory
     from .units import parse_count
 
-    values = read_sweep(file) if file else {}
+    values = {} if file is None else read_sweep(file)
     names = {"n": "N", "nk": "Nk"}
     size = memory(given.pop("m"), given.pop("m_elements"), given.pop("hardware"), 2)
     schedules = given.pop("schedules") or values.pop("schedule", ())
@@ -63,15 +63,17 @@ def sweep_of(file: str | None, given: dict[str, Any]) -> Any:
     return grid.build(values, schedules, tiles, multiple, **options)
 
 
-def kind_of(kind: str | None, path: str | None, as_json: bool, as_csv: bool) -> str:
+def kind_of(kind: str | None, path: str | None, as_json: bool, as_csv: bool, dry_run: bool = False) -> str:
     """csv, jsonl or parquet: as asked for, or from the file's name."""
+    if as_json and as_csv:
+        raise InputError("--json", "--csv as well", "one of the two")
     if kind is None:
         ending = (path or "").rpartition(".")[2].lower()
         kind = "jsonl" if as_json or ending in ("jsonl", "json", "ndjson") else ending if ending == "parquet" else "csv"
         kind = "csv" if as_csv else kind
     if kind not in KINDS:
         raise InputError("--format", kind, ", ".join(KINDS), suggestion(kind, KINDS))
-    if kind == "parquet" and path in (None, "-"):
+    if kind == "parquet" and path in (None, "-") and not dry_run:
         raise InputError("-o", path or "nothing", "a file, for Parquet")
     return kind
 
