@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 
-from iosim import Attention, Folded, Tiling, Traffic, grid
+from iosim import Attention, Folded, Tiling, Traffic, grid, writers
 from iosim.experiment import parse_mask
 from iosim.report import COLUMNS
 from iosim.schedules import find
@@ -70,7 +70,7 @@ def table():
     axes = {"N": list(range(1000, 1500)), "d": [64, 128], "M": list(range(16384, 16384 + 512 * 250, 512))}
     plan = grid.build(axes, ["flash1", "flash2"], "128x64")
     frames = list(grid.chunks(plan))
-    whole = seconds(lambda: grid.write_csv(plan, io.StringIO(), lambda rows: None), 1)
+    whole = seconds(lambda: writers.write_csv(plan, io.StringIO(), lambda rows: None), 1)
     pandas = seconds(lambda: [frame.to_csv(io.StringIO(), index=False) for frame in frames], 1)
     rows.append((f"a sweep of {plan.rows} rows to CSV / pandas writing it", whole / pandas, "at most 2"))
     assert all(tuple(frame.columns) == COLUMNS for frame in frames)

@@ -80,21 +80,21 @@ def kind_of(kind: str | None, path: str | None, as_json: bool, as_csv: bool, dry
 
 def write_sweep(plan: Any, path: str | None, kind: str, argv: list[str]) -> None:
     """Write a sweep to stdout or to a file with its sidecar, with a progress bar on a terminal's stderr."""
-    from . import grid
+    from . import writers
 
     if path in (None, "-"):
-        grid.WRITERS[kind](plan, Stdout(), lambda rows: None)
+        writers.WRITERS[kind](plan, Stdout(), lambda rows: None)
         return
     assert path is not None
     if not sys.stderr.isatty():
-        grid.write(plan, path, kind)
+        writers.write(plan, path, kind)
     else:
         from rich.console import Console
         from rich.progress import Progress
 
         with Progress(console=Console(stderr=True)) as progress:
             task = progress.add_task("rows", total=plan.rows)
-            grid.write(plan, path, kind, lambda rows: progress.advance(task, rows))
+            writers.write(plan, path, kind, lambda rows: progress.advance(task, rows))
     from .output import emit
     from .report import to_json
 

@@ -80,3 +80,19 @@ def test_bad_axes_are_refused(iosim, bad):
     given = {"--N": "10", "--d": "4", "--M": "1KB", bad[0]: bad[1]}
     result = iosim("sweep", *[x for pair in given.items() for x in pair])
     assert result.exit_code == 2 and bad[0] in result.stderr and result.stdout == ""
+
+
+def test_parquet_holds_the_same_table(iosim, tmp_path):
+    pytest.importorskip("pyarrow")
+    out = tmp_path / "out.parquet"
+    assert iosim("sweep", "--N", "64,128", "--d", "16", "--M", "10,16KB", "-o", out).exit_code == 0
+    rows = pd.read_parquet(out)
+    assert tuple(rows.columns) == COLUMNS and len(rows) == 20
+    assert rows["total"].dropna().tolist() == sweep(N="64,128", d=16, M="10,16KB")["total"].dropna().tolist()
+
+
+def test_the_shipped_sweep(iosim):
+    from iosim.hardware import configs_folder
+
+    file = configs_folder() / "sweeps" / "sram.toml"
+    assert iosim("sweep", file, "--dry-run").stdout == "30\n"

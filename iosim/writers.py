@@ -1,0 +1,52 @@
+"""A sweep to a file, chunk by chunk: CSV, JSON lines or Parquet, written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from .errors import InputError, MissingError
+from .grid import chunks
+
+
+def write(sweep: Any, path: str, kind: str, progress: Any = lambda rows: None) -> None:
+    """Write a sweep as csv, jsonl or parquet: to a temporary file beside it, then renamed, or not at all."""
+    temporary = f"{path}.{os.getpid()}.part"
+    try:
+        WRITERS[kind](sweep, temporary, progress)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise InputError("-o", path, "a file in a folder that can be written", str(error.strerror)) from None
+    finally:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+
+
+def write_csv(sweep: Any, out: Any, progress: Any) -> None:
+    with open(out, "w", newline="") if isinstance(out, str) else out as file:
+        for k, rows in enumerate(chunks(sweep)):
+            rows.to_csv(file, index=False, header=k == 0, lineterminator="\n")
+            progress(len(rows))
+
+
+def write_jsonl(sweep: Any, out: Any, progress: Any) -> None:
+    with open(out, "w") if isinstance(out, str) else out as file:
+        for rows in chunks(sweep):
+            rows.to_json(file, orient="records", lines=True, double_precision=15)
+            progress(len(rows))
+
+
+def write_parquet(sweep: Any, out: str, progress: Any) -> None:
+    import pandas as pd
+
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError:
+        raise MissingError("Parquet needs pyarrow: pip install 'iosim[parquet]'; CSV works without it") from None
+    parts = list(chunks(sweep))
+    for rows in parts:
+        progress(len(rows))
+    pd.concat(parts, ignore_index=True).to_parquet(out, index=False)
+
+
+WRITERS = {"csv": write_csv, "jsonl": write_jsonl, "parquet": write_parquet}
