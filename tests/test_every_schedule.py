@@ -37,8 +37,8 @@ def test_three_ways(N, Nk, d, rows_q, rows_k, mask, lse, keep_p, elementwise, na
 
     visible = None if mask == "dense" else p.mask.bind(p, tiling, True).part(Whole(N), Whole(Nk)).array()
     seen = np.ones(N, bool) if schedule.name != "block-sparse" or visible is None else visible.any(axis=1)
-    assert not np.isnan(machine.hbm["O"][seen]).any()
-    np.testing.assert_allclose(machine.hbm["O"], attention(hbm["Q"], hbm["K"], hbm["V"], visible), atol=1e-12)
+    assert not np.isnan(machine.array("O")[seen]).any()
+    np.testing.assert_allclose(machine.array("O"), attention(hbm["Q"], hbm["K"], hbm["V"], visible), atol=1e-12)
     assert traffics[0].tensors == traffics[1].tensors
     assert same_counts(traffics[1].tensors, traffics[2].tensors)
     assert traffics[1].steps == traffics[2].steps
