@@ -45,7 +45,7 @@ def read_sweep(file: str) -> dict[str, Any]:
 def sweep_of(file: str | None, given: dict[str, Any]) -> Any:
     """The sweep that a file and options describe together; an option wins over the file."""
     from . import grid
-    from .cli import memory
+    from .options import memory
     from .units import parse_count
 
     values = {} if file is None else read_sweep(file)

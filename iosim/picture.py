@@ -68,6 +68,3 @@ class Span:
 
     def __init__(self, size: int):
         self.size = size
-
-
-

@@ -1,12 +1,15 @@
-"""Softmax attention in a few lines of float64: the oracle. It shares nothing with softmax.py."""
+"""Softmax attention in a few lines of float64: the oracle. It shares nothing with softmax.py.
+
+NumPy is loaded inside, so that a schedule can name its oracle without it.
+"""
 
 from typing import Any
-
-import numpy as np
 
 
 def attention(q: Any, k: Any, v: Any, visible: Any = None) -> Any:
     """softmax(q k^T / sqrt(d)) v for q (N, d), k (Nk, d), v (Nk, dv); rows that see no key give zeros."""
+    import numpy as np
+
     q, k, v = (np.asarray(x, np.float64) for x in (q, k, v))
     s = np.einsum("nd,kd->nk", q, k) / np.sqrt(q.shape[1])
     if visible is None:
@@ -15,3 +18,14 @@ def attention(q: Any, k: Any, v: Any, visible: Any = None) -> Any:
     weights = np.where(visible, np.exp(np.minimum(s - top, 0)), 0.0)
     total = weights.sum(axis=1, keepdims=True)
     return np.divide(weights, total, out=np.zeros_like(weights), where=total > 0) @ v
+
+
+def queries_keys_values(rng: Any, p: Any, visible: Any) -> dict[str, Any]:
+    """Random Q, K, V of one head."""
+    shapes = {"Q": (p.N, p.d), "K": (p.Nk, p.d), "V": (p.Nk, p.dv)}
+    return {name: rng.normal(scale=2, size=shape) for name, shape in shapes.items()}
+
+
+def attention_output(hbm: dict[str, Any], p: Any, visible: Any) -> dict[str, Any]:
+    """The tensor that the schedules of softmax attention must leave in HBM."""
+    return {"O": attention(hbm["Q"], hbm["K"], hbm["V"], visible)}

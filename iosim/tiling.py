@@ -57,6 +57,8 @@ def best_tiles(schedule: Any, problem: Attention, M_bytes: int, multiple: int = 
     one; with a mask of tokens it is least for the smallest inner tile, because a tile's keys are read when any is
     seen. So the search goes along one axis; among equals it takes the smallest outer tile, then the largest inner.
     """
+    if getattr(schedule, "search", None):
+        return schedule.search(schedule, problem, M_bytes, multiple)  # type: ignore[no-any-return]
     outer_is_q = schedule.outer == "queries"
     outer_length, inner_length = (problem.N, problem.Nk) if outer_is_q else (problem.Nk, problem.N)
 

@@ -46,7 +46,7 @@ def tops(name):
 
 
 SCHEDULE_FILES = [name for name in FILES if name.startswith("schedules/")]
-TEXT_FILES = [name for name in SCHEDULE_FILES if name != "schedules/__init__.py"]
+TEXT_FILES = [name for name in SCHEDULE_FILES if Path(name).name not in ("__init__.py", "registry.py")]
 
 CORE = {
     "errors.py": set(),
@@ -62,8 +62,9 @@ CORE = {
 
 def test_the_reader_of_imports_reads():
     assert {"errors", "problem"} <= own("machine.py") and "numpy" in tops("softmax.py")
-    assert {"errors", "problem", "schedules.flash", "schedules.standard"} == own("schedules/__init__.py")
-    assert "hardware" in own("cli.py") and "experiment" in own("cli.py"), "imports in functions are seen"
+    assert {"schedules.flash", "schedules.standard"} <= own("schedules/__init__.py")
+    assert {"errors", "problem"} <= own("schedules/registry.py")
+    assert {"hardware", "output"} <= own("commands/hardware.py"), "imports in functions are seen"
     assert len(FILES) > 20 and len(TEXT_FILES) >= 2
 
 
@@ -98,7 +99,7 @@ def test_the_lowest_layers_need_the_standard_library_only(name):
 
 @pytest.mark.parametrize("name", SCHEDULE_FILES)
 def test_schedules_import_only_what_a_text_may_know(name):
-    allowed = {"machine", "softmax", "masks", "problem", "tiling", "errors"}
+    allowed = {"machine", "softmax", "masks", "problem", "tiling", "errors", "reference"}
     for module in own(name):
         assert module in allowed or module == "schedules" or module.startswith("schedules."), module
 
@@ -127,7 +128,8 @@ def test_cupy_is_in_one_place():
 
 
 def test_only_the_command_line_imports_click():
-    assert {name for name in FILES if "click" in tops(name)} <= {"cli.py", "output.py"}
+    lines = {"cli.py", "options.py", "output.py"} | {name for name in FILES if name.startswith("commands/")}
+    assert {name for name in FILES if "click" in tops(name)} <= lines
 
 
 @pytest.mark.parametrize("name", TEXT_FILES)

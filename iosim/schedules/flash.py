@@ -15,6 +15,7 @@ from ..softmax import (
     scores,
     zeros,
 )
+from .registry import FA1, FA2, Schedule, register
 
 
 def keys_outside(chip: Any, p: Any, t: Any) -> None:
@@ -119,3 +120,55 @@ def footprint(p: Any, t: Any) -> int:
     """2 Bc d + 2 Br d + Br Bc + 2 Br: K, V, Q, O, S with P in its place, l, m; tiles clipped to the axes."""
     rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
     return rows_k * (p.d + p.dv) + rows_q * (p.d + p.dv) + rows_q * rows_k + 2 * rows_q
+
+
+STATE = ("O", "l", "m")
+
+register(
+    Schedule(
+        "flash1",
+        keys_outside,
+        "K/V outer: O, l, m go back and forth",
+        f"{FA1}, Algorithm 1",
+        outer="keys",
+        rules=("paper", "best"),
+        exact_traffic=keys_outside_traffic,
+        footprint=footprint,
+        initialised=STATE,
+    )
+)
+register(
+    Schedule(
+        "flash2",
+        queries_outside,
+        "Q outer: O, l, m stay on chip",
+        f"{FA2}, Algorithm 1",
+        exact_traffic=queries_outside_traffic,
+        footprint=footprint,
+    )
+)
+register(
+    Schedule(
+        "block-sparse",
+        keys_outside,
+        "flash1 that leaves out the tiles that the mask hides",
+        f"{FA1}, Algorithm 5",
+        outer="keys",
+        rules=("paper", "best"),
+        skips=True,
+        exact_traffic=keys_outside_traffic,
+        footprint=footprint,
+        initialised=STATE,
+    )
+)
+register(
+    Schedule(
+        "block-sparse-q",
+        queries_outside,
+        "flash2 that leaves out the tiles that the mask hides",
+        f"{FA2}, Algorithm 1 with a mask",
+        skips=True,
+        exact_traffic=queries_outside_traffic,
+        footprint=footprint,
+    )
+)

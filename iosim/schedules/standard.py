@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..softmax import accumulate, hide, keep, scores, softmax_rows, zeros
+from .registry import FA1, Schedule, register
 
 
 def ideal(chip: Any, p: Any, t: Any) -> None:
@@ -94,3 +95,26 @@ def ideal_footprint(p: Any, t: Any) -> int:
 def tiled_footprint(p: Any, t: Any) -> int:
     rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
     return max((rows_q + rows_k) * max(p.d, p.dv) + rows_q * rows_k, min(t.rows_s, p.N) * p.Nk)
+
+
+register(
+    Schedule(
+        "standard",
+        ideal,
+        "Algorithm 0 as the paper counts it: each input read once",
+        f"{FA1}, Algorithm 0",
+        rules=("ideal",),
+        exact_traffic=ideal_traffic,
+        footprint=ideal_footprint,
+    )
+)
+register(
+    Schedule(
+        "standard-tiled",
+        tiled,
+        "the same three kernels with every tile inside M",
+        f"{FA1}, Algorithm 0",
+        exact_traffic=tiled_traffic,
+        footprint=tiled_footprint,
+    )
+)

@@ -1,0 +1,33 @@
+"""`iosim check`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from ..options import counts, outputs, problem_options, text_option, variant_options
+
+
+@click.command("check")
+@problem_options
+@text_option("--tiles", "Br x Bc as 48x40.", default="16x16", show_default=True)
+@click.option("--schedule", "schedules", multiple=True, metavar="NAME")
+@text_option("--seed", "Seed of the random inputs.", default="0", show_default=True)
+@variant_options
+@outputs
+def command(tiles: Any, schedules: Any, seed: Any, as_json: bool, as_csv: bool, path: Any, **given: Any) -> None:
+    """Run schedules numerically on the CPU: output error, counts, capacity; and the pieces of online softmax."""
+    from .. import report
+    from ..check import pieces, run_checks
+    from ..output import answer
+
+    small = {name: default for name, default in (("n", "96"), ("d", "16")) if given[name] is None}
+    values = counts({**given, **small})
+    rows, ok = run_checks(values, tiles, schedules, seed)
+    parts = pieces()
+    text = report.table(rows) + "\n\n" + report.table(parts)
+    answer(rows, {"checks": rows, "pieces": parts, "ok": ok}, as_json, as_csv, path, text)
+    if not ok or not all(part["ok"] for part in parts):
+        sys.exit(1)

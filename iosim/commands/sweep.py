@@ -1,0 +1,39 @@
+"""`iosim sweep`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from ..options import memory_options, outputs, problem_options, tile_options, variant_options
+
+
+@click.command("sweep")
+@click.argument("config", required=False)
+@problem_options
+@memory_options
+@tile_options
+@variant_options
+@click.option("--dry-run", is_flag=True, help="Print the number of rows and stop.")
+@click.option("--format", "kind", metavar="KIND", help="csv, jsonl or parquet (default: from the file's name).")
+@outputs
+def command(config: Any, as_json: bool, as_csv: bool, path: Any, dry_run: bool, kind: Any, **given: Any) -> None:
+    """A grid of counts, one tidy row a run, to CSV, JSON lines or Parquet.
+
+    Axes: 1024,4096 or 16KB:256KB:x2 or 64:256:+64, ends included. Or a TOML file with the same names.
+
+    Example: iosim sweep --N 1024,8192 --d 64,128 --M 16KB:256KB:x2 -o out.csv
+    """
+    from .. import config as configs
+
+    kind = configs.kind_of(kind, path, as_json, as_csv, dry_run)
+    plan = configs.sweep_of(config, given)
+    if dry_run:
+        from ..output import answer
+
+        row = {"rows": plan.rows}
+        answer([row], row, as_json, as_csv, path, str(plan.rows))
+        return
+    configs.write_sweep(plan, path, kind, sys.argv[1:])

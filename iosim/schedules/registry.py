@@ -1,0 +1,64 @@
+"""What a schedule is: its text, its formulas by hand, its numeric oracle, and where it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..errors import InputError, suggestion
+from ..problem import Tensor
+from ..reference import attention_output, queries_keys_values
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """A text and what belongs to it.
+
+    `exact_traffic(p, t)` -> {tensor: (reads, writes)} in words of one head and `footprint(p, t)` in words are derived
+    by hand from the source, never from the text. `outer` is the loop that stays ("queries" or "keys"): traffic falls
+    with its tile. `rules` are the tile rules shown when none is asked for. `skips` leaves inactive tiles out;
+    without it a mask only hides. `initialised` are the tensors that the host fills before the start.
+
+    `tensors` adds to the tensors of `problem.py`. `example(rng, p, visible)` makes random arrays of one head by name
+    and `answer(hbm, p, visible)` the arrays they must lead to, in float64.
+    `search(schedule, p, M_bytes, multiple)` finds the best tiling where the search along `outer` does not (None).
+    """
+
+    name: str
+    text: Callable[..., None]
+    summary: str
+    source: str = ""
+    outer: str = "queries"
+    rules: tuple[str, ...] = ("best",)
+    skips: bool = False
+    exact_traffic: Callable[..., Mapping[str, tuple[Any, Any]]] | None = None
+    footprint: Callable[..., Any] | None = None
+    initialised: tuple[str, ...] = ()
+    tensors: Mapping[str, Tensor] = field(default_factory=dict)
+    family: str = "attention"
+    example: Callable[..., dict[str, Any]] = queries_keys_values
+    answer: Callable[..., dict[str, Any]] = attention_output
+    search: Callable[..., Any] | None = None
+
+
+FA1, FA2 = "Dao et al. 2022 (arXiv 2205.14135)", "Dao 2023 (arXiv 2307.08691)"
+
+SCHEDULES: dict[str, Schedule] = {}
+
+
+def register(schedule: Schedule) -> Schedule:
+    """Add a schedule; everything that iosim does works on it from then on."""
+    if schedule.name in SCHEDULES:
+        raise InputError("register", schedule.name, "a name that is not taken")
+    if schedule.outer not in ("queries", "keys"):
+        raise InputError("register: outer", schedule.outer, "queries or keys")
+    SCHEDULES[schedule.name] = schedule
+    return schedule
+
+
+def find(name: str) -> Schedule:
+    """A schedule by name."""
+    if name not in SCHEDULES:
+        raise InputError("--schedule", name, ", ".join(SCHEDULES), suggestion(name, SCHEDULES))
+    return SCHEDULES[name]
