@@ -1,10 +1,11 @@
-"""Speeds, as ratios in one run: `python benchmarks/speed.py` prints a Markdown table."""
+"""Speeds, as ratios in one run: `python benchmarks/speed.py` prints a Markdown table. `--quick` shows that it runs."""
 
 import io
 import statistics
 import subprocess
 import sys
 import time
+from functools import partial
 
 import numpy as np
 
@@ -14,30 +15,49 @@ from iosim.report import COLUMNS
 from iosim.schedules import find
 from iosim.tiling import best_tiles
 
+MASKS = ("causal", "window:1024", "global:64", "strided:128")
 
-def seconds(work, repeat=7):
-    """Median time of a call."""
-    times = []
-    for _ in range(repeat):
-        start = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
+
+class Clock:
+    """Median seconds of a call; a quick one calls it once."""
+
+    def __init__(self, quick=False):
+        self.quick = quick
+
+    def __call__(self, work, repeat=7):
+        times = []
+        for _ in range(1 if self.quick else repeat):
+            start = time.perf_counter()
+            work()
+            times.append(time.perf_counter() - start)
+        return statistics.median(times)
 
 
 def process(*args):
-    return seconds(lambda: subprocess.run([sys.executable, *args], stdout=subprocess.DEVNULL, check=True), 15)
+    return lambda: subprocess.run([sys.executable, *args], stdout=subprocess.DEVNULL, check=True)
 
 
-def walk(N, mask="dense", name="flash2"):
+def count(N, mask="dense"):
+    """One count from its texts: the mask is parsed, bound and counted."""
     problem = Attention(N, 128, mask=parse_mask(mask))
-    return lambda: Folded(problem, Traffic()).run(find(name), Tiling(128, 64))
+    Folded(problem, Traffic()).run(find("block-sparse-q"), Tiling(128, 64))
 
 
-def cold(N, mask, name="block-sparse-q"):
-    """A masked count whose mask was never seen: parsing and counting included."""
-    sizes = iter(range(N, 2 * N, 8192))
-    return lambda: walk(next(sizes), mask, name)()
+def fresh(N, mask="dense"):
+    """Counts that were never made before: no cache helps."""
+    sizes = iter(range(N, 2 * N, 2**12))
+    return lambda: count(next(sizes), mask)
+
+
+def counts(clock):
+    command = clock(process("-m", "iosim", "count", "--N", "8192", "--d", "128", "--M", "100KB"), 15)
+    click = clock(process("-c", "import click"), 15)
+    yield "`iosim count`, whole process / `import click`", command / click, "at most 2.5"
+    small, large = clock(lambda: count(2**12), 301), clock(lambda: count(2**24), 301)
+    yield "dense count, N = 2^24 / N = 2^12", large / small, "about 1"
+    for mask in MASKS:
+        ratio = clock(fresh(2**24, mask), 301) / clock(fresh(2**24), 301)
+        yield f"count with {mask}, N = 2^24 / dense", ratio, "at most 3"
 
 
 def closed_form(N, d, rows):
@@ -45,39 +65,51 @@ def closed_form(N, d, rows):
     return N * d + 2 * N * d * tiles, N * d
 
 
-def vectorised(count=32_768):
+def arrays(clock, points):
     rng = np.random.default_rng(0)
-    N, d, rows_q, rows_k = (rng.integers(1, high, count) for high in (10**5, 256, 512, 512))
-    problem, tiling, schedule = Attention(N, d), Tiling(rows_q, rows_k), find("flash2")
-    folded = seconds(lambda: Folded(problem, Traffic()).run(schedule, tiling), 51)
-    return folded, seconds(lambda: closed_form(N, d, rows_q), 51), count
+    N, d, rows_q, rows_k = (rng.integers(1, high, points) for high in (10**5, 256, 512, 512))
+    tiling = Tiling(rows_q, rows_k)
+    folded = clock(lambda: Folded(Attention(N, d), Traffic()).run(find("flash2"), tiling), 51)
+    closed = clock(lambda: closed_form(N, d, rows_q), 51)
+    yield "folded walk over arrays / closed form in NumPy", folded / closed, "at most 5"
+    yield "million configurations a second", points / folded / 1e6, "more than 3"
+    causal, schedule = Attention(N, d, mask=parse_mask("causal")), find("block-sparse-q")
+    masked = clock(lambda: Folded(causal, Traffic()).run(schedule, tiling), 11)
+    yield "million causal configurations a second", points / masked / 1e6, ""
 
 
-def table():
-    rows = []
-    count = process("-m", "iosim", "count", "--N", "8192", "--d", "128", "--M", "100KB")
-    click = process("-c", "import click")
-    rows.append(("`iosim count`, whole process / `import click`", count / click, "at most 2.5"))
-    small, large = seconds(walk(2**12), 301), seconds(walk(2**24), 301)
-    rows.append(("dense count, N = 2^24 / N = 2^12", large / small, "about 1"))
-    for mask in ("causal", "window:1024", "global:64", "strided:128"):
-        rows.append((f"count with {mask}, N = 2^24 / dense", seconds(cold(2**24, mask), 51) / large, "at most 3"))
-    folded, closed, points = vectorised()
-    rows.append(("folded walk over arrays / closed form in NumPy", folded / closed, "at most 5"))
-    rows.append(("million configurations a second", points / folded / 1e6, "more than 3"))
-    best = seconds(lambda: best_tiles(find("flash2"), Attention(8192, 128), 102400), 51)
-    rows.append(("`--tiles best`, milliseconds", best * 1e3, "under 10"))
-    axes = {"N": list(range(1000, 1500)), "d": [64, 128], "M": list(range(16384, 16384 + 512 * 250, 512))}
-    plan = grid.build(axes, ["flash1", "flash2"], "128x64")
+def best(clock):
+    dense = Attention(8192, 128)
+    yield "`--tiles best`, milliseconds", clock(lambda: best_tiles(find("flash2"), dense, 102400), 51) * 1e3, "under 10"
+    for mask, name in (("causal", "block-sparse-q"), ("window:1024", "block-sparse")):
+        found = clock(partial(best_tiles, find(name), Attention(8192, 128, mask=parse_mask(mask)), 102400), 1)
+        yield f"`--tiles best` with {mask}, first time, milliseconds", found * 1e3, "under 10"
+
+
+def sweeps(clock, most):
+    axes = {"N": list(range(1000, 1000 + most)), "d": [64, 128]}
+    plan = grid.build({**axes, "M": list(range(16384, 16384 + most // 2 * 512, 512))}, ["flash1", "flash2"], "128x64")
     frames = list(grid.chunks(plan))
-    whole = seconds(lambda: writers.write_csv(plan, io.StringIO(), lambda rows: None), 1)
-    pandas = seconds(lambda: [frame.to_csv(io.StringIO(), index=False) for frame in frames], 1)
-    rows.append((f"a sweep of {plan.rows} rows to CSV / pandas writing it", whole / pandas, "at most 2"))
     assert all(tuple(frame.columns) == COLUMNS for frame in frames)
-    return rows
+    whole = clock(lambda: writers.write_csv(plan, io.StringIO(), lambda rows: None), 1)
+    pandas = clock(lambda: [frame.to_csv(io.StringIO(), index=False) for frame in frames], 1)
+    yield "a sweep of half a million rows to CSV / pandas writing it", whole / pandas, "at most 2"
+    axes["M"] = list(range(65536, 65536 + most // 10 * 512, 512))
+    dense, causal = (grid.build({**axes, "mask": mask}, ["block-sparse-q"], "128x64") for mask in ("dense", "causal"))
+    ratio = clock(lambda: list(grid.chunks(causal)), 3) / clock(lambda: list(grid.chunks(dense)), 3)
+    yield "a row of a causal sweep / of a dense one", ratio, ""
+
+
+def table(quick=False):
+    """Rows of (what, measured, aim)."""
+    clock = Clock(quick)
+    yield from counts(clock)
+    yield from arrays(clock, 16 if quick else 32_768)
+    yield from best(clock)
+    yield from sweeps(clock, 10 if quick else 500)
 
 
 if __name__ == "__main__":
     print("| what | measured | aim |\n|---|---|---|")
-    for what, value, aim in table():
+    for what, value, aim in table(sys.argv[1:] == ["--quick"]):
         print(f"| {what} | {value:.2f} | {aim} |")

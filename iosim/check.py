@@ -11,7 +11,7 @@ from .errors import InputError
 from .folded import Folded
 from .numeric import NUMPY_DTYPE, Numeric
 from .problem import DENSE, Attention
-from .schedules import Schedule
+from .schedules import Schedule, require
 from .tiling import Tiling
 from .watchers import Capacity, Traffic
 
@@ -41,13 +41,14 @@ class Whole:
 
 
 def check_one(schedule: Schedule, p: Attention, tiling: Tiling, inputs: dict[str, Any], visible: Any) -> Row:
+    require(schedule, p)
     expected = schedule.answer(inputs, p, visible)
     numeric, folded, room, dense_room = Traffic(), Traffic(), Capacity(), Capacity()
     machine = Numeric(p, inputs, numeric, room).run(schedule, tiling)
     Folded(p, folded).run(schedule, tiling)
     Folded(replace(p, mask=DENSE), dense_room).run(schedule, tiling)
     error = max(worst(machine.array(name), array) for name, array in expected.items())
-    rounded = {name: array.astype(NUMPY_DTYPE[p.dtype]) for name, array in inputs.items()}
+    rounded = {name: x if x.dtype.kind in "iu" else x.astype(NUMPY_DTYPE[p.dtype]) for name, x in inputs.items()}
     narrow = Numeric(p, rounded, double=False).run(schedule, tiling)
     answer = schedule.answer(rounded, p, visible)
     narrow_error = max(worst(narrow.array(name), array) for name, array in answer.items())
@@ -146,16 +147,21 @@ def pieces() -> list[Row]:
     return rows
 
 
-def run_checks(values: dict[str, Any], tiles: str, names: Any, seed: Any) -> tuple[list[Row], bool]:
+def run_checks(
+    values: dict[str, Any], tiles: str, names: Any, seed: Any, dropout: Any = None
+) -> tuple[list[Row], bool]:
     """`check` from the texts of the command line -> (rows, whether all are right). At most 2^22 scores."""
     from .experiment import default_schedules, parse_mask
-    from .schedules import find
+    from .schedules import SCHEDULES, find
     from .tiling import parse_tiles
     from .units import parse_count
 
-    problem = Attention(**{**values, "mask": parse_mask(values.get("mask", "dense"))})
+    problem = Attention(**{**values, "mask": parse_mask(values.get("mask", "dense")), "dropout": dropout}).packed
     if problem.N * problem.Nk > 2**22 or max(problem.N, problem.Nk) * problem.d > 2**24:
         raise InputError("--N", problem.N, "at most 2^22 scores (N x Nk) and 2^24 words a tensor in a numeric run")
     schedules = [find(name) for name in names] or default_schedules(problem)
+    if problem.dropout is not None and not all(s.drops for s in schedules):
+        allowed = ", ".join(s.name for s in SCHEDULES.values() if s.drops)
+        raise InputError("--schedule", ", ".join(s.name for s in schedules), f"with --dropout one of {allowed}")
     rows = check(problem, parse_tiles(tiles), schedules, parse_count(seed, "--seed", least=0))
     return rows, all(row["ok"] for row in rows)

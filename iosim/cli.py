@@ -17,7 +17,18 @@ COMMANDS = {
     "mask": "A picture of a mask, its density and its tile counts.",
     "schedules": "The schedules there are.",
     "hardware": "Hardware presets, each number with unit and source.",
+    "training": "Forward and backward together, and what is stored between them.",
     "check": "Run schedules numerically on the CPU: output error, counts, capacity.",
+    "verify": "On a GPU: words, hardware bytes, DRAM, time and output against the model.",
+    "profile": "Which schedule and tiles explain an attention kernel that somebody else wrote.",
+    "calibrate": "Measure this GPU into a hardware file.",
+    "tune": "The least traffic that fits, over schedules and tiles; with --curve, for every M.",
+    "crossover": "The M from which on one schedule moves less than another, exact to the byte.",
+    "roofline": "FLOPs by kind, intensity and predicted time on a GPU, and which resource binds.",
+    "cache": "A schedule's accesses through a cache: LRU and Belady's optimum.",
+    "plot": "Pictures: traffic against M or N, columns of a sweep, a mask.",
+    "report": "One self-contained HTML page about a problem.",
+    "trace": "Labelled tile events of a run: CSV, JSON lines, Parquet, Perfetto.",
 }
 
 

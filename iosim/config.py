@@ -9,7 +9,7 @@ from .errors import InputError, suggestion
 
 KEYS = (
     "N", "Nk", "d", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "mask", "M", "tiles", "tile_multiple",
-    "schedule", "count_init", "lse", "keep_p", "elementwise",
+    "schedule", "count_init", "lse", "keep_p", "elementwise", "splits", "page_size", "gqa",
 )  # fmt: skip
 KINDS = ("csv", "jsonl", "parquet")
 
@@ -60,6 +60,10 @@ def sweep_of(file: str | None, given: dict[str, Any]) -> Any:
     tiles = values.pop("tiles", None)
     options: dict[str, Any] = {k: values.pop(k) for k in ("count_init", "lse", "keep_p") if k in values}
     options["elementwise"] = parse_count(values.pop("elementwise", 0), "--elementwise", least=0, most=10_000)
+    for name, where in (("splits", "--splits"), ("page_size", "--page-size")):
+        if name in values:
+            options[name] = parse_count(values.pop(name), where)
+    options |= {"gqa": values.pop("gqa")} if "gqa" in values else {}
     return grid.build(values, schedules, tiles, multiple, **options)
 
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from . import __version__
-from .bounds import Bound, bounds, order_words
+from .bounds import APART, Bound, bounds, order_words
 from .errors import InputError
 from .folded import Folded
 from .problem import DENSE, Attention
-from .schedules import CORE, SCHEDULES, Schedule, find
+from .schedules import CORE, SCHEDULES, Schedule, find, require
 from .tiling import Tiling, best_tiles, footprint, paper_tiles, parse_tiles
 from .units import parse_bytes, parse_count
 from .watchers import Flops, Traffic
@@ -39,6 +39,7 @@ class Result:
     flops_per_byte: float | None = None
     ratio_to_bound: float | None = None
     ratio_to_standard: float | None = None
+    more_tiles: dict[str, int] = field(default_factory=dict)
     tensors: dict[str, dict[str, int]] = field(default_factory=dict)
     steps: list[dict[str, int]] = field(default_factory=list)
 
@@ -103,9 +104,18 @@ def count(
         for schedule in chosen
         for rule in rules_of(schedule, tiles, problem)
     ]
-    fitting = [r.total for r in results if r.fits and r.total is not None]
     M_words = None if M_bytes is None else M_bytes // problem.word_bytes
-    return Report(problem, M_bytes, bounds(problem, M_words, min(fitting, default=None)), results)
+    return Report(problem, M_bytes, proven(problem, M_words, results), results)
+
+
+def proven(problem: Attention, M_words: int | None, results: list[Result]) -> list[Bound]:
+    """The bounds of each family that was counted, with the least of its traffic that fits."""
+    found = []
+    for family in dict.fromkeys(SCHEDULES[r.schedule].family for r in results):
+        of_family = [r for r in results if SCHEDULES[r.schedule].family == family]
+        least = min((r.total for r in of_family if r.fits and r.total is not None), default=None)
+        found += bounds(problem, M_words, least, family)
+    return found
 
 
 def parse_mask(text: Any) -> Any:
@@ -136,7 +146,7 @@ def choose(schedule: Schedule, rule: str, problem: Attention, M_bytes: int | Non
     if rule == "ideal":
         return Tiling(1, 1)
     if rule not in TILE_RULES:
-        return parse_tiles(rule)
+        return parse_tiles(rule, more=schedule.more_tiles)
     assert M_bytes is not None
     if rule == "best":
         return best_tiles(schedule, problem, M_bytes, multiple)
@@ -146,24 +156,28 @@ def choose(schedule: Schedule, rule: str, problem: Attention, M_bytes: int | Non
 
 def run(schedule: Schedule, rule: str, problem: Attention, M_bytes: int | None, multiple: int = 1) -> Result:
     """Count one schedule with one tile rule."""
+    require(schedule, problem)
     label = rule if rule in ("ideal", *TILE_RULES) else "given"
-    tiling = choose(schedule, rule, problem, M_bytes, multiple)
+    packed = problem.packed
+    tiling = choose(schedule, rule, packed, M_bytes, multiple)
     if tiling is None:
         return Result(schedule.name, label, fits=False)
-    counted = measure(schedule, problem, tiling)
+    counted = measure(schedule, packed, tiling)
     M_words = None if M_bytes is None else M_bytes // problem.word_bytes
-    standard = measure(SCHEDULES["standard"], problem, Tiling(1, 1))["total"]
+    apart = schedule.family in APART
+    standard = None if apart else measure(SCHEDULES["standard"], problem, Tiling(1, 1))["total"]
     flops = counted.pop("flops")
     return Result(
         schedule=schedule.name,
         tiling=label,
         Br=None if label == "ideal" else tiling.rows_q,
         Bc=None if label == "ideal" else tiling.rows_k,
+        more_tiles={name: size for name in schedule.more_tiles if (size := getattr(tiling, name)) is not None},
         fits=None if M_bytes is None else counted["sram_peak_bytes"] <= M_bytes,
         flops=flops,
         flops_per_byte=flops / counted["total_bytes"] if counted["total_bytes"] else None,
-        ratio_to_bound=counted["total"] / order_words(problem, M_words) if M_words else None,
-        ratio_to_standard=counted["total"] / standard,
+        ratio_to_bound=counted["total"] / order_words(problem, M_words) if M_words and not apart else None,
+        ratio_to_standard=counted["total"] / standard if standard else None,
         **counted,
     )
 

@@ -10,10 +10,13 @@ then one walk counts as many configurations. Whoever looks at a tile's position 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property, reduce
+from operator import mul
 from typing import Any
 
+from .elementwise import smaller
 from .errors import FoldingError
-from .machine import Machine, Tile, product
+from .machine import Machine, Tile, same
 
 
 class FoldedTile(Tile):
@@ -44,7 +47,13 @@ class Group:
 
     def moment(self, exponents: dict[Tile, int]) -> Any:
         """The sum, over all visits, of the product of the sizes to these exponents."""
-        return sum(times * product(sizes[tile] ** e for tile, e in exponents.items()) for times, sizes in self.rows)
+        total: Any = 0
+        for times, sizes in self.rows:
+            for tile, size in sizes.items():
+                if tile in exponents:
+                    times = times * (size if exponents[tile] == 1 else size ** exponents[tile])
+            total = total + times
+        return total
 
 
 class Axis(Group):
@@ -53,6 +62,10 @@ class Axis(Group):
     def __init__(self, tile: Tile, length: Any, size: Any):
         self.tile, self.length, self.size, self.tiles = tile, length, size, {tile}
 
+    @cached_property
+    def count(self) -> Any:
+        return -(-self.length // self.size)
+
     @property
     def rows(self) -> list[tuple[Any, dict[Tile, Any]]]:  # type: ignore[override]
         return classes(self.length, self.size, self.tile)
@@ -60,7 +73,7 @@ class Axis(Group):
     def moment(self, exponents: dict[Tile, int]) -> Any:
         e = exponents.get(self.tile, 0)
         if e == 0:
-            return -(-self.length // self.size)
+            return self.count
         return self.length if e == 1 else super().moment(exponents)
 
 
@@ -92,15 +105,15 @@ class Folded(Machine):
 
     def _sum(self, shape: tuple[Any, ...], groups: dict[Tile, Group]) -> Any:
         exponents: dict[Tile, int] = {}
-        result = 1
+        factors = []
         for x in shape:
             if isinstance(x, Tile):
+                groups = joined(x, groups)
                 exponents[x] = exponents.get(x, 0) + 1
             else:
-                result = result * x
-        for group in dict.fromkeys(groups.values()):
-            result = result * group.moment({t: e for t, e in exponents.items() if t in group.tiles})
-        return result
+                factors.append(x)
+        factors += [group.moment(exponents) for group in dict.fromkeys(groups.values())]
+        return reduce(mul, factors) if factors else 1
 
     def _walk(self, length: Any, size: Any, where: Any, parallel: bool) -> Iterator[Any]:
         outer = self._groups
@@ -109,7 +122,7 @@ class Folded(Machine):
         if where is not None:
             changed = self._masked(where, tile, size)
         elif isinstance(length, Tile):
-            group = self._groups[length]
+            group = joined(length, outer)[length]
             inner = Group(
                 [
                     (times * n, {**sizes, **part})
@@ -129,7 +142,7 @@ class Folded(Machine):
     def _masked(self, line: Any, tile: Tile, size: Any) -> dict[Tile, Group]:
         """The groups of a loop over the active tiles of a mask line."""
         mask = line.mask
-        if size != (mask.rows_q if line.kind == "column" else mask.rows_k):
+        if not same(size, mask.rows_q if line.kind == "column" else mask.rows_k):
             raise FoldingError("a loop over a line of the mask must use the mask's tile size")
         if line.kind == "columns":
             return {tile: self._lines(line, tile, None)}
@@ -137,7 +150,8 @@ class Folded(Machine):
             raise FoldingError("a mask line's own tile already depends on another loop; run it unrolled")
         row, column = (tile, line.tile) if line.kind == "column" else (line.tile, tile)
         q, k = (mask.rows_q, mask.N % mask.rows_q), (mask.rows_k, mask.Nk % mask.rows_k)
-        group = Group([(mask.pairs(a, b), {row: q[a], column: k[b]}) for a in (False, True) for b in (False, True)])
+        rows = [(mask.pairs(a, b), {row: q[a], column: k[b]}) for a in (False, True) for b in (False, True)]
+        group = Group(occurring(rows))
         return {row: group, column: group}
 
     def _lines(self, line: Any, tile: Tile, group: Group | None) -> Group:
@@ -146,14 +160,20 @@ class Folded(Machine):
             raise FoldingError("a mask line's own tile already depends on another loop; run it unrolled")
         mask = line.mask
         if line.kind == "row":
-            return Group([(mask.rows(r), {tile: s}) for r, s in ((False, mask.rows_q), (True, mask.N % mask.rows_q))])
-        return Group([(mask.cols(r), {tile: s}) for r, s in ((False, mask.rows_k), (True, mask.Nk % mask.rows_k))])
+            lines, length, size = mask.rows, mask.N, mask.rows_q
+        else:
+            lines, length, size = mask.cols, mask.Nk, mask.rows_k
+        return Group(occurring([(lines(False), {tile: size}), (lines(True), {tile: length % size})]))
 
 
-def smaller(a: Any, b: Any) -> Any:
-    """The minimum of two numbers or arrays."""
-    if isinstance(a, int) and isinstance(b, int):
-        return min(a, b)
-    import numpy as np
+def joined(tile: Any, groups: dict[Tile, Group]) -> dict[Tile, Group]:
+    """The groups with that of a part of an axis (spans.py): its sizes go with those of the tile that decides it."""
+    if tile in groups:
+        return groups
+    group = Group(tile.rows(groups[tile.tile].rows))
+    return {**groups, **dict.fromkeys(group.tiles, group)}
 
-    return np.minimum(a, b)
+
+def occurring(rows: list[tuple[Any, dict[Tile, Any]]]) -> list[tuple[Any, dict[Tile, Any]]]:
+    """Rows without those that occur 0 times; one is left."""
+    return [row for row in rows if not (isinstance(row[0], int) and row[0] == 0)] or rows[:1]

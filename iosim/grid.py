@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from . import experiment
-from .bounds import order_words
+from .bounds import APART, order_words
 from .errors import InputError
 from .problem import DENSE, Attention
 from .report import COLUMNS
-from .schedules import SCHEDULES, Schedule, find
-from .tiling import Tiling, footprint, paper_tiles, parse_tiles
+from .schedules import SCHEDULES, Schedule, find, require
+from .tiling import Tiling, paper_tiles, parse_tiles, search
 from .units import MOST_POINTS, parse_axis, parse_bytes, parse_count
 
 CHUNK = 16_384
@@ -78,9 +78,9 @@ def build(
     if any("el" in str(part).lower() for part in split(values.get("M"))) and len(axes["dtype"]) > 1:
         raise InputError("--M", values.get("M"), "bytes where there are several --dtype, since words differ in size")
     for mask in axes["mask"]:
-        for _, rule in sweep.runs(mask):
+        for schedule, rule in sweep.runs(mask):
             if rule not in ("ideal", *experiment.TILE_RULES):
-                parse_tiles(rule)
+                parse_tiles(rule, more=schedule.more_tiles)
             elif rule != "ideal" and axes["M"] == [None]:
                 raise InputError("--M", "nothing", "an axis as in 16KB:256KB:x2", "or give --tiles as 128x64")
     if sweep.points > MOST_POINTS:
@@ -139,7 +139,6 @@ def frame(columns: dict[str, Any], fixed: dict[str, Any], runs: list[tuple[Sched
     sizes: Any = {k: 1 if v is None and k in ("batch", "heads") else v for k, v in columns.items()}
     problem = Attention(**sizes, **fixed)
     length = len(np.atleast_1d(problem.N))
-    count = scalar_runs if problem.mask is not DENSE else vector_runs
     results = count(problem, M_bytes, runs, multiple, length)
     base = {name: getattr(problem, name) for name in (*NUMBERS, "dtype", "acc_dtype")}
     base |= {"mask": str(problem.mask), "M_bytes": M_bytes}
@@ -186,8 +185,24 @@ def interleave(parts: list[Any], length: int, name: str) -> Any:
     return merged
 
 
+def count(problem: Attention, M_bytes: Any, runs: Any, multiple: int, length: int) -> list[dict[str, Any]]:
+    """One result a run: in arrays; point by point where the mask, or a search of the schedule's own, asks for it."""
+    results: dict[Any, Any] = {}
+    for walk in (vector_runs, scalar_runs):
+        some = [run for run in runs if in_arrays(problem.mask, *run) is (walk is vector_runs)]
+        if some:
+            results |= zip(some, walk(problem, M_bytes, some, multiple, length), strict=True)
+    return [results[run] for run in runs]
+
+
+def in_arrays(mask: Any, schedule: Schedule, rule: str) -> bool:
+    if schedule.search and (rule == "best" or mask is not DENSE):
+        return False
+    return mask is DENSE or bool(mask.counts_arrays)
+
+
 def scalar_runs(problem: Attention, M_bytes: Any, runs: Any, multiple: int, length: int) -> list[dict[str, Any]]:
-    """Masked problems: one walk for every grid point, since the counts of a mask differ in every one."""
+    """One walk for every grid point."""
     rows: list[list[Any]] = [[] for _ in runs]
     for k in range(length):
         sizes: Any = {n: int(np.broadcast_to(getattr(problem, n), (length,))[k]) for n in (*NUMBERS, "dv")}
@@ -203,12 +218,14 @@ def scalar_runs(problem: Attention, M_bytes: Any, runs: Any, multiple: int, leng
 
 
 def vector_runs(problem: Attention, M_bytes: Any, runs: Any, multiple: int, length: int) -> list[dict[str, Any]]:
-    """Dense problems: one walk for the whole chunk; in Python integers where int64 might not hold the counts."""
-    if any(not fits_int64(problem, schedule) for schedule, _ in runs):
+    """One walk for the whole chunk; in Python integers where int64 might not hold the counts."""
+    for schedule, _ in runs:
+        require(schedule, problem)
+    if any(not fits_int64(p, schedule) for p in (problem, problem.packed) for schedule, _ in runs):
         problem = replace(problem, **{n: as_objects(getattr(problem, n)) for n in (*NUMBERS, "dv")})
         M_bytes = as_objects(M_bytes)
     standard = experiment.measure(SCHEDULES["standard"], problem, Tiling(1, 1))
-    return [vector_run(problem, M_bytes, schedule, rule, multiple, standard) for schedule, rule in runs]
+    return [vector_run(problem.packed, M_bytes, schedule, rule, multiple, standard) for schedule, rule in runs]
 
 
 def as_objects(value: Any) -> Any:
@@ -216,9 +233,9 @@ def as_objects(value: Any) -> Any:
 
 
 def fits_int64(problem: Attention, schedule: Schedule) -> bool:
-    """A walk at the largest sizes and tiles of one row, in Python integers, bounds every count of the chunk."""
+    """A walk at the largest sizes, in tiles of one row and without a mask, bounds every count of the chunk."""
     largest: Any = {n: int(np.max(getattr(problem, n))) for n in ("N", "Nk", "d", "dv", "batch", "heads")}
-    worst = replace(problem, **largest, kv_heads=largest["heads"])
+    worst = replace(problem, **largest, kv_heads=largest["heads"], mask=DENSE)
     counted = experiment.measure(schedule, worst, Tiling(1, 1))
     room = worst.instances * (worst.N + worst.Nk + 2) * (worst.N + worst.Nk + worst.d + worst.dv + 2)
     return 8 * max(counted["total_bytes"], counted["flops"], room, worst.N * worst.Nk * worst.d**2) < 2**63
@@ -231,19 +248,21 @@ def vector_run(
     M_words: Any = None if M_bytes is None else M_bytes // problem.word_bytes
     nothing: Any = False
     if rule == "best":
-        tiling, nothing = best_arrays(schedule, problem, M_bytes, multiple)
+        tiling, found = search(schedule, problem, M_bytes, multiple)
+        nothing = np.logical_not(found)
     elif rule == "paper":
         nothing = M_words < 1
         tiling = paper_tiles(problem, np.where(nothing, 1, M_words))
     else:
-        tiling = Tiling(1, 1) if rule == "ideal" else parse_tiles(rule)
+        tiling = Tiling(1, 1) if rule == "ideal" else parse_tiles(rule, more=schedule.more_tiles)
     counted = experiment.measure(schedule, problem, tiling)
     row = {name: counted[name] for name in COLUMNS if name in counted}
     row |= {"Br": None if label == "ideal" else tiling.rows_q, "Bc": None if label == "ideal" else tiling.rows_k}
     row["fits"] = None if M_bytes is None else counted["sram_peak_bytes"] <= M_bytes
-    row["ratio_to_standard"] = counted["total"] / standard["total"]
+    apart = schedule.family in APART
+    row["ratio_to_standard"] = None if apart else counted["total"] / standard["total"]
     row["ratio_to_bound"] = None
-    if M_words is not None:
+    if M_words is not None and not apart:
         ratio: Any = counted["total"] / order_words(problem, np.where(M_words < 1, 1, M_words))
         empty = np.full(ratio.shape, None, object)
         row["ratio_to_bound"] = ratio if (M_words >= 1).all() else np.where(M_words < 1, empty, ratio)
@@ -252,36 +271,6 @@ def vector_run(
         row = {k: v if v is None else np.where(nothing, empty, np.asarray(v, object)) for k, v in row.items()}
         row["fits"] = np.where(nothing, False, row["fits"])
     return {"schedule": schedule.name, "tiling": label, **row}
-
-
-def best_arrays(schedule: Schedule, problem: Attention, M_bytes: Any, multiple: int) -> tuple[Tiling, Any]:
-    """`tiling.best_tiles` for arrays: the same search along the outer axis, all configurations at once."""
-    outer_is_q = schedule.outer == "queries"
-    lengths = (problem.N, problem.Nk) if outer_is_q else (problem.Nk, problem.N)
-
-    def tiling(outer: Any, inner: Any) -> Tiling:
-        return Tiling(outer, inner) if outer_is_q else Tiling(inner, outer)
-
-    def fits(outer: Any, inner: Any) -> Any:
-        return footprint(schedule, problem, tiling(outer, inner)).peak_bytes <= M_bytes
-
-    largest = last_true_arrays(lambda n: fits(n * multiple, multiple), -(-lengths[0] // multiple))
-    nothing = largest == 0
-    largest = np.where(nothing, 1, largest)
-    tiles = -(-lengths[0] // (largest * multiple))
-    rows = -(-lengths[0] // tiles)
-    outer = -(-rows // multiple) * multiple
-    inner = last_true_arrays(lambda n: fits(outer, n * multiple), -(-lengths[1] // multiple))
-    return tiling(outer, np.where(inner < 1, 1, inner) * multiple), nothing
-
-
-def last_true_arrays(test: Any, most: Any) -> Any:
-    low, high = np.zeros_like(most), most
-    while (low < high).any():
-        middle = (low + high + 1) // 2
-        ok = test(np.where(middle < 1, 1, middle)) & (middle >= 1)
-        low, high = np.where(ok, middle, low), np.where(ok, high, np.maximum(middle - 1, low))
-    return low
 
 
 def sweep(schedules: Any = (), tiles: Any = None, tile_multiple: int = 1, **values: Any) -> Any:

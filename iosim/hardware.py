@@ -19,6 +19,7 @@ COUNTS = (
     "hbm_bytes_per_second",
 )
 KEYS = ("name", *COUNTS, "flops_per_second", "sources")
+MEASURED = "measured"  # a table that only `iosim calibrate` writes
 DTYPES = ("fp16", "bf16", "fp8", "fp32", "fp64")
 
 
@@ -27,7 +28,7 @@ class Hardware:
     """One GPU. M is what one thread block may use, `sram_bytes`; `sram_total_bytes` is the sum over all SMs.
 
     Sizes are bytes; rates are decimal, per second. `flops_per_second` holds the dense peak of the element types that
-    have one; `sources` says where each number was found. `hbm_bytes` is the device memory, GDDR included.
+    have one, and under `exp` exponentials; `sources` says where each number was found. `hbm_bytes` is the device memory, GDDR included.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Hardware:
     hbm_bytes_per_second: int
     flops_per_second: Mapping[str, int]
     sources: Mapping[str, str]
+    measured: Mapping[str, Any] | None = None
 
     @property
     def sram_bytes(self) -> int:
@@ -71,7 +73,9 @@ def names() -> list[str]:
 
 
 def load(name: str) -> Hardware:
-    """A preset by name, in any case."""
+    """A preset by name, in any case, or a file of the same form (a path that ends in .toml)."""
+    if isinstance(name, str) and name.endswith(".toml"):
+        return read(Path(name))
     files = {path.stem: path for path in _files()}
     key = name.lower() if isinstance(name, str) else ""
     if key not in files:
@@ -92,12 +96,15 @@ def read(path: Path) -> Hardware:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(str(path), str(error), "TOML in UTF-8") from None
 
-    _keys(str(path), data, KEYS, required=KEYS)
+    _keys(str(path), data, (*KEYS, MEASURED), required=KEYS)
+    measured = data.get(MEASURED)
+    if not isinstance(measured, dict | None):
+        raise InputError(f"{path}: {MEASURED}", measured, f"a table [{MEASURED}]")
     if not isinstance(data["name"], str) or not data["name"].strip():
         raise InputError(f"{path}: name", data["name"], "a text")
     for key in COUNTS:
         _positive(f"{path}: {key}", data[key])
-    rates = _table(path, data, "flops_per_second", DTYPES)
+    rates = _table(path, data, "flops_per_second", (*DTYPES, "exp"))
     for key, value in rates.items():
         _positive(f"{path}: flops_per_second.{key}", value)
     sourced = (*COUNTS, "flops_per_second")
@@ -109,7 +116,7 @@ def read(path: Path) -> Hardware:
     if block > sm:
         raise InputError(f"{path}: shared_memory_per_block_bytes", block, f"at most {sm}, what the SM has")
     data["flops_per_second"], data["sources"] = MappingProxyType(rates), MappingProxyType(sources)
-    return Hardware(**data)
+    return Hardware(**{**data, MEASURED: measured})
 
 
 def _files() -> list[Path]:

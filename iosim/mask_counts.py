@@ -7,58 +7,18 @@ set of intervals, and the tiles of such a strip are counted by floor sums. Whole
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from bisect import bisect
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from math import gcd, lcm
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .errors import InputError
+from .mask_closed import Axis, Counts, floor_sum
+from .mask_expr import Expr, Join, atoms
 
 MOST_STRIPES = 2**21
 Intervals = list[tuple[int, int]]  # disjoint, ascending, both ends included
-
-
-@dataclass(frozen=True)
-class Atom:
-    """`kind` is dense, causal, window, global, strided or file; `size` in tokens, or in tiles where `tiles`."""
-
-    kind: str
-    size: int = 0
-    tiles: bool = False
-    file: Any = None
-
-
-@dataclass(frozen=True)
-class Join:
-    """`op` is & or | of all parts, or ~ of the only one."""
-
-    op: str
-    parts: tuple[Atom | Join, ...]
-
-
-Expr = Atom | Join
-
-
-def atoms(expr: Expr) -> Iterator[Atom]:
-    """All atoms of an expression, from left to right."""
-    if isinstance(expr, Atom):
-        yield expr
-    else:
-        for part in expr.parts:
-            yield from atoms(part)
-
-
-class Axis(NamedTuple):
-    """`length` positions in tiles of `size`; `last_ragged` when the last tile is the ragged class."""
-
-    length: int
-    size: int
-    last_ragged: bool
-
-    @property
-    def tiles(self) -> int:
-        return -(-self.length // self.size)
 
 
 class Band(NamedTuple):
@@ -73,26 +33,18 @@ class Band(NamedTuple):
     ragged: bool
 
 
-class Counts(NamedTuple):
-    """Active tiles by (row ragged, column ragged), and rows and columns with any active tile, by ragged."""
-
-    pairs: dict[tuple[bool, bool], int]
-    rows: dict[bool, int]
-    cols: dict[bool, int]
-
-
 def bands(axis: Axis, cuts: Iterable[int]) -> list[Band]:
     """The axis cut at thresholds (positions) and before a ragged last tile."""
-    length, size, last_ragged = axis
+    length, size = axis.length, axis.size
     inner = sorted({cut for cut in cuts if 0 < cut < length})
-    special = {cut // size for cut in inner if cut % size} | ({axis.tiles - 1} if last_ragged else set())
+    special = {cut // size for cut in inner if cut % size} | ({axis.whole} if axis.rest else set())
     edges = sorted({0, axis.tiles} | {cut // size for cut in inner} | special | {tile + 1 for tile in special})
     found = []
     for start, stop in pairwise(edges):
         first, end = start * size, min((start + 1) * size, length)
         ends = [first, *(cut for cut in inner if first < cut < end), end]
         pieces = tuple((a - first, b - a) for a, b in pairwise(ends))
-        found.append(Band(start, stop, pieces, last_ragged and stop == axis.tiles))
+        found.append(Band(start, stop, pieces, axis.rest > 0 and stop == axis.tiles))
     return found
 
 
@@ -105,20 +57,6 @@ def merge(intervals: Iterable[tuple[int, int]], reach: int = 1) -> Intervals:
         else:
             merged.append((low, high))
     return merged
-
-
-def floor_sum(n: int, m: int, a: int, b: int) -> int:
-    """Sum of floor((a*i + b) / m) over 0 <= i < n, in O(log); a and b may be negative, m > 0."""
-    total = 0
-    while n > 0:
-        total += (a // m) * (n * (n - 1) // 2) + (b // m) * n
-        a, b = a % m, b % m
-        top = a * n + b
-        if top < m:
-            break
-        # The lattice points under the line, counted from the other axis.
-        n, b, m, a = top // m, top % m, a, m
-    return total
 
 
 def _below(bound: int, rows: Band, cols: Band, Br: int, Bc: int) -> int:
@@ -143,16 +81,40 @@ def spread(low: int, high: int, first: Band, second: Band, size: int, other: int
     return [(start, stop - 1)] if start < stop else []
 
 
+def lines(found: Intervals, first: Band, second: Band, size: int, other: int) -> Intervals:
+    """The tiles of `first` that see any of `second` at a t in `found`; the t in the middle may reach all of them."""
+    middle = ((second.start + second.stop) * other - (first.start + first.stop) * size) // 2
+    at = bisect(found, (middle, middle))
+    near = merge(run for a, b in found[max(at - 1, 0) : at + 1] for run in spread(a, b, first, second, size, other))
+    if near == [whole(first)]:
+        return near
+    return merge(run for a, b in found for run in spread(a, b, first, second, size, other))
+
+
+def covered(band: Band, runs: Iterable[Callable[[], Intervals]]) -> int:
+    """How many tiles of a band are in any of several runs; not all are asked once some have them all."""
+    found: Intervals = []
+    for run in runs:
+        found = merge([*found, *run()])
+        if found == [whole(band)]:
+            break
+    return _total(found)
+
+
+def whole(band: Band) -> tuple[int, int]:
+    return band.start, band.stop - 1
+
+
 def _total(intervals: Intervals) -> int:
     return sum(high - low + 1 for low, high in intervals)
 
 
-class Strip(NamedTuple):
-    """What is active in a pair of bands: how many tiles, and which rows and columns have any."""
+class Active(NamedTuple):
+    """What is active in a pair of bands: how many tiles, and (when called) which rows and columns have any."""
 
     tiles: int
-    rows: Intervals
-    cols: Intervals
+    rows: Callable[[], Intervals]
+    cols: Callable[[], Intervals]
 
 
 class Counter:
@@ -176,35 +138,34 @@ class Counter:
         """All counts, over all pairs of bands."""
         cuts = [atom.size for atom in atoms(self.expr) if atom.kind == "global"]
         row_bands, col_bands = bands(self.rows, cuts), bands(self.cols, cuts)
-        grid = [[self.strip(row, col) for col in col_bands] for row in row_bands]
+        grid = [[self.active(row, col) for col in col_bands] for row in row_bands]
         none = {False: 0, True: 0}
         counts = Counts({(row, col): 0 for row in none for col in none}, dict(none), dict(none))
         for row, line in zip(row_bands, grid, strict=True):
-            counts.rows[row.ragged] += _total(merge(run for strip in line for run in strip.rows))
-            for col, strip in zip(col_bands, line, strict=True):
-                counts.pairs[row.ragged, col.ragged] += strip.tiles
+            counts.rows[row.ragged] += covered(row, (active.rows for active in line))
+            for col, active in zip(col_bands, line, strict=True):
+                counts.pairs[row.ragged, col.ragged] += active.tiles
         for k, col in enumerate(col_bands):
-            counts.cols[col.ragged] += _total(merge(run for line in grid for run in line[k].cols))
+            counts.cols[col.ragged] += covered(col, (line[k].cols for line in grid))
         return counts
 
-    def strip(self, rows: Band, cols: Band) -> Strip:
+    def active(self, rows: Band, cols: Band) -> Active:
         """Counts of one pair of bands, by residues where that is fewer steps than interval by interval."""
         Br, Bc = self.rows.size, self.cols.size
         first, last = self.span(rows, cols)
         if self.strides and not self.edges and self.period <= last - first:
             residues = self.residues(rows, cols)
             if _total(residues) == self.period:
-                runs = [(rows.start, rows.stop - 1)], [(cols.start, cols.stop - 1)]
-                return Strip((rows.stop - rows.start) * (cols.stop - cols.start), *runs)
-            if self.period // gcd(self.period, Br) <= (last - first) // self.period:
-                mirrored = [(-high % self.period, -low % self.period) for low, high in residues]
-                tiles, row_runs = periodic(residues, self.period, rows, cols, Br, Bc)
-                return Strip(tiles, row_runs, periodic(mirrored, self.period, cols, rows, Bc, Br)[1])
+                size = (rows.stop - rows.start) * (cols.stop - cols.start)
+                return Active(size, lambda: [whole(rows)], lambda: [whole(cols)])
+            steps = turns(self.period, rows, Br) + turns(self.period, cols, Bc)
+            if steps <= (last - first) // self.period:
+                return periodic(residues, self.period, rows, cols, Br, Bc)
         found = merge(run for low, high, piece in self.visible(rows, cols) for run in [dilate(low, high, *piece)])
-        return Strip(
+        return Active(
             sum(_below(b, rows, cols, Br, Bc) - _below(a - 1, rows, cols, Br, Bc) for a, b in found),
-            merge(run for a, b in found for run in spread(a, b, rows, cols, Br, Bc)),
-            merge(run for a, b in found for run in spread(-b, -a, cols, rows, Bc, Br)),
+            lambda: lines(found, rows, cols, Br, Bc),
+            lambda: lines([(-b, -a) for a, b in reversed(found)], cols, rows, Bc, Br),
         )
 
     def residues(self, rows: Band, cols: Band) -> Intervals:
@@ -293,23 +254,37 @@ def dilate(low: int, high: int, row: tuple[int, int], col: tuple[int, int]) -> t
     return low - col_offset - col_length + 1 + row_offset, high - col_offset + row_offset + row_length - 1
 
 
-def periodic(residues: Intervals, L: int, rows: Band, cols: Band, Br: int, Bc: int) -> tuple[int, Intervals]:
-    """Tiles of a pair of bands with j*Bc - i*Br in `residues` modulo L, and the rows with any.
+def turns(L: int, band: Band, size: int) -> int:
+    """Tiles of a band until their starts repeat modulo L, or the band ends."""
+    return min(L // gcd(L, size), band.stop - band.start)
 
-    Row i is like row i + L/gcd(L, Br). An interval that wraps around has low > high.
-    """
-    n, step, width = rows.stop - rows.start, L // gcd(L, Br), cols.stop - cols.start
-    total, live = 0, []
-    affordable(min(step, n))
-    for k in range(min(step, n)):
+
+def periodic(residues: Intervals, L: int, rows: Band, cols: Band, Br: int, Bc: int) -> Active:
+    """What is active where j*Bc - i*Br is in `residues` modulo L: row i is like row i + L/gcd(L, Br)."""
+    mirrored = [(-high % L, -low % L) for low, high in residues]
+    counts, step = by_turn(residues, L, rows, cols, Br, Bc), L // gcd(L, Br)
+    return Active(
+        sum(count * (-(-(rows.stop - rows.start - k) // step)) for k, count in enumerate(counts)),
+        lambda: repeated(counts, rows, step),
+        lambda: repeated(by_turn(mirrored, L, cols, rows, Bc, Br), cols, L // gcd(L, Bc)),
+    )
+
+
+def by_turn(residues: Intervals, L: int, rows: Band, cols: Band, Br: int, Bc: int) -> list[int]:
+    """Active tiles in each row until rows repeat. An interval that wraps around has low > high."""
+    width, counts = cols.stop - cols.start, []
+    affordable(turns(L, rows, Br))
+    for k in range(turns(L, rows, Br)):
         origin = cols.start * Bc - (rows.start + k) * Br
-        count = 0
-        for low, high in residues:
-            top = low + (high - low) % L
-            count += floor_sum(width, L, Bc, origin - low) - floor_sum(width, L, Bc, origin - top - 1)
-        total += count * (-(-(n - k) // step))
-        if count:
-            live.append(k)
-    if len(live) == min(step, n):
-        return total, [(rows.start, rows.stop - 1)]
-    return total, merge((i, i) for k in live for i in range(rows.start + k, rows.stop, step))
+        ends = ((low, low + (high - low) % L) for low, high in residues)
+        counts.append(
+            sum(floor_sum(width, L, Bc, origin - low) - floor_sum(width, L, Bc, origin - top - 1) for low, top in ends)
+        )
+    return counts
+
+
+def repeated(counts: list[int], band: Band, step: int) -> Intervals:
+    """The tiles of a band whose turn has any active tile."""
+    if all(counts):
+        return [whole(band)]
+    return merge((i, i) for k, count in enumerate(counts) if count for i in range(band.start + k, band.stop, step))

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from .errors import InputError, suggestion
-from .mask_counts import Atom, Expr, Join
+from .mask_expr import Atom, Expr, Join
 from .units import LARGEST_COUNT, parse_count
 
 WHERE = "--mask"

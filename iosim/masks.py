@@ -11,8 +11,11 @@ from functools import cached_property, lru_cache
 from operator import index
 from typing import Any
 
+from .elementwise import smaller
 from .errors import InputError
-from .mask_counts import Atom, Axis, Counter, Counts, Expr, Join, atoms
+from .mask_closed import Axis, Counts, closed_counts, has_closed_form
+from .mask_counts import Counter
+from .mask_expr import Atom, Expr, Join, atoms, unit
 from .mask_text import WHERE, read
 from .problem import DENSE, Attention, Dense
 
@@ -42,12 +45,19 @@ class Mask:
         """Whether tile sizes change what is hidden; for a file, which may have tile shape, taken as true."""
         return any(atom.tiles or atom.file for atom in atoms(self.expr))
 
+    @cached_property
+    def counts_arrays(self) -> bool:
+        """Whether one binding counts arrays of problems and tilings."""
+        return unit(self.expr) != "mixed" and has_closed_form(self.expr)
+
     def bind(self, problem: Attention, tiling: Any, skips: bool = True) -> BoundMask:
         sizes = (problem.N, problem.Nk, tiling.rows_q, tiling.rows_k)
         try:
             N, Nk, rows_q, rows_k = map(index, sizes)
         except TypeError:
-            raise TypeError("a mask binds to one problem and one tiling at a time, not to arrays of them") from None
+            if self.counts_arrays:
+                return BoundMask(self, *sizes, bool(skips))
+            raise TypeError(f"{self.text} binds to one problem and one tiling at a time, not to arrays") from None
         return _bind(self, N, Nk, rows_q, rows_k, bool(skips))
 
 
@@ -200,19 +210,16 @@ class BoundMask:
     @property
     def unit(self) -> str:
         """`tokens` or `tiles` where all atoms agree, else `mixed`; files are always mixed."""
-        kinds = {atom.tiles for atom in atoms(self.mask.expr) if atom.kind != "dense"}
-        has_file = any(atom.file for atom in atoms(self.mask.expr))
-        return "mixed" if has_file or len(kinds) > 1 else "tiles" if True in kinds else "tokens"
+        return unit(self.mask.expr)
 
     @cached_property
     def _counts(self) -> Counts:
-        ragged_row, ragged_col = self.N % self.rows_q != 0, self.Nk % self.rows_k != 0
-        if self.unit == "tokens":
-            axes = Axis(self.N, self.rows_q, ragged_row), Axis(self.Nk, self.rows_k, ragged_col)
-            return Counter(self.mask.expr, *axes, self.Nk - self.N).counts()
-        if self.unit == "tiles":
-            return Counter(self.mask.expr, Axis(self.Tr, 1, ragged_row), Axis(self.Tc, 1, ragged_col), 0).counts()
-        return self.table_counts()
+        kind, expr = self.unit, self.mask.expr
+        if kind == "mixed":
+            return self.table_counts()
+        rows, cols = axis(self.N, self.rows_q, kind), axis(self.Nk, self.rows_k, kind)
+        shift = self.Nk - self.N if kind == "tokens" else 0
+        return closed_counts(expr, rows, cols, shift) or Counter(expr, rows, cols, shift).counts()
 
     def table_counts(self) -> Counts:
         """The counts, summed from the table."""
@@ -224,6 +231,12 @@ class BoundMask:
             {r: int(rows[part].sum()) for r, part in halves[0].items()},
             {c: int(cols[part].sum()) for c, part in halves[1].items()},
         )
+
+
+def axis(length: Any, size: Any, unit: str) -> Axis:
+    """An axis in tiles, its positions being tokens or tiles."""
+    whole, rest = length // size, length % size
+    return Axis(whole, size, rest) if unit == "tokens" else Axis(whole, 1, smaller(rest, 1))
 
 
 def formula_density(mask: Mask, bound: BoundMask) -> tuple[str, float] | None:

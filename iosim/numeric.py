@@ -61,6 +61,8 @@ class Numeric(Machine):
 
     def _new(self, block: Block) -> Any:
         spec = block.tensor
+        if spec is not None and spec.kind == "index":
+            return np.full([x.size if isinstance(x, Tile) else x for x in block.shape], -1, np.int32)
         name = self.p.dtype if spec is not None and spec.kind == "input" else self.p.acc_dtype
         shape = tuple(x.size if isinstance(x, Tile) else x for x in block.shape)
         return np.full(shape, np.nan, self._dtype(str(name)))

@@ -50,6 +50,11 @@ variant_options = options(
     click.option("--lse", is_flag=True, help="Q-outer stores one log-sum-exp a row."),
     click.option("--keep-p", is_flag=True, help="P must be materialised."),
     text_option("--elementwise", "Unfused N^2 passes in Algorithm 0.", metavar="K"),
+    text_option("--splits", "Shares that split-kv cuts the keys into (default: 4).", metavar="S"),
+    text_option("--page-size", "Rows of a page of paged's cache (default: 16).", metavar="ROWS"),
+    text_option(
+        "--gqa", "repeat: each query head streams K and V; pack: those of a KV head share tiles.", metavar="HOW"
+    ),
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
 csv_option = click.option("--csv", "as_csv", is_flag=True, help="CSV on stdout.")
@@ -66,7 +71,7 @@ def counts(given: dict[str, Any], required: tuple[str, ...] = ("N", "d")) -> dic
     for name in required:
         if name not in values:
             raise InputError(f"--{name}", "nothing", "a whole number from 1", f"give --{name}")
-    for name in ("N", "Nk", "d", "batch", "heads", "kv_heads"):
+    for name in ("N", "Nk", "d", "batch", "heads", "kv_heads", "splits", "page_size"):
         if name in values:
             values[name] = parse_count(values[name], "--" + name.replace("_", "-"))
     if "elementwise" in values:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from .errors import InputError
+from .errors import InputError, suggestion
 from .units import dtype_bytes, parse_count
 
 
@@ -17,7 +17,8 @@ class Tensor(NamedTuple):
     """A tensor in HBM: its axes, and its kind, which decides its element types.
 
     `input` has the type `dtype` everywhere, `output` has `dtype` in HBM and `acc_dtype` on chip, `state` has
-    `acc_dtype` everywhere. `initial` is the value the host fills in before the schedule starts.
+    `acc_dtype` everywhere, `index` is a 32-bit integer everywhere. `initial` is the value the host fills in before the
+    schedule starts.
     """
 
     axes: tuple[str, ...]
@@ -58,6 +59,8 @@ class Dense:
 
 
 DENSE = Dense()
+GQA = ("repeat", "pack")
+INDEX_BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,10 @@ class Attention:
     accumulated on chip (O, S, P, l, m) and of l, m, LSE everywhere; it is `dtype` unless given. `lse` stores one
     log-sum-exp a row, `keep_p` stores P, `elementwise` is the number of unfused passes over the N x Nk scores of
     standard attention, `count_init` counts the writes that fill O, l, m before Algorithm 1 starts.
+
+    `splits` is into how many shares split-kv cuts the keys, `page_size` the rows of a page of paged's cache. `gqa` says
+    how query heads share a KV head: `repeat` (each streams K and V for itself) or `pack` (see `packed`).
+    `dropout` is a `dropout.Dropout` or None; it is made again from (row, column) where it is needed: it moves no word.
     """
 
     N: Any
@@ -84,6 +91,10 @@ class Attention:
     keep_p: bool = False
     elementwise: int = 0
     count_init: bool = False
+    splits: int = 4
+    page_size: int = 16
+    gqa: str = "repeat"
+    dropout: Any = None
 
     def __post_init__(self) -> None:
         defaults = {"Nk": self.N, "dv": self.d, "kv_heads": self.heads, "acc_dtype": self.dtype}
@@ -97,13 +108,54 @@ class Attention:
             if not hasattr(value, "dtype"):  # arrays were checked where their axis was read
                 parse_count(value, "--" + name.replace("_", "-"))
         parse_count(self.elementwise, "--elementwise", least=0)
+        parse_count(self.splits, "--splits")
+        parse_count(self.page_size, "--page-size")
         ragged = self.heads % self.kv_heads
         if ragged if isinstance(ragged, int) else ragged.any():
             raise InputError("--kv-heads", self.kv_heads, f"a divisor of --heads {self.heads}")
+        if self.gqa not in GQA:
+            raise InputError("--gqa", self.gqa, " or ".join(GQA), suggestion(str(self.gqa), GQA))
+        if self.gqa == "pack" and not (
+            self.mask is DENSE or (str(self.mask).strip() == "causal" and every(self.N == 1))
+        ):
+            raise InputError("--gqa", f"pack with --mask {self.mask}", "a dense mask, or causal with --N 1",
+                             "--gqa repeat goes with every mask")  # fmt: skip
 
     @property
     def instances(self) -> Any:
         return self.batch * self.heads
+
+    @property
+    def packed(self) -> Attention:
+        """The problem that machines see. With `gqa` = pack the heads / kv_heads query heads of a group are one head of
+        as many times the queries, which share each tile of K and V; the one query of causal decoding sees every key."""
+        if self.gqa != "pack":
+            return self
+        rows = self.N * (self.heads // self.kv_heads)
+        return replace(self, N=rows, heads=self.kv_heads, mask=DENSE, gqa="repeat")
+
+    @property
+    def share_rows(self) -> Any:
+        """Keys of one share of split-kv."""
+        return -(-self.Nk // self.splits)
+
+    @property
+    def shares(self) -> Any:
+        """Shares that have keys: at most `splits`, never an empty one."""
+        return -(-self.Nk // self.share_rows)
+
+    @property
+    def partial_rows(self) -> Any:
+        return self.shares * self.N
+
+    @property
+    def pages(self) -> Any:
+        return -(-self.Nk // self.page_size)
+
+    @property
+    def cache_rows(self) -> Any:
+        """Rows of the paged cache; those of its last page that hold no key are never read."""
+        return self.pages * self.page_size
 
     @property
     def word_bytes(self) -> int:
@@ -113,13 +165,21 @@ class Attention:
     def acc_bytes(self) -> int:
         return dtype_bytes(str(self.acc_dtype))
 
+    def dropout_part(self, i: Any, j: Any) -> Any:
+        """Dropout over one tile, or None where there is none."""
+        return None if self.dropout is None else self.dropout.part(i, j)
+
     def hbm_bytes(self, tensor: Tensor) -> int:
         """Bytes of one word of a tensor in HBM."""
+        if tensor.kind == "index":
+            return INDEX_BYTES
         return self.acc_bytes if tensor.kind == "state" else self.word_bytes
 
     def sram_bytes(self, tensor: Tensor | None) -> int:
         """Bytes of one word of a block on chip; a block that is no tensor's is an accumulator."""
-        return self.word_bytes if tensor is not None and tensor.kind == "input" else self.acc_bytes
+        if tensor is not None and tensor.kind in ("input", "index"):
+            return self.hbm_bytes(tensor)
+        return self.acc_bytes
 
     def shape(self, tensor: Tensor) -> tuple[Any, ...]:
         """Lengths of a tensor's axes; an axis is a field's name or a number."""
@@ -129,3 +189,8 @@ class Attention:
         """The same problem with its mask bound to tile sizes; without `skips`, no tile is left out, only hidden."""
         mask = self.mask.bind(self, tiling, skips)
         return self if mask is self.mask else replace(self, mask=mask)
+
+
+def every(test: Any) -> bool:
+    """Whether a test, or all of an array of them, holds."""
+    return test if isinstance(test, bool) else bool(test.all())

@@ -6,8 +6,10 @@ NumPy is loaded inside, so that a schedule can name its oracle without it.
 from typing import Any
 
 
-def attention(q: Any, k: Any, v: Any, visible: Any = None) -> Any:
-    """softmax(q k^T / sqrt(d)) v for q (N, d), k (Nk, d), v (Nk, dv); rows that see no key give zeros."""
+def attention(q: Any, k: Any, v: Any, visible: Any = None, kept: Any = None) -> Any:
+    """softmax(q k^T / sqrt(d)) v for q (N, d), k (Nk, d), v (Nk, dv); rows that see no key give zeros.
+
+    `kept` (N, Nk): factors of dropout on the probabilities, None is no dropout."""
     import numpy as np
 
     q, k, v = (np.asarray(x, np.float64) for x in (q, k, v))
@@ -17,7 +19,8 @@ def attention(q: Any, k: Any, v: Any, visible: Any = None) -> Any:
     top = np.max(s, axis=1, keepdims=True, where=visible, initial=-1e300)
     weights = np.where(visible, np.exp(np.minimum(s - top, 0)), 0.0)
     total = weights.sum(axis=1, keepdims=True)
-    return np.divide(weights, total, out=np.zeros_like(weights), where=total > 0) @ v
+    weights = np.divide(weights, total, out=np.zeros_like(weights), where=total > 0)
+    return (weights if kept is None else weights * kept) @ v
 
 
 def queries_keys_values(rng: Any, p: Any, visible: Any) -> dict[str, Any]:
@@ -28,4 +31,5 @@ def queries_keys_values(rng: Any, p: Any, visible: Any) -> dict[str, Any]:
 
 def attention_output(hbm: dict[str, Any], p: Any, visible: Any) -> dict[str, Any]:
     """The tensor that the schedules of softmax attention must leave in HBM."""
-    return {"O": attention(hbm["Q"], hbm["K"], hbm["V"], visible)}
+    kept = None if p.dropout is None else p.dropout.factors(range(p.N), range(p.Nk))
+    return {"O": attention(hbm["Q"], hbm["K"], hbm["V"], visible, kept)}

@@ -35,7 +35,7 @@ def report_json(report: Any) -> dict[str, Any]:
 
 def problem_row(p: Any) -> dict[str, Any]:
     names = ("N", "Nk", "d", "dv", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "mask", "lse", "keep_p")
-    row = {name: getattr(p, name) for name in (*names, "elementwise", "count_init")}
+    row = {name: getattr(p, name) for name in (*names, "elementwise", "count_init", "splits", "page_size", "gqa")}
     return {**row, "mask": str(p.mask)}
 
 
@@ -64,7 +64,8 @@ def report_text(report: Any) -> str:
 
 def header(report: Any) -> str:
     p = report.problem
-    size = f"attention: N = {p.N}, Nk = {p.Nk}, d = {p.d}, batch {p.batch} x heads {p.heads} (kv {p.kv_heads})"
+    size = f"attention: N = {p.N}, Nk = {p.Nk}, d = {p.d}, batch {p.batch} x heads {p.heads} (kv {p.kv_heads}"
+    size += ", packed)" if p.gqa == "pack" else ")"
     types = f"{p.dtype} in HBM, {p.acc_dtype} accumulators, mask {p.mask}"
     memory = "M not given"
     if report.M_bytes is not None:
@@ -77,7 +78,7 @@ def count_table(report: Any) -> Rows:
     return [
         {
             "schedule": r.schedule,
-            "tiles": r.tiling + (f" {r.Br}x{r.Bc}" if r.Br else ""),
+            "tiles": r.tiling + tile_sizes(r),
             "fits": verdict(r),
             "SRAM words": r.sram_peak_words,
             "reads": r.reads,
@@ -89,6 +90,13 @@ def count_table(report: Any) -> Rows:
         }
         for r in report.results
     ]
+
+
+def tile_sizes(result: Any) -> str:
+    """As `--tiles` takes them."""
+    if not result.Br:
+        return ""
+    return f" {result.Br}x{result.Bc}" + "".join(f"/{name}={size}" for name, size in result.more_tiles.items())
 
 
 def narrow_table(report: Any) -> Rows:
@@ -116,7 +124,7 @@ def result_text(result: Any) -> str:
     """One result, with units."""
     if result.total is None:
         return f"{result.schedule} ({result.tiling} tiles): nothing fits"
-    tiles = f"{result.tiling} tiles" + (f" {result.Br}x{result.Bc}" if result.Br else "")
+    tiles = f"{result.tiling} tiles" + tile_sizes(result)
     lines = [
         f"{result.schedule}, {tiles}: {result.reads} words read, {result.writes} written, {result.total} in all "
         f"({format_megabytes(result.total_bytes)}); SRAM peak {result.sram_peak_words} words, "

@@ -5,37 +5,48 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from .elementwise import anywhere, choose, larger, smaller
 from .errors import InputError
 from .folded import Folded
+from .masked_search import MOST_MASKED as MOST_MASKED
+from .masked_search import least_traffic
 from .problem import DENSE, Attention
 from .units import LARGEST_COUNT, parse_count
-from .watchers import Capacity, Traffic
-
-MOST_MASKED = 2**14  # outer tiles that a search with a mask looks at: some seconds
+from .watchers import Capacity
 
 
 @dataclass(frozen=True)
 class Tiling:
-    """Br = rows_q query rows and Bc = rows_k key rows a tile; rows_s score rows in a softmax over whole rows."""
+    """Br = rows_q query rows and Bc = rows_k key rows a tile; rows_s score rows in a softmax over whole rows.
+
+    `depth`: positions of the axis that a matrix product sums over. `rows_o` x `cols_o`: the tile of the output where
+    it is not Br x Bc (None).
+    """
 
     rows_q: Any
     rows_k: Any
     rows_s: Any = 1
+    depth: Any = 1
+    rows_o: Any = None
+    cols_o: Any = None
 
 
-def parse_tiles(text: str, where: str = "--tiles") -> Tiling:
-    """`128x64` is Br x Bc, query rows first."""
-    parts = str(text).lower().split("x")
+def parse_tiles(text: str, where: str = "--tiles", more: tuple[str, ...] = ()) -> Tiling:
+    """`128x64` is Br x Bc, query rows first. After a slash, as in `128x64/depth=8`, the sizes that `more` names."""
+    first, *others = str(text).lower().split("/")
+    parts = first.split("x")
     if len(parts) != 2:
         raise InputError(where, text, "paper, best, or Br x Bc as in 128x64 (query rows first)")
     rows = [parse_count(part, f"{where} {text}", most=LARGEST_COUNT) for part in parts]
-    return Tiling(rows[0], rows[1])
+    sizes = dict(other.partition("=")[::2] for other in others)
+    if not set(sizes) <= set(more) or len(sizes) < len(others):
+        raise InputError(where, text, "Br x Bc" + "".join(f" and /{name}=SIZE" for name in more))
+    extra = {name: parse_count(size, f"{where} {text}", most=LARGEST_COUNT) for name, size in sizes.items()}
+    return Tiling(*rows, **extra)
 
 
 def paper_tiles(problem: Attention, M_words: Any) -> Tiling:
     """Bc = ceil(M / 4d), Br = min(Bc, d). Dao et al. 2022, Algorithm 1, line 1. They do not fit in most cases."""
-    from .folded import smaller
-
     rows_k = -(-M_words // (4 * problem.d))
     return Tiling(smaller(rows_k, problem.d), rows_k)
 
@@ -55,56 +66,42 @@ def best_tiles(schedule: Any, problem: Attention, M_bytes: int, multiple: int = 
 
     A schedule declares its outer loop. Its dense traffic falls with the outer tile and does not depend on the inner
     one; with a mask of tokens it is least for the smallest inner tile, because a tile's keys are read when any is
-    seen. So the search goes along one axis; among equals it takes the smallest outer tile, then the largest inner.
+    seen. So the search goes along one axis. Among equals it takes the smallest outer tile, then the largest inner;
+    under a mask the smallest outer tile of those that masked_search.py counts.
     """
     if getattr(schedule, "search", None):
         return schedule.search(schedule, problem, M_bytes, multiple)  # type: ignore[no-any-return]
+    tiling, found = search(schedule, problem, M_bytes, multiple)
+    return tiling if found else None
+
+
+def search(schedule: Any, problem: Attention, M_bytes: Any, multiple: int = 1) -> tuple[Tiling, Any]:
+    """The search along the outer axis, for numbers or arrays of them: the tiles, and whether any fit."""
     outer_is_q = schedule.outer == "queries"
     outer_length, inner_length = (problem.N, problem.Nk) if outer_is_q else (problem.Nk, problem.N)
 
-    def tiling(outer: int, inner: int) -> Tiling:
+    def tiling(outer: Any, inner: Any) -> Tiling:
         return Tiling(outer, inner) if outer_is_q else Tiling(inner, outer)
 
-    def fits(outer: int, inner: int) -> bool:
+    def fits(outer: Any, inner: Any) -> Any:
         return footprint(schedule, problem, tiling(outer, inner)).peak_bytes <= M_bytes
 
     largest = last_true(lambda n: fits(n * multiple, multiple), -(-outer_length // multiple))
-    if largest == 0:
-        return None
-    if problem.mask is not DENSE and getattr(schedule, "skips", True):
-        return _least_masked(schedule, problem, tiling, largest, multiple)
+    found, largest = largest > 0, larger(largest, 1)
+    if problem.mask is not DENSE and getattr(schedule, "skips", True) and anywhere(found):
+        return tiling(least_traffic(schedule, problem, tiling, largest, multiple) * multiple, multiple), found
     count = -(-outer_length // (largest * multiple))
     rows = -(-outer_length // count)
     outer = -(-rows // multiple) * multiple
-    inner = last_true(lambda n: fits(outer, n * multiple), -(-inner_length // multiple)) * multiple
-    return tiling(outer, inner)
+    inner = last_true(lambda n: fits(outer, n * multiple), -(-inner_length // multiple))
+    return tiling(outer, larger(inner, 1) * multiple), found
 
 
-def _least_masked(schedule: Any, problem: Attention, tiling: Any, largest: int, multiple: int) -> Tiling:
-    if problem.mask.tile_units:
-        raise InputError(
-            "--tiles", "best", f"a mask that does not change with the tiles (--mask {problem.mask} counts tiles)",
-            "give --tiles as 128x64, or the mask in tokens",
-        )  # fmt: skip
-
-    if largest > MOST_MASKED:
-        raise InputError(
-            "--tiles", f"best among {largest} outer tiles", f"at most {MOST_MASKED} where a mask is counted for each",
-            "give --tiles as 128x64, or a --tile-multiple",
-        )  # fmt: skip
-
-    def traffic(n: int) -> Any:
-        watcher = Traffic()
-        Folded(problem, watcher).run(schedule, tiling(n * multiple, multiple))
-        return watcher.total
-
-    return tiling(min(range(1, largest + 1), key=traffic) * multiple, multiple)
-
-
-def last_true(test: Any, most: int) -> int:
-    """The largest n from 1 to `most` for which a test holds that is true up to some n; 0 if for none."""
-    low, high = 0, most
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if test(middle) else (low, middle - 1)
+def last_true(test: Any, most: Any) -> Any:
+    """The largest n from 1 to `most` for which a test holds that is true up to some n; 0 if for none. Or arrays."""
+    low, high = 0 * most, most
+    while anywhere(low < high):
+        middle = larger((low + high + 1) // 2, 1)  # where the search is over, the answer is asked for again
+        holds = test(middle)
+        low, high = choose(holds, middle, low), choose(holds, high, larger(middle - 1, low))
     return low

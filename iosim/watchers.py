@@ -103,26 +103,46 @@ class Flops(Watcher):
 
 
 class Trace(Watcher):
-    """Labelled tile events, in order: (event, name, rows, columns, words). For machines that visit every tile."""
+    """Labelled tile events, in order, of a machine that visits every tile: handed to `emit`, or kept in `events`.
 
-    def __init__(self) -> None:
+    `row`, `rows`, `column`, `columns` say which part of the tensor or block; `words` move, `resident_words` are in
+    SRAM after the event; `launch` counts kernels from 1. What moves no word (an empty line of the mask) is no event.
+    """
+
+    def __init__(self, emit: Any = None) -> None:
         self.events: list[dict[str, Any]] = []
+        self.emit = emit or self.events.append
+        self.resident, self.launch = 0, 1
 
-    def _add(self, event: str, name: str, block: Any, words: Any) -> None:
-        spans = [(x.start, x.size) if isinstance(x, Tile) else (0, x) for x in block.shape]
-        spans += [(0, 1)] * (2 - len(spans))
-        (row, rows), (column, columns) = spans[:2]
-        labels = {"event": event, "name": name, "row": row, "rows": rows, "column": column, "columns": columns}
-        self.events.append({**labels, "words": words})
+    def allocate(self, block: Any) -> None:
+        self.resident += block.words
+
+    def free(self, block: Any) -> None:
+        self.resident -= block.words
+
+    def launch_ended(self) -> None:
+        self.launch += 1
 
     def load(self, block: Any, tensor: str, words: Any) -> None:
-        self._add("load", tensor, block, words)
+        if words:
+            self._add("load", tensor, block, words)
 
     def store(self, block: Any, tensor: str, words: Any) -> None:
         self._add("store", tensor, block, words)
 
     def step(self, step: Any, outputs: tuple[Any, ...], inputs: tuple[Any, ...], flops: Any) -> None:
         self._add(step.__name__, outputs[0].name, outputs[0], 0)
+
+    def _add(self, event: str, name: str, block: Any, words: Any) -> None:
+        (row, rows), (column, columns) = spans(block)
+        labels = {"event": event, "name": name, "row": row, "rows": rows, "column": column, "columns": columns}
+        self.emit({**labels, "words": words, "resident_words": self.resident, "launch": self.launch})
+
+
+def spans(block: Any) -> list[tuple[int, int]]:
+    """(start, size) of the rows and of the columns that a block covers; a vector is one column."""
+    found = [(x.start, x.size) if isinstance(x, Tile) else (0, x) for x in block.shape]
+    return [*found, (0, 1)][:2]
 
 
 def larger(a: Any, b: Any) -> Any:

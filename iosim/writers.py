@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from .errors import InputError, MissingError
 from .grid import chunks
 
 
-def write(sweep: Any, path: str, kind: str, progress: Any = lambda rows: None) -> None:
-    """Write a sweep as csv, jsonl or parquet: to a temporary file beside it, then renamed, or not at all."""
+@contextmanager
+def whole(path: str) -> Iterator[str]:
+    """The name of a temporary file beside `path`, renamed to it at the end; what fails leaves nothing behind."""
+    if "\0" in path:
+        raise InputError("-o", path, "a file in a folder that can be written", "a name has no zero byte")
     temporary = f"{path}.{os.getpid()}.part"
     try:
-        WRITERS[kind](sweep, temporary, progress)
+        yield temporary
         os.replace(temporary, path)
     except OSError as error:
         raise InputError("-o", path, "a file in a folder that can be written", str(error.strerror)) from None
     finally:
         if os.path.exists(temporary):
             os.unlink(temporary)
+
+
+def write(sweep: Any, path: str, kind: str, progress: Any = lambda rows: None) -> None:
+    """Write a sweep as csv, jsonl or parquet."""
+    with whole(path) as temporary:
+        WRITERS[kind](sweep, temporary, progress)
 
 
 def write_csv(sweep: Any, out: Any, progress: Any) -> None:

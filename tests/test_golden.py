@@ -12,6 +12,8 @@ NAMES = {
     "flash1": "flash1",
     "q_outer": "flash2",
     "block_sparse": "block-sparse",
+    "standard_backward": "standard-bwd",
+    "flash1_backward": "flash1-bwd",
 }
 CASES = [c for c in GOLDEN["cases"] if c["schedule"] in NAMES]
 WRONG = [c for c in CASES if "seed_printed_total" in c]
@@ -63,6 +65,40 @@ def test_case(case, ask, tmp_path):
         assert result["flops"] == case["flops"]
     if "steps" in case:
         assert result["steps"] == case["steps"]
+
+
+DECODE = [c for c in GOLDEN["cases"] if c["schedule"] == "decode"]
+
+
+@pytest.mark.parametrize("case", DECODE, ids=lambda c: f"{c['id']}-decode")
+def test_decoding(case, ask):
+    """One query; the query heads of a KV head share its keys and values."""
+    sizes = ["--N", 1, "--Nk", case["Tk"], "--d", case["d"], "--batch", case["batch"]]
+    heads = ["--heads", case["Hq"], "--kv-heads", case["Hkv"], "--gqa", "pack"]
+    result = ask("count", *sizes, *heads, "--tiles", "32x64", "--schedule", "flash2")["results"][0]
+    assert (result["reads"], result["writes"], result["total"]) == (case["reads"], case["writes"], case["total"])
+
+
+SOFTMAX = [c for c in GOLDEN["cases"] if c["schedule"].startswith("softmax_")]
+MATMUL = [c for c in GOLDEN["cases"] if c["schedule"].startswith("matmul_")]
+
+
+@pytest.mark.parametrize("case", SOFTMAX, ids=lambda c: f"{c['id']}-{c['schedule']}")
+def test_softmax_of_n_numbers(case, ask):
+    """One row of n scores, in tiles of 4."""
+    name = case["schedule"].replace("_", "-")
+    args = ["--N", 1, "--Nk", case["n"], "--d", 1, "--tiles", "1x4", "--schedule", name]
+    result = ask("count", *args)["results"][0]
+    assert (result["reads"], result["writes"], result["total"]) == (case["reads"], case["writes"], case["total"])
+
+
+@pytest.mark.parametrize("case", MATMUL, ids=lambda c: f"{c['id']}-{c['schedule']}")
+def test_matrix_products(case, ask):
+    """C (n, p) = A (n, m) B (m, p), in cubes of one tile size."""
+    sizes = ["--N", case["n"], "--d", case["m"], "--Nk", case["p"], "--schedule", case["schedule"].replace("_", "-")]
+    tile = case.get("tile", 1)
+    result = ask("count", *sizes, "--tiles", f"{tile}x{tile}/depth={tile}")["results"][0]
+    assert (result["reads"], result["writes"], result["total"]) == (case["reads"], case["writes"], case["total"])
 
 
 PAPER = [c for c in CASES if "M_elements" in c and c["schedule"] == "flash1"]

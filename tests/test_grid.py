@@ -3,22 +3,28 @@
 import csv
 import io
 import json
+import re
+from dataclasses import replace
 
 import pandas as pd
 import pytest
 
-from iosim import count, sweep
+from iosim import SCHEDULES, Tiling, count, sweep
+from iosim.errors import InputError
 from iosim.report import COLUMNS
+from iosim.schedules import find
 
 GRID = {"N": "60,1000", "Nk": "77", "d": "8:16:+8", "M": "10,2KB,20KB", "heads": "2", "batch": [1, 3]}
 
 
-@pytest.mark.parametrize("mask", ["dense", "causal"])
+MASKS = {"dense": 5, "causal": 8, "window:9": 8, "causal&window:30": 8, "global:3": 8, "strided:5": 8, "window:1b": 7}
+
+
+@pytest.mark.parametrize("mask, runs", MASKS.items())
 @pytest.mark.parametrize("acc", ["fp16", "fp32"])
-def test_rows_are_the_results_of_single_counts(mask, acc):
+def test_rows_are_the_results_of_single_counts(mask, runs, acc):
     rows = sweep(**GRID, mask=mask, acc_dtype=acc)
     assert tuple(rows.columns) == COLUMNS
-    runs = 5 if mask == "dense" else 8
     assert len(rows) == 2 * 2 * 3 * 2 * runs
     for start in range(0, len(rows), runs):
         first = rows.iloc[start]
@@ -30,6 +36,24 @@ def test_rows_are_the_results_of_single_counts(mask, acc):
                 if isinstance(value, float):
                     value = pytest.approx(value, rel=1e-15)
                 assert pd.isna(row[name]) if value is None else row[name] == value, name
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("mask", ["dense", "causal", "window:9"])
+def test_every_schedule_sweeps_as_it_counts(name, mask):
+    sizes = {"Nk": 77, "mask": mask, "schedules": [name]}
+    points = [{"N": N, "d": 8, "M": M} for N in (60, 77) for M in (2000, 20000)]
+    try:
+        results = [result for point in points for result in count(**point, **sizes).results]
+    except InputError as fault:  # what the schedule is not about
+        with pytest.raises(InputError, match="^" + re.escape(str(fault).partition(":")[0])):
+            sweep(N=[60, 77], d=8, M=[2000, 20000], **sizes)
+        return
+    rows = sweep(N=[60, 77], d=8, M=[2000, 20000], **sizes)
+    for (_, row), result in zip(rows.iterrows(), results, strict=True):
+        for column in ("schedule", "tiling", "Br", "Bc", "sram_peak_bytes", "reads", "write_bytes", "flops"):
+            value = getattr(result, column)
+            assert pd.isna(row[column]) if value is None else row[column] == value, column
 
 
 def test_a_csv_has_integers_and_empty_cells(iosim):
@@ -45,6 +69,21 @@ def test_a_csv_has_integers_and_empty_cells(iosim):
 def test_counts_beyond_int64_stay_exact():
     rows = sweep(N=2**40, d=2**20, heads=2**20, tiles="1x1", schedules="flash2")
     assert rows["reads"][0] == 2**20 * (2**60 + 2 * 2**60 * 2**40)
+
+
+def test_masked_counts_beyond_int64_stay_exact():
+    """Causal in tiles of one: query x reads its x + 1 keys and values, of d words."""
+    rows = sweep(N=[5, 2**40], d=2**20, heads=2**20, tiles="1x1", schedules="block-sparse-q", mask="causal")
+    for N, reads in zip([5, 2**40], rows["reads"], strict=True):
+        assert reads == 2**20 * 2**20 * (N + 2 * (N * (N + 1) // 2))
+
+
+def test_a_schedule_with_a_search_of_its_own_is_asked_point_by_point(monkeypatch):
+    own = replace(find("flash2"), name="own", search=lambda schedule, p, M_bytes, multiple: Tiling(p.N // 2, M_bytes))
+    monkeypatch.setitem(SCHEDULES, "own", own)
+    rows = sweep(N=[8, 20], d=4, M=[3, 5], schedules=["flash2", "own"], tiles="best")
+    assert [(r.Br, r.Bc) for r in rows.itertuples() if r.schedule == "own"] == [(4, 3), (4, 5), (10, 3), (10, 5)]
+    assert list(rows["schedule"]) == ["flash2", "own"] * 4
 
 
 def test_files_with_a_sidecar(iosim, tmp_path):

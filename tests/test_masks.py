@@ -6,7 +6,10 @@ from types import SimpleNamespace
 import pytest
 
 from iosim.errors import InputError
-from iosim.masks import formula_density, parse, token_density
+from iosim.mask_closed import closed_counts, floor_sum
+from iosim.mask_counts import Counter
+from iosim.mask_text import read
+from iosim.masks import axis, formula_density, parse, token_density
 from iosim.problem import DENSE
 
 np = pytest.importorskip("numpy")
@@ -34,7 +37,7 @@ def test_counts_equal_brute_force(suffix, most):
     for _ in range(1500):
         text = expression(rng, suffix)
         sizes = rng.randint(1, 40), rng.randint(1, 40), rng.randint(1, most), rng.randint(1, most)
-        bound = bind(text + "&dense", *sizes)
+        bound = bind(text + rng.choice(("", "&dense")), *sizes)
         assert bound._counts == bound.table_counts(), (text, sizes)
         visible = int(bound.visible(0, bound.N, 0, bound.Nk).sum())
         assert token_density(bound.mask, *sizes) == (visible, bound.N * bound.Nk), (text, sizes)
@@ -48,6 +51,42 @@ def test_strided_periods_equal_brute_force(op):
         sizes = rng.randint(60, 120), rng.randint(60, 120), rng.randint(1, 4), rng.randint(1, 4)
         bound = bind(text, *sizes)
         assert bound._counts == bound.table_counts(), (text, sizes)
+
+
+CLOSED = ["causal", "window:0", "window:7", "window:100&causal", "window:3&window:900", "global:0", "global:5",
+          "global:200", "causal:b", "window:1b&causal:b", "global:3b", "dense&dense"]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", CLOSED)
+@pytest.mark.parametrize("kind", [np.int64, object])
+def test_arrays_count_like_numbers(text, kind):
+    sizes = np.random.default_rng(len(text)).integers(1, [[300], [300], [70], [70]], (4, 400))
+    bound = bind(text, *sizes.astype(kind))
+    for k, numbers in enumerate(sizes.T.tolist()):
+        one = bind(text, *numbers)
+        if k < 50:
+            assert one._counts == one.table_counts(), numbers
+        for part, alone in zip(bound._counts, one._counts, strict=True):
+            assert {name: np.broadcast_to(found, 400)[k] for name, found in part.items()} == alone, numbers
+
+
+@pytest.mark.parametrize("text", CLOSED)
+def test_closed_forms_equal_the_counter_of_bands(text):
+    """Two derivations without a common formula but the floor sum, at sizes that no table can hold."""
+    rng, expr = random.Random(text), read(text)
+    for _ in range(200):
+        N, Nk, Br, Bc = (rng.randint(1, 2 ** rng.randint(1, most)) for most in (40, 40, 20, 20))
+        rows, cols = axis(N, Br, "tokens"), axis(Nk, Bc, "tokens")
+        counted = Counter(expr, rows, cols, Nk - N).counts()
+        assert closed_counts(expr, rows, cols, Nk - N) == counted, (N, Nk, Br, Bc)
+
+
+def test_floor_sums_equal_brute_force():
+    rng = np.random.default_rng(5)
+    n, m, a, b = rng.integers([[0], [1], [-40], [-400]], [[30], [40], [40], [400]], (4, 500))
+    sums = [sum((a * i + b) // m for i in range(n)) for n, m, a, b in zip(n, m, a, b, strict=True)]
+    assert floor_sum(n, m, a, b).tolist() == sums
+    assert [floor_sum(*map(int, row)) for row in zip(n, m, a, b, strict=True)] == sums
 
 
 def test_large_causal():
@@ -107,8 +146,8 @@ def test_suggestion_and_text():
     assert str(parse("causal & window:2b")) == "causal & window:2b"
     assert parse("causal|window:2b").tile_units and not parse("causal").tile_units
     assert bind("&".join(["causal"] * 280), 8, 8, 2, 2).active_tiles == 10
-    with pytest.raises(TypeError):
-        bind("causal", np.array([4, 8]), 4, 2, 2)
+    with pytest.raises(TypeError, match="not to arrays"):
+        bind("strided:3", np.array([4, 8]), 4, 2, 2)
 
 
 def test_precedence():

@@ -15,17 +15,21 @@ from ..options import counts, outputs, problem_options, text_option, variant_opt
 @text_option("--tiles", "Br x Bc as 48x40.", default="16x16", show_default=True)
 @click.option("--schedule", "schedules", multiple=True, metavar="NAME")
 @text_option("--seed", "Seed of the random inputs.", default="0", show_default=True)
+@text_option("--dropout", "Probability that an element of P is dropped, by the same seed.", metavar="P")
 @variant_options
 @outputs
-def command(tiles: Any, schedules: Any, seed: Any, as_json: bool, as_csv: bool, path: Any, **given: Any) -> None:
+def command(
+    tiles: Any, schedules: Any, seed: Any, dropout: Any, as_json: bool, as_csv: bool, path: Any, **given: Any
+) -> None:
     """Run schedules numerically on the CPU: output error, counts, capacity; and the pieces of online softmax."""
     from .. import report
     from ..check import pieces, run_checks
+    from ..dropout import parse_dropout
     from ..output import answer
 
     small = {name: default for name, default in (("n", "96"), ("d", "16")) if given[name] is None}
     values = counts({**given, **small})
-    rows, ok = run_checks(values, tiles, schedules, seed)
+    rows, ok = run_checks(values, tiles, schedules, seed, parse_dropout(dropout, seed))
     parts = pieces()
     text = report.table(rows) + "\n\n" + report.table(parts)
     answer(rows, {"checks": rows, "pieces": parts, "ok": ok}, as_json, as_csv, path, text)

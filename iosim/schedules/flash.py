@@ -7,6 +7,7 @@ from typing import Any
 from ..softmax import (
     accumulate,
     denormalise,
+    drop,
     hide,
     log_sum_exp,
     minus_infinity,
@@ -31,6 +32,7 @@ def keys_outside(chip: Any, p: Any, t: Any) -> None:
             chip.update((s, m, l, o), online_softmax)  # P in the place of S
             if p.keep_p:
                 chip.store(s, "P", i, j)
+            chip.update(s, drop, p.dropout_part(i, j))
             chip.update(o, accumulate, s, v)
             chip.update(o, normalise, l)
             chip.store(o, "O", i)
@@ -52,6 +54,7 @@ def queries_outside(chip: Any, p: Any, t: Any) -> None:
             chip.update((s, m, l, o), online_softmax)  # P in the place of S
             if p.keep_p:
                 chip.store(s, "P", i, j)
+            chip.update(s, drop, p.dropout_part(i, j))
             chip.update(o, accumulate, s, v)
         chip.update(o, normalise, l)
         chip.store(o, "O", i)
@@ -132,6 +135,7 @@ register(
         f"{FA1}, Algorithm 1",
         outer="keys",
         rules=("paper", "best"),
+        drops=True,
         exact_traffic=keys_outside_traffic,
         footprint=footprint,
         initialised=STATE,
@@ -143,6 +147,7 @@ register(
         queries_outside,
         "Q outer: O, l, m stay on chip",
         f"{FA2}, Algorithm 1",
+        drops=True,
         exact_traffic=queries_outside_traffic,
         footprint=footprint,
     )
@@ -156,6 +161,7 @@ register(
         outer="keys",
         rules=("paper", "best"),
         skips=True,
+        drops=True,
         exact_traffic=keys_outside_traffic,
         footprint=footprint,
         initialised=STATE,
@@ -168,6 +174,7 @@ register(
         "flash2 that leaves out the tiles that the mask hides",
         f"{FA2}, Algorithm 1 with a mask",
         skips=True,
+        drops=True,
         exact_traffic=queries_outside_traffic,
         footprint=footprint,
     )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..errors import InputError, suggestion
+from ..machine import same
 from ..problem import Tensor
 from ..reference import attention_output, queries_keys_values
 
@@ -18,11 +19,16 @@ class Schedule:
     `exact_traffic(p, t)` -> {tensor: (reads, writes)} in words of one head and `footprint(p, t)` in words are derived
     by hand from the source, never from the text. `outer` is the loop that stays ("queries" or "keys"): traffic falls
     with its tile. `rules` are the tile rules shown when none is asked for. `skips` leaves inactive tiles out;
-    without it a mask only hides. `initialised` are the tensors that the host fills before the start.
+    without it a mask only hides. `initialised` are the tensors that the host fills before the start. `drops`: its text
+    applies dropout.
 
     `tensors` adds to the tensors of `problem.py`. `example(rng, p, visible)` makes random arrays of one head by name
     and `answer(hbm, p, visible)` the arrays they must lead to, in float64.
     `search(schedule, p, M_bytes, multiple)` finds the best tiling where the search along `outer` does not (None).
+    `inner_matters`: dense traffic falls with the numbers of outer and of inner tiles, and depends on nothing else. Or
+    `candidates(p, multiple)` is a Tiling of arrays with a best one for every M, without a mask (None: not known).
+    `about(p)` is the nearest problem that this schedule is about: `count` refuses others. `more_tiles` are the fields
+    of Tiling that it reads beside Br and Bc.
     """
 
     name: str
@@ -35,11 +41,16 @@ class Schedule:
     exact_traffic: Callable[..., Mapping[str, tuple[Any, Any]]] | None = None
     footprint: Callable[..., Any] | None = None
     initialised: tuple[str, ...] = ()
+    drops: bool = False
     tensors: Mapping[str, Tensor] = field(default_factory=dict)
     family: str = "attention"
     example: Callable[..., dict[str, Any]] = queries_keys_values
     answer: Callable[..., dict[str, Any]] = attention_output
     search: Callable[..., Any] | None = None
+    inner_matters: bool = False
+    candidates: Callable[..., Any] | None = None
+    about: Callable[[Any], Any] = lambda p: p
+    more_tiles: tuple[str, ...] = ()
 
 
 FA1, FA2 = "Dao et al. 2022 (arXiv 2205.14135)", "Dao 2023 (arXiv 2307.08691)"
@@ -55,6 +66,21 @@ def register(schedule: Schedule) -> Schedule:
         raise InputError("register: outer", schedule.outer, "queries or keys")
     SCHEDULES[schedule.name] = schedule
     return schedule
+
+
+def narrowed(problem: Any, **fields: Any) -> Any:
+    """The same problem with some fields fixed: for `about`."""
+    return replace(problem, **fields)
+
+
+def require(schedule: Schedule, problem: Any) -> None:
+    """InputError where a schedule is not about this problem; the first line of its `about` says why."""
+    nearest = schedule.about(problem)
+    for name, value in vars(problem).items():
+        wanted = getattr(nearest, name)
+        if not same(value, wanted):
+            option, reason = "--" + name.replace("_", "-"), (schedule.about.__doc__ or "").rstrip(".")
+            raise InputError(option, str(value), f"{wanted} with --schedule {schedule.name}", reason)
 
 
 def find(name: str) -> Schedule:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..softmax import accumulate, hide, keep, scores, softmax_rows, zeros
+from ..softmax import accumulate, drop, hide, keep, scores, softmax_rows, zeros
 from .registry import FA1, Schedule, register
 
 
@@ -24,7 +24,9 @@ def ideal(chip: Any, p: Any, t: Any) -> None:
     for i in chip.tiles(p.N, 1):  # line 3: O = P V
         o = chip.compute("O", (i, p.dv), zeros)
         for j in chip.tiles(p.Nk, 1):
-            chip.update(o, accumulate, chip.load("P", i, j), v[j])
+            probability = chip.load("P", i, j)
+            chip.update(probability, drop, p.dropout_part(i, j))
+            chip.update(o, accumulate, probability, v[j])
         chip.store(o, "O", i)
     chip.free(v)
 
@@ -44,6 +46,7 @@ def tiled(chip: Any, p: Any, t: Any) -> None:
         o = chip.compute("O", (i, p.dv), zeros)
         for j in chip.tiles(p.Nk, t.rows_k):
             probabilities, v = chip.load("P", i, j), chip.load("V", j)
+            chip.update(probabilities, drop, p.dropout_part(i, j))
             chip.update(o, accumulate, probabilities, v)
         chip.store(o, "O", i)
 
@@ -104,6 +107,7 @@ register(
         "Algorithm 0 as the paper counts it: each input read once",
         f"{FA1}, Algorithm 0",
         rules=("ideal",),
+        drops=True,
         exact_traffic=ideal_traffic,
         footprint=ideal_footprint,
     )
@@ -114,6 +118,7 @@ register(
         tiled,
         "the same three kernels with every tile inside M",
         f"{FA1}, Algorithm 0",
+        drops=True,
         exact_traffic=tiled_traffic,
         footprint=tiled_footprint,
     )

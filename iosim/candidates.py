@@ -1,0 +1,79 @@
+"""Every tiling that can be the best at some M, where two tile sizes share the SRAM. Loads NumPy when it is called.
+
+As in square_tiles.py, cost depends on the sizes through the numbers of passes alone, so the smallest size of each
+number is enough: about 4 sqrt(rows x columns) pairs. Only those stay that cost less than all that need no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from .errors import InputError
+from .square_tiles import sizes
+from .tiling import Tiling
+
+MOST = 2**20  # pairs: a second
+
+
+class Falls(NamedTuple):
+    """Arrays of the same length: from M bytes on these rows and columns cost less than all before."""
+
+    M: Any
+    tile: tuple[Any, Any]
+
+
+def pairs(rows_axis: int, columns_axis: int, multiple: int) -> tuple[Any, Any]:
+    """The smallest rows and columns for each pair of numbers of passes, as arrays of Python integers."""
+    import numpy as np
+
+    rows, columns = list(sizes(rows_axis, multiple)), list(sizes(columns_axis, multiple))
+    if len(rows) * len(columns) > MOST:
+        raise InputError("--N", max(rows_axis, columns_axis), f"at most {MOST} pairs of tile counts",
+                         "give a larger --tile-multiple, or schedules that need no pairs")  # fmt: skip
+    return np.repeat(np.array(rows, object), len(columns)), np.tile(np.array(columns, object), len(rows))
+
+
+def falls(
+    rows_axis: int, columns_axis: int, multiple: int, M_bytes: int,
+    room: Callable[[Any], tuple[Any, Any]], cost: Callable[[Any, Any], Any],
+) -> Falls:  # fmt: skip
+    """What `square_tiles.least_passes` finds, for every M at once (`M_bytes` is not looked at)."""
+    import numpy as np
+
+    each, beside = room(rows_axis)
+    kind = integers(each * columns_axis + beside, cost(rows_axis, columns_axis))
+    rows, columns = (part.astype(kind) for part in pairs(rows_axis, columns_axis, multiple))
+    each, beside = room(np.minimum(rows, rows_axis))
+    M = each * np.minimum(columns, columns_axis) + beside
+    words = cost(-(-rows_axis // rows), -(-columns_axis // columns))
+    kept = cheaper(M, words)
+    return Falls(M[kept], (rows[kept], columns[kept]))
+
+
+def integers(*most: int) -> Any:
+    """The type of arrays that hold numbers up to these, and sums of a few of them: int64, or Python integers."""
+    return "int64" if 16 * max(most) < 2**63 else object
+
+
+def cheaper(M: Any, cost: Any) -> Any:
+    """Indices in the order of M of those whose cost is below that of all that need no more M."""
+    import numpy as np
+
+    order = np.argsort(cost, kind="stable")
+    order = order[np.argsort(M[order], kind="stable")]
+    least = np.minimum.accumulate(cost[order])
+    return order[np.append(True, least[1:] < least[:-1]).astype(bool)]
+
+
+def together(first: Falls, output: Falls) -> Tiling:
+    """Two loop pairs, one after the other, in the same M: at each M where one of them falls, the tiles of both. The
+    second one's are the tiles of the output."""
+    import numpy as np
+
+    falls_at = np.unique(np.concatenate([first.M, output.M]))
+    falls_at = falls_at[falls_at >= max(first.M[0], output.M[0])]
+    a = np.searchsorted(first.M, falls_at, side="right") - 1
+    b = np.searchsorted(output.M, falls_at, side="right") - 1
+    (rows_q, rows_k), (rows_o, cols_o) = first.tile, output.tile
+    return Tiling(rows_q[a], rows_k[a], rows_o=rows_o[b], cols_o=cols_o[b])

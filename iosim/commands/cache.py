@@ -1,0 +1,55 @@
+"""`iosim cache`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ..errors import InputError
+from ..options import counts, memory, memory_options, outputs, problem_options, text_option, variant_options
+
+
+@click.command("cache")
+@problem_options
+@memory_options
+@text_option("--tiles", "Br x Bc as 64x64; or paper, best with one --M.")
+@click.option("--schedule", "name", default="flash1", show_default=True, metavar="NAME")
+@variant_options
+@text_option("--granularity", "What the cache holds and loses: line, word or tile.", default="line", show_default=True)
+@text_option("--line", "Bytes of a line (default: 64).", metavar="SIZE")
+@text_option("--policy", "lru, belady or both.", default="both", show_default=True)
+@text_option("--tensors", "Only these, as in Q,K,V,O.", metavar="NAMES")
+@click.option("--curve", is_flag=True, help="LRU at every size where it changes.")
+@outputs
+def command(m: Any, m_elements: Any, hardware: Any, tiles: Any, name: str, granularity: str, line: Any, policy: str,
+            tensors: Any, curve: bool, as_json: bool, as_csv: bool, path: Any, **given: Any) -> None:  # fmt: skip
+    """What a cache of M bytes in place of the explicit SRAM would move: LRU and Belady's optimum, with write-backs.
+
+    M may be an axis, as 16KB:1MB:x2. The cache is fully associative; a load that misses fetches, a store does not.
+
+    Example: iosim cache --N 8192 --d 128 --tiles 64x64 --schedule flash1 --M 100KB
+    """
+    from .. import cache, report
+    from ..output import answer
+    from ..trace import plan
+    from ..units import dtype_bytes, parse_axis, parse_bytes
+
+    values = counts(given)
+    word = dtype_bytes(values.get("dtype", "fp16"))
+    size = memory(m, m_elements, hardware, word)
+    sizes = [] if size is None else parse_axis(size, "--M", lambda text: parse_bytes(text, word))
+    if not sizes and not (curve and policy == "lru"):
+        raise InputError("--M", "nothing", "a size as in 100KB, or an axis as 16KB:1MB:x2", "or --curve --policy lru")
+    if curve and policy == "belady":
+        raise InputError("--curve", "--policy belady", "lru or both: one pass gives all sizes of an LRU only")
+    if line is not None and granularity != "line":
+        raise InputError("--line", f"--granularity {granularity}", "line, where --line is given")
+    one = str(sizes[0]) if len(sizes) == 1 else None
+    found = cache.compare(
+        *plan(values, name, tiles, one), sizes, granularity=granularity, policy=policy, curve=curve,
+        line_bytes=64 if line is None else parse_bytes(line, word, "--line"),
+        tensors=tuple(dict.fromkeys(tensors.split(","))) if tensors else (),
+    )  # fmt: skip
+    rows = found["results"]
+    answer(rows, found, as_json, as_csv, path, cache.summary(name, found) + report.table(cache.narrow(rows)))

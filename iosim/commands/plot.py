@@ -1,0 +1,75 @@
+"""`iosim plot`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ..errors import InputError, suggestion
+from ..options import memory, memory_options, problem_options, text_option, tile_options, variant_options
+
+PICTURES = ("traffic", "mask")
+
+
+@click.command("plot")
+@click.argument("rows", required=False)
+@click.option("-x", "x", metavar="COLUMN", help="With a file of rows: across, as M_bytes.")
+@click.option("-y", "y", metavar="COLUMN", help="With a file of rows: up, as total.")
+@click.option("--by", metavar="COLUMNS", help="With a file of rows: one line for each, as schedule,tiling.")
+@click.option("--steps", is_flag=True, help="With a file of rows: a value holds until the next x, as in a --curve.")
+@text_option("--picture", "traffic or mask.", default="traffic", show_default=True)
+@problem_options
+@memory_options
+@tile_options
+@variant_options
+@click.option("-o", "path", metavar="FILE", help="A .png, .svg or .pdf file.")
+def command(rows: Any, x: Any, y: Any, by: Any, steps: bool, picture: str, m: Any, m_elements: Any, hardware: Any,
+            tiles: Any, tile_multiple: Any, schedules: Any, path: Any, **given: Any) -> None:  # fmt: skip
+    """Pictures: traffic against M or N, columns of a sweep, a mask.
+
+    Where --N or --M is an axis, it goes across. A dashed line needs more SRAM than there is. ROWS is a file of
+    iosim sweep, tune or cache.
+
+    Examples: iosim plot --N 8192 --d 128 -o traffic.png;
+    iosim plot sweep.csv -x M_bytes -y total --by schedule -o sweep.png;
+    iosim plot --picture mask --mask 'causal&window:64' --N 512 --tiles 32x32 -o mask.png
+    """
+    from .. import curves, plot
+
+    plot.format_of(path)
+    names = {"n": "N", "nk": "Nk"}
+    values = {names.get(k, k): v for k, v in given.items() if v not in (None, False)}
+    if rows is not None:
+        if values or schedules or tiles or m or m_elements or hardware:
+            raise InputError(
+                "ROWS", f"{rows} and options of a problem", "one of the two", "-x, -y, --by go with a file"
+            )
+        if x is None or y is None:
+            raise InputError("-x, -y", "not both", "columns of the file, as -x M_bytes -y total")
+        columns = tuple(by.split(",")) if by else ()
+        plot.draw_chart(curves.from_rows(curves.read_rows(rows), x, y, columns, steps=steps), path)
+        return
+    if x or y or by or steps:
+        raise InputError("-x, -y, --by, --steps", "given", "a file of rows with them, as iosim sweep writes")
+    if picture not in PICTURES:
+        raise InputError("--picture", picture, ", ".join(PICTURES), suggestion(picture, PICTURES))
+    if picture == "mask":
+        draw_mask(values, tiles or "64x64", path)
+        return
+    size = memory(m, m_elements, hardware, 2)
+    if size is not None:
+        values["M"] = size
+    plot.draw_chart(curves.traffic(values, schedules, tiles, tile_multiple), path)
+
+
+def draw_mask(values: dict[str, Any], tiles: str, path: str) -> None:
+    from .. import plot
+    from ..options import counts
+    from ..tilemap import tile_map
+    from ..tiling import parse_tiles
+
+    if "mask" not in values:
+        raise InputError("--mask", "nothing", "a mask, as causal")
+    sizes = counts({k: values[k] for k in ("N", "Nk") if k in values}, required=("N",))
+    plot.draw_mask(tile_map(values["mask"], sizes["N"], sizes.get("Nk"), parse_tiles(tiles)), path)

@@ -1,0 +1,37 @@
+"""`iosim profile`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ..options import outputs, problem_options, text_option
+
+
+@click.command("profile")
+@click.argument("kernel", required=False)
+@problem_options
+@click.option("--causal", is_flag=True, help="Short for --mask causal.")
+@text_option("--from-ncu", "Explain a kept profile of any attention kernel.", metavar="FILE")
+@text_option("--keep", "Keep the profiler's CSV here.", metavar="FILE")
+@click.option("--no-lse", is_flag=True, help="The kernel stores no log-sum-exp.")
+@text_option("--hardware", "Predict DRAM and time as well: a preset, or a file that iosim calibrate wrote.")
+@outputs
+def command(
+    kernel: Any, causal: bool, from_ncu: Any, keep: Any, no_lse: bool, hardware: Any, as_json: bool, as_csv: bool,
+    path: Any, **given: Any,
+) -> None:  # fmt: skip
+    """Which schedule and tiles explain an attention kernel that somebody else wrote.
+
+    KERNEL is torch-flash, torch-cudnn, torch-efficient or torch-math; with --from-ncu any name.
+
+    Example: iosim profile torch-flash --N 4096 --d 128 --heads 32 --causal
+    """
+    from ..gpu.profile import run
+    from ..options import counts
+    from ..output import answer
+
+    values = counts({**given, **({"mask": "causal"} if causal else {})})
+    rows = run(kernel, values, from_ncu, keep, not no_lse, hardware)
+    answer(rows, {"explanations": rows}, as_json, as_csv, path)

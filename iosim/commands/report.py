@@ -1,0 +1,38 @@
+"""`iosim report`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from ..errors import InputError
+from ..options import counts, memory, memory_options, problem_options, tile_options, variant_options
+
+
+@click.command("report")
+@problem_options
+@memory_options
+@tile_options
+@variant_options
+@click.option("-o", "path", metavar="FILE", help="Write to a file; - is stdout.")
+def command(m: Any, m_elements: Any, hardware: Any, schedules: Any, tiles: Any, tile_multiple: Any, path: Any,
+            **given: Any) -> None:  # fmt: skip
+    """One self-contained HTML page: counts, bounds, traffic against M, SRAM by block, the mask.
+
+    Example: iosim report --N 8192 --d 128 --M 100KB -o report.html
+    """
+    from .. import curves, experiment
+    from ..output import emit
+    from ..page import page
+    from ..units import dtype_bytes, parse_count
+
+    values = counts(given)
+    size = memory(m, m_elements, hardware, dtype_bytes(values.get("dtype", "fp16")))
+    if size is None:
+        raise InputError("--M", "nothing", "a size as in 100KB", "or --hardware")
+    multiple = parse_count(tile_multiple, "--tile-multiple")
+    found = experiment.count(M=size, schedules=schedules, tiles=tiles, tile_multiple=multiple, **values)
+    chart = curves.traffic({k: v for k, v in values.items() if v not in (None, False)}, schedules, tiles, multiple)
+    emit(page(found, chart, sys.argv[1:], tiles, multiple), path)

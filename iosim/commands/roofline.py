@@ -1,0 +1,39 @@
+"""`iosim roofline`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ..options import counts, memory, memory_options, outputs, problem_options, tile_options, variant_options
+
+
+@click.command("roofline")
+@problem_options
+@memory_options
+@tile_options
+@variant_options
+@click.option("--decode", is_flag=True, help="Add the same with one query over the same keys.")
+@outputs
+def command(m: Any, m_elements: Any, hardware: Any, schedules: Any, tiles: Any, tile_multiple: Any, decode: bool,
+            as_json: bool, as_csv: bool, path: Any, **given: Any) -> None:  # fmt: skip
+    """FLOPs by kind, intensity, ridge, the time that a GPU's peaks allow, and which resource binds, launch by launch.
+
+    M is what one block of the --hardware may use, unless it is given.
+
+    Example: iosim roofline --N 8192 --d 128 --heads 32 --hardware H100 --decode
+    """
+    from .. import roofline, roofline_report
+    from ..errors import InputError
+    from ..output import answer
+    from ..units import dtype_bytes, parse_count
+
+    values = counts(given)
+    if hardware is None:
+        raise InputError("--hardware", "nothing", "a preset: see iosim hardware")
+    values["M"] = memory(m, m_elements, None, dtype_bytes(values.get("dtype", "fp16")))
+    values |= {"tile_multiple": parse_count(tile_multiple, "--tile-multiple"), "tiles": tiles, "decode": decode}
+    found = roofline.roofline(hardware=hardware, schedules=schedules, **values)
+    text = roofline_report.roofline_text(found)
+    answer(roofline_report.roofline_rows(found), roofline_report.roofline_json(found), as_json, as_csv, path, text)

@@ -1,0 +1,38 @@
+"""`iosim training`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ..options import counts, memory, memory_options, outputs, problem_options, text_option
+
+
+@click.command("training")
+@problem_options
+@memory_options
+@text_option("--tiles", "paper, best, or Br x Bc as 128x64 (query rows first).")
+@text_option("--backward-tiles", "The same for the backward pass (default: as --tiles).")
+@text_option("--tile-multiple", "Keep to tiles that are multiples of this.", default="1", show_default=True)
+@click.option("--combination", "combinations", multiple=True, metavar="NAME", help="Only this one; repeatable.")
+@text_option("--unfused", "Passes of the standard way by themselves: scale, mask-add, mask-fill, dropout.",
+             metavar="NAMES")  # fmt: skip
+@outputs
+def command(m: Any, m_elements: Any, hardware: Any, tile_multiple: Any, unfused: Any, as_json: bool, as_csv: bool,
+            path: Any, **given: Any) -> None:  # fmt: skip
+    """Forward and backward together, and what stays in HBM between them: S and P, nothing, or O with row statistics.
+
+    Example: iosim training --N 1024 --d 64 --heads 16 --batch 64 --M 192KB --unfused mask-add,dropout
+    """
+    from .. import training, training_report
+    from ..output import answer
+    from ..units import dtype_bytes, parse_count
+
+    values = counts(given)
+    size = memory(m, m_elements, hardware, dtype_bytes(values.get("dtype", "fp16")))
+    values["tile_multiple"] = parse_count(tile_multiple, "--tile-multiple")
+    names = [] if unfused is None else unfused.split(",")
+    found = training.training(M=size, unfused=names, **values)
+    rows, json = training_report.training_rows(found), training_report.training_json(found) if as_json else None
+    answer(rows, json, as_json, as_csv, path, training_report.training_text(found))

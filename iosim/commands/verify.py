@@ -1,0 +1,49 @@
+"""`iosim verify`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from ..options import outputs, problem_options, text_option
+
+
+@click.command("verify")
+@problem_options
+@text_option("--tiles", "Br x Bc as 64x64, or best (with --M).", metavar="TILES")
+@text_option("--M", "Shared memory of a block: chooses the best tiles (multiples of 16) that fit.", metavar="SIZE")
+@click.option("--schedule", "schedules", multiple=True, metavar="NAME", help="Repeatable; default: all core schedules.")
+@click.option("--lse", is_flag=True, help="Q-outer stores one log-sum-exp a row.")
+@click.option("--tuned", is_flag=True, help="The tuned kernels instead of the generated ones.")
+@click.option("--sweep-m", "--sweep-M", "sweep_m", metavar="AXIS", help="Measured SM bytes against M: 16KB:227KB:x2.")
+@text_option("--hardware", "A preset or a file that iosim calibrate wrote (default: the preset of this GPU).")
+@text_option("--from-ncu", "Judge a kept profile instead of running one.", metavar="FILE")
+@text_option("--keep", "Keep the profiler's CSV here.", metavar="FILE")
+@click.option("--no-counters", is_flag=True, help="Without Nsight Compute: words, output and time only.")
+@outputs
+def command(as_json: bool, as_csv: bool, path: Any, **given: Any) -> None:
+    """On a GPU: words counted by the kernels, bytes counted by the hardware, DRAM, time and output, against the model.
+
+    Example: iosim verify --N 2048 --d 64 --tiles 64x64 --heads 132
+    """
+    from .. import report
+    from ..gpu import verify
+    from ..gpu.plan_verify import run
+    from ..output import answer
+
+    load = click.get_current_context().find_root().params.get("files", ())
+    rows, extra = run({**given, "load": load})
+    ok = all(row["ok"] for row in rows)
+    text = "\n".join(verify_text(rows, extra, verify, report))
+    answer(verify.flat(rows), {"rows": rows, "ok": ok, **extra}, as_json, as_csv, path, text)
+    if not ok:
+        sys.exit(1)
+
+
+def verify_text(rows: Any, extra: Any, verify: Any, report: Any) -> list[str]:
+    lines = [report.table(verify.short(rows))]
+    lines += ["", *[f"{row['schedule']}: {row['faults']}" for row in rows if not row["ok"]]]
+    lines += [f"{key}: {value}" for key, value in extra.items()]
+    return lines

@@ -1,0 +1,66 @@
+"""Dropout by seed: whether an element stays is a function of (seed, row, column), so nothing is stored.
+
+A counter-based generator: SplitMix64 (Steele, Lea, Flood 2014), at position row * 2^32 + column of its sequence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from .errors import InputError
+from .units import parse_count
+
+GOLDEN = 0x9E3779B97F4A7C15
+MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
+
+
+@dataclass(frozen=True)
+class Dropout:
+    """Each probability of attention becomes 0 with `probability`, else it grows by 1 / (1 - probability)."""
+
+    probability: float
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.probability < 1:
+            raise InputError("--dropout", self.probability, "a number from 0, below 1")
+
+    def part(self, i: Any, j: Any) -> DropoutPart:
+        return DropoutPart(self, i, j)
+
+    def factors(self, rows: range, keys: range) -> Any:
+        """0 or 1 / (1 - probability) for each of rows x keys, float64."""
+        import numpy as np
+
+        row, key = np.array(rows, np.uint64)[:, None], np.array(keys, np.uint64)[None, :]
+        with np.errstate(over="ignore"):
+            x = ((row << np.uint64(32)) + key + np.uint64(1)) * np.uint64(GOLDEN) + np.uint64(self.seed)
+            for shift, factor in MIX:
+                x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
+            x ^= x >> np.uint64(31)
+        kept = (x >> np.uint64(11)) * 2.0**-53 >= self.probability
+        return kept / (1 - self.probability)
+
+
+class DropoutPart(NamedTuple):
+    """Dropout over one tile."""
+
+    dropout: Dropout
+    i: Any
+    j: Any
+
+    def array(self) -> Any:
+        rows, keys = (range(x.start, x.start + x.size) for x in (self.i, self.j))
+        return self.dropout.factors(rows, keys)
+
+
+def parse_dropout(text: str | None, seed: str) -> Dropout | None:
+    """A probability and a seed as texts; None where no probability is given."""
+    if text is None:
+        return None
+    try:
+        probability = float(text)
+    except ValueError:
+        raise InputError("--dropout", text, "a number from 0, below 1") from None
+    return Dropout(probability, parse_count(seed, "--seed", least=0))

@@ -1,0 +1,161 @@
+"""The machine that writes CUDA: the fourth reading of a schedule's text.
+
+record.py walks the text symbolically, plan.py decides threads and lays out shared memory, hazards.py derives the
+barriers, write.py prints the kernels; the steps they call are real CUDA in steps.cuh and mma.cuh.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError, InternalError, ScheduleError
+from ..folded import Folded
+from ..problem import DENSE, Attention, Tensor
+from ..tiling import Tiling
+from ..watchers import Capacity
+from .plan import grid_loop, make_plan, tensors_of
+from .program import HbmArray, Kernel, Program
+from .record import Recorder, Step, statements
+from .tables import Tables
+from .write import Writer, is_shared
+
+FILES = ("ptx.cuh", "tiles.cuh", "mma.cuh", "steps.cuh")
+DTYPES = ("fp32", "fp16", "bf16")
+MOST_INSTANCES = 65_535
+
+
+def generate(
+    schedule: Any, problem: Attention, tiling: Tiling, count: bool = False, tensor_cores: bool | None = None
+) -> Program:
+    """CUDA C++ of a Schedule (or a bare text) for one problem and one tiling.
+
+    `count` compiles the word counters in. `tensor_cores`: None chooses them where dtype and sizes allow, False never,
+    True raises InputError where no launch can use them. Raises InputError for dtypes and steps that have no CUDA.
+    """
+    problem = problem.packed
+    check_problem(problem)
+    recorder = Recorder(problem).run(schedule, tiling)
+    p, tensors, launches = recorder.p, recorder.tensors, recorder.launches
+    steps = check_steps(launches)
+    plans = [make_plan(p, body, tensor_cores is not False) for body in launches]
+    if tensor_cores and not any(plan.tensor_cores for plan in plans):
+        raise InputError(
+            "tensor cores", f"{p.dtype}, {tiling}", "fp16 or bf16, d a multiple of 16, tiles of 16 or more"
+        )
+    counters = counters_of(launches)
+    tables = None if p.mask is DENSE else Tables(p.mask)
+    name = re.sub(r"\W", "_", getattr(schedule, "name", None) or schedule.__name__)
+    kernels = []
+    for k, (body, plan) in enumerate(zip(launches, plans, strict=True)):
+        writer = Writer(name if len(launches) == 1 else f"{name}_{k}", p, tensors, plan, tables, counters)
+        source, loop = writer.kernel(body), grid_loop(body)
+        turns = 1 if loop is None else -(-loop.tile.length // loop.tile.step)
+        used = tuple(dict.fromkeys([n for names in tensors_of(body) for n in names]))
+        kernels.append(Kernel(writer.name, source, (turns, p.instances, 1), (plan.threads, 1, 1), plan.smem_bytes, used,
+                              writer.table_arguments, plan.tensor_cores))  # fmt: skip
+    constants = tables.constants if tables else ""
+    source = "\n".join([prelude(), constants, *steps, *(kernel.source for kernel in kernels)])
+    rounded, plain = footprints(schedule, p, tiling, [plan.tensor_cores for plan in plans])
+    program = Program(name, problem, tiling, tuple(kernels), source, arrays_of(p, tensors, launches), rounded, plain,
+                      tuple(counters), tables.arguments if tables else {}, read_first(launches), count)  # fmt: skip
+    if program.smem_bytes < program.footprint_bytes:
+        raise InternalError(f"{name}: laid out in {program.smem_bytes} B, but {program.footprint_bytes} B live at once")
+    return program
+
+
+def check_problem(p: Attention) -> None:
+    for option, dtype in (("--dtype", p.dtype), ("--acc-dtype", str(p.acc_dtype))):
+        if dtype not in DTYPES:
+            raise InputError(option, dtype, f"{', '.join(DTYPES)} on a GPU")
+    if p.instances > MOST_INSTANCES:
+        raise InputError("--heads x --batch", p.instances, f"at most {MOST_INSTANCES} on a GPU")
+
+
+@lru_cache(maxsize=1)
+def prelude() -> str:
+    """The CUDA that every program starts with."""
+    return "".join(Path(__file__).with_name(name).read_text().replace("#pragma once\n", "") for name in FILES)
+
+
+@lru_cache(maxsize=1)
+def known_steps() -> frozenset[str]:
+    """Names of the functions in steps.cuh."""
+    return frozenset(re.findall(r"STEP (\w+)\(", Path(__file__).with_name("steps.cuh").read_text()))
+
+
+def check_steps(launches: list[list[Any]]) -> list[str]:
+    """CUDA of the steps that bring their own, as `step.cuda = "..."`; an error for one that has none."""
+    steps = {node.step.__name__: node.step for body in launches for node in statements(body) if isinstance(node, Step)}
+    for name, step in steps.items():
+        if not hasattr(step, "cuda") and name not in known_steps():
+            raise ScheduleError(
+                f"step {name!r} has no CUDA: use one of steps.cuh ({', '.join(sorted(known_steps()))}), or give it its "
+                f'own as {name}.cuda = "template <class B> STEP {name}(const B& block) {{ ... }}"'
+            )
+    return [step.cuda for step in steps.values() if hasattr(step, "cuda")]
+
+
+def counters_of(launches: list[list[Any]]) -> list[tuple[str, str]]:
+    found: dict[tuple[str, str], None] = {}
+    for body in launches:
+        reads, writes = tensors_of(body)
+        found.update(dict.fromkeys([*((n, "reads") for n in reads), *((n, "writes") for n in writes)]))
+    return list(found)
+
+
+def read_first(launches: list[list[Any]]) -> tuple[str, ...]:
+    """Tensors that are both read and written, and read first: the host fills them."""
+    written: set[str] = set()
+    first: dict[str, None] = {}
+    both = {name for body in launches for name in tensors_of(body)[0]} & {n for b in launches for n in tensors_of(b)[1]}
+    for body in launches:
+        for node in statements(body):
+            tensor = getattr(node, "tensor", None)
+            if tensor in both and tensor not in written:
+                if tensors_of([node])[0]:
+                    first[tensor] = None
+                written.add(tensor)
+    return tuple(first)
+
+
+def arrays_of(p: Attention, tensors: dict[str, Tensor], launches: list[list[Any]]) -> dict[str, HbmArray]:
+    names = dict.fromkeys(name for body in launches for group in tensors_of(body) for name in group)
+    found = {}
+    for name in names:
+        spec = tensors[name]
+        instances = p.batch * p.kv_heads if is_shared(spec) else p.instances
+        dtype = str(p.acc_dtype if spec.kind == "state" else p.dtype)
+        found[name] = HbmArray(name, p.shape(spec), instances, dtype, spec.initial)
+    return found
+
+
+class Peaks(Capacity):
+    """The peak of every launch by itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.launches: list[int] = []
+
+    def launch_ended(self) -> None:
+        self.launches.append(self.peak_bytes)
+        self.peak_bytes = 0
+
+
+def footprints(schedule: Any, p: Attention, tiling: Tiling, rounded: list[bool]) -> tuple[int, int]:
+    """(with the tiles of the launches marked `rounded` up to multiples of 16, as given), by Capacity."""
+
+    def up(n: int) -> int:
+        return -(-n // 16) * 16
+
+    dense = replace(p, mask=DENSE)
+    rows_q, rows_k = min(tiling.rows_q, dense.N), min(tiling.rows_k, dense.Nk)
+    wide = replace(dense, N=up(dense.N), Nk=up(dense.Nk))
+    plain, padded = Peaks(), Peaks()
+    Folded(dense, plain).run(schedule, tiling)
+    Folded(wide, padded).run(schedule, replace(tiling, rows_q=up(rows_q), rows_k=up(rows_k)))
+    chosen = [b if wanted else a for a, b, wanted in zip(plain.launches, padded.launches, rounded, strict=True)]
+    return max(chosen), max(plain.launches)

@@ -1,0 +1,140 @@
+"""The only module that imports CuPy. Finds the GPU, compiles with NVRTC, launches, makes arrays.
+
+Everything raises MissingError (exit code 3) where CuPy or the GPU is missing.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ..errors import CapacityError, InternalError, MissingError
+from .program import Kernel, Program
+
+NO_GPU = "counting, sweeping and checking work without one"
+
+
+def cupy() -> Any:
+    """CuPy, with a GPU behind it. `import cupy` succeeds without one, and its own message then misleads."""
+    try:
+        import cupy
+    except ImportError as fault:
+        raise MissingError(f'CuPy is not installed ({fault}): pip install "iosim[gpu]"; {NO_GPU}') from fault
+    if not cupy.cuda.is_available():
+        raise MissingError(f"no NVIDIA GPU, or no driver for it, was found on this machine; {NO_GPU}")
+    return cupy
+
+
+def has_gpu() -> bool:
+    """Whether kernels can run here."""
+    try:
+        cupy()
+    except MissingError:
+        return False
+    return True
+
+
+def cupy_dtype(name: str) -> Any:
+    """The array element type of a dtype's name; bf16 is kept as its 16 bits (uint16)."""
+    return {"fp64": np.float64, "fp32": np.float32, "fp16": np.float16, "bf16": np.uint16}[name]
+
+
+def to_device(array: Any, dtype: str) -> Any:
+    """A device array of a NumPy or CuPy array of floats, rounded to nearest even."""
+    xp = cupy()
+    if dtype != "bf16":
+        return xp.ascontiguousarray(xp.asarray(array).astype(cupy_dtype(dtype)))
+    bits = xp.asarray(array).astype(np.float32).view(np.uint32)
+    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+    return xp.ascontiguousarray(rounded.astype(np.uint16))
+
+
+def from_device(array: Any, dtype: str) -> Any:
+    """A device array as CuPy floats (bf16 bits become float32)."""
+    if dtype != "bf16":
+        return array
+    return (array.astype(np.uint32) << 16).view(np.float32)
+
+
+@lru_cache(maxsize=256)
+def _module(source: str, options: tuple[str, ...]) -> Any:
+    return cupy().RawModule(code=source, options=options, backend="nvrtc")
+
+
+@lru_cache(maxsize=1024)
+def _function(source: str, options: tuple[str, ...], name: str, smem_bytes: int) -> Any:
+    found = _module(source, options).get_function(name)
+    limit = cupy().cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
+    needed = smem_bytes + found.shared_size_bytes
+    if needed > limit:
+        raise CapacityError(
+            f"{name} needs {needed} B of shared memory; a block of this GPU has {limit} B; try smaller tiles"
+        )
+    found.max_dynamic_shared_size_bytes = smem_bytes
+    return found
+
+
+def function(program: Program, kernel: Kernel) -> Any:
+    """The compiled kernel, its limit of dynamic shared memory raised; cached by source and options."""
+    return _function(program.source, program.defines, kernel.name, kernel.smem_bytes)
+
+
+def launch(program: Program, kernel: Kernel, arrays: dict[str, Any], tables: dict[str, Any], counts: Any) -> None:
+    """Start one kernel on the current stream."""
+    pointers = [arrays[name] for name in kernel.tensors] + [tables[name] for name in kernel.tables]
+    function(program, kernel)(kernel.grid, kernel.block, (*pointers, counts), shared_mem=kernel.smem_bytes)
+
+
+@lru_cache(maxsize=64)
+def cubin_module(source: str, options: tuple[str, ...]) -> Any:
+    """A module compiled for exactly the architecture named in `options` (sm_90a has no place in CuPy's own choice)."""
+    import tempfile
+
+    xp = cupy()
+    nvrtc = xp.cuda.nvrtc
+    handle = nvrtc.createProgram(source, "tuned.cu", (), ())
+    try:
+        nvrtc.compileProgram(handle, options)
+        cubin = nvrtc.getCUBIN(handle)
+    except Exception as fault:
+        raise InternalError(f"a tuned kernel does not compile: {nvrtc.getProgramLog(handle)}") from fault
+    finally:
+        nvrtc.destroyProgram(handle)
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        module = xp.RawModule(path=file.name)
+        module.compile()
+    return module
+
+
+def milliseconds(start: Any, repeats: int = 10) -> float:
+    """The median time of `start()`, which puts work on the current stream, after two runs that are not timed."""
+    xp = cupy()
+    for _ in range(2):
+        start()
+    times = []
+    for _ in range(repeats):
+        begin, end = xp.cuda.Event(), xp.cuda.Event()
+        begin.record()
+        start()
+        end.record()
+        end.synchronize()
+        times.append(xp.cuda.get_elapsed_time(begin, end))
+    return float(np.median(times))
+
+
+def copy_bandwidth(size_bytes: int = 2**31) -> float:
+    """Bytes read and written each second by a copy in the GPU's memory."""
+    xp = cupy()
+    source, target = xp.zeros(size_bytes // 8, np.float64), xp.empty(size_bytes // 8, np.float64)
+    return 2 * size_bytes / (1e-3 * milliseconds(lambda: xp.copyto(target, source)))
+
+
+def name() -> str:
+    """The GPU and its driver, in words."""
+    xp = cupy()
+    properties = xp.cuda.runtime.getDeviceProperties(xp.cuda.Device().id)
+    return f"{properties['name'].decode()}, CUDA {xp.cuda.runtime.driverGetVersion() / 1000:.1f}, CuPy {xp.__version__}"

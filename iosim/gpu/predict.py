@@ -1,0 +1,133 @@
+"""What the model says of a schedule on a GPU: words, SM bytes, DRAM bytes, time. Needs no GPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..folded import Folded
+from ..hardware import Hardware
+from ..l2 import Dram, dram_bytes, trace
+from ..problem import DENSE, Attention
+from ..timing import Occupancy, Rates, Time, Works
+from ..timing import predict as predict_time
+from ..watchers import Flops, Traffic, Watcher
+
+SECTOR_BYTES = 32
+LANES = 32
+TEAM_ROWS, LEAST_ROWS = 8, 16  # plan.py: rows of a warp, which is 16 of them with tensor cores; least tile for it
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Words by tensor and bytes, over all heads. The slacks bound what sectors may add to the SM's bytes: 0 where
+    every access is made of whole sectors."""
+
+    tensors: dict[str, tuple[int, int]]
+    read_bytes: int
+    write_bytes: int
+    read_slack_bytes: int
+    write_slack_bytes: int
+    flops: int
+    dram: Dram | None = None
+    time: Time | None = None
+
+
+class Sectors(Watcher):
+    """What partial sectors can add to the bytes of the words themselves: 0 where all is made of whole sectors.
+
+    A run (a row of a tile, or a whole tile that lies in one piece) that is asked for in k requests of a warp touches
+    at most 2 sectors at its ends and k - 1 between requests that it only partly fills: 62 + 32 (k - 1) bytes. A request
+    is at least 32 words (16-byte accesses: a quarter of a warp); and each team of a generated kernel starts its own,
+    every 8 rows, or every row of tiles with fewer than 16.
+    """
+
+    def __init__(self) -> None:
+        self.reads = self.writes = 0
+
+    def start(self, machine: Any) -> None:
+        self.machine = machine
+
+    def load(self, block: Any, tensor: str, words: Any) -> None:
+        self.reads += self._slack(block, tensor, words)
+
+    def store(self, block: Any, tensor: str, words: Any) -> None:
+        self.writes += self._slack(block, tensor, words)
+
+    def _slack(self, block: Any, tensor: str, words: int) -> int:
+        p, shape = self.machine.p, block.shape
+        width, axes = p.hbm_bytes(self.machine.tensors[tensor]), p.shape(self.machine.tensors[tensor])
+        rows, last = (getattr(x, "extent", x) for x in (shape[0], shape[-1]))
+        team = 1 if rows < LEAST_ROWS else TEAM_ROWS
+        piece = last if len(shape) > 1 else team * (2 if p.word_bytes == 2 and p.d % LEAST_ROWS == 0 else 1)
+        whole = all(n * width % SECTOR_BYTES == 0 for n in (piece, last, axes[-1]))
+        if whole or not words:
+            return 0
+        visits, lines = self.machine.total(()), self.machine.total(shape[:1])
+        groups = lines if team == 1 else lines // team + visits
+        runs = lines if len(shape) > 1 and last != axes[-1] else visits
+        return int(SECTOR_BYTES * (words // LANES + groups) + 2 * (SECTOR_BYTES - 1) * runs)
+
+
+def rates_of(hardware: Hardware) -> Rates | None:
+    """The constants that `iosim calibrate` measured; None for a preset that was not measured."""
+    table = hardware.measured
+    if table is None:
+        return None
+    names = ("dram_bytes_per_second", "l2_bytes_per_second", "l2_effective_bytes", "simt_operations_per_second",
+             "exponentials_per_second", "launch_seconds", "latency_seconds")  # fmt: skip
+    more = ("l2_latency_seconds", "wgmma_flops_per_second")
+    return Rates(
+        sms=hardware.sms,
+        tensor_flops_per_second=dict(table["tensor_flops_per_second"]),
+        shared_memory_per_sm_bytes=hardware.shared_memory_per_sm_bytes,
+        steps={name: (alone, full) for name, (alone, full) in table.get("steps", {}).items()},
+        **{name: table[name] for name in names},
+        **{name: table[name] for name in more if name in table},
+    )
+
+
+def l2_capacity_bytes(hardware: Hardware) -> int:
+    """What the L2 holds of data that all multiprocessors share. From the A100 on it has two partitions, and each keeps
+    a copy of what its own side reads: half of the size, unless it was measured."""
+    return int((hardware.measured or {}).get("l2_effective_bytes", hardware.l2_bytes // 2))
+
+
+def predict(
+    schedule: Any,
+    problem: Attention,
+    tiling: Any,
+    hardware: Hardware | None = None,
+    sits: list[Occupancy] | None = None,
+    cold: bool = False,
+) -> Prediction:
+    """Words and SM bytes; with `hardware` and how its launches sit on it, DRAM bytes and (where measured) time.
+
+    `cold`: every launch starts with an empty L2, as under Nsight Compute, which flushes it."""
+    dense = problem
+    if not getattr(schedule, "skips", True) and problem.mask is not DENSE:
+        dense = replace(problem, mask=DENSE)  # a mask that only hides moves no word
+    traffic, flops, sectors = Traffic(), Flops(), Sectors()
+    machine = Folded(dense, traffic, flops, sectors).run(schedule, tiling)
+    n = problem.instances
+    width = {name: problem.hbm_bytes(machine.tensors[name]) for name in traffic.tensors}
+    plain = Prediction(
+        {name: (n * reads, n * writes) for name, (reads, writes) in traffic.tensors.items()},
+        n * sum(reads * width[name] for name, (reads, _) in traffic.tensors.items()),
+        n * sum(writes * width[name] for name, (_, writes) in traffic.tensors.items()),
+        n * sectors.reads,
+        n * sectors.writes,
+        n * flops.total,
+    )
+    if hardware is None or not sits:
+        return plain
+    works = Works()
+    found = trace(schedule, dense, tiling, works)
+    places = [hardware.sms * sit.blocks_per_sm for sit in sits]
+    dram = dram_bytes(found, dense, places, l2_capacity_bytes(hardware), cold)
+    rates = rates_of(hardware)
+    if rates is None:
+        return replace(plain, dram=dram)
+    return replace(
+        plain, dram=dram, time=predict_time(works.blocks, n, problem.dtype, list(dram.by_launch), sits, rates)
+    )

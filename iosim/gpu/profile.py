@@ -1,0 +1,171 @@
+"""Which schedule, with which tiles, explains the counters of an attention kernel that somebody else wrote?
+
+A search: every schedule of attention x tile sizes, for the ones that predict the bytes that were loaded. Kernels of
+one call (masks, conversions) are taken together unless one of them explains the call by itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import product
+from math import prod
+from typing import Any
+
+from ..errors import InputError, IosimError, MissingError
+from ..experiment import parse_mask
+from ..hardware import Hardware, load
+from ..problem import DENSE, Attention
+from ..schedules import SCHEDULES
+from ..tiling import Tiling
+from ..timing import Occupancy
+from .counters import DRAM_READ, DRAM_WRITE, Kernel
+from .predict import predict
+
+TILES = (16, 32, 48, 64, 80, 96, 112, 128, 160, 176, 192, 224, 256)
+UNKNOWN_BLOCKS_PER_SM = 2
+CLOSE = 0.0005  # a prediction within 0.05 % explains
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A schedule and its tiles, with what they predict; tiles that predict the same are `alike`."""
+
+    schedule: str
+    tiling: Tiling
+    read_bytes: int
+    write_bytes: int
+    read_ratio: float
+    write_ratio: float | None
+    alike: tuple[str, ...] = ()
+
+    @property
+    def explains(self) -> bool:
+        return abs(self.read_ratio - 1) <= CLOSE
+
+
+def explain(
+    kernels: list[Kernel], problem: Attention, masked_tiles: bool = True, most: int = 3
+) -> tuple[Kernel, list[Explanation]]:
+    """The kernel (the one that loads most) and the best explanations of it, best first.
+
+    Ordered by the distance in bytes read; then whether the grid has a block for each query tile; then by the bytes
+    written. Reads do not depend on the inner tile in every order, so among equals stand the largest tiles of the least
+    exotic kind (powers of two, no more keys than queries), and the others are listed as `alike`.
+    """
+    kernel = max(kernels, key=lambda k: k.load_bytes)
+    found = [e for e in candidates(kernel, problem, masked_tiles) if e is not None]
+    found.sort(key=lambda e: (round(abs(e.read_ratio - 1), 6), *_unlikely(e, kernel, problem)))
+    merged: dict[tuple[str, int, int], list[Explanation]] = {}
+    for e in found:
+        merged.setdefault((e.schedule, e.read_bytes, e.write_bytes), []).append(e)
+    best = list(merged.values())[:most]
+    return kernel, [replace(group[0], alike=tuple(_tiles(e.tiling) for e in group[1:])) for group in best]
+
+
+def _unlikely(e: Explanation, kernel: Kernel, problem: Attention) -> tuple[Any, ...]:
+    rows_q, rows_k = e.tiling.rows_q, e.tiling.rows_k
+    other_grid = prod(kernel.grid) != -(-problem.N // rows_q) * problem.instances
+    odd = sum(n & (n - 1) != 0 for n in (rows_q, rows_k))
+    registered = list(SCHEDULES).index(e.schedule)  # the core schedules come first
+    return other_grid, abs((e.write_ratio or 1) - 1), registered, odd, rows_k > rows_q, -rows_k, -rows_q
+
+
+def _tiles(t: Tiling) -> str:
+    return f"{t.rows_q}x{t.rows_k}"
+
+
+def candidates(kernel: Kernel, problem: Attention, masked_tiles: bool) -> Any:
+    """Every attention schedule with every pair of tile sizes, and what it predicts."""
+    for schedule in SCHEDULES.values():
+        if schedule.family != "attention" or "ideal" in schedule.rules:
+            continue
+        if schedule.skips and (problem.mask is DENSE or not masked_tiles):
+            continue
+        for rows_q, rows_k in product(TILES, TILES):
+            yield _candidate(schedule, problem, Tiling(rows_q, rows_k), kernel)
+
+
+def _candidate(schedule: Any, problem: Attention, tiling: Tiling, kernel: Kernel) -> Explanation | None:
+    try:
+        predicted = predict(schedule, problem, tiling)
+    except (IosimError, AttributeError, TypeError):  # a schedule for other problems (decoding, pages)
+        return None
+    measured = kernel.store_bytes if not kernel.stored_through_tma else None
+    return Explanation(
+        schedule.name,
+        tiling,
+        predicted.read_bytes,
+        predicted.write_bytes,
+        kernel.load_bytes / max(1, predicted.read_bytes),
+        None if measured is None else measured / max(1, predicted.write_bytes),
+    )
+
+
+def rows(
+    label: str, kernel: Kernel, explanations: list[Explanation], problem: Attention, hardware: Hardware | None = None
+) -> list[dict[str, Any]]:
+    """One row an explanation; with `hardware` also what it says of DRAM and time, for the best one."""
+    found = []
+    for number, e in enumerate(explanations):
+        sits = [Occupancy(kernel.blocks_per_sm or UNKNOWN_BLOCKS_PER_SM, True, asynchronous=kernel.through_tma)]
+        chosen = predict(SCHEDULES[e.schedule], problem, e.tiling, hardware if number == 0 else None, sits)
+        dram, read, written = chosen.dram, kernel.get(DRAM_READ), kernel.get(DRAM_WRITE)
+        found.append(
+            {
+                "kernel": label,
+                "schedule": e.schedule,
+                "tiles": _tiles(e.tiling),
+                "read_predicted": e.read_bytes,
+                "read_measured": kernel.load_bytes,
+                "read_ratio": round(e.read_ratio, 6),
+                "write_predicted": e.write_bytes,
+                "write_measured": None if kernel.stored_through_tma else kernel.store_bytes,
+                "write_ratio": None if e.write_ratio is None else round(e.write_ratio, 6),
+                "dram_predicted": dram and dram.total_bytes,
+                "dram_measured": read + written,
+                "dram_ratio": dram and read + written and round(dram.total_bytes / (read + written), 4),
+                "seconds_predicted": chosen.time and chosen.time.seconds,
+                "seconds": kernel.seconds,
+                "time_ratio": chosen.time and kernel.seconds and round(chosen.time.seconds / kernel.seconds, 4),
+                "explains": e.explains,
+                "alike": " ".join(e.alike),
+            }
+        )
+    return found
+
+
+def run(
+    name: str | None, values: dict[str, Any], from_ncu: str | None, keep: str | None, lse: bool, hardware: str | None
+) -> list[Any]:
+    """Profile one of PyTorch's kernels, or read a kept profile, and explain it."""
+    import tempfile
+    from pathlib import Path
+
+    from . import counters
+    from .jobs import torch_job
+
+    values = {"acc_dtype": "fp32", "lse": lse, **values}
+    problem = Attention(**{**values, "mask": parse_mask(values.get("mask", "dense"))})
+    if from_ncu:
+        jobs = counters.read(from_ncu).jobs
+    elif name is None:
+        raise InputError("kernel", "nothing", "torch-flash, torch-cudnn, torch-efficient, torch-math", "or --from-ncu")
+    else:
+        from . import device
+
+        job = torch_job(name, problem)
+        device.cupy()
+        with tempfile.TemporaryDirectory() as folder:
+            found = counters.profile([job], keep or str(Path(folder, "ncu.csv")))
+        failed = [note["failed"] for note in found.notes if "failed" in note]
+        if failed:
+            raise MissingError(f"{name}: {failed[0]}")
+        jobs = found.jobs
+    every: list[Any] = []
+    for number, kernels in enumerate(jobs, 1):
+        if not kernels:
+            raise InputError("--from-ncu", from_ncu or "a profile", "a profile with a kernel in it")
+        kernel, explanations = explain(kernels, problem)
+        label = (name or kernel.name[:60]) + (f" #{number}" if len(jobs) > 1 else "")
+        every += rows(label, kernel, explanations, problem, load(hardware) if hardware else None)
+    return every

@@ -1,0 +1,66 @@
+"""Run a program on the GPU: inputs, poisoned outputs, launches, counters, outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from . import device
+from .program import HbmArray, Program
+
+
+def make_arrays(program: Program, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Device arrays of all tensors of a program, of shape (instances, *axes).
+
+    `inputs`: floats (NumPy or CuPy) by tensor, of shape (instances, *axes), (batch, heads, *axes), or *axes for all
+    instances alike; K and V have batch x kv_heads instances. A tensor that is no input holds its initial value
+    (O = 0, l = 0, m = -inf where the schedule reads them first), else NaN in every word.
+    """
+    return {name: _input(array, inputs[name]) if name in inputs else _poison(array, name in program.starts)
+            for name, array in program.arrays.items()}  # fmt: skip
+
+
+def _input(array: HbmArray, value: Any) -> Any:
+    xp = device.cupy()
+    given = xp.asarray(value)
+    if given.shape == array.shape:
+        given = xp.broadcast_to(given, array.full_shape)
+    return device.to_device(given.reshape(array.full_shape), array.dtype)
+
+
+def _poison(array: HbmArray, initialised: bool) -> Any:
+    fill = array.initial if initialised and array.initial is not None else np.nan
+    return device.to_device(device.cupy().full(array.full_shape, fill, np.float32), array.dtype)
+
+
+def launch_all(program: Program, arrays: dict[str, Any], tables: dict[str, Any], counts: Any) -> None:
+    """All launches of a program, in order, on the current stream; does not wait."""
+    for kernel in program.kernels:
+        device.launch(program, kernel, arrays, tables, counts)
+
+
+def prepare(program: Program, inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], Any]:
+    """(arrays, tables, counts) on the device, as `launch_all` takes them; counts are zero."""
+    xp = device.cupy()
+    tables = {name: xp.asarray(words) for name, words in program.tables.items()}
+    return make_arrays(program, inputs), tables, xp.zeros(max(1, len(program.counters)), np.uint64)
+
+
+def run_on_device(program: Program, inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, tuple[int, int]]]:
+    """Run once -> (outputs, counts).
+
+    outputs: {tensor: CuPy array (instances, *axes)} of every tensor that is no input, as floats of its dtype
+    (bf16 as float32). counts: {tensor: (words read, words written)} over all instances, as counted by the kernels;
+    empty unless the program was generated with count=True.
+    """
+    arrays, tables, counts = prepare(program, inputs)
+    launch_all(program, arrays, tables, counts)
+    device.cupy().cuda.Device().synchronize()
+    outputs = {
+        name: device.from_device(arrays[name], array.dtype)
+        for name, array in program.arrays.items()
+        if name not in inputs
+    }
+    return outputs, program.counts_by_tensor(counts.get()) if program.count else {}

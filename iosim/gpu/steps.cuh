@@ -1,0 +1,265 @@
+// The tile steps, with the names and arguments of the Python steps: each writes into its first arguments. A step
+// touches only the rows that its team owns, except K in `scores` and V in `accumulate`, which are read whole.
+// This file is for any sizes and types; mma.cuh has `scores` and `accumulate` on tensor cores.
+#pragma once
+#define STEP DEVICE void  // a step that a text can name
+
+template <class B, class F> DEVICE void each_piece(const B& block, F f) {  // f(x, r, c) changes V words in place
+    const auto change = [&](int r, int c) {
+        if (c >= block.cols) return;
+        float x[B::V];
+        block.read(r, c, x);
+        f(x, r, c);
+        block.write(r, c, x);
+    };
+    if constexpr (divides<B>())
+        if (is_whole(block)) return all_pieces<B::V>(block, change);
+    own_pieces<B::V>(block, block.rows, change);
+}
+
+template <class B> DEVICE void fill(const B& block, float value) {  // margins too
+    float x[B::V];
+#pragma unroll
+    for (int k = 0; k < B::V; ++k) x[k] = value;
+    own_pieces<B::V>(block, B::extent_rows, [&](int r, int c) { block.write(r, c, x); });
+}
+
+template <class O> STEP zeros(const O& o) { fill(o, 0.0f); }
+template <class M> STEP minus_infinity(const M& m) { fill(m, -INFINITY_F); }
+template <class S> STEP keep(const S&) {}
+
+// `visible(r, c)`: whether the query of row r sees the key of column c.
+template <class S, class F> STEP hide(const S& s, F visible) {
+    each_piece(s, [&](float (&x)[S::V], int r, int c) {
+#pragma unroll
+        for (int k = 0; k < S::V; ++k)
+            if (!visible(r, c + k)) x[k] = -INFINITY_F;
+    });
+}
+
+template <class O, class L> STEP normalise(const O& o, const L& l) {
+    each_piece(o, [&](float (&x)[O::V], int r, int) {
+        const float sum = l.get(r), factor = sum == 0.0f ? 1.0f : 1.0f / sum;
+#pragma unroll
+        for (int k = 0; k < O::V; ++k) x[k] *= factor;
+    });
+}
+
+template <class O, class L> STEP denormalise(const O& o, const L& l) {
+    each_piece(o, [&](float (&x)[O::V], int r, int) {
+        const float factor = l.get(r);
+#pragma unroll
+        for (int k = 0; k < O::V; ++k) x[k] *= factor;
+    });
+}
+
+template <class L, class M> STEP log_sum_exp(const L& l, const M& m) {
+    each_piece(l, [&](float (&x)[1], int r, int) {
+        const float top = m.get(r);
+        x[0] = top == -INFINITY_F ? top : logf(x[0]) + top;
+    });
+}
+
+// ---------------------------------------------------------------- sums and maxima over rows: several lanes a row
+
+// Lanes that share a row: about four pieces each, so that a warp works on several short rows at once.
+template <class B> DEVICE constexpr int lanes_of_row() {
+    if (B::team::threads > 32) return B::team::threads;
+    int lanes = 4;
+    while (lanes < 32 && (lanes * B::V * 4 < B::extent_cols || lanes * B::team::rows < 32)) lanes *= 2;
+    return lanes;
+}
+
+// Over the lanes of a row. More than a warp: through 128 bytes of static shared memory for sums and as much for maxima,
+// beside the footprint. Sums and maxima take turns, so that one's barrier protects what the other wrote.
+template <int LANES, bool SUM> DEVICE float row_reduce(float x) {
+    x = SUM ? lanes_sum<(LANES < 32 ? LANES : 32)>(x) : lanes_max<(LANES < 32 ? LANES : 32)>(x);
+    if constexpr (LANES > 32) {
+        __shared__ float partial[32];
+        if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = x;
+        __syncthreads();
+        x = partial[0];
+        for (int warp = 1; warp < LANES / 32; ++warp) x = SUM ? x + partial[warp] : fmaxf(x, partial[warp]);
+    }
+    return x;
+}
+
+// What one lane holds of a row: in registers where that is at most 64 words, else read again each time.
+template <class B> struct RowPart {
+    static constexpr int V = B::V, lanes = lanes_of_row<B>();
+    static constexpr int pieces = ((B::extent_cols + V - 1) / V + lanes - 1) / lanes;
+    static constexpr bool held = pieces * V <= 64;
+    static constexpr int unroll = held ? pieces : 4;
+    const B& block;
+    int r, lane;
+    bool live;
+    float x[held ? pieces : 1][V];
+
+    DEVICE RowPart(const B& block, int r, int lane, bool live) : block(block), r(r), lane(lane), live(live) {
+        if constexpr (held) {
+#pragma unroll
+            for (int k = 0; k < pieces; ++k) read(k, x[k]);
+        }
+    }
+    DEVICE void read(int k, float (&to)[V]) const {  // -inf beyond the row
+        const int c = (k * lanes + lane) * V;
+        const bool inside = live && c < block.cols;
+        if (inside) block.read(r, c, to);
+#pragma unroll
+        for (int v = 0; v < V; ++v)
+            if (!inside || c + v >= block.cols) to[v] = -INFINITY_F;
+    }
+    DEVICE float (&piece(int k))[V] {
+        if constexpr (held) return x[k];
+        else return read(k, x[0]), x[0];
+    }
+    DEVICE void write(int k) {  // words beyond the row become those of e^-inf: zeros
+        const int c = (k * lanes + lane) * V;
+        if (live && c < block.cols) block.write(r, c, x[held ? k : 0]);
+    }
+    DEVICE float maximum() {
+        float top = -INFINITY_F;
+#pragma unroll unroll
+        for (int k = 0; k < pieces; ++k) {
+            float (&y)[V] = piece(k);
+#pragma unroll
+            for (int v = 0; v < V; ++v) top = fmaxf(top, y[v]);
+        }
+        return row_reduce<lanes, false>(top);
+    }
+    // x = e^(x - top), written back; -> their sum. A row that sees nothing has top = 0.
+    DEVICE float exponentials(float top) {
+        float sum = 0.0f;
+#pragma unroll unroll
+        for (int k = 0; k < pieces; ++k) {
+            float (&y)[V] = piece(k);
+#pragma unroll
+            for (int v = 0; v < V; ++v) sum += y[v] = fast_exp(y[v] - top);
+            write(k);
+        }
+        return row_reduce<lanes, true>(sum);
+    }
+    DEVICE void scale(float factor) {
+#pragma unroll unroll
+        for (int k = 0; k < pieces; ++k) {
+            float (&y)[V] = piece(k);
+#pragma unroll
+            for (int v = 0; v < V; ++v) y[v] *= factor;
+            write(k);
+        }
+    }
+};
+
+// f(r, lane, live) for the rows of this team, several at a time; every thread takes part, live or not.
+template <class B, class F> DEVICE void each_row(const B& block, F f) {
+    using Team = typename B::team;
+    constexpr int lanes = lanes_of_row<B>(), at_once = Team::threads / lanes;
+    constexpr int rows = Team::rows < B::extent_rows ? Team::rows : B::extent_rows;
+    if constexpr (divides<B>() && rows % at_once == 0)
+        if (block.rows == B::extent_rows) {  // no row is missing
+            for (int r0 = Team::index() * rows; r0 < B::extent_rows; r0 += Team::teams * rows)
+                for (int k = 0; k < rows; k += at_once) f(r0 + k + Team::lane() / lanes, Team::lane() % lanes, true);
+            return;
+        }
+    for (int r0 = Team::index() * Team::rows; r0 < block.rows; r0 += Team::teams * Team::rows)
+        for (int k = 0; k < min(Team::rows, block.rows - r0); k += at_once) {
+            const int r = k + Team::lane() / lanes;
+            f(r0 + r, Team::lane() % lanes, r < Team::rows && r0 + r < block.rows);
+        }
+}
+
+DEVICE float or_zero(float top) { return top == -INFINITY_F ? 0.0f : top; }
+
+template <class S> STEP softmax_rows(const S& s) {
+    each_row(s, [&](int r, int lane, bool live) {
+        RowPart<S> row(s, r, lane, live);
+        const float sum = row.exponentials(or_zero(row.maximum()));
+        row.scale(sum == 0.0f ? 1.0f : 1.0f / sum);
+    });
+}
+
+template <class S, class M, class L, class O> STEP online_softmax(const S& s, const M& m, const L& l, const O& o) {
+    each_row(s, [&](int r, int lane, bool live) {
+        RowPart<S> row(s, r, lane, live);
+        const float before = live ? m.get(r) : -INFINITY_F, top = fmaxf(before, row.maximum());
+        const float factor = fast_exp(before - or_zero(top)), sum = row.exponentials(or_zero(top));
+        if (!live) return;
+        if (lane == 0) {
+            l.set(r, 0, l.get(r) * factor + sum);
+            m.set(r, 0, top);
+        }
+        if (factor == 1.0f) return;  // the maximum stays, and with it O
+        for (int c = lane * O::V; c < o.cols; c += RowPart<S>::lanes * O::V) {
+            float x[O::V];
+            o.read(r, c, x);
+#pragma unroll
+            for (int k = 0; k < O::V; ++k) x[k] *= factor;
+            o.write(r, c, x);
+        }
+    });
+}
+
+// ---------------------------------------------------------------- matrix products
+
+// f(r, c) for every column piece of W words of every group of 4 own rows (fewer where a team owns fewer).
+template <int GROUP, int W, class B, class F> DEVICE void own_groups(const B& block, F f) {
+    using Team = typename B::team;
+    constexpr int pieces = (B::extent_cols + W - 1) / W;
+    for (int r0 = Team::index() * Team::rows; r0 < block.rows; r0 += Team::teams * Team::rows) {
+        const int groups = (min(Team::rows, block.rows - r0) + GROUP - 1) / GROUP;
+        for (int e = Team::lane(); e < groups * pieces; e += Team::threads)
+            f(r0 + e / pieces * GROUP, e % pieces * W);
+    }
+}
+
+template <class S, class Q, class K> DEVICE void scores_simt(const S& s, const Q& q, const K& k) {
+    constexpr int GROUP = S::team::rows < 4 ? S::team::rows : 4, W = Q::V < K::V ? Q::V : K::V;
+    const float scale = 1.0f / sqrtf((float)q.cols);
+    own_groups<GROUP, 1>(s, [&](int r, int c) {
+        if (c >= s.cols) return;
+        float sum[GROUP] = {};
+        for (int x = 0; x < q.cols; x += W) {
+            float key[W];
+            k.template read_words<W>(c, x, key);
+#pragma unroll
+            for (int g = 0; g < GROUP; ++g) {
+                float query[W];
+                q.template read_words<W>(min(r + g, s.rows - 1), x, query);
+#pragma unroll
+                for (int w = 0; w < W; ++w) sum[g] += query[w] * key[w];
+            }
+        }
+        for (int g = 0; g < GROUP && r + g < s.rows; ++g) s.set(r + g, c, sum[g] * scale);
+    });
+}
+
+template <class O, class P, class V> DEVICE void accumulate_simt(const O& o, const P& p, const V& v) {
+    constexpr int GROUP = O::team::rows < 4 ? O::team::rows : 4, W = V::V == 1 ? 1 : O::V;
+    own_groups<GROUP, W>(o, [&](int r, int c) {
+        float sum[GROUP][W] = {};
+        for (int k = 0; k < p.cols; ++k) {
+            float value[W];
+            v.template read_words<W>(k, c, value);
+#pragma unroll
+            for (int g = 0; g < GROUP; ++g) {
+                const float weight = p.get(min(r + g, o.rows - 1), k);
+#pragma unroll
+                for (int w = 0; w < W; ++w) sum[g][w] += weight * value[w];
+            }
+        }
+        for (int g = 0; g < GROUP && r + g < o.rows; ++g)
+            for (int w = 0; w < W; ++w) o.set(r + g, c + w, o.get(r + g, c + w) + sum[g][w]);
+    });
+}
+
+// S = Q K^T / sqrt(d)
+template <class S, class Q, class K> STEP scores(const S& s, const Q& q, const K& k) {
+    if constexpr (S::team::margins) scores_mma(s, q, k);
+    else scores_simt(s, q, k);
+}
+
+// O += P V
+template <class O, class P, class V> STEP accumulate(const O& o, const P& p, const V& v) {
+    if constexpr (O::team::margins) accumulate_mma(o, p, v);
+    else accumulate_simt(o, p, v);
+}

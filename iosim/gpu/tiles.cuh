@@ -1,0 +1,219 @@
+// Tiles in shared memory, who works on which rows, copies from and to HBM, and the counters of their words.
+#pragma once
+
+// 16 bytes as floats, and back.
+DEVICE void unpack(Raw16 raw, float* x, float) {
+#pragma unroll
+    for (int k = 0; k < 4; ++k) x[k] = __uint_as_float(raw.word[k]);
+}
+template <class T> DEVICE void unpack(Raw16 raw, float* x, T) {
+#pragma unroll
+    for (int k = 0; k < 8; ++k) x[k] = to_float(T{(unsigned short)(raw.word[k / 2] >> k % 2 * 16)});
+}
+DEVICE Raw16 packed(const float* x, float) {
+    Raw16 raw;
+#pragma unroll
+    for (int k = 0; k < 4; ++k) raw.word[k] = __float_as_uint(x[k]);
+    return raw;
+}
+template <class T> DEVICE Raw16 packed(const float* x, T) {
+    Raw16 raw;
+#pragma unroll
+    for (int k = 0; k < 4; ++k) raw.word[k] = pack2(x[2 * k], x[2 * k + 1], T());
+    return raw;
+}
+
+// A thread block of ALL threads in teams of THREADS (a warp, or all). A team owns ROWS consecutive rows of every block,
+// then the next ROWS after those of the other teams: what only touches own rows needs no barrier between the teams.
+// MARGINS: blocks are padded to 16 x 16 for the tensor cores, and loads fill the margins with zeros.
+template <int ALL, int THREADS, int ROWS, bool MARGINS> struct Teams {
+    static constexpr int threads = THREADS, teams = ALL / THREADS, rows = ROWS;
+    static constexpr bool margins = MARGINS;
+    static DEVICE int index() { return teams == 1 ? 0 : threadIdx.x / THREADS; }
+    static DEVICE int lane() { return teams == 1 ? threadIdx.x : threadIdx.x % THREADS; }
+    static DEVICE void sync() {
+        if (THREADS == 32) __syncwarp();
+        else __syncthreads();
+    }
+};
+
+// A tile of R x C words, of which rows x cols are in use. No padding: where a row is whole 16-byte chunks, their order
+// is permuted from row to row (XOR with the bits of the row, reversed), so that a warp that reads a column of chunks
+// (ldmatrix), 4 rows of 8 bytes or 2 rows of 64 bytes meets every bank once.
+template <class T, int R, int C, class TEAM> struct Block {
+    using type = T;
+    using team = TEAM;
+    static constexpr int extent_rows = R, extent_cols = C;
+    static constexpr int chunks = C * sizeof(T) % 16 == 0 ? C * sizeof(T) / 16 : 0;
+    static constexpr int V = chunks ? 16 / sizeof(T) : 1;  // words that are read or written together
+    static constexpr int group = chunks % 8 == 0 ? 8 : chunks % 4 == 0 ? 4 : chunks % 2 == 0 ? 2 : 1;
+
+    T* data;
+    int rows, cols, first;
+    DEVICE Block(void* sram, int rows, int cols, int first = 0)
+        : data(static_cast<T*>(sram)), rows(rows), cols(cols), first(first) {}
+
+    DEVICE static int key(int r) {
+        const int k = r / (8 / group);
+        return group == 8 ? (k & 1) << 2 | (k & 2) | (k >> 2 & 1) : group == 4 ? (k & 1) << 1 | (k >> 1 & 1) : k & 1;
+    }
+    DEVICE T* at(int r, int c) const {
+        r += first;
+        if (chunks == 0 || group == 1) return data + r * C + c;
+        return data + r * C + ((c / V ^ key(r)) * V | c % V);
+    }
+    DEVICE float get(int r, int c = 0) const { return to_float(*at(r, c)); }
+    DEVICE void set(int r, int c, float x) const { from_float(x, *at(r, c)); }
+
+    // V words from column c, a multiple of V; beyond `cols` there may be garbage, never another block.
+    DEVICE void read(int r, int c, float (&x)[V]) const {
+        if constexpr (V == 1) x[0] = get(r, c);
+        else unpack(*reinterpret_cast<const Raw16*>(at(r, c)), x, T());
+    }
+    DEVICE void write(int r, int c, const float (&x)[V]) const {
+        if constexpr (V == 1) set(r, c, x[0]);
+        else *reinterpret_cast<Raw16*>(at(r, c)) = packed(x, T());
+    }
+    // `W` words from column c, a multiple of W.
+    template <int W> DEVICE void read_words(int r, int c, float (&x)[W]) const {
+#pragma unroll
+        for (int k = 0; k < W; ++k) x[k] = to_float(at(r, c + k / V * V)[k % V]);
+    }
+};
+
+// f(r, c) for every piece of W words in the first `rows` rows that this team owns; neighbours get neighbours.
+template <int W, class B, class F> DEVICE void own_pieces(const B&, int rows, F f) {
+    using Team = typename B::team;
+    constexpr int pieces = (B::extent_cols + W - 1) / W;
+    for (int r0 = Team::index() * Team::rows; r0 < rows; r0 += Team::teams * Team::rows) {
+        const int here = min(Team::rows, rows - r0) * pieces;
+        for (int e = Team::lane(); e < here; e += Team::threads) f(r0 + e / pieces, e % pieces * W);
+    }
+}
+
+// The same for all rows of the block, unrolled: many accesses under way at once.
+template <int W, class B, class F> DEVICE void all_pieces(const B&, F f) {
+    using Team = typename B::team;
+    constexpr int rows = Team::rows < B::extent_rows ? Team::rows : B::extent_rows;
+    constexpr int pieces = B::extent_cols / W, here = rows * pieces, turns = here / Team::threads;
+    static_assert(B::extent_rows % rows == 0 && B::extent_cols % W == 0, "whole rows of teams, whole pieces");
+    for (int r0 = Team::index() * rows; r0 < B::extent_rows; r0 += Team::teams * rows) {
+        const int lane = Team::lane();
+#pragma unroll 4
+        for (int k = 0; k < turns; ++k) {
+            const int e = k * Team::threads + lane;
+            f(r0 + e / pieces, e % pieces * W);
+        }
+        if (here % Team::threads) {
+            const int e = turns * Team::threads + lane;
+            if (e < here) f(r0 + e / pieces, e % pieces * W);
+        }
+    }
+}
+
+// Whether `all_pieces` can be used, and whether all of the block is in use (known to the compiler where a tile divides
+// its axis).
+template <class B> DEVICE constexpr bool divides() {
+    return B::extent_rows % (B::team::rows < B::extent_rows ? B::team::rows : B::extent_rows) == 0;
+}
+template <class B> DEVICE bool is_whole(const B& block) {
+    return block.rows == B::extent_rows && block.cols == B::extent_cols;
+}
+
+// Words moved by this thread; nothing unless compiled with IOSIM_COUNT.
+struct Counter {
+#ifdef IOSIM_COUNT
+    unsigned words = 0;
+    DEVICE void add(int n) { words += n; }
+    DEVICE void flush(unsigned long long* total) const {
+        const unsigned long long sum = warp_sum(words);
+        if (threadIdx.x % 32 == 0) atomicAdd(total, sum);
+    }
+#else
+    DEVICE void add(int) {}
+    DEVICE void flush(unsigned long long*) const {}
+#endif
+};
+
+// Words that a copy moves at once: whole 16 bytes of HBM and whole chunks of the block, or one.
+template <bool ALIGNED, class B, class G> DEVICE constexpr int copy_width() {
+    constexpr int wide = 16 / sizeof(G) > B::V ? 16 / sizeof(G) : B::V;
+    return ALIGNED && B::V > 1 && B::extent_cols % wide == 0 ? wide : 1;
+}
+template <class A, class B> struct Same { static constexpr bool value = false; };
+template <class A> struct Same<A, A> { static constexpr bool value = true; };
+
+// W words from HBM to a block: asynchronous where nothing is converted.
+template <int W, class B, class G> DEVICE void load_piece(const B& block, int r, int c, const G* from) {
+    using T = typename B::type;
+    if constexpr (Same<T, G>::value) copy16_async(block.at(r, c), from);
+    else {
+        constexpr int UNIT = 16 / sizeof(G);
+        float x[W];
+#pragma unroll
+        for (int k = 0; k < W; k += UNIT) unpack(hbm_read16(from + k), x + k, G());
+#pragma unroll
+        for (int k = 0; k < W; k += B::V) *reinterpret_cast<Raw16*>(block.at(r, c + k)) = packed(x + k, T());
+    }
+}
+
+template <int W, class B, class G> DEVICE void store_piece(const B& block, int r, int c, G* to) {
+    constexpr int UNIT = 16 / sizeof(G);
+    float x[W];
+#pragma unroll
+    for (int k = 0; k < W; k += B::V)
+        unpack(*reinterpret_cast<const Raw16*>(block.at(r, c + k)), x + k, typename B::type());
+#pragma unroll
+    for (int k = 0; k < W; k += UNIT) hbm_write16(to + k, packed(x + k, G()));
+}
+
+// HBM -> SRAM: `hbm` is the tile's first word, rows are `stride` words apart, and where ALIGNED all of them start at 16
+// bytes.
+template <bool ALIGNED, class B, class G> DEVICE void load(const B& block, const G* hbm, long long stride, Counter& n) {
+    constexpr int W = copy_width<ALIGNED, B, G>();
+    if constexpr (W > 1 && divides<B>())
+        if (is_whole(block))
+            return all_pieces<W>(block, [&](int r, int c) {
+                n.add(W);
+                load_piece<W>(block, r, c, hbm + r * stride + c);
+            });
+    own_pieces<W>(block, B::team::margins ? B::extent_rows : block.rows, [&](int r, int c) {
+        const int inside = r < block.rows ? min(W, block.cols - c) : 0;
+        const G* from = hbm + r * stride + c;
+        if (inside > 0) n.add(inside);
+        if constexpr (W > 1)
+            if (inside == W) return load_piece<W>(block, r, c, from);
+#pragma unroll 1
+        for (int k = 0; k < W; ++k) {
+            if (k < inside) block.set(r, c + k, to_float(hbm_read(from + k)));
+            else if (B::team::margins) block.set(r, c + k, 0.0f);
+        }
+    });
+}
+
+// SRAM -> HBM.
+template <bool ALIGNED, class B, class G> DEVICE void store(const B& block, G* hbm, long long stride, Counter& n) {
+    constexpr int W = copy_width<ALIGNED, B, G>();
+    if constexpr (W > 1 && divides<B>())
+        if (is_whole(block))
+            return all_pieces<W>(block, [&](int r, int c) {
+                n.add(W);
+                store_piece<W>(block, r, c, hbm + r * stride + c);
+            });
+    own_pieces<W>(block, block.rows, [&](int r, int c) {
+        const int inside = min(W, block.cols - c);
+        G* to = hbm + r * stride + c;
+        if (inside > 0) n.add(inside);
+        if constexpr (W > 1)
+            if (inside == W) return store_piece<W>(block, r, c, to);
+#pragma unroll 1
+        for (int k = 0; k < inside; ++k) {
+            G word;
+            from_float(block.get(r, c + k), word);
+            hbm_write(to + k, word);
+        }
+    });
+}
+
+// Bit `index` of a table: the mask's tiles or tokens.
+DEVICE bool bit(const unsigned* table, long long index) { return table[index >> 5] >> (index & 31) & 1; }

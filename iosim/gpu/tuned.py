@@ -1,0 +1,197 @@
+"""Tuned kernels for Hopper: flash2 and the three kernels of standard-tiled, with the same tiles and the same words.
+
+Their accumulators live in registers, so their SRAM is another M; they stand beside the generated kernels for timing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError, MissingError
+from ..problem import DENSE, Attention
+from ..tiling import Tiling
+from . import device
+
+KERNELS = Path(__file__).parent / "kernels"
+ROWS_Q = 128
+COUNTERS = (  # the words of the array `counts`, in the order of the kernels' additions
+    ("Q", "reads"), ("K", "reads"), ("V", "reads"), ("O", "writes"), ("S", "writes"), ("S", "reads"), ("P", "writes"),
+    ("P", "reads"),
+)  # fmt: skip
+ROWS_K = 128
+FILES = {"flash2": "flash2.cu", "block-sparse-q": "flash2.cu", "standard-tiled": "standard.cu"}
+MASKS = {"block-sparse-q": "causal"}  # the mask that a kernel knows; the others know none
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """A tuned schedule for one problem: its tiles, how to compile it, the sizes of its launches."""
+
+    schedule: str
+    problem: Attention
+
+    @property
+    def tiling(self) -> Tiling:
+        return Tiling(ROWS_Q, ROWS_K)
+
+    @property
+    def causal(self) -> bool:
+        return self.problem.mask is not DENSE
+
+    @property
+    def file(self) -> str:
+        return FILES[self.schedule]
+
+    @property
+    def one_launch(self) -> bool:
+        return self.file == "flash2.cu"
+
+    def options(self, count: bool = False) -> tuple[str, ...]:
+        p = self.problem
+        flags = [f"-DD={p.d}", f"-DBC={self.tiling.rows_k}", f"-DCAUSAL={int(self.causal)}"]
+        flags += ["-DBF16"] * (p.dtype == "bf16") + ["-DLSE"] * p.lse + ["-DIOSIM_COUNT"] * count
+        return (*flags, f"-DCHUNKS={self.row[0]}")
+
+    @property
+    def row(self) -> tuple[int, int]:
+        """(16-byte chunks a thread, threads) of the softmax pass: a block holds a row in registers."""
+        chunks = -(-self.problem.Nk // 8)
+        threads = min(1024, max(32, -(-chunks // 4 // 32) * 32))
+        return -(-chunks // threads), threads
+
+    @property
+    def smem_bytes(self) -> dict[str, int]:
+        """Dynamic shared memory of each kernel: its tiles, their barriers, and 1024 bytes to align them."""
+        q, k = ROWS_Q * self.problem.d * 2, self.tiling.rows_k * self.problem.d * 2
+        s = ROWS_Q * self.tiling.rows_k * 2
+        return {
+            "flash2": q + 4 * k,
+            "scores": q + 2 * k + s,
+            "softmax_rows": 0,
+            "output": 3 * (s + k),
+        }
+
+
+def tuned(schedule: str, problem: Attention) -> Tuned:
+    """Raises InputError where there is no tuned kernel for a problem."""
+    p = problem
+    masked = MASKS.get(schedule, "dense")
+    one_launch = FILES.get(schedule) == "flash2.cu"
+    rules = [
+        ("--tuned --schedule", schedule, ", ".join(FILES), schedule in FILES),
+        ("--tuned --dtype", p.dtype, "fp16 or bf16", p.dtype in ("fp16", "bf16")),
+        ("--tuned --d", p.d, "64 or 128", p.d in (64, 128) and p.dv == p.d),
+        ("--tuned --mask", p.mask, f"{masked} for {schedule}", str(p.mask) == masked),
+        ("--tuned --Nk", p.Nk, "a multiple of 8 up to 65536, for rows of whole 16-byte chunks",
+         one_launch or (p.Nk % 8 == 0 and p.Nk <= 65536)),
+    ]  # fmt: skip
+    for option, found, allowed, holds in rules:
+        if not holds:
+            raise InputError(option, found, allowed)
+    return Tuned(schedule, p)
+
+
+@lru_cache(maxsize=64)
+def source(file: str) -> str:
+    """One translation unit: the building blocks, then the kernels."""
+    return (KERNELS / "hopper.cuh").read_text() + (KERNELS / file).read_text().replace('#include "hopper.cuh"', "")
+
+
+@lru_cache(maxsize=64)
+def module(file: str, options: tuple[str, ...]) -> Any:
+    if device.cupy().cuda.Device().compute_capability != "90":
+        raise MissingError("the tuned kernels need a Hopper GPU (compute capability 9.0); leave --tuned out")
+    return device.cubin_module(source(file), ("-std=c++17", "--gpu-architecture=sm_90a", *options))
+
+
+def tensor_map(array: Any, rows: int) -> Any:
+    """A CUtensorMap of a device array (instances, length, columns) of 2-byte words: boxes of `rows` x 64 columns,
+    swizzled by 128 bytes, zeros past the end; as a NumPy scalar that CuPy passes by value."""
+    instances, length, columns = array.shape
+    room = ctypes.create_string_buffer(128 + 64)
+    address = -(-ctypes.addressof(room) // 64) * 64
+    dims = (ctypes.c_uint64 * 3)(columns, length, instances)
+    strides = (ctypes.c_uint64 * 2)(columns * 2, length * columns * 2)
+    box, steps = (ctypes.c_uint32 * 3)(64, rows, 1), (ctypes.c_uint32 * 3)(1, 1, 1)
+    fp16, swizzle_128, promote_256 = 6, 3, 3
+    fault = ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeTiled(
+        ctypes.c_void_p(address), fp16, 3, ctypes.c_void_p(array.data.ptr), dims, strides, box, steps, 0, swizzle_128,
+        promote_256, 0,
+    )  # fmt: skip
+    if fault:
+        raise MissingError(f"cuTensorMapEncodeTiled failed with {fault} for an array of shape {array.shape}")
+    return np.frombuffer(ctypes.string_at(address, 128), dtype=np.dtype("V128"))[0]
+
+
+def launches(kernel: Tuned, arrays: dict[str, Any], counts: Any, count: bool = False) -> list[Callable[[], None]]:
+    """The launches of a tuned schedule over device arrays (instances, rows, columns), each ready to be called."""
+    p, compiled = kernel.problem, module(kernel.file, kernel.options(count))
+    group, rows_k = np.int32(p.heads // p.kv_heads), kernel.tiling.rows_k
+    N, Nk, blocks = np.int32(p.N), np.int32(p.Nk), (-(-p.N // ROWS_Q), p.instances)
+    maps = {name: tensor_map(arrays[name], rows) for name, rows in (("Q", ROWS_Q), ("K", rows_k), ("V", rows_k))}
+
+    def start(name: str, grid: tuple[int, ...], threads: int, *arguments: Any) -> Callable[[], None]:
+        function, smem = compiled.get_function(name), kernel.smem_bytes[name]
+        if smem:
+            smem += 1024 + 256  # alignment; barriers
+            function.max_dynamic_shared_size_bytes = smem
+        return lambda: function(grid, (threads,), arguments, shared_mem=smem)
+
+    if kernel.one_launch:
+        scale = np.float32(p.d**-0.5 * np.log2(np.e))
+        lse = arrays.get("LSE", counts)
+        return [start("flash2", blocks, 384, maps["Q"], maps["K"], maps["V"], arrays["O"], lse, counts, N, Nk, group,
+                      scale)]  # fmt: skip
+    probabilities = tensor_map(arrays["P"], ROWS_Q)
+    chunks = np.int32(p.Nk // 8)
+    return [
+        start("scores", blocks, 384, maps["Q"], maps["K"], arrays["S"], counts, N, Nk, group, np.float32(p.d**-0.5)),
+        start("softmax_rows", (p.N * p.instances,), kernel.row[1], arrays["S"], arrays["P"], counts, chunks),
+        start("output", blocks, 384, probabilities, maps["V"], arrays["O"], counts, N, Nk, group),
+    ]
+
+
+def make_arrays(kernel: Tuned, inputs: dict[str, Any]) -> dict[str, Any]:
+    """Device arrays: inputs (instances, rows, d) rounded to the dtype, outputs full of NaN."""
+    p = kernel.problem
+    shapes = {"O": (p.instances, p.N, p.d)}
+    if not kernel.one_launch:
+        shapes |= {"S": (p.instances, p.N, p.Nk), "P": (p.instances, p.N, p.Nk)}
+    made = {name: device.to_device(array, p.dtype) for name, array in inputs.items()}
+    made |= {name: device.cupy().full(shape, 0x7FFF, np.uint16) for name, shape in shapes.items()}
+    if p.lse:
+        made["LSE"] = device.cupy().full((p.instances, p.N), np.nan, np.float32)
+    return made
+
+
+def run_tuned(kernel: Tuned, inputs: dict[str, Any], count: bool = False) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Run once -> (arrays on the device as floats, {tensor: (words read, words written)} if counted)."""
+    xp = device.cupy()
+    arrays, counts = make_arrays(kernel, inputs), xp.zeros(len(COUNTERS), np.uint64)
+    for launch in launches(kernel, arrays, counts, count):
+        launch()
+    xp.cuda.Device().synchronize()
+    outputs = {n: device.from_device(a if a.dtype != np.uint16 or p_bf16(kernel) else a.view(np.float16), kernel.problem.dtype)
+               for n, a in arrays.items() if n not in inputs and n != "LSE"}  # fmt: skip
+    if "LSE" in arrays:
+        outputs["LSE"] = arrays["LSE"]
+    return outputs, counted(counts) if count else {}
+
+
+def p_bf16(kernel: Tuned) -> bool:
+    return kernel.problem.dtype == "bf16"
+
+
+def counted(counts: Any) -> dict[str, tuple[int, int]]:
+    """The array `counts` as {tensor: (words read, words written)}, without tensors that never moved."""
+    found = dict(zip(COUNTERS, map(int, counts.get()), strict=True))
+    names = dict.fromkeys(tensor for tensor, _ in COUNTERS)
+    both = {name: (found.get((name, "reads"), 0), found.get((name, "writes"), 0)) for name in names}
+    return {name: words for name, words in both.items() if any(words)}

@@ -1,0 +1,298 @@
+"""DRAM traffic: the tile trace of the blocks that run together, through a cache of the L2's size (LRU, write-back).
+
+The text is run once, unrolled, for one head: each turn of an outermost `parallel` loop is a block, and what a block
+loads and stores is a row of touches of cells (tiles, or the common parts of tiles of several sizes). Blocks of all
+heads then start in grid order on sms x blocks-per-SM places and take a step each in turn. The cache keeps the most
+recently touched cells that fit, so a cell is in it exactly if its last touch is younger than an age; that age is all
+that has to be known of an LRU, and a whole step of all places is a few NumPy operations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import gcd
+from typing import Any
+
+import numpy as np
+
+from .errors import InputError
+from .machine import Machine
+from .problem import DENSE, Attention
+from .watchers import Watcher, spans
+
+MOST_TOUCHES = 6_000_000  # of one head: half a minute of unrolled walking
+LEAST_ROWS = 16  # tiles with fewer rows share a cell: their blocks run together
+MOST_STEPS = 200_000
+
+
+@dataclass(frozen=True)
+class Dram:
+    """Bytes between DRAM and L2 during the launches. `first_bytes` of the reads are first touches; what is still
+    dirty in the L2 at the end (`dirty_bytes`) was not written yet."""
+
+    read_bytes: int
+    write_bytes: int
+    first_bytes: int
+    dirty_bytes: int
+    by_launch: tuple[int, ...] = ()  # read plus written
+
+    @property
+    def reread_bytes(self) -> int:
+        return self.read_bytes - self.first_bytes
+
+    @property
+    def total_bytes(self) -> int:
+        return self.read_bytes + self.write_bytes
+
+
+@dataclass
+class Cells:
+    """A tensor cut into cells, of one head: their sizes, and the number of the first."""
+
+    rows: int
+    columns: int
+    length: int
+    width: int
+    word_bytes: int
+    first: int
+    shared: bool
+
+    @property
+    def across(self) -> int:
+        return -(-self.width // self.columns)
+
+    @property
+    def count(self) -> int:
+        return -(-self.length // self.rows) * self.across
+
+    def touched(self, row: int, rows: int, column: int, columns: int) -> Any:
+        """The cells that a part of the tensor lies in."""
+        i = np.arange(row // self.rows, -(-(row + rows) // self.rows))
+        j = np.arange(column // self.columns, -(-(column + columns) // self.columns))
+        return (self.first + i[:, None] * self.across + j).ravel()
+
+    def sizes_bytes(self) -> Any:
+        heights = np.minimum(self.rows, self.length - np.arange(0, self.length, self.rows))
+        widths = np.minimum(self.columns, self.width - np.arange(0, self.width, self.columns))
+        return (heights[:, None] * widths * self.word_bytes).ravel()
+
+
+@dataclass
+class Launch:
+    """Blocks of one head: `touches[starts[b]:starts[b + 1]]` are block b's cells, `writes` says which are stores."""
+
+    touches: Any
+    writes: Any
+    starts: Any
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What one head does to memory, launch by launch."""
+
+    launches: list[Launch]
+    sizes_bytes: Any
+    shared_cells: int
+    """Cells [0, shared_cells) belong to a key/value head, the others to a query head."""
+
+
+@dataclass
+class _Blocks(Watcher):
+    """Events as (launch, block, tensor, row, rows, column, columns, write)."""
+
+    machine: Any = None
+    launch: int = 0
+    events: list[tuple[Any, ...]] = field(default_factory=list)
+
+    def start(self, machine: Any) -> None:
+        self.machine = machine
+
+    def load(self, block: Any, tensor: str, words: Any) -> None:
+        if words:
+            self._add(block, tensor, False)
+
+    def store(self, block: Any, tensor: str, words: Any) -> None:
+        self._add(block, tensor, True)
+
+    def _add(self, block: Any, tensor: str, write: bool) -> None:
+        rows, columns = spans(block)
+        self.events.append((self.launch, self.machine.block, tensor, *rows, *columns, write))
+        if len(self.events) > MOST_TOUCHES:
+            raise InputError("--tiles", f"more than {MOST_TOUCHES} tile events a head", "larger tiles or a smaller N")
+
+    def launch_ended(self) -> None:
+        self.launch += 1
+
+
+class _Unrolled(Machine):
+    """Visits every tile, and knows which turn of the outermost parallel loop it is in."""
+
+    block = 0
+
+    def _walk(self, length: Any, size: Any, where: Any, parallel: bool) -> Any:
+        outermost = self._depth == 0
+        for tile in super()._walk(length, size, where, parallel):
+            if outermost:
+                self.block = tile.index if parallel else 0
+            yield tile
+
+
+def trace(schedule: Any, problem: Attention, tiling: Any, *watchers: Any) -> Trace:
+    """The touches of one head; other watchers may see the same run."""
+    from dataclasses import replace
+
+    if not getattr(schedule, "skips", True) and problem.mask is not DENSE:
+        problem = replace(problem, mask=DENSE)  # a mask that only hides moves no word
+    watcher = _Blocks()
+    machine = _Unrolled(problem, watcher, *watchers).run(schedule, tiling)
+    tensors = _cells(watcher.events, machine)
+    launches = []
+    for number in range(watcher.launch):
+        events = [event for event in watcher.events if event[0] == number]
+        if events:
+            launches.append(_launch(events, tensors))
+    ordered = sorted(tensors.values(), key=lambda cells: cells.first)
+    sizes = np.concatenate([cells.sizes_bytes() for cells in ordered])
+    return Trace(launches, sizes, sum(cells.count for cells in ordered if cells.shared))
+
+
+def _cells(events: list[tuple[Any, ...]], machine: Any) -> dict[str, Cells]:
+    """Cells so small that every tile is made of whole ones; but rows in groups of 16, columns down to 32 bytes."""
+    found: dict[str, Cells] = {}
+    p = machine.p
+    names = dict.fromkeys(event[2] for event in events)
+    shared = {name: machine.tensors[name].axes[0] == "Nk" for name in names}
+    first = 0
+    for name in sorted(names, key=lambda name: not shared[name]):
+        axes = p.shape(machine.tensors[name])
+        length, width = axes[0], axes[1] if len(axes) > 1 else 1
+        rows = columns = 0
+        for _, _, tensor, row, _, column, _, _ in events:
+            if tensor == name:
+                rows, columns = gcd(rows, row), gcd(columns, column)
+        word_bytes = p.hbm_bytes(machine.tensors[name])
+        rows, columns = max(rows or length, min(LEAST_ROWS, length)), max(columns or width, min(32, width))
+        found[name] = Cells(rows, columns, length, width, word_bytes, first, shared[name])
+        first += found[name].count
+    return found
+
+
+def _launch(events: list[tuple[Any, ...]], tensors: dict[str, Cells]) -> Launch:
+    parts = [tensors[name].touched(*part) for _, _, name, *part, _ in events]
+    counts = np.array([len(part) for part in parts])
+    writes = np.repeat(np.array([event[-1] for event in events]), counts)
+    blocks = np.repeat(np.array([event[1] for event in events]), counts)
+    edges = np.flatnonzero(np.diff(blocks)) + 1
+    return Launch(np.concatenate(parts), writes, np.concatenate([[0], edges, [len(blocks)]]))
+
+
+def dram_bytes(
+    found: Trace, problem: Attention, places: list[int], capacity_bytes: int, cold: bool = False
+) -> Dram:  # fmt: skip
+    """The trace of all heads through an L2, in grid order, as many blocks at a time as a launch has places.
+    The L2 starts empty; `cold`: at every launch, what is still dirty then having gone to DRAM between the launches."""
+    cache = Cache(found, problem, capacity_bytes)
+    dirty, by_launch = 0, []
+    for launch, room in zip(found.launches, places, strict=True):
+        before = cache.read_bytes + cache.write_bytes
+        _run(launch, cache, problem, room)
+        by_launch.append(cache.read_bytes + cache.write_bytes - before)
+        if cold:
+            dirty += cache.flush()
+    dirty += int(cache.dirty_at[cache.oldest :].sum())
+    return Dram(cache.read_bytes, cache.write_bytes, cache.first_bytes, dirty, tuple(by_launch))
+
+
+def _run(launch: Launch, cache: Cache, problem: Attention, places: int) -> None:
+    """One launch: blocks of a head follow each other, then those of the next head; a place that is free takes one."""
+    blocks = len(launch.starts) - 1
+    queue, total = 0, blocks * problem.instances
+    places = min(places, total)
+    work = -(-len(launch.touches) * problem.instances // places)
+    stride = -(-work // MOST_STEPS)
+    ahead = np.arange(stride)
+    position, end, head = np.zeros(places, np.int64), np.zeros(places, np.int64), np.zeros(places, np.int64)
+    while True:
+        free = np.flatnonzero(position >= end)
+        if len(free) and queue < total:
+            free = free[: total - queue]
+            new = np.arange(queue, queue + len(free))
+            position[free], end[free] = launch.starts[new % blocks], launch.starts[new % blocks + 1]
+            head[free] = new // blocks
+            queue += len(free)
+        busy = position < end
+        if not busy.any():
+            return
+        at = position[busy, None] + ahead
+        inside = at < end[busy, None]
+        heads = np.broadcast_to(head[busy, None], at.shape)[inside]
+        at = at[inside]
+        cache.touch(launch.touches[at], launch.writes[at], heads)
+        position[busy] += stride
+
+
+class Cache:
+    """An LRU over cells: for each cell the step of its last touch, for each step the bytes last touched then."""
+
+    def __init__(self, found: Trace, problem: Attention, capacity_bytes: int):
+        self.capacity_bytes, self.shared = capacity_bytes, found.shared_cells
+        own = len(found.sizes_bytes) - self.shared
+        kv_instances = problem.batch * problem.kv_heads
+        self.group = problem.heads // problem.kv_heads
+        self.own_first, self.own = kv_instances * self.shared - self.shared, own
+        sizes = found.sizes_bytes
+        self.sizes = np.concatenate(
+            [np.tile(sizes[: self.shared], kv_instances), np.tile(sizes[self.shared :], problem.instances)]
+        )
+        count = len(self.sizes)
+        self.last = np.full(count, -1, np.int64)
+        self.dirty = np.zeros(count, bool)
+        self.mark = np.zeros(count, np.int64)
+        self.resident_at = np.zeros(1024, np.int64)
+        self.dirty_at = np.zeros(1024, np.int64)
+        self.step = self.oldest = self.resident = 0
+        self.read_bytes = self.write_bytes = self.first_bytes = 0
+
+    def flush(self) -> int:
+        """Empty the cache -> the bytes that were dirty, and went to DRAM uncounted."""
+        dirty = int(self.dirty_at[self.oldest :].sum())
+        self.resident_at[:], self.dirty_at[:], self.dirty[:] = 0, 0, False
+        self.oldest, self.resident = self.step, 0
+        return dirty
+
+    def touch(self, cells: Any, writes: Any, heads: Any) -> None:
+        """All touches of one step."""
+        own = cells >= self.shared
+        cells = cells + np.where(own, self.own_first + heads * self.own, heads // self.group * self.shared)
+        order = np.arange(len(cells))
+        self.mark[cells] = order
+        once = self.mark[cells] == order
+        stored = cells[writes]
+        cells = cells[once]
+        self._update(cells, np.isin(cells, stored) if len(stored) else np.zeros(len(cells), bool))
+
+    def _update(self, cells: Any, written: Any) -> None:
+        age, size, now = self.last[cells], self.sizes[cells], self.step
+        if now == len(self.resident_at):
+            self.resident_at = np.concatenate([self.resident_at, np.zeros(now, np.int64)])
+            self.dirty_at = np.concatenate([self.dirty_at, np.zeros(now, np.int64)])
+        hit = age >= self.oldest
+        fetched = size[~hit & ~written]
+        self.read_bytes += int(fetched.sum())
+        self.first_bytes += int(size[(age < 0) & ~written].sum())
+        self.dirty[cells[~hit]] = False  # written back when it left
+        was_dirty = hit & self.dirty[cells]
+        np.subtract.at(self.resident_at, age[hit], size[hit])
+        np.subtract.at(self.dirty_at, age[was_dirty], size[was_dirty])
+        self.dirty[cells[written]] = True
+        self.last[cells] = now
+        self.resident_at[now] = int(size.sum())
+        self.dirty_at[now] = int(size[self.dirty[cells]].sum())
+        self.resident += int(size[~hit].sum())
+        self.step += 1
+        # a step leaves as a whole; half of it is the point where that is as often too early as too late
+        while self.resident - self.resident_at[self.oldest] // 2 > self.capacity_bytes:
+            self.resident -= int(self.resident_at[self.oldest])
+            self.write_bytes += int(self.dirty_at[self.oldest])
+            self.resident_at[self.oldest] = self.dirty_at[self.oldest] = 0
+            self.oldest += 1

@@ -1,0 +1,56 @@
+"""Gradients of softmax attention in float64, from the chain rule on whole matrices: the oracle of the backward passes.
+
+It shares nothing with gradients.py. NumPy is loaded inside, so that a schedule can name its oracle without it.
+"""
+
+from typing import Any
+
+
+def forward(q: Any, k: Any, v: Any, visible: Any = None, kept: Any = None) -> dict[str, Any]:
+    """P, O and the row statistics m, l, LSE; `kept` (N, Nk) holds 0 or 1 / (1 - dropout), None is no dropout."""
+    import numpy as np
+
+    s = np.asarray(q, np.float64) @ np.asarray(k, np.float64).T / np.sqrt(np.shape(q)[1])
+    if visible is not None:
+        s = np.where(visible, s, -np.inf)
+    m = s.max(axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        e = np.nan_to_num(np.exp(s - m[:, None]), nan=0.0)
+        l = e.sum(axis=1)
+        lse = np.where(l > 0, m + np.log(l), -np.inf)
+    p = e / np.where(l > 0, l, 1)[:, None]
+    used = p if kept is None else p * kept
+    return {"P": p, "O": used @ np.asarray(v, np.float64), "m": m, "l": l, "LSE": lse}
+
+
+def gradients(q: Any, k: Any, v: Any, do: Any, visible: Any = None, kept: Any = None) -> dict[str, Any]:
+    """dQ, dK, dV of sum(dO * O); the Jacobian of softmax in a row is diag(p) - p p^T."""
+    import numpy as np
+
+    q, k, v, do = (np.asarray(x, np.float64) for x in (q, k, v, do))
+    p = forward(q, k, v, visible)["P"]
+    kept = np.ones_like(p) if kept is None else kept
+    dp = np.einsum("nv,kv->nk", do, v) * kept
+    ds = (p * dp - p * np.einsum("nj,nj->n", p, dp)[:, None]) / np.sqrt(q.shape[1])
+    return {
+        "dQ": np.einsum("nk,kd->nd", ds, k),
+        "dK": np.einsum("nk,nd->kd", ds, q),
+        "dV": np.einsum("nk,nv->kv", p * kept, do),
+    }
+
+
+def backward_inputs(rng: Any, p: Any, visible: Any) -> dict[str, Any]:
+    """Random Q, K, V, dO of one head, and what a forward pass leaves for them: P, O, m, l, LSE."""
+    shapes = {"Q": (p.N, p.d), "K": (p.Nk, p.d), "V": (p.Nk, p.dv), "dO": (p.N, p.dv)}
+    hbm = {name: rng.normal(size=shape) for name, shape in shapes.items()}
+    return {**hbm, **forward(hbm["Q"], hbm["K"], hbm["V"], visible, kept_of(p))}
+
+
+def backward_output(hbm: dict[str, Any], p: Any, visible: Any) -> dict[str, Any]:
+    """The tensors that the backward passes must leave in HBM, from Q, K, V and dO alone."""
+    return gradients(hbm["Q"], hbm["K"], hbm["V"], hbm["dO"], visible, kept_of(p))
+
+
+def kept_of(p: Any) -> Any:
+    """The factors of a problem's dropout on all probabilities, or None."""
+    return p.dropout.factors(range(p.N), range(p.Nk)) if p.dropout is not None else None

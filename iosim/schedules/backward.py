@@ -1,0 +1,208 @@
+"""The backward passes: dQ, dK, dV from dO. Standard, FlashAttention, and the FlashAttention-2 order.
+
+The forward pass has left what they read: P (standard), or O with l and m (FlashAttention) or LSE (FlashAttention-2).
+Dropout is regenerated from (row, column), so it moves no words.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..gradients import (
+    add_key_gradients,
+    add_query_gradients,
+    add_value_gradients,
+    probabilities,
+    probability_gradients,
+    row_dots,
+    score_gradients,
+    score_gradients_of_rows,
+)
+from ..problem import Tensor
+from ..reference_backward import backward_inputs, backward_output
+from ..softmax import drop, hide, keep, scores, zeros
+from .flash import visited
+from .registry import FA1, Schedule, register
+
+
+def standard(chip: Any, p: Any, t: Any) -> None:
+    """Dao et al. 2022, Algorithm 3, as the paper counts it: one operand stays on chip whole, inputs are read once."""
+    do = chip.load("dO")
+    for j in chip.tiles(p.Nk, 1):  # line 1: dV = P^T dO
+        dv = chip.compute("dV", (j, p.dv), zeros)
+        for i in chip.tiles(p.N, 1):
+            s = chip.load("P", i, j)
+            chip.update(s, drop, p.dropout_part(i, j))
+            chip.update(dv, add_value_gradients, s, do[i])
+        chip.store(dv, "dV", j)
+    chip.free(do)
+    v = chip.load("V")
+    for i in chip.tiles(p.N, 1):  # line 2: dP = dO V^T
+        do = chip.load("dO", i)
+        for j in chip.tiles(p.Nk, 1):
+            dp = chip.compute("dP", (i, j), probability_gradients, do, v[j])
+            chip.update(dp, drop, p.dropout_part(i, j))
+            chip.store(dp, "dP", i, j)
+    chip.free(v)
+    elementwise_passes(chip, p, t)
+    for i in chip.tiles(p.N, t.rows_s, parallel=True):  # line 3: dS, whole rows
+        s, dp = chip.load("P", i), chip.load("dP", i)
+        chip.update(dp, score_gradients_of_rows, s)
+        chip.store(dp, "dS", i)
+    k = chip.load("K")
+    for i in chip.tiles(p.N, 1):  # line 4: dQ = dS K
+        dq = chip.compute("dQ", (i, p.d), zeros)
+        for j in chip.tiles(p.Nk, 1):
+            chip.update(dq, add_query_gradients, chip.load("dS", i, j), k[j])
+        chip.store(dq, "dQ", i)
+    chip.free(k)
+    q = chip.load("Q")
+    for j in chip.tiles(p.Nk, 1):  # line 5: dK = dS^T Q
+        dk = chip.compute("dK", (j, p.d), zeros)
+        for i in chip.tiles(p.N, 1):
+            chip.update(dk, add_key_gradients, chip.load("dS", i, j), q[i])
+        chip.store(dk, "dK", j)
+    chip.free(q)
+
+
+def elementwise_passes(chip: Any, p: Any, t: Any) -> None:
+    """Unfused passes over the gradients of the scores (mask, dropout): each reads and writes N x Nk words."""
+    for _ in range(p.elementwise):
+        for i in chip.tiles(p.N, t.rows_s, parallel=True):
+            dp = chip.load("dP", i)
+            chip.update(dp, keep)
+            chip.store(dp, "dP", i)
+
+
+def keys_outside(chip: Any, p: Any, t: Any) -> None:
+    """FlashAttention (Dao et al. 2022, Algorithm 4): keys outside; dK, dV stay, dQ goes back and forth."""
+    for j in chip.tiles(p.Nk, t.rows_k, where=p.mask.columns):
+        k, v = chip.load("K", j), chip.load("V", j)
+        dk, dv = chip.compute("dK", (j, p.d), zeros), chip.compute("dV", (j, p.dv), zeros)
+        for i in chip.tiles(p.N, t.rows_q, where=p.mask.column(j)):
+            q, o, do = chip.load("Q", i), chip.load("O", i), chip.load("dO", i)
+            dq, l, m = chip.load("dQ", i), chip.load("l", i), chip.load("m", i)
+            s = chip.compute("S", (i, j), scores, q, k)
+            chip.update(s, hide, p.mask.part(i, j))
+            chip.update(s, probabilities, l, m)  # P in the place of S
+            delta = chip.compute("D", (i,), row_dots, do, o)
+            dp = chip.compute("dP", (i, j), probability_gradients, do, v)
+            chip.update(dp, drop, p.dropout_part(i, j))
+            chip.update(dp, score_gradients, s, delta)  # dS in the place of dP
+            chip.update(s, drop, p.dropout_part(i, j))
+            chip.update(dv, add_value_gradients, s, do)
+            chip.update(dq, add_query_gradients, dp, k)
+            chip.store(dq, "dQ", i)
+            chip.update(dk, add_key_gradients, dp, q)
+        chip.store(dk, "dK", j)
+        chip.store(dv, "dV", j)
+
+
+# ---------------------------------------------------------------- by hand, from the papers (words of one head)
+
+
+def standard_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
+    """Algorithm 3: R = 5 N Nk + (2 dO, V, K, Q), W = 2 N Nk + (dQ, dK, dV): 5 N^2 + 5 N d and 2 N^2 + 3 N d.
+
+    P is read in lines 1 and 3, dP in 3, dS in 4 and 5; each unfused pass reads and writes N Nk more.
+    """
+    square = p.N * p.Nk
+    return {
+        "P": (2 * square, 0),
+        "dP": (square * (1 + p.elementwise), square * (1 + p.elementwise)),
+        "dS": (2 * square, square),
+        "dO": (2 * p.N * p.dv, 0),
+        "V": (p.Nk * p.dv, 0),
+        "K": (p.Nk * p.d, 0),
+        "Q": (p.N * p.d, 0),
+        "dQ": (0, p.N * p.d),
+        "dK": (0, p.Nk * p.d),
+        "dV": (0, p.Nk * p.dv),
+    }
+
+
+def keys_outside_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
+    """Every key tile reads K, V (line 7) and writes dK, dV (line 24) once; with it every query tile reads Q, O, dO,
+    dQ, l, m (line 10) and writes dQ (line 21). Dense: R = 2 Nk d + Tc N (4d + 2), W = Tc N d + 2 Nk d."""
+    sums = visited(p, t)
+    rows, keys = sums["rows"], sums["keys_of_columns"]
+    return {
+        "K": (keys * p.d, 0),
+        "V": (keys * p.dv, 0),
+        "dK": (0, keys * p.d),
+        "dV": (0, keys * p.dv),
+        "Q": (rows * p.d, 0),
+        "O": (rows * p.dv, 0),
+        "dO": (rows * p.dv, 0),
+        "dQ": (rows * p.d, rows * p.d),
+        "l": (rows, 0),
+        "m": (rows, 0),
+    }
+
+
+def standard_footprint(p: Any, t: Any) -> int:
+    """One operand whole, one row of the other or of the result, one score; or a row of P and of dP."""
+    longest = max((p.N + 1) * p.dv, (p.Nk + 1) * p.dv, (p.Nk + 1) * p.d, (p.N + 1) * p.d)
+    return max(longest + 1, 2 * t.rows_s * p.Nk)
+
+
+def keys_outside_footprint(p: Any, t: Any) -> int:
+    """K, V, dK, dV; Q, O, dO, dQ; S with P and dP with dS in their places; l, m, D."""
+    rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
+    return 2 * (rows_q + rows_k) * (p.d + p.dv) + 2 * rows_q * rows_k + 3 * rows_q
+
+
+STATE = ("dQ", "dK", "dV")
+TENSORS = {
+    "O": Tensor(("N", "dv"), "input"),
+    "dO": Tensor(("N", "dv"), "input"),
+    "P": Tensor(("N", "Nk"), "input"),
+    "dP": Tensor(("N", "Nk")),
+    "dS": Tensor(("N", "Nk")),
+    "D": Tensor(("N",), "state"),
+    "dQ": Tensor(("N", "d"), "output", 0.0),
+    "dK": Tensor(("Nk", "d"), "output", 0.0),
+    "dV": Tensor(("Nk", "dv"), "output", 0.0),
+}
+
+
+def backward(name: str, text: Any, summary: str, source: str, **more: Any) -> Schedule:
+    """A schedule of a backward pass: its tensors, and random inputs with what a forward pass left."""
+    return Schedule(
+        name, text, summary, source, tensors=TENSORS, family="backward",
+        drops=True, example=backward_inputs,
+        answer=backward_output, **more,
+    )  # fmt: skip
+
+
+register(
+    backward(
+        "standard-bwd",
+        standard,
+        "backward as the paper counts it: P was stored, dP and dS go through HBM",
+        f"{FA1}, Algorithm 3",
+        rules=("ideal",),
+        exact_traffic=standard_traffic,
+        footprint=standard_footprint,
+    )
+)
+KEYS_OUTSIDE = {
+    "outer": "keys",
+    "rules": ("paper", "best"),
+    "exact_traffic": keys_outside_traffic,
+    "footprint": keys_outside_footprint,
+    "initialised": STATE,
+}
+register(
+    backward("flash1-bwd", keys_outside, "K/V outer: dQ goes back and forth", f"{FA1}, Algorithm 4", **KEYS_OUTSIDE)
+)
+register(
+    backward(
+        "block-sparse-bwd",
+        keys_outside,
+        "flash1-bwd that leaves out the tiles that the mask hides",
+        f"{FA1}, Algorithm 4 with the blocks of Algorithm 5",
+        skips=True,
+        **KEYS_OUTSIDE,
+    )
+)

@@ -1,0 +1,184 @@
+"""The FlashAttention-2 order of the backward pass, with dQ summed by atomic adds or by a second pass.
+
+P is recomputed from LSE, one number a row. Dropout is regenerated from (row, column), so it moves no words.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..gradients import (
+    add_key_gradients,
+    add_query_gradients,
+    add_value_gradients,
+    probabilities_from_lse,
+    probability_gradients,
+    row_dots,
+    score_gradients,
+)
+from ..softmax import drop, hide, scores, zeros
+from ..square_tiles import sizes
+from ..tiling import Tiling, footprint, last_true
+from .backward import backward
+from .flash import visited
+from .registry import FA2, register
+
+
+def keys_outside_lse(chip: Any, p: Any, t: Any) -> None:
+    """FlashAttention-2 (Dao 2023, Algorithm 2): D beforehand, keys outside; dQ is added to in HBM (atomic adds)."""
+    row_sums(chip, p, t)
+    key_side(chip, p, t, shared=True)
+
+
+def second_pass(chip: Any, p: Any, t: Any) -> None:
+    """The same without shared sums: keys outside for dK and dV, then queries outside, with S and dP again, for dQ."""
+    row_sums(chip, p, t)
+    key_side(chip, p, t, shared=False)
+    for i in chip.tiles(p.N, t.rows_q, parallel=True):
+        q, do = chip.load("Q", i, where=p.mask.row(i)), chip.load("dO", i, where=p.mask.row(i))
+        lse, delta = chip.load("LSE", i, where=p.mask.row(i)), chip.load("D", i, where=p.mask.row(i))
+        dq = chip.compute("dQ", (i, p.d), zeros)
+        for j in chip.tiles(p.Nk, t.rows_k, where=p.mask.row(i)):
+            k, v = chip.load("K", j), chip.load("V", j)
+            s, dp = chip.compute("S", (i, j), scores, q, k), chip.compute("dP", (i, j), probability_gradients, do, v)
+            recompute(chip, p, i, j, s, dp, lse, delta)
+            chip.update(dq, add_query_gradients, dp, k)
+        chip.store(dq, "dQ", i)
+
+
+def row_sums(chip: Any, p: Any, t: Any) -> None:
+    """D = rowsum(dO * O), Dao 2023, Algorithm 2, line 4."""
+    for i in chip.tiles(p.N, t.rows_q, parallel=True):
+        do, o = chip.load("dO", i), chip.load("O", i)
+        chip.store(chip.compute("D", (i,), row_dots, do, o), "D", i)
+
+
+def key_side(chip: Any, p: Any, t: Any, shared: bool) -> None:
+    """Keys outside: dK and dV stay. `shared`: every turn adds to the same dQ, so turns are not independent."""
+    for j in chip.tiles(p.Nk, t.rows_k, parallel=not shared):
+        k, v = chip.load("K", j, where=p.mask.column(j)), chip.load("V", j, where=p.mask.column(j))
+        dk, dv = chip.compute("dK", (j, p.d), zeros), chip.compute("dV", (j, p.dv), zeros)
+        for i in chip.tiles(p.N, t.rows_q, where=p.mask.column(j)):
+            q, do = chip.load("Q", i), chip.load("dO", i)
+            lse, delta = chip.load("LSE", i), chip.load("D", i)
+            s, dp = chip.compute("S", (i, j), scores, q, k), chip.compute("dP", (i, j), probability_gradients, do, v)
+            recompute(chip, p, i, j, s, dp, lse, delta)
+            chip.update(s, drop, p.dropout_part(i, j))
+            chip.update(dv, add_value_gradients, s, do)
+            if shared:
+                dq = chip.load("dQ", i)
+                chip.update(dq, add_query_gradients, dp, k)
+                chip.store(dq, "dQ", i)
+            chip.update(dk, add_key_gradients, dp, q)
+        chip.store(dk, "dK", j)
+        chip.store(dv, "dV", j)
+
+
+def recompute(chip: Any, p: Any, i: Any, j: Any, s: Any, dp: Any, lse: Any, delta: Any) -> None:
+    """From the products S and dP: P in the place of S, dS in the place of dP (lines 11 and 14)."""
+    chip.update(s, hide, p.mask.part(i, j))
+    chip.update(s, probabilities_from_lse, lse)
+    chip.update(dp, drop, p.dropout_part(i, j))
+    chip.update(dp, score_gradients, s, delta)
+
+
+# ---------------------------------------------------------------- by hand, from the papers (words of one head)
+
+
+def keys_outside_lse_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
+    """D costs 2 N d + N once. Then every query tile of a key tile reads Q, dO, LSE, D, and its atomic add reads and
+    writes dQ (line 15). Dense: R = 2 Nd + 2 Nk d + Tc N (3d + 2), W = N + Tc N d + 2 Nk d."""
+    rows = visited(p, t)["rows"]
+    found = key_side_traffic(p, t)
+    return {**found, "dQ": (rows * p.d, rows * p.d)}
+
+
+def key_side_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
+    sums = visited(p, t)
+    rows, keys = sums["rows"], sums["keys_of_columns"]
+    return {
+        "O": (p.N * p.dv, 0),
+        "dO": (p.N * p.dv + rows * p.dv, 0),
+        "D": (rows, p.N),
+        "LSE": (rows, 0),
+        "Q": (rows * p.d, 0),
+        "K": (keys * p.d, 0),
+        "V": (keys * p.dv, 0),
+        "dK": (0, p.Nk * p.d),
+        "dV": (0, p.Nk * p.dv),
+    }
+
+
+def second_pass_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
+    """Dense: R = 2 Nd + [2 Nk d + Tc N (2d + 2)] + [N (2d + 2) + 2 Nk d Tr], W = N + 2 Nk d + N d."""
+    sums, found = visited(p, t), key_side_traffic(p, t)
+    seen, keys = sums["queries_of_rows"], sums["keys"]
+    more = {"Q": seen * p.d, "dO": seen * p.dv, "LSE": seen, "D": seen, "K": keys * p.d, "V": keys * p.dv}
+    again = {name: (found[name][0] + words, found[name][1]) for name, words in more.items()}
+    return {**found, **again, "dQ": (0, p.N * p.d)}
+
+
+def keys_outside_lse_footprint(p: Any, t: Any) -> int:
+    """K, V, dK, dV; Q, dO, dQ; S and dP; LSE, D. More than the dO, O, D of the sums before it."""
+    rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
+    main = 2 * rows_k * (p.d + p.dv) + rows_q * (2 * p.d + p.dv) + 2 * rows_q * rows_k + 2 * rows_q
+    return max(main, rows_q * (2 * p.dv + 1))
+
+
+def second_pass_footprint(p: Any, t: Any) -> int:
+    """The larger of K, V, dK, dV with Q, dO and of Q, dO, dQ with K, V; S and dP; LSE, D."""
+    rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
+    both = (rows_q + rows_k) * (p.d + p.dv) + 2 * rows_q * rows_k + 2 * rows_q
+    return max(both + max(rows_k * (p.d + p.dv), rows_q * p.d), rows_q * (2 * p.dv + 1))
+
+
+def best_of_both(schedule: Any, p: Any, M_bytes: int, multiple: int) -> Tiling | None:
+    """The least traffic of the second-pass form, which falls with both tiles: for each number of query tiles, the
+    smallest that give it, and the largest key tile that fits beside them. Exact; no tile is left out."""
+    best: tuple[Any, Tiling] | None = None
+    for rows_q in sizes(p.N, multiple):
+        room = last_true(lambda n, r=rows_q: footprint(schedule, p, Tiling(r, n * multiple)).peak_bytes <= M_bytes,
+                         -(-p.Nk // multiple))  # fmt: skip
+        if room:
+            tiling = Tiling(rows_q, room * multiple)
+            passes_q, passes_k = -(-p.N // rows_q), -(-p.Nk // tiling.rows_k)
+            words = passes_k * p.N * (p.d + p.dv + 2) + passes_q * p.Nk * (p.d + p.dv)
+            if best is None or words < best[0]:
+                best = (words, tiling)
+    return None if best is None else best[1]
+
+
+KEYS_OUTSIDE_LSE = {"outer": "keys", "exact_traffic": keys_outside_lse_traffic, "footprint": keys_outside_lse_footprint}
+register(
+    backward(
+        "flash2-bwd",
+        keys_outside_lse,
+        "D first, K/V outer, dQ summed by atomic adds",
+        f"{FA2}, Algorithm 2",
+        initialised=("dQ",),
+        **KEYS_OUTSIDE_LSE,
+    )
+)
+register(
+    backward(
+        "block-sparse-q-bwd",
+        keys_outside_lse,
+        "flash2-bwd that leaves out the tiles that the mask hides",
+        f"{FA2}, Algorithm 2 with a mask",
+        skips=True,
+        initialised=("dQ",),
+        **KEYS_OUTSIDE_LSE,
+    )
+)
+register(
+    backward(
+        "flash2-bwd-second-pass",
+        second_pass,
+        "D first, K/V outer for dK and dV, then Q outer for dQ",
+        f"{FA2}, Algorithm 2, without atomic adds",
+        exact_traffic=second_pass_traffic,
+        footprint=second_pass_footprint,
+        inner_matters=True,
+        search=best_of_both,
+    )
+)

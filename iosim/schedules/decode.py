@@ -1,0 +1,198 @@
+"""For few queries and many keys: keys split over blocks (Flash-Decoding), and keys in pages of a cache."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..problem import Tensor
+from ..reference import attention_output, queries_keys_values
+from ..softmax import accumulate, hide, log_sum_exp, merge, minus_infinity, normalise, online_softmax, scores, zeros
+from ..spans import Moved, Share
+from .registry import Schedule, register
+
+
+def split_keys(chip: Any, p: Any, t: Any) -> None:
+    """Flash-Decoding: each share of the keys leaves a partial O and its LSE; a second kernel puts them together."""
+    for c in chip.tiles(p.shares, 1, parallel=True):
+        for i in chip.tiles(p.N, t.rows_q):
+            r = partial_rows(p, c, i)
+            q = chip.load("Q", i)
+            o = chip.compute("Opart", (r, p.dv), zeros)
+            l = chip.compute("LSEpart", (r,), zeros)
+            m = chip.compute("m", (i,), minus_infinity)
+            for j in chip.tiles(Share(p.Nk, p.share_rows, c), t.rows_k):
+                k, v = chip.load("K", j), chip.load("V", j)
+                attend(chip, p, i, j, q, k, v, (m, l, o))
+            chip.update(o, normalise, l)
+            chip.store(o, "Opart", r)
+            chip.update(l, log_sum_exp, m)
+            chip.store(l, "LSEpart", r)
+    for i in chip.tiles(p.N, t.rows_q, parallel=True):
+        o = chip.compute("O", (i, p.dv), zeros)
+        l = chip.compute("l", (i,), zeros)
+        m = chip.compute("m", (i,), minus_infinity)
+        for c in chip.tiles(p.shares, 1):
+            r = partial_rows(p, c, i)
+            part, lse = chip.load("Opart", r), chip.load("LSEpart", r)
+            chip.update((m, l, o), merge, part, lse)
+        chip.update(o, normalise, l)
+        chip.store(o, "O", i)
+        if p.lse:
+            chip.update(l, log_sum_exp, m)
+            chip.store(l, "LSE", i)
+
+
+def pages(chip: Any, p: Any, t: Any) -> None:
+    """Queries outside; K and V lie in pages, and the block table says where the next one is."""
+    for i in chip.tiles(p.N, t.rows_q, parallel=True):
+        q = chip.load("Q", i)
+        o = chip.compute("O", (i, p.dv), zeros)
+        l = chip.compute("l", (i,), zeros)
+        m = chip.compute("m", (i,), minus_infinity)
+        for b in chip.tiles(p.pages, 1):
+            entry = chip.load("table", b)
+            for j in chip.tiles(Share(p.Nk, p.page_size, b), t.rows_k):
+                r = cache_rows(p, b, j, entry)
+                k, v = chip.load("K", r), chip.load("V", r)
+                attend(chip, p, i, j, q, k, v, (m, l, o))
+        chip.update(o, normalise, l)
+        chip.store(o, "O", i)
+        if p.lse:
+            chip.update(l, log_sum_exp, m)
+            chip.store(l, "LSE", i)
+
+
+def attend(chip: Any, p: Any, i: Any, j: Any, q: Any, k: Any, v: Any, state: Any) -> None:
+    """One key tile of online softmax (Dao 2023, Algorithm 1, lines 8 to 10)."""
+    m, l, o = state
+    s = chip.compute("S", (i, j), scores, q, k)
+    chip.update(s, hide, p.mask.part(i, j))
+    chip.update((s, m, l, o), online_softmax)  # P in the place of S
+    if p.keep_p:
+        chip.store(s, "P", i, j)
+    chip.update(o, accumulate, s, v)
+
+
+def partial_rows(p: Any, c: Any, i: Any) -> Moved:
+    """The rows of query tile i in the partial results of share c; the shares lie one after the other."""
+    return Moved(p.partial_rows, i, ((p.N, c), (1, i)))
+
+
+def cache_rows(p: Any, b: Any, j: Any, entry: Any) -> Moved:
+    """Key tile j of page b, in the page that the entry of the block table names."""
+    return Moved(p.cache_rows, j, ((p.page_size, entry), (1, j), (-p.page_size, b)))
+
+
+# ---------------------------------------------------------------- by hand (words of one head)
+
+
+def split_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
+    """With S = shares: every share reads Q once and its keys with every query tile, and writes N rows of O and LSE;
+    the second kernel reads these and writes O. R = S N d + 2 Nk d Tr + S N (d + 1), W = S N (d + 1) + N d."""
+    passes, rows = -(-p.N // t.rows_q), split_count(p) * p.N
+    return {
+        "Q": (rows * p.d, 0),
+        "K": (p.Nk * p.d * passes, 0),
+        "V": (p.Nk * p.dv * passes, 0),
+        "Opart": (rows * p.dv, rows * p.dv),
+        "LSEpart": (rows, rows),
+        "O": (0, p.N * p.dv),
+        **extra(p),
+    }
+
+
+def split_count(p: Any) -> int:
+    """Shares of ceil(Nk / S) keys that are not empty: S, or fewer where S does not divide Nk."""
+    return -(-p.Nk // -(-p.Nk // p.splits))
+
+
+def split_room(p: Any, t: Any) -> int:
+    """The larger of the two kernels. First: Q, O, K, V, S, l, m with key tiles no longer than a share; second: two
+    of O (the sum and a part), l, m and one LSE."""
+    rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, -(-p.Nk // p.splits))
+    first = (rows_q + rows_k) * (p.d + p.dv) + rows_q * rows_k + 2 * rows_q
+    return max(first, rows_q * (2 * p.dv + 3))
+
+
+def pages_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
+    """As flash2, and one word of the block table for every page and query tile; the last page moves its true rows.
+    R = N d + Tr (2 Nk d + ceil(Nk / page)), W = N d."""
+    passes = -(-p.N // t.rows_q)
+    return {
+        "Q": (p.N * p.d, 0),
+        "table": (-(-p.Nk // p.page_size) * passes, 0),
+        "K": (p.Nk * p.d * passes, 0),
+        "V": (p.Nk * p.dv * passes, 0),
+        "O": (0, p.N * p.dv),
+        **extra(p),
+    }
+
+
+def pages_room(p: Any, t: Any) -> int:
+    """flash2's footprint with key tiles no longer than a page, and one entry of the table."""
+    rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, p.page_size, p.Nk)
+    return (rows_q + rows_k) * (p.d + p.dv) + rows_q * rows_k + 2 * rows_q + 1
+
+
+def extra(p: Any) -> dict[str, tuple[Any, Any]]:
+    """What options add: P and LSE, written once."""
+    return {**({"P": (0, p.N * p.Nk)} if p.keep_p else {}), **({"LSE": (0, p.N)} if p.lse else {})}
+
+
+# ---------------------------------------------------------------- a cache in pages, and what lies in it
+
+
+def scattered(rng: Any, p: Any, visible: Any) -> dict[str, Any]:
+    """Q, a block table in random order, and pages of K and V; NaN where no key lies: it must never be read."""
+    hbm = queries_keys_values(rng, p, visible)
+    table = rng.permutation(p.pages)
+    for name in ("K", "V"):
+        rows = hbm[name]
+        cache = rng.normal(size=(p.pages, p.page_size, rows.shape[1])) * float("nan")
+        for b, page in enumerate(table):
+            part = rows[b * p.page_size : (b + 1) * p.page_size]
+            cache[page, : len(part)] = part
+        hbm[name] = cache.reshape(-1, rows.shape[1])
+    return {**hbm, "table": table}
+
+
+def answer_of_pages(hbm: dict[str, Any], p: Any, visible: Any) -> dict[str, Any]:
+    """Softmax attention over the keys in the order of the block table."""
+    order = {}
+    for name in ("K", "V"):
+        width = hbm[name].shape[1]
+        order[name] = hbm[name].reshape(p.pages, p.page_size, width)[hbm["table"]].reshape(-1, width)[: p.Nk]
+    return attention_output({**hbm, **order}, p, visible)
+
+
+register(
+    Schedule(
+        "split-kv",
+        split_keys,
+        "keys split over --splits blocks, partial results combined by a second kernel",
+        "Dao, Haziza, Massa and Sizov 2023, Flash-Decoding",
+        exact_traffic=split_traffic,
+        footprint=split_room,
+        tensors={
+            "Opart": Tensor(("partial_rows", "dv"), "state"),
+            "LSEpart": Tensor(("partial_rows",), "state"),
+        },
+    )
+)
+register(
+    Schedule(
+        "paged",
+        pages,
+        "Q outer over a KV cache in pages of --page-size rows, found through a block table",
+        "Kwon et al. 2023 (arXiv 2309.06180), PagedAttention",
+        exact_traffic=pages_traffic,
+        footprint=pages_room,
+        tensors={
+            "K": Tensor(("cache_rows", "d"), "input"),
+            "V": Tensor(("cache_rows", "dv"), "input"),
+            "table": Tensor(("pages",), "index"),
+        },
+        example=scattered,
+        answer=answer_of_pages,
+    )
+)

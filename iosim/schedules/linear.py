@@ -1,0 +1,139 @@
+"""Attention without the N x Nk matrix: linear attention, and sparse attention that gathers what each query sees."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..problem import DENSE, Tensor
+from ..reference_more import linear_attention
+from ..softmax import accumulate, normalise, zeros
+from ..steps_more import (
+    add_keys,
+    add_sum,
+    add_to_state,
+    earlier_products,
+    features,
+    read_normaliser,
+    read_state,
+)
+from .flash import footprint as flash_footprint
+from .flash import queries_outside, queries_outside_traffic
+from .registry import Schedule, narrowed, register
+
+KATHAROPOULOS = "Katharopoulos et al. 2020 (arXiv 2006.16236)"
+
+
+def linear(chip: Any, p: Any, t: Any) -> None:
+    """phi(Q) (phi(K)^T V), each row divided by phi(q) . sum phi(k): first all keys into the state, then all queries."""
+    state = chip.compute("state", (p.d, p.dv), zeros)
+    z = chip.compute("z", (p.d,), zeros)
+    for j in chip.tiles(p.Nk, t.rows_k):
+        add_tile(chip, j, state, z)
+    for i in chip.tiles(p.N, t.rows_q):
+        o, l = read_tile(chip, p, i, state, z)[1:]
+        chip.update(o, normalise, l)
+        chip.store(o, "O", i)
+    chip.free(state, z)
+
+
+def linear_causal(chip: Any, p: Any, t: Any) -> None:
+    """The same for a causal mask: what lies before the tile comes from the running state, the tile itself from the
+    products inside it."""
+    state = chip.compute("state", (p.d, p.dv), zeros)
+    z = chip.compute("z", (p.d,), zeros)
+    for i in chip.tiles(p.N, t.rows_q):
+        q, o, l = read_tile(chip, p, i, state, z)
+        k, v = add_tile(chip, i, state, z)
+        s = chip.compute("S", (i, i), earlier_products, q, k)
+        chip.update(l, add_sum, s)
+        chip.update(o, accumulate, s, v)
+        chip.update(o, normalise, l)
+        chip.store(o, "O", i)
+    chip.free(state, z)
+
+
+def add_tile(chip: Any, j: Any, state: Any, z: Any) -> tuple[Any, Any]:
+    """A tile of keys and values goes into the state."""
+    k, v = chip.load("K", j), chip.load("V", j)
+    chip.update(k, features)
+    chip.update(state, add_to_state, k, v)
+    chip.update(z, add_keys, k)
+    return k, v
+
+
+def read_tile(chip: Any, p: Any, i: Any, state: Any, z: Any) -> tuple[Any, Any, Any]:
+    """What a tile of queries reads from the state: phi(Q), O and its normaliser."""
+    q = chip.load("Q", i)
+    chip.update(q, features)
+    o = chip.compute("O", (i, p.dv), read_state, q, state)
+    l = chip.compute("l", (i,), read_normaliser, q, z)
+    return q, o, l
+
+
+# ---------------------------------------------------------------- by hand (words of one head)
+
+
+def linear_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
+    """Everything once, whatever the tiles: R = N d + Nk (d + dv), W = N dv. The state never leaves the chip."""
+    return {"Q": (p.N * p.d, 0), "K": (p.Nk * p.d, 0), "V": (p.Nk * p.dv, 0), "O": (0, p.N * p.dv)}
+
+
+def linear_footprint(p: Any, t: Any) -> int:
+    """The state d dv + d, and a tile of K and V, or of Q and O with one normaliser a row."""
+    rows, keys = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
+    return p.d * p.dv + p.d + max(keys * (p.d + p.dv), rows * (p.d + p.dv + 1))
+
+
+def causal_footprint(p: Any, t: Any) -> int:
+    """The state, tiles of Q, K, V, O and of their products: d dv + d + Br (2d + 2dv + 1) + Br^2."""
+    rows = min(t.rows_q, p.N)
+    return p.d * p.dv + p.d + rows * (2 * p.d + 2 * p.dv + 1) + rows * rows
+
+
+def dense(p: Any) -> Any:
+    """One state for all queries: nothing can be hidden from one of them."""
+    return narrowed(p, mask=DENSE, keep_p=False)
+
+
+def causal(p: Any) -> Any:
+    """A query sees the keys up to its own position."""
+    from ..masks import parse
+
+    return narrowed(p, Nk=p.N, mask=parse("causal"), keep_p=False)
+
+
+STATE = {"state": Tensor(("d", "dv"), "state"), "z": Tensor(("d",), "state")}
+
+for name, text, footprint, about, summary, source in (
+    ("linear", linear, linear_footprint, dense, "linear attention, phi = elu + 1: state d x dv + d on chip",
+     f"{KATHAROPOULOS}, equations 5 to 7"),
+    ("linear-causal", linear_causal, causal_footprint, causal, "linear attention with a causal mask: a running state",
+     f"{KATHAROPOULOS}, equations 8 to 12"),
+):  # fmt: skip
+    register(
+        Schedule(
+            name,
+            text,
+            summary,
+            source,
+            exact_traffic=linear_traffic,
+            footprint=footprint,
+            tensors=STATE,
+            family="linear",
+            answer=linear_attention,
+            about=about,
+        )
+    )
+
+register(
+    Schedule(
+        "local-gather",
+        queries_outside,
+        "sparse attention, each query gathering its keys: N S (d + dv) for S keys a query",
+        "unstructured sparse attention without reuse; flash2 in tiles of 1 x 1",
+        rules=("ideal",),
+        skips=True,
+        exact_traffic=queries_outside_traffic,
+        footprint=flash_footprint,
+    )
+)

@@ -1,0 +1,178 @@
+"""Matrix products C = A B: A is (N, d), B is (d, Nk), C is (N, Nk), in every loop order.
+
+N, Nk and d are those of attention: rows of A, columns of B, and the axis that is summed over. Three nested loops have
+six orders; what counts is the innermost one, because the tile that it does not index stays on chip.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..problem import DENSE, Tensor
+from ..reference_more import matrix_product, two_matrices
+from ..softmax import accumulate, zeros
+from ..square_tiles import least_passes
+from ..tiling import Tiling
+from .registry import Schedule, narrowed, register
+
+
+def c_stays(chip: Any, p: Any, t: Any) -> None:
+    """The sum innermost: a tile of C stays, A and B stream."""
+    for i in chip.tiles(p.N, t.rows_q, parallel=True):
+        for j in chip.tiles(p.Nk, t.rows_k):
+            c = chip.compute("C", (i, j), zeros)
+            for k in chip.tiles(p.d, t.depth):
+                a, b = chip.load("A", i, k), chip.load("B", k, j)
+                chip.update(c, accumulate, a, b)
+            chip.store(c, "C", i, j)
+
+
+def naive(chip: Any, p: Any, t: Any) -> None:
+    """One element of C in a register; every multiplication loads both factors."""
+    c_stays(chip, p, Tiling(1, 1))
+
+
+def a_stays(chip: Any, p: Any, t: Any) -> None:
+    """Columns of C innermost: a tile of A stays, B streams, C goes back and forth."""
+    for i in chip.tiles(p.N, t.rows_q, parallel=True):
+        for k in chip.tiles(p.d, t.depth):
+            a = chip.load("A", i, k)
+            for j in chip.tiles(p.Nk, t.rows_k):
+                b, c = chip.load("B", k, j), chip.load("C", i, j)
+                chip.update(c, accumulate, a, b)
+                chip.store(c, "C", i, j)
+
+
+def b_stays(chip: Any, p: Any, t: Any) -> None:
+    """Rows of C innermost: a tile of B stays, A streams, C goes back and forth."""
+    for j in chip.tiles(p.Nk, t.rows_k, parallel=True):
+        for k in chip.tiles(p.d, t.depth):
+            b = chip.load("B", k, j)
+            for i in chip.tiles(p.N, t.rows_q):
+                a, c = chip.load("A", i, k), chip.load("C", i, j)
+                chip.update(c, accumulate, a, b)
+                chip.store(c, "C", i, j)
+
+
+# ---------------------------------------------------------------- by hand (words)
+
+
+def tiled_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
+    """Every multiplication needs one word of A and of B. A word of A, once on chip, meets the Br x Bc tile's Bc columns
+    of C: it is read ceil(Nk/Bc) times; a word of B ceil(N/Br) times. C is written once and never read.
+    R = N d ceil(Nk/Bc) + d Nk ceil(N/Br), W = N Nk."""
+    return {
+        "A": (p.N * p.d * -(-p.Nk // t.rows_k), 0),
+        "B": (p.d * p.Nk * -(-p.N // t.rows_q), 0),
+        "C": (0, p.N * p.Nk),
+    }
+
+
+def naive_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
+    """N d Nk multiplications, each with two reads: R = 2 N d Nk, W = N Nk."""
+    multiplications = p.N * p.d * p.Nk
+    return {"A": (multiplications, 0), "B": (multiplications, 0), "C": (0, p.N * p.Nk)}
+
+
+def a_stays_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
+    """A once; B for every row tile of A; C read and written for every part of the sum."""
+    back_and_forth = p.N * p.Nk * -(-p.d // t.depth)
+    return {
+        "A": (p.N * p.d, 0),
+        "B": (p.d * p.Nk * -(-p.N // t.rows_q), 0),
+        "C": (back_and_forth, back_and_forth),
+    }
+
+
+def b_stays_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
+    """B once; A for every column tile of B; C read and written for every part of the sum."""
+    return {
+        **a_stays_traffic(p, t),
+        "A": (p.N * p.d * -(-p.Nk // t.rows_k), 0),
+        "B": (p.d * p.Nk, 0),
+    }
+
+
+def footprint(p: Any, t: Any) -> int:
+    """A tile of each matrix: Br Bc + depth (Br + Bc), clipped to the axes."""
+    rows, columns, depth = min(t.rows_q, p.N), min(t.rows_k, p.Nk), min(t.depth, p.d)
+    return rows * columns + depth * (rows + columns)
+
+
+def naive_footprint(p: Any, t: Any) -> int:
+    """One word of each matrix."""
+    return 3
+
+
+# ---------------------------------------------------------------- the best tiles
+
+
+def best_c_stays(schedule: Any, p: Any, M_bytes: int, multiple: int) -> Tiling | None:
+    """The C tile of least traffic with parts of the sum of depth 1, which cost no traffic and the least room."""
+    acc, word = p.acc_bytes, p.word_bytes
+    found = least_passes(
+        p.N, p.Nk, multiple, M_bytes,
+        room=lambda rows: (rows * acc + word, rows * word),  # bytes for each column of the tile, and beside them
+        cost=lambda passes_b, passes_a: p.d * (p.Nk * passes_b + p.N * passes_a),
+    )  # fmt: skip
+    return found and Tiling(*found.tile)
+
+
+def best_a_stays(schedule: Any, p: Any, M_bytes: int, multiple: int) -> Tiling | None:
+    """Br and the depth decide the traffic; Bc = `multiple` takes the least room."""
+    acc, word, columns = p.acc_bytes, p.word_bytes, min(multiple, p.Nk)
+    found = least_passes(
+        p.N, p.d, multiple, M_bytes,
+        room=lambda rows: ((rows + columns) * word, rows * columns * acc),
+        cost=lambda passes_b, passes_c: p.Nk * (p.d * passes_b + 2 * p.N * passes_c),
+        step=1,
+    )  # fmt: skip
+    return found and Tiling(found.tile[0], multiple, depth=found.tile[1])
+
+
+def best_b_stays(schedule: Any, p: Any, M_bytes: int, multiple: int) -> Tiling | None:
+    """As above, with A and B exchanged."""
+    found = best_a_stays(schedule, narrowed(p, N=p.Nk, Nk=p.N), M_bytes, multiple)
+    return found and Tiling(multiple, found.rows_q, depth=found.depth)
+
+
+def without_mask(p: Any) -> Any:
+    """A product of matrices has no mask and no P."""
+    return narrowed(p, mask=DENSE, keep_p=False)
+
+
+MATRICES = {
+    "A": Tensor(("N", "d"), "input"),
+    "B": Tensor(("d", "Nk"), "input"),
+    "C": Tensor(("N", "Nk"), "output", 0.0),
+}
+HONG_KUNG = "Hong and Kung 1981"
+
+
+def product_schedule(name: str, text: Any, summary: str, traffic: Any, **more: Any) -> None:
+    register(
+        Schedule(
+            name,
+            text,
+            f"C = A B of N x d and d x Nk: {summary}",
+            more.pop("source", HONG_KUNG),
+            exact_traffic=traffic,
+            footprint=more.pop("footprint", footprint),
+            tensors=MATRICES,
+            family="matmul",
+            example=two_matrices,
+            answer=matrix_product,
+            about=without_mask,
+            **more,
+        )
+    )
+
+
+product_schedule("matmul-naive", naive, "every multiplication loads both factors", naive_traffic,
+                 footprint=naive_footprint, rules=("ideal",), source="definition")  # fmt: skip
+product_schedule("matmul-tiled", c_stays, "a tile of C stays on chip, A and B stream", tiled_traffic,
+                 search=best_c_stays, more_tiles=("depth",))  # fmt: skip
+product_schedule("matmul-tiled-a", a_stays, "a tile of A stays on chip, C goes back and forth", a_stays_traffic,
+                 search=best_a_stays, more_tiles=("depth",), initialised=("C",))  # fmt: skip
+product_schedule("matmul-tiled-b", b_stays, "a tile of B stays on chip, C goes back and forth", b_stays_traffic,
+                 search=best_b_stays, more_tiles=("depth",), initialised=("C",))  # fmt: skip

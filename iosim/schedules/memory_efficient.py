@@ -1,0 +1,163 @@
+"""Queries outside, K and V one after the other in the same room: with Q staying, or read again with every key tile as
+in the kernel of PyTorch's EFFICIENT_ATTENTION."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import InputError
+from ..problem import DENSE
+from ..softmax import accumulate, hide, log_sum_exp, minus_infinity, normalise, online_softmax, scores, zeros
+from ..spans import reaches, seen
+from ..tiling import MOST_MASKED, Tiling, footprint, last_true
+from .registry import Schedule, register
+
+
+def queries_again(chip: Any, p: Any, t: Any) -> None:
+    """Queries outside; Q and K leave when S is there, Q comes back with the next K. Keys end at the last one seen."""
+    one_room(chip, p, t, again=True)
+
+
+def queries_stay(chip: Any, p: Any, t: Any) -> None:
+    """FlashAttention-2 (Dao 2023, Algorithm 1) where K leaves before V comes."""
+    one_room(chip, p, t, again=False)
+
+
+def one_room(chip: Any, p: Any, t: Any, again: bool) -> None:
+    """K and V never together. `again`: Q shares their room, so that it is read with every key tile."""
+    for i in chip.tiles(p.N, t.rows_q, parallel=True):
+        q = None if again else chip.load("Q", i)
+        o = chip.compute("O", (i, p.dv), zeros)
+        l = chip.compute("l", (i,), zeros)
+        m = chip.compute("m", (i,), minus_infinity)
+        for j in chip.tiles(seen(p, i), t.rows_k):
+            q = chip.load("Q", i) if again else q
+            k = chip.load("K", j)
+            s = chip.compute("S", (i, j), scores, q, k)
+            chip.update(s, hide, p.mask.part(i, j))
+            if again:
+                chip.free(q, k)
+            else:
+                chip.free(k)
+            chip.update((s, m, l, o), online_softmax)  # P in the place of S
+            if p.keep_p:
+                chip.store(s, "P", i, j)
+            chip.update(o, accumulate, s, chip.load("V", j))
+        chip.update(o, normalise, l)
+        chip.store(o, "O", i)
+        if p.lse:
+            chip.update(l, log_sum_exp, m)
+            chip.store(l, "LSE", i)
+
+
+# ---------------------------------------------------------------- by hand, from the kernel (words of one head)
+
+
+def traffic(p: Any, t: Any, tiles: Any = None) -> dict[str, tuple[Any, Any]]:
+    """A query tile of h rows whose last visible key is the n-th reads n keys and values, and itself ceil(n / Bc)
+    times. Dense n = Nk: R = 2 Nk d Tr + N d Tc, W = N d (LSE adds N). `tiles` are the (h, n), if they are known."""
+    keys, rows, square = p.Nk * -(-p.N // t.rows_q), p.N * -(-p.Nk // t.rows_k), p.N * p.Nk
+    if p.mask.columns is not None:
+        tiles = tiles or last_keys(p, t)
+        keys, rows = sum(n for _, n in tiles), sum(h * -(-n // t.rows_k) for h, n in tiles)
+        square = sum(h * n for h, n in tiles)
+    return {
+        "Q": (rows * p.d, 0),
+        "K": (keys * p.d, 0),
+        "V": (keys * p.dv, 0),
+        "O": (0, p.N * p.dv),
+        **({"P": (0, square)} if p.keep_p else {}),
+        **({"LSE": (0, p.N)} if p.lse else {}),
+    }
+
+
+def last_keys(p: Any, t: Any) -> list[tuple[int, int]]:
+    """(rows, keys up to the last visible one) of every query tile, counted in the whole matrix of visible pairs."""
+    visible = p.mask.visible(0, p.N, 0, p.Nk)
+    needed = (visible[:, ::-1].cumsum(axis=1) > 0).sum(axis=1)  # a key is needed if it or a later one is seen
+    parts = [needed[x : x + t.rows_q] for x in range(0, p.N, t.rows_q)]
+    return [(len(part), int(part.max())) for part in parts]
+
+
+def room(p: Any, t: Any) -> int:
+    """2 Br d + Bc d + Br Bc + 2 Br at dv = d: O, l, m, S stay, beside them Q and K, and later V in their place."""
+    rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
+    return rows_q * (p.dv + 2) + rows_q * rows_k + max((rows_q + rows_k) * p.d, rows_k * p.dv)
+
+
+def stay_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
+    """As flash2: Q once, K and V with every query tile, whatever the mask hides. R = N d + 2 Nk d Tr, W = N d."""
+    passes = -(-p.N // t.rows_q)
+    return {
+        "Q": (p.N * p.d, 0),
+        "K": (p.Nk * p.d * passes, 0),
+        "V": (p.Nk * p.dv * passes, 0),
+        "O": (0, p.N * p.dv),
+        **({"P": (0, p.N * p.Nk)} if p.keep_p else {}),
+        **({"LSE": (0, p.N)} if p.lse else {}),
+    }
+
+
+def stay_room(p: Any, t: Any) -> int:
+    """Bc d + 2 Br d + Br Bc + 2 Br at dv = d: flash2's, with one tile of keys or values and not two."""
+    rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
+    return rows_q * (p.d + p.dv + 2) + rows_q * rows_k + rows_k * max(p.d, p.dv)
+
+
+def search(schedule: Schedule, p: Any, M_bytes: int, multiple: int) -> Tiling | None:
+    """The tiles of least traffic that fit. It falls with Br and with Bc, so each Br goes with the largest Bc."""
+
+    def fits(n_q: int, n_k: int) -> bool:
+        return footprint(schedule, p, Tiling(n_q * multiple, n_k * multiple)).peak_bytes <= M_bytes
+
+    largest = last_true(lambda n: fits(n, 1), -(-p.N // multiple))
+    if largest == 0:
+        return None
+    best: tuple[int, Tiling] | None = None
+    for n in outer_tiles(p, largest, multiple):
+        n_k = last_true(lambda k, n=n: fits(n, k), -(-p.Nk // multiple))  # type: ignore[misc]
+        tiling = Tiling(n * multiple, n_k * multiple)
+        bound = p.tiled(tiling)
+        tiles = None if bound.mask.columns is None else reaches(bound.mask)
+        words = sum(map(sum, traffic(bound, tiling, tiles).values()))
+        if best is None or words < best[0]:
+            best = words, tiling
+    return best and best[1]
+
+
+def outer_tiles(p: Any, largest: int, multiple: int) -> list[int]:
+    """The query tiles to look at, in multiples, ascending: all with a mask, else the smallest of each count of them."""
+    if p.mask is DENSE:
+        counts = {-(-p.N // (n * multiple)): n for n in range(largest, 0, -1)}
+        return sorted(counts.values())
+    if p.mask.tile_units or largest > MOST_MASKED:
+        raise InputError(
+            "--tiles", f"best with --mask {p.mask}", f"a mask in tokens and at most {MOST_MASKED} query tiles to try",
+            "give --tiles as 128x64",
+        )  # fmt: skip
+    return list(range(1, largest + 1))
+
+
+register(
+    Schedule(
+        "memory-efficient",
+        queries_again,
+        "Q outer, O written once, Q read again with every key tile",
+        "Rabe and Staats 2021 (arXiv 2112.05682); as in the CUTLASS kernel of xFormers and PyTorch",
+        skips=True,
+        exact_traffic=traffic,
+        footprint=room,
+        search=search,
+        inner_matters=True,
+    )
+)
+register(
+    Schedule(
+        "flash2-one-room",
+        queries_stay,
+        "flash2 with K and V one after the other in the same room",
+        "Dao 2023 (arXiv 2307.08691), Algorithm 1; K freed before V is loaded",
+        exact_traffic=stay_traffic,
+        footprint=stay_room,
+    )
+)

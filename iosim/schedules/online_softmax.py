@@ -1,0 +1,213 @@
+"""Softmax in three and in two passes: of an N x Nk matrix alone, and inside rows of attention.
+
+In one pass there is no softmax alone; attention in one pass is flash2 with Br = 1.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..reference_more import score_matrix, softmax_of_rows
+from ..softmax import accumulate, hide, minus_infinity, normalise, scores, zeros
+from ..steps_more import add_maximum, add_maximum_and_sum, add_sum, exponentials
+from .registry import Schedule, register
+
+MG = "Milakov and Gimelshein 2018 (arXiv 1805.02867)"
+
+
+def load_scores(chip: Any, p: Any, i: Any, j: Any) -> Any:
+    """A tile of S, -inf where the mask hides."""
+    s = chip.load("S", i, j)
+    chip.update(s, hide, p.mask.part(i, j))
+    return s
+
+
+def row_maximum(chip: Any, p: Any, t: Any, i: Any) -> Any:
+    """First of three passes."""
+    m = chip.compute("m", (i,), minus_infinity)
+    for j in chip.tiles(p.Nk, t.rows_k):
+        chip.update(m, add_maximum, load_scores(chip, p, i, j))
+    return m
+
+
+def row_sum(chip: Any, p: Any, t: Any, i: Any, m: Any, stored: bool = False) -> Any:
+    """Second of three passes."""
+    l = chip.compute("l", (i,), zeros)
+    for j in chip.tiles(p.Nk, t.rows_k):
+        s = load_scores(chip, p, i, j)
+        chip.update(s, exponentials, m)
+        chip.update(l, add_sum, s)
+        if stored:
+            chip.store(s, "P", i, j)
+    return l
+
+
+def softmax_3pass(chip: Any, p: Any, t: Any) -> None:
+    """Maximum; sum of exponentials; exponentials again, divided by the sum."""
+    for i in chip.tiles(p.N, t.rows_q, parallel=True):
+        m = row_maximum(chip, p, t, i)
+        l = row_sum(chip, p, t, i, m)
+        quotients(chip, p, t, i, m, l)
+
+
+def softmax_3pass_stored(chip: Any, p: Any, t: Any) -> None:
+    """Maximum; exponentials, stored, and their sum; the stored ones divided by it."""
+    for i in chip.tiles(p.N, t.rows_q, parallel=True):
+        m = row_maximum(chip, p, t, i)
+        l = row_sum(chip, p, t, i, m, stored=True)
+        for j in chip.tiles(p.Nk, t.rows_k):
+            probabilities = chip.load("P", i, j)
+            chip.update(probabilities, normalise, l)
+            chip.store(probabilities, "P", i, j)
+
+
+def softmax_2pass(chip: Any, p: Any, t: Any) -> None:
+    """Maximum and sum together, online; exponentials divided by the sum."""
+    for i in chip.tiles(p.N, t.rows_q, parallel=True):
+        m, l = chip.compute("m", (i,), minus_infinity), chip.compute("l", (i,), zeros)
+        for j in chip.tiles(p.Nk, t.rows_k):
+            chip.update((m, l), add_maximum_and_sum, load_scores(chip, p, i, j))
+        quotients(chip, p, t, i, m, l)
+
+
+def quotients(chip: Any, p: Any, t: Any, i: Any, m: Any, l: Any) -> None:
+    """The last pass: P = exp(S - m) / l."""
+    for j in chip.tiles(p.Nk, t.rows_k):
+        s = load_scores(chip, p, i, j)
+        chip.update(s, exponentials, m)
+        chip.update(s, normalise, l)
+        chip.store(s, "P", i, j)
+
+
+def make_scores(chip: Any, p: Any, i: Any, j: Any, q: Any) -> Any:
+    """A tile of scores from a tile of keys, which is then no longer needed."""
+    k = chip.load("K", j)
+    s = chip.compute("S", (i, j), scores, q, k)
+    chip.free(k)
+    chip.update(s, hide, p.mask.part(i, j))
+    return s
+
+
+def attention_3pass(chip: Any, p: Any, t: Any) -> None:
+    """Scores are never stored: each of the three passes reads Q and K and computes them again."""
+    for i in chip.tiles(p.N, t.rows_q, parallel=True):
+        m, l = chip.compute("m", (i,), minus_infinity), chip.compute("l", (i,), zeros)
+        q = chip.load("Q", i)
+        for j in chip.tiles(p.Nk, t.rows_k):
+            chip.update(m, add_maximum, make_scores(chip, p, i, j, q))
+        chip.free(q)
+        q = chip.load("Q", i)
+        for j in chip.tiles(p.Nk, t.rows_k):
+            s = make_scores(chip, p, i, j, q)
+            chip.update(s, exponentials, m)
+            chip.update(l, add_sum, s)
+        chip.free(q)
+        weighted_values(chip, p, t, i, m, l)
+
+
+def attention_2pass(chip: Any, p: Any, t: Any) -> None:
+    """Maximum and sum in one pass, the output in the other."""
+    for i in chip.tiles(p.N, t.rows_q, parallel=True):
+        m, l = chip.compute("m", (i,), minus_infinity), chip.compute("l", (i,), zeros)
+        q = chip.load("Q", i)
+        for j in chip.tiles(p.Nk, t.rows_k):
+            chip.update((m, l), add_maximum_and_sum, make_scores(chip, p, i, j, q))
+        chip.free(q)
+        weighted_values(chip, p, t, i, m, l)
+
+
+def weighted_values(chip: Any, p: Any, t: Any, i: Any, m: Any, l: Any) -> None:
+    """The last pass: O = P V with m and l already final, so nothing is rescaled."""
+    q, o = chip.load("Q", i), chip.compute("O", (i, p.dv), zeros)
+    for j in chip.tiles(p.Nk, t.rows_k):
+        s = make_scores(chip, p, i, j, q)
+        chip.update(s, exponentials, m)
+        chip.update(s, normalise, l)
+        if p.keep_p:
+            chip.store(s, "P", i, j)
+        chip.update(o, accumulate, s, chip.load("V", j))
+    chip.store(o, "O", i)
+
+
+# ---------------------------------------------------------------- by hand (words of one head)
+
+
+def softmax_traffic(reads: int) -> Any:
+    """`reads` passes over the n = N Nk scores, and P written once."""
+
+    def traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
+        return {"S": (reads * p.N * p.Nk, 0), "P": (0, p.N * p.Nk)}
+
+    return traffic
+
+
+def stored_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
+    """S is read twice; the exponentials are written, read and, divided, written again: 3 n reads, 2 n writes."""
+    n = p.N * p.Nk
+    return {"S": (2 * n, 0), "P": (n, 2 * n)}
+
+
+def softmax_footprint(p: Any, t: Any) -> int:
+    """A tile of scores and two numbers a row: Br Bc + 2 Br, clipped to the axes."""
+    rows, keys = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
+    return rows * keys + 2 * rows
+
+
+def attention_traffic(passes: int) -> Any:
+    """Every pass reads Q once and K once for each of the ceil(N/Br) query tiles; only the last one reads V.
+    R = passes (N d + Nk d Tr) + Nk dv Tr, W = N dv."""
+
+    def traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
+        tiles = -(-p.N // t.rows_q)
+        return {
+            "Q": (passes * p.N * p.d, 0),
+            "K": (passes * p.Nk * p.d * tiles, 0),
+            "V": (p.Nk * p.dv * tiles, 0),
+            "O": (0, p.N * p.dv),
+            **({"P": (0, p.N * p.Nk)} if p.keep_p else {}),
+        }
+
+    return traffic
+
+
+def attention_footprint(p: Any, t: Any) -> int:
+    """In the last pass, Q, O, S, m, l and one of K and V: Br (d + dv) + Bc max(d, dv) + Br Bc + 2 Br."""
+    rows, keys = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
+    return rows * (p.d + p.dv) + keys * max(p.d, p.dv) + rows * keys + 2 * rows
+
+
+def softmax_schedule(name: str, text: Any, summary: str, traffic: Any, source: str) -> None:
+    register(
+        Schedule(
+            name,
+            text,
+            f"softmax of an N x Nk matrix, {summary}",
+            source,
+            exact_traffic=traffic,
+            footprint=softmax_footprint,
+            family="softmax",
+            example=score_matrix,
+            answer=softmax_of_rows,
+        )
+    )
+
+
+SAFE, ONLINE = f"{MG}, Algorithm 2", f"{MG}, Algorithm 3"
+softmax_schedule("softmax-3pass", softmax_3pass, "exponentials computed twice", softmax_traffic(3), SAFE)
+softmax_schedule("softmax-3pass-code", softmax_3pass_stored, "exponentials stored and read again", stored_traffic, SAFE)
+softmax_schedule("softmax-2pass", softmax_2pass, "maximum and sum online", softmax_traffic(2), ONLINE)
+
+for name, text, passes, source in (
+    ("attention-3pass", attention_3pass, 3, SAFE),
+    ("attention-2pass", attention_2pass, 2, ONLINE),
+):
+    register(
+        Schedule(
+            name,
+            text,
+            f"Q outer, softmax in {passes} passes over Q and K; one pass is flash2",
+            f"{source}, inside attention",
+            exact_traffic=attention_traffic(passes),
+            footprint=attention_footprint,
+        )
+    )

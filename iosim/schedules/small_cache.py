@@ -1,0 +1,258 @@
+"""Attention for an SRAM of less than d^2 words, where a tile of whole rows of Q, K, V is too much.
+
+Saha and Ye 2024 show that Theta(N^2 d / sqrt(M)) words are right there, and that standard attention reaches it with
+square tiles of all three axes in both products, S going through HBM. Here softmax needs no pass of its own: the second
+product takes its rows' maximum and sum online, while it reads S anyway. So S is written once and read ceil(dv / cols_o)
+times, and no maximum or sum ever moves.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..candidates import falls, together
+from ..reference_more import unit_inputs
+from ..softmax import accumulate, hide, minus_infinity, normalise, online_softmax, scores, zeros
+from ..square_tiles import least_passes
+from ..steps_more import Number, add_scores, scale
+from ..tiling import Tiling
+from .online_softmax import softmax_2pass
+from .registry import FA1, Schedule, narrowed, register
+
+SY = "Saha and Ye 2024 (arXiv 2402.07443)"
+
+
+def scores_stay(chip: Any, p: Any, t: Any) -> None:
+    """S = Q K^T / sqrt(d): a tile of S stays while Q and K stream in columns."""
+    for i in chip.tiles(p.N, t.rows_q, parallel=True):
+        for j in chip.tiles(p.Nk, t.rows_k):
+            s = chip.compute("S", (i, j), zeros)
+            for c in chip.tiles(p.d, t.depth):
+                q, k = chip.load("Q", i, c), chip.load("K", j, c)
+                chip.update(s, add_scores, q, k)
+            chip.update(s, scale, Number(p.d))
+            chip.update(s, hide, p.mask.part(i, j))
+            chip.store(s, "S", i, j)
+
+
+def queries_stay(chip: Any, p: Any, t: Any) -> None:
+    """The same, with whole rows of Q staying while K streams."""
+    for i in chip.tiles(p.N, t.rows_q, parallel=True):
+        q = chip.load("Q", i)
+        for j in chip.tiles(p.Nk, t.rows_k):
+            s = chip.compute("S", (i, j), scores, q, chip.load("K", j))
+            chip.update(s, hide, p.mask.part(i, j))
+            chip.store(s, "S", i, j)
+
+
+def online_output(chip: Any, p: Any, t: Any) -> None:
+    """O = softmax(S) V: a tile of O stays, S and V stream; each column tile of O finds maximum and sum for itself."""
+    rows, columns = output_tile(t)
+    for i in chip.tiles(p.N, rows, parallel=True):
+        for c in chip.tiles(p.dv, columns):
+            o = chip.compute("O", (i, c), zeros)
+            l = chip.compute("l", (i,), zeros)
+            m = chip.compute("m", (i,), minus_infinity)
+            for j in chip.tiles(p.Nk, t.depth):
+                s, v = chip.load("S", i, j), chip.load("V", j, c)
+                chip.update((s, m, l, o), online_softmax)
+                chip.update(o, accumulate, s, v)
+            chip.update(o, normalise, l)
+            chip.store(o, "O", i, c)
+
+
+def plain_output(chip: Any, p: Any, t: Any) -> None:
+    """O = P V: a tile of O stays, P and V stream."""
+    rows, columns = output_tile(t)
+    for i in chip.tiles(p.N, rows, parallel=True):
+        for c in chip.tiles(p.dv, columns):
+            o = chip.compute("O", (i, c), zeros)
+            for j in chip.tiles(p.Nk, t.depth):
+                probabilities, v = chip.load("P", i, j), chip.load("V", j, c)
+                chip.update(o, accumulate, probabilities, v)
+            chip.store(o, "O", i, c)
+
+
+def small_cache(chip: Any, p: Any, t: Any) -> None:
+    """Two square-tiled products: for the smallest M."""
+    scores_stay(chip, p, t)
+    online_output(chip, p, t)
+
+
+def small_cache_queries(chip: Any, p: Any, t: Any) -> None:
+    """Queries stay in the first product: for M towards d^2."""
+    queries_stay(chip, p, t)
+    online_output(chip, p, t)
+
+
+def standard_square(chip: Any, p: Any, t: Any) -> None:
+    """Algorithm 0 with square tiles: two products, and softmax in two passes between them."""
+    scores_stay(chip, p, t)
+    softmax_2pass(chip, p, SOFTMAX_TILE)
+    plain_output(chip, p, t)
+
+
+SOFTMAX_TILE = Tiling(1, 1)  # its traffic does not depend on it
+
+
+def output_tile(t: Any) -> tuple[Any, Any]:
+    """Rows and columns of a tile of O: Br x Bc unless given."""
+    return t.rows_q if t.rows_o is None else t.rows_o, t.rows_k if t.cols_o is None else t.cols_o
+
+
+# ---------------------------------------------------------------- by hand (words of one head)
+
+
+def small_cache_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
+    """Two products of N x d x Nk multiplications. A word of Q is read with each of the ceil(Nk/Bc) tiles of S in its
+    row, a word of K with each of ceil(N/Br). S is written once, and read with each column tile of O; a word of V with
+    each row tile of O; O is written once."""
+    rows, columns = output_tile(t)
+    return {
+        "Q": (p.N * p.d * -(-p.Nk // t.rows_k), 0),
+        "K": (p.Nk * p.d * -(-p.N // t.rows_q), 0),
+        "S": (p.N * p.Nk * -(-p.dv // columns), p.N * p.Nk),
+        "V": (p.Nk * p.dv * -(-p.N // rows), 0),
+        "O": (0, p.N * p.dv),
+    }
+
+
+def queries_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
+    """As above, but Q is read once."""
+    return {**small_cache_traffic(p, t), "Q": (p.N * p.d, 0)}
+
+
+def square_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
+    """As small-cache, but S is read twice and P written in between; the second product reads P in the place of S."""
+    traffic, square = small_cache_traffic(p, t), p.N * p.Nk
+    return {**traffic, "S": (2 * square, square), "P": (traffic["S"][0], square)}
+
+
+def first_footprint(p: Any, t: Any) -> int:
+    """Scores stay: Br Bc + depth (Br + Bc), clipped to the axes."""
+    rows, keys, depth = min(t.rows_q, p.N), min(t.rows_k, p.Nk), min(t.depth, p.d)
+    return rows * keys + depth * (rows + keys)
+
+
+def second_footprint(p: Any, t: Any, state: int = 2) -> int:
+    """A tile of O, l and m beside it, and parts of S and V: rows cols + 2 rows + depth (rows + cols)."""
+    rows, columns = output_tile(t)
+    rows, columns, depth = min(rows, p.N), min(columns, p.dv), min(t.depth, p.Nk)
+    return rows * columns + state * rows + depth * (rows + columns)
+
+
+def small_cache_footprint(p: Any, t: Any) -> int:
+    return max(first_footprint(p, t), second_footprint(p, t))
+
+
+def queries_footprint(p: Any, t: Any) -> int:
+    """Queries stay: (Br + Bc) d + Br Bc; or the second product."""
+    rows, keys = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
+    return max((rows + keys) * p.d + rows * keys, second_footprint(p, t))
+
+
+def square_footprint(p: Any, t: Any) -> int:
+    """One of the products, or one score with its maximum and sum."""
+    return max(first_footprint(p, t), second_footprint(p, t, state=0), 3)
+
+
+# ---------------------------------------------------------------- the best tiles: each product has its own
+
+
+def search(first: Any, state: int, softmax_words: int = 0) -> Any:
+    """The best tile of the first product together with the best tile of O, which shares no SRAM with it."""
+
+    def best(schedule: Any, p: Any, M_bytes: int, multiple: int) -> Tiling | None:
+        scores_tile, output = first(p, M_bytes, multiple), best_output(p, M_bytes, multiple, state)
+        if scores_tile is None or output is None or M_bytes < softmax_words * p.acc_bytes:
+            return None
+        rows_q, rows_k = scores_tile.tile
+        rows_o, cols_o = output.tile
+        return Tiling(rows_q, rows_k, rows_o=rows_o, cols_o=cols_o)
+
+    return best
+
+
+def candidates(first: Any, state: int) -> Any:
+    """The same for every M at once."""
+    return lambda p, multiple: together(first(p, 0, multiple, falls), best_output(p, 0, multiple, state, falls))
+
+
+def best_scores_stay(p: Any, M_bytes: int, multiple: int, solve: Any = least_passes) -> Any:
+    acc, word = p.acc_bytes, p.word_bytes
+    return solve(
+        p.N, p.Nk, multiple, M_bytes,
+        room=lambda rows: (rows * acc + word, rows * word),
+        cost=lambda passes_k, passes_q: p.d * (p.Nk * passes_k + p.N * passes_q),
+    )  # fmt: skip
+
+
+def best_queries_stay(p: Any, M_bytes: int, multiple: int, solve: Any = least_passes) -> Any:
+    """Keys do not matter: the largest Br with the smallest Bc."""
+    acc, word = p.acc_bytes, p.word_bytes
+    return solve(
+        p.N, p.Nk, multiple, M_bytes,
+        room=lambda rows: (rows * acc + p.d * word, rows * p.d * word),
+        cost=lambda passes_k, passes_q: p.Nk * passes_k,
+    )  # fmt: skip
+
+
+def best_output(p: Any, M_bytes: int, multiple: int, state: int, solve: Any = least_passes) -> Any:
+    """rows x cols of O and `state` numbers a row are accumulators, and so is what is loaded of S or P."""
+    acc, word = p.acc_bytes, p.word_bytes
+    return solve(
+        p.N, p.dv, multiple, M_bytes,
+        room=lambda rows: (rows * acc + word, rows * (state + 1) * acc),
+        cost=lambda passes_v, passes_s: p.Nk * (p.dv * passes_v + p.N * passes_s),
+    )  # fmt: skip
+
+
+def without_p(p: Any) -> Any:
+    """P is never whole, so it cannot be kept."""
+    return narrowed(p, keep_p=False)
+
+
+register(
+    Schedule(
+        "small-cache",
+        small_cache,
+        "for M < d^2: square tiles of S and of O; S goes through HBM, softmax online",
+        f"{SY}, M < d^2",
+        exact_traffic=small_cache_traffic,
+        footprint=small_cache_footprint,
+        search=search(best_scores_stay, state=2),
+        candidates=candidates(best_scores_stay, state=2),
+        example=unit_inputs,
+        about=without_p,
+        more_tiles=("depth", "rows_o", "cols_o"),
+    )
+)
+register(
+    Schedule(
+        "small-cache-q",
+        small_cache_queries,
+        "the same with rows of Q staying in the first product, for M near d^2",
+        f"{SY}, M < d^2",
+        exact_traffic=queries_traffic,
+        footprint=queries_footprint,
+        search=search(best_queries_stay, state=2),
+        candidates=candidates(best_queries_stay, state=2),
+        example=unit_inputs,
+        about=without_p,
+        more_tiles=("depth", "rows_o", "cols_o"),
+    )
+)
+register(
+    Schedule(
+        "standard-square",
+        standard_square,
+        "Algorithm 0 with square tiles of all axes and softmax in two passes",
+        f"{FA1}, Algorithm 0; {SY}",
+        exact_traffic=square_traffic,
+        footprint=square_footprint,
+        example=unit_inputs,
+        search=search(best_scores_stay, state=0, softmax_words=3),
+        candidates=candidates(best_scores_stay, state=0),
+        more_tiles=("depth", "rows_o", "cols_o"),
+    )
+)

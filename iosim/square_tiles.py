@@ -1,0 +1,90 @@
+"""The least traffic of a loop pair whose two tile sizes share the SRAM: exact, without trying every pair.
+
+Traffic depends on the sizes only through the numbers of passes. With each height of the tile goes the largest width
+that fits. More rows mean fewer passes along the rows and, as they leave less room, more along the columns: so the
+fewest of the one, at the top of a range of heights, with the fewest of the other, at its bottom, bound all between.
+Ranges are halved until their bound cannot beat the best, or until their passes along the rows are the same, where the
+fewest rows are best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+
+class Found(NamedTuple):
+    """`cost` in words, and the sizes of the tile."""
+
+    cost: int
+    tile: tuple[int, int]
+
+
+def least_passes(
+    rows_axis: int,
+    columns_axis: int,
+    multiple: int,
+    M_bytes: int,
+    room: Callable[[int], tuple[int, int]],
+    cost: Callable[[int, int], int],
+    step: int | None = None,
+) -> Found | None:
+    """The tile (rows, columns) of least `cost(passes over rows, passes over columns)` that fits; None if none does.
+
+    `room(rows)` -> (bytes for each column of the tile, bytes beside them); both grow with the rows, and cost grows with
+    either number of passes. Rows are multiples of `multiple`, columns of `step` (the same unless given); a tile may be
+    longer than its axis and is then clipped.
+    """
+    step = step or multiple
+
+    def columns(rows: int) -> int:
+        each, beside = room(min(rows * multiple, rows_axis))
+        return largest((M_bytes - beside) // each, columns_axis, step)
+
+    def passes(low: int, high: int) -> tuple[int, int]:
+        """The fewest along the rows, at `high`, and along the columns, at `low`; rows in units of `multiple`."""
+        return -(-rows_axis // (high * multiple)), -(-columns_axis // columns(low))
+
+    most = last_fitting(lambda rows: columns(rows) > 0, -(-rows_axis // multiple))
+    if most == 0:
+        return None
+    best, rows = min((cost(*passes(rows, rows)), rows) for rows in (1, most))
+    ranges = [(1, most)]
+    while ranges:
+        low, high = ranges.pop()
+        if cost(*passes(low, high)) >= best:
+            continue
+        best, rows = min((best, rows), (cost(*passes(low, low)), low))
+        middle = (low + high) // 2
+        if passes(low, low)[0] != passes(low, high)[0]:
+            ranges += [(low + 1, middle)] * (low < middle) + [(middle + 1, high)]
+    along_rows, along_columns = passes(rows, rows)
+    return Found(best, (up(-(-rows_axis // along_rows), multiple), up(-(-columns_axis // along_columns), step)))
+
+
+def last_fitting(fits: Callable[[int], bool], most: int) -> int:
+    """The largest n up to `most` that fits, where all smaller ones fit too; 0 if none does."""
+    low = 0
+    while low < most:
+        middle = (low + most + 1) // 2
+        low, most = (middle, most) if fits(middle) else (low, middle - 1)
+    return low
+
+
+def sizes(length: int, multiple: int) -> Iterator[int]:
+    """For each number of passes over an axis the smallest tile, a multiple of `multiple`; fewer and fewer passes."""
+    size = multiple
+    yield size
+    while size < length:
+        passes = -(-length // size)
+        size = up(-(-length // (passes - 1)), multiple)
+        yield size
+
+
+def largest(room: int, length: int, step: int) -> int:
+    """The largest multiple of `step` that fits in `room` when clipped to `length`; 0 or less if none does."""
+    return up(length, step) if room >= length else room // step * step
+
+
+def up(n: int, multiple: int) -> int:
+    return -(-n // multiple) * multiple

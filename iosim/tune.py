@@ -1,0 +1,159 @@
+"""The least traffic over schedules, loop orders and tiles that really fit, and how far published tiles are from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .bounds import Bound, bounds
+from .errors import InputError
+from .experiment import Result, parse_mask, run
+from .problem import DENSE, Attention
+from .schedules import SCHEDULES, Schedule, find, require
+from .schedules.registry import FA1, FA2
+from .units import parse_bytes, parse_count
+
+if TYPE_CHECKING:
+    from .curve import Step
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Tiles that someone published: a rule or Br x Bc, for a schedule, and where they stand; for one `d` or for all."""
+
+    label: str
+    schedule: str
+    tiles: str
+    source: str
+    d: int | None = None
+
+
+PAIRS = ("128x128", "128x64", "64x128", "64x64")
+CUTLASS = "the kernel behind PyTorch's EFFICIENT_ATTENTION, as it ran on an H200"
+PUBLISHED = (
+    Choice("FlashAttention", "flash1", "paper", f"{FA1}, Algorithm 1, line 1"),
+    Choice("FlashAttention, block-sparse", "block-sparse", "paper", f"{FA1}, Algorithm 5"),
+    *(Choice("FlashAttention-2", "flash2", t, f"{FA2}, section 3.3: {{64, 128}} x {{64, 128}}") for t in PAIRS),
+    *(Choice("FlashAttention-2", "block-sparse-q", t, f"{FA2}, section 3.3, tiles skipped") for t in PAIRS),
+    Choice("memory-efficient", "memory-efficient", "64x64", CUTLASS, d=64),
+    Choice("memory-efficient", "memory-efficient", "64x128", CUTLASS, d=128),
+)
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What `tune` answers. `results` has the best of each schedule, least traffic first, what does not fit last."""
+
+    problem: Attention
+    M_bytes: int
+    bounds: list[Bound]
+    results: list[Result]
+    published: list[tuple[Choice, Result]]
+    tile_multiple: int = 1
+
+    @property
+    def M_words(self) -> int:
+        return self.M_bytes // self.problem.word_bytes
+
+    @property
+    def winner(self) -> Result | None:
+        return self.results[0] if self.results and self.results[0].fits else None
+
+    def ratio(self, result: Result) -> float | None:
+        """Its bytes over the winner's."""
+        best = self.winner
+        if best is None or not best.total_bytes or result.total_bytes is None:
+            return None
+        return result.total_bytes / best.total_bytes
+
+
+def tune(
+    N: int, d: int, M: int | str, *, schedules: Sequence[str] = (), tile_multiple: int = 1, mask: Any = "dense",
+    **options: Any,
+) -> Tuned:  # fmt: skip
+    """Search every schedule of softmax attention for its least traffic in an SRAM of M bytes (`100KB`, `51200el`).
+
+    The space: the schedules' own loop orders, all tile sizes that are multiples of `tile_multiple`, ragged last tiles
+    included, the whole footprint inside M. Least is in bytes. Other options are the fields of `Attention`.
+    """
+    problem = Attention(N, d, mask=parse_mask(mask), **options)
+    M_bytes = parse_bytes(M, problem.word_bytes)
+    parse_count(tile_multiple, "--tile-multiple")
+    space = space_of(schedules, problem)
+    found = [run(s, "ideal" if "ideal" in s.rules else "best", problem, M_bytes, tile_multiple) for s in space]
+    found.sort(key=lambda r: (not r.fits, r.total is None, r.total_bytes))
+    least = min((r.total for r in found if r.fits and r.total is not None), default=None)
+    published = [(c, run(find(c.schedule), c.tiles, problem, M_bytes)) for c in published_in(space, problem)]
+    proven = bounds(problem, M_bytes // problem.word_bytes, least)
+    return Tuned(problem, M_bytes, proven, found, published, tile_multiple)
+
+
+def space_of(names: Sequence[str], problem: Attention) -> list[Schedule]:
+    """The schedules asked for, or all of softmax attention that are about this problem. Without a mask a schedule that
+    differs from another one only in that it skips tiles is the same, and stands once."""
+    if not names:
+        space = [s for s in SCHEDULES.values() if s.family == "attention" and s.about(problem) == problem]
+        if problem.mask is not DENSE:
+            return space
+        first: dict[Any, Schedule] = {}
+        for schedule in space:
+            first.setdefault(schedule.text, schedule)
+        return list(first.values())
+    chosen = [find(name) for name in dict.fromkeys(names)]
+    for schedule in chosen:
+        require(schedule, problem)
+    if len({s.family for s in chosen}) > 1:
+        families = ", ".join(f"{s.name} ({s.family})" for s in chosen)
+        raise InputError("--schedule", families, "schedules of one family, since others compute something else")
+    return chosen
+
+
+def published_in(space: list[Schedule], problem: Attention) -> list[Choice]:
+    """Published choices for the schedules that are searched and for this head dimension."""
+    names = {s.name for s in space}
+    return [c for c in PUBLISHED if c.schedule in names and c.d in (None, problem.d)]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What `tune --curve` answers: the steps of the least traffic, and what is published, each at the M it needs.
+
+    `published` has (choice, M in bytes that its rule was given or None, what it moves, the least at the M it needs).
+    """
+
+    problem: Attention
+    space: list[Schedule]
+    left_out: list[Schedule]
+    steps: list[Step]
+    published: list[tuple[Choice, int | None, Result, Step | None]]
+    tile_multiple: int = 1
+
+
+PAPER_M = (65_536, 98_304, 166_912, 232_448)  # what one block may use of a T4, V100, A100, H100, in bytes
+
+
+def trace_curve(
+    N: int, d: int, *, schedules: Sequence[str] = (), tile_multiple: int = 1, mask: Any = "dense", **options: Any
+) -> Curve:
+    """The least traffic against M: every M in bytes at which it falls, from the first that holds any tiles.
+
+    A schedule with a search of its own and no candidates is not in the space; `left_out` names it.
+    """
+    from . import curve
+
+    problem = Attention(N, d, mask=parse_mask(mask), **options)
+    parse_count(tile_multiple, "--tile-multiple")
+    asked = space_of(schedules, problem)
+    space = [s for s in asked if curve.exact(s, problem)]
+    if not space:
+        raise InputError("--schedule", ", ".join(s.name for s in asked), "a schedule whose candidates are known",
+                         "leave out --curve")  # fmt: skip
+    steps = curve.curve(space, problem, tile_multiple)
+    published = []
+    for choice in published_in(space, problem):
+        for M in PAPER_M if choice.tiles == "paper" else (None,):
+            result = run(find(choice.schedule), choice.tiles, problem, M)
+            needed = result.sram_peak_bytes
+            published.append((choice, M, result, None if needed is None else curve.least(steps, needed)))
+    return Curve(problem, space, [s for s in asked if not curve.exact(s, problem)], steps, published, tile_multiple)

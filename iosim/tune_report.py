@@ -1,0 +1,149 @@
+"""Tables, CSV rows and JSON of `tune`: like report.py it only reads results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from .bounds import bounds
+from .report import COLUMNS, Rows, bounds_table, header, notes, problem_row, ratio, table, verdict
+from .units import format_bytes, format_megabytes
+
+TUNE_COLUMNS = ("role", "label", *COLUMNS, "ratio_to_winner")
+
+
+def tuned_rows(tuned: Any) -> Rows:
+    """CSV: the best of each schedule, then the published choices."""
+    problem = {**problem_row(tuned.problem), "M_bytes": tuned.M_bytes, "M_words": tuned.M_words}
+    entries = [("best", "", r) for r in tuned.results] + [("published", c.label, r) for c, r in tuned.published]
+    rows = []
+    for role, label, result in entries:
+        values = {**problem, **vars(result), "role": role, "label": label, "ratio_to_winner": tuned.ratio(result)}
+        rows.append({name: values[name] for name in TUNE_COLUMNS})
+    return rows
+
+
+def tuned_json(tuned: Any) -> dict[str, Any]:
+    def row(result: Any) -> dict[str, Any]:
+        return {**asdict(result), "ratio_to_winner": tuned.ratio(result)}
+
+    return {
+        "problem": problem_row(tuned.problem),
+        "sram": {"M_bytes": tuned.M_bytes, "M_words": tuned.M_words},
+        "space": space_json([r.schedule for r in tuned.results], tuned.tile_multiple),
+        "bounds": [asdict(bound) for bound in tuned.bounds],
+        "winner": None if tuned.winner is None else row(tuned.winner),
+        "results": [row(r) for r in tuned.results],
+        "published": [{"label": c.label, "source": c.source, **row(r)} for c, r in tuned.published],
+    }
+
+
+def space_json(schedules: Sequence[str], multiple: int, left_out: Sequence[str] = ()) -> dict[str, Any]:
+    """What was searched."""
+    return {
+        "schedules": list(schedules),
+        "left_out": list(left_out),
+        "tile_multiple": multiple,
+        "tiles": "every Br x Bc of these multiples, last tiles ragged, the whole footprint of the text inside M",
+        "least": "bytes over all heads",
+    }
+
+
+def tuned_text(tuned: Any) -> str:
+    best = tuned.winner
+    if best is None:
+        first = "nothing fits\n"
+    else:
+        tiles = f" {best.Br}x{best.Bc}" if best.Br else ""
+        first = f"least: {best.schedule}{tiles}, {best.total} words, {format_megabytes(best.total_bytes)}\n"
+    parts = [header(tuned) + first, table([result_row(tuned, r) for r in tuned.results]), "", "published:"]
+    parts += [table([{"choice": c.label, **result_row(tuned, r)} for c, r in tuned.published]), ""]
+    return "\n".join([*parts, table(bounds_table(tuned.bounds)), *notes(tuned)])
+
+
+def result_row(tuned: Any, r: Any) -> dict[str, Any]:
+    return {
+        "schedule": r.schedule,
+        "tiles": f"{r.Br}x{r.Bc}" if r.Br else r.tiling,
+        "fits": verdict(r),
+        "SRAM bytes": r.sram_peak_bytes,
+        "total words": r.total,
+        "bytes": None if r.total_bytes is None else format_megabytes(r.total_bytes),
+        "x least": ratio(tuned.ratio(r)),
+        "x N^2d^2/M": ratio(r.ratio_to_bound),
+    }
+
+
+def curve_rows(found: Any) -> Rows:
+    """One row a breakpoint, with the bounds at its M in words."""
+    p, rows = found.problem, []
+    for step in found.steps:
+        M_words = step.M_bytes // p.word_bytes
+        words = {b.name: b.words for b in bounds(p, M_words)}
+        order: Any = words["N^2 d^2 / M"]
+        rows.append(
+            {
+                "M_bytes": step.M_bytes,
+                "M_words": M_words,
+                **{name: getattr(step, name) for name in ("schedule", "Br", "Bc", "total", "total_bytes")},
+                "order_words": order,
+                "saha_ye_words": words["Saha and Ye 2024"],
+                "compulsory_words": words["compulsory"],
+                "ratio_to_bound": step.total / order,
+            }
+        )
+    return rows
+
+
+def published_rows(found: Any) -> Rows:
+    """Published tiles at the M that they really need. `rule_M_bytes` is the M that a rule was given."""
+    rows = []
+    for choice, given, r, least in found.published:
+        best = None if least is None else least.total_bytes
+        row = {"label": choice.label, "schedule": r.schedule, "Br": r.Br, "Bc": r.Bc, "rule_M_bytes": given}
+        row |= {"M_bytes": r.sram_peak_bytes, "total": r.total, "total_bytes": r.total_bytes, "least_bytes": best}
+        rows.append({**row, "ratio_to_least": None if best is None else r.total_bytes / best, "source": choice.source})
+    return rows
+
+
+def curve_json(found: Any) -> dict[str, Any]:
+    names = [s.name for s in found.space]
+    return {
+        "problem": problem_row(found.problem),
+        "space": space_json(names, found.tile_multiple, [s.name for s in found.left_out]),
+        "curve": curve_rows(found),
+        "published": published_rows(found),
+    }
+
+
+def curve_text(found: Any) -> str:
+    p = found.problem
+    size = f"attention: N = {p.N}, Nk = {p.Nk}, d = {p.d}, batch {p.batch} x heads {p.heads} (kv {p.kv_heads})"
+    lines = [f"{size}, {p.dtype}, {p.acc_dtype} accumulators, mask {p.mask}"]
+    lines.append("least traffic over " + ", ".join(s.name for s in found.space) + f": {len(found.steps)} breakpoints")
+    if found.left_out:
+        lines.append("not in the space: " + ", ".join(s.name for s in found.left_out))
+    steps = [
+        {
+            "from M": format_bytes(row["M_bytes"]),
+            "schedule": row["schedule"],
+            "tiles": f"{row['Br']}x{row['Bc']}" if row["Br"] else "ideal",
+            "total words": row["total"],
+            "bytes": format_megabytes(row["total_bytes"]),
+            "x N^2d^2/M": ratio(row["ratio_to_bound"]),
+        }
+        for row in curve_rows(found)
+    ]
+    published = [
+        {
+            "choice": row["label"],
+            "tiles": f"{row['Br']}x{row['Bc']}",
+            "needs": format_bytes(row["M_bytes"]),
+            "rule's M": "-" if row["rule_M_bytes"] is None else format_bytes(row["rule_M_bytes"]),
+            "total words": row["total"],
+            "x least": ratio(row["ratio_to_least"]),
+        }
+        for row in published_rows(found)
+    ]
+    return "\n".join([*lines, "", table(steps), "", "published, at the M that they need:", table(published)])

@@ -1,0 +1,89 @@
+"""Runs generated programs on the CPU: shim/shim.h takes the place of ptx.cuh, g++ compiles, ctypes calls."""
+
+import ctypes
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+
+from iosim.gpu.cuda import FILES, prelude
+
+SHIM = Path(__file__).parent / "shim" / "shim.h"
+GPU = Path(__file__).parent.parent / "iosim" / "gpu"
+WHY_NOT = "" if shutil.which("g++") else "g++ is not installed"
+WIDTH = {"fp32": 4, "fp16": 2, "bf16": 2}
+
+
+def translation_unit(programs):
+    """One source for many programs, each in a namespace of its own."""
+    parts = ['#define IOSIM_COUNT\n#include "shim.h"\n']
+    parts += [(GPU / name).read_text().replace("#pragma once\n", "") for name in FILES if name != "ptx.cuh"]
+    for k, program in enumerate(programs):
+        text = program.source.removeprefix(prelude()).replace('extern "C" ', "static ")
+        parts.append(f"namespace p{k} {{\n{text.replace('extern __shared__ Raw16 shared[];', '')}\nstatic Any a[16];\n")
+        for kernel in program.kernels:
+            arguments = ", ".join(f"a[{n}]" for n in range(len(kernel.tensors) + len(kernel.tables) + 1))
+            parts.append(f"static void run_{kernel.name}() {{ {kernel.name}({arguments}); }}\n")
+        parts.append("}\n")
+        for n, kernel in enumerate(program.kernels):
+            parts.append(
+                f'extern "C" const char* launch_{k}_{n}(void** given, int backwards) {{ memcpy(p{k}::a, given, sizeof '
+                f"p{k}::a); return launch(p{k}::run_{kernel.name}, {kernel.grid[0]}, {kernel.grid[1]}, "
+                f"{kernel.block[0]}, {kernel.smem_bytes}, backwards); }}\n"
+            )
+    return "".join(parts)
+
+
+def build(programs, folder, name="kernels", optimise="-O1"):
+    """A shared library of all programs."""
+    source, library = Path(folder) / f"{name}.cpp", Path(folder) / f"{name}.so"
+    source.write_text(translation_unit(programs))
+    command = ["g++", "-std=c++17", optimise, "-w", "-shared", "-fPIC", "-U_FORTIFY_SOURCE", f"-I{SHIM.parent}"]
+    done = subprocess.run([*command, str(source), "-o", str(library)], capture_output=True, text=True)
+    assert done.returncode == 0, re.sub(r"\n.*note:.*", "", done.stderr)[:4000]
+    loaded = ctypes.CDLL(str(library))
+    loaded.moved.restype = ctypes.c_longlong
+    return loaded
+
+
+def encode(array, dtype):
+    if dtype != "bf16":
+        return np.ascontiguousarray(array, {"fp32": np.float32, "fp16": np.float16}[dtype])
+    bits = np.ascontiguousarray(array, np.float32).view(np.uint32)
+    rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+    return np.where(np.isnan(array), np.uint16(0x7FC0), rounded)
+
+
+def decode(array, dtype):
+    return (array.astype(np.uint32) << 16).view(np.float32) if dtype == "bf16" else array
+
+
+def run(library, k, program, inputs, backwards=False):
+    """Program k of a library -> (tensors that were written, as floats; words by the kernel's counters; by the pointers)."""
+    arrays = {}
+    for name, array in program.arrays.items():
+        fill = array.initial if name in program.starts and array.initial is not None else np.nan
+        value = inputs[name].reshape(array.full_shape) if name in inputs else np.full(array.full_shape, fill)
+        arrays[name] = encode(value, array.dtype)
+    counts = np.zeros(len(program.counters), np.uint64)
+    library.forget_all()
+    for name, array in arrays.items():
+        library.announce(
+            ctypes.c_void_p(array.ctypes.data), ctypes.c_longlong(array.nbytes), WIDTH[program.arrays[name].dtype]
+        )
+    for n, kernel in enumerate(program.kernels):
+        values = [arrays[x] for x in kernel.tensors] + [program.tables[x] for x in kernel.tables] + [counts]
+        given = (ctypes.c_void_p * 16)(*(x.ctypes.data for x in values))
+        launch = getattr(library, f"launch_{k}_{n}")
+        launch.restype = ctypes.c_char_p
+        fault = launch(given, int(backwards))
+        assert not fault, fault.decode()
+    pointers = {name: (library.moved(n, 0), library.moved(n, 1)) for n, name in enumerate(arrays)}
+    outputs = {
+        name: decode(x, program.arrays[name].dtype)
+        for name, x in arrays.items()
+        if pointers[name][1] or name not in inputs
+    }
+    return outputs, program.counts_by_tensor(counts), pointers

@@ -1,0 +1,284 @@
+"""Generated kernels run on the CPU (shim/): output, words per tensor by the kernel and by the pointers, both orders."""
+
+import random
+import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import on_cpu
+import pytest
+
+from iosim import SCHEDULES, Attention, Folded, Numeric, Tensor, Tiling, Traffic
+from iosim import softmax as steps
+from iosim.check import Whole
+from iosim.errors import ScheduleError
+from iosim.experiment import parse_mask
+from iosim.gpu.cuda import generate, known_steps
+from iosim.problem import DENSE
+from iosim.reference import attention
+from iosim.schedules import CORE, Schedule
+from iosim.softmax import accumulate, minus_infinity, normalise, online_softmax, scores, zeros
+
+pytestmark = pytest.mark.skipif(bool(on_cpu.WHY_NOT), reason=on_cpu.WHY_NOT)
+MASKS = ["dense", "causal", "window:5", "global:2|strided:5", "causal:b&~window:2", "causal&window:3", "~causal"]
+TYPES = [("fp32", "fp32"), ("fp16", "fp32"), ("fp16", "fp16"), ("bf16", "fp32")]
+TOLERANCE = {"fp32": 1e-5, "fp16": 2e-2, "bf16": 1e-1}
+
+
+def case(k):
+    """Schedule, problem, tiling of the k-th random case; every other one in whole 16s, for the tensor cores."""
+    rng = random.Random(k)
+    name, wide = CORE[k % 6], k % 4 >= 2
+    dtype, acc = rng.choice(TYPES[1:] if wide else TYPES)
+    kv_heads = rng.choice([1, 2])
+    mask = parse_mask(rng.choice(MASKS))
+    d = rng.choice([16, 32, 48, 64]) if wide else rng.choice([3, 4, 8, 24])
+    sizes = (
+        {"N": rng.randint(16, 70), "Nk": rng.randint(16, 70)}
+        if wide
+        else {"N": rng.randint(1, 45), "Nk": rng.randint(1, 45)}
+    )
+    p = Attention(**sizes, d=d, dv=rng.choice([d, 16, 32] if wide else [d, 5, 8]), heads=kv_heads * rng.choice([1, 2]),
+                  kv_heads=kv_heads, batch=rng.choice([1, 1, 2]), dtype=dtype, acc_dtype=acc, mask=mask,
+                  lse=rng.random() < 0.3, elementwise=rng.choice([0, 0, 1]))  # fmt: skip
+    rows = [16, 20, 32, 64] if wide else [1, 2, 5, 11, 16, 50]
+    tiling = Tiling(rng.choice(rows), rng.choice(rows), rng.choice([1, 1, 3, 8]))
+    return SCHEDULES[name], p, Tiling(1, 1) if name == "standard" else tiling
+
+
+CASES = [case(k) for k in range(60)]
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory):
+    """All cases, compiled in two halves at once: [(program, library, its number there)]."""
+    made = [generate(schedule, p, tiling, count=True) for schedule, p, tiling in CASES]
+    folder, half = tmp_path_factory.mktemp("shim"), len(made) // 2
+    with ThreadPoolExecutor(2) as pool:
+        libraries = list(pool.map(on_cpu.build, (made[:half], made[half:]), [folder] * 2, ["a", "b"]))
+    return [(program, libraries[k // half], k % half) for k, program in enumerate(made)]
+
+
+def inputs_of(program, seed):
+    rng, found = np.random.default_rng(seed), {}
+    for name in "QKV":
+        array = program.arrays[name]
+        values = rng.normal(scale=2, size=array.full_shape)
+        found[name] = on_cpu.decode(on_cpu.encode(values, array.dtype), array.dtype).astype(np.float64)
+    return found
+
+
+def expected_output(p, tiling, inputs):
+    visible = None if p.mask is DENSE else p.mask.bind(p, tiling, True).part(Whole(p.N), Whole(p.Nk)).array()
+    group = p.heads // p.kv_heads
+    kv = [h // p.heads * p.kv_heads + h % p.heads // group for h in range(p.instances)]
+    return np.stack(
+        [attention(inputs["Q"][h], inputs["K"][kv[h]], inputs["V"][kv[h]], visible) for h in range(p.instances)]
+    )
+
+
+def simulated(schedule, p, tiling):
+    traffic = Traffic()
+    Folded(p, traffic).run(schedule, tiling)
+    return {name: (int(r) * p.instances, int(w) * p.instances) for name, (r, w) in traffic.tensors.items()}
+
+
+@pytest.mark.parametrize("k", range(len(CASES)))
+def test_kernels_compute_and_move_what_the_simulation_says(programs, k):
+    schedule, p, tiling = CASES[k]
+    program, library, number = programs[k]
+    inputs = inputs_of(program, k)
+    wanted, words = expected_output(p, tiling, inputs), simulated(schedule, p, tiling)
+    for backwards in (False, True):
+        outputs, counted, pointers = on_cpu.run(library, number, program, inputs, backwards)
+        tolerance = max(TOLERANCE[p.dtype], 4 * TOLERANCE[p.dtype] * (p.acc_dtype == "fp16"))
+        np.testing.assert_allclose(outputs["O"], wanted, atol=tolerance)
+        assert counted == words
+        assert pointers == words
+    assert program.smem_bytes == program.footprint_bytes
+
+
+def test_the_cases_cover_what_they_should(programs):
+    on_tensor_cores = [k for k, (program, _, _) in enumerate(programs) if any(x.tensor_cores for x in program.kernels)]
+    assert len(on_tensor_cores) >= 12 and {CASES[k][0].name for k in on_tensor_cores} >= set(CORE[2:])
+    assert sum(p.mask is not DENSE for _, p, _ in CASES) >= 20
+    assert {p.heads // p.kv_heads for _, p, _ in CASES} == {1, 2}
+    empty = [
+        k
+        for k, (s, p, t) in enumerate(CASES)
+        if p.mask is not DENSE and not p.mask.bind(p, t, True).table.any(axis=1).all()
+    ]
+    assert empty, "rows that see nothing"
+
+
+# ---------------------------------------------------------------- every step, in NumPy and in CUDA
+
+
+def step_text(step, outputs, inputs):
+    """A schedule that loads the arguments of a step, takes it, and stores what it changed."""
+
+    def text(chip, p, t):
+        for i in chip.tiles(p.N, t.rows_q, parallel=True):
+            for j in chip.tiles(p.Nk, p.Nk):
+                shape = {"S": (i, j), "P": (i, j), "Q": (i,), "K": (j,), "V": (j,), "O": (i,), "l": (i,), "m": (i,)}
+                blocks = {name: chip.load(name, *shape[name]) for name in (*outputs, *inputs)}
+                chip.update(tuple(blocks[n] for n in outputs), step, *(blocks[n] for n in inputs))
+                for name in outputs:
+                    chip.store(blocks[name], name, *shape[name])
+
+    return text
+
+
+ARGUMENTS = {
+    "zeros": ("O", ""), "minus_infinity": ("m", ""), "scores": ("S", "QK"), "softmax_rows": ("S", ""),
+    "online_softmax": ("SmlO", ""), "accumulate": ("O", "PV"), "normalise": ("O", "l"), "denormalise": ("O", "l"),
+    "log_sum_exp": ("l", "m"), "keep": ("S", ""),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def step_library(tmp_path_factory):
+    p, tiling = Attention(21, 16, Nk=19, dtype="fp32"), Tiling(6, 19)
+    made = {n: generate(step_text(getattr(steps, n), *a), p, tiling, count=True) for n, a in ARGUMENTS.items()}
+    return p, tiling, made, on_cpu.build(list(made.values()), tmp_path_factory.mktemp("steps"))
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_a_step_does_the_same_in_numpy_and_in_cuda(step_library, name):
+    p, tiling, made, library = step_library
+    rng, (outputs, inputs) = np.random.default_rng(5), ARGUMENTS[name]
+    hbm = {n: rng.normal(size=a.shape).astype(np.float32) for n, a in made[name].arrays.items()}
+    if "l" in hbm:
+        hbm["l"] = np.abs(hbm["l"])
+        hbm["l"][4] = 0
+    if "m" in hbm:
+        hbm["m"][4] = -np.inf
+    if name in ("online_softmax", "softmax_rows"):
+        hbm["S"][4] = -np.inf
+    numeric = Numeric(p, {n: x.astype(np.float64) for n, x in hbm.items()})
+    numeric.run(step_text(getattr(steps, name), outputs, inputs), tiling)
+    k = list(made).index(name)
+    arrays, _, _ = on_cpu.run(library, k, made[name], hbm)
+    for tensor in outputs:
+        np.testing.assert_allclose(arrays[tensor][0], numeric.hbm[tensor], rtol=2e-5, atol=2e-6)
+
+
+def test_every_cuda_step_is_tested():
+    assert set(ARGUMENTS) | {"hide"} == known_steps()
+
+
+# ---------------------------------------------------------------- a schedule of somebody else
+
+
+def squash(o):
+    o[...] = o / (1 + np.abs(o))
+
+
+squash.cuda = """
+template <class O> STEP squash(const O& o) {
+    each_piece(o, [&](float (&x)[O::V], int, int) {
+        for (int k = 0; k < O::V; ++k) x[k] /= 1.0f + fabsf(x[k]);
+    });
+}
+"""
+
+
+def keys_freed_early(chip, p, t):
+    """FlashAttention-2 as a user may write it: K makes room before V comes, and a step of their own at the end."""
+    for i in chip.tiles(p.N, t.rows_q, parallel=True):
+        q = chip.load("Q", i)
+        o = chip.compute("O", (i, p.dv), zeros)
+        l, m = chip.compute("l", (i,), zeros), chip.compute("m", (i,), minus_infinity)
+        for j in chip.tiles(p.Nk, t.rows_k):
+            k = chip.load("K", j)
+            s = chip.compute("S", (i, j), scores, q, k)
+            chip.free(k)
+            v = chip.load("V", j)
+            chip.update((s, m, l, o), online_softmax)
+            chip.update(o, accumulate, s, v)
+        chip.update(o, normalise, l)
+        chip.update(o, squash)
+        chip.store(o, "Y", i)
+
+
+MINE = Schedule("mine", keys_freed_early, "not ours", tensors={"Y": Tensor(("N", "dv"))})
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "fp16"])
+def test_a_schedule_that_is_not_ours_gets_its_kernel(tmp_path, dtype):
+    p, tiling = Attention(50, 16, Nk=41, heads=2, dtype=dtype, acc_dtype="fp32"), Tiling(16, 16)
+    program = generate(MINE, p, tiling, count=True)
+    ours = generate(SCHEDULES["flash2"], p, tiling)
+    assert program.smem_bytes == program.footprint_bytes == ours.smem_bytes - 16 * 16 * p.word_bytes
+    library, inputs = on_cpu.build([program], tmp_path), inputs_of(program, 3)
+    outputs, counted, pointers = on_cpu.run(library, 0, program, inputs)
+    o = expected_output(p, tiling, inputs)
+    np.testing.assert_allclose(outputs["Y"], o / (1 + np.abs(o)), atol=TOLERANCE[dtype])
+    assert counted == pointers == simulated(MINE, p, tiling)
+
+
+# ---------------------------------------------------------------- the shim sees what it should
+
+
+def without(program, line):
+    """A program in which the n-th synchronisation of its only kernel is left out."""
+    kernel = program.kernels[0]
+    text = "".join(kernel.source.splitlines(True)[:line] + kernel.source.splitlines(True)[line + 1 :])
+    return replace(program, source=program.source.replace(kernel.source, text), kernels=(replace(kernel, source=text),))
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "fp16"])
+def test_a_barrier_or_a_wait_left_out_is_seen(tmp_path, dtype):
+    """Each `__syncthreads` and each wait for copies of flash2, one at a time; and what the whole kernel needs."""
+    p, tiling = Attention(64, 32, Nk=64, dtype=dtype, acc_dtype="fp32"), Tiling(32, 16)
+    program = generate(SCHEDULES["flash2"], p, tiling, count=True)
+    lines = program.kernels[0].source.splitlines()
+    sync = [n for n, line in enumerate(lines) if re.fullmatch(r"\s*(__syncthreads\(\)|copies_done<\d>\(\));", line)]
+    library = on_cpu.build([program, *(without(program, n) for n in sync)], tmp_path)
+    inputs = inputs_of(program, 1)
+    wanted = expected_output(p, tiling, inputs)
+
+    def right(k):
+        for backwards in (False, True):
+            try:
+                outputs, _, _ = on_cpu.run(library, k, program, inputs, backwards)
+            except AssertionError:
+                return False
+            if not np.allclose(outputs["O"], wanted, atol=TOLERANCE[dtype]):
+                return False
+        return True
+
+    assert right(0) and len(sync) >= 4
+    missed = [lines[n].strip() for k, n in enumerate(sync) if right(k + 1)]
+    assert missed == []
+
+
+# ---------------------------------------------------------------- all that is registered
+
+
+def with_kernels():
+    """Registered schedules beside the core's whose steps all have CUDA."""
+    p, found = Attention(45, 16, Nk=37, dtype="fp32"), {}
+    for name, schedule in SCHEDULES.items():
+        if name in CORE:
+            continue
+        try:
+            found[name] = p, Tiling(16, 16), generate(schedule, p, Tiling(16, 16), count=True)
+        except ScheduleError as fault:
+            assert "CUDA" in str(fault) or "cannot index" in str(fault), "a clear message"
+    return found
+
+
+def test_other_registered_schedules_get_their_kernels_for_nothing(tmp_path):
+    found = with_kernels()
+    assert len(found) >= 2
+    library = on_cpu.build([program for _, _, program in found.values()], tmp_path)
+    for k, (name, (p, tiling, program)) in enumerate(found.items()):
+        schedule = SCHEDULES[name]
+        hbm = schedule.example(np.random.default_rng(k), p, None)
+        inputs = {tensor: np.asarray(x, float) for tensor, x in hbm.items() if tensor in program.arrays}
+        outputs, counted, pointers = on_cpu.run(library, k, program, inputs)
+        for tensor, wanted in schedule.answer(hbm, p, None).items():
+            np.testing.assert_allclose(outputs[tensor][0], wanted, atol=1e-4, err_msg=name)
+        assert counted == pointers == simulated(schedule, p, tiling), name

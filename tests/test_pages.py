@@ -1,0 +1,53 @@
+"""The pages of docs/schedules print what the program prints, and their tables hold."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+import iosim
+
+PAGES = Path(__file__).parent.parent / "docs" / "schedules"
+NAMES = ["matmul", "online-softmax", "small-cache", "linear"]
+
+
+def sessions(name):
+    text = (PAGES / f"{name}.md").read_text()
+    blocks = re.findall(r"```console\n\$ iosim (.*?)\n(.*?)```", text, re.S)
+    assert blocks, "a page shows what it is about"
+    return [pytest.param(command, output, id=f"{name}-{k}") for k, (command, output) in enumerate(blocks)]
+
+
+@pytest.mark.parametrize("command, output", [case for name in NAMES for case in sessions(name)])
+def test_what_is_shown_is_what_is_printed(command, output, iosim):
+    assert iosim(*shlex.split(command)).stdout == output
+
+
+def rows_of(name, columns):
+    """The lines of a page's table with that many columns, as texts; the header first."""
+    lines = [line for line in (PAGES / f"{name}.md").read_text().splitlines() if line.startswith("|")]
+    cells = [[cell.strip(" *") for cell in line.strip("|").split("|")] for line in lines]
+    return [row for row in cells if len(row) == columns and not row[0].startswith("---")]
+
+
+def test_the_table_of_small_caches():
+    header, *rows = rows_of("small-cache", 7)
+    assert len(rows) == 7
+    for M, share, *stated in rows:
+        found = iosim.count(8192, 128, f"{M}el", tiles="best", schedules=header[2:])
+        assert [f"{found[name].total / 1e6:.1f}" for name in header[2:]] == stated
+        assert float(share) == int(M) / 128**2
+
+
+def test_the_crossings_of_small_caches():
+    """A tenth below a stated share of d^2 the one still wins, a tenth above it the other does."""
+    header, *rows = rows_of("small-cache", 4)
+    assert len(rows) == 3
+    for width, *shares in rows:
+        pairs = [("small-cache", "small-cache-q"), ("small-cache", "flash2"), ("small-cache-q", "flash2")]
+        for (below, above), share in zip(pairs, shares, strict=True):
+            for factor in (0.9, 1.1):
+                M = int(factor * float(share.split()[0]) * int(width) ** 2)
+                found = iosim.count(8192, int(width), f"{M}el", schedules=[below, above])
+                assert (found[below].total < found[above].total) is (factor < 1), (width, below, above, factor)

@@ -1,0 +1,178 @@
+"""Which schedule and tiles explain a kernel's counters: on kernels that nobody here wrote."""
+
+import json
+from math import prod
+
+import pytest
+from conftest import DATA
+
+from iosim.errors import InputError
+from iosim.experiment import parse_mask
+from iosim.gpu import counters
+from iosim.gpu.calibrate import HOW, effective_bytes, toml
+from iosim.gpu.predict import l2_capacity_bytes, predict, rates_of
+from iosim.gpu.profile import explain
+from iosim.hardware import load, read
+from iosim.problem import Attention
+from iosim.schedules import find
+from iosim.tiling import Tiling
+
+KERNELS = json.loads((DATA / "h200_sdpa.json").read_text())["kernels"]
+
+
+def problem_of(k):
+    mask = parse_mask("causal" if k["causal"] else "dense")
+    return Attention(k["N"], k["d"], heads=k["heads"], batch=k["batch"], acc_dtype="fp32", lse=True, mask=mask)
+
+
+def kernel_of(k):
+    return counters.Kernel(k["kernel"], counters._shape(k["grid"]), counters._shape(k["block"]), k["metrics"])
+
+
+@pytest.mark.parametrize("k", KERNELS, ids=lambda k: f"{k['N']}-{k['d']}-{'causal' if k['causal'] else 'dense'}")
+def test_flash_is_found(k):
+    """PyTorch's FlashAttention-2: query tiles of 128 rows, in the order of flash2; the keys' tile is 128 at d = 64 and
+    64 at d = 128, which loads cannot tell apart (they do not depend on it), so it must be among those alike."""
+    kernel, found = explain([kernel_of(k)], problem_of(k))
+    best = found[0]
+    assert best.schedule == ("block-sparse-q" if k["causal"] else "flash2")
+    assert best.read_ratio == 1.0 and best.explains and best.tiling.rows_q == 128
+    tiles = {f"{best.tiling.rows_q}x{best.tiling.rows_k}", *best.alike}
+    assert "x".join(map(str, k["tiles"])) in tiles
+    assert kernel.load_bytes == predict(find(best.schedule), problem_of(k), Tiling(*k["tiles"])).read_bytes
+
+
+def test_another_order_is_found_too():
+    """A K/V-outer kernel: its counters are those of flash1, and of no Q-outer tiles."""
+    p = Attention(2048, 64, heads=132, dtype="fp32")
+    wanted = predict(find("flash1"), p, Tiling(64, 48))
+    metrics = {counters.LOADS: wanted.read_bytes, counters.FROM_L2: wanted.read_bytes,
+               counters.STORES: wanted.write_bytes}  # fmt: skip
+    _, found = explain([counters.Kernel("k", (1, 132, 1), metrics=metrics)], p)
+    assert found[0].schedule == "flash1" and found[0].tiling.rows_k == 48 and found[0].read_ratio == 1.0
+
+
+def test_nothing_explains_a_kernel_that_reads_too_much():
+    k = KERNELS[2]
+    metrics = {**k["metrics"], counters.LOADS: 10**12, counters.FROM_L2: 10**12}
+    _, found = explain([counters.Kernel("k", (1, 1, 1), metrics=metrics)], problem_of(k))
+    assert found and not any(e.explains for e in found)
+
+
+def test_the_kernel_that_loads_most_is_explained():
+    small = counters.Kernel("fill", metrics={counters.LOADS: 10.0})
+    kernel, found = explain([small, kernel_of(KERNELS[2]), small], problem_of(KERNELS[2]))
+    assert kernel.name == KERNELS[2]["kernel"] and found[0].explains
+
+
+def test_the_grid_decides_between_equal_bytes():
+    """memory-efficient with other tiles loads the same bytes; one block for each 128 rows says which it was."""
+    k = KERNELS[1]
+    assert prod(counters._shape(k["grid"])) == 8 * 32
+    _, found = explain([kernel_of(k)], problem_of(k))
+    assert found[0].schedule == "block-sparse-q"
+
+
+FLASH = ("profile", "torch-flash", "--N", 4096, "--d", 64, "--heads", 32)
+
+
+def test_command_on_a_kept_profile(ask):
+    rows = ask(*FLASH, "--from-ncu", DATA / "ncu_flash.csv", "--hardware", "h200")["explanations"]
+    best = rows[0]
+    assert (best["kernel"], best["schedule"], best["explains"]) == ("torch-flash", "flash2", True)
+    assert best["read_measured"] == best["read_predicted"] == 1090519040 and best["write_ratio"] == 1.0
+    assert best["dram_measured"] == 50425600 + 10248704 and best["dram_ratio"] == pytest.approx(1, abs=0.05)
+    assert best["seconds"] == pytest.approx(468.672e-6)
+
+
+def test_any_kernel_needs_no_name(iosim):
+    done = iosim(*[a for a in FLASH if a != "torch-flash"], "--from-ncu", DATA / "ncu_flash.csv")
+    assert done.exit_code == 0 and "flash_fwd_kernel" in done.stdout
+    several = iosim(
+        "profile", "--N", 1024, "--d", 64, "--heads", 32, "--from-ncu", DATA / "ncu_flash_four.csv", "--csv"
+    )
+    assert "#4" in several.stdout
+
+
+def test_names_are_checked(iosim):
+    assert iosim("profile", "torch-flush", "--N", 8, "--d", 8).exit_code == 2
+    assert "torch-flash" in iosim("profile", "torch-flush", "--N", 8, "--d", 8).stderr
+    assert iosim("profile", "--N", 8, "--d", 8).exit_code == 2
+
+
+def test_an_empty_profile_is_refused(iosim, tmp_path):
+    (tmp_path / "empty.csv").write_text('"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"\n')
+    done = iosim(*FLASH, "--from-ncu", tmp_path / "empty.csv")
+    assert done.exit_code == 2 and "a kernel in it" in done.stderr
+
+
+# ---------------------------------------------------------------- calibrate
+
+
+FOUND = {
+    "name": "Toy GPU", "date": "2026-11-21", "driver": "580.1", "cuda": 13000, "sm_clock": "1980 MHz",
+    "memory_clock": "3201 MHz", "sms": 4, "shared_memory_per_block_bytes": 1000, "shared_memory_per_sm_bytes": 2000,
+    "l2_bytes": 50_000, "hbm_bytes": 10**9, "dram_bytes_per_second": 4.2e12, "dram_read_bytes_per_second": 4e12,
+    "dram_write_bytes_per_second": 4.1e12, "l2_bytes_per_second": 6.1e12, "l2_effective_bytes": 25_000,
+    "simt_operations_per_second": 3.1e13, "exponentials_per_second": 4e12, "launch_seconds": 2.2e-6,
+    "shared_bytes_per_second": 3.3e13, "wgmma_flops_per_second": 8e14, "steps": {"simt_load": [1e9, 2e12]},
+    "latency_seconds": 7.1e-7, "l2_latency_seconds": 2.5e-7, "tensor_flops_per_second": {"fp16": 6e14, "bf16": 5.9e14},
+}  # fmt: skip
+
+
+def test_a_calibration_is_a_hardware_file(tmp_path, ask):
+    path = tmp_path / "toy.toml"
+    path.write_text(toml(FOUND))
+    hardware = load(str(path))
+    assert (hardware.sms, hardware.sram_bytes, hardware.hbm_bytes_per_second) == (4, 1000, 4_200_000_000_000)
+    assert hardware.flops_per_second == {"fp16": 600_000_000_000_000, "bf16": 590_000_000_000_000,
+                                         "fp32": 62_000_000_000_000}  # fmt: skip
+    assert "driver 580.1" in hardware.sources["sms"] and "2026-11-21" in hardware.sources["hbm_bytes_per_second"]
+    rates = rates_of(hardware)
+    assert rates.launch_seconds == pytest.approx(2.2e-6) and rates.tensor_flops_per_second["bf16"] == 5.9e14
+    assert l2_capacity_bytes(hardware) == 25_000
+    assert {key for key in HOW} <= set(hardware.measured)
+    assert ask("count", "--N", 64, "--d", 8, "--hardware", path)["sram"]["M_bytes"] == 1000
+
+
+def test_presets_were_not_measured():
+    assert load("h200").measured is None and rates_of(load("h200")) is None
+    assert l2_capacity_bytes(load("h200")) == 62_914_560 // 2
+
+
+def test_measured_must_be_a_table(tmp_path):
+    path = tmp_path / "toy.toml"
+    path.write_text("measured = 5\n" + toml(FOUND).split("\n[measured]")[0])
+    with pytest.raises(InputError, match="a table"):
+        read(path)
+
+
+def test_the_knee_of_the_l2():
+    """6 TB/s up to 28 MB, 3 above: the geometric middle is 4.2."""
+    rates = {4: 5.5, 8: 6.0, 16: 6.0, 28: 4.5, 32: 4.0, 64: 3.0}
+    assert effective_bytes(rates) == 28
+    assert effective_bytes({4: 6.0, 8: 3.0, 16: 6.0, 64: 3.0}) == 4, "not past the first fall"
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])
+def test_the_benchmarks_compile(arch):
+    import nvrtc
+
+    from iosim.gpu.calibrate import SOURCE
+
+    if nvrtc.WHY_NOT:
+        pytest.skip(nvrtc.WHY_NOT)
+    _, log = nvrtc.compiled(SOURCE.read_text(), arch, "-std=c++17")
+    used = nvrtc.usage(log)
+    assert {
+        "copy_bytes",
+        "read_again",
+        "chase",
+        "fma_rate",
+        "exp_rate",
+        "shared_rate",
+        "mma_fp16",
+        "mma_bf16",
+        "nothing",
+    } <= set(used)
+    assert not any(spills for _, spills in used.values()), used

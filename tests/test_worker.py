@@ -1,0 +1,160 @@
+"""What runs on the GPU beside the kernels, with NumPy in its place: errors of outputs, and the worker's notes."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from iosim.experiment import parse_mask
+from iosim.gpu import accuracy, counters, worker
+from iosim.gpu.jobs import problem_of, schedule_job
+from iosim.gpu.predict import predict
+from iosim.problem import Attention
+from iosim.reference import attention
+from iosim.schedules import SCHEDULES, find
+from iosim.tiling import Tiling
+
+SMALL = Attention(100, 16, heads=2, dtype="fp32")
+
+
+def heads(N=70, Nk=45, d=16, scale=1.0):
+    rng = np.random.default_rng(3)
+    return [rng.normal(size=shape).astype(np.float32) * scale for shape in ((N, d), (Nk, d), (Nk, d))]
+
+
+def half(x):
+    return x.astype(np.float16).astype(np.float32)
+
+
+@pytest.mark.parametrize("rows", [7, 1024])
+def test_the_reference_is_the_oracle(monkeypatch, rows):
+    monkeypatch.setattr(accuracy, "ROWS", rows)
+    q, k, v = heads()
+    mask = np.random.default_rng(1).random((70, 45)) < 0.3
+    mask[5] = False
+    assert np.allclose(accuracy.reference(np, q, k, v), attention(q, k, v), atol=1e-14)
+    got = accuracy.reference(np, q, k, v, lambda x, n: mask[x : x + n])
+    assert np.allclose(got, attention(q, k, v, mask), atol=1e-14) and not got[5].any()
+
+
+def test_the_baseline_rounds_and_a_wrong_output_is_out():
+    q, k, v = (half(x) for x in heads())
+    expected = accuracy.reference(np, q, k, v)
+    same = accuracy.baseline(np, q, k, v, half, lambda x: x, 16)
+    error = accuracy.largest_error(np, same, expected)
+    assert 1e-5 < error < 2e-3
+    allowed = accuracy.allowed_error(error, float(abs(expected).max()))
+    assert accuracy.largest_error(np, half(expected.astype(np.float32)), expected) <= allowed
+    assert accuracy.largest_error(np, expected * 1.01 + 0.01, expected) > allowed
+    assert accuracy.largest_error(np, expected * np.nan, expected) == float("inf")
+
+
+def test_a_narrow_accumulator_has_a_larger_error():
+    q, k, v = (half(x) for x in heads(Nk=500))
+    expected = accuracy.reference(np, q, k, v)
+    wide, narrow = (accuracy.baseline(np, q, k, v, half, f, 16) for f in (lambda x: x, half))
+    assert accuracy.largest_error(np, narrow, expected) > accuracy.largest_error(np, wide, expected)
+
+
+# ---------------------------------------------------------------- the worker, with NumPy in the place of the GPU
+
+
+class Fake:
+    """A runner that computes attention with NumPy; `wrong` spoils one head."""
+
+    launches = ({"smem_bytes": 1, "threads": 32, "tensor_cores": False},)
+    sizes = {"tables": 0}  # noqa: RUF012
+    wrong = False
+
+    def __init__(self, job):
+        self.job, self.p = job, problem_of(job)
+
+    def run(self, inputs, count=False):
+        group = self.p.heads // self.p.kv_heads
+        kv = [h // self.p.heads * self.p.kv_heads + h % self.p.heads // group for h in range(self.p.instances)]
+        mask = worker.visible_rows(self.job)
+        visible = None if mask is None else mask(0, self.p.N)
+        o = np.stack([attention(inputs["Q"][h], inputs["K"][kv[h]], inputs["V"][kv[h]], visible)
+                      for h in range(self.p.instances)])  # fmt: skip
+        if self.wrong:
+            o[-1] += 0.1
+        return {"O": o.astype(np.float32)}, predict(find("flash2"), self.p, Tiling(16, 16)).tensors if count else {}
+
+    def call(self, inputs):
+        return lambda: None
+
+
+@pytest.fixture
+def no_gpu(monkeypatch):
+    monkeypatch.setattr(worker.device, "cupy", lambda: np)
+    monkeypatch.setattr(worker, "runner", Fake)
+    monkeypatch.setattr(worker, "seconds", lambda call: 1e-3)
+
+
+@pytest.mark.parametrize("mask", ["dense", "causal"])
+def test_the_worker_measures(no_gpu, mask, monkeypatch):
+    problem = replace(SMALL, heads=4, kv_heads=2, batch=2, mask=parse_mask(mask))
+    note = worker.measure_job(schedule_job("flash2", problem, Tiling(16, 16)))
+    assert "failed" not in note, note
+    assert note["error"] <= note["allowed_error"] and note["unwritten"] == 0
+    assert note["large_logits"]["error"] <= note["large_logits"]["allowed_error"]
+    assert json.loads(json.dumps(note)) and note["seconds"] == 1e-3
+    monkeypatch.setattr(Fake, "wrong", True)
+    note = worker.measure_job(schedule_job("flash2", problem, Tiling(16, 16)))
+    assert note["error"] > note["allowed_error"]
+
+
+def test_the_worker_notes_what_fails(no_gpu, monkeypatch):
+    def fail(self, inputs, count=False):
+        raise ValueError("illegal address")
+
+    monkeypatch.setattr(Fake, "run", fail)
+    note = worker.measure_job(schedule_job("flash2", SMALL, Tiling(16, 16)))
+    assert note == {"failed": "ValueError: illegal address"}
+
+
+@pytest.mark.parametrize(
+    "name, expected", [("flash1", {"O", "l", "m"}), ("flash2", set()), ("standard-tiled", {"S", "P"})]
+)
+def test_tensors_that_travel_come_from_the_traffic(name, expected):
+    assert set(worker.travelling(schedule_job(name, SMALL, Tiling(32, 32)))) == expected
+
+
+def test_a_p_that_travels_is_normalised_first():
+    q, k, v = (half(x) for x in heads())
+    s = q @ k.T / 4
+    weights = np.exp(s - s.max(axis=1, keepdims=True))
+    expected = half(half(weights / weights.sum(axis=1, keepdims=True)) @ v)
+    found = accuracy.baseline(np, q, k, v, half, lambda x: x, 45, travels={"P"})
+    assert accuracy.largest_error(np, found, expected) <= 2**-11, "an ulp of fp16 below 1, from sums in another order"
+    assert (found == expected).mean() > 0.9
+
+
+@pytest.mark.parametrize("tensor", ["S", "O"])
+def test_what_travels_is_rounded_between_tiles(tensor):
+    """A schedule that keeps a tensor in HBM in fp16 between its tiles is allowed that rounding, and no other."""
+    q, k, v = (half(x) for x in heads(N=200, Nk=200, scale=3.0))
+    exact = accuracy.reference(np, q, k, v)
+    stays = accuracy.baseline(np, q, k, v, half, lambda x: x, 20)
+    travels = accuracy.baseline(np, q, k, v, half, lambda x: x, 20, travels={tensor})
+    errors = [accuracy.largest_error(np, x, exact) for x in (stays, travels)]
+    assert 1.05 * errors[0] < errors[1] < 0.1, errors
+    in_fp32 = [accuracy.baseline(np, q, k, v, lambda x: x, lambda x: x, 20, travels=t) for t in ((), {tensor})]
+    assert accuracy.largest_error(np, *in_fp32) < 2e-5, "without a narrow type nothing changes"
+
+
+def test_files_that_register_schedules_are_run_first(tmp_path):
+    """`iosim --load FILE verify` hands FILE to the worker: without it the schedule is unknown there."""
+    (tmp_path / "mine.py").write_text(
+        "import iosim\nfrom iosim.schedules import find\n"
+        "iosim.register(iosim.Schedule(name='mine_from_a_file', text=find('flash2').text, summary='again'))\n"
+    )
+    (tmp_path / "jobs.json").write_text("[]")
+    worker.main("measure", str(tmp_path / "jobs.json"), str(tmp_path / "notes"), str(tmp_path / "mine.py"))
+    try:
+        assert "mine_from_a_file" in SCHEDULES
+    finally:
+        SCHEDULES.pop("mine_from_a_file", None)
+    command = counters.worker_command([], tmp_path / "notes", False, ["mine.py"])
+    assert command[-1] == "mine.py"

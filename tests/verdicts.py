@@ -1,0 +1,32 @@
+"""What three checks say about a text that stands in for a schedule's own: for planted mistakes."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from iosim import Capacity, Folded, Numeric, Traffic
+from iosim.check import Whole, same_counts
+from iosim.problem import DENSE
+
+
+def verdicts(schedule, text, p, tiling):
+    """-> which of numerics, formula and footprint hold."""
+    mutant = replace(schedule, text=text)
+    visible = None if p.mask is DENSE else p.mask.bind(p, tiling, True).part(Whole(p.N), Whole(p.Nk)).array()
+    hbm = schedule.example(np.random.default_rng(0), p, visible)
+    traffic, room = Traffic(), Capacity()
+    machine = Numeric(p, hbm, traffic, room).run(mutant, tiling)
+    Folded(p, room).run(mutant, tiling)
+    answers = schedule.answer(hbm, p, visible)
+    with np.errstate(all="ignore"):
+        right = all(np.allclose(machine.array(name), array) for name, array in answers.items())
+    return {
+        "numerics": right,
+        "formula": same_counts(dict(schedule.exact_traffic(p, tiling)), traffic.tensors),
+        "footprint": room.peak_words == schedule.footprint(p, tiling),
+    }
+
+
+def wrong(schedule, text, p, tiling):
+    """The checks that caught it."""
+    return {name for name, holds in verdicts(schedule, text, p, tiling).items() if not holds}

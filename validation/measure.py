@@ -1,0 +1,159 @@
+"""Measures on a GPU what the model claims, and compares: from the root of the repository
+
+    PYTHONPATH=. python3 validation/measure.py FOLDER                     # all parts, on the GPU
+    PYTHONPATH=. python3 validation/measure.py FOLDER --part generated    # one part: calibrate generated tuned torch
+    PYTHONPATH=. python3 validation/measure.py FOLDER --rows              # no GPU: predictions beside the measurements
+
+Each part is two processes: the worker alone (words, output errors, times by events), then once more under Nsight
+Compute (bytes, DRAM, times of kernels). FOLDER gets about.json, hardware.toml and a CSV for each part, with all that
+was found; `--rows` writes rows.csv and torch_rows.csv from them. A short table comes last.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+import shapes
+
+from iosim import report
+from iosim.errors import IosimError
+from iosim.gpu import counters
+from iosim.gpu.jobs import TORCH, problem_of
+from iosim.gpu.plan_verify import combine, key_of
+from iosim.gpu.profile import explain
+from iosim.gpu.profile import rows as explained
+from iosim.gpu.verify import Evidence, flat, short, summary, verify
+from iosim.hardware import read as read_hardware
+
+PARTS = ("calibrate", "generated", "tuned", "torch")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--part", action="append", choices=PARTS, help="repeatable; default: all")
+    parser.add_argument("--rows", action="store_true", help="no GPU: rows from what was measured")
+    parser.add_argument("--first", type=int, help="only so many jobs of each part (a trial)")
+    given = parser.parse_args()
+    given.folder.mkdir(parents=True, exist_ok=True)
+    if given.rows:
+        write_rows(given.folder)
+        return
+    for part in given.part or PARTS:
+        begin = time.perf_counter()
+        try:
+            calibrate(given.folder) if part == "calibrate" else measure(part, given.folder, given.first)
+        except IosimError as error:
+            print(f"{part}: {error}")
+        print(f"# {part}: {time.perf_counter() - begin:.0f} s", flush=True)
+
+
+def calibrate(folder: Path) -> None:
+    from iosim.gpu.calibrate import measure_all, toml
+
+    found = measure_all()
+    (folder / "hardware.toml").write_text(toml(found), encoding="utf-8")
+    about = {"command": " ".join(["python3", *sys.argv]), **found}
+    (folder / "about.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+    print((folder / "hardware.toml").read_text())
+
+
+def measure(part: str, folder: Path, first: int | None) -> None:
+    """Words, outputs, times; then the counters; the quick part of the verdict on stdout."""
+    jobs = getattr(shapes, part)()[:first]
+    kept = str(folder / f"{part}.csv")
+    notes = counters.measure(jobs, folder / "notes") if part != "torch" else [{"job": job} for job in jobs]
+    for leftover in ("notes", "notes.jobs"):
+        (folder / leftover).unlink(missing_ok=True)
+    kernels = counters.profile_what_ran(jobs, notes, kept)
+    Path(kept + ".notes.jobs").unlink(missing_ok=True)
+    own = [e for e in combine(jobs, notes, kernels) if e.job["run"] not in TORCH]
+    show([verify(e, None) for e in own])
+    if part == "tuned":
+        print(report.table(speeds(jobs, kernels)))
+    if part == "torch":
+        print(report.table([row for row in torch_rows(jobs, kernels, None, folder) if row["best"]]))
+
+
+def speeds(jobs: list[Any], kernels: list[Any]) -> list[dict[str, Any]]:
+    """TFLOP/s of products, and bytes a second between SM and L2, by the profiler's time."""
+    rows = []
+    for job, found in zip(jobs, kernels, strict=True):
+        p = problem_of(job)
+        flops = 4 * p.N * p.Nk * p.d * p.instances / (1 if str(p.mask) == "dense" else 2)
+        seconds = sum(k.seconds for k in found)
+        label = {"run": job["run"], "N": p.N, "d": p.d, "heads": p.heads, "mask": str(p.mask)}
+        each = " ".join(f"{k.seconds * 1e6:.0f}us:{rate(k):.2f}TB/s" for k in found)
+        rows.append({**label, "us": round(seconds * 1e6, 1), "TFLOP/s": round(flops / max(seconds, 1e-9) / 1e12, 1),
+                     "kernels": each})  # fmt: skip
+    return rows
+
+
+def rate(kernel: Any) -> float:
+    """TB/s between SM and L2."""
+    return float((kernel.load_bytes + kernel.store_bytes) / max(kernel.seconds, 1e-9) / 1e12)
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    if rows:
+        print(report.table(short(rows)))
+        print("\n".join(f"{r['schedule']} N={r['N']} d={r['d']} {r['tiles']} {r['dtype']} {r['mask']}: {r['faults']}"
+                        for r in rows if not r["ok"]))  # fmt: skip
+        print(summary(rows))
+
+
+# ---------------------------------------------------------------- without a GPU
+
+
+def evidence(folder: Path, part: str) -> list[Evidence]:
+    """What a part's CSV holds: the jobs are in its notes, in order."""
+    path = folder / f"{part}.csv"
+    if not path.exists():
+        return []
+    profile = counters.read(path)
+    jobs = [note["job"] for note in profile.notes][: len(profile.jobs)]
+    measured = {key_of(note["job"]): note for note in profile.notes if "words" in note or "seconds" in note}
+    failed = {key_of(note["job"]): note for note in profile.notes if "failed" in note}
+    notes = [measured.get(key_of(job)) or failed.get(key_of(job), {}) for job in jobs]
+    known = {key_of(job) for job in jobs}
+    lost = [Evidence(note["job"], note) for key, note in failed.items() if key not in known]
+    return combine(jobs, notes, profile.jobs) + lost
+
+
+def torch_rows(jobs: list[Any], kernels: list[Any], hardware: Any, folder: Path) -> list[dict[str, Any]]:
+    """The best explanations of each of PyTorch's kernels."""
+    rows: list[dict[str, Any]] = []
+    for job, found in zip(jobs, kernels, strict=True):
+        p = problem_of(job)
+        label = {"N": p.N, "d": p.d, "batch": p.batch, "heads": p.heads, "mask": str(p.mask)}
+        if not found:
+            rows.append({"kernel": job["run"], **label, "best": True, "schedule": "none: the backend did not run"})
+            continue
+        kernel, explanations = explain(found, p)
+        for number, row in enumerate(explained(job["run"], kernel, explanations, p, hardware)):
+            rows.append({"kernel": row.pop("kernel"), **label, "best": number == 0, **row})
+    names = dict.fromkeys(key for row in rows for key in row)
+    return [{name: row.get(name) for name in names} for row in rows]
+
+
+def write_rows(folder: Path) -> None:
+    hardware = read_hardware(folder / "hardware.toml")
+    own = [e for part in ("generated", "tuned") for e in evidence(folder, part)]
+    mine = [verify(e, hardware) for e in own if e.job["run"] not in TORCH]
+    (folder / "rows.csv").write_text(report.to_csv(flat(mine)), encoding="utf-8")
+    show(mine)
+    theirs = [e for part in ("tuned", "torch") for e in evidence(folder, part) if e.job["run"] in TORCH]
+    if theirs:
+        rows = torch_rows([e.job for e in theirs], [e.kernels for e in theirs], hardware, folder)
+        (folder / "torch_rows.csv").write_text(report.to_csv(rows), encoding="utf-8")
+        print(report.table([row for row in rows if row["best"]]))
+
+
+if __name__ == "__main__":
+    main()
