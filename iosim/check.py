@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .demos import demos
 from .errors import InputError
 from .folded import Folded
 from .numeric import NUMPY_DTYPE, Numeric
@@ -144,7 +145,7 @@ def pieces() -> list[Row]:
         late = late / late.sum()
     rows.append({"piece": "mask after the maximum (must be wrong)", "value": f"{late[0]} instead of 1.0",
                  "ok": bool(late[0] != 1.0)})  # fmt: skip
-    return rows
+    return rows + demos()
 
 
 def run_checks(

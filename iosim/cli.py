@@ -18,6 +18,7 @@ COMMANDS = {
     "schedules": "The schedules there are.",
     "hardware": "Hardware presets, each number with unit and source.",
     "training": "Forward and backward together, and what is stored between them.",
+    "memory": "Bytes of scores, inputs and KV cache; the largest N for a memory budget.",
     "check": "Run schedules numerically on the CPU: output error, counts, capacity.",
     "verify": "On a GPU: words, hardware bytes, DRAM, time and output against the model.",
     "profile": "Which schedule and tiles explain an attention kernel that somebody else wrote.",

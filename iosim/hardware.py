@@ -28,7 +28,8 @@ class Hardware:
     """One GPU. M is what one thread block may use, `sram_bytes`; `sram_total_bytes` is the sum over all SMs.
 
     Sizes are bytes; rates are decimal, per second. `flops_per_second` holds the dense peak of the element types that
-    have one, and under `exp` exponentials; `sources` says where each number was found. `hbm_bytes` is the device memory, GDDR included.
+    have one, and under `exp` exponentials; `sources` says where each number was found. `hbm_bytes` is the device
+    memory, GDDR included.
     """
 
     name: str

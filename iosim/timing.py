@@ -6,14 +6,17 @@ with V). Every constant is a property of the GPU, measured by `iosim calibrate`;
 
 A kernel that loads ahead keeps its operands in registers: its products, other operations and exponentials take their
 turns at the rates of the units; warpgroup products (wgmma) run beside the others. A generated kernel keeps its tiles in
-shared memory, and its steps are no faster than their instructions, accesses and barriers: each has two rates, of one
-warp alone and of a full GPU, whichever takes longer.
+shared memory, and its steps are no faster than their instructions, accesses and barriers: each has a fixed time and a
+rate of one warp that has its part of a multiprocessor for itself, and as much of a full GPU. A launch takes as long as
+its blocks one by one in all places, each at the speed of its own chain; or as its multiprocessors need for the work of
+all the blocks that are dealt to them, whichever is longer.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,13 +24,15 @@ from .watchers import Watcher
 
 RESERVED_BYTES = 1024  # shared memory that the system takes of each block (CUDA programming guide, cc 8.0 and later)
 MOST_BLOCKS, MOST_THREADS, REGISTERS = 32, 2048, 65536  # a multiprocessor of cc 9.0
+ALONE_WARPS = 4  # a multiprocessor has 4 parts with a scheduler each: as many warps do not share one
 
 
 @dataclass(frozen=True)
 class Rates:
     """What a GPU can do, all multiprocessors together; the keys of `[measured]` in a hardware file.
 
-    `steps`: {"tensor_scores": (work a second of one warp alone, of a full GPU), ...}, flops of products, else words.
+    `steps`: {"tensor_scores": (seconds and work a second of one warp, seconds a block and work a second of the GPU)};
+    work is flops of products, bytes of copies, else words.
     """
 
     sms: int
@@ -42,13 +47,13 @@ class Rates:
     shared_memory_per_sm_bytes: int
     l2_latency_seconds: float = 0.0
     wgmma_flops_per_second: float = 0.0
-    steps: dict[str, tuple[float, float]] = field(default_factory=dict)
+    steps: dict[str, tuple[float, float, float, float]] = field(default_factory=dict)
 
 
 @dataclass
 class Work:
-    """What one block does. `operations` are SIMT instructions of one lane (a multiply-add is one); `steps` holds flops
-    of products, else words, by the name of the step."""
+    """What one block does. `operations` are SIMT instructions of one lane (a multiply-add is one); `steps` holds the
+    work and `times` the number of each step by name."""
 
     flops: int = 0
     operations: int = 0
@@ -57,6 +62,11 @@ class Work:
     load_bytes: int = 0
     store_bytes: int = 0
     steps: Counter[str] = field(default_factory=Counter)
+    times: Counter[str] = field(default_factory=Counter)
+
+    def add(self, step: str, work: int) -> None:
+        self.steps[step] += work
+        self.times[step] += 1
 
 
 # SIMT operations a word of each argument, from the text of the step: online_softmax (Dao 2023, Algorithm 1, lines 9
@@ -81,14 +91,20 @@ class Works(Watcher):
 
     def load(self, block: Any, tensor: str, words: Any) -> None:
         if words:
-            here, spec = self.here, self.machine.tensors[tensor]
+            here, moved = self.here, words * self._width(tensor)
             here.loads += 1
-            here.load_bytes += words * self._width(tensor)
-            here.steps["load_l" if len(block.shape) == 1 else "load" if spec.kind == "input" else "load_O"] += words
+            here.load_bytes += moved
+            plain = "load" if self.machine.tensors[tensor].kind == "input" else "load_O"
+            here.add("load_l" if len(block.shape) == 1 else plain if self._aligned(tensor) else "load_scalar", moved)
 
     def store(self, block: Any, tensor: str, words: Any) -> None:
-        self.here.store_bytes += words * self._width(tensor)
-        self.here.steps["store"] += words
+        moved = words * self._width(tensor)
+        self.here.store_bytes += moved
+        self.here.add("store" if self._aligned(tensor) else "store_scalar", moved)
+
+    def _aligned(self, tensor: str) -> bool:
+        """Whether rows start at 16 bytes: else they are copied word by word."""
+        return bool(self.machine.p.shape(self.machine.tensors[tensor])[-1] * self._width(tensor) % 16 == 0)
 
     def _width(self, tensor: str) -> int:
         return self.machine.p.hbm_bytes(self.machine.tensors[tensor])  # type: ignore[no-any-return]
@@ -101,7 +117,8 @@ class Works(Watcher):
         here.flops += flops
         here.operations += sum(n * w for n, w in zip(per_word, words, strict=False))
         here.exponentials += words[0] if name in EXPONENTIALS else 0
-        here.steps[name] += flops or words[0]
+        if not (name == "hide" and inputs[0].array().all()):  # a tile in which nothing is hidden is left alone
+            here.add(name, flops or words[0])
 
     def launch_ended(self) -> None:
         self.launches.append({})
@@ -173,35 +190,35 @@ def predict(
 def blocks_seconds(
     works: list[Work], instances: int, dtype: str, sit: Occupancy, rates: Rates, latency: float
 ) -> float:  # fmt: skip
-    """All blocks of a launch: whole waves of them, then the last one, in which fewer share a multiprocessor."""
-    total = len(works) * instances
-    together = min(sit.blocks_per_sm, -(-total // rates.sms))
-    costs = [block_seconds(work, together, dtype, sit, rates, latency) for work in works]
-    if max(costs) - min(costs) > 1e-12 * max(costs):
-        return makespan(costs, instances, rates.sms * together)
-    waves, left = divmod(total, rates.sms * together)
-    last = block_seconds(works[0], -(-left // rates.sms), dtype, sit, rates, latency) if left else 0.0
-    return waves * costs[0] + last
+    """All blocks of a launch: each in its place at the speed of its own chain, or what its multiprocessors work."""
+    together = min(sit.blocks_per_sm, -(-len(works) * instances // rates.sms))
+    pairs = (block_seconds(work, together, dtype, sit, rates, latency) for work in works)
+    chains, shares = zip(*pairs, strict=True)
+    return max(makespan(chains, instances, rates.sms * sit.blocks_per_sm), makespan(shares, instances, rates.sms))
 
 
-def block_seconds(work: Work, together: int, dtype: str, sit: Occupancy, rates: Rates, latency: float) -> float:
-    """One block of those that are `together` on a multiprocessor, and have their share of its units each."""
-    if sit.loads_ahead or not rates.steps:
-        first = latency if sit.loads_ahead else work.loads * latency  # the first load has nothing to hide behind
-        return arithmetic_seconds(work, dtype, sit, rates) * rates.sms * together + first
-    return stepwise_seconds(work, together, sit, rates, latency)
+def block_seconds(
+    work: Work, together: int, dtype: str, sit: Occupancy, rates: Rates, latency: float
+) -> tuple[float, float]:  # fmt: skip
+    """(how long a block takes, how much of its multiprocessor's time it takes). One that loads ahead keeps its units
+    busy by itself: those that are `together` on a multiprocessor slow each other down."""
+    if rates.steps and not sit.loads_ahead:
+        return stepwise_seconds(work, sit, rates, latency)
+    share = arithmetic_seconds(work, dtype, sit, rates) * rates.sms
+    waits = latency if sit.loads_ahead else work.loads * latency  # the first load has nothing to hide behind
+    return share * together + waits, share
 
 
-def stepwise_seconds(work: Work, together: int, sit: Occupancy, rates: Rates, latency: float) -> float:
-    """A generated kernel: step after step, each as long as a warp alone needs for its part, or as the multiprocessor
-    needs for those of all blocks."""
+def stepwise_seconds(work: Work, sit: Occupancy, rates: Rates, latency: float) -> tuple[float, float]:
+    """A generated kernel: step after step. The measured loads came from the L2."""
     kind = "tensor" if sit.tensor_cores else "simt"
-    alone, full = work.loads * latency, 0.0
+    chain, share = work.loads * (latency - rates.l2_latency_seconds), 0.0
     for name, amount in work.steps.items():
-        one, all_of_them = rates.steps.get(f"{kind}_{name}") or rates.steps[f"{kind}_normalise"]
-        alone += amount / sit.warps / one
-        full += amount * rates.sms / all_of_them
-    return max(alone, full * together)
+        found = (rates.steps.get(f"{unit}_{step}") for step in (name, "normalise") for unit in (kind, "simt"))
+        fixed, one, each, full = next(step for step in found if step)
+        chain += work.times[name] * fixed + amount / sit.warps / one
+        share += work.times[name] * each + amount * rates.sms / full
+    return max(chain, share), share
 
 
 def arithmetic_seconds(work: Work, dtype: str, sit: Occupancy, rates: Rates) -> float:
@@ -216,7 +233,7 @@ def arithmetic_seconds(work: Work, dtype: str, sit: Occupancy, rates: Rates) -> 
     return products + others
 
 
-def makespan(costs: list[float], instances: int, places: int) -> float:
+def makespan(costs: Sequence[float], instances: int, places: int) -> float:
     """When the last block ends: blocks in grid order (all of a head, then the next), each to the first free place."""
     if not costs:
         return 0.0

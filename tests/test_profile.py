@@ -8,10 +8,11 @@ from conftest import DATA
 
 from iosim.errors import InputError
 from iosim.experiment import parse_mask
-from iosim.gpu import counters
+from iosim.gpu import counters, step_rates
 from iosim.gpu.calibrate import HOW, effective_bytes, toml
 from iosim.gpu.predict import l2_capacity_bytes, predict, rates_of
 from iosim.gpu.profile import explain
+from iosim.gpu.step_rates import line
 from iosim.hardware import load, read
 from iosim.problem import Attention
 from iosim.schedules import find
@@ -115,7 +116,7 @@ FOUND = {
     "l2_bytes": 50_000, "hbm_bytes": 10**9, "dram_bytes_per_second": 4.2e12, "dram_read_bytes_per_second": 4e12,
     "dram_write_bytes_per_second": 4.1e12, "l2_bytes_per_second": 6.1e12, "l2_effective_bytes": 25_000,
     "simt_operations_per_second": 3.1e13, "exponentials_per_second": 4e12, "launch_seconds": 2.2e-6,
-    "shared_bytes_per_second": 3.3e13, "wgmma_flops_per_second": 8e14, "steps": {"simt_load": [1e9, 2e12]},
+    "wgmma_flops_per_second": 8e14, "steps": {"simt_load": [1e-7, 1e9, 0.0, 2e12]},
     "latency_seconds": 7.1e-7, "l2_latency_seconds": 2.5e-7, "tensor_flops_per_second": {"fp16": 6e14, "bf16": 5.9e14},
 }  # fmt: skip
 
@@ -152,6 +153,22 @@ def test_the_knee_of_the_l2():
     rates = {4: 5.5, 8: 6.0, 16: 6.0, 28: 4.5, 32: 4.0, 64: 3.0}
     assert effective_bytes(rates) == 28
     assert effective_bytes({4: 6.0, 8: 3.0, 16: 6.0, 64: 3.0}) == 4, "not past the first fall"
+
+
+def test_a_line_through_two_measurements():
+    """1 s + work / 4: 3 s for 8, 2 s for 4; never negative, and at most half of the larger time is fixed."""
+    assert line([8, 4], [3.0, 2.0]) == pytest.approx((1.0, 4.0))
+    assert line([8, 4], [4.0, 1.0]) == pytest.approx((0.0, 2.0)), "superlinear"
+    assert line([8, 4], [2.0, 2.5]) == pytest.approx((1.0, 8.0)) and line([8, 8], [2.0, 2.0]) == (0.0, 4.0)
+
+
+def test_a_step_is_repeated_and_nothing_else():
+    """The generated loop holds the step: its count in the source is one more than outside, and words grow with it."""
+    for name in step_rates.STEPS:
+        for kind, (dtype, rows) in step_rates.KINDS.items():
+            program = step_rates.program_of(name, dtype, 7, 3, rows)
+            assert program.kernels[0].tensor_cores == (kind == "tensor") and program.kernels[0].block[0] == 128
+            assert "j < 7" in program.source and program.smem_bytes <= 232_448
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])

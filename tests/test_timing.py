@@ -31,17 +31,19 @@ TOY = Rates(
 WORK = Work(flops=100, operations=10, exponentials=4, loads=3, load_bytes=40, store_bytes=20)
 
 
+AHEAD = Occupancy(1, loads_ahead=True)
+
+
 def test_arithmetic_adds_up():
     """On the whole GPU 100/1000 + 10/50 + 4/10 = 0.7 s; one of two multiprocessors takes twice that."""
-    ahead = Occupancy(1, loads_ahead=True)
-    assert block_seconds(WORK, 1, "fp16", ahead, TOY, 0.25) == pytest.approx(1.4 + 0.25)
-    assert block_seconds(WORK, 3, "fp16", ahead, TOY, 0.25) == pytest.approx(4.2 + 0.25)
+    assert block_seconds(WORK, 1, "fp16", AHEAD, TOY, 0.25) == pytest.approx((1.4 + 0.25, 1.4))
+    assert block_seconds(WORK, 3, "fp16", AHEAD, TOY, 0.25) == pytest.approx((4.2 + 0.25, 1.4))
 
 
 def test_products_without_tensor_cores():
     """100 flops are 50 multiply-adds of 50 a second: 1 s instead of 0.1."""
-    for sit, dtype in ((Occupancy(1, True, tensor_cores=False), "fp16"), (Occupancy(1, True), "fp32")):
-        assert block_seconds(WORK, 1, dtype, sit, TOY, 0.25) == pytest.approx(2 * 1.6 + 0.25)
+    for sit, dtype in ((Occupancy(1, True, tensor_cores=False), "fp16"), (AHEAD, "fp32")):
+        assert block_seconds(WORK, 1, dtype, sit, TOY, 0.25)[1] == pytest.approx(2 * 1.6)
 
 
 def test_asynchronous_products_run_beside_the_rest():
@@ -49,27 +51,46 @@ def test_asynchronous_products_run_beside_the_rest():
     sit = Occupancy(1, True, asynchronous=True)
     for rate, longer in ((400.0, 0.6), (100.0, 1.0)):
         rates = replace(TOY, wgmma_flops_per_second=rate)
-        assert block_seconds(WORK, 1, "fp16", sit, rates, 0.25) == pytest.approx(2 * longer + 0.25)
+        assert block_seconds(WORK, 1, "fp16", sit, rates, 0.25)[1] == pytest.approx(2 * longer)
 
 
-STEPS = {"tensor_scores": (20.0, 400.0), "tensor_normalise": (5.0, 100.0)}
+STEPS = {"tensor_scores": (0.5, 20.0, 0.1, 400.0), "tensor_normalise": (0.0, 5.0, 0.0, 100.0)}
 
 
 def test_a_generated_kernel_is_the_sum_of_its_steps():
-    """One warp alone: 80 / 2 warps / 20 + 10 / 2 / 5 = 3 s, and 3 loads of 0.25 s; all of the GPU: 80 / 400 + 10 / 100
-    = 0.3 s, of which a block of one of 2 multiprocessors takes 0.6 s. So 4 blocks hide each other's chains, 6 do not
-    run together at that speed: 3.6 s. A step without a rate of its own is as slow as `normalise`."""
-    work = Work(loads=3, steps=Counter({"scores": 80, "hide": 10}))
-    rates, sit = replace(TOY, steps=STEPS), Occupancy(8, warps=2)
-    seconds = [block_seconds(work, together, "fp16", sit, rates, 0.25) for together in (1, 4, 7)]
-    assert seconds == pytest.approx([3.75, 3.75, 4.2])
+    """Two products of 40 by 2 warps: 2 x 0.5 + 80 / 2 / 20 = 3 s; what has no rate of its own is as slow as `normalise`:
+    10 / 2 / 5 = 1 s. 3 loads that take 0.25 s longer than from the L2. Of a multiprocessor's time, one of two:
+    2 x 0.1 + 2 x 80 / 400 + 2 x 10 / 100 = 0.8 s."""
+    work = Work(loads=3, steps=Counter({"scores": 80, "hide": 10}), times=Counter({"scores": 2, "hide": 1}))
+    rates = replace(TOY, steps=STEPS)
+    assert block_seconds(work, 1, "fp16", Occupancy(8, warps=2), rates, 0.5) == pytest.approx((4.75, 0.8))
+    assert block_seconds(work, 1, "fp16", Occupancy(8, warps=64), rates, 0.25)[0] == pytest.approx(
+        1.0 + 1 / 16 + 1 / 32
+    )
 
 
-def test_the_last_wave_has_a_multiprocessor_for_fewer_blocks():
-    """10 blocks, 2 multiprocessors of 3 places: 6 together, then 4, 2 a multiprocessor."""
-    ahead = Occupancy(3, loads_ahead=True)
-    assert blocks_seconds([WORK], 10, "fp16", ahead, TOY, 0.25) == pytest.approx(4.2 + 0.25 + 2.8 + 0.25)
-    assert blocks_seconds([WORK], 2, "fp16", ahead, TOY, 0.25) == pytest.approx(1.4 + 0.25), "one a multiprocessor"
+def test_blocks_hide_each_others_chains_until_the_work_is_longer():
+    """Chains of 2 s and work of 0.4 s on 2 multiprocessors with 3 places each: 6 blocks are one round of chains, 40 are
+    7 rounds but 20 x 0.4 s of work for each; with places for 9 the work is longer."""
+    work, rates = Work(steps=Counter(hide=20)), replace(TOY, steps={"tensor_normalise": (0.0, 5.0, 0.0, 100.0)})
+    for places, blocks, expected in ((3, 6, 2.0), (3, 40, 14.0), (9, 40, 8.0)):
+        sit = Occupancy(places, warps=2)
+        assert blocks_seconds([work], blocks, "fp16", sit, rates, 0.25) == pytest.approx(expected)
+
+
+def test_copies_of_rows_that_start_anywhere_go_word_by_word():
+    p, works = Attention(20, 16, dtype="fp16", acc_dtype="fp32"), Works()
+    trace(find("standard-tiled"), p, Tiling(16, 16), works)
+    scores, _, output = (launch[0] for launch in works.blocks)
+    assert scores.steps["store_scalar"] == 2 * 16 * 20 and "store" not in scores.steps, "rows of 20 scores: 40 B"
+    assert output.steps["load_scalar"] == 2 * 16 * 20 and output.steps["load"] == 2 * 20 * 16
+    assert output.times["load_scalar"] == 2
+
+
+def test_tiles_in_which_nothing_is_hidden_cost_nothing_to_mask():
+    p, works = Attention(64, 16, mask=parse_mask("causal")), Works()
+    trace(find("block-sparse-q"), p, Tiling(16, 16), works)
+    assert [w.times["hide"] for w in works.blocks[0]] == [1] * 4, "the diagonal"
 
 
 @pytest.mark.parametrize(
@@ -124,7 +145,11 @@ def test_work_of_a_block():
     assert first.load_bytes == 2 * (16 * 8 + 2 * 32 * 8) and first.loads == 1 + 2 * 2
     assert first.store_bytes == 2 * 16 * 8
     assert first.steps["scores"] == first.steps["accumulate"] == first.flops // 2
-    assert (first.steps["load"], first.steps["store"], first.steps["normalise"]) == (16 * 8 + 2 * 32 * 8, 128, 128)
+    assert (first.steps["load"], first.steps["store"], first.steps["normalise"]) == (
+        2 * (16 * 8 + 2 * 32 * 8),
+        256,
+        128,
+    )
     per_tile = 16 * 16 + 4 * 16 * 16 + 16 * 8  # scaling, online softmax on the scores, rescaling O
     assert first.operations == 2 * per_tile + (16 * 8 + 16 + 16) + 16 * 8  # zeros and -inf; normalise
 

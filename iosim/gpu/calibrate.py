@@ -90,9 +90,8 @@ class Bench:
             a, b = xp.uint32(one), xp.uint32(one + 0x00010001)
             seconds = self.seconds(f"mma_{name}", blocks, THREADS, self.out, a, b, times)
             tensor[name] = lanes // 32 * MMA_FLOPS / seconds
-        shared = lanes * 16 / self.seconds("shared_rate", blocks, THREADS, self.out, times)
         return {"simt_operations_per_second": fma, "exponentials_per_second": exp, "tensor_flops_per_second": tensor,
-                "shared_bytes_per_second": shared, "wgmma_flops_per_second": self.wgmma()}  # fmt: skip
+                "wgmma_flops_per_second": self.wgmma()}  # fmt: skip
 
     def wgmma(self) -> float:
         """Flops a second of warpgroup products, 0 where there are none: only Hopper has them."""
@@ -160,8 +159,7 @@ def measure_all() -> Found:
     found: Found = {"name": properties["name"].decode(), "date": datetime.date.today().isoformat()}
     found |= {"cuda": bench.xp.cuda.runtime.runtimeGetVersion(), **smi()}
     found |= bench.limits() | bench.memory() | bench.l2() | bench.arithmetic() | bench.latency()
-    shared, latency = found["shared_memory_per_sm_bytes"], found["l2_latency_seconds"]
-    return found | {"steps": measure_steps(bench.sms, shared, latency)}
+    return found | {"steps": measure_steps(bench.sms, found["shared_memory_per_sm_bytes"])}
 
 
 def smi() -> Found:
@@ -184,14 +182,13 @@ HOW = {
     "l2_effective_bytes": "the largest such buffer before the rate falls to that of DRAM",
     "simt_operations_per_second": "fp32 multiply-adds, 8 chains a thread, one operation each",
     "exponentials_per_second": "ex2.approx, 8 chains a thread",
-    "shared_bytes_per_second": "16-byte loads from shared memory, 8 under way a thread",
     "wgmma_flops_per_second": "wgmma m64n128k16 with fp32 sums, operands in shared memory; 0: there is none",
     "launch_seconds": "500 empty launches that wait in the GPU's queue",
     "latency_seconds": "a chain of dependent loads over 2 GiB, the L2 full of other lines",
     "l2_latency_seconds": "a chain of dependent loads over 1 MiB",
     "tensor_flops_per_second": "mma.sync m16n8k16 with fp32 sums, 8 accumulators a warp",
 }
-HOW_STEPS = "of generated kernels, 64 x 64 tiles: [of one warp alone, of the GPU full of blocks]; flops, else words"
+HOW_STEPS = "of generated kernels: seconds and work a second of one warp, then of a block among many (work: of the GPU)"
 
 
 def toml(found: Found) -> str:
@@ -218,7 +215,7 @@ def toml(found: Found) -> str:
     lines += ["", f"[measured.tensor_flops_per_second]  # {HOW['tensor_flops_per_second']}"]
     lines += [f"{dtype} = {_number(rate)}" for dtype, rate in found["tensor_flops_per_second"].items()]
     lines += ["", f"[measured.steps]  # {HOW_STEPS}"]
-    lines += [f"{name} = [{_number(alone)}, {_number(full)}]" for name, (alone, full) in found["steps"].items()]
+    lines += [f"{name} = [{', '.join(map(_number, rates))}]" for name, rates in found["steps"].items()]
     return "\n".join(lines) + "\n"
 
 

@@ -81,7 +81,7 @@ def rates_of(hardware: Hardware) -> Rates | None:
         sms=hardware.sms,
         tensor_flops_per_second=dict(table["tensor_flops_per_second"]),
         shared_memory_per_sm_bytes=hardware.shared_memory_per_sm_bytes,
-        steps={name: (alone, full) for name, (alone, full) in table.get("steps", {}).items()},
+        steps={name: tuple(rates) for name, rates in table.get("steps", {}).items()},
         **{name: table[name] for name in names},
         **{name: table[name] for name in more if name in table},
     )

@@ -1,9 +1,9 @@
 """How fast this GPU does one tile step of the generated kernels: each is repeated in a kernel of its own.
 
-The kernels are generated from texts, as all others. Two rates a step: of one warp where nothing else runs on its part
-of the multiprocessor (a step is then as long as its chain of instructions), and of the whole GPU with as many blocks as
-fit (a step then waits for units that it shares). The time of two loops of different length is compared, so that what
-is outside of the loop does not count.
+The kernels are generated from texts, as all others. Of each step two things are measured, for two sizes of tile each,
+which gives a fixed time and a rate: one block of 4 warps on a multiprocessor, where a step is as long as its chain of
+instructions; and as many blocks as fit, where it waits for units that it shares. The time of two loops of different
+length is compared, so that what is outside of the loop does not count.
 """
 
 from __future__ import annotations
@@ -15,30 +15,36 @@ from typing import Any
 from ..problem import Attention
 from ..softmax import accumulate, minus_infinity, normalise, online_softmax, scores, softmax_rows, zeros
 from ..tiling import Tiling
-from ..timing import blocks_on
+from ..timing import ALONE_WARPS, blocks_on
 from . import device
 from .cuda import generate
 from .run import launch_all, prepare
 
-TILE, D = 64, 64
+ROWS = 64
+SIZES = ((64, 64), (32, 32))  # keys of a tile, d
+RAGGED = ((60, 60), (28, 28))  # rows that do not start at 16 bytes: copied word by word
 SHORT, LONG = 16, 80
 REPEATS = 5
-KINDS = {"tensor": "fp16", "simt": "fp32"}
+KINDS = {"tensor": ("fp16", ROWS), "simt": ("fp32", ROWS // 2)}  # type, rows of 4 warps
 Repeat = Callable[..., None]
 
-# What is repeated (chip, i, q, k, v, s, m, l, o), and its work: floating-point operations of products, else words.
-STEPS: dict[str, tuple[Repeat, int]] = {
-    "scores": (lambda chip, i, q, k, v, s, m, l, o: chip.update(s, scores, q, k), 2 * TILE * TILE * D),
-    "accumulate": (lambda chip, i, q, k, v, s, m, l, o: chip.update(o, accumulate, s, v), 2 * TILE * TILE * D),
-    "online_softmax": (lambda chip, i, q, k, v, s, m, l, o: chip.update((s, m, l, o), online_softmax), TILE * TILE),
-    "softmax_rows": (lambda chip, i, q, k, v, s, m, l, o: chip.update(s, softmax_rows), TILE * TILE),
-    "normalise": (lambda chip, i, q, k, v, s, m, l, o: chip.update(o, normalise, l), TILE * D),
-    "load": (lambda chip, i, q, k, v, s, m, l, o: chip.load("Q", i), TILE * D),
-    "load_O": (lambda chip, i, q, k, v, s, m, l, o: chip.load("O", i), TILE * D),
-    "load_l": (lambda chip, i, q, k, v, s, m, l, o: chip.load("l", i), TILE),
-    "store": (lambda chip, i, q, k, v, s, m, l, o: chip.store(o, "O", i), TILE * D),
+# What is repeated (machine, i, q, k, v, s, m, l, o), and its work for (rows, keys, d, bytes of a word): flops of a product,
+# bytes of a copy, else words.
+STEPS: dict[str, tuple[Repeat, Callable[[int, int, int, int], int]]] = {
+    "scores": (lambda on, i, q, k, v, s, m, l, o: on.update(s, scores, q, k), lambda r, c, d, b: 2 * r * c * d),
+    "accumulate": (lambda on, i, q, k, v, s, m, l, o: on.update(o, accumulate, s, v), lambda r, c, d, b: 2 * r * c * d),
+    "online_softmax": (
+        lambda on, i, q, k, v, s, m, l, o: on.update((s, m, l, o), online_softmax),
+        lambda r, c, d, b: r * c,
+    ),
+    "softmax_rows": (lambda on, i, q, k, v, s, m, l, o: on.update(s, softmax_rows), lambda r, c, d, b: r * c),
+    "normalise": (lambda on, i, q, k, v, s, m, l, o: on.update(o, normalise, l), lambda r, c, d, b: r * d),
+    "load": (lambda on, i, q, k, v, s, m, l, o: on.load("Q", i), lambda r, c, d, b: r * d * b),
+    "load_O": (lambda on, i, q, k, v, s, m, l, o: on.load("O", i), lambda r, c, d, b: r * d * b),
+    "load_l": (lambda on, i, q, k, v, s, m, l, o: on.load("l", i), lambda r, c, d, b: r * 4),
+    "store": (lambda on, i, q, k, v, s, m, l, o: on.store(o, "O", i), lambda r, c, d, b: r * d * b),
 }
-LOADS = ("load", "load_O", "load_l")
+SCALAR = {"load_scalar": "load_O", "store_scalar": "store"}  # the same, of RAGGED sizes and 2-byte words
 
 
 def text_of(repeat: Repeat, times: int) -> Callable[..., None]:
@@ -60,31 +66,57 @@ def text_of(repeat: Repeat, times: int) -> Callable[..., None]:
     return repeated
 
 
-def program_of(name: str, dtype: str, times: int, heads: int) -> Any:
-    problem = Attention(TILE, D, Nk=TILE, heads=heads, dtype=dtype, acc_dtype="fp32")
-    return generate(text_of(STEPS[name][0], times), problem, Tiling(TILE, TILE))
+def program_of(
+    name: str, dtype: str, times: int, heads: int, rows: int = ROWS, size: tuple[int, int] = SIZES[0]
+) -> Any:
+    keys, d = size
+    problem = Attention(rows, d, Nk=keys, heads=heads, dtype=dtype, acc_dtype="fp32")
+    return generate(text_of(STEPS[name][0], times), problem, Tiling(rows, keys))
 
 
-def measure_steps(sms: int, shared_bytes: int, l2_latency_seconds: float) -> dict[str, list[float]]:
-    """{"tensor_scores": [work a second of one warp alone, of the whole GPU], ...}. Of a load alone, the latency that
-    is measured by itself is not part."""
+def measure_steps(sms: int, shared_bytes: int) -> dict[str, list[float]]:
+    """{"tensor_scores": [seconds and work a second of one warp, seconds a block and work a second of the GPU], ...}"""
     found = {}
-    for kind, dtype in KINDS.items():
-        for name, (_, work) in STEPS.items():
-            (kernel,) = program_of(name, dtype, SHORT, 1).kernels
-            registers = device.function(program_of(name, dtype, SHORT, 1), kernel).num_regs
-            threads = prod(kernel.block)
-            blocks = blocks_on(shared_bytes, kernel.smem_bytes, threads, registers)
-            alone, full = seconds(name, dtype, sms), seconds(name, dtype, sms * blocks)
-            alone = max(alone - l2_latency_seconds, 1e-9) if name in LOADS else alone
-            found[f"{kind}_{name}"] = [work / (threads // 32) / alone, work * sms * blocks / full]
+    for kind, (dtype, rows) in KINDS.items():
+        for name in STEPS:
+            found[f"{kind}_{name}"] = measure_step(name, dtype, rows, SIZES, sms, shared_bytes)
+    for label, name in SCALAR.items():
+        found[f"simt_{label}"] = measure_step(name, "fp16", ROWS // 2, RAGGED, sms, shared_bytes)
     return found
 
 
-def seconds(name: str, dtype: str, heads: int) -> float:
+def measure_step(
+    name: str, dtype: str, rows: int, sizes: tuple[tuple[int, int], ...], sms: int, shared_bytes: int
+) -> list[float]:  # fmt: skip
+    """Fixed time and rate of one warp of 4 on a multiprocessor; then those of one block among many."""
+    alone, full, work_alone, work_full = [], [], [], []
+    word_bytes = 4 if dtype == "fp32" else 2
+    for keys, d in sizes:
+        program = program_of(name, dtype, SHORT, 1, size=(keys, d))
+        (kernel,) = program.kernels
+        blocks = blocks_on(
+            shared_bytes, kernel.smem_bytes, prod(kernel.block), device.function(program, kernel).num_regs
+        )
+        alone.append(seconds(name, dtype, sms, rows, (keys, d)))
+        full.append(seconds(name, dtype, sms * blocks, ROWS, (keys, d)) / blocks)
+        work_alone.append(STEPS[name][1](rows, keys, d, word_bytes) / ALONE_WARPS)
+        work_full.append(STEPS[name][1](ROWS, keys, d, word_bytes) * sms)
+    return [*line(work_alone, alone), *line(work_full, full)]
+
+
+def line(work: list[float], times: list[float]) -> tuple[float, float]:
+    """(fixed seconds, work a second) through two measurements, the larger first; nothing is negative."""
+    if work[0] == work[1]:
+        return 0.0, work[0] / times[0]
+    slope = max(times[0] - times[1], 0.0) / (work[0] - work[1])
+    fixed = min(max(times[0] - slope * work[0], 0.0), times[0] / 2)
+    return fixed, work[0] / (times[0] - fixed)
+
+
+def seconds(name: str, dtype: str, heads: int, rows: int, size: tuple[int, int]) -> float:
     """Of one repetition, with a block for each head."""
-    long, short = (launch_seconds(program_of(name, dtype, times, heads)) for times in (LONG, SHORT))
-    return (long - short) / (LONG - SHORT)
+    long, short = (launch_seconds(program_of(name, dtype, times, heads, rows, size)) for times in (LONG, SHORT))
+    return max(long - short, 1e-9) / (LONG - SHORT)
 
 
 def launch_seconds(program: Any) -> float:

@@ -178,15 +178,15 @@ def run_tuned(kernel: Tuned, inputs: dict[str, Any], count: bool = False) -> tup
     for launch in launches(kernel, arrays, counts, count):
         launch()
     xp.cuda.Device().synchronize()
-    outputs = {n: device.from_device(a if a.dtype != np.uint16 or p_bf16(kernel) else a.view(np.float16), kernel.problem.dtype)
-               for n, a in arrays.items() if n not in inputs and n != "LSE"}  # fmt: skip
+    words = np.uint16 if kernel.problem.dtype == "bf16" else np.float16
+    outputs = {
+        name: device.from_device(array.view(words), kernel.problem.dtype)
+        for name, array in arrays.items()
+        if name not in inputs and name != "LSE"
+    }
     if "LSE" in arrays:
         outputs["LSE"] = arrays["LSE"]
     return outputs, counted(counts) if count else {}
-
-
-def p_bf16(kernel: Tuned) -> bool:
-    return kernel.problem.dtype == "bf16"
 
 
 def counted(counts: Any) -> dict[str, tuple[int, int]]:

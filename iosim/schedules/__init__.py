@@ -1,29 +1,21 @@
-"""The schedules there are. Each file registers its own when it is imported; this is their order in lists."""
+"""The schedules there are, and the files that register them; a file is imported when one of its schedules is used."""
 
-# isort: off
-from . import standard, flash, memory_efficient, decode, backward, backward_lse
-from . import small_cache, online_softmax, matmul, linear
-
-# isort: on
 from .registry import SCHEDULES, Schedule, find, register, require
 
 CORE = ("standard", "standard-tiled", "flash1", "flash2", "block-sparse", "block-sparse-q")
 
-__all__ = [
-    "CORE",
-    "SCHEDULES",
-    "Schedule",
-    "backward",
-    "backward_lse",
-    "decode",
-    "find",
-    "flash",
-    "linear",
-    "matmul",
-    "memory_efficient",
-    "online_softmax",
-    "register",
-    "require",
-    "small_cache",
-    "standard",
-]
+FILES = {
+    "standard": ("standard", "standard-tiled"),
+    "flash": ("flash1", "flash2", "block-sparse", "block-sparse-q"),
+    "memory_efficient": ("memory-efficient", "flash2-one-room"),
+    "decode": ("split-kv", "paged"),
+    "backward": ("standard-bwd", "flash1-bwd", "block-sparse-bwd"),
+    "backward_lse": ("flash2-bwd", "block-sparse-q-bwd", "flash2-bwd-second-pass"),
+    "small_cache": ("small-cache", "small-cache-q", "standard-square"),
+    "online_softmax": ("softmax-3pass", "softmax-3pass-code", "softmax-2pass", "attention-3pass", "attention-2pass"),
+    "matmul": ("matmul-naive", "matmul-tiled", "matmul-tiled-a", "matmul-tiled-b"),
+    "linear": ("linear", "linear-causal", "local-gather"),
+}  # their order in lists
+SCHEDULES.expect(FILES)
+
+__all__ = ["CORE", "FILES", "SCHEDULES", "Schedule", "find", "register", "require"]

@@ -182,6 +182,8 @@ register(
         "backward as the paper counts it: P was stored, dP and dS go through HBM",
         f"{FA1}, Algorithm 3",
         rules=("ideal",),
+        formula="R = 5 N Nk + 2 N dv + Nk (d + dv) + N d, W = 2 N Nk + N d + Nk (d + dv)",
+        state="dO, V, K, Q whole on chip, one a launch; P waits since forward, dP and dS between launches",
         exact_traffic=standard_traffic,
         footprint=standard_footprint,
     )
@@ -189,6 +191,8 @@ register(
 KEYS_OUTSIDE = {
     "outer": "keys",
     "rules": ("paper", "best"),
+    "formula": "R = Nk (d + dv) + 2 N (d + dv + 1) Tc, W = N d Tc + Nk (d + dv)",
+    "state": "a tile of K, V, dK, dV on chip; O, l, m wait since forward, dQ between key tiles",
     "exact_traffic": keys_outside_traffic,
     "footprint": keys_outside_footprint,
     "initialised": STATE,

@@ -148,7 +148,13 @@ def best_of_both(schedule: Any, p: Any, M_bytes: int, multiple: int) -> Tiling |
     return None if best is None else best[1]
 
 
-KEYS_OUTSIDE_LSE = {"outer": "keys", "exact_traffic": keys_outside_lse_traffic, "footprint": keys_outside_lse_footprint}
+KEYS_OUTSIDE_LSE = {
+    "outer": "keys",
+    "formula": "R = 2 N dv + Nk (d + dv) + N (2 d + dv + 2) Tc, W = N + N d Tc + Nk (d + dv)",
+    "state": "a tile of K, V, dK, dV on chip; LSE waits since forward, D between launches, dQ between key tiles",
+    "exact_traffic": keys_outside_lse_traffic,
+    "footprint": keys_outside_lse_footprint,
+}
 register(
     backward(
         "flash2-bwd",
@@ -176,6 +182,8 @@ register(
         second_pass,
         "D first, K/V outer for dK and dV, then Q outer for dQ",
         f"{FA2}, Algorithm 2, without atomic adds",
+        formula="R = 2 N dv + (1 + Tr) Nk (d + dv) + (1 + Tc) N (d + dv + 2), W = N + Nk (d + dv) + N d",
+        state="dK, dV of a key tile, then dQ of a query tile on chip; LSE waits since forward, D between launches",
         exact_traffic=second_pass_traffic,
         footprint=second_pass_footprint,
         inner_matters=True,

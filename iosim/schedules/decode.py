@@ -171,6 +171,8 @@ register(
         split_keys,
         "keys split over --splits blocks, partial results combined by a second kernel",
         "Dao, Haziza, Massa and Sizov 2023, Flash-Decoding",
+        formula="R = S N (d + dv + 1) + Nk (d + dv) Tr, W = S N (dv + 1) + N dv",
+        state="a tile of Q with its O, l, m on chip; S partial O and LSE wait in HBM between launches",
         exact_traffic=split_traffic,
         footprint=split_room,
         tensors={
@@ -185,6 +187,8 @@ register(
         pages,
         "Q outer over a KV cache in pages of --page-size rows, found through a block table",
         "Kwon et al. 2023 (arXiv 2309.06180), PagedAttention",
+        formula="R = N d + (Nk (d + dv) + pages) Tr, W = N dv",
+        state="a tile of Q with its O, l, m on chip; nothing waits in HBM",
         exact_traffic=pages_traffic,
         footprint=pages_room,
         tensors={

@@ -126,6 +126,14 @@ def footprint(p: Any, t: Any) -> int:
 
 
 STATE = ("O", "l", "m")
+KEYS_OUTSIDE = {
+    "formula": "R = Nk (d + dv) + N (d + dv + 2) Tc, W = N (dv + 2) Tc",
+    "state": "a tile of K and V on chip; O, l, m wait in HBM between key tiles",
+}
+QUERIES_OUTSIDE = {
+    "formula": "R = N d + Nk (d + dv) Tr, W = N dv",
+    "state": "a tile of Q with its O, l, m on chip; nothing waits in HBM",
+}
 
 register(
     Schedule(
@@ -136,6 +144,7 @@ register(
         outer="keys",
         rules=("paper", "best"),
         drops=True,
+        **KEYS_OUTSIDE,
         exact_traffic=keys_outside_traffic,
         footprint=footprint,
         initialised=STATE,
@@ -148,6 +157,7 @@ register(
         "Q outer: O, l, m stay on chip",
         f"{FA2}, Algorithm 1",
         drops=True,
+        **QUERIES_OUTSIDE,
         exact_traffic=queries_outside_traffic,
         footprint=footprint,
     )
@@ -162,6 +172,7 @@ register(
         rules=("paper", "best"),
         skips=True,
         drops=True,
+        **KEYS_OUTSIDE,
         exact_traffic=keys_outside_traffic,
         footprint=footprint,
         initialised=STATE,
@@ -175,6 +186,7 @@ register(
         f"{FA2}, Algorithm 1 with a mask",
         skips=True,
         drops=True,
+        **QUERIES_OUTSIDE,
         exact_traffic=queries_outside_traffic,
         footprint=footprint,
     )

@@ -116,6 +116,8 @@ for name, text, footprint, about, summary, source in (
             text,
             summary,
             source,
+            formula="R = N d + Nk (d + dv), W = N dv",
+            state="phi(K)^T V and sum phi(K) on chip; nothing waits in HBM",
             exact_traffic=linear_traffic,
             footprint=footprint,
             tensors=STATE,
@@ -133,6 +135,8 @@ register(
         "unstructured sparse attention without reuse; flash2 in tiles of 1 x 1",
         rules=("ideal",),
         skips=True,
+        formula="R = N d + N Nk (d + dv), W = N dv",
+        state="one row of Q and O with l, m on chip; nothing waits in HBM",
         exact_traffic=queries_outside_traffic,
         footprint=flash_footprint,
     )

@@ -145,6 +145,8 @@ register(
         "Q outer, O written once, Q read again with every key tile",
         "Rabe and Staats 2021 (arXiv 2112.05682); as in the CUTLASS kernel of xFormers and PyTorch",
         skips=True,
+        formula="R = N d Tc + Nk (d + dv) Tr, W = N dv",
+        state="O, l, m of a query tile on chip; Q comes again with every K; nothing waits in HBM",
         exact_traffic=traffic,
         footprint=room,
         search=search,
@@ -157,6 +159,8 @@ register(
         queries_stay,
         "flash2 with K and V one after the other in the same room",
         "Dao 2023 (arXiv 2307.08691), Algorithm 1; K freed before V is loaded",
+        formula="R = N d + Nk (d + dv) Tr, W = N dv",
+        state="a tile of Q with its O, l, m on chip, beside it K or V; nothing waits in HBM",
         exact_traffic=stay_traffic,
         footprint=stay_room,
     )

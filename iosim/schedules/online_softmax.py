@@ -176,13 +176,15 @@ def attention_footprint(p: Any, t: Any) -> int:
     return rows * (p.d + p.dv) + keys * max(p.d, p.dv) + rows * keys + 2 * rows
 
 
-def softmax_schedule(name: str, text: Any, summary: str, traffic: Any, source: str) -> None:
+def softmax_schedule(name: str, text: Any, summary: str, traffic: Any, source: str, formula: str, state: str) -> None:
     register(
         Schedule(
             name,
             text,
             f"softmax of an N x Nk matrix, {summary}",
             source,
+            formula=formula,
+            state=state,
             exact_traffic=traffic,
             footprint=softmax_footprint,
             family="softmax",
@@ -193,13 +195,17 @@ def softmax_schedule(name: str, text: Any, summary: str, traffic: Any, source: s
 
 
 SAFE, ONLINE = f"{MG}, Algorithm 2", f"{MG}, Algorithm 3"
-softmax_schedule("softmax-3pass", softmax_3pass, "exponentials computed twice", softmax_traffic(3), SAFE)
-softmax_schedule("softmax-3pass-code", softmax_3pass_stored, "exponentials stored and read again", stored_traffic, SAFE)
-softmax_schedule("softmax-2pass", softmax_2pass, "maximum and sum online", softmax_traffic(2), ONLINE)
+ROWS = "maximum and sum of rows on chip"
+softmax_schedule("softmax-3pass", softmax_3pass, "exponentials computed twice", softmax_traffic(3), SAFE,
+                 "R = 3 N Nk, W = N Nk", f"{ROWS}; nothing waits in HBM")  # fmt: skip
+softmax_schedule("softmax-3pass-code", softmax_3pass_stored, "exponentials stored and read again", stored_traffic, SAFE,
+                 "R = 3 N Nk, W = 2 N Nk", f"{ROWS}; exponentials wait in HBM")  # fmt: skip
+softmax_schedule("softmax-2pass", softmax_2pass, "maximum and sum online", softmax_traffic(2), ONLINE,
+                 "R = 2 N Nk, W = N Nk", f"{ROWS}; nothing waits in HBM")  # fmt: skip
 
-for name, text, passes, source in (
-    ("attention-3pass", attention_3pass, 3, SAFE),
-    ("attention-2pass", attention_2pass, 2, ONLINE),
+for name, text, passes, source, formula in (
+    ("attention-3pass", attention_3pass, 3, SAFE, "R = 3 N d + Nk (3 d + dv) Tr, W = N dv"),
+    ("attention-2pass", attention_2pass, 2, ONLINE, "R = 2 N d + Nk (2 d + dv) Tr, W = N dv"),
 ):
     register(
         Schedule(
@@ -207,6 +213,8 @@ for name, text, passes, source in (
             text,
             f"Q outer, softmax in {passes} passes over Q and K; one pass is flash2",
             f"{source}, inside attention",
+            formula=formula,
+            state="l, m, then O of a query tile on chip; scores are computed again; nothing waits in HBM",
             exact_traffic=attention_traffic(passes),
             footprint=attention_footprint,
         )

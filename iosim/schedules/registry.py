@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from typing import Any
 
-from ..errors import InputError, suggestion
+from ..errors import InputError, InternalError, suggestion
 from ..machine import same
 from ..problem import Tensor
 from ..reference import attention_output, queries_keys_values
@@ -29,6 +30,9 @@ class Schedule:
     `candidates(p, multiple)` is a Tiling of arrays with a best one for every M, without a mask (None: not known).
     `about(p)` is the nearest problem that this schedule is about: `count` refuses others. `more_tiles` are the fields
     of Tiling that it reads beside Br and Bc.
+
+    `formula` is its dense traffic in words of one head, in LETTERS and sizes of the problem, a space for a product;
+    tests hold it against `exact_traffic`. `state` says what stays on chip and what waits in HBM.
     """
 
     name: str
@@ -51,16 +55,70 @@ class Schedule:
     candidates: Callable[..., Any] | None = None
     about: Callable[[Any], Any] = lambda p: p
     more_tiles: tuple[str, ...] = ()
+    formula: str = ""
+    state: str = ""
 
 
+LETTERS = {
+    "Tr": "ceil(N / Br)",
+    "Tc": "ceil(Nk / Bc)",
+    "Td": "ceil(d / depth)",
+    "To": "ceil(N / rows_o)",
+    "Tv": "ceil(dv / cols_o)",
+    "S": "ceil(Nk / ceil(Nk / splits))",
+    "pages": "ceil(Nk / page_size)",
+}  # of formulas
 FA1, FA2 = "Dao et al. 2022 (arXiv 2205.14135)", "Dao 2023 (arXiv 2307.08691)"
 
-SCHEDULES: dict[str, Schedule] = {}
+
+class Schedules(MutableMapping[str, Schedule]):
+    """Schedules by name, in the order of lists. A file of them is imported when one of its names is looked up."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, Schedule | None] = {}
+        self._files: dict[str, str] = {}
+
+    def expect(self, files: Mapping[str, tuple[str, ...]]) -> None:
+        """Names that files of this package register: `{file: names}`."""
+        self._files |= {name: file for file, names in files.items() for name in names}
+        self._found |= dict.fromkeys(self._files)
+
+    def pending(self, name: str) -> bool:
+        """Whether a name is expected and its file, which is imported now, has not registered it yet."""
+        if self._found[name] is None:
+            import_module(f".{self._files[name]}", __package__)
+        return self._found[name] is None
+
+    def __getitem__(self, name: str) -> Schedule:
+        if (found := self._found[name]) is None:
+            self.pending(name)
+            found = self._found[name]
+        if found is None:
+            raise InternalError(f"schedules/{self._files[name]}.py does not register {name}")
+        return found
+
+    def __setitem__(self, name: str, schedule: Schedule) -> None:
+        self._found[name] = schedule
+
+    def __delitem__(self, name: str) -> None:
+        del self._found[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+
+SCHEDULES = Schedules()
 
 
 def register(schedule: Schedule) -> Schedule:
     """Add a schedule; everything that iosim does works on it from then on."""
-    if schedule.name in SCHEDULES:
+    if schedule.name in SCHEDULES and not SCHEDULES.pending(schedule.name):
         raise InputError("register", schedule.name, "a name that is not taken")
     if schedule.outer not in ("queries", "keys"):
         raise InputError("register: outer", schedule.outer, "queries or keys")

@@ -108,6 +108,8 @@ register(
         f"{FA1}, Algorithm 0",
         rules=("ideal",),
         drops=True,
+        formula="R = N d + Nk (d + dv) + 2 N Nk, W = 2 N Nk + N dv",
+        state="K, then V, whole on chip; S and P go through HBM between launches",
         exact_traffic=ideal_traffic,
         footprint=ideal_footprint,
     )
@@ -119,6 +121,8 @@ register(
         "the same three kernels with every tile inside M",
         f"{FA1}, Algorithm 0",
         drops=True,
+        formula="R = N d + Nk (d + dv) Tr + 2 N Nk, W = 2 N Nk + N dv",
+        state="a tile of Q, then of O, on chip; S and P go through HBM between launches",
         exact_traffic=tiled_traffic,
         footprint=tiled_footprint,
     )

@@ -53,26 +53,6 @@ extern "C" __global__ void chase(const unsigned* in, unsigned* out, int steps) {
     *out = i;
 }
 
-// ---- shared memory: 16 bytes a thread and access, every bank once a quarter of a warp; 8 loads under way.
-
-extern "C" __global__ void shared_rate(unsigned* out, int times) {
-    __shared__ uint4 tile[256 * 4];
-    for (int k = 0; k < 4; ++k) tile[256 * k + threadIdx.x] = make_uint4(threadIdx.x, k, 0, 0);
-    __syncthreads();
-    const unsigned at = (unsigned)__cvta_generic_to_shared(tile + threadIdx.x);
-    unsigned sum = 0;
-    for (int t = 0; t < times; ++t) {
-#pragma unroll
-        for (int k = 0; k < 8; ++k) {
-            uint4 x;
-            asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                         : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w) : "r"(at + 4096 * (k % 4)));
-            sum ^= x.x ^ x.y ^ x.z ^ x.w;
-        }
-    }
-    if (sum == 0x12345678u) *out = sum;
-}
-
 // ---- arithmetic: `times` turns of 8 independent chains a thread.
 
 extern "C" __global__ void fma_rate(float* out, float a, float b, int times) {

@@ -41,20 +41,6 @@ __device__ __forceinline__ void copy_in(void* to, const TensorMap* map, u64* bar
         "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];"
         ::"r"(shared_address(to)), "l"(map), "r"(shared_address(bar)), "r"(column), "r"(row), "r"(instance) : "memory");
 }
-// The copied words are not needed again soon: they may leave the L2 first.
-__device__ __forceinline__ void copy_out(const TensorMap* map, const void* from, int column, int row, int instance) {
-    u64 policy;
-    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group.L2::cache_hint [%0, {%2, %3, %4}], [%1], %5;"
-        ::"l"(map), "r"(shared_address(from)), "r"(column), "r"(row), "r"(instance), "l"(policy) : "memory");
-}
-__device__ __forceinline__ void copy_out_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-// At most LEFT groups of this thread's copies out may still be reading shared memory.
-template <int LEFT> __device__ __forceinline__ void copy_out_read() {
-    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(LEFT) : "memory");
-}
-__device__ __forceinline__ void copy_out_done() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
-
 // A tile of 64-column panels, 128 bytes a row; 16-byte chunks of a row are permuted by the row, as the copies do it.
 __device__ __forceinline__ u32 swizzled(u32 row, u32 byte) { return row * 128 + (byte ^ ((row & 7) << 4)); }
 

@@ -1,9 +1,9 @@
 // Tuned three-kernel standard attention for Hopper (Dao et al. 2022, Algorithm 0): the words of standard-tiled with
-// BR = 128 query rows, each pass at memory speed. S and P are N x Nk halves in HBM.
-// Compiled with -DD=64|128 -DBC=128 -DCAUSAL=0|1 -DCHUNKS=<16-byte chunks a thread and row> [-DBF16] [-DIOSIM_COUNT].
+// BR query rows, 64 a warpgroup, each pass at memory speed. S and P are N x Nk halves in HBM.
+// Compiled with -DD=64|128 -DBC=128 -DCHUNKS=<16-byte chunks a thread and row> [-DBF16] [-DIOSIM_COUNT].
 #include "hopper.cuh"
 
-constexpr int BR = 128, STAGES = 2, DEEP = 3, PANELS = D / 64;
+constexpr int BR = 128, GROUPS = BR / 64, THREADS = 128 + BR * 2, STAGES = 2, DEEP = 3, PANELS = D / 64;
 
 // ---------------------------------------------------------------- S = Q K^T / sqrt(d)
 
@@ -14,7 +14,7 @@ struct SharedScores {
     u64 q_full, k_full[STAGES], k_free[STAGES];
 };
 
-extern "C" __global__ void __launch_bounds__(384, 1)
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
 scores(const __grid_constant__ TensorMap Q, const __grid_constant__ TensorMap K, u16* S,
        u64* counts, int N, int Nk, int group, float scale) {
     extern __shared__ char raw[];
@@ -22,7 +22,7 @@ scores(const __grid_constant__ TensorMap Q, const __grid_constant__ TensorMap K,
     int first = blockIdx.x * BR, head = blockIdx.y, tiles = (Nk + BC - 1) / BC;
     if (threadIdx.x == 0) {
         barrier_init(&sm.q_full, 1);
-        for (int s = 0; s < STAGES; s++) barrier_init(&sm.k_full[s], 1), barrier_init(&sm.k_free[s], 8);
+        for (int s = 0; s < STAGES; s++) barrier_init(&sm.k_full[s], 1), barrier_init(&sm.k_free[s], 4 * GROUPS);
         fence_async();
     }
     __syncthreads();
@@ -67,9 +67,7 @@ scores(const __grid_constant__ TensorMap Q, const __grid_constant__ TensorMap K,
 #pragma unroll
         for (int i = 0; i < BC / 2; i += 2) {
             int r = lane / 4 + ((i >> 1) & 1) * 8, column = (i / 4) * 8 + (lane % 4) * 2;
-            int seen = CAUSAL ? row + ((i >> 1) & 1) * 8 + Nk - N + 1 - j * BC : BC;
-            float a = column < seen ? s[i] * scale : -INFINITY, b = column + 1 < seen ? s[i + 1] * scale : -INFINITY;
-            *reinterpret_cast<u32*>(out + (column / 64) * 16 * 128 + swizzled(r, (column % 64) * 2)) = pack(a, b);
+            *reinterpret_cast<u32*>(out + (column / 64) * 16 * 128 + swizzled(r, (column % 64) * 2)) = pack(s[i] * scale, s[i + 1] * scale);
         }
         __syncwarp();
 #pragma unroll
@@ -157,14 +155,14 @@ struct SharedOutput {
     u64 full[DEEP], free[DEEP];
 };
 
-extern "C" __global__ void __launch_bounds__(384, 1)
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
 output(const __grid_constant__ TensorMap P, const __grid_constant__ TensorMap V, uint4* O, u64* counts, int N, int Nk,
        int group) {
     extern __shared__ char raw[];
     SharedOutput& sm = *reinterpret_cast<SharedOutput*>((reinterpret_cast<u64>(raw) + 1023) & ~(u64)1023);
     int first = blockIdx.x * BR, head = blockIdx.y, tiles = (Nk + BC - 1) / BC;
     if (threadIdx.x == 0) {
-        for (int s = 0; s < DEEP; s++) barrier_init(&sm.full[s], 1), barrier_init(&sm.free[s], 8);
+        for (int s = 0; s < DEEP; s++) barrier_init(&sm.full[s], 1), barrier_init(&sm.free[s], 4 * GROUPS);
         fence_async();
     }
     __syncthreads();
@@ -204,7 +202,7 @@ output(const __grid_constant__ TensorMap P, const __grid_constant__ TensorMap V,
         if (lane == 0) barrier_arrive(&sm.free[s]);
     }
     __syncwarp();
-    asm volatile("bar.sync 3, 256;" ::: "memory");  // both warpgroups are through: the first stage is free for O
+    asm volatile("bar.sync 8, %0;" ::"n"(THREADS - 128) : "memory");  // all warpgroups are through: the first stage is free for O
     char* out = sm.p[0] + half * 64 * D * 2;
 #pragma unroll
     for (int i = 0; i < D / 2; i += 2) {

@@ -1,0 +1,52 @@
+"""`iosim memory`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ..errors import InputError
+from ..options import counts, options, outputs, text_option
+
+size_options = options(
+    text_option("--N", "Queries: an axis as in 1024,4096 or 1024:32768:x2.", metavar="COUNTS"),
+    text_option("--d", "Head dimension.", metavar="COUNT"),
+    text_option("--Nk", "Keys (default: N).", metavar="COUNT"),
+    text_option("--batch", "Batch size.", metavar="COUNT"),
+    text_option("--heads", "Query heads.", metavar="COUNT"),
+    text_option("--kv-heads", "Key and value heads (default: heads).", metavar="COUNT"),
+    text_option("--dtype", "Type of Q, K, V, O, S, P in HBM: fp16, bf16, fp32, fp8, fp64.", metavar="TYPE"),
+    text_option("--acc-dtype", "Type of what is accumulated on chip and of l, m, LSE.", metavar="TYPE"),
+)
+
+
+@click.command("memory")
+@size_options
+@text_option("--budget", "The largest N whose tensors fit in this much memory, as in 12GB.", metavar="SIZE")
+@text_option("--tiles", "Bytes of tiles on chip: Br x Bc, or several as in 64x64,128x64.", metavar="TILES")
+@click.option("--grid", "as_grid", is_flag=True, help="With --N and --tiles: which program has which rows.")
+@outputs
+def command(n: Any, budget: Any, tiles: Any, as_grid: bool, as_json: bool, as_csv: bool, path: Any,
+            **given: Any) -> None:  # fmt: skip
+    """Bytes of scores, inputs, row statistics and KV cache; the largest N for a memory budget; tiles on chip.
+
+    Example: iosim memory --N 1024:32768:x2 --d 128 --heads 16
+    """
+    from .. import memory
+    from ..output import answer
+
+    ways = {"--budget": budget, "--tiles": tiles, "--N": n}
+    asked = {name for name, value in ways.items() if value is not None}
+    allowed = {"--N", "--tiles"} if as_grid else set(ways)
+    if asked != allowed if as_grid else len(asked) != 1:
+        found = " and ".join(sorted(asked)) or "nothing"
+        raise InputError("memory", found, "one of --N, --budget, --tiles; or --grid with --N and --tiles")
+    values = counts(given, required=("d",))
+    if as_grid:
+        rows = memory.grid(n, tiles, values)
+    elif tiles is not None:
+        rows = memory.tiles_on_chip(tiles, values)
+    else:
+        rows = memory.sizes_of_axis(n, values) if budget is None else memory.largest(budget, values)
+    answer(rows, {"results": rows}, as_json, as_csv, path, memory.memory_text(rows))

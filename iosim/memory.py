@@ -1,0 +1,139 @@
+"""What attention keeps in memory, in bytes: scores, inputs, row statistics; the largest N for a budget; a grid."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from .errors import InputError
+from .problem import TENSORS, Attention
+from .report import Rows, table
+from .schedules import SCHEDULES
+from .tiling import footprint, last_true, parse_tiles
+from .units import LARGEST_COUNT, parse_axis, parse_bytes, parse_count
+
+MOST_PROGRAMS = 2**16
+
+
+class Kept(NamedTuple):
+    """What a way to compute attention holds in device memory beside Q, K, V and O."""
+
+    name: str
+    tensors: tuple[str, ...]
+
+
+KEPT = (
+    Kept("S and P", ("S", "P")),
+    Kept("P in the place of S", ("S",)),
+    Kept("l and m (FlashAttention)", ("l", "m")),
+    Kept("LSE (FlashAttention-2)", ("LSE",)),
+    Kept("nothing (inference)", ()),
+)
+
+
+def tensor_bytes(p: Attention, name: str) -> int:
+    """Bytes of a tensor in HBM over batch and heads; K and V once for each KV head."""
+    tensor = TENSORS[name]
+    words = p.batch * (p.kv_heads if name in ("K", "V") else p.heads)
+    for length in p.shape(tensor):
+        words = words * length
+    return int(words * p.hbm_bytes(tensor))
+
+
+def together(p: Attention, names: tuple[str, ...]) -> int:
+    return sum(tensor_bytes(p, name) for name in names)
+
+
+def sizes(p: Attention) -> dict[str, Any]:
+    """One row: bytes over batch and heads. Traffic of scores: S written and read, P written and read; its share is of
+    the words of standard attention, Algorithm 0."""
+    score_words = 4 * p.N * p.Nk
+    row_words = p.N * (p.d + p.dv) + p.Nk * (p.d + p.dv)
+    return {
+        "N": p.N,
+        "Nk": p.Nk,
+        "S_bytes": tensor_bytes(p, "S"),
+        "S_and_P_bytes": together(p, ("S", "P")),
+        "score_traffic_bytes": 2 * together(p, ("S", "P")),
+        "score_traffic_share": score_words / (score_words + row_words),
+        "Q_bytes": tensor_bytes(p, "Q"),
+        "KV_bytes": together(p, ("K", "V")),
+        "O_bytes": tensor_bytes(p, "O"),
+        "l_and_m_bytes": together(p, ("l", "m")),
+        "LSE_bytes": tensor_bytes(p, "LSE"),
+    }
+
+
+def sizes_of_axis(axis: str, options: dict[str, Any]) -> Rows:
+    """A row for each N of an axis as in 1024,4096 or 1024:32768:x2."""
+    return [sizes(Attention(N, **options)) for N in parse_axis(axis, "--N", lambda text: parse_count(text, "--N"))]
+
+
+def largest(budget: str, options: dict[str, Any]) -> Rows:
+    """For each way, the largest N = Nk whose Q, K, V, O and what it keeps take at most the budget (0: none does)."""
+    p = Attention(1, **options)
+    if options.get("Nk") is not None:
+        raise InputError("--budget", f"--Nk {options['Nk']} as well", "a budget without --Nk: it is for N = Nk")
+    budget_bytes = parse_bytes(budget, p.word_bytes, "--budget")
+    rows = []
+    for way in KEPT:
+
+        def needed(N: int, way: Kept = way) -> int:
+            return together(replace(p, N=N, Nk=N), ("Q", "K", "V", "O", *way.tensors))
+
+        N = last_true(lambda N: needed(N) <= budget_bytes, LARGEST_COUNT)
+        row = {"kept beside Q, K, V, O": way.name, "largest_N": N, "bytes": needed(N) if N else 0}
+        rows.append({**row, "budget_bytes": budget_bytes})
+    return rows
+
+
+def tiles_on_chip(tiles: str, options: dict[str, Any]) -> Rows:
+    """Bytes of one tile of Q, of K and of V; and the footprint of flash2, which has O, S, l and m as well."""
+    rows = []
+    for text in tiles.split(","):
+        t = parse_tiles(text)
+        p = Attention(max(t.rows_q, t.rows_k), **{**options, "Nk": None})
+        inputs = (t.rows_q * p.d + t.rows_k * (p.d + p.dv)) * p.word_bytes
+        row = {"Br": t.rows_q, "Bc": t.rows_k, "QKV_bytes": inputs}
+        rows.append({**row, "footprint_bytes": int(footprint(SCHEDULES["flash2"], p, t).peak_bytes)})
+    return rows
+
+
+def grid(N: str, tiles: str, options: dict[str, Any]) -> Rows:
+    """A row for each program of a one-dimensional grid, blocks of query rows innermost:
+    program = (batch index x heads + head) x Tr + block."""
+    p, t = Attention(parse_count(N, "--N"), **options), parse_tiles(tiles)
+    blocks = -(-p.N // t.rows_q)
+    if p.instances * blocks > MOST_PROGRAMS:
+        raise InputError("--grid", f"{p.instances * blocks} programs", f"at most {MOST_PROGRAMS}")
+    rows = []
+    for program in range(p.instances * blocks):
+        instance, block = divmod(program, blocks)
+        b, h = divmod(instance, p.heads)
+        first = block * t.rows_q
+        row = {"program": program, "batch_head": instance, "block": block, "batch": b, "head": h}
+        rows.append({**row, "first_row": first, "rows": min(t.rows_q, p.N - first)})
+    return rows
+
+
+def memory_text(rows: Rows) -> str:
+    """A table with bytes as MiB and the like, and shares in percent."""
+    return table([{title(name): shown(name, value) for name, value in row.items()} for row in rows])
+
+
+def title(name: str) -> str:
+    return name.removesuffix("_bytes").replace("_", " ")
+
+
+def shown(name: str, value: Any) -> Any:
+    if name.endswith("bytes"):
+        return binary(value)
+    return f"{100 * value:.1f} %" if name.endswith("share") else value
+
+
+def binary(size: int) -> str:
+    """Bytes in the largest unit of 1024s that is at most the size: `128 MiB`, `1.25 GiB`."""
+    for unit, factor in (("TiB", 1024**4), ("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024)):
+        if size >= factor:
+            return f"{size // factor} {unit}" if size % factor == 0 else f"{size / factor:.2f} {unit}"
+    return f"{size} B"
