@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 from .errors import InputError, suggestion
 
 KEYS = (
     "N", "Nk", "d", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "mask", "M", "tiles", "tile_multiple",
-    "schedule", "count_init", "lse", "keep_p", "elementwise", "splits", "page_size", "gqa",
+    "schedule", "count_init", "lse", "keep_p", "elementwise", "splits", "page_size", "gqa", "columns",
 )  # fmt: skip
 KINDS = ("csv", "jsonl", "parquet")
 
@@ -57,14 +58,26 @@ def sweep_of(file: str | None, given: dict[str, Any]) -> Any:
     values |= {names.get(k, k): v for k, v in given.items() if v not in (None, False)}
     if size is not None:
         values["M"] = size
-    tiles = values.pop("tiles", None)
+    tiles, columns = values.pop("tiles", None), columns_of(values.pop("columns", None))
     options: dict[str, Any] = {k: values.pop(k) for k in ("count_init", "lse", "keep_p") if k in values}
     options["elementwise"] = parse_count(values.pop("elementwise", 0), "--elementwise", least=0, most=10_000)
     for name, where in (("splits", "--splits"), ("page_size", "--page-size")):
         if name in values:
             options[name] = parse_count(values.pop(name), where)
     options |= {"gqa": values.pop("gqa")} if "gqa" in values else {}
-    return grid.build(values, schedules, tiles, multiple, **options)
+    return replace(grid.build(values, schedules, tiles, multiple, **options), columns=columns)
+
+
+def columns_of(names: Any) -> tuple[str, ...]:
+    """The columns to show, as `N,total` or a list of such."""
+    from .grid import split
+    from .report import COLUMNS
+
+    columns = tuple(split(names))
+    for name in columns:
+        if name not in COLUMNS:
+            raise InputError("--columns", name, ", ".join(COLUMNS), suggestion(name, COLUMNS))
+    return columns
 
 
 def kind_of(kind: str | None, path: str | None, as_json: bool, as_csv: bool, dry_run: bool = False) -> str:

@@ -27,13 +27,15 @@ INTEGERS = tuple(c for c in COLUMNS if c not in ("dtype", "acc_dtype", "mask", "
 
 @dataclass(frozen=True)
 class Sweep:
-    """Axes (lists of values; an empty one means the default), schedules, tile rules, and options of `Attention`."""
+    """Axes (lists of values; an empty one means the default), schedules, tile rules, and options of `Attention`;
+    the columns to show, in their order (empty: all)."""
 
     axes: dict[str, list[Any]]
     schedules: tuple[str, ...] = ()
     tiles: tuple[str, ...] = ()
     tile_multiple: int = 1
     options: dict[str, Any] = field(default_factory=dict)
+    columns: tuple[str, ...] = ()
 
     @property
     def points(self) -> int:
@@ -121,7 +123,8 @@ def chunks(sweep: Sweep) -> Iterator[Any]:
             index = np.unravel_index(np.arange(start, min(points, start + size)), lengths)
             columns = dict(zip((*NUMBERS, "M"), (pick(v, i) for v, i in zip(lists, index, strict=True)), strict=True))
             fixed = {"dtype": dtype, "acc_dtype": acc, "mask": mask, **sweep.options}
-            yield frame(columns, fixed, runs, sweep.tile_multiple)
+            rows = frame(columns, fixed, runs, sweep.tile_multiple)
+            yield rows[list(sweep.columns)] if sweep.columns else rows
 
 
 def pick(values: list[Any], index: Any) -> Any:

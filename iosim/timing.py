@@ -24,6 +24,8 @@ from .watchers import Watcher
 
 RESERVED_BYTES = 1024  # shared memory that the system takes of each block (CUDA programming guide, cc 8.0 and later)
 MOST_BLOCKS, MOST_THREADS, REGISTERS = 32, 2048, 65536  # a multiprocessor of cc 9.0
+STATIONS = ("steps", "copies")
+MEASURED_WARPS = {"tensor": 4, "simt": 8}  # of a block, where step_rates.py measured many together
 ALONE_WARPS = 4  # a multiprocessor has 4 parts with a scheduler each: as many warps do not share one
 
 
@@ -203,22 +205,44 @@ def block_seconds(
     """(how long a block takes, how much of its multiprocessor's time it takes). One that loads ahead keeps its units
     busy by itself: those that are `together` on a multiprocessor slow each other down."""
     if rates.steps and not sit.loads_ahead:
-        return stepwise_seconds(work, sit, rates, latency)
+        return stepwise_seconds(work, together, sit, rates, latency)
     share = arithmetic_seconds(work, dtype, sit, rates) * rates.sms
     waits = latency if sit.loads_ahead else work.loads * latency  # the first load has nothing to hide behind
     return share * together + waits, share
 
 
-def stepwise_seconds(work: Work, sit: Occupancy, rates: Rates, latency: float) -> tuple[float, float]:
+def stepwise_seconds(
+    work: Work, together: int, sit: Occupancy, rates: Rates, latency: float
+) -> tuple[float, float]:  # fmt: skip
     """A generated kernel: step after step. The measured loads came from the L2."""
     kind = "tensor" if sit.tensor_cores else "simt"
-    chain, share = work.loads * (latency - rates.l2_latency_seconds), 0.0
+    chain, demands = work.loads * (latency - rates.l2_latency_seconds), dict.fromkeys(STATIONS, 0.0)
+    uneven = -(-sit.warps // ALONE_WARPS) * ALONE_WARPS / sit.warps  # some of its 4 parts have more warps than others
     for name, amount in work.steps.items():
         found = (rates.steps.get(f"{unit}_{step}") for step in (name, "normalise") for unit in (kind, "simt"))
         fixed, one, each, full = next(step for step in found if step)
         chain += work.times[name] * fixed + amount / sit.warps / one
-        share += work.times[name] * each + amount * rates.sms / full
-    return max(chain, share), share
+        share = work.times[name] * each * sit.warps / MEASURED_WARPS[kind] + amount * rates.sms / full
+        demands[station(name)] += share
+    chain = max(chain, sum(demands.values()) * uneven)
+    return chain, cycle_seconds(chain, list(demands.values()), together) / together
+
+
+def station(step: str) -> str:
+    """What of a multiprocessor a step keeps busy, while other blocks may use the rest."""
+    return "copies" if step.startswith(("load", "store")) else "steps"
+
+
+def cycle_seconds(chain: float, demands: list[float], blocks: int) -> float:
+    """How long a block takes when so many run together: a closed network of one queue for each unit, and a delay for
+    the rest of the chain, where nothing is shared. Mean value analysis (Reiser and Lavenberg 1980)."""
+    delay, queued = max(chain - sum(demands), 0.0), [0.0] * len(demands)
+    total = chain
+    for number in range(1, blocks + 1):
+        waits = [demand * (1 + ahead) for demand, ahead in zip(demands, queued, strict=True)]
+        total = delay + sum(waits)
+        queued = [number * wait / total for wait in waits]
+    return total
 
 
 def arithmetic_seconds(work: Work, dtype: str, sit: Occupancy, rates: Rates) -> float:

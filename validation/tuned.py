@@ -96,8 +96,9 @@ def check_outputs():
                         lse = max(lse, float(cp.nan_to_num(cp.abs(cp.where(same, 0, found - sums)).max(), nan=1e9)))
                 expected_words = simulated(p, kernel)
                 equal = words == expected_words
-                yield {"schedule": schedule, "N": p.N, "Nk": Nk, "d": p.d, "heads": p.heads, "kv_heads": p.kv_heads, "dtype": p.dtype,
-                       "scale": scale, "output_error": worst, "lse_error": lse, "words_equal": equal,
+                sizes = {"N": p.N, "Nk": Nk, "d": p.d, "heads": p.heads, "kv_heads": p.kv_heads, "dtype": p.dtype}
+                yield {"schedule": schedule, **sizes, "scale": scale,
+                       "output_error": worst, "lse_error": lse, "words_equal": equal,
                        "words": sum(map(sum, words.values())) if equal else str(words),
                        "simulated": "" if equal else str(expected_words)}  # fmt: skip
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ..options import memory_options, outputs, problem_options, tile_options, variant_options
+from ..options import memory_options, outputs, problem_options, text_option, tile_options, variant_options
 
 
 @click.command("sweep")
@@ -16,6 +16,7 @@ from ..options import memory_options, outputs, problem_options, tile_options, va
 @memory_options
 @tile_options
 @variant_options
+@text_option("--columns", "Only these columns, in this order, as in N,schedule,total.", metavar="NAMES")
 @click.option("--dry-run", is_flag=True, help="Print the number of rows and stop.")
 @click.option("--format", "kind", metavar="KIND", help="csv, jsonl or parquet (default: from the file's name).")
 @outputs

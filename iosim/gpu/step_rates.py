@@ -28,7 +28,7 @@ REPEATS = 5
 KINDS = {"tensor": ("fp16", ROWS), "simt": ("fp32", ROWS // 2)}  # type, rows of 4 warps
 Repeat = Callable[..., None]
 
-# What is repeated (machine, i, q, k, v, s, m, l, o), and its work for (rows, keys, d, bytes of a word): flops of a product,
+# What is repeated (machine, i, q, k, v, s, m, l, o), and its work of (rows, keys, d, bytes a word): flops of products,
 # bytes of a copy, else words.
 STEPS: dict[str, tuple[Repeat, Callable[[int, int, int, int], int]]] = {
     "scores": (lambda on, i, q, k, v, s, m, l, o: on.update(s, scores, q, k), lambda r, c, d, b: 2 * r * c * d),

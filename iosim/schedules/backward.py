@@ -179,7 +179,7 @@ register(
     backward(
         "standard-bwd",
         standard,
-        "backward as the paper counts it: P was stored, dP and dS go through HBM",
+        "backward: P was stored, dP and dS go through HBM",
         f"{FA1}, Algorithm 3",
         rules=("ideal",),
         formula="R = 5 N Nk + 2 N dv + Nk (d + dv) + N d, W = 2 N Nk + N d + Nk (d + dv)",

@@ -169,7 +169,7 @@ register(
     Schedule(
         "split-kv",
         split_keys,
-        "keys split over --splits blocks, partial results combined by a second kernel",
+        "keys split over --splits blocks, combined by a 2nd kernel",
         "Dao, Haziza, Massa and Sizov 2023, Flash-Decoding",
         formula="R = S N (d + dv + 1) + Nk (d + dv) Tr, W = S N (dv + 1) + N dv",
         state="a tile of Q with its O, l, m on chip; S partial O and LSE wait in HBM between launches",
@@ -185,7 +185,7 @@ register(
     Schedule(
         "paged",
         pages,
-        "Q outer over a KV cache in pages of --page-size rows, found through a block table",
+        "Q outer, K and V in pages found through a block table",
         "Kwon et al. 2023 (arXiv 2309.06180), PagedAttention",
         formula="R = N d + (Nk (d + dv) + pages) Tr, W = N dv",
         state="a tile of Q with its O, l, m on chip; nothing waits in HBM",

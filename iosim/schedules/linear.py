@@ -105,7 +105,7 @@ def causal(p: Any) -> Any:
 STATE = {"state": Tensor(("d", "dv"), "state"), "z": Tensor(("d",), "state")}
 
 for name, text, footprint, about, summary, source in (
-    ("linear", linear, linear_footprint, dense, "linear attention, phi = elu + 1: state d x dv + d on chip",
+    ("linear", linear, linear_footprint, dense, "linear attention, phi = elu + 1: state on chip",
      f"{KATHAROPOULOS}, equations 5 to 7"),
     ("linear-causal", linear_causal, causal_footprint, causal, "linear attention with a causal mask: a running state",
      f"{KATHAROPOULOS}, equations 8 to 12"),
@@ -131,7 +131,7 @@ register(
     Schedule(
         "local-gather",
         queries_outside,
-        "sparse attention, each query gathering its keys: N S (d + dv) for S keys a query",
+        "sparse attention, each query gathering its keys",
         "unstructured sparse attention without reuse; flash2 in tiles of 1 x 1",
         rules=("ideal",),
         skips=True,

@@ -154,7 +154,7 @@ def product_schedule(name: str, text: Any, summary: str, traffic: Any, **more: A
         Schedule(
             name,
             text,
-            f"C = A B of N x d and d x Nk: {summary}",
+            f"C = A B: {summary}",
             more.pop("source", HONG_KUNG),
             exact_traffic=traffic,
             footprint=more.pop("footprint", footprint),
@@ -171,14 +171,14 @@ def product_schedule(name: str, text: Any, summary: str, traffic: Any, **more: A
 product_schedule("matmul-naive", naive, "every multiplication loads both factors", naive_traffic,
                  footprint=naive_footprint, rules=("ideal",), source="definition",
                  formula="R = 2 N d Nk, W = N Nk", state="one word of C on chip")  # fmt: skip
-product_schedule("matmul-tiled", c_stays, "a tile of C stays on chip, A and B stream", tiled_traffic,
+product_schedule("matmul-tiled", c_stays, "a tile of C stays, A and B stream", tiled_traffic,
                  search=best_c_stays, more_tiles=("depth",), formula="R = N d Tc + Nk d Tr, W = N Nk",
                  state="a tile of C on chip; nothing waits in HBM")  # fmt: skip
-product_schedule("matmul-tiled-a", a_stays, "a tile of A stays on chip, C goes back and forth", a_stays_traffic,
+product_schedule("matmul-tiled-a", a_stays, "a tile of A stays, C goes back and forth", a_stays_traffic,
                  search=best_a_stays, more_tiles=("depth",), initialised=("C",),
                  formula="R = N d + Nk d Tr + N Nk Td, W = N Nk Td",
                  state="a tile of A on chip; sums of C wait in HBM")  # fmt: skip
-product_schedule("matmul-tiled-b", b_stays, "a tile of B stays on chip, C goes back and forth", b_stays_traffic,
+product_schedule("matmul-tiled-b", b_stays, "a tile of B stays, C goes back and forth", b_stays_traffic,
                  search=best_b_stays, more_tiles=("depth",), initialised=("C",),
                  formula="R = N d Tc + Nk d + N Nk Td, W = N Nk Td",
                  state="a tile of B on chip; sums of C wait in HBM")  # fmt: skip

@@ -142,7 +142,7 @@ register(
     Schedule(
         "memory-efficient",
         queries_again,
-        "Q outer, O written once, Q read again with every key tile",
+        "Q outer, O written once, Q read again with each key tile",
         "Rabe and Staats 2021 (arXiv 2112.05682); as in the CUTLASS kernel of xFormers and PyTorch",
         skips=True,
         formula="R = N d Tc + Nk (d + dv) Tr, W = N dv",

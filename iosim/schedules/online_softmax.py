@@ -181,7 +181,7 @@ def softmax_schedule(name: str, text: Any, summary: str, traffic: Any, source: s
         Schedule(
             name,
             text,
-            f"softmax of an N x Nk matrix, {summary}",
+            f"softmax of a matrix, {summary}",
             source,
             formula=formula,
             state=state,
@@ -211,7 +211,7 @@ for name, text, passes, source, formula in (
         Schedule(
             name,
             text,
-            f"Q outer, softmax in {passes} passes over Q and K; one pass is flash2",
+            f"Q outer, softmax in {passes} passes; one pass is flash2",
             f"{source}, inside attention",
             formula=formula,
             state="l, m, then O of a query tile on chip; scores are computed again; nothing waits in HBM",

@@ -216,7 +216,7 @@ register(
     Schedule(
         "small-cache",
         small_cache,
-        "for M < d^2: square tiles of S and of O; S goes through HBM, softmax online",
+        "for M < d^2: square tiles; S goes through HBM",
         f"{SY}, M < d^2",
         formula="R = N d Tc + Nk d Tr + N Nk Tv + Nk dv To, W = N Nk + N dv",
         state="a tile of S, then of O with l, m on chip; S waits in HBM between launches",
@@ -233,7 +233,7 @@ register(
     Schedule(
         "small-cache-q",
         small_cache_queries,
-        "the same with rows of Q staying in the first product, for M near d^2",
+        "for M near d^2: the same, rows of Q stay in Q K^T",
         f"{SY}, M < d^2",
         formula="R = N d + Nk d Tr + N Nk Tv + Nk dv To, W = N Nk + N dv",
         state="rows of Q, then a tile of O with l, m on chip; S waits in HBM between launches",
@@ -250,7 +250,7 @@ register(
     Schedule(
         "standard-square",
         standard_square,
-        "Algorithm 0 with square tiles of all axes and softmax in two passes",
+        "Algorithm 0 with square tiles of all axes",
         f"{FA1}, Algorithm 0; {SY}",
         formula="R = N d Tc + Nk d Tr + (2 + Tv) N Nk + Nk dv To, W = 2 N Nk + N dv",
         state="a tile of S, then of O on chip; S and P go through HBM between launches",
