@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import wraps
 from math import sqrt
 from typing import Any
 
-from .problem import Attention
+from .problem import DENSE, Attention
 
+SEARCHED = "best known, from search"
 FA1 = "Dao et al. 2022 (arXiv 2205.14135)"
 
 
@@ -39,6 +42,23 @@ def bounds(p: Attention, M_words: int | None, attainable: int | None = None, fam
     return FAMILIES.get(family, attention_bounds)(p, M_words, attainable)
 
 
+def of_dense(table: Callable[..., list[Bound]]) -> Callable[..., list[Bound]]:
+    """What is proven of dense attention says nothing under a mask, which may leave out inputs and products."""
+
+    @wraps(table)
+    def checked(p: Attention, M_words: int | None, attainable: int | None = None) -> list[Bound]:
+        found = table(p, M_words, attainable)
+        if p.mask is DENSE:
+            return found
+        return [
+            b if b.kind == SEARCHED else replace(b, condition=f"dense attention; {b.condition}", valid=False)
+            for b in found
+        ]
+
+    return checked
+
+
+@of_dense
 def attention_bounds(p: Attention, M_words: int | None, attainable: int | None = None) -> list[Bound]:
     """Softmax attention."""
     known = M_words is not None and M_words > 0
@@ -46,6 +66,7 @@ def attention_bounds(p: Attention, M_words: int | None, attainable: int | None =
     order = order_words(p, words) if known else None
     inside = p.d <= words <= p.N * p.d if known else None
     large = words >= p.d**2 if known else None
+    beyond = "M <= Nd; " if known and words > p.N * p.d else ""  # there the inputs are more than the order
     saha = order if large else p.instances * p.N * p.Nk * p.d / sqrt(words) if known else None
     return [
         Bound("compulsory", compulsory_words(p), "floor", "each input read once, each output written once", "always",
@@ -54,15 +75,15 @@ def attention_bounds(p: Attention, M_words: int | None, attainable: int | None =
         Bound("Proposition 3", None, "existence, not a bound at one M", f"{FA1}, Proposition 3",
               "no exact algorithm has o(N^2 d^2 / M) for all M in [d, Nd]", inside),
         Bound("Saha and Ye 2024", saha, "order; the constant is unknown", "Saha and Ye 2024 (arXiv 2402.07443)",
-              "M >= d^2: N^2 d^2 / M, any matrix product; M < d^2: N^2 d / sqrt(M), standard matrix product",
-              True if known else None),
+              beyond + "M >= d^2: N^2 d^2 / M, any matrix product; M < d^2: N^2 d / sqrt(M), standard matrix product",
+              not beyond if known else None),
         searched("attainable", attainable, known),
     ]  # fmt: skip
 
 
 def searched(name: str, attainable: int | None, known: bool) -> Bound:
-    return Bound(name, attainable, "best known, from search", "iosim: least traffic over the schedules and tiles "
-                 "that really fit", "the searched space", attainable is not None if known else None)  # fmt: skip
+    return Bound(name, attainable, SEARCHED, "iosim: the least of the schedules and tiles counted here that "
+                 "really fit", "the searched space", attainable is not None if known else None)  # fmt: skip
 
 
 def matmul_bounds(p: Attention, M_words: int | None, attainable: int | None = None) -> list[Bound]:
@@ -82,6 +103,7 @@ def matmul_bounds(p: Attention, M_words: int | None, attainable: int | None = No
     ]  # fmt: skip
 
 
+@of_dense
 def softmax_bounds(p: Attention, M_words: int | None, attainable: int | None = None) -> list[Bound]:
     """P = softmax(S) of an N x Nk matrix: no order in M, since three words of SRAM allow 1.5 times the floor."""
     words = 2 * p.instances * p.N * p.Nk
@@ -102,6 +124,7 @@ def linear_bounds(p: Attention, M_words: int | None, attainable: int | None = No
     ]  # fmt: skip
 
 
+@of_dense
 def backward_bounds(p: Attention, M_words: int | None, attainable: int | None = None) -> list[Bound]:
     """Gradients of softmax attention: at least Q, K, V, dO are read and dQ, dK, dV written."""
     words = p.batch * (p.heads * p.N * (2 * p.d + p.dv) + 2 * p.kv_heads * p.Nk * (p.d + p.dv))

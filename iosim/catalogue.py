@@ -23,14 +23,19 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "--elementwise": {"elementwise": 1},
     "--splits": {"splits": 3},
     "--page-size": {"page_size": 5},
-    "--mask": {"mask": parse("window:2")},
+    "--mask": {"mask": parse("window:0")},
 }
-LIST = ("schedule", "summary", "source", "formula", "state")
 
 
 def rows(name: str | None = None) -> list[dict[str, Any]]:
     """All that is known of all schedules, or of one."""
     return [row(schedule) for schedule in (SCHEDULES.values() if name is None else [find(name)])]
+
+
+def listed(narrow: bool) -> list[dict[str, Any]]:
+    """All schedules, with what they say of themselves; `narrow` for 80 columns."""
+    names = ("summary",) if narrow else ("summary", "source", "formula", "state")
+    return [{"schedule": s.name, **{name: getattr(s, name) for name in names}} for s in SCHEDULES.values()]
 
 
 def row(schedule: Schedule) -> dict[str, Any]:
@@ -88,19 +93,19 @@ def cuda(schedule: Schedule, problem: Attention) -> str:
 def text_of(found: dict[str, Any], width: int = 80) -> str:
     """One schedule in full, a line for each thing that there is to say."""
     lines = [f"{found['schedule']}: {found['summary']}"]
-    used = [letter for letter in LETTERS if re.search(rf"\b{letter}\b", found["formula"])]
-    where = ["words of one head, dense", *(f"{letter} = {LETTERS[letter]}" for letter in used)]
+    used = [f"{letter} = {text}" for letter, text in LETTERS.items() if re.search(rf"\b{letter}\b", found["formula"])]
     for name, value in found.items():
         if name not in ("schedule", "summary") and value != "":
-            lines += indented(name, str(value).split("; "), width)
+            lines += indented(name, str(value), width)
         if name == "formula" and value:
-            lines += indented("", where, width)
+            lines += indented("", "; ".join(["words of one head, dense", *used]), width)
     return "\n".join(lines)
 
 
-def indented(name: str, parts: list[str], width: int) -> list[str]:
-    """Lines of `width` that are broken between parts, unless a part is longer than a line."""
+def indented(name: str, text: str, width: int) -> list[str]:
+    """Lines of `width` that are broken where a part ends, or between words where a part is longer than a line."""
     room = width - 13
-    kept = "; ".join(part.replace(" ", "\0") if len(part) < room else part for part in parts)
+    parts = re.split(r"(?<=;) |(?<=,) (?=W = )", text)
+    kept = " ".join(part.replace(" ", "\0") if len(part) <= room else part for part in parts)
     lines = wrap(kept, room, break_long_words=False, break_on_hyphens=False)
     return [(name if k == 0 else "").ljust(13) + line.replace("\0", " ") for k, line in enumerate(lines)]

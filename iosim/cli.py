@@ -15,7 +15,7 @@ COMMANDS = {
     "sweep": "A grid of counts, one tidy row a run, to CSV, JSON lines or Parquet.",
     "bounds": "What is proven about the least traffic.",
     "mask": "A picture of a mask, its density and its tile counts.",
-    "schedules": "The schedules there are.",
+    "schedules": "The schedules there are: source, formula, state, options of each.",
     "hardware": "Hardware presets, each number with unit and source.",
     "training": "Forward and backward together, and what is stored between them.",
     "memory": "Bytes of scores, inputs and KV cache; the largest N for a memory budget.",
@@ -29,7 +29,7 @@ COMMANDS = {
     "cache": "A schedule's accesses through a cache: LRU and Belady's optimum.",
     "plot": "Pictures: traffic against M or N, columns of a sweep, a mask.",
     "report": "One self-contained HTML page about a problem.",
-    "trace": "Labelled tile events of a run: CSV, JSON lines, Parquet, Perfetto.",
+    "trace": "Every load, step and store of a run: CSV, JSON lines, Parquet, Perfetto.",
 }
 
 

@@ -71,12 +71,12 @@ def sweep_of(file: str | None, given: dict[str, Any]) -> Any:
 def columns_of(names: Any) -> tuple[str, ...]:
     """The columns to show, as `N,total` or a list of such."""
     from .grid import split
-    from .report import COLUMNS
+    from .report import EVERY_COLUMN
 
     columns = tuple(split(names))
     for name in columns:
-        if name not in COLUMNS:
-            raise InputError("--columns", name, ", ".join(COLUMNS), suggestion(name, COLUMNS))
+        if name not in EVERY_COLUMN:
+            raise InputError("--columns", name, ", ".join(EVERY_COLUMN), suggestion(name, EVERY_COLUMN))
     return columns
 
 
@@ -112,10 +112,12 @@ def write_sweep(plan: Any, path: str | None, kind: str, argv: list[str]) -> None
         with Progress(console=Console(stderr=True)) as progress:
             task = progress.add_task("rows", total=plan.rows)
             writers.write(plan, path, kind, lambda rows: progress.advance(task, rows))
+    from .files import passes_through
     from .output import emit
     from .report import to_json
 
-    emit(to_json({"rows": plan.rows, "format": kind, "conventions": CONVENTIONS}, argv), path + ".meta.json")
+    if not passes_through(path):
+        emit(to_json({"rows": plan.rows, "format": kind, "conventions": CONVENTIONS}, argv), path + ".meta.json")
 
 
 class Stdout:

@@ -17,6 +17,7 @@ from typing import Any
 from .candidates import cheaper, integers, pairs
 from .errors import InputError
 from .experiment import measure
+from .inner_search import inner_matters
 from .problem import DENSE, Attention
 from .schedules import Schedule
 from .square_tiles import sizes
@@ -39,9 +40,12 @@ class Step:
 
 def exact(schedule: Schedule, p: Attention) -> bool:
     """Whether `steps` knows a best tiling for every M: not where a schedule has a search of its own, unless it states
-    what its candidates are, which holds without a mask."""
-    stated = schedule.inner_matters or schedule.candidates is not None
-    return schedule.search is None or (stated and (p.mask is DENSE or not schedule.skips))
+    what its candidates are, which holds without a mask; nor where its inner tile matters and nobody stated how."""
+    if schedule.inner_matters or schedule.candidates is not None:
+        return p.mask is DENSE or not schedule.skips
+    if schedule.search is not None or "ideal" in schedule.rules:
+        return schedule.search is None
+    return not inner_matters(schedule, p.packed, lambda outer, inner: arranged(schedule, outer, inner))
 
 
 def curve(schedules: Iterable[Schedule], p: Attention, multiple: int = 1) -> list[Step]:

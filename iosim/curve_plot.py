@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from .bounds import compulsory_words, order_words
+from .bounds import APART, compulsory_words, order_words
 from .curve import envelope, steps
 from .errors import InputError, MissingError
 
@@ -38,7 +38,8 @@ def draw(found: Any, path: str) -> None:
         own = envelope(steps(schedule, found.problem, found.tile_multiple))
         line(axes, own, last, label=schedule.name, linewidth=1)
     line(axes, found.steps, last, label="least", color="black", linewidth=2.5, zorder=5, alpha=0.6)
-    bound_lines(axes, found.problem, found.steps[0].M_bytes, last)
+    if found.space[0].family not in APART:
+        bound_lines(axes, found.problem, found.steps[0].M_bytes, last)
     markers(axes, found.published)
     p = found.problem
     axes.set(xscale="log", yscale="log", xlabel="M / KiB", ylabel="words moved, over all heads")

@@ -7,7 +7,7 @@ from math import ceil, floor, log2, log10
 from typing import Any
 
 from .errors import InputError, suggestion
-from .units import parse_count
+from .units import LARGEST_COUNT, parse_count
 
 # Okabe and Ito's colours, told apart with any kind of colour vision; the order keeps neighbours far apart.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255", "#44AA99")
@@ -36,6 +36,7 @@ SPLITS = (
 )
 POINTS_AN_OCTAVE = 8
 MOST_LINES = 24
+OPTIONS = ("count_init", "lse", "keep_p", "elementwise", "splits", "page_size", "gqa")
 
 
 @dataclass(frozen=True)
@@ -210,13 +211,16 @@ def traffic(
     many = [name for name in ("N", "M") if any(c in str(values.get(name, "")) for c in ",:")]
     if len(many) > 1:
         raise InputError("--N, --M", f"{sizes[0]} and {sizes[1]}", "several values of one of them")
-    options = {k: values.pop(k) for k in ("count_init", "lse", "keep_p", "elementwise") if k in values}
+    options = {k: values.pop(k) for k in OPTIONS if k in values}
     against = many[0] if many else "M"
     if not many:
         if values.get("M") is not None:
             raise InputError("--M", values["M"], "several values, as 16KB:1MB:x2, or none", "or several --N")
         values["M"] = octaves(values)
-    options["elementwise"] = parse_count(options.get("elementwise", 0), "--elementwise", least=0, most=10_000)
+    limits = {"elementwise": (0, 10_000), "splits": (1, LARGEST_COUNT), "page_size": (1, LARGEST_COUNT)}
+    for name, (least, most) in limits.items():
+        if name in options:
+            options[name] = parse_count(options[name], "--" + name.replace("_", "-"), least, most)
     plan = grid.build(values, schedules, tiles, multiple, **options)
     import pandas as pd
 
@@ -232,9 +236,11 @@ def traffic(
 
 def title_of(rows: Any, x: str) -> str:
     """What is the same all along the lines."""
+    import pandas as pd
+
     row = rows.iloc[0]
     about = [f"N = {row['N']}"] * (x != "N") + [f"d = {row['d']}", str(row["dtype"])]
-    if x == "N" and row["M_bytes"] == row["M_bytes"]:
+    if x == "N" and pd.notna(row["M_bytes"]):
         about.append(f"M = {size(int(row['M_bytes']))}")
     mask = [] if row["mask"] == "dense" else [f"mask {row['mask']}"]
     return "Words moved between HBM and SRAM: " + ", ".join([*about, *mask])
@@ -255,6 +261,8 @@ def octaves(values: dict[str, Any]) -> list[int]:
 
 def proven(rows: Any, x: str) -> list[Line]:
     """The floor, and the order of Theorem 2 where it holds (d <= M <= Nd)."""
+    import pandas as pd
+
     from .bounds import compulsory_words, order_words
     from .problem import Attention
 
@@ -264,7 +272,7 @@ def proven(rows: Any, x: str) -> list[Line]:
     for row in points.to_dict("records"):
         numbers: dict[str, Any] = {name: int(row[name]) for name in names}
         p = Attention(**numbers)
-        M = None if row["M_words"] != row["M_words"] or row["M_words"] is None else int(row["M_words"])
+        M = int(row["M_words"]) if pd.notna(row["M_words"]) else None
         order = order_words(p, M) if M and p.d <= M <= p.N * p.d else None
         found.append((float(row[x]), compulsory_words(p), order))
     floors = Line(

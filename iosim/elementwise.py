@@ -23,6 +23,13 @@ def larger(a: Any, b: Any) -> Any:
     return np.maximum(a, b)
 
 
+def plus(a: Any, b: Any) -> Any:
+    """The sum of two numbers or arrays; to a plain 0 nothing is added."""
+    if isinstance(a, int) and a == 0:
+        return b
+    return a if isinstance(b, int) and b == 0 else a + b
+
+
 def choose(test: Any, yes: Any, no: Any) -> Any:
     """`yes` where a test holds, else `no`."""
     if isinstance(test, bool):

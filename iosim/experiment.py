@@ -13,7 +13,7 @@ from .problem import DENSE, Attention
 from .schedules import CORE, SCHEDULES, Schedule, find, require
 from .tiling import Tiling, best_tiles, footprint, paper_tiles, parse_tiles
 from .units import parse_bytes, parse_count
-from .watchers import Flops, Traffic
+from .watchers import Capacity, Flops, Traffic
 
 TILE_RULES = ("paper", "best")
 
@@ -133,7 +133,11 @@ def default_schedules(problem: Attention) -> list[Schedule]:
 def rules_of(schedule: Schedule, tiles: str | None, problem: Attention) -> tuple[str, ...]:
     """The tile rules of a schedule; what is asked for wins, but an ideal schedule has no tiles to choose."""
     if "ideal" in schedule.rules:
+        if tiles not in (None, "ideal", *TILE_RULES):
+            parse_tiles(tiles.partition("/")[0])
         return ("ideal",)
+    if tiles == "ideal":
+        raise InputError("--tiles", tiles, f"paper, best, or Br x Bc as in 128x64 with --schedule {schedule.name}")
     if tiles is not None:
         return (tiles,)
     if schedule.skips and problem.mask.tile_units:  # tiles would change the mask: there is no best
@@ -186,9 +190,10 @@ def measure(schedule: Schedule, problem: Any, tiling: Tiling) -> dict[str, Any]:
     """Traffic, FLOPs and footprint of one walk, over all heads; sizes may be arrays."""
     if not schedule.skips and problem.mask is not DENSE:  # a mask that only hides moves no word
         problem = replace(problem, mask=DENSE)
-    traffic, flops = Traffic(), Flops()
-    machine = Folded(problem, traffic, flops).run(schedule, tiling)
-    room = footprint(schedule, problem, tiling)
+    traffic, flops, room = Traffic(), Flops(), Capacity()
+    dense = problem.mask is DENSE
+    machine = Folded(problem, traffic, flops, *([room] if dense else [])).run(schedule, tiling)
+    room = room if dense else footprint(schedule, problem, tiling)
     tensors, n = dict(traffic.tensors), problem.instances
     steps = [{"reads": n * r, "writes": n * w} for r, w in traffic.steps]
     if problem.count_init:

@@ -13,7 +13,7 @@ from . import experiment
 from .bounds import APART, order_words
 from .errors import InputError
 from .problem import DENSE, Attention
-from .report import COLUMNS
+from .report import COLUMNS, OPTIONS, more_columns, more_sizes
 from .schedules import SCHEDULES, Schedule, find, require
 from .tiling import Tiling, paper_tiles, parse_tiles, search
 from .units import MOST_POINTS, parse_axis, parse_bytes, parse_count
@@ -50,6 +50,14 @@ class Sweep:
             for tiles in self.tiles or (None,):
                 pairs += [(schedule, rule) for rule in experiment.rules_of(schedule, tiles, problem)]
         return list(dict.fromkeys(pairs))
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The columns of all chunks: those asked for, or all that a row depends on."""
+        if self.columns:
+            return self.columns
+        runs = [run for mask in self.axes["mask"] for run in self.runs(mask)]
+        return COLUMNS + more_columns(Attention(1, 1, **self.options), [s.more_tiles for s, _ in runs])
 
     @property
     def rows(self) -> int:
@@ -123,8 +131,7 @@ def chunks(sweep: Sweep) -> Iterator[Any]:
             index = np.unravel_index(np.arange(start, min(points, start + size)), lengths)
             columns = dict(zip((*NUMBERS, "M"), (pick(v, i) for v, i in zip(lists, index, strict=True)), strict=True))
             fixed = {"dtype": dtype, "acc_dtype": acc, "mask": mask, **sweep.options}
-            rows = frame(columns, fixed, runs, sweep.tile_multiple)
-            yield rows[list(sweep.columns)] if sweep.columns else rows
+            yield frame(columns, fixed, runs, sweep.tile_multiple, sweep.shown)
 
 
 def pick(values: list[Any], index: Any) -> Any:
@@ -134,8 +141,10 @@ def pick(values: list[Any], index: Any) -> Any:
     return np.array(values, dtype=np.int64 if exact else object)[index]
 
 
-def frame(columns: dict[str, Any], fixed: dict[str, Any], runs: list[tuple[Schedule, str]], multiple: int) -> Any:
-    """One chunk as a DataFrame with the columns of DESIGN: integers stay integers, what is unknown stays empty."""
+def frame(
+    columns: dict[str, Any], fixed: dict[str, Any], runs: list[tuple[Schedule, str]], multiple: int, names: Any
+) -> Any:
+    """One chunk as a DataFrame: integers stay integers, what is unknown stays empty."""
     import pandas as pd
 
     M_bytes = columns.pop("M")
@@ -143,11 +152,11 @@ def frame(columns: dict[str, Any], fixed: dict[str, Any], runs: list[tuple[Sched
     problem = Attention(**sizes, **fixed)
     length = len(np.atleast_1d(problem.N))
     results = count(problem, M_bytes, runs, multiple, length)
-    base = {name: getattr(problem, name) for name in (*NUMBERS, "dtype", "acc_dtype")}
+    base = {name: getattr(problem, name) for name in (*NUMBERS, "dtype", "acc_dtype", *OPTIONS)}
     base |= {"mask": str(problem.mask), "M_bytes": M_bytes}
     base["M_words"] = None if M_bytes is None else M_bytes // problem.word_bytes
     data = {}
-    for name in COLUMNS:
+    for name in names:
         if name in base:
             data[name] = spread(base[name], length, len(runs), name)
         else:
@@ -169,6 +178,8 @@ def interleave(parts: list[Any], length: int, name: str) -> Any:
     """Columns of several runs, one after the other for each grid point; None is an empty cell."""
     import pandas as pd
 
+    if name == "more_tiles":
+        return np.stack([np.broadcast_to(np.asarray(x, object), (length,)) for x in parts], axis=1).ravel()
     if name in ("schedule", "tiling"):
         labels = list(dict.fromkeys(parts))
         codes = np.array([labels.index(x) for x in parts], np.int8)
@@ -216,6 +227,7 @@ def scalar_runs(problem: Attention, M_bytes: Any, runs: Any, multiple: int, leng
     for (schedule, _), column in zip(runs, rows, strict=True):
         names = [c for c in COLUMNS if c not in ("schedule", "tiling") and hasattr(column[0], c)]
         arrays = {n: np.array([getattr(r, n) for r in column], object) for n in names if n != "mask"}
+        arrays["more_tiles"] = np.array([more_sizes(r.more_tiles) for r in column], object)
         out.append({"schedule": schedule.name, "tiling": column[0].tiling, **arrays})
     return out
 
@@ -273,7 +285,8 @@ def vector_run(
         empty = np.full(np.shape(nothing), None, object)
         row = {k: v if v is None else np.where(nothing, empty, np.asarray(v, object)) for k, v in row.items()}
         row["fits"] = np.where(nothing, False, row["fits"])
-    return {"schedule": schedule.name, "tiling": label, **row}
+    more = {name: size for name in schedule.more_tiles if (size := getattr(tiling, name)) is not None}
+    return {"schedule": schedule.name, "tiling": label, **row, "more_tiles": more_sizes(more)}
 
 
 def sweep(schedules: Any = (), tiles: Any = None, tile_multiple: int = 1, **values: Any) -> Any:

@@ -202,10 +202,11 @@ class Machine:
 
 
 def product(factors: Any) -> Any:
-    result = 1
+    """Of any number of factors; arrays are not multiplied by 1 first."""
+    result: Any = None
     for factor in factors:
-        result = result * factor
-    return result
+        result = factor if result is None else result * factor
+    return 1 if result is None else result
 
 
 def same(a: Any, b: Any) -> bool:

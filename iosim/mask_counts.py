@@ -8,55 +8,17 @@ set of intervals, and the tiles of such a strip are counted by floor sums. Whole
 from __future__ import annotations
 
 from bisect import bisect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from math import gcd, lcm
 from typing import NamedTuple
 
 from .errors import InputError
+from .mask_bands import Band, Intervals, Turn, bands, covered, merge, total, whole
 from .mask_closed import Axis, Counts, floor_sum
 from .mask_expr import Expr, Join, atoms
 
 MOST_STRIPES = 2**21
-Intervals = list[tuple[int, int]]  # disjoint, ascending, both ends included
-
-
-class Band(NamedTuple):
-    """Tiles start..stop-1 that are alike; a band of several tiles has one piece, the whole tile.
-
-    `pieces` are (offset, length) within a tile, on each of which every `x < G` is constant.
-    """
-
-    start: int
-    stop: int
-    pieces: tuple[tuple[int, int], ...]
-    ragged: bool
-
-
-def bands(axis: Axis, cuts: Iterable[int]) -> list[Band]:
-    """The axis cut at thresholds (positions) and before a ragged last tile."""
-    length, size = axis.length, axis.size
-    inner = sorted({cut for cut in cuts if 0 < cut < length})
-    special = {cut // size for cut in inner if cut % size} | ({axis.whole} if axis.rest else set())
-    edges = sorted({0, axis.tiles} | {cut // size for cut in inner} | special | {tile + 1 for tile in special})
-    found = []
-    for start, stop in pairwise(edges):
-        first, end = start * size, min((start + 1) * size, length)
-        ends = [first, *(cut for cut in inner if first < cut < end), end]
-        pieces = tuple((a - first, b - a) for a, b in pairwise(ends))
-        found.append(Band(start, stop, pieces, axis.rest > 0 and stop == axis.tiles))
-    return found
-
-
-def merge(intervals: Iterable[tuple[int, int]], reach: int = 1) -> Intervals:
-    """The union of intervals; those whose ends are at most `reach` apart become one."""
-    merged: Intervals = []
-    for low, high in sorted(intervals):
-        if merged and low - merged[-1][1] <= reach:
-            merged[-1] = merged[-1][0], max(high, merged[-1][1])
-        else:
-            merged.append((low, high))
-    return merged
 
 
 def _below(bound: int, rows: Band, cols: Band, Br: int, Bc: int) -> int:
@@ -91,30 +53,12 @@ def lines(found: Intervals, first: Band, second: Band, size: int, other: int) ->
     return merge(run for a, b in found for run in spread(a, b, first, second, size, other))
 
 
-def covered(band: Band, runs: Iterable[Callable[[], Intervals]]) -> int:
-    """How many tiles of a band are in any of several runs; not all are asked once some have them all."""
-    found: Intervals = []
-    for run in runs:
-        found = merge([*found, *run()])
-        if found == [whole(band)]:
-            break
-    return _total(found)
-
-
-def whole(band: Band) -> tuple[int, int]:
-    return band.start, band.stop - 1
-
-
-def _total(intervals: Intervals) -> int:
-    return sum(high - low + 1 for low, high in intervals)
-
-
 class Active(NamedTuple):
     """What is active in a pair of bands: how many tiles, and (when called) which rows and columns have any."""
 
     tiles: int
-    rows: Callable[[], Intervals]
-    cols: Callable[[], Intervals]
+    rows: Callable[[], Intervals | Turn]
+    cols: Callable[[], Intervals | Turn]
 
 
 class Counter:
@@ -155,7 +99,7 @@ class Counter:
         first, last = self.span(rows, cols)
         if self.strides and not self.edges and self.period <= last - first:
             residues = self.residues(rows, cols)
-            if _total(residues) == self.period:
+            if total(residues) == self.period:
                 size = (rows.stop - rows.start) * (cols.stop - cols.start)
                 return Active(size, lambda: [whole(rows)], lambda: [whole(cols)])
             steps = turns(self.period, rows, Br) + turns(self.period, cols, Bc)
@@ -283,8 +227,8 @@ def by_turn(residues: Intervals, L: int, rows: Band, cols: Band, Br: int, Bc: in
     return counts
 
 
-def repeated(counts: list[int], band: Band, step: int) -> Intervals:
+def repeated(counts: list[int], band: Band, step: int) -> Intervals | Turn:
     """The tiles of a band whose turn has any active tile."""
     if all(counts):
         return [whole(band)]
-    return merge((i, i) for k, count in enumerate(counts) if count for i in range(band.start + k, band.stop, step))
+    return Turn(merge((k, k) for k, count in enumerate(counts) if count), step)

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 from .errors import InputError
 from .problem import TENSORS, Attention
-from .report import Rows, table
 from .schedules import SCHEDULES
 from .tiling import footprint, last_true, parse_tiles
 from .units import LARGEST_COUNT, parse_axis, parse_bytes, parse_count
 
 MOST_PROGRAMS = 2**16
+Row = dict[str, Any]
 
 
 class Kept(NamedTuple):
@@ -44,18 +44,17 @@ def together(p: Attention, names: tuple[str, ...]) -> int:
     return sum(tensor_bytes(p, name) for name in names)
 
 
-def sizes(p: Attention) -> dict[str, Any]:
+def sizes(p: Attention) -> Row:
     """One row: bytes over batch and heads. Traffic of scores: S written and read, P written and read; its share is of
-    the words of standard attention, Algorithm 0."""
-    score_words = 4 * p.N * p.Nk
-    row_words = p.N * (p.d + p.dv) + p.Nk * (p.d + p.dv)
+    that and of Q, K, V, O moved once, which is what Algorithm 0 moves."""
+    traffic = 2 * together(p, ("S", "P"))
     return {
         "N": p.N,
         "Nk": p.Nk,
         "S_bytes": tensor_bytes(p, "S"),
         "S_and_P_bytes": together(p, ("S", "P")),
-        "score_traffic_bytes": 2 * together(p, ("S", "P")),
-        "score_traffic_share": score_words / (score_words + row_words),
+        "score_traffic_bytes": traffic,
+        "score_traffic_share": traffic / (traffic + together(p, ("Q", "K", "V", "O"))),
         "Q_bytes": tensor_bytes(p, "Q"),
         "KV_bytes": together(p, ("K", "V")),
         "O_bytes": tensor_bytes(p, "O"),
@@ -64,12 +63,12 @@ def sizes(p: Attention) -> dict[str, Any]:
     }
 
 
-def sizes_of_axis(axis: str, options: dict[str, Any]) -> Rows:
+def sizes_of_axis(axis: str, options: dict[str, Any]) -> list[Row]:
     """A row for each N of an axis as in 1024,4096 or 1024:32768:x2."""
     return [sizes(Attention(N, **options)) for N in parse_axis(axis, "--N", lambda text: parse_count(text, "--N"))]
 
 
-def largest(budget: str, options: dict[str, Any]) -> Rows:
+def largest(budget: str, options: dict[str, Any]) -> list[Row]:
     """For each way, the largest N = Nk whose Q, K, V, O and what it keeps take at most the budget (0: none does)."""
     p = Attention(1, **options)
     if options.get("Nk") is not None:
@@ -87,7 +86,7 @@ def largest(budget: str, options: dict[str, Any]) -> Rows:
     return rows
 
 
-def tiles_on_chip(tiles: str, options: dict[str, Any]) -> Rows:
+def tiles_on_chip(tiles: str, options: dict[str, Any]) -> list[Row]:
     """Bytes of one tile of Q, of K and of V; and the footprint of flash2, which has O, S, l and m as well."""
     rows = []
     for text in tiles.split(","):
@@ -99,7 +98,7 @@ def tiles_on_chip(tiles: str, options: dict[str, Any]) -> Rows:
     return rows
 
 
-def grid(N: str, tiles: str, options: dict[str, Any]) -> Rows:
+def grid(N: str, tiles: str, options: dict[str, Any]) -> list[Row]:
     """A row for each program of a one-dimensional grid, blocks of query rows innermost:
     program = (batch index x heads + head) x Tr + block."""
     p, t = Attention(parse_count(N, "--N"), **options), parse_tiles(tiles)
@@ -114,26 +113,3 @@ def grid(N: str, tiles: str, options: dict[str, Any]) -> Rows:
         row = {"program": program, "batch_head": instance, "block": block, "batch": b, "head": h}
         rows.append({**row, "first_row": first, "rows": min(t.rows_q, p.N - first)})
     return rows
-
-
-def memory_text(rows: Rows) -> str:
-    """A table with bytes as MiB and the like, and shares in percent."""
-    return table([{title(name): shown(name, value) for name, value in row.items()} for row in rows])
-
-
-def title(name: str) -> str:
-    return name.removesuffix("_bytes").replace("_", " ")
-
-
-def shown(name: str, value: Any) -> Any:
-    if name.endswith("bytes"):
-        return binary(value)
-    return f"{100 * value:.1f} %" if name.endswith("share") else value
-
-
-def binary(size: int) -> str:
-    """Bytes in the largest unit of 1024s that is at most the size: `128 MiB`, `1.25 GiB`."""
-    for unit, factor in (("TiB", 1024**4), ("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024)):
-        if size >= factor:
-            return f"{size // factor} {unit}" if size % factor == 0 else f"{size / factor:.2f} {unit}"
-    return f"{size} B"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import click
@@ -58,8 +59,26 @@ variant_options = options(
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
 csv_option = click.option("--csv", "as_csv", is_flag=True, help="CSV on stdout.")
-file_option = click.option("-o", "path", metavar="FILE", help="Write to a file; - is stdout.")
-outputs = options(json_option, csv_option, file_option)
+file_option = click.option(
+    "-o", "path", metavar="FILE", help="Write to a file, FILE.json and FILE.csv in these forms; - is stdout."
+)
+row_outputs = options(json_option, csv_option, file_option)
+
+
+def outputs(function: Any) -> Any:
+    """--json, --csv and -o, whose name chooses the form where neither is asked for: FILE.json, FILE.csv, else text."""
+
+    @wraps(function)
+    def command(*, as_json: bool, as_csv: bool, path: str | None, **given: Any) -> Any:
+        return function(path=path, **form(path, as_json, as_csv), **given)
+
+    return row_outputs(command)
+
+
+def form(path: str | None, as_json: bool, as_csv: bool) -> dict[str, bool]:
+    """What is asked for, or what the file's name says."""
+    ending = "" if as_json or as_csv else (path or "").lower()
+    return {"as_json": as_json or ending.endswith(".json"), "as_csv": as_csv or ending.endswith(".csv")}
 
 
 def counts(given: dict[str, Any], required: tuple[str, ...] = ("N", "d")) -> dict[str, Any]:

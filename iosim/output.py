@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import Any
 
@@ -16,18 +15,11 @@ def emit(text: str, path: str | None) -> None:
     if path in (None, "-"):
         click.echo(text, nl=False)
         return
+    from .files import whole
+
     assert path is not None
-    temporary = f"{path}.{os.getpid()}.part"
-    try:
-        with open(temporary, "w", newline="") as file:
-            file.write(text)
-        os.replace(temporary, path)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError("-o", path, "a file in a folder that can be written", reason) from None
-    finally:
-        if "\0" not in temporary and os.path.exists(temporary):
-            os.unlink(temporary)
+    with whole(path) as temporary, open(temporary, "w", newline="") as file:
+        file.write(text)
 
 
 def answer(
@@ -42,7 +34,16 @@ def answer(
         emit(report.to_json(json, sys.argv[1:]), path)
     elif as_csv:
         emit(report.to_csv(rows, columns), path)
-    elif path in (None, "-") and text is None and sys.stdout.isatty():
-        report.print_rich(rows)
+    elif path in (None, "-") and sys.stdout.isatty():
+        report.print_rich(rows) if text is None else show(text)
     else:
         emit((report.table(rows) if text is None else text) + "\n", path)
+
+
+def show(text: str) -> None:
+    """A text on a terminal: tables and lines that are too wide for it are broken, without cutting a number."""
+    import shutil
+
+    from .narrow import fit
+
+    click.echo(fit(text, shutil.get_terminal_size().columns))

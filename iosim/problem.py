@@ -188,7 +188,11 @@ class Attention:
     def tiled(self, tiling: Any, skips: bool = True) -> Attention:
         """The same problem with its mask bound to tile sizes; without `skips`, no tile is left out, only hidden."""
         mask = self.mask.bind(self, tiling, skips)
-        return self if mask is self.mask else replace(self, mask=mask)
+        if mask is self.mask:
+            return self
+        bound = object.__new__(type(self))  # as `replace` does, without checking again what has not changed
+        vars(bound).update(vars(self), mask=mask)
+        return bound
 
 
 def every(test: Any) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import Any
 
@@ -15,12 +14,16 @@ RESULT_COLUMNS = (
     "read_bytes", "write_bytes", "total_bytes", "flops", "ratio_to_bound", "ratio_to_standard",
 )  # fmt: skip
 COLUMNS = PROBLEM_COLUMNS + RESULT_COLUMNS
+OPTIONS = ("lse", "keep_p", "elementwise", "count_init", "splits", "page_size", "gqa")
+EVERY_COLUMN = (*COLUMNS, *OPTIONS, "more_tiles")
 
 Rows = list[dict[str, Any]]
 
 
 def to_json(value: Any, argv: list[str]) -> str:
     """The envelope of every JSON answer: schema, version, argv, then what was asked for."""
+    import json
+
     return json.dumps({"schema": 1, "iosim": __version__, "argv": argv, **value}, indent=1, allow_nan=False) + "\n"
 
 
@@ -42,7 +45,21 @@ def problem_row(p: Any) -> dict[str, Any]:
 def report_rows(report: Any) -> Rows:
     """One flat row a result, with the columns of a sweep."""
     problem = {**problem_row(report.problem), "M_bytes": report.M_bytes, "M_words": report.M_words}
-    return [{name: {**problem, **vars(result)}[name] for name in COLUMNS} for result in report.results]
+    columns = (*COLUMNS, *more_columns(report.problem, [r.more_tiles for r in report.results]))
+    rows = [{**problem, **vars(r), "more_tiles": more_sizes(r.more_tiles)} for r in report.results]
+    return [{name: row[name] for name in columns} for row in rows]
+
+
+def more_columns(problem: Any, more_tiles: list[Any]) -> tuple[str, ...]:
+    """The options that are not at their defaults, and `more_tiles` where a tiling has more than Br and Bc: columns at
+    the end of a row, so that nothing it depends on is missing from it."""
+    unusual = [name for name in OPTIONS if getattr(problem, name) != getattr(type(problem), name)]
+    return (*unusual, *(["more_tiles"] if any(more_tiles) else []))
+
+
+def more_sizes(sizes: Any) -> str:
+    """`depth=8/rows_o=4`: what `--tiles` takes after the first slash."""
+    return "/".join(f"{name}={size}" for name, size in sizes.items())
 
 
 def to_csv(rows: Rows, columns: tuple[str, ...] | None = None) -> str:
@@ -96,13 +113,14 @@ def tile_sizes(result: Any) -> str:
     """As `--tiles` takes them."""
     if not result.Br:
         return ""
-    return f" {result.Br}x{result.Bc}" + "".join(f"/{name}={size}" for name, size in result.more_tiles.items())
+    return f" {result.Br}x{result.Bc}" + ("/" + more_sizes(result.more_tiles) if result.more_tiles else "")
 
 
 def narrow_table(report: Any) -> Rows:
     """The columns of `count_table` that fit a terminal of 80 columns."""
+    names = {"total words": "words", "x N^2d^2/M": "x bound"}
     left_out = ("SRAM words", "reads", "writes")
-    return [{k: v for k, v in row.items() if k not in left_out} for row in count_table(report)]
+    return [{names.get(k, k): v for k, v in row.items() if k not in left_out} for row in count_table(report)]
 
 
 def verdict(result: Any) -> str:
@@ -115,9 +133,14 @@ def notes(report: Any) -> list[str]:
     lines = []
     for r in report.results:
         if r.fits is False and r.total is not None and report.M_bytes:
-            share = r.sram_peak_bytes / report.M_bytes
-            lines.append(f"{r.schedule} {r.tiling}: needs {r.sram_peak_bytes} B of SRAM, {share:.3g} x M: does not fit")
+            share = excess(r.sram_peak_bytes / report.M_bytes)
+            lines.append(f"{r.schedule} {r.tiling}: needs {r.sram_peak_bytes} B of SRAM, {share} x M: does not fit")
     return ["", *lines] if lines else []
+
+
+def excess(share: float) -> str:
+    """A number above 1 in three digits, or in as many as show that it is above 1."""
+    return next((text for digits in range(3, 17) if (text := f"{share:.{digits}g}") != "1"), "more than 1")
 
 
 def result_text(result: Any) -> str:
@@ -142,6 +165,14 @@ def detail_table(report: Any) -> Rows:
         rows += [{**label, "part": f"tensor {name}", **t} for name, t in r.tensors.items()]
         rows += [{**label, "part": f"step {i}", **step} for i, step in enumerate(r.steps, 1)]
     return rows
+
+
+def detail_rows(report: Any) -> Rows:
+    """The same in full, for CSV: the problem's columns, those of the tiling, and a row a part."""
+    rows = {(row["schedule"], row["tiling"]): row for row in report_rows(report)}
+    names = [*PROBLEM_COLUMNS, "schedule", "tiling", "Br", "Bc", "fits"]
+    details = detail_table(report)
+    return [{**{name: rows[d["schedule"], d["tiling"]][name] for name in names}, **d} for d in details]
 
 
 def bounds_table(bounds: list[Any]) -> Rows:
@@ -175,16 +206,22 @@ def table(rows: Rows) -> str:
     return "\n".join([lines[0], "  ".join("-" * w for w in widths), *lines[1:]])
 
 
-def print_rich(rows: Rows, title: str = "") -> None:
-    """A table for a terminal, wide enough for its numbers. NO_COLOR is honoured by rich."""
+def print_rich(rows: Rows) -> None:
+    """A table for a terminal; a plain one, in parts, where it is too wide. NO_COLOR is honoured by rich."""
     from rich.console import Console
     from rich.table import Table
 
-    console = Console()
-    grid = Table(title=title or None, title_justify="left")
-    for name in rows[0] if rows else []:
+    from .narrow import fit
+
+    console, plain = Console(), table(rows)
+    rulers = plain.split("\n")[1:2]
+    if not rows or len(rulers[0]) + len(rows[0]) + 3 > console.width:  # two borders a column and one more
+        print(fit(plain, console.width))
+        return
+    grid = Table()
+    for name in rows[0]:
         number = all(str(row[name])[:1].isdigit() or row[name] in (None, "-") for row in rows)
-        grid.add_column(name, justify="right" if number else "left", overflow="fold")
+        grid.add_column(name, justify="right" if number else "left", no_wrap=True)
     for row in rows:
         grid.add_row(*["-" if v is None else str(v) for v in row.values()])
     console.print(grid)

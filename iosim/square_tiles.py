@@ -25,21 +25,22 @@ def least_passes(
     columns_axis: int,
     multiple: int,
     M_bytes: int,
-    room: Callable[[int], tuple[int, int]],
+    room: Callable[[int], tuple[int, int] | list[tuple[int, int]]],
     cost: Callable[[int, int], int],
     step: int | None = None,
 ) -> Found | None:
     """The tile (rows, columns) of least `cost(passes over rows, passes over columns)` that fits; None if none does.
 
-    `room(rows)` -> (bytes for each column of the tile, bytes beside them); both grow with the rows, and cost grows with
-    either number of passes. Rows are multiples of `multiple`, columns of `step` (the same unless given); a tile may be
-    longer than its axis and is then clipped.
+    `room(rows)` -> (bytes for each column of the tile, bytes beside them), or a list of such, all of which must fit;
+    both grow with the rows, and cost grows with either number of passes. Rows are multiples of `multiple`, columns of
+    `step` (the same unless given); a tile may be longer than its axis and is then clipped.
     """
     step = step or multiple
 
     def columns(rows: int) -> int:
-        each, beside = room(min(rows * multiple, rows_axis))
-        return largest((M_bytes - beside) // each, columns_axis, step)
+        found = room(min(rows * multiple, rows_axis))
+        pairs = found if isinstance(found, list) else [found]
+        return min(largest((M_bytes - beside) // each, columns_axis, step) for each, beside in pairs)
 
     def passes(low: int, high: int) -> tuple[int, int]:
         """The fewest along the rows, at `high`, and along the columns, at `low`; rows in units of `multiple`."""

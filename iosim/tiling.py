@@ -8,6 +8,7 @@ from typing import Any
 from .elementwise import anywhere, choose, larger, smaller
 from .errors import InputError
 from .folded import Folded
+from .inner_search import inner_matters, least_of_both, one_by_one
 from .masked_search import MOST_MASKED as MOST_MASKED
 from .masked_search import least_traffic
 from .problem import DENSE, Attention
@@ -64,10 +65,10 @@ def footprint(schedule: Any, problem: Attention, tiling: Tiling) -> Capacity:
 def best_tiles(schedule: Any, problem: Attention, M_bytes: int, multiple: int = 1) -> Tiling | None:
     """The tiles of least traffic that fit, exactly; None where nothing fits.
 
-    A schedule declares its outer loop. Its dense traffic falls with the outer tile and does not depend on the inner
-    one; with a mask of tokens it is least for the smallest inner tile, because a tile's keys are read when any is
-    seen. So the search goes along one axis. Among equals it takes the smallest outer tile, then the largest inner;
-    under a mask the smallest outer tile of those that masked_search.py counts.
+    A schedule declares its outer loop. Its dense traffic falls with the outer tile. Where it depends on the inner one
+    too, both are searched (inner_search.py). Else the search goes along one axis: without a mask the inner tile is as
+    large as fits; with a mask of tokens traffic is least for the smallest one, because a tile's keys are read when any
+    is seen. Among equals it takes the smallest outer tile; under a mask of those that masked_search.py counts.
     """
     if getattr(schedule, "search", None):
         return schedule.search(schedule, problem, M_bytes, multiple)  # type: ignore[no-any-return]
@@ -76,7 +77,7 @@ def best_tiles(schedule: Any, problem: Attention, M_bytes: int, multiple: int = 
 
 
 def search(schedule: Any, problem: Attention, M_bytes: Any, multiple: int = 1) -> tuple[Tiling, Any]:
-    """The search along the outer axis, for numbers or arrays of them: the tiles, and whether any fit."""
+    """The search without one of the schedule's own, for numbers or arrays of them: the tiles, and whether any fit."""
     outer_is_q = schedule.outer == "queries"
     outer_length, inner_length = (problem.N, problem.Nk) if outer_is_q else (problem.Nk, problem.N)
 
@@ -88,6 +89,14 @@ def search(schedule: Any, problem: Attention, M_bytes: Any, multiple: int = 1) -
 
     largest = last_true(lambda n: fits(n * multiple, multiple), -(-outer_length // multiple))
     found, largest = largest > 0, larger(largest, 1)
+    if anywhere(found) and inner_matters(schedule, problem, tiling, multiple):
+        if not isinstance(largest, int):
+            return one_by_one(search, schedule, problem, M_bytes, multiple)
+
+        def largest_inner(n: int) -> int:
+            return int(last_true(lambda k: fits(n * multiple, k * multiple), -(-inner_length // multiple)))
+
+        return least_of_both(schedule, problem, tiling, largest, largest_inner, multiple), found
     if problem.mask is not DENSE and getattr(schedule, "skips", True) and anywhere(found):
         return tiling(least_traffic(schedule, problem, tiling, largest, multiple) * multiple, multiple), found
     count = -(-outer_length // (largest * multiple))

@@ -5,11 +5,10 @@ masks. What a block takes is a sum over its steps, which depend on each other (s
 with V). Every constant is a property of the GPU, measured by `iosim calibrate`; none is fitted to a shape.
 
 A kernel that loads ahead keeps its operands in registers: its products, other operations and exponentials take their
-turns at the rates of the units; warpgroup products (wgmma) run beside the others. A generated kernel keeps its tiles in
-shared memory, and its steps are no faster than their instructions, accesses and barriers: each has a fixed time and a
-rate of one warp that has its part of a multiprocessor for itself, and as much of a full GPU. A launch takes as long as
-its blocks one by one in all places, each at the speed of its own chain; or as its multiprocessors need for the work of
-all the blocks that are dealt to them, whichever is longer.
+turns at the rates of the units; with warpgroup products (wgmma) two warpgroups take turns. A generated kernel keeps its
+tiles in shared memory, and its steps are no faster than their instructions, accesses and barriers: each has a fixed
+time and a rate of one warp that has its part of a multiprocessor for itself, and as much of a full GPU. Blocks that
+share a multiprocessor queue for its units.
 """
 
 from __future__ import annotations
@@ -24,6 +23,8 @@ from .watchers import Watcher
 
 RESERVED_BYTES = 1024  # shared memory that the system takes of each block (CUDA programming guide, cc 8.0 and later)
 MOST_BLOCKS, MOST_THREADS, REGISTERS = 32, 2048, 65536  # a multiprocessor of cc 9.0
+STEP_WORDS = 64 * 64  # of the output of a product where its fixed time was measured
+LANES, WARPGROUPS = 32, 2
 STATIONS = ("steps", "copies")
 MEASURED_WARPS = {"tensor": 4, "simt": 8}  # of a block, where step_rates.py measured many together
 ALONE_WARPS = 4  # a multiprocessor has 4 parts with a scheduler each: as many warps do not share one
@@ -55,7 +56,8 @@ class Rates:
 @dataclass
 class Work:
     """What one block does. `operations` are SIMT instructions of one lane (a multiply-add is one); `steps` holds the
-    work and `times` the number of each step by name."""
+    work and `times` the number of each step by name; products count by the words of their output, which they read and
+    write in shared memory. `scalar_words` are loaded word by word, in `scalar_loads`: none is under way at once."""
 
     flops: int = 0
     operations: int = 0
@@ -64,11 +66,13 @@ class Work:
     load_bytes: int = 0
     store_bytes: int = 0
     steps: Counter[str] = field(default_factory=Counter)
-    times: Counter[str] = field(default_factory=Counter)
+    times: dict[str, float] = field(default_factory=dict)
+    scalar_loads: int = 0
+    scalar_words: int = 0
 
-    def add(self, step: str, work: int) -> None:
+    def add(self, step: str, work: int, times: float = 1) -> None:
         self.steps[step] += work
-        self.times[step] += 1
+        self.times[step] = self.times.get(step, 0) + times
 
 
 # SIMT operations a word of each argument, from the text of the step: online_softmax (Dao 2023, Algorithm 1, lines 9
@@ -97,7 +101,11 @@ class Works(Watcher):
             here.loads += 1
             here.load_bytes += moved
             plain = "load" if self.machine.tensors[tensor].kind == "input" else "load_O"
-            here.add("load_l" if len(block.shape) == 1 else plain if self._aligned(tensor) else "load_scalar", moved)
+            vector, aligned = len(block.shape) == 1, self._aligned(tensor)
+            here.add("load_l" if vector else plain if aligned else "load_scalar", moved)
+            if vector or not aligned:
+                here.scalar_loads += 1
+                here.scalar_words += words
 
     def store(self, block: Any, tensor: str, words: Any) -> None:
         moved = words * self._width(tensor)
@@ -120,7 +128,7 @@ class Works(Watcher):
         here.operations += sum(n * w for n, w in zip(per_word, words, strict=False))
         here.exponentials += words[0] if name in EXPONENTIALS else 0
         if not (name == "hide" and inputs[0].array().all()):  # a tile in which nothing is hidden is left alone
-            here.add(name, flops or words[0])
+            here.add(name, flops or words[0], words[0] / STEP_WORDS if flops else 1)
 
     def launch_ended(self) -> None:
         self.launches.append({})
@@ -183,40 +191,49 @@ def predict(
         slow, l2 = dram_bytes / rates.dram_bytes_per_second, moved / rates.l2_bytes_per_second
         share = min(1.0, dram_bytes / max(1, moved))
         latency = rates.l2_latency_seconds + share * (rates.latency_seconds - rates.l2_latency_seconds)
-        own = blocks_seconds(blocks, instances, dtype, sit, rates, latency)
+        own = blocks_seconds(blocks, instances, dtype, sit, rates, Memory(latency, slow / len(blocks) / instances))
         total += max(slow, l2, own) + rates.launch_seconds
         dram_total, l2_total, blocks_total = dram_total + slow, l2_total + l2, blocks_total + own
     return Time(total, dram_total, l2_total, blocks_total, rates.launch_seconds * len(works))
 
 
+@dataclass(frozen=True)
+class Memory:
+    """How long a load of a launch takes, between L2 and DRAM, and how long a block of it keeps the DRAM busy."""
+
+    latency: float
+    dram_seconds: float = 0.0
+
+
 def blocks_seconds(
-    works: list[Work], instances: int, dtype: str, sit: Occupancy, rates: Rates, latency: float
+    works: list[Work], instances: int, dtype: str, sit: Occupancy, rates: Rates, memory: Memory
 ) -> float:  # fmt: skip
-    """All blocks of a launch: each in its place at the speed of its own chain, or what its multiprocessors work."""
-    together = min(sit.blocks_per_sm, -(-len(works) * instances // rates.sms))
-    pairs = (block_seconds(work, together, dtype, sit, rates, latency) for work in works)
-    chains, shares = zip(*pairs, strict=True)
-    return max(makespan(chains, instances, rates.sms * sit.blocks_per_sm), makespan(shares, instances, rates.sms))
+    """All blocks of a launch, in waves; where they are alike, a multiprocessor has fewer of them in the last one."""
+    total = len(works) * instances
+    together = min(sit.blocks_per_sm, -(-total // rates.sms))
+    costs = [block_seconds(work, together, dtype, sit, rates, memory) for work in works]
+    if max(costs) - min(costs) > 1e-12 * max(costs):
+        return makespan(costs, instances, rates.sms * together)
+    waves, left = divmod(total, rates.sms * together)
+    return waves * costs[0] + block_seconds(works[0], -(-left // rates.sms), dtype, sit, rates, memory)
 
 
-def block_seconds(
-    work: Work, together: int, dtype: str, sit: Occupancy, rates: Rates, latency: float
-) -> tuple[float, float]:  # fmt: skip
-    """(how long a block takes, how much of its multiprocessor's time it takes). One that loads ahead keeps its units
-    busy by itself: those that are `together` on a multiprocessor slow each other down."""
+def block_seconds(work: Work, together: int, dtype: str, sit: Occupancy, rates: Rates, memory: Memory) -> float:
+    """One of the blocks `together` on a multiprocessor. One that loads ahead keeps its units busy by itself."""
+    if not together:
+        return 0.0
     if rates.steps and not sit.loads_ahead:
-        return stepwise_seconds(work, together, sit, rates, latency)
-    share = arithmetic_seconds(work, dtype, sit, rates) * rates.sms
-    waits = latency if sit.loads_ahead else work.loads * latency  # the first load has nothing to hide behind
-    return share * together + waits, share
+        return stepwise_seconds(work, together, sit, rates, memory)
+    waits = memory.latency * (1 if sit.loads_ahead else work.loads)  # the first load has nothing to hide behind
+    return arithmetic_seconds(work, dtype, sit, rates) * rates.sms * together + waits
 
 
-def stepwise_seconds(
-    work: Work, together: int, sit: Occupancy, rates: Rates, latency: float
-) -> tuple[float, float]:  # fmt: skip
-    """A generated kernel: step after step. The measured loads came from the L2."""
+def stepwise_seconds(work: Work, together: int, sit: Occupancy, rates: Rates, memory: Memory) -> float:
+    """A generated kernel: step after step. The measured loads came from the L2, those of single words from the L1."""
     kind = "tensor" if sit.tensor_cores else "simt"
-    chain, demands = work.loads * (latency - rates.l2_latency_seconds), dict.fromkeys(STATIONS, 0.0)
+    requests = max(work.scalar_loads, work.scalar_words / LANES / sit.warps)
+    chain = requests * rates.l2_latency_seconds + work.loads * (memory.latency - rates.l2_latency_seconds)
+    demands = dict.fromkeys(STATIONS, 0.0)
     uneven = -(-sit.warps // ALONE_WARPS) * ALONE_WARPS / sit.warps  # some of its 4 parts have more warps than others
     for name, amount in work.steps.items():
         found = (rates.steps.get(f"{unit}_{step}") for step in (name, "normalise") for unit in (kind, "simt"))
@@ -224,8 +241,8 @@ def stepwise_seconds(
         chain += work.times[name] * fixed + amount / sit.warps / one
         share = work.times[name] * each * sit.warps / MEASURED_WARPS[kind] + amount * rates.sms / full
         demands[station(name)] += share
-    chain = max(chain, sum(demands.values()) * uneven)
-    return chain, cycle_seconds(chain, list(demands.values()), together) / together
+    alone = max(chain, sum(demands.values()) * uneven)
+    return cycle_seconds(alone, [*demands.values(), memory.dram_seconds * rates.sms], together)
 
 
 def station(step: str) -> str:
@@ -246,12 +263,13 @@ def cycle_seconds(chain: float, demands: list[float], blocks: int) -> float:
 
 
 def arithmetic_seconds(work: Work, dtype: str, sit: Occupancy, rates: Rates) -> float:
-    """Tensor (or SIMT) products, other operations and exponentials one after another, on the whole GPU; asynchronous
-    products beside the others."""
+    """Tensor (or SIMT) products, other operations and exponentials one after another, on the whole GPU. With
+    asynchronous products the two warpgroups of a block take turns: one's products run beside the other's rest."""
     products = work.flops / 2 / rates.simt_operations_per_second
     others = work.operations / rates.simt_operations_per_second + work.exponentials / rates.exponentials_per_second
     if sit.asynchronous and rates.wgmma_flops_per_second:
-        return max(work.flops / rates.wgmma_flops_per_second, others)
+        halves = [work.flops / rates.wgmma_flops_per_second / WARPGROUPS, others / WARPGROUPS]
+        return cycle_seconds(sum(halves), halves, WARPGROUPS)
     if sit.tensor_cores and dtype in rates.tensor_flops_per_second:
         products = work.flops / rates.tensor_flops_per_second[dtype]
     return products + others

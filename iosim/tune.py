@@ -85,7 +85,7 @@ def tune(
     found.sort(key=lambda r: (not r.fits, r.total is None, r.total_bytes))
     least = min((r.total for r in found if r.fits and r.total is not None), default=None)
     published = [(c, run(find(c.schedule), c.tiles, problem, M_bytes)) for c in published_in(space, problem)]
-    proven = bounds(problem, M_bytes // problem.word_bytes, least)
+    proven = bounds(problem, M_bytes // problem.word_bytes, least, space[0].family if space else "attention")
     return Tuned(problem, M_bytes, proven, found, published, tile_multiple)
 
 

@@ -7,20 +7,33 @@ from dataclasses import asdict
 from typing import Any
 
 from .bounds import bounds
-from .report import COLUMNS, Rows, bounds_table, header, notes, problem_row, ratio, table, verdict
+from .report import (
+    COLUMNS,
+    Rows,
+    bounds_table,
+    header,
+    more_columns,
+    more_sizes,
+    notes,
+    problem_row,
+    ratio,
+    table,
+    tile_sizes,
+    verdict,
+)
 from .units import format_bytes, format_megabytes
-
-TUNE_COLUMNS = ("role", "label", *COLUMNS, "ratio_to_winner")
 
 
 def tuned_rows(tuned: Any) -> Rows:
     """CSV: the best of each schedule, then the published choices."""
     problem = {**problem_row(tuned.problem), "M_bytes": tuned.M_bytes, "M_words": tuned.M_words}
     entries = [("best", "", r) for r in tuned.results] + [("published", c.label, r) for c, r in tuned.published]
+    more = more_columns(tuned.problem, [r.more_tiles for _, _, r in entries])
     rows = []
     for role, label, result in entries:
         values = {**problem, **vars(result), "role": role, "label": label, "ratio_to_winner": tuned.ratio(result)}
-        rows.append({name: values[name] for name in TUNE_COLUMNS})
+        values["more_tiles"] = more_sizes(result.more_tiles)
+        rows.append({name: values[name] for name in ("role", "label", *COLUMNS, "ratio_to_winner", *more)})
     return rows
 
 
@@ -55,8 +68,7 @@ def tuned_text(tuned: Any) -> str:
     if best is None:
         first = "nothing fits\n"
     else:
-        tiles = f" {best.Br}x{best.Bc}" if best.Br else ""
-        first = f"least: {best.schedule}{tiles}, {best.total} words, {format_megabytes(best.total_bytes)}\n"
+        first = f"least: {best.schedule}{tile_sizes(best)}, {best.total} words, {format_megabytes(best.total_bytes)}\n"
     parts = [header(tuned) + first, table([result_row(tuned, r) for r in tuned.results]), "", "published:"]
     parts += [table([{"choice": c.label, **result_row(tuned, r)} for c, r in tuned.published]), ""]
     return "\n".join([*parts, table(bounds_table(tuned.bounds)), *notes(tuned)])
@@ -65,7 +77,7 @@ def tuned_text(tuned: Any) -> str:
 def result_row(tuned: Any, r: Any) -> dict[str, Any]:
     return {
         "schedule": r.schedule,
-        "tiles": f"{r.Br}x{r.Bc}" if r.Br else r.tiling,
+        "tiles": tile_sizes(r).strip() or r.tiling,
         "fits": verdict(r),
         "SRAM bytes": r.sram_peak_bytes,
         "total words": r.total,
@@ -77,20 +89,20 @@ def result_row(tuned: Any, r: Any) -> dict[str, Any]:
 
 def curve_rows(found: Any) -> Rows:
     """One row a breakpoint, with the bounds at its M in words."""
-    p, rows = found.problem, []
+    p, rows, family = found.problem, [], found.space[0].family
     for step in found.steps:
         M_words = step.M_bytes // p.word_bytes
-        words = {b.name: b.words for b in bounds(p, M_words)}
-        order: Any = words["N^2 d^2 / M"]
+        words = {b.name.removeprefix(f"{family}: "): b.words for b in bounds(p, M_words, family=family)}
+        order: Any = words.get("N^2 d^2 / M")
         rows.append(
             {
                 "M_bytes": step.M_bytes,
                 "M_words": M_words,
                 **{name: getattr(step, name) for name in ("schedule", "Br", "Bc", "total", "total_bytes")},
                 "order_words": order,
-                "saha_ye_words": words["Saha and Ye 2024"],
+                "saha_ye_words": words.get("Saha and Ye 2024"),
                 "compulsory_words": words["compulsory"],
-                "ratio_to_bound": step.total / order,
+                "ratio_to_bound": step.total / order if order else None,
             }
         )
     return rows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .elementwise import larger, plus
 from .errors import CapacityError
 from .machine import Tile
 
@@ -39,12 +40,12 @@ class Traffic(Watcher):
         self._step = [0, 0]
 
     def load(self, block: Any, tensor: str, words: Any) -> None:
-        self.reads[tensor] = self.reads.get(tensor, 0) + words
-        self._step[0] = self._step[0] + words
+        self.reads[tensor] = plus(self.reads.get(tensor, 0), words)
+        self._step[0] = plus(self._step[0], words)
 
     def store(self, block: Any, tensor: str, words: Any) -> None:
-        self.writes[tensor] = self.writes.get(tensor, 0) + words
-        self._step[1] = self._step[1] + words
+        self.writes[tensor] = plus(self.writes.get(tensor, 0), words)
+        self._step[1] = plus(self._step[1], words)
 
     def launch_ended(self) -> None:
         self.steps.append((self._step[0], self._step[1]))
@@ -70,14 +71,16 @@ class Capacity(Watcher):
         self.bytes: Any = 0
         self.peak_words: Any = 0
         self.peak_bytes: Any = 0
+        self._room: dict[Any, tuple[Any, Any]] = {}  # of what is resident: words and bytes
 
     def start(self, machine: Any) -> None:
         self._width = machine.p.sram_bytes
 
     def allocate(self, block: Any) -> None:
         words = block.words
-        self.words = self.words + words
-        self.bytes = self.bytes + words * self._width(block.tensor)
+        self._room[block] = words, words * self._width(block.tensor)
+        self.words = plus(self.words, words)
+        self.bytes = plus(self.bytes, self._room[block][1])
         self.peak_words = larger(self.peak_words, self.words)
         self.peak_bytes = larger(self.peak_bytes, self.bytes)
         if self.limit_bytes is not None and self.bytes > self.limit_bytes:
@@ -87,9 +90,9 @@ class Capacity(Watcher):
             )
 
     def free(self, block: Any) -> None:
-        words = block.words
+        words, size = self._room.pop(block)
         self.words = self.words - words
-        self.bytes = self.bytes - words * self._width(block.tensor)
+        self.bytes = self.bytes - size
 
 
 class Flops(Watcher):
@@ -99,7 +102,7 @@ class Flops(Watcher):
         self.total: Any = 0
 
     def step(self, step: Any, outputs: tuple[Any, ...], inputs: tuple[Any, ...], flops: Any) -> None:
-        self.total = self.total + flops
+        self.total = plus(self.total, flops)
 
 
 class Trace(Watcher):
@@ -143,12 +146,3 @@ def spans(block: Any) -> list[tuple[int, int]]:
     """(start, size) of the rows and of the columns that a block covers; a vector is one column."""
     found = [(x.start, x.size) if isinstance(x, Tile) else (0, x) for x in block.shape]
     return [*found, (0, 1)][:2]
-
-
-def larger(a: Any, b: Any) -> Any:
-    """The maximum of two numbers or arrays."""
-    if isinstance(a, int) and isinstance(b, int):
-        return max(a, b)
-    import numpy as np
-
-    return np.maximum(a, b)

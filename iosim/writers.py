@@ -2,29 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-from .errors import InputError, MissingError
+from .errors import MissingError
+from .files import whole as whole
 from .grid import chunks
-
-
-@contextmanager
-def whole(path: str) -> Iterator[str]:
-    """The name of a temporary file beside `path`, renamed to it at the end; what fails leaves nothing behind."""
-    if "\0" in path:
-        raise InputError("-o", path, "a file in a folder that can be written", "a name has no zero byte")
-    temporary = f"{path}.{os.getpid()}.part"
-    try:
-        yield temporary
-        os.replace(temporary, path)
-    except OSError as error:
-        raise InputError("-o", path, "a file in a folder that can be written", str(error.strerror)) from None
-    finally:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
 
 
 def write(sweep: Any, path: str, kind: str, progress: Any = lambda rows: None) -> None:

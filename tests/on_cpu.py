@@ -4,6 +4,7 @@ import ctypes
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,8 @@ from iosim.gpu.cuda import FILES, prelude
 SHIM = Path(__file__).parent / "shim" / "shim.h"
 GPU = Path(__file__).parent.parent / "iosim" / "gpu"
 WHY_NOT = "" if shutil.which("g++") else "g++ is not installed"
-WIDTH = {"fp32": 4, "fp16": 2, "bf16": 2}
+WIDTH = {"fp32": 4, "fp16": 2, "bf16": 2, "int32": 4}
+NUMPY = {"fp32": np.float32, "fp16": np.float16, "int32": np.int32}
 
 
 def translation_unit(programs):
@@ -36,7 +38,7 @@ def translation_unit(programs):
     return "".join(parts)
 
 
-def build(programs, folder, name="kernels", optimise="-O1"):
+def build(programs, folder, name="kernels", optimise="-O0"):
     """A shared library of all programs."""
     source, library = Path(folder) / f"{name}.cpp", Path(folder) / f"{name}.so"
     source.write_text(translation_unit(programs))
@@ -48,9 +50,27 @@ def build(programs, folder, name="kernels", optimise="-O1"):
     return loaded
 
 
+def lines_of(program, pattern):
+    """(number of the kernel, number of the line) of the lines that are nothing but this."""
+    return [
+        (n, line)
+        for n, kernel in enumerate(program.kernels)
+        for line, text in enumerate(kernel.source.splitlines())
+        if re.fullmatch(pattern, text.strip())
+    ]
+
+
+def without(program, n, line):
+    """A program in which a line of a kernel is left out."""
+    kernels, lines = list(program.kernels), program.kernels[n].source.splitlines(True)
+    kernels[n] = replace(kernels[n], source="".join(lines[:line] + lines[line + 1 :]))
+    source = program.source.replace(program.kernels[n].source, kernels[n].source)
+    return replace(program, source=source, kernels=tuple(kernels))
+
+
 def encode(array, dtype):
     if dtype != "bf16":
-        return np.ascontiguousarray(array, {"fp32": np.float32, "fp16": np.float16}[dtype])
+        return np.ascontiguousarray(array, NUMPY[dtype])
     bits = np.ascontiguousarray(array, np.float32).view(np.uint32)
     rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
     return np.where(np.isnan(array), np.uint16(0x7FC0), rounded)

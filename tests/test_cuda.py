@@ -11,7 +11,7 @@ from iosim import SCHEDULES, Attention, InputError, Tensor, Tiling
 from iosim.errors import MissingError, ScheduleError
 from iosim.experiment import parse_mask
 from iosim.gpu import device
-from iosim.gpu.cuda import generate, known_steps
+from iosim.gpu.cuda import can_generate, generate, known_steps
 from iosim.gpu.layout import ALIGNMENT, Life, peak, place
 from iosim.gpu.run import run_on_device
 from iosim.gpu.selftest import cases, run_case
@@ -152,8 +152,9 @@ def test_a_step_without_cuda_is_named():
         for i in chip.tiles(p.N, t.rows_q):
             chip.store(chip.compute("O", (i, p.dv), unheard), "O", i)
 
-    with pytest.raises(ScheduleError, match=r"'unheard' has no CUDA.*online_softmax.*unheard\.cuda"):
+    with pytest.raises(ScheduleError, match=r"'unheard' has no CUDA.*online_softmax.*unheard\.cuda") as caught:
         generate(text, Attention(8, 4), Tiling(4, 4))
+    assert caught.value.exit_code == 2 and not can_generate(text) and can_generate(SCHEDULES["flash2"])
     assert {"scores", "hide", "zeros"} <= known_steps()
 
 

@@ -1,24 +1,22 @@
 """Generated kernels run on the CPU (shim/): output, words per tensor by the kernel and by the pointers, both orders."""
 
 import random
-import re
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import numpy as np
 import on_cpu
 import pytest
 
-from iosim import SCHEDULES, Attention, Folded, Numeric, Tensor, Tiling, Traffic
-from iosim import softmax as steps
+from iosim import SCHEDULES, Attention, Folded, Numeric, Tensor, Tiling, Traffic, gradients, softmax, steps_more
 from iosim.check import Whole
-from iosim.errors import ScheduleError
+from iosim.dropout import Dropout
 from iosim.experiment import parse_mask
 from iosim.gpu.cuda import generate, known_steps
 from iosim.problem import DENSE
 from iosim.reference import attention
 from iosim.schedules import CORE, Schedule
 from iosim.softmax import accumulate, minus_infinity, normalise, online_softmax, scores, zeros
+from iosim.steps_more import Number
 
 pytestmark = pytest.mark.skipif(bool(on_cpu.WHY_NOT), reason=on_cpu.WHY_NOT)
 MASKS = ["dense", "causal", "window:5", "global:2|strided:5", "causal:b&~window:2", "causal&window:3", "~causal"]
@@ -112,60 +110,112 @@ def test_the_cases_cover_what_they_should(programs):
     assert empty, "rows that see nothing"
 
 
+# ---------------------------------------------------------------- long rows, which all threads of a block share
+
+LONG = [(2048, 32, 1, "fp16", "fp32"), (1024, 4, 1, "fp32", "fp32"), (1024, 16, 2, "fp16", "fp16"),
+        (1100, 8, 1, "bf16", "fp32"), (555, 4, 3, "fp32", "fp32"), (4096, 128, 1, "fp16", "fp32")]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def long_rows(tmp_path_factory):
+    made = []
+    for Nk, words, rows, dtype, acc in LONG:
+        p = Attention(5, 4, Nk=Nk, dtype=dtype, acc_dtype=acc, mask=parse_mask("window:400"))
+        tiling = Tiling(5, 64, rows)
+        made.append((p, tiling, generate(SCHEDULES["standard-tiled"], p, tiling, count=True, row_words=words)))
+    return made, on_cpu.build([program for _, _, program in made], tmp_path_factory.mktemp("long"))
+
+
+@pytest.mark.parametrize("k", range(len(LONG)))
+def test_a_row_that_many_warps_share(long_rows, k):
+    made, library = long_rows
+    p, tiling, program = made[k]
+    Nk, words, rows, dtype, _ = LONG[k]
+    assert program.kernels[1].block[0] == min(512, max(32, rows * Nk // words // 32 * 32))
+    inputs = inputs_of(program, k)
+    for backwards in (False, True):
+        outputs, counted, pointers = on_cpu.run(library, k, program, inputs, backwards)
+        np.testing.assert_allclose(outputs["O"], expected_output(p, tiling, inputs), atol=TOLERANCE[dtype])
+        assert counted == pointers == simulated(SCHEDULES["standard-tiled"], p, tiling)
+
+
 # ---------------------------------------------------------------- every step, in NumPy and in CUDA
 
 
-def step_text(step, outputs, inputs):
+SHAPES = {"S P dP": "ij", "Q O dO dQ part l m D LSE": "i", "K V dK dV": "j", "state z": ""}
+SHAPE = {name: tiles for names, tiles in SHAPES.items() for name in names.split()}
+TENSORS = {**SCHEDULES["flash1-bwd"].tensors, **SCHEDULES["linear"].tensors, "part": Tensor(("N", "dv"), "state")}
+MORE = {  # inputs that are no tensors
+    "hide": lambda p, i, j: p.mask.part(i, j),
+    "drop": lambda p, i, j: p.dropout_part(i, j),
+    "scale": lambda p, i, j: Number(p.d),
+}
+
+
+def step_schedule(name):
     """A schedule that loads the arguments of a step, takes it, and stores what it changed."""
+    step = next(getattr(module, name) for module in (softmax, steps_more, gradients) if hasattr(module, name))
+    outputs, inputs = (names.split() for names in ARGUMENTS[name])
 
     def text(chip, p, t):
-        for i in chip.tiles(p.N, t.rows_q, parallel=True):
+        for i in chip.tiles(p.N, t.rows_q, parallel=SHAPE[outputs[0]].startswith("i")):
             for j in chip.tiles(p.Nk, p.Nk):
-                shape = {"S": (i, j), "P": (i, j), "Q": (i,), "K": (j,), "V": (j,), "O": (i,), "l": (i,), "m": (i,)}
-                blocks = {name: chip.load(name, *shape[name]) for name in (*outputs, *inputs)}
-                chip.update(tuple(blocks[n] for n in outputs), step, *(blocks[n] for n in inputs))
-                for name in outputs:
-                    chip.store(blocks[name], name, *shape[name])
+                tiles = {n: [{"i": i, "j": j}[x] for x in SHAPE[n]] for n in (*outputs, *inputs)}
+                blocks = {n: chip.load(n, *tiles[n]) for n in (*outputs, *inputs)}
+                more = [MORE[name](p, i, j)] if name in MORE else []
+                chip.update(tuple(blocks[n] for n in outputs), step, *(blocks[n] for n in inputs), *more)
+                for n in outputs:
+                    chip.store(blocks[n], n, *tiles[n])
 
-    return text
+    return Schedule(f"only_{name}", text, "one step", tensors=TENSORS)
 
 
 ARGUMENTS = {
-    "zeros": ("O", ""), "minus_infinity": ("m", ""), "scores": ("S", "QK"), "softmax_rows": ("S", ""),
-    "online_softmax": ("SmlO", ""), "accumulate": ("O", "PV"), "normalise": ("O", "l"), "denormalise": ("O", "l"),
-    "log_sum_exp": ("l", "m"), "keep": ("S", ""),
+    "zeros": ("O", ""), "minus_infinity": ("m", ""), "scores": ("S", "Q K"), "softmax_rows": ("S", ""),
+    "online_softmax": ("S m l O", ""), "accumulate": ("O", "P V"), "normalise": ("O", "l"), "denormalise": ("O", "l"),
+    "log_sum_exp": ("l", "m"), "keep": ("S", ""), "hide": ("S", ""), "drop": ("S", ""), "scale": ("S", ""),
+    "merge": ("m l O", "part LSE"), "add_scores": ("S", "Q K"), "add_maximum": ("m", "S"), "exponentials": ("S", "m"),
+    "add_sum": ("l", "P"), "add_maximum_and_sum": ("m l", "S"), "features": ("Q", ""), "add_to_state": ("state", "K V"),
+    "add_keys": ("z", "K"), "read_state": ("O", "Q state"), "read_normaliser": ("l", "Q z"),
+    "earlier_products": ("S", "Q K"), "probabilities": ("S", "l m"), "probabilities_from_lse": ("S", "LSE"),
+    "row_dots": ("D", "dO O"), "probability_gradients": ("dP", "dO V"), "score_gradients": ("dP", "P D"),
+    "score_gradients_of_rows": ("dP", "P"), "add_value_gradients": ("dV", "P dO"),
+    "add_key_gradients": ("dK", "dP Q"), "add_query_gradients": ("dQ", "dP K"),
 }  # fmt: skip
+EMPTY_ROW = (
+    "online_softmax softmax_rows add_maximum exponentials add_maximum_and_sum probabilities probabilities_from_lse"
+)
+STEP_TILES = [Tiling(6, 19), Tiling(3, 19), Tiling(16, 19)]  # a warp a row; all threads a row; a warp 8 rows
 
 
 @pytest.fixture(scope="module")
 def step_library(tmp_path_factory):
-    p, tiling = Attention(21, 16, Nk=19, dtype="fp32"), Tiling(6, 19)
-    made = {n: generate(step_text(getattr(steps, n), *a), p, tiling, count=True) for n, a in ARGUMENTS.items()}
-    return p, tiling, made, on_cpu.build(list(made.values()), tmp_path_factory.mktemp("steps"))
+    p = Attention(21, 16, Nk=19, dtype="fp32", mask=parse_mask("causal"), dropout=Dropout(0.4, 3))
+    pairs = [(n, tiling) for n in ARGUMENTS for tiling in STEP_TILES]
+    made = {(n, tiling): generate(step_schedule(n), p, tiling, count=True) for n, tiling in pairs}
+    return p, made, on_cpu.build(list(made.values()), tmp_path_factory.mktemp("steps"))
 
 
+@pytest.mark.parametrize("tiling", STEP_TILES, ids=lambda t: f"{t.rows_q} rows")
 @pytest.mark.parametrize("name", ARGUMENTS)
-def test_a_step_does_the_same_in_numpy_and_in_cuda(step_library, name):
-    p, tiling, made, library = step_library
-    rng, (outputs, inputs) = np.random.default_rng(5), ARGUMENTS[name]
-    hbm = {n: rng.normal(size=a.shape).astype(np.float32) for n, a in made[name].arrays.items()}
+def test_a_step_does_the_same_in_numpy_and_in_cuda(step_library, name, tiling):
+    p, made, library = step_library
+    rng, program = np.random.default_rng(5), made[name, tiling]
+    hbm = {n: rng.normal(size=a.shape).astype(np.float32) for n, a in program.arrays.items()}
     if "l" in hbm:
         hbm["l"] = np.abs(hbm["l"])
         hbm["l"][4] = 0
-    if "m" in hbm:
-        hbm["m"][4] = -np.inf
-    if name in ("online_softmax", "softmax_rows"):
-        hbm["S"][4] = -np.inf
+    for n in {"m", "LSE", *({"S"} if name in EMPTY_ROW.split() else ())} & set(hbm):
+        hbm[n][4] = -np.inf
     numeric = Numeric(p, {n: x.astype(np.float64) for n, x in hbm.items()})
-    numeric.run(step_text(getattr(steps, name), outputs, inputs), tiling)
-    k = list(made).index(name)
-    arrays, _, _ = on_cpu.run(library, k, made[name], hbm)
-    for tensor in outputs:
-        np.testing.assert_allclose(arrays[tensor][0], numeric.hbm[tensor], rtol=2e-5, atol=2e-6)
+    numeric.run(step_schedule(name), tiling)
+    arrays, _, _ = on_cpu.run(library, list(made).index((name, tiling)), program, hbm)
+    for tensor in ARGUMENTS[name][0].split():
+        np.testing.assert_allclose(arrays[tensor][0], numeric.hbm[tensor], rtol=2e-5, atol=4e-6)
 
 
 def test_every_cuda_step_is_tested():
-    assert set(ARGUMENTS) | {"hide"} == known_steps()
+    assert set(ARGUMENTS) == known_steps()
 
 
 # ---------------------------------------------------------------- a schedule of somebody else
@@ -221,21 +271,13 @@ def test_a_schedule_that_is_not_ours_gets_its_kernel(tmp_path, dtype):
 # ---------------------------------------------------------------- the shim sees what it should
 
 
-def without(program, line):
-    """A program in which the n-th synchronisation of its only kernel is left out."""
-    kernel = program.kernels[0]
-    text = "".join(kernel.source.splitlines(True)[:line] + kernel.source.splitlines(True)[line + 1 :])
-    return replace(program, source=program.source.replace(kernel.source, text), kernels=(replace(kernel, source=text),))
-
-
 @pytest.mark.parametrize("dtype", ["fp32", "fp16"])
 def test_a_barrier_or_a_wait_left_out_is_seen(tmp_path, dtype):
     """Each `__syncthreads` and each wait for copies of flash2, one at a time; and what the whole kernel needs."""
     p, tiling = Attention(64, 32, Nk=64, dtype=dtype, acc_dtype="fp32"), Tiling(32, 16)
     program = generate(SCHEDULES["flash2"], p, tiling, count=True)
-    lines = program.kernels[0].source.splitlines()
-    sync = [n for n, line in enumerate(lines) if re.fullmatch(r"\s*(__syncthreads\(\)|copies_done<\d>\(\));", line)]
-    library = on_cpu.build([program, *(without(program, n) for n in sync)], tmp_path)
+    sync = on_cpu.lines_of(program, r"__syncthreads\(\);|copies_done<\d>\(\);")
+    library = on_cpu.build([program, *(on_cpu.without(program, *place) for place in sync)], tmp_path)
     inputs = inputs_of(program, 1)
     wanted = expected_output(p, tiling, inputs)
 
@@ -250,35 +292,4 @@ def test_a_barrier_or_a_wait_left_out_is_seen(tmp_path, dtype):
         return True
 
     assert right(0) and len(sync) >= 4
-    missed = [lines[n].strip() for k, n in enumerate(sync) if right(k + 1)]
-    assert missed == []
-
-
-# ---------------------------------------------------------------- all that is registered
-
-
-def with_kernels():
-    """Registered schedules beside the core's whose steps all have CUDA."""
-    p, found = Attention(45, 16, Nk=37, dtype="fp32"), {}
-    for name, schedule in SCHEDULES.items():
-        if name in CORE:
-            continue
-        try:
-            found[name] = p, Tiling(16, 16), generate(schedule, p, Tiling(16, 16), count=True)
-        except ScheduleError as fault:
-            assert "CUDA" in str(fault) or "cannot index" in str(fault), "a clear message"
-    return found
-
-
-def test_other_registered_schedules_get_their_kernels_for_nothing(tmp_path):
-    found = with_kernels()
-    assert len(found) >= 2
-    library = on_cpu.build([program for _, _, program in found.values()], tmp_path)
-    for k, (name, (p, tiling, program)) in enumerate(found.items()):
-        schedule = SCHEDULES[name]
-        hbm = schedule.example(np.random.default_rng(k), p, None)
-        inputs = {tensor: np.asarray(x, float) for tensor, x in hbm.items() if tensor in program.arrays}
-        outputs, counted, pointers = on_cpu.run(library, k, program, inputs)
-        for tensor, wanted in schedule.answer(hbm, p, None).items():
-            np.testing.assert_allclose(outputs[tensor][0], wanted, atol=1e-4, err_msg=name)
-        assert counted == pointers == simulated(schedule, p, tiling), name
+    assert [place for k, place in enumerate(sync) if right(k + 1)] == []

@@ -1,12 +1,15 @@
 """What README and docs print is what the program prints today."""
 
 import contextlib
+import inspect
 import io
 import re
 import shlex
 from pathlib import Path
 
 import pytest
+
+from iosim.cli import COMMANDS, main
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -48,12 +51,25 @@ def test_the_schedule_of_the_docs_registers_and_is_right():
     assert result.tensors["K"]["reads"] == 64 * 4 * 4 and result.tensors["Q"]["reads"] == 64 * 4 * 8
 
 
-def test_every_command_is_in_the_readme_and_has_help(iosim):
-    from iosim.cli import main
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_is_in_the_readme_and_has_help(name, iosim):
+    """The list of `iosim --help` is a table of its own: its line and the command's first are about the same."""
+    command = main.get_command(None, name)
+    first = inspect.cleandoc(command.help).partition("\n\n")[0].replace("\n", " ")
+    assert first.endswith((".", "?")) and command.name == name
+    assert words(first) & words(COMMANDS[name]), (first, COMMANDS[name])
+    assert f"`iosim {name}`" in README
+    shown = iosim(name, "--help")
+    assert shown.exit_code == 0 and words(first) <= words(shown.stdout)
+    assert COMMANDS[name].split()[0] in iosim("--help").stdout and name in iosim("--help").stdout
 
-    for name, command in main.commands.items():
-        assert command.help and f"`iosim {name}`" in README
-        assert iosim(name, "--help").exit_code == 0
+
+def words(text):
+    return {word for word in re.findall(r"[a-z0-9^-]+", text.lower()) if len(word) > 3 or word.isupper()}
+
+
+def test_all_commands_are_in_the_table():
+    assert {path.stem for path in (ROOT / "iosim" / "commands").glob("*.py")} - {"__init__"} == set(COMMANDS)
 
 
 def test_what_a_kernel_was_measured_to_load(ask):

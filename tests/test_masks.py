@@ -53,6 +53,32 @@ def test_strided_periods_equal_brute_force(op):
         assert bound._counts == bound.table_counts(), (text, sizes)
 
 
+@pytest.mark.parametrize("turn", [False, True])
+def test_lines_that_come_in_turns_equal_brute_force(turn):
+    """Few keys: most rows see none. `global` adds rows, and bands, that are not periodic."""
+    rng = random.Random(11)
+    for _ in range(400):
+        text = f"strided:{rng.randint(5, 30)}"
+        text += rng.choice(
+            ("", "|global:7", "&~global:11", f"|strided:{rng.randint(5, 20)}", "&~strided:10", "|global:1")
+        )
+        sizes = [rng.randint(150, 400), rng.randint(1, 14), rng.randint(1, 3), rng.randint(1, 3)]
+        sizes = [sizes[k] for k in (1, 0, 3, 2)] if turn else sizes
+        bound = bind(text, *sizes)
+        assert bound._counts == bound.table_counts(), (text, sizes)
+
+
+@pytest.mark.parametrize("N", [2**24, 2**48])
+def test_lines_in_turns_are_counted_at_any_size(N):
+    import iosim as package
+
+    problem = {"d": 64, "tiles": "1x1", "schedules": ["block-sparse-q"]}
+    found = package.count(N=N, Nk=10, mask="strided:64", **problem)["block-sparse-q"]
+    assert found.tensors["Q"]["reads"] == N * 64 * 10 // 64 == found.tensors["K"]["reads"]
+    both = package.count(N=N, Nk=10, mask="strided:64|global:5", **problem)["block-sparse-q"]
+    assert both.tensors["Q"]["reads"] == N * 64 and both.tensors["K"]["reads"] == 64 * (5 * 5 + N * 5 + N // 64 * 5)
+
+
 CLOSED = ["causal", "window:0", "window:7", "window:100&causal", "window:3&window:900", "global:0", "global:5",
           "global:200", "causal:b", "window:1b&causal:b", "global:3b", "dense&dense"]  # fmt: skip
 

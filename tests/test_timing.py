@@ -13,7 +13,19 @@ from iosim.l2 import dram_bytes, trace
 from iosim.problem import Attention
 from iosim.schedules import find
 from iosim.tiling import Tiling
-from iosim.timing import Occupancy, Rates, Work, Works, block_seconds, blocks_on, blocks_seconds, makespan, predict
+from iosim.timing import (
+    Memory,
+    Occupancy,
+    Rates,
+    Work,
+    Works,
+    block_seconds,
+    blocks_on,
+    blocks_seconds,
+    cycle_seconds,
+    makespan,
+    predict,
+)
 
 TOY = Rates(
     sms=2,
@@ -31,51 +43,72 @@ TOY = Rates(
 WORK = Work(flops=100, operations=10, exponentials=4, loads=3, load_bytes=40, store_bytes=20)
 
 
-AHEAD = Occupancy(1, loads_ahead=True)
+AHEAD, SLOW = Occupancy(1, loads_ahead=True), Memory(0.25)
 
 
 def test_arithmetic_adds_up():
     """On the whole GPU 100/1000 + 10/50 + 4/10 = 0.7 s; one of two multiprocessors takes twice that."""
-    assert block_seconds(WORK, 1, "fp16", AHEAD, TOY, 0.25) == pytest.approx((1.4 + 0.25, 1.4))
-    assert block_seconds(WORK, 3, "fp16", AHEAD, TOY, 0.25) == pytest.approx((4.2 + 0.25, 1.4))
+    assert block_seconds(WORK, 1, "fp16", AHEAD, TOY, SLOW) == pytest.approx(1.4 + 0.25)
+    assert block_seconds(WORK, 3, "fp16", AHEAD, TOY, SLOW) == pytest.approx(4.2 + 0.25)
 
 
 def test_products_without_tensor_cores():
     """100 flops are 50 multiply-adds of 50 a second: 1 s instead of 0.1."""
     for sit, dtype in ((Occupancy(1, True, tensor_cores=False), "fp16"), (AHEAD, "fp32")):
-        assert block_seconds(WORK, 1, dtype, sit, TOY, 0.25)[1] == pytest.approx(2 * 1.6)
+        assert block_seconds(WORK, 1, dtype, sit, TOY, SLOW) == pytest.approx(2 * 1.6 + 0.25)
 
 
-def test_asynchronous_products_run_beside_the_rest():
-    """100 flops at 400 a second are 0.25 s; the rest is 0.6 s, and longer. At 100 a second the products are."""
+def test_the_products_of_two_warpgroups_run_beside_each_others_rest():
+    """Products of 0.6 s as the rest: each warpgroup has 0.3 s of both, and finds half of the other's before it."""
     sit = Occupancy(1, True, asynchronous=True)
-    for rate, longer in ((400.0, 0.6), (100.0, 1.0)):
-        rates = replace(TOY, wgmma_flops_per_second=rate)
-        assert block_seconds(WORK, 1, "fp16", sit, rates, 0.25)[1] == pytest.approx(2 * longer)
+    rates = replace(TOY, wgmma_flops_per_second=100 / 0.6)
+    assert block_seconds(WORK, 1, "fp16", sit, rates, SLOW) == pytest.approx(2 * (0.3 * 1.5 * 2) + 0.25)
 
 
 STEPS = {"tensor_scores": (0.5, 20.0, 0.1, 400.0), "tensor_normalise": (0.0, 5.0, 0.0, 100.0)}
+STEPWISE = replace(TOY, steps=STEPS)
 
 
 def test_a_generated_kernel_is_the_sum_of_its_steps():
-    """Two products of 40 by 2 warps: 2 x 0.5 + 80 / 2 / 20 = 3 s; what has no rate of its own is as slow as `normalise`:
-    10 / 2 / 5 = 1 s. 3 loads that take 0.25 s longer than from the L2. Of a multiprocessor's time, one of two:
-    2 x 0.1 + 2 x 80 / 400 + 2 x 10 / 100 = 0.8 s."""
-    work = Work(loads=3, steps=Counter({"scores": 80, "hide": 10}), times=Counter({"scores": 2, "hide": 1}))
-    rates = replace(TOY, steps=STEPS)
-    assert block_seconds(work, 1, "fp16", Occupancy(8, warps=2), rates, 0.5) == pytest.approx((4.75, 0.8))
-    assert block_seconds(work, 1, "fp16", Occupancy(8, warps=64), rates, 0.25)[0] == pytest.approx(
-        1.0 + 1 / 16 + 1 / 32
-    )
+    """Two products of 40 by 4 warps: 2 x 0.5 + 80 / 4 / 20 = 2 s; what has no rate of its own is as slow as
+    `normalise`: 10 / 4 / 5 = 0.5 s. 3 loads that take 0.25 s longer than from the L2. Of a multiprocessor's time, one
+    of two: 2 x 0.1 + 2 x 80 / 400 + 2 x 10 / 100 = 0.8 s, which many blocks come down to."""
+    work, sit = Work(loads=3, steps=Counter({"scores": 80, "hide": 10}), times={"scores": 2, "hide": 1}), Occupancy(100)
+    assert block_seconds(work, 1, "fp16", sit, STEPWISE, Memory(0.5)) == pytest.approx(3.25)
+    assert block_seconds(work, 1, "fp16", sit, STEPWISE, SLOW) == pytest.approx(2.5)
+    assert block_seconds(work, 1000, "fp16", sit, STEPWISE, SLOW) / 1000 == pytest.approx(0.8, rel=0.01)
+    busy = block_seconds(work, 1000, "fp16", sit, STEPWISE, Memory(0.25, dram_seconds=0.6))
+    assert busy / 1000 == pytest.approx(2 * 0.6, rel=0.01), "the DRAM is what all wait for"
 
 
-def test_blocks_hide_each_others_chains_until_the_work_is_longer():
-    """Chains of 2 s and work of 0.4 s on 2 multiprocessors with 3 places each: 6 blocks are one round of chains, 40 are
-    7 rounds but 20 x 0.4 s of work for each; with places for 9 the work is longer."""
-    work, rates = Work(steps=Counter(hide=20)), replace(TOY, steps={"tensor_normalise": (0.0, 5.0, 0.0, 100.0)})
-    for places, blocks, expected in ((3, 6, 2.0), (3, 40, 14.0), (9, 40, 8.0)):
-        sit = Occupancy(places, warps=2)
-        assert blocks_seconds([work], blocks, "fp16", sit, rates, 0.25) == pytest.approx(expected)
+def test_warps_that_do_not_divide_evenly_wait_for_the_fuller_part():
+    """5 warps on 4 parts: the work of 8."""
+    work = Work(steps=Counter(hide=1000), times={"hide": 1})
+    slow = replace(TOY, steps={"tensor_normalise": (0.0, 5.0, 0.0, 20.0)})
+    assert block_seconds(work, 1, "fp16", Occupancy(1, warps=5), slow, SLOW) == pytest.approx(1000 * 2 / 20 * 8 / 5)
+
+
+def test_words_that_are_loaded_one_by_one_wait_for_the_l2_each_time():
+    """A vector of 16 words is one request; 640 words of 2 warps are 10, one after the other."""
+    for loads, words, waits in ((1, 16, 1), (1, 640, 10)):
+        work = Work(scalar_loads=loads, scalar_words=words)
+        found = block_seconds(work, 1, "fp16", Occupancy(1, warps=2), STEPWISE, SLOW)
+        assert found == pytest.approx(0.25 * waits)
+
+
+def test_a_network_of_queues_by_hand():
+    """One queue of 1 s and a delay of 2 s: alone 3 s; the second finds it busy a third of the time: 2 + 4/3."""
+    assert cycle_seconds(3.0, [1.0], 1) == 3.0 and cycle_seconds(3.0, [1.0], 2) == pytest.approx(2 + 4 / 3)
+    assert cycle_seconds(2.0, [1.0, 1.0], 4) == pytest.approx(5.0), "n + 1 for two equal queues without a delay"
+    assert cycle_seconds(9.0, [1.0, 0.5], 1000) / 1000 == pytest.approx(1.0, rel=0.01), "the fuller queue"
+
+
+def test_waves():
+    """10 blocks on 2 multiprocessors with 3 places each: 6 together, then 4, which are 2 a multiprocessor."""
+    sit = Occupancy(3, loads_ahead=True)
+    assert blocks_seconds([WORK], 10, "fp16", sit, TOY, SLOW) == pytest.approx((4.2 + 0.25) + (2.8 + 0.25))
+    assert blocks_seconds([WORK], 2, "fp16", sit, TOY, SLOW) == pytest.approx(1.4 + 0.25), "one a multiprocessor"
+    assert blocks_seconds([WORK], 12, "fp16", sit, TOY, SLOW) == pytest.approx(2 * (4.2 + 0.25)), "no third wave"
 
 
 def test_copies_of_rows_that_start_anywhere_go_word_by_word():

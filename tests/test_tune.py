@@ -111,7 +111,7 @@ def test_restricted(ask):
 
 def test_csv_and_text(iosim):
     rows = list(csv.DictReader(io.StringIO(iosim(*BASE, "--M", "100KB", "--csv").stdout)))
-    assert list(rows[0]) == ["role", "label", *COLUMNS, "ratio_to_winner"]
+    assert list(rows[0]) == ["role", "label", *COLUMNS, "ratio_to_winner", "more_tiles"]
     assert {r["role"] for r in rows} == {"best", "published"} and rows[0]["total"] == "90177536"
     text = iosim(*BASE, "--M", "100KB").stdout
     assert "least: flash2 196x1, 90177536 words, 180.36 MB" in text and "nothing fits" not in text

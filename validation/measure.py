@@ -1,12 +1,12 @@
 """Measures on a GPU what the model claims, and compares: from the root of the repository
 
     PYTHONPATH=. python3 validation/measure.py FOLDER                     # all parts, on the GPU
-    PYTHONPATH=. python3 validation/measure.py FOLDER --part generated    # one part: calibrate generated tuned torch
+    PYTHONPATH=. python3 validation/measure.py FOLDER --part torch        # or calibrate, generated, tuned, sweep
     PYTHONPATH=. python3 validation/measure.py FOLDER --rows              # no GPU: predictions beside the measurements
 
 Each part is two processes: the worker alone (words, output errors, times by events), then once more under Nsight
 Compute (bytes, DRAM, times of kernels). FOLDER gets about.json, hardware.toml and a CSV for each part, with all that
-was found; `--rows` writes rows.csv and torch_rows.csv from them. A short table comes last.
+was found; `--rows` writes rows.csv, torch_rows.csv, sweep_rows.csv and slopes.csv from them. A short table comes last.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from iosim import report
 from iosim.errors import IosimError
 from iosim.gpu import counters
 from iosim.gpu.jobs import TORCH, problem_of
-from iosim.gpu.plan_verify import combine, key_of
+from iosim.gpu.plan_verify import combine, key_of, slopes
 from iosim.gpu.profile import explain
 from iosim.gpu.profile import rows as explained
 from iosim.gpu.verify import Evidence, flat, short, summary, verify
 from iosim.hardware import read as read_hardware
 
-PARTS = ("calibrate", "generated", "tuned", "torch")
+PARTS = ("calibrate", "generated", "tuned", "torch", "sweep")
 
 
 def main() -> None:
@@ -59,7 +59,7 @@ def calibrate(folder: Path) -> None:
 
     found = measure_all()
     (folder / "hardware.toml").write_text(toml(found), encoding="utf-8")
-    about = {"command": " ".join(["python3", *sys.argv]), **found}
+    about = {"command": f"python3 validation/measure.py {folder.name}", **found}
     (folder / "about.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
     print((folder / "hardware.toml").read_text())
 
@@ -144,15 +144,29 @@ def torch_rows(jobs: list[Any], kernels: list[Any], hardware: Any, folder: Path)
 
 def write_rows(folder: Path) -> None:
     hardware = read_hardware(folder / "hardware.toml")
-    own = [e for part in ("generated", "tuned") for e in evidence(folder, part)]
-    mine = [verify(e, hardware) for e in own if e.job["run"] not in TORCH]
+    mine = []
+    for part in ("generated", "tuned"):
+        own = [e for e in evidence(folder, part) if e.job["run"] not in TORCH]
+        held = {"part": part}
+        mine += [{**held, "held_out": shapes.held_out(n), **verify(e, hardware)} for n, e in enumerate(own)]
     (folder / "rows.csv").write_text(report.to_csv(flat(mine)), encoding="utf-8")
     show(mine)
+    write_sweep(folder)
     theirs = [e for part in ("tuned", "torch") for e in evidence(folder, part) if e.job["run"] in TORCH]
     if theirs:
         rows = torch_rows([e.job for e in theirs], [e.kernels for e in theirs], hardware, folder)
         (folder / "torch_rows.csv").write_text(report.to_csv(rows), encoding="utf-8")
         print(report.table([row for row in rows if row["best"]]))
+
+
+def write_sweep(folder: Path) -> None:
+    """SM bytes against M, and the slopes."""
+    found = evidence(folder, "sweep")
+    if found:
+        sizes = {key_of(job): size for job, size in reversed(shapes.sweep_sizes())}
+        rows = [{"M_bytes": sizes[key_of(e.job)], **verify(e, None)} for e in found]
+        (folder / "sweep_rows.csv").write_text(report.to_csv(flat(rows)), encoding="utf-8")
+        (folder / "slopes.csv").write_text(report.to_csv(slopes(rows, problem_of(found[0].job))), encoding="utf-8")
 
 
 if __name__ == "__main__":

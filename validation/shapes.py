@@ -9,7 +9,8 @@ from iosim.experiment import parse_mask
 from iosim.gpu.jobs import Job, schedule_job, torch_job
 from iosim.gpu.tuned import tuned as kernel_of
 from iosim.problem import Attention
-from iosim.tiling import Tiling
+from iosim.schedules import find
+from iosim.tiling import Tiling, best_tiles
 
 MASK_FILE = "file:validation/mask_16x16.txt"  # 0/1 for 16 x 16 tiles of 64: an empty row and an empty column in it
 
@@ -97,6 +98,22 @@ def tuned() -> list[Job]:
 
 def _tuned(name: str, problem: Attention) -> Job:
     return schedule_job(name, problem, kernel_of(name, problem).tiling, tuned=True)
+
+
+SWEEP_M = (16384, 24576, 32768, 49152, 65536, 98304, 131072, 196608, 232448)  # bytes of shared memory
+
+
+def sweep_sizes() -> list[tuple[Job, int]]:
+    """The bound on hardware: flash1 and flash2 with the best tiles for each M, which must differ."""
+    problem, found = Attention(8192, 64, heads=16, dtype="fp16", acc_dtype="fp32"), []
+    for name in ("flash1", "flash2"):
+        tilings = {size: best_tiles(find(name), problem, size, 16) for size in SWEEP_M}
+        found += [(schedule_job(name, problem, tiling), size) for size, tiling in tilings.items() if tiling]
+    return found
+
+
+def sweep() -> list[Job]:
+    return [job for job, _ in sweep_sizes()]
 
 
 def torch() -> list[Job]:

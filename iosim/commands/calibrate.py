@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from ..options import file_option, json_option
+from ..options import file_option, form, json_option
 
 
 @click.command("calibrate")
@@ -24,4 +24,5 @@ def command(as_json: bool, path: Any) -> None:
     from ..report import to_json
 
     found = measure_all()
+    as_json = form(path, as_json, as_csv=False)["as_json"]
     emit(to_json({"measured": found}, sys.argv[1:]) if as_json else toml(found), path)

@@ -15,7 +15,7 @@ from ..options import counts, memory, memory_options, outputs, problem_options, 
 @memory_options
 @tile_options
 @variant_options
-@click.option("--detail", is_flag=True, help="Words for each tensor and each step as well.")
+@click.option("--detail", is_flag=True, help="Words for each tensor and each step as well; with --csv a row for each.")
 @outputs
 def command(m: Any, m_elements: Any, hardware: Any, schedules: Any, tiles: Any, tile_multiple: Any, as_json: bool,
           as_csv: bool, path: Any, detail: bool, **given: Any) -> None:  # fmt: skip
@@ -34,17 +34,20 @@ def command(m: Any, m_elements: Any, hardware: Any, schedules: Any, tiles: Any, 
 
 
 def show_report(found: Any, as_json: bool, as_csv: bool, path: Any, detail: bool, report: Any) -> None:
-    from ..output import answer, emit
+    from ..output import answer, show
 
     terminal = sys.stdout.isatty() and path in (None, "-")
     if as_json or as_csv or not terminal:
         text = report.report_text(found) + ("\n\n" + report.table(report.detail_table(found)) if detail else "")
-        answer(report.report_rows(found), report.report_json(found) if as_json else None, as_json, as_csv, path, text,
-               report.COLUMNS)  # fmt: skip
+        json = report.report_json(found) if as_json else None
+        rows = report.detail_rows(found) if detail else report.report_rows(found)
+        answer(rows, json, as_json, as_csv, path, text)
         return
-    emit(report.header(found), None)
+    show(report.header(found))
     report.print_rich(report.narrow_table(found))
     if detail:
+        show("")
         report.print_rich(report.detail_table(found))
+    show("")
     report.print_rich(report.bounds_table(found.bounds))
-    emit("\n".join(report.notes(found)) + "\n", None)
+    show("\n".join(report.notes(found)))

@@ -34,6 +34,7 @@ def command(n: Any, budget: Any, tiles: Any, as_grid: bool, as_json: bool, as_cs
     Example: iosim memory --N 1024:32768:x2 --d 128 --heads 16
     """
     from .. import memory
+    from ..memory_report import memory_text
     from ..output import answer
 
     ways = {"--budget": budget, "--tiles": tiles, "--N": n}
@@ -49,4 +50,4 @@ def command(n: Any, budget: Any, tiles: Any, as_grid: bool, as_json: bool, as_cs
         rows = memory.tiles_on_chip(tiles, values)
     else:
         rows = memory.sizes_of_axis(n, values) if budget is None else memory.largest(budget, values)
-    answer(rows, {"results": rows}, as_json, as_csv, path, memory.memory_text(rows))
+    answer(rows, {"results": rows}, as_json, as_csv, path, memory_text(rows))

@@ -16,12 +16,14 @@ from ..options import outputs
 def command(name: Any, as_json: bool, as_csv: bool, path: Any) -> None:
     """The schedules there are; with a NAME, all about one of them: source, formula, state, options, tensors.
 
-    Formulas are the dense traffic in words of one head: R read, W written.
+    Formulas are the dense traffic in words of one head: R read, W written. Options are those that change what it moves.
     """
     from .. import catalogue, report
     from ..output import answer
 
+    if name is None and not as_json and not as_csv:
+        rows = catalogue.listed(narrow=path in (None, "-") and sys.stdout.isatty())
+        answer(rows, {}, as_json, as_csv, path, report.table(rows))
+        return
     rows = catalogue.rows(name)
-    shown = catalogue.LIST[:2] if path in (None, "-") and sys.stdout.isatty() else catalogue.LIST
-    text = catalogue.text_of(rows[0]) if name else report.table([{key: row[key] for key in shown} for row in rows])
-    answer(rows, {"schedules": rows}, as_json, as_csv, path, text)
+    answer(rows, {"schedules": rows}, as_json, as_csv, path, catalogue.text_of(rows[0]))

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ..options import memory_options, outputs, problem_options, text_option, tile_options, variant_options
+from ..options import memory_options, problem_options, row_outputs, text_option, tile_options, variant_options
 
 
 @click.command("sweep")
@@ -19,7 +19,7 @@ from ..options import memory_options, outputs, problem_options, text_option, til
 @text_option("--columns", "Only these columns, in this order, as in N,schedule,total.", metavar="NAMES")
 @click.option("--dry-run", is_flag=True, help="Print the number of rows and stop.")
 @click.option("--format", "kind", metavar="KIND", help="csv, jsonl or parquet (default: from the file's name).")
-@outputs
+@row_outputs
 def command(config: Any, as_json: bool, as_csv: bool, path: Any, dry_run: bool, kind: Any, **given: Any) -> None:
     """A grid of counts, one tidy row a run, to CSV, JSON lines or Parquet.
 
@@ -32,9 +32,10 @@ def command(config: Any, as_json: bool, as_csv: bool, path: Any, dry_run: bool, 
     kind = configs.kind_of(kind, path, as_json, as_csv, dry_run)
     plan = configs.sweep_of(config, given)
     if dry_run:
+        from ..options import form
         from ..output import answer
 
         row = {"rows": plan.rows}
-        answer([row], row, as_json, as_csv, path, str(plan.rows))
+        answer([row], row, **form(path, as_json, as_csv), path=path, text=str(plan.rows))
         return
     configs.write_sweep(plan, path, kind, sys.argv[1:])

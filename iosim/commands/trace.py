@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from ..options import counts, memory, memory_options, outputs, problem_options, text_option, variant_options
+from ..options import counts, memory, memory_options, problem_options, row_outputs, text_option, variant_options
 
 
 @click.command("trace")
@@ -16,7 +16,7 @@ from ..options import counts, memory, memory_options, outputs, problem_options, 
 @click.option("--schedule", "name", default="flash2", show_default=True, metavar="NAME")
 @variant_options
 @click.option("--format", "kind", metavar="KIND", help="csv, jsonl, parquet, perfetto (default: from the file's name).")
-@outputs
+@row_outputs
 def command(m: Any, m_elements: Any, hardware: Any, tiles: Any, name: str, kind: Any, as_json: bool, as_csv: bool,
             path: Any, **given: Any) -> None:  # fmt: skip
     """Every load, step and store of a schedule, in order, with the words moved and those resident.

@@ -49,7 +49,7 @@ def show_tuned(values: dict[str, Any], size: Any, plot: Any, as_json: bool, as_c
     found = tune.tune(M=size, **values)
     json = tune_report.tuned_json(found) if as_json else None
     rows = tune_report.tuned_rows(found)
-    answer(rows, json, as_json, as_csv, path, tune_report.tuned_text(found), tune_report.TUNE_COLUMNS)
+    answer(rows, json, as_json, as_csv, path, tune_report.tuned_text(found))
 
 
 def show_curve(values: dict[str, Any], size: Any, plot: Any, as_json: bool, as_csv: bool, path: Any) -> None:

@@ -12,36 +12,40 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError, InternalError, ScheduleError
+from ..errors import InputError, InternalError, IosimError, ScheduleError
 from ..folded import Folded
+from ..machine import product
 from ..problem import DENSE, Attention, Tensor
 from ..tiling import Tiling
 from ..watchers import Capacity
-from .plan import grid_loop, make_plan, tensors_of
+from .plan import ROW_WORDS, grid_loop, make_plan, room, tensors_of
 from .program import HbmArray, Kernel, Program
 from .record import Recorder, Step, statements
 from .tables import Tables
 from .write import Writer, is_shared
 
-FILES = ("ptx.cuh", "tiles.cuh", "mma.cuh", "steps.cuh")
+STEPS = ("steps.cuh", "steps_more.cuh", "backward.cuh")
+FILES = ("ptx.cuh", "tiles.cuh", "mma.cuh", "products.cuh", *STEPS)
 DTYPES = ("fp32", "fp16", "bf16")
 MOST_INSTANCES = 65_535
 
 
 def generate(
-    schedule: Any, problem: Attention, tiling: Tiling, count: bool = False, tensor_cores: bool | None = None
-) -> Program:
+    schedule: Any, problem: Attention, tiling: Tiling, count: bool = False, tensor_cores: bool | None = None,
+    row_words: int = ROW_WORDS,
+) -> Program:  # fmt: skip
     """CUDA C++ of a Schedule (or a bare text) for one problem and one tiling.
 
     `count` compiles the word counters in. `tensor_cores`: None chooses them where dtype and sizes allow, False never,
-    True raises InputError where no launch can use them. Raises InputError for dtypes and steps that have no CUDA.
+    True raises InputError where no launch can use them. `row_words` are those of a long row that one thread takes where
+    all threads share a row. Raises InputError for dtypes and steps that have no CUDA.
     """
     problem = problem.packed
     check_problem(problem)
     recorder = Recorder(problem).run(schedule, tiling)
     p, tensors, launches = recorder.p, recorder.tensors, recorder.launches
     steps = check_steps(launches)
-    plans = [make_plan(p, body, tensor_cores is not False) for body in launches]
+    plans = [make_plan(p, body, tensor_cores is not False, row_words) for body in launches]
     if tensor_cores and not any(plan.tensor_cores for plan in plans):
         raise InputError(
             "tensor cores", f"{p.dtype}, {tiling}", "fp16 or bf16, d a multiple of 16, tiles of 16 or more"
@@ -78,13 +82,17 @@ def check_problem(p: Attention) -> None:
 @lru_cache(maxsize=1)
 def prelude() -> str:
     """The CUDA that every program starts with."""
-    return "".join(Path(__file__).with_name(name).read_text().replace("#pragma once\n", "") for name in FILES)
+    return "".join(source_of(name).replace("#pragma once\n", "") for name in FILES)
+
+
+def source_of(file: str) -> str:
+    return Path(__file__).with_name(file).read_text()
 
 
 @lru_cache(maxsize=1)
 def known_steps() -> frozenset[str]:
-    """Names of the functions in steps.cuh."""
-    return frozenset(re.findall(r"STEP (\w+)\(", Path(__file__).with_name("steps.cuh").read_text()))
+    """Names of the steps that have CUDA."""
+    return frozenset(name for file in STEPS for name in re.findall(r"STEP (\w+)\(", source_of(file)))
 
 
 def check_steps(launches: list[list[Any]]) -> list[str]:
@@ -128,17 +136,28 @@ def arrays_of(p: Attention, tensors: dict[str, Tensor], launches: list[list[Any]
     for name in names:
         spec = tensors[name]
         instances = p.batch * p.kv_heads if is_shared(spec) else p.instances
-        dtype = str(p.acc_dtype if spec.kind == "state" else p.dtype)
+        dtype = "int32" if spec.kind == "index" else str(p.acc_dtype if spec.kind == "state" else p.dtype)
         found[name] = HbmArray(name, p.shape(spec), instances, dtype, spec.initial)
     return found
 
 
 class Peaks(Capacity):
-    """The peak of every launch by itself."""
+    """The peak of every launch by itself; of blocks whose tiles are `rounded` up to multiples of 16, or as they are."""
 
-    def __init__(self) -> None:
+    def __init__(self, rounded: bool) -> None:
         super().__init__()
+        self.rounded = rounded
         self.launches: list[int] = []
+
+    def allocate(self, block: Any) -> None:
+        self.bytes += self._bytes_of(block)
+        self.peak_bytes = max(self.peak_bytes, self.bytes)
+
+    def free(self, block: Any) -> None:
+        self.bytes -= self._bytes_of(block)
+
+    def _bytes_of(self, block: Any) -> int:
+        return int(product(room(x, self.rounded) for x in block.shape) * self._width(block.tensor))
 
     def launch_ended(self) -> None:
         self.launches.append(self.peak_bytes)
@@ -147,15 +166,17 @@ class Peaks(Capacity):
 
 def footprints(schedule: Any, p: Attention, tiling: Tiling, rounded: list[bool]) -> tuple[int, int]:
     """(with the tiles of the launches marked `rounded` up to multiples of 16, as given), by Capacity."""
-
-    def up(n: int) -> int:
-        return -(-n // 16) * 16
-
-    dense = replace(p, mask=DENSE)
-    rows_q, rows_k = min(tiling.rows_q, dense.N), min(tiling.rows_k, dense.Nk)
-    wide = replace(dense, N=up(dense.N), Nk=up(dense.Nk))
-    plain, padded = Peaks(), Peaks()
-    Folded(dense, plain).run(schedule, tiling)
-    Folded(wide, padded).run(schedule, replace(tiling, rows_q=up(rows_q), rows_k=up(rows_k)))
+    plain, padded = Peaks(False), Peaks(True)
+    Folded(replace(p, mask=DENSE), plain, padded).run(schedule, tiling)
     chosen = [b if wanted else a for a, b, wanted in zip(plain.launches, padded.launches, rounded, strict=True)]
     return max(chosen), max(plain.launches)
+
+
+def can_generate(schedule: Any) -> bool:
+    """Whether a schedule has kernels, found out by making them: for a small problem that it is about."""
+    problem = getattr(schedule, "about", lambda p: p)(Attention(32, 16, dtype="fp32"))
+    try:
+        generate(schedule, problem, Tiling(16, 16))
+    except IosimError:
+        return False
+    return True

@@ -10,9 +10,17 @@ from ..problem import Attention
 from .layout import Life, place
 from .record import Free, Load, Loop, New, Step, Store, statements
 
-MATRIX = {"scores": 2, "accumulate": 2}  # steps on tensor cores; the argument that every team reads whole
+MATRIX = {"scores": 2, "accumulate": 2}  # steps on tensor cores; the argument that must have 16 bits
+# Steps that read all rows of some arguments, by their places; of the others a team touches only the rows it owns.
+WHOLE = {
+    "scores": (2,), "accumulate": (2,), "add_scores": (2,), "earlier_products": (2,),
+    "add_to_state": (1, 2), "add_keys": (1,), "read_state": (2,), "read_normaliser": (2,),
+    "probability_gradients": (2,), "add_query_gradients": (2,), "add_key_gradients": (1, 2),
+    "add_value_gradients": (1, 2),
+}  # fmt: skip
 ALL_ROWS = 1 << 20
 MOST_WARPS = 8
+ROW_WORDS = 32  # of the largest tile, for one thread: as many as it can hold where 1024 threads share the registers
 
 
 @dataclass(frozen=True)
@@ -51,10 +59,11 @@ def room(x: Any, rounded: bool) -> int:
     return -(-size // 16) * 16 if rounded and isinstance(x, Tile) else size
 
 
-def make_plan(p: Attention, body: list[Any], allowed: bool) -> Plan:
-    """The plan of a launch; `allowed`: whether tensor cores may be used."""
+def make_plan(p: Attention, body: list[Any], allowed: bool, row_words: int = ROW_WORDS) -> Plan:
+    """The plan of a launch; `allowed`: whether tensor cores may be used. `row_words`: for each thread
+    where all share a row."""
     tensor_cores = allowed and suits_tensor_cores(p, body)
-    rows, columns = shape_of_work(body)
+    rows, words = shape_of_work(body)
     if tensor_cores:
         team, own, threads = 32, 16, 32 * min(MOST_WARPS, -(-rows // 16))
     elif rows >= 4:
@@ -62,17 +71,18 @@ def make_plan(p: Attention, body: list[Any], allowed: bool) -> Plan:
         team, threads = 32, 32 * min(MOST_WARPS, -(-rows // own))
     else:
         own = ALL_ROWS
-        team = threads = min(512, max(32, columns // 16 // 32 * 32))
+        team = threads = min(512, max(32, words // row_words // 32 * 32))
     offsets, smem = lay_out(p, body, tensor_cores)
     return Plan(threads, team, own, tensor_cores, offsets, smem, read_whole(body))
 
 
 def shape_of_work(body: list[Any]) -> tuple[int, int]:
-    """The most rows that a step writes, and the longest row of any block."""
+    """The most rows that a step writes, and the words of the largest tile (whole axes are loaded once)."""
     outputs = [block for node in statements(body) if isinstance(node, Step) for block in node.outputs]
     blocks = [node.block for node in statements(body) if isinstance(node, New)]
     rows = max((room(block.shape[0], False) for block in outputs or blocks), default=1)
-    return rows, max((room(block.shape[-1], False) for block in blocks if len(block.shape) > 1), default=1)
+    tiles = [block for block in blocks if isinstance(block.shape[0], Tile)]
+    return rows, max((product(room(x, False) for x in block.shape) for block in tiles), default=1)
 
 
 def suits_tensor_cores(p: Attention, body: list[Any]) -> bool:
@@ -87,9 +97,15 @@ def suits_tensor_cores(p: Attention, body: list[Any]) -> bool:
 
 
 def read_whole(body: list[Any]) -> frozenset[Block]:
-    products = [node for node in statements(body) if isinstance(node, Step) and node.step.__name__ in MATRIX]
-    blocks = [node.arguments[MATRIX[node.step.__name__]] for node in products]
-    return frozenset(block.base or block for block in blocks)
+    """Blocks that steps only read, and read whole."""
+    whole: set[Block] = set()
+    own: set[Block] = set()
+    for node in statements(body):
+        if isinstance(node, Step):
+            for k, x in enumerate(node.arguments):
+                if isinstance(x, Block):
+                    (whole if k in WHOLE.get(node.step.__name__, ()) else own).add(x.base or x)
+    return frozenset(whole - own)
 
 
 def lay_out(p: Attention, body: list[Any], rounded: bool) -> tuple[dict[Block, int], int]:

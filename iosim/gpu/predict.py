@@ -93,6 +93,11 @@ def l2_capacity_bytes(hardware: Hardware) -> int:
     return int((hardware.measured or {}).get("l2_effective_bytes", hardware.l2_bytes // 2))
 
 
+def in_whole_tiles(p: Attention, t: Any) -> Attention:
+    """The problem with both lengths rounded up to whole tiles, which bulk copies (TMA) load: boxes have one size."""
+    return replace(p, N=-(-p.N // t.rows_q) * t.rows_q, Nk=-(-p.Nk // t.rows_k) * t.rows_k)
+
+
 def predict(
     schedule: Any,
     problem: Attention,

@@ -13,13 +13,15 @@ from typing import Any
 
 from ..errors import InputError, IosimError, MissingError
 from ..experiment import parse_mask
+from ..folded import Folded
 from ..hardware import Hardware, load
 from ..problem import DENSE, Attention
 from ..schedules import SCHEDULES
 from ..tiling import Tiling
 from ..timing import Occupancy
+from ..watchers import Watcher
 from .counters import DRAM_READ, DRAM_WRITE, Kernel
-from .predict import predict
+from .predict import in_whole_tiles, predict
 
 TILES = (16, 32, 48, 64, 80, 96, 112, 128, 160, 176, 192, 224, 256)
 UNKNOWN_BLOCKS_PER_SM = 2
@@ -28,7 +30,8 @@ CLOSE = 0.0005  # a prediction within 0.05 % explains
 
 @dataclass(frozen=True)
 class Explanation:
-    """A schedule and its tiles, with what they predict; tiles that predict the same are `alike`."""
+    """A schedule and its tiles, with what they predict; tiles that predict the same are `alike`. `whole_tiles`: ragged
+    tiles are loaded whole, as bulk copies (TMA) do, whose boxes have one size."""
 
     schedule: str
     tiling: Tiling
@@ -37,6 +40,7 @@ class Explanation:
     read_ratio: float
     write_ratio: float | None
     alike: tuple[str, ...] = ()
+    whole_tiles: bool = False
 
     @property
     def explains(self) -> bool:
@@ -67,7 +71,7 @@ def _unlikely(e: Explanation, kernel: Kernel, problem: Attention) -> tuple[Any, 
     other_grid = prod(kernel.grid) != -(-problem.N // rows_q) * problem.instances
     odd = sum(n & (n - 1) != 0 for n in (rows_q, rows_k))
     registered = list(SCHEDULES).index(e.schedule)  # the core schedules come first
-    return other_grid, abs((e.write_ratio or 1) - 1), registered, odd, rows_k > rows_q, -rows_k, -rows_q
+    return other_grid, abs((e.write_ratio or 1) - 1), odd, registered, rows_k > rows_q, -rows_k, -rows_q
 
 
 def _tiles(t: Tiling) -> str:
@@ -79,25 +83,44 @@ def candidates(kernel: Kernel, problem: Attention, masked_tiles: bool) -> Any:
     for schedule in SCHEDULES.values():
         if schedule.family != "attention" or "ideal" in schedule.rules:
             continue
-        if schedule.skips and (problem.mask is DENSE or not masked_tiles):
+        if (schedule.skips and not masked_tiles) or launches_of(schedule, problem) != 1:
             continue
         for rows_q, rows_k in product(TILES, TILES):
             yield _candidate(schedule, problem, Tiling(rows_q, rows_k), kernel)
 
 
+class _Launches(Watcher):
+    number = 0
+
+    def launch_ended(self) -> None:
+        self.number += 1
+
+
+def launches_of(schedule: Any, problem: Attention) -> int:
+    """Kernels that a schedule takes; 0 where it is for other problems."""
+    watcher = _Launches()
+    try:
+        Folded(replace(problem, mask=DENSE), watcher).run(schedule, Tiling(16, 16))
+    except (IosimError, AttributeError, TypeError):
+        return 0
+    return watcher.number
+
+
 def _candidate(schedule: Any, problem: Attention, tiling: Tiling, kernel: Kernel) -> Explanation | None:
     try:
         predicted = predict(schedule, problem, tiling)
+        loaded = predict(schedule, in_whole_tiles(problem, tiling), tiling) if kernel.through_tma else predicted
     except (IosimError, AttributeError, TypeError):  # a schedule for other problems (decoding, pages)
         return None
     measured = kernel.store_bytes if not kernel.stored_through_tma else None
     return Explanation(
         schedule.name,
         tiling,
-        predicted.read_bytes,
+        loaded.read_bytes,
         predicted.write_bytes,
-        kernel.load_bytes / max(1, predicted.read_bytes),
+        kernel.load_bytes / max(1, loaded.read_bytes),
         None if measured is None else measured / max(1, predicted.write_bytes),
+        whole_tiles=loaded.read_bytes != predicted.read_bytes,
     )
 
 
@@ -107,8 +130,9 @@ def rows(
     """One row an explanation; with `hardware` also what it says of DRAM and time, for the best one."""
     found = []
     for number, e in enumerate(explanations):
-        sits = [Occupancy(kernel.blocks_per_sm or UNKNOWN_BLOCKS_PER_SM, True, asynchronous=kernel.through_tma)]
-        chosen = predict(SCHEDULES[e.schedule], problem, e.tiling, hardware if number == 0 else None, sits)
+        sit = Occupancy(kernel.blocks_per_sm or UNKNOWN_BLOCKS_PER_SM, True, asynchronous=kernel.through_tma)
+        known = hardware if number == 0 and e.explains else None
+        chosen = predict(SCHEDULES[e.schedule], problem, e.tiling, known, [sit], cold=True)
         dram, read, written = chosen.dram, kernel.get(DRAM_READ), kernel.get(DRAM_WRITE)
         found.append(
             {
@@ -128,6 +152,7 @@ def rows(
                 "seconds": kernel.seconds,
                 "time_ratio": chosen.time and kernel.seconds and round(chosen.time.seconds / kernel.seconds, 4),
                 "explains": e.explains,
+                "whole_tiles": e.whole_tiles,
                 "alike": " ".join(e.alike),
             }
         )

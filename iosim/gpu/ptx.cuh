@@ -34,12 +34,14 @@ DEVICE unsigned pack2(float x, float y, bf16) {
     return result;
 }
 
-// e^x by the special-function unit; e^-inf = 0.
-DEVICE float fast_exp(float x) {
+// 2^x and e^x by the special-function unit; e^-inf = 0.
+#define LOG2_E 1.4426950408889634f
+DEVICE float fast_exp2(float x) {
     float result;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x * 1.4426950408889634f));
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
     return result;
 }
+DEVICE float fast_exp(float x) { return fast_exp2(x * LOG2_E); }
 
 template <class T> DEVICE T hbm_read(const T* hbm) { return *hbm; }
 template <class T> DEVICE void hbm_write(T* hbm, T value) { *hbm = value; }

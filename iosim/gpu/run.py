@@ -27,10 +27,13 @@ def _input(array: HbmArray, value: Any) -> Any:
     given = xp.asarray(value)
     if given.shape == array.shape:
         given = xp.broadcast_to(given, array.full_shape)
-    return device.to_device(given.reshape(array.full_shape), array.dtype)
+    given = given.reshape(array.full_shape)
+    return given.astype(np.int32) if array.dtype == "int32" else device.to_device(given, array.dtype)
 
 
 def _poison(array: HbmArray, initialised: bool) -> Any:
+    if array.dtype == "int32":
+        return device.cupy().full(array.full_shape, -1, np.int32)
     fill = array.initial if initialised and array.initial is not None else np.nan
     return device.to_device(device.cupy().full(array.full_shape, fill, np.float32), array.dtype)
 

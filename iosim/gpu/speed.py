@@ -1,8 +1,12 @@
-"""How fast generated kernels are on this GPU: flash1 and flash2, and the launches of standard-tiled beside a copy."""
+"""How fast generated kernels are on this GPU: flash1 and flash2, and the launches of standard-tiled beside a copy.
+
+`python -m iosim.gpu.speed --softmax` compares plans of the softmax pass: words of a row for each thread, rows a block.
+"""
 
 from __future__ import annotations
 
 import itertools
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +19,7 @@ from ..schedules import SCHEDULES
 from ..tiling import parse_tiles
 from . import device
 from .cuda import generate
+from .plan import ROW_WORDS
 from .run import launch_all, prepare
 
 Row = dict[str, Any]
@@ -31,18 +36,34 @@ def speeds() -> list[Row]:
     rows.append(timed("flash2", "128x64", Attention(4096, 128, heads=132, mask=parse_mask("causal"), **fp16), None))
     copy = device.copy_bandwidth()
     rows.append({"kernel": "copy of 2 GiB", "GB_per_s": copy / 1e9})
-    kinds: list[Row] = [fp16, {"dtype": "fp32"}, {"dtype": "fp16"}]
-    for N, types in itertools.product([1024, 4096, 8192, 16384], kinds):
-        p = Attention(N, 64, heads=max(1, 2**29 // N**2), **types)
-        for k in range(3):
-            rows.append(timed("standard-tiled", "128x128", p, k, copy))
+    for p, k in itertools.product(squares(), range(3)):
+        rows.append(timed("standard-tiled", "128x128", p, k, copy))
     return rows
 
 
-def timed(name: str, tiles: str, p: Attention, launch: int | None, copy: float = 0.0) -> Row:
+def squares() -> list[Attention]:
+    """Problems whose scores take a GiB or more."""
+    kinds: list[Row] = [{"dtype": "fp16", "acc_dtype": "fp32"}, {"dtype": "fp32"}, {"dtype": "fp16"}]
+    sizes = itertools.product([1024, 4096, 8192, 16384], kinds)
+    return [Attention(N, 64, heads=max(1, 2**29 // N**2), **types) for N, types in sizes]
+
+
+def softmax_plans() -> list[Row]:
+    """The softmax pass with 16, 32 and 64 words of a row for each thread, and one or two rows a block."""
+    copy = device.copy_bandwidth()
+    plans = itertools.product(squares(), (16, 32, 64), (1, 2))
+    rows = [timed("standard-tiled", "128x128", p, 1, copy, words, rows_s) for p, words, rows_s in plans]
+    return [{"kernel": "copy of 2 GiB", "GB_per_s": copy / 1e9}, *rows]
+
+
+def timed(name: str, tiles: str, p: Attention, launch: int | None, copy: float = 0.0,
+          row_words: int = ROW_WORDS, rows_s: int = 1) -> Row:  # fmt: skip
     """Time of all launches, or of one; its bytes from the simulation."""
-    program = generate(SCHEDULES[name], p, parse_tiles(tiles))
+    tiling = replace(parse_tiles(tiles), rows_s=rows_s)
+    program = generate(SCHEDULES[name], p, tiling, row_words=row_words)
     part = "" if launch is None else f" launch {launch}"
+    if (row_words, rows_s) != (ROW_WORDS, 1):
+        part += f" {row_words} words a thread, {rows_s} rows"
     label = f"{name}{part} {tiles} N={p.N} d={p.d} heads={p.heads} {p.dtype}/{p.acc_dtype} {p.mask}"
     xp = device.cupy()
     inputs = {n: xp.random.standard_normal(program.arrays[n].full_shape, np.float32) for n in ("Q", "K", "V")}
@@ -55,7 +76,7 @@ def timed(name: str, tiles: str, p: Attention, launch: int | None, copy: float =
         registers = max(device.function(program, k).num_regs for k in kernels)
     except IosimError as fault:
         return {"kernel": label, "failed": str(fault)}
-    result = measure(SCHEDULES[name], p, parse_tiles(tiles))
+    result = measure(SCHEDULES[name], p, tiling)
     row = {"kernel": label, "ms": ms, "smem_bytes": max(k.smem_bytes for k in kernels), "threads": kernels[0].block[0],
            "registers": registers}  # fmt: skip
     if launch is None:
@@ -63,3 +84,17 @@ def timed(name: str, tiles: str, p: Attention, launch: int | None, copy: float =
     step = result["steps"][launch]
     rate = (step["reads"] + step["writes"]) * p.word_bytes / ms * 1e3
     return {**row, "GB_per_s": rate / 1e9, "of_copy": rate / copy}
+
+
+def show(row: Row) -> str:
+    shown = (f"{name}={value:.3g}" if isinstance(value, float) else f"{name}={value}" for name, value in row.items())
+    return " ".join(["    ", *shown]).replace("kernel=", "")
+
+
+if __name__ == "__main__":
+    try:
+        for row in softmax_plans() if "--softmax" in sys.argv else speeds():
+            print(show(row))
+    except IosimError as fault:
+        print(fault, file=sys.stderr)
+        sys.exit(fault.exit_code)

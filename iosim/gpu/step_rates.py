@@ -8,7 +8,7 @@ length is compared, so that what is outside of the loop does not count.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
@@ -21,7 +21,9 @@ from .cuda import generate
 from .run import launch_all, prepare
 
 ROWS = 64
-SIZES = ((64, 64), (32, 32))  # keys of a tile, d
+SIZES = ((64, 64), (64, 32))  # keys of a tile, d
+FEWER_KEYS = ((64, 64), (32, 64))
+OF_KEYS = ("accumulate", "online_softmax", "softmax_rows")  # whose work falls with the keys, and not with d
 RAGGED = ((60, 60), (28, 28))  # rows that do not start at 16 bytes: copied word by word
 SHORT, LONG = 16, 80
 REPEATS = 5
@@ -79,10 +81,15 @@ def measure_steps(sms: int, shared_bytes: int) -> dict[str, list[float]]:
     found = {}
     for kind, (dtype, rows) in KINDS.items():
         for name in STEPS:
-            found[f"{kind}_{name}"] = measure_step(name, dtype, rows, SIZES, sms, shared_bytes)
+            found[f"{kind}_{name}"] = measure_step(name, dtype, rows, sizes_of(name), sms, shared_bytes)
     for label, name in SCALAR.items():
         found[f"simt_{label}"] = measure_step(name, "fp16", ROWS // 2, RAGGED, sms, shared_bytes)
     return found
+
+
+def sizes_of(name: str) -> tuple[tuple[int, int], ...]:
+    """The output of a product is the same in both."""
+    return FEWER_KEYS if name in OF_KEYS else SIZES
 
 
 def measure_step(
@@ -104,7 +111,7 @@ def measure_step(
     return [*line(work_alone, alone), *line(work_full, full)]
 
 
-def line(work: list[float], times: list[float]) -> tuple[float, float]:
+def line(work: Sequence[float], times: Sequence[float]) -> tuple[float, float]:
     """(fixed seconds, work a second) through two measurements, the larger first; nothing is negative."""
     if work[0] == work[1]:
         return 0.0, work[0] / times[0]

@@ -1,6 +1,7 @@
 // The tile steps, with the names and arguments of the Python steps: each writes into its first arguments. A step
-// touches only the rows that its team owns, except K in `scores` and V in `accumulate`, which are read whole.
-// This file is for any sizes and types; mma.cuh has `scores` and `accumulate` on tensor cores.
+// touches only the rows that its team owns, but for what it reads whole (plan.py, WHOLE), as K in `scores`.
+// This file has what softmax attention needs, for any sizes and types; mma.cuh has `scores` and `accumulate` on tensor
+// cores, products.cuh without them, steps_more.cuh softmax in passes and linear attention, backward.cuh the gradients.
 #pragma once
 #define STEP DEVICE void  // a step that a text can name
 
@@ -84,8 +85,12 @@ template <int LANES, bool SUM> DEVICE float row_reduce(float x) {
     return x;
 }
 
+DEVICE float or_zero(float top) { return top == -INFINITY_F ? 0.0f : top; }
+DEVICE float inverse(float sum) { return sum == 0.0f ? 1.0f : 1.0f / sum; }
+
 // What one lane holds of a row: in registers where that is at most 64 words, else read again each time.
-template <class B> struct RowPart {
+// WHOLE: every lane has a row, and the row ends with the last piece of the last lane.
+template <class B, bool WHOLE> struct RowPart {
     static constexpr int V = B::V, lanes = lanes_of_row<B>();
     static constexpr int pieces = ((B::extent_cols + V - 1) / V + lanes - 1) / lanes;
     static constexpr bool held = pieces * V <= 64;
@@ -103,11 +108,11 @@ template <class B> struct RowPart {
     }
     DEVICE void read(int k, float (&to)[V]) const {  // -inf beyond the row
         const int c = (k * lanes + lane) * V;
-        const bool inside = live && c < block.cols;
+        const bool inside = WHOLE || (live && c < block.cols);
         if (inside) block.read(r, c, to);
 #pragma unroll
         for (int v = 0; v < V; ++v)
-            if (!inside || c + v >= block.cols) to[v] = -INFINITY_F;
+            if (!WHOLE && (!inside || c + v >= block.cols)) to[v] = -INFINITY_F;
     }
     DEVICE float (&piece(int k))[V] {
         if constexpr (held) return x[k];
@@ -115,7 +120,7 @@ template <class B> struct RowPart {
     }
     DEVICE void write(int k) {  // words beyond the row become those of e^-inf: zeros
         const int c = (k * lanes + lane) * V;
-        if (live && c < block.cols) block.write(r, c, x[held ? k : 0]);
+        if (WHOLE || (live && c < block.cols)) block.write(r, c, x[held ? k : 0]);
     }
     DEVICE float maximum() {
         float top = -INFINITY_F;
@@ -126,6 +131,23 @@ template <class B> struct RowPart {
             for (int v = 0; v < V; ++v) top = fmaxf(top, y[v]);
         }
         return row_reduce<lanes, false>(top);
+    }
+    // Of all words f(y), which is 0 beyond the row.
+    template <class F> DEVICE float total(F f) {
+        float sum = 0.0f;
+#pragma unroll unroll
+        for (int k = 0; k < pieces; ++k) {
+            float (&y)[V] = piece(k);
+#pragma unroll
+            for (int v = 0; v < V; ++v) sum += f(y[v]);
+        }
+        return row_reduce<lanes, true>(sum);
+    }
+    DEVICE float sum() {
+        return total([](float y) { return y == -INFINITY_F ? 0.0f : y; });
+    }
+    DEVICE float sum_of_exponentials(float top) {
+        return total([&](float y) { return fast_exp(y - top); });
     }
     // x = e^(x - top), written back; -> their sum. A row that sees nothing has top = 0.
     DEVICE float exponentials(float top) {
@@ -139,6 +161,21 @@ template <class B> struct RowPart {
         }
         return row_reduce<lanes, true>(sum);
     }
+    // x = softmax(x), written back once where it is held. Of e^(x - top) = 2^(x log2 e - top log2 e) the second product
+    // is rounded, by the same for the whole row.
+    DEVICE void softmax() {
+        if constexpr (held) softmax_held();
+        else scale(inverse(exponentials(or_zero(maximum()))));
+    }
+    DEVICE void softmax_held() {
+        const float shift = -LOG2_E * or_zero(maximum());
+        float sum = 0.0f;
+#pragma unroll unroll
+        for (int k = 0; k < pieces; ++k)
+#pragma unroll
+            for (int v = 0; v < V; ++v) sum += x[k][v] = fast_exp2(fmaf(x[k][v], LOG2_E, shift));
+        scale(inverse(row_reduce<lanes, true>(sum)));
+    }
     DEVICE void scale(float factor) {
 #pragma unroll unroll
         for (int k = 0; k < pieces; ++k) {
@@ -150,37 +187,37 @@ template <class B> struct RowPart {
     }
 };
 
-// f(r, lane, live) for the rows of this team, several at a time; every thread takes part, live or not.
+template <bool YES> struct Whole { static constexpr bool value = YES; };
+
+// f(r, lane, live, whole) for the rows of this team, several at a time; every thread takes part, live or not.
 template <class B, class F> DEVICE void each_row(const B& block, F f) {
     using Team = typename B::team;
     constexpr int lanes = lanes_of_row<B>(), at_once = Team::threads / lanes;
     constexpr int rows = Team::rows < B::extent_rows ? Team::rows : B::extent_rows;
-    if constexpr (divides<B>() && rows % at_once == 0)
-        if (block.rows == B::extent_rows) {  // no row is missing
+    if constexpr (divides<B>() && rows % at_once == 0 && B::extent_cols % (lanes * B::V) == 0)
+        if (is_whole(block)) {
             for (int r0 = Team::index() * rows; r0 < B::extent_rows; r0 += Team::teams * rows)
-                for (int k = 0; k < rows; k += at_once) f(r0 + k + Team::lane() / lanes, Team::lane() % lanes, true);
+                for (int k = 0; k < rows; k += at_once)
+                    f(r0 + k + row_of<lanes, at_once>(Team::lane()), column_of<lanes, at_once>(Team::lane()), true,
+                      Whole<true>());
             return;
         }
     for (int r0 = Team::index() * Team::rows; r0 < block.rows; r0 += Team::teams * Team::rows)
         for (int k = 0; k < min(Team::rows, block.rows - r0); k += at_once) {
             const int r = k + Team::lane() / lanes;
-            f(r0 + r, Team::lane() % lanes, r < Team::rows && r0 + r < block.rows);
+            f(r0 + r, Team::lane() % lanes, r < Team::rows && r0 + r < block.rows, Whole<false>());
         }
 }
 
-DEVICE float or_zero(float top) { return top == -INFINITY_F ? 0.0f : top; }
-
 template <class S> STEP softmax_rows(const S& s) {
-    each_row(s, [&](int r, int lane, bool live) {
-        RowPart<S> row(s, r, lane, live);
-        const float sum = row.exponentials(or_zero(row.maximum()));
-        row.scale(sum == 0.0f ? 1.0f : 1.0f / sum);
+    each_row(s, [&](int r, int lane, bool live, auto whole) {
+        RowPart<S, decltype(whole)::value>(s, r, lane, live).softmax();
     });
 }
 
 template <class S, class M, class L, class O> STEP online_softmax(const S& s, const M& m, const L& l, const O& o) {
-    each_row(s, [&](int r, int lane, bool live) {
-        RowPart<S> row(s, r, lane, live);
+    each_row(s, [&](int r, int lane, bool live, auto whole) {
+        RowPart<S, decltype(whole)::value> row(s, r, lane, live);
         const float before = live ? m.get(r) : -INFINITY_F, top = fmaxf(before, row.maximum());
         const float factor = fast_exp(before - or_zero(top)), sum = row.exponentials(or_zero(top));
         if (!live) return;
@@ -189,7 +226,7 @@ template <class S, class M, class L, class O> STEP online_softmax(const S& s, co
             m.set(r, 0, top);
         }
         if (factor == 1.0f) return;  // the maximum stays, and with it O
-        for (int c = lane * O::V; c < o.cols; c += RowPart<S>::lanes * O::V) {
+        for (int c = lane * O::V; c < o.cols; c += lanes_of_row<S>() * O::V) {
             float x[O::V];
             o.read(r, c, x);
 #pragma unroll
@@ -201,65 +238,15 @@ template <class S, class M, class L, class O> STEP online_softmax(const S& s, co
 
 // ---------------------------------------------------------------- matrix products
 
-// f(r, c) for every column piece of W words of every group of 4 own rows (fewer where a team owns fewer).
-template <int GROUP, int W, class B, class F> DEVICE void own_groups(const B& block, F f) {
-    using Team = typename B::team;
-    constexpr int pieces = (B::extent_cols + W - 1) / W;
-    for (int r0 = Team::index() * Team::rows; r0 < block.rows; r0 += Team::teams * Team::rows) {
-        const int groups = (min(Team::rows, block.rows - r0) + GROUP - 1) / GROUP;
-        for (int e = Team::lane(); e < groups * pieces; e += Team::threads)
-            f(r0 + e / pieces * GROUP, e % pieces * W);
-    }
-}
-
-template <class S, class Q, class K> DEVICE void scores_simt(const S& s, const Q& q, const K& k) {
-    constexpr int GROUP = S::team::rows < 4 ? S::team::rows : 4, W = Q::V < K::V ? Q::V : K::V;
-    const float scale = 1.0f / sqrtf((float)q.cols);
-    own_groups<GROUP, 1>(s, [&](int r, int c) {
-        if (c >= s.cols) return;
-        float sum[GROUP] = {};
-        for (int x = 0; x < q.cols; x += W) {
-            float key[W];
-            k.template read_words<W>(c, x, key);
-#pragma unroll
-            for (int g = 0; g < GROUP; ++g) {
-                float query[W];
-                q.template read_words<W>(min(r + g, s.rows - 1), x, query);
-#pragma unroll
-                for (int w = 0; w < W; ++w) sum[g] += query[w] * key[w];
-            }
-        }
-        for (int g = 0; g < GROUP && r + g < s.rows; ++g) s.set(r + g, c, sum[g] * scale);
-    });
-}
-
-template <class O, class P, class V> DEVICE void accumulate_simt(const O& o, const P& p, const V& v) {
-    constexpr int GROUP = O::team::rows < 4 ? O::team::rows : 4, W = V::V == 1 ? 1 : O::V;
-    own_groups<GROUP, W>(o, [&](int r, int c) {
-        float sum[GROUP][W] = {};
-        for (int k = 0; k < p.cols; ++k) {
-            float value[W];
-            v.template read_words<W>(k, c, value);
-#pragma unroll
-            for (int g = 0; g < GROUP; ++g) {
-                const float weight = p.get(min(r + g, o.rows - 1), k);
-#pragma unroll
-                for (int w = 0; w < W; ++w) sum[g][w] += weight * value[w];
-            }
-        }
-        for (int g = 0; g < GROUP && r + g < o.rows; ++g)
-            for (int w = 0; w < W; ++w) o.set(r + g, c + w, o.get(r + g, c + w) + sum[g][w]);
-    });
-}
-
 // S = Q K^T / sqrt(d)
 template <class S, class Q, class K> STEP scores(const S& s, const Q& q, const K& k) {
+    const float scale = 1.0f / sqrtf((float)q.cols);
     if constexpr (S::team::margins) scores_mma(s, q, k);
-    else scores_simt(s, q, k);
+    else rows_by_rows(s, q, k, [&](int r, int c, float sum) { s.set(r, c, sum * scale); });
 }
 
 // O += P V
 template <class O, class P, class V> STEP accumulate(const O& o, const P& p, const V& v) {
     if constexpr (O::team::margins) accumulate_mma(o, p, v);
-    else accumulate_simt(o, p, v);
+    else add_product(o, p, v, 1.0f);
 }

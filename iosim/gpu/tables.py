@@ -9,6 +9,7 @@ import numpy as np
 from ..errors import InputError
 from ..mask_expr import Atom, Expr, Join
 from ..masks import BoundMask
+from ..spans import reaches
 
 MOST_BITS = 2**33  # a table of 1 GiB
 CONSTANT_BYTES = 12 * 1024  # tables up to this size are constants of the source; larger ones are arguments
@@ -23,9 +24,11 @@ class Tables:
         self._files: dict[str, Any] = {}
 
     def use(self, name: str) -> str:
-        """The name of a table: `active` and `whole` (Tr x Tc tiles), `any_q` (Tr), `any_k` (Tc), `fileN`."""
+        """The name of a table of bits, `active` and `whole` (Tr x Tc tiles), `any_q` (Tr), `any_k` (Tc), `fileN`; or of
+        numbers, `reach` (Tr): keys up to the last one that a query tile sees."""
         if name not in self.words:
-            self.words[name] = bits(getattr(self, "_" + name)())
+            table = getattr(self, "_" + name)()
+            self.words[name] = table if table.dtype == np.uint32 else bits(table)
         return name
 
     def is_constant(self, name: str) -> bool:
@@ -44,6 +47,9 @@ class Tables:
     @property
     def arguments(self) -> dict[str, Any]:
         return {name: words for name, words in self.words.items() if not self.is_constant(name)}
+
+    def _reach(self) -> Any:
+        return np.array([keys for _, keys in reaches(self.mask)], np.uint32)
 
     def _active(self) -> Any:
         return self.mask.table

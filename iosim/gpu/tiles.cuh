@@ -1,6 +1,10 @@
 // Tiles in shared memory, who works on which rows, copies from and to HBM, and the counters of their words.
 #pragma once
 
+// Entries of tables of numbers.
+DEVICE float to_float(int x) { return (float)x; }
+DEVICE void from_float(float x, int& result) { result = (int)x; }
+
 // 16 bytes as floats, and back.
 DEVICE void unpack(Raw16 raw, float* x, float) {
 #pragma unroll
@@ -39,7 +43,8 @@ template <int ALL, int THREADS, int ROWS, bool MARGINS> struct Teams {
 
 // A tile of R x C words, of which rows x cols are in use. No padding: where a row is whole 16-byte chunks, their order
 // is permuted from row to row (XOR with the bits of the row, reversed), so that a warp that reads a column of chunks
-// (ldmatrix), 4 rows of 8 bytes or 2 rows of 64 bytes meets every bank once.
+// (ldmatrix), 4 rows of 8 bytes or 2 rows of 64 bytes meets every bank once. In long rows every other group of 8 chunks
+// is swapped in pairs, so that 8 lanes that each convert two chunks of floats meet every bank once, too.
 template <class T, int R, int C, class TEAM> struct Block {
     using type = T;
     using team = TEAM;
@@ -47,6 +52,7 @@ template <class T, int R, int C, class TEAM> struct Block {
     static constexpr int chunks = C * sizeof(T) % 16 == 0 ? C * sizeof(T) / 16 : 0;
     static constexpr int V = chunks ? 16 / sizeof(T) : 1;  // words that are read or written together
     static constexpr int group = chunks % 8 == 0 ? 8 : chunks % 4 == 0 ? 4 : chunks % 2 == 0 ? 2 : 1;
+    static constexpr bool in_pairs = chunks >= 128 && chunks % 16 == 0 && sizeof(T) == 4;
 
     T* data;
     int rows, cols, first;
@@ -60,7 +66,8 @@ template <class T, int R, int C, class TEAM> struct Block {
     DEVICE T* at(int r, int c) const {
         r += first;
         if (chunks == 0 || group == 1) return data + r * C + c;
-        return data + r * C + ((c / V ^ key(r)) * V | c % V);
+        const int pair = in_pairs ? c / V >> 3 & 1 : 0;
+        return data + r * C + ((c / V ^ key(r) ^ pair) * V | c % V);
     }
     DEVICE float get(int r, int c = 0) const { return to_float(*at(r, c)); }
     DEVICE void set(int r, int c, float x) const { from_float(x, *at(r, c)); }
@@ -91,6 +98,10 @@ template <int W, class B, class F> DEVICE void own_pieces(const B&, int rows, F 
     }
 }
 
+// Row and column of the e-th of PIECES in each of ROWS rows; of one row the compiler shall know which it is.
+template <int PIECES, int ROWS> DEVICE int row_of(int e) { return ROWS == 1 ? 0 : e / PIECES; }
+template <int PIECES, int ROWS> DEVICE int column_of(int e) { return ROWS == 1 ? e : e % PIECES; }
+
 // The same for all rows of the block, unrolled: many accesses under way at once.
 template <int W, class B, class F> DEVICE void all_pieces(const B&, F f) {
     using Team = typename B::team;
@@ -102,11 +113,11 @@ template <int W, class B, class F> DEVICE void all_pieces(const B&, F f) {
 #pragma unroll 4
         for (int k = 0; k < turns; ++k) {
             const int e = k * Team::threads + lane;
-            f(r0 + e / pieces, e % pieces * W);
+            f(r0 + row_of<pieces, rows>(e), column_of<pieces, rows>(e) * W);
         }
         if (here % Team::threads) {
             const int e = turns * Team::threads + lane;
-            if (e < here) f(r0 + e / pieces, e % pieces * W);
+            if (e < here) f(r0 + row_of<pieces, rows>(e), column_of<pieces, rows>(e) * W);
         }
     }
 }
@@ -142,6 +153,9 @@ template <bool ALIGNED, class B, class G> DEVICE constexpr int copy_width() {
 }
 template <class A, class B> struct Same { static constexpr bool value = false; };
 template <class A> struct Same<A, A> { static constexpr bool value = true; };
+
+template <class T> DEVICE void copy_word(T& to, T from) { to = from; }
+template <class T, class G> DEVICE void copy_word(T& to, G from) { from_float(to_float(from), to); }
 
 // W words from HBM to a block: asynchronous where nothing is converted.
 template <int W, class B, class G> DEVICE void load_piece(const B& block, int r, int c, const G* from) {
@@ -185,7 +199,7 @@ template <bool ALIGNED, class B, class G> DEVICE void load(const B& block, const
             if (inside == W) return load_piece<W>(block, r, c, from);
 #pragma unroll 1
         for (int k = 0; k < W; ++k) {
-            if (k < inside) block.set(r, c + k, to_float(hbm_read(from + k)));
+            if (k < inside) copy_word(*block.at(r, c + k), hbm_read(from + k));
             else if (B::team::margins) block.set(r, c + k, 0.0f);
         }
     });

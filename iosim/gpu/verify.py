@@ -14,7 +14,7 @@ from ..schedules import find
 from ..timing import Occupancy, blocks_on
 from .counters import Kernel
 from .jobs import Job, problem_of, runner, tiling_of
-from .predict import SECTOR_BYTES, Prediction, predict
+from .predict import SECTOR_BYTES, Prediction, in_whole_tiles, predict
 
 TMA_TOLERANCE = 0.0005  # of bytes that are seen only at the crossbar, which carries a little more than loads
 TUNED_REGISTERS = 168  # 65536 / 384 threads, rounded down to 8: one block a multiprocessor
@@ -101,6 +101,10 @@ def hardware_bytes(predicted: Prediction, evidence: Evidence, faults: list[str])
     extra = table_bytes(evidence)
     read, written = sum(k.load_bytes for k in kernels), sum(k.store_bytes for k in kernels)
     tma = any(k.through_tma for k in kernels)
+    if tma:
+        p, tiling = problem_of(evidence.job), tiling_of(evidence.job)
+        boxes = predict(find(evidence.job["run"]), in_whole_tiles(p, tiling), tiling).read_bytes
+        extra += boxes - predicted.read_bytes
     _judge("read", predicted.read_bytes, read, predicted.read_slack_bytes + extra, tma, faults)
     if not any(k.stored_through_tma for k in kernels):
         _judge("written", predicted.write_bytes, written, predicted.write_slack_bytes, False, faults)

@@ -17,7 +17,7 @@ from ..gradients import (
     score_gradients,
 )
 from ..softmax import drop, hide, scores, zeros
-from ..square_tiles import sizes
+from ..square_tiles import least_passes
 from ..tiling import Tiling, footprint, last_true
 from .backward import backward
 from .flash import visited
@@ -133,19 +133,33 @@ def second_pass_footprint(p: Any, t: Any) -> int:
 
 
 def best_of_both(schedule: Any, p: Any, M_bytes: int, multiple: int) -> Tiling | None:
-    """The least traffic of the second-pass form, which falls with both tiles: for each number of query tiles, the
-    smallest that give it, and the largest key tile that fits beside them. Exact; no tile is left out."""
-    best: tuple[Any, Tiling] | None = None
-    for rows_q in sizes(p.N, multiple):
-        room = last_true(lambda n, r=rows_q: footprint(schedule, p, Tiling(r, n * multiple)).peak_bytes <= M_bytes,
-                         -(-p.Nk // multiple))  # fmt: skip
-        if room:
-            tiling = Tiling(rows_q, room * multiple)
-            passes_q, passes_k = -(-p.N // rows_q), -(-p.Nk // tiling.rows_k)
-            words = passes_k * p.N * (p.d + p.dv + 2) + passes_q * p.Nk * (p.d + p.dv)
-            if best is None or words < best[0]:
-                best = (words, tiling)
-    return None if best is None else best[1]
+    """The least traffic of the second-pass form, which falls with both tiles: the best number of query tiles, and the
+    largest key tile that fits beside them. Exact; no tile is left out."""
+    acc, word, both = p.acc_bytes, p.word_bytes, p.d + p.dv
+
+    def room(rows: int) -> list[tuple[int, int]]:
+        """Bytes a key and beside the keys: K, V, dK, dV with Q, dO; K, V with Q, dO, dQ; in both S, dP, LSE, D. The
+        sums before them need no keys."""
+        tiles = 2 * rows * acc
+        sums = rows * (2 * p.dv * word + acc)
+        return [
+            (both * (word + acc) + tiles, rows * both * word + tiles),
+            (both * word + tiles, rows * (both * word + p.d * acc) + tiles),
+            (1, max(0, sums - M_bytes) * (M_bytes + 1)),
+        ]
+
+    found = least_passes(
+        p.N, p.Nk, multiple, M_bytes, room,
+        cost=lambda passes_q, passes_k: passes_k * p.N * (both + 2) + passes_q * p.Nk * both,
+    )  # fmt: skip
+    return found and largest_keys(schedule, p, M_bytes, multiple, found.tile[0])
+
+
+def largest_keys(schedule: Any, p: Any, M_bytes: int, multiple: int, rows_q: int) -> Tiling:
+    """These query rows with the most keys that fit."""
+    keys = last_true(lambda n: footprint(schedule, p, Tiling(rows_q, n * multiple)).peak_bytes <= M_bytes,
+                     -(-p.Nk // multiple))  # fmt: skip
+    return Tiling(rows_q, keys * multiple)
 
 
 KEYS_OUTSIDE_LSE = {

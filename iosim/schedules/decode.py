@@ -169,7 +169,7 @@ register(
     Schedule(
         "split-kv",
         split_keys,
-        "keys split over --splits blocks, combined by a 2nd kernel",
+        "keys split over --splits blocks, then combined",
         "Dao, Haziza, Massa and Sizov 2023, Flash-Decoding",
         formula="R = S N (d + dv + 1) + Nk (d + dv) Tr, W = S N (dv + 1) + N dv",
         state="a tile of Q with its O, l, m on chip; S partial O and LSE wait in HBM between launches",

@@ -126,11 +126,11 @@ def footprint(p: Any, t: Any) -> int:
 
 
 STATE = ("O", "l", "m")
-KEYS_OUTSIDE = {
+KEYS_OUTSIDE: dict[str, Any] = {
     "formula": "R = Nk (d + dv) + N (d + dv + 2) Tc, W = N (dv + 2) Tc",
     "state": "a tile of K and V on chip; O, l, m wait in HBM between key tiles",
 }
-QUERIES_OUTSIDE = {
+QUERIES_OUTSIDE: dict[str, Any] = {
     "formula": "R = N d + Nk (d + dv) Tr, W = N dv",
     "state": "a tile of Q with its O, l, m on chip; nothing waits in HBM",
 }

@@ -9,6 +9,7 @@ from ..errors import InputError
 from ..problem import DENSE
 from ..softmax import accumulate, hide, log_sum_exp, minus_infinity, normalise, online_softmax, scores, zeros
 from ..spans import reaches, seen
+from ..square_tiles import least_passes
 from ..tiling import MOST_MASKED, Tiling, footprint, last_true
 from .registry import Schedule, register
 
@@ -110,11 +111,13 @@ def search(schedule: Schedule, p: Any, M_bytes: int, multiple: int) -> Tiling | 
     def fits(n_q: int, n_k: int) -> bool:
         return footprint(schedule, p, Tiling(n_q * multiple, n_k * multiple)).peak_bytes <= M_bytes
 
-    largest = last_true(lambda n: fits(n, 1), -(-p.N // multiple))
-    if largest == 0:
-        return None
+    if p.mask is DENSE:
+        outer = best_rows(p, M_bytes, multiple)
+    else:
+        largest = last_true(lambda n: fits(n, 1), -(-p.N // multiple))
+        outer = outer_tiles(p, largest, multiple) if largest else []
     best: tuple[int, Tiling] | None = None
-    for n in outer_tiles(p, largest, multiple):
+    for n in outer:
         n_k = last_true(lambda k, n=n: fits(n, k), -(-p.Nk // multiple))  # type: ignore[misc]
         tiling = Tiling(n * multiple, n_k * multiple)
         bound = p.tiled(tiling)
@@ -125,11 +128,20 @@ def search(schedule: Schedule, p: Any, M_bytes: int, multiple: int) -> Tiling | 
     return best and best[1]
 
 
+def best_rows(p: Any, M_bytes: int, multiple: int) -> list[int]:
+    """Without a mask, the best query tile in multiples; none where nothing fits."""
+    acc, word = p.acc_bytes, p.word_bytes
+    found = least_passes(
+        p.N, p.Nk, multiple, M_bytes,
+        room=lambda rows: [(rows * acc + p.d * word, rows * ((p.dv + 2) * acc + p.d * word)),
+                           (rows * acc + p.dv * word, rows * (p.dv + 2) * acc)],
+        cost=lambda passes_q, passes_k: p.Nk * (p.d + p.dv) * passes_q + p.N * p.d * passes_k,
+    )  # fmt: skip
+    return [found.tile[0] // multiple] if found else []
+
+
 def outer_tiles(p: Any, largest: int, multiple: int) -> list[int]:
-    """The query tiles to look at, in multiples, ascending: all with a mask, else the smallest of each count of them."""
-    if p.mask is DENSE:
-        counts = {-(-p.N // (n * multiple)): n for n in range(largest, 0, -1)}
-        return sorted(counts.values())
+    """With a mask, the query tiles to look at, in multiples, ascending: all."""
     if p.mask.tile_units or largest > MOST_MASKED:
         raise InputError(
             "--tiles", f"best with --mask {p.mask}", f"a mask in tokens and at most {MOST_MASKED} query tiles to try",

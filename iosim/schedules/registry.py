@@ -26,7 +26,8 @@ class Schedule:
     `tensors` adds to the tensors of `problem.py`. `example(rng, p, visible)` makes random arrays of one head by name
     and `answer(hbm, p, visible)` the arrays they must lead to, in float64.
     `search(schedule, p, M_bytes, multiple)` finds the best tiling where the search along `outer` does not (None).
-    `inner_matters`: dense traffic falls with the numbers of outer and of inner tiles, and depends on nothing else. Or
+    `inner_matters`: True if dense traffic falls with the numbers of outer and of inner tiles, and depends on nothing
+    else; False if not with the inner ones; None: walks with small and with large tiles find out. Or
     `candidates(p, multiple)` is a Tiling of arrays with a best one for every M, without a mask (None: not known).
     `about(p)` is the nearest problem that this schedule is about: `count` refuses others. `more_tiles` are the fields
     of Tiling that it reads beside Br and Bc.
@@ -51,7 +52,7 @@ class Schedule:
     example: Callable[..., dict[str, Any]] = queries_keys_values
     answer: Callable[..., dict[str, Any]] = attention_output
     search: Callable[..., Any] | None = None
-    inner_matters: bool = False
+    inner_matters: bool | None = None
     candidates: Callable[..., Any] | None = None
     about: Callable[[Any], Any] = lambda p: p
     more_tiles: tuple[str, ...] = ()

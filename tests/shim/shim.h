@@ -47,7 +47,9 @@ template <class T> static inline unsigned pack2(float x, float y, T) {
     from_float(x, a), from_float(y, b);
     return a.bits | (unsigned)b.bits << 16;
 }
+#define LOG2_E 1.4426950408889634f
 static inline float fast_exp(float x) { return expf(x); }
+static inline float fast_exp2(float x) { return exp2f(x); }
 
 // ---------------------------------------------------------------- fibres
 

@@ -1,0 +1,74 @@
+"""Any registered schedule on its own example: inputs of all instances for its kernels, and the answers to them.
+
+Used by the self-test on a GPU and by the tests that run kernels on a CPU: only NumPy here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ..check import Whole
+from ..dropout import Dropout
+from ..problem import DENSE, Attention
+from ..schedules import CORE, SCHEDULES
+from ..tiling import Tiling
+from .cuda import can_generate
+from .program import Program
+
+Arrays = dict[str, Any]
+Rounding = Callable[[Any, str], Any]
+OPTIONS = {"fp32": {"dtype": "fp32"}, "fp16": {"dtype": "fp16", "acc_dtype": "fp32"}}
+RAGGED = {"N": 200, "Nk": 333, "d": 40}
+WHOLE = {"N": 512, "d": 64, "heads": 2}
+SMALL = {"N": 96, "d": 32, "heads": 2}  # for tiles of one token
+DECODE = {"N": 1, "Nk": 16384, "d": 128, "heads": 32, "kv_heads": 8}
+
+
+def shapes() -> Iterator[tuple[str, str, dict[str, Any], str, int]]:
+    """(schedule, tiles, sizes, mask, depth) for all schedules with kernels beside the core's: ragged fp32 with a mask,
+    whole tiles of fp16 for the tensor cores. `about` later takes away what a schedule cannot have."""
+    for name, schedule in SCHEDULES.items():
+        if name in CORE or not can_generate(schedule):
+            continue
+        ideal = "ideal" in schedule.rules
+        heads = {"heads": 4, "kv_heads": 2} if schedule.family == "attention" else {"heads": 2}
+        ragged = {**RAGGED, **heads} if not ideal else {**SMALL, "Nk": 77}
+        yield name, "1x1" if ideal else "48x32", {**ragged, **OPTIONS["fp32"]}, "window:50", 1 if ideal else 8
+        whole = {**(SMALL if ideal else WHOLE), **OPTIONS["fp16"]}
+        whole = {**whole, "dropout": Dropout(0.1, 7)} if schedule.drops else whole
+        yield name, "1x1" if ideal else "64x64", whole, "causal" if schedule.skips else "dense", 1 if ideal else 16
+    for name in ("split-kv", "paged"):
+        yield name, "16x64", {**DECODE, **OPTIONS["fp16"]}, "dense", 1
+
+
+def visible_pairs(p: Attention, tiling: Tiling) -> Any:
+    """(N, Nk) booleans, or None where nothing is hidden."""
+    return None if p.mask is DENSE else p.mask.bind(p, tiling, True).part(Whole(p.N), Whole(p.Nk)).array()
+
+
+def example_arrays(
+    schedule: Any, p: Attention, tiling: Tiling, program: Program, seed: int, rounded: Rounding
+) -> tuple[Arrays, Arrays]:
+    """(inputs, answers): arrays of shape (instances, *axes). Inputs are rounded by `rounded(array, dtype)`, the heads
+    of a group share theirs, and the answers are those to the rounded inputs, in float64."""
+    rng, visible, group = np.random.default_rng(seed), visible_pairs(p, tiling), p.heads // p.kv_heads
+    instances: list[Arrays] = []
+    answers: list[Arrays] = []
+    for head in range(p.instances):
+        hbm = schedule.example(rng, p, visible)
+        for name, array in program.arrays.items():
+            if name in hbm and array.instances < p.instances and head % group:
+                hbm[name] = instances[-1][name]
+            elif name in hbm and array.dtype != "int32":
+                hbm[name] = rounded(np.asarray(hbm[name], np.float64), array.dtype)
+        instances.append(hbm)
+        answers.append(schedule.answer(hbm, p, visible))
+    inputs = {
+        name: np.stack([hbm[name] for hbm in instances[:: group if array.instances < p.instances else 1]])
+        for name, array in program.arrays.items()
+        if name in instances[0]
+    }
+    return inputs, {name: np.stack([answer[name] for answer in answers]) for name in answers[0]}

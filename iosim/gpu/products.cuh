@@ -1,0 +1,72 @@
+// Matrix products without tensor cores: of any sizes and types, sums in float.
+#pragma once
+
+// f(r, c) for every column piece of W words of every group of 4 own rows (fewer where a team owns fewer).
+template <int GROUP, int W, class B, class F> DEVICE void own_groups(const B& block, F f) {
+    using Team = typename B::team;
+    constexpr int pieces = (B::extent_cols + W - 1) / W;
+    for (int r0 = Team::index() * Team::rows; r0 < block.rows; r0 += Team::teams * Team::rows) {
+        const int groups = (min(Team::rows, block.rows - r0) + GROUP - 1) / GROUP;
+        for (int e = Team::lane(); e < groups * pieces; e += Team::threads)
+            f(r0 + e / pieces * GROUP, e % pieces * W);
+    }
+}
+template <class B> DEVICE constexpr int group_of() { return B::team::rows < 4 ? B::team::rows : 4; }
+
+// put(r, c, sum of A_rx B_cx over x) for all words of S.
+template <class S, class A, class B, class F> DEVICE void rows_by_rows(const S& s, const A& a, const B& b, F put) {
+    constexpr int GROUP = group_of<S>(), W = A::V < B::V ? A::V : B::V;
+    own_groups<GROUP, 1>(s, [&](int r, int c) {
+        if (c >= s.cols) return;
+        float sum[GROUP] = {};
+        const int whole = a.cols / W * W;
+        for (int x = 0; x < whole; x += W) {
+            float right[W];
+            b.template read_words<W>(c, x, right);
+#pragma unroll
+            for (int g = 0; g < GROUP; ++g) {
+                float left[W];
+                a.template read_words<W>(min(r + g, s.rows - 1), x, left);
+#pragma unroll
+                for (int w = 0; w < W; ++w) sum[g] += left[w] * right[w];
+            }
+        }
+        for (int x = whole; x < a.cols; ++x)
+            for (int g = 0; g < GROUP; ++g) sum[g] += a.get(min(r + g, s.rows - 1), x) * b.get(c, x);
+        for (int g = 0; g < GROUP && r + g < s.rows; ++g) put(r + g, c, sum[g]);
+    });
+}
+
+// put(r, c, sum of left(r, x) B_xc over `count` places x) for all words of O; left(r, x) is A_rx or A_xr.
+template <class O, class B, class L, class F>
+DEVICE void by_columns(const O& o, int count, const B& b, L left, F put) {
+    constexpr int GROUP = group_of<O>(), W = B::V == 1 ? 1 : O::V;
+    own_groups<GROUP, W>(o, [&](int r, int c) {
+        float sum[GROUP][W] = {};
+        for (int x = 0; x < count; ++x) {
+            float right[W];
+            b.template read_words<W>(x, c, right);
+#pragma unroll
+            for (int g = 0; g < GROUP; ++g) {
+                const float weight = left(min(r + g, o.rows - 1), x);
+#pragma unroll
+                for (int w = 0; w < W; ++w) sum[g][w] += weight * right[w];
+            }
+        }
+        for (int g = 0; g < GROUP && r + g < o.rows; ++g)
+            for (int w = 0; w < W; ++w) put(r + g, c + w, sum[g][w]);
+    });
+}
+template <class B> struct Add {  // word += factor * sum
+    const B& block;
+    float factor;
+    DEVICE void operator()(int r, int c, float sum) const { block.set(r, c, block.get(r, c) + factor * sum); }
+};
+
+// O += factor * A B, and O += factor * A^T B
+template <class O, class A, class B> DEVICE void add_product(const O& o, const A& a, const B& b, float factor) {
+    by_columns(o, a.cols, b, [&](int r, int x) { return a.get(r, x); }, Add<O>{o, factor});
+}
+template <class O, class A, class B> DEVICE void add_transposed(const O& o, const A& a, const B& b, float factor) {
+    by_columns(o, a.rows, b, [&](int r, int x) { return a.get(x, r); }, Add<O>{o, factor});
+}

@@ -1,0 +1,152 @@
+// The steps of softmax in passes, of products in parts, of partial results, of linear attention, and dropout: the names
+// and arguments of steps_more.py, and of `merge` and `drop` of softmax.py.
+#pragma once
+
+// ---------------------------------------------------------------- scores in parts
+
+// S += Q K^T over some columns
+template <class S, class Q, class K> STEP add_scores(const S& s, const Q& q, const K& k) {
+    rows_by_rows(s, q, k, Add<S>{s, 1.0f});
+}
+
+// S / sqrt(d)
+template <class S> STEP scale(const S& s, float d) {
+    const float factor = 1.0f / sqrtf(d);
+    each_piece(s, [&](float (&x)[S::V], int, int) {
+#pragma unroll
+        for (int k = 0; k < S::V; ++k) x[k] *= factor;
+    });
+}
+
+// ---------------------------------------------------------------- softmax in passes
+
+// What one lane of a row finds of it, by all lanes: f(r, lane == 0, part of the row). Whoever comes next may use what
+// lies beside the footprint (row_reduce) again.
+template <class S, class F> DEVICE void each_row_part(const S& s, F f) {
+    each_row(s, [&](int r, int lane, bool live, auto whole) {
+        RowPart<S, decltype(whole)::value> row(s, r, lane, live);
+        f(r, live && lane == 0, row);
+        if (S::team::threads > 32) S::team::sync();
+    });
+}
+
+template <class M, class S> STEP add_maximum(const M& m, const S& s) {
+    each_row_part(s, [&](int r, bool first, auto& row) {
+        const float top = row.maximum();
+        if (first) m.set(r, 0, fmaxf(m.get(r), top));
+    });
+}
+
+// e^(s - m); a row that sees nothing (m = -inf) becomes zeros, and so does what lies beyond the columns.
+template <class S, class M> STEP exponentials(const S& s, const M& m) {
+    each_piece(s, [&](float (&x)[S::V], int r, int c) {
+        const float top = or_zero(m.get(r));
+#pragma unroll
+        for (int k = 0; k < S::V; ++k) x[k] = c + k < s.cols ? fast_exp(x[k] - top) : 0.0f;
+    });
+}
+
+template <class L, class P> STEP add_sum(const L& l, const P& p) {
+    each_row_part(p, [&](int r, bool first, auto& row) {
+        const float sum = row.sum();
+        if (first) l.set(r, 0, l.get(r) + sum);
+    });
+}
+
+template <class M, class L, class S> STEP add_maximum_and_sum(const M& m, const L& l, const S& s) {
+    each_row_part(s, [&](int r, bool first, auto& row) {
+        const float top = row.maximum(), before = first ? m.get(r) : -INFINITY_F, now = fmaxf(before, top);
+        const float sum = row.sum_of_exponentials(or_zero(top));
+        if (!first) return;
+        l.set(r, 0, l.get(r) * fast_exp(before - or_zero(now)) + sum * fast_exp(top - or_zero(now)));
+        m.set(r, 0, now);
+    });
+}
+
+// ---------------------------------------------------------------- partial results, dropout
+
+// Adds a partial O, normalised, and its log-sum-exp; -inf where nothing was seen.
+template <class M, class L, class O, class P, class E>
+STEP merge(const M& m, const L& l, const O& o, const P& part, const E& lse) {
+    each_row(o, [&](int r, int lane, bool live, auto) {
+        const float before = live ? m.get(r) : 0.0f, more = live ? lse.get(r) : 0.0f, now = fmaxf(before, more);
+        const float old = fast_exp(before - or_zero(now)), weight = fast_exp(more - or_zero(now));
+        O::team::sync();  // all lanes have read m
+        if (!live) return;
+        if (lane == 0) {
+            l.set(r, 0, l.get(r) * old + weight);
+            m.set(r, 0, now);
+        }
+        for (int c = lane * O::V; c < o.cols; c += lanes_of_row<O>() * O::V) {
+            float x[O::V], y[O::V];
+            o.read(r, c, x);
+            part.template read_words<O::V>(r, c, y);
+#pragma unroll
+            for (int k = 0; k < O::V; ++k) x[k] = x[k] * old + y[k] * weight;
+            o.write(r, c, x);
+        }
+    });
+}
+
+// `factor`, or 0 where an element is dropped: SplitMix64 (Steele, Lea, Flood 2014) at its place in the sequence.
+DEVICE float dropout(int row, int key, unsigned long long seed, unsigned long long least, float factor) {
+    const unsigned long long place = ((unsigned long long)row << 32) + (unsigned)key + 1;
+    unsigned long long x = place * 0x9E3779B97F4A7C15ULL + seed;
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9ULL;
+    x = (x ^ x >> 27) * 0x94D049BB133111EBULL;
+    x ^= x >> 31;
+    return x >> 11 >= least ? factor : 0.0f;
+}
+// `factor(r, c)`: what the probability of row r and column c is multiplied with.
+template <class S, class F> STEP drop(const S& s, F factor) {
+    each_piece(s, [&](float (&x)[S::V], int r, int c) {
+#pragma unroll
+        for (int k = 0; k < S::V; ++k) x[k] *= factor(r, c + k);
+    });
+}
+
+// ---------------------------------------------------------------- linear attention: state (d, dv), z (d)
+
+// phi(x) = elu(x) + 1
+template <class B> STEP features(const B& block) {
+    each_piece(block, [&](float (&x)[B::V], int, int) {
+#pragma unroll
+        for (int k = 0; k < B::V; ++k) x[k] = x[k] > 0.0f ? x[k] + 1.0f : fast_exp(x[k]);
+    });
+}
+
+// State += phi(K)^T V
+template <class S, class K, class V> STEP add_to_state(const S& state, const K& k, const V& v) {
+    add_transposed(state, k, v, 1.0f);
+}
+
+// z += the sum of phi(K) over the keys
+template <class Z, class K> STEP add_keys(const Z& z, const K& k) {
+    own_pieces<1>(z, z.rows, [&](int r, int) {
+        float sum = z.get(r);
+        for (int key = 0; key < k.rows; ++key) sum += k.get(key, r);
+        z.set(r, 0, sum);
+    });
+}
+
+// O = phi(Q) State
+template <class O, class Q, class S> STEP read_state(const O& o, const Q& q, const S& state) {
+    const auto weight = [&](int r, int x) { return q.get(r, x); };
+    by_columns(o, q.cols, state, weight, [&](int r, int c, float sum) { o.set(r, c, sum); });
+}
+
+// l = phi(Q) z
+template <class L, class Q, class Z> STEP read_normaliser(const L& l, const Q& q, const Z& z) {
+    own_pieces<1>(l, l.rows, [&](int r, int) {
+        float sum = 0.0f;
+        for (int x = 0; x < q.cols; ++x) sum += q.get(r, x) * z.get(x);
+        l.set(r, 0, sum);
+    });
+}
+
+// S = phi(Q) phi(K)^T where the key is not after the query, else 0; zeros in the margins, too.
+template <class S, class Q, class K> STEP earlier_products(const S& s, const Q& q, const K& k) {
+    fill(s, 0.0f);
+    S::team::sync();
+    rows_by_rows(s, q, k, [&](int r, int c, float sum) { s.set(r, c, c <= r ? sum : 0.0f); });
+}
