@@ -15,7 +15,7 @@ _WHERE = {
     "count": "experiment",
     "Report": "experiment",
     "Result": "experiment",
-    "sweep": "grid",
+    "sweep": "variants",
     "Attention": "problem",
     "Tensor": "problem",
     "Tiling": "tiling",

@@ -7,6 +7,7 @@ number is enough: about 4 sqrt(rows x columns) pairs. Only those stay that cost 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import isqrt
 from typing import Any, NamedTuple
 
 from .errors import InputError
@@ -29,8 +30,9 @@ def pairs(rows_axis: int, columns_axis: int, multiple: int) -> tuple[Any, Any]:
 
     rows, columns = list(sizes(rows_axis, multiple)), list(sizes(columns_axis, multiple))
     if len(rows) * len(columns) > MOST:
+        enough = 1 << (4 * isqrt(rows_axis * columns_axis) // MOST).bit_length()  # an axis has about 2 sqrt(N) counts
         raise InputError("--N", max(rows_axis, columns_axis), f"at most {MOST} pairs of tile counts",
-                         "give a larger --tile-multiple, or schedules that need no pairs")  # fmt: skip
+                         f"give --tile-multiple {max(enough, 2 * multiple)}")  # fmt: skip
     return np.repeat(np.array(rows, object), len(columns)), np.tile(np.array(columns, object), len(rows))
 
 

@@ -12,16 +12,19 @@ from .errors import InputError
 from .folded import Folded
 from .numeric import NUMPY_DTYPE, Numeric
 from .problem import DENSE, Attention
+from .rounding import rounder
 from .schedules import Schedule, require
 from .tiling import Tiling
 from .watchers import Capacity, Traffic
 
-TOLERANCE = {"fp64": 1e-12, "fp32": 1e-5, "fp16": 2e-2, "bf16": 2e-2, "fp8": 2e-2}
+HALF = 2e-2  # of numbers of about 1, in fp16, which has 11 bits; the error grows as its last bit does
+TOLERANCE = {"fp64": 1e-12, "fp32": 1e-5, "fp16": HALF, "bf16": HALF * 2 ** (11 - 8), "fp8": HALF * 2 ** (11 - 4)}
 Row = dict[str, Any]
 
 
 def check(problem: Attention, tiling: Tiling, schedules: list[Schedule], seed: int = 0) -> list[Row]:
-    """A row a schedule: output error in float64 and in the dtype, counted words against the formula by hand, peak
+    """A row a schedule: largest absolute error of the output in float64 and in the dtype (its inputs rounded, and every
+    load, store and step; the answer to these inputs is in float64), counted words against the formula by hand, peak
     against the footprint by hand, folded against numeric. `ok` is False when any of them disagrees."""
     rng = np.random.default_rng(seed)
     p = problem
@@ -49,7 +52,7 @@ def check_one(schedule: Schedule, p: Attention, tiling: Tiling, inputs: dict[str
     Folded(p, folded).run(schedule, tiling)
     Folded(replace(p, mask=DENSE), dense_room).run(schedule, tiling)
     error = max(worst(machine.array(name), array) for name, array in expected.items())
-    rounded = {name: x if x.dtype.kind in "iu" else x.astype(NUMPY_DTYPE[p.dtype]) for name, x in inputs.items()}
+    rounded = {name: x if x.dtype.kind in "iu" else in_type(x, p.dtype) for name, x in inputs.items()}
     narrow = Numeric(p, rounded, double=False).run(schedule, tiling)
     answer = schedule.answer(rounded, p, visible)
     narrow_error = max(worst(narrow.array(name), array) for name, array in answer.items())
@@ -70,6 +73,12 @@ def check_one(schedule: Schedule, p: Attention, tiling: Tiling, inputs: dict[str
     peak_right = formula is None or (formula == dense_room.peak_words and room.peak_words <= formula)
     small = error < TOLERANCE["fp64"] and narrow_error < max(TOLERANCE[p.dtype], TOLERANCE[str(p.acc_dtype)])
     return {**row, "ok": bool(small and counts and peak_right and same_counts(folded.tensors, numeric.tensors))}
+
+
+def in_type(x: Any, dtype: str) -> Any:
+    """An array as a type holds it."""
+    narrow, step = x.astype(NUMPY_DTYPE[dtype]), rounder(dtype)
+    return narrow if step is None else step(narrow)
 
 
 def worst(found: Any, expected: Any) -> float:
@@ -153,14 +162,14 @@ def run_checks(
 ) -> tuple[list[Row], bool]:
     """`check` from the texts of the command line -> (rows, whether all are right). At most 2^22 scores."""
     from .experiment import default_schedules, parse_mask
-    from .schedules import SCHEDULES, find
+    from .schedules import SCHEDULES, find_all
     from .tiling import parse_tiles
     from .units import parse_count
 
     problem = Attention(**{**values, "mask": parse_mask(values.get("mask", "dense")), "dropout": dropout}).packed
     if problem.N * problem.Nk > 2**22 or max(problem.N, problem.Nk) * problem.d > 2**24:
         raise InputError("--N", problem.N, "at most 2^22 scores (N x Nk) and 2^24 words a tensor in a numeric run")
-    schedules = [find(name) for name in names] or default_schedules(problem)
+    schedules = find_all(names) or default_schedules(problem)
     if problem.dropout is not None and not all(s.drops for s in schedules):
         allowed = ", ".join(s.name for s in SCHEDULES.values() if s.drops)
         raise InputError("--schedule", ", ".join(s.name for s in schedules), f"with --dropout one of {allowed}")

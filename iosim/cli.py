@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from . import __version__
-from .errors import InputError, IosimError, suggestion
+from .errors import InputError, IosimError, ScheduleError, suggestion
 
 COMMANDS = {
     "count": "Words and bytes for each schedule, with fit, ratios and bounds.",
@@ -61,12 +61,25 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except IosimError as error:
             raise Failure(error) from None
+        except Exception as error:
+            raise blamed(error) from None
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if args and not args[0].startswith("-") and args[0] not in COMMANDS:
             names = sorted(COMMANDS)
             raise InputError("command", args[0], ", ".join(names), suggestion(args[0], names))
         return super().resolve_command(ctx, args)
+
+
+LOADED: list[str] = []
+
+
+def blamed(error: Exception) -> Exception:
+    """A mistake in a file of --load (a formula, a search, an example) is one message; all else is a bug."""
+    from . import mistakes
+
+    where = mistakes.line_of(error, LOADED)
+    return Failure(ScheduleError(where + mistakes.described(error))) if where else error
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -81,6 +94,7 @@ def main(files: tuple[str, ...]) -> None:
 def load_file(file: str) -> None:
     import runpy
 
+    LOADED.append(file)
     try:
         runpy.run_path(file)
     except IosimError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from typing import Any
 
 from .errors import InputError, suggestion
@@ -45,7 +44,7 @@ def read_sweep(file: str) -> dict[str, Any]:
 
 def sweep_of(file: str | None, given: dict[str, Any]) -> Any:
     """The sweep that a file and options describe together; an option wins over the file."""
-    from . import grid
+    from . import variants
     from .options import memory
     from .units import parse_count
 
@@ -61,11 +60,8 @@ def sweep_of(file: str | None, given: dict[str, Any]) -> Any:
     tiles, columns = values.pop("tiles", None), columns_of(values.pop("columns", None))
     options: dict[str, Any] = {k: values.pop(k) for k in ("count_init", "lse", "keep_p") if k in values}
     options["elementwise"] = parse_count(values.pop("elementwise", 0), "--elementwise", least=0, most=10_000)
-    for name, where in (("splits", "--splits"), ("page_size", "--page-size")):
-        if name in values:
-            options[name] = parse_count(values.pop(name), where)
-    options |= {"gqa": values.pop("gqa")} if "gqa" in values else {}
-    return replace(grid.build(values, schedules, tiles, multiple, **options), columns=columns)
+    options |= {name: values.pop(name) for name in variants.AXES if name in values}
+    return variants.build(values, schedules, tiles, multiple, columns, **options)
 
 
 def columns_of(names: Any) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ class IosimError(Exception):
     exit_code = 2
 
 
-class InputError(IosimError):
+class InputError(IosimError, ValueError):
     """A value that is not allowed: where it stood, what was found, what is allowed, what to try."""
 
     def __init__(self, where: str, found: object, allowed: str, hint: str = ""):
@@ -55,5 +55,9 @@ def suggestion(word: str, names: Iterable[str]) -> str:
     """`did you mean X?` for a misspelt name, or an empty text."""
     import difflib
 
-    close = difflib.get_close_matches(word, list(names), n=1)
+    known = list(names)
+    longer = [name for name in known if name.lower().startswith(word.lower() + "-")]
+    if longer:
+        return f"did you mean {' or '.join(map(repr, longer))}?"
+    close = difflib.get_close_matches(word, known, n=1)
     return f"did you mean {close[0]!r}?" if close else ""

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from . import __version__
 from .bounds import APART, Bound, bounds, order_words
-from .errors import InputError
+from .errors import InputError, suggestion
 from .folded import Folded
 from .problem import DENSE, Attention
-from .schedules import CORE, SCHEDULES, Schedule, find, require
+from .schedules import CORE, SCHEDULES, Schedule, find_all, require
 from .tiling import Tiling, best_tiles, footprint, paper_tiles, parse_tiles
 from .units import parse_bytes, parse_count
 from .watchers import Capacity, Flops, Traffic
 
 TILE_RULES = ("paper", "best")
+OPTIONS = tuple(f.name for f in fields(Attention) if f.name not in ("N", "d", "mask"))  # of `count`, by keyword
 
 
 @dataclass(frozen=True)
@@ -39,9 +41,9 @@ class Result:
     flops_per_byte: float | None = None
     ratio_to_bound: float | None = None
     ratio_to_standard: float | None = None
-    more_tiles: dict[str, int] = field(default_factory=dict)
-    tensors: dict[str, dict[str, int]] = field(default_factory=dict)
-    steps: list[dict[str, int]] = field(default_factory=list)
+    more_tiles: dict[str, int] = field(default_factory=dict, hash=False)
+    tensors: dict[str, dict[str, int]] = field(default_factory=dict, hash=False)
+    steps: list[dict[str, int]] = field(default_factory=list, hash=False)
 
     def __str__(self) -> str:
         from .report import result_text
@@ -64,12 +66,24 @@ class Report:
         return None if self.M_bytes is None else self.M_bytes // self.problem.word_bytes
 
     def __getitem__(self, key: str | tuple[str, str]) -> Result:
-        """`report["flash2"]`, or `report["flash1", "paper"]` where a schedule has several tilings."""
+        """`report["flash1", "paper"]`, or `report["flash1"]`: the first of its tilings that fits, or else the first."""
         name, tiling = key if isinstance(key, tuple) else (key, None)
-        for result in self.results:
-            if result.schedule == name and tiling in (None, result.tiling):
-                return result
-        raise KeyError(key)
+        found = [r for r in self.results if r.schedule == name and tiling in (None, r.tiling)]
+        if not found:
+            there = ", ".join(f"{r.schedule!r}, {r.tiling!r}" for r in self.results)
+            raise KeyError(f"{key!r} was not counted; there is {there}")
+        return next((r for r in found if r.fits), found[0])
+
+    def __iter__(self) -> Iterator[Result]:
+        """The results, in their order."""
+        return iter(self.results)
+
+    def __len__(self) -> int:
+        return len(self.results)
+
+    def __contains__(self, key: object) -> bool:
+        """Whether a schedule, a (schedule, tiling), or a result is there."""
+        return any(key in (r.schedule, (r.schedule, r.tiling)) or key == r for r in self.results)
 
     def __str__(self) -> str:
         from .report import report_text
@@ -82,7 +96,7 @@ def count(
     d: int,
     M: int | str | None = None,
     *,
-    schedules: tuple[str, ...] | list[str] = (),
+    schedules: str | Sequence[str] = (),
     tiles: str | None = None,
     tile_multiple: int = 1,
     mask: str = "dense",
@@ -93,10 +107,11 @@ def count(
     `tiles` is `paper`, `best` or `128x64` (Br x Bc). Other options are the fields of `Attention`.
     Raises InputError for whatever is not allowed.
     """
+    check_names("count", options, OPTIONS, ("N", "d", "M", "schedules", "tiles", "tile_multiple", "mask"))
     problem = Attention(N, d, mask=parse_mask(mask), **options)
     M_bytes = None if M is None else parse_bytes(M, problem.word_bytes)
     parse_count(tile_multiple, "--tile-multiple")
-    chosen = [find(name) for name in dict.fromkeys(schedules)] or default_schedules(problem)
+    chosen = find_all(schedules) or default_schedules(problem)
     if M_bytes is None and tiles in (None, *TILE_RULES) and any("ideal" not in s.rules for s in chosen):
         raise InputError("--M", "nothing", "a size as in 100KB", "or give --tiles as 128x64: then M may be left out")
     results = [
@@ -106,6 +121,14 @@ def count(
     ]
     M_words = None if M_bytes is None else M_bytes // problem.word_bytes
     return Report(problem, M_bytes, proven(problem, M_words, results), results)
+
+
+def check_names(where: str, given: Iterable[str], allowed: Iterable[str], others: tuple[str, ...] = ()) -> None:
+    """InputError for a keyword that is none of those allowed, nor of the others that the function takes."""
+    known = [*others, *allowed]
+    for name in given:
+        if name not in known:
+            raise InputError(f"{where}: keyword", name, ", ".join(known), suggestion(name, known))
 
 
 def proven(problem: Attention, M_words: int | None, results: list[Result]) -> list[Bound]:
@@ -134,7 +157,7 @@ def rules_of(schedule: Schedule, tiles: str | None, problem: Attention) -> tuple
     """The tile rules of a schedule; what is asked for wins, but an ideal schedule has no tiles to choose."""
     if "ideal" in schedule.rules:
         if tiles not in (None, "ideal", *TILE_RULES):
-            parse_tiles(tiles.partition("/")[0])
+            parse_tiles(tiles.partition("/")[0], rules=True)
         return ("ideal",)
     if tiles == "ideal":
         raise InputError("--tiles", tiles, f"paper, best, or Br x Bc as in 128x64 with --schedule {schedule.name}")
@@ -150,7 +173,7 @@ def choose(schedule: Schedule, rule: str, problem: Attention, M_bytes: int | Non
     if rule == "ideal":
         return Tiling(1, 1)
     if rule not in TILE_RULES:
-        return parse_tiles(rule, more=schedule.more_tiles)
+        return parse_tiles(rule, more=schedule.more_tiles, rules=True)
     assert M_bytes is not None
     if rule == "best":
         return best_tiles(schedule, problem, M_bytes, multiple)

@@ -14,7 +14,7 @@ from .bounds import APART, order_words
 from .errors import InputError
 from .problem import DENSE, Attention
 from .report import COLUMNS, OPTIONS, more_columns, more_sizes
-from .schedules import SCHEDULES, Schedule, find, require
+from .schedules import SCHEDULES, Schedule, find_all, require
 from .tiling import Tiling, paper_tiles, parse_tiles, search
 from .units import MOST_POINTS, parse_axis, parse_bytes, parse_count
 
@@ -44,7 +44,7 @@ class Sweep:
     def runs(self, mask: Any) -> list[tuple[Schedule, str]]:
         """The (schedule, tile rule) pairs of one grid point."""
         problem = Attention(1, 1, mask=mask)
-        chosen = [find(name) for name in self.schedules] or experiment.default_schedules(problem)
+        chosen = find_all(self.schedules) or experiment.default_schedules(problem)
         pairs = []
         for schedule in chosen:
             for tiles in self.tiles or (None,):
@@ -79,7 +79,8 @@ def build(
     for name in ("dtype", "acc_dtype"):
         axes[name] = split(values.get(name)) or [None if name == "acc_dtype" else "fp16"]
     masks = values.get("mask")
-    axes["mask"] = [experiment.parse_mask(m) for m in ([masks] if isinstance(masks, str) else masks or ["dense"])]
+    several = masks.split(";") if isinstance(masks, str) else masks or ["dense"]
+    axes["mask"] = [experiment.parse_mask(m) for m in several]
     axes["M"] = [values.get("M")]
     multiple = parse_count(tile_multiple, "--tile-multiple")
     sweep = Sweep(axes, tuple(split(schedules)), tuple(split(tiles)), multiple, options)
@@ -90,7 +91,7 @@ def build(
     for mask in axes["mask"]:
         for schedule, rule in sweep.runs(mask):
             if rule not in ("ideal", *experiment.TILE_RULES):
-                parse_tiles(rule, more=schedule.more_tiles)
+                parse_tiles(rule, more=schedule.more_tiles, rules=True)
             elif rule != "ideal" and axes["M"] == [None]:
                 raise InputError("--M", "nothing", "an axis as in 16KB:256KB:x2", "or give --tiles as 128x64")
     if sweep.points > MOST_POINTS:
@@ -153,7 +154,7 @@ def frame(
     length = len(np.atleast_1d(problem.N))
     results = count(problem, M_bytes, runs, multiple, length)
     base = {name: getattr(problem, name) for name in (*NUMBERS, "dtype", "acc_dtype", *OPTIONS)}
-    base |= {"mask": str(problem.mask), "M_bytes": M_bytes}
+    base |= {"mask": str(problem.mask), "M_bytes": M_bytes, "tile_multiple": multiple}
     base["M_words"] = None if M_bytes is None else M_bytes // problem.word_bytes
     data = {}
     for name in names:
@@ -287,11 +288,3 @@ def vector_run(
         row["fits"] = np.where(nothing, False, row["fits"])
     more = {name: size for name in schedule.more_tiles if (size := getattr(tiling, name)) is not None}
     return {"schedule": schedule.name, "tiling": label, **row, "more_tiles": more_sizes(more)}
-
-
-def sweep(schedules: Any = (), tiles: Any = None, tile_multiple: int = 1, **values: Any) -> Any:
-    """A whole sweep as one DataFrame: `sweep(N="1024:8192:x2", d=[64, 128], M="16KB:256KB:x2")`."""
-    import pandas as pd
-
-    axes = {name: values.pop(name) for name in AXES if name in values}
-    return pd.concat(list(chunks(build(axes, schedules, tiles, tile_multiple, **values))), ignore_index=True)

@@ -91,7 +91,7 @@ def least_masked(schedule: Any, problem: Attention, tilings: list[Any]) -> Any:
         )  # fmt: skip
     if len(tilings) > MOST_MASKED:
         raise InputError(
-            "--tiles", f"best among more than {MOST_MASKED} tilings", f"at most {MOST_MASKED} where a mask is counted for each",
+            "--tiles", f"best among more than {MOST_MASKED} tilings", "fewer where a mask is counted for each",
             "give --tiles as 128x64, or a --tile-multiple",
         )  # fmt: skip
     return min(tilings, key=lambda tiling: words(schedule, problem, tiling))

@@ -17,7 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
-from .errors import ScheduleError
+from . import mistakes
+from .errors import IosimError, ScheduleError
 from .problem import TENSORS, Attention
 
 
@@ -71,12 +72,20 @@ class Machine:
         self.p = self.problem.tiled(tiling, getattr(schedule, "skips", True))
         for watcher in self.watchers:
             watcher.start(self)
-        getattr(schedule, "text", schedule)(self, self.p, tiling)
+        self._read(getattr(schedule, "text", schedule), tiling)
         self._check()
         if self._resident:
             names = ", ".join(block.name for block in self._resident)
             raise ScheduleError(f"blocks left in SRAM at the end: {names}; free them")
         return self
+
+    def _read(self, text: Callable[..., None], tiling: Any) -> None:
+        try:
+            text(self, self.p, tiling)
+        except Exception as error:
+            if mistakes.ours(text) or (isinstance(error, IosimError) and not isinstance(error, ScheduleError)):
+                raise
+            raise mistakes.as_schedule_error(error, text) from error
 
     # ------------------------------------------------------------------ the six primitives
 
@@ -183,6 +192,8 @@ class Machine:
         if len(tiles) > len(axes):
             raise ScheduleError(f"{tensor} has {len(axes)} axes; {len(tiles)} tiles were given")
         for tile, axis in zip(tiles, axes, strict=False):
+            if not isinstance(tile, Tile):
+                raise ScheduleError(f"{tensor} is indexed by tiles of chip.tiles, not by {tile!r}")
             if not same(tile.length, axis):
                 raise ScheduleError(f"a tile of an axis of {tile.length} cannot index {tensor}'s axis of {axis}")
         return (*tiles, *axes[len(tiles) :])

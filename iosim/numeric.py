@@ -9,6 +9,7 @@ import numpy as np
 
 from .errors import ScheduleError
 from .machine import Block, Machine, Tile
+from .rounding import rounder
 
 NUMPY_DTYPE = {"fp64": np.float64, "fp32": np.float32, "fp16": np.float16, "bf16": np.float32, "fp8": np.float32}
 
@@ -17,7 +18,9 @@ class Numeric(Machine):
     """Visits every tile with NumPy arrays. `hbm` maps names to arrays of one head; outputs are made on the way.
 
     New blocks and unwritten HBM hold NaN, inputs of a step are frozen, and a loop that claims to be parallel is
-    checked: its turns may not touch what another turn stored. `double` computes everything in float64.
+    checked: its turns may not touch what another turn stored. `double` computes everything in float64; without it
+    each array has its own type, and what NumPy has no type for (bf16, fp8) is float32 that is rounded by every load,
+    store and step.
     """
 
     def __init__(self, problem: Any, hbm: dict[str, Any], *watchers: Any, double: bool = True):
@@ -63,9 +66,22 @@ class Numeric(Machine):
         spec = block.tensor
         if spec is not None and spec.kind == "index":
             return np.full([x.size if isinstance(x, Tile) else x for x in block.shape], -1, np.int32)
-        name = self.p.dtype if spec is not None and spec.kind == "input" else self.p.acc_dtype
         shape = tuple(x.size if isinstance(x, Tile) else x for x in block.shape)
-        return np.full(shape, np.nan, self._dtype(str(name)))
+        return np.full(shape, np.nan, self._dtype(self._type(block)))
+
+    def _rounded(self, array: Any, dtype: str) -> Any:
+        step = None if self.double else rounder(dtype)
+        return array if step is None or array.dtype.kind in "iu" else step(array)
+
+    def _round(self, block: Block) -> None:
+        array = value_of(block)
+        rounded = self._rounded(array, self._type(block))
+        if rounded is not array:
+            array[...] = rounded
+
+    def _type(self, block: Block) -> str:
+        """The name of the type of a block on chip."""
+        return str(self.p.dtype if block.tensor is not None and block.tensor.kind == "input" else self.p.acc_dtype)
 
     def _fetch(self, block: Block, tensor: str, where: Any) -> None:
         block.value = self._new(block)
@@ -73,11 +89,14 @@ class Numeric(Machine):
             index = spans(block.shape)
             self._claim(tensor, index, stores=False)
             block.value[...] = self.array(tensor)[index]
+            self._round(block)
 
     def _put(self, block: Block, tensor: str) -> None:
         index = spans(block.shape)
         self._claim(tensor, index, stores=True)
-        self.array(tensor)[index] = value_of(block)
+        spec = self.tensors[tensor]
+        name = self.p.acc_dtype if spec.kind == "state" else self.p.dtype
+        self.array(tensor)[index] = self._rounded(value_of(block), str(name))
 
     def _apply(self, step: Callable[..., None], outputs: tuple[Block, ...], inputs: tuple[Any, ...]) -> None:
         for block in outputs:
@@ -90,6 +109,8 @@ class Numeric(Machine):
             step(*map(value_of, outputs), *arrays)
         for array in arrays:
             array.flags.writeable = True
+        for block in outputs:
+            self._round(block)
         shaped = [x for x in inputs if isinstance(x, Block)]
         super()._apply(step, outputs, tuple(shaped))
 

@@ -105,6 +105,8 @@ class Attention:
         dtype_bytes(str(self.acc_dtype), "--acc-dtype")
         for name in ("N", "Nk", "d", "dv", "batch", "heads", "kv_heads"):
             value = getattr(self, name)
+            if isinstance(value, str):
+                raise InputError(name, value, "a whole number", f"{name}={value.strip()}, without quotes")
             if not hasattr(value, "dtype"):  # arrays were checked where their axis was read
                 parse_count(value, "--" + name.replace("_", "-"))
         parse_count(self.elementwise, "--elementwise", least=0)

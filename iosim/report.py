@@ -15,7 +15,7 @@ RESULT_COLUMNS = (
 )  # fmt: skip
 COLUMNS = PROBLEM_COLUMNS + RESULT_COLUMNS
 OPTIONS = ("lse", "keep_p", "elementwise", "count_init", "splits", "page_size", "gqa")
-EVERY_COLUMN = (*COLUMNS, *OPTIONS, "more_tiles")
+EVERY_COLUMN = (*COLUMNS, *OPTIONS, "tile_multiple", "more_tiles")
 
 Rows = list[dict[str, Any]]
 

@@ -17,7 +17,7 @@ from .experiment import choose, default_schedules, parse_mask, rules_of
 from .folded import Folded
 from .hardware import Hardware, load
 from .problem import DENSE, Attention
-from .schedules import Schedule, find, require
+from .schedules import Schedule, find_all, require
 from .tiling import Tiling, footprint
 from .units import parse_bytes
 from .watchers import Watcher
@@ -135,7 +135,7 @@ class Roofline:
 
 
 def roofline(
-    N: int, d: int, hardware: str, M: int | str | None = None, *, schedules: Sequence[str] = (),
+    N: int, d: int, hardware: str, M: int | str | None = None, *, schedules: str | Sequence[str] = (),
     tiles: str | None = None, tile_multiple: int = 1, decode: bool = False, mask: Any = "dense", **options: Any,
 ) -> Roofline:  # fmt: skip
     """Work, bytes and times of schedules on a preset; M is that of the preset unless given.
@@ -146,7 +146,7 @@ def roofline(
     chip = load(hardware)
     rates(chip, problem)
     M_bytes = chip.sram_bytes if M is None else parse_bytes(M, problem.word_bytes)
-    chosen = [find(name) for name in dict.fromkeys(schedules)] or default_schedules(problem)
+    chosen = find_all(schedules) or default_schedules(problem)
     for schedule in chosen:
         require(schedule, problem)
     problems = [problem, replace(problem, N=1)] if decode and problem.N > 1 else [problem]

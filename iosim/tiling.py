@@ -32,12 +32,13 @@ class Tiling:
     cols_o: Any = None
 
 
-def parse_tiles(text: str, where: str = "--tiles", more: tuple[str, ...] = ()) -> Tiling:
-    """`128x64` is Br x Bc, query rows first. After a slash, as in `128x64/depth=8`, the sizes that `more` names."""
+def parse_tiles(text: str, where: str = "--tiles", more: tuple[str, ...] = (), rules: bool = False) -> Tiling:
+    """`128x64` is Br x Bc, query rows first. After a slash, as in `128x64/depth=8`, the sizes that `more` names. With
+    `rules` a message says that paper and best are allowed too."""
     first, *others = str(text).lower().split("/")
     parts = first.split("x")
     if len(parts) != 2:
-        raise InputError(where, text, "paper, best, or Br x Bc as in 128x64 (query rows first)")
+        raise InputError(where, text, "paper, best, or " * rules + "Br x Bc as in 128x64 (query rows first)")
     rows = [parse_count(part, f"{where} {text}", most=LARGEST_COUNT) for part in parts]
     sizes = dict(other.partition("=")[::2] for other in others)
     if not set(sizes) <= set(more) or len(sizes) < len(others):

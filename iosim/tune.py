@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from .bounds import Bound, bounds
 from .errors import InputError
-from .experiment import Result, parse_mask, run
+from .experiment import OPTIONS, Result, check_names, parse_mask, run
 from .problem import DENSE, Attention
-from .schedules import SCHEDULES, Schedule, find, require
+from .schedules import SCHEDULES, Schedule, find, find_all, require
 from .schedules.registry import FA1, FA2
 from .units import parse_bytes, parse_count
 
@@ -29,6 +29,7 @@ class Choice:
     d: int | None = None
 
 
+TAKEN = ("N", "d", "M", "schedules", "tile_multiple", "mask")  # by name, beside the options of a problem
 PAIRS = ("128x128", "128x64", "64x128", "64x64")
 CUTLASS = "the kernel behind PyTorch's EFFICIENT_ATTENTION, as it ran on an H200"
 PUBLISHED = (
@@ -69,7 +70,7 @@ class Tuned:
 
 
 def tune(
-    N: int, d: int, M: int | str, *, schedules: Sequence[str] = (), tile_multiple: int = 1, mask: Any = "dense",
+    N: int, d: int, M: int | str, *, schedules: str | Sequence[str] = (), tile_multiple: int = 1, mask: Any = "dense",
     **options: Any,
 ) -> Tuned:  # fmt: skip
     """Search every schedule of softmax attention for its least traffic in an SRAM of M bytes (`100KB`, `51200el`).
@@ -77,6 +78,7 @@ def tune(
     The space: the schedules' own loop orders, all tile sizes that are multiples of `tile_multiple`, ragged last tiles
     included, the whole footprint inside M. Least is in bytes. Other options are the fields of `Attention`.
     """
+    check_names("tune", options, OPTIONS, TAKEN)
     problem = Attention(N, d, mask=parse_mask(mask), **options)
     M_bytes = parse_bytes(M, problem.word_bytes)
     parse_count(tile_multiple, "--tile-multiple")
@@ -89,7 +91,7 @@ def tune(
     return Tuned(problem, M_bytes, proven, found, published, tile_multiple)
 
 
-def space_of(names: Sequence[str], problem: Attention) -> list[Schedule]:
+def space_of(names: str | Sequence[str], problem: Attention) -> list[Schedule]:
     """The schedules asked for, or all of softmax attention that are about this problem. Without a mask a schedule that
     differs from another one only in that it skips tiles is the same, and stands once."""
     if not names:
@@ -100,7 +102,7 @@ def space_of(names: Sequence[str], problem: Attention) -> list[Schedule]:
         for schedule in space:
             first.setdefault(schedule.text, schedule)
         return list(first.values())
-    chosen = [find(name) for name in dict.fromkeys(names)]
+    chosen = find_all(names)
     for schedule in chosen:
         require(schedule, problem)
     if len({s.family for s in chosen}) > 1:
@@ -134,7 +136,7 @@ PAPER_M = (65_536, 98_304, 166_912, 232_448)  # what one block may use of a T4, 
 
 
 def trace_curve(
-    N: int, d: int, *, schedules: Sequence[str] = (), tile_multiple: int = 1, mask: Any = "dense", **options: Any
+    N: int, d: int, *, schedules: str | Sequence[str] = (), tile_multiple: int = 1, mask: Any = "dense", **options: Any
 ) -> Curve:
     """The least traffic against M: every M in bytes at which it falls, from the first that holds any tiles.
 
@@ -142,6 +144,7 @@ def trace_curve(
     """
     from . import curve
 
+    check_names("trace_curve", options, OPTIONS, TAKEN)
     problem = Attention(N, d, mask=parse_mask(mask), **options)
     parse_count(tile_multiple, "--tile-multiple")
     asked = space_of(schedules, problem)

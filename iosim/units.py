@@ -84,7 +84,10 @@ def _parse_range(text: str, where: str, parse: Callable[[str], int]) -> list[int
         while values[-1] * factor <= stop:
             values.append(values[-1] * factor)
         return values
-    step = parse(parts[2][1:])
+    try:
+        step = parse(parts[2][1:])
+    except InputError as fault:
+        raise InputError(f"{where} (the step of {text})", fault.found, fault.allowed, fault.hint) from None
     if (stop - start) // step >= MOST_POINTS:
         raise InputError(where, text, f"at most {MOST_POINTS} points")
     return list(range(start, stop + 1, step))

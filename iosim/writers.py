@@ -6,7 +6,7 @@ from typing import Any
 
 from .errors import MissingError
 from .files import whole as whole
-from .grid import chunks
+from .variants import chunks
 
 
 def write(sweep: Any, path: str, kind: str, progress: Any = lambda rows: None) -> None:

@@ -158,6 +158,19 @@ def test_a_step_without_cuda_is_named():
     assert {"scores", "hide", "zeros"} <= known_steps()
 
 
+def test_a_step_may_not_take_the_name_of_another():
+    """Its CUDA would do something else."""
+
+    def features(o): ...
+
+    def text(chip, p, t):
+        for i in chip.tiles(p.N, t.rows_q):
+            chip.store(chip.compute("O", (i, p.dv), features), "O", i)
+
+    with pytest.raises(ScheduleError, match="'features' has the name of a step of iosim"):
+        generate(text, Attention(8, 4), Tiling(4, 4))
+
+
 @pytest.mark.parametrize(
     ("options", "where"),
     [

@@ -48,6 +48,9 @@ CASES += [(SCHEDULES[name], Attention(40, 16, Nk=33, batch=2, dtype=dtype, acc_d
            Tiling(1, 1) if name == "standard" else Tiling(16, 16))
           for name, dtype in zip(CORE, ["fp32", "fp16"] * 3, strict=True)]  # fmt: skip
 
+CASES += [(SCHEDULES[name], Attention(20, 8, Nk=50, batch=2, dtype="fp32", mask=parse_mask("window:3")), Tiling(8, 8))
+          for name in ("block-sparse-bwd", "block-sparse-q-bwd")]  # fmt: skip  # most keys are seen by no query
+
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory):

@@ -9,7 +9,7 @@ import test_fuzz as fuzz
 
 from iosim.cli import COMMANDS, main
 
-SECONDS, LINES = 2.5, 150
+SECONDS, LINES = 1.2, 80
 HUGE = ["16777216", str(2**30), str(2**48)]
 COUNTS = ["1", "2", "7", "8", "16", "31", "40"]
 GPU = {"verify", "profile", "calibrate"}

@@ -107,6 +107,15 @@ CONVENTIONS = {
     "LSE, unless `--lse` asks for it (N writes more)": lambda: (
         one("flash2", 99, 8, tiles="8x8", lse=True).writes == one("flash2", 99, 8, tiles="8x8").writes + 99
     ),
+    "`--N 1 --Nk 8192 --mask window:255` sees the first 256 keys, not the last": lambda: (
+        one("block-sparse-q", 1, 8, Nk=8192, mask="window:255", tiles="1x1").tensors["K"]["reads"] == 256 * 8
+        and one("block-sparse-q", 1, 8, Nk=8192, mask="window:255 & causal", tiles="1x256").total == 2 * 257 * 8
+        and one("block-sparse-q", 1, 8, Nk=8192, mask="window:255 & ~window:254", tiles="1x1").total == 4 * 8
+    ),
+    "`causal&window:W` is a sliding window of the last W + 1 keys": lambda: (
+        one("block-sparse-q", 64, 8, mask="causal & window:3", tiles="1x1").tensors["K"]["reads"]
+        == 8 * sum(min(4, x + 1) for x in range(64))
+    ),
     "A hardware preset sets M to the shared memory that one block may use": lambda: (
         preset_memory() == load("H100").shared_memory_per_block_bytes
     ),

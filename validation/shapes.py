@@ -71,7 +71,11 @@ def generated() -> list[Job]:
         ]
     jobs = [_job(*row) for row in rows]
     grouped = Attention(1000, 64, Nk=777, heads=6, kv_heads=2, batch=2, dtype="fp16", acc_dtype="fp32", lse=True)
-    return jobs + [schedule_job(name, grouped, Tiling(48, 48)) for name in ("flash1", "flash2", "standard-tiled")]
+    jobs += [schedule_job(name, grouped, Tiling(48, 48)) for name in ("flash1", "flash2", "standard-tiled")]
+    family = ("memory-efficient", "flash2-one-room", "attention-2pass")
+    jobs += [_job(name, 2048, 64, 32, "64x64", "fp16", "fp32", mask) for name in family for mask in ("dense", "causal")]
+    decode = Attention(1, 128, Nk=8192, heads=32, dtype="fp16", acc_dtype="fp32", splits=8)
+    return [*jobs, schedule_job("split-kv", decode, Tiling(16, 64))]
 
 
 def _job(name: str, N: int, d: int, heads: int, tiles: str, dtype: str, acc: str, mask: str) -> Job:
@@ -126,10 +130,15 @@ def torch() -> list[Job]:
     causal = [shapes[n] for n in (0, 1, 3, 4, 6, 8, 10)]
     problems = [_problem(*shape, "dense") for shape in shapes] + [_problem(*shape, "causal") for shape in causal]
     few = [problems[n] for n in (0, 1, 3, 6, 13, 15)]
+    decode = [_problem(1, 32, 1, 128, "dense", Nk=8192), _problem(4, 16, 1, 64, "dense", Nk=16384)]
     named = (("torch-flash", problems), ("torch-cudnn", problems), ("torch-efficient", few))
-    return [torch_job(name, problem) for name, chosen in named for problem in chosen]
+    return [torch_job(name, problem) for name, chosen in named for problem in chosen] + [
+        torch_job("torch-flash", problem) for problem in decode
+    ]
 
 
-def _problem(batch: int, heads: int, N: int, d: int, mask: str) -> Attention:
+def _problem(batch: int, heads: int, N: int, d: int, mask: str, **more: int) -> Attention:
     lse = True  # PyTorch's kernels store one
-    return Attention(N, d, batch=batch, heads=heads, dtype="fp16", acc_dtype="fp32", lse=lse, mask=parse_mask(mask))
+    return Attention(
+        N, d, batch=batch, heads=heads, dtype="fp16", acc_dtype="fp32", lse=lse, mask=parse_mask(mask), **more
+    )

@@ -9,6 +9,8 @@ import click
 
 from ..options import counts, outputs, problem_options, text_option, variant_options
 
+ABSOLUTE = "error_: the largest absolute error of the outputs, whose inputs are random numbers of about 1"
+
 
 @click.command("check")
 @problem_options
@@ -21,7 +23,11 @@ from ..options import counts, outputs, problem_options, text_option, variant_opt
 def command(
     tiles: Any, schedules: Any, seed: Any, dropout: Any, as_json: bool, as_csv: bool, path: Any, **given: Any
 ) -> None:
-    """Run schedules numerically on the CPU: output error, counts, capacity; and the pieces of online softmax."""
+    """Run schedules numerically on the CPU: output error, counts, capacity; and the pieces of online softmax.
+
+    error_fp64 and error_TYPE are the largest absolute errors of the outputs. Every load, store and step rounds to its
+    type (--dtype, --acc-dtype); bf16 and fp8 (E4M3, saturating) by hand, on float32.
+    """
     from .. import report
     from ..check import pieces, run_checks
     from ..dropout import parse_dropout
@@ -31,7 +37,7 @@ def command(
     values = counts({**given, **small})
     rows, ok = run_checks(values, tiles, schedules, seed, parse_dropout(dropout, seed))
     parts = pieces()
-    text = report.table(rows) + "\n\n" + report.table(parts)
+    text = report.table(rows) + "\n" + ABSOLUTE + "\n\n" + report.table(parts)
     answer(rows, {"checks": rows, "pieces": parts, "ok": ok}, as_json, as_csv, path, text)
     if not ok or not all(part["ok"] for part in parts):
         sys.exit(1)

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from ..errors import InputError
 from ..options import outputs, text_option
 
 
@@ -30,7 +31,9 @@ def command(n: Any, nk: Any, d: Any, dtype: str, acc_dtype: Any, tile_multiple: 
     from ..units import parse_axis, parse_count
 
     values = counts({"n": n, "nk": nk}, required=("N",))
-    heads = parse_axis("" if d is None else d, "--d", lambda text: parse_count(text, "--d"))
+    if d is None:
+        raise InputError("--d", "nothing", "head dimensions as in 64,128", "give --d")
+    heads = parse_axis(d, "--d", lambda text: parse_count(text, "--d"))
     multiple = parse_count(tile_multiple, "--tile-multiple")
     types = dict.fromkeys(part.strip() for part in dtype.split(","))
     problems = [Attention(d=size, dtype=t, acc_dtype=acc_dtype, **values) for size in heads for t in types]

@@ -23,7 +23,9 @@ from ..options import memory_options, problem_options, row_outputs, text_option,
 def command(config: Any, as_json: bool, as_csv: bool, path: Any, dry_run: bool, kind: Any, **given: Any) -> None:
     """A grid of counts, one tidy row a run, to CSV, JSON lines or Parquet.
 
-    Axes: 1024,4096 or 16KB:256KB:x2 or 64:256:+64, ends included. Or a TOML file with the same names.
+    Axes: 1024,4096 or 16KB:256KB:x2 or 64:256:+64, ends included, for --N, --Nk, --d, --batch, --heads, --kv-heads,
+    --M, --splits, --page-size, --tile-multiple; lists with commas for --dtype, --acc-dtype, --gqa, --tiles,
+    --schedule; masks with semicolons, as 'causal;window:64'. Or a TOML file with the same names.
 
     Example: iosim sweep --N 1024,8192 --d 64,128 --M 16KB:256KB:x2 -o out.csv
     """

@@ -1,7 +1,7 @@
 """The machine that writes CUDA: the fourth reading of a schedule's text.
 
 record.py walks the text symbolically, plan.py decides threads and lays out shared memory, hazards.py derives the
-barriers, write.py prints the kernels; the steps they call are real CUDA in steps.cuh and mma.cuh.
+barriers, write.py prints the kernels; the steps they call are real CUDA in the .cuh files beside it.
 """
 
 from __future__ import annotations
@@ -65,9 +65,10 @@ def generate(
     source = "\n".join([prelude(), constants, *steps, *(kernel.source for kernel in kernels)])
     rounded, plain = footprints(schedule, p, tiling, [plan.tensor_cores for plan in plans])
     program = Program(name, problem, tiling, tuple(kernels), source, arrays_of(p, tensors, launches), rounded, plain,
-                      tuple(counters), tables.arguments if tables else {}, read_first(launches), count)  # fmt: skip
+                      tuple(counters), tables.arguments if tables else {}, filled_before(schedule, launches), count)  # fmt: skip
     if program.smem_bytes < program.footprint_bytes:
-        raise InternalError(f"{name}: laid out in {program.smem_bytes} B, but {program.footprint_bytes} B live at once")
+        sizes = f"laid out in {program.smem_bytes} B, but {program.footprint_bytes} B live at once"
+        raise InternalError(f"{name}: {sizes}")
     return program
 
 
@@ -99,9 +100,12 @@ def check_steps(launches: list[list[Any]]) -> list[str]:
     """CUDA of the steps that bring their own, as `step.cuda = "..."`; an error for one that has none."""
     steps = {node.step.__name__: node.step for body in launches for node in statements(body) if isinstance(node, Step)}
     for name, step in steps.items():
-        if not hasattr(step, "cuda") and name not in known_steps():
+        ours = name in known_steps()
+        if ours and not step.__module__.startswith(__package__.partition(".")[0] + "."):
+            raise ScheduleError(f"step {name!r} has the name of a step of iosim, whose CUDA it would get: rename it")
+        if not ours and not hasattr(step, "cuda"):
             raise ScheduleError(
-                f"step {name!r} has no CUDA: use one of steps.cuh ({', '.join(sorted(known_steps()))}), or give it its "
+                f"step {name!r} has no CUDA: use those that have ({', '.join(sorted(known_steps()))}), or give it its "
                 f'own as {name}.cuda = "template <class B> STEP {name}(const B& block) {{ ... }}"'
             )
     return [step.cuda for step in steps.values() if hasattr(step, "cuda")]
@@ -113,6 +117,11 @@ def counters_of(launches: list[list[Any]]) -> list[tuple[str, str]]:
         reads, writes = tensors_of(body)
         found.update(dict.fromkeys([*((n, "reads") for n in reads), *((n, "writes") for n in writes)]))
     return list(found)
+
+
+def filled_before(schedule: Any, launches: list[list[Any]]) -> tuple[str, ...]:
+    """Tensors that the host fills: those read first, and those that the schedule says keep words it never writes."""
+    return tuple(dict.fromkeys([*read_first(launches), *getattr(schedule, "initialised", ())]))
 
 
 def read_first(launches: list[list[Any]]) -> tuple[str, ...]:

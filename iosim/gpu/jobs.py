@@ -18,7 +18,7 @@ TORCH = {
     "torch-efficient": "EFFICIENT_ATTENTION",
     "torch-math": "MATH",
 }
-SIZES = ("N", "d", "Nk", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "lse", "keep_p")
+SIZES = ("N", "d", "Nk", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "lse", "keep_p", "splits", "gqa")
 Job = dict[str, Any]
 
 

@@ -11,6 +11,7 @@ from ..errors import InputError, MissingError
 from ..experiment import default_schedules, parse_mask
 from ..hardware import Hardware, load, names
 from ..problem import Attention
+from ..reference import attention_output
 from ..schedules import find
 from ..tiling import Tiling, best_tiles, parse_tiles
 from ..units import parse_axis, parse_bytes
@@ -44,6 +45,10 @@ def plan(problem: Attention, given: dict[str, Any]) -> tuple[list[Job], list[int
     chosen = [find(name) for name in given["schedules"]] or [
         s for s in default_schedules(problem) if "ideal" not in s.rules
     ]
+    for schedule in chosen:
+        if schedule.answer is not attention_output:
+            raise InputError("--schedule", schedule.name, "schedules that make O of Q, K and V",
+                             "python -m iosim.gpu.selftest FOLDER runs all schedules")  # fmt: skip
     if given["sweep_m"]:
         axis = parse_axis(
             given["sweep_m"], "--sweep-M", lambda text: parse_bytes(text, problem.word_bytes, "--sweep-M")
@@ -122,9 +127,10 @@ def replay(jobs: list[Job], profile: counters.Profile, where: str) -> list[Evide
 
 
 def key_of(job: Job) -> str:
+    """A job as a text to look it up by; options that a profile kept earlier did not know have their defaults."""
     import json
 
-    return json.dumps(job, sort_keys=True)
+    return json.dumps({"splits": Attention.splits, "gqa": Attention.gqa, **job}, sort_keys=True)
 
 
 # ---------------------------------------------------------------- the bound on hardware

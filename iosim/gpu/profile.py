@@ -19,19 +19,22 @@ from ..problem import DENSE, Attention
 from ..schedules import SCHEDULES
 from ..tiling import Tiling
 from ..timing import Occupancy
-from ..watchers import Watcher
+from ..watchers import Traffic, Watcher
 from .counters import DRAM_READ, DRAM_WRITE, Kernel
 from .predict import in_whole_tiles, predict
 
 TILES = (16, 32, 48, 64, 80, 96, 112, 128, 160, 176, 192, 224, 256)
 UNKNOWN_BLOCKS_PER_SM = 2
+MOST_SPLITS = 128
+SPLIT_TILES = Tiling(64, 128)  # a query tile for decoding; reads do not depend on the key tile
 CLOSE = 0.0005  # a prediction within 0.05 % explains
 
 
 @dataclass(frozen=True)
 class Explanation:
     """A schedule and its tiles, with what they predict; tiles that predict the same are `alike`. `whole_tiles`: ragged
-    tiles are loaded whole, as bulk copies (TMA) do, whose boxes have one size."""
+    tiles are loaded whole, as bulk copies (TMA) do, whose boxes have one size. `splits`: the first launch of a schedule
+    that shares the keys of a head among so many blocks."""
 
     schedule: str
     tiling: Tiling
@@ -41,6 +44,7 @@ class Explanation:
     write_ratio: float | None
     alike: tuple[str, ...] = ()
     whole_tiles: bool = False
+    splits: int | None = None
 
     @property
     def explains(self) -> bool:
@@ -68,7 +72,7 @@ def explain(
 
 def _unlikely(e: Explanation, kernel: Kernel, problem: Attention) -> tuple[Any, ...]:
     rows_q, rows_k = e.tiling.rows_q, e.tiling.rows_k
-    other_grid = prod(kernel.grid) != -(-problem.N // rows_q) * problem.instances
+    other_grid = prod(kernel.grid) != -(-problem.N // rows_q) * problem.instances * (e.splits or 1)
     odd = sum(n & (n - 1) != 0 for n in (rows_q, rows_k))
     registered = list(SCHEDULES).index(e.schedule)  # the core schedules come first
     return other_grid, abs((e.write_ratio or 1) - 1), odd, registered, rows_k > rows_q, -rows_k, -rows_q
@@ -83,10 +87,32 @@ def candidates(kernel: Kernel, problem: Attention, masked_tiles: bool) -> Any:
     for schedule in SCHEDULES.values():
         if schedule.family != "attention" or "ideal" in schedule.rules:
             continue
-        if (schedule.skips and not masked_tiles) or launches_of(schedule, problem) != 1:
+        launches = launches_of(schedule, problem)
+        if launches == 2 and problem.mask is DENSE:
+            yield from _split(schedule, problem, kernel)
+        if (schedule.skips and not masked_tiles) or launches != 1:
             continue
         for rows_q, rows_k in product(TILES, TILES):
             yield _candidate(schedule, problem, Tiling(rows_q, rows_k), kernel)
+
+
+def _split(schedule: Any, problem: Attention, kernel: Kernel) -> Any:
+    """The first launch of a schedule that shares keys among blocks, for every number of shares in use."""
+    if _first_launch(schedule, problem, 2) == _first_launch(schedule, problem, 3):
+        return  # `splits` is no option of this schedule
+    for splits in range(2, min(MOST_SPLITS, problem.Nk) + 1):
+        reads, writes = _first_launch(schedule, problem, splits)
+        read_bytes, write_bytes = reads * problem.word_bytes, writes * problem.acc_bytes
+        ratios = kernel.load_bytes / read_bytes, kernel.store_bytes / write_bytes
+        yield Explanation(schedule.name, SPLIT_TILES, read_bytes, write_bytes, *ratios, splits=splits)
+
+
+def _first_launch(schedule: Any, problem: Attention, splits: int) -> tuple[int, int]:
+    """Words read and written, over all heads."""
+    traffic = Traffic()
+    Folded(replace(problem, splits=splits), traffic).run(schedule, SPLIT_TILES)
+    reads, writes = traffic.steps[0]
+    return reads * problem.instances, writes * problem.instances
 
 
 class _Launches(Watcher):
@@ -132,13 +158,14 @@ def rows(
     for number, e in enumerate(explanations):
         sit = Occupancy(kernel.blocks_per_sm or UNKNOWN_BLOCKS_PER_SM, True, asynchronous=kernel.through_tma)
         known = hardware if number == 0 and e.explains else None
-        chosen = predict(SCHEDULES[e.schedule], problem, e.tiling, known, [sit], cold=True)
+        shared = replace(problem, splits=e.splits) if e.splits else problem
+        chosen = predict(SCHEDULES[e.schedule], shared, e.tiling, known, [sit] * (2 if e.splits else 1), cold=True)
         dram, read, written = chosen.dram, kernel.get(DRAM_READ), kernel.get(DRAM_WRITE)
         found.append(
             {
                 "kernel": label,
                 "schedule": e.schedule,
-                "tiles": _tiles(e.tiling),
+                "tiles": _tiles(e.tiling) + (f"/splits={e.splits}" if e.splits else ""),
                 "read_predicted": e.read_bytes,
                 "read_measured": kernel.load_bytes,
                 "read_ratio": round(e.read_ratio, 6),

@@ -1,6 +1,6 @@
 """The schedules there are, and the files that register them; a file is imported when one of its schedules is used."""
 
-from .registry import SCHEDULES, Schedule, find, register, require
+from .registry import SCHEDULES, Schedule, find, find_all, register, require
 
 CORE = ("standard", "standard-tiled", "flash1", "flash2", "block-sparse", "block-sparse-q")
 
@@ -18,4 +18,4 @@ FILES = {
 }  # their order in lists
 SCHEDULES.expect(FILES)
 
-__all__ = ["CORE", "FILES", "SCHEDULES", "Schedule", "find", "register", "require"]
+__all__ = ["CORE", "FILES", "SCHEDULES", "Schedule", "find", "find_all", "register", "require"]

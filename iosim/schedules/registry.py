@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
@@ -119,12 +120,32 @@ SCHEDULES = Schedules()
 
 def register(schedule: Schedule) -> Schedule:
     """Add a schedule; everything that iosim does works on it from then on."""
+    if not isinstance(schedule, Schedule):
+        raise InputError("register", str(schedule), "a Schedule")
     if schedule.name in SCHEDULES and not SCHEDULES.pending(schedule.name):
         raise InputError("register", schedule.name, "a name that is not taken")
-    if schedule.outer not in ("queries", "keys"):
-        raise InputError("register: outer", schedule.outer, "queries or keys")
+    for name, right, allowed in rules_of_fields(schedule):
+        if not right:
+            raise InputError(f"register {schedule.name}: {name}", str(getattr(schedule, name)), allowed)
     SCHEDULES[schedule.name] = schedule
     return schedule
+
+
+FUNCTIONS = ("exact_traffic", "footprint", "search", "candidates", "example", "answer", "about")
+
+
+def rules_of_fields(s: Schedule) -> Iterator[tuple[str, bool, str]]:
+    """(field, whether it is right, what is allowed)."""
+    name = isinstance(s.name, str) and bool(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", s.name))
+    yield "name", name, "letters, digits, and - . _ between them, as in my-schedule"
+    yield "text", callable(s.text), "a function text(chip, p, t)"
+    yield "summary", isinstance(s.summary, str), "a text"
+    yield "outer", s.outer in ("queries", "keys"), "queries or keys"
+    yield "rules", not isinstance(s.rules, str) and {*s.rules} <= {"best", "paper", "ideal"}, "of best, paper, ideal"
+    yield "tensors", all(isinstance(t, Tensor) for t in dict(s.tensors).values()), "a Tensor for each name"
+    for field_name in FUNCTIONS:
+        value = getattr(s, field_name)
+        yield field_name, value is None or callable(value), "a function"
 
 
 def narrowed(problem: Any, **fields: Any) -> Any:
@@ -139,11 +160,23 @@ def require(schedule: Schedule, problem: Any) -> None:
         wanted = getattr(nearest, name)
         if not same(value, wanted):
             option, reason = "--" + name.replace("_", "-"), (schedule.about.__doc__ or "").rstrip(".")
+            if wanted is False:
+                raise InputError(option, "given", f"not with --schedule {schedule.name}", reason)
             raise InputError(option, str(value), f"{wanted} with --schedule {schedule.name}", reason)
 
 
 def find(name: str) -> Schedule:
-    """A schedule by name."""
-    if name not in SCHEDULES:
-        raise InputError("--schedule", name, ", ".join(SCHEDULES), suggestion(name, SCHEDULES))
-    return SCHEDULES[name]
+    """A schedule by name, in any case."""
+    if name in SCHEDULES:
+        return SCHEDULES[name]
+    word = str(name).strip().lower()
+    for known in SCHEDULES:
+        if known.lower() == word:
+            return SCHEDULES[known]
+    raise InputError("--schedule", name, ", ".join(SCHEDULES), suggestion(word, SCHEDULES))
+
+
+def find_all(names: str | Iterable[str]) -> list[Schedule]:
+    """The schedules of `flash1,flash2`, or of several such texts, each once."""
+    texts = [names] if isinstance(names, str) else names
+    return list({id(s): s for text in texts for s in map(find, str(text).split(","))}.values())

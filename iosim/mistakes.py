@@ -1,0 +1,48 @@
+"""Where a fault of a schedule's own Python lies: its file, its line, and what went wrong there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from .errors import ScheduleError, suggestion
+
+PACKAGE = __name__.partition(".")[0]
+
+
+def ours(text: Any) -> bool:
+    """Whether a text belongs to this package: its faults are bugs, and stay as they are."""
+    return str(getattr(text, "__module__", "")).startswith(f"{PACKAGE}.")
+
+
+def line_of(error: BaseException, files: Collection[str]) -> str:
+    """`FILE, line N (code): ` of the innermost call in one of the files; empty where there is none."""
+    from traceback import extract_tb
+
+    for frame in reversed(extract_tb(error.__traceback__)):
+        if frame.filename in files:
+            return f"{frame.filename}, line {frame.lineno} ({frame.line}): "
+    return ""
+
+
+def file_of(text: Any) -> tuple[str, ...]:
+    code = getattr(text, "__code__", None)
+    return () if code is None else (code.co_filename,)
+
+
+def described(error: Exception) -> str:
+    """The name and message of an exception, with a suggestion for a misspelt attribute or name."""
+    known = dir(error.obj) if isinstance(error, AttributeError) and error.obj is not None else ()
+    name = getattr(error, "name", None)
+    hint = suggestion(name, known) if isinstance(name, str) else ""
+    message = f"{type(error).__name__}: {error}"
+    return f"{message}; {hint}" if hint else message
+
+
+def as_schedule_error(error: Exception, text: Any) -> Exception:
+    """What a run of a text raised, with its place in the text; an exception that no check foresaw is one more fault
+    of the schedule."""
+    where = line_of(error, file_of(text)) or f"schedule text {getattr(text, '__name__', text)}: "
+    if isinstance(error, ScheduleError):
+        return type(error)(where + str(error))
+    return ScheduleError(where + described(error))
