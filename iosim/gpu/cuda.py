@@ -64,8 +64,9 @@ def generate(
     constants = tables.constants if tables else ""
     source = "\n".join([prelude(), constants, *steps, *(kernel.source for kernel in kernels)])
     rounded, plain = footprints(schedule, p, tiling, [plan.tensor_cores for plan in plans])
+    arguments, starts = tables.arguments if tables else {}, filled_before(schedule, launches)
     program = Program(name, problem, tiling, tuple(kernels), source, arrays_of(p, tensors, launches), rounded, plain,
-                      tuple(counters), tables.arguments if tables else {}, filled_before(schedule, launches), count)  # fmt: skip
+                      tuple(counters), arguments, starts, count)  # fmt: skip
     if program.smem_bytes < program.footprint_bytes:
         sizes = f"laid out in {program.smem_bytes} B, but {program.footprint_bytes} B live at once"
         raise InternalError(f"{name}: {sizes}")
