@@ -32,7 +32,7 @@ def draw(found: Any, path: str) -> None:
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(9, 6))
-    axes.set_prop_cycle(color=pyplot.get_cmap("tab20").colors)
+    axes.set_prop_cycle(color=[pyplot.get_cmap("tab20")(k) for k in range(20)])
     last = 2 * found.steps[-1].M_bytes
     for schedule in found.space:
         own = envelope(steps(schedule, found.problem, found.tile_multiple))
