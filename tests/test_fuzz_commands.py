@@ -1,5 +1,6 @@
 """Random command lines of every command there is, made from its own options: an answer, or one message and 2 or 3."""
 
+import os
 import random
 import sys
 import time
@@ -115,6 +116,8 @@ def judge(args, result):
         return "" if ok else f"3, but {result.output[:200]!r}"
     if result.exit_code == 1 and 1 in allowed and isinstance(result.exception, SystemExit):
         return "" if args[0] == "check" and not result.stderr else "only a check can fail"
+    if result.exit_code == 0 and args[0] == "plot" and "-o" in args:  # the picture is in the file
+        return "" if not result.output and any(map(os.path.exists, PICTURES)) else f"0, but {result.output[:150]!r}"
     return fuzz.judge(args, result)
 
 

@@ -187,7 +187,6 @@ def test_the_benchmarks_compile(arch):
         "chase",
         "fma_rate",
         "exp_rate",
-        "shared_rate",
         "mma_fp16",
         "mma_bf16",
         "nothing",
