@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from string import ascii_letters
 from typing import Any
 
 from .bounds import APART, compulsory_words, order_words
@@ -45,7 +46,7 @@ def draw(found: Any, path: str) -> None:
     axes.set(xscale="log", yscale="log", xlabel="M / KiB", ylabel="words moved, over all heads")
     axes.set_title(f"Least traffic against M: N = {p.N}, Nk = {p.Nk}, d = {p.d}, {p.dtype}, mask {p.mask}")
     axes.grid(True, which="major", alpha=0.3)
-    axes.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.01, 1))
+    axes.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.01, 1), markerscale=0.6)
     try:
         figure.savefig(path, dpi=150, bbox_inches="tight")
     except OSError as error:
@@ -75,16 +76,12 @@ def bound_lines(axes: Any, p: Any, first: int, last: int) -> None:
 
 
 def markers(axes: Any, published: list[Any]) -> None:
-    """Published tiles, each at the M that it needs."""
+    """Published tiles, each at the M that it needs; a letter on the point, and what it means in the legend."""
     labels = list(dict.fromkeys(choice.label for choice, *_ in published))
     shapes = dict(zip(labels, "osD^v", strict=False))
-    for choice, given, result, _ in published:
+    for letter, (choice, given, result, _) in zip(ascii_letters, published, strict=False):
         point = (result.sram_peak_bytes / 1024, result.total)
-        axes.plot(*point, shapes[choice.label], color="black", markerfacecolor="white", markersize=6, zorder=6)
-        up = labels.index(choice.label) % 2 == 0  # neighbours in opposite directions, so that names stay apart
         name = f"{result.Br}x{result.Bc}" + ("" if given is None else f" (M = {given // 1024} KiB)")
-        axes.annotate(name, point, xytext=(4, 4 if up else -6), textcoords="offset points", fontsize=6,
-                      rotation=40 if up else -50, rotation_mode="anchor", va="bottom" if up else "top",
-                      bbox={"facecolor": "white", "edgecolor": "none", "pad": 0, "alpha": 0.6}, zorder=6)  # fmt: skip
-    for label, shape in shapes.items():
-        axes.plot([], [], shape, color="black", markerfacecolor="white", label=f"{label}, published tiles")
+        axes.plot(*point, shapes[choice.label], color="black", markerfacecolor="white", markersize=10, zorder=6,
+                  linestyle="none", label=f"{letter}: {choice.label}, {name}")  # fmt: skip
+        axes.annotate(letter, point, fontsize=6, ha="center", va="center_baseline", zorder=7)
