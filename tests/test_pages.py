@@ -9,7 +9,7 @@ import pytest
 import iosim
 
 PAGES = Path(__file__).parent.parent / "docs" / "schedules"
-NAMES = ["matmul", "online-softmax", "small-cache", "linear"]
+NAMES = ["forward", "matmul", "online-softmax", "small-cache", "linear"]
 
 
 def sessions(name):
@@ -51,3 +51,16 @@ def test_the_crossings_of_small_caches():
                 M = int(factor * float(share.split()[0]) * int(width) ** 2)
                 found = iosim.count(8192, int(width), f"{M}el", schedules=[below, above])
                 assert (found[below].total < found[above].total) is (factor < 1), (width, below, above, factor)
+
+
+def test_every_schedule_has_a_page():
+    """Each name is that of a page of docs/schedules, or stands in one as code."""
+    pages = {page.stem for page in PAGES.glob("*.md")}
+    texts = "".join(page.read_text() for page in PAGES.glob("*.md"))
+    assert [name for name in iosim.SCHEDULES if name not in pages and f"`{name}`" not in texts] == []
+
+
+def test_one_room_moves_a_seventh_less():
+    found = iosim.count(8192, 128, "64KB", tiles="best", tile_multiple=16, schedules=["flash2", "flash2-one-room"])
+    assert [r.Br for r in found.results] == [96, 112]
+    assert found["flash2-one-room"].total / found["flash2"].total == pytest.approx(6 / 7, abs=0.01)
