@@ -7,7 +7,6 @@ from dataclasses import replace
 from textwrap import wrap
 from typing import Any
 
-from .errors import IosimError
 from .machine import Machine
 from .masks import parse
 from .problem import Attention
@@ -57,7 +56,7 @@ def row(schedule: Schedule) -> dict[str, Any]:
         "skips tiles": "yes" if schedule.skips else "no",
         "options": ", ".join(options(schedule, problem, traffic)),
         "tensors": "; ".join(described(name, machine.tensors[name], *words) for name, words in traffic.tensors.items()),
-        "CUDA": cuda(schedule, problem),
+        "CUDA": cuda(schedule),
     }
 
 
@@ -79,15 +78,12 @@ def described(name: str, tensor: Any, reads: int, writes: int) -> str:
     return f"{name} ({', '.join(map(str, tensor.axes))}) {done}"
 
 
-def cuda(schedule: Schedule, problem: Attention) -> str:
+def cuda(schedule: Schedule) -> str:
     """Whether the machine that writes CUDA can write it."""
-    from .gpu.cuda import generate
+    from .gpu.cuda import why_not
 
-    try:
-        generate(schedule, problem, TILES)
-    except IosimError as error:
-        return "no: " + str(error).partition(":")[0]
-    return "yes"
+    reason = why_not(schedule)
+    return "no: " + reason.partition(":")[0] if reason else "yes"
 
 
 def text_of(found: dict[str, Any], width: int = 80) -> str:

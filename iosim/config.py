@@ -50,7 +50,7 @@ def sweep_of(file: str | None, given: dict[str, Any]) -> Any:
 
     values = {} if file is None else read_sweep(file)
     names = {"n": "N", "nk": "Nk"}
-    size = memory(given.pop("m"), given.pop("m_elements"), given.pop("hardware"), 2)
+    size = memory(given.pop("m"), given.pop("m_elements"), given.pop("hardware"))
     schedules = given.pop("schedules") or values.pop("schedule", ())
     multiple = given.pop("tile_multiple")
     multiple = values.pop("tile_multiple", 1) if multiple == "1" else multiple

@@ -25,8 +25,7 @@ def text_option(name: str, text: str, **kwargs: Any) -> Any:
     return click.option(name, parameter, help=text, **kwargs)
 
 
-problem_options = options(
-    text_option("--N", "Queries.", metavar="COUNT"),
+size_options = options(  # all of a problem but N, which may be one number or an axis, and the mask
     text_option("--d", "Head dimension.", metavar="COUNT"),
     text_option("--Nk", "Keys (default: N).", metavar="COUNT"),
     text_option("--batch", "Batch size.", metavar="COUNT"),
@@ -34,6 +33,10 @@ problem_options = options(
     text_option("--kv-heads", "Key and value heads (default: heads).", metavar="COUNT"),
     text_option("--dtype", "Type of Q, K, V, O, S, P in HBM: fp16, bf16, fp32, fp8, fp64.", metavar="TYPE"),
     text_option("--acc-dtype", "Type of what is accumulated on chip and of l, m, LSE.", metavar="TYPE"),
+)
+problem_options = options(
+    text_option("--N", "Queries.", metavar="COUNT"),
+    size_options,
     text_option("--mask", "dense, causal, window:W, global:G, strided:S, file:PATH, with &, |, ~; 2b counts tiles."),
 )
 memory_options = options(
@@ -98,7 +101,7 @@ def counts(given: dict[str, Any], required: tuple[str, ...] = ("N", "d")) -> dic
     return values
 
 
-def memory(m: str | None, m_elements: str | None, hardware: str | None, word_bytes: int) -> str | None:
+def memory(m: str | None, m_elements: str | None, hardware: str | None) -> str | None:
     """M as a text, from one of the three ways to give it."""
     ways = {"--M": m, "--M-elements": m_elements, "--hardware": hardware}
     given = [name for name, value in ways.items() if value is not None]

@@ -17,10 +17,9 @@ def command(m: Any, m_elements: Any, hardware: Any, as_json: bool, as_csv: bool,
     """What is proven about the least traffic, with the kind and the validity of each statement."""
     from .. import experiment, report
     from ..output import answer
-    from ..units import dtype_bytes
 
     values = counts(given)
-    size = memory(m, m_elements, hardware, dtype_bytes(values.get("dtype", "fp16")))
+    size = memory(m, m_elements, hardware)
     chosen = ("standard",) if size is None else ()
     found = experiment.count(M=size, schedules=chosen, **values)
     text = report.header(found) + report.table(report.bounds_table(found.bounds))

@@ -37,7 +37,7 @@ def command(m: Any, m_elements: Any, hardware: Any, tiles: Any, name: str, granu
 
     values = counts(given)
     word = dtype_bytes(values.get("dtype", "fp16"))
-    size = memory(m, m_elements, hardware, word)
+    size = memory(m, m_elements, hardware)
     sizes = [] if size is None else parse_axis(size, "--M", lambda text: parse_bytes(text, word))
     if not sizes and not (curve and policy == "lru"):
         raise InputError("--M", "nothing", "a size as in 100KB, or an axis as 16KB:1MB:x2", "or --curve --policy lru")

@@ -24,10 +24,10 @@ def command(m: Any, m_elements: Any, hardware: Any, schedules: Any, tiles: Any, 
     Example: iosim count --N 8192 --d 128 --M 100KB
     """
     from .. import experiment, report
-    from ..units import dtype_bytes, parse_count
+    from ..units import parse_count
 
     values = counts(given)
-    size = memory(m, m_elements, hardware, dtype_bytes(values.get("dtype", "fp16")))
+    size = memory(m, m_elements, hardware)
     multiple = parse_count(tile_multiple, "--tile-multiple")
     answer_report = experiment.count(M=size, schedules=schedules, tiles=tiles, tile_multiple=multiple, **values)
     show_report(answer_report, as_json, as_csv, path, detail, report)

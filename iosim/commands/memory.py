@@ -7,21 +7,11 @@ from typing import Any
 import click
 
 from ..errors import InputError
-from ..options import counts, options, outputs, text_option
-
-size_options = options(
-    text_option("--N", "Queries: an axis as in 1024,4096 or 1024:32768:x2.", metavar="COUNTS"),
-    text_option("--d", "Head dimension.", metavar="COUNT"),
-    text_option("--Nk", "Keys (default: N).", metavar="COUNT"),
-    text_option("--batch", "Batch size.", metavar="COUNT"),
-    text_option("--heads", "Query heads.", metavar="COUNT"),
-    text_option("--kv-heads", "Key and value heads (default: heads).", metavar="COUNT"),
-    text_option("--dtype", "Type of Q, K, V, O, S, P in HBM: fp16, bf16, fp32, fp8, fp64.", metavar="TYPE"),
-    text_option("--acc-dtype", "Type of what is accumulated on chip and of l, m, LSE.", metavar="TYPE"),
-)
+from ..options import counts, outputs, size_options, text_option
 
 
 @click.command("memory")
+@text_option("--N", "Queries: an axis as in 1024,4096 or 1024:32768:x2.", metavar="COUNTS")
 @size_options
 @text_option("--budget", "The largest N whose tensors fit in this much memory, as in 12GB.", metavar="SIZE")
 @text_option("--tiles", "Bytes of tiles on chip: Br x Bc, or several as in 64x64,128x64.", metavar="TILES")

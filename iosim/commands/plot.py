@@ -57,7 +57,7 @@ def command(rows: Any, x: Any, y: Any, by: Any, steps: bool, picture: str, m: An
     if picture == "mask":
         draw_mask(values, tiles or "64x64", path)
         return
-    size = memory(m, m_elements, hardware, 2)
+    size = memory(m, m_elements, hardware)
     if size is not None:
         values["M"] = size
     plot.draw_chart(curves.traffic(values, schedules, tiles, tile_multiple), path)

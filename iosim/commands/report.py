@@ -26,10 +26,10 @@ def command(m: Any, m_elements: Any, hardware: Any, schedules: Any, tiles: Any, 
     from .. import curves, experiment
     from ..output import emit
     from ..page import page
-    from ..units import dtype_bytes, parse_count
+    from ..units import parse_count
 
     values = counts(given)
-    size = memory(m, m_elements, hardware, dtype_bytes(values.get("dtype", "fp16")))
+    size = memory(m, m_elements, hardware)
     if size is None:
         raise InputError("--M", "nothing", "a size as in 100KB", "or --hardware")
     multiple = parse_count(tile_multiple, "--tile-multiple")

@@ -27,12 +27,12 @@ def command(m: Any, m_elements: Any, hardware: Any, schedules: Any, tiles: Any, 
     from .. import roofline, roofline_report
     from ..errors import InputError
     from ..output import answer
-    from ..units import dtype_bytes, parse_count
+    from ..units import parse_count
 
     values = counts(given)
     if hardware is None:
         raise InputError("--hardware", "nothing", "a preset: see iosim hardware")
-    values["M"] = memory(m, m_elements, None, dtype_bytes(values.get("dtype", "fp16")))
+    values["M"] = memory(m, m_elements, None)
     values |= {"tile_multiple": parse_count(tile_multiple, "--tile-multiple"), "tiles": tiles, "decode": decode}
     found = roofline.roofline(hardware=hardware, schedules=schedules, **values)
     text = roofline_report.roofline_text(found)

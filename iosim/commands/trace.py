@@ -26,10 +26,9 @@ def command(m: Any, m_elements: Any, hardware: Any, tiles: Any, name: str, kind:
     Example: iosim trace --N 64 --d 16 --tiles 16x16 --schedule flash1 -o trace.json
     """
     from .. import trace
-    from ..units import dtype_bytes
 
     values = counts(given)
-    size = memory(m, m_elements, hardware, dtype_bytes(values.get("dtype", "fp16")))
+    size = memory(m, m_elements, hardware)
     kind = trace.kind_of(kind, path, as_json, as_csv)
     schedule, problem, tiling = trace.plan(values, name, tiles, size)
     trace.check_length(trace.visits(schedule, problem, tiling).total)  # before anything is on stdout

@@ -27,10 +27,10 @@ def command(m: Any, m_elements: Any, hardware: Any, tile_multiple: Any, unfused:
     """
     from .. import training, training_report
     from ..output import answer
-    from ..units import dtype_bytes, parse_count
+    from ..units import parse_count
 
     values = counts(given)
-    size = memory(m, m_elements, hardware, dtype_bytes(values.get("dtype", "fp16")))
+    size = memory(m, m_elements, hardware)
     values["tile_multiple"] = parse_count(tile_multiple, "--tile-multiple")
     names = [] if unfused is None else unfused.split(",")
     found = training.training(M=size, unfused=names, **values)

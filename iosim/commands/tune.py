@@ -26,10 +26,10 @@ def command(m: Any, m_elements: Any, hardware: Any, schedules: Any, tile_multipl
 
     Example: iosim tune --N 8192 --d 128 --M 100KB
     """
-    from ..units import dtype_bytes, parse_count
+    from ..units import parse_count
 
     values = counts(given)
-    size = memory(m, m_elements, hardware, dtype_bytes(values.get("dtype", "fp16")))
+    size = memory(m, m_elements, hardware)
     values |= {"schedules": schedules, "tile_multiple": parse_count(tile_multiple, "--tile-multiple")}
     if curve:
         show_curve(values, size, plot, as_json, as_csv, path)

@@ -183,10 +183,15 @@ def footprints(schedule: Any, p: Attention, tiling: Tiling, rounded: list[bool])
 
 
 def can_generate(schedule: Any) -> bool:
-    """Whether a schedule has kernels, found out by making them: for a small problem that it is about."""
+    """Whether a schedule has kernels."""
+    return not why_not(schedule)
+
+
+def why_not(schedule: Any) -> str:
+    """Why a schedule has no kernels, found out by making them for a small problem that it is about; else nothing."""
     problem = getattr(schedule, "about", lambda p: p)(Attention(32, 16, dtype="fp32"))
     try:
         generate(schedule, problem, Tiling(16, 16))
-    except IosimError:
-        return False
-    return True
+    except IosimError as error:
+        return str(error)
+    return ""

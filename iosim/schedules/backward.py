@@ -20,9 +20,10 @@ from ..gradients import (
 )
 from ..problem import Tensor
 from ..reference_backward import backward_inputs, backward_output
-from ..softmax import drop, hide, keep, scores, zeros
+from ..softmax import drop, hide, scores, zeros
 from .flash import visited
 from .registry import FA1, Schedule, register
+from .standard import elementwise_passes
 
 
 def standard(chip: Any, p: Any, t: Any) -> None:
@@ -44,7 +45,7 @@ def standard(chip: Any, p: Any, t: Any) -> None:
             chip.update(dp, drop, p.dropout_part(i, j))
             chip.store(dp, "dP", i, j)
     chip.free(v)
-    elementwise_passes(chip, p, t)
+    elementwise_passes(chip, p, t, "dP")
     for i in chip.tiles(p.N, t.rows_s, parallel=True):  # line 3: dS, whole rows
         s, dp = chip.load("P", i), chip.load("dP", i)
         chip.update(dp, score_gradients_of_rows, s)
@@ -63,15 +64,6 @@ def standard(chip: Any, p: Any, t: Any) -> None:
             chip.update(dk, add_key_gradients, chip.load("dS", i, j), q[i])
         chip.store(dk, "dK", j)
     chip.free(q)
-
-
-def elementwise_passes(chip: Any, p: Any, t: Any) -> None:
-    """Unfused passes over the gradients of the scores (mask, dropout): each reads and writes N x Nk words."""
-    for _ in range(p.elementwise):
-        for i in chip.tiles(p.N, t.rows_s, parallel=True):
-            dp = chip.load("dP", i)
-            chip.update(dp, keep)
-            chip.store(dp, "dP", i)
 
 
 def keys_outside(chip: Any, p: Any, t: Any) -> None:

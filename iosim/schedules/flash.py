@@ -125,14 +125,22 @@ def footprint(p: Any, t: Any) -> int:
     return rows_k * (p.d + p.dv) + rows_q * (p.d + p.dv) + rows_q * rows_k + 2 * rows_q
 
 
-STATE = ("O", "l", "m")
 KEYS_OUTSIDE: dict[str, Any] = {
     "formula": "R = Nk (d + dv) + N (d + dv + 2) Tc, W = N (dv + 2) Tc",
     "state": "a tile of K and V on chip; O, l, m wait in HBM between key tiles",
+    "outer": "keys",
+    "rules": ("paper", "best"),
+    "drops": True,
+    "exact_traffic": keys_outside_traffic,
+    "footprint": footprint,
+    "initialised": ("O", "l", "m"),
 }
 QUERIES_OUTSIDE: dict[str, Any] = {
     "formula": "R = N d + Nk (d + dv) Tr, W = N dv",
     "state": "a tile of Q with its O, l, m on chip; nothing waits in HBM",
+    "drops": True,
+    "exact_traffic": queries_outside_traffic,
+    "footprint": footprint,
 }
 
 register(
@@ -141,13 +149,7 @@ register(
         keys_outside,
         "K/V outer: O, l, m go back and forth",
         f"{FA1}, Algorithm 1",
-        outer="keys",
-        rules=("paper", "best"),
-        drops=True,
         **KEYS_OUTSIDE,
-        exact_traffic=keys_outside_traffic,
-        footprint=footprint,
-        initialised=STATE,
     )
 )
 register(
@@ -156,10 +158,7 @@ register(
         queries_outside,
         "Q outer: O, l, m stay on chip",
         f"{FA2}, Algorithm 1",
-        drops=True,
         **QUERIES_OUTSIDE,
-        exact_traffic=queries_outside_traffic,
-        footprint=footprint,
     )
 )
 register(
@@ -168,14 +167,8 @@ register(
         keys_outside,
         "flash1 that leaves out the tiles that the mask hides",
         f"{FA1}, Algorithm 5",
-        outer="keys",
-        rules=("paper", "best"),
         skips=True,
-        drops=True,
         **KEYS_OUTSIDE,
-        exact_traffic=keys_outside_traffic,
-        footprint=footprint,
-        initialised=STATE,
     )
 )
 register(
@@ -185,9 +178,6 @@ register(
         "flash2 that leaves out the tiles that the mask hides",
         f"{FA2}, Algorithm 1 with a mask",
         skips=True,
-        drops=True,
         **QUERIES_OUTSIDE,
-        exact_traffic=queries_outside_traffic,
-        footprint=footprint,
     )
 )

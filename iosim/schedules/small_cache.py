@@ -12,12 +12,13 @@ from typing import Any
 
 from ..candidates import falls, together
 from ..reference_more import unit_inputs
-from ..softmax import accumulate, hide, minus_infinity, normalise, online_softmax, scores, zeros
+from ..softmax import accumulate, hide, minus_infinity, normalise, online_softmax, zeros
 from ..square_tiles import least_passes
 from ..steps_more import Number, add_scores, scale
 from ..tiling import Tiling
 from .online_softmax import softmax_2pass
 from .registry import FA1, Schedule, narrowed, register
+from .standard import score_pass
 
 SY = "Saha and Ye 2024 (arXiv 2402.07443)"
 
@@ -31,16 +32,6 @@ def scores_stay(chip: Any, p: Any, t: Any) -> None:
                 q, k = chip.load("Q", i, c), chip.load("K", j, c)
                 chip.update(s, add_scores, q, k)
             chip.update(s, scale, Number(p.d))
-            chip.update(s, hide, p.mask.part(i, j))
-            chip.store(s, "S", i, j)
-
-
-def queries_stay(chip: Any, p: Any, t: Any) -> None:
-    """The same, with whole rows of Q staying while K streams."""
-    for i in chip.tiles(p.N, t.rows_q, parallel=True):
-        q = chip.load("Q", i)
-        for j in chip.tiles(p.Nk, t.rows_k):
-            s = chip.compute("S", (i, j), scores, q, chip.load("K", j))
             chip.update(s, hide, p.mask.part(i, j))
             chip.store(s, "S", i, j)
 
@@ -81,7 +72,7 @@ def small_cache(chip: Any, p: Any, t: Any) -> None:
 
 def small_cache_queries(chip: Any, p: Any, t: Any) -> None:
     """Queries stay in the first product: for M towards d^2."""
-    queries_stay(chip, p, t)
+    score_pass(chip, p, t)
     online_output(chip, p, t)
 
 

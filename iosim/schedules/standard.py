@@ -33,13 +33,7 @@ def ideal(chip: Any, p: Any, t: Any) -> None:
 
 def tiled(chip: Any, p: Any, t: Any) -> None:
     """The same three kernels with tiles that fit: K and V are read once for every query tile."""
-    for i in chip.tiles(p.N, t.rows_q, parallel=True):
-        q = chip.load("Q", i)
-        for j in chip.tiles(p.Nk, t.rows_k):
-            k = chip.load("K", j)
-            s = chip.compute("S", (i, j), scores, q, k)
-            chip.update(s, hide, p.mask.part(i, j))
-            chip.store(s, "S", i, j)
+    score_pass(chip, p, t)
     elementwise_passes(chip, p, t)
     softmax_pass(chip, p, t)
     for i in chip.tiles(p.N, t.rows_q, parallel=True):
@@ -51,13 +45,24 @@ def tiled(chip: Any, p: Any, t: Any) -> None:
         chip.store(o, "O", i)
 
 
-def elementwise_passes(chip: Any, p: Any, t: Any) -> None:
-    """Unfused passes over the scores (mask, dropout): each reads and writes N x Nk words."""
+def score_pass(chip: Any, p: Any, t: Any) -> None:
+    """Line 1: S = Q K^T / sqrt(d), whole rows of Q staying while K streams."""
+    for i in chip.tiles(p.N, t.rows_q, parallel=True):
+        q = chip.load("Q", i)
+        for j in chip.tiles(p.Nk, t.rows_k):
+            k = chip.load("K", j)
+            s = chip.compute("S", (i, j), scores, q, k)
+            chip.update(s, hide, p.mask.part(i, j))
+            chip.store(s, "S", i, j)
+
+
+def elementwise_passes(chip: Any, p: Any, t: Any, tensor: str = "S") -> None:
+    """Unfused passes over the scores or their gradients (mask, dropout): each reads and writes N x Nk words."""
     for _ in range(p.elementwise):
         for i in chip.tiles(p.N, t.rows_s, parallel=True):
-            s = chip.load("S", i)
+            s = chip.load(tensor, i)
             chip.update(s, keep)
-            chip.store(s, "S", i)
+            chip.store(s, tensor, i)
 
 
 def softmax_pass(chip: Any, p: Any, t: Any) -> None:
