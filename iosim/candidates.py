@@ -15,6 +15,7 @@ from .square_tiles import sizes
 from .tiling import Tiling
 
 MOST = 2**20  # pairs: a second
+MOST_SEEN = 2**28  # pairs under a mask: twenty seconds
 
 
 class Falls(NamedTuple):
@@ -53,6 +54,50 @@ def falls(
     return Falls(M[kept], (rows[kept], columns[kept]))
 
 
+def seen_pairs(
+    rows_axis: int, columns_axis: int, multiple: int,
+    reach: Callable[[int], list[tuple[int, int]]], room: Callable[[Any], list[tuple[Any, Any]]],
+    cost: Callable[[Any, Any, Any], Any],
+) -> list[Tiling]:  # fmt: skip
+    """Every tiling that can be best at some M, where each tile of rows goes over the columns up to the last it sees.
+
+    `reach(rows)` -> (rows, columns seen) of each tile. `cost` grows with the sums over these tiles: of columns, of rows
+    times tiles of columns, of rows times columns. What the sums do as rows grow is not known, so every pair is counted:
+    with each number of columns all rows at once, as arrays.
+    """
+    import numpy as np
+
+    units = -(-rows_axis // multiple), -(-columns_axis // multiple)
+    if units[0] * units[1] > MOST_SEEN:
+        raise InputError("--mask", f"{units[0]} x {units[1]} tile sizes", f"at most {MOST_SEEN} pairs to count",
+                         "give a --tile-multiple, or schedules that are not memory-efficient")  # fmt: skip
+    kind = integers(cost(*[rows_axis * columns_axis] * 3), sum(x * columns_axis + y for x, y in room(rows_axis)))
+    rows, columns = (np.arange(1, n + 1).astype(kind) * multiple for n in units)
+    sums = sums_of(reach, rows, kind)
+    rooms = room(np.minimum(rows, rows_axis))
+    found = []
+    for width in columns.tolist():
+        words = cost(*sums(width))
+        M = np.maximum.reduce([each * min(width, columns_axis) + beside for each, beside in rooms])
+        below = np.append(True, words[1:] < np.minimum.accumulate(words)[:-1]).astype(bool)  # M grows with the rows
+        found.append((M[below], words[below], rows[below], np.full(below.sum(), width)))
+    M, words, rows, columns = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    kept = cheaper(M, words)
+    return [Tiling(*pair) for pair in zip(rows[kept].tolist(), columns[kept].tolist(), strict=True)]
+
+
+def sums_of(reach: Callable[[int], list[tuple[int, int]]], rows: Any, kind: Any) -> Callable[[int], tuple[Any, ...]]:
+    """The three sums of `seen_pairs` for all rows, as a function of the columns of a tile."""
+    import numpy as np
+
+    tiles = [reach(n) for n in rows.tolist()]
+    heights, seen = np.array([pair for found in tiles for pair in found], kind).T
+    starts = np.cumsum([0, *map(len, tiles)])[:-1]
+    columns, squares = np.add.reduceat(seen, starts), np.add.reduceat(heights * seen, starts)
+    fewer, less = -heights, -seen  # -h * floor(-n / c) is h * ceil(n / c)
+    return lambda width: (columns, np.add.reduceat(fewer * (less // width), starts), squares)
+
+
 def integers(*most: int) -> Any:
     """The type of arrays that hold numbers up to these, and sums of a few of them: int64, or Python integers."""
     return "int64" if 16 * max(most) < 2**63 else object
@@ -68,7 +113,7 @@ def cheaper(M: Any, cost: Any) -> Any:
     return order[np.append(True, least[1:] < least[:-1]).astype(bool)]
 
 
-def together(first: Falls, output: Falls) -> Tiling:
+def together(first: Falls, output: Falls, depth: int) -> Tiling:
     """Two loop pairs, one after the other, in the same M: at each M where one of them falls, the tiles of both. The
     second one's are the tiles of the output."""
     import numpy as np
@@ -78,4 +123,4 @@ def together(first: Falls, output: Falls) -> Tiling:
     a = np.searchsorted(first.M, falls_at, side="right") - 1
     b = np.searchsorted(output.M, falls_at, side="right") - 1
     (rows_q, rows_k), (rows_o, cols_o) = first.tile, output.tile
-    return Tiling(rows_q[a], rows_k[a], rows_o=rows_o[b], cols_o=cols_o[b])
+    return Tiling(rows_q[a], rows_k[a], depth=depth, rows_o=rows_o[b], cols_o=cols_o[b])

@@ -7,7 +7,6 @@ from string import ascii_letters
 from typing import Any
 
 from .bounds import APART, compulsory_words, order_words
-from .curve import envelope, steps
 from .errors import InputError, MissingError
 
 KINDS = (".png", ".svg")
@@ -36,8 +35,7 @@ def draw(found: Any, path: str) -> None:
     axes.set_prop_cycle(color=[pyplot.get_cmap("tab20")(k) for k in range(20)])
     last = 2 * found.steps[-1].M_bytes
     for schedule in found.space:
-        own = envelope(steps(schedule, found.problem, found.tile_multiple))
-        line(axes, own, last, label=schedule.name, linewidth=1)
+        line(axes, found.own[schedule.name], last, label=schedule.name, linewidth=1)
     line(axes, found.steps, last, label="least", color="black", linewidth=2.5, zorder=5, alpha=0.6)
     if found.space[0].family not in APART:
         bound_lines(axes, found.problem, found.steps[0].M_bytes, last)

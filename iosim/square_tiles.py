@@ -27,20 +27,18 @@ def least_passes(
     M_bytes: int,
     room: Callable[[int], tuple[int, int] | list[tuple[int, int]]],
     cost: Callable[[int, int], int],
-    step: int | None = None,
 ) -> Found | None:
     """The tile (rows, columns) of least `cost(passes over rows, passes over columns)` that fits; None if none does.
 
     `room(rows)` -> (bytes for each column of the tile, bytes beside them), or a list of such, all of which must fit;
-    both grow with the rows, and cost grows with either number of passes. Rows are multiples of `multiple`, columns of
-    `step` (the same unless given); a tile may be longer than its axis and is then clipped.
+    both grow with the rows, and cost grows with either number of passes. Rows and columns are multiples of `multiple`;
+    a tile may be longer than its axis and is then clipped.
     """
-    step = step or multiple
 
     def columns(rows: int) -> int:
         found = room(min(rows * multiple, rows_axis))
         pairs = found if isinstance(found, list) else [found]
-        return min(largest((M_bytes - beside) // each, columns_axis, step) for each, beside in pairs)
+        return min(largest((M_bytes - beside) // each, columns_axis, multiple) for each, beside in pairs)
 
     def passes(low: int, high: int) -> tuple[int, int]:
         """The fewest along the rows, at `high`, and along the columns, at `low`; rows in units of `multiple`."""
@@ -60,7 +58,7 @@ def least_passes(
         if passes(low, low)[0] != passes(low, high)[0]:
             ranges += [(low + 1, middle)] * (low < middle) + [(middle + 1, high)]
     along_rows, along_columns = passes(rows, rows)
-    return Found(best, (up(-(-rows_axis // along_rows), multiple), up(-(-columns_axis // along_columns), step)))
+    return Found(best, (up(-(-rows_axis // along_rows), multiple), up(-(-columns_axis // along_columns), multiple)))
 
 
 def last_fitting(fits: Callable[[int], bool], most: int) -> int:
@@ -82,9 +80,9 @@ def sizes(length: int, multiple: int) -> Iterator[int]:
         yield size
 
 
-def largest(room: int, length: int, step: int) -> int:
-    """The largest multiple of `step` that fits in `room` when clipped to `length`; 0 or less if none does."""
-    return up(length, step) if room >= length else room // step * step
+def largest(room: int, length: int, multiple: int) -> int:
+    """The largest multiple of `multiple` that fits in `room` when clipped to `length`; 0 or less if none does."""
+    return up(length, multiple) if room >= length else room // multiple * multiple
 
 
 def up(n: int, multiple: int) -> int:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
+from . import curve
 from .bounds import Bound, bounds
 from .errors import InputError
 from .experiment import OPTIONS, Result, check_names, parse_mask, run
 from .problem import DENSE, Attention
 from .schedules import SCHEDULES, Schedule, find, find_all, require
 from .schedules.registry import FA1, FA2
+from .tiling import Tiling
+from .tune_blocks import blocks
 from .units import parse_bytes, parse_count
-
-if TYPE_CHECKING:
-    from .curve import Step
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Choice:
     d: int | None = None
 
 
-TAKEN = ("N", "d", "M", "schedules", "tile_multiple", "mask")  # by name, beside the options of a problem
+TAKEN = ("N", "d", "M", "schedules", "tile_multiple", "mask", "least_blocks")  # beside fields of Attention
 PAIRS = ("128x128", "128x64", "64x128", "64x64")
 CUTLASS = "the kernel behind PyTorch's EFFICIENT_ATTENTION, as it ran on an H200"
 PUBLISHED = (
@@ -43,22 +43,33 @@ PUBLISHED = (
 
 
 @dataclass(frozen=True)
+class Found(Result):
+    """A result with the options of the problem that were chosen for it, and its blocks (see tune_blocks.py)."""
+
+    options: dict[str, int] = field(default_factory=dict, hash=False)
+    blocks: int | None = None
+
+
+@dataclass(frozen=True)
 class Tuned:
-    """What `tune` answers. `results` has the best of each schedule, least traffic first, what does not fit last."""
+    """What `tune` answers. `results` has the best of each schedule, least traffic first, what does not fit last.
+    `left_out` are schedules whose best tiling with so many blocks is not known."""
 
     problem: Attention
     M_bytes: int
     bounds: list[Bound]
-    results: list[Result]
-    published: list[tuple[Choice, Result]]
+    results: list[Found]
+    published: list[tuple[Choice, Found]]
     tile_multiple: int = 1
+    least_blocks: int = 1
+    left_out: tuple[str, ...] = ()
 
     @property
     def M_words(self) -> int:
         return self.M_bytes // self.problem.word_bytes
 
     @property
-    def winner(self) -> Result | None:
+    def winner(self) -> Found | None:
         return self.results[0] if self.results and self.results[0].fits else None
 
     def ratio(self, result: Result) -> float | None:
@@ -71,24 +82,68 @@ class Tuned:
 
 def tune(
     N: int, d: int, M: int | str, *, schedules: str | Sequence[str] = (), tile_multiple: int = 1, mask: Any = "dense",
-    **options: Any,
+    least_blocks: int = 1, **options: Any,
 ) -> Tuned:  # fmt: skip
     """Search every schedule of softmax attention for its least traffic in an SRAM of M bytes (`100KB`, `51200el`).
 
     The space: the schedules' own loop orders, all tile sizes that are multiples of `tile_multiple`, ragged last tiles
-    included, the whole footprint inside M. Least is in bytes. Other options are the fields of `Attention`.
+    included, the whole footprint inside M, and what a schedule lets choose (`splits`, `page_size`) unless it is given.
+    Least is in bytes. `least_blocks`: only what gives a GPU so many thread blocks. Other options are the fields of
+    `Attention`.
     """
     check_names("tune", options, OPTIONS, TAKEN)
     problem = Attention(N, d, mask=parse_mask(mask), **options)
     M_bytes = parse_bytes(M, problem.word_bytes)
     parse_count(tile_multiple, "--tile-multiple")
-    space = space_of(schedules, problem)
-    found = [run(s, "ideal" if "ideal" in s.rules else "best", problem, M_bytes, tile_multiple) for s in space]
+    parse_count(least_blocks, "--least-blocks")
+    asked = space_of(schedules, problem)
+    space = asked if least_blocks == 1 else searchable(asked, problem, least_blocks)
+    found = [best_of(s, problem, M_bytes, tile_multiple, options, least_blocks) for s in space]
     found.sort(key=lambda r: (not r.fits, r.total is None, r.total_bytes))
     least = min((r.total for r in found if r.fits and r.total is not None), default=None)
-    published = [(c, run(find(c.schedule), c.tiles, problem, M_bytes)) for c in published_in(space, problem)]
+    published = [(c, counted(find(c.schedule), c.tiles, problem, M_bytes)) for c in published_in(space, problem)]
     proven = bounds(problem, M_bytes // problem.word_bytes, least, space[0].family if space else "attention")
-    return Tuned(problem, M_bytes, proven, found, published, tile_multiple)
+    left_out = tuple(s.name for s in asked if s not in space)
+    return Tuned(problem, M_bytes, proven, found, published, tile_multiple, least_blocks, left_out)
+
+
+def best_of(
+    schedule: Schedule, problem: Attention, M_bytes: int, multiple: int, given: Iterable[str], least_blocks: int
+) -> Found:
+    """The least of one schedule over its tiles and over what may be chosen. Without a number of blocks the first value
+    of each option is best (see `Schedule.chosen`), else all of them are compared."""
+    rule = "ideal" if "ideal" in schedule.rules else "best"
+    if least_blocks == 1:
+        options = next(curve.choices(schedule, problem.packed, multiple, given))
+        return counted(schedule, rule, problem, M_bytes, multiple, options)
+    step = curve.least(curve.free_steps(schedule, problem, multiple, given, least_blocks), M_bytes)
+    if step is None:
+        return Found(schedule.name, rule, fits=False)
+    tiles = rule if step.Br is None else f"{step.Br}x{step.Bc}"
+    return replace(counted(schedule, tiles, problem, M_bytes, multiple, step.options), tiling=rule)
+
+
+def counted(
+    schedule: Schedule, rule: str, problem: Attention, M_bytes: int, multiple: int = 1, options: Any = None
+) -> Found:
+    """One run, with its blocks."""
+    problem = replace(problem, **(options or {}))
+    result = run(schedule, rule, problem, M_bytes, multiple)
+    if result.total is None:
+        return Found(**vars(result))
+    sizes = (result.Br or 1, result.Bc or 1)
+    tiling = Tiling(*sizes, **result.more_tiles)
+    return Found(**vars(result), options=options or {}, blocks=blocks(schedule, problem, tiling))
+
+
+def searchable(asked: list[Schedule], problem: Attention, least_blocks: int) -> list[Schedule]:
+    """The schedules whose least traffic is known at every M, and with so many blocks."""
+    space = [s for s in asked if curve.exact(s, problem, least_blocks)]
+    if not space:
+        option = "--curve" if least_blocks == 1 else "--least-blocks"
+        raise InputError("--schedule", ", ".join(s.name for s in asked), "a schedule whose candidates are known",
+                         f"leave out {option}")  # fmt: skip
+    return space
 
 
 def space_of(names: str | Sequence[str], problem: Attention) -> list[Schedule]:
@@ -127,36 +182,37 @@ class Curve:
     problem: Attention
     space: list[Schedule]
     left_out: list[Schedule]
-    steps: list[Step]
-    published: list[tuple[Choice, int | None, Result, Step | None]]
+    steps: list[curve.Step]
+    published: list[tuple[Choice, int | None, Result, curve.Step | None]]
     tile_multiple: int = 1
+    least_blocks: int = 1
+    own: dict[str, list[curve.Step]] = field(default_factory=dict, hash=False)  # the steps of each schedule
 
 
 PAPER_M = (65_536, 98_304, 166_912, 232_448)  # what one block may use of a T4, V100, A100, H100, in bytes
 
 
 def trace_curve(
-    N: int, d: int, *, schedules: str | Sequence[str] = (), tile_multiple: int = 1, mask: Any = "dense", **options: Any
-) -> Curve:
+    N: int, d: int, *, schedules: str | Sequence[str] = (), tile_multiple: int = 1, mask: Any = "dense",
+    least_blocks: int = 1, **options: Any,
+) -> Curve:  # fmt: skip
     """The least traffic against M: every M in bytes at which it falls, from the first that holds any tiles.
 
     A schedule with a search of its own and no candidates is not in the space; `left_out` names it.
     """
-    from . import curve
-
     check_names("trace_curve", options, OPTIONS, TAKEN)
     problem = Attention(N, d, mask=parse_mask(mask), **options)
     parse_count(tile_multiple, "--tile-multiple")
+    parse_count(least_blocks, "--least-blocks")
     asked = space_of(schedules, problem)
-    space = [s for s in asked if curve.exact(s, problem)]
-    if not space:
-        raise InputError("--schedule", ", ".join(s.name for s in asked), "a schedule whose candidates are known",
-                         "leave out --curve")  # fmt: skip
-    steps = curve.curve(space, problem, tile_multiple)
+    space = searchable(asked, problem, least_blocks)
+    own = {s.name: curve.free_steps(s, problem, tile_multiple, options, least_blocks) for s in space}
+    steps = curve.envelope(step for found in own.values() for step in found)
     published = []
     for choice in published_in(space, problem):
         for M in PAPER_M if choice.tiles == "paper" else (None,):
             result = run(find(choice.schedule), choice.tiles, problem, M)
             needed = result.sram_peak_bytes
             published.append((choice, M, result, None if needed is None else curve.least(steps, needed)))
-    return Curve(problem, space, [s for s in asked if not curve.exact(s, problem)], steps, published, tile_multiple)
+    left_out = [s for s in asked if s not in space]
+    return Curve(problem, space, left_out, steps, published, tile_multiple, least_blocks, own)

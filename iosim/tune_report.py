@@ -29,11 +29,13 @@ def tuned_rows(tuned: Any) -> Rows:
     problem = {**problem_row(tuned.problem), "M_bytes": tuned.M_bytes, "M_words": tuned.M_words}
     entries = [("best", "", r) for r in tuned.results] + [("published", c.label, r) for c, r in tuned.published]
     more = more_columns(tuned.problem, [r.more_tiles for _, _, r in entries])
+    chosen = ["options"] * any(r.options for _, _, r in entries)
+    columns = ("role", "label", *COLUMNS, "ratio_to_winner", "blocks", *chosen, *more)
     rows = []
     for role, label, result in entries:
         values = {**problem, **vars(result), "role": role, "label": label, "ratio_to_winner": tuned.ratio(result)}
-        values["more_tiles"] = more_sizes(result.more_tiles)
-        rows.append({name: values[name] for name in ("role", "label", *COLUMNS, "ratio_to_winner", *more)})
+        values |= {"more_tiles": more_sizes(result.more_tiles), "options": more_sizes(result.options)}
+        rows.append({name: values[name] for name in columns})
     return rows
 
 
@@ -44,7 +46,7 @@ def tuned_json(tuned: Any) -> dict[str, Any]:
     return {
         "problem": problem_row(tuned.problem),
         "sram": {"M_bytes": tuned.M_bytes, "M_words": tuned.M_words},
-        "space": space_json([r.schedule for r in tuned.results], tuned.tile_multiple),
+        "space": space_json([r.schedule for r in tuned.results], tuned, tuned.left_out),
         "bounds": [asdict(bound) for bound in tuned.bounds],
         "winner": None if tuned.winner is None else row(tuned.winner),
         "results": [row(r) for r in tuned.results],
@@ -52,33 +54,45 @@ def tuned_json(tuned: Any) -> dict[str, Any]:
     }
 
 
-def space_json(schedules: Sequence[str], multiple: int, left_out: Sequence[str] = ()) -> dict[str, Any]:
+def space_json(schedules: Sequence[str], found: Any, left_out: Sequence[str]) -> dict[str, Any]:
     """What was searched."""
     return {
         "schedules": list(schedules),
         "left_out": list(left_out),
-        "tile_multiple": multiple,
+        "tile_multiple": found.tile_multiple,
+        "least_blocks": found.least_blocks,
         "tiles": "every Br x Bc of these multiples, last tiles ragged, the whole footprint of the text inside M",
+        "options": "splits whose shares hold a key tile; pages of 1 to 256 rows, powers of two; what is given is fixed",
         "least": "bytes over all heads",
     }
 
 
 def tuned_text(tuned: Any) -> str:
     best = tuned.winner
+    least = f"least with {tuned.least_blocks} blocks" if tuned.least_blocks > 1 else "least"
     if best is None:
-        first = "nothing fits\n"
+        first = "nothing fits\n" if tuned.least_blocks == 1 else f"{least}: none that fits\n"
     else:
-        first = f"least: {best.schedule}{tile_sizes(best)}, {best.total} words, {format_megabytes(best.total_bytes)}\n"
+        tiles = tile_sizes(best) + flags(best.options)
+        first = f"{least}: {best.schedule}{tiles}, {best.total} words, {format_megabytes(best.total_bytes)}\n"
+    if tuned.left_out:
+        first += "not in the space: " + ", ".join(tuned.left_out) + "\n"
     parts = [header(tuned) + first, table([result_row(tuned, r) for r in tuned.results]), "", "published:"]
     parts += [table([{"choice": c.label, **result_row(tuned, r)} for c, r in tuned.published]), ""]
     return "\n".join([*parts, table(bounds_table(tuned.bounds)), *notes(tuned)])
 
 
+def flags(options: Any) -> str:
+    """As the command line takes them."""
+    return "".join(f" --{name.replace('_', '-')} {value}" for name, value in options.items())
+
+
 def result_row(tuned: Any, r: Any) -> dict[str, Any]:
     return {
         "schedule": r.schedule,
-        "tiles": tile_sizes(r).strip() or r.tiling,
-        "fits": verdict(r),
+        "tiles": (tile_sizes(r).strip() or r.tiling) + flags(r.options),
+        "blocks": r.blocks,
+        "fits": "none" if r.total is None and tuned.least_blocks > 1 else verdict(r),
         "SRAM bytes": r.sram_peak_bytes,
         "total words": r.total,
         "bytes": None if r.total_bytes is None else format_megabytes(r.total_bytes),
@@ -90,6 +104,7 @@ def result_row(tuned: Any, r: Any) -> dict[str, Any]:
 def curve_rows(found: Any) -> Rows:
     """One row a breakpoint, with the bounds at its M in words."""
     p, rows, family = found.problem, [], found.space[0].family
+    chosen = any(step.options for step in found.steps)
     for step in found.steps:
         M_words = step.M_bytes // p.word_bytes
         words = {b.name.removeprefix(f"{family}: "): b.words for b in bounds(p, M_words, family=family)}
@@ -103,6 +118,7 @@ def curve_rows(found: Any) -> Rows:
                 "saha_ye_words": words.get("Saha and Ye 2024"),
                 "compulsory_words": words["compulsory"],
                 "ratio_to_bound": step.total / order if order else None,
+                **({"options": more_sizes(step.options)} if chosen else {}),
             }
         )
     return rows
@@ -123,7 +139,7 @@ def curve_json(found: Any) -> dict[str, Any]:
     names = [s.name for s in found.space]
     return {
         "problem": problem_row(found.problem),
-        "space": space_json(names, found.tile_multiple, [s.name for s in found.left_out]),
+        "space": space_json(names, found, [s.name for s in found.left_out]),
         "curve": curve_rows(found),
         "published": published_rows(found),
     }
@@ -133,19 +149,21 @@ def curve_text(found: Any) -> str:
     p = found.problem
     size = f"attention: N = {p.N}, Nk = {p.Nk}, d = {p.d}, batch {p.batch} x heads {p.heads} (kv {p.kv_heads})"
     lines = [f"{size}, {p.dtype}, {p.acc_dtype} accumulators, mask {p.mask}"]
-    lines.append("least traffic over " + ", ".join(s.name for s in found.space) + f": {len(found.steps)} breakpoints")
+    blocks = f" with {found.least_blocks} blocks" if found.least_blocks > 1 else ""
+    names = ", ".join(s.name for s in found.space)
+    lines.append(f"least traffic{blocks} over {names}: {len(found.steps)} breakpoints")
     if found.left_out:
         lines.append("not in the space: " + ", ".join(s.name for s in found.left_out))
     steps = [
         {
             "from M": format_bytes(row["M_bytes"]),
             "schedule": row["schedule"],
-            "tiles": f"{row['Br']}x{row['Bc']}" if row["Br"] else "ideal",
+            "tiles": (f"{row['Br']}x{row['Bc']}" if row["Br"] else "ideal") + flags(step.options),
             "total words": row["total"],
             "bytes": format_megabytes(row["total_bytes"]),
             "x N^2d^2/M": ratio(row["ratio_to_bound"]),
         }
-        for row in curve_rows(found)
+        for step, row in zip(found.steps, curve_rows(found), strict=True)
     ]
     published = [
         {

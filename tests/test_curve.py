@@ -18,12 +18,13 @@ from iosim.tune import space_of, trace_curve, tune
 GOLDEN = json.loads((DATA / "golden.json").read_text())
 SEARCH = GOLDEN["search_cases"] + GOLDEN["big_table_N8192_d128"]
 DENSE_SPACE = [s.name for s in space_of((), Attention(8, 4)) if exact(s, Attention(8, 4))]
-MASKED = [s.name for s in SCHEDULES.values() if s.skips and s.family == "attention" and s.search is None]
+CAUSAL = Attention(8, 4, mask=parse_mask("causal"))
+MASKED = [s.name for s in space_of((), CAUSAL) if s.skips and exact(s, CAUSAL)]
 
 
 def every_tiling(schedule, p, multiple):
     """(bytes that it needs, bytes that it moves) of every tiling there is; what it moves by the formula by hand."""
-    lengths = {"rows_q": p.N, "rows_k": p.Nk, "rows_o": p.N, "cols_o": p.dv}
+    lengths = {"rows_q": p.N, "rows_k": p.Nk, "depth": min(3, max(p.d, p.Nk)), "rows_o": p.N, "cols_o": p.dv}
     names = [n for n in lengths if n in ("rows_q", "rows_k", *schedule.more_tiles)]
     ranges = [range(multiple, lengths[n] + multiple, multiple) for n in names]
     tilings = [Tiling(**dict(zip(names, sizes, strict=True))) for sizes in product(*ranges)]
@@ -56,7 +57,7 @@ def small(rng, most=17, **options):
 
 def test_the_space_is_not_empty():
     assert {"standard", "standard-tiled", "flash1", "flash2", "memory-efficient", "small-cache"} <= set(DENSE_SPACE)
-    assert {"block-sparse", "block-sparse-q"} <= set(MASKED)
+    assert {"block-sparse", "block-sparse-q", "memory-efficient"} <= set(MASKED)
 
 
 @pytest.mark.parametrize("name", DENSE_SPACE)
@@ -76,10 +77,19 @@ def test_each_schedule_has_the_breakpoints_of_an_exhaustive_search(name):
 def test_with_a_mask_too(name, mask):
     rng = random.Random(name + mask)
     for _ in range(4):
-        p, multiple = small(rng, mask=parse_mask(mask))
+        more = {"lse": rng.random() < 0.5, "keep_p": rng.random() < 0.3, "dv": rng.choice([None, 3])}
+        p, multiple = small(rng, mask=parse_mask(mask), acc_dtype=rng.choice(["fp16", "fp32"]), **more)
         pairs = list(every_tiling(SCHEDULES[name], p, multiple))
         found = curve([SCHEDULES[name]], p, multiple)
         assert [(s.M_bytes, s.total_bytes) for s in found] == staircase(pairs), (p, multiple)
+
+
+def test_pairs_under_a_mask_are_exact_where_int64_is_not():
+    p = Attention(100, 2**48, heads=2**12, mask=parse_mask("causal"))
+    schedule = SCHEDULES["memory-efficient"]
+    found = curve([schedule], p, 8)
+    assert [(s.M_bytes, s.total_bytes) for s in found] == staircase(list(every_tiling(schedule, p, 8)))
+    assert found[0].total > 2**64
 
 
 def test_the_whole_space_has_the_breakpoints_of_an_exhaustive_search():

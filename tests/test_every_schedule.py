@@ -74,10 +74,10 @@ def test_best_is_the_least_of_an_exhaustive_search(name, mask):
         p = Attention(N, d, Nk=Nk, mask=parse_mask(mask), acc_dtype=rng.choice(["fp16", "fp32"]))
         p = schedule.about(p)
         M = rng.randint(8 * d + 6, 40 * d + 200)
-        totals = {}
+        totals, depth = {}, multiple if "depth" in schedule.more_tiles else 1
         for rows_q in range(multiple, p.N + multiple, multiple):
             for rows_k in range(multiple, p.Nk + multiple, multiple):
-                tiling = Tiling(rows_q, rows_k)
+                tiling = Tiling(rows_q, rows_k, depth=depth)
                 if footprint(schedule, p, tiling).peak_bytes <= M:
                     totals[tiling] = words(schedule, p, tiling)
         best = best_tiles(schedule, p, M, multiple)

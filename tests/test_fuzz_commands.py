@@ -45,6 +45,7 @@ POOLS = {
     ),
     "--backward-tiles": (["4x4", "paper", "best"], fuzz.BAD_TILES),
     "--tile-multiple": (["1", "2", "16"], fuzz.BAD_NUMBERS),
+    "--least-blocks": (["1", "4"], fuzz.BAD_NUMBERS),
     "--combination": (["standard", "flash1", "flash2"], fuzz.BAD_SCHEDULES),
     "--unfused": (["scale", "mask-add,dropout"], ["", ",", "scal"]),
     "--elementwise": (["0", "1"], [*fuzz.BAD_NUMBERS, "10001"]),

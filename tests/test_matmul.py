@@ -28,7 +28,7 @@ def test_the_best_tiles_are_the_least_of_all_three_sizes(name):
         N, Nk, d, multiple = rng.randint(1, 9), rng.randint(1, 9), rng.randint(1, 7), rng.choice([1, 1, 2, 3])
         p = Attention(N, d, Nk=Nk, acc_dtype=rng.choice(["fp16", "fp32"]))
         M = rng.randint(4, 150)
-        axes = (range(multiple, N + multiple, multiple), range(multiple, Nk + multiple, multiple), range(1, d + 1))
+        axes = (range(multiple, end + multiple, multiple) for end in (N, Nk, d))
         space = [Tiling(q, k, depth=c) for q, k, c in product(*axes)]
         least = min((words(schedule, p, t) for t in space if footprint(schedule, p, t).peak_bytes <= M), default=None)
         best = best_tiles(schedule, p, M, multiple)
@@ -36,7 +36,7 @@ def test_the_best_tiles_are_the_least_of_all_three_sizes(name):
         if best:
             assert words(schedule, p, best) == least
             assert footprint(schedule, p, best).peak_bytes <= M
-            assert best.rows_q % multiple == best.rows_k % multiple == 0
+            assert best.rows_q % multiple == best.rows_k % multiple == best.depth % multiple == 0
 
 
 @pytest.mark.parametrize("M", [300, 1000, 5000, 20000])

@@ -70,7 +70,8 @@ def test_rows_are_in_order_and_what_does_not_fit_is_last(ask):
 def test_the_keys_are_those_of_a_count(ask):
     got = ask(*BASE, "--M", "100KB")
     counted = ask("count", "--N", 8192, "--d", 128, "--M", "100KB", "--schedule", "flash2")["results"][0]
-    assert got["schema"] == 1 and {**got["winner"], "ratio_to_winner": None} == {**counted, "ratio_to_winner": None}
+    more = {"ratio_to_winner": 1.0, "options": {}, "blocks": 42}  # ceil(8192 / 196)
+    assert got["schema"] == 1 and got["winner"] == {**counted, **more}
 
 
 def test_published_choices(ask):
@@ -111,7 +112,7 @@ def test_restricted(ask):
 
 def test_csv_and_text(iosim):
     rows = list(csv.DictReader(io.StringIO(iosim(*BASE, "--M", "100KB", "--csv").stdout)))
-    assert list(rows[0]) == ["role", "label", *COLUMNS, "ratio_to_winner", "more_tiles"]
+    assert list(rows[0]) == ["role", "label", *COLUMNS, "ratio_to_winner", "blocks", "options", "more_tiles"]
     assert {r["role"] for r in rows} == {"best", "published"} and rows[0]["total"] == "90177536"
     text = iosim(*BASE, "--M", "100KB").stdout
     assert "least: flash2 196x1, 90177536 words, 180.36 MB" in text and "nothing fits" not in text

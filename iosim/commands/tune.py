@@ -17,11 +17,12 @@ SCHEDULE = click.option("--schedule", "schedules", multiple=True, metavar="NAME"
 @SCHEDULE
 @text_option("--tile-multiple", "Keep to tiles that are multiples of this.", default="1", show_default=True)
 @variant_options
+@text_option("--least-blocks", "Only what gives so many thread blocks, as one for each SM.", metavar="COUNT")
 @click.option("--curve", is_flag=True, help="Every M at which the least traffic falls, instead of one M.")
 @text_option("--plot", "With --curve: draw it, FILE.png or FILE.svg.", metavar="FILE")
 @outputs
-def command(m: Any, m_elements: Any, hardware: Any, schedules: Any, tile_multiple: Any, curve: bool, plot: Any,
-            as_json: bool, as_csv: bool, path: Any, **given: Any) -> None:  # fmt: skip
+def command(m: Any, m_elements: Any, hardware: Any, schedules: Any, tile_multiple: Any, least_blocks: Any, curve: bool,
+            plot: Any, as_json: bool, as_csv: bool, path: Any, **given: Any) -> None:  # fmt: skip
     """The least traffic over schedules, loop orders and tiles that really fit, and how far published tiles are from it.
 
     Example: iosim tune --N 8192 --d 128 --M 100KB
@@ -31,6 +32,8 @@ def command(m: Any, m_elements: Any, hardware: Any, schedules: Any, tile_multipl
     values = counts(given)
     size = memory(m, m_elements, hardware)
     values |= {"schedules": schedules, "tile_multiple": parse_count(tile_multiple, "--tile-multiple")}
+    if least_blocks is not None:
+        values["least_blocks"] = parse_count(least_blocks, "--least-blocks")
     if curve:
         show_curve(values, size, plot, as_json, as_csv, path)
     else:

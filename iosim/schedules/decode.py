@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from ..problem import Tensor
@@ -139,6 +140,33 @@ def extra(p: Any) -> dict[str, tuple[Any, Any]]:
     return {**({"P": (0, p.N * p.Nk)} if p.keep_p else {}), **({"LSE": (0, p.N)} if p.lse else {})}
 
 
+# ---------------------------------------------------------------- what `tune` may choose, the least traffic first
+
+
+def shares_of_tiles(p: Any, multiple: int) -> Iterator[int]:
+    """One number of splits for each number of shares, from 1 on, as long as a share holds a key tile.
+
+    More shares move more: each reads Q again and writes and reads its partial O and LSE. They need as much SRAM, for
+    the smallest key tile fits in any of them. So one share moves least; more of them only give more blocks.
+    """
+    rows, least = p.Nk, min(multiple, p.Nk)
+    while rows >= least:
+        splits = -(-p.Nk // rows)
+        rows = -(-p.Nk // splits)
+        if rows >= least:
+            yield splits
+        rows -= 1
+
+
+def pages_of_tiles(p: Any, multiple: int) -> list[int]:
+    """The page sizes of Kwon et al. 2023, section 7.2, from the largest on: those that hold a key tile and of those
+    that hold all keys one, but never none. Larger pages move fewer table entries, and need as much SRAM."""
+    needed = [size for size in PAGE_SIZES if size < 2 * p.Nk]
+    return [size for size in needed if size >= min(multiple, p.Nk)][::-1] or needed[-1:]
+
+
+PAGE_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+
 # ---------------------------------------------------------------- a cache in pages, and what lies in it
 
 
@@ -179,6 +207,7 @@ register(
             "Opart": Tensor(("partial_rows", "dv"), "state"),
             "LSEpart": Tensor(("partial_rows",), "state"),
         },
+        chosen={"splits": shares_of_tiles},
     )
 )
 register(
@@ -198,5 +227,6 @@ register(
         },
         example=scattered,
         answer=answer_of_pages,
+        chosen={"page_size": pages_of_tiles},
     )
 )

@@ -108,14 +108,14 @@ def naive_footprint(p: Any, t: Any) -> int:
 
 
 def best_c_stays(schedule: Any, p: Any, M_bytes: int, multiple: int) -> Tiling | None:
-    """The C tile of least traffic with parts of the sum of depth 1, which cost no traffic and the least room."""
-    acc, word = p.acc_bytes, p.word_bytes
+    """The C tile of least traffic. The depth of the parts of a sum costs room, not traffic: the smallest there is."""
+    acc, column = p.acc_bytes, p.word_bytes * min(multiple, p.d)
     found = least_passes(
         p.N, p.Nk, multiple, M_bytes,
-        room=lambda rows: (rows * acc + word, rows * word),  # bytes for each column of the tile, and beside them
+        room=lambda rows: (rows * acc + column, rows * column),  # bytes for each column of the tile, and beside them
         cost=lambda passes_b, passes_a: p.d * (p.Nk * passes_b + p.N * passes_a),
     )  # fmt: skip
-    return found and Tiling(*found.tile)
+    return found and Tiling(*found.tile, depth=multiple)
 
 
 def best_a_stays(schedule: Any, p: Any, M_bytes: int, multiple: int) -> Tiling | None:
@@ -125,7 +125,6 @@ def best_a_stays(schedule: Any, p: Any, M_bytes: int, multiple: int) -> Tiling |
         p.N, p.d, multiple, M_bytes,
         room=lambda rows: ((rows + columns) * word, rows * columns * acc),
         cost=lambda passes_b, passes_c: p.Nk * (p.d * passes_b + 2 * p.N * passes_c),
-        step=1,
     )  # fmt: skip
     return found and Tiling(found.tile[0], multiple, depth=found.tile[1])
 

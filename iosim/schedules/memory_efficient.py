@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..candidates import seen_pairs
 from ..errors import InputError
 from ..problem import DENSE
 from ..softmax import accumulate, hide, log_sum_exp, minus_infinity, normalise, online_softmax, scores, zeros
@@ -62,6 +63,11 @@ def traffic(p: Any, t: Any, tiles: Any = None) -> dict[str, tuple[Any, Any]]:
         tiles = tiles or last_keys(p, t)
         keys, rows = sum(n for _, n in tiles), sum(h * -(-n // t.rows_k) for h, n in tiles)
         square = sum(h * n for h, n in tiles)
+    return moved(p, keys, rows, square)
+
+
+def moved(p: Any, keys: Any, rows: Any, square: Any) -> dict[str, tuple[Any, Any]]:
+    """`keys` that are read, `rows` of Q that are read, scores that are computed: sums over all query tiles."""
     return {
         "Q": (rows * p.d, 0),
         "K": (keys * p.d, 0),
@@ -130,14 +136,29 @@ def search(schedule: Schedule, p: Any, M_bytes: int, multiple: int) -> Tiling | 
 
 def best_rows(p: Any, M_bytes: int, multiple: int) -> list[int]:
     """Without a mask, the best query tile in multiples; none where nothing fits."""
-    acc, word = p.acc_bytes, p.word_bytes
     found = least_passes(
         p.N, p.Nk, multiple, M_bytes,
-        room=lambda rows: [(rows * acc + p.d * word, rows * ((p.dv + 2) * acc + p.d * word)),
-                           (rows * acc + p.dv * word, rows * (p.dv + 2) * acc)],
+        room=lambda rows: room_bytes(p, rows),
         cost=lambda passes_q, passes_k: p.Nk * (p.d + p.dv) * passes_q + p.N * p.d * passes_k,
     )  # fmt: skip
     return [found.tile[0] // multiple] if found else []
+
+
+def room_bytes(p: Any, rows: Any) -> list[tuple[Any, Any]]:
+    """(bytes for each key of the tile, bytes beside them) while Q and K are there, and while V is."""
+    acc, word = p.acc_bytes, p.word_bytes
+    stays = rows * (p.dv + 2) * acc
+    return [(rows * acc + p.d * word, stays + rows * p.d * word), (rows * acc + p.dv * word, stays)]
+
+
+def masked_candidates(p: Any, multiple: int) -> list[Tiling]:
+    """With a mask of tokens, the tilings that are best at some M."""
+    return seen_pairs(
+        p.N, p.Nk, multiple,
+        reach=lambda rows: reaches(p.tiled(Tiling(rows, multiple)).mask),
+        room=lambda rows: room_bytes(p, rows),
+        cost=lambda keys, rows, square: sum(map(sum, moved(p, keys, rows, square).values())),
+    )  # fmt: skip
 
 
 def outer_tiles(p: Any, largest: int, multiple: int) -> list[int]:
@@ -163,6 +184,7 @@ register(
         footprint=room,
         search=search,
         inner_matters=True,
+        masked_candidates=masked_candidates,
     )
 )
 register(

@@ -29,7 +29,10 @@ class Schedule:
     `search(schedule, p, M_bytes, multiple)` finds the best tiling where the search along `outer` does not (None).
     `inner_matters`: True if dense traffic falls with the numbers of outer and of inner tiles, and depends on nothing
     else; False if not with the inner ones; None: walks with small and with large tiles find out. Or
-    `candidates(p, multiple)` is a Tiling of arrays with a best one for every M, without a mask (None: not known).
+    `candidates(p, multiple)` is a Tiling of arrays with a best one for every M, without a mask (None: not known);
+    `masked_candidates(p, multiple)` is a list of Tilings with a best one for every M, under a mask of tokens.
+    `chosen` are options of the problem that `tune` chooses where nobody gives them: {field: values(p, multiple)},
+    where what a value reaches in an M, an earlier one reaches as well or betters.
     `about(p)` is the nearest problem that this schedule is about: `count` refuses others. `more_tiles` are the fields
     of Tiling that it reads beside Br and Bc.
 
@@ -55,6 +58,8 @@ class Schedule:
     search: Callable[..., Any] | None = None
     inner_matters: bool | None = None
     candidates: Callable[..., Any] | None = None
+    masked_candidates: Callable[..., Any] | None = None
+    chosen: Mapping[str, Callable[..., Iterable[int]]] = field(default_factory=dict)
     about: Callable[[Any], Any] = lambda p: p
     more_tiles: tuple[str, ...] = ()
     formula: str = ""
@@ -131,7 +136,7 @@ def register(schedule: Schedule) -> Schedule:
     return schedule
 
 
-FUNCTIONS = ("exact_traffic", "footprint", "search", "candidates", "example", "answer", "about")
+FUNCTIONS = ("exact_traffic", "footprint", "search", "candidates", "masked_candidates", "example", "answer", "about")
 
 
 def rules_of_fields(s: Schedule) -> Iterator[tuple[str, bool, str]]:

@@ -148,6 +148,7 @@ def square_footprint(p: Any, t: Any) -> int:
 
 
 # ---------------------------------------------------------------- the best tiles: each product has its own
+# No traffic depends on the depth, and the footprint grows with it: the smallest depth there is, `multiple`, is best.
 
 
 def search(first: Any, state: int, softmax_words: int = 0) -> Any:
@@ -159,21 +160,25 @@ def search(first: Any, state: int, softmax_words: int = 0) -> Any:
             return None
         rows_q, rows_k = scores_tile.tile
         rows_o, cols_o = output.tile
-        return Tiling(rows_q, rows_k, rows_o=rows_o, cols_o=cols_o)
+        return Tiling(rows_q, rows_k, depth=multiple, rows_o=rows_o, cols_o=cols_o)
 
     return best
 
 
 def candidates(first: Any, state: int) -> Any:
     """The same for every M at once."""
-    return lambda p, multiple: together(first(p, 0, multiple, falls), best_output(p, 0, multiple, state, falls))
+
+    def every(p: Any, multiple: int) -> Tiling:
+        return together(first(p, 0, multiple, falls), best_output(p, 0, multiple, state, falls), multiple)
+
+    return every
 
 
 def best_scores_stay(p: Any, M_bytes: int, multiple: int, solve: Any = least_passes) -> Any:
-    acc, word = p.acc_bytes, p.word_bytes
+    acc, column = p.acc_bytes, p.word_bytes * min(multiple, p.d)  # bytes of a score, of a row of a part of Q or K
     return solve(
         p.N, p.Nk, multiple, M_bytes,
-        room=lambda rows: (rows * acc + word, rows * word),
+        room=lambda rows: (rows * acc + column, rows * column),
         cost=lambda passes_k, passes_q: p.d * (p.Nk * passes_k + p.N * passes_q),
     )  # fmt: skip
 
@@ -190,10 +195,10 @@ def best_queries_stay(p: Any, M_bytes: int, multiple: int, solve: Any = least_pa
 
 def best_output(p: Any, M_bytes: int, multiple: int, state: int, solve: Any = least_passes) -> Any:
     """rows x cols of O and `state` numbers a row are accumulators, and so is what is loaded of S or P."""
-    acc, word = p.acc_bytes, p.word_bytes
+    acc, word, depth = p.acc_bytes, p.word_bytes, min(multiple, p.Nk)
     return solve(
         p.N, p.dv, multiple, M_bytes,
-        room=lambda rows: (rows * acc + word, rows * (state + 1) * acc),
+        room=lambda rows: (rows * acc + word * depth, rows * (state + depth) * acc),
         cost=lambda passes_v, passes_s: p.Nk * (p.dv * passes_v + p.N * passes_s),
     )  # fmt: skip
 

@@ -1,0 +1,47 @@
+"""How many thread blocks a schedule gives to a GPU: what least traffic alone does not ask for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from .elementwise import choose
+from .folded import Folded
+from .problem import DENSE, Attention
+from .watchers import Traffic
+
+
+class Blocks(Folded):
+    """Notes for each launch the turns of its outermost loop if that is parallel, as the grid of a kernel walks them;
+    1 where it is not, or where something stays in SRAM around it."""
+
+    def __init__(self, problem: Any, *watchers: Any):
+        super().__init__(problem, *watchers)
+        self.launches: list[Any] = []
+        self._turns: Any = 1
+
+    def _walk(self, length: Any, size: Any, where: Any, parallel: bool) -> Any:
+        outermost, alone = self._depth == 0, not self._resident
+        for tile in super()._walk(length, size, where, parallel):
+            if outermost:
+                self._turns = self.total(()) if parallel and alone else 1
+            yield tile
+
+    def _end_of_launch(self) -> None:
+        if self._depth == 0 and not self._resident:
+            self.launches.append(self._turns)
+        super()._end_of_launch()
+
+
+def blocks(schedule: Any, p: Attention, tiling: Any) -> Any:
+    """Independent blocks of the launch that moves the most words, over all heads and batches; sizes may be arrays."""
+    p = p.packed
+    if not schedule.skips:
+        p = replace(p, mask=DENSE)
+    traffic = Traffic()
+    machine = Blocks(p, traffic).run(schedule, tiling)
+    most, found = -1, 1
+    for (reads, writes), turns in zip(traffic.steps, machine.launches, strict=True):
+        more = reads + writes > most
+        most, found = choose(more, reads + writes, most), choose(more, turns, found)
+    return found * p.instances
