@@ -128,29 +128,31 @@ class _Unrolled(Machine):
     """Visits every tile, and knows which turn of the outermost parallel loop it is in."""
 
     block = 0
+    backwards = False
 
     def _walk(self, length: Any, size: Any, where: Any, parallel: bool) -> Any:
         outermost = self._depth == 0
-        for tile in super()._walk(length, size, where, parallel):
+        tiles = super()._walk(length, size, where, parallel)
+        for tile in reversed(list(tiles)) if self.backwards and not outermost else tiles:
             if outermost:
                 self.block = tile.index if parallel else 0
             yield tile
 
 
-def trace(schedule: Any, problem: Attention, tiling: Any, *watchers: Any) -> Trace:
-    """The touches of one head; other watchers may see the same run."""
+def trace(schedule: Any, problem: Attention, tiling: Any, *watchers: Any, backwards: bool = False) -> Trace:
+    """The touches of one head; other watchers may see the same run. `backwards`: inner loops go from the last tile to
+    the first. Under a causal mask blocks that run together are then at different keys, which stay in use for longer."""
     from dataclasses import replace
 
     if not getattr(schedule, "skips", True) and problem.mask is not DENSE:
         problem = replace(problem, mask=DENSE)  # a mask that only hides moves no word
     watcher = _Blocks()
-    machine = _Unrolled(problem, watcher, *watchers).run(schedule, tiling)
+    machine = _Unrolled(problem, watcher, *watchers)
+    machine.backwards = backwards
+    machine.run(schedule, tiling)
     tensors = _cells(watcher.events, machine)
-    launches = []
-    for number in range(watcher.launch):
-        events = [event for event in watcher.events if event[0] == number]
-        if events:
-            launches.append(_launch(events, tensors))
+    by_launch = ([event for event in watcher.events if event[0] == number] for number in range(watcher.launch))
+    launches = [_launch(events, tensors) for events in by_launch if events]
     ordered = sorted(tensors.values(), key=lambda cells: cells.first)
     sizes = np.concatenate([cells.sizes_bytes() for cells in ordered])
     return Trace(launches, sizes, sum(cells.count for cells in ordered if cells.shared))
@@ -210,7 +212,6 @@ def _run(launch: Launch, cache: Cache, problem: Attention, places: int) -> None:
     places = min(places, total)
     work = -(-len(launch.touches) * problem.instances // places)
     stride = -(-work // MOST_STEPS)
-    ahead = np.arange(stride)
     position, end, head = np.zeros(places, np.int64), np.zeros(places, np.int64), np.zeros(places, np.int64)
     while True:
         free = np.flatnonzero(position >= end)
@@ -223,9 +224,9 @@ def _run(launch: Launch, cache: Cache, problem: Attention, places: int) -> None:
         busy = position < end
         if not busy.any():
             return
-        at = position[busy, None] + ahead
+        at = position[busy, None] + np.arange(stride)
         inside = at < end[busy, None]
-        heads = np.broadcast_to(head[busy, None], at.shape)[inside]
+        heads = np.repeat(head[busy], inside.sum(1))
         at = at[inside]
         cache.touch(launch.touches[at], launch.writes[at], heads)
         position[busy] += stride
@@ -247,7 +248,7 @@ class Cache:
         count = len(self.sizes)
         self.last = np.full(count, -1, np.int64)
         self.dirty = np.zeros(count, bool)
-        self.mark = np.zeros(count, np.int64)
+        self.mark, self.stored = np.zeros(count, np.int64), np.zeros(count, bool)
         self.resident_at = np.zeros(1024, np.int64)
         self.dirty_at = np.zeros(1024, np.int64)
         self.step = self.oldest = self.resident = 0
@@ -266,19 +267,19 @@ class Cache:
         cells = cells + np.where(own, self.own_first + heads * self.own, heads // self.group * self.shared)
         order = np.arange(len(cells))
         self.mark[cells] = order
-        once = self.mark[cells] == order
-        stored = cells[writes]
-        cells = cells[once]
-        self._update(cells, np.isin(cells, stored) if len(stored) else np.zeros(len(cells), bool))
+        once, stored = cells[self.mark[cells] == order], cells[writes]
+        self.stored[stored] = True
+        written = self.stored[once]
+        self.stored[stored] = False
+        self._update(once, written)
 
     def _update(self, cells: Any, written: Any) -> None:
         age, size, now = self.last[cells], self.sizes[cells], self.step
-        if now == len(self.resident_at):
-            self.resident_at = np.concatenate([self.resident_at, np.zeros(now, np.int64)])
-            self.dirty_at = np.concatenate([self.dirty_at, np.zeros(now, np.int64)])
+        if now + 1 == len(self.resident_at):  # the oldest step is the one to come when all have left
+            room = np.zeros(now + 1, np.int64)
+            self.resident_at, self.dirty_at = (np.concatenate([a, room]) for a in (self.resident_at, self.dirty_at))
         hit = age >= self.oldest
-        fetched = size[~hit & ~written]
-        self.read_bytes += int(fetched.sum())
+        self.read_bytes += int(size[~hit & ~written].sum())
         self.first_bytes += int(size[(age < 0) & ~written].sum())
         self.dirty[cells[~hit]] = False  # written back when it left
         was_dirty = hit & self.dirty[cells]

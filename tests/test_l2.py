@@ -3,6 +3,7 @@
 import json
 import random
 from collections import OrderedDict
+from dataclasses import replace
 from statistics import median
 
 import numpy as np
@@ -11,7 +12,10 @@ from conftest import DATA
 
 from iosim.errors import InputError
 from iosim.experiment import parse_mask
+from iosim.gpu.counters import Kernel
 from iosim.gpu.predict import predict
+from iosim.gpu.profile import Explanation, rows
+from iosim.hardware import load
 from iosim.l2 import Cache, Launch, Trace, dram_bytes, trace
 from iosim.problem import Attention
 from iosim.schedules import find
@@ -129,6 +133,14 @@ def test_a_cache_counts_what_it_holds():
     )
 
 
+def test_a_cache_too_small_for_a_step_lasts_for_any_number_of_steps():
+    """All of a step leaves at once, also when the arrays of steps are just full."""
+    p, count = Attention(16, 16), 2100
+    touches = Launch(np.arange(count) % 2, np.zeros(count, bool), np.array([0, count]))
+    found = dram_bytes(Trace([touches], np.full(2, 32), 0), p, [1], 0)
+    assert (found.read_bytes, found.first_bytes) == (32 * count, 64)
+
+
 def test_cold_launches_read_again_what_the_last_one_wrote():
     """standard-tiled in an L2 that holds all: warm, S and P never go to DRAM; cold, both are read from it, and what
     was dirty leaves between the launches, where nobody counts."""
@@ -161,3 +173,34 @@ def h200_errors():
 def test_dram_of_an_h200():
     errors = h200_errors()
     assert len(errors) == 9 and median(errors) <= 0.05 and max(errors) <= 0.20, errors
+
+
+# ---------------------------------------------------------------- order of the walk
+
+
+def test_backwards_under_a_causal_mask_by_hand():
+    """Four query tiles at once and no cache between steps. Forwards all are at the same key tile: K and V come once.
+    Backwards each starts at its own: 4 different ones, then 3, 2 and 1."""
+    p, t = Attention(64, 16, dtype="fp32", mask=parse_mask("causal")), Tiling(16, 16)
+    tile, text = 4 * 16 * 16, find("block-sparse-q")
+    for backwards, tiles in ((False, 4), (True, 4 + 3 + 2 + 1)):
+        found = dram_bytes(trace(text, p, t, backwards=backwards), p, [4], 0)
+        assert found.read_bytes == (4 + 2 * tiles) * tile and found.write_bytes == 4 * tile
+
+
+def test_backwards_changes_no_touch():
+    p, t = Attention(70, 16, Nk=90, dtype="fp32", mask=parse_mask("causal")), Tiling(16, 16)
+    there, back = (trace(find("block-sparse-q"), p, t, backwards=backwards).launches[0] for backwards in (False, True))
+    assert not np.array_equal(there.touches, back.touches) and np.array_equal(there.starts, back.starts)
+    assert np.array_equal(np.sort(there.touches), np.sort(back.touches))
+
+
+def test_the_kernel_of_flash_attention_is_traced_backwards():
+    """By its name; in an L2 far smaller than what stays in use it then reads more. Other kernels go forwards."""
+    p = Attention(1024, 64, heads=4, acc_dtype="fp32", mask=parse_mask("causal"))
+    small = replace(load("h200"), l2_bytes=400_000, measured=None)
+    words = predict(find("block-sparse-q"), p, Tiling(64, 64))
+    explained = Explanation("block-sparse-q", Tiling(64, 64), words.read_bytes, words.write_bytes, 1.0, 1.0)
+    names = ("void flash_fwd_kernel<traits>", "another")
+    back, forth = (rows("", Kernel(name, (16, 1, 4)), [explained], p, small)[0]["dram_predicted"] for name in names)
+    assert back > 1.5 * forth >= 1.5 * 3 * 4 * 1024 * 64 * 2

@@ -1,17 +1,18 @@
 """Which schedule and tiles explain a kernel's counters: on kernels that nobody here wrote."""
 
 import json
+from dataclasses import replace
 from math import prod
 
 import pytest
 from conftest import DATA
 
-from iosim.errors import InputError
+from iosim.errors import InputError, MissingError
 from iosim.experiment import parse_mask
 from iosim.gpu import counters, step_rates
-from iosim.gpu.calibrate import HOW, effective_bytes, toml
+from iosim.gpu.calibrate import HOW, effective_bytes, profiled_launch, toml
 from iosim.gpu.predict import l2_capacity_bytes, predict, rates_of
-from iosim.gpu.profile import explain
+from iosim.gpu.profile import explain, occupancy
 from iosim.gpu.step_rates import line
 from iosim.hardware import load, read
 from iosim.problem import Attention
@@ -107,6 +108,16 @@ def test_an_empty_profile_is_refused(iosim, tmp_path):
     assert done.exit_code == 2 and "a kernel in it" in done.stderr
 
 
+def test_a_kernel_that_loads_q_again_does_not_load_ahead():
+    """Q once for a tile of rows: in registers. Once for every tile of keys: through shared memory, step by step. The
+    shares of split-kv each load it once."""
+    p, kernel = Attention(256, 64, heads=2, Nk=512), counters.Kernel("x", (4, 2), (32, 8, 1), {})
+    for name, splits, ahead in (("flash2", 1, True), ("memory-efficient", 1, False), ("split-kv", 4, True)):
+        problem = replace(p, splits=splits)
+        sit = occupancy(kernel, predict(find(name), problem, Tiling(64, 64)), problem, splits)
+        assert (sit.loads_ahead, sit.warps, sit.blocks_per_sm, sit.asynchronous) == (ahead, 8, 2, False), name
+
+
 # ---------------------------------------------------------------- calibrate
 
 
@@ -116,6 +127,7 @@ FOUND = {
     "l2_bytes": 50_000, "hbm_bytes": 10**9, "dram_bytes_per_second": 4.2e12, "dram_read_bytes_per_second": 4e12,
     "dram_write_bytes_per_second": 4.1e12, "l2_bytes_per_second": 6.1e12, "l2_effective_bytes": 25_000,
     "simt_operations_per_second": 3.1e13, "exponentials_per_second": 4e12, "launch_seconds": 2.2e-6,
+    "profiled_launch_seconds": 3.1e-6,
     "wgmma_flops_per_second": 8e14, "steps": {"simt_load": [1e-7, 1e9, 0.0, 2e12]},
     "latency_seconds": 7.1e-7, "l2_latency_seconds": 2.5e-7, "tensor_flops_per_second": {"fp16": 6e14, "bf16": 5.9e14},
 }  # fmt: skip
@@ -131,9 +143,24 @@ def test_a_calibration_is_a_hardware_file(tmp_path, ask):
     assert "driver 580.1" in hardware.sources["sms"] and "2026-11-21" in hardware.sources["hbm_bytes_per_second"]
     rates = rates_of(hardware)
     assert rates.launch_seconds == pytest.approx(2.2e-6) and rates.tensor_flops_per_second["bf16"] == 5.9e14
+    assert rates_of(hardware, profiled=True).launch_seconds == pytest.approx(3.1e-6)
+    path.write_text(toml({key: value for key, value in FOUND.items() if key != "profiled_launch_seconds"}))
+    assert rates_of(load(str(path)), profiled=True).launch_seconds == rates.launch_seconds, "without a profiler"
     assert l2_capacity_bytes(hardware) == 25_000
     assert {key for key in HOW} <= set(hardware.measured)
     assert ask("count", "--N", 64, "--d", 8, "--hardware", path)["sram"]["M_bytes"] == 1000
+
+
+def test_an_empty_launch_by_the_profiler(monkeypatch):
+    """The markers between the jobs; nothing where there is no profiler."""
+    monkeypatch.setattr(counters, "profile", lambda jobs, path: counters.read(DATA / "ncu_flash_four.csv"))
+    assert 1e-6 < profiled_launch()["profiled_launch_seconds"] < 3e-6
+
+    def missing(jobs, path):
+        raise MissingError("no profiler")
+
+    monkeypatch.setattr(counters, "profile", missing)
+    assert profiled_launch() == {}
 
 
 def test_presets_were_not_measured():
@@ -169,6 +196,15 @@ def test_a_step_is_repeated_and_nothing_else():
             program = step_rates.program_of(name, dtype, 7, 3, rows)
             assert program.kernels[0].tensor_cores == (kind == "tensor") and program.kernels[0].block[0] == 128
             assert "j < 7" in program.source and program.smem_bytes <= 232_448
+
+
+def test_copies_of_single_words_are_of_tiles_whose_size_is_known_at_run_time():
+    """Rows of 125 words of 2 bytes start anywhere; the second of two tiles has 61."""
+    for name in step_rates.SCALAR:
+        program = step_rates.program_of(name, "fp16", 7, 3, 32, step_rates.RAGGED)
+        assert "min(64, 125 - j0)" in program.source and program.source.count(f"{name.split('_')[0]}<false>(") >= 1
+        assert program.kernels[0].block[0] == 128 and not program.kernels[0].tensor_cores
+        assert step_rates.work_of(name, 32, *step_rates.RAGGED, 2) == 2 * 32 * 125
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])

@@ -15,17 +15,16 @@ from iosim.schedules import find
 from iosim.tiling import Tiling
 from iosim.timing import (
     Memory,
-    Occupancy,
     Rates,
-    Work,
-    Works,
     block_seconds,
     blocks_on,
     blocks_seconds,
     cycle_seconds,
     makespan,
     predict,
+    step_rates,
 )
+from iosim.works import Occupancy, Work, Works
 
 TOY = Rates(
     sms=2,
@@ -40,40 +39,46 @@ TOY = Rates(
     l2_latency_seconds=0.25,
     shared_memory_per_sm_bytes=10_000,
 )
-WORK = Work(flops=100, operations=10, exponentials=4, loads=3, load_bytes=40, store_bytes=20)
+WORK = Work(flops=100, operations=10, exponentials=4, loads=3, load_bytes=40, first_bytes=30, store_bytes=20)
 
 
 AHEAD, SLOW = Occupancy(1, loads_ahead=True), Memory(0.25)
+ENDS = 0.25 + (30 + 20) / 100  # the first load, then 30 and 20 bytes at half of the L2's rate: one of 2 multiprocessors
 
 
 def test_arithmetic_adds_up():
     """On the whole GPU 100/1000 + 10/50 + 4/10 = 0.7 s; one of two multiprocessors takes twice that."""
-    assert block_seconds(WORK, 1, "fp16", AHEAD, TOY, SLOW) == pytest.approx(1.4 + 0.25)
-    assert block_seconds(WORK, 3, "fp16", AHEAD, TOY, SLOW) == pytest.approx(4.2 + 0.25)
+    assert block_seconds(WORK, 1, "fp16", AHEAD, TOY, SLOW) == pytest.approx(1.4 + ENDS)
+    assert block_seconds(WORK, 3, "fp16", AHEAD, TOY, SLOW) == pytest.approx(4.2 + ENDS)
 
 
 def test_products_without_tensor_cores():
     """100 flops are 50 multiply-adds of 50 a second: 1 s instead of 0.1."""
     for sit, dtype in ((Occupancy(1, True, tensor_cores=False), "fp16"), (AHEAD, "fp32")):
-        assert block_seconds(WORK, 1, dtype, sit, TOY, SLOW) == pytest.approx(2 * 1.6 + 0.25)
+        assert block_seconds(WORK, 1, dtype, sit, TOY, SLOW) == pytest.approx(2 * 1.6 + ENDS)
 
 
 def test_the_products_of_two_warpgroups_run_beside_each_others_rest():
     """Products of 0.6 s as the rest: each warpgroup has 0.3 s of both, and finds half of the other's before it."""
     sit = Occupancy(1, True, asynchronous=True)
     rates = replace(TOY, wgmma_flops_per_second=100 / 0.6)
-    assert block_seconds(WORK, 1, "fp16", sit, rates, SLOW) == pytest.approx(2 * (0.3 * 1.5 * 2) + 0.25)
+    assert block_seconds(WORK, 1, "fp16", sit, rates, SLOW) == pytest.approx(2 * (0.3 * 1.5 * 2) + ENDS)
 
 
 STEPS = {"tensor_scores": (0.5, 20.0, 0.1, 400.0), "tensor_normalise": (0.0, 5.0, 0.0, 100.0)}
 STEPWISE = replace(TOY, steps=STEPS)
 
 
+def work_of(**amounts):
+    """Steps that are waited for, once each."""
+    return Work(steps=Counter(amounts), chain=Counter(amounts), times=dict.fromkeys(amounts, 1))
+
+
 def test_a_generated_kernel_is_the_sum_of_its_steps():
     """Two products of 40 by 4 warps: 2 x 0.5 + 80 / 4 / 20 = 2 s; what has no rate of its own is as slow as
     `normalise`: 10 / 4 / 5 = 0.5 s. 3 loads that take 0.25 s longer than from the L2. Of a multiprocessor's time, one
     of two: 2 x 0.1 + 2 x 80 / 400 + 2 x 10 / 100 = 0.8 s, which many blocks come down to."""
-    work, sit = Work(loads=3, steps=Counter({"scores": 80, "hide": 10}), times={"scores": 2, "hide": 1}), Occupancy(100)
+    work, sit = replace(work_of(scores=80, hide=10), waits=3, times={"scores": 2, "hide": 1}), Occupancy(100)
     assert block_seconds(work, 1, "fp16", sit, STEPWISE, Memory(0.5)) == pytest.approx(3.25)
     assert block_seconds(work, 1, "fp16", sit, STEPWISE, SLOW) == pytest.approx(2.5)
     assert block_seconds(work, 1000, "fp16", sit, STEPWISE, SLOW) / 1000 == pytest.approx(0.8, rel=0.01)
@@ -81,11 +86,36 @@ def test_a_generated_kernel_is_the_sum_of_its_steps():
     assert busy / 1000 == pytest.approx(2 * 0.6, rel=0.01), "the DRAM is what all wait for"
 
 
-def test_warps_that_do_not_divide_evenly_wait_for_the_fuller_part():
-    """5 warps on 4 parts: the work of 8."""
-    work = Work(steps=Counter(hide=1000), times={"hide": 1})
-    slow = replace(TOY, steps={"tensor_normalise": (0.0, 5.0, 0.0, 20.0)})
-    assert block_seconds(work, 1, "fp16", Occupancy(1, warps=5), slow, SLOW) == pytest.approx(1000 * 2 / 20 * 8 / 5)
+def test_a_copy_that_lands_while_steps_run_is_not_waited_for():
+    """80 bytes of two copies by 4 warps, one of which is waited for: 40 / 4 / 20 = 0.5 s. Both take the L2's time of
+    the multiprocessor: 2 x 80 / 400 = 0.4 s for each of many blocks."""
+    rates = replace(TOY, steps={"tensor_load": (0.0, 20.0, 0.0, 400.0)})
+    work = Work(steps=Counter(load=80), chain=Counter(load=40), times={"load": 1})
+    assert block_seconds(work, 1, "fp16", Occupancy(1), rates, SLOW) == pytest.approx(0.5)
+    assert block_seconds(work, 1000, "fp16", Occupancy(1000), rates, SLOW) / 1000 == pytest.approx(0.4, rel=0.01)
+
+
+def test_warps_of_a_block_queue_for_their_part_of_a_multiprocessor():
+    """A warp alone takes 1000 / warps / 5 s, and keeps its part busy for 1000 x 2 / 40 x 4 / warps s. 5 warps: two of
+    them in one part, 200 s each of which 40 s are queued for: the second finds it busy a fifth of the time."""
+    slow = replace(TOY, steps={"tensor_normalise": (0.0, 1.0, 0.0, 50.0)})
+    work = work_of(hide=1000)
+    assert block_seconds(work, 1, "fp16", Occupancy(1, warps=4), slow, SLOW) == pytest.approx(250)
+    busy = 1000 * 2 / 50 * 4 / 5
+    found = block_seconds(work, 1, "fp16", Occupancy(1, warps=5), slow, SLOW)
+    assert found == pytest.approx(200 + busy * busy / 200)
+
+
+def test_steps_without_a_division_are_quicker_than_normalise():
+    """Those that touch every word of O without one are as `denormalise`, or half of `normalise` where that is all that
+    was measured; what is not known is as `normalise`."""
+    normalise, denormalise = (1.0, 5.0, 0.5, 100.0), (0.0, 12.0, 0.0, 300.0)
+    rates = replace(TOY, steps={"tensor_normalise": normalise})
+    assert step_rates("rescale", "tensor", rates) == (0.5, 10.0, 0.25, 200.0)
+    assert step_rates("denormalise", "simt", replace(TOY, steps={"simt_normalise": normalise}))[1] == 10.0
+    assert step_rates("hide", "tensor", rates) == normalise
+    both = replace(rates, steps={**rates.steps, "tensor_denormalise": denormalise})
+    assert step_rates("rescale", "tensor", both) == step_rates("denormalise", "tensor", both) == denormalise
 
 
 def test_words_that_are_loaded_one_by_one_wait_for_the_l2_each_time():
@@ -104,26 +134,11 @@ def test_a_network_of_queues_by_hand():
 
 
 def test_waves():
-    """10 blocks on 2 multiprocessors with 3 places each: 6 together, then 4, which are 2 a multiprocessor."""
+    """10 blocks on 2 multiprocessors with 3 places each: 6 together, then 4, of which one has 3 again."""
     sit = Occupancy(3, loads_ahead=True)
-    assert blocks_seconds([WORK], 10, "fp16", sit, TOY, SLOW) == pytest.approx((4.2 + 0.25) + (2.8 + 0.25))
-    assert blocks_seconds([WORK], 2, "fp16", sit, TOY, SLOW) == pytest.approx(1.4 + 0.25), "one a multiprocessor"
-    assert blocks_seconds([WORK], 12, "fp16", sit, TOY, SLOW) == pytest.approx(2 * (4.2 + 0.25)), "no third wave"
-
-
-def test_copies_of_rows_that_start_anywhere_go_word_by_word():
-    p, works = Attention(20, 16, dtype="fp16", acc_dtype="fp32"), Works()
-    trace(find("standard-tiled"), p, Tiling(16, 16), works)
-    scores, _, output = (launch[0] for launch in works.blocks)
-    assert scores.steps["store_scalar"] == 2 * 16 * 20 and "store" not in scores.steps, "rows of 20 scores: 40 B"
-    assert output.steps["load_scalar"] == 2 * 16 * 20 and output.steps["load"] == 2 * 20 * 16
-    assert output.times["load_scalar"] == 2
-
-
-def test_tiles_in_which_nothing_is_hidden_cost_nothing_to_mask():
-    p, works = Attention(64, 16, mask=parse_mask("causal")), Works()
-    trace(find("block-sparse-q"), p, Tiling(16, 16), works)
-    assert [w.times["hide"] for w in works.blocks[0]] == [1] * 4, "the diagonal"
+    assert blocks_seconds([WORK], 10, "fp16", sit, TOY, SLOW) == pytest.approx(2 * (4.2 + ENDS))
+    assert blocks_seconds([WORK], 2, "fp16", sit, TOY, SLOW) == pytest.approx(1.4 + ENDS), "one a multiprocessor"
+    assert blocks_seconds([WORK], 12, "fp16", sit, TOY, SLOW) == pytest.approx(2 * (4.2 + ENDS)), "no third wave"
 
 
 @pytest.mark.parametrize(
@@ -145,10 +160,10 @@ def test_the_largest_part_wins_and_launches_add():
     sit = [Occupancy(1, loads_ahead=True)]
     slow = predict([[WORK]], 4, "fp16", [1000], sit, TOY)
     assert slow.dram_seconds == 10.0 and slow.l2_seconds == pytest.approx(4 * 60 / 200)
-    assert slow.block_seconds == pytest.approx(2 * 1.65) and slow.bound_by == "DRAM"
+    assert slow.block_seconds == pytest.approx(2 * (1.4 + ENDS)) and slow.bound_by == "DRAM"
     assert slow.seconds == pytest.approx(10.0 + 0.5)
     quick = predict([[WORK]], 4, "fp16", [10], sit, TOY)
-    assert quick.seconds == pytest.approx(2 * 1.65 + 0.5) and quick.bound_by == "blocks"
+    assert quick.seconds == pytest.approx(2 * (1.4 + ENDS) + 0.5) and quick.bound_by == "blocks"
     narrow = replace(TOY, l2_bytes_per_second=10.0)
     assert predict([[WORK]], 4, "fp16", [10], sit, narrow).bound_by == "L2"
 
@@ -165,32 +180,6 @@ def test_blocks_on_a_multiprocessor():
     assert blocks_on(10**6, 0, 32) == 32, "the scheduler"
     assert blocks_on(10**6, 0, 128, registers=255) == 2
     assert blocks_on(10_000, 9_999, 128) == 1, "a block that fits runs, whatever the reserve"
-
-
-def test_work_of_a_block():
-    """flash2, N = Nk = 32, tiles of 16, d = 8, fp16: by hand."""
-    p, works = Attention(32, 8, dtype="fp16", acc_dtype="fp32"), Works()
-    trace(find("flash2"), p, Tiling(16, 16), works)
-    ((first, second),) = works.blocks
-    assert first == second
-    assert first.flops == 2 * 2 * (2 * 16 * 16 * 8), "two key tiles, two products each"
-    assert first.exponentials == 2 * 16 * 16
-    assert first.load_bytes == 2 * (16 * 8 + 2 * 32 * 8) and first.loads == 1 + 2 * 2
-    assert first.store_bytes == 2 * 16 * 8
-    assert first.steps["scores"] == first.steps["accumulate"] == first.flops // 2
-    assert (first.steps["load"], first.steps["store"], first.steps["normalise"]) == (
-        2 * (16 * 8 + 2 * 32 * 8),
-        256,
-        128,
-    )
-    per_tile = 16 * 16 + 4 * 16 * 16 + 16 * 8  # scaling, online softmax on the scores, rescaling O
-    assert first.operations == 2 * per_tile + (16 * 8 + 16 + 16) + 16 * 8  # zeros and -inf; normalise
-
-
-def test_causal_blocks_differ():
-    p, works = Attention(64, 8, mask=parse_mask("causal")), Works()
-    trace(find("block-sparse-q"), p, Tiling(16, 16), works)
-    assert [w.flops // works.blocks[0][0].flops for w in works.blocks[0]] == [1, 2, 3, 4]
 
 
 H200 = Rates(  # not measured together: the reference's copy bandwidth, the rest from clocks of 1.83 GHz and widths

@@ -114,11 +114,28 @@ def test_the_worker_notes_what_fails(no_gpu, monkeypatch):
     assert note == {"failed": "ValueError: illegal address"}
 
 
-@pytest.mark.parametrize(
-    "name, expected", [("flash1", {"O", "l", "m"}), ("flash2", set()), ("standard-tiled", {"S", "P"})]
-)
-def test_tensors_that_travel_come_from_the_traffic(name, expected):
-    assert set(worker.travelling(schedule_job(name, SMALL, Tiling(32, 32)))) == expected
+@pytest.mark.parametrize("name, travels, divided", [
+    ("flash1", {"O", "l", "m"}, False), ("flash2", set(), False), ("standard-tiled", {"S", "P"}, False),
+    ("attention-2pass", set(), True), ("attention-3pass", set(), True), ("memory-efficient", set(), False),
+])  # fmt: skip
+def test_what_is_rounded_on_the_way_comes_from_the_text(name, travels, divided):
+    assert worker.roundings(schedule_job(name, SMALL, Tiling(32, 32))) == (travels, divided)
+
+
+def test_a_p_that_is_divided_before_its_product_is_rounded_then():
+    """As attention-2pass does it, key tile after key tile, with sums, scores and quotients in fp16."""
+    q, k, v = (half(x) for x in heads(N=200, Nk=200))
+    s = half(q @ k.T / 4)
+    e, sums = np.exp(s - s.max(axis=1, keepdims=True)), np.zeros((len(s), 1), np.float32)
+    for y in range(0, 200, 45):
+        sums = half(sums + e[:, y : y + 45].sum(axis=1, keepdims=True))
+    p, o = half(half(e) / sums), np.zeros((len(s), v.shape[1]), np.float32)
+    for y in range(0, 200, 45):
+        o = half(o + p[:, y : y + 45] @ v[y : y + 45])
+    found = accuracy.baseline(np, q, k, v, half, half, 45, divided=True)
+    assert accuracy.largest_error(np, found, o) <= 2**-11 and (found == o).mean() > 0.9
+    undivided = accuracy.baseline(np, q, k, v, half, half, 45)
+    assert (found == undivided).mean() < 0.5, "it is another rounding"
 
 
 def test_a_p_that_travels_is_normalised_first():

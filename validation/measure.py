@@ -1,7 +1,7 @@
 """Measures on a GPU what the model claims, and compares: from the root of the repository
 
     PYTHONPATH=. python3 validation/measure.py FOLDER                     # all parts, on the GPU
-    PYTHONPATH=. python3 validation/measure.py FOLDER --part torch        # or calibrate, generated, tuned, sweep
+    PYTHONPATH=. python3 validation/measure.py FOLDER --part torch        # or another of PARTS
     PYTHONPATH=. python3 validation/measure.py FOLDER --rows              # no GPU: predictions beside the measurements
 
 Each part is two processes: the worker alone (words, output errors, times by events), then once more under Nsight
@@ -31,7 +31,7 @@ from iosim.gpu.profile import rows as explained
 from iosim.gpu.verify import Evidence, flat, short, summary, verify
 from iosim.hardware import read as read_hardware
 
-PARTS = ("calibrate", "generated", "tuned", "torch", "sweep")
+PARTS = ("calibrate", "generated", "drawn", "redrawn", "tuned", "torch", "sweep")
 
 
 def main() -> None:
@@ -145,7 +145,7 @@ def torch_rows(jobs: list[Any], kernels: list[Any], hardware: Any, folder: Path)
 def write_rows(folder: Path) -> None:
     hardware = read_hardware(folder / "hardware.toml")
     mine = []
-    for part in ("generated", "tuned"):
+    for part in ("generated", "tuned", "drawn", "redrawn"):
         own = [e for e in evidence(folder, part) if e.job["run"] not in TORCH]
         held = {"part": part}
         mine += [{**held, "held_out": shapes.held_out(n), **verify(e, hardware)} for n, e in enumerate(own)]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import product
+from random import Random
 
 from iosim.experiment import parse_mask
+from iosim.gpu.cuda import generate
 from iosim.gpu.jobs import Job, schedule_job, torch_job
 from iosim.gpu.tuned import tuned as kernel_of
 from iosim.problem import Attention
@@ -82,6 +84,42 @@ def _job(name: str, N: int, d: int, heads: int, tiles: str, dtype: str, acc: str
     rows_q, rows_k = map(int, tiles.split("x"))
     problem = Attention(N, d, heads=heads, dtype=dtype, acc_dtype=acc, mask=parse_mask(mask))
     return schedule_job(name, problem, Tiling(rows_q, rows_k))
+
+
+DRAWN = 36
+MOST_FLOPS, MOST_SHARED_BYTES = 3e11, 227 * 1024
+CHOICES = {
+    "schedule": ("standard-tiled", "flash1", "flash2", "block-sparse", "block-sparse-q", "memory-efficient",
+                 "attention-2pass"),
+    "d": (16, 32, 48, 64, 80, 96, 128, 256),
+    "rows": (16, 32, 48, 64, 96, 128),
+    "heads": (1, 2, 5, 8, 16, 40, 132, 264),
+    "types": (("fp16", "fp32"), ("bf16", "fp32"), ("fp16", "fp16"), ("fp32", "fp32")),
+    "mask": ("causal", "window:100", "causal&window:512", "window:64|global:32"),
+}  # fmt: skip
+
+
+def drawn(seed: int = 20261121) -> list[Job]:
+    """Shapes that nobody chose, with N log-uniform from 64 to 8192. They showed what the models and kernels lacked."""
+    draw, jobs = Random(seed), []
+    while len(jobs) < DRAWN:
+        name, d, heads, types = (draw.choice(CHOICES[key]) for key in ("schedule", "d", "heads", "types"))
+        N, tiling = round(2 ** draw.uniform(6, 13)), Tiling(draw.choice(CHOICES["rows"]), draw.choice(CHOICES["rows"]))
+        mask = parse_mask(draw.choice(CHOICES["mask"]) if name.startswith("block-sparse") else "dense")
+        p = Attention(N, d, heads=heads, dtype=types[0], acc_dtype=types[1], mask=mask)
+        if 4 * N * N * d * heads <= MOST_FLOPS and min(tiling.rows_q, tiling.rows_k) <= N and _fits(name, p, tiling):
+            jobs.append(schedule_job(name, p, tiling))
+    return jobs
+
+
+def redrawn() -> list[Job]:
+    """Drawn again, and measured only after the last change of the models."""
+    return drawn(20261122)
+
+
+def _fits(name: str, problem: Attention, tiling: Tiling) -> bool:
+    kernels = generate(find(name), problem, tiling).kernels
+    return max(kernel.smem_bytes for kernel in kernels) <= MOST_SHARED_BYTES
 
 
 def tuned() -> list[Job]:

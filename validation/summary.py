@@ -102,6 +102,8 @@ def groups(folder: Path) -> dict[str, list[Row]]:
     found = {
         "generated, looked at": [r for r in mine if r["part"] == "generated" and r["held_out"] == "False"],
         "generated, held out": [r for r in mine if r["part"] == "generated" and r["held_out"] == "True"],
+        "drawn": [r for r in mine if r["part"] == "drawn"],
+        "drawn again": [r for r in mine if r["part"] == "redrawn"],
         "tuned": [r for r in mine if r["part"] == "tuned"],
     }
     for name in dict.fromkeys(r["kernel"] for r in theirs):
@@ -165,7 +167,8 @@ def speed(folder: Path) -> str:
               "x PyTorch FlashAttention-2": shown(r["ratio_to_torch_flash"], 2),
               "x cuDNN": shown(r["ratio_to_torch_cudnn"], 2)} for r in rows if r.get("TFLOP_per_s")]  # fmt: skip
     passes = [{**{name: r[name] for name in sizes}, "TB/s": shown(r["TB_per_s"], 2),
-               "of the copy": shown(r["share_of_copy"], 2)} for r in rows if r.get("share_of_copy")]  # fmt: skip
+               "of the copy": shown(r["share_of_copy"], 2),
+               "x cuBLAS": shown(r.get("ratio_to_cublas"), 2)} for r in rows if r.get("share_of_copy")]  # fmt: skip
     copy = [f"Copy: {shown(r['TB_per_s'], 2)} TB/s. The passes of `standard`:" for r in rows if r["kernel"] == "copy"]
     return "\n\n".join([table(flash), *copy, table(passes)])
 

@@ -103,18 +103,30 @@ def check_outputs():
                        "simulated": "" if equal else str(expected_words)}  # fmt: skip
 
 
-def torch_milliseconds(q, k, v, causal, backend, repeats=20):
-    """The median time of one of PyTorch's kernels, on PyTorch's own stream."""
-    with torch.nn.attention.sdpa_kernel(getattr(torch.nn.attention.SDPBackend, backend)):
-        times = []
-        for _ in range(repeats + 2):
-            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            begin.record()
-            torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
-            end.record()
-            end.synchronize()
-            times.append(begin.elapsed_time(end))
+def torch_milliseconds(start, repeats=20):
+    """The median time of `start()`, on PyTorch's own stream, after two runs that are not timed."""
+    times = []
+    for _ in range(repeats + 2):
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        start()
+        end.record()
+        end.synchronize()
+        times.append(begin.elapsed_time(end))
     return float(np.median(times[2:]))
+
+
+def attention_milliseconds(q, k, v, causal, backend):
+    """The median time of one of PyTorch's attention kernels."""
+    with torch.nn.attention.sdpa_kernel(getattr(torch.nn.attention.SDPBackend, backend)):
+        return torch_milliseconds(lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal))
+
+
+def cublas_milliseconds(arrays):
+    """The products of the score and output passes as cuBLAS makes them, without a scale."""
+    q, k, v, s, o = (torch.as_tensor(arrays[n], device="cuda").view(torch.float16) for n in ("Q", "K", "V", "S", "O"))
+    return {"scores": torch_milliseconds(lambda: torch.bmm(q, k.transpose(1, 2), out=s)),
+            "output": torch_milliseconds(lambda: torch.bmm(s, v, out=o))}  # fmt: skip
 
 
 def check_times():
@@ -131,7 +143,7 @@ def check_times():
         flops = 4 * N * N * d * heads * (0.5 if causal else 1)
         row = {"kernel": kernel.schedule, "heads": heads, "N": N, "d": d, "TFLOP_per_s": flops / ours / 1e9}
         for label, backend in (("torch_flash", "FLASH_ATTENTION"), ("torch_cudnn", "CUDNN_ATTENTION")):
-            other = torch_milliseconds(q, k, v, causal, backend)
+            other = attention_milliseconds(q, k, v, causal, backend)
             row |= {f"{label}_TFLOP_per_s": flops / other / 1e9, f"ratio_to_{label}": other / ours}
         yield row
     for heads, N, d in ((16, 8192, 128), (16, 8192, 64), (32, 4096, 128)):
@@ -139,6 +151,7 @@ def check_times():
         kernel = tuned("standard-tiled", p)
         arrays = make_arrays(kernel, inputs_of(p))
         passes = launches(kernel, arrays, cp.zeros(8, np.uint64))
+        cublas = cublas_milliseconds(arrays)
         square, row_bytes = 2 * N * N * heads, 2 * N * d * heads
         for label, launch, moved in zip(
             ("scores", "softmax", "output"),
@@ -148,15 +161,9 @@ def check_times():
         ):
             ms = device.milliseconds(launch, 20)
             rate = moved / ms / 1e9
-            yield {
-                "kernel": label,
-                "heads": heads,
-                "N": N,
-                "d": d,
-                "ms": ms,
-                "TB_per_s": rate,
-                "share_of_copy": rate * 1e12 / copied,
-            }
+            row = {"kernel": label, "heads": heads, "N": N, "d": d, "ms": ms, "TB_per_s": rate,
+                   "share_of_copy": rate * 1e12 / copied}  # fmt: skip
+            yield row | ({"ratio_to_cublas": cublas[label] / ms} if label in cublas else {})
 
 
 def write(path, rows):

@@ -40,12 +40,13 @@ def _weights(xp: Any, s: Any, visible: Any) -> tuple[Any, Any]:
 
 def baseline(
     xp: Any, q: Any, k: Any, v: Any, narrow: Any, accumulate: Any, tile: int, visible: Any = None,
-    travels: Collection[str] = (),
+    travels: Collection[str] = (), divided: bool = False,
 ) -> Any:  # fmt: skip
     """The same with roundings: scores and sums to the accumulator's type, P to the narrow one, O after each key tile.
 
     `narrow` and `accumulate` round an array to a type and back to float32. `travels` names the tensors that the
-    schedule both stores and loads: those of S, P and O are kept in HBM in the narrow type between their tiles.
+    schedule both stores and loads: those of S, P and O are kept in HBM in the narrow type between their tiles. With
+    `divided` each tile of P is divided by the final sums before its product, instead of O after it.
     """
     q, k, v = (x.astype(xp.float32) for x in (q, k, v))
     scale, parts = xp.float32(q.shape[1] ** -0.5), []
@@ -54,8 +55,19 @@ def baseline(
         weights, total = _weights(xp, narrow(s) if "S" in travels else s, _part(visible, x, q))
         if "P" in travels:  # stored normalised
             weights, total = weights / xp.where(total == 0, 1, total), None
+        elif divided:
+            total = _sums(xp, weights, accumulate, tile)
+            weights, total = accumulate(accumulate(weights) / xp.where(total == 0, 1, total)), None
         parts.append(narrow(_product(xp, weights, v, total, narrow, accumulate, tile, "O" in travels)))
     return xp.concatenate(parts)
+
+
+def _sums(xp: Any, weights: Any, accumulate: Any, tile: int) -> Any:
+    """Sums of rows, rounded after each key tile."""
+    sums = xp.zeros((len(weights), 1), xp.float32)
+    for y in range(0, weights.shape[1], tile):
+        sums = accumulate(sums + weights[:, y : y + tile].sum(axis=1, keepdims=True))
+    return sums
 
 
 def _product(

@@ -8,11 +8,16 @@ from __future__ import annotations
 import datetime
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from . import device
+from ..errors import MissingError
+from ..problem import Attention
+from ..tiling import Tiling
+from . import counters, device
+from .jobs import schedule_job
 from .step_rates import measure_steps
 from .tuned import source
 
@@ -25,6 +30,7 @@ REPEATS = 7
 MMA_FLOPS = 16 * 8 * 16 * 2  # one m16n8k16
 WGMMA_FLOPS = 64 * 128 * 16 * 2  # one m64n128k16
 CHAINS = 8
+EMPTY_LAUNCHES = 9
 CHASE_STRIDE_BYTES, CHASE_STEPS = 4096 + 128, 20_000
 
 Found = dict[str, Any]
@@ -140,6 +146,17 @@ class Bench:
         }
 
 
+def profiled_launch() -> Found:
+    """What the profiler says of an empty kernel: the markers between jobs. Nothing where there is no profiler."""
+    job = schedule_job("flash2", Attention(16, 16, dtype="fp32"), Tiling(16, 16))
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            found = counters.profile([job] * EMPTY_LAUNCHES, str(Path(folder, "ncu.csv")))
+        except MissingError:
+            return {}
+    return {"profiled_launch_seconds": median(kernel.seconds for kernel in found.empty)}
+
+
 def effective_bytes(rates: dict[int, float]) -> int:
     """The largest buffer that still comes from the L2: its rate lies nearer to the L2's than to that of the largest
     (which comes from DRAM), on a scale of ratios."""
@@ -158,7 +175,7 @@ def measure_all() -> Found:
     properties = bench.xp.cuda.runtime.getDeviceProperties(bench.xp.cuda.Device().id)
     found: Found = {"name": properties["name"].decode(), "date": datetime.date.today().isoformat()}
     found |= {"cuda": bench.xp.cuda.runtime.runtimeGetVersion(), **smi()}
-    found |= bench.limits() | bench.memory() | bench.l2() | bench.arithmetic() | bench.latency()
+    found |= bench.limits() | bench.memory() | bench.l2() | bench.arithmetic() | bench.latency() | profiled_launch()
     return found | {"steps": measure_steps(bench.sms, found["shared_memory_per_sm_bytes"])}
 
 
@@ -184,6 +201,7 @@ HOW = {
     "exponentials_per_second": "ex2.approx, 8 chains a thread",
     "wgmma_flops_per_second": "wgmma m64n128k16 with fp32 sums, operands in shared memory; 0: there is none",
     "launch_seconds": "500 empty launches that wait in the GPU's queue",
+    "profiled_launch_seconds": "an empty kernel by itself, by Nsight Compute",
     "latency_seconds": "a chain of dependent loads over 2 GiB, the L2 full of other lines",
     "l2_latency_seconds": "a chain of dependent loads over 1 MiB",
     "tensor_flops_per_second": "mma.sync m16n8k16 with fp32 sums, 8 accumulators a warp",
@@ -210,7 +228,7 @@ def toml(found: Found) -> str:
     lines += [f'flops_per_second = "{measured}: {HOW["tensor_flops_per_second"]}; fp32: two a multiply-add"']
     texts = ("date", "driver", "cuda", "sm_clock", "memory_clock")
     lines += ["", "[measured]", f'device = "{found["name"]}"', *[f'{key} = "{found[key]}"' for key in texts]]
-    numbers = [key for key in HOW if key != "tensor_flops_per_second"]
+    numbers = [key for key in HOW if key in found and key != "tensor_flops_per_second"]
     lines += [f"{key} = {_number(found[key])}  # {HOW[key]}" for key in numbers]
     lines += ["", f"[measured.tensor_flops_per_second]  # {HOW['tensor_flops_per_second']}"]
     lines += [f"{dtype} = {_number(rate)}" for dtype, rate in found["tensor_flops_per_second"].items()]

@@ -88,6 +88,7 @@ class Profile:
 
     jobs: list[list[Kernel]]
     notes: list[dict[str, Any]] = field(default_factory=list)
+    empty: list[Kernel] = field(default_factory=list)  # our markers between the jobs, which do nothing
 
 
 def read(path: str | Path) -> Profile:
@@ -108,7 +109,7 @@ def parse(text: str, where: str = "--from-ncu") -> Profile:
     body = [line for line in lines[start:] if line.startswith('"')]
     rows = list(csv.DictReader(body))
     kernels = _from_rows(rows, where) if rows and "Metric Name" in rows[0] else _from_columns(rows, where)
-    return Profile(_split(kernels), notes)
+    return Profile(_split(kernels), notes, [kernel for kernel in kernels if MARKERS[0] in kernel.name])
 
 
 def _from_rows(rows: list[dict[str, str]], where: str) -> list[Kernel]:

@@ -44,9 +44,10 @@ template <class S, class Q, class K> DEVICE void scores_mma(const S& s, const Q&
     });
 }
 
-// O += P V: the 16 rows of P are rounded to V's type and stay in registers (128 keys at a time), V passes by.
+// O += P V: the 16 rows of P are rounded to V's type and stay in registers (up to 128 keys at a time), V passes by.
 template <class O, class P, class V> DEVICE void accumulate_mma(const O& o, const P& p, const V& v) {
-    constexpr int C = P::extent_cols, KEYS = C % 128 == 0 ? 128 : C % 64 == 0 ? 64 : C % 32 == 0 ? 32 : 16;
+    constexpr int C = P::extent_cols, PART = C % 128 == 0 ? 128 : C % 64 == 0 ? 64 : C % 32 == 0 ? 32 : 16;
+    constexpr int KEYS = C <= 128 ? C : PART;
     constexpr int STEPS = KEYS / 16, WIDE = O::extent_cols % 32 == 0 ? 2 : 1;
     const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     each_16_rows(o, [&](int r) {

@@ -8,10 +8,12 @@ from typing import Any
 from ..folded import Folded
 from ..hardware import Hardware
 from ..l2 import Dram, dram_bytes, trace
+from ..l2 import _Unrolled as Unrolled
 from ..problem import DENSE, Attention
-from ..timing import Occupancy, Rates, Time, Works
+from ..timing import Rates, Time
 from ..timing import predict as predict_time
 from ..watchers import Flops, Traffic, Watcher
+from ..works import Occupancy, Works
 
 SECTOR_BYTES = 32
 LANES = 32
@@ -69,16 +71,18 @@ class Sectors(Watcher):
         return int(SECTOR_BYTES * (words // LANES + groups) + 2 * (SECTOR_BYTES - 1) * runs)
 
 
-def rates_of(hardware: Hardware) -> Rates | None:
-    """The constants that `iosim calibrate` measured; None for a preset that was not measured."""
+def rates_of(hardware: Hardware, profiled: bool = False) -> Rates | None:
+    """The constants that `iosim calibrate` measured; None for a preset that was not measured. `profiled`: a launch
+    takes what the profiler says of an empty one, which waits for no other, but for its own start and end."""
     table = hardware.measured
     if table is None:
         return None
     names = ("dram_bytes_per_second", "l2_bytes_per_second", "l2_effective_bytes", "simt_operations_per_second",
-             "exponentials_per_second", "launch_seconds", "latency_seconds")  # fmt: skip
+             "exponentials_per_second", "latency_seconds")  # fmt: skip
     more = ("l2_latency_seconds", "wgmma_flops_per_second")
     return Rates(
         sms=hardware.sms,
+        launch_seconds=table.get("profiled_launch_seconds" if profiled else "", table["launch_seconds"]),
         tensor_flops_per_second=dict(table["tensor_flops_per_second"]),
         shared_memory_per_sm_bytes=hardware.shared_memory_per_sm_bytes,
         steps={name: tuple(rates) for name, rates in table.get("steps", {}).items()},
@@ -105,10 +109,12 @@ def predict(
     hardware: Hardware | None = None,
     sits: list[Occupancy] | None = None,
     cold: bool = False,
+    backwards: bool = False,
 ) -> Prediction:
     """Words and SM bytes; with `hardware` and how its launches sit on it, DRAM bytes and (where measured) time.
 
-    `cold`: every launch starts with an empty L2, as under Nsight Compute, which flushes it."""
+    `cold`: every launch starts with an empty L2, as under Nsight Compute, which flushes it. `backwards`: inner loops
+    go from the last tile to the first."""
     dense = problem
     if not getattr(schedule, "skips", True) and problem.mask is not DENSE:
         dense = replace(problem, mask=DENSE)  # a mask that only hides moves no word
@@ -126,11 +132,13 @@ def predict(
     )
     if hardware is None or not sits:
         return plain
-    works = Works()
-    found = trace(schedule, dense, tiling, works)
+    works = Works(sits)
+    found = trace(schedule, dense, tiling, *([works] if dense is problem else []), backwards=backwards)
+    if dense is not problem:  # hiding takes time
+        Unrolled(problem, works).run(schedule, tiling)
     places = [hardware.sms * sit.blocks_per_sm for sit in sits]
     dram = dram_bytes(found, dense, places, l2_capacity_bytes(hardware), cold)
-    rates = rates_of(hardware)
+    rates = rates_of(hardware, profiled=cold)
     if rates is None:
         return replace(plain, dram=dram)
     return replace(

@@ -18,15 +18,16 @@ from ..hardware import Hardware, load
 from ..problem import DENSE, Attention
 from ..schedules import SCHEDULES
 from ..tiling import Tiling
-from ..timing import Occupancy
 from ..watchers import Traffic, Watcher
+from ..works import Occupancy
 from .counters import DRAM_READ, DRAM_WRITE, Kernel
-from .predict import in_whole_tiles, predict
+from .predict import LANES, Prediction, in_whole_tiles, predict
 
 TILES = (16, 32, 48, 64, 80, 96, 112, 128, 160, 176, 192, 224, 256)
 UNKNOWN_BLOCKS_PER_SM = 2
 MOST_SPLITS = 128
 SPLIT_TILES = Tiling(64, 128)  # a query tile for decoding; reads do not depend on the key tile
+BACKWARDS = "flash_fwd"  # FlashAttention-2 walks keys from the last tile to the first (its flash_fwd_kernel.h)
 CLOSE = 0.0005  # a prediction within 0.05 % explains
 
 
@@ -150,16 +151,29 @@ def _candidate(schedule: Any, problem: Attention, tiling: Tiling, kernel: Kernel
     )
 
 
+def occupancy(kernel: Kernel, predicted: Prediction, problem: Attention, splits: int) -> Occupancy:
+    """How a kernel sits on the GPU. One that loads a row of Q again for each tile of keys does not keep its operands in
+    registers: its tiles go through shared memory, step by step, as those of a generated kernel."""
+    held = predicted.tensors["Q"][0] <= splits * problem.N * problem.d * problem.instances
+    return Occupancy(
+        kernel.blocks_per_sm or UNKNOWN_BLOCKS_PER_SM,
+        loads_ahead=held,
+        warps=-(-prod(kernel.block) // LANES) or Occupancy.warps,
+        asynchronous=kernel.through_tma,
+    )
+
+
 def rows(
     label: str, kernel: Kernel, explanations: list[Explanation], problem: Attention, hardware: Hardware | None = None
 ) -> list[dict[str, Any]]:
     """One row an explanation; with `hardware` also what it says of DRAM and time, for the best one."""
     found = []
     for number, e in enumerate(explanations):
-        sit = Occupancy(kernel.blocks_per_sm or UNKNOWN_BLOCKS_PER_SM, True, asynchronous=kernel.through_tma)
         known = hardware if number == 0 and e.explains else None
         shared = replace(problem, splits=e.splits) if e.splits else problem
-        chosen = predict(SCHEDULES[e.schedule], shared, e.tiling, known, [sit] * (2 if e.splits else 1), cold=True)
+        sit = occupancy(kernel, predict(SCHEDULES[e.schedule], shared, e.tiling), shared, e.splits or 1)
+        sits, backwards = [sit] * (2 if e.splits else 1), BACKWARDS in kernel.name
+        chosen = predict(SCHEDULES[e.schedule], shared, e.tiling, known, sits, cold=True, backwards=backwards)
         dram, read, written = chosen.dram, kernel.get(DRAM_READ), kernel.get(DRAM_WRITE)
         found.append(
             {

@@ -13,7 +13,17 @@ from math import prod
 from typing import Any
 
 from ..problem import Attention
-from ..softmax import accumulate, minus_infinity, normalise, online_softmax, scores, softmax_rows, zeros
+from ..softmax import (
+    accumulate,
+    denormalise,
+    minus_infinity,
+    normalise,
+    online_softmax,
+    scores,
+    softmax_rows,
+    zeros,
+)
+from ..steps_more import add_maximum_and_sum, exponentials
 from ..tiling import Tiling
 from ..timing import ALONE_WARPS, blocks_on
 from . import device
@@ -23,8 +33,9 @@ from .run import launch_all, prepare
 ROWS = 64
 SIZES = ((64, 64), (64, 32))  # keys of a tile, d
 FEWER_KEYS = ((64, 64), (32, 64))
-OF_KEYS = ("accumulate", "online_softmax", "softmax_rows")  # whose work falls with the keys, and not with d
-RAGGED = ((60, 60), (28, 28))  # rows that do not start at 16 bytes: copied word by word
+# Those whose work falls with the keys, and not with d.
+OF_KEYS = ("accumulate", "online_softmax", "softmax_rows", "add_maximum_and_sum", "exponentials")
+RAGGED = (125, 64)  # keys of a row, which are two tiles, and d
 SHORT, LONG = 16, 80
 REPEATS = 5
 KINDS = {"tensor": ("fp16", ROWS), "simt": ("fp32", ROWS // 2)}  # type, rows of 4 warps
@@ -40,13 +51,38 @@ STEPS: dict[str, tuple[Repeat, Callable[[int, int, int, int], int]]] = {
         lambda r, c, d, b: r * c,
     ),
     "softmax_rows": (lambda on, i, q, k, v, s, m, l, o: on.update(s, softmax_rows), lambda r, c, d, b: r * c),
+    "add_maximum_and_sum": (
+        lambda on, i, q, k, v, s, m, l, o: on.update((m, l), add_maximum_and_sum, s),
+        lambda r, c, d, b: r * c,
+    ),
+    "exponentials": (lambda on, i, q, k, v, s, m, l, o: on.update(s, exponentials, m), lambda r, c, d, b: r * c),
     "normalise": (lambda on, i, q, k, v, s, m, l, o: on.update(o, normalise, l), lambda r, c, d, b: r * d),
+    "denormalise": (lambda on, i, q, k, v, s, m, l, o: on.update(o, denormalise, l), lambda r, c, d, b: r * d),
+    "zeros": (lambda on, i, q, k, v, s, m, l, o: on.update(o, zeros), lambda r, c, d, b: r * d),
     "load": (lambda on, i, q, k, v, s, m, l, o: on.load("Q", i), lambda r, c, d, b: r * d * b),
     "load_O": (lambda on, i, q, k, v, s, m, l, o: on.load("O", i), lambda r, c, d, b: r * d * b),
     "load_l": (lambda on, i, q, k, v, s, m, l, o: on.load("l", i), lambda r, c, d, b: r * 4),
     "store": (lambda on, i, q, k, v, s, m, l, o: on.store(o, "O", i), lambda r, c, d, b: r * d * b),
 }
-SCALAR = {"load_scalar": "load_O", "store_scalar": "store"}  # the same, of RAGGED sizes and 2-byte words
+# Copies of single words, of 2 bytes: tiles of S whose rows start anywhere in HBM, of sizes that are known at run time.
+SCALAR: dict[str, Callable[..., None]] = {
+    "load_scalar": lambda on, i, j, s: on.load("S", i, j),
+    "store_scalar": lambda on, i, j, s: on.store(s, "S", i, j),
+}
+
+
+def ragged_text_of(name: str, times: int) -> Callable[..., None]:
+    """The same of the tiles of a row of S."""
+
+    def repeated(chip: Any, p: Any, t: Tiling) -> None:
+        for i in chip.tiles(p.N, t.rows_q, parallel=True):
+            for j in chip.tiles(p.Nk, t.rows_k):
+                s = chip.compute("S", (i, j), zeros)
+                for _ in chip.tiles(times, 1):
+                    SCALAR[name](chip, i, j, s)
+                chip.store(s, "S", i, j)
+
+    return repeated
 
 
 def text_of(repeat: Repeat, times: int) -> Callable[..., None]:
@@ -73,7 +109,13 @@ def program_of(
 ) -> Any:
     keys, d = size
     problem = Attention(rows, d, Nk=keys, heads=heads, dtype=dtype, acc_dtype="fp32")
+    if name in SCALAR:
+        return generate(ragged_text_of(name, times), problem, Tiling(rows, ROWS))
     return generate(text_of(STEPS[name][0], times), problem, Tiling(rows, keys))
+
+
+def work_of(name: str, rows: int, keys: int, d: int, word_bytes: int) -> int:
+    return rows * keys * word_bytes if name in SCALAR else STEPS[name][1](rows, keys, d, word_bytes)
 
 
 def measure_steps(sms: int, shared_bytes: int) -> dict[str, list[float]]:
@@ -82,8 +124,8 @@ def measure_steps(sms: int, shared_bytes: int) -> dict[str, list[float]]:
     for kind, (dtype, rows) in KINDS.items():
         for name in STEPS:
             found[f"{kind}_{name}"] = measure_step(name, dtype, rows, sizes_of(name), sms, shared_bytes)
-    for label, name in SCALAR.items():
-        found[f"simt_{label}"] = measure_step(name, "fp16", ROWS // 2, RAGGED, sms, shared_bytes)
+    for name in SCALAR:
+        found[f"simt_{name}"] = measure_step(name, "fp16", ROWS // 2, (RAGGED, RAGGED), sms, shared_bytes)
     return found
 
 
@@ -106,8 +148,8 @@ def measure_step(
         )
         alone.append(seconds(name, dtype, sms, rows, (keys, d)))
         full.append(seconds(name, dtype, sms * blocks, ROWS, (keys, d)) / blocks)
-        work_alone.append(STEPS[name][1](rows, keys, d, word_bytes) / ALONE_WARPS)
-        work_full.append(STEPS[name][1](ROWS, keys, d, word_bytes) * sms)
+        work_alone.append(work_of(name, rows, keys, d, word_bytes) / ALONE_WARPS)
+        work_full.append(work_of(name, ROWS, keys, d, word_bytes) * sms)
     return [*line(work_alone, alone), *line(work_full, full)]
 
 
@@ -130,7 +172,11 @@ def launch_seconds(program: Any) -> float:
     """The median by events."""
     xp = device.cupy()
     rng = xp.random.default_rng(0)
-    inputs = {name: rng.standard_normal(program.arrays[name].full_shape, dtype=xp.float32) for name in "QKV"}
+    inputs = {
+        name: rng.standard_normal(program.arrays[name].full_shape, dtype=xp.float32)
+        for name in "QKV"
+        if name in program.arrays
+    }
     ready, times = prepare(program, inputs), []
     for _ in range(2 + REPEATS):
         start, stop = xp.cuda.Event(), xp.cuda.Event()

@@ -171,6 +171,13 @@ template <int W, class B, class G> DEVICE void load_piece(const B& block, int r,
     }
 }
 
+// W words of a margin.
+template <int W, class B> DEVICE void zero_piece(const B& block, int r, int c) {
+    const float zeros[B::V] = {};
+    if (B::team::margins)
+        for (int k = 0; k < W; k += B::V) block.write(r, c + k, zeros);
+}
+
 template <int W, class B, class G> DEVICE void store_piece(const B& block, int r, int c, G* to) {
     constexpr int UNIT = 16 / sizeof(G);
     float x[W];
@@ -195,8 +202,10 @@ template <bool ALIGNED, class B, class G> DEVICE void load(const B& block, const
         const int inside = r < block.rows ? min(W, block.cols - c) : 0;
         const G* from = hbm + r * stride + c;
         if (inside > 0) n.add(inside);
-        if constexpr (W > 1)
+        if constexpr (W > 1) {
             if (inside == W) return load_piece<W>(block, r, c, from);
+            if (inside <= 0) return zero_piece<W>(block, r, c);
+        }
 #pragma unroll 1
         for (int k = 0; k < W; ++k) {
             if (k < inside) copy_word(*block.at(r, c + k), hbm_read(from + k));

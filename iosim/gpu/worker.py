@@ -11,16 +11,19 @@ from __future__ import annotations
 import json
 import runpy
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..errors import IosimError
+from ..folded import Folded
+from ..problem import DENSE
 from ..schedules import find
+from ..watchers import Traffic, Watcher
 from . import accuracy, device
 from .jobs import TORCH, Job, problem_of, runner, tiling_of
-from .predict import predict
 
 HEADS_CHECKED = 4
 WARM_UP, REPEATS = 3, 10
@@ -150,14 +153,14 @@ def output_errors(job: Job, scale: float) -> dict[str, Any]:
     inputs = inputs_of(job, scale)
     outputs, _ = runner(job).run(inputs)
     found = outputs["O"].reshape(p.instances, p.N, p.dv)
-    visible, travels = visible_rows(job), travelling(job)
+    visible, (travels, divided) = visible_rows(job), roundings(job)
     worst = base = largest = 0.0
     for head in sorted({round(x) for x in np.linspace(0, p.instances - 1, HEADS_CHECKED)}):
         kv = head // p.heads * p.kv_heads + head % p.heads // (p.heads // p.kv_heads)
         q, k, v = inputs["Q"][head], inputs["K"][kv], inputs["V"][kv]
         expected = accuracy.reference(xp, q, k, v, visible)
         same = accuracy.baseline(xp, q, k, v, lambda x: rounded(x, p.dtype), lambda x: rounded(x, str(p.acc_dtype)),
-                                 job["tiles"][1], visible, travels)  # fmt: skip
+                                 job["tiles"][1], visible, travels, divided)  # fmt: skip
         worst = max(worst, accuracy.largest_error(xp, found[head], expected))
         base = max(base, accuracy.largest_error(xp, same, expected))
         largest = max(largest, float(xp.max(xp.abs(expected))))
@@ -166,16 +169,26 @@ def output_errors(job: Job, scale: float) -> dict[str, Any]:
     return {"error": min(worst, 1e300), "baseline_error": base, "allowed_error": allowed, "unwritten": unwritten}
 
 
-def travelling(job: Job) -> list[str]:
-    """Tensors that the schedule both stores and loads."""
-    words = predict(find(job["run"]), problem_of(job), tiling_of(job)).tensors
-    return [name for name, (reads, writes) in words.items() if reads and writes]
+class Divided(Watcher):
+    """Notes whether a tile of scores is divided by its sum before the product with V, not O after it."""
+
+    found = False
+
+    def step(self, step: Any, outputs: tuple[Any, ...], inputs: tuple[Any, ...], flops: Any) -> None:
+        by_keys = not isinstance(outputs[0].shape[-1], int)
+        self.found |= by_keys and len(outputs[0].shape) == 2 and getattr(step, "__name__", "") == "normalise"
+
+
+def roundings(job: Job) -> tuple[set[str], bool]:
+    """Tensors that the schedule both stores and loads, and whether it divides P before its product. No mask changes
+    that."""
+    traffic, divided = Traffic(), Divided()
+    Folded(replace(problem_of(job), mask=DENSE), traffic, divided).run(find(job["run"]), tiling_of(job))
+    return {name for name, (reads, writes) in traffic.tensors.items() if reads and writes}, divided.found
 
 
 def visible_rows(job: Job) -> Any:
     """visible(first row, rows) -> bool (rows, Nk) on the device, or None for a dense mask."""
-    from ..problem import DENSE
-
     p = problem_of(job)
     if p.mask is DENSE:
         return None

@@ -33,6 +33,9 @@ __device__ __forceinline__ void barrier_wait(u64* bar, u32 parity) {
 __device__ __forceinline__ void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 // A barrier among the 128 threads of one warpgroup.
 __device__ __forceinline__ void group_sync(u32 id) { asm volatile("bar.sync %0, 128;" ::"r"(id) : "memory"); }
+// Two warpgroups take turns at what a turn guards: one waits at `turn`, the other passes it on.
+__device__ __forceinline__ void turn_wait(u32 turn) { asm volatile("bar.sync %0, 256;" ::"r"(turn) : "memory"); }
+__device__ __forceinline__ void turn_pass(u32 turn) { asm volatile("bar.arrive %0, 256;" ::"r"(turn) : "memory"); }
 
 // ---- bulk tensor copies: a box of (instances, rows, 64 columns), swizzled by 128 bytes
 
@@ -40,6 +43,22 @@ __device__ __forceinline__ void copy_in(void* to, const TensorMap* map, u64* bar
     asm volatile(
         "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];"
         ::"r"(shared_address(to)), "l"(map), "r"(shared_address(bar)), "r"(column), "r"(row), "r"(instance) : "memory");
+}
+// The same for what other blocks read as well, while much else streams through the L2: evicted last.
+__device__ __forceinline__ void copy_in_to_stay(void* to, const TensorMap* map, u64* bar, int column, int row, int instance) {
+    u64 policy;
+    asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint [%0], "
+        "[%1, {%3, %4, %5}], [%2], %6;"
+        ::"r"(shared_address(to)), "l"(map), "r"(shared_address(bar)), "r"(column), "r"(row), "r"(instance), "l"(policy)
+        : "memory");
+}
+// Four 8 x 8 matrices of halves, spread over a warp as products leave them; lane l gives the address of row l % 8 of
+// matrix l / 8.
+__device__ __forceinline__ void store_matrices(void* to, u32 a, u32 b, u32 c, u32 d) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
+                 ::"r"(shared_address(to)), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
 }
 // A tile of 64-column panels, 128 bytes a row; 16-byte chunks of a row are permuted by the row, as the copies do it.
 __device__ __forceinline__ u32 swizzled(u32 row, u32 byte) { return row * 128 + (byte ^ ((row & 7) << 4)); }

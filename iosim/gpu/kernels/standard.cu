@@ -36,7 +36,7 @@ scores(const __grid_constant__ TensorMap Q, const __grid_constant__ TensorMap K,
                 if (j >= STAGES) barrier_wait(&sm.k_free[s], (j / STAGES - 1) & 1);
                 barrier_expect(&sm.k_full[s], BC * D * 2);
                 for (int panel = 0; panel < PANELS; panel++)
-                    copy_in(sm.k[s] + panel * BC * 128, &K, &sm.k_full[s], panel * 64, j * BC, head / group);
+                    copy_in_to_stay(sm.k[s] + panel * BC * 128, &K, &sm.k_full[s], panel * 64, j * BC, head / group);
             }
 #ifdef IOSIM_COUNT
             u64 rows = min(BR, N - first);
@@ -50,9 +50,13 @@ scores(const __grid_constant__ TensorMap Q, const __grid_constant__ TensorMap K,
     const char* q = sm.q + half * 64 * 128;
     float s[BC / 2];
     barrier_wait(&sm.q_full, 0);
+    // The two warpgroups take turns: one multiplies while the other writes, so that the memory never waits for both.
+    u32 my_turn = 8 + half, other_turn = 9 - half;
+    if (half == 1) turn_pass(other_turn);
     for (int j = 0; j < tiles; j++) {
         int stage = j % STAGES;
         barrier_wait(&sm.k_full[stage], (j / STAGES) & 1);
+        turn_wait(my_turn);
         product_begin();
 #pragma unroll
         for (int c = 0; c < D / 16; c++)
@@ -61,13 +65,16 @@ scores(const __grid_constant__ TensorMap Q, const __grid_constant__ TensorMap K,
         product_commit();
         product_wait<0>();
         pin(s);
+        turn_pass(other_turn);
         if (lane == 0) barrier_arrive(&sm.k_free[stage]);
         // A warp turns its 16 rows around in shared memory and writes them in lines of 2 BC bytes.
         char* out = sm.s + (half * 64 + warp * 16) * BC * 2;
 #pragma unroll
-        for (int i = 0; i < BC / 2; i += 2) {
-            int r = lane / 4 + ((i >> 1) & 1) * 8, column = (i / 4) * 8 + (lane % 4) * 2;
-            *reinterpret_cast<u32*>(out + (column / 64) * 16 * 128 + swizzled(r, (column % 64) * 2)) = pack(s[i] * scale, s[i + 1] * scale);
+        for (int i = 0; i < BC / 2; i += 8) {
+            int chunk = i / 4 + lane / 16;
+            store_matrices(out + (chunk / 8) * 16 * 128 + swizzled(lane % 16, (chunk % 8) * 16),
+                           pack(s[i] * scale, s[i + 1] * scale), pack(s[i + 2] * scale, s[i + 3] * scale),
+                           pack(s[i + 4] * scale, s[i + 5] * scale), pack(s[i + 6] * scale, s[i + 7] * scale));
         }
         __syncwarp();
 #pragma unroll
@@ -80,6 +87,7 @@ scores(const __grid_constant__ TensorMap Q, const __grid_constant__ TensorMap K,
         }
         __syncwarp();
     }
+    if (half == 0) turn_wait(my_turn);  // the last turn that was passed
 }
 
 // ---------------------------------------------------------------- P = softmax(S): a block a row, the row in registers

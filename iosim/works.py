@@ -1,0 +1,243 @@
+"""What the blocks of a launch do, as the kernels do it: the work of timing.py, counted while a text is run.
+
+Words and bytes are those of the text. A product is counted as it is computed: on tensor cores in whole tiles of 16,
+without them in groups of words, one for each lane of a team, some of which have nothing to do in the last turn. The
+chain of a block is the work that one of its warps does after other work: a copy that lands while steps run is none.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .machine import Block, Tile, product
+from .watchers import Watcher
+
+LANES = 32
+STEP_WORDS = 64 * 64  # of the output of a product where its fixed time was measured,
+MEASURED_WARPS = {"tensor": 4, "simt": 8}  # and warps of a block with it (gpu/step_rates.py)
+MMA = 16  # rows, columns and depth of a product on tensor cores; two columns of them are under way together (mma.cuh)
+KEYS_HELD = (128, 64, 32, 16)  # of P in registers: all up to 128, else of these the largest that divides them (mma.cuh)
+GROUP_ROWS, GROUP_WORDS = 4, 4  # of the output for a lane, without tensor cores; `scores` has one column (products.cuh)
+TEAM_ROWS, LEAST_ROWS, FEW_ROWS = 8, 16, 4  # of a warp; of a tile for that; below the last, all threads share a row
+
+# SIMT operations a word of each argument, from the text of the step: online_softmax (Dao 2023, Algorithm 1, lines 9
+# and 10) takes for each score a maximum, a multiply-add before the exponential, a sum and a conversion, and rescales O.
+OPERATIONS: dict[str, tuple[int, ...]] = {"scores": (1,), "online_softmax": (4, 0, 0, 1), "softmax_rows": (5,)}
+EXPONENTIALS = ("online_softmax", "softmax_rows")
+
+
+@dataclass(frozen=True)
+class Occupancy:
+    """How a launch sits on the GPU: blocks a multiprocessor, warps a block; whether it loads ahead of its arithmetic,
+    and whether its products are asynchronous (wgmma); its unit."""
+
+    blocks_per_sm: int
+    loads_ahead: bool = False
+    tensor_cores: bool = True
+    warps: int = 4
+    asynchronous: bool = False
+
+    @property
+    def kind(self) -> str:
+        return "tensor" if self.tensor_cores else "simt"
+
+
+@dataclass
+class Work:
+    """What one block does. `operations` are SIMT instructions of one lane (a multiply-add is one). By name of a step:
+    `steps` holds the work, `chain` the part of it that is waited for, `times` the number; products count by the words
+    of their output, which they read and write in shared memory. `waits`: for loads; `first_bytes` are loaded before the
+    first product; `scalar_words` are loaded word by word, in `scalar_loads`: none is under way at once."""
+
+    flops: int = 0
+    operations: int = 0
+    exponentials: int = 0
+    loads: int = 0
+    waits: int = 0
+    load_bytes: int = 0
+    first_bytes: int = 0
+    store_bytes: int = 0
+    scalar_loads: int = 0
+    scalar_words: int = 0
+    steps: Counter[str] = field(default_factory=Counter)
+    chain: Counter[str] = field(default_factory=Counter)
+    times: dict[str, float] = field(default_factory=dict)
+
+    def add(self, step: str, work: Any, times: float = 1, chain: Any = None) -> None:
+        self.steps[step] += work
+        self.chain[step] += work if chain is None else chain
+        self.times[step] = self.times.get(step, 0) + times
+
+
+@dataclass
+class Works(Watcher):
+    """The work of each block of each launch, of one head. For a machine that knows its `block`. `sits`: of the
+    launches; one that is not given is on tensor cores."""
+
+    sits: Sequence[Occupancy] = ()
+    machine: Any = None
+    launches: list[dict[int, Work]] = field(default_factory=lambda: [{}])
+    copies: dict[Block, int] = field(default_factory=dict)  # bytes that are under way
+    seen: Counter[Any] = field(default_factory=Counter)  # key tiles, by block and first row
+
+    def start(self, machine: Any) -> None:
+        self.machine = machine
+
+    def launch_ended(self) -> None:
+        self.launches.append({})
+        self.seen.clear()
+
+    @property
+    def blocks(self) -> list[list[Work]]:
+        """For each launch the blocks of one head, in grid order."""
+        return [[work for _, work in sorted(launch.items())] for launch in self.launches if launch]
+
+    @property
+    def here(self) -> Work:
+        return self.launches[-1].setdefault(self.machine.block, Work())
+
+    @property
+    def sit(self) -> Occupancy:
+        number = sum(map(bool, self.launches[:-1]))
+        return self.sits[number] if number < len(self.sits) else Occupancy(1)
+
+    # ------------------------------------------------------------------ copies
+
+    def load(self, block: Block, tensor: str, words: Any) -> None:
+        if not words:
+            return
+        here, (hbm, sram) = self.here, self._widths(tensor)
+        vector, aligned = len(block.shape) == 1, self._aligned(tensor)
+        here.loads += 1
+        here.load_bytes += words * hbm
+        if vector or not aligned:
+            here.scalar_loads += 1
+            here.scalar_words += words
+        if not vector and aligned and hbm == sram:  # nothing is converted on the way: asynchronous
+            here.add("load", words * hbm, times=0, chain=0)
+            self.copies[block] = words * hbm
+        else:
+            here.waits += 1
+            here.add("load_l" if vector else "load_O" if aligned else "load_scalar", words * hbm)
+
+    def store(self, block: Block, tensor: str, words: Any) -> None:
+        moved = words * self._widths(tensor)[0]
+        self.here.store_bytes += moved
+        self.here.add("store" if self._aligned(tensor) else "store_scalar", moved)
+
+    def _aligned(self, tensor: str) -> bool:
+        """Whether rows start at 16 bytes: else they are copied word by word."""
+        return bool(self.machine.p.shape(self.machine.tensors[tensor])[-1] * self._widths(tensor)[0] % 16 == 0)
+
+    def _widths(self, tensor: str) -> tuple[int, int]:
+        """Bytes of a word in HBM, and on chip."""
+        p, kind = self.machine.p, self.machine.tensors[tensor]
+        return p.hbm_bytes(kind), p.sram_bytes(kind)
+
+    def _wait(self, blocks: list[Block]) -> None:
+        """A copy is waited for where its block is first met; the others that are under way have landed then."""
+        met = [block.base or block for block in blocks if (block.base or block) in self.copies]
+        if met:
+            self.here.waits += 1
+            self.here.add("load", 0, times=1, chain=sum(self.copies[block] for block in met))
+            self.copies.clear()
+
+    # ------------------------------------------------------------------ steps
+
+    def step(self, step: Any, outputs: tuple[Any, ...], inputs: tuple[Any, ...], flops: Any) -> None:
+        name = getattr(step, "__name__", "")
+        self._wait([x for x in (*outputs, *inputs) if isinstance(x, Block)])
+        self._units(name, outputs, flops)
+        if flops:
+            self._product(name, outputs[0], inputs, flops)
+        elif not (name == "hide" and inputs[0].array().all()):  # a tile in which nothing is hidden is left alone
+            self.here.add(name, self._gone_over(outputs, inputs))
+        if name == "online_softmax":
+            self._rescale(outputs[0], outputs[-1])
+
+    def _gone_over(self, outputs: tuple[Any, ...], inputs: tuple[Any, ...]) -> Any:
+        """Words of the tile that is gone over: the first output, or what is reduced to it where that is a vector."""
+        blocks = [x for x in (*outputs, *inputs) if isinstance(x, Block)]
+        return self.machine.total(next((x for x in blocks if len(x.shape) > 1), outputs[0]).shape)
+
+    def _units(self, name: str, outputs: tuple[Any, ...], flops: Any) -> None:
+        """Operations and exponentials; a kernel that loads ahead has ragged tiles in registers, and computes all."""
+        words = [self.machine.total(block.shape) for block in outputs]
+        if self.sit.loads_ahead:
+            ratios = [whole(1, block) for block in outputs]
+            words = [n * up // down for n, (up, down) in zip(words, ratios, strict=True)]
+        per_word = OPERATIONS.get(name, () if flops else (1,) * len(outputs))
+        self.here.operations += sum(n * w for n, w in zip(per_word, words, strict=False))
+        self.here.exponentials += words[0] if name in EXPONENTIALS else 0
+
+    def _product(self, name: str, output: Block, inputs: tuple[Any, ...], flops: int) -> None:
+        """A product as it is computed; its output is read and written in every pass over the keys that are held."""
+        here, sit, words = self.here, self.sit, self.machine.total(output.shape)
+        name, narrow = name if name == "scores" else "accumulate", 1
+        if sit.tensor_cores:
+            up, down = whole(1 if sit.loads_ahead else MMA, output, *inputs)
+            flops = flops * up // down
+            narrow = 2 if full(output.shape[-1]) % (2 * MMA) else 1  # half as many products are under way
+            words = product(-(-full(x) // MMA) * MMA for x in output.shape)
+            words *= passes(full(inputs[0].shape[-1])) if name == "accumulate" else 1
+        else:
+            flops = flops * words_of_lanes(output, name == "scores", sit.warps) // words
+        here.first_bytes = here.first_bytes or here.load_bytes
+        here.flops += flops
+        here.add(name, flops, words / STEP_WORDS * MEASURED_WARPS[sit.kind] / sit.warps, narrow * flops)
+
+    def _rescale(self, scores: Block, output: Block) -> None:
+        """O is rescaled where a maximum grows: in a row, among j tiles in any order, with the j-th at odds of 1 / j; a
+        warp does it where one of the rows that it has at a time needs it."""
+        row = self.machine.block, getattr(scores.shape[0], "start", 0)
+        self.seen[row] += 1
+        odds = 1 - (1 - 1 / self.seen[row]) ** rows_at_once(scores)
+        self.here.add("rescale", odds * self.machine.total(output.shape), odds)
+
+
+# ---------------------------------------------------------------- how the kernels cut tiles
+
+
+def full(x: Any) -> int:
+    """How long the tiles of this axis are; the last one may be shorter."""
+    if not isinstance(x, Tile):
+        return int(x)
+    return int(x.start // x.index if x.index else x.size)
+
+
+def whole(step: int, *blocks: Any) -> tuple[int, int]:
+    """How much more is computed where ragged tiles are computed whole, in steps of so many, as a fraction."""
+    tiles = {x for block in blocks for x in getattr(block, "shape", ()) if isinstance(x, Tile)}
+    return product(-(-full(x) // step) * step for x in tiles), product(x.size for x in tiles)
+
+
+def passes(keys: int) -> int:
+    """How often `accumulate` reads and writes its output: once for the keys of P that are held in registers."""
+    keys = -(-keys // MMA) * MMA
+    return 1 if keys <= KEYS_HELD[0] else keys // next(n for n in KEYS_HELD if keys % n == 0)
+
+
+def words_of_lanes(output: Block, single: bool, warps: int) -> int:
+    """Words of a product without tensor cores, with those for which lanes only wait. `single`: one column a lane."""
+    rows, columns = (x.size if isinstance(x, Tile) else x for x in output.shape)
+    most, wide = full(output.shape[0]), 1 if single else GROUP_WORDS
+    own = TEAM_ROWS if most >= LEAST_ROWS else 1 if most >= FEW_ROWS else most
+    lanes = LANES if most >= FEW_ROWS else LANES * warps
+    group = 1 if LEAST_ROWS > most >= FEW_ROWS else GROUP_ROWS
+    turns = 0
+    for teams, each in ((rows // own, own), (1, rows % own)):
+        pieces = -(-each // group) * -(-columns // wide)
+        turns += teams * -(-pieces // lanes)
+    return int(turns * lanes * group * wide)
+
+
+def rows_at_once(scores: Block) -> int:
+    """Rows of scores that a warp has at a time: four lanes a row, more where a row is longer than 16 words a lane."""
+    rows, columns = map(full, scores.shape)
+    lanes = 4
+    while lanes < LANES and lanes * 16 < columns:
+        lanes *= 2
+    return min(rows, LANES // lanes) if rows >= LEAST_ROWS else 1

@@ -1,0 +1,141 @@
+"""What the blocks of a launch do, by hand: as the kernels cut their tiles."""
+
+from pathlib import Path
+
+import pytest
+
+from iosim.experiment import parse_mask
+from iosim.gpu.predict import predict
+from iosim.hardware import read
+from iosim.l2 import trace
+from iosim.problem import Attention
+from iosim.schedules import find
+from iosim.tiling import Tiling
+from iosim.works import STEP_WORDS, Occupancy, Works, passes
+
+MEASURED = list(Path(__file__).parent.parent.glob("validation/*/hardware.toml"))
+
+
+def test_copies_of_rows_that_start_anywhere_go_word_by_word():
+    p, works = Attention(20, 16, dtype="fp16", acc_dtype="fp32"), Works()
+    trace(find("standard-tiled"), p, Tiling(16, 16), works)
+    scores, _, output = (launch[0] for launch in works.blocks)
+    assert scores.steps["store_scalar"] == 2 * 16 * 20 and "store" not in scores.steps, "rows of 20 scores: 40 B"
+    assert output.steps["load_scalar"] == 2 * 16 * 20 and output.steps["load"] == 2 * 20 * 16
+    assert output.times["load_scalar"] == 2
+
+
+def test_tiles_in_which_nothing_is_hidden_cost_nothing_to_mask():
+    p, works = Attention(64, 16, mask=parse_mask("causal")), Works()
+    trace(find("block-sparse-q"), p, Tiling(16, 16), works)
+    assert [w.times["hide"] for w in works.blocks[0]] == [1] * 4, "the diagonal"
+
+
+def test_work_of_a_block():
+    """flash2, N = Nk = 32, tiles of 16, d = 8, fp16: by hand."""
+    p, works = Attention(32, 8, dtype="fp16", acc_dtype="fp32"), Works()
+    trace(find("flash2"), p, Tiling(16, 16), works)
+    ((first, second),) = works.blocks
+    assert first == second
+    assert first.flops == 2 * 2 * (2 * 16 * 16 * 8), "two key tiles, two products each"
+    assert first.exponentials == 2 * 16 * 16
+    assert first.load_bytes == 2 * (16 * 8 + 2 * 32 * 8) and first.loads == 1 + 2 * 2
+    assert first.store_bytes == 2 * 16 * 8
+    assert first.steps["scores"] == first.steps["accumulate"] == first.flops // 2
+    assert (first.steps["load"], first.steps["store"], first.steps["normalise"]) == (
+        2 * (16 * 8 + 2 * 32 * 8),
+        256,
+        128,
+    )
+    per_tile = 16 * 16 + 4 * 16 * 16 + 16 * 8  # scaling, online softmax on the scores, rescaling O
+    assert first.operations == 2 * per_tile + (16 * 8 + 16 + 16) + 16 * 8  # zeros and -inf; normalise
+
+
+def test_causal_blocks_differ():
+    p, works = Attention(64, 8, mask=parse_mask("causal")), Works()
+    trace(find("block-sparse-q"), p, Tiling(16, 16), works)
+    assert [w.flops // works.blocks[0][0].flops for w in works.blocks[0]] == [1, 2, 3, 4]
+
+
+def works_of(name, p, tiling, *sits):
+    works = Works(sits)
+    trace(find(name), p, tiling, works)
+    return works.blocks
+
+
+def test_tensor_cores_compute_ragged_tiles_whole():
+    """20 queries and keys in tiles of 16: the second of both has 4, and is computed as 16 x 16 all the same."""
+    p = Attention(20, 16, dtype="fp16", acc_dtype="fp32")
+    ((first, second),) = works_of("flash2", p, Tiling(16, 16), Occupancy(1, warps=1))
+    assert first.flops == second.flops == 2 * 2 * (2 * 16 * 16 * 16)
+    assert second.exponentials == 4 * 20, "of what is there"
+    ((ahead, last),) = works_of("flash2", p, Tiling(16, 16), Occupancy(1, loads_ahead=True))
+    assert ahead.flops == last.flops == first.flops and last.exponentials == 16 * 32, "in registers, whole"
+
+
+def test_a_product_counts_by_the_words_of_its_output():
+    """Scores of 64 x 64 and an output of 64 x 64, by the 4 warps of the measurement: once each, and 48
+    keys once, too; 16 columns at a time of scores have half as many products under way as 32."""
+    p = Attention(64, 64, Nk=96, dtype="fp16", acc_dtype="fp32")
+    ((work,),) = works_of("flash2", p, Tiling(64, 32), Occupancy(1))
+    assert work.times["scores"] == 3 * 64 * 32 / STEP_WORDS and work.times["accumulate"] == 3
+    assert work.chain["scores"] == work.steps["scores"] == 2 * 64 * 96 * 64
+    ((work,),) = works_of("flash2", p, Tiling(64, 48), Occupancy(1))
+    assert work.times["accumulate"] == 2 and work.chain["accumulate"] == work.steps["accumulate"]
+    assert work.chain["scores"] == 2 * work.steps["scores"] == 2 * 2 * 64 * 96 * 64
+    ((work,),) = works_of("flash2", p, Tiling(64, 32), Occupancy(1, warps=8))
+    assert work.times["accumulate"] == 3 / 2, "half as many words a warp"
+
+
+def test_passes_over_the_output():
+    assert [passes(keys) for keys in (16, 32, 40, 48, 64, 80, 96, 128, 192, 256)] == [1, 1, 1, 1, 1, 1, 1, 1, 3, 2]
+
+
+def test_lanes_that_only_wait():
+    """A warp has 8 rows, which are 2 groups of 4; scores of 40 columns are 80 pieces for 32 lanes: 3 turns, not 2.5.
+    Of O with 64 columns the 2 x 16 pieces of 4 words are one turn, of 40 columns 20 pieces are one, too."""
+    p = Attention(16, 64, Nk=40, dtype="fp32")
+    ((work,),) = works_of("flash2", p, Tiling(16, 40), Occupancy(1, tensor_cores=False, warps=2))
+    assert work.steps["scores"] == 2 * (2 * 3 * 32 * 4) * 64 and work.steps["accumulate"] == 2 * 16 * 40 * 64
+    ((work,),) = works_of("flash2", Attention(16, 40), Tiling(16, 16), Occupancy(1, tensor_cores=False, warps=2))
+    assert work.steps["accumulate"] == 2 * (2 * 32 * 4 * 4) * 16
+    one = Attention(1, 64, dtype="fp32")
+    ((work,),) = works_of("flash2", one, Tiling(1, 1), Occupancy(1, tensor_cores=False, warps=1))
+    assert work.steps["scores"] == 2 * (32 * 4) * 64, "a single word takes a warp as long as 32 groups"
+
+
+def test_copies_are_waited_for_where_their_block_is_met():
+    """flash2: Q and K before the first scores, then K of every tile; V lands meanwhile. Words that are converted, and
+    vectors, are waited for at once: in flash1 O, l and m."""
+    p = Attention(32, 16, dtype="fp16", acc_dtype="fp32")
+    ((first, _),) = works_of("flash2", p, Tiling(16, 16), Occupancy(1, warps=1))
+    tile = 16 * 16 * 2
+    assert first.steps["load"] == 5 * tile and first.chain["load"] == 3 * tile
+    assert first.times["load"] == first.waits == 2 and first.loads == 5
+    assert first.first_bytes == 3 * tile, "V is asked for before the first product"
+    ((work,),) = works_of("flash1", p, Tiling(16, 16), Occupancy(1, warps=1))
+    assert work.waits == work.loads - (2 + 2 + 4) + work.times["load"] and work.steps["load_O"] == 4 * tile
+
+
+def test_o_is_rescaled_where_a_maximum_may_grow():
+    """The j-th tile of a row has its largest score at odds of 1 / j; a warp has 8 rows of 64 keys at a time."""
+    p = Attention(64, 32, Nk=256, dtype="fp16", acc_dtype="fp32")
+    ((work,),) = works_of("flash2", p, Tiling(64, 64), Occupancy(1))
+    odds = [1 - (1 - 1 / j) ** 8 for j in (1, 2, 3, 4)]
+    assert work.times["rescale"] == pytest.approx(sum(odds))
+    assert work.steps["rescale"] == pytest.approx(64 * 32 * sum(odds))
+    ((work,),) = works_of("flash1", Attention(32, 16), Tiling(16, 16), Occupancy(1))
+    assert work.times["rescale"] == pytest.approx(2 * (1 + odds[1])), "each of two row tiles meets two key tiles"
+
+
+@pytest.mark.skipif(not MEASURED, reason="no measurement in validation/")
+def test_hiding_takes_time_where_it_moves_no_word():
+    """flash2-one-room walks every tile; with a mask it moves the same words, and is slower."""
+    hardware, sit = read(max(MEASURED)), [Occupancy(4)]
+    seconds, words = [], []
+    for mask in ("dense", "causal"):
+        p = Attention(256, 64, heads=132, dtype="fp16", acc_dtype="fp32", mask=parse_mask(mask))
+        found = predict(find("flash2-one-room"), p, Tiling(64, 64), hardware, sit)
+        seconds.append(found.time.block_seconds)
+        words.append(found.tensors)
+    assert words[0] == words[1] and seconds[0] < 0.95 * seconds[1]
