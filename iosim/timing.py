@@ -10,6 +10,7 @@ and after its last a block only moves what it needs and what it leaves. A genera
 memory, and its steps are no faster than their instructions, accesses and barriers: each has a fixed time and a rate of
 one warp that has its part of a multiprocessor for itself, and as much of a full GPU. The warps of a block go through a
 step together, and those in the same part queue for it; then blocks that share a multiprocessor queue for its units.
+Where a step runs for the first time in a launch its instructions come from the L2.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from .works import LANES, MEASURED_WARPS, Occupancy, Work
+from .works import LANES, MEASURED_WARPS, RAGGED, Occupancy, Work
 
 RESERVED_BYTES = 1024  # shared memory that the system takes of each block (CUDA programming guide, cc 8.0 and later)
 MOST_BLOCKS, MOST_THREADS, REGISTERS = 32, 2048, 65536  # a multiprocessor of cc 9.0
@@ -28,6 +29,7 @@ LIGHT_STEPS = ("rescale", "zeros", "minus_infinity")  # as long as `denormalise`
 LIGHTER = (
     2  # times as fast as `normalise` where `denormalise` was not measured: a third of the instructions, all accesses
 )
+PIECE_WORDS = 8  # of 2 bytes, which are copied together
 ALONE_WARPS = 4  # a multiprocessor has 4 parts with a scheduler each: as many warps do not share one
 
 
@@ -35,8 +37,9 @@ ALONE_WARPS = 4  # a multiprocessor has 4 parts with a scheduler each: as many w
 class Rates:
     """What a GPU can do, all multiprocessors together; the keys of `[measured]` in a hardware file.
 
-    `steps`: {"tensor_scores": (seconds and work a second of one warp, seconds a block and work a second of the GPU)};
-    work is flops of products, bytes of copies, else words.
+    `steps`: {"tensor_scores": (seconds and work a second of one warp, seconds a block and work a second of the GPU,
+    and, where it was measured, seconds more for the first time)}; work is flops of products, bytes of copies, else
+    words.
     """
 
     sms: int
@@ -51,7 +54,7 @@ class Rates:
     shared_memory_per_sm_bytes: int
     l2_latency_seconds: float = 0.0
     wgmma_flops_per_second: float = 0.0
-    steps: dict[str, tuple[float, float, float, float]] = field(default_factory=dict)
+    steps: dict[str, tuple[float, ...]] = field(default_factory=dict)
 
 
 def blocks_on(shared_bytes: int, smem_bytes: int, threads: int, registers: int | None = None) -> int:
@@ -95,6 +98,8 @@ def predict(
         share = min(1.0, dram_bytes / max(1, moved))
         latency = rates.l2_latency_seconds + share * (rates.latency_seconds - rates.l2_latency_seconds)
         own = blocks_seconds(blocks, instances, dtype, sit, rates, Memory(latency, slow / len(blocks) / instances))
+        if rates.steps and not sit.loads_ahead:
+            own += first_seconds(blocks, sit.kind, rates)
         total += max(slow, l2, own) + rates.launch_seconds
         dram_total, l2_total, blocks_total = dram_total + slow, l2_total + l2, blocks_total + own
     return Time(total, dram_total, l2_total, blocks_total, rates.launch_seconds * len(works))
@@ -146,19 +151,43 @@ def stepwise_seconds(work: Work, together: int, sit: Occupancy, rates: Rates, me
 
 def step_rates(name: str, kind: str, rates: Rates) -> tuple[float, float, float, float]:
     """As measured; other steps on words are as fast as those that were."""
-    names = (name, "denormalise", "normalise") if name in LIGHT_STEPS else (name, "normalise")
-    keys = [f"{unit}_{step}" for step in names for unit in (kind, "simt")]
-    key = next(key for key in keys if key in rates.steps)
-    fixed, one, each, full = rates.steps[key]
-    if key.endswith("_normalise") and name in (*LIGHT_STEPS, "denormalise"):
+    if name == "load" + RAGGED and f"{kind}_{name}" not in rates.steps:
+        return ragged_rates(kind, rates)
+    key = step_key(name, kind, rates)
+    fixed, one, each, full = rates.steps[key][:4]
+    if key.removesuffix(RAGGED).endswith("_normalise") and name in (*LIGHT_STEPS, "denormalise"):
         return fixed / LIGHTER, one * LIGHTER, each / LIGHTER, full * LIGHTER
     return fixed, one, each, full
+
+
+def step_key(name: str, kind: str, rates: Rates) -> str:
+    """What was measured of a step, or of the step that is most like it."""
+    whole = name.removesuffix(RAGGED)
+    alike = ["denormalise", "normalise"] if whole in LIGHT_STEPS else ["normalise"]
+    alike = [step + RAGGED for step in alike if name != whole] + alike
+    keys = [f"{unit}_{step}" for step in (name, whole, *alike) for unit in (kind, "simt")]
+    return next(key for key in keys if key in rates.steps)
+
+
+def first_seconds(works: list[Work], kind: str, rates: Rates) -> float:
+    """What the steps of a launch take more where they run for the first time: instructions come from the L2 then."""
+    names = {name for work in works for name in work.steps} - {"rescale"}  # a part of online_softmax
+    return sum(sum(rates.steps[step_key(name, kind, rates)][4:]) for name in names)
+
+
+def ragged_rates(kind: str, rates: Rates) -> tuple[float, float, float, float]:
+    """A turn of the loop over pieces of 16 bytes takes as long as one over words of 2 bytes."""
+    fixed, one, each, full = step_rates("load", kind, rates)
+    if "simt_load_scalar" not in rates.steps:
+        return fixed, one, each, full
+    _, words, _, all_words = rates.steps["simt_load_scalar"][:4]
+    return fixed, min(one, words * PIECE_WORDS), each, min(full, all_words * PIECE_WORDS)
 
 
 def station(step: str) -> str:
     """What of a multiprocessor a step keeps busy, while other blocks may use the rest. Loads that convert words wait
     for them in registers, as steps do."""
-    return "copies" if step == "load" or step.startswith("store") else "steps"
+    return "copies" if step in ("load", "load" + RAGGED) or step.startswith("store") else "steps"
 
 
 def cycle_seconds(chain: float, demands: list[float], blocks: int) -> float:

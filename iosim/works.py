@@ -1,8 +1,9 @@
 """What the blocks of a launch do, as the kernels do it: the work of timing.py, counted while a text is run.
 
 Words and bytes are those of the text. A product is counted as it is computed: on tensor cores in whole tiles of 16,
-without them in groups of words, one for each lane of a team, some of which have nothing to do in the last turn. The
-chain of a block is the work that one of its warps does after other work: a copy that lands while steps run is none.
+without them in groups of words, one for each lane of a team, some of which have nothing to do in the last turn. A copy
+that is asynchronous takes its warps the time to ask for its pieces; that it lands is waited for where its block is met.
+Tiles that do not use all of their room go through loops of their own: the names of such steps end in `_ragged`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from .machine import Block, Tile, product
@@ -18,6 +20,7 @@ from .watchers import Watcher
 LANES = 32
 STEP_WORDS = 64 * 64  # of the output of a product where its fixed time was measured,
 MEASURED_WARPS = {"tensor": 4, "simt": 8}  # and warps of a block with it (gpu/step_rates.py)
+MEASURED_TURNS = {"tensor": 2, "simt": 1}  # of a step on rows: a warp has 8 rows of 64 words at a time
 MMA = 16  # rows, columns and depth of a product on tensor cores; two columns of them are under way together (mma.cuh)
 KEYS_HELD = (128, 64, 32, 16)  # of P in registers: all up to 128, else of these the largest that divides them (mma.cuh)
 GROUP_ROWS, GROUP_WORDS = 4, 4  # of the output for a lane, without tensor cores; `scores` has one column (products.cuh)
@@ -26,6 +29,10 @@ TEAM_ROWS, LEAST_ROWS, FEW_ROWS = 8, 16, 4  # of a warp; of a tile for that; bel
 # SIMT operations a word of each argument, from the text of the step: online_softmax (Dao 2023, Algorithm 1, lines 9
 # and 10) takes for each score a maximum, a multiply-add before the exponential, a sum and a conversion, and rescales O.
 OPERATIONS: dict[str, tuple[int, ...]] = {"scores": (1,), "online_softmax": (4, 0, 0, 1), "softmax_rows": (5,)}
+RAGGED = "_ragged"  # after the name of a step on a tile whose room is not all in use: in a loop of its own
+ROW_STEPS = ("online_softmax", "softmax_rows", "add_maximum_and_sum", "add_maximum", "add_sum")
+# Those that take as long for 16 bytes, whatever their words; they were measured on words of 4 bytes.
+OF_PIECES, MEASURED_BYTES = ("normalise", "denormalise", "rescale", "zeros", "minus_infinity"), 4
 EXPONENTIALS = ("online_softmax", "softmax_rows")
 
 
@@ -48,9 +55,10 @@ class Occupancy:
 @dataclass
 class Work:
     """What one block does. `operations` are SIMT instructions of one lane (a multiply-add is one). By name of a step:
-    `steps` holds the work, `chain` the part of it that is waited for, `times` the number; products count by the words
-    of their output, which they read and write in shared memory. `waits`: for loads; `first_bytes` are loaded before the
-    first product; `scalar_words` are loaded word by word, in `scalar_loads`: none is under way at once."""
+    `steps` holds the work, `chain` what it would be if all warps had as much as the busiest, and products that are
+    narrow as many under way as others; `times` the number; products count by the words of their output, which they
+    read and write in shared memory. `waits`: for loads; `first_bytes` are loaded before the first product;
+    `scalar_words` are loaded word by word, in `scalar_loads`: none is under way at once."""
 
     flops: int = 0
     operations: int = 0
@@ -80,7 +88,7 @@ class Works(Watcher):
     sits: Sequence[Occupancy] = ()
     machine: Any = None
     launches: list[dict[int, Work]] = field(default_factory=lambda: [{}])
-    copies: dict[Block, int] = field(default_factory=dict)  # bytes that are under way
+    copies: set[Block] = field(default_factory=set)  # that are under way
     seen: Counter[Any] = field(default_factory=Counter)  # key tiles, by block and first row
 
     def start(self, machine: Any) -> None:
@@ -116,17 +124,21 @@ class Works(Watcher):
         if vector or not aligned:
             here.scalar_loads += 1
             here.scalar_words += words
-        if not vector and aligned and hbm == sram:  # nothing is converted on the way: asynchronous
-            here.add("load", words * hbm, times=0, chain=0)
-            self.copies[block] = words * hbm
+        name = "load_l" if vector else "load" if aligned and hbm == sram else "load_O" if aligned else "load_scalar"
+        if name == "load":  # nothing is converted on the way: asynchronous
+            self.copies.add(block)
         else:
             here.waits += 1
-            here.add("load_l" if vector else "load_O" if aligned else "load_scalar", words * hbm)
+        if name == "load" and not self._is_whole(block):
+            here.add(name + RAGGED, (self._room(block) if self.sit.tensor_cores else words) * hbm, times=0)
+        else:
+            here.add(name, words * hbm, times=name != "load")
 
     def store(self, block: Block, tensor: str, words: Any) -> None:
         moved = words * self._widths(tensor)[0]
         self.here.store_bytes += moved
-        self.here.add("store" if self._aligned(tensor) else "store_scalar", moved)
+        name = "store" if self._is_whole(block) or len(block.shape) == 1 else "store" + RAGGED
+        self.here.add(name if self._aligned(tensor) else "store_scalar", moved)
 
     def _aligned(self, tensor: str) -> bool:
         """Whether rows start at 16 bytes: else they are copied word by word."""
@@ -139,11 +151,19 @@ class Works(Watcher):
 
     def _wait(self, blocks: list[Block]) -> None:
         """A copy is waited for where its block is first met; the others that are under way have landed then."""
-        met = [block.base or block for block in blocks if (block.base or block) in self.copies]
-        if met:
+        if any((block.base or block) in self.copies for block in blocks):
             self.here.waits += 1
-            self.here.add("load", 0, times=1, chain=sum(self.copies[block] for block in met))
+            self.here.add("load", 0)
             self.copies.clear()
+
+    def _room(self, block: Block) -> int:
+        """Words of a block of a kernel: on tensor cores whole tiles of 16, whose margins are filled."""
+        step = MMA if self.sit.tensor_cores else 1
+        return product(-(-full(x) // step) * step if isinstance(x, Tile) else x for x in block.shape)
+
+    def _is_whole(self, block: Block) -> bool:
+        """Whether all of the room is in use. Copies of other tiles take a turn of a loop for each piece of 16 bytes."""
+        return self._room(block) == product(x.size if isinstance(x, Tile) else x for x in block.shape)
 
     # ------------------------------------------------------------------ steps
 
@@ -154,14 +174,32 @@ class Works(Watcher):
         if flops:
             self._product(name, outputs[0], inputs, flops)
         elif not (name == "hide" and inputs[0].array().all()):  # a tile in which nothing is hidden is left alone
-            self.here.add(name, self._gone_over(outputs, inputs))
+            self._go_over(name, outputs, inputs)
         if name == "online_softmax":
             self._rescale(outputs[0], outputs[-1])
 
-    def _gone_over(self, outputs: tuple[Any, ...], inputs: tuple[Any, ...]) -> Any:
-        """Words of the tile that is gone over: the first output, or what is reduced to it where that is a vector."""
+    def _go_over(self, name: str, outputs: tuple[Any, ...], inputs: tuple[Any, ...]) -> None:
+        """Every word of a tile: of the first output, or of what is reduced to it where that is a vector. Steps on rows
+        take turns, in which a warp has some rows at a time, and lanes beyond the row only wait."""
         blocks = [x for x in (*outputs, *inputs) if isinstance(x, Block)]
-        return self.machine.total(next((x for x in blocks if len(x.shape) > 1), outputs[0]).shape)
+        tile = next((x for x in blocks if len(x.shape) > 1), outputs[0])
+        ragged = RAGGED if len(tile.shape) > 1 and not self._is_whole(tile) else ""
+        if name in ROW_STEPS:
+            at_once, columns = row_parts(tile, self._words_together(tile))
+            turns = self.machine.total(tile.shape[:1]) / at_once / self.sit.warps
+            words = self.machine.total((*tile.shape[:1], columns))
+            self.here.add(name + ragged, words, max(1.0, turns / MEASURED_TURNS[self.sit.kind]))
+        else:
+            pieces = self._width(tile) / MEASURED_BYTES if name in OF_PIECES else 1
+            self.here.add(name + ragged, self.machine.total(tile.shape) * pieces)
+
+    def _width(self, block: Block) -> int:
+        return int(self.machine.p.sram_bytes(block.tensor))
+
+    def _words_together(self, block: Block) -> int:
+        """Words that a thread reads at once: those of 16 bytes, where rows are made of them."""
+        width = self._width(block)
+        return 1 if full(block.shape[1]) * width % 16 else 16 // width
 
     def _units(self, name: str, outputs: tuple[Any, ...], flops: Any) -> None:
         """Operations and exponentials; a kernel that loads ahead has ragged tiles in registers, and computes all."""
@@ -183,19 +221,22 @@ class Works(Watcher):
             narrow = 2 if full(output.shape[-1]) % (2 * MMA) else 1  # half as many products are under way
             words = product(-(-full(x) // MMA) * MMA for x in output.shape)
             words *= passes(full(inputs[0].shape[-1])) if name == "accumulate" else 1
+            chain = narrow * flops
         else:
-            flops = flops * words_of_lanes(output, name == "scores", sit.warps) // words
+            busy, waited = words_of_lanes(output, name == "scores", sit.warps)
+            flops, chain = flops * busy // words, flops * waited // words
         here.first_bytes = here.first_bytes or here.load_bytes
         here.flops += flops
-        here.add(name, flops, words / STEP_WORDS * MEASURED_WARPS[sit.kind] / sit.warps, narrow * flops)
+        here.add(name, flops, words / STEP_WORDS * MEASURED_WARPS[sit.kind] / sit.warps, chain)
 
     def _rescale(self, scores: Block, output: Block) -> None:
         """O is rescaled where a maximum grows: in a row, among j tiles in any order, with the j-th at odds of 1 / j; a
         warp does it where one of the rows that it has at a time needs it."""
         row = self.machine.block, getattr(scores.shape[0], "start", 0)
         self.seen[row] += 1
-        odds = 1 - (1 - 1 / self.seen[row]) ** rows_at_once(scores)
-        self.here.add("rescale", odds * self.machine.total(output.shape), odds)
+        odds = 1 - (1 - 1 / self.seen[row]) ** row_parts(scores, self._words_together(scores))[0]
+        words = self.machine.total(output.shape) * self._width(output) / MEASURED_BYTES
+        self.here.add("rescale", odds * words, odds)
 
 
 # ---------------------------------------------------------------- how the kernels cut tiles
@@ -205,7 +246,9 @@ def full(x: Any) -> int:
     """How long the tiles of this axis are; the last one may be shorter."""
     if not isinstance(x, Tile):
         return int(x)
-    return int(x.start // x.index if x.index else x.size)
+    if not x.index or x.start + x.size < x.length or x.start % x.index:  # first, not the last, or a part of a part
+        return int(x.size)
+    return int(x.start // x.index)
 
 
 def whole(step: int, *blocks: Any) -> tuple[int, int]:
@@ -220,24 +263,35 @@ def passes(keys: int) -> int:
     return 1 if keys <= KEYS_HELD[0] else keys // next(n for n in KEYS_HELD if keys % n == 0)
 
 
-def words_of_lanes(output: Block, single: bool, warps: int) -> int:
-    """Words of a product without tensor cores, with those for which lanes only wait. `single`: one column a lane."""
+def words_of_lanes(output: Block, single: bool, warps: int) -> tuple[int, int]:
+    """Words of a product without tensor cores, with those for which lanes of busy warps only wait, and then of all
+    warps that share the rows. `single`: one column a lane."""
     rows, columns = (x.size if isinstance(x, Tile) else x for x in output.shape)
     most, wide = full(output.shape[0]), 1 if single else GROUP_WORDS
     own = TEAM_ROWS if most >= LEAST_ROWS else 1 if most >= FEW_ROWS else most
-    lanes = LANES if most >= FEW_ROWS else LANES * warps
     group = 1 if LEAST_ROWS > most >= FEW_ROWS else GROUP_ROWS
-    turns = 0
-    for teams, each in ((rows // own, own), (1, rows % own)):
-        pieces = -(-each // group) * -(-columns // wide)
-        turns += teams * -(-pieces // lanes)
-    return int(turns * lanes * group * wide)
+    room, used = -(-full(output.shape[1]) // wide), -(-columns // wide)
+    parts = [(rows // own, own), (1, rows % own)]
+
+    def words(lanes: int) -> int:
+        turns = sum(teams * busy_turns(-(-each // group), room, used, lanes) for teams, each in parts)
+        return int(turns * lanes * group * wide)
+
+    return words(LANES), words(LANES if most >= FEW_ROWS else LANES * warps)
 
 
-def rows_at_once(scores: Block) -> int:
-    """Rows of scores that a warp has at a time: four lanes a row, more where a row is longer than 16 words a lane."""
-    rows, columns = map(full, scores.shape)
-    lanes = 4
-    while lanes < LANES and lanes * 16 < columns:
+@cache
+def busy_turns(groups: int, room: int, used: int, lanes: int) -> int:
+    """Turns of so many lanes over the pieces of some groups of rows, `used` of `room` in each, that meet a used one."""
+    return len({piece // lanes for group in range(groups) for piece in range(group * room, group * room + used)})
+
+
+def row_parts(block: Block, together: int) -> tuple[int, int]:
+    """Rows that a warp has at a time, and the words of one that its lanes go over: four lanes a row, more where a row
+    is longer than 4 pieces a lane, or where the warp has few rows (steps.cuh)."""
+    rows, columns = map(full, block.shape)
+    lanes = 4 if rows >= LEAST_ROWS else LANES
+    while lanes < LANES and lanes * 4 * together < columns:
         lanes *= 2
-    return min(rows, LANES // lanes) if rows >= LEAST_ROWS else 1
+    turn = lanes * together
+    return LANES // lanes, -(-columns // turn) * turn

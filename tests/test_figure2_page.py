@@ -27,7 +27,14 @@ def blocks(*ms):
     [
         (
             (8, 4, 2, 2.5, 3),
-            ["0.60", "64x16 to 64x64", "4.00 and time by 4.00", "another 4.00", "1.25 to 1.50", "**holds**."],
+            [
+                "0.60",
+                "64x16 to 64x64",
+                "4.00 and time by 4.00",
+                "another 4.00",
+                "1.25 to 1.50",
+                "**holds up to 64x64**, and larger blocks are slower",
+            ],
         ),
         ((8, 4, 2, 2.02, 1.99), ["64x16 to 64x64", "0.99 to 1.01", "at every step", "**holds**."]),
         ((8, 9, 2, 3), ["not at every step", "**does not hold**"]),

@@ -9,6 +9,7 @@ import pytest
 from conftest import DATA
 
 from iosim.experiment import parse_mask
+from iosim.gpu import step_rates as calibration
 from iosim.l2 import dram_bytes, trace
 from iosim.problem import Attention
 from iosim.schedules import find
@@ -116,6 +117,60 @@ def test_steps_without_a_division_are_quicker_than_normalise():
     assert step_rates("hide", "tensor", rates) == normalise
     both = replace(rates, steps={**rates.steps, "tensor_denormalise": denormalise})
     assert step_rates("rescale", "tensor", both) == step_rates("denormalise", "tensor", both) == denormalise
+
+
+def test_ragged_tiles_are_as_measured_or_as_slow_as_their_loop():
+    """Else a turn that copies 16 bytes takes as long as one that copies a word of 2; steps are as those on whole tiles,
+    or on ragged ones of what is most like them."""
+    steps = {"tensor_load": (0.5, 90.0, 0.25, 100.0), "simt_load_scalar": (0.0, 10.0, 0.0, 11.0),
+             "tensor_normalise": (0.0, 4.0, 0.0, 40.0), "tensor_zeros": (1.0, 9.0, 1.0, 90.0)}  # fmt: skip
+    rates = replace(TOY, steps=steps)
+    assert step_rates("load_ragged", "tensor", rates) == (0.5, 80.0, 0.25, 88.0)
+    assert step_rates("normalise_ragged", "tensor", rates) == steps["tensor_normalise"]
+    measured = {"tensor_normalise_ragged": (0.0, 2.0, 0.0, 20.0), "tensor_load_ragged": (1.0, 2.0, 3.0, 4.0)}
+    rates = replace(TOY, steps={**steps, **measured})
+    assert step_rates("hide_ragged", "tensor", rates) == measured["tensor_normalise_ragged"]
+    assert step_rates("hide", "tensor", rates) == steps["tensor_normalise"]
+    assert step_rates("zeros_ragged", "tensor", rates) == steps["tensor_zeros"]
+    assert step_rates("load_ragged", "tensor", rates) == measured["tensor_load_ragged"]
+
+
+def test_steps_take_longer_for_the_first_time():
+    """Once a launch and kind of step, where it was measured; rescaling is a part of the softmax."""
+    steps = {"tensor_scores": (0.5, 20.0, 0.1, 400.0, 3.0), "tensor_normalise": (0.0, 5.0, 0.0, 100.0, 0.25)}
+    works, sits = [[replace(work_of(scores=80, hide=10, rescale=1))] * 2], [Occupancy(1)]
+    cold = predict(works, 1, "fp16", [0], sits, replace(TOY, steps=steps))
+    warm = predict(works, 1, "fp16", [0], sits, replace(TOY, steps={name: rates[:4] for name, rates in steps.items()}))
+    assert cold.seconds == pytest.approx(warm.seconds + 3.0 + 0.25) and cold.block_seconds > warm.block_seconds
+
+
+def test_what_is_measured_of_first_times(monkeypatch):
+    """10 s without and 12.5 s with the step once more, cold; 0.5 s for each repetition."""
+
+    def launch_seconds(program, cold=False):
+        turns = [n for n in (calibration.SHORT, calibration.LONG) if f" < {n};" in program.source]
+        return turns[0] / 2 if turns else 10 + 2.5 * program.source.count("normalise(O, l);")
+
+    monkeypatch.setattr(calibration, "launch_seconds", launch_seconds)
+    assert calibration.first_seconds("normalise", "fp16", 64) == pytest.approx(2.0)
+    assert calibration.first_seconds("denormalise", "fp16", 64) == pytest.approx(2.0)
+    assert calibration.first_seconds("zeros", "fp16", 64) == 0.0, "nothing is negative"
+
+
+def test_ragged_tiles_are_measured_on_tensor_cores(monkeypatch):
+    """One block goes over a tile of 64 rows and one of 60, which the compiler does not know: 3 s, of which 1 s is the
+    first's."""
+    for name in calibration.OF_RAGGED:
+        program = calibration.program_of(name, "fp16", 7, 1, less=calibration.MARGIN)
+        assert program.kernels[0].tensor_cores and program.kernels[0].block[0] == 128
+        assert "min(64, 124 - i0)" in program.source and "blockIdx.x" not in program.source
+
+    def launch_seconds(program):
+        turns = next(n for n in (calibration.SHORT, calibration.LONG) if f" < {n};" in program.source)
+        return turns * (3.0 if "124" in program.source else 1.0)
+
+    monkeypatch.setattr(calibration, "launch_seconds", launch_seconds)
+    assert calibration.seconds("store", "fp16", 1, 64, (64, 64), calibration.MARGIN) == pytest.approx(2.0)
 
 
 def test_words_that_are_loaded_one_by_one_wait_for_the_l2_each_time():

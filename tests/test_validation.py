@@ -85,13 +85,17 @@ def test_errors_of_dram_and_time_are_as_claimed(folder):
     import summary
 
     assert summary.claims(folder) == json.loads((folder / "claims.json").read_text())
-    ours = [row for name, rows in summary.groups(folder).items() if not name.startswith("torch") for row in rows]
+    groups = summary.groups(folder)
+    ours = [row for name, rows in groups.items() if not name.startswith("torch") for row in rows]
     errors = summary.errors(summary.big(ours), "dram_ratio")
     assert len(errors) >= 60 and median(errors) <= 0.05
-    missed = sorted(errors)[-1]  # one block for 0.1 s: the L2 writes its 2 MiB of output back meanwhile
-    assert sorted(errors)[-2] <= 0.20 and missed <= 0.205
-    for name in ("torch-flash", "torch-cudnn"):
-        assert median(summary.errors(summary.groups(folder)[name], "time_ratio")) <= 0.10
+    chosen = [row for row in ours if row["part"] in ("generated", "tuned")]
+    *others, worst = sorted(summary.errors(summary.big(chosen), "dram_ratio"))
+    assert max(others) <= 0.20 and worst <= 0.205, "the worst runs for 0.1 s: its output is written back meanwhile"
+    most = {"generated, looked at": 0.10, "generated, held out": 0.10, "torch-flash": 0.10, "torch-cudnn": 0.10,
+            "torch-efficient": 0.10, "drawn": 0.15, "drawn again": 0.15, "tuned": 0.15}  # fmt: skip
+    for name, limit in most.items():
+        assert median(summary.errors(groups[name], "time_ratio")) <= limit, name
 
 
 @needs_measurements
@@ -108,7 +112,8 @@ def test_the_pages_say_what_the_files_hold():
 @needs_measurements
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda p: p.name)
 def test_the_sweep_over_m_is_the_bound(folder):
-    """Measured bytes equal the simulated ones at every M; from 48 KB on they fall as 1 / M within a tenth."""
+    """Measured bytes equal the simulated ones at every M; from 48 KB on they fall as 1 / M, the constants no more than 15 %
+    apart."""
     import summary
 
     rows = [r for r in summary.read(folder, "sweep_rows.csv") if int(r["M_bytes"]) >= 49152]

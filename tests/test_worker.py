@@ -114,6 +114,11 @@ def test_the_worker_notes_what_fails(no_gpu, monkeypatch):
     assert note == {"failed": "ValueError: illegal address"}
 
 
+def test_what_is_allowed_is_twice_the_baseline_and_what_float32_sums_differ_by():
+    assert accuracy.allowed_error(3e-4, 0.0) == 6e-4
+    assert accuracy.allowed_error(0.0, 0.5) == pytest.approx(5e-6)
+
+
 @pytest.mark.parametrize("name, travels, divided", [
     ("flash1", {"O", "l", "m"}, False), ("flash2", set(), False), ("standard-tiled", {"S", "P"}, False),
     ("attention-2pass", set(), True), ("attention-3pass", set(), True), ("memory-efficient", set(), False),

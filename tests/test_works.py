@@ -8,10 +8,11 @@ from iosim.experiment import parse_mask
 from iosim.gpu.predict import predict
 from iosim.hardware import read
 from iosim.l2 import trace
+from iosim.machine import Tile
 from iosim.problem import Attention
 from iosim.schedules import find
 from iosim.tiling import Tiling
-from iosim.works import STEP_WORDS, Occupancy, Works, passes
+from iosim.works import STEP_WORDS, Occupancy, Works, busy_turns, full, passes
 
 MEASURED = list(Path(__file__).parent.parent.glob("validation/*/hardware.toml"))
 
@@ -21,7 +22,8 @@ def test_copies_of_rows_that_start_anywhere_go_word_by_word():
     trace(find("standard-tiled"), p, Tiling(16, 16), works)
     scores, _, output = (launch[0] for launch in works.blocks)
     assert scores.steps["store_scalar"] == 2 * 16 * 20 and "store" not in scores.steps, "rows of 20 scores: 40 B"
-    assert output.steps["load_scalar"] == 2 * 16 * 20 and output.steps["load"] == 2 * 20 * 16
+    assert output.steps["load_scalar"] == 2 * 16 * 20 and output.steps["load"] == 2 * 16 * 16
+    assert output.steps["load_ragged"] == 2 * 16 * 16, "4 rows of V, and the margin of 12"
     assert output.times["load_scalar"] == 2
 
 
@@ -105,12 +107,12 @@ def test_lanes_that_only_wait():
 
 
 def test_copies_are_waited_for_where_their_block_is_met():
-    """flash2: Q and K before the first scores, then K of every tile; V lands meanwhile. Words that are converted, and
-    vectors, are waited for at once: in flash1 O, l and m."""
+    """flash2: Q and K before the first scores, then K of every tile; V lands meanwhile, but a warp asks for it. Words
+    that are converted, and vectors, are waited for at once: in flash1 O, l and m."""
     p = Attention(32, 16, dtype="fp16", acc_dtype="fp32")
     ((first, _),) = works_of("flash2", p, Tiling(16, 16), Occupancy(1, warps=1))
     tile = 16 * 16 * 2
-    assert first.steps["load"] == 5 * tile and first.chain["load"] == 3 * tile
+    assert first.steps["load"] == first.chain["load"] == 5 * tile
     assert first.times["load"] == first.waits == 2 and first.loads == 5
     assert first.first_bytes == 3 * tile, "V is asked for before the first product"
     ((work,),) = works_of("flash1", p, Tiling(16, 16), Occupancy(1, warps=1))
@@ -126,6 +128,59 @@ def test_o_is_rescaled_where_a_maximum_may_grow():
     assert work.steps["rescale"] == pytest.approx(64 * 32 * sum(odds))
     ((work,),) = works_of("flash1", Attention(32, 16), Tiling(16, 16), Occupancy(1))
     assert work.times["rescale"] == pytest.approx(2 * (1 + odds[1])), "each of two row tiles meets two key tiles"
+
+
+def test_ragged_tiles_go_their_own_way():
+    """20 queries and keys in tiles of 16, on tensor cores: the second of both has 4, whose margin is filled. Without
+    them nothing is, but the last tile is ragged, too. A tile of all 20 has room for 32."""
+    for cores, rows in ((True, 16), (False, 4)):
+        p = Attention(20, 16, dtype="fp16", acc_dtype="fp32")
+        ((first, last),) = works_of("flash2", p, Tiling(16, 16), Occupancy(1, tensor_cores=cores, warps=1))
+        assert first.steps["load"] == 3 * 16 * 16 * 2 and first.steps["load_ragged"] == 2 * rows * 16 * 2
+        assert first.times["online_softmax"] > 0 and first.times["online_softmax_ragged"] > 0
+        assert "normalise_ragged" not in first.steps and "normalise" not in last.steps
+        assert last.steps["store_ragged"] == 4 * 16 * 2 and "store" not in last.steps
+    ((work,),) = works_of("flash2", p, Tiling(64, 64), Occupancy(1))
+    assert set(work.steps) >= {"load_ragged", "online_softmax_ragged", "store_ragged"} and not work.steps["load"]
+
+
+def test_steps_on_rows_take_turns():
+    """A warp of 16 rows has 8 at a time up to 64 keys of 4 bytes, then 4; where it was measured it took 2 turns. Four
+    lanes with 8 words of 2 bytes each go over 32 where a row has 16."""
+    for keys, dtype, turns, words in (
+        (64, "fp32", 2, 64),
+        (128, "fp32", 4, 128),
+        (96, "fp16", 2, 96),
+        (16, "fp16", 2, 32),
+    ):
+        p = Attention(64, 32, Nk=keys, dtype="fp16", acc_dtype=dtype)
+        ((work,),) = works_of("flash2", p, Tiling(64, keys), Occupancy(1))
+        assert work.times["online_softmax"] == turns / 2 and work.steps["online_softmax"] == 64 * words
+
+
+def test_what_is_reduced_counts_and_not_the_result():
+    """The maximum and sum of 64 x 32 scores; and words of 2 bytes are half as many pieces of 16."""
+    p = Attention(64, 32, dtype="fp16", acc_dtype="fp32")
+    ((work,),) = works_of("attention-2pass", p, Tiling(64, 32), Occupancy(1))
+    assert work.steps["add_maximum_and_sum"] == work.steps["exponentials"] == 2 * 64 * 32
+    narrow = Attention(64, 32, dtype="fp16", acc_dtype="fp16")
+    ((half,),) = works_of("attention-2pass", narrow, Tiling(64, 32), Occupancy(1))
+    assert half.steps["normalise"] == work.steps["normalise"] / 2 == 64 * 32
+    assert half.steps["exponentials"] == work.steps["exponentials"]
+
+
+def test_how_long_tiles_are():
+    """The last one may be shorter; parts of parts are what they are."""
+    assert [full(Tile(40, min(16, 40 - 16 * n), 16 * n, n)) for n in range(3)] == [16, 16, 16]
+    assert full(Tile(8192, 64, 3 * 1024 + 64, 1)) == 64 and full(Tile(8192, 64, 8128, 15)) == 64 and full(7) == 7
+
+
+def test_turns_in_which_some_lane_is_busy():
+    """15 of 48 columns for each of 2 groups: pieces 0 to 14 and 48 to 62 lie in the first two of three warps' turns."""
+    assert busy_turns(2, 48, 15, 32) == 2 and busy_turns(2, 48, 48, 32) == 3 and busy_turns(1, 64, 64, 256) == 1
+    one = Attention(1, 64, Nk=64, dtype="fp32")
+    ((work,),) = works_of("flash2", one, Tiling(1, 64), Occupancy(1, tensor_cores=False, warps=8))
+    assert work.chain["scores"] == 4 * work.steps["scores"], "2 of 8 warps have 64 scores, the others wait"
 
 
 @pytest.mark.skipif(not MEASURED, reason="no measurement in validation/")

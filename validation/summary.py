@@ -170,7 +170,35 @@ def speed(folder: Path) -> str:
                "of the copy": shown(r["share_of_copy"], 2),
                "x cuBLAS": shown(r.get("ratio_to_cublas"), 2)} for r in rows if r.get("share_of_copy")]  # fmt: skip
     copy = [f"Copy: {shown(r['TB_per_s'], 2)} TB/s. The passes of `standard`:" for r in rows if r["kernel"] == "copy"]
-    return "\n\n".join([table(flash), *copy, table(passes)])
+    return "\n\n".join([table(flash), *copy, table(passes), "All three passes against flash2:", table(fused(folder))])
+
+
+def fused(folder: Path) -> list[dict[str, str]]:
+    """Times of a head, of the profiler, where both tuned kernels ran on the same N and d: words, and how they pay."""
+    mine = {(r["schedule"].split()[0], r["N"], r["d"]): r for r in read(folder, "rows.csv")
+            if r["part"] == "tuned" and r["mask"] == "dense"}  # fmt: skip
+    rows = []
+    for (name, N, d), r in mine.items():
+        other = mine.get(("flash2", N, d))
+        if name == "standard-tiled" and other:
+            (words, us), (fewer, less) = each(r), each(other)
+            rows.append(
+                {
+                    "N": N,
+                    "d": d,
+                    "words of standard / flash2": f"{words / fewer:.2f}",
+                    "us a head, standard": f"{us:.1f}",
+                    "flash2": f"{less:.1f}",
+                    "faster": f"{us / less:.2f}",
+                }
+            )
+    return rows
+
+
+def each(row: Row) -> tuple[float, float]:
+    """Words and microseconds of a head."""
+    heads = int(row["heads"]) * int(row["batch"])
+    return int(row["words"]) / heads, float(row["seconds"]) * 1e6 / heads
 
 
 def unexplained(folder: Path) -> str:

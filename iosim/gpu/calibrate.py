@@ -206,7 +206,10 @@ HOW = {
     "l2_latency_seconds": "a chain of dependent loads over 1 MiB",
     "tensor_flops_per_second": "mma.sync m16n8k16 with fp32 sums, 8 accumulators a warp",
 }
-HOW_STEPS = "of generated kernels: seconds and work a second of one warp, then of a block among many (work: of the GPU)"
+HOW_STEPS = (
+    "of generated kernels: seconds and work a second of one warp, then of a block among many (work: of the GPU); "
+    "then seconds more for the first time in a launch"
+)
 
 
 def toml(found: Found) -> str:

@@ -3,13 +3,15 @@
 The kernels are generated from texts, as all others. Of each step two things are measured, for two sizes of tile each,
 which gives a fixed time and a rate: one block of 4 warps on a multiprocessor, where a step is as long as its chain of
 instructions; and as many blocks as fit, where it waits for units that it shares. The time of two loops of different
-length is compared, so that what is outside of the loop does not count.
+length is compared, so that what is outside of the loop does not count. Then what a step takes more where it runs for
+the first time; and some steps on ragged tiles.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
+from statistics import median
 from typing import Any
 
 from ..problem import Attention
@@ -36,8 +38,14 @@ FEWER_KEYS = ((64, 64), (32, 64))
 # Those whose work falls with the keys, and not with d.
 OF_KEYS = ("accumulate", "online_softmax", "softmax_rows", "add_maximum_and_sum", "exponentials")
 RAGGED = (125, 64)  # keys of a row, which are two tiles, and d
+WIDE = ((64, 128), (64, 32))
+MARGIN = 4  # rows less than a tile of tensor cores has room for
+# Those that go over a ragged tile in a loop of their own (tiles.cuh, steps.cuh).
+OF_RAGGED = ("load", "online_softmax", "add_maximum_and_sum", "exponentials", "normalise", "store")
 SHORT, LONG = 16, 80
 REPEATS = 5
+COLD_REPEATS = 15
+FLUSH_BYTES = 1 << 28  # empties the L2, and keeps the GPU busy until a launch and its events wait in its queue
 KINDS = {"tensor": ("fp16", ROWS), "simt": ("fp32", ROWS // 2)}  # type, rows of 4 warps
 Repeat = Callable[..., None]
 
@@ -88,8 +96,18 @@ def ragged_text_of(name: str, times: int) -> Callable[..., None]:
 def text_of(repeat: Repeat, times: int) -> Callable[..., None]:
     """All blocks of flash2, and one step again and again."""
 
-    def repeated(chip: Any, p: Any, t: Tiling) -> None:
-        for i in chip.tiles(p.N, t.rows_q, parallel=True):
+    def again(chip: Any, *blocks: Any) -> None:
+        for _ in chip.tiles(times, 1):
+            repeat(chip, *blocks)
+
+    return around(again)
+
+
+def around(more: Callable[..., Any]) -> Callable[..., None]:
+    """A tile of flash2 in each block, and something more. With several tiles a block has them all, one by one."""
+
+    def text(chip: Any, p: Any, t: Tiling) -> None:
+        for i in chip.tiles(p.N, t.rows_q, parallel=t.rows_q >= p.N):
             q, k, v = chip.load("Q", i), chip.load("K"), chip.load("V")
             o = chip.compute("O", (i, p.dv), zeros)
             l = chip.compute("l", (i,), zeros)
@@ -97,21 +115,24 @@ def text_of(repeat: Repeat, times: int) -> Callable[..., None]:
             s = chip.compute("S", (i, p.Nk), scores, q, k)
             chip.update((s, m, l, o), online_softmax)
             chip.update(o, accumulate, s, v)
-            for _ in chip.tiles(times, 1):
-                repeat(chip, i, q, k, v, s, m, l, o)
+            more(chip, i, q, k, v, s, m, l, o)
             chip.store(o, "O", i)
 
-    return repeated
+    return text
 
 
 def program_of(
-    name: str, dtype: str, times: int, heads: int, rows: int = ROWS, size: tuple[int, int] = SIZES[0]
+    name: str, dtype: str, times: int, heads: int, rows: int = ROWS, size: tuple[int, int] = SIZES[0], less: int = 0
 ) -> Any:
+    """`less`: rows that a second tile lacks, whose size is known at run time. `times` 0: the step stands in the text
+    once, and not in a loop."""
     keys, d = size
-    problem = Attention(rows, d, Nk=keys, heads=heads, dtype=dtype, acc_dtype="fp32")
     if name in SCALAR:
+        problem = Attention(rows, d, Nk=keys, heads=heads, dtype=dtype, acc_dtype="fp32")
         return generate(ragged_text_of(name, times), problem, Tiling(rows, ROWS))
-    return generate(text_of(STEPS[name][0], times), problem, Tiling(rows, keys))
+    problem = Attention(2 * rows - less if less else rows, d, Nk=keys, heads=heads, dtype=dtype, acc_dtype="fp32")
+    text = text_of(STEPS[name][0], times) if times else around(STEPS[name][0])
+    return generate(text, problem, Tiling(rows, keys))
 
 
 def work_of(name: str, rows: int, keys: int, d: int, word_bytes: int) -> int:
@@ -119,37 +140,43 @@ def work_of(name: str, rows: int, keys: int, d: int, word_bytes: int) -> int:
 
 
 def measure_steps(sms: int, shared_bytes: int) -> dict[str, list[float]]:
-    """{"tensor_scores": [seconds and work a second of one warp, seconds a block and work a second of the GPU], ...}"""
+    """{"tensor_scores": [seconds and work a second of one warp, seconds a block and work a second of the GPU, seconds
+    more where it runs for the first time], ...}"""
     found = {}
     for kind, (dtype, rows) in KINDS.items():
         for name in STEPS:
             found[f"{kind}_{name}"] = measure_step(name, dtype, rows, sizes_of(name), sms, shared_bytes)
+            found[f"{kind}_{name}"] += [first_seconds(name, dtype, rows)]
+    dtype, rows = KINDS["tensor"]
+    for name in OF_RAGGED:
+        found[f"tensor_{name}_ragged"] = measure_step(name, dtype, rows, sizes_of(name), sms, shared_bytes, MARGIN)
     for name in SCALAR:
         found[f"simt_{name}"] = measure_step(name, "fp16", ROWS // 2, (RAGGED, RAGGED), sms, shared_bytes)
     return found
 
 
 def sizes_of(name: str) -> tuple[tuple[int, int], ...]:
-    """The output of a product is the same in both."""
-    return FEWER_KEYS if name in OF_KEYS else SIZES
+    """The output of a product is the same in both; of a load, most of a short one is latency."""
+    return FEWER_KEYS if name in OF_KEYS else WIDE if name == "load" else SIZES
 
 
 def measure_step(
-    name: str, dtype: str, rows: int, sizes: tuple[tuple[int, int], ...], sms: int, shared_bytes: int
+    name: str, dtype: str, rows: int, sizes: tuple[tuple[int, int], ...], sms: int, shared_bytes: int, less: int = 0
 ) -> list[float]:  # fmt: skip
     """Fixed time and rate of one warp of 4 on a multiprocessor; then those of one block among many."""
     alone, full, work_alone, work_full = [], [], [], []
     word_bytes = 4 if dtype == "fp32" else 2
     for keys, d in sizes:
-        program = program_of(name, dtype, SHORT, 1, size=(keys, d))
+        program = program_of(name, dtype, SHORT, 1, size=(keys, d), less=less)
         (kernel,) = program.kernels
         blocks = blocks_on(
             shared_bytes, kernel.smem_bytes, prod(kernel.block), device.function(program, kernel).num_regs
         )
-        alone.append(seconds(name, dtype, sms, rows, (keys, d)))
-        full.append(seconds(name, dtype, sms * blocks, ROWS, (keys, d)) / blocks)
-        work_alone.append(work_of(name, rows, keys, d, word_bytes) / ALONE_WARPS)
-        work_full.append(work_of(name, ROWS, keys, d, word_bytes) * sms)
+        alone.append(seconds(name, dtype, sms, rows, (keys, d), less))
+        full.append(seconds(name, dtype, sms * blocks, ROWS, (keys, d), less) / blocks)
+        lacks = 0 if name == "load" else less  # margins are filled
+        work_alone.append(work_of(name, rows - lacks, keys, d, word_bytes) / ALONE_WARPS)
+        work_full.append(work_of(name, ROWS - lacks, keys, d, word_bytes) * sms)
     return [*line(work_alone, alone), *line(work_full, full)]
 
 
@@ -162,14 +189,25 @@ def line(work: Sequence[float], times: Sequence[float]) -> tuple[float, float]:
     return fixed, work[0] / (times[0] - fixed)
 
 
-def seconds(name: str, dtype: str, heads: int, rows: int, size: tuple[int, int]) -> float:
-    """Of one repetition, with a block for each head."""
-    long, short = (launch_seconds(program_of(name, dtype, times, heads, rows, size)) for times in (LONG, SHORT))
-    return max(long - short, 1e-9) / (LONG - SHORT)
+def seconds(name: str, dtype: str, heads: int, rows: int, size: tuple[int, int], less: int = 0) -> float:
+    """Of one repetition, with a block for each head; with `less`, on the second tile."""
+    long, short = (launch_seconds(program_of(name, dtype, times, heads, rows, size, less)) for times in (LONG, SHORT))
+    found = max(long - short, 1e-9) / (LONG - SHORT)
+    return max(found - seconds(name, dtype, heads, rows, size), 1e-9) if less else found
 
 
-def launch_seconds(program: Any) -> float:
-    """The median by events."""
+def first_seconds(name: str, dtype: str, rows: int) -> float:
+    """What a step takes more where it runs for the first time, and its instructions are in no cache: after a tile of
+    flash2 by one block, once more."""
+    keys, d = SIZES[0]
+    problem = Attention(rows, d, Nk=keys, dtype=dtype, acc_dtype="fp32")
+    without = launch_seconds(generate(around(lambda *blocks: None), problem, Tiling(rows, keys)), cold=True)
+    once = launch_seconds(program_of(name, dtype, 0, 1, rows), cold=True)
+    return max(once - without - seconds(name, dtype, 1, rows, SIZES[0]), 0.0)
+
+
+def launch_seconds(program: Any, cold: bool = False) -> float:
+    """The median by events. `cold`: the L2 holds other lines, and all waits in the queue of a GPU that is busy."""
     xp = device.cupy()
     rng = xp.random.default_rng(0)
     inputs = {
@@ -178,11 +216,14 @@ def launch_seconds(program: Any) -> float:
         if name in program.arrays
     }
     ready, times = prepare(program, inputs), []
-    for _ in range(2 + REPEATS):
+    other = xp.empty(FLUSH_BYTES if cold else 0, xp.uint8)
+    for number in range(2 + (COLD_REPEATS if cold else REPEATS)):
         start, stop = xp.cuda.Event(), xp.cuda.Event()
+        if cold:
+            other.fill(number % 2)
         start.record()
         launch_all(program, *ready)
         stop.record()
         stop.synchronize()
         times.append(xp.cuda.get_elapsed_time(start, stop) * 1e-3)
-    return float(sorted(times[2:])[REPEATS // 2])
+    return float(median(times[2:]))

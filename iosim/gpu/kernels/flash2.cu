@@ -1,5 +1,6 @@
 // Tuned flash2 for Hopper (Dao 2023, Algorithm 1): the schedule's tiles and words, accumulators in registers.
-// One block a tile of BR = 128 queries. Warpgroup 0 fetches K and V tiles two ahead; warpgroups 1 and 2 own 64 rows each.
+// One block a tile of BR = 128 queries. Warpgroup 0 fetches K and V tiles two ahead; warpgroups 1 and 2 own 64 rows
+// each.
 // While the tensor cores work on S of the next key tile and O of this one, the softmax of the next waits for S only.
 // Compiled with -DD=64|128 -DBC=64|128 -DCAUSAL=0|1 [-DBF16] [-DLSE] [-DIOSIM_COUNT].
 #include "hopper.cuh"
@@ -24,7 +25,8 @@ __device__ __forceinline__ void scores_start(float (&s)[BC / 2], const char* q, 
     product_begin();
 #pragma unroll
     for (int c = 0; c < D / 16; c++)
-        product(s, operand(q + (c / 4) * BR * 128 + (c % 4) * 32, 0), operand(k + (c / 4) * BC * 128 + (c % 4) * 32, 0), c);
+        product(s, operand(q + (c / 4) * BR * 128 + (c % 4) * 32, 0),
+                operand(k + (c / 4) * BC * 128 + (c % 4) * 32, 0), c);
     product_commit();
 }
 
@@ -36,7 +38,8 @@ __device__ __forceinline__ void output_start(float (&o)[D / 2], const u32 (&p)[B
 }
 
 // exp2(S - new maximum) in place; m and l move to the new maximum; factors for O. Two rows a thread.
-__device__ __forceinline__ void online_softmax(float (&s)[BC / 2], float (&m)[2], float (&l)[2], float (&factor)[2], float scale) {
+__device__ __forceinline__ void online_softmax(float (&s)[BC / 2], float (&m)[2], float (&l)[2], float (&factor)[2],
+                                               float scale) {
     float top[2] = {m[0], m[1]};
 #pragma unroll
     for (int i = 0; i < BC / 2; i++) top[(i >> 1) & 1] = fmaxf(top[(i >> 1) & 1], s[i]);
@@ -164,7 +167,8 @@ flash2(const __grid_constant__ TensorMap Q, const __grid_constant__ TensorMap K,
             l[r] += __shfl_xor_sync(~0u, l[r], 2);
 #ifdef LSE
             if (lane % 4 == 0 && row + 8 * r < N)
-                lse[(u64)head * N + row + 8 * r] = l[r] == 0.f ? -INFINITY : (m[r] * scale + log2f(l[r])) * 0.6931471805599453f;
+                lse[(u64)head * N + row + 8 * r] =
+                    l[r] == 0.f ? -INFINITY : (m[r] * scale + log2f(l[r])) * 0.6931471805599453f;
 #endif
             l[r] = l[r] == 0.f ? 0.f : 1.f / l[r];
         }

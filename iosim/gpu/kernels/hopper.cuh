@@ -18,7 +18,8 @@ __device__ __forceinline__ void barrier_init(u64* bar, u32 count) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(bar)), "r"(count));
 }
 __device__ __forceinline__ void barrier_expect(u64* bar, u32 bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(bar)), "r"(bytes) : "memory");
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+                 ::"r"(shared_address(bar)), "r"(bytes) : "memory");
 }
 __device__ __forceinline__ void barrier_arrive(u64* bar) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(bar)) : "memory");
@@ -41,11 +42,13 @@ __device__ __forceinline__ void turn_pass(u32 turn) { asm volatile("bar.arrive %
 
 __device__ __forceinline__ void copy_in(void* to, const TensorMap* map, u64* bar, int column, int row, int instance) {
     asm volatile(
-        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];"
+        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], "
+        "[%1, {%3, %4, %5}], [%2];"
         ::"r"(shared_address(to)), "l"(map), "r"(shared_address(bar)), "r"(column), "r"(row), "r"(instance) : "memory");
 }
 // The same for what other blocks read as well, while much else streams through the L2: evicted last.
-__device__ __forceinline__ void copy_in_to_stay(void* to, const TensorMap* map, u64* bar, int column, int row, int instance) {
+__device__ __forceinline__ void copy_in_to_stay(void* to, const TensorMap* map, u64* bar, int column, int row,
+                                                int instance) {
     u64 policy;
     asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
     asm volatile(
@@ -65,7 +68,8 @@ __device__ __forceinline__ u32 swizzled(u32 row, u32 byte) { return row * 128 + 
 
 // One warpgroup writes its 64 rows of COLUMNS halves, 16 bytes a store, from swizzled panels to rows of a tensor.
 template <int COLUMNS>
-__device__ __forceinline__ void store_rows(uint4* to, const char* from, int panel_bytes, int first, int length, int instance) {
+__device__ __forceinline__ void store_rows(uint4* to, const char* from, int panel_bytes, int first, int length,
+                                           int instance) {
     constexpr int PER_ROW = COLUMNS / 8;
 #pragma unroll
     for (int c = threadIdx.x % 128; c < 64 * PER_ROW; c += 128) {

@@ -97,7 +97,8 @@ __device__ __forceinline__ float lift(u32 bits, int high) {
     return __uint_as_float(high ? bits & 0xFFFF0000u : bits << 16);
 #else
     float value;
-    asm("{\n .reg .f16 a, b;\n mov.b32 {a, b}, %1;\n cvt.f32.f16 %0, a;\n}" : "=f"(value) : "r"(high ? bits >> 16 : bits));
+    asm("{\n .reg .f16 a, b;\n mov.b32 {a, b}, %1;\n cvt.f32.f16 %0, a;\n}"
+        : "=f"(value) : "r"(high ? bits >> 16 : bits));
     return value;
 #endif
 }
@@ -147,8 +148,9 @@ extern "C" __global__ void softmax_rows(const uint4* S, uint4* P, u64* counts, i
     for (int c = 0; c < CHUNKS; c++) {
         int chunk = c * blockDim.x + threadIdx.x;
         if (chunk < row_chunks)
-            __stcs(P + at + chunk, make_uint4(pack(x[c][0] * share, x[c][1] * share), pack(x[c][2] * share, x[c][3] * share),
-                                              pack(x[c][4] * share, x[c][5] * share), pack(x[c][6] * share, x[c][7] * share)));
+            __stcs(P + at + chunk,
+                   make_uint4(pack(x[c][0] * share, x[c][1] * share), pack(x[c][2] * share, x[c][3] * share),
+                              pack(x[c][4] * share, x[c][5] * share), pack(x[c][6] * share, x[c][7] * share)));
     }
 #ifdef IOSIM_COUNT
     if (threadIdx.x == 0) atomicAdd(counts + 5, (u64)row_chunks * 8), atomicAdd(counts + 6, (u64)row_chunks * 8);
@@ -210,7 +212,8 @@ output(const __grid_constant__ TensorMap P, const __grid_constant__ TensorMap V,
         if (lane == 0) barrier_arrive(&sm.free[s]);
     }
     __syncwarp();
-    asm volatile("bar.sync 8, %0;" ::"n"(THREADS - 128) : "memory");  // all warpgroups are through: the first stage is free for O
+    // All warpgroups are through: the first stage is free for O.
+    asm volatile("bar.sync 8, %0;" ::"n"(THREADS - 128) : "memory");
     char* out = sm.p[0] + half * 64 * D * 2;
 #pragma unroll
     for (int i = 0; i < D / 2; i += 2) {

@@ -1,0 +1,74 @@
+"""`iosim cache`: its rows, what it refuses, and the sessions of its page."""
+
+import pytest
+
+SIZES = ("--N", 32, "--d", 8, "--tiles", "8x8", "--schedule", "flash1")
+
+
+def test_rows_and_axes(ask, iosim):
+    answer = ask("cache", *SIZES, "--M", "256:1KB:x2", "--line", "16B")
+    assert [(r["policy"], r["M_bytes"]) for r in answer["results"]] == [
+        (p, m) for p in ("lru", "belady") for m in (256, 512, 1024)
+    ]
+    text = iosim("cache", *SIZES, "--M", "256:1KB:x2", "--line", "16B", "--csv").stdout.splitlines()
+    assert text[0].split(",")[:4] == ["policy", "M_bytes", "accesses", "misses"] and len(text) == 7
+
+
+def test_the_curve_of_the_command(ask):
+    answer = ask("cache", *SIZES, "--curve", "--policy", "lru")
+    misses = [r["misses"] for r in answer["results"]]
+    assert misses == sorted(misses, reverse=True) and misses[0] == answer["accesses"] > misses[-1]
+
+
+BAD = {
+    "no M": SIZES,
+    "less than a line": (*SIZES, "--M", 32),
+    "a policy that is none": (*SIZES, "--M", "1KB", "--policy", "fifo"),
+    "a granularity that is none": (*SIZES, "--M", "1KB", "--granularity", "page"),
+    "a line of words": (*SIZES, "--M", "1KB", "--granularity", "word", "--line", "64"),
+    "a line of half words": (*SIZES, "--M", "1KB", "--line", "3"),
+    "words of two sizes": (*SIZES, "--M", "1KB", "--granularity", "word", "--acc-dtype", "fp32"),
+    "a curve of Belady": (*SIZES, "--M", "1KB", "--curve", "--policy", "belady"),
+    "a tensor that is none": (*SIZES, "--M", "1KB", "--tensors", "Q,Z"),
+    "several heads": (*SIZES, "--M", "1KB", "--heads", 4),
+    "too many tiles": ("--N", 10**6, "--d", 8, "--tiles", "1x1", "--M", "1KB"),
+}
+
+
+@pytest.mark.parametrize("args", BAD.values(), ids=BAD)
+def test_bad_input_is_one_message(iosim, args):
+    answer = iosim("cache", *args)
+    assert answer.exit_code == 2 and answer.stdout == "" and "allowed" in answer.stderr
+
+
+def test_tiles_that_overlap_are_no_objects(iosim):
+    """standard-tiled walks S in tiles, then in whole rows."""
+    answer = iosim(
+        "cache",
+        "--N",
+        32,
+        "--d",
+        8,
+        "--tiles",
+        "8x8",
+        "--schedule",
+        "standard-tiled",
+        "--M",
+        "1KB",
+        "--granularity",
+        "tile",
+    )
+    assert answer.exit_code == 2 and "overlap" in answer.stderr
+
+
+def sessions():
+    import re
+    from pathlib import Path
+
+    text = (Path(__file__).parent.parent / "docs" / "cache.md").read_text()
+    return [block.split("\n", 1) for block in re.findall(r"```console\n\$ iosim (.*?)```", text, re.S)]
+
+
+@pytest.mark.parametrize("command, output", sessions(), ids=lambda x: x[-30:])
+def test_the_docs_print_what_is_printed(command, output, iosim):
+    assert iosim(*command.split()).stdout == output
