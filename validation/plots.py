@@ -11,7 +11,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 from summary import ROOT, groups, read
 
-COLOURS = ("#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#9c6b4e", "#97bbf5")
+COLOURS = ("#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#9c6b4e", "#97bbf5", "#a463f2", "#3b3b3b")
 
 
 def draw(folder: Path) -> None:
@@ -25,7 +25,7 @@ def predictions(folder: Path, path: Path) -> None:
     axis_of = {"SM read (bytes)": sm, "DRAM (bytes)": dram, "time (seconds)": time}
     for axis, (title, pick) in zip(axes, axis_of.items(), strict=True):
         low, high = float("inf"), 0.0
-        for colour, (name, rows) in zip(COLOURS, groups(folder).items(), strict=False):
+        for colour, (name, rows) in zip(COLOURS, groups(folder).items(), strict=True):
             pairs = [pair for pair in map(pick, rows) if pair]
             if pairs:
                 axis.scatter(*zip(*pairs, strict=True), s=16, color=colour, label=name, alpha=0.8)
