@@ -22,7 +22,7 @@ from .inner_search import inner_matters
 from .problem import DENSE, Attention
 from .schedules import Schedule
 from .square_tiles import sizes
-from .tiling import MOST_MASKED, Tiling, footprint
+from .tiling import MOST_MASKED, Tiling, footprint, last_true
 from .tune_blocks import blocks
 
 MOST_TILES = 2**18  # candidates of one schedule: some seconds
@@ -38,7 +38,9 @@ class Step:
     Bc: int | None
     total: int
     total_bytes: int
+    more_tiles: dict[str, int] = field(default_factory=dict, hash=False)
     options: dict[str, int] = field(default_factory=dict, hash=False)  # of the problem, where `tune` chose them
+    blocks: int | None = field(default=None, compare=False)  # where some number of them was asked for
 
 
 def exact(schedule: Schedule, p: Attention, least_blocks: int = 1) -> bool:
@@ -84,12 +86,14 @@ def steps(schedule: Schedule, p: Attention, multiple: int = 1, least_blocks: int
     """What a schedule reaches as M grows, with at least so many blocks; between two steps none of its tilings is
     better."""
     p = p.packed
+    return [step for t in tilings(schedule, p, multiple) for step in counted(schedule, p, t, least_blocks)]
+
+
+def tilings(schedule: Schedule, p: Attention, multiple: int) -> list[Tiling]:
+    """All candidates; sizes may be arrays."""
     if "ideal" in schedule.rules:
-        return counted(schedule, p, Tiling(1, 1), least_blocks)
-    if hidden(schedule, p):
-        tilings = masked_tilings(schedule, p, multiple)
-        return [step for tiling in tilings for step in counted(schedule, p, tiling, least_blocks)]
-    return counted(schedule, p, dense_tilings(schedule, p, multiple), least_blocks)
+        return [Tiling(1, 1)]
+    return masked_tilings(schedule, p, multiple) if hidden(schedule, p) else [dense_tilings(schedule, p, multiple)]
 
 
 def free_steps(
@@ -105,6 +109,30 @@ def free_steps(
         if least_blocks == 1 or own == steps(schedule, chosen, multiple):
             break
     return envelope(found)
+
+
+def most_blocks(schedule: Schedule, p: Attention, multiple: int, given: Iterable[str]) -> int:
+    """The most blocks that any candidate has, with any options, however much M it needs."""
+    import numpy as np
+
+    found = [replace(p, **options).packed for options in choices(schedule, p, multiple, given)]
+    return max(int(np.max(blocks(schedule, q, t))) for q in found for t in tilings(schedule, q, multiple))
+
+
+def widened(schedule: Schedule, p: Attention, step: Step, M_bytes: int, multiple: int) -> Step:
+    """The same step with the largest inner tile that fits: it moves no other words. Under a mask it may, and stays."""
+    options: dict[str, Any] = step.options
+    p = replace(p, **options).packed
+    if step.Br is None or step.Bc is None or hidden(schedule, p):
+        return step
+    queries = schedule.outer == "queries"
+    outer, length = (step.Br, p.Nk) if queries else (step.Bc, p.N)
+
+    def fits(n: int) -> bool:
+        return bool(footprint(schedule, p, arranged(schedule, outer, n * multiple)).peak_bytes <= M_bytes)
+
+    inner = int(last_true(fits, -(-length // multiple))) * multiple
+    return replace(step, Bc=inner) if queries else replace(step, Br=inner)
 
 
 def choices(schedule: Schedule, p: Attention, multiple: int, given: Iterable[str]) -> Iterator[dict[str, Any]]:
@@ -140,10 +168,7 @@ def in_integers(schedule: Schedule, p: Attention, tiling: Tiling) -> Tiling:
 def masked_tilings(schedule: Schedule, p: Attention, multiple: int) -> list[Tiling]:
     """With a mask of tokens the smallest inner tile is still best, unless the schedule says what is, but every outer
     tile has its own count."""
-    if p.mask.tile_units:
-        raise InputError(
-            "--mask", str(p.mask), "a mask that does not change with the tiles: one in tokens, without b"
-        )  # fmt: skip
+    require_tokens(p)
     if schedule.masked_candidates is not None:
         return schedule.masked_candidates(p, multiple)  # type: ignore[no-any-return]
     units = -(-(p.N if schedule.outer == "queries" else p.Nk) // multiple)
@@ -156,6 +181,15 @@ def masked_tilings(schedule: Schedule, p: Attention, multiple: int) -> list[Tili
         raise InputError("--mask", f"{units} outer tiles", f"at most {MOST_MASKED} where a mask is counted for each",
                          "give a --tile-multiple")  # fmt: skip
     return [arranged(schedule, n * multiple, multiple) for n in range(1, units + 1)]
+
+
+def require_tokens(p: Attention) -> None:
+    """InputError for a mask that tiles would change: no tiling of it can be called better than another."""
+    if p.mask.tile_units:
+        raise InputError(
+            "--mask", str(p.mask), "a mask that does not change with the tiles: one in tokens, without b or file",
+            "as causal or window:128; or count it with given tiles: iosim count --tiles 128x64",
+        )  # fmt: skip
 
 
 def arranged(schedule: Schedule, outer: Any, inner: Any) -> Tiling:
@@ -171,17 +205,34 @@ def tile_sizes(length: int, multiple: int = 1) -> list[int]:
 
 def counted(schedule: Schedule, p: Attention, tiling: Tiling, least_blocks: int = 1) -> list[Step]:
     """One walk over all the tilings, as steps; those that no M needs or that have too few blocks are left out."""
-    import numpy as np
-
-    found = measure(schedule, p, tiling)
-    tiles = (0, 0) if "ideal" in schedule.rules else (tiling.rows_q, tiling.rows_k)
-    columns: Any = np.broadcast_arrays(found["sram_peak_bytes"], *tiles, found["total"], found["total_bytes"])
-    columns = np.atleast_1d(*columns)
+    columns = columns_of(schedule, p, tiling, least_blocks)
     if least_blocks > 1:
-        enough = np.broadcast_to(blocks(schedule, p, tiling) >= least_blocks, columns[0].shape)
-        columns = [column[enough] for column in columns]
+        enough = columns["blocks"] >= least_blocks
         if not enough.any():
             return []
-    order = cheaper(columns[0], columns[-1])
-    rows = zip(*(column[order].tolist() for column in columns), strict=True)
-    return [Step(M, schedule.name, Br or None, Bc or None, *words) for M, Br, Bc, *words in rows]
+        columns = {name: column[enough] for name, column in columns.items()}
+    order = cheaper(columns["M_bytes"], columns["total_bytes"])
+    found = []
+    for values in zip(*(column[order].tolist() for column in columns.values()), strict=True):
+        row = dict(zip(columns, values, strict=True))
+        more = {name: row.pop(name) for name in schedule.more_tiles if name in row}
+        found.append(Step(schedule=schedule.name, more_tiles=more, **row))
+    return found
+
+
+def columns_of(schedule: Schedule, p: Attention, tiling: Tiling, least_blocks: int) -> dict[str, Any]:
+    """What a Step has, and the further tile sizes, as arrays of the same length."""
+    import numpy as np
+
+    words, ideal = measure(schedule, p, tiling), "ideal" in schedule.rules
+    columns = {
+        "M_bytes": words["sram_peak_bytes"],
+        "Br": None if ideal else tiling.rows_q,
+        "Bc": None if ideal else tiling.rows_k,
+        "total": words["total"],
+        "total_bytes": words["total_bytes"],
+        "blocks": blocks(schedule, p, tiling) if least_blocks > 1 else None,
+        **{name: size for name in schedule.more_tiles if (size := getattr(tiling, name)) is not None},
+    }
+    arrays = np.atleast_1d(*np.broadcast_arrays(*columns.values()))
+    return dict(zip(columns, arrays, strict=True))

@@ -24,6 +24,8 @@ def check_name(path: str) -> None:
 def draw(found: Any, path: str) -> None:
     """Write a PNG or SVG of a Curve (see tune.py); both axes are logarithmic, in KiB and in words."""
     check_name(path)
+    if not found.steps:
+        raise InputError("--plot", path, "a curve with steps", "fewer --least-blocks")
     try:
         import matplotlib
     except ImportError:

@@ -44,10 +44,15 @@ PUBLISHED = (
 
 @dataclass(frozen=True)
 class Found(Result):
-    """A result with the options of the problem that were chosen for it, and its blocks (see tune_blocks.py)."""
+    """A result with the options of the problem that were chosen for it, and its blocks (see tune_blocks.py).
+
+    Where least blocks were asked for and nothing fits: the M in bytes from which on something does, or, where no tiling
+    has so many, the most blocks there are."""
 
     options: dict[str, int] = field(default_factory=dict, hash=False)
     blocks: int | None = None
+    needs_M_bytes: int | None = None
+    most_blocks: int | None = None
 
 
 @dataclass(frozen=True)
@@ -97,6 +102,8 @@ def tune(
     parse_count(tile_multiple, "--tile-multiple")
     parse_count(least_blocks, "--least-blocks")
     asked = space_of(schedules, problem)
+    if any(curve.hidden(s, problem) and "ideal" not in s.rules for s in asked):
+        curve.require_tokens(problem)
     space = asked if least_blocks == 1 else searchable(asked, problem, least_blocks)
     found = [best_of(s, problem, M_bytes, tile_multiple, options, least_blocks) for s in space]
     found.sort(key=lambda r: (not r.fits, r.total is None, r.total_bytes))
@@ -116,9 +123,14 @@ def best_of(
     if least_blocks == 1:
         options = next(curve.choices(schedule, problem.packed, multiple, given))
         return counted(schedule, rule, problem, M_bytes, multiple, options)
-    step = curve.least(curve.free_steps(schedule, problem, multiple, given, least_blocks), M_bytes)
+    steps = curve.free_steps(schedule, problem, multiple, given, least_blocks)
+    if not steps:
+        most = curve.most_blocks(schedule, problem, multiple, given)
+        return Found(schedule.name, rule, fits=False, most_blocks=most)
+    step = curve.least(steps, M_bytes)
     if step is None:
-        return Found(schedule.name, rule, fits=False)
+        return Found(schedule.name, rule, fits=False, needs_M_bytes=steps[0].M_bytes)
+    step = curve.widened(schedule, problem, step, M_bytes, multiple)
     tiles = rule if step.Br is None else f"{step.Br}x{step.Bc}"
     return replace(counted(schedule, tiles, problem, M_bytes, multiple, step.options), tiling=rule)
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from .elementwise import choose
+from .elementwise import choose, smaller
 from .folded import Folded
 from .problem import DENSE, Attention
 from .watchers import Traffic
+
+PARTS = 10  # a launch that moves less than this part of all words does not decide
 
 
 class Blocks(Folded):
@@ -34,14 +36,18 @@ class Blocks(Folded):
 
 
 def blocks(schedule: Any, p: Attention, tiling: Any) -> Any:
-    """Independent blocks of the launch that moves the most words, over all heads and batches; sizes may be arrays."""
+    """Independent blocks over all heads and batches: the fewest of any launch that moves a tenth of all words or more
+    (of the one that moves most, where none does). Sizes may be arrays."""
     p = p.packed
     if not schedule.skips:
         p = replace(p, mask=DENSE)
     traffic = Traffic()
     machine = Blocks(p, traffic).run(schedule, tiling)
-    most, found = -1, 1
-    for (reads, writes), turns in zip(traffic.steps, machine.launches, strict=True):
-        more = reads + writes > most
-        most, found = choose(more, reads + writes, most), choose(more, turns, found)
+    words = [reads + writes for reads, writes in traffic.steps]
+    most, found, total = -1, 1, sum(words)
+    for moved, turns in zip(words, machine.launches, strict=True):
+        more = moved > most
+        most, found = choose(more, moved, most), choose(more, turns, found)
+    for moved, turns in zip(words, machine.launches, strict=True):
+        found = smaller(found, choose(PARTS * moved >= total, turns, found))
     return found * p.instances

@@ -30,7 +30,8 @@ def tuned_rows(tuned: Any) -> Rows:
     entries = [("best", "", r) for r in tuned.results] + [("published", c.label, r) for c, r in tuned.published]
     more = more_columns(tuned.problem, [r.more_tiles for _, _, r in entries])
     chosen = ["options"] * any(r.options for _, _, r in entries)
-    columns = ("role", "label", *COLUMNS, "ratio_to_winner", "blocks", *chosen, *more)
+    why_not = ["needs_M_bytes", "most_blocks"] * (tuned.least_blocks > 1)
+    columns = ("role", "label", *COLUMNS, "ratio_to_winner", "blocks", *why_not, *chosen, *more)
     rows = []
     for role, label, result in entries:
         values = {**problem, **vars(result), "role": role, "label": label, "ratio_to_winner": tuned.ratio(result)}
@@ -41,7 +42,10 @@ def tuned_rows(tuned: Any) -> Rows:
 
 def tuned_json(tuned: Any) -> dict[str, Any]:
     def row(result: Any) -> dict[str, Any]:
-        return {**asdict(result), "ratio_to_winner": tuned.ratio(result)}
+        values = {**asdict(result), "ratio_to_winner": tuned.ratio(result)}
+        if tuned.least_blocks == 1:
+            del values["needs_M_bytes"], values["most_blocks"]
+        return values
 
     return {
         "problem": problem_row(tuned.problem),
@@ -92,7 +96,7 @@ def result_row(tuned: Any, r: Any) -> dict[str, Any]:
         "schedule": r.schedule,
         "tiles": (tile_sizes(r).strip() or r.tiling) + flags(r.options),
         "blocks": r.blocks,
-        "fits": "none" if r.total is None and tuned.least_blocks > 1 else verdict(r),
+        "fits": why_not(r) or verdict(r),
         "SRAM bytes": r.sram_peak_bytes,
         "total words": r.total,
         "bytes": None if r.total_bytes is None else format_megabytes(r.total_bytes),
@@ -101,10 +105,17 @@ def result_row(tuned: Any, r: Any) -> dict[str, Any]:
     }
 
 
+def why_not(r: Any) -> str:
+    """Why nothing with so many blocks fits."""
+    if r.most_blocks is not None:
+        return f"none: at most {r.most_blocks} block" + "s" * (r.most_blocks != 1)
+    return "" if r.needs_M_bytes is None else f"none: needs {r.needs_M_bytes} B"
+
+
 def curve_rows(found: Any) -> Rows:
     """One row a breakpoint, with the bounds at its M in words."""
     p, rows, family = found.problem, [], found.space[0].family
-    chosen = any(step.options for step in found.steps)
+    last = {name for name in ("blocks", "options", "more_tiles") if any(getattr(s, name) for s in found.steps)}
     for step in found.steps:
         M_words = step.M_bytes // p.word_bytes
         words = {b.name.removeprefix(f"{family}: "): b.words for b in bounds(p, M_words, family=family)}
@@ -118,10 +129,19 @@ def curve_rows(found: Any) -> Rows:
                 "saha_ye_words": words.get("Saha and Ye 2024"),
                 "compulsory_words": words["compulsory"],
                 "ratio_to_bound": step.total / order if order else None,
-                **({"options": more_sizes(step.options)} if chosen else {}),
+                **{name: value for name, value in more_of(step).items() if name in last},
             }
         )
     return rows
+
+
+def more_of(step: Any) -> dict[str, Any]:
+    """What stands at the end of a row, where any step of the curve has it."""
+    return {
+        "blocks": step.blocks,
+        "options": more_sizes(step.options),
+        "more_tiles": more_sizes(step.more_tiles),
+    }
 
 
 def published_rows(found: Any) -> Rows:
@@ -158,7 +178,8 @@ def curve_text(found: Any) -> str:
         {
             "from M": format_bytes(row["M_bytes"]),
             "schedule": row["schedule"],
-            "tiles": (f"{row['Br']}x{row['Bc']}" if row["Br"] else "ideal") + flags(step.options),
+            "tiles": (tile_sizes(step).strip() or "ideal") + flags(step.options),
+            **({"blocks": step.blocks} if found.least_blocks > 1 else {}),
             "total words": row["total"],
             "bytes": format_megabytes(row["total_bytes"]),
             "x N^2d^2/M": ratio(row["ratio_to_bound"]),

@@ -192,3 +192,25 @@ def test_too_many_tiles_are_refused():
 def test_a_mask_of_tiles_has_no_curve(iosim):
     result = iosim("tune", "--N", 64, "--d", 8, "--curve", "--mask", "window:2b")
     assert result.exit_code == 2 and "--mask" in result.stderr and result.stdout == ""
+
+
+@pytest.mark.parametrize("mask", ["causal:b", "window:2b"])
+@pytest.mark.parametrize("more", [["--M", "10KB"], ["--M", "10KB", "--least-blocks", 4], ["--curve"]], ids=str)
+def test_a_mask_of_tiles_has_no_least(iosim, mask, more):
+    """`tune` has no --tiles, so its message is about the mask; schedules that skip nothing take it."""
+    args = ["tune", "--N", 256, "--d", 16, *more, "--mask", mask]
+    message = iosim(*args).stderr
+    assert message.startswith(f"Error: --mask: found '{mask}'; allowed: ") and "in tokens" in message
+    assert iosim(*args, "--schedule", "flash2").exit_code == 0
+
+
+def test_every_tile_size_is_shown(iosim, ask):
+    """The sizes of a step are those of its count, and the table shows them as `--tiles` takes them."""
+    args = ["tune", "--N", 40, "--d", 8, "--curve", "--schedule", "small-cache"]
+    rows, text = ask(*args)["curve"], iosim(*args).stdout
+    assert rows[-1]["Br"] == rows[-1]["Bc"] == 40
+    for row in random.Random(3).sample(rows, 8):
+        tiles = f"{row['Br']}x{row['Bc']}/{row['more_tiles']}"
+        counted = count(40, 8, row["M_bytes"], schedules=["small-cache"], tiles=tiles)["small-cache"]
+        assert (counted.total, counted.sram_peak_bytes) == (row["total"], row["M_bytes"]) and f" {tiles} " in text
+    assert "more_tiles" not in ask(*args[:-1], "flash2")["curve"][0]

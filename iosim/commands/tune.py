@@ -9,6 +9,9 @@ import click
 from ..options import counts, memory, memory_options, outputs, problem_options, text_option, variant_options
 
 SCHEDULE = click.option("--schedule", "schedules", multiple=True, metavar="NAME", help="Only this one; repeatable.")
+LEAST_BLOCKS = (
+    "Only what gives so many thread blocks in each launch that moves a tenth of the words, as one for each SM."
+)
 
 
 @click.command("tune")
@@ -17,7 +20,7 @@ SCHEDULE = click.option("--schedule", "schedules", multiple=True, metavar="NAME"
 @SCHEDULE
 @text_option("--tile-multiple", "Keep to tiles that are multiples of this.", default="1", show_default=True)
 @variant_options
-@text_option("--least-blocks", "Only what gives so many thread blocks, as one for each SM.", metavar="COUNT")
+@text_option("--least-blocks", LEAST_BLOCKS, metavar="COUNT")
 @click.option("--curve", is_flag=True, help="Every M at which the least traffic falls, instead of one M.")
 @text_option("--plot", "With --curve: draw it, FILE.png or FILE.svg.", metavar="FILE")
 @outputs
