@@ -124,7 +124,7 @@ class _Blocks(Watcher):
         self.launch += 1
 
 
-class _Unrolled(Machine):
+class Unrolled(Machine):
     """Visits every tile, and knows which turn of the outermost parallel loop it is in."""
 
     block = 0
@@ -147,7 +147,7 @@ def trace(schedule: Any, problem: Attention, tiling: Any, *watchers: Any, backwa
     if not getattr(schedule, "skips", True) and problem.mask is not DENSE:
         problem = replace(problem, mask=DENSE)  # a mask that only hides moves no word
     watcher = _Blocks()
-    machine = _Unrolled(problem, watcher, *watchers)
+    machine = Unrolled(problem, watcher, *watchers)
     machine.backwards = backwards
     machine.run(schedule, tiling)
     tensors = _cells(watcher.events, machine)

@@ -33,7 +33,7 @@ def blocks(*ms):
                 "4.00 and time by 4.00",
                 "another 4.00",
                 "1.25 to 1.50",
-                "**holds up to 64x64**, and larger blocks are slower",
+                "**holds up to 64x64**, and some larger blocks are slower",
             ],
         ),
         ((8, 4, 2, 2.02, 1.99), ["64x16 to 64x64", "0.99 to 1.01", "at every step", "**holds**."]),

@@ -118,7 +118,7 @@ def falls(rows: list[Row]) -> str:
         )
     later = [time / ms[turn] for time in ms[turn + 1 :]]
     if steps and max(later) > FLAT:
-        verdict = f"**holds up to {tiles(rows[turn])}**, and larger blocks are slower"
+        verdict = f"**holds up to {tiles(rows[turn])}**, and some larger blocks are slower"
     text += f"up to {tiles(rows[-1])} bytes fall by another {moved[turn] / moved[-1]:.2f}, and time is "
     return f"{text}{min(later):.2f} to {max(later):.2f} times as long: the statement {verdict}."
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from ..folded import Folded
 from ..hardware import Hardware
-from ..l2 import Dram, dram_bytes, trace
-from ..l2 import _Unrolled as Unrolled
+from ..l2 import Dram, Unrolled, dram_bytes, trace
 from ..problem import DENSE, Attention
 from ..timing import Rates, Time
 from ..timing import predict as predict_time
