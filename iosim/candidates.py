@@ -70,7 +70,7 @@ def seen_pairs(
     units = -(-rows_axis // multiple), -(-columns_axis // multiple)
     if units[0] * units[1] > MOST_SEEN:
         raise InputError("--mask", f"{units[0]} x {units[1]} tile sizes", f"at most {MOST_SEEN} pairs to count",
-                         "give a --tile-multiple, or schedules that are not memory-efficient")  # fmt: skip
+                         "give a --tile-multiple, or schedules whose inner tile does not matter")  # fmt: skip
     kind = integers(cost(*[rows_axis * columns_axis] * 3), sum(x * columns_axis + y for x, y in room(rows_axis)))
     rows, columns = (np.arange(1, n + 1).astype(kind) * multiple for n in units)
     sums = sums_of(reach, rows, kind)

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from iosim.experiment import parse_mask
+from iosim.gpu import accuracy
 from iosim.gpu.predict import predict
 from iosim.hardware import read
 from iosim.l2 import trace
@@ -12,7 +13,7 @@ from iosim.machine import Tile
 from iosim.problem import Attention
 from iosim.schedules import find
 from iosim.tiling import Tiling
-from iosim.works import STEP_WORDS, Occupancy, Works, busy_turns, full, passes
+from iosim.works import KEYS_HELD, STEP_WORDS, Occupancy, Works, busy_turns, full, passes
 
 MEASURED = list(Path(__file__).parent.parent.glob("validation/*/hardware.toml"))
 
@@ -91,6 +92,14 @@ def test_a_product_counts_by_the_words_of_its_output():
 
 def test_passes_over_the_output():
     assert [passes(keys) for keys in (16, 32, 40, 48, 64, 80, 96, 128, 192, 256)] == [1, 1, 1, 1, 1, 1, 1, 1, 3, 2]
+
+
+def test_the_kernel_holds_as_many_keys():
+    """mma.cuh says the same: all up to the largest, else the largest that divides them."""
+    text = (Path(accuracy.__file__).parent / "mma.cuh").read_text()
+    choice = " : ".join(f"C % {n} == 0 ? {n}" for n in KEYS_HELD[:-1])
+    assert f"PART = {choice} : {KEYS_HELD[-1]};" in text
+    assert f"KEYS = C <= {KEYS_HELD[0]} ? C : PART;" in text
 
 
 def test_lanes_that_only_wait():

@@ -47,18 +47,9 @@ class Bench:
         self.out = self.xp.zeros(1024, self.xp.uint32)
 
     def seconds(self, name: str, blocks: int, threads: int, *arguments: Any, flush: Any = None) -> float:
-        """The median time of a launch, by events, after two that warm up; `flush` is written before each of them."""
-        kernel, times = self.module.get_function(name), []
-        for _ in range(2 + REPEATS):
-            start, stop = self.xp.cuda.Event(), self.xp.cuda.Event()
-            if flush is not None:
-                flush.fill(0)
-            start.record()
-            kernel((blocks,), (threads,), arguments)
-            stop.record()
-            stop.synchronize()
-            times.append(self.xp.cuda.get_elapsed_time(start, stop) * 1e-3)
-        return median(times[2:])
+        """The median time of a launch."""
+        kernel = self.module.get_function(name)
+        return 1e-3 * device.milliseconds(lambda: kernel((blocks,), (threads,), arguments), REPEATS, flush)
 
     def memory(self) -> Found:
         """DRAM: bytes a second of copying (read plus written), reading, writing."""

@@ -13,6 +13,7 @@ import numpy as np
 from ..errors import CapacityError, InternalError, MissingError
 from .program import Kernel, Program
 
+WARM_UP = 3
 NO_GPU = "counting, sweeping and checking work without one"
 
 
@@ -110,20 +111,21 @@ def cubin_module(source: str, options: tuple[str, ...]) -> Any:
     return module
 
 
-def milliseconds(start: Any, repeats: int = 10) -> float:
-    """The median time of `start()`, which puts work on the current stream, after two runs that are not timed."""
-    xp = cupy()
-    for _ in range(2):
-        start()
-    times = []
-    for _ in range(repeats):
+def milliseconds(start: Any, repeats: int = 10, flush: Any = None) -> float:
+    """The median time of `start()`, which puts work on the current stream, after some runs that are not timed. `flush`,
+    an array larger than the L2, is filled before each: no input is in a cache then, as under the profiler, and all
+    waits in the queue of a GPU that is busy."""
+    xp, times = cupy(), []
+    for _ in range(WARM_UP + repeats):
         begin, end = xp.cuda.Event(), xp.cuda.Event()
+        if flush is not None:
+            flush.fill(0)
         begin.record()
         start()
         end.record()
         end.synchronize()
         times.append(xp.cuda.get_elapsed_time(begin, end))
-    return float(np.median(times))
+    return float(np.median(times[WARM_UP:]))
 
 
 def copy_bandwidth(size_bytes: int = 2**31) -> float:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from statistics import median
 from typing import Any
 
 from ..problem import Attention
@@ -215,15 +214,6 @@ def launch_seconds(program: Any, cold: bool = False) -> float:
         for name in "QKV"
         if name in program.arrays
     }
-    ready, times = prepare(program, inputs), []
-    other = xp.empty(FLUSH_BYTES if cold else 0, xp.uint8)
-    for number in range(2 + (COLD_REPEATS if cold else REPEATS)):
-        start, stop = xp.cuda.Event(), xp.cuda.Event()
-        if cold:
-            other.fill(number % 2)
-        start.record()
-        launch_all(program, *ready)
-        stop.record()
-        stop.synchronize()
-        times.append(xp.cuda.get_elapsed_time(start, stop) * 1e-3)
-    return float(median(times[2:]))
+    ready, flush = prepare(program, inputs), xp.empty(FLUSH_BYTES, xp.uint8) if cold else None
+    repeats = COLD_REPEATS if cold else REPEATS
+    return 1e-3 * device.milliseconds(lambda: launch_all(program, *ready), repeats, flush)
