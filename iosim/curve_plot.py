@@ -35,7 +35,7 @@ def draw(found: Any, path: str) -> None:
 
     figure, axes = pyplot.subplots(figsize=(9, 6))
     axes.set_prop_cycle(color=[pyplot.get_cmap("tab20")(k) for k in range(20)])
-    last = 2 * found.steps[-1].M_bytes
+    last = max([2 * found.steps[-1].M_bytes, *(result.sram_peak_bytes for _, _, result, _ in found.published)])
     for schedule in found.space:
         line(axes, found.own[schedule.name], last, label=schedule.name, linewidth=1)
     line(axes, found.steps, last, label="least", color="black", linewidth=2.5, zorder=5, alpha=0.6)
@@ -44,7 +44,9 @@ def draw(found: Any, path: str) -> None:
     markers(axes, found.published)
     p = found.problem
     axes.set(xscale="log", yscale="log", xlabel="M / KiB", ylabel="words moved, over all heads")
-    axes.set_title(f"Least traffic against M: N = {p.N}, Nk = {p.Nk}, d = {p.d}, {p.dtype}, mask {p.mask}")
+    many = f", at least {found.least_blocks} blocks (but for published tiles)" if found.least_blocks > 1 else ""
+    axes.set_title(f"Least traffic against M: N = {p.N}, Nk = {p.Nk}, d = {p.d}, {p.dtype}, mask {p.mask}{many}",
+                   fontsize="medium", wrap=True)  # fmt: skip
     axes.grid(True, which="major", alpha=0.3)
     axes.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.01, 1), markerscale=0.6)
     try:
@@ -81,7 +83,7 @@ def markers(axes: Any, published: list[Any]) -> None:
     shapes = dict(zip(labels, "osD^v", strict=False))
     for letter, (choice, given, result, _) in zip(ascii_letters, published, strict=False):
         point = (result.sram_peak_bytes / 1024, result.total)
-        name = f"{result.Br}x{result.Bc}" + ("" if given is None else f" (M = {given // 1024} KiB)")
+        name = f"{result.schedule} {result.Br}x{result.Bc}" + ("" if given is None else f" (M = {given // 1024} KiB)")
         axes.plot(*point, shapes[choice.label], color="black", markerfacecolor="white", markersize=10, zorder=6,
                   linestyle="none", label=f"{letter}: {choice.label}, {name}")  # fmt: skip
         axes.annotate(letter, point, fontsize=6, ha="center", va="center_baseline", zorder=7)
