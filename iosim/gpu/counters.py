@@ -26,7 +26,9 @@ FROM_L2 = "l1tex__m_xbar2l1tex_read_bytes.sum"
 TO_L2 = "l1tex__m_l1tex2xbar_write_bytes.sum"
 DRAM_READ, DRAM_WRITE = "dram__bytes_read.sum", "dram__bytes_write.sum"
 TIME = "gpu__time_duration.sum"
-METRICS = (LOADS, STORES, REDUCTIONS, FROM_L2, TO_L2, DRAM_READ, DRAM_WRITE, TIME)
+L2_WRITES = "lts__t_sectors_srcunit_tex_op_write.sum"
+METRICS = (LOADS, STORES, REDUCTIONS, FROM_L2, TO_L2, L2_WRITES, DRAM_READ, DRAM_WRITE, TIME)
+SECTOR_BYTES = 32
 LAUNCH_METRICS = (
     "launch__registers_per_thread",
     "launch__occupancy_limit_blocks",
@@ -63,12 +65,14 @@ class Kernel:
 
     @property
     def store_bytes(self) -> int:
-        """SM -> L2: stores and reductions. The crossbar's own count holds more than stores."""
-        return self.get(STORES) + self.get(REDUCTIONS)
+        """SM -> L2: stores and reductions of the LSU. It does not see those in bulk (TMA): there, the sectors that the
+        L2 was asked to write. The crossbar's own count holds more than stores."""
+        through_lsu, all_sectors = self.get(STORES) + self.get(REDUCTIONS), SECTOR_BYTES * self.get(L2_WRITES)
+        return through_lsu if 2 * through_lsu >= all_sectors else all_sectors
 
     @property
-    def stored_through_tma(self) -> bool:
-        """Whether the LSU saw no store although bytes were written."""
+    def stores_unseen(self) -> bool:
+        """Whether bytes were written, but none through the LSU, and the L2 was not asked."""
         return self.store_bytes == 0 and self.get(TO_L2) > 0
 
     @property

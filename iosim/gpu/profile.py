@@ -139,7 +139,7 @@ def _candidate(schedule: Any, problem: Attention, tiling: Tiling, kernel: Kernel
         loaded = predict(schedule, in_whole_tiles(problem, tiling), tiling) if kernel.through_tma else predicted
     except (IosimError, AttributeError, TypeError):  # a schedule for other problems (decoding, pages)
         return None
-    measured = kernel.store_bytes if not kernel.stored_through_tma else None
+    measured = kernel.store_bytes if not kernel.stores_unseen else None
     return Explanation(
         schedule.name,
         tiling,
@@ -184,7 +184,7 @@ def rows(
                 "read_measured": kernel.load_bytes,
                 "read_ratio": round(e.read_ratio, 6),
                 "write_predicted": e.write_bytes,
-                "write_measured": None if kernel.stored_through_tma else kernel.store_bytes,
+                "write_measured": None if kernel.stores_unseen else kernel.store_bytes,
                 "write_ratio": None if e.write_ratio is None else round(e.write_ratio, 6),
                 "dram_predicted": dram and dram.total_bytes,
                 "dram_measured": read + written,

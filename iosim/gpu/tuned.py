@@ -20,12 +20,14 @@ from ..tiling import Tiling
 from . import device
 
 KERNELS = Path(__file__).parent / "kernels"
-ROWS_Q = 128
 COUNTERS = (  # the words of the array `counts`, in the order of the kernels' additions
     ("Q", "reads"), ("K", "reads"), ("V", "reads"), ("O", "writes"), ("S", "writes"), ("S", "reads"), ("P", "writes"),
     ("P", "reads"),
 )  # fmt: skip
+ROWS_Q = {"flash2.cu": 128, "standard.cu": 256}
 ROWS_K = 128
+PANEL = 64  # halves that a box swizzled by 128 bytes is wide
+WARP_ROWS = 32  # of S, which a warp stores at once
 FILES = {"flash2": "flash2.cu", "block-sparse-q": "flash2.cu", "standard-tiled": "standard.cu"}
 MASKS = {"block-sparse-q": "causal"}  # the mask that a kernel knows; the others know none
 
@@ -39,7 +41,7 @@ class Tuned:
 
     @property
     def tiling(self) -> Tiling:
-        return Tiling(ROWS_Q, ROWS_K)
+        return Tiling(ROWS_Q[self.file], ROWS_K)
 
     @property
     def causal(self) -> bool:
@@ -69,14 +71,9 @@ class Tuned:
     @property
     def smem_bytes(self) -> dict[str, int]:
         """Dynamic shared memory of each kernel: its tiles, their barriers, and 1024 bytes to align them."""
-        q, k = ROWS_Q * self.problem.d * 2, self.tiling.rows_k * self.problem.d * 2
-        s = ROWS_Q * self.tiling.rows_k * 2
-        return {
-            "flash2": q + 4 * k,
-            "scores": q + 2 * k + s,
-            "softmax_rows": 0,
-            "output": 3 * (s + k),
-        }
+        rows_q, rows_k, d = self.tiling.rows_q, self.tiling.rows_k, self.problem.d
+        q, k, s = rows_q * d * 2, rows_k * d * 2, rows_q * rows_k * 2
+        return {"flash2": q + 4 * k, "scores": q + 2 * k + s, "softmax_rows": 0, "output": 2 * (s + k)}
 
 
 def tuned(schedule: str, problem: Attention) -> Tuned:
@@ -112,18 +109,29 @@ def module(file: str, options: tuple[str, ...]) -> Any:
 
 
 def tensor_map(array: Any, rows: int) -> Any:
-    """A CUtensorMap of a device array (instances, length, columns) of 2-byte words: boxes of `rows` x 64 columns,
-    swizzled by 128 bytes, zeros past the end; as a NumPy scalar that CuPy passes by value."""
+    """A CUtensorMap of a device array (instances, length, columns) of 2-byte words: boxes of `rows` x 64 columns, zeros
+    past the end; as a NumPy scalar that CuPy passes by value."""
     instances, length, columns = array.shape
+    return _encoded(array, (columns, length, instances), (columns, length * columns), (PANEL, rows, 1))
+
+
+def panel_map(array: Any, rows: int, columns: int) -> Any:
+    """The same with the panels of 64 columns as an axis of their own, so that a box of `columns` is copied row by row.
+    Columns past the last whole panel are not in it."""
+    instances, length, width = array.shape
+    dims, strides = (PANEL, max(1, width // PANEL), length, instances), (PANEL, width, length * width)
+    return _encoded(array, dims, strides, (PANEL, columns // PANEL, rows, 1))
+
+
+def _encoded(array: Any, dims: tuple[int, ...], strides: tuple[int, ...], box: tuple[int, ...]) -> Any:
+    """A map whose boxes are swizzled by 128 bytes; `strides` in words, of every axis but the innermost."""
     room = ctypes.create_string_buffer(128 + 64)
-    address = -(-ctypes.addressof(room) // 64) * 64
-    dims = (ctypes.c_uint64 * 3)(columns, length, instances)
-    strides = (ctypes.c_uint64 * 2)(columns * 2, length * columns * 2)
-    box, steps = (ctypes.c_uint32 * 3)(64, rows, 1), (ctypes.c_uint32 * 3)(1, 1, 1)
+    address, axes = -(-ctypes.addressof(room) // 64) * 64, len(dims)
     fp16, swizzle_128, promote_256 = 6, 3, 3
     fault = ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeTiled(
-        ctypes.c_void_p(address), fp16, 3, ctypes.c_void_p(array.data.ptr), dims, strides, box, steps, 0, swizzle_128,
-        promote_256, 0,
+        ctypes.c_void_p(address), fp16, axes, ctypes.c_void_p(array.data.ptr), (ctypes.c_uint64 * axes)(*dims),
+        (ctypes.c_uint64 * (axes - 1))(*(2 * n for n in strides)), (ctypes.c_uint32 * axes)(*box),
+        (ctypes.c_uint32 * axes)(*[1] * axes), 0, swizzle_128, promote_256, 0,
     )  # fmt: skip
     if fault:
         raise MissingError(f"cuTensorMapEncodeTiled failed with {fault} for an array of shape {array.shape}")
@@ -133,9 +141,9 @@ def tensor_map(array: Any, rows: int) -> Any:
 def launches(kernel: Tuned, arrays: dict[str, Any], counts: Any, count: bool = False) -> list[Callable[[], None]]:
     """The launches of a tuned schedule over device arrays (instances, rows, columns), each ready to be called."""
     p, compiled = kernel.problem, module(kernel.file, kernel.options(count))
-    group, rows_k = np.int32(p.heads // p.kv_heads), kernel.tiling.rows_k
-    N, Nk, blocks = np.int32(p.N), np.int32(p.Nk), (-(-p.N // ROWS_Q), p.instances)
-    maps = {name: tensor_map(arrays[name], rows) for name, rows in (("Q", ROWS_Q), ("K", rows_k), ("V", rows_k))}
+    group, rows_q, rows_k = np.int32(p.heads // p.kv_heads), kernel.tiling.rows_q, kernel.tiling.rows_k
+    N, Nk, blocks = np.int32(p.N), np.int32(p.Nk), (-(-p.N // rows_q), p.instances)
+    maps = {name: tensor_map(arrays[name], rows) for name, rows in (("Q", rows_q), ("K", rows_k), ("V", rows_k))}
 
     def start(name: str, grid: tuple[int, ...], threads: int, *arguments: Any) -> Callable[[], None]:
         function, smem = compiled.get_function(name), kernel.smem_bytes[name]
@@ -149,13 +157,13 @@ def launches(kernel: Tuned, arrays: dict[str, Any], counts: Any, count: bool = F
         lse = arrays.get("LSE", counts)
         return [start("flash2", blocks, 384, maps["Q"], maps["K"], maps["V"], arrays["O"], lse, counts, N, Nk, group,
                       scale)]  # fmt: skip
-    probabilities = tensor_map(arrays["P"], ROWS_Q)
-    chunks = np.int32(p.Nk // 8)
+    chunks, panels = np.int32(p.Nk // 8), panel_map(arrays["S"], WARP_ROWS, rows_k)
     return [
-        start("scores", blocks, 384, maps["Q"], maps["K"], arrays["S"], counts, N, Nk, group, np.float32(p.d**-0.5)),
+        start("scores", blocks, 384, maps["Q"], maps["K"], panels, arrays["S"], counts, N, Nk, group,
+              np.float32(p.d**-0.5)),
         start("softmax_rows", (p.N * p.instances,), kernel.row[1], arrays["S"], arrays["P"], counts, chunks),
-        start("output", blocks, 384, probabilities, maps["V"], arrays["O"], counts, N, Nk, group),
-    ]
+        start("output", blocks, 384, tensor_map(arrays["P"], rows_q), maps["V"], arrays["O"], counts, N, Nk, group),
+    ]  # fmt: skip
 
 
 def make_arrays(kernel: Tuned, inputs: dict[str, Any]) -> dict[str, Any]:

@@ -106,7 +106,7 @@ def hardware_bytes(predicted: Prediction, evidence: Evidence, faults: list[str])
         boxes = predict(find(evidence.job["run"]), in_whole_tiles(p, tiling), tiling).read_bytes
         extra += boxes - predicted.read_bytes
     _judge("read", predicted.read_bytes, read, predicted.read_slack_bytes + extra, tma, faults)
-    if not any(k.stored_through_tma for k in kernels):
+    if not any(k.stores_unseen for k in kernels):
         _judge("written", predicted.write_bytes, written, predicted.write_slack_bytes, False, faults)
     else:
         written = 0

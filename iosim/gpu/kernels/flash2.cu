@@ -99,7 +99,7 @@ flash2(const __grid_constant__ TensorMap Q, const __grid_constant__ TensorMap K,
     __syncthreads();
 
     if (threadIdx.x < 128) {  // ------------------------------------------------------------ fetches
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+        registers_fewer<24>();
         if (threadIdx.x == 0) {
             int kv = head / group;
             if (tiles) fetch(sm.q, &Q, &sm.q_full, BR, first, head);  // a tile that sees nothing reads nothing
@@ -117,7 +117,7 @@ flash2(const __grid_constant__ TensorMap Q, const __grid_constant__ TensorMap K,
 #endif
         }
     } else {  // ------------------------------------------------------------------------------ computes
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+        registers_more<240>();
         int half = threadIdx.x / 128 - 1, warp = (threadIdx.x / 32) % 4, lane = threadIdx.x % 32;
         int row = first + half * 64 + warp * 16 + lane / 4;
         const char* q = sm.q + half * 64 * 128;
@@ -181,7 +181,7 @@ flash2(const __grid_constant__ TensorMap Q, const __grid_constant__ TensorMap K,
             *reinterpret_cast<u32*>(out + at) = pack(o[i] * l[r], o[i + 1] * l[r]);
         }
         group_sync(1 + half);
-        store_rows<D>(O, out, BR * 128, first + half * 64, N, head);
+        store_rows<64, D>(O, out, BR * 128, first + half * 64, N, head);
 #ifdef IOSIM_COUNT
         if (threadIdx.x % 128 == 0) atomicAdd(counts + 3, (u64)max(0, min(64, N - first - half * 64)) * D);
 #endif

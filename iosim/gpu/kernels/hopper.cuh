@@ -38,6 +38,14 @@ __device__ __forceinline__ void group_sync(u32 id) { asm volatile("bar.sync %0, 
 __device__ __forceinline__ void turn_wait(u32 turn) { asm volatile("bar.sync %0, 256;" ::"r"(turn) : "memory"); }
 __device__ __forceinline__ void turn_pass(u32 turn) { asm volatile("bar.arrive %0, 256;" ::"r"(turn) : "memory"); }
 
+// Registers change hands: a warpgroup that only fetches gives up its own.
+template <int N> __device__ __forceinline__ void registers_fewer() {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
+}
+template <int N> __device__ __forceinline__ void registers_more() {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
+}
+
 // ---- bulk tensor copies: a box of (instances, rows, 64 columns), swizzled by 128 bytes
 
 __device__ __forceinline__ void copy_in(void* to, const TensorMap* map, u64* bar, int column, int row, int instance) {
@@ -57,22 +65,39 @@ __device__ __forceinline__ void copy_in_to_stay(void* to, const TensorMap* map, 
         ::"r"(shared_address(to)), "l"(map), "r"(shared_address(bar)), "r"(column), "r"(row), "r"(instance), "l"(policy)
         : "memory");
 }
+// The way back, for what this kernel does not read again: a box of (instances, rows, panels of 64 columns), one group.
+__device__ __forceinline__ void copy_out_once(const TensorMap* map, const void* from, int panel, int row, int instance) {
+    u64 policy;
+    asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    asm volatile(
+        "cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group.L2::cache_hint [%0, {%2, %3, %4, %5}], [%1], %6;\n"
+        "cp.async.bulk.commit_group;"
+        ::"l"(map), "r"(shared_address(from)), "r"(0), "r"(panel), "r"(row), "r"(instance), "l"(policy) : "memory");
+}
+// What this thread sent out was read from shared memory, which may be written again.
+__device__ __forceinline__ void copy_out_wait() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+
 // Four 8 x 8 matrices of halves, spread over a warp as products leave them; lane l gives the address of row l % 8 of
 // matrix l / 8.
 __device__ __forceinline__ void store_matrices(void* to, u32 a, u32 b, u32 c, u32 d) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
                  ::"r"(shared_address(to)), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
 }
+// The way back: as the left operand of a product has them.
+__device__ __forceinline__ void load_matrices(u32 (&to)[4], const void* from) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(shared_address(from)) : "memory");
+}
 // A tile of 64-column panels, 128 bytes a row; 16-byte chunks of a row are permuted by the row, as the copies do it.
 __device__ __forceinline__ u32 swizzled(u32 row, u32 byte) { return row * 128 + (byte ^ ((row & 7) << 4)); }
 
-// One warpgroup writes its 64 rows of COLUMNS halves, 16 bytes a store, from swizzled panels to rows of a tensor.
-template <int COLUMNS>
+// One warpgroup writes its ROWS rows of COLUMNS halves, 16 bytes a store, from swizzled panels to rows of a tensor.
+template <int ROWS, int COLUMNS>
 __device__ __forceinline__ void store_rows(uint4* to, const char* from, int panel_bytes, int first, int length,
                                            int instance) {
     constexpr int PER_ROW = COLUMNS / 8;
 #pragma unroll
-    for (int c = threadIdx.x % 128; c < 64 * PER_ROW; c += 128) {
+    for (int c = threadIdx.x % 128; c < ROWS * PER_ROW; c += 128) {
         int row = c / PER_ROW, chunk = c % PER_ROW;
         const char* at = from + (chunk / 8) * panel_bytes + swizzled(row, (chunk % 8) * 16);
         if (first + row < length)
@@ -132,6 +157,13 @@ __device__ __forceinline__ void product(float (&d)[64], u64 a, u64 b, int add) {
     asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %66, 0;\n"
                  "wgmma.mma_async.sync.aligned.m64n128k16.f32." TYPES " " REGS64 ", %64, %65, p, 1, 1, 0, 0;\n}"
                  : F16(d, 0), F16(d, 16), F16(d, 32), F16(d, 48) : "l"(a), "l"(b), "r"(add));
+}
+// A in registers, B in shared memory with the summed axis contiguous (rows of K).
+__device__ __forceinline__ void product(float (&d)[64], const u32* a, u64 b, int add) {
+    asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %69, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32." TYPES " " REGS64 ", {%64,%65,%66,%67}, %68, p, 1, 1, 0;\n}"
+                 : F16(d, 0), F16(d, 16), F16(d, 32), F16(d, 48)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
 }
 // A in registers, B in shared memory with its columns contiguous (rows of V).
 __device__ __forceinline__ void product(float (&d)[32], const u32* a, u64 b) {

@@ -1,12 +1,15 @@
 // Tuned three-kernel standard attention for Hopper (Dao et al. 2022, Algorithm 0): the words of standard-tiled with
-// BR query rows, 64 a warpgroup, each pass at memory speed. S and P are N x Nk halves in HBM.
+// BR query rows, half of them a warpgroup, each pass at memory speed. S and P are N x Nk halves in HBM.
 // Compiled with -DD=64|128 -DBC=128 -DCHUNKS=<16-byte chunks a thread and row> [-DBF16] [-DIOSIM_COUNT].
 #include "hopper.cuh"
 
-constexpr int BR = 128, GROUPS = BR / 64, THREADS = 128 + BR * 2, STAGES = 2, DEEP = 3, PANELS = D / 64;
+constexpr int BR = 256, ROWS = BR / 2, PARTS = ROWS / 64, THREADS = 384, STAGES = 2, PANELS = D / 64;
 
 // ---------------------------------------------------------------- S = Q K^T / sqrt(d)
 
+// S leaves in bulk: ordinary stores would hold a warp up until the memory takes them. A swizzled box is 64 columns wide,
+// and writing those alone would open each page of the memory twice; so the map of S has the panels of a row as an axis of
+// its own, and a tile lies in shared memory row by row.
 struct SharedScores {
     alignas(1024) char q[BR * D * 2];
     alignas(1024) char k[STAGES][BC * D * 2];
@@ -15,18 +18,19 @@ struct SharedScores {
 };
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-scores(const __grid_constant__ TensorMap Q, const __grid_constant__ TensorMap K, u16* S,
-       u64* counts, int N, int Nk, int group, float scale) {
+scores(const __grid_constant__ TensorMap Q, const __grid_constant__ TensorMap K, const __grid_constant__ TensorMap panels,
+       u16* S, u64* counts, int N, int Nk, int group, float scale) {
     extern __shared__ char raw[];
     SharedScores& sm = *reinterpret_cast<SharedScores*>((reinterpret_cast<u64>(raw) + 1023) & ~(u64)1023);
     int first = blockIdx.x * BR, head = blockIdx.y, tiles = (Nk + BC - 1) / BC;
     if (threadIdx.x == 0) {
         barrier_init(&sm.q_full, 1);
-        for (int s = 0; s < STAGES; s++) barrier_init(&sm.k_full[s], 1), barrier_init(&sm.k_free[s], 4 * GROUPS);
+        for (int s = 0; s < STAGES; s++) barrier_init(&sm.k_full[s], 1), barrier_init(&sm.k_free[s], 8);
         fence_async();
     }
     __syncthreads();
     if (threadIdx.x < 128) {
+        registers_fewer<24>();
         if (threadIdx.x == 0) {
             barrier_expect(&sm.q_full, BR * D * 2);
             for (int panel = 0; panel < PANELS; panel++)
@@ -45,49 +49,66 @@ scores(const __grid_constant__ TensorMap Q, const __grid_constant__ TensorMap K,
         }
         return;
     }
-    int half = threadIdx.x / 128 - 1, warp = (threadIdx.x / 32) % 4, lane = threadIdx.x % 32;
-    int row = first + half * 64 + warp * 16 + lane / 4;
-    const char* q = sm.q + half * 64 * 128;
-    float s[BC / 2];
+    registers_more<240>();
+    int half = threadIdx.x / 128 - 1, warp = threadIdx.x / 32 - 4, lane = threadIdx.x % 32;
+    int own = warp * 16 * PARTS, row = first + own;  // a warp's rows follow each other, so that one box takes them out
+    char* out = sm.s + own * BC * 2;
+    u32 q[PARTS][D / 16][4];  // Q in registers: the products then read K alone from shared memory
+    float s[PARTS][BC / 2];
     barrier_wait(&sm.q_full, 0);
+#pragma unroll
+    for (int m = 0; m < PARTS; m++)
+#pragma unroll
+        for (int c = 0; c < D / 16; c++)
+            load_matrices(q[m][c], sm.q + (c / 4) * BR * 128 +
+                                       swizzled(own + m * 16 + lane % 16, (c % 4) * 32 + lane / 16 * 16));
     // The two warpgroups take turns: one multiplies while the other writes, so that the memory never waits for both.
     u32 my_turn = 8 + half, other_turn = 9 - half;
     if (half == 1) turn_pass(other_turn);
     for (int j = 0; j < tiles; j++) {
-        int stage = j % STAGES;
+        int stage = j % STAGES, column = j * BC;
         barrier_wait(&sm.k_full[stage], (j / STAGES) & 1);
         turn_wait(my_turn);
         product_begin();
 #pragma unroll
-        for (int c = 0; c < D / 16; c++)
-            product(s, operand(q + (c / 4) * BR * 128 + (c % 4) * 32, 0),
-                    operand(sm.k[stage] + (c / 4) * BC * 128 + (c % 4) * 32, 0), c);
+        for (int m = 0; m < PARTS; m++)
+#pragma unroll
+            for (int c = 0; c < D / 16; c++)
+                product(s[m], q[m][c], operand(sm.k[stage] + (c / 4) * BC * 128 + (c % 4) * 32, 0), c);
         product_commit();
         product_wait<0>();
-        pin(s);
+#pragma unroll
+        for (int m = 0; m < PARTS; m++) pin(s[m]);
         turn_pass(other_turn);
         if (lane == 0) barrier_arrive(&sm.k_free[stage]);
-        // A warp turns its 16 rows around in shared memory and writes them in lines of 2 BC bytes.
-        char* out = sm.s + (half * 64 + warp * 16) * BC * 2;
-#pragma unroll
-        for (int i = 0; i < BC / 2; i += 8) {
-            int chunk = i / 4 + lane / 16;
-            store_matrices(out + (chunk / 8) * 16 * 128 + swizzled(lane % 16, (chunk % 8) * 16),
-                           pack(s[i] * scale, s[i + 1] * scale), pack(s[i + 2] * scale, s[i + 3] * scale),
-                           pack(s[i + 4] * scale, s[i + 5] * scale), pack(s[i + 6] * scale, s[i + 7] * scale));
-        }
+        copy_out_wait();
         __syncwarp();
 #pragma unroll
-        for (int c = lane; c < 16 * BC / 8; c += 32) {
-            int r = c / (BC / 8), column = c % (BC / 8) * 8, query = row - lane / 4 + r;
-            const char* from = out + (column / 64) * 16 * 128 + swizzled(r, (column % 64) * 2);
-            if (query < N && j * BC + column < Nk)
-                __stcs(reinterpret_cast<uint4*>(S + ((u64)head * N + query) * Nk + j * BC + column),
-                       *reinterpret_cast<const uint4*>(from));
+        for (int m = 0; m < PARTS; m++)
+#pragma unroll
+            for (int i = 0; i < BC / 2; i += 8) {
+                int chunk = i / 4 + lane / 16;
+                store_matrices(out + swizzled((m * 16 + lane % 16) * (BC / 64) + chunk / 8, (chunk % 8) * 16),
+                               pack(s[m][i] * scale, s[m][i + 1] * scale),
+                               pack(s[m][i + 2] * scale, s[m][i + 3] * scale),
+                               pack(s[m][i + 4] * scale, s[m][i + 5] * scale),
+                               pack(s[m][i + 6] * scale, s[m][i + 7] * scale));
+            }
+        fence_async();
+        __syncwarp();
+        if (lane == 0 && column + 64 <= Nk) copy_out_once(&panels, out, column / 64, row, head);
+        // Columns past the last whole panel, which no box can end in.
+        int whole = Nk / 64 * 64;
+        for (int c = lane; column + BC > whole && c < 16 * PARTS * 8; c += 32) {
+            int r = c / 8, tail = whole + c % 8 * 8, panel = (whole - column) / 64;
+            if (row + r < N && tail < Nk)
+                *reinterpret_cast<uint4*>(S + ((u64)head * N + row + r) * Nk + tail) =
+                    *reinterpret_cast<const uint4*>(out + swizzled(r * (BC / 64) + panel, c % 8 * 16));
         }
         __syncwarp();
     }
     if (half == 0) turn_wait(my_turn);  // the last turn that was passed
+    copy_out_wait();
 }
 
 // ---------------------------------------------------------------- P = softmax(S): a block a row, the row in registers
@@ -160,9 +181,9 @@ extern "C" __global__ void softmax_rows(const uint4* S, uint4* P, u64* counts, i
 // ---------------------------------------------------------------- O = P V
 
 struct SharedOutput {
-    alignas(1024) char p[DEEP][BR * BC * 2];
-    alignas(1024) char v[DEEP][BC * D * 2];
-    u64 full[DEEP], free[DEEP];
+    alignas(1024) char p[STAGES][BR * BC * 2];
+    alignas(1024) char v[STAGES][BC * D * 2];
+    u64 full[STAGES], free[STAGES];
 };
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
@@ -172,15 +193,15 @@ output(const __grid_constant__ TensorMap P, const __grid_constant__ TensorMap V,
     SharedOutput& sm = *reinterpret_cast<SharedOutput*>((reinterpret_cast<u64>(raw) + 1023) & ~(u64)1023);
     int first = blockIdx.x * BR, head = blockIdx.y, tiles = (Nk + BC - 1) / BC;
     if (threadIdx.x == 0) {
-        for (int s = 0; s < DEEP; s++) barrier_init(&sm.full[s], 1), barrier_init(&sm.free[s], 4 * GROUPS);
+        for (int s = 0; s < STAGES; s++) barrier_init(&sm.full[s], 1), barrier_init(&sm.free[s], 8);
         fence_async();
     }
     __syncthreads();
     if (threadIdx.x < 128) {
         if (threadIdx.x == 0) {
             for (int j = 0; j < tiles; j++) {
-                int s = j % DEEP;
-                if (j >= DEEP) barrier_wait(&sm.free[s], (j / DEEP - 1) & 1);
+                int s = j % STAGES;
+                if (j >= STAGES) barrier_wait(&sm.free[s], (j / STAGES - 1) & 1);
                 barrier_expect(&sm.full[s], BC * D * 2 + BR * BC * 2);
                 for (int panel = 0; panel < BC / 64; panel++)
                     copy_in(sm.p[s] + panel * BR * 128, &P, &sm.full[s], j * BC + panel * 64, first, head);
@@ -195,32 +216,39 @@ output(const __grid_constant__ TensorMap P, const __grid_constant__ TensorMap V,
         return;
     }
     int half = threadIdx.x / 128 - 1, warp = (threadIdx.x / 32) % 4, lane = threadIdx.x % 32;
-    float o[D / 2];
+    float o[PARTS][D / 2];
 #pragma unroll
-    for (int i = 0; i < D / 2; i++) o[i] = 0.f;
+    for (int m = 0; m < PARTS; m++)
+#pragma unroll
+        for (int i = 0; i < D / 2; i++) o[m][i] = 0.f;
     for (int j = 0; j < tiles; j++) {
-        int s = j % DEEP;
-        barrier_wait(&sm.full[s], (j / DEEP) & 1);
+        int s = j % STAGES;
+        barrier_wait(&sm.full[s], (j / STAGES) & 1);
         product_begin();
 #pragma unroll
         for (int c = 0; c < BC / 16; c++)
-            product_columns(o, operand(sm.p[s] + half * 64 * 128 + (c / 4) * BR * 128 + (c % 4) * 32, 0),
-                            operand(sm.v[s] + c * 16 * 128, BC * 128));
+#pragma unroll
+            for (int m = 0; m < PARTS; m++)
+                product_columns(o[m], operand(sm.p[s] + (half * ROWS + m * 64) * 128 + (c / 4) * BR * 128 + (c % 4) * 32, 0),
+                                operand(sm.v[s] + c * 16 * 128, BC * 128));
         product_commit();
         product_wait<0>();
-        pin(o);
+#pragma unroll
+        for (int m = 0; m < PARTS; m++) pin(o[m]);
         if (lane == 0) barrier_arrive(&sm.free[s]);
     }
     __syncwarp();
     // All warpgroups are through: the first stage is free for O.
     asm volatile("bar.sync 8, %0;" ::"n"(THREADS - 128) : "memory");
-    char* out = sm.p[0] + half * 64 * D * 2;
+    char* out = sm.p[0] + half * ROWS * D * 2;
 #pragma unroll
-    for (int i = 0; i < D / 2; i += 2) {
-        int r = (i >> 1) & 1, column = (i / 4) * 8 + (lane % 4) * 2;
-        u32 at = (column / 64) * 64 * 128 + swizzled(warp * 16 + lane / 4 + 8 * r, (column % 64) * 2);
-        *reinterpret_cast<u32*>(out + at) = pack(o[i], o[i + 1]);
-    }
+    for (int m = 0; m < PARTS; m++)
+#pragma unroll
+        for (int i = 0; i < D / 2; i += 2) {
+            int r = (i >> 1) & 1, column = (i / 4) * 8 + (lane % 4) * 2;
+            u32 at = (column / 64) * ROWS * 128 + swizzled(m * 64 + warp * 16 + lane / 4 + 8 * r, (column % 64) * 2);
+            *reinterpret_cast<u32*>(out + at) = pack(o[m][i], o[m][i + 1]);
+        }
     group_sync(1 + half);
-    store_rows<D>(O, out, 64 * 128, first + half * 64, N, head);
+    store_rows<ROWS, D>(O, out, ROWS * 128, first + half * ROWS, N, head);
 }
