@@ -2,9 +2,7 @@
 
 The text is run once, unrolled, for one head: each turn of an outermost `parallel` loop is a block, and what a block
 loads and stores is a row of touches of cells (tiles, or the common parts of tiles of several sizes). Blocks of all
-heads then start in grid order on sms x blocks-per-SM places and take a step each in turn. The cache keeps the most
-recently touched cells that fit, so a cell is in it exactly if its last touch is younger than an age; that age is all
-that has to be known of an LRU, and a whole step of all places is a few NumPy operations.
+heads then start in grid order on sms x blocks-per-SM places and take a step each in turn; `lru.py` is the cache.
 """
 
 from __future__ import annotations
@@ -16,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from .errors import InputError
+from .lru import SIDES, Cache
 from .machine import Machine
 from .problem import DENSE, Attention
 from .watchers import Watcher, spans
@@ -35,6 +34,7 @@ class Dram:
     first_bytes: int
     dirty_bytes: int
     by_launch: tuple[int, ...] = ()  # read plus written
+    idle_bytes: int = 0  # of the writes: not of the kernels, but of the driver beside them
 
     @property
     def reread_bytes(self) -> int:
@@ -188,24 +188,48 @@ def _launch(events: list[tuple[Any, ...]], tensors: dict[str, Cells]) -> Launch:
     return Launch(np.concatenate(parts), writes, np.concatenate([[0], edges, [len(blocks)]]))
 
 
+class Heads:
+    """The cells of all heads, numbered: those of key/value heads first, then those of query heads."""
+
+    def __init__(self, found: Trace, problem: Attention):
+        self.shared, self.group = found.shared_cells, problem.heads // problem.kv_heads
+        self.own = len(found.sizes_bytes) - self.shared
+        kv_instances = problem.batch * problem.kv_heads
+        self.own_first = kv_instances * self.shared - self.shared
+        shared, own = np.split(found.sizes_bytes, [self.shared])
+        self.sizes = np.concatenate([np.tile(shared, kv_instances), np.tile(own, problem.instances)])
+        self.mark = np.zeros(len(self.sizes), np.int64)
+
+    def cells(self, touches: Any, heads: Any) -> Any:
+        own = touches >= self.shared
+        return touches + np.where(own, self.own_first + heads * self.own, heads // self.group * self.shared)
+
+    def once(self, cells: Any) -> Any:
+        """Each of them once, in any order."""
+        order = np.arange(len(cells))
+        self.mark[cells] = order
+        return cells[self.mark[cells] == order]
+
+
 def dram_bytes(
     found: Trace, problem: Attention, places: list[int], capacity_bytes: int, cold: bool = False
 ) -> Dram:  # fmt: skip
     """The trace of all heads through an L2, in grid order, as many blocks at a time as a launch has places.
     The L2 starts empty; `cold`: at every launch, what is still dirty then having gone to DRAM between the launches."""
-    cache = Cache(found, problem, capacity_bytes)
+    heads = Heads(found, problem)
+    cache = Cache(heads.sizes, capacity_bytes)
     dirty, by_launch = 0, []
     for launch, room in zip(found.launches, places, strict=True):
         before = cache.read_bytes + cache.write_bytes
-        _run(launch, cache, problem, room)
+        _run(launch, cache, heads, problem, room)
         by_launch.append(cache.read_bytes + cache.write_bytes - before)
         if cold:
             dirty += cache.flush()
-    dirty += int(cache.dirty_at[cache.oldest :].sum())
-    return Dram(cache.read_bytes, cache.write_bytes, cache.first_bytes, dirty, tuple(by_launch))
+    dirty += cache.dirty_bytes
+    return Dram(cache.read_bytes, cache.write_bytes, round(cache.first_bytes), dirty, tuple(by_launch))
 
 
-def _run(launch: Launch, cache: Cache, problem: Attention, places: int) -> None:
+def _run(launch: Launch, cache: Cache, every: Heads, problem: Attention, places: int) -> None:
     """One launch: blocks of a head follow each other, then those of the next head; a place that is free takes one."""
     blocks = len(launch.starts) - 1
     queue, total = 0, blocks * problem.instances
@@ -213,6 +237,7 @@ def _run(launch: Launch, cache: Cache, problem: Attention, places: int) -> None:
     work = -(-len(launch.touches) * problem.instances // places)
     stride = -(-work // MOST_STEPS)
     position, end, head = np.zeros(places, np.int64), np.zeros(places, np.int64), np.zeros(places, np.int64)
+    side = np.arange(places) % SIDES  # neighbours sit on different sides of the L2
     while True:
         free = np.flatnonzero(position >= end)
         if len(free) and queue < total:
@@ -226,74 +251,10 @@ def _run(launch: Launch, cache: Cache, problem: Attention, places: int) -> None:
             return
         at = position[busy, None] + np.arange(stride)
         inside = at < end[busy, None]
-        heads = np.repeat(head[busy], inside.sum(1))
-        at = at[inside]
-        cache.touch(launch.touches[at], launch.writes[at], heads)
+        counts = inside.sum(1)
+        at, sides = at[inside], np.repeat(side[busy], counts)
+        cells = every.cells(launch.touches[at], np.repeat(head[busy], counts))
+        loads, stores = ~launch.writes[at], launch.writes[at]
+        loaded, stored = ([every.once(cells[kind & (sides == s)]) for s in range(SIDES)] for kind in (loads, stores))
+        cache.touch(loaded, stored, every.once(cells))
         position[busy] += stride
-
-
-class Cache:
-    """An LRU over cells: for each cell the step of its last touch, for each step the bytes last touched then."""
-
-    def __init__(self, found: Trace, problem: Attention, capacity_bytes: int):
-        self.capacity_bytes, self.shared = capacity_bytes, found.shared_cells
-        own = len(found.sizes_bytes) - self.shared
-        kv_instances = problem.batch * problem.kv_heads
-        self.group = problem.heads // problem.kv_heads
-        self.own_first, self.own = kv_instances * self.shared - self.shared, own
-        sizes = found.sizes_bytes
-        self.sizes = np.concatenate(
-            [np.tile(sizes[: self.shared], kv_instances), np.tile(sizes[self.shared :], problem.instances)]
-        )
-        count = len(self.sizes)
-        self.last = np.full(count, -1, np.int64)
-        self.dirty = np.zeros(count, bool)
-        self.mark, self.stored = np.zeros(count, np.int64), np.zeros(count, bool)
-        self.resident_at = np.zeros(1024, np.int64)
-        self.dirty_at = np.zeros(1024, np.int64)
-        self.step = self.oldest = self.resident = 0
-        self.read_bytes = self.write_bytes = self.first_bytes = 0
-
-    def flush(self) -> int:
-        """Empty the cache -> the bytes that were dirty, and went to DRAM uncounted."""
-        dirty = int(self.dirty_at[self.oldest :].sum())
-        self.resident_at[:], self.dirty_at[:], self.dirty[:] = 0, 0, False
-        self.oldest, self.resident = self.step, 0
-        return dirty
-
-    def touch(self, cells: Any, writes: Any, heads: Any) -> None:
-        """All touches of one step."""
-        own = cells >= self.shared
-        cells = cells + np.where(own, self.own_first + heads * self.own, heads // self.group * self.shared)
-        order = np.arange(len(cells))
-        self.mark[cells] = order
-        once, stored = cells[self.mark[cells] == order], cells[writes]
-        self.stored[stored] = True
-        written = self.stored[once]
-        self.stored[stored] = False
-        self._update(once, written)
-
-    def _update(self, cells: Any, written: Any) -> None:
-        age, size, now = self.last[cells], self.sizes[cells], self.step
-        if now + 1 == len(self.resident_at):  # the oldest step is the one to come when all have left
-            room = np.zeros(now + 1, np.int64)
-            self.resident_at, self.dirty_at = (np.concatenate([a, room]) for a in (self.resident_at, self.dirty_at))
-        hit = age >= self.oldest
-        self.read_bytes += int(size[~hit & ~written].sum())
-        self.first_bytes += int(size[(age < 0) & ~written].sum())
-        self.dirty[cells[~hit]] = False  # written back when it left
-        was_dirty = hit & self.dirty[cells]
-        np.subtract.at(self.resident_at, age[hit], size[hit])
-        np.subtract.at(self.dirty_at, age[was_dirty], size[was_dirty])
-        self.dirty[cells[written]] = True
-        self.last[cells] = now
-        self.resident_at[now] = int(size.sum())
-        self.dirty_at[now] = int(size[self.dirty[cells]].sum())
-        self.resident += int(size[~hit].sum())
-        self.step += 1
-        # a step leaves as a whole; half of it is the point where that is as often too early as too late
-        while self.resident - self.resident_at[self.oldest] // 2 > self.capacity_bytes:
-            self.resident -= int(self.resident_at[self.oldest])
-            self.write_bytes += int(self.dirty_at[self.oldest])
-            self.resident_at[self.oldest] = self.dirty_at[self.oldest] = 0
-            self.oldest += 1

@@ -19,7 +19,8 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from .works import LANES, MEASURED_WARPS, RAGGED, Occupancy, Work
+from .cuts import LANES
+from .works import MEASURED_WARPS, RAGGED, Occupancy, Work
 
 RESERVED_BYTES = 1024  # shared memory that the system takes of each block (CUDA programming guide, cc 8.0 and later)
 MOST_BLOCKS, MOST_THREADS, REGISTERS = 32, 2048, 65536  # a multiprocessor of cc 9.0

@@ -11,20 +11,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
+from .cuts import MMA, full, passes, row_parts, uneven, whole, words_of_lanes
 from .machine import Block, Tile, product
 from .watchers import Watcher
 
-LANES = 32
 STEP_WORDS = 64 * 64  # of the output of a product where its fixed time was measured,
 MEASURED_WARPS = {"tensor": 4, "simt": 8}  # and warps of a block with it (gpu/step_rates.py)
 MEASURED_TURNS = {"tensor": 2, "simt": 1}  # of a step on rows: a warp has 8 rows of 64 words at a time
-MMA = 16  # rows, columns and depth of a product on tensor cores; two columns of them are under way together (mma.cuh)
-KEYS_HELD = (128, 64, 32, 16)  # of P in registers: all up to 128, else of these the largest that divides them (mma.cuh)
-GROUP_ROWS, GROUP_WORDS = 4, 4  # of the output for a lane, without tensor cores; `scores` has one column (products.cuh)
-TEAM_ROWS, LEAST_ROWS, FEW_ROWS = 8, 16, 4  # of a warp; of a tile for that; below the last, all threads share a row
 
 # SIMT operations a word of each argument, from the text of the step: online_softmax (Dao 2023, Algorithm 1, lines 9
 # and 10) takes for each score a maximum, a multiply-add before the exponential, a sum and a conversion, and rescales O.
@@ -184,14 +179,17 @@ class Works(Watcher):
         blocks = [x for x in (*outputs, *inputs) if isinstance(x, Block)]
         tile = next((x for x in blocks if len(x.shape) > 1), outputs[0])
         ragged = RAGGED if len(tile.shape) > 1 and not self._is_whole(tile) else ""
+        busiest = uneven(tile, self.sit.warps, self.sit.tensor_cores)
         if name in ROW_STEPS:
             at_once, columns = row_parts(tile, self._words_together(tile))
             turns = self.machine.total(tile.shape[:1]) / at_once / self.sit.warps
             words = self.machine.total((*tile.shape[:1], columns))
-            self.here.add(name + ragged, words, max(1.0, turns / MEASURED_TURNS[self.sit.kind]))
+            turns = max(1.0, turns / MEASURED_TURNS[self.sit.kind])
+            self.here.add(name + ragged, words, turns, words * busiest)
         else:
-            pieces = self._width(tile) / MEASURED_BYTES if name in OF_PIECES else 1
-            self.here.add(name + ragged, self.machine.total(tile.shape) * pieces)
+            words = self.machine.total(tile.shape)
+            words *= self._width(tile) / MEASURED_BYTES if name in OF_PIECES else 1
+            self.here.add(name + ragged, words, chain=words * busiest)
 
     def _width(self, block: Block) -> int:
         return int(self.machine.p.sram_bytes(block.tensor))
@@ -224,7 +222,7 @@ class Works(Watcher):
             chain = narrow * flops
         else:
             busy, waited = words_of_lanes(output, name == "scores", sit.warps)
-            flops, chain = flops * busy // words, flops * waited // words
+            flops, chain = flops * busy // words, flops * waited * uneven(output, sit.warps, False) // words
         here.first_bytes = here.first_bytes or here.load_bytes
         here.flops += flops
         here.add(name, flops, words / STEP_WORDS * MEASURED_WARPS[sit.kind] / sit.warps, chain)
@@ -237,61 +235,3 @@ class Works(Watcher):
         odds = 1 - (1 - 1 / self.seen[row]) ** row_parts(scores, self._words_together(scores))[0]
         words = self.machine.total(output.shape) * self._width(output) / MEASURED_BYTES
         self.here.add("rescale", odds * words, odds)
-
-
-# ---------------------------------------------------------------- how the kernels cut tiles
-
-
-def full(x: Any) -> int:
-    """How long the tiles of this axis are; the last one may be shorter."""
-    if not isinstance(x, Tile):
-        return int(x)
-    if not x.index or x.start + x.size < x.length or x.start % x.index:  # first, not the last, or a part of a part
-        return int(x.size)
-    return int(x.start // x.index)
-
-
-def whole(step: int, *blocks: Any) -> tuple[int, int]:
-    """How much more is computed where ragged tiles are computed whole, in steps of so many, as a fraction."""
-    tiles = {x for block in blocks for x in getattr(block, "shape", ()) if isinstance(x, Tile)}
-    return product(-(-full(x) // step) * step for x in tiles), product(x.size for x in tiles)
-
-
-def passes(keys: int) -> int:
-    """How often `accumulate` reads and writes its output: once for the keys of P that are held in registers."""
-    keys = -(-keys // MMA) * MMA
-    return 1 if keys <= KEYS_HELD[0] else keys // next(n for n in KEYS_HELD if keys % n == 0)
-
-
-def words_of_lanes(output: Block, single: bool, warps: int) -> tuple[int, int]:
-    """Words of a product without tensor cores, with those for which lanes of busy warps only wait, and then of all
-    warps that share the rows. `single`: one column a lane."""
-    rows, columns = (x.size if isinstance(x, Tile) else x for x in output.shape)
-    most, wide = full(output.shape[0]), 1 if single else GROUP_WORDS
-    own = TEAM_ROWS if most >= LEAST_ROWS else 1 if most >= FEW_ROWS else most
-    group = 1 if LEAST_ROWS > most >= FEW_ROWS else GROUP_ROWS
-    room, used = -(-full(output.shape[1]) // wide), -(-columns // wide)
-    parts = [(rows // own, own), (1, rows % own)]
-
-    def words(lanes: int) -> int:
-        turns = sum(teams * busy_turns(-(-each // group), room, used, lanes) for teams, each in parts)
-        return int(turns * lanes * group * wide)
-
-    return words(LANES), words(LANES if most >= FEW_ROWS else LANES * warps)
-
-
-@cache
-def busy_turns(groups: int, room: int, used: int, lanes: int) -> int:
-    """Turns of so many lanes over the pieces of some groups of rows, `used` of `room` in each, that meet a used one."""
-    return len({piece // lanes for group in range(groups) for piece in range(group * room, group * room + used)})
-
-
-def row_parts(block: Block, together: int) -> tuple[int, int]:
-    """Rows that a warp has at a time, and the words of one that its lanes go over: four lanes a row, more where a row
-    is longer than 4 pieces a lane, or where the warp has few rows (steps.cuh)."""
-    rows, columns = map(full, block.shape)
-    lanes = 4 if rows >= LEAST_ROWS else LANES
-    while lanes < LANES and lanes * 4 * together < columns:
-        lanes *= 2
-    turn = lanes * together
-    return LANES // lanes, -(-columns // turn) * turn

@@ -75,8 +75,10 @@ def test_loads_through_tma_are_seen_at_the_crossbar():
 def test_stores_in_bulk_are_seen_at_the_l2():
     """S of 1000 x 1000 halves, 6 heads: 960 columns in bulk, of which the LSU sees nothing, and 40 through it."""
     metrics = {counters.STORES: 576000, counters.TO_L2: 13536000, counters.L2_WRITES: 423000}
-    kernel = counters.Kernel("scores", metrics=metrics)
+    kernel = counters.Kernel("scores", metrics={**metrics, counters.FROM_L2: 3932160})
     assert not kernel.stores_unseen and kernel.store_bytes == 13536000
+    spills = counters.Kernel("flash_fwd", metrics={**metrics, counters.LOADS: 3932160, counters.FROM_L2: 3932160})
+    assert spills.store_bytes == 576000, "without loads in bulk there are no such stores: registers were spilled"
     through_lsu = {counters.STORES: 12384000, counters.TO_L2: 12382656, counters.L2_WRITES: 386958}
     assert counters.Kernel("softmax_rows", metrics=through_lsu).store_bytes == 12384000
 

@@ -10,7 +10,7 @@ from conftest import DATA
 from iosim.errors import InputError, MissingError
 from iosim.experiment import parse_mask
 from iosim.gpu import counters, step_rates
-from iosim.gpu.calibrate import HOW, effective_bytes, profiled_launch, toml
+from iosim.gpu.calibrate import HOW, effective_bytes, profiled, toml
 from iosim.gpu.predict import l2_capacity_bytes, predict, rates_of
 from iosim.gpu.profile import explain, occupancy
 from iosim.gpu.step_rates import line
@@ -127,7 +127,7 @@ FOUND = {
     "l2_bytes": 50_000, "hbm_bytes": 10**9, "dram_bytes_per_second": 4.2e12, "dram_read_bytes_per_second": 4e12,
     "dram_write_bytes_per_second": 4.1e12, "l2_bytes_per_second": 6.1e12, "l2_effective_bytes": 25_000,
     "simt_operations_per_second": 3.1e13, "exponentials_per_second": 4e12, "launch_seconds": 2.2e-6,
-    "profiled_launch_seconds": 3.1e-6,
+    "profiled_launch_seconds": 3.1e-6, "idle_bytes_per_second": 2e7,
     "wgmma_flops_per_second": 8e14, "steps": {"simt_load": [1e-7, 1e9, 0.0, 2e12]},
     "latency_seconds": 7.1e-7, "l2_latency_seconds": 2.5e-7, "tensor_flops_per_second": {"fp16": 6e14, "bf16": 5.9e14},
 }  # fmt: skip
@@ -152,15 +152,19 @@ def test_a_calibration_is_a_hardware_file(tmp_path, ask):
 
 
 def test_an_empty_launch_by_the_profiler(monkeypatch):
-    """The markers between the jobs; nothing where there is no profiler."""
-    monkeypatch.setattr(counters, "profile", lambda jobs, path: counters.read(DATA / "ncu_flash_four.csv"))
-    assert 1e-6 < profiled_launch()["profiled_launch_seconds"] < 3e-6
+    """The markers between the jobs, and what the last of them moved in its time; nothing without a profiler."""
+    kept = counters.read(DATA / "ncu_flash_four.csv")
+    monkeypatch.setattr(counters, "profile", lambda jobs, path: kept)
+    found, (last,) = profiled(), kept.jobs[-1]
+    assert 1e-6 < found["profiled_launch_seconds"] < 3e-6
+    moved = last.get(counters.DRAM_READ) + last.get(counters.DRAM_WRITE)
+    assert found["idle_bytes_per_second"] == pytest.approx(moved / last.seconds) and moved > 10**7
 
     def missing(jobs, path):
         raise MissingError("no profiler")
 
     monkeypatch.setattr(counters, "profile", missing)
-    assert profiled_launch() == {}
+    assert profiled() == {}
 
 
 def test_presets_were_not_measured():

@@ -39,7 +39,7 @@ def evidence(folder, part):
 def own(folder):
     return [
         e
-        for part in ("generated", "tuned", "drawn", "redrawn")
+        for part in ("generated", "tuned", "drawn", "redrawn", "fresh")
         for e in evidence(folder, part)
         if e.job["run"] not in TORCH
     ]
@@ -90,10 +90,11 @@ def test_errors_of_dram_and_time_are_as_claimed(folder):
     errors = summary.errors(summary.big(ours), "dram_ratio")
     assert len(errors) >= 60 and median(errors) <= 0.05
     chosen = [row for row in ours if row["part"] in ("generated", "tuned")]
-    *others, worst = sorted(summary.errors(summary.big(chosen), "dram_ratio"))
-    assert max(others) <= 0.20 and worst <= 0.205, "the worst runs for 0.1 s: its output is written back meanwhile"
+    assert max(summary.errors(summary.big(chosen), "dram_ratio")) <= 0.20
+    assert median(summary.errors(ours, "time_ratio")) <= 0.10
     most = {"generated, looked at": 0.10, "generated, held out": 0.10, "torch-flash": 0.10, "torch-cudnn": 0.10,
-            "torch-efficient": 0.10, "drawn": 0.15, "drawn again": 0.15, "tuned": 0.15}  # fmt: skip
+            "torch-efficient": 0.10, "drawn": 0.15, "drawn again": 0.15, "drawn a third time": 0.15,
+            "tuned": 0.15}  # fmt: skip
     for name, limit in most.items():
         assert median(summary.errors(groups[name], "time_ratio")) <= limit, name
 

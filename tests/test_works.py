@@ -1,9 +1,11 @@
 """What the blocks of a launch do, by hand: as the kernels cut their tiles."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from iosim.cuts import KEYS_HELD, busy_turns, full, passes, uneven
 from iosim.experiment import parse_mask
 from iosim.gpu import accuracy
 from iosim.gpu.predict import predict
@@ -13,7 +15,7 @@ from iosim.machine import Tile
 from iosim.problem import Attention
 from iosim.schedules import find
 from iosim.tiling import Tiling
-from iosim.works import KEYS_HELD, STEP_WORDS, Occupancy, Works, busy_turns, full, passes
+from iosim.works import STEP_WORDS, Occupancy, Works
 
 MEASURED = list(Path(__file__).parent.parent.glob("validation/*/hardware.toml"))
 
@@ -193,6 +195,20 @@ def test_turns_in_which_some_lane_is_busy():
 
 
 @pytest.mark.skipif(not MEASURED, reason="no measurement in validation/")
+def test_the_busiest_warp():
+    """Teams of 8 rows (16 on tensor cores) on at most 8 warps, by hand: 96 rows are 12 teams, 2 turns for some warps."""
+    p = Attention(96, 16, Nk=32, dtype="fp32")
+    rows = {n: SimpleNamespace(shape=(Tile(136, n, 96 * i, i), 32)) for i, n in enumerate((96, 40))}
+    assert uneven(rows[96], 8, False) == 2 / 1.5 and uneven(rows[40], 8, False) == 1 / (5 / 8)
+    assert uneven(rows[96], 6, True) == uneven(rows[40], 6, True) == 1.0, "margins are computed, too"
+    assert uneven(rows[96], 4, True) == 2 / 1.5
+    works = Works([Occupancy(1, tensor_cores=False, warps=8)])
+    trace(find("flash2"), p, Tiling(96, 32), works)
+    (block,) = works.blocks[0]
+    assert block.chain["scores"] == block.steps["scores"] * 2 / 1.5
+    assert block.chain["online_softmax"] == block.steps["online_softmax"] * 2 / 1.5
+
+
 def test_hiding_takes_time_where_it_moves_no_word():
     """flash2-one-room walks every tile; with a mask it moves the same words, and is slower."""
     hardware, sit = read(max(MEASURED)), [Occupancy(4)]

@@ -24,14 +24,14 @@ import shapes
 from iosim import report
 from iosim.errors import IosimError
 from iosim.gpu import counters
-from iosim.gpu.jobs import TORCH, problem_of
+from iosim.gpu.jobs import TORCH, problem_of, torch_job
 from iosim.gpu.plan_verify import combine, key_of, slopes
 from iosim.gpu.profile import explain
 from iosim.gpu.profile import rows as explained
 from iosim.gpu.verify import Evidence, flat, short, summary, verify
 from iosim.hardware import read as read_hardware
 
-PARTS = ("calibrate", "generated", "drawn", "redrawn", "tuned", "torch", "sweep")
+PARTS = ("calibrate", "generated", "drawn", "redrawn", "fresh", "tuned", "torch", "sweep")
 
 
 def main() -> None:
@@ -130,7 +130,7 @@ def torch_rows(jobs: list[Any], kernels: list[Any], hardware: Any, folder: Path)
     """The best explanations of each of PyTorch's kernels."""
     rows: list[dict[str, Any]] = []
     for job, found in zip(jobs, kernels, strict=True):
-        p = problem_of(job)
+        p = problem_of(torch_job(job["run"], problem_of(job)))
         label = {"N": p.N, "d": p.d, "batch": p.batch, "heads": p.heads, "mask": str(p.mask)}
         if not found:
             rows.append({"kernel": job["run"], **label, "best": True, "schedule": "none: the backend did not run"})
@@ -145,7 +145,7 @@ def torch_rows(jobs: list[Any], kernels: list[Any], hardware: Any, folder: Path)
 def write_rows(folder: Path) -> None:
     hardware = read_hardware(folder / "hardware.toml")
     mine = []
-    for part in ("generated", "tuned", "drawn", "redrawn"):
+    for part in ("generated", "tuned", "drawn", "redrawn", "fresh"):
         own = [e for e in evidence(folder, part) if e.job["run"] not in TORCH]
         held = {"part": part}
         mine += [{**held, "held_out": shapes.held_out(n), **verify(e, hardware)} for n, e in enumerate(own)]

@@ -104,6 +104,7 @@ def groups(folder: Path) -> dict[str, list[Row]]:
         "generated, held out": [r for r in mine if r["part"] == "generated" and r["held_out"] == "True"],
         "drawn": [r for r in mine if r["part"] == "drawn"],
         "drawn again": [r for r in mine if r["part"] == "redrawn"],
+        "drawn a third time": [r for r in mine if r["part"] == "fresh"],
         "tuned": [r for r in mine if r["part"] == "tuned"],
     }
     for name in dict.fromkeys(r["kernel"] for r in theirs):
@@ -112,8 +113,9 @@ def groups(folder: Path) -> dict[str, list[Row]]:
 
 
 def prediction_errors(folder: Path) -> str:
-    rows = []
-    for name, part in groups(folder).items():
+    rows, found = [], groups(folder)
+    ours = [row for name, part in found.items() if not name.startswith("torch") for row in part]
+    for name, part in [*found.items(), ("all of ours", ours)]:
         dram, time = errors(big(part), "dram_ratio"), errors(part, "time_ratio")
         rows.append({"kernels": name, "shapes": len(part), **spread("DRAM", dram), **spread("time", time)})
     return table(rows)
@@ -201,6 +203,32 @@ def each(row: Row) -> tuple[float, float]:
     return int(row["words"]) / heads, float(row["seconds"]) * 1e6 / heads
 
 
+SHOWN_MIB = ("24", "28", "32", "36", "40", "48", "56", "64")
+
+
+def buffers(folder: Path) -> str:
+    """What an L2 keeps of buffers that are gone through five times: DRAM bytes in buffers, measured / by the model."""
+    from l2_buffers import modelled
+
+    from iosim.hardware import read as read_hardware
+
+    capacity = (read_hardware(folder / "hardware.toml").measured or {})["l2_effective_bytes"]
+    rows: dict[tuple[str, ...], dict[str, str]] = {}
+    for r in read(folder, "l2_buffers.csv"):
+        if r["buffer_mib"] not in SHOWN_MIB or (r["blocks"] == "16" and r["access"] != "both"):
+            continue
+        name = "all SMs, the same" if r["pattern"] == "shared" else f"{r['blocks']} SMs, a part each"
+        size, model = int(r["buffer_mib"]) * 2**20, modelled(r, capacity)
+        for number, what in enumerate(("read", "write")):
+            if r["access"] in (what, "both"):
+                verb = "read and write" if r["access"] == "both" else what
+                row = rows.setdefault((name, verb, what), {"who": name, "does": verb, "DRAM": what})
+                measured = int(r[f"dram_{what}_bytes"]) / size
+                row[f"{r['buffer_mib']} MiB"] = f"{measured:.1f} / {model[number] / size:.1f}"
+    names = ["who", "does", "DRAM", *(f"{mib} MiB" for mib in SHOWN_MIB)]
+    return table([{name: row.get(name, "") for name in names} for row in rows.values()])
+
+
 def unexplained(folder: Path) -> str:
     """What lies outside of what was aimed at, by name."""
     mine = read(folder, "rows.csv")
@@ -226,7 +254,7 @@ def problem(r: Row, what: str) -> dict[str, str]:
 
 PARTS: dict[str, Callable[[Path], str]] = {
     "device": device, "agreement": agreement, "three-way": three_way, "errors": prediction_errors, "worst": worst,
-    "pytorch": pytorch, "sweep": sweep, "speed": speed, "unexplained": unexplained,
+    "pytorch": pytorch, "sweep": sweep, "speed": speed, "l2": buffers, "unexplained": unexplained,
 }  # fmt: skip
 
 

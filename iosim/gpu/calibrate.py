@@ -17,7 +17,7 @@ from ..errors import MissingError
 from ..problem import Attention
 from ..tiling import Tiling
 from . import counters, device
-from .jobs import schedule_job
+from .jobs import schedule_job, wait_job
 from .step_rates import measure_steps
 from .tuned import source
 
@@ -31,6 +31,7 @@ MMA_FLOPS = 16 * 8 * 16 * 2  # one m16n8k16
 WGMMA_FLOPS = 64 * 128 * 16 * 2  # one m64n128k16
 CHAINS = 8
 EMPTY_LAUNCHES = 9
+WAIT_MILLISECONDS = 400
 CHASE_STRIDE_BYTES, CHASE_STEPS = 4096 + 128, 20_000
 
 Found = dict[str, Any]
@@ -137,15 +138,20 @@ class Bench:
         }
 
 
-def profiled_launch() -> Found:
-    """What the profiler says of an empty kernel: the markers between jobs. Nothing where there is no profiler."""
+def profiled() -> Found:
+    """What the profiler says of an empty kernel (the markers between jobs), and what goes to DRAM while a kernel only
+    waits: the driver's own, a quarter of a MiB every 13 ms on an H200. Nothing where there is no profiler."""
     job = schedule_job("flash2", Attention(16, 16, dtype="fp32"), Tiling(16, 16))
     with tempfile.TemporaryDirectory() as folder:
         try:
-            found = counters.profile([job] * EMPTY_LAUNCHES, str(Path(folder, "ncu.csv")))
+            found = counters.profile(
+                [job] * EMPTY_LAUNCHES + [wait_job(WAIT_MILLISECONDS)], str(Path(folder, "ncu.csv"))
+            )
         except MissingError:
             return {}
-    return {"profiled_launch_seconds": median(kernel.seconds for kernel in found.empty)}
+    (waited,) = found.jobs[-1]
+    idle = (waited.get(counters.DRAM_READ) + waited.get(counters.DRAM_WRITE)) / waited.seconds
+    return {"profiled_launch_seconds": median(kernel.seconds for kernel in found.empty), "idle_bytes_per_second": idle}
 
 
 def effective_bytes(rates: dict[int, float]) -> int:
@@ -166,7 +172,7 @@ def measure_all() -> Found:
     properties = bench.xp.cuda.runtime.getDeviceProperties(bench.xp.cuda.Device().id)
     found: Found = {"name": properties["name"].decode(), "date": datetime.date.today().isoformat()}
     found |= {"cuda": bench.xp.cuda.runtime.runtimeGetVersion(), **smi()}
-    found |= bench.limits() | bench.memory() | bench.l2() | bench.arithmetic() | bench.latency() | profiled_launch()
+    found |= bench.limits() | bench.memory() | bench.l2() | bench.arithmetic() | bench.latency() | profiled()
     return found | {"steps": measure_steps(bench.sms, found["shared_memory_per_sm_bytes"])}
 
 
@@ -193,6 +199,7 @@ HOW = {
     "wgmma_flops_per_second": "wgmma m64n128k16 with fp32 sums, operands in shared memory; 0: there is none",
     "launch_seconds": "500 empty launches that wait in the GPU's queue",
     "profiled_launch_seconds": "an empty kernel by itself, by Nsight Compute",
+    "idle_bytes_per_second": "to DRAM and from it while one kernel only waits, by Nsight Compute",
     "latency_seconds": "a chain of dependent loads over 2 GiB, the L2 full of other lines",
     "l2_latency_seconds": "a chain of dependent loads over 1 MiB",
     "tensor_flops_per_second": "mma.sync m16n8k16 with fp32 sums, 8 accumulators a warp",

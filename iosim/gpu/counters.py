@@ -66,9 +66,9 @@ class Kernel:
     @property
     def store_bytes(self) -> int:
         """SM -> L2: stores and reductions of the LSU. It does not see those in bulk (TMA): there, the sectors that the
-        L2 was asked to write. The crossbar's own count holds more than stores."""
+        L2 was asked to write, spilled registers included. The crossbar's own count holds more than stores."""
         through_lsu, all_sectors = self.get(STORES) + self.get(REDUCTIONS), SECTOR_BYTES * self.get(L2_WRITES)
-        return through_lsu if 2 * through_lsu >= all_sectors else all_sectors
+        return all_sectors if self.through_tma and 2 * through_lsu < all_sectors else through_lsu
 
     @property
     def stores_unseen(self) -> bool:

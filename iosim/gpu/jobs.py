@@ -18,6 +18,7 @@ TORCH = {
     "torch-efficient": "EFFICIENT_ATTENTION",
     "torch-math": "MATH",
 }
+WAIT = "wait"  # a kernel that touches nothing: what the counters see of everybody else
 SIZES = ("N", "d", "Nk", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "lse", "keep_p", "splits", "gqa")
 Job = dict[str, Any]
 
@@ -29,9 +30,15 @@ def schedule_job(name: str, problem: Attention, tiling: Tiling, tuned: bool = Fa
 
 
 def torch_job(name: str, problem: Attention) -> Job:
+    """Of PyTorch's kernels only `torch-flash` stores a log-sum-exp when nothing is trained."""
     if name not in TORCH:
         raise InputError("kernel", name, ", ".join(TORCH), suggestion(name, TORCH))
-    return {"run": name, "mask": str(problem.mask), **{key: getattr(problem, key) for key in SIZES}}
+    sizes = {key: getattr(problem, key) for key in SIZES}
+    return {"run": name, "mask": str(problem.mask), **sizes, "lse": problem.lse and name == "torch-flash"}
+
+
+def wait_job(milliseconds: int) -> Job:
+    return {"run": WAIT, "milliseconds": milliseconds}
 
 
 def problem_of(job: Job) -> Attention:

@@ -20,7 +20,7 @@ from ..schedules import SCHEDULES
 from ..tiling import Tiling
 from ..watchers import Traffic, Watcher
 from ..works import Occupancy
-from .counters import DRAM_READ, DRAM_WRITE, Kernel
+from .counters import DRAM_READ, DRAM_WRITE, TO_L2, Kernel
 from .predict import LANES, Prediction, in_whole_tiles, predict
 
 TILES = (16, 32, 48, 64, 80, 96, 112, 128, 160, 176, 192, 224, 256)
@@ -163,6 +163,14 @@ def occupancy(kernel: Kernel, predicted: Prediction, problem: Attention, splits:
     )
 
 
+def spilled_bytes(kernel: Kernel, predicted: Prediction, tiling: Tiling, problem: Attention, places: int) -> int:
+    """What the blocks that run together keep in the L2 beside tensors. A kernel that writes more to the L2 than it
+    stores spills registers: the same bytes of a block again in each tile of keys (FlashAttention-2: 15 KB, d = 128)."""
+    more = max(0, kernel.get(TO_L2) - kernel.store_bytes)
+    tiles = predicted.tensors["K"][0] / (tiling.rows_k * problem.d)
+    return round(more / tiles * min(places, prod(kernel.grid)))
+
+
 def rows(
     label: str, kernel: Kernel, explanations: list[Explanation], problem: Attention, hardware: Hardware | None = None
 ) -> list[dict[str, Any]]:
@@ -171,9 +179,11 @@ def rows(
     for number, e in enumerate(explanations):
         known = hardware if number == 0 and e.explains else None
         shared = replace(problem, splits=e.splits) if e.splits else problem
-        sit = occupancy(kernel, predict(SCHEDULES[e.schedule], shared, e.tiling), shared, e.splits or 1)
+        plain = predict(SCHEDULES[e.schedule], shared, e.tiling)
+        sit = occupancy(kernel, plain, shared, e.splits or 1)
         sits, backwards = [sit] * (2 if e.splits else 1), BACKWARDS in kernel.name
-        chosen = predict(SCHEDULES[e.schedule], shared, e.tiling, known, sits, cold=True, backwards=backwards)
+        taken = spilled_bytes(kernel, plain, e.tiling, shared, known.sms * sit.blocks_per_sm) if known else 0
+        chosen = predict(SCHEDULES[e.schedule], shared, e.tiling, known, sits, True, backwards, taken)
         dram, read, written = chosen.dram, kernel.get(DRAM_READ), kernel.get(DRAM_WRITE)
         found.append(
             {
@@ -208,7 +218,7 @@ def run(
     from pathlib import Path
 
     from . import counters
-    from .jobs import torch_job
+    from .jobs import problem_of, torch_job
 
     values = {"acc_dtype": "fp32", "lse": lse, **values}
     problem = Attention(**{**values, "mask": parse_mask(values.get("mask", "dense"))})
@@ -220,6 +230,7 @@ def run(
         from . import device
 
         job = torch_job(name, problem)
+        problem = problem_of(job)
         device.cupy()
         with tempfile.TemporaryDirectory() as folder:
             found = counters.profile([job], keep or str(Path(folder, "ncu.csv")))
