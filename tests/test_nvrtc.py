@@ -31,6 +31,7 @@ PROGRAMS = {
     "flash1 bf16 ragged, counted": program("flash1", "48x80", N=1000, Nk=777, d=80, count=True, mask="window:9", **BF16),
     "flash2 fp32": program("flash2", "64x64", d=64, **FP32),
     "standard-tiled fp32 odd": program("standard-tiled", "50x30", N=333, d=31, count=True, **FP32),
+    "standard-tiled, rows of 3000": program("standard-tiled", "64x64", N=3000, d=64, **FP16),  # 32 words a thread
     "flash2-bwd with dropout": program("flash2-bwd", "64x64", d=64, dropout=Dropout(0.1, 3), mask="causal", **FP16),
     "split-kv": program("split-kv", "64x64", d=64, splits=3, count=True, **FP16),
     "paged": program("paged", "16x64", d=128, page_size=64, **BF16),

@@ -71,7 +71,7 @@ def make_plan(p: Attention, body: list[Any], allowed: bool, row_words: int = ROW
         team, threads = 32, 32 * min(MOST_WARPS, -(-rows // own))
     else:
         own = ALL_ROWS
-        team = threads = min(512, max(32, words // row_words // 32 * 32))
+        team = threads = min(512, 32 * -(-words // (32 * row_words)))
     offsets, smem = lay_out(p, body, tensor_cores)
     return Plan(threads, team, own, tensor_cores, offsets, smem, read_whole(body))
 
