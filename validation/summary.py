@@ -144,7 +144,8 @@ def pytorch(folder: Path) -> str:
     return table([{"kernel": r["kernel"], "batch": r["batch"], "heads": r["heads"], "N": r["N"], "d": r["d"],
                    "mask": r["mask"], "explained by": f"{r['schedule']} {r['tiles'] or ''}",
                    "whole tiles": {"True": "yes"}.get(r["whole_tiles"], ""), "SM read": r["read_measured"],
-                   "x predicted": shown(r["read_ratio"], 5), "DRAM pred / meas": shown(r["dram_ratio"]),
+                   "x predicted": shown(r["read_ratio"], 5), "SM written": r["write_measured"],
+                   "x predicted ": shown(r["write_ratio"], 5), "DRAM pred / meas": shown(r["dram_ratio"]),
                    "time pred / meas": shown(r["time_ratio"])} for r in rows])  # fmt: skip
 
 
