@@ -218,7 +218,8 @@ def buffers(folder: Path) -> str:
     for r in read(folder, "l2_buffers.csv"):
         if r["buffer_mib"] not in SHOWN_MIB or (r["blocks"] == "16" and r["access"] != "both"):
             continue
-        name = "all SMs, the same" if r["pattern"] == "shared" else f"{r['blocks']} SMs, a part each"
+        alone = {"1": "one SM"}.get(r["blocks"], f"{r['blocks']} SMs, a part each")
+        name = "all SMs, the same" if r["pattern"] == "shared" else alone
         size, model = int(r["buffer_mib"]) * 2**20, modelled(r, capacity)
         for number, what in enumerate(("read", "write")):
             if r["access"] in (what, "both"):
