@@ -1,4 +1,4 @@
-"""DRAM traffic: the tile trace of the blocks that run together, through a cache of the L2's size (LRU, write-back).
+"""DRAM traffic: the tile trace of the blocks that run together, through a model of the L2 (`lru.py`).
 
 The text is run once, unrolled, for one head: each turn of an outermost `parallel` loop is a block, and what a block
 loads and stores is a row of touches of cells (tiles, or the common parts of tiles of several sizes). Blocks of all
@@ -33,8 +33,8 @@ class Dram:
     write_bytes: int
     first_bytes: int
     dirty_bytes: int
-    by_launch: tuple[int, ...] = ()  # read plus written
-    idle_bytes: int = 0  # of the writes: not of the kernels, but of the driver beside them
+    by_launch: tuple[int, ...] = ()  # read plus written, by the kernels
+    idle_bytes: int = 0  # of the writes: read and written by the driver beside the kernels
 
     @property
     def reread_bytes(self) -> int:
@@ -226,7 +226,7 @@ def dram_bytes(
         if cold:
             dirty += cache.flush()
     dirty += cache.dirty_bytes
-    return Dram(cache.read_bytes, cache.write_bytes, round(cache.first_bytes), dirty, tuple(by_launch))
+    return Dram(cache.read_bytes, cache.write_bytes, cache.first_bytes, dirty, tuple(by_launch))
 
 
 def _run(launch: Launch, cache: Cache, every: Heads, problem: Attention, places: int) -> None:

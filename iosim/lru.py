@@ -5,7 +5,7 @@ a copy of what it had to fetch from the other. So what all multiprocessors read 
 kept once or twice, for as long as its home remembers it. Each partition replaces what was touched least recently.
 What was written goes to DRAM, and stays, when as much was touched since as one partition holds, or when more than that
 is dirty.
-(Seen on an H200 with buffers of 16 to 72 MB that one, 16 or all multiprocessors read, write or both.)
+(Seen on an H200 with buffers of 16 to 72 MiB that one, 16 or all multiprocessors read, write or both.)
 
 Half of a cell has its home in each partition. Each cell then needs, for a partition, the step when its own side last
 touched it and the step when its home half was last asked for: a cell is there exactly if that is younger than an age,

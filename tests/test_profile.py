@@ -160,6 +160,10 @@ def test_an_empty_launch_by_the_profiler(monkeypatch):
     moved = last.get(counters.DRAM_READ) + last.get(counters.DRAM_WRITE)
     assert found["idle_bytes_per_second"] == pytest.approx(moved / last.seconds) and moved > 10**7
 
+    failed = replace(kept, jobs=[*kept.jobs[:-1], []])
+    monkeypatch.setattr(counters, "profile", lambda jobs, path: failed)
+    assert profiled() == {"profiled_launch_seconds": found["profiled_launch_seconds"]}, "the wait did not run"
+
     def missing(jobs, path):
         raise MissingError("no profiler")
 

@@ -1,11 +1,14 @@
 """Tuned kernels: what they compile to, what they refuse, and, on a GPU, their output and words."""
 
+from types import SimpleNamespace
+
 import pytest
 from nvrtc import LIBRARY, WHY_NOT, compiled, usage
 
 from iosim import Attention, Folded, Traffic
 from iosim.errors import InputError
 from iosim.experiment import parse_mask
+from iosim.gpu import tuned as tuned_module
 from iosim.gpu.device import has_gpu
 from iosim.gpu.tuned import COUNTERS, FILES, source, tuned
 from iosim.problem import DENSE
@@ -48,6 +51,18 @@ def test_a_row_of_scores_fits_the_registers_of_a_block(Nk):
     chunks, threads = kernel_of("standard-tiled", 64, "fp16", DENSE, Nk=Nk).row
     assert threads % 32 == 0 and 32 <= threads <= 1024
     assert (chunks - 1) * threads * 8 < Nk <= chunks * threads * 8
+
+
+@pytest.mark.parametrize("Nk, panels", [(8, 1), (72, 1), (128, 2), (136, 2), (1000, 15)])
+def test_boxes_of_scores_end_with_the_last_whole_panel(monkeypatch, Nk, panels):
+    """Panels of 64 columns, 128 bytes apart; a box has those of a tile, for the 32 rows of a warp. (With 8 keys there is
+    no whole panel, and the kernel uses none of the map's.)"""
+    found = {}
+    names = ("dims", "strides", "box")
+    monkeypatch.setattr(tuned_module, "_encoded", lambda array, *parts: found.update(zip(names, parts, strict=True)))
+    tuned_module.panel_map(SimpleNamespace(shape=(3, 700, Nk)), tuned_module.WARP_ROWS, tuned_module.ROWS_K)
+    assert found == {"dims": (64, panels, 700, 3), "strides": (64, Nk, 700 * Nk), "box": (64, 2, 32, 1)}
+    assert 64 * panels <= max(64, Nk) < 64 * (panels + 1) + 64
 
 
 @pytest.mark.parametrize("change, word", [

@@ -100,6 +100,28 @@ def test_errors_of_dram_and_time_are_as_claimed(folder):
 
 
 @needs_measurements
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "run, N, d, mask",
+    [("torch-flash", 4096, 128, "dense"), ("torch-flash", 2048, 128, "causal"), ("torch-cudnn", 1024, 128, "dense")],
+)
+def test_predictions_of_pytorchs_kernels_are_those_that_were_written_down(folder, run, N, d, mask):
+    """Bytes of DRAM beside what is spilled, and time."""
+    import measure
+
+    hardware = read_hardware(folder / "hardware.toml")
+    asked = {"run": run, "N": N, "d": d, "mask": mask}
+    one = next(e for e in evidence(folder, "torch") if asked.items() <= e.job.items())
+    new = measure.torch_rows([one.job], [one.kernels], hardware, folder)[0]
+    with open(folder / "torch_rows.csv", newline="") as file:
+        best = [r for r in csv.DictReader(file) if r["best"] == "True"]
+    written = [r for r in best if r["dram_measured"] == str(new["dram_measured"])]
+    assert [r["dram_predicted"] for r in written if r["kernel"] == run] == [str(new["dram_predicted"])]
+    for name in ("seconds_predicted", "read_ratio", "write_ratio"):
+        assert float(written[0][name]) == pytest.approx(new[name]), name
+
+
+@needs_measurements
 def test_the_pages_say_what_the_files_hold():
     """Every table of docs/hardware.md and validation/README.md is the one that the CSVs give."""
     import summary

@@ -194,7 +194,6 @@ def test_turns_in_which_some_lane_is_busy():
     assert work.chain["scores"] == 4 * work.steps["scores"], "2 of 8 warps have 64 scores, the others wait"
 
 
-@pytest.mark.skipif(not MEASURED, reason="no measurement in validation/")
 def test_the_busiest_warp():
     """Teams of 8 rows (16 on tensor cores) on at most 8 warps, by hand: 96 rows are 12 teams, 2 turns for some warps."""
     p = Attention(96, 16, Nk=32, dtype="fp32")
@@ -209,6 +208,7 @@ def test_the_busiest_warp():
     assert block.chain["online_softmax"] == block.steps["online_softmax"] * 2 / 1.5
 
 
+@pytest.mark.skipif(not MEASURED, reason="no measurement in validation/")
 def test_hiding_takes_time_where_it_moves_no_word():
     """flash2-one-room walks every tile; with a mask it moves the same words, and is slower."""
     hardware, sit = read(max(MEASURED)), [Occupancy(4)]

@@ -38,6 +38,7 @@ def torch_job(name: str, problem: Attention) -> Job:
 
 
 def wait_job(milliseconds: int) -> Job:
+    """One thread that looks at the clock."""
     return {"run": WAIT, "milliseconds": milliseconds}
 
 

@@ -166,7 +166,7 @@ def occupancy(kernel: Kernel, predicted: Prediction, problem: Attention, splits:
 def spilled_bytes(kernel: Kernel, predicted: Prediction, tiling: Tiling, problem: Attention, places: int) -> int:
     """What the blocks that run together keep in the L2 beside tensors. A kernel that writes more to the L2 than it
     stores spills registers: the same bytes of a block again in each tile of keys (FlashAttention-2: 15 KB, d = 128)."""
-    more = max(0, kernel.get(TO_L2) - kernel.store_bytes)
+    more = 0 if kernel.stores_unseen else max(0, kernel.get(TO_L2) - kernel.store_bytes)
     tiles = predicted.tensors["K"][0] / (tiling.rows_k * problem.d)
     return round(more / tiles * min(places, prod(kernel.grid)))
 

@@ -59,6 +59,7 @@ class Tuned:
         p = self.problem
         flags = [f"-DD={p.d}", f"-DBC={self.tiling.rows_k}", f"-DCAUSAL={int(self.causal)}"]
         flags += ["-DBF16"] * (p.dtype == "bf16") + ["-DLSE"] * p.lse + ["-DIOSIM_COUNT"] * count
+        flags += [f"-DROWS_Q={self.tiling.rows_q}", f"-DWARP_ROWS={WARP_ROWS}"]
         return (*flags, f"-DCHUNKS={self.row[0]}")
 
     @property
@@ -70,7 +71,7 @@ class Tuned:
 
     @property
     def smem_bytes(self) -> dict[str, int]:
-        """Dynamic shared memory of each kernel: its tiles, their barriers, and 1024 bytes to align them."""
+        """Shared memory of each kernel's tiles; its launch adds their barriers, and room to align them."""
         rows_q, rows_k, d = self.tiling.rows_q, self.tiling.rows_k, self.problem.d
         q, k, s = rows_q * d * 2, rows_k * d * 2, rows_q * rows_k * 2
         return {"flash2": q + 4 * k, "scores": q + 2 * k + s, "softmax_rows": 0, "output": 2 * (s + k)}

@@ -6,6 +6,7 @@
 #include "hopper.cuh"
 
 constexpr int BR = 128, STAGES = 2, PANELS = D / 64;
+static_assert(BR == ROWS_Q);  // boxes of the host's tensor maps
 constexpr int Q_BYTES = BR * D * 2, KV_BYTES = BC * D * 2;
 
 struct Shared {

@@ -1,21 +1,68 @@
 // Tuned three-kernel standard attention for Hopper (Dao et al. 2022, Algorithm 0): the words of standard-tiled with
 // BR query rows, half of them a warpgroup, each pass at memory speed. S and P are N x Nk halves in HBM.
-// Compiled with -DD=64|128 -DBC=128 -DCHUNKS=<16-byte chunks a thread and row> [-DBF16] [-DIOSIM_COUNT].
+// Compiled with -DD=64|128 -DBC=128 -DCHUNKS=<16-byte chunks a thread and row> -DROWS_Q -DWARP_ROWS
+// [-DBF16] [-DIOSIM_COUNT].
 #include "hopper.cuh"
 
 constexpr int BR = 256, ROWS = BR / 2, PARTS = ROWS / 64, THREADS = 384, STAGES = 2, PANELS = D / 64;
+static_assert(BR == ROWS_Q && 16 * PARTS == WARP_ROWS);  // boxes of the host's tensor maps
 
 // ---------------------------------------------------------------- S = Q K^T / sqrt(d)
 
 // S leaves in bulk: ordinary stores would hold a warp up until the memory takes them. A swizzled box is 64 columns wide,
-// and writing those alone would open each page of the memory twice; so the map of S has the panels of a row as an axis of
-// its own, and a tile lies in shared memory row by row.
+// and memory takes whole rows of a tile faster than a tile 64 columns at a time; so the map of S has the panels of a row
+// as an axis of its own, and a tile lies in shared memory row by row.
 struct SharedScores {
     alignas(1024) char q[BR * D * 2];
     alignas(1024) char k[STAGES][BC * D * 2];
     alignas(1024) char s[BR * BC * 2];
     u64 q_full, k_full[STAGES], k_free[STAGES];
 };
+
+__device__ __forceinline__ void fetch_scores(SharedScores& sm, const TensorMap* Q, const TensorMap* K, int first, int head,
+                                             int kv_head, int tiles) {
+    barrier_expect(&sm.q_full, BR * D * 2);
+    for (int panel = 0; panel < PANELS; panel++)
+        copy_in(sm.q + panel * BR * 128, Q, &sm.q_full, panel * 64, first, head);
+    for (int j = 0; j < tiles; j++) {
+        int s = j % STAGES;
+        if (j >= STAGES) barrier_wait(&sm.k_free[s], (j / STAGES - 1) & 1);
+        barrier_expect(&sm.k_full[s], BC * D * 2);
+        for (int panel = 0; panel < PANELS; panel++)
+            copy_in_to_stay(sm.k[s] + panel * BC * 128, K, &sm.k_full[s], panel * 64, j * BC, kv_head);
+    }
+}
+
+// A warp's rows of a tile, scaled, to S: through `out` in shared memory, whose last contents may be on their way still.
+__device__ __forceinline__ void write_scores(float (&s)[PARTS][BC / 2], float scale, char* out, const TensorMap* panels,
+                                             u16* S, int row, int column, int head, int N, int Nk) {
+    int lane = threadIdx.x % 32;
+    copy_out_wait();
+    __syncwarp();
+#pragma unroll
+    for (int m = 0; m < PARTS; m++)
+#pragma unroll
+        for (int i = 0; i < BC / 2; i += 8) {
+            int chunk = i / 4 + lane / 16;
+            store_matrices(out + swizzled((m * 16 + lane % 16) * (BC / 64) + chunk / 8, (chunk % 8) * 16),
+                           pack(s[m][i] * scale, s[m][i + 1] * scale),
+                           pack(s[m][i + 2] * scale, s[m][i + 3] * scale),
+                           pack(s[m][i + 4] * scale, s[m][i + 5] * scale),
+                           pack(s[m][i + 6] * scale, s[m][i + 7] * scale));
+        }
+    fence_async();
+    __syncwarp();
+    if (lane == 0 && column + 64 <= Nk) copy_out_once(panels, out, column / 64, row, head);
+    // Columns past the last whole panel, which no box can end in.
+    int whole = Nk / 64 * 64;
+    for (int c = lane; column + BC > whole && c < 16 * PARTS * 8; c += 32) {
+        int r = c / 8, tail = whole + c % 8 * 8, panel = (whole - column) / 64;
+        if (row + r < N && tail < Nk)
+            *reinterpret_cast<uint4*>(S + ((u64)head * N + row + r) * Nk + tail) =
+                *reinterpret_cast<const uint4*>(out + swizzled(r * (BC / 64) + panel, c % 8 * 16));
+    }
+    __syncwarp();
+}
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
 scores(const __grid_constant__ TensorMap Q, const __grid_constant__ TensorMap K, const __grid_constant__ TensorMap panels,
@@ -32,16 +79,7 @@ scores(const __grid_constant__ TensorMap Q, const __grid_constant__ TensorMap K,
     if (threadIdx.x < 128) {
         registers_fewer<24>();
         if (threadIdx.x == 0) {
-            barrier_expect(&sm.q_full, BR * D * 2);
-            for (int panel = 0; panel < PANELS; panel++)
-                copy_in(sm.q + panel * BR * 128, &Q, &sm.q_full, panel * 64, first, head);
-            for (int j = 0; j < tiles; j++) {
-                int s = j % STAGES;
-                if (j >= STAGES) barrier_wait(&sm.k_free[s], (j / STAGES - 1) & 1);
-                barrier_expect(&sm.k_full[s], BC * D * 2);
-                for (int panel = 0; panel < PANELS; panel++)
-                    copy_in_to_stay(sm.k[s] + panel * BC * 128, &K, &sm.k_full[s], panel * 64, j * BC, head / group);
-            }
+            fetch_scores(sm, &Q, &K, first, head, head / group, tiles);
 #ifdef IOSIM_COUNT
             u64 rows = min(BR, N - first);
             atomicAdd(counts, rows * D), atomicAdd(counts + 1, (u64)Nk * D), atomicAdd(counts + 4, rows * Nk);
@@ -51,9 +89,8 @@ scores(const __grid_constant__ TensorMap Q, const __grid_constant__ TensorMap K,
     }
     registers_more<240>();
     int half = threadIdx.x / 128 - 1, warp = threadIdx.x / 32 - 4, lane = threadIdx.x % 32;
-    int own = warp * 16 * PARTS, row = first + own;  // a warp's rows follow each other, so that one box takes them out
-    char* out = sm.s + own * BC * 2;
-    u32 q[PARTS][D / 16][4];  // Q in registers: the products then read K alone from shared memory
+    int own = warp * 16 * PARTS;  // a warp's rows follow each other, so that one box takes them out
+    u32 q[PARTS][D / 16][4];      // Q in registers: the products then read K alone from shared memory
     float s[PARTS][BC / 2];
     barrier_wait(&sm.q_full, 0);
 #pragma unroll
@@ -66,7 +103,7 @@ scores(const __grid_constant__ TensorMap Q, const __grid_constant__ TensorMap K,
     u32 my_turn = 8 + half, other_turn = 9 - half;
     if (half == 1) turn_pass(other_turn);
     for (int j = 0; j < tiles; j++) {
-        int stage = j % STAGES, column = j * BC;
+        int stage = j % STAGES;
         barrier_wait(&sm.k_full[stage], (j / STAGES) & 1);
         turn_wait(my_turn);
         product_begin();
@@ -81,31 +118,7 @@ scores(const __grid_constant__ TensorMap Q, const __grid_constant__ TensorMap K,
         for (int m = 0; m < PARTS; m++) pin(s[m]);
         turn_pass(other_turn);
         if (lane == 0) barrier_arrive(&sm.k_free[stage]);
-        copy_out_wait();
-        __syncwarp();
-#pragma unroll
-        for (int m = 0; m < PARTS; m++)
-#pragma unroll
-            for (int i = 0; i < BC / 2; i += 8) {
-                int chunk = i / 4 + lane / 16;
-                store_matrices(out + swizzled((m * 16 + lane % 16) * (BC / 64) + chunk / 8, (chunk % 8) * 16),
-                               pack(s[m][i] * scale, s[m][i + 1] * scale),
-                               pack(s[m][i + 2] * scale, s[m][i + 3] * scale),
-                               pack(s[m][i + 4] * scale, s[m][i + 5] * scale),
-                               pack(s[m][i + 6] * scale, s[m][i + 7] * scale));
-            }
-        fence_async();
-        __syncwarp();
-        if (lane == 0 && column + 64 <= Nk) copy_out_once(&panels, out, column / 64, row, head);
-        // Columns past the last whole panel, which no box can end in.
-        int whole = Nk / 64 * 64;
-        for (int c = lane; column + BC > whole && c < 16 * PARTS * 8; c += 32) {
-            int r = c / 8, tail = whole + c % 8 * 8, panel = (whole - column) / 64;
-            if (row + r < N && tail < Nk)
-                *reinterpret_cast<uint4*>(S + ((u64)head * N + row + r) * Nk + tail) =
-                    *reinterpret_cast<const uint4*>(out + swizzled(r * (BC / 64) + panel, c % 8 * 16));
-        }
-        __syncwarp();
+        write_scores(s, scale, sm.s + own * BC * 2, &panels, S, first + own, j * BC, head, N, Nk);
     }
     if (half == 0) turn_wait(my_turn);  // the last turn that was passed
     copy_out_wait();
