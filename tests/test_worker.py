@@ -2,13 +2,14 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from iosim.experiment import parse_mask
 from iosim.gpu import accuracy, counters, worker
-from iosim.gpu.jobs import problem_of, schedule_job
+from iosim.gpu.jobs import problem_of, schedule_job, wait_job
 from iosim.gpu.predict import predict
 from iosim.problem import Attention
 from iosim.reference import attention
@@ -25,6 +26,18 @@ def heads(N=70, Nk=45, d=16, scale=1.0):
 
 def half(x):
     return x.astype(np.float16).astype(np.float32)
+
+
+def test_a_job_that_waits_starts_one_thread_for_so_many_nanoseconds(monkeypatch):
+    started = []
+
+    def raw_kernel(source, name):
+        assert f"void {name}(" in source and "globaltimer" in source
+        return lambda *launch: started.append(launch)
+
+    monkeypatch.setattr(worker.device, "cupy", lambda: SimpleNamespace(RawKernel=raw_kernel))
+    worker.call_of(wait_job(400))()
+    assert started == [((1,), (1,), (400_000_000,))]
 
 
 @pytest.mark.parametrize("rows", [7, 1024])

@@ -97,7 +97,7 @@ class Tuned:
 
     @property
     def launches(self) -> list[Job]:
-        names = ["flash2"] if self.kernel.file == "flash2.cu" else ["scores", "softmax_rows", "output"]
+        names = ["flash2"] if self.kernel.one_launch else ["scores", "softmax_rows", "output"]
         threads = {"softmax_rows": self.kernel.row[1]}
         return [{"smem_bytes": self.kernel.smem_bytes[name], "threads": threads.get(name, 384), "tensor_cores": True}
                 for name in names]  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..cuts import LANES, LEAST_ROWS, TEAM_ROWS
 from ..folded import Folded
 from ..hardware import Hardware
 from ..l2 import Dram, Unrolled, dram_bytes, trace
@@ -13,10 +14,7 @@ from ..timing import Rates, Time
 from ..timing import predict as predict_time
 from ..watchers import Flops, Traffic, Watcher
 from ..works import Occupancy, Works
-
-SECTOR_BYTES = 32
-LANES = 32
-TEAM_ROWS, LEAST_ROWS = 8, 16  # plan.py: rows of a warp, which is 16 of them with tensor cores; least tile for it
+from .counters import SECTOR_BYTES
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from itertools import product
 from math import prod
 from typing import Any
 
+from ..cuts import LANES
 from ..errors import InputError, IosimError, MissingError
 from ..experiment import parse_mask
 from ..folded import Folded
@@ -21,7 +22,7 @@ from ..tiling import Tiling
 from ..watchers import Traffic, Watcher
 from ..works import Occupancy
 from .counters import DRAM_READ, DRAM_WRITE, TO_L2, Kernel
-from .predict import LANES, Prediction, in_whole_tiles, predict
+from .predict import Prediction, in_whole_tiles, predict
 
 TILES = (16, 32, 48, 64, 80, 96, 112, 128, 160, 176, 192, 224, 256)
 UNKNOWN_BLOCKS_PER_SM = 2
@@ -183,7 +184,8 @@ def rows(
         sit = occupancy(kernel, plain, shared, e.splits or 1)
         sits, backwards = [sit] * (2 if e.splits else 1), BACKWARDS in kernel.name
         taken = spilled_bytes(kernel, plain, e.tiling, shared, known.sms * sit.blocks_per_sm) if known else 0
-        chosen = predict(SCHEDULES[e.schedule], shared, e.tiling, known, sits, True, backwards, taken)
+        chosen = predict(SCHEDULES[e.schedule], shared, e.tiling, known, sits, cold=True, backwards=backwards,
+                         taken_bytes=taken)  # fmt: skip
         dram, read, written = chosen.dram, kernel.get(DRAM_READ), kernel.get(DRAM_WRITE)
         found.append(
             {
