@@ -7,8 +7,10 @@ heads then start in grid order on sms x blocks-per-SM places and take a step eac
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import gcd
+from math import gcd, log
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -33,7 +35,7 @@ class Dram:
     write_bytes: int
     first_bytes: int
     dirty_bytes: int
-    by_launch: tuple[int, ...] = ()  # read plus written, by the kernels
+    by_launch: tuple[tuple[int, int], ...] = ()  # read and written by the kernels
     idle_bytes: int = 0  # of the writes: read and written by the driver beside the kernels
 
     @property
@@ -211,25 +213,45 @@ class Heads:
         return cells[self.mark[cells] == order]
 
 
+def places_on_sides(known: Mapping[str, str], blocks: int) -> Any:
+    """The side of the L2 on which each place of a launch of so many blocks lies. `known`: of a few sizes of launches,
+    the largest of which has a block on each multiprocessor; those between are like the nearest. Without it, sides take
+    turns."""
+    if not known:
+        return np.arange(blocks) % SIDES
+    sms = max(map(int, known))
+    like = min(map(int, known), key=lambda size: abs(log(size / blocks))) if blocks < sms else sms
+    pattern, place = np.array([int(side) for side in known[str(like)]]), np.arange(blocks)
+    return pattern[place % sms if blocks >= sms else place * like // blocks]
+
+
 def dram_bytes(
-    found: Trace, problem: Attention, places: list[int], capacity_bytes: int, cold: bool = False
-) -> Dram:  # fmt: skip
+    found: Trace,
+    problem: Attention,
+    places: list[int],
+    capacity_bytes: int,
+    cold: bool = False,
+    sides: Mapping[str, str] = MappingProxyType({}),
+) -> Dram:
     """The trace of all heads through an L2, in grid order, as many blocks at a time as a launch has places.
-    The L2 starts empty; `cold`: at every launch, what is still dirty then having gone to DRAM between the launches."""
+    `sides`: of the L2, on which blocks sit (`places_on_sides`). The L2 starts empty; `cold`: at every launch, what is
+    still dirty then having gone to DRAM between the launches."""
     heads = Heads(found, problem)
     cache = Cache(heads.sizes, capacity_bytes)
     dirty, by_launch = 0, []
     for launch, room in zip(found.launches, places, strict=True):
-        before = cache.read_bytes + cache.write_bytes
-        _run(launch, cache, heads, problem, room)
-        by_launch.append(cache.read_bytes + cache.write_bytes - before)
+        reads, writes = cache.read_bytes, cache.write_bytes
+        _run(launch, cache, heads, problem, room, sides)
+        by_launch.append((cache.read_bytes - reads, cache.write_bytes - writes))
         if cold:
             dirty += cache.flush()
     dirty += cache.dirty_bytes
     return Dram(cache.read_bytes, cache.write_bytes, cache.first_bytes, dirty, tuple(by_launch))
 
 
-def _run(launch: Launch, cache: Cache, every: Heads, problem: Attention, places: int) -> None:
+def _run(
+    launch: Launch, cache: Cache, every: Heads, problem: Attention, places: int, sides: Mapping[str, str]
+) -> None:  # fmt: skip
     """One launch: blocks of a head follow each other, then those of the next head; a place that is free takes one."""
     blocks = len(launch.starts) - 1
     queue, total = 0, blocks * problem.instances
@@ -237,7 +259,7 @@ def _run(launch: Launch, cache: Cache, every: Heads, problem: Attention, places:
     work = -(-len(launch.touches) * problem.instances // places)
     stride = -(-work // MOST_STEPS)
     position, end, head = np.zeros(places, np.int64), np.zeros(places, np.int64), np.zeros(places, np.int64)
-    side = np.arange(places) % SIDES  # neighbours sit on different sides of the L2
+    side = places_on_sides(sides, places)
     while True:
         free = np.flatnonzero(position >= end)
         if len(free) and queue < total:
@@ -252,9 +274,9 @@ def _run(launch: Launch, cache: Cache, every: Heads, problem: Attention, places:
         at = position[busy, None] + np.arange(stride)
         inside = at < end[busy, None]
         counts = inside.sum(1)
-        at, sides = at[inside], np.repeat(side[busy], counts)
+        at, asking = at[inside], np.repeat(side[busy], counts)
         cells = every.cells(launch.touches[at], np.repeat(head[busy], counts))
         loads, stores = ~launch.writes[at], launch.writes[at]
-        loaded, stored = ([every.once(cells[kind & (sides == s)]) for s in range(SIDES)] for kind in (loads, stores))
+        loaded, stored = ([every.once(cells[kind & (asking == s)]) for s in range(SIDES)] for kind in (loads, stores))
         cache.touch(loaded, stored, every.once(cells))
         position[busy] += stride

@@ -8,9 +8,10 @@ A kernel that loads ahead keeps its operands in registers: its products, other o
 turns at the rates of the units; with warpgroup products (wgmma) two warpgroups take turns. Before its first product
 and after its last a block only moves what it needs and what it leaves. A generated kernel keeps its tiles in shared
 memory, and its steps are no faster than their instructions, accesses and barriers: each has a fixed time and a rate of
-one warp that has its part of a multiprocessor for itself, and as much of a full GPU. The warps of a block go through a
-step together, and those in the same part queue for it; then blocks that share a multiprocessor queue for its units.
-Where a step runs for the first time in a launch its instructions come from the L2.
+one warp by itself, and as much of a full GPU. The warps of a block go through a step together and queue for the
+multiprocessor; then blocks that share it queue for its units. Among other steps a step takes longer than when it is
+repeated by itself: by as much as a tile of flash2 does. The first loads of all blocks, and their last stores, come
+together.
 """
 
 from __future__ import annotations
@@ -31,16 +32,15 @@ LIGHTER = (
     2  # times as fast as `normalise` where `denormalise` was not measured: a third of the instructions, all accesses
 )
 PIECE_WORDS = 8  # of 2 bytes, which are copied together
-ALONE_WARPS = 4  # a multiprocessor has 4 parts with a scheduler each: as many warps do not share one
+PARTS = 4  # of a multiprocessor, with a scheduler and a quarter of the registers each
 
 
 @dataclass(frozen=True)
 class Rates:
     """What a GPU can do, all multiprocessors together; the keys of `[measured]` in a hardware file.
 
-    `steps`: {"tensor_scores": (seconds and work a second of one warp, seconds a block and work a second of the GPU,
-    and, where it was measured, seconds more for the first time)}; work is flops of products, bytes of copies, else
-    words.
+    `steps`: {"tensor_scores": (seconds and work a second of one warp, seconds a block and work a second of the GPU)};
+    work is flops of products, bytes of copies, else words.
     """
 
     sms: int
@@ -54,16 +54,21 @@ class Rates:
     latency_seconds: float
     shared_memory_per_sm_bytes: int
     l2_latency_seconds: float = 0.0
+    tile_latency_seconds: float = 0.0
+    """Until a tile of a generated kernel comes from DRAM: longer than that of one line, as its last line comes last."""
     wgmma_flops_per_second: float = 0.0
     steps: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    loop_ratios: dict[str, float] = field(default_factory=dict)
+    """{"tensor": a tile of flash2 in its loop over the sum of its steps}; 1 where it was not measured."""
 
 
 def blocks_on(shared_bytes: int, smem_bytes: int, threads: int, registers: int | None = None) -> int:
     """Blocks on a multiprocessor: the least that shared memory, threads, registers and the scheduler allow, at least
     one. `shared_bytes`: what the multiprocessor has."""
-    limits = [shared_bytes // (smem_bytes + RESERVED_BYTES), MOST_THREADS // max(1, threads), MOST_BLOCKS]
+    warps = -(-max(1, threads) // LANES)
+    limits = [shared_bytes // (smem_bytes + RESERVED_BYTES), MOST_THREADS // (warps * LANES), MOST_BLOCKS]
     if registers:
-        limits.append(REGISTERS // (-(-registers // 8) * 8 * max(1, threads)))
+        limits.append(REGISTERS // PARTS // (-(-registers // 8) * 8 * LANES) * PARTS // warps)
     return max(1, min(limits))
 
 
@@ -87,20 +92,22 @@ def predict(
     works: list[list[Work]],
     instances: int,
     dtype: str,
-    dram: list[int],
+    dram: list[tuple[int, int]],
     sits: list[Occupancy],
     rates: Rates,
 ) -> Time:
-    """The time of the launches of a schedule. `works` are the blocks of one head, `dram` the bytes of each launch."""
+    """The time of the launches of a schedule. `works` are the blocks of one head, `dram` the bytes that
+    each launch reads and writes."""
     total = blocks_total = dram_total = l2_total = 0.0
-    for blocks, sit, dram_bytes in zip(works, sits, dram, strict=True):
-        moved = instances * sum(w.load_bytes + w.store_bytes for w in blocks)
-        slow, l2 = dram_bytes / rates.dram_bytes_per_second, moved / rates.l2_bytes_per_second
-        share = min(1.0, dram_bytes / max(1, moved))
-        latency = rates.l2_latency_seconds + share * (rates.latency_seconds - rates.l2_latency_seconds)
+    for blocks, sit, (read, written) in zip(works, sits, dram, strict=True):
+        loaded, stored = (instances * sum(getattr(w, name) for w in blocks) for name in ("load_bytes", "store_bytes"))
+        slow, l2 = (read + written) / rates.dram_bytes_per_second, (loaded + stored) / rates.l2_bytes_per_second
+        share = min(1.0, read / max(1, loaded))
+        far = rates.latency_seconds if sit.loads_ahead else rates.tile_latency_seconds or rates.latency_seconds
+        latency = rates.l2_latency_seconds + share * (far - rates.l2_latency_seconds)
         own = blocks_seconds(blocks, instances, dtype, sit, rates, Memory(latency, slow / len(blocks) / instances))
         if rates.steps and not sit.loads_ahead:
-            own += first_seconds(blocks, sit.kind, rates)
+            own += together_seconds(blocks, instances, share, sit, rates)
         total += max(slow, l2, own) + rates.launch_seconds
         dram_total, l2_total, blocks_total = dram_total + slow, l2_total + l2, blocks_total + own
     return Time(total, dram_total, l2_total, blocks_total, rates.launch_seconds * len(works))
@@ -130,22 +137,22 @@ def block_seconds(work: Work, together: int, dtype: str, sit: Occupancy, rates: 
     its first loads and its stores."""
     if rates.steps and not sit.loads_ahead:
         return stepwise_seconds(work, together, sit, rates, memory)
-    ends = (work.first_bytes + work.store_bytes) * rates.sms / rates.l2_bytes_per_second
+    ends = (work.first_bytes + work.last_bytes) * rates.sms / rates.l2_bytes_per_second
     waits = memory.latency + ends if sit.loads_ahead else memory.latency * work.loads
     return arithmetic_seconds(work, dtype, sit, rates) * rates.sms * together + waits
 
 
 def stepwise_seconds(work: Work, together: int, sit: Occupancy, rates: Rates, memory: Memory) -> float:
-    """A generated kernel: step after step. The measured loads came from the L2, those of single words from the L1."""
-    requests = max(work.scalar_loads, work.scalar_words / LANES / sit.warps)
-    chain = requests * rates.l2_latency_seconds + work.waits * (memory.latency - rates.l2_latency_seconds)
-    deep = -(-sit.warps // ALONE_WARPS)  # warps in the fullest part of a multiprocessor
+    """A generated kernel: step after step. The measured loads came from the L2; those through registers were not waited
+    for one by one."""
+    chain = work.stalls * rates.l2_latency_seconds + work.waits * (memory.latency - rates.l2_latency_seconds)
+    ratio = rates.loop_ratios.get(sit.kind, 1.0) if sit.generated else 1.0
     demands = dict.fromkeys(STATIONS, 0.0)
     for name, amount in work.steps.items():
         fixed, one, each, full = step_rates(name, sit.kind, rates)
         alone = work.times[name] * fixed + work.chain[name] / sit.warps / one
         share = work.times[name] * each * sit.warps / MEASURED_WARPS[sit.kind] + amount * rates.sms / full
-        chain += cycle_seconds(alone, [share * ALONE_WARPS / max(sit.warps, ALONE_WARPS)], deep)
+        chain += ratio * cycle_seconds(alone, [share / sit.warps], sit.warps)
         demands[station(name)] += share
     return cycle_seconds(chain, [*demands.values(), memory.dram_seconds * rates.sms], together)
 
@@ -155,7 +162,7 @@ def step_rates(name: str, kind: str, rates: Rates) -> tuple[float, float, float,
     if name == "load" + RAGGED and f"{kind}_{name}" not in rates.steps:
         return ragged_rates(kind, rates)
     key = step_key(name, kind, rates)
-    fixed, one, each, full = rates.steps[key][:4]
+    fixed, one, each, full = rates.steps[key]
     if key.removesuffix(RAGGED).endswith("_normalise") and name in (*LIGHT_STEPS, "denormalise"):
         return fixed / LIGHTER, one * LIGHTER, each / LIGHTER, full * LIGHTER
     return fixed, one, each, full
@@ -166,14 +173,17 @@ def step_key(name: str, kind: str, rates: Rates) -> str:
     whole = name.removesuffix(RAGGED)
     alike = ["denormalise", "normalise"] if whole in LIGHT_STEPS else ["normalise"]
     alike = [step + RAGGED for step in alike if name != whole] + alike
-    keys = [f"{unit}_{step}" for step in (name, whole, *alike) for unit in (kind, "simt")]
+    keys = [f"{unit}_{step}" for steps in ((name, whole), alike) for unit in (kind, "simt") for step in steps]
     return next(key for key in keys if key in rates.steps)
 
 
-def first_seconds(works: list[Work], kind: str, rates: Rates) -> float:
-    """What the steps of a launch take more where they run for the first time: instructions come from the L2 then."""
-    names = {name for work in works for name in work.steps} - {"rescale"}  # a part of online_softmax
-    return sum(sum(rates.steps[step_key(name, kind, rates)][4:]) for name in names)
+def together_seconds(works: list[Work], instances: int, share: float, sit: Occupancy, rates: Rates) -> float:
+    """The blocks that run at the same time begin with their loads, of which a `share` comes from DRAM, and end with
+    their stores: then nothing else is under way."""
+    count = min(len(works) * instances, rates.sms * sit.blocks_per_sm) / len(works)
+    first, last = (count * sum(each) for each in zip(*((w.first_bytes, w.last_bytes) for w in works), strict=True))
+    slowest = max(1 / rates.l2_bytes_per_second, share / rates.dram_bytes_per_second)
+    return first * slowest + last / rates.l2_bytes_per_second
 
 
 def ragged_rates(kind: str, rates: Rates) -> tuple[float, float, float, float]:
@@ -181,7 +191,7 @@ def ragged_rates(kind: str, rates: Rates) -> tuple[float, float, float, float]:
     fixed, one, each, full = step_rates("load", kind, rates)
     if "simt_load_scalar" not in rates.steps:
         return fixed, one, each, full
-    _, words, _, all_words = rates.steps["simt_load_scalar"][:4]
+    _, words, _, all_words = rates.steps["simt_load_scalar"]
     return fixed, min(one, words * PIECE_WORDS), each, min(full, all_words * PIECE_WORDS)
 
 

@@ -13,34 +13,38 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .cuts import MMA, full, passes, row_parts, uneven, whole, words_of_lanes
+from .cuts import LANES, MMA, full, passes, row_parts, uneven, whole, words_of_lanes
 from .machine import Block, Tile, product
 from .watchers import Watcher
 
-STEP_WORDS = 64 * 64  # of the output of a product where its fixed time was measured,
-MEASURED_WARPS = {"tensor": 4, "simt": 8}  # and warps of a block with it (gpu/step_rates.py)
+MEASURED_WARPS = {"tensor": 4, "simt": 8}  # of a block among many (gpu/step_rates.py)
+OUTPUT = "_output"  # after the name of a product: the words of its output, which it reads and writes in shared memory
 MEASURED_TURNS = {"tensor": 2, "simt": 1}  # of a step on rows: a warp has 8 rows of 64 words at a time
 
 # SIMT operations a word of each argument, from the text of the step: online_softmax (Dao 2023, Algorithm 1, lines 9
 # and 10) takes for each score a maximum, a multiply-add before the exponential, a sum and a conversion, and rescales O.
 OPERATIONS: dict[str, tuple[int, ...]] = {"scores": (1,), "online_softmax": (4, 0, 0, 1), "softmax_rows": (5,)}
-RAGGED = "_ragged"  # after the name of a step on a tile whose room is not all in use: in a loop of its own
+UNDER_WAY = 8  # requests of a warp that copies single words: its loop is unrolled, and two meet in a line of the L2
+RAGGED = "_ragged"  # after the name of a step on a tile whose room is not all in use: in a loop of its own; without
+# tensor cores, of one whose keys are not known when it is compiled: most loops are over keys
 ROW_STEPS = ("online_softmax", "softmax_rows", "add_maximum_and_sum", "add_maximum", "add_sum")
 # Those that take as long for 16 bytes, whatever their words; they were measured on words of 4 bytes.
 OF_PIECES, MEASURED_BYTES = ("normalise", "denormalise", "rescale", "zeros", "minus_infinity"), 4
+FILLS = ("zeros", "minus_infinity")
 EXPONENTIALS = ("online_softmax", "softmax_rows")
 
 
 @dataclass(frozen=True)
 class Occupancy:
     """How a launch sits on the GPU: blocks a multiprocessor, warps a block; whether it loads ahead of its arithmetic,
-    and whether its products are asynchronous (wgmma); its unit."""
+    and whether its products are asynchronous (wgmma); its unit; whether it was generated from a text, step by step."""
 
     blocks_per_sm: int
     loads_ahead: bool = False
     tensor_cores: bool = True
     warps: int = 4
     asynchronous: bool = False
+    generated: bool = True
 
     @property
     def kind(self) -> str:
@@ -51,20 +55,20 @@ class Occupancy:
 class Work:
     """What one block does. `operations` are SIMT instructions of one lane (a multiply-add is one). By name of a step:
     `steps` holds the work, `chain` what it would be if all warps had as much as the busiest, and products that are
-    narrow as many under way as others; `times` the number; products count by the words of their output, which they
-    read and write in shared memory. `waits`: for loads; `first_bytes` are loaded before the first product;
-    `scalar_words` are loaded word by word, in `scalar_loads`: none is under way at once."""
+    narrow as many under way as others; `times` the number. `waits`: for loads; `first_bytes` are loaded before the
+    first step on them, `last_bytes` stored after the last one; `stalls`: where loads go through registers, which wait
+    for them on the spot, all that have no step between them at once."""
 
     flops: int = 0
     operations: int = 0
     exponentials: int = 0
     loads: int = 0
-    waits: int = 0
+    waits: float = 0
     load_bytes: int = 0
     first_bytes: int = 0
     store_bytes: int = 0
-    scalar_loads: int = 0
-    scalar_words: int = 0
+    last_bytes: int = 0
+    stalls: int = 0
     steps: Counter[str] = field(default_factory=Counter)
     chain: Counter[str] = field(default_factory=Counter)
     times: dict[str, float] = field(default_factory=dict)
@@ -84,6 +88,7 @@ class Works(Watcher):
     machine: Any = None
     launches: list[dict[int, Work]] = field(default_factory=lambda: [{}])
     copies: set[Block] = field(default_factory=set)  # that are under way
+    stalled: bool = False  # a load was waited for, and no step since
     seen: Counter[Any] = field(default_factory=Counter)  # key tiles, by block and first row
 
     def start(self, machine: Any) -> None:
@@ -92,6 +97,8 @@ class Works(Watcher):
     def launch_ended(self) -> None:
         self.launches.append({})
         self.seen.clear()
+        self.copies.clear()
+        self.stalled = False
 
     @property
     def blocks(self) -> list[list[Work]]:
@@ -116,14 +123,16 @@ class Works(Watcher):
         vector, aligned = len(block.shape) == 1, self._aligned(tensor)
         here.loads += 1
         here.load_bytes += words * hbm
-        if vector or not aligned:
-            here.scalar_loads += 1
-            here.scalar_words += words
         name = "load_l" if vector else "load" if aligned and hbm == sram else "load_O" if aligned else "load_scalar"
         if name == "load":  # nothing is converted on the way: asynchronous
             self.copies.add(block)
-        else:
+            self.stalled = False
+        elif not self.stalled:
             here.waits += 1
+            here.stalls += 1
+            self.stalled = True
+        if name == "load_scalar":
+            here.waits += words / LANES / self.sit.warps / UNDER_WAY
         if name == "load" and not self._is_whole(block):
             here.add(name + RAGGED, (self._room(block) if self.sit.tensor_cores else words) * hbm, times=0)
         else:
@@ -132,6 +141,7 @@ class Works(Watcher):
     def store(self, block: Block, tensor: str, words: Any) -> None:
         moved = words * self._widths(tensor)[0]
         self.here.store_bytes += moved
+        self.here.last_bytes += moved
         name = "store" if self._is_whole(block) or len(block.shape) == 1 else "store" + RAGGED
         self.here.add(name if self._aligned(tensor) else "store_scalar", moved)
 
@@ -145,16 +155,27 @@ class Works(Watcher):
         return p.hbm_bytes(kind), p.sram_bytes(kind)
 
     def _wait(self, blocks: list[Block]) -> None:
-        """A copy is waited for where its block is first met; the others that are under way have landed then."""
+        """A copy is waited for where its block is first met; the others that are under way have landed then, and all
+        where loads through registers were waited for after them."""
         if any((block.base or block) in self.copies for block in blocks):
-            self.here.waits += 1
-            self.here.add("load", 0)
+            if not self.stalled:
+                self.here.waits += 1
+                self.here.add("load", 0)
             self.copies.clear()
 
     def _room(self, block: Block) -> int:
         """Words of a block of a kernel: on tensor cores whole tiles of 16, whose margins are filled."""
         step = MMA if self.sit.tensor_cores else 1
         return product(-(-full(x) // step) * step if isinstance(x, Tile) else x for x in block.shape)
+
+    def _ragged(self, *blocks: Block) -> str:
+        """What comes after the name of a step."""
+        if self.sit.tensor_cores:
+            whole = all(len(block.shape) == 1 or self._is_whole(block) for block in blocks)
+        else:
+            columns = [block.shape[-1] for block in blocks if len(block.shape) > 1]
+            whole = all(x.length % full(x) == 0 for x in columns if isinstance(x, Tile))
+        return "" if whole else RAGGED
 
     def _is_whole(self, block: Block) -> bool:
         """Whether all of the room is in use. Copies of other tiles take a turn of a loop for each piece of 16 bytes."""
@@ -165,6 +186,10 @@ class Works(Watcher):
     def step(self, step: Any, outputs: tuple[Any, ...], inputs: tuple[Any, ...], flops: Any) -> None:
         name = getattr(step, "__name__", "")
         self._wait([x for x in (*outputs, *inputs) if isinstance(x, Block)])
+        self.stalled = False
+        if name not in FILLS:
+            self.here.first_bytes = self.here.first_bytes or self.here.load_bytes
+            self.here.last_bytes = 0
         self._units(name, outputs, flops)
         if flops:
             self._product(name, outputs[0], inputs, flops)
@@ -178,7 +203,7 @@ class Works(Watcher):
         take turns, in which a warp has some rows at a time, and lanes beyond the row only wait."""
         blocks = [x for x in (*outputs, *inputs) if isinstance(x, Block)]
         tile = next((x for x in blocks if len(x.shape) > 1), outputs[0])
-        ragged = RAGGED if len(tile.shape) > 1 and not self._is_whole(tile) else ""
+        ragged = self._ragged(tile)
         busiest = uneven(tile, self.sit.warps, self.sit.tensor_cores)
         if name in ROW_STEPS:
             at_once, columns = row_parts(tile, self._words_together(tile))
@@ -223,9 +248,10 @@ class Works(Watcher):
         else:
             busy, waited = words_of_lanes(output, name == "scores", sit.warps)
             flops, chain = flops * busy // words, flops * waited * uneven(output, sit.warps, False) // words
-        here.first_bytes = here.first_bytes or here.load_bytes
         here.flops += flops
-        here.add(name, flops, words / STEP_WORDS * MEASURED_WARPS[sit.kind] / sit.warps, chain)
+        ragged = "" if sit.tensor_cores else self._ragged(output, *inputs)
+        here.add(name + ragged, flops, chain=chain)
+        here.add(f"{name}{OUTPUT}{ragged}", words, 0, words * uneven(output, sit.warps, sit.tensor_cores))
 
     def _rescale(self, scores: Block, output: Block) -> None:
         """O is rescaled where a maximum grows: in a row, among j tiles in any order, with the j-th at odds of 1 / j; a

@@ -9,13 +9,14 @@ from iosim.gpu import device
 
 @pytest.mark.parametrize("flushed", [False, True])
 def test_a_median_without_the_first_runs(monkeypatch, flushed):
-    """Each run is flushed, then timed by itself; runs that warm up are slow and do not count."""
+    """Each run is timed by itself, on a GPU that is busy until then; runs that warm up are slow and do not count."""
     notes, slow = [], [100.0] * device.WARM_UP
     durations = iter([*slow, 3.0, 9.0, 1.0, 2.0, 8.0])
     event = SimpleNamespace(record=lambda: notes.append("event"), synchronize=lambda: notes.append("wait"))
     cuda = SimpleNamespace(Event=lambda: event, get_elapsed_time=lambda begin, end: next(durations))
-    monkeypatch.setattr(device, "cupy", lambda: SimpleNamespace(cuda=cuda))
+    spin = SimpleNamespace(RawKernel=lambda source, name: lambda *launch: notes.append("spin"))
+    monkeypatch.setattr(device, "cupy", lambda: SimpleNamespace(cuda=cuda, **vars(spin)))
     flush = SimpleNamespace(fill=lambda value: notes.append("flush")) if flushed else None
     assert device.milliseconds(lambda: notes.append("run"), 5, flush) == 3.0
-    once = ["flush"] * flushed + ["event", "run", "event", "wait"]
+    once = ["flush" if flushed else "spin", "event", "run", "event", "wait"]
     assert notes == once * (device.WARM_UP + 5)

@@ -15,7 +15,7 @@ from iosim.gpu.counters import Kernel
 from iosim.gpu.predict import predict
 from iosim.gpu.profile import Explanation, rows, spilled_bytes
 from iosim.hardware import load
-from iosim.l2 import Dram, Launch, Trace, dram_bytes, trace
+from iosim.l2 import Dram, Launch, Trace, dram_bytes, places_on_sides, trace
 from iosim.lru import SIDES, Cache
 from iosim.problem import Attention
 from iosim.schedules import find
@@ -69,8 +69,9 @@ def test_what_both_sides_read_is_kept_twice(capacity_kib, cycles):
     assert dram("flash2", p, Tiling(16, 16), 2, capacity_kib * 1024).reread_bytes == cycles * 8 * 1024
 
 
-def scheduled(found, p, places, capacity, stride):
-    """Blocks in grid order on so many places, one by one; a place takes the next when it has none. The cache is iosim's."""
+def scheduled(found, p, places, capacity, stride, side):
+    """Blocks in grid order on so many places, one by one; a place takes the next when it has none. `side`: of each
+    place. The cache is iosim's."""
     shared, own = found.shared_cells, len(found.sizes_bytes) - found.shared_cells
     group, kv_instances = p.heads // p.kv_heads, p.batch * p.kv_heads
     sizes = [*found.sizes_bytes[:shared]] * kv_instances + [*found.sizes_bytes[shared:]] * p.instances
@@ -80,7 +81,7 @@ def scheduled(found, p, places, capacity, stride):
         return head // group * shared + touch if touch < shared else kv_instances * shared + head * own + touch - shared
 
     for launch in found.launches:
-        before = cache.read_bytes + cache.write_bytes
+        before = cache.read_bytes, cache.write_bytes
         spans = list(zip(launch.starts, launch.starts[1:], strict=False))
         waiting = [(head, range(*span)) for head in range(p.instances) for span in spans]
         running = [(0, range(0))] * places
@@ -89,18 +90,18 @@ def scheduled(found, p, places, capacity, stride):
             kinds = {(write, side): set() for write in (False, True) for side in range(SIDES)}
             for place, (head, at) in enumerate(running):
                 for index in at[:stride]:
-                    kinds[bool(launch.writes[index]), place % SIDES].add(cell(int(launch.touches[index]), head))
+                    kinds[bool(launch.writes[index]), side[place]].add(cell(int(launch.touches[index]), head))
             running = [(head, at[stride:]) for head, at in running]
             parts = {kind: np.array(sorted(cells), int) for kind, cells in kinds.items()}
             loads, stores = ([parts[write, side] for side in range(SIDES)] for write in (False, True))
             cache.touch(loads, stores, np.array(sorted(set().union(*kinds.values())), int))
-        by_launch.append(cache.read_bytes + cache.write_bytes - before)
+        by_launch.append((cache.read_bytes - before[0], cache.write_bytes - before[1]))
     return Dram(cache.read_bytes, cache.write_bytes, cache.first_bytes, cache.dirty_bytes, tuple(by_launch))
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_places_take_blocks_in_grid_order(seed, monkeypatch):
-    """Random traces; with every second seed a step holds three touches of a place."""
+    """Random traces; with every second seed a step holds three touches of a place, with others sides take no turns."""
     rng, p = random.Random(seed), Attention(16, 16, heads=4, kv_heads=2, batch=2)
     shared, cells, stride = rng.randint(1, 6), rng.randint(8, 14), 1 + 2 * (seed % 2)
     lengths = [rng.randint(1, 12) for _ in range(rng.randint(1, 5))]
@@ -111,7 +112,44 @@ def test_places_take_blocks_in_grid_order(seed, monkeypatch):
     places, capacity = min(rng.randint(1, 9), p.instances * len(lengths)), rng.randint(1, 8 * cells) * 64
     work = -(-len(touches) * p.instances // places)
     monkeypatch.setattr("iosim.l2.MOST_STEPS", -(-work // stride))
-    assert dram_bytes(found, p, [places], capacity) == scheduled(found, p, places, capacity, stride)
+    side = [rng.randrange(SIDES) for _ in range(places)] if seed % 3 else [place % SIDES for place in range(places)]
+    known = {str(places): "".join(map(str, side))} if seed % 3 else {}
+    assert dram_bytes(found, p, [places], capacity, sides=known) == scheduled(found, p, places, capacity, stride, side)
+
+
+def test_places_without_a_measurement_take_turns():
+    assert places_on_sides({}, 5).tolist() == [0, 1, 0, 1, 0]
+
+
+def test_places_of_a_measured_launch_and_of_larger_ones():
+    """Where there are more blocks than multiprocessors (here 8), those that follow go to the same in turn."""
+    known = {"2": "11", "4": "1011", "8": "01100110"}
+    for size in (2, 4, 8):
+        assert "".join(map(str, places_on_sides(known, size))) == known[str(size)]
+    assert "".join(map(str, places_on_sides(known, 20))) == "01100110" * 2 + "0110"
+
+
+def test_places_of_launches_between_two_that_were_measured():
+    """Like the nearest by its ratio, stretched or thinned out: of 5 places those of 4 are at 0, 0, 1, 2, 3; of 3 (4 is
+    nearer than 2) at 0, 1, 2; a single block is where the first of 2 is; 7 of 8 are the first 7."""
+    known = {"2": "11", "4": "1011", "8": "01100110"}
+    found = {size: "".join(map(str, places_on_sides(known, size))) for size in (1, 3, 5, 7)}
+    assert found == {1: "1", 3: "101", 5: "11011", 7: "0110011"}
+
+
+def test_blocks_on_one_side_find_half_in_the_other_partition():
+    """Two places as above, on one side: its partition forgets, but that of the other side, which they only ask for the
+    half that lives there, does not at 8 KiB."""
+    p, t = Attention(64, 16, Nk=64, dtype="fp32"), Tiling(16, 16)
+    found = trace(find("flash2"), p, t)
+    reread = {
+        (kib, sides): dram_bytes(found, p, [2], kib * 1024, sides={"2": sides}).reread_bytes
+        for kib in (2, 8, 13)
+        for sides in ("01", "00", "11")
+    }
+    assert {reread[2, sides] for sides in ("01", "00", "11")} == {8 * 1024}, "neither has anything"
+    assert (reread[8, "01"], reread[8, "00"], reread[8, "11"]) == (8 * 1024, 4 * 1024, 4 * 1024)
+    assert {reread[13, sides] for sides in ("01", "00", "11")} == {0}
 
 
 def test_blocks_that_run_together_share_what_they_read():
@@ -146,12 +184,13 @@ def test_too_fine_a_trace_is_refused():
 
 
 def test_a_cache_counts_what_it_holds():
-    """Half of each cell has its home in each partition, and room is for 24 B in each; and for 24 B that are dirty."""
-    cache, none = Cache(np.full(4, 10), 24, ((1,), (1,), (1,))), np.empty(0, int)
+    """Half of each cell has its home in each partition, and side 0, which stores, keeps a copy of the other half. Room
+    is for 24 B in each; and for 12 B that are dirty."""
+    cache, none = Cache(np.full(4, 10), 24, ((1,), (10,), (0.5,))), np.empty(0, int)
     for cell in ([0], [1], [2]):
         cache.touch([none, none], [np.array(cell), none], np.array(cell))
-    assert cache.resident.tolist() == [[15, 15]]
-    assert (cache.dirty_bytes, cache.read_bytes, cache.write_bytes) == (20, 0, 10), "30 B: the oldest were written"
+    assert cache.resident.tolist() == [[20, 15]], "30 B in the first: the oldest left"
+    assert (cache.dirty_bytes, cache.read_bytes, cache.write_bytes) == (20, 0, 10), "15 B in each: the oldest left"
 
 
 def test_a_cache_too_small_for_a_step_lasts_for_any_number_of_steps():
@@ -170,7 +209,7 @@ def test_cold_launches_read_again_what_the_last_one_wrote():
     warm, cold = (dram_bytes(found, p, [4] * 3, 10**9, cold) for cold in (False, True))
     assert cold.read_bytes - warm.read_bytes == 2 * 64 * 64 * 4 and cold.write_bytes == warm.write_bytes == 0
     assert cold.dirty_bytes == warm.dirty_bytes == (2 * 64 * 64 + 64 * 16) * 4
-    assert sum(cold.by_launch) == cold.total_bytes and cold.by_launch[1] == 64 * 64 * 4
+    assert sum(map(sum, cold.by_launch)) == cold.total_bytes and sum(cold.by_launch[1]) == 64 * 64 * 4
 
 
 def measured():

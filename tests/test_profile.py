@@ -9,15 +9,15 @@ from conftest import DATA
 
 from iosim.errors import InputError, MissingError
 from iosim.experiment import parse_mask
-from iosim.gpu import counters, step_rates
+from iosim.gpu import counters
 from iosim.gpu.calibrate import HOW, effective_bytes, profiled, toml
-from iosim.gpu.predict import l2_capacity_bytes, predict, rates_of
+from iosim.gpu.predict import l2_capacity_bytes, l2_sides, predict, rates_of
 from iosim.gpu.profile import explain, occupancy
-from iosim.gpu.step_rates import line
 from iosim.hardware import load, read
 from iosim.problem import Attention
 from iosim.schedules import find
 from iosim.tiling import Tiling
+from iosim.works import Occupancy
 
 KERNELS = json.loads((DATA / "h200_sdpa.json").read_text())["kernels"]
 
@@ -130,6 +130,7 @@ FOUND = {
     "profiled_launch_seconds": 3.1e-6, "idle_bytes_per_second": 2e7,
     "wgmma_flops_per_second": 8e14, "steps": {"simt_load": [1e-7, 1e9, 0.0, 2e12]},
     "latency_seconds": 7.1e-7, "l2_latency_seconds": 2.5e-7, "tensor_flops_per_second": {"fp16": 6e14, "bf16": 5.9e14},
+    "tile_latency_seconds": 1.1e-6, "l2_sides": {"2": "00", "4": "0110"}, "loop_ratios": {"tensor": 1.25, "simt": 0.9},
 }  # fmt: skip
 
 
@@ -146,9 +147,28 @@ def test_a_calibration_is_a_hardware_file(tmp_path, ask):
     assert rates_of(hardware, profiled=True).launch_seconds == pytest.approx(3.1e-6)
     path.write_text(toml({key: value for key, value in FOUND.items() if key != "profiled_launch_seconds"}))
     assert rates_of(load(str(path)), profiled=True).launch_seconds == rates.launch_seconds, "without a profiler"
-    assert l2_capacity_bytes(hardware) == 25_000
+    assert (rates.latency_seconds, rates.l2_latency_seconds, rates.tile_latency_seconds) == (7.1e-7, 2.5e-7, 1.1e-6)
+    assert rates.loop_ratios == {"tensor": 1.25, "simt": 0.9} and rates.steps == {"simt_load": (1e-7, 1e9, 0.0, 2e12)}
+    assert l2_sides(hardware) == {"2": "00", "4": "0110"} and l2_capacity_bytes(hardware) == 25_000
     assert {key for key in HOW} <= set(hardware.measured)
     assert ask("count", "--N", 64, "--d", 8, "--hardware", path)["sram"]["M_bytes"] == 1000
+
+
+def test_an_l2_with_one_side_has_none(tmp_path):
+    path = tmp_path / "toy.toml"
+    path.write_text(toml(FOUND | {"l2_sides": {}}))
+    assert l2_sides(load(str(path))) == {} and rates_of(load(str(path))).steps, "the tables that follow are there"
+    assert l2_sides(load("h200")) == {}, "nor where nothing was measured"
+
+
+def test_predictions_know_the_sides_of_blocks(tmp_path):
+    """Two blocks on one side find half of what they read again where it lives, on the other (test_l2.py)."""
+    p, path, found = Attention(64, 16, Nk=64, dtype="fp32"), tmp_path / "toy.toml", {}
+    for sides in ("00", "01"):
+        path.write_text(toml(FOUND | {"sms": 2, "l2_effective_bytes": 8192, "l2_sides": {"2": sides}}))
+        sit = [Occupancy(1, loads_ahead=True)]
+        found[sides] = predict(find("flash2"), p, Tiling(16, 16), load(str(path)), sit).dram.reread_bytes
+    assert found == {"00": 4096, "01": 8192}
 
 
 def test_an_empty_launch_by_the_profiler(monkeypatch):
@@ -190,31 +210,6 @@ def test_the_knee_of_the_l2():
     assert effective_bytes({4: 6.0, 8: 3.0, 16: 6.0, 64: 3.0}) == 4, "not past the first fall"
 
 
-def test_a_line_through_two_measurements():
-    """1 s + work / 4: 3 s for 8, 2 s for 4; never negative, and at most half of the larger time is fixed."""
-    assert line([8, 4], [3.0, 2.0]) == pytest.approx((1.0, 4.0))
-    assert line([8, 4], [4.0, 1.0]) == pytest.approx((0.0, 2.0)), "superlinear"
-    assert line([8, 4], [2.0, 2.5]) == pytest.approx((1.0, 8.0)) and line([8, 8], [2.0, 2.0]) == (0.0, 4.0)
-
-
-def test_a_step_is_repeated_and_nothing_else():
-    """The generated loop holds the step: its count in the source is one more than outside, and words grow with it."""
-    for name in step_rates.STEPS:
-        for kind, (dtype, rows) in step_rates.KINDS.items():
-            program = step_rates.program_of(name, dtype, 7, 3, rows)
-            assert program.kernels[0].tensor_cores == (kind == "tensor") and program.kernels[0].block[0] == 128
-            assert "j < 7" in program.source and program.smem_bytes <= 232_448
-
-
-def test_copies_of_single_words_are_of_tiles_whose_size_is_known_at_run_time():
-    """Rows of 125 words of 2 bytes start anywhere; the second of two tiles has 61."""
-    for name in step_rates.SCALAR:
-        program = step_rates.program_of(name, "fp16", 7, 3, 32, step_rates.RAGGED)
-        assert "min(64, 125 - j0)" in program.source and program.source.count(f"{name.split('_')[0]}<false>(") >= 1
-        assert program.kernels[0].block[0] == 128 and not program.kernels[0].tensor_cores
-        assert step_rates.work_of(name, 32, *step_rates.RAGGED, 2) == 2 * 32 * 125
-
-
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])
 def test_the_benchmarks_compile(arch):
     import nvrtc
@@ -234,5 +229,7 @@ def test_the_benchmarks_compile(arch):
         "mma_fp16",
         "mma_bf16",
         "nothing",
+        "distances",
+        "placed",
     } <= set(used)
     assert not any(spills for _, spills in used.values()), used

@@ -9,7 +9,6 @@ import pytest
 from conftest import DATA
 
 from iosim.experiment import parse_mask
-from iosim.gpu import step_rates as calibration
 from iosim.l2 import dram_bytes, trace
 from iosim.problem import Attention
 from iosim.schedules import find
@@ -24,6 +23,7 @@ from iosim.timing import (
     makespan,
     predict,
     step_rates,
+    together_seconds,
 )
 from iosim.works import Occupancy, Work, Works
 
@@ -40,7 +40,8 @@ TOY = Rates(
     l2_latency_seconds=0.25,
     shared_memory_per_sm_bytes=10_000,
 )
-WORK = Work(flops=100, operations=10, exponentials=4, loads=3, load_bytes=40, first_bytes=30, store_bytes=20)
+ENDS_BYTES = {"first_bytes": 30, "store_bytes": 25, "last_bytes": 20}
+WORK = Work(flops=100, operations=10, exponentials=4, loads=3, load_bytes=40, **ENDS_BYTES)
 
 
 AHEAD, SLOW = Occupancy(1, loads_ahead=True), Memory(0.25)
@@ -76,35 +77,97 @@ def work_of(**amounts):
 
 
 def test_a_generated_kernel_is_the_sum_of_its_steps():
-    """Two products of 40 by 4 warps: 2 x 0.5 + 80 / 4 / 20 = 2 s; what has no rate of its own is as slow as
-    `normalise`: 10 / 4 / 5 = 0.5 s. 3 loads that take 0.25 s longer than from the L2. Of a multiprocessor's time, one
-    of two: 2 x 0.1 + 2 x 80 / 400 + 2 x 10 / 100 = 0.8 s, which many blocks come down to."""
-    work, sit = replace(work_of(scores=80, hide=10), waits=3, times={"scores": 2, "hide": 1}), Occupancy(100)
-    assert block_seconds(work, 1, "fp16", sit, STEPWISE, Memory(0.5)) == pytest.approx(3.25)
-    assert block_seconds(work, 1, "fp16", sit, STEPWISE, SLOW) == pytest.approx(2.5)
-    assert block_seconds(work, 1000, "fp16", sit, STEPWISE, SLOW) / 1000 == pytest.approx(0.8, rel=0.01)
+    """Two products of 80 in all by one warp: 2 x 0.5 + 80 / 20 = 5 s; what has no rate of its own is as slow as
+    `normalise`: 10 / 5 = 2 s. 3 loads that take 0.25 s longer than from the L2. Of a multiprocessor's time, one of two,
+    a quarter of the 0.1 s that 4 warps take: 2 x 0.1 / 4 + 2 x 80 / 400 + 2 x 10 / 100 = 0.65 s, which many blocks come
+    down to."""
+    work, sit = replace(work_of(scores=80, hide=10), waits=3, times={"scores": 2, "hide": 1}), Occupancy(100, warps=1)
+    assert block_seconds(work, 1, "fp16", sit, STEPWISE, Memory(0.5)) == pytest.approx(7.75)
+    assert block_seconds(work, 1, "fp16", sit, STEPWISE, SLOW) == pytest.approx(7.0)
+    assert block_seconds(work, 1000, "fp16", sit, STEPWISE, SLOW) / 1000 == pytest.approx(0.65, rel=0.01)
     busy = block_seconds(work, 1000, "fp16", sit, STEPWISE, Memory(0.25, dram_seconds=0.6))
     assert busy / 1000 == pytest.approx(2 * 0.6, rel=0.01), "the DRAM is what all wait for"
 
 
 def test_a_copy_that_lands_while_steps_run_is_not_waited_for():
-    """80 bytes of two copies by 4 warps, one of which is waited for: 40 / 4 / 20 = 0.5 s. Both take the L2's time of
-    the multiprocessor: 2 x 80 / 400 = 0.4 s for each of many blocks."""
+    """80 bytes of two copies by a warp, one of which is waited for: 40 / 20 = 2 s. Both take the L2's time of the
+    multiprocessor: 2 x 80 / 400 = 0.4 s for each of many blocks."""
     rates = replace(TOY, steps={"tensor_load": (0.0, 20.0, 0.0, 400.0)})
     work = Work(steps=Counter(load=80), chain=Counter(load=40), times={"load": 1})
-    assert block_seconds(work, 1, "fp16", Occupancy(1), rates, SLOW) == pytest.approx(0.5)
-    assert block_seconds(work, 1000, "fp16", Occupancy(1000), rates, SLOW) / 1000 == pytest.approx(0.4, rel=0.01)
+    alone, full = (block_seconds(work, count, "fp16", Occupancy(count, warps=1), rates, SLOW) for count in (1, 1000))
+    assert alone == pytest.approx(2.0) and full / 1000 == pytest.approx(0.4, rel=0.01)
 
 
-def test_warps_of_a_block_queue_for_their_part_of_a_multiprocessor():
-    """A warp alone takes 1000 / warps / 5 s, and keeps its part busy for 1000 x 2 / 40 x 4 / warps s. 5 warps: two of
-    them in one part, 200 s each of which 40 s are queued for: the second finds it busy a fifth of the time."""
+def test_warps_of_a_block_queue_for_their_multiprocessor():
+    """A warp takes 1000 / warps s by itself, of which it keeps the multiprocessor, one of two, busy for 2 x 1000 / 50
+    / warps. The second of two finds it so for 20 of 500 s; where steps are short, all of its 40 s is what ten take."""
     slow = replace(TOY, steps={"tensor_normalise": (0.0, 1.0, 0.0, 50.0)})
     work = work_of(hide=1000)
-    assert block_seconds(work, 1, "fp16", Occupancy(1, warps=4), slow, SLOW) == pytest.approx(250)
-    busy = 1000 * 2 / 50 * 4 / 5
-    found = block_seconds(work, 1, "fp16", Occupancy(1, warps=5), slow, SLOW)
-    assert found == pytest.approx(200 + busy * busy / 200)
+    assert block_seconds(work, 1, "fp16", Occupancy(1, warps=1), slow, SLOW) == pytest.approx(1000)
+    assert block_seconds(work, 1, "fp16", Occupancy(1, warps=2), slow, SLOW) == pytest.approx(500 + 20 * 20 / 500)
+    short = replace(TOY, steps={"tensor_normalise": (0.0, 50.0, 0.0, 50.0)})
+    assert block_seconds(work, 1, "fp16", Occupancy(1, warps=10), short, SLOW) == pytest.approx(40)
+
+
+def test_each_step_is_queued_for_by_itself():
+    """Two of the steps above: no warp begins the second while another is at the first."""
+    slow = replace(TOY, steps={"tensor_normalise": (0.0, 1.0, 0.0, 50.0)})
+    both = block_seconds(work_of(hide=1000, drop=1000), 1, "fp16", Occupancy(1, warps=2), slow, SLOW)
+    assert both == pytest.approx(2 * (500 + 20 * 20 / 500))
+
+
+def test_steps_take_longer_among_others():
+    """Half as long again on tensor cores; what is waited for does not."""
+    work = replace(work_of(hide=10), waits=2, stalls=1)
+    rates = replace(STEPWISE, loop_ratios={"tensor": 1.5})
+    steps, waits = 10 / 5, 2 * 0.25 + 0.25
+    for kind, ratio in ((True, 1.5), (False, 1.0)):
+        found = replace(rates, steps={"simt_normalise": rates.steps["tensor_normalise"]})
+        sit = Occupancy(1, warps=1, tensor_cores=kind)
+        assert block_seconds(work, 1, "fp16", sit, found, Memory(0.5)) == pytest.approx(ratio * steps + waits)
+
+
+def test_loads_through_registers_wait_for_the_l2():
+    """What was measured is a row of loads, of which none is waited for by itself; what follows needs them."""
+    found = block_seconds(Work(stalls=3), 1, "fp16", Occupancy(1, warps=2), STEPWISE, SLOW)
+    assert found == pytest.approx(3 * 0.25)
+
+
+def test_the_first_loads_of_all_blocks_come_together():
+    """Blocks of 30 and 10 bytes first, 20 and 40 last, on 2 multiprocessors: one of each kind runs at the same time, or
+    two with two on each. A quarter of 40 B from DRAM is quicker than 40 B from the L2, all of it is not."""
+    works = [Work(first_bytes=30, last_bytes=20), Work(first_bytes=10, last_bytes=40)]
+    one, two = Occupancy(1), Occupancy(2)
+    assert together_seconds(works, 3, 0.25, one, TOY) == pytest.approx(40 / 200 + 60 / 200)
+    assert together_seconds(works, 3, 1.0, one, TOY) == pytest.approx(40 / 100 + 60 / 200)
+    assert together_seconds(works, 3, 1.0, two, TOY) == pytest.approx(2 * (40 / 100 + 60 / 200))
+    assert together_seconds(works[:1], 1, 1.0, two, TOY) == pytest.approx(30 / 100 + 20 / 200), "there is but one"
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_a_launch_of_a_generated_kernel(ahead):
+    """Two blocks on two multiprocessors; 20 of 80 bytes come from DRAM, so a wait takes a quarter of the way from 0.25
+    s to that of a tile, 1.25 s, or of a line if it loads ahead. 5 + 2 x 0.25 s, then what all load and store at first
+    and last."""
+    work = replace(work_of(scores=80), load_bytes=40, waits=2, first_bytes=30, last_bytes=20)
+    rates = replace(STEPWISE, tile_latency_seconds=1.25, latency_seconds=0.75)
+    found = predict([[work]], 2, "fp16", [(20, 30)], [Occupancy(1, ahead, warps=1)], rates)
+    if ahead:
+        assert found.block_seconds == pytest.approx(0.25 + 0.125 + 50 / 100)
+    else:
+        assert found.block_seconds == pytest.approx(0.5 + 4 + 2 * 0.25 + 60 / 200 + 40 / 200)
+    assert found.dram_seconds == pytest.approx(50 / 100) and found.bound_by == "blocks"
+    line = predict([[work]], 2, "fp16", [(20, 30)], [Occupancy(1, warps=1)], replace(rates, tile_latency_seconds=0.0))
+    assert line.block_seconds == pytest.approx(0.5 + 4 + 2 * 0.125 + 60 / 200 + 40 / 200), "as a line"
+
+
+def test_what_is_written_makes_no_load_late():
+    """The share that comes from DRAM is of what is read."""
+    work = replace(work_of(scores=80), load_bytes=40, waits=2)
+    rates, sit = replace(STEPWISE, tile_latency_seconds=1.25), [Occupancy(1, warps=1)]
+    read, written = (predict([[work]], 1, "fp16", [each], sit, rates) for each in ((40, 0), (0, 40)))
+    assert read.dram_seconds == written.dram_seconds
+    assert read.block_seconds == pytest.approx(written.block_seconds + 2 * 1.0)
 
 
 def test_steps_without_a_division_are_quicker_than_normalise():
@@ -133,52 +196,9 @@ def test_ragged_tiles_are_as_measured_or_as_slow_as_their_loop():
     assert step_rates("hide", "tensor", rates) == steps["tensor_normalise"]
     assert step_rates("zeros_ragged", "tensor", rates) == steps["tensor_zeros"]
     assert step_rates("load_ragged", "tensor", rates) == measured["tensor_load_ragged"]
-
-
-def test_steps_take_longer_for_the_first_time():
-    """Once a launch and kind of step, where it was measured; rescaling is a part of the softmax."""
-    steps = {"tensor_scores": (0.5, 20.0, 0.1, 400.0, 3.0), "tensor_normalise": (0.0, 5.0, 0.0, 100.0, 0.25)}
-    works, sits = [[replace(work_of(scores=80, hide=10, rescale=1))] * 2], [Occupancy(1)]
-    cold = predict(works, 1, "fp16", [0], sits, replace(TOY, steps=steps))
-    warm = predict(works, 1, "fp16", [0], sits, replace(TOY, steps={name: rates[:4] for name, rates in steps.items()}))
-    assert cold.seconds == pytest.approx(warm.seconds + 3.0 + 0.25) and cold.block_seconds > warm.block_seconds
-
-
-def test_what_is_measured_of_first_times(monkeypatch):
-    """10 s without and 12.5 s with the step once more, cold; 0.5 s for each repetition."""
-
-    def launch_seconds(program, cold=False):
-        turns = [n for n in (calibration.SHORT, calibration.LONG) if f" < {n};" in program.source]
-        return turns[0] / 2 if turns else 10 + 2.5 * program.source.count("normalise(O, l);")
-
-    monkeypatch.setattr(calibration, "launch_seconds", launch_seconds)
-    assert calibration.first_seconds("normalise", "fp16", 64) == pytest.approx(2.0)
-    assert calibration.first_seconds("denormalise", "fp16", 64) == pytest.approx(2.0)
-    assert calibration.first_seconds("zeros", "fp16", 64) == 0.0, "nothing is negative"
-
-
-def test_ragged_tiles_are_measured_on_tensor_cores(monkeypatch):
-    """One block goes over a tile of 64 rows and one of 60, which the compiler does not know: 3 s, of which 1 s is the
-    first's."""
-    for name in calibration.OF_RAGGED:
-        program = calibration.program_of(name, "fp16", 7, 1, less=calibration.MARGIN)
-        assert program.kernels[0].tensor_cores and program.kernels[0].block[0] == 128
-        assert "min(64, 124 - i0)" in program.source and "blockIdx.x" not in program.source
-
-    def launch_seconds(program):
-        turns = next(n for n in (calibration.SHORT, calibration.LONG) if f" < {n};" in program.source)
-        return turns * (3.0 if "124" in program.source else 1.0)
-
-    monkeypatch.setattr(calibration, "launch_seconds", launch_seconds)
-    assert calibration.seconds("store", "fp16", 1, 64, (64, 64), calibration.MARGIN) == pytest.approx(2.0)
-
-
-def test_words_that_are_loaded_one_by_one_wait_for_the_l2_each_time():
-    """A vector of 16 words is one request; 640 words of 2 warps are 10, one after the other."""
-    for loads, words, waits in ((1, 16, 1), (1, 640, 10)):
-        work = Work(scalar_loads=loads, scalar_words=words)
-        found = block_seconds(work, 1, "fp16", Occupancy(1, warps=2), STEPWISE, SLOW)
-        assert found == pytest.approx(0.25 * waits)
+    units = {"simt_hide_ragged": (5.0,) * 4, "simt_hide": (6.0,) * 4, "tensor_hide": (7.0,) * 4}
+    rates = replace(TOY, steps={**steps, **measured, **units})
+    assert step_rates("hide_ragged", "tensor", rates) == units["tensor_hide"], "the unit comes before the raggedness"
 
 
 def test_a_network_of_queues_by_hand():
@@ -213,19 +233,19 @@ def test_makespan(costs, instances, places, ends):
 
 def test_the_largest_part_wins_and_launches_add():
     sit = [Occupancy(1, loads_ahead=True)]
-    slow = predict([[WORK]], 4, "fp16", [1000], sit, TOY)
-    assert slow.dram_seconds == 10.0 and slow.l2_seconds == pytest.approx(4 * 60 / 200)
+    slow = predict([[WORK]], 4, "fp16", [(700, 300)], sit, TOY)
+    assert slow.dram_seconds == 10.0 and slow.l2_seconds == pytest.approx(4 * (40 + 25) / 200)
     assert slow.block_seconds == pytest.approx(2 * (1.4 + ENDS)) and slow.bound_by == "DRAM"
     assert slow.seconds == pytest.approx(10.0 + 0.5)
-    quick = predict([[WORK]], 4, "fp16", [10], sit, TOY)
+    quick = predict([[WORK]], 4, "fp16", [(10, 0)], sit, TOY)
     assert quick.seconds == pytest.approx(2 * (1.4 + ENDS) + 0.5) and quick.bound_by == "blocks"
     narrow = replace(TOY, l2_bytes_per_second=10.0)
-    assert predict([[WORK]], 4, "fp16", [10], sit, narrow).bound_by == "L2"
+    assert predict([[WORK]], 4, "fp16", [(0, 10)], sit, narrow).bound_by == "L2"
 
 
 def test_launches_follow_each_other():
     sits = [Occupancy(1, loads_ahead=True)] * 2
-    one, two = (predict([[WORK]] * n, 2, "fp16", [300] * n, sits[:n], TOY) for n in (1, 2))
+    one, two = (predict([[WORK]] * n, 2, "fp16", [(100, 200)] * n, sits[:n], TOY) for n in (1, 2))
     assert two.seconds == pytest.approx(2 * one.seconds) and two.launch_seconds == 1.0
 
 
@@ -234,6 +254,8 @@ def test_blocks_on_a_multiprocessor():
     assert blocks_on(10_000, 0, 1024) == 2, "threads"
     assert blocks_on(10**6, 0, 32) == 32, "the scheduler"
     assert blocks_on(10**6, 0, 128, registers=255) == 2
+    assert blocks_on(10**6, 0, 96, registers=97) == 5, "4 warps of 104 x 32 in each quarter: 16; not 6 of 9984 in all"
+    assert blocks_on(10**6, 0, 128, registers=97) == 4 and blocks_on(10**6, 0, 96, registers=96) == 6
     assert blocks_on(10_000, 9_999, 128) == 1, "a block that fits runs, whatever the reserve"
 
 
@@ -259,7 +281,7 @@ def h200_errors():
         schedule, works = find("block-sparse-q" if k["causal"] else "flash2"), Works()
         found = trace(schedule, p, Tiling(*k["tiles"]), works)
         dram = dram_bytes(found, p, [264], H200.l2_effective_bytes)
-        time = predict(works.blocks, p.instances, "fp16", [dram.total_bytes], [Occupancy(2, True)], H200)
+        time = predict(works.blocks, p.instances, "fp16", [*dram.by_launch], [Occupancy(2, True)], H200)
         errors.append(time.seconds / (k["metrics"]["gpu__time_duration.sum"] * 1e-9) - 1)
     return errors
 

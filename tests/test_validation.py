@@ -88,13 +88,11 @@ def test_errors_of_dram_and_time_are_as_claimed(folder):
     groups = summary.groups(folder)
     ours = [row for name, rows in groups.items() if not name.startswith("torch") for row in rows]
     errors = summary.errors(summary.big(ours), "dram_ratio")
-    assert len(errors) >= 60 and median(errors) <= 0.05
-    chosen = [row for row in ours if row["part"] in ("generated", "tuned")]
-    assert max(summary.errors(summary.big(chosen), "dram_ratio")) <= 0.20
+    assert len(errors) >= 60 and median(errors) <= 0.05 and max(errors) <= 0.20
     assert median(summary.errors(ours, "time_ratio")) <= 0.10
     most = {"generated, looked at": 0.10, "generated, held out": 0.10, "torch-flash": 0.10, "torch-cudnn": 0.10,
-            "torch-efficient": 0.10, "drawn": 0.15, "drawn again": 0.15, "drawn a third time": 0.15,
-            "tuned": 0.15}  # fmt: skip
+            "torch-efficient": 0.10, "drawn": 0.12, "drawn again": 0.12, "drawn a third time": 0.12,
+            "tuned": 0.10}  # fmt: skip
     for name, limit in most.items():
         assert median(summary.errors(groups[name], "time_ratio")) <= limit, name
 

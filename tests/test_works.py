@@ -1,5 +1,6 @@
 """What the blocks of a launch do, by hand: as the kernels cut their tiles."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,7 +16,7 @@ from iosim.machine import Tile
 from iosim.problem import Attention
 from iosim.schedules import find
 from iosim.tiling import Tiling
-from iosim.works import STEP_WORDS, Occupancy, Works
+from iosim.works import Occupancy, Works
 
 MEASURED = list(Path(__file__).parent.parent.glob("validation/*/hardware.toml"))
 
@@ -78,18 +79,32 @@ def test_tensor_cores_compute_ragged_tiles_whole():
     assert ahead.flops == last.flops == first.flops and last.exponentials == 16 * 32, "in registers, whole"
 
 
-def test_a_product_counts_by_the_words_of_its_output():
-    """Scores of 64 x 64 and an output of 64 x 64, by the 4 warps of the measurement: once each, and 48
-    keys once, too; 16 columns at a time of scores have half as many products under way as 32."""
+def test_a_product_is_one_step_and_the_words_of_its_output():
+    """Scores of 64 x 32, three times, and an output of 64 x 64 that is read and written each time, once also for 48
+    keys; 192 keys are three passes of 64. 16 columns at a time of scores have half as many products under way as 32."""
     p = Attention(64, 64, Nk=96, dtype="fp16", acc_dtype="fp32")
     ((work,),) = works_of("flash2", p, Tiling(64, 32), Occupancy(1))
-    assert work.times["scores"] == 3 * 64 * 32 / STEP_WORDS and work.times["accumulate"] == 3
+    assert (work.times["scores"], work.times["accumulate"]) == (3, 3)
     assert work.chain["scores"] == work.steps["scores"] == 2 * 64 * 96 * 64
+    assert (work.steps["scores_output"], work.steps["accumulate_output"]) == (3 * 64 * 32, 3 * 64 * 64)
+    assert work.times["scores_output"] == work.times["accumulate_output"] == 0, "no step of its own"
     ((work,),) = works_of("flash2", p, Tiling(64, 48), Occupancy(1))
-    assert work.times["accumulate"] == 2 and work.chain["accumulate"] == work.steps["accumulate"]
+    assert (work.times["accumulate"], work.steps["accumulate_output"]) == (2, 2 * 64 * 64)
+    assert work.chain["accumulate"] == work.steps["accumulate"]
     assert work.chain["scores"] == 2 * work.steps["scores"] == 2 * 2 * 64 * 96 * 64
-    ((work,),) = works_of("flash2", p, Tiling(64, 32), Occupancy(1, warps=8))
-    assert work.times["accumulate"] == 3 / 2, "half as many words a warp"
+    long = replace(p, Nk=192)
+    ((work,),) = works_of("flash2", long, Tiling(64, 192), Occupancy(1))
+    assert (work.times["accumulate"], work.steps["accumulate_output"]) == (1, 3 * 64 * 64)
+
+
+def test_the_output_of_a_product_is_as_uneven_as_its_rows():
+    """64 rows are 4 teams of 16 on tensor cores: of 8 warps 4 have one, the others none."""
+    p = Attention(64, 64, dtype="fp16", acc_dtype="fp32")
+    ((work,),) = works_of("flash2", p, Tiling(64, 64), Occupancy(1, warps=8))
+    for product in ("scores", "accumulate"):
+        assert work.steps[f"{product}_output"] == 64 * 64 and work.chain[f"{product}_output"] == 2 * 64 * 64
+    ((ragged,),) = works_of("flash2", replace(p, N=50), Tiling(64, 64), Occupancy(1))
+    assert ragged.steps["accumulate_output"] == 64 * 64, "margins are computed, too"
 
 
 def test_passes_over_the_output():
@@ -117,19 +132,6 @@ def test_lanes_that_only_wait():
     assert work.steps["scores"] == 2 * (32 * 4) * 64, "a single word takes a warp as long as 32 groups"
 
 
-def test_copies_are_waited_for_where_their_block_is_met():
-    """flash2: Q and K before the first scores, then K of every tile; V lands meanwhile, but a warp asks for it. Words
-    that are converted, and vectors, are waited for at once: in flash1 O, l and m."""
-    p = Attention(32, 16, dtype="fp16", acc_dtype="fp32")
-    ((first, _),) = works_of("flash2", p, Tiling(16, 16), Occupancy(1, warps=1))
-    tile = 16 * 16 * 2
-    assert first.steps["load"] == first.chain["load"] == 5 * tile
-    assert first.times["load"] == first.waits == 2 and first.loads == 5
-    assert first.first_bytes == 3 * tile, "V is asked for before the first product"
-    ((work,),) = works_of("flash1", p, Tiling(16, 16), Occupancy(1, warps=1))
-    assert work.waits == work.loads - (2 + 2 + 4) + work.times["load"] and work.steps["load_O"] == 4 * tile
-
-
 def test_o_is_rescaled_where_a_maximum_may_grow():
     """The j-th tile of a row has its largest score at odds of 1 / j; a warp has 8 rows of 64 keys at a time."""
     p = Attention(64, 32, Nk=256, dtype="fp16", acc_dtype="fp32")
@@ -142,17 +144,46 @@ def test_o_is_rescaled_where_a_maximum_may_grow():
 
 
 def test_ragged_tiles_go_their_own_way():
-    """20 queries and keys in tiles of 16, on tensor cores: the second of both has 4, whose margin is filled. Without
-    them nothing is, but the last tile is ragged, too. A tile of all 20 has room for 32."""
-    for cores, rows in ((True, 16), (False, 4)):
-        p = Attention(20, 16, dtype="fp16", acc_dtype="fp32")
-        ((first, last),) = works_of("flash2", p, Tiling(16, 16), Occupancy(1, tensor_cores=cores, warps=1))
-        assert first.steps["load"] == 3 * 16 * 16 * 2 and first.steps["load_ragged"] == 2 * rows * 16 * 2
-        assert first.times["online_softmax"] > 0 and first.times["online_softmax_ragged"] > 0
-        assert "normalise_ragged" not in first.steps and "normalise" not in last.steps
-        assert last.steps["store_ragged"] == 4 * 16 * 2 and "store" not in last.steps
+    """20 queries and keys in tiles of 16, on tensor cores: the second of both has 4, whose margin is filled. A tile of
+    all 20 has room for 32."""
+    p = Attention(20, 16, dtype="fp16", acc_dtype="fp32")
+    ((first, last),) = works_of("flash2", p, Tiling(16, 16), Occupancy(1, warps=1))
+    assert first.steps["load"] == 3 * 16 * 16 * 2 and first.steps["load_ragged"] == 2 * 16 * 16 * 2
+    assert first.times["online_softmax"] > 0 and first.times["online_softmax_ragged"] > 0
+    assert "normalise_ragged" not in first.steps and "normalise" not in last.steps
+    assert last.steps["store_ragged"] == 4 * 16 * 2 and "store" not in last.steps
+    assert set(first.steps) >= {"scores", "scores_output", "accumulate", "accumulate_output"}, "whole, products"
     ((work,),) = works_of("flash2", p, Tiling(64, 64), Occupancy(1))
     assert set(work.steps) >= {"load_ragged", "online_softmax_ragged", "store_ragged"} and not work.steps["load"]
+
+
+def loops(p, tiling):
+    """Names of the steps of each block without tensor cores."""
+    (blocks,) = works_of("flash2", p, tiling, Occupancy(1, tensor_cores=False, warps=2))
+    return [set(work.steps) for work in blocks]
+
+
+OVER_KEYS = {"scores", "scores_output", "accumulate", "accumulate_output", "online_softmax"}
+
+
+def test_without_tensor_cores_loops_over_keys_are_ragged():
+    """The kernel has one text for all tiles: where one of them has fewer keys, none knows how many when it is compiled.
+    Fewer queries change nothing but copies; and nothing is where there is one tile, or where all are as long."""
+    p = Attention(20, 16, dtype="fp32")
+    ragged = {f"{name}_ragged" for name in OVER_KEYS}
+    for steps in loops(p, Tiling(16, 16)):
+        assert ragged <= steps and not OVER_KEYS & steps and "normalise" in steps and "rescale" in steps
+    for keys in (10, 20, 64):
+        first, last = loops(p, Tiling(16, keys))
+        assert not ragged & (first | last) and first & last >= OVER_KEYS
+        assert "store" in first and "store_ragged" in last, "4 queries of 16"
+
+
+def test_without_tensor_cores_margins_are_not_filled():
+    p, sit = Attention(20, 16, dtype="fp32"), Occupancy(1, tensor_cores=False, warps=1)
+    ((first, last),) = works_of("flash2", p, Tiling(16, 16), sit)
+    assert first.steps["load"] == 3 * 16 * 16 * 4 and first.steps["load_ragged"] == 2 * 4 * 16 * 4
+    assert last.steps["load"] == 2 * 16 * 16 * 4 and last.steps["load_ragged"] == 3 * 4 * 16 * 4
 
 
 def test_steps_on_rows_take_turns():

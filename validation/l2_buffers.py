@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ import numpy as np
 from iosim import report
 from iosim.errors import IosimError, MissingError
 from iosim.gpu import counters
+from iosim.l2 import places_on_sides
 from iosim.lru import SIDES, Cache
 
 MIB = 2**20
@@ -98,13 +99,13 @@ CELLS = {1: 512, 16: 64, 132: 16}  # of each block
 SHARED_CELLS = 256
 
 
-def modelled(row: dict[str, Any], capacity_bytes: int) -> tuple[int, int]:
-    """What lru.py says of a row, DRAM bytes read and written: blocks sit on alternating sides, and a step is a cell of
-    each. `capacity_bytes`: `l2_effective_bytes` of the hardware file. Needs no GPU."""
+def modelled(row: dict[str, Any], capacity_bytes: int, sides: Mapping[str, str]) -> tuple[int, int]:
+    """What lru.py says of a row, DRAM bytes read and written: a step is a cell of each block. Needs no GPU.
+    `capacity_bytes`, `sides`: `l2_effective_bytes` and `l2_sides` of the hardware file."""
     own, number = row["pattern"] == "own", int(row["blocks"])
     blocks, cells = (number, CELLS[number]) if own else (1, SHARED_CELLS)
     cache = Cache(np.full(blocks * cells, int(row["buffer_mib"]) * MIB / (blocks * cells)), capacity_bytes)
-    side, first, none = np.arange(blocks) % SIDES, np.arange(blocks) * cells, np.zeros(0, np.int64)
+    side, first, none = places_on_sides(sides, blocks), np.arange(blocks) * cells, np.zeros(0, np.int64)
     for _ in range(int(row["rounds"])):
         for cell in range(cells):
             every = first + cell

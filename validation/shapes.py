@@ -118,8 +118,7 @@ def redrawn() -> list[Job]:
 
 
 def fresh() -> list[Job]:
-    """Drawn a third time, and measured after the last change of the models, but not of the kernels: today a thread has
-    fewer words of a long row."""
+    """Drawn a third time; they showed what a model lacked that had both sides of the L2 alike."""
     return drawn(20261123)
 
 

@@ -10,7 +10,6 @@ in the folder gets the errors of the predictions, rounded up to a percent: tests
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import re
 from collections.abc import Callable
@@ -19,40 +18,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from page_text import Row, mega, read, shown, table
+from speeds import speed
+
 ROOT = Path(__file__).parent.parent
 PAGES = (ROOT / "docs" / "hardware.md", ROOT / "validation" / "README.md")
 FAR = 0.2
 LEAST_DRAM_BYTES = 1_000_000  # below, what is fetched beside the tensors (code, constants) is most of it
-Row = dict[str, str]
-
-
-def read(folder: Path, name: str) -> list[Row]:
-    path = folder / name
-    if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def table(rows: list[dict[str, Any]]) -> str:
-    """Markdown."""
-    if not rows:
-        return "(not measured)"
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    lines = ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
-    return "\n".join([*lines, *("| " + " | ".join(cell(row.get(name, "")) for name in names) + " |" for row in rows)])
-
-
-def cell(value: Any) -> str:
-    return str(value).replace("|", "\\|")  # a mask may have one
-
-
-def mega(text: str | None) -> str:
-    return f"{float(text) / 1e6:,.1f}" if text else ""
-
-
-def shown(text: str | None, digits: int = 3) -> str:
-    return f"{float(text):.{digits}f}" if text else ""
 
 
 def device(folder: Path) -> str:
@@ -169,47 +141,6 @@ def constant(r: Row) -> float:
     return float(words * int(r["M_bytes"]) / 2 / (int(r["N"]) ** 2 * int(r["d"]) ** 2))
 
 
-def speed(folder: Path) -> str:
-    rows = read(folder, "tuned_time.csv")
-    sizes = ("kernel", "heads", "N", "d")
-    flash = [{**{name: r[name] for name in sizes}, "TFLOP/s": shown(r["TFLOP_per_s"], 0),
-              "x PyTorch FlashAttention-2": shown(r["ratio_to_torch_flash"], 2),
-              "x cuDNN": shown(r["ratio_to_torch_cudnn"], 2)} for r in rows if r.get("TFLOP_per_s")]  # fmt: skip
-    passes = [{**{name: r[name] for name in sizes}, "TB/s": shown(r["TB_per_s"], 2),
-               "of the copy": shown(r["share_of_copy"], 2),
-               "x cuBLAS": shown(r.get("ratio_to_cublas"), 2)} for r in rows if r.get("share_of_copy")]  # fmt: skip
-    copy = [f"Copy: {shown(r['TB_per_s'], 2)} TB/s. The passes of `standard`:" for r in rows if r["kernel"] == "copy"]
-    return "\n\n".join([table(flash), *copy, table(passes), "All three passes against flash2:", table(fused(folder))])
-
-
-def fused(folder: Path) -> list[dict[str, str]]:
-    """Times of a head, of the profiler, where both tuned kernels ran on the same N and d: words, and how they pay."""
-    mine = {(r["schedule"].split()[0], r["N"], r["d"]): r for r in read(folder, "rows.csv")
-            if r["part"] == "tuned" and r["mask"] == "dense"}  # fmt: skip
-    rows = []
-    for (name, N, d), r in mine.items():
-        other = mine.get(("flash2", N, d))
-        if name == "standard-tiled" and other:
-            (words, us), (fewer, less) = each(r), each(other)
-            rows.append(
-                {
-                    "N": N,
-                    "d": d,
-                    "words of standard / flash2": f"{words / fewer:.2f}",
-                    "us a head, standard": f"{us:.1f}",
-                    "flash2": f"{less:.1f}",
-                    "faster": f"{us / less:.2f}",
-                }
-            )
-    return rows
-
-
-def each(row: Row) -> tuple[float, float]:
-    """Words and microseconds of a head."""
-    heads = int(row["heads"]) * int(row["batch"])
-    return int(row["words"]) / heads, float(row["seconds"]) * 1e6 / heads
-
-
 SHOWN_MIB = ("24", "28", "32", "36", "40", "48", "56", "64")
 
 
@@ -219,20 +150,21 @@ def buffers(folder: Path) -> str:
 
     from iosim.hardware import read as read_hardware
 
-    capacity = (read_hardware(folder / "hardware.toml").measured or {})["l2_effective_bytes"]
+    measured = read_hardware(folder / "hardware.toml").measured or {}
+    l2 = measured["l2_effective_bytes"], measured["l2_sides"]
     rows: dict[tuple[str, ...], dict[str, str]] = {}
     for r in read(folder, "l2_buffers.csv"):
         if r["buffer_mib"] not in SHOWN_MIB or (r["blocks"] == "16" and r["access"] != "both"):
             continue
         alone = {"1": "one SM"}.get(r["blocks"], f"{r['blocks']} SMs, a part each")
         name = "all SMs, the same" if r["pattern"] == "shared" else alone
-        size, model = int(r["buffer_mib"]) * 2**20, modelled(r, capacity)
+        size, model = int(r["buffer_mib"]) * 2**20, modelled(r, *l2)
         for number, what in enumerate(("read", "write")):
             if r["access"] in (what, "both"):
                 verb = "read and write" if r["access"] == "both" else what
                 row = rows.setdefault((name, verb, what), {"who": name, "does": verb, "DRAM": what})
-                measured = int(r[f"dram_{what}_bytes"]) / size
-                row[f"{r['buffer_mib']} MiB"] = f"{measured:.1f} / {model[number] / size:.1f}"
+                counted = int(r[f"dram_{what}_bytes"]) / size
+                row[f"{r['buffer_mib']} MiB"] = f"{counted:.1f} / {model[number] / size:.1f}"
     names = ["who", "does", "DRAM", *(f"{mib} MiB" for mib in SHOWN_MIB)]
     return table([{name: row.get(name, "") for name in names} for row in rows.values()])
 

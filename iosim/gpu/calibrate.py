@@ -18,7 +18,8 @@ from ..problem import Attention
 from ..tiling import Tiling
 from . import counters, device
 from .jobs import schedule_job, wait_job
-from .step_rates import measure_steps
+from .l2_sides import measure_sides
+from .step_rates import far_seconds, loop_ratios, measure_steps
 from .tuned import source
 
 SOURCE = Path(__file__).parent / "kernels" / "calibrate.cu"
@@ -27,6 +28,7 @@ L2_STEP_BYTES = 4 << 20
 L2_PASS_BYTES = 1 << 32  # read in all for each size
 THREADS, TIMES = 256, 4096
 REPEATS = 7
+WGMMA_TIMES = 64  # a third of a millisecond: what takes long is throttled
 MMA_FLOPS = 16 * 8 * 16 * 2  # one m16n8k16
 WGMMA_FLOPS = 64 * 128 * 16 * 2  # one m64n128k16
 CHAINS = 8
@@ -97,7 +99,7 @@ class Bench:
             return 0.0
         options = ("-std=c++17", "--gpu-architecture=sm_90a")
         kernel = device.cubin_module(source("wgmma_rate.cu"), options).get_function("wgmma_rate")
-        blocks, times = 4 * self.sms, 1024
+        blocks, times = 4 * self.sms, WGMMA_TIMES
         ms = device.milliseconds(lambda: kernel((blocks,), (256,), (self.out, self.xp.int32(times))))
         return blocks * 2 * times * 16 * WGMMA_FLOPS / (ms * 1e-3)
 
@@ -176,7 +178,10 @@ def measure_all() -> Found:
     found: Found = {"name": properties["name"].decode(), "date": datetime.date.today().isoformat()}
     found |= {"cuda": bench.xp.cuda.runtime.runtimeGetVersion(), **smi()}
     found |= bench.limits() | bench.memory() | bench.l2() | bench.arithmetic() | bench.latency() | profiled()
-    return found | {"steps": measure_steps(bench.sms, found["shared_memory_per_sm_bytes"])}
+    found["l2_sides"] = measure_sides(bench.module, bench.sms, found["shared_memory_per_block_bytes"])
+    steps = measure_steps(bench.sms, found["shared_memory_per_sm_bytes"])
+    found["tile_latency_seconds"] = found["l2_latency_seconds"] + far_seconds()
+    return found | {"steps": steps, "loop_ratios": loop_ratios(steps, bench.sms)}
 
 
 def smi() -> Found:
@@ -205,12 +210,12 @@ HOW = {
     "idle_bytes_per_second": "to DRAM and from it while one kernel only waits, by Nsight Compute",
     "latency_seconds": "a chain of dependent loads over 2 GiB, the L2 full of other lines",
     "l2_latency_seconds": "a chain of dependent loads over 1 MiB",
+    "tile_latency_seconds": "that, and what a tile of flash2 takes longer where K and V come from DRAM",
     "tensor_flops_per_second": "mma.sync m16n8k16 with fp32 sums, 8 accumulators a warp",
 }
-HOW_STEPS = (
-    "of generated kernels: seconds and work a second of one warp, then of a block among many (work: of the GPU); "
-    "then seconds more for the first time in a launch"
-)
+HOW_SIDES = "of the L2, on which the blocks of a launch of so many sit, in grid order; none: it has one"
+HOW_LOOPS = "a tile of flash2 in its loop, over its steps, each repeated by itself: one block of 64 x 64"
+HOW_STEPS = "of generated kernels: seconds and work a second of one warp, then of a block among many (work: of the GPU)"
 
 
 def toml(found: Found) -> str:
@@ -236,6 +241,10 @@ def toml(found: Found) -> str:
     lines += [f"{key} = {_number(found[key])}  # {HOW[key]}" for key in numbers]
     lines += ["", f"[measured.tensor_flops_per_second]  # {HOW['tensor_flops_per_second']}"]
     lines += [f"{dtype} = {_number(rate)}" for dtype, rate in found["tensor_flops_per_second"].items()]
+    lines += ["", f"[measured.l2_sides]  # {HOW_SIDES}"]
+    lines += [f'{blocks} = "{sides}"' for blocks, sides in found["l2_sides"].items()]
+    lines += ["", f"[measured.loop_ratios]  # {HOW_LOOPS}"]
+    lines += [f"{kind} = {ratio:.4f}" for kind, ratio in found["loop_ratios"].items()]
     lines += ["", f"[measured.steps]  # {HOW_STEPS}"]
     lines += [f"{name} = [{', '.join(map(_number, rates))}]" for name, rates in found["steps"].items()]
     return "\n".join(lines) + "\n"

@@ -14,6 +14,10 @@ from ..errors import CapacityError, InternalError, MissingError
 from .program import Kernel, Program
 
 WARM_UP = 3
+SPIN_CLOCKS = np.int64(100_000)  # 50 us: until a launch and its events wait in the GPU's queue
+SPIN = """extern "C" __global__ void spin(long long clocks) {
+    for (const long long begin = clock64(); clock64() - begin < clocks;) {}
+}"""
 NO_GPU = "counting, sweeping and checking work without one"
 
 
@@ -59,7 +63,7 @@ def from_device(array: Any, dtype: str) -> Any:
     return (array.astype(np.uint32) << 16).view(np.float32)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def _module(source: str, options: tuple[str, ...]) -> Any:
     return cupy().RawModule(code=source, options=options, backend="nvrtc")
 
@@ -112,14 +116,17 @@ def cubin_module(source: str, options: tuple[str, ...]) -> Any:
 
 
 def milliseconds(start: Any, repeats: int = 10, flush: Any = None) -> float:
-    """The median time of `start()`, which puts work on the current stream, after some runs that are not timed. `flush`,
-    an array larger than the L2, is filled before each: no input is in a cache then, as under the profiler, and all
-    waits in the queue of a GPU that is busy."""
+    """The median time of `start()`, which puts work on the current stream, after some runs that are not timed. Before
+    each the GPU is kept busy, so that it is never waited for who asks. `flush`, an array larger than the L2, is filled
+    for that: no input is in a cache then, as under the profiler."""
     xp, times = cupy(), []
+    spin = xp.RawKernel(SPIN, "spin")
     for _ in range(WARM_UP + repeats):
         begin, end = xp.cuda.Event(), xp.cuda.Event()
         if flush is not None:
             flush.fill(0)
+        else:
+            spin((1,), (1,), (SPIN_CLOCKS,))
         begin.record()
         start()
         end.record()

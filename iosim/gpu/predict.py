@@ -76,13 +76,14 @@ def rates_of(hardware: Hardware, profiled: bool = False) -> Rates | None:
         return None
     names = ("dram_bytes_per_second", "l2_bytes_per_second", "l2_effective_bytes", "simt_operations_per_second",
              "exponentials_per_second", "latency_seconds")  # fmt: skip
-    more = ("l2_latency_seconds", "wgmma_flops_per_second")
+    more = ("l2_latency_seconds", "tile_latency_seconds", "wgmma_flops_per_second")
     return Rates(
         sms=hardware.sms,
         launch_seconds=table.get("profiled_launch_seconds" if profiled else "", table["launch_seconds"]),
         tensor_flops_per_second=dict(table["tensor_flops_per_second"]),
         shared_memory_per_sm_bytes=hardware.shared_memory_per_sm_bytes,
         steps={name: tuple(rates) for name, rates in table.get("steps", {}).items()},
+        loop_ratios=dict(table.get("loop_ratios", {})),
         **{name: table[name] for name in names},
         **{name: table[name] for name in more if name in table},
     )
@@ -92,6 +93,11 @@ def l2_capacity_bytes(hardware: Hardware) -> int:
     """What the L2 holds of data that all multiprocessors share. From the A100 on it has two partitions, and each keeps
     a copy of what its own side reads: half of the size, unless it was measured."""
     return int((hardware.measured or {}).get("l2_effective_bytes", hardware.l2_bytes // 2))
+
+
+def l2_sides(hardware: Hardware) -> dict[str, str]:
+    """On which side of the L2 the blocks of a launch sit, where that was measured."""
+    return dict((hardware.measured or {}).get("l2_sides", {}))
 
 
 def in_whole_tiles(p: Attention, t: Any) -> Attention:
@@ -135,7 +141,8 @@ def predict(
     if dense is not problem:  # hiding takes time
         Unrolled(problem, works).run(schedule, tiling)
     places = [hardware.sms * sit.blocks_per_sm for sit in sits]
-    dram = dram_bytes(found, dense, places, max(0, l2_capacity_bytes(hardware) - taken_bytes), cold)
+    capacity_bytes = max(0, l2_capacity_bytes(hardware) - taken_bytes)
+    dram = dram_bytes(found, dense, places, capacity_bytes, cold, l2_sides(hardware))
     rates = rates_of(hardware, profiled=cold)
     if rates is None:
         return replace(plain, dram=dram)

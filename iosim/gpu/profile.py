@@ -161,6 +161,7 @@ def occupancy(kernel: Kernel, predicted: Prediction, problem: Attention, splits:
         loads_ahead=held,
         warps=-(-prod(kernel.block) // LANES) or Occupancy.warps,
         asynchronous=kernel.through_tma,
+        generated=False,
     )
 
 

@@ -1,11 +1,13 @@
 // Tuned flash2 for Hopper (Dao 2023, Algorithm 1): the schedule's tiles and words, accumulators in registers.
 // One block a tile of BR = 128 queries. Warpgroup 0 fetches K and V tiles two ahead; warpgroups 1 and 2 own 64 rows
 // each.
-// While the tensor cores work on S of the next key tile and O of this one, the softmax of the next waits for S only.
+// While the tensor cores work on S of the next key tile and O of this one, the softmax of the next waits for S only. The
+// two take turns at starting products, so that one's softmax runs beside the other's.
 // Compiled with -DD=64|128 -DBC=64|128 -DCAUSAL=0|1 [-DBF16] [-DLSE] [-DIOSIM_COUNT].
 #include "hopper.cuh"
 
 constexpr int BR = 128, STAGES = 2, PANELS = D / 64;
+constexpr int FIRST_TURN = 3;  // and the next: 0 is __syncthreads, 1 and 2 are of each half
 static_assert(BR == ROWS_Q);  // boxes of the host's tensor maps
 constexpr int Q_BYTES = BR * D * 2, KV_BYTES = BC * D * 2;
 
@@ -49,7 +51,7 @@ __device__ __forceinline__ void online_softmax(float (&s)[BC / 2], float (&m)[2]
         top[r] = fmaxf(top[r], __shfl_xor_sync(~0u, top[r], 1));
         top[r] = fmaxf(top[r], __shfl_xor_sync(~0u, top[r], 2));
         float safe = top[r] == -INFINITY ? 0.f : top[r] * scale;  // a row that has seen nothing keeps l = 0, O = 0
-        factor[r] = exp2f(m[r] * scale - safe);
+        factor[r] = power_of_2(m[r] * scale - safe);
         m[r] = top[r];
         top[r] = safe;
         l[r] *= factor[r];
@@ -57,7 +59,7 @@ __device__ __forceinline__ void online_softmax(float (&s)[BC / 2], float (&m)[2]
 #pragma unroll
     for (int i = 0; i < BC / 2; i++) {
         int r = (i >> 1) & 1;
-        s[i] = exp2f(s[i] * scale - top[r]);
+        s[i] = power_of_2(s[i] * scale - top[r]);
         l[r] += s[i];
     }
 }
@@ -138,12 +140,15 @@ flash2(const __grid_constant__ TensorMap Q, const __grid_constant__ TensorMap K,
             if (0 >= whole) hide(s, row, (lane % 4) * 2, N, Nk);
             online_softmax(s, m, l, factor, scale);
             round_scores(s, p);
+            if (half) turn_pass(FIRST_TURN);
             for (int j = 1; j < tiles; j++) {
                 int now = j % STAGES, before = (j - 1) % STAGES;
                 barrier_wait(&sm.k_full[now], (j / STAGES) & 1);
+                turn_wait(FIRST_TURN + half);
                 scores_start(s, q, sm.k[now]);
                 barrier_wait(&sm.v_full[before], ((j - 1) / STAGES) & 1);
                 output_start(o, p, sm.v[before]);
+                turn_pass(FIRST_TURN + 1 - half);
                 product_wait<1>();
                 pin(s);
                 if (lane == 0) barrier_arrive(&sm.k_free[now]);
@@ -156,6 +161,7 @@ flash2(const __grid_constant__ TensorMap Q, const __grid_constant__ TensorMap K,
                 for (int i = 0; i < D / 2; i++) o[i] *= factor[(i >> 1) & 1];
                 round_scores(s, p);
             }
+            if (!half) turn_wait(FIRST_TURN);  // the last one that was passed on
             int last = (tiles - 1) % STAGES;
             barrier_wait(&sm.v_full[last], ((tiles - 1) / STAGES) & 1);
             output_start(o, p, sm.v[last]);

@@ -38,6 +38,12 @@ __device__ __forceinline__ void group_sync(u32 id) { asm volatile("bar.sync %0, 
 __device__ __forceinline__ void turn_wait(u32 turn) { asm volatile("bar.sync %0, 256;" ::"r"(turn) : "memory"); }
 __device__ __forceinline__ void turn_pass(u32 turn) { asm volatile("bar.arrive %0, 256;" ::"r"(turn) : "memory"); }
 
+// 2^x in one instruction; what is less than 2^-126 is 0. (exp2f keeps it, at the price of three more.)
+__device__ __forceinline__ float power_of_2(float x) {
+    asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(x));
+    return x;
+}
+
 // Registers change hands: a warpgroup that only fetches gives up its own.
 template <int N> __device__ __forceinline__ void registers_fewer() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));

@@ -175,7 +175,7 @@ extern "C" __global__ void softmax_rows(const uint4* S, uint4* P, u64* counts, i
 #pragma unroll
     for (int c = 0; c < CHUNKS; c++)
 #pragma unroll
-        for (int e = 0; e < 8; e++) sum += x[c][e] = exp2f(x[c][e] * 1.4426950408889634f - safe);
+        for (int e = 0; e < 8; e++) sum += x[c][e] = power_of_2(x[c][e] * 1.4426950408889634f - safe);
     sum = together<false>(sum, sums);
     float share = sum == 0.f ? 0.f : 1.f / sum;
 #pragma unroll

@@ -1,0 +1,155 @@
+"""The texts whose kernels `step_rates.py` measures: a tile of flash2, and one step again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from ..experiment import parse_mask
+from ..problem import DENSE, Attention
+from ..softmax import (
+    accumulate,
+    denormalise,
+    hide,
+    minus_infinity,
+    normalise,
+    online_softmax,
+    scores,
+    softmax_rows,
+    zeros,
+)
+from ..steps_more import add_maximum_and_sum, exponentials
+from ..tiling import Tiling
+from .cuda import generate
+
+ROWS = 64
+SIZES = ((64, 64), (64, 16))  # keys of a tile, d
+FEWER_KEYS = ((64, 64), (16, 64))
+# Those whose work falls with the keys, and not with d.
+OF_KEYS = ("hide", "online_softmax", "softmax_rows", "add_maximum_and_sum", "exponentials")
+# A product, one of less depth, one with less output as well.
+PRODUCTS = {"scores": (*SIZES, (16, 16)), "accumulate": (*FEWER_KEYS, (16, 16))}
+HALVES = ((125, 64), (125, 64))  # keys of a row, which are two tiles, and d
+WIDE = ((64, 128), (64, 32))
+MARGIN = 4  # rows less than a tile of tensor cores has room for
+# Those that go over a ragged tile in a loop of their own (tiles.cuh, steps.cuh); and without tensor cores those that
+# go over keys, whose number is not known when they are compiled.
+OF_RAGGED = ("load", "online_softmax", "add_maximum_and_sum", "exponentials", "normalise", "store")
+RAGGED_STEPS = (("tensor", OF_RAGGED, "rows"), ("simt", (*PRODUCTS, *OF_KEYS), "keys"))
+SHORT, LONG = 16, 81
+KINDS = {"tensor": ("fp16", 16), "simt": ("fp32", 8)}  # type, rows of a warp
+MASK = parse_mask("causal")  # of a tile where the keys are as many as the queries, or more, it hides some words
+Repeat = Callable[[Any, SimpleNamespace], None]
+
+# What is repeated, on the blocks of a tile, and its work of (rows, keys, d, bytes a word): flops of products, bytes of
+# a copy, else words.
+STEPS: dict[str, tuple[Repeat, Callable[[int, int, int, int], int]]] = {
+    "scores": (lambda on, at: on.update(at.s, scores, at.q, at.k), lambda r, c, d, b: 2 * r * c * d),
+    "accumulate": (lambda on, at: on.update(at.o, accumulate, at.s, at.v), lambda r, c, d, b: 2 * r * c * d),
+    "hide": (lambda on, at: on.update(at.s, hide, at.part), lambda r, c, d, b: r * c),
+    "online_softmax": (lambda on, at: on.update((at.s, at.m, at.l, at.o), online_softmax), lambda r, c, d, b: r * c),
+    "softmax_rows": (lambda on, at: on.update(at.s, softmax_rows), lambda r, c, d, b: r * c),
+    "add_maximum_and_sum": (
+        lambda on, at: on.update((at.m, at.l), add_maximum_and_sum, at.s),
+        lambda r, c, d, b: r * c,
+    ),
+    "exponentials": (lambda on, at: on.update(at.s, exponentials, at.m), lambda r, c, d, b: r * c),
+    "normalise": (lambda on, at: on.update(at.o, normalise, at.l), lambda r, c, d, b: r * d),
+    "denormalise": (lambda on, at: on.update(at.o, denormalise, at.l), lambda r, c, d, b: r * d),
+    "zeros": (lambda on, at: on.update(at.o, zeros), lambda r, c, d, b: r * d),
+    "load": (lambda on, at: on.load("Q", at.i), lambda r, c, d, b: r * d * b),
+    "load_O": (lambda on, at: on.load("O", at.i), lambda r, c, d, b: r * d * b),
+    "load_l": (lambda on, at: on.load("l", at.i), lambda r, c, d, b: r * 4),
+    "store": (lambda on, at: on.store(at.o, "O", at.i), lambda r, c, d, b: r * d * b),
+}
+# Copies of single words, of 2 bytes: tiles of S whose rows start anywhere in HBM, of sizes that are known at run time.
+SCALAR: dict[str, Callable[..., None]] = {
+    "load_scalar": lambda on, i, j, s: on.load("S", i, j),
+    "store_scalar": lambda on, i, j, s: on.store(s, "S", i, j),
+}
+
+
+def ragged_text_of(name: str, times: int) -> Callable[..., None]:
+    """The same of the tiles of a row of S."""
+
+    def repeated(chip: Any, p: Any, t: Tiling) -> None:
+        for i in chip.tiles(p.N, t.rows_q, parallel=True):
+            for j in chip.tiles(p.Nk, t.rows_k):
+                s = chip.compute("S", (i, j), zeros)
+                for _ in chip.tiles(times, 1):
+                    SCALAR[name](chip, i, j, s)
+                chip.store(s, "S", i, j)
+
+    return repeated
+
+
+def load_all(chip: Any, p: Any, t: Tiling) -> None:
+    """O = P V, of a P in HBM."""
+    for i in chip.tiles(p.N, t.rows_q, parallel=True):
+        o = chip.compute("O", (i, p.dv), zeros)
+        for j in chip.tiles(p.Nk, t.rows_k):
+            probabilities, v = chip.load("P", i, j), chip.load("V", j)
+            chip.update(o, accumulate, probabilities, v)
+        chip.store(o, "O", i)
+
+
+def store_all(chip: Any, p: Any, t: Tiling) -> None:
+    """S = Q K^T / sqrt(d)."""
+    for i in chip.tiles(p.N, t.rows_q, parallel=True):
+        q = chip.load("Q", i)
+        for j in chip.tiles(p.Nk, t.rows_k):
+            k = chip.load("K", j)
+            s = chip.compute("S", (i, j), scores, q, k)
+            chip.store(s, "S", i, j)
+
+
+PASSING = {"load_scalar": load_all, "store_scalar": store_all}
+
+
+def text_of(repeat: Repeat, times: int) -> Callable[..., None]:
+    """A row of tiles of flash2 in each block, and one step again and again in each. With several rows a block has them
+    all."""
+
+    def text(chip: Any, p: Any, t: Tiling) -> None:
+        for i in chip.tiles(p.N, t.rows_q, parallel=t.rows_q >= p.N):
+            q = chip.load("Q", i)
+            o = chip.compute("O", (i, p.dv), zeros)
+            l = chip.compute("l", (i,), zeros)
+            m = chip.compute("m", (i,), minus_infinity)
+            for j in chip.tiles(p.Nk, t.rows_k):
+                k, v = chip.load("K", j), chip.load("V", j)
+                s = chip.compute("S", (i, j), scores, q, k)
+                chip.update((s, m, l, o), online_softmax)
+                chip.update(o, accumulate, s, v)
+                at = SimpleNamespace(i=i, q=q, k=k, v=v, s=s, m=m, l=l, o=o, part=p.mask.part(i, j))
+                for _ in chip.tiles(times, 1):
+                    repeat(chip, at)
+            chip.store(o, "O", i)
+
+    return text
+
+
+def program_of(
+    name: str, dtype: str, times: int, heads: int, rows: int = ROWS, size: tuple[int, int] = SIZES[0], ragged: str = ""
+) -> Any:
+    """`ragged`: there are two tiles of "rows" or of "keys", and the second is MARGIN shorter, which is known at run
+    time."""
+    keys, d = size
+    if name in SCALAR:
+        problem = Attention(rows, d, Nk=keys, heads=heads, dtype=dtype, acc_dtype="fp32")
+        return generate(ragged_text_of(name, times), problem, Tiling(rows, ROWS))
+    N, Nk = 2 * rows - MARGIN if ragged == "rows" else rows, 2 * keys - MARGIN if ragged == "keys" else keys
+    mask = MASK if name == "hide" else DENSE
+    problem = Attention(N, d, Nk=Nk, heads=heads, dtype=dtype, acc_dtype="fp32", mask=mask)
+    return generate(text_of(STEPS[name][0], times), problem, Tiling(rows, keys))
+
+
+def work_of(name: str, kind: str, rows: int, size: tuple[int, int], ragged: str = "") -> int:
+    """Of the tile that counts: of rows the last one, of keys the mean of two. Margins of a copy are filled."""
+    keys, d = size
+    if name in SCALAR:
+        return rows * keys * 2
+    rows -= MARGIN if ragged == "rows" and name != "load" else 0
+    keys -= MARGIN // 2 if ragged == "keys" else 0
+    return STEPS[name][1](rows, keys, d, 2 if kind == "tensor" else 4)

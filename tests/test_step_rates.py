@@ -1,0 +1,236 @@
+"""What calibrate makes of the times of steps that are repeated: on made-up GPUs whose constants are known."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from iosim.gpu import device, step_rates, step_texts
+from iosim.gpu.step_rates import LONG, ROWS, SHORT, line
+
+SMS, SHARED_BYTES, REGISTERS = 4, 233_472, 64
+FIXED, ONE, EACH, FULL = 0.1, 1e5, 0.2, SMS * 4e5  # seconds and work a second: of a warp, then of a block and the GPU
+OUT_ONE, OUT_FULL = 4096, SMS * 16_384  # words of the output of a product
+
+
+@pytest.fixture(autouse=True)
+def no_gpu(monkeypatch):
+    monkeypatch.setattr(device, "function", lambda program, kernel: SimpleNamespace(num_regs=REGISTERS))
+
+
+def launch(program):
+    """(repetitions, rows, keys, d) of a program."""
+    (turns,) = [n for n in (SHORT, LONG) if f" < {n};" in program.source]
+    return turns, program.problem.N, program.problem.Nk, program.problem.d
+
+
+# ---------------------------------------------------------------- what is measured
+
+
+def test_a_line_through_two_measurements():
+    """1 s + work / 4: 3 s for 8, 2 s for 4; never negative, and at most half of the larger time is fixed."""
+    assert line([8, 4], [3.0, 2.0]) == pytest.approx((1.0, 4.0))
+    assert line([8, 4], [4.0, 1.0]) == pytest.approx((0.0, 2.0)), "superlinear"
+    assert line([8, 4], [2.0, 2.5]) == pytest.approx((1.0, 8.0)) and line([8, 8], [2.0, 2.0]) == (0.0, 4.0)
+
+
+@pytest.mark.parametrize("kind, threads, few", [("tensor", 128, 32), ("simt", 256, 64)])
+@pytest.mark.parametrize("name", step_texts.STEPS)
+def test_a_step_is_repeated_by_as_few_warps_as_there_can_be(name, kind, threads, few):
+    """16 rows are a warp on tensor cores, else two; of a copy four warps have as many rows as they can."""
+    dtype, rows = step_rates.KINDS[kind]
+    least = rows * step_rates.few_warps(name, kind)
+    for of, expected in ((ROWS, threads), (least, 128 if name == "load" else few)):
+        for size in step_rates.sizes_of(name):
+            program = step_rates.program_of(name, dtype, 7, 3, of, size)
+            (kernel,) = program.kernels
+            assert kernel.tensor_cores == (kind == "tensor") and kernel.block[0] == expected
+            assert program.source.count("< 7;") == 1 and kernel.grid[0] * kernel.grid[1] == 3
+            assert kernel.smem_bytes <= 232_448
+
+
+def test_copies_of_single_words_are_of_tiles_whose_size_is_known_at_run_time():
+    """Rows of 125 words of 2 bytes start anywhere; the second of two tiles has 61."""
+    for name in step_rates.SCALAR:
+        ((keys, d), _) = step_rates.sizes_of(name)
+        program = step_rates.program_of(name, "fp16", 7, 3, 32, (keys, d))
+        assert "min(64, 125 - j0)" in program.source and program.source.count(f"{name.split('_')[0]}<false>(") >= 1
+        assert program.kernels[0].block[0] == 128 and not program.kernels[0].tensor_cores
+        assert step_rates.work_of(name, "simt", 32, (keys, d)) == 2 * 32 * 125
+
+
+@pytest.mark.parametrize("kind, names, ragged", step_texts.RAGGED_STEPS, ids=["tensor", "simt"])
+def test_ragged_tiles_are_measured_whose_size_is_known_at_run_time(kind, names, ragged):
+    """One block goes over two tiles of 64, the second 4 shorter: of rows on tensor cores, else of keys."""
+    for name in names:
+        program = step_rates.program_of(name, step_rates.KINDS[kind][0], 7, 1, ragged=ragged)
+        assert program.kernels[0].tensor_cores == (kind == "tensor")
+        assert f"min(64, 124 - {'i' if ragged == 'rows' else 'j'}0)" in program.source
+        assert (program.problem.N, program.problem.Nk) == ((124, 64) if ragged == "rows" else (64, 124))
+        assert program.kernels[0].grid[:2] == (1, 1), "one block"
+
+
+def test_what_is_measured_is_compiled_before(monkeypatch):
+    """The same sources, each of which is measured; but for copies of single words, which are few."""
+    compiled, measured = set(), set()
+
+    def key(program):
+        (kernel,) = program.kernels
+        return program.source, program.defines, kernel.name, kernel.smem_bytes
+
+    def launch_seconds(program):
+        measured.add(key(program))
+        return 1.0
+
+    monkeypatch.setattr(device, "function", lambda program, kernel: compiled.add(key(program)))
+    step_rates.compile_all()
+    monkeypatch.setattr(step_rates, "compile_all", lambda: None)
+    monkeypatch.setattr(step_rates, "launch_seconds", launch_seconds)
+    monkeypatch.setattr(device, "function", lambda program, kernel: SimpleNamespace(num_regs=REGISTERS))
+    found = step_rates.measure_steps(SMS, SHARED_BYTES)
+    assert compiled < measured and len(compiled) > 300
+    assert len(measured - compiled) == 2 * (2 * 2 + 2), "of two copies: two numbers of rows and turns; and in passing"
+    assert {len(rates) for rates in found.values()} == {4} and all(min(rates) >= 0 for rates in found.values())
+    assert set(found) >= {f"{kind}_{name}" for kind in ("tensor", "simt") for name in step_texts.STEPS}
+    some = {"tensor_store_ragged", "simt_scores_output_ragged", "simt_load_scalar", "tensor_scores_output"}
+    assert set(found) >= some
+
+
+# ---------------------------------------------------------------- what is made of it
+
+
+def product_seconds(name, dtype, heads, rows, size, ragged=""):
+    """Of a block among those of a multiprocessor, or of the slowest warp of a few; `ragged` keys: the mean of two
+    tiles. On tensor cores half as many products of 16 columns are under way."""
+    keys, d = size
+    flops, words = 2 * rows * (keys - 2 * bool(ragged)) * d, rows * (keys if name == "scores" else d)
+    if rows == ROWS:
+        blocks = heads // SMS
+        return blocks * (EACH + flops * SMS / FULL + words * SMS / OUT_FULL)
+    warps, columns = (1, keys if name == "scores" else d) if dtype == "fp16" else (2, ROWS)
+    narrow = 2 if columns == 16 else 1
+    return FIXED + (narrow * flops / ONE + words / OUT_ONE) / warps
+
+
+@pytest.mark.parametrize(
+    "name, kind, ragged",
+    [("scores", "tensor", ""), ("accumulate", "tensor", ""), ("scores", "simt", ""), ("accumulate", "simt", ""),
+     ("accumulate", "simt", "keys")],
+)  # fmt: skip
+def test_a_product_and_its_output_are_told_apart(monkeypatch, name, kind, ragged):
+    monkeypatch.setattr(step_rates, "seconds", product_seconds)
+    found = step_rates.measure_product(name, kind, ragged, SMS, SHARED_BYTES)
+    end = "_ragged" if ragged else ""
+    assert set(found) == {f"{kind}_{name}{end}", f"{kind}_{name}_output{end}"}
+    assert found[f"{kind}_{name}{end}"] == pytest.approx([FIXED, ONE, EACH, FULL])
+    assert found[f"{kind}_{name}_output{end}"] == pytest.approx([0.0, OUT_ONE, 0.0, OUT_FULL])
+
+
+WORK = {"normalise": lambda rows, keys, d, b: rows * d, "online_softmax": lambda rows, keys, d, b: rows * keys,
+        "hide": lambda rows, keys, d, b: rows * keys, "load": lambda rows, keys, d, b: rows * d * b}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind, width, warps", [("tensor", 2, 1), ("simt", 4, 2)])
+@pytest.mark.parametrize("name", WORK)
+def test_a_step_has_a_fixed_time_and_a_rate(monkeypatch, name, kind, width, warps):
+    """The rates are so low that most of the time is not fixed."""
+    one, full = ONE / 1000, FULL / 1000
+
+    def seconds(name, dtype, heads, rows, size, ragged=""):
+        work, alone = WORK[name](rows, *size, width), rows < ROWS or (kind == "tensor" and heads == SMS)
+        if not alone:
+            return heads // SMS * (EACH + work * SMS / full)
+        return FIXED + work / (4 if name == "load" else warps) / one
+
+    monkeypatch.setattr(step_rates, "seconds", seconds)
+    assert step_rates.measure_step(name, kind, "", SMS, SHARED_BYTES) == {
+        f"{kind}_{name}": pytest.approx([FIXED, one, EACH, full])
+    }
+
+
+def test_time_outside_the_loop_does_not_count(monkeypatch):
+    monkeypatch.setattr(step_rates, "launch_seconds", lambda program: 100 + 0.5 * launch(program)[0])
+    assert step_rates.seconds("store", "fp16", 1, ROWS, (64, 64)) == pytest.approx(0.5)
+    monkeypatch.setattr(step_rates, "launch_seconds", lambda program: 1.0)
+    assert step_rates.seconds("store", "fp16", 1, ROWS, (64, 64)) > 0, "nothing is nothing"
+
+
+def test_of_ragged_rows_the_second_tile_counts_of_ragged_keys_the_mean(monkeypatch):
+    """0.25 s for 4 words of an axis: 16 x 0.25 s for a whole tile, 15 x for one that is 4 shorter."""
+
+    def launch_seconds(program):
+        turns, rows, keys, _ = launch(program)
+        return 3.0 + turns * (rows + keys - ROWS) / 16
+
+    monkeypatch.setattr(step_rates, "launch_seconds", launch_seconds)
+    assert step_rates.seconds("store", "fp16", 1, ROWS, (64, 64), "rows") == pytest.approx(60 / 16)
+    assert step_rates.seconds("hide", "fp32", 1, ROWS, (64, 64), "keys") == pytest.approx(62 / 16)
+    assert step_rates.work_of("store", "tensor", ROWS, (64, 64), "rows") == 60 * 64 * 2
+    assert step_rates.work_of("load", "tensor", ROWS, (64, 64), "rows") == 64 * 64 * 2, "margins are filled"
+    assert step_rates.work_of("hide", "simt", ROWS, (64, 64), "keys") == 64 * 62
+
+
+@pytest.mark.parametrize("name, like", [("load_scalar", "tensor_load_O"), ("store_scalar", "tensor_store")])
+def test_words_are_copied_one_by_one_in_passing(monkeypatch, name, like):
+    """A row whose length is odd takes 0.5 s a tile longer than 0.25 s + 2048 B / (4096 B/s): 2048 B in 1.25 s."""
+    asked = []
+
+    def launch_seconds(program):
+        asked.append(program)
+        return 7.0 + LONG * (0.5 if program.problem.Nk % 2 else 0.0)
+
+    monkeypatch.setattr(step_rates, "launch_seconds", launch_seconds)
+    assert step_rates.in_passing(name, {like: [0.25, 4096.0, 9.0, 9.0]}) == pytest.approx(2048 / 1.25)
+    odd, even = asked
+    verb = name.split("_")[0]
+    assert f"{verb}<false>(" in odd.source and f"{verb}<false>(" not in even.source, "word by word, and not"
+    for program in asked:
+        (kernel,) = program.kernels
+        assert kernel.tensor_cores and kernel.block[0] == 32 and program.problem.N == 16, "one warp"
+        assert -(-program.problem.Nk // ROWS) == LONG, "as many tiles"
+    monkeypatch.setattr(step_rates, "launch_seconds", lambda program: float(program.problem.Nk % 2 == 0))
+    assert step_rates.in_passing(name, {like: [0.25, 4096.0, 9.0, 9.0]}) == pytest.approx(2048 / 0.75), "never less"
+
+
+# ---------------------------------------------------------------- a tile of flash2
+
+
+def test_a_tile_in_its_loop_over_its_steps(monkeypatch):
+    """A load, the scores, the softmax and the product with V of 0.5 s each; rescaling takes none. 3 s in the loop."""
+    steps = {f"{kind}_{name}": [fixed, 1e30, 0.0, 1e30] for kind in ("tensor", "simt")
+             for name, fixed in (("normalise", 0.5), ("denormalise", 0.0))}  # fmt: skip
+    monkeypatch.setattr(step_rates, "launch_seconds", lambda program, cold: 11.0 + program.problem.Nk / ROWS * 3.0)
+    found = step_rates.loop_ratios(steps, SMS)
+    assert found == {"tensor": pytest.approx(3.0 / 2.0), "simt": pytest.approx(3.0 / 2.0)}
+    quick = {**steps, "simt_normalise": [0.25, 1e30, 0.0, 1e30]}
+    assert step_rates.loop_ratios(quick, SMS)["simt"] == pytest.approx(3.0), "of its own kind"
+
+
+def test_a_tile_that_comes_from_dram(monkeypatch):
+    def launch_seconds(program, cold):
+        return 5.0 + program.problem.Nk / ROWS * (2.5 if cold else 2.0)
+
+    monkeypatch.setattr(step_rates, "launch_seconds", launch_seconds)
+    assert step_rates.far_seconds() == pytest.approx(0.5)
+    monkeypatch.setattr(step_rates, "launch_seconds", lambda program, cold: 5.0 - 4.0 * cold)
+    assert step_rates.far_seconds() == 0.0, "nothing is negative"
+
+
+@pytest.mark.parametrize("cold", [False, True])
+def test_a_launch_is_timed_with_inputs_and_cold_with_another_buffer(monkeypatch, cold):
+    notes, program = {}, step_rates.flash2("tensor", 2)
+
+    def milliseconds(start, repeats, flush):
+        start()
+        notes.update(repeats=repeats, flush=flush)
+        return 2500.0
+
+    monkeypatch.setattr(step_rates, "FLUSH_BYTES", 8)
+    monkeypatch.setattr(device, "cupy", lambda: np)
+    monkeypatch.setattr(device, "milliseconds", milliseconds)
+    monkeypatch.setattr(step_rates, "prepare", lambda program, inputs: (notes.update(inputs), "tables", "counts"))
+    monkeypatch.setattr(step_rates, "launch_all", lambda *launched: notes.update(launched=launched))
+    assert step_rates.launch_seconds(program, cold) == 2.5 and notes["repeats"] == step_rates.REPEATS
+    assert notes["launched"] == (program, None, "tables", "counts")
+    assert [notes[name].shape for name in "QKV"] == [program.arrays[name].full_shape for name in "QKV"]
+    assert notes["flush"].nbytes == 8 if cold else notes["flush"] is None
