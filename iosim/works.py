@@ -24,7 +24,7 @@ MEASURED_TURNS = {"tensor": 2, "simt": 1}  # of a step on rows: a warp has 8 row
 # SIMT operations a word of each argument, from the text of the step: online_softmax (Dao 2023, Algorithm 1, lines 9
 # and 10) takes for each score a maximum, a multiply-add before the exponential, a sum and a conversion, and rescales O.
 OPERATIONS: dict[str, tuple[int, ...]] = {"scores": (1,), "online_softmax": (4, 0, 0, 1), "softmax_rows": (5,)}
-UNDER_WAY = 8  # requests of a warp that copies single words: its loop is unrolled, and two meet in a line of the L2
+UNDER_WAY = 6  # requests of a warp that copies single words: its loop is unrolled, and two meet in a line of the L2
 RAGGED = "_ragged"  # after the name of a step on a tile whose room is not all in use: in a loop of its own; without
 # tensor cores, of one whose keys are not known when it is compiled: most loops are over keys
 ROW_STEPS = ("online_softmax", "softmax_rows", "add_maximum_and_sum", "add_maximum", "add_sum")
@@ -133,6 +133,10 @@ class Works(Watcher):
             self.stalled = True
         if name == "load_scalar":
             here.waits += words / LANES / self.sit.warps / UNDER_WAY
+        elif name == "load_O" and not self._is_whole(block):  # each turn of its loop over pieces waits for itself
+            turns = -(-self._room(block) * hbm // 16 // (LANES * self.sit.warps))
+            here.waits += turns - 1
+            here.stalls += turns - 1
         if name == "load" and not self._is_whole(block):
             here.add(name + RAGGED, (self._room(block) if self.sit.tensor_cores else words) * hbm, times=0)
         else:

@@ -80,6 +80,18 @@ def test_words_that_are_loaded_one_by_one_are_waited_for_as_requests(warps):
     assert work.stalls == 2 and work.waits == pytest.approx(2 * (1 + requests / UNDER_WAY))
 
 
+def test_a_ragged_tile_that_goes_through_registers_is_waited_for_in_each_turn():
+    """flash1 with 40 queries of 32 words: O of the first 32 rows lands at once; of the others, in room for 32, 128
+    pieces of 16 bytes take a warp 4 turns, two warps 2. Then 32 rows twice: nothing is ragged."""
+    waits = []
+    for N, warps in ((40, 1), (40, 2), (64, 1)):
+        p = Attention(N, 32, Nk=32, dtype="fp16", acc_dtype="fp32")
+        ((work,),) = works_of("flash1", p, Tiling(32, 32), Occupancy(1, warps=warps))
+        assert work.waits == work.stalls
+        waits.append(work.waits)
+    assert waits == [1 + 4, 1 + 2, 1 + 1]
+
+
 def test_what_is_loaded_before_the_first_step_and_stored_after_the_last():
     """Filling is no step on what is loaded. flash2 ends with O (and what follows a step more); flash1 with O, l and m
     of the last tile."""
