@@ -42,9 +42,7 @@ class Cache:
         self.resident_at = np.zeros((SIDES, 1024))  # bytes of a partition last touched in a step
         self.dirty_at = np.zeros(1024)  # bytes of each side last written in a step
         self.oldest = np.zeros((members, SIDES), np.int64)  # steps before are not in the cache
-        self.young = np.zeros(
-            (members, SIDES), np.int64
-        )  # so much was touched since that what is older leaves for DRAM
+        self.young = np.zeros((members, SIDES), np.int64)  # what was written in steps before leaves for DRAM
         self.clean = np.zeros((members, SIDES), np.int64)  # what was last written in steps before is in DRAM
         self.resident, self.touched, self.dirty = (np.zeros((members, SIDES)) for _ in range(3))  # sums of steps since
         self.reads, self.writes, self.step, self.first_bytes = np.zeros(members), np.zeros(members), 0, 0

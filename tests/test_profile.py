@@ -161,6 +161,14 @@ def test_an_l2_with_one_side_has_none(tmp_path):
     assert l2_sides(load("h200")) == {}, "nor where nothing was measured"
 
 
+def test_a_file_of_an_older_iosim_is_refused(tmp_path):
+    """Its steps had five numbers, and meant something else."""
+    path = tmp_path / "gpu.toml"
+    path.write_text(toml(FOUND | {"steps": {"tensor_scores": [1e-7, 1e12, 1e-8, 1e14, 1e-7]}}))
+    with pytest.raises(InputError, match=r"tensor_scores with 5 numbers.*allowed: 4; .*iosim calibrate"):
+        rates_of(load(str(path)))
+
+
 def test_predictions_know_the_sides_of_blocks(tmp_path):
     """Two blocks on one side find half of what they read again where it lives, on the other (test_l2.py)."""
     p, path, found = Attention(64, 16, Nk=64, dtype="fp32"), tmp_path / "toy.toml", {}

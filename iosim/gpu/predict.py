@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..cuts import LANES, LEAST_ROWS, TEAM_ROWS
+from ..errors import InputError
 from ..folded import Folded
 from ..hardware import Hardware
 from ..l2 import Dram, Unrolled, dram_bytes, trace
@@ -15,6 +16,8 @@ from ..timing import predict as predict_time
 from ..watchers import Flops, Traffic, Watcher
 from ..works import Occupancy, Works
 from .counters import SECTOR_BYTES
+
+STEP_NUMBERS = 4  # fixed seconds and a rate, of a warp and of a full GPU (timing.py)
 
 
 @dataclass(frozen=True)
@@ -82,11 +85,20 @@ def rates_of(hardware: Hardware, profiled: bool = False) -> Rates | None:
         launch_seconds=table.get("profiled_launch_seconds" if profiled else "", table["launch_seconds"]),
         tensor_flops_per_second=dict(table["tensor_flops_per_second"]),
         shared_memory_per_sm_bytes=hardware.shared_memory_per_sm_bytes,
-        steps={name: tuple(rates) for name, rates in table.get("steps", {}).items()},
+        steps=steps_of(table.get("steps", {})),
         loop_ratios=dict(table.get("loop_ratios", {})),
         **{name: table[name] for name in names},
         **{name: table[name] for name in more if name in table},
     )
+
+
+def steps_of(table: dict[str, list[float]]) -> dict[str, tuple[float, ...]]:
+    """InputError for a file whose steps mean something else: an older iosim measured them."""
+    for name, rates in table.items():
+        if len(rates) != STEP_NUMBERS:
+            found = f"{name} with {len(rates)} numbers in [measured.steps]"
+            raise InputError("--hardware", found, str(STEP_NUMBERS), "measure this GPU again: iosim calibrate")
+    return {name: tuple(rates) for name, rates in table.items()}
 
 
 def l2_capacity_bytes(hardware: Hardware) -> int:
