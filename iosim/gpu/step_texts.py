@@ -8,6 +8,7 @@ from typing import Any
 
 from ..experiment import parse_mask
 from ..problem import DENSE, Attention
+from ..schedules.standard import output_pass, score_pass
 from ..softmax import (
     accumulate,
     denormalise,
@@ -84,27 +85,8 @@ def ragged_text_of(name: str, times: int) -> Callable[..., None]:
     return repeated
 
 
-def load_all(chip: Any, p: Any, t: Tiling) -> None:
-    """O = P V, of a P in HBM."""
-    for i in chip.tiles(p.N, t.rows_q, parallel=True):
-        o = chip.compute("O", (i, p.dv), zeros)
-        for j in chip.tiles(p.Nk, t.rows_k):
-            probabilities, v = chip.load("P", i, j), chip.load("V", j)
-            chip.update(o, accumulate, probabilities, v)
-        chip.store(o, "O", i)
-
-
-def store_all(chip: Any, p: Any, t: Tiling) -> None:
-    """S = Q K^T / sqrt(d)."""
-    for i in chip.tiles(p.N, t.rows_q, parallel=True):
-        q = chip.load("Q", i)
-        for j in chip.tiles(p.Nk, t.rows_k):
-            k = chip.load("K", j)
-            s = chip.compute("S", (i, j), scores, q, k)
-            chip.store(s, "S", i, j)
-
-
-PASSING = {"load_scalar": load_all, "store_scalar": store_all}
+# The launches in which the same copies stand between other steps.
+PASSING = {"load_scalar": output_pass, "store_scalar": score_pass}
 
 
 def text_of(repeat: Repeat, times: int) -> Callable[..., None]:

@@ -36,13 +36,7 @@ def tiled(chip: Any, p: Any, t: Any) -> None:
     score_pass(chip, p, t)
     elementwise_passes(chip, p, t)
     softmax_pass(chip, p, t)
-    for i in chip.tiles(p.N, t.rows_q, parallel=True):
-        o = chip.compute("O", (i, p.dv), zeros)
-        for j in chip.tiles(p.Nk, t.rows_k):
-            probabilities, v = chip.load("P", i, j), chip.load("V", j)
-            chip.update(probabilities, drop, p.dropout_part(i, j))
-            chip.update(o, accumulate, probabilities, v)
-        chip.store(o, "O", i)
+    output_pass(chip, p, t)
 
 
 def score_pass(chip: Any, p: Any, t: Any) -> None:
@@ -54,6 +48,17 @@ def score_pass(chip: Any, p: Any, t: Any) -> None:
             s = chip.compute("S", (i, j), scores, q, k)
             chip.update(s, hide, p.mask.part(i, j))
             chip.store(s, "S", i, j)
+
+
+def output_pass(chip: Any, p: Any, t: Any) -> None:
+    """Line 3: O = P V, tile by tile."""
+    for i in chip.tiles(p.N, t.rows_q, parallel=True):
+        o = chip.compute("O", (i, p.dv), zeros)
+        for j in chip.tiles(p.Nk, t.rows_k):
+            probabilities, v = chip.load("P", i, j), chip.load("V", j)
+            chip.update(probabilities, drop, p.dropout_part(i, j))
+            chip.update(o, accumulate, probabilities, v)
+        chip.store(o, "O", i)
 
 
 def elementwise_passes(chip: Any, p: Any, t: Any, tensor: str = "S") -> None:
