@@ -152,6 +152,8 @@ def trace(schedule: Any, problem: Attention, tiling: Any, *watchers: Any, backwa
     machine = Unrolled(problem, watcher, *watchers)
     machine.backwards = backwards
     machine.run(schedule, tiling)
+    if not watcher.events:
+        raise InputError("--mask", "a mask that hides every tile", "one with an active tile", "nothing would be moved")
     tensors = _cells(watcher.events, machine)
     by_launch = ([event for event in watcher.events if event[0] == number] for number in range(watcher.launch))
     launches = [_launch(events, tensors) for events in by_launch if events]

@@ -3,8 +3,8 @@
 A line has its home in one partition, beside its DRAM. A multiprocessor asks the partition on its own side, which keeps
 a copy of what it had to fetch from the other. So what all multiprocessors read is kept twice; what one of them reads is
 kept once or twice, for as long as its home remembers it. Each partition replaces what was touched least recently.
-What was written goes to DRAM, and stays, when about three quarters of what a partition holds were touched in it since,
-or when more than that is dirty.
+What was written goes to DRAM, and stays, when about four fifths of what a partition holds were touched in it since,
+or when about half of it is dirty. (A GPU whose L2 has one partition has no model of its own.)
 (Seen on an H200 with buffers of 16 to 72 MiB that one, 16 or all multiprocessors read, write or both.)
 
 Half of a cell has its home in each partition. Each cell then needs, for a partition, the step when its own side last

@@ -266,3 +266,11 @@ def test_the_kernel_of_flash_attention_is_traced_backwards():
     names = ("void flash_fwd_kernel<traits>", "another")
     back, forth = (rows("", Kernel(name, (16, 1, 4)), [explained], p, small)[0]["dram_predicted"] for name in names)
     assert back > 1.5 * forth >= 1.5 * 3 * 4 * 1024 * 64 * 2
+
+
+def test_a_mask_that_hides_every_tile_moves_nothing(tmp_path):
+    path = tmp_path / "mask.txt"
+    path.write_text("00\n00\n")
+    p = Attention(32, 16, dtype="fp16", mask=parse_mask(f"file:{path}"))
+    with pytest.raises(InputError, match="hides every tile"):
+        trace(find("block-sparse"), p, Tiling(16, 16))

@@ -175,7 +175,7 @@ def buffers():
             row,
             row["buffer_mib"] * 2**20,
             (int(row["dram_read_bytes"]), int(row["dram_write_bytes"])),
-            modelled(row, l2["l2_effective_bytes"], l2["l2_sides"]),
+            modelled(row, l2["l2_effective_bytes"], l2.get("l2_sides", {})),
         )
         for row in rows
     ]

@@ -109,3 +109,10 @@ def test_without_sides_nothing_is_looked_at(monkeypatch):
     monkeypatch.setattr(device, "cupy", xp)
     gpu = Gpu([0] * 12)
     assert measure_sides(gpu, 12, 1000) == {} and {launch[0] for launch in gpu.launches} == {"distances"}
+
+
+@pytest.mark.parametrize("sms", [1, 2, 3])
+def test_few_multiprocessors_have_no_sides(sms):
+    """What differs from the mean of two is opposite, whatever it is; of one there is none."""
+    clocks = np.random.default_rng(0).integers(600, 700, (sms, 64))
+    assert sides_of_multiprocessors(clocks, np.arange(sms)) == {}

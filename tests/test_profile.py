@@ -128,7 +128,7 @@ FOUND = {
     "dram_write_bytes_per_second": 4.1e12, "l2_bytes_per_second": 6.1e12, "l2_effective_bytes": 25_000,
     "simt_operations_per_second": 3.1e13, "exponentials_per_second": 4e12, "launch_seconds": 2.2e-6,
     "profiled_launch_seconds": 3.1e-6, "idle_bytes_per_second": 2e7,
-    "wgmma_flops_per_second": 8e14, "steps": {"simt_load": [1e-7, 1e9, 0.0, 2e12]},
+    "wgmma_flops_per_second": 8e14, "steps": {"simt_load": [1e-7, 1e9, 0.0, 2e12], "simt_normalise": [0.0, 1e9, 0.0, 1e12]},
     "latency_seconds": 7.1e-7, "l2_latency_seconds": 2.5e-7, "tensor_flops_per_second": {"fp16": 6e14, "bf16": 5.9e14},
     "tile_latency_seconds": 1.1e-6, "l2_sides": {"2": "00", "4": "0110"}, "loop_ratios": {"tensor": 1.25, "simt": 0.9},
 }  # fmt: skip
@@ -148,7 +148,7 @@ def test_a_calibration_is_a_hardware_file(tmp_path, ask):
     path.write_text(toml({key: value for key, value in FOUND.items() if key != "profiled_launch_seconds"}))
     assert rates_of(load(str(path)), profiled=True).launch_seconds == rates.launch_seconds, "without a profiler"
     assert (rates.latency_seconds, rates.l2_latency_seconds, rates.tile_latency_seconds) == (7.1e-7, 2.5e-7, 1.1e-6)
-    assert rates.loop_ratios == {"tensor": 1.25, "simt": 0.9} and rates.steps == {"simt_load": (1e-7, 1e9, 0.0, 2e12)}
+    assert rates.loop_ratios == {"tensor": 1.25, "simt": 0.9} and rates.steps["simt_load"] == (1e-7, 1e9, 0.0, 2e12)
     assert l2_sides(hardware) == {"2": "00", "4": "0110"} and l2_capacity_bytes(hardware) == 25_000
     assert {key for key in HOW} <= set(hardware.measured)
     assert ask("count", "--N", 64, "--d", 8, "--hardware", path)["sram"]["M_bytes"] == 1000
@@ -161,12 +161,23 @@ def test_an_l2_with_one_side_has_none(tmp_path):
     assert l2_sides(load("h200")) == {}, "nor where nothing was measured"
 
 
-def test_a_file_of_an_older_iosim_is_refused(tmp_path):
-    """Its steps had five numbers, and meant something else."""
+@pytest.mark.parametrize(
+    "table, why",
+    [
+        ({"steps": {"tensor_scores": [1e-7, 1e12, 1e-8, 1e14, 1e-7]}}, "tensor_scores = .*4 numbers.*iosim calibrate"),
+        ({"steps": {"tensor_scores": [1e-7, 1e12, 1e-8, 1e14]}}, "without tensor_scores_output.*iosim calibrate"),
+        ({"steps": {"simt_load": [1e-7, 1e9, 0.0, 2e12]}}, "without simt_normalise.*iosim calibrate"),
+        ({"l2_sides": {"4": "01"}}, "4 = '01' in"),
+        ({"l2_sides": {"all": "0110"}}, "all = '0110' in"),
+        ({"l2_sides": {"4": "0120"}}, "4 = '0120' in"),
+    ],
+)
+def test_files_that_an_older_iosim_or_a_hand_wrote_are_refused(tmp_path, table, why):
+    """Steps had five numbers once, then four of something else."""
     path = tmp_path / "gpu.toml"
-    path.write_text(toml(FOUND | {"steps": {"tensor_scores": [1e-7, 1e12, 1e-8, 1e14, 1e-7]}}))
-    with pytest.raises(InputError, match=r"tensor_scores with 5 numbers.*allowed: 4; .*iosim calibrate"):
-        rates_of(load(str(path)))
+    path.write_text(toml(FOUND | table))
+    with pytest.raises(InputError, match=why):
+        rates_of(load(str(path))), l2_sides(load(str(path)))
 
 
 def test_predictions_know_the_sides_of_blocks(tmp_path):

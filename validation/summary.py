@@ -151,7 +151,7 @@ def buffers(folder: Path) -> str:
     from iosim.hardware import read as read_hardware
 
     measured = read_hardware(folder / "hardware.toml").measured or {}
-    l2 = measured["l2_effective_bytes"], measured["l2_sides"]
+    l2 = measured["l2_effective_bytes"], measured.get("l2_sides", {})
     rows: dict[tuple[str, ...], dict[str, str]] = {}
     for r in read(folder, "l2_buffers.csv"):
         if r["buffer_mib"] not in SHOWN_MIB or (r["blocks"] == "16" and r["access"] != "both"):

@@ -213,7 +213,7 @@ HOW = {
     "tile_latency_seconds": "that, and what a tile of flash2 takes longer where K and V come from DRAM",
     "tensor_flops_per_second": "mma.sync m16n8k16 with fp32 sums, 8 accumulators a warp",
 }
-HOW_SIDES = "of the L2, on which the blocks of a launch of so many sit, in grid order; none: it has one"
+HOW_SIDES = "of the L2, on which the blocks of a launch of so many sit, in grid order; none: not found"
 HOW_LOOPS = "a tile of flash2 in its loop, over its steps, each repeated by itself: one block of 64 x 64"
 HOW_STEPS = "of generated kernels: seconds and work a second of one warp, then of a block among many (work: of the GPU)"
 

@@ -16,12 +16,13 @@ from . import device
 LINES, STRIDE_WORDS = 512, 1056  # 4 KiB and a line: all sets of both partitions
 FEW = (8, 16, 32, 64)  # blocks of a launch; and as many as there are multiprocessors
 STAY_CLOCKS = 200_000
+LEAST_MULTIPROCESSORS = 4  # of fewer, what differs from their mean agrees by itself
 LEAST_AGREEMENT = 0.5  # of the distances of two multiprocessors on one side; of one partition there is none
 
 
 def measure_sides(module: Any, sms: int, most_shared_bytes: int) -> dict[str, str]:
-    """{"8": "11111110", ...}: the side of each block of a launch of so many, in grid order; the last entry is of as
-    many blocks as there are multiprocessors. Empty where the L2 has no sides. `module`: calibrate.cu."""
+    """{"8": "00000000", ...}: the side of each block of a launch of so many, in grid order; the last entry is of as
+    many blocks as there are multiprocessors. Empty where no sides are found. `module`: calibrate.cu."""
     xp = device.cupy()
     distances, placed = module.get_function("distances"), module.get_function("placed")
     for kernel in (distances, placed):
@@ -32,7 +33,7 @@ def measure_sides(module: Any, sms: int, most_shared_bytes: int) -> dict[str, st
         distances((sms,), (32,), (buffer, *arguments, clocks, where), shared_mem=most_shared_bytes)
     side = sides_of_multiprocessors(clocks.get(), where.get())
     found: dict[str, str] = {}
-    if not side:
+    if len(side) < sms:  # none, or two blocks sat on the same
         return found
     for blocks in (*(few for few in FEW if few < sms), sms):
         placed((blocks,), (32,), (where, xp.int64(STAY_CLOCKS)), shared_mem=most_shared_bytes)
@@ -42,6 +43,8 @@ def measure_sides(module: Any, sms: int, most_shared_bytes: int) -> dict[str, st
 
 def sides_of_multiprocessors(clocks: Any, where: Any) -> dict[int, int]:
     """{multiprocessor: side}; side 0 is that of the first. `clocks`: of each block (rows) to each line."""
+    if len(clocks) < LEAST_MULTIPROCESSORS:
+        return {}
     near = clocks - clocks.mean(axis=0)
     with np.errstate(invalid="ignore"):
         agreement = np.corrcoef(near)[0]

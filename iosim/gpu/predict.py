@@ -14,7 +14,7 @@ from ..problem import DENSE, Attention
 from ..timing import Rates, Time
 from ..timing import predict as predict_time
 from ..watchers import Flops, Traffic, Watcher
-from ..works import Occupancy, Works
+from ..works import OUTPUT, Occupancy, Works
 from .counters import SECTOR_BYTES
 
 STEP_NUMBERS = 4  # fixed seconds and a rate, of a warp and of a full GPU (timing.py)
@@ -94,10 +94,15 @@ def rates_of(hardware: Hardware, profiled: bool = False) -> Rates | None:
 
 def steps_of(table: dict[str, list[float]]) -> dict[str, tuple[float, ...]]:
     """InputError for a file whose steps mean something else: an older iosim measured them."""
+    again = "measure this GPU again: iosim calibrate"
     for name, rates in table.items():
-        if len(rates) != STEP_NUMBERS:
-            found = f"{name} with {len(rates)} numbers in [measured.steps]"
-            raise InputError("--hardware", found, str(STEP_NUMBERS), "measure this GPU again: iosim calibrate")
+        if not isinstance(rates, list) or len(rates) != STEP_NUMBERS:
+            found = f"{name} = {rates} in [measured.steps]"
+            raise InputError("--hardware", found, f"{STEP_NUMBERS} numbers", again)
+        if name.endswith("_scores") and name + OUTPUT not in table:
+            raise InputError("--hardware", f"{name} without {name}{OUTPUT} in [measured.steps]", "both", again)
+    if table and "simt_normalise" not in table:  # what is known of every other step on words
+        raise InputError("--hardware", "[measured.steps] without simt_normalise", "what iosim calibrate writes", again)
     return {name: tuple(rates) for name, rates in table.items()}
 
 
@@ -108,8 +113,12 @@ def l2_capacity_bytes(hardware: Hardware) -> int:
 
 
 def l2_sides(hardware: Hardware) -> dict[str, str]:
-    """On which side of the L2 the blocks of a launch sit, where that was measured."""
-    return dict((hardware.measured or {}).get("l2_sides", {}))
+    """On which side of the L2 the blocks of a launch sit, where that was measured. InputError: one side a block."""
+    found = dict((hardware.measured or {}).get("l2_sides", {}))
+    for blocks, sides in found.items():
+        if not (blocks.isdigit() and isinstance(sides, str) and len(sides) == int(blocks) and set(sides) <= {*"01"}):
+            raise InputError("--hardware", f"{blocks} = {sides!r} in [measured.l2_sides]", "as many 0 and 1 as blocks")
+    return found
 
 
 def in_whole_tiles(p: Attention, t: Any) -> Attention:

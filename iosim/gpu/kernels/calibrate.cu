@@ -104,8 +104,10 @@ MMA(mma_bf16, "bf16")
 
 // ---- who is near to what: on which of its sides the L2 has a line, as its distance from a multiprocessor tells.
 
-// One thread of each block adds nothing to each of some lines, where they are at home: the fewest clocks of a few times.
-extern "C" __global__ void distances(unsigned* buffer, int lines, int stride, unsigned* clocks, unsigned* multiprocessor) {
+// One thread of each block adds nothing to each of some lines, where they are at home: the fewest clocks of a few
+// times.
+extern "C" __global__ void distances(unsigned* buffer, int lines, int stride, unsigned* clocks,
+                                     unsigned* multiprocessor) {
     if (threadIdx.x) return;
     asm volatile("mov.u32 %0, %%smid;" : "=r"(multiprocessor[blockIdx.x]));
     for (int i = 0; i < lines; ++i) {

@@ -1,8 +1,8 @@
 // Tuned flash2 for Hopper (Dao 2023, Algorithm 1): the schedule's tiles and words, accumulators in registers.
 // One block a tile of BR = 128 queries. Warpgroup 0 fetches K and V tiles two ahead; warpgroups 1 and 2 own 64 rows
 // each.
-// While the tensor cores work on S of the next key tile and O of this one, the softmax of the next waits for S only. The
-// two take turns at starting products, so that one's softmax runs beside the other's.
+// While the tensor cores work on S of the next key tile and O of this one, the softmax of the next waits for S only.
+// The two take turns at starting products, so that one's softmax runs beside the other's products.
 // Compiled with -DD=64|128 -DBC=64|128 -DCAUSAL=0|1 [-DBF16] [-DLSE] [-DIOSIM_COUNT].
 #include "hopper.cuh"
 
