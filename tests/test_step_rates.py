@@ -52,7 +52,7 @@ def test_a_step_is_repeated_by_as_few_warps_as_there_can_be(name, kind, threads,
 def test_copies_of_single_words_are_of_tiles_whose_size_is_known_at_run_time():
     """Rows of 125 words of 2 bytes start anywhere; the second of two tiles has 61."""
     for name in step_rates.SCALAR:
-        ((keys, d), _) = step_rates.sizes_of(name)
+        ((keys, d),) = step_rates.sizes_of(name)
         program = step_rates.program_of(name, "fp16", 7, 3, 32, (keys, d))
         assert "min(64, 125 - j0)" in program.source and program.source.count(f"{name.split('_')[0]}<false>(") >= 1
         assert program.kernels[0].block[0] == 128 and not program.kernels[0].tensor_cores

@@ -139,8 +139,8 @@ def timed(name: str, kind: str, ragged: str, sms: int, shared_bytes: int) -> Ite
 
 
 def line(work: Sequence[float], times: Sequence[float]) -> tuple[float, float]:
-    """(fixed seconds, work a second) through two measurements, the larger first; nothing is negative."""
-    if work[0] == work[1]:
+    """(fixed seconds, work a second) through two measurements, the larger first, or one; nothing is negative."""
+    if work[0] == work[-1]:
         return 0.0, work[0] / times[0]
     slope = max(times[0] - times[1], 0.0) / (work[0] - work[1])
     fixed = min(max(times[0] - slope * work[0], 0.0), times[0] / 2)

@@ -31,7 +31,7 @@ FEWER_KEYS = ((64, 64), (16, 64))
 OF_KEYS = ("hide", "online_softmax", "softmax_rows", "add_maximum_and_sum", "exponentials")
 # A product, one of less depth, one with less output as well.
 PRODUCTS = {"scores": (*SIZES, (16, 16)), "accumulate": (*FEWER_KEYS, (16, 16))}
-HALVES = ((125, 64), (125, 64))  # keys of a row, which are two tiles, and d
+HALVES = ((125, 64),)  # keys of a row, which are two tiles, and d
 WIDE = ((64, 128), (64, 32))
 MARGIN = 4  # rows less than a tile of tensor cores has room for
 # Those that go over a ragged tile in a loop of their own (tiles.cuh, steps.cuh); and without tensor cores those that
