@@ -5,6 +5,7 @@ Everything raises MissingError (exit code 3) where CuPy or the GPU is missing.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -14,10 +15,14 @@ from ..errors import CapacityError, InternalError, MissingError
 from .program import Kernel, Program
 
 WARM_UP = 3
-SPIN_CLOCKS = np.int64(100_000)  # 50 us: until a launch and its events wait in the GPU's queue
-SPIN = """extern "C" __global__ void spin(long long clocks) {
-    for (const long long begin = clock64(); clock64() - begin < clocks;) {}
-}"""
+BUSY_NANOSECONDS = 50_000  # until a launch and its events wait in the GPU's queue
+WAIT = """
+extern "C" __global__ void iosim_wait(long long nanoseconds) {
+    long long start, now;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(start));
+    do asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now)); while (now - start < nanoseconds);
+}
+"""
 NO_GPU = "counting, sweeping and checking work without one"
 
 
@@ -115,18 +120,24 @@ def cubin_module(source: str, options: tuple[str, ...]) -> Any:
     return module
 
 
+def waiting(nanoseconds: int) -> Callable[[], None]:
+    """One thread that looks at the clock, and touches nothing."""
+    wait = cupy().RawKernel(WAIT, "iosim_wait")
+    return lambda: wait((1,), (1,), (np.int64(nanoseconds),))
+
+
 def milliseconds(start: Any, repeats: int = 10, flush: Any = None) -> float:
     """The median time of `start()`, which puts work on the current stream, after some runs that are not timed. Before
     each the GPU is kept busy, so that it is never waited for who asks. `flush`, an array larger than the L2, is filled
     for that: no input is in a cache then, as under the profiler."""
     xp, times = cupy(), []
-    spin = xp.RawKernel(SPIN, "spin")
+    busy = waiting(BUSY_NANOSECONDS)
     for _ in range(WARM_UP + repeats):
         begin, end = xp.cuda.Event(), xp.cuda.Event()
         if flush is not None:
             flush.fill(0)
         else:
-            spin((1,), (1,), (SPIN_CLOCKS,))
+            busy()
         begin.record()
         start()
         end.record()

@@ -30,13 +30,6 @@ REPEATS = 10
 FLUSH_BYTES = 1 << 30
 LARGE_LOGITS = 8.0  # scale of Q and K in the second output check
 FAULTED = 4  # exit code
-WAIT_KERNEL = """
-extern "C" __global__ void iosim_wait(long long nanoseconds) {
-    long long start, now;
-    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(start));
-    do asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now)); while (now - start < nanoseconds);
-}
-"""
 MARKER = 'extern "C" __global__ void iosim_marker() {}'
 
 
@@ -94,8 +87,7 @@ def _nothing() -> None: ...
 
 def call_of(job: Job) -> Any:
     if job["run"] == WAIT:
-        wait = device.cupy().RawKernel(WAIT_KERNEL, "iosim_wait")
-        return lambda: wait((1,), (1,), (np.int64(job["milliseconds"] * 1_000_000),))
+        return device.waiting(job["milliseconds"] * 1_000_000)
     return torch_call(job) if job["run"] in TORCH else runner(job).call(inputs_of(job))
 
 
