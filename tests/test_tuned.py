@@ -41,6 +41,14 @@ def test_every_kernel_compiles_without_large_spills(name, d, dtype, mask, count)
     assert "serialized" not in log, "matrix products must overlap"
 
 
+@pytest.mark.parametrize("file", [*sorted(set(FILES.values())), "wgmma_rate.cu"])
+def test_a_source_is_one_text(file):
+    """With everything it includes, once: what compiles it finds no other file."""
+    text = source(file)
+    assert "#include" not in text and text.count("void barrier_init(u64*") == 1
+    assert text.count("void softmax_rows(") == (file == "standard.cu")
+
+
 @pytest.mark.parametrize("name, d, dtype, mask", PROBLEMS)
 def test_shared_memory_fits_a_block(name, d, dtype, mask):
     assert max(kernel_of(name, d, dtype, mask).smem_bytes.values()) + 1280 <= MOST_SHARED_BYTES

@@ -6,6 +6,7 @@ Their accumulators live in registers, so their SRAM is another M; they stand bes
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -98,8 +99,8 @@ def tuned(schedule: str, problem: Attention) -> Tuned:
 
 @lru_cache(maxsize=64)
 def source(file: str) -> str:
-    """One translation unit: the building blocks, then the kernels."""
-    return (KERNELS / "hopper.cuh").read_text() + (KERNELS / file).read_text().replace('#include "hopper.cuh"', "")
+    """One translation unit: a file with the text of what it includes."""
+    return re.sub(r'#include "(.+)"\n', lambda included: source(included[1]), (KERNELS / file).read_text())
 
 
 @lru_cache(maxsize=64)

@@ -18,11 +18,55 @@ struct Shared {
     u64 q_full, k_full[STAGES], v_full[STAGES], k_free[STAGES], v_free[STAGES];
 };
 
+// What a block works on: BR queries of a head from `first` on, and the key tiles that at least one of them sees.
+struct Work {
+    int N, Nk, head, first, tiles;
+};
+
+__device__ __forceinline__ Work work_of_block(int N, int Nk) {
+    int tiles_q = (N + BR - 1) / BR, tile = CAUSAL ? tiles_q - 1 - blockIdx.x : blockIdx.x;  // the longest first
+    int first = tile * BR, keys = Nk;
+    if (CAUSAL) keys = min(Nk, min(first + BR, N) + Nk - N);
+    return {N, Nk, (int)blockIdx.y, first, keys <= 0 ? 0 : (keys + BC - 1) / BC};
+}
+
+__device__ __forceinline__ void barriers_init(Shared& sm) {
+    barrier_init(&sm.q_full, 1);
+    for (int s = 0; s < STAGES; s++) {
+        barrier_init(&sm.k_full[s], 1), barrier_init(&sm.v_full[s], 1);
+        barrier_init(&sm.k_free[s], 8), barrier_init(&sm.v_free[s], 8);  // 8 warps read
+    }
+    fence_async();
+}
+
+// ---------------------------------------------------------------- warpgroup 0, the producer: one thread fetches
+
 __device__ __forceinline__ void fetch(char* to, const TensorMap* map, u64* bar, int rows, int row, int instance) {
     barrier_expect(bar, rows * D * 2);
 #pragma unroll
     for (int panel = 0; panel < PANELS; panel++) copy_in(to + panel * rows * 128, map, bar, panel * 64, row, instance);
 }
+
+__device__ __forceinline__ void fetch_all(Shared& sm, const Work& w, const TensorMap* Q, const TensorMap* K,
+                                          const TensorMap* V, int kv_head) {
+    if (w.tiles) fetch(sm.q, Q, &sm.q_full, BR, w.first, w.head);  // a tile that sees nothing reads nothing
+    for (int j = 0; j < w.tiles; j++) {
+        int s = j % STAGES;
+        free_wait(sm.k_free, j);
+        fetch(sm.k[s], K, &sm.k_full[s], BC, j * BC, kv_head);
+        free_wait(sm.v_free, j);
+        fetch(sm.v[s], V, &sm.v_full[s], BC, j * BC, kv_head);
+    }
+}
+
+__device__ __forceinline__ void count_reads(u64* counts, const Work& w) {
+#ifdef IOSIM_COUNT
+    u64 keys = min(w.tiles * BC, w.Nk), rows = min(BR, w.N - w.first);
+    atomicAdd(counts, w.tiles ? rows * D : 0), atomicAdd(counts + 1, keys * D), atomicAdd(counts + 2, keys * D);
+#endif
+}
+
+// ---------------------------------------------------------------- steps of a warpgroup, in registers
 
 __device__ __forceinline__ void scores_start(float (&s)[BC / 2], const char* q, const char* k) {
     product_begin();
@@ -78,119 +122,135 @@ __device__ __forceinline__ void hide(float (&s)[BC / 2], int row, int key, int N
     }
 }
 
-__device__ __forceinline__ int key_tiles(int first_row, int N, int Nk) {
-    int keys = Nk;
-    if (CAUSAL) keys = min(Nk, min(first_row + BR, N) + Nk - N);
-    return keys <= 0 ? 0 : (keys + BC - 1) / BC;
-}
+// ---------------------------------------------------------------- warpgroups 1 and 2, the consumers: 64 rows each
+
+// What a thread holds of O, S and P: of its two rows, two of every 8 columns.
+struct Tiles {
+    float o[D / 2] = {}, s[BC / 2];
+    u32 p[BC / 4];
+};
+
+// Of its two rows: sum, maximum, and the factor that takes O to the newest maximum.
+struct Rows {
+    float l[2] = {0.f, 0.f}, m[2] = {-INFINITY, -INFINITY}, factor[2];
+};
+
+struct Consumer {
+    Shared& sm;
+    const Work& w;
+    float scale;
+    int half = threadIdx.x / 128 - 1, warp = (threadIdx.x / 32) % 4, lane = threadIdx.x % 32;
+    int row = w.first + half * 64 + warp * 16 + lane / 4;  // of this thread; its other row lies 8 below
+    char* q = sm.q + half * 64 * 128;                      // this half's rows of Q, in the end of O
+
+    // So many key tiles, the first ones, are seen whole: those after them need `hide`.
+    __device__ __forceinline__ int whole_tiles() const {
+        return CAUSAL ? min(w.Nk / BC, max(0, w.first + half * 64 + w.Nk - w.N + 1) / BC) : w.Nk / BC;
+    }
+
+    // The softmax of key tile j as soon as its S is there; LEFT products that started later may be under way still.
+    template <int LEFT> __device__ __forceinline__ void softmax(Tiles& t, Rows& rows, int j, int whole) const {
+        product_wait<LEFT>();
+        pin(t.s);
+        if (lane == 0) barrier_arrive(&sm.k_free[j % STAGES]);
+        if (j >= whole) hide(t.s, row, j * BC + (lane % 4) * 2, w.N, w.Nk);
+        online_softmax(t.s, rows.m, rows.l, rows.factor, scale);
+    }
+
+    // S of key tile j and O of the one before, started together in this half's turn; the softmax of j runs beside O.
+    __device__ __forceinline__ void step(Tiles& t, Rows& rows, int j, int whole) const {
+        int now = j % STAGES, before = (j - 1) % STAGES;
+        full_wait(sm.k_full, j);
+        turn_wait(FIRST_TURN + half);
+        scores_start(t.s, q, sm.k[now]);
+        full_wait(sm.v_full, j - 1);
+        output_start(t.o, t.p, sm.v[before]);
+        turn_pass(FIRST_TURN + 1 - half);
+        softmax<1>(t, rows, j, whole);
+        product_wait<0>();
+        pin(t.o);
+        if (lane == 0) barrier_arrive(&sm.v_free[before]);
+#pragma unroll
+        for (int i = 0; i < D / 2; i++) t.o[i] *= rows.factor[(i >> 1) & 1];
+        round_scores(t.s, t.p);
+    }
+
+    // All key tiles: S of the first and O of the last have no other product beside them.
+    __device__ __forceinline__ void attend(Tiles& t, Rows& rows, int whole) const {
+        barrier_wait(&sm.q_full, 0);
+        full_wait(sm.k_full, 0);
+        scores_start(t.s, q, sm.k[0]);
+        softmax<0>(t, rows, 0, whole);
+        round_scores(t.s, t.p);
+        if (half) turn_pass(FIRST_TURN);  // half 0 begins
+        for (int j = 1; j < w.tiles; j++) step(t, rows, j, whole);
+        if (!half) turn_wait(FIRST_TURN);  // the last one that was passed on
+        full_wait(sm.v_full, w.tiles - 1);
+        output_start(t.o, t.p, sm.v[(w.tiles - 1) % STAGES]);
+        product_wait<0>();
+        pin(t.o);
+    }
+
+    // Sums over the four threads that share a row; the LSE; then 1 / l in the place of l.
+    __device__ __forceinline__ void end_rows(Rows& rows, float* lse) const {
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            float& l = rows.l[r];
+            l += __shfl_xor_sync(~0u, l, 1);
+            l += __shfl_xor_sync(~0u, l, 2);
+#ifdef LSE
+            if (lane % 4 == 0 && row + 8 * r < w.N)
+                lse[(u64)w.head * w.N + row + 8 * r] =
+                    l == 0.f ? -INFINITY : (rows.m[r] * scale + log2f(l)) * 0.6931471805599453f;
+#endif
+            l = l == 0.f ? 0.f : 1.f / l;
+        }
+    }
+
+    // O takes the place of this half's rows of Q, and leaves from there.
+    __device__ __forceinline__ void write_output(const Tiles& t, const Rows& rows, uint4* O) const {
+#pragma unroll
+        for (int i = 0; i < D / 2; i += 2) {
+            int r = (i >> 1) & 1, column = (i / 4) * 8 + (lane % 4) * 2;
+            u32 at = (column / 64) * BR * 128 + swizzled(warp * 16 + lane / 4 + 8 * r, (column % 64) * 2);
+            *reinterpret_cast<u32*>(q + at) = pack(t.o[i] * rows.l[r], t.o[i + 1] * rows.l[r]);
+        }
+        group_sync(1 + half);
+        store_rows<64, D>(O, q, BR * 128, w.first + half * 64, w.N, w.head);
+    }
+
+    __device__ __forceinline__ void count_writes(u64* counts) const {
+#ifdef IOSIM_COUNT
+        if (threadIdx.x % 128 == 0) atomicAdd(counts + 3, (u64)max(0, min(64, w.N - w.first - half * 64)) * D);
+#endif
+    }
+};
+
+// ---------------------------------------------------------------- the kernel
 
 extern "C" __global__ void __launch_bounds__(384, 1)
 flash2(const __grid_constant__ TensorMap Q, const __grid_constant__ TensorMap K, const __grid_constant__ TensorMap V,
        uint4* O, float* lse, u64* counts, int N, int Nk, int group, float scale) {
     extern __shared__ char raw[];
     Shared& sm = *reinterpret_cast<Shared*>((reinterpret_cast<u64>(raw) + 1023) & ~(u64)1023);
-    int tiles_q = (N + BR - 1) / BR, tile = CAUSAL ? tiles_q - 1 - blockIdx.x : blockIdx.x;  // the longest first
-    int head = blockIdx.y, first = tile * BR, tiles = key_tiles(first, N, Nk);
-    if (threadIdx.x == 0) {
-        barrier_init(&sm.q_full, 1);
-        for (int s = 0; s < STAGES; s++) {
-            barrier_init(&sm.k_full[s], 1), barrier_init(&sm.v_full[s], 1);
-            barrier_init(&sm.k_free[s], 8), barrier_init(&sm.v_free[s], 8);  // 8 warps read
-        }
-        fence_async();
-    }
+    Work w = work_of_block(N, Nk);
+    if (threadIdx.x == 0) barriers_init(sm);
     __syncthreads();
-
-    if (threadIdx.x < 128) {  // ------------------------------------------------------------ fetches
+    if (threadIdx.x < 128) {
         registers_fewer<24>();
         if (threadIdx.x == 0) {
-            int kv = head / group;
-            if (tiles) fetch(sm.q, &Q, &sm.q_full, BR, first, head);  // a tile that sees nothing reads nothing
-            for (int j = 0; j < tiles; j++) {
-                int s = j % STAGES;
-                u32 parity = (j / STAGES - 1) & 1;
-                if (j >= STAGES) barrier_wait(&sm.k_free[s], parity);
-                fetch(sm.k[s], &K, &sm.k_full[s], BC, j * BC, kv);
-                if (j >= STAGES) barrier_wait(&sm.v_free[s], parity);
-                fetch(sm.v[s], &V, &sm.v_full[s], BC, j * BC, kv);
-            }
-#ifdef IOSIM_COUNT
-            u64 keys = min(tiles * BC, Nk), rows = min(BR, N - first);
-            atomicAdd(counts, tiles ? rows * D : 0), atomicAdd(counts + 1, keys * D), atomicAdd(counts + 2, keys * D);
-#endif
+            fetch_all(sm, w, &Q, &K, &V, w.head / group);
+            count_reads(counts, w);
         }
-    } else {  // ------------------------------------------------------------------------------ computes
+    } else {
         registers_more<240>();
-        int half = threadIdx.x / 128 - 1, warp = (threadIdx.x / 32) % 4, lane = threadIdx.x % 32;
-        int row = first + half * 64 + warp * 16 + lane / 4;
-        const char* q = sm.q + half * 64 * 128;
-        float o[D / 2], s[BC / 2], m[2] = {-INFINITY, -INFINITY}, l[2] = {0.f, 0.f}, factor[2];
-        u32 p[BC / 4];
-#pragma unroll
-        for (int i = 0; i < D / 2; i++) o[i] = 0.f;
-        int whole = Nk / BC;  // key tiles from here on need `hide`
-        if (CAUSAL) whole = min(whole, max(0, first + half * 64 + Nk - N + 1) / BC);
-        if (tiles) {
-            barrier_wait(&sm.q_full, 0);
-            barrier_wait(&sm.k_full[0], 0);
-            scores_start(s, q, sm.k[0]);
-            product_wait<0>();
-            pin(s);
-            if (lane == 0) barrier_arrive(&sm.k_free[0]);
-            if (0 >= whole) hide(s, row, (lane % 4) * 2, N, Nk);
-            online_softmax(s, m, l, factor, scale);
-            round_scores(s, p);
-            if (half) turn_pass(FIRST_TURN);
-            for (int j = 1; j < tiles; j++) {
-                int now = j % STAGES, before = (j - 1) % STAGES;
-                barrier_wait(&sm.k_full[now], (j / STAGES) & 1);
-                turn_wait(FIRST_TURN + half);
-                scores_start(s, q, sm.k[now]);
-                barrier_wait(&sm.v_full[before], ((j - 1) / STAGES) & 1);
-                output_start(o, p, sm.v[before]);
-                turn_pass(FIRST_TURN + 1 - half);
-                product_wait<1>();
-                pin(s);
-                if (lane == 0) barrier_arrive(&sm.k_free[now]);
-                if (j >= whole) hide(s, row, j * BC + (lane % 4) * 2, N, Nk);
-                online_softmax(s, m, l, factor, scale);
-                product_wait<0>();
-                pin(o);
-                if (lane == 0) barrier_arrive(&sm.v_free[before]);
-#pragma unroll
-                for (int i = 0; i < D / 2; i++) o[i] *= factor[(i >> 1) & 1];
-                round_scores(s, p);
-            }
-            if (!half) turn_wait(FIRST_TURN);  // the last one that was passed on
-            int last = (tiles - 1) % STAGES;
-            barrier_wait(&sm.v_full[last], ((tiles - 1) / STAGES) & 1);
-            output_start(o, p, sm.v[last]);
-            product_wait<0>();
-            pin(o);
-        }
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            l[r] += __shfl_xor_sync(~0u, l[r], 1);
-            l[r] += __shfl_xor_sync(~0u, l[r], 2);
-#ifdef LSE
-            if (lane % 4 == 0 && row + 8 * r < N)
-                lse[(u64)head * N + row + 8 * r] =
-                    l[r] == 0.f ? -INFINITY : (m[r] * scale + log2f(l[r])) * 0.6931471805599453f;
-#endif
-            l[r] = l[r] == 0.f ? 0.f : 1.f / l[r];
-        }
-        // O takes the place of this warpgroup's rows of Q, and leaves from there.
-        char* out = sm.q + half * 64 * 128;
-#pragma unroll
-        for (int i = 0; i < D / 2; i += 2) {
-            int r = (i >> 1) & 1, column = (i / 4) * 8 + (lane % 4) * 2;
-            u32 at = (column / 64) * BR * 128 + swizzled(warp * 16 + lane / 4 + 8 * r, (column % 64) * 2);
-            *reinterpret_cast<u32*>(out + at) = pack(o[i] * l[r], o[i + 1] * l[r]);
-        }
-        group_sync(1 + half);
-        store_rows<64, D>(O, out, BR * 128, first + half * 64, N, head);
-#ifdef IOSIM_COUNT
-        if (threadIdx.x % 128 == 0) atomicAdd(counts + 3, (u64)max(0, min(64, N - first - half * 64)) * D);
-#endif
+        Consumer consumer{sm, w, scale};
+        int whole = consumer.whole_tiles();
+        Tiles t;
+        Rows rows;
+        if (w.tiles) consumer.attend(t, rows, whole);
+        consumer.end_rows(rows, lse);
+        consumer.write_output(t, rows, O);
+        consumer.count_writes(counts);
     }
 }

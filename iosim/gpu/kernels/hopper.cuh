@@ -30,6 +30,13 @@ __device__ __forceinline__ void barrier_wait(u64* bar, u32 parity) {
         "again:\n mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n @!done bra again;\n}"
         ::"r"(shared_address(bar)), "r"(parity) : "memory");
 }
+// A ring of STAGES rooms, tile j in room j % STAGES: wait until it is there, and until its room may be written again.
+template <int STAGES> __device__ __forceinline__ void full_wait(u64 (&full)[STAGES], int j) {
+    barrier_wait(&full[j % STAGES], (j / STAGES) & 1);
+}
+template <int STAGES> __device__ __forceinline__ void free_wait(u64 (&free)[STAGES], int j) {
+    if (j >= STAGES) barrier_wait(&free[j % STAGES], (j / STAGES - 1) & 1);
+}
 // What ordinary stores wrote to shared memory becomes visible to bulk copies and matrix products.
 __device__ __forceinline__ void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 // A barrier among the 128 threads of one warpgroup.
