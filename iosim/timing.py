@@ -10,8 +10,8 @@ and after its last a block only moves what it needs and what it leaves. A genera
 memory, and its steps are no faster than their instructions, accesses and barriers: each has a fixed time and a rate of
 one warp by itself, and as much of a full GPU. The warps of a block go through a step together and queue for the
 multiprocessor; then blocks that share it queue for its units. Among other steps a step takes longer than when it is
-repeated by itself: by as much as a tile of flash2 does. The first loads of all blocks, and their last stores, come
-together.
+repeated by itself: by as much as those of a tile of flash2 do; and while a warp asks for copies, others wait. The first
+loads of all blocks, and their last stores, come together.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from .cuts import LANES
-from .works import MEASURED_WARPS, RAGGED, Occupancy, Work
+from .works import MEASURED_WARPS, OUTPUT, RAGGED, ROW_STEPS, Occupancy, Work
 
 RESERVED_BYTES = 1024  # shared memory that the system takes of each block (CUDA programming guide, cc 8.0 and later)
 MOST_BLOCKS, MOST_THREADS, REGISTERS = 32, 2048, 65536  # a multiprocessor of cc 9.0
 WARPGROUPS = 2
 STATIONS = ("steps", "copies")
 LIGHT_STEPS = ("rescale", "zeros", "minus_infinity")  # as long as `denormalise`: of each word of O, and no division
+# Those that read what they do not change: repeated by themselves, they find it in registers.
+LOOPED = ("scores", "accumulate", "exponentials", *ROW_STEPS)
 LIGHTER = 2  # times as fast as `normalise`, where `denormalise` was not measured: all accesses, a third of the rest
-PIECE_WORDS = 8  # of 2 bytes, which are copied together
 PARTS = 4  # of a multiprocessor, with a scheduler and a quarter of the registers each
 
 
@@ -57,7 +58,9 @@ class Rates:
     wgmma_flops_per_second: float = 0.0
     steps: dict[str, tuple[float, ...]] = field(default_factory=dict)
     loop_ratios: dict[str, float] = field(default_factory=dict)
-    """{"tensor": a tile of flash2 in its loop over the sum of its steps}; 1 where it was not measured."""
+    """{"tensor": how much longer steps of LOOPED take in a loop}; 1 where it was not measured."""
+    asking_ratio: float = 0.0
+    """For how much of the time in which a warp asks for a copy no other of its part of the multiprocessor gets on."""
 
 
 def blocks_on(shared_bytes: int, smem_bytes: int, threads: int, registers: int | None = None) -> int:
@@ -144,21 +147,33 @@ def stepwise_seconds(work: Work, together: int, sit: Occupancy, rates: Rates, me
     """A generated kernel: step after step. The measured loads came from the L2; those through registers were not waited
     for one by one."""
     chain = work.stalls * rates.l2_latency_seconds + work.waits * (memory.latency - rates.l2_latency_seconds)
-    ratio = rates.loop_ratios.get(sit.kind, 1.0) if sit.generated else 1.0
     demands = dict.fromkeys(STATIONS, 0.0)
     for name, amount in work.steps.items():
         fixed, one, each, full = step_rates(name, sit.kind, rates)
         alone = work.times[name] * fixed + work.chain[name] / sit.warps / one
         share = work.times[name] * each * sit.warps / MEASURED_WARPS[sit.kind] + amount * rates.sms / full
-        chain += ratio * cycle_seconds(alone, [share / sit.warps], sit.warps)
         demands[station(name)] += share
+        if station(name) == "copies" and sit.generated:
+            asking = rates.asking_ratio * work.chain[name] / one / PARTS
+            demands["steps"] += asking
+            share = max(share, asking)
+        chain += loop_ratio(name, sit, rates) * cycle_seconds(alone, [share / sit.warps], sit.warps)
+    demands["steps"] *= fullest(together * sit.warps)
     return cycle_seconds(chain, [*demands.values(), memory.dram_seconds * rates.sms], together)
+
+
+def loop_ratio(step: str, sit: Occupancy, rates: Rates) -> float:
+    looped = step.removesuffix(RAGGED).removesuffix(OUTPUT) in LOOPED
+    return rates.loop_ratios.get(sit.kind, 1.0) if looped and sit.generated else 1.0
+
+
+def fullest(warps: int) -> float:
+    """Warps are dealt to the parts of a multiprocessor in turn: what the fullest has, over an even share."""
+    return -(-warps // PARTS) * PARTS / warps
 
 
 def step_rates(name: str, kind: str, rates: Rates) -> tuple[float, float, float, float]:
     """As measured; other steps on words are as fast as those that were."""
-    if name == "load" + RAGGED and f"{kind}_{name}" not in rates.steps:
-        return ragged_rates(kind, rates)
     key = step_key(name, kind, rates)
     fixed, one, each, full = rates.steps[key]
     if key.removesuffix(RAGGED).endswith("_normalise") and name in (*LIGHT_STEPS, "denormalise"):
@@ -182,15 +197,6 @@ def together_seconds(works: list[Work], instances: int, share: float, sit: Occup
     first, last = (count * sum(each) for each in zip(*((w.first_bytes, w.last_bytes) for w in works), strict=True))
     slowest = max(1 / rates.l2_bytes_per_second, share / rates.dram_bytes_per_second)
     return first * slowest + last / rates.l2_bytes_per_second
-
-
-def ragged_rates(kind: str, rates: Rates) -> tuple[float, float, float, float]:
-    """A turn of the loop over pieces of 16 bytes takes as long as one over words of 2 bytes."""
-    fixed, one, each, full = step_rates("load", kind, rates)
-    if "simt_load_scalar" not in rates.steps:
-        return fixed, one, each, full
-    _, words, _, all_words = rates.steps["simt_load_scalar"]
-    return fixed, min(one, words * PIECE_WORDS), each, min(full, all_words * PIECE_WORDS)
 
 
 def station(step: str) -> str:

@@ -25,8 +25,7 @@ MEASURED_TURNS = {"tensor": 2, "simt": 1}  # of a step on rows: a warp has 8 row
 # and 10) takes for each score a maximum, a multiply-add before the exponential, a sum and a conversion, and rescales O.
 OPERATIONS: dict[str, tuple[int, ...]] = {"scores": (1,), "online_softmax": (4, 0, 0, 1), "softmax_rows": (5,)}
 UNDER_WAY = 6  # requests of a warp that copies single words: its loop is unrolled, and two meet in a line of the L2
-RAGGED = "_ragged"  # after the name of a step on a tile whose room is not all in use: in a loop of its own; without
-# tensor cores, of one whose keys are not known when it is compiled: most loops are over keys
+RAGGED = "_ragged"  # after the name of a step on a tile whose room is not all in use: in a loop of its own
 ROW_STEPS = ("online_softmax", "softmax_rows", "add_maximum_and_sum", "add_maximum", "add_sum")
 # Those that take as long for 16 bytes, whatever their words; they were measured on words of 4 bytes.
 OF_PIECES, MEASURED_BYTES = ("normalise", "denormalise", "rescale", "zeros", "minus_infinity"), 4
@@ -172,14 +171,9 @@ class Works(Watcher):
         step = MMA if self.sit.tensor_cores else 1
         return product(-(-full(x) // step) * step if isinstance(x, Tile) else x for x in block.shape)
 
-    def _ragged(self, *blocks: Block) -> str:
+    def _ragged(self, block: Block) -> str:
         """What comes after the name of a step."""
-        if self.sit.tensor_cores:
-            whole = all(len(block.shape) == 1 or self._is_whole(block) for block in blocks)
-        else:
-            columns = [block.shape[-1] for block in blocks if len(block.shape) > 1]
-            whole = all(x.length % full(x) == 0 for x in columns if isinstance(x, Tile))
-        return "" if whole else RAGGED
+        return "" if len(block.shape) == 1 or self._is_whole(block) else RAGGED
 
     def _is_whole(self, block: Block) -> bool:
         """Whether all of the room is in use. Copies of other tiles take a turn of a loop for each piece of 16 bytes."""
@@ -253,9 +247,8 @@ class Works(Watcher):
             busy, waited = words_of_lanes(output, name == "scores", sit.warps)
             flops, chain = flops * busy // words, flops * waited * uneven(output, sit.warps, False) // words
         here.flops += flops
-        ragged = "" if sit.tensor_cores else self._ragged(output, *inputs)
-        here.add(name + ragged, flops, chain=chain)
-        here.add(f"{name}{OUTPUT}{ragged}", words, 0, words * uneven(output, sit.warps, sit.tensor_cores))
+        here.add(name, flops, chain=chain)
+        here.add(name + OUTPUT, words, 0, words * uneven(output, sit.warps, sit.tensor_cores))
 
     def _rescale(self, scores: Block, output: Block) -> None:
         """O is rescaled where a maximum grows: in a row, among j tiles in any order, with the j-th at odds of 1 / j; a

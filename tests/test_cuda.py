@@ -16,7 +16,7 @@ from iosim.gpu.layout import ALIGNMENT, Life, peak, place
 from iosim.gpu.run import run_on_device
 from iosim.gpu.selftest import cases, run_case
 from iosim.gpu.tables import Tables, bits
-from iosim.schedules import CORE, Schedule
+from iosim.schedules import CORE, Schedule, find
 from iosim.softmax import keep, scores, zeros
 from iosim.tiling import footprint
 
@@ -102,6 +102,21 @@ def test_few_barriers_where_a_warp_owns_its_rows():
     between = loop[loop.index("scores(") : loop.index("online_softmax")]
     assert "Team::sync();" in between and "__syncthreads" not in between
     assert "copies_done<1>();" in loop[: loop.index("scores(")], "V may still be on its way when K is there"
+
+
+@pytest.mark.parametrize(
+    "name, N, Nk, blocks, keys",
+    [("flash2", 128, 128, ["64"], ["64"]),
+     ("flash2", 300, 300, ["64", "44"], ["64", "44", "64", "44"]),  # 4 whole tiles and one of 44, of both
+     ("flash2", 255, 300, ["min(64, 255 - i0)"], ["64", "44"]),  # 3 whole tiles of queries do not pay
+     ("flash2", 300, 255, ["64", "44"], ["min(64, 255 - j0)"] * 2),
+     ("attention-2pass", 300, 300, ["min(64, 300 - i0)"], ["64", "44", "64", "44"]),  # two loops: enough code
+     ("attention-2pass", 300, 256, ["64", "44"], ["64", "64", "64", "64"])],
+)  # fmt: skip
+def test_loops_are_written_again_for_a_last_tile_that_is_smaller(name, N, Nk, blocks, keys):
+    source = generate(find(name), Attention(N, 64, Nk=Nk, dtype="fp16", acc_dtype="fp32"), Tiling(64, 64)).source
+    assert re.findall(r"const int ni = (.*);", source) == blocks and re.findall(r"const int nj = (.*);", source) == keys
+    assert ("if (blockIdx.x < 4) {" in source) == (len(blocks) == 2)
 
 
 def test_counting_is_an_option_of_the_compiler_only():

@@ -140,6 +140,31 @@ def test_a_row_that_many_warps_share(long_rows, k):
         assert counted == pointers == simulated(SCHEDULES["standard-tiled"], p, tiling)
 
 
+# ---------------------------------------------------------------- how scores are summed
+
+
+def one_after_another(q, k):
+    """Q K^T / sqrt(d), each product added to one sum of 32 bits."""
+    s = np.zeros((len(q), len(k)), np.float32)
+    for x in range(q.shape[1]):
+        s = (s.astype(np.float64) + np.outer(q[:, x], k[:, x])).astype(np.float32)
+    return s * np.float32(q.shape[1] ** -0.5)
+
+
+def test_large_scores_of_long_rows_are_summed_in_parts(tmp_path):
+    """Four sums that are added last round less than one: with scores of hundreds that is most of an output's error."""
+    p, tiling, rng = Attention(150, 256, dtype="fp32"), Tiling(16, 16), np.random.default_rng(1)
+    inputs = {name: rng.normal(scale=8 if name in "QK" else 1, size=(1, 150, 256)).astype(np.float32) for name in "QKV"}
+    program = generate(SCHEDULES["flash2"], p, tiling, count=True)
+    library = on_cpu.build([program], tmp_path)
+    found, _, _ = on_cpu.run(library, 0, program, {name: x.astype(np.float64) for name, x in inputs.items()})
+    q, k, v = (inputs[name][0].astype(np.float64) for name in "QKV")
+    weights = np.exp((s := one_after_another(q, k).astype(np.float64)) - s.max(axis=1, keepdims=True))
+    expected, chain = attention(q, k, v), weights / weights.sum(axis=1, keepdims=True) @ v
+    error, other = (np.sqrt(np.mean((o - expected) ** 2)) for o in (found["O"][0], chain))
+    assert error < 0.5 * other
+
+
 # ---------------------------------------------------------------- every step, in NumPy and in CUDA
 
 

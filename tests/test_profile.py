@@ -131,6 +131,7 @@ FOUND = {
     "wgmma_flops_per_second": 8e14, "steps": {"simt_load": [1e-7, 1e9, 0.0, 2e12], "simt_normalise": [0.0, 1e9, 0.0, 1e12]},
     "latency_seconds": 7.1e-7, "l2_latency_seconds": 2.5e-7, "tensor_flops_per_second": {"fp16": 6e14, "bf16": 5.9e14},
     "tile_latency_seconds": 1.1e-6, "l2_sides": {"2": "00", "4": "0110"}, "loop_ratios": {"tensor": 1.25, "simt": 0.9},
+    "asking_ratio": 0.75,
 }  # fmt: skip
 
 
@@ -148,7 +149,8 @@ def test_a_calibration_is_a_hardware_file(tmp_path, ask):
     path.write_text(toml({key: value for key, value in FOUND.items() if key != "profiled_launch_seconds"}))
     assert rates_of(load(str(path)), profiled=True).launch_seconds == rates.launch_seconds, "without a profiler"
     assert (rates.latency_seconds, rates.l2_latency_seconds, rates.tile_latency_seconds) == (7.1e-7, 2.5e-7, 1.1e-6)
-    assert rates.loop_ratios == {"tensor": 1.25, "simt": 0.9} and rates.steps["simt_load"] == (1e-7, 1e9, 0.0, 2e12)
+    assert rates.loop_ratios == {"tensor": 1.25, "simt": 0.9} and rates.asking_ratio == 0.75
+    assert rates.steps["simt_load"] == (1e-7, 1e9, 0.0, 2e12)
     assert l2_sides(hardware) == {"2": "00", "4": "0110"} and l2_capacity_bytes(hardware) == 25_000
     assert {key for key in HOW} <= set(hardware.measured)
     assert ask("count", "--N", 64, "--d", 8, "--hardware", path)["sram"]["M_bytes"] == 1000

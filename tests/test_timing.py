@@ -20,6 +20,7 @@ from iosim.timing import (
     blocks_on,
     blocks_seconds,
     cycle_seconds,
+    fullest,
     makespan,
     predict,
     step_rates,
@@ -100,13 +101,13 @@ def test_a_copy_that_lands_while_steps_run_is_not_waited_for():
 
 def test_warps_of_a_block_queue_for_their_multiprocessor():
     """A warp takes 1000 / warps s by itself, of which it keeps the multiprocessor, one of two, busy for 2 x 1000 / 50
-    / warps. The second of two finds it so for 20 of 500 s; where steps are short, all of its 40 s is what ten take."""
+    / warps. The second of two finds it so for 20 of 500 s; where steps are short, all of its 40 s is what twelve take."""
     slow = replace(TOY, steps={"tensor_normalise": (0.0, 1.0, 0.0, 50.0)})
     work = work_of(hide=1000)
     assert block_seconds(work, 1, "fp16", Occupancy(1, warps=1), slow, SLOW) == pytest.approx(1000)
     assert block_seconds(work, 1, "fp16", Occupancy(1, warps=2), slow, SLOW) == pytest.approx(500 + 20 * 20 / 500)
     short = replace(TOY, steps={"tensor_normalise": (0.0, 50.0, 0.0, 50.0)})
-    assert block_seconds(work, 1, "fp16", Occupancy(1, warps=10), short, SLOW) == pytest.approx(40)
+    assert block_seconds(work, 1, "fp16", Occupancy(1, warps=12), short, SLOW) == pytest.approx(40)
 
 
 def test_each_step_is_queued_for_by_itself():
@@ -116,15 +117,45 @@ def test_each_step_is_queued_for_by_itself():
     assert both == pytest.approx(2 * (500 + 20 * 20 / 500))
 
 
-def test_steps_take_longer_among_others():
-    """Half as long again on tensor cores; what is waited for does not."""
-    work = replace(work_of(hide=10), waits=2, stalls=1)
-    rates = replace(STEPWISE, loop_ratios={"tensor": 1.5})
+@pytest.mark.parametrize("step, looped", [("scores", True), ("scores_output", True), ("softmax_rows_ragged", True),
+                                          ("hide", False), ("normalise", False), ("load", False)])  # fmt: skip
+def test_steps_that_read_other_blocks_take_longer_among_others(step, looped):
+    """Half as long again on tensor cores, in generated kernels; what is waited for does not."""
+    work = replace(work_of(**{step: 10}), waits=2, stalls=1)
+    rates = replace(STEPWISE, loop_ratios={"tensor": 1.5}, steps={f"simt_{step}": (0.0, 5.0, 0.0, 1e9),
+                                                                 "simt_normalise": (0.0, 5.0, 0.0, 1e9)})  # fmt: skip
     steps, waits = 10 / 5, 2 * 0.25 + 0.25
-    for kind, ratio in ((True, 1.5), (False, 1.0)):
-        found = replace(rates, steps={"simt_normalise": rates.steps["tensor_normalise"]})
-        sit = Occupancy(1, warps=1, tensor_cores=kind)
-        assert block_seconds(work, 1, "fp16", sit, found, Memory(0.5)) == pytest.approx(ratio * steps + waits)
+    for tensor_cores, generated in ((True, True), (False, True), (True, False)):
+        ratio = 1.5 if tensor_cores and generated and looped else 1.0
+        sit = Occupancy(1, warps=1, tensor_cores=tensor_cores, generated=generated)
+        assert block_seconds(work, 1, "fp16", sit, rates, Memory(0.5)) == pytest.approx(ratio * steps + waits)
+
+
+def test_while_a_warp_asks_for_copies_others_of_its_part_wait():
+    """A load of 80 bytes, 10 for each of 8 warps at 5 bytes a second, of which half keeps other warps waiting: all
+    warps of one block need 4 s of the parts, four of them at once; and of three blocks at least 12."""
+    rates = replace(TOY, steps={"tensor_load": (0.0, 5.0, 0.0, 1e9), "simt_normalise": (0.0, 5.0, 0.0, 1e9)})
+    asking, sit = replace(rates, asking_ratio=0.5), Occupancy(3, warps=8)
+    work = work_of(load=80)
+    assert block_seconds(work, 3, "fp16", sit, rates, Memory(0.0)) == pytest.approx(2.0)
+    one, three = (block_seconds(work, n, "fp16", sit, asking, Memory(0.0)) for n in (1, 3))
+    assert one == pytest.approx(cycle_seconds(2.0, [0.25], 8)) and three == pytest.approx(cycle_seconds(one, [2.0], 3))
+    theirs = replace(sit, generated=False)
+    assert block_seconds(work, 3, "fp16", theirs, asking, Memory(0.0)) == pytest.approx(2.0), "not measured"
+
+
+@pytest.mark.parametrize("warps, most", [(1, 4.0), (3, 4 / 3), (4, 1.0), (5, 8 / 5), (12, 1.0), (18, 20 / 18)])
+def test_the_fullest_part_of_a_multiprocessor(warps, most):
+    """Of 18 warps two of the four parts have five."""
+    assert fullest(warps) == pytest.approx(most)
+
+
+def test_blocks_of_one_warp_meet_where_one_part_has_two():
+    """Each takes 1 s of a part's units (0.25 s of all four): four do not meet, five may."""
+    rates = replace(TOY, steps={"tensor_normalise": (0.0, 10.0, 0.0, 8 * TOY.sms)})
+    found = [block_seconds(work_of(hide=2), n, "fp16", Occupancy(n, warps=1), rates, SLOW) for n in (4, 5)]
+    chain = cycle_seconds(0.2, [0.25], 1)
+    assert found == pytest.approx([cycle_seconds(chain, [0.25], 4), cycle_seconds(chain, [0.25 * 8 / 5], 5)])
 
 
 def test_loads_through_registers_wait_for_the_l2():
@@ -182,13 +213,12 @@ def test_steps_without_a_division_are_quicker_than_normalise():
     assert step_rates("rescale", "tensor", both) == step_rates("denormalise", "tensor", both) == denormalise
 
 
-def test_ragged_tiles_are_as_measured_or_as_slow_as_their_loop():
-    """Else a turn that copies 16 bytes takes as long as one that copies a word of 2; steps are as those on whole tiles,
-    or on ragged ones of what is most like them."""
-    steps = {"tensor_load": (0.5, 90.0, 0.25, 100.0), "simt_load_scalar": (0.0, 10.0, 0.0, 11.0),
-             "tensor_normalise": (0.0, 4.0, 0.0, 40.0), "tensor_zeros": (1.0, 9.0, 1.0, 90.0)}  # fmt: skip
+def test_steps_on_ragged_tiles_are_as_measured():
+    """Else as those on whole tiles, or on ragged ones of what is most like them."""
+    steps = {"tensor_load": (0.5, 90.0, 0.25, 100.0), "tensor_normalise": (0.0, 4.0, 0.0, 40.0),
+             "tensor_zeros": (1.0, 9.0, 1.0, 90.0)}  # fmt: skip
     rates = replace(TOY, steps=steps)
-    assert step_rates("load_ragged", "tensor", rates) == (0.5, 80.0, 0.25, 88.0)
+    assert step_rates("load_ragged", "tensor", rates) == steps["tensor_load"]
     assert step_rates("normalise_ragged", "tensor", rates) == steps["tensor_normalise"]
     measured = {"tensor_normalise_ragged": (0.0, 2.0, 0.0, 20.0), "tensor_load_ragged": (1.0, 2.0, 3.0, 4.0)}
     rates = replace(TOY, steps={**steps, **measured})

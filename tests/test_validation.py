@@ -8,6 +8,8 @@ from statistics import median
 
 import pytest
 
+from iosim.cuts import LANES
+from iosim.gpu.counters import TO_L2
 from iosim.gpu.jobs import TORCH, problem_of, runner, tiling_of
 from iosim.gpu.predict import in_whole_tiles, predict
 from iosim.gpu.profile import explain
@@ -39,21 +41,26 @@ def evidence(folder, part):
 def own(folder):
     return [
         e
-        for part in ("generated", "tuned", "drawn", "redrawn", "fresh")
+        for part in ("generated", "tuned", "drawn", "redrawn", "fresh", "fourth", "unseen")
         for e in evidence(folder, part)
         if e.job["run"] not in TORCH
     ]
 
 
+IN_ONE_SUM = "output error with large logits 0.000171, allowed 0.000127"
+
+
 @needs_measurements
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda p: p.name)
 def test_words_and_bytes_agree(folder):
-    """All of them, but for what is listed as not explained: bytes of the crossbar, and less than one in fifty."""
+    """All of them, but for what is listed as not explained: bytes of the crossbar, less than one in fifty, and an output
+    of scores that were added to one sum, as they are no more (test_cuda_cpu.py)."""
     rows = [verify(e, None) for e in own(folder)]
     assert len(rows) >= 60
     known = json.loads((folder / "claims.json").read_text())["faults"]
     assert [r["faults"] for r in rows if not r["ok"]] == known
-    assert len(known) <= len(rows) / 50 and all(fault.startswith("read: simulated") for fault in known)
+    others = [fault for fault in known if not fault.startswith("read: simulated")]
+    assert len(known) <= len(rows) / 50 and others in ([], [IN_ONE_SUM])
     assert all(row["device_words"] == row["words"] for row in rows)
     generated = [verify(e, None) for e in evidence(folder, "generated")]
     assert all(row["ok"] for row in generated)
@@ -92,7 +99,7 @@ def test_errors_of_dram_and_time_are_as_claimed(folder):
     assert median(summary.errors(ours, "time_ratio")) <= 0.10
     most = {"generated, looked at": 0.10, "generated, held out": 0.10, "torch-flash": 0.10, "torch-cudnn": 0.10,
             "torch-efficient": 0.10, "drawn": 0.12, "drawn again": 0.12, "drawn a third time": 0.12,
-            "tuned": 0.10}  # fmt: skip
+            "drawn a fourth time": 0.12, "drawn a fifth time, unseen": 0.10, "tuned": 0.10}  # fmt: skip
     for name, limit in most.items():
         assert median(summary.errors(groups[name], "time_ratio")) <= limit, name
 
@@ -117,6 +124,31 @@ def test_predictions_of_pytorchs_kernels_are_those_that_were_written_down(folder
     assert [r["dram_predicted"] for r in written if r["kernel"] == run] == [str(new["dram_predicted"])]
     for name in ("seconds_predicted", "read_ratio", "write_ratio"):
         assert float(written[0][name]) == pytest.approx(new[name]), name
+
+
+@needs_measurements
+def test_where_flashattention_2_spills():
+    """Bytes by instruction are those that the counters have beside the stores of tensors. What a block of N = 4097 writes
+    once, with causal, is 83 of 217 MB; with N = 4096 it is 23 of 251."""
+    folder = FOLDERS[-1]
+    with open(folder / "spills.csv", newline="") as file:
+        lines = [{key: int(x) if x.isdigit() else x for key, x in row.items()} for row in csv.DictReader(file)]
+    profiled = {
+        (e.job["N"], e.job["mask"]): e.kernels[0]
+        for e in evidence(folder, "torch")
+        if e.job["run"] == "torch-flash" and e.job["d"] == 128 and e.job["heads"] == 32
+    }
+    for case in {(line["N"], line["mask"]) for line in lines}:
+        kernel, mine = profiled[case], [line for line in lines if (line["N"], line["mask"]) == case]
+        spilled = sum(LANES * line["warps_executed"] * line["bytes_a_thread"] for line in mine)
+        assert spilled == pytest.approx(kernel.get(TO_L2) - kernel.store_bytes, rel=1e-3)
+        if case[1] == "causal":
+            warps = kernel.grid[0] * kernel.grid[2] * kernel.block[0] // LANES
+            once = [line for line in mine if line["warps_executed"] <= warps]
+            a_thread = sum(line["bytes_a_thread"] for line in once), sum(line["bytes_a_thread"] for line in mine)
+            assert a_thread == ((624, 656) if case[0] == 4097 else (180, 236))
+            bytes_once = sum(LANES * line["warps_executed"] * line["bytes_a_thread"] for line in once)
+            assert (round(bytes_once / 1e6), round(spilled / 1e6)) == ((83, 217) if case[0] == 4097 else (23, 251))
 
 
 @needs_measurements

@@ -31,7 +31,7 @@ from iosim.gpu.profile import rows as explained
 from iosim.gpu.verify import Evidence, flat, short, summary, verify
 from iosim.hardware import read as read_hardware
 
-PARTS = ("calibrate", "generated", "drawn", "redrawn", "fresh", "tuned", "torch", "sweep")
+PARTS = ("calibrate", "generated", "drawn", "redrawn", "fresh", "fourth", "unseen", "tuned", "torch", "sweep")
 
 
 def main() -> None:
@@ -145,7 +145,7 @@ def torch_rows(jobs: list[Any], kernels: list[Any], hardware: Any, folder: Path)
 def write_rows(folder: Path) -> None:
     hardware = read_hardware(folder / "hardware.toml")
     mine = []
-    for part in ("generated", "tuned", "drawn", "redrawn", "fresh"):
+    for part in ("generated", "tuned", "drawn", "redrawn", "fresh", "fourth", "unseen"):
         own = [e for e in evidence(folder, part) if e.job["run"] not in TORCH]
         held = {"part": part}
         mine += [{**held, "held_out": shapes.held_out(n), **verify(e, hardware)} for n, e in enumerate(own)]

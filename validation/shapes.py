@@ -122,6 +122,16 @@ def fresh() -> list[Job]:
     return drawn(20261123)
 
 
+def fourth() -> list[Job]:
+    """Drawn a fourth time; they showed what more code costs that is run once."""
+    return drawn(20261124)
+
+
+def unseen() -> list[Job]:
+    """Drawn a fifth time, when the models and kernels that they are about were written."""
+    return drawn(20261125)
+
+
 def _fits(name: str, problem: Attention, tiling: Tiling) -> bool:
     kernels = generate(find(name), problem, tiling).kernels
     return max(kernel.smem_bytes for kernel in kernels) <= MOST_SHARED_BYTES

@@ -82,6 +82,8 @@ def groups(folder: Path) -> dict[str, list[Row]]:
         "drawn": [r for r in mine if r["part"] == "drawn"],
         "drawn again": [r for r in mine if r["part"] == "redrawn"],
         "drawn a third time": [r for r in mine if r["part"] == "fresh"],
+        "drawn a fourth time": [r for r in mine if r["part"] == "fourth"],
+        "drawn a fifth time, unseen": [r for r in mine if r["part"] == "unseen"],
         "tuned": [r for r in mine if r["part"] == "tuned"],
     }
     for name in dict.fromkeys(r["kernel"] for r in theirs):

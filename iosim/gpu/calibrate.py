@@ -19,7 +19,7 @@ from ..tiling import Tiling
 from . import counters, device
 from .jobs import schedule_job, wait_job
 from .l2_sides import measure_sides
-from .step_rates import far_seconds, loop_ratios, measure_steps
+from .step_rates import asking_ratio, far_seconds, loop_ratios, measure_steps
 from .tuned import source
 
 SOURCE = Path(__file__).parent / "kernels" / "calibrate.cu"
@@ -181,7 +181,9 @@ def measure_all() -> Found:
     found["l2_sides"] = measure_sides(bench.module, bench.sms, found["shared_memory_per_block_bytes"])
     steps = measure_steps(bench.sms, found["shared_memory_per_sm_bytes"])
     found["tile_latency_seconds"] = found["l2_latency_seconds"] + far_seconds()
-    return found | {"steps": steps, "loop_ratios": loop_ratios(steps, bench.sms)}
+    ratios = loop_ratios(steps, bench.sms)
+    found["asking_ratio"] = asking_ratio(steps, ratios, bench.sms, found["shared_memory_per_sm_bytes"])
+    return found | {"steps": steps, "loop_ratios": ratios}
 
 
 def smi() -> Found:
@@ -211,10 +213,11 @@ HOW = {
     "latency_seconds": "a chain of dependent loads over 2 GiB, the L2 full of other lines",
     "l2_latency_seconds": "a chain of dependent loads over 1 MiB",
     "tile_latency_seconds": "that, and what a tile of flash2 takes longer where K and V come from DRAM",
+    "asking_ratio": "of the time a warp asks for copies others wait: flash2 in as many blocks of 16 x 64 as fit",
     "tensor_flops_per_second": "mma.sync m16n8k16 with fp32 sums, 8 accumulators a warp",
 }
 HOW_SIDES = "of the L2, on which the blocks of a launch of so many sit, in grid order; none: not found"
-HOW_LOOPS = "a tile of flash2 in its loop, over its steps, each repeated by itself: one block of 64 x 64"
+HOW_LOOPS = "products and softmax in the loop of flash2, over the same repeated by themselves: one block of 64 x 64"
 HOW_STEPS = "of generated kernels: seconds and work a second of one warp, then of a block among many (work: of the GPU)"
 
 

@@ -12,10 +12,11 @@ from ..machine import Block, Tile
 from ..masks import Line, Part
 from ..spans import Moved, Seen, Share
 from ..steps_more import Number
-from .record import SymbolicTile
+from .record import Loop, SymbolicTile
 from .tables import Tables
 
 LOOPS = "ijxyzuvw"
+WHOLE_TURNS, MOST_BODIES = 4, 4  # measured on an H200: more than about 90 KB of code take longer to come than to run
 
 
 @dataclass
@@ -56,17 +57,16 @@ class Expressions:
             return str(-(-tile.length // tile.step))
         return f"({self.size(tile.parent)} + {tile.step - 1}) / {tile.step}"
 
-    def position(self, tile: SymbolicTile, index: str) -> list[str]:
-        """Index, first position and size of a tile: i, i0, ni."""
+    def position(self, tile: SymbolicTile, index: str, size: int = 0) -> list[str]:
+        """Index, first position and size of a tile: i, i0, ni; `size` where it is known for all that come here."""
         i, parent = letter(tile), tile.parent
         if parent is not None and words_of(parent):
             raise ScheduleError("a loop over a part of an axis whose place is in a block cannot be written as CUDA")
         lines = [f"const int {i} = {index};"] if index else []
         if parent is None:
             lines.append(f"const int {i}0 = {i} * {tile.step};")
-            if tile.length % tile.extent == 0:
-                return [*lines, f"const int n{i} = {tile.extent};"]
-            return [*lines, f"const int n{i} = min({tile.step}, {tile.length} - {i}0);"]
+            known = size or (0 if last_size(tile) else tile.extent)
+            return [*lines, f"const int n{i} = {known or f'min({tile.step}, {tile.length} - {i}0)'};"]
         first = self.start(parent)
         lines.append(f"const int {i}0 = {first} + {i} * {tile.step};")
         return [*lines, f"const int n{i} = min({tile.step}, {first} + {self.size(parent)} - {i}0);"]
@@ -127,6 +127,23 @@ class Expressions:
         if tile is None or tile.step != rows or tile.parent is not None:
             raise ScheduleError("a loop over a line of the mask must use the mask's tile size")
         return letter(tile)
+
+
+def last_size(tile: SymbolicTile) -> int:
+    """How many positions the last tile of an axis has where that is fewer than the others have; else 0."""
+    return 0 if tile.parent else int(tile.length % tile.extent)
+
+
+def is_split(loop: Loop) -> bool:
+    """Whether a loop is written twice: for whole tiles, and for a last one that is smaller. Then the compiler knows
+    both sizes, but there is more code, which must pay; and what is more than a GPU fetches ahead comes late."""
+    many = loop.tile.length // loop.tile.step >= WHOLE_TURNS
+    return bool(last_size(loop.tile)) and many and 2 * bodies(loop.body) <= MOST_BODIES
+
+
+def bodies(body: list[Any]) -> int:
+    """How often the innermost loops of statements are written."""
+    return max(1, sum(bodies(node.body) * (1 + is_split(node)) for node in body if isinstance(node, Loop)))
 
 
 def letter(tile: Any) -> str:

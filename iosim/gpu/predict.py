@@ -79,7 +79,7 @@ def rates_of(hardware: Hardware, profiled: bool = False) -> Rates | None:
         return None
     names = ("dram_bytes_per_second", "l2_bytes_per_second", "l2_effective_bytes", "simt_operations_per_second",
              "exponentials_per_second", "latency_seconds")  # fmt: skip
-    more = ("l2_latency_seconds", "tile_latency_seconds", "wgmma_flops_per_second")
+    more = ("l2_latency_seconds", "tile_latency_seconds", "wgmma_flops_per_second", "asking_ratio")
     return Rates(
         sms=hardware.sms,
         launch_seconds=table.get("profiled_launch_seconds" if profiled else "", table["launch_seconds"]),

@@ -12,29 +12,30 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from math import prod
 from typing import Any
 
-from ..cuts import LANES
+from ..cuts import LANES, MMA
 from ..l2 import Unrolled
 from ..problem import Attention
 from ..schedules import find
 from ..tiling import Tiling
 from ..timing import Memory, Rates, blocks_on, stepwise_seconds
-from ..works import OUTPUT, RAGGED, Occupancy, Works
+from ..works import OUTPUT, RAGGED, Occupancy, Work, Works
 from . import device
 from .cuda import generate
+from .expressions import WHOLE_TURNS
 from .run import launch_all, prepare
 from .step_texts import (
     FEWER_KEYS,
-    HALVES,
     KINDS,
     LONG,
-    MARGIN,
+    ODD,
     OF_KEYS,
+    OF_RAGGED,
     PASSING,
     PRODUCTS,
-    RAGGED_STEPS,
     ROWS,
     SCALAR,
     SHORT,
@@ -49,10 +50,10 @@ REPEATS = 15
 FLUSH_BYTES = 1 << 28  # empties the L2, and keeps the GPU busy until a launch and its events wait in its queue
 
 
-def every_step() -> Iterator[tuple[str, str, str]]:
-    """(kind, name, whether and how it is ragged)."""
-    yield from ((kind, name, "") for kind in KINDS for name in STEPS)
-    yield from ((kind, name, ragged) for kind, names, ragged in RAGGED_STEPS for name in names)
+def every_step() -> Iterator[tuple[str, str, bool]]:
+    """(kind, name, whether its tile is ragged)."""
+    yield from ((kind, name, False) for kind in KINDS for name in STEPS)
+    yield from ((kind, name, True) for kind in KINDS for name in OF_RAGGED)
 
 
 def measure_steps(sms: int, shared_bytes: int) -> dict[str, list[float]]:
@@ -60,10 +61,12 @@ def measure_steps(sms: int, shared_bytes: int) -> dict[str, list[float]]:
     compile_all()
     found: dict[str, list[float]] = {}
     for kind, name, ragged in every_step():
-        measure = measure_product if name in PRODUCTS else measure_step
-        found |= measure(name, kind, ragged, sms, shared_bytes)
+        if name in PRODUCTS:
+            found |= measure_product(name, kind, sms, shared_bytes)
+        else:
+            found |= measure_step(name, kind, ragged, sms, shared_bytes)
     for name in SCALAR:
-        _, _, *full = measure_step(name, "simt", "", sms, shared_bytes)[f"simt_{name}"]
+        _, _, *full = measure_step(name, "simt", False, sms, shared_bytes)[f"simt_{name}"]
         found[f"simt_{name}"] = [0.0, in_passing(name, found), *full]
     return found
 
@@ -84,7 +87,7 @@ def compile_all() -> None:
 
 def sizes_of(name: str) -> tuple[tuple[int, int], ...]:
     """Of a load that is short most is latency."""
-    others = HALVES if name in SCALAR else FEWER_KEYS if name in OF_KEYS else WIDE if name == "load" else SIZES
+    others = ODD if name in SCALAR else FEWER_KEYS if name in OF_KEYS else WIDE if name == "load" else SIZES
     return PRODUCTS.get(name, others)
 
 
@@ -93,7 +96,7 @@ def few_warps(name: str, kind: str) -> int:
     return 4 if name == "load" else 16 // KINDS[kind][1]
 
 
-def measure_step(name: str, kind: str, ragged: str, sms: int, shared_bytes: int) -> dict[str, list[float]]:
+def measure_step(name: str, kind: str, ragged: bool, sms: int, shared_bytes: int) -> dict[str, list[float]]:
     """{name: fixed time and rate of a warp, with as few others as there can be; then those of a block among many}."""
     rates: list[float] = []
     for rows, parts, times in timed(name, kind, ragged, sms, shared_bytes):
@@ -102,40 +105,44 @@ def measure_step(name: str, kind: str, ragged: str, sms: int, shared_bytes: int)
     return {f"{kind}_{name}{RAGGED if ragged else ''}": rates}
 
 
-def measure_product(name: str, kind: str, ragged: str, sms: int, shared_bytes: int) -> dict[str, list[float]]:
+def measure_product(name: str, kind: str, sms: int, shared_bytes: int) -> dict[str, list[float]]:
     """The same of a product by its depth, and of its output."""
     products: list[float] = []
     outputs: list[float] = []
-    for rows, parts, times in timed(name, kind, ragged, sms, shared_bytes):
-        flops = [parts * work_of(name, kind, rows, size, ragged) for size in sizes_of(name)]
+    for rows, parts, times in timed(name, kind, False, sms, shared_bytes):
+        flops = [parts * work_of(name, kind, rows, size) for size in sizes_of(name)]
         if kind == "tensor" and parts < sms:
             flops[-1] *= 2  # which is narrow: half as many products of a warp are under way (works.py)
-        fewer = MARGIN // 2 if ragged == "keys" else 0
-        words = [parts * rows * (keys - fewer if name == "scores" else d) for keys, d in sizes_of(name)]
+        words = [parts * rows * (keys if name == "scores" else d) for keys, d in sizes_of(name)]
         _, rate = line(flops[:2], times[:2])
         rest = [max(time - flop / rate, 1e-9) for flop, time in zip(flops, times, strict=True)]
         fixed, output_rate = line(words[1:], rest[1:])
         products += (fixed, rate)
         outputs += (0.0, output_rate)
-    end = RAGGED if ragged else ""
-    return {f"{kind}_{name}{end}": products, f"{kind}_{name}{OUTPUT}{end}": outputs}
+    return {f"{kind}_{name}": products, f"{kind}_{name}{OUTPUT}": outputs}
 
 
-def timed(name: str, kind: str, ragged: str, sms: int, shared_bytes: int) -> Iterator[tuple[int, float, list[float]]]:
+def timed(name: str, kind: str, ragged: bool, sms: int, shared_bytes: int) -> Iterator[tuple[int, float, list[float]]]:
     """(rows, the parts of whose work count, seconds for each size): of a warp where there are few of them, and of all
     multiprocessors where there are as many blocks as fit."""
     alone, full = [], []
     dtype, warps = "fp16" if name in SCALAR else KINDS[kind][0], few_warps(name, kind)
     few = KINDS[kind][1] * warps
     for size in sizes_of(name):
-        program = program_of(name, dtype, SHORT, 1, size=size, ragged=ragged)
-        (kernel,) = program.kernels
-        registers = device.function(program, kernel).num_regs
-        blocks = blocks_on(shared_bytes, kernel.smem_bytes, prod(kernel.block), registers)
+        blocks = min(
+            blocks_that_fit(program_of(name, dtype, SHORT, 1, size=size, ragged=each), shared_bytes)
+            for each in {False, ragged}
+        )
         alone.append(seconds(name, dtype, sms, few, size, ragged))
         full.append(seconds(name, dtype, sms * blocks, ROWS, size, ragged) / blocks)
     yield few, 1 / warps, alone
     yield ROWS, sms, full
+
+
+def blocks_that_fit(program: Any, shared_bytes: int) -> int:
+    """On a multiprocessor."""
+    (kernel,) = program.kernels
+    return blocks_on(shared_bytes, kernel.smem_bytes, prod(kernel.block), device.function(program, kernel).num_regs)
 
 
 def line(work: Sequence[float], times: Sequence[float]) -> tuple[float, float]:
@@ -147,13 +154,11 @@ def line(work: Sequence[float], times: Sequence[float]) -> tuple[float, float]:
     return fixed, work[0] / (times[0] - fixed)
 
 
-def seconds(name: str, dtype: str, heads: int, rows: int, size: tuple[int, int], ragged: str = "") -> float:
-    """Of one repetition, with a block for each head; with ragged rows on the second tile, with ragged keys the mean."""
+def seconds(name: str, dtype: str, heads: int, rows: int, size: tuple[int, int], ragged: bool = False) -> float:
+    """Of one repetition, with a block for each head; of ragged tiles on the last."""
     long, short = (launch_seconds(program_of(name, dtype, times, heads, rows, size, ragged)) for times in (LONG, SHORT))
     found = max(long - short, 1e-9) / (LONG - SHORT)
-    if ragged == "rows":
-        return max(found - seconds(name, dtype, heads, rows, size), 1e-9)
-    return found / 2 if ragged else found
+    return max(found - WHOLE_TURNS * seconds(name, dtype, heads, rows, size), 1e-9) if ragged else found
 
 
 def in_passing(name: str, found: dict[str, list[float]]) -> float:
@@ -173,19 +178,49 @@ def passing(rows: int, keys: int) -> Attention:
 
 
 def loop_ratios(steps: dict[str, list[float]], sms: int) -> dict[str, float]:
-    """How long a tile of flash2 takes in its loop, one block alone, over what timing.py makes of `steps`."""
-    rates = Rates(sms, *(1.0,) * 2, 0, {}, *(1.0,) * 4, 0, steps={name: tuple(each) for name, each in steps.items()})
+    """{kind: how much longer steps of LOOPED take in the loop of flash2, one block alone, than repeated by themselves}:
+    what is left of a tile's time when timing.py has taken the other steps from it."""
     found = {}
     for kind in KINDS:
-        times = []
-        for tiles in (LONG, SHORT):
-            program = flash2(kind, tiles)
-            sit = Occupancy(1, tensor_cores=kind == "tensor", warps=prod(program.kernels[0].block) // LANES)
-            works = Works([sit])
-            Unrolled(program.problem, works).run(find("flash2"), program.tiling)
-            times.append(stepwise_seconds(works.blocks[0][0], 1, sit, rates, Memory(0.0)))
-        found[kind] = tile_seconds(kind) * (LONG - SHORT) / (times[0] - times[1])
+        once, twice = (tile_of_model(kind, rates_with(steps, sms, loop_ratios={kind: ratio})) for ratio in (1.0, 2.0))
+        found[kind] = max(1 + (tile_seconds(kind) - once) / (twice - once), 0.0)
     return found
+
+
+def rates_with(steps: dict[str, list[float]], sms: int, **more: Any) -> Rates:
+    """Rates of nothing but `steps`."""
+    each = {name: tuple(rates) for name, rates in steps.items()}
+    return Rates(sms, *(1.0,) * 2, 0, {}, *(1.0,) * 4, 0, steps=each, **more)
+
+
+def tile_of_model(kind: str, rates: Rates, rows: int = ROWS, blocks: int = 1) -> float:
+    """What timing.py makes of a tile of flash2, by one of so many blocks on a multiprocessor."""
+    long, short = (
+        stepwise_seconds(work, blocks, sit, rates, Memory(0.0))
+        for work, sit in (work_of_flash2(kind, tiles, rows) for tiles in (LONG, SHORT))
+    )
+    return (long - short) / (LONG - SHORT)
+
+
+@cache
+def work_of_flash2(kind: str, tiles: int, rows: int) -> tuple[Work, Occupancy]:
+    program = flash2(kind, tiles, rows)
+    sit = Occupancy(1, tensor_cores=kind == "tensor", warps=prod(program.kernels[0].block) // LANES)
+    works = Works([sit])
+    Unrolled(program.problem, works).run(find("flash2"), program.tiling)
+    return works.blocks[0][0], sit
+
+
+def asking_ratio(steps: dict[str, list[float]], ratios: dict[str, float], sms: int, shared_bytes: int) -> float:
+    """For how much of the time in which a warp asks for a tile no other warp of its part of the multiprocessor gets on:
+    what makes timing.py's tile of flash2 as long as it is where as many blocks of one warp run as fit. By bisection."""
+    blocks = blocks_that_fit(flash2("tensor", SHORT, MMA), shared_bytes)
+    measured, low, high = tile_seconds("tensor", rows=MMA, blocks=blocks * sms), 0.0, 1.0
+    for _ in range(20):
+        middle = (low + high) / 2
+        rates = rates_with(steps, sms, loop_ratios=ratios, asking_ratio=middle)
+        low, high = (middle, high) if tile_of_model("tensor", rates, MMA, blocks) < measured else (low, middle)
+    return high
 
 
 def far_seconds() -> float:
@@ -193,14 +228,14 @@ def far_seconds() -> float:
     return max(tile_seconds("tensor", cold=True) - tile_seconds("tensor"), 0.0)
 
 
-def flash2(kind: str, tiles: int) -> Any:
-    """One block of 64 queries, and so many tiles of 64 keys."""
-    problem = Attention(ROWS, SIZES[0][1], Nk=tiles * ROWS, dtype=KINDS[kind][0], acc_dtype="fp32")
-    return generate(find("flash2"), problem, Tiling(ROWS, ROWS))
+def flash2(kind: str, tiles: int, rows: int = ROWS, blocks: int = 1) -> Any:
+    """Blocks of 64 queries, or fewer, and so many tiles of 64 keys."""
+    problem = Attention(rows * blocks, SIZES[0][1], Nk=tiles * ROWS, dtype=KINDS[kind][0], acc_dtype="fp32")
+    return generate(find("flash2"), problem, Tiling(rows, ROWS))
 
 
-def tile_seconds(kind: str, cold: bool = False) -> float:
-    long, short = (launch_seconds(flash2(kind, tiles), cold) for tiles in (LONG, SHORT))
+def tile_seconds(kind: str, cold: bool = False, rows: int = ROWS, blocks: int = 1) -> float:
+    long, short = (launch_seconds(flash2(kind, tiles, rows, blocks), cold) for tiles in (LONG, SHORT))
     return max(long - short, 1e-9) / (LONG - SHORT)
 
 

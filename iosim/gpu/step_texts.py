@@ -23,6 +23,7 @@ from ..softmax import (
 from ..steps_more import add_maximum_and_sum, exponentials
 from ..tiling import Tiling
 from .cuda import generate
+from .expressions import WHOLE_TURNS
 
 ROWS = 64
 SIZES = ((64, 64), (64, 16))  # keys of a tile, d
@@ -31,13 +32,11 @@ FEWER_KEYS = ((64, 64), (16, 64))
 OF_KEYS = ("hide", "online_softmax", "softmax_rows", "add_maximum_and_sum", "exponentials")
 # A product, one of less depth, one with less output as well.
 PRODUCTS = {"scores": (*SIZES, (16, 16)), "accumulate": (*FEWER_KEYS, (16, 16))}
-HALVES = ((125, 64),)  # keys of a row, which are two tiles, and d
+ODD = ((317, 64),)  # keys of a row, which are four tiles and one that is shorter, and d
 WIDE = ((64, 128), (64, 32))
-MARGIN = 4  # rows less than a tile of tensor cores has room for
-# Those that go over a ragged tile in a loop of their own (tiles.cuh, steps.cuh); and without tensor cores those that
-# go over keys, whose number is not known when they are compiled.
+MARGIN = 4  # rows less than a tile has room for
+# Those that go over a ragged tile in a loop of their own (tiles.cuh, steps.cuh).
 OF_RAGGED = ("load", "online_softmax", "add_maximum_and_sum", "exponentials", "normalise", "store")
-RAGGED_STEPS = (("tensor", OF_RAGGED, "rows"), ("simt", (*PRODUCTS, *OF_KEYS), "keys"))
 SHORT, LONG = 16, 81
 KINDS = {"tensor": ("fp16", 16), "simt": ("fp32", 8)}  # type, rows of a warp
 MASK = parse_mask("causal")  # of a tile where the keys are as many as the queries, or more, it hides some words
@@ -64,7 +63,7 @@ STEPS: dict[str, tuple[Repeat, Callable[[int, int, int, int], int]]] = {
     "load_l": (lambda on, at: on.load("l", at.i), lambda r, c, d, b: r * 4),
     "store": (lambda on, at: on.store(at.o, "O", at.i), lambda r, c, d, b: r * d * b),
 }
-# Copies of single words, of 2 bytes: tiles of S whose rows start anywhere in HBM, of sizes that are known at run time.
+# Copies of single words, of 2 bytes: tiles of S whose rows start anywhere in HBM.
 SCALAR: dict[str, Callable[..., None]] = {
     "load_scalar": lambda on, i, j, s: on.load("S", i, j),
     "store_scalar": lambda on, i, j, s: on.store(s, "S", i, j),
@@ -113,25 +112,28 @@ def text_of(repeat: Repeat, times: int) -> Callable[..., None]:
 
 
 def program_of(
-    name: str, dtype: str, times: int, heads: int, rows: int = ROWS, size: tuple[int, int] = SIZES[0], ragged: str = ""
+    name: str,
+    dtype: str,
+    times: int,
+    heads: int,
+    rows: int = ROWS,
+    size: tuple[int, int] = SIZES[0],
+    ragged: bool = False,
 ) -> Any:
-    """`ragged`: there are two tiles of "rows" or of "keys", and the second is MARGIN shorter, which is known at run
-    time."""
+    """`ragged`: there are WHOLE_TURNS tiles of rows, and another that is MARGIN shorter."""
     keys, d = size
     if name in SCALAR:
         problem = Attention(rows, d, Nk=keys, heads=heads, dtype=dtype, acc_dtype="fp32")
         return generate(ragged_text_of(name, times), problem, Tiling(rows, ROWS))
-    N, Nk = 2 * rows - MARGIN if ragged == "rows" else rows, 2 * keys - MARGIN if ragged == "keys" else keys
-    mask = MASK if name == "hide" else DENSE
-    problem = Attention(N, d, Nk=Nk, heads=heads, dtype=dtype, acc_dtype="fp32", mask=mask)
+    N, mask = (WHOLE_TURNS + 1) * rows - MARGIN if ragged else rows, MASK if name == "hide" else DENSE
+    problem = Attention(N, d, Nk=keys, heads=heads, dtype=dtype, acc_dtype="fp32", mask=mask)
     return generate(text_of(STEPS[name][0], times), problem, Tiling(rows, keys))
 
 
-def work_of(name: str, kind: str, rows: int, size: tuple[int, int], ragged: str = "") -> int:
-    """Of the tile that counts: of rows the last one, of keys the mean of two. Margins of a copy are filled."""
+def work_of(name: str, kind: str, rows: int, size: tuple[int, int], ragged: bool = False) -> int:
+    """Of the tile that counts, which is the last. Tensor cores want the margins of a copy filled."""
     keys, d = size
     if name in SCALAR:
         return rows * keys * 2
-    rows -= MARGIN if ragged == "rows" and name != "load" else 0
-    keys -= MARGIN // 2 if ragged == "keys" else 0
+    rows -= MARGIN if ragged and (kind, name) != ("tensor", "load") else 0
     return STEPS[name][1](rows, keys, d, 2 if kind == "tensor" else 4)

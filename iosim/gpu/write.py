@@ -10,7 +10,7 @@ from ..machine import Block, Tile, product
 from ..masks import Part
 from ..problem import Attention, Tensor
 from ..spans import Seen, Span
-from .expressions import Expressions, letter, words_of
+from .expressions import Expressions, is_split, last_size, letter, words_of
 from .hazards import Access, State, describe, hbm, sram
 from .plan import ALL_ROWS, WHOLE, Plan, grid_loop, tensors_of
 from .record import Free, Load, Loop, New, Step, Store, SymbolicTile
@@ -40,8 +40,7 @@ class Writer:
             lines, _ = self.block(body, State())
         else:
             lines, _ = self.block(grid.body, State())
-            lines = self.guarded(grid, ["{", *indent(lines), "}"])
-            lines = [*needed(self.c.position(grid.tile, "blockIdx.x"), lines), *lines]
+            lines = self.of_grid(grid, self.guarded(grid, ["{", *indent(lines), "}"]))
         inner = [*self.prologue(reads, writes), *lines, *self.epilogue(reads, writes)]
         parameters = [self.parameter(name, name in writes) for name in dict.fromkeys([*reads, *writes])]
         parameters += [f"const unsigned* {name}" for name in self.table_arguments]
@@ -122,10 +121,31 @@ class Writer:
             if joined == start:
                 break
             start = joined
-        i, tile = letter(loop.tile), loop.tile
-        turns = f"for (int {i} = 0; {i} < {self.c.turns(tile)}; ++{i}) {{"
         lines = self.guarded(loop, ["{", *indent(lines), "}"] if loop.where else lines)
-        return [turns, *indent([*needed(self.c.position(tile, ""), lines), *lines]), "}"], start
+        return self.in_turn(loop, lines), start
+
+    def in_turn(self, loop: Loop, lines: list[str]) -> list[str]:
+        i, turns = letter(loop.tile), self.c.turns(loop.tile)
+        if not is_split(loop):
+            return [f"for (int {i} = 0; {i} < {turns}; ++{i}) {{", *indent(self.placed(loop, "", 0, lines)), "}"]
+        whole, last = self.whole_and_last(loop, "", str(int(turns) - 1), lines)
+        return [f"for (int {i} = 0; {i} < {int(turns) - 1}; ++{i}) {{", *whole, "}", "{", *last, "}"]
+
+    def of_grid(self, loop: Loop, lines: list[str]) -> list[str]:
+        """The body of a loop whose turns blocks take."""
+        if not is_split(loop):
+            return self.placed(loop, "blockIdx.x", 0, lines)
+        whole, last = self.whole_and_last(loop, "blockIdx.x", "blockIdx.x", lines)
+        return [f"if (blockIdx.x < {int(self.c.turns(loop.tile)) - 1}) {{", *whole, "} else {", *last, "}"]
+
+    def whole_and_last(self, loop: Loop, index: str, last: str, lines: list[str]) -> tuple[list[str], list[str]]:
+        """The body for tiles of one size, known to the compiler, and for the last one. `index` and `last`: which."""
+        rest = self.placed(loop, last, last_size(loop.tile), lines)
+        return indent(self.placed(loop, index, int(loop.tile.extent), lines)), indent(rest)
+
+    def placed(self, loop: Loop, index: str, size: int, lines: list[str]) -> list[str]:
+        """The body, after where its tile lies."""
+        return [*needed(self.c.position(loop.tile, index, size), lines), *lines]
 
     def guarded(self, loop: Loop, lines: list[str]) -> list[str]:
         return lines if loop.where is None else [f"if ({self.c.line(loop.where, loop.tile)})", *lines]
