@@ -86,6 +86,12 @@ def test_stores_in_bulk_are_seen_at_the_l2():
 def test_reductions_are_stores():
     kernel = counters.Kernel("k", metrics={counters.STORES: 3.0, counters.REDUCTIONS: 4.0, counters.TO_L2: 100.0})
     assert kernel.store_bytes == 7, "and the crossbar's own count, which holds more, is not used"
+    assert kernel.spilled_bytes == 93
+    fewer = counters.Kernel("k", metrics={counters.STORES: 100.0, counters.TO_L2: 80.0})
+    assert fewer.spilled_bytes == 0, "requests that share a sector are one"
+    assert counters.Kernel("k", metrics={counters.STORES: 3.0}).spilled_bytes is None, "not counted"
+    bulk = {counters.LOADS: 10.0, counters.FROM_L2: 1000.0, counters.STORES: 100.0, counters.TO_L2: 300.0}
+    assert counters.Kernel("k", metrics=bulk).spilled_bytes is None, "stores in bulk, perhaps"
 
 
 def test_notes_are_kept_in_the_same_file(tmp_path):

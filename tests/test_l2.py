@@ -13,7 +13,7 @@ from iosim.errors import InputError
 from iosim.experiment import parse_mask
 from iosim.gpu.counters import Kernel
 from iosim.gpu.predict import predict
-from iosim.gpu.profile import Explanation, rows, spilled_bytes
+from iosim.gpu.profile import Explanation, room_of_spills, rows
 from iosim.hardware import load
 from iosim.l2 import Dram, Launch, Trace, dram_bytes, places_on_sides, trace
 from iosim.lru import SIDES, Cache
@@ -226,7 +226,7 @@ def h200_errors():
         name = "block-sparse-q" if k["causal"] else "flash2"
         t, m = Tiling(*k["tiles"]), k["metrics"]
         kernel = Kernel(k["kernel"], tuple(json.loads(k["grid"].replace("(", "[").replace(")", "]"))), metrics=m)
-        taken = spilled_bytes(kernel, predict(find(name), p, t), t, p, 264)
+        taken = room_of_spills(kernel, predict(find(name), p, t), t, p, 264)
         found = dram(name, p, t, places=264, capacity=62_914_560 // 2 - taken)
         errors.append(abs(found.total_bytes / (m["dram__bytes_read.sum"] + m["dram__bytes_write.sum"]) - 1))
     return errors

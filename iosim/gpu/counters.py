@@ -66,9 +66,17 @@ class Kernel:
     @property
     def store_bytes(self) -> int:
         """SM -> L2: stores and reductions of the LSU. It does not see those in bulk (TMA): there, the sectors that the
-        L2 was asked to write, spilled registers included. The crossbar's own count holds more than stores."""
+        L2 was asked to write, spilled registers included, as they are in the crossbar's own count."""
         through_lsu, all_sectors = self.get(STORES) + self.get(REDUCTIONS), SECTOR_BYTES * self.get(L2_WRITES)
         return all_sectors if self.through_tma and 2 * through_lsu < all_sectors else through_lsu
+
+    @property
+    def spilled_bytes(self) -> int | None:
+        """SM -> L2 beside stores: registers that the compiler had no room for, written to local memory. None where it
+        was not counted, or is not told from stores in bulk."""
+        if TO_L2 not in self.metrics or self.through_tma or self.stores_unseen:
+            return None
+        return max(0, self.get(TO_L2) - self.store_bytes)
 
     @property
     def stores_unseen(self) -> bool:

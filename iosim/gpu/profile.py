@@ -21,7 +21,7 @@ from ..schedules import SCHEDULES
 from ..tiling import Tiling
 from ..watchers import Traffic, Watcher
 from ..works import Occupancy
-from .counters import DRAM_READ, DRAM_WRITE, TO_L2, Kernel
+from .counters import DRAM_READ, DRAM_WRITE, Kernel
 from .predict import Prediction, in_whole_tiles, predict
 
 TILES = (16, 32, 48, 64, 80, 96, 112, 128, 160, 176, 192, 224, 256)
@@ -165,12 +165,11 @@ def occupancy(kernel: Kernel, predicted: Prediction, problem: Attention, splits:
     )
 
 
-def spilled_bytes(kernel: Kernel, predicted: Prediction, tiling: Tiling, problem: Attention, places: int) -> int:
-    """What the blocks that run together keep in the L2 beside tensors. A kernel that writes more to the L2 than it
-    stores spills registers: the same bytes of a block again in each tile of keys (FlashAttention-2: 15 KB, d = 128)."""
-    more = 0 if kernel.stores_unseen else max(0, kernel.get(TO_L2) - kernel.store_bytes)
+def room_of_spills(kernel: Kernel, predicted: Prediction, tiling: Tiling, problem: Attention, places: int) -> int:
+    """What the blocks that run together keep in the L2 beside tensors, if they spill the same registers again in each
+    tile of keys (FlashAttention-2: 15 KB, d = 128)."""
     tiles = predicted.tensors["K"][0] / (tiling.rows_k * problem.d)
-    return round(more / tiles * min(places, prod(kernel.grid)))
+    return round((kernel.spilled_bytes or 0) / tiles * min(places, prod(kernel.grid)))
 
 
 def rows(
@@ -184,7 +183,7 @@ def rows(
         plain = predict(SCHEDULES[e.schedule], shared, e.tiling)
         sit = occupancy(kernel, plain, shared, e.splits or 1)
         sits, backwards = [sit] * (2 if e.splits else 1), BACKWARDS in kernel.name
-        taken = spilled_bytes(kernel, plain, e.tiling, shared, known.sms * sit.blocks_per_sm) if known else 0
+        taken = room_of_spills(kernel, plain, e.tiling, shared, known.sms * sit.blocks_per_sm) if known else 0
         chosen = predict(SCHEDULES[e.schedule], shared, e.tiling, known, sits, cold=True, backwards=backwards,
                          taken_bytes=taken)  # fmt: skip
         dram, read, written = chosen.dram, kernel.get(DRAM_READ), kernel.get(DRAM_WRITE)
@@ -199,6 +198,7 @@ def rows(
                 "write_predicted": e.write_bytes,
                 "write_measured": None if kernel.stores_unseen else kernel.store_bytes,
                 "write_ratio": None if e.write_ratio is None else round(e.write_ratio, 6),
+                "spilled_bytes": kernel.spilled_bytes,
                 "dram_predicted": dram and dram.total_bytes,
                 "dram_measured": read + written,
                 "dram_ratio": dram and read + written and round(dram.total_bytes / (read + written), 4),
