@@ -28,7 +28,7 @@ MOST_BLOCKS, MOST_THREADS, REGISTERS = 32, 2048, 65536  # a multiprocessor of cc
 WARPGROUPS = 2
 STATIONS = ("steps", "copies")
 LIGHT_STEPS = ("rescale", "zeros", "minus_infinity")  # as long as `denormalise`: of each word of O, and no division
-# Those that read what they do not change: repeated by themselves, they find it in registers.
+# Products, and steps on rows: repeated by themselves, they find in registers what they were given before.
 LOOPED = ("scores", "accumulate", "exponentials", *ROW_STEPS)
 LIGHTER = 2  # times as fast as `normalise`, where `denormalise` was not measured: all accesses, a third of the rest
 PARTS = 4  # of a multiprocessor, with a scheduler and a quarter of the registers each
@@ -58,7 +58,7 @@ class Rates:
     wgmma_flops_per_second: float = 0.0
     steps: dict[str, tuple[float, ...]] = field(default_factory=dict)
     loop_ratios: dict[str, float] = field(default_factory=dict)
-    """{"tensor": how much longer steps of LOOPED take in a loop}; 1 where it was not measured."""
+    """{"tensor": how much longer the steps of LOOPED take in a loop}; 1 where it was not measured."""
     asking_ratio: float = 0.0
     """For how much of the time in which a warp asks for a copy no other of its part of the multiprocessor gets on."""
 

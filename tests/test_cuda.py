@@ -111,7 +111,8 @@ def test_few_barriers_where_a_warp_owns_its_rows():
      ("flash2", 255, 300, ["min(64, 255 - i0)"], ["64", "44"]),  # 3 whole tiles of queries do not pay
      ("flash2", 300, 255, ["64", "44"], ["min(64, 255 - j0)"] * 2),
      ("attention-2pass", 300, 300, ["min(64, 300 - i0)"], ["64", "44", "64", "44"]),  # two loops: enough code
-     ("attention-2pass", 300, 256, ["64", "44"], ["64", "64", "64", "64"])],
+     ("attention-2pass", 300, 256, ["64", "44"], ["64", "64", "64", "64"]),
+     ("attention-3pass", 300, 300, ["min(64, 300 - i0)"], ["min(64, 300 - j0)"] * 2 + ["64", "44"])],  # the last of three
 )  # fmt: skip
 def test_loops_are_written_again_for_a_last_tile_that_is_smaller(name, N, Nk, blocks, keys):
     source = generate(find(name), Attention(N, 64, Nk=Nk, dtype="fp16", acc_dtype="fp32"), Tiling(64, 64)).source

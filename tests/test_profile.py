@@ -169,6 +169,7 @@ def test_an_l2_with_one_side_has_none(tmp_path):
         ({"steps": {"tensor_scores": [1e-7, 1e12, 1e-8, 1e14, 1e-7]}}, "tensor_scores = .*4 numbers.*iosim calibrate"),
         ({"steps": {"tensor_scores": [1e-7, 1e12, 1e-8, 1e14]}}, "without tensor_scores_output.*iosim calibrate"),
         ({"steps": {"simt_load": [1e-7, 1e9, 0.0, 2e12]}}, "without simt_normalise.*iosim calibrate"),
+        ({"asking_ratio": None}, "without asking_ratio.*iosim calibrate"),
         ({"l2_sides": {"4": "01"}}, "4 = '01' in"),
         ({"l2_sides": {"all": "0110"}}, "all = '0110' in"),
         ({"l2_sides": {"4": "0120"}}, "4 = '0120' in"),
@@ -177,7 +178,7 @@ def test_an_l2_with_one_side_has_none(tmp_path):
 def test_files_that_an_older_iosim_or_a_hand_wrote_are_refused(tmp_path, table, why):
     """Steps had five numbers once, then four of something else."""
     path = tmp_path / "gpu.toml"
-    path.write_text(toml(FOUND | table))
+    path.write_text(toml({key: value for key, value in (FOUND | table).items() if value is not None}))
     with pytest.raises(InputError, match=why):
         rates_of(load(str(path))), l2_sides(load(str(path)))
 

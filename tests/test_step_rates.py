@@ -161,6 +161,8 @@ def test_of_ragged_tiles_the_last_counts(monkeypatch):
 
     monkeypatch.setattr(step_rates, "launch_seconds", launch_seconds)
     assert step_rates.seconds("store", "fp16", 1, ROWS, (64, 64), True) == pytest.approx(60 / 16)
+    monkeypatch.setattr(step_rates, "launch_seconds", lambda program: 3.0 + launch(program)[0] * 2.0)
+    assert step_rates.seconds("store", "fp16", 1, ROWS, (64, 64), True) == pytest.approx(2.0 * 60 / 64), "never less"
     assert step_rates.work_of("store", "tensor", ROWS, (64, 64), True) == 60 * 64 * 2
     assert step_rates.work_of("load", "tensor", ROWS, (64, 64), True) == 64 * 64 * 2, "margins are filled"
     assert step_rates.work_of("load", "simt", ROWS, (64, 64), True) == 60 * 64 * 4

@@ -119,7 +119,7 @@ def test_each_step_is_queued_for_by_itself():
 
 @pytest.mark.parametrize("step, looped", [("scores", True), ("scores_output", True), ("softmax_rows_ragged", True),
                                           ("hide", False), ("normalise", False), ("load", False)])  # fmt: skip
-def test_steps_that_read_other_blocks_take_longer_among_others(step, looped):
+def test_products_and_steps_on_rows_take_longer_among_others(step, looped):
     """Half as long again on tensor cores, in generated kernels; what is waited for does not."""
     work = replace(work_of(**{step: 10}), waits=2, stalls=1)
     rates = replace(STEPWISE, loop_ratios={"tensor": 1.5}, steps={f"simt_{step}": (0.0, 5.0, 0.0, 1e9),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from math import ceil
 from typing import Any
@@ -12,7 +13,7 @@ from ..machine import Block, Tile
 from ..masks import Line, Part
 from ..spans import Moved, Seen, Share
 from ..steps_more import Number
-from .record import Loop, SymbolicTile
+from .record import Loop, SymbolicTile, statements
 from .tables import Tables
 
 LOOPS = "ijxyzuvw"
@@ -134,16 +135,20 @@ def last_size(tile: SymbolicTile) -> int:
     return 0 if tile.parent else int(tile.length % tile.extent)
 
 
-def is_split(loop: Loop) -> bool:
-    """Whether a loop is written twice: for whole tiles, and for a last one that is smaller. Then the compiler knows
-    both sizes, but there is more code, which must pay; and what is more than a GPU fetches ahead comes late."""
-    many = loop.tile.length // loop.tile.step >= WHOLE_TURNS
-    return bool(last_size(loop.tile)) and many and 2 * bodies(loop.body) <= MOST_BODIES
+def split_loops(body: list[Any]) -> set[Loop]:
+    """The loops that are written twice: for whole tiles, and for a last one that is smaller. Then the compiler knows
+    both sizes, but there is more code, which must pay; and what is more than a GPU fetches ahead comes late. So where
+    there would be too much, outer loops are not, then the first ones."""
+    loops = [node for node in statements(body) if isinstance(node, Loop)]
+    found = [x for x in loops if last_size(x.tile) and x.tile.length // x.tile.step >= WHOLE_TURNS]
+    while found and bodies(body, found) > MOST_BODIES:
+        found.pop(0)
+    return set(found)
 
 
-def bodies(body: list[Any]) -> int:
-    """How often the innermost loops of statements are written."""
-    return max(1, sum(bodies(node.body) * (1 + is_split(node)) for node in body if isinstance(node, Loop)))
+def bodies(body: list[Any], split: Collection[Loop]) -> int:
+    """How many innermost loops there are, each as often as it is written."""
+    return max(1, sum(bodies(node.body, split) * (1 + (node in split)) for node in body if isinstance(node, Loop)))
 
 
 def letter(tile: Any) -> str:

@@ -11,39 +11,42 @@ template <int GROUP, int W, class B, class F> DEVICE void own_groups(const B& bl
             f(r0 + e / pieces * GROUP, e % pieces * W);
     }
 }
-template <int W> DEVICE float total_of(float (&sum)[W]) {  // in pairs
-#pragma unroll
-    for (int half = W / 2; half > 0; half /= 2)
-#pragma unroll
-        for (int w = 0; w < half; ++w) sum[w] += sum[w + half];
-    return sum[0];
-}
 template <class B> DEVICE constexpr int group_of() { return B::team::rows < 4 ? B::team::rows : 4; }
 
-// put(r, c, sum of A_rx B_cx over x) for all words of S. Words that are read together go to sums of their own: of long
-// rows these round less than one.
+// N words of row r from column c, W at a time.
+template <int W, int N, class B> DEVICE void read_run(const B& block, int r, int c, float (&x)[N]) {
+#pragma unroll
+    for (int k = 0; k < N; k += W) {
+        float part[W];
+        block.template read_words<W>(r, c + k, part);
+#pragma unroll
+        for (int w = 0; w < W; ++w) x[k + w] = part[w];
+    }
+}
+
+// put(r, c, sum of A_rx B_cx over x) for all words of S. Four sums of a long row round less than one.
 template <class S, class A, class B, class F> DEVICE void rows_by_rows(const S& s, const A& a, const B& b, F put) {
-    constexpr int GROUP = group_of<S>(), W = A::V < B::V ? A::V : B::V;
+    constexpr int GROUP = group_of<S>(), W = A::V < B::V ? A::V : B::V, RUN = W < 4 ? 4 : W;
     own_groups<GROUP, 1>(s, [&](int r, int c) {
         if (c >= s.cols) return;
-        float sum[GROUP][W] = {};
-        const int whole = a.cols / W * W;
-        for (int x = 0; x < whole; x += W) {
-            float right[W];
-            b.template read_words<W>(c, x, right);
+        float sum[GROUP][4] = {};
+        const int whole = a.cols / RUN * RUN;
+        for (int x = 0; x < whole; x += RUN) {
+            float right[RUN];
+            read_run<W>(b, c, x, right);
 #pragma unroll
             for (int g = 0; g < GROUP; ++g) {
-                float left[W];
-                a.template read_words<W>(min(r + g, s.rows - 1), x, left);
+                float left[RUN];
+                read_run<W>(a, min(r + g, s.rows - 1), x, left);
 #pragma unroll
-                for (int w = 0; w < W; ++w) sum[g][w] += left[w] * right[w];
+                for (int k = 0; k < RUN; ++k) sum[g][k % 4] += left[k] * right[k];
             }
         }
         for (int x = whole; x < a.cols; ++x)
             for (int g = 0; g < GROUP; ++g) sum[g][0] += a.get(min(r + g, s.rows - 1), x) * b.get(c, x);
 #pragma unroll
         for (int g = 0; g < GROUP; ++g)
-            if (r + g < s.rows) put(r + g, c, total_of<W>(sum[g]));
+            if (r + g < s.rows) put(r + g, c, (sum[g][0] + sum[g][1]) + (sum[g][2] + sum[g][3]));
     });
 }
 

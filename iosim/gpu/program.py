@@ -48,7 +48,8 @@ class Program:
     """A schedule as CUDA: one translation unit and the launches, in order.
 
     `footprint_bytes` is what Capacity measures, of the tiles rounded up to 16 in launches that use tensor cores;
-    the largest `smem_bytes` equals it. `plain_footprint_bytes` is the same without rounding.
+    the largest `smem_bytes` equals it, but for alignment where blocks are no multiples of 16 bytes.
+    `plain_footprint_bytes` is the same without rounding.
     `counters` names the words of the array `counts`: (tensor, "reads" or "writes"), over all instances.
     """
 

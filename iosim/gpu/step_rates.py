@@ -31,6 +31,7 @@ from .step_texts import (
     FEWER_KEYS,
     KINDS,
     LONG,
+    MARGIN,
     ODD,
     OF_KEYS,
     OF_RAGGED,
@@ -155,10 +156,14 @@ def line(work: Sequence[float], times: Sequence[float]) -> tuple[float, float]:
 
 
 def seconds(name: str, dtype: str, heads: int, rows: int, size: tuple[int, int], ragged: bool = False) -> float:
-    """Of one repetition, with a block for each head; of ragged tiles on the last."""
+    """Of one repetition, with a block for each head; of ragged tiles on the last: what is left of a longer time, but
+    no less than its part of a whole one."""
     long, short = (launch_seconds(program_of(name, dtype, times, heads, rows, size, ragged)) for times in (LONG, SHORT))
     found = max(long - short, 1e-9) / (LONG - SHORT)
-    return max(found - WHOLE_TURNS * seconds(name, dtype, heads, rows, size), 1e-9) if ragged else found
+    if not ragged:
+        return found
+    whole = seconds(name, dtype, heads, rows, size)
+    return max(found - WHOLE_TURNS * whole, whole * (rows - MARGIN) / rows)
 
 
 def in_passing(name: str, found: dict[str, list[float]]) -> float:
@@ -213,7 +218,9 @@ def work_of_flash2(kind: str, tiles: int, rows: int) -> tuple[Work, Occupancy]:
 
 def asking_ratio(steps: dict[str, list[float]], ratios: dict[str, float], sms: int, shared_bytes: int) -> float:
     """For how much of the time in which a warp asks for a tile no other warp of its part of the multiprocessor gets on:
-    what makes timing.py's tile of flash2 as long as it is where as many blocks of one warp run as fit. By bisection."""
+    what makes timing.py's tile of flash2 as long as it is where as many blocks of one warp run as fit. By bisection,
+    between nothing and all of it. What else keeps such blocks waiting, which load at over half of the L2's rate, is in
+    it as well."""
     blocks = blocks_that_fit(flash2("tensor", SHORT, MMA), shared_bytes)
     measured, low, high = tile_seconds("tensor", rows=MMA, blocks=blocks * sms), 0.0, 1.0
     for _ in range(20):

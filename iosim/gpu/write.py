@@ -10,7 +10,7 @@ from ..machine import Block, Tile, product
 from ..masks import Part
 from ..problem import Attention, Tensor
 from ..spans import Seen, Span
-from .expressions import Expressions, is_split, last_size, letter, words_of
+from .expressions import Expressions, last_size, letter, split_loops, words_of
 from .hazards import Access, State, describe, hbm, sram
 from .plan import ALL_ROWS, WHOLE, Plan, grid_loop, tensors_of
 from .record import Free, Load, Loop, New, Step, Store, SymbolicTile
@@ -30,10 +30,12 @@ class Writer:
 
     def __post_init__(self) -> None:
         self.c = Expressions(self.tables)
+        self.split: set[Loop] = set()
 
     # ------------------------------------------------------------------ the kernel around the statements
 
     def kernel(self, body: list[Any]) -> str:
+        self.split = split_loops(body)
         reads, writes = tensors_of(body)
         grid = grid_loop(body)
         if grid is None:
@@ -126,14 +128,14 @@ class Writer:
 
     def in_turn(self, loop: Loop, lines: list[str]) -> list[str]:
         i, turns = letter(loop.tile), self.c.turns(loop.tile)
-        if not is_split(loop):
+        if loop not in self.split:
             return [f"for (int {i} = 0; {i} < {turns}; ++{i}) {{", *indent(self.placed(loop, "", 0, lines)), "}"]
         whole, last = self.whole_and_last(loop, "", str(int(turns) - 1), lines)
         return [f"for (int {i} = 0; {i} < {int(turns) - 1}; ++{i}) {{", *whole, "}", "{", *last, "}"]
 
     def of_grid(self, loop: Loop, lines: list[str]) -> list[str]:
         """The body of a loop whose turns blocks take."""
-        if not is_split(loop):
+        if loop not in self.split:
             return self.placed(loop, "blockIdx.x", 0, lines)
         whole, last = self.whole_and_last(loop, "blockIdx.x", "blockIdx.x", lines)
         return [f"if (blockIdx.x < {int(self.c.turns(loop.tile)) - 1}) {{", *whole, "} else {", *last, "}"]
