@@ -19,7 +19,17 @@ COUNTS = (
     "hbm_bytes_per_second",
 )
 KEYS = ("name", *COUNTS, "flops_per_second", "sources")
-MEASURED = "measured"  # a table that only `iosim calibrate` writes
+MEASURED = "measured"  # a table that only `iosim calibrate` writes, with at least these
+MEASURED_KEYS = (
+    "dram_bytes_per_second",
+    "l2_bytes_per_second",
+    "l2_effective_bytes",
+    "simt_operations_per_second",
+    "exponentials_per_second",
+    "launch_seconds",
+    "latency_seconds",
+    "tensor_flops_per_second",
+)
 DTYPES = ("fp16", "bf16", "fp8", "fp32", "fp64")
 
 
@@ -99,8 +109,8 @@ def read(path: Path) -> Hardware:
 
     _keys(str(path), data, (*KEYS, MEASURED), required=KEYS)
     measured = data.get(MEASURED)
-    if not isinstance(measured, dict | None):
-        raise InputError(f"{path}: {MEASURED}", measured, f"a table [{MEASURED}]")
+    if measured is not None:
+        _measured(f"{path}: {MEASURED}", measured)
     if not isinstance(data["name"], str) or not data["name"].strip():
         raise InputError(f"{path}: name", data["name"], "a text")
     for key in COUNTS:
@@ -140,6 +150,30 @@ def _keys(where: str, table: dict[str, Any], allowed: tuple[str, ...], required:
     for key in required:
         if key not in table:
             raise InputError(f"{where}: {key}", "nothing", "this key is required")
+
+
+def _measured(where: str, table: Any) -> None:
+    """Numbers are finite, shares of 1 are that, and steps come with what was measured beside them."""
+    again = "measure this GPU again: iosim calibrate"
+    if not isinstance(table, dict):
+        raise InputError(where, table, f"a table [{MEASURED}]")
+    for key in MEASURED_KEYS + (("asking_ratio", "loop_ratios") if table.get("steps") else ()):
+        if key not in table:
+            raise InputError(f"{where}.{key}", "nothing", "this key is required", again)
+    for key, value in table.items():
+        if not isinstance(value, str | dict):
+            _number(f"{where}.{key}", value, 1.0 if key == "asking_ratio" else float("inf"), again)
+    for key in ("tensor_flops_per_second", "loop_ratios"):
+        for name, value in table.get(key, {}).items():
+            _number(f"{where}.{key}.{name}", value, float("inf"), again)
+
+
+def _number(where: str, value: object, most: float, hint: str) -> None:
+    """NaN is not at least anything."""
+    real = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf")
+    if not real or value > most:  # type: ignore[operator]
+        allowed = "a number of at least 0" if most > 1 else "a number from 0 to 1"
+        raise InputError(where, value, allowed, hint)
 
 
 def _positive(where: str, value: object) -> None:

@@ -1,6 +1,7 @@
 """Which schedule and tiles explain a kernel's counters: on kernels that nobody here wrote."""
 
 import json
+import re
 from dataclasses import replace
 from math import prod
 
@@ -102,6 +103,13 @@ def test_names_are_checked(iosim):
     assert iosim("profile", "--N", 8, "--d", 8).exit_code == 2
 
 
+def test_it_is_said_where_nothing_explains_a_kernel(iosim):
+    """The profile is of d = 64."""
+    for d, noted in ((64, False), (128, True)):
+        found = iosim("profile", "--from-ncu", DATA / "ncu_flash.csv", "--N", 4096, "--d", d, "--heads", 32)
+        assert found.exit_code == 0 and ("nothing explains" in found.stderr) == noted and "nothing" not in found.stdout
+
+
 def test_an_empty_profile_is_refused(iosim, tmp_path):
     (tmp_path / "empty.csv").write_text('"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"\n')
     done = iosim(*FLASH, "--from-ncu", tmp_path / "empty.csv")
@@ -141,7 +149,7 @@ def test_a_calibration_is_a_hardware_file(tmp_path, ask):
     hardware = load(str(path))
     assert (hardware.sms, hardware.sram_bytes, hardware.hbm_bytes_per_second) == (4, 1000, 4_200_000_000_000)
     assert hardware.flops_per_second == {"fp16": 600_000_000_000_000, "bf16": 590_000_000_000_000,
-                                         "fp32": 62_000_000_000_000}  # fmt: skip
+                                         "fp32": 62_000_000_000_000, "exp": 4_000_000_000_000}  # fmt: skip
     assert "driver 580.1" in hardware.sources["sms"] and "2026-11-21" in hardware.sources["hbm_bytes_per_second"]
     rates = rates_of(hardware)
     assert rates.launch_seconds == pytest.approx(2.2e-6) and rates.tensor_flops_per_second["bf16"] == 5.9e14
@@ -169,7 +177,7 @@ def test_an_l2_with_one_side_has_none(tmp_path):
         ({"steps": {"tensor_scores": [1e-7, 1e12, 1e-8, 1e14, 1e-7]}}, "tensor_scores = .*4 numbers.*iosim calibrate"),
         ({"steps": {"tensor_scores": [1e-7, 1e12, 1e-8, 1e14]}}, "without tensor_scores_output.*iosim calibrate"),
         ({"steps": {"simt_load": [1e-7, 1e9, 0.0, 2e12]}}, "without simt_normalise.*iosim calibrate"),
-        ({"asking_ratio": None}, "without asking_ratio.*iosim calibrate"),
+        ({"asking_ratio": None}, "measured.asking_ratio: found 'nothing'.*iosim calibrate"),
         ({"l2_sides": {"4": "01"}}, "4 = '01' in"),
         ({"l2_sides": {"all": "0110"}}, "all = '0110' in"),
         ({"l2_sides": {"4": "0120"}}, "4 = '0120' in"),
@@ -181,6 +189,27 @@ def test_files_that_an_older_iosim_or_a_hand_wrote_are_refused(tmp_path, table, 
     path.write_text(toml({key: value for key, value in (FOUND | table).items() if value is not None}))
     with pytest.raises(InputError, match=why):
         rates_of(load(str(path))), l2_sides(load(str(path)))
+
+
+@pytest.mark.parametrize(
+    "line, why",
+    [("asking_ratio = 8.5", "asking_ratio: found 8.5; allowed: a number from 0 to 1"),
+     ("asking_ratio = nan", "asking_ratio: found nan"), ("asking_ratio = true", "asking_ratio: found True"),
+     ("latency_seconds = [1]", "latency_seconds: found"), ("latency_seconds = -1", "at least 0"),
+     ("latency_seconds = inf", "latency_seconds: found inf"), ("", "latency_seconds: found 'nothing'")],
+)  # fmt: skip
+def test_a_damaged_file_is_refused_by_every_command(iosim, tmp_path, line, why):
+    path, name = tmp_path / "gpu.toml", line.split(" ")[0] or "latency_seconds"
+    path.write_text(re.sub(rf"^{name} = .*$", line, toml(FOUND), flags=re.MULTILINE))
+    for command in (("count", "--N", 64, "--d", 8, "--hardware", path), ("hardware", path)):
+        found = iosim(*command)
+        assert found.exit_code == 2 and why in found.stderr and str(path) in found.stderr, found.stderr
+
+
+def test_what_calibrate_writes_is_enough_for_a_roofline(ask, tmp_path):
+    path = tmp_path / "gpu.toml"
+    path.write_text(toml(FOUND))
+    assert ask("roofline", "--N", 512, "--d", 64, "--hardware", path)
 
 
 def test_predictions_know_the_sides_of_blocks(tmp_path):

@@ -225,7 +225,8 @@ def toml(found: Found) -> str:
     """A hardware file: the keys of configs/hardware/*.toml, and [measured] for predictions of time."""
     where = f"{found['name']}, driver {found['driver']}, {found['date']}"
     device_property, measured = f"device property, {where}", f"iosim calibrate, {where}"
-    rates = {**found["tensor_flops_per_second"], "fp32": 2 * found["simt_operations_per_second"]}
+    rates = {**found["tensor_flops_per_second"], "fp32": 2 * found["simt_operations_per_second"],
+             "exp": found["exponentials_per_second"]}  # fmt: skip
     lines = [f"# {where}; clocks just before: SM {found['sm_clock']}, memory {found['memory_clock']}"]
     lines += [
         "# Written by iosim calibrate. Bytes, and bytes or operations a second, all multiprocessors together.",
@@ -237,7 +238,8 @@ def toml(found: Found) -> str:
     lines += [f"{dtype} = {round(rate)}" for dtype, rate in rates.items()]
     lines += ["", "[sources]", *[f'{key} = "{device_property}"' for key in LIMITS]]
     lines += [f'hbm_bytes_per_second = "{measured}: {HOW["dram_bytes_per_second"]}"']
-    lines += [f'flops_per_second = "{measured}: {HOW["tensor_flops_per_second"]}; fp32: two a multiply-add"']
+    how = f"{HOW['tensor_flops_per_second']}; fp32: two a multiply-add; exp: {HOW['exponentials_per_second']}"
+    lines += [f'flops_per_second = "{measured}: {how}"']
     texts = ("date", "driver", "cuda", "sm_clock", "memory_clock")
     lines += ["", "[measured]", f'device = "{found["name"]}"', *[f'{key} = "{found[key]}"' for key in texts]]
     numbers = [key for key in HOW if key in found and key != "tensor_flops_per_second"]

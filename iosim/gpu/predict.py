@@ -85,18 +85,16 @@ def rates_of(hardware: Hardware, profiled: bool = False) -> Rates | None:
         launch_seconds=table.get("profiled_launch_seconds" if profiled else "", table["launch_seconds"]),
         tensor_flops_per_second=dict(table["tensor_flops_per_second"]),
         shared_memory_per_sm_bytes=hardware.shared_memory_per_sm_bytes,
-        steps=steps_of(table.get("steps", {}), "asking_ratio" in table),
+        steps=steps_of(table.get("steps", {})),
         loop_ratios=dict(table.get("loop_ratios", {})),
         **{name: table[name] for name in names},
         **{name: table[name] for name in more if name in table},
     )
 
 
-def steps_of(table: dict[str, list[float]], with_asking: bool = True) -> dict[str, tuple[float, ...]]:
+def steps_of(table: dict[str, list[float]]) -> dict[str, tuple[float, ...]]:
     """InputError for a file whose steps mean something else: an older iosim measured them."""
     again = "measure this GPU again: iosim calibrate"
-    if table and not with_asking:
-        raise InputError("--hardware", "[measured.steps] without asking_ratio in [measured]", "both", again)
     for name, rates in table.items():
         if not isinstance(rates, list) or len(rates) != STEP_NUMBERS:
             found = f"{name} = {rates} in [measured.steps]"

@@ -69,7 +69,13 @@ def explain(
     for e in found:
         merged.setdefault((e.schedule, e.read_bytes, e.write_bytes), []).append(e)
     best = list(merged.values())[:most]
-    return kernel, [replace(group[0], alike=tuple(_tiles(e.tiling) for e in group[1:])) for group in best]
+    return kernel, [replace(group[0], alike=_alike(group)) for group in best]
+
+
+def _alike(group: list[Explanation]) -> tuple[str, ...]:
+    """Other tiles, once each."""
+    names = dict.fromkeys(_tiles(e.tiling) for e in group)
+    return tuple(name for name in names if name != _tiles(group[0].tiling))
 
 
 def _unlikely(e: Explanation, kernel: Kernel, problem: Attention) -> tuple[Any, ...]:
