@@ -20,3 +20,13 @@ def test_a_median_without_the_first_runs(monkeypatch, flushed):
     assert device.milliseconds(lambda: notes.append("run"), 5, flush) == 3.0
     once = ["flush" if flushed else "spin", "event", "run", "event", "wait"]
     assert notes == once * (device.WARM_UP + 5)
+
+
+def test_all_kernels_are_compiled_once_a_context_is_there(monkeypatch):
+    """Threads that ask for a context at the same time may not get one."""
+    notes = []
+    monkeypatch.setattr(device, "cupy", lambda: SimpleNamespace(zeros=lambda count: notes.append("context")))
+    monkeypatch.setattr(device, "function", lambda program, kernel: notes.append((program.name, kernel)))
+    programs = [SimpleNamespace(name=name, kernels=kernels) for name, kernels in (("one", "a"), ("three", "abc"))]
+    device.compile_all(iter(programs))
+    assert notes[0] == "context" and sorted(notes[1:]) == [("one", "a"), *(("three", kernel) for kernel in "abc")]

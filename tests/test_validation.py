@@ -39,12 +39,9 @@ def evidence(folder, part):
 
 
 def own(folder):
-    return [
-        e
-        for part in ("generated", "tuned", "drawn", "redrawn", "fresh", "fourth", "unseen")
-        for e in evidence(folder, part)
-        if e.job["run"] not in TORCH
-    ]
+    import shapes
+
+    return [e for part in shapes.OWN for e in evidence(folder, part) if e.job["run"] not in TORCH]
 
 
 IN_ONE_SUM = "output error with large logits 0.000171, allowed 0.000127"

@@ -13,10 +13,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +24,14 @@ import shapes
 from iosim import report
 from iosim.errors import IosimError
 from iosim.gpu import counters
-from iosim.gpu.jobs import TORCH, problem_of, tiling_of, torch_job
+from iosim.gpu.jobs import TORCH, Generated, problem_of, torch_job
 from iosim.gpu.plan_verify import combine, key_of, slopes
 from iosim.gpu.profile import explain
 from iosim.gpu.profile import rows as explained
 from iosim.gpu.verify import Evidence, flat, short, summary, verify
 from iosim.hardware import read as read_hardware
-from iosim.schedules import find
 
-PARTS = ("calibrate", "generated", "drawn", "redrawn", "fresh", "fourth", "unseen", "tuned", "torch", "sweep")
+PARTS = ("calibrate", *shapes.OWN, "torch", "sweep")
 
 
 def main() -> None:
@@ -109,15 +106,8 @@ def compile_all(jobs: list[dict[str, Any]]) -> None:
     from iosim.gpu import device
     from iosim.gpu.cuda import generate
 
-    def compile_one(job: dict[str, Any], count: bool) -> None:
-        program = generate(find(job["run"]), problem_of(job), tiling_of(job), count)
-        for kernel in program.kernels:
-            device.function(program, kernel)
-
-    device.cupy().zeros(1)  # a context, before threads ask for one
-    own = [job for job in jobs if job["run"] not in TORCH and not job.get("tuned")]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(compile_one, own * 2, [False] * len(own) + [True] * len(own)))
+    own = [Generated(job) for job in jobs if job["run"] not in TORCH and not job.get("tuned")]
+    device.compile_all([one.program for one in own] + [generate(*one.parts, count=True) for one in own])
 
 
 def show(rows: list[dict[str, Any]]) -> None:
@@ -165,7 +155,7 @@ def torch_rows(jobs: list[Any], kernels: list[Any], hardware: Any, folder: Path)
 def write_rows(folder: Path) -> None:
     hardware = read_hardware(folder / "hardware.toml")
     mine = []
-    for part in ("generated", "tuned", "drawn", "redrawn", "fresh", "fourth", "unseen"):
+    for part in shapes.OWN:
         own = [e for e in evidence(folder, part) if e.job["run"] not in TORCH]
         held = {"part": part}
         mine += [{**held, "held_out": shapes.held_out(n), **verify(e, hardware)} for n, e in enumerate(own)]

@@ -14,6 +14,7 @@ from iosim.problem import Attention
 from iosim.schedules import find
 from iosim.tiling import Tiling, best_tiles
 
+OWN = ("generated", "tuned", "drawn", "redrawn", "fresh", "fourth", "unseen")  # the sets of our kernels, below
 MASK_FILE = "file:validation/mask_16x16.txt"  # 0/1 for 16 x 16 tiles of 64: an empty row and an empty column in it
 
 

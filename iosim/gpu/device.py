@@ -5,7 +5,9 @@ Everything raises MissingError (exit code 3) where CuPy or the GPU is missing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import Any
 
@@ -89,6 +91,14 @@ def _function(source: str, options: tuple[str, ...], name: str, smem_bytes: int)
 def function(program: Program, kernel: Kernel) -> Any:
     """The compiled kernel, its limit of dynamic shared memory raised; cached by source and options."""
     return _function(program.source, program.defines, kernel.name, kernel.smem_bytes)
+
+
+def compile_all(programs: Iterable[Program]) -> None:
+    """Every kernel, on all processors: the compiler may take longer than what follows."""
+    cupy().zeros(1)  # a context, before threads ask for one
+    kernels = [(program, kernel) for program in programs for kernel in program.kernels]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(lambda each: function(*each), kernels))
 
 
 def launch(program: Program, kernel: Kernel, arrays: dict[str, Any], tables: dict[str, Any], counts: Any) -> None:

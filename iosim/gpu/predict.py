@@ -8,7 +8,7 @@ from typing import Any
 from ..cuts import LANES, LEAST_ROWS, TEAM_ROWS
 from ..errors import InputError
 from ..folded import Folded
-from ..hardware import Hardware
+from ..hardware import MEASURED_KEYS, Hardware
 from ..l2 import Dram, Unrolled, dram_bytes, trace
 from ..problem import DENSE, Attention
 from ..timing import Rates, Time
@@ -77,18 +77,16 @@ def rates_of(hardware: Hardware, profiled: bool = False) -> Rates | None:
     table = hardware.measured
     if table is None:
         return None
-    names = ("dram_bytes_per_second", "l2_bytes_per_second", "l2_effective_bytes", "simt_operations_per_second",
-             "exponentials_per_second", "latency_seconds")  # fmt: skip
     more = ("l2_latency_seconds", "tile_latency_seconds", "wgmma_flops_per_second", "asking_ratio")
+    values = {name: table[name] for name in (*MEASURED_KEYS, *more) if name in table}
+    if profiled and "profiled_launch_seconds" in table:
+        values["launch_seconds"] = table["profiled_launch_seconds"]
     return Rates(
         sms=hardware.sms,
-        launch_seconds=table.get("profiled_launch_seconds" if profiled else "", table["launch_seconds"]),
-        tensor_flops_per_second=dict(table["tensor_flops_per_second"]),
         shared_memory_per_sm_bytes=hardware.shared_memory_per_sm_bytes,
         steps=steps_of(table.get("steps", {})),
         loop_ratios=dict(table.get("loop_ratios", {})),
-        **{name: table[name] for name in names},
-        **{name: table[name] for name in more if name in table},
+        **values,
     )
 
 

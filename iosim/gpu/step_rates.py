@@ -9,10 +9,9 @@ than its steps, each repeated by itself, a tile of flash2 takes; and how much lo
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import product
 from math import prod
 from typing import Any
 
@@ -59,7 +58,7 @@ def every_step() -> Iterator[tuple[str, str, bool]]:
 
 def measure_steps(sms: int, shared_bytes: int) -> dict[str, list[float]]:
     """{"tensor_scores": [seconds and work a second of one warp, seconds a block and work a second of the GPU], ...}"""
-    compile_all()
+    device.compile_all(every_program())
     found: dict[str, list[float]] = {}
     for kind, name, ragged in every_step():
         if name in PRODUCTS:
@@ -72,18 +71,12 @@ def measure_steps(sms: int, shared_bytes: int) -> dict[str, list[float]]:
     return found
 
 
-def compile_all() -> None:
-    """Compiles what will be measured, on all processors: the compiler takes longer than all measurements."""
-    tiles = [
-        (name, KINDS[kind][0], times, 1, rows, size, ragged)
-        for kind, name, ragged in every_step()
-        for size in sizes_of(name)
-        for rows in (KINDS[kind][1] * few_warps(name, kind), ROWS)
-        for times in (SHORT, LONG)
-    ]
-    programs = [program_of(*tile) for tile in tiles]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(lambda program: device.function(program, program.kernels[0]), programs))
+def every_program() -> Iterator[Any]:
+    """All that will be measured, but for copies of single words."""
+    for kind, name, ragged in every_step():
+        for rows in (KINDS[kind][1] * few_warps(name, kind), ROWS):
+            for size, times in product(sizes_of(name), (SHORT, LONG)):
+                yield program_of(name, KINDS[kind][0], times, 1, rows, size, ragged)
 
 
 def sizes_of(name: str) -> tuple[tuple[int, int], ...]:
