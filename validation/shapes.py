@@ -14,7 +14,8 @@ from iosim.problem import Attention
 from iosim.schedules import find
 from iosim.tiling import Tiling, best_tiles
 
-OWN = ("generated", "tuned", "drawn", "redrawn", "fresh", "fourth", "unseen")  # the sets of our kernels, below
+OWN = ("generated", "tuned", "drawn", "redrawn", "fresh", "fourth", "fifth", "sixth",
+       "unseen")  # the sets of our kernels, below  # fmt: skip
 MASK_FILE = "file:validation/mask_16x16.txt"  # 0/1 for 16 x 16 tiles of 64: an empty row and an empty column in it
 
 
@@ -128,9 +129,19 @@ def fourth() -> list[Job]:
     return drawn(20261124)
 
 
-def unseen() -> list[Job]:
-    """Drawn a fifth time, when the models and kernels that they are about were written."""
+def fifth() -> list[Job]:
+    """Drawn a fifth time; they showed that long sums of large scores need parts."""
     return drawn(20261125)
+
+
+def sixth() -> list[Job]:
+    """Drawn a sixth time, and measured on two GPUs of a kind."""
+    return drawn(20261126)
+
+
+def unseen() -> list[Job]:
+    """Drawn a seventh time, when the models and kernels that they are about were written."""
+    return drawn(20261127)
 
 
 def _fits(name: str, problem: Attention, tiling: Tiling) -> bool:

@@ -83,7 +83,9 @@ def groups(folder: Path) -> dict[str, list[Row]]:
         "drawn again": [r for r in mine if r["part"] == "redrawn"],
         "drawn a third time": [r for r in mine if r["part"] == "fresh"],
         "drawn a fourth time": [r for r in mine if r["part"] == "fourth"],
-        "drawn a fifth time, unseen": [r for r in mine if r["part"] == "unseen"],
+        "drawn a fifth time": [r for r in mine if r["part"] == "fifth"],
+        "drawn a sixth time": [r for r in mine if r["part"] == "sixth"],
+        "drawn a seventh time, unseen": [r for r in mine if r["part"] == "unseen"],
         "tuned": [r for r in mine if r["part"] == "tuned"],
     }
     for name in dict.fromkeys(r["kernel"] for r in theirs):

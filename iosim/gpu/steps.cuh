@@ -220,6 +220,7 @@ template <class S, class M, class L, class O> STEP online_softmax(const S& s, co
         RowPart<S, decltype(whole)::value> row(s, r, lane, live);
         const float before = live ? m.get(r) : -INFINITY_F, top = fmaxf(before, row.maximum());
         const float factor = fast_exp(before - or_zero(top)), sum = row.exponentials(or_zero(top));
+        S::team::sync();  // all lanes have read m
         if (!live) return;
         if (lane == 0) {
             l.set(r, 0, l.get(r) * factor + sum);

@@ -10,6 +10,12 @@ static_assert(BR == ROWS_Q && 16 * PARTS == WARP_ROWS);  // boxes of the host's 
 // What a block works on: BR queries of a head from `first` on, and all key tiles.
 struct Work {
     int N, Nk, head, first, tiles;
+
+    // The j-th key tile whose scores are written. The blocks of a head begin at columns spread over a row: memory takes
+    // what all write at the same columns more slowly.
+    __device__ __forceinline__ int column(int j) const {
+        return (j + (int)(blockIdx.x * tiles / gridDim.x)) % tiles * BC;
+    }
 };
 
 __device__ __forceinline__ Work work_of_block(int N, int Nk) {
@@ -44,7 +50,7 @@ __device__ __forceinline__ void fetch_scores(SharedScores& sm, const Work& w, co
         free_wait(sm.k_free, j);
         barrier_expect(&sm.k_full[s], BC * D * 2);
         for (int panel = 0; panel < PANELS; panel++)
-            copy_in_to_stay(sm.k[s] + panel * BC * 128, K, &sm.k_full[s], panel * 64, j * BC, kv_head);
+            copy_in_to_stay(sm.k[s] + panel * BC * 128, K, &sm.k_full[s], panel * 64, w.column(j), kv_head);
     }
 }
 
@@ -138,7 +144,7 @@ __device__ __forceinline__ void compute_scores(SharedScores& sm, const Work& w, 
         multiply(s, q, sm.k[stage]);
         turn_pass(other_turn);
         if (lane == 0) barrier_arrive(&sm.k_free[stage]);
-        write_scores(s, scale, sm.s + own * BC * 2, panels, S, w, w.first + own, j * BC);
+        write_scores(s, scale, sm.s + own * BC * 2, panels, S, w, w.first + own, w.column(j));
     }
     if (half == 0) turn_wait(my_turn);  // the last turn that was passed
     copy_out_wait();
