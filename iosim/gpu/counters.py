@@ -38,7 +38,10 @@ LAUNCH_METRICS = (
 )
 MARKERS = ("iosim_marker", "spin_kernel")  # ours, and PyTorch's torch.cuda._sleep
 NOTE = "==IOSIM== "
+DENIED = "ERR_NVGPUCTRPERM"
+GRANT = "run as root, or load the driver with NVreg_RestrictProfilingToAdminUsers=0"
 LIMIT_SECONDS = 540
+DECIMALS = 12  # of seconds that are shown; the profiler counts nanoseconds
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,7 @@ class Kernel:
 
     @property
     def seconds(self) -> float:
-        return self.metrics.get(TIME, 0.0) * 1e-9
+        return self.metrics.get(TIME, 0.0) / 1e9
 
     @property
     def blocks_per_sm(self) -> int | None:
@@ -117,7 +120,8 @@ def parse(text: str, where: str = "--from-ncu") -> Profile:
     notes = [json.loads(line[len(NOTE) :]) for line in lines if line.startswith(NOTE)]
     start = next((n for n, line in enumerate(lines) if line.startswith('"ID"') and '"Kernel Name"' in line), None)
     if start is None:
-        raise InputError(where, first_error(lines), "a CSV written by ncu --csv", "give ncu --csv --print-units base")
+        hint = GRANT if DENIED in text else "give ncu --csv --print-units base"
+        raise InputError(where, first_error(lines), "a CSV written by ncu --csv", hint)
     body = [line for line in lines[start:] if line.startswith('"')]
     rows = list(csv.DictReader(body))
     kernels = _from_rows(rows, where) if rows and "Metric Name" in rows[0] else _from_columns(rows, where)
@@ -283,10 +287,10 @@ def _run(arguments: list[str], who: str) -> subprocess.CompletedProcess[str]:
 
 def _explain(log: str, code: int) -> None:
     """Turn the profiler's ways of failing into one message."""
-    if "ERR_NVGPUCTRPERM" in log:
+    if DENIED in log:
         raise MissingError(
-            "the driver does not let this user read hardware counters (ERR_NVGPUCTRPERM); run as root, or load the "
-            "driver with NVreg_RestrictProfilingToAdminUsers=0. --no-counters still compares words, output and time"
+            f"the driver does not let this user read hardware counters ({DENIED}); {GRANT}. --no-counters still compares "
+            "words, output and time"
         )
     errors = [line for line in log.splitlines() if line.startswith("==ERROR==")]
     if errors or code:

@@ -21,7 +21,7 @@ from ..schedules import SCHEDULES
 from ..tiling import Tiling
 from ..watchers import Traffic, Watcher
 from ..works import Occupancy
-from .counters import DRAM_READ, DRAM_WRITE, Kernel
+from .counters import DECIMALS, DRAM_READ, DRAM_WRITE, Kernel
 from .predict import Prediction, in_whole_tiles, predict
 
 TILES = (16, 32, 48, 64, 80, 96, 112, 128, 160, 176, 192, 224, 256)
@@ -208,8 +208,8 @@ def rows(
                 "dram_predicted": dram and dram.total_bytes,
                 "dram_measured": read + written,
                 "dram_ratio": dram and read + written and round(dram.total_bytes / (read + written), 4),
-                "seconds_predicted": chosen.time and chosen.time.seconds,
-                "seconds": kernel.seconds,
+                "seconds_predicted": chosen.time and round(chosen.time.seconds, DECIMALS),
+                "seconds": round(kernel.seconds, DECIMALS),
                 "time_ratio": chosen.time and kernel.seconds and round(chosen.time.seconds / kernel.seconds, 4),
                 "explains": e.explains,
                 "whole_tiles": e.whole_tiles,

@@ -12,7 +12,7 @@ from typing import Any
 from ..hardware import Hardware
 from ..schedules import find
 from ..timing import Occupancy, blocks_on
-from .counters import SECTOR_BYTES, Kernel
+from .counters import DECIMALS, SECTOR_BYTES, Kernel
 from .jobs import Job, problem_of, runner, tiling_of
 from .predict import Prediction, in_whole_tiles, predict
 
@@ -149,9 +149,9 @@ def times(predicted: Prediction, evidence: Evidence) -> Row:
     found = sum(k.seconds for k in evidence.kernels) or evidence.note.get("seconds")
     time = predicted.time
     return {
-        "seconds_predicted": time and time.seconds,
+        "seconds_predicted": time and round(time.seconds, DECIMALS),
         "bound_by": time and time.bound_by,
-        "seconds": found,
+        "seconds": found and round(found, DECIMALS),
         "time_ratio": ratio(time.seconds, found) if time and found else None,
         "event_seconds": evidence.note.get("seconds"),
         "sm_bytes_per_second": found and (predicted.read_bytes + predicted.write_bytes) / found,
