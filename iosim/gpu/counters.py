@@ -289,8 +289,8 @@ def _explain(log: str, code: int) -> None:
     """Turn the profiler's ways of failing into one message."""
     if DENIED in log:
         raise MissingError(
-            f"the driver does not let this user read hardware counters ({DENIED}); {GRANT}. --no-counters still compares "
-            "words, output and time"
+            f"the driver does not let this user read hardware counters ({DENIED}); {GRANT}. --no-counters still "
+            "compares words, output and time"
         )
     errors = [line for line in log.splitlines() if line.startswith("==ERROR==")]
     if errors or code:
