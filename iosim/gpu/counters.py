@@ -38,10 +38,8 @@ LAUNCH_METRICS = (
 )
 MARKERS = ("iosim_marker", "spin_kernel")  # ours, and PyTorch's torch.cuda._sleep
 NOTE = "==IOSIM== "
-DENIED = "ERR_NVGPUCTRPERM"
-GRANT = "run as root, or load the driver with NVreg_RestrictProfilingToAdminUsers=0"
+DENIED, GRANT = "ERR_NVGPUCTRPERM", "run as root, or load the driver with NVreg_RestrictProfilingToAdminUsers=0"
 LIMIT_SECONDS = 540
-DECIMALS = 12  # of seconds that are shown; the profiler counts nanoseconds
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from ..watchers import Flops, Traffic, Watcher
 from ..works import OUTPUT, Occupancy, Works
 from .counters import SECTOR_BYTES
 
+DECIMALS = 12  # of seconds that are shown; the profiler counts nanoseconds
 STEP_NUMBERS = 4  # fixed seconds and a rate, of a warp and of a full GPU (timing.py)
 
 

@@ -21,8 +21,8 @@ from ..schedules import SCHEDULES
 from ..tiling import Tiling
 from ..watchers import Traffic, Watcher
 from ..works import Occupancy
-from .counters import DECIMALS, DRAM_READ, DRAM_WRITE, Kernel
-from .predict import Prediction, in_whole_tiles, predict
+from .counters import DRAM_READ, DRAM_WRITE, Kernel
+from .predict import DECIMALS, Prediction, in_whole_tiles, predict
 
 TILES = (16, 32, 48, 64, 80, 96, 112, 128, 160, 176, 192, 224, 256)
 UNKNOWN_BLOCKS_PER_SM = 2

@@ -12,9 +12,9 @@ from typing import Any
 from ..hardware import Hardware
 from ..schedules import find
 from ..timing import Occupancy, blocks_on
-from .counters import DECIMALS, SECTOR_BYTES, Kernel
+from .counters import SECTOR_BYTES, Kernel
 from .jobs import Job, problem_of, runner, tiling_of
-from .predict import Prediction, in_whole_tiles, predict
+from .predict import DECIMALS, Prediction, in_whole_tiles, predict
 
 TMA_TOLERANCE = 0.0005  # of bytes that are seen only at the crossbar, which carries a little more than loads
 TUNED_REGISTERS = 168  # 65536 / 384 threads, rounded down to 8: one block a multiprocessor
