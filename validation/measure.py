@@ -66,7 +66,7 @@ def calibrate(folder: Path) -> None:
 
 def measure(part: str, folder: Path, first: int | None) -> None:
     """Words, outputs, times; then the counters; the quick part of the verdict on stdout."""
-    jobs = getattr(shapes, part)()[:first]
+    jobs = shapes.jobs_of(part)[:first]
     compile_all(jobs)
     kept = str(folder / f"{part}.csv")
     notes = counters.measure(jobs, folder / "notes") if part != "torch" else [{"job": job} for job in jobs]

@@ -14,9 +14,23 @@ from iosim.problem import Attention
 from iosim.schedules import find
 from iosim.tiling import Tiling, best_tiles
 
-OWN = ("generated", "tuned", "drawn", "redrawn", "fresh", "fourth", "fifth", "sixth",
-       "unseen")  # the sets of our kernels, below  # fmt: skip
+DRAWS = {  # sets of shapes that nobody chose: seed, and name in tables. What each showed was mended before the next.
+    "drawn": (20261121, "drawn"),  # what the models and kernels lacked
+    "redrawn": (20261122, "drawn again"),  # what the models of the L2 and of uneven warps lacked
+    "fresh": (20261123, "drawn a third time"),  # what a model lacked that had both sides of the L2 alike
+    "fourth": (20261124, "drawn a fourth time"),  # what more code costs that is run once
+    "fifth": (20261125, "drawn a fifth time"),  # that long sums of large scores need parts
+    "sixth": (20261126, "drawn a sixth time"),  # nothing that was mended
+    "unseen": (20261127, "drawn a seventh time, unseen"),  # drawn when models and kernels were written
+}
+OWN = ("generated", "tuned", *DRAWS)  # the sets of our kernels
 MASK_FILE = "file:validation/mask_16x16.txt"  # 0/1 for 16 x 16 tiles of 64: an empty row and an empty column in it
+
+
+def jobs_of(part: str) -> list[Job]:
+    """A set by its name: one of OWN, `torch` or `sweep`."""
+    chosen = {"generated": generated, "tuned": tuned, "torch": torch, "sweep": sweep}
+    return drawn(DRAWS[part][0]) if part in DRAWS else chosen[part]()
 
 
 def held_out(number: int) -> bool:
@@ -101,8 +115,8 @@ CHOICES = {
 }  # fmt: skip
 
 
-def drawn(seed: int = 20261121) -> list[Job]:
-    """Shapes that nobody chose, with N log-uniform from 64 to 8192. They showed what the models and kernels lacked."""
+def drawn(seed: int) -> list[Job]:
+    """Shapes drawn at random, with N log-uniform from 64 to 8192."""
     draw, jobs = Random(seed), []
     while len(jobs) < DRAWN:
         name, d, heads, types = (draw.choice(CHOICES[key]) for key in ("schedule", "d", "heads", "types"))
@@ -112,36 +126,6 @@ def drawn(seed: int = 20261121) -> list[Job]:
         if 4 * N * N * d * heads <= MOST_FLOPS and min(tiling.rows_q, tiling.rows_k) <= N and _fits(name, p, tiling):
             jobs.append(schedule_job(name, p, tiling))
     return jobs
-
-
-def redrawn() -> list[Job]:
-    """Drawn again; they showed what the models of the L2 and of uneven warps lacked."""
-    return drawn(20261122)
-
-
-def fresh() -> list[Job]:
-    """Drawn a third time; they showed what a model lacked that had both sides of the L2 alike."""
-    return drawn(20261123)
-
-
-def fourth() -> list[Job]:
-    """Drawn a fourth time; they showed what more code costs that is run once."""
-    return drawn(20261124)
-
-
-def fifth() -> list[Job]:
-    """Drawn a fifth time; they showed that long sums of large scores need parts."""
-    return drawn(20261125)
-
-
-def sixth() -> list[Job]:
-    """Drawn a sixth time, and measured on two GPUs of a kind."""
-    return drawn(20261126)
-
-
-def unseen() -> list[Job]:
-    """Drawn a seventh time, when the models and kernels that they are about were written."""
-    return drawn(20261127)
 
 
 def _fits(name: str, problem: Attention, tiling: Tiling) -> bool:

@@ -18,6 +18,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import shapes
 from page_text import Row, mega, read, shown, table
 from speeds import speed
 
@@ -79,13 +80,7 @@ def groups(folder: Path) -> dict[str, list[Row]]:
     found = {
         "generated, looked at": [r for r in mine if r["part"] == "generated" and r["held_out"] == "False"],
         "generated, held out": [r for r in mine if r["part"] == "generated" and r["held_out"] == "True"],
-        "drawn": [r for r in mine if r["part"] == "drawn"],
-        "drawn again": [r for r in mine if r["part"] == "redrawn"],
-        "drawn a third time": [r for r in mine if r["part"] == "fresh"],
-        "drawn a fourth time": [r for r in mine if r["part"] == "fourth"],
-        "drawn a fifth time": [r for r in mine if r["part"] == "fifth"],
-        "drawn a sixth time": [r for r in mine if r["part"] == "sixth"],
-        "drawn a seventh time, unseen": [r for r in mine if r["part"] == "unseen"],
+        **{label: [r for r in mine if r["part"] == name] for name, (_, label) in shapes.DRAWS.items()},
         "tuned": [r for r in mine if r["part"] == "tuned"],
     }
     for name in dict.fromkeys(r["kernel"] for r in theirs):
