@@ -11,6 +11,7 @@ LANES = 32
 MMA = 16  # rows, columns and depth of a product on tensor cores; two columns of them are under way together (mma.cuh)
 KEYS_HELD = (128, 64, 32, 16)  # of P in registers: all up to 128, else of these the largest that divides them (mma.cuh)
 GROUP_ROWS, GROUP_WORDS = 4, 4  # of the output for a lane, without tensor cores; `scores` has one column (products.cuh)
+WHOLE_TURNS = 4  # of a loop, at least, before a smaller last one: it is written twice then (gpu/expressions.py)
 TEAM_ROWS, LEAST_ROWS, FEW_ROWS = 8, 16, 4  # of a warp; of a tile for that; below the last, all threads share a row
 
 
@@ -21,6 +22,12 @@ def full(x: Any) -> int:
     if not x.index or x.start + x.size < x.length or x.start % x.index:  # first, not the last, or a part of a part
         return int(x.size)
     return int(x.start // x.index)
+
+
+def unsized(*blocks: Any) -> bool:
+    """Whether the compiler does not know the size of a tile: the last one is smaller, and the loop is written once."""
+    tiles = {x for block in blocks for x in getattr(block, "shape", ()) if isinstance(x, Tile)}
+    return any(x.length % full(x) and x.length // full(x) < WHOLE_TURNS for x in tiles)
 
 
 def whole(step: int, *blocks: Any) -> tuple[int, int]:

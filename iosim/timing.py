@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from .cuts import LANES
-from .works import MEASURED_WARPS, OUTPUT, RAGGED, ROW_STEPS, Occupancy, Work
+from .works import MEASURED_WARPS, OUTPUT, RAGGED, ROW_STEPS, UNSIZED, Occupancy, Work
 
 RESERVED_BYTES = 1024  # shared memory that the system takes of each block (CUDA programming guide, cc 8.0 and later)
 MOST_BLOCKS, MOST_THREADS, REGISTERS = 32, 2048, 65536  # a multiprocessor of cc 9.0
@@ -58,7 +58,8 @@ class Rates:
     wgmma_flops_per_second: float = 0.0
     steps: dict[str, tuple[float, ...]] = field(default_factory=dict)
     loop_ratios: dict[str, float] = field(default_factory=dict)
-    """{"tensor": how much longer the steps of LOOPED take in a loop}; 1 where it was not measured."""
+    """{"tensor": how much longer the steps of LOOPED take in a loop}; 1 where it was not measured. "tensor_unsized":
+    in a loop whose sizes the compiler does not know; as in others where it was not measured."""
     asking_ratio: float = 0.0
     """For how much of the time in which a warp asks for a copy no other of its part of the multiprocessor gets on."""
 
@@ -163,8 +164,11 @@ def stepwise_seconds(work: Work, together: int, sit: Occupancy, rates: Rates, me
 
 
 def loop_ratio(step: str, sit: Occupancy, rates: Rates) -> float:
-    looped = step.removesuffix(RAGGED).removesuffix(OUTPUT) in LOOPED
-    return rates.loop_ratios.get(sit.kind, 1.0) if looped and sit.generated else 1.0
+    sized = step.removesuffix(UNSIZED)
+    if sized.removesuffix(RAGGED).removesuffix(OUTPUT) not in LOOPED or not sit.generated:
+        return 1.0
+    known = rates.loop_ratios.get(sit.kind, 1.0)
+    return known if step == sized else rates.loop_ratios.get(sit.kind + UNSIZED, known)
 
 
 def fullest(warps: int) -> float:
@@ -183,6 +187,7 @@ def step_rates(name: str, kind: str, rates: Rates) -> tuple[float, float, float,
 
 def step_key(name: str, kind: str, rates: Rates) -> str:
     """What was measured of a step, or of the step that is most like it."""
+    name = name.removesuffix(UNSIZED)
     whole = name.removesuffix(RAGGED)
     alike = ["denormalise", "normalise"] if whole in LIGHT_STEPS else ["normalise"]
     alike = [step + RAGGED for step in alike if name != whole] + alike

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .cuts import LANES, MMA, full, passes, row_parts, uneven, whole, words_of_lanes
+from .cuts import LANES, MMA, full, passes, row_parts, uneven, unsized, whole, words_of_lanes
 from .machine import Block, Tile, product
 from .watchers import Watcher
 
@@ -26,6 +26,7 @@ MEASURED_TURNS = {"tensor": 2, "simt": 1}  # of a step on rows: a warp has 8 row
 OPERATIONS: dict[str, tuple[int, ...]] = {"scores": (1,), "online_softmax": (4, 0, 0, 1), "softmax_rows": (5,)}
 UNDER_WAY = 6  # requests of a warp that copies single words: its loop is unrolled, and two meet in a line of the L2
 RAGGED = "_ragged"  # after the name of a step on a tile whose room is not all in use: in a loop of its own
+UNSIZED = "_unsized"  # after the name of a product or a step on rows in a loop whose sizes the compiler does not know
 ROW_STEPS = ("online_softmax", "softmax_rows", "add_maximum_and_sum", "add_maximum", "add_sum")
 # Those that take as long for 16 bytes, whatever their words; they were measured on words of 4 bytes.
 OF_PIECES, MEASURED_BYTES = ("normalise", "denormalise", "rescale", "zeros", "minus_infinity"), 4
@@ -201,14 +202,14 @@ class Works(Watcher):
         take turns, in which a warp has some rows at a time, and lanes beyond the row only wait."""
         blocks = [x for x in (*outputs, *inputs) if isinstance(x, Block)]
         tile = next((x for x in blocks if len(x.shape) > 1), outputs[0])
-        ragged = self._ragged(tile)
+        ragged, sizes = self._ragged(tile), UNSIZED if unsized(*blocks) else ""
         busiest = uneven(tile, self.sit.warps, self.sit.tensor_cores)
         if name in ROW_STEPS:
             at_once, columns = row_parts(tile, self._words_together(tile))
             turns = self.machine.total(tile.shape[:1]) / at_once / self.sit.warps
             words = self.machine.total((*tile.shape[:1], columns))
             turns = max(1.0, turns / MEASURED_TURNS[self.sit.kind])
-            self.here.add(name + ragged, words, turns, words * busiest)
+            self.here.add(name + ragged + sizes, words, turns, words * busiest)
         else:
             words = self.machine.total(tile.shape)
             words *= self._width(tile) / MEASURED_BYTES if name in OF_PIECES else 1
@@ -247,8 +248,9 @@ class Works(Watcher):
             busy, waited = words_of_lanes(output, name == "scores", sit.warps)
             flops, chain = flops * busy // words, flops * waited * uneven(output, sit.warps, False) // words
         here.flops += flops
-        here.add(name, flops, chain=chain)
-        here.add(name + OUTPUT, words, 0, words * uneven(output, sit.warps, sit.tensor_cores))
+        sizes = UNSIZED if unsized(output, *inputs) else ""
+        here.add(name + sizes, flops, chain=chain)
+        here.add(name + OUTPUT + sizes, words, 0, words * uneven(output, sit.warps, sit.tensor_cores))
 
     def _rescale(self, scores: Block, output: Block) -> None:
         """O is rescaled where a maximum grows: in a row, among j tiles in any order, with the j-th at odds of 1 / j; a

@@ -207,12 +207,16 @@ def test_words_are_copied_one_by_one_in_passing(monkeypatch, name, like):
 
 def test_a_tile_in_its_loop_over_its_steps(monkeypatch):
     """Two loads, the scores, the softmax and the product with V of 0.5 s each, but for the loads, which come together;
-    rescaling takes none. 3 s in the loop: of 0.5 s for loads and 1.5 s, which become 2.5."""
+    rescaling takes none. 3 s in the loop: of 0.5 s for loads and 1.5 s, which become 2.5. 4 s with another block that
+    is shorter: 3.5."""
     steps = {f"{kind}_{name}": [fixed, 1e30, 0.0, 1e30] for kind in ("tensor", "simt")
              for name, fixed in (("normalise", 0.5), ("denormalise", 0.0))}  # fmt: skip
-    monkeypatch.setattr(step_rates, "launch_seconds", lambda program, cold: 11.0 + program.problem.Nk / ROWS * 3.0)
+    tile = {64: 3.0, 124: 4.0}
+    monkeypatch.setattr(step_rates, "launch_seconds",
+                        lambda program, cold: 11.0 + program.problem.Nk / ROWS * tile[program.problem.N])  # fmt: skip
     found = step_rates.loop_ratios(steps, SMS)
-    assert found == {"tensor": pytest.approx(2.5 / 1.5), "simt": pytest.approx(2.5 / 1.5)}
+    whole, unsized = pytest.approx(2.5 / 1.5), pytest.approx(3.5 / 1.5)
+    assert found == {"tensor": whole, "tensor_unsized": unsized, "simt": whole, "simt_unsized": unsized}
     quick = {**steps, "simt_normalise": [0.25, 1e30, 0.0, 1e30]}
     assert step_rates.loop_ratios(quick, SMS)["simt"] == pytest.approx(2.75 / 0.75), "of its own kind"
 

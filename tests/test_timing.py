@@ -131,6 +131,17 @@ def test_products_and_steps_on_rows_take_longer_among_others(step, looped):
         assert block_seconds(work, 1, "fp16", sit, rates, Memory(0.5)) == pytest.approx(ratio * steps + waits)
 
 
+@pytest.mark.parametrize("ratios, ratio", [({}, 1.0), ({"simt": 1.25}, 1.25), ({"simt": 1.25, "simt_unsized": 1.5}, 1.5),
+                                           ({"tensor_unsized": 1.5}, 1.0)])  # fmt: skip
+def test_loops_of_sizes_that_the_compiler_does_not_know_take_longer(ratios, ratio):
+    """As others do where that was not measured; at the rate of the step."""
+    steps = {"simt_scores": (0.0, 5.0, 0.0, 1e9), "simt_normalise": (0.0, 7.0, 0.0, 1e9)}
+    sit = Occupancy(1, warps=1, tensor_cores=False)
+    rates = replace(STEPWISE, loop_ratios=ratios, steps=steps)
+    found = block_seconds(work_of(scores_unsized=10), 1, "fp32", sit, rates, Memory(0.0))
+    assert found == pytest.approx(ratio * 10 / 5)
+
+
 def test_while_a_warp_asks_for_copies_others_of_its_part_wait():
     """A load of 80 bytes, 10 for each of 8 warps at 5 bytes a second, of which half keeps other warps waiting: all
     warps of one block need 4 s of the parts, four of them at once; and of three blocks at least 12."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Any
 
+from ..cuts import WHOLE_TURNS
 from ..dropout import DropoutPart
 from ..errors import ScheduleError
 from ..machine import Block, Tile
@@ -17,7 +18,7 @@ from .record import Loop, SymbolicTile, statements
 from .tables import Tables
 
 LOOPS = "ijxyzuvw"
-WHOLE_TURNS, MOST_BODIES = 4, 4  # measured on an H200: more than about 90 KB of code take longer to come than to run
+MOST_BODIES = 4  # measured on an H200: more than about 90 KB of code take longer to come than to run
 
 
 @dataclass

@@ -15,16 +15,15 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from ..cuts import LANES, MMA
+from ..cuts import LANES, MMA, WHOLE_TURNS
 from ..l2 import Unrolled
 from ..problem import Attention
 from ..schedules import find
 from ..tiling import Tiling
 from ..timing import Memory, Rates, blocks_on, stepwise_seconds
-from ..works import OUTPUT, RAGGED, Occupancy, Work, Works
+from ..works import OUTPUT, RAGGED, UNSIZED, Occupancy, Work, Works
 from . import device
 from .cuda import generate
-from .expressions import WHOLE_TURNS
 from .run import launch_all, prepare
 from .step_texts import (
     FEWER_KEYS,
@@ -177,11 +176,15 @@ def passing(rows: int, keys: int) -> Attention:
 
 def loop_ratios(steps: dict[str, list[float]], sms: int) -> dict[str, float]:
     """{kind: how much longer steps of LOOPED take in the loop of flash2, one block alone, than repeated by themselves}:
-    what is left of a tile's time when timing.py has taken the other steps from it."""
+    what is left of a tile's time when timing.py has taken the other steps from it. Then the same of two blocks, one of
+    them smaller, whose sizes the compiler does not know."""
     found = {}
-    for kind in KINDS:
-        once, twice = (tile_of_model(kind, rates_with(steps, sms, loop_ratios={kind: ratio})) for ratio in (1.0, 2.0))
-        found[kind] = max(1 + (tile_seconds(kind) - once) / (twice - once), 0.0)
+    for kind, less in product(KINDS, (0, MARGIN)):
+        name = kind + UNSIZED if less else kind
+        once, twice = (
+            tile_of_model(kind, rates_with(steps, sms, loop_ratios={name: ratio}), less=less) for ratio in (1.0, 2.0)
+        )
+        found[name] = max(1 + (tile_seconds(kind, less=less) - once) / (twice - once), 0.0)
     return found
 
 
@@ -191,18 +194,18 @@ def rates_with(steps: dict[str, list[float]], sms: int, **more: Any) -> Rates:
     return Rates(sms, *(1.0,) * 2, 0, {}, *(1.0,) * 4, 0, steps=each, **more)
 
 
-def tile_of_model(kind: str, rates: Rates, rows: int = ROWS, blocks: int = 1) -> float:
+def tile_of_model(kind: str, rates: Rates, rows: int = ROWS, blocks: int = 1, less: int = 0) -> float:
     """What timing.py makes of a tile of flash2, by one of so many blocks on a multiprocessor."""
     long, short = (
         stepwise_seconds(work, blocks, sit, rates, Memory(0.0))
-        for work, sit in (work_of_flash2(kind, tiles, rows) for tiles in (LONG, SHORT))
+        for work, sit in (work_of_flash2(kind, tiles, rows, less) for tiles in (LONG, SHORT))
     )
     return (long - short) / (LONG - SHORT)
 
 
 @cache
-def work_of_flash2(kind: str, tiles: int, rows: int) -> tuple[Work, Occupancy]:
-    program = flash2(kind, tiles, rows)
+def work_of_flash2(kind: str, tiles: int, rows: int, less: int) -> tuple[Work, Occupancy]:
+    program = flash2(kind, tiles, rows, less=less)
     sit = Occupancy(1, tensor_cores=kind == "tensor", warps=prod(program.kernels[0].block) // LANES)
     works = Works([sit])
     Unrolled(program.problem, works).run(find("flash2"), program.tiling)
@@ -228,14 +231,16 @@ def far_seconds() -> float:
     return max(tile_seconds("tensor", cold=True) - tile_seconds("tensor"), 0.0)
 
 
-def flash2(kind: str, tiles: int, rows: int = ROWS, blocks: int = 1) -> Any:
-    """Blocks of 64 queries, or fewer, and so many tiles of 64 keys."""
-    problem = Attention(rows * blocks, SIZES[0][1], Nk=tiles * ROWS, dtype=KINDS[kind][0], acc_dtype="fp32")
+def flash2(kind: str, tiles: int, rows: int = ROWS, blocks: int = 1, less: int = 0) -> Any:
+    """Blocks of 64 queries, or fewer, and so many tiles of 64 keys. `less`: there is another, with so many less."""
+    problem = Attention(
+        rows * (blocks + bool(less)) - less, SIZES[0][1], Nk=tiles * ROWS, dtype=KINDS[kind][0], acc_dtype="fp32"
+    )
     return generate(find("flash2"), problem, Tiling(rows, ROWS))
 
 
-def tile_seconds(kind: str, cold: bool = False, rows: int = ROWS, blocks: int = 1) -> float:
-    long, short = (launch_seconds(flash2(kind, tiles, rows, blocks), cold) for tiles in (LONG, SHORT))
+def tile_seconds(kind: str, cold: bool = False, rows: int = ROWS, blocks: int = 1, less: int = 0) -> float:
+    long, short = (launch_seconds(flash2(kind, tiles, rows, blocks, less), cold) for tiles in (LONG, SHORT))
     return max(long - short, 1e-9) / (LONG - SHORT)
 
 

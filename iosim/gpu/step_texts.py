@@ -6,6 +6,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+from ..cuts import WHOLE_TURNS
 from ..experiment import parse_mask
 from ..problem import DENSE, Attention
 from ..schedules.standard import output_pass, score_pass
@@ -23,7 +24,6 @@ from ..softmax import (
 from ..steps_more import add_maximum_and_sum, exponentials
 from ..tiling import Tiling
 from .cuda import generate
-from .expressions import WHOLE_TURNS
 
 ROWS = 64
 SIZES = ((64, 64), (64, 16))  # keys of a tile, d
