@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -82,16 +82,24 @@ def launch() -> None:
 
 def measure(log: Path) -> list[dict[str, Any]]:
     """A row for each kernel; `log` is where the profiler writes."""
-    worker = [sys.executable, __file__, "--launch", str(log.parent)]
+    return [
+        {"pattern": pattern, "blocks": kernel.grid[0], "access": access, "buffer_mib": size, "rounds": ROUNDS, **dram}
+        for (pattern, _, access, size), (kernel, dram) in zip(launches(), measured_by(__file__, log), strict=True)
+    ]
+
+
+def measured_by(script: str, log: Path) -> list[tuple[counters.Kernel, dict[str, Any]]]:
+    """The kernels that a script launches, each with its bytes of DRAM and its time."""
+    worker = [sys.executable, script, "--launch", str(log.parent)]
     done = subprocess.run(counters.command(counters.find_ncu(), str(log), worker), check=False)
     if done.returncode or not log.exists():
         raise MissingError(f"ncu ended with exit code {done.returncode}; see {log}")
+    names = {"dram_read_bytes": counters.DRAM_READ, "dram_write_bytes": counters.DRAM_WRITE}
     kernels = [kernel for job in counters.read(log).jobs for kernel in job]
     return [
-        {"pattern": pattern, "blocks": kernel.grid[0], "access": access, "buffer_mib": size, "rounds": ROUNDS,
-         "dram_read_bytes": kernel.get(counters.DRAM_READ), "dram_write_bytes": kernel.get(counters.DRAM_WRITE),
-         "seconds": kernel.get(counters.TIME) / 1e9}
-        for (pattern, _, access, size), kernel in zip(launches(), kernels, strict=True)
+        (kernel, {**{name: kernel.get(metric) for name, metric in names.items()},
+                  "seconds": kernel.get(counters.TIME) / 1e9})
+        for kernel in kernels
     ]  # fmt: skip
 
 
@@ -128,9 +136,15 @@ def main() -> None:
     print(report.table(rows))
 
 
-if __name__ == "__main__":
+def run_as_a_script(main: Callable[[], None]) -> int:
+    """The exit code; what went wrong as one line."""
     try:
         main()
     except IosimError as fault:
         print(fault, file=sys.stderr)
-        sys.exit(fault.exit_code)
+        return fault.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run_as_a_script(main))

@@ -140,6 +140,7 @@ def constant(r: Row) -> float:
     return float(words * int(r["M_bytes"]) / 2 / (int(r["N"]) ** 2 * int(r["d"]) ** 2))
 
 
+WORDS = {"read": "read", "both": "read and write"}
 SHOWN_MIB = ("24", "28", "32", "36", "40", "48", "56", "64")
 
 
@@ -160,12 +161,37 @@ def buffers(folder: Path) -> str:
         size, model = int(r["buffer_mib"]) * 2**20, modelled(r, *l2)
         for number, what in enumerate(("read", "write")):
             if r["access"] in (what, "both"):
-                verb = "read and write" if r["access"] == "both" else what
+                verb = WORDS.get(r["access"], r["access"])
                 row = rows.setdefault((name, verb, what), {"who": name, "does": verb, "DRAM": what})
                 counted = int(r[f"dram_{what}_bytes"]) / size
                 row[f"{r['buffer_mib']} MiB"] = f"{counted:.1f} / {model[number] / size:.1f}"
     names = ["who", "does", "DRAM", *(f"{mib} MiB" for mib in SHOWN_MIB)]
     return table([{name: row.get(name, "") for name in names} for row in rows.values()])
+
+
+def arrays(folder: Path) -> str:
+    """The same for bytes in one piece of memory, and in four arrays that were allocated three times: DRAM bytes over
+    those of the arrays, least and most measured / by the model."""
+    from l2_arrays import modelled
+
+    from iosim.hardware import read as read_hardware
+
+    measured = read_hardware(folder / "hardware.toml").measured or {}
+    l2 = measured["l2_effective_bytes"], measured.get("l2_sides", {})
+    found: dict[tuple[str, ...], list[Row]] = {}
+    for r in read(folder, "l2_arrays.csv"):
+        found.setdefault((r["access"], r["way"], r["arrays_mib"]), []).append(r)
+    rows: dict[tuple[str, ...], dict[str, str]] = {}
+    for (access, way, mib), same in found.items():
+        model = modelled(same[0], *l2)
+        for what, predicted in zip(("read", "write"), model, strict=True):
+            if what == "read" or access == "both":
+                times = sorted(int(r[f"dram_{what}_bytes"]) / int(mib) / 2**20 for r in same)
+                label = {"memory": {"one": "one piece"}.get(way, "four arrays"), "does": WORDS[access], "DRAM": what}
+                row = rows.setdefault((way, access, what), label)
+                seen = "-".join(dict.fromkeys(f"{x:.1f}" for x in (times[0], times[-1])))
+                row[f"{mib} MiB"] = f"{seen} / {predicted / int(mib) / 2**20:.1f}"
+    return table(list(rows.values()))
 
 
 def unexplained(folder: Path) -> str:
@@ -195,7 +221,7 @@ def problem(r: Row, what: str) -> dict[str, str]:
 
 PARTS: dict[str, Callable[[Path], str]] = {
     "device": device, "agreement": agreement, "three-way": three_way, "errors": prediction_errors, "worst": worst,
-    "pytorch": pytorch, "sweep": sweep, "speed": speed, "l2": buffers, "unexplained": unexplained,
+    "pytorch": pytorch, "sweep": sweep, "speed": speed, "l2": buffers, "arrays": arrays, "unexplained": unexplained,
 }  # fmt: skip
 
 
