@@ -144,12 +144,12 @@ def test_blocks_on_one_side_find_half_in_the_other_partition():
     found = trace(find("flash2"), p, t)
     reread = {
         (kib, sides): dram_bytes(found, p, [2], kib * 1024, sides={"2": sides}).reread_bytes
-        for kib in (2, 8, 13)
+        for kib in (2, 8, 14)
         for sides in ("01", "00", "11")
     }
     assert {reread[2, sides] for sides in ("01", "00", "11")} == {8 * 1024}, "neither has anything"
     assert (reread[8, "01"], reread[8, "00"], reread[8, "11"]) == (8 * 1024, 4 * 1024, 4 * 1024)
-    assert {reread[13, sides] for sides in ("01", "00", "11")} == {0}
+    assert {reread[14, sides] for sides in ("01", "00", "11")} == {0}
 
 
 def test_blocks_that_run_together_share_what_they_read():

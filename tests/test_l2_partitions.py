@@ -155,7 +155,7 @@ def test_members_are_averaged():
 
 # ---------------------------------------------------------------- against what an H200 did
 
-FILE = Path(__file__).parent.parent / "validation" / "h200-2026-11-21" / "l2_buffers.csv"
+FILE = Path(__file__).parent.parent / "validation" / "h200-2026-11-22" / "l2_buffers.csv"
 needs_measurements = pytest.mark.skipif(not FILE.exists(), reason="no measurement of a GPU is in validation/")
 
 
@@ -183,21 +183,25 @@ def buffers():
 
 @needs_measurements
 def test_what_fits_and_what_does_not(buffers):
-    """Buffers that were read once are; buffers that were read every time are, to nine tenths."""
-    fits, misses = 0, 0
+    """Buffers that were read once are; buffers that were read every time are, to nine tenths. Two that just do not fit
+    (of 34 MiB and 64) are to four fifths: two of the five caches of the model have room for them."""
+    fits, misses, edge = 0, 0, []
     for row, size, (reads, _), (model, _) in buffers:
         if row["access"] != "write" and abs(reads / size - 1) < 0.02:
             fits += 1
             assert model == pytest.approx(size, rel=0.05), row
         elif reads >= 0.95 * row["rounds"] * size:
             misses += 1
-            assert model >= 0.9 * row["rounds"] * size, row
+            if model < 0.9 * row["rounds"] * size:
+                assert model >= 0.8 * row["rounds"] * size, row
+                edge.append((row["pattern"], row["blocks"], row["buffer_mib"]))
     assert fits >= 30 and misses >= 20
+    assert edge == [("own", 1, 64), ("shared", 132, 34)]
 
 
 @needs_measurements
 @pytest.mark.parametrize(
-    "side, rows, middle, average", [(0, 88, 0.002, 0.12), (1, 52, 0.03, 0.14)], ids=["reads", "writes"]
+    "side, rows, middle, average", [(0, 88, 0.002, 0.04), (1, 52, 0.03, 0.09)], ids=["reads", "writes"]
 )
 def test_bytes_of_an_h200(buffers, side, rows, middle, average):
     """Relative errors over all rows of more than 5 MB; the mean is that of the few sizes between all and nothing. Kernels
@@ -217,3 +221,46 @@ def test_what_is_dirty_stays_until_it_does_not_fit(buffers):
         if row["access"] != "read" and row["buffer_mib"] >= 48:
             total = row["rounds"] * size
             assert total - model == pytest.approx(total - writes, rel=0.4), row
+
+
+@pytest.fixture(scope="module")
+def arrays():
+    """{(way, access, MiB): reads and writes over the bytes of the arrays, least and most measured and modelled}."""
+    sys.path.insert(0, str(FILE.parent.parent))
+    from l2_arrays import modelled
+
+    l2 = read(FILE.parent / "hardware.toml").measured
+    found = {}
+    with (FILE.parent / "l2_arrays.csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            found.setdefault((row["way"], row["access"], int(row["arrays_mib"])), []).append(row)
+    times = {}
+    for (way, access, mib), same in found.items():
+        model = modelled(same[0], l2["l2_effective_bytes"], l2["l2_sides"])
+        for side, what in enumerate(("read", "write")):
+            seen = sorted(int(row[f"dram_{what}_bytes"]) / mib / 2**20 for row in same)
+            times[way, access, mib, what] = seen[0], seen[-1], model[side] / mib / 2**20
+    return times
+
+
+@needs_measurements
+def test_arrays_allocated_apart_leave_the_l2_earlier_and_not_always_alike(arrays):
+    """What docs/hardware.md says of four arrays: of 36 to 42 MiB more is read again than of one piece of memory, and how much
+    depends on where they lie, which no model of sizes and order can know."""
+    for access in ("read", "both"):
+        for mib in (38, 40, 42):
+            least, most, _ = arrays["apart", access, mib, "read"]
+            assert most > 1.1 * arrays["one", access, mib, "read"][1] and most > least
+        assert all(arrays[way, access, 28, "read"][1] < 1.01 for way in ("one", "apart"))
+        assert (
+            max(arrays["apart", access, mib, "read"][1] / arrays["apart", access, mib, "read"][0] for mib in (36, 40))
+            > 1.5
+        )
+
+
+@needs_measurements
+def test_the_model_of_arrays(arrays):
+    """At most one round of five from what was measured, and a fifth of one in the mean."""
+    errors = [min(abs(model - least), abs(model - most)) for (_, access, _, what), (least, most, model) in arrays.items()
+              if what == "read" or access == "both"]  # fmt: skip
+    assert len(errors) == 54 and max(errors) <= 1.0 and mean(errors) <= 0.2, (max(errors), mean(errors))

@@ -78,7 +78,7 @@ def test_predictions_are_those_that_were_written_down(folder):
     assert compared >= 10
 
 
-FILLING_THE_L2 = [("flash1", 4854, 8), ("flash1", 2078, 264), ("flash1", 1097, 264)]  # docs/hardware.md tells of them
+FILLING_THE_L2 = [("flash1", 2078, 264)]  # docs/hardware.md tells of it
 
 
 @needs_measurements
@@ -95,9 +95,12 @@ def test_errors_of_dram_and_time_are_as_claimed(folder):
     assert [(row["schedule"], int(row["N"]), int(row["heads"])) for row in far] == FILLING_THE_L2
     assert median(summary.errors(ours, "time_ratio")) <= 0.10
     most = {"generated, looked at": 0.10, "generated, held out": 0.10, "torch-flash": 0.10, "torch-cudnn": 0.10,
-            "torch-efficient": 0.10, "drawn": 0.12, "drawn again": 0.12, "drawn a third time": 0.12,
-            "drawn a fourth time": 0.12, "drawn a fifth time": 0.12, "drawn a sixth time": 0.12,
-            "drawn a seventh time, unseen": 0.10, "tuned": 0.10}  # fmt: skip
+            "torch-efficient": 0.10, "drawn an eighth time, unseen": 0.10, "tuned": 0.10}  # fmt: skip
+    seen = [name for name in groups if name.startswith("drawn") and name not in most]
+    assert (
+        median(summary.errors([row for name in seen for row in groups[name]], "time_ratio")) <= 0.09 and len(seen) == 7
+    )
+    most |= dict.fromkeys(seen, 0.125)
     for name, limit in most.items():
         assert median(summary.errors(groups[name], "time_ratio")) <= limit, name
 

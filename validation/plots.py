@@ -13,7 +13,7 @@ from summary import ROOT, groups, read
 
 COLOURS = (
     "#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#9c6b4e", "#9498a0", "#2f7d4f", "#97bbf5", "#a463f2", "#3b3b3b",
-    "#ff8ab7", "#b8b08d", "#00a0b0",
+    "#ff8ab7", "#b8b08d", "#00a0b0", "#d62f8c",
 )  # fmt: skip
 
 
@@ -24,7 +24,7 @@ def draw(folder: Path) -> None:
 
 def predictions(folder: Path, path: Path) -> None:
     """Measured against predicted, for bytes of the SMs, of DRAM, and time."""
-    figure, axes = plt.subplots(1, 3, figsize=(15, 5.2))
+    figure, axes = plt.subplots(1, 3, figsize=(15, 5.6))
     axis_of = {"SM read (bytes)": sm, "DRAM (bytes)": dram, "time (seconds)": time}
     for axis, (title, pick) in zip(axes, axis_of.items(), strict=True):
         low, high = float("inf"), 0.0
@@ -35,8 +35,8 @@ def predictions(folder: Path, path: Path) -> None:
                 low, high = min(low, *map(min, pairs)), max(high, *map(max, pairs))
         axis.plot([low, high], [low, high], color="black", linewidth=0.8)
         axis.set(xscale="log", yscale="log", title=title, xlabel="predicted", ylabel="measured")
-    axes[0].legend(fontsize=8)
-    figure.tight_layout()
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="lower center", ncols=7, fontsize=9, frameon=False)
+    figure.tight_layout(rect=(0, 0.1, 1, 1))  # below: the legend, which would hide points
     figure.savefig(path, dpi=90)
 
 

@@ -21,7 +21,7 @@ DRAWS = {  # sets of shapes that nobody chose: seed, and name in tables. What ea
     "fourth": (20261124, "drawn a fourth time"),  # what more code costs that is run once
     "fifth": (20261125, "drawn a fifth time"),  # that long sums of large scores need parts
     "sixth": (20261126, "drawn a sixth time"),  # nothing that was mended
-    "seventh": (20261127, "drawn a seventh time"),  # that arrays allocated apart leave the L2 earlier
+    "seventh": (20261127, "drawn a seventh time"),  # that arrays apart leave the L2 earlier than one piece of memory
     "unseen": (20261128, "drawn an eighth time, unseen"),  # drawn when models and kernels were written
 }
 OWN = ("generated", "tuned", *DRAWS)  # the sets of our kernels
