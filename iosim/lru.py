@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-ROOM = (0.88, 0.94, 0.98, 1.02, 1.09)  # of the size up to which buffers are read at the L2's rate
+ROOM = (0.89, 0.95, 0.99, 1.03, 1.09)  # of the size up to which buffers are read at the L2's rate
 TOUCHED_ROOM = (0.70, 0.76, 0.80, 0.85, 0.95)  # the same, of what was touched since something was written
 DIRTY_ROOM = (0.41, 0.45, 0.48, 0.51, 0.55)  # the same, of what was written and is not in DRAM yet
 SIDES = 2

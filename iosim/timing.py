@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from .cuts import LANES
-from .works import MEASURED_WARPS, OUTPUT, RAGGED, ROW_STEPS, UNSIZED, Occupancy, Work
+from .works import LOOPED_STEPS, MEASURED_WARPS, OUTPUT, RAGGED, UNSIZED, Occupancy, Work
 
 RESERVED_BYTES = 1024  # shared memory that the system takes of each block (CUDA programming guide, cc 8.0 and later)
 MOST_BLOCKS, MOST_THREADS, REGISTERS = 32, 2048, 65536  # a multiprocessor of cc 9.0
@@ -29,7 +29,7 @@ WARPGROUPS = 2
 STATIONS = ("steps", "copies")
 LIGHT_STEPS = ("rescale", "zeros", "minus_infinity")  # as long as `denormalise`: of each word of O, and no division
 # Products, and steps on rows: repeated by themselves, they find in registers what they were given before.
-LOOPED = ("scores", "accumulate", "exponentials", *ROW_STEPS)
+LOOPED = ("scores", "accumulate", *LOOPED_STEPS)
 LIGHTER = 2  # times as fast as `normalise`, where `denormalise` was not measured: all accesses, a third of the rest
 PARTS = 4  # of a multiprocessor, with a scheduler and a quarter of the registers each
 

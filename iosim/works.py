@@ -28,6 +28,7 @@ UNDER_WAY = 6  # requests of a warp that copies single words: its loop is unroll
 RAGGED = "_ragged"  # after the name of a step on a tile whose room is not all in use: in a loop of its own
 UNSIZED = "_unsized"  # after the name of a product or a step on rows in a loop whose sizes the compiler does not know
 ROW_STEPS = ("online_softmax", "softmax_rows", "add_maximum_and_sum", "add_maximum", "add_sum")
+LOOPED_STEPS = (*ROW_STEPS, "exponentials")  # take longer in a loop than repeated by themselves, as products do
 # Those that take as long for 16 bytes, whatever their words; they were measured on words of 4 bytes.
 OF_PIECES, MEASURED_BYTES = ("normalise", "denormalise", "rescale", "zeros", "minus_infinity"), 4
 FILLS = ("zeros", "minus_infinity")
@@ -202,18 +203,18 @@ class Works(Watcher):
         take turns, in which a warp has some rows at a time, and lanes beyond the row only wait."""
         blocks = [x for x in (*outputs, *inputs) if isinstance(x, Block)]
         tile = next((x for x in blocks if len(x.shape) > 1), outputs[0])
-        ragged, sizes = self._ragged(tile), UNSIZED if unsized(*blocks) else ""
+        how = self._ragged(tile) + (UNSIZED if name in LOOPED_STEPS and unsized(*blocks) else "")
         busiest = uneven(tile, self.sit.warps, self.sit.tensor_cores)
         if name in ROW_STEPS:
             at_once, columns = row_parts(tile, self._words_together(tile))
             turns = self.machine.total(tile.shape[:1]) / at_once / self.sit.warps
             words = self.machine.total((*tile.shape[:1], columns))
             turns = max(1.0, turns / MEASURED_TURNS[self.sit.kind])
-            self.here.add(name + ragged + sizes, words, turns, words * busiest)
+            self.here.add(name + how, words, turns, words * busiest)
         else:
             words = self.machine.total(tile.shape)
             words *= self._width(tile) / MEASURED_BYTES if name in OF_PIECES else 1
-            self.here.add(name + ragged, words, chain=words * busiest)
+            self.here.add(name + how, words, chain=words * busiest)
 
     def _width(self, block: Block) -> int:
         return int(self.machine.p.sram_bytes(block.tensor))

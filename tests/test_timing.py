@@ -135,11 +135,13 @@ def test_products_and_steps_on_rows_take_longer_among_others(step, looped):
                                            ({"tensor_unsized": 1.5}, 1.0)])  # fmt: skip
 def test_loops_of_sizes_that_the_compiler_does_not_know_take_longer(ratios, ratio):
     """As others do where that was not measured; at the rate of the step."""
-    steps = {"simt_scores": (0.0, 5.0, 0.0, 1e9), "simt_normalise": (0.0, 7.0, 0.0, 1e9)}
+    steps = {"simt_normalise": (0.0, 7.0, 0.0, 1e9)}
     sit = Occupancy(1, warps=1, tensor_cores=False)
     rates = replace(STEPWISE, loop_ratios=ratios, steps=steps)
-    found = block_seconds(work_of(scores_unsized=10), 1, "fp32", sit, rates, Memory(0.0))
-    assert found == pytest.approx(ratio * 10 / 5)
+    for step in ("scores", "scores_output", "online_softmax", "online_softmax_ragged", "exponentials_ragged"):
+        known = replace(rates, steps={**steps, f"simt_{step}": (0.0, 5.0, 0.0, 1e9)})
+        found = block_seconds(work_of(**{f"{step}_unsized": 10}), 1, "fp32", sit, known, Memory(0.0))
+        assert found == pytest.approx(ratio * 10 / 5), step
 
 
 def test_while_a_warp_asks_for_copies_others_of_its_part_wait():

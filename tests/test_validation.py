@@ -9,6 +9,7 @@ from statistics import median
 import pytest
 
 from iosim.cuts import LANES
+from iosim.errors import MissingError
 from iosim.gpu.counters import TO_L2
 from iosim.gpu.jobs import TORCH, problem_of, runner, tiling_of
 from iosim.gpu.predict import in_whole_tiles, predict
@@ -233,3 +234,19 @@ def test_twenty_shapes_of_each_kernel_of_pytorch():
 
     names = [job["run"] for job in shapes.torch()]
     assert names.count("torch-flash") >= 20 and names.count("torch-cudnn") >= 20
+
+
+def test_a_part_that_cannot_be_measured_is_an_exit_code(monkeypatch, tmp_path, capsys):
+    """That of the last one, after all others had their turn."""
+    import measure
+
+    def no_gpu(folder):
+        raise MissingError("no GPU")
+
+    asked = []
+    monkeypatch.setattr(measure, "calibrate", no_gpu)
+    monkeypatch.setattr(measure, "measure", lambda part, folder, first: asked.append(part))
+    for parts, code in ((["calibrate", "sweep"], 3), (["sweep"], 0)):
+        monkeypatch.setattr(sys, "argv", ["measure.py", str(tmp_path), *(x for p in parts for x in ("--part", p))])
+        assert measure.main() == code
+    assert asked == ["sweep", "sweep"] and "calibrate: no GPU" in capsys.readouterr().err

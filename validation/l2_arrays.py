@@ -90,7 +90,7 @@ def measure(log: Path) -> list[dict[str, Any]]:
     ]
 
 
-CELLS = 8  # of each array, of each block
+CELLS = TILES  # of each array, of each block
 
 
 def modelled(row: Mapping[str, Any], capacity_bytes: int, sides: Mapping[str, str]) -> tuple[int, int]:

@@ -34,7 +34,8 @@ from iosim.hardware import read as read_hardware
 PARTS = ("calibrate", *shapes.OWN, "torch", "sweep")
 
 
-def main() -> None:
+def main() -> int:
+    """The exit code: 0, or that of the last part that could not be measured."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--part", action="append", choices=PARTS, help="repeatable; default: all")
@@ -44,14 +45,17 @@ def main() -> None:
     given.folder.mkdir(parents=True, exist_ok=True)
     if given.rows:
         write_rows(given.folder)
-        return
+        return 0
+    code = 0
     for part in given.part or PARTS:
         begin = time.perf_counter()
         try:
             calibrate(given.folder) if part == "calibrate" else measure(part, given.folder, given.first)
         except IosimError as error:
-            print(f"{part}: {error}")
+            print(f"{part}: {error}", file=sys.stderr)
+            code = error.exit_code
         print(f"# {part}: {time.perf_counter() - begin:.0f} s", flush=True)
+    return code
 
 
 def calibrate(folder: Path) -> None:
@@ -180,4 +184,4 @@ def write_sweep(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

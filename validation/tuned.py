@@ -4,13 +4,18 @@ python3 validation/tuned.py FOLDER writes tuned_output.csv and tuned_time.csv th
 poisoned outputs; ratios come from one run on one GPU.
 """
 
+import argparse
 import csv
 import sys
 from pathlib import Path
 
-import cupy as cp
 import numpy as np
-import torch
+
+try:
+    import cupy as cp
+    import torch
+except ImportError as missing:
+    sys.exit(f"{Path(__file__).name} needs a GPU, CuPy and PyTorch: {missing}")
 
 from iosim import Attention, Folded, Traffic
 from iosim.experiment import parse_mask
@@ -179,7 +184,10 @@ def write(path, rows):
 
 
 if __name__ == "__main__":
-    folder = Path(sys.argv[1])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    folder = parser.parse_args().folder
+    folder.mkdir(parents=True, exist_ok=True)
     print(device.name())
     write(folder / "tuned_output.csv", check_outputs())
     write(folder / "tuned_time.csv", check_times())

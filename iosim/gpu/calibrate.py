@@ -217,7 +217,9 @@ HOW = {
     "tensor_flops_per_second": "mma.sync m16n8k16 with fp32 sums, 8 accumulators a warp",
 }
 HOW_SIDES = "of the L2, on which the blocks of a launch of so many sit, in grid order; none: not found"
-HOW_LOOPS = "products and softmax in the loop of flash2, over the same repeated by themselves: one block of 64 x 64"
+HOW_LOOPS = (
+    "products and softmax in the loop of flash2, over the same by themselves: a block of 64 (unsized: and one of 60)"
+)
 HOW_STEPS = "of generated kernels: seconds and work a second of one warp, then of a block among many (work: of the GPU)"
 
 
