@@ -98,10 +98,9 @@ def test_errors_of_dram_and_time_are_as_claimed(folder):
     most = {"generated, looked at": 0.10, "generated, held out": 0.10, "torch-flash": 0.10, "torch-cudnn": 0.10,
             "torch-efficient": 0.10, "drawn an eighth time, unseen": 0.10, "tuned": 0.10}  # fmt: skip
     seen = [name for name in groups if name.startswith("drawn") and name not in most]
-    assert (
-        median(summary.errors([row for name in seen for row in groups[name]], "time_ratio")) <= 0.09 and len(seen) == 7
-    )
-    most |= dict.fromkeys(seen, 0.125)
+    together = [row for name in seen for row in groups[name]]
+    assert len(seen) == 7 and median(summary.errors(together, "time_ratio")) <= 0.09
+    most |= dict.fromkeys(seen, 0.12) | {"drawn a fifth time": 0.125}
     for name, limit in most.items():
         assert median(summary.errors(groups[name], "time_ratio")) <= limit, name
 

@@ -9,7 +9,6 @@ elsewhere each time. The model (`iosim/lru.py`) knows sizes and order, but no ad
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator, Mapping
 from itertools import product
@@ -17,9 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from l2_buffers import MIB, measured_by, run_as_a_script
+from l2_buffers import MIB, Rows, measured_by, run_as_a_script
 
-from iosim import report
 from iosim.l2 import places_on_sides
 from iosim.lru import SIDES, Cache
 
@@ -82,7 +80,7 @@ def launch() -> None:
         pool.free_all_blocks()
 
 
-def measure(log: Path) -> list[dict[str, Any]]:
+def measure(log: Path) -> Rows:
     """A row for each kernel; `log` is where the profiler writes."""
     return [
         {"way": way, "access": access, "blocks": kernel.grid[0], "arrays_mib": size, "rounds": ROUNDS, **dram}
@@ -108,18 +106,5 @@ def modelled(row: Mapping[str, Any], capacity_bytes: int, sides: Mapping[str, st
     return cache.read_bytes, cache.write_bytes
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--launch", action="store_true", help="only run the kernels, as under the profiler")
-    given = parser.parse_args()
-    if given.launch:
-        return launch()
-    given.folder.mkdir(parents=True, exist_ok=True)
-    rows = measure(given.folder / "l2_arrays.ncu.csv")
-    (given.folder / "l2_arrays.csv").write_text(report.to_csv(rows), encoding="utf-8")
-    print(report.table(rows))
-
-
 if __name__ == "__main__":
-    sys.exit(run_as_a_script(main))
+    sys.exit(run_as_a_script(str(__doc__), "l2_arrays", launch, measure))

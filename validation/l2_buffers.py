@@ -24,6 +24,7 @@ from iosim.gpu import counters
 from iosim.l2 import places_on_sides
 from iosim.lru import SIDES, Cache
 
+Rows = list[dict[str, Any]]
 MIB = 2**20
 SIZES_MIB = (16, 20, 24, 28, 30, 32, 34, 36, 40, 44, 48, 52, 56, 60, 64, 72)
 FEW_SIZES_MIB = (16, 24, 28, 32, 40, 48, 56, 64)  # one multiprocessor takes long
@@ -80,7 +81,7 @@ def launch() -> None:
     xp.cuda.profiler.stop()
 
 
-def measure(log: Path) -> list[dict[str, Any]]:
+def measure(log: Path) -> Rows:
     """A row for each kernel; `log` is where the profiler writes."""
     return [
         {"pattern": pattern, "blocks": kernel.grid[0], "access": access, "buffer_mib": size, "rounds": ROUNDS, **dram}
@@ -123,28 +124,25 @@ def modelled(row: dict[str, Any], capacity_bytes: int, sides: Mapping[str, str])
     return cache.read_bytes, cache.write_bytes
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def run_as_a_script(about: str, name: str, launch: Callable[[], None], measure: Callable[[Path], Rows]) -> int:
+    """FOLDER/name.csv of what `measure` makes of the profiler's log; under the profiler only `launch` -> exit code."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--launch", action="store_true", help="only run the kernels, as under the profiler")
     given = parser.parse_args()
-    if given.launch:
-        return launch()
-    given.folder.mkdir(parents=True, exist_ok=True)
-    rows = measure(given.folder / "l2_buffers.ncu.csv")
-    (given.folder / "l2_buffers.csv").write_text(report.to_csv(rows), encoding="utf-8")
-    print(report.table(rows))
-
-
-def run_as_a_script(main: Callable[[], None]) -> int:
-    """The exit code; what went wrong as one line."""
     try:
-        main()
+        if given.launch:
+            launch()
+            return 0
+        given.folder.mkdir(parents=True, exist_ok=True)
+        rows = measure(given.folder / f"{name}.ncu.csv")
     except IosimError as fault:
         print(fault, file=sys.stderr)
         return fault.exit_code
+    (given.folder / f"{name}.csv").write_text(report.to_csv(rows), encoding="utf-8")
+    print(report.table(rows))
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(run_as_a_script(main))
+    sys.exit(run_as_a_script(str(__doc__), "l2_buffers", launch, measure))

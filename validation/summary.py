@@ -140,18 +140,23 @@ def constant(r: Row) -> float:
     return float(words * int(r["M_bytes"]) / 2 / (int(r["N"]) ** 2 * int(r["d"]) ** 2))
 
 
-WORDS = {"read": "read", "both": "read and write"}
+VERBS = {"read": "read", "both": "read and write"}
 SHOWN_MIB = ("24", "28", "32", "36", "40", "48", "56", "64")
+
+
+def l2_of(folder: Path) -> tuple[int, dict[str, str]]:
+    """What the model of an L2 takes of a hardware file: its size as measured, and where blocks sit."""
+    from iosim.hardware import read as read_hardware
+
+    measured = read_hardware(folder / "hardware.toml").measured or {}
+    return measured["l2_effective_bytes"], measured.get("l2_sides", {})
 
 
 def buffers(folder: Path) -> str:
     """What an L2 keeps of buffers that are gone through five times: DRAM bytes in buffers, measured / by the model."""
     from l2_buffers import modelled
 
-    from iosim.hardware import read as read_hardware
-
-    measured = read_hardware(folder / "hardware.toml").measured or {}
-    l2 = measured["l2_effective_bytes"], measured.get("l2_sides", {})
+    l2 = l2_of(folder)
     rows: dict[tuple[str, ...], dict[str, str]] = {}
     for r in read(folder, "l2_buffers.csv"):
         if r["buffer_mib"] not in SHOWN_MIB or (r["blocks"] == "16" and r["access"] != "both"):
@@ -161,7 +166,7 @@ def buffers(folder: Path) -> str:
         size, model = int(r["buffer_mib"]) * 2**20, modelled(r, *l2)
         for number, what in enumerate(("read", "write")):
             if r["access"] in (what, "both"):
-                verb = WORDS.get(r["access"], r["access"])
+                verb = VERBS.get(r["access"], r["access"])
                 row = rows.setdefault((name, verb, what), {"who": name, "does": verb, "DRAM": what})
                 counted = int(r[f"dram_{what}_bytes"]) / size
                 row[f"{r['buffer_mib']} MiB"] = f"{counted:.1f} / {model[number] / size:.1f}"
@@ -174,10 +179,7 @@ def arrays(folder: Path) -> str:
     those of the arrays, least and most measured / by the model."""
     from l2_arrays import modelled
 
-    from iosim.hardware import read as read_hardware
-
-    measured = read_hardware(folder / "hardware.toml").measured or {}
-    l2 = measured["l2_effective_bytes"], measured.get("l2_sides", {})
+    l2 = l2_of(folder)
     found: dict[tuple[str, ...], list[Row]] = {}
     for r in read(folder, "l2_arrays.csv"):
         found.setdefault((r["access"], r["way"], r["arrays_mib"]), []).append(r)
@@ -187,7 +189,7 @@ def arrays(folder: Path) -> str:
         for what, predicted in zip(("read", "write"), model, strict=True):
             if what == "read" or access == "both":
                 times = sorted(int(r[f"dram_{what}_bytes"]) / int(mib) / 2**20 for r in same)
-                label = {"memory": {"one": "one piece"}.get(way, "four arrays"), "does": WORDS[access], "DRAM": what}
+                label = {"memory": {"one": "one piece"}.get(way, "four arrays"), "does": VERBS[access], "DRAM": what}
                 row = rows.setdefault((way, access, what), label)
                 seen = "-".join(dict.fromkeys(f"{x:.1f}" for x in (times[0], times[-1])))
                 row[f"{mib} MiB"] = f"{seen} / {predicted / int(mib) / 2**20:.1f}"
