@@ -245,8 +245,8 @@ def arrays():
 
 @needs_measurements
 def test_arrays_allocated_apart_leave_the_l2_earlier_and_not_always_alike(arrays):
-    """What docs/hardware.md says of four arrays: of 36 to 42 MiB more is read again than of one piece of memory, and how much
-    depends on where they lie, which no model of sizes and order can know."""
+    """What docs/hardware.md says of four arrays: of 36 to 42 MiB more is read again than of one piece of memory, and not
+    always as much, which no model of sizes and order can follow."""
     for access in ("read", "both"):
         for mib in (38, 40, 42):
             least, most, _ = arrays["apart", access, mib, "read"]

@@ -177,7 +177,8 @@ def passing(rows: int, keys: int) -> Attention:
 def loop_ratios(steps: dict[str, list[float]], sms: int) -> dict[str, float]:
     """{kind: how much longer steps of LOOPED take in the loop of flash2, one block alone, than repeated by themselves}:
     what is left of a tile's time when timing.py has taken the other steps from it. Then the same of two blocks, one of
-    them smaller, whose sizes the compiler does not know; the slower one decides, so that this is an upper bound."""
+    them smaller, whose sizes the compiler does not know; the slower one decides, on tensor cores the smaller:
+    then this is too large."""
     found = {}
     for kind, less in product(KINDS, (0, MARGIN)):
         name = kind + UNSIZED if less else kind
