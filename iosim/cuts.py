@@ -77,11 +77,21 @@ def row_parts(block: Block, together: int) -> tuple[int, int]:
 
 
 def uneven(block: Block, warps: int, tensor_cores: bool) -> float:
-    """Rows go to warps in teams, in turn: what the busiest warp has, over an even share. (Without tensor cores 96 rows
-    are 12 teams: 4 of 8 warps have two.) Where a tile has few rows, all threads share each."""
+    """Of a product. Rows go to warps in teams, in turn: what the busiest warp has, over an even share. (Without tensor
+    cores 96 rows are 12 teams: 4 of 8 warps have two.) Where a tile has few rows, all threads share each."""
     most, rows = full(block.shape[0]), block.shape[0]
     if most < FEW_ROWS:
         return 1.0
     count = rows.size if isinstance(rows, Tile) and not tensor_cores else most
     teams = -(-count // (MMA if tensor_cores else TEAM_ROWS if most >= LEAST_ROWS else 1))
     return float(-(-teams // warps) * warps / teams)
+
+
+def busiest_rows(block: Block, warps: int, tensor_cores: bool, at_once: int = 1) -> float:
+    """Of a step on rows: those of the warp that has most, which it goes over so many at a time. They go to warps in
+    teams, too, but only those that a ragged tile has: 10 rows are one warp's."""
+    most, rows = full(block.shape[0]), getattr(block.shape[0], "size", block.shape[0])
+    if most < FEW_ROWS:
+        return float(rows / warps)
+    own = MMA if tensor_cores else TEAM_ROWS if most >= LEAST_ROWS else 1
+    return float(sum(-(-min(own, rows - first) // at_once) * at_once for first in range(0, rows, own * warps)))

@@ -157,13 +157,13 @@ def _measured(where: str, table: Any) -> None:
     again = "measure this GPU again: iosim calibrate"
     if not isinstance(table, dict):
         raise InputError(where, table, f"a table [{MEASURED}]")
-    for key in MEASURED_KEYS + (("asking_ratio", "loop_ratios") if table.get("steps") else ()):
+    for key in MEASURED_KEYS + (("asking_ratio", "loop_ratios", "first_seconds") if table.get("steps") else ()):
         if key not in table:
             raise InputError(f"{where}.{key}", "nothing", "this key is required", again)
     for key, value in table.items():
         if not isinstance(value, str | dict):
             _number(f"{where}.{key}", value, 1.0 if key == "asking_ratio" else float("inf"), again)
-    for key in ("tensor_flops_per_second", "loop_ratios"):
+    for key in ("tensor_flops_per_second", "loop_ratios", "first_seconds"):
         for name, value in table.get(key, {}).items():
             _number(f"{where}.{key}.{name}", value, float("inf"), again)
 

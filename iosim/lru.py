@@ -10,9 +10,9 @@ arrays of 28 to 48 MiB that were allocated apart.)
 
 Half of a cell has its home in each partition. Each cell then needs, for a partition, the step when its own side last
 touched it and the step when its home half was last asked for: a cell is there exactly if that is younger than an age,
-which is all that has to be known of an LRU. Sets are not filled evenly, least of all by several arrays: caches of a
-little more and a little less room are followed side by side, by the ages that they share, and the mean of what they do
-is the answer.
+which is all that has to be known of an LRU. Sets are not filled evenly; how evenly depends on where arrays lie, which
+is not known here: caches of a little more and a little less room are followed side by side, by the ages that they
+share, and the mean of what they do is the answer.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 
 ROOM = (0.89, 0.95, 0.99, 1.03, 1.09)  # of the size up to which buffers are read at the L2's rate
-TOUCHED_ROOM = (0.70, 0.76, 0.80, 0.85, 0.95)  # the same, of what was touched since something was written
-DIRTY_ROOM = (0.41, 0.45, 0.48, 0.51, 0.55)  # the same, of what was written and is not in DRAM yet
+TOUCHED_ROOM = (0.69, 0.77, 0.83, 0.90, 1.00)  # the same, of what was touched since something was written
+DIRTY_ROOM = (0.40, 0.45, 0.485, 0.515, 0.55)  # the same, of what was written and is not in DRAM yet
 SIDES = 2
 
 

@@ -11,7 +11,7 @@ memory, and its steps are no faster than their instructions, accesses and barrie
 one warp by itself, and as much of a full GPU. The warps of a block go through a step together and queue for the
 multiprocessor; then blocks that share it queue for its units. Among other steps a step takes longer than when it is
 repeated by itself: by as much as those of a tile of flash2 do; and while a warp asks for copies, others wait. The first
-loads of all blocks, and their last stores, come together.
+loads of all blocks, and their last stores, come together; and in a launch a step takes longer the first time.
 """
 
 from __future__ import annotations
@@ -60,6 +60,8 @@ class Rates:
     loop_ratios: dict[str, float] = field(default_factory=dict)
     """{"tensor": how much longer the steps of LOOPED take in a loop}; 1 where it was not measured. "tensor_unsized":
     in a loop whose sizes the compiler does not know; as in others where it was not measured."""
+    first_seconds: dict[str, float] = field(default_factory=dict)
+    """{"tensor": how much longer a step takes the first time in a launch}; 0 where it was not measured."""
     asking_ratio: float = 0.0
     """For how much of the time in which a warp asks for a copy no other of its part of the multiprocessor gets on."""
 
@@ -109,7 +111,7 @@ def predict(
         latency = rates.l2_latency_seconds + share * (far - rates.l2_latency_seconds)
         own = blocks_seconds(blocks, instances, dtype, sit, rates, Memory(latency, slow / len(blocks) / instances))
         if rates.steps and not sit.loads_ahead:
-            own += together_seconds(blocks, instances, share, sit, rates)
+            own += together_seconds(blocks, instances, share, sit, rates) + first_times_seconds(blocks, sit, rates)
         total += max(slow, l2, own) + rates.launch_seconds
         dram_total, l2_total, blocks_total = dram_total + slow, l2_total + l2, blocks_total + own
     return Time(total, dram_total, l2_total, blocks_total, rates.launch_seconds * len(works))
@@ -169,6 +171,12 @@ def loop_ratio(step: str, sit: Occupancy, rates: Rates) -> float:
         return 1.0
     known = rates.loop_ratios.get(sit.kind, 1.0)
     return known if step == sized else rates.loop_ratios.get(sit.kind + UNSIZED, known)
+
+
+def first_times_seconds(works: list[Work], sit: Occupancy, rates: Rates) -> float:
+    """Once for each step of a block, as all multiprocessors begin at once: probably its instructions have to come."""
+    steps = ({name.removesuffix(UNSIZED) for name in work.steps if OUTPUT not in name} for work in works)
+    return rates.first_seconds.get(sit.kind, 0.0) * max(map(len, steps)) if sit.generated else 0.0
 
 
 def fullest(warps: int) -> float:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .cuts import LANES, MMA, full, passes, row_parts, uneven, unsized, whole, words_of_lanes
+from .cuts import LANES, MMA, busiest_rows, full, passes, row_parts, uneven, unsized, whole, words_of_lanes
 from .machine import Block, Tile, product
 from .watchers import Watcher
 
@@ -204,17 +204,16 @@ class Works(Watcher):
         blocks = [x for x in (*outputs, *inputs) if isinstance(x, Block)]
         tile = next((x for x in blocks if len(x.shape) > 1), outputs[0])
         how = self._ragged(tile) + (UNSIZED if name in LOOPED_STEPS and unsized(*blocks) else "")
-        busiest = uneven(tile, self.sit.warps, self.sit.tensor_cores)
+        at_once, columns = row_parts(tile, self._words_together(tile)) if name in ROW_STEPS else (1, 1)
+        rows, warps = self.machine.total(tile.shape[:1]), self.sit.warps
+        busiest = busiest_rows(tile, warps, self.sit.tensor_cores, at_once) * warps
         if name in ROW_STEPS:
-            at_once, columns = row_parts(tile, self._words_together(tile))
-            turns = self.machine.total(tile.shape[:1]) / at_once / self.sit.warps
-            words = self.machine.total((*tile.shape[:1], columns))
-            turns = max(1.0, turns / MEASURED_TURNS[self.sit.kind])
-            self.here.add(name + how, words, turns, words * busiest)
+            turns = max(1.0, rows / at_once / warps / MEASURED_TURNS[self.sit.kind])
+            self.here.add(name + how, rows * columns, turns, busiest * columns)
         else:
             words = self.machine.total(tile.shape)
             words *= self._width(tile) / MEASURED_BYTES if name in OF_PIECES else 1
-            self.here.add(name + how, words, chain=words * busiest)
+            self.here.add(name + how, words, chain=words / rows * busiest)
 
     def _width(self, block: Block) -> int:
         return int(self.machine.p.sram_bytes(block.tensor))

@@ -245,13 +245,13 @@ def arrays():
 
 @needs_measurements
 def test_arrays_allocated_apart_leave_the_l2_earlier_and_not_always_alike(arrays):
-    """What docs/hardware.md says of four arrays: of 36 to 42 MiB more is read again than of one piece of memory, and not
-    always as much, which no model of sizes and order can follow."""
+    """What docs/hardware.md says of four arrays: of 38 to 42 MiB more is read again than of one piece, and not always as
+    much."""
     for access in ("read", "both"):
         for mib in (38, 40, 42):
             least, most, _ = arrays["apart", access, mib, "read"]
             assert most > 1.1 * arrays["one", access, mib, "read"][1] and most > least
-        assert all(arrays[way, access, 28, "read"][1] < 1.01 for way in ("one", "apart"))
+        assert arrays["one", access, 28, "read"][1] < 1.01 and arrays["apart", access, 28, "read"][1] < 1.05
         assert (
             max(arrays["apart", access, mib, "read"][1] / arrays["apart", access, mib, "read"][0] for mib in (36, 40))
             > 1.5
@@ -264,3 +264,21 @@ def test_the_model_of_arrays(arrays):
     errors = [max(least - model, model - most, 0.0) for (_, access, _, what), (least, most, model) in arrays.items()
               if what == "read" or access == "both"]  # fmt: skip
     assert len(errors) == 54 and max(errors) <= 1.0 and mean(errors) <= 0.2, (max(errors), mean(errors))
+
+
+@needs_measurements
+def test_dram_bytes_are_repeated_in_one_place_and_not_in_another():
+    """Of three shapes whose tensors just about fill the L2 they depend on where the arrays lie, by 10 % at least; of
+    the others, and wherever the launch is only repeated, by 1 % at most."""
+    places = {}
+    with (FILE.parent / "l2_places.csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            moved = int(row["dram_read_bytes"]) + int(row["dram_write_bytes"])
+            places.setdefault((row["run"], int(row["N"])), {}).setdefault(row["place"], []).append(moved)
+    for same in places.values():
+        assert all(len(moved) == 2 and max(moved) < 1.01 * min(moved) for moved in same.values())
+    spread = {shape: max(map(max, same.values())) / min(map(min, same.values())) for shape, same in places.items()}
+    filling = {("flash1", 2078), ("flash1", 1097), ("block-sparse", 4959)}
+    others = {("torch-flash", 4097), ("flash1", 3400), ("standard-tiled", 681)}
+    assert set(spread) == filling | others and all(len(places[shape]) == 6 for shape in filling)
+    assert all(spread[shape] > 1.1 for shape in filling) and all(spread[shape] < 1.01 for shape in others), spread

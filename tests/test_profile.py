@@ -139,6 +139,7 @@ FOUND = {
     "wgmma_flops_per_second": 8e14, "steps": {"simt_load": [1e-7, 1e9, 0.0, 2e12], "simt_normalise": [0.0, 1e9, 0.0, 1e12]},
     "latency_seconds": 7.1e-7, "l2_latency_seconds": 2.5e-7, "tensor_flops_per_second": {"fp16": 6e14, "bf16": 5.9e14},
     "tile_latency_seconds": 1.1e-6, "l2_sides": {"2": "00", "4": "0110"}, "loop_ratios": {"tensor": 1.25, "simt": 0.9},
+    "first_seconds": {"tensor": 1.5e-7, "simt": 0.0},
     "asking_ratio": 0.75,
 }  # fmt: skip
 
@@ -158,6 +159,7 @@ def test_a_calibration_is_a_hardware_file(tmp_path, ask):
     assert rates_of(load(str(path)), profiled=True).launch_seconds == rates.launch_seconds, "without a profiler"
     assert (rates.latency_seconds, rates.l2_latency_seconds, rates.tile_latency_seconds) == (7.1e-7, 2.5e-7, 1.1e-6)
     assert rates.loop_ratios == {"tensor": 1.25, "simt": 0.9} and rates.asking_ratio == 0.75
+    assert rates.first_seconds == {"tensor": 1.5e-7, "simt": 0.0}
     assert rates.steps["simt_load"] == (1e-7, 1e9, 0.0, 2e12)
     assert l2_sides(hardware) == {"2": "00", "4": "0110"} and l2_capacity_bytes(hardware) == 25_000
     assert {key for key in HOW} <= set(hardware.measured)
@@ -189,6 +191,14 @@ def test_files_that_an_older_iosim_or_a_hand_wrote_are_refused(tmp_path, table, 
     path.write_text(toml({key: value for key, value in (FOUND | table).items() if value is not None}))
     with pytest.raises(InputError, match=why):
         rates_of(load(str(path))), l2_sides(load(str(path)))
+
+
+def test_a_file_without_first_times_is_refused(tmp_path):
+    path = tmp_path / "gpu.toml"
+    before, rest = toml(FOUND).split("[measured.first_seconds]")
+    path.write_text(before + rest[rest.index("[measured.steps]") :])
+    with pytest.raises(InputError, match=r"measured.first_seconds: found 'nothing'.*iosim calibrate"):
+        load(str(path))
 
 
 @pytest.mark.parametrize(

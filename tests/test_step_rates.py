@@ -166,6 +166,16 @@ def test_of_ragged_tiles_the_last_counts(monkeypatch):
     assert step_rates.work_of("load", "simt", ROWS, (64, 64), True) == 60 * 64 * 4
 
 
+@pytest.mark.parametrize("name, kind, rows, busiest", [
+    ("online_softmax", "tensor", 16, 16), ("normalise", "tensor", 16, 12), ("online_softmax", "simt", 16, 2 * 8),
+    ("normalise", "simt", 16, 2 * 8), ("store", "simt", 16, 12), ("online_softmax", "tensor", 64, 64),
+])  # fmt: skip
+def test_the_busiest_warp_of_a_ragged_tile(name, kind, rows, busiest):
+    """12 rows of 16: one warp on tensor cores, which takes 8 rows of scores at a time; else two, one of which has 8."""
+    assert step_texts.chain_of(name, kind, rows, (64, 64), True) == busiest * 64 * (4 if name == "store" else 1)
+    assert step_texts.chain_of(name, kind, rows, (64, 64)) == step_rates.work_of(name, kind, rows, (64, 64))
+
+
 def test_as_many_blocks_as_fit_of_both_kernels(monkeypatch):
     """The ragged one needs more registers: of 256 threads with 128 two blocks fit, with 64 four."""
     asked = []
@@ -202,57 +212,28 @@ def test_words_are_copied_one_by_one_in_passing(monkeypatch, name, like):
     assert step_rates.in_passing(name, {like: [0.25, 4096.0, 9.0, 9.0]}) == pytest.approx(2048 / 0.75), "never less"
 
 
-# ---------------------------------------------------------------- a tile of flash2
+# ---------------------------------------------------------------- the first time
 
 
-def test_a_tile_in_its_loop_over_its_steps(monkeypatch):
-    """Two loads, the scores, the softmax and the product with V of 0.5 s each, but for the loads, which come together;
-    rescaling takes none. 3 s in the loop: of 0.5 s for loads and 1.5 s, which become 2.5. 4 s with another block that
-    is shorter: 3.5."""
-    steps = {f"{kind}_{name}": [fixed, 1e30, 0.0, 1e30] for kind in ("tensor", "simt")
-             for name, fixed in (("normalise", 0.5), ("denormalise", 0.0))}  # fmt: skip
-    tile = {64: 3.0, 124: 4.0}
-    monkeypatch.setattr(step_rates, "launch_seconds",
-                        lambda program, cold: 11.0 + program.problem.Nk / ROWS * tile[program.problem.N])  # fmt: skip
-    found = step_rates.loop_ratios(steps, SMS)
-    whole, unsized = pytest.approx(2.5 / 1.5), pytest.approx(3.5 / 1.5)
-    assert found == {"tensor": whole, "tensor_unsized": unsized, "simt": whole, "simt_unsized": unsized}
-    quick = {**steps, "simt_normalise": [0.25, 1e30, 0.0, 1e30]}
-    assert step_rates.loop_ratios(quick, SMS)["simt"] == pytest.approx(2.75 / 0.75), "of its own kind"
+def test_a_step_takes_longer_the_first_time(monkeypatch):
+    """2 s without the step, 0.5 s each time, and 0.25 s more the first time; the median leaves one out that is odd."""
+    compiled = []
+    monkeypatch.setattr(device, "compile_all", compiled.extend)
 
-
-@pytest.mark.parametrize("ratio", [0.0, 0.25, 0.75, 1.0])
-def test_how_much_others_wait_while_a_warp_asks_is_found_again(monkeypatch, ratio):
-    """From a tile as long as the model has it."""
-    names = ("scores", "scores_output", "accumulate", "accumulate_output", "normalise", "load")
-    steps = {f"tensor_{name}": [1e-8, 1e10, 1e-9, 1e14] for name in names}
-    blocks = 7
-    monkeypatch.setattr(step_rates, "blocks_that_fit", lambda program, shared_bytes: blocks)
-    rates = step_rates.rates_with(steps, SMS, loop_ratios={"tensor": 1.2}, asking_ratio=ratio)
-    tile = step_rates.tile_of_model("tensor", rates, 16, blocks)
-
-    def launch_seconds(program, cold):
-        assert 16 * blocks * SMS == program.problem.N and program.kernels[0].block[0] == 32
-        return program.problem.Nk / ROWS * tile
+    def launch_seconds(program):
+        assert program.problem.N == program.problem.Nk == ROWS and program.kernels[0].grid[:2] == (1, 1)
+        times = next((n for n in (1, SHORT, LONG) if f"x < {n};" in program.source), 0)
+        first = 9.0 if "hide(" in program.kernels[0].source else 0.25 if program.kernels[0].tensor_cores else -0.25
+        return 2.0 + 0.5 * times + first * bool(times)
 
     monkeypatch.setattr(step_rates, "launch_seconds", launch_seconds)
-    found = step_rates.asking_ratio(steps, {"tensor": 1.2}, SMS, SHARED_BYTES)
-    assert found == pytest.approx(ratio, abs=1e-5)
-
-
-def test_a_tile_that_comes_from_dram(monkeypatch):
-    def launch_seconds(program, cold):
-        return 5.0 + program.problem.Nk / ROWS * (2.5 if cold else 2.0)
-
-    monkeypatch.setattr(step_rates, "launch_seconds", launch_seconds)
-    assert step_rates.far_seconds() == pytest.approx(0.5)
-    monkeypatch.setattr(step_rates, "launch_seconds", lambda program, cold: 5.0 - 4.0 * cold)
-    assert step_rates.far_seconds() == 0.0, "nothing is negative"
+    assert step_rates.first_seconds() == {"tensor": pytest.approx(0.25), "simt": 0.0}, "never less than nothing"
+    assert len(compiled) == 2 * 2 * len(step_texts.STEPS)
 
 
 @pytest.mark.parametrize("cold", [False, True])
 def test_a_launch_is_timed_with_inputs_and_cold_with_another_buffer(monkeypatch, cold):
-    notes, program = {}, step_rates.flash2("tensor", 2)
+    notes, program = {}, step_texts.program_of("store", "fp16", 2, 1)
 
     def milliseconds(start, repeats, flush):
         start()

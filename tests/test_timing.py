@@ -20,6 +20,7 @@ from iosim.timing import (
     blocks_on,
     blocks_seconds,
     cycle_seconds,
+    first_times_seconds,
     fullest,
     makespan,
     predict,
@@ -129,6 +130,18 @@ def test_products_and_steps_on_rows_take_longer_among_others(step, looped):
         ratio = 1.5 if tensor_cores and generated and looped else 1.0
         sit = Occupancy(1, warps=1, tensor_cores=tensor_cores, generated=generated)
         assert block_seconds(work, 1, "fp16", sit, rates, Memory(0.5)) == pytest.approx(ratio * steps + waits)
+
+
+def test_the_first_time_of_each_step_takes_longer():
+    """Three steps in one block and two in another: their instructions come at once, 0.5 s for each. `scores_output` is
+    part of one; only generated kernels, and only those of the kind that was measured."""
+    works = [work_of(scores=1, scores_output=1, hide=1, hide_ragged=1), work_of(scores=1, scores_unsized=1, hide=1)]
+    rates = replace(STEPWISE, first_seconds={"tensor": 0.5})
+    assert first_times_seconds(works, Occupancy(1), rates) == 1.5
+    assert first_times_seconds(works, Occupancy(1, generated=False), rates) == 0.0
+    assert first_times_seconds(works, Occupancy(1, tensor_cores=False), rates) == 0.0
+    found = [predict([works], 1, "fp16", [(0, 0)], [Occupancy(1)], each).seconds for each in (STEPWISE, rates)]
+    assert found[1] - found[0] == pytest.approx(1.5)
 
 
 @pytest.mark.parametrize("ratios, ratio", [({}, 1.0), ({"simt": 1.25}, 1.25), ({"simt": 1.25, "simt_unsized": 1.5}, 1.5),

@@ -79,30 +79,34 @@ def test_predictions_are_those_that_were_written_down(folder):
     assert compared >= 10
 
 
-FILLING_THE_L2 = [("flash1", 2078, 264)]  # docs/hardware.md tells of it
+FILLING_THE_L2 = [("flash1", 2078, 264), ("flash1", 1097, 264)]  # docs/hardware.md tells of them
 
 
 @needs_measurements
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda p: p.name)
 def test_errors_of_dram_and_time_are_as_claimed(folder):
+    """The medians by set: 5 % and 10 %; of time 8 % over all of ours. DRAM bytes are at most 20 % off but where the
+    place of the arrays decides: there launches elsewhere differ by more, and the prediction lies between them."""
     import summary
 
     assert summary.claims(folder) == json.loads((folder / "claims.json").read_text())
     groups = summary.groups(folder)
     ours = [row for name, rows in groups.items() if not name.startswith("torch") for row in rows]
-    errors = summary.errors(summary.big(ours), "dram_ratio")
-    assert len(errors) >= 60 and median(errors) <= 0.05
+    assert len(summary.errors(summary.big(ours), "dram_ratio")) >= 60 and len(groups) == 15
+    for name, rows in groups.items():
+        assert median(summary.errors(summary.big(rows), "dram_ratio")) <= 0.05, name
+        assert median(summary.errors(rows, "time_ratio")) <= 0.10, name
+    assert median(summary.errors(ours, "time_ratio")) <= 0.08
     far = [row for row in summary.big(ours) if row["dram_ratio"] and abs(float(row["dram_ratio"]) - 1) > 0.20]
     assert [(row["schedule"], int(row["N"]), int(row["heads"])) for row in far] == FILLING_THE_L2
-    assert median(summary.errors(ours, "time_ratio")) <= 0.10
-    most = {"generated, looked at": 0.10, "generated, held out": 0.10, "torch-flash": 0.10, "torch-cudnn": 0.10,
-            "torch-efficient": 0.10, "drawn an eighth time, unseen": 0.10, "tuned": 0.10}  # fmt: skip
-    seen = [name for name in groups if name.startswith("drawn") and name not in most]
-    together = [row for name in seen for row in groups[name]]
-    assert len(seen) == 7 and median(summary.errors(together, "time_ratio")) <= 0.09
-    most |= dict.fromkeys(seen, 0.12) | {"drawn a fifth time": 0.125}
-    for name, limit in most.items():
-        assert median(summary.errors(groups[name], "time_ratio")) <= limit, name
+    for row in far:
+        predicted = int(row["dram_read_predicted"]) + int(row["dram_write_predicted"])
+        moved = [
+            int(r["dram_read_bytes"]) + int(r["dram_write_bytes"])
+            for r in summary.read(folder, "l2_places.csv")
+            if all(r[key] == row[key] for key in ("N", "d", "heads", "mask")) and r["run"] == row["schedule"]
+        ]
+        assert min(moved) < predicted < max(moved) and max(moved) > 1.5 * min(moved)  # fmt: skip
 
 
 @needs_measurements

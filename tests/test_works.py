@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from iosim.cuts import KEYS_HELD, busy_turns, full, passes, uneven
+from iosim.cuts import KEYS_HELD, busiest_rows, busy_turns, full, passes, uneven, whole
 from iosim.experiment import parse_mask
 from iosim.gpu import accuracy
 from iosim.gpu.predict import predict
@@ -105,6 +105,18 @@ def test_the_output_of_a_product_is_as_uneven_as_its_rows():
         assert work.steps[f"{product}_output"] == 64 * 64 and work.chain[f"{product}_output"] == 2 * 64 * 64
     ((ragged,),) = works_of("flash2", replace(p, N=50), Tiling(64, 64), Occupancy(1))
     assert ragged.steps["accumulate_output"] == 64 * 64, "margins are computed, too"
+
+
+def test_a_short_last_tile_takes_its_products_as_long_as_a_whole_one():
+    """10 rows of 64 are one warp's of four, and its products are those of a whole tile; of steps on rows it has two
+    turns of 8, as many as any warp of a whole tile has."""
+    p = Attention(74, 64, Nk=64, dtype="fp16", acc_dtype="fp32")
+    ((first, last),) = works_of("flash2", p, Tiling(64, 64), Occupancy(1))
+    for product in ("scores_unsized", "accumulate_unsized"):
+        assert first.steps[product] == first.chain[product] == last.steps[product] == last.chain[product]
+    assert first.chain["online_softmax_unsized"] == first.steps["online_softmax_unsized"] == 64 * 64
+    assert last.steps["online_softmax_ragged_unsized"] == 10 * 64
+    assert last.chain["online_softmax_ragged_unsized"] == 64 * 64
 
 
 def test_passes_over_the_output():
@@ -233,6 +245,11 @@ def test_the_busiest_warp():
     assert uneven(rows[96], 8, False) == 2 / 1.5 and uneven(rows[40], 8, False) == 1 / (5 / 8)
     assert uneven(rows[96], 6, True) == uneven(rows[40], 6, True) == 1.0, "margins are computed, too"
     assert uneven(rows[96], 4, True) == 2 / 1.5
+    assert whole(16, rows[40]) == (96, 40), "all the room of a ragged tile is computed on tensor cores"
+    assert busiest_rows(rows[96], 8, False) == 16 and busiest_rows(rows[40], 8, False) == 8
+    assert busiest_rows(rows[96], 4, True) == 32 and busiest_rows(rows[40], 4, True) == 16
+    few = SimpleNamespace(shape=(Tile(138, 42, 96, 1), 32))
+    assert busiest_rows(few, 2, True) == 16 + 10 and busiest_rows(few, 2, True, 8) == 16 + 16, "8 rows at a time"
     works = Works([Occupancy(1, tensor_cores=False, warps=8)])
     trace(find("flash2"), p, Tiling(96, 32), works)
     (block,) = works.blocks[0]

@@ -91,16 +91,21 @@ def measure(log: Path) -> Rows:
 
 def measured_by(script: str, log: Path) -> list[tuple[counters.Kernel, dict[str, Any]]]:
     """The kernels that a script launches, each with its bytes of DRAM and its time."""
+    return [pair for job in jobs_by(script, log) for pair in job]
+
+
+def jobs_by(script: str, log: Path) -> list[list[tuple[counters.Kernel, dict[str, Any]]]]:
+    """The same, those after each marker by themselves."""
     worker = [sys.executable, script, "--launch", str(log.parent)]
     done = subprocess.run(counters.command(counters.find_ncu(), str(log), worker), check=False)
     if done.returncode or not log.exists():
         raise MissingError(f"ncu ended with exit code {done.returncode}; see {log}")
     names = {"dram_read_bytes": counters.DRAM_READ, "dram_write_bytes": counters.DRAM_WRITE}
-    kernels = [kernel for job in counters.read(log).jobs for kernel in job]
     return [
-        (kernel, {**{name: kernel.get(metric) for name, metric in names.items()},
-                  "seconds": kernel.get(counters.TIME) / 1e9})
-        for kernel in kernels
+        [(kernel, {**{name: kernel.get(metric) for name, metric in names.items()},
+                   "seconds": kernel.get(counters.TIME) / 1e9})
+         for kernel in job]
+        for job in counters.read(log).jobs
     ]  # fmt: skip
 
 

@@ -22,7 +22,8 @@ DRAWS = {  # sets of shapes that nobody chose: seed, and name in tables. What ea
     "fifth": (20261125, "drawn a fifth time"),  # that long sums of large scores need parts
     "sixth": (20261126, "drawn a sixth time"),  # nothing that was mended
     "seventh": (20261127, "drawn a seventh time"),  # that arrays apart leave the L2 earlier than one piece of memory
-    "unseen": (20261128, "drawn an eighth time, unseen"),  # drawn when models and kernels were written
+    "eighth": (20261128, "drawn an eighth time"),  # that the last tile of an axis is as long as one warp's part of it
+    "unseen": (20261129, "drawn a ninth time, unseen"),  # drawn when models and kernels were written
 }
 OWN = ("generated", "tuned", *DRAWS)  # the sets of our kernels
 MASK_FILE = "file:validation/mask_16x16.txt"  # 0/1 for 16 x 16 tiles of 64: an empty row and an empty column in it

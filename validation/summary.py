@@ -19,6 +19,7 @@ from statistics import median
 from typing import Any
 
 import shapes
+from l2_tables import arrays, buffers, places
 from page_text import Row, mega, read, shown, table
 from speeds import speed
 
@@ -140,62 +141,6 @@ def constant(r: Row) -> float:
     return float(words * int(r["M_bytes"]) / 2 / (int(r["N"]) ** 2 * int(r["d"]) ** 2))
 
 
-VERBS = {"read": "read", "both": "read and write"}
-SHOWN_MIB = ("24", "28", "32", "36", "40", "48", "56", "64")
-
-
-def l2_of(folder: Path) -> tuple[int, dict[str, str]]:
-    """What the model of an L2 takes of a hardware file: its size as measured, and where blocks sit."""
-    from iosim.hardware import read as read_hardware
-
-    measured = read_hardware(folder / "hardware.toml").measured or {}
-    return measured["l2_effective_bytes"], measured.get("l2_sides", {})
-
-
-def buffers(folder: Path) -> str:
-    """What an L2 keeps of buffers that are gone through five times: DRAM bytes in buffers, measured / by the model."""
-    from l2_buffers import modelled
-
-    l2 = l2_of(folder)
-    rows: dict[tuple[str, ...], dict[str, str]] = {}
-    for r in read(folder, "l2_buffers.csv"):
-        if r["buffer_mib"] not in SHOWN_MIB or (r["blocks"] == "16" and r["access"] != "both"):
-            continue
-        alone = {"1": "one SM"}.get(r["blocks"], f"{r['blocks']} SMs, a part each")
-        name = "all SMs, the same" if r["pattern"] == "shared" else alone
-        size, model = int(r["buffer_mib"]) * 2**20, modelled(r, *l2)
-        for number, what in enumerate(("read", "write")):
-            if r["access"] in (what, "both"):
-                verb = VERBS.get(r["access"], r["access"])
-                row = rows.setdefault((name, verb, what), {"who": name, "does": verb, "DRAM": what})
-                counted = int(r[f"dram_{what}_bytes"]) / size
-                row[f"{r['buffer_mib']} MiB"] = f"{counted:.1f} / {model[number] / size:.1f}"
-    names = ["who", "does", "DRAM", *(f"{mib} MiB" for mib in SHOWN_MIB)]
-    return table([{name: row.get(name, "") for name in names} for row in rows.values()])
-
-
-def arrays(folder: Path) -> str:
-    """The same for bytes in one piece of memory, and in four arrays that were allocated three times: DRAM bytes over
-    those of the arrays, least and most measured / by the model."""
-    from l2_arrays import modelled
-
-    l2 = l2_of(folder)
-    found: dict[tuple[str, ...], list[Row]] = {}
-    for r in read(folder, "l2_arrays.csv"):
-        found.setdefault((r["access"], r["way"], r["arrays_mib"]), []).append(r)
-    rows: dict[tuple[str, ...], dict[str, str]] = {}
-    for (access, way, mib), same in found.items():
-        model = modelled(same[0], *l2)
-        for what, predicted in zip(("read", "write"), model, strict=True):
-            if what == "read" or access == "both":
-                times = sorted(int(r[f"dram_{what}_bytes"]) / int(mib) / 2**20 for r in same)
-                label = {"memory": {"one": "one piece"}.get(way, "four arrays"), "does": VERBS[access], "DRAM": what}
-                row = rows.setdefault((way, access, what), label)
-                seen = "-".join(dict.fromkeys(f"{x:.1f}" for x in (times[0], times[-1])))
-                row[f"{mib} MiB"] = f"{seen} / {predicted / int(mib) / 2**20:.1f}"
-    return table(list(rows.values()))
-
-
 def unexplained(folder: Path) -> str:
     """What lies outside of what was aimed at, by name."""
     mine = read(folder, "rows.csv")
@@ -223,7 +168,8 @@ def problem(r: Row, what: str) -> dict[str, str]:
 
 PARTS: dict[str, Callable[[Path], str]] = {
     "device": device, "agreement": agreement, "three-way": three_way, "errors": prediction_errors, "worst": worst,
-    "pytorch": pytorch, "sweep": sweep, "speed": speed, "l2": buffers, "arrays": arrays, "unexplained": unexplained,
+    "pytorch": pytorch, "sweep": sweep, "speed": speed, "l2": buffers, "arrays": arrays, "places": places,
+    "unexplained": unexplained,
 }  # fmt: skip
 
 

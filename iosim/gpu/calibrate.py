@@ -19,7 +19,8 @@ from ..tiling import Tiling
 from . import counters, device
 from .jobs import schedule_job, wait_job
 from .l2_sides import measure_sides
-from .step_rates import asking_ratio, far_seconds, loop_ratios, measure_steps
+from .loop_rates import asking_ratio, far_seconds, loop_ratios
+from .step_rates import first_seconds, measure_steps
 from .tuned import source
 
 SOURCE = Path(__file__).parent / "kernels" / "calibrate.cu"
@@ -183,7 +184,7 @@ def measure_all() -> Found:
     found["tile_latency_seconds"] = found["l2_latency_seconds"] + far_seconds()
     ratios = loop_ratios(steps, bench.sms)
     found["asking_ratio"] = asking_ratio(steps, ratios, bench.sms, found["shared_memory_per_sm_bytes"])
-    return found | {"steps": steps, "loop_ratios": ratios}
+    return found | {"steps": steps, "loop_ratios": ratios, "first_seconds": first_seconds()}
 
 
 def smi() -> Found:
@@ -218,8 +219,9 @@ HOW = {
 }
 HOW_SIDES = "of the L2, on which the blocks of a launch of so many sit, in grid order; none: not found"
 HOW_LOOPS = (
-    "products and softmax in the loop of flash2, over the same by themselves: a block of 64 (unsized: and one of 60)"
+    "products and softmax in the loop of flash2, over the same by themselves; unsized: with last tiles of 60, not 64"
 )
+HOW_FIRST = "what a step takes longer the first time in a launch, in the median of those below"
 HOW_STEPS = "of generated kernels: seconds and work a second of one warp, then of a block among many (work: of the GPU)"
 
 
@@ -252,6 +254,8 @@ def toml(found: Found) -> str:
     lines += [f'{blocks} = "{sides}"' for blocks, sides in found["l2_sides"].items()]
     lines += ["", f"[measured.loop_ratios]  # {HOW_LOOPS}"]
     lines += [f"{kind} = {ratio:.4f}" for kind, ratio in found["loop_ratios"].items()]
+    lines += ["", f"[measured.first_seconds]  # {HOW_FIRST}"]
+    lines += [f"{kind} = {_number(seconds)}" for kind, seconds in found["first_seconds"].items()]
     lines += ["", f"[measured.steps]  # {HOW_STEPS}"]
     lines += [f"{name} = [{', '.join(map(_number, rates))}]" for name, rates in found["steps"].items()]
     return "\n".join(lines) + "\n"

@@ -87,6 +87,7 @@ def rates_of(hardware: Hardware, profiled: bool = False) -> Rates | None:
         shared_memory_per_sm_bytes=hardware.shared_memory_per_sm_bytes,
         steps=steps_of(table.get("steps", {})),
         loop_ratios=dict(table.get("loop_ratios", {})),
+        first_seconds=dict(table.get("first_seconds", {})),
         **values,
     )
 

@@ -3,25 +3,23 @@
 The kernels are generated from texts, as all others. Of each step two things are measured, for two sizes of tile each,
 which gives a fixed time and a rate: one block of as few warps as there can be, where a step is as long as its chain of
 instructions; and as many blocks as fit, where it waits for units that it shares. The time of two loops of different
-length is compared, so that what is outside of the loop does not count. Then some steps on ragged tiles; how much longer
-than its steps, each repeated by itself, a tile of flash2 takes; and how much longer where it comes from DRAM.
+length is compared, so that what is outside of the loop does not count. Then some steps on ragged tiles; and how much
+longer a step takes the first time, when its instructions have to come.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cache
 from itertools import product
 from math import prod
+from statistics import median
 from typing import Any
 
-from ..cuts import LANES, MMA, WHOLE_TURNS
-from ..l2 import Unrolled
+from ..cuts import WHOLE_TURNS
 from ..problem import Attention
-from ..schedules import find
 from ..tiling import Tiling
-from ..timing import Memory, Rates, blocks_on, stepwise_seconds
-from ..works import OUTPUT, RAGGED, UNSIZED, Occupancy, Work, Works
+from ..timing import blocks_on
+from ..works import OUTPUT, RAGGED
 from . import device
 from .cuda import generate
 from .run import launch_all, prepare
@@ -41,6 +39,7 @@ from .step_texts import (
     SIZES,
     STEPS,
     WIDE,
+    chain_of,
     program_of,
     work_of,
 )
@@ -93,7 +92,8 @@ def measure_step(name: str, kind: str, ragged: bool, sms: int, shared_bytes: int
     """{name: fixed time and rate of a warp, with as few others as there can be; then those of a block among many}."""
     rates: list[float] = []
     for rows, parts, times in timed(name, kind, ragged, sms, shared_bytes):
-        works = [parts * work_of(name, kind, rows, size, ragged) for size in sizes_of(name)]
+        work = work_of if parts > 1 else chain_of
+        works = [parts * work(name, kind, rows, size, ragged) for size in sizes_of(name)]
         rates += line(works, times)
     return {f"{kind}_{name}{RAGGED if ragged else ''}": rates}
 
@@ -174,75 +174,20 @@ def passing(rows: int, keys: int) -> Attention:
     return Attention(rows, ROWS, Nk=keys, dtype="fp16", acc_dtype="fp32")
 
 
-def loop_ratios(steps: dict[str, list[float]], sms: int) -> dict[str, float]:
-    """{kind: how much longer steps of LOOPED take in the loop of flash2, one block alone, than repeated by themselves}:
-    what is left of a tile's time when timing.py has taken the other steps from it. Then the same of two blocks, one of
-    them smaller, whose sizes the compiler does not know; the slower one decides, on tensor cores the smaller:
-    then this is too large."""
+def first_seconds() -> dict[str, float]:
+    """{kind: how much longer a step takes the first time in a launch than any time after, in the median of all}. Not
+    because of its words, which are in the L2 and on the chip."""
+    device.compile_all(
+        program_of(name, KINDS[kind][0], times, 1) for kind in KINDS for name in STEPS for times in (0, 1)
+    )
     found = {}
-    for kind, less in product(KINDS, (0, MARGIN)):
-        name = kind + UNSIZED if less else kind
-        once, twice = (
-            tile_of_model(kind, rates_with(steps, sms, loop_ratios={name: ratio}), less=less) for ratio in (1.0, 2.0)
-        )
-        found[name] = max(1 + (tile_seconds(kind, less=less) - once) / (twice - once), 0.0)
+    for kind, (dtype, _) in KINDS.items():
+        longer = []
+        for name in STEPS:
+            none, once, short, long = (launch_seconds(program_of(name, dtype, n, 1)) for n in (0, 1, SHORT, LONG))
+            longer.append(once - none - (long - short) / (LONG - SHORT))
+        found[kind] = max(median(longer), 0.0)
     return found
-
-
-def rates_with(steps: dict[str, list[float]], sms: int, **more: Any) -> Rates:
-    """Rates of nothing but `steps`."""
-    each = {name: tuple(rates) for name, rates in steps.items()}
-    return Rates(sms, *(1.0,) * 2, 0, {}, *(1.0,) * 4, 0, steps=each, **more)
-
-
-def tile_of_model(kind: str, rates: Rates, rows: int = ROWS, blocks: int = 1, less: int = 0) -> float:
-    """What timing.py makes of a tile of flash2, by one of so many blocks on a multiprocessor."""
-    long, short = (
-        stepwise_seconds(work, blocks, sit, rates, Memory(0.0))
-        for work, sit in (work_of_flash2(kind, tiles, rows, less) for tiles in (LONG, SHORT))
-    )
-    return (long - short) / (LONG - SHORT)
-
-
-@cache
-def work_of_flash2(kind: str, tiles: int, rows: int, less: int) -> tuple[Work, Occupancy]:
-    program = flash2(kind, tiles, rows, less=less)
-    sit = Occupancy(1, tensor_cores=kind == "tensor", warps=prod(program.kernels[0].block) // LANES)
-    works = Works([sit])
-    Unrolled(program.problem, works).run(find("flash2"), program.tiling)
-    return works.blocks[0][0], sit
-
-
-def asking_ratio(steps: dict[str, list[float]], ratios: dict[str, float], sms: int, shared_bytes: int) -> float:
-    """For how much of the time in which a warp asks for a tile no other warp of its part of the multiprocessor gets on:
-    what makes timing.py's tile of flash2 as long as it is where as many blocks of one warp run as fit. By bisection,
-    between nothing and all of it. What else keeps such blocks waiting, which load at over half of the L2's rate, is in
-    it as well."""
-    blocks = blocks_that_fit(flash2("tensor", SHORT, MMA), shared_bytes)
-    measured, low, high = tile_seconds("tensor", rows=MMA, blocks=blocks * sms), 0.0, 1.0
-    for _ in range(20):
-        middle = (low + high) / 2
-        rates = rates_with(steps, sms, loop_ratios=ratios, asking_ratio=middle)
-        low, high = (middle, high) if tile_of_model("tensor", rates, MMA, blocks) < measured else (low, middle)
-    return high
-
-
-def far_seconds() -> float:
-    """How much longer a tile of flash2 takes, one block alone, where K and V come from DRAM. It waits once."""
-    return max(tile_seconds("tensor", cold=True) - tile_seconds("tensor"), 0.0)
-
-
-def flash2(kind: str, tiles: int, rows: int = ROWS, blocks: int = 1, less: int = 0) -> Any:
-    """Blocks of 64 queries, or fewer, and so many tiles of 64 keys. `less`: there is another, with so many less."""
-    problem = Attention(
-        rows * (blocks + bool(less)) - less, SIZES[0][1], Nk=tiles * ROWS, dtype=KINDS[kind][0], acc_dtype="fp32"
-    )
-    return generate(find("flash2"), problem, Tiling(rows, ROWS))
-
-
-def tile_seconds(kind: str, cold: bool = False, rows: int = ROWS, blocks: int = 1, less: int = 0) -> float:
-    long, short = (launch_seconds(flash2(kind, tiles, rows, blocks, less), cold) for tiles in (LONG, SHORT))
-    return max(long - short, 1e-9) / (LONG - SHORT)
 
 
 def launch_seconds(program: Any, cold: bool = False) -> float:

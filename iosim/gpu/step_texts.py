@@ -6,8 +6,9 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from ..cuts import WHOLE_TURNS
+from ..cuts import WHOLE_TURNS, busiest_rows, row_parts
 from ..experiment import parse_mask
+from ..machine import Block, Tile
 from ..problem import DENSE, Attention
 from ..schedules.standard import output_pass, score_pass
 from ..softmax import (
@@ -23,6 +24,7 @@ from ..softmax import (
 )
 from ..steps_more import add_maximum_and_sum, exponentials
 from ..tiling import Tiling
+from ..works import ROW_STEPS
 from .cuda import generate
 
 ROWS = 64
@@ -40,6 +42,7 @@ OF_RAGGED = ("load", "online_softmax", "add_maximum_and_sum", "exponentials", "n
 SHORT, LONG = 16, 81
 KINDS = {"tensor": ("fp16", 16), "simt": ("fp32", 8)}  # type, rows of a warp
 MASK = parse_mask("causal")  # of a tile where the keys are as many as the queries, or more, it hides some words
+WORDS_TOGETHER = 4  # of S, in 16 bytes
 Repeat = Callable[[Any, SimpleNamespace], None]
 
 # What is repeated, on the blocks of a tile, and its work of (rows, keys, d, bytes a word): flops of products, bytes of
@@ -89,8 +92,8 @@ PASSING = {"load_scalar": output_pass, "store_scalar": score_pass}
 
 
 def text_of(repeat: Repeat, times: int) -> Callable[..., None]:
-    """A row of tiles of flash2 in each block, and one step again and again in each. With several rows a block has them
-    all."""
+    """A row of tiles of flash2 in each block, and one step again and again in each, or not at all. With several rows a
+    block has them all."""
 
     def text(chip: Any, p: Any, t: Tiling) -> None:
         for i in chip.tiles(p.N, t.rows_q, parallel=t.rows_q >= p.N):
@@ -104,7 +107,7 @@ def text_of(repeat: Repeat, times: int) -> Callable[..., None]:
                 chip.update((s, m, l, o), online_softmax)
                 chip.update(o, accumulate, s, v)
                 at = SimpleNamespace(i=i, q=q, k=k, v=v, s=s, m=m, l=l, o=o, part=p.mask.part(i, j))
-                for _ in chip.tiles(times, 1):
+                for _ in chip.tiles(times, 1) if times else ():
                     repeat(chip, at)
             chip.store(o, "O", i)
 
@@ -137,3 +140,14 @@ def work_of(name: str, kind: str, rows: int, size: tuple[int, int], ragged: bool
         return rows * keys * 2
     rows -= MARGIN if ragged and (kind, name) != ("tensor", "load") else 0
     return STEPS[name][1](rows, keys, d, 2 if kind == "tensor" else 4)
+
+
+def chain_of(name: str, kind: str, rows: int, size: tuple[int, int], ragged: bool = False) -> int:
+    """The same if all warps had as much as the busiest, as works.py has it."""
+    work = work_of(name, kind, rows, size, ragged)
+    if not ragged or name in ("load", "store"):
+        return work
+    left, own = rows - MARGIN, KINDS[kind][1]
+    tile = Block(name, (Tile(left + rows, left, rows, 1), size[0]), None, 0)
+    at_once = row_parts(tile, WORDS_TOGETHER)[0] if name in ROW_STEPS else 1
+    return round(work * busiest_rows(tile, rows // own, kind == "tensor", at_once) * (rows // own) / left)

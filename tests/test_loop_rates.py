@@ -1,0 +1,73 @@
+"""What calibrate makes of the time of a tile of flash2 in its loop: on made-up GPUs whose constants are known."""
+
+import pytest
+
+from iosim.gpu import loop_rates
+from iosim.gpu.loop_rates import ROWS
+
+SMS, SHARED_BYTES = 4, 233_472
+
+
+def test_a_tile_in_its_loop_over_its_steps(monkeypatch):
+    """Two loads, the scores, the softmax and the product with V of 0.5 s each, but for the loads, which come together;
+    rescaling takes none. 3 s in the loop: of 0.5 s for loads and 1.5 s, which become 2.5. 4 s with another block that
+    is shorter: 3.5."""
+    steps = {f"{kind}_{name}": [fixed, 1e30, 0.0, 1e30] for kind in ("tensor", "simt")
+             for name, fixed in (("normalise", 0.5), ("denormalise", 0.0))}  # fmt: skip
+    tile = {64: 3.0, 124: 4.0}
+    monkeypatch.setattr(loop_rates, "launch_seconds",
+                        lambda program, cold: 11.0 + program.problem.Nk / ROWS * tile[program.problem.N])  # fmt: skip
+    found = loop_rates.loop_ratios(steps, SMS)
+    whole, unsized = pytest.approx(2.5 / 1.5), pytest.approx(3.5 / 1.5)
+    assert found == {"tensor": whole, "tensor_unsized": unsized, "simt": whole, "simt_unsized": unsized}
+    quick = {**steps, "simt_normalise": [0.25, 1e30, 0.0, 1e30]}
+    assert loop_rates.loop_ratios(quick, SMS)["simt"] == pytest.approx(2.75 / 0.75), "of its own kind"
+
+
+@pytest.mark.parametrize("ratio", [0.0, 0.25, 0.75, 1.0])
+def test_how_much_others_wait_while_a_warp_asks_is_found_again(monkeypatch, ratio):
+    """From a tile as long as the model has it."""
+    names = ("scores", "scores_output", "accumulate", "accumulate_output", "normalise", "load")
+    steps = {f"tensor_{name}": [1e-8, 1e10, 1e-9, 1e14] for name in names}
+    blocks = 7
+    monkeypatch.setattr(loop_rates, "blocks_that_fit", lambda program, shared_bytes: blocks)
+    rates = loop_rates.rates_with(steps, SMS, loop_ratios={"tensor": 1.2}, asking_ratio=ratio)
+    loop = (16, *loop_rates.LOOP[1:])
+    (tile,) = loop_rates.tiles_of_model("tensor", rates, loop, 16, blocks)
+
+    def launch_seconds(program, cold):
+        assert 16 * blocks * SMS == program.problem.N and program.kernels[0].block[0] == 32
+        return program.problem.Nk / ROWS * tile
+
+    monkeypatch.setattr(loop_rates, "launch_seconds", launch_seconds)
+    found = loop_rates.asking_ratio(steps, {"tensor": 1.2}, SMS, SHARED_BYTES)
+    assert found == pytest.approx(ratio, abs=1e-5)
+
+
+def test_the_slower_of_two_blocks_decides(monkeypatch):
+    """A ragged tile takes 3 s for its softmax, where a whole one takes 0.5 s: 4 s with the two products, and 0.5 s for
+    loads. Of 7 s 6.5 are left."""
+    steps = {"tensor_normalise": [0.5, 1e30, 0.0, 1e30], "tensor_online_softmax_ragged": [3.0, 1e30, 0.0, 1e30],
+             "tensor_denormalise": [0.0, 1e30, 0.0, 1e30]}  # fmt: skip
+    monkeypatch.setattr(loop_rates, "KINDS", {"tensor": loop_rates.KINDS["tensor"]})
+    monkeypatch.setattr(loop_rates, "launch_seconds", lambda program, cold: program.problem.Nk / ROWS * 7.0)
+    assert loop_rates.loop_ratios(steps, SMS)["tensor_unsized"] == pytest.approx(6.5 / 4)
+
+
+def test_one_loop_has_known_sizes_and_the_other_has_not():
+    whole, unsized = (
+        loop_rates.flash2("tensor", *loop[:2]).source for loop in (loop_rates.LOOP, loop_rates.UNSIZED_LOOP)
+    )
+    assert "const int ni = 64;" in whole and "min(" not in whole[whole.index("__global__") :]
+    assert "const int ni = min(64, 124 - i0);" in unsized and "const int nj = min(64, 124 - j0);" in unsized
+    assert [loop_rates.tiles_in(loop) for loop in (loop_rates.LOOP, loop_rates.UNSIZED_LOOP)] == [65, 2]
+
+
+def test_a_tile_that_comes_from_dram(monkeypatch):
+    def launch_seconds(program, cold):
+        return 5.0 + program.problem.Nk / ROWS * (2.5 if cold else 2.0)
+
+    monkeypatch.setattr(loop_rates, "launch_seconds", launch_seconds)
+    assert loop_rates.far_seconds() == pytest.approx(0.5)
+    monkeypatch.setattr(loop_rates, "launch_seconds", lambda program, cold: 5.0 - 4.0 * cold)
+    assert loop_rates.far_seconds() == 0.0, "nothing is negative"

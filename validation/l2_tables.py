@@ -1,0 +1,96 @@
+"""Tables of what an L2 keeps, from what l2_buffers.py, l2_arrays.py and l2_places.py measured; see summary.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from page_text import Row, read, table
+
+from iosim.hardware import read as read_hardware
+
+VERBS = {"read": "read", "both": "read and write"}
+SHOWN_MIB = ("24", "28", "32", "36", "40", "48", "56", "64")
+SHAPE = ("N", "d", "heads", "mask")
+
+
+def l2_of(folder: Path) -> tuple[int, dict[str, str]]:
+    """What the model of an L2 takes of a hardware file: its size as measured, and where blocks sit."""
+
+    measured = read_hardware(folder / "hardware.toml").measured or {}
+    return measured["l2_effective_bytes"], measured.get("l2_sides", {})
+
+
+def buffers(folder: Path) -> str:
+    """What an L2 keeps of buffers that are gone through five times: DRAM bytes in buffers, measured / by the model."""
+    from l2_buffers import modelled
+
+    l2 = l2_of(folder)
+    rows: dict[tuple[str, ...], dict[str, str]] = {}
+    for r in read(folder, "l2_buffers.csv"):
+        if r["buffer_mib"] not in SHOWN_MIB or (r["blocks"] == "16" and r["access"] != "both"):
+            continue
+        alone = {"1": "one SM"}.get(r["blocks"], f"{r['blocks']} SMs, a part each")
+        name = "all SMs, the same" if r["pattern"] == "shared" else alone
+        size, model = int(r["buffer_mib"]) * 2**20, modelled(r, *l2)
+        for number, what in enumerate(("read", "write")):
+            if r["access"] in (what, "both"):
+                verb = VERBS.get(r["access"], r["access"])
+                row = rows.setdefault((name, verb, what), {"who": name, "does": verb, "DRAM": what})
+                counted = int(r[f"dram_{what}_bytes"]) / size
+                row[f"{r['buffer_mib']} MiB"] = f"{counted:.1f} / {model[number] / size:.1f}"
+    names = ["who", "does", "DRAM", *(f"{mib} MiB" for mib in SHOWN_MIB)]
+    return table([{name: row.get(name, "") for name in names} for row in rows.values()])
+
+
+def arrays(folder: Path) -> str:
+    """The same for bytes in one piece of memory, and in four arrays that were allocated three times: DRAM bytes over
+    those of the arrays, least and most measured / by the model."""
+    from l2_arrays import modelled
+
+    l2 = l2_of(folder)
+    found: dict[tuple[str, ...], list[Row]] = {}
+    for r in read(folder, "l2_arrays.csv"):
+        found.setdefault((r["access"], r["way"], r["arrays_mib"]), []).append(r)
+    rows: dict[tuple[str, ...], dict[str, str]] = {}
+    for (access, way, mib), same in found.items():
+        model = modelled(same[0], *l2)
+        for what, predicted in zip(("read", "write"), model, strict=True):
+            if what == "read" or access == "both":
+                times = sorted(int(r[f"dram_{what}_bytes"]) / int(mib) / 2**20 for r in same)
+                label = {"memory": {"one": "one piece"}.get(way, "four arrays"), "does": VERBS[access], "DRAM": what}
+                row = rows.setdefault((way, access, what), label)
+                seen = "-".join(dict.fromkeys(f"{x:.1f}" for x in (times[0], times[-1])))
+                row[f"{mib} MiB"] = f"{seen} / {predicted / int(mib) / 2**20:.1f}"
+    return table(list(rows.values()))
+
+
+def places(folder: Path) -> str:
+    """MB of DRAM that shapes move where their arrays are allocated anew: least and most; and what repeating changes."""
+    measured: dict[tuple[str, ...], dict[str, list[list[float]]]] = {}
+    for r in read(folder, "l2_places.csv"):
+        same = measured.setdefault((r["run"], *(r[name] for name in SHAPE)), {}).setdefault(r["way"], [])
+        if r["repeat"] == "0":
+            same.append([])
+        same[-1].append((int(r["dram_read_bytes"]) + int(r["dram_write_bytes"])) / 1e6)
+    rows, known = [], dram_of_shapes(folder)
+    for key, ways in measured.items():
+        row: dict[str, object] = {"kernel": key[0], **dict(zip(SHAPE, key[1:], strict=True))}
+        row |= dict(zip(("predicted", "in its set"), (f"{mb:.0f}" for mb in known[key]), strict=True))
+        for way in ("apart", "one piece"):
+            times = [mb for place in ways.get(way, []) for mb in place]
+            row[way] = f"{min(times):.0f}-{max(times):.0f}" if times else ""
+        row["repeated"] = f"{max(max(place) / min(place) - 1 for same in ways.values() for place in same):.1%}"
+        rows.append(row)
+    return table(rows)
+
+
+def dram_of_shapes(folder: Path) -> dict[tuple[str, ...], tuple[float, float]]:
+    """{(kernel, *SHAPE): MB of DRAM predicted and measured} of all shapes of the sets."""
+    found = {}
+    for r in read(folder, "torch_rows.csv"):
+        if r["best"] == "True" and r["dram_predicted"]:
+            found[r["kernel"], *(r[name] for name in SHAPE)] = int(r["dram_predicted"]), int(r["dram_measured"])
+    for r in read(folder, "rows.csv"):
+        sums = (sum(int(r[f"dram_{what}_{how}"]) for what in ("read", "write")) for how in ("predicted", "bytes"))
+        found[r["schedule"], *(r[name] for name in SHAPE)] = tuple(sums)
+    return {key: (predicted / 1e6, counted / 1e6) for key, (predicted, counted) in found.items()}
