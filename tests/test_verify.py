@@ -248,6 +248,22 @@ def test_sweep_m(monkeypatch, ask):
     assert 2 < slope["constant_measured"] < 12
 
 
+@pytest.mark.parametrize("more, problem", [((), (8192, 64, 16)), (("--heads", 3), (8192, 64, 3)),
+                                           (("--N", 512, "--d", 32), (512, 32, 1))])  # fmt: skip
+def test_a_sweep_needs_no_other_option(monkeypatch, ask, more, problem):
+    """`iosim verify --sweep-M 16KB:227KB:x2` is a question by itself."""
+    monkeypatch.setattr(plan_verify, "gather", lambda jobs, given: [evidence(job) for job in jobs])
+    monkeypatch.setattr(plan_verify, "verify", lambda item, hardware: verify(item, None))
+    rows = ask("verify", "--sweep-M", "64KB:227KB:x2", "--schedule", "flash2", "--hardware", "h200", *more)["rows"]
+    assert [row["M_bytes"] for row in rows] == [65536, 131072]
+    assert {(row["N"], row["d"], row["heads"]) for row in rows} == {problem}
+
+
+def test_a_sweep_with_half_a_problem_says_what_is_missing(iosim):
+    result = iosim("verify", "--sweep-M", "64KB", "--N", 512)
+    assert result.exit_code == 2 and "give --d" in result.stderr
+
+
 def test_slope_and_constant_by_hand():
     """bytes = 3 N^2 d^2 / M: slope -1, constant 3 (words of 4 bytes: M / 4 words, and 4 bytes a word)."""
     p = Attention(1024, 64, dtype="fp32")

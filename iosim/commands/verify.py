@@ -17,7 +17,8 @@ from ..options import outputs, problem_options, text_option
 @click.option("--schedule", "schedules", multiple=True, metavar="NAME", help="Repeatable; default: all core schedules.")
 @click.option("--lse", is_flag=True, help="Q-outer stores one log-sum-exp a row.")
 @click.option("--tuned", is_flag=True, help="The tuned kernels instead of the generated ones.")
-@click.option("--sweep-m", "--sweep-M", "sweep_m", metavar="AXIS", help="Measured SM bytes against M: 16KB:227KB:x2.")
+@click.option("--sweep-m", "--sweep-M", "sweep_m", metavar="AXIS",
+              help="Measured SM bytes against M: 16KB:227KB:x2 (without --N, --d: 8192 x 64, 16 heads).")  # fmt: skip
 @text_option("--hardware", "A preset or a file that iosim calibrate wrote (default: the preset of this GPU).")
 @text_option("--from-ncu", "Judge a kept profile instead of running one.", metavar="FILE")
 @text_option("--keep", "Keep the profiler's CSV here.", metavar="FILE")

@@ -20,6 +20,7 @@ from .jobs import Job, schedule_job
 from .verify import Evidence, Row, summary, verify
 
 MULTIPLE = 16  # tiles of tensor-core kernels
+SWEPT = {"n": "8192", "d": "64", "heads": "16"}  # by --sweep-M where nothing else is asked for
 DEFAULT_HARDWARE = "h200"  # for a kept profile, which does not say what it ran on
 
 
@@ -28,7 +29,8 @@ def run(given: dict[str, Any]) -> tuple[list[Row], dict[str, Any]]:
     from ..options import counts
 
     own = ("tiles", "m", "schedules", "tuned", "sweep_m", "hardware", "from_ncu", "keep", "no_counters", "load")
-    problem_values = counts({key: value for key, value in given.items() if key not in own})
+    asked = {key: value for key, value in given.items() if key not in own and value is not None}
+    problem_values = counts({**SWEPT, **asked} if given["sweep_m"] and not asked.keys() & {"n", "d"} else asked)
     problem = Attention(**{**problem_values, "mask": parse_mask(problem_values.get("mask", "dense"))})
     jobs, sizes = plan(problem, given)
     hardware = hardware_of(given)
