@@ -22,6 +22,10 @@ class InputError(IosimError, ValueError):
         shown = shown if len(shown) <= 80 else shown[:77] + "..."
         super().__init__(f"{where}: found {shown}; allowed: {allowed}" + (f"; {hint}" if hint else ""))
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Exceptions are made again from their one message; a pool of processes would wait for this one for ever."""
+        return type(self), (self.where, self.found, self.allowed, self.hint)
+
 
 class ScheduleError(IosimError):
     """A schedule broke a rule of the machine (a freed block used, a loop left by `break`, a wrong shape)."""

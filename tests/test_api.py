@@ -1,5 +1,7 @@
 """The Python side of a count: what a Report is, and what is said to a keyword or a value that is wrong."""
 
+import pickle
+
 import pytest
 
 import iosim
@@ -59,6 +61,14 @@ def test_what_is_wrong_is_said(fields, message):
         with pytest.raises(InputError, match=message) as fault:
             function(**{"N": 64, "d": 8, "M": "4KB", **fields})
         assert isinstance(fault.value, ValueError)
+
+
+def test_an_error_travels_between_processes():
+    """A pool of processes sends it pickled, and would never end if it could not be made again."""
+    with pytest.raises(InputError) as caught:
+        count(N=0, d=64, M=1000)
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert type(again) is InputError and str(again) == str(caught.value) and again.where == caught.value.where
 
 
 def test_sweeps_know_their_keywords():
