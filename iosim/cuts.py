@@ -83,8 +83,13 @@ def uneven(block: Block, warps: int, tensor_cores: bool) -> float:
     if most < FEW_ROWS:
         return 1.0
     count = rows.size if isinstance(rows, Tile) and not tensor_cores else most
-    teams = -(-count // (MMA if tensor_cores else TEAM_ROWS if most >= LEAST_ROWS else 1))
+    teams = -(-count // rows_of_team(most, tensor_cores))
     return float(-(-teams // warps) * warps / teams)
+
+
+def rows_of_team(most: int, tensor_cores: bool) -> int:
+    """Of a tile of so many rows, at least FEW_ROWS."""
+    return MMA if tensor_cores else TEAM_ROWS if most >= LEAST_ROWS else 1
 
 
 def busiest_rows(block: Block, warps: int, tensor_cores: bool, at_once: int = 1) -> float:
@@ -93,5 +98,5 @@ def busiest_rows(block: Block, warps: int, tensor_cores: bool, at_once: int = 1)
     most, rows = full(block.shape[0]), getattr(block.shape[0], "size", block.shape[0])
     if most < FEW_ROWS:
         return float(rows / warps)
-    own = MMA if tensor_cores else TEAM_ROWS if most >= LEAST_ROWS else 1
+    own = rows_of_team(most, tensor_cores)
     return float(sum(-(-min(own, rows - first) // at_once) * at_once for first in range(0, rows, own * warps)))

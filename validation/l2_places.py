@@ -21,7 +21,7 @@ from shapes import jobs_of
 from iosim.gpu import device
 from iosim.gpu.jobs import TORCH, Generated, Job
 from iosim.gpu.run import launch_all, prepare
-from iosim.gpu.worker import MARKER, inputs_of, torch_call
+from iosim.gpu.worker import inputs_of, profiled, torch_call
 
 SHAPES = (  # set, schedule, N, mask
     ("seventh", "flash1", 2078, "dense"), ("seventh", "flash1", 1097, "dense"),
@@ -49,20 +49,14 @@ def launches() -> Iterator[tuple[Job, int, int]]:
 
 def launch() -> None:
     """All of them once, each after a marker."""
-    xp = device.cupy()
-    pool, marker = xp.get_default_memory_pool(), xp.RawKernel(MARKER, "iosim_marker")
+    pool = device.cupy().get_default_memory_pool()
     for job, place, repeat in launches():
         if not repeat:
             start = None  # frees what the last place took
             pool.free_all_blocks()
             start = placed(job, place)
             start()
-        xp.cuda.Device().synchronize()
-        xp.cuda.profiler.start()
-        marker((1,), (1,), ())
-        start()
-        xp.cuda.Device().synchronize()
-        xp.cuda.profiler.stop()
+        profiled(start)
 
 
 def placed(job: Job, place: int) -> Callable[[], None]:

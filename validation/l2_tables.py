@@ -15,7 +15,6 @@ SHAPE = ("N", "d", "heads", "mask")
 
 def l2_of(folder: Path) -> tuple[int, dict[str, str]]:
     """What the model of an L2 takes of a hardware file: its size as measured, and where blocks sit."""
-
     measured = read_hardware(folder / "hardware.toml").measured or {}
     return measured["l2_effective_bytes"], measured.get("l2_sides", {})
 

@@ -36,8 +36,7 @@ def loop_ratios(steps: dict[str, list[float]], sms: int) -> dict[str, float]:
     for kind, (suffix, loop) in product(KINDS, (("", LOOP), (UNSIZED, UNSIZED_LOOP))):
         name, measured = kind + suffix, tile_seconds(kind, loop)
         once, twice = (
-            tiles_of_model(kind, rates_with(steps, sms, loop_ratios={**found, name: ratio}), loop)
-            for ratio in (1.0, 2.0)
+            tiles_of_model(kind, rates_with(steps, sms, loop_ratios={name: ratio}), loop) for ratio in (1.0, 2.0)
         )
         each = (1 + (measured - low) / (high - low) for low, high in zip(once, twice, strict=True))
         found[name] = max(min(each), 0.0)

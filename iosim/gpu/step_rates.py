@@ -4,7 +4,7 @@ The kernels are generated from texts, as all others. Of each step two things are
 which gives a fixed time and a rate: one block of as few warps as there can be, where a step is as long as its chain of
 instructions; and as many blocks as fit, where it waits for units that it shares. The time of two loops of different
 length is compared, so that what is outside of the loop does not count. Then some steps on ragged tiles; and how much
-longer a step takes the first time, when its instructions have to come.
+longer a step takes the first time.
 """
 
 from __future__ import annotations
