@@ -36,10 +36,15 @@ def whole(step: int, *blocks: Any) -> tuple[int, int]:
     return product(-(-full(x) // step) * step for x in tiles), product(x.size for x in tiles)
 
 
-def passes(keys: int) -> int:
-    """How often `accumulate` reads and writes its output: once for the keys of P that are held in registers."""
+def keys_held(keys: int) -> int:
+    """Keys of a tile of P that `accumulate` holds in registers at a time."""
     keys = -(-keys // MMA) * MMA
-    return 1 if keys <= KEYS_HELD[0] else keys // next(n for n in KEYS_HELD if keys % n == 0)
+    return keys if keys <= KEYS_HELD[0] else next(n for n in KEYS_HELD if keys % n == 0)
+
+
+def passes(keys: int) -> int:
+    """How often `accumulate` reads and writes its output: once for the keys of P that are held."""
+    return -(-keys // keys_held(keys))
 
 
 def words_of_lanes(output: Block, single: bool, warps: int) -> tuple[int, int]:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from .dram import Dram
 from .errors import InputError
 from .lru import SIDES, Cache
 from .machine import Machine
@@ -24,27 +25,6 @@ from .watchers import Watcher, spans
 MOST_TOUCHES = 6_000_000  # of one head: half a minute of unrolled walking
 LEAST_ROWS = 16  # tiles with fewer rows share a cell: their blocks run together
 MOST_STEPS = 200_000
-
-
-@dataclass(frozen=True)
-class Dram:
-    """Bytes between DRAM and L2 during the launches. `first_bytes` of the reads are first touches; what is still
-    dirty in the L2 at the end (`dirty_bytes`) was not written yet."""
-
-    read_bytes: int
-    write_bytes: int
-    first_bytes: int
-    dirty_bytes: int
-    by_launch: tuple[tuple[int, int], ...] = ()  # read and written by the kernels
-    idle_bytes: int = 0  # of the writes: read and written by the driver beside the kernels
-
-    @property
-    def reread_bytes(self) -> int:
-        return self.read_bytes - self.first_bytes
-
-    @property
-    def total_bytes(self) -> int:
-        return self.read_bytes + self.write_bytes
 
 
 @dataclass
@@ -193,20 +173,27 @@ def _launch(events: list[tuple[Any, ...]], tensors: dict[str, Cells]) -> Launch:
 
 
 class Heads:
-    """The cells of all heads, numbered: those of key/value heads first, then those of query heads."""
+    """The cells of all heads, numbered: those of key/value heads first, then those of query heads; then a cell for
+    each place on the GPU, which every block that takes it writes."""
 
-    def __init__(self, found: Trace, problem: Attention):
+    def __init__(self, found: Trace, problem: Attention, places: int = 0, place_bytes: int = 0):
         self.shared, self.group = found.shared_cells, problem.heads // problem.kv_heads
         self.own = len(found.sizes_bytes) - self.shared
         kv_instances = problem.batch * problem.kv_heads
         self.own_first = kv_instances * self.shared - self.shared
         shared, own = np.split(found.sizes_bytes, [self.shared])
-        self.sizes = np.concatenate([np.tile(shared, kv_instances), np.tile(own, problem.instances)])
+        tensors = np.concatenate([np.tile(shared, kv_instances), np.tile(own, problem.instances)])
+        self.first_place = len(tensors)
+        self.sizes = np.concatenate([tensors, np.full(places if place_bytes else 0, place_bytes)])
         self.mark = np.zeros(len(self.sizes), np.int64)
 
     def cells(self, touches: Any, heads: Any) -> Any:
         own = touches >= self.shared
         return touches + np.where(own, self.own_first + heads * self.own, heads // self.group * self.shared)
+
+    def of_places(self, places: Any) -> Any:
+        """The cells of some places; none if blocks write none."""
+        return self.first_place + places if len(self.sizes) > self.first_place else places[:0]
 
     def once(self, cells: Any) -> Any:
         """Each of them once, in any order."""
@@ -234,11 +221,13 @@ def dram_bytes(
     capacity_bytes: int,
     cold: bool = False,
     sides: Mapping[str, str] = MappingProxyType({}),
+    block_bytes: int = 0,
 ) -> Dram:
     """The trace of all heads through an L2, in grid order, as many blocks at a time as a launch has places.
     `sides`: of the L2, on which blocks sit (`places_on_sides`). The L2 starts empty; `cold`: at every launch, what is
-    still dirty then having gone to DRAM between the launches."""
-    heads = Heads(found, problem)
+    still dirty then having gone to DRAM between the launches. `block_bytes`: each block writes so much when it starts,
+    over what the block before it wrote in its place (registers that are spilled once)."""
+    heads = Heads(found, problem, max(places), block_bytes)
     cache = Cache(heads.sizes, capacity_bytes)
     dirty, by_launch = 0, []
     for launch, room in zip(found.launches, places, strict=True):
@@ -248,7 +237,8 @@ def dram_bytes(
         if cold:
             dirty += cache.flush()
     dirty += cache.dirty_bytes
-    return Dram(cache.read_bytes, cache.write_bytes, cache.first_bytes, dirty, tuple(by_launch))
+    ends = cache.least_bytes, cache.most_bytes
+    return Dram(cache.read_bytes, cache.write_bytes, cache.first_bytes, dirty, tuple(by_launch), *ends)
 
 
 def _run(
@@ -263,9 +253,8 @@ def _run(
     position, end, head = np.zeros(places, np.int64), np.zeros(places, np.int64), np.zeros(places, np.int64)
     side = places_on_sides(sides, places)
     while True:
-        free = np.flatnonzero(position >= end)
-        if len(free) and queue < total:
-            free = free[: total - queue]
+        free = np.flatnonzero(position >= end)[: total - queue]
+        if len(free):
             new = np.arange(queue, queue + len(free))
             position[free], end[free] = launch.starts[new % blocks], launch.starts[new % blocks + 1]
             head[free] = new // blocks
@@ -280,5 +269,6 @@ def _run(
         cells = every.cells(launch.touches[at], np.repeat(head[busy], counts))
         loads, stores = ~launch.writes[at], launch.writes[at]
         loaded, stored = ([every.once(cells[kind & (asking == s)]) for s in range(SIDES)] for kind in (loads, stores))
-        cache.touch(loaded, stored, every.once(cells))
+        stored = [np.append(stored[s], every.of_places(free[side[free] == s])) for s in range(SIDES)]
+        cache.touch(loaded, stored, np.append(every.once(cells), every.of_places(free)))
         position[busy] += stride

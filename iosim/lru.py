@@ -11,43 +11,61 @@ arrays of 28 to 48 MiB that were allocated apart.)
 Half of a cell has its home in each partition. Each cell then needs, for a partition, the step when its own side last
 touched it and the step when its home half was last asked for: a cell is there exactly if that is younger than an age,
 which is all that has to be known of an LRU. Sets are not filled evenly; how evenly depends on where arrays lie, which
-is not known here: caches of a little more and a little less room are followed side by side, by the ages that they
-share, and the mean of what they do is the answer.
+is not known here: caches of a little more and a little less room, the members, are followed side by side, and the mean
+of what they do is the answer. One piece of memory fills sets more evenly than arrays that lie apart, as tensors do.
 """
 
 from __future__ import annotations
 
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
-ROOM = (0.89, 0.95, 0.99, 1.03, 1.09)  # of the size up to which buffers are read at the L2's rate
-TOUCHED_ROOM = (0.69, 0.77, 0.83, 0.90, 1.00)  # the same, of what was touched since something was written
-DIRTY_ROOM = (0.40, 0.45, 0.485, 0.515, 0.55)  # the same, of what was written and is not in DRAM yet
+MEMBERS = 9
+# Mean and deviation over the members, of the size up to which buffers are read at the L2's rate:
+ROOM, ONE_PIECE = (1.01, 0.09), (0.99, 0.04)  # of arrays that lie apart, and of one piece of memory
+TOUCHED_ROOM = (0.86, 0.08)  # of what was touched since something was written
+DIRTY_ROOM = (0.47, 0.055)  # of what was written and is not in DRAM yet
 SIDES = 2
+FEW_STEPS = 1024
+
+
+def spread(mean: float, deviation: float, members: int = MEMBERS) -> Any:
+    """The middles of parts of a normal distribution that are equally likely."""
+    return np.array([NormalDist(mean, deviation).inv_cdf((n + 0.5) / members) for n in range(members)])
+
+
+def rooms_of(room: tuple[float, float] = ROOM) -> tuple[Any, Any, Any]:
+    """Of the members of a cache."""
+    return spread(*room), spread(*TOUCHED_ROOM), spread(*DIRTY_ROOM)
 
 
 class Cache:
-    """`sizes`: bytes of each cell. A partition holds `capacity_bytes` of what both sides read.
+    """`sizes`: bytes of each cell. A partition holds `capacity_bytes` of what both sides read, times what each of the
+    members has of `rooms` (room, touched and dirty room).
 
     `read_bytes`, `write_bytes`: between DRAM and L2 so far; `first_bytes` of the reads were the first of their cell.
     """
 
-    def __init__(self, sizes: Any, capacity_bytes: int, spread: tuple[Any, ...] = (ROOM, TOUCHED_ROOM, DIRTY_ROOM)):
+    def __init__(self, sizes: Any, capacity_bytes: int, rooms: tuple[Any, Any, Any] | None = None):
         self.sizes, self.halves = np.asarray(sizes), np.asarray(sizes) / 2
-        self.room, self.touched_room, self.dirty_room = (capacity_bytes * np.array(each) for each in spread)
+        rooms = rooms or rooms_of()
+        self.room, self.touched_room, self.dirty_room = (capacity_bytes * np.asarray(each) for each in rooms)
         cells, members = len(self.sizes), len(self.room)
         self.near = np.full((SIDES, cells), -1, np.int64)  # step of the last touch from a side
-        self.home = np.full((SIDES, cells), -1, np.int64)  # of the home half of a partition, from any side
+        self.home = np.full((members, SIDES, cells), -1, np.int64)  # of the home half of a partition, from any side
         self.last = np.full(cells, -1, np.int64)  # of any touch
         self.written = np.full(cells, -1, np.int64)
-        self.resident_at = np.zeros((SIDES, 1024))  # bytes of a partition last touched in a step
-        self.dirty_at = np.zeros(1024)  # bytes of each side last written in a step
+        # Bytes that were last touched in a step: by the side itself, at home, and written (half of a partition's).
+        self.near_at, self.home_at = np.zeros((SIDES, FEW_STEPS)), np.zeros((members, SIDES, FEW_STEPS))
+        self.dirty_at = np.zeros(FEW_STEPS)
         self.oldest = np.zeros((members, SIDES), np.int64)  # steps before are not in the cache
         self.young = np.zeros((members, SIDES), np.int64)  # what was written in steps before leaves for DRAM
         self.clean = np.zeros((members, SIDES), np.int64)  # what was last written in steps before is in DRAM
         self.resident, self.touched, self.dirty = (np.zeros((members, SIDES)) for _ in range(3))  # sums of steps since
         self.reads, self.writes, self.step, self.first_bytes = np.zeros(members), np.zeros(members), 0, 0
+        self.member = np.arange(members)[:, None]
 
     @property
     def read_bytes(self) -> int:
@@ -56,6 +74,15 @@ class Cache:
     @property
     def write_bytes(self) -> int:
         return round(float(self.writes.mean()))
+
+    @property
+    def least_bytes(self) -> int:
+        """Read and written, by the member that moved least."""
+        return round(float((self.reads + self.writes).min()))
+
+    @property
+    def most_bytes(self) -> int:
+        return round(float((self.reads + self.writes).max()))
 
     @property
     def dirty_bytes(self) -> int:
@@ -74,8 +101,10 @@ class Cache:
     def touch(self, loaded: list[Any], stored: list[Any], both: Any) -> None:
         """One step: the cells that each side loads, then those that it stores; and all of them, each once."""
         if self.step == len(self.dirty_at):
-            self.dirty_at = np.append(self.dirty_at, np.zeros(self.step))
-            self.resident_at = np.hstack([self.resident_at, np.zeros((SIDES, self.step))])
+            more = [np.zeros_like(at) for at in (self.near_at, self.home_at, self.dirty_at)]
+            self.near_at, self.home_at, self.dirty_at = (
+                np.concatenate(pair, -1) for pair in zip((self.near_at, self.home_at, self.dirty_at), more, strict=True)
+            )
         for side in range(SIDES):
             if len(loaded[side]):
                 self._load(side, loaded[side])
@@ -88,34 +117,44 @@ class Cache:
 
     def _load(self, side: int, cells: Any) -> None:
         far, half = 1 - side, self.halves[cells]
-        near, home, away = self.near[side, cells], self.home[side, cells], self.home[far, cells]
         self.first_bytes += int(self.sizes[cells[self.last[cells] < 0]].sum())
         self.last[cells] = self.step
         here, there = self.oldest[:, side, None], self.oldest[:, far, None]
-        fetched = near < here  # the copy of the half whose home is on the other side
-        self.reads += ((home < here).astype(float) + (fetched & (away < there))) @ half
-        middle = fetched[len(fetched) // 2]  # what the members do to the other side must be one thing
-        self._refresh(self.near[side], side, cells)
-        self._refresh(self.home[side], side, cells)
-        self._refresh(self.home[far], far, cells[middle])
+        fetched = self.near[side, cells] < here  # the copy of the half whose home is on the other side
+        missed = self.home[:, side, cells] < here
+        self.reads += (missed.astype(float) + (fetched & (self.home[:, far, cells] < there))) @ half
+        self._refresh_near(side, cells)
+        self._refresh_home(side, cells, np.broadcast_to(half, fetched.shape))
+        if fetched.any():
+            self._refresh_home(far, cells, fetched * half, fetched)
 
     def _store(self, near: int, cells: Any) -> None:
         """The side that stores keeps a copy, too."""
-        self._refresh(self.near[near], near, cells)
-        before = self.written[cells]
+        self._refresh_near(near, cells)
+        before, half = self.written[cells], self.halves[cells]
         for side in range(SIDES):
-            self._refresh(self.home[side], side, cells)
-            self.dirty[:, side] += (before < self.clean[:, side, None]) @ self.halves[cells]
-        self._move(self.dirty_at, before, self.halves[cells])
+            self._refresh_home(side, cells, np.broadcast_to(half, (len(self.room), len(cells))))
+            self.dirty[:, side] += (before < self.clean[:, side, None]) @ half
+        self._move(self.dirty_at, before, half)
         self.written[cells] = self.step
 
-    def _refresh(self, ages: Any, side: int, cells: Any) -> None:
-        """Halves of these cells are the youngest of a partition."""
-        before, half = ages[cells], self.halves[cells]
+    def _refresh_near(self, side: int, cells: Any) -> None:
+        """Copies of the half that is at home on the other side are the youngest of this one."""
+        before, half = self.near[side, cells], self.halves[cells]
         self.resident[:, side] += (before < self.oldest[:, side, None]) @ half
         self.touched[:, side] += (before < self.young[:, side, None]) @ half
-        self._move(self.resident_at[side], before, half)
-        ages[cells] = self.step
+        self._move(self.near_at[side], before, half)
+        self.near[side, cells] = self.step
+
+    def _refresh_home(self, side: int, cells: Any, sizes: Any, asked: Any = True) -> None:
+        """The same of halves that are at home on a side; `sizes` and `asked` by member, 0 where it did not ask."""
+        before = self.home[:, side, cells]
+        self.resident[:, side] += ((before < self.oldest[:, side, None]) * sizes).sum(1)
+        self.touched[:, side] += ((before < self.young[:, side, None]) * sizes).sum(1)
+        at, known = self.home_at[:, side], before >= 0
+        np.subtract.at(at, (np.broadcast_to(self.member, before.shape)[known], before[known]), sizes[known])
+        at[:, self.step] += sizes.sum(1)
+        self.home[:, side, cells] = np.where(asked, self.step, before)
 
     def _move(self, at: Any, before: Any, sizes: Any) -> None:
         known = before >= 0
@@ -123,20 +162,25 @@ class Cache:
         at[self.step] += sizes.sum()
 
     def _evict(self) -> None:
-        for side, at in enumerate(self.resident_at):
+        for side in range(SIDES):
+            at = self.near_at[side], self.home_at[:, side]
             self._leave(at, self.oldest[:, side], self.resident[:, side], self.room)
             self._leave(at, self.young[:, side], self.touched[:, side], self.touched_room)
             clean, before = self.clean[:, side], self.clean[:, side].copy()
-            self._leave(self.dirty_at, clean, self.dirty[:, side], self.dirty_room, self.young[:, side])
+            self._leave((self.dirty_at,), clean, self.dirty[:, side], self.dirty_room, self.young[:, side])
             for member in np.flatnonzero(before != clean):
                 self.writes[member] += self.dirty_at[before[member] : clean[member]].sum()
 
-    def _leave(self, at: Any, oldest: Any, held: Any, room: Any, least: Any = None) -> None:
-        """What is too old, by member: all before `least`, and what does not fit. A step leaves as a whole; half of it
-        is the point where that is as often too early as too late."""
+    def _leave(self, ats: tuple[Any, ...], oldest: Any, held: Any, room: Any, least: Any = None) -> None:
+        """What is too old, by member: all before `least`, and what does not fit. `ats`: bytes by step, of all members
+        or by member. A step leaves as a whole; half of it is the point where that is as often too early as too late."""
         least = oldest if least is None else least
         for member in np.flatnonzero((held > room) | (oldest < least)):
+            rows = [at[member] if at.ndim > 1 else at for at in ats]
             first, total = oldest[member], held[member]
-            while first < least[member] or (first <= self.step and total - at[first] / 2 > room[member]):
-                total, first = total - at[first], first + 1
+            while first <= self.step:
+                leaving = sum(row[first] for row in rows)
+                if first >= least[member] and total - leaving / 2 <= room[member]:
+                    break
+                total, first = total - leaving, first + 1
             oldest[member], held[member] = first, total

@@ -139,7 +139,9 @@ class Works(Watcher):
             here.waits += turns - 1
             here.stalls += turns - 1
         if name == "load" and not self._is_whole(block):
-            here.add(name + RAGGED, (self._room(block) if self.sit.tensor_cores else words) * hbm, times=0)
+            tensor_cores = self.sit.tensor_cores  # which want the margins filled, too
+            moved = (self._room(block) if tensor_cores else words) * hbm
+            here.add(name + RAGGED, moved, 0, moved * (1 if tensor_cores else self._busiest(block)))
         else:
             here.add(name, words * hbm, times=name != "load")
 
@@ -147,8 +149,8 @@ class Works(Watcher):
         moved = words * self._widths(tensor)[0]
         self.here.store_bytes += moved
         self.here.last_bytes += moved
-        name = "store" if self._is_whole(block) or len(block.shape) == 1 else "store" + RAGGED
-        self.here.add(name if self._aligned(tensor) else "store_scalar", moved)
+        name = "store" + self._ragged(block)
+        self.here.add(name if self._aligned(tensor) else "store_scalar", moved, chain=moved * self._busiest(block))
 
     def _aligned(self, tensor: str) -> bool:
         """Whether rows start at 16 bytes: else they are copied word by word."""
@@ -205,15 +207,21 @@ class Works(Watcher):
         tile = next((x for x in blocks if len(x.shape) > 1), outputs[0])
         how = self._ragged(tile) + (UNSIZED if name in LOOPED_STEPS and unsized(*blocks) else "")
         at_once, columns = row_parts(tile, self._words_together(tile)) if name in ROW_STEPS else (1, 1)
-        rows, warps = self.machine.total(tile.shape[:1]), self.sit.warps
-        busiest = busiest_rows(tile, warps, self.sit.tensor_cores, at_once) * warps
+        rows, busiest = self.machine.total(tile.shape[:1]), self._busiest(tile, at_once)
         if name in ROW_STEPS:
-            turns = max(1.0, rows / at_once / warps / MEASURED_TURNS[self.sit.kind])
-            self.here.add(name + how, rows * columns, turns, busiest * columns)
-        else:
-            words = self.machine.total(tile.shape)
-            words *= self._width(tile) / MEASURED_BYTES if name in OF_PIECES else 1
-            self.here.add(name + how, words, chain=words / rows * busiest)
+            turns = max(1.0, rows / at_once / self.sit.warps / MEASURED_TURNS[self.sit.kind])
+            self.here.add(name + how, rows * columns, turns, rows * columns * busiest)
+            return
+        words = rows * product(full(x) for x in tile.shape[1:])  # all pieces of a row take turns
+        if name in FILLS:  # all of the room
+            how, words, busiest = "", self._room(tile), uneven(tile, self.sit.warps, self.sit.tensor_cores)
+        words *= self._width(tile) / MEASURED_BYTES if name in OF_PIECES else 1
+        self.here.add(name + how, words, chain=words * busiest)
+
+    def _busiest(self, block: Block, at_once: int = 1) -> float:
+        """What the warp with most rows has of a block, over an even share."""
+        warps, rows = self.sit.warps, self.machine.total(block.shape[:1])
+        return busiest_rows(block, warps, self.sit.tensor_cores, at_once) * warps / rows
 
     def _width(self, block: Block) -> int:
         return int(self.machine.p.sram_bytes(block.tensor))
@@ -259,4 +267,4 @@ class Works(Watcher):
         self.seen[row] += 1
         odds = 1 - (1 - 1 / self.seen[row]) ** row_parts(scores, self._words_together(scores))[0]
         words = self.machine.total(output.shape) * self._width(output) / MEASURED_BYTES
-        self.here.add("rescale", odds * words, odds)
+        self.here.add("rescale", odds * words, odds, odds * words * self._busiest(scores))

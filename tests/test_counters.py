@@ -6,7 +6,7 @@ import pytest
 from conftest import DATA
 
 from iosim.errors import InputError, MissingError
-from iosim.gpu import counters
+from iosim.gpu import counters, ncu
 
 KERNELS = json.loads((DATA / "h200_sdpa.json").read_text())["kernels"]
 KEPT = [metric for metric in counters.METRICS if metric != counters.L2_WRITES]  # what was asked for at the time
@@ -39,6 +39,22 @@ def test_a_job_may_have_no_kernel_and_several():
     marker, other = counters.Kernel("iosim_marker()"), counters.Kernel("softmax")
     assert counters._split([marker, marker, other, other, marker]) == [[], [other, other], []]
     assert counters._split([other, other]) == [[other, other]]
+
+
+def dram(read, written, name="k"):
+    return counters.Kernel(name, metrics={counters.DRAM_READ: read, counters.DRAM_WRITE: written})
+
+
+def test_a_job_in_other_places_is_one_job():
+    """Its kernels are those of the first place; what the others moved to and from DRAM goes with them."""
+    marker, elsewhere = counters.Kernel("iosim_marker"), counters.Kernel("iosim_elsewhere")
+    first, second = dram(10, 1), dram(20, 2, "other")
+    jobs = counters._split([marker, first, second, elsewhere, dram(30, 3), dram(40, 4, "other"), marker, first])
+    assert [[k.name for k in job] for job in jobs] == [["k", "other"], ["k"]]
+    assert [k.dram_places for k in jobs[0]] == [((10, 1), (30, 3)), ((20, 2), (40, 4))]
+    assert jobs[1][0].dram_places == ((10, 1),)
+    with pytest.raises(InputError, match="the same ones in all places"):
+        counters._split([marker, first, elsewhere, second])
 
 
 HEAD = '"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"\n'
@@ -97,7 +113,7 @@ def test_reductions_are_stores():
 def test_notes_are_kept_in_the_same_file(tmp_path):
     path = tmp_path / "kept.csv"
     path.write_text((DATA / "ncu_flash.csv").read_text())
-    counters.append_notes(str(path), [{"job": {"run": "flash2"}, "words": {"Q": [1, 2]}}])
+    ncu.append_notes(str(path), [{"job": {"run": "flash2"}, "words": {"Q": [1, 2]}}])
     profile = counters.read(path)
     assert profile.notes == [{"job": {"run": "flash2"}, "words": {"Q": [1, 2]}}]
     assert profile.jobs == counters.read(DATA / "ncu_flash.csv").jobs
@@ -116,22 +132,22 @@ def test_a_file_that_is_no_profile(tmp_path):
 
 def test_permission_is_explained():
     with pytest.raises(MissingError, match="NVreg_RestrictProfilingToAdminUsers"):
-        counters._explain((DATA / "ncu_denied.csv").read_text(), 1)
+        ncu._explain((DATA / "ncu_denied.csv").read_text(), 1)
     with pytest.raises(MissingError, match="LibraryNotLoaded"):
-        counters._explain("==ERROR== Failed to initialize the profiler: LibraryNotLoaded\n", 255)
-    counters._explain("==PROF== Disconnected\n", 0)
+        ncu._explain("==ERROR== Failed to initialize the profiler: LibraryNotLoaded\n", 255)
+    ncu._explain("==PROF== Disconnected\n", 0)
 
 
 def test_without_ncu_it_says_what_still_works(monkeypatch):
-    monkeypatch.setattr(counters.shutil, "which", lambda name: None)
-    monkeypatch.setattr(counters.Path, "glob", lambda self, pattern: [])
+    monkeypatch.setattr(ncu.shutil, "which", lambda name: None)
+    monkeypatch.setattr(ncu.Path, "glob", lambda self, pattern: [])
     with pytest.raises(MissingError, match="--no-counters") as caught:
-        counters.find_ncu()
+        ncu.find_ncu()
     assert caught.value.exit_code == 3 and "--from-ncu" in str(caught.value)
 
 
 def test_the_command_line_leaves_the_clocks_alone():
-    line = counters.command("ncu", "out.csv", ["python", "-m", "iosim.gpu.worker"])
+    line = ncu.command("ncu", "out.csv", ["python", "-m", "iosim.gpu.worker"])
     assert line[0] == "ncu" and line[-1] == "iosim.gpu.worker"
     text = " ".join(line)
     assert "--clock-control none --csv --print-units base" in text and "--profile-from-start off" in text
@@ -152,22 +168,22 @@ def fake_ncu(tmp_path, csv, notes="", code=0):
 
 
 def test_profile_runs_the_profiler_and_keeps_its_file(tmp_path, monkeypatch):
-    jobs = [{"run": "torch-flash", "N": n} for n in range(4)]
+    jobs = [{"run": "flash2", "N": n} for n in range(4)]
     notes = "".join(json.dumps({"job": job}) + "\\n" for job in jobs)
-    ncu = fake_ncu(tmp_path, DATA / "ncu_flash_four.csv", notes)
-    monkeypatch.setattr(counters, "find_ncu", lambda: ncu)
-    found = counters.profile(jobs, str(tmp_path / "kept.csv"))
+    fake = fake_ncu(tmp_path, DATA / "ncu_flash_four.csv", notes)
+    monkeypatch.setattr(ncu, "find_ncu", lambda: fake)
+    found = ncu.profile(jobs, str(tmp_path / "kept.csv"))
     assert len(found.jobs) == 4 and [note["job"] for note in found.notes] == jobs
     assert counters.read(tmp_path / "kept.csv") == found
     with pytest.raises(MissingError, match="3 jobs were launched and 4 profiled"):
-        counters.profile(jobs[:3], str(tmp_path / "kept.csv"))
+        ncu.profile(jobs[:3], str(tmp_path / "kept.csv"))
 
 
 def test_profile_explains_a_refusal(tmp_path, monkeypatch):
-    ncu = fake_ncu(tmp_path, DATA / "ncu_denied.csv", code=1)
-    monkeypatch.setattr(counters, "find_ncu", lambda: ncu)
+    fake = fake_ncu(tmp_path, DATA / "ncu_denied.csv", code=1)
+    monkeypatch.setattr(ncu, "find_ncu", lambda: fake)
     with pytest.raises(MissingError, match="ERR_NVGPUCTRPERM"):
-        counters.profile([{"run": "flash2"}], str(tmp_path / "kept.csv"))
+        ncu.profile([{"run": "flash2"}], str(tmp_path / "kept.csv"))
 
 
 def test_a_kernel_that_faults_costs_only_its_own_job(tmp_path, monkeypatch):
@@ -182,29 +198,29 @@ def test_a_kernel_that_faults_costs_only_its_own_job(tmp_path, monkeypatch):
         "    out.write(json.dumps({'job': job, **({'failed': 'illegal'} if bad else {'words': {}})}) + '\\n')\n"
         "    if bad:\n        out.close(); sys.exit(4)\n"
     )
-    real = counters.worker_command
+    real = ncu.worker_command
     monkeypatch.setattr(
-        counters,
+        ncu,
         "worker_command",
         lambda *a, **k: [c if c != "-m" else str(script) for c in real(*a, **k) if c != "iosim.gpu.worker"],
     )
     jobs = [{"run": "flash2", "N": n} for n in range(3)]
-    notes = counters.measure(jobs, tmp_path / "notes")
+    notes = ncu.measure(jobs, tmp_path / "notes")
     assert [note["job"]["N"] for note in notes] == [0, 1, 2]
     assert ["failed" in note for note in notes] == [False, True, False]
 
 
 def test_a_worker_that_never_starts_says_why(tmp_path, monkeypatch):
-    monkeypatch.setattr(counters, "worker_command", lambda *a, **k: ["sh", "-c", "echo no GPU >&2; exit 3"])
+    monkeypatch.setattr(ncu, "worker_command", lambda *a, **k: ["sh", "-c", "echo no GPU >&2; exit 3"])
     with pytest.raises(MissingError, match="no GPU"):
-        counters.measure([{"run": "flash2"}], tmp_path / "notes")
+        ncu.measure([{"run": "flash2"}], tmp_path / "notes")
 
 
 def test_only_what_ran_is_profiled(tmp_path, monkeypatch):
     jobs = [{"run": "flash2", "N": n} for n in range(5)]
     notes = [{"job": job, **({"failed": "x"} if job["N"] == 1 else {})} for job in jobs]
-    ncu = fake_ncu(tmp_path, DATA / "ncu_flash_four.csv")
-    monkeypatch.setattr(counters, "find_ncu", lambda: ncu)
-    found = counters.profile_what_ran(jobs, notes, str(tmp_path / "kept.csv"))
+    fake = fake_ncu(tmp_path, DATA / "ncu_flash_four.csv")
+    monkeypatch.setattr(ncu, "find_ncu", lambda: fake)
+    found = ncu.profile_what_ran(jobs, notes, str(tmp_path / "kept.csv"))
     assert [len(kernels) for kernels in found] == [1, 0, 1, 1, 1]
     assert counters.read(tmp_path / "kept.csv").notes == notes

@@ -13,7 +13,7 @@ from iosim.errors import InputError
 from iosim.experiment import parse_mask
 from iosim.gpu.counters import Kernel
 from iosim.gpu.predict import predict
-from iosim.gpu.profile import Explanation, room_of_spills, rows
+from iosim.gpu.profile import Explanation, rows, spills
 from iosim.hardware import load
 from iosim.l2 import Dram, Launch, Trace, dram_bytes, places_on_sides, trace
 from iosim.lru import SIDES, Cache
@@ -96,7 +96,8 @@ def scheduled(found, p, places, capacity, stride, side):
             loads, stores = ([parts[write, side] for side in range(SIDES)] for write in (False, True))
             cache.touch(loads, stores, np.array(sorted(set().union(*kinds.values())), int))
         by_launch.append((cache.read_bytes - before[0], cache.write_bytes - before[1]))
-    return Dram(cache.read_bytes, cache.write_bytes, cache.first_bytes, cache.dirty_bytes, tuple(by_launch))
+    ends = cache.least_bytes, cache.most_bytes
+    return Dram(cache.read_bytes, cache.write_bytes, cache.first_bytes, cache.dirty_bytes, tuple(by_launch), *ends)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -226,7 +227,7 @@ def h200_errors():
         name = "block-sparse-q" if k["causal"] else "flash2"
         t, m = Tiling(*k["tiles"]), k["metrics"]
         kernel = Kernel(k["kernel"], tuple(json.loads(k["grid"].replace("(", "[").replace(")", "]"))), metrics=m)
-        taken = room_of_spills(kernel, predict(find(name), p, t), t, p, 264)
+        taken = spills(kernel, predict(find(name), p, t), t, p, 264)["taken_bytes"]
         found = dram(name, p, t, places=264, capacity=62_914_560 // 2 - taken)
         errors.append(abs(found.total_bytes / (m["dram__bytes_read.sum"] + m["dram__bytes_write.sum"]) - 1))
     return errors

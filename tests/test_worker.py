@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from iosim.experiment import parse_mask
-from iosim.gpu import accuracy, counters, worker
+from iosim.gpu import accuracy, ncu, run, worker
 from iosim.gpu.jobs import problem_of, schedule_job, wait_job
 from iosim.gpu.predict import predict
 from iosim.problem import Attention
@@ -94,8 +94,12 @@ class Fake:
             o[-1] += 0.1
         return {"O": o.astype(np.float32)}, predict(find("flash2"), self.p, Tiling(16, 16)).tensors if count else {}
 
-    def call(self, inputs):
-        return lambda: None
+    def call(self, inputs, place=0):
+        if place >= self.job.get("room", 99):
+            raise MemoryError("full")
+        return lambda: Fake.placed.append(place)
+
+    placed = []  # noqa: RUF012
 
 
 @pytest.fixture
@@ -125,6 +129,33 @@ def test_the_worker_notes_what_fails(no_gpu, monkeypatch):
     monkeypatch.setattr(Fake, "run", fail)
     note = worker.measure_job(schedule_job("flash2", SMALL, Tiling(16, 16)))
     assert note == {"failed": "ValueError: illegal address"}
+
+
+@pytest.mark.parametrize(
+    "room, names", [(99, ["iosim_marker", *["iosim_elsewhere"] * 2]), (1, ["iosim_marker"]), (0, ["iosim_marker"])]
+)
+def test_a_job_with_places_is_launched_in_each(no_gpu, monkeypatch, room, names):
+    """Once to warm up and once after its marker; it ends where no memory is left."""
+    seen, pool = [], SimpleNamespace(free_all_blocks=lambda: None)
+    monkeypatch.setattr(
+        worker.device, "cupy", lambda: SimpleNamespace(**vars(np), get_default_memory_pool=lambda: pool)
+    )
+    monkeypatch.setattr(worker, "inputs_of", lambda job: None)
+    monkeypatch.setattr(worker, "profiled", lambda launch, name="iosim_marker": (seen.append(name), launch()))
+    monkeypatch.setattr(Fake, "placed", [])
+    note = worker.profile_job({**schedule_job("flash2", SMALL, Tiling(16, 16), places=3), "room": room})
+    assert seen == names and Fake.placed == [place for place in range(min(room, 3)) for _ in range(2)]
+    assert note == ({} if room == 99 else {"failed": "MemoryError: full"})
+
+
+def test_arrays_apart_hold_the_same_in_other_memory(monkeypatch):
+    monkeypatch.setattr(run.device, "cupy", lambda: np)
+    arrays = {"Q": np.arange(6.0), "K": np.ones(3)}
+    assert run.apart(arrays, 0) is arrays
+    for place in (1, 2):
+        found = run.apart(arrays, place)
+        assert list(found) == ["Q", "K"] and all(np.array_equal(found[name], arrays[name]) for name in arrays)
+        assert not any(np.shares_memory(found[name], arrays[name]) for name in arrays)
 
 
 def test_what_is_allowed_is_twice_the_baseline_and_what_float32_sums_differ_by():
@@ -191,5 +222,19 @@ def test_files_that_register_schedules_are_run_first(tmp_path):
         assert "mine_from_a_file" in SCHEDULES
     finally:
         SCHEDULES.pop("mine_from_a_file", None)
-    command = counters.worker_command([], tmp_path / "notes", False, ["mine.py"])
+    command = ncu.worker_command([], tmp_path / "notes", False, ["mine.py"])
     assert command[-1] == "mine.py"
+
+
+def test_o_is_rounded_as_often_as_the_kernel_has_to():
+    """Of 432 keys 16 are held at a time: 27 roundings a tile. Of 96 all are, and without tensor cores as well."""
+    q, k, v = (half(x) for x in heads(Nk=864))
+    expected = accuracy.reference(np, q, k, v)
+    whole, often = (accuracy.baseline(np, q, k, v, half, half, 432, held=held) for held in (None, 16))
+    assert accuracy.largest_error(np, often, expected) > accuracy.largest_error(np, whole, expected)
+    assert np.array_equal(whole, accuracy.baseline(np, q, k, v, half, half, 432, held=432))
+    exact = [accuracy.baseline(np, q, k, v, half, lambda x: x, 432, held=held) for held in (None, 16)]
+    assert np.allclose(*exact, atol=1e-3), "only roundings differ"
+    p = Attention(864, 16, dtype="fp16", acc_dtype="fp16")
+    assert [worker.held_keys(schedule_job("flash1", p, Tiling(16, keys))) for keys in (96, 432)] == [96, 16]
+    assert worker.held_keys(schedule_job("flash1", replace(p, dtype="fp32", acc_dtype="fp32"), Tiling(16, 432))) is None

@@ -119,6 +119,30 @@ def test_a_short_last_tile_takes_its_products_as_long_as_a_whole_one():
     assert last.chain["online_softmax_ragged_unsized"] == 64 * 64
 
 
+def test_steps_on_pieces_go_over_all_of_a_row():
+    """10 keys of 64, and all 64 queries: exponentials turn over all 64 columns of S in both tiles."""
+    p = Attention(64, 64, Nk=74, dtype="fp16", acc_dtype="fp32")
+    ((work,),) = works_of("attention-2pass", p, Tiling(64, 64), Occupancy(1))
+    names = [name for name in work.steps if name.startswith("exponentials")]
+    assert sorted(names) == ["exponentials_ragged_unsized", "exponentials_unsized"]
+    assert all(work.steps[name] == work.chain[name] == 64 * 64 for name in names)
+
+
+def test_fills_take_all_of_the_room_and_copies_what_the_busiest_warp_has():
+    """10 rows of 64 are one warp's of four: it alone stores them, while all four fill O."""
+    p = Attention(74, 64, Nk=64, dtype="fp16", acc_dtype="fp32")
+    ((first, last),) = works_of("flash2", p, Tiling(64, 64), Occupancy(1))
+    for work in (first, last):
+        assert work.steps["zeros"] == work.chain["zeros"] == 64 * 64 + 64, "O and l"
+        assert not any(name.startswith("zeros_") for name in work.steps)
+    assert (first.steps["store"], first.chain["store"]) == (64 * 64 * 2, 64 * 64 * 2)
+    assert (last.steps["store_ragged"], last.chain["store_ragged"]) == (10 * 64 * 2, 4 * 10 * 64 * 2)
+    assert last.chain["rescale"] == pytest.approx(6.4 * last.steps["rescale"] / 1.6), "10 rows, all of one warp"
+    simt = Occupancy(1, tensor_cores=False, warps=8)
+    (one, other), *_ = works_of("flash2", replace(p, dtype="fp32"), Tiling(64, 64), simt)
+    assert (other.steps["load_ragged"], other.chain["load_ragged"]) == (10 * 64 * 4, 8 * 8 * 64 * 4), "8 rows a team"
+
+
 def test_passes_over_the_output():
     assert [passes(keys) for keys in (16, 32, 40, 48, 64, 80, 96, 128, 192, 256)] == [1, 1, 1, 1, 1, 1, 1, 1, 3, 2]
 

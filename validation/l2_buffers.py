@@ -20,9 +20,9 @@ import numpy as np
 
 from iosim import report
 from iosim.errors import IosimError, MissingError
-from iosim.gpu import counters
+from iosim.gpu import counters, ncu
 from iosim.l2 import places_on_sides
-from iosim.lru import SIDES, Cache
+from iosim.lru import ONE_PIECE, SIDES, Cache, rooms_of
 
 Rows = list[dict[str, Any]]
 MIB = 2**20
@@ -97,7 +97,7 @@ def measured_by(script: str, log: Path) -> list[tuple[counters.Kernel, dict[str,
 def jobs_by(script: str, log: Path) -> list[list[tuple[counters.Kernel, dict[str, Any]]]]:
     """The same, those after each marker by themselves."""
     worker = [sys.executable, script, "--launch", str(log.parent)]
-    done = subprocess.run(counters.command(counters.find_ncu(), str(log), worker), check=False)
+    done = subprocess.run(ncu.command(ncu.find_ncu(), str(log), worker), check=False)
     if done.returncode or not log.exists():
         raise MissingError(f"ncu ended with exit code {done.returncode}; see {log}")
     names = {"dram_read_bytes": counters.DRAM_READ, "dram_write_bytes": counters.DRAM_WRITE}
@@ -118,7 +118,8 @@ def modelled(row: dict[str, Any], capacity_bytes: int, sides: Mapping[str, str])
     `capacity_bytes`, `sides`: `l2_effective_bytes` and `l2_sides` of the hardware file."""
     own, number = row["pattern"] == "own", int(row["blocks"])
     blocks, cells = (number, CELLS[number]) if own else (1, SHARED_CELLS)
-    cache = Cache(np.full(blocks * cells, int(row["buffer_mib"]) * MIB / (blocks * cells)), capacity_bytes)
+    sizes = np.full(blocks * cells, int(row["buffer_mib"]) * MIB / (blocks * cells))
+    cache = Cache(sizes, capacity_bytes, rooms_of(ONE_PIECE))
     side, first, none = places_on_sides(sides, blocks), np.arange(blocks) * cells, np.zeros(0, np.int64)
     for _ in range(int(row["rounds"])):
         for cell in range(cells):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from page_text import Row, read, table
+from page_text import Row, mega, read, shown, table
 
 from iosim.hardware import read as read_hardware
 
@@ -80,6 +80,36 @@ def places(folder: Path) -> str:
             row[way] = f"{min(times):.0f}-{max(times):.0f}" if times else ""
         row["repeated"] = f"{max(max(place) / min(place) - 1 for same in ways.values() for place in same):.1%}"
         rows.append(row)
+    return table(rows)
+
+
+def edge(folder: Path) -> str:
+    """MB of DRAM of the shapes that were measured in several places."""
+    rows = [r for r in read(folder, "rows.csv") if int(r["dram_places"] or 1) > 1]
+    return table([{"kernel": r["schedule"], **{name: r[name] for name in SHAPE},
+                   "predicted": f"{mb(r, 'read_predicted', 'write_predicted'):.0f}",
+                   "by the caches": f"{mb(r, 'least_predicted'):.0f}-{mb(r, 'most_predicted'):.0f}",
+                   "at the edge": {"True": "yes"}.get(r["dram_at_the_edge"], ""), "places": r["dram_places"],
+                   "measured": f"{mb(r, 'least_bytes'):.0f}-{mb(r, 'most_bytes'):.0f}",
+                   "mean": f"{mb(r, 'read_bytes', 'write_bytes'):.0f}",
+                   "predicted / mean": shown(r["dram_ratio"], 2)} for r in rows])  # fmt: skip
+
+
+def mb(row: Row, *names: str) -> float:
+    return sum(int(row[f"dram_{name}"]) for name in names) / 1e6
+
+
+def spilled(folder: Path) -> str:
+    """What FlashAttention-2 spills: of all blocks, and a block, once and in each tile."""
+    rows, known = [], set()
+    for r in read(folder, "torch_rows.csv"):
+        key = tuple(r[name] for name in SHAPE)
+        if r["best"] != "True" or not r["block_once_bytes"] or r["kernel"] != "torch-flash" or key in known:
+            continue
+        known.add(key)
+        rows.append({**{name: r[name] for name in SHAPE}, "spilled, MB": mega(r["spilled_bytes"]),
+                     "a block once, bytes": r["block_once_bytes"], "in each tile": r["block_again_bytes"],
+                     "DRAM pred / meas": shown(r["dram_ratio"])})  # fmt: skip
     return table(rows)
 
 

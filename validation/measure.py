@@ -15,6 +15,8 @@ import argparse
 import json
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ import shapes
 
 from iosim import report
 from iosim.errors import IosimError
-from iosim.gpu import counters
+from iosim.gpu import counters, ncu
 from iosim.gpu.jobs import TORCH, Generated, problem_of, torch_job
 from iosim.gpu.plan_verify import combine, key_of, slopes
 from iosim.gpu.profile import explain
@@ -73,10 +75,10 @@ def measure(part: str, folder: Path, first: int | None) -> None:
     jobs = shapes.jobs_of(part)[:first]
     compile_all(jobs)
     kept = str(folder / f"{part}.csv")
-    notes = counters.measure(jobs, folder / "notes") if part != "torch" else [{"job": job} for job in jobs]
+    notes = ncu.measure(jobs, folder / "notes") if part != "torch" else [{"job": job} for job in jobs]
     for leftover in ("notes", "notes.jobs"):
         (folder / leftover).unlink(missing_ok=True)
-    kernels = counters.profile_what_ran(jobs, notes, kept)
+    kernels = ncu.profile_what_ran(jobs, notes, kept)
     Path(kept + ".notes.jobs").unlink(missing_ok=True)
     own = [e for e in combine(jobs, notes, kernels) if e.job["run"] not in TORCH]
     show([verify(e, None) for e in own])
@@ -156,18 +158,25 @@ def torch_rows(jobs: list[Any], kernels: list[Any], hardware: Any, folder: Path)
     return [{name: row.get(name) for name in names} for row in rows]
 
 
+def judged(hardware_path: Path, one: Evidence) -> dict[str, Any]:
+    return verify(one, read_hardware(hardware_path))
+
+
 def write_rows(folder: Path) -> None:
-    hardware = read_hardware(folder / "hardware.toml")
-    mine = []
+    labels, found = [], []
     for part in shapes.OWN:
         own = [e for e in evidence(folder, part) if e.job["run"] not in TORCH]
-        held = {"part": part}
-        mine += [{**held, "held_out": shapes.held_out(n), **verify(e, hardware)} for n, e in enumerate(own)]
+        labels += [{"part": part, "held_out": shapes.held_out(n)} for n in range(len(own))]
+        found += own
+    with ProcessPoolExecutor() as pool:
+        verdicts = pool.map(partial(judged, folder / "hardware.toml"), found)
+        mine = [{**label, **row} for label, row in zip(labels, verdicts, strict=True)]
     (folder / "rows.csv").write_text(report.to_csv(flat(mine)), encoding="utf-8")
     show(mine)
     write_sweep(folder)
     theirs = [e for part in ("tuned", "torch") for e in evidence(folder, part) if e.job["run"] in TORCH]
     if theirs:
+        hardware = read_hardware(folder / "hardware.toml")
         rows = torch_rows([e.job for e in theirs], [e.kernels for e in theirs], hardware, folder)
         (folder / "torch_rows.csv").write_text(report.to_csv(rows), encoding="utf-8")
         print(report.table([row for row in rows if row["best"]]))

@@ -40,9 +40,10 @@ def _weights(xp: Any, s: Any, visible: Any) -> tuple[Any, Any]:
 
 def baseline(
     xp: Any, q: Any, k: Any, v: Any, narrow: Any, accumulate: Any, tile: int, visible: Any = None,
-    travels: Collection[str] = (), divided: bool = False,
+    travels: Collection[str] = (), divided: bool = False, held: int | None = None,
 ) -> Any:  # fmt: skip
-    """The same with roundings: scores and sums to the accumulator's type, P to the narrow one, O after each key tile.
+    """The same with roundings: scores and sums to the accumulator's type, P to the narrow one, O after each key tile,
+    or after as many keys of it as are `held` at a time.
 
     `narrow` and `accumulate` round an array to a type and back to float32. `travels` names the tensors that the
     schedule both stores and loads: those of S, P and O are kept in HBM in the narrow type between their tiles. With
@@ -58,7 +59,7 @@ def baseline(
         elif divided:
             total = _sums(xp, weights, accumulate, tile)
             weights, total = accumulate(accumulate(weights) / xp.where(total == 0, 1, total)), None
-        parts.append(narrow(_product(xp, weights, v, total, narrow, accumulate, tile, "O" in travels)))
+        parts.append(narrow(_product(xp, weights, v, total, narrow, accumulate, (tile, held or tile), "O" in travels)))
     return xp.concatenate(parts)
 
 
@@ -71,14 +72,17 @@ def _sums(xp: Any, weights: Any, accumulate: Any, tile: int) -> Any:
 
 
 def _product(
-    xp: Any, weights: Any, v: Any, total: Any, narrow: Any, accumulate: Any, tile: int, o_travels: bool
+    xp: Any, weights: Any, v: Any, total: Any, narrow: Any, accumulate: Any, keys: tuple[int, int], o_travels: bool
 ) -> Any:  # fmt: skip
-    """Normalised P V, key tile after key tile; `total` is None where P is normalised already."""
+    """Normalised P V, key tile after key tile; `total` is None where P is normalised already. `keys`: of a tile, and
+    those after which O is rounded."""
+    tile, held = keys
     o = xp.zeros((len(weights), v.shape[1]), xp.float32)
     sums = xp.zeros((len(weights), 1), xp.float32)
     for y in range(0, weights.shape[1], tile):
         part = weights[:, y : y + tile]
-        o = accumulate(o + narrow(part) @ v[y : y + tile])
+        for z in range(0, part.shape[1], held):
+            o = accumulate(o + narrow(part[:, z : z + held]) @ v[y + z : y + min(z + held, tile)])
         sums = accumulate(sums + part.sum(axis=1, keepdims=True))
         if o_travels:
             norm = 1 if total is None else xp.where(sums == 0, 1, sums)

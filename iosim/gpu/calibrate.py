@@ -16,7 +16,7 @@ from typing import Any
 from ..errors import MissingError
 from ..problem import Attention
 from ..tiling import Tiling
-from . import counters, device
+from . import counters, device, ncu
 from .jobs import schedule_job, wait_job
 from .l2_sides import measure_sides
 from .loop_rates import asking_ratio, far_seconds, loop_ratios
@@ -147,9 +147,7 @@ def profiled() -> Found:
     job = schedule_job("flash2", Attention(16, 16, dtype="fp32"), Tiling(16, 16))
     with tempfile.TemporaryDirectory() as folder:
         try:
-            found = counters.profile(
-                [job] * EMPTY_LAUNCHES + [wait_job(WAIT_MILLISECONDS)], str(Path(folder, "ncu.csv"))
-            )
+            found = ncu.profile([job] * EMPTY_LAUNCHES + [wait_job(WAIT_MILLISECONDS)], str(Path(folder, "ncu.csv")))
         except MissingError:
             return {}
     launch = {"profiled_launch_seconds": median(kernel.seconds for kernel in found.empty)}

@@ -1,23 +1,19 @@
-"""Nsight Compute: run it on a worker, keep its CSV, read one back.
+"""What Nsight Compute counted: a CSV of its, read back.
 
-One process profiles many kernels. The worker launches a marker before each job, so that the CSV alone says which
-kernels belong to which; and what the worker itself found (words, errors, times) is kept in the same file, on lines
-`==IOSIM== {json}` beside the profiler's own `==PROF==` lines. So one file replays a whole verdict.
+The worker launches a marker before each job, so that the CSV alone says which kernels belong to which; and what the
+worker itself found (words, errors, times) is in the same file, on lines `==IOSIM== {json}` beside the profiler's own
+`==PROF==` lines. So one file replays a whole verdict.
 """
 
 from __future__ import annotations
 
 import csv
 import json
-import shutil
-import subprocess
-import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError, MissingError
+from ..errors import InputError
 
 LOADS = "l1tex__t_bytes_pipe_lsu_mem_global_op_ld.sum"
 STORES = "l1tex__t_bytes_pipe_lsu_mem_global_op_st.sum"
@@ -36,10 +32,11 @@ LAUNCH_METRICS = (
     "launch__occupancy_limit_shared_mem",
     "launch__occupancy_limit_warps",
 )
-MARKERS = ("iosim_marker", "spin_kernel")  # ours, and PyTorch's torch.cuda._sleep
+MARKERS = ("iosim_marker", "spin_kernel")  # before each job: ours, and PyTorch's torch.cuda._sleep
+ELSEWHERE = "iosim_elsewhere"  # the same job again, with its arrays in other memory
 NOTE = "==IOSIM== "
 DENIED, GRANT = "ERR_NVGPUCTRPERM", "run as root, or load the driver with NVreg_RestrictProfilingToAdminUsers=0"
-LIMIT_SECONDS = 540
+Store = tuple[int, int, int]  # where in a thread's stack, bytes, warps that ran it
 
 
 @dataclass(frozen=True)
@@ -50,10 +47,17 @@ class Kernel:
     grid: tuple[int, ...] = ()
     block: tuple[int, ...] = ()
     metrics: dict[str, float] = field(default_factory=dict)
+    stack_stores: tuple[Store, ...] = ()  # instructions that spill registers, where they were asked for (`spills.py`)
+    elsewhere: tuple[tuple[int, int], ...] = ()  # DRAM bytes read and written by launches with arrays in other places
 
     def get(self, metric: str) -> int:
         """A counter; 0 where the profiler had none (no atomics, say)."""
         return round(self.metrics.get(metric, 0))
+
+    @property
+    def dram_places(self) -> tuple[tuple[int, int], ...]:
+        """DRAM bytes read and written, in each place where the arrays lay."""
+        return ((self.get(DRAM_READ), self.get(DRAM_WRITE)), *self.elsewhere)
 
     @property
     def load_bytes(self) -> int:
@@ -123,7 +127,8 @@ def parse(text: str, where: str = "--from-ncu") -> Profile:
     body = [line for line in lines[start:] if line.startswith('"')]
     rows = list(csv.DictReader(body))
     kernels = _from_rows(rows, where) if rows and "Metric Name" in rows[0] else _from_columns(rows, where)
-    return Profile(_split(kernels), notes, [kernel for kernel in kernels if MARKERS[0] in kernel.name])
+    empty = [kernel for kernel in kernels if MARKERS[0] in kernel.name]
+    return Profile(_with_stores(_split(kernels), notes), notes, empty)
 
 
 def _from_rows(rows: list[dict[str, str]], where: str) -> list[Kernel]:
@@ -180,120 +185,35 @@ def _shape(text: str | None) -> tuple[int, ...]:
 
 def _split(kernels: list[Kernel]) -> list[list[Kernel]]:
     """Kernels by job: a marker starts one. Without markers all belong to one job."""
-    jobs: list[list[Kernel]] = [[]]
+    jobs: list[list[list[Kernel]]] = [[[]]]
     for kernel in kernels:
         if any(marker in kernel.name for marker in MARKERS):
-            jobs.append([])
+            jobs.append([[]])
+        elif ELSEWHERE in kernel.name:
+            jobs[-1].append([])
         else:
-            jobs[-1].append(kernel)
-    return jobs[1:] if len(jobs) > 1 else jobs
+            jobs[-1][-1].append(kernel)
+    return [_merged(places) for places in (jobs[1:] if len(jobs) > 1 else jobs)]
+
+
+def _merged(places: list[list[Kernel]]) -> list[Kernel]:
+    """The kernels of the first place, with what they moved in the others."""
+    first, *others = places
+    if any([k.name for k in kernels] != [k.name for k in first] for kernels in others):
+        raise InputError("--from-ncu", "other kernels after iosim_elsewhere than before", "the same ones in all places")
+    return [replace(k, elsewhere=tuple(kernels[n].dram_places[0] for kernels in others)) for n, k in enumerate(first)]
+
+
+def _with_stores(jobs: list[list[Kernel]], notes: list[dict[str, Any]]) -> list[list[Kernel]]:
+    """The kernel of each job that loads most, with its stores to the stack where they were noted."""
+    noted = {note["number"]: tuple(map(tuple, note["stack_stores"])) for note in notes if "stack_stores" in note}
+    for number, stores in noted.items():
+        largest = max(jobs[number], key=lambda kernel: kernel.load_bytes)
+        jobs[number] = [replace(k, stack_stores=stores) if k is largest else k for k in jobs[number]]
+    return jobs
 
 
 def first_error(lines: list[str]) -> str:
     """What the profiler complained of, or the first line."""
     errors = [line for line in lines if line.startswith("==ERROR==")]
     return (errors or lines or ["nothing"])[0]
-
-
-# ---------------------------------------------------------------- running it
-
-
-def find_ncu() -> str:
-    """The profiler, from PATH or where CUDA puts it."""
-    found = shutil.which("ncu")
-    if found:
-        return found
-    for pattern in ("usr/local/cuda*/bin/ncu", "opt/nvidia/nsight-compute/*/ncu"):
-        for path in sorted(Path("/").glob(pattern), reverse=True):
-            return str(path)
-    raise MissingError(
-        "Nsight Compute (ncu) is not on PATH, so hardware counters cannot be read; install it with the CUDA toolkit. "
-        "Without it --no-counters still compares words, output and time, and --from-ncu FILE replays a profile"
-    )
-
-
-def command(ncu: str, csv_path: str, worker: list[str]) -> list[str]:
-    """The profiler's command line. Clocks are left as they are; only what the worker brackets is profiled."""
-    metrics = ",".join((*METRICS, *LAUNCH_METRICS))
-    options = ["--clock-control", "none", "--csv", "--print-units", "base", "--profile-from-start", "off"]
-    return [ncu, *options, "--metrics", metrics, "--force-overwrite", "--log-file", csv_path, *worker]
-
-
-def profile(jobs: list[dict[str, Any]], csv_path: str, load: Sequence[str] = ()) -> Profile:
-    """Run the jobs once under the profiler and keep its CSV, with the worker's notes at its end. `load`: Python files
-    that register schedules, here as in `measure`."""
-    ncu = find_ncu()
-    notes_path = Path(csv_path + ".notes")
-    worker = worker_command(jobs, notes_path, True, load)
-    done = _run(command(ncu, csv_path, worker), "the profiler")
-    log = Path(csv_path).read_text(encoding="utf-8", errors="replace") if Path(csv_path).exists() else ""
-    _explain(log + done.stdout + done.stderr, done.returncode)
-    if notes_path.exists():
-        append_notes(csv_path, [json.loads(line) for line in notes_path.read_text(encoding="utf-8").splitlines()])
-    found = read(csv_path)
-    if len(found.jobs) != len(jobs):
-        raise MissingError(f"{len(jobs)} jobs were launched and {len(found.jobs)} profiled; see {csv_path}")
-    return found
-
-
-def append_notes(csv_path: str, notes: list[dict[str, Any]]) -> None:
-    """Keep what the worker found in the profiler's file."""
-    with open(csv_path, "a", encoding="utf-8") as file:
-        file.writelines(f"{NOTE}{json.dumps(note)}\n" for note in notes)
-
-
-def measure(jobs: list[dict[str, Any]], notes_path: str | Path, load: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Run the jobs without the profiler: words counted by the kernels, output errors, times.
-
-    A kernel that faults takes its process with it: the jobs after it get a new one.
-    """
-    path, notes = Path(notes_path), list[dict[str, Any]]()
-    while len(notes) < len(jobs):
-        done = _run(worker_command(jobs[len(notes) :], path, False, load), "the worker")
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
-        if not text:
-            raise MissingError(last_line(done.stderr) or f"the worker ended with exit code {done.returncode}")
-        notes += [json.loads(line) for line in text.splitlines()]
-    return notes
-
-
-def profile_what_ran(
-    jobs: list[dict[str, Any]], notes: list[dict[str, Any]], csv_path: str, load: Sequence[str] = ()
-) -> list[list[Kernel]]:
-    """The kernels of every job, none for those that failed without the profiler; keeps the notes in its file."""
-    ran = [job for job, note in zip(jobs, notes, strict=True) if "failed" not in note]
-    found = iter(profile(ran, csv_path, load).jobs if ran else [])
-    append_notes(csv_path, notes)
-    return [[] if "failed" in note else next(found) for note in notes]
-
-
-def worker_command(jobs: list[dict[str, Any]], notes_path: Path, counters: bool, load: Sequence[str] = ()) -> list[str]:
-    """`python -m iosim.gpu.worker`, with the jobs in a file beside the notes."""
-    jobs_path = Path(f"{notes_path}.jobs")
-    jobs_path.write_text(json.dumps(jobs), encoding="utf-8")
-    notes_path.unlink(missing_ok=True)
-    mode = "profile" if counters else "measure"
-    return [sys.executable, "-m", "iosim.gpu.worker", mode, str(jobs_path), str(notes_path), *load]
-
-
-def _run(arguments: list[str], who: str) -> subprocess.CompletedProcess[str]:
-    try:
-        return subprocess.run(arguments, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False)
-    except subprocess.TimeoutExpired:
-        raise MissingError(f"{who} did not end in {LIMIT_SECONDS} s; try fewer or smaller shapes") from None
-
-
-def _explain(log: str, code: int) -> None:
-    """Turn the profiler's ways of failing into one message."""
-    if DENIED in log:
-        raise MissingError(
-            f"the driver does not let this user read hardware counters ({DENIED}); {GRANT}. --no-counters still "
-            "compares words, output and time"
-        )
-    errors = [line for line in log.splitlines() if line.startswith("==ERROR==")]
-    if errors or code:
-        raise MissingError("ncu could not profile: " + " ".join(errors[:2] or [last_line(log)]))
-
-
-def last_line(text: str) -> str:
-    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")

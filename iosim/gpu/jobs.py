@@ -23,10 +23,11 @@ SIZES = ("N", "d", "Nk", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "ls
 Job = dict[str, Any]
 
 
-def schedule_job(name: str, problem: Attention, tiling: Tiling, tuned: bool = False) -> Job:
+def schedule_job(name: str, problem: Attention, tiling: Tiling, tuned: bool = False, places: int = 1) -> Job:
     sizes = {key: getattr(problem, key) for key in SIZES}
     tiles = [tiling.rows_q, tiling.rows_k, tiling.rows_s]
-    return {"run": name, "mask": str(problem.mask), "tiles": tiles, "tuned": tuned, **sizes}
+    job = {"run": name, "mask": str(problem.mask), "tiles": tiles, "tuned": tuned, **sizes}
+    return {**job, "places": places} if places > 1 else job
 
 
 def torch_job(name: str, problem: Attention) -> Job:
@@ -76,12 +77,13 @@ class Generated:
 
         return run_on_device(generate(*self.parts, count=True) if count else self.program, inputs)
 
-    def call(self, inputs: Any) -> Callable[[], None]:
-        """All launches, ready to be started again and again."""
-        from .run import launch_all, prepare
+    def call(self, inputs: Any, place: int = 0) -> Callable[[], None]:
+        """All launches, ready to be started again and again. In another `place` the arrays lie in other memory."""
+        from .run import apart, launch_all, prepare
 
-        ready = prepare(self.program, inputs)
-        return lambda: launch_all(self.program, *ready)
+        arrays, *ready = prepare(self.program, inputs)
+        arrays = apart(arrays, place)
+        return lambda: launch_all(self.program, arrays, *ready)
 
 
 class Tuned:
@@ -111,12 +113,13 @@ class Tuned:
 
         return run_tuned(self.kernel, inputs, count)
 
-    def call(self, inputs: Any) -> Callable[[], None]:
+    def call(self, inputs: Any, place: int = 0) -> Callable[[], None]:
         from . import device
+        from .run import apart
         from .tuned import COUNTERS, launches, make_arrays
 
         counts = device.cupy().zeros(len(COUNTERS), "uint64")
-        ready = launches(self.kernel, make_arrays(self.kernel, inputs), counts)
+        ready = launches(self.kernel, apart(make_arrays(self.kernel, inputs), place), counts)
 
         def start() -> None:
             for launch in ready:

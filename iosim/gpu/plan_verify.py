@@ -15,7 +15,7 @@ from ..reference import attention_output
 from ..schedules import find
 from ..tiling import Tiling, best_tiles, parse_tiles
 from ..units import parse_axis, parse_bytes
-from . import counters
+from . import counters, ncu
 from .jobs import Job, schedule_job
 from .verify import Evidence, Row, summary, verify
 
@@ -28,12 +28,24 @@ def run(given: dict[str, Any]) -> tuple[list[Row], dict[str, Any]]:
     """(rows, what belongs to all of them)."""
     from ..options import counts
 
-    own = ("tiles", "m", "schedules", "tuned", "sweep_m", "hardware", "from_ncu", "keep", "no_counters", "load")
+    own = (
+        "tiles",
+        "m",
+        "schedules",
+        "tuned",
+        "sweep_m",
+        "hardware",
+        "from_ncu",
+        "keep",
+        "no_counters",
+        "places",
+        "load",
+    )
     asked = {key: value for key, value in given.items() if key not in own and value is not None}
     problem_values = counts({**SWEPT, **asked} if given["sweep_m"] and not asked.keys() & {"n", "d"} else asked)
     problem = Attention(**{**problem_values, "mask": parse_mask(problem_values.get("mask", "dense"))})
     jobs, sizes = plan(problem, given)
-    hardware = hardware_of(given)
+    hardware = hardware_of(given) if given.get("hardware") or not sizes else None  # a sweep is of SM bytes
     evidence = gather(jobs, given)
     rows = [verify(item, hardware) for item in evidence]
     if not sizes:
@@ -51,16 +63,17 @@ def plan(problem: Attention, given: dict[str, Any]) -> tuple[list[Job], list[int
         if schedule.answer is not attention_output:
             raise InputError("--schedule", schedule.name, "schedules that make O of Q, K and V",
                              "python -m iosim.gpu.selftest FOLDER runs all schedules")  # fmt: skip
+    more = given["tuned"], given["places"]
     if given["sweep_m"]:
         axis = parse_axis(
             given["sweep_m"], "--sweep-M", lambda text: parse_bytes(text, problem.word_bytes, "--sweep-M")
         )
         pairs = [(s, size, best_tiles(s, problem, size, MULTIPLE)) for s in chosen for size in axis]
-        jobs = [(schedule_job(s.name, problem, tiling, given["tuned"]), size) for s, size, tiling in pairs if tiling]
+        jobs = [(schedule_job(s.name, problem, tiling, *more), size) for s, size, tiling in pairs if tiling]
         if not jobs:
             raise InputError("--sweep-M", given["sweep_m"], "sizes in which tiles of 16 fit", "larger M or smaller --d")
         return [job for job, _ in jobs], [size for _, size in jobs]
-    return [schedule_job(s.name, problem, tiles_of(s, problem, given), given["tuned"]) for s in chosen], []
+    return [schedule_job(s.name, problem, tiles_of(s, problem, given), *more) for s in chosen], []
 
 
 def tiles_of(schedule: Any, problem: Attention, given: dict[str, Any]) -> Tiling:
@@ -105,13 +118,13 @@ def gather(jobs: list[Job], given: dict[str, Any]) -> list[Evidence]:
 
     device.cupy()
     if not given.get("no_counters"):
-        counters.find_ncu()  # before minutes of measuring
+        ncu.find_ncu()  # before minutes of measuring
     with tempfile.TemporaryDirectory() as folder:
-        notes = counters.measure(jobs, Path(folder, "notes"), given.get("load", ()))
+        notes = ncu.measure(jobs, Path(folder, "notes"), given.get("load", ()))
         if given.get("no_counters"):
             return [Evidence(job, note) for job, note in zip(jobs, notes, strict=True)]
         kept = given.get("keep") or str(Path(folder, "ncu.csv"))
-        return combine(jobs, notes, counters.profile_what_ran(jobs, notes, kept, given.get("load", ())))
+        return combine(jobs, notes, ncu.profile_what_ran(jobs, notes, kept, given.get("load", ())))
 
 
 def combine(jobs: list[Job], notes: list[dict[str, Any]], kernels: list[list[counters.Kernel]]) -> list[Evidence]:
@@ -129,10 +142,12 @@ def replay(jobs: list[Job], profile: counters.Profile, where: str) -> list[Evide
 
 
 def key_of(job: Job) -> str:
-    """A job as a text to look it up by; options that a profile kept earlier did not know have their defaults."""
+    """A job as a text to look it up by, in whatever places; options that a profile kept earlier did not know have their
+    defaults."""
     import json
 
-    return json.dumps({"splits": Attention.splits, "gqa": Attention.gqa, **job}, sort_keys=True)
+    known = {"splits": Attention.splits, "gqa": Attention.gqa, **job}
+    return json.dumps({key: value for key, value in known.items() if key != "places"}, sort_keys=True)
 
 
 # ---------------------------------------------------------------- the bound on hardware

@@ -135,11 +135,13 @@ def predict(
     cold: bool = False,
     backwards: bool = False,
     taken_bytes: int = 0,
+    block_bytes: int = 0,
 ) -> Prediction:
     """Words and SM bytes; with `hardware` and how its launches sit on it, DRAM bytes and (where measured) time.
 
     `cold`: every launch starts with an empty L2, as under Nsight Compute, which flushes it. `backwards`: inner loops
-    go from the last tile to the first. `taken_bytes` of the L2 hold no tensor."""
+    go from the last tile to the first. `taken_bytes` of the L2 hold no tensor; `block_bytes` each block writes once,
+    in its own place."""
     dense = problem
     if not getattr(schedule, "skips", True) and problem.mask is not DENSE:
         dense = replace(problem, mask=DENSE)  # a mask that only hides moves no word
@@ -163,12 +165,11 @@ def predict(
         Unrolled(problem, works).run(schedule, tiling)
     places = [hardware.sms * sit.blocks_per_sm for sit in sits]
     capacity_bytes = max(0, l2_capacity_bytes(hardware) - taken_bytes)
-    dram = dram_bytes(found, dense, places, capacity_bytes, cold, l2_sides(hardware))
+    dram = dram_bytes(found, dense, places, capacity_bytes, cold, l2_sides(hardware), block_bytes)
     rates = rates_of(hardware, profiled=cold)
     if rates is None:
         return replace(plain, dram=dram)
     time = predict_time(works.blocks, n, problem.dtype, list(dram.by_launch), sits, rates)
     if cold:
-        idle = round((hardware.measured or {}).get("idle_bytes_per_second", 0) * time.seconds)
-        dram = replace(dram, write_bytes=dram.write_bytes + idle, idle_bytes=idle)
+        dram = dram.beside(round((hardware.measured or {}).get("idle_bytes_per_second", 0) * time.seconds))
     return replace(plain, dram=dram, time=time)

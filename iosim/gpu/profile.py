@@ -23,6 +23,7 @@ from ..watchers import Traffic, Watcher
 from ..works import Occupancy
 from .counters import DRAM_READ, DRAM_WRITE, Kernel
 from .predict import DECIMALS, Prediction, in_whole_tiles, predict
+from .spills import block_bytes
 
 TILES = (16, 32, 48, 64, 80, 96, 112, 128, 160, 176, 192, 224, 256)
 UNKNOWN_BLOCKS_PER_SM = 2
@@ -171,11 +172,13 @@ def occupancy(kernel: Kernel, predicted: Prediction, problem: Attention, splits:
     )
 
 
-def room_of_spills(kernel: Kernel, predicted: Prediction, tiling: Tiling, problem: Attention, places: int) -> int:
-    """What the blocks that run together keep in the L2 beside tensors, if they spill the same registers again in each
-    tile of keys (FlashAttention-2: 15 KB, d = 128)."""
+def spills(kernel: Kernel, predicted: Prediction, tiling: Tiling, problem: Attention, places: int) -> dict[str, int]:
+    """Registers that have no room, as arguments of `predict`: what the blocks that run together keep in the L2 beside
+    tensors, and what each block writes once. Where the instructions are not known, all is written in each tile of
+    keys (FlashAttention-2: 15 KB, d = 128)."""
     tiles = predicted.tensors["K"][0] / (tiling.rows_k * problem.d)
-    return round((kernel.spilled_bytes or 0) / tiles * min(places, prod(kernel.grid)))
+    once, again = block_bytes(kernel) or (0, (kernel.spilled_bytes or 0) / tiles)
+    return {"block_bytes": once, "taken_bytes": round(again * min(places, prod(kernel.grid)))}
 
 
 def rows(
@@ -183,15 +186,16 @@ def rows(
 ) -> list[dict[str, Any]]:
     """One row an explanation; with `hardware` also what it says of DRAM and time, for the best one."""
     found = []
+    once, again = block_bytes(kernel) or (None, None)
     for number, e in enumerate(explanations):
         known = hardware if number == 0 and e.explains else None
         shared = replace(problem, splits=e.splits) if e.splits else problem
         plain = predict(SCHEDULES[e.schedule], shared, e.tiling)
         sit = occupancy(kernel, plain, shared, e.splits or 1)
         sits, backwards = [sit] * (2 if e.splits else 1), BACKWARDS in kernel.name
-        taken = room_of_spills(kernel, plain, e.tiling, shared, known.sms * sit.blocks_per_sm) if known else 0
+        spilled = spills(kernel, plain, e.tiling, shared, known.sms * sit.blocks_per_sm) if known else {}
         chosen = predict(SCHEDULES[e.schedule], shared, e.tiling, known, sits, cold=True, backwards=backwards,
-                         taken_bytes=taken)  # fmt: skip
+                         **spilled)  # fmt: skip
         dram, read, written = chosen.dram, kernel.get(DRAM_READ), kernel.get(DRAM_WRITE)
         found.append(
             {
@@ -205,6 +209,8 @@ def rows(
                 "write_measured": None if kernel.stores_unseen else kernel.store_bytes,
                 "write_ratio": None if e.write_ratio is None else round(e.write_ratio, 6),
                 "spilled_bytes": kernel.spilled_bytes,
+                "block_once_bytes": once,
+                "block_again_bytes": again,
                 "dram_predicted": dram and dram.total_bytes,
                 "dram_measured": read + written,
                 "dram_ratio": dram and read + written and round(dram.total_bytes / (read + written), 4),
@@ -226,7 +232,7 @@ def run(
     import tempfile
     from pathlib import Path
 
-    from . import counters
+    from . import counters, ncu
     from .jobs import problem_of, torch_job
 
     values = {"acc_dtype": "fp32", "lse": lse, **values}
@@ -242,7 +248,7 @@ def run(
         problem = problem_of(job)
         device.cupy()
         with tempfile.TemporaryDirectory() as folder:
-            found = counters.profile([job], keep or str(Path(folder, "ncu.csv")))
+            found = ncu.profile([job], keep or str(Path(folder, "ncu.csv")))
         failed = [note["failed"] for note in found.notes if "failed" in note]
         if failed:
             raise MissingError(f"{name}: {failed[0]}")

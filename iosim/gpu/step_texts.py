@@ -145,7 +145,7 @@ def work_of(name: str, kind: str, rows: int, size: tuple[int, int], ragged: bool
 def chain_of(name: str, kind: str, rows: int, size: tuple[int, int], ragged: bool = False) -> int:
     """The same if all warps had as much as the busiest, as works.py has it."""
     work = work_of(name, kind, rows, size, ragged)
-    if not ragged or name in ("load", "store"):
+    if not ragged or (kind, name) == ("tensor", "load"):  # which fills the margins, too
         return work
     left, own = rows - MARGIN, KINDS[kind][1]
     tile = Block(name, (Tile(left + rows, left, rows, 1), size[0]), None, 0)

@@ -6,7 +6,7 @@ Takes what the worker and the profiler found, as values: nothing here needs a GP
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 from ..hardware import Hardware
@@ -133,15 +133,23 @@ def table_bytes(evidence: Evidence) -> int:
 
 
 def dram(predicted: Prediction, kernels: list[Kernel]) -> Row:
+    """Predicted (the mean of caches with a little less and a little more room, and between which it lies) and measured
+    (the mean of the places where the arrays lay, and between which it lies)."""
     found = predicted.dram
     row: Row = {"dram_read_predicted": found and found.read_bytes, "dram_write_predicted": found and found.write_bytes,
-                "dram_read_bytes": None, "dram_write_bytes": None, "dram_ratio": None}  # fmt: skip
+                "dram_least_predicted": found and found.least_bytes, "dram_most_predicted": found and found.most_bytes,
+                "dram_at_the_edge": found and found.at_the_edge,
+                "dram_read_bytes": None, "dram_write_bytes": None, "dram_ratio": None, "dram_places": None,
+                "dram_least_bytes": None, "dram_most_bytes": None}  # fmt: skip
     if not kernels or found is None:
         return row
-    read = sum(k.get("dram__bytes_read.sum") for k in kernels)
-    written = sum(k.get("dram__bytes_write.sum") for k in kernels)
-    total = ratio(found.total_bytes, read + written)
-    return {**row, "dram_read_bytes": read, "dram_write_bytes": written, "dram_ratio": total}
+    by_place = zip(*(kernel.dram_places for kernel in kernels), strict=True)
+    places = [(sum(read for read, _ in launches), sum(written for _, written in launches)) for launches in by_place]
+    read, written = (round(mean(kind)) for kind in zip(*places, strict=True))
+    totals = [sum(place) for place in places]
+    return {**row, "dram_read_bytes": read, "dram_write_bytes": written,
+            "dram_ratio": ratio(found.total_bytes, read + written), "dram_places": len(places),
+            "dram_least_bytes": min(totals), "dram_most_bytes": max(totals)}  # fmt: skip
 
 
 def times(predicted: Prediction, evidence: Evidence) -> Row:

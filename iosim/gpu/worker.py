@@ -18,12 +18,14 @@ from typing import Any
 
 import numpy as np
 
+from ..cuts import keys_held
 from ..errors import IosimError
 from ..folded import Folded
 from ..problem import DENSE
 from ..schedules import find
 from ..watchers import Traffic, Watcher
 from . import accuracy, device
+from .counters import ELSEWHERE, MARKERS
 from .jobs import TORCH, WAIT, Job, problem_of, runner, tiling_of
 
 HEADS_CHECKED = 4
@@ -31,7 +33,6 @@ REPEATS = 10
 FLUSH_BYTES = 1 << 30
 LARGE_LOGITS = 8.0  # scale of Q and K in the second output check
 FAULTED = 4  # exit code
-MARKER = 'extern "C" __global__ void iosim_marker() {}'
 
 
 def main(mode: str, jobs_path: str, notes_path: str, *load: str) -> None:
@@ -62,23 +63,27 @@ def device_lives() -> bool:
 
 
 def profile_job(job: Job) -> dict[str, Any]:
-    """One launch (of each kernel) of a job, marked; compiled and warmed up outside of what is profiled."""
-    try:
-        launch = call_of(job)
-        launch()
-    except Exception as error:  # one job's failure is its own row, whatever it was
-        launch, note = _nothing, {"failed": describe(error)}
-    else:
-        note = {}
-    profiled(launch)
-    return note
+    """One launch (of each kernel) of a job, marked; compiled and warmed up outside of what is profiled. A job with
+    `places` is launched so often, its arrays in other memory each time."""
+    for place in range(job.get("places", 1)):
+        try:
+            launch = call_of(job, place)
+            launch()
+        except Exception as error:  # one job's failure is its own row, whatever it was
+            if not place:
+                profiled(_nothing)
+            return {"failed": describe(error)}
+        profiled(launch, ELSEWHERE if place else MARKERS[0])
+        launch = _nothing  # gives its memory back
+        device.cupy().get_default_memory_pool().free_all_blocks()
+    return {}
 
 
-def profiled(launch: Callable[[], None]) -> None:
+def profiled(launch: Callable[[], None], name: str = MARKERS[0]) -> None:
     """What the profiler sees: a marker, then the launch."""
     xp = device.cupy()
     xp.cuda.Device().synchronize()
-    marker = xp.RawKernel(MARKER, "iosim_marker")
+    marker = xp.RawKernel(f'extern "C" __global__ void {name}() {{}}', name)
     marker((1,), (1,), ())
     xp.cuda.Device().synchronize()
     xp.cuda.runtime.profilerStart()
@@ -91,10 +96,10 @@ def profiled(launch: Callable[[], None]) -> None:
 def _nothing() -> None: ...
 
 
-def call_of(job: Job) -> Any:
+def call_of(job: Job, place: int = 0) -> Any:
     if job["run"] == WAIT:
         return device.waiting(job["milliseconds"] * 1_000_000)
-    return torch_call(job) if job["run"] in TORCH else runner(job).call(inputs_of(job))
+    return torch_call(job) if job["run"] in TORCH else runner(job).call(inputs_of(job), place)
 
 
 def torch_call(job: Job) -> Any:
@@ -168,7 +173,7 @@ def output_errors(job: Job, scale: float) -> dict[str, Any]:
         q, k, v = inputs["Q"][head], inputs["K"][kv], inputs["V"][kv]
         expected = accuracy.reference(xp, q, k, v, visible)
         same = accuracy.baseline(xp, q, k, v, lambda x: rounded(x, p.dtype), lambda x: rounded(x, str(p.acc_dtype)),
-                                 job["tiles"][1], visible, travels, divided)  # fmt: skip
+                                 job["tiles"][1], visible, travels, divided, held_keys(job))  # fmt: skip
         worst = max(worst, accuracy.largest_error(xp, found[head], expected))
         base = max(base, accuracy.largest_error(xp, same, expected))
         largest = max(largest, float(xp.max(xp.abs(expected))))
@@ -193,6 +198,11 @@ def roundings(job: Job) -> tuple[set[str], bool]:
     traffic, divided = Traffic(), Divided()
     Folded(replace(problem_of(job), mask=DENSE), traffic, divided).run(find(job["run"]), tiling_of(job))
     return {name for name, (reads, writes) in traffic.tensors.items() if reads and writes}, divided.found
+
+
+def held_keys(job: Job) -> int | None:
+    """Keys after which O is rounded, where that is less than a tile."""
+    return keys_held(job["tiles"][1]) if any(launch["tensor_cores"] for launch in runner(job).launches) else None
 
 
 def visible_rows(job: Job) -> Any:
