@@ -50,6 +50,7 @@ POOLS = {
     "--unfused": (["scale", "mask-add,dropout"], ["", ",", "scal"]),
     "--elementwise": (["0", "1"], [*fuzz.BAD_NUMBERS, "10001"]),
     "--splits": (["1", "3", "100"], fuzz.BAD_NUMBERS),
+    "--places": (["1", "4"], ["0", "33", "x", ""]),
     "--page-size": (["1", "3", "100"], fuzz.BAD_NUMBERS),
     "--gqa": (["repeat", "pack"], ["", "PACK", "packed"]),
     "--seed": (["0", "3"], fuzz.BAD_NUMBERS),

@@ -62,7 +62,7 @@ def test_re_reads_by_hand(capacity_kib, half_cycles):
     assert found.reread_bytes == half_cycles * 4 * 1024
 
 
-@pytest.mark.parametrize("capacity_kib, cycles", [(12, 0), (7, 1)])
+@pytest.mark.parametrize("capacity_kib, cycles", [(13, 0), (7, 1)])
 def test_what_both_sides_read_is_kept_twice(capacity_kib, cycles):
     """The same with two places, one on each side: what one partition forgets, the other forgot as well."""
     p = Attention(64, 16, Nk=64, dtype="fp32")
