@@ -24,7 +24,7 @@ import numpy as np
 
 MEMBERS = 9
 # Mean and deviation over the members, of the size up to which buffers are read at the L2's rate:
-ROOM, ONE_PIECE = (1.01, 0.09), (0.99, 0.04)  # of arrays that lie apart, and of one piece of memory
+ROOM, ONE_PIECE = (1.01, 0.09), (0.998, 0.064)  # of arrays that lie apart, and of one piece of memory
 TOUCHED_ROOM = (0.86, 0.08)  # of what was touched since something was written
 DIRTY_ROOM = (0.47, 0.055)  # of what was written and is not in DRAM yet
 SIDES = 2

@@ -287,10 +287,10 @@ def test_arrays_allocated_apart_leave_the_l2_earlier_and_not_always_alike(arrays
 
 @needs_measurements
 def test_the_model_of_arrays(arrays):
-    """At most one round of five below or above all that was measured, and a fifth of one in the mean."""
+    """At most 1.1 rounds of five below or above all that was measured, and 0.15 of one in the mean."""
     errors = [max(least - model, model - most, 0.0) for (_, access, _, what), (least, most, model) in arrays.items()
               if what == "read" or access == "both"]  # fmt: skip
-    assert len(errors) == 54 and max(errors) <= 1.0 and mean(errors) <= 0.2, (max(errors), mean(errors))
+    assert len(errors) == 54 and max(errors) <= 1.1 and mean(errors) <= 0.15, (max(errors), mean(errors))
 
 
 @needs_measurements
