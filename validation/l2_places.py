@@ -20,7 +20,7 @@ from shapes import jobs_of
 
 from iosim.gpu import device
 from iosim.gpu.jobs import TORCH, Generated, Job
-from iosim.gpu.run import launch_all, prepare
+from iosim.gpu.run import apart, launch_all, prepare
 from iosim.gpu.worker import inputs_of, profiled, torch_call
 
 SHAPES = (  # set, schedule, N, mask
@@ -71,7 +71,7 @@ def placed(job: Job, place: int) -> Callable[[], None]:
     else:
         program = Generated(job).program
         arrays, tables, counts = prepare(program, inputs_of(job))
-        arrays, pads = moved(arrays, WAYS[place], place)
+        arrays, pads = apart(arrays, place + 1) if WAYS[place] == "apart" else in_one_piece(arrays), [pad]
         call = lambda: launch_all(program, arrays, tables, counts)  # noqa: E731
 
     def start() -> None:
@@ -81,21 +81,16 @@ def placed(job: Job, place: int) -> Callable[[], None]:
     return start
 
 
-def moved(arrays: dict[str, Any], way: str, place: int) -> tuple[dict[str, Any], list[Any]]:
-    """Copies of arrays, and what lies between them."""
-    xp = device.cupy()
+def in_one_piece(arrays: dict[str, Any]) -> dict[str, Any]:
+    """Copies of arrays, one after another."""
+    xp, found, first = device.cupy(), {}, 0
     room = {name: -(-array.nbytes // ALIGNED) * ALIGNED for name, array in arrays.items()}
-    pads, found = [], {}
-    piece, first = xp.empty(sum(room.values()) if way != "apart" else 0, xp.uint8), 0
-    for number, (name, array) in enumerate(arrays.items()):
-        if way == "apart":
-            found[name] = xp.empty_like(array)
-            pads.append(xp.zeros((1 + (5 * number + 3 * place) % 11) * MIB, xp.uint8))
-        else:
-            found[name] = piece[first : first + array.nbytes].view(array.dtype).reshape(array.shape)
+    piece = xp.empty(sum(room.values()), xp.uint8)
+    for name, array in arrays.items():
+        found[name] = piece[first : first + array.nbytes].view(array.dtype).reshape(array.shape)
         found[name][...] = array
         first += room[name]
-    return found, pads
+    return found
 
 
 def measure(log: Path) -> Rows:

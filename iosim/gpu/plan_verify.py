@@ -28,19 +28,8 @@ def run(given: dict[str, Any]) -> tuple[list[Row], dict[str, Any]]:
     """(rows, what belongs to all of them)."""
     from ..options import counts
 
-    own = (
-        "tiles",
-        "m",
-        "schedules",
-        "tuned",
-        "sweep_m",
-        "hardware",
-        "from_ncu",
-        "keep",
-        "no_counters",
-        "places",
-        "load",
-    )
+    own = ("tiles", "m", "schedules", "tuned", "sweep_m", "hardware", "from_ncu", "keep", "no_counters", "places",
+           "load")  # fmt: skip
     asked = {key: value for key, value in given.items() if key not in own and value is not None}
     problem_values = counts({**SWEPT, **asked} if given["sweep_m"] and not asked.keys() & {"n", "d"} else asked)
     problem = Attention(**{**problem_values, "mask": parse_mask(problem_values.get("mask", "dense"))})
