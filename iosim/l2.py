@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import gcd, log
 from types import MappingProxyType
 from typing import Any
@@ -17,7 +18,7 @@ import numpy as np
 
 from .dram import Dram
 from .errors import InputError
-from .lru import SIDES, Cache
+from .lru import SIDES, Cache, pages_of
 from .machine import Machine
 from .problem import DENSE, Attention
 from .watchers import Watcher, spans
@@ -76,6 +77,8 @@ class Trace:
     sizes_bytes: Any
     shared_cells: int
     """Cells [0, shared_cells) belong to a key/value head, the others to a query head."""
+    firsts: tuple[int, ...]
+    """The first cell of each tensor."""
 
 
 @dataclass
@@ -139,7 +142,8 @@ def trace(schedule: Any, problem: Attention, tiling: Any, *watchers: Any, backwa
     launches = [_launch(events, tensors) for events in by_launch if events]
     ordered = sorted(tensors.values(), key=lambda cells: cells.first)
     sizes = np.concatenate([cells.sizes_bytes() for cells in ordered])
-    return Trace(launches, sizes, sum(cells.count for cells in ordered if cells.shared))
+    shared = sum(cells.count for cells in ordered if cells.shared)
+    return Trace(launches, sizes, shared, tuple(cells.first for cells in ordered))
 
 
 def _cells(events: list[tuple[Any, ...]], machine: Any) -> dict[str, Cells]:
@@ -185,7 +189,19 @@ class Heads:
         tensors = np.concatenate([np.tile(shared, kv_instances), np.tile(own, problem.instances)])
         self.first_place = len(tensors)
         self.sizes = np.concatenate([tensors, np.full(places if place_bytes else 0, place_bytes)])
+        self.pages = self._pages(found.firsts, problem.instances)
         self.mark = np.zeros(len(self.sizes), np.int64)
+
+    def _pages(self, firsts: tuple[int, ...], instances: int) -> Any:
+        """Of memory, in which each cell lies: a tensor is an array of all its heads. `firsts`: cell of each tensor."""
+        pages, free = np.zeros(len(self.sizes), np.int64), 0
+        for first, end in pairwise((*firsts, self.shared + self.own)):
+            heads = np.arange(0, instances, self.group if first < self.shared else 1)
+            cells = self.cells(np.arange(first, end), heads[:, None]).ravel()
+            pages[cells] = free + pages_of(self.sizes[cells])
+            free = pages[cells[-1]] + 1
+        pages[self.first_place :] = free
+        return pages
 
     def cells(self, touches: Any, heads: Any) -> Any:
         own = touches >= self.shared
@@ -228,7 +244,7 @@ def dram_bytes(
     still dirty then having gone to DRAM between the launches. `block_bytes`: each block writes so much when it starts,
     over what the block before it wrote in its place (registers that are spilled once)."""
     heads = Heads(found, problem, max(places), block_bytes)
-    cache = Cache(heads.sizes, capacity_bytes)
+    cache = Cache(heads.sizes, capacity_bytes, pages=heads.pages)
     dirty, by_launch = 0, []
     for launch, room in zip(found.launches, places, strict=True):
         reads, writes = cache.read_bytes, cache.write_bytes

@@ -5,53 +5,72 @@ a copy of what it had to fetch from the other. So what all multiprocessors read 
 kept once or twice, for as long as its home remembers it. Each partition replaces what was touched least recently.
 What was written goes to DRAM, and stays, when about four fifths of what a partition holds were touched in it since,
 or when about half of it is dirty. (A GPU whose L2 has one partition has no model of its own.)
-(Seen on an H200 with buffers of 16 to 72 MiB that one, 16 or all multiprocessors read, write or both, and with
-arrays of 28 to 48 MiB that were allocated apart.)
+(Seen on an H200 with buffers of 16 to 72 MiB that one, 16 or all multiprocessors read, write or both, with arrays of 28
+to 48 MiB that were allocated apart, and with pieces of larger memory, 20 to 60 MiB of them.)
 
 Half of a cell has its home in each partition. Each cell then needs, for a partition, the step when its own side last
 touched it and the step when its home half was last asked for: a cell is there exactly if that is younger than an age,
 which is all that has to be known of an LRU. Sets are not filled evenly; how evenly depends on where arrays lie, which
 is not known here: caches of a little more and a little less room, the members, are followed side by side, and the mean
-of what they do is the answer. One piece of memory fills sets more evenly than arrays that lie apart, as tensors do.
+of what they do is the answer. One piece of memory fills sets more evenly than arrays that lie apart, as tensors do. And
+a page of memory of which only a part is in use fills them like chance: as many lines of a set as would fill it with m
+ways then vary by sqrt(m), so of 16 ways a room of r times the cache varies by sqrt(r / 16).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from math import sqrt
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
-MEMBERS = 9
+MEMBERS = 15
+# In deviations from the mean: the middles of parts of the normal distribution that are equally likely.
+MIDDLES = np.array([NormalDist().inv_cdf((n + 0.5) / MEMBERS) for n in range(MEMBERS)])
 # Mean and deviation over the members, of the size up to which buffers are read at the L2's rate:
 ROOM, ONE_PIECE = (1.01, 0.09), (0.998, 0.064)  # of arrays that lie apart, and of one piece of memory
 TOUCHED_ROOM = (0.86, 0.08)  # of what was touched since something was written
 DIRTY_ROOM = (0.47, 0.055)  # of what was written and is not in DRAM yet
 SIDES = 2
 FEW_STEPS = 1024
+WAYS, PAGE_BYTES = 16, 2**21
+LOOKS = 4  # at the pages, while as much is touched as the cache holds
 
 
-def spread(mean: float, deviation: float, members: int = MEMBERS) -> Any:
-    """The middles of parts of a normal distribution that are equally likely."""
-    return np.array([NormalDist(mean, deviation).inv_cdf((n + 0.5) / members) for n in range(members)])
+def pages_of(sizes: Any) -> Any:
+    """The page in which each cell of an array starts."""
+    return ((np.cumsum(sizes) - sizes) // PAGE_BYTES).astype(np.int64)
 
 
-def rooms_of(room: tuple[float, float] = ROOM) -> tuple[Any, Any, Any]:
-    """Of the members of a cache."""
-    return spread(*room), spread(*TOUCHED_ROOM), spread(*DIRTY_ROOM)
+Rooms = Callable[[float], Iterable[Any]]
+"""Of how full the pages in use are (1: whole) -> shares of the capacity, of each member: its room, its touched room and
+its dirty room."""
+
+
+def rooms_of(room: tuple[float, float]) -> Rooms:
+    """`room`: mean and deviation where pages are whole."""
+
+    def rooms(fullness: float) -> Iterable[Any]:
+        for mean, deviation in (room, TOUCHED_ROOM, DIRTY_ROOM):
+            yield mean + sqrt(deviation**2 + mean * (1 - fullness) / WAYS) * MIDDLES
+
+    return rooms
 
 
 class Cache:
-    """`sizes`: bytes of each cell. A partition holds `capacity_bytes` of what both sides read, times what each of the
-    members has of `rooms` (room, touched and dirty room).
+    """`sizes`: bytes of each cell; `pages`: of memory, in which they lie (None: whole ones). A partition holds
+    `capacity_bytes` of what both sides read, times what each of the members has of `rooms`.
 
     `read_bytes`, `write_bytes`: between DRAM and L2 so far; `first_bytes` of the reads were the first of their cell.
     """
 
-    def __init__(self, sizes: Any, capacity_bytes: int, rooms: tuple[Any, Any, Any] | None = None):
+    def __init__(self, sizes: Any, capacity_bytes: int, rooms: Rooms | None = None, pages: Any = None):
         self.sizes, self.halves = np.asarray(sizes), np.asarray(sizes) / 2
-        rooms = rooms or rooms_of()
-        self.room, self.touched_room, self.dirty_room = (capacity_bytes * np.asarray(each) for each in rooms)
+        self.capacity, self.rooms, self.pages, self.touched_bytes = capacity_bytes, rooms or rooms_of(ROOM), pages, 0.0
+        self.page_bytes: Any = None if pages is None else np.bincount(pages, self.sizes)
+        self._make_room(fullness=1.0)
         cells, members = len(self.sizes), len(self.room)
         self.near = np.full((SIDES, cells), -1, np.int64)  # step of the last touch from a side
         self.home = np.full((members, SIDES, cells), -1, np.int64)  # of the home half of a partition, from any side
@@ -65,7 +84,6 @@ class Cache:
         self.clean = np.zeros((members, SIDES), np.int64)  # what was last written in steps before is in DRAM
         self.resident, self.touched, self.dirty = (np.zeros((members, SIDES)) for _ in range(3))  # sums of steps since
         self.reads, self.writes, self.step, self.first_bytes = np.zeros(members), np.zeros(members), 0, 0
-        self.member = np.arange(members)[:, None]
 
     @property
     def read_bytes(self) -> int:
@@ -112,8 +130,24 @@ class Cache:
             if len(stored[side]):
                 self._store(side, stored[side])
         self.last[both] = self.step
+        self.touched_bytes += self.sizes[both].sum()
+        if self.pages is not None and self.touched_bytes > self.capacity / LOOKS:
+            self._look_at_pages()
         self._evict()
         self.step += 1
+
+    def _look_at_pages(self) -> None:
+        """How full those in use are: of a byte that is held, how much of its page is held. Of the median member."""
+        held = np.flatnonzero(self.last >= np.median(self.oldest))
+        pages, sizes = self.pages[held], self.sizes[held]
+        part = np.bincount(pages, sizes)[pages] / self.page_bytes[pages]
+        self._make_room(float(np.average(part, weights=sizes)))
+        self.touched_bytes = 0.0
+
+    def _make_room(self, fullness: float) -> None:
+        self.room, self.touched_room, self.dirty_room = (
+            self.capacity * np.asarray(room) for room in self.rooms(fullness)
+        )
 
     def _load(self, side: int, cells: Any) -> None:
         far, half = 1 - side, self.halves[cells]
@@ -124,16 +158,16 @@ class Cache:
         missed = self.home[:, side, cells] < here
         self.reads += (missed.astype(float) + (fetched & (self.home[:, far, cells] < there))) @ half
         self._refresh_near(side, cells)
-        self._refresh_home(side, cells, np.broadcast_to(half, fetched.shape))
+        self._refresh_home(side, cells, half, True)
         if fetched.any():
-            self._refresh_home(far, cells, fetched * half, fetched)
+            self._refresh_home(far, cells, half, fetched)
 
     def _store(self, near: int, cells: Any) -> None:
         """The side that stores keeps a copy, too."""
         self._refresh_near(near, cells)
         before, half = self.written[cells], self.halves[cells]
         for side in range(SIDES):
-            self._refresh_home(side, cells, np.broadcast_to(half, (len(self.room), len(cells))))
+            self._refresh_home(side, cells, half, True)
             self.dirty[:, side] += (before < self.clean[:, side, None]) @ half
         self._move(self.dirty_at, before, half)
         self.written[cells] = self.step
@@ -146,15 +180,22 @@ class Cache:
         self._move(self.near_at[side], before, half)
         self.near[side, cells] = self.step
 
-    def _refresh_home(self, side: int, cells: Any, sizes: Any, asked: Any = True) -> None:
-        """The same of halves that are at home on a side; `sizes` and `asked` by member, 0 where it did not ask."""
+    def _refresh_home(self, side: int, cells: Any, half: Any, asked: Any) -> None:
+        """The same of halves that are at home on a side; `asked`: by which members, or True for all."""
         before = self.home[:, side, cells]
-        self.resident[:, side] += ((before < self.oldest[:, side, None]) * sizes).sum(1)
-        self.touched[:, side] += ((before < self.young[:, side, None]) * sizes).sum(1)
+        left, not_young = before < self.oldest[:, side, None], before < self.young[:, side, None]
         at, known = self.home_at[:, side], before >= 0
-        np.subtract.at(at, (np.broadcast_to(self.member, before.shape)[known], before[known]), sizes[known])
-        at[:, self.step] += sizes.sum(1)
-        self.home[:, side, cells] = np.where(asked, self.step, before)
+        if asked is True:
+            at[:, self.step] += half.sum()
+            self.home[:, side, cells] = self.step
+        else:
+            left, not_young, known = left & asked, not_young & asked, known & asked
+            at[:, self.step] += asked @ half
+            self.home[:, side, cells] = np.where(asked, self.step, before)
+        self.resident[:, side] += left @ half
+        self.touched[:, side] += not_young @ half
+        member, cell = known.nonzero()
+        np.subtract.at(at, (member, before[member, cell]), half[cell])
 
     def _move(self, at: Any, before: Any, sizes: Any) -> None:
         known = before >= 0
@@ -163,24 +204,25 @@ class Cache:
 
     def _evict(self) -> None:
         for side in range(SIDES):
-            at = self.near_at[side], self.home_at[:, side]
-            self._leave(at, self.oldest[:, side], self.resident[:, side], self.room)
-            self._leave(at, self.young[:, side], self.touched[:, side], self.touched_room)
+            near, home = self.near_at[side], self.home_at[:, side]
+            self._leave(near, home, self.oldest[:, side], self.resident[:, side], self.room)
+            self._leave(near, home, self.young[:, side], self.touched[:, side], self.touched_room)
             clean, before = self.clean[:, side], self.clean[:, side].copy()
-            self._leave((self.dirty_at,), clean, self.dirty[:, side], self.dirty_room, self.young[:, side])
+            self._leave(self.dirty_at, None, clean, self.dirty[:, side], self.dirty_room, self.young[:, side])
             for member in np.flatnonzero(before != clean):
                 self.writes[member] += self.dirty_at[before[member] : clean[member]].sum()
 
-    def _leave(self, ats: tuple[Any, ...], oldest: Any, held: Any, room: Any, least: Any = None) -> None:
-        """What is too old, by member: all before `least`, and what does not fit. `ats`: bytes by step, of all members
-        or by member. A step leaves as a whole; half of it is the point where that is as often too early as too late."""
-        least = oldest if least is None else least
-        for member in np.flatnonzero((held > room) | (oldest < least)):
-            rows = [at[member] if at.ndim > 1 else at for at in ats]
-            first, total = oldest[member], held[member]
-            while first <= self.step:
-                leaving = sum(row[first] for row in rows)
-                if first >= least[member] and total - leaving / 2 <= room[member]:
-                    break
-                total, first = total - leaving, first + 1
-            oldest[member], held[member] = first, total
+    def _leave(self, all_at: Any, at: Any, oldest: Any, held: Any, room: Any, least: Any = None) -> None:
+        """What is too old, by member: all before `least`, and what does not fit. `all_at`, `at`: bytes by step, of all
+        members and by member. A step leaves as a whole; half of it is the point where that is as often too early as
+        too late."""
+        full = held > room if least is None else (held > room) | (oldest < least)
+        members = full.nonzero()[0]
+        while len(members := members[oldest[members] <= self.step]):
+            first, total = oldest[members], held[members]
+            leaving = all_at[first] if at is None else all_at[first] + at[members, first]
+            goes = total - leaving / 2 > room[members]
+            if least is not None:
+                goes |= first < least[members]
+            members = members[goes]
+            oldest[members], held[members] = first[goes] + 1, (total - leaving)[goes]

@@ -12,7 +12,14 @@ from iosim.hardware import read
 from iosim.lru import SIDES, Cache
 
 NONE = np.empty(0, np.int64)
-ONE = ((1,), (1,), (1,))
+
+
+def members(room, touched, dirty):
+    """Shares of the capacity, by member, however full pages are."""
+    return lambda fullness: (room, touched, dirty)
+
+
+ONE = members((1,), (1,), (1,))
 
 
 def touch(cache, cells, kind, by=(0,)):
@@ -57,7 +64,7 @@ def test_both_sides_keep_what_they_share_twice():
 def test_what_is_written_leaves_when_as_much_was_touched():
     """4 cells of 100 B written by one side, then others read by it: 100 B of its partition and 50 B of the other, each.
     A half goes to DRAM when more than 1000 B of its partition are younger, and stays readable."""
-    cache = Cache(np.full(24, 100), 1000, ((10,), (1,), (10,)))
+    cache = Cache(np.full(24, 100), 1000, members((10,), (1,), (10,)))
     touch(cache, [0, 1, 2, 3], "write")
     found = {}
     for cell in range(4, 23):
@@ -73,7 +80,7 @@ def test_what_is_written_leaves_when_as_much_was_touched():
 def test_no_more_is_dirty_than_there_is_room():
     """Ten cells written again and again, each partition with room for four halves: each goes to DRAM every time, but
     for the last four."""
-    cache = Cache(np.full(10, 100), 400, ((10,), (10,), (0.5,)))
+    cache = Cache(np.full(10, 100), 400, members((10,), (10,), (0.5,)))
     for cell in list(range(10)) * 3:
         touch(cache, [cell], "write")
     assert (cache.write_bytes, cache.dirty_bytes, cache.read_bytes) == (3000 - 400, 400, 0)
@@ -84,7 +91,7 @@ def test_what_one_side_writes_stays_in_the_other_partition(by, written):
     """1000 B, read and written again and again. The partition on the side that asks sees all of it, copies and homes,
     between two writes; the other sees its own homes, 500 B, and room for what is touched since is 700 B. Where both
     sides ask, both see all."""
-    cache, rounds = Cache(np.full(100, 10), 1000, ((2,), (0.7,), (10,))), 20
+    cache, rounds = Cache(np.full(100, 10), 1000, members((2,), (0.7,), (10,))), 20
     for _ in range(rounds):
         for cell in range(100):
             touch(cache, [cell], "both", by)
@@ -96,7 +103,7 @@ def test_what_one_side_writes_stays_in_the_other_partition(by, written):
 def test_who_stores_keeps_a_copy(by, again):
     """Partitions of 300 B. Side 1 reads 400 B after the store, of which the partition of side 0 keeps the homes, 200 B:
     it knows its own half yet, and the other, which is forgotten where it lives, where side 0 stored it."""
-    cache = Cache(np.full(5, 100), 300, ((1,), (10,), (10,)))
+    cache = Cache(np.full(5, 100), 300, members((1,), (10,), (10,)))
     touch(cache, [0], "write", (by,))
     for cell in range(1, 5):
         touch(cache, [cell], "read", (1,))
@@ -143,8 +150,8 @@ def test_any_number_of_steps(capacity, held):
 def test_members_are_averaged():
     """A cache that holds all beside one that holds nothing."""
     sizes = np.full(4, 100)
-    spread = [Cache(sizes, 1000, ((share,), (share,), (share,))) for share in (1, 0)]
-    spread.append(Cache(sizes, 1000, ((1, 0), (1, 0), (1, 0))))
+    spread = [Cache(sizes, 1000, members((share,), (share,), (share,))) for share in (1, 0)]
+    spread.append(Cache(sizes, 1000, members((1, 0), (1, 0), (1, 0))))
     for cache in spread:
         for _ in range(3):
             touch(cache, [0, 1, 2, 3], "both", (0, 1))
@@ -167,8 +174,8 @@ def test_members_know_nothing_of_each_other(seed):
     """Whatever is touched by whom, each does what it would do alone."""
     rng = np.random.default_rng(seed)
     rooms = [rng.uniform(0.3, 1.3, 3) for _ in range(3)]
-    together = Cache(np.full(12, 100), 500, tuple(rooms))
-    alone = [Cache(np.full(12, 100), 500, tuple((room[n],) for room in rooms)) for n in range(3)]
+    together = Cache(np.full(12, 100), 500, members(*rooms))
+    alone = [Cache(np.full(12, 100), 500, members(*((room[n],) for room in rooms))) for n in range(3)]
     for _ in range(60):
         loaded, stored = ([np.flatnonzero(rng.random(12) < share) for _ in range(SIDES)] for share in (0.3, 0.1))
         every = np.unique(np.concatenate([*loaded, *stored]))

@@ -108,7 +108,7 @@ def test_one_touch_a_step_is_the_textbook(seed):
     cells = rng.randint(1, 24)
     sizes = [32] * cells if seed % 2 else [rng.randint(1, 20) * 4 for _ in range(cells)]
     capacity, shares = rng.randint(0, 2 * sum(sizes)), [rng.choice((0.25, 0.5, 0.9, 1, 1.1, 2)) for _ in range(3)]
-    cache = Cache(np.array(sizes), capacity, tuple((share,) for share in shares))
+    cache = Cache(np.array(sizes), capacity, lambda fullness: [(share,) for share in shares])
     book = Textbook(sizes, *(capacity * share for share in shares))
     for now in range(300):
         cell, kind, side = rng.randrange(cells), rng.choices(KINDS, (4, 1, 1))[0], rng.randrange(SIDES)

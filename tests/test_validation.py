@@ -80,15 +80,35 @@ def test_predictions_are_those_that_were_written_down(folder):
     assert compared >= 10
 
 
+@needs_measurements
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda p: p.name)
+def test_what_was_measured_again_is_the_same(folder):
+    """Words, and bytes between SM and L2, launch by launch; shapes in several places then are in the places of both."""
+    import measure
+    import shapes
+
+    twice = [part for part in shapes.OWN if measure.kept(folder, part + measure.AGAIN)]
+    pooled = 0
+    for part in twice:
+        sets = [measure.kept(folder, part), measure.kept(folder, part + measure.AGAIN), evidence(folder, part)]
+        for first, again, both in zip(*sets, strict=True):
+            assert measure.key_of(first.job) == measure.key_of(again.job) and first.note["words"] == again.note["words"]
+            for a, b, c in zip(first.kernels, again.kernels, both.kernels, strict=True):
+                assert (a.load_bytes, a.store_bytes) == (b.load_bytes, b.store_bytes)
+                places = len(b.dram_places) if "places" in again.job else 0
+                assert c.dram_places == (*a.dram_places, *b.dram_places[:places])
+                pooled += places > 0
+    assert pooled >= 5 or not twice
+
+
 MISSES_10_PERCENT = "generated, held out"  # in the median of time
-MORE_THAN_20_PERCENT_OFF = [("flash1", 1097, 264), ("block-sparse", 707, 132)]  # docs/hardware.md tells of them
 
 
 @needs_measurements
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda p: p.name)
 def test_errors_of_dram_and_time_are_as_claimed(folder):
-    """The medians by set: 5 % and 10 % (10.5 % in one); of time 8 % over all of ours. DRAM bytes are at most 20 % off but for what is
-    listed; where the model says that the place of the arrays decides, they are the mean of many places."""
+    """The medians by set: 5 % and 10 % (10.5 % in one); of time 8 % over all of ours. DRAM bytes are at most 20 % off;
+    where the model says that the place of the arrays decides, they are the mean of many places."""
     import shapes
     import summary
 
@@ -96,16 +116,15 @@ def test_errors_of_dram_and_time_are_as_claimed(folder):
     groups = summary.groups(folder)
     ours = [row for name, rows in groups.items() if not name.startswith("torch") for row in rows]
     theirs = [row for name, rows in groups.items() if name.startswith("torch") for row in rows]
-    assert len(summary.errors(summary.big(ours), "dram_ratio")) >= 60 and len(groups) == 16
+    assert len(summary.errors(summary.big(ours), "dram_ratio")) >= 60 and len(groups) == 17
     for name, rows in groups.items():
         assert median(summary.errors(summary.big(rows), "dram_ratio")) <= 0.05, name
         assert median(summary.errors(rows, "time_ratio")) <= (0.105 if name == MISSES_10_PERCENT else 0.10), name
     assert median(summary.errors(ours, "time_ratio")) <= 0.08
     assert max(summary.errors(summary.big(theirs), "dram_ratio")) <= 0.20
-    far = [row for row in summary.big(ours) if row["dram_ratio"] and abs(float(row["dram_ratio"]) - 1) > 0.20]
-    assert [(row["schedule"], int(row["N"]), int(row["heads"])) for row in far] == MORE_THAN_20_PERCENT_OFF
+    assert max(summary.errors(summary.big(ours), "dram_ratio")) <= 0.20
     edge = [row for row in summary.big(ours) if row["dram_at_the_edge"] == "True"]
-    assert len(edge) >= 3 and all(int(row["dram_places"]) == shapes.PLACES for row in edge)
+    assert len(edge) >= 3 and all(int(row["dram_places"]) >= shapes.PLACES for row in edge)
 
 
 @needs_measurements

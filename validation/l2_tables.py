@@ -1,4 +1,4 @@
-"""Tables of what an L2 keeps, from what l2_buffers.py, l2_arrays.py and l2_places.py measured; see summary.py."""
+"""Tables of what an L2 keeps, from what l2_buffers.py, l2_arrays.py, l2_strides.py and l2_places.py measured."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from iosim.hardware import read as read_hardware
 
 VERBS = {"read": "read", "both": "read and write"}
 SHOWN_MIB = ("24", "28", "32", "36", "40", "48", "56", "64")
+STRIDED_MIB, SHOWN_STRIDES = ("24", "28", "32", "36", "40", "44", "48", "56"), ("0", "361", "723", "1024")
 SHAPE = ("N", "d", "heads", "mask")
 
 
@@ -61,6 +62,27 @@ def arrays(folder: Path) -> str:
                 seen = "-".join(dict.fromkeys(f"{x:.1f}" for x in (times[0], times[-1])))
                 row[f"{mib} MiB"] = f"{seen} / {predicted / int(mib) / 2**20:.1f}"
     return table(list(rows.values()))
+
+
+def strides(folder: Path) -> str:
+    """The same for pieces, one of each SM, that lie side by side or in larger memory: DRAM bytes over those of the
+    pieces, measured / by the model."""
+    from l2_strides import modelled
+
+    l2 = l2_of(folder)
+    rows: dict[tuple[str, ...], dict[str, str]] = {}
+    for r in read(folder, "l2_strides.csv"):
+        if r["pieces_mib"] in STRIDED_MIB and r["stride_kib"] in SHOWN_STRIDES:
+            size, model = int(r["piece_bytes"]) * int(r["blocks"]), modelled(r, *l2)
+            for number, what in enumerate(("read", "write")[: 1 + (r["access"] == "both")]):
+                stride = f"{r['stride_kib']} KiB" if r["stride_kib"] != "0" else "side by side"
+                label = {"one piece each": stride, "does": VERBS[r["access"]], "DRAM": what}
+                row = rows.setdefault((stride, r["access"], what), label)
+                row[f"{r['pieces_mib']} MiB"] = (
+                    f"{int(r[f'dram_{what}_bytes']) / size:.1f} / {model[number] / size:.1f}"
+                )
+    names = ["one piece each", "does", "DRAM", *(f"{mib} MiB" for mib in STRIDED_MIB)]
+    return table([{name: row.get(name, "") for name in names} for row in rows.values()])
 
 
 def places(folder: Path) -> str:

@@ -24,7 +24,8 @@ DRAWS = {  # sets of shapes that nobody chose: seed, and name in tables. What ea
     "seventh": (20261127, "drawn a seventh time"),  # that arrays apart leave the L2 earlier than one piece of memory
     "eighth": (20261128, "drawn an eighth time"),  # that the last tile of an axis is as long as one warp's part of it
     "ninth": (20261129, "drawn a ninth time"),  # that DRAM bytes depend on the place, and need several
-    "unseen": (20261130, "drawn a tenth time, unseen"),  # drawn when models and kernels were written
+    "tenth": (20261130, "drawn a tenth time"),  # that pieces of larger memory leave the L2 earlier than whole pages
+    "unseen": (20261201, "drawn an eleventh time, unseen"),  # drawn when models and kernels were written
 }
 OWN = ("generated", "tuned", *DRAWS)  # the sets of our kernels
 AT_THE_EDGE = {  # set, schedule, N, d: where arrays lie may decide what stays in the L2, as the model says itself
@@ -32,13 +33,19 @@ AT_THE_EDGE = {  # set, schedule, N, d: where arrays lie may decide what stays i
     ("redrawn", "block-sparse", 4959, 80),
     ("fourth", "memory-efficient", 2070, 128),
     ("fifth", "block-sparse-q", 115, 256),
+    ("fresh", "flash1", 4854, 256),
+    ("seventh", "block-sparse", 822, 80),
     ("seventh", "flash1", 2078, 16),
     ("seventh", "flash1", 1097, 32),
     ("seventh", "standard-tiled", 681, 48),
     ("ninth", "standard-tiled", 4381, 16),
-    ("unseen", "block-sparse", 707, 256),
-    ("unseen", "block-sparse", 945, 80),
-    ("unseen", "standard-tiled", 744, 64),
+    ("tenth", "block-sparse", 707, 256),
+    ("tenth", "block-sparse", 945, 80),
+    ("tenth", "standard-tiled", 744, 64),
+    ("unseen", "standard-tiled", 561, 256),
+    ("unseen", "flash1", 3550, 48),
+    ("unseen", "block-sparse-q", 4423, 128),
+    ("unseen", "standard-tiled", 4879, 16),
 }
 PLACES = 12  # in which these are measured
 MASK_FILE = "file:validation/mask_16x16.txt"  # 0/1 for 16 x 16 tiles of 64: an empty row and an empty column in it
