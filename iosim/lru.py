@@ -29,10 +29,10 @@ import numpy as np
 MEMBERS = 15
 # In deviations from the mean: the middles of parts of the normal distribution that are equally likely.
 MIDDLES = np.array([NormalDist().inv_cdf((n + 0.5) / MEMBERS) for n in range(MEMBERS)])
-# Mean and deviation over the members, of the size up to which buffers are read at the L2's rate:
-ROOM, ONE_PIECE = (1.01, 0.09), (0.998, 0.064)  # of arrays that lie apart, and of one piece of memory
-TOUCHED_ROOM = (0.86, 0.08)  # of what was touched since something was written
-DIRTY_ROOM = (0.47, 0.055)  # of what was written and is not in DRAM yet
+# Means and deviations over the members, of the size up to which buffers are read at the L2's rate: of all that is held,
+# of what was touched since something was written, and of what was written and is not in DRAM yet.
+APART = ((1.01, 0.09), (0.86, 0.08), (0.47, 0.055))  # arrays that were allocated one by one
+ONE_PIECE = ((0.999, 0.0478), (0.86, 0.08), (0.48, 0.06))  # of memory
 SIDES = 2
 FEW_STEPS = 1024
 WAYS, PAGE_BYTES = 16, 2**21
@@ -49,11 +49,11 @@ Rooms = Callable[[float], Iterable[Any]]
 its dirty room."""
 
 
-def rooms_of(room: tuple[float, float]) -> Rooms:
-    """`room`: mean and deviation where pages are whole."""
+def rooms_of(shares: tuple[tuple[float, float], ...]) -> Rooms:
+    """`shares`: means and deviations where pages are whole."""
 
     def rooms(fullness: float) -> Iterable[Any]:
-        for mean, deviation in (room, TOUCHED_ROOM, DIRTY_ROOM):
+        for mean, deviation in shares:
             yield mean + sqrt(deviation**2 + mean * (1 - fullness) / WAYS) * MIDDLES
 
     return rooms
@@ -68,7 +68,7 @@ class Cache:
 
     def __init__(self, sizes: Any, capacity_bytes: int, rooms: Rooms | None = None, pages: Any = None):
         self.sizes, self.halves = np.asarray(sizes), np.asarray(sizes) / 2
-        self.capacity, self.rooms, self.pages, self.touched_bytes = capacity_bytes, rooms or rooms_of(ROOM), pages, 0.0
+        self.capacity, self.rooms, self.pages, self.touched_bytes = capacity_bytes, rooms or rooms_of(APART), pages, 0.0
         self.page_bytes: Any = None if pages is None else np.bincount(pages, self.sizes)
         self._make_room(fullness=1.0)
         cells, members = len(self.sizes), len(self.room)

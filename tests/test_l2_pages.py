@@ -10,7 +10,7 @@ import pytest
 
 from iosim.hardware import read
 from iosim.l2 import Heads, Trace
-from iosim.lru import DIRTY_ROOM, MIDDLES, ROOM, TOUCHED_ROOM, WAYS, Cache, pages_of, rooms_of
+from iosim.lru import APART, MIDDLES, WAYS, Cache, pages_of, rooms_of
 from iosim.problem import Attention
 
 NONE = [np.empty(0, np.int64)] * 2
@@ -28,9 +28,7 @@ def test_lines_by_chance_find_room_as_often_as_the_members_have_it(load, fits):
 
 
 def test_rooms_are_those_of_whole_pages_and_wider_of_parts():
-    for whole, part, (average, deviation) in zip(
-        rooms_of(ROOM)(1.0), rooms_of(ROOM)(0.25), (ROOM, TOUCHED_ROOM, DIRTY_ROOM), strict=True
-    ):
+    for whole, part, (average, deviation) in zip(rooms_of(APART)(1.0), rooms_of(APART)(0.25), APART, strict=True):
         assert whole == pytest.approx(average + deviation * MIDDLES)
         assert part == pytest.approx(average + (deviation**2 + average * 0.75 / 16) ** 0.5 * MIDDLES)
 

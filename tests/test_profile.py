@@ -222,8 +222,9 @@ def test_what_calibrate_writes_is_enough_for_a_roofline(ask, tmp_path):
     assert ask("roofline", "--N", 512, "--d", 64, "--hardware", path)
 
 
-def test_predictions_know_the_sides_of_blocks(tmp_path):
+def test_predictions_know_the_sides_of_blocks(tmp_path, monkeypatch):
     """Two blocks on one side find half of what they read again where it lives, on the other (test_l2.py)."""
+    monkeypatch.setattr("iosim.lru.PAGE_BYTES", 16)  # all of a page is in use, or nothing
     p, path, found = Attention(64, 16, Nk=64, dtype="fp32"), tmp_path / "toy.toml", {}
     for sides in ("00", "01"):
         path.write_text(toml(FOUND | {"sms": 2, "l2_effective_bytes": 8192, "l2_sides": {"2": sides}}))

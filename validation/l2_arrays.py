@@ -20,7 +20,7 @@ import numpy as np
 from l2_buffers import MIB, Rows, measured_by, run_as_a_script
 
 from iosim.l2 import places_on_sides
-from iosim.lru import ONE_PIECE, ROOM, SIDES, Cache, rooms_of
+from iosim.lru import APART, ONE_PIECE, SIDES, Cache, rooms_of
 
 SIZES_MIB = (28, 31, 34, 36, 38, 40, 42, 44, 48)
 ROUNDS, THREADS, TILES = 5, 256, 32
@@ -97,7 +97,7 @@ def modelled(row: Mapping[str, Any], capacity_bytes: int, sides: Mapping[str, st
     `l2_effective_bytes` and `l2_sides` of the hardware file."""
     blocks, size = int(row["blocks"]), int(row["arrays_mib"]) * MIB
     sizes = np.repeat([share * size / blocks / CELLS for share in SHARES], blocks * CELLS)
-    rooms = rooms_of(ONE_PIECE if row["way"] == "one" else ROOM)
+    rooms = rooms_of(ONE_PIECE if row["way"] == "one" else APART)
     cache, side = Cache(sizes, capacity_bytes, rooms), places_on_sides(sides, blocks)
     none, place = np.zeros(0, np.int64), np.arange(blocks)
     for _, cell, array in product(range(int(row["rounds"])), range(CELLS), range(len(SHARES))):
