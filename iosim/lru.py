@@ -32,7 +32,6 @@ MIDDLES = np.array([NormalDist().inv_cdf((n + 0.5) / MEMBERS) for n in range(MEM
 # Means and deviations over the members, of the size up to which buffers are read at the L2's rate: of all that is held,
 # of what was touched since something was written, and of what was written and is not in DRAM yet.
 APART = ((1.01, 0.09), (0.86, 0.08), (0.47, 0.055))  # arrays that were allocated one by one
-ONE_PIECE = ((0.999, 0.0478), (0.86, 0.08), (0.48, 0.06))  # of memory
 SIDES = 2
 FEW_STEPS = 1024
 WAYS, PAGE_BYTES = 16, 2**21

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from l2_buffers import MIB, Rows, measured_by, run_as_a_script
+from l2_buffers import MIB, ONE_PIECE, Rows, measured_by, run_as_a_script
 
 from iosim.l2 import places_on_sides
-from iosim.lru import APART, ONE_PIECE, SIDES, Cache, rooms_of
+from iosim.lru import APART, SIDES, Cache, rooms_of
 
 SIZES_MIB = (28, 31, 34, 36, 38, 40, 42, 44, 48)
 ROUNDS, THREADS, TILES = 5, 256, 32

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from l2_buffers import ACCESSES, KERNEL, MIB, ROUNDS, THREADS, Rows, measured_by, run_as_a_script
+from l2_buffers import ACCESSES, KERNEL, MIB, ONE_PIECE, ROUNDS, THREADS, Rows, measured_by, run_as_a_script
 
 from iosim.l2 import places_on_sides
-from iosim.lru import ONE_PIECE, SIDES, Cache, pages_of, rooms_of
+from iosim.lru import SIDES, Cache, pages_of, rooms_of
 
 KIB = 2**10
 STRIDES_KIB = (0, 361, 723, 1001, 1024)  # 0: pieces lie side by side

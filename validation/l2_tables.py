@@ -36,10 +36,14 @@ def buffers(folder: Path) -> str:
             if r["access"] in (what, "both"):
                 verb = VERBS.get(r["access"], r["access"])
                 row = rows.setdefault((name, verb, what), {"who": name, "does": verb, "DRAM": what})
-                counted = int(r[f"dram_{what}_bytes"]) / size
-                row[f"{r['buffer_mib']} MiB"] = f"{counted:.1f} / {model[number] / size:.1f}"
+                row[f"{r['buffer_mib']} MiB"] = beside(r, what, model[number], size)
     names = ["who", "does", "DRAM", *(f"{mib} MiB" for mib in SHOWN_MIB)]
     return table([{name: row.get(name, "") for name in names} for row in rows.values()])
+
+
+def beside(row: Row, what: str, predicted: float, size: int) -> str:
+    """Measured / predicted, both in so many bytes."""
+    return f"{int(row[f'dram_{what}_bytes']) / size:.1f} / {predicted / size:.1f}"
 
 
 def arrays(folder: Path) -> str:
@@ -78,9 +82,7 @@ def strides(folder: Path) -> str:
                 stride = f"{r['stride_kib']} KiB" if r["stride_kib"] != "0" else "side by side"
                 label = {"one piece each": stride, "does": VERBS[r["access"]], "DRAM": what}
                 row = rows.setdefault((stride, r["access"], what), label)
-                row[f"{r['pieces_mib']} MiB"] = (
-                    f"{int(r[f'dram_{what}_bytes']) / size:.1f} / {model[number] / size:.1f}"
-                )
+                row[f"{r['pieces_mib']} MiB"] = beside(r, what, model[number], size)
     names = ["one piece each", "does", "DRAM", *(f"{mib} MiB" for mib in STRIDED_MIB)]
     return table([{name: row.get(name, "") for name in names} for row in rows.values()])
 
