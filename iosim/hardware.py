@@ -94,6 +94,12 @@ def load(name: str) -> Hardware:
     return read(files[key])
 
 
+def measured_of(device: str) -> Hardware | None:
+    """What iosim calibrate found on another GPU that calls itself so (configs/measured), or None."""
+    found = map(read, sorted((configs_folder() / "measured").glob("*.toml")))
+    return next((hardware for hardware in found if (hardware.measured or {}).get("device") == device), None)
+
+
 def read(path: Path) -> Hardware:
     """One TOML file, with every key and type checked."""
     import tomllib

@@ -1,26 +1,27 @@
 """How long launches take: the largest of DRAM, L2 and the blocks' own time, plus launch overhead.
 
-Blocks are dealt in grid order to the places that are free, which gives the tail of the last wave and the imbalance of
-masks. What a block takes is a sum over its steps, which depend on each other (scores, then softmax, then the product
-with V). Every constant is a property of the GPU, measured by `iosim calibrate`; none is fitted to a shape.
+Blocks are dealt in grid order to the places that are free (dealing.py), which gives the tail of the last wave and the
+imbalance of masks. What a block takes is a sum over its steps, which depend on each other (scores, then softmax, then
+the product with V). Every constant is a property of the GPU, measured by `iosim calibrate`; none is fitted to a shape.
 
 A kernel that loads ahead keeps its operands in registers: its products, other operations and exponentials take their
 turns at the rates of the units; with warpgroup products (wgmma) two warpgroups take turns. Before its first product
 and after its last a block only moves what it needs and what it leaves. A generated kernel keeps its tiles in shared
 memory, and its steps are no faster than their instructions, accesses and barriers: each has a fixed time and a rate of
 one warp by itself, and as much of a full GPU. The warps of a block go through a step together and queue for the
-multiprocessor; then blocks that share it queue for its units. Among other steps a step takes longer than when it is
-repeated by itself: by as much as those of a tile of flash2 do; and while a warp asks for copies, others wait. The first
-loads of all blocks, and their last stores, come together; and in a launch a step takes longer the first time.
+multiprocessor; then blocks that share it queue for its units, those of fewer warps than it has parts for what is left
+of their part. Among other steps a step takes longer than when it is repeated by itself: by as much as those of a tile
+of flash2 do; and while a warp asks for copies, others wait. What comes from DRAM late is late for all blocks of a head.
+The first loads of all blocks, and their last stores, come together; and in a launch a step takes longer the first time.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from .cuts import LANES
+from .dealing import last_end
 from .works import LOOPED_STEPS, MEASURED_WARPS, OUTPUT, RAGGED, UNSIZED, Occupancy, Work
 
 RESERVED_BYTES = 1024  # shared memory that the system takes of each block (CUDA programming guide, cc 8.0 and later)
@@ -108,7 +109,8 @@ def predict(
         slow, l2 = (read + written) / rates.dram_bytes_per_second, (loaded + stored) / rates.l2_bytes_per_second
         share = min(1.0, read / max(1, loaded))
         far = rates.latency_seconds if sit.loads_ahead else rates.tile_latency_seconds or rates.latency_seconds
-        latency = rates.l2_latency_seconds + share * (far - rates.l2_latency_seconds)
+        late = late_share(share, len(blocks), instances, sit, rates)
+        latency = rates.l2_latency_seconds + late * (far - rates.l2_latency_seconds)
         own = blocks_seconds(blocks, instances, dtype, sit, rates, Memory(latency, slow / len(blocks) / instances))
         if rates.steps and not sit.loads_ahead:
             own += together_seconds(blocks, instances, share, sit, rates) + first_times_seconds(blocks, sit, rates)
@@ -127,13 +129,32 @@ class Memory:
 
 def blocks_seconds(
     works: list[Work], instances: int, dtype: str, sit: Occupancy, rates: Rates, memory: Memory
-) -> float:  # fmt: skip
-    """All blocks of a launch, in waves. Those of the last wave fill the multiprocessors that end first, not all evenly:
-    the blocks of one end together."""
-    total = len(works) * instances
-    together = min(sit.blocks_per_sm, -(-total // rates.sms))
-    costs = [block_seconds(work, together, dtype, sit, rates, memory) for work in works]
-    return makespan(costs, instances, rates.sms * together)
+) -> float:
+    """All blocks of a launch. Those that do the same are of one kind, whose time is worked out once. Of kernels that
+    load ahead it was not measured how much faster they are with fewer others."""
+    numbers: dict[str, int] = {}
+    kinds = [numbers.setdefault(repr(work), len(numbers)) for work in works]
+    of_kind, most = dict(zip(kinds, works, strict=True)), places(len(works) * instances, sit, rates)
+
+    @cache
+    def seconds(kind: int, together: int) -> float:
+        return block_seconds(of_kind[kind], most if sit.loads_ahead else together, dtype, sit, rates, memory)
+
+    return last_end(kinds, instances, rates.sms, most, seconds)
+
+
+def places(blocks: int, sit: Occupancy, rates: Rates) -> int:
+    """Of a multiprocessor, for so many blocks in all."""
+    return min(sit.blocks_per_sm, -(-blocks // rates.sms))
+
+
+def late_share(share: float, blocks: int, instances: int, sit: Occupancy, rates: Rates) -> float:
+    """How many of a block's loads have to wait for the DRAM, where a `share` of all bytes comes from there. The blocks
+    of a head, which go through the same tiles, wait for one together, whoever of them asked first. But those that share
+    a multiprocessor are at different tiles; and kernels that were not generated ask for some of the next before."""
+    together = places(blocks * instances, sit, rates)
+    alike = max(1.0, min(blocks / together, rates.sms)) if sit.generated and not sit.loads_ahead else 1.0
+    return min(1.0, share * alike)
 
 
 def block_seconds(work: Work, together: int, dtype: str, sit: Occupancy, rates: Rates, memory: Memory) -> float:
@@ -162,7 +183,9 @@ def stepwise_seconds(work: Work, together: int, sit: Occupancy, rates: Rates, me
             share = max(share, asking)
         chain += loop_ratio(name, sit, rates) * cycle_seconds(alone, [share / sit.warps], sit.warps)
     demands["steps"] *= fullest(together * sit.warps)
-    return cycle_seconds(chain, [*demands.values(), memory.dram_seconds * rates.sms], together)
+    turns = min(together, -(-together * sit.warps // PARTS))
+    shared = [*demands.values(), memory.dram_seconds * rates.sms]
+    return cycle_seconds(chain, [demand * together / turns for demand in shared], turns)
 
 
 def loop_ratio(step: str, sit: Occupancy, rates: Rates) -> float:
@@ -241,16 +264,3 @@ def arithmetic_seconds(work: Work, dtype: str, sit: Occupancy, rates: Rates) -> 
     if sit.tensor_cores and dtype in rates.tensor_flops_per_second:
         products = work.flops / rates.tensor_flops_per_second[dtype]
     return products + others
-
-
-def makespan(costs: Sequence[float], instances: int, places: int) -> float:
-    """When the last block ends: blocks in grid order (all of a head, then the next), each to the first free place."""
-    if not costs:
-        return 0.0
-    if max(costs) - min(costs) <= 1e-12 * max(costs):
-        return -(-len(costs) * instances // places) * max(costs)
-    ends = [0.0] * min(places, len(costs) * instances)
-    for _ in range(instances):
-        for cost in costs:
-            heapq.heapreplace(ends, ends[0] + cost)
-    return max(ends)

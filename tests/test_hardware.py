@@ -162,3 +162,10 @@ def test_configs_are_found_in_the_package_or_beside_it(tmp_path, monkeypatch):
 def test_loading_a_preset_needs_no_numpy():
     code = "import sys, iosim.hardware as h; h.load('H100'); print('numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def test_what_was_measured_of_a_gpu_is_found_by_its_name():
+    found = hardware.measured_of("NVIDIA H200")
+    assert found is not None and found.sms == 132 and found.measured["device"] == "NVIDIA H200"
+    assert hardware.measured_of("NVIDIA H100 80GB HBM3") is None and hardware.measured_of("H200") is None
+    assert "NVIDIA H200 (measured)" not in hardware.names(), "presets are of datasheets"

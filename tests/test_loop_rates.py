@@ -14,7 +14,7 @@ def test_a_tile_in_its_loop_over_its_steps(monkeypatch):
     is shorter: 3.5."""
     steps = {f"{kind}_{name}": [fixed, 1e30, 0.0, 1e30] for kind in ("tensor", "simt")
              for name, fixed in (("normalise", 0.5), ("denormalise", 0.0))}  # fmt: skip
-    tile = {64: 3.0, 124: 4.0}
+    tile = {SMS * 64: 3.0, 124: 4.0}  # a block on each multiprocessor, or two
     monkeypatch.setattr(loop_rates, "launch_seconds",
                         lambda program, cold: 11.0 + program.problem.Nk / ROWS * tile[program.problem.N])  # fmt: skip
     found = loop_rates.loop_ratios(steps, SMS)
@@ -26,22 +26,26 @@ def test_a_tile_in_its_loop_over_its_steps(monkeypatch):
 
 @pytest.mark.parametrize("ratio", [0.0, 0.25, 0.75, 1.0])
 def test_how_much_others_wait_while_a_warp_asks_is_found_again(monkeypatch, ratio):
-    """From a tile as long as the model has it."""
+    """From tiles of all shapes that are as long as the model has them; then from half of them, and some: the median."""
     names = ("scores", "scores_output", "accumulate", "accumulate_output", "normalise", "load")
     steps = {f"tensor_{name}": [1e-8, 1e10, 1e-9, 1e14] for name in names}
     blocks = 7
     monkeypatch.setattr(loop_rates, "blocks_that_fit", lambda program, shared_bytes: blocks)
     rates = loop_rates.rates_with(steps, SMS, loop_ratios={"tensor": 1.2}, asking_ratio=ratio)
-    loop = (16, *loop_rates.LOOP[1:])
-    (tile,) = loop_rates.tiles_of_model("tensor", rates, loop, 16, blocks)
+    wrong: list[tuple[int, int, int]] = []
 
     def launch_seconds(program, cold):
-        assert 16 * blocks * SMS == program.problem.N and program.kernels[0].block[0] == 32
-        return program.problem.Nk / ROWS * tile
+        rows, keys = program.tiling.rows_q, program.tiling.rows_k
+        assert rows * blocks * SMS == program.problem.N and program.kernels[0].block[0] == 2 * rows
+        shape, loop = (rows, keys, program.problem.d), (rows, loop_rates.SHORT * keys, loop_rates.LONG * keys)
+        (tile,) = loop_rates.tiles_of_model("tensor", rates, loop, shape, blocks)
+        return program.problem.Nk / keys * tile * (3.0 if shape in wrong else 1.0)
 
     monkeypatch.setattr(loop_rates, "launch_seconds", launch_seconds)
     found = loop_rates.asking_ratio(steps, {"tensor": 1.2}, SMS, SHARED_BYTES)
     assert found == pytest.approx(ratio, abs=1e-5)
+    wrong += loop_rates.SHAPES[: len(loop_rates.SHAPES) // 2]
+    assert loop_rates.asking_ratio(steps, {"tensor": 1.2}, SMS, SHARED_BYTES) == pytest.approx(ratio, abs=1e-5)
 
 
 def test_the_slower_of_two_blocks_decides(monkeypatch):

@@ -22,7 +22,7 @@ from iosim.timing import (
     cycle_seconds,
     first_times_seconds,
     fullest,
-    makespan,
+    late_share,
     predict,
     step_rates,
     together_seconds,
@@ -83,7 +83,7 @@ def test_a_generated_kernel_is_the_sum_of_its_steps():
     `normalise`: 10 / 5 = 2 s. 3 loads that take 0.25 s longer than from the L2. Of a multiprocessor's time, one of two,
     a quarter of the 0.1 s that 4 warps take: 2 x 0.1 / 4 + 2 x 80 / 400 + 2 x 10 / 100 = 0.65 s, which many blocks come
     down to."""
-    work, sit = replace(work_of(scores=80, hide=10), waits=3, times={"scores": 2, "hide": 1}), Occupancy(100, warps=1)
+    work, sit = replace(work_of(scores=80, hide=10), waits=3, times={"scores": 2, "hide": 1}), Occupancy(1000, warps=1)
     assert block_seconds(work, 1, "fp16", sit, STEPWISE, Memory(0.5)) == pytest.approx(7.75)
     assert block_seconds(work, 1, "fp16", sit, STEPWISE, SLOW) == pytest.approx(7.0)
     assert block_seconds(work, 1000, "fp16", sit, STEPWISE, SLOW) / 1000 == pytest.approx(0.65, rel=0.01)
@@ -176,12 +176,20 @@ def test_the_fullest_part_of_a_multiprocessor(warps, most):
     assert fullest(warps) == pytest.approx(most)
 
 
-def test_blocks_of_one_warp_meet_where_one_part_has_two():
-    """Each takes 1 s of a part's units (0.25 s of all four): four do not meet, five may."""
-    rates = replace(TOY, steps={"tensor_normalise": (0.0, 10.0, 0.0, 8 * TOY.sms)})
-    found = [block_seconds(work_of(hide=2), n, "fp16", Occupancy(n, warps=1), rates, SLOW) for n in (4, 5)]
-    chain = cycle_seconds(0.2, [0.25], 1)
-    assert found == pytest.approx([cycle_seconds(chain, [0.25], 4), cycle_seconds(chain, [0.25 * 8 / 5], 5)])
+@pytest.mark.parametrize(
+    "warps, blocks, turns", [(1, 4, 1), (1, 5, 2), (1, 8, 2), (2, 4, 2), (3, 4, 3), (4, 3, 3), (8, 3, 3)]
+)
+def test_blocks_of_few_warps_queue_for_their_part(warps, blocks, turns):
+    """Each of its warps takes 1 s of a part's units: four blocks of one warp do not meet, the fifth meets one of them.
+    Of so many that meet each waits for what all of them want of the fullest part."""
+    rates = replace(TOY, steps={"tensor_normalise": (0.0, 1.0, 0.0, 4 * TOY.sms)})
+    work = work_of(hide=warps)
+    found = block_seconds(work, blocks, "fp16", Occupancy(blocks, warps=warps), rates, SLOW)
+    chain = cycle_seconds(1.0, [0.25], warps)
+    fullest_part = -(-blocks * warps // 4)
+    assert found == pytest.approx(cycle_seconds(chain, [fullest_part / turns], turns))
+    if blocks * warps <= 4:
+        assert found == pytest.approx(1.0)
 
 
 def test_loads_through_registers_wait_for_the_l2():
@@ -272,19 +280,31 @@ def test_waves():
     assert blocks_seconds([WORK], 12, "fp16", sit, TOY, SLOW) == pytest.approx(2 * (4.2 + ENDS)), "no third wave"
 
 
-@pytest.mark.parametrize(
-    "costs, instances, places, ends",
-    [
-        ([1.0], 5, 2, 3.0),
-        ([1.0] * 4, 2, 8, 1.0),
-        ([1.0] * 4, 2, 7, 2.0),
-        ([1.0, 2.0, 3.0], 1, 2, 4.0),  # 1 and 2 start; 3 follows the 1
-        ([3.0, 1.0], 2, 2, 5.0 - 1.0),  # 3 | 1, then 3 after the 1: 4; the last 1 after the 3: 4
-        ([], 3, 2, 0.0),
-    ],
-)
-def test_makespan(costs, instances, places, ends):
-    assert makespan(costs, instances, places) == ends
+def test_blocks_go_on_faster_when_others_have_ended():
+    """One multiprocessor, all of whose time two copies want: of 40 and of 120 bytes, at 40 bytes a second. Both take
+    half of it until the short one ends at 2 s (a little later by the queue); the other has 80 bytes left."""
+    rates = replace(TOY, sms=1, steps={"tensor_load": (0.0, 40.0, 0.0, 40.0)})
+    works, sit = [work_of(load=40), work_of(load=120)], Occupancy(2, warps=4)
+    alone = [block_seconds(work, 1, "fp16", sit, rates, SLOW) for work in works]
+    both = [block_seconds(work, 2, "fp16", sit, rates, SLOW) for work in works]
+    left = 1 - both[0] / both[1]
+    assert blocks_seconds(works, 1, "fp16", sit, rates, SLOW) == pytest.approx(both[0] + left * alone[1])
+    assert both[1] > both[0] + left * alone[1], "less than among others"
+
+
+def test_blocks_of_a_head_wait_for_a_tile_together():
+    """A tenth of the bytes comes from DRAM. Of 4 blocks on as many multiprocessors each waits for it four times as
+    often as it asks; of 40 all the time. Those that share a multiprocessor are at different tiles, and others than
+    generated kernels wait for their own."""
+    four = replace(TOY, sms=4)
+    assert late_share(0.1, 4, 1, Occupancy(1), four) == pytest.approx(0.4)
+    assert late_share(0.1, 40, 1, Occupancy(1), replace(TOY, sms=40)) == 1.0
+    assert late_share(0.1, 40, 1, Occupancy(1), four) == pytest.approx(0.4), "10 waves of four"
+    assert late_share(0.1, 4, 8, Occupancy(4), four) == pytest.approx(0.1), "one on each, among four heads"
+    assert late_share(0.1, 8, 8, Occupancy(4), four) == pytest.approx(0.2)
+    assert late_share(0.1, 1, 8, Occupancy(4), four) == pytest.approx(0.1), "nobody asks for the same"
+    assert late_share(0.1, 4, 1, Occupancy(1, loads_ahead=True), four) == pytest.approx(0.1)
+    assert late_share(0.1, 4, 1, Occupancy(1, generated=False), four) == pytest.approx(0.1)
 
 
 def test_the_largest_part_wins_and_launches_add():

@@ -81,6 +81,11 @@ def test_predictions_are_those_that_were_written_down(folder):
 
 
 @needs_measurements
+def test_the_rates_that_iosim_comes_with_are_those_of_the_last_measurement():
+    assert (ROOT / "configs/measured/h200.toml").read_text() == (FOLDERS[-1] / "hardware.toml").read_text()
+
+
+@needs_measurements
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda p: p.name)
 def test_what_was_measured_again_is_the_same(folder):
     """Words, and bytes between SM and L2, launch by launch; shapes in several places then are in the places of both."""
@@ -101,14 +106,11 @@ def test_what_was_measured_again_is_the_same(folder):
     assert pooled >= 5 or not twice
 
 
-MISSES_10_PERCENT = "generated, held out"  # in the median of time
-
-
 @needs_measurements
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda p: p.name)
 def test_errors_of_dram_and_time_are_as_claimed(folder):
-    """The medians by set: 5 % and 10 % (10.5 % in one); of time 8 % over all of ours. DRAM bytes are at most 20 % off;
-    where the model says that the place of the arrays decides, they are the mean of many places."""
+    """The medians by set: 5 % and 10 %; of time 8 % over all of ours. DRAM bytes are at most 20 % off; where the model
+    says that the place of the arrays decides, they are the mean of many places."""
     import shapes
     import summary
 
@@ -116,10 +118,10 @@ def test_errors_of_dram_and_time_are_as_claimed(folder):
     groups = summary.groups(folder)
     ours = [row for name, rows in groups.items() if not name.startswith("torch") for row in rows]
     theirs = [row for name, rows in groups.items() if name.startswith("torch") for row in rows]
-    assert len(summary.errors(summary.big(ours), "dram_ratio")) >= 60 and len(groups) == 17
+    assert len(summary.errors(summary.big(ours), "dram_ratio")) >= 60 and len(groups) == 18
     for name, rows in groups.items():
         assert median(summary.errors(summary.big(rows), "dram_ratio")) <= 0.05, name
-        assert median(summary.errors(rows, "time_ratio")) <= (0.105 if name == MISSES_10_PERCENT else 0.10), name
+        assert median(summary.errors(rows, "time_ratio")) <= 0.10, name
     assert median(summary.errors(ours, "time_ratio")) <= 0.08
     assert max(summary.errors(summary.big(theirs), "dram_ratio")) <= 0.20
     assert max(summary.errors(summary.big(ours), "dram_ratio")) <= 0.20

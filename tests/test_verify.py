@@ -71,6 +71,30 @@ def test_csv_and_table_name_what_they_show(iosim):
     assert "tensors" not in row
 
 
+def test_without_hardware_times_are_those_of_the_gpu_that_was_measured(ask, iosim, monkeypatch):
+    """Whose rates they are is said; with a preset nothing is predicted, and nothing said."""
+    answer = ask(*ARGS, *BOTH, "--from-ncu", KEPT)
+    assert answer["hardware"] == "NVIDIA H200 (measured)" and all(row["time_ratio"] > 0 for row in answer["rows"])
+    done = iosim(*ARGS, *BOTH, "--from-ncu", KEPT)
+    assert "predicted with the rates of NVIDIA H200 (measured); iosim calibrate -o" in done.stderr
+    plain = iosim(*ARGS, *BOTH, "--from-ncu", KEPT, "--hardware", "h200")
+    assert plain.exit_code == 0 and plain.stderr == "" and "hardware: H200" in plain.stdout
+    monkeypatch.setattr(plan_verify, "DEFAULT_DEVICE", "NVIDIA H100 80GB HBM3")
+    other = iosim(*ARGS, *BOTH, "--from-ncu", KEPT)
+    assert "times are not predicted by H100; iosim calibrate -o" in other.stderr
+    monkeypatch.setattr(plan_verify, "DEFAULT_DEVICE", "Some other GPU")
+    none = iosim(*ARGS, *BOTH, "--from-ncu", KEPT)
+    assert none.exit_code == 3 and "there is no preset for Some other GPU: run iosim calibrate" in none.stderr
+
+
+@pytest.mark.parametrize("mask, names", [("dense", ["flash2", "standard-tiled"]), ("causal", ["block-sparse-q"]),
+                                         ("window:64", ["flash2"])])  # fmt: skip
+def test_all_tuned_kernels_that_know_the_mask(mask, names):
+    problem = Attention(1024, 64, heads=2, acc_dtype="fp32", mask=parse_mask(mask))
+    assert [schedule.name for schedule in plan_verify.all_schedules(problem, True)] == names
+    assert "flash1" in [schedule.name for schedule in plan_verify.all_schedules(problem, False)]
+
+
 def test_a_profile_of_something_else_is_a_mismatch(iosim):
     wrong = iosim(*[a if a != 64 else 128 for a in ARGS], *BOTH, "--from-ncu", KEPT)
     assert wrong.exit_code == 1 and "the hardware counted 4636803072 B" in wrong.stdout

@@ -13,7 +13,7 @@ from summary import ROOT, groups, read
 
 COLOURS = (
     "#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#9c6b4e", "#9498a0", "#2f7d4f", "#97bbf5", "#a463f2", "#3b3b3b",
-    "#ff8ab7", "#b8b08d", "#00a0b0", "#d62f8c", "#7a5c00", "#86c200", "#4b3c8f",
+    "#ff8ab7", "#b8b08d", "#00a0b0", "#d62f8c", "#7a5c00", "#86c200", "#4b3c8f", "#ff5e5b",
 )  # fmt: skip
 
 

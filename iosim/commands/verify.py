@@ -21,7 +21,7 @@ MOST_PLACES = 32
 @click.option("--tuned", is_flag=True, help="The tuned kernels instead of the generated ones.")
 @click.option("--sweep-m", "--sweep-M", "sweep_m", metavar="AXIS",
               help="Measured SM bytes against M: 16KB:227KB:x2 (without --N, --d: 8192 x 64, 16 heads).")  # fmt: skip
-@text_option("--hardware", "A preset or a file that iosim calibrate wrote (default: the preset of this GPU).")
+@text_option("--hardware", "A preset, or a file of iosim calibrate (default: what was measured of such a GPU).")
 @text_option("--from-ncu", "Judge a kept profile instead of running one.", metavar="FILE")
 @text_option("--keep", "Keep the profiler's CSV here.", metavar="FILE")
 @click.option("--places", type=click.IntRange(1, MOST_PLACES), default=1, metavar="COUNT",
@@ -46,6 +46,8 @@ def command(as_json: bool, as_csv: bool, path: Any, **given: Any) -> None:
     for row in rows:
         if row["dram_at_the_edge"] and row["dram_places"] == 1:
             click.echo(at_the_edge(row), err=True)
+    if not given["hardware"] and extra.get("hardware"):
+        click.echo(whose_rates(rows, extra["hardware"]), err=True)
     if not ok:
         sys.exit(1)
 
@@ -54,6 +56,11 @@ def at_the_edge(row: Any) -> str:
     least, most = (round(row[f"dram_{end}_predicted"] / 1e6) for end in ("least", "most"))
     return (f"{row['schedule']}: what is used again just about fills the L2, so DRAM bytes depend on where the arrays "
             f"lie ({least} to {most} MB by the model); --places 8 measures the mean of eight places")  # fmt: skip
+
+
+def whose_rates(rows: Any, name: str) -> str:
+    what = "predicted with the rates of" if any(row["seconds_predicted"] for row in rows) else "not predicted by"
+    return f"times are {what} {name}; iosim calibrate -o FILE.toml measures this GPU, for --hardware FILE.toml"
 
 
 def verify_text(rows: Any, extra: Any, verify: Any, report: Any) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import InputError, MissingError
 from ..experiment import default_schedules, parse_mask
-from ..hardware import Hardware, load, names
+from ..hardware import Hardware, load, measured_of, names
 from ..problem import Attention
 from ..reference import attention_output
 from ..schedules import find
@@ -21,7 +21,7 @@ from .verify import Evidence, Row, summary, verify
 
 MULTIPLE = 16  # tiles of tensor-core kernels
 SWEPT = {"n": "8192", "d": "64", "heads": "16"}  # by --sweep-M where nothing else is asked for
-DEFAULT_HARDWARE = "h200"  # for a kept profile, which does not say what it ran on
+DEFAULT_DEVICE = "NVIDIA H200"  # of a kept profile, which does not say what it ran on
 
 
 def run(given: dict[str, Any]) -> tuple[list[Row], dict[str, Any]]:
@@ -38,16 +38,14 @@ def run(given: dict[str, Any]) -> tuple[list[Row], dict[str, Any]]:
     evidence = gather(jobs, given)
     rows = [verify(item, hardware) for item in evidence]
     if not sizes:
-        return rows, {"summary": summary(rows)}
+        return rows, {"summary": summary(rows), "hardware": hardware and hardware.name}
     rows = [{"M_bytes": size, **row} for size, row in zip(sizes, rows, strict=True)]
     return rows, {"slopes": slopes(rows, problem)}
 
 
 def plan(problem: Attention, given: dict[str, Any]) -> tuple[list[Job], list[int]]:
     """The jobs, and with --sweep-M the M of each."""
-    chosen = [find(name) for name in given["schedules"]] or [
-        s for s in default_schedules(problem) if "ideal" not in s.rules
-    ]
+    chosen = [find(name) for name in given["schedules"]] or all_schedules(problem, given["tuned"])
     for schedule in chosen:
         if schedule.answer is not attention_output:
             raise InputError("--schedule", schedule.name, "schedules that make O of Q, K and V",
@@ -63,6 +61,15 @@ def plan(problem: Attention, given: dict[str, Any]) -> tuple[list[Job], list[int
             raise InputError("--sweep-M", given["sweep_m"], "sizes in which tiles of 16 fit", "larger M or smaller --d")
         return [job for job, _ in jobs], [size for _, size in jobs]
     return [schedule_job(s.name, problem, tiles_of(s, problem, given), *more) for s in chosen], []
+
+
+def all_schedules(problem: Attention, tuned: bool) -> list[Any]:
+    """Those that are verified where none is asked for; of the tuned kernels those that know the mask."""
+    if tuned:
+        from .tuned import FILES, MASKS
+
+        return [find(name) for name in FILES if MASKS.get(name, "dense") == str(problem.mask)] or [find("flash2")]
+    return [s for s in default_schedules(problem) if "ideal" not in s.rules]
 
 
 def tiles_of(schedule: Any, problem: Attention, given: dict[str, Any]) -> Tiling:
@@ -81,21 +88,23 @@ def tiles_of(schedule: Any, problem: Attention, given: dict[str, Any]) -> Tiling
 
 
 def hardware_of(given: dict[str, Any]) -> Hardware:
-    """What was asked for, else the preset whose name is in the name of this GPU."""
+    """What was asked for, else what was measured of such a GPU, or the preset whose name is in the name of this one."""
     if given.get("hardware"):
         return load(given["hardware"])
-    if given.get("from_ncu"):
-        return load(DEFAULT_HARDWARE)
-    from . import device
-
-    name = device_name(device.cupy())
+    name = DEFAULT_DEVICE if given.get("from_ncu") else this_device()
+    measured = measured_of(name)
+    if measured:
+        return measured
     for preset in names():
         if preset.lower() in name.lower():
             return load(preset)
     raise MissingError(f"there is no preset for {name}: run iosim calibrate -o FILE.toml and give --hardware FILE.toml")
 
 
-def device_name(xp: Any) -> str:
+def this_device() -> str:
+    from . import device
+
+    xp = device.cupy()
     return xp.cuda.runtime.getDeviceProperties(xp.cuda.Device().id)["name"].decode()  # type: ignore[no-any-return]
 
 

@@ -50,7 +50,7 @@ FLUSH_BYTES = 1 << 28  # empties the L2, and keeps the GPU busy until a launch a
 
 def every_step() -> Iterator[tuple[str, str, bool]]:
     """(kind, name, whether its tile is ragged)."""
-    yield from ((kind, name, False) for kind in KINDS for name in STEPS)
+    yield from ((kind, name, False) for kind in KINDS for name in STEPS if name != "load_Q")
     yield from ((kind, name, True) for kind in KINDS for name in OF_RAGGED)
 
 
@@ -73,19 +73,18 @@ def every_program() -> Iterator[Any]:
     """All that will be measured, but for copies of single words."""
     for kind, name, ragged in every_step():
         for rows in (KINDS[kind][1] * few_warps(name, kind), ROWS):
-            for size, times in product(sizes_of(name), (SHORT, LONG)):
-                yield program_of(name, KINDS[kind][0], times, 1, rows, size, ragged)
+            for size, times, part in product(sizes_of(name), (SHORT, LONG), {ragged, ragged and name != "load_Q"}):
+                yield program_of(name, KINDS[kind][0], times, 1, rows, size, part)
 
 
 def sizes_of(name: str) -> tuple[tuple[int, int], ...]:
-    """Of a load that is short most is latency."""
-    others = ODD if name in SCALAR else FEWER_KEYS if name in OF_KEYS else WIDE if name == "load" else SIZES
-    return PRODUCTS.get(name, others)
+    others = ODD if name in SCALAR else FEWER_KEYS if name in OF_KEYS else SIZES
+    return {**PRODUCTS, **WIDE}.get(name, others)
 
 
 def few_warps(name: str, kind: str) -> int:
-    """Of a tile with 16 rows; but a warp that copies a whole tile by itself is not what is usual."""
-    return 4 if name == "load" else 16 // KINDS[kind][1]
+    """Of a tile with 16 rows; but of so few rows there is little to copy."""
+    return 4 if name == "load_Q" else 16 // KINDS[kind][1]
 
 
 def measure_step(name: str, kind: str, ragged: bool, sms: int, shared_bytes: int) -> dict[str, list[float]]:
@@ -95,7 +94,7 @@ def measure_step(name: str, kind: str, ragged: bool, sms: int, shared_bytes: int
         work = work_of if parts > 1 else chain_of
         works = [parts * work(name, kind, rows, size, ragged) for size in sizes_of(name)]
         rates += line(works, times)
-    return {f"{kind}_{name}{RAGGED if ragged else ''}": rates}
+    return {f"{kind}_{name.removesuffix('_Q')}{RAGGED if ragged else ''}": rates}
 
 
 def measure_product(name: str, kind: str, sms: int, shared_bytes: int) -> dict[str, list[float]]:

@@ -35,10 +35,11 @@ OF_KEYS = ("hide", "online_softmax", "softmax_rows", "add_maximum_and_sum", "exp
 # A product, one of less depth, one with less output as well.
 PRODUCTS = {"scores": (*SIZES, (16, 16)), "accumulate": (*FEWER_KEYS, (16, 16))}
 ODD = ((317, 64),)  # keys of a row, which are four tiles and one that is shorter, and d
-WIDE = ((64, 128), (64, 32))
+# Of a tile of keys, one that takes long to ask for, and one that is mostly latency.
+WIDE = {"load": ((64, 128), (16, 16)), "load_Q": ((64, 128), (64, 32))}
 MARGIN = 4  # rows less than a tile has room for
 # Those that go over a ragged tile in a loop of their own (tiles.cuh, steps.cuh).
-OF_RAGGED = ("load", "online_softmax", "add_maximum_and_sum", "exponentials", "normalise", "store")
+OF_RAGGED = ("load_Q", "online_softmax", "add_maximum_and_sum", "exponentials", "normalise", "store")
 SHORT, LONG = 16, 81
 KINDS = {"tensor": ("fp16", 16), "simt": ("fp32", 8)}  # type, rows of a warp
 MASK = parse_mask("causal")  # of a tile where the keys are as many as the queries, or more, it hides some words
@@ -61,7 +62,8 @@ STEPS: dict[str, tuple[Repeat, Callable[[int, int, int, int], int]]] = {
     "normalise": (lambda on, at: on.update(at.o, normalise, at.l), lambda r, c, d, b: r * d),
     "denormalise": (lambda on, at: on.update(at.o, denormalise, at.l), lambda r, c, d, b: r * d),
     "zeros": (lambda on, at: on.update(at.o, zeros), lambda r, c, d, b: r * d),
-    "load": (lambda on, at: on.load("Q", at.i), lambda r, c, d, b: r * d * b),
+    "load": (lambda on, at: on.load("K", at.j), lambda r, c, d, b: c * d * b),
+    "load_Q": (lambda on, at: on.load("Q", at.i), lambda r, c, d, b: r * d * b),
     "load_O": (lambda on, at: on.load("O", at.i), lambda r, c, d, b: r * d * b),
     "load_l": (lambda on, at: on.load("l", at.i), lambda r, c, d, b: r * 4),
     "store": (lambda on, at: on.store(at.o, "O", at.i), lambda r, c, d, b: r * d * b),
@@ -106,7 +108,7 @@ def text_of(repeat: Repeat, times: int) -> Callable[..., None]:
                 s = chip.compute("S", (i, j), scores, q, k)
                 chip.update((s, m, l, o), online_softmax)
                 chip.update(o, accumulate, s, v)
-                at = SimpleNamespace(i=i, q=q, k=k, v=v, s=s, m=m, l=l, o=o, part=p.mask.part(i, j))
+                at = SimpleNamespace(i=i, j=j, q=q, k=k, v=v, s=s, m=m, l=l, o=o, part=p.mask.part(i, j))
                 for _ in chip.tiles(times, 1) if times else ():
                     repeat(chip, at)
             chip.store(o, "O", i)
@@ -138,14 +140,14 @@ def work_of(name: str, kind: str, rows: int, size: tuple[int, int], ragged: bool
     keys, d = size
     if name in SCALAR:
         return rows * keys * 2
-    rows -= MARGIN if ragged and (kind, name) != ("tensor", "load") else 0
+    rows -= MARGIN if ragged and (kind, name) != ("tensor", "load_Q") else 0
     return STEPS[name][1](rows, keys, d, 2 if kind == "tensor" else 4)
 
 
 def chain_of(name: str, kind: str, rows: int, size: tuple[int, int], ragged: bool = False) -> int:
     """The same if all warps had as much as the busiest, as works.py has it."""
     work = work_of(name, kind, rows, size, ragged)
-    if not ragged or (kind, name) == ("tensor", "load"):  # which fills the margins, too
+    if not ragged or (kind, name) == ("tensor", "load_Q"):  # which fills the margins, too
         return work
     left, own = rows - MARGIN, KINDS[kind][1]
     tile = Block(name, (Tile(left + rows, left, rows, 1), size[0]), None, 0)
