@@ -11,7 +11,7 @@ from iosim.experiment import parse_mask
 from iosim.gpu import counters, plan_verify
 from iosim.gpu.jobs import problem_of, runner, schedule_job, tiling_of, torch_job
 from iosim.gpu.predict import predict, rates_of
-from iosim.gpu.verify import Evidence, dram, occupancies, short, summary, verify
+from iosim.gpu.verify import Evidence, dram, in_words, occupancies, short, summary, verify
 from iosim.hardware import load
 from iosim.problem import Attention
 from iosim.schedules import SCHEDULES, find
@@ -36,6 +36,14 @@ def kernel(read, written, seconds=1e-3, **more):
     metrics = {counters.LOADS: read, counters.FROM_L2: read, counters.STORES: written, counters.TIME: seconds * 1e9,
                counters.DRAM_READ: read, counters.DRAM_WRITE: written, **more}  # fmt: skip
     return counters.Kernel("k", metrics=metrics)
+
+
+def kept(folder, read, written):
+    """The profile of a kernel, in a file."""
+    body = [(counters.LOADS, read), (counters.FROM_L2, read), (counters.STORES, written), (counters.DRAM_READ, 10**8)]
+    (folder / "kept.csv").write_text('"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"\n' + "".join(
+        f'"0","k","{name}","byte","{value}"\n' for name, value in body))  # fmt: skip
+    return folder / "kept.csv"
 
 
 def evidence(job):
@@ -65,25 +73,28 @@ def one_flops():
 def test_csv_and_table_name_what_they_show(iosim):
     table = iosim(*ARGS, *BOTH, "--from-ncu", KEPT)
     assert table.exit_code == 0 and "4636803072" in table.stdout and "1.00000" in table.stdout
+    last = table.stdout.splitlines()[-1]
+    assert last.startswith("2 of 2 agree; DRAM predicted ") and last.endswith(" at worst, by NVIDIA H200 (measured)")
     head, first, _ = iosim(*ARGS, *BOTH, "--from-ncu", KEPT, "--csv").stdout.splitlines()
     row = dict(zip(head.split(","), first.split(","), strict=True))
     assert row["schedule"] == "flash1" and row["hw_write_bytes"] == "2283798528" and row["ok"] == "True"
     assert "tensors" not in row
 
 
-def test_without_hardware_times_are_those_of_the_gpu_that_was_measured(ask, iosim, monkeypatch):
+def test_without_hardware_times_are_those_of_the_gpu_that_was_measured(ask, iosim, monkeypatch, tmp_path):
     """Whose rates they are is said; with a preset nothing is predicted, and nothing said."""
-    answer = ask(*ARGS, *BOTH, "--from-ncu", KEPT)
-    assert answer["hardware"] == "NVIDIA H200 (measured)" and all(row["time_ratio"] > 0 for row in answer["rows"])
-    done = iosim(*ARGS, *BOTH, "--from-ncu", KEPT)
-    assert "predicted with the rates of NVIDIA H200 (measured); iosim calibrate -o" in done.stderr
-    plain = iosim(*ARGS, *BOTH, "--from-ncu", KEPT, "--hardware", "h200")
-    assert plain.exit_code == 0 and plain.stderr == "" and "hardware: H200" in plain.stdout
+    p = predict(find("flash2"), Attention(256, 64, heads=4, dtype="fp32"), Tiling(64, 64))
+    line = ["verify", "--N", 256, "--d", 64, "--heads", 4, "--dtype", "fp32", "--schedule", "flash2", "--tiles", "64x64",
+            "--from-ncu", kept(tmp_path, p.read_bytes, p.write_bytes)]  # fmt: skip
+    answer = ask(*line)
+    assert answer["hardware"] == "NVIDIA H200 (measured)" and answer["rows"][0]["seconds_predicted"] > 0
+    assert "predicted with the rates of NVIDIA H200 (measured); iosim calibrate -o" in iosim(*line).stderr
+    plain = iosim(*line, "--hardware", "h200")
+    assert plain.exit_code == 0 and plain.stderr == "" and plain.stdout.endswith("% at worst, by H200\n")
     monkeypatch.setattr(plan_verify, "DEFAULT_DEVICE", "NVIDIA H100 80GB HBM3")
-    other = iosim(*ARGS, *BOTH, "--from-ncu", KEPT)
-    assert "times are not predicted by H100; iosim calibrate -o" in other.stderr
+    assert "times are not predicted by H100; iosim calibrate -o" in iosim(*line).stderr
     monkeypatch.setattr(plan_verify, "DEFAULT_DEVICE", "Some other GPU")
-    none = iosim(*ARGS, *BOTH, "--from-ncu", KEPT)
+    none = iosim(*line)
     assert none.exit_code == 3 and "there is no preset for Some other GPU: run iosim calibrate" in none.stderr
 
 
@@ -145,11 +156,8 @@ def test_shapes_at_the_edge_of_the_l2_are_told(ask, iosim, tmp_path, heads, edge
     read, written = (
         getattr(predict(find("flash1"), p, Tiling(128, 48)), name) for name in ("read_bytes", "write_bytes")
     )
-    body = [(counters.LOADS, read), (counters.FROM_L2, read), (counters.STORES, written), (counters.DRAM_READ, 10**8)]
-    (tmp_path / "kept.csv").write_text('"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"\n' + "".join(
-        f'"0","k","{name}","byte","{value}"\n' for name, value in body))  # fmt: skip
     line = ["verify", "--N", 1097, "--d", 32, "--heads", heads, "--dtype", "bf16", "--schedule", "flash1", "--tiles",
-            "128x48", "--from-ncu", tmp_path / "kept.csv"]  # fmt: skip
+            "128x48", "--from-ncu", kept(tmp_path, read, written)]  # fmt: skip
     (row,) = ask(*line)["rows"]
     total = row["dram_read_predicted"] + row["dram_write_predicted"]
     assert row["dram_least_predicted"] <= total <= row["dram_most_predicted"] and row["dram_at_the_edge"] == edge
@@ -276,13 +284,16 @@ def test_time_is_predicted_only_where_it_was_measured():
 def test_summary_and_short():
     rows = [verify(evidence(JOB), load("h200"))]
     assert summary(rows)["ok"] == 1 and summary(rows)["dram_worst_error"] >= 0
+    assert in_words(summary(rows)).startswith("1 of 1 agree; DRAM predicted ") and "time" not in in_words(summary(rows))
+    found = {"rows": 3, "ok": 2, "time_median_error": 0.0123, "time_worst_error": 0.2}
+    assert in_words(found) == "2 of 3 agree; time predicted 1.2 % off in the median, 20.0 % at worst"
     assert short(rows)[0]["ok"] == "yes" and short(rows)[0]["x simulated"] == "1.00000"
 
 
 # ---------------------------------------------------------------- the sweep over M
 
 
-def test_sweep_m(monkeypatch, ask):
+def test_sweep_m(monkeypatch, ask, iosim):
     """The verdict of a sweep on counters that equal the simulation: slopes are equal, near -1."""
     monkeypatch.setattr(plan_verify, "gather", lambda jobs, given: [evidence(job) for job in jobs])
     sweep = [
@@ -304,6 +315,7 @@ def test_sweep_m(monkeypatch, ask):
     assert [row["M_bytes"] for row in answer["rows"]] == [32 << 10, 64 << 10, 128 << 10]
     assert slope["slope_simulated"] == slope["slope_measured"] and -1.3 < slope["slope_measured"] < -0.8
     assert 2 < slope["constant_measured"] < 12
+    assert "slope_measured" in iosim(*sweep).stdout.splitlines()[-3]
 
 
 @pytest.mark.parametrize("more, problem", [((), (8192, 64, 16)), (("--heads", 3), (8192, 64, 3)),

@@ -66,5 +66,7 @@ def whose_rates(rows: Any, name: str) -> str:
 def verify_text(rows: Any, extra: Any, verify: Any, report: Any) -> list[str]:
     lines = [report.table(verify.short(rows))]
     lines += ["", *[f"{row['schedule']}: {row['faults']}" for row in rows if not row["ok"]]]
-    lines += [f"{key}: {value}" for key, value in extra.items()]
-    return lines
+    if "slopes" in extra:
+        return [*lines, "bytes between SM and L2 against M, on log axes:", "", report.table(extra["slopes"])]
+    by = f", by {extra['hardware']}" if extra["hardware"] else ""
+    return [*lines, verify.in_words(extra["summary"]) + by]

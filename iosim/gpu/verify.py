@@ -192,6 +192,16 @@ def summary(rows: list[Row]) -> Row:
     return result
 
 
+def in_words(found: Row) -> str:
+    """A summary as a line."""
+    parts = [f"{found['ok']} of {found['rows']} agree"]
+    for name, label in (("dram", "DRAM"), ("time", "time")):
+        if f"{name}_median_error" in found:
+            median_error, worst = (100 * found[f"{name}_{which}_error"] for which in ("median", "worst"))
+            parts.append(f"{label} predicted {median_error:.1f} % off in the median, {worst:.1f} % at worst")
+    return "; ".join(parts)
+
+
 # ---------------------------------------------------------------- a row for people
 
 
