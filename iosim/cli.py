@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import Any
 
@@ -79,7 +80,21 @@ def blamed(error: Exception) -> Exception:
     from . import mistakes
 
     where = mistakes.line_of(error, LOADED)
-    return Failure(ScheduleError(where + mistakes.described(error))) if where else error
+    if where:
+        return Failure(ScheduleError(where + mistakes.described(error)))
+    full = isinstance(error, OSError) and error.filename is None and not isinstance(error, BrokenPipeError)
+    return unwritten(error) if full else error
+
+
+def unwritten(error: Exception) -> Exception:
+    """stdout takes no more, as a full disk. What is left in its buffer is dropped: Python would fail again at exit."""
+    import os
+
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+    return Failure(
+        InputError("stdout", getattr(error, "strerror", None) or str(error), "a place with room for the answer")
+    )
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from math import isfinite
 from typing import Any
 
 from . import __version__
@@ -21,10 +22,23 @@ Rows = list[dict[str, Any]]
 
 
 def to_json(value: Any, argv: list[str]) -> str:
-    """The envelope of every JSON answer: schema, version, argv, then what was asked for."""
+    """The envelope of every JSON answer: schema, version, argv, then what was asked for. What is no number is null."""
     import json
 
-    return json.dumps({"schema": 1, "iosim": __version__, "argv": argv, **value}, indent=1, allow_nan=False) + "\n"
+    whole = {"schema": 1, "iosim": __version__, "argv": argv, **value}
+    try:
+        return json.dumps(whole, indent=1, allow_nan=False) + "\n"
+    except ValueError:
+        return json.dumps(finite(whole), indent=1, allow_nan=False) + "\n"
+
+
+def finite(value: Any) -> Any:
+    """The same with None for infinities and NaN, which JSON has not."""
+    if isinstance(value, dict):
+        return {key: finite(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(part) for part in value]
+    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def report_json(report: Any) -> dict[str, Any]:

@@ -3,11 +3,14 @@
 import csv
 import json
 import os
+import subprocess
+import sys
 import threading
 
 import pytest
 
 from iosim.files import passes_through
+from iosim.report import finite
 
 COUNT = ("count", "--N", 64, "--d", 8, "--M", "4KB")
 SWEEP = ("sweep", "--N", 64, "--d", 8, "--M", "4KB")
@@ -91,3 +94,47 @@ def test_the_name_chooses_the_form(args, tmp_path, iosim):
     text = written("x.txt")
     assert not text.startswith("{") and text != table
     assert written("z.csv", "--json").startswith("{"), "what is asked for wins"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
+@pytest.mark.parametrize("args", [COUNT, (*COUNT, "--json"), SWEEP, ("schedules",)])
+def test_a_full_disk_is_one_message(args):
+    line = [sys.executable, "-m", "iosim", *map(str, args)]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert done.returncode == 2 and done.stderr.startswith("Error: stdout: found 'No space left on device'")
+    assert done.stderr.count("\n") == 1
+
+
+WRONG = """
+import iosim
+
+
+def spoilt(x, *more):
+    x[...] = float("nan")
+
+
+def text(chip, p, t):
+    for i in chip.tiles(p.N, t.rows_q, parallel=True):
+        q = chip.load("Q", i)
+        chip.update(q, spoilt)
+        chip.store(q, "O", i)
+
+
+iosim.register(iosim.Schedule("nan", text, "no numbers"))
+"""
+
+
+def test_an_answer_that_is_no_number_is_null_in_json(tmp_path, iosim):
+    (tmp_path / "nan.py").write_text(WRONG)
+    done = iosim(
+        "--load", tmp_path / "nan.py", "check", "--N", 8, "--d", 4, "--tiles", "4x4", "--schedule", "nan", "--json"
+    )
+    answer = json.loads(done.stdout)
+    (row,) = [row for row in answer["checks"] if row.get("check") == "nan"]
+    assert done.exit_code == 1 and row["error_fp64"] is None and row["ok"] is False
+
+
+def test_what_is_not_finite_becomes_none():
+    nested = {"a": [1.5, float("inf"), (float("nan"), 2)], "b": {"c": -float("inf"), "d": "inf", "e": 7}}
+    assert finite(nested) == {"a": [1.5, None, [None, 2]], "b": {"c": None, "d": "inf", "e": 7}}
