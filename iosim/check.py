@@ -25,7 +25,8 @@ Row = dict[str, Any]
 def check(problem: Attention, tiling: Tiling, schedules: list[Schedule], seed: int = 0) -> list[Row]:
     """A row a schedule: largest absolute error of the output in float64 and in the dtype (its inputs rounded, and every
     load, store and step; the answer to these inputs is in float64), counted words against the formula by hand, peak
-    against the footprint by hand, folded against numeric. `ok` is False when any of them disagrees."""
+    against the footprint by hand, folded against numeric. `ok` is False when any of them disagrees, and `faults` says
+    which."""
     rng = np.random.default_rng(seed)
     p = problem
     visible = None
@@ -70,9 +71,22 @@ def check_one(schedule: Schedule, p: Attention, tiling: Tiling, inputs: dict[str
         "peak_words": room.peak_words,
         "footprint_words": formula,
     }
-    peak_right = formula is None or (formula == dense_room.peak_words and room.peak_words <= formula)
-    small = error < TOLERANCE["fp64"] and narrow_error < max(TOLERANCE[p.dtype], TOLERANCE[str(p.acc_dtype)])
-    return {**row, "ok": bool(small and counts and peak_right and same_counts(folded.tensors, numeric.tensors))}
+    peak = formula is None or (formula == dense_room.peak_words and room.peak_words <= formula)
+    allowed = max(TOLERANCE[p.dtype], TOLERANCE[str(p.acc_dtype)])
+    faults = [
+        *wrong_error("fp64", error, TOLERANCE["fp64"]),
+        *wrong_error(p.dtype, narrow_error, allowed),
+        *([] if counts else ["words are not those of the formula by hand"]),
+        *([] if same_counts(folded.tensors, numeric.tensors) else ["folded words are not those of the run"]),
+        *([] if peak else ["the peak is not the footprint by hand"]),
+    ]
+    return {**row, "ok": not faults, "faults": "; ".join(faults)}
+
+
+def wrong_error(dtype: str, error: float, allowed: float) -> list[str]:
+    """What is wrong with the largest error of a run in a type, if it is not below what is allowed."""
+    hint = ", a wider --acc-dtype may help" if dtype != "fp64" else ""
+    return [] if error < allowed else [f"the error in {dtype} is {error:.2g} (allowed: less than {allowed:.2g}{hint})"]
 
 
 def in_type(x: Any, dtype: str) -> Any:

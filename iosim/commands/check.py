@@ -37,7 +37,9 @@ def command(
     values = counts({**given, **small})
     rows, ok = run_checks(values, tiles, schedules, seed, parse_dropout(dropout, seed))
     parts = pieces()
-    text = report.table(rows) + "\n" + ABSOLUTE + "\n\n" + report.table(parts)
+    shown = report.table([{name: value for name, value in row.items() if name != "faults"} for row in rows])
+    wrong = "".join(f"{row['check']}: {row['faults']}\n" for row in rows if not row["ok"])
+    text = shown + "\n" + ABSOLUTE + "\n" + wrong + "\n" + report.table(parts)
     answer(rows, {"checks": rows, "pieces": parts, "ok": ok}, as_json, as_csv, path, text)
     if not ok or not all(part["ok"] for part in parts):
         sys.exit(1)
