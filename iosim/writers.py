@@ -23,9 +23,13 @@ def write_csv(sweep: Any, out: Any, progress: Any) -> None:
 
 
 def write_jsonl(sweep: Any, out: Any, progress: Any) -> None:
+    """Not by pandas, which writes 15 decimals of a number at most: of small ratios these are few digits."""
+    import json
+
     with open(out, "w") if isinstance(out, str) else out as file:
         for rows in chunks(sweep):
-            rows.to_json(file, orient="records", lines=True, double_precision=15)
+            known = rows.astype(object).where(rows.notna(), None)
+            file.writelines(json.dumps(row, separators=(",", ":")) + "\n" for row in known.to_dict("records"))
             progress(len(rows))
 
 

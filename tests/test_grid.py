@@ -135,3 +135,15 @@ def test_the_shipped_sweep(iosim):
 
     file = configs_folder() / "sweeps" / "sram.toml"
     assert iosim("sweep", file, "--dry-run").stdout == "30\n"
+
+
+def test_json_lines_have_every_digit_that_csv_has(iosim):
+    """Of ratios far below 1, too; what is not known is null, integers are integers."""
+    args = ("sweep", "--N", "64,1048576", "--d", 1, "--M", "16MB", "--schedule", "flash2,standard")
+    rows = [json.loads(line) for line in iosim(*args, "--json").stdout.splitlines()]
+    written = list(csv.DictReader(io.StringIO(iosim(*args, "--csv").stdout)))
+    assert [{name: "" if value is None else str(value) for name, value in row.items()} for row in rows] == written
+    small = next(row for row in rows if row["N"] == 1048576 and row["schedule"] == "flash2")
+    assert small["ratio_to_standard"] == small["total"] / next(
+        row["total"] for row in rows if row["N"] == 1048576 and row["schedule"] == "standard"
+    )
