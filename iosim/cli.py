@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from importlib import import_module
 from typing import Any
@@ -82,19 +83,18 @@ def blamed(error: Exception) -> Exception:
     where = mistakes.line_of(error, LOADED)
     if where:
         return Failure(ScheduleError(where + mistakes.described(error)))
-    full = isinstance(error, OSError) and error.filename is None and not isinstance(error, BrokenPipeError)
-    return unwritten(error) if full else error
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT) and error.filename is None:
+        return unwritten(str(error.strerror))
+    return error
 
 
-def unwritten(error: Exception) -> Exception:
+def unwritten(found: str) -> Exception:
     """stdout takes no more, as a full disk. What is left in its buffer is dropped: Python would fail again at exit."""
     import os
 
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
-    return Failure(
-        InputError("stdout", getattr(error, "strerror", None) or str(error), "a place with room for the answer")
-    )
+    return Failure(InputError("stdout", found, "a place with room for the answer"))
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

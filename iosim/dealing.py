@@ -18,8 +18,10 @@ def last_end(kinds: Sequence[int], instances: int, sms: int, places: int, second
     """Seconds from the start. `kinds`: of the blocks of one head, in grid order; `places`: of each multiprocessor.
     Where all are of one kind, those of the last wave fill the multiprocessors that end first: the blocks of one end
     together."""
-    if len(set(kinds)) <= 1:
-        return sum(-(-len(kinds) * instances // (sms * places)) * seconds(kind, places) for kind in kinds[:1])
+    if not kinds:
+        return 0.0
+    if len(set(kinds)) == 1:
+        return -(-len(kinds) * instances // (sms * places)) * seconds(kinds[0], places)
     waiting = chain.from_iterable(repeat(kinds, instances))
     running: list[Running] = [[] for _ in range(sms)]
     for number, kind in enumerate(islice(waiting, sms * places)):
