@@ -23,7 +23,6 @@ MEASURED = "measured"  # a table that only `iosim calibrate` writes, with at lea
 MEASURED_KEYS = (
     "dram_bytes_per_second",
     "l2_bytes_per_second",
-    "l2_effective_bytes",
     "simt_operations_per_second",
     "exponentials_per_second",
     "launch_seconds",

@@ -178,9 +178,9 @@ def _launch(events: list[tuple[Any, ...]], tensors: dict[str, Cells]) -> Launch:
 
 class Heads:
     """The cells of all heads, numbered: those of key/value heads first, then those of query heads; then a cell for
-    each place on the GPU, which every block that takes it writes."""
+    each place on the GPU, which every block that takes it writes; then one of somebody else."""
 
-    def __init__(self, found: Trace, problem: Attention, places: int = 0, place_bytes: int = 0):
+    def __init__(self, found: Trace, problem: Attention, places: int = 0, place_bytes: int = 0, left_bytes: int = 0):
         self.shared, self.group = found.shared_cells, problem.heads // problem.kv_heads
         self.own = len(found.sizes_bytes) - self.shared
         kv_instances = problem.batch * problem.kv_heads
@@ -188,7 +188,9 @@ class Heads:
         shared, own = np.split(found.sizes_bytes, [self.shared])
         tensors = np.concatenate([np.tile(shared, kv_instances), np.tile(own, problem.instances)])
         self.first_place = len(tensors)
-        self.sizes = np.concatenate([tensors, np.full(places if place_bytes else 0, place_bytes)])
+        self.places = places if place_bytes else 0
+        more = [place_bytes] * self.places + [left_bytes] * (left_bytes > 0)
+        self.sizes = np.concatenate([tensors, np.array(more, int)])
         self.pages = self._pages(found.firsts, problem.instances)
         self.mark = np.zeros(len(self.sizes), np.int64)
 
@@ -209,7 +211,7 @@ class Heads:
 
     def of_places(self, places: Any) -> Any:
         """The cells of some places; none if blocks write none."""
-        return self.first_place + places if len(self.sizes) > self.first_place else places[:0]
+        return self.first_place + places if self.places else places[:0]
 
     def once(self, cells: Any) -> Any:
         """Each of them once, in any order."""
@@ -238,16 +240,20 @@ def dram_bytes(
     cold: bool = False,
     sides: Mapping[str, str] = MappingProxyType({}),
     block_bytes: int = 0,
+    left_bytes: int = 0,
 ) -> Dram:
     """The trace of all heads through an L2, in grid order, as many blocks at a time as a launch has places.
     `sides`: of the L2, on which blocks sit (`places_on_sides`). The L2 starts empty; `cold`: at every launch, what is
     still dirty then having gone to DRAM between the launches. `block_bytes`: each block writes so much when it starts,
-    over what the block before it wrote in its place (registers that are spilled once)."""
-    heads = Heads(found, problem, max(places), block_bytes)
+    over what the block before it wrote in its place (registers that are spilled once). `left_bytes`: dirty in the L2
+    when a launch starts, by somebody else."""
+    heads = Heads(found, problem, max(places), block_bytes, left_bytes)
     cache = Cache(heads.sizes, capacity_bytes, pages=heads.pages)
-    dirty, by_launch = 0, []
+    dirty, by_launch, last = 0, [], np.array([len(heads.sizes) - 1])
     for launch, room in zip(found.launches, places, strict=True):
         reads, writes = cache.read_bytes, cache.write_bytes
+        if left_bytes:
+            cache.touch([last[:0]] * SIDES, [last, last[:0]], last)
         _run(launch, cache, heads, problem, room, sides)
         by_launch.append((cache.read_bytes - reads, cache.write_bytes - writes))
         if cold:

@@ -46,7 +46,6 @@ class Rates:
     sms: int
     dram_bytes_per_second: float
     l2_bytes_per_second: float
-    l2_effective_bytes: int
     tensor_flops_per_second: dict[str, float]
     simt_operations_per_second: float
     exponentials_per_second: float

@@ -227,7 +227,9 @@ def test_predictions_know_the_sides_of_blocks(tmp_path, monkeypatch):
     monkeypatch.setattr("iosim.lru.PAGE_BYTES", 16)  # all of a page is in use, or nothing
     p, path, found = Attention(64, 16, Nk=64, dtype="fp32"), tmp_path / "toy.toml", {}
     for sides in ("00", "01"):
-        path.write_text(toml(FOUND | {"sms": 2, "l2_effective_bytes": 8192, "l2_sides": {"2": sides}}))
+        path.write_text(
+            toml(FOUND | {"sms": 2, "l2_bytes": 15360, "l2_effective_bytes": 7680, "l2_sides": {"2": sides}})
+        )
         sit = [Occupancy(1, loads_ahead=True)]
         found[sides] = predict(find("flash2"), p, Tiling(16, 16), load(str(path)), sit).dram.reread_bytes
     assert found == {"00": 4096, "01": 8192}
@@ -256,6 +258,14 @@ def test_an_empty_launch_by_the_profiler(monkeypatch):
 def test_presets_were_not_measured():
     assert load("h200").measured is None and rates_of(load("h200")) is None
     assert l2_capacity_bytes(load("h200")) == 62_914_560 // 2
+
+
+@pytest.mark.parametrize(("effective_bytes", "capacity_bytes"), [(20_000, 25_000), (36_000, 25_000), (44_000, 50_000)])
+def test_two_partitions_or_one(tmp_path, effective_bytes, capacity_bytes):
+    """Of an L2 of 50 000 bytes all or a half holds what all read; about how much of it a buffer can be says which."""
+    path = tmp_path / "toy.toml"
+    path.write_text(toml(FOUND | {"l2_effective_bytes": effective_bytes}))
+    assert l2_capacity_bytes(load(str(path))) == capacity_bytes
 
 
 def test_measured_must_be_a_table(tmp_path):

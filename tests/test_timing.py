@@ -33,7 +33,6 @@ TOY = Rates(
     sms=2,
     dram_bytes_per_second=100.0,
     l2_bytes_per_second=200.0,
-    l2_effective_bytes=1000,
     tensor_flops_per_second={"fp16": 1000.0},
     simt_operations_per_second=50.0,
     exponentials_per_second=10.0,
@@ -339,7 +338,6 @@ H200 = Rates(  # not measured together: the reference's copy bandwidth, the rest
     sms=132,
     dram_bytes_per_second=4.278e12,
     l2_bytes_per_second=5.5e12,
-    l2_effective_bytes=62_914_560 // 2,
     tensor_flops_per_second={"fp16": 660e12},
     simt_operations_per_second=132 * 128 * 1.83e9,
     exponentials_per_second=132 * 16 * 1.83e9,
@@ -356,7 +354,7 @@ def h200_errors():
                       mask=parse_mask("causal" if k["causal"] else "dense"))  # fmt: skip
         schedule, works = find("block-sparse-q" if k["causal"] else "flash2"), Works()
         found = trace(schedule, p, Tiling(*k["tiles"]), works)
-        dram = dram_bytes(found, p, [264], H200.l2_effective_bytes)
+        dram = dram_bytes(found, p, [264], 62_914_560 // 2)
         time = predict(works.blocks, p.instances, "fp16", [*dram.by_launch], [Occupancy(2, True)], H200)
         errors.append(time.seconds / (k["metrics"]["gpu__time_duration.sum"] * 1e-9) - 1)
     return errors

@@ -272,7 +272,7 @@ def test_occupancy_comes_from_the_profiler_else_from_the_launch():
 def test_time_is_predicted_only_where_it_was_measured():
     row = verify(evidence(JOB), load("h200"))
     assert row["seconds_predicted"] is None and row["dram_read_predicted"] > 0
-    measured = {"dram_bytes_per_second": 4e12, "l2_bytes_per_second": 6e12, "l2_effective_bytes": 30 << 20,
+    measured = {"dram_bytes_per_second": 4e12, "l2_bytes_per_second": 6e12, 
                 "simt_operations_per_second": 3e13, "exponentials_per_second": 4e12, "launch_seconds": 2e-6,
                 "latency_seconds": 7e-7, "tensor_flops_per_second": {"fp16": 6e14}}  # fmt: skip
     hardware = replace(load("h200"), measured=measured)

@@ -93,8 +93,8 @@ CELLS = TILES  # of each array, of each block
 
 
 def modelled(row: Mapping[str, Any], capacity_bytes: int, sides: Mapping[str, str]) -> tuple[int, int]:
-    """What lru.py says of a row, DRAM bytes read and written. Needs no GPU. `capacity_bytes`, `sides`:
-    `l2_effective_bytes` and `l2_sides` of the hardware file."""
+    """What lru.py says of a row, DRAM bytes read and written. Needs no GPU. `capacity_bytes`: of a
+    partition; `sides`: `l2_sides` of the hardware file."""
     blocks, size = int(row["blocks"]), int(row["arrays_mib"]) * MIB
     sizes = np.repeat([share * size / blocks / CELLS for share in SHARES], blocks * CELLS)
     rooms = rooms_of(ONE_PIECE if row["way"] == "one" else APART)

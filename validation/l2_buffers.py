@@ -110,14 +110,14 @@ def jobs_by(script: str, log: Path) -> list[list[tuple[counters.Kernel, dict[str
 
 
 # As lru.APART, of one piece of memory, which fills sets more evenly. From these buffers; no prediction takes them.
-ONE_PIECE = ((0.999, 0.0478), (0.86, 0.08), (0.48, 0.06))
+ONE_PIECE = ((1.0656, 0.051), (0.917, 0.085), (0.512, 0.064))
 CELLS = {1: 512, 16: 64, 132: 16}  # of each block
 SHARED_CELLS = 256
 
 
 def modelled(row: dict[str, Any], capacity_bytes: int, sides: Mapping[str, str]) -> tuple[int, int]:
     """What lru.py says of a row, DRAM bytes read and written: a step is a cell of each block. Needs no GPU.
-    `capacity_bytes`, `sides`: `l2_effective_bytes` and `l2_sides` of the hardware file."""
+    `capacity_bytes`: of a partition; `sides`: `l2_sides` of the hardware file."""
     own, number = row["pattern"] == "own", int(row["blocks"])
     blocks, cells = (number, CELLS[number]) if own else (1, SHARED_CELLS)
     sizes = np.full(blocks * cells, int(row["buffer_mib"]) * MIB / (blocks * cells))

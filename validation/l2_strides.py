@@ -64,7 +64,7 @@ def measure(log: Any) -> Rows:
 
 def modelled(row: Mapping[str, Any], capacity_bytes: int, sides: Mapping[str, str]) -> tuple[int, int]:
     """What lru.py says of a row, DRAM bytes read and written: a step is a cell of each piece. Needs no GPU.
-    `capacity_bytes`, `sides`: `l2_effective_bytes` and `l2_sides` of the hardware file."""
+    `capacity_bytes`: of a partition; `sides`: `l2_sides` of the hardware file."""
     blocks, piece = int(row["blocks"]), int(row["piece_bytes"])
     unused = int(row["stride_kib"]) * KIB - piece if int(row["stride_kib"]) else 0
     sizes = np.tile(np.repeat([piece / CELLS, unused / CELLS], CELLS), blocks)

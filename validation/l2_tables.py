@@ -6,6 +6,7 @@ from pathlib import Path
 
 from page_text import Row, mega, read, shown, table
 
+from iosim.gpu.predict import l2_capacity_bytes, l2_sides
 from iosim.hardware import read as read_hardware
 
 VERBS = {"read": "read", "both": "read and write"}
@@ -15,9 +16,9 @@ SHAPE = ("N", "d", "heads", "mask")
 
 
 def l2_of(folder: Path) -> tuple[int, dict[str, str]]:
-    """What the model of an L2 takes of a hardware file: its size as measured, and where blocks sit."""
-    measured = read_hardware(folder / "hardware.toml").measured or {}
-    return measured["l2_effective_bytes"], measured.get("l2_sides", {})
+    """What the model of an L2 takes of a hardware file: the size of a partition, and where blocks sit."""
+    hardware = read_hardware(folder / "hardware.toml")
+    return l2_capacity_bytes(hardware), l2_sides(hardware)
 
 
 def buffers(folder: Path) -> str:

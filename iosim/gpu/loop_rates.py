@@ -51,7 +51,7 @@ def loop_ratios(steps: dict[str, list[float]], sms: int) -> dict[str, float]:
 def rates_with(steps: dict[str, list[float]], sms: int, **more: Any) -> Rates:
     """Rates of nothing but `steps`."""
     each = {name: tuple(rates) for name, rates in steps.items()}
-    return Rates(sms, *(1.0,) * 2, 0, {}, *(1.0,) * 4, 0, steps=each, **more)
+    return Rates(sms, *(1.0,) * 2, {}, *(1.0,) * 4, 0, steps=each, **more)
 
 
 def tiles_of_model(

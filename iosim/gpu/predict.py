@@ -18,6 +18,7 @@ from ..works import OUTPUT, Occupancy, Works
 from .counters import SECTOR_BYTES
 
 DECIMALS = 12  # of seconds that are shown; the profiler counts nanoseconds
+PROFILER_BYTES = 2_400_000  # dirty in an L2 that it emptied: what is written while large buffers are only read
 STEP_NUMBERS = 4  # fixed seconds and a rate, of a warp and of a full GPU (timing.py)
 
 
@@ -108,8 +109,10 @@ def steps_of(table: dict[str, list[float]]) -> dict[str, tuple[float, ...]]:
 
 def l2_capacity_bytes(hardware: Hardware) -> int:
     """What the L2 holds of data that all multiprocessors share. From the A100 on it has two partitions, and each keeps
-    a copy of what its own side reads: half of the size, unless it was measured."""
-    return int((hardware.measured or {}).get("l2_effective_bytes", hardware.l2_bytes // 2))
+    a copy of what its own side reads: half of the size. A measured size tells only whether it is half or all: it
+    depends on where the buffer lay (32 or 36 MiB on two H200s, whose DRAM bytes were the same)."""
+    effective_bytes = (hardware.measured or {}).get("l2_effective_bytes", 0)
+    return hardware.l2_bytes if 4 * effective_bytes > 3 * hardware.l2_bytes else hardware.l2_bytes // 2
 
 
 def l2_sides(hardware: Hardware) -> dict[str, str]:
@@ -165,7 +168,9 @@ def predict(
         Unrolled(problem, works).run(schedule, tiling)
     places = [hardware.sms * sit.blocks_per_sm for sit in sits]
     capacity_bytes = max(0, l2_capacity_bytes(hardware) - taken_bytes)
-    dram = dram_bytes(found, dense, places, capacity_bytes, cold, l2_sides(hardware), block_bytes)
+    dram = dram_bytes(
+        found, dense, places, capacity_bytes, cold, l2_sides(hardware), block_bytes, PROFILER_BYTES if cold else 0
+    )
     rates = rates_of(hardware, profiled=cold)
     if rates is None:
         return replace(plain, dram=dram)
