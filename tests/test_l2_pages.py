@@ -92,8 +92,8 @@ FOLDER = Path(__file__).parent.parent / "validation" / "h200-2026-11-22"
 needs_measurements = pytest.mark.skipif(not FOLDER.exists(), reason="no measurement of a GPU is in validation/")
 
 
-@pytest.fixture(scope="module")
-def pieces():
+@pytest.fixture(scope="module", params=["", "_again"], ids=["run", "before"])
+def pieces(request):
     """{(stride in KiB, access, MiB, what): bytes of DRAM over those of the pieces, measured, by the model, and by the
     model of whole pages}."""
     sys.path.insert(0, str(FOLDER.parent))
@@ -101,7 +101,7 @@ def pieces():
 
     hardware, found = read(FOLDER / "hardware.toml"), {}
     l2 = l2_capacity_bytes(hardware), l2_sides(hardware)
-    with (FOLDER / "l2_strides.csv").open(newline="") as file:
+    with (FOLDER / f"l2_strides{request.param}.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     for row in rows:
         size = int(row["piece_bytes"]) * int(row["blocks"])
@@ -113,12 +113,14 @@ def pieces():
 
 
 @needs_measurements
-def test_pieces_of_larger_memory_leave_the_l2_earlier(pieces):
-    """What docs/hardware.md says: 36 MiB side by side are read once; a quarter of each MiB more than one and a half times."""
+def test_pieces_of_larger_memory_leave_the_l2_earlier(pieces, request):
+    """What docs/hardware.md says: 36 MiB side by side are read once; a quarter of each MiB more than one and a half times.
+    In the run before it was more."""
+    often, rather = (1.6, 1.35) if request.node.callspec.params["pieces"] else (1.5, 1.3)
     for access in ("read", "both"):
-        assert pieces[0, access, 36, "read"][0] < 1.05 and pieces[1024, access, 36, "read"][0] > 1.5
+        assert pieces[0, access, 36, "read"][0] < 1.05 and pieces[1024, access, 36, "read"][0] > often
         at_32 = [pieces[stride, access, 32, "read"][0] for stride in (0, 361, 723, 1024)]
-        assert at_32 == sorted(at_32) and at_32[-1] > 1.3
+        assert at_32 == sorted(at_32) and at_32[-1] > rather
 
 
 @needs_measurements

@@ -192,17 +192,18 @@ def test_members_know_nothing_of_each_other(seed):
 
 FILE = Path(__file__).parent.parent / "validation" / "h200-2026-11-22" / "l2_buffers.csv"
 needs_measurements = pytest.mark.skipif(not FILE.exists(), reason="no measurement of a GPU is in validation/")
+RUNS, RUN_NAMES = ("", "_again"), ("run", "before")  # after the name of what was measured in a run before as well
 
 
-@pytest.fixture(scope="module")
-def buffers():
+@pytest.fixture(scope="module", params=RUNS, ids=RUN_NAMES)
+def buffers(request):
     """(row, bytes of the buffer, measured reads and writes, modelled reads and writes)."""
     sys.path.insert(0, str(FILE.parent.parent))
     from l2_buffers import modelled
 
     hardware = read(FILE.parent / "hardware.toml")
     l2 = l2_capacity_bytes(hardware), l2_sides(hardware)
-    with FILE.open(newline="") as file:
+    with FILE.with_stem(FILE.stem + request.param).open(newline="") as file:
         rows = list(csv.DictReader(file))
     for row in rows:
         row.update({name: int(row[name]) for name in ("blocks", "buffer_mib", "rounds")})
@@ -237,11 +238,13 @@ def test_what_fits_and_what_does_not(buffers):
 
 @needs_measurements
 @pytest.mark.parametrize(
-    "side, rows, middle, average", [(0, 88, 0.002, 0.055), (1, 52, 0.03, 0.09)], ids=["reads", "writes"]
+    "side, rows, middle, average", [(0, 88, 0.002, 0.05), (1, 52, 0.03, 0.09)], ids=["reads", "writes"]
 )
-def test_bytes_of_an_h200(buffers, side, rows, middle, average):
-    """Relative errors over all rows of more than 5 MB; the mean is that of the few sizes between all and nothing. Kernels
-    that only read see up to 2.7 MB written, which others left dirty: not theirs."""
+def test_bytes_of_an_h200(buffers, side, rows, middle, average, request):
+    """Relative errors over all rows of more than 5 MB; the mean is that of the few sizes between all and nothing, where
+    runs differ. Kernels that only read see up to 2.7 MB written, which others left dirty: not theirs."""
+    if side == 0 and not request.node.callspec.params["buffers"]:
+        average = 0.055
     rows_of = [entry for entry in buffers if side == 0 or entry[0]["access"] != "read"]
     errors = [abs(model[side] / found[side] - 1) for _, _, found, model in rows_of if found[side] > 5e6]
     assert len(errors) == rows
@@ -267,8 +270,8 @@ def test_what_is_dirty_stays_until_it_does_not_fit(buffers):
             assert total - model == pytest.approx(total - writes, rel=0.4), row
 
 
-@pytest.fixture(scope="module")
-def arrays():
+@pytest.fixture(scope="module", params=RUNS, ids=RUN_NAMES)
+def arrays(request):
     """{(way, access, MiB): reads and writes over the bytes of the arrays, least and most measured and modelled}."""
     sys.path.insert(0, str(FILE.parent.parent))
     from l2_arrays import modelled
@@ -276,7 +279,7 @@ def arrays():
     hardware = read(FILE.parent / "hardware.toml")
     l2 = l2_capacity_bytes(hardware), l2_sides(hardware)
     found = {}
-    with (FILE.parent / "l2_arrays.csv").open(newline="") as file:
+    with (FILE.parent / f"l2_arrays{request.param}.csv").open(newline="") as file:
         for row in csv.DictReader(file):
             found.setdefault((row["way"], row["access"], int(row["arrays_mib"])), []).append(row)
     times = {}
@@ -304,12 +307,13 @@ def test_arrays_allocated_apart_leave_the_l2_earlier_and_not_always_alike(arrays
 
 
 @needs_measurements
-def test_the_model_of_arrays(arrays):
-    """At most 1.3 rounds of five below or above all that was measured, and 0.15 of one in the mean: the worst is one
-    piece of 44 MiB, of which runs differ."""
+def test_the_model_of_arrays(arrays, request):
+    """At most 1.1 rounds of five below or above all that was measured in the run before, 1.3 in the last one, and 0.15 of
+    one in the mean: the worst is one piece of 44 MiB, of which runs differ."""
+    most_rounds = 1.1 if request.node.callspec.params["arrays"] else 1.3
     errors = [max(least - model, model - most, 0.0) for (_, access, _, what), (least, most, model) in arrays.items()
               if what == "read" or access == "both"]  # fmt: skip
-    assert len(errors) == 54 and max(errors) <= 1.3 and mean(errors) <= 0.15, (max(errors), mean(errors))
+    assert len(errors) == 54 and max(errors) <= most_rounds and mean(errors) <= 0.15, (max(errors), mean(errors))
 
 
 @needs_measurements

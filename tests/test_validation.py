@@ -87,6 +87,27 @@ def test_the_rates_that_iosim_comes_with_are_those_of_the_last_measurement():
 
 @needs_measurements
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda p: p.name)
+def test_what_was_measured_again_is_the_same(folder):
+    """Words, and bytes between SM and L2, launch by launch; shapes in several places then are in the places of both."""
+    import measure
+    import shapes
+
+    twice = [part for part in shapes.OWN if measure.kept(folder, part + measure.AGAIN)]
+    pooled = 0
+    for part in twice:
+        sets = [measure.kept(folder, part), measure.kept(folder, part + measure.AGAIN), evidence(folder, part)]
+        for first, again, both in zip(*sets, strict=True):
+            assert measure.key_of(first.job) == measure.key_of(again.job) and first.note["words"] == again.note["words"]
+            for a, b, c in zip(first.kernels, again.kernels, both.kernels, strict=True):
+                assert (a.load_bytes, a.store_bytes) == (b.load_bytes, b.store_bytes)
+                places = len(b.dram_places) if "places" in again.job else 0
+                assert c.dram_places == (*a.dram_places, *b.dram_places[:places])
+                pooled += places > 0
+    assert pooled >= 5 or not twice
+
+
+@needs_measurements
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda p: p.name)
 def test_errors_of_dram_and_time_are_as_claimed(folder):
     """The medians by set: 5 % and 10 %; of time 8 % over all of ours. DRAM bytes are at most 20 % off; where the model
     says that the place of the arrays decides, they are the mean of many places."""

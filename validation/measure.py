@@ -16,6 +16,7 @@ import json
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -127,8 +128,24 @@ def show(rows: list[dict[str, Any]]) -> None:
 # ---------------------------------------------------------------- without a GPU
 
 
+AGAIN = "_again"  # after the name of a part that was measured twice
+
+
 def evidence(folder: Path, part: str) -> list[Evidence]:
-    """What a part's CSV holds: the jobs are in its notes, in order."""
+    """What a part's CSV holds: the jobs are in its notes, in order. Where it was measured again, shapes that were in
+    several places then were in all of them."""
+    again = {key_of(e.job): e for e in kept(folder, part + AGAIN) if "places" in e.job}
+    return [in_more_places(e, again.get(key_of(e.job))) for e in kept(folder, part)]
+
+
+def in_more_places(one: Evidence, again: Evidence | None) -> Evidence:
+    if again is None:
+        return one
+    pairs = zip(one.kernels, again.kernels, strict=True)
+    return replace(one, kernels=[replace(a, elsewhere=(*a.elsewhere, *b.dram_places)) for a, b in pairs])
+
+
+def kept(folder: Path, part: str) -> list[Evidence]:
     path = folder / f"{part}.csv"
     if not path.exists():
         return []
