@@ -167,5 +167,7 @@ def test_loading_a_preset_needs_no_numpy():
 def test_what_was_measured_of_a_gpu_is_found_by_its_name():
     found = hardware.measured_of("NVIDIA H200")
     assert found is not None and found.sms == 132 and found.measured["device"] == "NVIDIA H200"
-    assert hardware.measured_of("NVIDIA H100 80GB HBM3") is None and hardware.measured_of("H200") is None
+    other = hardware.measured_of("NVIDIA H100 80GB HBM3")
+    assert other is not None and other.l2_bytes == 50 * 2**20 and found.l2_bytes == 60 * 2**20
+    assert hardware.measured_of("NVIDIA H100 PCIe") is None and hardware.measured_of("H200") is None
     assert "NVIDIA H200 (measured)" not in hardware.names(), "presets are of datasheets"

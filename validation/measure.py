@@ -6,7 +6,8 @@
 
 Each part is two processes: the worker alone (words, output errors, times by events), then once more under Nsight
 Compute (bytes, DRAM, times of kernels). FOLDER gets about.json, hardware.toml and a CSV for each part, with all that
-was found; `--rows` writes rows.csv, torch_rows.csv, sweep_rows.csv and slopes.csv from them. A short table comes last.
+was found; `--rows` writes rows.csv, torch_rows.csv, math_rows.csv, sweep_rows.csv and slopes.csv from them. A short
+table comes last.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ from iosim.errors import IosimError
 from iosim.gpu import counters, ncu
 from iosim.gpu.jobs import TORCH, Generated, problem_of, torch_job
 from iosim.gpu.plan_verify import combine, key_of, slopes
-from iosim.gpu.profile import explain
-from iosim.gpu.profile import rows as explained
+from iosim.gpu.profile import explained
 from iosim.gpu.verify import Evidence, flat, short, summary, verify
 from iosim.hardware import read as read_hardware
 
-PARTS = ("calibrate", *shapes.OWN, "torch", "sweep")
+THEIRS = ("torch", "math")  # sets of PyTorch's kernels only
+PARTS = ("calibrate", *shapes.OWN, *THEIRS, "sweep")
 
 
 def main() -> int:
@@ -76,7 +77,7 @@ def measure(part: str, folder: Path, first: int | None) -> None:
     jobs = shapes.jobs_of(part)[:first]
     compile_all(jobs)
     path = str(folder / f"{part}.csv")
-    notes = ncu.measure(jobs, folder / "notes") if part != "torch" else [{"job": job} for job in jobs]
+    notes = ncu.measure(jobs, folder / "notes") if part not in THEIRS else [{"job": job} for job in jobs]
     for leftover in ("notes", "notes.jobs"):
         (folder / leftover).unlink(missing_ok=True)
     kernels = ncu.profile_what_ran(jobs, notes, path)
@@ -85,7 +86,7 @@ def measure(part: str, folder: Path, first: int | None) -> None:
     show([verify(e, None) for e in own])
     if part == "tuned":
         print(report.table(speeds(jobs, kernels)))
-    if part == "torch":
+    if part in THEIRS:
         print(report.table([row for row in torch_rows(jobs, kernels, None, folder) if row["best"]]))
 
 
@@ -160,17 +161,16 @@ def kept(folder: Path, part: str) -> list[Evidence]:
 
 
 def torch_rows(jobs: list[Any], kernels: list[Any], hardware: Any, folder: Path) -> list[dict[str, Any]]:
-    """The best explanations of each of PyTorch's kernels."""
+    """The best explanations of each of PyTorch's kernels, and of the passes of a call."""
     rows: list[dict[str, Any]] = []
     for job, found in zip(jobs, kernels, strict=True):
         p = problem_of(torch_job(job["run"], problem_of(job)))
-        label = {"N": p.N, "d": p.d, "batch": p.batch, "heads": p.heads, "mask": str(p.mask)}
+        label = {"N": p.N, "d": p.d, "batch": p.batch, "heads": p.heads, "inputs": p.dtype, "mask": str(p.mask)}
         if not found:
             rows.append({"kernel": job["run"], **label, "best": True, "schedule": "none: the backend did not run"})
             continue
-        kernel, explanations = explain(found, p)
-        for number, row in enumerate(explained(job["run"], kernel, explanations, p, hardware)):
-            rows.append({"kernel": row.pop("kernel"), **label, "best": number == 0, **row})
+        for number, row in enumerate(explained(job["run"], found, p, hardware)):
+            rows.append({"kernel": row.pop("kernel"), **label, "best": number == 0 or "pass" in row, **row})
     names = dict.fromkeys(key for row in rows for key in row)
     return [{name: row.get(name) for name in names} for row in rows]
 
@@ -191,11 +191,16 @@ def write_rows(folder: Path) -> None:
     (folder / "rows.csv").write_text(report.to_csv(flat(mine)), encoding="utf-8")
     show(mine)
     write_sweep(folder)
-    theirs = [e for part in ("tuned", "torch") for e in evidence(folder, part) if e.job["run"] in TORCH]
+    write_theirs(folder, "torch_rows.csv", "tuned", "torch")
+    write_theirs(folder, "math_rows.csv", "math")
+
+
+def write_theirs(folder: Path, name: str, *parts: str) -> None:
+    theirs = [e for part in parts for e in evidence(folder, part) if e.job["run"] in TORCH]
     if theirs:
         hardware = read_hardware(folder / "hardware.toml")
         rows = torch_rows([e.job for e in theirs], [e.kernels for e in theirs], hardware, folder)
-        (folder / "torch_rows.csv").write_text(report.to_csv(rows), encoding="utf-8")
+        (folder / name).write_text(report.to_csv(rows), encoding="utf-8")
         print(report.table([row for row in rows if row["best"]]))
 
 

@@ -55,8 +55,8 @@ MASK_FILE = "file:validation/mask_16x16.txt"  # 0/1 for 16 x 16 tiles of 64: an 
 
 
 def jobs_of(part: str) -> list[Job]:
-    """A set by its name: one of OWN, `torch` or `sweep`."""
-    chosen = {"generated": generated, "tuned": tuned, "torch": torch, "sweep": sweep}
+    """A set by its name: one of OWN, `torch`, `math` or `sweep`."""
+    chosen = {"generated": generated, "tuned": tuned, "torch": torch, "math": math, "sweep": sweep}
     jobs = drawn(DRAWS[part][0]) if part in DRAWS else chosen[part]()
     return [{**job, "places": PLACES} if (part, job["run"], job["N"], job["d"]) in AT_THE_EDGE else job for job in jobs]
 
@@ -214,8 +214,19 @@ def torch() -> list[Job]:
     ]
 
 
-def _problem(batch: int, heads: int, N: int, d: int, mask: str, **more: int) -> Attention:
+def math() -> list[Job]:
+    """PyTorch without a fused kernel: ragged, causal, tall and wide, three types, decoding."""
+    problems = [
+        _problem(1, 8, 1024, 64, "dense"), _problem(1, 32, 1024, 128, "dense"), _problem(1, 16, 4096, 64, "dense"),
+        _problem(2, 12, 1000, 64, "dense"), _problem(1, 8, 2048, 128, "causal"), _problem(1, 8, 512, 256, "dense"),
+        _problem(1, 16, 2048, 128, "dense", dtype="fp32"), _problem(1, 8, 1024, 64, "dense", dtype="bf16"),
+        _problem(1, 32, 1, 128, "dense", Nk=8192),
+    ]  # fmt: skip
+    return [torch_job("torch-math", problem) for problem in problems]
+
+
+def _problem(batch: int, heads: int, N: int, d: int, mask: str, dtype: str = "fp16", **more: int) -> Attention:
     lse = True  # PyTorch's kernels store one
     return Attention(
-        N, d, batch=batch, heads=heads, dtype="fp16", acc_dtype="fp32", lse=lse, mask=parse_mask(mask), **more
+        N, d, batch=batch, heads=heads, dtype=dtype, acc_dtype="fp32", lse=lse, mask=parse_mask(mask), **more
     )

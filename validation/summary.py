@@ -4,7 +4,8 @@
     PYTHONPATH=. python3 validation/summary.py validation/FOLDER --plots    # and validation/*.png (needs matplotlib)
 
 What stands between `<!-- NAME -->` and `<!-- end NAME -->` in the two pages is replaced; the rest is prose. claims.json
-in the folder gets the errors of the predictions, rounded up to a percent: tests hold today's model to them.
+in the folder gets the errors of the predictions, rounded up to a percent: tests hold today's model to them. A folder
+without all parts (no sweep.csv) gets only that, and stands in the pages of one that has them.
 """
 
 from __future__ import annotations
@@ -127,6 +128,28 @@ def pytorch(folder: Path) -> str:
                    "time pred / meas": shown(r["time_ratio"])} for r in rows])  # fmt: skip
 
 
+def math(folder: Path) -> str:
+    """A row a pass of PyTorch's attention without a fused kernel."""
+    rows = [r for r in read(folder, "math_rows.csv") if r["best"] == "True"]
+    return table([{"inputs": r["inputs"], "batch": r["batch"], "heads": r["heads"], "N": r["N"], "d": r["d"],
+                   "mask": r["mask"], "pass": r["pass"] or "not explained",
+                   "explained by": " ".join([r["schedule"], r["tiles"]]).strip() if r["pass"] else "",
+                   "words": r["dtype"], "SM read": r["read_measured"], "x predicted": shown(r["read_ratio"], 5),
+                   "SM written": r["write_measured"], "x predicted ": shown(r["write_ratio"], 5),
+                   "DRAM pred / meas": shown(r["dram_ratio"])} for r in rows])  # fmt: skip
+
+
+def second(folder: Path) -> str:
+    """The same of GPUs that no model was made from: folders beside this one, with fewer parts."""
+    others = [path.parent for path in sorted(folder.parent.glob("*/rows.csv")) if not whole(path.parent)]
+    return "\n\n".join(part(other) for other in others for part in (device, agreement, prediction_errors))
+
+
+def whole(folder: Path) -> bool:
+    """Whether all parts were measured: such a folder fills the pages."""
+    return (folder / "sweep.csv").exists()
+
+
 def sweep(folder: Path) -> str:
     rows = [{"schedule": r["schedule"], "M (bytes)": r["M_bytes"], "tiles": r["tiles"],
              "SM bytes simulated": int(r["sm_read_bytes"]) + int(r["sm_write_bytes"]),
@@ -168,8 +191,9 @@ def problem(r: Row, what: str) -> dict[str, str]:
 
 PARTS: dict[str, Callable[[Path], str]] = {
     "device": device, "agreement": agreement, "three-way": three_way, "errors": prediction_errors, "worst": worst,
-    "pytorch": pytorch, "sweep": sweep, "speed": speed, "l2": buffers, "arrays": arrays, "strides": strides,
-    "places": places, "edge": edge, "spills": spilled, "unexplained": unexplained,
+    "pytorch": pytorch, "math": math, "second": second, "sweep": sweep, "speed": speed, "l2": buffers,
+    "arrays": arrays, "strides": strides, "places": places, "edge": edge, "spills": spilled,
+    "unexplained": unexplained,
 }  # fmt: skip
 
 
@@ -198,7 +222,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--plots", action="store_true")
     given = parser.parse_args()
-    for page in PAGES:
+    for page in PAGES if whole(given.folder) else ():
         page.write_text(filled(page.read_text(encoding="utf-8"), given.folder), encoding="utf-8")
     (given.folder / "claims.json").write_text(json.dumps(claims(given.folder), indent=1) + "\n", encoding="utf-8")
     if given.plots:

@@ -25,8 +25,9 @@ def command(
     """Which schedule and tiles explain an attention kernel that somebody else wrote.
 
     KERNEL is torch-flash, torch-cudnn, torch-efficient or torch-math; with --from-ncu any name. A schedule explains a
-    kernel whose loads it predicts within 0.05 %; what is written, and the DRAM, may differ. spilled_bytes are registers
-    that the compiler had no room for (not told from stores in bulk, where it is empty).
+    kernel whose loads it predicts within 0.05 %; what is written, and the DRAM, may differ. A call of many kernels has
+    a row for each pass of attention (both products, softmax), and one for all others. spilled_bytes are registers that
+    the compiler had no room for (not told from stores in bulk, where it is empty).
 
     Example: iosim profile torch-flash --N 4096 --d 128 --heads 32 --causal
     """

@@ -109,10 +109,12 @@ def steps_of(table: dict[str, list[float]]) -> dict[str, tuple[float, ...]]:
 
 def l2_capacity_bytes(hardware: Hardware) -> int:
     """What the L2 holds of data that all multiprocessors share. From the A100 on it has two partitions, and each keeps
-    a copy of what its own side reads: half of the size. A measured size tells only whether it is half or all: it
-    depends on where the buffer lay (32 or 36 MiB on two H200s, whose DRAM bytes were the same)."""
+    a copy of what its own side reads: half of the size. Where blocks were found to sit on two sides there are two; else
+    a measured size tells half from all, no more: it depends on where the buffer lay (32 or 36 MiB of 60 on two H200s,
+    whose DRAM bytes were the same), and on how far the rate of DRAM is below (44 MiB of 50 on an H100)."""
     effective_bytes = (hardware.measured or {}).get("l2_effective_bytes", 0)
-    return hardware.l2_bytes if 4 * effective_bytes > 3 * hardware.l2_bytes else hardware.l2_bytes // 2
+    whole = 4 * effective_bytes > 3 * hardware.l2_bytes and not l2_sides(hardware)
+    return hardware.l2_bytes if whole else hardware.l2_bytes // 2
 
 
 def l2_sides(hardware: Hardware) -> dict[str, str]:

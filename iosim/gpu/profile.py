@@ -1,7 +1,7 @@
 """Which schedule, with which tiles, explains the counters of an attention kernel that somebody else wrote?
 
-A search: every schedule of attention x tile sizes, for the ones that predict the bytes that were loaded. Kernels of
-one call (masks, conversions) are taken together unless one of them explains the call by itself.
+A search: every schedule of attention x tile sizes, for the ones that predict the bytes that were loaded. Of a call of
+several kernels that are passes of attention (`passes.py`) each is explained; of any other, the one that loads most.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from ..tiling import Tiling
 from ..watchers import Traffic, Watcher
 from ..works import Occupancy
 from .counters import DRAM_READ, DRAM_WRITE, Kernel
+from .passes import CLOSE, NAME_LENGTH, explain_passes, pass_rows
 from .predict import DECIMALS, Prediction, in_whole_tiles, predict
 from .spills import block_bytes
 
@@ -30,7 +31,6 @@ UNKNOWN_BLOCKS_PER_SM = 2
 MOST_SPLITS = 128
 SPLIT_TILES = Tiling(64, 128)  # a query tile for decoding; reads do not depend on the key tile
 BACKWARDS = "flash_fwd"  # FlashAttention-2 walks keys from the last tile to the first (its flash_fwd_kernel.h)
-CLOSE = 0.0005  # a prediction within 0.05 % explains
 
 
 @dataclass(frozen=True)
@@ -225,6 +225,16 @@ def rows(
     return found
 
 
+def explained(
+    label: str, kernels: list[Kernel], problem: Attention, hardware: Hardware | None = None
+) -> list[dict[str, Any]]:
+    """Rows of one call: of its passes where it has several, else of the best explanations, best first."""
+    found = explain_passes(kernels, problem)
+    if found:
+        return pass_rows(label, kernels, found, hardware)
+    return rows(label, *explain(kernels, problem), problem, hardware)
+
+
 def run(
     name: str | None, values: dict[str, Any], from_ncu: str | None, keep: str | None, lse: bool, hardware: str | None
 ) -> list[Any]:
@@ -257,7 +267,8 @@ def run(
     for number, kernels in enumerate(jobs, 1):
         if not kernels:
             raise InputError("--from-ncu", from_ncu or "a profile", "a profile with a kernel in it")
-        kernel, explanations = explain(kernels, problem)
-        label = (name or kernel.name[:60]) + (f" #{number}" if len(jobs) > 1 else "")
-        every += rows(label, kernel, explanations, problem, load(hardware) if hardware else None)
-    return every
+        label = name or max(kernels, key=lambda k: k.load_bytes).name[:NAME_LENGTH]
+        label += f" #{number}" if len(jobs) > 1 else ""
+        every += explained(label, kernels, problem, load(hardware) if hardware else None)
+    names = dict.fromkeys(column for row in every for column in row)
+    return [{column: row.get(column) for column in names} for row in every]
