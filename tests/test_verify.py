@@ -92,7 +92,9 @@ def test_without_hardware_times_are_those_of_the_gpu_that_was_measured(ask, iosi
     plain = iosim(*line, "--hardware", "h200")
     assert plain.exit_code == 0 and plain.stderr == "" and plain.stdout.endswith("% at worst, by H200\n")
     monkeypatch.setattr(plan_verify, "DEFAULT_DEVICE", "NVIDIA H100 80GB HBM3")
-    assert "times are not predicted by H100; iosim calibrate -o" in iosim(*line).stderr
+    assert ask(*line)["hardware"] == "NVIDIA H100 80GB HBM3 (measured)"
+    monkeypatch.setattr(plan_verify, "DEFAULT_DEVICE", "NVIDIA L4")
+    assert "times are not predicted by L4; iosim calibrate -o" in iosim(*line).stderr
     monkeypatch.setattr(plan_verify, "DEFAULT_DEVICE", "Some other GPU")
     none = iosim(*line)
     assert none.exit_code == 3 and "there is no preset for Some other GPU: run iosim calibrate" in none.stderr

@@ -16,7 +16,7 @@ from ..options import outputs, problem_options, text_option
 @text_option("--from-ncu", "Explain a kept profile of any attention kernel.", metavar="FILE")
 @text_option("--keep", "Keep the profiler's CSV here.", metavar="FILE")
 @click.option("--no-lse", is_flag=True, help="The kernel stores no log-sum-exp.")
-@text_option("--hardware", "Predict DRAM and time as well: a preset, or a file that iosim calibrate wrote.")
+@text_option("--hardware", "Predict DRAM and (not of passes) time as well: a preset, or a file of iosim calibrate.")
 @outputs
 def command(
     kernel: Any, causal: bool, from_ncu: Any, keep: Any, no_lse: bool, hardware: Any, as_json: bool, as_csv: bool,
@@ -25,9 +25,9 @@ def command(
     """Which schedule and tiles explain an attention kernel that somebody else wrote.
 
     KERNEL is torch-flash, torch-cudnn, torch-efficient or torch-math; with --from-ncu any name. A schedule explains a
-    kernel whose loads it predicts within 0.05 %; what is written, and the DRAM, may differ. A call of many kernels has
-    a row for each pass of attention (both products, softmax), and one for all others. spilled_bytes are registers that
-    the compiler had no room for (not told from stores in bulk, where it is empty).
+    kernel whose loads it predicts within 0.05 % (what is written may be 0.75 to 3 times as much); DRAM may differ. A
+    call of many kernels has a row for each pass of attention (both products, softmax), and one for all others.
+    spilled_bytes are registers that the compiler had no room for (not told from stores in bulk, where it is empty).
 
     Example: iosim profile torch-flash --N 4096 --d 128 --heads 32 --causal
     """

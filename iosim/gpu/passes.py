@@ -1,9 +1,10 @@
 """Attention without a fused kernel is a call of many: which of them are its three passes, with which tiles?
 
 Each product, S = Q K^T and O = P V, is the schedule `matmul-tiled`, and the softmax is that of `standard-tiled`. A pass
-explains a kernel whose reads and writes it predicts, both, within 0.05 %. The passes stand in this order, in words of
-one type: that of the inputs or of the sums (PyTorch converts to fp32). What is no pass (conversions, masks, a search
-for rows without a key) is added up in one row. Time is not predicted: products of a library are no steps of ours.
+explains a kernel whose reads and writes it predicts, both, within 0.05 %. All three stand in this order, in words of
+one type: that of the inputs, of the sums, or fp32, to which PyTorch converts. What is no pass (scaling, conversions,
+masks, a search for rows without a key) is added up in one row. Time is not predicted: products of a library are no
+steps of ours.
 """
 
 from __future__ import annotations
@@ -27,20 +28,21 @@ from .predict import DECIMALS, predict
 PRODUCT = "matmul-tiled"
 CLOSE = 0.0005  # a prediction within 0.05 % explains
 NAME_LENGTH = 60
-LEAST_PASSES = 2  # of one call; a kernel alone may load as many bytes by chance
 WHOLE_ROWS = Tiling(128, 128)  # any: a softmax moves rows, not tiles
+DEPTH = 128  # of the parts of a sum, which decides nothing about bytes; smaller ones take longer to follow
 TILES = (16, 32, 48, 64, 80, 96, 112, 128, 160, 176, 192, 224, 256)
 
 
 @dataclass(frozen=True)
 class Pass:
     """Launch `launch` of a schedule, on a problem of its own: of a product N, Nk, d are rows, columns and the axis that
-    is summed over."""
+    is summed over. `called`: in its kernel's name, where others move as many bytes (scaling S in place, say)."""
 
     name: str
     schedule: str
     problem: Attention
     launch: int = 0
+    called: str = ""
 
     @property
     def in_tiles(self) -> bool:
@@ -49,18 +51,21 @@ class Pass:
 
     def moved_bytes(self, tiling: Tiling) -> tuple[int, int]:
         """Read and written, over all heads."""
-        traffic = Traffic()
-        Folded(self.problem, traffic).run(find(self.schedule), tiling)
         each = self.problem.instances * self.problem.word_bytes
-        reads, writes = traffic.steps[self.launch]
+        reads, writes = self._launches(tiling)[self.launch]
         return reads * each, writes * each
 
     def dram_bytes(self, tiling: Tiling, hardware: Hardware, blocks_per_sm: int) -> int:
         """Read and written in a launch by itself, which starts with an empty L2."""
-        launches = 1 if self.in_tiles else len(passes(self.problem, self.problem.dtype))
-        sits = [Occupancy(blocks_per_sm, loads_ahead=True, generated=False)] * launches
+        sits = [Occupancy(blocks_per_sm, loads_ahead=True, generated=False)] * len(self._launches(tiling))
         found = predict(find(self.schedule), self.problem, tiling, hardware, sits, cold=True).dram
         return sum(found.by_launch[self.launch]) if found else 0
+
+    def _launches(self, tiling: Tiling) -> list[tuple[int, int]]:
+        """Words read and written by each, of one head."""
+        traffic = Traffic()
+        Folded(self.problem, traffic).run(find(self.schedule), tiling)
+        return traffic.steps
 
     def blocks(self, tiling: Tiling) -> int:
         """One for each tile of the result, in the grid of a library's product."""
@@ -82,34 +87,33 @@ class Found:
 
 def passes(problem: Attention, dtype: str) -> list[Pass]:
     """Of the whole square: no tile is skipped, and a mask that hides moves no word of these."""
-    p = replace(problem, dtype=dtype, mask=DENSE, lse=False)
+    p = replace(problem, dtype=dtype, mask=DENSE, lse=False, elementwise=0)
     return [
         Pass("S = Q K^T", PRODUCT, p),
-        Pass("P = softmax(S)", "standard-tiled", p, launch=1),
+        Pass("P = softmax(S)", "standard-tiled", p, launch=1, called="softmax"),
         Pass("O = P V", PRODUCT, replace(p, Nk=p.dv, d=p.Nk)),
     ]
 
 
 def explain_passes(kernels: list[Kernel], problem: Attention) -> list[Found]:
-    """The kernels of a call that are passes of attention, in order: S = Q K^T and at least one after it, else none."""
-    types = dict.fromkeys((problem.dtype, str(problem.acc_dtype)))
-    best = max((_in_order(kernels, passes(problem, dtype)) for dtype in types), key=len)
-    return best if len(best) >= LEAST_PASSES else []
+    """The kernels that are passes of attention: three a call, in order; none where one of them is missing."""
+    types = dict.fromkeys((problem.dtype, str(problem.acc_dtype), "fp32"))
+    return max((_calls(kernels, passes(problem, dtype)) for dtype in types), key=len)
 
 
-def _in_order(kernels: list[Kernel], wanted: list[Pass]) -> list[Found]:
-    """Each after the one before it; nothing without the first, whose bytes and blocks are the least like others'."""
+def _calls(kernels: list[Kernel], wanted: list[Pass]) -> list[Found]:
+    """Of one call after another, as a profile of somebody else may have them."""
     found, start = list[Found](), 0
-    for part in wanted:
-        if len(found) == 0 and part is not wanted[0]:
-            return []
-        for number in range(start, len(kernels)):
-            one = _explained(kernels[number], part)
-            if one is not None:
-                found.append(one)
-                start = number + 1
-                break
-    return found
+    while True:
+        call = list[Found]()
+        for part in wanted:
+            matching = [n for n in range(start, len(kernels)) if _explained(kernels[n], part)]
+            if not matching:
+                return found
+            number = next((n for n in matching if part.called in kernels[n].name.lower()), matching[0])
+            one, start = _explained(kernels[number], part), number + 1
+            call += [one] if one else []
+        found += call
 
 
 def _explained(kernel: Kernel, part: Pass) -> Found | None:
@@ -150,7 +154,8 @@ def pass_rows(
     """A row for each pass (with `hardware` also what DRAM should move), and one for all other kernels of the call."""
     rows = [_row(label, one.part.name, [one.kernel], one, hardware) for one in found]
     others = [kernel for kernel in kernels if all(kernel is not one.kernel for one in found)]
-    return [*rows, _row(label, f"{len(others)} other kernels", others)] if others else rows
+    name = f"{len(others)} other kernel" + "s" * (len(others) != 1)
+    return [*rows, _row(label, name, others)] if others else rows
 
 
 def _row(
@@ -158,7 +163,7 @@ def _row(
 ) -> dict[str, Any]:
     read, written = (sum(k.load_bytes for k in kernels), sum(k.store_bytes for k in kernels))
     moved = sum(k.get(DRAM_READ) + k.get(DRAM_WRITE) for k in kernels)
-    tiling = parse_tiles(one.tiles) if one and one.tiles else WHOLE_ROWS
+    tiling = replace(parse_tiles(one.tiles), depth=DEPTH) if one and one.tiles else WHOLE_ROWS
     dram = one.part.dram_bytes(tiling, hardware, one.kernel.blocks_per_sm or 1) if one and hardware else None
     return {
         "kernel": label,

@@ -22,14 +22,15 @@ from ..tiling import Tiling
 from ..watchers import Traffic, Watcher
 from ..works import Occupancy
 from .counters import DRAM_READ, DRAM_WRITE, Kernel
-from .passes import CLOSE, NAME_LENGTH, explain_passes, pass_rows
+from .passes import CLOSE, NAME_LENGTH, TILES, explain_passes, pass_rows
 from .predict import DECIMALS, Prediction, in_whole_tiles, predict
 from .spills import block_bytes
 
-TILES = (16, 32, 48, 64, 80, 96, 112, 128, 160, 176, 192, 224, 256)
 UNKNOWN_BLOCKS_PER_SM = 2
 MOST_SPLITS = 128
 SPLIT_TILES = Tiling(64, 128)  # a query tile for decoding; reads do not depend on the key tile
+LEAST_SHARE = 0.5
+WRITES = 0.75, 3.0  # of what is predicted: a log-sum-exp less or more, words that take sectors. Not S, nor parts of O
 BACKWARDS = "flash_fwd"  # FlashAttention-2 walks keys from the last tile to the first (its flash_fwd_kernel.h)
 
 
@@ -37,7 +38,7 @@ BACKWARDS = "flash_fwd"  # FlashAttention-2 walks keys from the last tile to the
 class Explanation:
     """A schedule and its tiles, with what they predict; tiles that predict the same are `alike`. `whole_tiles`: ragged
     tiles are loaded whole, as bulk copies (TMA) do, whose boxes have one size. `splits`: the first launch of a schedule
-    that shares the keys of a head among so many blocks."""
+    that shares the keys of a head among so many blocks. `share`: of what its call loads, by kernels of this name."""
 
     schedule: str
     tiling: Tiling
@@ -48,10 +49,14 @@ class Explanation:
     alike: tuple[str, ...] = ()
     whole_tiles: bool = False
     splits: int | None = None
+    share: float = 1.0
 
     @property
     def explains(self) -> bool:
-        return abs(self.read_ratio - 1) <= CLOSE
+        """Whether it predicts the loads, contradicts no stores, and its kernel is most of the call."""
+        least, most = WRITES
+        stores = least <= (self.write_ratio or 1) <= most
+        return abs(self.read_ratio - 1) <= CLOSE and stores and self.share >= LEAST_SHARE
 
 
 def explain(
@@ -64,8 +69,9 @@ def explain(
     exotic kind (powers of two, no more keys than queries), and the others are listed as `alike`.
     """
     kernel = max(kernels, key=lambda k: k.load_bytes)
-    found = [e for e in candidates(kernel, problem, masked_tiles) if e is not None]
-    found.sort(key=lambda e: (round(abs(e.read_ratio - 1), 6), *_unlikely(e, kernel, problem)))
+    share = sum(k.load_bytes for k in kernels if k.name == kernel.name) / max(1, sum(k.load_bytes for k in kernels))
+    found = [replace(e, share=share) for e in candidates(kernel, problem, masked_tiles) if e is not None]
+    found.sort(key=lambda e: (not e.explains, round(abs(e.read_ratio - 1), 6), *_unlikely(e, kernel, problem)))
     merged: dict[tuple[str, int, int], list[Explanation]] = {}
     for e in found:
         merged.setdefault((e.schedule, e.read_bytes, e.write_bytes), []).append(e)
@@ -226,13 +232,14 @@ def rows(
 
 
 def explained(
-    label: str, kernels: list[Kernel], problem: Attention, hardware: Hardware | None = None
+    label: str | None, kernels: list[Kernel], problem: Attention, hardware: Hardware | None = None
 ) -> list[dict[str, Any]]:
-    """Rows of one call: of its passes where it has several, else of the best explanations, best first."""
+    """Rows of one call: of its passes where it has them, else of the best explanations, best first."""
     found = explain_passes(kernels, problem)
     if found:
-        return pass_rows(label, kernels, found, hardware)
-    return rows(label, *explain(kernels, problem), problem, hardware)
+        return pass_rows(label or "call", kernels, found, hardware)
+    kernel, explanations = explain(kernels, problem)
+    return rows(label or kernel.name[:NAME_LENGTH], kernel, explanations, problem, hardware)
 
 
 def run(
@@ -267,8 +274,8 @@ def run(
     for number, kernels in enumerate(jobs, 1):
         if not kernels:
             raise InputError("--from-ncu", from_ncu or "a profile", "a profile with a kernel in it")
-        label = name or max(kernels, key=lambda k: k.load_bytes).name[:NAME_LENGTH]
-        label += f" #{number}" if len(jobs) > 1 else ""
-        every += explained(label, kernels, problem, load(hardware) if hardware else None)
+        found_rows = explained(name, kernels, problem, load(hardware) if hardware else None)
+        mark = f" #{number}" if len(jobs) > 1 else ""
+        every += [{**row, "kernel": row["kernel"] + mark} for row in found_rows]
     names = dict.fromkeys(column for row in every for column in row)
     return [{column: row.get(column) for column in names} for row in every]
