@@ -28,8 +28,8 @@ from .predict import DECIMALS, predict
 PRODUCT = "matmul-tiled"
 CLOSE = 0.0005  # a prediction within 0.05 % explains
 NAME_LENGTH = 60
-WHOLE_ROWS = Tiling(128, 128)  # any: a softmax moves rows, not tiles
-DEPTH = 128  # of the parts of a sum, which decides nothing about bytes; smaller ones take longer to follow
+DEPTH = 128  # of the parts of a sum, and rows of a softmax at a time: neither decides what an SM moves, and DRAM is
+WHOLE_ROWS = Tiling(128, 128, rows_s=16)  # followed in steps of these, the longer the smaller they are
 TILES = (16, 32, 48, 64, 80, 96, 112, 128, 160, 176, 192, 224, 256)
 
 
