@@ -15,21 +15,21 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from ..folded import Folded
 from ..hardware import Hardware
 from ..problem import DENSE, Attention
 from ..schedules import find
 from ..tiling import Tiling, parse_tiles
-from ..watchers import Traffic
 from ..works import Occupancy
 from .counters import DRAM_READ, DRAM_WRITE, Kernel
-from .predict import DECIMALS, predict
+from .predict import DECIMALS, launch_words, predict
 
 PRODUCT = "matmul-tiled"
 CLOSE = 0.0005  # a prediction within 0.05 % explains
 NAME_LENGTH = 60
-DEPTH = 128  # of the parts of a sum, and rows of a softmax at a time: neither decides what an SM moves, and DRAM is
-WHOLE_ROWS = Tiling(128, 128, rows_s=16)  # followed in steps of these, the longer the smaller they are
+UNKNOWN_BLOCKS_PER_SM = 2
+# Parts of a sum, and rows of a softmax, that are followed together through the L2: an SM moves as much with any.
+DEPTH = 128
+WHOLE_ROWS = Tiling(128, 128, rows_s=16)
 TILES = (16, 32, 48, 64, 80, 96, 112, 128, 160, 176, 192, 224, 256)
 
 
@@ -52,20 +52,15 @@ class Pass:
     def moved_bytes(self, tiling: Tiling) -> tuple[int, int]:
         """Read and written, over all heads."""
         each = self.problem.instances * self.problem.word_bytes
-        reads, writes = self._launches(tiling)[self.launch]
+        reads, writes = launch_words(find(self.schedule), self.problem, tiling)[self.launch]
         return reads * each, writes * each
 
     def dram_bytes(self, tiling: Tiling, hardware: Hardware, blocks_per_sm: int) -> int:
         """Read and written in a launch by itself, which starts with an empty L2."""
-        sits = [Occupancy(blocks_per_sm, loads_ahead=True, generated=False)] * len(self._launches(tiling))
-        found = predict(find(self.schedule), self.problem, tiling, hardware, sits, cold=True).dram
+        schedule, sit = find(self.schedule), Occupancy(blocks_per_sm, loads_ahead=True, generated=False)
+        sits = [sit] * len(launch_words(schedule, self.problem, tiling))
+        found = predict(schedule, self.problem, tiling, hardware, sits, cold=True).dram
         return sum(found.by_launch[self.launch]) if found else 0
-
-    def _launches(self, tiling: Tiling) -> list[tuple[int, int]]:
-        """Words read and written by each, of one head."""
-        traffic = Traffic()
-        Folded(self.problem, traffic).run(find(self.schedule), tiling)
-        return traffic.steps
 
     def blocks(self, tiling: Tiling) -> int:
         """One for each tile of the result, in the grid of a library's product."""
@@ -83,6 +78,10 @@ class Found:
     alike: tuple[str, ...]
     read_bytes: int
     write_bytes: int
+
+    def dram_bytes(self, hardware: Hardware) -> int:
+        tiling = replace(parse_tiles(self.tiles), depth=DEPTH) if self.tiles else WHOLE_ROWS
+        return self.part.dram_bytes(tiling, hardware, self.kernel.blocks_per_sm or UNKNOWN_BLOCKS_PER_SM)
 
 
 def passes(problem: Attention, dtype: str) -> list[Pass]:
@@ -107,12 +106,13 @@ def _calls(kernels: list[Kernel], wanted: list[Pass]) -> list[Found]:
     while True:
         call = list[Found]()
         for part in wanted:
-            matching = [n for n in range(start, len(kernels)) if _explained(kernels[n], part)]
+            matching = [(n, one) for n in range(start, len(kernels)) if (one := _explained(kernels[n], part))]
             if not matching:
                 return found
-            number = next((n for n in matching if part.called in kernels[n].name.lower()), matching[0])
-            one, start = _explained(kernels[number], part), number + 1
-            call += [one] if one else []
+            named = (pair for pair in matching if part.called in pair[1].kernel.name.lower())
+            number, one = next(named, matching[0])
+            call.append(one)
+            start = number + 1
         found += call
 
 
@@ -163,8 +163,7 @@ def _row(
 ) -> dict[str, Any]:
     read, written = (sum(k.load_bytes for k in kernels), sum(k.store_bytes for k in kernels))
     moved = sum(k.get(DRAM_READ) + k.get(DRAM_WRITE) for k in kernels)
-    tiling = replace(parse_tiles(one.tiles), depth=DEPTH) if one and one.tiles else WHOLE_ROWS
-    dram = one.part.dram_bytes(tiling, hardware, one.kernel.blocks_per_sm or 1) if one and hardware else None
+    dram = one.dram_bytes(hardware) if one and hardware else None
     return {
         "kernel": label,
         "pass": name,

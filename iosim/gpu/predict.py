@@ -126,6 +126,13 @@ def l2_sides(hardware: Hardware) -> dict[str, str]:
     return found
 
 
+def launch_words(schedule: Any, problem: Attention, tiling: Any) -> list[tuple[int, int]]:
+    """Words read and written by each launch, of one head."""
+    traffic = Traffic()
+    Folded(problem, traffic).run(schedule, tiling)
+    return traffic.steps
+
+
 def in_whole_tiles(p: Attention, t: Any) -> Attention:
     """The problem with both lengths rounded up to whole tiles, which bulk copies (TMA) load: boxes have one size."""
     return replace(p, N=-(-p.N // t.rows_q) * t.rows_q, Nk=-(-p.Nk // t.rows_k) * t.rows_k)

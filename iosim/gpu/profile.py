@@ -14,22 +14,19 @@ from typing import Any
 from ..cuts import LANES
 from ..errors import InputError, IosimError, MissingError
 from ..experiment import parse_mask
-from ..folded import Folded
 from ..hardware import Hardware, load
 from ..problem import DENSE, Attention
 from ..schedules import SCHEDULES
 from ..tiling import Tiling
-from ..watchers import Traffic, Watcher
 from ..works import Occupancy
 from .counters import DRAM_READ, DRAM_WRITE, Kernel
-from .passes import CLOSE, NAME_LENGTH, TILES, explain_passes, pass_rows
-from .predict import DECIMALS, Prediction, in_whole_tiles, predict
+from .passes import CLOSE, NAME_LENGTH, TILES, UNKNOWN_BLOCKS_PER_SM, explain_passes, pass_rows
+from .predict import DECIMALS, Prediction, in_whole_tiles, launch_words, predict
 from .spills import block_bytes
 
-UNKNOWN_BLOCKS_PER_SM = 2
 MOST_SPLITS = 128
 SPLIT_TILES = Tiling(64, 128)  # a query tile for decoding; reads do not depend on the key tile
-LEAST_SHARE = 0.5
+LEAST_SHARE = 0.5  # of what a call loads, by a kernel that explains it
 WRITES = 0.75, 3.0  # of what is predicted: a log-sum-exp less or more, words that take sectors. Not S, nor parts of O
 BACKWARDS = "flash_fwd"  # FlashAttention-2 walks keys from the last tile to the first (its flash_fwd_kernel.h)
 
@@ -124,27 +121,16 @@ def _split(schedule: Any, problem: Attention, kernel: Kernel) -> Any:
 
 def _first_launch(schedule: Any, problem: Attention, splits: int) -> tuple[int, int]:
     """Words read and written, over all heads."""
-    traffic = Traffic()
-    Folded(replace(problem, splits=splits), traffic).run(schedule, SPLIT_TILES)
-    reads, writes = traffic.steps[0]
+    reads, writes = launch_words(schedule, replace(problem, splits=splits), SPLIT_TILES)[0]
     return reads * problem.instances, writes * problem.instances
-
-
-class _Launches(Watcher):
-    number = 0
-
-    def launch_ended(self) -> None:
-        self.number += 1
 
 
 def launches_of(schedule: Any, problem: Attention) -> int:
     """Kernels that a schedule takes; 0 where it is for other problems."""
-    watcher = _Launches()
     try:
-        Folded(replace(problem, mask=DENSE), watcher).run(schedule, Tiling(16, 16))
+        return len(launch_words(schedule, replace(problem, mask=DENSE), Tiling(16, 16)))
     except (IosimError, AttributeError, TypeError):
         return 0
-    return watcher.number
 
 
 def _candidate(schedule: Any, problem: Attention, tiling: Tiling, kernel: Kernel) -> Explanation | None:
