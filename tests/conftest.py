@@ -1,12 +1,9 @@
 import json
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from iosim.cli import main
-
-DATA = Path(__file__).parent / "data"
 
 
 @pytest.fixture

@@ -2,9 +2,8 @@
 
 import runpy
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+from paths import ROOT
 
 
 def rows(text):

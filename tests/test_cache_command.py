@@ -1,6 +1,7 @@
 """`iosim cache`: its rows, what it refuses, and the sessions of its page."""
 
 import pytest
+from paths import DOCS
 
 SIZES = ("--N", 32, "--d", 8, "--tiles", "8x8", "--schedule", "flash1")
 
@@ -63,9 +64,8 @@ def test_tiles_that_overlap_are_no_objects(iosim):
 
 def sessions():
     import re
-    from pathlib import Path
 
-    text = (Path(__file__).parent.parent / "docs" / "cache.md").read_text()
+    text = (DOCS / "cache.md").read_text()
     return [block.split("\n", 1) for block in re.findall(r"```console\n\$ iosim (.*?)```", text, re.S)]
 
 

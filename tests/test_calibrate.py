@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from conftest import DATA
+from paths import DATA
 
 from iosim.errors import InputError, MissingError
 from iosim.gpu import counters, ncu

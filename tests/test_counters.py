@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from conftest import DATA
+from paths import DATA
 
 from iosim.errors import InputError, MissingError
 from iosim.gpu import counters, ncu

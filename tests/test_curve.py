@@ -5,7 +5,7 @@ import random
 from itertools import product
 
 import pytest
-from conftest import DATA
+from paths import DATA
 
 from iosim import SCHEDULES, Attention, Tiling, count
 from iosim.curve import curve, exact, least, steps, tile_sizes

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import DATA
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from paths import DATA
 
 from iosim import Attention, Capacity, Flops, Folded, InputError, Machine, Numeric, Tiling, Traffic, count, sweep
 from iosim.check import Whole, same_counts

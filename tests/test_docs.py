@@ -5,13 +5,12 @@ import inspect
 import io
 import re
 import shlex
-from pathlib import Path
 
 import pytest
+from paths import ROOT
 
 from iosim.cli import COMMANDS, main
 
-ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 
 

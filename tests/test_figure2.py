@@ -5,12 +5,12 @@ import json
 import re
 import shutil
 import sys
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 import nvrtc
 import pytest
+from paths import ROOT, VALIDATION
 
 from iosim import Tiling, report
 from iosim.errors import MissingError
@@ -19,8 +19,6 @@ from iosim.gpu.jobs import problem_of, runner
 from iosim.hardware import read as read_hardware
 from iosim.schedules import find
 
-ROOT = Path(__file__).parent.parent
-VALIDATION = ROOT / "validation"
 sys.path.insert(0, str(VALIDATION))
 CONSTANTS = sorted(VALIDATION.glob("*/hardware.toml"))
 

@@ -2,13 +2,12 @@
 
 import csv
 import sys
-from pathlib import Path
 
 import pytest
+from paths import VALIDATION
 
 from iosim.hardware import read as read_hardware
 
-VALIDATION = Path(__file__).parent.parent / "validation"
 sys.path.insert(0, str(VALIDATION))
 FOLDERS = sorted(path.parent for path in VALIDATION.glob("*/figure2.csv"))
 

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from conftest import DATA
+from paths import DATA
 
 GOLDEN = json.loads((DATA / "golden.json").read_text())
 NAMES = {

@@ -3,9 +3,9 @@
 import random
 import re
 import time
-from pathlib import Path
 
 import pytest
+from paths import DOCS
 
 import iosim
 from iosim import SCHEDULES, Attention, Schedule, Tiling, count
@@ -16,7 +16,7 @@ from iosim.masked_search import words
 from iosim.softmax import zeros
 from iosim.tiling import best_tiles, footprint, search
 
-PAGE = Path(__file__).parent.parent / "docs" / "adding-a-schedule.md"
+PAGE = DOCS / "adding-a-schedule.md"
 
 
 @pytest.fixture

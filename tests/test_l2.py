@@ -7,7 +7,7 @@ from statistics import median
 
 import numpy as np
 import pytest
-from conftest import DATA
+from paths import DATA
 
 from iosim.errors import InputError
 from iosim.experiment import parse_mask

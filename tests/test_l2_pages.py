@@ -2,11 +2,11 @@
 
 import csv
 import sys
-from pathlib import Path
 from statistics import NormalDist, mean
 
 import numpy as np
 import pytest
+from paths import VALIDATION
 
 from iosim.gpu.predict import l2_capacity_bytes, l2_sides
 from iosim.hardware import read
@@ -88,7 +88,7 @@ def test_a_tensor_is_one_array_of_all_its_heads(monkeypatch):
 
 # ---------------------------------------------------------------- against what an H200 did
 
-FOLDER = Path(__file__).parent.parent / "validation" / "h200-2026-11-22"
+FOLDER = VALIDATION / "h200-2026-11-22"
 needs_measurements = pytest.mark.skipif(not FOLDER.exists(), reason="no measurement of a GPU is in validation/")
 
 

@@ -2,11 +2,11 @@
 
 import csv
 import sys
-from pathlib import Path
 from statistics import mean, median
 
 import numpy as np
 import pytest
+from paths import VALIDATION
 
 from iosim.gpu.predict import PROFILER_BYTES, l2_capacity_bytes, l2_sides
 from iosim.hardware import read
@@ -190,7 +190,7 @@ def test_members_know_nothing_of_each_other(seed):
 
 # ---------------------------------------------------------------- against what an H200 did
 
-FILE = Path(__file__).parent.parent / "validation" / "h200-2026-11-22" / "l2_buffers.csv"
+FILE = VALIDATION / "h200-2026-11-22" / "l2_buffers.csv"
 needs_measurements = pytest.mark.skipif(not FILE.exists(), reason="no measurement of a GPU is in validation/")
 RUNS, RUN_NAMES = ("", "_again"), ("run", "before")  # after the name of what was measured in a run before as well
 

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from paths import ROOT
 
-ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "iosim"
 FILES = {str(file.relative_to(PACKAGE)): file for file in sorted(PACKAGE.rglob("*.py"))}
 TREES = {name: ast.parse(file.read_text()) for name, file in FILES.items()}

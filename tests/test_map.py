@@ -1,9 +1,9 @@
 """docs/map.md names every module with the first line of what it says of itself. `python tests/test_map.py` writes it."""
 
 import ast
-from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+from paths import ROOT
+
 MAP = ROOT / "docs" / "map.md"
 HEAD = """# Where things are
 

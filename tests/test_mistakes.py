@@ -5,6 +5,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+from paths import DOCS
 
 import iosim
 from iosim import SCHEDULES, Attention, Folded, Numeric, Schedule, Tiling
@@ -121,7 +122,7 @@ def test_a_schedule_of_wrong_types_is_refused(fields):
         iosim.register(zeros)
 
 
-PAGE = (Path(__file__).parent.parent / "docs" / "adding-a-schedule.md").read_text()
+PAGE = (DOCS / "adding-a-schedule.md").read_text()
 
 
 @pytest.fixture

@@ -7,14 +7,13 @@ import re
 import subprocess
 import sys
 import termios
-from pathlib import Path
 
 import pytest
+from paths import ROOT
 
 from iosim.narrow import end_of_table, fit
 from iosim.report import table
 
-ROOT = Path(__file__).parent.parent
 BASE = ["--N", "8192", "--d", "128", "--M", "100KB"]
 LINES = {
     "count": BASE,

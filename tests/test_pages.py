@@ -2,13 +2,13 @@
 
 import re
 import shlex
-from pathlib import Path
 
 import pytest
+from paths import DOCS
 
 import iosim
 
-PAGES = Path(__file__).parent.parent / "docs" / "schedules"
+PAGES = DOCS / "schedules"
 NAMES = ["forward", "matmul", "online-softmax", "small-cache", "linear"]
 
 

@@ -4,11 +4,10 @@ import csv
 import io
 import re
 import shlex
-from pathlib import Path
 
 import pytest
+from paths import ROOT
 
-ROOT = Path(__file__).parent.parent
 PAPERS = ROOT / "docs/papers"
 NAMES = ["fig2-middle", "fig2-right", "001-tables", "ledgers"]
 TEXT = {name: (PAPERS / f"{name}.md").read_text() for name in NAMES}

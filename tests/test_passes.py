@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from conftest import DATA
+from paths import DATA
 
 from iosim.gpu import counters
 from iosim.gpu.passes import explain_passes

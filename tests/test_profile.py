@@ -5,7 +5,7 @@ from dataclasses import replace
 from math import prod
 
 import pytest
-from conftest import DATA
+from paths import DATA
 
 from iosim.experiment import parse_mask
 from iosim.gpu import counters

@@ -2,13 +2,14 @@
 
 import re
 from math import ceil
-from pathlib import Path
+
+from paths import ROOT
 
 from iosim import Attention, Folded, Tiling
 from iosim.roofline import Work
 from iosim.schedules import find
 
-LEFT = (Path(__file__).parent.parent / "docs/papers/fig2-left.md").read_text(encoding="utf-8")
+LEFT = (ROOT / "docs/papers/fig2-left.md").read_text(encoding="utf-8")
 N, D, HEADS, UNIT = 1024, 64, 1024, 2**30
 
 

@@ -7,17 +7,15 @@ import re
 import subprocess
 import sys
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
+from paths import ROOT
 
 import iosim
 from iosim import SCHEDULES, Attention, Tiling, catalogue
 from iosim.errors import InputError, InternalError
 from iosim.schedules import FILES
 from iosim.schedules.registry import LETTERS, Schedule, Schedules, find
-
-ROOT = Path(__file__).parent.parent
 
 
 def fresh(code):

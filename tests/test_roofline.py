@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from conftest import DATA
+from paths import DATA
 
 from iosim import SCHEDULES, Attention, Machine, Tiling, gradients, hardware, softmax, steps_more
 from iosim.experiment import measure, parse_mask

@@ -2,11 +2,10 @@
 
 import re
 import shlex
-from pathlib import Path
 
 import pytest
+from paths import ROOT
 
-ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs/sources.md").read_text()
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?![\w.])")
 READ_ONLY = ("54", "E18")  # what no command answers

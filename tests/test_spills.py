@@ -1,7 +1,7 @@
 """Registers that have no room: stores to a thread's stack, from the profiler's page of instructions, and their DRAM."""
 
 import pytest
-from conftest import DATA
+from paths import DATA
 
 from iosim import Attention, Tiling
 from iosim.gpu import counters, ncu, spills

@@ -2,16 +2,15 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from paths import DOCS
 
 import iosim
 from iosim.cli import main
 from iosim.hardware import load
 
-DOCS = Path(__file__).parent.parent / "docs"
 TEXTS = {name: re.sub(r"\s+", " ", (DOCS / f"{name}.md").read_text()) for name in ("theory", "conventions")}
 
 

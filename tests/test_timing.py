@@ -6,7 +6,7 @@ from dataclasses import replace
 from statistics import median
 
 import pytest
-from conftest import DATA
+from paths import DATA
 
 from iosim.experiment import parse_mask
 from iosim.l2 import dram_bytes, trace

@@ -4,14 +4,13 @@ import csv
 import io
 import re
 import shlex
-from pathlib import Path
 
 import pytest
+from paths import ROOT
 
 from iosim import SCHEDULES
 from iosim.training import COMBINATIONS, PASSES
 
-ROOT = Path(__file__).parent.parent
 FIG2 = ["--N", 1024, "--d", 64, "--heads", 16, "--batch", 64]
 HEADS, N, D = 1024, 1024, 64
 PAGES = ["docs/papers/fig2-left.md", "docs/schedules/backward.md"]

@@ -7,16 +7,15 @@ import re
 import subprocess
 import sys
 from math import inf
-from pathlib import Path
 
 import pytest
+from paths import ROOT
 
 from iosim import SCHEDULES, Attention, count
 from iosim.crossover import QUESTIONS, answer, first_below, side
 from iosim.experiment import run
 from iosim.report import COLUMNS
 
-ROOT = Path(__file__).parent.parent
 BASE = ["tune", "--N", 8192, "--d", 128]
 SMALL = [x for n in ("small-cache", "small-cache-q", "standard-square", "flash1", "flash2", "standard-tiled",
                      "memory-efficient") for x in ("--schedule", n)]  # fmt: skip

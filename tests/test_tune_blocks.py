@@ -4,10 +4,10 @@ import csv
 import io
 import random
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
+from paths import DOCS
 from test_curve import moved, staircase
 from test_tune_space import allowed, problems, with_option
 
@@ -249,7 +249,7 @@ def test_why_nothing_fits(iosim, ask):
 
 
 def test_what_the_docs_say_of_blocks(ask):
-    text = (Path(__file__).parent.parent / "docs" / "tune.md").read_text().split("<!-- blocks -->")[1]
+    text = (DOCS / "tune.md").read_text().split("<!-- blocks -->")[1]
     decode = ["tune", "--N", 1, "--Nk", 8192, "--d", 128, "--heads", 4, "--M", "100KB"]
     prefill = ["tune", "--N", 8192, "--d", 128, "--M", "100KB", "--schedule", "flash2"]
     one, many, long, short = [

@@ -4,10 +4,10 @@ import csv
 import json
 import re
 import sys
-from pathlib import Path
 from statistics import median
 
 import pytest
+from paths import ROOT, VALIDATION
 
 from iosim.cuts import LANES
 from iosim.errors import MissingError
@@ -22,8 +22,6 @@ from iosim.hardware import read as read_hardware
 from iosim.schedules import CORE, find
 from iosim.tiling import parse_tiles
 
-ROOT = Path(__file__).parent.parent
-VALIDATION = ROOT / "validation"
 sys.path.insert(0, str(VALIDATION))
 FOLDERS = sorted(path.parent for path in VALIDATION.glob("*/generated.csv"))
 WHOLE = [folder for folder in FOLDERS if (folder / "sweep.csv").exists()]  # all parts; else a second GPU, for a few

@@ -5,6 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from paths import ROOT
 
 from iosim.cuts import KEYS_HELD, busiest_rows, busy_turns, full, passes, uneven, whole
 from iosim.experiment import parse_mask
@@ -18,7 +19,7 @@ from iosim.schedules import find
 from iosim.tiling import Tiling
 from iosim.works import Occupancy, Works
 
-MEASURED = list(Path(__file__).parent.parent.glob("validation/*/hardware.toml"))
+MEASURED = list(ROOT.glob("validation/*/hardware.toml"))
 
 
 def test_copies_of_rows_that_start_anywhere_go_word_by_word():

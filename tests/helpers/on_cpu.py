@@ -8,11 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from paths import ROOT
 
 from iosim.gpu.cuda import FILES, prelude
 
 SHIM = Path(__file__).parent / "shim" / "shim.h"
-GPU = Path(__file__).parent.parent / "iosim" / "gpu"
+GPU = ROOT / "iosim" / "gpu"
 WHY_NOT = "" if shutil.which("g++") else "g++ is not installed"
 WIDTH = {"fp32": 4, "fp16": 2, "bf16": 2, "int32": 4}
 NUMPY = {"fp32": np.float32, "fp16": np.float16, "int32": np.int32}

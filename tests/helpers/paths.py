@@ -1,0 +1,9 @@
+"""Where the repository, its test data, pages and measurements are: for all tests, whichever folder they are in."""
+
+from pathlib import Path
+
+ROOT = next(folder for folder in Path(__file__).parents if (folder / "pyproject.toml").exists())
+TESTS = ROOT / "tests"
+DATA = TESTS / "data"
+DOCS = ROOT / "docs"
+VALIDATION = ROOT / "validation"
