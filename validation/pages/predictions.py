@@ -12,9 +12,14 @@ from iosim.gpu import predict
 from validation.pages.errors import dram_errors, ours, spread, time_errors
 from validation.pages.text import about, by_schedule, groups, link, others, table
 
-FITTED = (  # module, name, what it is, what it was fitted on
+ON_BUFFERS = "buffers, arrays, and the shapes that were measured in several places, on one H200"
+FITTED = (  # module, name, what it is, what it was fitted on; a name that its module lacks is left out
     (lru, "APART", "mean and deviation of the room of a partition, as shares of its size: for data, since a write, for "
-     "dirty data", "buffers, arrays, and the shapes that were measured in several places, on one H200"),
+     "dirty data", ON_BUFFERS),
+    (lru, "HELD", "what a partition of the L2 holds, as a share of its size", ON_BUFFERS),
+    (lru, "TOUCHED", "what a partition is asked for before a write goes to DRAM, as a share of its size", ON_BUFFERS),
+    (lru, "DIRTY", "dirty bytes that a partition holds, as a share of its size", ON_BUFFERS),
+    (lru, "SPREAD", "how much less or more room decides the range at the edge of the L2", ON_BUFFERS),
     (predict, "PROFILER_BYTES", "dirty bytes that the profiler leaves in the L2", "reads of large buffers on one H200"),
     (works, "UNDER_WAY", "requests for single words that a warp has under way",
      "tiles with unaligned rows on one H200"),
@@ -43,13 +48,12 @@ def schedules(folder: Path) -> str:
 
 
 def sets(folder: Path) -> str:
-    """A row a set of shapes."""
-    return table([{"set": name, **spread(rows)} for name, rows in groups(folder).items()])
-
-
-def second(folder: Path) -> str:
-    """The same of the other GPUs."""
-    return "\n\n".join(f"{about(one)['name']}, {link(one, 'rows.csv')}:\n\n{sets(one)}" for one in others(folder))
+    """A row a set of shapes; the same of the other GPUs beside it."""
+    more = {about(one)["name"].split()[1]: groups(one) for one in others(folder)}
+    return table([{"set": name, **spread(rows), **{f"{gpu} {column}": cell for gpu, found in more.items()
+                                                   for column, cell in spread(found.get(name, [])).items()
+                                                   if column.endswith(("median", "worst"))}}
+                  for name, rows in groups(folder).items()])  # fmt: skip
 
 
 def fitted(folder: Path) -> str:
@@ -74,10 +78,13 @@ def measured(folder: Path) -> str:
 
 
 def rows(folder: Path) -> str:
-    return f"Every shape has a row in {link(folder, 'rows.csv')}; all constants are in {link(folder, 'hardware.toml')}."
+    """Where the rows and the constants are."""
+    files = (f"{link(one, 'rows.csv')} and {link(one, 'hardware.toml')} of {about(one)['name']}"
+             for one in (folder, *others(folder)))  # fmt: skip
+    return f"A row for every shape, and all constants: {'; '.join(files)}."
 
 
 PARTS: dict[str, Callable[[Path], str]] = {
-    "claim": claim, "schedules": schedules, "sets": sets, "second": second, "measured": measured, "fitted": fitted,
+    "claim": claim, "schedules": schedules, "sets": sets, "measured": measured, "fitted": fitted,
     "rows": rows,
 }  # fmt: skip
