@@ -23,15 +23,15 @@ Row = dict[str, str]
 
 HOW = """Kernels generated from the schedule texts, timed on one GPU by
 `PYTHONPATH=. python3 validation/figure2.py validation/FOLDER`; the same with `--page` makes this part of the page from
-its `figure2.csv`. They are not the kernels of the paper, nor is the GPU its A100. Bytes are those between SM and L2,
-simulated; predictions are of the [model](../hardware/predictions.md)."""
+its `figure2.csv`. Kernels and GPU are not those of the paper. Bytes are simulated, between SM and L2; predicted times
+are those of the [model](../hardware/predictions.md)."""
 MIDDLE = f"""
 ## Measured
 
 {HOW}
-The side of the tile that leaves the words as they are is 64, or as large as fits. A rank correlation of 1 means that
-more bytes always took more time. Something other than traffic limits the time from the first block whose time is within
-{NOISE:.0%} of the best.
+The tile size that does not change the words (Br of flash1, Bc of flash2) is 64, or the largest that fits. A rank
+correlation of 1 means that more bytes always took more time. Something other than traffic limits the time from the
+first block whose time is within {NOISE:.0%} of the best.
 
 <!-- figure2 -->
 <!-- end figure2 -->
