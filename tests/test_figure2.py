@@ -19,7 +19,7 @@ from iosim.gpu.jobs import problem_of, runner
 from iosim.hardware import read as read_hardware
 from iosim.schedules import find
 
-sys.path.insert(0, str(VALIDATION))
+sys.path[:0] = [str(ROOT), str(VALIDATION)]
 CONSTANTS = sorted(VALIDATION.glob("*/hardware.toml"))
 
 import figure2  # noqa: E402
@@ -185,12 +185,12 @@ def test_a_run_and_its_pages(tmp_path, monkeypatch, pretended, plan, capsys):
 def test_predictions_are_made_later(tmp_path, monkeypatch, pretended, plan):
     """Without a GPU, from the constants in the folder; nothing else of a row changes."""
     run(tmp_path, monkeypatch)
-    before = page.summary.read(tmp_path, "figure2.csv")
+    before = page.read(tmp_path, "figure2.csv")
     shutil.copy(CONSTANTS[-1], tmp_path / "hardware.toml")
     monkeypatch.setattr(figure2, "jobs", lambda: [plan[3], plan[-1]])
     (tmp_path / "figure2.csv").write_text(report.to_csv([before[3], *before[-2:]]))
     figure2.predict_again(tmp_path)
-    after = page.summary.read(tmp_path, "figure2.csv")
+    after = page.read(tmp_path, "figure2.csv")
     assert [bool(row["predicted_ms"]) for row in after] == [True, True, False]
     for old, new in zip([before[3], *before[-2:]], after, strict=True):
         assert {k: v for k, v in new.items() if new[k] != old[k]}.keys() <= {"predicted_ms", "bound_by"}

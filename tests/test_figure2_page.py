@@ -4,11 +4,11 @@ import csv
 import sys
 
 import pytest
-from paths import VALIDATION
+from paths import ROOT, VALIDATION
 
 from iosim.hardware import read as read_hardware
 
-sys.path.insert(0, str(VALIDATION))
+sys.path[:0] = [str(ROOT), str(VALIDATION)]
 FOLDERS = sorted(path.parent for path in VALIDATION.glob("*/figure2.csv"))
 
 import figure2  # noqa: E402
@@ -29,7 +29,7 @@ def blocks(*ms):
             [
                 "0.60",
                 "64x16 to 64x64",
-                "4.00 and time by 4.00",
+                "4.00 and the time by 4.00",
                 "another 4.00",
                 "1.25 to 1.50",
                 "**holds up to 64x64**, and some larger blocks are slower",
@@ -37,8 +37,8 @@ def blocks(*ms):
         ),
         ((8, 4, 2, 2.02, 1.99), ["64x16 to 64x64", "0.99 to 1.01", "at every step", "**holds**."]),
         ((8, 9, 2, 3), ["not at every step", "**does not hold**"]),
-        ((8, 7, 6, 5), ["correlation 1.00", "no larger block fits", "as far as that", "**holds**"]),
-        ((8, 9, 6, 5), ["no larger block fits", "**does not hold**"]),
+        ((8, 7, 6, 5), ["correlation 1.00", "No larger block fits", "as far as that", "**holds**"]),
+        ((8, 9, 6, 5), ["No larger block fits", "**does not hold**"]),
         ((1, 2, 3, 4), ["correlation -1.00", "no block with fewer bytes is faster", "**does not hold**"]),
     ],
 )

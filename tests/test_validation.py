@@ -1,6 +1,8 @@
 """Replays what was measured on GPUs against today's model: a change that breaks an old measurement shows here."""
 
+import ast
 import csv
+import graphlib
 import json
 import re
 import sys
@@ -22,13 +24,16 @@ from iosim.hardware import read as read_hardware
 from iosim.schedules import CORE, find
 from iosim.tiling import parse_tiles
 
-sys.path.insert(0, str(VALIDATION))
+sys.path.insert(0, str(ROOT))
 FOLDERS = sorted(path.parent for path in VALIDATION.glob("*/generated.csv"))
 WHOLE = [folder for folder in FOLDERS if (folder / "sweep.csv").exists()]  # all parts; else a second GPU, for a few
 SECOND = [folder for folder in FOLDERS if folder not in WHOLE]
 SMALL_TRACE = 20_000  # pairs of tiles and heads: DRAM and time of larger ones are compared with rows.csv only
 
+ROWS = sorted(path.parent for path in VALIDATION.glob("*/sweep_rows.csv"))  # results are kept without the counters, too
+
 needs_measurements = pytest.mark.skipif(not FOLDERS, reason="no measurement of a GPU is in validation/")
+needs_rows = pytest.mark.skipif(not ROWS, reason="no results of a measurement are in validation/")
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +42,7 @@ def at_the_root(monkeypatch):
 
 
 def evidence(folder, part):
-    import measure
+    from validation import measure
 
     return measure.evidence(folder, part)
 
@@ -48,7 +53,7 @@ def read_csv(path):
 
 
 def own(folder):
-    import shapes
+    from validation import shapes
 
     return [e for part in shapes.OWN for e in evidence(folder, part) if e.job["run"] not in TORCH]
 
@@ -99,8 +104,7 @@ def test_the_rates_that_iosim_comes_with_are_those_of_the_last_measurement(folde
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda p: p.name)
 def test_what_was_measured_again_is_the_same(folder):
     """Words, and bytes between SM and L2, launch by launch; shapes in several places then are in the places of both."""
-    import measure
-    import shapes
+    from validation import measure, shapes
 
     twice = [part for part in shapes.OWN if measure.kept(folder, part + measure.AGAIN)]
     pooled = 0
@@ -116,26 +120,26 @@ def test_what_was_measured_again_is_the_same(folder):
     assert pooled >= 5 or not twice
 
 
-@needs_measurements
-@pytest.mark.parametrize("folder", WHOLE, ids=lambda p: p.name)
+@needs_rows
+@pytest.mark.parametrize("folder", ROWS, ids=lambda p: p.name)
 def test_errors_of_dram_and_time_are_as_claimed(folder):
     """The medians by set: 5 % and 10 %; of time 8 % over all of ours. DRAM bytes are at most 20 % off; where the model
     says that the place of the arrays decides, they are the mean of many places."""
-    import shapes
-    import summary
+    from validation import shapes
+    from validation.pages import errors, text
 
-    assert summary.claims(folder) == json.loads((folder / "claims.json").read_text())
-    groups = summary.groups(folder)
+    assert errors.claims(folder) == json.loads((folder / "claims.json").read_text())
+    groups = text.groups(folder)
     ours = [row for name, rows in groups.items() if not name.startswith("torch") for row in rows]
     theirs = [row for name, rows in groups.items() if name.startswith("torch") for row in rows]
-    assert len(summary.errors(summary.big(ours), "dram_ratio")) >= 60 and len(groups) == 18
+    assert len(errors.errors(errors.big(ours), "dram_ratio")) >= 60 and len(groups) == 18
     for name, rows in groups.items():
-        assert median(summary.errors(summary.big(rows), "dram_ratio")) <= 0.05, name
-        assert median(summary.errors(rows, "time_ratio")) <= 0.10, name
-    assert median(summary.errors(ours, "time_ratio")) <= 0.08
-    assert max(summary.errors(summary.big(theirs), "dram_ratio")) <= 0.20
-    assert max(summary.errors(summary.big(ours), "dram_ratio")) <= 0.20
-    edge = [row for row in summary.big(ours) if row["dram_at_the_edge"] == "True"]
+        assert median(errors.errors(errors.big(rows), "dram_ratio")) <= 0.05, name
+        assert median(errors.errors(rows, "time_ratio")) <= 0.10, name
+    assert median(errors.errors(ours, "time_ratio")) <= 0.08
+    assert max(errors.errors(errors.big(theirs), "dram_ratio")) <= 0.20
+    assert max(errors.errors(errors.big(ours), "dram_ratio")) <= 0.20
+    edge = [row for row in errors.big(ours) if row["dram_at_the_edge"] == "True"]
     assert len(edge) >= 3 and all(int(row["dram_places"]) >= shapes.PLACES for row in edge)
 
 
@@ -144,25 +148,24 @@ def test_errors_of_dram_and_time_are_as_claimed(folder):
 def test_a_gpu_that_no_model_was_made_from(folder):
     """Calibrated, then predicted: medians of ours as on the first. Two of PyTorch's are not: the time of the
     memory-efficient kernel (11.8 %), and the DRAM bytes of one shape of FlashAttention-2 (23 %)."""
-    import summary
+    from validation.pages import errors, text
 
-    assert summary.claims(folder) == json.loads((folder / "claims.json").read_text())
-    groups = summary.groups(folder)
+    assert errors.claims(folder) == json.loads((folder / "claims.json").read_text())
+    groups = text.groups(folder)
     ours = [row for name, rows in groups.items() if not name.startswith("torch") for row in rows]
     assert len(ours) >= 120
     for name, rows in groups.items():
-        assert median(summary.errors(summary.big(rows), "dram_ratio")) <= 0.05, name
-        assert median(summary.errors(rows, "time_ratio")) <= (0.12 if name == "torch-efficient" else 0.10), name
-    assert max(summary.errors(summary.big(ours), "dram_ratio")) <= 0.12
+        assert median(errors.errors(errors.big(rows), "dram_ratio")) <= 0.05, name
+        assert median(errors.errors(rows, "time_ratio")) <= (0.12 if name == "torch-efficient" else 0.10), name
+    assert max(errors.errors(errors.big(ours), "dram_ratio")) <= 0.12
     theirs = [row for name, rows in groups.items() if name.startswith("torch") for row in rows]
-    assert sum(error > 0.20 for error in summary.errors(summary.big(theirs), "dram_ratio")) <= 1
+    assert sum(error > 0.20 for error in errors.errors(errors.big(theirs), "dram_ratio")) <= 1
 
 
 @needs_measurements
 def test_another_gpu_moves_the_same_bytes():
     """Words, and bytes between SM and L2, of every kernel that two GPUs ran: a count is no property of a GPU."""
-    import measure
-    import shapes
+    from validation import measure, shapes
 
     compared = 0
     for folder in SECOND:
@@ -198,7 +201,7 @@ def test_passes_of_pytorch_without_a_fused_kernel(folder):
     written = [r for r in read_csv(folder / "math_rows.csv") if r["explains"] == "True"]
     assert [(r["pass"], r["read_predicted"], r["tiles"]) for r in written] == kept
     errors = [abs(float(r["dram_ratio"]) - 1) for r in written]
-    assert median(errors) <= 0.015 and max(errors) <= 0.19, "docs/hardware.md"
+    assert median(errors) <= 0.015 and max(errors) <= 0.19, "docs/hardware/other-peoples-kernels.md"
     assert found.pop((1, 128, "fp16", "dense")) == [], "decoding: products of a vector are not explained"
     assert len(found) == 8 and all(len(passes) == 3 for passes in found.values()), found
 
@@ -211,7 +214,7 @@ def test_passes_of_pytorch_without_a_fused_kernel(folder):
 )
 def test_predictions_of_pytorchs_kernels_are_those_that_were_written_down(folder, run, N, d, mask):
     """Bytes of DRAM beside what is spilled, and time."""
-    import measure
+    from validation import measure
 
     hardware = read_hardware(folder / "hardware.toml")
     asked = {"run": run, "N": N, "d": d, "mask": mask}
@@ -242,28 +245,58 @@ def test_where_flashattention_2_spills(folder):
     assert [(once // 128, again // 128) for once, again in known.values()] == [(332, 32), (72, 56)]  # a thread
 
 
-@needs_measurements
+@needs_rows
 def test_the_pages_say_what_the_files_hold():
-    """Every table of docs/hardware.md and validation/README.md is the one that the CSVs give."""
-    import summary
+    """Every table of docs/hardware is the one that the CSVs give, and no part of a page is left out."""
+    from validation.pages import hardware
 
-    for page in summary.PAGES:
+    for page, parts in hardware.PAGES.items():
         text = page.read_text(encoding="utf-8")
-        assert text.count("<!-- end ") >= 3
-        assert summary.filled(text, WHOLE[-1]) == text, f"{page.name}: run validation/summary.py"
+        assert re.findall(r"<!-- (?!end )([\w-]+) -->", text) == re.findall(r"<!-- end ([\w-]+) -->", text)
+        assert sorted(re.findall(r"<!-- end ([\w-]+) -->", text)) == sorted(parts), page.name
+        assert hardware.filled(page, ROWS[-1]) == text, f"{page.name}: run validation/pages/hardware.py"
 
 
-@needs_measurements
-@pytest.mark.parametrize("folder", WHOLE, ids=lambda p: p.name)
+@needs_rows
+def test_the_pages_are_short_and_their_links_lead_somewhere():
+    from validation.pages import hardware
+
+    for page in hardware.PAGES:
+        text = page.read_text(encoding="utf-8")
+        assert len(text.splitlines()) < 150, page.name
+        links = re.findall(r"\]\(([^)#]+)(?:#([\w-]+))?\)", text)
+        assert f"{page.stem}.png" in {file for file, _ in links}, "a plot"
+        for file, section in links:
+            target = page.parent / file
+            assert target.exists(), (page.name, file)
+            titles = re.findall(r"^#+ (.+)$", target.read_text(), re.M) if section else []
+            assert section in ("", *(re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles))
+
+
+@needs_rows
+def test_a_table_with_a_row_a_schedule_has_every_shape():
+    from validation.pages import errors, text, unexplained
+
+    for folder in ROWS:
+        mine = text.read(folder, "rows.csv")
+        assert len(errors.ours(folder)) == len(mine) == sum(map(len, text.by_schedule(mine).values())) >= 500
+        off = [row for row in unexplained.all_rows(folder) if abs(float(row["time_ratio"]) - 1) > 0.2]
+        cells = [line.split(" | ") for line in unexplained.schedules(folder).splitlines()[2:]]
+        assert sum(int(line[2]) for line in cells) == sum(int(line[3]) + int(line[4]) for line in cells) == len(off)
+
+
+@needs_rows
+@pytest.mark.parametrize("folder", ROWS, ids=lambda p: p.name)
 def test_the_sweep_over_m_is_the_bound(folder):
     """Measured bytes equal the simulated ones at every M; from 48 KB on they fall as 1 / M, the constants no more than 15 %
     apart."""
-    import summary
+    from validation.pages import text
+    from validation.pages.words_and_bytes import constant
 
-    rows = [r for r in summary.read(folder, "sweep_rows.csv") if int(r["M_bytes"]) >= 49152]
+    rows = [r for r in text.read(folder, "sweep_rows.csv") if int(r["M_bytes"]) >= 49152]
     assert len(rows) >= 10 and all(r["read_ratio"] == r["write_ratio"] == "1.0" for r in rows)
     for name in {r["schedule"] for r in rows}:
-        constants = [summary.constant(r) for r in rows if r["schedule"] == name]
+        constants = [constant(r) for r in rows if r["schedule"] == name]
         assert max(constants) / min(constants) < 1.15
 
 
@@ -272,9 +305,9 @@ def test_the_sweep_over_m_is_the_bound(folder):
 @pytest.mark.parametrize("run", ["torch-flash", "torch-cudnn"])
 def test_kernels_of_pytorch_are_explained(folder, run):
     """The schedule and tiles that were found predict the bytes that each kernel loaded; one search is made again."""
-    import summary
+    from validation.pages import text
 
-    rows = [r for r in summary.read(folder, "torch_rows.csv") if r["best"] == "True" and r["kernel"] == run]
+    rows = [r for r in text.read(folder, "torch_rows.csv") if r["best"] == "True" and r["kernel"] == run]
     found = [e for part in ("tuned", "torch") for e in evidence(folder, part) if e.job["run"] == run and e.kernels]
     assert len(rows) == len(found) >= 20
     for e, row in zip(found, rows, strict=True):
@@ -296,7 +329,7 @@ def test_kernels_of_pytorch_are_explained(folder, run):
 
 
 def jobs():
-    import shapes
+    from validation import shapes
 
     return shapes.generated()
 
@@ -319,7 +352,7 @@ def test_every_shape_fits_a_block_of_an_h200():
 
 
 def test_twenty_shapes_of_each_kernel_of_pytorch():
-    import shapes
+    from validation import shapes
 
     names = [job["run"] for job in shapes.torch()]
     assert names.count("torch-flash") >= 20 and names.count("torch-cudnn") >= 20
@@ -327,7 +360,7 @@ def test_twenty_shapes_of_each_kernel_of_pytorch():
 
 def test_a_part_that_cannot_be_measured_is_an_exit_code(monkeypatch, tmp_path, capsys):
     """That of the last one, after all others had their turn."""
-    import measure
+    from validation import measure
 
     def no_gpu(folder):
         raise MissingError("no GPU")
@@ -339,3 +372,26 @@ def test_a_part_that_cannot_be_measured_is_an_exit_code(monkeypatch, tmp_path, c
         monkeypatch.setattr(sys, "argv", ["measure.py", str(tmp_path), *(x for p in parts for x in ("--part", p))])
         assert measure.main() == code
     assert asked == ["sweep", "sweep"] and "calibrate: no GPU" in capsys.readouterr().err
+
+
+def test_scripts_of_validation_import_each_other_in_no_circle():
+    names = {
+        path.relative_to(ROOT).with_suffix("").as_posix().replace("/", "."): path for path in VALIDATION.rglob("*.py")
+    }
+    imports = {name: imported(path) & names.keys() for name, path in names.items()}
+    assert len(imports) > 10 and imports["validation.pages.hardware"] >= {
+        "validation.pages.text",
+        "validation.pages.plots",
+    }
+    graphlib.TopologicalSorter(imports).prepare()
+
+
+def imported(path):
+    """Names of modules that a script imports, by their full name; scripts may import their neighbours without it."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        if isinstance(node, ast.ImportFrom):
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found | {f"validation.{name}" for name in found}

@@ -37,6 +37,7 @@ from iosim.problem import DENSE, Attention
 from iosim.schedules import find
 from iosim.tiling import Tiling, footprint
 from iosim.training import COMBINATIONS
+from validation.pages.text import read
 
 SHARED_BYTES = 232_448  # what a block may use (NVIDIA, compute capability 9.0)
 BLOCKS = (16, 32, 64, 128, 256, 512)
@@ -112,7 +113,7 @@ def described_all(folder: Path) -> Iterator[Row]:
 
 def predict_again(folder: Path) -> None:
     """The predictions of today's model into figure2.csv."""
-    rows = figure2_page.summary.read(folder, "figure2.csv")
+    rows = read(folder, "figure2.csv")
     for row, new in zip(rows, described_all(folder), strict=False):  # a run that was cut off has fewer
         row.update({name: new[name] for name in ("predicted_ms", "bound_by")})
     if rows:

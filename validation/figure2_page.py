@@ -12,9 +12,8 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import correlation
 
-import summary
-
 from iosim.errors import MissingError
+from validation.pages.text import read, shown, table
 
 PAPERS = Path(__file__).parent.parent / "docs" / "papers"
 TOLERANCE = 0.10  # of a time over the share of active tiles, where the two are called proportional
@@ -24,15 +23,15 @@ Row = dict[str, str]
 
 HOW = """Kernels generated from the schedule texts, timed on one GPU by
 `PYTHONPATH=. python3 validation/figure2.py validation/FOLDER`; the same with `--page` makes this part of the page from
-its `figure2.csv`. They are not the kernels of the paper, nor is the GPU its A100. Bytes are those between SM and L2,
-simulated; predictions are of the model of [hardware.md](../hardware.md)."""
+its `figure2.csv`. Kernels and GPU are not those of the paper. Bytes are simulated, between SM and L2; predicted times
+are those of the [model](../hardware/predictions.md)."""
 MIDDLE = f"""
 ## Measured
 
 {HOW}
-The side of the tile that leaves the words as they are is 64, or as large as fits. A rank correlation of 1 means that
-more bytes always took more time. Something else binds from the first block on whose time is within {NOISE:.0%} of the
-best.
+The tile size that does not change the words (Br of flash1, Bc of flash2) is 64, or the largest that fits. A rank
+correlation of 1 means that more bytes always took more time. Something other than traffic limits the time from the
+first block whose time is within {NOISE:.0%} of the best.
 
 <!-- figure2 -->
 <!-- end figure2 -->
@@ -85,15 +84,15 @@ def tiles(row: Row) -> str:
 
 def middle(rows: list[Row]) -> str:
     found = series(rows, "middle").values()
-    return "\n\n".join([summary.table([middle_row(row) for part in found for row in part]), *map(falls, found)])
+    return "\n\n".join([table([middle_row(row) for part in found for row in part]), *map(falls, found)])
 
 
 def middle_row(row: Row) -> dict[str, str]:
     moved, ms = float(row["sm_bytes"]), float(row["ms"])
     return {"schedule": row["schedule"], "accumulators": row["acc_dtype"], "tiles": tiles(row),
             "words": row["words"], "GB": f"{moved / 1e9:.2f}", "ms": f"{ms:.3f}", "TB/s": f"{moved / ms / 1e9:.2f}",
-            "TFLOP/s": f"{float(row['flops']) / ms / 1e9:.1f}", "predicted ms": summary.shown(row["predicted_ms"]),
-            "predicted / measured": summary.shown(ratio(row), 3)}  # fmt: skip
+            "TFLOP/s": f"{float(row['flops']) / ms / 1e9:.1f}", "predicted ms": shown(row["predicted_ms"]),
+            "predicted / measured": shown(ratio(row), 3)}  # fmt: skip
 
 
 def ratio(row: Row) -> str | None:
@@ -109,17 +108,17 @@ def falls(rows: list[Row]) -> str:
     text = f"`{rows[0]['schedule']}`, {rows[0]['acc_dtype']}: rank correlation {rank_correlation(moved, ms):.2f}"
     if not turn:
         return f"{text}; no block with fewer bytes is faster than {tiles(rows[0])}: the statement **does not hold**."
-    text += f". From {tiles(rows[0])} to {tiles(rows[turn])} bytes fall by {moved[0] / moved[turn]:.2f} and time by "
-    text += f"{ms[0] / ms[turn]:.2f}, {'at every step' if steps else 'but not at every step'}; "
+    text += (
+        f". From {tiles(rows[0])} to {tiles(rows[turn])} the bytes fall by a factor of {moved[0] / moved[turn]:.2f} "
+    )
+    text += f"and the time by {ms[0] / ms[turn]:.2f}, {'at every step' if steps else 'but not at every step'}. "
     verdict = "**holds**" if steps else "**does not hold**"
     if turn + 1 == len(rows):
-        return (
-            f"{text}no larger block fits, and nothing else was seen to bind: as far as that, the statement {verdict}."
-        )
+        return f"{text}No larger block fits, so nothing else was seen to bind: as far as that, the statement {verdict}."
     later = [time / ms[turn] for time in ms[turn + 1 :]]
     if steps and max(later) > FLAT:
         verdict = f"**holds up to {tiles(rows[turn])}**, and some larger blocks are slower"
-    text += f"up to {tiles(rows[-1])} bytes fall by another {moved[turn] / moved[-1]:.2f}, and time is "
+    text += f"Up to {tiles(rows[-1])} the bytes fall by another {moved[turn] / moved[-1]:.2f}, and the time is "
     return f"{text}{min(later):.2f} to {max(later):.2f} times as long: the statement {verdict}."
 
 
@@ -128,8 +127,8 @@ def falls(rows: list[Row]) -> str:
 
 def right(rows: list[Row]) -> str:
     parts = [right_part(forward, backward) for forward, backward in passes(rows)]
-    table = summary.table([row for part in parts for row in part[0]])
-    return "\n\n".join([table, *(text for part in parts for text in part[1])])
+    rows_of_all = [row for part in parts for row in part[0]]
+    return "\n\n".join([table(rows_of_all), *(text for part in parts for text in part[1])])
 
 
 def passes(rows: list[Row]) -> list[tuple[list[Row], list[Row]]]:
@@ -154,7 +153,7 @@ def right_part(forward: list[Row], backward: list[Row]) -> tuple[list[dict[str, 
         {"schedule": row["schedule"], "s": f"{share:.4f}", "words of both / dense": f"{words[n] / words[dense]:.4f}",
          **{f"{name} ms": f"{ms[n]:.3f}" for name, ms in sides.items() if name != "both"},
          **{f"{name} / dense": f"{ms[n] / ms[dense]:.4f}" for name, ms in sides.items()},
-         "forward predicted ms": summary.shown(row["predicted_ms"])}
+         "forward predicted ms": shown(row["predicted_ms"])}
         for n, (row, share) in enumerate(zip(forward, shares, strict=True))
     ]  # fmt: skip
     return rows, [proportional(forward[0]["schedule"], name, shares, ms) for name, ms in sides.items()]
@@ -182,7 +181,7 @@ PAGES: dict[str, tuple[str, Callable[[list[Row]], str]]] = {
 
 def measured(folder: Path, name: str) -> str:
     """The device, the tables, the verdicts, and what failed."""
-    rows = summary.read(folder, "figure2.csv")
+    rows = read(folder, "figure2.csv")
     panel = [row for row in rows if PAGES[name][1].__name__ == row["panel"]]
     if not panel:
         raise MissingError(f"{folder / 'figure2.csv'} has no rows for {name}: measure on a GPU first")

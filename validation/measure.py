@@ -22,9 +22,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))
-import shapes
-
 from iosim import report
 from iosim.errors import IosimError
 from iosim.gpu import counters, ncu
@@ -33,6 +30,7 @@ from iosim.gpu.plan_verify import combine, key_of, slopes
 from iosim.gpu.profile import explained
 from iosim.gpu.verify import Evidence, flat, short, summary, verify
 from iosim.hardware import read as read_hardware
+from validation import shapes
 
 THEIRS = ("torch", "math")  # sets of PyTorch's kernels only
 PARTS = ("calibrate", *shapes.OWN, *THEIRS, "sweep")
@@ -129,7 +127,7 @@ def show(rows: list[dict[str, Any]]) -> None:
 # ---------------------------------------------------------------- without a GPU
 
 
-AGAIN = "_again"  # after the name of a part that was measured twice
+AGAIN = "-again"  # after the name of a part that was measured twice
 
 
 def evidence(folder: Path, part: str) -> list[Evidence]:

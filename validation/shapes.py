@@ -14,41 +14,43 @@ from iosim.problem import Attention
 from iosim.schedules import find
 from iosim.tiling import Tiling, best_tiles
 
-DRAWS = {  # sets of shapes that nobody chose: seed, and name in tables. What each showed was mended before the next.
-    "drawn": (20261121, "drawn"),  # what the models and kernels lacked
-    "redrawn": (20261122, "drawn again"),  # what the models of the L2 and of uneven warps lacked
-    "fresh": (20261123, "drawn a third time"),  # what a model lacked that had both sides of the L2 alike
-    "fourth": (20261124, "drawn a fourth time"),  # what more code costs that is run once
-    "fifth": (20261125, "drawn a fifth time"),  # that long sums of large scores need parts
-    "sixth": (20261126, "drawn a sixth time"),  # nothing that was mended
-    "seventh": (20261127, "drawn a seventh time"),  # that arrays apart leave the L2 earlier than one piece of memory
-    "eighth": (20261128, "drawn an eighth time"),  # that the last tile of an axis is as long as one warp's part of it
-    "ninth": (20261129, "drawn a ninth time"),  # that DRAM bytes depend on the place, and need several
-    "tenth": (20261130, "drawn a tenth time"),  # that pieces of larger memory leave the L2 earlier than whole pages
-    "eleventh": (20261201, "drawn an eleventh time"),  # that all blocks of a head wait for a tile from DRAM
-    "unseen": (20261202, "drawn a twelfth time, unseen"),  # drawn when models and kernels were written
+# Sets of shapes drawn at random: seed, and name in tables. Beside it what the set showed, mended before the next.
+DRAWS = {
+    "random-01": (20261121, "random 1"),  # what the models and kernels lacked
+    "random-02": (20261122, "random 2"),  # the model of the L2, and of warps with unequal work, was incomplete
+    "random-03": (20261123, "random 3"),  # the two partitions of the L2 are not alike
+    "random-04": (20261124, "random 4"),  # code that runs once costs time
+    "random-05": (20261125, "random 5"),  # long sums of large scores must be split
+    "random-06": (20261126, "random 6"),  # nothing new
+    "random-07": (20261127, "random 7"),  # separate arrays leave the L2 earlier than one piece of memory
+    "random-08": (20261128, "random 8"),  # the last tile of an axis may be as long as one warp's share
+    "random-09": (20261129, "random 9"),  # DRAM bytes depend on addresses, so several runs are needed
+    "random-10": (20261130, "random 10"),  # parts of pages leave the L2 earlier than whole pages
+    "random-11": (20261201, "random 11"),  # all blocks of a head wait for a tile from DRAM
+    "random-12": (20261202, "random 12, unseen"),  # drawn after models of time and kernels were finished
 }
+UNSEEN = "random-12"
 OWN = ("generated", "tuned", *DRAWS)  # the sets of our kernels
 AT_THE_EDGE = {  # set, schedule, N, d: where arrays lie may decide what stays in the L2, as the model says itself
     ("generated", "block-sparse", 4096, 128),
-    ("redrawn", "block-sparse", 4959, 80),
-    ("fourth", "memory-efficient", 2070, 128),
-    ("fifth", "block-sparse-q", 115, 256),
-    ("fresh", "flash1", 4854, 256),
-    ("seventh", "block-sparse", 822, 80),
-    ("seventh", "flash1", 2078, 16),
-    ("seventh", "flash1", 1097, 32),
-    ("seventh", "standard-tiled", 681, 48),
-    ("ninth", "standard-tiled", 4381, 16),
-    ("tenth", "block-sparse", 707, 256),
-    ("tenth", "block-sparse", 945, 80),
-    ("tenth", "standard-tiled", 744, 64),
-    ("eleventh", "standard-tiled", 561, 256),
-    ("eleventh", "flash1", 3550, 48),
-    ("eleventh", "block-sparse-q", 4423, 128),
-    ("eleventh", "standard-tiled", 4879, 16),
-    ("unseen", "attention-2pass", 505, 96),
-    ("unseen", "standard-tiled", 965, 64),
+    ("random-02", "block-sparse", 4959, 80),
+    ("random-04", "memory-efficient", 2070, 128),
+    ("random-05", "block-sparse-q", 115, 256),
+    ("random-03", "flash1", 4854, 256),
+    ("random-07", "block-sparse", 822, 80),
+    ("random-07", "flash1", 2078, 16),
+    ("random-07", "flash1", 1097, 32),
+    ("random-07", "standard-tiled", 681, 48),
+    ("random-09", "standard-tiled", 4381, 16),
+    ("random-10", "block-sparse", 707, 256),
+    ("random-10", "block-sparse", 945, 80),
+    ("random-10", "standard-tiled", 744, 64),
+    ("random-11", "standard-tiled", 561, 256),
+    ("random-11", "flash1", 3550, 48),
+    ("random-11", "block-sparse-q", 4423, 128),
+    ("random-11", "standard-tiled", 4879, 16),
+    ("random-12", "attention-2pass", 505, 96),
+    ("random-12", "standard-tiled", 965, 64),
 }
 PLACES = 12  # in which these are measured
 MASK_FILE = "file:validation/mask_16x16.txt"  # 0/1 for 16 x 16 tiles of 64: an empty row and an empty column in it

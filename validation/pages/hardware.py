@@ -1,0 +1,60 @@
+"""Writes the tables of the pages in docs/hardware from the CSVs of a measurement: from the root of the repository
+
+    PYTHONPATH=. python3 validation/pages/hardware.py validation/FOLDER            # the tables, and claims.json
+    PYTHONPATH=. python3 validation/pages/hardware.py validation/FOLDER --plots    # and the plots (needs matplotlib)
+
+The CSVs come from `validation/measure.py --rows` and `validation/tuned.py`. What stands between `<!-- NAME -->` and
+`<!-- end NAME -->` in a page is replaced; the rest is prose. claims.json in the folder gets the errors of the
+predictions, rounded up to a percent: tests hold today's model to them. A folder without all parts (no sweep_rows.csv)
+only gets its claims.json; it appears in the pages of a folder that has all parts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from validation.pages import kernels, predictions, unexplained, words_and_bytes
+from validation.pages.errors import claims
+from validation.pages.text import ROOT, whole
+
+HERE = ROOT / "docs" / "hardware"
+Parts = dict[str, Callable[[Path], str]]
+PAGES: dict[Path, Parts] = {
+    HERE / "words-and-bytes.md": words_and_bytes.PARTS,
+    HERE / "predictions.md": predictions.PARTS,
+    HERE / "other-peoples-kernels.md": kernels.PARTS,
+    HERE / "not-explained.md": unexplained.PARTS,
+}
+
+
+def filled(page: Path, folder: Path) -> str:
+    """The text of a page with its parts made anew."""
+
+    def part(match: re.Match[str]) -> str:
+        name = match[1]
+        return f"<!-- {name} -->\n{PAGES[page][name](folder)}\n<!-- end {name} -->"
+
+    text = page.read_text(encoding="utf-8")
+    return re.sub(r"<!-- ([\w-]+) -->\n.*?<!-- end \1 -->", part, text, flags=re.S)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--plots", action="store_true")
+    given = parser.parse_args()
+    for page in PAGES if whole(given.folder) else ():
+        page.write_text(filled(page, given.folder), encoding="utf-8")
+    (given.folder / "claims.json").write_text(json.dumps(claims(given.folder), indent=1) + "\n", encoding="utf-8")
+    if given.plots:
+        from validation.pages import plots
+
+        plots.draw(given.folder, HERE)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,213 @@
+"""The plots of docs/hardware, from the CSVs of a measurement. Needs matplotlib; see hardware.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import matplotlib
+
+from validation import shapes
+from validation.pages import speeds
+from validation.pages.errors import FAR, big, dram_measured
+from validation.pages.text import Row, about, by, by_schedule, explained, groups, read
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+BLUE, ORANGE, RED, GREEN, GREY = "#4269d0", "#efb118", "#d1495b", "#2f9e6e", "#9498a0"
+COLOURS = (BLUE, ORANGE, RED, GREEN, GREY)
+UNSEEN = shapes.DRAWS[shapes.UNSEEN][1]
+Point = tuple[float, float]
+
+
+def draw(folder: Path, where: Path) -> None:
+    """All plots of the pages."""
+    words_and_bytes(folder, where / "words-and-bytes.png")
+    predictions(folder, where / "predictions.png")
+    kernels(folder, where / "other-peoples-kernels.png")
+    not_explained(folder, where / "not-explained.png")
+
+
+def saved(figure: Figure, folder: Path, path: Path) -> None:
+    gpu = about(folder)
+    figure.supxlabel(f"{gpu['name']}, {gpu['date']}", x=0.995, ha="right", fontsize=7, color=GREY)
+    figure.savefig(path, dpi=100, metadata={"Software": None})
+    plt.close(figure)
+
+
+def clean(axis: Axes) -> None:
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.grid(True, color="#e6e6e6", linewidth=0.6)
+    axis.set_axisbelow(True)
+
+
+# ---------------------------------------------------------------- words and bytes
+
+
+def words_and_bytes(folder: Path, path: Path) -> None:
+    """Left: measured over simulated bytes of every shape. Right: bytes against M."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
+    rows = read(folder, "rows.csv")
+    points = [bytes_of(r) for r in rows]
+    for name, colour, exact in (("exactly as simulated", BLUE, True), ("with partial sectors", ORANGE, False)):
+        mine = [p for p in points if (p[1] == 1) == exact]
+        left.scatter(*zip(*mine, strict=True), s=14, alpha=0.7, color=colour, label=f"{name}: {len(mine)} shapes")
+    left.set(xscale="log", yscale="log", xlabel="simulated bytes between SM and L2", ylabel="measured / simulated",
+             title="Bytes of the hardware over simulated bytes", ylim=(0.9, 11))  # fmt: skip
+    left.set_yticks([1, 1.5, 2, 3, 4, 6, 8], ["1", "1.5", "2", "3", "4", "6", "8"])
+    left.minorticks_off()
+    left.legend(frameon=False, loc="upper right")
+    for colour, (name, found) in zip(COLOURS, by_schedule(read(folder, "sweep_rows.csv")).items(), strict=False):
+        size = [int(r["M_bytes"]) / 1024 for r in found]
+        right.plot(size, [simulated(r) for r in found], color=colour)
+        right.scatter(
+            size, [measured(r) for r in found], color=colour, label=f"{name}: simulated line, measured points"
+        )
+    right.set(xscale="log", yscale="log", xlabel="M, KB of shared memory", ylabel="bytes between SM and L2",
+              title="Less traffic with more shared memory")  # fmt: skip
+    right.set_xticks([16, 32, 64, 128, 227], ["16", "32", "64", "128", "227"])
+    right.minorticks_off()
+    right.legend(frameon=False)
+    for axis in (left, right):
+        clean(axis)
+    saved(figure, folder, path)
+
+
+def bytes_of(r: Row) -> Point:
+    return float(simulated(r)), measured(r) / simulated(r)
+
+
+def simulated(r: Row) -> int:
+    return int(r["sm_read_bytes"]) + int(r["sm_write_bytes"])
+
+
+def measured(r: Row) -> int:
+    return int(r["hw_read_bytes"]) + int(r["hw_write_bytes"])
+
+
+# ---------------------------------------------------------------- predictions
+
+
+def kinds(folder: Path) -> dict[str, list[Row]]:
+    """Rows by where their shapes come from."""
+    found: dict[str, list[Row]] = {}
+    for name, rows in groups(folder).items():
+        kind = "random 1 to 11" if name.startswith("random") and name != UNSEEN else name.partition(",")[0]
+        kind = UNSEEN if name == UNSEEN else "PyTorch's kernels" if name.startswith("torch") else kind
+        found.setdefault(kind, []).extend(rows)
+    return found
+
+
+def predictions(folder: Path, path: Path) -> None:
+    """Predicted over measured: DRAM bytes and time of every shape."""
+    figure, axes = plt.subplots(1, 2, figsize=(11, 4.8), layout="constrained")
+    panels = (("dram_ratio", "DRAM bytes", "measured DRAM bytes", dram_measured),
+              ("time_ratio", "Time", "measured time, microseconds", microseconds))  # fmt: skip
+    for axis, (column, title, label, size) in zip(axes, panels, strict=True):
+        for colour, (name, rows) in zip((GREY, BLUE, RED, GREEN, ORANGE), sorted_kinds(folder), strict=False):
+            chosen = [r for r in (big(rows) if column == "dram_ratio" else rows) if r[column]]
+            axis.scatter([size(r) for r in chosen], [float(r[column]) for r in chosen], s=13, alpha=0.75, color=colour,
+                         label=name)  # fmt: skip
+        axis.axhspan(1 - FAR, 1 + FAR, color="#f0f3fa", zorder=-2)
+        axis.axhline(1, color="black", linewidth=0.8)
+        axis.set(xscale="log", ylim=(0.45, 1.55), ylabel="predicted / measured", title=title,
+                 xlabel=label)  # fmt: skip
+        clean(axis)
+    axes[0].legend(frameon=False, loc="lower right", fontsize=8)
+    axes[0].annotate("shaded: within 20 %", (0.02, 0.28), xycoords="axes fraction", fontsize=8, color="#5a6780")
+    saved(figure, folder, path)
+
+
+def sorted_kinds(folder: Path) -> list[tuple[str, list[Row]]]:
+    """Chosen shapes first, and the unseen ones last, on top of the others."""
+    order = ("chosen", "random 1 to 11", UNSEEN, "tuned", "PyTorch's kernels")
+    found = kinds(folder)
+    return [(name, found[name]) for name in order if name in found]
+
+
+def microseconds(r: Row) -> float:
+    return float(r["seconds"]) * 1e6
+
+
+# ---------------------------------------------------------------- other people's kernels
+
+
+def kernels(folder: Path, path: Path) -> None:
+    """Left: predicted over measured of PyTorch's kernels. Right: speed of the tuned kernels beside them."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained", width_ratios=(1.15, 1))
+    strips(left, folder)
+    bars(right, folder)
+    saved(figure, folder, path)
+
+
+def strips(axis: Axes, folder: Path) -> None:
+    found = by(explained(folder), "kernel")
+    columns = (("bytes read", "read_ratio", BLUE), ("DRAM bytes", "dram_ratio", GREEN), ("time", "time_ratio", RED))
+    for place, rows in enumerate(found.values()):
+        for shift, (what, column, colour) in enumerate(columns):
+            values = [float(r[column]) for r in rows if r[column]]
+            if column == "read_ratio":  # measured over predicted
+                values = [1 / x for x in values]
+            height = place + 0.22 * (shift - 1)
+            label = what if not place else None
+            axis.scatter(values, [height] * len(values), s=16, alpha=0.6, color=colour, label=label)
+    axis.axvline(1, color="black", linewidth=0.8)
+    axis.set_yticks(range(len(found)), [f"{name}\n{len(rows)} launches" for name, rows in found.items()])
+    axis.set(xlabel="predicted / measured", title="Bytes between SM and L2, DRAM bytes and time")
+    axis.invert_yaxis()
+    axis.legend(frameon=False, loc="lower left", fontsize=8)
+    clean(axis)
+
+
+def bars(axis: Axes, folder: Path) -> None:
+    """TFLOP/s by shape."""
+    found = speeds.beside(folder)
+    rates = {"tuned, iosim": [rate(r) for r, _, _ in found],
+             "PyTorch's FlashAttention-2": [rate(r) / flash if flash else 0.0 for r, flash, _ in found],
+             "cuDNN": [rate(r) / cudnn if cudnn else 0.0 for r, _, cudnn in found]}  # fmt: skip
+    for number, (colour, (name, values)) in enumerate(zip((BLUE, GREY, ORANGE), rates.items(), strict=True)):
+        axis.bar([n + 0.27 * (number - 1) for n in range(len(values))], values, 0.25, color=colour, label=name)
+    shown = [f"N {r['N']}\nd {r['d']}\n{r['mask']}" for r, _, _ in found]
+    axis.set_xticks(range(len(shown)), shown, fontsize=8)
+    highest = max(value for values in rates.values() for value in values)
+    axis.set(ylabel="TFLOP/s", title="Speed of attention (fp16)", ylim=(0, 1.28 * highest))
+    axis.legend(frameon=False, loc="upper right", ncols=1, fontsize=8)
+    clean(axis)
+
+
+def rate(r: Row) -> float:
+    return float(r["flops_per_second"]) / 1e12
+
+
+# ---------------------------------------------------------------- not explained
+
+
+def not_explained(folder: Path, path: Path) -> None:
+    """A strip of times a schedule: predicted over measured; those too far off in colour."""
+    rows = read(folder, "rows.csv") + [{**r, "schedule": r["kernel"]} for r in explained(folder)]
+    parts = by_schedule(rows).items()
+    found = {name: [float(r["time_ratio"]) for r in part if r["time_ratio"]] for name, part in parts}
+    figure, axis = plt.subplots(figsize=(10, 5.2), layout="constrained")
+    for place, values in enumerate(found.values()):
+        for colour, is_far in ((GREY, False), (RED, True)):
+            chosen = [x for x in values if (abs(x - 1) > FAR) == is_far]
+            axis.scatter(chosen, [place + wiggle(n) for n in range(len(chosen))], s=16, alpha=0.65, color=colour)
+    names = [f"{name}  ({sum(abs(x - 1) > FAR for x in values)} of {len(values)})" for name, values in found.items()]
+    axis.set_yticks(range(len(names)), names)
+    axis.axvspan(1 - FAR, 1 + FAR, color="#f0f3fa", zorder=-2)
+    axis.axvline(1, color="black", linewidth=0.8)
+    axis.invert_yaxis()
+    axis.set(xlabel="predicted / measured time (left: slower than predicted)",
+             title="Time, a dot a launch; red and counted: more than 20 % off")  # fmt: skip
+    clean(axis)
+    saved(figure, folder, path)
+
+
+def wiggle(number: int) -> float:
+    """A little up or down, so that dots do not hide each other."""
+    return 0.12 * ((number % 5) - 2)

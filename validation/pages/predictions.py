@@ -1,0 +1,90 @@
+"""The parts of docs/hardware/predictions.md: how far predictions are off, and the constants that they use."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+from iosim import lru, timing, works
+from iosim.gpu import predict
+from validation.pages.errors import dram_errors, ours, spread, time_errors
+from validation.pages.text import about, by_schedule, groups, link, others, table
+
+ON_BUFFERS = "buffers, arrays, and the shapes that were measured in several places, on one H200"
+FITTED = (  # module, name, what it is, what it was fitted on; a name that its module lacks is left out
+    (lru, "APART", "mean and deviation of the room of a partition, as shares of its size: for data, since a write, for "
+     "dirty data", ON_BUFFERS),
+    (lru, "HELD", "what a partition of the L2 holds, as a share of its size", ON_BUFFERS),
+    (lru, "TOUCHED", "what a partition is asked for before a write goes to DRAM, as a share of its size", ON_BUFFERS),
+    (lru, "DIRTY", "dirty bytes that a partition holds, as a share of its size", ON_BUFFERS),
+    (lru, "SPREAD", "how much less or more room decides the range at the edge of the L2", ON_BUFFERS),
+    (predict, "PROFILER_BYTES", "dirty bytes that the profiler leaves in the L2", "reads of large buffers on one H200"),
+    (works, "UNDER_WAY", "requests for single words that a warp has under way",
+     "tiles with unaligned rows on one H200"),
+    (timing, "LIGHTER", "how many times as fast as `normalise` a step without its division is, if `denormalise` was "
+     "not measured", "not measured: estimated from accesses and operations"),
+)  # fmt: skip
+
+
+def claim(folder: Path) -> str:
+    """The claim, of every GPU that was measured."""
+    return "\n".join(f"- {claim_of(one)}" for one in (folder, *others(folder)))
+
+
+def claim_of(folder: Path) -> str:
+    rows = ours(folder)
+    dram, time = dram_errors(rows), time_errors(rows)
+    return (
+        f"**{about(folder)['name']}, {len(rows)} shapes.** DRAM bytes are {median(dram):.1%} off in the median and "
+        f"{max(dram):.1%} at worst; time is {median(time):.1%} off in the median and {max(time):.1%} at worst."
+    )
+
+
+def schedules(folder: Path) -> str:
+    """A row a schedule, of our kernels."""
+    return table([{"schedule": name, **spread(rows)} for name, rows in by_schedule(ours(folder)).items()])
+
+
+def sets(folder: Path) -> str:
+    """A row a set of shapes; the same of the other GPUs beside it."""
+    more = {about(one)["name"].split()[1]: groups(one) for one in others(folder)}
+    return table([{"set": name, **spread(rows), **{f"{gpu} {column}": cell for gpu, found in more.items()
+                                                   for column, cell in spread(found.get(name, [])).items()
+                                                   if column.endswith(("median", "worst"))}}
+                  for name, rows in groups(folder).items()])  # fmt: skip
+
+
+def fitted(folder: Path) -> str:
+    """Constants that `iosim calibrate` does not measure."""
+    return table([{"constant": f"`{name}`", "value": value(getattr(module, name)), "what it is": what,
+                   "fitted on": where} for module, name, what, where in FITTED if hasattr(module, name)])  # fmt: skip
+
+
+def value(found: object) -> str:
+    """A constant as text; numbers of a tuple one after another."""
+    if isinstance(found, tuple):
+        return ", ".join(map(value, found))
+    return f"{found:,}" if isinstance(found, int) else str(found)
+
+
+def measured(folder: Path) -> str:
+    """Constants that `iosim calibrate` measures, by name."""
+    text = (folder / "hardware.toml").read_text(encoding="utf-8").partition("[measured]")[2]
+    numbers, tables = re.findall(r"^(\w+_\w+) = .*  # ", text, re.M), re.findall(r"^\[measured\.(\w+)\]", text, re.M)
+    names = (", ".join(f"`{name}`" for name in found) for found in (numbers, tables))
+    return "Numbers: {}. Tables: {}.".format(*names)
+
+
+def rows(folder: Path) -> str:
+    """Where the rows and the constants are."""
+    files = (f"{link(one, 'rows.csv')} and {link(one, 'hardware.toml')} of {about(one)['name']}"
+             for one in (folder, *others(folder)))  # fmt: skip
+    return f"A row for every shape, and all constants: {'; '.join(files)}."
+
+
+PARTS: dict[str, Callable[[Path], str]] = {
+    "claim": claim, "schedules": schedules, "sets": sets, "measured": measured, "fitted": fitted,
+    "rows": rows,
+}  # fmt: skip

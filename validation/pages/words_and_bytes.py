@@ -1,0 +1,76 @@
+"""The parts of docs/hardware/words-and-bytes.md: words and bytes between SM and L2, and the sweep over M."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from validation.pages.text import Row, about, by_schedule, device, extent, link, most, others, read, shown, table
+
+
+def agreement(folder: Path) -> str:
+    """The claim, of every GPU that was measured."""
+    return "\n".join(f"- {agreement_of(one)}" for one in (folder, *others(folder)))
+
+
+def agreement_of(folder: Path) -> str:
+    rows = read(folder, "rows.csv")
+    words = sum(r["words"] == r["device_words"] for r in rows)
+    exact = sum(map(is_exact, rows))
+    good = sum(r["ok"] == "True" for r in rows)
+    return (
+        f"**{about(folder)['name']}, {len(rows)} shapes.** The kernel counted exactly the simulated words in {words}. "
+        f"The hardware counted exactly the simulated bytes in {exact}. Everything agrees in {good}: words, bytes up to "
+        "the bound of partial sectors, and the output."
+    )
+
+
+def is_exact(r: Row) -> bool:
+    """Whether the hardware counted the simulated bytes, read and written."""
+    return r["read_ratio"] == "1.0" and r["write_ratio"] in ("1.0", "")
+
+
+def schedules(folder: Path) -> str:
+    """A row a schedule."""
+    return table([{"schedule": name, "shapes": len(rows),
+                   "words equal": sum(r["words"] == r["device_words"] for r in rows),
+                   "bytes exact": sum(map(is_exact, rows)), "within the bound": sum(r["ok"] == "True" for r in rows),
+                   "most read / simulated": most((float(r["read_ratio"]) for r in rows), ".3f"),
+                   "most written / simulated": most((float(r["write_ratio"]) for r in rows if r["write_ratio"]), ".3f"),
+                   "largest error / allowed": most(map(of_allowed, rows), ".2f")}
+                  for name, rows in by_schedule(read(folder, "rows.csv")).items()])  # fmt: skip
+
+
+def of_allowed(r: Row) -> float:
+    """The output's error against float64, over what is allowed."""
+    return float(r["error"]) / float(r["allowed_error"])
+
+
+def sweep(folder: Path) -> str:
+    """A row a schedule: bytes against M, with the best tiles for each M."""
+    slopes = {r["schedule"]: r for r in read(folder, "slopes.csv")}
+    rows: list[dict[str, object]] = []
+    for name, found in by_schedule(read(folder, "sweep_rows.csv")).items():
+        exact = sum(r["read_ratio"] == r["write_ratio"] == "1.0" for r in found)
+        large = [r for r in found if int(r["M_bytes"]) >= 48 * 1024]
+        sizes = extent((int(r["M_bytes"]) / 1024 for r in found), ".0f")
+        rows.append({"schedule": name, "M, KB": sizes, "sizes": len(found), "bytes exact": exact,
+                     "slope simulated": shown(slopes[name]["slope_simulated"]),
+                     "slope measured": shown(slopes[name]["slope_measured"]),
+                     "c at 16 KB": f"{constant(found[0]):.2f}",
+                     "c from 48 KB on": extent(map(constant, large))})  # fmt: skip
+    return table(rows)
+
+
+def constant(r: Row) -> float:
+    """Measured words over N^2 d^2 / M, M in words of 2 bytes (the sweep is in fp16)."""
+    words = (int(r["hw_read_bytes"]) + int(r["hw_write_bytes"])) / 2 / int(r["heads"])
+    return float(words * int(r["M_bytes"]) / 2 / (int(r["N"]) ** 2 * int(r["d"]) ** 2))
+
+
+def rows(folder: Path) -> str:
+    return (f"Every shape has a row in {link(folder, 'rows.csv')}, every M in {link(folder, 'sweep_rows.csv')}. "
+            f"Measured on {device(folder)}")  # fmt: skip
+
+
+PARTS: dict[str, Callable[[Path], str]] = {"agreement": agreement, "schedules": schedules, "sweep": sweep, "rows": rows}
