@@ -13,10 +13,11 @@ from math import inf
 from typing import Any
 
 from . import curve
+from .best_tiles import best_tiles, footprint
 from .experiment import measure
 from .problem import Attention
 from .schedules import SCHEDULES, Schedule
-from .tiling import Tiling, best_tiles, footprint, paper_tiles
+from .tiling import Tiling, paper_tiles
 
 Least = Callable[[int], float]  # M in bytes -> bytes moved; inf where nothing fits
 

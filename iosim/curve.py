@@ -15,14 +15,16 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
+from .best_tiles import footprint, last_true
 from .candidates import cheaper, integers, pairs
 from .errors import InputError
 from .experiment import measure
 from .inner_search import inner_matters
+from .masked_search import MOST_MASKED
 from .problem import DENSE, Attention
 from .schedules import Schedule
 from .square_tiles import sizes
-from .tiling import MOST_MASKED, Tiling, footprint, last_true
+from .tiling import Tiling
 from .tune_blocks import blocks
 
 MOST_TILES = 2**18  # candidates of one schedule: some seconds

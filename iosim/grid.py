@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from . import experiment
+from .best_tiles import search
 from .bounds import APART, order_words
 from .errors import InputError
 from .problem import DENSE, Attention
 from .report import COLUMNS, OPTIONS, more_columns, more_sizes
 from .schedules import SCHEDULES, Schedule, find_all, require
-from .tiling import Tiling, paper_tiles, parse_tiles, search
+from .tiling import Tiling, paper_tiles, parse_tiles
 from .units import MOST_POINTS, parse_axis, parse_bytes, parse_count
 
 CHUNK = 16_384

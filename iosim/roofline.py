@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from .best_tiles import footprint
 from .errors import InputError
 from .experiment import choose, default_schedules, parse_mask, rules_of
 from .folded import Folded
 from .hardware import Hardware, load
 from .problem import DENSE, Attention
 from .schedules import Schedule, find_all, require
-from .tiling import Tiling, footprint
+from .tiling import Tiling
 from .units import parse_bytes
 from .watchers import Watcher
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from iosim import SCHEDULES, Attention, Capacity, Folded, Machine, Numeric, Tiling, Traffic
+from iosim.best_tiles import best_tiles, footprint
 from iosim.check import Whole
 from iosim.dropout import Dropout
 from iosim.experiment import parse_mask
 from iosim.reference import attention
 from iosim.reference_backward import forward, gradients
-from iosim.tiling import best_tiles, footprint
 
 NAMES = ("standard-bwd", "flash1-bwd", "block-sparse-bwd", "flash2-bwd", "block-sparse-q-bwd", "flash2-bwd-second-pass")
 MASKS = ["dense", "causal", "window:1", "global:1&~causal", "strided:3&~global:4"]

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iosim import Attention, Capacity, Flops, Folded, InputError, Machine, Numeric, Tiling, Traffic, count, sweep
+from iosim.best_tiles import footprint
 from iosim.check import Whole, same_counts
 from iosim.experiment import parse_mask
 from iosim.problem import DENSE
 from iosim.reference import attention
 from iosim.schedules import decode, find
-from iosim.tiling import footprint
 
 SPLIT, PAGED = find("split-kv"), find("paged")
 MASKS = ["dense", "causal", "~causal", "window:2", "global:1b|strided:3"]

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iosim import SCHEDULES, Attention, Capacity, Flops, Folded, Machine, Numeric, Tiling, Traffic
+from iosim.best_tiles import best_tiles, footprint
 from iosim.check import Whole, same_counts
 from iosim.experiment import parse_mask
 from iosim.problem import DENSE
-from iosim.tiling import best_tiles, footprint
 
 MASKS = ["dense", "causal", "window:3", "window:1b", "global:2|strided:5", "causal:b&~window:2", "~causal"]
 sizes = st.integers(1, 40)

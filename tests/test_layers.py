@@ -96,7 +96,9 @@ def test_the_core_has_no_circle():
             assert below[f"{module}.py"] < level, f"{name} imports {module}"
 
 
-@pytest.mark.parametrize("name", [*CORE, "machine.py", "folded.py", "tiling.py", "experiment.py", "report.py"])
+@pytest.mark.parametrize(
+    "name", [*CORE, "machine.py", "folded.py", "tiling.py", "best_tiles.py", "experiment.py", "report.py"]
+)
 def test_the_core_loads_nothing_heavy_at_its_top(name):
     heavy = {"numpy", "pandas", "matplotlib", "rich", "cupy", "click"}
     found = set()
@@ -115,7 +117,18 @@ def test_the_lowest_layers_need_the_standard_library_only(name):
 
 @pytest.mark.parametrize("name", SCHEDULE_FILES)
 def test_schedules_import_only_what_a_text_may_know(name):
-    allowed = {"machine", "softmax", "masks", "problem", "tiling", "errors", "reference", "spans"}
+    allowed = {
+        "machine",
+        "softmax",
+        "masks",
+        "problem",
+        "tiling",
+        "errors",
+        "reference",
+        "spans",
+        "best_tiles",
+        "masked_search",
+    }
     allowed |= {"steps_more", "reference_more", "square_tiles", "candidates"}
     allowed |= {"gradients", "reference_backward"}
     for module in own(name):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..best_tiles import footprint, last_true
 from ..gradients import (
     add_key_gradients,
     add_query_gradients,
@@ -18,7 +19,7 @@ from ..gradients import (
 )
 from ..softmax import drop, hide, scores, zeros
 from ..square_tiles import least_passes
-from ..tiling import Tiling, footprint, last_true
+from ..tiling import Tiling
 from .backward import backward
 from .flash import visited
 from .registry import FA2, register

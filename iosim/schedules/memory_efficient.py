@@ -5,13 +5,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..best_tiles import footprint, last_true
 from ..candidates import seen_pairs
 from ..errors import InputError
+from ..masked_search import MOST_MASKED
 from ..problem import DENSE
 from ..softmax import accumulate, hide, log_sum_exp, minus_infinity, normalise, online_softmax, scores, zeros
 from ..spans import reaches, seen
 from ..square_tiles import least_passes
-from ..tiling import MOST_MASKED, Tiling, footprint, last_true
+from ..tiling import Tiling
 from .registry import Schedule, register
 
 
