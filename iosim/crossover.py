@@ -135,7 +135,7 @@ def searched(schedules: Sequence[Schedule], p: Attention, multiple: int) -> tupl
         return min((measure(s, p, t)["total_bytes"] for s, t in tilings if t is not None), default=inf)
 
     whole: Any = Tiling(p.N, p.Nk)
-    return moved, max(footprint(s, p, whole).peak_bytes for s in schedules)
+    return moved, max(int(footprint(s, p, whole).peak_bytes) for s in schedules)
 
 
 def rows(found: Sequence[Crossover]) -> list[dict[str, Any]]:

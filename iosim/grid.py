@@ -264,6 +264,7 @@ def vector_run(
     label = rule if rule in ("ideal", *experiment.TILE_RULES) else "given"
     M_words: Any = None if M_bytes is None else M_bytes // problem.word_bytes
     nothing: Any = False
+    tiling: Any
     if rule == "best":
         tiling, found = search(schedule, problem, M_bytes, multiple)
         nothing = np.logical_not(found)

@@ -195,7 +195,7 @@ def rows_of(
 ) -> list[Row]:
     """A row for each launch, and one for all together if there are several."""
     ideal = rule == "ideal"
-    label = {
+    label: dict[str, Any] = {
         "phase": "decode" if p.N == 1 < p.Nk else "prefill",
         "schedule": schedule.name,
         "tiling": rule if rule in ("ideal", "paper", "best") else "given",

@@ -3,33 +3,41 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Generic, overload
 
 from .elementwise import smaller
 from .errors import InputError
 from .problem import Attention
+from .size import S
 from .units import LARGEST_COUNT, parse_count
+
+if TYPE_CHECKING:
+    pass
+
+
+if TYPE_CHECKING:
+    from .typing import Size
 
 
 @dataclass(frozen=True)
-class Tiling:
+class Tiling(Generic[S]):
     """Br = rows_q query rows and Bc = rows_k key rows a tile; rows_s score rows in a softmax over whole rows.
 
-    `depth`: positions of the axis that a matrix product sums over. `rows_o` x `cols_o`: the tile of the output where
-    it is not Br x Bc (None).
+    `depth`: positions of the axis that a matrix product sums over. `rows_o` x `cols_o`: the tile of the output, None
+    if it is Br x Bc.
     """
 
-    rows_q: Any
-    rows_k: Any
-    rows_s: Any = 1
-    depth: Any = 1
-    rows_o: Any = None
-    cols_o: Any = None
+    rows_q: S
+    rows_k: S
+    rows_s: S = 1  # type: ignore[assignment]
+    depth: S = 1  # type: ignore[assignment]
+    rows_o: S | None = None
+    cols_o: S | None = None
 
 
 def parse_tiles(text: str, where: str = "--tiles", more: tuple[str, ...] = (), rules: bool = False) -> Tiling:
-    """`128x64` is Br x Bc, query rows first. After a slash, as in `128x64/depth=8`, the sizes that `more` names. With
-    `rules` a message says that paper and best are allowed too."""
+    """The tiling of a text: `128x64` is Br x Bc, query rows first. After a slash, as in `128x64/depth=8`, stand the
+    sizes that `more` names. With `rules` an error says that paper and best are allowed too."""
     first, *others = str(text).lower().split("/")
     parts = first.split("x")
     if len(parts) != 2:
@@ -42,7 +50,15 @@ def parse_tiles(text: str, where: str = "--tiles", more: tuple[str, ...] = (), r
     return Tiling(*rows, **extra)
 
 
-def paper_tiles(problem: Attention, M_words: Any) -> Tiling:
-    """Bc = ceil(M / 4d), Br = min(Bc, d). Dao et al. 2022, Algorithm 1, line 1. They do not fit in most cases."""
+@overload
+def paper_tiles(problem: Attention, M_words: int) -> Tiling: ...
+
+
+@overload
+def paper_tiles(problem: Attention[Size], M_words: Size) -> Tiling[Size]: ...
+
+
+def paper_tiles(problem: Attention[Size], M_words: Size) -> Tiling[Size]:
+    """Bc = ceil(M / 4d), Br = min(Bc, d), as in Dao et al. 2022, Algorithm 1, line 1. They mostly do not fit in M."""
     rows_k = -(-M_words // (4 * problem.d))
     return Tiling(smaller(rows_k, problem.d), rows_k)

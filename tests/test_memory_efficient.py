@@ -15,9 +15,9 @@ from iosim.check import same_counts
 from iosim.errors import FoldingError
 from iosim.experiment import parse_mask
 from iosim.problem import DENSE
+from iosim.reach import reaches
 from iosim.schedules import find
 from iosim.schedules import memory_efficient as module
-from iosim.spans import reaches
 
 NAME = "memory-efficient"
 SCHEDULE = find(NAME)
