@@ -39,7 +39,7 @@ def inner_matters(schedule: ScheduleLike, problem: Attention[Size], tiling: Tile
 
 
 def least_dense(move: Callable[[int, int], int], largest_inner: Callable[[int], int], most: int) -> tuple[int, int]:
-    """(outer, inner) of least `move(outer, inner)`, for outer tiles 1..most; both in units of the multiple."""
+    """(outer, inner) of least `move(outer, inner)`, for outer tiles from 1 to `most`; both in units of the multiple."""
     inner, move = cache(largest_inner), cache(move)
     best = min((move(n, inner(n)), n) for n in {1, most})
     ranges = [(1, most)]
@@ -57,7 +57,7 @@ def least_of_both(
     schedule: ScheduleLike, problem: Attention[Size], tiling: Tiles, largest: int, largest_inner: Callable[[int], int],
     multiple: int,
 ) -> Tiling[Size]:  # fmt: skip
-    """The tiling of least traffic for outer tiles of 1..largest multiples, each with an inner one up to its largest."""
+    """The tiling of least traffic, for outer tiles of 1 to `largest` multiples, each with any inner tile that fits."""
     if problem.mask is not DENSE and getattr(schedule, "skips", True):
         pairs = ((n, k) for n in range(1, largest + 1) for k in range(1, largest_inner(n) + 1))
         some = islice(pairs, MOST_MASKED + 1)

@@ -10,13 +10,20 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Generic, NamedTuple, cast
 
 from .errors import InputError, suggestion
-from .size import S
 from .units import dtype_bytes, parse_count
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
     from .machine import Tile
     from .tiling import Tiling
     from .typing import Dropout, Mask, Size, Test, Values
+
+    S = TypeVar("S", bound=Size, default=int, covariant=True)
+else:
+    from typing import TypeVar
+
+    S = TypeVar("S")  # the type of a size: an int, unless an Attention[Size] or a Tiling[Size] says arrays
 
 
 class Tensor(NamedTuple):
@@ -133,6 +140,7 @@ class Attention(Generic[S]):
 
     @property
     def instances(self) -> S:
+        """Heads of all batches."""
         batch, heads = cast("tuple[Size, Size]", (self.batch, self.heads))
         return cast("S", batch * heads)
 
@@ -159,10 +167,13 @@ class Attention(Generic[S]):
 
     @property
     def partial_rows(self) -> S:
-        return cast("S", cast("Size", self.shares) * cast("Size", self.N))
+        """Rows of the partial results of split-kv, one share after the other."""
+        shares, N = cast("tuple[Size, Size]", (self.shares, self.N))
+        return cast("S", shares * N)
 
     @property
     def pages(self) -> S:
+        """Pages of the cache of paged."""
         return cast("S", -(-self.Nk // self.page_size))
 
     @property

@@ -7,13 +7,8 @@ from typing import TYPE_CHECKING, Generic, overload
 
 from .elementwise import smaller
 from .errors import InputError
-from .problem import Attention
-from .size import S
+from .problem import Attention, S
 from .units import LARGEST_COUNT, parse_count
-
-if TYPE_CHECKING:
-    pass
-
 
 if TYPE_CHECKING:
     from .typing import Size

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from .machine import Machine
     from .typing import Input, Size, Step
 
-Event = dict[str, "str | Size"]
+    Event = dict[str, str | Size]
 
 
 class Watcher:
-    """Sees every event of a machine. Words are exact integers (or arrays of them), of one head."""
+    """Sees every event of a machine, and does nothing. Words are exact integers (or arrays of them), of one head."""
 
     def start(self, machine: Machine) -> None: ...
 

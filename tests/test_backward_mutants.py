@@ -12,6 +12,8 @@ from iosim.experiment import parse_mask
 from iosim.machine import Tile
 from iosim.schedules import backward, backward_lse
 
+LATER = "from __future__ import annotations\n"  # types of a text are not looked up when it runs
+
 P, T = Attention(13, 4, Nk=11, mask=parse_mask("causal"), dropout=Dropout(0.2)), Tiling(4, 3)
 PLACES = {"flash1-bwd": (backward, ("keys_outside",)), "flash2-bwd": (backward_lse, ("keys_outside_lse", "key_side"))}
 LOADS = 'q, do = chip.load("Q", i), chip.load("dO", i)'
@@ -23,7 +25,7 @@ def mutant(name, old, new):
     names = dict(vars(module))
     source = "\n".join(inspect.getsource(getattr(module, function)) for function in functions)
     assert source.count(old) == 1 or old == ""
-    exec(source.replace(old, new) if old else source, names)
+    exec(LATER + (source.replace(old, new) if old else source), names)
     return replace(SCHEDULES[name], text=names[functions[0]])
 
 

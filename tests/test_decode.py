@@ -20,6 +20,7 @@ from iosim.problem import DENSE
 from iosim.reference import attention
 from iosim.schedules import decode, find
 
+LATER = "from __future__ import annotations\n"  # types of a text are not looked up when it runs
 SPLIT, PAGED = find("split-kv"), find("paged")
 MASKS = ["dense", "causal", "~causal", "window:2", "global:1b|strided:3"]
 sizes = st.integers(1, 40)
@@ -241,7 +242,7 @@ class Changed:
         source = inspect.getsource(schedule.text)
         assert source.count(old) == 1
         names = dict(vars(decode))
-        exec(source.replace(old, new), names)
+        exec(LATER + source.replace(old, new), names)
         self.tensors, self.text = schedule.tensors, names[schedule.text.__name__]
 
 

@@ -64,8 +64,7 @@ TEXT_FILES = [name for name in SCHEDULE_FILES if Path(name).name not in ("__init
 CORE = {
     "errors.py": set(),
     "units.py": {"errors"},
-    "problem.py": {"errors", "size", "units"},
-    "size.py": set(),
+    "problem.py": {"errors", "units"},
     "machine.py": {"errors", "mistakes", "problem", "shapes"},
     "mistakes.py": {"errors"},
     "shapes.py": {"errors"},
@@ -105,7 +104,6 @@ def test_the_core_has_no_circle():
     below = {
         "errors.py": 0,
         "elementwise.py": 0,
-        "size.py": 0,
         "units.py": 1,
         "problem.py": 2,
         "mistakes.py": 2,

@@ -19,6 +19,7 @@ from iosim.reach import reaches
 from iosim.schedules import find
 from iosim.schedules import memory_efficient as module
 
+LATER = "from __future__ import annotations\n"  # types of a text are not looked up when it runs
 NAME = "memory-efficient"
 SCHEDULE = find(NAME)
 
@@ -125,7 +126,7 @@ def mutant(old, new):
     source = inspect.getsource(module.one_room)
     assert source.count(old) == 1
     names = dict(vars(module))
-    exec(source.replace(old, new), names)
+    exec(LATER + source.replace(old, new), names)
     return lambda chip, p, t: names["one_room"](chip, p, t, again=True)
 
 
