@@ -1,4 +1,4 @@
-"""One family of errors. What a user can mend is an IosimError; our own bugs are InternalError.
+"""One family of errors. A fault that a user can mend is an IosimError; a bug of iosim is an InternalError.
 
 The command line turns an IosimError into one message on stderr and its exit code:
 1 a check failed, 2 usage, 3 something is missing.
@@ -23,7 +23,7 @@ class InputError(IosimError, ValueError):
         super().__init__(f"{where}: found {shown}; allowed: {allowed}" + (f"; {hint}" if hint else ""))
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Exceptions are made again from their one message; a pool of processes would wait for this one for ever."""
+        """Pickle all four arguments. By default only the message is, unpickling fails, and a process pool hangs."""
         return type(self), (self.where, self.found, self.allowed, self.hint)
 
 
@@ -32,7 +32,7 @@ class ScheduleError(IosimError):
 
 
 class FoldingError(ScheduleError):
-    """A schedule looked at a tile's position or size where folding cannot know it."""
+    """A schedule looked at a tile's position or size, which folding cannot know."""
 
 
 class CapacityError(IosimError):
@@ -46,7 +46,7 @@ class CheckError(IosimError):
 
 
 class MissingError(IosimError):
-    """Something that is not installed or not there: a GPU, a profiler, an optional package."""
+    """Something is not installed or not there: a GPU, a profiler, an optional package."""
 
     exit_code = 3
 

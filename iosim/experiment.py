@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from . import __version__
+from .best_tiles import best_tiles, footprint
 from .bounds import APART, Bound, bounds, order_words
 from .errors import InputError, suggestion
 from .folded import Folded
 from .problem import DENSE, Attention
 from .schedules import CORE, SCHEDULES, Schedule, find_all, require
-from .tiling import Tiling, best_tiles, footprint, paper_tiles, parse_tiles
+from .tiling import Tiling, paper_tiles, parse_tiles
 from .units import parse_bytes, parse_count
 from .watchers import Capacity, Flops, Traffic
 

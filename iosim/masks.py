@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from operator import index
-from typing import Any
+from typing import Any, cast
 
 from .elementwise import smaller
 from .errors import InputError
@@ -26,7 +26,7 @@ CHUNK = 2**22  # token pairs looked at at once
 def parse(text: str) -> Mask | Dense:
     """The mask that a text says; InputError for anything else."""
     if isinstance(text, str) and text.strip() == "dense":
-        return DENSE
+        return cast("Dense", DENSE)
     return Mask(text, read(text))
 
 

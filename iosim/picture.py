@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from .errors import InputError
 from .experiment import parse_mask
@@ -14,17 +14,18 @@ WIDEST = 64
 
 def describe(expression: str, tiles: str, N: int, Nk: int | None = None) -> dict[str, Any]:
     """Tile counts and densities of a mask; `bound` is the mask itself, None where it is dense."""
-    problem, tiling = Attention(N, 1, Nk=Nk, mask=parse_mask(expression)), parse_tiles(tiles)
+    problem, tiling = Attention(N, 1, Nk=N if Nk is None else Nk, mask=parse_mask(expression)), parse_tiles(tiles)
     Tr, Tc = -(-problem.N // tiling.rows_q), -(-problem.Nk // tiling.rows_k)
     row = {"mask": expression, "N": problem.N, "Nk": problem.Nk, "Br": tiling.rows_q, "Bc": tiling.rows_k, "Tr": Tr}
     if problem.mask is DENSE:
         return {**row, "Tc": Tc, "active_tiles": Tr * Tc, "tile_density": 1.0, "visible_pairs": N * problem.Nk,
                 "token_density": 1.0, "formula": None, "formula_density": None, "bound": (Tr, Tc)}  # fmt: skip
-    from .masks import formula_density, token_density
+    from .masks import Mask, formula_density, token_density
 
-    bound = problem.mask.bind(problem, tiling, True)
-    visible, pairs = token_density(problem.mask, problem.N, problem.Nk, tiling.rows_q, tiling.rows_k)
-    formula = formula_density(problem.mask, bound)
+    mask = cast("Mask", problem.mask)
+    bound = mask.bind(problem, tiling, True)
+    visible, pairs = token_density(mask, problem.N, problem.Nk, tiling.rows_q, tiling.rows_k)
+    formula = formula_density(mask, bound)
     return {
         **row, "Tc": Tc, "active_tiles": bound.active_tiles, "tile_density": bound.active_tiles / (Tr * Tc),
         "visible_pairs": visible, "token_density": visible / pairs, "formula": formula and formula[0],
@@ -54,17 +55,8 @@ class Corner:
         height, width = min(bound.N, rows * bound.rows_q), min(bound.Nk, columns * bound.rows_k)
         if height * width > 2**28:
             raise InputError("--tiles", f"{bound.rows_q}x{bound.rows_k}", "smaller tiles, for a picture")
-        seen = bound.part(Span(height), Span(width)).array()
+        seen = bound.visible(0, height, 0, width)
         self.table = [
             [bool(seen[i * bound.rows_q : (i + 1) * bound.rows_q, j * bound.rows_k : (j + 1) * bound.rows_k].any())
              for j in range(columns)] for i in range(rows)
         ]  # fmt: skip
-
-
-class Span:
-    """The first `size` positions of an axis, as a tile."""
-
-    start = index = 0
-
-    def __init__(self, size: int):
-        self.size = size

@@ -1,10 +1,10 @@
 """The least traffic of a loop pair whose two tile sizes share the SRAM: exact, without trying every pair.
 
-Traffic depends on the sizes only through the numbers of passes. With each height of the tile goes the largest width
-that fits. More rows mean fewer passes along the rows and, as they leave less room, more along the columns: so the
-fewest of the one, at the top of a range of heights, with the fewest of the other, at its bottom, bound all between.
-Ranges are halved until their bound cannot beat the best, or until their passes along the rows are the same, where the
-fewest rows are best.
+Traffic depends on the sizes only through the numbers of passes. The largest width that fits goes with each height of
+the tile. More rows mean fewer passes along the rows. They also leave less room for columns, which means more passes
+along the columns. So for a range of heights, the row passes of the largest height and the column passes of the smallest
+bound the traffic of all heights between. Ranges are halved until their bound cannot beat the best. Where all heights of
+a range have the same row passes, the smallest is best.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def least_passes(
 ) -> Found | None:
     """The tile (rows, columns) of least `cost(passes over rows, passes over columns)` that fits; None if none does.
 
-    `room(rows)` -> (bytes for each column of the tile, bytes beside them), or a list of such, all of which must fit;
-    both grow with the rows, and cost grows with either number of passes. Rows and columns are multiples of `multiple`;
-    a tile may be longer than its axis and is then clipped.
+    `room(rows)` -> (bytes for each column of the tile, bytes beside them), or a list of such pairs, all of which must
+    fit. Both numbers grow with the rows, and cost grows with either number of passes. Rows and columns are multiples of
+    `multiple`; a tile that is longer than its axis is clipped.
     """
 
     def columns(rows: int) -> int:
@@ -41,7 +41,8 @@ def least_passes(
         return min(largest((M_bytes - beside) // each, columns_axis, multiple) for each, beside in pairs)
 
     def passes(low: int, high: int) -> tuple[int, int]:
-        """The fewest along the rows, at `high`, and along the columns, at `low`; rows in units of `multiple`."""
+        """(passes along the rows at `high`, along the columns at `low`): the fewest of the range. Rows count in units
+        of `multiple`."""
         return -(-rows_axis // (high * multiple)), -(-columns_axis // columns(low))
 
     most = last_fitting(lambda rows: columns(rows) > 0, -(-rows_axis // multiple))
@@ -62,7 +63,7 @@ def least_passes(
 
 
 def last_fitting(fits: Callable[[int], bool], most: int) -> int:
-    """The largest n up to `most` that fits, where all smaller ones fit too; 0 if none does."""
+    """The largest n up to `most` that fits; 0 if none does. If n fits, all smaller numbers must fit too."""
     low = 0
     while low < most:
         middle = (low + most + 1) // 2
@@ -71,7 +72,7 @@ def last_fitting(fits: Callable[[int], bool], most: int) -> int:
 
 
 def sizes(length: int, multiple: int) -> Iterator[int]:
-    """For each number of passes over an axis the smallest tile, a multiple of `multiple`; fewer and fewer passes."""
+    """The smallest tile, a multiple of `multiple`, for each number of passes over an axis, from most passes to one."""
     size = multiple
     yield size
     while size < length:
@@ -86,4 +87,5 @@ def largest(room: int, length: int, multiple: int) -> int:
 
 
 def up(n: int, multiple: int) -> int:
+    """n rounded up to a multiple."""
     return -(-n // multiple) * multiple

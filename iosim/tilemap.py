@@ -29,7 +29,7 @@ class TileMap:
 
 def tile_map(mask: Any, N: int, Nk: int | None, tiling: Tiling) -> TileMap:
     """Looks at every pair of queries and keys."""
-    p = Attention(N, 1, Nk=Nk, mask=parse_mask(mask))
+    p = Attention(N, 1, Nk=N if Nk is None else Nk, mask=parse_mask(mask))
     rows, columns = range(0, p.N, tiling.rows_q), range(0, p.Nk, tiling.rows_k)
     if p.N * p.Nk > MOST_PAIRS or max(len(rows), len(columns)) > MOST_TILES:
         found = f"{p.N} x {p.Nk} tokens in {len(rows)} x {len(columns)} tiles"
@@ -38,11 +38,11 @@ def tile_map(mask: Any, N: int, Nk: int | None, tiling: Tiling) -> TileMap:
     if p.mask is DENSE:
         shares = np.ones((len(rows), len(columns)))
     else:
-        bound, keys = p.mask.bind(p, tiling, True), Tile(p.Nk, p.Nk, 0, 0)
+        bound = p.mask.bind(p, tiling, True)
         shares = np.empty((len(rows), len(columns)))
         for i, start in enumerate(rows):  # a line of tiles at a time, so that memory does not grow with N^2
             line = Tile(p.N, min(tiling.rows_q, p.N - start), start, i)
-            seen = np.asarray(bound.part(line, keys).array()).sum(axis=0)
+            seen = bound.visible(start, line.size, 0, p.Nk).sum(axis=0)
             shares[i] = np.add.reduceat(seen, columns) / (line.size * np.diff([*columns, p.Nk]))
     tile = min(tiling.rows_q, p.N), min(tiling.rows_k, p.Nk)
     active = int((shares > 0).sum())

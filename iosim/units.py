@@ -1,8 +1,8 @@
-"""Bytes, words, counts and axes: parsing and printing. K, KB, KiB are 1024 in any case; likewise M and G."""
+"""Bytes, words, counts and axes: parsing and printing. K, KB and KiB are all 1024, in upper or lower case; M and G
+likewise."""
 
 import re
 from collections.abc import Callable
-from typing import Any
 
 from .errors import InputError, suggestion
 
@@ -55,10 +55,9 @@ def parse_bytes(text: str | int, word_bytes: int, where: str = "--M") -> int:
     return size
 
 
-def parse_axis(text: str | int, where: str, parse: Callable[[Any], int]) -> list[int]:
-    """An axis of a sweep: `a,b,c`, `start:stop:xK` (geometric) or `start:stop:+K` (arithmetic), ends included.
-
-    `parse` reads one value; ranges may stand between commas.
+def parse_axis(text: str | int, where: str, parse: Callable[[str | int], int]) -> list[int]:
+    """The values of an axis of a sweep: `a,b,c`, `start:stop:xK` (geometric) or `start:stop:+K` (arithmetic), ends
+    included. `parse` reads one value. Ranges may stand between commas.
     """
     if isinstance(text, int):
         return [parse(text)]
@@ -94,7 +93,7 @@ def _parse_range(text: str, where: str, parse: Callable[[str], int]) -> list[int
 
 
 def format_bytes(size: int) -> str:
-    """`102400 B`, with the 1024s in brackets where they say it shorter: `102400 B (100 KiB)`."""
+    """A size as `102400 B`; from 1 KiB on, with the larger unit in brackets: `102400 B (100 KiB)`."""
     for unit, factor in (("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024)):
         if size >= factor:
             value = f"{size // factor}" if size % factor == 0 else f"{size / factor:.2f}"
@@ -103,7 +102,7 @@ def format_bytes(size: int) -> str:
 
 
 def format_megabytes(size: int) -> str:
-    """Decimal megabytes, as traffic is quoted: `180.36 MB`."""
+    """A size in decimal units, as traffic is quoted: `180.36 MB`."""
     for unit, factor in (("PB", 10**15), ("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if size >= factor:
             return f"{size / factor:.2f} {unit}"

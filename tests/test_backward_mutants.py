@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 
 from iosim import SCHEDULES, Attention, Capacity, Folded, Numeric, Tiling, Traffic
-from iosim.check import Whole
 from iosim.dropout import Dropout
 from iosim.experiment import parse_mask
+from iosim.machine import Tile
 from iosim.schedules import backward, backward_lse
+
+LATER = "from __future__ import annotations\n"  # types of a text are not looked up when it runs
 
 P, T = Attention(13, 4, Nk=11, mask=parse_mask("causal"), dropout=Dropout(0.2)), Tiling(4, 3)
 PLACES = {"flash1-bwd": (backward, ("keys_outside",)), "flash2-bwd": (backward_lse, ("keys_outside_lse", "key_side"))}
@@ -23,12 +25,12 @@ def mutant(name, old, new):
     names = dict(vars(module))
     source = "\n".join(inspect.getsource(getattr(module, function)) for function in functions)
     assert source.count(old) == 1 or old == ""
-    exec(source.replace(old, new) if old else source, names)
+    exec(LATER + (source.replace(old, new) if old else source), names)
     return replace(SCHEDULES[name], text=names[functions[0]])
 
 
 def numerics(schedule):
-    visible = P.mask.bind(P, T, True).part(Whole(P.N), Whole(P.Nk)).array()
+    visible = P.mask.bind(P, T, True).part(Tile(P.N, P.N, 0, 0), Tile(P.Nk, P.Nk, 0, 0)).array()
     hbm = schedule.example(np.random.default_rng(0), P, visible)
     machine = Numeric(P, hbm).run(schedule, T)
     return all(np.allclose(machine.array(k), v) for k, v in schedule.answer(hbm, P, visible).items())

@@ -12,20 +12,22 @@ from hypothesis import strategies as st
 from paths import DATA
 
 from iosim import Attention, Capacity, Flops, Folded, InputError, Machine, Numeric, Tiling, Traffic, count, sweep
-from iosim.check import Whole, same_counts
+from iosim.best_tiles import footprint
+from iosim.check import same_counts
 from iosim.experiment import parse_mask
+from iosim.machine import Tile
 from iosim.problem import DENSE
 from iosim.reference import attention
 from iosim.schedules import decode, find
-from iosim.tiling import footprint
 
+LATER = "from __future__ import annotations\n"  # types of a text are not looked up when it runs
 SPLIT, PAGED = find("split-kv"), find("paged")
 MASKS = ["dense", "causal", "~causal", "window:2", "global:1b|strided:3"]
 sizes = st.integers(1, 40)
 
 
 def seen_by(p, t):
-    return None if p.mask is DENSE else p.mask.bind(p, t).part(Whole(p.N), Whole(p.Nk)).array()
+    return None if p.mask is DENSE else p.mask.bind(p, t).part(Tile(p.N, p.N, 0, 0), Tile(p.Nk, p.Nk, 0, 0)).array()
 
 
 def three_ways(schedule, p, t, seed):
@@ -240,7 +242,7 @@ class Changed:
         source = inspect.getsource(schedule.text)
         assert source.count(old) == 1
         names = dict(vars(decode))
-        exec(source.replace(old, new), names)
+        exec(LATER + source.replace(old, new), names)
         self.tensors, self.text = schedule.tensors, names[schedule.text.__name__]
 
 

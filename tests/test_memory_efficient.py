@@ -10,15 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iosim import Attention, Capacity, Folded, Machine, Numeric, Tiling, Traffic, count, sweep
+from iosim.best_tiles import best_tiles, footprint
 from iosim.check import same_counts
 from iosim.errors import FoldingError
 from iosim.experiment import parse_mask
 from iosim.problem import DENSE
+from iosim.reach import reaches
 from iosim.schedules import find
 from iosim.schedules import memory_efficient as module
-from iosim.spans import reaches
-from iosim.tiling import best_tiles, footprint
 
+LATER = "from __future__ import annotations\n"  # types of a text are not looked up when it runs
 NAME = "memory-efficient"
 SCHEDULE = find(NAME)
 
@@ -125,7 +126,7 @@ def mutant(old, new):
     source = inspect.getsource(module.one_room)
     assert source.count(old) == 1
     names = dict(vars(module))
-    exec(source.replace(old, new), names)
+    exec(LATER + source.replace(old, new), names)
     return lambda chip, p, t: names["one_room"](chip, p, t, again=True)
 
 
