@@ -4,11 +4,14 @@ dO, dV, dP, dS, dQ, dK are gradients of a scalar loss, D is rowsum(dO * O) (Dao 
 imported inside, so that a text can name steps without loading it.
 """
 
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from .softmax import Cost, flops, work
 
-Array = Any
+if TYPE_CHECKING:
+    from .softmax import Array
 
 
 @work(exps=lambda s, l, m: [s], other=lambda s, l, m: [(2, *s)])

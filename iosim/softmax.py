@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-Array = Any
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
 Shape = tuple[Any, ...]  # tiles and numbers: the axes of a block
 Factors = Callable[..., Shape]
 Terms = Callable[..., list[Any]]

@@ -6,20 +6,26 @@ As in softmax.py: each writes into its first arguments, and NumPy is imported in
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .softmax import Cost, flops, work
 
-Array = Any
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from .softmax import Array
+
+    Size = int | NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Number:
     """A number of the problem, as input of a step."""
 
-    value: Any
+    value: Size
 
-    def array(self) -> Any:
+    def array(self) -> Array:
         import numpy as np
 
         return np.array(self.value)

@@ -15,7 +15,7 @@ times (timing.py) are made of these numbers and of rates that `iosim calibrate` 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -310,7 +310,7 @@ class WorkCounter(Watcher):
 
     # ------------------------------------------------------------------ steps
 
-    def step(self, step: Any, outputs: tuple[Block, ...], inputs: tuple[Any, ...], flops: int) -> None:
+    def step(self, step: Callable[..., None], outputs: tuple[Block, ...], inputs: tuple[Any, ...], flops: int) -> None:
         cost = cost_of(step)
         self._wait([x for x in (*outputs, *inputs) if isinstance(x, Block)])
         self.stalled = False

@@ -1,5 +1,6 @@
 """What the blocks of a launch do, by hand: as the kernels cut their tiles."""
 
+import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -46,7 +47,8 @@ def blocks_of(work) -> list[list[Named]]:
     return [[Named(block) for block in launch] for launch in work.blocks]
 
 
-MEASURED = list(Path(__file__).parent.parent.glob("validation/*/hardware.toml"))
+ROOT = Path(__file__).parent.parent
+MEASURED = list(ROOT.glob("validation/*/hardware.toml"))
 
 
 def test_copies_of_rows_that_start_anywhere_go_word_by_word():
@@ -369,3 +371,13 @@ def test_a_step_without_a_mark_is_no_prediction_of_time():
     assert seconds[0] > seconds[1] > 0
     with pytest.raises(InputError, match=r"no tensor_squash in .measured.steps"):
         predict(text_with(Cost(operations=(1,))(squash)), p, t, hardware, [Occupancy(1)])
+
+
+@pytest.mark.skipif(not MEASURED, reason="no measurement in validation/")
+def test_the_marked_step_of_the_docs_is_timed():
+    _, code = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "adding-a-schedule.md").read_text(), re.S)
+    given = {}
+    exec(code, given)
+    p, text = Attention(64, 16, acc_dtype="fp32"), text_with(given["squash"])
+    found = predict(text, p, Tiling(16, 16), read(max(MEASURED)), [Occupancy(1)])
+    assert found.time.block_seconds > 0

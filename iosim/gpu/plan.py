@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from ..machine import Block, Tile, product
 from ..problem import Attention
 from ..softmax import Cost
 from .layout import Life, place
 from .record import Free, Load, Loop, New, Step, Store, statements
+
+Body = list[object]  # statements of record.py
 
 ALL_ROWS = 1 << 20
 MOST_WARPS = 8
@@ -59,7 +60,7 @@ def room(x: Tile | int, rounded: bool) -> int:
     return -(-size // 16) * 16 if rounded and isinstance(x, Tile) else size
 
 
-def make_plan(p: Attention, body: list[Any], allowed: bool, row_words: int = ROW_WORDS) -> Plan:
+def make_plan(p: Attention, body: Body, allowed: bool, row_words: int = ROW_WORDS) -> Plan:
     """The plan of a launch; `allowed`: whether tensor cores may be used. `row_words`: for each thread
     where all share a row."""
     tensor_cores = allowed and suits_tensor_cores(p, body)
@@ -76,7 +77,7 @@ def make_plan(p: Attention, body: list[Any], allowed: bool, row_words: int = ROW
     return Plan(threads, team, own, tensor_cores, offsets, smem, read_whole(body))
 
 
-def shape_of_work(body: list[Any]) -> tuple[int, int]:
+def shape_of_work(body: Body) -> tuple[int, int]:
     """The most rows that a step writes, and the words of the largest tile (whole axes are loaded once)."""
     outputs = [block for node in statements(body) if isinstance(node, Step) for block in node.outputs]
     blocks = [node.block for node in statements(body) if isinstance(node, New)]
@@ -85,7 +86,7 @@ def shape_of_work(body: list[Any]) -> tuple[int, int]:
     return rows, max((product(room(x, False) for x in block.shape) for block in tiles), default=1)
 
 
-def suits_tensor_cores(p: Attention, body: list[Any]) -> bool:
+def suits_tensor_cores(p: Attention, body: Body) -> bool:
     """Whether there is a matrix product, and all of them are on 16-bit inputs in tiles of at least 16 x 16."""
     products = [node for node in statements(body) if isinstance(node, Step) and mark_of(node.step).tensor_inputs]
     blocks = [block for node in products for block in node.arguments]
@@ -95,7 +96,7 @@ def suits_tensor_cores(p: Attention, body: list[Any]) -> bool:
     return bool(products) and wide and narrow and not any(block.base for block in blocks)
 
 
-def read_whole(body: list[Any]) -> frozenset[Block]:
+def read_whole(body: Body) -> frozenset[Block]:
     """Blocks that steps only read, and read whole."""
     whole: set[Block] = set()
     own: set[Block] = set()
@@ -107,7 +108,7 @@ def read_whole(body: list[Any]) -> frozenset[Block]:
     return frozenset(whole - own)
 
 
-def lay_out(p: Attention, body: list[Any], rounded: bool) -> tuple[dict[Block, int], int]:
+def lay_out(p: Attention, body: Body, rounded: bool) -> tuple[dict[Block, int], int]:
     """Offset of every block, and bytes of shared memory."""
     begins: dict[Block, int] = {}
     ends: dict[Block, int] = {}
@@ -124,14 +125,14 @@ def lay_out(p: Attention, body: list[Any], rounded: bool) -> tuple[dict[Block, i
     return dict(zip(blocks, offsets, strict=True)), smem
 
 
-def tensors_of(body: list[Any]) -> tuple[list[str], list[str]]:
+def tensors_of(body: Body) -> tuple[list[str], list[str]]:
     """Names of the tensors that a launch reads, and writes, in order of first use."""
     reads = dict.fromkeys(node.tensor for node in statements(body) if isinstance(node, Load))
     writes = dict.fromkeys(node.tensor for node in statements(body) if isinstance(node, Store))
     return list(reads), list(writes)
 
 
-def grid_loop(body: list[Any]) -> Loop | None:
+def grid_loop(body: Body) -> Loop | None:
     """The parallel loop that a launch consists of: the grid walks it."""
     if len(body) == 1 and isinstance(body[0], Loop) and body[0].parallel:
         return body[0]
