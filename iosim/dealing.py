@@ -1,7 +1,7 @@
-"""When the last block of a launch ends: blocks are dealt in grid order to the places that are free.
+"""When the last block of a launch ends, if blocks are dealt in grid order to free places.
 
-The blocks of a multiprocessor share its units, so each goes on the faster the fewer there are: the long row of a mask
-that is left alone at the end takes less than it would have among others.
+The blocks of a multiprocessor share its units, so each is the faster the fewer they are. The long row of a mask, left
+alone in the last wave, takes less time than it would have among others.
 """
 
 from __future__ import annotations
@@ -10,14 +10,17 @@ import heapq
 from collections.abc import Callable, Sequence
 from itertools import chain, islice, repeat
 
-Running = list[tuple[float, int]]  # of each block on a multiprocessor: what share of it is left, and its kind
+Running = list[tuple[float, int]]  # the blocks on a multiprocessor: what share of each is left, and its kind
 Seconds = Callable[[int, int], float]  # of a block of a kind, while so many are on its multiprocessor
 
 
 def last_end(kinds: Sequence[int], instances: int, sms: int, places: int, seconds: Seconds) -> float:
-    """Seconds from the start. `kinds`: of the blocks of one head, in grid order; `places`: of each multiprocessor.
-    Where all are of one kind, those of the last wave fill the multiprocessors that end first: the blocks of one end
-    together."""
+    """Seconds from the start of a launch to the end of its last block.
+
+    `kinds` are those of the blocks of one head, in grid order; `places` are those of one multiprocessor. If all blocks
+    are of one kind, the blocks of a wave end together, and the last wave takes as long as the others: its blocks go to
+    the multiprocessors that are free first.
+    """
     if not kinds:
         return 0.0
     if len(set(kinds)) == 1:
@@ -45,7 +48,7 @@ def first_end(blocks: Running, seconds: Seconds) -> float:
 
 
 def after_first(blocks: Running, passed: float, seconds: Seconds) -> Running:
-    """The others, when it has ended."""
+    """The blocks left on a multiprocessor when the first has ended, `passed` seconds later."""
     rest = [left - passed / seconds(kind, len(blocks)) for left, kind in blocks]
     ended = min(range(len(blocks)), key=lambda n: rest[n] * seconds(blocks[n][1], len(blocks)))
     return [(max(left, 0.0), kind) for n, (left, (_, kind)) in enumerate(zip(rest, blocks, strict=True)) if n != ended]

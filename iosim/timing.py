@@ -1,47 +1,71 @@
-"""How long launches take: the largest of DRAM, L2 and the blocks' own time, plus launch overhead.
+"""The time of launches: the largest of DRAM time, L2 time and the blocks' own time, plus the cost of a launch.
 
-Blocks are dealt in grid order to the places that are free (dealing.py), which gives the tail of the last wave and the
-imbalance of masks. What a block takes is a sum over its steps, which depend on each other (scores, then softmax, then
-the product with V). Every constant is a property of the GPU, measured by `iosim calibrate`; none is fitted to a shape.
+DRAM time and L2 time are bytes over measured rates. The blocks' own time is found in two steps. The first is how long
+one block takes among others on its multiprocessor (`BlockTimer`). The second is when the last block ends, if blocks are
+dealt in grid order to free places (dealing.py): this gives the tail of the last wave and the imbalance of masks. Every
+rate is a property of the GPU, measured by `iosim calibrate`. None is fitted to a shape.
 
-A kernel that loads ahead keeps its operands in registers: its products, other operations and exponentials take their
-turns at the rates of the units; with warpgroup products (wgmma) two warpgroups take turns. Before its first product
-and after its last a block only moves what it needs and what it leaves. A generated kernel keeps its tiles in shared
-memory, and its steps are no faster than their instructions, accesses and barriers: each has a fixed time and a rate of
-one warp by itself, and as much of a full GPU. The warps of a block go through a step together and queue for the
-multiprocessor; then blocks that share it queue for its units, those of fewer warps than it has parts for what is left
-of their part. Among other steps a step takes longer than when it is repeated by itself: by as much as those of a tile
-of flash2 do; and while a warp asks for copies, others wait. What comes from DRAM late is late for all blocks of a head.
-The first loads of all blocks, and their last stores, come together; and in a launch a step takes longer the first time.
+A kernel that loads ahead holds its operands in registers. Its products, other operations and exponentials follow one
+another at the rates of their units. With warpgroup products (wgmma) two warpgroups take turns. Its first loads and its
+last stores have nothing beside them.
+
+A generated kernel holds its tiles in shared memory, and goes through its steps one after another:
+
+- A step has a fixed time and a rate, measured twice: for one warp alone, and for as many blocks as fit.
+- The warps of a block go through a step together, and queue for the multiprocessor.
+- Then the blocks of a multiprocessor queue for its units; a block of fewer than 4 warps reaches only its own quarters.
+- A step takes longer in a real loop than repeated alone, by a ratio measured on a tile of flash2.
+- While a warp asks for copies, other warps of its quarter wait.
+- A load that comes from DRAM is late for all blocks of a head.
+- The first loads of all blocks come together, and so do their last stores.
+- A step takes longer the first time in a launch.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from typing import NamedTuple
 
 from .cuts import LANES
 from .dealing import last_end
-from .works import LOOPED_STEPS, MEASURED_WARPS, OUTPUT, RAGGED, UNSIZED, Occupancy, Work
+from .errors import InputError
+from .works import (
+    LOAD,
+    MEASURED_WARPS,
+    STORE,
+    STORE_SCALAR,
+    BlockWork,
+    LoopKey,
+    Occupancy,
+    StepKey,
+    StepWork,
+    Unit,
+)
 
 RESERVED_BYTES = 1024  # shared memory that the system takes of each block (CUDA programming guide, cc 8.0 and later)
 MOST_BLOCKS, MOST_THREADS, REGISTERS = 32, 2048, 65536  # a multiprocessor of cc 9.0
 WARPGROUPS = 2
-STATIONS = ("steps", "copies")
-LIGHT_STEPS = ("rescale", "zeros", "minus_infinity")  # as long as `denormalise`: of each word of O, and no division
-# Products, and steps on rows: repeated by themselves, they find in registers what they were given before.
-LOOPED = ("scores", "accumulate", *LOOPED_STEPS)
-LIGHTER = 2  # times as fast as `normalise`, where `denormalise` was not measured: all accesses, a third of the rest
 PARTS = 4  # of a multiprocessor, with a scheduler and a quarter of the registers each
+BESIDE_STEPS = (LOAD, STORE, STORE_SCALAR)  # copies that leave a multiprocessor's other units to other blocks
+
+
+class StepRates(NamedTuple):
+    """How fast one step is: by one warp alone, then among as many blocks as fit. Work is flops of products, bytes of
+    copies, else words."""
+
+    warp_seconds: float
+    """Fixed."""
+    warp_work_per_second: float
+    block_seconds: float
+    """Fixed, of a block's time on its multiprocessor."""
+    gpu_work_per_second: float
 
 
 @dataclass(frozen=True)
 class Rates:
-    """What a GPU can do, all multiprocessors together; the keys of `[measured]` in a hardware file.
-
-    `steps`: {"tensor_scores": (seconds and work a second of one warp, seconds a block and work a second of the GPU)};
-    work is flops of products, bytes of copies, else words.
-    """
+    """What a GPU can do, all multiprocessors together; the keys of `[measured]` in a hardware file."""
 
     sms: int
     dram_bytes_per_second: float
@@ -54,16 +78,39 @@ class Rates:
     shared_memory_per_sm_bytes: int
     l2_latency_seconds: float = 0.0
     tile_latency_seconds: float = 0.0
-    """Until a tile of a generated kernel comes from DRAM: longer than that of one line, as its last line comes last."""
+    """Until a tile of a generated kernel comes from DRAM: longer than for one line, as its last line comes last."""
     wgmma_flops_per_second: float = 0.0
-    steps: dict[str, tuple[float, ...]] = field(default_factory=dict)
-    loop_ratios: dict[str, float] = field(default_factory=dict)
-    """{"tensor": how much longer the steps of LOOPED take in a loop}; 1 where it was not measured. "tensor_unsized":
-    in a loop whose sizes the compiler does not know; as in others where it was not measured."""
-    first_seconds: dict[str, float] = field(default_factory=dict)
-    """{"tensor": how much longer a step takes the first time in a launch}; 0 where it was not measured."""
+    steps: dict[StepKey, StepRates] = field(default_factory=dict)
+    loop_ratios: dict[LoopKey, float] = field(default_factory=dict)
+    """How much longer products and steps on rows take in a real loop. 1 where it was not measured; a loop of unknown
+    sizes is as one of known sizes where only that was measured."""
+    first_seconds: dict[Unit, float] = field(default_factory=dict)
+    """How much longer a step takes the first time in a launch; 0 where it was not measured."""
     asking_ratio: float = 0.0
-    """For how much of the time in which a warp asks for a copy no other of its part of the multiprocessor gets on."""
+    """Part of the time in which a warp asks for a copy that other warps of its quarter of the multiprocessor wait.
+    `iosim calibrate` finds it: the part that makes the model's tile of flash2 as slow as the measured one, with as many
+    blocks as fit, in the median of nine tile shapes (gpu/loop_rates.py)."""
+
+    def of_step(self, key: StepKey, timed_as: str = "") -> StepRates:
+        """The rates of a step, or of the measured step whose rates it takes.
+
+        A step that was not measured on ragged tiles is as fast as on whole ones. One that was not measured beside
+        tensor cores (copies of single words) is as fast as without.
+        """
+        step = timed_as or key.step
+        units: tuple[Unit, ...] = (key.unit, "simt")
+        keys = [StepKey(unit, step, key.output, ragged) for unit in units for ragged in (key.ragged, False)]
+        found = next((self.steps[each] for each in keys if each in self.steps), None)
+        if found is None:
+            missing = f"no {keys[1]} in [measured.steps]"
+            hint = f"measure this GPU again (iosim calibrate), or mark {key.step} with another timed_as"
+            raise InputError("--hardware", missing, "rates of every step that a kernel runs", hint)
+        return found
+
+    def loop_ratio(self, key: StepKey) -> float:
+        """How much longer a step takes in a real loop on its unit."""
+        known = self.loop_ratios.get(LoopKey(key.unit), 1.0)
+        return self.loop_ratios.get(LoopKey(key.unit, key.sized), known)
 
 
 def blocks_on(shared_bytes: int, smem_bytes: int, threads: int, registers: int | None = None) -> int:
@@ -92,157 +139,189 @@ class Time:
         return max(parts, key=lambda name: parts[name])
 
 
-def predict(
-    works: list[list[Work]],
+def time_of_launches(
+    launches: list[list[BlockWork]],
     instances: int,
     dtype: str,
     dram: list[tuple[int, int]],
-    sits: list[Occupancy],
+    occupancies: list[Occupancy],
     rates: Rates,
 ) -> Time:
-    """The time of the launches of a schedule. `works` are the blocks of one head, `dram` the bytes that
-    each launch reads and writes."""
+    """The time of the launches of a schedule. `launches` holds the blocks of one head, `dram` the bytes that each
+    launch reads and writes."""
     total = blocks_total = dram_total = l2_total = 0.0
-    for blocks, sit, (read, written) in zip(works, sits, dram, strict=True):
+    for blocks, occupancy, (read, written) in zip(launches, occupancies, dram, strict=True):
         loaded, stored = (instances * sum(getattr(w, name) for w in blocks) for name in ("load_bytes", "store_bytes"))
         slow, l2 = (read + written) / rates.dram_bytes_per_second, (loaded + stored) / rates.l2_bytes_per_second
         share = min(1.0, read / max(1, loaded))
-        far = rates.latency_seconds if sit.loads_ahead else rates.tile_latency_seconds or rates.latency_seconds
-        late = late_share(share, len(blocks), instances, sit, rates)
-        latency = rates.l2_latency_seconds + late * (far - rates.l2_latency_seconds)
-        own = blocks_seconds(blocks, instances, dtype, sit, rates, Memory(latency, slow / len(blocks) / instances))
-        if rates.steps and not sit.loads_ahead:
-            own += together_seconds(blocks, instances, share, sit, rates) + first_times_seconds(blocks, sit, rates)
+        latency = mean_latency(late_share(share, len(blocks), instances, occupancy, rates), occupancy, rates)
+        timer = BlockTimer(rates, occupancy, Memory(latency, slow / len(blocks) / instances), dtype)
+        own = timer.launch_seconds(blocks, instances)
+        if timer.stepwise:
+            own += timer.ends_seconds(blocks, instances, share) + timer.first_times_seconds(blocks)
         total += max(slow, l2, own) + rates.launch_seconds
         dram_total, l2_total, blocks_total = dram_total + slow, l2_total + l2, blocks_total + own
-    return Time(total, dram_total, l2_total, blocks_total, rates.launch_seconds * len(works))
+    return Time(total, dram_total, l2_total, blocks_total, rates.launch_seconds * len(launches))
+
+
+def mean_latency(late: float, occupancy: Occupancy, rates: Rates) -> float:
+    """Seconds until a load comes, if the share `late` of all loads waits for the DRAM, and the others for the L2."""
+    far = rates.latency_seconds if occupancy.loads_ahead else rates.tile_latency_seconds or rates.latency_seconds
+    return rates.l2_latency_seconds + late * (far - rates.l2_latency_seconds)
+
+
+def late_share(share: float, blocks: int, instances: int, occupancy: Occupancy, rates: Rates) -> float:
+    """The share of a block's loads that wait for the DRAM, where a `share` of all bytes comes from there.
+
+    The blocks of a head go through the same tiles, and wait for one together, whoever of them asked first. But blocks
+    that share a multiprocessor are at different tiles. Kernels that were not generated ask for some of the next tiles
+    before.
+    """
+    together = places(blocks * instances, occupancy, rates)
+    waits_alike = occupancy.generated and not occupancy.loads_ahead
+    alike = max(1.0, min(blocks / together, rates.sms)) if waits_alike else 1.0
+    return min(1.0, share * alike)
+
+
+def places(blocks: int, occupancy: Occupancy, rates: Rates) -> int:
+    """Places for blocks that are in use on a multiprocessor, of so many blocks in all."""
+    return min(occupancy.blocks_per_sm, -(-blocks // rates.sms))
 
 
 @dataclass(frozen=True)
 class Memory:
-    """How long a load of a launch takes, between L2 and DRAM, and how long a block of it keeps the DRAM busy."""
+    """Seconds until a load of a launch comes, between L2 and DRAM, and seconds that a block keeps the DRAM busy."""
 
     latency: float
     dram_seconds: float = 0.0
 
 
-def blocks_seconds(
-    works: list[Work], instances: int, dtype: str, sit: Occupancy, rates: Rates, memory: Memory
-) -> float:
-    """All blocks of a launch. Those that do the same are of one kind, whose time is worked out once. Of kernels that
-    load ahead it was not measured how much faster they are with fewer others."""
-    numbers: dict[str, int] = {}
-    kinds = [numbers.setdefault(repr(work), len(numbers)) for work in works]
-    of_kind, most = dict(zip(kinds, works, strict=True)), places(len(works) * instances, sit, rates)
+@dataclass(frozen=True)
+class BlockTimer:
+    """How long the blocks of one launch take on a GPU."""
 
-    @cache
-    def seconds(kind: int, together: int) -> float:
-        return block_seconds(of_kind[kind], most if sit.loads_ahead else together, dtype, sit, rates, memory)
+    rates: Rates
+    occupancy: Occupancy
+    memory: Memory
+    dtype: str = "fp16"
 
-    return last_end(kinds, instances, rates.sms, most, seconds)
+    @property
+    def stepwise(self) -> bool:
+        """Whether the steps are timed one by one: in generated kernels, where their rates were measured."""
+        return bool(self.rates.steps) and not self.occupancy.loads_ahead
+
+    def launch_seconds(self, blocks: list[BlockWork], instances: int) -> float:
+        """Seconds until the last block ends. Blocks that do the same work are timed once.
+
+        How much faster kernels that load ahead are with fewer others was not measured: they are timed as if all places
+        were in use.
+        """
+        numbers: dict[Hashable, int] = {}
+        kinds = [numbers.setdefault(fingerprint(work), len(numbers)) for work in blocks]
+        of_kind, most = (
+            dict(zip(kinds, blocks, strict=True)),
+            places(len(blocks) * instances, self.occupancy, self.rates),
+        )
+
+        @cache
+        def seconds(kind: int, together: int) -> float:
+            return self.seconds(of_kind[kind], most if self.occupancy.loads_ahead else together)
+
+        return last_end(kinds, instances, self.rates.sms, most, seconds)
+
+    def seconds(self, work: BlockWork, together: int) -> float:
+        """Seconds of one of the blocks `together` on a multiprocessor."""
+        if self.stepwise:
+            return self.stepwise_seconds(work, together)
+        return self.arithmetic_seconds(work) * self.rates.sms * together + self._waits(work)
+
+    def _waits(self, work: BlockWork) -> float:
+        """Seconds beside the arithmetic. A block that loads ahead keeps its units busy by itself, but for its first
+        loads and its last stores."""
+        if not self.occupancy.loads_ahead:
+            return self.memory.latency * work.loads
+        ends = (work.first_bytes + work.last_bytes) * self.rates.sms / self.rates.l2_bytes_per_second
+        return self.memory.latency + ends
+
+    def arithmetic_seconds(self, work: BlockWork) -> float:
+        """Seconds of products, other operations and exponentials, one after another, on the whole GPU. With
+        asynchronous products two warpgroups take turns: the products of one run beside the rest of the other."""
+        rates, occupancy = self.rates, self.occupancy
+        products = work.flops / 2 / rates.simt_operations_per_second
+        others = work.operations / rates.simt_operations_per_second + work.exponentials / rates.exponentials_per_second
+        if occupancy.asynchronous and rates.wgmma_flops_per_second:
+            halves = [work.flops / rates.wgmma_flops_per_second / WARPGROUPS, others / WARPGROUPS]
+            return cycle_seconds(sum(halves), halves, WARPGROUPS)
+        if occupancy.tensor_cores and self.dtype in rates.tensor_flops_per_second:
+            products = work.flops / rates.tensor_flops_per_second[self.dtype]
+        return products + others
+
+    def stepwise_seconds(self, work: BlockWork, together: int) -> float:
+        """Seconds of a block of a generated kernel, step after step.
+
+        Measured loads came from the L2. Those through registers were repeated without waiting for each; the text of a
+        kernel waits.
+        """
+        l2_latency, occupancy = self.rates.l2_latency_seconds, self.occupancy
+        chain = work.stalls * l2_latency + work.waits * (self.memory.latency - l2_latency)
+        steps = copies = 0.0
+        for key, step in work.steps.items():
+            alone, share, asking = self._step_seconds(key, step)
+            if key.step in BESIDE_STEPS:
+                copies += share
+                steps += asking
+            else:
+                steps += share
+            ratio = self.rates.loop_ratio(key) if step.cost.looped and occupancy.generated else 1.0
+            chain += ratio * cycle_seconds(alone, [max(share, asking) / occupancy.warps], occupancy.warps)
+        steps *= fullest(together * occupancy.warps)
+        turns = min(together, -(-together * occupancy.warps // PARTS))
+        shared = [steps, copies, self.memory.dram_seconds * self.rates.sms]
+        return cycle_seconds(chain, [demand * together / turns for demand in shared], turns)
+
+    def _step_seconds(self, key: StepKey, step: StepWork) -> tuple[float, float, float]:
+        """(seconds of its warps if nothing is shared, seconds that it keeps its units busy, seconds of these in which
+        asking for copies keeps other warps waiting)."""
+        rates, warps = self.rates.of_step(key, step.cost.timed_as), self.occupancy.warps
+        alone = step.times * rates.warp_seconds + step.chain / warps / rates.warp_work_per_second
+        fixed = step.times * rates.block_seconds * warps / MEASURED_WARPS[key.unit]
+        share = fixed + step.work * self.rates.sms / rates.gpu_work_per_second
+        asks = key.step in BESIDE_STEPS and self.occupancy.generated
+        asking = self.rates.asking_ratio * step.chain / rates.warp_work_per_second / PARTS if asks else 0.0
+        return alone, share, asking
+
+    def ends_seconds(self, blocks: list[BlockWork], instances: int, share: float) -> float:
+        """Seconds of first loads and last stores, while nothing else is under way: blocks that run at the same time
+        begin and end together. A `share` of the loads comes from DRAM."""
+        rates = self.rates
+        count = min(len(blocks) * instances, rates.sms * self.occupancy.blocks_per_sm) / len(blocks)
+        first, last = (count * sum(getattr(w, name) for w in blocks) for name in ("first_bytes", "last_bytes"))
+        slowest = max(1 / rates.l2_bytes_per_second, share / rates.dram_bytes_per_second)
+        return first * slowest + last / rates.l2_bytes_per_second
+
+    def first_times_seconds(self, blocks: list[BlockWork]) -> float:
+        """Extra seconds of a launch because its steps run for the first time: once for each step of a block, on all
+        multiprocessors at once. The likely cause is instruction fetch."""
+        if not self.occupancy.generated:
+            return 0.0
+        steps = ({(key.step, key.ragged) for key in work.steps if not key.output} for work in blocks)
+        return self.rates.first_seconds.get(self.occupancy.unit, 0.0) * max(map(len, steps))
 
 
-def places(blocks: int, sit: Occupancy, rates: Rates) -> int:
-    """Of a multiprocessor, for so many blocks in all."""
-    return min(sit.blocks_per_sm, -(-blocks // rates.sms))
-
-
-def late_share(share: float, blocks: int, instances: int, sit: Occupancy, rates: Rates) -> float:
-    """How many of a block's loads have to wait for the DRAM, where a `share` of all bytes comes from there. The blocks
-    of a head, which go through the same tiles, wait for one together, whoever of them asked first. But those that share
-    a multiprocessor are at different tiles; and kernels that were not generated ask for some of the next before."""
-    together = places(blocks * instances, sit, rates)
-    alike = max(1.0, min(blocks / together, rates.sms)) if sit.generated and not sit.loads_ahead else 1.0
-    return min(1.0, share * alike)
-
-
-def block_seconds(work: Work, together: int, dtype: str, sit: Occupancy, rates: Rates, memory: Memory) -> float:
-    """One of the blocks `together` on a multiprocessor. One that loads ahead keeps its units busy by itself, but for
-    its first loads and its stores."""
-    if rates.steps and not sit.loads_ahead:
-        return stepwise_seconds(work, together, sit, rates, memory)
-    ends = (work.first_bytes + work.last_bytes) * rates.sms / rates.l2_bytes_per_second
-    waits = memory.latency + ends if sit.loads_ahead else memory.latency * work.loads
-    return arithmetic_seconds(work, dtype, sit, rates) * rates.sms * together + waits
-
-
-def stepwise_seconds(work: Work, together: int, sit: Occupancy, rates: Rates, memory: Memory) -> float:
-    """A generated kernel: step after step. The measured loads came from the L2; those through registers were not waited
-    for one by one."""
-    chain = work.stalls * rates.l2_latency_seconds + work.waits * (memory.latency - rates.l2_latency_seconds)
-    demands = dict.fromkeys(STATIONS, 0.0)
-    for name, amount in work.steps.items():
-        fixed, one, each, full = step_rates(name, sit.kind, rates)
-        alone = work.times[name] * fixed + work.chain[name] / sit.warps / one
-        share = work.times[name] * each * sit.warps / MEASURED_WARPS[sit.kind] + amount * rates.sms / full
-        demands[station(name)] += share
-        if station(name) == "copies" and sit.generated:
-            asking = rates.asking_ratio * work.chain[name] / one / PARTS
-            demands["steps"] += asking
-            share = max(share, asking)
-        chain += loop_ratio(name, sit, rates) * cycle_seconds(alone, [share / sit.warps], sit.warps)
-    demands["steps"] *= fullest(together * sit.warps)
-    turns = min(together, -(-together * sit.warps // PARTS))
-    shared = [*demands.values(), memory.dram_seconds * rates.sms]
-    return cycle_seconds(chain, [demand * together / turns for demand in shared], turns)
-
-
-def loop_ratio(step: str, sit: Occupancy, rates: Rates) -> float:
-    sized = step.removesuffix(UNSIZED)
-    if sized.removesuffix(RAGGED).removesuffix(OUTPUT) not in LOOPED or not sit.generated:
-        return 1.0
-    known = rates.loop_ratios.get(sit.kind, 1.0)
-    return known if step == sized else rates.loop_ratios.get(sit.kind + UNSIZED, known)
-
-
-def first_times_seconds(works: list[Work], sit: Occupancy, rates: Rates) -> float:
-    """Once for each step of a block, as all multiprocessors begin at once: probably its instructions have to come."""
-    steps = ({name.removesuffix(UNSIZED) for name in work.steps if OUTPUT not in name} for work in works)
-    return rates.first_seconds.get(sit.kind, 0.0) * max(map(len, steps)) if sit.generated else 0.0
+def fingerprint(work: BlockWork) -> Hashable:
+    """A value that is the same for blocks that do the same work."""
+    plain = tuple(value for name, value in vars(work).items() if name != "steps")
+    return plain, tuple((key, step.work, step.chain, step.times) for key, step in work.steps.items())
 
 
 def fullest(warps: int) -> float:
-    """Warps are dealt to the parts of a multiprocessor in turn: what the fullest has, over an even share."""
+    """Warps of the fullest quarter of a multiprocessor, over an even share; they are dealt to the quarters in turn."""
     return -(-warps // PARTS) * PARTS / warps
 
 
-def step_rates(name: str, kind: str, rates: Rates) -> tuple[float, float, float, float]:
-    """As measured; other steps on words are as fast as those that were."""
-    key = step_key(name, kind, rates)
-    fixed, one, each, full = rates.steps[key]
-    if key.removesuffix(RAGGED).endswith("_normalise") and name in (*LIGHT_STEPS, "denormalise"):
-        return fixed / LIGHTER, one * LIGHTER, each / LIGHTER, full * LIGHTER
-    return fixed, one, each, full
-
-
-def step_key(name: str, kind: str, rates: Rates) -> str:
-    """What was measured of a step, or of the step that is most like it."""
-    name = name.removesuffix(UNSIZED)
-    whole = name.removesuffix(RAGGED)
-    alike = ["denormalise", "normalise"] if whole in LIGHT_STEPS else ["normalise"]
-    alike = [step + RAGGED for step in alike if name != whole] + alike
-    keys = [f"{unit}_{step}" for steps in ((name, whole), alike) for unit in (kind, "simt") for step in steps]
-    return next(key for key in keys if key in rates.steps)
-
-
-def together_seconds(works: list[Work], instances: int, share: float, sit: Occupancy, rates: Rates) -> float:
-    """The blocks that run at the same time begin with their loads, of which a `share` comes from DRAM, and end with
-    their stores: then nothing else is under way."""
-    count = min(len(works) * instances, rates.sms * sit.blocks_per_sm) / len(works)
-    first, last = (count * sum(each) for each in zip(*((w.first_bytes, w.last_bytes) for w in works), strict=True))
-    slowest = max(1 / rates.l2_bytes_per_second, share / rates.dram_bytes_per_second)
-    return first * slowest + last / rates.l2_bytes_per_second
-
-
-def station(step: str) -> str:
-    """What of a multiprocessor a step keeps busy, while other blocks may use the rest. Loads that convert words wait
-    for them in registers, as steps do."""
-    return "copies" if step in ("load", "load" + RAGGED) or step.startswith("store") else "steps"
-
-
-def cycle_seconds(chain: float, demands: list[float], blocks: int) -> float:
-    """How long a block takes when so many run together: a closed network of one queue for each unit, and a delay for
-    the rest of the chain, where nothing is shared. Mean value analysis (Reiser and Lavenberg 1980)."""
+def cycle_seconds(chain: float, demands: Sequence[float], blocks: int) -> float:
+    """Seconds of a block when so many run together: a closed network with one queue for each of `demands`, and a delay
+    for the rest of the chain, where nothing is shared. Mean value analysis (Reiser and Lavenberg 1980)."""
     delay, queued = max(chain - sum(demands), 0.0), [0.0] * len(demands)
     total = chain
     for number in range(1, blocks + 1):
@@ -250,16 +329,3 @@ def cycle_seconds(chain: float, demands: list[float], blocks: int) -> float:
         total = delay + sum(waits)
         queued = [number * wait / total if total else 0.0 for wait in waits]
     return total
-
-
-def arithmetic_seconds(work: Work, dtype: str, sit: Occupancy, rates: Rates) -> float:
-    """Tensor (or SIMT) products, other operations and exponentials one after another, on the whole GPU. With
-    asynchronous products the two warpgroups of a block take turns: one's products run beside the other's rest."""
-    products = work.flops / 2 / rates.simt_operations_per_second
-    others = work.operations / rates.simt_operations_per_second + work.exponentials / rates.exponentials_per_second
-    if sit.asynchronous and rates.wgmma_flops_per_second:
-        halves = [work.flops / rates.wgmma_flops_per_second / WARPGROUPS, others / WARPGROUPS]
-        return cycle_seconds(sum(halves), halves, WARPGROUPS)
-    if sit.tensor_cores and dtype in rates.tensor_flops_per_second:
-        products = work.flops / rates.tensor_flops_per_second[dtype]
-    return products + others

@@ -1,99 +1,206 @@
-"""What the blocks of a launch do, as the kernels do it: the work of timing.py, counted while a text is run.
+"""The work of each thread block of a launch, counted while a schedule's text is run over every tile.
 
-Words and bytes are those of the text. A product is counted as it is computed: on tensor cores in whole tiles of 16,
-without them in groups of words, one for each lane of a team, some of which have nothing to do in the last turn. A copy
-that is asynchronous takes its warps the time to ask for its pieces; that it lands is waited for where its block is met.
-Tiles that do not use all of their room go through loops of their own: the names of such steps end in `_ragged`.
+What is counted is what the kernel does, which is more than the text says:
+
+- A product on tensor cores is computed in whole tiles of 16. Without them, lanes go over groups of words in turns, and
+  in the last turn some lanes have nothing to do.
+- An asynchronous copy takes its warps only the time to ask for its pieces. It is waited for where a step first uses its
+  block.
+- A tile that does not use all of its room runs through other loops than a whole one, so its work is kept apart.
+
+The work of a step is kept under a `StepKey`, beside the mark (`softmax.Cost`) that says how the step is timed. Launch
+times (timing.py) are made of these numbers and of rates that `iosim calibrate` measured.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
-from .cuts import LANES, MMA, busiest_rows, full, passes, row_parts, uneven, unsized, whole, words_of_lanes
+from .cuts import (
+    LANES,
+    MMA,
+    busiest_rows,
+    full,
+    padded,
+    row_parts,
+    times_read,
+    uneven,
+    unsized,
+    words_of_lanes,
+)
+from .errors import ScheduleError
 from .machine import Block, Tile
 from .shapes import product
+from .softmax import Cost
+from .unrolled import Unrolled
 from .watchers import Watcher
 
-MEASURED_WARPS = {"tensor": 4, "simt": 8}  # of a block among many (gpu/step_rates.py)
-OUTPUT = "_output"  # after the name of a product: the words of its output, which it reads and writes in shared memory
-MEASURED_TURNS = {"tensor": 2, "simt": 1}  # of a step on rows: a warp has 8 rows of 64 words at a time
+Unit = Literal["tensor", "simt"]
 
-# SIMT operations a word of each argument, from the text of the step: online_softmax (Dao 2023, Algorithm 1, lines 9
-# and 10) takes for each score a maximum, a multiply-add before the exponential, a sum and a conversion, and rescales O.
-OPERATIONS: dict[str, tuple[int, ...]] = {"scores": (1,), "online_softmax": (4, 0, 0, 1), "softmax_rows": (5,)}
-UNDER_WAY = 6  # requests of a warp that copies single words: its loop is unrolled, and two meet in a line of the L2
-RAGGED = "_ragged"  # after the name of a step on a tile whose room is not all in use: in a loop of its own
-UNSIZED = "_unsized"  # after the name of a product or a step on rows in a loop whose sizes the compiler does not know
-ROW_STEPS = ("online_softmax", "softmax_rows", "add_maximum_and_sum", "add_maximum", "add_sum")
-LOOPED_STEPS = (*ROW_STEPS, "exponentials")  # take longer in a loop than repeated by themselves, as products do
-# Those that take as long for 16 bytes, whatever their words; they were measured on words of 4 bytes.
-OF_PIECES, MEASURED_BYTES = ("normalise", "denormalise", "rescale", "zeros", "minus_infinity"), 4
-FILLS = ("zeros", "minus_infinity")
-EXPONENTIALS = ("online_softmax", "softmax_rows")
+MEASURED_WARPS: dict[Unit, int] = {"tensor": 4, "simt": 8}  # of a block among many (gpu/step_rates.py)
+MEASURED_TURNS: dict[Unit, int] = {"tensor": 2, "simt": 1}  # of a step on rows: 8 rows of 64 words a turn of a warp
+MEASURED_BYTES = 4  # of a word, where steps that go over pieces of 16 bytes were measured
+
+# Requests of a warp under way at once where it copies single words. Fitted: on the times of generated kernels on an
+# H200 whose tiles have unaligned rows (8 at first, 6 since their waits are counted by turns). Its loop is unrolled, and
+# two requests meet in a line of the L2.
+UNDER_WAY = 6
+
+# Copies are timed as steps, too. `load` is asynchronous. The other loads go through registers: `load_O` converts words,
+# `load_l` is a vector, `load_scalar` goes word by word where rows start anywhere.
+LOAD, LOAD_CONVERTED, LOAD_VECTOR, LOAD_SCALAR = "load", "load_O", "load_l", "load_scalar"
+STORE, STORE_SCALAR = "store", "store_scalar"
+COPY = Cost()
+
+RESCALE = Cost(timed_as="denormalise", pieces=True)  # what online_softmax does to O where a maximum grows
+
+_OUTPUT, _RAGGED, _UNSIZED = "_output", "_ragged", "_unsized"
+
+
+@dataclass(frozen=True)
+class StepKey:
+    """A tile step on one unit, in one setting. Its text is its name in [measured.steps] of a hardware file."""
+
+    unit: Unit
+    step: str
+    output: bool = False
+    """The words of a product's output, which are read and written in shared memory; else the step itself."""
+    ragged: bool = False
+    """On a tile that does not use all of its room."""
+    sized: bool = True
+    """In a loop whose tile sizes the compiler knows."""
+
+    @staticmethod
+    def parse(name: str) -> StepKey:
+        """The key with this text. ValueError if the text does not begin with a unit."""
+        unit, _, step = name.partition("_")
+        found = {}
+        for suffix in (_UNSIZED, _RAGGED, _OUTPUT):
+            found[suffix] = step.endswith(suffix)
+            step = step.removesuffix(suffix)
+        return StepKey(parse_unit(unit), step, found[_OUTPUT], found[_RAGGED], not found[_UNSIZED])
+
+    def __str__(self) -> str:
+        ends = (_OUTPUT, self.output), (_RAGGED, self.ragged), (_UNSIZED, not self.sized)
+        return f"{self.unit}_{self.step}" + "".join(end for end, here in ends if here)
+
+
+@dataclass(frozen=True)
+class LoopKey:
+    """A loop on one unit. Its text is its name in [measured.loop_ratios] of a hardware file."""
+
+    unit: Unit
+    sized: bool = True
+    """The compiler knows the sizes of its tiles."""
+
+    @staticmethod
+    def parse(name: str) -> LoopKey:
+        """The key with this text. ValueError if the text does not begin with a unit."""
+        return LoopKey(parse_unit(name.removesuffix(_UNSIZED)), not name.endswith(_UNSIZED))
+
+    def __str__(self) -> str:
+        return self.unit + ("" if self.sized else _UNSIZED)
+
+
+def parse_unit(text: str) -> Unit:
+    """The unit with this name, or ValueError."""
+    if text == "tensor":
+        return "tensor"
+    if text == "simt":
+        return "simt"
+    raise ValueError(f"{text!r} is no unit: tensor, simt")
+
+
+def cost_of(step: object) -> Cost:
+    """The mark of a step. ScheduleError if it has none: no rate is taken for it in silence."""
+    cost, name = getattr(step, "cost", None), getattr(step, "__name__", repr(step))
+    if isinstance(cost, Cost):
+        return cost
+    raise ScheduleError(
+        f"step {name!r} does not say how a kernel runs it, so its time cannot be predicted: mark it with "
+        f'@Cost(operations=(1,), timed_as="normalise") or what fits it (iosim.softmax.Cost, docs/adding-a-schedule.md)'
+    )
 
 
 @dataclass(frozen=True)
 class Occupancy:
-    """How a launch sits on the GPU: blocks a multiprocessor, warps a block; whether it loads ahead of its arithmetic,
-    and whether its products are asynchronous (wgmma); its unit; whether it was generated from a text, step by step."""
+    """How the blocks of a launch occupy the GPU, and what kind of kernel they run."""
 
     blocks_per_sm: int
     loads_ahead: bool = False
+    """Loads the next tiles while it computes, and holds its operands in registers."""
     tensor_cores: bool = True
     warps: int = 4
+    """Warps of a block."""
     asynchronous: bool = False
+    """Its products are warpgroup products (wgmma)."""
     generated: bool = True
+    """Generated from a text, step by step."""
 
     @property
-    def kind(self) -> str:
+    def unit(self) -> Unit:
         return "tensor" if self.tensor_cores else "simt"
 
 
 @dataclass
-class Work:
-    """What one block does. `operations` are SIMT instructions of one lane (a multiply-add is one). By name of a step:
-    `steps` holds the work, `chain` what it would be if all warps had as much as the busiest, and products that are
-    narrow as many under way as others; `times` the number. `waits`: for loads; `first_bytes` are loaded before the
-    first step on them, `last_bytes` stored after the last one; `stalls`: where loads go through registers, which wait
-    for them on the spot, all that have no step between them at once."""
+class StepWork:
+    """What one block does in one step: flops of a product, bytes of a copy, else words."""
 
-    flops: int = 0
-    operations: int = 0
-    exponentials: int = 0
-    loads: int = 0
-    waits: float = 0
-    load_bytes: int = 0
-    first_bytes: int = 0
-    store_bytes: int = 0
-    last_bytes: int = 0
-    stalls: int = 0
-    steps: Counter[str] = field(default_factory=Counter)
-    chain: Counter[str] = field(default_factory=Counter)
-    times: dict[str, float] = field(default_factory=dict)
-
-    def add(self, step: str, work: Any, times: float = 1, chain: Any = None) -> None:
-        self.steps[step] += work
-        self.chain[step] += work if chain is None else chain
-        self.times[step] = self.times.get(step, 0) + times
+    cost: Cost
+    work: float = 0
+    chain: float = 0
+    """The work if every warp had as much as the busiest one. A narrow product, of which half as many are under way,
+    counts twice."""
+    times: float = 0
+    """How often the fixed time of the step passes."""
 
 
 @dataclass
-class Works(Watcher):
-    """The work of each block of each launch, of one head. For a machine that knows its `block`. `sits`: of the
-    launches; one that is not given is on tensor cores."""
+class BlockWork:
+    """What one block does."""
 
-    sits: Sequence[Occupancy] = ()
-    machine: Any = None
-    launches: list[dict[int, Work]] = field(default_factory=lambda: [{}])
-    copies: set[Block] = field(default_factory=set)  # that are under way
-    stalled: bool = False  # a load was waited for, and no step since
-    seen: Counter[Any] = field(default_factory=Counter)  # key tiles, by block and first row
+    flops: int = 0
+    operations: int = 0
+    """SIMT instructions of one lane; a multiply-add is one."""
+    exponentials: int = 0
+    loads: int = 0
+    waits: float = 0
+    """How often the block waits for a load."""
+    load_bytes: int = 0
+    first_bytes: int = 0
+    """Loaded before the first step that reads anything."""
+    store_bytes: int = 0
+    last_bytes: int = 0
+    """Stored after the last step."""
+    stalls: int = 0
+    """Waits for loads through registers; consecutive loads without a step between them wait once."""
+    steps: dict[StepKey, StepWork] = field(default_factory=dict)
 
-    def start(self, machine: Any) -> None:
+    def add(self, key: StepKey, cost: Cost, work: float, times: float = 1, chain: float | None = None) -> None:
+        """Add work of a step; without `chain` all warps have the same share."""
+        found = self.steps.setdefault(key, StepWork(cost))
+        found.work += work
+        found.chain += work if chain is None else chain
+        found.times += times
+
+
+@dataclass
+class WorkCounter(Watcher):
+    """Counts the work of each block of each launch, of one head, on a machine that knows its current block.
+
+    `occupancies` are those of the launches, in order. A launch without one runs on tensor cores.
+    """
+
+    occupancies: Sequence[Occupancy] = ()
+    launches: list[dict[int, BlockWork]] = field(default_factory=lambda: [{}])
+    copies: set[Block] = field(default_factory=set)  # asynchronous, under way
+    stalled: bool = False  # a load was waited for, and no step ran since
+    seen: Counter[tuple[int, int]] = field(default_factory=Counter)  # key tiles met, by block and first row
+
+    def start(self, machine: Unrolled) -> None:
         self.machine = machine
 
     def launch_ended(self) -> None:
@@ -103,55 +210,74 @@ class Works(Watcher):
         self.stalled = False
 
     @property
-    def blocks(self) -> list[list[Work]]:
+    def blocks(self) -> list[list[BlockWork]]:
         """For each launch the blocks of one head, in grid order."""
         return [[work for _, work in sorted(launch.items())] for launch in self.launches if launch]
 
     @property
-    def here(self) -> Work:
-        return self.launches[-1].setdefault(self.machine.block, Work())
+    def here(self) -> BlockWork:
+        """The work of the current block."""
+        return self.launches[-1].setdefault(self.machine.block, BlockWork())
 
     @property
-    def sit(self) -> Occupancy:
+    def occupancy(self) -> Occupancy:
+        """That of the current launch."""
         number = sum(map(bool, self.launches[:-1]))
-        return self.sits[number] if number < len(self.sits) else Occupancy(1)
+        return self.occupancies[number] if number < len(self.occupancies) else Occupancy(1)
+
+    def _key(self, step: str, output: bool = False, ragged: bool = False, sized: bool = True) -> StepKey:
+        return StepKey(self.occupancy.unit, step, output, ragged, sized)
 
     # ------------------------------------------------------------------ copies
 
-    def load(self, block: Block, tensor: str, words: Any) -> None:
+    def load(self, block: Block, tensor: str, words: int) -> None:
         if not words:
             return
-        here, (hbm, sram) = self.here, self._widths(tensor)
-        vector, aligned = len(block.shape) == 1, self._aligned(tensor)
+        here, step, moved = self.here, self._load_step(block, tensor), words * self._widths(tensor)[0]
         here.loads += 1
-        here.load_bytes += words * hbm
-        name = "load_l" if vector else "load" if aligned and hbm == sram else "load_O" if aligned else "load_scalar"
-        if name == "load":  # nothing is converted on the way: asynchronous
-            self.copies.add(block)
-            self.stalled = False
-        elif not self.stalled:
+        here.load_bytes += moved
+        if step != LOAD:
+            self._stall(block, tensor, step, words)
+            here.add(self._key(step), COPY, moved)
+            return
+        self.copies.add(block)
+        self.stalled = False
+        if self._is_whole(block):
+            here.add(self._key(LOAD), COPY, moved, times=0)
+        elif self.occupancy.tensor_cores:  # the margins are filled, too
+            here.add(self._key(LOAD, ragged=True), COPY, self._room(block) * self._widths(tensor)[0], times=0)
+        else:
+            here.add(self._key(LOAD, ragged=True), COPY, moved, 0, moved * self._busiest(block))
+
+    def _load_step(self, block: Block, tensor: str) -> str:
+        hbm, sram = self._widths(tensor)
+        if len(block.shape) == 1:
+            return LOAD_VECTOR
+        if not self._aligned(tensor):
+            return LOAD_SCALAR
+        return LOAD if hbm == sram else LOAD_CONVERTED
+
+    def _stall(self, block: Block, tensor: str, step: str, words: int) -> None:
+        """Waits of a load through registers."""
+        here, warps = self.here, self.occupancy.warps
+        if not self.stalled:
             here.waits += 1
             here.stalls += 1
             self.stalled = True
-        if name == "load_scalar":
-            here.waits += words / LANES / self.sit.warps / UNDER_WAY
-        elif name == "load_O" and not self._is_whole(block):  # each turn of its loop over pieces waits for itself
-            turns = -(-self._room(block) * hbm // 16 // (LANES * self.sit.warps))
+        if step == LOAD_SCALAR:
+            here.waits += words / LANES / warps / UNDER_WAY
+        elif step == LOAD_CONVERTED and not self._is_whole(block):  # each turn of its loop over pieces waits for itself
+            turns = -(-self._room(block) * self._widths(tensor)[0] // 16 // (LANES * warps))
             here.waits += turns - 1
             here.stalls += turns - 1
-        if name == "load" and not self._is_whole(block):
-            tensor_cores = self.sit.tensor_cores  # which want the margins filled, too
-            moved = (self._room(block) if tensor_cores else words) * hbm
-            here.add(name + RAGGED, moved, 0, moved * (1 if tensor_cores else self._busiest(block)))
-        else:
-            here.add(name, words * hbm, times=name != "load")
 
-    def store(self, block: Block, tensor: str, words: Any) -> None:
+    def store(self, block: Block, tensor: str, words: int) -> None:
         moved = words * self._widths(tensor)[0]
         self.here.store_bytes += moved
         self.here.last_bytes += moved
-        name = "store" + self._ragged(block)
-        self.here.add(name if self._aligned(tensor) else "store_scalar", moved, chain=moved * self._busiest(block))
+        aligned = self._aligned(tensor)
+        key = self._key(STORE, ragged=self._ragged(block)) if aligned else self._key(STORE_SCALAR)
+        self.here.add(key, COPY, moved, chain=moved * self._busiest(block))
 
     def _aligned(self, tensor: str) -> bool:
         """Whether rows start at 16 bytes: else they are copied word by word."""
@@ -163,68 +289,78 @@ class Works(Watcher):
         return p.hbm_bytes(kind), p.sram_bytes(kind)
 
     def _wait(self, blocks: list[Block]) -> None:
-        """A copy is waited for where its block is first met; the others that are under way have landed then, and all
-        where loads through registers were waited for after them."""
+        """Wait for a copy where its block is first used. All other copies under way have landed then, too. If loads
+        through registers were waited for after they began, there is nothing left to wait for."""
         if any((block.base or block) in self.copies for block in blocks):
             if not self.stalled:
                 self.here.waits += 1
-                self.here.add("load", 0)
+                self.here.add(self._key(LOAD), COPY, 0)
             self.copies.clear()
 
     def _room(self, block: Block) -> int:
-        """Words of a block of a kernel: on tensor cores whole tiles of 16, whose margins are filled."""
-        step = MMA if self.sit.tensor_cores else 1
+        """Words that a kernel reserves for a block: on tensor cores whole tiles of 16, whose margins are filled."""
+        step = MMA if self.occupancy.tensor_cores else 1
         return int(product(-(-full(x) // step) * step if isinstance(x, Tile) else x for x in block.shape))
 
-    def _ragged(self, block: Block) -> str:
-        """What comes after the name of a step."""
-        return "" if len(block.shape) == 1 or self._is_whole(block) else RAGGED
+    def _ragged(self, block: Block) -> bool:
+        return len(block.shape) > 1 and not self._is_whole(block)
 
     def _is_whole(self, block: Block) -> bool:
         """Whether all of the room is in use. Copies of other tiles take a turn of a loop for each piece of 16 bytes."""
-        return self._room(block) == product(x.size if isinstance(x, Tile) else x for x in block.shape)
+        return bool(self._room(block) == product(x.size if isinstance(x, Tile) else x for x in block.shape))
 
     # ------------------------------------------------------------------ steps
 
-    def step(self, step: Any, outputs: tuple[Any, ...], inputs: tuple[Any, ...], flops: Any) -> None:
-        name = getattr(step, "__name__", "")
+    def step(self, step: Callable[..., None], outputs: tuple[Block, ...], inputs: tuple[Any, ...], flops: int) -> None:
+        cost = cost_of(step)
         self._wait([x for x in (*outputs, *inputs) if isinstance(x, Block)])
         self.stalled = False
-        if name not in FILLS:
+        if not cost.fills:
             self.here.first_bytes = self.here.first_bytes or self.here.load_bytes
             self.here.last_bytes = 0
-        self._units(name, outputs, flops)
-        if flops:
-            self._product(name, outputs[0], inputs, flops)
-        elif not (name == "hide" and inputs[0].array().all()):  # a tile in which nothing is hidden is left alone
-            self._go_over(name, outputs, inputs)
-        if name == "online_softmax":
+        self._units(cost, outputs)
+        if cost.product:
+            self._product(cost, outputs[0], inputs, flops)
+        elif not (cost.hides and inputs[0].array().all()):  # a tile in which nothing is hidden is left alone
+            self._go_over(step.__name__, cost, outputs, inputs)
+        if cost.rescales:
             self._rescale(outputs[0], outputs[-1])
 
-    def _go_over(self, name: str, outputs: tuple[Any, ...], inputs: tuple[Any, ...]) -> None:
-        """Every word of a tile: of the first output, or of what is reduced to it where that is a vector. Steps on rows
-        take turns, in which a warp has some rows at a time, and lanes beyond the row only wait."""
+    def _go_over(self, name: str, cost: Cost, outputs: tuple[Block, ...], inputs: tuple[Any, ...]) -> None:
+        """Add a step that goes over every word of a tile: of its first output, or of what it reduces to a vector."""
         blocks = [x for x in (*outputs, *inputs) if isinstance(x, Block)]
         tile = next((x for x in blocks if len(x.shape) > 1), outputs[0])
-        how = self._ragged(tile) + (UNSIZED if name in LOOPED_STEPS and unsized(*blocks) else "")
-        at_once, columns = row_parts(tile, self._words_together(tile)) if name in ROW_STEPS else (1, 1)
-        rows, busiest = self.machine.total(tile.shape[:1]), self._busiest(tile, at_once)
-        if name in ROW_STEPS:
-            turns = max(1.0, rows / at_once / self.sit.warps / MEASURED_TURNS[self.sit.kind])
-            self.here.add(name + how, rows * columns, turns, rows * columns * busiest)
-            return
-        words = rows * product(full(x) for x in tile.shape[1:])  # all pieces of a row take turns
-        if name in FILLS:  # all of the room
-            how, words, busiest = "", self._room(tile), uneven(tile, self.sit.warps, self.sit.tensor_cores)
-        words *= self._width(tile) / MEASURED_BYTES if name in OF_PIECES else 1
-        self.here.add(name + how, words, chain=words * busiest)
+        sized = not (cost.looped and unsized(*blocks))
+        if cost.fills:
+            self._fill(name, cost, tile)
+        elif cost.rows:
+            self._go_over_rows(self._key(name, ragged=self._ragged(tile), sized=sized), cost, tile)
+        else:  # all pieces of a row take turns
+            words = self.machine.total(tile.shape[:1]) * product(full(x) for x in tile.shape[1:])
+            words *= self._width(tile) / MEASURED_BYTES if cost.pieces else 1
+            key = self._key(name, ragged=self._ragged(tile), sized=sized)
+            self.here.add(key, cost, words, chain=words * self._busiest(tile))
+
+    def _fill(self, name: str, cost: Cost, tile: Block) -> None:
+        """Add a fill, which goes over all of the room."""
+        words = self._room(tile) * (self._width(tile) / MEASURED_BYTES if cost.pieces else 1)
+        occupancy = self.occupancy
+        self.here.add(self._key(name), cost, words, chain=words * uneven(tile, occupancy.warps, occupancy.tensor_cores))
+
+    def _go_over_rows(self, key: StepKey, cost: Cost, tile: Block) -> None:
+        """Add a step on rows. A warp has some rows at a time; lanes beyond the end of a row wait."""
+        at_once, columns = row_parts(tile, self._words_together(tile))
+        rows = self.machine.total(tile.shape[:1])
+        turns = max(1.0, rows / at_once / self.occupancy.warps / MEASURED_TURNS[key.unit])
+        self.here.add(key, cost, rows * columns, turns, rows * columns * self._busiest(tile, at_once))
 
     def _busiest(self, block: Block, at_once: int = 1) -> float:
-        """What the warp with most rows has of a block, over an even share."""
-        warps, rows = self.sit.warps, self.machine.total(block.shape[:1])
-        return busiest_rows(block, warps, self.sit.tensor_cores, at_once) * warps / rows
+        """Rows of the busiest warp, over an even share."""
+        warps, rows = self.occupancy.warps, self.machine.total(block.shape[:1])
+        return float(busiest_rows(block, warps, self.occupancy.tensor_cores, at_once) * warps / rows)
 
     def _width(self, block: Block) -> int:
+        """Bytes of a word on chip."""
         return int(self.machine.p.sram_bytes(block.tensor))
 
     def _words_together(self, block: Block) -> int:
@@ -232,40 +368,45 @@ class Works(Watcher):
         width = self._width(block)
         return 1 if full(block.shape[1]) * width % 16 else 16 // width
 
-    def _units(self, name: str, outputs: tuple[Any, ...], flops: Any) -> None:
-        """Operations and exponentials; a kernel that loads ahead has ragged tiles in registers, and computes all."""
+    def _units(self, cost: Cost, outputs: tuple[Block, ...]) -> None:
+        """Count operations and exponentials. A kernel that loads ahead has ragged tiles in registers, and computes
+        them whole."""
         words = [self.machine.total(block.shape) for block in outputs]
-        if self.sit.loads_ahead:
-            ratios = [whole(1, block) for block in outputs]
+        if self.occupancy.loads_ahead:
+            ratios = [padded(1, block) for block in outputs]
             words = [n * up // down for n, (up, down) in zip(words, ratios, strict=True)]
-        per_word = OPERATIONS.get(name, () if flops else (1,) * len(outputs))
-        self.here.operations += sum(n * w for n, w in zip(per_word, words, strict=False))
-        self.here.exponentials += words[0] if name in EXPONENTIALS else 0
+        self.here.operations += sum(n * w for n, w in zip(cost.operations, words, strict=False))
+        self.here.exponentials += cost.exponentials * words[0]
 
-    def _product(self, name: str, output: Block, inputs: tuple[Any, ...], flops: int) -> None:
-        """A product as it is computed; its output is read and written in every pass over the keys that are held."""
-        here, sit, words = self.here, self.sit, self.machine.total(output.shape)
-        name, narrow = name if name == "scores" else "accumulate", 1
-        if sit.tensor_cores:
-            up, down = whole(1 if sit.loads_ahead else MMA, output, *inputs)
+    def _product(self, cost: Cost, output: Block, inputs: tuple[Any, ...], flops: int) -> None:
+        """Add a product as it is computed, and the words of its output. `accumulate` reads and writes its output once
+        for each group of keys that it holds; `scores` writes it once."""
+        here, occupancy, words = self.here, self.occupancy, self.machine.total(output.shape)
+        chain: float
+        if occupancy.tensor_cores:
+            up, down = padded(1 if occupancy.loads_ahead else MMA, output, *inputs)
             flops = flops * up // down
-            narrow = 2 if full(output.shape[-1]) % (2 * MMA) else 1  # half as many products are under way
+            narrow = full(output.shape[-1]) % (2 * MMA) != 0  # half as many products are under way
             words = product(-(-full(x) // MMA) * MMA for x in output.shape)
-            words *= passes(full(inputs[0].shape[-1])) if name == "accumulate" else 1
-            chain = narrow * flops
+            words *= times_read(full(inputs[0].shape[-1])) if cost.product == "accumulate" else 1
+            chain = 2 * flops if narrow else flops
         else:
-            busy, waited = words_of_lanes(output, name == "scores", sit.warps)
-            flops, chain = flops * busy // words, flops * waited * uneven(output, sit.warps, False) // words
+            busy, waited = words_of_lanes(output, cost.product == "scores", occupancy.warps)
+            flops, chain = flops * busy // words, flops * waited * uneven(output, occupancy.warps, False) // words
         here.flops += flops
-        sizes = UNSIZED if unsized(output, *inputs) else ""
-        here.add(name + sizes, flops, chain=chain)
-        here.add(name + OUTPUT + sizes, words, 0, words * uneven(output, sit.warps, sit.tensor_cores))
+        sized = not unsized(output, *inputs)
+        here.add(self._key(cost.product, sized=sized), cost, flops, chain=chain)
+        chain = words * uneven(output, occupancy.warps, occupancy.tensor_cores)
+        here.add(self._key(cost.product, output=True, sized=sized), cost, words, 0, chain)
 
     def _rescale(self, scores: Block, output: Block) -> None:
-        """O is rescaled where a maximum grows: in a row, among j tiles in any order, with the j-th at odds of 1 / j; a
-        warp does it where one of the rows that it has at a time needs it."""
+        """Add what rescaling O takes where the maximum of a row grows.
+
+        Among j tiles in any order the j-th has the largest score of a row at odds of 1 / j. A warp rescales where one
+        of the rows that it has at a time needs it.
+        """
         row = self.machine.block, getattr(scores.shape[0], "start", 0)
         self.seen[row] += 1
         odds = 1 - (1 - 1 / self.seen[row]) ** row_parts(scores, self._words_together(scores))[0]
         words = self.machine.total(output.shape) * self._width(output) / MEASURED_BYTES
-        self.here.add("rescale", odds * words, odds, odds * words * self._busiest(scores))
+        self.here.add(self._key("rescale"), RESCALE, odds * words, odds, odds * words * self._busiest(scores))

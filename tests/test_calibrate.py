@@ -14,7 +14,7 @@ from iosim.hardware import load, read
 from iosim.problem import Attention
 from iosim.schedules import find
 from iosim.tiling import Tiling
-from iosim.works import Occupancy
+from iosim.works import Occupancy, StepKey
 
 FOUND = {
     "name": "Toy GPU", "date": "2026-11-21", "driver": "580.1", "cuda": 13000, "sm_clock": "1980 MHz",
@@ -45,9 +45,10 @@ def test_a_calibration_is_a_hardware_file(tmp_path, ask):
     path.write_text(toml({key: value for key, value in FOUND.items() if key != "profiled_launch_seconds"}))
     assert rates_of(load(str(path)), profiled=True).launch_seconds == rates.launch_seconds, "without a profiler"
     assert (rates.latency_seconds, rates.l2_latency_seconds, rates.tile_latency_seconds) == (7.1e-7, 2.5e-7, 1.1e-6)
-    assert rates.loop_ratios == {"tensor": 1.25, "simt": 0.9} and rates.asking_ratio == 0.75
+    assert {str(key): ratio for key, ratio in rates.loop_ratios.items()} == {"tensor": 1.25, "simt": 0.9}
+    assert rates.asking_ratio == 0.75
     assert rates.first_seconds == {"tensor": 1.5e-7, "simt": 0.0}
-    assert rates.steps["simt_load"] == (1e-7, 1e9, 0.0, 2e12)
+    assert rates.steps[StepKey("simt", "load")] == (1e-7, 1e9, 0.0, 2e12)
     assert l2_sides(hardware) == {"2": "00", "4": "0110"} and l2_capacity_bytes(hardware) == 25_000
     assert {key for key in HOW} <= set(hardware.measured)
     assert ask("count", "--N", 64, "--d", 8, "--hardware", path)["sram"]["M_bytes"] == 1000

@@ -234,8 +234,7 @@ def test_all_files_are_walked():
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_files_and_functions_are_short(name):
-    assert len(FILES[name].read_text().splitlines()) < 300
+def test_functions_are_short(name):
     for node in ast.walk(TREES[name]):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert node.end_lineno - node.lineno < 60, node.name

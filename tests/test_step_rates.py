@@ -5,8 +5,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from iosim.errors import InputError
 from iosim.gpu import device, step_rates, step_texts
+from iosim.gpu.predict import steps_of
 from iosim.gpu.step_rates import LONG, ROWS, SHORT, line
+from iosim.hardware import configs_folder, read
+from iosim.timing import StepRates
+from iosim.works import LoopKey, StepKey
 
 SMS, SHARED_BYTES, REGISTERS = 4, 233_472, 64
 FIXED, ONE, EACH, FULL = 0.1, 1e5, 0.2, SMS * 4e5  # seconds and work a second: of a warp, then of a block and the GPU
@@ -63,7 +68,7 @@ def test_copies_of_single_words_are_of_rows_that_start_anywhere():
 @pytest.mark.parametrize("kind", ["tensor", "simt"])
 def test_ragged_tiles_are_measured_after_whole_ones(kind):
     """One block goes over five tiles of 64 rows, the last 4 shorter."""
-    for name in step_texts.OF_RAGGED:
+    for name in [name for name, step in step_texts.STEPS.items() if step.ragged]:
         program = step_rates.program_of(name, step_rates.KINDS[kind][0], 7, 1, ragged=True)
         assert program.kernels[0].tensor_cores == (kind == "tensor")
         assert "const int ni = 64;" in program.source and "const int ni = 60;" in program.source
@@ -86,7 +91,7 @@ def test_what_is_measured_is_compiled_before(monkeypatch):
     monkeypatch.setattr(device, "compile_all", lambda programs: compiled.update(map(key, programs)))
     monkeypatch.setattr(step_rates, "launch_seconds", launch_seconds)
     monkeypatch.setattr(device, "function", lambda program, kernel: SimpleNamespace(num_regs=REGISTERS))
-    found = step_rates.measure_steps(SMS, SHARED_BYTES)
+    found = {str(key): rates for key, rates in step_rates.measure_steps(SMS, SHARED_BYTES).items()}
     assert compiled < measured and len(compiled) > 300
     assert len(measured - compiled) == 2 * (2 * 2 + 2), "of two copies: two numbers of rows and turns; and in passing"
     assert {len(rates) for rates in found.values()} == {4} and all(min(rates) >= 0 for rates in found.values())
@@ -118,9 +123,10 @@ def product_seconds(name, dtype, heads, rows, size, ragged):
 def test_a_product_and_its_output_are_told_apart(monkeypatch, name, kind):
     monkeypatch.setattr(step_rates, "seconds", product_seconds)
     found = step_rates.measure_product(name, kind, SMS, SHARED_BYTES)
-    assert set(found) == {f"{kind}_{name}", f"{kind}_{name}_output"}
-    assert found[f"{kind}_{name}"] == pytest.approx([FIXED, ONE, EACH, FULL])
-    assert found[f"{kind}_{name}_output"] == pytest.approx([0.0, OUT_ONE, 0.0, OUT_FULL])
+    step, output = StepKey(kind, name), StepKey(kind, name, output=True)
+    assert set(found) == {step, output}
+    assert found[step] == pytest.approx((FIXED, ONE, EACH, FULL))
+    assert found[output] == pytest.approx((0.0, OUT_ONE, 0.0, OUT_FULL))
 
 
 WORK = {"normalise": lambda rows, keys, d, b: rows * d, "online_softmax": lambda rows, keys, d, b: rows * keys,
@@ -141,7 +147,7 @@ def test_a_step_has_a_fixed_time_and_a_rate(monkeypatch, name, kind, width, warp
 
     monkeypatch.setattr(step_rates, "seconds", seconds)
     assert step_rates.measure_step(name, kind, False, SMS, SHARED_BYTES) == {
-        f"{kind}_{name}": pytest.approx([FIXED, one, EACH, full])
+        StepKey(kind, name): pytest.approx((FIXED, one, EACH, full))
     }
 
 
@@ -204,7 +210,8 @@ def test_words_are_copied_one_by_one_in_passing(monkeypatch, name, like):
         return 7.0 + LONG * (0.5 if program.problem.Nk % 2 else 0.0)
 
     monkeypatch.setattr(step_rates, "launch_seconds", launch_seconds)
-    assert step_rates.in_passing(name, {like: [0.25, 4096.0, 9.0, 9.0]}) == pytest.approx(2048 / 1.25)
+    found = {StepKey.parse(like): StepRates(0.25, 4096.0, 9.0, 9.0)}
+    assert step_rates.in_passing(name, found) == pytest.approx(2048 / 1.25)
     odd, even = asked
     verb = name.split("_")[0]
     assert f"{verb}<false>(" in odd.source and f"{verb}<false>(" not in even.source, "word by word, and not"
@@ -213,7 +220,7 @@ def test_words_are_copied_one_by_one_in_passing(monkeypatch, name, like):
         assert kernel.tensor_cores and kernel.block[0] == 32 and program.problem.N == 16, "one warp"
         assert -(-program.problem.Nk // ROWS) == LONG, "as many tiles"
     monkeypatch.setattr(step_rates, "launch_seconds", lambda program: float(program.problem.Nk % 2 == 0))
-    assert step_rates.in_passing(name, {like: [0.25, 4096.0, 9.0, 9.0]}) == pytest.approx(2048 / 0.75), "never less"
+    assert step_rates.in_passing(name, found) == pytest.approx(2048 / 0.75), "never less"
 
 
 # ---------------------------------------------------------------- the first time
@@ -253,3 +260,32 @@ def test_a_launch_is_timed_with_inputs_and_cold_with_another_buffer(monkeypatch,
     assert notes["launched"] == (program, None, "tables", "counts")
     assert [notes[name].shape for name in "QKV"] == [program.arrays[name].full_shape for name in "QKV"]
     assert notes["flush"].nbytes == 8 if cold else notes["flush"] is None
+
+
+# ---------------------------------------------------------------- names in hardware files
+
+
+@pytest.mark.parametrize("path", sorted((configs_folder() / "measured").glob("*.toml")), ids=lambda path: path.stem)
+def test_keys_of_a_hardware_file_are_read_and_written_back(path):
+    table = read(path).measured
+    for names, kind in ((table["steps"], StepKey), (table["loop_ratios"], LoopKey)):
+        keys = [kind.parse(name) for name in names]
+        assert [str(key) for key in keys] == list(names) and len(set(keys)) == len(names) > 3
+    assert {str(key): list(rates) for key, rates in steps_of(table["steps"]).items()} == table["steps"]
+    measured = {(name if name != "load_Q" else "load") for name in (*step_texts.STEPS, *step_texts.SCALAR)}
+    assert {StepKey.parse(name).step for name in table["steps"]} == measured
+
+
+def test_keys_of_every_kind():
+    for key, name in (
+        (StepKey("simt", "load_O"), "simt_load_O"),
+        (StepKey("tensor", "scores", output=True, sized=False), "tensor_scores_output_unsized"),
+        (StepKey("tensor", "add_maximum_and_sum", ragged=True, sized=False), "tensor_add_maximum_and_sum_ragged_unsized"),
+    ):  # fmt: skip
+        assert str(key) == name and StepKey.parse(name) == key
+    assert LoopKey.parse("simt_unsized") == LoopKey("simt", sized=False)
+    for kind in (StepKey, LoopKey):
+        with pytest.raises(ValueError, match="'cuda'"):
+            kind.parse("cuda")
+    with pytest.raises(InputError, match=r"'warp' is no unit.*iosim calibrate"):
+        steps_of({"warp_scores": [0.0] * 4})

@@ -1,33 +1,45 @@
 """Time by hand on a made-up GPU, and against an H200."""
 
 import json
-from collections import Counter
 from dataclasses import replace
 from statistics import median
 
 import pytest
 from paths import DATA
 
+from iosim.errors import InputError
 from iosim.experiment import parse_mask
 from iosim.l2 import dram_bytes, trace
 from iosim.problem import Attention
 from iosim.schedules import find
+from iosim.softmax import Cost
 from iosim.tiling import Tiling
 from iosim.timing import (
+    BlockTimer,
     Memory,
     Rates,
-    block_seconds,
+    StepRates,
     blocks_on,
-    blocks_seconds,
     cycle_seconds,
-    first_times_seconds,
     fullest,
     late_share,
-    predict,
-    step_rates,
-    together_seconds,
+    time_of_launches,
 )
-from iosim.works import Occupancy, Work, Works
+from iosim.works import BlockWork, LoopKey, Occupancy, StepKey, StepWork, WorkCounter
+
+
+def block_seconds(work, together, dtype, occupancy, rates, memory):
+    return BlockTimer(rates, occupancy, memory, dtype).seconds(work, together)
+
+
+def blocks_seconds(works, instances, dtype, occupancy, rates, memory):
+    return BlockTimer(rates, occupancy, memory, dtype).launch_seconds(works, instances)
+
+
+def table(**rates):
+    """Rates of steps as in a hardware file."""
+    return {StepKey.parse(name): StepRates(*each) for name, each in rates.items()}
+
 
 TOY = Rates(
     sms=2,
@@ -42,7 +54,7 @@ TOY = Rates(
     shared_memory_per_sm_bytes=10_000,
 )
 ENDS_BYTES = {"first_bytes": 30, "store_bytes": 25, "last_bytes": 20}
-WORK = Work(flops=100, operations=10, exponentials=4, loads=3, load_bytes=40, **ENDS_BYTES)
+WORK = BlockWork(flops=100, operations=10, exponentials=4, loads=3, load_bytes=40, **ENDS_BYTES)
 
 
 AHEAD, SLOW = Occupancy(1, loads_ahead=True), Memory(0.25)
@@ -68,21 +80,31 @@ def test_the_products_of_two_warpgroups_run_beside_each_others_rest():
     assert block_seconds(WORK, 1, "fp16", sit, rates, SLOW) == pytest.approx(2 * (0.3 * 1.5 * 2) + ENDS)
 
 
-STEPS = {"tensor_scores": (0.5, 20.0, 0.1, 400.0), "tensor_normalise": (0.0, 5.0, 0.0, 100.0)}
+STEPS = table(tensor_scores=(0.5, 20.0, 0.1, 400.0), tensor_normalise=(0.0, 5.0, 0.0, 100.0),
+              tensor_hide=(0.0, 5.0, 0.0, 100.0))  # fmt: skip
 STEPWISE = replace(TOY, steps=STEPS)
 
 
-def work_of(**amounts):
+LOOPED = ("scores", "accumulate", "online_softmax", "softmax_rows", "exponentials")
+
+
+def cost(name):
+    return Cost(looped=name.startswith(LOOPED), timed_as="normalise" if name == "drop" else "")
+
+
+def work_of(unit="tensor", **amounts):
     """Steps that are waited for, once each."""
-    return Work(steps=Counter(amounts), chain=Counter(amounts), times=dict.fromkeys(amounts, 1))
+    return BlockWork(steps={StepKey.parse(f"{unit}_{name}"): StepWork(cost(name), amount, amount, 1)
+                            for name, amount in amounts.items()})  # fmt: skip
 
 
 def test_a_generated_kernel_is_the_sum_of_its_steps():
     """Two products of 80 in all by one warp: 2 x 0.5 + 80 / 20 = 5 s; what has no rate of its own is as slow as
-    `normalise`: 10 / 5 = 2 s. 3 loads that take 0.25 s longer than from the L2. Of a multiprocessor's time, one of two,
+    others: 10 / 5 = 2 s. 3 loads that take 0.25 s longer than from the L2. Of a multiprocessor's time, one of two,
     a quarter of the 0.1 s that 4 warps take: 2 x 0.1 / 4 + 2 x 80 / 400 + 2 x 10 / 100 = 0.65 s, which many blocks come
     down to."""
-    work, sit = replace(work_of(scores=80, hide=10), waits=3, times={"scores": 2, "hide": 1}), Occupancy(1000, warps=1)
+    work, sit = replace(work_of(scores=80, hide=10), waits=3), Occupancy(1000, warps=1)
+    work.steps[StepKey("tensor", "scores")].times = 2
     assert block_seconds(work, 1, "fp16", sit, STEPWISE, Memory(0.5)) == pytest.approx(7.75)
     assert block_seconds(work, 1, "fp16", sit, STEPWISE, SLOW) == pytest.approx(7.0)
     assert block_seconds(work, 1000, "fp16", sit, STEPWISE, SLOW) / 1000 == pytest.approx(0.65, rel=0.01)
@@ -93,8 +115,8 @@ def test_a_generated_kernel_is_the_sum_of_its_steps():
 def test_a_copy_that_lands_while_steps_run_is_not_waited_for():
     """80 bytes of two copies by a warp, one of which is waited for: 40 / 20 = 2 s. Both take the L2's time of the
     multiprocessor: 2 x 80 / 400 = 0.4 s for each of many blocks."""
-    rates = replace(TOY, steps={"tensor_load": (0.0, 20.0, 0.0, 400.0)})
-    work = Work(steps=Counter(load=80), chain=Counter(load=40), times={"load": 1})
+    rates = replace(TOY, steps=table(tensor_load=(0.0, 20.0, 0.0, 400.0)))
+    work = BlockWork(steps={StepKey("tensor", "load"): StepWork(cost("load"), 80, 40, 1)})
     alone, full = (block_seconds(work, count, "fp16", Occupancy(count, warps=1), rates, SLOW) for count in (1, 1000))
     assert alone == pytest.approx(2.0) and full / 1000 == pytest.approx(0.4, rel=0.01)
 
@@ -102,17 +124,17 @@ def test_a_copy_that_lands_while_steps_run_is_not_waited_for():
 def test_warps_of_a_block_queue_for_their_multiprocessor():
     """A warp takes 1000 / warps s by itself, of which it keeps the multiprocessor, one of two, busy for 2 x 1000 / 50
     / warps. The second of two finds it so for 20 of 500 s; where steps are short, all of its 40 s is what twelve take."""
-    slow = replace(TOY, steps={"tensor_normalise": (0.0, 1.0, 0.0, 50.0)})
+    slow = replace(TOY, steps=table(tensor_hide=(0.0, 1.0, 0.0, 50.0)))
     work = work_of(hide=1000)
     assert block_seconds(work, 1, "fp16", Occupancy(1, warps=1), slow, SLOW) == pytest.approx(1000)
     assert block_seconds(work, 1, "fp16", Occupancy(1, warps=2), slow, SLOW) == pytest.approx(500 + 20 * 20 / 500)
-    short = replace(TOY, steps={"tensor_normalise": (0.0, 50.0, 0.0, 50.0)})
+    short = replace(TOY, steps=table(tensor_hide=(0.0, 50.0, 0.0, 50.0)))
     assert block_seconds(work, 1, "fp16", Occupancy(1, warps=12), short, SLOW) == pytest.approx(40)
 
 
 def test_each_step_is_queued_for_by_itself():
     """Two of the steps above: no warp begins the second while another is at the first."""
-    slow = replace(TOY, steps={"tensor_normalise": (0.0, 1.0, 0.0, 50.0)})
+    slow = replace(TOY, steps=table(tensor_hide=(0.0, 1.0, 0.0, 50.0), tensor_normalise=(0.0, 1.0, 0.0, 50.0)))
     both = block_seconds(work_of(hide=1000, drop=1000), 1, "fp16", Occupancy(1, warps=2), slow, SLOW)
     assert both == pytest.approx(2 * (500 + 20 * 20 / 500))
 
@@ -121,13 +143,14 @@ def test_each_step_is_queued_for_by_itself():
                                           ("hide", False), ("normalise", False), ("load", False)])  # fmt: skip
 def test_products_and_steps_on_rows_take_longer_among_others(step, looped):
     """Half as long again on tensor cores, in generated kernels; what is waited for does not."""
-    work = replace(work_of(**{step: 10}), waits=2, stalls=1)
-    rates = replace(STEPWISE, loop_ratios={"tensor": 1.5}, steps={f"simt_{step}": (0.0, 5.0, 0.0, 1e9),
-                                                                 "simt_normalise": (0.0, 5.0, 0.0, 1e9)})  # fmt: skip
+    rates = replace(
+        STEPWISE, loop_ratios={LoopKey("tensor"): 1.5}, steps=table(**{f"simt_{step}": (0.0, 5.0, 0.0, 1e9)})
+    )
     steps, waits = 10 / 5, 2 * 0.25 + 0.25
     for tensor_cores, generated in ((True, True), (False, True), (True, False)):
         ratio = 1.5 if tensor_cores and generated and looped else 1.0
         sit = Occupancy(1, warps=1, tensor_cores=tensor_cores, generated=generated)
+        work = replace(work_of(sit.unit, **{step: 10}), waits=2, stalls=1)
         assert block_seconds(work, 1, "fp16", sit, rates, Memory(0.5)) == pytest.approx(ratio * steps + waits)
 
 
@@ -136,10 +159,12 @@ def test_the_first_time_of_each_step_takes_longer():
     part of one; only generated kernels, and only those of the kind that was measured."""
     works = [work_of(scores=1, scores_output=1, hide=1, hide_ragged=1), work_of(scores=1, scores_unsized=1, hide=1)]
     rates = replace(STEPWISE, first_seconds={"tensor": 0.5})
-    assert first_times_seconds(works, Occupancy(1), rates) == 1.5
-    assert first_times_seconds(works, Occupancy(1, generated=False), rates) == 0.0
-    assert first_times_seconds(works, Occupancy(1, tensor_cores=False), rates) == 0.0
-    found = [predict([works], 1, "fp16", [(0, 0)], [Occupancy(1)], each).seconds for each in (STEPWISE, rates)]
+    for occupancy, extra in ((Occupancy(1), 1.5), (Occupancy(1, generated=False), 0.0),
+                             (Occupancy(1, tensor_cores=False), 0.0)):  # fmt: skip
+        assert BlockTimer(rates, occupancy, SLOW).first_times_seconds(works) == extra
+    steps = {**STEPS, **table(tensor_scores_output=(0.0, 1.0, 0.0, 1.0))}
+    found = [time_of_launches([works], 1, "fp16", [(0, 0)], [Occupancy(1)], replace(each, steps=steps)).seconds
+             for each in (STEPWISE, rates)]  # fmt: skip
     assert found[1] - found[0] == pytest.approx(1.5)
 
 
@@ -147,19 +172,18 @@ def test_the_first_time_of_each_step_takes_longer():
                                            ({"tensor_unsized": 1.5}, 1.0)])  # fmt: skip
 def test_loops_of_sizes_that_the_compiler_does_not_know_take_longer(ratios, ratio):
     """As others do where that was not measured; at the rate of the step."""
-    steps = {"simt_normalise": (0.0, 7.0, 0.0, 1e9)}
     sit = Occupancy(1, warps=1, tensor_cores=False)
-    rates = replace(STEPWISE, loop_ratios=ratios, steps=steps)
+    rates = replace(STEPWISE, loop_ratios={LoopKey.parse(name): each for name, each in ratios.items()})
     for step in ("scores", "scores_output", "online_softmax", "online_softmax_ragged", "exponentials_ragged"):
-        known = replace(rates, steps={**steps, f"simt_{step}": (0.0, 5.0, 0.0, 1e9)})
-        found = block_seconds(work_of(**{f"{step}_unsized": 10}), 1, "fp32", sit, known, Memory(0.0))
+        known = replace(rates, steps=table(**{f"simt_{step}": (0.0, 5.0, 0.0, 1e9)}))
+        found = block_seconds(work_of("simt", **{f"{step}_unsized": 10}), 1, "fp32", sit, known, Memory(0.0))
         assert found == pytest.approx(ratio * 10 / 5), step
 
 
 def test_while_a_warp_asks_for_copies_others_of_its_part_wait():
     """A load of 80 bytes, 10 for each of 8 warps at 5 bytes a second, of which half keeps other warps waiting: all
     warps of one block need 4 s of the parts, four of them at once; and of three blocks at least 12."""
-    rates = replace(TOY, steps={"tensor_load": (0.0, 5.0, 0.0, 1e9), "simt_normalise": (0.0, 5.0, 0.0, 1e9)})
+    rates = replace(TOY, steps=table(tensor_load=(0.0, 5.0, 0.0, 1e9)))
     asking, sit = replace(rates, asking_ratio=0.5), Occupancy(3, warps=8)
     work = work_of(load=80)
     assert block_seconds(work, 3, "fp16", sit, rates, Memory(0.0)) == pytest.approx(2.0)
@@ -181,7 +205,7 @@ def test_the_fullest_part_of_a_multiprocessor(warps, most):
 def test_blocks_of_few_warps_queue_for_their_part(warps, blocks, turns):
     """Each of its warps takes 1 s of a part's units: four blocks of one warp do not meet, the fifth meets one of them.
     Of so many that meet each waits for what all of them want of the fullest part."""
-    rates = replace(TOY, steps={"tensor_normalise": (0.0, 1.0, 0.0, 4 * TOY.sms)})
+    rates = replace(TOY, steps=table(tensor_hide=(0.0, 1.0, 0.0, 4 * TOY.sms)))
     work = work_of(hide=warps)
     found = block_seconds(work, blocks, "fp16", Occupancy(blocks, warps=warps), rates, SLOW)
     chain = cycle_seconds(1.0, [0.25], warps)
@@ -193,19 +217,21 @@ def test_blocks_of_few_warps_queue_for_their_part(warps, blocks, turns):
 
 def test_loads_through_registers_wait_for_the_l2():
     """What was measured is a row of loads, of which none is waited for by itself; what follows needs them."""
-    found = block_seconds(Work(stalls=3), 1, "fp16", Occupancy(1, warps=2), STEPWISE, SLOW)
+    found = block_seconds(BlockWork(stalls=3), 1, "fp16", Occupancy(1, warps=2), STEPWISE, SLOW)
     assert found == pytest.approx(3 * 0.25)
 
 
 def test_the_first_loads_of_all_blocks_come_together():
     """Blocks of 30 and 10 bytes first, 20 and 40 last, on 2 multiprocessors: one of each kind runs at the same time, or
     two with two on each. A quarter of 40 B from DRAM is quicker than 40 B from the L2, all of it is not."""
-    works = [Work(first_bytes=30, last_bytes=20), Work(first_bytes=10, last_bytes=40)]
+    works = [BlockWork(first_bytes=30, last_bytes=20), BlockWork(first_bytes=10, last_bytes=40)]
     one, two = Occupancy(1), Occupancy(2)
-    assert together_seconds(works, 3, 0.25, one, TOY) == pytest.approx(40 / 200 + 60 / 200)
-    assert together_seconds(works, 3, 1.0, one, TOY) == pytest.approx(40 / 100 + 60 / 200)
-    assert together_seconds(works, 3, 1.0, two, TOY) == pytest.approx(2 * (40 / 100 + 60 / 200))
-    assert together_seconds(works[:1], 1, 1.0, two, TOY) == pytest.approx(30 / 100 + 20 / 200), "there is but one"
+    assert BlockTimer(TOY, one, SLOW).ends_seconds(works, 3, 0.25) == pytest.approx(40 / 200 + 60 / 200)
+    assert BlockTimer(TOY, one, SLOW).ends_seconds(works, 3, 1.0) == pytest.approx(40 / 100 + 60 / 200)
+    assert BlockTimer(TOY, two, SLOW).ends_seconds(works, 3, 1.0) == pytest.approx(2 * (40 / 100 + 60 / 200))
+    assert BlockTimer(TOY, two, SLOW).ends_seconds(works[:1], 1, 1.0) == pytest.approx(30 / 100 + 20 / 200), (
+        "there is but one"
+    )
 
 
 @pytest.mark.parametrize("ahead", [False, True])
@@ -215,13 +241,15 @@ def test_a_launch_of_a_generated_kernel(ahead):
     and last."""
     work = replace(work_of(scores=80), load_bytes=40, waits=2, first_bytes=30, last_bytes=20)
     rates = replace(STEPWISE, tile_latency_seconds=1.25, latency_seconds=0.75)
-    found = predict([[work]], 2, "fp16", [(20, 30)], [Occupancy(1, ahead, warps=1)], rates)
+    found = time_of_launches([[work]], 2, "fp16", [(20, 30)], [Occupancy(1, ahead, warps=1)], rates)
     if ahead:
         assert found.block_seconds == pytest.approx(0.25 + 0.125 + 50 / 100)
     else:
         assert found.block_seconds == pytest.approx(0.5 + 4 + 2 * 0.25 + 60 / 200 + 40 / 200)
     assert found.dram_seconds == pytest.approx(50 / 100) and found.bound_by == "blocks"
-    line = predict([[work]], 2, "fp16", [(20, 30)], [Occupancy(1, warps=1)], replace(rates, tile_latency_seconds=0.0))
+    line = time_of_launches(
+        [[work]], 2, "fp16", [(20, 30)], [Occupancy(1, warps=1)], replace(rates, tile_latency_seconds=0.0)
+    )
     assert line.block_seconds == pytest.approx(0.5 + 4 + 2 * 0.125 + 60 / 200 + 40 / 200), "as a line"
 
 
@@ -229,39 +257,43 @@ def test_what_is_written_makes_no_load_late():
     """The share that comes from DRAM is of what is read."""
     work = replace(work_of(scores=80), load_bytes=40, waits=2)
     rates, sit = replace(STEPWISE, tile_latency_seconds=1.25), [Occupancy(1, warps=1)]
-    read, written = (predict([[work]], 1, "fp16", [each], sit, rates) for each in ((40, 0), (0, 40)))
+    read, written = (time_of_launches([[work]], 1, "fp16", [each], sit, rates) for each in ((40, 0), (0, 40)))
     assert read.dram_seconds == written.dram_seconds
     assert read.block_seconds == pytest.approx(written.block_seconds + 2 * 1.0)
 
 
-def test_steps_without_a_division_are_quicker_than_normalise():
-    """Those that touch every word of O without one are as `denormalise`, or half of `normalise` where that is all that
-    was measured; what is not known is as `normalise`."""
+def test_a_step_takes_the_rates_of_the_step_it_is_timed_as():
+    """A step that was not measured beside tensor cores is as fast as without. One that was not measured at all is an
+    error that names it, whatever else is known."""
     normalise, denormalise = (1.0, 5.0, 0.5, 100.0), (0.0, 12.0, 0.0, 300.0)
-    rates = replace(TOY, steps={"tensor_normalise": normalise})
-    assert step_rates("rescale", "tensor", rates) == (0.5, 10.0, 0.25, 200.0)
-    assert step_rates("denormalise", "simt", replace(TOY, steps={"simt_normalise": normalise}))[1] == 10.0
-    assert step_rates("hide", "tensor", rates) == normalise
-    both = replace(rates, steps={**rates.steps, "tensor_denormalise": denormalise})
-    assert step_rates("rescale", "tensor", both) == step_rates("denormalise", "tensor", both) == denormalise
+    rates = replace(TOY, steps=table(tensor_normalise=normalise, simt_denormalise=denormalise))
+    assert rates.of_step(StepKey("tensor", "drop"), "normalise") == normalise
+    assert rates.of_step(StepKey("tensor", "rescale"), "denormalise") == denormalise
+    assert rates.of_step(StepKey("tensor", "normalise", sized=False)) == normalise
+    both = replace(rates, steps=table(tensor_denormalise=normalise, simt_denormalise=denormalise))
+    assert both.of_step(StepKey("tensor", "denormalise")) == normalise
+    assert both.of_step(StepKey("simt", "denormalise")) == denormalise
+    for key, timed_as in ((StepKey("tensor", "hide"), ""), (StepKey("simt", "normalise"), ""),
+                          (StepKey("tensor", "squash"), "drop"), (StepKey("tensor", "normalise", output=True), "")):  # fmt: skip
+        missing = str(replace(key, step=timed_as or key.step))
+        with pytest.raises(
+            InputError, match=rf"no {missing} in .measured.steps.*iosim calibrate.*mark {key.step} with"
+        ):
+            rates.of_step(key, timed_as)
 
 
 def test_steps_on_ragged_tiles_are_as_measured():
-    """Else as those on whole tiles, or on ragged ones of what is most like them."""
-    steps = {"tensor_load": (0.5, 90.0, 0.25, 100.0), "tensor_normalise": (0.0, 4.0, 0.0, 40.0),
-             "tensor_zeros": (1.0, 9.0, 1.0, 90.0)}  # fmt: skip
-    rates = replace(TOY, steps=steps)
-    assert step_rates("load_ragged", "tensor", rates) == steps["tensor_load"]
-    assert step_rates("normalise_ragged", "tensor", rates) == steps["tensor_normalise"]
-    measured = {"tensor_normalise_ragged": (0.0, 2.0, 0.0, 20.0), "tensor_load_ragged": (1.0, 2.0, 3.0, 4.0)}
-    rates = replace(TOY, steps={**steps, **measured})
-    assert step_rates("hide_ragged", "tensor", rates) == measured["tensor_normalise_ragged"]
-    assert step_rates("hide", "tensor", rates) == steps["tensor_normalise"]
-    assert step_rates("zeros_ragged", "tensor", rates) == steps["tensor_zeros"]
-    assert step_rates("load_ragged", "tensor", rates) == measured["tensor_load_ragged"]
-    units = {"simt_hide_ragged": (5.0,) * 4, "simt_hide": (6.0,) * 4, "tensor_hide": (7.0,) * 4}
-    rates = replace(TOY, steps={**steps, **measured, **units})
-    assert step_rates("hide_ragged", "tensor", rates) == units["tensor_hide"], "the unit comes before the raggedness"
+    """Else as those on whole tiles; a step that is timed as another one, as that one on ragged tiles."""
+    load, normalise, ragged, other = ((float(n),) * 4 for n in (1, 2, 3, 4))
+    rates = replace(TOY, steps=table(tensor_load=load, tensor_normalise=normalise))
+    on_ragged = {step: StepKey("tensor", step, ragged=True) for step in ("load", "normalise", "drop", "hide")}
+    assert rates.of_step(on_ragged["load"]) == load and rates.of_step(on_ragged["normalise"]) == normalise
+    rates = replace(rates, steps={**rates.steps, **table(tensor_load_ragged=other, tensor_normalise_ragged=ragged)})
+    assert rates.of_step(on_ragged["load"]) == other and rates.of_step(StepKey("tensor", "load")) == load
+    assert rates.of_step(on_ragged["drop"], "normalise") == ragged
+    assert rates.of_step(StepKey("tensor", "drop"), "normalise") == normalise
+    rates = replace(rates, steps=table(simt_hide_ragged=ragged, simt_hide=other, tensor_hide=load))
+    assert rates.of_step(on_ragged["hide"]) == load, "the unit comes before the raggedness"
 
 
 def test_a_network_of_queues_by_hand():
@@ -282,7 +314,7 @@ def test_waves():
 def test_blocks_go_on_faster_when_others_have_ended():
     """One multiprocessor, all of whose time two copies want: of 40 and of 120 bytes, at 40 bytes a second. Both take
     half of it until the short one ends at 2 s (a little later by the queue); the other has 80 bytes left."""
-    rates = replace(TOY, sms=1, steps={"tensor_load": (0.0, 40.0, 0.0, 40.0)})
+    rates = replace(TOY, sms=1, steps=table(tensor_load=(0.0, 40.0, 0.0, 40.0)))
     works, sit = [work_of(load=40), work_of(load=120)], Occupancy(2, warps=4)
     alone = [block_seconds(work, 1, "fp16", sit, rates, SLOW) for work in works]
     both = [block_seconds(work, 2, "fp16", sit, rates, SLOW) for work in works]
@@ -308,19 +340,19 @@ def test_blocks_of_a_head_wait_for_a_tile_together():
 
 def test_the_largest_part_wins_and_launches_add():
     sit = [Occupancy(1, loads_ahead=True)]
-    slow = predict([[WORK]], 4, "fp16", [(700, 300)], sit, TOY)
+    slow = time_of_launches([[WORK]], 4, "fp16", [(700, 300)], sit, TOY)
     assert slow.dram_seconds == 10.0 and slow.l2_seconds == pytest.approx(4 * (40 + 25) / 200)
     assert slow.block_seconds == pytest.approx(2 * (1.4 + ENDS)) and slow.bound_by == "DRAM"
     assert slow.seconds == pytest.approx(10.0 + 0.5)
-    quick = predict([[WORK]], 4, "fp16", [(10, 0)], sit, TOY)
+    quick = time_of_launches([[WORK]], 4, "fp16", [(10, 0)], sit, TOY)
     assert quick.seconds == pytest.approx(2 * (1.4 + ENDS) + 0.5) and quick.bound_by == "blocks"
     narrow = replace(TOY, l2_bytes_per_second=10.0)
-    assert predict([[WORK]], 4, "fp16", [(0, 10)], sit, narrow).bound_by == "L2"
+    assert time_of_launches([[WORK]], 4, "fp16", [(0, 10)], sit, narrow).bound_by == "L2"
 
 
 def test_launches_follow_each_other():
     sits = [Occupancy(1, loads_ahead=True)] * 2
-    one, two = (predict([[WORK]] * n, 2, "fp16", [(100, 200)] * n, sits[:n], TOY) for n in (1, 2))
+    one, two = (time_of_launches([[WORK]] * n, 2, "fp16", [(100, 200)] * n, sits[:n], TOY) for n in (1, 2))
     assert two.seconds == pytest.approx(2 * one.seconds) and two.launch_seconds == 1.0
 
 
@@ -352,10 +384,10 @@ def h200_errors():
     for k in json.loads((DATA / "h200_sdpa.json").read_text())["kernels"]:
         p = Attention(k["N"], k["d"], heads=k["heads"], batch=k["batch"], acc_dtype="fp32", lse=True,
                       mask=parse_mask("causal" if k["causal"] else "dense"))  # fmt: skip
-        schedule, works = find("block-sparse-q" if k["causal"] else "flash2"), Works()
+        schedule, works = find("block-sparse-q" if k["causal"] else "flash2"), WorkCounter()
         found = trace(schedule, p, Tiling(*k["tiles"]), works)
         dram = dram_bytes(found, p, [264], 62_914_560 // 2)
-        time = predict(works.blocks, p.instances, "fp16", [*dram.by_launch], [Occupancy(2, True)], H200)
+        time = time_of_launches(works.blocks, p.instances, "fp16", [*dram.by_launch], [Occupancy(2, True)], H200)
         errors.append(time.seconds / (k["metrics"]["gpu__time_duration.sum"] * 1e-9) - 1)
     return errors
 

@@ -3,13 +3,13 @@
 from dataclasses import replace
 
 import pytest
-from test_works import works_of
+from test_works import blocks_of, works_of
 
 from iosim.l2 import trace
 from iosim.problem import Attention
 from iosim.softmax import zeros
 from iosim.tiling import Tiling
-from iosim.works import UNDER_WAY, Occupancy, Works
+from iosim.works import UNDER_WAY, Occupancy, WorkCounter
 
 
 def test_copies_are_waited_for_where_their_block_is_met():
@@ -44,9 +44,9 @@ def in_turn(*steps, warps=4):
                 else:
                     blocks[step] = chip.load(step[0], i)
 
-    works = Works([Occupancy(1, warps=warps)])
+    works = WorkCounter([Occupancy(1, warps=warps)])
     trace(text, Attention(16, 16, Nk=19, dtype="fp16", acc_dtype="fp32"), Tiling(16, 16), works)
-    return works.blocks[0][0]
+    return blocks_of(works)[0][0]
 
 
 @pytest.mark.parametrize(

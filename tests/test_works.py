@@ -1,5 +1,7 @@
 """What the blocks of a launch do, by hand: as the kernels cut their tiles."""
 
+import re
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -7,25 +9,52 @@ from types import SimpleNamespace
 import pytest
 from paths import ROOT
 
-from iosim.cuts import KEYS_HELD, busiest_rows, busy_turns, full, passes, uneven, whole
+from iosim import gradients, softmax, steps_more
+from iosim.cuts import KEYS_HELD, busiest_rows, busy_turns, full, padded, times_read, uneven
+from iosim.errors import InputError, ScheduleError
 from iosim.experiment import parse_mask
-from iosim.gpu import accuracy
+from iosim.gpu import accuracy, step_texts
 from iosim.gpu.predict import predict
 from iosim.hardware import read
 from iosim.l2 import trace
 from iosim.machine import Tile
 from iosim.problem import Attention
 from iosim.schedules import find
+from iosim.softmax import Cost
 from iosim.tiling import Tiling
-from iosim.works import Occupancy, Works
+from iosim.works import BlockWork, Occupancy, WorkCounter, cost_of
+
+
+class Named:
+    """The work of a block, with its steps by the names of their keys, without the unit."""
+
+    def __init__(self, work: BlockWork):
+        units = {key.unit for key in work.steps}
+        assert len(units) <= 1
+        names = {str(key).split("_", 1)[1]: step for key, step in work.steps.items()}
+        self.work = work
+        self.steps = Counter({name: step.work for name, step in names.items()})
+        self.chain = {name: step.chain for name, step in names.items()}
+        self.times = {name: step.times for name, step in names.items()}
+
+    def __getattr__(self, name):
+        return getattr(self.work, name)
+
+    def __eq__(self, other):
+        return self.work == other.work
+
+
+def blocks_of(work) -> list[list[Named]]:
+    return [[Named(block) for block in launch] for launch in work.blocks]
+
 
 MEASURED = list(ROOT.glob("validation/*/hardware.toml"))
 
 
 def test_copies_of_rows_that_start_anywhere_go_word_by_word():
-    p, works = Attention(20, 16, dtype="fp16", acc_dtype="fp32"), Works()
+    p, works = Attention(20, 16, dtype="fp16", acc_dtype="fp32"), WorkCounter()
     trace(find("standard-tiled"), p, Tiling(16, 16), works)
-    scores, _, output = (launch[0] for launch in works.blocks)
+    scores, _, output = (launch[0] for launch in blocks_of(works))
     assert scores.steps["store_scalar"] == 2 * 16 * 20 and "store" not in scores.steps, "rows of 20 scores: 40 B"
     assert output.steps["load_scalar"] == 2 * 16 * 20 and output.steps["load"] == 2 * 16 * 16
     assert output.steps["load_ragged"] == 2 * 16 * 16, "4 rows of V, and the margin of 12"
@@ -33,16 +62,16 @@ def test_copies_of_rows_that_start_anywhere_go_word_by_word():
 
 
 def test_tiles_in_which_nothing_is_hidden_cost_nothing_to_mask():
-    p, works = Attention(64, 16, mask=parse_mask("causal")), Works()
+    p, works = Attention(64, 16, mask=parse_mask("causal")), WorkCounter()
     trace(find("block-sparse-q"), p, Tiling(16, 16), works)
-    assert [w.times["hide"] for w in works.blocks[0]] == [1] * 4, "the diagonal"
+    assert [w.times["hide"] for w in blocks_of(works)[0]] == [1] * 4, "the diagonal"
 
 
 def test_work_of_a_block():
     """flash2, N = Nk = 32, tiles of 16, d = 8, fp16: by hand."""
-    p, works = Attention(32, 8, dtype="fp16", acc_dtype="fp32"), Works()
+    p, works = Attention(32, 8, dtype="fp16", acc_dtype="fp32"), WorkCounter()
     trace(find("flash2"), p, Tiling(16, 16), works)
-    ((first, second),) = works.blocks
+    ((first, second),) = blocks_of(works)
     assert first == second
     assert first.flops == 2 * 2 * (2 * 16 * 16 * 8), "two key tiles, two products each"
     assert first.exponentials == 2 * 16 * 16
@@ -59,15 +88,15 @@ def test_work_of_a_block():
 
 
 def test_causal_blocks_differ():
-    p, works = Attention(64, 8, mask=parse_mask("causal")), Works()
+    p, works = Attention(64, 8, mask=parse_mask("causal")), WorkCounter()
     trace(find("block-sparse-q"), p, Tiling(16, 16), works)
-    assert [w.flops // works.blocks[0][0].flops for w in works.blocks[0]] == [1, 2, 3, 4]
+    assert [w.flops // blocks_of(works)[0][0].flops for w in blocks_of(works)[0]] == [1, 2, 3, 4]
 
 
 def works_of(name, p, tiling, *sits):
-    works = Works(sits)
-    trace(find(name), p, tiling, works)
-    return works.blocks
+    work = WorkCounter(sits)
+    trace(find(name), p, tiling, work)
+    return blocks_of(work)
 
 
 def test_tensor_cores_compute_ragged_tiles_whole():
@@ -145,7 +174,7 @@ def test_fills_take_all_of_the_room_and_copies_what_the_busiest_warp_has():
 
 
 def test_passes_over_the_output():
-    assert [passes(keys) for keys in (16, 32, 40, 48, 64, 80, 96, 128, 192, 256)] == [1, 1, 1, 1, 1, 1, 1, 1, 3, 2]
+    assert [times_read(keys) for keys in (16, 32, 40, 48, 64, 80, 96, 128, 192, 256)] == [1, 1, 1, 1, 1, 1, 1, 1, 3, 2]
 
 
 def test_the_kernel_holds_as_many_keys():
@@ -270,14 +299,14 @@ def test_the_busiest_warp():
     assert uneven(rows[96], 8, False) == 2 / 1.5 and uneven(rows[40], 8, False) == 1 / (5 / 8)
     assert uneven(rows[96], 6, True) == uneven(rows[40], 6, True) == 1.0, "margins are computed, too"
     assert uneven(rows[96], 4, True) == 2 / 1.5
-    assert whole(16, rows[40]) == (96, 40), "all the room of a ragged tile is computed on tensor cores"
+    assert padded(16, rows[40]) == (96, 40), "all the room of a ragged tile is computed on tensor cores"
     assert busiest_rows(rows[96], 8, False) == 16 and busiest_rows(rows[40], 8, False) == 8
     assert busiest_rows(rows[96], 4, True) == 32 and busiest_rows(rows[40], 4, True) == 16
     few = SimpleNamespace(shape=(Tile(138, 42, 96, 1), 32))
     assert busiest_rows(few, 2, True) == 16 + 10 and busiest_rows(few, 2, True, 8) == 16 + 16, "8 rows at a time"
-    works = Works([Occupancy(1, tensor_cores=False, warps=8)])
+    works = WorkCounter([Occupancy(1, tensor_cores=False, warps=8)])
     trace(find("flash2"), p, Tiling(96, 32), works)
-    (block,) = works.blocks[0]
+    (block,) = blocks_of(works)[0]
     assert block.chain["scores"] == block.steps["scores"] * 2 / 1.5
     assert block.chain["online_softmax"] == block.steps["online_softmax"] * 2 / 1.5
 
@@ -293,3 +322,62 @@ def test_hiding_takes_time_where_it_moves_no_word():
         seconds.append(found.time.block_seconds)
         words.append(found.tensors)
     assert words[0] == words[1] and seconds[0] < 0.95 * seconds[1]
+
+
+# ---------------------------------------------------------------- marks of steps
+
+STEPS = [step for module in (softmax, gradients, steps_more) for step in vars(module).values() if hasattr(step, "work")]
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.__name__)
+def test_every_step_of_iosim_says_how_a_kernel_runs_it(step):
+    """A product is marked as one, and every step is timed as one that calibrate measures."""
+    cost = cost_of(step)
+    assert bool(cost.product) == hasattr(step, "flops")
+    measured = cost.product or cost.timed_as or step.__name__
+    assert measured in step_texts.STEPS and not step_texts.STEPS[measured].cost.timed_as
+    assert set(cost.tensor_inputs) >= set(cost.reads_whole) or not cost.tensor_inputs
+
+
+def text_with(step):
+    def text(chip, p, t):
+        for i in chip.tiles(p.N, t.rows_q, parallel=True):
+            q = chip.load("Q", i)
+            chip.update(q, step)
+            chip.store(q, "O", i)
+
+    return text
+
+
+@pytest.mark.skipif(not MEASURED, reason="no measurement in validation/")
+def test_a_step_without_a_mark_is_no_prediction_of_time():
+    """It counts all the same; the error names the step and what to write. With a mark it is timed as that says."""
+
+    def squash(q):
+        q[...] = 0
+
+    hardware, p, t = read(max(MEASURED)), Attention(64, 16, acc_dtype="fp32"), Tiling(16, 16)
+    assert predict(text_with(squash), p, t).tensors == {"Q": (64 * 16, 0), "O": (0, 64 * 16)}
+    with pytest.raises(ScheduleError, match=r"step 'squash' does not say.*@Cost\(operations=.*timed_as=.*adding-a-sch"):
+        predict(text_with(squash), p, t, hardware, [Occupancy(1)])
+    unmeasured = replace(hardware, measured=None)
+    assert predict(text_with(squash), p, t, unmeasured, [Occupancy(1)]).dram is not None, "of time only"
+
+    seconds = []
+    for timed_as in ("normalise", "zeros"):
+        marked = Cost(operations=(1,), timed_as=timed_as)(squash)
+        assert marked is squash
+        seconds.append(predict(text_with(marked), p, t, hardware, [Occupancy(1)]).time.block_seconds)
+    assert seconds[0] > seconds[1] > 0
+    with pytest.raises(InputError, match=r"no tensor_squash in .measured.steps"):
+        predict(text_with(Cost(operations=(1,))(squash)), p, t, hardware, [Occupancy(1)])
+
+
+@pytest.mark.skipif(not MEASURED, reason="no measurement in validation/")
+def test_the_marked_step_of_the_docs_is_timed():
+    _, code = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "adding-a-schedule.md").read_text(), re.S)
+    given = {}
+    exec(code, given)
+    p, text = Attention(64, 16, acc_dtype="fp32"), text_with(given["squash"])
+    found = predict(text, p, Tiling(16, 16), read(max(MEASURED)), [Occupancy(1)])
+    assert found.time.block_seconds > 0

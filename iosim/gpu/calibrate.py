@@ -184,7 +184,9 @@ def measure_all() -> Found:
     found["tile_latency_seconds"] = found["l2_latency_seconds"] + far_seconds()
     ratios = loop_ratios(steps, bench.sms)
     found["asking_ratio"] = asking_ratio(steps, ratios, bench.sms, found["shared_memory_per_sm_bytes"])
-    return found | {"steps": steps, "loop_ratios": ratios, "first_seconds": first_seconds()}
+    found["steps"] = {str(key): list(rates) for key, rates in steps.items()}
+    found["loop_ratios"] = {str(key): ratio for key, ratio in ratios.items()}
+    return found | {"first_seconds": first_seconds()}
 
 
 def smi() -> Found:

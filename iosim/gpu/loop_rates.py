@@ -1,130 +1,136 @@
-"""What a tile of flash2 takes in its loop beyond its steps (gpu/step_rates.py), each of which was repeated by itself.
+"""What a tile of flash2 costs in its real loop beyond the sum of its steps timed alone (gpu/step_rates.py).
 
-How much longer it takes than timing.py makes of them, where the compiler knows the sizes of tiles and where not; how
-much warps that ask for copies keep others waiting; and how much longer it takes where K and V come from DRAM.
+Three things are found: how much longer its products and softmax take, where the compiler knows the sizes of tiles and
+where not; how much warps that ask for copies keep others waiting; and the extra time where K and V come from DRAM.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from itertools import product
 from math import prod
 from statistics import median
-from typing import Any
 
 from ..cuts import LANES
 from ..problem import Attention
 from ..schedules import find
 from ..tiling import Tiling
-from ..timing import Memory, Rates, stepwise_seconds
+from ..timing import BlockTimer, Memory, Rates, StepRates
 from ..unrolled import Unrolled
-from ..works import UNSIZED, Occupancy, Work, Works
+from ..works import BlockWork, LoopKey, Occupancy, StepKey, Unit, WorkCounter
 from .cuda import generate
+from .program import Program
 from .step_rates import blocks_that_fit, launch_seconds
 from .step_texts import KINDS, LONG, MARGIN, ROWS, SHORT, SIZES
 
-LOOP = (ROWS, SHORT * ROWS, LONG * ROWS)  # queries, and keys of two launches that differ by some whole tiles
-SHAPE = (ROWS, ROWS, SIZES[0][1])  # queries and keys of a tile, and d
+Loop = tuple[int, int, int]  # queries, and keys of two launches that differ by some whole tiles
+Shape = tuple[int, int, int]  # queries and keys of a tile, and d
+
+LOOP: Loop = (ROWS, SHORT * ROWS, LONG * ROWS)
+SHAPE: Shape = (ROWS, ROWS, SIZES[0][1])
 # Those of which as many blocks as fit are measured: of one warp, of two and of four.
-SHAPES = tuple((rows, *sizes) for rows in (16, 32, 64) for sizes in ((64, 64), (32, 64), (32, 128)))
+SHAPES: tuple[Shape, ...] = tuple((rows, *sizes) for rows in (16, 32, 64) for sizes in ((64, 64), (32, 64), (32, 128)))
 # The compiler knows no size: the last tiles are shorter, and there are too few others for a loop of their own. So the
 # two launches cannot differ by more than two tiles, and this is known less well.
-UNSIZED_LOOP = (2 * ROWS - MARGIN, 2 * ROWS - MARGIN, 4 * ROWS - MARGIN)
+UNSIZED_LOOP: Loop = (2 * ROWS - MARGIN, 2 * ROWS - MARGIN, 4 * ROWS - MARGIN)
+
+Steps = Mapping[StepKey, StepRates]
 
 
-def loop_ratios(steps: dict[str, list[float]], sms: int) -> dict[str, float]:
-    """{kind: how much longer steps of LOOPED take in the loop of flash2 than repeated by themselves}, with a block on
-    each multiprocessor: what is left of a tile's time when timing.py has taken the other steps from it. Then the same
-    of two blocks, one of them shorter, whose sizes the compiler does not know; that decides which is the slower one, in
-    the model too."""
-    found: dict[str, float] = {}
-    for kind, (suffix, loop, many) in product(KINDS, (("", LOOP, sms), (UNSIZED, UNSIZED_LOOP, 1))):
-        name, measured = kind + suffix, tile_seconds(flash2_pair(kind, (many * loop[0], *loop[1:])), loop)
-        once, twice = (
-            tiles_of_model(kind, rates_with(steps, sms, loop_ratios={name: ratio}), loop) for ratio in (1.0, 2.0)
-        )
+def loop_ratios(steps: Steps, sms: int) -> dict[LoopKey, float]:
+    """How much longer products and softmax take in the loop of flash2 than repeated alone, on each unit.
+
+    One block runs on each multiprocessor. What is left of a tile's time, less the other steps as the model has them,
+    goes to products and softmax. Where the compiler does not know the sizes, two blocks run, one of them shorter: the
+    slower one decides, in the model too.
+    """
+    found: dict[LoopKey, float] = {}
+    for unit, (sized, loop, many) in product(KINDS, ((True, LOOP, sms), (False, UNSIZED_LOOP, 1))):
+        key, measured = LoopKey(unit, sized), tile_seconds(flash2_pair(unit, (many * loop[0], *loop[1:])), loop)
+        once, twice = (tiles_of_model(unit, rates_with(steps, sms, {key: ratio}), loop) for ratio in (1.0, 2.0))
         each = (1 + (measured - low) / (high - low) for low, high in zip(once, twice, strict=True))
-        found[name] = max(min(each), 0.0)
+        found[key] = max(min(each), 0.0)
     return found
 
 
-def rates_with(steps: dict[str, list[float]], sms: int, **more: Any) -> Rates:
-    """Rates of nothing but `steps`."""
-    each = {name: tuple(rates) for name, rates in steps.items()}
-    return Rates(sms, *(1.0,) * 2, {}, *(1.0,) * 4, 0, steps=each, **more)
+def rates_with(
+    steps: Steps, sms: int, loop_ratios: Mapping[LoopKey, float] | None = None, asking_ratio: float = 0.0
+) -> Rates:
+    """Rates of `steps` and their loops. All others are 1, and no latency."""
+    ratios = dict(loop_ratios or {})
+    return Rates(sms, *(1.0,) * 2, {}, *(1.0,) * 4, 0, steps=dict(steps), loop_ratios=ratios, asking_ratio=asking_ratio)
 
 
-def tiles_of_model(
-    kind: str, rates: Rates, loop: tuple[int, int, int] = LOOP, shape: tuple[int, int, int] = SHAPE, blocks: int = 1
-) -> list[float]:
-    """What timing.py makes of a tile of flash2: by each of the blocks of a head, so many on a multiprocessor."""
+def tiles_of_model(unit: Unit, rates: Rates, loop: Loop = LOOP, shape: Shape = SHAPE, blocks: int = 1) -> list[float]:
+    """Seconds of a tile of flash2 in the model, for each of the blocks of a head; so many on a multiprocessor."""
     short, long = (
-        [stepwise_seconds(work, blocks, sit, rates, Memory(0.0)) for work in works]
-        for works, sit in (works_of_flash2(kind, loop[0], keys, shape) for keys in loop[1:])
+        [BlockTimer(rates, occupancy, Memory(0.0)).stepwise_seconds(work, blocks) for work in works]
+        for works, occupancy in (work_of_flash2(unit, loop[0], keys, shape) for keys in loop[1:])
     )
     return [(b - a) / tiles_in(loop, shape) for a, b in zip(short, long, strict=True)]
 
 
 @cache
-def works_of_flash2(kind: str, N: int, keys: int, shape: tuple[int, int, int]) -> tuple[list[Work], Occupancy]:
-    program = flash2(kind, N, keys, shape)
-    sit = Occupancy(1, tensor_cores=kind == "tensor", warps=prod(program.kernels[0].block) // LANES)
-    works = Works([sit])
-    Unrolled(program.problem, works).run(find("flash2"), program.tiling)
-    return works.blocks[0], sit
+def work_of_flash2(unit: Unit, N: int, keys: int, shape: Shape) -> tuple[list[BlockWork], Occupancy]:
+    """The work of its blocks, and how they occupy the GPU."""
+    program = flash2(unit, N, keys, shape)
+    occupancy = Occupancy(1, tensor_cores=unit == "tensor", warps=prod(program.kernels[0].block) // LANES)
+    work = WorkCounter([occupancy])
+    Unrolled(program.problem, work).run(find("flash2"), program.tiling)
+    return work.blocks[0], occupancy
 
 
-def asking_ratio(steps: dict[str, list[float]], ratios: dict[str, float], sms: int, shared_bytes: int) -> float:
-    """For how much of the time in which a warp asks for a tile no other warp of its part of the multiprocessor gets on:
-    what makes timing.py's tile of flash2 as long as it is where as many blocks run as fit, in the median of SHAPES.
-    What else keeps such blocks waiting, some of which load at over half of the L2's rate, is in it as well."""
+def asking_ratio(steps: Steps, ratios: Mapping[LoopKey, float], sms: int, shared_bytes: int) -> float:
+    """The part of the time in which a warp asks for a tile that the other warps of its quarter wait, in the median of
+    SHAPES.
+
+    It makes the model's tile of flash2 as long as the measured one where as many blocks run as fit. Other causes that
+    keep such blocks waiting are in it as well: some of them load at over half of the L2's rate.
+    """
     return median(asking_of(shape, steps, ratios, sms, shared_bytes) for shape in SHAPES)
 
 
 def asking_of(
-    shape: tuple[int, int, int], steps: dict[str, list[float]], ratios: dict[str, float], sms: int, shared_bytes: int
-) -> float:
-    """The same of one shape; by bisection, between nothing and all of it."""
+    shape: Shape, steps: Steps, ratios: Mapping[LoopKey, float], sms: int, shared_bytes: int
+) -> float:  # fmt: skip
+    """The same part for one shape, by bisection between 0 and 1."""
     rows, keys, _ = shape
     loop = (rows, SHORT * keys, LONG * keys)
     blocks = blocks_that_fit(flash2("tensor", *loop[:2], shape), shared_bytes)
-    measured, low, high = (
-        tile_seconds(flash2_pair("tensor", (rows * blocks * sms, *loop[1:]), shape), loop, shape),
-        0.0,
-        1.0,
-    )
+    measured = tile_seconds(flash2_pair("tensor", (rows * blocks * sms, *loop[1:]), shape), loop, shape)
+    low, high = 0.0, 1.0
     for _ in range(20):
         middle = (low + high) / 2
-        rates = rates_with(steps, sms, loop_ratios=ratios, asking_ratio=middle)
-        (tile,) = tiles_of_model("tensor", rates, loop, shape, blocks)
+        (tile,) = tiles_of_model("tensor", rates_with(steps, sms, ratios, middle), loop, shape, blocks)
         low, high = (middle, high) if tile < measured else (low, middle)
     return high
 
 
 def far_seconds() -> float:
-    """How much longer a tile of flash2 takes, one block alone, where K and V come from DRAM. It waits once."""
+    """Extra seconds of a tile of flash2 whose K and V come from DRAM, one block alone. It waits once."""
     pair = flash2_pair("tensor", LOOP)
     return max(tile_seconds(pair, LOOP, cold=True) - tile_seconds(pair, LOOP), 0.0)
 
 
-def flash2(kind: str, N: int, keys: int, shape: tuple[int, int, int] = SHAPE) -> Any:
-    """In tiles of a shape."""
+def flash2(unit: Unit, N: int, keys: int, shape: Shape = SHAPE) -> Program:
+    """flash2 in tiles of a shape."""
     rows, columns, d = shape
-    problem = Attention(N, d, Nk=keys, dtype=KINDS[kind][0], acc_dtype="fp32")
+    problem = Attention(N, d, Nk=keys, dtype=KINDS[unit][0], acc_dtype="fp32")
     return generate(find("flash2"), problem, Tiling(rows, columns))
 
 
-def flash2_pair(kind: str, loop: tuple[int, int, int], shape: tuple[int, int, int] = SHAPE) -> list[Any]:
-    """With the fewer keys of a loop, and with the more."""
-    return [flash2(kind, loop[0], keys, shape) for keys in loop[1:]]
+def flash2_pair(unit: Unit, loop: Loop, shape: Shape = SHAPE) -> list[Program]:
+    """flash2 with the fewer keys of a loop, and with the more."""
+    return [flash2(unit, loop[0], keys, shape) for keys in loop[1:]]
 
 
-def tile_seconds(
-    pair: list[Any], loop: tuple[int, int, int], shape: tuple[int, int, int] = SHAPE, cold: bool = False
-) -> float:
+def tile_seconds(pair: list[Program], loop: Loop, shape: Shape = SHAPE, cold: bool = False) -> float:
+    """Measured seconds of a tile, from two launches of different length."""
     short, long = (launch_seconds(program, cold) for program in pair)
     return max(long - short, 1e-9) / tiles_in(loop, shape)
 
 
-def tiles_in(loop: tuple[int, int, int], shape: tuple[int, int, int] = SHAPE) -> int:
+def tiles_in(loop: Loop, shape: Shape = SHAPE) -> int:
+    """Key tiles by which the two launches of a loop differ."""
     return (loop[2] - loop[1]) // shape[1]

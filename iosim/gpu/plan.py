@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from ..machine import Block, Tile
 from ..problem import Attention
 from ..shapes import product
+from ..softmax import Cost
 from .layout import Life, place
 from .record import Free, Load, Loop, New, Step, Store, statements
 
-MATRIX = {"scores": 2, "accumulate": 2}  # steps on tensor cores; the argument that must have 16 bits
-# Steps that read all rows of some arguments, by their places; of the others a team touches only the rows it owns.
-WHOLE = {
-    "scores": (2,), "accumulate": (2,), "add_scores": (2,), "earlier_products": (2,),
-    "add_to_state": (1, 2), "add_keys": (1,), "read_state": (2,), "read_normaliser": (2,),
-    "probability_gradients": (2,), "add_query_gradients": (2,), "add_key_gradients": (1, 2),
-    "add_value_gradients": (1, 2),
-}  # fmt: skip
+Body = list[object]  # statements of record.py
+
 ALL_ROWS = 1 << 20
 MOST_WARPS = 8
 ROW_WORDS = 32  # of the largest tile, for one thread: as many as it can hold where 1024 threads share the registers
@@ -55,12 +49,19 @@ class Plan:
         return low, low + product(self.extents(base)) * p.sram_bytes(base.tensor)
 
 
-def room(x: Any, rounded: bool) -> int:
+def mark_of(step: object) -> Cost:
+    """The mark of a step; for a step without one, a mark that claims nothing."""
+    cost = getattr(step, "cost", None)
+    return cost if isinstance(cost, Cost) else Cost()
+
+
+def room(x: Tile | int, rounded: bool) -> int:
+    """Words along an axis that a block reserves: with `rounded`, tiles in multiples of 16."""
     size = x.extent if isinstance(x, Tile) else x
     return int(-(-size // 16) * 16 if rounded and isinstance(x, Tile) else size)
 
 
-def make_plan(p: Attention, body: list[Any], allowed: bool, row_words: int = ROW_WORDS) -> Plan:
+def make_plan(p: Attention, body: Body, allowed: bool, row_words: int = ROW_WORDS) -> Plan:
     """The plan of a launch; `allowed`: whether tensor cores may be used. `row_words`: for each thread
     where all share a row."""
     tensor_cores = allowed and suits_tensor_cores(p, body)
@@ -77,7 +78,7 @@ def make_plan(p: Attention, body: list[Any], allowed: bool, row_words: int = ROW
     return Plan(threads, team, own, tensor_cores, offsets, smem, read_whole(body))
 
 
-def shape_of_work(body: list[Any]) -> tuple[int, int]:
+def shape_of_work(body: Body) -> tuple[int, int]:
     """The most rows that a step writes, and the words of the largest tile (whole axes are loaded once)."""
     outputs = [block for node in statements(body) if isinstance(node, Step) for block in node.outputs]
     blocks = [node.block for node in statements(body) if isinstance(node, New)]
@@ -86,18 +87,17 @@ def shape_of_work(body: list[Any]) -> tuple[int, int]:
     return rows, max((product(room(x, False) for x in block.shape) for block in tiles), default=1)
 
 
-def suits_tensor_cores(p: Attention, body: list[Any]) -> bool:
+def suits_tensor_cores(p: Attention, body: Body) -> bool:
     """Whether there is a matrix product, and all of them are on 16-bit inputs in tiles of at least 16 x 16."""
-    products = [node for node in statements(body) if isinstance(node, Step) and node.step.__name__ in MATRIX]
+    products = [node for node in statements(body) if isinstance(node, Step) and mark_of(node.step).tensor_inputs]
     blocks = [block for node in products for block in node.arguments]
     wide = all(x.extent >= 16 if isinstance(x, Tile) else x % 16 == 0 for block in blocks for x in block.shape)
-    inputs = [node.arguments[MATRIX[node.step.__name__]] for node in products]
-    inputs += [node.arguments[1] for node in products if node.step.__name__ == "scores"]
+    inputs = [node.arguments[k] for node in products for k in mark_of(node.step).tensor_inputs]
     narrow = p.dtype in ("fp16", "bf16") and all(b.tensor is not None and b.tensor.kind == "input" for b in inputs)
     return bool(products) and wide and narrow and not any(block.base for block in blocks)
 
 
-def read_whole(body: list[Any]) -> frozenset[Block]:
+def read_whole(body: Body) -> frozenset[Block]:
     """Blocks that steps only read, and read whole."""
     whole: set[Block] = set()
     own: set[Block] = set()
@@ -105,11 +105,11 @@ def read_whole(body: list[Any]) -> frozenset[Block]:
         if isinstance(node, Step):
             for k, x in enumerate(node.arguments):
                 if isinstance(x, Block):
-                    (whole if k in WHOLE.get(node.step.__name__, ()) else own).add(x.base or x)
+                    (whole if k in mark_of(node.step).reads_whole else own).add(x.base or x)
     return frozenset(whole - own)
 
 
-def lay_out(p: Attention, body: list[Any], rounded: bool) -> tuple[dict[Block, int], int]:
+def lay_out(p: Attention, body: Body, rounded: bool) -> tuple[dict[Block, int], int]:
     """Offset of every block, and bytes of shared memory."""
     begins: dict[Block, int] = {}
     ends: dict[Block, int] = {}
@@ -126,14 +126,14 @@ def lay_out(p: Attention, body: list[Any], rounded: bool) -> tuple[dict[Block, i
     return dict(zip(blocks, offsets, strict=True)), smem
 
 
-def tensors_of(body: list[Any]) -> tuple[list[str], list[str]]:
+def tensors_of(body: Body) -> tuple[list[str], list[str]]:
     """Names of the tensors that a launch reads, and writes, in order of first use."""
     reads = dict.fromkeys(node.tensor for node in statements(body) if isinstance(node, Load))
     writes = dict.fromkeys(node.tensor for node in statements(body) if isinstance(node, Store))
     return list(reads), list(writes)
 
 
-def grid_loop(body: list[Any]) -> Loop | None:
+def grid_loop(body: Body) -> Loop | None:
     """The parallel loop that a launch consists of: the grid walks it."""
     if len(body) == 1 and isinstance(body[0], Loop) and body[0].parallel:
         return body[0]

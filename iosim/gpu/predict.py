@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from ..cuts import LANES, LEAST_ROWS, TEAM_ROWS
 from ..errors import InputError
@@ -11,12 +11,13 @@ from ..folded import Folded
 from ..hardware import MEASURED_KEYS, Hardware
 from ..l2 import Dram, dram_bytes, trace
 from ..problem import DENSE, Attention
-from ..timing import Rates, Time
-from ..timing import predict as predict_time
+from ..timing import Rates, StepRates, Time, time_of_launches
 from ..unrolled import Unrolled
 from ..watchers import Flops, Traffic, Watcher
-from ..works import OUTPUT, Occupancy, Works
+from ..works import LoopKey, Occupancy, StepKey, WorkCounter
 from .counters import SECTOR_BYTES
+
+Key = TypeVar("Key", StepKey, LoopKey)
 
 DECIMALS = 12  # of seconds that are shown; the profiler counts nanoseconds
 PROFILER_BYTES = 2_400_000  # dirty in an L2 that it emptied: what is written while large buffers are only read
@@ -88,24 +89,35 @@ def rates_of(hardware: Hardware, profiled: bool = False) -> Rates | None:
         sms=hardware.sms,
         shared_memory_per_sm_bytes=hardware.shared_memory_per_sm_bytes,
         steps=steps_of(table.get("steps", {})),
-        loop_ratios=dict(table.get("loop_ratios", {})),
+        loop_ratios={parsed(LoopKey, name): ratio for name, ratio in table.get("loop_ratios", {}).items()},
         first_seconds=dict(table.get("first_seconds", {})),
         **values,
     )
 
 
-def steps_of(table: dict[str, list[float]]) -> dict[str, tuple[float, ...]]:
-    """InputError for a file whose steps mean something else: an older iosim measured them."""
+def steps_of(table: dict[str, list[float]]) -> dict[StepKey, StepRates]:
+    """The rates of [measured.steps]. InputError for a file whose steps mean something else: an older iosim measured
+    them."""
     again = "measure this GPU again: iosim calibrate"
-    for name, rates in table.items():
+    steps = {parsed(StepKey, name): rates for name, rates in table.items()}
+    for key, rates in steps.items():
         if not isinstance(rates, list) or len(rates) != STEP_NUMBERS:
-            found = f"{name} = {rates} in [measured.steps]"
+            found = f"{key} = {rates} in [measured.steps]"
             raise InputError("--hardware", found, f"{STEP_NUMBERS} numbers", again)
-        if name.endswith("_scores") and name + OUTPUT not in table:
-            raise InputError("--hardware", f"{name} without {name}{OUTPUT} in [measured.steps]", "both", again)
-    if table and "simt_normalise" not in table:  # what is known of every other step on words
+        output = replace(key, output=True)
+        if key.step == "scores" and output not in steps:
+            raise InputError("--hardware", f"{key} without {output} in [measured.steps]", "both", again)
+    if steps and StepKey("simt", "normalise") not in steps:
         raise InputError("--hardware", "[measured.steps] without simt_normalise", "what iosim calibrate writes", again)
-    return {name: tuple(rates) for name, rates in table.items()}
+    return {key: StepRates(*rates) for key, rates in steps.items()}
+
+
+def parsed(kind: type[Key], name: str) -> Key:
+    """The key with this name in a hardware file, or InputError."""
+    try:
+        return kind.parse(name)
+    except ValueError as error:
+        raise InputError("--hardware", str(error), "names that iosim calibrate writes") from None
 
 
 def l2_capacity_bytes(hardware: Hardware) -> int:
@@ -172,19 +184,18 @@ def predict(
     )
     if hardware is None or not sits:
         return plain
-    works = Works(sits)
-    found = trace(schedule, dense, tiling, *([works] if dense is problem else []), backwards=backwards)
-    if dense is not problem:  # hiding takes time
-        Unrolled(problem, works).run(schedule, tiling)
+    rates, work = rates_of(hardware, profiled=cold), WorkCounter(sits)
+    found = trace(schedule, dense, tiling, *([work] if rates and dense is problem else []), backwards=backwards)
+    if rates and dense is not problem:  # hiding takes time
+        Unrolled(problem, work).run(schedule, tiling)
     places = [hardware.sms * sit.blocks_per_sm for sit in sits]
     capacity_bytes = max(0, l2_capacity_bytes(hardware) - taken_bytes)
     dram = dram_bytes(
         found, dense, places, capacity_bytes, cold, l2_sides(hardware), block_bytes, PROFILER_BYTES if cold else 0
     )
-    rates = rates_of(hardware, profiled=cold)
     if rates is None:
         return replace(plain, dram=dram)
-    time = predict_time(works.blocks, n, problem.dtype, list(dram.by_launch), sits, rates)
+    time = time_of_launches(work.blocks, n, problem.dtype, list(dram.by_launch), sits, rates)
     if cold:
         dram = dram.beside(round((hardware.measured or {}).get("idle_bytes_per_second", 0) * time.seconds))
     return replace(plain, dram=dram, time=time)

@@ -1,10 +1,10 @@
-"""How fast this GPU does one tile step of the generated kernels: each is repeated in a kernel of its own.
+"""How fast this GPU runs each tile step of the generated kernels: a kernel of its own repeats it.
 
-The kernels are generated from texts, as all others. Of each step two things are measured, for two sizes of tile each,
-which gives a fixed time and a rate: one block of as few warps as there can be, where a step is as long as its chain of
-instructions; and as many blocks as fit, where it waits for units that it shares. The time of two loops of different
-length is compared, so that what is outside of the loop does not count. Then some steps on ragged tiles; and how much
-longer a step takes the first time.
+The kernels are generated from texts (step_texts.py), as all others. Each step is measured twice: in one block of as few
+warps as possible, where it takes as long as its chain of instructions; and in as many blocks as fit, where it waits for
+units that it shares. Each of these is measured for two sizes of tile, which gives a fixed time and a rate. Two numbers
+of repetitions are compared, so that what is outside of the loop does not count. Some steps are also measured on ragged
+tiles. Last, how much longer a step takes the first time in a launch.
 """
 
 from __future__ import annotations
@@ -13,34 +13,31 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from math import prod
 from statistics import median
-from typing import Any
 
 from ..cuts import WHOLE_TURNS
 from ..problem import Attention
 from ..tiling import Tiling
-from ..timing import blocks_on
-from ..works import OUTPUT, RAGGED
+from ..timing import StepRates, blocks_on
+from ..works import LOAD, LOAD_CONVERTED, LOAD_SCALAR, STORE, StepKey, Unit
 from . import device
 from .cuda import generate
+from .program import Program
 from .run import launch_all, prepare
 from .step_texts import (
-    FEWER_KEYS,
     KINDS,
+    LOAD_ROWS,
     LONG,
     MARGIN,
-    ODD,
-    OF_KEYS,
-    OF_RAGGED,
     PASSING,
-    PRODUCTS,
     ROWS,
     SCALAR,
     SHORT,
-    SIZES,
     STEPS,
-    WIDE,
+    Size,
     chain_of,
+    is_product,
     program_of,
+    sizes_of,
     work_of,
 )
 
@@ -48,64 +45,59 @@ REPEATS = 15
 FLUSH_BYTES = 1 << 28  # empties the L2, and keeps the GPU busy until a launch and its events wait in its queue
 
 
-def every_step() -> Iterator[tuple[str, str, bool]]:
-    """(kind, name, whether its tile is ragged)."""
-    yield from ((kind, name, False) for kind in KINDS for name in STEPS if name != "load_Q")
-    yield from ((kind, name, True) for kind in KINDS for name in OF_RAGGED)
+def every_step() -> Iterator[tuple[Unit, str, bool]]:
+    """(unit, name, whether its tile is ragged) of all that is measured, but for copies of single words."""
+    yield from ((unit, name, False) for unit in KINDS for name, step in STEPS.items() if step.whole)
+    yield from ((unit, name, True) for unit in KINDS for name, step in STEPS.items() if step.ragged)
 
 
-def measure_steps(sms: int, shared_bytes: int) -> dict[str, list[float]]:
-    """{"tensor_scores": [seconds and work a second of one warp, seconds a block and work a second of the GPU], ...}"""
+def measure_steps(sms: int, shared_bytes: int) -> dict[StepKey, StepRates]:
+    """The rates of every measured step, as they stand in [measured.steps] of a hardware file."""
     device.compile_all(every_program())
-    found: dict[str, list[float]] = {}
-    for kind, name, ragged in every_step():
-        if name in PRODUCTS:
-            found |= measure_product(name, kind, sms, shared_bytes)
+    found: dict[StepKey, StepRates] = {}
+    for unit, name, ragged in every_step():
+        if is_product(name):
+            found |= measure_product(name, unit, sms, shared_bytes)
         else:
-            found |= measure_step(name, kind, ragged, sms, shared_bytes)
+            found |= measure_step(name, unit, ragged, sms, shared_bytes)
     for name in SCALAR:
-        _, _, *full = measure_step(name, "simt", False, sms, shared_bytes)[f"simt_{name}"]
-        found[f"simt_{name}"] = [0.0, in_passing(name, found), *full]
+        key = StepKey("simt", name)
+        among_many = measure_step(name, "simt", False, sms, shared_bytes)[key]
+        found[key] = among_many._replace(warp_seconds=0.0, warp_work_per_second=in_passing(name, found))
     return found
 
 
-def every_program() -> Iterator[Any]:
-    """All that will be measured, but for copies of single words."""
-    for kind, name, ragged in every_step():
-        for rows in (KINDS[kind][1] * few_warps(name, kind), ROWS):
+def every_program() -> Iterator[Program]:
+    """The programs that will be measured, but for copies of single words."""
+    for unit, name, ragged in every_step():
+        for rows in (KINDS[unit][1] * few_warps(name, unit), ROWS):
             for size, times in product(sizes_of(name), (SHORT, LONG)):
-                yield program_of(name, KINDS[kind][0], times, 1, rows, size, ragged)
-                if name == "load_Q":  # whose whole tiles are measured only before a ragged one
-                    yield program_of(name, KINDS[kind][0], times, 1, rows, size)
+                yield program_of(name, KINDS[unit][0], times, 1, rows, size, ragged)
+                if not STEPS[name].whole:  # its whole tiles are measured only before a ragged one
+                    yield program_of(name, KINDS[unit][0], times, 1, rows, size)
 
 
-def sizes_of(name: str) -> tuple[tuple[int, int], ...]:
-    others = ODD if name in SCALAR else FEWER_KEYS if name in OF_KEYS else SIZES
-    return {**PRODUCTS, **WIDE}.get(name, others)
+def few_warps(name: str, unit: Unit) -> int:
+    """Warps of the smallest block: of a tile with 16 rows, or four where so few rows leave little to copy."""
+    return 4 if name == LOAD_ROWS else 16 // KINDS[unit][1]
 
 
-def few_warps(name: str, kind: str) -> int:
-    """Of a tile with 16 rows; but of so few rows there is little to copy."""
-    return 4 if name == "load_Q" else 16 // KINDS[kind][1]
-
-
-def measure_step(name: str, kind: str, ragged: bool, sms: int, shared_bytes: int) -> dict[str, list[float]]:
-    """{name: fixed time and rate of a warp, with as few others as there can be; then those of a block among many}."""
+def measure_step(name: str, unit: Unit, ragged: bool, sms: int, shared_bytes: int) -> dict[StepKey, StepRates]:
+    """The rates of a step, under its key."""
     rates: list[float] = []
-    for rows, parts, times in timed(name, kind, ragged, sms, shared_bytes):
+    for rows, parts, times in timed(name, unit, ragged, sms, shared_bytes):
         work = work_of if parts > 1 else chain_of
-        works = [parts * work(name, kind, rows, size, ragged) for size in sizes_of(name)]
-        rates += line(works, times)
-    return {f"{kind}_{name.removesuffix('_Q')}{RAGGED if ragged else ''}": rates}
+        rates += line([parts * work(name, unit, rows, size, ragged) for size in sizes_of(name)], times)
+    return {StepKey(unit, LOAD if name == LOAD_ROWS else name, ragged=ragged): StepRates(*rates)}
 
 
-def measure_product(name: str, kind: str, sms: int, shared_bytes: int) -> dict[str, list[float]]:
-    """The same of a product by its depth, and of its output."""
+def measure_product(name: str, unit: Unit, sms: int, shared_bytes: int) -> dict[StepKey, StepRates]:
+    """The rates of a product by its depth, and of the words of its output, under their keys."""
     products: list[float] = []
     outputs: list[float] = []
-    for rows, parts, times in timed(name, kind, False, sms, shared_bytes):
-        flops = [parts * work_of(name, kind, rows, size) for size in sizes_of(name)]
-        if kind == "tensor" and parts < sms:
+    for rows, parts, times in timed(name, unit, False, sms, shared_bytes):
+        flops = [parts * work_of(name, unit, rows, size) for size in sizes_of(name)]
+        if unit == "tensor" and parts < sms:
             flops[-1] *= 2  # which is narrow: half as many products of a warp are under way (works.py)
         words = [parts * rows * (keys if name == "scores" else d) for keys, d in sizes_of(name)]
         _, rate = line(flops[:2], times[:2])
@@ -113,15 +105,15 @@ def measure_product(name: str, kind: str, sms: int, shared_bytes: int) -> dict[s
         fixed, output_rate = line(words[1:], rest[1:])
         products += (fixed, rate)
         outputs += (0.0, output_rate)
-    return {f"{kind}_{name}": products, f"{kind}_{name}{OUTPUT}": outputs}
+    return {StepKey(unit, name): StepRates(*products), StepKey(unit, name, output=True): StepRates(*outputs)}
 
 
-def timed(name: str, kind: str, ragged: bool, sms: int, shared_bytes: int) -> Iterator[tuple[int, float, list[float]]]:
-    """(rows, the parts of whose work count, seconds for each size): of a warp where there are few of them, and of all
-    multiprocessors where there are as many blocks as fit."""
+def timed(name: str, unit: Unit, ragged: bool, sms: int, shared_bytes: int) -> Iterator[tuple[int, float, list[float]]]:
+    """(rows, part of the work that counts, seconds for each size): first the work of one warp, in blocks of few warps;
+    then that of all multiprocessors, in as many blocks as fit."""
     alone, full = [], []
-    dtype, warps = "fp16" if name in SCALAR else KINDS[kind][0], few_warps(name, kind)
-    few = KINDS[kind][1] * warps
+    dtype, warps = "fp16" if name in SCALAR else KINDS[unit][0], few_warps(name, unit)
+    few = KINDS[unit][1] * warps
     for size in sizes_of(name):
         blocks = min(
             blocks_that_fit(program_of(name, dtype, SHORT, 1, size=size, ragged=each), shared_bytes)
@@ -133,8 +125,8 @@ def timed(name: str, kind: str, ragged: bool, sms: int, shared_bytes: int) -> It
     yield ROWS, sms, full
 
 
-def blocks_that_fit(program: Any, shared_bytes: int) -> int:
-    """On a multiprocessor."""
+def blocks_that_fit(program: Program, shared_bytes: int) -> int:
+    """Blocks of a program that a multiprocessor holds."""
     (kernel,) = program.kernels
     return blocks_on(shared_bytes, kernel.smem_bytes, prod(kernel.block), device.function(program, kernel).num_regs)
 
@@ -148,9 +140,9 @@ def line(work: Sequence[float], times: Sequence[float]) -> tuple[float, float]:
     return fixed, work[0] / (times[0] - fixed)
 
 
-def seconds(name: str, dtype: str, heads: int, rows: int, size: tuple[int, int], ragged: bool = False) -> float:
-    """Of one repetition, with a block for each head; of ragged tiles on the last: what is left of a longer time, but
-    no less than its part of a whole one."""
+def seconds(name: str, dtype: str, heads: int, rows: int, size: Size, ragged: bool = False) -> float:
+    """Seconds of one repetition, one block a head. Of a ragged tile: the loop's time less its full tiles, at least in
+    proportion to its rows."""
     long, short = (launch_seconds(program_of(name, dtype, times, heads, rows, size, ragged)) for times in (LONG, SHORT))
     found = max(long - short, 1e-9) / (LONG - SHORT)
     if not ragged:
@@ -159,40 +151,43 @@ def seconds(name: str, dtype: str, heads: int, rows: int, size: tuple[int, int],
     return max(found - WHOLE_TURNS * whole, whole * (rows - MARGIN) / rows)
 
 
-def in_passing(name: str, found: dict[str, list[float]]) -> float:
-    """Bytes a second of a warp that copies words of a row of S one by one, each tile once, between the steps of a
-    launch on tensor cores: what it takes longer where the length of the row is odd, and what it takes where not."""
+def in_passing(name: str, found: dict[StepKey, StepRates]) -> float:
+    """Bytes a second of a warp that copies a row of S word by word, each tile once, between the steps of a launch on
+    tensor cores. Its time is that of aligned copies, and what the launch takes longer where the length of the row is
+    odd."""
     text, rows = PASSING[name], KINDS["tensor"][1]
     odd, even = (
         launch_seconds(generate(text, passing(rows, LONG * ROWS - less), Tiling(rows, ROWS))) for less in (3, 0)
     )
     size = 2 * rows * ROWS
-    fixed, rate, *_ = found["tensor_load_O" if name == "load_scalar" else "tensor_store"]
-    return size / (max(odd - even, 0.0) / LONG + fixed + size / rate)
+    aligned = found[StepKey("tensor", LOAD_CONVERTED if name == LOAD_SCALAR else STORE)]
+    longer = max(odd - even, 0.0) / LONG
+    return size / (longer + aligned.warp_seconds + size / aligned.warp_work_per_second)
 
 
 def passing(rows: int, keys: int) -> Attention:
     return Attention(rows, ROWS, Nk=keys, dtype="fp16", acc_dtype="fp32")
 
 
-def first_seconds() -> dict[str, float]:
-    """{kind: how much longer a step takes the first time in a launch than any time after, in the median of all}. Not
-    because of its words, which are in the L2 and on the chip."""
+def first_seconds() -> dict[Unit, float]:
+    """For each unit the extra time of a step the first time in a launch, in the median of all steps. The data are in
+    the L2 by then; the likely cause is instruction fetch."""
     device.compile_all(
-        program_of(name, KINDS[kind][0], times, 1) for kind in KINDS for name in STEPS for times in (0, 1)
+        program_of(name, KINDS[unit][0], times, 1) for unit in KINDS for name in STEPS for times in (0, 1)
     )
-    found = {}
-    for kind, (dtype, _) in KINDS.items():
+    found: dict[Unit, float] = {}
+    for unit, (dtype, _) in KINDS.items():
         longer = []
         for name in STEPS:
             none, once, short, long = (launch_seconds(program_of(name, dtype, n, 1)) for n in (0, 1, SHORT, LONG))
             longer.append(once - none - (long - short) / (LONG - SHORT))
-        found[kind] = max(median(longer), 0.0)
+        found[unit] = max(median(longer), 0.0)
     return found
 
 
-def launch_seconds(program: Any, cold: bool = False) -> float:
-    """The median by events. `cold`: the L2 holds other lines, and all waits in the queue of a GPU that is busy."""
+def launch_seconds(program: Program, cold: bool = False) -> float:
+    """Median seconds of the launches of a program, by events. `cold`: the L2 holds other lines, and the launches wait
+    in the queue of a busy GPU."""
     xp = device.cupy()
     rng = xp.random.default_rng(0)
     inputs = {

@@ -1,5 +1,5 @@
 // The tile steps, with the names and arguments of the Python steps: each writes into its first arguments. A step
-// touches only the rows that its team owns, but for what it reads whole (plan.py, WHOLE), as K in `scores`.
+// touches only the rows that its team owns, but for what it reads whole (Cost.reads_whole), as K in `scores`.
 // This file has what softmax attention needs, for any sizes and types; mma.cuh has `scores` and `accumulate` on tensor
 // cores, products.cuh without them, steps_more.cuh softmax in passes and linear attention, backward.cuh the gradients.
 #pragma once

@@ -14,7 +14,7 @@ from ..shapes import product
 from ..spans import Span
 from .expressions import Expressions, last_size, letter, split_loops, words_of
 from .hazards import Access, State, describe, hbm, sram
-from .plan import ALL_ROWS, WHOLE, Plan, grid_loop, tensors_of
+from .plan import ALL_ROWS, Plan, grid_loop, mark_of, tensors_of
 from .record import Free, Load, Loop, New, Step, Store, SymbolicTile
 from .tables import Tables
 
@@ -228,7 +228,7 @@ class Writer:
 
     def step_accesses(self, node: Step) -> list[Access]:
         """A step of ours keeps to its rows, but for what it reads whole; of others nothing is known."""
-        ours, whole = not hasattr(node.step, "cuda"), WHOLE.get(node.step.__name__, ())
+        ours, whole = not hasattr(node.step, "cuda"), mark_of(node.step).reads_whole
         return [
             self.access(x, k < len(node.outputs), ours and k not in whole)
             for k, x in enumerate(node.arguments)
