@@ -31,7 +31,7 @@ def command(
 
     Example: iosim profile torch-flash --N 4096 --d 128 --heads 32 --causal
     """
-    from ..gpu.profile import explain_kernel
+    from ..gpu.profile_run import explain_kernel
 
     asked = {**given, "mask": "causal"} if causal else given
     p = problem(asked, acc_dtype="fp32", lse=not no_lse)

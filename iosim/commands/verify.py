@@ -12,7 +12,7 @@ from ..output import Output, answer
 
 if TYPE_CHECKING:
     from ..gpu.plan_verify import Verdicts
-    from ..gpu.verify import Verdict
+    from ..gpu.verdict_rows import Verdict
 
 MOST_PLACES = 32
 

@@ -22,7 +22,8 @@ from ..units import parse_axis, parse_bytes
 from . import counters, ncu
 from .jobs import Job, ScheduleJob, job_from_json, key_of, schedule_job
 from .notes import Note
-from .verify import Evidence, Summary, SweepVerdict, Verdict, summary, verify
+from .verdict_rows import Summary, SweepVerdict, Verdict
+from .verify import Evidence, summary, verify
 
 MULTIPLE = 16  # tiles of tensor-core kernels
 SWEPT = {"n": "8192", "d": "64", "heads": "16"}  # the problem of --sweep-M where neither N nor d is given

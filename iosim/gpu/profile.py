@@ -7,24 +7,20 @@ that loads most.
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
-from pathlib import Path
 from typing import TypedDict
 
 from ..cuts import LANES
-from ..errors import InputError, IosimError, MissingError
-from ..hardware import Hardware, load
+from ..errors import IosimError
+from ..hardware import Hardware
 from ..problem import DENSE, Attention
 from ..schedules import SCHEDULES, Schedule
 from ..tiling import Tiling
 from ..works import Occupancy
-from . import counters, ncu
 from .counters import DRAM_READ, DRAM_WRITE, Kernel
-from .jobs import torch_job
 from .passes import CLOSE, NAME_LENGTH, TILES, UNKNOWN_BLOCKS_PER_SM, PassRow, explain_passes, pass_rows
 from .predict import DECIMALS, Prediction, in_whole_tiles, launch_words, predict
 from .spills import block_bytes
@@ -287,43 +283,3 @@ def explained(
         return pass_rows(label or "call", kernels, found, hardware)
     kernel, explanations = explain(kernels, problem)
     return rows(label or kernel.name[:NAME_LENGTH], kernel, explanations, problem, hardware)
-
-
-def explain_kernel(
-    name: str | None, problem: Attention, from_ncu: str | None, keep: str | None, hardware: str | None
-) -> list[dict[str, object]]:
-    """The rows of one of PyTorch's kernels, which is profiled here, or of all calls of a kept profile."""
-    if from_ncu:
-        calls = counters.read(from_ncu).jobs
-    elif name is None:
-        raise InputError("kernel", "nothing", "torch-flash, torch-cudnn, torch-efficient, torch-math", "or --from-ncu")
-    else:
-        problem, calls = profile_kernel(name, problem, keep)
-    if not all(calls):
-        raise InputError("--from-ncu", from_ncu or "a profile", "a profile with a kernel in it")
-    chip = load(hardware) if hardware else None
-    every: list[dict[str, object]] = []
-    for number, kernels in enumerate(calls, 1):
-        mark = f" #{number}" if len(calls) > 1 else ""
-        every += [{**row, "kernel": row["kernel"] + mark} for row in explained(name, kernels, problem, chip)]
-    return in_the_same_columns(every)
-
-
-def profile_kernel(name: str, problem: Attention, keep: str | None) -> tuple[Attention, list[list[Kernel]]]:
-    """(the problem as this kernel has it, the kernels of its one call). The profiler's CSV is kept at `keep`."""
-    from . import device
-
-    job = torch_job(name, problem)
-    device.cupy()
-    with tempfile.TemporaryDirectory() as folder:
-        found = ncu.profile([job], keep or str(Path(folder, "ncu.csv")))
-    failed = [note["failed"] for note in found.notes if "failed" in note]
-    if failed:
-        raise MissingError(f"{name}: {failed[0]}")
-    return job.problem, found.jobs
-
-
-def in_the_same_columns(rows: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
-    """The rows with the columns of all of them; None where a row had none."""
-    names = dict.fromkeys(column for row in rows for column in row)
-    return [{column: row.get(column) for column in names} for row in rows]

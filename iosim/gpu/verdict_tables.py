@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from .verify import Summary, Verdict
+from .verdict_rows import Summary, Verdict
 
 TableRow = dict[str, object]
 
