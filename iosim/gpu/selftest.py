@@ -28,8 +28,7 @@ from .cuda import generate
 from .examples import example_arrays
 from .program import Program
 from .run import run_on_device
-from .selftest_cases import Case as Case
-from .selftest_cases import cases
+from .selftest_cases import Case, cases
 from .speed import speeds
 
 ULP = {"fp32": 2.0**-24, "fp16": 2.0**-11, "bf16": 2.0**-8}
