@@ -31,12 +31,12 @@ def counts(given: Given, required: tuple[str, ...] = ("N", "d")) -> dict[str, An
     return values
 
 
-def problem(given: Given, required: tuple[str, ...] = ("N", "d"), **defaults: Any) -> Attention:
+def problem(given: Given, required: tuple[str, ...] = ("N", "d"), **defaults: object) -> Attention:
     """The problem that was given; `defaults` are fields of `Attention` for options that were not."""
     from .experiment import parse_mask
     from .problem import Attention
 
-    values = {**defaults, **counts(given, required)}
+    values: dict[str, Any] = {**defaults, **counts(given, required)}
     return Attention(**{**values, "mask": parse_mask(values.get("mask", "dense"))})
 
 

@@ -27,7 +27,7 @@ def command(
     KERNEL is torch-flash, torch-cudnn, torch-efficient or torch-math; with --from-ncu any name. A schedule explains a
     kernel whose loads it predicts within 0.05 % (what is written may be 0.75 to 3 times as much); DRAM may differ. A
     call of many kernels has a row for each pass of attention (both products, softmax), and one for all others.
-    spilled_bytes are registers that the compiler had no room for (not told from stores in bulk, where it is empty).
+    spilled_bytes are registers that the compiler had no room for (empty where bulk stores hide them).
 
     Example: iosim profile torch-flash --N 4096 --d 128 --heads 32 --causal
     """

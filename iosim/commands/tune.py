@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 SCHEDULE = click.option("--schedule", "schedules", multiple=True, metavar="NAME", help="Only this one; repeatable.")
 LEAST_BLOCKS = (
-    "Only what gives so many thread blocks in each launch that moves a tenth of the words, as one for each SM."
+    "Only choices with at least so many thread blocks (as one for each SM) in every launch that moves a tenth of the "
+    "words."
 )
 
 
