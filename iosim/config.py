@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .errors import InputError, suggestion
+from .given import FIELDS, Given
+
+if TYPE_CHECKING:
+    from . import grid, variants
 
 KEYS = (
     "N", "Nk", "d", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "mask", "M", "tiles", "tile_multiple",
@@ -42,26 +46,24 @@ def read_sweep(file: str) -> dict[str, Any]:
     return table
 
 
-def sweep_of(file: str | None, given: dict[str, Any]) -> Any:
+def sweep_of(
+    file: str | None, given: Given, M: str | None, schedules: tuple[str, ...], tile_multiple: str
+) -> grid.Sweep | variants.Sweeps:
     """The sweep that a file and options describe together; an option wins over the file."""
     from . import variants
-    from .options import memory
     from .units import parse_count
 
     values = {} if file is None else read_sweep(file)
-    names = {"n": "N", "nk": "Nk"}
-    size = memory(given.pop("m"), given.pop("m_elements"), given.pop("hardware"))
-    schedules = given.pop("schedules") or values.pop("schedule", ())
-    multiple = given.pop("tile_multiple")
-    multiple = values.pop("tile_multiple", 1) if multiple == "1" else multiple
-    values |= {names.get(k, k): v for k, v in given.items() if v not in (None, False)}
-    if size is not None:
-        values["M"] = size
+    chosen = schedules or values.pop("schedule", ())
+    multiple = values.pop("tile_multiple", 1) if tile_multiple == "1" else tile_multiple
+    values |= {FIELDS.get(k, k): v for k, v in given.items() if v not in (None, False)}
+    if M is not None:
+        values["M"] = M
     tiles, columns = values.pop("tiles", None), columns_of(values.pop("columns", None))
     options: dict[str, Any] = {k: values.pop(k) for k in ("count_init", "lse", "keep_p") if k in values}
     options["elementwise"] = parse_count(values.pop("elementwise", 0), "--elementwise", least=0, most=10_000)
     options |= {name: values.pop(name) for name in variants.AXES if name in values}
-    return variants.build(values, schedules, tiles, multiple, columns, **options)
+    return variants.build(values, chosen, tiles, multiple, columns, **options)
 
 
 def columns_of(names: Any) -> tuple[str, ...]:

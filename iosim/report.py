@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from math import isfinite
 from typing import Any
@@ -18,7 +19,7 @@ COLUMNS = PROBLEM_COLUMNS + RESULT_COLUMNS
 OPTIONS = ("lse", "keep_p", "elementwise", "count_init", "splits", "page_size", "gqa")
 EVERY_COLUMN = (*COLUMNS, *OPTIONS, "tile_multiple", "more_tiles")
 
-Rows = list[dict[str, Any]]
+Rows = Sequence[Mapping[str, Any]]
 
 
 def to_json(value: Any, argv: list[str]) -> str:
