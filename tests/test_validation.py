@@ -4,6 +4,7 @@ import csv
 import json
 import re
 import sys
+from math import prod
 from statistics import median
 
 import pytest
@@ -22,11 +23,11 @@ from iosim.hardware import read as read_hardware
 from iosim.schedules import CORE, find
 from iosim.tiling import parse_tiles
 
-sys.path.insert(0, str(VALIDATION))
 FOLDERS = sorted(path.parent for path in VALIDATION.glob("*/generated.csv"))
 WHOLE = [folder for folder in FOLDERS if (folder / "sweep.csv").exists()]  # all parts; else a second GPU, for a few
 SECOND = [folder for folder in FOLDERS if folder not in WHOLE]
-SMALL_TRACE = 20_000  # pairs of tiles and heads: DRAM and time of larger ones are compared with rows.csv only
+SMALL_TRACE = 20_000  # pairs of tiles and heads: larger ones take seconds each
+EIGHTHS = 8
 
 needs_measurements = pytest.mark.skipif(not FOLDERS, reason="no measurement of a GPU is in validation/")
 
@@ -67,24 +68,79 @@ def test_words_and_bytes_agree(folder):
     assert all(row["ok"] for row in generated)
 
 
-@needs_measurements
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda p: p.name)
-def test_predictions_are_those_that_were_written_down(folder):
-    """rows.csv beside the measurements holds what the model predicted when they were compared."""
-    with open(folder / "rows.csv", newline="") as file:
-        written = list(csv.DictReader(file))
+def trace_size(e):
+    """Pairs of tiles and heads."""
+    p, t = problem_of(e.job), tiling_of(e.job)
+    return -(-p.N // t.rows_q) * -(-p.Nk // t.rows_k) * p.instances
+
+
+def written_down(folder):
+    """(evidence, row of rows.csv) of every small trace: what the model predicted when the two were compared."""
+    pairs = zip(own(folder), read_csv(folder / "rows.csv"), strict=True)
+    return [(e, row) for e, row in pairs if trace_size(e) <= SMALL_TRACE]
+
+
+def at_the_ends(pairs):
+    """Those with the least and the largest N, Nk, d, heads and tiles."""
+    sizes = ("N", "Nk", "d", "heads", "tiles")
+    ends = {end(range(len(pairs)), key=lambda k, name=name: (number(pairs[k][1][name]), trace_size(pairs[k][0])))
+            for name in sizes for end in (min, max)}  # fmt: skip
+    return [pairs[k] for k in sorted(ends)]
+
+
+def number(text):
+    """Sizes of tiles in order of their product."""
+    return prod(int(n) for n in re.findall(r"\d+", text))
+
+
+def assert_predictions_are_those_of_today(pairs, folder):
     hardware = read_hardware(folder / "hardware.toml")
-    compared = 0
-    for e, old in zip(own(folder), written, strict=True):
-        p, t = problem_of(e.job), tiling_of(e.job)
-        if -(-p.N // t.rows_q) * -(-p.Nk // t.rows_k) * p.instances > SMALL_TRACE:
-            continue
+    for e, old in pairs:
         new = verify(e, hardware)
         for name in ("dram_read_predicted", "dram_write_predicted"):
             assert str(new[name]) == old[name], (name, e.job)
         assert new["seconds_predicted"] == pytest.approx(float(old["seconds_predicted"]))
-        compared += 1
-    assert compared >= 10
+
+
+@needs_measurements
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda p: p.name)
+def test_a_tenth_of_the_predictions_are_those_that_were_written_down(folder):
+    """Every tenth, and those at the ends of what was measured."""
+    pairs = written_down(folder)
+    chosen = pairs[::10] + at_the_ends(pairs)
+    assert len(pairs) / 10 + 5 <= len(chosen) <= len(pairs) / 10 + 11
+    assert_predictions_are_those_of_today(chosen, folder)
+
+
+class AllPredictions:
+    """One part of all small traces. Each part is a class, so that `--dist loadscope` deals them to several workers."""
+
+    part: int
+
+    @needs_measurements
+    @pytest.mark.long
+    @pytest.mark.parametrize("folder", FOLDERS, ids=lambda p: p.name)
+    def test_predictions_are_those_that_were_written_down(self, folder):
+        pairs = written_down(folder)[self.part :: EIGHTHS]
+        assert len(pairs) > 8
+        assert_predictions_are_those_of_today(pairs, folder)
+
+
+for part in range(EIGHTHS):
+    globals()[f"TestAllPredictions{part}"] = type(f"TestAllPredictions{part}", (AllPredictions,), {"part": part})
+
+
+@needs_measurements
+@pytest.mark.long
+class TestAtTheEdgeOfTheL2:
+    """Shapes of which the model says that the place of the arrays decides: traces of any size."""
+
+    @pytest.mark.parametrize("folder", FOLDERS, ids=lambda p: p.name)
+    def test_predictions_are_those_that_were_written_down(self, folder):
+        rows = zip(own(folder), read_csv(folder / "rows.csv"), strict=True)
+        edge = [(e, row) for e, row in rows if row["dram_at_the_edge"] == "True"]
+        assert edge
+        assert_predictions_are_those_of_today(edge, folder)
 
 
 @needs_measurements
@@ -242,15 +298,23 @@ def test_where_flashattention_2_spills(folder):
     assert [(once // 128, again // 128) for once, again in known.values()] == [(332, 32), (72, 56)]  # a thread
 
 
+REPLAYED = ("l2", "arrays", "strides")  # tables for which the model of the L2 follows every buffer again
+
+
 @needs_measurements
-def test_the_pages_say_what_the_files_hold():
+@pytest.mark.parametrize("replayed", [False, pytest.param(True, marks=pytest.mark.long)], ids=["files", "replays"])
+def test_the_pages_say_what_the_files_hold(replayed, monkeypatch):
     """Every table of docs/hardware.md and validation/README.md is the one that the CSVs give."""
     import summary
 
+    chosen = {name: part for name, part in summary.PARTS.items() if (name in REPLAYED) == replayed}
+    monkeypatch.setattr(summary, "PARTS", chosen)
     for page in summary.PAGES:
         text = page.read_text(encoding="utf-8")
         assert text.count("<!-- end ") >= 3
-        assert summary.filled(text, WHOLE[-1]) == text, f"{page.name}: run validation/summary.py"
+        for name in chosen:
+            for part in re.findall(rf"<!-- {name} -->\n.*?<!-- end {name} -->", text, re.S):
+                assert summary.filled(part, WHOLE[-1]) == part, f"{page.name}: run validation/summary.py"
 
 
 @needs_measurements
