@@ -7,7 +7,7 @@
 Start reading at machine.py. Names are loaded when they are first used, so that `import iosim` costs nothing.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
@@ -33,6 +33,27 @@ _WHERE = {
     "InputError": "errors",
 }
 __all__ = ["__version__", *_WHERE]
+
+if TYPE_CHECKING:  # the same names, for type checkers
+    from .errors import InputError as InputError
+    from .errors import IosimError as IosimError
+    from .experiment import Report as Report
+    from .experiment import Result as Result
+    from .experiment import count as count
+    from .folded import Folded as Folded
+    from .machine import Machine as Machine
+    from .numeric import Numeric as Numeric
+    from .problem import Attention as Attention
+    from .problem import Tensor as Tensor
+    from .schedules import SCHEDULES as SCHEDULES
+    from .schedules import Schedule as Schedule
+    from .schedules import register as register
+    from .tiling import Tiling as Tiling
+    from .variants import sweep as sweep
+    from .watchers import Capacity as Capacity
+    from .watchers import Flops as Flops
+    from .watchers import Trace as Trace
+    from .watchers import Traffic as Traffic
 
 
 def __getattr__(name: str) -> Any:

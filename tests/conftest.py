@@ -1,9 +1,30 @@
-import json
+"""Fixtures for all tests, and the marks `needs` and `long` (CONTRIBUTING.md says which command runs what)."""
 
+import json
+from importlib.util import find_spec
+
+import nvrtc
 import pytest
 from click.testing import CliRunner
 
 from iosim.cli import main
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
+def pytest_collection_modifyitems(items):
+    """Marks what needs something that iosim's extra `test` does not install: it is long, and skipped where it is missing."""
+    for item in items:
+        for mark in list(item.iter_markers("needs")):
+            item.add_marker(pytest.mark.long)
+            if why := missing(*mark.args):
+                item.add_marker(pytest.mark.skip(reason=why))
+
+
+def missing(name):
+    """Why a test cannot run, or an empty text."""
+    if name == "nvrtc":
+        return nvrtc.WHY_NOT
+    return "" if find_spec(name) else f"{name} is not installed: pip install iosim[test-all]"
 
 
 @pytest.fixture

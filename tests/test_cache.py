@@ -235,8 +235,8 @@ def test_distances_by_hand():
     assert reuse.needs(ids, weights, fast=False).tolist() == [reuse.NEVER, reuse.NEVER, 2, reuse.NEVER, 7]
 
 
+@pytest.mark.needs("numba")
 def test_numba_and_numpy_agree():
-    pytest.importorskip("numba", reason="extra `fast` is not installed")
     rng = np.random.default_rng(8)
     for n in (1, 2, 3, 17, 1000, 4097):
         weights = rng.integers(1, 50, 40)

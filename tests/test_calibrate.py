@@ -174,14 +174,13 @@ def test_the_knee_of_the_l2():
     assert effective_bytes({4: 6.0, 8: 3.0, 16: 6.0, 64: 3.0}) == 4, "not past the first fall"
 
 
+@pytest.mark.needs("nvrtc")
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])
 def test_the_benchmarks_compile(arch):
     import nvrtc
 
     from iosim.gpu.calibrate import SOURCE
 
-    if nvrtc.WHY_NOT:
-        pytest.skip(nvrtc.WHY_NOT)
     _, log = nvrtc.compiled(SOURCE.read_text(), arch, "-std=c++17")
     used = nvrtc.usage(log)
     assert {

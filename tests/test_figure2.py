@@ -7,6 +7,8 @@ import shutil
 import sys
 from typing import ClassVar
 
+import figure2
+import figure2_page as page
 import numpy as np
 import nvrtc
 import pytest
@@ -19,11 +21,7 @@ from iosim.gpu.jobs import job_from_json, runner
 from iosim.hardware import read as read_hardware
 from iosim.schedules import find
 
-sys.path[:0] = [str(ROOT), str(VALIDATION)]
 CONSTANTS = sorted(VALIDATION.glob("*/hardware.toml"))
-
-import figure2  # noqa: E402
-import figure2_page as page  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +97,7 @@ def test_flops_are_proportional_to_the_share(plan):
             assert row["flops"] == products * 2 * 4096**2 * 64 * 128 * row["density"]
 
 
-@pytest.mark.skipif(bool(nvrtc.WHY_NOT), reason=nvrtc.WHY_NOT)
+@pytest.mark.needs("nvrtc")
 def test_the_sources_compile(plan):
     """The smallest and the largest blocks of each schedule, and what has a mask: no spills."""
     chosen = {}

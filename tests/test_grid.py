@@ -121,8 +121,8 @@ def test_bad_axes_are_refused(iosim, bad):
     assert result.exit_code == 2 and bad[0] in result.stderr and result.stdout == ""
 
 
+@pytest.mark.needs("pyarrow")
 def test_parquet_holds_the_same_table(iosim, tmp_path):
-    pytest.importorskip("pyarrow")
     out = tmp_path / "out.parquet"
     assert iosim("sweep", "--N", "64,128", "--d", "16", "--M", "10,16KB", "-o", out).exit_code == 0
     rows = pd.read_parquet(out)

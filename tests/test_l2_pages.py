@@ -92,7 +92,9 @@ FOLDER = VALIDATION / "h200-2026-11-22"
 needs_measurements = pytest.mark.skipif(not FOLDER.exists(), reason="no measurement of a GPU is in validation/")
 
 
-@pytest.fixture(scope="module", params=["", "_again"], ids=["run", "before"])
+@pytest.fixture(
+    scope="module", params=[pytest.param(run, marks=pytest.mark.long) for run in ("", "_again")], ids=["run", "before"]
+)
 def pieces(request):
     """{(stride in KiB, access, MiB, what): bytes of DRAM over those of the pieces, measured, by the model, and by the
     model of whole pages}."""

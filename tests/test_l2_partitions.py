@@ -192,7 +192,10 @@ def test_members_know_nothing_of_each_other(seed):
 
 FILE = VALIDATION / "h200-2026-11-22" / "l2_buffers.csv"
 needs_measurements = pytest.mark.skipif(not FILE.exists(), reason="no measurement of a GPU is in validation/")
-RUNS, RUN_NAMES = ("", "_again"), ("run", "before")  # after the name of what was measured in a run before as well
+RUNS, RUN_NAMES = (
+    [pytest.param(run, marks=pytest.mark.long) for run in ("", "_again")],
+    ("run", "before"),
+)  # after the name of what was measured in a run before as well
 
 
 @pytest.fixture(scope="module", params=RUNS, ids=RUN_NAMES)

@@ -1,7 +1,6 @@
 """What may import what. Read from the source, so that a lazy import counts as well; and what a count really loads."""
 
 import ast
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -236,57 +235,6 @@ def test_nothing_asks_which_schedule_it_is(name):
 
 def test_all_files_are_walked():
     assert {"cli.py", "commands/count.py", "gpu/cuda.py", "schedules/flash.py"} <= set(FILES)
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_functions_are_short(name):
-    for node in ast.walk(TREES[name]):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            assert node.end_lineno - node.lineno < 60, node.name
-
-
-CUDA = {str(file.relative_to(PACKAGE)): file for file in sorted(PACKAGE.rglob("*")) if file.suffix in (".cu", ".cuh")}
-# Strings, comments, directives.
-NO_CODE = re.compile(r'"(?:\\.|[^"\\\n])*"|//.*|/\*[^*]*\*/|^[ \t]*#(?:.*\\\n)*.*', re.M)
-MARK = re.compile(r"\b(?:__global__|__device__|DEVICE|STEP)\b")
-
-
-def cuda_functions(text):
-    """(first line, number of lines) of every function: from the word that marks it to the brace that closes it."""
-    text = NO_CODE.sub(lambda found: "\n" * found[0].count("\n"), text)
-    for mark in MARK.finditer(text):
-        depth, end = 0, mark.start()
-        while depth or text[end] != "}":
-            end += 1
-            depth += (text[end] in "({") - (text[end] in ")}")
-        yield text.count("\n", 0, mark.start()) + 1, text.count("\n", mark.start(), end) + 1
-
-
-def test_functions_of_cuda_are_found():
-    text = """#define DEVICE __device__ \\
-    __forceinline__
-DEVICE int one(int x) { return x; }  // {
-struct S {
-    template <int N> DEVICE void three(float (&x)[N] = {}) {
-        asm("{\\n \\"}");
-    }
-};
-extern "C" __global__ void
-six(int n) {
-#pragma unroll
-    for (int i = 0; i < n; i++) { one(i); }
-    /* } */ if (n) {}
-}
-"""
-    assert list(cuda_functions(text)) == [(3, 1), (5, 3), (9, 6)]
-
-
-@pytest.mark.parametrize("name", CUDA)
-def test_cuda_files_and_functions_are_short(name):
-    text = CUDA[name].read_text()
-    assert len(text.splitlines()) < 300
-    found = list(cuda_functions(text))
-    assert found and [(line, lines) for line, lines in found if lines > 60] == []
 
 
 @pytest.mark.parametrize("name", [n for n in FILES if n not in ("cli.py", "__main__.py")])

@@ -62,13 +62,12 @@ def bare(text):
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_80_columns_are_enough(line):
+def test_80_columns_are_enough(line, iosim):
     text = on_terminal([*line.split(), *LINES[line]], 80, NO_COLOR="1")
     assert max(map(len, bare(text).splitlines())) <= 80
     codes = {code for codes in re.findall(r"\x1b\[([0-9;]*)m", text) for code in codes.split(";")}
     assert codes <= {"0", "1", "3"}, "bold or italic, no colour"
-    piped = subprocess.run([sys.executable, "-m", "iosim", *line.split(), *LINES[line]], cwd=ROOT, capture_output=True,
-                           text=True, timeout=60)  # fmt: skip
+    piped = iosim(*line.split(), *LINES[line])
     whole = set(re.findall(r"(?<![\w.-])\d{4,}(?:\.\d+)?(?![\w.-])", bare(text)))
     assert whole <= set(re.findall(r"\d+(?:\.\d+)?", piped.stdout)), "no number that a pipe does not have"
 

@@ -1,7 +1,6 @@
 """Generated kernels compile for three architectures without a GPU: registers, spills, shared memory from the log."""
 
 import re
-from concurrent.futures import ThreadPoolExecutor
 
 import nvrtc
 import pytest
@@ -14,7 +13,6 @@ from iosim.gpu.selftest import cases
 from iosim.schedules import CORE
 from iosim.tiling import parse_tiles
 
-pytestmark = pytest.mark.skipif(bool(nvrtc.WHY_NOT), reason=nvrtc.WHY_NOT)
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 FP16, FP32, BF16 = ({"dtype": "fp16", "acc_dtype": "fp32"}, {"dtype": "fp32"}, {"dtype": "bf16", "acc_dtype": "fp32"})
 
@@ -41,21 +39,11 @@ PROGRAMS = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def logs():
-    pairs = [(name, arch) for name in PROGRAMS for arch in ARCHITECTURES]
-
-    def compiled(pair):
-        return nvrtc.compiled(PROGRAMS[pair[0]].source, pair[1], *PROGRAMS[pair[0]].defines)
-
-    with ThreadPoolExecutor(2) as pool:
-        return dict(zip(pairs, pool.map(compiled, pairs), strict=True))
-
-
+@pytest.mark.needs("nvrtc")
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("arch", ARCHITECTURES)
-def test_it_compiles_without_warnings_and_spills(logs, name, arch):
-    cubin, log = logs[name, arch]
+def test_it_compiles_without_warnings_and_spills(name, arch):
+    cubin, log = nvrtc.compiled(PROGRAMS[name].source, arch, *PROGRAMS[name].defines)
     found = nvrtc.usage(log)
     assert cubin[:4] == b"\x7fELF" and "warning" not in log, log
     assert set(found) == {kernel.name for kernel in PROGRAMS[name].kernels}
@@ -67,12 +55,13 @@ def test_it_compiles_without_warnings_and_spills(logs, name, arch):
     assert max(static, default=0) <= 256, "static shared memory is only for sums over long rows"
 
 
-def test_tensor_cores_are_really_in_the_code(logs):
+def test_tensor_cores_are_really_in_the_code():
     """An instruction that only the 16-bit kernels have: their source asks for it, the others' code is free of it."""
     assert all(k.tensor_cores for k in PROGRAMS["flash2 fp16"].kernels)
     assert not any(k.tensor_cores for k in PROGRAMS["flash2 fp32"].kernels)
 
 
+@pytest.mark.needs("nvrtc")
 def test_a_fault_in_the_source_is_reported():
     with pytest.raises(AssertionError, match="undefined"):
         nvrtc.compiled("__global__ void f() { nothing(); }", "sm_90")

@@ -16,11 +16,6 @@ from iosim.tiling import Tiling
 SIZES = ("--N", 256, "--d", 16)
 
 
-@pytest.fixture
-def drawn():
-    return pytest.importorskip("matplotlib", reason="extra `plot` is not installed")
-
-
 def test_lines_are_counts():
     chart = curves.traffic({"N": "512", "d": "32", "M": "8KB:64KB:x2"})
     lines = {line.label: line for line in chart.lines}
@@ -152,7 +147,8 @@ def colours_in(file, size):
     return len(np.unique(picture.reshape(-1, picture.shape[2]).round(2), axis=0))
 
 
-def test_a_picture_of_traffic(drawn, iosim, tmp_path):
+@pytest.mark.needs("matplotlib")
+def test_a_picture_of_traffic(iosim, tmp_path):
     answer = iosim("plot", *SIZES, "-o", tmp_path / "a.png")
     assert answer.exit_code == 0 and answer.stdout == ""
     size = png_size(tmp_path / "a.png")
@@ -160,7 +156,8 @@ def test_a_picture_of_traffic(drawn, iosim, tmp_path):
     assert [f.name for f in tmp_path.iterdir()] == ["a.png"]
 
 
-def test_svg_names_every_line_and_repeats(drawn, iosim, tmp_path):
+@pytest.mark.needs("matplotlib")
+def test_svg_names_every_line_and_repeats(iosim, tmp_path):
     for name in ("a.svg", "b.svg"):
         assert iosim("plot", "--N", "256:1024:x2", "--d", 16, "--M", "16KB", "-o", tmp_path / name).exit_code == 0
     text = (tmp_path / "a.svg").read_text()
@@ -176,7 +173,8 @@ def test_svg_names_every_line_and_repeats(drawn, iosim, tmp_path):
     assert text == (tmp_path / "b.svg").read_text()
 
 
-def test_a_picture_of_a_sweep(drawn, iosim, tmp_path):
+@pytest.mark.needs("matplotlib")
+def test_a_picture_of_a_sweep(iosim, tmp_path):
     assert iosim("sweep", *SIZES, "--M", "4KB:64KB:x2", "-o", tmp_path / "s.csv").exit_code == 0
     args = ("-x", "M_bytes", "-y", "total", "--by", "schedule", "-o", tmp_path / "s.svg")
     assert iosim("plot", tmp_path / "s.csv", *args).exit_code == 0
@@ -191,7 +189,8 @@ def vertices(file):
     return max(len(re.findall("[ML] ", path)) for path in re.findall(r'<path d="([^"]*)"', file.read_text()))
 
 
-def test_steps_hold_a_value(drawn, iosim, tmp_path):
+@pytest.mark.needs("matplotlib")
+def test_steps_hold_a_value(iosim, tmp_path):
     pd.DataFrame({"M_bytes": range(1, 31), "total": range(1000, 10, -33)[:30]}).to_csv(tmp_path / "c.csv", index=False)
     args = ("plot", tmp_path / "c.csv", "-x", "M_bytes", "-y", "total")
     for name, more in (("a.svg", ()), ("b.svg", ("--steps",))):
@@ -199,7 +198,8 @@ def test_steps_hold_a_value(drawn, iosim, tmp_path):
     assert (vertices(tmp_path / "a.svg"), vertices(tmp_path / "b.svg")) == (30, 59)
 
 
-def test_a_picture_of_a_mask(drawn, iosim, tmp_path):
+@pytest.mark.needs("matplotlib")
+def test_a_picture_of_a_mask(iosim, tmp_path):
     args = ("--mask", "causal&window:64", "--N", 512, "--tiles", "32x32", "-o", tmp_path / "m.svg")
     assert iosim("plot", "--picture", "mask", *args).exit_code == 0
     assert "45 of 256 tiles active" in (tmp_path / "m.svg").read_text()

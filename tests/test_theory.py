@@ -32,8 +32,9 @@ def mask_row(*args):
     return json.loads(result.stdout)
 
 
-def first_fit(d):
-    return next(M for M in range(d * d, 20 * d * d, 8) if fits(d, M) and fits(d, M + 8) and fits(d, M + 16))
+def first_fit(d, step=64):
+    """The least M of these steps that fits, as do the next two multiples of 8."""
+    return next(M for M in range(d * d, 20 * d * d, step) if fits(d, M) and fits(d, M + 8) and fits(d, M + 16))
 
 
 CLAIMS = {

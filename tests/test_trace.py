@@ -88,8 +88,10 @@ def test_hidden_tiles_leave_no_event():
     assert [e["row"] for e in events if (e["event"], e["name"]) == ("load", "K")] == [0, 0, 4]
 
 
+@pytest.mark.needs("pyarrow")
 def test_all_formats_say_the_same(iosim, tmp_path):
-    parquet = pytest.importorskip("pyarrow.parquet", reason="Parquet needs pyarrow")
+    from pyarrow import parquet
+
     args = ("trace", *SIZES, "--schedule", "flash1")
     rows = rows_of(iosim(*args).stdout)
     assert rows == events_of("flash1", Attention(6, 2), Tiling(4, 3))
@@ -102,8 +104,10 @@ def test_all_formats_say_the_same(iosim, tmp_path):
     assert sorted(f.name for f in tmp_path.iterdir()) == ["t.csv", "t.jsonl", "t.parquet"]
 
 
+@pytest.mark.needs("pyarrow")
 def test_parquet_in_several_batches(iosim, tmp_path, monkeypatch):
-    parquet = pytest.importorskip("pyarrow.parquet", reason="Parquet needs pyarrow")
+    from pyarrow import parquet
+
     monkeypatch.setattr(trace, "BATCH", 7)
     assert iosim("trace", *SIZES, "--schedule", "flash2", "-o", tmp_path / "t.parquet").exit_code == 0
     table = parquet.ParquetFile(tmp_path / "t.parquet")

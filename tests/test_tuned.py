@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
-from nvrtc import LIBRARY, WHY_NOT, compiled, usage
+from nvrtc import compiled, usage
 
 from iosim import Attention, Folded, Traffic
 from iosim.errors import InputError
@@ -28,7 +28,7 @@ def kernel_of(name, d, dtype, mask, **more):
     return tuned(name, Attention(**{"N": 1024, "d": d, "dtype": dtype, "acc_dtype": "fp32", "mask": mask, **more}))
 
 
-@pytest.mark.skipif(not LIBRARY, reason=WHY_NOT)
+@pytest.mark.needs("nvrtc")
 @pytest.mark.parametrize("name, d, dtype, mask", PROBLEMS)
 @pytest.mark.parametrize("count", [False, True])
 def test_every_kernel_compiles_without_large_spills(name, d, dtype, mask, count):

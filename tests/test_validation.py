@@ -6,6 +6,7 @@ import graphlib
 import json
 import re
 import sys
+from math import prod
 from statistics import median
 
 import pytest
@@ -24,11 +25,11 @@ from iosim.hardware import read as read_hardware
 from iosim.schedules import CORE, find
 from iosim.tiling import parse_tiles
 
-sys.path.insert(0, str(ROOT))
 FOLDERS = sorted(path.parent for path in VALIDATION.glob("*/generated.csv"))
 WHOLE = [folder for folder in FOLDERS if (folder / "sweep.csv").exists()]  # all parts; else a second GPU, for a few
 SECOND = [folder for folder in FOLDERS if folder not in WHOLE]
-SMALL_TRACE = 20_000  # pairs of tiles and heads: DRAM and time of larger ones are compared with rows.csv only
+SMALL_TRACE = 20_000  # pairs of tiles and heads: larger ones take seconds each
+EIGHTHS = 8
 
 ROWS = sorted(path.parent for path in VALIDATION.glob("*/sweep_rows.csv"))  # results are kept without the counters, too
 
@@ -72,24 +73,79 @@ def test_words_and_bytes_agree(folder):
     assert all(row["ok"] for row in generated)
 
 
-@needs_measurements
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda p: p.name)
-def test_predictions_are_those_that_were_written_down(folder):
-    """rows.csv beside the measurements holds what the model predicted when they were compared."""
-    with open(folder / "rows.csv", newline="") as file:
-        written = list(csv.DictReader(file))
+def trace_size(e):
+    """Pairs of tiles and heads."""
+    p, t = e.job.problem, e.job.tiling
+    return -(-p.N // t.rows_q) * -(-p.Nk // t.rows_k) * p.instances
+
+
+def written_down(folder):
+    """(evidence, row of rows.csv) of every small trace: what the model predicted when the two were compared."""
+    pairs = zip(own(folder), read_csv(folder / "rows.csv"), strict=True)
+    return [(e, row) for e, row in pairs if trace_size(e) <= SMALL_TRACE]
+
+
+def at_the_ends(pairs):
+    """Those with the least and the largest N, Nk, d, heads and tiles."""
+    sizes = ("N", "Nk", "d", "heads", "tiles")
+    ends = {end(range(len(pairs)), key=lambda k, name=name: (number(pairs[k][1][name]), trace_size(pairs[k][0])))
+            for name in sizes for end in (min, max)}  # fmt: skip
+    return [pairs[k] for k in sorted(ends)]
+
+
+def number(text):
+    """Sizes of tiles in order of their product."""
+    return prod(int(n) for n in re.findall(r"\d+", text))
+
+
+def assert_predictions_are_those_of_today(pairs, folder):
     hardware = read_hardware(folder / "hardware.toml")
-    compared = 0
-    for e, old in zip(own(folder), written, strict=True):
-        p, t = e.job.problem, e.job.tiling
-        if -(-p.N // t.rows_q) * -(-p.Nk // t.rows_k) * p.instances > SMALL_TRACE:
-            continue
+    for e, old in pairs:
         new = verify(e, hardware)
         for name in ("dram_read_predicted", "dram_write_predicted"):
             assert str(new[name]) == old[name], (name, e.job)
         assert new["seconds_predicted"] == pytest.approx(float(old["seconds_predicted"]))
-        compared += 1
-    assert compared >= 10
+
+
+@needs_measurements
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda p: p.name)
+def test_a_tenth_of_the_predictions_are_those_that_were_written_down(folder):
+    """Every tenth, and those at the ends of what was measured."""
+    pairs = written_down(folder)
+    chosen = pairs[::10] + at_the_ends(pairs)
+    assert len(pairs) / 10 + 5 <= len(chosen) <= len(pairs) / 10 + 11
+    assert_predictions_are_those_of_today(chosen, folder)
+
+
+class AllPredictions:
+    """One part of all small traces. Each part is a class, so that `--dist loadscope` deals them to several workers."""
+
+    part: int
+
+    @needs_measurements
+    @pytest.mark.long
+    @pytest.mark.parametrize("folder", FOLDERS, ids=lambda p: p.name)
+    def test_predictions_are_those_that_were_written_down(self, folder):
+        pairs = written_down(folder)[self.part :: EIGHTHS]
+        assert len(pairs) > 8
+        assert_predictions_are_those_of_today(pairs, folder)
+
+
+for part in range(EIGHTHS):
+    globals()[f"TestAllPredictions{part}"] = type(f"TestAllPredictions{part}", (AllPredictions,), {"part": part})
+
+
+@needs_measurements
+@pytest.mark.long
+class TestAtTheEdgeOfTheL2:
+    """Shapes of which the model says that the place of the arrays decides: traces of any size."""
+
+    @pytest.mark.parametrize("folder", FOLDERS, ids=lambda p: p.name)
+    def test_predictions_are_those_that_were_written_down(self, folder):
+        rows = zip(own(folder), read_csv(folder / "rows.csv"), strict=True)
+        edge = [(e, row) for e, row in rows if row["dram_at_the_edge"] == "True"]
+        assert edge
+        assert_predictions_are_those_of_today(edge, folder)
 
 
 @needs_measurements

@@ -16,7 +16,7 @@ def folder():
 
 
 LIBRARY = folder()
-WHY_NOT = "" if LIBRARY else "nvidia-cuda-nvrtc is not installed: pip install iosim[test-cuda]"
+WHY_NOT = "" if LIBRARY else "nvidia-cuda-nvrtc is not installed: pip install iosim[test-all]"
 
 
 def compiled(source, arch, *options):
