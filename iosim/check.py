@@ -23,10 +23,10 @@ Row = dict[str, Any]
 
 
 def check(problem: Attention, tiling: Tiling, schedules: list[Schedule], seed: int = 0) -> list[Row]:
-    """A row a schedule: largest absolute error of the output in float64 and in the dtype (its inputs rounded, and every
-    load, store and step; the answer to these inputs is in float64), counted words against the formula by hand, peak
-    against the footprint by hand, folded against numeric. `ok` is False when any of them disagrees, and `faults` says
-    which."""
+    """A row for each schedule: the largest absolute error of the output in float64 and in the dtype, counted words
+    against the formula by hand, peak against the footprint by hand, folded against numeric. In the dtype the inputs and
+    every load, store and step are rounded; the answer to these inputs is in float64. `ok` is False if any of them
+    disagrees, and `faults` says which."""
     rng = np.random.default_rng(seed)
     p = problem
     visible = None

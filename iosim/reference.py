@@ -1,4 +1,4 @@
-"""Softmax attention in a few lines of float64: the oracle. It shares nothing with softmax.py.
+"""Softmax attention in a few lines of float64: the oracle. It shares no code with softmax.py.
 
 NumPy is loaded inside, so that a schedule can name its oracle without it.
 """

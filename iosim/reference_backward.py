@@ -1,6 +1,6 @@
 """Gradients of softmax attention in float64, from the chain rule on whole matrices: the oracle of the backward passes.
 
-It shares nothing with gradients.py. NumPy is loaded inside, so that a schedule can name its oracle without it.
+It shares no code with gradients.py. NumPy is loaded inside, so that a schedule can name its oracle without it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Inputs and oracles, in float64, of matrix products, softmax alone and linear attention. Nothing of the steps is used.
+"""Inputs and oracles, in float64, of matrix products, softmax alone and linear attention. None of a step is used.
 
 NumPy is loaded inside, so that a schedule can name its oracle without it.
 """

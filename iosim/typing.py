@@ -23,10 +23,8 @@ Test = bool | NDArray[np.bool]
 """Whether something holds of a size."""
 Shape = tuple[Tile | Size, ...]
 """The dimensions of a block or a tensor: a tile of an axis, or a length."""
-Group = dict[Tile, Size]
-"""Sizes of tiles that occur together."""
-Rows = list[tuple[Size, Group]]
-"""How often which sizes of some tiles occur together."""
+Rows = list[tuple[Size, dict[Tile, Size]]]
+"""(how often, the sizes of some tiles that occur together)."""
 
 Array = NDArray[np.floating]  # type: ignore[explicit-any]  # NumPy's own alias holds an Any
 """The values of a tensor or of a block."""
@@ -46,7 +44,7 @@ Tiles = Callable[[Size, Size], Tiling[Size]]
 class Step(Protocol):
     """A named tile step: it writes into its first arrays, and may read the others.
 
-    `flops` and `work` (steps/softmax.py) are optional attributes that say what it costs.
+    `flops` and `work` (softmax.py) are optional attributes that say what it costs.
     """
 
     @property

@@ -38,7 +38,8 @@ def keys_outside_lse(chip: Machine, p: Attention, t: Tiling) -> None:
 
 
 def second_pass(chip: Machine, p: Attention, t: Tiling) -> None:
-    """The same without shared sums: keys outside for dK and dV, then queries outside, with S and dP again, for dQ."""
+    """FlashAttention-2 without shared sums: keys outside for dK and dV, then queries outside for dQ. S and dP are
+    computed twice."""
     row_sums(chip, p, t)
     key_side(chip, p, t, shared=False)
     for i in chip.tiles(p.N, t.rows_q, parallel=True):
@@ -140,13 +141,13 @@ def second_pass_footprint(p: Attention, t: Tiling) -> int:
 
 
 def best_of_both(schedule: Schedule, p: Attention, M_bytes: int, multiple: int) -> Tiling | None:
-    """The least traffic of the second-pass form, which falls with both tiles: the best number of query tiles, and the
-    largest key tile that fits beside them. Exact; no tile is left out."""
+    """The tiles of least traffic of the second-pass form, exactly; None if nothing fits. Traffic falls with both tiles:
+    the best number of query tiles goes with the largest key tile that fits beside them."""
     acc, word, both = p.acc_bytes, p.word_bytes, p.d + p.dv
 
     def room(rows: int) -> list[tuple[int, int]]:
-        """Bytes a key and beside the keys: K, V, dK, dV with Q, dO; K, V with Q, dO, dQ; in both S, dP, LSE, D. The
-        sums before them need no keys."""
+        """(bytes for each key, bytes beside the keys) of three phases: K, V, dK, dV with Q, dO; K, V with Q, dO, dQ;
+        the sums before them, which need no keys. S, dP, LSE, D are there in the first two."""
         tiles = 2 * rows * acc
         sums = rows * (2 * p.dv * word + acc)
         return [
@@ -163,7 +164,7 @@ def best_of_both(schedule: Schedule, p: Attention, M_bytes: int, multiple: int) 
 
 
 def largest_keys(schedule: Schedule, p: Attention, M_bytes: int, multiple: int, rows_q: int) -> Tiling:
-    """These query rows with the most keys that fit."""
+    """The tiling with these query rows and the most keys that fit."""
 
     def fits(n: int) -> bool:
         return bool(footprint(schedule, p, Tiling(rows_q, n * multiple)).peak_bytes <= M_bytes)

@@ -169,8 +169,8 @@ def shares_of_tiles(p: Attention, multiple: int) -> Iterator[int]:
 
 
 def pages_of_tiles(p: Attention, multiple: int) -> list[int]:
-    """The page sizes of Kwon et al. 2023, section 7.2, from the largest on: those that hold a key tile and of those
-    that hold all keys one, but never none. Larger pages move fewer table entries, and need as much SRAM."""
+    """The page sizes of Kwon et al. 2023, section 7.2, from the largest on: those that hold a key tile, and only one of
+    those that hold all keys. There is always one. Larger pages move fewer table entries, and need as much SRAM."""
     needed = [size for size in PAGE_SIZES if size < 2 * p.Nk]
     return [size for size in needed if size >= min(multiple, p.Nk)][::-1] or needed[-1:]
 

@@ -43,7 +43,7 @@ def linear(chip: Machine, p: Attention, t: Tiling) -> None:
 
 
 def linear_causal(chip: Machine, p: Attention, t: Tiling) -> None:
-    """The same for a causal mask: what lies before the tile comes from the running state, the tile itself from the
+    """Linear attention under a causal mask: earlier keys are in the running state, the tile's own keys come from
     products inside it."""
     state = chip.compute("state", (p.d, p.dv), zeros)
     z = chip.compute("z", (p.d,), zeros)
@@ -59,7 +59,7 @@ def linear_causal(chip: Machine, p: Attention, t: Tiling) -> None:
 
 
 def add_tile(chip: Machine, j: Tile, state: Block, z: Block) -> tuple[Block, Block]:
-    """A tile of keys and values goes into the state."""
+    """Add a tile of keys and values to the state."""
     k, v = chip.load("K", j), chip.load("V", j)
     chip.update(k, features)
     chip.update(state, add_to_state, k, v)
@@ -68,7 +68,7 @@ def add_tile(chip: Machine, j: Tile, state: Block, z: Block) -> tuple[Block, Blo
 
 
 def read_tile(chip: Machine, p: Attention, i: Tile, state: Block, z: Block) -> tuple[Block, Block, Block]:
-    """What a tile of queries reads from the state: phi(Q), O and its normaliser."""
+    """(phi(Q), O, its normaliser) of a tile of queries, from the state."""
     q = chip.load("Q", i)
     chip.update(q, features)
     o = chip.compute("O", (i, p.dv), read_state, q, state)

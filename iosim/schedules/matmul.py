@@ -1,7 +1,7 @@
 """Matrix products C = A B: A is (N, d), B is (d, Nk), C is (N, Nk), in every loop order.
 
 N, Nk and d are those of attention: rows of A, columns of B, and the axis that is summed over. Three nested loops have
-six orders; what counts is the innermost one, because the tile that it does not index stays on chip.
+six orders; only the innermost one matters, because the tile that it does not index stays on chip.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def best_a_stays(schedule: Schedule, p: Attention, M_bytes: int, multiple: int) 
 
 
 def best_b_stays(schedule: Schedule, p: Attention, M_bytes: int, multiple: int) -> Tiling | None:
-    """As above, with A and B exchanged."""
+    """The depth and Bc decide the traffic, as in `best_a_stays` with A and B exchanged."""
     found = best_a_stays(schedule, narrowed(p, N=p.Nk, Nk=p.N), M_bytes, multiple)
     return found and Tiling(multiple, found.rows_q, depth=found.depth)
 

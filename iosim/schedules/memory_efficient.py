@@ -1,5 +1,5 @@
-"""Queries outside, K and V one after the other in the same room: with Q staying, or read again with every key tile as
-in the kernel of PyTorch's EFFICIENT_ATTENTION."""
+"""Queries outside, K and V one after the other in the same room. Q stays, or is read again with every key tile, as in
+the kernel of PyTorch's EFFICIENT_ATTENTION."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def traffic(p: Attention, t: Tiling, tiles: list[tuple[int, int]] | None = None)
 
 
 def moved(p: Attention, keys: int, rows: int, square: int) -> Words:
-    """`keys` that are read, `rows` of Q that are read, scores that are computed: sums over all query tiles."""
+    """The words moved; `keys`, `rows` of Q and `square` scores are sums over all query tiles."""
     return {
         "Q": (rows * p.d, 0),
         "K": (keys * p.d, 0),
@@ -120,7 +120,8 @@ def stay_room(p: Attention, t: Tiling) -> int:
 
 
 def search(schedule: Schedule, p: Attention, M_bytes: int, multiple: int) -> Tiling | None:
-    """The tiles of least traffic that fit. It falls with Br and with Bc, so each Br goes with the largest Bc."""
+    """The tiles of least traffic that fit; None if nothing fits. Traffic falls with Br and with Bc, so the largest Bc
+    goes with each Br."""
 
     def fits(n_q: int, n_k: int) -> bool:
         return bool(footprint(schedule, p, Tiling(n_q * multiple, n_k * multiple)).peak_bytes <= M_bytes)
@@ -143,7 +144,7 @@ def search(schedule: Schedule, p: Attention, M_bytes: int, multiple: int) -> Til
 
 
 def best_rows(p: Attention, M_bytes: int, multiple: int) -> list[int]:
-    """Without a mask, the best query tile in multiples; none where nothing fits."""
+    """The best query tile without a mask, in multiples; an empty list if nothing fits."""
     found = least_passes(
         p.N, p.Nk, multiple, M_bytes,
         room=lambda rows: room_bytes(p, rows),
@@ -160,7 +161,7 @@ def room_bytes(p: Attention, rows: int) -> list[tuple[int, int]]:
 
 
 def masked_candidates(p: Attention, multiple: int) -> list[Tiling]:
-    """With a mask of tokens, the tilings that are best at some M."""
+    """The tilings that are best at some M, under a mask of tokens."""
     return seen_pairs(
         p.N, p.Nk, multiple,
         reach=lambda rows: reaches(p.tiled(Tiling(rows, multiple)).mask),
@@ -170,7 +171,7 @@ def masked_candidates(p: Attention, multiple: int) -> list[Tiling]:
 
 
 def outer_tiles(p: Attention, largest: int, multiple: int) -> list[int]:
-    """With a mask, the query tiles to look at, in multiples, ascending: all."""
+    """The query tiles to look at under a mask, in multiples: all, in ascending order."""
     if p.mask.tile_units or largest > MOST_MASKED:
         raise InputError(
             "--tiles", f"best with --mask {p.mask}", f"a mask in tokens and at most {MOST_MASKED} query tiles to try",

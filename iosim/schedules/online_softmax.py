@@ -22,14 +22,14 @@ MG = "Milakov and Gimelshein 2018 (arXiv 1805.02867)"
 
 
 def load_scores(chip: Machine, p: Attention, i: Tile, j: Tile) -> Block:
-    """A tile of S, -inf where the mask hides."""
+    """A tile of S, with -inf for hidden scores."""
     s = chip.load("S", i, j)
     chip.update(s, hide, p.mask.part(i, j))
     return s
 
 
 def row_maximum(chip: Machine, p: Attention, t: Tiling, i: Tile) -> Block:
-    """First of three passes."""
+    """The maximum of each row: the first of three passes."""
     m = chip.compute("m", (i,), minus_infinity)
     for j in chip.tiles(p.Nk, t.rows_k):
         chip.update(m, add_maximum, load_scores(chip, p, i, j))
@@ -37,7 +37,7 @@ def row_maximum(chip: Machine, p: Attention, t: Tiling, i: Tile) -> Block:
 
 
 def row_sum(chip: Machine, p: Attention, t: Tiling, i: Tile, m: Block, stored: bool = False) -> Block:
-    """Second of three passes."""
+    """The sum of exponentials of each row: the second of three passes."""
     l = chip.compute("l", (i,), zeros)
     for j in chip.tiles(p.Nk, t.rows_k):
         s = load_scores(chip, p, i, j)
@@ -86,7 +86,7 @@ def quotients(chip: Machine, p: Attention, t: Tiling, i: Tile, m: Block, l: Bloc
 
 
 def make_scores(chip: Machine, p: Attention, i: Tile, j: Tile, q: Block) -> Block:
-    """A tile of scores from a tile of keys, which is then no longer needed."""
+    """A tile of scores; the tile of keys that it is made of is freed."""
     k = chip.load("K", j)
     s = chip.compute("S", (i, j), scores, q, k)
     chip.free(k)

@@ -110,7 +110,7 @@ class Schedules(MutableMapping[str, Schedule]):
         self._files: dict[str, str] = {}
 
     def expect(self, files: Mapping[str, tuple[str, ...]]) -> None:
-        """Names that files of this package register: `{file: names}`."""
+        """Expect names that files of this package register: `{file: names}`."""
         self._files |= {name: file for file, names in files.items() for name in names}
         self._found |= dict.fromkeys(self._files)
 
@@ -178,12 +178,12 @@ def rules_of_fields(s: Schedule) -> Iterator[tuple[str, bool, str]]:
 
 
 def narrowed(problem: Attention, **fields: object) -> Attention:
-    """The same problem with some fields fixed: for `about`."""
+    """The problem with some fields fixed: for `about`."""
     return replace(problem, **fields)  # type: ignore[arg-type]
 
 
 def require(schedule: Schedule, problem: Attention) -> None:
-    """InputError where a schedule is not about this problem; the first line of its `about` says why."""
+    """Raise InputError if a schedule is not about this problem; the docstring of its `about` says why."""
     nearest = schedule.about(problem)
     for name, value in vars(problem).items():
         wanted = getattr(nearest, name)

@@ -1,9 +1,9 @@
 """Attention for an SRAM of less than d^2 words, where a tile of whole rows of Q, K, V is too much.
 
-Saha and Ye 2024 show that Theta(N^2 d / sqrt(M)) words are right there, and that standard attention reaches it with
-square tiles of all three axes in both products, S going through HBM. Here softmax needs no pass of its own: the second
-product takes its rows' maximum and sum online, while it reads S anyway. So S is written once and read ceil(dv / cols_o)
-times, and no maximum or sum ever moves.
+Saha and Ye 2024 show that Theta(N^2 d / sqrt(M)) words are the optimum there. Standard attention reaches it with square
+tiles of all three axes in both products, and S goes through HBM. Here softmax needs no pass of its own: the second
+product reads S anyway, and takes the maximum and sum of its rows online. So S is written once and read
+ceil(dv / cols_o) times, and no maximum or sum ever moves.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def small_cache_traffic(p: Attention, t: Tiling) -> Words:
 
 
 def queries_traffic(p: Attention, t: Tiling) -> Words:
-    """As above, but Q is read once."""
+    """The words of small-cache, but Q is read once."""
     return {**small_cache_traffic(p, t), "Q": (p.N * p.d, 0)}
 
 
@@ -168,7 +168,7 @@ def square_footprint(p: Attention, t: Tiling) -> int:
 
 
 def search(first: First, state: int, softmax_words: int = 0) -> Search:
-    """The best tile of the first product together with the best tile of O, which shares no SRAM with it."""
+    """A search for the best tile of the first product and the best tile of O. The two share no SRAM."""
 
     def best(schedule: Schedule, p: Attention, M_bytes: int, multiple: int) -> Tiling | None:
         scores_tile = first(p, M_bytes, multiple, least_passes)
@@ -183,7 +183,7 @@ def search(first: First, state: int, softmax_words: int = 0) -> Search:
 
 
 def candidates(first: First, state: int) -> Candidates:
-    """The same for every M at once."""
+    """The best tiles of both products at every M at once."""
 
     def every(p: Attention, multiple: int) -> Tiling[Size]:
         return together(first(p, 0, multiple, falls), best_output(p, 0, multiple, state, falls), multiple)

@@ -38,7 +38,7 @@ def ideal(chip: Machine, p: Attention, t: Tiling) -> None:
 
 
 def tiled(chip: Machine, p: Attention, t: Tiling) -> None:
-    """The same three kernels with tiles that fit: K and V are read once for every query tile."""
+    """Algorithm 0 with tiles that fit: K and V are read once for every query tile."""
     score_pass(chip, p, t)
     elementwise_passes(chip, p, t)
     softmax_pass(chip, p, t)
@@ -101,7 +101,7 @@ def ideal_traffic(p: Attention, t: Tiling) -> Words:
 
 
 def tiled_traffic(p: Attention, t: Tiling) -> Words:
-    """As above, with K and V read once for each of the ceil(N / Br) query tiles."""
+    """The words of Algorithm 0, with K and V read once for each of the ceil(N / Br) query tiles."""
     passes = -(-p.N // t.rows_q)
     return {**ideal_traffic(p, t), "K": (p.Nk * p.d * passes, 0), "V": (p.Nk * p.dv * passes, 0)}
 
@@ -112,6 +112,7 @@ def ideal_footprint(p: Attention, t: Tiling) -> int:
 
 
 def tiled_footprint(p: Attention, t: Tiling) -> int:
+    """A tile of Q (or O) and of K (or V) with one of scores; or whole rows of scores."""
     rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
     return max((rows_q + rows_k) * max(p.d, p.dv) + rows_q * rows_k, min(t.rows_s, p.N) * p.Nk)
 
