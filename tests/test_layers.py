@@ -1,4 +1,7 @@
-"""What may import what. Read from the source, so that a lazy import counts as well; and what a count really loads."""
+"""What may import what. Read from the source, so that a lazy import counts as well; and what a count really loads.
+
+Imports for types only, under `if TYPE_CHECKING:`, do not count: the running program never makes them.
+"""
 
 import ast
 import re
@@ -14,12 +17,20 @@ FILES = {str(file.relative_to(PACKAGE)): file for file in sorted(PACKAGE.rglob("
 TREES = {name: ast.parse(file.read_text()) for name, file in FILES.items()}
 
 
+def for_types(tree):
+    """The nodes that stand under `if TYPE_CHECKING:`."""
+    blocks = [n for n in ast.walk(tree) if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING"]
+    return {id(node) for block in blocks for part in block.body for node in ast.walk(part)}
+
+
 def modules(name):
     """Absolute names of all modules that a file imports, at its top or in a function. `iosim.x` for `from . import x`
     where x is a module of the package, else `iosim`."""
     folder = ["iosim", *Path(name).parts[:-1]]
-    found = set()
+    found, typed = set(), for_types(TREES[name])
     for node in ast.walk(TREES[name]):
+        if id(node) in typed:
+            continue
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -60,7 +71,7 @@ CORE = {
     "softmax.py": set(),
     "elementwise.py": set(),
     "mask_expr.py": set(),
-    "mask_closed.py": {"elementwise", "mask_expr"},
+    "mask_closed.py": {"elementwise", "mask_expr", "size"},
     "mask_bands.py": {"mask_closed"},
     "mask_counts.py": {"errors", "mask_bands", "mask_closed", "mask_expr"},
     "masked_search.py": {"elementwise", "errors", "folded", "problem", "watchers"},
