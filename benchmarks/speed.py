@@ -10,10 +10,10 @@ from functools import partial
 import numpy as np
 
 from iosim import Attention, Folded, Tiling, Traffic, grid, writers
+from iosim.best_tiles import best_tiles
 from iosim.experiment import parse_mask
 from iosim.report import COLUMNS
 from iosim.schedules import find
-from iosim.tiling import best_tiles
 
 MASKS = ("causal", "window:1024", "global:64", "strided:128")
 

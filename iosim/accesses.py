@@ -18,8 +18,8 @@ import numpy as np
 
 from .errors import InputError, suggestion
 from .machine import Machine, Tile
-from .machine import product as product_of
 from .problem import Attention
+from .shapes import product as product_of
 from .tiling import Tiling
 from .trace import MOST_EVENTS, check_length, visits
 from .watchers import Traffic
@@ -83,12 +83,12 @@ class Moves(Traffic):
 
     @property
     def total_bytes(self) -> int:
-        return sum(sum(self.tensors[name]) * width for name, width in zip(self.names, self.widths, strict=True))
+        return sum(int(sum(self.tensors[name])) * width for name, width in zip(self.names, self.widths, strict=True))
 
 
 def matrices(shape: tuple[Any, ...]) -> Iterator[tuple[int, int, int, int]]:
     """(row, rows, column, columns) of a block; one for each index of its leading axes."""
-    spans = [(x.start, x.size, x.length) if isinstance(x, Tile) else (0, x, x) for x in shape]
+    spans = [(x.start, x.size, int(x.length)) if isinstance(x, Tile) else (0, x, x) for x in shape]
     if len(spans) == 1:
         spans.append((0, 1, 1))
     *leading, (row, rows, height), (column, columns, _) = spans

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from .accesses import Accesses, accesses, record
+from .best_tiles import footprint
 from .errors import InputError, suggestion
 from .reuse import NEVER, dirty_needs, following, needs
-from .tiling import footprint
 
 POLICIES = ("lru", "belady", "both")
 

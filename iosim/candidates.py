@@ -1,31 +1,52 @@
-"""Every tiling that can be the best at some M, where two tile sizes share the SRAM. Loads NumPy when it is called.
+"""All tilings that are the best at some M, where two tile sizes share the SRAM. Loads NumPy when it is called.
 
-As in square_tiles.py, cost depends on the sizes through the numbers of passes alone, so the smallest size of each
-number is enough: about 4 sqrt(rows x columns) pairs. Only those stay that cost less than all that need no more.
+As in square_tiles.py, cost depends on the sizes only through the numbers of passes, so the smallest size of each number
+is enough: about 4 sqrt(rows x columns) pairs. A pair stays if it costs less than every pair that needs no more M.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from math import isqrt
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, cast
 
 from .errors import InputError
 from .square_tiles import sizes
 from .tiling import Tiling
 
-MOST = 2**20  # pairs: a second
-MOST_SEEN = 2**28  # pairs under a mask: twenty seconds
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from .typing import Size
+
+    Sizes = NDArray[np.int64]  # or of Python integers, where a count may not fit
+    Reach = Callable[[int], list[tuple[int, int]]]
+
+MOST = 2**20  # pairs; they take a second
+MOST_SEEN = 2**28  # pairs under a mask; they take twenty seconds
 
 
 class Falls(NamedTuple):
     """Arrays of the same length: from M bytes on these rows and columns cost less than all before."""
 
-    M: Any
-    tile: tuple[Any, Any]
+    M: Sizes
+    tile: tuple[Sizes, Sizes]
 
 
-def pairs(rows_axis: int, columns_axis: int, multiple: int) -> tuple[Any, Any]:
+F_co = TypeVar("F_co", covariant=True)
+
+
+class Solver(Protocol[F_co]):
+    """Finds the best tile at one M (square_tiles.least_passes) or for every M at once (`falls`)."""
+
+    def __call__(
+        self, rows_axis: int, columns_axis: int, multiple: int, M_bytes: int,
+        room: Callable[[int], tuple[int, int]], cost: Callable[[int, int], int],
+    ) -> F_co: ...  # fmt: skip
+
+
+def pairs(rows_axis: int, columns_axis: int, multiple: int) -> tuple[Sizes, Sizes]:
     """The smallest rows and columns for each pair of numbers of passes, as arrays of Python integers."""
     import numpy as np
 
@@ -39,31 +60,32 @@ def pairs(rows_axis: int, columns_axis: int, multiple: int) -> tuple[Any, Any]:
 
 def falls(
     rows_axis: int, columns_axis: int, multiple: int, M_bytes: int,
-    room: Callable[[Any], tuple[Any, Any]], cost: Callable[[Any, Any], Any],
+    room: Callable[[int], tuple[int, int]], cost: Callable[[int, int], int],
 ) -> Falls:  # fmt: skip
-    """What `square_tiles.least_passes` finds, for every M at once (`M_bytes` is not looked at)."""
+    """The tiles that `square_tiles.least_passes` finds, for every M at once; `M_bytes` is not used. `room` and `cost`
+    are asked for arrays as well."""
     import numpy as np
 
-    each, beside = room(rows_axis)
-    kind = integers(each * columns_axis + beside, cost(rows_axis, columns_axis))
+    room_of, cost_of = cast("Callable[[Size], tuple[Size, Size]]", room), cast("Callable[[Size, Size], Sizes]", cost)
+    most, least = room(rows_axis)
+    kind = integers(most * columns_axis + least, cost(rows_axis, columns_axis))
     rows, columns = (part.astype(kind) for part in pairs(rows_axis, columns_axis, multiple))
-    each, beside = room(np.minimum(rows, rows_axis))
+    each, beside = room_of(np.minimum(rows, rows_axis))
     M = each * np.minimum(columns, columns_axis) + beside
-    words = cost(-(-rows_axis // rows), -(-columns_axis // columns))
+    words = cost_of(-(-rows_axis // rows), -(-columns_axis // columns))
     kept = cheaper(M, words)
     return Falls(M[kept], (rows[kept], columns[kept]))
 
 
 def seen_pairs(
     rows_axis: int, columns_axis: int, multiple: int,
-    reach: Callable[[int], list[tuple[int, int]]], room: Callable[[Any], list[tuple[Any, Any]]],
-    cost: Callable[[Any, Any, Any], Any],
+    reach: Reach, room: Callable[[int], list[tuple[int, int]]], cost: Callable[[int, int, int], int],
 ) -> list[Tiling]:  # fmt: skip
-    """Every tiling that can be best at some M, where each tile of rows goes over the columns up to the last it sees.
+    """All tilings that are best at some M, where each tile of rows goes over the columns up to the last it sees.
 
     `reach(rows)` -> (rows, columns seen) of each tile. `cost` grows with the sums over these tiles: of columns, of rows
-    times tiles of columns, of rows times columns. What the sums do as rows grow is not known, so every pair is counted:
-    with each number of columns all rows at once, as arrays.
+    times tiles of columns, of rows times columns. How the sums change as rows grow is not known, so every pair is
+    counted: all rows at once, as arrays, for each number of columns. `room` and `cost` are asked for arrays as well.
     """
     import numpy as np
 
@@ -71,13 +93,15 @@ def seen_pairs(
     if units[0] * units[1] > MOST_SEEN:
         raise InputError("--mask", f"{units[0]} x {units[1]} tile sizes", f"at most {MOST_SEEN} pairs to count",
                          "give a --tile-multiple, or schedules whose inner tile does not matter")  # fmt: skip
-    kind = integers(cost(*[rows_axis * columns_axis] * 3), sum(x * columns_axis + y for x, y in room(rows_axis)))
+    square = rows_axis * columns_axis
+    kind = integers(cost(square, square, square), sum(x * columns_axis + y for x, y in room(rows_axis)))
     rows, columns = (np.arange(1, n + 1).astype(kind) * multiple for n in units)
     sums = sums_of(reach, rows, kind)
-    rooms = room(np.minimum(rows, rows_axis))
+    rooms = cast("Callable[[Size], list[tuple[Size, Size]]]", room)(np.minimum(rows, rows_axis))
+    words_of = cast("Callable[[Size, Size, Size], Sizes]", cost)
     found = []
     for width in columns.tolist():
-        words = cost(*sums(width))
+        words = words_of(*sums(width))
         M = np.maximum.reduce([each * min(width, columns_axis) + beside for each, beside in rooms])
         below = np.append(True, words[1:] < np.minimum.accumulate(words)[:-1]).astype(bool)  # M grows with the rows
         found.append((M[below], words[below], rows[below], np.full(below.sum(), width)))
@@ -86,7 +110,7 @@ def seen_pairs(
     return [Tiling(*pair) for pair in zip(rows[kept].tolist(), columns[kept].tolist(), strict=True)]
 
 
-def sums_of(reach: Callable[[int], list[tuple[int, int]]], rows: Any, kind: Any) -> Callable[[int], tuple[Any, ...]]:
+def sums_of(reach: Reach, rows: Sizes, kind: str | type) -> Callable[[int], tuple[Sizes, Sizes, Sizes]]:
     """The three sums of `seen_pairs` for all rows, as a function of the columns of a tile."""
     import numpy as np
 
@@ -98,12 +122,12 @@ def sums_of(reach: Callable[[int], list[tuple[int, int]]], rows: Any, kind: Any)
     return lambda width: (columns, np.add.reduceat(fewer * (less // width), starts), squares)
 
 
-def integers(*most: int) -> Any:
-    """The type of arrays that hold numbers up to these, and sums of a few of them: int64, or Python integers."""
+def integers(*most: int) -> str | type[object]:
+    """The type of an array that holds numbers up to these, and sums of a few of them: int64, or Python integers."""
     return "int64" if 16 * max(most) < 2**63 else object
 
 
-def cheaper(M: Any, cost: Any) -> Any:
+def cheaper(M: Sizes, cost: Sizes) -> NDArray[np.intp]:
     """Indices in the order of M of those whose cost is below that of all that need no more M."""
     import numpy as np
 
@@ -113,9 +137,9 @@ def cheaper(M: Any, cost: Any) -> Any:
     return order[np.append(True, least[1:] < least[:-1]).astype(bool)]
 
 
-def together(first: Falls, output: Falls, depth: int) -> Tiling:
-    """Two loop pairs, one after the other, in the same M: at each M where one of them falls, the tiles of both. The
-    second one's are the tiles of the output."""
+def together(first: Falls, output: Falls, depth: int) -> Tiling[Size]:
+    """The tiles of two loop pairs that run one after the other in the same M, at each M where the cost of one falls.
+    The tiles of the second pair are those of the output."""
     import numpy as np
 
     falls_at = np.unique(np.concatenate([first.M, output.M]))

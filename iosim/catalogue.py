@@ -55,7 +55,9 @@ def row(schedule: Schedule) -> dict[str, Any]:
         "more tiles": ", ".join(schedule.more_tiles),
         "skips tiles": "yes" if schedule.skips else "no",
         "options": ", ".join(options(schedule, problem, traffic)),
-        "tensors": "; ".join(described(name, machine.tensors[name], *words) for name, words in traffic.tensors.items()),
+        "tensors": "; ".join(
+            described(name, machine.tensors[name], *map(int, words)) for name, words in traffic.tensors.items()
+        ),
         "CUDA": cuda(schedule),
     }
 

@@ -32,17 +32,8 @@ def check(problem: Attention, tiling: Tiling, schedules: list[Schedule], seed: i
     visible = None
     if p.mask is not DENSE:
         token = p.mask.bind(p, Tiling(tiling.rows_q, tiling.rows_k), True)
-        visible = token.part(Whole(p.N), Whole(p.Nk)).array()
+        visible = token.visible(0, p.N, 0, p.Nk)
     return [check_one(schedule, p, tiling, schedule.example(rng, p, visible), visible) for schedule in schedules]
-
-
-class Whole:
-    """A whole axis as one tile."""
-
-    start = index = 0
-
-    def __init__(self, size: int):
-        self.size = self.length = size
 
 
 def check_one(schedule: Schedule, p: Attention, tiling: Tiling, inputs: dict[str, Any], visible: Any) -> Row:

@@ -13,10 +13,11 @@ from math import inf
 from typing import Any
 
 from . import curve
+from .best_tiles import best_tiles, footprint
 from .experiment import measure
 from .problem import Attention
 from .schedules import SCHEDULES, Schedule
-from .tiling import Tiling, best_tiles, footprint, paper_tiles
+from .tiling import Tiling, paper_tiles
 
 Least = Callable[[int], float]  # M in bytes -> bytes moved; inf where nothing fits
 
@@ -134,7 +135,7 @@ def searched(schedules: Sequence[Schedule], p: Attention, multiple: int) -> tupl
         return min((measure(s, p, t)["total_bytes"] for s, t in tilings if t is not None), default=inf)
 
     whole: Any = Tiling(p.N, p.Nk)
-    return moved, max(footprint(s, p, whole).peak_bytes for s in schedules)
+    return moved, max(int(footprint(s, p, whole).peak_bytes) for s in schedules)
 
 
 def rows(found: Sequence[Crossover]) -> list[dict[str, Any]]:

@@ -15,14 +15,16 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
+from .best_tiles import footprint, last_true
 from .candidates import cheaper, integers, pairs
 from .errors import InputError
 from .experiment import measure
 from .inner_search import inner_matters
+from .masked_search import MOST_MASKED
 from .problem import DENSE, Attention
 from .schedules import Schedule
 from .square_tiles import sizes
-from .tiling import MOST_MASKED, Tiling, footprint, last_true
+from .tiling import Tiling
 from .tune_blocks import blocks
 
 MOST_TILES = 2**18  # candidates of one schedule: some seconds
@@ -146,7 +148,7 @@ def dense_tilings(schedule: Schedule, p: Attention, multiple: int) -> Tiling:
     import numpy as np
 
     if schedule.candidates is not None:
-        tiling = schedule.candidates(p, multiple)
+        tiling: Any = schedule.candidates(p, multiple)
     elif schedule.inner_matters:
         tiling = Tiling(*pairs(p.N, p.Nk, multiple))
     else:
@@ -159,7 +161,7 @@ def in_integers(schedule: Schedule, p: Attention, tiling: Tiling) -> Tiling:
     """Arrays of the type that holds all counts: the smallest tiles without a mask move most."""
     p = replace(p, mask=DENSE)
     most = measure(schedule, p, replace(tiling, rows_q=1, rows_k=1, rows_o=1, cols_o=1))
-    room = footprint(schedule, p, Tiling(p.N, p.Nk)).peak_bytes
+    room = int(footprint(schedule, p, Tiling(p.N, p.Nk)).peak_bytes)
     kind = integers(most["total_bytes"], most["flops"], room, (p.N + p.Nk + 2) ** 2)
     fields = {name: value.astype(kind) for name, value in vars(tiling).items() if hasattr(value, "astype")}
     return replace(tiling, **fields)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from .machine import Block, Tile, product
+from .machine import Block, Tile
+from .shapes import product
 
 LANES = 32
 MMA = 16  # rows, columns and depth of a product on tensor cores; two columns of them are under way together (mma.cuh)
@@ -50,7 +51,7 @@ def passes(keys: int) -> int:
 def words_of_lanes(output: Block, single: bool, warps: int) -> tuple[int, int]:
     """Words of a product without tensor cores, with those for which lanes of busy warps only wait, and then of all
     warps that share the rows. `single`: one column a lane."""
-    rows, columns = (x.size if isinstance(x, Tile) else x for x in output.shape)
+    rows, columns = (int(x.size if isinstance(x, Tile) else x) for x in output.shape)
     most, wide = full(output.shape[0]), 1 if single else GROUP_WORDS
     own = TEAM_ROWS if most >= LEAST_ROWS else 1 if most >= FEW_ROWS else most
     group = 1 if LEAST_ROWS > most >= FEW_ROWS else GROUP_ROWS
@@ -100,7 +101,7 @@ def rows_of_team(most: int, tensor_cores: bool) -> int:
 def busiest_rows(block: Block, warps: int, tensor_cores: bool, at_once: int = 1) -> float:
     """Of a step on rows: those of the warp that has most, which it goes over so many at a time. They go to warps in
     teams, too, but only those that a ragged tile has: 10 rows are one warp's."""
-    most, rows = full(block.shape[0]), getattr(block.shape[0], "size", block.shape[0])
+    most, rows = full(block.shape[0]), int(product(x.size if isinstance(x, Tile) else x for x in block.shape[:1]))
     if most < FEW_ROWS:
         return float(rows / warps)
     own = rows_of_team(most, tensor_cores)

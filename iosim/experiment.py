@@ -7,18 +7,21 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Generic, TypedDict, Unpack, cast
 
 from . import __version__
+from .best_tiles import best_tiles, footprint
 from .bounds import APART, Bound, bounds, order_words
 from .errors import InputError, suggestion
 from .folded import Folded
 from .problem import DENSE, Attention
 from .schedules import CORE, SCHEDULES, Schedule, find_all, require
 from .size import S
-from .tiling import Tiling, best_tiles, footprint, paper_tiles, parse_tiles
+from .tiling import Tiling, paper_tiles, parse_tiles
 from .units import parse_bytes, parse_count
 from .watchers import Capacity, Flops, Traffic
 
 if TYPE_CHECKING:
-    from .typing import Dropout, Mask, Size, Words
+    from .typing import Dropout, Mask, Size
+
+    Words = dict[str, tuple[Size, Size]]  # {tensor: (words read, words written)}, of one head
 
 TILE_RULES = ("paper", "best")
 OPTIONS = tuple(f.name for f in fields(Attention) if f.name not in ("N", "d", "mask"))  # further keywords of `count`
@@ -189,7 +192,7 @@ def parse_mask(text: str | Mask) -> Mask:
         return DENSE
     from . import masks
 
-    return text if isinstance(text, masks.Mask) else masks.parse(cast("str", text))
+    return cast("Mask", text) if isinstance(text, masks.Mask) else masks.parse(cast("str", text))
 
 
 def default_schedules(problem: Attention) -> list[Schedule]:

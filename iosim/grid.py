@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from . import experiment
+from .best_tiles import search
 from .bounds import APART, order_words
 from .errors import InputError
 from .problem import DENSE, Attention
 from .report import COLUMNS, OPTIONS, more_columns, more_sizes
 from .schedules import SCHEDULES, Schedule, find_all, require
-from .tiling import Tiling, paper_tiles, parse_tiles, search
+from .tiling import Tiling, paper_tiles, parse_tiles
 from .units import MOST_POINTS, parse_axis, parse_bytes, parse_count
 
 CHUNK = 16_384
@@ -263,6 +264,7 @@ def vector_run(
     label = rule if rule in ("ideal", *experiment.TILE_RULES) else "given"
     M_words: Any = None if M_bytes is None else M_bytes // problem.word_bytes
     nothing: Any = False
+    tiling: Any
     if rule == "best":
         tiling, found = search(schedule, problem, M_bytes, multiple)
         nothing = np.logical_not(found)

@@ -1,9 +1,8 @@
-"""The tiles of least traffic where the inner tile matters too: traffic that never grows with either tile, whatever it
-depends on beside that.
+"""The tiles of least traffic where the inner tile matters too. Traffic must never grow with either tile.
 
-With each outer tile goes the largest inner one that fits, which shrinks as the outer one grows. So the largest outer
-tile of a range with the inner tile of its smallest bounds the traffic of all between, from below. Ranges are halved
-until their bound is no better than the best.
+The largest inner tile that fits goes with each outer tile. It shrinks as the outer tile grows. So the largest outer
+tile of a range, with the inner tile of its smallest one, bounds the traffic of all tiles between from below. Ranges are
+halved until their bound is no better than the best.
 """
 
 from __future__ import annotations
@@ -12,19 +11,23 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 from .elementwise import anywhere
 from .errors import InputError
 from .masked_search import MOST_MASKED, words
 from .problem import DENSE, Attention
 
-Tiles = Callable[[Any, Any], Any]  # (outer, inner) in positions -> a Tiling
+if TYPE_CHECKING:
+    from .tiling import Tiling
+    from .typing import ScheduleLike, Size, Test, Tiles
+
+    Search = Callable[[ScheduleLike, Attention[Size], int, int], tuple[Tiling[Size], Test]]
 
 
-def inner_matters(schedule: Any, problem: Attention, tiling: Tiles, multiple: int = 1) -> bool:
-    """Whether dense traffic depends on the inner tile: what the schedule declares, else whether the smallest and the
-    largest inner tile move more or less than each other, with the smallest or with the largest outer one."""
+def inner_matters(schedule: ScheduleLike, problem: Attention[Size], tiling: Tiles, multiple: int = 1) -> bool:
+    """Whether dense traffic depends on the inner tile. If the schedule does not declare it: whether the smallest and
+    the largest inner tile differ in traffic, with the smallest or with the largest outer tile."""
     if (declared := getattr(schedule, "inner_matters", None)) is not None:
         return bool(declared)
     outer, inner = (problem.N, problem.Nk) if schedule.outer == "queries" else (problem.Nk, problem.N)
@@ -51,8 +54,9 @@ def least_dense(move: Callable[[int, int], int], largest_inner: Callable[[int], 
 
 
 def least_of_both(
-    schedule: Any, problem: Attention, tiling: Tiles, largest: int, largest_inner: Callable[[int], int], multiple: int
-) -> Any:
+    schedule: ScheduleLike, problem: Attention[Size], tiling: Tiles, largest: int, largest_inner: Callable[[int], int],
+    multiple: int,
+) -> Tiling[Size]:  # fmt: skip
     """The tiling of least traffic for outer tiles of 1..largest multiples, each with an inner one up to its largest."""
     if problem.mask is not DENSE and getattr(schedule, "skips", True):
         pairs = ((n, k) for n in range(1, largest + 1) for k in range(1, largest_inner(n) + 1))
@@ -61,14 +65,16 @@ def least_of_both(
     dense = problem if problem.mask is DENSE else replace(problem, mask=DENSE)
 
     def move(n: int, k: int) -> int:
-        return words(schedule, dense, tiling(n * multiple, k * multiple))  # type: ignore[no-any-return]
+        return cast("int", words(schedule, dense, tiling(n * multiple, k * multiple)))
 
     n, k = least_dense(move, largest_inner, largest)
     return tiling(n * multiple, k * multiple)
 
 
-def one_by_one(search: Callable[..., Any], schedule: Any, problem: Attention, M_bytes: Any, multiple: int) -> Any:
-    """`search` for each of the problems that arrays stand for: the tiles as arrays, and which were found."""
+def one_by_one(
+    search: Search, schedule: ScheduleLike, problem: Attention[Size], M_bytes: Size, multiple: int
+) -> tuple[Tiling[Size], Test]:  # fmt: skip
+    """(tiles as arrays, which of them were found): the answers of `search`, called for one problem at a time."""
     import numpy as np
 
     names = ("N", "Nk", "d", "dv", "batch", "heads", "kv_heads")
@@ -82,8 +88,8 @@ def one_by_one(search: Callable[..., Any], schedule: Any, problem: Attention, M_
     return replace(found[0][0], rows_q=rows_q, rows_k=rows_k), np.array([fits for _, fits in found])
 
 
-def least_masked(schedule: Any, problem: Attention, tilings: list[Any]) -> Any:
-    """Under a mask of tokens a larger tile may move more: each tiling that fits is counted."""
+def least_masked(schedule: ScheduleLike, problem: Attention[Size], tilings: list[Tiling[Size]]) -> Tiling[Size]:
+    """The tiling of least traffic under a mask of tokens. A larger tile may move more there, so each one is counted."""
     if problem.mask.tile_units:
         raise InputError(
             "--tiles", "best", f"a mask that does not change with the tiles (--mask {problem.mask} counts tiles)",
@@ -94,4 +100,4 @@ def least_masked(schedule: Any, problem: Attention, tilings: list[Any]) -> Any:
             "--tiles", f"best among more than {MOST_MASKED} tilings", "fewer where a mask is counted for each",
             "give --tiles as 128x64, or a --tile-multiple",
         )  # fmt: skip
-    return min(tilings, key=lambda tiling: words(schedule, problem, tiling))
+    return min(tilings, key=lambda tiling: cast("int", words(schedule, problem, tiling)))

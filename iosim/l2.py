@@ -19,9 +19,9 @@ import numpy as np
 from .dram import Dram
 from .errors import InputError
 from .lru import SIDES, Cache, pages_of
-from .machine import Machine
 from .problem import DENSE, Attention
-from .watchers import Watcher, spans
+from .unrolled import Unrolled
+from .watchers import Watcher, extent_of
 
 MOST_TOUCHES = 6_000_000  # of one head: half a minute of unrolled walking
 LEAST_ROWS = 16  # tiles with fewer rows share a cell: their blocks run together
@@ -100,28 +100,13 @@ class _Blocks(Watcher):
         self._add(block, tensor, True)
 
     def _add(self, block: Any, tensor: str, write: bool) -> None:
-        rows, columns = spans(block)
+        rows, columns = extent_of(block)
         self.events.append((self.launch, self.machine.block, tensor, *rows, *columns, write))
         if len(self.events) > MOST_TOUCHES:
             raise InputError("--tiles", f"more than {MOST_TOUCHES} tile events a head", "larger tiles or a smaller N")
 
     def launch_ended(self) -> None:
         self.launch += 1
-
-
-class Unrolled(Machine):
-    """Visits every tile, and knows which turn of the outermost parallel loop it is in."""
-
-    block = 0
-    backwards = False
-
-    def _walk(self, length: Any, size: Any, where: Any, parallel: bool) -> Any:
-        outermost = self._depth == 0
-        tiles = super()._walk(length, size, where, parallel)
-        for tile in reversed(list(tiles)) if self.backwards and not outermost else tiles:
-            if outermost:
-                self.block = tile.index if parallel else 0
-            yield tile
 
 
 def trace(schedule: Any, problem: Attention, tiling: Any, *watchers: Any, backwards: bool = False) -> Trace:
@@ -132,9 +117,7 @@ def trace(schedule: Any, problem: Attention, tiling: Any, *watchers: Any, backwa
     if not getattr(schedule, "skips", True) and problem.mask is not DENSE:
         problem = replace(problem, mask=DENSE)  # a mask that only hides moves no word
     watcher = _Blocks()
-    machine = Unrolled(problem, watcher, *watchers)
-    machine.backwards = backwards
-    machine.run(schedule, tiling)
+    machine = Unrolled(problem, watcher, *watchers, backwards=backwards).run(schedule, tiling)
     if not watcher.events:
         raise InputError("--mask", "a mask that hides every tile", "one with an active tile", "nothing would be moved")
     tensors = _cells(watcher.events, machine)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from .best_tiles import footprint, last_true
 from .errors import InputError
 from .problem import TENSORS, Attention
 from .schedules import SCHEDULES
-from .tiling import footprint, last_true, parse_tiles
+from .tiling import parse_tiles
 from .units import LARGEST_COUNT, parse_axis, parse_bytes, parse_count
 
 MOST_PROGRAMS = 2**16

@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
-from .errors import ScheduleError, suggestion
+from .errors import IosimError, ScheduleError, suggestion
+
+if TYPE_CHECKING:
+    from .machine import Machine
+    from .problem import Attention
+    from .tiling import Tiling
+    from .typing import Size, Text
 
 PACKAGE = __name__.partition(".")[0]
 
 
-def ours(text: Any) -> bool:
+def read(text: Text, chip: Machine, p: Attention[Size], tiling: Tiling[Size]) -> None:
+    """Call a schedule's text. A fault of a text that somebody else wrote becomes a ScheduleError with its place."""
+    try:
+        text(chip, cast("Attention", p), cast("Tiling", tiling))
+    except Exception as error:
+        if ours(text) or (isinstance(error, IosimError) and not isinstance(error, ScheduleError)):
+            raise
+        raise as_schedule_error(error, text) from error
+
+
+def ours(text: object) -> bool:
     """Whether a text belongs to this package: its faults are bugs, and stay as they are."""
     return str(getattr(text, "__module__", "")).startswith(f"{PACKAGE}.")
 
 
 def line_of(error: BaseException, files: Collection[str]) -> str:
-    """`FILE, line N (code): ` of the innermost call in one of the files; empty where there is none."""
+    """`FILE, line N (code): ` of the innermost call in one of the files; an empty text if there is none."""
     from traceback import extract_tb
 
     for frame in reversed(extract_tb(error.__traceback__)):
@@ -25,7 +41,8 @@ def line_of(error: BaseException, files: Collection[str]) -> str:
     return ""
 
 
-def file_of(text: Any) -> tuple[str, ...]:
+def file_of(text: object) -> tuple[str, ...]:
+    """The file that defines a text; none where it has no code of its own."""
     code = getattr(text, "__code__", None)
     return () if code is None else (code.co_filename,)
 
@@ -39,9 +56,8 @@ def described(error: Exception) -> str:
     return f"{message}; {hint}" if hint else message
 
 
-def as_schedule_error(error: Exception, text: Any) -> Exception:
-    """What a run of a text raised, with its place in the text; an exception that no check foresaw is one more fault
-    of the schedule."""
+def as_schedule_error(error: Exception, text: object) -> Exception:
+    """A ScheduleError that says where in the text an error came from. Its class stays if it is a ScheduleError."""
     where = line_of(error, file_of(text)) or f"schedule text {getattr(text, '__name__', text)}: "
     if isinstance(error, ScheduleError):
         return type(error)(where + str(error))

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .errors import ScheduleError
 from .machine import Block, Machine, Tile
+from .problem import Attention, Tensor
 from .rounding import rounder
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike, NDArray
+
+    from .typing import Array, Arrays, Input, MaskLine, Shape, Size, Step, Watcher
+
+    Slice = slice[int, Size, None]
 
 NUMPY_DTYPE = {"fp64": np.float64, "fp32": np.float32, "fp16": np.float16, "bf16": np.float32, "fp8": np.float32}
 
@@ -17,23 +25,23 @@ NUMPY_DTYPE = {"fp64": np.float64, "fp32": np.float32, "fp16": np.float16, "bf16
 class Numeric(Machine):
     """Visits every tile with NumPy arrays. `hbm` maps names to arrays of one head; outputs are made on the way.
 
-    New blocks and unwritten HBM hold NaN, inputs of a step are frozen, and a loop that claims to be parallel is
-    checked: its turns may not touch what another turn stored. `double` computes everything in float64; without it
-    each array has its own type, and what NumPy has no type for (bf16, fp8) is float32 that is rounded by every load,
-    store and step.
+    New blocks and unwritten HBM hold NaN, and the inputs of a step are read-only. A loop that claims to be parallel is
+    checked: its turns may not touch what another turn stored. `double` computes everything in float64. Without it each
+    array has its own type; a type that NumPy does not have (bf16, fp8) is float32, rounded by every load, store and
+    step.
     """
 
-    def __init__(self, problem: Any, hbm: dict[str, Any], *watchers: Any, double: bool = True):
+    def __init__(self, problem: Attention, hbm: Arrays, *watchers: Watcher, double: bool = True):
         super().__init__(problem, *watchers)
         self.hbm, self.double = dict(hbm), double
         self._turn: tuple[int, int] | None = None
-        self._owners: dict[str, Any] = {}
+        self._owners: dict[str, NDArray[np.int64]] = {}
         self._loops = 0
 
-    def _dtype(self, name: str) -> Any:
+    def _dtype(self, name: str) -> DTypeLike:
         return np.float64 if self.double else NUMPY_DTYPE[name]
 
-    def _walk(self, length: Any, size: Any, where: Any, parallel: bool) -> Iterator[Any]:
+    def _walk(self, length: Size | Tile, size: Size, where: MaskLine | None, parallel: bool) -> Iterator[Tile]:
         outermost = parallel and self._depth == 0
         self._loops += 1
         loop = self._loops
@@ -44,16 +52,18 @@ class Numeric(Machine):
         if outermost:
             self._turn, self._owners = None, {}
 
-    def array(self, tensor: str) -> Any:
-        """A tensor in HBM; one that nothing touched yet has its initial value, or NaN."""
+    def array(self, tensor: str) -> Array:
+        """A tensor in HBM; before its first store it holds its initial value, or NaN."""
         if tensor not in self.hbm:
             spec = self.tensors[tensor]
-            name = self.p.acc_dtype if spec.kind == "state" else self.p.dtype
             fill = np.nan if spec.initial is None else spec.initial
-            self.hbm[tensor] = np.full(self.p.shape(spec), fill, self._dtype(str(name)))
+            self.hbm[tensor] = np.full(self.p.shape(spec), fill, self._dtype(self._type_in_hbm(spec)))
         return self.hbm[tensor]
 
-    def _claim(self, tensor: str, index: tuple[slice, ...], stores: bool) -> None:
+    def _type_in_hbm(self, spec: Tensor) -> str:
+        return str(self.p.acc_dtype if spec.kind == "state" else self.p.dtype)
+
+    def _claim(self, tensor: str, index: tuple[Slice, ...], stores: bool) -> None:
         if self._turn is None:
             return
         owners = self._owners.setdefault(tensor, np.full(self.array(tensor).shape, -1))
@@ -62,14 +72,13 @@ class Numeric(Machine):
         if stores:
             owners[index] = self._turn[1]
 
-    def _new(self, block: Block) -> Any:
-        spec = block.tensor
-        if spec is not None and spec.kind == "index":
-            return np.full([x.size if isinstance(x, Tile) else x for x in block.shape], -1, np.int32)
+    def _new(self, block: Block) -> Array:
         shape = tuple(x.size if isinstance(x, Tile) else x for x in block.shape)
+        if block.tensor is not None and block.tensor.kind == "index":
+            return np.full(shape, -1, np.int32)
         return np.full(shape, np.nan, self._dtype(self._type(block)))
 
-    def _rounded(self, array: Any, dtype: str) -> Any:
+    def _rounded(self, array: Array, dtype: str) -> Array:
         step = None if self.double else rounder(dtype)
         return array if step is None or array.dtype.kind in "iu" else step(array)
 
@@ -83,22 +92,20 @@ class Numeric(Machine):
         """The name of the type of a block on chip."""
         return str(self.p.dtype if block.tensor is not None and block.tensor.kind == "input" else self.p.acc_dtype)
 
-    def _fetch(self, block: Block, tensor: str, where: Any) -> None:
+    def _fetch(self, block: Block, tensor: str, where: MaskLine | None) -> None:
         block.value = self._new(block)
         if where is None or where.any:
-            index = spans(block.shape)
+            index = slices(block.shape)
             self._claim(tensor, index, stores=False)
             block.value[...] = self.array(tensor)[index]
             self._round(block)
 
     def _put(self, block: Block, tensor: str) -> None:
-        index = spans(block.shape)
+        index = slices(block.shape)
         self._claim(tensor, index, stores=True)
-        spec = self.tensors[tensor]
-        name = self.p.acc_dtype if spec.kind == "state" else self.p.dtype
-        self.array(tensor)[index] = self._rounded(value_of(block), str(name))
+        self.array(tensor)[index] = self._rounded(value_of(block), self._type_in_hbm(self.tensors[tensor]))
 
-    def _apply(self, step: Callable[..., None], outputs: tuple[Block, ...], inputs: tuple[Any, ...]) -> None:
+    def _apply(self, step: Step, outputs: tuple[Block, ...], inputs: tuple[Input, ...]) -> None:
         for block in outputs:
             if block.value is None and block.base is None:
                 block.value = self._new(block)
@@ -115,14 +122,18 @@ class Numeric(Machine):
         super()._apply(step, outputs, tuple(shaped))
 
 
-def spans(shape: tuple[Any, ...]) -> tuple[slice, ...]:
+def slices(shape: Shape) -> tuple[Slice, ...]:
+    """The part of a tensor that a block of this shape is."""
     return tuple(slice(x.start, x.start + x.size) if isinstance(x, Tile) else slice(0, x) for x in shape)
 
 
-def value_of(block: Block) -> Any:
-    """A block's array; a part of a block is a view."""
+def value_of(block: Block) -> Array:
+    """A block's array; a view if the block is a part of another one."""
+    value = (block.base or block).value
+    assert value is not None, f"block {block.name} has no values"
     if block.base is None:
-        return block.value
+        return value
     tile, whole = block.shape[0], block.base.shape[0]
+    assert isinstance(tile, Tile)
     offset = tile.start - (whole.start if isinstance(whole, Tile) else 0)
-    return block.base.value[offset : offset + tile.size].view()
+    return value[offset : offset + tile.size].view()

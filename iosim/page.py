@@ -136,7 +136,7 @@ def footprints(found: Report, ran: list[tuple[Result, Tiling]]) -> str:
         room = Residents()
         Folded(replace(found.problem, mask=DENSE), room).run(find(result.schedule), tiling)
         tiles = f" {result.Br}x{result.Bc}" if result.Br else ""
-        note = f"{format_bytes(room.peak_bytes)}" + ("" if result.fits else ": does not fit")
+        note = f"{format_bytes(int(room.peak_bytes))}" + ("" if result.fits else ": does not fit")
         rows.append((f"{result.schedule} {result.tiling}{tiles}", room.parts, note))
     limit = found.M_bytes or 0
     within = [row for row in rows if sum(size for _, size in row[1]) <= 4 * limit]

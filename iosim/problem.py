@@ -1,4 +1,4 @@
-"""Attention, the problem: sizes, heads, element types, options. Frozen, and known to machine and schedule alike.
+"""Attention, the problem: sizes, heads, element types, options. Frozen; machines and schedules read the same one.
 
 Q is (N, d), K is (Nk, d), V is (Nk, dv), O is (N, dv), for each of batch x heads instances. Texts of schedules see
 one instance; `instances` multiplies.
@@ -7,10 +7,16 @@ one instance; `instances` multiplies.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, cast
 
 from .errors import InputError, suggestion
+from .size import S
 from .units import dtype_bytes, parse_count
+
+if TYPE_CHECKING:
+    from .machine import Tile
+    from .tiling import Tiling
+    from .typing import Dropout, Mask, Size, Test, Values
 
 
 class Tensor(NamedTuple):
@@ -45,48 +51,49 @@ class Dense:
     tile_units = False
     columns = None
 
-    def column(self, j: Any) -> None: ...
+    def column(self, j: Tile) -> None: ...
 
-    def row(self, i: Any) -> None: ...
+    def row(self, i: Tile) -> None: ...
 
-    def part(self, i: Any, j: Any) -> None: ...
+    def part(self, i: Tile, j: Tile) -> None: ...
 
-    def bind(self, problem: Attention, tiling: Any, skips: bool) -> Dense:
+    def bind(self, problem: Attention[Size], tiling: Tiling[Size], skips: bool = True) -> Dense:
         return self
 
     def __str__(self) -> str:
         return "dense"
 
 
-DENSE = Dense()
+DENSE = cast("Mask", Dense())  # it has no counts and no table: nobody asks for them, as its lines are None
 GQA = ("repeat", "pack")
 INDEX_BYTES = 4
 
 
 @dataclass(frozen=True)
-class Attention:
+class Attention(Generic[S]):
     """Softmax attention of N queries over Nk keys.
 
-    N, Nk, d, batch may be NumPy integer arrays: then one walk counts them all. `acc_dtype` is the type of what is
-    accumulated on chip (O, S, P, l, m) and of l, m, LSE everywhere; it is `dtype` unless given. `lse` stores one
-    log-sum-exp a row, `keep_p` stores P, `elementwise` is the number of unfused passes over the N x Nk scores of
-    standard attention, `count_init` counts the writes that fill O, l, m before Algorithm 1 starts.
+    N, Nk, d, batch may be NumPy integer arrays, an Attention[Size]: then one walk counts them all. `acc_dtype` is the
+    type of what is accumulated on chip (O, S, P, l, m) and of l, m, LSE everywhere; it is `dtype` unless given. `lse`
+    stores one log-sum-exp a row, `keep_p` stores P, `elementwise` is the number of unfused passes over the N x Nk
+    scores of standard attention, `count_init` counts the writes that fill O, l, m before Algorithm 1 starts.
 
-    `splits` is into how many shares split-kv cuts the keys, `page_size` the rows of a page of paged's cache. `gqa` says
-    how query heads share a KV head: `repeat` (each streams K and V for itself) or `pack` (see `packed`).
-    `dropout` is a `dropout.Dropout` or None; it is made again from (row, column) where it is needed: it moves no word.
+    `splits` is the number of shares that split-kv cuts the keys into, `page_size` the rows of a page of paged's cache.
+    `gqa` says how query heads share a KV head: `repeat` (each streams K and V for itself) or `pack` (see `packed`).
+    `dropout` is a `dropout.Dropout` or None. Its factors are computed again from (row, column) where they are needed:
+    it moves no word.
     """
 
-    N: Any
-    d: Any
-    Nk: Any = None
-    dv: Any = None
-    batch: Any = 1
-    heads: Any = 1
-    kv_heads: Any = None
+    N: S
+    d: S
+    Nk: S = None  # type: ignore[assignment]  # as N
+    dv: S = None  # type: ignore[assignment]  # as d
+    batch: S = 1  # type: ignore[assignment]
+    heads: S = 1  # type: ignore[assignment]
+    kv_heads: S = None  # type: ignore[assignment]  # as heads
     dtype: str = "fp16"
     acc_dtype: str | None = None
-    mask: Any = DENSE
+    mask: Mask = DENSE
     lse: bool = False
     keep_p: bool = False
     elementwise: int = 0
@@ -94,7 +101,7 @@ class Attention:
     splits: int = 4
     page_size: int = 16
     gqa: str = "repeat"
-    dropout: Any = None
+    dropout: Dropout | None = None
 
     def __post_init__(self) -> None:
         defaults = {"Nk": self.N, "dv": self.d, "kv_heads": self.heads, "acc_dtype": self.dtype}
@@ -112,7 +119,8 @@ class Attention:
         parse_count(self.elementwise, "--elementwise", least=0)
         parse_count(self.splits, "--splits")
         parse_count(self.page_size, "--page-size")
-        ragged = self.heads % self.kv_heads
+        heads, kv_heads = cast("tuple[Size, Size]", (self.heads, self.kv_heads))
+        ragged = heads % kv_heads
         if ragged if isinstance(ragged, int) else ragged.any():
             raise InputError("--kv-heads", self.kv_heads, f"a divisor of --heads {self.heads}")
         if self.gqa not in GQA:
@@ -124,40 +132,43 @@ class Attention:
                              "--gqa repeat goes with every mask")  # fmt: skip
 
     @property
-    def instances(self) -> Any:
-        return self.batch * self.heads
+    def instances(self) -> S:
+        batch, heads = cast("tuple[Size, Size]", (self.batch, self.heads))
+        return cast("S", batch * heads)
 
     @property
-    def packed(self) -> Attention:
-        """The problem that machines see. With `gqa` = pack the heads / kv_heads query heads of a group are one head of
-        as many times the queries, which share each tile of K and V; the one query of causal decoding sees every key."""
+    def packed(self) -> Attention[S]:
+        """The problem that machines see. With `gqa` = pack, the heads / kv_heads query heads of a group are one head
+        with that many times the queries, which share each tile of K and V. The one query of causal decoding sees every
+        key."""
         if self.gqa != "pack":
             return self
-        rows = self.N * (self.heads // self.kv_heads)
+        N, heads, kv_heads = cast("tuple[Size, Size, Size]", (self.N, self.heads, self.kv_heads))
+        rows = cast("S", N * (heads // kv_heads))
         return replace(self, N=rows, heads=self.kv_heads, mask=DENSE, gqa="repeat")
 
     @property
-    def share_rows(self) -> Any:
-        """Keys of one share of split-kv."""
-        return -(-self.Nk // self.splits)
+    def share_rows(self) -> S:
+        """Keys of one share of split-kv; the last share may have fewer."""
+        return cast("S", -(-self.Nk // self.splits))
 
     @property
-    def shares(self) -> Any:
-        """Shares that have keys: at most `splits`, never an empty one."""
-        return -(-self.Nk // self.share_rows)
+    def shares(self) -> S:
+        """The number of shares that have keys: at most `splits`."""
+        return cast("S", -(-self.Nk // self.share_rows))
 
     @property
-    def partial_rows(self) -> Any:
-        return self.shares * self.N
+    def partial_rows(self) -> S:
+        return cast("S", cast("Size", self.shares) * cast("Size", self.N))
 
     @property
-    def pages(self) -> Any:
-        return -(-self.Nk // self.page_size)
+    def pages(self) -> S:
+        return cast("S", -(-self.Nk // self.page_size))
 
     @property
-    def cache_rows(self) -> Any:
-        """Rows of the paged cache; those of its last page that hold no key are never read."""
-        return self.pages * self.page_size
+    def cache_rows(self) -> S:
+        """Rows of the paged cache. Rows of its last page that hold no key are never read."""
+        return cast("S", self.pages * self.page_size)
 
     @property
     def word_bytes(self) -> int:
@@ -167,7 +178,7 @@ class Attention:
     def acc_bytes(self) -> int:
         return dtype_bytes(str(self.acc_dtype))
 
-    def dropout_part(self, i: Any, j: Any) -> Any:
+    def dropout_part(self, i: Tile, j: Tile) -> Values | None:
         """Dropout over one tile, or None where there is none."""
         return None if self.dropout is None else self.dropout.part(i, j)
 
@@ -178,17 +189,17 @@ class Attention:
         return self.acc_bytes if tensor.kind == "state" else self.word_bytes
 
     def sram_bytes(self, tensor: Tensor | None) -> int:
-        """Bytes of one word of a block on chip; a block that is no tensor's is an accumulator."""
+        """Bytes of one word of a block on chip; a block without a tensor is an accumulator."""
         if tensor is not None and tensor.kind in ("input", "index"):
             return self.hbm_bytes(tensor)
         return self.acc_bytes
 
-    def shape(self, tensor: Tensor) -> tuple[Any, ...]:
+    def shape(self, tensor: Tensor) -> tuple[S, ...]:
         """Lengths of a tensor's axes; an axis is a field's name or a number."""
         return tuple(getattr(self, axis) if isinstance(axis, str) else axis for axis in tensor.axes)
 
-    def tiled(self, tiling: Any, skips: bool = True) -> Attention:
-        """The same problem with its mask bound to tile sizes; without `skips`, no tile is left out, only hidden."""
+    def tiled(self, tiling: Tiling[Size], skips: bool = True) -> Attention[S]:
+        """The same problem with its mask bound to tile sizes. Without `skips` no tile is left out, only hidden."""
         mask = self.mask.bind(self, tiling, skips)
         if mask is self.mask:
             return self
@@ -197,6 +208,6 @@ class Attention:
         return bound
 
 
-def every(test: Any) -> bool:
-    """Whether a test, or all of an array of them, holds."""
+def every(test: Test) -> bool:
+    """Whether a test holds, or all of an array of them."""
     return test if isinstance(test, bool) else bool(test.all())

@@ -3,10 +3,18 @@
 NumPy is loaded inside, so that a schedule can name its oracle without it.
 """
 
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from .problem import Attention
+    from .typing import Array, Arrays, Bools
 
 
-def attention(q: Any, k: Any, v: Any, visible: Any = None, kept: Any = None) -> Any:
+def attention(q: Array, k: Array, v: Array, visible: Bools | None = None, kept: Array | None = None) -> Array:
     """softmax(q k^T / sqrt(d)) v for q (N, d), k (Nk, d), v (Nk, dv); rows that see no key give zeros.
 
     `kept` (N, Nk): factors of dropout on the probabilities, None is no dropout."""
@@ -23,13 +31,13 @@ def attention(q: Any, k: Any, v: Any, visible: Any = None, kept: Any = None) -> 
     return (weights if kept is None else weights * kept) @ v
 
 
-def queries_keys_values(rng: Any, p: Any, visible: Any) -> dict[str, Any]:
+def queries_keys_values(rng: np.random.Generator, p: Attention, visible: Bools | None) -> Arrays:
     """Random Q, K, V of one head."""
     shapes = {"Q": (p.N, p.d), "K": (p.Nk, p.d), "V": (p.Nk, p.dv)}
     return {name: rng.normal(scale=2, size=shape) for name, shape in shapes.items()}
 
 
-def attention_output(hbm: dict[str, Any], p: Any, visible: Any) -> dict[str, Any]:
+def attention_output(hbm: Arrays, p: Attention, visible: Bools | None) -> Arrays:
     """The tensor that the schedules of softmax attention must leave in HBM."""
     kept = None if p.dropout is None else p.dropout.factors(range(p.N), range(p.Nk))
     return {"O": attention(hbm["Q"], hbm["K"], hbm["V"], visible, kept)}

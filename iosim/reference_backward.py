@@ -3,10 +3,18 @@
 It shares nothing with gradients.py. NumPy is loaded inside, so that a schedule can name its oracle without it.
 """
 
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from .problem import Attention
+    from .typing import Array, Arrays, Bools
 
 
-def forward(q: Any, k: Any, v: Any, visible: Any = None, kept: Any = None) -> dict[str, Any]:
+def forward(q: Array, k: Array, v: Array, visible: Bools | None = None, kept: Array | None = None) -> Arrays:
     """P, O and the row statistics m, l, LSE; `kept` (N, Nk) holds 0 or 1 / (1 - dropout), None is no dropout."""
     import numpy as np
 
@@ -23,7 +31,9 @@ def forward(q: Any, k: Any, v: Any, visible: Any = None, kept: Any = None) -> di
     return {"P": p, "O": used @ np.asarray(v, np.float64), "m": m, "l": l, "LSE": lse}
 
 
-def gradients(q: Any, k: Any, v: Any, do: Any, visible: Any = None, kept: Any = None) -> dict[str, Any]:
+def gradients(
+    q: Array, k: Array, v: Array, do: Array, visible: Bools | None = None, kept: Array | None = None
+) -> Arrays:
     """dQ, dK, dV of sum(dO * O); the Jacobian of softmax in a row is diag(p) - p p^T."""
     import numpy as np
 
@@ -39,18 +49,18 @@ def gradients(q: Any, k: Any, v: Any, do: Any, visible: Any = None, kept: Any = 
     }
 
 
-def backward_inputs(rng: Any, p: Any, visible: Any) -> dict[str, Any]:
+def backward_inputs(rng: np.random.Generator, p: Attention, visible: Bools | None) -> Arrays:
     """Random Q, K, V, dO of one head, and what a forward pass leaves for them: P, O, m, l, LSE."""
     shapes = {"Q": (p.N, p.d), "K": (p.Nk, p.d), "V": (p.Nk, p.dv), "dO": (p.N, p.dv)}
     hbm = {name: rng.normal(size=shape) for name, shape in shapes.items()}
     return {**hbm, **forward(hbm["Q"], hbm["K"], hbm["V"], visible, kept_of(p))}
 
 
-def backward_output(hbm: dict[str, Any], p: Any, visible: Any) -> dict[str, Any]:
+def backward_output(hbm: Arrays, p: Attention, visible: Bools | None) -> Arrays:
     """The tensors that the backward passes must leave in HBM, from Q, K, V and dO alone."""
     return gradients(hbm["Q"], hbm["K"], hbm["V"], hbm["dO"], visible, kept_of(p))
 
 
-def kept_of(p: Any) -> Any:
+def kept_of(p: Attention) -> Array | None:
     """The factors of a problem's dropout on all probabilities, or None."""
     return p.dropout.factors(range(p.N), range(p.Nk)) if p.dropout is not None else None

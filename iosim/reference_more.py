@@ -5,17 +5,21 @@ NumPy is loaded inside, so that a schedule can name its oracle without it.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
-Arrays = dict[str, Any]
+if TYPE_CHECKING:
+    import numpy as np
+
+    from .problem import Attention
+    from .typing import Arrays, Bools
 
 
-def two_matrices(rng: Any, p: Any, visible: Any) -> Arrays:
+def two_matrices(rng: np.random.Generator, p: Attention, visible: Bools | None) -> Arrays:
     """Random A (N, d) and B (d, Nk), such that the entries of C are below 1 whatever d is."""
     return {"A": rng.normal(size=(p.N, p.d)), "B": rng.normal(scale=p.d**-0.5 / 4, size=(p.d, p.Nk))}
 
 
-def matrix_product(hbm: Arrays, p: Any, visible: Any) -> Arrays:
+def matrix_product(hbm: Arrays, p: Attention, visible: Bools | None) -> Arrays:
     """C = A B, summed element by element of the contracted axis."""
     import numpy as np
 
@@ -23,18 +27,18 @@ def matrix_product(hbm: Arrays, p: Any, visible: Any) -> Arrays:
     return {"C": np.einsum("nk,kp->np", a, b)}
 
 
-def unit_inputs(rng: Any, p: Any, visible: Any) -> Arrays:
+def unit_inputs(rng: np.random.Generator, p: Attention, visible: Bools | None) -> Arrays:
     """Random Q, K, V of variance 1: a narrow accumulator rounds scores summed in parts once for each."""
     shapes = {"Q": (p.N, p.d), "K": (p.Nk, p.d), "V": (p.Nk, p.dv)}
     return {name: rng.normal(size=shape) for name, shape in shapes.items()}
 
 
-def score_matrix(rng: Any, p: Any, visible: Any) -> Arrays:
+def score_matrix(rng: np.random.Generator, p: Attention, visible: Bools | None) -> Arrays:
     """Random scores (N, Nk)."""
     return {"S": rng.normal(scale=3, size=(p.N, p.Nk))}
 
 
-def softmax_of_rows(hbm: Arrays, p: Any, visible: Any) -> Arrays:
+def softmax_of_rows(hbm: Arrays, p: Attention, visible: Bools | None) -> Arrays:
     """P_xy = 1 / sum_z exp(S_xz - S_xy) over the keys that x sees: no maximum and no shared sum; 0 where hidden."""
     import numpy as np
 
@@ -48,7 +52,7 @@ def softmax_of_rows(hbm: Arrays, p: Any, visible: Any) -> Arrays:
     return {"P": out}
 
 
-def linear_attention(hbm: Arrays, p: Any, visible: Any) -> Arrays:
+def linear_attention(hbm: Arrays, p: Attention, visible: Bools | None) -> Arrays:
     """O in the quadratic form: weights phi(q) . phi(k) >= 0 of the visible pairs, each row divided by its sum."""
     import numpy as np
 

@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from .best_tiles import footprint
 from .errors import InputError
 from .experiment import choose, default_schedules, parse_mask, rules_of
 from .folded import Folded
 from .hardware import Hardware, load
 from .problem import DENSE, Attention
 from .schedules import Schedule, find_all, require
-from .tiling import Tiling, footprint
+from .tiling import Tiling
 from .units import parse_bytes
 from .watchers import Watcher
 
@@ -194,7 +195,7 @@ def rows_of(
 ) -> list[Row]:
     """A row for each launch, and one for all together if there are several."""
     ideal = rule == "ideal"
-    label = {
+    label: dict[str, Any] = {
         "phase": "decode" if p.N == 1 < p.Nk else "prefill",
         "schedule": schedule.name,
         "tiling": rule if rule in ("ideal", "paper", "best") else "given",

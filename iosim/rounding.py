@@ -1,15 +1,18 @@
-"""Element types that NumPy has not, as float32 that is rounded to them. Imports NumPy when it is called."""
+"""Rounding to element types that NumPy does not have, which are carried as float32. Loads NumPy when it is called."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .typing import Array
 
 LARGEST_E4M3, SMALLEST_NORMAL_E4M3 = 448.0, -6  # the largest number; the exponent of the least normal one
 
 
-def to_bf16(x: Any) -> Any:
-    """Float32 with the lower 16 of its bits rounded away, to the nearest, ties to even. NaN and infinities stay."""
+def to_bf16(x: Array) -> Array:
+    """Float32 rounded to its upper 16 bits: to the nearest, ties to even. NaN and infinities stay."""
     import numpy as np
 
     bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
@@ -17,10 +20,10 @@ def to_bf16(x: Any) -> Any:
     return np.where(np.isfinite(x), rounded.astype(np.uint32).view(np.float32).reshape(np.shape(x)), x)
 
 
-def to_e4m3(x: Any) -> Any:
-    """Float32 on the grid of FP8 E4M3 (Micikevicius et al. 2022, arXiv 2209.05433): 3 bits after the first, exponents
-    from -6, ties to even. What is larger than 448 becomes 448. Infinities, which E4M3 has not, stay: they mark what
-    a mask hides and a maximum of nothing."""
+def to_e4m3(x: Array) -> Array:
+    """Float32 rounded to FP8 E4M3 (Micikevicius et al. 2022, arXiv 2209.05433): 3 bits after the first, exponents from
+    -6, ties to even. Numbers above 448 become 448. Infinities stay, although E4M3 has none: they mark hidden scores and
+    the maximum of no score."""
     import numpy as np
 
     x = np.asarray(x, np.float32)
@@ -31,9 +34,9 @@ def to_e4m3(x: Any) -> Any:
     return np.where(finite, np.clip(rounded, -LARGEST_E4M3, LARGEST_E4M3), x).astype(np.float32)
 
 
-ROUNDED: dict[str, Callable[[Any], Any]] = {"bf16": to_bf16, "fp8": to_e4m3}
+ROUNDED: dict[str, Callable[[Array], Array]] = {"bf16": to_bf16, "fp8": to_e4m3}
 
 
-def rounder(dtype: str) -> Callable[[Any], Any] | None:
-    """The rounding of a type that is carried as float32; None for a type of NumPy's own."""
+def rounder(dtype: str) -> Callable[[Array], Array] | None:
+    """The rounding of a type that is carried as float32; None for a type that NumPy has."""
     return ROUNDED.get(dtype)

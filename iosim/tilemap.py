@@ -9,7 +9,6 @@ import numpy as np
 
 from .errors import InputError
 from .experiment import parse_mask
-from .machine import Tile
 from .problem import DENSE, Attention
 from .tiling import Tiling
 
@@ -49,13 +48,11 @@ def tile_map(mask: str | Mask, N: int, Nk: int | None, tiling: Tiling) -> TileMa
 
 def visible_shares(p: Attention, tiling: Tiling) -> NDArray[np.float64]:
     """The visible share of every tile; the problem's mask is not dense."""
-    bound, keys = p.mask.bind(p, tiling, True), Tile(p.Nk, p.Nk, 0, 0)
+    bound = p.mask.bind(p, tiling, True)
     rows, columns = range(0, p.N, tiling.rows_q), range(0, p.Nk, tiling.rows_k)
     shares = np.empty((len(rows), len(columns)))
     for i, start in enumerate(rows):  # one row of tiles at a time, so that memory does not grow with N^2
-        row = Tile(p.N, min(tiling.rows_q, p.N - start), start, i)
-        part = bound.part(row, keys)
-        assert part is not None
-        seen = part.array().sum(axis=0)
-        shares[i] = np.add.reduceat(seen, columns) / (row.size * np.diff([*columns, p.Nk]))
+        height = min(tiling.rows_q, p.N - start)
+        seen = bound.visible(start, height, 0, p.Nk).sum(axis=0)
+        shares[i] = np.add.reduceat(seen, columns) / (height * np.diff([*columns, p.Nk]))
     return shares

@@ -44,7 +44,9 @@ def blocks(schedule: Any, p: Attention, tiling: Any) -> Any:
     traffic = Traffic()
     machine = Blocks(p, traffic).run(schedule, tiling)
     words = [reads + writes for reads, writes in traffic.steps]
-    most, found, total = -1, 1, sum(words)
+    most: Any = -1
+    found: Any = 1
+    total = sum(words)
     for moved, turns in zip(words, machine.launches, strict=True):
         more = moved > most
         most, found = choose(more, moved, most), choose(more, turns, found)

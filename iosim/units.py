@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from typing import Any
 
 from .errors import InputError, suggestion
 
@@ -55,7 +54,7 @@ def parse_bytes(text: str | int, word_bytes: int, where: str = "--M") -> int:
     return size
 
 
-def parse_axis(text: str | int, where: str, parse: Callable[[Any], int]) -> list[int]:
+def parse_axis(text: str | int, where: str, parse: Callable[[str | int], int]) -> list[int]:
     """An axis of a sweep: `a,b,c`, `start:stop:xK` (geometric) or `start:stop:+K` (arithmetic), ends included.
 
     `parse` reads one value; ranges may stand between commas.

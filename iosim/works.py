@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .cuts import LANES, MMA, busiest_rows, full, passes, row_parts, uneven, unsized, whole, words_of_lanes
-from .machine import Block, Tile, product
+from .machine import Block, Tile
+from .shapes import product
 from .watchers import Watcher
 
 MEASURED_WARPS = {"tensor": 4, "simt": 8}  # of a block among many (gpu/step_rates.py)
@@ -173,7 +174,7 @@ class Works(Watcher):
     def _room(self, block: Block) -> int:
         """Words of a block of a kernel: on tensor cores whole tiles of 16, whose margins are filled."""
         step = MMA if self.sit.tensor_cores else 1
-        return product(-(-full(x) // step) * step if isinstance(x, Tile) else x for x in block.shape)
+        return int(product(-(-full(x) // step) * step if isinstance(x, Tile) else x for x in block.shape))
 
     def _ragged(self, block: Block) -> str:
         """What comes after the name of a step."""

@@ -6,19 +6,23 @@ import numpy as np
 import pytest
 
 from iosim import SCHEDULES, Attention, Capacity, Folded, Machine, Numeric, Tiling, Traffic
-from iosim.check import Whole
+from iosim.best_tiles import best_tiles, footprint
 from iosim.dropout import Dropout
 from iosim.experiment import parse_mask
+from iosim.machine import Tile
 from iosim.reference import attention
 from iosim.reference_backward import forward, gradients
-from iosim.tiling import best_tiles, footprint
 
 NAMES = ("standard-bwd", "flash1-bwd", "block-sparse-bwd", "flash2-bwd", "block-sparse-q-bwd", "flash2-bwd-second-pass")
 MASKS = ["dense", "causal", "window:1", "global:1&~causal", "strided:3&~global:4"]
 
 
 def everything(p, tiling):
-    return None if str(p.mask) == "dense" else p.mask.bind(p, tiling, True).part(Whole(p.N), Whole(p.Nk)).array()
+    return (
+        None
+        if str(p.mask) == "dense"
+        else p.mask.bind(p, tiling, True).part(Tile(p.N, p.N, 0, 0), Tile(p.Nk, p.Nk, 0, 0)).array()
+    )
 
 
 def finite_differences(q, k, v, do, visible, step=1e-5):

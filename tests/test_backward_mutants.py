@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from iosim import SCHEDULES, Attention, Capacity, Folded, Numeric, Tiling, Traffic
-from iosim.check import Whole
 from iosim.dropout import Dropout
 from iosim.experiment import parse_mask
+from iosim.machine import Tile
 from iosim.schedules import backward, backward_lse
 
 P, T = Attention(13, 4, Nk=11, mask=parse_mask("causal"), dropout=Dropout(0.2)), Tiling(4, 3)
@@ -28,7 +28,7 @@ def mutant(name, old, new):
 
 
 def numerics(schedule):
-    visible = P.mask.bind(P, T, True).part(Whole(P.N), Whole(P.Nk)).array()
+    visible = P.mask.bind(P, T, True).part(Tile(P.N, P.N, 0, 0), Tile(P.Nk, P.Nk, 0, 0)).array()
     hbm = schedule.example(np.random.default_rng(0), P, visible)
     machine = Numeric(P, hbm).run(schedule, T)
     return all(np.allclose(machine.array(k), v) for k, v in schedule.answer(hbm, P, visible).items())

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iosim import SCHEDULES, Attention, InputError, Tensor, Tiling
+from iosim.best_tiles import footprint
 from iosim.errors import MissingError, ScheduleError
 from iosim.experiment import parse_mask
 from iosim.gpu import device
@@ -18,7 +19,6 @@ from iosim.gpu.selftest import cases, run_case
 from iosim.gpu.tables import Tables, bits
 from iosim.schedules import CORE, Schedule, find
 from iosim.softmax import keep, scores, zeros
-from iosim.tiling import footprint
 
 FP16 = {"dtype": "fp16", "acc_dtype": "fp32"}
 

@@ -8,10 +8,10 @@ import on_cpu
 import pytest
 
 from iosim import SCHEDULES, Attention, Folded, Numeric, Tensor, Tiling, Traffic, gradients, softmax, steps_more
-from iosim.check import Whole
 from iosim.dropout import Dropout
 from iosim.experiment import parse_mask
 from iosim.gpu.cuda import generate, known_steps
+from iosim.machine import Tile
 from iosim.problem import DENSE
 from iosim.reference import attention
 from iosim.schedules import CORE, Schedule
@@ -68,7 +68,11 @@ def inputs_of(program, seed):
 
 
 def expected_output(p, tiling, inputs):
-    visible = None if p.mask is DENSE else p.mask.bind(p, tiling, True).part(Whole(p.N), Whole(p.Nk)).array()
+    visible = (
+        None
+        if p.mask is DENSE
+        else p.mask.bind(p, tiling, True).part(Tile(p.N, p.N, 0, 0), Tile(p.Nk, p.Nk, 0, 0)).array()
+    )
     group = p.heads // p.kv_heads
     kv = [h // p.heads * p.kv_heads + h % p.heads // group for h in range(p.instances)]
     return np.stack(

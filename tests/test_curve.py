@@ -8,11 +8,11 @@ import pytest
 from conftest import DATA
 
 from iosim import SCHEDULES, Attention, Tiling, count
+from iosim.best_tiles import best_tiles, footprint
 from iosim.curve import curve, exact, least, steps, tile_sizes
 from iosim.errors import InputError
 from iosim.experiment import parse_mask
 from iosim.problem import TENSORS
-from iosim.tiling import best_tiles, footprint
 from iosim.tune import space_of, trace_curve, tune
 
 GOLDEN = json.loads((DATA / "golden.json").read_text())

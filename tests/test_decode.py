@@ -12,12 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iosim import Attention, Capacity, Flops, Folded, InputError, Machine, Numeric, Tiling, Traffic, count, sweep
-from iosim.check import Whole, same_counts
+from iosim.best_tiles import footprint
+from iosim.check import same_counts
 from iosim.experiment import parse_mask
+from iosim.machine import Tile
 from iosim.problem import DENSE
 from iosim.reference import attention
 from iosim.schedules import decode, find
-from iosim.tiling import footprint
 
 SPLIT, PAGED = find("split-kv"), find("paged")
 MASKS = ["dense", "causal", "~causal", "window:2", "global:1b|strided:3"]
@@ -25,7 +26,7 @@ sizes = st.integers(1, 40)
 
 
 def seen_by(p, t):
-    return None if p.mask is DENSE else p.mask.bind(p, t).part(Whole(p.N), Whole(p.Nk)).array()
+    return None if p.mask is DENSE else p.mask.bind(p, t).part(Tile(p.N, p.N, 0, 0), Tile(p.Nk, p.Nk, 0, 0)).array()
 
 
 def three_ways(schedule, p, t, seed):

@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iosim import SCHEDULES, Attention, Capacity, Flops, Folded, Machine, Numeric, Tiling, Traffic
-from iosim.check import Whole, same_counts
+from iosim.best_tiles import best_tiles, footprint
+from iosim.check import same_counts
 from iosim.experiment import parse_mask
+from iosim.machine import Tile
 from iosim.problem import DENSE
-from iosim.tiling import best_tiles, footprint
 
 MASKS = ["dense", "causal", "window:3", "window:1b", "global:2|strided:5", "causal:b&~window:2", "~causal"]
 sizes = st.integers(1, 40)
@@ -32,7 +33,11 @@ def test_three_ways(N, Nk, d, rows_q, rows_k, mask, lse, keep_p, elementwise, na
     traffics = [Traffic() for _ in range(3)]
     flops = [Flops() for _ in range(3)]
     room = Capacity()
-    visible = None if p.mask is DENSE else p.mask.bind(p, tiling, True).part(Whole(p.N), Whole(p.Nk)).array()
+    visible = (
+        None
+        if p.mask is DENSE
+        else p.mask.bind(p, tiling, True).part(Tile(p.N, p.N, 0, 0), Tile(p.Nk, p.Nk, 0, 0)).array()
+    )
     hbm = schedule.example(rng, p, visible)
     machine = Numeric(p, hbm, traffics[0], flops[0], room).run(schedule, tiling)
     Machine(p, traffics[1], flops[1]).run(schedule, tiling)

@@ -9,12 +9,12 @@ import pytest
 
 import iosim
 from iosim import SCHEDULES, Attention, Schedule, Tiling, count
+from iosim.best_tiles import best_tiles, footprint, search
 from iosim.curve import exact
 from iosim.experiment import parse_mask
 from iosim.inner_search import inner_matters
 from iosim.masked_search import words
 from iosim.softmax import zeros
-from iosim.tiling import best_tiles, footprint, search
 
 PAGE = Path(__file__).parent.parent / "docs" / "adding-a-schedule.md"
 

@@ -9,8 +9,8 @@ from verdicts import wrong
 
 import iosim
 from iosim import SCHEDULES, Attention, Folded, Tiling, Traffic
+from iosim.best_tiles import best_tiles, footprint
 from iosim.softmax import accumulate, zeros
-from iosim.tiling import best_tiles, footprint
 
 TILED = ["matmul-tiled", "matmul-tiled-a", "matmul-tiled-b"]
 

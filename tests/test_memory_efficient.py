@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iosim import Attention, Capacity, Folded, Machine, Numeric, Tiling, Traffic, count, sweep
+from iosim.best_tiles import best_tiles, footprint
 from iosim.check import same_counts
 from iosim.errors import FoldingError
 from iosim.experiment import parse_mask
 from iosim.problem import DENSE
+from iosim.reach import reaches
 from iosim.schedules import find
 from iosim.schedules import memory_efficient as module
-from iosim.spans import reaches
-from iosim.tiling import best_tiles, footprint
 
 NAME = "memory-efficient"
 SCHEDULE = find(NAME)

@@ -10,10 +10,10 @@ from verdicts import wrong
 
 import iosim
 from iosim import SCHEDULES, Attention, Folded, Tiling, Traffic
+from iosim.best_tiles import best_tiles, footprint
 from iosim.schedules.small_cache import scores_stay
 from iosim.softmax import accumulate, minus_infinity, normalise, online_softmax, zeros
 from iosim.square_tiles import least_passes, sizes
-from iosim.tiling import best_tiles, footprint
 
 NAMES = ["small-cache", "small-cache-q", "standard-square"]
 

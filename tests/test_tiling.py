@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from iosim import Attention, Folded, Tiling, Traffic, count, masked_search
+from iosim.best_tiles import best_tiles, footprint, last_true, search
 from iosim.experiment import parse_mask
 from iosim.schedules import find
-from iosim.tiling import best_tiles, footprint, last_true, search
 
 BEST = [  # M, acc_dtype, multiple, Br x Bc, total words
     ("64KB", "fp16", 16, (96, 16), 182_452_224),

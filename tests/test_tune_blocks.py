@@ -12,12 +12,12 @@ from test_curve import moved, staircase
 from test_tune_space import allowed, problems, with_option
 
 from iosim import SCHEDULES, Attention, Machine, Tiling, Traffic
+from iosim.best_tiles import footprint
 from iosim.curve import exact, free_steps, least, most_blocks
 from iosim.errors import InputError
 from iosim.experiment import parse_mask
 from iosim.schedules import Schedule
 from iosim.softmax import zeros
-from iosim.tiling import footprint
 from iosim.tune import space_of, tune
 from iosim.tune_blocks import blocks
 

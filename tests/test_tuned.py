@@ -99,15 +99,19 @@ def test_there_is_a_counter_for_every_tensor_that_moves(name):
 def test_words_and_output_on_a_gpu(name, d, dtype, mask):
     import numpy as np
 
-    from iosim.check import Whole
     from iosim.gpu.tuned import run_tuned
+    from iosim.machine import Tile
     from iosim.reference import attention
 
     kernel = kernel_of(name, d, dtype, mask, N=300, Nk=496, heads=2)
     p, rng = kernel.problem, np.random.default_rng(d)
     inputs = {n: rng.normal(size=(2, rows, d)).astype(np.float32) for n, rows in (("Q", p.N), ("K", p.Nk), ("V", p.Nk))}
     outputs, words = run_tuned(kernel, inputs, count=True)
-    visible = None if mask is DENSE else mask.bind(p, kernel.tiling, True).part(Whole(p.N), Whole(p.Nk)).array()
+    visible = (
+        None
+        if mask is DENSE
+        else mask.bind(p, kernel.tiling, True).part(Tile(p.N, p.N, 0, 0), Tile(p.Nk, p.Nk, 0, 0)).array()
+    )
     expected = attention(inputs["Q"][1], inputs["K"][1], inputs["V"][1], visible)
     assert np.abs(outputs["O"][1].get() - expected).max() < 0.05
     traffic = Traffic()

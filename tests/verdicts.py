@@ -5,14 +5,19 @@ from dataclasses import replace
 import numpy as np
 
 from iosim import Capacity, Folded, Numeric, Traffic
-from iosim.check import Whole, same_counts
+from iosim.check import same_counts
+from iosim.machine import Tile
 from iosim.problem import DENSE
 
 
 def verdicts(schedule, text, p, tiling):
     """-> which of numerics, formula and footprint hold."""
     mutant = replace(schedule, text=text)
-    visible = None if p.mask is DENSE else p.mask.bind(p, tiling, True).part(Whole(p.N), Whole(p.Nk)).array()
+    visible = (
+        None
+        if p.mask is DENSE
+        else p.mask.bind(p, tiling, True).part(Tile(p.N, p.N, 0, 0), Tile(p.Nk, p.Nk, 0, 0)).array()
+    )
     hbm = schedule.example(np.random.default_rng(0), p, visible)
     traffic, room = Traffic(), Capacity()
     machine = Numeric(p, hbm, traffic, room).run(mutant, tiling)

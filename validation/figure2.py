@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import figure2_page
 
 from iosim import report
+from iosim.best_tiles import footprint
 from iosim.errors import IosimError
 from iosim.experiment import parse_mask
 from iosim.gpu.jobs import Job, problem_of, runner, schedule_job, tiling_of
@@ -35,7 +36,7 @@ from iosim.hardware import Hardware
 from iosim.hardware import read as read_hardware
 from iosim.problem import DENSE, Attention
 from iosim.schedules import find
-from iosim.tiling import Tiling, footprint
+from iosim.tiling import Tiling
 from iosim.training import COMBINATIONS
 
 SHARED_BYTES = 232_448  # what a block may use (NVIDIA, compute capability 9.0)

@@ -6,13 +6,14 @@ from dataclasses import replace
 from itertools import product
 from random import Random
 
+from iosim.best_tiles import best_tiles
 from iosim.experiment import parse_mask
 from iosim.gpu.cuda import generate
 from iosim.gpu.jobs import Job, schedule_job, torch_job
 from iosim.gpu.tuned import tuned as kernel_of
 from iosim.problem import Attention
 from iosim.schedules import find
-from iosim.tiling import Tiling, best_tiles
+from iosim.tiling import Tiling
 
 DRAWS = {  # sets of shapes that nobody chose: seed, and name in tables. What each showed was mended before the next.
     "drawn": (20261121, "drawn"),  # what the models and kernels lacked

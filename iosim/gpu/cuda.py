@@ -10,12 +10,12 @@ import re
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ..errors import InputError, InternalError, IosimError, ScheduleError
 from ..folded import Folded
-from ..machine import product
 from ..problem import DENSE, Attention, Tensor
+from ..shapes import product
 from ..tiling import Tiling
 from ..watchers import Capacity
 from .plan import ROW_WORDS, grid_loop, make_plan, room, tensors_of
@@ -43,7 +43,7 @@ def generate(
     problem = problem.packed
     check_problem(problem)
     recorder = Recorder(problem).run(schedule, tiling)
-    p, tensors, launches = recorder.p, recorder.tensors, recorder.launches
+    p, tensors, launches = cast("Attention", recorder.p), recorder.tensors, recorder.launches
     steps = check_steps(launches)
     plans = [make_plan(p, body, tensor_cores is not False, row_words) for body in launches]
     if tensor_cores and not any(plan.tensor_cores for plan in plans):
@@ -57,7 +57,7 @@ def generate(
     for k, (body, plan) in enumerate(zip(launches, plans, strict=True)):
         writer = Writer(name if len(launches) == 1 else f"{name}_{k}", p, tensors, plan, tables, counters)
         source, loop = writer.kernel(body), grid_loop(body)
-        turns = 1 if loop is None else -(-loop.tile.length // loop.tile.step)
+        turns = 1 if loop is None else -(-int(loop.tile.length) // loop.tile.step)
         used = tuple(dict.fromkeys([n for names in tensors_of(body) for n in names]))
         kernels.append(Kernel(writer.name, source, (turns, p.instances, 1), (plan.threads, 1, 1), plan.smem_bytes, used,
                               writer.table_arguments, plan.tensor_cores))  # fmt: skip
@@ -170,7 +170,7 @@ class Peaks(Capacity):
         return int(product(room(x, self.rounded) for x in block.shape) * self._width(block.tensor))
 
     def launch_ended(self) -> None:
-        self.launches.append(self.peak_bytes)
+        self.launches.append(int(self.peak_bytes))
         self.peak_bytes = 0
 
 

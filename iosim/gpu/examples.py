@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from ..check import Whole
 from ..dropout import Dropout
 from ..problem import DENSE, Attention
 from ..schedules import CORE, SCHEDULES
@@ -46,7 +45,7 @@ def shapes() -> Iterator[tuple[str, str, dict[str, Any], str, int]]:
 
 def visible_pairs(p: Attention, tiling: Tiling) -> Any:
     """(N, Nk) booleans, or None where nothing is hidden."""
-    return None if p.mask is DENSE else p.mask.bind(p, tiling, True).part(Whole(p.N), Whole(p.Nk)).array()
+    return None if p.mask is DENSE else p.mask.bind(p, tiling, True).visible(0, p.N, 0, p.Nk)
 
 
 def example_arrays(

@@ -12,7 +12,8 @@ from ..dropout import DropoutPart
 from ..errors import ScheduleError
 from ..machine import Block, Tile
 from ..masks import Line, Part
-from ..spans import Moved, Seen, Share
+from ..reach import Seen
+from ..spans import Moved, Share
 from ..steps_more import Number
 from .record import Loop, SymbolicTile, statements
 from .tables import Tables

@@ -13,11 +13,11 @@ from statistics import median
 from typing import Any
 
 from ..cuts import LANES
-from ..l2 import Unrolled
 from ..problem import Attention
 from ..schedules import find
 from ..tiling import Tiling
 from ..timing import Memory, Rates, stepwise_seconds
+from ..unrolled import Unrolled
 from ..works import UNSIZED, Occupancy, Work, Works
 from .cuda import generate
 from .step_rates import blocks_that_fit, launch_seconds

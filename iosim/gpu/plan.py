@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..machine import Block, Tile, product
+from ..machine import Block, Tile
 from ..problem import Attention
+from ..shapes import product
 from .layout import Life, place
 from .record import Free, Load, Loop, New, Step, Store, statements
 
@@ -56,7 +57,7 @@ class Plan:
 
 def room(x: Any, rounded: bool) -> int:
     size = x.extent if isinstance(x, Tile) else x
-    return -(-size // 16) * 16 if rounded and isinstance(x, Tile) else size
+    return int(-(-size // 16) * 16 if rounded and isinstance(x, Tile) else size)
 
 
 def make_plan(p: Attention, body: list[Any], allowed: bool, row_words: int = ROW_WORDS) -> Plan:

@@ -7,13 +7,14 @@ from math import exp, log
 from pathlib import Path
 from typing import Any
 
+from ..best_tiles import best_tiles
 from ..errors import InputError, MissingError
 from ..experiment import default_schedules, parse_mask
 from ..hardware import Hardware, load, measured_of, names
 from ..problem import Attention
 from ..reference import attention_output
 from ..schedules import find
-from ..tiling import Tiling, best_tiles, parse_tiles
+from ..tiling import Tiling, parse_tiles
 from ..units import parse_axis, parse_bytes
 from . import counters, ncu
 from .jobs import Job, schedule_job

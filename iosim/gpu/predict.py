@@ -9,10 +9,11 @@ from ..cuts import LANES, LEAST_ROWS, TEAM_ROWS
 from ..errors import InputError
 from ..folded import Folded
 from ..hardware import MEASURED_KEYS, Hardware
-from ..l2 import Dram, Unrolled, dram_bytes, trace
+from ..l2 import Dram, dram_bytes, trace
 from ..problem import DENSE, Attention
 from ..timing import Rates, Time
 from ..timing import predict as predict_time
+from ..unrolled import Unrolled
 from ..watchers import Flops, Traffic, Watcher
 from ..works import OUTPUT, Occupancy, Works
 from .counters import SECTOR_BYTES
@@ -130,7 +131,7 @@ def launch_words(schedule: Any, problem: Attention, tiling: Any) -> list[tuple[i
     """Words read and written by each launch, of one head."""
     traffic = Traffic()
     Folded(problem, traffic).run(schedule, tiling)
-    return traffic.steps
+    return [(int(reads), int(writes)) for reads, writes in traffic.steps]
 
 
 def in_whole_tiles(p: Attention, t: Any) -> Attention:
@@ -162,12 +163,12 @@ def predict(
     n = problem.instances
     width = {name: problem.hbm_bytes(machine.tensors[name]) for name in traffic.tensors}
     plain = Prediction(
-        {name: (n * reads, n * writes) for name, (reads, writes) in traffic.tensors.items()},
-        n * sum(reads * width[name] for name, (reads, _) in traffic.tensors.items()),
-        n * sum(writes * width[name] for name, (_, writes) in traffic.tensors.items()),
+        {name: (n * int(reads), n * int(writes)) for name, (reads, writes) in traffic.tensors.items()},
+        n * sum(int(reads) * width[name] for name, (reads, _) in traffic.tensors.items()),
+        n * sum(int(writes) * width[name] for name, (_, writes) in traffic.tensors.items()),
         n * sectors.reads,
         n * sectors.writes,
-        n * flops.total,
+        n * int(flops.total),
     )
     if hardware is None or not sits:
         return plain

@@ -104,7 +104,7 @@ SHAPES = [
 
 def fits(sizes: dict[str, Any], tiles: str, types: dict[str, Any]) -> bool:
     """Whether flash1 with these tiles fits in 227 KB."""
-    from ..tiling import footprint
+    from ..best_tiles import footprint
 
     room = footprint(SCHEDULES["flash1"], Attention(**sizes, **types), parse_tiles(tiles))
     return bool(room.peak_bytes <= 227 * 1024)

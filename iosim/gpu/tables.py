@@ -9,7 +9,7 @@ import numpy as np
 from ..errors import InputError
 from ..mask_expr import Atom, Expr, Join
 from ..masks import BoundMask
-from ..spans import reaches
+from ..reach import reaches
 
 MOST_BITS = 2**33  # a table of 1 GiB
 CONSTANT_BYTES = 12 * 1024  # tables up to this size are constants of the source; larger ones are arguments

@@ -6,10 +6,12 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from ..machine import Block, Tile, product
+from ..machine import Block, Tile
 from ..masks import Part
 from ..problem import Attention, Tensor
-from ..spans import Seen, Span
+from ..reach import Seen
+from ..shapes import product
+from ..spans import Span
 from .expressions import Expressions, last_size, letter, split_loops, words_of
 from .hazards import Access, State, describe, hbm, sram
 from .plan import ALL_ROWS, WHOLE, Plan, grid_loop, tensors_of
@@ -208,7 +210,8 @@ class Writer:
         """Whether every row of every tile starts at a multiple of 16 bytes in HBM."""
         if len(block.shape) == 1:
             return False
-        width, last = self.p.hbm_bytes(self.tensors[tensor]), block.shape[1]
+        width = self.p.hbm_bytes(self.tensors[tensor])
+        last: Any = block.shape[1]
         starts: list[int] = []
         while isinstance(last, SymbolicTile):
             starts, last = [*starts, last.step if last.step < last.length else 0], last.parent

@@ -6,7 +6,7 @@ Dropout is regenerated from (row, column), so it moves no words.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..gradients import (
     add_key_gradients,
@@ -25,8 +25,17 @@ from .flash import visited
 from .registry import FA1, Schedule, register
 from .standard import elementwise_passes
 
+if TYPE_CHECKING:
+    from typing import Unpack
 
-def standard(chip: Any, p: Any, t: Any) -> None:
+    from ..machine import Machine
+    from ..problem import Attention
+    from ..tiling import Tiling
+    from ..typing import Text, Words
+    from .registry import ScheduleFields
+
+
+def standard(chip: Machine, p: Attention, t: Tiling) -> None:
     """Dao et al. 2022, Algorithm 3, as the paper counts it: one operand stays on chip whole, inputs are read once."""
     do = chip.load("dO")
     for j in chip.tiles(p.Nk, 1):  # line 1: dV = P^T dO
@@ -66,7 +75,7 @@ def standard(chip: Any, p: Any, t: Any) -> None:
     chip.free(q)
 
 
-def keys_outside(chip: Any, p: Any, t: Any) -> None:
+def keys_outside(chip: Machine, p: Attention, t: Tiling) -> None:
     """FlashAttention (Dao et al. 2022, Algorithm 4): keys outside; dK, dV stay, dQ goes back and forth."""
     for j in chip.tiles(p.Nk, t.rows_k, where=p.mask.columns):
         k, v = chip.load("K", j), chip.load("V", j)
@@ -93,7 +102,7 @@ def keys_outside(chip: Any, p: Any, t: Any) -> None:
 # ---------------------------------------------------------------- by hand, from the papers (words of one head)
 
 
-def standard_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
+def standard_traffic(p: Attention, t: Tiling) -> Words:
     """Algorithm 3: R = 5 N Nk + (2 dO, V, K, Q), W = 2 N Nk + (dQ, dK, dV): 5 N^2 + 5 N d and 2 N^2 + 3 N d.
 
     P is read in lines 1 and 3, dP in 3, dS in 4 and 5; each unfused pass reads and writes N Nk more.
@@ -113,7 +122,7 @@ def standard_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
     }
 
 
-def keys_outside_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
+def keys_outside_traffic(p: Attention, t: Tiling) -> Words:
     """Every key tile reads K, V (line 7) and writes dK, dV (line 24) once; with it every query tile reads Q, O, dO,
     dQ, l, m (line 10) and writes dQ (line 21). Dense: R = 2 Nk d + Tc N (4d + 2), W = Tc N d + 2 Nk d."""
     sums = visited(p, t)
@@ -132,13 +141,13 @@ def keys_outside_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
     }
 
 
-def standard_footprint(p: Any, t: Any) -> int:
+def standard_footprint(p: Attention, t: Tiling) -> int:
     """One operand whole, one row of the other or of the result, one score; or a row of P and of dP."""
     longest = max((p.N + 1) * p.dv, (p.Nk + 1) * p.dv, (p.Nk + 1) * p.d, (p.N + 1) * p.d)
     return max(longest + 1, 2 * t.rows_s * p.Nk)
 
 
-def keys_outside_footprint(p: Any, t: Any) -> int:
+def keys_outside_footprint(p: Attention, t: Tiling) -> int:
     """K, V, dK, dV; Q, O, dO, dQ; S with P and dP with dS in their places; l, m, D."""
     rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
     return 2 * (rows_q + rows_k) * (p.d + p.dv) + 2 * rows_q * rows_k + 3 * rows_q
@@ -158,11 +167,13 @@ TENSORS = {
 }
 
 
-def backward(name: str, text: Any, summary: str, source: str, **more: Any) -> Schedule:
+def backward(
+    name: str, text: Text, summary: str, source: str, skips: bool = False, **more: Unpack[ScheduleFields]
+) -> Schedule:
     """A schedule of a backward pass: its tensors, and random inputs with what a forward pass left."""
     return Schedule(
         name, text, summary, source, tensors=TENSORS, family="backward",
-        drops=True, example=backward_inputs,
+        skips=skips, drops=True, example=backward_inputs,
         answer=backward_output, **more,
     )  # fmt: skip
 
@@ -180,7 +191,7 @@ register(
         footprint=standard_footprint,
     )
 )
-KEYS_OUTSIDE = {
+KEYS_OUTSIDE: ScheduleFields = {
     "outer": "keys",
     "rules": ("paper", "best"),
     "formula": "R = Nk (d + dv) + 2 N (d + dv + 1) Tc, W = N d Tc + Nk (d + dv)",

@@ -5,8 +5,9 @@ P is recomputed from LSE, one number a row. Dropout is regenerated from (row, co
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
+from ..best_tiles import footprint, last_true
 from ..gradients import (
     add_key_gradients,
     add_query_gradients,
@@ -18,19 +19,25 @@ from ..gradients import (
 )
 from ..softmax import drop, hide, scores, zeros
 from ..square_tiles import least_passes
-from ..tiling import Tiling, footprint, last_true
+from ..tiling import Tiling
 from .backward import backward
 from .flash import visited
 from .registry import FA2, register
 
+if TYPE_CHECKING:
+    from ..machine import Block, Machine, Tile
+    from ..problem import Attention
+    from ..typing import Words
+    from .registry import Schedule, ScheduleFields
 
-def keys_outside_lse(chip: Any, p: Any, t: Any) -> None:
+
+def keys_outside_lse(chip: Machine, p: Attention, t: Tiling) -> None:
     """FlashAttention-2 (Dao 2023, Algorithm 2): D beforehand, keys outside; dQ is added to in HBM (atomic adds)."""
     row_sums(chip, p, t)
     key_side(chip, p, t, shared=True)
 
 
-def second_pass(chip: Any, p: Any, t: Any) -> None:
+def second_pass(chip: Machine, p: Attention, t: Tiling) -> None:
     """The same without shared sums: keys outside for dK and dV, then queries outside, with S and dP again, for dQ."""
     row_sums(chip, p, t)
     key_side(chip, p, t, shared=False)
@@ -46,14 +53,14 @@ def second_pass(chip: Any, p: Any, t: Any) -> None:
         chip.store(dq, "dQ", i)
 
 
-def row_sums(chip: Any, p: Any, t: Any) -> None:
+def row_sums(chip: Machine, p: Attention, t: Tiling) -> None:
     """D = rowsum(dO * O), Dao 2023, Algorithm 2, line 4."""
     for i in chip.tiles(p.N, t.rows_q, parallel=True):
         do, o = chip.load("dO", i), chip.load("O", i)
         chip.store(chip.compute("D", (i,), row_dots, do, o), "D", i)
 
 
-def key_side(chip: Any, p: Any, t: Any, shared: bool) -> None:
+def key_side(chip: Machine, p: Attention, t: Tiling, shared: bool) -> None:
     """Keys outside: dK and dV stay. `shared`: every turn adds to the same dQ, so turns are not independent."""
     for j in chip.tiles(p.Nk, t.rows_k, parallel=not shared):
         k, v = chip.load("K", j, where=p.mask.column(j)), chip.load("V", j, where=p.mask.column(j))
@@ -74,7 +81,7 @@ def key_side(chip: Any, p: Any, t: Any, shared: bool) -> None:
         chip.store(dv, "dV", j)
 
 
-def recompute(chip: Any, p: Any, i: Any, j: Any, s: Any, dp: Any, lse: Any, delta: Any) -> None:
+def recompute(chip: Machine, p: Attention, i: Tile, j: Tile, s: Block, dp: Block, lse: Block, delta: Block) -> None:
     """From the products S and dP: P in the place of S, dS in the place of dP (lines 11 and 14)."""
     chip.update(s, hide, p.mask.part(i, j))
     chip.update(s, probabilities_from_lse, lse)
@@ -85,7 +92,7 @@ def recompute(chip: Any, p: Any, i: Any, j: Any, s: Any, dp: Any, lse: Any, delt
 # ---------------------------------------------------------------- by hand, from the papers (words of one head)
 
 
-def keys_outside_lse_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
+def keys_outside_lse_traffic(p: Attention, t: Tiling) -> Words:
     """D costs 2 N d + N once. Then every query tile of a key tile reads Q, dO, LSE, D, and its atomic add reads and
     writes dQ (line 15). Dense: R = 2 Nd + 2 Nk d + Tc N (3d + 2), W = N + Tc N d + 2 Nk d."""
     rows = visited(p, t)["rows"]
@@ -93,7 +100,7 @@ def keys_outside_lse_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
     return {**found, "dQ": (rows * p.d, rows * p.d)}
 
 
-def key_side_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
+def key_side_traffic(p: Attention, t: Tiling) -> Words:
     sums = visited(p, t)
     rows, keys = sums["rows"], sums["keys_of_columns"]
     return {
@@ -109,7 +116,7 @@ def key_side_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
     }
 
 
-def second_pass_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
+def second_pass_traffic(p: Attention, t: Tiling) -> Words:
     """Dense: R = 2 Nd + [2 Nk d + Tc N (2d + 2)] + [N (2d + 2) + 2 Nk d Tr], W = N + 2 Nk d + N d."""
     sums, found = visited(p, t), key_side_traffic(p, t)
     seen, keys = sums["queries_of_rows"], sums["keys"]
@@ -118,21 +125,21 @@ def second_pass_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
     return {**found, **again, "dQ": (0, p.N * p.d)}
 
 
-def keys_outside_lse_footprint(p: Any, t: Any) -> int:
+def keys_outside_lse_footprint(p: Attention, t: Tiling) -> int:
     """K, V, dK, dV; Q, dO, dQ; S and dP; LSE, D. More than the dO, O, D of the sums before it."""
     rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
     main = 2 * rows_k * (p.d + p.dv) + rows_q * (2 * p.d + p.dv) + 2 * rows_q * rows_k + 2 * rows_q
     return max(main, rows_q * (2 * p.dv + 1))
 
 
-def second_pass_footprint(p: Any, t: Any) -> int:
+def second_pass_footprint(p: Attention, t: Tiling) -> int:
     """The larger of K, V, dK, dV with Q, dO and of Q, dO, dQ with K, V; S and dP; LSE, D."""
     rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
     both = (rows_q + rows_k) * (p.d + p.dv) + 2 * rows_q * rows_k + 2 * rows_q
     return max(both + max(rows_k * (p.d + p.dv), rows_q * p.d), rows_q * (2 * p.dv + 1))
 
 
-def best_of_both(schedule: Any, p: Any, M_bytes: int, multiple: int) -> Tiling | None:
+def best_of_both(schedule: Schedule, p: Attention, M_bytes: int, multiple: int) -> Tiling | None:
     """The least traffic of the second-pass form, which falls with both tiles: the best number of query tiles, and the
     largest key tile that fits beside them. Exact; no tile is left out."""
     acc, word, both = p.acc_bytes, p.word_bytes, p.d + p.dv
@@ -155,19 +162,22 @@ def best_of_both(schedule: Any, p: Any, M_bytes: int, multiple: int) -> Tiling |
     return found and largest_keys(schedule, p, M_bytes, multiple, found.tile[0])
 
 
-def largest_keys(schedule: Any, p: Any, M_bytes: int, multiple: int, rows_q: int) -> Tiling:
+def largest_keys(schedule: Schedule, p: Attention, M_bytes: int, multiple: int, rows_q: int) -> Tiling:
     """These query rows with the most keys that fit."""
-    keys = last_true(lambda n: footprint(schedule, p, Tiling(rows_q, n * multiple)).peak_bytes <= M_bytes,
-                     -(-p.Nk // multiple))  # fmt: skip
-    return Tiling(rows_q, keys * multiple)
+
+    def fits(n: int) -> bool:
+        return bool(footprint(schedule, p, Tiling(rows_q, n * multiple)).peak_bytes <= M_bytes)
+
+    return Tiling(rows_q, last_true(fits, -(-p.Nk // multiple)) * multiple)
 
 
-KEYS_OUTSIDE_LSE = {
+KEYS_OUTSIDE_LSE: ScheduleFields = {
     "outer": "keys",
     "formula": "R = 2 N dv + Nk (d + dv) + N (2 d + dv + 2) Tc, W = N + N d Tc + Nk (d + dv)",
     "state": "a tile of K, V, dK, dV on chip; LSE waits since forward, D between launches, dQ between key tiles",
     "exact_traffic": keys_outside_lse_traffic,
     "footprint": keys_outside_lse_footprint,
+    "initialised": ("dQ",),
 }
 register(
     backward(
@@ -175,7 +185,6 @@ register(
         keys_outside_lse,
         "D first, K/V outer, dQ summed by atomic adds",
         f"{FA2}, Algorithm 2",
-        initialised=("dQ",),
         **KEYS_OUTSIDE_LSE,
     )
 )
@@ -186,7 +195,6 @@ register(
         "flash2-bwd that leaves out the tiles that the mask hides",
         f"{FA2}, Algorithm 2 with a mask",
         skips=True,
-        initialised=("dQ",),
         **KEYS_OUTSIDE_LSE,
     )
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..problem import Tensor
 from ..reference import attention_output, queries_keys_values
@@ -11,8 +11,16 @@ from ..softmax import accumulate, hide, log_sum_exp, merge, minus_infinity, norm
 from ..spans import Moved, Share
 from .registry import Schedule, register
 
+if TYPE_CHECKING:
+    import numpy as np
 
-def split_keys(chip: Any, p: Any, t: Any) -> None:
+    from ..machine import Block, Machine, Tile
+    from ..problem import Attention
+    from ..tiling import Tiling
+    from ..typing import Arrays, Bools, Words
+
+
+def split_keys(chip: Machine, p: Attention, t: Tiling) -> None:
     """Flash-Decoding: each share of the keys leaves a partial O and its LSE; a second kernel puts them together."""
     for c in chip.tiles(p.shares, 1, parallel=True):
         for i in chip.tiles(p.N, t.rows_q):
@@ -43,7 +51,7 @@ def split_keys(chip: Any, p: Any, t: Any) -> None:
             chip.store(l, "LSE", i)
 
 
-def pages(chip: Any, p: Any, t: Any) -> None:
+def pages(chip: Machine, p: Attention, t: Tiling) -> None:
     """Queries outside; K and V lie in pages, and the block table says where the next one is."""
     for i in chip.tiles(p.N, t.rows_q, parallel=True):
         q = chip.load("Q", i)
@@ -63,7 +71,9 @@ def pages(chip: Any, p: Any, t: Any) -> None:
             chip.store(l, "LSE", i)
 
 
-def attend(chip: Any, p: Any, i: Any, j: Any, q: Any, k: Any, v: Any, state: Any) -> None:
+def attend(
+    chip: Machine, p: Attention, i: Tile, j: Tile, q: Block, k: Block, v: Block, state: tuple[Block, Block, Block]
+) -> None:  # fmt: skip
     """One key tile of online softmax (Dao 2023, Algorithm 1, lines 8 to 10)."""
     m, l, o = state
     s = chip.compute("S", (i, j), scores, q, k)
@@ -74,12 +84,12 @@ def attend(chip: Any, p: Any, i: Any, j: Any, q: Any, k: Any, v: Any, state: Any
     chip.update(o, accumulate, s, v)
 
 
-def partial_rows(p: Any, c: Any, i: Any) -> Moved:
+def partial_rows(p: Attention, c: Tile, i: Tile) -> Moved:
     """The rows of query tile i in the partial results of share c; the shares lie one after the other."""
     return Moved(p.partial_rows, i, ((p.N, c), (1, i)))
 
 
-def cache_rows(p: Any, b: Any, j: Any, entry: Any) -> Moved:
+def cache_rows(p: Attention, b: Tile, j: Tile, entry: Block) -> Moved:
     """Key tile j of page b, in the page that the entry of the block table names."""
     return Moved(p.cache_rows, j, ((p.page_size, entry), (1, j), (-p.page_size, b)))
 
@@ -87,7 +97,7 @@ def cache_rows(p: Any, b: Any, j: Any, entry: Any) -> Moved:
 # ---------------------------------------------------------------- by hand (words of one head)
 
 
-def split_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
+def split_traffic(p: Attention, t: Tiling) -> Words:
     """With S = shares: every share reads Q once and its keys with every query tile, and writes N rows of O and LSE;
     the second kernel reads these and writes O. R = S N d + 2 Nk d Tr + S N (d + 1), W = S N (d + 1) + N d."""
     passes, rows = -(-p.N // t.rows_q), split_count(p) * p.N
@@ -102,12 +112,12 @@ def split_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
     }
 
 
-def split_count(p: Any) -> int:
+def split_count(p: Attention) -> int:
     """Shares of ceil(Nk / S) keys that are not empty: S, or fewer where S does not divide Nk."""
     return -(-p.Nk // -(-p.Nk // p.splits))
 
 
-def split_room(p: Any, t: Any) -> int:
+def split_room(p: Attention, t: Tiling) -> int:
     """The larger of the two kernels. First: Q, O, K, V, S, l, m with key tiles no longer than a share; second: two
     of O (the sum and a part), l, m and one LSE."""
     rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, -(-p.Nk // p.splits))
@@ -115,7 +125,7 @@ def split_room(p: Any, t: Any) -> int:
     return max(first, rows_q * (2 * p.dv + 3))
 
 
-def pages_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
+def pages_traffic(p: Attention, t: Tiling) -> Words:
     """As flash2, and one word of the block table for every page and query tile; the last page moves its true rows.
     R = N d + Tr (2 Nk d + ceil(Nk / page)), W = N d."""
     passes = -(-p.N // t.rows_q)
@@ -129,13 +139,13 @@ def pages_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
     }
 
 
-def pages_room(p: Any, t: Any) -> int:
+def pages_room(p: Attention, t: Tiling) -> int:
     """flash2's footprint with key tiles no longer than a page, and one entry of the table."""
     rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, p.page_size, p.Nk)
     return (rows_q + rows_k) * (p.d + p.dv) + rows_q * rows_k + 2 * rows_q + 1
 
 
-def extra(p: Any) -> dict[str, tuple[Any, Any]]:
+def extra(p: Attention) -> Words:
     """What options add: P and LSE, written once."""
     return {**({"P": (0, p.N * p.Nk)} if p.keep_p else {}), **({"LSE": (0, p.N)} if p.lse else {})}
 
@@ -143,7 +153,7 @@ def extra(p: Any) -> dict[str, tuple[Any, Any]]:
 # ---------------------------------------------------------------- what `tune` may choose, the least traffic first
 
 
-def shares_of_tiles(p: Any, multiple: int) -> Iterator[int]:
+def shares_of_tiles(p: Attention, multiple: int) -> Iterator[int]:
     """One number of splits for each number of shares, from 1 on, as long as a share holds a key tile.
 
     More shares move more: each reads Q again and writes and reads its partial O and LSE. They need as much SRAM, for
@@ -158,7 +168,7 @@ def shares_of_tiles(p: Any, multiple: int) -> Iterator[int]:
         rows -= 1
 
 
-def pages_of_tiles(p: Any, multiple: int) -> list[int]:
+def pages_of_tiles(p: Attention, multiple: int) -> list[int]:
     """The page sizes of Kwon et al. 2023, section 7.2, from the largest on: those that hold a key tile and of those
     that hold all keys one, but never none. Larger pages move fewer table entries, and need as much SRAM."""
     needed = [size for size in PAGE_SIZES if size < 2 * p.Nk]
@@ -170,7 +180,7 @@ PAGE_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 # ---------------------------------------------------------------- a cache in pages, and what lies in it
 
 
-def scattered(rng: Any, p: Any, visible: Any) -> dict[str, Any]:
+def scattered(rng: np.random.Generator, p: Attention, visible: Bools | None) -> Arrays:
     """Q, a block table in random order, and pages of K and V; NaN where no key lies: it must never be read."""
     hbm = queries_keys_values(rng, p, visible)
     table = rng.permutation(p.pages)
@@ -181,10 +191,10 @@ def scattered(rng: Any, p: Any, visible: Any) -> dict[str, Any]:
             part = rows[b * p.page_size : (b + 1) * p.page_size]
             cache[page, : len(part)] = part
         hbm[name] = cache.reshape(-1, rows.shape[1])
-    return {**hbm, "table": table}
+    return {**hbm, "table": table}  # type: ignore[dict-item]  # whole numbers
 
 
-def answer_of_pages(hbm: dict[str, Any], p: Any, visible: Any) -> dict[str, Any]:
+def answer_of_pages(hbm: Arrays, p: Attention, visible: Bools | None) -> Arrays:
     """Softmax attention over the keys in the order of the block table."""
     order = {}
     for name in ("K", "V"):

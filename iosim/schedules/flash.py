@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..softmax import (
     accumulate,
@@ -18,8 +18,15 @@ from ..softmax import (
 )
 from .registry import FA1, FA2, Schedule, register
 
+if TYPE_CHECKING:
+    from ..machine import Machine
+    from ..problem import Attention
+    from ..tiling import Tiling
+    from ..typing import Words
+    from .registry import ScheduleFields
 
-def keys_outside(chip: Any, p: Any, t: Any) -> None:
+
+def keys_outside(chip: Machine, p: Attention, t: Tiling) -> None:
     """FlashAttention (Dao et al. 2022, Algorithms 1 and 5): keys outside; O, l, m go back and forth."""
     for j in chip.tiles(p.Nk, t.rows_k, where=p.mask.columns):
         k, v = chip.load("K", j), chip.load("V", j)
@@ -40,7 +47,7 @@ def keys_outside(chip: Any, p: Any, t: Any) -> None:
             chip.store(m, "m", i)
 
 
-def queries_outside(chip: Any, p: Any, t: Any) -> None:
+def queries_outside(chip: Machine, p: Attention, t: Tiling) -> None:
     """FlashAttention-2 (Dao 2023, Algorithm 1): queries outside; O, l, m stay."""
     for i in chip.tiles(p.N, t.rows_q, parallel=True):
         q = chip.load("Q", i, where=p.mask.row(i))
@@ -66,7 +73,7 @@ def queries_outside(chip: Any, p: Any, t: Any) -> None:
 # ---------------------------------------------------------------- by hand, from the papers (words of one head)
 
 
-def keys_outside_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
+def keys_outside_traffic(p: Attention, t: Tiling) -> Words:
     """Every key tile is read once (line 6); with it every query tile reads Q, O, l, m (line 8) and writes O, l, m
     (lines 12, 13). Dense: R = 2 Nk d + Tc N (2d + 2), W = Tc N (d + 2). `rows` are the query rows over all visits."""
     sums = visited(p, t)
@@ -82,7 +89,7 @@ def keys_outside_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
     }
 
 
-def queries_outside_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
+def queries_outside_traffic(p: Attention, t: Tiling) -> Words:
     """Q is read once and O written once; K and V are read with every query tile that sees them.
     Dense: R = N d + 2 Nk d Tr, W = N d (LSE adds N)."""
     sums = visited(p, t)
@@ -96,7 +103,7 @@ def queries_outside_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
     }
 
 
-def visited(p: Any, t: Any) -> dict[str, Any]:
+def visited(p: Attention, t: Tiling) -> dict[str, int]:
     """Sums over the tiles that are visited: query rows, key rows, pairs; queries and keys of non-empty lines.
 
     Dense in closed form; with a mask from its table of active tiles, not from the counts that folding uses.
@@ -119,26 +126,24 @@ def visited(p: Any, t: Any) -> dict[str, Any]:
     }
 
 
-def footprint(p: Any, t: Any) -> int:
+def footprint(p: Attention, t: Tiling) -> int:
     """2 Bc d + 2 Br d + Br Bc + 2 Br: K, V, Q, O, S with P in its place, l, m; tiles clipped to the axes."""
     rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
     return rows_k * (p.d + p.dv) + rows_q * (p.d + p.dv) + rows_q * rows_k + 2 * rows_q
 
 
-KEYS_OUTSIDE: dict[str, Any] = {
+KEYS_OUTSIDE: ScheduleFields = {
     "formula": "R = Nk (d + dv) + N (d + dv + 2) Tc, W = N (dv + 2) Tc",
     "state": "a tile of K and V on chip; O, l, m wait in HBM between key tiles",
     "outer": "keys",
     "rules": ("paper", "best"),
-    "drops": True,
     "exact_traffic": keys_outside_traffic,
     "footprint": footprint,
     "initialised": ("O", "l", "m"),
 }
-QUERIES_OUTSIDE: dict[str, Any] = {
+QUERIES_OUTSIDE: ScheduleFields = {
     "formula": "R = N d + Nk (d + dv) Tr, W = N dv",
     "state": "a tile of Q with its O, l, m on chip; nothing waits in HBM",
-    "drops": True,
     "exact_traffic": queries_outside_traffic,
     "footprint": footprint,
 }
@@ -149,6 +154,7 @@ register(
         keys_outside,
         "K/V outer: O, l, m go back and forth",
         f"{FA1}, Algorithm 1",
+        drops=True,
         **KEYS_OUTSIDE,
     )
 )
@@ -158,6 +164,7 @@ register(
         queries_outside,
         "Q outer: O, l, m stay on chip",
         f"{FA2}, Algorithm 1",
+        drops=True,
         **QUERIES_OUTSIDE,
     )
 )
@@ -168,6 +175,7 @@ register(
         "flash1 that leaves out the tiles that the mask hides",
         f"{FA1}, Algorithm 5",
         skips=True,
+        drops=True,
         **KEYS_OUTSIDE,
     )
 )
@@ -178,6 +186,7 @@ register(
         "flash2 that leaves out the tiles that the mask hides",
         f"{FA2}, Algorithm 1 with a mask",
         skips=True,
+        drops=True,
         **QUERIES_OUTSIDE,
     )
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..problem import DENSE, Tensor
 from ..reference_more import linear_attention
@@ -20,10 +20,16 @@ from .flash import footprint as flash_footprint
 from .flash import queries_outside, queries_outside_traffic
 from .registry import Schedule, narrowed, register
 
+if TYPE_CHECKING:
+    from ..machine import Block, Machine, Tile
+    from ..problem import Attention
+    from ..tiling import Tiling
+    from ..typing import Words
+
 KATHAROPOULOS = "Katharopoulos et al. 2020 (arXiv 2006.16236)"
 
 
-def linear(chip: Any, p: Any, t: Any) -> None:
+def linear(chip: Machine, p: Attention, t: Tiling) -> None:
     """phi(Q) (phi(K)^T V), each row divided by phi(q) . sum phi(k): first all keys into the state, then all queries."""
     state = chip.compute("state", (p.d, p.dv), zeros)
     z = chip.compute("z", (p.d,), zeros)
@@ -36,7 +42,7 @@ def linear(chip: Any, p: Any, t: Any) -> None:
     chip.free(state, z)
 
 
-def linear_causal(chip: Any, p: Any, t: Any) -> None:
+def linear_causal(chip: Machine, p: Attention, t: Tiling) -> None:
     """The same for a causal mask: what lies before the tile comes from the running state, the tile itself from the
     products inside it."""
     state = chip.compute("state", (p.d, p.dv), zeros)
@@ -52,7 +58,7 @@ def linear_causal(chip: Any, p: Any, t: Any) -> None:
     chip.free(state, z)
 
 
-def add_tile(chip: Any, j: Any, state: Any, z: Any) -> tuple[Any, Any]:
+def add_tile(chip: Machine, j: Tile, state: Block, z: Block) -> tuple[Block, Block]:
     """A tile of keys and values goes into the state."""
     k, v = chip.load("K", j), chip.load("V", j)
     chip.update(k, features)
@@ -61,7 +67,7 @@ def add_tile(chip: Any, j: Any, state: Any, z: Any) -> tuple[Any, Any]:
     return k, v
 
 
-def read_tile(chip: Any, p: Any, i: Any, state: Any, z: Any) -> tuple[Any, Any, Any]:
+def read_tile(chip: Machine, p: Attention, i: Tile, state: Block, z: Block) -> tuple[Block, Block, Block]:
     """What a tile of queries reads from the state: phi(Q), O and its normaliser."""
     q = chip.load("Q", i)
     chip.update(q, features)
@@ -73,29 +79,29 @@ def read_tile(chip: Any, p: Any, i: Any, state: Any, z: Any) -> tuple[Any, Any, 
 # ---------------------------------------------------------------- by hand (words of one head)
 
 
-def linear_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
+def linear_traffic(p: Attention, t: Tiling) -> Words:
     """Everything once, whatever the tiles: R = N d + Nk (d + dv), W = N dv. The state never leaves the chip."""
     return {"Q": (p.N * p.d, 0), "K": (p.Nk * p.d, 0), "V": (p.Nk * p.dv, 0), "O": (0, p.N * p.dv)}
 
 
-def linear_footprint(p: Any, t: Any) -> int:
+def linear_footprint(p: Attention, t: Tiling) -> int:
     """The state d dv + d, and a tile of K and V, or of Q and O with one normaliser a row."""
     rows, keys = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
     return p.d * p.dv + p.d + max(keys * (p.d + p.dv), rows * (p.d + p.dv + 1))
 
 
-def causal_footprint(p: Any, t: Any) -> int:
+def causal_footprint(p: Attention, t: Tiling) -> int:
     """The state, tiles of Q, K, V, O and of their products: d dv + d + Br (2d + 2dv + 1) + Br^2."""
     rows = min(t.rows_q, p.N)
     return p.d * p.dv + p.d + rows * (2 * p.d + 2 * p.dv + 1) + rows * rows
 
 
-def dense(p: Any) -> Any:
+def dense(p: Attention) -> Attention:
     """One state for all queries: nothing can be hidden from one of them."""
     return narrowed(p, mask=DENSE, keep_p=False)
 
 
-def causal(p: Any) -> Any:
+def causal(p: Attention) -> Attention:
     """A query sees the keys up to its own position."""
     from ..masks import parse
 

@@ -6,7 +6,7 @@ six orders; what counts is the innermost one, because the tile that it does not 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..problem import DENSE, Tensor
 from ..reference_more import matrix_product, two_matrices
@@ -15,8 +15,14 @@ from ..square_tiles import least_passes
 from ..tiling import Tiling
 from .registry import Schedule, narrowed, register
 
+if TYPE_CHECKING:
+    from ..machine import Machine
+    from ..problem import Attention
+    from ..typing import FootprintFormula, Text, TrafficFormula, Words
+    from .registry import Search
 
-def c_stays(chip: Any, p: Any, t: Any) -> None:
+
+def c_stays(chip: Machine, p: Attention, t: Tiling) -> None:
     """The sum innermost: a tile of C stays, A and B stream."""
     for i in chip.tiles(p.N, t.rows_q, parallel=True):
         for j in chip.tiles(p.Nk, t.rows_k):
@@ -27,12 +33,12 @@ def c_stays(chip: Any, p: Any, t: Any) -> None:
             chip.store(c, "C", i, j)
 
 
-def naive(chip: Any, p: Any, t: Any) -> None:
+def naive(chip: Machine, p: Attention, t: Tiling) -> None:
     """One element of C in a register; every multiplication loads both factors."""
     c_stays(chip, p, Tiling(1, 1))
 
 
-def a_stays(chip: Any, p: Any, t: Any) -> None:
+def a_stays(chip: Machine, p: Attention, t: Tiling) -> None:
     """Columns of C innermost: a tile of A stays, B streams, C goes back and forth."""
     for i in chip.tiles(p.N, t.rows_q, parallel=True):
         for k in chip.tiles(p.d, t.depth):
@@ -43,7 +49,7 @@ def a_stays(chip: Any, p: Any, t: Any) -> None:
                 chip.store(c, "C", i, j)
 
 
-def b_stays(chip: Any, p: Any, t: Any) -> None:
+def b_stays(chip: Machine, p: Attention, t: Tiling) -> None:
     """Rows of C innermost: a tile of B stays, A streams, C goes back and forth."""
     for j in chip.tiles(p.Nk, t.rows_k, parallel=True):
         for k in chip.tiles(p.d, t.depth):
@@ -57,7 +63,7 @@ def b_stays(chip: Any, p: Any, t: Any) -> None:
 # ---------------------------------------------------------------- by hand (words)
 
 
-def tiled_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
+def tiled_traffic(p: Attention, t: Tiling) -> Words:
     """Every multiplication needs one word of A and of B. A word of A, once on chip, meets the Br x Bc tile's Bc columns
     of C: it is read ceil(Nk/Bc) times; a word of B ceil(N/Br) times. C is written once and never read.
     R = N d ceil(Nk/Bc) + d Nk ceil(N/Br), W = N Nk."""
@@ -68,13 +74,13 @@ def tiled_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
     }
 
 
-def naive_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
+def naive_traffic(p: Attention, t: Tiling) -> Words:
     """N d Nk multiplications, each with two reads: R = 2 N d Nk, W = N Nk."""
     multiplications = p.N * p.d * p.Nk
     return {"A": (multiplications, 0), "B": (multiplications, 0), "C": (0, p.N * p.Nk)}
 
 
-def a_stays_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
+def a_stays_traffic(p: Attention, t: Tiling) -> Words:
     """A once; B for every row tile of A; C read and written for every part of the sum."""
     back_and_forth = p.N * p.Nk * -(-p.d // t.depth)
     return {
@@ -84,7 +90,7 @@ def a_stays_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
     }
 
 
-def b_stays_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
+def b_stays_traffic(p: Attention, t: Tiling) -> Words:
     """B once; A for every column tile of B; C read and written for every part of the sum."""
     return {
         **a_stays_traffic(p, t),
@@ -93,13 +99,13 @@ def b_stays_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
     }
 
 
-def footprint(p: Any, t: Any) -> int:
+def footprint(p: Attention, t: Tiling) -> int:
     """A tile of each matrix: Br Bc + depth (Br + Bc), clipped to the axes."""
     rows, columns, depth = min(t.rows_q, p.N), min(t.rows_k, p.Nk), min(t.depth, p.d)
     return rows * columns + depth * (rows + columns)
 
 
-def naive_footprint(p: Any, t: Any) -> int:
+def naive_footprint(p: Attention, t: Tiling) -> int:
     """One word of each matrix."""
     return 3
 
@@ -107,7 +113,7 @@ def naive_footprint(p: Any, t: Any) -> int:
 # ---------------------------------------------------------------- the best tiles
 
 
-def best_c_stays(schedule: Any, p: Any, M_bytes: int, multiple: int) -> Tiling | None:
+def best_c_stays(schedule: Schedule, p: Attention, M_bytes: int, multiple: int) -> Tiling | None:
     """The C tile of least traffic. The depth of the parts of a sum costs room, not traffic: the smallest there is."""
     acc, column = p.acc_bytes, p.word_bytes * min(multiple, p.d)
     found = least_passes(
@@ -118,7 +124,7 @@ def best_c_stays(schedule: Any, p: Any, M_bytes: int, multiple: int) -> Tiling |
     return found and Tiling(*found.tile, depth=multiple)
 
 
-def best_a_stays(schedule: Any, p: Any, M_bytes: int, multiple: int) -> Tiling | None:
+def best_a_stays(schedule: Schedule, p: Attention, M_bytes: int, multiple: int) -> Tiling | None:
     """Br and the depth decide the traffic; Bc = `multiple` takes the least room."""
     acc, word, columns = p.acc_bytes, p.word_bytes, min(multiple, p.Nk)
     found = least_passes(
@@ -129,13 +135,13 @@ def best_a_stays(schedule: Any, p: Any, M_bytes: int, multiple: int) -> Tiling |
     return found and Tiling(found.tile[0], multiple, depth=found.tile[1])
 
 
-def best_b_stays(schedule: Any, p: Any, M_bytes: int, multiple: int) -> Tiling | None:
+def best_b_stays(schedule: Schedule, p: Attention, M_bytes: int, multiple: int) -> Tiling | None:
     """As above, with A and B exchanged."""
     found = best_a_stays(schedule, narrowed(p, N=p.Nk, Nk=p.N), M_bytes, multiple)
     return found and Tiling(multiple, found.rows_q, depth=found.depth)
 
 
-def without_mask(p: Any) -> Any:
+def without_mask(p: Attention) -> Attention:
     """A product of matrices has no mask and no P."""
     return narrowed(p, mask=DENSE, keep_p=False)
 
@@ -148,21 +154,31 @@ MATRICES = {
 HONG_KUNG = "Hong and Kung 1981"
 
 
-def product_schedule(name: str, text: Any, summary: str, traffic: Any, **more: Any) -> None:
+def product_schedule(
+    name: str, text: Text, summary: str, traffic: TrafficFormula, formula: str, state: str,
+    footprint: FootprintFormula = footprint, source: str = HONG_KUNG, rules: tuple[str, ...] = ("best",),
+    search: Search | None = None, more_tiles: tuple[str, ...] = (), initialised: tuple[str, ...] = (),
+) -> None:  # fmt: skip
+    """Register a schedule of C = A B."""
     register(
         Schedule(
             name,
             text,
             f"C = A B: {summary}",
-            more.pop("source", HONG_KUNG),
+            source,
+            rules=rules,
             exact_traffic=traffic,
-            footprint=more.pop("footprint", footprint),
+            footprint=footprint,
+            initialised=initialised,
             tensors=MATRICES,
             family="matmul",
             example=two_matrices,
             answer=matrix_product,
+            search=search,
             about=without_mask,
-            **more,
+            more_tiles=more_tiles,
+            formula=formula,
+            state=state,
         )
     )
 

@@ -3,29 +3,36 @@ in the kernel of PyTorch's EFFICIENT_ATTENTION."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
+from ..best_tiles import footprint, last_true
 from ..candidates import seen_pairs
 from ..errors import InputError
+from ..masked_search import MOST_MASKED
 from ..problem import DENSE
+from ..reach import reaches, seen
 from ..softmax import accumulate, hide, log_sum_exp, minus_infinity, normalise, online_softmax, scores, zeros
-from ..spans import reaches, seen
 from ..square_tiles import least_passes
-from ..tiling import MOST_MASKED, Tiling, footprint, last_true
+from ..tiling import Tiling
 from .registry import Schedule, register
 
+if TYPE_CHECKING:
+    from ..machine import Machine
+    from ..problem import Attention
+    from ..typing import Words
 
-def queries_again(chip: Any, p: Any, t: Any) -> None:
+
+def queries_again(chip: Machine, p: Attention, t: Tiling) -> None:
     """Queries outside; Q and K leave when S is there, Q comes back with the next K. Keys end at the last one seen."""
     one_room(chip, p, t, again=True)
 
 
-def queries_stay(chip: Any, p: Any, t: Any) -> None:
+def queries_stay(chip: Machine, p: Attention, t: Tiling) -> None:
     """FlashAttention-2 (Dao 2023, Algorithm 1) where K leaves before V comes."""
     one_room(chip, p, t, again=False)
 
 
-def one_room(chip: Any, p: Any, t: Any, again: bool) -> None:
+def one_room(chip: Machine, p: Attention, t: Tiling, again: bool) -> None:
     """K and V never together. `again`: Q shares their room, so that it is read with every key tile."""
     for i in chip.tiles(p.N, t.rows_q, parallel=True):
         q = None if again else chip.load("Q", i)
@@ -33,7 +40,8 @@ def one_room(chip: Any, p: Any, t: Any, again: bool) -> None:
         l = chip.compute("l", (i,), zeros)
         m = chip.compute("m", (i,), minus_infinity)
         for j in chip.tiles(seen(p, i), t.rows_k):
-            q = chip.load("Q", i) if again else q
+            if again or q is None:
+                q = chip.load("Q", i)
             k = chip.load("K", j)
             s = chip.compute("S", (i, j), scores, q, k)
             chip.update(s, hide, p.mask.part(i, j))
@@ -55,7 +63,7 @@ def one_room(chip: Any, p: Any, t: Any, again: bool) -> None:
 # ---------------------------------------------------------------- by hand, from the kernel (words of one head)
 
 
-def traffic(p: Any, t: Any, tiles: Any = None) -> dict[str, tuple[Any, Any]]:
+def traffic(p: Attention, t: Tiling, tiles: list[tuple[int, int]] | None = None) -> Words:
     """A query tile of h rows whose last visible key is the n-th reads n keys and values, and itself ceil(n / Bc)
     times. Dense n = Nk: R = 2 Nk d Tr + N d Tc, W = N d (LSE adds N). `tiles` are the (h, n), if they are known."""
     keys, rows, square = p.Nk * -(-p.N // t.rows_q), p.N * -(-p.Nk // t.rows_k), p.N * p.Nk
@@ -66,7 +74,7 @@ def traffic(p: Any, t: Any, tiles: Any = None) -> dict[str, tuple[Any, Any]]:
     return moved(p, keys, rows, square)
 
 
-def moved(p: Any, keys: Any, rows: Any, square: Any) -> dict[str, tuple[Any, Any]]:
+def moved(p: Attention, keys: int, rows: int, square: int) -> Words:
     """`keys` that are read, `rows` of Q that are read, scores that are computed: sums over all query tiles."""
     return {
         "Q": (rows * p.d, 0),
@@ -78,7 +86,7 @@ def moved(p: Any, keys: Any, rows: Any, square: Any) -> dict[str, tuple[Any, Any
     }
 
 
-def last_keys(p: Any, t: Any) -> list[tuple[int, int]]:
+def last_keys(p: Attention, t: Tiling) -> list[tuple[int, int]]:
     """(rows, keys up to the last visible one) of every query tile, counted in the whole matrix of visible pairs."""
     visible = p.mask.visible(0, p.N, 0, p.Nk)
     needed = (visible[:, ::-1].cumsum(axis=1) > 0).sum(axis=1)  # a key is needed if it or a later one is seen
@@ -86,13 +94,13 @@ def last_keys(p: Any, t: Any) -> list[tuple[int, int]]:
     return [(len(part), int(part.max())) for part in parts]
 
 
-def room(p: Any, t: Any) -> int:
+def room(p: Attention, t: Tiling) -> int:
     """2 Br d + Bc d + Br Bc + 2 Br at dv = d: O, l, m, S stay, beside them Q and K, and later V in their place."""
     rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
     return rows_q * (p.dv + 2) + rows_q * rows_k + max((rows_q + rows_k) * p.d, rows_k * p.dv)
 
 
-def stay_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
+def stay_traffic(p: Attention, t: Tiling) -> Words:
     """As flash2: Q once, K and V with every query tile, whatever the mask hides. R = N d + 2 Nk d Tr, W = N d."""
     passes = -(-p.N // t.rows_q)
     return {
@@ -105,17 +113,17 @@ def stay_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
     }
 
 
-def stay_room(p: Any, t: Any) -> int:
+def stay_room(p: Attention, t: Tiling) -> int:
     """Bc d + 2 Br d + Br Bc + 2 Br at dv = d: flash2's, with one tile of keys or values and not two."""
     rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
     return rows_q * (p.d + p.dv + 2) + rows_q * rows_k + rows_k * max(p.d, p.dv)
 
 
-def search(schedule: Schedule, p: Any, M_bytes: int, multiple: int) -> Tiling | None:
+def search(schedule: Schedule, p: Attention, M_bytes: int, multiple: int) -> Tiling | None:
     """The tiles of least traffic that fit. It falls with Br and with Bc, so each Br goes with the largest Bc."""
 
     def fits(n_q: int, n_k: int) -> bool:
-        return footprint(schedule, p, Tiling(n_q * multiple, n_k * multiple)).peak_bytes <= M_bytes
+        return bool(footprint(schedule, p, Tiling(n_q * multiple, n_k * multiple)).peak_bytes <= M_bytes)
 
     if p.mask is DENSE:
         outer = best_rows(p, M_bytes, multiple)
@@ -134,7 +142,7 @@ def search(schedule: Schedule, p: Any, M_bytes: int, multiple: int) -> Tiling | 
     return best and best[1]
 
 
-def best_rows(p: Any, M_bytes: int, multiple: int) -> list[int]:
+def best_rows(p: Attention, M_bytes: int, multiple: int) -> list[int]:
     """Without a mask, the best query tile in multiples; none where nothing fits."""
     found = least_passes(
         p.N, p.Nk, multiple, M_bytes,
@@ -144,14 +152,14 @@ def best_rows(p: Any, M_bytes: int, multiple: int) -> list[int]:
     return [found.tile[0] // multiple] if found else []
 
 
-def room_bytes(p: Any, rows: Any) -> list[tuple[Any, Any]]:
+def room_bytes(p: Attention, rows: int) -> list[tuple[int, int]]:
     """(bytes for each key of the tile, bytes beside them) while Q and K are there, and while V is."""
     acc, word = p.acc_bytes, p.word_bytes
     stays = rows * (p.dv + 2) * acc
     return [(rows * acc + p.d * word, stays + rows * p.d * word), (rows * acc + p.dv * word, stays)]
 
 
-def masked_candidates(p: Any, multiple: int) -> list[Tiling]:
+def masked_candidates(p: Attention, multiple: int) -> list[Tiling]:
     """With a mask of tokens, the tilings that are best at some M."""
     return seen_pairs(
         p.N, p.Nk, multiple,
@@ -161,7 +169,7 @@ def masked_candidates(p: Any, multiple: int) -> list[Tiling]:
     )  # fmt: skip
 
 
-def outer_tiles(p: Any, largest: int, multiple: int) -> list[int]:
+def outer_tiles(p: Attention, largest: int, multiple: int) -> list[int]:
     """With a mask, the query tiles to look at, in multiples, ascending: all."""
     if p.mask.tile_units or largest > MOST_MASKED:
         raise InputError(

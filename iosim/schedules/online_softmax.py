@@ -5,24 +5,30 @@ In one pass there is no softmax alone; attention in one pass is flash2 with Br =
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..reference_more import score_matrix, softmax_of_rows
 from ..softmax import accumulate, hide, minus_infinity, normalise, scores, zeros
 from ..steps_more import add_maximum, add_maximum_and_sum, add_sum, exponentials
 from .registry import Schedule, register
 
+if TYPE_CHECKING:
+    from ..machine import Block, Machine, Tile
+    from ..problem import Attention
+    from ..tiling import Tiling
+    from ..typing import Text, TrafficFormula, Words
+
 MG = "Milakov and Gimelshein 2018 (arXiv 1805.02867)"
 
 
-def load_scores(chip: Any, p: Any, i: Any, j: Any) -> Any:
+def load_scores(chip: Machine, p: Attention, i: Tile, j: Tile) -> Block:
     """A tile of S, -inf where the mask hides."""
     s = chip.load("S", i, j)
     chip.update(s, hide, p.mask.part(i, j))
     return s
 
 
-def row_maximum(chip: Any, p: Any, t: Any, i: Any) -> Any:
+def row_maximum(chip: Machine, p: Attention, t: Tiling, i: Tile) -> Block:
     """First of three passes."""
     m = chip.compute("m", (i,), minus_infinity)
     for j in chip.tiles(p.Nk, t.rows_k):
@@ -30,7 +36,7 @@ def row_maximum(chip: Any, p: Any, t: Any, i: Any) -> Any:
     return m
 
 
-def row_sum(chip: Any, p: Any, t: Any, i: Any, m: Any, stored: bool = False) -> Any:
+def row_sum(chip: Machine, p: Attention, t: Tiling, i: Tile, m: Block, stored: bool = False) -> Block:
     """Second of three passes."""
     l = chip.compute("l", (i,), zeros)
     for j in chip.tiles(p.Nk, t.rows_k):
@@ -42,7 +48,7 @@ def row_sum(chip: Any, p: Any, t: Any, i: Any, m: Any, stored: bool = False) -> 
     return l
 
 
-def softmax_3pass(chip: Any, p: Any, t: Any) -> None:
+def softmax_3pass(chip: Machine, p: Attention, t: Tiling) -> None:
     """Maximum; sum of exponentials; exponentials again, divided by the sum."""
     for i in chip.tiles(p.N, t.rows_q, parallel=True):
         m = row_maximum(chip, p, t, i)
@@ -50,7 +56,7 @@ def softmax_3pass(chip: Any, p: Any, t: Any) -> None:
         quotients(chip, p, t, i, m, l)
 
 
-def softmax_3pass_stored(chip: Any, p: Any, t: Any) -> None:
+def softmax_3pass_stored(chip: Machine, p: Attention, t: Tiling) -> None:
     """Maximum; exponentials, stored, and their sum; the stored ones divided by it."""
     for i in chip.tiles(p.N, t.rows_q, parallel=True):
         m = row_maximum(chip, p, t, i)
@@ -61,7 +67,7 @@ def softmax_3pass_stored(chip: Any, p: Any, t: Any) -> None:
             chip.store(probabilities, "P", i, j)
 
 
-def softmax_2pass(chip: Any, p: Any, t: Any) -> None:
+def softmax_2pass(chip: Machine, p: Attention, t: Tiling) -> None:
     """Maximum and sum together, online; exponentials divided by the sum."""
     for i in chip.tiles(p.N, t.rows_q, parallel=True):
         m, l = chip.compute("m", (i,), minus_infinity), chip.compute("l", (i,), zeros)
@@ -70,7 +76,7 @@ def softmax_2pass(chip: Any, p: Any, t: Any) -> None:
         quotients(chip, p, t, i, m, l)
 
 
-def quotients(chip: Any, p: Any, t: Any, i: Any, m: Any, l: Any) -> None:
+def quotients(chip: Machine, p: Attention, t: Tiling, i: Tile, m: Block, l: Block) -> None:
     """The last pass: P = exp(S - m) / l."""
     for j in chip.tiles(p.Nk, t.rows_k):
         s = load_scores(chip, p, i, j)
@@ -79,7 +85,7 @@ def quotients(chip: Any, p: Any, t: Any, i: Any, m: Any, l: Any) -> None:
         chip.store(s, "P", i, j)
 
 
-def make_scores(chip: Any, p: Any, i: Any, j: Any, q: Any) -> Any:
+def make_scores(chip: Machine, p: Attention, i: Tile, j: Tile, q: Block) -> Block:
     """A tile of scores from a tile of keys, which is then no longer needed."""
     k = chip.load("K", j)
     s = chip.compute("S", (i, j), scores, q, k)
@@ -88,7 +94,7 @@ def make_scores(chip: Any, p: Any, i: Any, j: Any, q: Any) -> Any:
     return s
 
 
-def attention_3pass(chip: Any, p: Any, t: Any) -> None:
+def attention_3pass(chip: Machine, p: Attention, t: Tiling) -> None:
     """Scores are never stored: each of the three passes reads Q and K and computes them again."""
     for i in chip.tiles(p.N, t.rows_q, parallel=True):
         m, l = chip.compute("m", (i,), minus_infinity), chip.compute("l", (i,), zeros)
@@ -105,7 +111,7 @@ def attention_3pass(chip: Any, p: Any, t: Any) -> None:
         weighted_values(chip, p, t, i, m, l)
 
 
-def attention_2pass(chip: Any, p: Any, t: Any) -> None:
+def attention_2pass(chip: Machine, p: Attention, t: Tiling) -> None:
     """Maximum and sum in one pass, the output in the other."""
     for i in chip.tiles(p.N, t.rows_q, parallel=True):
         m, l = chip.compute("m", (i,), minus_infinity), chip.compute("l", (i,), zeros)
@@ -116,7 +122,7 @@ def attention_2pass(chip: Any, p: Any, t: Any) -> None:
         weighted_values(chip, p, t, i, m, l)
 
 
-def weighted_values(chip: Any, p: Any, t: Any, i: Any, m: Any, l: Any) -> None:
+def weighted_values(chip: Machine, p: Attention, t: Tiling, i: Tile, m: Block, l: Block) -> None:
     """The last pass: O = P V with m and l already final, so nothing is rescaled."""
     q, o = chip.load("Q", i), chip.compute("O", (i, p.dv), zeros)
     for j in chip.tiles(p.Nk, t.rows_k):
@@ -132,32 +138,32 @@ def weighted_values(chip: Any, p: Any, t: Any, i: Any, m: Any, l: Any) -> None:
 # ---------------------------------------------------------------- by hand (words of one head)
 
 
-def softmax_traffic(reads: int) -> Any:
+def softmax_traffic(reads: int) -> TrafficFormula:
     """`reads` passes over the n = N Nk scores, and P written once."""
 
-    def traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
+    def traffic(p: Attention, t: Tiling) -> Words:
         return {"S": (reads * p.N * p.Nk, 0), "P": (0, p.N * p.Nk)}
 
     return traffic
 
 
-def stored_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
+def stored_traffic(p: Attention, t: Tiling) -> Words:
     """S is read twice; the exponentials are written, read and, divided, written again: 3 n reads, 2 n writes."""
     n = p.N * p.Nk
     return {"S": (2 * n, 0), "P": (n, 2 * n)}
 
 
-def softmax_footprint(p: Any, t: Any) -> int:
+def softmax_footprint(p: Attention, t: Tiling) -> int:
     """A tile of scores and two numbers a row: Br Bc + 2 Br, clipped to the axes."""
     rows, keys = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
     return rows * keys + 2 * rows
 
 
-def attention_traffic(passes: int) -> Any:
+def attention_traffic(passes: int) -> TrafficFormula:
     """Every pass reads Q once and K once for each of the ceil(N/Br) query tiles; only the last one reads V.
     R = passes (N d + Nk d Tr) + Nk dv Tr, W = N dv."""
 
-    def traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
+    def traffic(p: Attention, t: Tiling) -> Words:
         tiles = -(-p.N // t.rows_q)
         return {
             "Q": (passes * p.N * p.d, 0),
@@ -170,13 +176,15 @@ def attention_traffic(passes: int) -> Any:
     return traffic
 
 
-def attention_footprint(p: Any, t: Any) -> int:
+def attention_footprint(p: Attention, t: Tiling) -> int:
     """In the last pass, Q, O, S, m, l and one of K and V: Br (d + dv) + Bc max(d, dv) + Br Bc + 2 Br."""
     rows, keys = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
     return rows * (p.d + p.dv) + keys * max(p.d, p.dv) + rows * keys + 2 * rows
 
 
-def softmax_schedule(name: str, text: Any, summary: str, traffic: Any, source: str, formula: str, state: str) -> None:
+def softmax_schedule(
+    name: str, text: Text, summary: str, traffic: TrafficFormula, source: str, formula: str, state: str
+) -> None:  # fmt: skip
     register(
         Schedule(
             name,

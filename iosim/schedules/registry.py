@@ -6,12 +6,36 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..errors import InputError, InternalError, suggestion
-from ..machine import same
-from ..problem import Tensor
+from ..problem import Attention, Tensor
 from ..reference import attention_output, queries_keys_values
+from ..shapes import same
+
+if TYPE_CHECKING:
+    from typing import TypedDict
+
+    from ..tiling import Tiling
+    from ..typing import Answer, Example, FootprintFormula, Size, Text, TrafficFormula
+
+    Search = Callable[["Schedule", Attention, int, int], Tiling | None]  # (schedule, p, M_bytes, multiple)
+    Candidates = Callable[[Attention, int], Tiling[Size]]  # (p, multiple)
+    MaskedCandidates = Callable[[Attention, int], list[Tiling]]
+    Choices = Callable[[Attention, int], Iterable[int]]
+
+    class ScheduleFields(TypedDict, total=False):
+        """Fields of a Schedule that several of them share."""
+
+        outer: str
+        rules: tuple[str, ...]
+        exact_traffic: TrafficFormula
+        footprint: FootprintFormula
+        initialised: tuple[str, ...]
+        formula: str
+        state: str
+        search: Search
+        inner_matters: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,26 +65,26 @@ class Schedule:
     """
 
     name: str
-    text: Callable[..., None]
+    text: Text
     summary: str
     source: str = ""
     outer: str = "queries"
     rules: tuple[str, ...] = ("best",)
     skips: bool = False
-    exact_traffic: Callable[..., Mapping[str, tuple[Any, Any]]] | None = None
-    footprint: Callable[..., Any] | None = None
+    exact_traffic: TrafficFormula | None = None
+    footprint: FootprintFormula | None = None
     initialised: tuple[str, ...] = ()
     drops: bool = False
     tensors: Mapping[str, Tensor] = field(default_factory=dict)
     family: str = "attention"
-    example: Callable[..., dict[str, Any]] = queries_keys_values
-    answer: Callable[..., dict[str, Any]] = attention_output
-    search: Callable[..., Any] | None = None
+    example: Example = queries_keys_values
+    answer: Answer = attention_output
+    search: Search | None = None
     inner_matters: bool | None = None
-    candidates: Callable[..., Any] | None = None
-    masked_candidates: Callable[..., Any] | None = None
-    chosen: Mapping[str, Callable[..., Iterable[int]]] = field(default_factory=dict)
-    about: Callable[[Any], Any] = lambda p: p
+    candidates: Candidates | None = None
+    masked_candidates: MaskedCandidates | None = None
+    chosen: Mapping[str, Choices] = field(default_factory=dict)
+    about: Callable[[Attention], Attention] = lambda p: p
     more_tiles: tuple[str, ...] = ()
     formula: str = ""
     state: str = ""
@@ -153,12 +177,12 @@ def rules_of_fields(s: Schedule) -> Iterator[tuple[str, bool, str]]:
         yield field_name, value is None or callable(value), "a function"
 
 
-def narrowed(problem: Any, **fields: Any) -> Any:
+def narrowed(problem: Attention, **fields: object) -> Attention:
     """The same problem with some fields fixed: for `about`."""
-    return replace(problem, **fields)
+    return replace(problem, **fields)  # type: ignore[arg-type]
 
 
-def require(schedule: Schedule, problem: Any) -> None:
+def require(schedule: Schedule, problem: Attention) -> None:
     """InputError where a schedule is not about this problem; the first line of its `about` says why."""
     nearest = schedule.about(problem)
     for name, value in vars(problem).items():

@@ -8,7 +8,7 @@ times, and no maximum or sum ever moves.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ..candidates import falls, together
 from ..reference_more import unit_inputs
@@ -20,10 +20,26 @@ from .online_softmax import softmax_2pass
 from .registry import FA1, Schedule, narrowed, register
 from .standard import score_pass
 
+if TYPE_CHECKING:
+    from ..candidates import Solver
+    from ..machine import Machine
+    from ..problem import Attention
+    from ..typing import Size, Words
+    from .registry import Candidates, Search
+
+F = TypeVar("F")
+
+
+class First(Protocol):
+    """Finds the best tile of the first product at one M, or for every M at once, as `solve` does."""
+
+    def __call__(self, p: Attention, M_bytes: int, multiple: int, solve: Solver[F]) -> F: ...
+
+
 SY = "Saha and Ye 2024 (arXiv 2402.07443)"
 
 
-def scores_stay(chip: Any, p: Any, t: Any) -> None:
+def scores_stay(chip: Machine, p: Attention, t: Tiling) -> None:
     """S = Q K^T / sqrt(d): a tile of S stays while Q and K stream in columns."""
     for i in chip.tiles(p.N, t.rows_q, parallel=True):
         for j in chip.tiles(p.Nk, t.rows_k):
@@ -36,7 +52,7 @@ def scores_stay(chip: Any, p: Any, t: Any) -> None:
             chip.store(s, "S", i, j)
 
 
-def online_output(chip: Any, p: Any, t: Any) -> None:
+def online_output(chip: Machine, p: Attention, t: Tiling) -> None:
     """O = softmax(S) V: a tile of O stays, S and V stream; each column tile of O finds maximum and sum for itself."""
     rows, columns = output_tile(t)
     for i in chip.tiles(p.N, rows, parallel=True):
@@ -52,7 +68,7 @@ def online_output(chip: Any, p: Any, t: Any) -> None:
             chip.store(o, "O", i, c)
 
 
-def plain_output(chip: Any, p: Any, t: Any) -> None:
+def plain_output(chip: Machine, p: Attention, t: Tiling) -> None:
     """O = P V: a tile of O stays, P and V stream."""
     rows, columns = output_tile(t)
     for i in chip.tiles(p.N, rows, parallel=True):
@@ -64,19 +80,19 @@ def plain_output(chip: Any, p: Any, t: Any) -> None:
             chip.store(o, "O", i, c)
 
 
-def small_cache(chip: Any, p: Any, t: Any) -> None:
+def small_cache(chip: Machine, p: Attention, t: Tiling) -> None:
     """Two square-tiled products: for the smallest M."""
     scores_stay(chip, p, t)
     online_output(chip, p, t)
 
 
-def small_cache_queries(chip: Any, p: Any, t: Any) -> None:
+def small_cache_queries(chip: Machine, p: Attention, t: Tiling) -> None:
     """Queries stay in the first product: for M towards d^2."""
     score_pass(chip, p, t)
     online_output(chip, p, t)
 
 
-def standard_square(chip: Any, p: Any, t: Any) -> None:
+def standard_square(chip: Machine, p: Attention, t: Tiling) -> None:
     """Algorithm 0 with square tiles: two products, and softmax in two passes between them."""
     scores_stay(chip, p, t)
     softmax_2pass(chip, p, SOFTMAX_TILE)
@@ -86,7 +102,7 @@ def standard_square(chip: Any, p: Any, t: Any) -> None:
 SOFTMAX_TILE = Tiling(1, 1)  # its traffic does not depend on it
 
 
-def output_tile(t: Any) -> tuple[Any, Any]:
+def output_tile(t: Tiling) -> tuple[int, int]:
     """Rows and columns of a tile of O: Br x Bc unless given."""
     return t.rows_q if t.rows_o is None else t.rows_o, t.rows_k if t.cols_o is None else t.cols_o
 
@@ -94,7 +110,7 @@ def output_tile(t: Any) -> tuple[Any, Any]:
 # ---------------------------------------------------------------- by hand (words of one head)
 
 
-def small_cache_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
+def small_cache_traffic(p: Attention, t: Tiling) -> Words:
     """Two products of N x d x Nk multiplications. A word of Q is read with each of the ceil(Nk/Bc) tiles of S in its
     row, a word of K with each of ceil(N/Br). S is written once, and read with each column tile of O; a word of V with
     each row tile of O; O is written once."""
@@ -108,41 +124,41 @@ def small_cache_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
     }
 
 
-def queries_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
+def queries_traffic(p: Attention, t: Tiling) -> Words:
     """As above, but Q is read once."""
     return {**small_cache_traffic(p, t), "Q": (p.N * p.d, 0)}
 
 
-def square_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
+def square_traffic(p: Attention, t: Tiling) -> Words:
     """As small-cache, but S is read twice and P written in between; the second product reads P in the place of S."""
     traffic, square = small_cache_traffic(p, t), p.N * p.Nk
     return {**traffic, "S": (2 * square, square), "P": (traffic["S"][0], square)}
 
 
-def first_footprint(p: Any, t: Any) -> int:
+def first_footprint(p: Attention, t: Tiling) -> int:
     """Scores stay: Br Bc + depth (Br + Bc), clipped to the axes."""
     rows, keys, depth = min(t.rows_q, p.N), min(t.rows_k, p.Nk), min(t.depth, p.d)
     return rows * keys + depth * (rows + keys)
 
 
-def second_footprint(p: Any, t: Any, state: int = 2) -> int:
+def second_footprint(p: Attention, t: Tiling, state: int = 2) -> int:
     """A tile of O, l and m beside it, and parts of S and V: rows cols + 2 rows + depth (rows + cols)."""
     rows, columns = output_tile(t)
     rows, columns, depth = min(rows, p.N), min(columns, p.dv), min(t.depth, p.Nk)
     return rows * columns + state * rows + depth * (rows + columns)
 
 
-def small_cache_footprint(p: Any, t: Any) -> int:
+def small_cache_footprint(p: Attention, t: Tiling) -> int:
     return max(first_footprint(p, t), second_footprint(p, t))
 
 
-def queries_footprint(p: Any, t: Any) -> int:
+def queries_footprint(p: Attention, t: Tiling) -> int:
     """Queries stay: (Br + Bc) d + Br Bc; or the second product."""
     rows, keys = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
     return max((rows + keys) * p.d + rows * keys, second_footprint(p, t))
 
 
-def square_footprint(p: Any, t: Any) -> int:
+def square_footprint(p: Attention, t: Tiling) -> int:
     """One of the products, or one score with its maximum and sum."""
     return max(first_footprint(p, t), second_footprint(p, t, state=0), 3)
 
@@ -151,11 +167,12 @@ def square_footprint(p: Any, t: Any) -> int:
 # No traffic depends on the depth, and the footprint grows with it: the smallest depth there is, `multiple`, is best.
 
 
-def search(first: Any, state: int, softmax_words: int = 0) -> Any:
+def search(first: First, state: int, softmax_words: int = 0) -> Search:
     """The best tile of the first product together with the best tile of O, which shares no SRAM with it."""
 
-    def best(schedule: Any, p: Any, M_bytes: int, multiple: int) -> Tiling | None:
-        scores_tile, output = first(p, M_bytes, multiple), best_output(p, M_bytes, multiple, state)
+    def best(schedule: Schedule, p: Attention, M_bytes: int, multiple: int) -> Tiling | None:
+        scores_tile = first(p, M_bytes, multiple, least_passes)
+        output = best_output(p, M_bytes, multiple, state, least_passes)
         if scores_tile is None or output is None or M_bytes < softmax_words * p.acc_bytes:
             return None
         rows_q, rows_k = scores_tile.tile
@@ -165,16 +182,16 @@ def search(first: Any, state: int, softmax_words: int = 0) -> Any:
     return best
 
 
-def candidates(first: Any, state: int) -> Any:
+def candidates(first: First, state: int) -> Candidates:
     """The same for every M at once."""
 
-    def every(p: Any, multiple: int) -> Tiling:
+    def every(p: Attention, multiple: int) -> Tiling[Size]:
         return together(first(p, 0, multiple, falls), best_output(p, 0, multiple, state, falls), multiple)
 
     return every
 
 
-def best_scores_stay(p: Any, M_bytes: int, multiple: int, solve: Any = least_passes) -> Any:
+def best_scores_stay(p: Attention, M_bytes: int, multiple: int, solve: Solver[F]) -> F:
     acc, column = p.acc_bytes, p.word_bytes * min(multiple, p.d)  # bytes of a score, of a row of a part of Q or K
     return solve(
         p.N, p.Nk, multiple, M_bytes,
@@ -183,7 +200,7 @@ def best_scores_stay(p: Any, M_bytes: int, multiple: int, solve: Any = least_pas
     )  # fmt: skip
 
 
-def best_queries_stay(p: Any, M_bytes: int, multiple: int, solve: Any = least_passes) -> Any:
+def best_queries_stay(p: Attention, M_bytes: int, multiple: int, solve: Solver[F]) -> F:
     """Keys do not matter: the largest Br with the smallest Bc."""
     acc, word = p.acc_bytes, p.word_bytes
     return solve(
@@ -193,7 +210,7 @@ def best_queries_stay(p: Any, M_bytes: int, multiple: int, solve: Any = least_pa
     )  # fmt: skip
 
 
-def best_output(p: Any, M_bytes: int, multiple: int, state: int, solve: Any = least_passes) -> Any:
+def best_output(p: Attention, M_bytes: int, multiple: int, state: int, solve: Solver[F]) -> F:
     """rows x cols of O and `state` numbers a row are accumulators, and so is what is loaded of S or P."""
     acc, word, depth = p.acc_bytes, p.word_bytes, min(multiple, p.Nk)
     return solve(
@@ -203,7 +220,7 @@ def best_output(p: Any, M_bytes: int, multiple: int, state: int, solve: Any = le
     )  # fmt: skip
 
 
-def without_p(p: Any) -> Any:
+def without_p(p: Attention) -> Attention:
     """P is never whole, so it cannot be kept."""
     return narrowed(p, keep_p=False)
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..softmax import accumulate, drop, hide, keep, scores, softmax_rows, zeros
 from .registry import FA1, Schedule, register
 
+if TYPE_CHECKING:
+    from ..machine import Machine
+    from ..problem import Attention
+    from ..tiling import Tiling
+    from ..typing import Words
 
-def ideal(chip: Any, p: Any, t: Any) -> None:
+
+def ideal(chip: Machine, p: Attention, t: Tiling) -> None:
     """Algorithm 0 as the paper counts it: K, then V, stay on chip whole, and every input is read once."""
     k = chip.load("K")
     for i in chip.tiles(p.N, 1):  # line 1: S = Q K^T
@@ -31,7 +37,7 @@ def ideal(chip: Any, p: Any, t: Any) -> None:
     chip.free(v)
 
 
-def tiled(chip: Any, p: Any, t: Any) -> None:
+def tiled(chip: Machine, p: Attention, t: Tiling) -> None:
     """The same three kernels with tiles that fit: K and V are read once for every query tile."""
     score_pass(chip, p, t)
     elementwise_passes(chip, p, t)
@@ -39,7 +45,7 @@ def tiled(chip: Any, p: Any, t: Any) -> None:
     output_pass(chip, p, t)
 
 
-def score_pass(chip: Any, p: Any, t: Any) -> None:
+def score_pass(chip: Machine, p: Attention, t: Tiling) -> None:
     """Line 1: S = Q K^T / sqrt(d), whole rows of Q staying while K streams."""
     for i in chip.tiles(p.N, t.rows_q, parallel=True):
         q = chip.load("Q", i)
@@ -50,7 +56,7 @@ def score_pass(chip: Any, p: Any, t: Any) -> None:
             chip.store(s, "S", i, j)
 
 
-def output_pass(chip: Any, p: Any, t: Any) -> None:
+def output_pass(chip: Machine, p: Attention, t: Tiling) -> None:
     """Line 3: O = P V, tile by tile."""
     for i in chip.tiles(p.N, t.rows_q, parallel=True):
         o = chip.compute("O", (i, p.dv), zeros)
@@ -61,7 +67,7 @@ def output_pass(chip: Any, p: Any, t: Any) -> None:
         chip.store(o, "O", i)
 
 
-def elementwise_passes(chip: Any, p: Any, t: Any, tensor: str = "S") -> None:
+def elementwise_passes(chip: Machine, p: Attention, t: Tiling, tensor: str = "S") -> None:
     """Unfused passes over the scores or their gradients (mask, dropout): each reads and writes N x Nk words."""
     for _ in range(p.elementwise):
         for i in chip.tiles(p.N, t.rows_s, parallel=True):
@@ -70,7 +76,7 @@ def elementwise_passes(chip: Any, p: Any, t: Any, tensor: str = "S") -> None:
             chip.store(s, tensor, i)
 
 
-def softmax_pass(chip: Any, p: Any, t: Any) -> None:
+def softmax_pass(chip: Machine, p: Attention, t: Tiling) -> None:
     """Line 2: P = softmax(S), whole rows at a time."""
     for i in chip.tiles(p.N, t.rows_s, parallel=True):
         s = chip.load("S", i)
@@ -81,7 +87,7 @@ def softmax_pass(chip: Any, p: Any, t: Any) -> None:
 # ---------------------------------------------------------------- by hand, from the paper (words of one head)
 
 
-def ideal_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
+def ideal_traffic(p: Attention, t: Tiling) -> Words:
     """R = 2 Nk d + N d + 2 N Nk, W = N d + 2 N Nk; each unfused pass reads and writes N Nk more."""
     square = p.N * p.Nk
     return {
@@ -94,18 +100,18 @@ def ideal_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
     }
 
 
-def tiled_traffic(p: Any, t: Any) -> dict[str, tuple[Any, Any]]:
+def tiled_traffic(p: Attention, t: Tiling) -> Words:
     """As above, with K and V read once for each of the ceil(N / Br) query tiles."""
     passes = -(-p.N // t.rows_q)
     return {**ideal_traffic(p, t), "K": (p.Nk * p.d * passes, 0), "V": (p.Nk * p.dv * passes, 0)}
 
 
-def ideal_footprint(p: Any, t: Any) -> int:
+def ideal_footprint(p: Attention, t: Tiling) -> int:
     """K (or V) whole, one row of Q (or O), one score; or a whole row of scores."""
     return max(p.Nk * p.d + p.d + 1, p.Nk * p.dv + p.dv + 1, t.rows_s * p.Nk)
 
 
-def tiled_footprint(p: Any, t: Any) -> int:
+def tiled_footprint(p: Attention, t: Tiling) -> int:
     rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
     return max((rows_q + rows_k) * max(p.d, p.dv) + rows_q * rows_k, min(t.rows_s, p.N) * p.Nk)
 

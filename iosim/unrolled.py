@@ -1,0 +1,31 @@
+"""The machine that visits every tile and knows which thread block it is in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from .machine import Machine, Tile
+from .problem import Attention
+
+if TYPE_CHECKING:
+    from .typing import MaskLine, Size, Watcher
+
+
+class Unrolled(Machine):
+    """Visits every tile. `block` is the current turn of the outermost loop if that loop is parallel, else 0.
+
+    `backwards`: inner loops go from their last tile to their first.
+    """
+
+    def __init__(self, problem: Attention[Size], *watchers: Watcher, backwards: bool = False):
+        super().__init__(problem, *watchers)
+        self.block, self.backwards = 0, backwards
+
+    def _walk(self, length: Size | Tile, size: Size, where: MaskLine | None, parallel: bool) -> Iterator[Tile]:
+        outermost = self._depth == 0
+        tiles = super()._walk(length, size, where, parallel)
+        for tile in reversed(list(tiles)) if self.backwards and not outermost else tiles:
+            if outermost:
+                self.block = tile.index if parallel else 0
+            yield tile
