@@ -162,16 +162,14 @@ def pieces() -> list[Row]:
     return rows + demos()
 
 
-def run_checks(
-    values: dict[str, Any], tiles: str, names: Any, seed: Any, dropout: Any = None
-) -> tuple[list[Row], bool]:
-    """`check` from the texts of the command line -> (rows, whether all are right). At most 2^22 scores."""
-    from .experiment import default_schedules, parse_mask
+def run_checks(given: Attention, tiles: str, names: tuple[str, ...], seed: str) -> tuple[list[Row], bool]:
+    """`check` with the texts of the command line -> (rows, whether all are right). At most 2^22 scores."""
+    from .experiment import default_schedules
     from .schedules import SCHEDULES, find_all
     from .tiling import parse_tiles
     from .units import parse_count
 
-    problem = Attention(**{**values, "mask": parse_mask(values.get("mask", "dense")), "dropout": dropout}).packed
+    problem = given.packed
     if problem.N * problem.Nk > 2**22 or max(problem.N, problem.Nk) * problem.d > 2**24:
         raise InputError("--N", problem.N, "at most 2^22 scores (N x Nk) and 2^24 words a tensor in a numeric run")
     schedules = find_all(names) or default_schedules(problem)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import sys
 from importlib import import_module
-from typing import Any
 
 import click
 
@@ -36,7 +35,7 @@ COMMANDS = {
 
 
 class Failure(click.ClickException):
-    """One message, and the exit code that belongs to it."""
+    """One message, with its exit code."""
 
     def __init__(self, error: IosimError):
         super().__init__(str(error))
@@ -44,7 +43,8 @@ class Failure(click.ClickException):
 
 
 class Commands(click.Group):
-    """Loads a command when it is asked for, suggests misspelt ones, and turns an IosimError into its exit code."""
+    """Loads a command when it is asked for, suggests a name for a misspelt one, and turns an IosimError into its exit
+    code."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -58,7 +58,7 @@ class Commands(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
-    def invoke(self, ctx: click.Context) -> Any:
+    def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
         except IosimError as error:
@@ -66,7 +66,9 @@ class Commands(click.Group):
         except Exception as error:
             raise blamed(error) from None
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and not args[0].startswith("-") and args[0] not in COMMANDS:
             names = sorted(COMMANDS)
             raise InputError("command", args[0], ", ".join(names), suggestion(args[0], names))
@@ -77,7 +79,8 @@ LOADED: list[str] = []
 
 
 def blamed(error: Exception) -> Exception:
-    """A mistake in a file of --load (a formula, a search, an example) is one message; all else is a bug."""
+    """The error as a failure with one message, where a file of --load (a formula, a search, an example) is to blame, or
+    where stdout is full; else the error itself, which is a bug."""
     from . import mistakes
 
     where = mistakes.line_of(error, LOADED)
@@ -89,7 +92,8 @@ def blamed(error: Exception) -> Exception:
 
 
 def unwritten(found: str) -> Exception:
-    """stdout takes no more, as a full disk. What is left in its buffer is dropped: Python would fail again at exit."""
+    """The failure where stdout takes no more, as on a full disk. Drops what is left in its buffer: Python would fail
+    again at exit."""
     import os
 
     with open(os.devnull, "w") as nowhere:
@@ -107,6 +111,7 @@ def main(files: tuple[str, ...]) -> None:
 
 
 def load_file(file: str) -> None:
+    """Run a file that registers schedules."""
     import runpy
 
     LOADED.append(file)

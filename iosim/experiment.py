@@ -27,16 +27,10 @@ TILE_RULES = ("paper", "best")
 OPTIONS = tuple(f.name for f in fields(Attention) if f.name not in ("N", "d", "mask"))  # further keywords of `count`
 
 
-class ProblemOptions(TypedDict, total=False):
-    """Fields of `Attention` that may be left out, but for the mask. They have the names in OPTIONS."""
+class VariantOptions(TypedDict, total=False):
+    """Fields of `Attention` that are the same at many points of a sweep."""
 
-    Nk: int
     dv: int
-    batch: int
-    heads: int
-    kv_heads: int
-    dtype: str
-    acc_dtype: str | None
     lse: bool
     keep_p: bool
     elementwise: int
@@ -45,6 +39,17 @@ class ProblemOptions(TypedDict, total=False):
     page_size: int
     gqa: str
     dropout: Dropout | None
+
+
+class ProblemOptions(VariantOptions, total=False):
+    """Fields of `Attention` that may be left out, except the mask: those in OPTIONS."""
+
+    Nk: int
+    batch: int
+    heads: int
+    kv_heads: int
+    dtype: str
+    acc_dtype: str | None
 
 
 class Counted(TypedDict, Generic[S]):

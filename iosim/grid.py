@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from .experiment import ProblemOptions
     from .typing import Mask, Size, Test
 
-    Whole = NDArray[np.int64]  # or Python integers, as objects, where int64 is too small
+    Whole = NDArray[np.int64]  # or Python integers, as objects, if int64 is too small
+    Floats = NDArray[np.float64]
 
 T = TypeVar("T")
 CHUNK = 16_384  # rows of a chunk, about
@@ -55,7 +56,7 @@ def sweep(schedules: Given = (), tiles: Given = None, tile_multiple: Given = 1, 
 
     check_names("sweep", values, (*AXES, *KEYWORDS), ("schedules", "tiles", "tile_multiple"))
     axes = {name: values.pop(name) for name in AXES if name in values}
-    plan = build(axes, schedules, tiles, tile_multiple, **values)
+    plan = build(axes, schedules, tiles, tile_multiple, (), **values)
     return pd.concat(list(chunks(plan)), ignore_index=True)
 
 
@@ -186,7 +187,7 @@ def run_by_point(
 def run_in_arrays(problem: Attention[Size], M_bytes: Whole | None, runs: Runs, multiple: int) -> list[Cells]:
     """The results of runs, by one walk for the whole chunk; in Python integers if int64 might not hold the counts."""
     for schedule, _ in runs:
-        require(schedule, problem)
+        require(schedule, cast("Attention", problem))
     if any(not fits_int64(p, schedule) for p in (problem, problem.packed) for schedule, _ in runs):
         sizes = {n: as_objects(getattr(problem, n)) for n in (*NUMBERS, "dv")}
         problem = replace(problem, **cast("ProblemOptions", sizes))
@@ -247,13 +248,13 @@ def tiles_of(
     return paper_tiles(problem, np.where(M_words < 1, 1, M_words)), M_words < 1
 
 
-def ratio_to_bound(problem: Attention[Size], M_bytes: Whole, counted: Counted[Size]) -> NDArray[np.generic]:
+def ratio_to_bound(problem: Attention[Size], M_bytes: Whole, counted: Counted[Size]) -> Floats:
     """Words over N^2 d^2 / M; None, in an array of objects, for an M that holds no word."""
     M_words = M_bytes // problem.word_bytes
     ratio = np.asarray(counted["total"] / order_words(problem, np.where(M_words < 1, 1, M_words)))
     return ratio if (M_words >= 1).all() else np.where(M_words < 1, empty(ratio), ratio)
 
 
-def empty(like: Test | NDArray[np.generic]) -> NDArray[np.object_]:
+def empty(like: Test | Floats) -> NDArray[np.object_]:
     """An array of None of the same shape."""
     return np.full(np.shape(like), None, object)

@@ -64,16 +64,21 @@ def sizes(p: Attention) -> Row:
     }
 
 
-def sizes_of_axis(axis: str, options: dict[str, Any]) -> list[Row]:
+def of_length(p: Attention, N: int, Nk: int | None) -> Attention:
+    """The problem with N queries and Nk keys (None: as many)."""
+    return replace(p, N=N, Nk=N if Nk is None else Nk)
+
+
+def sizes_of_axis(axis: str, p: Attention, Nk: int | None) -> list[Row]:
     """A row for each N of an axis as in 1024,4096 or 1024:32768:x2."""
-    return [sizes(Attention(N, **options)) for N in parse_axis(axis, "--N", lambda text: parse_count(text, "--N"))]
+    axis_N = parse_axis(axis, "--N", lambda text: parse_count(text, "--N"))
+    return [sizes(of_length(p, N, Nk)) for N in axis_N]
 
 
-def largest(budget: str, options: dict[str, Any]) -> list[Row]:
+def largest(budget: str, p: Attention, Nk: int | None) -> list[Row]:
     """For each way, the largest N = Nk whose Q, K, V, O and what it keeps take at most the budget (0: none does)."""
-    p = Attention(1, **options)
-    if options.get("Nk") is not None:
-        raise InputError("--budget", f"--Nk {options['Nk']} as well", "a budget without --Nk: it is for N = Nk")
+    if Nk is not None:
+        raise InputError("--budget", f"--Nk {Nk} as well", "a budget without --Nk: it is for N = Nk")
     budget_bytes = parse_bytes(budget, p.word_bytes, "--budget")
     rows = []
     for way in KEPT:
@@ -87,22 +92,22 @@ def largest(budget: str, options: dict[str, Any]) -> list[Row]:
     return rows
 
 
-def tiles_on_chip(tiles: str, options: dict[str, Any]) -> list[Row]:
+def tiles_on_chip(tiles: str, p: Attention) -> list[Row]:
     """Bytes of one tile of Q, of K and of V; and the footprint of flash2, which has O, S, l and m as well."""
     rows = []
     for text in tiles.split(","):
         t = parse_tiles(text)
-        p = Attention(max(t.rows_q, t.rows_k), **{**options, "Nk": None})
+        tile = of_length(p, max(t.rows_q, t.rows_k), None)
         inputs = (t.rows_q * p.d + t.rows_k * (p.d + p.dv)) * p.word_bytes
         row = {"Br": t.rows_q, "Bc": t.rows_k, "QKV_bytes": inputs}
-        rows.append({**row, "footprint_bytes": int(footprint(SCHEDULES["flash2"], p, t).peak_bytes)})
+        rows.append({**row, "footprint_bytes": int(footprint(SCHEDULES["flash2"], tile, t).peak_bytes)})
     return rows
 
 
-def grid(N: str, tiles: str, options: dict[str, Any]) -> list[Row]:
+def grid(N: str, tiles: str, problem: Attention) -> list[Row]:
     """A row for each program of a one-dimensional grid, blocks of query rows innermost:
     program = (batch index x heads + head) x Tr + block."""
-    p, t = Attention(parse_count(N, "--N"), **options), parse_tiles(tiles)
+    p, t = of_length(problem, parse_count(N, "--N"), None), parse_tiles(tiles)
     blocks = -(-p.N // t.rows_q)
     if p.instances * blocks > MOST_PROGRAMS:
         raise InputError("--grid", f"{p.instances * blocks} programs", f"at most {MOST_PROGRAMS}")

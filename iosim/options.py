@@ -1,18 +1,22 @@
-"""Options that several commands share, and their texts as numbers and names."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
 
 import click
 
-from .errors import InputError
+from .output import Output
+
+Function = Callable[..., None]  # of a command, with a parameter for each option
+Decorator = Callable[[Function], Function]
 
 
-def options(*decorators: Callable[..., Any]) -> Callable[..., Any]:
-    def apply(function: Any) -> Any:
+def options(*decorators: Decorator) -> Decorator:
+    """One decorator that applies several, in the order of a list of decorators."""
+
+    def apply(function: Function) -> Function:
         for decorator in reversed(decorators):
             function = decorator(function)
         return function
@@ -20,9 +24,12 @@ def options(*decorators: Callable[..., Any]) -> Callable[..., Any]:
     return apply
 
 
-def text_option(name: str, text: str, **kwargs: Any) -> Any:
+def text_option(
+    name: str, text: str, metavar: str | None = None, default: str | None = None, show_default: bool = False
+) -> Decorator:
+    """An option with a value; `text` is its help. Its parameter has its name in lower case."""
     parameter = name.strip("-").replace("-", "_").lower()
-    return click.option(name, parameter, help=text, **kwargs)
+    return click.option(name, parameter, help=text, metavar=metavar, default=default, show_default=show_default)
 
 
 size_options = options(  # all of a problem but N, which may be one number or an axis, and the mask
@@ -68,51 +75,11 @@ file_option = click.option(
 row_outputs = options(json_option, csv_option, file_option)
 
 
-def outputs(function: Any) -> Any:
-    """--json, --csv and -o, whose name chooses the form where neither is asked for: FILE.json, FILE.csv, else text."""
+def outputs(function: Function) -> Function:
+    """--json, --csv and -o, as one argument `output`. Where no form is asked for, the name of the file decides."""
 
     @wraps(function)
-    def command(*, as_json: bool, as_csv: bool, path: str | None, **given: Any) -> Any:
-        return function(path=path, **form(path, as_json, as_csv), **given)
+    def command(*, as_json: bool, as_csv: bool, path: str | None, **given: object) -> None:
+        function(output=Output.asked(as_json, as_csv, path), **given)
 
     return row_outputs(command)
-
-
-def form(path: str | None, as_json: bool, as_csv: bool) -> dict[str, bool]:
-    """What is asked for, or what the file's name says."""
-    ending = "" if as_json or as_csv else (path or "").lower()
-    return {"as_json": as_json or ending.endswith(".json"), "as_csv": as_csv or ending.endswith(".csv")}
-
-
-def counts(given: dict[str, Any], required: tuple[str, ...] = ("N", "d")) -> dict[str, Any]:
-    """The problem's options as numbers and names; options that were not given are left out."""
-    from .units import parse_count
-
-    lower = {"n": "N", "nk": "Nk"}
-    values: dict[str, Any] = {lower.get(name, name): value for name, value in given.items() if value is not None}
-    for name in required:
-        if name not in values:
-            raise InputError(f"--{name}", "nothing", "a whole number from 1", f"give --{name}")
-    for name in ("N", "Nk", "d", "batch", "heads", "kv_heads", "splits", "page_size"):
-        if name in values:
-            values[name] = parse_count(values[name], "--" + name.replace("_", "-"))
-    if "elementwise" in values:
-        values["elementwise"] = parse_count(values["elementwise"], "--elementwise", least=0, most=10_000)
-    return values
-
-
-def memory(m: str | None, m_elements: str | None, hardware: str | None) -> str | None:
-    """M as a text, from one of the three ways to give it."""
-    ways = {"--M": m, "--M-elements": m_elements, "--hardware": hardware}
-    given = [name for name, value in ways.items() if value is not None]
-    if len(given) > 1:
-        raise InputError(given[0], f"{given[1]} as well", "one of --M, --M-elements, --hardware")
-    if hardware is not None:
-        from .hardware import load
-
-        return str(load(hardware).shared_memory_per_block_bytes)
-    if m_elements is not None:
-        from .units import parse_count
-
-        return f"{parse_count(m_elements, '--M-elements')}el"
-    return m

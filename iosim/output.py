@@ -3,11 +3,38 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import click
 
 from .errors import InputError
+
+Rows = Sequence[Mapping[str, object]]
+
+
+@dataclass(frozen=True)
+class Output:
+    """The form and the place of an answer: JSON, CSV or text, on stdout (None or `-`) or in a file."""
+
+    as_json: bool = False
+    as_csv: bool = False
+    path: str | None = None
+
+    @classmethod
+    def asked(cls, as_json: bool, as_csv: bool, path: str | None) -> Output:
+        """The output in the form asked for; where none is, in the form of the file's name: FILE.json, FILE.csv."""
+        ending = "" if as_json or as_csv else (path or "").lower()
+        return cls(as_json or ending.endswith(".json"), as_csv or ending.endswith(".csv"), path)
+
+    @property
+    def on_stdout(self) -> bool:
+        return self.path in (None, "-")
+
+    @property
+    def on_terminal(self) -> bool:
+        """Whether a person reads stdout."""
+        return self.on_stdout and sys.stdout.isatty()
 
 
 def emit(text: str, path: str | None) -> None:
@@ -23,25 +50,29 @@ def emit(text: str, path: str | None) -> None:
 
 
 def answer(
-    rows: Any, json: Any, as_json: bool, as_csv: bool, path: str | None, text: str | None = None, columns: Any = None
+    rows: Rows,
+    json: Mapping[str, object] | None,
+    output: Output,
+    text: str | None = None,
+    columns: tuple[str, ...] | None = None,
 ) -> None:
-    """One answer in the form asked for: JSON, CSV, a rich table on a terminal, else plain text."""
+    """Write one answer in the form asked for: JSON, CSV, a rich table on a terminal, else plain text."""
     from . import report
 
-    if as_json and as_csv:
+    if output.as_json and output.as_csv:
         raise InputError("--json", "--csv as well", "one of the two")
-    if as_json:
-        emit(report.to_json(json, sys.argv[1:]), path)
-    elif as_csv:
-        emit(report.to_csv(rows, columns), path)
-    elif path in (None, "-") and sys.stdout.isatty():
+    if output.as_json:
+        emit(report.to_json(json, sys.argv[1:]), output.path)
+    elif output.as_csv:
+        emit(report.to_csv(rows, columns), output.path)
+    elif output.on_terminal:
         report.print_rich(rows) if text is None else show(text)
     else:
-        emit((report.table(rows) if text is None else text) + "\n", path)
+        emit((report.table(rows) if text is None else text) + "\n", output.path)
 
 
 def show(text: str) -> None:
-    """A text on a terminal: tables and lines that are too wide for it are broken, without cutting a number."""
+    """Print a text on a terminal; tables and lines that are too wide for it are broken, without cutting a number."""
     import shutil
 
     from .narrow import fit

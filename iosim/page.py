@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from html import escape
 from typing import Any
@@ -88,7 +89,7 @@ def section(title: str, content: str, words: str) -> str:
     return f'\n<section><h2>{escape(title)}</h2>{text}<div class="wide">{content}</div></section>'
 
 
-def rows_table(rows: list[dict[str, Any]]) -> str:
+def rows_table(rows: Sequence[Mapping[str, Any]]) -> str:
     """A table; numbers to the right, thousands apart."""
     if not rows:
         return "<p>(no rows)</p>"
@@ -97,7 +98,7 @@ def rows_table(rows: list[dict[str, Any]]) -> str:
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def is_number(rows: list[dict[str, Any]], name: str) -> bool:
+def is_number(rows: Sequence[Mapping[str, Any]], name: str) -> bool:
     return all(str(row[name])[:1].isdigit() or row[name] in (None, "-") for row in rows)
 
 

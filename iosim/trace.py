@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .errors import FoldingError, InputError, MissingError, suggestion
 from .folded import Folded
@@ -13,6 +13,9 @@ from .machine import Machine
 from .problem import Attention
 from .tiling import Tiling
 from .watchers import Trace, Watcher
+
+if TYPE_CHECKING:
+    from .schedules import Schedule
 
 COLUMNS = (
     "event", "name", "row", "rows", "column", "columns", "words", "resident_words", "launch",
@@ -23,14 +26,13 @@ BATCH = 100_000
 Emit = Callable[[dict[str, Any]], None]
 
 
-def plan(values: dict[str, Any], name: str, tiles: str | None, M: str | None) -> tuple[Any, Attention, Tiling]:
+def plan(given: Attention, name: str, tiles: str | None, M: str | None) -> tuple[Schedule, Attention, Tiling]:
     """Schedule, problem (one head) and tiling of a run that visits every tile."""
-    from .experiment import choose, parse_mask, rules_of
+    from .experiment import choose, rules_of
     from .schedules import find, require
     from .units import parse_bytes
 
-    schedule = find(name)
-    problem = Attention(**{**values, "mask": parse_mask(values.get("mask", "dense"))}).packed
+    schedule, problem = find(name), given.packed
     require(schedule, problem)
     if problem.instances != 1:
         raise InputError("--heads, --batch", problem.instances, "1 in all: every head leaves the same trace")

@@ -17,7 +17,7 @@ from .tiling import parse_tiles
 from .units import MOST_POINTS, parse_axis, parse_bytes, parse_count
 
 if TYPE_CHECKING:
-    from .experiment import ProblemOptions
+    from .experiment import VariantOptions
     from .typing import Mask
 
 NUMBERS = ("N", "Nk", "d", "batch", "heads", "kv_heads")
@@ -43,7 +43,7 @@ class Sweep:
     types: list[tuple[str, str | None]]
     masks: list[Mask]
     multiples: list[int]
-    options: list[ProblemOptions]
+    options: list[VariantOptions]
     schedules: tuple[str, ...] = ()
     tiles: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
@@ -90,18 +90,19 @@ def build(
     Each fault is an InputError that names the option.
     """
     axes = {name: option_axis(name, options.pop(name)) for name in OPTION_AXES if name in options}
-    multiples = count_axis("tile_multiple", tile_multiple)
+    given_multiples = count_axis("tile_multiple", tile_multiple)
     points = [{**options, **dict(zip(axes, point, strict=True))} for point in product(*axes.values())]
     sizes: dict[str, list[int] | None] = {name: read_counts(values, name) for name in NUMBERS}
     for name in ("N", "d"):
         if sizes[name] is None:
             raise InputError(f"--{name}", "nothing", "an axis as in 1024,4096 or 1024:8192:x2")
-    dtypes, accumulators = split(values.get("dtype")) or ["fp16"], split(values.get("acc_dtype")) or [None]
+    dtypes = split(values.get("dtype")) or ["fp16"]
+    accumulators: Sequence[str | None] = split(values.get("acc_dtype")) or [None]
     masks = read_masks(values.get("mask"))
-    multiples = [parse_count(cast("int", multiple), "--tile-multiple") for multiple in multiples]
+    multiples = [parse_count(cast("int", multiple), "--tile-multiple") for multiple in given_multiples]
     sizes["M"] = read_memory(values.get("M"), dtypes)
     sweep = Sweep(
-        sizes, list(product(dtypes, accumulators)), masks, multiples, cast("list[ProblemOptions]", points),
+        sizes, list(product(dtypes, accumulators)), masks, multiples, cast("list[VariantOptions]", points),
         tuple(split(schedules)), tuple(split(tiles)), columns,
     )  # fmt: skip
     check(sweep)
@@ -125,7 +126,7 @@ def read_axis(value: Given, where: str, parse: Callable[[str | int], int]) -> li
     """The values of an axis of numbers, each read by `parse`; None if it is not given."""
     if value is None:
         return None
-    values = value if isinstance(value, list) else [value]
+    values = cast("list[str | int]", value if isinstance(value, list) else [value])
     if not values or not all(isinstance(v, int | str) and not isinstance(v, bool) for v in values):
         raise InputError(where, value, "whole numbers, or texts as in 1024:8192:x2")
     return list(dict.fromkeys(x for v in values for x in parse_axis(v, where, parse)))
@@ -169,8 +170,9 @@ def check(sweep: Sweep) -> None:
     for options in sweep.options:
         for dtype, acc in sweep.types:
             Attention(1, 1, dtype=dtype, acc_dtype=acc, **options)
-        for heads, kv in product(sweep.sizes["heads"] or [1], sweep.sizes["kv_heads"] or [None]):
-            Attention(1, 1, heads=heads, kv_heads=heads if kv is None else kv)
+        for heads in sweep.sizes["heads"] or [1]:
+            for kv in sweep.sizes["kv_heads"] or [heads]:
+                Attention(1, 1, heads=heads, kv_heads=kv)
     for options in sweep.options:  # packed heads do not go with every mask
         for mask, n in product(sweep.masks, sweep.sizes["N"] or []):
             if mask is not DENSE:

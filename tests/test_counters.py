@@ -5,9 +5,12 @@ import json
 import pytest
 from conftest import DATA
 
+from iosim import Attention, Tiling
 from iosim.errors import InputError, MissingError
 from iosim.gpu import counters, ncu
+from iosim.gpu.jobs import schedule_job
 
+JOBS = [schedule_job("flash2", Attention(n, 16), Tiling(16, 16)) for n in range(1, 6)]
 KERNELS = json.loads((DATA / "h200_sdpa.json").read_text())["kernels"]
 KEPT = [metric for metric in counters.METRICS if metric != counters.L2_WRITES]  # what was asked for at the time
 
@@ -168,12 +171,12 @@ def fake_ncu(tmp_path, csv, notes="", code=0):
 
 
 def test_profile_runs_the_profiler_and_keeps_its_file(tmp_path, monkeypatch):
-    jobs = [{"run": "flash2", "N": n} for n in range(4)]
-    notes = "".join(json.dumps({"job": job}) + "\\n" for job in jobs)
+    jobs = JOBS[:4]
+    notes = "".join(json.dumps({"job": job.to_json()}) + "\\n" for job in jobs)
     fake = fake_ncu(tmp_path, DATA / "ncu_flash_four.csv", notes)
     monkeypatch.setattr(ncu, "find_ncu", lambda: fake)
     found = ncu.profile(jobs, str(tmp_path / "kept.csv"))
-    assert len(found.jobs) == 4 and [note["job"] for note in found.notes] == jobs
+    assert len(found.jobs) == 4 and [note["job"] for note in found.notes] == [job.to_json() for job in jobs]
     assert counters.read(tmp_path / "kept.csv") == found
     with pytest.raises(MissingError, match="3 jobs were launched and 4 profiled"):
         ncu.profile(jobs[:3], str(tmp_path / "kept.csv"))
@@ -183,7 +186,7 @@ def test_profile_explains_a_refusal(tmp_path, monkeypatch):
     fake = fake_ncu(tmp_path, DATA / "ncu_denied.csv", code=1)
     monkeypatch.setattr(ncu, "find_ncu", lambda: fake)
     with pytest.raises(MissingError, match="ERR_NVGPUCTRPERM"):
-        ncu.profile([{"run": "flash2"}], str(tmp_path / "kept.csv"))
+        ncu.profile(JOBS[:1], str(tmp_path / "kept.csv"))
 
 
 def test_a_kernel_that_faults_costs_only_its_own_job(tmp_path, monkeypatch):
@@ -194,7 +197,7 @@ def test_a_kernel_that_faults_costs_only_its_own_job(tmp_path, monkeypatch):
         "jobs = json.load(open(sys.argv[2]))\n"
         "out = open(sys.argv[3], 'w')\n"
         "for job in jobs:\n"
-        "    bad = job['N'] == 1\n"
+        "    bad = job['N'] == 2\n"
         "    out.write(json.dumps({'job': job, **({'failed': 'illegal'} if bad else {'words': {}})}) + '\\n')\n"
         "    if bad:\n        out.close(); sys.exit(4)\n"
     )
@@ -204,23 +207,21 @@ def test_a_kernel_that_faults_costs_only_its_own_job(tmp_path, monkeypatch):
         "worker_command",
         lambda *a, **k: [c if c != "-m" else str(script) for c in real(*a, **k) if c != "iosim.gpu.worker"],
     )
-    jobs = [{"run": "flash2", "N": n} for n in range(3)]
-    notes = ncu.measure(jobs, tmp_path / "notes")
-    assert [note["job"]["N"] for note in notes] == [0, 1, 2]
+    notes = ncu.measure(JOBS[:3], tmp_path / "notes")
+    assert [note["job"]["N"] for note in notes] == [1, 2, 3]
     assert ["failed" in note for note in notes] == [False, True, False]
 
 
 def test_a_worker_that_never_starts_says_why(tmp_path, monkeypatch):
     monkeypatch.setattr(ncu, "worker_command", lambda *a, **k: ["sh", "-c", "echo no GPU >&2; exit 3"])
     with pytest.raises(MissingError, match="no GPU"):
-        ncu.measure([{"run": "flash2"}], tmp_path / "notes")
+        ncu.measure(JOBS[:1], tmp_path / "notes")
 
 
 def test_only_what_ran_is_profiled(tmp_path, monkeypatch):
-    jobs = [{"run": "flash2", "N": n} for n in range(5)]
-    notes = [{"job": job, **({"failed": "x"} if job["N"] == 1 else {})} for job in jobs]
+    notes = [{"job": job.to_json(), **({"failed": "x"} if job.problem.N == 2 else {})} for job in JOBS]
     fake = fake_ncu(tmp_path, DATA / "ncu_flash_four.csv")
     monkeypatch.setattr(ncu, "find_ncu", lambda: fake)
-    found = ncu.profile_what_ran(jobs, notes, str(tmp_path / "kept.csv"))
+    found = ncu.profile_what_ran(JOBS, notes, str(tmp_path / "kept.csv"))
     assert [len(kernels) for kernels in found] == [1, 0, 1, 1, 1]
     assert counters.read(tmp_path / "kept.csv").notes == notes

@@ -12,10 +12,10 @@ import numpy as np
 import nvrtc
 import pytest
 
-from iosim import Tiling, report
+from iosim import report
 from iosim.errors import MissingError
 from iosim.gpu import device, worker
-from iosim.gpu.jobs import problem_of, runner
+from iosim.gpu.jobs import job_from_json, runner
 from iosim.hardware import read as read_hardware
 from iosim.schedules import find
 
@@ -34,7 +34,8 @@ def plan():
 
 
 def labels(plan, panel):
-    return [(f["run"], f["acc_dtype"], *f["tiles"][:2], f["mask"]) for name, f, _ in plan if name == panel]
+    return [(f.name, f.problem.acc_dtype, f.tiling.rows_q, f.tiling.rows_k, str(f.problem.mask))
+            for name, f, _ in plan if name == panel]  # fmt: skip
 
 
 # ---------------------------------------------------------------- what is run
@@ -68,7 +69,7 @@ def test_the_words_are_those_of_the_page_of_the_middle(plan, iosim, monkeypatch)
                for r in csv.DictReader(iosim("sweep", "configs/sweeps/fig2-middle.toml").stdout.splitlines())}  # fmt: skip
     seen = 0
     for _, job, _ in plan:
-        if (job["run"], job["acc_dtype"]) == ("flash1", "fp16"):
+        if (job.name, job.problem.acc_dtype) == ("flash1", "fp16"):
             row = figure2.described("middle", job, None)
             words = 1024 * (2 * 1024 * 64 + 1024 // row["Bc"] * 1024 * (3 * 64 + 4))
             assert (row["words"], row["sm_bytes"]) == (words, 2 * words)
@@ -81,7 +82,7 @@ def test_the_shares_of_the_right_panel(plan):
     right = [(forward, backward) for panel, forward, backward in plan if panel == "right"]
     assert [figure2.density(job) for job, _ in right] == [1, 1 / 2, 1 / 4, 1 / 8, 1 / 16] * 2
     for forward, backward in right:
-        assert backward["run"] == forward["run"] + "-bwd" and figure2.density(backward) == figure2.density(forward)
+        assert backward.name == forward.name + "-bwd" and figure2.density(backward) == figure2.density(forward)
         given = {*runner(forward).program.arrays, "dO"}
         read = {name for name, (reads, _) in words_of(backward).items() if reads}
         assert read - {"dQ", "D"} <= given, "dQ starts at 0, D is made by the first launch"
@@ -90,7 +91,7 @@ def test_the_shares_of_the_right_panel(plan):
 def words_of(job):
     from iosim.gpu.predict import predict
 
-    return predict(find(job["run"]), problem_of(job), Tiling(*job["tiles"])).tensors
+    return predict(find(job.name), job.problem, job.tiling).tensors
 
 
 def test_flops_are_proportional_to_the_share(plan):
@@ -106,7 +107,7 @@ def test_the_sources_compile(plan):
     chosen = {}
     for panel, *passes in plan:
         for job in filter(None, passes):
-            series = chosen.setdefault((panel, job["run"], job["acc_dtype"]), [])
+            series = chosen.setdefault((panel, job.name, job.problem.acc_dtype), [])
             series.append(job)
     for series in chosen.values():
         for job in (series[0], series[-1]):
@@ -119,14 +120,15 @@ def test_the_sources_compile(plan):
 @pytest.mark.skipif(not CONSTANTS, reason="no calibration is in validation/")
 def test_forward_passes_are_predicted(plan):
     hardware = read_hardware(CONSTANTS[-1])
-    (sparsest, backward) = next((f, b) for _, f, b in plan if f["mask"] == "strided:16b")
+    (sparsest, backward) = next((f, b) for _, f, b in plan if str(f.problem.mask) == "strided:16b")
     row = figure2.described("right", sparsest, hardware)
     assert 0.01 < row["predicted_ms"] < 100 and row["bound_by"] in ("DRAM", "L2", "blocks")
     assert figure2.described("right", backward, None)["predicted_ms"] is None
 
 
 def test_the_jobs_are_plain_json(plan):
-    assert json.loads(json.dumps([forward for _, forward, _ in plan])) == [forward for _, forward, _ in plan]
+    forward = [job for _, job, _ in plan]
+    assert [job_from_json(job) for job in json.loads(json.dumps([job.to_json() for job in forward]))] == forward
 
 
 # ---------------------------------------------------------------- the run, with times that are made up
@@ -145,9 +147,9 @@ def pretended(monkeypatch):
     wrong = {}
 
     def timed(job):
-        p = problem_of(job)
+        p = job.problem
         ms = 0.05 + sum(map(sum, words_of(job).values())) / p.instances / 2**20
-        return {"ms": ms, "error": 1e-4, "allowed_error": 1e-3, "failed": wrong.get(job["run"], "")}
+        return {"ms": ms, "error": 1e-4, "allowed_error": 1e-3, "failed": wrong.get(job.name, "")}
 
     monkeypatch.setattr(device, "name", lambda: "a GPU")
     monkeypatch.setattr(device, "cupy", Cupy)

@@ -194,6 +194,11 @@ def test_only_the_command_line_imports_click():
     assert {name for name in FILES if "click" in tops(name)} <= lines
 
 
+@pytest.mark.parametrize("name", [name for name in FILES if name.startswith("gpu/")])
+def test_what_runs_on_a_gpu_knows_no_command_line(name):
+    assert not {"cli", "options", "output"} & own(name) and "click" not in tops(name)
+
+
 @pytest.mark.parametrize("name", TEXT_FILES)
 def test_no_text_leaves_a_loop(name):
     """No break: the machine refuses a loop that is left, and a return inside one leaves it as well."""

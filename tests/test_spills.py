@@ -6,6 +6,7 @@ from conftest import DATA
 from iosim import Attention, Tiling
 from iosim.gpu import counters, ncu, spills
 from iosim.gpu.counters import Kernel
+from iosim.gpu.jobs import schedule_job, torch_job
 from iosim.l2 import dram_bytes, trace
 from iosim.schedules import find
 
@@ -86,21 +87,21 @@ def test_stores_are_asked_for_where_registers_spill_and_kept_with_the_profile(tm
     script.write_text(PROFILER.format(csv=tmp_path / "all.csv", page=DATA / "ncu_instructions.csv"))
     script.chmod(0o755)
     monkeypatch.setattr(ncu, "find_ncu", lambda: str(script))
-    jobs = [{"run": "torch-flash", "N": 4096}, {"run": "torch-flash", "N": 4097}, {"run": "torch-flash", "N": 1}]
+    jobs = [torch_job("torch-flash", Attention(N, 128)) for N in (4096, 4097, 1)]
     found = ncu.profile(jobs, str(tmp_path / "kept.csv"))
     kernels = [kernel for (kernel,) in found.jobs]
     assert [len(kernel.stack_stores) for kernel in kernels] == [len(job[0]) for job in spills.parse(PAGES)] + [0]
     assert spills.block_bytes(kernels[0]) == (9216, 7168)
     assert counters.read(tmp_path / "kept.csv") == found
     assert sorted(path.name for path in tmp_path.iterdir()) == ["all.csv", "kept.csv", "ncu"]
-    ours = [{"run": "flash2", "N": 4096}] * 3
+    ours = [schedule_job("flash2", Attention(4096, 128), Tiling(64, 64))] * 3
     assert not any(k.stack_stores for (k,) in ncu.profile(ours, str(tmp_path / "kept.csv")).jobs)
 
 
 def test_a_page_that_lists_other_jobs_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(ncu, "_run", lambda arguments, who: finished(PAGES if "--import" in arguments else ""))
     with pytest.raises(ncu.MissingError, match="1 jobs were launched and the instructions of 2 listed"):
-        ncu.stack_stores("ncu", [{"run": "torch-flash"}], [0], tmp_path / "notes")
+        ncu.stack_stores("ncu", [torch_job("torch-flash", Attention(4096, 128))], [0], tmp_path / "notes")
 
 
 def finished(text):

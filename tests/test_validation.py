@@ -12,7 +12,7 @@ import pytest
 from iosim.cuts import LANES
 from iosim.errors import MissingError
 from iosim.gpu.counters import TO_L2
-from iosim.gpu.jobs import TORCH, problem_of, runner, tiling_of
+from iosim.gpu.jobs import ScheduleJob, key_of, runner
 from iosim.gpu.passes import explain_passes
 from iosim.gpu.predict import in_whole_tiles, predict
 from iosim.gpu.profile import explain
@@ -52,7 +52,7 @@ def read_csv(path):
 def own(folder):
     import shapes
 
-    return [e for part in shapes.OWN for e in evidence(folder, part) if e.job["run"] not in TORCH]
+    return [e for part in shapes.OWN for e in evidence(folder, part) if isinstance(e.job, ScheduleJob)]
 
 
 @needs_measurements
@@ -78,7 +78,7 @@ def test_predictions_are_those_that_were_written_down(folder):
     hardware = read_hardware(folder / "hardware.toml")
     compared = 0
     for e, old in zip(own(folder), written, strict=True):
-        p, t = problem_of(e.job), tiling_of(e.job)
+        p, t = e.job.problem, e.job.tiling
         if -(-p.N // t.rows_q) * -(-p.Nk // t.rows_k) * p.instances > SMALL_TRACE:
             continue
         new = verify(e, hardware)
@@ -112,7 +112,7 @@ def test_what_was_measured_again_is_the_same(folder):
             assert measure.key_of(first.job) == measure.key_of(again.job) and first.note["words"] == again.note["words"]
             for a, b, c in zip(first.kernels, again.kernels, both.kernels, strict=True):
                 assert (a.load_bytes, a.store_bytes) == (b.load_bytes, b.store_bytes)
-                places = len(b.dram_places) if "places" in again.job else 0
+                places = len(b.dram_places) if again.job.places > 1 else 0
                 assert c.dram_places == (*a.dram_places, *b.dram_places[:places])
                 pooled += places > 0
     assert pooled >= 5 or not twice
@@ -186,12 +186,13 @@ def test_passes_of_pytorch_without_a_fused_kernel(folder):
     products, which it does not read; where others move as much, they are among these."""
     found, kept = {}, []
     for e in evidence(folder, "math"):
-        passes = explain_passes(e.kernels, problem_of(e.job))
+        passes = explain_passes(e.kernels, e.job.problem)
         kept += [(one.part.name, str(one.read_bytes), one.tiles) for one in passes]
         if passes:
             inside = sum(one.read_bytes + one.write_bytes for one in passes)
             assert 0.345 < 1 - inside / sum(k.load_bytes + k.store_bytes for k in e.kernels) < 0.555
-        found[e.job["N"], e.job["d"], e.job["dtype"], e.job["mask"]] = [one.part.name for one in passes]
+        p = e.job.problem
+        found[p.N, p.d, p.dtype, str(p.mask)] = [one.part.name for one in passes]
         for one in passes:
             assert (one.kernel.load_bytes, one.kernel.store_bytes) == (one.read_bytes, one.write_bytes)
             named = re.search(r"tilesize(\d+x\d+)", one.kernel.name)
@@ -217,7 +218,7 @@ def test_predictions_of_pytorchs_kernels_are_those_that_were_written_down(folder
 
     hardware = read_hardware(folder / "hardware.toml")
     asked = {"run": run, "N": N, "d": d, "mask": mask}
-    one = next(e for e in evidence(folder, "torch") if asked.items() <= e.job.items())
+    one = next(e for e in evidence(folder, "torch") if asked.items() <= e.job.to_json().items())
     new = measure.torch_rows([one.job], [one.kernels], hardware, folder)[0]
     with open(folder / "torch_rows.csv", newline="") as file:
         best = [r for r in csv.DictReader(file) if r["best"] == "True"]
@@ -234,8 +235,9 @@ def test_where_flashattention_2_spills(folder):
     and in each tile is as in the tables. Of causal N = 4097 most of the stack is written once."""
     kernels = {}
     for e in (e for part in ("tuned", "torch") for e in evidence(folder, part)):
-        if e.job["run"] == "torch-flash" and e.kernels[0].spilled_bytes:
-            kernels[e.job["N"], e.job["d"], e.job["mask"], e.job["heads"]] = e.kernels[0]
+        if e.job.name == "torch-flash" and e.kernels[0].spilled_bytes:
+            p = e.job.problem
+            kernels[p.N, p.d, str(p.mask), p.heads] = e.kernels[0]
     assert len(kernels) >= 15
     for kernel in kernels.values():
         stores = sum(LANES * runs * width for _, width, runs in kernel.stack_stores)
@@ -277,12 +279,12 @@ def test_kernels_of_pytorch_are_explained(folder, run):
     import summary
 
     rows = [r for r in summary.read(folder, "torch_rows.csv") if r["best"] == "True" and r["kernel"] == run]
-    found = [e for part in ("tuned", "torch") for e in evidence(folder, part) if e.job["run"] == run and e.kernels]
+    found = [e for part in ("tuned", "torch") for e in evidence(folder, part) if e.job.name == run and e.kernels]
     assert len(rows) == len(found) >= 20
     for e, row in zip(found, rows, strict=True):
         tiles, _, splits = row["tiles"].partition("/splits=")
         kernel, t = max(e.kernels, key=lambda k: k.load_bytes), parse_tiles(tiles)
-        p = in_whole_tiles(problem_of(e.job), t) if kernel.through_tma else problem_of(e.job)
+        p = in_whole_tiles(e.job.problem, t) if kernel.through_tma else e.job.problem
         if splits:  # decoding: Q for each share, K and V once; by hand, as the second launch is another kernel
             predicted = 2 * p.instances * (int(splits) * p.N * p.d + 2 * p.Nk * p.d)
             assert kernel.load_bytes == predicted and row["schedule"] == "split-kv"
@@ -290,7 +292,7 @@ def test_kernels_of_pytorch_are_explained(folder, run):
         predicted = predict(find(row["schedule"]), p, t).read_bytes
         assert kernel.load_bytes == pytest.approx(predicted, rel=0.0005), row
         assert row["schedule"] in ("flash2", "block-sparse-q")
-    _, explanations = explain(found[0].kernels, problem_of(found[0].job))
+    _, explanations = explain(found[0].kernels, found[0].job.problem)
     assert [explanations[0].schedule, explanations[0].tiling.rows_q] == [rows[0]["schedule"], 128]
 
 
@@ -305,14 +307,14 @@ def jobs():
 
 def test_the_shapes_cover_what_is_claimed():
     found = jobs()
-    problems = [problem_of(job) for job in found]
-    assert len(found) >= 60 and len({json.dumps(job, sort_keys=True) for job in found}) == len(found)
-    assert {job["run"] for job in found} >= {*CORE, "split-kv", "memory-efficient"}
+    problems = [job.problem for job in found]
+    assert len(found) >= 60 and len({key_of(job) for job in found}) == len(found)
+    assert {job.name for job in found} >= {*CORE, "split-kv", "memory-efficient"}
     assert {p.N for p in problems} >= {1, 16384} and {p.d for p in problems} >= {16, 256}
     assert {p.dtype for p in problems} == {"fp16", "bf16", "fp32"} and {p.heads for p in problems} >= {1, 264}
-    masks = {job["mask"].split(":")[0] for job in found}
+    masks = {str(p.mask).split(":")[0] for p in problems}
     assert masks >= {"dense", "causal", "window", "file"}
-    assert any(p.N % tiling_of(job).rows_q for p, job in zip(problems, found, strict=True)), "ragged"
+    assert any(p.N % job.tiling.rows_q for p, job in zip(problems, found, strict=True)), "ragged"
 
 
 def test_every_shape_fits_a_block_of_an_h200():
@@ -323,7 +325,7 @@ def test_every_shape_fits_a_block_of_an_h200():
 def test_twenty_shapes_of_each_kernel_of_pytorch():
     import shapes
 
-    names = [job["run"] for job in shapes.torch()]
+    names = [job.name for job in shapes.torch()]
     assert names.count("torch-flash") >= 20 and names.count("torch-cudnn") >= 20
 
 

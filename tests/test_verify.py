@@ -9,9 +9,10 @@ from conftest import DATA
 
 from iosim.experiment import parse_mask
 from iosim.gpu import counters, plan_verify
-from iosim.gpu.jobs import problem_of, runner, schedule_job, tiling_of, torch_job
+from iosim.gpu.jobs import job_from_json, key_of, runner, schedule_job, torch_job, wait_job
 from iosim.gpu.predict import predict, rates_of
-from iosim.gpu.verify import Evidence, dram, in_words, occupancies, short, summary, verify
+from iosim.gpu.verdict_tables import in_words, short
+from iosim.gpu.verify import Evidence, dram_row, occupancies, summary, verify
 from iosim.hardware import load
 from iosim.problem import Attention
 from iosim.schedules import SCHEDULES, find
@@ -25,10 +26,9 @@ BOTH = ["--schedule", "flash1", "--schedule", "flash2"]
 
 def note_for(job):
     """What the worker says when all is right."""
-    schedule, problem = find(job["run"]), problem_of(job)
-    words = predict(schedule, problem, tiling_of(job)).tensors
+    words = predict(find(job.name), job.problem, job.tiling).tensors
     fine = {"error": 1e-6, "baseline_error": 1e-6, "allowed_error": 2e-6, "unwritten": 0}
-    return {"job": job, "words": {k: list(v) for k, v in words.items()}, "seconds": 1e-3, **fine, "large_logits": fine,
+    return {"job": job.to_json(), "words": {k: list(v) for k, v in words.items()}, "seconds": 1e-3, **fine, "large_logits": fine,
             "launches": runner(job).launches, **runner(job).sizes}  # fmt: skip
 
 
@@ -47,7 +47,7 @@ def kept(folder, read, written):
 
 
 def evidence(job):
-    p = predict(find(job["run"]), problem_of(job), tiling_of(job))
+    p = predict(find(job.name), job.problem, job.tiling)
     return Evidence(job, note_for(job), [kernel(p.read_bytes, p.write_bytes)])
 
 
@@ -142,7 +142,7 @@ def test_dram_is_the_mean_of_the_places():
     """Two launches in three places: the sums of each place, by hand."""
     one, two = (replace(kernel(read, written), elsewhere=more) for read, written, more in (
         (100, 10, ((200, 20), (330, 30))), (1, 2, ((3, 4), (5, 6)))))  # fmt: skip
-    row = dram(predict(find("flash2"), problem_of(JOB), tiling_of(JOB), load("h200"), [Occupancy(2)]), [one, two])
+    row = dram_row(predict(find("flash2"), JOB.problem, JOB.tiling, load("h200"), [Occupancy(2)]), [one, two])
     assert (row["dram_read_bytes"], row["dram_write_bytes"]) == (
         round((101 + 203 + 335) / 3),
         round((12 + 24 + 36) / 3),
@@ -297,7 +297,7 @@ def test_summary_and_short():
 
 def test_sweep_m(monkeypatch, ask, iosim):
     """The verdict of a sweep on counters that equal the simulation: slopes are equal, near -1."""
-    monkeypatch.setattr(plan_verify, "gather", lambda jobs, given: [evidence(job) for job in jobs])
+    monkeypatch.setattr(plan_verify, "gather", lambda jobs, source: [evidence(job) for job in jobs])
     sweep = [
         "verify",
         "--N",
@@ -324,7 +324,7 @@ def test_sweep_m(monkeypatch, ask, iosim):
                                            (("--N", 512, "--d", 32), (512, 32, 1))])  # fmt: skip
 def test_a_sweep_needs_no_other_option(monkeypatch, ask, more, problem):
     """`iosim verify --sweep-M 16KB:227KB:x2` is a question by itself."""
-    monkeypatch.setattr(plan_verify, "gather", lambda jobs, given: [evidence(job) for job in jobs])
+    monkeypatch.setattr(plan_verify, "gather", lambda jobs, source: [evidence(job) for job in jobs])
     monkeypatch.setattr(plan_verify, "verify", lambda item, hardware: verify(item, None))
     rows = ask("verify", "--sweep-M", "64KB:227KB:x2", "--schedule", "flash2", "--hardware", "h200", *more)["rows"]
     assert [row["M_bytes"] for row in rows] == [65536, 131072]
@@ -340,10 +340,10 @@ def test_slope_and_constant_by_hand():
     """bytes = 3 N^2 d^2 / M: slope -1, constant 3 (words of 4 bytes: M / 4 words, and 4 bytes a word)."""
     p = Attention(1024, 64, dtype="fp32")
     points = [(m, 3 * 1024**2 * 64**2 * 16 // m) for m in (16384, 32768, 65536)]
-    assert plan_verify._fit("x", points, p) == {"slope_x": -1.0, "constant_x": 3.0}
-    assert plan_verify._fit("x", points[:1], p)["slope_x"] is None
+    assert plan_verify._fit(points, p) == (-1.0, 3.0)
+    assert plan_verify._fit(points[:1], p) == (None, None)
     steep = [(m, m**-2 * 1e15) for m in (2.0, 4.0, 8.0)]
-    assert plan_verify._fit("x", steep, p)["slope_x"] == pytest.approx(-2) and log(2) > 0
+    assert plan_verify._fit(steep, p)[0] == pytest.approx(-2) and log(2) > 0
 
 
 # ---------------------------------------------------------------- jobs
@@ -353,9 +353,18 @@ def test_jobs_survive_json():
     p = Attention(
         100, 32, Nk=70, heads=6, kv_heads=3, batch=2, dtype="bf16", acc_dtype="fp32", mask=parse_mask("causal")
     )
-    job = json.loads(json.dumps(schedule_job("flash1", p, Tiling(16, 32))))
-    assert problem_of(job) == p and tiling_of(job) == Tiling(16, 32)
-    assert problem_of(torch_job("torch-flash", p)) == p
+    for job in (schedule_job("flash1", p, Tiling(16, 32)), torch_job("torch-flash", p), wait_job(3),
+                schedule_job("flash2", p, Tiling(128, 128), tuned=True, places=4)):  # fmt: skip
+        assert job_from_json(json.loads(json.dumps(job.to_json()))) == job
+    assert torch_job("torch-flash", p).problem == p
+    assert not torch_job("torch-cudnn", replace(p, lse=True)).problem.lse, "only torch-flash stores one"
+
+
+def test_a_job_of_an_older_profile_has_the_defaults_of_options_that_it_lacks():
+    job = schedule_job("flash2", Attention(100, 32), Tiling(16, 32), places=3)
+    kept = {key: value for key, value in job.to_json().items() if key not in ("splits", "gqa")}
+    assert list(job.to_json())[-1] == "places" and job_from_json(kept) == job
+    assert key_of(job_from_json(kept)) == key_of(replace(job, places=1)), "places do not tell jobs apart"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from iosim.experiment import parse_mask
 from iosim.gpu import accuracy, ncu, run, worker
-from iosim.gpu.jobs import problem_of, schedule_job, wait_job
+from iosim.gpu.jobs import schedule_job, wait_job
 from iosim.gpu.predict import predict
 from iosim.problem import Attention
 from iosim.reference import attention
@@ -36,7 +36,7 @@ def test_a_job_that_waits_starts_one_thread_for_so_many_nanoseconds(monkeypatch)
         return lambda *launch: started.append(launch)
 
     monkeypatch.setattr(worker.device, "cupy", lambda: SimpleNamespace(RawKernel=raw_kernel))
-    worker.call_of(wait_job(400))()
+    worker.launches_of(wait_job(400))()
     assert started == [((1,), (1,), (400_000_000,))]
 
 
@@ -81,7 +81,7 @@ class Fake:
     wrong = False
 
     def __init__(self, job):
-        self.job, self.p = job, problem_of(job)
+        self.job, self.p = job, job.problem
 
     def run(self, inputs, count=False):
         group = self.p.heads // self.p.kv_heads
@@ -95,11 +95,12 @@ class Fake:
         return {"O": o.astype(np.float32)}, predict(find("flash2"), self.p, Tiling(16, 16)).tensors if count else {}
 
     def call(self, inputs, place=0):
-        if place >= self.job.get("room", 99):
+        if place >= self.room:
             raise MemoryError("full")
         return lambda: Fake.placed.append(place)
 
     placed = []  # noqa: RUF012
+    room = 99  # places
 
 
 @pytest.fixture
@@ -143,7 +144,8 @@ def test_a_job_with_places_is_launched_in_each(no_gpu, monkeypatch, room, names)
     monkeypatch.setattr(worker, "inputs_of", lambda job: None)
     monkeypatch.setattr(worker, "profiled", lambda launch, name="iosim_marker": (seen.append(name), launch()))
     monkeypatch.setattr(Fake, "placed", [])
-    note = worker.profile_job({**schedule_job("flash2", SMALL, Tiling(16, 16), places=3), "room": room})
+    monkeypatch.setattr(Fake, "room", room)
+    note = worker.profile_job(schedule_job("flash2", SMALL, Tiling(16, 16), places=3))
     assert seen == names and Fake.placed == [place for place in range(min(room, 3)) for _ in range(2)]
     assert note == ({} if room == 99 else {"failed": "MemoryError: full"})
 

@@ -29,7 +29,7 @@ from iosim import report
 from iosim.best_tiles import footprint
 from iosim.errors import IosimError
 from iosim.experiment import parse_mask
-from iosim.gpu.jobs import Job, problem_of, runner, schedule_job, tiling_of
+from iosim.gpu.jobs import ScheduleJob, runner, schedule_job
 from iosim.gpu.predict import predict
 from iosim.gpu.verify import Evidence, occupancies
 from iosim.hardware import Hardware
@@ -48,7 +48,7 @@ CHECKED = {"N": 512, "d": 64, "heads": 2, "dtype": "fp16", "acc_dtype": "fp32"} 
 Row = dict[str, Any]
 
 
-def jobs() -> Iterator[tuple[str, Job, Job | None]]:
+def jobs() -> Iterator[tuple[str, ScheduleJob, ScheduleJob | None]]:
     """(panel, forward pass, backward pass or None)."""
     for name, acc, size in product(("flash1", "flash2"), ("fp32", "fp16"), BLOCKS):
         p = Attention(1024, 64, heads=16, batch=64, dtype="fp16", acc_dtype=acc)
@@ -76,22 +76,22 @@ def densities() -> list[Any]:
     return [parse_mask(text) for text in tomllib.loads(file.read_text(encoding="utf-8"))["sweep"]["mask"]]
 
 
-def density(job: Job) -> float:
+def density(job: ScheduleJob) -> float:
     """The share of active tiles."""
-    p = problem_of(job)
+    p = job.problem
     if p.mask is DENSE:
         return 1.0
-    bound = p.mask.bind(p, tiling_of(job))
+    bound = p.mask.bind(p, job.tiling)
     return float(bound.active_tiles / (bound.Tr * bound.Tc))
 
 
-def described(panel: str, job: Job, hardware: Hardware | None) -> Row:
+def described(panel: str, job: ScheduleJob, hardware: Hardware | None) -> Row:
     """What is known of a job without a GPU: words over all heads, bytes between SM and L2, the predicted time."""
-    p, t = problem_of(job), tiling_of(job)
+    p, t = job.problem, job.tiling
     sits = occupancies(Evidence(job), hardware) if hardware else None
-    found = predict(find(job["run"]), p, t, hardware, sits, cold=True)
+    found = predict(find(job.name), p, t, hardware, sits, cold=True)
     return {
-        "panel": panel, "schedule": job["run"], "Br": t.rows_q, "Bc": t.rows_k,
+        "panel": panel, "schedule": job.name, "Br": t.rows_q, "Bc": t.rows_k,
         **{name: getattr(p, name) for name in ("N", "d", "heads", "batch", "dtype", "acc_dtype")},
         "mask": str(p.mask), "density": density(job),
         "words": sum(map(sum, found.tensors.values())), "sm_bytes": found.read_bytes + found.write_bytes,
@@ -133,7 +133,7 @@ def measure() -> Iterator[Row]:
         inputs = worker.inputs_of(forward)
         yield {**described(panel, forward, None), **common, **forward_pass(forward, inputs)}
         if backward:
-            name = backward["run"]
+            name = backward.name
             checks[name] = checks.get(name) or gradients(backward)
             yield {**described(panel, backward, None), **common, **checks[name],
                    **backward_pass(forward, backward, inputs)}  # fmt: skip
@@ -141,7 +141,7 @@ def measure() -> Iterator[Row]:
         device.cupy().get_default_memory_pool().free_all_blocks()
 
 
-def forward_pass(job: Job, inputs: Row) -> Row:
+def forward_pass(job: ScheduleJob, inputs: Row) -> Row:
     """Time and output error of a forward kernel."""
     from iosim.gpu import worker
 
@@ -149,12 +149,12 @@ def forward_pass(job: Job, inputs: Row) -> Row:
         ms = 1e3 * worker.seconds(runner(job).call(inputs))
         found = worker.output_errors(job, 1.0)
     except Exception as error:  # one kernel must not hide the others
-        return {"failed": worker.describe(error)}
+        return {"failed": worker.one_line(error)}
     wrong = found["unwritten"] or not found["error"] <= found["allowed_error"]
     return {"ms": ms, **{name: found[name] for name in ("error", "allowed_error")}, "failed": "output" if wrong else ""}
 
 
-def backward_pass(forward: Job, job: Job, inputs: Row) -> Row:
+def backward_pass(forward: ScheduleJob, job: ScheduleJob, inputs: Row) -> Row:
     """Time of a backward kernel on what the forward one left, and a random dO."""
     from iosim.gpu import device, worker
 
@@ -164,18 +164,18 @@ def backward_pass(forward: Job, job: Job, inputs: Row) -> Row:
         do = xp.random.default_rng(1).standard_normal(inputs["Q"].shape, dtype=xp.float32)
         return {"ms": device.milliseconds(runner(job).call({**inputs, **left, "dO": do}), BACKWARD_REPEATS)}
     except Exception as error:  # as above
-        return {"failed": worker.describe(error)}
+        return {"failed": worker.one_line(error)}
 
 
-def gradients(job: Job) -> Row:
+def gradients(job: ScheduleJob) -> Row:
     """A backward schedule with these tiles on a small problem: error, words and shared memory."""
     from iosim.gpu import worker
     from iosim.gpu.selftest import Case, run_case
 
     try:
-        found = run_case(Case(job["run"], "{}x{}".format(*job["tiles"]), CHECKED, "strided:2b"))
+        found = run_case(Case(job.name, f"{job.tiling.rows_q}x{job.tiling.rows_k}", CHECKED, "strided:2b"))
     except Exception as error:  # as above
-        return {"failed": worker.describe(error)}
+        return {"failed": worker.one_line(error)}
     return {name: found[name] for name in ("error", "allowed_error", "failed")}
 
 

@@ -19,7 +19,7 @@ from l2_buffers import MIB, Rows, jobs_by, run_as_a_script
 from shapes import jobs_of
 
 from iosim.gpu import device
-from iosim.gpu.jobs import TORCH, Generated, Job
+from iosim.gpu.jobs import GeneratedJob, KernelJob, TorchJob
 from iosim.gpu.run import apart, launch_all, prepare
 from iosim.gpu.worker import inputs_of, profiled, torch_call
 
@@ -34,16 +34,16 @@ ALIGNED = 512
 LABELS = ("run", "N", "d", "heads", "dtype", "mask")
 
 
-def chosen() -> list[Job]:
-    return [next(job for job in jobs_of(part) if (job["run"], job["N"], job["mask"]) == tuple(shape))
+def chosen() -> list[KernelJob]:
+    return [next(job for job in jobs_of(part) if (job.name, job.problem.N, str(job.problem.mask)) == tuple(shape))
             for part, *shape in SHAPES]  # fmt: skip
 
 
-def launches() -> Iterator[tuple[Job, int, int]]:
+def launches() -> Iterator[tuple[KernelJob, int, int]]:
     """(job, place, repetition) in the order in which they run. PyTorch allocates its arrays itself: one by one, and
     where, it does not say."""
     for job, place, repeat in product(chosen(), range(len(WAYS)), range(REPEATS)):
-        if job["run"] not in TORCH or WAYS[place] == WAYS[0]:
+        if not isinstance(job, TorchJob) or WAYS[place] == WAYS[0]:
             yield job, place, repeat
 
 
@@ -59,17 +59,17 @@ def launch() -> None:
         profiled(start)
 
 
-def placed(job: Job, place: int) -> Callable[[], None]:
+def placed(job: KernelJob, place: int) -> Callable[[], None]:
     """A launch whose arrays lie elsewhere than those of other places."""
     xp = device.cupy()
     pad = xp.zeros((3 + 7 * place) * MIB, xp.uint8)
-    if job["run"] in TORCH:
+    if isinstance(job, TorchJob):
         import torch
 
         torch.cuda.empty_cache()  # else it has the same memory again
         call, pads = torch_call(job), [pad]
     else:
-        program = Generated(job).program
+        program = GeneratedJob(job).program
         arrays, tables, counts = prepare(program, inputs_of(job))
         arrays, pads = apart(arrays, place + 1) if WAYS[place] == "apart" else in_one_piece(arrays), [pad]
         call = lambda: launch_all(program, arrays, tables, counts)  # noqa: E731
@@ -98,7 +98,7 @@ def measure(log: Path) -> Rows:
     rows = []
     for (job, place, repeat), kernels in zip(launches(), jobs_by(__file__, log), strict=True):
         bytes_ = {name: sum(dram[name] for _, dram in kernels) for name in ("dram_read_bytes", "dram_write_bytes")}
-        label = {name: job[name] for name in LABELS}
+        label = {name: job.to_json()[name] for name in LABELS}
         rows.append({**label, "way": WAYS[place], "place": place, "repeat": repeat, **bytes_})
     return rows
 

@@ -28,10 +28,11 @@ import shapes
 from iosim import report
 from iosim.errors import IosimError
 from iosim.gpu import counters, ncu
-from iosim.gpu.jobs import TORCH, Generated, problem_of, torch_job
-from iosim.gpu.plan_verify import combine, key_of, slopes
+from iosim.gpu.jobs import GeneratedJob, Job, ScheduleJob, TorchJob, job_from_json, key_of, torch_job
+from iosim.gpu.plan_verify import combine, slopes
 from iosim.gpu.profile import explained
-from iosim.gpu.verify import Evidence, flat, short, summary, verify
+from iosim.gpu.verdict_tables import flat, short
+from iosim.gpu.verify import Evidence, summary, verify
 from iosim.hardware import read as read_hardware
 
 THEIRS = ("torch", "math")  # sets of PyTorch's kernels only
@@ -77,12 +78,12 @@ def measure(part: str, folder: Path, first: int | None) -> None:
     jobs = shapes.jobs_of(part)[:first]
     compile_all(jobs)
     path = str(folder / f"{part}.csv")
-    notes = ncu.measure(jobs, folder / "notes") if part not in THEIRS else [{"job": job} for job in jobs]
+    notes = ncu.measure(jobs, folder / "notes") if part not in THEIRS else [{"job": job.to_json()} for job in jobs]
     for leftover in ("notes", "notes.jobs"):
         (folder / leftover).unlink(missing_ok=True)
     kernels = ncu.profile_what_ran(jobs, notes, path)
     Path(path + ".notes.jobs").unlink(missing_ok=True)
-    own = [e for e in combine(jobs, notes, kernels) if e.job["run"] not in TORCH]
+    own = [e for e in combine(jobs, notes, kernels) if isinstance(e.job, ScheduleJob)]
     show([verify(e, None) for e in own])
     if part == "tuned":
         print(report.table(speeds(jobs, kernels)))
@@ -94,10 +95,10 @@ def speeds(jobs: list[Any], kernels: list[Any]) -> list[dict[str, Any]]:
     """TFLOP/s of products, and bytes a second between SM and L2, by the profiler's time."""
     rows = []
     for job, found in zip(jobs, kernels, strict=True):
-        p = problem_of(job)
+        p = job.problem
         flops = 4 * p.N * p.Nk * p.d * p.instances / (1 if str(p.mask) == "dense" else 2)
         seconds = sum(k.seconds for k in found)
-        label = {"run": job["run"], "N": p.N, "d": p.d, "heads": p.heads, "mask": str(p.mask)}
+        label = {"run": job.name, "N": p.N, "d": p.d, "heads": p.heads, "mask": str(p.mask)}
         each = " ".join(f"{k.seconds * 1e6:.0f}us:{rate(k):.2f}TB/s" for k in found)
         rows.append({**label, "us": round(seconds * 1e6, 1), "TFLOP/s": round(flops / max(seconds, 1e-9) / 1e12, 1),
                      "kernels": each})  # fmt: skip
@@ -109,12 +110,12 @@ def rate(kernel: Any) -> float:
     return float((kernel.load_bytes + kernel.store_bytes) / max(kernel.seconds, 1e-9) / 1e12)
 
 
-def compile_all(jobs: list[dict[str, Any]]) -> None:
+def compile_all(jobs: list[Job]) -> None:
     """The generated kernels, with and without counters, on all processors; the workers find them in CuPy's cache."""
     from iosim.gpu import device
     from iosim.gpu.cuda import generate
 
-    own = [Generated(job) for job in jobs if job["run"] not in TORCH and not job.get("tuned")]
+    own = [GeneratedJob(job) for job in jobs if isinstance(job, ScheduleJob) and not job.tuned]
     device.compile_all([one.program for one in own] + [generate(*one.parts, count=True) for one in own])
 
 
@@ -135,7 +136,7 @@ AGAIN = "_again"  # after the name of a part that was measured twice
 def evidence(folder: Path, part: str) -> list[Evidence]:
     """What a part's CSV holds: the jobs are in its notes, in order. Where it was measured again, shapes that were in
     several places then were in all of them."""
-    again = {key_of(e.job): e for e in kept(folder, part + AGAIN) if "places" in e.job}
+    again = {key_of(e.job): e for e in kept(folder, part + AGAIN) if e.job.places > 1}
     return [in_more_places(e, again.get(key_of(e.job))) for e in kept(folder, part)]
 
 
@@ -151,12 +152,13 @@ def kept(folder: Path, part: str) -> list[Evidence]:
     if not path.exists():
         return []
     profile = counters.read(path)
-    jobs = [note["job"] for note in profile.notes][: len(profile.jobs)]
-    measured = {key_of(note["job"]): note for note in profile.notes if "words" in note or "seconds" in note}
-    failed = {key_of(note["job"]): note for note in profile.notes if "failed" in note}
-    notes = [measured.get(key_of(job)) or failed.get(key_of(job), {}) for job in jobs]
+    every = [(job_from_json(note["job"]), note) for note in profile.notes]
+    jobs = [job for job, _ in every][: len(profile.jobs)]
+    measured = {key_of(job): note for job, note in every if "words" in note or "seconds" in note}
+    failed = {key_of(job): (job, note) for job, note in every if "failed" in note}
+    notes = [measured.get(key_of(job)) or failed.get(key_of(job), (job, {}))[1] for job in jobs]
     known = {key_of(job) for job in jobs}
-    lost = [Evidence(note["job"], note) for key, note in failed.items() if key not in known]
+    lost = [Evidence(job, note) for key, (job, note) in failed.items() if key not in known]
     return combine(jobs, notes, profile.jobs) + lost
 
 
@@ -164,12 +166,12 @@ def torch_rows(jobs: list[Any], kernels: list[Any], hardware: Any, folder: Path)
     """The best explanations of each of PyTorch's kernels, and of the passes of a call."""
     rows: list[dict[str, Any]] = []
     for job, found in zip(jobs, kernels, strict=True):
-        p = problem_of(torch_job(job["run"], problem_of(job)))
+        p = torch_job(job.name, job.problem).problem
         label = {"N": p.N, "d": p.d, "batch": p.batch, "heads": p.heads, "inputs": p.dtype, "mask": str(p.mask)}
         if not found:
-            rows.append({"kernel": job["run"], **label, "best": True, "schedule": "none: the backend did not run"})
+            rows.append({"kernel": job.name, **label, "best": True, "schedule": "none: the backend did not run"})
             continue
-        for number, row in enumerate(explained(job["run"], found, p, hardware)):
+        for number, row in enumerate(explained(job.name, found, p, hardware)):
             rows.append({"kernel": row.pop("kernel"), **label, "best": number == 0 or "pass" in row, **row})
     names = dict.fromkeys(key for row in rows for key in row)
     return [{name: row.get(name) for name in names} for row in rows]
@@ -182,7 +184,7 @@ def judged(hardware_path: Path, one: Evidence) -> dict[str, Any]:
 def write_rows(folder: Path) -> None:
     labels, found = [], []
     for part in shapes.OWN:
-        own = [e for e in evidence(folder, part) if e.job["run"] not in TORCH]
+        own = [e for e in evidence(folder, part) if isinstance(e.job, ScheduleJob)]
         labels += [{"part": part, "held_out": shapes.held_out(n)} for n in range(len(own))]
         found += own
     with ProcessPoolExecutor() as pool:
@@ -196,7 +198,7 @@ def write_rows(folder: Path) -> None:
 
 
 def write_theirs(folder: Path, name: str, *parts: str) -> None:
-    theirs = [e for part in parts for e in evidence(folder, part) if e.job["run"] in TORCH]
+    theirs = [e for part in parts for e in evidence(folder, part) if isinstance(e.job, TorchJob)]
     if theirs:
         hardware = read_hardware(folder / "hardware.toml")
         rows = torch_rows([e.job for e in theirs], [e.kernels for e in theirs], hardware, folder)
@@ -211,7 +213,7 @@ def write_sweep(folder: Path) -> None:
         sizes = {key_of(job): size for job, size in reversed(shapes.sweep_sizes())}
         rows = [{"M_bytes": sizes[key_of(e.job)], **verify(e, None)} for e in found]
         (folder / "sweep_rows.csv").write_text(report.to_csv(flat(rows)), encoding="utf-8")
-        (folder / "slopes.csv").write_text(report.to_csv(slopes(rows, problem_of(found[0].job))), encoding="utf-8")
+        (folder / "slopes.csv").write_text(report.to_csv(slopes(rows, found[0].job.problem)), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -59,7 +59,8 @@ def jobs_of(part: str) -> list[Job]:
     """A set by its name: one of OWN, `torch`, `math` or `sweep`."""
     chosen = {"generated": generated, "tuned": tuned, "torch": torch, "math": math, "sweep": sweep}
     jobs = drawn(DRAWS[part][0]) if part in DRAWS else chosen[part]()
-    return [{**job, "places": PLACES} if (part, job["run"], job["N"], job["d"]) in AT_THE_EDGE else job for job in jobs]
+    return [replace(job, places=PLACES) if (part, job.name, job.problem.N, job.problem.d) in AT_THE_EDGE else job
+            for job in jobs]  # fmt: skip
 
 
 def held_out(number: int) -> bool:

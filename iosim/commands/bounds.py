@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
-from ..options import counts, memory, memory_options, outputs, problem_options
+from ..given import counts, memory
+from ..options import memory_options, outputs, problem_options
+from ..output import Output, answer
 
 
 @click.command("bounds")
 @problem_options
 @memory_options
 @outputs
-def command(m: Any, m_elements: Any, hardware: Any, as_json: bool, as_csv: bool, path: Any, **given: Any) -> None:
+def command(
+    m: str | None, m_elements: str | None, hardware: str | None, output: Output, **given: str | bool | None
+) -> None:  # fmt: skip
     """What is proven about the least traffic, with the kind and the validity of each statement."""
     from .. import experiment, report
-    from ..output import answer
 
     values = counts(given)
     size = memory(m, m_elements, hardware)
@@ -25,4 +26,4 @@ def command(m: Any, m_elements: Any, hardware: Any, as_json: bool, as_csv: bool,
     text = report.header(found) + report.table(report.bounds_table(found.bounds))
     rows = [vars(bound) for bound in found.bounds]
     json = {k: v for k, v in report.report_json(found).items() if k != "results"}
-    answer(rows, json, as_json, as_csv, path, text)
+    answer(rows, json, output, text)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from ..errors import InputError
-from ..options import counts, memory, memory_options, outputs, problem_options, text_option, variant_options
+from ..given import memory, problem
+from ..options import memory_options, outputs, problem_options, text_option, variant_options
+from ..output import Output, answer
 
 
 @click.command("cache")
@@ -22,8 +22,10 @@ from ..options import counts, memory, memory_options, outputs, problem_options, 
 @text_option("--tensors", "Only these, as in Q,K,V,O.", metavar="NAMES")
 @click.option("--curve", is_flag=True, help="LRU at every size where it changes.")
 @outputs
-def command(m: Any, m_elements: Any, hardware: Any, tiles: Any, name: str, granularity: str, line: Any, policy: str,
-            tensors: Any, curve: bool, as_json: bool, as_csv: bool, path: Any, **given: Any) -> None:  # fmt: skip
+def command(
+    m: str | None, m_elements: str | None, hardware: str | None, tiles: str | None, name: str, granularity: str,
+    line: str | None, policy: str, tensors: str | None, curve: bool, output: Output, **given: str | bool | None,
+) -> None:  # fmt: skip
     """What a cache of M bytes in place of the explicit SRAM would move: LRU and Belady's optimum, with write-backs.
 
     M may be an axis, as 16KB:1MB:x2. The cache is fully associative; a load that misses fetches, a store does not.
@@ -31,14 +33,12 @@ def command(m: Any, m_elements: Any, hardware: Any, tiles: Any, name: str, granu
     Example: iosim cache --N 8192 --d 128 --tiles 64x64 --schedule flash1 --M 100KB
     """
     from .. import cache, report
-    from ..output import answer
     from ..trace import plan
-    from ..units import dtype_bytes, parse_axis, parse_bytes
+    from ..units import parse_axis, parse_bytes
 
-    values = counts(given)
-    word = dtype_bytes(values.get("dtype", "fp16"))
+    p = problem(given)
     size = memory(m, m_elements, hardware)
-    sizes = [] if size is None else parse_axis(size, "--M", lambda text: parse_bytes(text, word))
+    sizes = [] if size is None else parse_axis(size, "--M", lambda text: parse_bytes(text, p.word_bytes))
     if not sizes and not (curve and policy == "lru"):
         raise InputError("--M", "nothing", "a size as in 100KB, or an axis as 16KB:1MB:x2", "or --curve --policy lru")
     if curve and policy == "belady":
@@ -47,9 +47,9 @@ def command(m: Any, m_elements: Any, hardware: Any, tiles: Any, name: str, granu
         raise InputError("--line", f"--granularity {granularity}", "line, where --line is given")
     one = str(sizes[0]) if len(sizes) == 1 else None
     found = cache.compare(
-        *plan(values, name, tiles, one), sizes, granularity=granularity, policy=policy, curve=curve,
-        line_bytes=64 if line is None else parse_bytes(line, word, "--line"),
+        *plan(p, name, tiles, one), sizes, granularity=granularity, policy=policy, curve=curve,
+        line_bytes=64 if line is None else parse_bytes(line, p.word_bytes, "--line"),
         tensors=tuple(dict.fromkeys(tensors.split(","))) if tensors else (),
     )  # fmt: skip
     rows = found["results"]
-    answer(rows, found, as_json, as_csv, path, cache.summary(name, found) + report.table(cache.narrow(rows)))
+    answer(rows, found, output, cache.summary(name, found) + report.table(cache.narrow(rows)))

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
-from ..options import file_option, form, json_option
+from ..options import file_option, json_option
 
 
 @click.command("calibrate")
 @json_option
 @file_option
-def command(as_json: bool, path: Any) -> None:
+def command(as_json: bool, path: str | None) -> None:
     """Measure this GPU (memory, L2, arithmetic, launches, limits) into a hardware file, for --hardware FILE.toml.
 
     Example: iosim calibrate -o h200.toml
@@ -20,9 +18,9 @@ def command(as_json: bool, path: Any) -> None:
     import sys
 
     from ..gpu.calibrate import measure_all, toml
-    from ..output import emit
+    from ..output import Output, emit
     from ..report import to_json
 
     found = measure_all()
-    as_json = form(path, as_json, as_csv=False)["as_json"]
-    emit(to_json({"measured": found}, sys.argv[1:]) if as_json else toml(found), path)
+    output = Output.asked(as_json, False, path)
+    emit(to_json({"measured": found}, sys.argv[1:]) if output.as_json else toml(found), path)

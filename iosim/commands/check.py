@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 import click
 
-from ..options import counts, outputs, problem_options, text_option, variant_options
+from ..given import problem
+from ..options import outputs, problem_options, text_option, variant_options
+from ..output import Output, answer
 
 ABSOLUTE = "error_: the largest absolute error of the outputs, whose inputs are random numbers of about 1"
 
@@ -21,8 +22,8 @@ ABSOLUTE = "error_: the largest absolute error of the outputs, whose inputs are 
 @variant_options
 @outputs
 def command(
-    tiles: Any, schedules: Any, seed: Any, dropout: Any, as_json: bool, as_csv: bool, path: Any, **given: Any
-) -> None:
+    tiles: str, schedules: tuple[str, ...], seed: str, dropout: str | None, output: Output, **given: str | bool | None
+) -> None:  # fmt: skip
     """Run schedules numerically on the CPU: output error, counts, capacity; and the pieces of online softmax.
 
     error_fp64 and error_TYPE are the largest absolute errors of the outputs. Every load, store and step rounds to its
@@ -31,15 +32,14 @@ def command(
     from .. import report
     from ..check import pieces, run_checks
     from ..dropout import parse_dropout
-    from ..output import answer
 
     small = {name: default for name, default in (("n", "96"), ("d", "16")) if given[name] is None}
-    values = counts({**given, **small})
-    rows, ok = run_checks(values, tiles, schedules, seed, parse_dropout(dropout, seed))
+    p = problem({**given, **small}, dropout=parse_dropout(dropout, seed))
+    rows, ok = run_checks(p, tiles, schedules, seed)
     parts = pieces()
     shown = report.table([{name: value for name, value in row.items() if name != "faults"} for row in rows])
     wrong = "".join(f"{row['check']}: {row['faults']}\n" for row in rows if not row["ok"])
     text = shown + "\n" + ABSOLUTE + "\n" + wrong + "\n" + report.table(parts)
-    answer(rows, {"checks": rows, "pieces": parts, "ok": ok}, as_json, as_csv, path, text)
+    answer(rows, {"checks": rows, "pieces": parts, "ok": ok}, output, text)
     if not ok or not all(part["ok"] for part in parts):
         sys.exit(1)

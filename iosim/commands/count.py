@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
-from ..options import counts, memory, memory_options, outputs, problem_options, tile_options, variant_options
+from ..given import counts, memory
+from ..options import memory_options, outputs, problem_options, tile_options, variant_options
+from ..output import Output, answer, show
+
+if TYPE_CHECKING:
+    from ..experiment import Report
 
 
 @click.command("count")
@@ -17,31 +21,32 @@ from ..options import counts, memory, memory_options, outputs, problem_options, 
 @variant_options
 @click.option("--detail", is_flag=True, help="Words for each tensor and each step as well; with --csv a row for each.")
 @outputs
-def command(m: Any, m_elements: Any, hardware: Any, schedules: Any, tiles: Any, tile_multiple: Any, as_json: bool,
-          as_csv: bool, path: Any, detail: bool, **given: Any) -> None:  # fmt: skip
+def command(
+    m: str | None, m_elements: str | None, hardware: str | None, schedules: tuple[str, ...], tiles: str | None,
+    tile_multiple: str, output: Output, detail: bool, **given: str | bool | None,
+) -> None:  # fmt: skip
     """Words and bytes for each schedule, per tensor, with fit, ratios and bounds.
 
     Example: iosim count --N 8192 --d 128 --M 100KB
     """
-    from .. import experiment, report
+    from .. import experiment
     from ..units import parse_count
 
     values = counts(given)
     size = memory(m, m_elements, hardware)
     multiple = parse_count(tile_multiple, "--tile-multiple")
-    answer_report = experiment.count(M=size, schedules=schedules, tiles=tiles, tile_multiple=multiple, **values)
-    show_report(answer_report, as_json, as_csv, path, detail, report)
+    found = experiment.count(M=size, schedules=schedules, tiles=tiles, tile_multiple=multiple, **values)
+    show_report(found, output, detail)
 
 
-def show_report(found: Any, as_json: bool, as_csv: bool, path: Any, detail: bool, report: Any) -> None:
-    from ..output import answer, show
+def show_report(found: Report, output: Output, detail: bool) -> None:
+    from .. import report
 
-    terminal = sys.stdout.isatty() and path in (None, "-")
-    if as_json or as_csv or not terminal:
+    if output.as_json or output.as_csv or not output.on_terminal:
         text = report.report_text(found) + ("\n\n" + report.table(report.detail_table(found)) if detail else "")
-        json = report.report_json(found) if as_json else None
+        json = report.report_json(found) if output.as_json else None
         rows = report.detail_rows(found) if detail else report.report_rows(found)
-        answer(rows, json, as_json, as_csv, path, text)
+        answer(rows, json, output, text)
         return
     show(report.header(found))
     report.print_rich(report.narrow_table(found))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from ..errors import InputError
 from ..options import outputs, text_option
+from ..output import Output, answer
 
 
 @click.command("crossover")
@@ -18,15 +17,15 @@ from ..options import outputs, text_option
 @text_option("--acc-dtype", "Type of what is accumulated on chip and of l, m (default: the same).", metavar="TYPE")
 @text_option("--tile-multiple", "Keep to tiles that are multiples of this.", default="1", show_default=True)
 @outputs
-def command(n: Any, nk: Any, d: Any, dtype: str, acc_dtype: Any, tile_multiple: Any, as_json: bool, as_csv: bool,
-            path: Any) -> None:  # fmt: skip
+def command(
+    n: str | None, nk: str | None, d: str | None, dtype: str, acc_dtype: str | None, tile_multiple: str, output: Output
+) -> None:  # fmt: skip
     """The M from which on one schedule moves less than another, exact to the byte, for one dense head.
 
     Example: iosim crossover --N 8192 --d 64,128,256
     """
     from .. import crossover
-    from ..options import counts
-    from ..output import answer
+    from ..given import counts
     from ..problem import Attention
     from ..units import parse_axis, parse_count
 
@@ -38,4 +37,4 @@ def command(n: Any, nk: Any, d: Any, dtype: str, acc_dtype: Any, tile_multiple: 
     types = dict.fromkeys(part.strip() for part in dtype.split(","))
     problems = [Attention(d=size, dtype=t, acc_dtype=acc_dtype, **values) for size in heads for t in types]
     found = crossover.rows([c for p in problems for c in crossover.crossovers(p, multiple)])
-    answer(found, {"crossovers": found}, as_json, as_csv, path)
+    answer(found, {"crossovers": found}, output)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from ..errors import InputError
-from ..options import counts, outputs, problem_options, text_option
+from ..given import counts
+from ..options import outputs, problem_options, text_option
+from ..output import Output, answer
 
 
 @click.command("mask")
@@ -15,20 +15,20 @@ from ..options import counts, outputs, problem_options, text_option
 @problem_options
 @text_option("--tiles", "Br x Bc as 32x32.", default="64x64", show_default=True)
 @outputs
-def command(expression: Any, tiles: str, as_json: bool, as_csv: bool, path: Any, **given: Any) -> None:
+def command(
+    expression: str | None, mask: str | None, tiles: str, output: Output, **given: str | bool | None
+) -> None:  # fmt: skip
     """A picture of a mask, its density, its tile counts, and the formula a paper gives for it.
 
     Example: iosim mask 'causal&window:64' --N 512 --tiles 32x32
     """
-    from ..output import answer
     from ..picture import describe, draw
 
-    option = given.pop("mask")
-    if (expression is None) == (option is None):
+    text = mask if expression is None else expression
+    if text is None or (expression is not None and mask is not None):
         raise InputError("--mask", "nothing or two masks", "one mask, as in iosim mask causal --N 512")
-    expression = option if expression is None else expression
     values = {k: v for k, v in counts(given, required=("N",)).items() if k in ("N", "Nk")}
-    row = describe(expression, tiles, **values)
+    row = describe(text, tiles, **values)
     picture = draw(row.pop("bound"))
-    text = "\n".join([picture, *(f"{name}: {'-' if value is None else value}" for name, value in row.items())])
-    answer([row], {**row, "picture": picture.splitlines()}, as_json, as_csv, path, text)
+    lines = [picture, *(f"{name}: {'-' if value is None else value}" for name, value in row.items())]
+    answer([row], {**row, "picture": picture.splitlines()}, output, "\n".join(lines))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from ..errors import InputError
-from ..options import counts, outputs, size_options, text_option
+from ..given import counts
+from ..options import outputs, size_options, text_option
+from ..output import Output, answer
 
 
 @click.command("memory")
@@ -17,15 +17,16 @@ from ..options import counts, outputs, size_options, text_option
 @text_option("--tiles", "Bytes of tiles on chip: Br x Bc, or several as in 64x64,128x64.", metavar="TILES")
 @click.option("--grid", "as_grid", is_flag=True, help="With --N and --tiles: which program has which rows.")
 @outputs
-def command(n: Any, budget: Any, tiles: Any, as_grid: bool, as_json: bool, as_csv: bool, path: Any,
-            **given: Any) -> None:  # fmt: skip
+def command(
+    n: str | None, budget: str | None, tiles: str | None, as_grid: bool, output: Output, **given: str | bool | None
+) -> None:  # fmt: skip
     """Bytes of scores, inputs, row statistics and KV cache; the largest N for a memory budget; tiles on chip.
 
     Example: iosim memory --N 1024:32768:x2 --d 128 --heads 16
     """
     from .. import memory
     from ..memory_report import memory_text
-    from ..output import answer
+    from ..problem import Attention
 
     ways = {"--budget": budget, "--tiles": tiles, "--N": n}
     asked = {name for name, value in ways.items() if value is not None}
@@ -34,10 +35,12 @@ def command(n: Any, budget: Any, tiles: Any, as_grid: bool, as_json: bool, as_cs
         found = " and ".join(sorted(asked)) or "nothing"
         raise InputError("memory", found, "one of --N, --budget, --tiles; or --grid with --N and --tiles")
     values = counts(given, required=("d",))
-    if as_grid:
-        rows = memory.grid(n, tiles, values)
-    elif tiles is not None:
-        rows = memory.tiles_on_chip(tiles, values)
+    Nk: int | None = values.pop("Nk", None)
+    p = Attention(1, **values)  # the functions set its length
+    if tiles is not None:
+        rows = memory.tiles_on_chip(tiles, p) if n is None else memory.grid(n, tiles, p)
+    elif n is not None:
+        rows = memory.sizes_of_axis(n, p, Nk)
     else:
-        rows = memory.sizes_of_axis(n, values) if budget is None else memory.largest(budget, values)
-    answer(rows, {"results": rows}, as_json, as_csv, path, memory_text(rows))
+        rows = memory.largest(str(budget), p, Nk)
+    answer(rows, {"results": rows}, output, memory_text(rows))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from ..errors import InputError, suggestion
-from ..options import memory, memory_options, problem_options, text_option, tile_options, variant_options
+from ..given import FIELDS, Given, counts, memory
+from ..options import memory_options, problem_options, text_option, tile_options, variant_options
 
 PICTURES = ("traffic", "mask")
 
@@ -24,8 +23,11 @@ PICTURES = ("traffic", "mask")
 @tile_options
 @variant_options
 @click.option("-o", "path", metavar="FILE", help="A .png, .svg or .pdf file.")
-def command(rows: Any, x: Any, y: Any, by: Any, steps: bool, picture: str, m: Any, m_elements: Any, hardware: Any,
-            tiles: Any, tile_multiple: Any, schedules: Any, path: Any, **given: Any) -> None:  # fmt: skip
+def command(
+    rows: str | None, x: str | None, y: str | None, by: str | None, steps: bool, picture: str, m: str | None,
+    m_elements: str | None, hardware: str | None, tiles: str | None, tile_multiple: str, schedules: tuple[str, ...],
+    path: str | None, **given: str | bool | None,
+) -> None:  # fmt: skip
     """Pictures: traffic against M or N, columns of a sweep, a mask.
 
     Where --N or --M is an axis, it goes across. A dashed line needs more SRAM than there is. ROWS is a file of
@@ -38,8 +40,8 @@ def command(rows: Any, x: Any, y: Any, by: Any, steps: bool, picture: str, m: An
     from .. import curves, plot
 
     plot.format_of(path)
-    names = {"n": "N", "nk": "Nk"}
-    values = {names.get(k, k): v for k, v in given.items() if v not in (None, False)}
+    file = str(path)
+    values: dict[str, str | bool | None] = {FIELDS.get(k, k): v for k, v in given.items() if v not in (None, False)}
     if rows is not None:
         if values or schedules or tiles or m or m_elements or hardware:
             raise InputError(
@@ -48,28 +50,27 @@ def command(rows: Any, x: Any, y: Any, by: Any, steps: bool, picture: str, m: An
         if x is None or y is None:
             raise InputError("-x, -y", "not both", "columns of the file, as -x M_bytes -y total")
         columns = tuple(by.split(",")) if by else ()
-        plot.draw_chart(curves.from_rows(curves.read_rows(rows), x, y, columns, steps=steps), path)
+        plot.draw_chart(curves.from_rows(curves.read_rows(rows), x, y, columns, steps=steps), file)
         return
     if x or y or by or steps:
         raise InputError("-x, -y, --by, --steps", "given", "a file of rows with them, as iosim sweep writes")
     if picture not in PICTURES:
         raise InputError("--picture", picture, ", ".join(PICTURES), suggestion(picture, PICTURES))
     if picture == "mask":
-        draw_mask(values, tiles or "64x64", path)
+        draw_mask(given, tiles or "64x64", file)
         return
     size = memory(m, m_elements, hardware)
     if size is not None:
         values["M"] = size
-    plot.draw_chart(curves.traffic(values, schedules, tiles, tile_multiple), path)
+    plot.draw_chart(curves.traffic(values, schedules, tiles, tile_multiple), file)
 
 
-def draw_mask(values: dict[str, Any], tiles: str, path: str) -> None:
+def draw_mask(given: Given, tiles: str, file: str) -> None:
     from .. import plot
-    from ..options import counts
     from ..tilemap import tile_map
     from ..tiling import parse_tiles
 
-    if "mask" not in values:
+    if given["mask"] is None:
         raise InputError("--mask", "nothing", "a mask, as causal")
-    sizes = counts({k: values[k] for k in ("N", "Nk") if k in values}, required=("N",))
-    plot.draw_mask(tile_map(values["mask"], sizes["N"], sizes.get("Nk"), parse_tiles(tiles)), path)
+    sizes = counts({name: given[name] for name in ("n", "nk")}, required=("N",))
+    plot.draw_mask(tile_map(given["mask"], sizes["N"], sizes.get("Nk"), parse_tiles(tiles)), file)

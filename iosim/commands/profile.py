@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
+from ..given import problem
 from ..options import outputs, problem_options, text_option
+from ..output import Output, answer
 
 
 @click.command("profile")
@@ -19,25 +19,24 @@ from ..options import outputs, problem_options, text_option
 @text_option("--hardware", "Predict DRAM and (not of passes) time as well: a preset, or a file of iosim calibrate.")
 @outputs
 def command(
-    kernel: Any, causal: bool, from_ncu: Any, keep: Any, no_lse: bool, hardware: Any, as_json: bool, as_csv: bool,
-    path: Any, **given: Any,
+    kernel: str | None, causal: bool, from_ncu: str | None, keep: str | None, no_lse: bool, hardware: str | None,
+    output: Output, **given: str | bool | None,
 ) -> None:  # fmt: skip
     """Which schedule and tiles explain an attention kernel that somebody else wrote.
 
     KERNEL is torch-flash, torch-cudnn, torch-efficient or torch-math; with --from-ncu any name. A schedule explains a
     kernel whose loads it predicts within 0.05 % (what is written may be 0.75 to 3 times as much); DRAM may differ. A
     call of many kernels has a row for each pass of attention (both products, softmax), and one for all others.
-    spilled_bytes are registers that the compiler had no room for (not told from stores in bulk, where it is empty).
+    spilled_bytes are registers that the compiler had no room for (empty where bulk stores hide them).
 
     Example: iosim profile torch-flash --N 4096 --d 128 --heads 32 --causal
     """
-    from ..gpu.profile import run
-    from ..options import counts
-    from ..output import answer
+    from ..gpu.profile_run import explain_kernel
 
-    values = counts({**given, **({"mask": "causal"} if causal else {})})
-    rows = run(kernel, values, from_ncu, keep, not no_lse, hardware)
-    explained = {row["kernel"] for row in rows if row["explains"]}
-    for name in dict.fromkeys(row["kernel"] for row in rows if row["kernel"] not in explained):
+    asked = {**given, "mask": "causal"} if causal else given
+    p = problem(asked, acc_dtype="fp32", lse=not no_lse)
+    rows = explain_kernel(kernel, p, from_ncu, keep, hardware)
+    explained = {str(row["kernel"]) for row in rows if row["explains"]}
+    for name in dict.fromkeys(str(row["kernel"]) for row in rows if row["kernel"] not in explained):
         click.echo(f"note: nothing explains {name}: are N, d, heads and mask those of the profile?", err=True)
-    answer(rows, {"explanations": rows}, as_json, as_csv, path)
+    answer(rows, {"explanations": rows}, output)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 import click
 
 from ..errors import InputError
-from ..options import counts, memory, memory_options, problem_options, tile_options, variant_options
+from ..given import counts, memory
+from ..options import memory_options, problem_options, tile_options, variant_options
 
 
 @click.command("report")
@@ -17,8 +17,10 @@ from ..options import counts, memory, memory_options, problem_options, tile_opti
 @tile_options
 @variant_options
 @click.option("-o", "path", metavar="FILE", help="Write to a file; - is stdout.")
-def command(m: Any, m_elements: Any, hardware: Any, schedules: Any, tiles: Any, tile_multiple: Any, path: Any,
-            **given: Any) -> None:  # fmt: skip
+def command(
+    m: str | None, m_elements: str | None, hardware: str | None, schedules: tuple[str, ...], tiles: str | None,
+    tile_multiple: str, path: str | None, **given: str | bool | None,
+) -> None:  # fmt: skip
     """One self-contained HTML page: counts, bounds, traffic against M, SRAM by block, the mask.
 
     Example: iosim report --N 8192 --d 128 --M 100KB -o report.html

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
-from ..options import counts, memory, memory_options, outputs, problem_options, tile_options, variant_options
+from ..given import counts, memory
+from ..options import memory_options, outputs, problem_options, tile_options, variant_options
+from ..output import Output, answer
 
 
 @click.command("roofline")
@@ -16,8 +16,10 @@ from ..options import counts, memory, memory_options, outputs, problem_options, 
 @variant_options
 @click.option("--decode", is_flag=True, help="Add the same with one query over the same keys.")
 @outputs
-def command(m: Any, m_elements: Any, hardware: Any, schedules: Any, tiles: Any, tile_multiple: Any, decode: bool,
-            as_json: bool, as_csv: bool, path: Any, **given: Any) -> None:  # fmt: skip
+def command(
+    m: str | None, m_elements: str | None, hardware: str | None, schedules: tuple[str, ...], tiles: str | None,
+    tile_multiple: str, decode: bool, output: Output, **given: str | bool | None,
+) -> None:  # fmt: skip
     """FLOPs by kind, intensity, ridge, the time that a GPU's peaks allow, and which resource binds, launch by launch.
 
     M is what one block of the --hardware may use, unless it is given.
@@ -26,7 +28,6 @@ def command(m: Any, m_elements: Any, hardware: Any, schedules: Any, tiles: Any, 
     """
     from .. import roofline, roofline_report
     from ..errors import InputError
-    from ..output import answer
     from ..units import parse_count
 
     values = counts(given)
@@ -36,4 +37,4 @@ def command(m: Any, m_elements: Any, hardware: Any, schedules: Any, tiles: Any, 
     values |= {"tile_multiple": parse_count(tile_multiple, "--tile-multiple"), "tiles": tiles, "decode": decode}
     found = roofline.roofline(hardware=hardware, schedules=schedules, **values)
     text = roofline_report.roofline_text(found)
-    answer(roofline_report.roofline_rows(found), roofline_report.roofline_json(found), as_json, as_csv, path, text)
+    answer(roofline_report.roofline_rows(found), roofline_report.roofline_json(found), output, text)

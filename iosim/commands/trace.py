@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
-from ..options import counts, memory, memory_options, problem_options, row_outputs, text_option, variant_options
+from ..given import memory, problem
+from ..options import memory_options, problem_options, row_outputs, text_option, variant_options
 
 
 @click.command("trace")
@@ -17,8 +16,10 @@ from ..options import counts, memory, memory_options, problem_options, row_outpu
 @variant_options
 @click.option("--format", "kind", metavar="KIND", help="csv, jsonl, parquet, perfetto (default: from the file's name).")
 @row_outputs
-def command(m: Any, m_elements: Any, hardware: Any, tiles: Any, name: str, kind: Any, as_json: bool, as_csv: bool,
-            path: Any, **given: Any) -> None:  # fmt: skip
+def command(
+    m: str | None, m_elements: str | None, hardware: str | None, tiles: str | None, name: str, kind: str | None,
+    as_json: bool, as_csv: bool, path: str | None, **given: str | bool | None,
+) -> None:  # fmt: skip
     """Every load, step and store of a schedule, in order, with the words moved and those resident.
 
     Perfetto files open in ui.perfetto.dev; their clock is words moved.
@@ -27,9 +28,9 @@ def command(m: Any, m_elements: Any, hardware: Any, tiles: Any, name: str, kind:
     """
     from .. import trace
 
-    values = counts(given)
+    p = problem(given)
     size = memory(m, m_elements, hardware)
     kind = trace.kind_of(kind, path, as_json, as_csv)
-    schedule, problem, tiling = trace.plan(values, name, tiles, size)
-    trace.check_length(trace.visits(schedule, problem, tiling).total)  # before anything is on stdout
-    trace.write(lambda emit: trace.run(schedule, problem, tiling, emit), path, kind)
+    schedule, head, tiling = trace.plan(p, name, tiles, size)
+    trace.check_length(trace.visits(schedule, head, tiling).total)  # before anything is on stdout
+    trace.write(lambda emit: trace.run(schedule, head, tiling, emit), path, kind)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
-from ..options import counts, memory, memory_options, outputs, problem_options, text_option
+from ..given import counts, memory
+from ..options import memory_options, outputs, problem_options, text_option
+from ..output import Output, answer
 
 
 @click.command("training")
@@ -19,14 +19,15 @@ from ..options import counts, memory, memory_options, outputs, problem_options, 
 @text_option("--unfused", "Passes of the standard way by themselves: scale, mask-add, mask-fill, dropout.",
              metavar="NAMES")  # fmt: skip
 @outputs
-def command(m: Any, m_elements: Any, hardware: Any, tile_multiple: Any, unfused: Any, as_json: bool, as_csv: bool,
-            path: Any, **given: Any) -> None:  # fmt: skip
+def command(
+    m: str | None, m_elements: str | None, hardware: str | None, tiles: str | None, backward_tiles: str | None,
+    tile_multiple: str, combinations: tuple[str, ...], unfused: str | None, output: Output, **given: str | bool | None,
+) -> None:  # fmt: skip
     """Forward and backward together, and what stays in HBM between them: S and P, nothing, or O with row statistics.
 
     Example: iosim training --N 1024 --d 64 --heads 16 --batch 64 --M 192KB --unfused mask-add,dropout
     """
     from .. import training, training_report
-    from ..output import answer
     from ..units import parse_count
 
     values = counts(given)
@@ -34,5 +35,5 @@ def command(m: Any, m_elements: Any, hardware: Any, tile_multiple: Any, unfused:
     values["tile_multiple"] = parse_count(tile_multiple, "--tile-multiple")
     names = [] if unfused is None else unfused.split(",")
     found = training.training(M=size, unfused=names, **values)
-    rows, json = training_report.training_rows(found), training_report.training_json(found) if as_json else None
-    answer(rows, json, as_json, as_csv, path, training_report.training_text(found))
+    json = training_report.training_json(found) if output.as_json else None
+    answer(training_report.training_rows(found), json, output, training_report.training_text(found))

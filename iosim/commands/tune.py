@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
-from ..options import counts, memory, memory_options, outputs, problem_options, text_option, variant_options
+from ..errors import InputError
+from ..given import counts, memory
+from ..options import memory_options, outputs, problem_options, text_option, variant_options
+from ..output import Output, answer
+
+if TYPE_CHECKING:
+    from ..tune import Curve, Tuned
 
 SCHEDULE = click.option("--schedule", "schedules", multiple=True, metavar="NAME", help="Only this one; repeatable.")
 LEAST_BLOCKS = (
-    "Only what gives so many thread blocks in each launch that moves a tenth of the words, as one for each SM."
+    "Only choices with at least so many thread blocks (as one for each SM) in every launch that moves a tenth of the "
+    "words."
 )
 
 
@@ -24,54 +31,63 @@ LEAST_BLOCKS = (
 @click.option("--curve", is_flag=True, help="Every M at which the least traffic falls, instead of one M.")
 @text_option("--plot", "With --curve: draw it, FILE.png or FILE.svg.", metavar="FILE")
 @outputs
-def command(m: Any, m_elements: Any, hardware: Any, schedules: Any, tile_multiple: Any, least_blocks: Any, curve: bool,
-            plot: Any, as_json: bool, as_csv: bool, path: Any, **given: Any) -> None:  # fmt: skip
+def command(
+    m: str | None, m_elements: str | None, hardware: str | None, schedules: tuple[str, ...], tile_multiple: str,
+    least_blocks: str | None, curve: bool, plot: str | None, output: Output, **given: str | bool | None,
+) -> None:  # fmt: skip
     """The least traffic over schedules, loop orders and tiles that really fit, and how far published tiles are from it.
 
     Example: iosim tune --N 8192 --d 128 --M 100KB
     """
+    from .. import tune
     from ..units import parse_count
 
     values = counts(given)
     size = memory(m, m_elements, hardware)
-    values |= {"schedules": schedules, "tile_multiple": parse_count(tile_multiple, "--tile-multiple")}
-    if least_blocks is not None:
-        values["least_blocks"] = parse_count(least_blocks, "--least-blocks")
+    multiple = parse_count(tile_multiple, "--tile-multiple")
+    blocks = 1 if least_blocks is None else parse_count(least_blocks, "--least-blocks")
     if curve:
-        show_curve(values, size, plot, as_json, as_csv, path)
+        check_curve(size, plot)
+        least = tune.trace_curve(schedules=schedules, tile_multiple=multiple, least_blocks=blocks, **values)
+        show_curve(least, plot, output)
     else:
-        show_tuned(values, size, plot, as_json, as_csv, path)
+        at = one_size(size, plot)
+        show_tuned(tune.tune(M=at, schedules=schedules, tile_multiple=multiple, least_blocks=blocks, **values), output)
 
 
-def show_tuned(values: dict[str, Any], size: Any, plot: Any, as_json: bool, as_csv: bool, path: Any) -> None:
-    from .. import tune, tune_report
-    from ..errors import InputError
-    from ..output import answer
-
+def one_size(size: str | None, plot: str | None) -> str:
+    """The M to search at; InputError without one, or with a picture, which is of a curve."""
     if size is None:
         raise InputError("--M", "nothing", "a size as in 100KB", "or --curve for all of them")
     if plot is not None:
         raise InputError("--plot", plot, "only with --curve")
-    found = tune.tune(M=size, **values)
-    json = tune_report.tuned_json(found) if as_json else None
-    rows = tune_report.tuned_rows(found)
-    answer(rows, json, as_json, as_csv, path, tune_report.tuned_text(found))
+    return size
 
 
-def show_curve(values: dict[str, Any], size: Any, plot: Any, as_json: bool, as_csv: bool, path: Any) -> None:
-    from .. import tune, tune_report
-    from ..errors import InputError
-    from ..output import answer
-
+def check_curve(size: str | None, plot: str | None) -> None:
+    """InputError for what --curve does not take."""
     if size is not None:
         raise InputError("--M", size, "nothing with --curve, which goes over every M", "leave out one of the two")
     if plot is not None:
-        from .. import curve_plot
+        from ..curve_plot import check_name
 
-        curve_plot.check_name(plot)
-    found = tune.trace_curve(**values)
+        check_name(plot)
+
+
+def show_tuned(found: Tuned, output: Output) -> None:
+    from .. import tune_report
+
+    json = tune_report.tuned_json(found) if output.as_json else None
+    answer(tune_report.tuned_rows(found), json, output, tune_report.tuned_text(found))
+
+
+def show_curve(found: Curve, plot: str | None, output: Output) -> None:
+    from .. import tune_report
+
     if plot is not None:
-        curve_plot.draw(found, plot)
-    json = tune_report.curve_json(found) if as_json else None
-    text = "" if as_json or as_csv else tune_report.curve_text(found)
-    answer(tune_report.curve_rows(found), json, as_json, as_csv, path, text)
+        from ..curve_plot import draw
+
+        draw(found, plot)
+    json = tune_report.curve_json(found) if output.as_json else None
+    text = "" if output.as_json or output.as_csv else tune_report.curve_text(found)
+    answer(tune_report.curve_rows(found), json, output, text)

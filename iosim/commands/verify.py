@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from ..options import outputs, problem_options, text_option
+from ..output import Output, answer
+
+if TYPE_CHECKING:
+    from ..gpu.plan_verify import Verdicts
+    from ..gpu.verdict_rows import Verdict
 
 MOST_PLACES = 32
 
@@ -28,45 +33,56 @@ MOST_PLACES = 32
               help="Profile each launch with its arrays in so many places: DRAM bytes are the mean.")  # fmt: skip
 @click.option("--no-counters", is_flag=True, help="Without Nsight Compute: words, output and time only.")
 @outputs
-def command(as_json: bool, as_csv: bool, path: Any, **given: Any) -> None:
+def command(
+    tiles: str | None, m: str | None, schedules: tuple[str, ...], tuned: bool, sweep_m: str | None,
+    hardware: str | None, from_ncu: str | None, keep: str | None, places: int, no_counters: bool, output: Output,
+    **given: str | bool | None,
+) -> None:  # fmt: skip
     """On a GPU: words counted by the kernels, bytes counted by the hardware, DRAM, time and output, against the model.
 
     Example: iosim verify --N 2048 --d 64 --tiles 64x64 --heads 132
     """
-    from .. import report
-    from ..gpu import verify
-    from ..gpu.plan_verify import run
-    from ..output import answer
+    from ..gpu.plan_verify import Choice, KeptProfile, Measurement, parse_request, run_request
+    from ..gpu.verdict_tables import flat
 
     load = click.get_current_context().find_root().params.get("files", ())
-    rows, extra = run({**given, "load": load})
-    ok = all(row["ok"] for row in rows)
-    text = "\n".join(verify_text(rows, extra, verify, report))
-    answer(verify.flat(rows), {"rows": rows, "ok": ok, **extra}, as_json, as_csv, path, text)
-    for row in rows:
+    source = KeptProfile(from_ncu) if from_ncu else Measurement(not no_counters, keep, load)
+    choice = Choice(schedules, tiles, m, sweep_m, tuned, places)
+    found = run_request(parse_request(given, choice, hardware, source))
+    ok = all(row["ok"] for row in found.rows)
+    answer(flat(found.rows), verdicts_json(found, ok), output, "\n".join(verdicts_text(found)))
+    for row in found.rows:
         if row["dram_at_the_edge"] and row["dram_places"] == 1:
             click.echo(at_the_edge(row), err=True)
-    if not given["hardware"] and extra.get("hardware"):
-        click.echo(whose_rates(rows, extra["hardware"]), err=True)
+    if not hardware and found.hardware:
+        click.echo(whose_rates(found, found.hardware), err=True)
     if not ok:
         sys.exit(1)
 
 
-def at_the_edge(row: Any) -> str:
-    least, most = (round(row[f"dram_{end}_predicted"] / 1e6) for end in ("least", "most"))
+def at_the_edge(row: Verdict) -> str:
+    least, most = (round((end or 0) / 1e6) for end in (row["dram_least_predicted"], row["dram_most_predicted"]))
     return (f"{row['schedule']}: what is used again just about fills the L2, so DRAM bytes depend on where the arrays "
             f"lie ({least} to {most} MB by the model); --places 8 measures the mean of eight places")  # fmt: skip
 
 
-def whose_rates(rows: Any, name: str) -> str:
-    what = "predicted with the rates of" if any(row["seconds_predicted"] for row in rows) else "not predicted by"
+def whose_rates(found: Verdicts, name: str) -> str:
+    what = "predicted with the rates of" if any(row["seconds_predicted"] for row in found.rows) else "not predicted by"
     return f"times are {what} {name}; iosim calibrate -o FILE.toml measures this GPU, for --hardware FILE.toml"
 
 
-def verify_text(rows: Any, extra: Any, verify: Any, report: Any) -> list[str]:
-    lines = [report.table(verify.short(rows))]
-    lines += ["", *[f"{row['schedule']}: {row['faults']}" for row in rows if not row["ok"]]]
-    if "slopes" in extra:
-        return [*lines, "bytes between SM and L2 against M, on log axes:", "", report.table(extra["slopes"])]
-    by = f", by {extra['hardware']}" if extra["hardware"] else ""
-    return [*lines, verify.in_words(extra["summary"]) + by]
+def verdicts_json(found: Verdicts, ok: bool) -> dict[str, object]:
+    more = {"summary": found.summary, "hardware": found.hardware} if found.slopes is None else {"slopes": found.slopes}
+    return {"rows": found.rows, "ok": ok, **more}
+
+
+def verdicts_text(found: Verdicts) -> list[str]:
+    from ..gpu.verdict_tables import in_words, short
+    from ..report import table
+
+    lines = [table(short(found.rows))]
+    lines += ["", *[f"{row['schedule']}: {row['faults']}" for row in found.rows if not row["ok"]]]
+    if found.slopes is not None:
+        return [*lines, "bytes between SM and L2 against M, on log axes:", "", table(found.slopes)]
+    by = f", by {found.hardware}" if found.hardware else ""
+    return [*lines, (in_words(found.summary) if found.summary else "") + by]

@@ -1,36 +1,44 @@
 """How wrong an output may be: softmax attention in float64, and the same in the precision of the kernel.
 
 Both take an array module (NumPy or CuPy) as first argument, and share nothing with the schedules. A kernel's largest
-error may be at most twice that of the baseline, which rounds where any kernel of its types must.
+error may be at most twice that of the baseline, which rounds wherever a kernel of its types has to.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any
+from types import ModuleType
+
+from .arrays import DeviceArray
 
 TIMES_BASELINE = 2.0
-FLOOR = 1e-5  # of the largest output: what float32 sums of different order differ by
+FLOOR = 1e-5  # as a share of the largest output: float32 sums of different order differ by this much
 ROWS = 1024  # query rows at a time: bounds the scores kept
 
+Visible = Callable[[int, int], DeviceArray]  # (first row, rows) -> bool (rows, Nk)
+Rounding = Callable[[DeviceArray], DeviceArray]  # to a type and back to float32
 
-def reference(xp: Any, q: Any, k: Any, v: Any, visible: Callable[[int, int], Any] | None = None) -> Any:
-    """float64 attention of one head, q (N, d), k (Nk, d), v (Nk, dv). `visible(first row, rows)` -> bool (rows, Nk)."""
+
+def reference(
+    xp: ModuleType, q: DeviceArray, k: DeviceArray, v: DeviceArray, visible: Visible | None = None
+) -> DeviceArray:
+    """float64 attention of one head, q (N, d), k (Nk, d), v (Nk, dv)."""
     q, k, v = (x.astype(xp.float64) for x in (q, k, v))
     parts = [_rows(xp, q[x : x + ROWS], k, v, _part(visible, x, q)) for x in range(0, len(q), ROWS)]
-    return xp.concatenate(parts)
+    return xp.concatenate(parts)  # type: ignore[no-any-return]
 
 
-def _part(visible: Any, x: int, q: Any) -> Any:
+def _part(visible: Visible | None, x: int, q: DeviceArray) -> DeviceArray | None:
     return None if visible is None else visible(x, min(ROWS, len(q) - x))
 
 
-def _rows(xp: Any, q: Any, k: Any, v: Any, visible: Any) -> Any:
+def _rows(xp: ModuleType, q: DeviceArray, k: DeviceArray, v: DeviceArray, visible: DeviceArray | None) -> DeviceArray:
     weights, total = _weights(xp, q @ k.T * (q.shape[1] ** -0.5), visible)
     return weights @ v / xp.where(total == 0, 1, total)
 
 
-def _weights(xp: Any, s: Any, visible: Any) -> tuple[Any, Any]:
+def _weights(xp: ModuleType, s: DeviceArray, visible: DeviceArray | None) -> tuple[DeviceArray, DeviceArray]:
+    """(exponentials less the maximum of their row, their sums)."""
     if visible is not None:
         s = xp.where(visible, s, -xp.inf)
     top = s.max(axis=1, keepdims=True)
@@ -39,58 +47,61 @@ def _weights(xp: Any, s: Any, visible: Any) -> tuple[Any, Any]:
 
 
 def baseline(
-    xp: Any, q: Any, k: Any, v: Any, narrow: Any, accumulate: Any, tile: int, visible: Any = None,
-    travels: Collection[str] = (), divided: bool = False, held: int | None = None,
-) -> Any:  # fmt: skip
-    """The same with roundings: scores and sums to the accumulator's type, P to the narrow one, O after each key tile,
-    or after as many keys of it as are `held` at a time.
+    xp: ModuleType, q: DeviceArray, k: DeviceArray, v: DeviceArray, narrow: Rounding, accumulate: Rounding, tile: int,
+    visible: Visible | None = None, travels: Collection[str] = (), divided: bool = False, held: int | None = None,
+) -> DeviceArray:  # fmt: skip
+    """The same attention with roundings: scores and sums to the accumulator's type, P to the narrow type, and O after
+    each key tile, or after each `held` keys of a tile.
 
-    `narrow` and `accumulate` round an array to a type and back to float32. `travels` names the tensors that the
-    schedule both stores and loads: those of S, P and O are kept in HBM in the narrow type between their tiles. With
-    `divided` each tile of P is divided by the final sums before its product, instead of O after it.
+    `travels` names the tensors that the schedule both stores and loads: S, P and O among them are kept in HBM in the
+    narrow type between their tiles. With `divided` each tile of P is divided by the final sums before its product,
+    instead of O after it.
     """
     q, k, v = (x.astype(xp.float32) for x in (q, k, v))
-    scale, parts = xp.float32(q.shape[1] ** -0.5), []
+    scale, parts = xp.float32(q.shape[1] ** -0.5), list[DeviceArray]()
     for x in range(0, len(q), ROWS):
         s = accumulate(q[x : x + ROWS] @ k.T * scale)
         weights, total = _weights(xp, narrow(s) if "S" in travels else s, _part(visible, x, q))
+        normalised = "P" in travels or divided
         if "P" in travels:  # stored normalised
-            weights, total = weights / xp.where(total == 0, 1, total), None
+            weights = weights / xp.where(total == 0, 1, total)
         elif divided:
             total = _sums(xp, weights, accumulate, tile)
-            weights, total = accumulate(accumulate(weights) / xp.where(total == 0, 1, total)), None
-        parts.append(narrow(_product(xp, weights, v, total, narrow, accumulate, (tile, held or tile), "O" in travels)))
-    return xp.concatenate(parts)
+            weights = accumulate(accumulate(weights) / xp.where(total == 0, 1, total))
+        keys = tile, held or tile
+        parts.append(narrow(_product(xp, weights, v, normalised, narrow, accumulate, keys, "O" in travels)))
+    return xp.concatenate(parts)  # type: ignore[no-any-return]
 
 
-def _sums(xp: Any, weights: Any, accumulate: Any, tile: int) -> Any:
+def _sums(xp: ModuleType, weights: DeviceArray, accumulate: Rounding, tile: int) -> DeviceArray:
     """Sums of rows, rounded after each key tile."""
-    sums = xp.zeros((len(weights), 1), xp.float32)
+    sums: DeviceArray = xp.zeros((len(weights), 1), xp.float32)
     for y in range(0, weights.shape[1], tile):
         sums = accumulate(sums + weights[:, y : y + tile].sum(axis=1, keepdims=True))
     return sums
 
 
 def _product(
-    xp: Any, weights: Any, v: Any, total: Any, narrow: Any, accumulate: Any, keys: tuple[int, int], o_travels: bool
-) -> Any:  # fmt: skip
-    """Normalised P V, key tile after key tile; `total` is None where P is normalised already. `keys`: of a tile, and
-    those after which O is rounded."""
+    xp: ModuleType, weights: DeviceArray, v: DeviceArray, normalised: bool, narrow: Rounding, accumulate: Rounding,
+    keys: tuple[int, int], o_travels: bool,
+) -> DeviceArray:  # fmt: skip
+    """P V, key tile after key tile, divided by the sums of rows unless `weights` are `normalised` already. `keys` are
+    (those of a tile, those after which O is rounded)."""
     tile, held = keys
-    o = xp.zeros((len(weights), v.shape[1]), xp.float32)
-    sums = xp.zeros((len(weights), 1), xp.float32)
+    o: DeviceArray = xp.zeros((len(weights), v.shape[1]), xp.float32)
+    sums: DeviceArray = xp.zeros((len(weights), 1), xp.float32)
     for y in range(0, weights.shape[1], tile):
         part = weights[:, y : y + tile]
         for z in range(0, part.shape[1], held):
             o = accumulate(o + narrow(part[:, z : z + held]) @ v[y + z : y + min(z + held, tile)])
         sums = accumulate(sums + part.sum(axis=1, keepdims=True))
         if o_travels:
-            norm = 1 if total is None else xp.where(sums == 0, 1, sums)
+            norm = 1 if normalised else xp.where(sums == 0, 1, sums)
             o = narrow(o / norm) * norm
-    return o if total is None else o / xp.where(sums == 0, 1, sums)
+    return o if normalised else o / xp.where(sums == 0, 1, sums)
 
 
-def largest_error(xp: Any, found: Any, expected: Any) -> float:
+def largest_error(xp: ModuleType, found: DeviceArray, expected: DeviceArray) -> float:
     """The largest difference; NaN counts as infinite."""
     worst = float(xp.max(xp.abs(found.astype(xp.float64) - expected)))
     return worst if worst == worst else float("inf")

@@ -1,7 +1,7 @@
-"""What Nsight Compute counted: a CSV of its, read back.
+"""What Nsight Compute counted, read from its CSV.
 
-The worker launches a marker before each job, so that the CSV alone says which kernels belong to which; and what the
-worker itself found (words, errors, times) is in the same file, on lines `==IOSIM== {json}` beside the profiler's own
+The worker launches a marker before each job, so the CSV alone says which kernels belong to which job. What the worker
+itself found (words, errors, times) is in the same file, on lines `==IOSIM== {json}` beside the profiler's own
 `==PROF==` lines. So one file replays a whole verdict.
 """
 
@@ -11,9 +11,9 @@ import csv
 import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from ..errors import InputError
+from .notes import Note
 
 LOADS = "l1tex__t_bytes_pipe_lsu_mem_global_op_ld.sum"
 STORES = "l1tex__t_bytes_pipe_lsu_mem_global_op_st.sum"
@@ -33,10 +33,10 @@ LAUNCH_METRICS = (
     "launch__occupancy_limit_warps",
 )
 MARKERS = ("iosim_marker", "spin_kernel")  # before each job: ours, and PyTorch's torch.cuda._sleep
-ELSEWHERE = "iosim_elsewhere"  # the same job again, with its arrays in other memory
+ELSEWHERE = "iosim_elsewhere"  # a marker: the same job again, with its arrays in other memory
 NOTE = "==IOSIM== "
 DENIED, GRANT = "ERR_NVGPUCTRPERM", "run as root, or load the driver with NVreg_RestrictProfilingToAdminUsers=0"
-Store = tuple[int, int, int]  # where in a thread's stack, bytes, warps that ran it
+Store = tuple[int, int, int]  # an instruction: offset in the thread's stack, bytes, warps that ran it
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ class Kernel:
     grid: tuple[int, ...] = ()
     block: tuple[int, ...] = ()
     metrics: dict[str, float] = field(default_factory=dict)
-    stack_stores: tuple[Store, ...] = ()  # instructions that spill registers, where they were asked for (`spills.py`)
-    elsewhere: tuple[tuple[int, int], ...] = ()  # DRAM bytes read and written by launches with arrays in other places
+    stack_stores: tuple[Store, ...] = ()  # instructions that spill registers, where they were profiled (`spills.py`)
+    elsewhere: tuple[tuple[int, int], ...] = ()  # DRAM bytes read and written with the arrays in other places
 
     def get(self, metric: str) -> int:
         """A counter; 0 where the profiler had none (no atomics, say)."""
@@ -61,24 +61,26 @@ class Kernel:
 
     @property
     def load_bytes(self) -> int:
-        """SM <- L2. Loads through the LSU; a kernel that loads through TMA shows only at the crossbar."""
+        """Bytes from L2 to SM: loads through the LSU, or at the crossbar where the LSU sees less than half (TMA)."""
         return self.get(LOADS) if 2 * self.get(LOADS) >= self.get(FROM_L2) else self.get(FROM_L2)
 
     @property
     def through_tma(self) -> bool:
+        """Whether most loads do not pass the LSU: bulk copies."""
         return 2 * self.get(LOADS) < self.get(FROM_L2)
 
     @property
     def store_bytes(self) -> int:
-        """SM -> L2: stores and reductions of the LSU. It does not see those in bulk (TMA): there, the sectors that the
-        L2 was asked to write, spilled registers included, as they are in the crossbar's own count."""
+        """Bytes from SM to L2: stores and reductions of the LSU. It does not see bulk stores (TMA); for a kernel that
+        has some, the sectors that the L2 was asked to write, which include spilled registers, as the crossbar's own
+        count does."""
         through_lsu, all_sectors = self.get(STORES) + self.get(REDUCTIONS), SECTOR_BYTES * self.get(L2_WRITES)
         return all_sectors if self.through_tma and 2 * through_lsu < all_sectors else through_lsu
 
     @property
     def spilled_bytes(self) -> int | None:
-        """SM -> L2 beside stores: registers that the compiler had no room for, written to local memory. None where it
-        was not counted, or is not told from stores in bulk."""
+        """Bytes from SM to L2 beside stores: registers that the compiler had no room for, written to local memory. None
+        where they were not counted, or cannot be told from bulk stores."""
         if TO_L2 not in self.metrics or self.through_tma or self.stores_unseen:
             return None
         return max(0, self.get(TO_L2) - self.store_bytes)
@@ -94,22 +96,23 @@ class Kernel:
 
     @property
     def blocks_per_sm(self) -> int | None:
-        """The occupancy that the profiler derived from registers, shared memory, warps; None if not asked for."""
+        """Blocks that fit on a multiprocessor by the profiler's limits; None where they were not asked for."""
         limits = [self.metrics[name] for name in LAUNCH_METRICS if "limit" in name and name in self.metrics]
         return int(min(limits)) if limits else None
 
 
 @dataclass(frozen=True)
 class Profile:
-    """Kernels of each job in order of launch, and what the worker said of each job."""
+    """The kernels of each job in order of launch, and the worker's notes."""
 
     jobs: list[list[Kernel]]
-    notes: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
     empty: list[Kernel] = field(default_factory=list)  # our markers between the jobs, which do nothing
 
 
 def read(path: str | Path) -> Profile:
-    """A CSV that Nsight Compute wrote (`ncu --csv`, metrics in rows or in columns), with or without our notes."""
+    """The profile in a CSV of Nsight Compute (`ncu --csv`, metrics in rows or in columns), with or without our
+    notes."""
     try:
         text = Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
@@ -118,6 +121,7 @@ def read(path: str | Path) -> Profile:
 
 
 def parse(text: str, where: str = "--from-ncu") -> Profile:
+    """The profile in the text of such a file; `where` names it in messages."""
     lines = text.splitlines()
     notes = [json.loads(line[len(NOTE) :]) for line in lines if line.startswith(NOTE)]
     start = next((n for n, line in enumerate(lines) if line.startswith('"ID"') and '"Kernel Name"' in line), None)
@@ -132,7 +136,7 @@ def parse(text: str, where: str = "--from-ncu") -> Profile:
 
 
 def _from_rows(rows: list[dict[str, str]], where: str) -> list[Kernel]:
-    """The long form: one row for each kernel and metric."""
+    """Kernels from the long form: one row for each kernel and metric."""
     kernels: dict[tuple[str, str], Kernel] = {}
     for row in rows:
         key = row.get("Process ID", ""), row["ID"]
@@ -145,7 +149,7 @@ def _from_rows(rows: list[dict[str, str]], where: str) -> list[Kernel]:
 
 
 def _from_columns(rows: list[dict[str, str]], where: str) -> list[Kernel]:
-    """The wide form of `--page raw`: a row of units, then one row a kernel."""
+    """Kernels from the wide form of `--page raw`: a row of units, then one row a kernel."""
     kernels = []
     units = rows[0] if rows and not rows[0]["ID"] else {}
     for row in rows[1:] if units else rows:
@@ -164,7 +168,7 @@ SCALES = {
 
 
 def _set(metrics: dict[str, float], name: str, text: str, unit: str, where: str) -> None:
-    """One value, in base units. `n/a` is no value; thousands may be separated."""
+    """Set one value, in base units. `n/a` is no value; thousands may be separated."""
     plain = text.replace(",", "").replace("\N{NO-BREAK SPACE}", "").strip()
     if plain.lower() in ("", "n/a", "nan", "no data"):
         return
@@ -184,7 +188,7 @@ def _shape(text: str | None) -> tuple[int, ...]:
 
 
 def _split(kernels: list[Kernel]) -> list[list[Kernel]]:
-    """Kernels by job: a marker starts one. Without markers all belong to one job."""
+    """The kernels of each job. A marker starts a job; without markers all kernels are of one job."""
     jobs: list[list[list[Kernel]]] = [[[]]]
     for kernel in kernels:
         if any(marker in kernel.name for marker in MARKERS):
@@ -197,16 +201,17 @@ def _split(kernels: list[Kernel]) -> list[list[Kernel]]:
 
 
 def _merged(places: list[list[Kernel]]) -> list[Kernel]:
-    """The kernels of the first place, with what they moved in the others."""
+    """The kernels of the first place, with their DRAM bytes in the others."""
     first, *others = places
     if any([k.name for k in kernels] != [k.name for k in first] for kernels in others):
         raise InputError("--from-ncu", "other kernels after iosim_elsewhere than before", "the same ones in all places")
     return [replace(k, elsewhere=tuple(kernels[n].dram_places[0] for kernels in others)) for n, k in enumerate(first)]
 
 
-def _with_stores(jobs: list[list[Kernel]], notes: list[dict[str, Any]]) -> list[list[Kernel]]:
-    """The kernel of each job that loads most, with its stores to the stack where they were noted."""
-    noted = {note["number"]: tuple(map(tuple, note["stack_stores"])) for note in notes if "stack_stores" in note}
+def _with_stores(jobs: list[list[Kernel]], notes: list[Note]) -> list[list[Kernel]]:
+    """The jobs, where stores to the stack were noted with these in the kernel that loads most."""
+    noted = {note["number"]: tuple((first, width, warps) for first, width, warps in note["stack_stores"])
+             for note in notes if "stack_stores" in note}  # fmt: skip
     for number, stores in noted.items():
         largest = max(jobs[number], key=lambda kernel: kernel.load_bytes)
         jobs[number] = [replace(k, stack_stores=stores) if k is largest else k for k in jobs[number]]
@@ -214,6 +219,6 @@ def _with_stores(jobs: list[list[Kernel]], notes: list[dict[str, Any]]) -> list[
 
 
 def first_error(lines: list[str]) -> str:
-    """What the profiler complained of, or the first line."""
+    """The first error of the profiler, or the first line."""
     errors = [line for line in lines if line.startswith("==ERROR==")]
     return (errors or lines or ["nothing"])[0]

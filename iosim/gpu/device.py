@@ -1,4 +1,4 @@
-"""The only module that imports CuPy. Finds the GPU, compiles with NVRTC, launches, makes arrays.
+"""The only module that imports CuPy. Finds the GPU, compiles with NVRTC, launches, makes arrays, takes times.
 
 Everything raises MissingError (exit code 3) where CuPy or the GPU is missing.
 """
@@ -9,11 +9,12 @@ import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 
 from ..errors import CapacityError, InternalError, MissingError
+from .arrays import CompiledKernel, Counts, DeviceArray, DeviceArrays, Module, Tables
 from .program import Kernel, Program
 
 WARM_UP = 3
@@ -28,15 +29,15 @@ extern "C" __global__ void iosim_wait(long long nanoseconds) {
 NO_GPU = "counting, sweeping and checking work without one"
 
 
-def cupy() -> Any:
-    """CuPy, with a GPU behind it. `import cupy` succeeds without one, and its own message then misleads."""
+def cupy() -> ModuleType:
+    """CuPy, with a GPU behind it. `import cupy` succeeds without a GPU, and CuPy's own message then misleads."""
     try:
         import cupy
     except ImportError as fault:
         raise MissingError(f'CuPy is not installed ({fault}): pip install "iosim[gpu]"; {NO_GPU}') from fault
     if not cupy.cuda.is_available():
         raise MissingError(f"no NVIDIA GPU, or no driver for it, was found on this machine; {NO_GPU}")
-    return cupy
+    return cupy  # type: ignore[no-any-return]
 
 
 def has_gpu() -> bool:
@@ -48,13 +49,14 @@ def has_gpu() -> bool:
     return True
 
 
-def cupy_dtype(name: str) -> Any:
-    """The array element type of a dtype's name; bf16 is kept as its 16 bits (uint16)."""
-    return {"fp64": np.float64, "fp32": np.float32, "fp16": np.float16, "bf16": np.uint16}[name]
+def cupy_dtype(name: str) -> type[np.generic]:
+    """The element type of an array of a dtype; bf16 is kept as its 16 bits (uint16)."""
+    types: dict[str, type[np.generic]] = {"fp64": np.float64, "fp32": np.float32, "fp16": np.float16, "bf16": np.uint16}
+    return types[name]
 
 
-def to_device(array: Any, dtype: str) -> Any:
-    """A device array of a NumPy or CuPy array of floats, rounded to nearest even."""
+def to_device(array: object, dtype: str) -> DeviceArray:
+    """The floats of a NumPy or CuPy array as a device array of a dtype, rounded to nearest even."""
     xp = cupy()
     if dtype != "bf16":
         return xp.ascontiguousarray(xp.asarray(array).astype(cupy_dtype(dtype)))
@@ -63,20 +65,20 @@ def to_device(array: Any, dtype: str) -> Any:
     return xp.ascontiguousarray(rounded.astype(np.uint16))
 
 
-def from_device(array: Any, dtype: str) -> Any:
-    """A device array as CuPy floats (bf16 bits become float32)."""
+def from_device(array: DeviceArray, dtype: str) -> DeviceArray:
+    """The floats of a device array (bf16 bits become float32)."""
     if dtype != "bf16":
         return array
     return (array.astype(np.uint32) << 16).view(np.float32)
 
 
 @lru_cache(maxsize=1024)
-def _module(source: str, options: tuple[str, ...]) -> Any:
+def _module(source: str, options: tuple[str, ...]) -> Module:
     return cupy().RawModule(code=source, options=options, backend="nvrtc")
 
 
 @lru_cache(maxsize=1024)
-def _function(source: str, options: tuple[str, ...], name: str, smem_bytes: int) -> Any:
+def _function(source: str, options: tuple[str, ...], name: str, smem_bytes: int) -> CompiledKernel:
     found = _module(source, options).get_function(name)
     limit = cupy().cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
     needed = smem_bytes + found.shared_size_bytes
@@ -88,28 +90,28 @@ def _function(source: str, options: tuple[str, ...], name: str, smem_bytes: int)
     return found
 
 
-def function(program: Program, kernel: Kernel) -> Any:
-    """The compiled kernel, its limit of dynamic shared memory raised; cached by source and options."""
+def function(program: Program, kernel: Kernel) -> CompiledKernel:
+    """The compiled kernel, with room for its dynamic shared memory; cached by source and options."""
     return _function(program.source, program.defines, kernel.name, kernel.smem_bytes)
 
 
 def compile_all(programs: Iterable[Program]) -> None:
-    """Every kernel, on all processors: the compiler may take longer than what follows."""
+    """Compile every kernel, on all processors: it may take longer than what follows."""
     cupy().zeros(1)  # a context, before threads ask for one
     kernels = [(program, kernel) for program in programs for kernel in program.kernels]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(lambda each: function(*each), kernels))
 
 
-def launch(program: Program, kernel: Kernel, arrays: dict[str, Any], tables: dict[str, Any], counts: Any) -> None:
+def launch(program: Program, kernel: Kernel, arrays: DeviceArrays, tables: Tables, counts: Counts) -> None:
     """Start one kernel on the current stream."""
     pointers = [arrays[name] for name in kernel.tensors] + [tables[name] for name in kernel.tables]
     function(program, kernel)(kernel.grid, kernel.block, (*pointers, counts), shared_mem=kernel.smem_bytes)
 
 
 @lru_cache(maxsize=64)
-def cubin_module(source: str, options: tuple[str, ...]) -> Any:
-    """A module compiled for exactly the architecture named in `options` (sm_90a has no place in CuPy's own choice)."""
+def cubin_module(source: str, options: tuple[str, ...]) -> Module:
+    """The module compiled for exactly the architecture named in `options`: CuPy itself never chooses sm_90a."""
     import tempfile
 
     xp = cupy()
@@ -127,19 +129,21 @@ def cubin_module(source: str, options: tuple[str, ...]) -> Any:
         file.flush()
         module = xp.RawModule(path=file.name)
         module.compile()
-    return module
+    return module  # type: ignore[no-any-return]
 
 
 def waiting(nanoseconds: int) -> Callable[[], None]:
-    """One thread that looks at the clock, and touches nothing."""
+    """A launch of one thread that looks at the clock for so long, and touches no memory."""
     wait = cupy().RawKernel(WAIT, "iosim_wait")
     return lambda: wait((1,), (1,), (np.int64(nanoseconds),))
 
 
-def milliseconds(start: Any, repeats: int = 10, flush: Any = None) -> float:
-    """The median time of `start()`, which puts work on the current stream, after some runs that are not timed. Before
-    each the GPU is kept busy, so that it is never waited for who asks. `flush`, an array larger than the L2, is filled
-    for that: no input is in a cache then, as under the profiler."""
+def milliseconds(start: Callable[[], None], repeats: int = 10, flush: DeviceArray | None = None) -> float:
+    """The median time of `start()`, which puts work on the current stream, after some runs that are not timed.
+
+    The GPU is kept busy before each run, so that its launch is queued by the time it can start. With `flush`, an array
+    larger than the L2, it is busy filling that array: then no input is in a cache, as under the profiler.
+    """
     xp, times = cupy(), []
     busy = waiting(BUSY_NANOSECONDS)
     for _ in range(WARM_UP + repeats):
@@ -157,14 +161,14 @@ def milliseconds(start: Any, repeats: int = 10, flush: Any = None) -> float:
 
 
 def copy_bandwidth(size_bytes: int = 2**31) -> float:
-    """Bytes read and written each second by a copy in the GPU's memory."""
+    """Bytes read and written per second by a copy in the GPU's memory."""
     xp = cupy()
     source, target = xp.zeros(size_bytes // 8, np.float64), xp.empty(size_bytes // 8, np.float64)
     return 2 * size_bytes / (1e-3 * milliseconds(lambda: xp.copyto(target, source)))
 
 
 def name() -> str:
-    """The GPU and its driver, in words."""
+    """The names of the GPU, of its CUDA version and of CuPy's."""
     xp = cupy()
     properties = xp.cuda.runtime.getDeviceProperties(xp.cuda.Device().id)
     return f"{properties['name'].decode()}, CUDA {xp.cuda.runtime.driverGetVersion() / 1000:.1f}, CuPy {xp.__version__}"

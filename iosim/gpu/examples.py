@@ -1,4 +1,4 @@
-"""Any registered schedule on its own example: inputs of all instances for its kernels, and the answers to them.
+"""Examples of every registered schedule: inputs of all instances for its kernels, and the answers to them.
 
 Used by the self-test on a GPU and by the tests that run kernels on a CPU: only NumPy here.
 """
@@ -9,26 +9,29 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..dropout import Dropout
 from ..problem import DENSE, Attention
-from ..schedules import CORE, SCHEDULES
+from ..schedules import CORE, SCHEDULES, Schedule
 from ..tiling import Tiling
 from .cuda import can_generate
 from .program import Program
 
-Arrays = dict[str, Any]
-Rounding = Callable[[Any, str], Any]
-OPTIONS = {"fp32": {"dtype": "fp32"}, "fp16": {"dtype": "fp16", "acc_dtype": "fp32"}}
-RAGGED = {"N": 200, "Nk": 333, "d": 40}
-WHOLE = {"N": 512, "d": 64, "heads": 2}
-SMALL = {"N": 96, "d": 32, "heads": 2}  # for tiles of one token
-DECODE = {"N": 1, "Nk": 16384, "d": 128, "heads": 32, "kv_heads": 8}
+HostArray = NDArray[np.generic]
+Arrays = dict[str, HostArray]
+Rounding = Callable[[NDArray[np.float64], str], HostArray]  # (array, dtype)
+Sizes = dict[str, Any]  # fields of `Attention`
+OPTIONS: dict[str, Sizes] = {"fp32": {"dtype": "fp32"}, "fp16": {"dtype": "fp16", "acc_dtype": "fp32"}}
+RAGGED: Sizes = {"N": 200, "Nk": 333, "d": 40}
+WHOLE: Sizes = {"N": 512, "d": 64, "heads": 2}
+SMALL: Sizes = {"N": 96, "d": 32, "heads": 2}  # for tiles of one token
+DECODE: Sizes = {"N": 1, "Nk": 16384, "d": 128, "heads": 32, "kv_heads": 8}
 
 
-def shapes() -> Iterator[tuple[str, str, dict[str, Any], str, int]]:
-    """(schedule, tiles, sizes, mask, depth) for all schedules with kernels beside the core's: ragged fp32 with a mask,
-    whole tiles of fp16 for the tensor cores. `about` later takes away what a schedule cannot have."""
+def shapes() -> Iterator[tuple[str, str, Sizes, str, int]]:
+    """(schedule, tiles, sizes, mask, depth) for all schedules with kernels but the core schedules: ragged fp32 with a
+    mask, and whole tiles of fp16 for the tensor cores. `Schedule.about` later drops what a schedule cannot have."""
     for name, schedule in SCHEDULES.items():
         if name in CORE or not can_generate(schedule):
             continue
@@ -43,16 +46,16 @@ def shapes() -> Iterator[tuple[str, str, dict[str, Any], str, int]]:
         yield name, "16x64", {**DECODE, **OPTIONS["fp16"]}, "dense", 1
 
 
-def visible_pairs(p: Attention, tiling: Tiling) -> Any:
+def visible_pairs(p: Attention, tiling: Tiling) -> NDArray[np.bool_] | None:
     """(N, Nk) booleans, or None where nothing is hidden."""
     return None if p.mask is DENSE else p.mask.bind(p, tiling, True).visible(0, p.N, 0, p.Nk)
 
 
 def example_arrays(
-    schedule: Any, p: Attention, tiling: Tiling, program: Program, seed: int, rounded: Rounding
+    schedule: Schedule, p: Attention, tiling: Tiling, program: Program, seed: int, rounded: Rounding
 ) -> tuple[Arrays, Arrays]:
-    """(inputs, answers): arrays of shape (instances, *axes). Inputs are rounded by `rounded(array, dtype)`, the heads
-    of a group share theirs, and the answers are those to the rounded inputs, in float64."""
+    """(inputs, answers): arrays of shape (instances, *axes). Inputs are rounded by `rounded`, and the heads of a group
+    share theirs. Answers are in float64, of the rounded inputs."""
     rng, visible, group = np.random.default_rng(seed), visible_pairs(p, tiling), p.heads // p.kv_heads
     instances: list[Arrays] = []
     answers: list[Arrays] = []

@@ -1,16 +1,19 @@
-"""A job: one run of a schedule or of one of PyTorch's attention kernels, as plain JSON for another process."""
+"""A job: one run of a schedule or of one of PyTorch's attention kernels, in another process. Jobs travel as JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
 
 from ..errors import InputError, suggestion
 from ..experiment import parse_mask
 from ..problem import Attention
 from ..schedules import find
 from ..tiling import Tiling
+from .arrays import DeviceArrays
+from .notes import JobJson, KernelSizes, LaunchShape
 
 TORCH = {
     "torch-flash": "FLASH_ATTENTION",
@@ -18,102 +21,164 @@ TORCH = {
     "torch-efficient": "EFFICIENT_ATTENTION",
     "torch-math": "MATH",
 }
-WAIT = "wait"  # a kernel that touches nothing: what the counters see of everybody else
+STORES_LSE = "torch-flash"  # the only one that stores a log-sum-exp when nothing is trained
+WAIT = "wait"
 SIZES = ("N", "d", "Nk", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "lse", "keep_p", "splits", "gqa")
-Job = dict[str, Any]
+THREADS = 384  # of a block of a tuned product
 
 
-def schedule_job(name: str, problem: Attention, tiling: Tiling, tuned: bool = False, places: int = 1) -> Job:
-    sizes = {key: getattr(problem, key) for key in SIZES}
-    tiles = [tiling.rows_q, tiling.rows_k, tiling.rows_s]
-    job = {"run": name, "mask": str(problem.mask), "tiles": tiles, "tuned": tuned, **sizes}
-    return {**job, "places": places} if places > 1 else job
+@dataclass(frozen=True)
+class ScheduleJob:
+    """A schedule with its tiles, as generated or tuned kernels. `places`: how often it is profiled, each time with its
+    arrays in other memory."""
+
+    name: str
+    problem: Attention
+    tiling: Tiling
+    tuned: bool = False
+    places: int = 1
+
+    def to_json(self) -> JobJson:
+        t = self.tiling
+        own = {"run": self.name, "mask": str(self.problem.mask), "tiles": [t.rows_q, t.rows_k, t.rows_s]}
+        return {**own, "tuned": self.tuned, **_sizes(self.problem), **_places(self.places)}
 
 
-def torch_job(name: str, problem: Attention) -> Job:
-    """Of PyTorch's kernels only `torch-flash` stores a log-sum-exp when nothing is trained."""
+@dataclass(frozen=True)
+class TorchJob:
+    """One of PyTorch's attention kernels, by its name in TORCH."""
+
+    name: str
+    problem: Attention
+    places: int = 1
+
+    def to_json(self) -> JobJson:
+        own = {"run": self.name, "mask": str(self.problem.mask)}
+        return {**own, **_sizes(self.problem), **_places(self.places)}
+
+
+@dataclass(frozen=True)
+class WaitJob:
+    """A kernel of one thread that looks at the clock and touches no memory: what it moves is everybody else's."""
+
+    milliseconds: int
+    name: str = WAIT
+    places: int = 1
+
+    def to_json(self) -> JobJson:
+        return {"run": WAIT, "milliseconds": self.milliseconds}
+
+
+KernelJob = ScheduleJob | TorchJob
+Job = KernelJob | WaitJob
+
+
+def _sizes(problem: Attention) -> JobJson:
+    return {key: getattr(problem, key) for key in SIZES}
+
+
+def _places(places: int) -> JobJson:
+    return {"places": places} if places > 1 else {}
+
+
+def job_from_json(kept: Mapping[str, object]) -> Job:
+    """The job that `to_json` wrote. Options that an older profile lacks have their defaults."""
+    job: JobJson = dict(kept)
+    if job["run"] == WAIT:
+        return WaitJob(job["milliseconds"])
+    problem = Attention(mask=parse_mask(job["mask"]), **{key: job[key] for key in SIZES if key in job})
+    places = job.get("places", 1)
+    if job["run"] in TORCH:
+        return TorchJob(job["run"], problem, places)
+    return ScheduleJob(job["run"], problem, Tiling(*job["tiles"]), job.get("tuned", False), places)
+
+
+def key_of(job: Job) -> str:
+    """A text that is equal for equal jobs, however many places they run in."""
+    return json.dumps({key: value for key, value in job.to_json().items() if key != "places"}, sort_keys=True)
+
+
+def schedule_job(name: str, problem: Attention, tiling: Tiling, tuned: bool = False, places: int = 1) -> ScheduleJob:
+    return ScheduleJob(name, problem, tiling, tuned, places)
+
+
+def torch_job(name: str, problem: Attention) -> TorchJob:
+    """InputError for a name that is not in TORCH."""
     if name not in TORCH:
         raise InputError("kernel", name, ", ".join(TORCH), suggestion(name, TORCH))
-    sizes = {key: getattr(problem, key) for key in SIZES}
-    return {"run": name, "mask": str(problem.mask), **sizes, "lse": problem.lse and name == "torch-flash"}
+    return TorchJob(name, replace(problem, lse=problem.lse and name == STORES_LSE))
 
 
-def wait_job(milliseconds: int) -> Job:
-    """One thread that looks at the clock."""
-    return {"run": WAIT, "milliseconds": milliseconds}
+def wait_job(milliseconds: int) -> WaitJob:
+    return WaitJob(milliseconds)
 
 
-def problem_of(job: Job) -> Attention:
-    return Attention(mask=parse_mask(job["mask"]), **{key: job[key] for key in SIZES if key in job})
+class GeneratedJob:
+    """The kernels that are generated from the text of a job's schedule."""
 
-
-def tiling_of(job: Job) -> Tiling:
-    return Tiling(*job["tiles"])
-
-
-class Generated:
-    """A job as the kernels that its schedule's text generates."""
-
-    def __init__(self, job: Job):
+    def __init__(self, job: ScheduleJob):
         from .cuda import generate
 
-        self.parts = find(job["run"]), problem_of(job), tiling_of(job)
+        self.parts = find(job.name), job.problem, job.tiling
         self.program = generate(*self.parts)
 
     @property
-    def launches(self) -> list[Job]:
-        """Threads and shared memory of each launch, and whether it uses tensor cores."""
+    def launches(self) -> list[LaunchShape]:
         return [{"smem_bytes": k.smem_bytes, "threads": prod(k.block), "tensor_cores": k.tensor_cores}
                 for k in self.program.kernels]  # fmt: skip
 
     @property
-    def sizes(self) -> Job:
+    def sizes(self) -> KernelSizes:
         return {"footprint_bytes": self.program.footprint_bytes, "tables": len(self.program.tables)}
 
-    def run(self, inputs: Any, count: bool = False) -> tuple[Any, Any]:
-        """-> (outputs, words counted)."""
+    def run(self, inputs: DeviceArrays, count: bool = False) -> tuple[DeviceArrays, dict[str, tuple[int, int]]]:
+        """Run once -> (outputs, words read and written by tensor; none without `count`)."""
         from .cuda import generate
         from .run import run_on_device
 
         return run_on_device(generate(*self.parts, count=True) if count else self.program, inputs)
 
-    def call(self, inputs: Any, place: int = 0) -> Callable[[], None]:
-        """All launches, ready to be started again and again. In another `place` the arrays lie in other memory."""
+    def call(self, inputs: DeviceArrays, place: int = 0) -> Callable[[], None]:
+        """A function that starts all launches, as often as it is called. In another `place` the arrays lie in other
+        memory."""
         from .run import apart, launch_all, prepare
 
-        arrays, *ready = prepare(self.program, inputs)
+        arrays, tables, counts = prepare(self.program, inputs)
         arrays = apart(arrays, place)
-        return lambda: launch_all(self.program, arrays, *ready)
+        return lambda: launch_all(self.program, arrays, tables, counts)
 
 
-class Tuned:
-    """A job as tuned kernels."""
+class TunedJob:
+    """The tuned kernels of a job."""
 
-    def __init__(self, job: Job):
+    def __init__(self, job: ScheduleJob):
         from .tuned import tuned
 
-        self.kernel = tuned(job["run"], problem_of(job))
-        if self.kernel.tiling != tiling_of(job):
-            own = f"{self.kernel.tiling.rows_q}x{self.kernel.tiling.rows_k}"
-            raise InputError("--tuned --tiles", f"{job['tiles'][0]}x{job['tiles'][1]}", f"{own} for {job['run']}")
+        self.kernel = tuned(job.name, job.problem)
+        own, asked = self.kernel.tiling, job.tiling
+        if own != asked:
+            raise InputError("--tuned --tiles", f"{asked.rows_q}x{asked.rows_k}",
+                             f"{own.rows_q}x{own.rows_k} for {job.name}")  # fmt: skip
 
     @property
-    def launches(self) -> list[Job]:
+    def launches(self) -> list[LaunchShape]:
         names = ["flash2"] if self.kernel.one_launch else ["scores", "softmax_rows", "output"]
         threads = {"softmax_rows": self.kernel.row[1]}
-        return [{"smem_bytes": self.kernel.smem_bytes[name], "threads": threads.get(name, 384), "tensor_cores": True}
-                for name in names]  # fmt: skip
+        return [{"smem_bytes": self.kernel.smem_bytes[name], "threads": threads.get(name, THREADS),
+                 "tensor_cores": True} for name in names]  # fmt: skip
 
     @property
-    def sizes(self) -> Job:
+    def sizes(self) -> KernelSizes:
         return {"tables": 0}
 
-    def run(self, inputs: Any, count: bool = False) -> tuple[Any, Any]:
+    def run(self, inputs: DeviceArrays, count: bool = False) -> tuple[DeviceArrays, dict[str, tuple[int, int]]]:
+        """As `GeneratedJob.run`."""
         from .tuned import run_tuned
 
         return run_tuned(self.kernel, inputs, count)
 
-    def call(self, inputs: Any, place: int = 0) -> Callable[[], None]:
+    def call(self, inputs: DeviceArrays, place: int = 0) -> Callable[[], None]:
+        """As `GeneratedJob.call`."""
         from . import device
         from .run import apart
         from .tuned import COUNTERS, launches, make_arrays
@@ -128,5 +193,5 @@ class Tuned:
         return start
 
 
-def runner(job: Job) -> Generated | Tuned:
-    return Tuned(job) if job.get("tuned") else Generated(job)
+def runner(job: ScheduleJob) -> GeneratedJob | TunedJob:
+    return TunedJob(job) if job.tuned else GeneratedJob(job)

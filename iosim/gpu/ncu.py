@@ -9,15 +9,15 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from ..errors import MissingError
 from .counters import DENIED, GRANT, LAUNCH_METRICS, METRICS, NOTE, TO_L2, Kernel, Profile, read
-from .jobs import TORCH
+from .jobs import Job, TorchJob
+from .notes import Note
 from .spills import COUNT, parse
 
 LIMIT_SECONDS = 540
-SPILLS = 0.01  # of what goes from SM to L2: worth a second profile
+SPILLS = 0.01  # as a share of what goes from SM to L2: worth a second profile
 
 
 def find_ncu() -> str:
@@ -41,9 +41,9 @@ def command(ncu: str, csv_path: str, worker: list[str]) -> list[str]:
     return [ncu, *options, "--metrics", metrics, "--force-overwrite", "--log-file", csv_path, *worker]
 
 
-def profile(jobs: list[dict[str, Any]], csv_path: str, load: Sequence[str] = ()) -> Profile:
+def profile(jobs: Sequence[Job], csv_path: str, load: Sequence[str] = ()) -> Profile:
     """Run the jobs once under the profiler and keep its CSV, with the worker's notes at its end. `load`: Python files
-    that register schedules, here as in `measure`."""
+    that register schedules."""
     ncu = find_ncu()
     notes_path = Path(csv_path + ".notes")
     worker = worker_command(jobs, notes_path, True, load)
@@ -54,7 +54,7 @@ def profile(jobs: list[dict[str, Any]], csv_path: str, load: Sequence[str] = ())
     found = read(csv_path)
     if len(found.jobs) != len(jobs):
         raise MissingError(f"{len(jobs)} jobs were launched and {len(found.jobs)} profiled; see {csv_path}")
-    spilling = [n for n, job in enumerate(jobs) if job["run"] in TORCH and any(map(spills_much, found.jobs[n]))]
+    spilling = [n for n, job in enumerate(jobs) if isinstance(job, TorchJob) and any(map(spills_much, found.jobs[n]))]
     if not spilling:
         return found
     append_notes(csv_path, stack_stores(ncu, jobs, spilling, Path(csv_path + ".notes")))
@@ -62,11 +62,13 @@ def profile(jobs: list[dict[str, Any]], csv_path: str, load: Sequence[str] = ())
 
 
 def spills_much(kernel: Kernel) -> bool:
+    """Whether it is worth a second profile to learn which instructions spill registers."""
     return (kernel.spilled_bytes or 0) > SPILLS * kernel.get(TO_L2)
 
 
-def stack_stores(ncu: str, jobs: list[dict[str, Any]], numbers: list[int], notes_path: Path) -> list[dict[str, Any]]:
-    """A note for each of these jobs: which instructions of its kernel store to the stack, from a profile of its own."""
+def stack_stores(ncu: str, jobs: Sequence[Job], numbers: Sequence[int], notes_path: Path) -> list[Note]:
+    """A note for each of the jobs with these numbers: which instructions of its kernel store to the stack. They are
+    profiled once more for it."""
     with tempfile.TemporaryDirectory() as folder:
         report = str(Path(folder, "instructions.ncu-rep"))
         options = ["--clock-control", "none", "--profile-from-start", "off", "--metrics", COUNT, "--export", report]
@@ -80,29 +82,30 @@ def stack_stores(ncu: str, jobs: list[dict[str, Any]], numbers: list[int], notes
     if len(found) != len(numbers):
         raise MissingError(f"{len(numbers)} jobs were launched and the instructions of {len(found)} listed by ncu")
     most = [max(kernels, key=lambda stores: sum(bytes_ * warps for _, bytes_, warps in stores)) for kernels in found]
-    return [{"number": n, "job": jobs[n], "stack_stores": most[i]} for i, n in enumerate(numbers)]
+    return [{"number": n, "job": jobs[n].to_json(), "stack_stores": [list(store) for store in most[i]]}
+            for i, n in enumerate(numbers)]  # fmt: skip
 
 
-def taken(notes_path: Path) -> list[dict[str, Any]]:
-    """What a worker noted; its files are no longer needed."""
+def taken(notes_path: Path) -> list[Note]:
+    """The notes of a worker, whose files are removed."""
     lines = notes_path.read_text(encoding="utf-8").splitlines() if notes_path.exists() else []
     for path in (notes_path, Path(f"{notes_path}.jobs")):
         path.unlink(missing_ok=True)
     return [json.loads(line) for line in lines]
 
 
-def append_notes(csv_path: str, notes: list[dict[str, Any]]) -> None:
-    """Keep what the worker found in the profiler's file."""
+def append_notes(csv_path: str, notes: Sequence[Note]) -> None:
+    """Write notes to the end of the profiler's file."""
     with open(csv_path, "a", encoding="utf-8") as file:
         file.writelines(f"{NOTE}{json.dumps(note)}\n" for note in notes)
 
 
-def measure(jobs: list[dict[str, Any]], notes_path: str | Path, load: Sequence[str] = ()) -> list[dict[str, Any]]:
+def measure(jobs: Sequence[Job], notes_path: str | Path, load: Sequence[str] = ()) -> list[Note]:
     """Run the jobs without the profiler: words counted by the kernels, output errors, times.
 
     A kernel that faults takes its process with it: the jobs after it get a new one.
     """
-    path, notes = Path(notes_path), list[dict[str, Any]]()
+    path, notes = Path(notes_path), list[Note]()
     while len(notes) < len(jobs):
         done = _run(worker_command(jobs[len(notes) :], path, False, load), "the worker")
         text = path.read_text(encoding="utf-8") if path.exists() else ""
@@ -113,19 +116,20 @@ def measure(jobs: list[dict[str, Any]], notes_path: str | Path, load: Sequence[s
 
 
 def profile_what_ran(
-    jobs: list[dict[str, Any]], notes: list[dict[str, Any]], csv_path: str, load: Sequence[str] = ()
+    jobs: Sequence[Job], notes: Sequence[Note], csv_path: str, load: Sequence[str] = ()
 ) -> list[list[Kernel]]:
-    """The kernels of every job, none for those that failed without the profiler; keeps the notes in its file."""
+    """The kernels of every job; none for jobs that failed without the profiler. Keeps the notes in the profiler's
+    file."""
     ran = [job for job, note in zip(jobs, notes, strict=True) if "failed" not in note]
     found = iter(profile(ran, csv_path, load).jobs if ran else [])
     append_notes(csv_path, notes)
     return [[] if "failed" in note else next(found) for note in notes]
 
 
-def worker_command(jobs: list[dict[str, Any]], notes_path: Path, counters: bool, load: Sequence[str] = ()) -> list[str]:
-    """`python -m iosim.gpu.worker`, with the jobs in a file beside the notes."""
+def worker_command(jobs: Sequence[Job], notes_path: Path, counters: bool, load: Sequence[str] = ()) -> list[str]:
+    """The command line of `python -m iosim.gpu.worker`; writes the jobs to a file beside the notes."""
     jobs_path = Path(f"{notes_path}.jobs")
-    jobs_path.write_text(json.dumps(jobs), encoding="utf-8")
+    jobs_path.write_text(json.dumps([job.to_json() for job in jobs]), encoding="utf-8")
     notes_path.unlink(missing_ok=True)
     mode = "profile" if counters else "measure"
     return [sys.executable, "-m", "iosim.gpu.worker", mode, str(jobs_path), str(notes_path), *load]
@@ -139,7 +143,7 @@ def _run(arguments: list[str], who: str) -> subprocess.CompletedProcess[str]:
 
 
 def _explain(log: str, code: int) -> None:
-    """Turn the profiler's ways of failing into one message."""
+    """MissingError where the profiler failed, with the reason and what to do."""
     if DENIED in log:
         raise MissingError(
             f"the driver does not let this user read hardware counters ({DENIED}); {GRANT}. --no-counters still "
@@ -151,4 +155,5 @@ def _explain(log: str, code: int) -> None:
 
 
 def last_line(text: str) -> str:
+    """The last line that is not empty."""
     return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")

@@ -1,19 +1,20 @@
-"""Attention without a fused kernel is a call of many: which of them are its three passes, with which tiles?
+"""Attention without a fused kernel calls many: which of them are its three passes, with which tiles?
 
 Each product, S = Q K^T and O = P V, is the schedule `matmul-tiled`, and the softmax is that of `standard-tiled`. A pass
-explains a kernel whose reads and writes it predicts, both, within 0.05 %. All three stand in this order, in words of
-one type: that of the inputs, of the sums, or fp32, to which PyTorch converts. What is no pass (scaling, conversions,
-masks, a search for rows without a key) is added up in one row. Time is not predicted: products of a library are no
-steps of ours.
+explains a kernel if it predicts both its reads and its writes within 0.05 %. All three must be there, in this order and
+in words of one type: that of the inputs, that of the sums, or fp32, to which PyTorch converts. All other kernels
+(scaling, conversions, masks, a search for rows without a key) are added up in one row. Time is not predicted: there are
+no measured steps for the products of a library.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 from math import prod
-from typing import Any
+from typing import TypedDict
 
 from ..hardware import Hardware
 from ..problem import DENSE, Attention
@@ -27,7 +28,7 @@ PRODUCT = "matmul-tiled"
 CLOSE = 0.0005  # a prediction within 0.05 % explains
 NAME_LENGTH = 60
 UNKNOWN_BLOCKS_PER_SM = 2
-# Parts of a sum, and rows of a softmax, that are followed together through the L2: an SM moves as much with any.
+# Parts of a sum, and rows of a softmax, that the model of the L2 follows together; they do not change SM bytes.
 DEPTH = 128
 WHOLE_ROWS = Tiling(128, 128, rows_s=16)
 TILES = (16, 32, 48, 64, 80, 96, 112, 128, 160, 176, 192, 224, 256)
@@ -35,8 +36,9 @@ TILES = (16, 32, 48, 64, 80, 96, 112, 128, 160, 176, 192, 224, 256)
 
 @dataclass(frozen=True)
 class Pass:
-    """Launch `launch` of a schedule, on a problem of its own: of a product N, Nk, d are rows, columns and the axis that
-    is summed over. `called`: in its kernel's name, where others move as many bytes (scaling S in place, say)."""
+    """Launch `launch` of a schedule, on a problem of its own: for a product, N, Nk and d are rows, columns and the axis
+    that is summed over. `called`: what its kernel's name holds, where others move as many bytes (as a scaling of S in
+    place)."""
 
     name: str
     schedule: str
@@ -46,35 +48,35 @@ class Pass:
 
     @property
     def in_tiles(self) -> bool:
-        """A product; a softmax is of whole rows."""
+        """Whether it is a product; a softmax is of whole rows."""
         return self.schedule == PRODUCT
 
     def moved_bytes(self, tiling: Tiling) -> tuple[int, int]:
-        """Read and written, over all heads."""
+        """Bytes (read, written) over all heads."""
         each = self.problem.instances * self.problem.word_bytes
         reads, writes = launch_words(find(self.schedule), self.problem, tiling)[self.launch]
         return reads * each, writes * each
 
     def dram_bytes(self, tiling: Tiling, hardware: Hardware, blocks_per_sm: int) -> int:
-        """Read and written in a launch by itself, which starts with an empty L2."""
+        """Bytes read and written in a launch by itself, which starts with an empty L2."""
         schedule, sit = find(self.schedule), Occupancy(blocks_per_sm, loads_ahead=True, generated=False)
         sits = [sit] * len(launch_words(schedule, self.problem, tiling))
         found = predict(schedule, self.problem, tiling, hardware, sits, cold=True).dram
         return sum(found.by_launch[self.launch]) if found else 0
 
     def blocks(self, tiling: Tiling) -> int:
-        """One for each tile of the result, in the grid of a library's product."""
+        """Blocks in the grid of a library's product: one for each tile of the result."""
         p = self.problem
         return -(-p.N // tiling.rows_q) * -(-p.Nk // tiling.rows_k) * p.instances
 
 
 @dataclass(frozen=True)
-class Found:
-    """A kernel of a call, and the pass that explains it; tiles that predict the same are `alike`."""
+class ExplainedPass:
+    """A kernel of a call, and the pass that explains it. `alike`: other tiles that predict the same."""
 
     part: Pass
     kernel: Kernel
-    tiles: str  # empty: of whole rows
+    tiles: str  # empty for whole rows
     alike: tuple[str, ...]
     read_bytes: int
     write_bytes: int
@@ -84,8 +86,18 @@ class Found:
         return self.part.dram_bytes(tiling, hardware, self.kernel.blocks_per_sm or UNKNOWN_BLOCKS_PER_SM)
 
 
+# A pass beside the counters of its kernel; for all other kernels of a call, their counters alone.
+PassRow = TypedDict("PassRow", {
+    "kernel": str, "pass": str, "dtype": str | None, "schedule": str | None, "tiles": str | None,
+    "read_predicted": int | None, "read_measured": int, "read_ratio": float | None,
+    "write_predicted": int | None, "write_measured": int, "write_ratio": float | None,
+    "dram_predicted": int | None, "dram_measured": int, "dram_ratio": float | None,
+    "seconds": float, "explains": bool, "alike": str | None, "function": str | None,
+})  # fmt: skip
+
+
 def passes(problem: Attention, dtype: str) -> list[Pass]:
-    """Of the whole square: no tile is skipped, and a mask that hides moves no word of these."""
+    """The three passes over all N x Nk scores: masks skip no tile here, so they change no count."""
     p = replace(problem, dtype=dtype, mask=DENSE, lse=False, elementwise=0)
     return [
         Pass("S = Q K^T", PRODUCT, p),
@@ -94,17 +106,17 @@ def passes(problem: Attention, dtype: str) -> list[Pass]:
     ]
 
 
-def explain_passes(kernels: list[Kernel], problem: Attention) -> list[Found]:
-    """The kernels that are passes of attention: three a call, in order; none where one of them is missing."""
+def explain_passes(kernels: Sequence[Kernel], problem: Attention) -> list[ExplainedPass]:
+    """The kernels that are passes of attention, three for each call, in order; none where one of them is missing."""
     types = dict.fromkeys((problem.dtype, str(problem.acc_dtype), "fp32"))
     return max((_calls(kernels, passes(problem, dtype)) for dtype in types), key=len)
 
 
-def _calls(kernels: list[Kernel], wanted: list[Pass]) -> list[Found]:
-    """Of one call after another, as a profile of somebody else may have them."""
-    found, start = list[Found](), 0
+def _calls(kernels: Sequence[Kernel], wanted: list[Pass]) -> list[ExplainedPass]:
+    """The passes of one call after another; the profile of somebody else may have several."""
+    found, start = list[ExplainedPass](), 0
     while True:
-        call = list[Found]()
+        call = list[ExplainedPass]()
         for part in wanted:
             matching = [(n, one) for n in range(start, len(kernels)) if (one := _explained(kernels[n], part))]
             if not matching:
@@ -116,9 +128,9 @@ def _calls(kernels: list[Kernel], wanted: list[Pass]) -> list[Found]:
         found += call
 
 
-def _explained(kernel: Kernel, part: Pass) -> Found | None:
-    """The tiles that predict what a kernel read and wrote, powers of two first; a product has a block for each tile of
-    its result."""
+def _explained(kernel: Kernel, part: Pass) -> ExplainedPass | None:
+    """The pass with the tiles that predict what the kernel read and wrote, powers of two first. A product has a block
+    for each tile of its result."""
     same = [(t, moved) for t, moved in _candidates(part) if _close(kernel, *moved)]
     if part.in_tiles:
         same = [one for one in same if part.blocks(one[0]) == prod(kernel.grid)]
@@ -126,12 +138,12 @@ def _explained(kernel: Kernel, part: Pass) -> Found | None:
         return None
     same.sort(key=lambda one: sum(n & (n - 1) != 0 for n in (one[0].rows_q, one[0].rows_k)))
     names = [f"{t.rows_q}x{t.rows_k}" for t, _ in same] if part.in_tiles else [""]
-    return Found(part, kernel, names[0], tuple(names[1:]), *same[0][1])
+    return ExplainedPass(part, kernel, names[0], tuple(names[1:]), *same[0][1])
 
 
 @cache
 def _candidates(part: Pass) -> list[tuple[Tiling, tuple[int, int]]]:
-    """Tiles, each with what it moves: of a product, none longer than the least that holds an axis."""
+    """(tiles, bytes they move). For a product, no tile is longer than the smallest that holds the axis."""
     if not part.in_tiles:
         return [(WHOLE_ROWS, part.moved_bytes(WHOLE_ROWS))]
     sizes = [_up_to(axis) for axis in (part.problem.N, part.problem.Nk)]
@@ -149,9 +161,9 @@ def _close(kernel: Kernel, read_bytes: int, write_bytes: int) -> bool:
 
 
 def pass_rows(
-    label: str, kernels: list[Kernel], found: list[Found], hardware: Hardware | None = None
-) -> list[dict[str, Any]]:
-    """A row for each pass (with `hardware` also what DRAM should move), and one for all other kernels of the call."""
+    label: str, kernels: Sequence[Kernel], found: Sequence[ExplainedPass], hardware: Hardware | None = None
+) -> list[PassRow]:
+    """A row for each pass (with `hardware` also its DRAM bytes), and one for all other kernels of the call."""
     rows = [_row(label, one.part.name, [one.kernel], one, hardware) for one in found]
     others = [kernel for kernel in kernels if all(kernel is not one.kernel for one in found)]
     name = f"{len(others)} other kernel" + "s" * (len(others) != 1)
@@ -159,28 +171,28 @@ def pass_rows(
 
 
 def _row(
-    label: str, name: str, kernels: list[Kernel], one: Found | None = None, hardware: Hardware | None = None
-) -> dict[str, Any]:
+    label: str, name: str, kernels: list[Kernel], one: ExplainedPass | None = None, hardware: Hardware | None = None
+) -> PassRow:
     read, written = (sum(k.load_bytes for k in kernels), sum(k.store_bytes for k in kernels))
     moved = sum(k.get(DRAM_READ) + k.get(DRAM_WRITE) for k in kernels)
     dram = one.dram_bytes(hardware) if one and hardware else None
     return {
         "kernel": label,
         "pass": name,
-        "dtype": one and one.part.problem.dtype,
-        "schedule": one and one.part.schedule,
-        "tiles": one and (one.tiles or None),
-        "read_predicted": one and one.read_bytes,
+        "dtype": one.part.problem.dtype if one else None,
+        "schedule": one.part.schedule if one else None,
+        "tiles": (one.tiles or None) if one else None,
+        "read_predicted": one.read_bytes if one else None,
         "read_measured": read,
-        "read_ratio": one and round(read / one.read_bytes, 6),
-        "write_predicted": one and one.write_bytes,
+        "read_ratio": round(read / one.read_bytes, 6) if one else None,
+        "write_predicted": one.write_bytes if one else None,
         "write_measured": written,
-        "write_ratio": one and round(written / one.write_bytes, 6),
+        "write_ratio": round(written / one.write_bytes, 6) if one else None,
         "dram_predicted": dram,
         "dram_measured": moved,
         "dram_ratio": round(dram / moved, 4) if dram and moved else None,
         "seconds": round(sum(k.seconds for k in kernels), DECIMALS),
         "explains": one is not None,
-        "alike": one and " ".join(one.alike),
-        "function": one and one.kernel.name[:NAME_LENGTH],
+        "alike": " ".join(one.alike) if one else None,
+        "function": one.kernel.name[:NAME_LENGTH] if one else None,
     }

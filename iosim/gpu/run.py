@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from . import device
+from .arrays import Counts, DeviceArray, DeviceArrays, Tables
 from .program import HbmArray, Program
 
 MIB = 2**20
 
 
-def make_arrays(program: Program, inputs: Mapping[str, Any]) -> dict[str, Any]:
+def make_arrays(program: Program, inputs: Mapping[str, object]) -> DeviceArrays:
     """Device arrays of all tensors of a program, of shape (instances, *axes).
 
     `inputs`: floats (NumPy or CuPy) by tensor, of shape (instances, *axes), (batch, heads, *axes), or *axes for all
@@ -24,48 +24,50 @@ def make_arrays(program: Program, inputs: Mapping[str, Any]) -> dict[str, Any]:
             for name, array in program.arrays.items()}  # fmt: skip
 
 
-def _input(array: HbmArray, value: Any) -> Any:
+def _input(array: HbmArray, value: object) -> DeviceArray:
     xp = device.cupy()
     given = xp.asarray(value)
     if given.shape == array.shape:
         given = xp.broadcast_to(given, array.full_shape)
     given = given.reshape(array.full_shape)
-    return given.astype(np.int32) if array.dtype == "int32" else device.to_device(given, array.dtype)
-
-
-def _poison(array: HbmArray, initialised: bool) -> Any:
     if array.dtype == "int32":
-        return device.cupy().full(array.full_shape, -1, np.int32)
+        return given.astype(np.int32)  # type: ignore[no-any-return]
+    return device.to_device(given, array.dtype)
+
+
+def _poison(array: HbmArray, initialised: bool) -> DeviceArray:
+    if array.dtype == "int32":
+        return device.cupy().full(array.full_shape, -1, np.int32)  # type: ignore[no-any-return]
     fill = array.initial if initialised and array.initial is not None else np.nan
     return device.to_device(device.cupy().full(array.full_shape, fill, np.float32), array.dtype)
 
 
-def launch_all(program: Program, arrays: dict[str, Any], tables: dict[str, Any], counts: Any) -> None:
-    """All launches of a program, in order, on the current stream; does not wait."""
+def launch_all(program: Program, arrays: DeviceArrays, tables: Tables, counts: Counts) -> None:
+    """Start all launches of a program, in order, on the current stream; does not wait for them."""
     for kernel in program.kernels:
         device.launch(program, kernel, arrays, tables, counts)
 
 
-def prepare(program: Program, inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], Any]:
+def prepare(program: Program, inputs: Mapping[str, object]) -> tuple[DeviceArrays, Tables, Counts]:
     """(arrays, tables, counts) on the device, as `launch_all` takes them; counts are zero."""
     xp = device.cupy()
     tables = {name: xp.asarray(words) for name, words in program.tables.items()}
     return make_arrays(program, inputs), tables, xp.zeros(max(1, len(program.counters)), np.uint64)
 
 
-def apart(arrays: dict[str, Any], place: int) -> dict[str, Any]:
-    """The arrays, copied to other memory unless `place` is 0: one by one, each after a piece that nobody uses, whose
-    sizes are others in every place."""
+def apart(arrays: DeviceArrays, place: int) -> DeviceArrays:
+    """The arrays, copied to other memory unless `place` is 0. An unused piece of memory lies before each copy; its size
+    depends on the place."""
     if not place:
         return arrays
-    xp, between, found = device.cupy(), [], {}
+    xp, between, found = device.cupy(), [], DeviceArrays()
     for number, (name, array) in enumerate(arrays.items()):
         between.append(xp.empty((1 + (5 * number + 3 * place) % 11) * MIB, np.uint8))
         found[name] = array.copy()
     return found
 
 
-def run_on_device(program: Program, inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, tuple[int, int]]]:
+def run_on_device(program: Program, inputs: Mapping[str, object]) -> tuple[DeviceArrays, dict[str, tuple[int, int]]]:
     """Run once -> (outputs, counts).
 
     outputs: {tensor: CuPy array (instances, *axes)} of every tensor that is no input, as floats of its dtype

@@ -1,4 +1,4 @@
-"""How fast generated kernels are on this GPU: flash1 and flash2, and the launches of standard-tiled beside a copy.
+"""Speeds of generated kernels on this GPU: flash1 and flash2, and the launches of standard-tiled beside a copy.
 
 `python -m iosim.gpu.speed --softmax` compares plans of the softmax pass: words of a row for each thread, rows a block.
 """
@@ -22,13 +22,14 @@ from .cuda import generate
 from .plan import ROW_WORDS
 from .run import launch_all, prepare
 
-Row = dict[str, Any]
+Row = dict[str, str | float]
+Types = dict[str, Any]  # fields of `Attention`
 
 
 def speeds() -> list[Row]:
     """TFLOP/s of flash1 and flash2, and the softmax pass of standard-tiled as a share of the copy bandwidth."""
     rows = []
-    fp16: Row = {"dtype": "fp16", "acc_dtype": "fp32"}
+    fp16: Types = {"dtype": "fp16", "acc_dtype": "fp32"}
     for name, tiles, d in itertools.product(["flash2", "flash1"], ["64x64", "128x64", "64x128"], [64, 128]):
         p = Attention(4096, d, heads=132, **fp16)
         rows.append(timed(name, tiles, p, None))
@@ -43,7 +44,7 @@ def speeds() -> list[Row]:
 
 def squares() -> list[Attention]:
     """Problems whose scores take a GiB or more."""
-    kinds: list[Row] = [{"dtype": "fp16", "acc_dtype": "fp32"}, {"dtype": "fp32"}, {"dtype": "fp16"}]
+    kinds: list[Types] = [{"dtype": "fp16", "acc_dtype": "fp32"}, {"dtype": "fp32"}, {"dtype": "fp16"}]
     sizes = itertools.product([1024, 4096, 8192, 16384], kinds)
     return [Attention(N, 64, heads=max(1, 2**29 // N**2), **types) for N, types in sizes]
 
@@ -58,7 +59,7 @@ def softmax_plans() -> list[Row]:
 
 def timed(name: str, tiles: str, p: Attention, launch: int | None, copy: float = 0.0,
           row_words: int = ROW_WORDS, rows_s: int = 1) -> Row:  # fmt: skip
-    """Time of all launches, or of one; its bytes from the simulation."""
+    """Time and rates of all launches, or of the one with this number. Words and FLOPs are those of the simulation."""
     tiling = replace(parse_tiles(tiles), rows_s=rows_s)
     program = generate(SCHEDULES[name], p, tiling, row_words=row_words)
     part = "" if launch is None else f" launch {launch}"
@@ -77,8 +78,8 @@ def timed(name: str, tiles: str, p: Attention, launch: int | None, copy: float =
     except IosimError as fault:
         return {"kernel": label, "failed": str(fault)}
     result = measure(SCHEDULES[name], p, tiling)
-    row = {"kernel": label, "ms": ms, "smem_bytes": max(k.smem_bytes for k in kernels), "threads": kernels[0].block[0],
-           "registers": registers}  # fmt: skip
+    row: Row = {"kernel": label, "ms": ms, "smem_bytes": max(k.smem_bytes for k in kernels),
+                "threads": kernels[0].block[0], "registers": registers}  # fmt: skip
     if launch is None:
         return {**row, "TFLOP_per_s": result["flops"] / ms / 1e9}
     step = result["steps"][launch]

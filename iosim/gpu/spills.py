@@ -1,8 +1,9 @@
-"""Registers that a compiler had no room for: what each instruction of a kernel stores to its threads' stacks.
+"""Spilled registers: what each instruction of a kernel stores to the stacks of its threads.
 
-Counters say how many bytes a kernel spills, not how often a thread writes the same ones. What it writes in every tile
-stays in the L2. What it writes once a block is as old as a block when the next one writes it again. Nsight Compute's
-page of instructions (`--page source`) tells: every store to the stack, where, and how many warps ran it.
+Counters say how many bytes a kernel spills, not how often a thread writes the same bytes. Bytes that are written in
+every tile stay in the L2. Bytes that are written once a block wait for as long as the block runs before the next block
+writes them again, and may go to DRAM. Nsight Compute's page of instructions (`--page source`) tells the two apart: it
+lists every store to the stack, with its offset and the number of warps that ran it.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from math import prod
 from ..cuts import LANES
 from .counters import MARKERS, Kernel, Store
 
-COUNT = "inst_executed"  # warps that ran an instruction
+COUNT = "inst_executed"  # the metric: warps that ran an instruction
 STORE = re.compile(r"\bSTL((?:\.\w+)*) \[R1(?:\+0x([0-9a-f]+))?\]")  # R1 is the stack's pointer
 WIDTHS = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}  # bytes a thread
 WORD_BYTES = 4
-CLOSE = 0.01  # of the bytes that the counters say are spilled
+CLOSE = 0.01  # relative difference to the bytes that the counters say are spilled
 
 
 def parse(text: str) -> list[list[list[Store]]]:
-    """The stores of each kernel of each job, from pages of instructions as CSV, which may list one twice in a row."""
+    """The stores of each kernel of each job, from pages of instructions as CSV. A page may be listed twice in a row."""
     jobs: list[list[list[Store]]] = []
     for (name, _, stores), _ in groupby(_listings(text)):
         if MARKERS[0] in name:
@@ -35,7 +36,7 @@ def parse(text: str) -> list[list[list[Store]]]:
 
 
 def _listings(text: str) -> Iterator[tuple[str, str, list[Store]]]:
-    """(name, first address, stores) of each page."""
+    """(kernel name, first address, stores) of each page."""
     lines = [row for row in csv.reader(text.splitlines()) if row]
     starts = [n for n, row in enumerate(lines) if row[0] == "Kernel Name"]
     for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
@@ -53,9 +54,9 @@ def _store(instruction: str, warps: str) -> Iterator[Store]:
 
 
 def block_bytes(kernel: Kernel) -> tuple[int, int] | None:
-    """What a block writes to its threads' stacks: bytes that are written once or a few times at one moment, and bytes
-    that are written again and again (an instruction that warps run more than once). None where the stores are not
-    known, or are not what the counters say is spilled."""
+    """(bytes written once, bytes written again and again) by a block to the stacks of its threads. Again and again: by
+    an instruction that warps run more than once. None where the stores are not known, or do not add up to the bytes
+    that the counters say are spilled."""
     threads = prod(kernel.block)
     warps = -(-threads // LANES) * prod(kernel.grid)
     seen = sum(width * runs * LANES for _, width, runs in kernel.stack_stores)

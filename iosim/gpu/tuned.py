@@ -1,17 +1,16 @@
-"""Tuned kernels for Hopper: flash2 and the three kernels of standard-tiled, with the same tiles and the same words.
+"""Tuned kernels for Hopper: flash2 and the three kernels of standard-tiled, which move the words of their schedules.
 
-Their accumulators live in registers, so their SRAM is another M; they stand beside the generated kernels for timing.
+Their accumulators live in registers, so they need another M than their schedules; they are there for their times.
 """
 
 from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -19,9 +18,10 @@ from ..errors import InputError, MissingError
 from ..problem import DENSE, Attention
 from ..tiling import Tiling
 from . import device
+from .arrays import Counts, DeviceArray, DeviceArrays, Module
 
 KERNELS = Path(__file__).parent / "kernels"
-COUNTERS = (  # the words of the array `counts`, in the order of the kernels' additions
+COUNTERS = (  # what each word of the array `counts` counts
     ("Q", "reads"), ("K", "reads"), ("V", "reads"), ("O", "writes"), ("S", "writes"), ("S", "reads"), ("P", "writes"),
     ("P", "reads"),
 )  # fmt: skip
@@ -31,11 +31,12 @@ PANEL = 64  # halves that a box swizzled by 128 bytes is wide
 WARP_ROWS = 32  # of S, which a warp stores at once
 FILES = {"flash2": "flash2.cu", "block-sparse-q": "flash2.cu", "standard-tiled": "standard.cu"}
 MASKS = {"block-sparse-q": "causal"}  # the mask that a kernel knows; the others know none
+TensorMap = np.void  # a CUtensorMap, which CuPy passes by value
 
 
 @dataclass(frozen=True)
-class Tuned:
-    """A tuned schedule for one problem: its tiles, how to compile it, the sizes of its launches."""
+class TunedKernel:
+    """The tuned kernels of a schedule for one problem: tiles, options of the compiler, sizes of the launches."""
 
     schedule: str
     problem: Attention
@@ -65,21 +66,21 @@ class Tuned:
 
     @property
     def row(self) -> tuple[int, int]:
-        """(16-byte chunks a thread, threads) of the softmax pass: a block holds a row in registers."""
+        """(16-byte chunks a thread, threads) of the softmax pass, whose blocks hold a row each in registers."""
         chunks = -(-self.problem.Nk // 8)
         threads = min(1024, max(32, -(-chunks // 4 // 32) * 32))
         return -(-chunks // threads), threads
 
     @property
     def smem_bytes(self) -> dict[str, int]:
-        """Shared memory of each kernel's tiles; its launch adds their barriers, and room to align them."""
+        """Shared memory of each kernel's tiles; a launch adds room for barriers and alignment."""
         rows_q, rows_k, d = self.tiling.rows_q, self.tiling.rows_k, self.problem.d
         q, k, s = rows_q * d * 2, rows_k * d * 2, rows_q * rows_k * 2
         return {"flash2": q + 4 * k, "scores": q + 2 * k + s, "softmax_rows": 0, "output": 2 * (s + k)}
 
 
-def tuned(schedule: str, problem: Attention) -> Tuned:
-    """Raises InputError where there is no tuned kernel for a problem."""
+def tuned(schedule: str, problem: Attention) -> TunedKernel:
+    """The tuned kernels of a schedule; InputError where there are none for the problem."""
     p = problem
     masked = MASKS.get(schedule, "dense")
     one_launch = FILES.get(schedule) == "flash2.cu"
@@ -94,39 +95,40 @@ def tuned(schedule: str, problem: Attention) -> Tuned:
     for option, found, allowed, holds in rules:
         if not holds:
             raise InputError(option, found, allowed)
-    return Tuned(schedule, p)
+    return TunedKernel(schedule, p)
 
 
 @lru_cache(maxsize=64)
 def source(file: str) -> str:
-    """One translation unit: a file with the text of what it includes."""
+    """The text of a file and of all that it includes: one translation unit."""
     return re.sub(r'#include "(.+)"\n', lambda included: source(included[1]), (KERNELS / file).read_text())
 
 
 @lru_cache(maxsize=64)
-def module(file: str, options: tuple[str, ...]) -> Any:
+def module(file: str, options: tuple[str, ...]) -> Module:
     if device.cupy().cuda.Device().compute_capability != "90":
         raise MissingError("the tuned kernels need a Hopper GPU (compute capability 9.0); leave --tuned out")
     return device.cubin_module(source(file), ("-std=c++17", "--gpu-architecture=sm_90a", *options))
 
 
-def tensor_map(array: Any, rows: int) -> Any:
-    """A CUtensorMap of a device array (instances, length, columns) of 2-byte words: boxes of `rows` x 64 columns, zeros
-    past the end; as a NumPy scalar that CuPy passes by value."""
+def tensor_map(array: DeviceArray, rows: int) -> TensorMap:
+    """The map of a device array (instances, length, columns) of 2-byte words: boxes of `rows` x 64 columns, zeros past
+    the end."""
     instances, length, columns = array.shape
     return _encoded(array, (columns, length, instances), (columns, length * columns), (PANEL, rows, 1))
 
 
-def panel_map(array: Any, rows: int, columns: int) -> Any:
-    """The same with the panels of 64 columns as an axis of their own, so that a box of `columns` is copied row by row.
-    Columns past the last whole panel are not in it."""
+def panel_map(array: DeviceArray, rows: int, columns: int) -> TensorMap:
+    """The map with the panels of 64 columns as an axis of their own: a box of `columns` is copied row by row. Columns
+    past the last whole panel are not in it."""
     instances, length, width = array.shape
     dims, strides = (PANEL, max(1, width // PANEL), length, instances), (PANEL, width, length * width)
     return _encoded(array, dims, strides, (PANEL, columns // PANEL, rows, 1))
 
 
-def _encoded(array: Any, dims: tuple[int, ...], strides: tuple[int, ...], box: tuple[int, ...]) -> Any:
-    """A map whose boxes are swizzled by 128 bytes; `strides` in words, of every axis but the innermost."""
+def _encoded(array: DeviceArray, dims: tuple[int, ...], strides: tuple[int, ...], box: tuple[int, ...]) -> TensorMap:
+    """The map with these axes, innermost first, whose boxes are swizzled by 128 bytes. `strides` are in words, of every
+    axis but the innermost."""
     room = ctypes.create_string_buffer(128 + 64)
     address, axes = -(-ctypes.addressof(room) // 64) * 64, len(dims)
     fp16, swizzle_128, promote_256 = 6, 3, 3
@@ -137,17 +139,19 @@ def _encoded(array: Any, dims: tuple[int, ...], strides: tuple[int, ...], box: t
     )  # fmt: skip
     if fault:
         raise MissingError(f"cuTensorMapEncodeTiled failed with {fault} for an array of shape {array.shape}")
-    return np.frombuffer(ctypes.string_at(address, 128), dtype=np.dtype("V128"))[0]
+    return np.frombuffer(ctypes.string_at(address, 128), dtype=np.dtype("V128"))[0]  # type: ignore[no-any-return]
 
 
-def launches(kernel: Tuned, arrays: dict[str, Any], counts: Any, count: bool = False) -> list[Callable[[], None]]:
-    """The launches of a tuned schedule over device arrays (instances, rows, columns), each ready to be called."""
+def launches(
+    kernel: TunedKernel, arrays: DeviceArrays, counts: DeviceArray, count: bool = False
+) -> list[Callable[[], None]]:
+    """The launches over device arrays (instances, rows, columns), each ready to be started."""
     p, compiled = kernel.problem, module(kernel.file, kernel.options(count))
     group, rows_q, rows_k = np.int32(p.heads // p.kv_heads), kernel.tiling.rows_q, kernel.tiling.rows_k
     N, Nk, blocks = np.int32(p.N), np.int32(p.Nk), (-(-p.N // rows_q), p.instances)
     maps = {name: tensor_map(arrays[name], rows) for name, rows in (("Q", rows_q), ("K", rows_k), ("V", rows_k))}
 
-    def start(name: str, grid: tuple[int, ...], threads: int, *arguments: Any) -> Callable[[], None]:
+    def start(name: str, grid: tuple[int, ...], threads: int, *arguments: object) -> Callable[[], None]:
         function, smem = compiled.get_function(name), kernel.smem_bytes[name]
         if smem:
             smem += 1024 + 256  # alignment; barriers
@@ -168,7 +172,7 @@ def launches(kernel: Tuned, arrays: dict[str, Any], counts: Any, count: bool = F
     ]  # fmt: skip
 
 
-def make_arrays(kernel: Tuned, inputs: dict[str, Any]) -> dict[str, Any]:
+def make_arrays(kernel: TunedKernel, inputs: Mapping[str, object]) -> DeviceArrays:
     """Device arrays: inputs (instances, rows, d) rounded to the dtype, outputs full of NaN."""
     p = kernel.problem
     shapes = {"O": (p.instances, p.N, p.d)}
@@ -181,8 +185,10 @@ def make_arrays(kernel: Tuned, inputs: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
-def run_tuned(kernel: Tuned, inputs: dict[str, Any], count: bool = False) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Run once -> (arrays on the device as floats, {tensor: (words read, words written)} if counted)."""
+def run_tuned(
+    kernel: TunedKernel, inputs: Mapping[str, object], count: bool = False
+) -> tuple[DeviceArrays, dict[str, tuple[int, int]]]:
+    """Run once -> (outputs on the device as floats, {tensor: (words read, words written)} if counted)."""
     xp = device.cupy()
     arrays, counts = make_arrays(kernel, inputs), xp.zeros(len(COUNTERS), np.uint64)
     for launch in launches(kernel, arrays, counts, count):
@@ -199,8 +205,8 @@ def run_tuned(kernel: Tuned, inputs: dict[str, Any], count: bool = False) -> tup
     return outputs, counted(counts) if count else {}
 
 
-def counted(counts: Any) -> dict[str, tuple[int, int]]:
-    """The array `counts` as {tensor: (words read, words written)}, without tensors that never moved."""
+def counted(counts: Counts) -> dict[str, tuple[int, int]]:
+    """The array `counts` as {tensor: (words read, words written)}, without tensors that do not move."""
     found = dict(zip(COUNTERS, map(int, counts.get()), strict=True))
     names = dict.fromkeys(tensor for tensor, _ in COUNTERS)
     both = {name: (found.get((name, "reads"), 0), found.get((name, "writes"), 0)) for name in names}

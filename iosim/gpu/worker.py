@@ -14,25 +14,29 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ..cuts import keys_held
 from ..errors import IosimError
 from ..folded import Folded
+from ..machine import Block
 from ..problem import DENSE
 from ..schedules import find
 from ..watchers import Traffic, Watcher
 from . import accuracy, device
+from .arrays import DeviceArray, DeviceArrays
 from .counters import ELSEWHERE, MARKERS
-from .jobs import TORCH, WAIT, Job, problem_of, runner, tiling_of
+from .jobs import TORCH, Job, KernelJob, ScheduleJob, TorchJob, WaitJob, job_from_json, runner
+from .notes import Note, OutputErrors
 
 HEADS_CHECKED = 4
 REPEATS = 10
 FLUSH_BYTES = 1 << 30
 LARGE_LOGITS = 8.0  # scale of Q and K in the second output check
 FAULTED = 4  # exit code
+
+Start = Callable[[], None]  # starts launches on the current stream
 
 
 def main(mode: str, jobs_path: str, notes_path: str, *load: str) -> None:
@@ -42,7 +46,7 @@ def main(mode: str, jobs_path: str, notes_path: str, *load: str) -> None:
     work = {"profile": profile_job, "measure": measure_job}[mode]
     with open(notes_path, "w", encoding="utf-8") as notes:
         for job in jobs:
-            note = {"job": job, **work(job)}
+            note: Note = {"job": job, **work(job_from_json(job))}
             notes.write(json.dumps(note) + "\n")
             notes.flush()
             if "failed" in note and not device_lives():
@@ -62,25 +66,24 @@ def device_lives() -> bool:
 # ---------------------------------------------------------------- under the profiler
 
 
-def profile_job(job: Job) -> dict[str, Any]:
-    """One launch (of each kernel) of a job, marked; compiled and warmed up outside of what is profiled. A job with
-    `places` is launched so often, its arrays in other memory each time."""
-    for place in range(job.get("places", 1)):
+def profile_job(job: Job) -> Note:
+    """Launch a job once in each of its places, each time after a marker. Compiling and warming up are not profiled."""
+    for place in range(job.places):
         try:
-            launch = call_of(job, place)
+            launch = launches_of(job, place)
             launch()
         except Exception as error:  # one job's failure is its own row, whatever it was
             if not place:
                 profiled(_nothing)
-            return {"failed": describe(error)}
+            return {"failed": one_line(error)}
         profiled(launch, ELSEWHERE if place else MARKERS[0])
         launch = _nothing  # gives its memory back
         device.cupy().get_default_memory_pool().free_all_blocks()
     return {}
 
 
-def profiled(launch: Callable[[], None], name: str = MARKERS[0]) -> None:
-    """What the profiler sees: a marker, then the launch."""
+def profiled(launch: Start, name: str = MARKERS[0]) -> None:
+    """Let the profiler see a marker, then the launch."""
     xp = device.cupy()
     xp.cuda.Device().synchronize()
     marker = xp.RawKernel(f'extern "C" __global__ void {name}() {{}}', name)
@@ -96,18 +99,19 @@ def profiled(launch: Callable[[], None], name: str = MARKERS[0]) -> None:
 def _nothing() -> None: ...
 
 
-def call_of(job: Job, place: int = 0) -> Any:
-    if job["run"] == WAIT:
-        return device.waiting(job["milliseconds"] * 1_000_000)
-    return torch_call(job) if job["run"] in TORCH else runner(job).call(inputs_of(job), place)
+def launches_of(job: Job, place: int = 0) -> Start:
+    """The launches of a job, ready to be started."""
+    if isinstance(job, WaitJob):
+        return device.waiting(job.milliseconds * 1_000_000)
+    return torch_call(job) if isinstance(job, TorchJob) else runner(job).call(inputs_of(job), place)
 
 
-def torch_call(job: Job) -> Any:
+def torch_call(job: TorchJob) -> Start:
     """A call of PyTorch's scaled_dot_product_attention with one backend."""
     import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    p = problem_of(job)
+    p = job.problem
     dtype = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}[p.dtype]
     shapes = [(p.batch, p.heads, p.N, p.d), (p.batch, p.kv_heads, p.Nk, p.d), (p.batch, p.kv_heads, p.Nk, p.dv)]
     torch.manual_seed(0)
@@ -115,7 +119,7 @@ def torch_call(job: Job) -> Any:
     options = {"is_causal": str(p.mask) == "causal", "enable_gqa": p.kv_heads != p.heads}
 
     def call() -> None:
-        with torch.no_grad(), sdpa_kernel(getattr(SDPBackend, TORCH[job["run"]])):
+        with torch.no_grad(), sdpa_kernel(getattr(SDPBackend, TORCH[job.name])):
             torch.nn.functional.scaled_dot_product_attention(q, k, v, **options)
 
     return call
@@ -124,29 +128,37 @@ def torch_call(job: Job) -> Any:
 # ---------------------------------------------------------------- without the profiler
 
 
-def measure_job(job: Job) -> dict[str, Any]:
-    """Words, output errors and time of a generated or tuned kernel; the time alone of one of PyTorch's."""
+def measure_job(job: Job) -> Note:
+    """Words, output errors and time of a schedule's kernels; of others the time alone."""
     try:
-        if job["run"] in TORCH:
-            return {"seconds": seconds(torch_call(job))}
-        kernels = runner(job)
-        words = kernels.run(inputs_of(job), count=True)[1]
-        found = {"words": words, "launches": kernels.launches, **kernels.sizes, **output_errors(job, 1.0)}
-        found["large_logits"] = output_errors(job, LARGE_LOGITS)
-        return {**found, "seconds": seconds(kernels.call(inputs_of(job)))}
+        if not isinstance(job, ScheduleJob):
+            return {"seconds": seconds(launches_of(job))}
+        return measure_kernels(job)
     except Exception as error:  # as above
-        return {"failed": describe(error)}
+        return {"failed": one_line(error)}
 
 
-def describe(error: Exception) -> str:
-    """One line; our own errors say enough by themselves."""
+def measure_kernels(job: ScheduleJob) -> Note:
+    kernels = runner(job)
+    counted = kernels.run(inputs_of(job), count=True)[1]
+    words = {name: list(pair) for name, pair in counted.items()}
+    found: Note = {"words": words, "launches": list(kernels.launches)}
+    found.update(kernels.sizes)
+    found.update(output_errors(job, 1.0))
+    found["large_logits"] = output_errors(job, LARGE_LOGITS)
+    found["seconds"] = seconds(kernels.call(inputs_of(job)))
+    return found
+
+
+def one_line(error: Exception) -> str:
+    """An error as one line; our own errors say enough without their type."""
     text = " ".join(str(error).split())[:500]
     return text if isinstance(error, IosimError) else f"{type(error).__name__}: {text}"
 
 
-def inputs_of(job: Job, scale: float = 1.0, seed: int = 0) -> dict[str, Any]:
-    """Random Q, K, V of every head, in float32 on the device, rounded to what the kernel is given."""
-    p, xp = problem_of(job), device.cupy()
+def inputs_of(job: KernelJob, scale: float = 1.0, seed: int = 0) -> DeviceArrays:
+    """Random Q, K, V of every head in float32 on the device, rounded to the type that the kernel is given."""
+    p, xp = job.problem, device.cupy()
     rng = xp.random.default_rng(seed)
     shapes = {"Q": (p.instances, p.N, p.d), "K": (p.batch * p.kv_heads, p.Nk, p.d)}
     shapes["V"] = (p.batch * p.kv_heads, p.Nk, p.dv)
@@ -156,13 +168,14 @@ def inputs_of(job: Job, scale: float = 1.0, seed: int = 0) -> dict[str, Any]:
     return {name: rounded(array, p.dtype) for name, array in arrays.items()}
 
 
-def rounded(array: Any, dtype: str) -> Any:
+def rounded(array: DeviceArray, dtype: str) -> DeviceArray:
+    """The array rounded to a type, in float32."""
     return device.from_device(device.to_device(array, dtype), dtype).astype(np.float32)
 
 
-def output_errors(job: Job, scale: float) -> dict[str, Any]:
+def output_errors(job: ScheduleJob, scale: float) -> OutputErrors:
     """The largest error over some heads, and what is allowed. Outputs start poisoned with NaN."""
-    p, xp = problem_of(job), device.cupy()
+    p, xp = job.problem, device.cupy()
     inputs = inputs_of(job, scale)
     outputs, _ = runner(job).run(inputs)
     found = outputs["O"].reshape(p.instances, p.N, p.dv)
@@ -173,7 +186,7 @@ def output_errors(job: Job, scale: float) -> dict[str, Any]:
         q, k, v = inputs["Q"][head], inputs["K"][kv], inputs["V"][kv]
         expected = accuracy.reference(xp, q, k, v, visible)
         same = accuracy.baseline(xp, q, k, v, lambda x: rounded(x, p.dtype), lambda x: rounded(x, str(p.acc_dtype)),
-                                 job["tiles"][1], visible, travels, divided, held_keys(job))  # fmt: skip
+                                 job.tiling.rows_k, visible, travels, divided, held_keys(job))  # fmt: skip
         worst = max(worst, accuracy.largest_error(xp, found[head], expected))
         base = max(base, accuracy.largest_error(xp, same, expected))
         largest = max(largest, float(xp.max(xp.abs(expected))))
@@ -183,39 +196,42 @@ def output_errors(job: Job, scale: float) -> dict[str, Any]:
 
 
 class Divided(Watcher):
-    """Notes whether a tile of scores is divided by its sum before the product with V, not O after it."""
+    """Notes whether a tile of scores is divided by its sum before the product with V, instead of O after it."""
 
     found = False
 
-    def step(self, step: Any, outputs: tuple[Any, ...], inputs: tuple[Any, ...], flops: Any) -> None:
+    def step(
+        self, step: Callable[..., None], outputs: tuple[Block, ...], inputs: tuple[Block, ...], flops: object
+    ) -> None:
         by_keys = not isinstance(outputs[0].shape[-1], int)
         self.found |= by_keys and len(outputs[0].shape) == 2 and getattr(step, "__name__", "") == "normalise"
 
 
-def roundings(job: Job) -> tuple[set[str], bool]:
-    """Tensors that the schedule both stores and loads, and whether it divides P before its product. No mask changes
-    that."""
+def roundings(job: ScheduleJob) -> tuple[set[str], bool]:
+    """(tensors that the schedule both stores and loads, whether it divides P before its product). No mask changes
+    them."""
     traffic, divided = Traffic(), Divided()
-    Folded(replace(problem_of(job), mask=DENSE), traffic, divided).run(find(job["run"]), tiling_of(job))
+    Folded(replace(job.problem, mask=DENSE), traffic, divided).run(find(job.name), job.tiling)
     return {name for name, (reads, writes) in traffic.tensors.items() if reads and writes}, divided.found
 
 
-def held_keys(job: Job) -> int | None:
-    """Keys after which O is rounded, where that is less than a tile."""
-    return keys_held(job["tiles"][1]) if any(launch["tensor_cores"] for launch in runner(job).launches) else None
+def held_keys(job: ScheduleJob) -> int | None:
+    """Keys after which O is rounded on tensor cores; None where the kernel uses none."""
+    on_tensor_cores = any(launch["tensor_cores"] for launch in runner(job).launches)
+    return keys_held(job.tiling.rows_k) if on_tensor_cores else None
 
 
-def visible_rows(job: Job) -> Any:
-    """visible(first row, rows) -> bool (rows, Nk) on the device, or None for a dense mask."""
-    p = problem_of(job)
+def visible_rows(job: ScheduleJob) -> accuracy.Visible | None:
+    """visible(first row, rows) -> bool (rows, Nk) on the device; None for a dense mask."""
+    p = job.problem
     if p.mask is DENSE:
         return None
-    bound = p.mask.bind(p, tiling_of(job), True)
+    bound = p.mask.bind(p, job.tiling, True)
     return lambda x, rows: device.cupy().asarray(bound.visible(x, rows, 0, p.Nk))
 
 
-def seconds(call: Any) -> float:
-    """The median of some launches, from DRAM."""
+def seconds(call: Start) -> float:
+    """The median time of some launches, each with an empty L2 before it."""
     return 1e-3 * device.milliseconds(call, REPEATS, device.cupy().empty(FLUSH_BYTES, np.uint8))
 
 

@@ -1,0 +1,100 @@
+"""The shapes of the self-test: sizes, dtypes, masks, heads, and every schedule's own example."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from ..best_tiles import footprint
+from ..problem import Attention
+from ..schedules import SCHEDULES
+from ..tiling import Tiling, parse_tiles
+from .examples import Sizes, shapes
+
+
+@dataclass(frozen=True)
+class Case:
+    """One shape: `sizes` are fields of `Attention`."""
+
+    schedule: str
+    tiles: str
+    sizes: Sizes
+    mask: str = "dense"
+    scale: float = 1.0
+    depth: int = 1
+
+    @property
+    def tiling(self) -> Tiling:
+        return replace(parse_tiles(self.tiles), depth=self.depth)
+
+    def __str__(self) -> str:
+        sizes = " ".join(f"{name}={value}" for name, value in self.sizes.items())
+        scale = f" x{self.scale:g}" if self.scale != 1 else ""
+        return f"{self.schedule} {self.tiles} {sizes} {Path(self.mask).name}{scale}"
+
+
+def cases(folder: Path) -> list[Case]:
+    """At least 60 shapes: sizes, dtypes, masks, heads. Tables of masks are written to `folder`."""
+    tiles_file, tokens_file = mask_files(folder)
+    fp32, fp16 = Sizes(dtype="fp32"), Sizes(dtype="fp16", acc_dtype="fp32")
+    bf16, half = Sizes(dtype="bf16", acc_dtype="fp32"), Sizes(dtype="fp16")
+    found = [Case("standard", "1x1", {"N": N, "d": d, **t}) for (N, d), t in
+             itertools.product([(1, 16), (96, 32), (257, 64)], [fp32, fp16, bf16])]  # fmt: skip
+    for name, (sizes, tiles) in itertools.product(["standard-tiled", "flash1", "flash2"], SHAPES):
+        found += [Case(name, tiles, {**sizes, **t}) for t in (fp32, fp16, bf16) if fits(sizes, tiles, t)]
+    for name in ("block-sparse", "block-sparse-q"):
+        for mask in ("causal", "window:200", "causal&window:100", "global:64|strided:64", f"file:{tiles_file}"):
+            found.append(Case(name, "64x64", {"N": 1024, "d": 64, "heads": 4, **fp16}, mask))
+        found.append(Case(name, "32x48", {"N": 777, "Nk": 1000, "d": 40, "heads": 3, **fp32}, "causal"))
+        found.append(Case(name, "16x32", {"N": 256, "d": 128, "heads": 2, **bf16}, f"file:{tokens_file}"))
+        found.append(Case(name, "64x64", {"N": 1024, "d": 64, **half}, "~causal"))
+    for name in ("standard-tiled", "flash1", "flash2"):
+        found.append(Case(name, "64x64", {"N": 500, "d": 64, "heads": 6, "kv_heads": 2, "batch": 3, **fp16}, "causal"))
+        found.append(Case(name, "48x32", {"N": 300, "d": 72, "heads": 2, **half}, "window:50"))
+        found.append(Case(name, "64x64", {"N": 512, "d": 64, **fp16}, scale=30.0))
+    found += [Case(name, tiles, {**sizes, **t}, mask) for name, tiles, sizes, t, mask in large(fp16, bf16)]
+    return found + [Case(name, tiles, sizes, mask, depth=depth) for name, tiles, sizes, mask, depth in shapes()]
+
+
+def large(fp16: Sizes, bf16: Sizes) -> list[tuple[str, str, Sizes, Sizes, str]]:
+    """(schedule, tiles, sizes, types, mask) with long sequences and many heads."""
+    decode = {"N": 1, "Nk": 16384, "d": 128, "heads": 32, "kv_heads": 8}
+    return [
+        ("flash2", "128x64", {"N": 16384, "d": 128}, fp16, "dense"),
+        ("flash2", "64x64", {"N": 16384, "d": 64}, fp16, "causal"),
+        ("flash1", "64x64", {"N": 16384, "d": 64}, fp16, "dense"),
+        ("flash2", "64x64", decode, fp16, "dense"),
+        ("standard-tiled", "128x128", {"N": 16384, "d": 64}, fp16, "dense"),
+        ("flash2", "64x64", {"N": 2048, "d": 64, "heads": 264}, fp16, "dense"),
+        ("flash1", "64x64", {"N": 1024, "d": 64, "heads": 264}, bf16, "dense"),
+        ("standard-tiled", "64x64", {"N": 1024, "d": 64, "heads": 132}, fp16, "dense"),
+    ]
+
+
+SHAPES: list[tuple[Sizes, str]] = [
+    ({"N": 1, "d": 16}, "64x64"),
+    ({"N": 50, "Nk": 33, "d": 24, "dv": 40, "heads": 2}, "16x16"),
+    ({"N": 1000, "Nk": 777, "d": 64, "heads": 6, "kv_heads": 2}, "48x40"),
+    ({"N": 2048, "d": 128, "heads": 2}, "64x64"),
+    ({"N": 640, "d": 256, "heads": 3}, "32x32"),
+    ({"N": 1024, "d": 80, "heads": 5}, "128x32"),
+]
+
+
+def fits(sizes: Sizes, tiles: str, types: Sizes) -> bool:
+    """Whether flash1 with these tiles fits in 227 KB."""
+    room = footprint(SCHEDULES["flash1"], Attention(**sizes, **types), parse_tiles(tiles))
+    return bool(room.peak_bytes <= 227 * 1024)
+
+
+def mask_files(folder: Path) -> tuple[Path, Path]:
+    """Files of a random table of 16 x 16 tiles with empty lines, and of one of 256 x 256 tokens."""
+    rng = np.random.default_rng(1)
+    tiles, tokens = rng.random((16, 16)) < 0.4, rng.random((256, 256)) < 0.3
+    tiles[3], tiles[:, 5], tokens[7], tokens[:, 9], tokens[64:80] = False, False, False, False, False
+    for name, table in (("tiles.npy", tiles), ("tokens.npy", tokens)):
+        np.save(folder / name, table)
+    return folder / "tiles.npy", folder / "tokens.npy"
