@@ -33,8 +33,10 @@ def command(
     values = counts(given)
     if hardware is None:
         raise InputError("--hardware", "nothing", "a preset: see iosim hardware")
-    values["M"] = memory(m, m_elements, None)
-    values |= {"tile_multiple": parse_count(tile_multiple, "--tile-multiple"), "tiles": tiles, "decode": decode}
-    found = roofline.roofline(hardware=hardware, schedules=schedules, **values)
+    size = memory(m, m_elements, None)
+    multiple = parse_count(tile_multiple, "--tile-multiple")
+    found = roofline.roofline(
+        hardware=hardware, M=size, schedules=schedules, tiles=tiles, tile_multiple=multiple, decode=decode, **values
+    )
     text = roofline_report.roofline_text(found)
     answer(roofline_report.roofline_rows(found), roofline_report.roofline_json(found), output, text)

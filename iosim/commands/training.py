@@ -32,8 +32,11 @@ def command(
 
     values = counts(given)
     size = memory(m, m_elements, hardware)
-    values["tile_multiple"] = parse_count(tile_multiple, "--tile-multiple")
+    multiple = parse_count(tile_multiple, "--tile-multiple")
     names = [] if unfused is None else unfused.split(",")
-    found = training.training(M=size, unfused=names, **values)
+    found = training.training(
+        M=size, combinations=combinations, tiles=tiles, backward_tiles=backward_tiles, tile_multiple=multiple,
+        unfused=names, **values,
+    )  # fmt: skip
     json = training_report.training_json(found) if output.as_json else None
     answer(training_report.training_rows(found), json, output, training_report.training_text(found))
