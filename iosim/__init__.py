@@ -15,7 +15,7 @@ _WHERE = {
     "count": "experiment",
     "Report": "experiment",
     "Result": "experiment",
-    "sweep": "variants",
+    "sweep": "grid",
     "Attention": "problem",
     "Tensor": "problem",
     "Tiling": "tiling",

@@ -1,4 +1,4 @@
-"""Published bounds: formula, kind, source, validity. An order is never a floor: its constant is unknown."""
+"""Published bounds: formula, kind, source, validity. An order is no floor, because its constant is unknown."""
 
 from __future__ import annotations
 
@@ -6,9 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import wraps
 from math import sqrt
-from typing import Any
+from typing import TYPE_CHECKING, overload
 
 from .problem import DENSE, Attention
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from .typing import Size
 
 SEARCHED = "best known, from search"
 FA1 = "Dao et al. 2022 (arXiv 2205.14135)"
@@ -16,8 +22,11 @@ FA1 = "Dao et al. 2022 (arXiv 2205.14135)"
 
 @dataclass(frozen=True)
 class Bound:
-    """`words` over all heads (None where M is needed and missing, or where no number is claimed at one M); `valid`
-    says whether the condition holds for this problem and M (None without M)."""
+    """What is known about the least traffic of a problem.
+
+    `words` are over all heads; None if M is needed and missing, or if no number is claimed at one M. `valid` says
+    whether the condition holds for this problem and M; None without M.
+    """
 
     name: str
     words: int | float | None
@@ -27,26 +36,42 @@ class Bound:
     valid: bool | None
 
 
-def compulsory_words(p: Attention) -> Any:
-    """Every input read once and O written once: Nq d + Nk (d + dv) reads, Nq dv writes. K and V once a KV head."""
+Table = Callable[[Attention, int | None, int | None], list[Bound]]
+"""The bounds of a family, for a problem, M in words and the least traffic found by search."""
+
+
+def compulsory_words(p: Attention) -> int:
+    """Words if every input is read once and O is written once: N d + Nk (d + dv) reads, N dv writes. K and V are read
+    once for each KV head."""
     return p.batch * (p.heads * p.N * (p.d + p.dv) + p.kv_heads * p.Nk * (p.d + p.dv))
 
 
-def order_words(p: Attention, M_words: Any) -> Any:
+@overload
+def order_words(p: Attention, M_words: float) -> float: ...
+
+
+@overload
+def order_words(p: Attention[Size], M_words: Size) -> float | NDArray[np.float64]: ...
+
+
+def order_words(p: Attention[Size], M_words: Size | float) -> float | NDArray[np.float64]:
     """N Nk d^2 / M over all heads: the order of FlashAttention's Theorem 2."""
     return p.instances * p.N * p.Nk * p.d * p.d / M_words
 
 
 def bounds(p: Attention, M_words: int | None, attainable: int | None = None, family: str = "attention") -> list[Bound]:
-    """The table of what is proven about a family; `attainable` is the least traffic found by search."""
+    """The bounds that are known for a family of schedules. `attainable` is the least traffic found by search."""
     return FAMILIES.get(family, attention_bounds)(p, M_words, attainable)
 
 
-def of_dense(table: Callable[..., list[Bound]]) -> Callable[..., list[Bound]]:
-    """What is proven of dense attention says nothing under a mask, which may leave out inputs and products."""
+def of_dense(table: Table) -> Table:
+    """A table whose bounds are proven for dense attention only: under a mask they are marked as not valid.
+
+    A mask may leave out inputs and products.
+    """
 
     @wraps(table)
-    def checked(p: Attention, M_words: int | None, attainable: int | None = None) -> list[Bound]:
+    def checked(p: Attention, M_words: int | None, attainable: int | None) -> list[Bound]:
         found = table(p, M_words, attainable)
         if p.mask is DENSE:
             return found
@@ -59,10 +84,10 @@ def of_dense(table: Callable[..., list[Bound]]) -> Callable[..., list[Bound]]:
 
 
 @of_dense
-def attention_bounds(p: Attention, M_words: int | None, attainable: int | None = None) -> list[Bound]:
-    """Softmax attention."""
-    known = M_words is not None and M_words > 0
-    words: Any = M_words
+def attention_bounds(p: Attention, M_words: int | None, attainable: int | None) -> list[Bound]:
+    """The bounds of softmax attention."""
+    words = M_words or 0
+    known = words > 0
     order = order_words(p, words) if known else None
     inside = p.d <= words <= p.N * p.d if known else None
     large = words >= p.d**2 if known else None
@@ -82,12 +107,13 @@ def attention_bounds(p: Attention, M_words: int | None, attainable: int | None =
 
 
 def searched(name: str, attainable: int | None, known: bool) -> Bound:
+    """The least traffic that was found by search; `known` says whether M is."""
     return Bound(name, attainable, SEARCHED, "iosim: the least of the schedules and tiles counted here that "
                  "really fit", "the searched space", attainable is not None if known else None)  # fmt: skip
 
 
-def matmul_bounds(p: Attention, M_words: int | None, attainable: int | None = None) -> list[Bound]:
-    """C = A B with A (N, d), B (d, Nk): standard multiplication, every product a_ik b_kj formed."""
+def matmul_bounds(p: Attention, M_words: int | None, attainable: int | None) -> list[Bound]:
+    """The bounds of C = A B with A (N, d), B (d, Nk), by standard multiplication: every product a_ik b_kj is formed."""
     matrices = (p.N * p.d, p.d * p.Nk, p.N * p.Nk)
     order = p.instances * p.N * p.d * p.Nk / sqrt(M_words) if M_words else None
     large = M_words < min(matrices) if M_words else None
@@ -104,8 +130,9 @@ def matmul_bounds(p: Attention, M_words: int | None, attainable: int | None = No
 
 
 @of_dense
-def softmax_bounds(p: Attention, M_words: int | None, attainable: int | None = None) -> list[Bound]:
-    """P = softmax(S) of an N x Nk matrix: no order in M, since three words of SRAM allow 1.5 times the floor."""
+def softmax_bounds(p: Attention, M_words: int | None, attainable: int | None) -> list[Bound]:
+    """The bounds of P = softmax(S) of an N x Nk matrix. None is an order in M: three words of SRAM are enough for 1.5
+    times the floor."""
     words = 2 * p.instances * p.N * p.Nk
     return [
         Bound("softmax: compulsory", words, "floor", "S read once, P written once", "always", True),
@@ -113,8 +140,8 @@ def softmax_bounds(p: Attention, M_words: int | None, attainable: int | None = N
     ]
 
 
-def linear_bounds(p: Attention, M_words: int | None, attainable: int | None = None) -> list[Bound]:
-    """Linear attention: each input once is reached as soon as the d x dv state is on chip."""
+def linear_bounds(p: Attention, M_words: int | None, attainable: int | None) -> list[Bound]:
+    """The bounds of linear attention: reading each input once is enough as soon as the d x dv state is on chip."""
     state = p.d * p.dv + p.d
     return [
         Bound("linear: compulsory", p.instances * (p.N * (p.d + p.dv) + p.Nk * (p.d + p.dv)), "floor; reached",
@@ -125,8 +152,8 @@ def linear_bounds(p: Attention, M_words: int | None, attainable: int | None = No
 
 
 @of_dense
-def backward_bounds(p: Attention, M_words: int | None, attainable: int | None = None) -> list[Bound]:
-    """Gradients of softmax attention: at least Q, K, V, dO are read and dQ, dK, dV written."""
+def backward_bounds(p: Attention, M_words: int | None, attainable: int | None) -> list[Bound]:
+    """The bounds of the gradients of softmax attention: Q, K, V, dO are read and dQ, dK, dV written at least once."""
     words = p.batch * (p.heads * p.N * (2 * p.d + p.dv) + 2 * p.kv_heads * p.Nk * (p.d + p.dv))
     order = order_words(p, M_words) if M_words else None
     inside = p.d <= M_words <= p.N * p.d if M_words else None
@@ -138,12 +165,11 @@ def backward_bounds(p: Attention, M_words: int | None, attainable: int | None = 
     ]  # fmt: skip
 
 
-FAMILIES = {
+FAMILIES: dict[str, Table] = {
     "matmul": matmul_bounds,
     "softmax": softmax_bounds,
     "linear": linear_bounds,
     "backward": backward_bounds,
 }
-APART = tuple(
-    FAMILIES
-)  # what is not attention's forward pass: held neither against N^2 d^2 / M nor against Algorithm 0
+# Families that are not attention's forward pass: they have no ratio to N^2 d^2 / M, and none to Algorithm 0.
+APART = tuple(FAMILIES)

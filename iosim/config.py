@@ -1,15 +1,16 @@
-"""TOML files to sweeps; where sweeps are written. Every message names file, key, found, allowed."""
+"""Sweeps from TOML files and options, and where sweeps are written. Messages name file, key, found and allowed."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, TextIO, cast
 
 from .errors import InputError, suggestion
 from .given import FIELDS, Given
 
 if TYPE_CHECKING:
-    from . import grid, variants
+    from .variants import Sweep
 
 KEYS = (
     "N", "Nk", "d", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "mask", "M", "tiles", "tile_multiple",
@@ -17,8 +18,12 @@ KEYS = (
 )  # fmt: skip
 KINDS = ("csv", "jsonl", "parquet")
 
+Table = dict[str, object]
+"""Values by key, as TOML has them."""
 
-def read_toml(file: str) -> dict[str, Any]:
+
+def read_toml(file: str) -> Table:
+    """The keys of a TOML file; InputError if it cannot be read."""
     import tomllib
 
     try:
@@ -28,10 +33,10 @@ def read_toml(file: str) -> dict[str, Any]:
         raise InputError("config", file, "a TOML file that can be read", str(error)) from None
 
 
-def read_sweep(file: str) -> dict[str, Any]:
-    """The keys of the `[sweep]` table of a file (or of its top level)."""
-    table = read_toml(file)
-    table = table.get("sweep", table)
+def read_sweep(file: str) -> Table:
+    """The keys of the `[sweep]` table of a file, or of its top level if it has none."""
+    whole = read_toml(file)
+    table = whole.get("sweep", whole)
     if not isinstance(table, dict):
         raise InputError(f"{file}: sweep", table, "a table")
     for key, value in table.items():
@@ -48,10 +53,10 @@ def read_sweep(file: str) -> dict[str, Any]:
 
 def sweep_of(
     file: str | None, given: Given, M: str | None, schedules: tuple[str, ...], tile_multiple: str
-) -> grid.Sweep | variants.Sweeps:
-    """The sweep that a file and options describe together; an option wins over the file."""
-    from . import variants
+) -> Sweep:
+    """The sweep of a file and options together; an option wins over the file."""
     from .units import parse_count
+    from .variants import OPTION_AXES, build
 
     values = {} if file is None else read_sweep(file)
     chosen = schedules or values.pop("schedule", ())
@@ -60,16 +65,16 @@ def sweep_of(
     if M is not None:
         values["M"] = M
     tiles, columns = values.pop("tiles", None), columns_of(values.pop("columns", None))
-    options: dict[str, Any] = {k: values.pop(k) for k in ("count_init", "lse", "keep_p") if k in values}
-    options["elementwise"] = parse_count(values.pop("elementwise", 0), "--elementwise", least=0, most=10_000)
-    options |= {name: values.pop(name) for name in variants.AXES if name in values}
-    return variants.build(values, chosen, tiles, multiple, columns, **options)
+    options: Table = {k: values.pop(k) for k in ("count_init", "lse", "keep_p") if k in values}
+    options["elementwise"] = parse_count(cast("str", values.pop("elementwise", 0)), "--elementwise", least=0, most=10_000)
+    options |= {name: values.pop(name) for name in OPTION_AXES if name in values}
+    return build(values, chosen, tiles, multiple, columns, **options)
 
 
-def columns_of(names: Any) -> tuple[str, ...]:
-    """The columns to show, as `N,total` or a list of such."""
-    from .grid import split
+def columns_of(names: object) -> tuple[str, ...]:
+    """The columns of `N,total`, or of a list of such texts."""
     from .report import EVERY_COLUMN
+    from .variants import split
 
     columns = tuple(split(names))
     for name in columns:
@@ -79,7 +84,7 @@ def columns_of(names: Any) -> tuple[str, ...]:
 
 
 def kind_of(kind: str | None, path: str | None, as_json: bool, as_csv: bool, dry_run: bool = False) -> str:
-    """csv, jsonl or parquet: as asked for, or from the file's name."""
+    """The kind of file that is asked for, or that the file's name says: csv, jsonl or parquet."""
     if as_json and as_csv:
         raise InputError("--json", "--csv as well", "one of the two")
     if kind is None:
@@ -93,8 +98,9 @@ def kind_of(kind: str | None, path: str | None, as_json: bool, as_csv: bool, dry
     return kind
 
 
-def write_sweep(plan: Any, path: str | None, kind: str, argv: list[str]) -> None:
-    """Write a sweep to stdout or to a file with its sidecar, with a progress bar on a terminal's stderr."""
+def write_sweep(plan: Sweep, path: str | None, kind: str, argv: list[str]) -> None:
+    """Write a sweep to stdout, or to a file with a second one that describes it. A terminal's stderr gets a progress
+    bar."""
     from . import writers
 
     if path in (None, "-"):
@@ -118,13 +124,13 @@ def write_sweep(plan: Any, path: str | None, kind: str, argv: list[str]) -> None
         emit(to_json({"rows": plan.rows, "format": kind, "conventions": CONVENTIONS}, argv), path + ".meta.json")
 
 
-class Stdout:
-    """stdout as a file that is not closed."""
+class Stdout(AbstractContextManager[TextIO]):
+    """stdout as a file that is flushed but not closed."""
 
-    def __enter__(self) -> Any:
+    def __enter__(self) -> TextIO:
         return sys.stdout
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         sys.stdout.flush()
 
 

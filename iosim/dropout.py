@@ -1,15 +1,19 @@
-"""Dropout by seed: whether an element stays is a function of (seed, row, column), so nothing is stored.
+"""Dropout by seed: (seed, row, column) decide whether an element stays, so nothing is stored.
 
-A counter-based generator: SplitMix64 (Steele, Lea, Flood 2014), at position row * 2^32 + column of its sequence.
+The generator is counter-based: SplitMix64 (Steele, Lea, Flood 2014) at position row * 2^32 + column of its sequence.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from .errors import InputError
 from .units import parse_count
+
+if TYPE_CHECKING:
+    from .machine import Tile
+    from .typing import Array
 
 GOLDEN = 0x9E3779B97F4A7C15
 MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
@@ -17,7 +21,8 @@ MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 
 @dataclass(frozen=True)
 class Dropout:
-    """Each probability of attention becomes 0 with `probability`, else it grows by 1 / (1 - probability)."""
+    """Dropout of attention's probabilities: each becomes 0 with `probability`, else it is divided by
+    1 - probability."""
 
     probability: float
     seed: int = 0
@@ -26,11 +31,12 @@ class Dropout:
         if not 0 <= self.probability < 1:
             raise InputError("--dropout", self.probability, "a number from 0, below 1")
 
-    def part(self, i: Any, j: Any) -> DropoutPart:
+    def part(self, i: Tile, j: Tile) -> DropoutPart:
+        """Dropout over one tile of queries x keys."""
         return DropoutPart(self, i, j)
 
-    def factors(self, rows: range, keys: range) -> Any:
-        """0 or 1 / (1 - probability) for each of rows x keys, float64."""
+    def factors(self, rows: range, keys: range) -> Array:
+        """The factors of rows x keys, each 0 or 1 / (1 - probability), in float64."""
         import numpy as np
 
         row, key = np.array(rows, np.uint64)[:, None], np.array(keys, np.uint64)[None, :]
@@ -47,16 +53,17 @@ class DropoutPart(NamedTuple):
     """Dropout over one tile."""
 
     dropout: Dropout
-    i: Any
-    j: Any
+    i: Tile
+    j: Tile
 
-    def array(self) -> Any:
+    def array(self) -> Array:
+        """The factors of the tile."""
         rows, keys = (range(x.start, x.start + x.size) for x in (self.i, self.j))
         return self.dropout.factors(rows, keys)
 
 
 def parse_dropout(text: str | None, seed: str) -> Dropout | None:
-    """A probability and a seed as texts; None where no probability is given."""
+    """The dropout of two texts, a probability and a seed; None if no probability is given."""
     if text is None:
         return None
     try:

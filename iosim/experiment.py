@@ -1,10 +1,10 @@
-"""From a problem and an SRAM to results: one frozen row a run."""
+"""Counts of schedules for a problem and an SRAM size. Each run is one frozen result."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Generic, TypedDict, Unpack, cast
 
 from . import __version__
 from .best_tiles import best_tiles, footprint
@@ -13,17 +13,65 @@ from .errors import InputError, suggestion
 from .folded import Folded
 from .problem import DENSE, Attention
 from .schedules import CORE, SCHEDULES, Schedule, find_all, require
+from .size import S
 from .tiling import Tiling, paper_tiles, parse_tiles
 from .units import parse_bytes, parse_count
 from .watchers import Capacity, Flops, Traffic
 
+if TYPE_CHECKING:
+    from .typing import Dropout, Mask, Size
+
+    Words = dict[str, tuple[Size, Size]]  # {tensor: (words read, words written)}, of one head
+
 TILE_RULES = ("paper", "best")
-OPTIONS = tuple(f.name for f in fields(Attention) if f.name not in ("N", "d", "mask"))  # of `count`, by keyword
+OPTIONS = tuple(f.name for f in fields(Attention) if f.name not in ("N", "d", "mask"))  # further keywords of `count`
+
+
+class VariantOptions(TypedDict, total=False):
+    """Fields of `Attention` that are the same at many points of a sweep."""
+
+    dv: int
+    lse: bool
+    keep_p: bool
+    elementwise: int
+    count_init: bool
+    splits: int
+    page_size: int
+    gqa: str
+    dropout: Dropout | None
+
+
+class ProblemOptions(VariantOptions, total=False):
+    """Fields of `Attention` that may be left out, except the mask: those in OPTIONS."""
+
+    Nk: int
+    batch: int
+    heads: int
+    kv_heads: int
+    dtype: str
+    acc_dtype: str | None
+
+
+class Counted(TypedDict, Generic[S]):
+    """What one walk counts, over all heads: numbers, or arrays for a walk over arrays of problems."""
+
+    sram_peak_words: S
+    sram_peak_bytes: S
+    reads: S
+    writes: S
+    total: S
+    read_bytes: S
+    write_bytes: S
+    total_bytes: S
+    flops: S
+    tensors: dict[str, dict[str, S]]
+    steps: list[dict[str, S]]
 
 
 @dataclass(frozen=True)
 class Result:
-    """One run: words over all heads and batches; None where it needs an M that was not given, or nothing fits."""
+    """One run. Words are over all heads and batches; a field is None if it needs an M that was not given, or if no
+    tiles fit."""
 
     schedule: str
     tiling: str
@@ -54,7 +102,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Report:
-    """What `count` answers: the problem, the SRAM, what is proven, and a result for each schedule and tiling."""
+    """The answer of `count`: the problem, the SRAM, the bounds, and a result for each schedule and tiling."""
 
     problem: Attention
     M_bytes: int | None
@@ -64,10 +112,11 @@ class Report:
 
     @property
     def M_words(self) -> int | None:
+        """The words that M holds, in the problem's element type."""
         return None if self.M_bytes is None else self.M_bytes // self.problem.word_bytes
 
     def __getitem__(self, key: str | tuple[str, str]) -> Result:
-        """`report["flash1", "paper"]`, or `report["flash1"]`: the first of its tilings that fits, or else the first."""
+        """The result of `report["flash1", "paper"]`. `report["flash1"]` is its first tiling that fits, else its first."""
         name, tiling = key if isinstance(key, tuple) else (key, None)
         found = [r for r in self.results if r.schedule == name and tiling in (None, r.tiling)]
         if not found:
@@ -100,10 +149,10 @@ def count(
     schedules: str | Sequence[str] = (),
     tiles: str | None = None,
     tile_multiple: int = 1,
-    mask: str = "dense",
-    **options: Any,
+    mask: str | Mask = "dense",
+    **options: Unpack[ProblemOptions],
 ) -> Report:
-    """Count what schedules move between HBM and an SRAM of M (bytes, `100KB`, or words as `51200el`).
+    """Count the words that schedules move between HBM and an SRAM of M (bytes, `100KB`, or words as `51200el`).
 
     `tiles` is `paper`, `best` or `128x64` (Br x Bc). Other options are the fields of `Attention`.
     Raises InputError for whatever is not allowed.
@@ -125,7 +174,7 @@ def count(
 
 
 def check_names(where: str, given: Iterable[str], allowed: Iterable[str], others: tuple[str, ...] = ()) -> None:
-    """InputError for a keyword that is none of those allowed, nor of the others that the function takes."""
+    """Raise InputError for a keyword that is neither allowed nor one of the function's other keywords."""
     known = [*others, *allowed]
     for name in given:
         if name not in known:
@@ -133,8 +182,8 @@ def check_names(where: str, given: Iterable[str], allowed: Iterable[str], others
 
 
 def proven(problem: Attention, M_words: int | None, results: list[Result]) -> list[Bound]:
-    """The bounds of each family that was counted, with the least of its traffic that fits."""
-    found = []
+    """The bounds of each family that was counted, with its least traffic that fits."""
+    found: list[Bound] = []
     for family in dict.fromkeys(SCHEDULES[r.schedule].family for r in results):
         of_family = [r for r in results if SCHEDULES[r.schedule].family == family]
         least = min((r.total for r in of_family if r.fits and r.total is not None), default=None)
@@ -142,20 +191,22 @@ def proven(problem: Attention, M_words: int | None, results: list[Result]) -> li
     return found
 
 
-def parse_mask(text: Any) -> Any:
+def parse_mask(text: str | Mask) -> Mask:
+    """The mask of a text; a mask is returned as it is."""
     if text == "dense" or text is DENSE:
         return DENSE
-    from .masks import Mask, parse
+    from . import masks
 
-    return text if isinstance(text, Mask) else parse(text)
+    return cast("Mask", text) if isinstance(text, masks.Mask) else masks.parse(cast("str", text))
 
 
 def default_schedules(problem: Attention) -> list[Schedule]:
+    """The schedules of a count that names none: those that make use of the problem's mask."""
     return [SCHEDULES[name] for name in CORE if problem.mask is not DENSE or not SCHEDULES[name].skips]
 
 
 def rules_of(schedule: Schedule, tiles: str | None, problem: Attention) -> tuple[str, ...]:
-    """The tile rules of a schedule; what is asked for wins, but an ideal schedule has no tiles to choose."""
+    """The tile rules of a schedule, or the tiles that are asked for. An ideal schedule has no tiles to choose."""
     if "ideal" in schedule.rules:
         if tiles not in (None, "ideal", *TILE_RULES):
             parse_tiles(tiles.partition("/")[0], rules=True)
@@ -164,13 +215,13 @@ def rules_of(schedule: Schedule, tiles: str | None, problem: Attention) -> tuple
         raise InputError("--tiles", tiles, f"paper, best, or Br x Bc as in 128x64 with --schedule {schedule.name}")
     if tiles is not None:
         return (tiles,)
-    if schedule.skips and problem.mask.tile_units:  # tiles would change the mask: there is no best
+    if schedule.skips and problem.mask.tile_units:  # tiles would change the mask, so there are no best ones
         return ("paper",)
     return schedule.rules
 
 
 def choose(schedule: Schedule, rule: str, problem: Attention, M_bytes: int | None, multiple: int) -> Tiling | None:
-    """The tiling of a rule (`ideal`, `paper`, `best`, or Br x Bc); None where nothing fits."""
+    """The tiling of a rule (`ideal`, `paper`, `best`, or Br x Bc); None if nothing fits."""
     if rule == "ideal":
         return Tiling(1, 1)
     if rule not in TILE_RULES:
@@ -183,7 +234,7 @@ def choose(schedule: Schedule, rule: str, problem: Attention, M_bytes: int | Non
 
 
 def run(schedule: Schedule, rule: str, problem: Attention, M_bytes: int | None, multiple: int = 1) -> Result:
-    """Count one schedule with one tile rule."""
+    """The count of one schedule with one tile rule."""
     require(schedule, problem)
     label = rule if rule in ("ideal", *TILE_RULES) else "given"
     packed = problem.packed
@@ -194,7 +245,6 @@ def run(schedule: Schedule, rule: str, problem: Attention, M_bytes: int | None, 
     M_words = None if M_bytes is None else M_bytes // problem.word_bytes
     apart = schedule.family in APART
     standard = None if apart else measure(SCHEDULES["standard"], problem, Tiling(1, 1))["total"]
-    flops = counted.pop("flops")
     return Result(
         schedule=schedule.name,
         tiling=label,
@@ -202,37 +252,28 @@ def run(schedule: Schedule, rule: str, problem: Attention, M_bytes: int | None, 
         Bc=None if label == "ideal" else tiling.rows_k,
         more_tiles={name: size for name in schedule.more_tiles if (size := getattr(tiling, name)) is not None},
         fits=None if M_bytes is None else counted["sram_peak_bytes"] <= M_bytes,
-        flops=flops,
-        flops_per_byte=flops / counted["total_bytes"] if counted["total_bytes"] else None,
+        flops_per_byte=counted["flops"] / counted["total_bytes"] if counted["total_bytes"] else None,
         ratio_to_bound=counted["total"] / order_words(problem, M_words) if M_words and not apart else None,
         ratio_to_standard=counted["total"] / standard if standard else None,
         **counted,
     )
 
 
-def measure(schedule: Schedule, problem: Any, tiling: Tiling) -> dict[str, Any]:
-    """Traffic, FLOPs and footprint of one walk, over all heads; sizes may be arrays."""
+def measure(schedule: Schedule, problem: Attention[S], tiling: Tiling[S]) -> Counted[S]:
+    """Traffic, FLOPs and footprint of one walk, over all heads. Sizes may be arrays."""
     if not schedule.skips and problem.mask is not DENSE:  # a mask that only hides moves no word
         problem = replace(problem, mask=DENSE)
     traffic, flops, room = Traffic(), Flops(), Capacity()
     dense = problem.mask is DENSE
     machine = Folded(problem, traffic, flops, *([room] if dense else [])).run(schedule, tiling)
     room = room if dense else footprint(schedule, problem, tiling)
-    tensors, n = dict(traffic.tensors), problem.instances
-    steps = [{"reads": n * r, "writes": n * w} for r, w in traffic.steps]
-    if problem.count_init:
-        for name in schedule.initialised:
-            reads, writes = tensors.get(name, (0, 0))
-            words = 1
-            for length in problem.shape(machine.tensors[name]):
-                words = words * length
-            tensors[name] = (reads, writes + words)
+    tensors, n = with_initial_writes(traffic.tensors, schedule, problem, machine), problem.instances
     width = {name: problem.hbm_bytes(machine.tensors[name]) for name in tensors}
     reads = n * sum(r for r, _ in tensors.values())
     writes = n * sum(w for _, w in tensors.values())
     read_bytes = n * sum(r * width[name] for name, (r, _) in tensors.items())
     write_bytes = n * sum(w * width[name] for name, (_, w) in tensors.items())
-    return {
+    counted = {
         "sram_peak_words": room.peak_words,
         "sram_peak_bytes": room.peak_bytes,
         "reads": reads,
@@ -243,5 +284,18 @@ def measure(schedule: Schedule, problem: Any, tiling: Tiling) -> dict[str, Any]:
         "total_bytes": read_bytes + write_bytes,
         "flops": n * flops.total,
         "tensors": {name: {"reads": n * r, "writes": n * w} for name, (r, w) in tensors.items()},
-        "steps": steps,
+        "steps": [{"reads": n * r, "writes": n * w} for r, w in traffic.steps],
     }
+    return cast("Counted[S]", counted)
+
+
+def with_initial_writes(tensors: Words, schedule: Schedule, problem: Attention[S], machine: Folded) -> Words:
+    """The words of each tensor, with the writes that fill it before the schedule starts if the problem counts them."""
+    found = dict(tensors)
+    for name in schedule.initialised if problem.count_init else ():
+        reads, writes = found.get(name, (0, 0))
+        words: Size = 1
+        for length in problem.shape(machine.tensors[name]):
+            words = words * length
+        found[name] = (reads, writes + words)
+    return found

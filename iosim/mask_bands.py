@@ -1,4 +1,4 @@
-"""Tiles of an axis as bands of tiles alike, and sets of tiles as intervals, or as those that come again in turns."""
+"""Bands of equal tiles along an axis, and sets of tiles: as intervals, or as a pattern that repeats."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Intervals = list[tuple[int, int]]  # disjoint, ascending, both ends included
 
 
 class Band(NamedTuple):
-    """Tiles start..stop-1 that are alike; a band of several tiles has one piece, the whole tile.
+    """Equal tiles start..stop-1. `pieces` are (offset, length) within a tile; on each piece every `x < G` is constant.
 
-    `pieces` are (offset, length) within a tile, on each of which every `x < G` is constant.
+    A band of several tiles has one piece, the whole tile.
     """
 
     start: int
@@ -23,8 +23,8 @@ class Band(NamedTuple):
     ragged: bool
 
 
-def bands(axis: Axis, cuts: Iterable[int]) -> list[Band]:
-    """The axis cut at thresholds (positions) and before a ragged last tile."""
+def bands(axis: Axis[int], cuts: Iterable[int]) -> list[Band]:
+    """The bands of an axis, cut at thresholds (positions) and before a ragged last tile."""
     length, size = axis.length, axis.size
     inner = sorted({cut for cut in cuts if 0 < cut < length})
     special = {cut // size for cut in inner if cut % size} | ({axis.whole} if axis.rest else set())
@@ -39,7 +39,7 @@ def bands(axis: Axis, cuts: Iterable[int]) -> list[Band]:
 
 
 def merge(intervals: Iterable[tuple[int, int]], reach: int = 1) -> Intervals:
-    """The union of intervals; those whose ends are at most `reach` apart become one."""
+    """The union of intervals. Intervals at most `reach` apart become one."""
     merged: Intervals = []
     for low, high in sorted(intervals):
         if merged and low - merged[-1][1] <= reach:
@@ -50,20 +50,22 @@ def merge(intervals: Iterable[tuple[int, int]], reach: int = 1) -> Intervals:
 
 
 class Turn(NamedTuple):
-    """Tiles of a band that come again after every `step` tiles: `runs` are those of the first turn."""
+    """Tiles of a band in a pattern that repeats every `step` tiles; `runs` are the tiles of its first turn."""
 
     runs: Intervals
     step: int
 
     def before(self, tiles: int) -> int:
-        """How many of the first so many tiles of the band."""
+        """How many of these tiles are among the first `tiles` of the band."""
         turns, rest = divmod(tiles, self.step)
         return turns * total(self.runs) + sum(max(0, min(high + 1, rest) - low) for low, high in self.runs)
 
 
 def covered(band: Band, lines: Iterable[Callable[[], Intervals | Turn]]) -> int:
-    """How many tiles of a band are in any of several lines; not all are asked once some have them all. All that come
-    in turns have the same step, which depends on the band only."""
+    """The number of tiles of a band that are in any of several lines.
+
+    Lines are called one by one, until all tiles are found. All patterns of a band have the same step.
+    """
     found: Intervals = []
     turn = Turn([], 1)
     for line in lines:
@@ -80,8 +82,10 @@ def covered(band: Band, lines: Iterable[Callable[[], Intervals | Turn]]) -> int:
 
 
 def whole(band: Band) -> tuple[int, int]:
+    """The interval of all tiles of a band."""
     return band.start, band.stop - 1
 
 
 def total(intervals: Intervals) -> int:
+    """The number of tiles in disjoint intervals."""
     return sum(high - low + 1 for low, high in intervals)

@@ -1,8 +1,8 @@
 """Exact counts of active tiles from a mask's expression, without looking at every tile.
 
 Every atom but `global` is a function of delta = y - x (tokens) or j - i (tiles), and `global` only cuts the axes. So
-an axis is cut into bands of tiles alike; inside a pair of bands tile (i, j) is active when t = j*Bc - i*Br lies in a
-set of intervals, and the tiles of such a strip are counted by floor sums. Whole numbers only, no NumPy.
+an axis is cut into bands of equal tiles. In a pair of bands, tile (i, j) is active if t = j*Bc - i*Br lies in a set of
+intervals, and floor sums count the tiles of such a strip. All numbers are Python integers.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ from .mask_closed import Axis, Counts, floor_sum
 from .mask_expr import Expr, Join, atoms
 
 MOST_STRIPES = 2**21
+Piece = tuple[int, int]  # (offset, length) within a tile
 
 
 def _below(bound: int, rows: Band, cols: Band, Br: int, Bc: int) -> int:
-    """Tiles of a pair of bands with j*Bc - i*Br <= bound: none before row `first`, all from row `full` on."""
+    """The number of tiles of a pair of bands with j*Bc - i*Br <= bound."""
+    # No tile of a row before `first`, all from row `full` on.
     first = _clamp(-((bound - cols.start * Bc) // Br), rows)
     full = _clamp(-((bound - (cols.stop - 1) * Bc) // Br), rows)
     between = floor_sum(full - first, Bc, Br, bound + first * Br) - (full - first) * (cols.start - 1)
@@ -34,9 +36,9 @@ def _clamp(tile: int, band: Band) -> int:
 
 
 def spread(low: int, high: int, first: Band, second: Band, size: int, other: int) -> Intervals:
-    """Tiles i of `first` with low <= j*other - i*size <= high for some j of `second`: one run, or none.
+    """The tiles i of `first` with low <= j*other - i*size <= high for some j of `second`: one interval, or none.
 
-    One run because the strip of a band of several (whole) tiles is at least `other` wide.
+    It is one interval because the strip of a band of several (whole) tiles is at least `other` wide.
     """
     start = max(first.start, -((high - second.start * other) // size))
     stop = min(first.stop, ((second.stop - 1) * other - low) // size + 1)
@@ -44,7 +46,8 @@ def spread(low: int, high: int, first: Band, second: Band, size: int, other: int
 
 
 def lines(found: Intervals, first: Band, second: Band, size: int, other: int) -> Intervals:
-    """The tiles of `first` that see any of `second` at a t in `found`; the t in the middle may reach all of them."""
+    """The tiles of `first` that see any tile of `second` at a t in `found`."""
+    # The t in the middle often reaches all of them: then the others need not be asked.
     middle = ((second.start + second.stop) * other - (first.start + first.stop) * size) // 2
     at = bisect(found, (middle, middle))
     near = merge(run for a, b in found[max(at - 1, 0) : at + 1] for run in spread(a, b, first, second, size, other))
@@ -54,7 +57,7 @@ def lines(found: Intervals, first: Band, second: Band, size: int, other: int) ->
 
 
 class Active(NamedTuple):
-    """What is active in a pair of bands: how many tiles, and (when called) which rows and columns have any."""
+    """The active tiles of a pair of bands: their number, and functions for the rows and columns that have any."""
 
     tiles: int
     rows: Callable[[], Intervals | Turn]
@@ -62,14 +65,14 @@ class Active(NamedTuple):
 
 
 class Counter:
-    """Counts one expression, all of whose atoms are in one unit, over two axes in that unit.
+    """Counts an expression over two axes; all its atoms are in the unit of the axes.
 
     `shift` moves causal's diagonal: delta <= shift.
     """
 
-    def __init__(self, expr: Expr, rows: Axis, cols: Axis, shift: int):
+    def __init__(self, expr: Expr, rows: Axis[int], cols: Axis[int], shift: int):
         self.expr, self.rows, self.cols, self.shift = expr, rows, cols, shift
-        self.edges: set[int] = set()  # where a causal or a window starts or ends, in delta
+        self.edges: set[int] = set()  # deltas at which a causal or a window starts or ends
         for atom in atoms(expr):
             if atom.kind == "causal":
                 self.edges.add(shift + 1)
@@ -79,7 +82,7 @@ class Counter:
         self.period = lcm(*self.strides)
 
     def counts(self) -> Counts:
-        """All counts, over all pairs of bands."""
+        """The counts, over all pairs of bands."""
         cuts = [atom.size for atom in atoms(self.expr) if atom.kind == "global"]
         row_bands, col_bands = bands(self.rows, cuts), bands(self.cols, cuts)
         grid = [[self.active(row, col) for col in col_bands] for row in row_bands]
@@ -94,7 +97,7 @@ class Counter:
         return counts
 
     def active(self, rows: Band, cols: Band) -> Active:
-        """Counts of one pair of bands, by residues where that is fewer steps than interval by interval."""
+        """The active tiles of a pair of bands: by residues if that takes fewer steps than interval by interval."""
         Br, Bc = self.rows.size, self.cols.size
         first, last = self.span(rows, cols)
         if self.strides and not self.edges and self.period <= last - first:
@@ -113,7 +116,7 @@ class Counter:
         )
 
     def residues(self, rows: Band, cols: Band) -> Intervals:
-        """t modulo the period, where a tile is active, for an expression of strided and global only."""
+        """The t modulo the period at which a tile is active; for expressions of strided and global only."""
         L, found = self.period, []
         for row, col, x, y in self.pieces(rows, cols):
             for low, high in self.runs(0, L - 1, x, y):
@@ -125,20 +128,20 @@ class Counter:
         return merge(found)
 
     def span(self, rows: Band, cols: Band) -> tuple[int, int]:
-        """The least and the largest delta in a pair of bands."""
+        """The least and the largest delta of a pair of bands."""
         return (
             cols.start * self.cols.size - min(rows.stop * self.rows.size, self.rows.length) + 1,
             min(cols.stop * self.cols.size, self.cols.length) - 1 - rows.start * self.rows.size,
         )
 
-    def pieces(self, rows: Band, cols: Band) -> Iterator[tuple[tuple[int, int], tuple[int, int], int, int]]:
-        """Pairs of pieces, each with one position (x, y) for the atoms that are constant there."""
+    def pieces(self, rows: Band, cols: Band) -> Iterator[tuple[Piece, Piece, int, int]]:
+        """All pairs of pieces, each with one position (x, y): `global` is the same on the whole pair."""
         for row in rows.pieces:
             for col in cols.pieces:
                 yield row, col, rows.start * self.rows.size + row[0], cols.start * self.cols.size + col[0]
 
-    def visible(self, rows: Band, cols: Band) -> Iterator[tuple[int, int, tuple]]:
-        """Runs of visible deltas for each pair of pieces; gaps that no tile can fall into are closed."""
+    def visible(self, rows: Band, cols: Band) -> Iterator[tuple[int, int, tuple[Piece, Piece]]]:
+        """Intervals (low, high) of visible deltas of each pair of pieces; gaps narrower than a tile are closed."""
         first, last = self.span(rows, cols)
         edges = sorted({first, last + 1} | {edge for edge in self.edges if first < edge <= last})
         for row, col, x, y in self.pieces(rows, cols):
@@ -148,7 +151,7 @@ class Counter:
                 yield low, high, (row, col)
 
     def repeat(self, low: int, high: int, x: int, y: int, reach: int) -> Intervals:
-        """Visible deltas of low..high, between two edges: one period of the stripes, repeated."""
+        """The visible deltas of low..high, a range between two edges: one period of the stripes, repeated."""
         L = self.period
         once = self.runs(low, min(high, low + L - 1), x, y)
         if high - low < L or not once:
@@ -161,7 +164,7 @@ class Counter:
         return [(a + k, b + k) for k in range(0, last, L) for a, b in joined] + tail
 
     def runs(self, low: int, high: int, x: int, y: int) -> Intervals:
-        """Visible deltas of low..high, a range without edges, at position (x, y)."""
+        """The visible deltas of low..high, a range without edges, at position (x, y)."""
         starts = {low}
         affordable(sum((high - low) // S for S in self.strides))
         for S in self.strides:
@@ -171,7 +174,7 @@ class Counter:
         return merge((a, b - 1) for a, b in pairwise(ends) if self.holds(self.expr, x, y, a))
 
     def holds(self, expr: Expr, x: int, y: int, delta: int) -> bool:
-        """The expression at `delta`; x and y are only for `global`."""
+        """Whether the expression holds at `delta`; only `global` reads x and y."""
         if isinstance(expr, Join):
             if expr.op == "~":
                 return not self.holds(expr.parts[0], x, y, delta)
@@ -186,25 +189,26 @@ class Counter:
 
 
 def affordable(stripes: int) -> None:
-    """Refuse to walk along more stripes than a user would wait for."""
+    """Raise InputError for more stripes than a user would wait for."""
     if stripes > MOST_STRIPES:
         allowed = f"at most {MOST_STRIPES} stripes between the tiles"
         raise InputError("--mask", f"{stripes} stripes", allowed, "try a smaller N, larger tiles or another stride")
 
 
-def dilate(low: int, high: int, row: tuple[int, int], col: tuple[int, int]) -> tuple[int, int]:
-    """The t = j*Bc - i*Br at which a pair of pieces (offset, length) has a delta of low..high."""
+def dilate(low: int, high: int, row: Piece, col: Piece) -> tuple[int, int]:
+    """The interval of t = j*Bc - i*Br at which a pair of pieces has a delta of low..high."""
     (row_offset, row_length), (col_offset, col_length) = row, col
     return low - col_offset - col_length + 1 + row_offset, high - col_offset + row_offset + row_length - 1
 
 
 def turns(L: int, band: Band, size: int) -> int:
-    """Tiles of a band until their starts repeat modulo L, or the band ends."""
+    """The number of tiles of a band until their starts repeat modulo L, or the band ends."""
     return min(L // gcd(L, size), band.stop - band.start)
 
 
 def periodic(residues: Intervals, L: int, rows: Band, cols: Band, Br: int, Bc: int) -> Active:
-    """What is active where j*Bc - i*Br is in `residues` modulo L: row i is like row i + L/gcd(L, Br)."""
+    """The active tiles of a pair of bands: those with j*Bc - i*Br in `residues` modulo L."""
+    # Row i is like row i + L/gcd(L, Br).
     mirrored = [(-high % L, -low % L) for low, high in residues]
     counts, step = by_turn(residues, L, rows, cols, Br, Bc), L // gcd(L, Br)
     return Active(
@@ -215,7 +219,7 @@ def periodic(residues: Intervals, L: int, rows: Band, cols: Band, Br: int, Bc: i
 
 
 def by_turn(residues: Intervals, L: int, rows: Band, cols: Band, Br: int, Bc: int) -> list[int]:
-    """Active tiles in each row until rows repeat. An interval that wraps around has low > high."""
+    """The number of active tiles in each row until rows repeat. An interval that wraps around has low > high."""
     width, counts = cols.stop - cols.start, []
     affordable(turns(L, rows, Br))
     for k in range(turns(L, rows, Br)):
@@ -228,7 +232,7 @@ def by_turn(residues: Intervals, L: int, rows: Band, cols: Band, Br: int, Bc: in
 
 
 def repeated(counts: list[int], band: Band, step: int) -> Intervals | Turn:
-    """The tiles of a band whose turn has any active tile."""
+    """The tiles of a band with any active tile, from the `counts` of the first turn."""
     if all(counts):
         return [whole(band)]
     return Turn(merge((k, k) for k, count in enumerate(counts) if count), step)

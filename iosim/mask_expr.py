@@ -4,22 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .typing import Bools
+
+
+@dataclass(frozen=True, eq=False)
+class MaskFile:
+    """The 0/1 matrix of a file. It is equal only to itself, because the file may change."""
+
+    path: str
+    data: Bools
 
 
 @dataclass(frozen=True)
 class Atom:
-    """`kind` is dense, causal, window, global, strided or file; `size` in tokens, or in tiles where `tiles`."""
+    """One predicate. `kind` is dense, causal, window, global, strided or file; `size` is in tiles if `tiles`, else in
+    tokens."""
 
     kind: str
     size: int = 0
     tiles: bool = False
-    file: Any = None
+    file: MaskFile | None = None
 
 
 @dataclass(frozen=True)
 class Join:
-    """`op` is & or | of all parts, or ~ of the only one."""
+    """Several expressions as one. `op` is & or | of all parts, or ~ of the only one."""
 
     op: str
     parts: tuple[Atom | Join, ...]
@@ -38,7 +50,7 @@ def atoms(expr: Expr) -> Iterator[Atom]:
 
 
 def unit(expr: Expr) -> str:
-    """`tokens` or `tiles` where all atoms agree, else `mixed`; files are always mixed."""
+    """`tokens` or `tiles` if all atoms agree, else `mixed`. Files are always mixed."""
     found = {"mixed" if atom.file else "tiles" if atom.tiles else "tokens" for atom in atoms(expr) if atom != DENSE}
     return found.pop() if len(found) == 1 else "mixed" if found else "tokens"
 

@@ -1,15 +1,13 @@
-"""The text of a mask to its expression: `causal&window:64|file:PATH`. Files are read here; nothing is counted."""
+"""Parser of a mask's text, such as `causal&window:64|file:PATH`, into its expression. Files are read here too."""
 
 from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from .errors import InputError, suggestion
-from .mask_expr import Atom, Expr, Join
+from .mask_expr import Atom, Expr, Join, MaskFile
 from .units import LARGEST_COUNT, parse_count
 
 WHERE = "--mask"
@@ -26,7 +24,7 @@ _TOKEN = re.compile(r"\s*([&|~()]|file:[^&|()\s]*|[^&|~()\s]+)")
 
 
 def read(text: str) -> Expr:
-    """The expression that a text says; InputError for anything else."""
+    """The expression of a mask's text; InputError if it is not one."""
     if not isinstance(text, str):
         raise InputError(WHERE, text, ALLOWED)
     if len(text) > LONGEST:
@@ -35,12 +33,13 @@ def read(text: str) -> Expr:
 
 
 class _Parser:
-    """Recursive descent: ~ binds tightest, then &, then |."""
+    """A parser by recursive descent: ~ binds tightest, then &, then |."""
 
     def __init__(self, text: str):
         self.text, self.words, self.at, self.depth = text, _TOKEN.findall(text), 0, 0
 
     def parse(self) -> Expr:
+        """The expression of the whole text."""
         expr = self.join("|")
         if self.at < len(self.words):
             unexpected = self.words[self.at]
@@ -49,23 +48,28 @@ class _Parser:
         return expr
 
     def error(self, hint: str) -> InputError:
+        """The error of this text, with a hint."""
         return InputError(WHERE, self.text, ALLOWED, hint)
 
     def take(self, *words: str) -> bool:
+        """Whether the next word is one of these; then it is passed."""
         found = self.at < len(self.words) and self.words[self.at] in words
         self.at += found
         return found
 
     def join(self, op: str) -> Expr:
+        """Operands joined by `op`; a single one stays as it is."""
         parts = [self.operand(op)]
         while self.take(op):
             parts.append(self.operand(op))
         return parts[0] if len(parts) == 1 else Join(op, tuple(parts))
 
     def operand(self, op: str) -> Expr:
+        """An operand of `op`, in which tighter operators may stand."""
         return self.join("&") if op == "|" else self.unary()
 
     def unary(self) -> Expr:
+        """An atom or a bracket, after any number of ~."""
         negated = False
         while self.take("~"):
             negated = not negated
@@ -73,6 +77,7 @@ class _Parser:
         return Join("~", (expr,)) if negated else expr
 
     def bracket(self) -> Expr:
+        """The expression in parentheses; the opening one is passed already."""
         self.depth += 1
         if self.depth > DEEPEST:
             raise self.error(f"at most {DEEPEST} parentheses may be nested")
@@ -83,6 +88,7 @@ class _Parser:
         return expr
 
     def atom(self) -> Atom:
+        """The predicate that the next word names."""
         word = self.words[self.at] if self.at < len(self.words) else ""
         if word in ("", "&", "|", ")"):
             raise self.error("a mask is missing " + (f"before {word!r}" if word else "at the end"))
@@ -101,16 +107,8 @@ class _Parser:
         return Atom(name, tiles=bool(colon))
 
 
-@dataclass(frozen=True, eq=False)
-class Table:
-    """The 0/1 matrix of a file; equal only to itself, as the file may change."""
-
-    path: str
-    data: Any
-
-
-def read_file(path: str) -> Table:
-    """A mask's file, read once for each state of the file."""
+def read_file(path: str) -> MaskFile:
+    """The matrix of a file. A file that has not changed is not read again."""
     allowed = "file:PATH of a readable .npy or 0/1 text file"
     try:
         if not os.path.isfile(path):
@@ -121,12 +119,12 @@ def read_file(path: str) -> Table:
         return _load(path, state.st_mtime_ns, state.st_size)
     except InputError:
         raise
-    except Exception as fault:  # NumPy's reader has no family of errors of its own for a broken file
+    except Exception as fault:  # NumPy's reader raises errors of many classes for a broken file
         raise InputError(WHERE, f"file:{path}", allowed, str(fault)) from fault
 
 
 @lru_cache(maxsize=32)
-def _load(path: str, mtime: int, size: int) -> Table:
+def _load(path: str, mtime: int, size: int) -> MaskFile:
     import numpy as np
 
     if path.endswith(".npy"):
@@ -140,4 +138,4 @@ def _load(path: str, mtime: int, size: int) -> Table:
         data = np.array([list(row.encode()) for row in rows], dtype=np.int64) - ord("0")
     if data.ndim != 2 or not data.size or data.dtype.kind not in "buif" or not ((data == 0) | (data == 1)).all():
         raise ValueError("it is no matrix of 0 and 1")
-    return Table(path, data.astype(bool))
+    return MaskFile(path, data.astype(bool))

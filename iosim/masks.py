@@ -1,7 +1,7 @@
-"""Masks: predicates on (query, key) pairs, read from text such as `causal&window:64|global:1b`, bound to tiles.
+"""Masks: predicates on (query, key) pairs, parsed from text such as `causal&window:64|global:1b` and bound to tiles.
 
-With x the query, y the key, N queries and Nk keys, or (suffix b) i and j the tiles they are in.
-NumPy is imported only where tables, parts and files need it; counts are whole numbers (see mask_counts).
+x is the query and y the key, of N queries and Nk keys; atoms with the suffix b look at their tiles i and j instead.
+Only tables, parts and files import NumPy; counts are whole numbers (see mask_counts).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from operator import index
-from typing import Any, cast
+from typing import TYPE_CHECKING, Generic, cast, overload
 
 from .elementwise import smaller
 from .errors import InputError
@@ -17,22 +17,34 @@ from .mask_closed import Axis, Counts, closed_counts, has_closed_form
 from .mask_counts import Counter
 from .mask_expr import Atom, Expr, Join, atoms, unit
 from .mask_text import WHERE, read
-from .problem import DENSE, Attention, Dense
+from .problem import DENSE, Attention
+from .size import S
 
-MOST_PAIRS = 2**33  # token pairs that a table may look at
-CHUNK = 2**22  # token pairs looked at at once
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from .machine import Tile
+    from .tiling import Tiling
+    from .typing import Bools, Size
+    from .typing import Mask as AnyMask
+
+    Places = tuple[NDArray[np.int64], NDArray[np.int64], Size]  # x, y and the shift of causal's diagonal
+
+MOST_PAIRS = 2**33  # the most pairs of tokens that a table may look at
+CHUNK = 2**22  # pairs of tokens that are looked at together
 
 
-def parse(text: str) -> Mask | Dense:
-    """The mask that a text says; InputError for anything else."""
+def parse(text: str) -> AnyMask:
+    """The mask of a text; InputError if it is not one."""
     if isinstance(text, str) and text.strip() == "dense":
-        return cast("Dense", DENSE)
-    return Mask(text, read(text))
+        return DENSE
+    return cast("AnyMask", Mask(text, read(text)))  # sizes and counts come when it is bound
 
 
 @dataclass(frozen=True)
 class Mask:
-    """An expression, not yet bound to sizes."""
+    """A mask that is not yet bound to sizes."""
 
     text: str
     expr: Expr
@@ -42,15 +54,22 @@ class Mask:
 
     @property
     def tile_units(self) -> bool:
-        """Whether tile sizes change what is hidden; for a file, which may have tile shape, taken as true."""
+        """Whether tile sizes change what is hidden. True for a file, since its shape may be that of the tiles."""
         return any(atom.tiles or atom.file for atom in atoms(self.expr))
 
     @cached_property
     def counts_arrays(self) -> bool:
-        """Whether one binding counts arrays of problems and tilings."""
+        """Whether the mask can be bound to arrays of problems and tilings, and counted for all at once."""
         return unit(self.expr) != "mixed" and has_closed_form(self.expr)
 
-    def bind(self, problem: Attention, tiling: Any, skips: bool = True) -> BoundMask:
+    @overload
+    def bind(self, problem: Attention, tiling: Tiling, skips: bool = True) -> BoundMask: ...
+
+    @overload
+    def bind(self, problem: Attention[Size], tiling: Tiling[Size], skips: bool = True) -> BoundMask[Size]: ...
+
+    def bind(self, problem: Attention[Size], tiling: Tiling[Size], skips: bool = True) -> BoundMask[Size]:
+        """The mask over a problem's tokens in tiles. Without `skips` it leaves no tile out, only hides."""
         sizes = (problem.N, problem.Nk, tiling.rows_q, tiling.rows_k)
         try:
             N, Nk, rows_q, rows_k = map(index, sizes)
@@ -73,23 +92,28 @@ def _bind(mask: Mask, N: int, Nk: int, rows_q: int, rows_k: int, skips: bool) ->
 
 
 @dataclass(frozen=True)
-class Line:
-    """The tiles of one row or column, or all key columns, for loops that skip what is hidden."""
+class Line(Generic[S]):
+    """The tiles of one row or column (`tile`), or all key columns, for loops that leave out hidden tiles.
 
-    mask: BoundMask
+    `kind` is row, column or columns.
+    """
+
+    mask: BoundMask[S]
     kind: str
-    tile: Any = None
+    tile: Tile | None = None
 
-    def active(self, tile: Any) -> bool:
-        if self.kind == "columns":
+    def active(self, tile: Tile) -> bool:
+        """Whether the line sees any pair of a tile."""
+        if self.tile is None:
             return bool(self.mask.table[:, tile.index].any())
         i, j = (tile, self.tile) if self.kind == "column" else (self.tile, tile)
         return bool(self.mask.table[i.index, j.index])
 
     @property
     def any(self) -> bool:
-        if self.kind == "columns":
-            return self.mask.active_tiles > 0
+        """Whether any tile of the line is active."""
+        if self.tile is None:
+            return bool(self.mask.active_tiles > 0)
         table, k = self.mask.table, self.tile.index
         return bool((table[:, k] if self.kind == "column" else table[k]).any())
 
@@ -98,24 +122,27 @@ class Line:
 class Part:
     """The mask over one tile."""
 
-    mask: BoundMask
-    i: Any
-    j: Any
+    mask: BoundMask[Size]
+    i: Tile
+    j: Tile
 
-    def array(self) -> Any:
-        """Bool (rows x keys of the tile), True where visible."""
+    def array(self) -> Bools:
+        """Booleans (rows x keys of the tile), True where visible."""
         return self.mask.visible(self.i.start, self.i.size, self.j.start, self.j.size)
 
 
 @dataclass(frozen=True)
-class BoundMask:
-    """A mask over N x Nk tokens in tiles of rows_q x rows_k. Without `skips` its lines are None."""
+class BoundMask(Generic[S]):
+    """A mask over N x Nk tokens in tiles of rows_q x rows_k. Without `skips` its lines are None.
+
+    Sizes are arrays only if the mask counts arrays; it has no table then.
+    """
 
     mask: Mask
-    N: int
-    Nk: int
-    rows_q: int
-    rows_k: int
+    N: S
+    Nk: S
+    rows_q: S
+    rows_k: S
     skips: bool = True
 
     def __str__(self) -> str:
@@ -123,39 +150,52 @@ class BoundMask:
 
     @property
     def tile_units(self) -> bool:
+        """Whether tile sizes change what is hidden."""
         return self.mask.tile_units
 
     @property
-    def Tr(self) -> int:
-        return -(-self.N // self.rows_q)
+    def Tr(self) -> S:
+        """Row tiles."""
+        return -(-self.N // self.rows_q)  # type: ignore[operator,return-value]
 
     @property
-    def Tc(self) -> int:
-        return -(-self.Nk // self.rows_k)
+    def Tc(self) -> S:
+        """Key tiles."""
+        return -(-self.Nk // self.rows_k)  # type: ignore[operator,return-value]
 
     @property
-    def columns(self) -> Line | None:
+    def shift(self) -> S:
+        """Keys that causal shows to the first query, but for the one at its own place."""
+        return self.Nk - self.N  # type: ignore[operator,return-value]  # both are S
+
+    @property
+    def columns(self) -> Line[S] | None:
+        """All key columns, for a loop over those with any active tile."""
         return Line(self, "columns") if self.skips else None
 
-    def column(self, j: Any) -> Line | None:
+    def column(self, j: Tile) -> Line[S] | None:
+        """The tiles of key column j, for a loop over the active ones."""
         return Line(self, "column", j) if self.skips else None
 
-    def row(self, i: Any) -> Line | None:
+    def row(self, i: Tile) -> Line[S] | None:
+        """The tiles of row i, for a loop over the active ones."""
         return Line(self, "row", i) if self.skips else None
 
-    def part(self, i: Any, j: Any) -> Part:
+    def part(self, i: Tile, j: Tile) -> Part:
+        """The mask over tile (i, j)."""
         return Part(self, i, j)
 
-    def visible(self, x0: int, rows: int, y0: int, keys: int) -> Any:
-        """Bool (rows x keys) of the tokens from (x0, y0), True where visible."""
+    def visible(self, x0: int, rows: int, y0: int, keys: int) -> Bools:
+        """Booleans (rows x keys) of the tokens from (x0, y0), True where visible."""
         import numpy as np
 
         x, y = x0 + np.arange(rows)[:, None], y0 + np.arange(keys)[None, :]
-        tokens = x, y, self.Nk - self.N
+        tokens = x, y, self.shift
         tiles = x // self.rows_q, y // self.rows_k, 0
         return np.broadcast_to(self._holds(self.mask.expr, tokens, tiles), (rows, keys)).copy()
 
-    def _holds(self, expr: Expr, tokens: tuple, tiles: tuple) -> Any:
+    def _holds(self, expr: Expr, tokens: Places, tiles: Places) -> Bools:
+        """Whether an expression holds at places, given in tokens and in tiles."""
         if isinstance(expr, Join):
             found = self._holds(expr.parts[0], tokens, tiles)
             for part in expr.parts[1:]:
@@ -175,41 +215,44 @@ class BoundMask:
         return x % expr.size == y % expr.size if expr.kind == "strided" else x == x
 
     @cached_property
-    def table(self) -> Any:
-        """Bool (Tr x Tc) of active tiles, by looking at every pair of tokens: independent of the counts' formulas."""
+    def table(self) -> Bools:
+        """Booleans (Tr x Tc), True for an active tile. Every pair of tokens is looked at, without the counts'
+        formulas."""
         import numpy as np
 
-        if self.N * self.Nk > MOST_PAIRS:
+        N, Nk, rows_q, rows_k = map(int, (self.N, self.Nk, self.rows_q, self.rows_k))
+        if N * Nk > MOST_PAIRS:
             allowed = f"at most {MOST_PAIRS} pairs of tokens where a mask is looked at pair by pair"
             raise InputError(WHERE, self.mask.text, allowed, "use atoms of one unit, and no file")
-        table, starts = np.zeros((self.Tr, self.Tc), bool), np.arange(0, self.Nk, self.rows_k)
-        chunk = max(1, CHUNK // self.Nk)
-        for i in range(self.Tr):
-            for x in range(i * self.rows_q, min((i + 1) * self.rows_q, self.N), chunk):
-                rows = min(chunk, (i + 1) * self.rows_q - x, self.N - x)
-                keys = self.visible(x, rows, 0, self.Nk).any(axis=0)
+        starts, chunk = np.arange(0, Nk, rows_k), max(1, CHUNK // Nk)
+        table = np.zeros((-(-N // rows_q), len(starts)), bool)
+        for i in range(len(table)):
+            for x in range(i * rows_q, min((i + 1) * rows_q, N), chunk):
+                rows = min(chunk, (i + 1) * rows_q - x, N - x)
+                keys = self.visible(x, rows, 0, Nk).any(axis=0)
                 table[i] |= np.logical_or.reduceat(keys, starts)
         return table
 
-    def pairs(self, row_ragged: bool, column_ragged: bool) -> int:
-        """Active tiles in whole or ragged row tiles x whole or ragged key tiles."""
+    def pairs(self, row_ragged: bool, column_ragged: bool) -> Size:
+        """The number of active tiles in whole or ragged row tiles x whole or ragged key tiles."""
         return self._counts.pairs[bool(row_ragged), bool(column_ragged)]
 
-    def rows(self, ragged: bool) -> int:
-        """Row tiles of a class with any active tile."""
+    def rows(self, ragged: bool) -> Size:
+        """The number of whole, or ragged, row tiles with any active tile."""
         return self._counts.rows[bool(ragged)]
 
-    def cols(self, ragged: bool) -> int:
-        """Key columns of a class with any active tile."""
+    def cols(self, ragged: bool) -> Size:
+        """The number of whole, or ragged, key columns with any active tile."""
         return self._counts.cols[bool(ragged)]
 
     @property
-    def active_tiles(self) -> int:
+    def active_tiles(self) -> Size:
+        """The number of active tiles."""
         return sum(self._counts.pairs.values())
 
     @property
     def unit(self) -> str:
-        """`tokens` or `tiles` where all atoms agree, else `mixed`; files are always mixed."""
+        """`tokens` or `tiles` if all atoms agree, else `mixed`. Files are always mixed."""
         return unit(self.mask.expr)
 
     @cached_property
@@ -218,14 +261,18 @@ class BoundMask:
         if kind == "mixed":
             return self.table_counts()
         rows, cols = axis(self.N, self.rows_q, kind), axis(self.Nk, self.rows_k, kind)
-        shift = self.Nk - self.N if kind == "tokens" else 0
-        return closed_counts(expr, rows, cols, shift) or Counter(expr, rows, cols, shift).counts()
+        shift: Size = self.shift if kind == "tokens" else 0
+        found = closed_counts(expr, rows, cols, shift)
+        if found is not None:
+            return found
+        one = cast("Axis", rows), cast("Axis", cols)  # arrays have a closed form
+        return Counter(expr, *one, cast("int", shift)).counts()
 
     def table_counts(self) -> Counts:
         """The counts, summed from the table."""
-        i, j = self.N // self.rows_q, self.Nk // self.rows_k  # whole tiles
+        i, j = int(self.N) // int(self.rows_q), int(self.Nk) // int(self.rows_k)  # whole tiles
         halves = {False: slice(0, i), True: slice(i, None)}, {False: slice(0, j), True: slice(j, None)}
-        rows, cols = self.table.any(axis=1), self.table.any(axis=0)
+        rows, cols = cast("Bools", self.table.any(axis=1)), cast("Bools", self.table.any(axis=0))
         return Counts(
             {(r, c): int(self.table[halves[0][r], halves[1][c]].sum()) for r in halves[0] for c in halves[1]},
             {r: int(rows[part].sum()) for r, part in halves[0].items()},
@@ -233,14 +280,14 @@ class BoundMask:
         )
 
 
-def axis(length: Any, size: Any, unit: str) -> Axis:
-    """An axis in tiles, its positions being tokens or tiles."""
+def axis(length: Size, size: Size, unit: str) -> Axis[Size]:
+    """An axis in tiles of `size` tokens; its positions are tokens or tiles, as `unit` says."""
     whole, rest = length // size, length % size
     return Axis(whole, size, rest) if unit == "tokens" else Axis(whole, 1, smaller(rest, 1))
 
 
-def formula_density(mask: Mask, bound: BoundMask) -> tuple[str, float] | None:
-    """The share of active tiles as papers give it, for a single atom."""
+def formula_density(mask: object, bound: BoundMask) -> tuple[str, float] | None:
+    """The share of active tiles as papers give it (formula, value), for a mask of a single atom; else None."""
     atom = mask.expr if isinstance(mask, Mask) else None
     if not isinstance(atom, Atom):
         return None
@@ -255,13 +302,13 @@ def formula_density(mask: Mask, bound: BoundMask) -> tuple[str, float] | None:
 
 
 def token_density(mask: Mask, N: int, Nk: int, Br: int, Bc: int) -> tuple[int, int]:
-    """(visible pairs, all pairs), exact."""
+    """(visible pairs of tokens, all pairs), exact."""
     bound = _bind(mask, N, Nk, Br, Bc, True)
     if bound.unit == "tokens":
-        return _bind(mask, N, Nk, 1, 1, True).active_tiles, N * Nk
+        return int(_bind(mask, N, Nk, 1, 1, True).active_tiles), N * Nk
     if bound.unit == "tiles":
         rows, cols = {False: Br, True: N % Br}, {False: Bc, True: Nk % Bc}
-        return sum(bound.pairs(r, c) * rows[r] * cols[c] for r in rows for c in cols), N * Nk
-    bound.table  # noqa: B018 - refuses what is too large
+        return int(sum(bound.pairs(r, c) * rows[r] * cols[c] for r in rows for c in cols)), N * Nk
+    bound.table  # noqa: B018 - raises InputError for too many pairs
     chunk = max(1, CHUNK // Nk)
     return sum(int(bound.visible(x, min(chunk, N - x), 0, Nk).sum()) for x in range(0, N, chunk)), N * Nk

@@ -2,61 +2,83 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, NotRequired, TypedDict, cast
 
 from .errors import InputError
 from .experiment import parse_mask
 from .problem import DENSE, Attention
 from .tiling import parse_tiles
 
-WIDEST = 64
+if TYPE_CHECKING:
+    from .masks import BoundMask, Mask
+
+WIDEST = 64  # the most tiles a side that are drawn
+MOST_DRAWN_PAIRS = 2**28
+
+Tiles = tuple[int, int]  # the numbers of row tiles and of key tiles
 
 
-def describe(expression: str, tiles: str, N: int, Nk: int | None = None) -> dict[str, Any]:
-    """Tile counts and densities of a mask; `bound` is the mask itself, None where it is dense."""
-    problem, tiling = Attention(N, 1, Nk=N if Nk is None else Nk, mask=parse_mask(expression)), parse_tiles(tiles)
-    Tr, Tc = -(-problem.N // tiling.rows_q), -(-problem.Nk // tiling.rows_k)
-    row = {"mask": expression, "N": problem.N, "Nk": problem.Nk, "Br": tiling.rows_q, "Bc": tiling.rows_k, "Tr": Tr}
-    if problem.mask is DENSE:
-        return {**row, "Tc": Tc, "active_tiles": Tr * Tc, "tile_density": 1.0, "visible_pairs": N * problem.Nk,
-                "token_density": 1.0, "formula": None, "formula_density": None, "bound": (Tr, Tc)}  # fmt: skip
-    from .masks import Mask, formula_density, token_density
+class MaskRow(TypedDict):
+    """What `iosim mask` says of a mask. `bound` is the mask in tiles, or only their numbers if it is dense."""
 
-    mask = cast("Mask", problem.mask)
-    bound = mask.bind(problem, tiling, True)
-    visible, pairs = token_density(mask, problem.N, problem.Nk, tiling.rows_q, tiling.rows_k)
-    formula = formula_density(mask, bound)
-    return {
-        **row, "Tc": Tc, "active_tiles": bound.active_tiles, "tile_density": bound.active_tiles / (Tr * Tc),
-        "visible_pairs": visible, "token_density": visible / pairs, "formula": formula and formula[0],
-        "formula_density": formula and formula[1], "bound": bound,
+    mask: str
+    N: int
+    Nk: int
+    Br: int
+    Bc: int
+    Tr: int
+    Tc: int
+    active_tiles: int
+    tile_density: float
+    visible_pairs: int
+    token_density: float
+    formula: str | None
+    formula_density: float | None
+    bound: NotRequired[BoundMask | Tiles]
+
+
+def describe(expression: str, tiles: str, N: int, Nk: int | None = None) -> MaskRow:
+    """Tile counts and densities of a mask."""
+    p = Attention(N, 1, Nk=N if Nk is None else Nk, mask=parse_mask(expression))
+    tiling = parse_tiles(tiles)
+    Tr, Tc = -(-p.N // tiling.rows_q), -(-p.Nk // tiling.rows_k)
+    row: MaskRow = {
+        "mask": expression, "N": p.N, "Nk": p.Nk, "Br": tiling.rows_q, "Bc": tiling.rows_k, "Tr": Tr, "Tc": Tc,
+        "active_tiles": Tr * Tc, "tile_density": 1.0, "visible_pairs": N * p.Nk, "token_density": 1.0,
+        "formula": None, "formula_density": None, "bound": (Tr, Tc),
     }  # fmt: skip
+    if p.mask is DENSE:
+        return row
+    from .masks import formula_density, token_density
+
+    mask = cast("Mask", p.mask)
+    bound = mask.bind(p, tiling, True)
+    row["bound"], row["active_tiles"] = bound, int(bound.active_tiles)
+    row["tile_density"] = row["active_tiles"] / (Tr * Tc)
+    row["visible_pairs"], pairs = token_density(mask, p.N, p.Nk, tiling.rows_q, tiling.rows_k)
+    row["token_density"] = row["visible_pairs"] / pairs
+    if formula := formula_density(mask, bound):
+        row["formula"], row["formula_density"] = formula
+    return row
 
 
-def draw(bound: Any) -> str:
-    """`#` for an active tile, `.` for one that is left out; large masks are shown by their first tiles."""
+def draw(bound: BoundMask | Tiles) -> str:
+    """The picture of a mask: `#` for an active tile, `.` for a hidden one. Large masks are cut to their first tiles."""
+    size = bound if isinstance(bound, tuple) else (bound.Tr, bound.Tc)
+    rows, columns = (min(x, WIDEST) for x in size)
     if isinstance(bound, tuple):
-        rows, columns = (min(x, WIDEST) for x in bound)
         lines = ["#" * columns] * rows
-        cut = max(bound) > WIDEST
     else:
-        rows, columns = min(bound.Tr, WIDEST), min(bound.Tc, WIDEST)
-        corner = Corner(bound, rows, columns)
-        lines = ["".join("#" if on else "." for on in line) for line in corner.table]
-        cut = max(bound.Tr, bound.Tc) > WIDEST
-    note = [f"(the first {rows} x {columns} tiles)"] if cut else []
+        lines = ["".join("#" if on else "." for on in line) for line in corner(bound, rows, columns)]
+    note = [f"(the first {rows} x {columns} tiles)"] if max(size) > WIDEST else []
     return "\n".join([*lines, *note])
 
 
-class Corner:
-    """The first tiles of a bound mask, by looking at their tokens."""
-
-    def __init__(self, bound: Any, rows: int, columns: int):
-        height, width = min(bound.N, rows * bound.rows_q), min(bound.Nk, columns * bound.rows_k)
-        if height * width > 2**28:
-            raise InputError("--tiles", f"{bound.rows_q}x{bound.rows_k}", "smaller tiles, for a picture")
-        seen = bound.visible(0, height, 0, width)
-        self.table = [
-            [bool(seen[i * bound.rows_q : (i + 1) * bound.rows_q, j * bound.rows_k : (j + 1) * bound.rows_k].any())
-             for j in range(columns)] for i in range(rows)
-        ]  # fmt: skip
+def corner(bound: BoundMask, rows: int, columns: int) -> list[list[bool]]:
+    """Whether each of the first rows x columns tiles is active, by looking at their tokens."""
+    Br, Bc = bound.rows_q, bound.rows_k
+    height, width = min(bound.N, rows * Br), min(bound.Nk, columns * Bc)
+    if height * width > MOST_DRAWN_PAIRS:
+        raise InputError("--tiles", f"{Br}x{Bc}", "smaller tiles, for a picture")
+    seen = bound.visible(0, height, 0, width)
+    return [[bool(seen[i * Br : (i + 1) * Br, j * Bc : (j + 1) * Bc].any()) for j in range(columns)] for i in range(rows)]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from . import masks
     from .problem import Attention
-    from .typing import BoundMask, Rows, Size
+    from .typing import Bools, BoundMask, Rows, Size
 
 
 class Seen(Span):
@@ -34,7 +34,8 @@ class Seen(Span):
 
     @property
     def size(self) -> int:  # type: ignore[override]
-        found = self.mask.visible(self.tile.start, self.tile.size, 0, self.mask.Nk).any(axis=0).nonzero()[0]
+        keys = self.mask.visible(self.tile.start, self.tile.size, 0, self.mask.Nk).any(axis=0)
+        found = cast("Bools", keys).nonzero()[0]
         return int(found[-1]) + 1 if len(found) else 0
 
     @property

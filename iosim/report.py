@@ -1,14 +1,19 @@
-"""Rows to tables, JSON and CSV. The only module that formats; it knows nothing of machines."""
+"""Tables, JSON and CSV of rows and reports. It only reads results and knows nothing of machines."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Protocol
 
 from . import __version__
 from .units import format_bytes, format_megabytes
+
+if TYPE_CHECKING:
+    from .bounds import Bound
+    from .experiment import Report, Result
+    from .problem import Attention
 
 PROBLEM_COLUMNS = ("N", "Nk", "d", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "mask", "M_bytes", "M_words")
 RESULT_COLUMNS = (
@@ -19,11 +24,47 @@ COLUMNS = PROBLEM_COLUMNS + RESULT_COLUMNS
 OPTIONS = ("lse", "keep_p", "elementwise", "count_init", "splits", "page_size", "gqa")
 EVERY_COLUMN = (*COLUMNS, *OPTIONS, "tile_multiple", "more_tiles")
 
-Rows = Sequence[Mapping[str, Any]]
+Row = dict[str, object]
+"""Cells by the names of their columns."""
+Rows = Sequence[Mapping[str, object]]
+"""Rows of a table; all have the columns of the first."""
 
 
-def to_json(value: Any, argv: list[str]) -> str:
-    """The envelope of every JSON answer: schema, version, argv, then what was asked for. What is no number is null."""
+class Headed(Protocol):
+    """An answer about one problem and one SRAM."""
+
+    @property
+    def problem(self) -> Attention: ...
+
+    @property
+    def M_bytes(self) -> int | None: ...
+
+    @property
+    def M_words(self) -> int | None: ...
+
+
+class Answered(Headed, Protocol):
+    """An answer with a result for each schedule and tiling."""
+
+    @property
+    def results(self) -> Sequence[Result]: ...
+
+
+class Tiled(Protocol):
+    """Whatever has tile sizes; without Br it has none to show."""
+
+    @property
+    def Br(self) -> int | None: ...
+
+    @property
+    def Bc(self) -> int | None: ...
+
+    @property
+    def more_tiles(self) -> Mapping[str, int]: ...
+
+
+def to_json(value: Mapping[str, object], argv: list[str]) -> str:
+    """The JSON text of an answer: schema, version, argv, then the answer's keys. Infinities and NaN become null."""
     import json
 
     whole = {"schema": 1, "iosim": __version__, "argv": argv, **value}
@@ -33,8 +74,8 @@ def to_json(value: Any, argv: list[str]) -> str:
         return json.dumps(finite(whole), indent=1, allow_nan=False) + "\n"
 
 
-def finite(value: Any) -> Any:
-    """The same with None for infinities and NaN, which JSON has not."""
+def finite(value: object) -> object:
+    """The value with None for infinities and NaN, which JSON does not have."""
     if isinstance(value, dict):
         return {key: finite(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
@@ -42,7 +83,8 @@ def finite(value: Any) -> Any:
     return None if isinstance(value, float) and not isfinite(value) else value
 
 
-def report_json(report: Any) -> dict[str, Any]:
+def report_json(report: Report) -> Row:
+    """A report as the keys of its JSON."""
     return {
         "problem": problem_row(report.problem),
         "sram": {"M_bytes": report.M_bytes, "M_words": report.M_words},
@@ -51,33 +93,35 @@ def report_json(report: Any) -> dict[str, Any]:
     }
 
 
-def problem_row(p: Any) -> dict[str, Any]:
+def problem_row(p: Attention) -> Row:
+    """The fields of a problem as cells."""
     names = ("N", "Nk", "d", "dv", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "mask", "lse", "keep_p")
     row = {name: getattr(p, name) for name in (*names, "elementwise", "count_init", "splits", "page_size", "gqa")}
     return {**row, "mask": str(p.mask)}
 
 
-def report_rows(report: Any) -> Rows:
-    """One flat row a result, with the columns of a sweep."""
+def report_rows(report: Report) -> list[Row]:
+    """One flat row for each result, with the columns of a sweep."""
     problem = {**problem_row(report.problem), "M_bytes": report.M_bytes, "M_words": report.M_words}
     columns = (*COLUMNS, *more_columns(report.problem, [r.more_tiles for r in report.results]))
     rows = [{**problem, **vars(r), "more_tiles": more_sizes(r.more_tiles)} for r in report.results]
     return [{name: row[name] for name in columns} for row in rows]
 
 
-def more_columns(problem: Any, more_tiles: list[Any]) -> tuple[str, ...]:
-    """The options that are not at their defaults, and `more_tiles` where a tiling has more than Br and Bc: columns at
-    the end of a row, so that nothing it depends on is missing from it."""
+def more_columns(problem: Attention, more_tiles: Iterable[object]) -> tuple[str, ...]:
+    """The columns at the end of a row: options that are not at their defaults, and `more_tiles` if any tiling has more
+    than Br and Bc. Then a row holds all that its counts depend on."""
     unusual = [name for name in OPTIONS if getattr(problem, name) != getattr(type(problem), name)]
     return (*unusual, *(["more_tiles"] if any(more_tiles) else []))
 
 
-def more_sizes(sizes: Any) -> str:
-    """`depth=8/rows_o=4`: what `--tiles` takes after the first slash."""
+def more_sizes(sizes: Mapping[str, object]) -> str:
+    """Tile sizes as `--tiles` takes them after the first slash: `depth=8/rows_o=4`."""
     return "/".join(f"{name}={size}" for name, size in sizes.items())
 
 
 def to_csv(rows: Rows, columns: tuple[str, ...] | None = None) -> str:
+    """The CSV text of rows; a cell that is None is empty."""
     import csv
     import io
 
@@ -89,12 +133,14 @@ def to_csv(rows: Rows, columns: tuple[str, ...] | None = None) -> str:
     return out.getvalue()
 
 
-def report_text(report: Any) -> str:
+def report_text(report: Report) -> str:
+    """A report as plain text: what was asked, the results, the bounds, and what does not fit."""
     parts = [header(report), table(count_table(report)), "", table(bounds_table(report.bounds))]
     return "\n".join([*parts, *notes(report)])
 
 
-def header(report: Any) -> str:
+def header(report: Headed) -> str:
+    """The lines above every table: the problem and the SRAM."""
     p = report.problem
     size = f"attention: N = {p.N}, Nk = {p.Nk}, d = {p.d}, batch {p.batch} x heads {p.heads} (kv {p.kv_heads}"
     size += ", packed)" if p.gqa == "pack" else ")"
@@ -106,7 +152,8 @@ def header(report: Any) -> str:
     return f"{size}\n{types}, {memory}\n"
 
 
-def count_table(report: Any) -> Rows:
+def count_table(report: Answered) -> list[Row]:
+    """The results as the rows that `iosim count` shows."""
     return [
         {
             "schedule": r.schedule,
@@ -124,43 +171,45 @@ def count_table(report: Any) -> Rows:
     ]
 
 
-def tile_sizes(result: Any) -> str:
-    """As `--tiles` takes them."""
+def tile_sizes(result: Tiled) -> str:
+    """Tile sizes as `--tiles` takes them, after a space; nothing if there are none."""
     if not result.Br:
         return ""
     return f" {result.Br}x{result.Bc}" + ("/" + more_sizes(result.more_tiles) if result.more_tiles else "")
 
 
-def narrow_table(report: Any) -> Rows:
+def narrow_table(report: Answered) -> list[Row]:
     """The columns of `count_table` that fit a terminal of 80 columns."""
     names = {"total words": "words", "x N^2d^2/M": "x bound"}
     left_out = ("SRAM words", "reads", "writes")
     return [{names.get(k, k): v for k, v in row.items() if k not in left_out} for row in count_table(report)]
 
 
-def verdict(result: Any) -> str:
+def verdict(result: Result) -> str:
+    """Whether a result fits, as tables show it."""
     if result.total is None:
         return "nothing fits"
     return {True: "yes", False: "NO", None: "-"}[result.fits]
 
 
-def notes(report: Any) -> list[str]:
+def notes(report: Answered) -> list[str]:
+    """Lines below a table that say how far each result that does not fit is above M."""
     lines = []
     for r in report.results:
-        if r.fits is False and r.total is not None and report.M_bytes:
+        if r.fits is False and r.sram_peak_bytes is not None and report.M_bytes:
             share = excess(r.sram_peak_bytes / report.M_bytes)
             lines.append(f"{r.schedule} {r.tiling}: needs {r.sram_peak_bytes} B of SRAM, {share} x M: does not fit")
     return ["", *lines] if lines else []
 
 
 def excess(share: float) -> str:
-    """A number above 1 in three digits, or in as many as show that it is above 1."""
+    """A number above 1 in three digits, or in as many digits as show that it is above 1."""
     return next((text for digits in range(3, 17) if (text := f"{share:.{digits}g}") != "1"), "more than 1")
 
 
-def result_text(result: Any) -> str:
-    """One result, with units."""
-    if result.total is None:
+def result_text(result: Result) -> str:
+    """One result in words, with units."""
+    if result.total_bytes is None or result.sram_peak_bytes is None:
         return f"{result.schedule} ({result.tiling} tiles): nothing fits"
     tiles = f"{result.tiling} tiles" + tile_sizes(result)
     lines = [
@@ -172,9 +221,9 @@ def result_text(result: Any) -> str:
     return "\n".join(lines)
 
 
-def detail_table(report: Any) -> Rows:
-    """Words for each tensor and each step."""
-    rows = []
+def detail_table(report: Answered) -> list[Row]:
+    """Rows of words for each tensor and each step."""
+    rows: list[Row] = []
     for r in report.results:
         label = {"schedule": r.schedule, "tiling": r.tiling}
         rows += [{**label, "part": f"tensor {name}", **t} for name, t in r.tensors.items()]
@@ -182,15 +231,16 @@ def detail_table(report: Any) -> Rows:
     return rows
 
 
-def detail_rows(report: Any) -> Rows:
-    """The same in full, for CSV: the problem's columns, those of the tiling, and a row a part."""
+def detail_rows(report: Report) -> list[Row]:
+    """The rows of `detail_table` for CSV, each with the columns of the problem and of the tiling."""
     rows = {(row["schedule"], row["tiling"]): row for row in report_rows(report)}
     names = [*PROBLEM_COLUMNS, "schedule", "tiling", "Br", "Bc", "fits"]
     details = detail_table(report)
     return [{**{name: rows[d["schedule"], d["tiling"]][name] for name in names}, **d} for d in details]
 
 
-def bounds_table(bounds: list[Any]) -> Rows:
+def bounds_table(bounds: list[Bound]) -> list[Row]:
+    """Bounds as rows of a table."""
     return [
         {
             "bound": b.name,
@@ -204,11 +254,12 @@ def bounds_table(bounds: list[Any]) -> Rows:
 
 
 def ratio(value: float | None) -> str:
+    """A ratio as tables show it."""
     return "-" if value is None else f"{value:.3f}"
 
 
 def table(rows: Rows) -> str:
-    """Plain aligned columns: never wrapped, no number cut."""
+    """Rows as plain text in aligned columns. Nothing is wrapped and no number is cut."""
     if not rows:
         return "(no rows)"
     cells = [list(rows[0]), *[["-" if v is None else str(v) for v in row.values()] for row in rows]]
@@ -222,7 +273,7 @@ def table(rows: Rows) -> str:
 
 
 def print_rich(rows: Rows) -> None:
-    """A table for a terminal; a plain one, in parts, where it is too wide. NO_COLOR is honoured by rich."""
+    """Print rows on a terminal: by rich, which honours NO_COLOR, or as plain text in parts if they are too wide."""
     from rich.console import Console
     from rich.table import Table
 

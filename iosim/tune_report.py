@@ -112,7 +112,7 @@ def why_not(r: Any) -> str:
     return "" if r.needs_M_bytes is None else f"none: needs {r.needs_M_bytes} B"
 
 
-def curve_rows(found: Any) -> Rows:
+def curve_rows(found: Any) -> list[dict[str, Any]]:
     """One row a breakpoint, with the bounds at its M in words."""
     p, rows, family = found.problem, [], found.space[0].family
     last = {name for name in ("blocks", "options", "more_tiles") if any(getattr(s, name) for s in found.steps)}
@@ -144,7 +144,7 @@ def more_of(step: Any) -> dict[str, Any]:
     }
 
 
-def published_rows(found: Any) -> Rows:
+def published_rows(found: Any) -> list[dict[str, Any]]:
     """Published tiles at the M that they really need. `rule_M_bytes` is the M that a rule was given."""
     rows = []
     for choice, given, r, least in found.published:

@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, TextIO
 
 from .errors import MissingError
 from .files import whole as whole
-from .variants import chunks
+from .grid import chunks
+
+if TYPE_CHECKING:
+    from .variants import Sweep
+
+Out = str | AbstractContextManager[TextIO]
+"""The name of a file, or an open one."""
+Progress = Callable[[int], object]
+"""Told the number of rows of each chunk that is written."""
 
 
-def write(sweep: Any, path: str, kind: str, progress: Any = lambda rows: None) -> None:
-    """Write a sweep as csv, jsonl or parquet."""
+def write(sweep: Sweep, path: str, kind: str, progress: Progress = lambda rows: None) -> None:
+    """Write a sweep to a file as csv, jsonl or parquet."""
     with whole(path) as temporary:
         WRITERS[kind](sweep, temporary, progress)
 
 
-def write_csv(sweep: Any, out: Any, progress: Any) -> None:
+def write_csv(sweep: Sweep, out: Out, progress: Progress) -> None:
+    """Write a sweep as CSV with one header."""
     with open(out, "w", newline="") if isinstance(out, str) else out as file:
         for k, rows in enumerate(chunks(sweep)):
             rows.to_csv(file, index=False, header=k == 0, lineterminator="\n")
             progress(len(rows))
 
 
-def write_jsonl(sweep: Any, out: Any, progress: Any) -> None:
-    """Not by pandas, which writes 15 decimals of a number at most: of small ratios these are few digits."""
+def write_jsonl(sweep: Sweep, out: Out, progress: Progress) -> None:
+    """Write a sweep as one JSON object a line. pandas would write at most 15 decimals: few digits of a small ratio."""
     import json
 
     with open(out, "w") if isinstance(out, str) else out as file:
@@ -33,7 +44,8 @@ def write_jsonl(sweep: Any, out: Any, progress: Any) -> None:
             progress(len(rows))
 
 
-def write_parquet(sweep: Any, out: str, progress: Any) -> None:
+def write_parquet(sweep: Sweep, out: Out, progress: Progress) -> None:
+    """Write a sweep as Parquet, which needs pyarrow."""
     import pandas as pd
 
     try:
@@ -46,4 +58,6 @@ def write_parquet(sweep: Any, out: str, progress: Any) -> None:
     pd.concat(parts, ignore_index=True).to_parquet(out, index=False)
 
 
-WRITERS = {"csv": write_csv, "jsonl": write_jsonl, "parquet": write_parquet}
+WRITERS: dict[str, Callable[[Sweep, Out, Progress], None]] = {
+    "csv": write_csv, "jsonl": write_jsonl, "parquet": write_parquet,
+}  # fmt: skip

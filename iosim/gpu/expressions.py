@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from math import ceil
-from typing import Any
+from typing import Any, cast
 
 from ..cuts import WHOLE_TURNS
 from ..dropout import DropoutPart
@@ -103,8 +103,9 @@ class Expressions:
 
     def unless_whole(self, part: Part) -> str:
         """A tile in which nothing is hidden is left alone."""
-        mask, parent = part.mask, part.j.parent
-        if (part.i.step, part.j.step) != (mask.rows_q, mask.rows_k) or part.i.parent:
+        mask, i, j = part.mask, cast("SymbolicTile", part.i), cast("SymbolicTile", part.j)
+        parent = j.parent
+        if (i.step, j.step) != (mask.rows_q, mask.rows_k) or i.parent:
             return ""
         if parent is not None and not isinstance(parent, Seen):
             return ""

@@ -95,6 +95,7 @@ class Tables:
         }[atom.kind]
 
     def _file(self, atom: Atom) -> str:
+        assert atom.file is not None
         m, data = self.mask, atom.file.data
         if data.size > MOST_BITS:
             raise InputError("--mask", f"{data.size} pairs in a file", f"at most {MOST_BITS} on a GPU")
