@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @work(exps=lambda s, l, m: [s], other=lambda s, l, m: [(2, *s)])
-@Cost(operations=(1,), exponentials=1, timed_as="normalise")
+@Cost(operations=(1,), timed_as="normalise")
 def probabilities(s: Array, l: Array, m: Array) -> None:
     """P = diag(l)^-1 exp(S - m) in the place of S; s (rows, keys), l and m (rows,). Dao et al. 2022, Alg. 4, line 13.
 
@@ -28,7 +28,7 @@ def probabilities(s: Array, l: Array, m: Array) -> None:
 
 
 @work(exps=lambda s, lse: [s], other=lambda s, lse: [s])
-@Cost(operations=(1,), exponentials=1, timed_as="normalise")
+@Cost(operations=(1,), timed_as="normalise")
 def probabilities_from_lse(s: Array, lse: Array) -> None:
     """P = exp(S - LSE) in the place of S; s (rows, keys), lse (rows,). Dao 2023, Algorithm 2, line 11."""
     import numpy as np

@@ -55,7 +55,8 @@ class Cost:
     operations: tuple[int, ...] = ()
     """SIMT instructions a word of each output, where a kernel holds its tiles in registers."""
     exponentials: int = 0
-    """Exponentials a word of the first output, in the same kernels; those of single rows are not counted."""
+    """Exponentials a word of the first output, in the same kernels, for the softmax of measured tuned kernels. Other
+    steps count theirs among the operations."""
     timed_as: str = ""
     """The measured step (gpu/step_texts.py) whose rates this one takes. Empty: the step was measured itself."""
     product: Literal["", "scores", "accumulate"] = ""
