@@ -1,6 +1,7 @@
 """The verdict of `iosim verify`, from kept profiles and made-up notes: no GPU is needed."""
 
 import json
+import pickle
 from dataclasses import replace
 from math import log
 
@@ -14,7 +15,7 @@ from iosim.gpu.predict import predict, rates_of
 from iosim.gpu.verdict_tables import in_words, short
 from iosim.gpu.verify import Evidence, dram_row, occupancies, summary, verify
 from iosim.hardware import load
-from iosim.problem import Attention
+from iosim.problem import DENSE, Attention
 from iosim.schedules import SCHEDULES, find
 from iosim.tiling import Tiling
 from iosim.works import Occupancy
@@ -358,6 +359,15 @@ def test_jobs_survive_json():
         assert job_from_json(json.loads(json.dumps(job.to_json()))) == job
     assert torch_job("torch-flash", p).problem == p
     assert not torch_job("torch-cudnn", replace(p, lse=True)).problem.lse, "only torch-flash stores one"
+
+
+@pytest.mark.parametrize("mask", ["dense", "causal"])
+def test_jobs_survive_a_pool_of_processes(mask):
+    """The dense mask is known by identity."""
+    problem = Attention(100, 32, mask=parse_mask(mask))
+    for job in (schedule_job("flash1", problem, Tiling(16, 32), places=2), torch_job("torch-flash", problem)):
+        copy = pickle.loads(pickle.dumps(job))
+        assert copy == job and (copy.problem.mask is DENSE) == (mask == "dense")
 
 
 def test_a_job_of_an_older_profile_has_the_defaults_of_options_that_it_lacks():

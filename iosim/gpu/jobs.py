@@ -25,6 +25,7 @@ STORES_LSE = "torch-flash"  # the only one that stores a log-sum-exp when nothin
 WAIT = "wait"
 SIZES = ("N", "d", "Nk", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "lse", "keep_p", "splits", "gqa")
 THREADS = 384  # of a block of a tuned product
+Pickled = tuple[Callable[[Mapping[str, object]], object], tuple[JobJson]]  # as JSON: a copy of DENSE is not DENSE
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,9 @@ class ScheduleJob:
         own = {"run": self.name, "mask": str(self.problem.mask), "tiles": [t.rows_q, t.rows_k, t.rows_s]}
         return {**own, "tuned": self.tuned, **_sizes(self.problem), **_places(self.places)}
 
+    def __reduce__(self) -> Pickled:
+        return job_from_json, (self.to_json(),)
+
 
 @dataclass(frozen=True)
 class TorchJob:
@@ -55,6 +59,9 @@ class TorchJob:
     def to_json(self) -> JobJson:
         own = {"run": self.name, "mask": str(self.problem.mask)}
         return {**own, **_sizes(self.problem), **_places(self.places)}
+
+    def __reduce__(self) -> Pickled:
+        return job_from_json, (self.to_json(),)
 
 
 @dataclass(frozen=True)
