@@ -49,7 +49,7 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from .schedules import Schedule as Schedule
     from .schedules import register as register
     from .tiling import Tiling as Tiling
-    from .variants import sweep as sweep
+    from .grid import sweep as sweep
     from .watchers import Capacity as Capacity
     from .watchers import Flops as Flops
     from .watchers import Trace as Trace

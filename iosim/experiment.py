@@ -11,9 +11,8 @@ from .best_tiles import best_tiles, footprint
 from .bounds import APART, Bound, bounds, order_words
 from .errors import InputError, suggestion
 from .folded import Folded
-from .problem import DENSE, Attention
+from .problem import DENSE, Attention, S
 from .schedules import CORE, SCHEDULES, Schedule, find_all, require
-from .size import S
 from .tiling import Tiling, paper_tiles, parse_tiles
 from .units import parse_bytes, parse_count
 from .watchers import Capacity, Flops, Traffic

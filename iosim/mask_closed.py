@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, cast, overload
 
 from .elementwise import anywhere, choose, clamp, larger, smaller
 from .mask_expr import DENSE, Atom, Expr
-from .size import S
+from .problem import S
 
 if TYPE_CHECKING:
     from .typing import Size, Test

@@ -17,8 +17,7 @@ from .mask_closed import Axis, Counts, closed_counts, has_closed_form
 from .mask_counts import Counter
 from .mask_expr import Atom, Expr, Join, atoms, unit
 from .mask_text import WHERE, read
-from .problem import DENSE, Attention
-from .size import S
+from .problem import DENSE, Attention, S
 
 if TYPE_CHECKING:
     import numpy as np
