@@ -11,7 +11,7 @@ import numpy as np
 
 from iosim import Attention, Folded, Tiling, Traffic, grid, writers
 from iosim.best_tiles import best_tiles
-from iosim.experiment import parse_mask
+from iosim.masks import parse_mask
 from iosim.report import COLUMNS
 from iosim.schedules import find
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from .experiment import Result as Result
     from .experiment import count as count
     from .folded import Folded as Folded
+    from .grid import sweep as sweep
     from .machine import Machine as Machine
     from .numeric import Numeric as Numeric
     from .problem import Attention as Attention
@@ -49,7 +50,6 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from .schedules import Schedule as Schedule
     from .schedules import register as register
     from .tiling import Tiling as Tiling
-    from .grid import sweep as sweep
     from .watchers import Capacity as Capacity
     from .watchers import Flops as Flops
     from .watchers import Trace as Trace

@@ -51,9 +51,7 @@ def read_sweep(file: str) -> Table:
     return table
 
 
-def sweep_of(
-    file: str | None, given: Given, M: str | None, schedules: tuple[str, ...], tile_multiple: str
-) -> Sweep:
+def sweep_of(file: str | None, given: Given, M: str | None, schedules: tuple[str, ...], tile_multiple: str) -> Sweep:
     """The sweep of a file and options together; an option wins over the file."""
     from .units import parse_count
     from .variants import OPTION_AXES, build
@@ -66,7 +64,9 @@ def sweep_of(
         values["M"] = M
     tiles, columns = values.pop("tiles", None), columns_of(values.pop("columns", None))
     options: Table = {k: values.pop(k) for k in ("count_init", "lse", "keep_p") if k in values}
-    options["elementwise"] = parse_count(cast("str", values.pop("elementwise", 0)), "--elementwise", least=0, most=10_000)
+    options["elementwise"] = parse_count(
+        cast("str", values.pop("elementwise", 0)), "--elementwise", least=0, most=10_000
+    )
     options |= {name: values.pop(name) for name in OPTION_AXES if name in values}
     return build(values, chosen, tiles, multiple, columns, **options)
 

@@ -11,6 +11,7 @@ from .best_tiles import best_tiles, footprint
 from .bounds import APART, Bound, bounds, order_words
 from .errors import InputError, suggestion
 from .folded import Folded
+from .masks import parse_mask
 from .problem import DENSE, Attention, S
 from .schedules import CORE, SCHEDULES, Schedule, find_all, require
 from .tiling import Tiling, paper_tiles, parse_tiles
@@ -115,7 +116,7 @@ class Report:
         return None if self.M_bytes is None else self.M_bytes // self.problem.word_bytes
 
     def __getitem__(self, key: str | tuple[str, str]) -> Result:
-        """The result of `report["flash1", "paper"]`. `report["flash1"]` is its first tiling that fits, else its first."""
+        """The result of `report["flash1", "paper"]`. `report["flash1"]`: its first tiling that fits, else its first."""
         name, tiling = key if isinstance(key, tuple) else (key, None)
         found = [r for r in self.results if r.schedule == name and tiling in (None, r.tiling)]
         if not found:
@@ -188,15 +189,6 @@ def proven(problem: Attention, M_words: int | None, results: list[Result]) -> li
         least = min((r.total for r in of_family if r.fits and r.total is not None), default=None)
         found += bounds(problem, M_words, least, family)
     return found
-
-
-def parse_mask(text: str | Mask) -> Mask:
-    """The mask of a text; a mask is returned as it is."""
-    if text == "dense" or text is DENSE:
-        return DENSE
-    from . import masks
-
-    return cast("Mask", text) if isinstance(text, masks.Mask) else masks.parse(cast("str", text))
 
 
 def default_schedules(problem: Attention) -> list[Schedule]:

@@ -33,7 +33,7 @@ def counts(given: Given, required: tuple[str, ...] = ("N", "d")) -> dict[str, An
 
 def problem(given: Given, required: tuple[str, ...] = ("N", "d"), **defaults: object) -> Attention:
     """The problem that was given; `defaults` are fields of `Attention` for options that were not."""
-    from .experiment import parse_mask
+    from .masks import parse_mask
     from .problem import Attention
 
     values: dict[str, Any] = {**defaults, **counts(given, required)}

@@ -143,9 +143,7 @@ def interleave(parts: list[object], length: int, name: str) -> pd.Series:
     return merged
 
 
-def run_all(
-    problem: Attention[Size], M_bytes: Whole | None, runs: Runs, multiple: int, length: int
-) -> list[Cells]:
+def run_all(problem: Attention[Size], M_bytes: Whole | None, runs: Runs, multiple: int, length: int) -> list[Cells]:
     """The results of all runs: in arrays if that is possible, else point by point."""
     results: dict[tuple[Schedule, str], Cells] = {}
     together = [one for one in runs if in_arrays(problem.mask, *one)]

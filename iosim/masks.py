@@ -41,6 +41,11 @@ def parse(text: str) -> AnyMask:
     return cast("AnyMask", Mask(text, read(text)))  # sizes and counts come when it is bound
 
 
+def parse_mask(text: str | AnyMask) -> AnyMask:
+    """The mask of a text; a mask is returned as it is."""
+    return text if text is DENSE or isinstance(text, Mask) else parse(text)  # type: ignore[return-value, arg-type]
+
+
 @dataclass(frozen=True)
 class Mask:
     """A mask that is not yet bound to sizes."""

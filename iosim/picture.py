@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NotRequired, TypedDict, cast
 
 from .errors import InputError
-from .experiment import parse_mask
+from .masks import parse_mask
 from .problem import DENSE, Attention
 from .tiling import parse_tiles
 
@@ -81,4 +81,6 @@ def corner(bound: BoundMask, rows: int, columns: int) -> list[list[bool]]:
     if height * width > MOST_DRAWN_PAIRS:
         raise InputError("--tiles", f"{Br}x{Bc}", "smaller tiles, for a picture")
     seen = bound.visible(0, height, 0, width)
-    return [[bool(seen[i * Br : (i + 1) * Br, j * Bc : (j + 1) * Bc].any()) for j in range(columns)] for i in range(rows)]
+    return [
+        [bool(seen[i * Br : (i + 1) * Br, j * Bc : (j + 1) * Bc].any()) for j in range(columns)] for i in range(rows)
+    ]

@@ -14,9 +14,10 @@ from typing import Any
 
 from .best_tiles import footprint
 from .errors import InputError
-from .experiment import choose, default_schedules, parse_mask, rules_of
+from .experiment import choose, default_schedules, rules_of
 from .folded import Folded
 from .hardware import Hardware, load
+from .masks import parse_mask
 from .problem import DENSE, Attention
 from .schedules import Schedule, find_all, require
 from .tiling import Tiling

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .errors import InputError
-from .experiment import parse_mask
+from .masks import parse_mask
 from .problem import DENSE, Attention
 from .tiling import Tiling
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from .errors import InputError, suggestion
-from .experiment import TILE_RULES, Result, parse_mask, rules_of, run
+from .experiment import TILE_RULES, Result, rules_of, run
+from .masks import parse_mask
 from .problem import DENSE, TENSORS, Attention
 from .schedules import SCHEDULES
 from .schedules.registry import FA1, FA2

@@ -9,7 +9,8 @@ from typing import Any
 from . import curve
 from .bounds import Bound, bounds
 from .errors import InputError
-from .experiment import OPTIONS, Result, check_names, parse_mask, run
+from .experiment import OPTIONS, Result, check_names, run
+from .masks import parse_mask
 from .problem import DENSE, Attention
 from .schedules import SCHEDULES, Schedule, find, find_all, require
 from .schedules.registry import FA1, FA2

@@ -9,7 +9,8 @@ from math import prod
 from typing import TYPE_CHECKING, cast
 
 from .errors import InputError
-from .experiment import TILE_RULES, default_schedules, parse_mask, rules_of
+from .experiment import TILE_RULES, default_schedules, rules_of
+from .masks import parse_mask
 from .problem import DENSE, Attention
 from .report import COLUMNS, EVERY_COLUMN, more_columns
 from .schedules import Schedule, find_all

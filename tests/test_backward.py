@@ -8,8 +8,8 @@ import pytest
 from iosim import SCHEDULES, Attention, Capacity, Folded, Machine, Numeric, Tiling, Traffic
 from iosim.best_tiles import best_tiles, footprint
 from iosim.dropout import Dropout
-from iosim.experiment import parse_mask
 from iosim.machine import Tile
+from iosim.masks import parse_mask
 from iosim.reference import attention
 from iosim.reference_backward import forward, gradients
 

@@ -8,8 +8,8 @@ import pytest
 
 from iosim import SCHEDULES, Attention, Capacity, Folded, Numeric, Tiling, Traffic
 from iosim.dropout import Dropout
-from iosim.experiment import parse_mask
 from iosim.machine import Tile
+from iosim.masks import parse_mask
 from iosim.schedules import backward, backward_lse
 
 LATER = "from __future__ import annotations\n"  # types of a text are not looked up when it runs

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from iosim import SCHEDULES, Attention, InputError, Tensor, Tiling
 from iosim.best_tiles import footprint
 from iosim.errors import MissingError, ScheduleError
-from iosim.experiment import parse_mask
 from iosim.gpu import device
 from iosim.gpu.cuda import can_generate, generate, known_steps
 from iosim.gpu.layout import ALIGNMENT, Life, peak, place
 from iosim.gpu.run import run_on_device
 from iosim.gpu.selftest import cases, run_case
 from iosim.gpu.tables import Tables, bits
+from iosim.masks import parse_mask
 from iosim.schedules import CORE, Schedule, find
 from iosim.softmax import keep, scores, zeros
 

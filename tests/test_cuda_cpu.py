@@ -9,9 +9,9 @@ import pytest
 
 from iosim import SCHEDULES, Attention, Folded, Numeric, Tensor, Tiling, Traffic, gradients, softmax, steps_more
 from iosim.dropout import Dropout
-from iosim.experiment import parse_mask
 from iosim.gpu.cuda import generate, known_steps
 from iosim.machine import Tile
+from iosim.masks import parse_mask
 from iosim.problem import DENSE
 from iosim.reference import attention
 from iosim.schedules import CORE, Schedule

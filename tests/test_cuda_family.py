@@ -12,9 +12,9 @@ import pytest
 
 from iosim import SCHEDULES, Attention, Folded, Tiling, Traffic
 from iosim.dropout import Dropout
-from iosim.experiment import parse_mask
 from iosim.gpu.cuda import can_generate, generate
 from iosim.gpu.examples import example_arrays
+from iosim.masks import parse_mask
 from iosim.problem import DENSE
 from iosim.schedules import CORE
 

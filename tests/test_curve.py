@@ -11,7 +11,7 @@ from iosim import SCHEDULES, Attention, Tiling, count
 from iosim.best_tiles import best_tiles, footprint
 from iosim.curve import curve, exact, least, steps, tile_sizes
 from iosim.errors import InputError
-from iosim.experiment import parse_mask
+from iosim.masks import parse_mask
 from iosim.problem import TENSORS
 from iosim.tune import space_of, trace_curve, tune
 

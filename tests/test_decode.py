@@ -14,8 +14,8 @@ from paths import DATA
 from iosim import Attention, Capacity, Flops, Folded, InputError, Machine, Numeric, Tiling, Traffic, count, sweep
 from iosim.best_tiles import footprint
 from iosim.check import same_counts
-from iosim.experiment import parse_mask
 from iosim.machine import Tile
+from iosim.masks import parse_mask
 from iosim.problem import DENSE
 from iosim.reference import attention
 from iosim.schedules import decode, find

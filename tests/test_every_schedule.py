@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from iosim import SCHEDULES, Attention, Capacity, Flops, Folded, Machine, Numeric, Tiling, Traffic
 from iosim.best_tiles import best_tiles, footprint
 from iosim.check import same_counts
-from iosim.experiment import parse_mask
 from iosim.machine import Tile
+from iosim.masks import parse_mask
 from iosim.problem import DENSE
 
 MASKS = ["dense", "causal", "window:3", "window:1b", "global:2|strided:5", "causal:b&~window:2", "~causal"]

@@ -11,9 +11,9 @@ import iosim
 from iosim import SCHEDULES, Attention, Schedule, Tiling, count
 from iosim.best_tiles import best_tiles, footprint, search
 from iosim.curve import exact
-from iosim.experiment import parse_mask
 from iosim.inner_search import inner_matters
 from iosim.masked_search import words
+from iosim.masks import parse_mask
 from iosim.softmax import zeros
 
 PAGE = DOCS / "adding-a-schedule.md"

@@ -10,13 +10,13 @@ import pytest
 from paths import DATA
 
 from iosim.errors import InputError
-from iosim.experiment import parse_mask
 from iosim.gpu.counters import Kernel
 from iosim.gpu.predict import PROFILER_BYTES, predict
 from iosim.gpu.profile import Explanation, rows, spills
 from iosim.hardware import load
 from iosim.l2 import Dram, Launch, Trace, dram_bytes, places_on_sides, trace
 from iosim.lru import SIDES, Cache
+from iosim.masks import parse_mask
 from iosim.problem import Attention
 from iosim.schedules import find
 from iosim.tiling import Tiling

@@ -6,7 +6,7 @@ from verdicts import wrong
 
 import iosim
 from iosim import SCHEDULES, Attention, Numeric, Tiling
-from iosim.experiment import parse_mask
+from iosim.masks import parse_mask
 from iosim.softmax import normalise, zeros
 from iosim.steps_more import add_keys, add_to_state, feature_map, features, read_normaliser, read_state
 

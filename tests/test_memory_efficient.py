@@ -13,7 +13,7 @@ from iosim import Attention, Capacity, Folded, Machine, Numeric, Tiling, Traffic
 from iosim.best_tiles import best_tiles, footprint
 from iosim.check import same_counts
 from iosim.errors import FoldingError
-from iosim.experiment import parse_mask
+from iosim.masks import parse_mask
 from iosim.problem import DENSE
 from iosim.reach import reaches
 from iosim.schedules import find

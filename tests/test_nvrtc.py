@@ -7,9 +7,9 @@ import pytest
 
 from iosim import SCHEDULES, Attention, Tiling
 from iosim.dropout import Dropout
-from iosim.experiment import parse_mask
 from iosim.gpu.cuda import generate
 from iosim.gpu.selftest import cases
+from iosim.masks import parse_mask
 from iosim.schedules import CORE
 from iosim.tiling import parse_tiles
 

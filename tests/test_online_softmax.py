@@ -6,7 +6,7 @@ from verdicts import wrong
 
 import iosim
 from iosim import SCHEDULES, Attention, Numeric, Tiling
-from iosim.experiment import parse_mask
+from iosim.masks import parse_mask
 from iosim.softmax import hide, minus_infinity, normalise, zeros
 from iosim.steps_more import add_maximum_and_sum, exponentials
 

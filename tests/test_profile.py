@@ -7,10 +7,10 @@ from math import prod
 import pytest
 from paths import DATA
 
-from iosim.experiment import parse_mask
 from iosim.gpu import counters
 from iosim.gpu.predict import predict
 from iosim.gpu.profile import explain, occupancy
+from iosim.masks import parse_mask
 from iosim.problem import Attention
 from iosim.schedules import find
 from iosim.tiling import Tiling

@@ -11,7 +11,8 @@ import pytest
 from paths import DATA
 
 from iosim import SCHEDULES, Attention, Machine, Tiling, gradients, hardware, softmax, steps_more
-from iosim.experiment import measure, parse_mask
+from iosim.experiment import measure
+from iosim.masks import parse_mask
 from iosim.roofline import Launch, Work, measured, roofline
 from iosim.schedules import CORE
 

@@ -7,7 +7,7 @@ import pytest
 
 from iosim import Attention, Folded, Tiling, Traffic, count, masked_search
 from iosim.best_tiles import best_tiles, footprint, last_true, search
-from iosim.experiment import parse_mask
+from iosim.masks import parse_mask
 from iosim.schedules import find
 
 BEST = [  # M, acc_dtype, multiple, Br x Bc, total words

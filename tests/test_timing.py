@@ -8,8 +8,8 @@ import pytest
 from paths import DATA
 
 from iosim.errors import InputError
-from iosim.experiment import parse_mask
 from iosim.l2 import dram_bytes, trace
+from iosim.masks import parse_mask
 from iosim.problem import Attention
 from iosim.schedules import find
 from iosim.softmax import Cost

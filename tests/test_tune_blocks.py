@@ -15,7 +15,7 @@ from iosim import SCHEDULES, Attention, Machine, Tiling, Traffic
 from iosim.best_tiles import footprint
 from iosim.curve import exact, free_steps, least, most_blocks
 from iosim.errors import InputError
-from iosim.experiment import parse_mask
+from iosim.masks import parse_mask
 from iosim.schedules import Schedule
 from iosim.softmax import zeros
 from iosim.tune import space_of, tune

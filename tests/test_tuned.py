@@ -7,10 +7,10 @@ from nvrtc import compiled, usage
 
 from iosim import Attention, Folded, Traffic
 from iosim.errors import InputError
-from iosim.experiment import parse_mask
 from iosim.gpu import tuned as tuned_module
 from iosim.gpu.device import has_gpu
 from iosim.gpu.tuned import COUNTERS, FILES, source, tuned
+from iosim.masks import parse_mask
 from iosim.problem import DENSE
 from iosim.schedules import find
 

@@ -8,13 +8,13 @@ from math import log
 import pytest
 from paths import DATA
 
-from iosim.experiment import parse_mask
 from iosim.gpu import counters, plan_verify
 from iosim.gpu.jobs import job_from_json, key_of, runner, schedule_job, torch_job, wait_job
 from iosim.gpu.predict import predict, rates_of
 from iosim.gpu.verdict_tables import in_words, short
 from iosim.gpu.verify import Evidence, dram_row, occupancies, summary, verify
 from iosim.hardware import load
+from iosim.masks import parse_mask
 from iosim.problem import DENSE, Attention
 from iosim.schedules import SCHEDULES, find
 from iosim.tiling import Tiling

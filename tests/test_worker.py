@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from iosim.experiment import parse_mask
 from iosim.gpu import accuracy, ncu, run, worker
 from iosim.gpu.jobs import schedule_job, wait_job
 from iosim.gpu.predict import predict
+from iosim.masks import parse_mask
 from iosim.problem import Attention
 from iosim.reference import attention
 from iosim.schedules import SCHEDULES, find

@@ -12,12 +12,12 @@ from paths import ROOT
 from iosim import gradients, softmax, steps_more
 from iosim.cuts import KEYS_HELD, busiest_rows, busy_turns, full, padded, times_read, uneven
 from iosim.errors import InputError, ScheduleError
-from iosim.experiment import parse_mask
 from iosim.gpu import accuracy, step_texts
 from iosim.gpu.predict import predict
 from iosim.hardware import read
 from iosim.l2 import trace
 from iosim.machine import Tile
+from iosim.masks import parse_mask
 from iosim.problem import Attention
 from iosim.schedules import find
 from iosim.softmax import Cost

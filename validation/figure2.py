@@ -28,12 +28,12 @@ import figure2_page
 from iosim import report
 from iosim.best_tiles import footprint
 from iosim.errors import IosimError
-from iosim.experiment import parse_mask
 from iosim.gpu.jobs import ScheduleJob, runner, schedule_job
 from iosim.gpu.predict import predict
 from iosim.gpu.verify import Evidence, occupancies
 from iosim.hardware import Hardware
 from iosim.hardware import read as read_hardware
+from iosim.masks import parse_mask
 from iosim.problem import DENSE, Attention
 from iosim.schedules import find
 from iosim.tiling import Tiling

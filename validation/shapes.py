@@ -7,10 +7,10 @@ from itertools import product
 from random import Random
 
 from iosim.best_tiles import best_tiles
-from iosim.experiment import parse_mask
 from iosim.gpu.cuda import generate
 from iosim.gpu.jobs import Job, schedule_job, torch_job
 from iosim.gpu.tuned import tuned as kernel_of
+from iosim.masks import parse_mask
 from iosim.problem import Attention
 from iosim.schedules import find
 from iosim.tiling import Tiling

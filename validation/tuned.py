@@ -18,9 +18,9 @@ except ImportError as missing:
     sys.exit(f"{Path(__file__).name} needs a GPU, CuPy and PyTorch: {missing}")
 
 from iosim import Attention, Folded, Traffic
-from iosim.experiment import parse_mask
 from iosim.gpu import device
 from iosim.gpu.tuned import launches, make_arrays, run_tuned, tuned
+from iosim.masks import parse_mask
 from iosim.problem import DENSE
 from iosim.schedules import find
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from ..errors import InputError, suggestion
-from ..experiment import parse_mask
+from ..masks import parse_mask
 from ..problem import Attention
 from ..schedules import find
 from ..tiling import Tiling

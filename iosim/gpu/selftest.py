@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import IosimError
-from ..experiment import measure, parse_mask
+from ..experiment import measure
+from ..masks import parse_mask
 from ..problem import DENSE, Attention
 from ..schedules import CORE, SCHEDULES
 from ..tiling import Tiling

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import IosimError
-from ..experiment import measure, parse_mask
+from ..experiment import measure
+from ..masks import parse_mask
 from ..problem import Attention
 from ..schedules import SCHEDULES
 from ..tiling import parse_tiles

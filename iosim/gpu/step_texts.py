@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 
 from ..cuts import WHOLE_TURNS, busiest_rows, row_parts
-from ..experiment import parse_mask
 from ..machine import Block, Machine, Tile
+from ..masks import parse_mask
 from ..problem import DENSE, Attention
 from ..schedules.standard import output_pass, score_pass
 from ..softmax import (
