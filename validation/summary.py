@@ -20,7 +20,7 @@ from statistics import median
 from typing import Any
 
 import shapes
-from l2_tables import arrays, buffers, edge, places, spilled, strides
+from l2_tables import buffers, edge, spilled
 from page_text import Row, mega, read, shown, table
 from speeds import speed
 
@@ -193,7 +193,7 @@ def problem(r: Row, what: str) -> dict[str, str]:
 PARTS: dict[str, Callable[[Path], str]] = {
     "device": device, "agreement": agreement, "three-way": three_way, "errors": prediction_errors, "worst": worst,
     "pytorch": pytorch, "math": math, "second": second, "sweep": sweep, "speed": speed, "l2": buffers,
-    "arrays": arrays, "strides": strides, "places": places, "edge": edge, "spills": spilled,
+    "edge": edge, "spills": spilled,
     "unexplained": unexplained,
 }  # fmt: skip
 

@@ -187,7 +187,8 @@ def rows(
         sits, backwards = [sit] * (2 if e.splits else 1), BACKWARDS in kernel.name
         spilled = spills(kernel, plain, e.tiling, shared, known.sms * sit.blocks_per_sm) if known else {}
         chosen = predict(SCHEDULES[e.schedule], shared, e.tiling, known, sits, cold=True, backwards=backwards,
-                         **spilled)  # fmt: skip
+                         taken_bytes=spilled.get("taken_bytes", 0),
+                         block_bytes=spilled.get("block_bytes", 0))  # fmt: skip
         dram, read, written = chosen.dram, kernel.get(DRAM_READ), kernel.get(DRAM_WRITE)
         found.append(
             {

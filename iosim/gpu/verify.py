@@ -37,7 +37,7 @@ def verify(evidence: Evidence, hardware: Hardware | None) -> Row:
     schedule, tiling = find(job["run"]), tiling_of(job)
     faults = [evidence.note["failed"]] if "failed" in evidence.note else []
     sits = occupancies(evidence, hardware) if hardware else None
-    predicted = predict(schedule, problem, tiling, hardware, sits, cold=bool(evidence.kernels))
+    predicted = predict(schedule, problem, tiling, hardware, sits, cold=bool(evidence.kernels), with_range=True)
     row: Row = {
         "schedule": job["run"] + (" (tuned)" if job.get("tuned") else ""),
         "tiles": f"{tiling.rows_q}x{tiling.rows_k}",
