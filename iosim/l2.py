@@ -2,23 +2,23 @@
 
 The text is run once, unrolled, for one head: each turn of an outermost `parallel` loop is a block, and what a block
 loads and stores is a row of touches of cells (tiles, or the common parts of tiles of several sizes). Blocks of all
-heads then start in grid order on sms x blocks-per-SM places and take a step each in turn; `lru.py` is the cache.
+heads then start in grid order on sms x blocks-per-SM places, and in each step every block makes its next touch. Places
+lie on the two sides of the L2 in turn. `lru.py` is the cache.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
-from math import gcd, log
-from types import MappingProxyType
+from math import gcd
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .dram import Dram
 from .errors import InputError
-from .lru import SIDES, Cache, pages_of
+from .lru import SIDES, SPREAD, Cache, room_of
+from .lru import Cells as Numbers
 from .problem import DENSE, Attention
 from .unrolled import Unrolled
 from .watchers import Watcher, extent_of
@@ -48,13 +48,13 @@ class Cells:
     def count(self) -> int:
         return -(-self.length // self.rows) * self.across
 
-    def touched(self, row: int, rows: int, column: int, columns: int) -> Any:
+    def touched(self, row: int, rows: int, column: int, columns: int) -> Numbers:
         """The cells that a part of the tensor lies in."""
         i = np.arange(row // self.rows, -(-(row + rows) // self.rows))
         j = np.arange(column // self.columns, -(-(column + columns) // self.columns))
         return (self.first + i[:, None] * self.across + j).ravel()
 
-    def sizes_bytes(self) -> Any:
+    def sizes_bytes(self) -> NDArray[np.int64]:
         heights = np.minimum(self.rows, self.length - np.arange(0, self.length, self.rows))
         widths = np.minimum(self.columns, self.width - np.arange(0, self.width, self.columns))
         return (heights[:, None] * widths * self.word_bytes).ravel()
@@ -64,9 +64,9 @@ class Cells:
 class Launch:
     """Blocks of one head: `touches[starts[b]:starts[b + 1]]` are block b's cells, `writes` says which are stores."""
 
-    touches: Any
-    writes: Any
-    starts: Any
+    touches: Numbers
+    writes: NDArray[np.bool_]
+    starts: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -74,11 +74,9 @@ class Trace:
     """What one head does to memory, launch by launch."""
 
     launches: list[Launch]
-    sizes_bytes: Any
+    sizes_bytes: NDArray[np.int64]
     shared_cells: int
     """Cells [0, shared_cells) belong to a key/value head, the others to a query head."""
-    firsts: tuple[int, ...]
-    """The first cell of each tensor."""
 
 
 @dataclass
@@ -126,7 +124,7 @@ def trace(schedule: Any, problem: Attention, tiling: Any, *watchers: Any, backwa
     ordered = sorted(tensors.values(), key=lambda cells: cells.first)
     sizes = np.concatenate([cells.sizes_bytes() for cells in ordered])
     shared = sum(cells.count for cells in ordered if cells.shared)
-    return Trace(launches, sizes, shared, tuple(cells.first for cells in ordered))
+    return Trace(launches, sizes, shared)
 
 
 def _cells(events: list[tuple[Any, ...]], machine: Any) -> dict[str, Cells]:
@@ -160,8 +158,8 @@ def _launch(events: list[tuple[Any, ...]], tensors: dict[str, Cells]) -> Launch:
 
 
 class Heads:
-    """The cells of all heads, numbered: those of key/value heads first, then those of query heads; then a cell for
-    each place on the GPU, which every block that takes it writes; then one of somebody else."""
+    """The cells of all heads, numbered: first those of key/value heads, then those of query heads. After them one cell
+    for each place on the GPU, if blocks write there, then one for what others left in the L2, if they did."""
 
     def __init__(self, found: Trace, problem: Attention, places: int = 0, place_bytes: int = 0, left_bytes: int = 0):
         self.shared, self.group = found.shared_cells, problem.heads // problem.kv_heads
@@ -173,46 +171,24 @@ class Heads:
         self.first_place = len(tensors)
         self.places = places if place_bytes else 0
         more = [place_bytes] * self.places + [left_bytes] * (left_bytes > 0)
-        self.sizes = np.concatenate([tensors, np.array(more, int)])
-        self.pages = self._pages(found.firsts, problem.instances)
+        self.sizes = np.concatenate([tensors, np.array(more, np.int64)])
+        self.left = np.arange(len(self.sizes) - (left_bytes > 0), len(self.sizes))
         self.mark = np.zeros(len(self.sizes), np.int64)
 
-    def _pages(self, firsts: tuple[int, ...], instances: int) -> Any:
-        """Of memory, in which each cell lies: a tensor is an array of all its heads. `firsts`: cell of each tensor."""
-        pages, free = np.zeros(len(self.sizes), np.int64), 0
-        for first, end in pairwise((*firsts, self.shared + self.own)):
-            heads = np.arange(0, instances, self.group if first < self.shared else 1)
-            cells = self.cells(np.arange(first, end), heads[:, None]).ravel()
-            pages[cells] = free + pages_of(self.sizes[cells])
-            free = pages[cells[-1]] + 1
-        pages[self.first_place :] = free
-        return pages
-
-    def cells(self, touches: Any, heads: Any) -> Any:
+    def cells(self, touches: Numbers, heads: NDArray[np.int64]) -> Numbers:
+        """The cells of all heads that these touches of one head each mean."""
         own = touches >= self.shared
         return touches + np.where(own, self.own_first + heads * self.own, heads // self.group * self.shared)
 
-    def of_places(self, places: Any) -> Any:
+    def of_places(self, places: NDArray[np.int64]) -> Numbers:
         """The cells of some places; none if blocks write none."""
         return self.first_place + places if self.places else places[:0]
 
-    def once(self, cells: Any) -> Any:
+    def once(self, cells: Numbers) -> Numbers:
         """Each of them once, in any order."""
         order = np.arange(len(cells))
         self.mark[cells] = order
         return cells[self.mark[cells] == order]
-
-
-def places_on_sides(known: Mapping[str, str], blocks: int) -> Any:
-    """The side of the L2 on which each place of a launch of so many blocks lies. `known`: of a few sizes of launches,
-    the largest of which has a block on each multiprocessor; those between are like the nearest. Without it, sides take
-    turns."""
-    if not known:
-        return np.arange(blocks) % SIDES
-    sms = max(map(int, known))
-    like = min(map(int, known), key=lambda size: abs(log(size / blocks))) if blocks < sms else sms
-    pattern, place = np.array([int(side) for side in known[str(like)]]), np.arange(blocks)
-    return pattern[place % sms if blocks >= sms else place * like // blocks]
 
 
 def dram_bytes(
@@ -221,34 +197,54 @@ def dram_bytes(
     places: list[int],
     capacity_bytes: int,
     cold: bool = False,
-    sides: Mapping[str, str] = MappingProxyType({}),
     block_bytes: int = 0,
     left_bytes: int = 0,
+    with_range: bool = False,
 ) -> Dram:
-    """The trace of all heads through an L2, in grid order, as many blocks at a time as a launch has places.
-    `sides`: of the L2, on which blocks sit (`places_on_sides`). The L2 starts empty; `cold`: at every launch, what is
-    still dirty then having gone to DRAM between the launches. `block_bytes`: each block writes so much when it starts,
-    over what the block before it wrote in its place (registers that are spilled once). `left_bytes`: dirty in the L2
-    when a launch starts, by somebody else."""
+    """DRAM traffic of all heads, in grid order, as many blocks at a time as a launch has places.
+
+    The L2 starts empty, and its partitions hold `capacity_bytes` of what all blocks share. `cold`: empty it before
+    every launch; write-backs between launches are not counted. `block_bytes`: each block writes so much when it starts,
+    over what the block before it wrote in its place (registers that are spilled once). `left_bytes` of others are dirty
+    in the L2 when a launch starts. `with_range`: follow an L2 with less and one with more room as well, unless all
+    fits into the one with less.
+    """
     heads = Heads(found, problem, max(places), block_bytes, left_bytes)
-    cache = Cache(heads.sizes, capacity_bytes, pages=heads.pages)
-    dirty, by_launch, last = 0, [], np.array([len(heads.sizes) - 1])
+    cache = Cache(heads.sizes, room_of(capacity_bytes))
+    dirty, by_launch = _follow(found, problem, places, heads, [cache], cold)
+    caches = [cache]
+    if with_range and cache.fills(1 - SPREAD):
+        others = [Cache(heads.sizes, room_of(capacity_bytes, times)) for times in (1 - SPREAD, 1 + SPREAD)]
+        _follow(found, problem, places, heads, others, cold)
+        caches += others
+    moved = [each.moved_bytes for each in caches]
+    return Dram(cache.read_bytes, cache.write_bytes, cache.first_bytes, dirty, by_launch, min(moved), max(moved))
+
+
+def _follow(
+    found: Trace, problem: Attention, places: list[int], heads: Heads, caches: list[Cache], cold: bool
+) -> tuple[int, tuple[tuple[int, int], ...]]:
+    """All launches through each cache -> of the first one: bytes left dirty, and bytes read and written by launch."""
+    cache, dirty, by_launch, none = caches[0], 0, [], heads.left[:0]
     for launch, room in zip(found.launches, places, strict=True):
         reads, writes = cache.read_bytes, cache.write_bytes
-        if left_bytes:
-            cache.touch([last[:0]] * SIDES, [last, last[:0]], last)
-        _run(launch, cache, heads, problem, room, sides)
+        if len(heads.left):
+            _touch(caches, [none, none], [heads.left, none])
+        _run(launch, caches, heads, problem, room)
         by_launch.append((cache.read_bytes - reads, cache.write_bytes - writes))
         if cold:
-            dirty += cache.flush()
-    dirty += cache.dirty_bytes
-    ends = cache.least_bytes, cache.most_bytes
-    return Dram(cache.read_bytes, cache.write_bytes, cache.first_bytes, dirty, tuple(by_launch), *ends)
+            dirty += cache.dirty_bytes
+            for each in caches:
+                each.flush()
+    return dirty + cache.dirty_bytes, tuple(by_launch)
 
 
-def _run(
-    launch: Launch, cache: Cache, every: Heads, problem: Attention, places: int, sides: Mapping[str, str]
-) -> None:  # fmt: skip
+def _touch(caches: list[Cache], loaded: list[Numbers], stored: list[Numbers]) -> None:
+    for cache in caches:
+        cache.touch(loaded, stored)
+
+
+def _run(launch: Launch, caches: list[Cache], every: Heads, problem: Attention, places: int) -> None:
     """One launch: blocks of a head follow each other, then those of the next head; a place that is free takes one."""
     blocks = len(launch.starts) - 1
     queue, total = 0, blocks * problem.instances
@@ -256,7 +252,7 @@ def _run(
     work = -(-len(launch.touches) * problem.instances // places)
     stride = -(-work // MOST_STEPS)
     position, end, head = np.zeros(places, np.int64), np.zeros(places, np.int64), np.zeros(places, np.int64)
-    side = places_on_sides(sides, places)
+    side = np.arange(places) % SIDES
     while True:
         free = np.flatnonzero(position >= end)[: total - queue]
         if len(free):
@@ -275,5 +271,5 @@ def _run(
         loads, stores = ~launch.writes[at], launch.writes[at]
         loaded, stored = ([every.once(cells[kind & (asking == s)]) for s in range(SIDES)] for kind in (loads, stores))
         stored = [np.append(stored[s], every.of_places(free[side[free] == s])) for s in range(SIDES)]
-        cache.touch(loaded, stored, np.append(every.once(cells), every.of_places(free)))
+        _touch(caches, loaded, stored)
         position[busy] += stride

@@ -9,12 +9,9 @@ from paths import DATA
 from iosim.errors import InputError, MissingError
 from iosim.gpu import counters, ncu
 from iosim.gpu.calibrate import HOW, effective_bytes, profiled, toml
-from iosim.gpu.predict import l2_capacity_bytes, l2_sides, predict, rates_of
+from iosim.gpu.predict import l2_capacity_bytes, rates_of
 from iosim.hardware import load, read
-from iosim.problem import Attention
-from iosim.schedules import find
-from iosim.tiling import Tiling
-from iosim.works import Occupancy, StepKey
+from iosim.works import StepKey
 
 FOUND = {
     "name": "Toy GPU", "date": "2026-11-21", "driver": "580.1", "cuda": 13000, "sm_clock": "1980 MHz",
@@ -25,7 +22,7 @@ FOUND = {
     "profiled_launch_seconds": 3.1e-6, "idle_bytes_per_second": 2e7,
     "wgmma_flops_per_second": 8e14, "steps": {"simt_load": [1e-7, 1e9, 0.0, 2e12], "simt_normalise": [0.0, 1e9, 0.0, 1e12]},
     "latency_seconds": 7.1e-7, "l2_latency_seconds": 2.5e-7, "tensor_flops_per_second": {"fp16": 6e14, "bf16": 5.9e14},
-    "tile_latency_seconds": 1.1e-6, "l2_sides": {"2": "00", "4": "0110"}, "loop_ratios": {"tensor": 1.25, "simt": 0.9},
+    "tile_latency_seconds": 1.1e-6, "loop_ratios": {"tensor": 1.25, "simt": 0.9},
     "first_seconds": {"tensor": 1.5e-7, "simt": 0.0},
     "asking_ratio": 0.75,
 }  # fmt: skip
@@ -49,16 +46,9 @@ def test_a_calibration_is_a_hardware_file(tmp_path, ask):
     assert rates.asking_ratio == 0.75
     assert rates.first_seconds == {"tensor": 1.5e-7, "simt": 0.0}
     assert rates.steps[StepKey("simt", "load")] == (1e-7, 1e9, 0.0, 2e12)
-    assert l2_sides(hardware) == {"2": "00", "4": "0110"} and l2_capacity_bytes(hardware) == 25_000
+    assert l2_capacity_bytes(hardware) == 25_000
     assert {key for key in HOW} <= set(hardware.measured)
     assert ask("count", "--N", 64, "--d", 8, "--hardware", path)["sram"]["M_bytes"] == 1000
-
-
-def test_an_l2_with_one_side_has_none(tmp_path):
-    path = tmp_path / "toy.toml"
-    path.write_text(toml(FOUND | {"l2_sides": {}}))
-    assert l2_sides(load(str(path))) == {} and rates_of(load(str(path))).steps, "the tables that follow are there"
-    assert l2_sides(load("h200")) == {}, "nor where nothing was measured"
 
 
 @pytest.mark.parametrize(
@@ -68,9 +58,6 @@ def test_an_l2_with_one_side_has_none(tmp_path):
         ({"steps": {"tensor_scores": [1e-7, 1e12, 1e-8, 1e14]}}, "without tensor_scores_output.*iosim calibrate"),
         ({"steps": {"simt_load": [1e-7, 1e9, 0.0, 2e12]}}, "without simt_normalise.*iosim calibrate"),
         ({"asking_ratio": None}, "measured.asking_ratio: found 'nothing'.*iosim calibrate"),
-        ({"l2_sides": {"4": "01"}}, "4 = '01' in"),
-        ({"l2_sides": {"all": "0110"}}, "all = '0110' in"),
-        ({"l2_sides": {"4": "0120"}}, "4 = '0120' in"),
     ],
 )
 def test_files_that_an_older_iosim_or_a_hand_wrote_are_refused(tmp_path, table, why):
@@ -78,7 +65,7 @@ def test_files_that_an_older_iosim_or_a_hand_wrote_are_refused(tmp_path, table, 
     path = tmp_path / "gpu.toml"
     path.write_text(toml({key: value for key, value in (FOUND | table).items() if value is not None}))
     with pytest.raises(InputError, match=why):
-        rates_of(load(str(path))), l2_sides(load(str(path)))
+        rates_of(load(str(path)))
 
 
 def test_a_file_without_first_times_is_refused(tmp_path):
@@ -110,19 +97,6 @@ def test_what_calibrate_writes_is_enough_for_a_roofline(ask, tmp_path):
     assert ask("roofline", "--N", 512, "--d", 64, "--hardware", path)
 
 
-def test_predictions_know_the_sides_of_blocks(tmp_path, monkeypatch):
-    """Two blocks on one side find half of what they read again where it lives, on the other (test_l2.py)."""
-    monkeypatch.setattr("iosim.lru.PAGE_BYTES", 16)  # all of a page is in use, or nothing
-    p, path, found = Attention(64, 16, Nk=64, dtype="fp32"), tmp_path / "toy.toml", {}
-    for sides in ("00", "01"):
-        path.write_text(
-            toml(FOUND | {"sms": 2, "l2_bytes": 15360, "l2_effective_bytes": 7680, "l2_sides": {"2": sides}})
-        )
-        sit = [Occupancy(1, loads_ahead=True)]
-        found[sides] = predict(find("flash2"), p, Tiling(16, 16), load(str(path)), sit).dram.reread_bytes
-    assert found == {"00": 4096, "01": 8192}
-
-
 def test_an_empty_launch_by_the_profiler(monkeypatch):
     """The markers between the jobs, and what the last of them moved in its time; nothing without a profiler."""
     kept = counters.read(DATA / "ncu_flash_four.csv")
@@ -148,16 +122,12 @@ def test_presets_were_not_measured():
     assert l2_capacity_bytes(load("h200")) == 62_914_560 // 2
 
 
-@pytest.mark.parametrize(
-    ("sides", "effective_bytes", "capacity_bytes"),
-    [({}, 20_000, 25_000), ({}, 36_000, 25_000), ({}, 44_000, 50_000), ({"2": "01"}, 44_000, 25_000)],
-)
-def test_two_partitions_or_one(tmp_path, sides, effective_bytes, capacity_bytes):
-    """Of an L2 of 50 000 bytes all or a half holds what all read. Blocks on two sides say which; else about how much of
-    it a buffer can be. (An H100 has 50 MiB, two sides, and is fast with buffers of 44 MiB: DRAM is slower there.)"""
+@pytest.mark.parametrize("effective_bytes", [20_000, 36_000, 44_000])
+def test_half_of_the_l2_holds_what_all_read(tmp_path, effective_bytes):
+    """However large a buffer can be before rates fall: that depends on where it lies, and on how fast DRAM is."""
     path = tmp_path / "toy.toml"
-    path.write_text(toml(FOUND | {"l2_effective_bytes": effective_bytes, "l2_sides": sides}))
-    assert l2_capacity_bytes(load(str(path))) == capacity_bytes
+    path.write_text(toml(FOUND | {"l2_effective_bytes": effective_bytes}))
+    assert l2_capacity_bytes(load(str(path))) == 25_000
 
 
 def test_measured_must_be_a_table(tmp_path):
@@ -192,7 +162,5 @@ def test_the_benchmarks_compile(arch):
         "mma_fp16",
         "mma_bf16",
         "nothing",
-        "distances",
-        "placed",
     } <= set(used)
     assert not any(spills for _, spills in used.values()), used

@@ -14,21 +14,14 @@ from iosim.gpu.counters import Kernel
 from iosim.gpu.predict import PROFILER_BYTES, predict
 from iosim.gpu.profile import Explanation, rows, spills
 from iosim.hardware import load
-from iosim.l2 import Dram, Launch, Trace, dram_bytes, places_on_sides, trace
-from iosim.lru import SIDES, Cache
+from iosim.l2 import Dram, Launch, Trace, dram_bytes, trace
+from iosim.lru import SIDES, SPREAD, Cache, Room, room_of
 from iosim.masks import parse_mask
 from iosim.problem import Attention
 from iosim.schedules import find
 from iosim.tiling import Tiling
 
 EVER = 10**12
-
-
-@pytest.fixture(autouse=True)
-def whole_pages(monkeypatch, request):
-    """Pages so small that all of one is in use or nothing, but where what an H200 measured is predicted."""
-    if "h200" not in request.node.name:
-        monkeypatch.setattr("iosim.lru.PAGE_BYTES", 16)
 
 
 def dram(name, problem, tiling, places=4, capacity=EVER, **more):
@@ -76,13 +69,14 @@ def test_what_both_sides_read_is_kept_twice(capacity_kib, cycles):
     assert dram("flash2", p, Tiling(16, 16), 2, capacity_kib * 1024).reread_bytes == cycles * 8 * 1024
 
 
-def scheduled(found, p, places, capacity, stride, side):
-    """Blocks in grid order on so many places, one by one; a place takes the next when it has none. `side`: of each
-    place. The cache is iosim's."""
+def scheduled(found, p, places, capacity, stride):
+    """Blocks in grid order on so many places, one by one; a place takes the next when it has none. Sides of the L2 take
+    turns. The caches are iosim's, the first as large as it should be."""
     shared, own = found.shared_cells, len(found.sizes_bytes) - found.shared_cells
     group, kv_instances = p.heads // p.kv_heads, p.batch * p.kv_heads
     sizes = [*found.sizes_bytes[:shared]] * kv_instances + [*found.sizes_bytes[shared:]] * p.instances
-    cache, by_launch = Cache(np.array(sizes), capacity), []
+    caches, by_launch = [Cache(np.array(sizes), room_of(capacity, times)) for times in (1, 1 - SPREAD, 1 + SPREAD)], []
+    cache = caches[0]
 
     def cell(touch, head):
         return head // group * shared + touch if touch < shared else kv_instances * shared + head * own + touch - shared
@@ -97,67 +91,36 @@ def scheduled(found, p, places, capacity, stride, side):
             kinds = {(write, side): set() for write in (False, True) for side in range(SIDES)}
             for place, (head, at) in enumerate(running):
                 for index in at[:stride]:
-                    kinds[bool(launch.writes[index]), side[place]].add(cell(int(launch.touches[index]), head))
+                    kinds[bool(launch.writes[index]), place % SIDES].add(cell(int(launch.touches[index]), head))
             running = [(head, at[stride:]) for head, at in running]
             parts = {kind: np.array(sorted(cells), int) for kind, cells in kinds.items()}
             loads, stores = ([parts[write, side] for side in range(SIDES)] for write in (False, True))
-            cache.touch(loads, stores, np.array(sorted(set().union(*kinds.values())), int))
+            for each in caches:
+                each.touch(loads, stores)
         by_launch.append((cache.read_bytes - before[0], cache.write_bytes - before[1]))
-    ends = cache.least_bytes, cache.most_bytes
+    moved = [each.read_bytes + each.write_bytes for each in caches]
+    ends = min(moved), max(moved)
     return Dram(cache.read_bytes, cache.write_bytes, cache.first_bytes, cache.dirty_bytes, tuple(by_launch), *ends)
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_places_take_blocks_in_grid_order(seed, monkeypatch):
-    """Random traces; with every second seed a step holds three touches of a place, with others sides take no turns."""
+    """Random traces; with every second seed a step holds three touches of a place. Also where the L2 is a little smaller
+    or larger."""
     rng, p = random.Random(seed), Attention(16, 16, heads=4, kv_heads=2, batch=2)
     shared, cells, stride = rng.randint(1, 6), rng.randint(8, 14), 1 + 2 * (seed % 2)
     lengths = [rng.randint(1, 12) for _ in range(rng.randint(1, 5))]
     touches = np.array([rng.randrange(cells) for _ in range(sum(lengths))])
     writes = np.array([cell >= shared and rng.random() < 0.4 for cell in touches])
     launch = Launch(touches, writes, np.cumsum([0, *lengths]))
-    found = Trace([launch], np.array([rng.randint(1, 8) * 32 for _ in range(cells)]), shared, (0, shared))
+    found = Trace([launch], np.array([rng.randint(1, 8) * 32 for _ in range(cells)]), shared)
     places, capacity = min(rng.randint(1, 9), p.instances * len(lengths)), rng.randint(1, 8 * cells) * 64
     work = -(-len(touches) * p.instances // places)
     monkeypatch.setattr("iosim.l2.MOST_STEPS", -(-work // stride))
-    side = [rng.randrange(SIDES) for _ in range(places)] if seed % 3 else [place % SIDES for place in range(places)]
-    known = {str(places): "".join(map(str, side))} if seed % 3 else {}
-    assert dram_bytes(found, p, [places], capacity, sides=known) == scheduled(found, p, places, capacity, stride, side)
-
-
-def test_places_without_a_measurement_take_turns():
-    assert places_on_sides({}, 5).tolist() == [0, 1, 0, 1, 0]
-
-
-def test_places_of_a_measured_launch_and_of_larger_ones():
-    """Where there are more blocks than multiprocessors (here 8), those that follow go to the same in turn."""
-    known = {"2": "11", "4": "1011", "8": "01100110"}
-    for size in (2, 4, 8):
-        assert "".join(map(str, places_on_sides(known, size))) == known[str(size)]
-    assert "".join(map(str, places_on_sides(known, 20))) == "01100110" * 2 + "0110"
-
-
-def test_places_of_launches_between_two_that_were_measured():
-    """Like the nearest by its ratio, stretched or thinned out: of 5 places those of 4 are at 0, 0, 1, 2, 3; of 3 (4 is
-    nearer than 2) at 0, 1, 2; a single block is where the first of 2 is; 7 of 8 are the first 7."""
-    known = {"2": "11", "4": "1011", "8": "01100110"}
-    found = {size: "".join(map(str, places_on_sides(known, size))) for size in (1, 3, 5, 7)}
-    assert found == {1: "1", 3: "101", 5: "11011", 7: "0110011"}
-
-
-def test_blocks_on_one_side_find_half_in_the_other_partition():
-    """Two places as above, on one side: its partition forgets, but that of the other side, which they only ask for the
-    half that lives there, does not at 8 KiB."""
-    p, t = Attention(64, 16, Nk=64, dtype="fp32"), Tiling(16, 16)
-    found = trace(find("flash2"), p, t)
-    reread = {
-        (kib, sides): dram_bytes(found, p, [2], kib * 1024, sides={"2": sides}).reread_bytes
-        for kib in (2, 8, 14)
-        for sides in ("01", "00", "11")
-    }
-    assert {reread[2, sides] for sides in ("01", "00", "11")} == {8 * 1024}, "neither has anything"
-    assert (reread[8, "01"], reread[8, "00"], reread[8, "11"]) == (8 * 1024, 4 * 1024, 4 * 1024)
-    assert {reread[14, sides] for sides in ("01", "00", "11")} == {0}
+    expected = scheduled(found, p, places, capacity, stride)
+    assert dram_bytes(found, p, [places], capacity, with_range=True) == expected
+    alone = dram_bytes(found, p, [places], capacity)
+    assert alone == replace(expected, least_bytes=alone.total_bytes, most_bytes=alone.total_bytes)
 
 
 def test_blocks_that_run_together_share_what_they_read():
@@ -194,10 +157,10 @@ def test_too_fine_a_trace_is_refused():
 def test_a_cache_counts_what_it_holds():
     """Half of each cell has its home in each partition, and side 0, which stores, keeps a copy of the other half. Room
     is for 24 B in each; and for 12 B that are dirty."""
-    cache, none = Cache(np.full(4, 10), 24, lambda fullness: ((1,), (10,), (0.5,))), np.empty(0, int)
+    cache, none = Cache(np.full(4, 10), Room(24, 240, 12)), np.empty(0, int)
     for cell in ([0], [1], [2]):
-        cache.touch([none, none], [np.array(cell), none], np.array(cell))
-    assert cache.resident.tolist() == [[20, 15]], "30 B in the first: the oldest left"
+        cache.touch([none, none], [np.array(cell), none])
+    assert [one.held.held for one in cache.partitions] == [20, 15], "30 B in the first: the oldest left"
     assert (cache.dirty_bytes, cache.read_bytes, cache.write_bytes) == (20, 0, 10), "15 B in each: the oldest left"
 
 
@@ -205,7 +168,7 @@ def test_a_cache_too_small_for_a_step_lasts_for_any_number_of_steps():
     """All of a step leaves at once, also when the arrays of steps are just full."""
     p, count = Attention(16, 16), 2100
     touches = Launch(np.arange(count) % 2, np.zeros(count, bool), np.array([0, count]))
-    found = dram_bytes(Trace([touches], np.full(2, 32), 0, (0,)), p, [1], 0)
+    found = dram_bytes(Trace([touches], np.full(2, 32), 0), p, [1], 0)
     assert (found.read_bytes, found.first_bytes) == (32 * count, 64)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from test_l2_partitions import touch
 
-from iosim.lru import SIDES, Cache
+from iosim.lru import SIDES, Cache, Room
 
 KINDS = ("read", "write", "both")
 
@@ -108,8 +108,8 @@ def test_one_touch_a_step_is_the_textbook(seed):
     cells = rng.randint(1, 24)
     sizes = [32] * cells if seed % 2 else [rng.randint(1, 20) * 4 for _ in range(cells)]
     capacity, shares = rng.randint(0, 2 * sum(sizes)), [rng.choice((0.25, 0.5, 0.9, 1, 1.1, 2)) for _ in range(3)]
-    cache = Cache(np.array(sizes), capacity, lambda fullness: [(share,) for share in shares])
-    book = Textbook(sizes, *(capacity * share for share in shares))
+    room = Room(*(capacity * share for share in shares))
+    cache, book = Cache(np.array(sizes), room), Textbook(sizes, *room)
     for now in range(300):
         cell, kind, side = rng.randrange(cells), rng.choices(KINDS, (4, 1, 1))[0], rng.randrange(SIDES)
         touch(cache, [cell], kind, (side,))

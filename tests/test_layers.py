@@ -183,7 +183,6 @@ def test_cupy_is_in_one_place():
 def test_what_is_measured_is_written_without_a_gpu():
     """Texts of steps know no device; who measures sides knows nothing but it."""
     assert not {"gpu.device", "gpu.run"} & own("gpu/step_texts.py")
-    assert own("gpu/l2_sides.py") == {"gpu.device"}
 
 
 def test_only_the_command_line_imports_click():

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,7 @@ import numpy as np
 from iosim import report
 from iosim.errors import IosimError, MissingError
 from iosim.gpu import counters, ncu
-from iosim.l2 import places_on_sides
-from iosim.lru import SIDES, Cache, rooms_of
+from iosim.lru import SIDES, Cache, room_of
 
 Rows = list[dict[str, Any]]
 MIB = 2**20
@@ -89,52 +88,44 @@ def measure(log: Path) -> Rows:
     ]
 
 
-def measured_by(script: str, log: Path) -> list[tuple[counters.Kernel, dict[str, Any]]]:
+def measured_by(script: str, log: Path) -> list[tuple[counters.Kernel, dict[str, float]]]:
     """The kernels that a script launches, each with its bytes of DRAM and its time."""
-    return [pair for job in jobs_by(script, log) for pair in job]
-
-
-def jobs_by(script: str, log: Path) -> list[list[tuple[counters.Kernel, dict[str, Any]]]]:
-    """The same, those after each marker by themselves."""
     worker = [sys.executable, script, "--launch", str(log.parent)]
     done = subprocess.run(ncu.command(ncu.find_ncu(), str(log), worker), check=False)
     if done.returncode or not log.exists():
         raise MissingError(f"ncu ended with exit code {done.returncode}; see {log}")
     names = {"dram_read_bytes": counters.DRAM_READ, "dram_write_bytes": counters.DRAM_WRITE}
     return [
-        [(kernel, {**{name: kernel.get(metric) for name, metric in names.items()},
-                   "seconds": kernel.get(counters.TIME) / 1e9})
-         for kernel in job]
-        for job in counters.read(log).jobs
+        (kernel, {**{name: kernel.get(metric) for name, metric in names.items()},
+                  "seconds": kernel.get(counters.TIME) / 1e9})
+        for job in counters.read(log).jobs for kernel in job
     ]  # fmt: skip
 
 
-# As lru.APART, of one piece of memory, which fills sets more evenly. From these buffers; no prediction takes them.
-ONE_PIECE = ((1.0656, 0.051), (0.917, 0.085), (0.512, 0.064))
 CELLS = {1: 512, 16: 64, 132: 16}  # of each block
 SHARED_CELLS = 256
 
 
-def modelled(row: dict[str, Any], capacity_bytes: int, sides: Mapping[str, str]) -> tuple[int, int]:
-    """What lru.py says of a row, DRAM bytes read and written: a step is a cell of each block. Needs no GPU.
-    `capacity_bytes`: of a partition; `sides`: `l2_sides` of the hardware file."""
+def modelled(row: Mapping[str, Any], capacity_bytes: int) -> tuple[int, int]:
+    """DRAM bytes read and written, by the model (`lru.py`), where a step is a cell of each block. Needs no GPU.
+
+    `capacity_bytes`: of a partition."""
     own, number = row["pattern"] == "own", int(row["blocks"])
     blocks, cells = (number, CELLS[number]) if own else (1, SHARED_CELLS)
     sizes = np.full(blocks * cells, int(row["buffer_mib"]) * MIB / (blocks * cells))
-    cache = Cache(sizes, capacity_bytes, rooms_of(ONE_PIECE))
-    side, first, none = places_on_sides(sides, blocks), np.arange(blocks) * cells, np.zeros(0, np.int64)
-    for _ in range(int(row["rounds"])):
-        for cell in range(cells):
-            every = first + cell
-            parts = [every[side == s] if own else every for s in range(SIDES)]
-            loads, stores = (parts if row["access"] != kind else [none] * SIDES for kind in ("write", "read"))
-            cache.touch(loads, stores, every)
+    cache, side = Cache(sizes, room_of(capacity_bytes)), np.arange(blocks) % SIDES
+    first, none = np.arange(blocks) * cells, np.zeros(0, np.int64)
+    for cell in [*range(cells)] * int(row["rounds"]):
+        every = first + cell
+        parts = [every[side == s] if own else every for s in range(SIDES)]
+        loads, stores = (parts if row["access"] != kind else [none] * SIDES for kind in ("write", "read"))
+        cache.touch(loads, stores)
     return cache.read_bytes, cache.write_bytes
 
 
-def run_as_a_script(about: str, name: str, launch: Callable[[], None], measure: Callable[[Path], Rows]) -> int:
-    """FOLDER/name.csv of what `measure` makes of the profiler's log; under the profiler only `launch` -> exit code."""
-    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main() -> int:
+    """FOLDER/l2_buffers.csv of what the profiler saw; under the profiler only the launches -> exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--launch", action="store_true", help="only run the kernels, as under the profiler")
     given = parser.parse_args()
@@ -143,14 +134,14 @@ def run_as_a_script(about: str, name: str, launch: Callable[[], None], measure: 
             launch()
             return 0
         given.folder.mkdir(parents=True, exist_ok=True)
-        rows = measure(given.folder / f"{name}.ncu.csv")
+        rows = measure(given.folder / "l2_buffers.ncu.csv")
     except IosimError as fault:
         print(fault, file=sys.stderr)
         return fault.exit_code
-    (given.folder / f"{name}.csv").write_text(report.to_csv(rows), encoding="utf-8")
+    (given.folder / "l2_buffers.csv").write_text(report.to_csv(rows), encoding="utf-8")
     print(report.table(rows))
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(run_as_a_script(str(__doc__), "l2_buffers", launch, measure))
+    sys.exit(main())

@@ -18,7 +18,6 @@ from ..problem import Attention
 from ..tiling import Tiling
 from . import counters, device, ncu
 from .jobs import schedule_job, wait_job
-from .l2_sides import measure_sides
 from .loop_rates import asking_ratio, far_seconds, loop_ratios
 from .step_rates import first_seconds, measure_steps
 from .tuned import source
@@ -179,7 +178,6 @@ def measure_all() -> Found:
     found: Found = {"name": properties["name"].decode(), "date": datetime.date.today().isoformat()}
     found |= {"cuda": bench.xp.cuda.runtime.runtimeGetVersion(), **smi()}
     found |= bench.limits() | bench.memory() | bench.l2() | bench.arithmetic() | bench.latency() | profiled()
-    found["l2_sides"] = measure_sides(bench.module, bench.sms, found["shared_memory_per_block_bytes"])
     steps = measure_steps(bench.sms, found["shared_memory_per_sm_bytes"])
     found["tile_latency_seconds"] = found["l2_latency_seconds"] + far_seconds()
     ratios = loop_ratios(steps, bench.sms)
@@ -219,7 +217,6 @@ HOW = {
     "asking_ratio": "of the time a warp asks for copies others wait: flash2 in as many blocks as fit",
     "tensor_flops_per_second": "mma.sync m16n8k16 with fp32 sums, 8 accumulators a warp",
 }
-HOW_SIDES = "of the L2, on which the blocks of a launch of so many sit, in grid order; none: not found"
 HOW_LOOPS = (
     "products and softmax in the loop of flash2, over the same by themselves; unsized: with last tiles of 60, not 64"
 )
@@ -252,8 +249,6 @@ def toml(found: Found) -> str:
     lines += [f"{key} = {_number(found[key])}  # {HOW[key]}" for key in numbers]
     lines += ["", f"[measured.tensor_flops_per_second]  # {HOW['tensor_flops_per_second']}"]
     lines += [f"{dtype} = {_number(rate)}" for dtype, rate in found["tensor_flops_per_second"].items()]
-    lines += ["", f"[measured.l2_sides]  # {HOW_SIDES}"]
-    lines += [f'{blocks} = "{sides}"' for blocks, sides in found["l2_sides"].items()]
     lines += ["", f"[measured.loop_ratios]  # {HOW_LOOPS}"]
     lines += [f"{kind} = {ratio:.4f}" for kind, ratio in found["loop_ratios"].items()]
     lines += ["", f"[measured.first_seconds]  # {HOW_FIRST}"]

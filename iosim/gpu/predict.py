@@ -20,7 +20,9 @@ from .counters import SECTOR_BYTES
 Key = TypeVar("Key", StepKey, LoopKey)
 
 DECIMALS = 12  # of seconds that are shown; the profiler counts nanoseconds
-PROFILER_BYTES = 2_400_000  # dirty in an L2 that it emptied: what is written while large buffers are only read
+# Dirty in an L2 that the profiler emptied. Fitted on one card, an H200: what is written while large buffers are only
+# read, however large they are (`l2_buffers.csv`). `iosim calibrate` does not measure it.
+PROFILER_BYTES = 2_400_000
 STEP_NUMBERS = 4  # fixed seconds and a rate, of a warp and of a full GPU (timing.py)
 
 
@@ -121,22 +123,11 @@ def parsed(kind: type[Key], name: str) -> Key:
 
 
 def l2_capacity_bytes(hardware: Hardware) -> int:
-    """What the L2 holds of data that all multiprocessors share. From the A100 on it has two partitions, and each keeps
-    a copy of what its own side reads: half of the size. Where blocks were found to sit on two sides there are two; else
-    a measured size tells half from all, no more: it depends on where the buffer lay (32 or 36 MiB of 60 on two H200s,
-    whose DRAM bytes were the same), and on how far the rate of DRAM is below (44 MiB of 50 on an H100)."""
-    effective_bytes = (hardware.measured or {}).get("l2_effective_bytes", 0)
-    whole = 4 * effective_bytes > 3 * hardware.l2_bytes and not l2_sides(hardware)
-    return hardware.l2_bytes if whole else hardware.l2_bytes // 2
+    """Bytes that the L2 holds of data that all multiprocessors share: half of its size.
 
-
-def l2_sides(hardware: Hardware) -> dict[str, str]:
-    """On which side of the L2 the blocks of a launch sit, where that was measured. InputError: one side a block."""
-    found = dict((hardware.measured or {}).get("l2_sides", {}))
-    for blocks, sides in found.items():
-        if not (blocks.isdigit() and isinstance(sides, str) and len(sides) == int(blocks) and set(sides) <= {*"01"}):
-            raise InputError("--hardware", f"{blocks} = {sides!r} in [measured.l2_sides]", "as many 0 and 1 as blocks")
-    return found
+    From the A100 on the L2 has two partitions, and each keeps a copy of what its own side reads. (An older GPU has one;
+    no prediction was compared with one.)"""
+    return hardware.l2_bytes // 2
 
 
 def launch_words(schedule: Any, problem: Attention, tiling: Any) -> list[tuple[int, int]]:
@@ -161,12 +152,13 @@ def predict(
     backwards: bool = False,
     taken_bytes: int = 0,
     block_bytes: int = 0,
+    with_range: bool = False,
 ) -> Prediction:
     """Words and SM bytes; with `hardware` and how its launches sit on it, DRAM bytes and (where measured) time.
 
     `cold`: every launch starts with an empty L2, as under Nsight Compute, which flushes it. `backwards`: inner loops
     go from the last tile to the first. `taken_bytes` of the L2 hold no tensor; `block_bytes` each block writes once,
-    in its own place."""
+    in its own place. `with_range`: say between what the DRAM bytes lie (`l2.py`)."""
     dense = problem
     if not getattr(schedule, "skips", True) and problem.mask is not DENSE:
         dense = replace(problem, mask=DENSE)  # a mask that only hides moves no word
@@ -190,9 +182,8 @@ def predict(
         Unrolled(problem, work).run(schedule, tiling)
     places = [hardware.sms * sit.blocks_per_sm for sit in sits]
     capacity_bytes = max(0, l2_capacity_bytes(hardware) - taken_bytes)
-    dram = dram_bytes(
-        found, dense, places, capacity_bytes, cold, l2_sides(hardware), block_bytes, PROFILER_BYTES if cold else 0
-    )
+    left_bytes = PROFILER_BYTES if cold else 0
+    dram = dram_bytes(found, dense, places, capacity_bytes, cold, block_bytes, left_bytes, with_range)
     if rates is None:
         return replace(plain, dram=dram)
     time = time_of_launches(work.blocks, n, problem.dtype, list(dram.by_launch), sits, rates)

@@ -44,7 +44,7 @@ def verify(evidence: Evidence, hardware: Hardware | None) -> Verdict:
     p, tiling = job.problem, job.tiling
     faults = [evidence.note["failed"]] if "failed" in evidence.note else []
     sits = occupancies(evidence, hardware) if hardware else None
-    predicted = predict(find(job.name), p, tiling, hardware, sits, cold=bool(evidence.kernels))
+    predicted = predict(find(job.name), p, tiling, hardware, sits, cold=bool(evidence.kernels), with_range=True)
     words = word_row(predicted, evidence.note, faults)
     sm = sm_row(predicted, evidence, faults)
     output = output_row(evidence.note, faults)

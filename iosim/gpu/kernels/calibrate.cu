@@ -101,29 +101,3 @@ extern "C" __global__ void exp_rate(float* out, float a, int times) {
     }
 MMA(mma_fp16, "f16")
 MMA(mma_bf16, "bf16")
-
-// ---- who is near to what: on which of its sides the L2 has a line, as its distance from a multiprocessor tells.
-
-// One thread of each block adds nothing to each of some lines, where they are at home: the fewest clocks of a few
-// times.
-extern "C" __global__ void distances(unsigned* buffer, int lines, int stride, unsigned* clocks,
-                                     unsigned* multiprocessor) {
-    if (threadIdx.x) return;
-    asm volatile("mov.u32 %0, %%smid;" : "=r"(multiprocessor[blockIdx.x]));
-    for (int i = 0; i < lines; ++i) {
-        unsigned fewest = ~0u;
-        for (int t = 0; t < 6; ++t) {
-            const long long begin = clock64();
-            const unsigned old = atomicAdd(buffer + (size_t)i * stride, 0u);
-            if (old) clocks[0] = old;  // it is 0; so that the clock waits for it
-            fewest = min(fewest, (unsigned)(clock64() - begin));
-        }
-        clocks[(size_t)blockIdx.x * lines + i] = fewest;
-    }
-}
-
-// On which multiprocessor each block of a launch runs. All of them stay until all can have started.
-extern "C" __global__ void placed(unsigned* multiprocessor, long long clocks) {
-    if (threadIdx.x == 0) asm volatile("mov.u32 %0, %%smid;" : "=r"(multiprocessor[blockIdx.x]));
-    for (const long long begin = clock64(); clock64() - begin < clocks;) {}
-}
