@@ -7,15 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
-from iosim import lru, timing, works
+from iosim import lru, works
 from iosim.gpu import predict
 from validation.pages.errors import dram_errors, ours, spread, time_errors
 from validation.pages.text import about, by_schedule, groups, link, others, table
 
 ON_BUFFERS = "buffers, arrays, and the shapes that were measured in several places, on one H200"
 FITTED = (  # module, name, what it is, what it was fitted on; a name that its module lacks is left out
-    (lru, "APART", "mean and deviation of the room of a partition, as shares of its size: for data, since a write, for "
-     "dirty data", ON_BUFFERS),
     (lru, "HELD", "what a partition of the L2 holds, as a share of its size", ON_BUFFERS),
     (lru, "TOUCHED", "what a partition is asked for before a write goes to DRAM, as a share of its size", ON_BUFFERS),
     (lru, "DIRTY", "dirty bytes that a partition holds, as a share of its size", ON_BUFFERS),
@@ -23,8 +21,6 @@ FITTED = (  # module, name, what it is, what it was fitted on; a name that its m
     (predict, "PROFILER_BYTES", "dirty bytes that the profiler leaves in the L2", "reads of large buffers on one H200"),
     (works, "UNDER_WAY", "requests for single words that a warp has under way",
      "tiles with unaligned rows on one H200"),
-    (timing, "LIGHTER", "how many times as fast as `normalise` a step without its division is, if `denormalise` was "
-     "not measured", "not measured: estimated from accesses and operations"),
 )  # fmt: skip
 
 
