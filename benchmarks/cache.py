@@ -11,8 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from iosim import Attention, Tiling, accesses, cache, reuse
+from iosim import Attention, Tiling
 from iosim.schedules import find
+from iosim.tracing import accesses, cache, reuse_distance
 
 ACCESSES, MISSES, M = 12_648_448, 8_454_144, 102_400
 TURNS = 5
@@ -46,7 +47,7 @@ def line_by_line(string):
 
 def lines_only(lines, fast):
     """The same without runs: every line is an object of weight 1."""
-    return reuse.needs(lines, np.ones(lines.max() + 1, np.int64), fast)
+    return reuse_distance.needs(lines, np.ones(lines.max() + 1, np.int64), fast)
 
 
 def replay(string):

@@ -9,11 +9,12 @@ from functools import partial
 
 import numpy as np
 
-from iosim import Attention, Folded, Tiling, Traffic, grid, writers
-from iosim.best_tiles import best_tiles
+from iosim import Attention, Folded, Tiling, Traffic
+from iosim.counting import sweep, write_sweep
+from iosim.counting.columns import COLUMNS
 from iosim.masks import parse_mask
-from iosim.report import COLUMNS
 from iosim.schedules import find
+from iosim.search.best import best_tiles
 
 MASKS = ("causal", "window:1024", "global:64", "strided:128")
 
@@ -88,15 +89,15 @@ def best(clock):
 
 def sweeps(clock, most):
     axes = {"N": list(range(1000, 1000 + most)), "d": [64, 128]}
-    plan = grid.build({**axes, "M": list(range(16384, 16384 + most // 2 * 512, 512))}, ["flash1", "flash2"], "128x64")
-    frames = list(grid.chunks(plan))
+    plan = sweep.build({**axes, "M": list(range(16384, 16384 + most // 2 * 512, 512))}, ["flash1", "flash2"], "128x64")
+    frames = list(sweep.chunks(plan))
     assert all(tuple(frame.columns) == COLUMNS for frame in frames)
-    whole = clock(lambda: writers.write_csv(plan, io.StringIO(), lambda rows: None), 1)
+    whole = clock(lambda: write_sweep.write_csv(plan, io.StringIO(), lambda rows: None), 1)
     pandas = clock(lambda: [frame.to_csv(io.StringIO(), index=False) for frame in frames], 1)
     yield "a sweep of half a million rows to CSV / pandas writing it", whole / pandas, "at most 2"
     axes["M"] = list(range(65536, 65536 + most // 10 * 512, 512))
-    dense, causal = (grid.build({**axes, "mask": mask}, ["block-sparse-q"], "128x64") for mask in ("dense", "causal"))
-    ratio = clock(lambda: list(grid.chunks(causal)), 3) / clock(lambda: list(grid.chunks(dense)), 3)
+    dense, causal = (sweep.build({**axes, "mask": mask}, ["block-sparse-q"], "128x64") for mask in ("dense", "causal"))
+    ratio = clock(lambda: list(sweep.chunks(causal)), 3) / clock(lambda: list(sweep.chunks(dense)), 3)
     yield "a row of a causal sweep / of a dense one", ratio, ""
 
 

@@ -211,3 +211,6 @@ def details(name: str) -> list[dict[str, Any]]:
     source = h.sources["flops_per_second"]
     rates = h.flops_per_second.items()
     return rows + [{"key": f"{dtype}_flops_per_second", "value": rate, "source": source} for dtype, rate in rates]
+
+
+SECTOR_BYTES = 32

@@ -7,7 +7,7 @@ import nvrtc
 import pytest
 from click.testing import CliRunner
 
-from iosim.cli import main
+from iosim.commands.cli import main
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses

@@ -3,7 +3,7 @@
     PYTHONPATH=. python3 validation/l2_buffers.py FOLDER    # runs itself under Nsight Compute: FOLDER/l2_buffers.csv
 
 1, 16 or all multiprocessors read, read and write, or write a part of the buffer each (`own`), or all of them read all
-of it (`shared`). The profiler empties the L2 before each kernel. `iosim/lru.py` is a model of what was seen.
+of it (`shared`). The profiler empties the L2 before each kernel. `iosim/predict/l2.py` is a model of what was seen.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from iosim import report
+from iosim import tables
 from iosim.errors import IosimError, MissingError
-from iosim.gpu import counters, ncu
-from iosim.lru import SIDES, Cache, room_of
+from iosim.gpu.ncu import counters
+from iosim.gpu.ncu import run as ncu
+from iosim.predict.l2 import SIDES, Cache, room_of
 
 Rows = list[dict[str, Any]]
 MIB = 2**20
@@ -107,7 +108,7 @@ SHARED_CELLS = 256
 
 
 def modelled(row: Mapping[str, Any], capacity_bytes: int) -> tuple[int, int]:
-    """DRAM bytes read and written, by the model (`lru.py`), where a step is a cell of each block. Needs no GPU.
+    """DRAM bytes read and written, by the model (`predict/l2.py`), where a step is a cell of each block. Needs no GPU.
 
     `capacity_bytes`: of a partition."""
     own, number = row["pattern"] == "own", int(row["blocks"])
@@ -138,8 +139,8 @@ def main() -> int:
     except IosimError as fault:
         print(fault, file=sys.stderr)
         return fault.exit_code
-    (given.folder / "l2_buffers.csv").write_text(report.to_csv(rows), encoding="utf-8")
-    print(report.table(rows))
+    (given.folder / "l2_buffers.csv").write_text(tables.to_csv(rows), encoding="utf-8")
+    print(tables.table(rows))
     return 0
 
 

@@ -22,14 +22,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from iosim import report
+from iosim import tables
 from iosim.errors import IosimError
-from iosim.gpu import counters, ncu
 from iosim.gpu.jobs import GeneratedJob, Job, ScheduleJob, TorchJob, job_from_json, key_of, torch_job
-from iosim.gpu.plan_verify import combine, slopes
-from iosim.gpu.profile import explained
+from iosim.gpu.ncu import counters
+from iosim.gpu.ncu import run as ncu
+from iosim.gpu.profile.explain import explained
+from iosim.gpu.verdict import Evidence, summary, verify
 from iosim.gpu.verdict_tables import flat, short
-from iosim.gpu.verify import Evidence, summary, verify
+from iosim.gpu.verify_run import combine, slopes
 from iosim.hardware import read as read_hardware
 from validation import shapes
 
@@ -62,7 +63,7 @@ def main() -> int:
 
 
 def calibrate(folder: Path) -> None:
-    from iosim.gpu.calibrate import measure_all, toml
+    from iosim.calibrate.gpu import measure_all, toml
 
     found = measure_all()
     (folder / "hardware.toml").write_text(toml(found), encoding="utf-8")
@@ -84,9 +85,9 @@ def measure(part: str, folder: Path, first: int | None) -> None:
     own = [e for e in combine(jobs, notes, kernels) if isinstance(e.job, ScheduleJob)]
     show([verify(e, None) for e in own])
     if part == "tuned":
-        print(report.table(speeds(jobs, kernels)))
+        print(tables.table(speeds(jobs, kernels)))
     if part in THEIRS:
-        print(report.table([row for row in torch_rows(jobs, kernels, None, folder) if row["best"]]))
+        print(tables.table([row for row in torch_rows(jobs, kernels, None, folder) if row["best"]]))
 
 
 def speeds(jobs: list[Any], kernels: list[Any]) -> list[dict[str, Any]]:
@@ -110,8 +111,8 @@ def rate(kernel: Any) -> float:
 
 def compile_all(jobs: list[Job]) -> None:
     """The generated kernels, with and without counters, on all processors; the workers find them in CuPy's cache."""
+    from iosim.cuda.machine import generate
     from iosim.gpu import device
-    from iosim.gpu.cuda import generate
 
     own = [GeneratedJob(job) for job in jobs if isinstance(job, ScheduleJob) and not job.tuned]
     device.compile_all([one.program for one in own] + [generate(*one.parts, count=True) for one in own])
@@ -119,7 +120,7 @@ def compile_all(jobs: list[Job]) -> None:
 
 def show(rows: list[dict[str, Any]]) -> None:
     if rows:
-        print(report.table(short(rows)))
+        print(tables.table(short(rows)))
         print("\n".join(f"{r['schedule']} N={r['N']} d={r['d']} {r['tiles']} {r['dtype']} {r['mask']}: {r['faults']}"
                         for r in rows if not r["ok"]))  # fmt: skip
         print(summary(rows))
@@ -188,7 +189,7 @@ def write_rows(folder: Path) -> None:
     with ProcessPoolExecutor() as pool:
         verdicts = pool.map(partial(judged, folder / "hardware.toml"), found)
         mine = [{**label, **row} for label, row in zip(labels, verdicts, strict=True)]
-    (folder / "rows.csv").write_text(report.to_csv(flat(mine)), encoding="utf-8")
+    (folder / "rows.csv").write_text(tables.to_csv(flat(mine)), encoding="utf-8")
     show(mine)
     write_sweep(folder)
     write_theirs(folder, "torch_rows.csv", "tuned", "torch")
@@ -200,8 +201,8 @@ def write_theirs(folder: Path, name: str, *parts: str) -> None:
     if theirs:
         hardware = read_hardware(folder / "hardware.toml")
         rows = torch_rows([e.job for e in theirs], [e.kernels for e in theirs], hardware, folder)
-        (folder / name).write_text(report.to_csv(rows), encoding="utf-8")
-        print(report.table([row for row in rows if row["best"]]))
+        (folder / name).write_text(tables.to_csv(rows), encoding="utf-8")
+        print(tables.table([row for row in rows if row["best"]]))
 
 
 def write_sweep(folder: Path) -> None:
@@ -210,8 +211,8 @@ def write_sweep(folder: Path) -> None:
     if found:
         sizes = {key_of(job): size for job, size in reversed(shapes.sweep_sizes())}
         rows = [{"M_bytes": sizes[key_of(e.job)], **verify(e, None)} for e in found]
-        (folder / "sweep_rows.csv").write_text(report.to_csv(flat(rows)), encoding="utf-8")
-        (folder / "slopes.csv").write_text(report.to_csv(slopes(rows, found[0].job.problem)), encoding="utf-8")
+        (folder / "sweep_rows.csv").write_text(tables.to_csv(flat(rows)), encoding="utf-8")
+        (folder / "slopes.csv").write_text(tables.to_csv(slopes(rows, found[0].job.problem)), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -6,14 +6,14 @@ from dataclasses import replace
 from itertools import product
 from random import Random
 
-from iosim.best_tiles import best_tiles
-from iosim.gpu.cuda import generate
+from iosim.core.problem import Attention
+from iosim.core.tiling import Tiling
+from iosim.cuda.machine import generate
 from iosim.gpu.jobs import Job, schedule_job, torch_job
-from iosim.gpu.tuned import tuned as kernel_of
+from iosim.gpu.tuned.launch import tuned as kernel_of
 from iosim.masks import parse_mask
-from iosim.problem import Attention
 from iosim.schedules import find
-from iosim.tiling import Tiling
+from iosim.search.best import best_tiles
 
 # Sets of shapes drawn at random: seed, and name in tables. Beside it what the set showed, mended before the next.
 DRAWS = {

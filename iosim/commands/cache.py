@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
+from ..counting.given import memory, problem
 from ..errors import InputError
-from ..given import memory, problem
-from ..options import memory_options, outputs, problem_options, text_option, variant_options
-from ..output import Output, answer
+from .answer import Output, answer
+from .options import memory_options, outputs, problem_options, text_option, variant_options
 
 
 @click.command("cache")
@@ -32,8 +32,9 @@ def command(
 
     Example: iosim cache --N 8192 --d 128 --tiles 64x64 --schedule flash1 --M 100KB
     """
-    from .. import cache, report
-    from ..trace import plan
+    from .. import tables
+    from ..tracing import cache
+    from ..tracing.event_file import plan
     from ..units import parse_axis, parse_bytes
 
     p = problem(given)
@@ -52,4 +53,4 @@ def command(
         tensors=tuple(dict.fromkeys(tensors.split(","))) if tensors else (),
     )  # fmt: skip
     rows = found["results"]
-    answer(rows, found, output, cache.summary(name, found) + report.table(cache.narrow(rows)))
+    answer(rows, found, output, cache.summary(name, found) + tables.table(cache.narrow(rows)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ..options import file_option, json_option
+from .options import file_option, json_option
 
 
 @click.command("calibrate")
@@ -17,9 +17,9 @@ def command(as_json: bool, path: str | None) -> None:
     """
     import sys
 
-    from ..gpu.calibrate import measure_all, toml
-    from ..output import Output, emit
-    from ..report import to_json
+    from ..calibrate.gpu import measure_all, toml
+    from ..tables import to_json
+    from .answer import Output, emit
 
     found = measure_all()
     output = Output.asked(as_json, False, path)

@@ -6,9 +6,9 @@ import sys
 
 import click
 
-from ..given import problem
-from ..options import outputs, problem_options, text_option, variant_options
-from ..output import Output, answer
+from ..counting.given import problem
+from .answer import Output, answer
+from .options import outputs, problem_options, text_option, variant_options
 
 ABSOLUTE = "error_: the largest absolute error of the outputs, whose inputs are random numbers of about 1"
 
@@ -29,17 +29,18 @@ def command(
     error_fp64 and error_TYPE are the largest absolute errors of the outputs. Every load, store and step rounds to its
     type (--dtype, --acc-dtype); bf16 and fp8 (E4M3, saturating) by hand, on float32.
     """
-    from .. import report
-    from ..check import pieces, run_checks
-    from ..dropout import parse_dropout
+    from .. import tables
+    from ..masks.dropout import parse_dropout
+    from ..studies.check import run_checks
+    from ..studies.online_softmax import pieces
 
     small = {name: default for name, default in (("n", "96"), ("d", "16")) if given[name] is None}
     p = problem({**given, **small}, dropout=parse_dropout(dropout, seed))
     rows, ok = run_checks(p, tiles, schedules, seed)
     parts = pieces()
-    shown = report.table([{name: value for name, value in row.items() if name != "faults"} for row in rows])
+    shown = tables.table([{name: value for name, value in row.items() if name != "faults"} for row in rows])
     wrong = "".join(f"{row['check']}: {row['faults']}\n" for row in rows if not row["ok"])
-    text = shown + "\n" + ABSOLUTE + "\n" + wrong + "\n" + report.table(parts)
+    text = shown + "\n" + ABSOLUTE + "\n" + wrong + "\n" + tables.table(parts)
     answer(rows, {"checks": rows, "pieces": parts, "ok": ok}, output, text)
     if not ok or not all(part["ok"] for part in parts):
         sys.exit(1)

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..given import counts, memory
-from ..options import memory_options, outputs, problem_options, tile_options, variant_options
-from ..output import Output, answer, show
+from ..counting.given import counts, memory
+from .answer import Output, answer, show
+from .options import memory_options, outputs, problem_options, tile_options, variant_options
 
 if TYPE_CHECKING:
-    from ..experiment import Report
+    from ..counting.count import Report
 
 
 @click.command("count")
@@ -29,30 +29,41 @@ def command(
 
     Example: iosim count --N 8192 --d 128 --M 100KB
     """
-    from .. import experiment
+    from ..counting import count
     from ..units import parse_count
 
     values = counts(given)
     size = memory(m, m_elements, hardware)
     multiple = parse_count(tile_multiple, "--tile-multiple")
-    found = experiment.count(M=size, schedules=schedules, tiles=tiles, tile_multiple=multiple, **values)
+    found = count.count(M=size, schedules=schedules, tiles=tiles, tile_multiple=multiple, **values)
     show_report(found, output, detail)
 
 
 def show_report(found: Report, output: Output, detail: bool) -> None:
-    from .. import report
+    from .. import tables
+    from ..counting.report import (
+        bounds_table,
+        detail_rows,
+        detail_table,
+        header,
+        narrow_table,
+        notes,
+        report_json,
+        report_rows,
+        report_text,
+    )
 
     if output.as_json or output.as_csv or not output.on_terminal:
-        text = report.report_text(found) + ("\n\n" + report.table(report.detail_table(found)) if detail else "")
-        json = report.report_json(found) if output.as_json else None
-        rows = report.detail_rows(found) if detail else report.report_rows(found)
+        text = report_text(found) + ("\n\n" + tables.table(detail_table(found)) if detail else "")
+        json = report_json(found) if output.as_json else None
+        rows = detail_rows(found) if detail else report_rows(found)
         answer(rows, json, output, text)
         return
-    show(report.header(found))
-    report.print_rich(report.narrow_table(found))
+    show(header(found))
+    tables.print_rich(narrow_table(found))
     if detail:
         show("")
-        report.print_rich(report.detail_table(found))
+        tables.print_rich(detail_table(found))
     show("")
-    report.print_rich(report.bounds_table(found.bounds))
-    show("\n".join(report.notes(found)))
+    tables.print_rich(bounds_table(found.bounds))
+    show("\n".join(notes(found)))

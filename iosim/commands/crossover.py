@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from ..errors import InputError
-from ..options import outputs, text_option
-from ..output import Output, answer
+from .answer import Output, answer
+from .options import outputs, text_option
 
 
 @click.command("crossover")
@@ -24,9 +24,9 @@ def command(
 
     Example: iosim crossover --N 8192 --d 64,128,256
     """
-    from .. import crossover
-    from ..given import counts
-    from ..problem import Attention
+    from ..core.problem import Attention
+    from ..counting.given import counts
+    from ..tuning import crossover
     from ..units import parse_axis, parse_count
 
     values = counts({"n": n, "nk": nk}, required=("N",))

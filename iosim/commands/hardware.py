@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from ..options import outputs
-from ..output import Output, answer
+from .answer import Output, answer
+from .options import outputs
 
 
 @click.command("hardware")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
+from ..counting.given import counts
 from ..errors import InputError
-from ..given import counts
-from ..options import outputs, problem_options, text_option
-from ..output import Output, answer
+from .answer import Output, answer
+from .options import outputs, problem_options, text_option
 
 
 @click.command("mask")
@@ -22,7 +22,7 @@ def command(
 
     Example: iosim mask 'causal&window:64' --N 512 --tiles 32x32
     """
-    from ..picture import describe, draw
+    from ..masks.picture import describe, draw
 
     text = mask if expression is None else expression
     if text is None or (expression is not None and mask is not None):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
+from ..counting.given import counts
 from ..errors import InputError
-from ..given import counts
-from ..options import outputs, size_options, text_option
-from ..output import Output, answer
+from .answer import Output, answer
+from .options import outputs, size_options, text_option
 
 
 @click.command("memory")
@@ -24,9 +24,9 @@ def command(
 
     Example: iosim memory --N 1024:32768:x2 --d 128 --heads 16
     """
-    from .. import memory
-    from ..memory_report import memory_text
-    from ..problem import Attention
+    from ..core.problem import Attention
+    from ..studies import memory
+    from ..studies.memory_tables import memory_text
 
     ways = {"--budget": budget, "--tiles": tiles, "--N": n}
     asked = {name for name, value in ways.items() if value is not None}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
+from ..counting.given import FIELDS, Given, counts, memory
 from ..errors import InputError, suggestion
-from ..given import FIELDS, Given, counts, memory
-from ..options import memory_options, problem_options, text_option, tile_options, variant_options
+from .options import memory_options, problem_options, text_option, tile_options, variant_options
 
 PICTURES = ("traffic", "mask")
 
@@ -37,9 +37,10 @@ def command(
     iosim plot sweep.csv -x M_bytes -y total --by schedule -o sweep.png;
     iosim plot --picture mask --mask 'causal&window:64' --N 512 --tiles 32x32 -o mask.png
     """
-    from .. import curves, plot
+    from ..pictures import matplotlib_chart
+    from ..pictures.traffic import from_rows, read_rows, traffic
 
-    plot.format_of(path)
+    matplotlib_chart.format_of(path)
     file = str(path)
     values: dict[str, str | bool | None] = {FIELDS.get(k, k): v for k, v in given.items() if v not in (None, False)}
     if rows is not None:
@@ -50,7 +51,7 @@ def command(
         if x is None or y is None:
             raise InputError("-x, -y", "not both", "columns of the file, as -x M_bytes -y total")
         columns = tuple(by.split(",")) if by else ()
-        plot.draw_chart(curves.from_rows(curves.read_rows(rows), x, y, columns, steps=steps), file)
+        matplotlib_chart.draw_chart(from_rows(read_rows(rows), x, y, columns, steps=steps), file)
         return
     if x or y or by or steps:
         raise InputError("-x, -y, --by, --steps", "given", "a file of rows with them, as iosim sweep writes")
@@ -62,15 +63,15 @@ def command(
     size = memory(m, m_elements, hardware)
     if size is not None:
         values["M"] = size
-    plot.draw_chart(curves.traffic(values, schedules, tiles, tile_multiple), file)
+    matplotlib_chart.draw_chart(traffic(values, schedules, tiles, tile_multiple), file)
 
 
 def draw_mask(given: Given, tiles: str, file: str) -> None:
-    from .. import plot
-    from ..tilemap import tile_map
-    from ..tiling import parse_tiles
+    from ..core.tiling import parse_tiles
+    from ..masks.picture import tile_map
+    from ..pictures import matplotlib_chart
 
     if given["mask"] is None:
         raise InputError("--mask", "nothing", "a mask, as causal")
     sizes = counts({name: given[name] for name in ("n", "nk")}, required=("N",))
-    plot.draw_mask(tile_map(given["mask"], sizes["N"], sizes.get("Nk"), parse_tiles(tiles)), file)
+    matplotlib_chart.draw_mask(tile_map(str(given["mask"]), sizes["N"], sizes.get("Nk"), parse_tiles(tiles)), file)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from ..given import problem
-from ..options import outputs, problem_options, text_option
-from ..output import Output, answer
+from ..counting.given import problem
+from .answer import Output, answer
+from .options import outputs, problem_options, text_option
 
 
 @click.command("profile")
@@ -31,7 +31,7 @@ def command(
 
     Example: iosim profile torch-flash --N 4096 --d 128 --heads 32 --causal
     """
-    from ..gpu.profile_run import explain_kernel
+    from ..gpu.profile.run import explain_kernel
 
     asked = {**given, "mask": "causal"} if causal else given
     p = problem(asked, acc_dtype="fp32", lse=not no_lse)

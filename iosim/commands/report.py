@@ -6,9 +6,9 @@ import sys
 
 import click
 
+from ..counting.given import counts, memory
 from ..errors import InputError
-from ..given import counts, memory
-from ..options import memory_options, problem_options, tile_options, variant_options
+from .options import memory_options, problem_options, tile_options, variant_options
 
 
 @click.command("report")
@@ -25,16 +25,17 @@ def command(
 
     Example: iosim report --N 8192 --d 128 --M 100KB -o report.html
     """
-    from .. import curves, experiment
-    from ..output import emit
-    from ..page import page
+    from ..counting import count
+    from ..pictures.page import page
+    from ..pictures.traffic import traffic
     from ..units import parse_count
+    from .answer import emit
 
     values = counts(given)
     size = memory(m, m_elements, hardware)
     if size is None:
         raise InputError("--M", "nothing", "a size as in 100KB", "or --hardware")
     multiple = parse_count(tile_multiple, "--tile-multiple")
-    found = experiment.count(M=size, schedules=schedules, tiles=tiles, tile_multiple=multiple, **values)
-    chart = curves.traffic({k: v for k, v in values.items() if v not in (None, False)}, schedules, tiles, multiple)
+    found = count.count(M=size, schedules=schedules, tiles=tiles, tile_multiple=multiple, **values)
+    chart = traffic({k: v for k, v in values.items() if v not in (None, False)}, schedules, tiles, multiple)
     emit(page(found, chart, sys.argv[1:], tiles, multiple), path)

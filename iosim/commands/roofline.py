@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from ..given import counts, memory
-from ..options import memory_options, outputs, problem_options, tile_options, variant_options
-from ..output import Output, answer
+from ..counting.given import counts, memory
+from .answer import Output, answer
+from .options import memory_options, outputs, problem_options, tile_options, variant_options
 
 
 @click.command("roofline")
@@ -26,8 +26,8 @@ def command(
 
     Example: iosim roofline --N 8192 --d 128 --heads 32 --hardware H100 --decode
     """
-    from .. import roofline, roofline_report
     from ..errors import InputError
+    from ..studies import roofline, roofline_tables
     from ..units import parse_count
 
     values = counts(given)
@@ -38,5 +38,5 @@ def command(
     found = roofline.roofline(
         hardware=hardware, M=size, schedules=schedules, tiles=tiles, tile_multiple=multiple, decode=decode, **values
     )
-    text = roofline_report.roofline_text(found)
-    answer(roofline_report.roofline_rows(found), roofline_report.roofline_json(found), output, text)
+    text = roofline_tables.roofline_text(found)
+    answer(roofline_tables.roofline_rows(found), roofline_tables.roofline_json(found), output, text)

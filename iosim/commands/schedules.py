@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from ..options import outputs
-from ..output import Output, answer
+from .answer import Output, answer
+from .options import outputs
 
 
 @click.command("schedules")
@@ -16,11 +16,12 @@ def command(name: str | None, output: Output) -> None:
 
     Formulas are the dense traffic in words of one head: R read, W written. Options are those that change what it moves.
     """
-    from .. import catalogue, report
+    from .. import tables
+    from ..studies import about_schedules
 
     if name is None and not output.as_json and not output.as_csv:
-        rows = catalogue.listed(narrow=output.on_terminal)
-        answer(rows, {}, output, report.table(rows))
+        rows = about_schedules.listed(narrow=output.on_terminal)
+        answer(rows, {}, output, tables.table(rows))
         return
-    rows = catalogue.rows(name)
-    answer(rows, {"schedules": rows}, output, catalogue.text_of(rows[0]))
+    rows = about_schedules.rows(name)
+    answer(rows, {"schedules": rows}, output, about_schedules.text_of(rows[0]))

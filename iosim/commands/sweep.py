@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import sys
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from ..given import memory
-from ..options import memory_options, problem_options, row_outputs, text_option, tile_options, variant_options
-from ..output import Output, answer
+from ..counting.given import memory
+from ..errors import InputError, suggestion
+from .answer import Output, answer
+from .options import memory_options, problem_options, row_outputs, text_option, tile_options, variant_options
+
+if TYPE_CHECKING:
+    from ..counting.sweep_axes import Sweep
 
 
 @click.command("sweep")
@@ -34,13 +40,77 @@ def command(
 
     Example: iosim sweep --N 1024,8192 --d 64,128 --M 16KB:256KB:x2 -o out.csv
     """
-    from .. import config as configs
+    from ..counting import sweep_file as configs
 
-    kind = configs.kind_of(kind, path, as_json, as_csv, dry_run)
+    kind = kind_of(kind, path, as_json, as_csv, dry_run)
     size = memory(m, m_elements, hardware)
     plan = configs.sweep_of(config, given, size, schedules, tile_multiple)
     if dry_run:
         row = {"rows": plan.rows}
         answer([row], row, Output.asked(as_json, as_csv, path), text=str(plan.rows))
         return
-    configs.write_sweep(plan, path, kind, sys.argv[1:])
+    write_sweep(plan, path, kind, sys.argv[1:])
+
+
+KINDS = ("csv", "jsonl", "parquet")
+
+
+def kind_of(kind: str | None, path: str | None, as_json: bool, as_csv: bool, dry_run: bool = False) -> str:
+    """The kind of file that is asked for, or that the file's name says: csv, jsonl or parquet."""
+    if as_json and as_csv:
+        raise InputError("--json", "--csv as well", "one of the two")
+    if kind is None:
+        ending = (path or "").rpartition(".")[2].lower()
+        kind = "jsonl" if as_json or ending in ("jsonl", "json", "ndjson") else ending if ending == "parquet" else "csv"
+        kind = "csv" if as_csv else kind
+    if kind not in KINDS:
+        raise InputError("--format", kind, ", ".join(KINDS), suggestion(kind, KINDS))
+    if kind == "parquet" and path in (None, "-") and not dry_run:
+        raise InputError("-o", path or "nothing", "a file, for Parquet")
+    return kind
+
+
+def write_sweep(plan: Sweep, path: str | None, kind: str, argv: list[str]) -> None:
+    """Write a sweep to stdout, or to a file with a second one that describes it. A terminal's stderr gets a progress
+    bar."""
+    from ..counting import write_sweep as writers
+
+    if path in (None, "-"):
+        writers.WRITERS[kind](plan, Stdout(), lambda rows: None)
+        return
+    assert path is not None
+    if not sys.stderr.isatty():
+        writers.write(plan, path, kind)
+    else:
+        from rich.console import Console
+        from rich.progress import Progress
+
+        with Progress(console=Console(stderr=True)) as progress:
+            task = progress.add_task("rows", total=plan.rows)
+            writers.write(plan, path, kind, lambda rows: progress.advance(task, rows))
+    from ..files import passes_through
+    from ..tables import to_json
+    from .answer import emit
+
+    if not passes_through(path):
+        emit(to_json({"rows": plan.rows, "format": kind, "conventions": CONVENTIONS}, argv), path + ".meta.json")
+
+
+class Stdout(AbstractContextManager[TextIO]):
+    """stdout as a file that is flushed but not closed."""
+
+    def __enter__(self) -> TextIO:
+        return sys.stdout
+
+    def __exit__(self, *error: object) -> None:
+        sys.stdout.flush()
+
+
+CONVENTIONS = {
+    "words": "scalars, exact integers, over all heads and batches",
+    "bytes": "words times the width of their tensor in HBM",
+    "M": "bytes; K, M, G are 1024s",
+    "footprint": "tiles resident together, clipped to the axes, without the mask",
+    "ragged": "the last tile counts at its true size",
+    "initialisation": "writing O, l, m before Algorithm 1 is not counted unless count_init",
+}

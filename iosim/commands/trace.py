@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from ..given import memory, problem
-from ..options import memory_options, problem_options, row_outputs, text_option, variant_options
+from ..counting.given import memory, problem
+from .options import memory_options, problem_options, row_outputs, text_option, variant_options
 
 
 @click.command("trace")
@@ -26,11 +26,11 @@ def command(
 
     Example: iosim trace --N 64 --d 16 --tiles 16x16 --schedule flash1 -o trace.json
     """
-    from .. import trace
+    from ..tracing import event_file
 
     p = problem(given)
     size = memory(m, m_elements, hardware)
-    kind = trace.kind_of(kind, path, as_json, as_csv)
-    schedule, head, tiling = trace.plan(p, name, tiles, size)
-    trace.check_length(trace.visits(schedule, head, tiling).total)  # before anything is on stdout
-    trace.write(lambda emit: trace.run(schedule, head, tiling, emit), path, kind)
+    kind = event_file.kind_of(kind, path, as_json, as_csv)
+    schedule, head, tiling = event_file.plan(p, name, tiles, size)
+    event_file.check_length(event_file.visits(schedule, head, tiling).total)  # before anything is on stdout
+    event_file.write(lambda emit: event_file.run(schedule, head, tiling, emit), path, kind)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from ..given import counts, memory
-from ..options import memory_options, outputs, problem_options, text_option
-from ..output import Output, answer
+from ..counting.given import counts, memory
+from .answer import Output, answer
+from .options import memory_options, outputs, problem_options, text_option
 
 
 @click.command("training")
@@ -27,7 +27,7 @@ def command(
 
     Example: iosim training --N 1024 --d 64 --heads 16 --batch 64 --M 192KB --unfused mask-add,dropout
     """
-    from .. import training, training_report
+    from ..studies import training, training_tables
     from ..units import parse_count
 
     values = counts(given)
@@ -38,5 +38,5 @@ def command(
         M=size, combinations=combinations, tiles=tiles, backward_tiles=backward_tiles, tile_multiple=multiple,
         unfused=names, **values,
     )  # fmt: skip
-    json = training_report.training_json(found) if output.as_json else None
-    answer(training_report.training_rows(found), json, output, training_report.training_text(found))
+    json = training_tables.training_json(found) if output.as_json else None
+    answer(training_tables.training_rows(found), json, output, training_tables.training_text(found))

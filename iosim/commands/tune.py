@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ..counting.given import counts, memory
 from ..errors import InputError
-from ..given import counts, memory
-from ..options import memory_options, outputs, problem_options, text_option, variant_options
-from ..output import Output, answer
+from .answer import Output, answer
+from .options import memory_options, outputs, problem_options, text_option, variant_options
 
 if TYPE_CHECKING:
-    from ..tune import Curve, Tuned
+    from ..tuning.least import Curve, Tuned
 
 SCHEDULE = click.option("--schedule", "schedules", multiple=True, metavar="NAME", help="Only this one; repeatable.")
 LEAST_BLOCKS = (
@@ -39,7 +39,7 @@ def command(
 
     Example: iosim tune --N 8192 --d 128 --M 100KB
     """
-    from .. import tune
+    from ..tuning import least as tune
     from ..units import parse_count
 
     values = counts(given)
@@ -69,25 +69,25 @@ def check_curve(size: str | None, plot: str | None) -> None:
     if size is not None:
         raise InputError("--M", size, "nothing with --curve, which goes over every M", "leave out one of the two")
     if plot is not None:
-        from ..curve_plot import check_name
+        from ..pictures.tune_curve import check_name
 
         check_name(plot)
 
 
 def show_tuned(found: Tuned, output: Output) -> None:
-    from .. import tune_report
+    from ..tuning import tables
 
-    json = tune_report.tuned_json(found) if output.as_json else None
-    answer(tune_report.tuned_rows(found), json, output, tune_report.tuned_text(found))
+    json = tables.tuned_json(found) if output.as_json else None
+    answer(tables.tuned_rows(found), json, output, tables.tuned_text(found))
 
 
 def show_curve(found: Curve, plot: str | None, output: Output) -> None:
-    from .. import tune_report
+    from ..tuning import tables
 
     if plot is not None:
-        from ..curve_plot import draw
+        from ..pictures.tune_curve import draw
 
         draw(found, plot)
-    json = tune_report.curve_json(found) if output.as_json else None
-    text = "" if output.as_json or output.as_csv else tune_report.curve_text(found)
-    answer(tune_report.curve_rows(found), json, output, text)
+    json = tables.curve_json(found) if output.as_json else None
+    text = "" if output.as_json or output.as_csv else tables.curve_text(found)
+    answer(tables.curve_rows(found), json, output, text)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..options import outputs, problem_options, text_option
-from ..output import Output, answer
+from .answer import Output, answer
+from .options import outputs, problem_options, text_option
 
 if TYPE_CHECKING:
-    from ..gpu.plan_verify import Verdicts
     from ..gpu.verdict_rows import Verdict
+    from ..gpu.verify_run import Verdicts
 
 MOST_PLACES = 32
 
@@ -42,8 +42,8 @@ def command(
 
     Example: iosim verify --N 2048 --d 64 --tiles 64x64 --heads 132
     """
-    from ..gpu.plan_verify import Choice, KeptProfile, Measurement, parse_request, run_request
     from ..gpu.verdict_tables import flat
+    from ..gpu.verify_run import Choice, KeptProfile, Measurement, parse_request, run_request
 
     load = click.get_current_context().find_root().params.get("files", ())
     source = KeptProfile(from_ncu) if from_ncu else Measurement(not no_counters, keep, load)
@@ -78,7 +78,7 @@ def verdicts_json(found: Verdicts, ok: bool) -> dict[str, object]:
 
 def verdicts_text(found: Verdicts) -> list[str]:
     from ..gpu.verdict_tables import in_words, short
-    from ..report import table
+    from ..tables import table
 
     lines = [table(short(found.rows))]
     lines += ["", *[f"{row['schedule']}: {row['faults']}" for row in found.rows if not row["ok"]]]

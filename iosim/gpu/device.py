@@ -13,9 +13,9 @@ from types import ModuleType
 
 import numpy as np
 
+from ..cuda.program import Kernel, Program
 from ..errors import CapacityError, InternalError, MissingError
 from .arrays import CompiledKernel, Counts, DeviceArray, DeviceArrays, Module, Tables
-from .program import Kernel, Program
 
 WARM_UP = 3
 BUSY_NANOSECONDS = 50_000  # until a launch and its events wait in the GPU's queue

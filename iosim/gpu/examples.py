@@ -6,17 +6,20 @@ Used by the self-test on a GPU and by the tests that run kernels on a CPU: only 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..dropout import Dropout
-from ..problem import DENSE, Attention
+from ..core.problem import DENSE, Attention
+from ..core.tiling import Tiling
+from ..cuda.machine import can_generate
+from ..cuda.program import Program
+from ..masks.dropout import Dropout
 from ..schedules import CORE, SCHEDULES, Schedule
-from ..tiling import Tiling
-from .cuda import can_generate
-from .program import Program
+
+if TYPE_CHECKING:
+    from ..core.typing import Array
 
 HostArray = NDArray[np.generic]
 Arrays = dict[str, HostArray]
@@ -60,14 +63,14 @@ def example_arrays(
     instances: list[Arrays] = []
     answers: list[Arrays] = []
     for head in range(p.instances):
-        hbm = schedule.example(rng, p, visible)
+        hbm = cast("Arrays", schedule.example(rng, p, visible))
         for name, array in program.arrays.items():
             if name in hbm and array.instances < p.instances and head % group:
                 hbm[name] = instances[-1][name]
             elif name in hbm and array.dtype != "int32":
                 hbm[name] = rounded(np.asarray(hbm[name], np.float64), array.dtype)
         instances.append(hbm)
-        answers.append(schedule.answer(hbm, p, visible))
+        answers.append(cast("Arrays", schedule.answer(cast("dict[str, Array]", hbm), p, visible)))
     inputs = {
         name: np.stack([hbm[name] for hbm in instances[:: group if array.instances < p.instances else 1]])
         for name, array in program.arrays.items()

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
+from ..core.problem import Attention
+from ..core.tiling import Tiling
 from ..errors import InputError, suggestion
 from ..masks import parse_mask
-from ..problem import Attention
 from ..schedules import find
-from ..tiling import Tiling
 from .arrays import DeviceArrays
 from .notes import JobJson, KernelSizes, LaunchShape
 
@@ -124,7 +124,7 @@ class GeneratedJob:
     """The kernels that are generated from the text of a job's schedule."""
 
     def __init__(self, job: ScheduleJob):
-        from .cuda import generate
+        from ..cuda.machine import generate
 
         self.parts = find(job.name), job.problem, job.tiling
         self.program = generate(*self.parts)
@@ -140,7 +140,7 @@ class GeneratedJob:
 
     def run(self, inputs: DeviceArrays, count: bool = False) -> tuple[DeviceArrays, dict[str, tuple[int, int]]]:
         """Run once -> (outputs, words read and written by tensor; none without `count`)."""
-        from .cuda import generate
+        from ..cuda.machine import generate
         from .run import run_on_device
 
         return run_on_device(generate(*self.parts, count=True) if count else self.program, inputs)
@@ -159,7 +159,7 @@ class TunedJob:
     """The tuned kernels of a job."""
 
     def __init__(self, job: ScheduleJob):
-        from .tuned import tuned
+        from .tuned.launch import tuned
 
         self.kernel = tuned(job.name, job.problem)
         own, asked = self.kernel.tiling, job.tiling
@@ -180,7 +180,7 @@ class TunedJob:
 
     def run(self, inputs: DeviceArrays, count: bool = False) -> tuple[DeviceArrays, dict[str, tuple[int, int]]]:
         """As `GeneratedJob.run`."""
-        from .tuned import run_tuned
+        from .tuned.launch import run_tuned
 
         return run_tuned(self.kernel, inputs, count)
 
@@ -188,7 +188,7 @@ class TunedJob:
         """As `GeneratedJob.call`."""
         from . import device
         from .run import apart
-        from .tuned import COUNTERS, launches, make_arrays
+        from .tuned.launch import COUNTERS, launches, make_arrays
 
         counts = device.cupy().zeros(len(COUNTERS), "uint64")
         ready = launches(self.kernel, apart(make_arrays(self.kernel, inputs), place), counts)

@@ -17,17 +17,17 @@ from typing import TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.problem import DENSE, Attention
+from ..core.tiling import Tiling
+from ..counting.count import measure
+from ..cuda.machine import generate
+from ..cuda.program import Program
 from ..errors import IosimError
-from ..experiment import measure
 from ..masks import parse_mask
-from ..problem import DENSE, Attention
 from ..schedules import CORE, SCHEDULES
-from ..tiling import Tiling
 from . import device
 from .arrays import DeviceArray, DeviceArrays
-from .cuda import generate
 from .examples import example_arrays
-from .program import Program
 from .run import run_on_device
 from .selftest_cases import Case, cases
 from .speed import speeds

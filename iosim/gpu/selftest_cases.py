@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ..best_tiles import footprint
-from ..problem import Attention
+from ..core.problem import Attention
+from ..core.tiling import Tiling, parse_tiles
 from ..schedules import SCHEDULES
-from ..tiling import Tiling, parse_tiles
+from ..search.best import footprint
 from .examples import Sizes, shapes
 
 

@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
+from ..core.problem import Attention
+from ..core.tiling import parse_tiles
+from ..counting.count import measure
+from ..cuda.machine import generate
+from ..cuda.plan import ROW_WORDS
 from ..errors import IosimError
-from ..experiment import measure
 from ..masks import parse_mask
-from ..problem import Attention
 from ..schedules import SCHEDULES
-from ..tiling import parse_tiles
 from . import device
-from .cuda import generate
-from .plan import ROW_WORDS
 from .run import launch_all, prepare
 
 Row = dict[str, str | float]

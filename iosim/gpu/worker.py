@@ -14,21 +14,25 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..cuts import keys_held
+from ..core.folded import Folded
+from ..core.machine import Block
+from ..core.problem import DENSE
+from ..core.watchers import Traffic, Watcher
+from ..cuda.warp_split import keys_held
 from ..errors import IosimError
-from ..folded import Folded
-from ..machine import Block
-from ..problem import DENSE
 from ..schedules import find
-from ..watchers import Traffic, Watcher
 from . import accuracy, device
 from .arrays import DeviceArray, DeviceArrays
-from .counters import ELSEWHERE, MARKERS
 from .jobs import TORCH, Job, KernelJob, ScheduleJob, TorchJob, WaitJob, job_from_json, runner
+from .ncu.counters import ELSEWHERE, MARKERS
 from .notes import Note, OutputErrors
+
+if TYPE_CHECKING:
+    from ..core.typing import Values
 
 HEADS_CHECKED = 4
 REPEATS = 10
@@ -201,7 +205,7 @@ class Divided(Watcher):
     found = False
 
     def step(
-        self, step: Callable[..., None], outputs: tuple[Block, ...], inputs: tuple[Block, ...], flops: object
+        self, step: Callable[..., None], outputs: tuple[Block, ...], inputs: tuple[Block | Values, ...], flops: object
     ) -> None:
         by_keys = not isinstance(outputs[0].shape[-1], int)
         self.found |= by_keys and len(outputs[0].shape) == 2 and getattr(step, "__name__", "") == "normalise"

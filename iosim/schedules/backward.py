@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..gradients import (
+from ..core.problem import Tensor
+from ..oracles.backward import backward_inputs, backward_output
+from ..steps.backward import (
     add_key_gradients,
     add_query_gradients,
     add_value_gradients,
@@ -18,9 +20,7 @@ from ..gradients import (
     score_gradients,
     score_gradients_of_rows,
 )
-from ..problem import Tensor
-from ..reference_backward import backward_inputs, backward_output
-from ..softmax import drop, hide, scores, zeros
+from ..steps.softmax import drop, hide, scores, zeros
 from .flash import visited
 from .registry import FA1, Schedule, register
 from .standard import elementwise_passes
@@ -28,10 +28,10 @@ from .standard import elementwise_passes
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from ..machine import Machine
-    from ..problem import Attention
-    from ..tiling import Tiling
-    from ..typing import Text, Words
+    from ..core.machine import Machine
+    from ..core.problem import Attention
+    from ..core.tiling import Tiling
+    from ..core.typing import Text, Words
     from .registry import ScheduleFields
 
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..best_tiles import footprint, last_true
-from ..gradients import (
+from ..core.tiling import Tiling
+from ..search.best import footprint, last_true
+from ..search.shared_sram import least_passes
+from ..steps.backward import (
     add_key_gradients,
     add_query_gradients,
     add_value_gradients,
@@ -17,17 +19,15 @@ from ..gradients import (
     row_dots,
     score_gradients,
 )
-from ..softmax import drop, hide, scores, zeros
-from ..square_tiles import least_passes
-from ..tiling import Tiling
+from ..steps.softmax import drop, hide, scores, zeros
 from .backward import backward
 from .flash import visited
 from .registry import FA2, register
 
 if TYPE_CHECKING:
-    from ..machine import Block, Machine, Tile
-    from ..problem import Attention
-    from ..typing import Words
+    from ..core.machine import Block, Machine, Tile
+    from ..core.problem import Attention
+    from ..core.typing import Words
     from .registry import Schedule, ScheduleFields
 
 

@@ -5,19 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ..problem import Tensor
-from ..reference import attention_output, queries_keys_values
-from ..softmax import accumulate, hide, log_sum_exp, merge, minus_infinity, normalise, online_softmax, scores, zeros
-from ..spans import Moved, Share
+from ..core.dependent_tiles import Moved, Share
+from ..core.problem import Tensor
+from ..oracles.attention import attention_output, queries_keys_values
+from ..steps.softmax import (
+    accumulate,
+    hide,
+    log_sum_exp,
+    merge,
+    minus_infinity,
+    normalise,
+    online_softmax,
+    scores,
+    zeros,
+)
 from .registry import Schedule, register
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..machine import Block, Machine, Tile
-    from ..problem import Attention
-    from ..tiling import Tiling
-    from ..typing import Arrays, Bools, Words
+    from ..core.machine import Block, Machine, Tile
+    from ..core.problem import Attention
+    from ..core.tiling import Tiling
+    from ..core.typing import Arrays, Bools, Words
 
 
 def split_keys(chip: Machine, p: Attention, t: Tiling) -> None:

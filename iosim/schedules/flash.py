@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..softmax import (
+from ..steps.softmax import (
     accumulate,
     denormalise,
     drop,
@@ -19,10 +19,10 @@ from ..softmax import (
 from .registry import FA1, FA2, Schedule, register
 
 if TYPE_CHECKING:
-    from ..machine import Machine
-    from ..problem import Attention
-    from ..tiling import Tiling
-    from ..typing import Words
+    from ..core.machine import Machine
+    from ..core.problem import Attention
+    from ..core.tiling import Tiling
+    from ..core.typing import Words
     from .registry import ScheduleFields
 
 

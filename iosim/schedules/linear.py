@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..problem import DENSE, Tensor
-from ..reference_more import linear_attention
-from ..softmax import accumulate, normalise, zeros
-from ..steps_more import (
+from ..core.problem import DENSE, Tensor
+from ..oracles.matmul_softmax_linear import linear_attention
+from ..steps.passes_and_linear import (
     add_keys,
     add_sum,
     add_to_state,
@@ -16,15 +15,16 @@ from ..steps_more import (
     read_normaliser,
     read_state,
 )
+from ..steps.softmax import accumulate, normalise, zeros
 from .flash import footprint as flash_footprint
 from .flash import queries_outside, queries_outside_traffic
 from .registry import Schedule, narrowed, register
 
 if TYPE_CHECKING:
-    from ..machine import Block, Machine, Tile
-    from ..problem import Attention
-    from ..tiling import Tiling
-    from ..typing import Words
+    from ..core.machine import Block, Machine, Tile
+    from ..core.problem import Attention
+    from ..core.tiling import Tiling
+    from ..core.typing import Words
 
 KATHAROPOULOS = "Katharopoulos et al. 2020 (arXiv 2006.16236)"
 
@@ -103,7 +103,7 @@ def dense(p: Attention) -> Attention:
 
 def causal(p: Attention) -> Attention:
     """A query sees the keys up to its own position."""
-    from ..masks import parse
+    from ..masks.mask import parse
 
     return narrowed(p, Nk=p.N, mask=parse("causal"), keep_p=False)
 

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..problem import DENSE, Tensor
-from ..reference_more import matrix_product, two_matrices
-from ..softmax import accumulate, zeros
-from ..square_tiles import least_passes
-from ..tiling import Tiling
+from ..core.problem import DENSE, Tensor
+from ..core.tiling import Tiling
+from ..oracles.matmul_softmax_linear import matrix_product, two_matrices
+from ..search.shared_sram import least_passes
+from ..steps.softmax import accumulate, zeros
 from .registry import Schedule, narrowed, register
 
 if TYPE_CHECKING:
-    from ..machine import Machine
-    from ..problem import Attention
-    from ..typing import FootprintFormula, Text, TrafficFormula, Words
+    from ..core.machine import Machine
+    from ..core.problem import Attention
+    from ..core.typing import FootprintFormula, Text, TrafficFormula, Words
     from .registry import Search
 
 

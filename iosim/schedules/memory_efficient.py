@@ -5,21 +5,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..best_tiles import footprint, last_true
-from ..candidates import seen_pairs
+from ..core.problem import DENSE
+from ..core.tiling import Tiling
 from ..errors import InputError
-from ..masked_search import MOST_MASKED
-from ..problem import DENSE
-from ..reach import reaches, seen
-from ..softmax import accumulate, hide, log_sum_exp, minus_infinity, normalise, online_softmax, scores, zeros
-from ..square_tiles import least_passes
-from ..tiling import Tiling
+from ..masks.reach import reaches, seen
+from ..search.best import footprint, last_true
+from ..search.outer_tile_under_mask import MOST_MASKED
+from ..search.shared_sram import least_passes
+from ..search.shared_sram_curve import seen_pairs
+from ..steps.softmax import accumulate, hide, log_sum_exp, minus_infinity, normalise, online_softmax, scores, zeros
 from .registry import Schedule, register
 
 if TYPE_CHECKING:
-    from ..machine import Machine
-    from ..problem import Attention
-    from ..typing import Words
+    from ..core.machine import Machine
+    from ..core.problem import Attention
+    from ..core.typing import Words
 
 
 def queries_again(chip: Machine, p: Attention, t: Tiling) -> None:

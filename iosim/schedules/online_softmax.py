@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..reference_more import score_matrix, softmax_of_rows
-from ..softmax import accumulate, hide, minus_infinity, normalise, scores, zeros
-from ..steps_more import add_maximum, add_maximum_and_sum, add_sum, exponentials
+from ..oracles.matmul_softmax_linear import score_matrix, softmax_of_rows
+from ..steps.passes_and_linear import add_maximum, add_maximum_and_sum, add_sum, exponentials
+from ..steps.softmax import accumulate, hide, minus_infinity, normalise, scores, zeros
 from .registry import Schedule, register
 
 if TYPE_CHECKING:
-    from ..machine import Block, Machine, Tile
-    from ..problem import Attention
-    from ..tiling import Tiling
-    from ..typing import Text, TrafficFormula, Words
+    from ..core.machine import Block, Machine, Tile
+    from ..core.problem import Attention
+    from ..core.tiling import Tiling
+    from ..core.typing import Text, TrafficFormula, Words
 
 MG = "Milakov and Gimelshein 2018 (arXiv 1805.02867)"
 

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from ..core.problem import Attention, Tensor
+from ..core.shapes import same
 from ..errors import InputError, InternalError, suggestion
-from ..problem import Attention, Tensor
-from ..reference import attention_output, queries_keys_values
-from ..shapes import same
+from ..oracles.attention import attention_output, queries_keys_values
 
 if TYPE_CHECKING:
     from typing import TypedDict
 
-    from ..tiling import Tiling
-    from ..typing import Answer, Example, FootprintFormula, Size, Text, TrafficFormula
+    from ..core.tiling import Tiling
+    from ..core.typing import Answer, Example, FootprintFormula, Size, Text, TrafficFormula
 
     Search = Callable[["Schedule", Attention, int, int], Tiling | None]  # (schedule, p, M_bytes, multiple)
     Candidates = Callable[[Attention, int], Tiling[Size]]  # (p, multiple)
@@ -48,7 +48,7 @@ class Schedule:
     without it a mask only hides. `initialised` are the tensors that the host fills before the start. `drops`: its text
     applies dropout.
 
-    `tensors` adds to the tensors of `problem.py`. `example(rng, p, visible)` makes random arrays of one head by name
+    `tensors` adds to the tensors of `core/problem.py`. `example(rng, p, visible)` makes random arrays of one head by name
     and `answer(hbm, p, visible)` the arrays they must lead to, in float64.
     `search(schedule, p, M_bytes, multiple)` finds the best tiling where the search along `outer` does not (None).
     `inner_matters`: True if dense traffic falls with the numbers of outer and of inner tiles, and depends on nothing

@@ -10,21 +10,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from ..candidates import falls, together
-from ..reference_more import unit_inputs
-from ..softmax import accumulate, hide, minus_infinity, normalise, online_softmax, zeros
-from ..square_tiles import least_passes
-from ..steps_more import Number, add_scores, scale
-from ..tiling import Tiling
+from ..core.tiling import Tiling
+from ..oracles.matmul_softmax_linear import unit_inputs
+from ..search.shared_sram import least_passes
+from ..search.shared_sram_curve import falls, together
+from ..steps.passes_and_linear import Number, add_scores, scale
+from ..steps.softmax import accumulate, hide, minus_infinity, normalise, online_softmax, zeros
 from .online_softmax import softmax_2pass
 from .registry import FA1, Schedule, narrowed, register
 from .standard import score_pass
 
 if TYPE_CHECKING:
-    from ..candidates import Solver
-    from ..machine import Machine
-    from ..problem import Attention
-    from ..typing import Size, Words
+    from ..core.machine import Machine
+    from ..core.problem import Attention
+    from ..core.typing import Size, Words
+    from ..search.shared_sram_curve import Solver
     from .registry import Candidates, Search
 
 F = TypeVar("F")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..softmax import accumulate, drop, hide, keep, scores, softmax_rows, zeros
+from ..steps.softmax import accumulate, drop, hide, keep, scores, softmax_rows, zeros
 from .registry import FA1, Schedule, register
 
 if TYPE_CHECKING:
-    from ..machine import Machine
-    from ..problem import Attention
-    from ..tiling import Tiling
-    from ..typing import Words
+    from ..core.machine import Machine
+    from ..core.problem import Attention
+    from ..core.tiling import Tiling
+    from ..core.typing import Words
 
 
 def ideal(chip: Machine, p: Attention, t: Tiling) -> None:

@@ -1,4 +1,4 @@
-"""Runs generated programs on the CPU: shim/shim.h takes the place of ptx.cuh, g++ compiles, ctypes calls."""
+"""Runs generated programs on the CPU: shim/shim.h takes the place of cuda/ptx.cuh, g++ compiles, ctypes calls."""
 
 import ctypes
 import re
@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 from paths import ROOT
 
-from iosim.gpu.cuda import FILES, prelude
+from iosim.cuda.machine import FILES, prelude
 
 SHIM = Path(__file__).parent / "shim" / "shim.h"
-GPU = ROOT / "iosim" / "gpu"
+PACKAGE = ROOT / "iosim"
 WHY_NOT = "" if shutil.which("g++") else "g++ is not installed"
 WIDTH = {"fp32": 4, "fp16": 2, "bf16": 2, "int32": 4}
 NUMPY = {"fp32": np.float32, "fp16": np.float16, "int32": np.int32}
@@ -22,7 +22,7 @@ NUMPY = {"fp32": np.float32, "fp16": np.float16, "int32": np.int32}
 def translation_unit(programs):
     """One source for many programs, each in a namespace of its own."""
     parts = ['#define IOSIM_COUNT\n#include "shim.h"\n']
-    parts += [(GPU / name).read_text().replace("#pragma once\n", "") for name in FILES if name != "ptx.cuh"]
+    parts += [(PACKAGE / name).read_text().replace("#pragma once\n", "") for name in FILES if name != "cuda/ptx.cuh"]
     for k, program in enumerate(programs):
         text = program.source.removeprefix(prelude()).replace('extern "C" ', "static ")
         parts.append(f"namespace p{k} {{\n{text.replace('extern __shared__ Raw16 shared[];', '')}\nstatic Any a[16];\n")

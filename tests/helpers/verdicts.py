@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 
 from iosim import Capacity, Folded, Numeric, Traffic
-from iosim.check import same_counts
-from iosim.machine import Tile
-from iosim.problem import DENSE
+from iosim.core.machine import Tile
+from iosim.core.problem import DENSE
+from iosim.studies.check import same_counts
 
 
 def verdicts(schedule, text, p, tiling):

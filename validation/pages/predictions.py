@@ -7,19 +7,18 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
-from iosim import lru, works
-from iosim.gpu import predict
+from iosim.predict import block_work, l2, predict
 from validation.pages.errors import dram_errors, ours, spread, time_errors
 from validation.pages.text import about, by_schedule, groups, link, others, table
 
 ON_BUFFERS = "buffers, arrays, and the shapes that were measured in several places, on one H200"
 FITTED = (  # module, name, what it is, what it was fitted on; a name that its module lacks is left out
-    (lru, "HELD", "what a partition of the L2 holds, as a share of its size", ON_BUFFERS),
-    (lru, "TOUCHED", "what a partition is asked for before a write goes to DRAM, as a share of its size", ON_BUFFERS),
-    (lru, "DIRTY", "dirty bytes that a partition holds, as a share of its size", ON_BUFFERS),
-    (lru, "SPREAD", "how much less or more room decides the range at the edge of the L2", ON_BUFFERS),
+    (l2, "HELD", "what a partition of the L2 holds, as a share of its size", ON_BUFFERS),
+    (l2, "TOUCHED", "what a partition is asked for before a write goes to DRAM, as a share of its size", ON_BUFFERS),
+    (l2, "DIRTY", "dirty bytes that a partition holds, as a share of its size", ON_BUFFERS),
+    (l2, "SPREAD", "how much less or more room decides the range at the edge of the L2", ON_BUFFERS),
     (predict, "PROFILER_BYTES", "dirty bytes that the profiler leaves in the L2", "reads of large buffers on one H200"),
-    (works, "UNDER_WAY", "requests for single words that a warp has under way",
+    (block_work, "UNDER_WAY", "requests for single words that a warp has under way",
      "tiles with unaligned rows on one H200"),
 )  # fmt: skip
 

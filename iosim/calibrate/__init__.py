@@ -1,0 +1,1 @@
+"""Measures a GPU into a hardware file."""

@@ -1,0 +1,266 @@
+"""Measures this GPU: memory, L2, arithmetic, latencies -> a hardware file as configs/hardware/*.toml, plus [measured].
+
+`measure_all` needs a GPU; `toml` and `effective_bytes` are plain functions of what it found.
+"""
+
+from __future__ import annotations
+
+import datetime
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from ..core.problem import Attention
+from ..core.tiling import Tiling
+from ..errors import MissingError
+from ..gpu import device
+from ..gpu.jobs import schedule_job, wait_job
+from ..gpu.ncu import counters
+from ..gpu.ncu import run as ncu
+from ..gpu.tuned.launch import source
+from .loop import asking_ratio, far_seconds, loop_ratios
+from .steps import first_seconds, measure_steps
+
+SOURCE = Path(__file__).with_name("calibrate.cu")
+BIG_BYTES = 1 << 31  # a buffer far larger than any L2
+L2_STEP_BYTES = 4 << 20
+L2_PASS_BYTES = 1 << 32  # read in all for each size
+THREADS, TIMES = 256, 4096
+REPEATS = 7
+WGMMA_TIMES = 64  # a third of a millisecond: what takes long is throttled
+MMA_FLOPS = 16 * 8 * 16 * 2  # one m16n8k16
+WGMMA_FLOPS = 64 * 128 * 16 * 2  # one m64n128k16
+CHAINS = 8
+EMPTY_LAUNCHES = 9
+WAIT_MILLISECONDS = 400
+CHASE_STRIDE_BYTES, CHASE_STEPS = 4096 + 128, 20_000
+
+Found = dict[str, Any]
+
+
+class Bench:
+    """The kernels of calibrate/calibrate.cu on the current device."""
+
+    def __init__(self) -> None:
+        self.xp = device.cupy()
+        self.module = self.xp.RawModule(code=SOURCE.read_text(), options=("-std=c++17",))
+        self.attributes = self.xp.cuda.Device().attributes
+        self.sms = self.attributes["MultiProcessorCount"]
+        self.out = self.xp.zeros(1024, self.xp.uint32)
+
+    def seconds(self, name: str, blocks: int, threads: int, *arguments: Any, flush: Any = None) -> float:
+        """The median time of a launch."""
+        kernel = self.module.get_function(name)
+        return 1e-3 * device.milliseconds(lambda: kernel((blocks,), (threads,), arguments), REPEATS, flush)
+
+    def memory(self) -> Found:
+        """DRAM: bytes a second of copying (read plus written), reading, writing."""
+        xp, count = self.xp, BIG_BYTES // 16
+        a, b = xp.ones(BIG_BYTES // 4, xp.uint32), xp.empty(BIG_BYTES // 4, xp.uint32)
+        grids, n = (self.sms * 16, count // THREADS), xp.int64(count)  # turns of few blocks, or one turn of many
+        copy, read, write = (
+            BIG_BYTES / min(self.seconds(f"{name}_bytes", blocks, THREADS, a, b, n) for blocks in grids)
+            for name in ("copy", "read", "write")
+        )
+        return {"dram_bytes_per_second": 2 * copy, "dram_read_bytes_per_second": read,
+                "dram_write_bytes_per_second": write}  # fmt: skip
+
+    def l2(self) -> Found:
+        """L2: bytes a second from it, and how large a buffer can be that all multiprocessors read from it."""
+        xp, blocks = self.xp, self.sms * 2
+        size = self.attributes["L2CacheSize"]
+        buffer = xp.ones(2 * size // 4, xp.uint32)
+        rates = {}
+        for part in range(L2_STEP_BYTES, 2 * size + 1, L2_STEP_BYTES):
+            n = part // 16 // blocks * blocks
+            times = max(2, L2_PASS_BYTES // part)
+            seconds = self.seconds("read_again", blocks, 512, buffer, self.out, xp.int64(n), xp.int32(times))
+            rates[part] = n * 16 * times / seconds
+        return {"l2_bytes_per_second": max(rates.values()), "l2_effective_bytes": effective_bytes(rates),
+                "l2_rates": rates}  # fmt: skip
+
+    def arithmetic(self) -> Found:
+        """Instructions a second of one kind, all multiprocessors: multiply-adds, exponentials, mma by type."""
+        xp, blocks, times = self.xp, self.sms * 8, self.xp.int32(TIMES)
+        lanes = blocks * THREADS * CHAINS * TIMES
+        f = xp.float32
+        fma = lanes / self.seconds("fma_rate", blocks, THREADS, self.out, f(1.0001), f(0.5), times)
+        exp = lanes / self.seconds("exp_rate", blocks, THREADS, self.out, f(-0.001), times)
+        tensor = {}
+        for name, one in (("fp16", 0x3C003C00), ("bf16", 0x3F803F80)):
+            a, b = xp.uint32(one), xp.uint32(one + 0x00010001)
+            seconds = self.seconds(f"mma_{name}", blocks, THREADS, self.out, a, b, times)
+            tensor[name] = lanes // 32 * MMA_FLOPS / seconds
+        return {"simt_operations_per_second": fma, "exponentials_per_second": exp, "tensor_flops_per_second": tensor,
+                "wgmma_flops_per_second": self.wgmma()}  # fmt: skip
+
+    def wgmma(self) -> float:
+        """Flops a second of warpgroup products, 0 where there are none: only Hopper has them."""
+        if self.xp.cuda.Device().compute_capability != "90":
+            return 0.0
+        options = ("-std=c++17", "--gpu-architecture=sm_90a")
+        kernel = device.cubin_module(source(str(Path(__file__).with_name("wgmma_rate.cu"))), options).get_function(
+            "wgmma_rate"
+        )
+        blocks, times = 4 * self.sms, WGMMA_TIMES
+        ms = device.milliseconds(lambda: kernel((blocks,), (256,), (self.out, self.xp.int32(times))))
+        return blocks * 2 * times * 16 * WGMMA_FLOPS / (ms * 1e-3)
+
+    def latency(self) -> Found:
+        """An empty launch, and a step of a chain of loads that are far apart, from DRAM and from the L2."""
+        flush = self.xp.empty(BIG_BYTES, self.xp.uint8)
+        far, near = self._chain(BIG_BYTES, flush), self._chain(1 << 20, None)
+        return {"launch_seconds": self._launch(flush), "latency_seconds": far, "l2_latency_seconds": near}
+
+    def _launch(self, flush: Any) -> float:
+        """Seconds of an empty launch where others wait behind it: the GPU is kept busy until all are in its queue."""
+        xp, empty, count = self.xp, self.module.get_function("nothing"), 500
+        start, stop = xp.cuda.Event(), xp.cuda.Event()
+        for _ in range(20):
+            flush.fill(0)
+        start.record()
+        for _ in range(count):
+            empty((1,), (1,), ())
+        stop.record()
+        stop.synchronize()
+        return float(xp.cuda.get_elapsed_time(start, stop) * 1e-3 / count)
+
+    def _chain(self, size: int, flush: Any) -> float:
+        xp = self.xp
+        count, stride = size // 4, CHASE_STRIDE_BYTES // 4
+        chain = ((xp.arange(count, dtype=xp.int64) + stride) % count).astype(xp.uint32)
+        steps = CHASE_STEPS
+        return self.seconds("chase", 1, 1, chain, self.out, xp.int32(steps), flush=flush) / steps
+
+    def limits(self) -> Found:
+        a = self.attributes
+        return {
+            "sms": self.sms,
+            "shared_memory_per_block_bytes": a["MaxSharedMemoryPerBlockOptin"],
+            "shared_memory_per_sm_bytes": a["MaxSharedMemoryPerMultiprocessor"],
+            "l2_bytes": a["L2CacheSize"],
+            "hbm_bytes": int(self.xp.cuda.runtime.memGetInfo()[1]),
+        }
+
+
+def profiled() -> Found:
+    """What the profiler says of an empty kernel (the markers between jobs), and what goes to DRAM while a kernel only
+    waits: the driver's own. Nothing where there is no profiler."""
+    job = schedule_job("flash2", Attention(16, 16, dtype="fp32"), Tiling(16, 16))
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            found = ncu.profile([job] * EMPTY_LAUNCHES + [wait_job(WAIT_MILLISECONDS)], str(Path(folder, "ncu.csv")))
+        except MissingError:
+            return {}
+    launch = {"profiled_launch_seconds": median(kernel.seconds for kernel in found.empty)}
+    if not found.jobs[-1]:  # it did not run
+        return launch
+    (waited,) = found.jobs[-1]
+    moved = waited.get(counters.DRAM_READ) + waited.get(counters.DRAM_WRITE)
+    return {**launch, "idle_bytes_per_second": moved / waited.seconds}
+
+
+def effective_bytes(rates: dict[int, float]) -> int:
+    """The largest buffer that still comes from the L2: its rate lies nearer to the L2's than to that of the largest
+    (which comes from DRAM), on a scale of ratios."""
+    threshold = (max(rates.values()) * rates[max(rates)]) ** 0.5
+    largest = 0
+    for size, rate in sorted(rates.items()):
+        if rate < threshold:
+            break
+        largest = size
+    return largest
+
+
+def measure_all() -> Found:
+    """Everything, with where it was measured."""
+    bench = Bench()
+    properties = bench.xp.cuda.runtime.getDeviceProperties(bench.xp.cuda.Device().id)
+    found: Found = {"name": properties["name"].decode(), "date": datetime.date.today().isoformat()}
+    found |= {"cuda": bench.xp.cuda.runtime.runtimeGetVersion(), **smi()}
+    found |= bench.limits() | bench.memory() | bench.l2() | bench.arithmetic() | bench.latency() | profiled()
+    steps = measure_steps(bench.sms, found["shared_memory_per_sm_bytes"])
+    found["tile_latency_seconds"] = found["l2_latency_seconds"] + far_seconds()
+    ratios = loop_ratios(steps, bench.sms)
+    found["asking_ratio"] = asking_ratio(steps, ratios, bench.sms, found["shared_memory_per_sm_bytes"])
+    found["steps"] = {str(key): list(rates) for key, rates in steps.items()}
+    found["loop_ratios"] = {str(key): ratio for key, ratio in ratios.items()}
+    return found | {"first_seconds": first_seconds()}
+
+
+def smi() -> Found:
+    """Driver and clocks as nvidia-smi reads them just after some work; nothing is set."""
+    fields = {"driver": "driver_version", "sm_clock": "clocks.sm", "memory_clock": "clocks.mem"}
+    if not shutil.which("nvidia-smi"):
+        return dict.fromkeys(fields, "unknown")
+    query = ["nvidia-smi", f"--query-gpu={','.join(fields.values())}", "--format=csv,noheader"]
+    done = subprocess.run(query, capture_output=True, text=True, timeout=30, check=False)
+    values = [part.strip() for part in (done.stdout.splitlines() or [""])[0].split(",")]
+    return dict(zip(fields, values, strict=True)) if len(values) == len(fields) else dict.fromkeys(fields, "unknown")
+
+
+LIMITS = ("shared_memory_per_block_bytes", "shared_memory_per_sm_bytes", "sms", "l2_bytes", "hbm_bytes")
+HOW = {
+    "dram_bytes_per_second": "copy of 2 GiB, read plus written",
+    "dram_read_bytes_per_second": "read of 2 GiB",
+    "dram_write_bytes_per_second": "write of 2 GiB",
+    "l2_bytes_per_second": "the fastest repeated read of a buffer by all multiprocessors",
+    "l2_effective_bytes": "the largest such buffer before the rate falls to that of DRAM",
+    "simt_operations_per_second": "fp32 multiply-adds, 8 chains a thread, one operation each",
+    "exponentials_per_second": "ex2.approx, 8 chains a thread",
+    "wgmma_flops_per_second": "wgmma m64n128k16 with fp32 sums, operands in shared memory; 0: there is none",
+    "launch_seconds": "500 empty launches that wait in the GPU's queue",
+    "profiled_launch_seconds": "an empty kernel by itself, by Nsight Compute",
+    "idle_bytes_per_second": "to DRAM and from it while one kernel only waits, by Nsight Compute",
+    "latency_seconds": "a chain of dependent loads over 2 GiB, the L2 full of other lines",
+    "l2_latency_seconds": "a chain of dependent loads over 1 MiB",
+    "tile_latency_seconds": "that, and what a tile of flash2 takes longer where K and V come from DRAM",
+    "asking_ratio": "of the time a warp asks for copies others wait: flash2 in as many blocks as fit",
+    "tensor_flops_per_second": "mma.sync m16n8k16 with fp32 sums, 8 accumulators a warp",
+}
+HOW_LOOPS = (
+    "products and softmax in the loop of flash2, over the same by themselves; unsized: with last tiles of 60, not 64"
+)
+HOW_FIRST = "what a step takes longer the first time in a launch, in the median of those below"
+HOW_STEPS = "of generated kernels: seconds and work a second of one warp, then of a block among many (work: of the GPU)"
+
+
+def toml(found: Found) -> str:
+    """A hardware file: the keys of configs/hardware/*.toml, and [measured] for predictions of time."""
+    where = f"{found['name']}, driver {found['driver']}, {found['date']}"
+    device_property, measured = f"device property, {where}", f"iosim calibrate, {where}"
+    rates = {**found["tensor_flops_per_second"], "fp32": 2 * found["simt_operations_per_second"],
+             "exp": found["exponentials_per_second"]}  # fmt: skip
+    lines = [f"# {where}; clocks just before: SM {found['sm_clock']}, memory {found['memory_clock']}"]
+    lines += [
+        "# Written by iosim calibrate. Bytes, and bytes or operations a second, all multiprocessors together.",
+        "",
+    ]
+    lines += [f'name = "{found["name"]} (measured)"']
+    lines += [f"{key} = {found[key]}" for key in LIMITS]
+    lines += [f"hbm_bytes_per_second = {round(found['dram_bytes_per_second'])}", "", "[flops_per_second]"]
+    lines += [f"{dtype} = {round(rate)}" for dtype, rate in rates.items()]
+    lines += ["", "[sources]", *[f'{key} = "{device_property}"' for key in LIMITS]]
+    lines += [f'hbm_bytes_per_second = "{measured}: {HOW["dram_bytes_per_second"]}"']
+    how = f"{HOW['tensor_flops_per_second']}; fp32: two a multiply-add; exp: {HOW['exponentials_per_second']}"
+    lines += [f'flops_per_second = "{measured}: {how}"']
+    texts = ("date", "driver", "cuda", "sm_clock", "memory_clock")
+    lines += ["", "[measured]", f'device = "{found["name"]}"', *[f'{key} = "{found[key]}"' for key in texts]]
+    numbers = [key for key in HOW if key in found and key != "tensor_flops_per_second"]
+    lines += [f"{key} = {_number(found[key])}  # {HOW[key]}" for key in numbers]
+    lines += ["", f"[measured.tensor_flops_per_second]  # {HOW['tensor_flops_per_second']}"]
+    lines += [f"{dtype} = {_number(rate)}" for dtype, rate in found["tensor_flops_per_second"].items()]
+    lines += ["", f"[measured.loop_ratios]  # {HOW_LOOPS}"]
+    lines += [f"{kind} = {ratio:.4f}" for kind, ratio in found["loop_ratios"].items()]
+    lines += ["", f"[measured.first_seconds]  # {HOW_FIRST}"]
+    lines += [f"{kind} = {_number(seconds)}" for kind, seconds in found["first_seconds"].items()]
+    lines += ["", f"[measured.steps]  # {HOW_STEPS}"]
+    lines += [f"{name} = [{', '.join(map(_number, rates))}]" for name, rates in found["steps"].items()]
+    return "\n".join(lines) + "\n"
+
+
+def _number(value: float) -> str:
+    return str(round(value)) if value >= 1000 or value == 0 else f"{value:.4e}"

@@ -1,0 +1,199 @@
+"""How fast this GPU runs each tile step of the generated kernels: a kernel of its own repeats it.
+
+The kernels are generated from texts (calibrate/step_texts.py), as all others. Each step is measured twice: in one block of as few
+warps as possible, where it takes as long as its chain of instructions; and in as many blocks as fit, where it waits for
+units that it shares. Each of these is measured for two sizes of tile, which gives a fixed time and a rate. Two numbers
+of repetitions are compared, so that what is outside of the loop does not count. Some steps are also measured on ragged
+tiles. Last, how much longer a step takes the first time in a launch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from math import prod
+from statistics import median
+
+from ..core.problem import Attention
+from ..core.tiling import Tiling
+from ..cuda.machine import generate
+from ..cuda.program import Program
+from ..cuda.warp_split import WHOLE_TURNS
+from ..gpu import device
+from ..gpu.run import launch_all, prepare
+from ..predict.block_work import LOAD, LOAD_CONVERTED, LOAD_SCALAR, STORE, StepKey, Unit
+from ..predict.launch_time import StepRates, blocks_on
+from .step_texts import (
+    KINDS,
+    LOAD_ROWS,
+    LONG,
+    MARGIN,
+    PASSING,
+    ROWS,
+    SCALAR,
+    SHORT,
+    STEPS,
+    Size,
+    chain_of,
+    is_product,
+    program_of,
+    sizes_of,
+    work_of,
+)
+
+REPEATS = 15
+FLUSH_BYTES = 1 << 28  # empties the L2, and keeps the GPU busy until a launch and its events wait in its queue
+
+
+def every_step() -> Iterator[tuple[Unit, str, bool]]:
+    """(unit, name, whether its tile is ragged) of all that is measured, but for copies of single words."""
+    yield from ((unit, name, False) for unit in KINDS for name, step in STEPS.items() if step.whole)
+    yield from ((unit, name, True) for unit in KINDS for name, step in STEPS.items() if step.ragged)
+
+
+def measure_steps(sms: int, shared_bytes: int) -> dict[StepKey, StepRates]:
+    """The rates of every measured step, as they stand in [measured.steps] of a hardware file."""
+    device.compile_all(every_program())
+    found: dict[StepKey, StepRates] = {}
+    for unit, name, ragged in every_step():
+        if is_product(name):
+            found |= measure_product(name, unit, sms, shared_bytes)
+        else:
+            found |= measure_step(name, unit, ragged, sms, shared_bytes)
+    for name in SCALAR:
+        key = StepKey("simt", name)
+        among_many = measure_step(name, "simt", False, sms, shared_bytes)[key]
+        found[key] = among_many._replace(warp_seconds=0.0, warp_work_per_second=in_passing(name, found))
+    return found
+
+
+def every_program() -> Iterator[Program]:
+    """The programs that will be measured, but for copies of single words."""
+    for unit, name, ragged in every_step():
+        for rows in (KINDS[unit][1] * few_warps(name, unit), ROWS):
+            for size, times in product(sizes_of(name), (SHORT, LONG)):
+                yield program_of(name, KINDS[unit][0], times, 1, rows, size, ragged)
+                if not STEPS[name].whole:  # its whole tiles are measured only before a ragged one
+                    yield program_of(name, KINDS[unit][0], times, 1, rows, size)
+
+
+def few_warps(name: str, unit: Unit) -> int:
+    """Warps of the smallest block: of a tile with 16 rows, or four where so few rows leave little to copy."""
+    return 4 if name == LOAD_ROWS else 16 // KINDS[unit][1]
+
+
+def measure_step(name: str, unit: Unit, ragged: bool, sms: int, shared_bytes: int) -> dict[StepKey, StepRates]:
+    """The rates of a step, under its key."""
+    rates: list[float] = []
+    for rows, parts, times in timed(name, unit, ragged, sms, shared_bytes):
+        work = work_of if parts > 1 else chain_of
+        rates += line([parts * work(name, unit, rows, size, ragged) for size in sizes_of(name)], times)
+    return {StepKey(unit, LOAD if name == LOAD_ROWS else name, ragged=ragged): StepRates(*rates)}
+
+
+def measure_product(name: str, unit: Unit, sms: int, shared_bytes: int) -> dict[StepKey, StepRates]:
+    """The rates of a product by its depth, and of the words of its output, under their keys."""
+    products: list[float] = []
+    outputs: list[float] = []
+    for rows, parts, times in timed(name, unit, False, sms, shared_bytes):
+        flops = [parts * work_of(name, unit, rows, size) for size in sizes_of(name)]
+        if unit == "tensor" and parts < sms:
+            flops[-1] *= 2  # which is narrow: half as many products of a warp are under way (predict/block_work.py)
+        words = [parts * rows * (keys if name == "scores" else d) for keys, d in sizes_of(name)]
+        _, rate = line(flops[:2], times[:2])
+        rest = [max(time - flop / rate, 1e-9) for flop, time in zip(flops, times, strict=True)]
+        fixed, output_rate = line(words[1:], rest[1:])
+        products += (fixed, rate)
+        outputs += (0.0, output_rate)
+    return {StepKey(unit, name): StepRates(*products), StepKey(unit, name, output=True): StepRates(*outputs)}
+
+
+def timed(name: str, unit: Unit, ragged: bool, sms: int, shared_bytes: int) -> Iterator[tuple[int, float, list[float]]]:
+    """(rows, part of the work that counts, seconds for each size): first the work of one warp, in blocks of few warps;
+    then that of all multiprocessors, in as many blocks as fit."""
+    alone, full = [], []
+    dtype, warps = "fp16" if name in SCALAR else KINDS[unit][0], few_warps(name, unit)
+    few = KINDS[unit][1] * warps
+    for size in sizes_of(name):
+        blocks = min(
+            blocks_that_fit(program_of(name, dtype, SHORT, 1, size=size, ragged=each), shared_bytes)
+            for each in {False, ragged}
+        )
+        alone.append(seconds(name, dtype, sms, few, size, ragged))
+        full.append(seconds(name, dtype, sms * blocks, ROWS, size, ragged) / blocks)
+    yield few, 1 / warps, alone
+    yield ROWS, sms, full
+
+
+def blocks_that_fit(program: Program, shared_bytes: int) -> int:
+    """Blocks of a program that a multiprocessor holds."""
+    (kernel,) = program.kernels
+    return blocks_on(shared_bytes, kernel.smem_bytes, prod(kernel.block), device.function(program, kernel).num_regs)
+
+
+def line(work: Sequence[float], times: Sequence[float]) -> tuple[float, float]:
+    """(fixed seconds, work a second) through two measurements, the larger first, or one; nothing is negative."""
+    if work[0] == work[-1]:
+        return 0.0, work[0] / times[0]
+    slope = max(times[0] - times[1], 0.0) / (work[0] - work[1])
+    fixed = min(max(times[0] - slope * work[0], 0.0), times[0] / 2)
+    return fixed, work[0] / (times[0] - fixed)
+
+
+def seconds(name: str, dtype: str, heads: int, rows: int, size: Size, ragged: bool = False) -> float:
+    """Seconds of one repetition, one block a head. Of a ragged tile: the loop's time less its full tiles, at least in
+    proportion to its rows."""
+    long, short = (launch_seconds(program_of(name, dtype, times, heads, rows, size, ragged)) for times in (LONG, SHORT))
+    found = max(long - short, 1e-9) / (LONG - SHORT)
+    if not ragged:
+        return found
+    whole = seconds(name, dtype, heads, rows, size)
+    return max(found - WHOLE_TURNS * whole, whole * (rows - MARGIN) / rows)
+
+
+def in_passing(name: str, found: dict[StepKey, StepRates]) -> float:
+    """Bytes a second of a warp that copies a row of S word by word, each tile once, between the steps of a launch on
+    tensor cores. Its time is that of aligned copies, and what the launch takes longer where the length of the row is
+    odd."""
+    text, rows = PASSING[name], KINDS["tensor"][1]
+    odd, even = (
+        launch_seconds(generate(text, passing(rows, LONG * ROWS - less), Tiling(rows, ROWS))) for less in (3, 0)
+    )
+    size = 2 * rows * ROWS
+    aligned = found[StepKey("tensor", LOAD_CONVERTED if name == LOAD_SCALAR else STORE)]
+    longer = max(odd - even, 0.0) / LONG
+    return size / (longer + aligned.warp_seconds + size / aligned.warp_work_per_second)
+
+
+def passing(rows: int, keys: int) -> Attention:
+    return Attention(rows, ROWS, Nk=keys, dtype="fp16", acc_dtype="fp32")
+
+
+def first_seconds() -> dict[Unit, float]:
+    """For each unit the extra time of a step the first time in a launch, in the median of all steps. The data are in
+    the L2 by then; the likely cause is instruction fetch."""
+    device.compile_all(
+        program_of(name, KINDS[unit][0], times, 1) for unit in KINDS for name in STEPS for times in (0, 1)
+    )
+    found: dict[Unit, float] = {}
+    for unit, (dtype, _) in KINDS.items():
+        longer = []
+        for name in STEPS:
+            none, once, short, long = (launch_seconds(program_of(name, dtype, n, 1)) for n in (0, 1, SHORT, LONG))
+            longer.append(once - none - (long - short) / (LONG - SHORT))
+        found[unit] = max(median(longer), 0.0)
+    return found
+
+
+def launch_seconds(program: Program, cold: bool = False) -> float:
+    """Median seconds of the launches of a program, by events. `cold`: the L2 holds other lines, and the launches wait
+    in the queue of a busy GPU."""
+    xp = device.cupy()
+    rng = xp.random.default_rng(0)
+    inputs = {
+        name: rng.standard_normal(program.arrays[name].full_shape, dtype=xp.float32)
+        for name in "QKV"
+        if name in program.arrays
+    }
+    ready, flush = prepare(program, inputs), xp.empty(FLUSH_BYTES, xp.uint8) if cold else None
+    return 1e-3 * device.milliseconds(lambda: launch_all(program, *ready), REPEATS, flush)

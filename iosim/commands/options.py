@@ -1,0 +1,85 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+
+import click
+
+from .answer import Output
+
+Function = Callable[..., None]  # of a command, with a parameter for each option
+Decorator = Callable[[Function], Function]
+
+
+def options(*decorators: Decorator) -> Decorator:
+    """One decorator that applies several, in the order of a list of decorators."""
+
+    def apply(function: Function) -> Function:
+        for decorator in reversed(decorators):
+            function = decorator(function)
+        return function
+
+    return apply
+
+
+def text_option(
+    name: str, text: str, metavar: str | None = None, default: str | None = None, show_default: bool = False
+) -> Decorator:
+    """An option with a value; `text` is its help. Its parameter has its name in lower case."""
+    parameter = name.strip("-").replace("-", "_").lower()
+    return click.option(name, parameter, help=text, metavar=metavar, default=default, show_default=show_default)
+
+
+size_options = options(  # all of a problem but N, which may be one number or an axis, and the mask
+    text_option("--d", "Head dimension.", metavar="COUNT"),
+    text_option("--Nk", "Keys (default: N).", metavar="COUNT"),
+    text_option("--batch", "Batch size.", metavar="COUNT"),
+    text_option("--heads", "Query heads.", metavar="COUNT"),
+    text_option("--kv-heads", "Key and value heads (default: heads).", metavar="COUNT"),
+    text_option("--dtype", "Type of Q, K, V, O, S, P in HBM: fp16, bf16, fp32, fp8, fp64.", metavar="TYPE"),
+    text_option("--acc-dtype", "Type of what is accumulated on chip and of l, m, LSE.", metavar="TYPE"),
+)
+problem_options = options(
+    text_option("--N", "Queries.", metavar="COUNT"),
+    size_options,
+    text_option("--mask", "dense, causal, window:W, global:G, strided:S, file:PATH, with &, |, ~; 2b counts tiles."),
+)
+memory_options = options(
+    text_option("--M", "SRAM in bytes (K, M, G are 1024s), or words as 51200el.", metavar="SIZE"),
+    text_option("--M-elements", "SRAM in words.", metavar="COUNT"),
+    text_option("--hardware", "Take M from a preset; see iosim hardware.", metavar="NAME"),
+)
+tile_options = options(
+    text_option("--tiles", "paper, best, or Br x Bc as 128x64 (query rows first)."),
+    text_option("--tile-multiple", "Keep to tiles that are multiples of this.", default="1", show_default=True),
+    click.option("--schedule", "schedules", multiple=True, metavar="NAME", help="Repeatable; see iosim schedules."),
+)
+variant_options = options(
+    click.option("--count-init", is_flag=True, help="Count the writes that fill O, l, m before Algorithm 1."),
+    click.option("--lse", is_flag=True, help="Q-outer stores one log-sum-exp a row."),
+    click.option("--keep-p", is_flag=True, help="P must be materialised."),
+    text_option("--elementwise", "Unfused N^2 passes in Algorithm 0.", metavar="K"),
+    text_option("--splits", "Shares that split-kv cuts the keys into (default: 4).", metavar="S"),
+    text_option("--page-size", "Rows of a page of paged's cache (default: 16).", metavar="ROWS"),
+    text_option(
+        "--gqa", "repeat: each query head streams K and V; pack: those of a KV head share tiles.", metavar="HOW"
+    ),
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
+csv_option = click.option("--csv", "as_csv", is_flag=True, help="CSV on stdout.")
+file_option = click.option(
+    "-o", "path", metavar="FILE", help="Write to a file, FILE.json and FILE.csv in these forms; - is stdout."
+)
+row_outputs = options(json_option, csv_option, file_option)
+
+
+def outputs(function: Function) -> Function:
+    """--json, --csv and -o, as one argument `output`. Where no form is asked for, the name of the file decides."""
+
+    @wraps(function)
+    def command(*, as_json: bool, as_csv: bool, path: str | None, **given: object) -> None:
+        function(output=Output.asked(as_json, as_csv, path), **given)
+
+    return row_outputs(command)

@@ -1,0 +1,1 @@
+"""Problem, machine and watchers: what a schedule's text stands on."""

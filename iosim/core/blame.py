@@ -1,0 +1,64 @@
+"""Where a fault of a schedule's own Python lies: its file, its line, and what went wrong there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, cast
+
+from ..errors import IosimError, ScheduleError, suggestion
+
+if TYPE_CHECKING:
+    from .machine import Machine
+    from .problem import Attention
+    from .tiling import Tiling
+    from .typing import Size, Text
+
+PACKAGE = __name__.partition(".")[0]
+
+
+def read(text: Text, chip: Machine, p: Attention[Size], tiling: Tiling[Size]) -> None:
+    """Call a schedule's text. A fault of a text that somebody else wrote becomes a ScheduleError with its place."""
+    try:
+        text(chip, cast("Attention", p), cast("Tiling", tiling))
+    except Exception as error:
+        if ours(text) or (isinstance(error, IosimError) and not isinstance(error, ScheduleError)):
+            raise
+        raise as_schedule_error(error, text) from error
+
+
+def ours(text: object) -> bool:
+    """Whether a text belongs to this package: its faults are bugs, and stay as they are."""
+    return str(getattr(text, "__module__", "")).startswith(f"{PACKAGE}.")
+
+
+def line_of(error: BaseException, files: Collection[str]) -> str:
+    """`FILE, line N (code): ` of the innermost call in one of the files; an empty text if there is none."""
+    from traceback import extract_tb
+
+    for frame in reversed(extract_tb(error.__traceback__)):
+        if frame.filename in files:
+            return f"{frame.filename}, line {frame.lineno} ({frame.line}): "
+    return ""
+
+
+def file_of(text: object) -> tuple[str, ...]:
+    """The file that defines a text; none where it has no code of its own."""
+    code = getattr(text, "__code__", None)
+    return () if code is None else (code.co_filename,)
+
+
+def described(error: Exception) -> str:
+    """The name and message of an exception, with a suggestion for a misspelt attribute or name."""
+    known = dir(error.obj) if isinstance(error, AttributeError) and error.obj is not None else ()
+    name = getattr(error, "name", None)
+    hint = suggestion(name, known) if isinstance(name, str) else ""
+    message = f"{type(error).__name__}: {error}"
+    return f"{message}; {hint}" if hint else message
+
+
+def as_schedule_error(error: Exception, text: object) -> Exception:
+    """A ScheduleError that says where in the text an error came from. Its class stays if it is a ScheduleError."""
+    where = line_of(error, file_of(text)) or f"schedule text {getattr(text, '__name__', text)}: "
+    if isinstance(error, ScheduleError):
+        return type(error)(where + str(error))
+    return ScheduleError(where + described(error))

@@ -1,0 +1,187 @@
+"""The folded machine: it visits every loop body once, and a word count is the sum over all the tiles it stands for.
+
+A count inside loops is a product of dimensions, summed over all turns. Independent loops factorise: over the tiles of
+one axis, sizes add up to its length and ones add up to the number of tiles, so a dense count costs O(1). A loop over
+the active tiles of a mask line, or over a tile of another loop, depends on that other loop: the two form one `Group`,
+whose rows say how often which sizes occur together. Sizes may be NumPy int64 arrays: then one walk counts as many
+configurations. A text that looks at a tile's position or size gets a FoldingError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property, reduce
+from operator import mul
+from typing import TYPE_CHECKING, cast
+
+from ..errors import FoldingError
+from .arrays import smaller
+from .machine import Machine, Tile
+from .problem import Attention
+from .shapes import same
+
+if TYPE_CHECKING:
+    from .dependent_tiles import Span
+    from .typing import MaskLine, Rows, Shape, Size, Watcher
+
+
+class FoldedTile(Tile):
+    """All tiles of a loop at once; only the largest of them is known by size."""
+
+    __slots__ = ("_extent",)
+
+    def __init__(self, length: Size, extent: Size):
+        self.length, self._extent = length, extent
+
+    @property
+    def extent(self) -> Size:
+        return self._extent
+
+    def __getattribute__(self, name: str) -> object:
+        if name in ("index", "start", "size"):
+            raise FoldingError(
+                f"this schedule looks at a tile's {name}, which stands for many tiles here; run it unrolled to count it"
+            )
+        return object.__getattribute__(self, name)
+
+
+class Group:
+    """Tiles that depend on each other: rows of (how often, {tile: size})."""
+
+    def __init__(self, rows: Rows):
+        self.rows, self.tiles = rows, set(rows[0][1])
+
+    def moment(self, exponents: dict[Tile, int]) -> Size:
+        """The sum, over all visits, of the product of the sizes to these exponents."""
+        total: Size = 0
+        for times, sizes in self.rows:
+            for tile, size in sizes.items():
+                if tile in exponents:
+                    times = times * (size if exponents[tile] == 1 else size ** exponents[tile])
+            total = total + times
+        return total
+
+
+class Axis(Group):
+    """The tiles of one axis, independent of other loops."""
+
+    def __init__(self, tile: Tile, length: Size, size: Size):
+        self.tile, self.length, self.size, self.tiles = tile, length, size, {tile}
+
+    @cached_property
+    def count(self) -> Size:
+        return -(-self.length // self.size)
+
+    @property
+    def rows(self) -> Rows:  # type: ignore[override]
+        return classes(self.length, self.size, self.tile)
+
+    def moment(self, exponents: dict[Tile, int]) -> Size:
+        e = exponents.get(self.tile, 0)
+        if e == 0:
+            return self.count
+        return self.length if e == 1 else super().moment(exponents)
+
+
+def classes(length: Size, size: Size, tile: Tile) -> Rows:
+    """The whole tiles of a length, and the ragged one that may be left. Either may occur 0 times."""
+    whole = length // size
+    return [(whole, {tile: size}), (-(-length // size) - whole, {tile: length % size})]
+
+
+class Folded(Machine):
+    """Counts a schedule without visiting its tiles. See the head of this file."""
+
+    folded = True
+
+    def __init__(self, problem: Attention[Size], *watchers: Watcher):
+        super().__init__(problem, *watchers)
+        self._groups: dict[Tile, Group] = {}
+        self._totals: dict[tuple[int, ...], tuple[Shape, Size]] = {}
+
+    def total(self, shape: Shape, where: MaskLine | None = None) -> Size:
+        if where is not None and where.tile is not None:
+            groups = dict(self._groups)
+            groups[where.tile] = self._lines(where, where.tile, groups[where.tile])
+            return self._sum(shape, groups)
+        key = tuple(map(id, shape))
+        if key not in self._totals:  # the shape is kept with its total, so that no id is used again
+            self._totals[key] = (shape, self._sum(shape, self._groups))
+        return self._totals[key][1]
+
+    def _sum(self, shape: Shape, groups: dict[Tile, Group]) -> Size:
+        exponents: dict[Tile, int] = {}
+        factors: list[Size] = []
+        for x in shape:
+            if isinstance(x, Tile):
+                groups = joined(x, groups)
+                exponents[x] = exponents.get(x, 0) + 1
+            else:
+                factors.append(x)
+        factors += [group.moment(exponents) for group in dict.fromkeys(groups.values())]
+        return reduce(mul, factors) if factors else 1
+
+    def _walk(self, length: Size | Tile, size: Size, where: MaskLine | None, parallel: bool) -> Iterator[Tile]:
+        outer = self._groups
+        axis, extent = (length.length, length.extent) if isinstance(length, Tile) else (length, length)
+        tile = FoldedTile(axis, smaller(size, extent))
+        changed: dict[Tile, Group]
+        if where is not None:
+            changed = self._masked(where, tile, size)
+        elif isinstance(length, Tile):
+            group = joined(length, outer)[length]
+            inner = Group(
+                [
+                    (times * n, {**sizes, **part})
+                    for times, sizes in group.rows
+                    for n, part in classes(sizes[length], size, tile)
+                ]
+            )
+            changed = dict.fromkeys(inner.tiles, inner)
+        else:
+            changed = {tile: Axis(tile, length, size)}
+        self._groups, self._totals = {**outer, **changed}, {}
+        try:
+            yield tile
+        finally:
+            self._groups, self._totals = outer, {}
+
+    def _masked(self, line: MaskLine, tile: Tile, size: Size) -> dict[Tile, Group]:
+        """The groups of a loop over the active tiles of a mask line."""
+        mask = line.mask
+        if not same(size, mask.rows_q if line.kind == "column" else mask.rows_k):
+            raise FoldingError("a loop over a line of the mask must use the mask's tile size")
+        if line.tile is None:
+            return {tile: self._lines(line, tile, None)}
+        if len(self._groups[line.tile].tiles) > 1:
+            raise FoldingError("a mask line's own tile already depends on another loop; run it unrolled")
+        row, column = (tile, line.tile) if line.kind == "column" else (line.tile, tile)
+        q, k = (mask.rows_q, mask.N % mask.rows_q), (mask.rows_k, mask.Nk % mask.rows_k)
+        rows = [(mask.pairs(a, b), {row: q[a], column: k[b]}) for a in (False, True) for b in (False, True)]
+        group = Group(occurring(rows))
+        return {row: group, column: group}
+
+    def _lines(self, line: MaskLine, tile: Tile, group: Group | None) -> Group:
+        """The tiles of an axis whose line of the mask is not empty."""
+        if group is not None and len(group.tiles) > 1:
+            raise FoldingError("a mask line's own tile already depends on another loop; run it unrolled")
+        mask = line.mask
+        if line.kind == "row":
+            lines, length, size = mask.rows, mask.N, mask.rows_q
+        else:
+            lines, length, size = mask.cols, mask.Nk, mask.rows_k
+        return Group(occurring([(lines(False), {tile: size}), (lines(True), {tile: length % size})]))
+
+
+def joined(tile: Tile, groups: dict[Tile, Group]) -> dict[Tile, Group]:
+    """The groups, with `tile` added to the group of the tile that it depends on (core/dependent_tiles.py)."""
+    if tile in groups:
+        return groups
+    span = cast("Span", tile)
+    group = Group(span.rows(groups[span.tile].rows))
+    return {**groups, **dict.fromkeys(group.tiles, group)}
+
+
+def occurring(rows: Rows) -> Rows:
+    """The rows that occur at least once; the first row if none does."""
+    return [row for row in rows if not (isinstance(row[0], int) and row[0] == 0)] or rows[:1]

@@ -1,0 +1,199 @@
+"""THE FILE TO READ FIRST. A schedule is one plain function; a machine decides what its six primitives do.
+
+    def text(chip, p, t):                          # chip: a Machine, p: the problem, t: the tiling
+        for i in chip.tiles(p.N, t.rows_q):        # a loop over tiles
+            q = chip.load("Q", i)                  # HBM -> SRAM, counted as a read
+            o = chip.compute("O", (i, p.dv), step, q)   # a new block in SRAM
+            chip.update(o, step, q)                # in place, no new words
+            chip.store(o, "O", i)                  # SRAM -> HBM, counted as a write
+                                                   # free(block): earlier than the end of the loop body
+
+This machine visits every tile (`unrolled`) and carries no values. `core/folded.py` visits every loop body once, with the
+sums of all its tiles; `core/numeric.py` carries arrays. Watchers (`core/watchers.py`) see the same events from all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Self, cast
+
+from ..errors import ScheduleError
+from . import blame
+from .problem import TENSORS, Attention, Tensor
+from .shapes import described, product, same, shape_of
+
+if TYPE_CHECKING:
+    from .tiling import Tiling
+    from .typing import Array, Input, MaskLine, ScheduleLike, Shape, Size, Step, Text, Watcher
+
+
+class Tile:
+    """`size` consecutive positions of an axis of `length`, from `start`: what one turn of a loop works on."""
+
+    __slots__ = ("index", "length", "size", "start")
+
+    def __init__(self, length: Size, size: int, start: int, index: int):
+        self.length, self.size, self.start, self.index = length, size, start, index
+
+    @property
+    def extent(self) -> Size:
+        """The room that the tile takes in SRAM."""
+        return self.size
+
+
+class Block:
+    """A tile in SRAM. `shape` holds tiles and numbers; `block[tile]` is a part of it, without new words."""
+
+    __slots__ = ("alive", "base", "depth", "name", "shape", "tensor", "value")
+
+    def __init__(self, name: str, shape: Shape, tensor: Tensor | None, depth: int, base: Block | None = None):
+        self.name, self.shape, self.tensor, self.depth, self.base = name, shape, tensor, depth, base
+        self.alive = True
+        self.value: Array | None = None
+
+    def __getitem__(self, tile: Tile) -> Block:
+        return Block(self.name, (tile, *self.shape[1:]), self.tensor, self.depth, self.base or self)
+
+    @property
+    def words(self) -> Size:
+        """Room in SRAM."""
+        return product(x.extent if isinstance(x, Tile) else x for x in self.shape)
+
+
+class Machine:
+    """Visits every tile, and tells its watchers. `run` is the only door: it may be used once."""
+
+    folded = False
+
+    def __init__(self, problem: Attention[Size], *watchers: Watcher):
+        self.problem, self.watchers = problem, watchers
+        self._resident: dict[Block, None] = {}
+        self._depth = 0
+        self._broken = ""
+
+    def run(self, schedule: ScheduleLike | Text, tiling: Tiling[Size]) -> Self:
+        """Run a Schedule (or a bare text) and check that it left nothing behind."""
+        self.tensors: dict[str, Tensor] = {**TENSORS, **getattr(schedule, "tensors", {})}
+        self.p = self.problem.tiled(tiling, getattr(schedule, "skips", True))
+        for watcher in self.watchers:
+            watcher.start(self)
+        blame.read(cast("Text", getattr(schedule, "text", schedule)), self, self.p, tiling)
+        self._check()
+        if self._resident:
+            names = ", ".join(block.name for block in self._resident)
+            raise ScheduleError(f"blocks left in SRAM at the end: {names}; free them")
+        return self
+
+    # ------------------------------------------------------------------ the six primitives
+
+    def tiles(self, length: Size | Tile, size: Size, where: MaskLine | None = None,
+              parallel: bool = False) -> Iterator[Tile]:  # fmt: skip
+        """Tiles of at most `size` positions of an axis. `where`: only the active ones of a line of the mask.
+        `parallel` claims that the turns are independent. What a turn makes dies with it."""
+        self._check()
+        for tile in self._walk(length, size, where, parallel):
+            self._depth += 1
+            try:
+                yield tile
+            except GeneratorExit:
+                self._broken = "a loop over tiles was left by break or return; let it run out"
+                raise
+            self._release([block for block in self._resident if block.depth == self._depth])
+            self._depth -= 1
+        self._end_of_launch()
+
+    def load(self, tensor: str, *tiles: Tile, where: MaskLine | None = None) -> Block:
+        """HBM -> SRAM. Missing trailing tiles mean the whole axis; `where`: only if that line is not empty."""
+        block = self._allocate(tensor, shape_of(tensor, tiles, self.tensors, self.p))
+        words = self.total(block.shape, where)
+        for watcher in self.watchers:
+            watcher.load(block, tensor, words)
+        self._fetch(block, tensor, where)
+        return block
+
+    def compute(self, name: str, shape: Shape, step: Step, *inputs: Input) -> Block:
+        """A new block in SRAM, filled by a step."""
+        block = self._allocate(name, shape)
+        self._apply(step, (block,), inputs)
+        return block
+
+    def update(self, blocks: Block | tuple[Block, ...], step: Step, *inputs: Input | None) -> None:
+        """Change blocks in place. An input that is None (the part of a dense mask) leaves nothing to do."""
+        given = tuple(x for x in inputs if x is not None)
+        if len(given) == len(inputs):
+            self._apply(step, blocks if isinstance(blocks, tuple) else (blocks,), given)
+
+    def store(self, block: Block, tensor: str, *tiles: Tile) -> None:
+        """SRAM -> HBM."""
+        self._check(block)
+        shape = shape_of(tensor, tiles, self.tensors, self.p)
+        if len(shape) != len(block.shape) or not all(map(same, shape, block.shape)):
+            raise ScheduleError(f"block {block.name} has not the shape of {tensor}{described(shape)}")
+        words = self.total(shape)
+        for watcher in self.watchers:
+            watcher.store(block, tensor, words)
+        self._put(block, tensor)
+
+    def free(self, *blocks: Block) -> None:
+        """Give the room back before the end of the loop body."""
+        self._check(*blocks)
+        self._release(list(blocks))
+        self._end_of_launch()
+
+    # ------------------------------------------------------------------ what other machines replace
+
+    def _walk(self, length: Size | Tile, size: Size, where: MaskLine | None, parallel: bool) -> Iterator[Tile]:
+        start, total = (length.start, length.size) if isinstance(length, Tile) else (0, length)
+        axis = length.length if isinstance(length, Tile) else length
+        for index, offset in enumerate(range(0, total, size)):
+            tile = Tile(axis, min(size, total - offset), start + offset, index)  # type: ignore[arg-type]
+            if where is None or where.active(tile):
+                yield tile
+
+    def total(self, shape: Shape, where: MaskLine | None = None) -> Size:
+        """Words of this shape that move in all the visits that this one stands for."""
+        if where is not None and not where.any:
+            return 0
+        return product(x.size if isinstance(x, Tile) else x for x in shape)
+
+    def _fetch(self, block: Block, tensor: str, where: MaskLine | None) -> None: ...
+
+    def _put(self, block: Block, tensor: str) -> None: ...
+
+    def _apply(self, step: Step, outputs: tuple[Block, ...], inputs: tuple[Input, ...]) -> None:
+        self._check(*outputs, *inputs)
+        factors = getattr(step, "flops", None)
+        shapes = [x.shape for x in (*outputs, *inputs) if isinstance(x, Block)] if factors else []
+        flops = self.total(factors(*shapes)) if factors else 0
+        for watcher in self.watchers:
+            watcher.step(step, outputs, inputs, flops)
+
+    # ------------------------------------------------------------------ bookkeeping
+
+    def _allocate(self, name: str, shape: Shape) -> Block:
+        self._check()
+        block = Block(name, tuple(shape), self.tensors.get(name), self._depth)
+        self._resident[block] = None
+        for watcher in self.watchers:
+            watcher.allocate(block)
+        return block
+
+    def _release(self, blocks: list[Block]) -> None:
+        for block in blocks:
+            block.alive = False
+            del self._resident[block]
+            for watcher in self.watchers:
+                watcher.free(block)
+
+    def _check(self, *blocks: Input) -> None:
+        if self._broken:
+            raise ScheduleError(self._broken)
+        for block in blocks:
+            if isinstance(block, Block) and not (block.base or block).alive:
+                raise ScheduleError(f"block {block.name} is used after it was freed")
+
+    def _end_of_launch(self) -> None:
+        """Outside all loops with empty SRAM nothing lives on: there a kernel may end."""
+        if self._depth == 0 and not self._resident:
+            for watcher in self.watchers:
+                watcher.launch_ended()

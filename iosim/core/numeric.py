@@ -1,0 +1,139 @@
+"""The machine that carries arrays: the run whose output is compared is the run that is counted and fitted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..errors import ScheduleError
+from .machine import Block, Machine, Tile
+from .problem import Attention, Tensor
+from .rounding import rounder
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike, NDArray
+
+    from .typing import Array, Arrays, Input, MaskLine, Shape, Size, Step, Watcher
+
+    Slice = slice[int, Size, None]
+
+NUMPY_DTYPE = {"fp64": np.float64, "fp32": np.float32, "fp16": np.float16, "bf16": np.float32, "fp8": np.float32}
+
+
+class Numeric(Machine):
+    """Visits every tile with NumPy arrays. `hbm` maps names to arrays of one head; outputs are made on the way.
+
+    New blocks and unwritten HBM hold NaN, and the inputs of a step are read-only. A loop that claims to be parallel is
+    checked: its turns may not touch what another turn stored. `double` computes everything in float64. Without it each
+    array has its own type; a type that NumPy does not have (bf16, fp8) is float32, rounded by every load, store and
+    step.
+    """
+
+    def __init__(self, problem: Attention, hbm: Arrays, *watchers: Watcher, double: bool = True):
+        super().__init__(problem, *watchers)
+        self.hbm, self.double = dict(hbm), double
+        self._turn: tuple[int, int] | None = None
+        self._owners: dict[str, NDArray[np.int64]] = {}
+        self._loops = 0
+
+    def _dtype(self, name: str) -> DTypeLike:
+        return np.float64 if self.double else NUMPY_DTYPE[name]
+
+    def _walk(self, length: Size | Tile, size: Size, where: MaskLine | None, parallel: bool) -> Iterator[Tile]:
+        outermost = parallel and self._depth == 0
+        self._loops += 1
+        loop = self._loops
+        for tile in super()._walk(length, size, where, parallel):
+            if outermost:
+                self._turn = (loop, tile.index)
+            yield tile
+        if outermost:
+            self._turn, self._owners = None, {}
+
+    def array(self, tensor: str) -> Array:
+        """A tensor in HBM; before its first store it holds its initial value, or NaN."""
+        if tensor not in self.hbm:
+            spec = self.tensors[tensor]
+            fill = np.nan if spec.initial is None else spec.initial
+            self.hbm[tensor] = np.full(self.p.shape(spec), fill, self._dtype(self._type_in_hbm(spec)))
+        return self.hbm[tensor]
+
+    def _type_in_hbm(self, spec: Tensor) -> str:
+        return str(self.p.acc_dtype if spec.kind == "state" else self.p.dtype)
+
+    def _claim(self, tensor: str, index: tuple[Slice, ...], stores: bool) -> None:
+        if self._turn is None:
+            return
+        owners = self._owners.setdefault(tensor, np.full(self.array(tensor).shape, -1))
+        if ((owners[index] != -1) & (owners[index] != self._turn[1])).any():
+            raise ScheduleError(f"a parallel loop is not: two of its turns touch the same part of {tensor}")
+        if stores:
+            owners[index] = self._turn[1]
+
+    def _new(self, block: Block) -> Array:
+        shape = tuple(x.size if isinstance(x, Tile) else x for x in block.shape)
+        if block.tensor is not None and block.tensor.kind == "index":
+            return np.full(shape, -1, np.int32)
+        return np.full(shape, np.nan, self._dtype(self._type(block)))
+
+    def _rounded(self, array: Array, dtype: str) -> Array:
+        step = None if self.double else rounder(dtype)
+        return array if step is None or array.dtype.kind in "iu" else step(array)
+
+    def _round(self, block: Block) -> None:
+        array = value_of(block)
+        rounded = self._rounded(array, self._type(block))
+        if rounded is not array:
+            array[...] = rounded
+
+    def _type(self, block: Block) -> str:
+        """The name of the type of a block on chip."""
+        return str(self.p.dtype if block.tensor is not None and block.tensor.kind == "input" else self.p.acc_dtype)
+
+    def _fetch(self, block: Block, tensor: str, where: MaskLine | None) -> None:
+        block.value = self._new(block)
+        if where is None or where.any:
+            index = slices(block.shape)
+            self._claim(tensor, index, stores=False)
+            block.value[...] = self.array(tensor)[index]
+            self._round(block)
+
+    def _put(self, block: Block, tensor: str) -> None:
+        index = slices(block.shape)
+        self._claim(tensor, index, stores=True)
+        self.array(tensor)[index] = self._rounded(value_of(block), self._type_in_hbm(self.tensors[tensor]))
+
+    def _apply(self, step: Step, outputs: tuple[Block, ...], inputs: tuple[Input, ...]) -> None:
+        for block in outputs:
+            if block.value is None and block.base is None:
+                block.value = self._new(block)
+        arrays = [value_of(x) if isinstance(x, Block) else x.array() for x in inputs]
+        for array in arrays:
+            array.flags.writeable = False
+        with np.errstate(over="ignore"):
+            step(*map(value_of, outputs), *arrays)
+        for array in arrays:
+            array.flags.writeable = True
+        for block in outputs:
+            self._round(block)
+        shaped = [x for x in inputs if isinstance(x, Block)]
+        super()._apply(step, outputs, tuple(shaped))
+
+
+def slices(shape: Shape) -> tuple[Slice, ...]:
+    """The part of a tensor that a block of this shape is."""
+    return tuple(slice(x.start, x.start + x.size) if isinstance(x, Tile) else slice(0, x) for x in shape)
+
+
+def value_of(block: Block) -> Array:
+    """A block's array; a view if the block is a part of another one."""
+    value = (block.base or block).value
+    assert value is not None, f"block {block.name} has no values"
+    if block.base is None:
+        return value
+    tile, whole = block.shape[0], block.base.shape[0]
+    assert isinstance(tile, Tile)
+    offset = tile.start - (whole.start if isinstance(whole, Tile) else 0)
+    return value[offset : offset + tile.size].view()

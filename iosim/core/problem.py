@@ -1,0 +1,224 @@
+"""Attention, the problem: sizes, heads, element types, options. Frozen; machines and schedules read the same one.
+
+Q is (N, d), K is (Nk, d), V is (Nk, dv), O is (N, dv), for each of batch x heads instances. Texts of schedules see
+one instance; `instances` multiplies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Generic, NamedTuple, cast
+
+from ..errors import InputError, suggestion
+from ..units import dtype_bytes, parse_count
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    from .machine import Tile
+    from .tiling import Tiling
+    from .typing import Dropout, Mask, Size, Test, Values
+
+    S = TypeVar("S", bound=Size, default=int, covariant=True)
+else:
+    from typing import TypeVar
+
+    S = TypeVar("S")  # the type of a size: an int, unless an Attention[Size] or a Tiling[Size] says arrays
+
+
+class Tensor(NamedTuple):
+    """A tensor in HBM: its axes, and its kind, which decides its element types.
+
+    `input` has the type `dtype` everywhere, `output` has `dtype` in HBM and `acc_dtype` on chip, `state` has
+    `acc_dtype` everywhere, `index` is a 32-bit integer everywhere. `initial` is the value the host fills in before the
+    schedule starts.
+    """
+
+    axes: tuple[str, ...]
+    kind: str = "output"
+    initial: float | None = None
+
+
+TENSORS = {
+    "Q": Tensor(("N", "d"), "input"),
+    "K": Tensor(("Nk", "d"), "input"),
+    "V": Tensor(("Nk", "dv"), "input"),
+    "O": Tensor(("N", "dv"), "output", 0.0),
+    "S": Tensor(("N", "Nk"), "output"),
+    "P": Tensor(("N", "Nk"), "output"),
+    "l": Tensor(("N",), "state", 0.0),
+    "m": Tensor(("N",), "state", float("-inf")),
+    "LSE": Tensor(("N",), "state"),
+}
+
+
+class Dense:
+    """The mask that hides nothing. Its lines and parts are None, so that the texts of schedules do not change."""
+
+    tile_units = False
+    columns = None
+
+    def column(self, j: Tile) -> None: ...
+
+    def row(self, i: Tile) -> None: ...
+
+    def part(self, i: Tile, j: Tile) -> None: ...
+
+    def bind(self, problem: Attention[Size], tiling: Tiling[Size], skips: bool = True) -> Dense:
+        return self
+
+    def __str__(self) -> str:
+        return "dense"
+
+
+DENSE = cast("Mask", Dense())  # it has no counts and no table: nobody asks for them, as its lines are None
+GQA = ("repeat", "pack")
+INDEX_BYTES = 4
+
+
+@dataclass(frozen=True)
+class Attention(Generic[S]):
+    """Softmax attention of N queries over Nk keys.
+
+    N, Nk, d, batch may be NumPy integer arrays, an Attention[Size]: then one walk counts them all. `acc_dtype` is the
+    type of what is accumulated on chip (O, S, P, l, m) and of l, m, LSE everywhere; it is `dtype` unless given. `lse`
+    stores one log-sum-exp a row, `keep_p` stores P, `elementwise` is the number of unfused passes over the N x Nk
+    scores of standard attention, `count_init` counts the writes that fill O, l, m before Algorithm 1 starts.
+
+    `splits` is the number of shares that split-kv cuts the keys into, `page_size` the rows of a page of paged's cache.
+    `gqa` says how query heads share a KV head: `repeat` (each streams K and V for itself) or `pack` (see `packed`).
+    `dropout` is a `dropout.Dropout` or None. Its factors are computed again from (row, column) where they are needed:
+    it moves no word.
+    """
+
+    N: S
+    d: S
+    Nk: S = None  # type: ignore[assignment]  # as N
+    dv: S = None  # type: ignore[assignment]  # as d
+    batch: S = 1  # type: ignore[assignment]
+    heads: S = 1  # type: ignore[assignment]
+    kv_heads: S = None  # type: ignore[assignment]  # as heads
+    dtype: str = "fp16"
+    acc_dtype: str | None = None
+    mask: Mask = DENSE
+    lse: bool = False
+    keep_p: bool = False
+    elementwise: int = 0
+    count_init: bool = False
+    splits: int = 4
+    page_size: int = 16
+    gqa: str = "repeat"
+    dropout: Dropout | None = None
+
+    def __post_init__(self) -> None:
+        defaults = {"Nk": self.N, "dv": self.d, "kv_heads": self.heads, "acc_dtype": self.dtype}
+        for name, value in defaults.items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, value)
+        dtype_bytes(self.dtype)
+        dtype_bytes(str(self.acc_dtype), "--acc-dtype")
+        for name in ("N", "Nk", "d", "dv", "batch", "heads", "kv_heads"):
+            value = getattr(self, name)
+            if isinstance(value, str):
+                raise InputError(name, value, "a whole number", f"{name}={value.strip()}, without quotes")
+            if not hasattr(value, "dtype"):  # arrays were checked where their axis was read
+                parse_count(value, "--" + name.replace("_", "-"))
+        parse_count(self.elementwise, "--elementwise", least=0)
+        parse_count(self.splits, "--splits")
+        parse_count(self.page_size, "--page-size")
+        heads, kv_heads = cast("tuple[Size, Size]", (self.heads, self.kv_heads))
+        ragged = heads % kv_heads
+        if ragged if isinstance(ragged, int) else ragged.any():
+            raise InputError("--kv-heads", self.kv_heads, f"a divisor of --heads {self.heads}")
+        if self.gqa not in GQA:
+            raise InputError("--gqa", self.gqa, " or ".join(GQA), suggestion(str(self.gqa), GQA))
+        if self.gqa == "pack" and not (
+            self.mask is DENSE or (str(self.mask).strip() == "causal" and every(self.N == 1))
+        ):
+            raise InputError("--gqa", f"pack with --mask {self.mask}", "a dense mask, or causal with --N 1",
+                             "--gqa repeat goes with every mask")  # fmt: skip
+
+    @property
+    def instances(self) -> S:
+        """Heads of all batches."""
+        batch, heads = cast("tuple[Size, Size]", (self.batch, self.heads))
+        return cast("S", batch * heads)
+
+    @property
+    def packed(self) -> Attention[S]:
+        """The problem that machines see. With `gqa` = pack, the heads / kv_heads query heads of a group are one head
+        with that many times the queries, which share each tile of K and V. The one query of causal decoding sees every
+        key."""
+        if self.gqa != "pack":
+            return self
+        N, heads, kv_heads = cast("tuple[Size, Size, Size]", (self.N, self.heads, self.kv_heads))
+        rows = cast("S", N * (heads // kv_heads))
+        return replace(self, N=rows, heads=self.kv_heads, mask=DENSE, gqa="repeat")
+
+    @property
+    def share_rows(self) -> S:
+        """Keys of one share of split-kv; the last share may have fewer."""
+        return cast("S", -(-self.Nk // self.splits))
+
+    @property
+    def shares(self) -> S:
+        """The number of shares that have keys: at most `splits`."""
+        return cast("S", -(-self.Nk // self.share_rows))
+
+    @property
+    def partial_rows(self) -> S:
+        """Rows of the partial results of split-kv, one share after the other."""
+        shares, N = cast("tuple[Size, Size]", (self.shares, self.N))
+        return cast("S", shares * N)
+
+    @property
+    def pages(self) -> S:
+        """Pages of the cache of paged."""
+        return cast("S", -(-self.Nk // self.page_size))
+
+    @property
+    def cache_rows(self) -> S:
+        """Rows of the paged cache. Rows of its last page that hold no key are never read."""
+        return cast("S", self.pages * self.page_size)
+
+    @property
+    def word_bytes(self) -> int:
+        return dtype_bytes(self.dtype)
+
+    @property
+    def acc_bytes(self) -> int:
+        return dtype_bytes(str(self.acc_dtype))
+
+    def dropout_part(self, i: Tile, j: Tile) -> Values | None:
+        """Dropout over one tile, or None where there is none."""
+        return None if self.dropout is None else self.dropout.part(i, j)
+
+    def hbm_bytes(self, tensor: Tensor) -> int:
+        """Bytes of one word of a tensor in HBM."""
+        if tensor.kind == "index":
+            return INDEX_BYTES
+        return self.acc_bytes if tensor.kind == "state" else self.word_bytes
+
+    def sram_bytes(self, tensor: Tensor | None) -> int:
+        """Bytes of one word of a block on chip; a block without a tensor is an accumulator."""
+        if tensor is not None and tensor.kind in ("input", "index"):
+            return self.hbm_bytes(tensor)
+        return self.acc_bytes
+
+    def shape(self, tensor: Tensor) -> tuple[S, ...]:
+        """Lengths of a tensor's axes; an axis is a field's name or a number."""
+        return tuple(getattr(self, axis) if isinstance(axis, str) else axis for axis in tensor.axes)
+
+    def tiled(self, tiling: Tiling[Size], skips: bool = True) -> Attention[S]:
+        """The same problem with its mask bound to tile sizes. Without `skips` no tile is left out, only hidden."""
+        mask = self.mask.bind(self, tiling, skips)
+        if mask is self.mask:
+            return self
+        bound = object.__new__(type(self))  # as `replace` does, without checking again what has not changed
+        vars(bound).update(vars(self), mask=mask)
+        return bound
+
+
+def every(test: Test) -> bool:
+    """Whether a test holds, or all of an array of them."""
+    return test if isinstance(test, bool) else bool(test.all())

@@ -1,0 +1,55 @@
+"""Shapes of blocks: their words, whether two are the same, and which part of a tensor tiles name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, overload
+
+from ..errors import ScheduleError
+
+if TYPE_CHECKING:
+    from .machine import Tile
+    from .problem import Attention, Tensor
+    from .typing import Shape, Size
+
+
+@overload
+def product(factors: Iterable[int]) -> int: ...
+
+
+@overload
+def product(factors: Iterable[Size]) -> Size: ...
+
+
+def product(factors: Iterable[Size]) -> Size:
+    """The product of the factors; 1 if there are none."""
+    result: Size | None = None
+    for factor in factors:
+        result = factor if result is None else result * factor
+    return 1 if result is None else result
+
+
+def same(a: object, b: object) -> bool:
+    """Whether two dimensions are the same: the same tile, or the same length (numbers or arrays)."""
+    equal = a is b or a == b
+    return equal if isinstance(equal, bool) else bool(equal.all())
+
+
+def shape_of(tensor: str, tiles: tuple[Tile, ...], tensors: Mapping[str, Tensor], p: Attention[Size]) -> Shape:
+    """The shape of the part of a tensor that tiles name; missing trailing tiles mean the whole axis."""
+    if tensor not in tensors:
+        raise ScheduleError(f"tensor {tensor!r} is unknown; known: {', '.join(tensors)}")
+    axes = p.shape(tensors[tensor])
+    if len(tiles) > len(axes):
+        raise ScheduleError(f"{tensor} has {len(axes)} axes; {len(tiles)} tiles were given")
+    for tile, axis in zip(tiles, axes, strict=False):
+        if not hasattr(tile, "length"):
+            raise ScheduleError(f"{tensor} is indexed by tiles of chip.tiles, not by {tile!r}")
+        if not same(tile.length, axis):
+            raise ScheduleError(f"a tile of an axis of {tile.length} cannot index {tensor}'s axis of {axis}")
+    return (*tiles, *axes[len(tiles) :])
+
+
+def described(shape: Shape) -> str:
+    """A shape as messages show it."""
+    return "(" + ", ".join("tile" if hasattr(x, "length") else str(x) for x in shape) + ")"

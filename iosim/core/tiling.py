@@ -1,0 +1,59 @@
+"""Tile sizes: the value, how it is read from text, and the published rule that chooses it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, overload
+
+from ..errors import InputError
+from ..units import LARGEST_COUNT, parse_count
+from .arrays import smaller
+from .problem import Attention, S
+
+if TYPE_CHECKING:
+    from .typing import Size
+
+
+@dataclass(frozen=True)
+class Tiling(Generic[S]):
+    """Br = rows_q query rows and Bc = rows_k key rows a tile; rows_s score rows in a softmax over whole rows.
+
+    `depth`: positions of the axis that a matrix product sums over. `rows_o` x `cols_o`: the tile of the output, None
+    if it is Br x Bc.
+    """
+
+    rows_q: S
+    rows_k: S
+    rows_s: S = 1  # type: ignore[assignment]
+    depth: S = 1  # type: ignore[assignment]
+    rows_o: S | None = None
+    cols_o: S | None = None
+
+
+def parse_tiles(text: str, where: str = "--tiles", more: tuple[str, ...] = (), rules: bool = False) -> Tiling:
+    """The tiling of a text: `128x64` is Br x Bc, query rows first. After a slash, as in `128x64/depth=8`, stand the
+    sizes that `more` names. With `rules` an error says that paper and best are allowed too."""
+    first, *others = str(text).lower().split("/")
+    parts = first.split("x")
+    if len(parts) != 2:
+        raise InputError(where, text, "paper, best, or " * rules + "Br x Bc as in 128x64 (query rows first)")
+    rows = [parse_count(part, f"{where} {text}", most=LARGEST_COUNT) for part in parts]
+    sizes = dict(other.partition("=")[::2] for other in others)
+    if not set(sizes) <= set(more) or len(sizes) < len(others):
+        raise InputError(where, text, "Br x Bc" + "".join(f" and /{name}=SIZE" for name in more))
+    extra = {name: parse_count(size, f"{where} {text}", most=LARGEST_COUNT) for name, size in sizes.items()}
+    return Tiling(*rows, **extra)
+
+
+@overload
+def paper_tiles(problem: Attention, M_words: int) -> Tiling: ...
+
+
+@overload
+def paper_tiles(problem: Attention[Size], M_words: Size) -> Tiling[Size]: ...
+
+
+def paper_tiles(problem: Attention[Size], M_words: Size) -> Tiling[Size]:
+    """Bc = ceil(M / 4d), Br = min(Bc, d), as in Dao et al. 2022, Algorithm 1, line 1. They mostly do not fit in M."""
+    rows_k = -(-M_words // (4 * problem.d))
+    return Tiling(smaller(rows_k, problem.d), rows_k)

@@ -1,0 +1,181 @@
+"""Types that the core shares. Only type checkers load this file, so it may import NumPy: import it under TYPE_CHECKING.
+
+A count is of one problem, and then every size is an int; or one walk counts many, and sizes are arrays of the same
+shape. Both are a `Size`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .machine import Block, Machine, Tile
+from .problem import Attention, Tensor
+from .tiling import Tiling
+from .watchers import Watcher as Watcher
+
+Size = int | NDArray[np.int64]
+"""A number of positions, words or bytes."""
+Test = bool | NDArray[np.bool]
+"""Whether something holds of a size."""
+Shape = tuple[Tile | Size, ...]
+"""The dimensions of a block or a tensor: a tile of an axis, or a length."""
+Rows = list[tuple[Size, dict[Tile, Size]]]
+"""(how often, the sizes of some tiles that occur together)."""
+
+Array = NDArray[np.floating]  # type: ignore[explicit-any]  # NumPy's own alias holds an Any
+"""The values of a tensor or of a block."""
+Bools = NDArray[np.bool]
+"""What a mask lets see: True where visible."""
+Arrays = dict[str, Array]
+"""Arrays of one head by the names of their tensors."""
+
+Text = Callable[[Machine, Attention, Tiling], None]
+"""The text of a schedule, written for one problem. `Folded` reads it for arrays of problems too."""
+Words = dict[str, tuple[int, int]]
+"""{tensor: (words read, words written)}, of one head, as formulas by hand give them."""
+Tiles = Callable[[Size, Size], Tiling[Size]]
+"""The tiling of an outer and an inner tile, in positions."""
+
+
+class Step(Protocol):
+    """A named tile step: it writes into its first arrays, and may read the others.
+
+    `flops` and `work` (steps/softmax.py) are optional attributes that say what it costs.
+    """
+
+    @property
+    def __name__(self) -> str: ...
+
+    __call__: Callable[..., None]  # type: ignore[explicit-any]  # each step has arguments of its own
+
+
+class Values(Protocol):
+    """An input of a step that is no block: part of a mask or of dropout, or a number."""
+
+    def array(self) -> NDArray[np.generic]: ...  # type: ignore[explicit-any]
+
+
+Input = Block | Values
+"""An input of a step."""
+
+
+class MaskLine(Protocol):
+    """The tiles of one row or column of a bound mask, or all its key columns (`kind`: row, column, columns).
+
+    `tile` is the row or column that it is a line of. A loop over a line leaves its empty tiles out.
+    """
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def mask(self) -> BoundMask: ...
+
+    @property
+    def tile(self) -> Tile | None: ...
+
+    @property
+    def any(self) -> bool: ...
+
+    def active(self, tile: Tile) -> bool: ...
+
+
+class BoundMask(Protocol):
+    """A mask over N x Nk tokens in tiles of rows_q x rows_k. Its lines are None where no tile may be left out."""
+
+    @property
+    def N(self) -> Size: ...
+
+    @property
+    def Nk(self) -> Size: ...
+
+    @property
+    def rows_q(self) -> Size: ...
+
+    @property
+    def rows_k(self) -> Size: ...
+
+    @property
+    def tile_units(self) -> bool: ...
+
+    @property
+    def Tr(self) -> Size: ...
+
+    @property
+    def Tc(self) -> Size: ...
+
+    @property
+    def active_tiles(self) -> Size: ...
+
+    @property
+    def columns(self) -> MaskLine | None: ...
+
+    @property
+    def table(self) -> Bools: ...
+
+    def column(self, j: Tile) -> MaskLine | None: ...
+
+    def row(self, i: Tile) -> MaskLine | None: ...
+
+    def part(self, i: Tile, j: Tile) -> Values | None: ...
+
+    def visible(self, x0: int, rows: int, y0: int, keys: int) -> Bools: ...
+
+    def pairs(self, row_ragged: bool, column_ragged: bool) -> Size: ...
+
+    def rows(self, ragged: bool) -> Size: ...
+
+    def cols(self, ragged: bool) -> Size: ...
+
+
+class Mask(BoundMask, Protocol):
+    """The mask of a problem. `Attention.tiled` binds it to tile sizes; before, only what is named here may be asked.
+
+    The dense mask has neither counts nor a table: its lines and parts are None, and texts ask nothing more.
+    """
+
+    @property
+    def tile_units(self) -> bool: ...
+
+    @property
+    def counts_arrays(self) -> bool: ...
+
+    def bind(self, problem: Attention[Size], tiling: Tiling[Size], skips: bool = True) -> Mask: ...
+
+
+class Dropout(Protocol):
+    """Which probabilities become 0, and by what the others grow."""
+
+    def part(self, i: Tile, j: Tile) -> Values: ...
+
+    def factors(self, rows: range, keys: range) -> Array: ...
+
+
+class ScheduleLike(Protocol):
+    """What the machines and the searches read of a Schedule (schedules/registry.py says what the fields mean)."""
+
+    @property
+    def text(self) -> Text: ...
+
+    @property
+    def outer(self) -> str: ...
+
+    @property
+    def skips(self) -> bool: ...
+
+    @property
+    def tensors(self) -> Mapping[str, Tensor]: ...
+
+
+TrafficFormula = Callable[[Attention, Tiling], Mapping[str, tuple[int, int]]]
+"""Words by hand, of one head: {tensor: (reads, writes)}."""
+FootprintFormula = Callable[[Attention, Tiling], int]
+"""Words in SRAM by hand."""
+Example = Callable[[np.random.Generator, Attention, Bools | None], Arrays]
+"""Makes random inputs of one head; the mask says which keys each query sees, None is all."""
+Answer = Callable[[Arrays, Attention, Bools | None], Arrays]
+"""The arrays that inputs must lead to, in float64."""

@@ -1,0 +1,154 @@
+"""Watchers observe a run: Traffic, Capacity, Flops, Trace. Any number of them may watch one machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ..errors import CapacityError
+from .arrays import larger, plus
+from .machine import Block, Tile
+
+if TYPE_CHECKING:
+    from .machine import Machine
+    from .typing import Input, Size, Step
+
+    Event = dict[str, str | Size]
+
+
+class Watcher:
+    """Sees every event of a machine, and does nothing. Words are exact integers (or arrays of them), of one head."""
+
+    def start(self, machine: Machine) -> None: ...
+
+    def load(self, block: Block, tensor: str, words: Size) -> None: ...
+
+    def store(self, block: Block, tensor: str, words: Size) -> None: ...
+
+    def allocate(self, block: Block) -> None: ...
+
+    def free(self, block: Block) -> None: ...
+
+    def step(self, step: Step, outputs: tuple[Block, ...], inputs: tuple[Input, ...], flops: Size) -> None: ...
+
+    def launch_ended(self) -> None: ...
+
+
+class Traffic(Watcher):
+    """Words read and written, for each tensor and for each launch."""
+
+    def __init__(self) -> None:
+        self.reads: dict[str, Size] = {}
+        self.writes: dict[str, Size] = {}
+        self.steps: list[tuple[Size, Size]] = []
+        self._step: list[Size] = [0, 0]
+
+    def load(self, block: Block, tensor: str, words: Size) -> None:
+        self.reads[tensor] = plus(self.reads.get(tensor, 0), words)
+        self._step[0] = plus(self._step[0], words)
+
+    def store(self, block: Block, tensor: str, words: Size) -> None:
+        self.writes[tensor] = plus(self.writes.get(tensor, 0), words)
+        self._step[1] = plus(self._step[1], words)
+
+    def launch_ended(self) -> None:
+        self.steps.append((self._step[0], self._step[1]))
+        self._step = [0, 0]
+
+    @property
+    def tensors(self) -> dict[str, tuple[Size, Size]]:
+        """tensor -> (words read, words written)."""
+        names = dict.fromkeys([*self.reads, *self.writes])
+        return {name: (self.reads.get(name, 0), self.writes.get(name, 0)) for name in names}
+
+    @property
+    def total(self) -> Size:
+        return sum(self.reads.values()) + sum(self.writes.values())
+
+
+class Capacity(Watcher):
+    """Words and bytes in SRAM at the same time, and their peaks. Raises CapacityError above `limit_bytes`."""
+
+    def __init__(self, limit_bytes: int | None = None):
+        self.limit_bytes = limit_bytes
+        self.words: Size = 0
+        self.bytes: Size = 0
+        self.peak_words: Size = 0
+        self.peak_bytes: Size = 0
+        self._room: dict[Block, tuple[Size, Size]] = {}  # words and bytes of the blocks in SRAM
+
+    def start(self, machine: Machine) -> None:
+        self._width = machine.p.sram_bytes
+
+    def allocate(self, block: Block) -> None:
+        words = block.words
+        self._room[block] = words, words * self._width(block.tensor)
+        self.words = plus(self.words, words)
+        self.bytes = plus(self.bytes, self._room[block][1])
+        self.peak_words = larger(self.peak_words, self.words)
+        self.peak_bytes = larger(self.peak_bytes, self.bytes)
+        if self.limit_bytes is not None and self.bytes > self.limit_bytes:
+            raise CapacityError(
+                f"block {block.name}: {self.bytes} B would be resident; SRAM holds {self.limit_bytes} B; "
+                "try smaller tiles or --tiles best"
+            )
+
+    def free(self, block: Block) -> None:
+        words, size = self._room.pop(block)
+        self.words = self.words - words
+        self.bytes = self.bytes - size
+
+
+class Flops(Watcher):
+    """Floating-point operations of the matrix products (one multiply-add is 2)."""
+
+    def __init__(self) -> None:
+        self.total: Size = 0
+
+    def step(self, step: Step, outputs: tuple[Block, ...], inputs: tuple[Input, ...], flops: Size) -> None:
+        self.total = plus(self.total, flops)
+
+
+class Trace(Watcher):
+    """Tile events, in order, of a machine that visits every tile: handed to `emit`, or kept in `events`.
+
+    `row`, `rows`, `column`, `columns` say which part of the tensor or block; `words` move, `resident_words` are in
+    SRAM after the event; `launch` counts kernels from 1. A load that moves no word (an empty line of the mask) is no
+    event.
+    """
+
+    def __init__(self, emit: Callable[[Event], None] | None = None) -> None:
+        self.events: list[Event] = []
+        self.emit = emit or self.events.append
+        self.resident: Size = 0
+        self.launch = 1
+
+    def allocate(self, block: Block) -> None:
+        self.resident += block.words
+
+    def free(self, block: Block) -> None:
+        self.resident -= block.words
+
+    def launch_ended(self) -> None:
+        self.launch += 1
+
+    def load(self, block: Block, tensor: str, words: Size) -> None:
+        if words:
+            self._add("load", tensor, block, words)
+
+    def store(self, block: Block, tensor: str, words: Size) -> None:
+        self._add("store", tensor, block, words)
+
+    def step(self, step: Step, outputs: tuple[Block, ...], inputs: tuple[Input, ...], flops: Size) -> None:
+        self._add(step.__name__, outputs[0].name, outputs[0], 0)
+
+    def _add(self, event: str, name: str, block: Block, words: Size) -> None:
+        (row, rows), (column, columns) = extent_of(block)
+        labels: Event = {"event": event, "name": name, "row": row, "rows": rows, "column": column, "columns": columns}
+        self.emit({**labels, "words": words, "resident_words": self.resident, "launch": self.launch})
+
+
+def extent_of(block: Block) -> list[tuple[int, Size]]:
+    """(start, size) of the rows and of the columns that a block covers; a vector is one column."""
+    found: list[tuple[int, Size]] = [(x.start, x.size) if isinstance(x, Tile) else (0, x) for x in block.shape]
+    return [*found, (0, 1)][:2]

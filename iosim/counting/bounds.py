@@ -1,0 +1,175 @@
+"""Published bounds: formula, kind, source, validity. An order is no floor, because its constant is unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import wraps
+from math import sqrt
+from typing import TYPE_CHECKING, overload
+
+from ..core.problem import DENSE, Attention
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ..core.typing import Size
+
+SEARCHED = "best known, from search"
+FA1 = "Dao et al. 2022 (arXiv 2205.14135)"
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What is known about the least traffic of a problem.
+
+    `words` are over all heads; None if M is needed and missing, or if no number is claimed at one M. `valid` says
+    whether the condition holds for this problem and M; None without M.
+    """
+
+    name: str
+    words: int | float | None
+    kind: str
+    source: str
+    condition: str
+    valid: bool | None
+
+
+Table = Callable[[Attention, int | None, int | None], list[Bound]]
+"""The bounds of a family, for a problem, M in words and the least traffic found by search."""
+
+
+def compulsory_words(p: Attention) -> int:
+    """Words if every input is read once and O is written once: N d + Nk (d + dv) reads, N dv writes. K and V are read
+    once for each KV head."""
+    return p.batch * (p.heads * p.N * (p.d + p.dv) + p.kv_heads * p.Nk * (p.d + p.dv))
+
+
+@overload
+def order_words(p: Attention, M_words: float) -> float: ...
+
+
+@overload
+def order_words(p: Attention[Size], M_words: Size) -> float | NDArray[np.float64]: ...
+
+
+def order_words(p: Attention[Size], M_words: Size | float) -> float | NDArray[np.float64]:
+    """N Nk d^2 / M over all heads: the order of FlashAttention's Theorem 2."""
+    return p.instances * p.N * p.Nk * p.d * p.d / M_words
+
+
+def bounds(p: Attention, M_words: int | None, attainable: int | None = None, family: str = "attention") -> list[Bound]:
+    """The bounds that are known for a family of schedules. `attainable` is the least traffic found by search."""
+    return FAMILIES.get(family, attention_bounds)(p, M_words, attainable)
+
+
+def of_dense(table: Table) -> Table:
+    """A table whose bounds are proven for dense attention only: under a mask they are marked as not valid.
+
+    A mask may leave out inputs and products.
+    """
+
+    @wraps(table)
+    def checked(p: Attention, M_words: int | None, attainable: int | None) -> list[Bound]:
+        found = table(p, M_words, attainable)
+        if p.mask is DENSE:
+            return found
+        return [
+            b if b.kind == SEARCHED else replace(b, condition=f"dense attention; {b.condition}", valid=False)
+            for b in found
+        ]
+
+    return checked
+
+
+@of_dense
+def attention_bounds(p: Attention, M_words: int | None, attainable: int | None) -> list[Bound]:
+    """The bounds of softmax attention."""
+    words = M_words or 0
+    known = words > 0
+    order = order_words(p, words) if known else None
+    inside = p.d <= words <= p.N * p.d if known else None
+    large = words >= p.d**2 if known else None
+    beyond = "M <= Nd; " if known and words > p.N * p.d else ""  # there the inputs are more than the order
+    saha = order if large else p.instances * p.N * p.Nk * p.d / sqrt(words) if known else None
+    return [
+        Bound("compulsory", compulsory_words(p), "floor", "each input read once, each output written once", "always",
+              True),
+        Bound("N^2 d^2 / M", order, "order; the constant is unknown", f"{FA1}, Theorem 2", "d <= M <= Nd", inside),
+        Bound("Proposition 3", None, "existence, not a bound at one M", f"{FA1}, Proposition 3",
+              "no exact algorithm has o(N^2 d^2 / M) for all M in [d, Nd]", inside),
+        Bound("Saha and Ye 2024", saha, "order; the constant is unknown", "Saha and Ye 2024 (arXiv 2402.07443)",
+              beyond + "M >= d^2: N^2 d^2 / M, any matrix product; M < d^2: N^2 d / sqrt(M), standard matrix product",
+              not beyond if known else None),
+        searched("attainable", attainable, known),
+    ]  # fmt: skip
+
+
+def searched(name: str, attainable: int | None, known: bool) -> Bound:
+    """The least traffic that was found by search; `known` says whether M is."""
+    return Bound(name, attainable, SEARCHED, "iosim: the least of the schedules and tiles counted here that "
+                 "really fit", "the searched space", attainable is not None if known else None)  # fmt: skip
+
+
+def matmul_bounds(p: Attention, M_words: int | None, attainable: int | None) -> list[Bound]:
+    """The bounds of C = A B with A (N, d), B (d, Nk), by standard multiplication: every product a_ik b_kj is formed."""
+    matrices = (p.N * p.d, p.d * p.Nk, p.N * p.Nk)
+    order = p.instances * p.N * p.d * p.Nk / sqrt(M_words) if M_words else None
+    large = M_words < min(matrices) if M_words else None
+    return [
+        Bound("matmul: compulsory", p.instances * sum(matrices), "floor", "A and B read once, C written once", "always",
+              True),
+        Bound("matmul: n m p / sqrt(M)", order, "order; the constant is unknown",
+              "Hong and Kung 1981 (STOC), red-blue pebble game", "standard product; M below each matrix", large),
+        Bound("matmul: 2 n m p / sqrt(M)", None if order is None else 2 * order,
+              "leading term, reached; lower-order terms left out", "Smith et al. 2017 (arXiv 1702.02017)",
+              "standard product; M below each matrix", large),
+        searched("matmul: attainable", attainable, bool(M_words)),
+    ]  # fmt: skip
+
+
+@of_dense
+def softmax_bounds(p: Attention, M_words: int | None, attainable: int | None) -> list[Bound]:
+    """The bounds of P = softmax(S) of an N x Nk matrix. None is an order in M: three words of SRAM are enough for 1.5
+    times the floor."""
+    words = 2 * p.instances * p.N * p.Nk
+    return [
+        Bound("softmax: compulsory", words, "floor", "S read once, P written once", "always", True),
+        searched("softmax: attainable", attainable, bool(M_words)),
+    ]
+
+
+def linear_bounds(p: Attention, M_words: int | None, attainable: int | None) -> list[Bound]:
+    """The bounds of linear attention: reading each input once is enough as soon as the d x dv state is on chip."""
+    state = p.d * p.dv + p.d
+    return [
+        Bound("linear: compulsory", p.instances * (p.N * (p.d + p.dv) + p.Nk * (p.d + p.dv)), "floor; reached",
+              "Q, K, V read once, O written once", "always; reached for M > d dv + d",
+              M_words > state if M_words else None),
+        searched("linear: attainable", attainable, bool(M_words)),
+    ]  # fmt: skip
+
+
+@of_dense
+def backward_bounds(p: Attention, M_words: int | None, attainable: int | None) -> list[Bound]:
+    """The bounds of the gradients of softmax attention: Q, K, V, dO are read and dQ, dK, dV written at least once."""
+    words = p.batch * (p.heads * p.N * (2 * p.d + p.dv) + 2 * p.kv_heads * p.Nk * (p.d + p.dv))
+    order = order_words(p, M_words) if M_words else None
+    inside = p.d <= M_words <= p.N * p.d if M_words else None
+    return [
+        Bound("backward: compulsory", words, "floor", "Q, K, V, dO read once, dQ, dK, dV written once", "always", True),
+        Bound("backward: N^2 d^2 / M", order, "order reached by Algorithm 4; the constant is unknown",
+              f"{FA1}, Theorem 5", "d <= M <= Nd", inside),
+        searched("backward: attainable", attainable, bool(M_words)),
+    ]  # fmt: skip
+
+
+FAMILIES: dict[str, Table] = {
+    "matmul": matmul_bounds,
+    "softmax": softmax_bounds,
+    "linear": linear_bounds,
+    "backward": backward_bounds,
+}
+# Families that are not attention's forward pass: they have no ratio to N^2 d^2 / M, and none to Algorithm 0.
+APART = tuple(FAMILIES)

@@ -1,0 +1,31 @@
+"""The columns of a count and of a sweep, in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..core.problem import Attention
+
+
+PROBLEM_COLUMNS = ("N", "Nk", "d", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "mask", "M_bytes", "M_words")
+RESULT_COLUMNS = (
+    "schedule", "tiling", "Br", "Bc", "fits", "sram_peak_words", "sram_peak_bytes", "reads", "writes", "total",
+    "read_bytes", "write_bytes", "total_bytes", "flops", "ratio_to_bound", "ratio_to_standard",
+)  # fmt: skip
+COLUMNS = PROBLEM_COLUMNS + RESULT_COLUMNS
+OPTIONS = ("lse", "keep_p", "elementwise", "count_init", "splits", "page_size", "gqa")
+EVERY_COLUMN = (*COLUMNS, *OPTIONS, "tile_multiple", "more_tiles")
+
+
+def more_columns(problem: Attention, more_tiles: Iterable[object]) -> tuple[str, ...]:
+    """The columns at the end of a row: options that are not at their defaults, and `more_tiles` if any tiling has more
+    than Br and Bc. Then a row holds all that its counts depend on."""
+    unusual = [name for name in OPTIONS if getattr(problem, name) != getattr(type(problem), name)]
+    return (*unusual, *(["more_tiles"] if any(more_tiles) else []))
+
+
+def more_sizes(sizes: Mapping[str, object]) -> str:
+    """Tile sizes as `--tiles` takes them after the first slash: `depth=8/rows_o=4`."""
+    return "/".join(f"{name}={size}" for name, size in sizes.items())

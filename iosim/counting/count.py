@@ -1,0 +1,292 @@
+"""Counts of schedules for a problem and an SRAM size. Each run is one frozen result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Generic, TypedDict, Unpack, cast
+
+from .. import __version__
+from ..core.folded import Folded
+from ..core.problem import DENSE, Attention, S
+from ..core.tiling import Tiling, paper_tiles, parse_tiles
+from ..core.watchers import Capacity, Flops, Traffic
+from ..errors import InputError, suggestion
+from ..masks import parse_mask
+from ..schedules import CORE, SCHEDULES, Schedule, find_all, require
+from ..search.best import best_tiles, footprint
+from ..units import parse_bytes, parse_count
+from .bounds import APART, Bound, bounds, order_words
+
+if TYPE_CHECKING:
+    from ..core.typing import Dropout, Size
+
+    Words = dict[str, tuple[Size, Size]]  # {tensor: (words read, words written)}, of one head
+
+TILE_RULES = ("paper", "best")
+OPTIONS = tuple(f.name for f in fields(Attention) if f.name not in ("N", "d", "mask"))  # further keywords of `count`
+
+
+class VariantOptions(TypedDict, total=False):
+    """Fields of `Attention` that are the same at many points of a sweep."""
+
+    dv: int
+    lse: bool
+    keep_p: bool
+    elementwise: int
+    count_init: bool
+    splits: int
+    page_size: int
+    gqa: str
+    dropout: Dropout | None
+
+
+class ProblemOptions(VariantOptions, total=False):
+    """Fields of `Attention` that may be left out, except the mask: those in OPTIONS."""
+
+    Nk: int
+    batch: int
+    heads: int
+    kv_heads: int
+    dtype: str
+    acc_dtype: str | None
+
+
+class Counted(TypedDict, Generic[S]):
+    """What one walk counts, over all heads: numbers, or arrays for a walk over arrays of problems."""
+
+    sram_peak_words: S
+    sram_peak_bytes: S
+    reads: S
+    writes: S
+    total: S
+    read_bytes: S
+    write_bytes: S
+    total_bytes: S
+    flops: S
+    tensors: dict[str, dict[str, S]]
+    steps: list[dict[str, S]]
+
+
+@dataclass(frozen=True)
+class Result:
+    """One run. Words are over all heads and batches; a field is None if it needs an M that was not given, or if no
+    tiles fit."""
+
+    schedule: str
+    tiling: str
+    Br: int | None = None
+    Bc: int | None = None
+    fits: bool | None = None
+    sram_peak_words: int | None = None
+    sram_peak_bytes: int | None = None
+    reads: int | None = None
+    writes: int | None = None
+    total: int | None = None
+    read_bytes: int | None = None
+    write_bytes: int | None = None
+    total_bytes: int | None = None
+    flops: int | None = None
+    flops_per_byte: float | None = None
+    ratio_to_bound: float | None = None
+    ratio_to_standard: float | None = None
+    more_tiles: dict[str, int] = field(default_factory=dict, hash=False)
+    tensors: dict[str, dict[str, int]] = field(default_factory=dict, hash=False)
+    steps: list[dict[str, int]] = field(default_factory=list, hash=False)
+
+    def __str__(self) -> str:
+        from .report import result_text
+
+        return result_text(self)
+
+
+@dataclass(frozen=True)
+class Report:
+    """The answer of `count`: the problem, the SRAM, the bounds, and a result for each schedule and tiling."""
+
+    problem: Attention
+    M_bytes: int | None
+    bounds: list[Bound]
+    results: list[Result]
+    version: str = __version__
+
+    @property
+    def M_words(self) -> int | None:
+        """The words that M holds, in the problem's element type."""
+        return None if self.M_bytes is None else self.M_bytes // self.problem.word_bytes
+
+    def __getitem__(self, key: str | tuple[str, str]) -> Result:
+        """The result of `report["flash1", "paper"]`. `report["flash1"]`: its first tiling that fits, else its first."""
+        name, tiling = key if isinstance(key, tuple) else (key, None)
+        found = [r for r in self.results if r.schedule == name and tiling in (None, r.tiling)]
+        if not found:
+            there = ", ".join(f"{r.schedule!r}, {r.tiling!r}" for r in self.results)
+            raise KeyError(f"{key!r} was not counted; there is {there}")
+        return next((r for r in found if r.fits), found[0])
+
+    def __iter__(self) -> Iterator[Result]:
+        """The results, in their order."""
+        return iter(self.results)
+
+    def __len__(self) -> int:
+        return len(self.results)
+
+    def __contains__(self, key: object) -> bool:
+        """Whether a schedule, a (schedule, tiling), or a result is there."""
+        return any(key in (r.schedule, (r.schedule, r.tiling)) or key == r for r in self.results)
+
+    def __str__(self) -> str:
+        from .report import report_text
+
+        return report_text(self)
+
+
+def count(
+    N: int,
+    d: int,
+    M: int | str | None = None,
+    *,
+    schedules: str | Sequence[str] = (),
+    tiles: str | None = None,
+    tile_multiple: int = 1,
+    mask: str | AnyMask = "dense",
+    **options: Unpack[ProblemOptions],
+) -> Report:
+    """Count the words that schedules move between HBM and an SRAM of M (bytes, `100KB`, or words as `51200el`).
+
+    `tiles` is `paper`, `best` or `128x64` (Br x Bc). Other options are the fields of `Attention`.
+    Raises InputError for whatever is not allowed.
+    """
+    check_names("count", options, OPTIONS, ("N", "d", "M", "schedules", "tiles", "tile_multiple", "mask"))
+    problem = Attention(N, d, mask=parse_mask(mask), **options)
+    M_bytes = None if M is None else parse_bytes(M, problem.word_bytes)
+    parse_count(tile_multiple, "--tile-multiple")
+    chosen = find_all(schedules) or default_schedules(problem)
+    if M_bytes is None and tiles in (None, *TILE_RULES) and any("ideal" not in s.rules for s in chosen):
+        raise InputError("--M", "nothing", "a size as in 100KB", "or give --tiles as 128x64: then M may be left out")
+    results = [
+        run(schedule, rule, problem, M_bytes, tile_multiple)
+        for schedule in chosen
+        for rule in rules_of(schedule, tiles, problem)
+    ]
+    M_words = None if M_bytes is None else M_bytes // problem.word_bytes
+    return Report(problem, M_bytes, proven(problem, M_words, results), results)
+
+
+def check_names(where: str, given: Iterable[str], allowed: Iterable[str], others: tuple[str, ...] = ()) -> None:
+    """Raise InputError for a keyword that is neither allowed nor one of the function's other keywords."""
+    known = [*others, *allowed]
+    for name in given:
+        if name not in known:
+            raise InputError(f"{where}: keyword", name, ", ".join(known), suggestion(name, known))
+
+
+def proven(problem: Attention, M_words: int | None, results: list[Result]) -> list[Bound]:
+    """The bounds of each family that was counted, with its least traffic that fits."""
+    found: list[Bound] = []
+    for family in dict.fromkeys(SCHEDULES[r.schedule].family for r in results):
+        of_family = [r for r in results if SCHEDULES[r.schedule].family == family]
+        least = min((r.total for r in of_family if r.fits and r.total is not None), default=None)
+        found += bounds(problem, M_words, least, family)
+    return found
+
+
+def default_schedules(problem: Attention) -> list[Schedule]:
+    """The schedules of a count that names none: those that make use of the problem's mask."""
+    return [SCHEDULES[name] for name in CORE if problem.mask is not DENSE or not SCHEDULES[name].skips]
+
+
+def rules_of(schedule: Schedule, tiles: str | None, problem: Attention) -> tuple[str, ...]:
+    """The tile rules of a schedule, or the tiles that are asked for. An ideal schedule has no tiles to choose."""
+    if "ideal" in schedule.rules:
+        if tiles not in (None, "ideal", *TILE_RULES):
+            parse_tiles(tiles.partition("/")[0], rules=True)
+        return ("ideal",)
+    if tiles == "ideal":
+        raise InputError("--tiles", tiles, f"paper, best, or Br x Bc as in 128x64 with --schedule {schedule.name}")
+    if tiles is not None:
+        return (tiles,)
+    if schedule.skips and problem.mask.tile_units:  # tiles would change the mask, so there are no best ones
+        return ("paper",)
+    return schedule.rules
+
+
+def choose(schedule: Schedule, rule: str, problem: Attention, M_bytes: int | None, multiple: int) -> Tiling | None:
+    """The tiling of a rule (`ideal`, `paper`, `best`, or Br x Bc); None if nothing fits."""
+    if rule == "ideal":
+        return Tiling(1, 1)
+    if rule not in TILE_RULES:
+        return parse_tiles(rule, more=schedule.more_tiles, rules=True)
+    assert M_bytes is not None
+    if rule == "best":
+        return best_tiles(schedule, problem, M_bytes, multiple)
+    M_words = M_bytes // problem.word_bytes
+    return paper_tiles(problem, M_words) if M_words else None
+
+
+def run(schedule: Schedule, rule: str, problem: Attention, M_bytes: int | None, multiple: int = 1) -> Result:
+    """The count of one schedule with one tile rule."""
+    require(schedule, problem)
+    label = rule if rule in ("ideal", *TILE_RULES) else "given"
+    packed = problem.packed
+    tiling = choose(schedule, rule, packed, M_bytes, multiple)
+    if tiling is None:
+        return Result(schedule.name, label, fits=False)
+    counted = measure(schedule, packed, tiling)
+    M_words = None if M_bytes is None else M_bytes // problem.word_bytes
+    apart = schedule.family in APART
+    standard = None if apart else measure(SCHEDULES["standard"], problem, Tiling(1, 1))["total"]
+    return Result(
+        schedule=schedule.name,
+        tiling=label,
+        Br=None if label == "ideal" else tiling.rows_q,
+        Bc=None if label == "ideal" else tiling.rows_k,
+        more_tiles={name: size for name in schedule.more_tiles if (size := getattr(tiling, name)) is not None},
+        fits=None if M_bytes is None else counted["sram_peak_bytes"] <= M_bytes,
+        flops_per_byte=counted["flops"] / counted["total_bytes"] if counted["total_bytes"] else None,
+        ratio_to_bound=counted["total"] / order_words(problem, M_words) if M_words and not apart else None,
+        ratio_to_standard=counted["total"] / standard if standard else None,
+        **counted,
+    )
+
+
+def measure(schedule: Schedule, problem: Attention[S], tiling: Tiling[S]) -> Counted[S]:
+    """Traffic, FLOPs and footprint of one walk, over all heads. Sizes may be arrays."""
+    if not schedule.skips and problem.mask is not DENSE:  # a mask that only hides moves no word
+        problem = replace(problem, mask=DENSE)
+    traffic, flops, room = Traffic(), Flops(), Capacity()
+    dense = problem.mask is DENSE
+    machine = Folded(problem, traffic, flops, *([room] if dense else [])).run(schedule, tiling)
+    room = room if dense else footprint(schedule, problem, tiling)
+    tensors, n = with_initial_writes(traffic.tensors, schedule, problem, machine), problem.instances
+    width = {name: problem.hbm_bytes(machine.tensors[name]) for name in tensors}
+    reads = n * sum(r for r, _ in tensors.values())
+    writes = n * sum(w for _, w in tensors.values())
+    read_bytes = n * sum(r * width[name] for name, (r, _) in tensors.items())
+    write_bytes = n * sum(w * width[name] for name, (_, w) in tensors.items())
+    counted = {
+        "sram_peak_words": room.peak_words,
+        "sram_peak_bytes": room.peak_bytes,
+        "reads": reads,
+        "writes": writes,
+        "total": reads + writes,
+        "read_bytes": read_bytes,
+        "write_bytes": write_bytes,
+        "total_bytes": read_bytes + write_bytes,
+        "flops": n * flops.total,
+        "tensors": {name: {"reads": n * r, "writes": n * w} for name, (r, w) in tensors.items()},
+        "steps": [{"reads": n * r, "writes": n * w} for r, w in traffic.steps],
+    }
+    return cast("Counted[S]", counted)
+
+
+def with_initial_writes(tensors: Words, schedule: Schedule, problem: Attention[S], machine: Folded) -> Words:
+    """The words of each tensor, with the writes that fill it before the schedule starts if the problem counts them."""
+    found = dict(tensors)
+    for name in schedule.initialised if problem.count_init else ():
+        reads, writes = found.get(name, (0, 0))
+        words: Size = 1
+        for length in problem.shape(machine.tensors[name]):
+            words = words * length
+        found[name] = (reads, writes + words)
+    return found

@@ -1,0 +1,161 @@
+"""A report as rows, tables, JSON and text."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from ..units import format_bytes, format_megabytes
+
+if TYPE_CHECKING:
+    from ..core.problem import Attention
+    from .bounds import Bound
+    from .count import Report, Result
+
+from ..tables import Answered, Headed, Row, Tiled, ratio, table
+from .columns import COLUMNS, PROBLEM_COLUMNS, more_columns, more_sizes
+
+
+def report_json(report: Report) -> Row:
+    """A report as the keys of its JSON."""
+    return {
+        "problem": problem_row(report.problem),
+        "sram": {"M_bytes": report.M_bytes, "M_words": report.M_words},
+        "bounds": [asdict(bound) for bound in report.bounds],
+        "results": [asdict(result) for result in report.results],
+    }
+
+
+def problem_row(p: Attention) -> Row:
+    """The fields of a problem as cells."""
+    names = ("N", "Nk", "d", "dv", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "mask", "lse", "keep_p")
+    row = {name: getattr(p, name) for name in (*names, "elementwise", "count_init", "splits", "page_size", "gqa")}
+    return {**row, "mask": str(p.mask)}
+
+
+def report_rows(report: Report) -> list[Row]:
+    """One flat row for each result, with the columns of a sweep."""
+    problem = {**problem_row(report.problem), "M_bytes": report.M_bytes, "M_words": report.M_words}
+    columns = (*COLUMNS, *more_columns(report.problem, [r.more_tiles for r in report.results]))
+    rows = [{**problem, **vars(r), "more_tiles": more_sizes(r.more_tiles)} for r in report.results]
+    return [{name: row[name] for name in columns} for row in rows]
+
+
+def report_text(report: Report) -> str:
+    """A report as plain text: what was asked, the results, the bounds, and what does not fit."""
+    parts = [header(report), table(count_table(report)), "", table(bounds_table(report.bounds))]
+    return "\n".join([*parts, *notes(report)])
+
+
+def header(report: Headed) -> str:
+    """The lines above every table: the problem and the SRAM."""
+    p = report.problem
+    size = f"attention: N = {p.N}, Nk = {p.Nk}, d = {p.d}, batch {p.batch} x heads {p.heads} (kv {p.kv_heads}"
+    size += ", packed)" if p.gqa == "pack" else ")"
+    types = f"{p.dtype} in HBM, {p.acc_dtype} accumulators, mask {p.mask}"
+    memory = "M not given"
+    if report.M_bytes is not None:
+        memory = f"M = {format_bytes(report.M_bytes)}".rstrip(")")
+        memory += (", " if "(" in memory else " (") + f"{report.M_words} {p.dtype} words)"
+    return f"{size}\n{types}, {memory}\n"
+
+
+def count_table(report: Answered) -> list[Row]:
+    """The results as the rows that `iosim count` shows."""
+    return [
+        {
+            "schedule": r.schedule,
+            "tiles": r.tiling + tile_sizes(r),
+            "fits": verdict(r),
+            "SRAM words": r.sram_peak_words,
+            "reads": r.reads,
+            "writes": r.writes,
+            "total words": r.total,
+            "bytes": None if r.total_bytes is None else format_megabytes(r.total_bytes),
+            "x N^2d^2/M": ratio(r.ratio_to_bound),
+            "x standard": ratio(r.ratio_to_standard),
+        }
+        for r in report.results
+    ]
+
+
+def tile_sizes(result: Tiled) -> str:
+    """Tile sizes as `--tiles` takes them, after a space; nothing if there are none."""
+    if not result.Br:
+        return ""
+    return f" {result.Br}x{result.Bc}" + ("/" + more_sizes(result.more_tiles) if result.more_tiles else "")
+
+
+def narrow_table(report: Answered) -> list[Row]:
+    """The columns of `count_table` that fit a terminal of 80 columns."""
+    names = {"total words": "words", "x N^2d^2/M": "x bound"}
+    left_out = ("SRAM words", "reads", "writes")
+    return [{names.get(k, k): v for k, v in row.items() if k not in left_out} for row in count_table(report)]
+
+
+def verdict(result: Result) -> str:
+    """Whether a result fits, as tables show it."""
+    if result.total is None:
+        return "nothing fits"
+    return {True: "yes", False: "NO", None: "-"}[result.fits]
+
+
+def notes(report: Answered) -> list[str]:
+    """Lines below a table that say how far each result that does not fit is above M."""
+    lines = []
+    for r in report.results:
+        if r.fits is False and r.sram_peak_bytes is not None and report.M_bytes:
+            share = excess(r.sram_peak_bytes / report.M_bytes)
+            lines.append(f"{r.schedule} {r.tiling}: needs {r.sram_peak_bytes} B of SRAM, {share} x M: does not fit")
+    return ["", *lines] if lines else []
+
+
+def excess(share: float) -> str:
+    """A number above 1 in three digits, or in as many digits as show that it is above 1."""
+    return next((text for digits in range(3, 17) if (text := f"{share:.{digits}g}") != "1"), "more than 1")
+
+
+def result_text(result: Result) -> str:
+    """One result in words, with units."""
+    if result.total_bytes is None or result.sram_peak_bytes is None:
+        return f"{result.schedule} ({result.tiling} tiles): nothing fits"
+    tiles = f"{result.tiling} tiles" + tile_sizes(result)
+    lines = [
+        f"{result.schedule}, {tiles}: {result.reads} words read, {result.writes} written, {result.total} in all "
+        f"({format_megabytes(result.total_bytes)}); SRAM peak {result.sram_peak_words} words, "
+        f"{format_bytes(result.sram_peak_bytes)}; fits: {verdict(result)}"
+    ]
+    lines += [f"  {name}: {t['reads']} words read, {t['writes']} written" for name, t in result.tensors.items()]
+    return "\n".join(lines)
+
+
+def detail_table(report: Answered) -> list[Row]:
+    """Rows of words for each tensor and each step."""
+    rows: list[Row] = []
+    for r in report.results:
+        label = {"schedule": r.schedule, "tiling": r.tiling}
+        rows += [{**label, "part": f"tensor {name}", **t} for name, t in r.tensors.items()]
+        rows += [{**label, "part": f"step {i}", **step} for i, step in enumerate(r.steps, 1)]
+    return rows
+
+
+def detail_rows(report: Report) -> list[Row]:
+    """The rows of `detail_table` for CSV, each with the columns of the problem and of the tiling."""
+    rows = {(row["schedule"], row["tiling"]): row for row in report_rows(report)}
+    names = [*PROBLEM_COLUMNS, "schedule", "tiling", "Br", "Bc", "fits"]
+    details = detail_table(report)
+    return [{**{name: rows[d["schedule"], d["tiling"]][name] for name in names}, **d} for d in details]
+
+
+def bounds_table(bounds: list[Bound]) -> list[Row]:
+    """Bounds as rows of a table."""
+    return [
+        {
+            "bound": b.name,
+            "words": "-" if b.words is None else b.words if isinstance(b.words, int) else f"{b.words:.1f}",
+            "kind": b.kind,
+            "holds here": {True: "yes", False: "no", None: "-"}[b.valid],
+            "valid": b.condition,
+        }
+        for b in bounds
+    ]

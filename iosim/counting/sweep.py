@@ -1,0 +1,258 @@
+"""Counts of a sweep: tidy rows from one folded walk over arrays for each schedule and chunk of grid points.
+
+Imports NumPy; pandas is imported for tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from typing import TYPE_CHECKING, NotRequired, TypedDict, TypeVar, cast
+
+import numpy as np
+
+from ..core.problem import DENSE, Attention
+from ..core.tiling import Tiling, paper_tiles, parse_tiles
+from ..schedules import SCHEDULES, Schedule, require
+from ..search.best import search
+from .bounds import APART, order_words
+from .columns import COLUMNS, OPTIONS, more_sizes
+from .count import OPTIONS as KEYWORDS
+from .count import TILE_RULES, Counted, Result, check_names, measure, run
+from .sweep_axes import AXES, NUMBERS, Given, Runs, Sweep, build
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from ..core.typing import Mask, Size, Test
+    from .count import ProblemOptions
+
+    Whole = NDArray[np.int64]  # or Python integers, as objects, if int64 is too small
+    Floats = NDArray[np.float64]
+
+T = TypeVar("T")
+CHUNK = 16_384  # rows of a chunk, about
+
+Cells = dict[str, object]
+"""Columns of one schedule and tile rule: an array with a cell for each grid point, or one value for all."""
+
+
+class Sizes(TypedDict):
+    """Sizes of the grid points of a chunk, as `Attention` takes them."""
+
+    N: Size
+    d: Size
+    Nk: NotRequired[Size]
+    batch: NotRequired[Size]
+    heads: NotRequired[Size]
+    kv_heads: NotRequired[Size]
+
+
+def sweep(schedules: Given = (), tiles: Given = None, tile_multiple: Given = 1, **values: Given) -> pd.DataFrame:
+    """A whole sweep as one DataFrame: `sweep(N="1024:8192:x2", d=[64, 128], M="16KB:256KB:x2")`."""
+    import pandas as pd
+
+    check_names("sweep", values, (*AXES, *KEYWORDS), ("schedules", "tiles", "tile_multiple"))
+    axes = {name: values.pop(name) for name in AXES if name in values}
+    plan = build(axes, schedules, tiles, tile_multiple, (), **values)
+    return pd.concat(list(chunks(plan)), ignore_index=True)
+
+
+def chunks(plan: Sweep) -> Iterator[pd.DataFrame]:
+    """DataFrames of about CHUNK rows or fewer, in grid order: schedules and tile rules run fastest, then the sizes."""
+    shown = plan.shown
+    for multiple, options, (dtype, acc), mask in product(plan.multiples, plan.options, plan.types, plan.masks):
+        runs = plan.runs(mask)
+        for sizes, M_bytes in size_chunks(plan.sizes, max(1, CHUNK // max(1, len(runs)))):
+            problem = Attention(**sizes, dtype=dtype, acc_dtype=acc, mask=mask, **options)
+            yield frame(problem, M_bytes, runs, multiple, shown)
+
+
+def size_chunks(axes: Mapping[str, list[int] | None], points: int) -> Iterator[tuple[Sizes, Whole | None]]:
+    """The sizes and M of so many grid points at a time; the last axis runs fastest."""
+    lengths = [1 if values is None else len(values) for values in axes.values()]
+    total = int(np.prod(lengths))
+    for start in range(0, total, points):
+        index = np.unravel_index(np.arange(start, min(total, start + points)), lengths)
+        picked = {name: pick(v, i) for (name, v), i in zip(axes.items(), index, strict=True) if v is not None}
+        M_bytes = picked.pop("M", None)
+        yield cast("Sizes", picked), M_bytes
+
+
+def pick(values: list[int], index: NDArray[np.intp]) -> Whole:
+    """The values of an axis at these places."""
+    exact = max(values) < 2**62
+    return np.array(values, dtype=np.int64 if exact else object)[index]
+
+
+def frame(
+    problem: Attention[Size], M_bytes: Whole | None, runs: Runs, multiple: int, names: Sequence[str]
+) -> pd.DataFrame:
+    """One chunk as a DataFrame: integers stay integers, and unknown cells stay empty."""
+    import pandas as pd
+
+    length = len(np.atleast_1d(problem.N))
+    results = run_all(problem, M_bytes, runs, multiple, length)
+    base = {name: getattr(problem, name) for name in (*NUMBERS, "dtype", "acc_dtype", *OPTIONS)}
+    base |= {"mask": str(problem.mask), "M_bytes": M_bytes, "tile_multiple": multiple}
+    base["M_words"] = None if M_bytes is None else M_bytes // problem.word_bytes
+    data = {}
+    for name in names:
+        if name in base:
+            data[name] = spread(base[name], length, len(runs))
+        else:
+            data[name] = interleave([r[name] for r in results], length, name)
+    return pd.DataFrame(data)
+
+
+def spread(value: object, length: int, runs: int) -> pd.Series:
+    """A column that is the same for all runs of a grid point; None is an empty cell."""
+    import pandas as pd
+
+    if isinstance(value, str):
+        return pd.Categorical.from_codes(np.zeros(length * runs, np.int8), [value])
+    if value is None:
+        return pd.array([None] * (length * runs), dtype="Int64")
+    return np.repeat(np.broadcast_to(np.asarray(value), (length,)), runs)
+
+
+def interleave(parts: list[object], length: int, name: str) -> pd.Series:
+    """A column of all runs, one after the other for each grid point; None is an empty cell."""
+    import pandas as pd
+
+    if name == "more_tiles":
+        return np.stack([np.broadcast_to(np.asarray(x, object), (length,)) for x in parts], axis=1).ravel()
+    if name in ("schedule", "tiling"):
+        labels = list(dict.fromkeys(parts))
+        codes = np.array([labels.index(x) for x in parts], np.int8)
+        return pd.Categorical.from_codes(np.tile(codes, length), labels)
+    full = [np.full(length, None, object) if x is None else np.broadcast_to(np.asarray(x), (length,)) for x in parts]
+    merged = np.stack(full, axis=1).ravel()
+    if merged.dtype != object:
+        return merged
+    empty = np.array([x is None for x in merged], bool)
+    if name == "fits":
+        return pd.array(merged, dtype="boolean")
+    if name.startswith("ratio"):
+        return np.where(empty, np.nan, merged).astype(float)
+    values = np.where(empty, 0, merged)
+    if max(values, default=0) < 2**63:
+        return pd.arrays.IntegerArray(values.astype(np.int64), empty)
+    return merged
+
+
+def run_all(problem: Attention[Size], M_bytes: Whole | None, runs: Runs, multiple: int, length: int) -> list[Cells]:
+    """The results of all runs: in arrays if that is possible, else point by point."""
+    results: dict[tuple[Schedule, str], Cells] = {}
+    together = [one for one in runs if in_arrays(problem.mask, *one)]
+    single = [one for one in runs if not in_arrays(problem.mask, *one)]
+    if together:
+        results |= zip(together, run_in_arrays(problem, M_bytes, together, multiple), strict=True)
+    if single:
+        results |= zip(single, run_by_point(problem, M_bytes, single, multiple, length), strict=True)
+    return [results[one] for one in runs]
+
+
+def in_arrays(mask: Mask, schedule: Schedule, rule: str) -> bool:
+    """Whether one walk counts all grid points. A search of the schedule's own takes one problem at a time."""
+    if schedule.search and (rule == "best" or mask is not DENSE):
+        return False
+    return mask is DENSE or bool(mask.counts_arrays)
+
+
+def run_by_point(
+    problem: Attention[Size], M_bytes: Whole | None, runs: Runs, multiple: int, length: int
+) -> list[Cells]:
+    """The results of runs, by one walk for every grid point."""
+    columns: list[list[Result]] = [[] for _ in runs]
+    for k in range(length):
+        sizes = {n: int(np.broadcast_to(getattr(problem, n), (length,))[k]) for n in (*NUMBERS, "dv")}
+        point = replace(cast("Attention", problem), **cast("ProblemOptions", sizes))
+        M = None if M_bytes is None else int(M_bytes[k])
+        for column, (schedule, rule) in zip(columns, runs, strict=True):
+            column.append(run(schedule, rule, point, M, multiple))
+    out = []
+    for (schedule, _), column in zip(runs, columns, strict=True):
+        names = [c for c in COLUMNS if c not in ("schedule", "tiling") and hasattr(column[0], c)]
+        cells: Cells = {n: np.array([getattr(r, n) for r in column], object) for n in names}
+        cells["more_tiles"] = np.array([more_sizes(r.more_tiles) for r in column], object)
+        out.append({"schedule": schedule.name, "tiling": column[0].tiling, **cells})
+    return out
+
+
+def run_in_arrays(problem: Attention[Size], M_bytes: Whole | None, runs: Runs, multiple: int) -> list[Cells]:
+    """The results of runs, by one walk for the whole chunk; in Python integers if int64 might not hold the counts."""
+    for schedule, _ in runs:
+        require(schedule, cast("Attention", problem))
+    if any(not fits_int64(p, schedule) for p in (problem, problem.packed) for schedule, _ in runs):
+        sizes = {n: as_objects(getattr(problem, n)) for n in (*NUMBERS, "dv")}
+        problem = replace(problem, **cast("ProblemOptions", sizes))
+        M_bytes = as_objects(M_bytes)
+    standard = measure(SCHEDULES["standard"], problem, Tiling(1, 1))["total"]
+    return [cells_of(problem.packed, M_bytes, schedule, rule, multiple, standard) for schedule, rule in runs]
+
+
+def as_objects(value: T) -> T:
+    """An array of int64 as one of Python integers; anything else is returned as it is."""
+    return cast("T", value.astype(object)) if isinstance(value, np.ndarray) else value
+
+
+def fits_int64(problem: Attention[Size], schedule: Schedule) -> bool:
+    """Whether int64 holds every count of a chunk: a walk at the largest sizes, without a mask, bounds them all."""
+    names = ("N", "Nk", "d", "dv", "batch", "heads")
+    largest = {n: int(np.max(getattr(problem, n))) for n in names}
+    largest["kv_heads"] = largest["heads"]
+    worst = replace(cast("Attention", problem), mask=DENSE, **cast("ProblemOptions", largest))
+    counted = measure(schedule, worst, Tiling(1, 1))
+    room = worst.instances * (worst.N + worst.Nk + 2) * (worst.N + worst.Nk + worst.d + worst.dv + 2)
+    return 8 * max(counted["total_bytes"], counted["flops"], room, worst.N * worst.Nk * worst.d**2) < 2**63
+
+
+def cells_of(
+    problem: Attention[Size], M_bytes: Whole | None, schedule: Schedule, rule: str, multiple: int, standard: Size
+) -> Cells:
+    """The results of one schedule and tile rule; `standard` are the words of standard attention."""
+    tiling, nothing = tiles_of(problem, M_bytes, schedule, rule, multiple)
+    counted = measure(schedule, problem, tiling)
+    ideal, apart = rule == "ideal", schedule.family in APART
+    row: Cells = {name: value for name, value in counted.items() if name in COLUMNS}
+    row |= {"Br": None if ideal else tiling.rows_q, "Bc": None if ideal else tiling.rows_k}
+    row["fits"] = None if M_bytes is None else counted["sram_peak_bytes"] <= M_bytes
+    row["ratio_to_standard"] = None if apart else counted["total"] / standard
+    row["ratio_to_bound"] = None if M_bytes is None or apart else ratio_to_bound(problem, M_bytes, counted)
+    if np.any(nothing):
+        row = {k: v if v is None else np.where(nothing, empty(nothing), np.asarray(v, object)) for k, v in row.items()}
+        row["fits"] = np.where(nothing, False, cast("Whole", row["fits"]))
+    more = {name: size for name in schedule.more_tiles if (size := getattr(tiling, name)) is not None}
+    label = rule if rule in ("ideal", *TILE_RULES) else "given"
+    return {"schedule": schedule.name, "tiling": label, **row, "more_tiles": more_sizes(more)}
+
+
+def tiles_of(
+    problem: Attention[Size], M_bytes: Whole | None, schedule: Schedule, rule: str, multiple: int
+) -> tuple[Tiling[Size], Test]:
+    """The tiles of a rule, and where there are none that fit."""
+    if rule == "ideal":
+        return Tiling(1, 1), False
+    if rule not in TILE_RULES:
+        return parse_tiles(rule, more=schedule.more_tiles), False
+    assert M_bytes is not None
+    if rule == "best":
+        tiling, found = search(schedule, problem, M_bytes, multiple)
+        return tiling, np.logical_not(found)
+    M_words = M_bytes // problem.word_bytes
+    return paper_tiles(problem, np.where(M_words < 1, 1, M_words)), M_words < 1
+
+
+def ratio_to_bound(problem: Attention[Size], M_bytes: Whole, counted: Counted[Size]) -> Floats:
+    """Words over N^2 d^2 / M; None, in an array of objects, for an M that holds no word."""
+    M_words = M_bytes // problem.word_bytes
+    ratio = np.asarray(counted["total"] / order_words(problem, np.where(M_words < 1, 1, M_words)))
+    return ratio if (M_words >= 1).all() else np.where(M_words < 1, empty(ratio), ratio)
+
+
+def empty(like: Test | Floats) -> NDArray[np.object_]:
+    """An array of None of the same shape."""
+    return np.full(np.shape(like), None, object)

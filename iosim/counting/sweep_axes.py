@@ -1,0 +1,197 @@
+"""What a sweep goes over: axes of sizes, types, masks and options, read from texts, numbers or lists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING, cast
+
+from ..core.problem import DENSE, Attention
+from ..core.tiling import parse_tiles
+from ..errors import InputError
+from ..masks import parse_mask
+from ..schedules import Schedule, find_all
+from ..units import MOST_POINTS, parse_axis, parse_bytes, parse_count
+from .columns import COLUMNS, EVERY_COLUMN, more_columns
+from .count import TILE_RULES, default_schedules, rules_of
+
+if TYPE_CHECKING:
+    from ..core.typing import Mask
+    from .count import VariantOptions
+
+NUMBERS = ("N", "Nk", "d", "batch", "heads", "kv_heads")
+AXES = (*NUMBERS, "dtype", "acc_dtype", "mask", "M")
+OPTION_COUNTS = ("splits", "page_size")
+OPTION_AXES = (*OPTION_COUNTS, "gqa")
+
+Given = object
+"""An axis as it is given: a number, a text, a list of these, or None. `build` checks it."""
+Runs = list[tuple[Schedule, str]]
+"""Schedules, each with a rule for its tiles."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A grid of problems, and what is counted at each point.
+
+    `sizes` are lists of the sizes in NUMBERS and of M in bytes; None is the default. `options` are those of `Attention`
+    at each point of their axes. `columns` are the columns to show, in their order; without any, all that a row needs.
+    """
+
+    sizes: dict[str, list[int] | None]
+    types: list[tuple[str, str | None]]
+    masks: list[Mask]
+    multiples: list[int]
+    options: list[VariantOptions]
+    schedules: tuple[str, ...] = ()
+    tiles: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+
+    @property
+    def points_of_options(self) -> int:
+        """The number of grid points that have the same options and the same tile multiple."""
+        return prod(len(x) for x in self.sizes.values() if x is not None) * len(self.types) * len(self.masks)
+
+    @property
+    def points(self) -> int:
+        """The number of grid points."""
+        return self.points_of_options * len(self.options) * len(self.multiples)
+
+    @property
+    def rows(self) -> int:
+        """The number of rows: one for each grid point, schedule and tile rule."""
+        return sum(self.points // len(self.masks) * len(self.runs(mask)) for mask in self.masks)
+
+    def runs(self, mask: Mask) -> Runs:
+        """The schedules and tile rules of a grid point with this mask."""
+        problem = Attention(1, 1, mask=mask)
+        chosen = find_all(self.schedules) or default_schedules(problem)
+        pairs = [(s, rule) for s in chosen for tiles in self.tiles or (None,) for rule in rules_of(s, tiles, problem)]
+        return list(dict.fromkeys(pairs))
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The columns of all rows: those asked for, or all that a row depends on."""
+        if self.columns:
+            return self.columns
+        more_tiles = [schedule.more_tiles for mask in self.masks for schedule, _ in self.runs(mask)]
+        needed = {name for options in self.options for name in more_columns(Attention(1, 1, **options), more_tiles)}
+        needed |= {"tile_multiple"} if len(self.multiples) > 1 else set()
+        return (*COLUMNS, *(name for name in EVERY_COLUMN if name in needed))
+
+
+def build(
+    values: dict[str, Given], schedules: Given = (), tiles: Given = None, tile_multiple: Given = 1,
+    columns: tuple[str, ...] = (), **options: Given,
+) -> Sweep:  # fmt: skip
+    """The sweep over axes (AXES) and options of `Attention`. Those in OPTION_AXES and `tile_multiple` are axes too.
+
+    Each fault is an InputError that names the option.
+    """
+    axes = {name: option_axis(name, options.pop(name)) for name in OPTION_AXES if name in options}
+    given_multiples = count_axis("tile_multiple", tile_multiple)
+    points = [{**options, **dict(zip(axes, point, strict=True))} for point in product(*axes.values())]
+    sizes: dict[str, list[int] | None] = {name: read_counts(values, name) for name in NUMBERS}
+    for name in ("N", "d"):
+        if sizes[name] is None:
+            raise InputError(f"--{name}", "nothing", "an axis as in 1024,4096 or 1024:8192:x2")
+    dtypes = split(values.get("dtype")) or ["fp16"]
+    accumulators: Sequence[str | None] = split(values.get("acc_dtype")) or [None]
+    masks = read_masks(values.get("mask"))
+    multiples = [parse_count(cast("int", multiple), "--tile-multiple") for multiple in given_multiples]
+    sizes["M"] = read_memory(values.get("M"), dtypes)
+    sweep = Sweep(
+        sizes, list(product(dtypes, accumulators)), masks, multiples, cast("list[VariantOptions]", points),
+        tuple(split(schedules)), tuple(split(tiles)), columns,
+    )  # fmt: skip
+    check(sweep)
+    return sweep
+
+
+def split(value: Given) -> list[str]:
+    """The parts of `a,b`, or of a list of such texts, without repetitions."""
+    if value is None:
+        return []
+    values = [value] if isinstance(value, str | int) else list(cast("Sequence[object]", value))
+    return list(dict.fromkeys(part.strip() for v in values for part in str(v).split(",")))
+
+
+def option_name(name: str) -> str:
+    """The option of the command line that gives an axis."""
+    return "--" + name.replace("_", "-")
+
+
+def read_axis(value: Given, where: str, parse: Callable[[str | int], int]) -> list[int] | None:
+    """The values of an axis of numbers, each read by `parse`; None if it is not given."""
+    if value is None:
+        return None
+    values = cast("list[str | int]", value if isinstance(value, list) else [value])
+    if not values or not all(isinstance(v, int | str) and not isinstance(v, bool) for v in values):
+        raise InputError(where, value, "whole numbers, or texts as in 1024:8192:x2")
+    return list(dict.fromkeys(x for v in values for x in parse_axis(v, where, parse)))
+
+
+def read_counts(values: dict[str, Given], name: str) -> list[int] | None:
+    """An axis of whole numbers; None if it is not given."""
+    where = option_name(name)
+    return read_axis(values.get(name), where, lambda text: parse_count(text, where))
+
+
+def count_axis(name: str, value: Given) -> Sequence[int | None]:
+    """An axis of an option that is a whole number."""
+    return read_counts({name: value}, name) or [None]
+
+
+def option_axis(name: str, value: Given) -> Sequence[int | str | None]:
+    """An axis of an option of `Attention`."""
+    return count_axis(name, value) if name in OPTION_COUNTS else split(value)
+
+
+def read_masks(value: Given) -> list[Mask]:
+    """The masks of a text, separated by semicolons, or of a list."""
+    several = value.split(";") if isinstance(value, str) else value or ["dense"]
+    return [parse_mask(mask) for mask in cast("list[str | Mask]", several)]
+
+
+def read_memory(value: Given, dtypes: Sequence[str]) -> list[int] | None:
+    """The axis of M in bytes; None if it is not given. Sizes in words, as 51200el, need a single type."""
+    word = Attention(1, 1, dtype=dtypes[0]).word_bytes
+    sizes = read_axis(value, "--M", lambda text: parse_bytes(text, word))
+    if any("el" in part.lower() for part in split(value)) and len(dtypes) > 1:
+        raise InputError("--M", value, "bytes where there are several --dtype, since words differ in size")
+    return sizes
+
+
+def check(sweep: Sweep) -> None:
+    """Raise InputError for a fault of a sweep, before anything is counted or written."""
+    check_rules(sweep)
+    check_points(sweep.points_of_options)
+    for options in sweep.options:
+        for dtype, acc in sweep.types:
+            Attention(1, 1, dtype=dtype, acc_dtype=acc, **options)
+        for heads in sweep.sizes["heads"] or [1]:
+            for kv in sweep.sizes["kv_heads"] or [heads]:
+                Attention(1, 1, heads=heads, kv_heads=kv)
+    for options in sweep.options:  # packed heads do not go with every mask
+        for mask, n in product(sweep.masks, sweep.sizes["N"] or []):
+            if mask is not DENSE:
+                Attention(n, 1, mask=mask, **options)
+    check_points(sweep.points)
+
+
+def check_rules(sweep: Sweep) -> None:
+    """Raise InputError for tiles that cannot be read, and for tile rules that need an M that is missing."""
+    for mask in sweep.masks:
+        for schedule, rule in sweep.runs(mask):
+            if rule not in ("ideal", *TILE_RULES):
+                parse_tiles(rule, more=schedule.more_tiles, rules=True)
+            elif rule != "ideal" and sweep.sizes["M"] is None:
+                raise InputError("--M", "nothing", "an axis as in 16KB:256KB:x2", "or give --tiles as 128x64")
+
+
+def check_points(points: int) -> None:
+    """Raise InputError for more grid points than a sweep may have."""
+    if points > MOST_POINTS:
+        raise InputError("sweep", f"{points} grid points", f"at most {MOST_POINTS}")

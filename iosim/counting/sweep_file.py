@@ -1,0 +1,81 @@
+"""Sweeps from TOML files and options, and where sweeps are written. Messages name file, key, found and allowed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from ..errors import InputError, suggestion
+from .given import FIELDS, Given
+
+if TYPE_CHECKING:
+    from .sweep_axes import Sweep
+
+
+KEYS = (
+    "N", "Nk", "d", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "mask", "M", "tiles", "tile_multiple",
+    "schedule", "count_init", "lse", "keep_p", "elementwise", "splits", "page_size", "gqa", "columns",
+)  # fmt: skip
+
+Table = dict[str, object]
+"""Values by key, as TOML has them."""
+
+
+def read_toml(file: str) -> Table:
+    """The keys of a TOML file; InputError if it cannot be read."""
+    import tomllib
+
+    try:
+        with open(file, "rb") as handle:
+            return tomllib.load(handle)
+    except (OSError, ValueError) as error:
+        raise InputError("config", file, "a TOML file that can be read", str(error)) from None
+
+
+def read_sweep(file: str) -> Table:
+    """The keys of the `[sweep]` table of a file, or of its top level if it has none."""
+    whole = read_toml(file)
+    table = whole.get("sweep", whole)
+    if not isinstance(table, dict):
+        raise InputError(f"{file}: sweep", table, "a table")
+    for key, value in table.items():
+        if key not in KEYS:
+            raise InputError(f"{file}: key", key, ", ".join(KEYS), suggestion(key, KEYS))
+        if key in ("count_init", "lse", "keep_p") and not isinstance(value, bool):
+            raise InputError(f"{file}: {key}", value, "true or false")
+        if not isinstance(value, str | int | bool | list) or (
+            isinstance(value, list) and not all(isinstance(v, str | int) for v in value)
+        ):
+            raise InputError(f"{file}: {key}", value, "a whole number, a text, or a list of these")
+    return table
+
+
+def sweep_of(file: str | None, given: Given, M: str | None, schedules: tuple[str, ...], tile_multiple: str) -> Sweep:
+    """The sweep of a file and options together; an option wins over the file."""
+    from ..units import parse_count
+    from .sweep_axes import OPTION_AXES, build
+
+    values = {} if file is None else read_sweep(file)
+    chosen = schedules or values.pop("schedule", ())
+    multiple = values.pop("tile_multiple", 1) if tile_multiple == "1" else tile_multiple
+    values |= {FIELDS.get(k, k): v for k, v in given.items() if v not in (None, False)}
+    if M is not None:
+        values["M"] = M
+    tiles, columns = values.pop("tiles", None), columns_of(values.pop("columns", None))
+    options: Table = {k: values.pop(k) for k in ("count_init", "lse", "keep_p") if k in values}
+    options["elementwise"] = parse_count(
+        cast("str", values.pop("elementwise", 0)), "--elementwise", least=0, most=10_000
+    )
+    options |= {name: values.pop(name) for name in OPTION_AXES if name in values}
+    return build(values, chosen, tiles, multiple, columns, **options)
+
+
+def columns_of(names: object) -> tuple[str, ...]:
+    """The columns of `N,total`, or of a list of such texts."""
+    from .columns import EVERY_COLUMN
+    from .sweep_axes import split
+
+    columns = tuple(split(names))
+    for name in columns:
+        if name not in EVERY_COLUMN:
+            raise InputError("--columns", name, ", ".join(EVERY_COLUMN), suggestion(name, EVERY_COLUMN))
+    return columns

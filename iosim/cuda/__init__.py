@@ -1,0 +1,1 @@
+"""The machine that writes CUDA. It needs no GPU."""

@@ -1,0 +1,197 @@
+"""The machine that writes CUDA: the fourth reading of a schedule's text.
+
+cuda/record.py walks the text symbolically, cuda/plan.py decides threads and lays out shared memory, cuda/barriers.py derives the
+barriers, cuda/write.py prints the kernels; the steps they call are real CUDA in the .cuh files beside it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, cast
+
+from ..core.folded import Folded
+from ..core.problem import DENSE, Attention, Tensor
+from ..core.shapes import product
+from ..core.tiling import Tiling
+from ..core.watchers import Capacity
+from ..errors import InputError, InternalError, IosimError, ScheduleError
+from .mask_tables import Tables
+from .plan import ROW_WORDS, grid_loop, make_plan, room, tensors_of
+from .program import HbmArray, Kernel, Program
+from .record import Recorder, Step, statements
+from .write import Writer, is_shared
+
+STEPS = ("steps/softmax.cuh", "steps/passes_and_linear.cuh", "steps/backward.cuh")
+FILES = ("cuda/ptx.cuh", "cuda/tiles.cuh", "cuda/mma.cuh", "cuda/products.cuh", *STEPS)
+DTYPES = ("fp32", "fp16", "bf16")
+MOST_INSTANCES = 65_535
+
+
+def generate(
+    schedule: Any, problem: Attention, tiling: Tiling, count: bool = False, tensor_cores: bool | None = None,
+    row_words: int = ROW_WORDS,
+) -> Program:  # fmt: skip
+    """CUDA C++ of a Schedule (or a bare text) for one problem and one tiling.
+
+    `count` compiles the word counters in. `tensor_cores`: None chooses them where dtype and sizes allow, False never,
+    True raises InputError where no launch can use them. `row_words` are those of a long row that one thread takes where
+    all threads share a row. Raises InputError for dtypes and steps that have no CUDA.
+    """
+    problem = problem.packed
+    check_problem(problem)
+    recorder = Recorder(problem).run(schedule, tiling)
+    p, tensors, launches = cast("Attention", recorder.p), recorder.tensors, recorder.launches
+    steps = check_steps(launches)
+    plans = [make_plan(p, body, tensor_cores is not False, row_words) for body in launches]
+    if tensor_cores and not any(plan.tensor_cores for plan in plans):
+        raise InputError(
+            "tensor cores", f"{p.dtype}, {tiling}", "fp16 or bf16, d a multiple of 16, tiles of 16 or more"
+        )
+    counters = counters_of(launches)
+    tables = None if p.mask is DENSE else Tables(p.mask)
+    name = re.sub(r"\W", "_", getattr(schedule, "name", None) or schedule.__name__)
+    kernels = []
+    for k, (body, plan) in enumerate(zip(launches, plans, strict=True)):
+        writer = Writer(name if len(launches) == 1 else f"{name}_{k}", p, tensors, plan, tables, counters)
+        source, loop = writer.kernel(body), grid_loop(body)
+        turns = 1 if loop is None else -(-int(loop.tile.length) // loop.tile.step)
+        used = tuple(dict.fromkeys([n for names in tensors_of(body) for n in names]))
+        kernels.append(Kernel(writer.name, source, (turns, p.instances, 1), (plan.threads, 1, 1), plan.smem_bytes, used,
+                              writer.table_arguments, plan.tensor_cores))  # fmt: skip
+    constants = tables.constants if tables else ""
+    source = "\n".join([prelude(), constants, *steps, *(kernel.source for kernel in kernels)])
+    rounded, plain = footprints(schedule, p, tiling, [plan.tensor_cores for plan in plans])
+    arguments, starts = tables.arguments if tables else {}, filled_before(schedule, launches)
+    program = Program(name, problem, tiling, tuple(kernels), source, arrays_of(p, tensors, launches), rounded, plain,
+                      tuple(counters), arguments, starts, count)  # fmt: skip
+    if program.smem_bytes < program.footprint_bytes:
+        sizes = f"laid out in {program.smem_bytes} B, but {program.footprint_bytes} B live at once"
+        raise InternalError(f"{name}: {sizes}")
+    return program
+
+
+def check_problem(p: Attention) -> None:
+    for option, dtype in (("--dtype", p.dtype), ("--acc-dtype", str(p.acc_dtype))):
+        if dtype not in DTYPES:
+            raise InputError(option, dtype, f"{', '.join(DTYPES)} on a GPU")
+    if p.instances > MOST_INSTANCES:
+        raise InputError("--heads x --batch", p.instances, f"at most {MOST_INSTANCES} on a GPU")
+
+
+@lru_cache(maxsize=1)
+def prelude() -> str:
+    """The CUDA that every program starts with."""
+    return "".join(source_of(name).replace("#pragma once\n", "") for name in FILES)
+
+
+def source_of(file: str) -> str:
+    return (Path(__file__).parent.parent / file).read_text()
+
+
+@lru_cache(maxsize=1)
+def known_steps() -> frozenset[str]:
+    """Names of the steps that have CUDA."""
+    return frozenset(name for file in STEPS for name in re.findall(r"STEP (\w+)\(", source_of(file)))
+
+
+def check_steps(launches: list[list[Any]]) -> list[str]:
+    """CUDA of the steps that bring their own, as `step.cuda = "..."`; an error for one that has none."""
+    steps = {node.step.__name__: node.step for body in launches for node in statements(body) if isinstance(node, Step)}
+    for name, step in steps.items():
+        ours = name in known_steps()
+        if ours and not step.__module__.startswith(__package__.partition(".")[0] + "."):
+            raise ScheduleError(f"step {name!r} has the name of a step of iosim, whose CUDA it would get: rename it")
+        if not ours and not hasattr(step, "cuda"):
+            raise ScheduleError(
+                f"step {name!r} has no CUDA: use those that have ({', '.join(sorted(known_steps()))}), or give it its "
+                f'own as {name}.cuda = "template <class B> STEP {name}(const B& block) {{ ... }}"'
+            )
+    return [step.cuda for step in steps.values() if hasattr(step, "cuda")]
+
+
+def counters_of(launches: list[list[Any]]) -> list[tuple[str, str]]:
+    found: dict[tuple[str, str], None] = {}
+    for body in launches:
+        reads, writes = tensors_of(body)
+        found.update(dict.fromkeys([*((n, "reads") for n in reads), *((n, "writes") for n in writes)]))
+    return list(found)
+
+
+def filled_before(schedule: Any, launches: list[list[Any]]) -> tuple[str, ...]:
+    """Tensors that the host fills: those read first, and those that the schedule says keep words it never writes."""
+    return tuple(dict.fromkeys([*read_first(launches), *getattr(schedule, "initialised", ())]))
+
+
+def read_first(launches: list[list[Any]]) -> tuple[str, ...]:
+    """Tensors that are both read and written, and read first: the host fills them."""
+    written: set[str] = set()
+    first: dict[str, None] = {}
+    both = {name for body in launches for name in tensors_of(body)[0]} & {n for b in launches for n in tensors_of(b)[1]}
+    for body in launches:
+        for node in statements(body):
+            tensor = getattr(node, "tensor", None)
+            if tensor in both and tensor not in written:
+                if tensors_of([node])[0]:
+                    first[tensor] = None
+                written.add(tensor)
+    return tuple(first)
+
+
+def arrays_of(p: Attention, tensors: dict[str, Tensor], launches: list[list[Any]]) -> dict[str, HbmArray]:
+    names = dict.fromkeys(name for body in launches for group in tensors_of(body) for name in group)
+    found = {}
+    for name in names:
+        spec = tensors[name]
+        instances = p.batch * p.kv_heads if is_shared(spec) else p.instances
+        dtype = "int32" if spec.kind == "index" else str(p.acc_dtype if spec.kind == "state" else p.dtype)
+        found[name] = HbmArray(name, p.shape(spec), instances, dtype, spec.initial)
+    return found
+
+
+class Peaks(Capacity):
+    """The peak of every launch by itself; of blocks whose tiles are `rounded` up to multiples of 16, or as they are."""
+
+    def __init__(self, rounded: bool) -> None:
+        super().__init__()
+        self.rounded = rounded
+        self.launches: list[int] = []
+
+    def allocate(self, block: Any) -> None:
+        self.bytes += self._bytes_of(block)
+        self.peak_bytes = max(self.peak_bytes, self.bytes)
+
+    def free(self, block: Any) -> None:
+        self.bytes -= self._bytes_of(block)
+
+    def _bytes_of(self, block: Any) -> int:
+        return int(product(room(x, self.rounded) for x in block.shape) * self._width(block.tensor))
+
+    def launch_ended(self) -> None:
+        self.launches.append(int(self.peak_bytes))
+        self.peak_bytes = 0
+
+
+def footprints(schedule: Any, p: Attention, tiling: Tiling, rounded: list[bool]) -> tuple[int, int]:
+    """(with the tiles of the launches marked `rounded` up to multiples of 16, as given), by Capacity."""
+    plain, padded = Peaks(False), Peaks(True)
+    Folded(replace(p, mask=DENSE), plain, padded).run(schedule, tiling)
+    chosen = [b if wanted else a for a, b, wanted in zip(plain.launches, padded.launches, rounded, strict=True)]
+    return max(chosen), max(plain.launches)
+
+
+def can_generate(schedule: Any) -> bool:
+    """Whether a schedule has kernels."""
+    return not why_not(schedule)
+
+
+def why_not(schedule: Any) -> str:
+    """Why a schedule has no kernels, found out by making them for a small problem that it is about; else nothing."""
+    problem = getattr(schedule, "about", lambda p: p)(Attention(32, 16, dtype="fp32"))
+    try:
+        generate(schedule, problem, Tiling(16, 16))
+    except IosimError as error:
+        return str(error)
+    return ""

@@ -1,0 +1,118 @@
+"""A mask in CUDA: which tiles are active as bit tables, which tokens are visible as a C expression."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError
+from ..masks.expression import Atom, Expr, Join
+from ..masks.mask import BoundMask
+from ..masks.reach import reaches
+
+MOST_BITS = 2**33  # a table of 1 GiB
+CONSTANT_BYTES = 12 * 1024  # tables up to this size are constants of the source; larger ones are arguments
+
+
+class Tables:
+    """The tables that the kernels of one program need, made when they are first asked for."""
+
+    def __init__(self, mask: Any):
+        self.mask: BoundMask = mask
+        self.words: dict[str, Any] = {}
+        self._files: dict[str, Any] = {}
+
+    def use(self, name: str) -> str:
+        """The name of a table of bits, `active` and `whole` (Tr x Tc tiles), `any_q` (Tr), `any_k` (Tc), `fileN`; or of
+        numbers, `reach` (Tr): keys up to the last one that a query tile sees."""
+        if name not in self.words:
+            table = getattr(self, "_" + name)()
+            self.words[name] = table if table.dtype == np.uint32 else bits(table)
+        return name
+
+    def is_constant(self, name: str) -> bool:
+        return self.words[name].nbytes <= CONSTANT_BYTES
+
+    @property
+    def constants(self) -> str:
+        """The small tables as source."""
+        texts = []
+        for name, words in self.words.items():
+            if self.is_constant(name):
+                values = ", ".join(f"{int(word):#x}" for word in words)
+                texts.append(f"__constant__ const unsigned {name}[{len(words)}] = {{{values}}};\n")
+        return "".join(texts)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        return {name: words for name, words in self.words.items() if not self.is_constant(name)}
+
+    def _reach(self) -> Any:
+        return np.array([keys for _, keys in reaches(self.mask)], np.uint32)
+
+    def _active(self) -> Any:
+        return self.mask.table
+
+    def _any_q(self) -> Any:
+        return self.mask.table.any(axis=1)
+
+    def _any_k(self) -> Any:
+        return self.mask.table.any(axis=0)
+
+    def _whole(self) -> Any:
+        """Tiles in which the mask hides nothing."""
+        mask, starts = self.mask, np.arange(0, self.mask.Nk, self.mask.rows_k)
+        table = np.ones((mask.Tr, mask.Tc), bool)
+        chunk = max(1, 2**22 // mask.Nk)
+        for i in range(mask.Tr):
+            for x in range(i * mask.rows_q, min((i + 1) * mask.rows_q, mask.N), chunk):
+                rows = min(chunk, (i + 1) * mask.rows_q - x, mask.N - x)
+                table[i] &= np.logical_and.reduceat(mask.visible(x, rows, 0, mask.Nk).all(axis=0), starts)
+        return table
+
+    # ------------------------------------------------------------------ tokens
+
+    def visible(self, expr: Expr | None = None) -> str:
+        """C for: does query x see key y (token positions of type int)."""
+        expr = self.mask.mask.expr if expr is None else expr
+        if isinstance(expr, Join):
+            parts = [self.visible(part) for part in expr.parts]
+            joined = f" {expr.op}{expr.op} ".join(parts)
+            return f"!{parts[0]}" if expr.op == "~" else f"({joined})"
+        return self._file(expr) if expr.file else self._atom(expr)
+
+    def _atom(self, atom: Atom) -> str:
+        m, size = self.mask, min(atom.size, 2**31 - 1)  # more than any position changes nothing
+        x, y = (f"(x / {m.rows_q})", f"(y / {m.rows_k})") if atom.tiles else ("x", "y")
+        shift = 0 if atom.tiles else m.Nk - m.N
+        return {
+            "causal": f"({y} <= {x} + ({shift}))",
+            "window": f"({x} - {y} <= {size} && {y} - {x} <= {size})",
+            "global": f"({x} < {size} || {y} < {size})",
+            "strided": f"({x} % {size} == {y} % {size})",
+            "dense": "true",
+        }[atom.kind]
+
+    def _file(self, atom: Atom) -> str:
+        assert atom.file is not None
+        m, data = self.mask, atom.file.data
+        if data.size > MOST_BITS:
+            raise InputError("--mask", f"{data.size} pairs in a file", f"at most {MOST_BITS} on a GPU")
+        name = next((n for n, owner in self._files.items() if owner is atom.file), None)
+        if name is None:
+            name = f"file{len(self._files)}"
+            self._files[name] = atom.file
+            self.words[name] = bits(data)
+        if data.shape == (m.N, m.Nk):
+            return f"bit({name}, x * {m.Nk}LL + y)"
+        return f"bit({name}, x / {m.rows_q} * {m.Tc}LL + y / {m.rows_k})"
+
+
+def bits(table: Any) -> Any:
+    """A table of booleans as uint32 words, the first in the lowest bit."""
+    flat = np.asarray(table, bool).ravel()
+    packed = np.packbits(flat, bitorder="little")
+    padded = np.zeros(-(-max(1, len(packed)) // 4) * 4, np.uint8)
+    padded[: len(packed)] = packed
+    return padded.view("<u4")

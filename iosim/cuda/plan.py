@@ -1,0 +1,140 @@
+"""What is decided for a launch before it is written: tensor cores or not, threads and teams, where blocks lie."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..core.machine import Block, Tile
+from ..core.problem import Attention
+from ..core.shapes import product
+from ..steps.softmax import Cost
+from .record import Free, Load, Loop, New, Step, Store, statements
+from .shared_memory import Life, place
+
+Body = list[object]  # statements of cuda/record.py
+
+ALL_ROWS = 1 << 20
+MOST_WARPS = 8
+ROW_WORDS = 32  # of the largest tile, for one thread: as many as it can hold where 1024 threads share the registers
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Threads of a block, of a team, and consecutive rows a team owns; offsets in bytes by block."""
+
+    threads: int
+    team: int
+    rows: int
+    tensor_cores: bool
+    offsets: dict[Block, int]
+    smem_bytes: int
+    whole: frozenset[Block]  # read whole by matrix products: all threads load them together, no team owns their rows
+
+    @property
+    def blocks(self) -> int:
+        """Thread blocks that a multiprocessor should hold at once: by shared memory, but not at the price of registers.
+        (227 KB, 1 KB of it taken for every block, and 65,536 registers: NVIDIA, compute capability 9.0)"""
+        registers = 128 if self.whole else 64  # a thread's, with and without a matrix product
+        return max(1, min(233_472 // (self.smem_bytes + 1024), 65_536 // (self.threads * registers), 32))
+
+    def extents(self, block: Block) -> tuple[int, int]:
+        """Rows and columns that a block has room for."""
+        sizes = [room(x, self.tensor_cores) for x in block.shape]
+        return sizes[0], sizes[1] if len(sizes) > 1 else 1
+
+    def span(self, p: Attention, block: Block) -> tuple[int, int]:
+        """The bytes of a block in shared memory."""
+        base = block.base or block
+        low = self.offsets[base]
+        return low, low + product(self.extents(base)) * p.sram_bytes(base.tensor)
+
+
+def mark_of(step: object) -> Cost:
+    """The mark of a step; for a step without one, a mark that claims nothing."""
+    cost = getattr(step, "cost", None)
+    return cost if isinstance(cost, Cost) else Cost()
+
+
+def room(x: Tile | int, rounded: bool) -> int:
+    """Words along an axis that a block reserves: with `rounded`, tiles in multiples of 16."""
+    size = x.extent if isinstance(x, Tile) else x
+    return int(-(-size // 16) * 16 if rounded and isinstance(x, Tile) else size)
+
+
+def make_plan(p: Attention, body: Body, allowed: bool, row_words: int = ROW_WORDS) -> Plan:
+    """The plan of a launch; `allowed`: whether tensor cores may be used. `row_words`: for each thread
+    where all share a row."""
+    tensor_cores = allowed and suits_tensor_cores(p, body)
+    rows, words = shape_of_work(body)
+    if tensor_cores:
+        team, own, threads = 32, 16, 32 * min(MOST_WARPS, -(-rows // 16))
+    elif rows >= 4:
+        own = 8 if rows >= 16 else 1  # 8 words of l or m are one sector of 32 bytes
+        team, threads = 32, 32 * min(MOST_WARPS, -(-rows // own))
+    else:
+        own = ALL_ROWS
+        team = threads = min(512, 32 * -(-words // (32 * row_words)))
+    offsets, smem = lay_out(p, body, tensor_cores)
+    return Plan(threads, team, own, tensor_cores, offsets, smem, read_whole(body))
+
+
+def shape_of_work(body: Body) -> tuple[int, int]:
+    """The most rows that a step writes, and the words of the largest tile (whole axes are loaded once)."""
+    outputs = [block for node in statements(body) if isinstance(node, Step) for block in node.outputs]
+    blocks = [node.block for node in statements(body) if isinstance(node, New)]
+    rows = max((room(block.shape[0], False) for block in outputs or blocks), default=1)
+    tiles = [block for block in blocks if isinstance(block.shape[0], Tile)]
+    return rows, max((product(room(x, False) for x in block.shape) for block in tiles), default=1)
+
+
+def suits_tensor_cores(p: Attention, body: Body) -> bool:
+    """Whether there is a matrix product, and all of them are on 16-bit inputs in tiles of at least 16 x 16."""
+    products = [node for node in statements(body) if isinstance(node, Step) and mark_of(node.step).tensor_inputs]
+    blocks = [block for node in products for block in node.arguments]
+    wide = all(x.extent >= 16 if isinstance(x, Tile) else x % 16 == 0 for block in blocks for x in block.shape)
+    inputs = [node.arguments[k] for node in products for k in mark_of(node.step).tensor_inputs]
+    narrow = p.dtype in ("fp16", "bf16") and all(b.tensor is not None and b.tensor.kind == "input" for b in inputs)
+    return bool(products) and wide and narrow and not any(block.base for block in blocks)
+
+
+def read_whole(body: Body) -> frozenset[Block]:
+    """Blocks that steps only read, and read whole."""
+    whole: set[Block] = set()
+    own: set[Block] = set()
+    for node in statements(body):
+        if isinstance(node, Step):
+            for k, x in enumerate(node.arguments):
+                if isinstance(x, Block):
+                    (whole if k in mark_of(node.step).reads_whole else own).add(x.base or x)
+    return frozenset(whole - own)
+
+
+def lay_out(p: Attention, body: Body, rounded: bool) -> tuple[dict[Block, int], int]:
+    """Offset of every block, and bytes of shared memory."""
+    begins: dict[Block, int] = {}
+    ends: dict[Block, int] = {}
+    for time, node in enumerate(statements(body)):
+        if isinstance(node, New):
+            begins[node.block] = time
+        elif isinstance(node, Free):
+            ends[node.block] = time
+    blocks = list(begins)
+    lives = [
+        Life(begins[b], ends[b], product(room(x, rounded) for x in b.shape) * p.sram_bytes(b.tensor)) for b in blocks
+    ]
+    offsets, smem = place(lives)
+    return dict(zip(blocks, offsets, strict=True)), smem
+
+
+def tensors_of(body: Body) -> tuple[list[str], list[str]]:
+    """Names of the tensors that a launch reads, and writes, in order of first use."""
+    reads = dict.fromkeys(node.tensor for node in statements(body) if isinstance(node, Load))
+    writes = dict.fromkeys(node.tensor for node in statements(body) if isinstance(node, Store))
+    return list(reads), list(writes)
+
+
+def grid_loop(body: Body) -> Loop | None:
+    """The parallel loop that a launch consists of: the grid walks it."""
+    if len(body) == 1 and isinstance(body[0], Loop) and body[0].parallel:
+        return body[0]
+    return None

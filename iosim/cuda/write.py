@@ -1,0 +1,272 @@
+"""Prints one launch as a CUDA kernel: loops, copies, calls of steps, and the barriers between them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.dependent_tiles import Span
+from ..core.machine import Block, Tile
+from ..core.problem import Attention, Tensor
+from ..core.shapes import product
+from ..masks.mask import Part
+from ..masks.reach import Seen
+from .barriers import Access, State, describe, hbm, sram
+from .expressions import Expressions, last_size, letter, split_loops, words_of
+from .mask_tables import Tables
+from .plan import ALL_ROWS, Plan, grid_loop, mark_of, tensors_of
+from .record import Free, Load, Loop, New, Step, Store, SymbolicTile
+
+
+@dataclass
+class Writer:
+    """Writes one kernel. `counters` are those of the whole program, in the order of the array `counts`."""
+
+    name: str
+    p: Attention
+    tensors: dict[str, Tensor]
+    plan: Plan
+    tables: Tables | None
+    counters: list[tuple[str, str]]
+
+    def __post_init__(self) -> None:
+        self.c = Expressions(self.tables)
+        self.split: set[Loop] = set()
+
+    # ------------------------------------------------------------------ the kernel around the statements
+
+    def kernel(self, body: list[Any]) -> str:
+        self.split = split_loops(body)
+        reads, writes = tensors_of(body)
+        grid = grid_loop(body)
+        if grid is None:
+            lines, _ = self.block(body, State())
+        else:
+            lines, _ = self.block(grid.body, State())
+            lines = self.of_grid(grid, self.guarded(grid, ["{", *indent(lines), "}"]))
+        inner = [*self.prologue(reads, writes), *lines, *self.epilogue(reads, writes)]
+        parameters = [self.parameter(name, name in writes) for name in dict.fromkeys([*reads, *writes])]
+        parameters += [f"const unsigned* {name}" for name in self.table_arguments]
+        bounds = f"{self.plan.threads}, {self.plan.blocks}"
+        head = f'extern "C" __global__ void __launch_bounds__({bounds}) {self.name}('
+        return "\n".join([head, *indent([", ".join([*parameters, "unsigned long long* counts"]) + ") {"]),
+                          *indent(inner), "}", ""])  # fmt: skip
+
+    @property
+    def table_arguments(self) -> tuple[str, ...]:
+        return tuple(name for name in self.c.used_tables if self.tables and not self.tables.is_constant(name))
+
+    def parameter(self, tensor: str, written: bool) -> str:
+        const = "" if written else "const "
+        return f"{const}{self.hbm_type(tensor)}* hbm_{tensor}"
+
+    def hbm_type(self, tensor: str) -> str:
+        kind = self.tensors[tensor].kind
+        return "int" if kind == "index" else str(self.p.acc_dtype if kind == "state" else self.p.dtype)
+
+    def prologue(self, reads: list[str], writes: list[str]) -> list[str]:
+        plan = self.plan
+        margins = str(plan.tensor_cores).lower()
+        lines = [
+            f"using Team = Teams<{plan.threads}, {plan.team}, {plan.rows}, {margins}>;",
+            f"using All = Teams<{plan.threads}, {plan.threads}, {ALL_ROWS}, {margins}>;",
+            "extern __shared__ Raw16 shared[];",
+            "unsigned char* const sram = reinterpret_cast<unsigned char*>(shared);",
+        ]
+        lines += [f"Counter {name}_reads;" for name in reads] + [f"Counter {name}_writes;" for name in writes]
+        for name in dict.fromkeys([*reads, *writes]):
+            words = product(self.p.shape(self.tensors[name]))
+            lines.append(f"hbm_{name} += {self.instance(name)} * {words}LL;")
+        return lines
+
+    def instance(self, tensor: str) -> str:
+        """Which instance of a tensor this block works on: keys and values are shared by groups of heads."""
+        p = self.p
+        if not is_shared(self.tensors[tensor]) or p.heads == p.kv_heads:
+            return "(long long)blockIdx.y"
+        return f"(long long)(blockIdx.y / {p.heads} * {p.kv_heads} + blockIdx.y % {p.heads} / {p.heads // p.kv_heads})"
+
+    def epilogue(self, reads: list[str], writes: list[str]) -> list[str]:
+        used = [(f"{name}_reads", (name, "reads")) for name in reads]
+        used += [(f"{name}_writes", (name, "writes")) for name in writes]
+        return [f"{counter}.flush(counts + {self.counters.index(key)});" for counter, key in used]
+
+    # ------------------------------------------------------------------ statements
+
+    def block(self, body: list[Any], state: State) -> tuple[list[str], State]:
+        lines: list[str] = []
+        for node in body:
+            more, state = self.statement(node, state)
+            lines += more
+        return lines, state
+
+    def statement(self, node: Any, state: State) -> tuple[list[str], State]:
+        if isinstance(node, Free):
+            return [], state
+        if isinstance(node, New):
+            return [self.declare(node.block)], state
+        if isinstance(node, Loop):
+            return self.loop(node, state)
+        if isinstance(node, Step):
+            new, text, copy = self.step_accesses(node), self.call(node), None
+        else:
+            new, text, copy = self.copy(node)
+        still, barrier, state = state.before(new)
+        return [*describe(still, barrier), *text], state.add(new, copy)
+
+    def loop(self, loop: Loop, entry: State) -> tuple[list[str], State]:
+        start = entry
+        while True:
+            lines, end = self.block(loop.body, start)
+            if end.copies:
+                lines, end = [*lines, "copies_done<0>();"], end.landed()
+            joined = start.join(end)
+            if joined == start:
+                break
+            start = joined
+        lines = self.guarded(loop, ["{", *indent(lines), "}"] if loop.where else lines)
+        return self.in_turn(loop, lines), start
+
+    def in_turn(self, loop: Loop, lines: list[str]) -> list[str]:
+        i, turns = letter(loop.tile), self.c.turns(loop.tile)
+        if loop not in self.split:
+            return [f"for (int {i} = 0; {i} < {turns}; ++{i}) {{", *indent(self.placed(loop, "", 0, lines)), "}"]
+        whole, last = self.whole_and_last(loop, "", str(int(turns) - 1), lines)
+        return [f"for (int {i} = 0; {i} < {int(turns) - 1}; ++{i}) {{", *whole, "}", "{", *last, "}"]
+
+    def of_grid(self, loop: Loop, lines: list[str]) -> list[str]:
+        """The body of a loop whose turns blocks take."""
+        if loop not in self.split:
+            return self.placed(loop, "blockIdx.x", 0, lines)
+        whole, last = self.whole_and_last(loop, "blockIdx.x", "blockIdx.x", lines)
+        return [f"if (blockIdx.x < {int(self.c.turns(loop.tile)) - 1}) {{", *whole, "} else {", *last, "}"]
+
+    def whole_and_last(self, loop: Loop, index: str, last: str, lines: list[str]) -> tuple[list[str], list[str]]:
+        """The body for tiles of one size, known to the compiler, and for the last one. `index` and `last`: which."""
+        rest = self.placed(loop, last, last_size(loop.tile), lines)
+        return indent(self.placed(loop, index, int(loop.tile.extent), lines)), indent(rest)
+
+    def placed(self, loop: Loop, index: str, size: int, lines: list[str]) -> list[str]:
+        """The body, after where its tile lies."""
+        return [*needed(self.c.position(loop.tile, index, size), lines), *lines]
+
+    def guarded(self, loop: Loop, lines: list[str]) -> list[str]:
+        return lines if loop.where is None else [f"if ({self.c.line(loop.where, loop.tile)})", *lines]
+
+    def declare(self, block: Block) -> str:
+        taken = set(self.c.names.values())
+        name = next(n for n in (block.name, *(f"{block.name}_{k}" for k in range(2, 99))) if n not in taken)
+        self.c.names.setdefault(block, name)
+        rows, columns = self.plan.extents(block)
+        kind = f"Block<{self.sram_type(block)}, {rows}, {columns}, {self.team(block)}>"
+        sizes = ", ".join([self.c.size(x) for x in block.shape] + ["1"] * (2 - len(block.shape)))
+        return f"const {kind} {self.c.names[block]}(sram + {self.plan.offsets[block]}, {sizes});"
+
+    def team(self, block: Block) -> str:
+        return "All" if (block.base or block) in self.plan.whole else "Team"
+
+    def sram_type(self, block: Block) -> str:
+        kind = "" if block.tensor is None else block.tensor.kind
+        return "int" if kind == "index" else str(self.p.dtype if kind == "input" else self.p.acc_dtype)
+
+    # ------------------------------------------------------------------ copies
+
+    def copy(self, node: Load | Store) -> tuple[list[Access], list[str], int | None]:
+        block, tensor, loads = node.block, node.tensor, isinstance(node, Load)
+        aligned = self.is_aligned(block, tensor)
+        flying = loads and aligned and self.sram_type(block) == self.hbm_type(tensor)
+        copy = id(node) if flying else None
+        new = [self.access(block, loads, True, copy), hbm(block.base or block, tensor, not loads, copy)]
+        new += [self.access(x, False, False) for tile in block.shape for x in words_of(tile)]
+        counter = f"{tensor}_{'reads' if loads else 'writes'}"
+        verb = f"{'load' if loads else 'store'}<{str(aligned).lower()}>"
+        text = (
+            f"{verb}({self.reference(block)}, hbm_{tensor} + {self.offset(block)}, {self.stride(tensor)}LL, {counter});"
+        )
+        if isinstance(node, Load) and node.where is not None:
+            text = f"if ({self.c.line(node.where)}) {text}"
+        return new, [text, "copies_commit();"] if flying else [text], copy
+
+    def stride(self, tensor: str) -> int:
+        axes = self.p.shape(self.tensors[tensor])
+        return int(axes[1]) if len(axes) > 1 else 1
+
+    def offset(self, block: Block) -> str:
+        """Words from the start of the tensor to the tile; int is enough for each factor, not for their product."""
+        rows, columns = block.shape[0], block.shape[1] if len(block.shape) > 1 else 1
+        stride = self.stride_of_shape(block)
+        parts = [f"{self.c.start(rows)} * {stride}LL"] if isinstance(rows, Tile) else []
+        parts += [self.c.start(columns)] if isinstance(columns, Tile) else []
+        return " + ".join(parts) or "0"
+
+    def stride_of_shape(self, block: Block) -> int:
+        if len(block.shape) == 1:
+            return 1
+        last = block.shape[1]
+        return int(last.length if isinstance(last, Tile) else last)
+
+    def is_aligned(self, block: Block, tensor: str) -> bool:
+        """Whether every row of every tile starts at a multiple of 16 bytes in HBM."""
+        if len(block.shape) == 1:
+            return False
+        width = self.p.hbm_bytes(self.tensors[tensor])
+        last: Any = block.shape[1]
+        starts: list[int] = []
+        while isinstance(last, SymbolicTile):
+            starts, last = [*starts, last.step if last.step < last.length else 0], last.parent
+        if isinstance(last, Span) and not isinstance(last, Seen):
+            return False
+        return all(n * width % 16 == 0 for n in (self.stride(tensor), *starts))
+
+    # ------------------------------------------------------------------ steps
+
+    def call(self, node: Step) -> list[str]:
+        arguments = [self.reference(x) if isinstance(x, Block) else self.c.value(x) for x in node.arguments]
+        guard = "".join(self.c.unless_whole(x) for x in node.arguments if isinstance(x, Part))
+        return [f"{guard}{node.step.__name__}({', '.join(arguments)});"]
+
+    def step_accesses(self, node: Step) -> list[Access]:
+        """A step of ours keeps to its rows, but for what it reads whole; of others nothing is known."""
+        ours, whole = not hasattr(node.step, "cuda"), mark_of(node.step).reads_whole
+        return [
+            self.access(x, k < len(node.outputs), ours and k not in whole)
+            for k, x in enumerate(node.arguments)
+            if isinstance(x, Block)
+        ]
+
+    def access(self, block: Block, writes: bool, own: bool, copy: int | None = None) -> Access:
+        low, high = self.plan.span(self.p, block)
+        own = own and block.base is None and block not in self.plan.whole
+        return sram(block.base or block, low, high, own, writes, copy)
+
+    def reference(self, block: Block) -> str:
+        """A block, or a part of one."""
+        if block.base is None:
+            return self.c.names[block]
+        columns = self.plan.extents(block.base)[1]
+        tile, base = block.shape[0], block.base.shape[0]
+        first = self.c.start(tile) + (f" - {self.c.start(base)}" if isinstance(base, Tile) else "")
+        here = self.plan.extents(block)[0]
+        kind = f"Block<{self.sram_type(block)}, {here}, {columns}, {self.team(block)}>"
+        width = self.c.size(block.shape[1]) if len(block.shape) > 1 else "1"
+        return f"{kind}(sram + {self.plan.offsets[block.base]}, {self.c.size(tile)}, {width}, {first})"
+
+
+def is_shared(tensor: Tensor) -> bool:
+    """Whether the heads of a group share it: inputs along the keys, as K and V, in pages or not."""
+    return tensor.kind in ("input", "index") and tensor.axes[0] in ("Nk", "cache_rows", "pages")
+
+
+def needed(declarations: list[str], lines: list[str]) -> list[str]:
+    """Those `const int name = ...` whose name is used later."""
+    found: list[str] = []
+    for declaration in reversed(declarations):
+        name = declaration.split()[2]
+        if any(re.search(rf"\b{name}\b", line) for line in [*found, *lines]):
+            found.insert(0, declaration)
+    return found
+
+
+def indent(lines: list[str]) -> list[str]:
+    return ["    " + line for line in lines]

@@ -1,0 +1,1 @@
+"""Nsight Compute: how it is run, and what it counted."""

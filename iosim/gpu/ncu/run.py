@@ -1,0 +1,159 @@
+"""Runs Nsight Compute on a worker and keeps its CSV (`gpu/ncu/counters.py` reads one). One process profiles many kernels."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from ...errors import MissingError
+from ..jobs import Job, TorchJob
+from ..notes import Note
+from .counters import DENIED, GRANT, LAUNCH_METRICS, METRICS, NOTE, TO_L2, Kernel, Profile, read
+from .spills import COUNT, parse
+
+LIMIT_SECONDS = 540
+SPILLS = 0.01  # as a share of what goes from SM to L2: worth a second profile
+
+
+def find_ncu() -> str:
+    """The profiler, from PATH or where CUDA puts it."""
+    found = shutil.which("ncu")
+    if found:
+        return found
+    for pattern in ("usr/local/cuda*/bin/ncu", "opt/nvidia/nsight-compute/*/ncu"):
+        for path in sorted(Path("/").glob(pattern), reverse=True):
+            return str(path)
+    raise MissingError(
+        "Nsight Compute (ncu) is not on PATH, so hardware counters cannot be read; install it with the CUDA toolkit. "
+        "Without it --no-counters still compares words, output and time, and --from-ncu FILE replays a profile"
+    )
+
+
+def command(ncu: str, csv_path: str, worker: list[str]) -> list[str]:
+    """The profiler's command line. Clocks are left as they are; only what the worker brackets is profiled."""
+    metrics = ",".join((*METRICS, *LAUNCH_METRICS))
+    options = ["--clock-control", "none", "--csv", "--print-units", "base", "--profile-from-start", "off"]
+    return [ncu, *options, "--metrics", metrics, "--force-overwrite", "--log-file", csv_path, *worker]
+
+
+def profile(jobs: Sequence[Job], csv_path: str, load: Sequence[str] = ()) -> Profile:
+    """Run the jobs once under the profiler and keep its CSV, with the worker's notes at its end. `load`: Python files
+    that register schedules."""
+    ncu = find_ncu()
+    notes_path = Path(csv_path + ".notes")
+    worker = worker_command(jobs, notes_path, True, load)
+    done = _run(command(ncu, csv_path, worker), "the profiler")
+    log = Path(csv_path).read_text(encoding="utf-8", errors="replace") if Path(csv_path).exists() else ""
+    _explain(log + done.stdout + done.stderr, done.returncode)
+    append_notes(csv_path, taken(notes_path))
+    found = read(csv_path)
+    if len(found.jobs) != len(jobs):
+        raise MissingError(f"{len(jobs)} jobs were launched and {len(found.jobs)} profiled; see {csv_path}")
+    spilling = [n for n, job in enumerate(jobs) if isinstance(job, TorchJob) and any(map(spills_much, found.jobs[n]))]
+    if not spilling:
+        return found
+    append_notes(csv_path, stack_stores(ncu, jobs, spilling, Path(csv_path + ".notes")))
+    return read(csv_path)
+
+
+def spills_much(kernel: Kernel) -> bool:
+    """Whether it is worth a second profile to learn which instructions spill registers."""
+    return (kernel.spilled_bytes or 0) > SPILLS * kernel.get(TO_L2)
+
+
+def stack_stores(ncu: str, jobs: Sequence[Job], numbers: Sequence[int], notes_path: Path) -> list[Note]:
+    """A note for each of the jobs with these numbers: which instructions of its kernel store to the stack. They are
+    profiled once more for it."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = str(Path(folder, "instructions.ncu-rep"))
+        options = ["--clock-control", "none", "--profile-from-start", "off", "--metrics", COUNT, "--export", report]
+        worker = worker_command([jobs[n] for n in numbers], notes_path, True)
+        done = [_run([ncu, *options, *worker], "the profiler")]
+        done.append(_run([ncu, "--import", report, "--page", "source", "--print-source", "sass", "--csv"], "ncu"))
+    taken(notes_path)
+    for one in done:
+        _explain(one.stdout + one.stderr, one.returncode)
+    found = parse(done[1].stdout)
+    if len(found) != len(numbers):
+        raise MissingError(f"{len(numbers)} jobs were launched and the instructions of {len(found)} listed by ncu")
+    most = [max(kernels, key=lambda stores: sum(bytes_ * warps for _, bytes_, warps in stores)) for kernels in found]
+    return [{"number": n, "job": jobs[n].to_json(), "stack_stores": [list(store) for store in most[i]]}
+            for i, n in enumerate(numbers)]  # fmt: skip
+
+
+def taken(notes_path: Path) -> list[Note]:
+    """The notes of a worker, whose files are removed."""
+    lines = notes_path.read_text(encoding="utf-8").splitlines() if notes_path.exists() else []
+    for path in (notes_path, Path(f"{notes_path}.jobs")):
+        path.unlink(missing_ok=True)
+    return [json.loads(line) for line in lines]
+
+
+def append_notes(csv_path: str, notes: Sequence[Note]) -> None:
+    """Write notes to the end of the profiler's file."""
+    with open(csv_path, "a", encoding="utf-8") as file:
+        file.writelines(f"{NOTE}{json.dumps(note)}\n" for note in notes)
+
+
+def measure(jobs: Sequence[Job], notes_path: str | Path, load: Sequence[str] = ()) -> list[Note]:
+    """Run the jobs without the profiler: words counted by the kernels, output errors, times.
+
+    A kernel that faults takes its process with it: the jobs after it get a new one.
+    """
+    path, notes = Path(notes_path), list[Note]()
+    while len(notes) < len(jobs):
+        done = _run(worker_command(jobs[len(notes) :], path, False, load), "the worker")
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        if not text:
+            raise MissingError(last_line(done.stderr) or f"the worker ended with exit code {done.returncode}")
+        notes += [json.loads(line) for line in text.splitlines()]
+    return notes
+
+
+def profile_what_ran(
+    jobs: Sequence[Job], notes: Sequence[Note], csv_path: str, load: Sequence[str] = ()
+) -> list[list[Kernel]]:
+    """The kernels of every job; none for jobs that failed without the profiler. Keeps the notes in the profiler's
+    file."""
+    ran = [job for job, note in zip(jobs, notes, strict=True) if "failed" not in note]
+    found = iter(profile(ran, csv_path, load).jobs if ran else [])
+    append_notes(csv_path, notes)
+    return [[] if "failed" in note else next(found) for note in notes]
+
+
+def worker_command(jobs: Sequence[Job], notes_path: Path, counters: bool, load: Sequence[str] = ()) -> list[str]:
+    """The command line of `python -m iosim.gpu.worker`; writes the jobs to a file beside the notes."""
+    jobs_path = Path(f"{notes_path}.jobs")
+    jobs_path.write_text(json.dumps([job.to_json() for job in jobs]), encoding="utf-8")
+    notes_path.unlink(missing_ok=True)
+    mode = "profile" if counters else "measure"
+    return [sys.executable, "-m", "iosim.gpu.worker", mode, str(jobs_path), str(notes_path), *load]
+
+
+def _run(arguments: list[str], who: str) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(arguments, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        raise MissingError(f"{who} did not end in {LIMIT_SECONDS} s; try fewer or smaller shapes") from None
+
+
+def _explain(log: str, code: int) -> None:
+    """MissingError where the profiler failed, with the reason and what to do."""
+    if DENIED in log:
+        raise MissingError(
+            f"the driver does not let this user read hardware counters ({DENIED}); {GRANT}. --no-counters still "
+            "compares words, output and time"
+        )
+    errors = [line for line in log.splitlines() if line.startswith("==ERROR==")]
+    if errors or code:
+        raise MissingError("ncu could not profile: " + " ".join(errors[:2] or [last_line(log)]))
+
+
+def last_line(text: str) -> str:
+    """The last line that is not empty."""
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")

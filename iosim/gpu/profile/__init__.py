@@ -1,0 +1,1 @@
+"""Which schedule explains a kernel that somebody else wrote."""

@@ -1,0 +1,285 @@
+"""Which schedule, with which tiles, explains the counters of an attention kernel that somebody else wrote?
+
+The search goes over every schedule of attention and all tile sizes, for those that predict the bytes that were loaded.
+Where the kernels of a call are passes of attention (`gpu/profile/passes.py`), each pass is explained; in any other call the kernel
+that loads most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from math import prod
+from typing import TypedDict
+
+from ...core.problem import DENSE, Attention
+from ...core.tiling import Tiling
+from ...cuda.warp_split import LANES
+from ...errors import IosimError
+from ...hardware import Hardware
+from ...predict.block_work import Occupancy
+from ...predict.predict import DECIMALS, Prediction, in_whole_tiles, launch_words, predict
+from ...schedules import SCHEDULES, Schedule
+from ..ncu.counters import DRAM_READ, DRAM_WRITE, Kernel
+from ..ncu.spills import block_bytes
+from .passes import CLOSE, NAME_LENGTH, TILES, UNKNOWN_BLOCKS_PER_SM, PassRow, explain_passes, pass_rows
+
+MOST_SPLITS = 128
+SPLIT_TILES = Tiling(64, 128)  # a query tile for decoding; reads do not depend on the key tile
+LEAST_SHARE = 0.5  # of the loads of its call, for a kernel to stand for the call
+# Stores allowed, as shares of the predicted ones: a log-sum-exp less or more, words that take whole sectors. A kernel
+# that stores S, or parts of O, is outside.
+WRITES = 0.75, 3.0
+BACKWARDS = "flash_fwd"  # FlashAttention-2 walks keys from the last tile to the first (its flash_fwd_kernel.h)
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A schedule and its tiles, with what they predict. Ratios are measured / predicted.
+
+    `alike`: other tiles that predict the same. `whole_tiles`: ragged tiles are loaded whole, by bulk copies (TMA),
+    whose boxes have one size. `splits`: the blocks that share the keys of a head; the first launch is predicted.
+    `share`: of the loads of the call, the part of kernels of this name.
+    """
+
+    schedule: str
+    tiling: Tiling
+    read_bytes: int
+    write_bytes: int
+    read_ratio: float
+    write_ratio: float | None
+    alike: tuple[str, ...] = ()
+    whole_tiles: bool = False
+    splits: int | None = None
+    share: float = 1.0
+
+    @property
+    def explains(self) -> bool:
+        """Whether it predicts the loads, the stores do not contradict it, and its kernel is most of the call."""
+        least, most = WRITES
+        stores = least <= (self.write_ratio or 1) <= most
+        return abs(self.read_ratio - 1) <= CLOSE and stores and self.share >= LEAST_SHARE
+
+
+class ExplanationRow(TypedDict):
+    """An explanation beside the counters of its kernel."""
+
+    kernel: str
+    schedule: str
+    tiles: str
+    read_predicted: int
+    read_measured: int
+    read_ratio: float
+    write_predicted: int
+    write_measured: int | None
+    write_ratio: float | None
+    spilled_bytes: int | None
+    block_once_bytes: int | None
+    block_again_bytes: int | None
+    dram_predicted: int | None
+    dram_measured: int
+    dram_ratio: float | None
+    seconds_predicted: float | None
+    seconds: float
+    time_ratio: float | None
+    explains: bool
+    whole_tiles: bool
+    alike: str
+
+
+class Spilled(TypedDict):
+    """Registers that have no room, as arguments of `predict`: what each block writes once, and what the blocks that run
+    together keep in the L2 beside tensors."""
+
+    block_bytes: int
+    taken_bytes: int
+
+
+# ---------------------------------------------------------------- the search
+
+
+def explain(
+    kernels: Sequence[Kernel], problem: Attention, masked_tiles: bool = True, most: int = 3
+) -> tuple[Kernel, list[Explanation]]:
+    """The kernel that loads most, and the best explanations of it, best first.
+
+    They are ordered by the distance in bytes read; then by whether the grid has a block for each query tile; then by
+    the bytes written. In some loop orders reads do not depend on the inner tile. So of equal ones the largest tiles of
+    the most usual kind come first (powers of two, no more keys than queries); the others are listed as `alike`.
+    """
+    kernel = max(kernels, key=lambda k: k.load_bytes)
+    share = sum(k.load_bytes for k in kernels if k.name == kernel.name) / max(1, sum(k.load_bytes for k in kernels))
+    found = [replace(e, share=share) for e in candidates(kernel, problem, masked_tiles) if e is not None]
+    found.sort(key=lambda e: (not e.explains, round(abs(e.read_ratio - 1), 6), *_unlikely(e, kernel, problem)))
+    merged: dict[tuple[str, int, int], list[Explanation]] = {}
+    for e in found:
+        merged.setdefault((e.schedule, e.read_bytes, e.write_bytes), []).append(e)
+    best = list(merged.values())[:most]
+    return kernel, [replace(group[0], alike=_alike(group)) for group in best]
+
+
+def _alike(group: list[Explanation]) -> tuple[str, ...]:
+    """The tiles of all but the first, once each."""
+    names = dict.fromkeys(_tiles(e.tiling) for e in group)
+    return tuple(name for name in names if name != _tiles(group[0].tiling))
+
+
+def _unlikely(e: Explanation, kernel: Kernel, problem: Attention) -> tuple[float, ...]:
+    """Reasons against an explanation that predicts the reads, the strongest first: a key to sort by."""
+    rows_q, rows_k = e.tiling.rows_q, e.tiling.rows_k
+    other_grid = prod(kernel.grid) != -(-problem.N // rows_q) * problem.instances * (e.splits or 1)
+    odd = sum(n & (n - 1) != 0 for n in (rows_q, rows_k))
+    registered = list(SCHEDULES).index(e.schedule)  # the core schedules come first
+    return other_grid, abs((e.write_ratio or 1) - 1), odd, registered, rows_k > rows_q, -rows_k, -rows_q
+
+
+def _tiles(t: Tiling) -> str:
+    return f"{t.rows_q}x{t.rows_k}"
+
+
+def candidates(kernel: Kernel, problem: Attention, masked_tiles: bool) -> Iterator[Explanation | None]:
+    """Every attention schedule with every pair of tile sizes; None where a schedule is for other problems."""
+    for schedule in SCHEDULES.values():
+        if schedule.family != "attention" or "ideal" in schedule.rules:
+            continue
+        launches = number_of_launches(schedule, problem)
+        if launches == 2 and problem.mask is DENSE:
+            yield from _split(schedule, problem, kernel)
+        if (schedule.skips and not masked_tiles) or launches != 1:
+            continue
+        for rows_q, rows_k in product(TILES, TILES):
+            yield _candidate(schedule, problem, Tiling(rows_q, rows_k), kernel)
+
+
+def _split(schedule: Schedule, problem: Attention, kernel: Kernel) -> Iterator[Explanation]:
+    """The first launch of a schedule that splits the keys among blocks, for every number of splits in use."""
+    if _first_launch(schedule, problem, 2) == _first_launch(schedule, problem, 3):
+        return  # `splits` is no option of this schedule
+    for splits in range(2, min(MOST_SPLITS, problem.Nk) + 1):
+        reads, writes = _first_launch(schedule, problem, splits)
+        read_bytes, write_bytes = reads * problem.word_bytes, writes * problem.acc_bytes
+        ratios = kernel.load_bytes / read_bytes, kernel.store_bytes / write_bytes
+        yield Explanation(schedule.name, SPLIT_TILES, read_bytes, write_bytes, *ratios, splits=splits)
+
+
+def _first_launch(schedule: Schedule, problem: Attention, splits: int) -> tuple[int, int]:
+    """Words read and written, over all heads."""
+    reads, writes = launch_words(schedule, replace(problem, splits=splits), SPLIT_TILES)[0]
+    return reads * problem.instances, writes * problem.instances
+
+
+def number_of_launches(schedule: Schedule, problem: Attention) -> int:
+    """The launches of a schedule; 0 where it is for other problems."""
+    try:
+        return len(launch_words(schedule, replace(problem, mask=DENSE), Tiling(16, 16)))
+    except (IosimError, AttributeError, TypeError):
+        return 0
+
+
+def _candidate(schedule: Schedule, problem: Attention, tiling: Tiling, kernel: Kernel) -> Explanation | None:
+    try:
+        predicted = predict(schedule, problem, tiling)
+        loaded = predict(schedule, in_whole_tiles(problem, tiling), tiling) if kernel.through_tma else predicted
+    except (IosimError, AttributeError, TypeError):  # a schedule for other problems (decoding, pages)
+        return None
+    measured = kernel.store_bytes if not kernel.stores_unseen else None
+    return Explanation(
+        schedule.name,
+        tiling,
+        loaded.read_bytes,
+        predicted.write_bytes,
+        kernel.load_bytes / max(1, loaded.read_bytes),
+        None if measured is None else measured / max(1, predicted.write_bytes),
+        whole_tiles=loaded.read_bytes != predicted.read_bytes,
+    )
+
+
+def occupancy(kernel: Kernel, predicted: Prediction, problem: Attention, splits: int) -> Occupancy:
+    """The occupancy of a kernel. A kernel that loads a row of Q again for each tile of keys does not keep its operands
+    in registers: its tiles go through shared memory, step by step, as in a generated kernel."""
+    held = predicted.tensors["Q"][0] <= splits * problem.N * problem.d * problem.instances
+    return Occupancy(
+        kernel.blocks_per_sm or UNKNOWN_BLOCKS_PER_SM,
+        loads_ahead=held,
+        warps=-(-prod(kernel.block) // LANES) or Occupancy.warps,
+        asynchronous=kernel.through_tma,
+        generated=False,
+    )
+
+
+def spills(kernel: Kernel, predicted: Prediction, tiling: Tiling, problem: Attention, places: int) -> Spilled:
+    """Spilled registers, with `places` blocks at a time. Where the instructions are not known, all of them are taken to
+    be written in each tile of keys (FlashAttention-2: 15 KB, d = 128)."""
+    tiles = predicted.tensors["K"][0] / (tiling.rows_k * problem.d)
+    once, again = block_bytes(kernel) or (0, (kernel.spilled_bytes or 0) / tiles)
+    return {"block_bytes": once, "taken_bytes": round(again * min(places, prod(kernel.grid)))}
+
+
+# ---------------------------------------------------------------- rows
+
+
+def rows(
+    label: str,
+    kernel: Kernel,
+    explanations: Sequence[Explanation],
+    problem: Attention,
+    hardware: Hardware | None = None,
+) -> list[ExplanationRow]:
+    """A row for each explanation. With `hardware` the first one, if it explains, has DRAM and time as well."""
+    return [explanation_row(label, kernel, e, problem, hardware if number == 0 and e.explains else None)
+            for number, e in enumerate(explanations)]  # fmt: skip
+
+
+def explanation_row(
+    label: str, kernel: Kernel, e: Explanation, problem: Attention, hardware: Hardware | None
+) -> ExplanationRow:
+    once, again = block_bytes(kernel) or (None, None)
+    predicted = on_hardware(kernel, e, problem, hardware) if hardware else None
+    dram, time = (predicted.dram, predicted.time) if predicted else (None, None)
+    moved = kernel.get(DRAM_READ) + kernel.get(DRAM_WRITE)
+    return {
+        "kernel": label,
+        "schedule": e.schedule,
+        "tiles": _tiles(e.tiling) + (f"/splits={e.splits}" if e.splits else ""),
+        "read_predicted": e.read_bytes,
+        "read_measured": kernel.load_bytes,
+        "read_ratio": round(e.read_ratio, 6),
+        "write_predicted": e.write_bytes,
+        "write_measured": None if kernel.stores_unseen else kernel.store_bytes,
+        "write_ratio": None if e.write_ratio is None else round(e.write_ratio, 6),
+        "spilled_bytes": kernel.spilled_bytes,
+        "block_once_bytes": once,
+        "block_again_bytes": again,
+        "dram_predicted": dram.total_bytes if dram else None,
+        "dram_measured": moved,
+        "dram_ratio": (moved and round(dram.total_bytes / moved, 4)) if dram else None,
+        "seconds_predicted": round(time.seconds, DECIMALS) if time else None,
+        "seconds": round(kernel.seconds, DECIMALS),
+        "time_ratio": (kernel.seconds and round(time.seconds / kernel.seconds, 4)) if time else None,
+        "explains": e.explains,
+        "whole_tiles": e.whole_tiles,
+        "alike": " ".join(e.alike),
+    }
+
+
+def on_hardware(kernel: Kernel, e: Explanation, problem: Attention, hardware: Hardware) -> Prediction:
+    """The prediction with DRAM and, where rates were measured, time."""
+    schedule = SCHEDULES[e.schedule]
+    p = replace(problem, splits=e.splits) if e.splits else problem
+    plain = predict(schedule, p, e.tiling)
+    sit = occupancy(kernel, plain, p, e.splits or 1)
+    sits = [sit] * (2 if e.splits else 1)
+    spilled = spills(kernel, plain, e.tiling, p, hardware.sms * sit.blocks_per_sm)
+    return predict(schedule, p, e.tiling, hardware, sits, cold=True, backwards=BACKWARDS in kernel.name, **spilled)
+
+
+def explained(
+    label: str | None, kernels: Sequence[Kernel], problem: Attention, hardware: Hardware | None = None
+) -> Sequence[ExplanationRow] | Sequence[PassRow]:
+    """The rows of one call: of its passes where it has them, else of the best explanations, best first."""
+    found = explain_passes(kernels, problem)
+    if found:
+        return pass_rows(label or "call", kernels, found, hardware)
+    kernel, explanations = explain(kernels, problem)
+    return rows(label or kernel.name[:NAME_LENGTH], kernel, explanations, problem, hardware)

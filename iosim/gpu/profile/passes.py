@@ -1,0 +1,198 @@
+"""Attention without a fused kernel calls many: which of them are its three passes, with which tiles?
+
+Each product, S = Q K^T and O = P V, is the schedule `matmul-tiled`, and the softmax is that of `standard-tiled`. A pass
+explains a kernel if it predicts both its reads and its writes within 0.05 %. All three must be there, in this order and
+in words of one type: that of the inputs, that of the sums, or fp32, to which PyTorch converts. All other kernels
+(scaling, conversions, masks, a search for rows without a key) are added up in one row. Time is not predicted: there are
+no measured steps for the products of a library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import product
+from math import prod
+from typing import TypedDict
+
+from ...core.problem import DENSE, Attention
+from ...core.tiling import Tiling, parse_tiles
+from ...hardware import Hardware
+from ...predict.block_work import Occupancy
+from ...predict.predict import DECIMALS, launch_words, predict
+from ...schedules import find
+from ..ncu.counters import DRAM_READ, DRAM_WRITE, Kernel
+
+PRODUCT = "matmul-tiled"
+CLOSE = 0.0005  # a prediction within 0.05 % explains
+NAME_LENGTH = 60
+UNKNOWN_BLOCKS_PER_SM = 2
+# Parts of a sum, and rows of a softmax, that the model of the L2 follows together; they do not change SM bytes.
+DEPTH = 128
+WHOLE_ROWS = Tiling(128, 128, rows_s=16)
+TILES = (16, 32, 48, 64, 80, 96, 112, 128, 160, 176, 192, 224, 256)
+
+
+@dataclass(frozen=True)
+class Pass:
+    """Launch `launch` of a schedule, on a problem of its own: for a product, N, Nk and d are rows, columns and the axis
+    that is summed over. `called`: what its kernel's name holds, where others move as many bytes (as a scaling of S in
+    place)."""
+
+    name: str
+    schedule: str
+    problem: Attention
+    launch: int = 0
+    called: str = ""
+
+    @property
+    def in_tiles(self) -> bool:
+        """Whether it is a product; a softmax is of whole rows."""
+        return self.schedule == PRODUCT
+
+    def moved_bytes(self, tiling: Tiling) -> tuple[int, int]:
+        """Bytes (read, written) over all heads."""
+        each = self.problem.instances * self.problem.word_bytes
+        reads, writes = launch_words(find(self.schedule), self.problem, tiling)[self.launch]
+        return reads * each, writes * each
+
+    def dram_bytes(self, tiling: Tiling, hardware: Hardware, blocks_per_sm: int) -> int:
+        """Bytes read and written in a launch by itself, which starts with an empty L2."""
+        schedule, sit = find(self.schedule), Occupancy(blocks_per_sm, loads_ahead=True, generated=False)
+        sits = [sit] * len(launch_words(schedule, self.problem, tiling))
+        found = predict(schedule, self.problem, tiling, hardware, sits, cold=True).dram
+        return sum(found.by_launch[self.launch]) if found else 0
+
+    def blocks(self, tiling: Tiling) -> int:
+        """Blocks in the grid of a library's product: one for each tile of the result."""
+        p = self.problem
+        return -(-p.N // tiling.rows_q) * -(-p.Nk // tiling.rows_k) * p.instances
+
+
+@dataclass(frozen=True)
+class ExplainedPass:
+    """A kernel of a call, and the pass that explains it. `alike`: other tiles that predict the same."""
+
+    part: Pass
+    kernel: Kernel
+    tiles: str  # empty for whole rows
+    alike: tuple[str, ...]
+    read_bytes: int
+    write_bytes: int
+
+    def dram_bytes(self, hardware: Hardware) -> int:
+        tiling = replace(parse_tiles(self.tiles), depth=DEPTH) if self.tiles else WHOLE_ROWS
+        return self.part.dram_bytes(tiling, hardware, self.kernel.blocks_per_sm or UNKNOWN_BLOCKS_PER_SM)
+
+
+# A pass beside the counters of its kernel; for all other kernels of a call, their counters alone.
+PassRow = TypedDict("PassRow", {
+    "kernel": str, "pass": str, "dtype": str | None, "schedule": str | None, "tiles": str | None,
+    "read_predicted": int | None, "read_measured": int, "read_ratio": float | None,
+    "write_predicted": int | None, "write_measured": int, "write_ratio": float | None,
+    "dram_predicted": int | None, "dram_measured": int, "dram_ratio": float | None,
+    "seconds": float, "explains": bool, "alike": str | None, "function": str | None,
+})  # fmt: skip
+
+
+def passes(problem: Attention, dtype: str) -> list[Pass]:
+    """The three passes over all N x Nk scores: masks skip no tile here, so they change no count."""
+    p = replace(problem, dtype=dtype, mask=DENSE, lse=False, elementwise=0)
+    return [
+        Pass("S = Q K^T", PRODUCT, p),
+        Pass("P = softmax(S)", "standard-tiled", p, launch=1, called="softmax"),
+        Pass("O = P V", PRODUCT, replace(p, Nk=p.dv, d=p.Nk)),
+    ]
+
+
+def explain_passes(kernels: Sequence[Kernel], problem: Attention) -> list[ExplainedPass]:
+    """The kernels that are passes of attention, three for each call, in order; none where one of them is missing."""
+    types = dict.fromkeys((problem.dtype, str(problem.acc_dtype), "fp32"))
+    return max((_calls(kernels, passes(problem, dtype)) for dtype in types), key=len)
+
+
+def _calls(kernels: Sequence[Kernel], wanted: list[Pass]) -> list[ExplainedPass]:
+    """The passes of one call after another; the profile of somebody else may have several."""
+    found, start = list[ExplainedPass](), 0
+    while True:
+        call = list[ExplainedPass]()
+        for part in wanted:
+            matching = [(n, one) for n in range(start, len(kernels)) if (one := _explained(kernels[n], part))]
+            if not matching:
+                return found
+            named = (pair for pair in matching if part.called in pair[1].kernel.name.lower())
+            number, one = next(named, matching[0])
+            call.append(one)
+            start = number + 1
+        found += call
+
+
+def _explained(kernel: Kernel, part: Pass) -> ExplainedPass | None:
+    """The pass with the tiles that predict what the kernel read and wrote, powers of two first. A product has a block
+    for each tile of its result."""
+    same = [(t, moved) for t, moved in _candidates(part) if _close(kernel, *moved)]
+    if part.in_tiles:
+        same = [one for one in same if part.blocks(one[0]) == prod(kernel.grid)]
+    if not same:
+        return None
+    same.sort(key=lambda one: sum(n & (n - 1) != 0 for n in (one[0].rows_q, one[0].rows_k)))
+    names = [f"{t.rows_q}x{t.rows_k}" for t, _ in same] if part.in_tiles else [""]
+    return ExplainedPass(part, kernel, names[0], tuple(names[1:]), *same[0][1])
+
+
+@cache
+def _candidates(part: Pass) -> list[tuple[Tiling, tuple[int, int]]]:
+    """(tiles, bytes they move). For a product, no tile is longer than the smallest that holds the axis."""
+    if not part.in_tiles:
+        return [(WHOLE_ROWS, part.moved_bytes(WHOLE_ROWS))]
+    sizes = [_up_to(axis) for axis in (part.problem.N, part.problem.Nk)]
+    return [(t, part.moved_bytes(t)) for t in (Tiling(*pair) for pair in product(*sizes))]
+
+
+def _up_to(axis: int) -> list[int]:
+    least = next((n for n in TILES if n >= axis), TILES[-1])
+    return [n for n in TILES if n <= least]
+
+
+def _close(kernel: Kernel, read_bytes: int, write_bytes: int) -> bool:
+    pairs = (kernel.load_bytes, read_bytes), (kernel.store_bytes, write_bytes)
+    return all(abs(measured - predicted) <= CLOSE * predicted for measured, predicted in pairs)
+
+
+def pass_rows(
+    label: str, kernels: Sequence[Kernel], found: Sequence[ExplainedPass], hardware: Hardware | None = None
+) -> list[PassRow]:
+    """A row for each pass (with `hardware` also its DRAM bytes), and one for all other kernels of the call."""
+    rows = [_row(label, one.part.name, [one.kernel], one, hardware) for one in found]
+    others = [kernel for kernel in kernels if all(kernel is not one.kernel for one in found)]
+    name = f"{len(others)} other kernel" + "s" * (len(others) != 1)
+    return [*rows, _row(label, name, others)] if others else rows
+
+
+def _row(
+    label: str, name: str, kernels: list[Kernel], one: ExplainedPass | None = None, hardware: Hardware | None = None
+) -> PassRow:
+    read, written = (sum(k.load_bytes for k in kernels), sum(k.store_bytes for k in kernels))
+    moved = sum(k.get(DRAM_READ) + k.get(DRAM_WRITE) for k in kernels)
+    dram = one.dram_bytes(hardware) if one and hardware else None
+    return {
+        "kernel": label,
+        "pass": name,
+        "dtype": one.part.problem.dtype if one else None,
+        "schedule": one.part.schedule if one else None,
+        "tiles": (one.tiles or None) if one else None,
+        "read_predicted": one.read_bytes if one else None,
+        "read_measured": read,
+        "read_ratio": round(read / one.read_bytes, 6) if one else None,
+        "write_predicted": one.write_bytes if one else None,
+        "write_measured": written,
+        "write_ratio": round(written / one.write_bytes, 6) if one else None,
+        "dram_predicted": dram,
+        "dram_measured": moved,
+        "dram_ratio": round(dram / moved, 4) if dram and moved else None,
+        "seconds": round(sum(k.seconds for k in kernels), DECIMALS),
+        "explains": one is not None,
+        "alike": " ".join(one.alike) if one else None,
+        "function": one.kernel.name[:NAME_LENGTH] if one else None,
+    }

@@ -1,0 +1,221 @@
+"""The verdict: simulated words, words counted on the device, bytes counted by the hardware; then DRAM, time, output.
+
+Takes what the worker and the profiler found, as values: nothing here needs a GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import mean, median
+
+from ..hardware import SECTOR_BYTES, Hardware
+from ..predict.launch_time import Occupancy, blocks_on
+from ..predict.predict import DECIMALS, Prediction, in_whole_tiles, predict
+from ..schedules import find
+from .jobs import Job, ScheduleJob, runner
+from .ncu.counters import Kernel
+from .notes import Note, OutputErrors
+from .verdict_rows import DramRow, OutputRow, SmRow, Summary, TensorWords, TimeRow, Verdict, WordRow
+
+TMA_TOLERANCE = 0.0005  # of bytes that are seen only at the crossbar, which carries a little more than loads
+TUNED_REGISTERS = 168  # 65536 / 384 threads, rounded down to 8: one block a multiprocessor
+
+
+@dataclass
+class Evidence:
+    """What is known of one job: the worker's note (without the profiler), and the profiled kernels."""
+
+    job: Job
+    note: Note = field(default_factory=lambda: Note())
+    kernels: list[Kernel] = field(default_factory=list)
+
+    @property
+    def scheduled(self) -> ScheduleJob:
+        """The job; TypeError where it is none of a schedule."""
+        if not isinstance(self.job, ScheduleJob):
+            raise TypeError(f"{self.job.name} is not a schedule")
+        return self.job
+
+
+def verify(evidence: Evidence, hardware: Hardware | None) -> Verdict:
+    """The verdict on a job. Without `hardware` DRAM and time, which take seconds, are not predicted."""
+    job = evidence.scheduled
+    p, tiling = job.problem, job.tiling
+    faults = [evidence.note["failed"]] if "failed" in evidence.note else []
+    sits = occupancies(evidence, hardware) if hardware else None
+    predicted = predict(find(job.name), p, tiling, hardware, sits, cold=bool(evidence.kernels), with_range=True)
+    words = word_row(predicted, evidence.note, faults)
+    sm = sm_row(predicted, evidence, faults)
+    output = output_row(evidence.note, faults)
+    return {
+        "schedule": job.name + (" (tuned)" if job.tuned else ""),
+        "tiles": f"{tiling.rows_q}x{tiling.rows_k}",
+        "N": p.N,
+        "Nk": p.Nk,
+        "d": p.d,
+        "batch": p.batch,
+        "heads": p.heads,
+        "dtype": p.dtype,
+        "acc_dtype": str(p.acc_dtype),
+        "mask": str(p.mask),
+        **words,
+        **sm,
+        **dram_row(predicted, evidence.kernels),
+        **time_row(predicted, evidence),
+        **output,
+        "ok": not faults,
+        "faults": "; ".join(faults),
+    }
+
+
+def occupancies(evidence: Evidence, hardware: Hardware) -> list[Occupancy]:
+    """The occupancy of each launch: from the profiler, else from the launch's threads and shared memory."""
+    job = evidence.scheduled
+    launches = evidence.note.get("launches") or runner(job).launches
+    shared, tuned = hardware.shared_memory_per_sm_bytes, job.tuned
+    found = []
+    for number, launch in enumerate(launches):
+        blocks = blocks_on(shared, launch["smem_bytes"], launch["threads"], TUNED_REGISTERS if tuned else None)
+        if len(evidence.kernels) == len(launches):
+            blocks = evidence.kernels[number].blocks_per_sm or blocks
+        warps = -(-launch["threads"] // 32)
+        found.append(Occupancy(blocks, tuned, launch["tensor_cores"], warps, asynchronous=tuned))
+    return found
+
+
+# ---------------------------------------------------------------- words and bytes
+
+
+def word_row(predicted: Prediction, note: Note, faults: list[str]) -> WordRow:
+    """Simulated words against those that the instrumented kernel counted: equal, tensor by tensor."""
+    simulated = sum(map(sum, predicted.tensors.values()))
+    counted = note.get("words")
+    if counted is None:
+        return {"words": simulated, "device_words": None, "tensors": by_tensor(predicted.tensors, None)}
+    for name in sorted({*predicted.tensors, *counted}):
+        mine, theirs = predicted.tensors.get(name, (0, 0)), tuple(counted.get(name, (0, 0)))
+        if tuple(mine) != theirs:
+            faults.append(f"{name}: simulated {mine} words (read, written), the device counted {theirs}")
+    found = by_tensor(predicted.tensors, counted)
+    return {"words": simulated, "device_words": sum(map(sum, counted.values())), "tensors": found}
+
+
+def by_tensor(
+    simulated: Mapping[str, Sequence[int]], counted: Mapping[str, Sequence[int]] | None
+) -> dict[str, TensorWords]:
+    rows: dict[str, TensorWords] = {}
+    for name in sorted({*simulated, *(counted or {})}):
+        mine = list(simulated.get(name, (0, 0)))
+        theirs = None if counted is None else list(counted.get(name, (0, 0)))
+        rows[name] = {"simulated": mine, "device": theirs, "equal": None if theirs is None else mine == theirs}
+    return rows
+
+
+def sm_row(predicted: Prediction, evidence: Evidence, faults: list[str]) -> SmRow:
+    """SM <-> L2: loads by op_ld (or the crossbar, for TMA), stores by op_st and op_red."""
+    kernels = evidence.kernels
+    row: SmRow = {"sm_read_bytes": predicted.read_bytes, "hw_read_bytes": None, "read_ratio": None,
+                  "sm_write_bytes": predicted.write_bytes, "hw_write_bytes": None, "write_ratio": None}  # fmt: skip
+    if not kernels:
+        return row
+    extra = table_bytes(evidence)
+    read, written = sum(k.load_bytes for k in kernels), sum(k.store_bytes for k in kernels)
+    tma = any(k.through_tma for k in kernels)
+    if tma:
+        job = evidence.scheduled
+        boxes = predict(find(job.name), in_whole_tiles(job.problem, job.tiling), job.tiling).read_bytes
+        extra += boxes - predicted.read_bytes
+    _judge("read", predicted.read_bytes, read, predicted.read_slack_bytes + extra, tma, faults)
+    if not any(k.stores_unseen for k in kernels):
+        _judge("written", predicted.write_bytes, written, predicted.write_slack_bytes, False, faults)
+    else:
+        written = 0
+    return {**row, "hw_read_bytes": read, "read_ratio": ratio(read, predicted.read_bytes),
+            "hw_write_bytes": written or None, "write_ratio": ratio(written, predicted.write_bytes)}  # fmt: skip
+
+
+def _judge(what: str, simulated: int, found: int, slack: int, tma: bool, faults: list[str]) -> None:
+    room = slack + (round(simulated * TMA_TOLERANCE) if tma else 0)
+    if not simulated <= found <= simulated + room:
+        bound = f", sectors may add {room} B" if room else ""
+        faults.append(f"{what}: simulated {simulated} B, the hardware counted {found} B{bound}")
+
+
+def table_bytes(evidence: Evidence) -> int:
+    """A bound on the bytes of a mask's tables, whose loads the model does not count: a sector for each warp, table and
+    pair of tiles."""
+    tables = evidence.note.get("tables", 0)
+    if not tables:
+        return 0
+    p, t = evidence.scheduled.problem, evidence.scheduled.tiling
+    pairs = (-(-p.N // t.rows_q) + 1) * (-(-p.Nk // t.rows_k) + 1)
+    warps = max(-(-launch["threads"] // 32) for launch in evidence.note["launches"])
+    return int(SECTOR_BYTES * warps * tables * pairs * p.instances)
+
+
+# ---------------------------------------------------------------- DRAM, time, output
+
+
+def dram_row(predicted: Prediction, kernels: Sequence[Kernel]) -> DramRow:
+    found = predicted.dram
+    row: DramRow = {
+        "dram_read_predicted": found.read_bytes if found else None,
+        "dram_write_predicted": found.write_bytes if found else None,
+        "dram_least_predicted": found.least_bytes if found else None,
+        "dram_most_predicted": found.most_bytes if found else None,
+        "dram_at_the_edge": found.at_the_edge if found else None,
+        "dram_read_bytes": None, "dram_write_bytes": None, "dram_ratio": None, "dram_places": None,
+        "dram_least_bytes": None, "dram_most_bytes": None,
+    }  # fmt: skip
+    if not kernels or found is None:
+        return row
+    by_place = zip(*(kernel.dram_places for kernel in kernels), strict=True)
+    places = [(sum(read for read, _ in launches), sum(written for _, written in launches)) for launches in by_place]
+    read, written = (round(mean(kind)) for kind in zip(*places, strict=True))
+    totals = [sum(place) for place in places]
+    return {**row, "dram_read_bytes": read, "dram_write_bytes": written,
+            "dram_ratio": ratio(found.total_bytes, read + written), "dram_places": len(places),
+            "dram_least_bytes": min(totals), "dram_most_bytes": max(totals)}  # fmt: skip
+
+
+def time_row(predicted: Prediction, evidence: Evidence) -> TimeRow:
+    """Time by the profiler (kernels alone, cold L2), else by events; and the rates that were achieved in it."""
+    found = sum(k.seconds for k in evidence.kernels) or evidence.note.get("seconds")
+    time = predicted.time
+    return {
+        "seconds_predicted": round(time.seconds, DECIMALS) if time else None,
+        "bound_by": time.bound_by if time else None,
+        "seconds": found and round(found, DECIMALS),
+        "time_ratio": ratio(time.seconds, found) if time and found else None,
+        "event_seconds": evidence.note.get("seconds"),
+        "sm_bytes_per_second": found and (predicted.read_bytes + predicted.write_bytes) / found,
+        "flops_per_second": found and predicted.flops / found,
+    }
+
+
+def output_row(note: Note, faults: list[str]) -> OutputRow:
+    """Errors of the plain check; faults of both checks."""
+    large: OutputErrors = note.get("large_logits") or {}
+    for label, part in (("", note), (" with large logits", large)):
+        error, allowed, unwritten = part.get("error"), part.get("allowed_error"), part.get("unwritten")
+        if error is not None and allowed is not None and not error <= allowed:
+            faults.append(f"output error{label} {error:.3g}, allowed {allowed:.3g}")
+        if unwritten:
+            faults.append(f"{unwritten} output words{label} are not numbers")
+    return {"error": note.get("error"), "allowed_error": note.get("allowed_error")}
+
+
+def ratio(a: float, b: float | None) -> float | None:
+    return a / b if b else None
+
+
+def summary(rows: Sequence[Verdict]) -> Summary:
+    result: Summary = {"rows": len(rows), "ok": sum(row["ok"] for row in rows)}
+    dram = [abs(found - 1) for row in rows if (found := row["dram_ratio"])]
+    if dram:
+        result |= {"dram_median_error": median(dram), "dram_worst_error": max(dram)}
+    time = [abs(found - 1) for row in rows if (found := row["time_ratio"])]
+    if time:
+        result |= {"time_median_error": median(time), "time_worst_error": max(time)}
+    return result

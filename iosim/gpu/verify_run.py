@@ -1,0 +1,256 @@
+"""`iosim verify`, from what was asked to jobs, to their evidence (measured here, or a kept profile), to verdicts."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import exp, log
+from pathlib import Path
+from typing import TypedDict
+
+from ..core.problem import Attention
+from ..core.tiling import Tiling, parse_tiles
+from ..counting.count import default_schedules
+from ..counting.given import Given
+from ..counting.given import problem as problem_given
+from ..errors import InputError, MissingError
+from ..hardware import Hardware, load, measured_of, names
+from ..oracles.attention import attention_output
+from ..schedules import Schedule, find
+from ..search.best import best_tiles
+from ..units import parse_axis, parse_bytes
+from .jobs import Job, ScheduleJob, job_from_json, key_of, schedule_job
+from .ncu import counters
+from .ncu import run as ncu
+from .notes import Note
+from .verdict import Evidence, summary, verify
+from .verdict_rows import Summary, SweepVerdict, Verdict
+
+MULTIPLE = 16  # tiles of tensor-core kernels
+SWEPT = {"n": "8192", "d": "64", "heads": "16"}  # the problem of --sweep-M where neither N nor d is given
+DEFAULT_DEVICE = "NVIDIA H200"  # of a kept profile, which does not say what it ran on
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which kernels to verify, in the texts of the command line."""
+
+    schedules: tuple[str, ...] = ()
+    tiles: str | None = None
+    M: str | None = None
+    sweep_M: str | None = None
+    tuned: bool = False
+    places: int = 1
+
+
+@dataclass(frozen=True)
+class KeptProfile:
+    """Evidence from a file: a profile that was kept earlier."""
+
+    path: str
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Evidence from this GPU. `counters`: with Nsight Compute, whose CSV is kept at `keep`. `load`: files that register
+    schedules."""
+
+    counters: bool = True
+    keep: str | None = None
+    load: tuple[str, ...] = ()
+
+
+Source = KeptProfile | Measurement
+
+
+@dataclass(frozen=True)
+class Request:
+    """What `iosim verify` is asked. `sweep_bytes` is the M of each job in a sweep over M, else empty; a sweep has no
+    hardware, as it is of SM bytes only, unless it was asked for."""
+
+    problem: Attention
+    jobs: list[ScheduleJob]
+    sweep_bytes: list[int]
+    hardware: Hardware | None
+    source: Source
+
+
+class Slope(TypedDict):
+    """SM bytes of a schedule against M: slopes on log axes, and the constants c in c N^2 d^2 / M words."""
+
+    schedule: str
+    points: int
+    slope_simulated: float | None
+    constant_simulated: float | None
+    slope_measured: float | None
+    constant_measured: float | None
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """The answer: a verdict for each job, and the slopes of a sweep over M or the summary of all else."""
+
+    rows: Sequence[Verdict]
+    hardware: str | None = None
+    summary: Summary | None = None
+    slopes: list[Slope] | None = None
+
+
+def parse_request(given: Given, choice: Choice, hardware: str | None, source: Source) -> Request:
+    """The request in the options of a problem (`given`) and in the other texts of the command line."""
+    asked = {name: value for name, value in given.items() if value is not None}
+    if choice.sweep_M and not asked.keys() & {"n", "d"}:
+        asked = {**SWEPT, **asked}
+    problem = problem_given(asked)
+    jobs, sweep_bytes = plan(problem, choice)
+    chip = hardware_of(hardware, source) if hardware or not sweep_bytes else None
+    return Request(problem, jobs, sweep_bytes, chip, source)
+
+
+def run_request(request: Request) -> Verdicts:
+    rows = [verify(item, request.hardware) for item in gather(request.jobs, request.source)]
+    if not request.sweep_bytes:
+        return Verdicts(rows, request.hardware.name if request.hardware else None, summary(rows))
+    swept: list[SweepVerdict] = [{"M_bytes": size, **row} for size, row in zip(request.sweep_bytes, rows, strict=True)]
+    return Verdicts(swept, slopes=slopes(swept, request.problem))
+
+
+# ---------------------------------------------------------------- which jobs, on which hardware
+
+
+def plan(problem: Attention, choice: Choice) -> tuple[list[ScheduleJob], list[int]]:
+    """The jobs, and in a sweep over M the M of each."""
+    chosen = [find(name) for name in choice.schedules] or all_schedules(problem, choice.tuned)
+    for schedule in chosen:
+        if schedule.answer is not attention_output:
+            raise InputError("--schedule", schedule.name, "schedules that make O of Q, K and V",
+                             "python -m iosim.gpu.selftest FOLDER runs all schedules")  # fmt: skip
+    if choice.sweep_M:
+        return plan_sweep(problem, choice, chosen, choice.sweep_M)
+    return [schedule_job(s.name, problem, tiles_of(s, problem, choice), choice.tuned, choice.places)
+            for s in chosen], []  # fmt: skip
+
+
+def plan_sweep(
+    problem: Attention, choice: Choice, chosen: list[Schedule], sweep_M: str
+) -> tuple[list[ScheduleJob], list[int]]:
+    """A job for each schedule and M in which tiles of 16 fit, and their M."""
+    axis = parse_axis(sweep_M, "--sweep-M", lambda text: parse_bytes(text, problem.word_bytes, "--sweep-M"))
+    pairs = [(s, size, best_tiles(s, problem, size, MULTIPLE)) for s in chosen for size in axis]
+    found = [(schedule_job(s.name, problem, tiling, choice.tuned, choice.places), size)
+             for s, size, tiling in pairs if tiling]  # fmt: skip
+    if not found:
+        raise InputError("--sweep-M", sweep_M, "sizes in which tiles of 16 fit", "larger M or smaller --d")
+    return [job for job, _ in found], [size for _, size in found]
+
+
+def all_schedules(problem: Attention, tuned: bool) -> list[Schedule]:
+    """The schedules that are verified where none is asked for; of the tuned ones those that know the mask."""
+    if tuned:
+        from .tuned.launch import FILES, MASKS
+
+        return [find(name) for name in FILES if MASKS.get(name, "dense") == str(problem.mask)] or [find("flash2")]
+    return [s for s in default_schedules(problem) if "ideal" not in s.rules]
+
+
+def tiles_of(schedule: Schedule, problem: Attention, choice: Choice) -> Tiling:
+    if choice.tuned:
+        from .tuned.launch import tuned
+
+        return tuned(schedule.name, problem).tiling
+    if choice.tiles not in (None, "best"):
+        return parse_tiles(choice.tiles)
+    if choice.M is None:
+        raise InputError("--tiles", "nothing", "Br x Bc as in 64x64", "or give --M: then the best tiles that fit")
+    tiling = best_tiles(schedule, problem, parse_bytes(choice.M, problem.word_bytes), MULTIPLE)
+    if tiling is None:
+        raise InputError("--M", choice.M, f"a size in which tiles of {MULTIPLE} fit for {schedule.name}")
+    return tiling
+
+
+def hardware_of(asked: str | None, source: Source) -> Hardware:
+    """The hardware that was asked for; else what was measured of such a GPU, or the preset that its name holds."""
+    if asked:
+        return load(asked)
+    name = DEFAULT_DEVICE if isinstance(source, KeptProfile) else this_device()
+    measured = measured_of(name)
+    if measured:
+        return measured
+    for preset in names():
+        if preset.lower() in name.lower():
+            return load(preset)
+    raise MissingError(f"there is no preset for {name}: run iosim calibrate -o FILE.toml and give --hardware FILE.toml")
+
+
+def this_device() -> str:
+    """The name of this GPU, as its driver has it."""
+    from . import device
+
+    xp = device.cupy()
+    return str(xp.cuda.runtime.getDeviceProperties(xp.cuda.Device().id)["name"].decode())
+
+
+# ---------------------------------------------------------------- their evidence
+
+
+def gather(jobs: Sequence[ScheduleJob], source: Source) -> list[Evidence]:
+    """What the worker and the profiler say of the jobs."""
+    if isinstance(source, KeptProfile):
+        return replay(jobs, counters.read(source.path), source.path)
+    from . import device
+
+    device.cupy()
+    if source.counters:
+        ncu.find_ncu()  # before minutes of measuring
+    with tempfile.TemporaryDirectory() as folder:
+        notes = ncu.measure(jobs, Path(folder, "notes"), source.load)
+        if not source.counters:
+            return [Evidence(job, note) for job, note in zip(jobs, notes, strict=True)]
+        path = source.keep or str(Path(folder, "ncu.csv"))
+        return combine(jobs, notes, ncu.profile_what_ran(jobs, notes, path, source.load))
+
+
+def combine(jobs: Sequence[Job], notes: Sequence[Note], kernels: Sequence[list[counters.Kernel]]) -> list[Evidence]:
+    return [Evidence(job, note, found) for job, note, found in zip(jobs, notes, kernels, strict=True)]
+
+
+def replay(jobs: Sequence[ScheduleJob], profile: counters.Profile, where: str) -> list[Evidence]:
+    """The kernels of a kept profile, for the jobs of this command line in their order. Notes in it are matched by their
+    jobs."""
+    if len(profile.jobs) != len(jobs):
+        raise InputError("--from-ncu", where, f"a profile of {len(jobs)} runs (it has {len(profile.jobs)})",
+                         "give the options that it was made with, and --schedule for each run")  # fmt: skip
+    notes = {key_of(job_from_json(note["job"])): note for note in profile.notes if "job" in note and "words" in note}
+    return [Evidence(job, notes.get(key_of(job), {}), kernels)
+            for job, kernels in zip(jobs, profile.jobs, strict=True)]  # fmt: skip
+
+
+# ---------------------------------------------------------------- the bound on hardware
+
+
+def slopes(rows: Sequence[SweepVerdict], problem: Attention) -> list[Slope]:
+    """A row for each schedule. Theory has a slope of -1; the constants are geometric means over the sweep."""
+    found: list[Slope] = []
+    for name in dict.fromkeys(row["schedule"] for row in rows):
+        mine = [row for row in rows if row["schedule"] == name]
+        simulated = _fit([(row["M_bytes"], row["sm_read_bytes"] + row["sm_write_bytes"]) for row in mine], problem)
+        measured = _fit([(row["M_bytes"], row["hw_read_bytes"] + (row["hw_write_bytes"] or 0)) for row in mine
+                         if row["hw_read_bytes"]], problem)  # fmt: skip
+        found.append({"schedule": name, "points": len(mine),
+                      "slope_simulated": simulated[0], "constant_simulated": simulated[1],
+                      "slope_measured": measured[0], "constant_measured": measured[1]})  # fmt: skip
+    return found
+
+
+def _fit(points: Sequence[tuple[int, float]], problem: Attention) -> tuple[float | None, float | None]:
+    """(slope, constant) of (M, bytes) on log axes; None for less than two M."""
+    if len({size for size, _ in points}) < 2:
+        return None, None
+    x, y = [log(size) for size, _ in points], [log(total) for _, total in points]
+    mean_x, mean_y = sum(x) / len(x), sum(y) / len(y)
+    slope = sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True)) / sum((a - mean_x) ** 2 for a in x)
+    # bytes / (N Nk d^2 / M_words x bytes of a word x heads), with M_words = M / bytes of a word
+    order = problem.N * problem.Nk * problem.d**2 * problem.word_bytes**2 * problem.instances
+    constant = exp(sum(b + a - log(order) for a, b in zip(x, y, strict=True)) / len(x))
+    return round(slope, 4), round(constant, 4)

@@ -1,0 +1,238 @@
+"""Exact counts of active tiles from a mask's expression, without looking at every tile.
+
+Every atom but `global` is a function of delta = y - x (tokens) or j - i (tiles), and `global` only cuts the axes. So
+an axis is cut into bands of equal tiles. In a pair of bands, tile (i, j) is active if t = j*Bc - i*Br lies in a set of
+intervals, and floor sums count the tiles of such a strip. All numbers are Python integers.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from math import gcd, lcm
+from typing import NamedTuple
+
+from ..errors import InputError
+from .bands import Band, Intervals, Turn, bands, covered, merge, total, whole
+from .closed_form import Axis, Counts, floor_sum
+from .expression import Expr, Join, atoms
+
+MOST_STRIPES = 2**21
+Piece = tuple[int, int]  # (offset, length) within a tile
+
+
+def _below(bound: int, rows: Band, cols: Band, Br: int, Bc: int) -> int:
+    """The number of tiles of a pair of bands with j*Bc - i*Br <= bound."""
+    # No tile of a row before `first`, all from row `full` on.
+    first = _clamp(-((bound - cols.start * Bc) // Br), rows)
+    full = _clamp(-((bound - (cols.stop - 1) * Bc) // Br), rows)
+    between = floor_sum(full - first, Bc, Br, bound + first * Br) - (full - first) * (cols.start - 1)
+    return between + (rows.stop - full) * (cols.stop - cols.start)
+
+
+def _clamp(tile: int, band: Band) -> int:
+    return min(max(tile, band.start), band.stop)
+
+
+def spread(low: int, high: int, first: Band, second: Band, size: int, other: int) -> Intervals:
+    """The tiles i of `first` with low <= j*other - i*size <= high for some j of `second`: one interval, or none.
+
+    It is one interval because the strip of a band of several (whole) tiles is at least `other` wide.
+    """
+    start = max(first.start, -((high - second.start * other) // size))
+    stop = min(first.stop, ((second.stop - 1) * other - low) // size + 1)
+    return [(start, stop - 1)] if start < stop else []
+
+
+def lines(found: Intervals, first: Band, second: Band, size: int, other: int) -> Intervals:
+    """The tiles of `first` that see any tile of `second` at a t in `found`."""
+    # The t in the middle often reaches all of them: then the others need not be asked.
+    middle = ((second.start + second.stop) * other - (first.start + first.stop) * size) // 2
+    at = bisect(found, (middle, middle))
+    near = merge(run for a, b in found[max(at - 1, 0) : at + 1] for run in spread(a, b, first, second, size, other))
+    if near == [whole(first)]:
+        return near
+    return merge(run for a, b in found for run in spread(a, b, first, second, size, other))
+
+
+class Active(NamedTuple):
+    """The active tiles of a pair of bands: their number, and functions for the rows and columns that have any."""
+
+    tiles: int
+    rows: Callable[[], Intervals | Turn]
+    cols: Callable[[], Intervals | Turn]
+
+
+class Counter:
+    """Counts an expression over two axes; all its atoms are in the unit of the axes.
+
+    `shift` moves causal's diagonal: delta <= shift.
+    """
+
+    def __init__(self, expr: Expr, rows: Axis[int], cols: Axis[int], shift: int):
+        self.expr, self.rows, self.cols, self.shift = expr, rows, cols, shift
+        self.edges: set[int] = set()  # deltas at which a causal or a window starts or ends
+        for atom in atoms(expr):
+            if atom.kind == "causal":
+                self.edges.add(shift + 1)
+            elif atom.kind == "window":
+                self.edges |= {-atom.size, atom.size + 1}
+        self.strides = {atom.size for atom in atoms(expr) if atom.kind == "strided"}
+        self.period = lcm(*self.strides)
+
+    def counts(self) -> Counts:
+        """The counts, over all pairs of bands."""
+        cuts = [atom.size for atom in atoms(self.expr) if atom.kind == "global"]
+        row_bands, col_bands = bands(self.rows, cuts), bands(self.cols, cuts)
+        grid = [[self.active(row, col) for col in col_bands] for row in row_bands]
+        none = {False: 0, True: 0}
+        counts = Counts({(row, col): 0 for row in none for col in none}, dict(none), dict(none))
+        for row, line in zip(row_bands, grid, strict=True):
+            counts.rows[row.ragged] += covered(row, (active.rows for active in line))
+            for col, active in zip(col_bands, line, strict=True):
+                counts.pairs[row.ragged, col.ragged] += active.tiles
+        for k, col in enumerate(col_bands):
+            counts.cols[col.ragged] += covered(col, (line[k].cols for line in grid))
+        return counts
+
+    def active(self, rows: Band, cols: Band) -> Active:
+        """The active tiles of a pair of bands: by residues if that takes fewer steps than interval by interval."""
+        Br, Bc = self.rows.size, self.cols.size
+        first, last = self.span(rows, cols)
+        if self.strides and not self.edges and self.period <= last - first:
+            residues = self.residues(rows, cols)
+            if total(residues) == self.period:
+                size = (rows.stop - rows.start) * (cols.stop - cols.start)
+                return Active(size, lambda: [whole(rows)], lambda: [whole(cols)])
+            steps = turns(self.period, rows, Br) + turns(self.period, cols, Bc)
+            if steps <= (last - first) // self.period:
+                return periodic(residues, self.period, rows, cols, Br, Bc)
+        found = merge(run for low, high, piece in self.visible(rows, cols) for run in [dilate(low, high, *piece)])
+        return Active(
+            sum(_below(b, rows, cols, Br, Bc) - _below(a - 1, rows, cols, Br, Bc) for a, b in found),
+            lambda: lines(found, rows, cols, Br, Bc),
+            lambda: lines([(-b, -a) for a, b in reversed(found)], cols, rows, Bc, Br),
+        )
+
+    def residues(self, rows: Band, cols: Band) -> Intervals:
+        """The t modulo the period at which a tile is active; for expressions of strided and global only."""
+        L, found = self.period, []
+        for row, col, x, y in self.pieces(rows, cols):
+            for low, high in self.runs(0, L - 1, x, y):
+                low, high = dilate(low, high, row, col)
+                if high - low >= L - 1:
+                    return [(0, L - 1)]
+                low, high = low % L, high % L
+                found += [(low, high)] if low <= high else [(0, high), (low, L - 1)]
+        return merge(found)
+
+    def span(self, rows: Band, cols: Band) -> tuple[int, int]:
+        """The least and the largest delta of a pair of bands."""
+        return (
+            cols.start * self.cols.size - min(rows.stop * self.rows.size, self.rows.length) + 1,
+            min(cols.stop * self.cols.size, self.cols.length) - 1 - rows.start * self.rows.size,
+        )
+
+    def pieces(self, rows: Band, cols: Band) -> Iterator[tuple[Piece, Piece, int, int]]:
+        """All pairs of pieces, each with one position (x, y): `global` is the same on the whole pair."""
+        for row in rows.pieces:
+            for col in cols.pieces:
+                yield row, col, rows.start * self.rows.size + row[0], cols.start * self.cols.size + col[0]
+
+    def visible(self, rows: Band, cols: Band) -> Iterator[tuple[int, int, tuple[Piece, Piece]]]:
+        """Intervals (low, high) of visible deltas of each pair of pieces; gaps narrower than a tile are closed."""
+        first, last = self.span(rows, cols)
+        edges = sorted({first, last + 1} | {edge for edge in self.edges if first < edge <= last})
+        for row, col, x, y in self.pieces(rows, cols):
+            reach = row[1] + col[1] - 1
+            runs = [run for a, b in pairwise(edges) for run in self.repeat(a, b - 1, x, y, reach)]
+            for low, high in merge(runs, reach):
+                yield low, high, (row, col)
+
+    def repeat(self, low: int, high: int, x: int, y: int, reach: int) -> Intervals:
+        """The visible deltas of low..high, a range between two edges: one period of the stripes, repeated."""
+        L = self.period
+        once = self.runs(low, min(high, low + L - 1), x, y)
+        if high - low < L or not once:
+            return [(low, high)] if once and not self.strides else once
+        joined, last = merge(once, reach), (high - low) // L * L
+        tail = [(a + shift, min(b + shift, high)) for shift in (last - L, last) for a, b in once if a + shift <= high]
+        if len(joined) == 1 and joined[0][0] + L - joined[0][1] <= reach:
+            return [(joined[0][0], max(b for _, b in tail))]
+        affordable(last // L * len(joined))
+        return [(a + k, b + k) for k in range(0, last, L) for a, b in joined] + tail
+
+    def runs(self, low: int, high: int, x: int, y: int) -> Intervals:
+        """The visible deltas of low..high, a range without edges, at position (x, y)."""
+        starts = {low}
+        affordable(sum((high - low) // S for S in self.strides))
+        for S in self.strides:
+            for multiple in range(low + (-low) % S - S, high + 1, S):
+                starts |= {multiple, multiple + 1}
+        ends = [*sorted(start for start in starts if low <= start <= high), high + 1]
+        return merge((a, b - 1) for a, b in pairwise(ends) if self.holds(self.expr, x, y, a))
+
+    def holds(self, expr: Expr, x: int, y: int, delta: int) -> bool:
+        """Whether the expression holds at `delta`; only `global` reads x and y."""
+        if isinstance(expr, Join):
+            if expr.op == "~":
+                return not self.holds(expr.parts[0], x, y, delta)
+            return (all if expr.op == "&" else any)(self.holds(part, x, y, delta) for part in expr.parts)
+        if expr.kind == "causal":
+            return delta <= self.shift
+        if expr.kind == "window":
+            return abs(delta) <= expr.size
+        if expr.kind == "global":
+            return x < expr.size or y < expr.size
+        return expr.kind == "dense" or delta % expr.size == 0
+
+
+def affordable(stripes: int) -> None:
+    """Raise InputError for more stripes than a user would wait for."""
+    if stripes > MOST_STRIPES:
+        allowed = f"at most {MOST_STRIPES} stripes between the tiles"
+        raise InputError("--mask", f"{stripes} stripes", allowed, "try a smaller N, larger tiles or another stride")
+
+
+def dilate(low: int, high: int, row: Piece, col: Piece) -> tuple[int, int]:
+    """The interval of t = j*Bc - i*Br at which a pair of pieces has a delta of low..high."""
+    (row_offset, row_length), (col_offset, col_length) = row, col
+    return low - col_offset - col_length + 1 + row_offset, high - col_offset + row_offset + row_length - 1
+
+
+def turns(L: int, band: Band, size: int) -> int:
+    """The number of tiles of a band until their starts repeat modulo L, or the band ends."""
+    return min(L // gcd(L, size), band.stop - band.start)
+
+
+def periodic(residues: Intervals, L: int, rows: Band, cols: Band, Br: int, Bc: int) -> Active:
+    """The active tiles of a pair of bands: those with j*Bc - i*Br in `residues` modulo L."""
+    # Row i is like row i + L/gcd(L, Br).
+    mirrored = [(-high % L, -low % L) for low, high in residues]
+    counts, step = by_turn(residues, L, rows, cols, Br, Bc), L // gcd(L, Br)
+    return Active(
+        sum(count * (-(-(rows.stop - rows.start - k) // step)) for k, count in enumerate(counts)),
+        lambda: repeated(counts, rows, step),
+        lambda: repeated(by_turn(mirrored, L, cols, rows, Bc, Br), cols, L // gcd(L, Bc)),
+    )
+
+
+def by_turn(residues: Intervals, L: int, rows: Band, cols: Band, Br: int, Bc: int) -> list[int]:
+    """The number of active tiles in each row until rows repeat. An interval that wraps around has low > high."""
+    width, counts = cols.stop - cols.start, []
+    affordable(turns(L, rows, Br))
+    for k in range(turns(L, rows, Br)):
+        origin = cols.start * Bc - (rows.start + k) * Br
+        ends = ((low, low + (high - low) % L) for low, high in residues)
+        counts.append(
+            sum(floor_sum(width, L, Bc, origin - low) - floor_sum(width, L, Bc, origin - top - 1) for low, top in ends)
+        )
+    return counts
+
+
+def repeated(counts: list[int], band: Band, step: int) -> Intervals | Turn:
+    """The tiles of a band with any active tile, from the `counts` of the first turn."""
+    if all(counts):
+        return [whole(band)]
+    return Turn(merge((k, k) for k, count in enumerate(counts) if count), step)

@@ -1,0 +1,58 @@
+"""What a mask says: atoms such as `causal` or `window:64`, joined by & | ~. Nothing is counted here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..core.typing import Bools
+
+
+@dataclass(frozen=True, eq=False)
+class MaskFile:
+    """The 0/1 matrix of a file. It is equal only to itself, because the file may change."""
+
+    path: str
+    data: Bools
+
+
+@dataclass(frozen=True)
+class Atom:
+    """One predicate. `kind` is dense, causal, window, global, strided or file; `size` is in tiles if `tiles`, else in
+    tokens."""
+
+    kind: str
+    size: int = 0
+    tiles: bool = False
+    file: MaskFile | None = None
+
+
+@dataclass(frozen=True)
+class Join:
+    """Several expressions as one. `op` is & or | of all parts, or ~ of the only one."""
+
+    op: str
+    parts: tuple[Atom | Join, ...]
+
+
+Expr = Atom | Join
+
+
+def atoms(expr: Expr) -> Iterator[Atom]:
+    """All atoms of an expression, from left to right."""
+    if isinstance(expr, Atom):
+        yield expr
+    else:
+        for part in expr.parts:
+            yield from atoms(part)
+
+
+def unit(expr: Expr) -> str:
+    """`tokens` or `tiles` if all atoms agree, else `mixed`. Files are always mixed."""
+    found = {"mixed" if atom.file else "tiles" if atom.tiles else "tokens" for atom in atoms(expr) if atom != DENSE}
+    return found.pop() if len(found) == 1 else "mixed" if found else "tokens"
+
+
+DENSE = Atom("dense")

@@ -1,0 +1,313 @@
+"""Masks: predicates on (query, key) pairs, parsed from text such as `causal&window:64|global:1b` and bound to tiles.
+
+x is the query and y the key, of N queries and Nk keys; atoms with the suffix b look at their tiles i and j instead.
+Only tables, parts and files import NumPy; counts are whole numbers (see mask_counts).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from operator import index
+from typing import TYPE_CHECKING, Generic, cast, overload
+
+from ..core.arrays import smaller
+from ..core.problem import DENSE, Attention, S
+from ..errors import InputError
+from .closed_form import Axis, Counts, closed_counts, has_closed_form
+from .counts import Counter
+from .expression import Atom, Expr, Join, atoms, unit
+from .text import WHERE, read
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ..core.machine import Tile
+    from ..core.tiling import Tiling
+    from ..core.typing import Bools, Size
+    from ..core.typing import Mask as AnyMask
+
+    Places = tuple[NDArray[np.int64], NDArray[np.int64], Size]  # x, y and the shift of causal's diagonal
+
+MOST_PAIRS = 2**33  # the most pairs of tokens that a table may look at
+CHUNK = 2**22  # pairs of tokens that are looked at together
+
+
+def parse(text: str) -> AnyMask:
+    """The mask of a text; InputError if it is not one."""
+    if isinstance(text, str) and text.strip() == "dense":
+        return DENSE
+    return cast("AnyMask", Mask(text, read(text)))  # sizes and counts come when it is bound
+
+
+@dataclass(frozen=True)
+class Mask:
+    """A mask that is not yet bound to sizes."""
+
+    text: str
+    expr: Expr
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def tile_units(self) -> bool:
+        """Whether tile sizes change what is hidden. True for a file, since its shape may be that of the tiles."""
+        return any(atom.tiles or atom.file for atom in atoms(self.expr))
+
+    @cached_property
+    def counts_arrays(self) -> bool:
+        """Whether the mask can be bound to arrays of problems and tilings, and counted for all at once."""
+        return unit(self.expr) != "mixed" and has_closed_form(self.expr)
+
+    @overload
+    def bind(self, problem: Attention, tiling: Tiling, skips: bool = True) -> BoundMask: ...
+
+    @overload
+    def bind(self, problem: Attention[Size], tiling: Tiling[Size], skips: bool = True) -> BoundMask[Size]: ...
+
+    def bind(self, problem: Attention[Size], tiling: Tiling[Size], skips: bool = True) -> BoundMask[Size]:
+        """The mask over a problem's tokens in tiles. Without `skips` it leaves no tile out, only hides."""
+        sizes = (problem.N, problem.Nk, tiling.rows_q, tiling.rows_k)
+        try:
+            N, Nk, rows_q, rows_k = map(index, sizes)
+        except TypeError:
+            if self.counts_arrays:
+                return BoundMask(self, *sizes, bool(skips))
+            raise TypeError(f"{self.text} binds to one problem and one tiling at a time, not to arrays") from None
+        return _bind(self, N, Nk, rows_q, rows_k, bool(skips))
+
+
+@lru_cache(maxsize=4096)
+def _bind(mask: Mask, N: int, Nk: int, rows_q: int, rows_k: int, skips: bool) -> BoundMask:
+    bound = BoundMask(mask, N, Nk, rows_q, rows_k, skips)
+    shapes = {(bound.Tr, bound.Tc), (N, Nk)}
+    for atom in atoms(mask.expr):
+        if atom.file and atom.file.data.shape not in shapes:
+            allowed = f"tile shape ({bound.Tr}, {bound.Tc}) or token shape ({N}, {Nk})"
+            raise InputError(f"{WHERE} file:{atom.file.path}", atom.file.data.shape, allowed)
+    return bound
+
+
+@dataclass(frozen=True)
+class Line(Generic[S]):
+    """The tiles of one row or column (`tile`), or all key columns, for loops that leave out hidden tiles.
+
+    `kind` is row, column or columns.
+    """
+
+    mask: BoundMask[S]
+    kind: str
+    tile: Tile | None = None
+
+    def active(self, tile: Tile) -> bool:
+        """Whether the line sees any pair of a tile."""
+        if self.tile is None:
+            return bool(self.mask.table[:, tile.index].any())
+        i, j = (tile, self.tile) if self.kind == "column" else (self.tile, tile)
+        return bool(self.mask.table[i.index, j.index])
+
+    @property
+    def any(self) -> bool:
+        """Whether any tile of the line is active."""
+        if self.tile is None:
+            return bool(self.mask.active_tiles > 0)
+        table, k = self.mask.table, self.tile.index
+        return bool((table[:, k] if self.kind == "column" else table[k]).any())
+
+
+@dataclass(frozen=True)
+class Part:
+    """The mask over one tile."""
+
+    mask: BoundMask[Size]
+    i: Tile
+    j: Tile
+
+    def array(self) -> Bools:
+        """Booleans (rows x keys of the tile), True where visible."""
+        return self.mask.visible(self.i.start, self.i.size, self.j.start, self.j.size)
+
+
+@dataclass(frozen=True)
+class BoundMask(Generic[S]):
+    """A mask over N x Nk tokens in tiles of rows_q x rows_k. Without `skips` its lines are None.
+
+    Sizes are arrays only if the mask counts arrays; it has no table then.
+    """
+
+    mask: Mask
+    N: S
+    Nk: S
+    rows_q: S
+    rows_k: S
+    skips: bool = True
+
+    def __str__(self) -> str:
+        return self.mask.text
+
+    @property
+    def tile_units(self) -> bool:
+        """Whether tile sizes change what is hidden."""
+        return self.mask.tile_units
+
+    @property
+    def Tr(self) -> S:
+        """Row tiles."""
+        return -(-self.N // self.rows_q)  # type: ignore[operator,return-value]
+
+    @property
+    def Tc(self) -> S:
+        """Key tiles."""
+        return -(-self.Nk // self.rows_k)  # type: ignore[operator,return-value]
+
+    @property
+    def shift(self) -> S:
+        """Keys that causal shows to the first query, but for the one at its own place."""
+        return self.Nk - self.N  # type: ignore[operator,return-value]  # both are S
+
+    @property
+    def columns(self) -> Line[S] | None:
+        """All key columns, for a loop over those with any active tile."""
+        return Line(self, "columns") if self.skips else None
+
+    def column(self, j: Tile) -> Line[S] | None:
+        """The tiles of key column j, for a loop over the active ones."""
+        return Line(self, "column", j) if self.skips else None
+
+    def row(self, i: Tile) -> Line[S] | None:
+        """The tiles of row i, for a loop over the active ones."""
+        return Line(self, "row", i) if self.skips else None
+
+    def part(self, i: Tile, j: Tile) -> Part:
+        """The mask over tile (i, j)."""
+        return Part(self, i, j)
+
+    def visible(self, x0: int, rows: int, y0: int, keys: int) -> Bools:
+        """Booleans (rows x keys) of the tokens from (x0, y0), True where visible."""
+        import numpy as np
+
+        x, y = x0 + np.arange(rows)[:, None], y0 + np.arange(keys)[None, :]
+        tokens = x, y, self.shift
+        tiles = x // self.rows_q, y // self.rows_k, 0
+        return np.broadcast_to(self._holds(self.mask.expr, tokens, tiles), (rows, keys)).copy()
+
+    def _holds(self, expr: Expr, tokens: Places, tiles: Places) -> Bools:
+        """Whether an expression holds at places, given in tokens and in tiles."""
+        if isinstance(expr, Join):
+            found = self._holds(expr.parts[0], tokens, tiles)
+            for part in expr.parts[1:]:
+                other = self._holds(part, tokens, tiles)
+                found = found & other if expr.op == "&" else found | other
+            return ~found if expr.op == "~" else found
+        if expr.file:
+            x, y, _ = tokens if expr.file.data.shape == (self.N, self.Nk) else tiles
+            return expr.file.data[x, y]
+        x, y, shift = tiles if expr.tiles else tokens
+        if expr.kind == "causal":
+            return y <= x + shift
+        if expr.kind == "window":
+            return abs(x - y) <= expr.size
+        if expr.kind == "global":
+            return (x < expr.size) | (y < expr.size)
+        return x % expr.size == y % expr.size if expr.kind == "strided" else x == x
+
+    @cached_property
+    def table(self) -> Bools:
+        """Booleans (Tr x Tc), True for an active tile. Every pair of tokens is looked at, without the counts'
+        formulas."""
+        import numpy as np
+
+        N, Nk, rows_q, rows_k = map(int, (self.N, self.Nk, self.rows_q, self.rows_k))
+        if N * Nk > MOST_PAIRS:
+            allowed = f"at most {MOST_PAIRS} pairs of tokens where a mask is looked at pair by pair"
+            raise InputError(WHERE, self.mask.text, allowed, "use atoms of one unit, and no file")
+        starts, chunk = np.arange(0, Nk, rows_k), max(1, CHUNK // Nk)
+        table = np.zeros((-(-N // rows_q), len(starts)), bool)
+        for i in range(len(table)):
+            for x in range(i * rows_q, min((i + 1) * rows_q, N), chunk):
+                rows = min(chunk, (i + 1) * rows_q - x, N - x)
+                keys = self.visible(x, rows, 0, Nk).any(axis=0)
+                table[i] |= np.logical_or.reduceat(keys, starts)
+        return table
+
+    def pairs(self, row_ragged: bool, column_ragged: bool) -> Size:
+        """The number of active tiles in whole or ragged row tiles x whole or ragged key tiles."""
+        return self._counts.pairs[bool(row_ragged), bool(column_ragged)]
+
+    def rows(self, ragged: bool) -> Size:
+        """The number of whole, or ragged, row tiles with any active tile."""
+        return self._counts.rows[bool(ragged)]
+
+    def cols(self, ragged: bool) -> Size:
+        """The number of whole, or ragged, key columns with any active tile."""
+        return self._counts.cols[bool(ragged)]
+
+    @property
+    def active_tiles(self) -> Size:
+        """The number of active tiles."""
+        return sum(self._counts.pairs.values())
+
+    @property
+    def unit(self) -> str:
+        """`tokens` or `tiles` if all atoms agree, else `mixed`. Files are always mixed."""
+        return unit(self.mask.expr)
+
+    @cached_property
+    def _counts(self) -> Counts:
+        kind, expr = self.unit, self.mask.expr
+        if kind == "mixed":
+            return self.table_counts()
+        rows, cols = axis(self.N, self.rows_q, kind), axis(self.Nk, self.rows_k, kind)
+        shift: Size = self.shift if kind == "tokens" else 0
+        found = closed_counts(expr, rows, cols, shift)
+        if found is not None:
+            return found
+        one = cast("Axis", rows), cast("Axis", cols)  # arrays have a closed form
+        return Counter(expr, *one, cast("int", shift)).counts()
+
+    def table_counts(self) -> Counts:
+        """The counts, summed from the table."""
+        i, j = int(self.N) // int(self.rows_q), int(self.Nk) // int(self.rows_k)  # whole tiles
+        halves = {False: slice(0, i), True: slice(i, None)}, {False: slice(0, j), True: slice(j, None)}
+        rows, cols = cast("Bools", self.table.any(axis=1)), cast("Bools", self.table.any(axis=0))
+        return Counts(
+            {(r, c): int(self.table[halves[0][r], halves[1][c]].sum()) for r in halves[0] for c in halves[1]},
+            {r: int(rows[part].sum()) for r, part in halves[0].items()},
+            {c: int(cols[part].sum()) for c, part in halves[1].items()},
+        )
+
+
+def axis(length: Size, size: Size, unit: str) -> Axis[Size]:
+    """An axis in tiles of `size` tokens; its positions are tokens or tiles, as `unit` says."""
+    whole, rest = length // size, length % size
+    return Axis(whole, size, rest) if unit == "tokens" else Axis(whole, 1, smaller(rest, 1))
+
+
+def formula_density(mask: object, bound: BoundMask) -> tuple[str, float] | None:
+    """The share of active tiles as papers give it (formula, value), for a mask of a single atom; else None."""
+    atom = mask.expr if isinstance(mask, Mask) else None
+    if not isinstance(atom, Atom):
+        return None
+    T, size = bound.Tc, atom.size
+    if atom.kind == "causal":
+        return "(T+1)/(2T)", (T + 1) / (2 * T)
+    if atom.kind == "window" and atom.tiles:
+        return "(2w+1)/T", min(1.0, (2 * size + 1) / T)
+    if atom.kind == "global" and atom.tiles:
+        return "1-(1-g/T)^2", 1 - max(0.0, 1 - size / T) ** 2
+    return ("1/S", 1 / size) if atom.kind == "strided" else None
+
+
+def token_density(mask: Mask, N: int, Nk: int, Br: int, Bc: int) -> tuple[int, int]:
+    """(visible pairs of tokens, all pairs), exact."""
+    bound = _bind(mask, N, Nk, Br, Bc, True)
+    if bound.unit == "tokens":
+        return int(_bind(mask, N, Nk, 1, 1, True).active_tiles), N * Nk
+    if bound.unit == "tiles":
+        rows, cols = {False: Br, True: N % Br}, {False: Bc, True: Nk % Bc}
+        return int(sum(bound.pairs(r, c) * rows[r] * cols[c] for r in rows for c in cols)), N * Nk
+    bound.table  # noqa: B018 - raises InputError for too many pairs
+    chunk = max(1, CHUNK // Nk)
+    return sum(int(bound.visible(x, min(chunk, N - x), 0, Nk).sum()) for x in range(0, N, chunk)), N * Nk

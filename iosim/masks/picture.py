@@ -1,0 +1,134 @@
+"""A mask as text: a picture of its active tiles, and its densities beside the formulas that papers give."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NotRequired, TypedDict, cast
+
+from ..core.problem import DENSE, Attention
+from ..core.tiling import Tiling, parse_tiles
+from ..errors import InputError
+from . import parse_mask
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ..core.typing import Mask as AnyMask
+    from .mask import BoundMask, Mask
+
+
+WIDEST = 64  # the most tiles a side that are drawn
+MOST_PAIRS = 2**28  # that a picture looks at
+MOST_TILES = 1024
+
+Tiles = tuple[int, int]  # the numbers of row tiles and of key tiles
+
+
+class MaskRow(TypedDict):
+    """What `iosim mask` says of a mask. `bound` is the mask in tiles, or only their numbers if it is dense."""
+
+    mask: str
+    N: int
+    Nk: int
+    Br: int
+    Bc: int
+    Tr: int
+    Tc: int
+    active_tiles: int
+    tile_density: float
+    visible_pairs: int
+    token_density: float
+    formula: str | None
+    formula_density: float | None
+    bound: NotRequired[BoundMask | Tiles]
+
+
+def describe(expression: str, tiles: str, N: int, Nk: int | None = None) -> MaskRow:
+    """Tile counts and densities of a mask."""
+    p = Attention(N, 1, Nk=N if Nk is None else Nk, mask=parse_mask(expression))
+    tiling = parse_tiles(tiles)
+    Tr, Tc = -(-p.N // tiling.rows_q), -(-p.Nk // tiling.rows_k)
+    row: MaskRow = {
+        "mask": expression, "N": p.N, "Nk": p.Nk, "Br": tiling.rows_q, "Bc": tiling.rows_k, "Tr": Tr, "Tc": Tc,
+        "active_tiles": Tr * Tc, "tile_density": 1.0, "visible_pairs": N * p.Nk, "token_density": 1.0,
+        "formula": None, "formula_density": None, "bound": (Tr, Tc),
+    }  # fmt: skip
+    if p.mask is DENSE:
+        return row
+    from .mask import formula_density, token_density
+
+    mask = cast("Mask", p.mask)
+    bound = mask.bind(p, tiling, True)
+    row["bound"], row["active_tiles"] = bound, int(bound.active_tiles)
+    row["tile_density"] = row["active_tiles"] / (Tr * Tc)
+    row["visible_pairs"], pairs = token_density(mask, p.N, p.Nk, tiling.rows_q, tiling.rows_k)
+    row["token_density"] = row["visible_pairs"] / pairs
+    if formula := formula_density(mask, bound):
+        row["formula"], row["formula_density"] = formula
+    return row
+
+
+def draw(bound: BoundMask | Tiles) -> str:
+    """The picture of a mask: `#` for an active tile, `.` for a hidden one. Large masks are cut to their first tiles."""
+    size = bound if isinstance(bound, tuple) else (bound.Tr, bound.Tc)
+    rows, columns = (min(x, WIDEST) for x in size)
+    if isinstance(bound, tuple):
+        lines = ["#" * columns] * rows
+    else:
+        lines = ["".join("#" if on else "." for on in line) for line in corner(bound, rows, columns)]
+    note = [f"(the first {rows} x {columns} tiles)"] if max(size) > WIDEST else []
+    return "\n".join([*lines, *note])
+
+
+def corner(bound: BoundMask, rows: int, columns: int) -> list[list[bool]]:
+    """Whether each of the first rows x columns tiles is active, by looking at their tokens."""
+    Br, Bc = bound.rows_q, bound.rows_k
+    height, width = min(bound.N, rows * Br), min(bound.Nk, columns * Bc)
+    if height * width > MOST_PAIRS:
+        raise InputError("--tiles", f"{Br}x{Bc}", "smaller tiles, for a picture")
+    seen = bound.visible(0, height, 0, width)
+    return [
+        [bool(seen[i * Br : (i + 1) * Br, j * Bc : (j + 1) * Bc].any()) for j in range(columns)] for i in range(rows)
+    ]
+
+
+@dataclass(frozen=True)
+class TileMap:
+    """`shares` (Tr, Tc), each from 0 (all hidden) to 1 (all visible), of tiles of `rows_q` x `rows_k` tokens."""
+
+    title: str
+    shares: NDArray[np.float64]
+    rows_q: int
+    rows_k: int
+
+
+def tile_map(mask: str | AnyMask, N: int, Nk: int | None, tiling: Tiling) -> TileMap:
+    """The map of a mask, by looking at every pair of queries and keys."""
+    p = Attention(N, 1, Nk=N if Nk is None else Nk, mask=parse_mask(mask))
+    rows, columns = range(0, p.N, tiling.rows_q), range(0, p.Nk, tiling.rows_k)
+    if p.N * p.Nk > MOST_PAIRS or max(len(rows), len(columns)) > MOST_TILES:
+        found = f"{p.N} x {p.Nk} tokens in {len(rows)} x {len(columns)} tiles"
+        raise InputError("mask picture", found, f"at most {MOST_PAIRS} pairs and {MOST_TILES} tiles a side",
+                         "try a smaller --N or larger --tiles")  # fmt: skip
+    import numpy as np
+
+    shares = np.ones((len(rows), len(columns))) if p.mask is DENSE else visible_shares(p, tiling)
+    active = int((shares > 0).sum())
+    title = f"{p.mask}, N = {p.N}, Nk = {p.Nk}, tiles {tiling.rows_q}x{tiling.rows_k}: "
+    title += f"{active} of {shares.size} tiles active ({active / shares.size:.1%})"
+    return TileMap(title, shares, min(tiling.rows_q, p.N), min(tiling.rows_k, p.Nk))
+
+
+def visible_shares(p: Attention, tiling: Tiling) -> NDArray[np.float64]:
+    """The visible share of every tile; the problem's mask is not dense."""
+    import numpy as np
+
+    bound = p.mask.bind(p, tiling, True)
+    rows, columns = range(0, p.N, tiling.rows_q), range(0, p.Nk, tiling.rows_k)
+    shares = np.empty((len(rows), len(columns)))
+    for i, start in enumerate(rows):  # one row of tiles at a time, so that memory does not grow with N^2
+        height = min(tiling.rows_q, p.N - start)
+        seen = bound.visible(start, height, 0, p.Nk).sum(axis=0)
+        shares[i] = np.add.reduceat(seen, columns) / (height * np.diff([*columns, p.Nk]))
+    return shares

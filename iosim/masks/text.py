@@ -1,0 +1,141 @@
+"""Parser of a mask's text, such as `causal&window:64|file:PATH`, into its expression. Files are read here too."""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import lru_cache
+
+from ..errors import InputError, suggestion
+from ..units import LARGEST_COUNT, parse_count
+from .expression import Atom, Expr, Join, MaskFile
+
+WHERE = "--mask"
+ALLOWED = (
+    "dense, causal, window:W, global:G, strided:S, file:PATH, joined by &, |, ~ and parentheses; "
+    "W, G, S in tokens, or in tiles as 2b"
+)
+LEAST = {"window": 0, "global": 0, "strided": 1}
+NAMES = ("dense", "causal", *LEAST, "file")
+LONGEST, DEEPEST = 2000, 50
+LARGEST_FILE = 2**30  # bytes
+
+_TOKEN = re.compile(r"\s*([&|~()]|file:[^&|()\s]*|[^&|~()\s]+)")
+
+
+def read(text: str) -> Expr:
+    """The expression of a mask's text; InputError if it is not one."""
+    if not isinstance(text, str):
+        raise InputError(WHERE, text, ALLOWED)
+    if len(text) > LONGEST:
+        raise InputError(WHERE, text, f"at most {LONGEST} characters")
+    return _Parser(text).parse()
+
+
+class _Parser:
+    """A parser by recursive descent: ~ binds tightest, then &, then |."""
+
+    def __init__(self, text: str):
+        self.text, self.words, self.at, self.depth = text, _TOKEN.findall(text), 0, 0
+
+    def parse(self) -> Expr:
+        """The expression of the whole text."""
+        expr = self.join("|")
+        if self.at < len(self.words):
+            unexpected = self.words[self.at]
+            hint = "unbalanced parentheses" if unexpected == ")" else f"join {unexpected!r} by & or |"
+            raise self.error(hint)
+        return expr
+
+    def error(self, hint: str) -> InputError:
+        """The error of this text, with a hint."""
+        return InputError(WHERE, self.text, ALLOWED, hint)
+
+    def take(self, *words: str) -> bool:
+        """Whether the next word is one of these; then it is passed."""
+        found = self.at < len(self.words) and self.words[self.at] in words
+        self.at += found
+        return found
+
+    def join(self, op: str) -> Expr:
+        """Operands joined by `op`; a single one stays as it is."""
+        parts = [self.operand(op)]
+        while self.take(op):
+            parts.append(self.operand(op))
+        return parts[0] if len(parts) == 1 else Join(op, tuple(parts))
+
+    def operand(self, op: str) -> Expr:
+        """An operand of `op`, in which tighter operators may stand."""
+        return self.join("&") if op == "|" else self.unary()
+
+    def unary(self) -> Expr:
+        """An atom or a bracket, after any number of ~."""
+        negated = False
+        while self.take("~"):
+            negated = not negated
+        expr = self.bracket() if self.take("(") else self.atom()
+        return Join("~", (expr,)) if negated else expr
+
+    def bracket(self) -> Expr:
+        """The expression in parentheses; the opening one is passed already."""
+        self.depth += 1
+        if self.depth > DEEPEST:
+            raise self.error(f"at most {DEEPEST} parentheses may be nested")
+        expr = self.join("|")
+        if not self.take(")"):
+            raise self.error("unbalanced parentheses")
+        self.depth -= 1
+        return expr
+
+    def atom(self) -> Atom:
+        """The predicate that the next word names."""
+        word = self.words[self.at] if self.at < len(self.words) else ""
+        if word in ("", "&", "|", ")"):
+            raise self.error("a mask is missing " + (f"before {word!r}" if word else "at the end"))
+        self.at += 1
+        name, colon, value = word.partition(":")
+        if name not in NAMES:
+            raise self.error(suggestion(name, NAMES) or f"there is no mask {name!r}")
+        if name == "file":
+            return Atom("file", file=read_file(value))
+        if name in LEAST:
+            tiles = value.endswith("b")
+            count = parse_count(value.removesuffix("b"), f"{WHERE} ({word})", LEAST[name], LARGEST_COUNT)
+            return Atom(name, count, tiles)
+        if colon and (name, value) != ("causal", "b"):
+            raise self.error("`causal` or `causal:b`" if name == "causal" else "`dense` takes no number")
+        return Atom(name, tiles=bool(colon))
+
+
+def read_file(path: str) -> MaskFile:
+    """The matrix of a file. A file that has not changed is not read again."""
+    allowed = "file:PATH of a readable .npy or 0/1 text file"
+    try:
+        if not os.path.isfile(path):
+            raise InputError(WHERE, f"file:{path}", allowed, "there is no such file")
+        state = os.stat(path)
+        if state.st_size > LARGEST_FILE:
+            raise InputError(WHERE, f"file:{path}", f"at most {LARGEST_FILE} bytes")
+        return _load(path, state.st_mtime_ns, state.st_size)
+    except InputError:
+        raise
+    except Exception as fault:  # NumPy's reader raises errors of many classes for a broken file
+        raise InputError(WHERE, f"file:{path}", allowed, str(fault)) from fault
+
+
+@lru_cache(maxsize=32)
+def _load(path: str, mtime: int, size: int) -> MaskFile:
+    import numpy as np
+
+    if path.endswith(".npy"):
+        data = np.load(path, allow_pickle=False)
+    else:
+        with open(path, encoding="ascii") as file:
+            rows = [re.sub(r"[\s,]", "", line) for line in file]
+        rows = [row for row in rows if row]
+        if len({len(row) for row in rows}) > 1:
+            raise ValueError("its rows differ in length")
+        data = np.array([list(row.encode()) for row in rows], dtype=np.int64) - ord("0")
+    if data.ndim != 2 or not data.size or data.dtype.kind not in "buif" or not ((data == 0) | (data == 1)).all():
+        raise ValueError("it is no matrix of 0 and 1")
+    return MaskFile(path, data.astype(bool))

@@ -1,0 +1,43 @@
+"""Softmax attention in a few lines of float64: the oracle. It shares no code with steps/softmax.py.
+
+NumPy is loaded inside, so that a schedule can name its oracle without it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..core.problem import Attention
+    from ..core.typing import Array, Arrays, Bools
+
+
+def attention(q: Array, k: Array, v: Array, visible: Bools | None = None, kept: Array | None = None) -> Array:
+    """softmax(q k^T / sqrt(d)) v for q (N, d), k (Nk, d), v (Nk, dv); rows that see no key give zeros.
+
+    `kept` (N, Nk): factors of dropout on the probabilities, None is no dropout."""
+    import numpy as np
+
+    q, k, v = (np.asarray(x, np.float64) for x in (q, k, v))
+    s = np.einsum("nd,kd->nk", q, k) / np.sqrt(q.shape[1])
+    if visible is None:
+        visible = np.ones(s.shape, bool)
+    top = np.max(s, axis=1, keepdims=True, where=visible, initial=-1e300)
+    weights = np.where(visible, np.exp(np.minimum(s - top, 0)), 0.0)
+    total = weights.sum(axis=1, keepdims=True)
+    weights = np.divide(weights, total, out=np.zeros_like(weights), where=total > 0)
+    return (weights if kept is None else weights * kept) @ v
+
+
+def queries_keys_values(rng: np.random.Generator, p: Attention, visible: Bools | None) -> Arrays:
+    """Random Q, K, V of one head."""
+    shapes = {"Q": (p.N, p.d), "K": (p.Nk, p.d), "V": (p.Nk, p.dv)}
+    return {name: rng.normal(scale=2, size=shape) for name, shape in shapes.items()}
+
+
+def attention_output(hbm: Arrays, p: Attention, visible: Bools | None) -> Arrays:
+    """The tensor that the schedules of softmax attention must leave in HBM."""
+    kept = None if p.dropout is None else p.dropout.factors(range(p.N), range(p.Nk))
+    return {"O": attention(hbm["Q"], hbm["K"], hbm["V"], visible, kept)}

@@ -1,0 +1,64 @@
+"""Inputs and oracles, in float64, of matrix products, softmax alone and linear attention. None of a step is used.
+
+NumPy is loaded inside, so that a schedule can name its oracle without it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..core.problem import Attention
+    from ..core.typing import Arrays, Bools
+
+
+def two_matrices(rng: np.random.Generator, p: Attention, visible: Bools | None) -> Arrays:
+    """Random A (N, d) and B (d, Nk), such that the entries of C are below 1 whatever d is."""
+    return {"A": rng.normal(size=(p.N, p.d)), "B": rng.normal(scale=p.d**-0.5 / 4, size=(p.d, p.Nk))}
+
+
+def matrix_product(hbm: Arrays, p: Attention, visible: Bools | None) -> Arrays:
+    """C = A B, summed element by element of the contracted axis."""
+    import numpy as np
+
+    a, b = (np.asarray(hbm[name], np.float64) for name in "AB")
+    return {"C": np.einsum("nk,kp->np", a, b)}
+
+
+def unit_inputs(rng: np.random.Generator, p: Attention, visible: Bools | None) -> Arrays:
+    """Random Q, K, V of variance 1: a narrow accumulator rounds scores summed in parts once for each."""
+    shapes = {"Q": (p.N, p.d), "K": (p.Nk, p.d), "V": (p.Nk, p.dv)}
+    return {name: rng.normal(size=shape) for name, shape in shapes.items()}
+
+
+def score_matrix(rng: np.random.Generator, p: Attention, visible: Bools | None) -> Arrays:
+    """Random scores (N, Nk)."""
+    return {"S": rng.normal(scale=3, size=(p.N, p.Nk))}
+
+
+def softmax_of_rows(hbm: Arrays, p: Attention, visible: Bools | None) -> Arrays:
+    """P_xy = 1 / sum_z exp(S_xz - S_xy) over the keys that x sees: no maximum and no shared sum; 0 where hidden."""
+    import numpy as np
+
+    s = np.asarray(hbm["S"], np.float64)
+    seen = np.ones(s.shape, bool) if visible is None else visible
+    out = np.zeros_like(s)
+    with np.errstate(over="ignore"):
+        for x, row in enumerate(s):
+            keys = np.flatnonzero(seen[x])
+            out[x, keys] = 1 / np.exp(row[None, keys] - row[keys, None]).sum(axis=1)
+    return {"P": out}
+
+
+def linear_attention(hbm: Arrays, p: Attention, visible: Bools | None) -> Arrays:
+    """O in the quadratic form: weights phi(q) . phi(k) >= 0 of the visible pairs, each row divided by its sum."""
+    import numpy as np
+
+    q, k, v = (np.asarray(hbm[name], np.float64) for name in "QKV")
+    phi = [np.where(x > 0, 1 + x, np.exp(np.where(x > 0, 0, x))) for x in (q, k)]
+    weights = np.einsum("nd,kd->nk", *phi)
+    if visible is not None:
+        weights = np.where(visible, weights, 0)
+    return {"O": weights @ v / weights.sum(axis=1, keepdims=True)}

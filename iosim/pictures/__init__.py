@@ -1,0 +1,1 @@
+"""Charts, SVG, and the page of `iosim report`."""

@@ -1,0 +1,166 @@
+"""One self-contained HTML page about a problem: no script, no file beside it; light, dark and on paper."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from html import escape
+from typing import Any
+
+from ..core.folded import Folded
+from ..core.problem import DENSE
+from ..core.tiling import Tiling
+from ..core.watchers import Capacity
+from ..counting import report
+from ..counting.bounds import Bound
+from ..counting.count import Report, Result, choose
+from ..counting.report import count_table, detail_table, header
+from ..masks.picture import MOST_PAIRS, tile_map
+from ..schedules import find
+from ..units import format_bytes
+from . import chart as curves
+from . import svg_chart
+
+STYLE = """
+:root { color-scheme: light dark; --ink: #1c1c1c; --muted: #6a6a6a; --paper: #fff; --rule: #dcdcdc; --tile: #0072b2;
+        --empty: #eef2f5; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6e6e6; --muted: #a0a0a0; --paper: #16181b; --rule: #3a3d42;
+        --tile: #56b4e9; --empty: #23272c; } }
+@media print { :root { --ink: #000; --muted: #555; --paper: #fff; --rule: #ccc; --tile: #0072b2; --empty: #f2f2f2; }
+        svg, tr { break-inside: avoid; } h2 { break-after: avoid; } body { padding: 0; } }
+body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 72rem;
+       margin: 0 auto; padding: 1.5rem; }
+h1 { font-size: 1.5rem; margin: 0 0 .2rem; } h2 { font-size: 1.1rem; margin: 2rem 0 .4rem; }
+p { max-width: 46rem; margin: .3rem 0 .7rem; } .small, footer { color: var(--muted); font-size: .85rem; }
+.wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; }
+th, td { padding: .25rem .7rem; border-bottom: 1px solid var(--rule); text-align: left; vertical-align: top; }
+th { font-weight: 600; white-space: nowrap; } .n { text-align: right; white-space: nowrap; } .no { font-weight: 700; }
+svg { width: 100%; height: auto; display: block; } svg { color: var(--ink); }
+.grid { stroke: var(--rule); } .mark { stroke: var(--muted); }
+.part { stroke: var(--paper); stroke-width: 1; } .empty { fill: var(--empty); } .tile { fill: var(--tile); }
+"""
+
+
+class Residents(Capacity):
+    """Which blocks are in SRAM at its fullest: name -> bytes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now: dict[Any, int] = {}
+        self.parts: list[tuple[str, int]] = []
+
+    def allocate(self, block: Any) -> None:
+        before = self.peak_bytes
+        super().allocate(block)
+        self.now[block] = block.words * self._width(block.tensor)
+        if self.peak_bytes > before:
+            self.parts = [(b.name, size) for b, size in self.now.items()]
+
+    def free(self, block: Any) -> None:
+        super().free(block)
+        del self.now[block]
+
+
+def page(found: Report, chart: curves.Chart, argv: list[str], tiles: str | None = None, multiple: int = 1) -> str:
+    """The page of a report; `chart` is its traffic against M, `tiles` and `multiple` are what its tiles came from."""
+    ran = tilings(found, tiles, multiple)
+    p = found.problem
+    heading = f"Attention, N = {p.N}, d = {p.d}, M = {curves.size(found.M_bytes or 0)}"
+    about = " ".join(header(found).split("\n")).strip()
+    mark = float(found.M_bytes or 0), f"M = {curves.size(found.M_bytes or 0)}"
+    sections = [
+        section("Words moved", counts_table(found), "Between HBM and SRAM, over all heads and batches. "
+                "<i>best</i> tiles are those of least traffic that fit; <i>paper</i> tiles are Bc = ceil(M/4d), "
+                "Br = min(Bc, d), which often do not. A word is one scalar."),
+        section("What is proven", bounds_table(found.bounds), "A floor is a number that no exact algorithm beats. "
+                "An order says how traffic grows; its constant is unknown, so no count can be compared with it alone."),
+        section("Traffic against M", svg_chart.chart_svg(chart, mark), "A dashed line needs more SRAM than M."),
+        section("What is in SRAM at its fullest", footprints(found, ran), "Bytes of the blocks resident together."),
+    ]  # fmt: skip
+    if p.mask is not DENSE:
+        sections.append(mask_section(found, ran))
+    sections.append(section("Words by tensor and step", rows_table(detail_table(found)), ""))
+    command = escape(" ".join(["iosim", *argv]))
+    foot = f"<footer>iosim {found.version} · <code>{command}</code> · M in 1024s; a ragged last tile counts at its size"
+    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(heading)}</title>'
+    body = f"<h1>{escape(heading)}</h1><p>{escape(about)}</p>{''.join(sections)}{foot}</footer>"
+    return f'<!doctype html>\n<html lang="en"><head>{head}<style>{STYLE}</style></head><body>{body}</body></html>\n'
+
+
+def section(title: str, content: str, words: str) -> str:
+    text = f'<p class="small">{words}</p>' if words else ""
+    return f'\n<section><h2>{escape(title)}</h2>{text}<div class="wide">{content}</div></section>'
+
+
+def rows_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """A table; numbers to the right, thousands apart."""
+    if not rows:
+        return "<p>(no rows)</p>"
+    head = "".join(f"<th{' class=n' if is_number(rows, name) else ''}>{escape(name)}</th>" for name in rows[0])
+    body = "".join("<tr>" + "".join(cell(value) for value in row.values()) + "</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def is_number(rows: Sequence[Mapping[str, Any]], name: str) -> bool:
+    return all(str(row[name])[:1].isdigit() or row[name] in (None, "-") for row in rows)
+
+
+def cell(value: Any) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"<td class=n>{value:,}</td>".replace(",", "\u202f")
+    text = "–" if value is None or value == "-" else str(value)
+    style = " class=no" if text in ("NO", "nothing fits") else " class=n" if text[:1].isdigit() or text == "–" else ""
+    return f"<td{style}>{escape(text)}</td>"
+
+
+def counts_table(found: Report) -> str:
+    notes = "".join(f"<p>{escape(line)}</p>" for line in report.notes(found) if line)
+    return rows_table(count_table(found)) + notes
+
+
+def bounds_table(bounds: list[Bound]) -> str:
+    rows = report.bounds_table(bounds)
+    return rows_table([{**row, "source": bound.source} for row, bound in zip(rows, bounds, strict=True)])
+
+
+def tilings(found: Report, tiles: str | None, multiple: int) -> list[tuple[Result, Tiling]]:
+    """The results that ran, with their tiles."""
+    ran = []
+    for result in found.results:
+        rule = tiles or "" if result.tiling == "given" else result.tiling
+        tiling = choose(find(result.schedule), rule, found.problem, found.M_bytes, multiple)
+        if tiling is not None and result.total is not None:
+            ran.append((result, tiling))
+    return ran
+
+
+def footprints(found: Report, ran: list[tuple[Result, Tiling]]) -> str:
+    rows = []
+    for result, tiling in ran:
+        room = Residents()
+        Folded(replace(found.problem, mask=DENSE), room).run(find(result.schedule), tiling)
+        tiles = f" {result.Br}x{result.Bc}" if result.Br else ""
+        note = f"{format_bytes(int(room.peak_bytes))}" + ("" if result.fits else ": does not fit")
+        rows.append((f"{result.schedule} {result.tiling}{tiles}", room.parts, note))
+    limit = found.M_bytes or 0
+    within = [row for row in rows if sum(size for _, size in row[1]) <= 4 * limit]
+    beyond = [
+        f"<p>{escape(name)}: {escape(note)}</p>" for name, parts, note in rows if (name, parts, note) not in within
+    ]
+    table = rows_table(
+        [{"schedule": name, **{"block": piece, "bytes": size}} for name, parts, _ in rows for piece, size in parts]
+    )
+    drawn = svg_chart.bars_svg(within, limit, f"M = {curves.size(limit)}") if within else ""
+    return f"{drawn}{''.join(beyond)}<details><summary>in numbers</summary>{table}</details>"
+
+
+def mask_section(found: Report, ran: list[tuple[Result, Tiling]]) -> str:
+    """The mask in the tiles of the first result that leaves tiles out."""
+    p = found.problem
+    skipping = [(r, t) for r, t in ran if r.Br and find(r.schedule).skips and p.N / r.Br <= 512 >= p.Nk / t.rows_k]
+    result, tiling = skipping[0] if skipping else (None, Tiling(max(1, p.N // 64), max(1, p.Nk // 64)))
+    if p.N * p.Nk > MOST_PAIRS:
+        return section("Mask", "", f"{escape(str(p.mask))}: too many pairs for a picture (at most {MOST_PAIRS}).")
+    tiles = tile_map(p.mask, p.N, p.Nk, tiling)
+    whose = f", as {result.schedule} {result.tiling} sees it" if result else ""
+    return section("Mask", svg_chart.tiles_svg(tiles), escape(tiles.title + whose) + ". Queries down, keys across.")

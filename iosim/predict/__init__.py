@@ -1,0 +1,1 @@
+"""DRAM bytes and seconds of a launch, predicted. It needs no GPU."""

@@ -1,0 +1,192 @@
+"""What the model says of a schedule on a GPU: words, SM bytes, DRAM bytes, time. Needs no GPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from ..core.folded import Folded
+from ..core.problem import DENSE, Attention
+from ..core.unrolled import Unrolled
+from ..core.watchers import Flops, Traffic, Watcher
+from ..cuda.warp_split import LANES, LEAST_ROWS, TEAM_ROWS
+from ..errors import InputError
+from ..hardware import MEASURED_KEYS, SECTOR_BYTES, Hardware
+from .block_work import LoopKey, Occupancy, StepKey, WorkCounter
+from .blocks import trace
+from .dram import Dram, dram_bytes
+from .launch_time import Rates, StepRates, Time, time_of_launches
+
+Key = TypeVar("Key", StepKey, LoopKey)
+
+DECIMALS = 12  # of seconds that are shown; the profiler counts nanoseconds
+# Dirty in an L2 that the profiler emptied. Fitted on one card, an H200: what is written while large buffers are only
+# read, however large they are (`l2_buffers.csv`). `iosim calibrate` does not measure it.
+PROFILER_BYTES = 2_400_000
+STEP_NUMBERS = 4  # fixed seconds and a rate, of a warp and of a full GPU (predict/launch_time.py)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Words by tensor and bytes, over all heads. The slacks bound what sectors may add to the SM's bytes: 0 where
+    every access is made of whole sectors."""
+
+    tensors: dict[str, tuple[int, int]]
+    read_bytes: int
+    write_bytes: int
+    read_slack_bytes: int
+    write_slack_bytes: int
+    flops: int
+    dram: Dram | None = None
+    time: Time | None = None
+
+
+class Sectors(Watcher):
+    """What partial sectors can add to the bytes of the words themselves: 0 where all is made of whole sectors.
+
+    A run (a row of a tile, or a whole tile that lies in one piece) that is asked for in k requests of a warp touches
+    at most 2 sectors at its ends and k - 1 between requests that it only partly fills: 62 + 32 (k - 1) bytes. A request
+    is at least 32 words (16-byte accesses: a quarter of a warp); and each team of a generated kernel starts its own,
+    every 8 rows, or every row of tiles with fewer than 16.
+    """
+
+    def __init__(self) -> None:
+        self.reads = self.writes = 0
+
+    def start(self, machine: Any) -> None:
+        self.machine = machine
+
+    def load(self, block: Any, tensor: str, words: Any) -> None:
+        self.reads += self._slack(block, tensor, words)
+
+    def store(self, block: Any, tensor: str, words: Any) -> None:
+        self.writes += self._slack(block, tensor, words)
+
+    def _slack(self, block: Any, tensor: str, words: int) -> int:
+        p, shape = self.machine.p, block.shape
+        width, axes = p.hbm_bytes(self.machine.tensors[tensor]), p.shape(self.machine.tensors[tensor])
+        rows, last = (getattr(x, "extent", x) for x in (shape[0], shape[-1]))
+        team = 1 if rows < LEAST_ROWS else TEAM_ROWS
+        piece = last if len(shape) > 1 else team * (2 if p.word_bytes == 2 and p.d % LEAST_ROWS == 0 else 1)
+        whole = all(n * width % SECTOR_BYTES == 0 for n in (piece, last, axes[-1]))
+        if whole or not words:
+            return 0
+        visits, lines = self.machine.total(()), self.machine.total(shape[:1])
+        groups = lines if team == 1 else lines // team + visits
+        runs = lines if len(shape) > 1 and last != axes[-1] else visits
+        return int(SECTOR_BYTES * (words // LANES + groups) + 2 * (SECTOR_BYTES - 1) * runs)
+
+
+def rates_of(hardware: Hardware, profiled: bool = False) -> Rates | None:
+    """The constants that `iosim calibrate` measured; None for a preset that was not measured. `profiled`: a launch
+    takes what the profiler says of an empty one, which waits for no other, but for its own start and end."""
+    table = hardware.measured
+    if table is None:
+        return None
+    more = ("l2_latency_seconds", "tile_latency_seconds", "wgmma_flops_per_second", "asking_ratio")
+    values = {name: table[name] for name in (*MEASURED_KEYS, *more) if name in table}
+    if profiled and "profiled_launch_seconds" in table:
+        values["launch_seconds"] = table["profiled_launch_seconds"]
+    return Rates(
+        sms=hardware.sms,
+        shared_memory_per_sm_bytes=hardware.shared_memory_per_sm_bytes,
+        steps=steps_of(table.get("steps", {})),
+        loop_ratios={parsed(LoopKey, name): ratio for name, ratio in table.get("loop_ratios", {}).items()},
+        first_seconds=dict(table.get("first_seconds", {})),
+        **values,
+    )
+
+
+def steps_of(table: dict[str, list[float]]) -> dict[StepKey, StepRates]:
+    """The rates of [measured.steps]. InputError for a file whose steps mean something else: an older iosim measured
+    them."""
+    again = "measure this GPU again: iosim calibrate"
+    steps = {parsed(StepKey, name): rates for name, rates in table.items()}
+    for key, rates in steps.items():
+        if not isinstance(rates, list) or len(rates) != STEP_NUMBERS:
+            found = f"{key} = {rates} in [measured.steps]"
+            raise InputError("--hardware", found, f"{STEP_NUMBERS} numbers", again)
+        output = replace(key, output=True)
+        if key.step == "scores" and output not in steps:
+            raise InputError("--hardware", f"{key} without {output} in [measured.steps]", "both", again)
+    if steps and StepKey("simt", "normalise") not in steps:
+        raise InputError("--hardware", "[measured.steps] without simt_normalise", "what iosim calibrate writes", again)
+    return {key: StepRates(*rates) for key, rates in steps.items()}
+
+
+def parsed(kind: type[Key], name: str) -> Key:
+    """The key with this name in a hardware file, or InputError."""
+    try:
+        return kind.parse(name)
+    except ValueError as error:
+        raise InputError("--hardware", str(error), "names that iosim calibrate writes") from None
+
+
+def l2_capacity_bytes(hardware: Hardware) -> int:
+    """Bytes that the L2 holds of data that all multiprocessors share: half of its size.
+
+    From the A100 on the L2 has two partitions, and each keeps a copy of what its own side reads. (An older GPU has one;
+    no prediction was compared with one.)"""
+    return hardware.l2_bytes // 2
+
+
+def launch_words(schedule: Any, problem: Attention, tiling: Any) -> list[tuple[int, int]]:
+    """Words read and written by each launch, of one head."""
+    traffic = Traffic()
+    Folded(problem, traffic).run(schedule, tiling)
+    return [(int(reads), int(writes)) for reads, writes in traffic.steps]
+
+
+def in_whole_tiles(p: Attention, t: Any) -> Attention:
+    """The problem with both lengths rounded up to whole tiles, which bulk copies (TMA) load: boxes have one size."""
+    return replace(p, N=-(-p.N // t.rows_q) * t.rows_q, Nk=-(-p.Nk // t.rows_k) * t.rows_k)
+
+
+def predict(
+    schedule: Any,
+    problem: Attention,
+    tiling: Any,
+    hardware: Hardware | None = None,
+    sits: list[Occupancy] | None = None,
+    cold: bool = False,
+    backwards: bool = False,
+    taken_bytes: int = 0,
+    block_bytes: int = 0,
+    with_range: bool = False,
+) -> Prediction:
+    """Words and SM bytes; with `hardware` and how its launches sit on it, DRAM bytes and (where measured) time.
+
+    `cold`: every launch starts with an empty L2, as under Nsight Compute, which flushes it. `backwards`: inner loops
+    go from the last tile to the first. `taken_bytes` of the L2 hold no tensor; `block_bytes` each block writes once,
+    in its own place. `with_range`: say between what the DRAM bytes lie (`predict/dram.py`)."""
+    dense = problem
+    if not getattr(schedule, "skips", True) and problem.mask is not DENSE:
+        dense = replace(problem, mask=DENSE)  # a mask that only hides moves no word
+    traffic, flops, sectors = Traffic(), Flops(), Sectors()
+    machine = Folded(dense, traffic, flops, sectors).run(schedule, tiling)
+    n = problem.instances
+    width = {name: problem.hbm_bytes(machine.tensors[name]) for name in traffic.tensors}
+    plain = Prediction(
+        {name: (n * int(reads), n * int(writes)) for name, (reads, writes) in traffic.tensors.items()},
+        n * sum(int(reads) * width[name] for name, (reads, _) in traffic.tensors.items()),
+        n * sum(int(writes) * width[name] for name, (_, writes) in traffic.tensors.items()),
+        n * sectors.reads,
+        n * sectors.writes,
+        n * int(flops.total),
+    )
+    if hardware is None or not sits:
+        return plain
+    rates, work = rates_of(hardware, profiled=cold), WorkCounter(sits)
+    found = trace(schedule, dense, tiling, *([work] if rates and dense is problem else []), backwards=backwards)
+    if rates and dense is not problem:  # hiding takes time
+        Unrolled(problem, work).run(schedule, tiling)
+    places = [hardware.sms * sit.blocks_per_sm for sit in sits]
+    capacity_bytes = max(0, l2_capacity_bytes(hardware) - taken_bytes)
+    left_bytes = PROFILER_BYTES if cold else 0
+    dram = dram_bytes(found, dense, places, capacity_bytes, cold, block_bytes, left_bytes, with_range)
+    if rates is None:
+        return replace(plain, dram=dram)
+    time = time_of_launches(work.blocks, n, problem.dtype, list(dram.by_launch), sits, rates)
+    if cold:
+        dram = dram.beside(round((hardware.measured or {}).get("idle_bytes_per_second", 0) * time.seconds))
+    return replace(plain, dram=dram, time=time)

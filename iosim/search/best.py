@@ -1,0 +1,95 @@
+"""The tiles of least traffic that really fit, and what a text keeps in SRAM."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast, overload
+
+from ..core.arrays import anywhere, choose, larger
+from ..core.folded import Folded
+from ..core.problem import DENSE, Attention
+from ..core.tiling import Tiling
+from ..core.watchers import Capacity
+from .inner_tile import inner_matters, least_of_both, one_by_one
+from .outer_tile_under_mask import least_traffic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..core.typing import ScheduleLike, Size, Test, Text
+    from ..schedules import Schedule
+
+
+def footprint(schedule: ScheduleLike | Text, problem: Attention[Size], tiling: Tiling[Size]) -> Capacity:
+    """The SRAM that a text needs, measured without the mask: `peak_words` and `peak_bytes`."""
+    from dataclasses import replace
+
+    dense = problem if problem.mask is DENSE else replace(problem, mask=DENSE)
+    capacity = Capacity()
+    Folded(dense, capacity).run(schedule, tiling)
+    return capacity
+
+
+def best_tiles(schedule: Schedule, problem: Attention, M_bytes: int, multiple: int = 1) -> Tiling | None:
+    """The tiles of least traffic that fit, exactly; None if nothing fits.
+
+    A schedule declares its outer loop. Its dense traffic falls with the outer tile. If it depends on the inner one too,
+    both are searched (search/inner_tile.py). Otherwise the search goes along one axis. Without a mask the inner tile is as
+    large as fits. With a mask of tokens the smallest inner tile moves least, because all keys of a tile are read when
+    any of them is seen. Among equals the smallest outer tile is taken; under a mask, of those that search/outer_tile_under_mask.py
+    counts.
+    """
+    if schedule.search is not None:
+        return schedule.search(schedule, problem, M_bytes, multiple)
+    tiling, found = search(schedule, problem, M_bytes, multiple)
+    return cast("Tiling", tiling) if found else None
+
+
+def search(
+    schedule: ScheduleLike, problem: Attention[Size], M_bytes: Size, multiple: int = 1
+) -> tuple[Tiling[Size], Test]:  # fmt: skip
+    """(the tiles, whether any fit), for numbers or arrays of them. A schedule's own `search` is not asked."""
+    outer_is_q = schedule.outer == "queries"
+    outer_length, inner_length = (problem.N, problem.Nk) if outer_is_q else (problem.Nk, problem.N)
+
+    def tiling(outer: Size, inner: Size) -> Tiling[Size]:
+        return Tiling(outer, inner) if outer_is_q else Tiling(inner, outer)
+
+    def fits(outer: Size, inner: Size) -> Test:
+        return footprint(schedule, problem, tiling(outer, inner)).peak_bytes <= M_bytes
+
+    largest = last_true(lambda n: fits(n * multiple, multiple), -(-outer_length // multiple))
+    found, largest = largest > 0, larger(largest, 1)
+    if anywhere(found) and inner_matters(schedule, problem, tiling, multiple):
+        if not isinstance(largest, int):
+            return one_by_one(search, schedule, problem, M_bytes, multiple)
+
+        def largest_inner(n: int) -> int:
+            return cast("int", last_true(lambda k: fits(n * multiple, k * multiple), -(-inner_length // multiple)))
+
+        return least_of_both(schedule, problem, tiling, largest, largest_inner, multiple), found
+    if problem.mask is not DENSE and getattr(schedule, "skips", True) and anywhere(found):
+        return tiling(least_traffic(schedule, problem, tiling, largest, multiple) * multiple, multiple), found
+    count = -(-outer_length // (largest * multiple))
+    rows = -(-outer_length // count)
+    outer = -(-rows // multiple) * multiple
+    inner = last_true(lambda n: fits(outer, n * multiple), -(-inner_length // multiple))
+    return tiling(outer, larger(inner, 1) * multiple), found
+
+
+@overload
+def last_true(test: Callable[[int], bool], most: int) -> int: ...
+
+
+@overload
+def last_true(test: Callable[[Size], Test], most: Size) -> Size: ...
+
+
+def last_true(test: Callable[..., Test], most: Size) -> Size:  # type: ignore[explicit-any]
+    """The largest n from 1 to `most` for which a test holds; 0 if there is none. The test holds up to some n and for
+    none after it. `most` may be an array: then n is one too."""
+    low, high = 0 * most, most
+    while anywhere(low < high):
+        middle = larger((low + high + 1) // 2, 1)  # where the search is over, the answer is asked for again
+        holds = test(middle)
+        low, high = choose(holds, middle, low), choose(holds, high, larger(middle - 1, low))
+    return low

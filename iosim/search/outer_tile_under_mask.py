@@ -1,0 +1,122 @@
+"""The outer tile of least traffic under a mask: candidates are counted one by one, or all in one walk over arrays.
+
+Two outer tiles merged into one move no more than both did: what both visit is now visited once. So a tile is no better
+than its multiples, and only the upper half of the candidates is counted. But if the mask empties whole outer lines, a
+larger tile may load rows that nobody looks at: then every candidate is counted.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+from ..core.arrays import choose
+from ..core.folded import Folded
+from ..core.problem import DENSE, Attention
+from ..core.watchers import Traffic
+from ..errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ..core.tiling import Tiling
+    from ..core.typing import ScheduleLike, Size, Test, Text, Tiles
+
+MOST_MASKED = 2**14  # outer tiles that are counted one by one: some seconds
+MOST_IN_ARRAYS = 2**18
+WORTH_NUMPY = 1024  # outer tiles: importing NumPy takes as long as counting these one by one
+CHUNK = 2**15
+
+
+def least_traffic(
+    schedule: ScheduleLike, problem: Attention[Size], tiling: Tiles, largest: Size, multiple: int
+) -> Size:  # fmt: skip
+    """The n from 1 to `largest` with the least traffic, where `tiling(n * multiple, multiple)` are the tiles; the
+    smallest n among equals that were counted. Sizes and `largest` are numbers, or arrays if the mask counts arrays."""
+    if problem.mask.tile_units:
+        raise InputError(
+            "--tiles", "best", f"a mask that does not change with the tiles (--mask {problem.mask} counts tiles)",
+            "give --tiles as 128x64, or the mask in tokens",
+        )  # fmt: skip
+    single = largest if isinstance(largest, int) else None
+    arrays = problem.mask.counts_arrays and (single is None or worth_arrays(single))
+    most = MOST_IN_ARRAYS if arrays else MOST_MASKED
+    highest = int(largest.max()) if not isinstance(largest, int) else largest
+    if highest > most:
+        raise InputError(
+            "--tiles", f"best among {highest} outer tiles", f"at most {most} where a mask is counted for each",
+            "give --tiles as 128x64, or a --tile-multiple",
+        )  # fmt: skip
+    first = choose(no_empty_line(schedule, problem, tiling(multiple, multiple)), largest // 2 + 1, 1)
+    if arrays:
+        found = least_in_arrays(schedule, problem, tiling, first, largest, multiple)
+        return found if single is None else int(found[0])
+    outer = range(cast("int", first), highest + 1)
+    return min(outer, key=lambda n: cast("int", words(schedule, problem, tiling(n * multiple, multiple))))
+
+
+def worth_arrays(largest: int) -> bool:
+    """Whether one walk over arrays is faster than counting so many tiles one by one."""
+    return "numpy" in sys.modules or largest > WORTH_NUMPY
+
+
+def no_empty_line(schedule: ScheduleLike, problem: Attention[Size], tiling: Tiling[Size]) -> Test:
+    """Whether every outer tile has an active tile."""
+    bound = problem.mask.bind(problem, tiling)
+    if schedule.outer == "queries":
+        return bound.rows(False) + bound.rows(True) == bound.Tr
+    return bound.cols(False) + bound.cols(True) == bound.Tc
+
+
+def words(schedule: ScheduleLike | Text, problem: Attention[Size], tiling: Tiling[Size]) -> Size:
+    """The words that one head moves."""
+    watcher = Traffic()
+    Folded(problem, watcher).run(schedule, tiling)
+    return watcher.total
+
+
+def least_in_arrays(
+    schedule: ScheduleLike, problem: Attention[Size], tiling: Tiles, first: Size, largest: Size, multiple: int
+) -> NDArray[np.int64]:
+    """The n from `first` to `largest` with the least traffic, for all problems at once. The candidates of all problems
+    follow each other; a walk counts a chunk of them."""
+    import numpy as np
+
+    names = ("N", "Nk", "d", "dv")
+    kind = np.int64 if fits_int64(schedule, problem, tiling(1, 1)) else object
+    sizes = [np.asarray(getattr(problem, name), kind) for name in names]
+    *sizes, first, largest = np.broadcast_arrays(*map(np.atleast_1d, (*sizes, first, largest)))
+    first, counts = first.astype(np.int64), (largest - first + 1).astype(np.int64)
+    found = np.empty(len(counts), np.int64)
+    for part in chunks(np.cumsum(counts)):
+        row = np.repeat(np.arange(part.start, part.stop), counts[part])
+        starts = np.cumsum(counts[part]) - counts[part]
+        n = (np.arange(len(row)) - starts[row - part.start] + first[row]).astype(kind)
+        picked = dict(zip(names, (size[row] for size in sizes), strict=True))
+        point = replace(problem, **picked, batch=1, heads=1, kv_heads=1)  # type: ignore[arg-type]
+        total = words(schedule, point, tiling(n * multiple, multiple))
+        least = np.flatnonzero(total == np.minimum.reduceat(total, starts)[row - part.start])
+        found[part] = n[least[np.unique(row[least], return_index=True)[1]]]
+    return found
+
+
+def chunks(ends: NDArray[np.int64]) -> Iterator[slice[int, int, None]]:
+    """Slices of rows that have at most CHUNK candidates together, or of one row."""
+    start = done = 0
+    while start < len(ends):
+        stop = max(start + 1, int(ends.searchsorted(done + CHUNK, side="right")))
+        yield slice(start, stop)
+        start, done = stop, int(ends[stop - 1])
+
+
+def fits_int64(schedule: ScheduleLike, problem: Attention[Size], one_row: Tiling[Size]) -> bool:
+    """Whether every count fits an int64. The largest sizes, without a mask and in tiles of one row, bound all counts;
+    that bound is counted in Python integers."""
+    import numpy as np
+
+    largest = {name: int(np.max(getattr(problem, name))) for name in ("N", "Nk", "d", "dv")}
+    worst = replace(problem, **largest, batch=1, heads=1, kv_heads=1, mask=DENSE)  # type: ignore[arg-type]
+    return bool(8 * max(cast("int", words(schedule, worst, one_row)), (worst.N + worst.Nk + 2) ** 2) < 2**63)

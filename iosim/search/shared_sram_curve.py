@@ -1,0 +1,150 @@
+"""All tilings that are the best at some M, where two tile sizes share the SRAM. Loads NumPy when it is called.
+
+As in search/shared_sram.py, cost depends on the sizes only through the numbers of passes, so the smallest size of each number
+is enough: about 4 sqrt(rows x columns) pairs. A pair stays if it costs less than every pair that needs no more M.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import isqrt
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, cast
+
+from ..core.tiling import Tiling
+from ..errors import InputError
+from .shared_sram import sizes
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ..core.typing import Size
+
+    Sizes = NDArray[np.int64]  # or of Python integers, where a count may not fit
+    Reach = Callable[[int], list[tuple[int, int]]]
+
+MOST = 2**20  # pairs; they take a second
+MOST_SEEN = 2**28  # pairs under a mask; they take twenty seconds
+
+
+class Falls(NamedTuple):
+    """Arrays of the same length: from M bytes on these rows and columns cost less than all before."""
+
+    M: Sizes
+    tile: tuple[Sizes, Sizes]
+
+
+F_co = TypeVar("F_co", covariant=True)
+
+
+class Solver(Protocol[F_co]):
+    """Finds the best tile at one M (square_tiles.least_passes) or for every M at once (`falls`)."""
+
+    def __call__(
+        self, rows_axis: int, columns_axis: int, multiple: int, M_bytes: int,
+        room: Callable[[int], tuple[int, int]], cost: Callable[[int, int], int],
+    ) -> F_co: ...  # fmt: skip
+
+
+def pairs(rows_axis: int, columns_axis: int, multiple: int) -> tuple[Sizes, Sizes]:
+    """The smallest rows and columns for each pair of numbers of passes, as arrays of Python integers."""
+    import numpy as np
+
+    rows, columns = list(sizes(rows_axis, multiple)), list(sizes(columns_axis, multiple))
+    if len(rows) * len(columns) > MOST:
+        enough = 1 << (4 * isqrt(rows_axis * columns_axis) // MOST).bit_length()  # an axis has about 2 sqrt(N) counts
+        raise InputError("--N", max(rows_axis, columns_axis), f"at most {MOST} pairs of tile counts",
+                         f"give --tile-multiple {max(enough, 2 * multiple)}")  # fmt: skip
+    return np.repeat(np.array(rows, object), len(columns)), np.tile(np.array(columns, object), len(rows))
+
+
+def falls(
+    rows_axis: int, columns_axis: int, multiple: int, M_bytes: int,
+    room: Callable[[int], tuple[int, int]], cost: Callable[[int, int], int],
+) -> Falls:  # fmt: skip
+    """The tiles that `square_tiles.least_passes` finds, for every M at once; `M_bytes` is not used. `room` and `cost`
+    are asked for arrays as well."""
+    import numpy as np
+
+    room_of, cost_of = cast("Callable[[Size], tuple[Size, Size]]", room), cast("Callable[[Size, Size], Sizes]", cost)
+    most, least = room(rows_axis)
+    kind = integers(most * columns_axis + least, cost(rows_axis, columns_axis))
+    rows, columns = (part.astype(kind) for part in pairs(rows_axis, columns_axis, multiple))
+    each, beside = room_of(np.minimum(rows, rows_axis))
+    M = each * np.minimum(columns, columns_axis) + beside
+    words = cost_of(-(-rows_axis // rows), -(-columns_axis // columns))
+    kept = cheaper(M, words)
+    return Falls(M[kept], (rows[kept], columns[kept]))
+
+
+def seen_pairs(
+    rows_axis: int, columns_axis: int, multiple: int,
+    reach: Reach, room: Callable[[int], list[tuple[int, int]]], cost: Callable[[int, int, int], int],
+) -> list[Tiling]:  # fmt: skip
+    """All tilings that are best at some M, where each tile of rows goes over the columns up to the last it sees.
+
+    `reach(rows)` -> (rows, columns seen) of each tile. `cost` grows with the sums over these tiles: of columns, of rows
+    times tiles of columns, of rows times columns. How the sums change as rows grow is not known, so every pair is
+    counted: all rows at once, as arrays, for each number of columns. `room` and `cost` are asked for arrays as well.
+    """
+    import numpy as np
+
+    units = -(-rows_axis // multiple), -(-columns_axis // multiple)
+    if units[0] * units[1] > MOST_SEEN:
+        raise InputError("--mask", f"{units[0]} x {units[1]} tile sizes", f"at most {MOST_SEEN} pairs to count",
+                         "give a --tile-multiple, or schedules whose inner tile does not matter")  # fmt: skip
+    square = rows_axis * columns_axis
+    kind = integers(cost(square, square, square), sum(x * columns_axis + y for x, y in room(rows_axis)))
+    rows, columns = (np.arange(1, n + 1).astype(kind) * multiple for n in units)
+    sums = sums_of(reach, rows, kind)
+    rooms = cast("Callable[[Size], list[tuple[Size, Size]]]", room)(np.minimum(rows, rows_axis))
+    words_of = cast("Callable[[Size, Size, Size], Sizes]", cost)
+    found = []
+    for width in columns.tolist():
+        words = words_of(*sums(width))
+        M = np.maximum.reduce([each * min(width, columns_axis) + beside for each, beside in rooms])
+        below = np.append(True, words[1:] < np.minimum.accumulate(words)[:-1]).astype(bool)  # M grows with the rows
+        found.append((M[below], words[below], rows[below], np.full(below.sum(), width)))
+    M, words, rows, columns = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    kept = cheaper(M, words)
+    return [Tiling(*pair) for pair in zip(rows[kept].tolist(), columns[kept].tolist(), strict=True)]
+
+
+def sums_of(reach: Reach, rows: Sizes, kind: str | type) -> Callable[[int], tuple[Sizes, Sizes, Sizes]]:
+    """The three sums of `seen_pairs` for all rows, as a function of the columns of a tile."""
+    import numpy as np
+
+    tiles = [reach(n) for n in rows.tolist()]
+    heights, seen = np.array([pair for found in tiles for pair in found], kind).T
+    starts = np.cumsum([0, *map(len, tiles)])[:-1]
+    columns, squares = np.add.reduceat(seen, starts), np.add.reduceat(heights * seen, starts)
+    fewer, less = -heights, -seen  # -h * floor(-n / c) is h * ceil(n / c)
+    return lambda width: (columns, np.add.reduceat(fewer * (less // width), starts), squares)
+
+
+def integers(*most: int) -> str | type[object]:
+    """The type of an array that holds numbers up to these, and sums of a few of them: int64, or Python integers."""
+    return "int64" if 16 * max(most) < 2**63 else object
+
+
+def cheaper(M: Sizes, cost: Sizes) -> NDArray[np.intp]:
+    """Indices in the order of M of those whose cost is below that of all that need no more M."""
+    import numpy as np
+
+    order = np.argsort(cost, kind="stable")
+    order = order[np.argsort(M[order], kind="stable")]
+    least = np.minimum.accumulate(cost[order])
+    return order[np.append(True, least[1:] < least[:-1]).astype(bool)]
+
+
+def together(first: Falls, output: Falls, depth: int) -> Tiling[Size]:
+    """The tiles of two loop pairs that run one after the other in the same M, at each M where the cost of one falls.
+    The tiles of the second pair are those of the output."""
+    import numpy as np
+
+    falls_at = np.unique(np.concatenate([first.M, output.M]))
+    falls_at = falls_at[falls_at >= max(first.M[0], output.M[0])]
+    a = np.searchsorted(first.M, falls_at, side="right") - 1
+    b = np.searchsorted(output.M, falls_at, side="right") - 1
+    (rows_q, rows_k), (rows_o, cols_o) = first.tile, output.tile
+    return Tiling(rows_q[a], rows_k[a], depth=depth, rows_o=rows_o[b], cols_o=cols_o[b])

@@ -1,0 +1,150 @@
+"""Tile steps of softmax in several passes, of products in parts, and of linear attention.
+
+As in steps/softmax.py: each writes into its first arguments, and NumPy is imported inside.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .softmax import Cost, flops, work
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from .softmax import Array
+
+    Size = int | NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number of the problem, as input of a step."""
+
+    value: Size
+
+    def array(self) -> Array:
+        import numpy as np
+
+        return np.array(self.value)
+
+
+# ---------------------------------------------------------------- scores in parts
+
+
+@work()
+@flops(lambda s, q, k: (2, *s, q[1]))
+@Cost(product="accumulate", looped=True, reads_whole=(2,))
+def add_scores(s: Array, q: Array, k: Array) -> None:
+    """S += Q K^T over some columns of the head dimension: s (rows, keys), q (rows, c), k (keys, c)."""
+    s += q.astype(s.dtype) @ k.astype(s.dtype).T
+
+
+@work(other=lambda s, d: [s])
+@Cost(operations=(1,), timed_as="normalise")
+def scale(s: Array, d: Array) -> None:
+    """S / sqrt(d), once all columns are in."""
+    s *= float(d) ** -0.5
+
+
+# ---------------------------------------------------------------- softmax in passes: s (rows, keys), m and l (rows,)
+
+
+@work(other=lambda m, s: [s, m])
+@Cost(operations=(1,), timed_as="normalise", rows=True, looped=True)
+def add_maximum(m: Array, s: Array) -> None:
+    """m = the larger of m and the maximum of each row."""
+    import numpy as np
+
+    np.maximum(m, s.max(axis=1), out=m)
+
+
+@work(exps=lambda s, m: [s], other=lambda s, m: [s])
+@Cost(operations=(1,), looped=True)
+def exponentials(s: Array, m: Array) -> None:
+    """s = exp(s - m); a row that sees nothing (m = -inf) becomes zeros."""
+    import numpy as np
+
+    s[...] = np.exp(s - np.where(np.isneginf(m), 0, m)[:, None])
+
+
+@work(other=lambda l, p: [p, l])
+@Cost(operations=(1,), timed_as="normalise", rows=True, looped=True)
+def add_sum(l: Array, p: Array) -> None:
+    """l += the sum of each row."""
+    l += p.sum(axis=1)
+
+
+@work(exps=lambda m, l, s: [s, m], other=lambda m, l, s: [(3, *s), (4, *m)])
+@Cost(operations=(1, 1), rows=True, looped=True)
+def add_maximum_and_sum(m: Array, l: Array, s: Array) -> None:
+    """One step of the online normaliser: l moves to the new maximum and takes the sum of the new exponentials.
+
+    Milakov and Gimelshein 2018, Algorithm 3, lines 4 and 5.
+    """
+    import numpy as np
+
+    new = np.maximum(m, s.max(axis=1))
+    safe = np.where(np.isneginf(new), 0, new)
+    l[...] = l * np.exp(m - safe) + np.exp(s - safe[:, None]).sum(axis=1)
+    m[...] = new
+
+
+# ---------------------------------------------------------------- linear attention: state (d, dv), z (d,)
+
+
+def feature_map(x: Array) -> Array:
+    """phi(x) = elu(x) + 1: x + 1 above 0, exp(x) below. Katharopoulos et al. 2020, equation 7."""
+    import numpy as np
+
+    return np.where(x > 0, x + 1, np.exp(np.minimum(x, 0)))
+
+
+@work(exps=lambda x: [x], other=lambda x: [(3, *x)])
+@Cost(operations=(1,), timed_as="normalise")
+def features(x: Array) -> None:
+    """phi(x) in the place of x."""
+    x[...] = feature_map(x)
+
+
+@work()
+@flops(lambda state, k, v: (2, *state, k[0]))
+@Cost(product="accumulate", looped=True, reads_whole=(1, 2))
+def add_to_state(state: Array, k: Array, v: Array) -> None:
+    """State += phi(K)^T V, with phi already applied: k (keys, d), v (keys, dv)."""
+    state += k.astype(state.dtype).T @ v.astype(state.dtype)
+
+
+@work(other=lambda z, k: [k, z])
+@Cost(operations=(1,), timed_as="normalise", reads_whole=(1,))
+def add_keys(z: Array, k: Array) -> None:
+    """z += the sum of phi(K) over the keys."""
+    z += k.sum(axis=0)
+
+
+@work()
+@flops(lambda o, q, state: (2, *o, state[0]))
+@Cost(product="accumulate", looped=True, reads_whole=(2,))
+def read_state(o: Array, q: Array, state: Array) -> None:
+    """O = phi(Q) State: q (rows, d), o (rows, dv), not normalised."""
+    o[...] = q.astype(o.dtype) @ state.astype(o.dtype)
+
+
+@work()
+@flops(lambda l, q, z: (2, *l, z[0]))
+@Cost(product="accumulate", looped=True, reads_whole=(2,))
+def read_normaliser(l: Array, q: Array, z: Array) -> None:
+    """l = phi(Q) . z: one number a row, by which the whole row of O is divided."""
+    l[...] = q.astype(l.dtype) @ z.astype(l.dtype)
+
+
+@work()
+@flops(lambda s, q, k: (2, *s, q[1]))
+@Cost(product="accumulate", looped=True, reads_whole=(2,))
+def earlier_products(s: Array, q: Array, k: Array) -> None:
+    """S = phi(Q) phi(K)^T where the key is not after the query, else 0; queries and keys at the same positions."""
+    import numpy as np
+
+    s[...] = np.tril(q @ k.T)

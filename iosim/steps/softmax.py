@@ -1,0 +1,209 @@
+"""The named tile steps: each writes into its first arguments, arrays of the shapes given. The paper's letters.
+
+NumPy is imported inside the steps that need it, so that a text can name steps without loading it. Three marks say what
+a step costs: `flops` and `work` what it computes on any machine, `Cost` how a kernel runs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+Shape = tuple[Any, ...]  # tiles and numbers: the axes of a block
+Factors = Callable[..., Shape]
+Terms = Callable[..., list[Any]]
+Step = TypeVar("Step", bound=Callable[..., None])
+
+
+def flops(factors: Factors) -> Callable[[Step], Step]:
+    """A mark: the floating-point operations of a matrix product, as factors from the shapes of its arguments."""
+
+    def mark(step: Step) -> Step:
+        step.__dict__["flops"] = factors
+        return step
+
+    return mark
+
+
+def nothing(*shapes: Shape) -> list[Any]:
+    return []
+
+
+def work(exps: Terms = nothing, other: Terms = nothing) -> Callable[[Step], Step]:
+    """A mark: what a step computes beside matrix products, as lists of products of factors. `exps` are exponentials
+    and logarithms. `other` are additions, multiplications, comparisons and divisions of two numbers."""
+
+    def mark(step: Step) -> Step:
+        step.__dict__["work"] = exps, other
+        return step
+
+    return mark
+
+
+@dataclass(frozen=True)
+class Cost:
+    """A mark: how a kernel runs a step. Predictions of time need it, and the plan of a generated kernel reads it.
+
+    A step that runs in a predicted kernel without this mark is an error. Numbers of arguments count from 0.
+    """
+
+    operations: tuple[int, ...] = ()
+    """SIMT instructions a word of each output, where a kernel holds its tiles in registers."""
+    exponentials: int = 0
+    """Exponentials a word of the first output, in the same kernels, for the softmax of measured tuned kernels. Other
+    steps count theirs among the operations."""
+    timed_as: str = ""
+    """The measured step (calibrate/step_texts.py) whose rates this one takes. Empty: the step was measured itself."""
+    product: Literal["", "scores", "accumulate"] = ""
+    """Which of the two measured matrix products this one is computed and timed like. Empty: it is no product."""
+    rows: bool = False
+    """The lanes of a warp share whole rows, some rows at a time, and take turns."""
+    looped: bool = False
+    """Slower in a real loop than repeated alone, where its operands are still in registers."""
+    pieces: bool = False
+    """Takes as long for 16 bytes whatever the size of their words."""
+    fills: bool = False
+    """Writes all the room of a tile, and reads nothing that was loaded."""
+    hides: bool = False
+    """Its first input is a part of the mask; where that hides nothing, nothing is done."""
+    rescales: bool = False
+    """Multiplies its last output by a factor where the maximum of a row grows."""
+    reads_whole: tuple[int, ...] = ()
+    """Arguments of which each warp reads all rows. Of the others it touches only the rows it owns."""
+    tensor_inputs: tuple[int, ...] = ()
+    """Arguments that must be 16-bit inputs for tensor cores. Empty: the step has no version for them."""
+
+    def __call__(self, step: Step) -> Step:
+        """The step, marked."""
+        step.__dict__["cost"] = self
+        return step
+
+
+@work()
+@Cost(operations=(1,), pieces=True, fills=True)
+def zeros(o: Array) -> None:
+    o[...] = 0
+
+
+@work()
+@Cost(operations=(1,), timed_as="denormalise", pieces=True, fills=True)
+def minus_infinity(m: Array) -> None:
+    m[...] = float("-inf")
+
+
+@work(other=lambda s, q, k: [s])
+@flops(lambda s, q, k: (2, *s, q[1]))
+@Cost(operations=(1,), product="scores", looped=True, reads_whole=(2,), tensor_inputs=(1, 2))
+def scores(s: Array, q: Array, k: Array) -> None:
+    """S = Q K^T / sqrt(d): s (rows, keys), q (rows, d), k (keys, d)."""
+    s[...] = q @ k.T * (q.shape[1] ** -0.5)
+
+
+@work()
+@Cost(operations=(1,), hides=True)
+def hide(s: Array, visible: Array) -> None:
+    """-inf wherever the mask does not let a query see a key.
+
+    Apply before the row maximum: a hidden score as the maximum gives NaN.
+    """
+    s[~visible] = float("-inf")
+
+
+@work(exps=lambda s: [s], other=lambda s: [(4, *s)])
+@Cost(operations=(5,), exponentials=1, rows=True, looped=True)
+def softmax_rows(s: Array) -> None:
+    """P = softmax(S), whole rows; a row that sees nothing becomes zeros."""
+    import numpy as np
+
+    m = s.max(axis=1, keepdims=True)
+    s[...] = np.exp(s - np.where(np.isneginf(m), 0, m))
+    l = s.sum(axis=1, keepdims=True)
+    s /= np.where(l == 0, 1, l)
+
+
+@work(exps=lambda s, m, l, o: [s, m], other=lambda s, m, l, o: [(3, *s), (4, *m), o])
+@Cost(operations=(4, 0, 0, 1), exponentials=1, rows=True, looped=True, rescales=True)
+def online_softmax(s: Array, m: Array, l: Array, o: Array) -> None:
+    """One step of online softmax: s becomes exp(s - new maximum), and m, l, o move to the new maximum.
+
+    s (rows, keys), m and l (rows,), o (rows, dv), not normalised. Dao 2023, Algorithm 1, lines 9 and 10.
+    """
+    import numpy as np
+
+    new = np.maximum(m, s.max(axis=1))
+    safe = np.where(np.isneginf(new), 0, new)  # a row that has seen nothing keeps l = 0 and o = 0
+    s[...] = np.exp(s - safe[:, None])
+    factor = np.exp(m - safe)
+    l[...] = l * factor + s.sum(axis=1)
+    o *= factor[:, None]
+    m[...] = new
+
+
+@work()
+@flops(lambda o, p, v: (2, *o, v[0]))
+@Cost(product="accumulate", looped=True, reads_whole=(2,), tensor_inputs=(2,))
+def accumulate(o: Array, p: Array, v: Array) -> None:
+    """O += P V: o (rows, dv), p (rows, keys), v (keys, dv)."""
+    o += p.astype(o.dtype) @ v.astype(o.dtype)
+
+
+@work(other=lambda o, l: [o])
+@Cost(operations=(1,), pieces=True)
+def normalise(o: Array, l: Array) -> None:
+    """O / l; rows that saw nothing stay 0."""
+    import numpy as np
+
+    o /= np.where(l == 0, 1, l)[:, None]
+
+
+@work(other=lambda o, l: [o])
+@Cost(operations=(1,), pieces=True)
+def denormalise(o: Array, l: Array) -> None:
+    """O * l: undo `normalise` before the next key tile (Dao et al. 2022, Algorithm 1, line 12)."""
+    o *= l[:, None]
+
+
+@work(exps=lambda l, m: [l], other=lambda l, m: [l])
+@Cost(operations=(1,), timed_as="normalise")
+def log_sum_exp(l: Array, m: Array) -> None:
+    """LSE = m + log(l), in the place of l; -inf where nothing was seen."""
+    import numpy as np
+
+    with np.errstate(divide="ignore"):
+        l[...] = np.log(l) + np.where(np.isneginf(m), 0, m)
+
+
+@work(exps=lambda m, l, o, part, lse: [m, m], other=lambda m, l, o, part, lse: [(5, *m), (3, *o)])
+@Cost(operations=(1, 1, 1), timed_as="normalise")
+def merge(m: Array, l: Array, o: Array, part: Array, lse: Array) -> None:
+    """Add a partial result: part (rows, dv) is normalised, lse (rows,) its log-sum-exp, -inf where nothing was seen.
+
+    m, l (rows,) and o (rows, dv) move to the new maximum; `normalise` follows the last part. Dao et al. 2023,
+    Flash-Decoding, step 3.
+    """
+    import numpy as np
+
+    new = np.maximum(m, lse)
+    safe = np.where(np.isneginf(new), 0, new)  # rows that saw nothing keep l = 0 and o = 0
+    old, weight = np.exp(m - safe), np.exp(lse - safe)
+    l[...] = l * old + weight
+    o[...] = o * old[:, None] + part * weight[:, None]
+    m[...] = new
+
+
+@work(other=lambda s, factors: [s])
+@Cost(operations=(1,), timed_as="normalise")
+def drop(s: Array, factors: Array) -> None:
+    """Dropout, after the row sums: s and factors (rows, keys), each factor 0 or 1 / (1 - probability)."""
+    s *= factors.astype(s.dtype)
+
+
+@work()
+@Cost(operations=(1,), timed_as="normalise")
+def keep(s: Array) -> None:
+    """An unfused elementwise pass (a mask, a dropout): reads and writes every score, changes none here."""

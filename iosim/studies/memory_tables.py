@@ -1,0 +1,30 @@
+"""Tables of `memory`: like tables.py it only reads results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..tables import Rows, table
+
+
+def memory_text(rows: Rows) -> str:
+    """A table with bytes as MiB and the like, and shares in percent."""
+    return table([{title(name): shown(name, value) for name, value in row.items()} for row in rows])
+
+
+def title(name: str) -> str:
+    return name.removesuffix("_bytes").replace("_", " ")
+
+
+def shown(name: str, value: Any) -> Any:
+    if name.endswith("bytes"):
+        return binary(value)
+    return f"{100 * value:.1f} %" if name.endswith("share") else value
+
+
+def binary(size: int) -> str:
+    """Bytes in the largest unit of 1024s that is at most the size: `128 MiB`, `1.25 GiB`."""
+    for unit, factor in (("TiB", 1024**4), ("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024)):
+        if size >= factor:
+            return f"{size // factor} {unit}" if size % factor == 0 else f"{size / factor:.2f} {unit}"
+    return f"{size} B"

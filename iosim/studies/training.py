@@ -1,0 +1,197 @@
+"""A training step of attention: forward, what is kept in HBM, and backward, for each way to do without keeping P."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from ..core.problem import DENSE, TENSORS, Attention
+from ..core.tiling import parse_tiles
+from ..counting.count import TILE_RULES, Result, rules_of, run
+from ..errors import InputError, suggestion
+from ..masks import parse_mask
+from ..schedules import SCHEDULES
+from ..schedules.registry import FA1, FA2
+from ..units import parse_bytes, parse_count
+
+
+class Combination(NamedTuple):
+    """A forward and a backward schedule, and the tensors that stay in HBM between them beside Q, K, V.
+
+    `recomputed`: the whole forward pass runs again before the backward pass. `unfused`: mask and dropout may be passes
+    of their own over the scores.
+    """
+
+    name: str
+    forward: str
+    backward: str
+    stored: tuple[str, ...]
+    source: str
+    recomputed: bool = False
+    unfused: bool = False
+
+
+COMBINATIONS = (
+    Combination("standard", "standard", "standard-bwd", ("S", "P"), f"{FA1}, Algorithms 0 and 3", unfused=True),
+    Combination("checkpointing", "standard", "standard-bwd", (), "Chen et al. 2016 (arXiv 1604.06174)", True, True),
+    Combination("flash1", "flash1", "flash1-bwd", ("O", "l", "m"), f"{FA1}, Algorithms 1 and 4"),
+    Combination("flash2", "flash2", "flash2-bwd", ("O", "LSE"), f"{FA2}, Algorithms 1 and 2"),
+    Combination("flash2-second-pass", "flash2", "flash2-bwd-second-pass", ("O", "LSE"), f"{FA2}, without atomic adds"),
+    Combination("block-sparse", "block-sparse", "block-sparse-bwd", ("O", "l", "m"), f"{FA1}, Algorithm 5"),
+    Combination("block-sparse-q", "block-sparse-q", "block-sparse-q-bwd", ("O", "LSE"), f"{FA2}, with a mask"),
+)
+
+
+class Pass(NamedTuple):
+    """What an unfused operation on the scores costs: passes of one read and one write of N x Nk words forward and
+    backward, and bytes a score of a mask that is written forward, kept, and read backward."""
+
+    forward: int
+    backward: int
+    mask_bytes: int
+    why: str
+
+
+PASSES = {
+    "scale": Pass(1, 1, 0, "S / sqrt(d) by itself; its gradient is scaled as well"),
+    "mask-add": Pass(1, 0, 0, "S + mask; the gradient of a sum goes through unchanged"),
+    "mask-fill": Pass(1, 1, 0, "S with -inf filled in; the gradient has zeros filled in"),
+    "dropout": Pass(1, 1, 1, "P dropped; a boolean mask is kept for the gradient"),
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    """A training step over all heads and batches; None where nothing fits. `reads` and `writes` are words; the
+    dropout mask of an unfused pass is in bytes only."""
+
+    combination: str
+    source: str
+    tiling: str
+    forward: Result
+    backward: Result
+    recomputed: bool
+    unfused: tuple[str, ...]
+    stored: dict[str, int]
+    stored_bytes: int
+    fits: bool | None
+    dropout_mask_bytes: int = 0
+    reads: int | None = None
+    writes: int | None = None
+    total: int | None = None
+    total_bytes: int | None = None
+    flops: int | None = None
+    ratio_to_standard: float | None = None
+
+
+@dataclass(frozen=True)
+class Training:
+    """What `training` answers."""
+
+    problem: Attention
+    M_bytes: int | None
+    steps: list[Step]
+
+    @property
+    def M_words(self) -> int | None:
+        return None if self.M_bytes is None else self.M_bytes // self.problem.word_bytes
+
+
+def training(
+    N: int,
+    d: int,
+    M: int | str | None = None,
+    *,
+    combinations: tuple[str, ...] | list[str] = (),
+    tiles: str | None = None,
+    backward_tiles: str | None = None,
+    tile_multiple: int = 1,
+    unfused: tuple[str, ...] | list[str] = (),
+    mask: Any = "dense",
+    **options: Any,
+) -> Training:
+    """Count forward and backward passes together. `backward_tiles` is `tiles` unless given; `unfused` are names of
+    `PASSES`, which the standard passes do one by one. Raises InputError for whatever is not allowed."""
+    p = Attention(N, d, mask=parse_mask(mask), **options)
+    M_bytes = None if M is None else parse_bytes(M, p.word_bytes)
+    parse_count(tile_multiple, "--tile-multiple")
+    known = {c.name: c for c in COMBINATIONS}
+    check_names("--combination", combinations, known)
+    check_names("--unfused", unfused, PASSES)
+    for option, text in (("--tiles", tiles), ("--backward-tiles", backward_tiles)):
+        if text not in (None, *TILE_RULES):
+            parse_tiles(str(text), option)
+    chosen = [known[name] for name in dict.fromkeys(combinations)]
+    chosen = chosen or [c for c in COMBINATIONS if p.mask is not DENSE or not SCHEDULES[c.forward].skips]
+    if M_bytes is None and needs_memory(chosen, tiles, backward_tiles):
+        raise InputError("--M", "nothing", "a size as in 100KB", "or give --tiles as 128x64: then M may be left out")
+    steps = [
+        count_step(c, rule, backward_tiles, p, M_bytes, tile_multiple, tuple(dict.fromkeys(unfused)))
+        for c in chosen
+        for rule in rules_of(SCHEDULES[c.forward], tiles, p)
+    ]
+    base = count_step(known["standard"], "ideal", None, p, M_bytes, 1, tuple(dict.fromkeys(unfused))).total_bytes
+    return Training(p, M_bytes, [with_ratio(step, base) for step in steps])
+
+
+def check_names(option: str, names: Any, known: Any) -> None:
+    for name in names:
+        if name not in known:
+            raise InputError(option, name, ", ".join(known), suggestion(name, known))
+
+
+def needs_memory(chosen: list[Combination], tiles: str | None, backward_tiles: str | None) -> bool:
+    rules = {tiles, backward_tiles or tiles}
+    return bool(rules & {None, *TILE_RULES}) and any("ideal" not in SCHEDULES[c.forward].rules for c in chosen)
+
+
+def count_step(
+    c: Combination, rule: str, backward_tiles: str | None, p: Attention, M_bytes: int | None, multiple: int,
+    unfused: tuple[str, ...],
+) -> Step:  # fmt: skip
+    """One combination with one tile rule."""
+    passes = [PASSES[name] for name in unfused] if c.unfused else []
+    ahead = replace(p, lse="LSE" in c.stored, elementwise=sum(x.forward for x in passes))
+    back = replace(p, elementwise=sum(x.backward for x in passes))
+    backward_schedule = SCHEDULES[c.backward]
+    (backward_rule,) = rules_of(backward_schedule, backward_tiles or rule, p)
+    forward = run(SCHEDULES[c.forward], rule, ahead, M_bytes, multiple)
+    backward = run(backward_schedule, backward_rule, back, M_bytes, multiple)
+    mask_bytes = p.instances * p.N * p.Nk * sum(x.mask_bytes for x in passes)
+    stored = {name: tensor_bytes(p, name) for name in c.stored}
+    if mask_bytes and c.stored:
+        stored["dropout mask"] = mask_bytes
+    step = Step(
+        c.name, c.source, forward.tiling, forward, backward, c.recomputed, unfused if c.unfused else (), stored,
+        sum(stored.values()), None if M_bytes is None else bool(forward.fits and backward.fits),
+    )  # fmt: skip
+    return add_up(step, mask_bytes)
+
+
+def add_up(step: Step, mask_bytes: int) -> Step:
+    """Words, bytes and operations of all passes; the forward pass twice where it is recomputed."""
+    times = 2 if step.recomputed else 1
+    if step.forward.total is None or step.backward.total is None:
+        return step
+
+    def both(name: str) -> int:
+        return int(times * getattr(step.forward, name) + getattr(step.backward, name))
+
+    moved = (times + 1) * mask_bytes
+    return replace(
+        step, dropout_mask_bytes=moved, reads=both("reads"), writes=both("writes"), total=both("total"),
+        total_bytes=both("total_bytes") + moved, flops=both("flops"),
+    )  # fmt: skip
+
+
+def tensor_bytes(p: Attention, name: str) -> int:
+    """Bytes of a tensor in HBM, over all heads and batches."""
+    words = p.instances
+    for length in p.shape(TENSORS[name]):
+        words = words * length
+    return int(words * p.hbm_bytes(TENSORS[name]))
+
+
+def with_ratio(step: Step, standard_bytes: int | None) -> Step:
+    known = step.total_bytes is not None and standard_bytes
+    return replace(step, ratio_to_standard=step.total_bytes / standard_bytes) if known else step  # type: ignore[operator]

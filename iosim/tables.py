@@ -1,0 +1,125 @@
+"""Tables, JSON and CSV of rows and reports. It only reads results and knows nothing of machines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import isfinite
+from typing import TYPE_CHECKING, Protocol
+
+from . import __version__
+
+if TYPE_CHECKING:
+    from .core.problem import Attention
+    from .counting.count import Result
+
+
+Row = dict[str, object]
+"""Cells by the names of their columns."""
+Rows = Sequence[Mapping[str, object]]
+"""Rows of a table; all have the columns of the first."""
+
+
+class Headed(Protocol):
+    """An answer about one problem and one SRAM."""
+
+    @property
+    def problem(self) -> Attention: ...
+
+    @property
+    def M_bytes(self) -> int | None: ...
+
+    @property
+    def M_words(self) -> int | None: ...
+
+
+class Answered(Headed, Protocol):
+    """An answer with a result for each schedule and tiling."""
+
+    @property
+    def results(self) -> Sequence[Result]: ...
+
+
+class Tiled(Protocol):
+    """Whatever has tile sizes; without Br it has none to show."""
+
+    @property
+    def Br(self) -> int | None: ...
+
+    @property
+    def Bc(self) -> int | None: ...
+
+    @property
+    def more_tiles(self) -> Mapping[str, int]: ...
+
+
+def to_json(value: Mapping[str, object], argv: list[str]) -> str:
+    """The JSON text of an answer: schema, version, argv, then the answer's keys. Infinities and NaN become null."""
+    import json
+
+    whole = {"schema": 1, "iosim": __version__, "argv": argv, **value}
+    try:
+        return json.dumps(whole, indent=1, allow_nan=False) + "\n"
+    except ValueError:
+        return json.dumps(finite(whole), indent=1, allow_nan=False) + "\n"
+
+
+def finite(value: object) -> object:
+    """The value with None for infinities and NaN, which JSON does not have."""
+    if isinstance(value, dict):
+        return {key: finite(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(part) for part in value]
+    return None if isinstance(value, float) and not isfinite(value) else value
+
+
+def to_csv(rows: Rows, columns: tuple[str, ...] | None = None) -> str:
+    """The CSV text of rows; a cell that is None is empty."""
+    import csv
+    import io
+
+    names = list(columns or (rows[0] if rows else ()))
+    out = io.StringIO()
+    writer = csv.DictWriter(out, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({k: "" if v is None else v for k, v in row.items()} for row in rows)
+    return out.getvalue()
+
+
+def ratio(value: float | None) -> str:
+    """A ratio as tables show it."""
+    return "-" if value is None else f"{value:.3f}"
+
+
+def table(rows: Rows) -> str:
+    """Rows as plain text in aligned columns. Nothing is wrapped and no number is cut."""
+    if not rows:
+        return "(no rows)"
+    cells = [list(rows[0]), *[["-" if v is None else str(v) for v in row.values()] for row in rows]]
+    widths = [max(len(line[c]) for line in cells) for c in range(len(cells[0]))]
+    numeric = [all(line[c][:1].isdigit() or line[c] == "-" for line in cells[1:]) for c in range(len(widths))]
+    lines = [
+        "  ".join(x.rjust(w) if n else x.ljust(w) for x, w, n in zip(line, widths, numeric, strict=True)).rstrip()
+        for line in cells
+    ]
+    return "\n".join([lines[0], "  ".join("-" * w for w in widths), *lines[1:]])
+
+
+def print_rich(rows: Rows) -> None:
+    """Print rows on a terminal: by rich, which honours NO_COLOR, or as plain text in parts if they are too wide."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from .terminal import fit
+
+    console, plain = Console(), table(rows)
+    rulers = plain.split("\n")[1:2]
+    if not rows or len(rulers[0]) + len(rows[0]) + 3 > console.width:  # two borders a column and one more
+        print(fit(plain, console.width))
+        return
+    grid = Table()
+    for name in rows[0]:
+        number = all(str(row[name])[:1].isdigit() or row[name] in (None, "-") for row in rows)
+        grid.add_column(name, justify="right" if number else "left", no_wrap=True)
+    for row in rows:
+        grid.add_row(*["-" if v is None else str(v) for v in row.values()])
+    console.print(grid)

@@ -1,0 +1,1 @@
+"""Events of a run, and what a cache would make of its accesses."""

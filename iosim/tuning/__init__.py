@@ -1,0 +1,1 @@
+"""Least traffic over schedules and tiles, for one M or for all."""

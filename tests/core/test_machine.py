@@ -1,0 +1,86 @@
+"""The rules that the machine enforces."""
+
+import numpy as np
+import pytest
+
+from iosim import Attention, Capacity, Folded, Machine, Numeric, Tiling, Traffic
+from iosim.errors import CapacityError, FoldingError, ScheduleError
+from iosim.steps.softmax import zeros
+
+P, T = Attention(10, 4), Tiling(4, 3)
+
+
+def test_a_loop_left_by_break_is_refused():
+    def text(chip, p, t):
+        for _ in chip.tiles(p.N, t.rows_q):
+            break
+
+    for machine in (Machine, Folded):
+        with pytest.raises(ScheduleError, match="break"):
+            machine(P).run(text, T)
+
+
+def test_a_block_used_after_its_loop_body_is_refused():
+    def text(chip, p, t):
+        for i in chip.tiles(p.N, t.rows_q):
+            q = chip.load("Q", i)
+        chip.store(q, "O", i)
+
+    with pytest.raises(ScheduleError, match="freed"):
+        Machine(P).run(text, T)
+
+
+def test_blocks_left_in_sram_are_refused():
+    with pytest.raises(ScheduleError, match="left in SRAM"):
+        Machine(P).run(lambda chip, p, t: chip.load("K"), T)
+
+
+def test_a_wrong_shape_is_refused():
+    def text(chip, p, t):
+        for i in chip.tiles(p.N, t.rows_q):
+            chip.store(chip.compute("l", (i,), zeros), "O", i)
+
+    with pytest.raises(ScheduleError, match="shape"):
+        Machine(P).run(text, T)
+
+
+def test_folding_refuses_to_guess_a_position():
+    def text(chip, p, t):
+        for i in chip.tiles(p.N, t.rows_q):
+            if i.index == 0:
+                chip.load("Q", i)
+
+    with pytest.raises(FoldingError, match="index"):
+        Folded(P).run(text, T)
+    assert not isinstance(Machine(P).run(text, T), Folded)
+
+
+def test_a_tile_of_a_tile_folds():
+    def text(chip, p, t):
+        for i in chip.tiles(p.N, t.rows_q):
+            for a in chip.tiles(i, t.rows_k):
+                chip.load("Q", a)
+                chip.load("K")
+
+    for N in range(1, 30):
+        a, b, x, y = Traffic(), Traffic(), Capacity(), Capacity()
+        Machine(Attention(N, 4), a, x).run(text, Tiling(7, 3))
+        Folded(Attention(N, 4), b, y).run(text, Tiling(7, 3))
+        assert a.tensors == b.tensors and x.peak_words == y.peak_words
+
+
+def test_a_false_claim_of_independence_is_found():
+    def text(chip, p, t):
+        for _ in chip.tiles(p.Nk, t.rows_k, parallel=True):
+            for i in chip.tiles(p.N, t.rows_q):
+                chip.store(chip.load("O", i), "O", i)
+
+    rng = np.random.default_rng(0)
+    hbm = {name: rng.normal(size=(10, 4)) for name in "QKV"}
+    with pytest.raises(ScheduleError, match="parallel"):
+        Numeric(P, hbm).run(text, T)
+
+
+def test_capacity_raises_with_what_was_found_and_allowed():
+    with pytest.raises(CapacityError, match="SRAM holds 8 B"):
+        Machine(P, Capacity(limit_bytes=8)).run(lambda chip, p, t: chip.free(chip.load("K")), T)

@@ -1,0 +1,69 @@
+"""bf16 and fp8 on the grids of their definitions, and runs that really round to them."""
+
+import numpy as np
+import pytest
+
+from iosim import Attention, Numeric, Tiling
+from iosim.core.rounding import rounder, to_bf16, to_e4m3
+from iosim.schedules import find
+from iosim.studies.check import check
+
+E4M3 = sorted({s * m * 2.0**e for s in (1, -1) for e in range(-6 - 3, 9 - 3) for m in range(16) if m * 2.0**e <= 448})
+
+
+def test_bf16_is_the_nearest_of_8_bits_ties_to_even():
+    for x, expected in ((1 + 2**-8, 1), (1 + 3 * 2**-8, 1 + 2**-6), (1 + 2**-8 + 2**-20, 1 + 2**-7), (-3.0, -3.0)):
+        assert to_bf16(np.float32(x)) == expected
+    x = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32) * 1e3
+    found = to_bf16(x)
+    mantissa, _ = np.frexp(found)
+    assert (
+        (mantissa * 2**8 % 1 == 0).all() and (np.abs(found - x) <= np.abs(x) * 2**-8).all() and found.shape == x.shape
+    )
+    special = np.array([np.inf, -np.inf, np.nan, 0], np.float32)
+    assert np.array_equal(to_bf16(special), special, equal_nan=True)
+
+
+def test_e4m3_is_the_nearest_on_its_grid():
+    grid = np.array(E4M3)
+    assert len(grid) == 2 * (7 + 8 * 15 - 1) + 1 and to_e4m3(grid).tolist() == grid.tolist()
+    x = np.random.default_rng(0).normal(size=400).astype(np.float32) * np.float32(2) ** np.arange(-10, 10).repeat(20)
+    found = to_e4m3(x)
+    nearest = np.abs(grid[:, None] - x).min(axis=0)
+    assert set(found.tolist()) <= set(grid.tolist()) and np.allclose(np.abs(found - x), nearest)
+    assert (
+        to_e4m3(np.float32(1e9)) == 448
+        and to_e4m3(np.float32(-500)) == -448
+        and to_e4m3(np.float32(-np.inf)) == -np.inf
+    )
+    assert to_e4m3(np.float32(17)) == 16 and to_e4m3(np.float32(19)) == 20, "ties go to even"
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp8"])
+@pytest.mark.parametrize("name", ["flash1", "flash2", "standard"])
+def test_a_run_in_a_type_holds_nothing_else(dtype, name):
+    p, rng, step = Attention(20, 8, dtype=dtype), np.random.default_rng(1), rounder(dtype)
+    inputs = {tensor: step(rng.normal(size=(20, 8)).astype(np.float32)) for tensor in "QKV"}
+    machine = Numeric(p, inputs, double=False).run(find(name), Tiling(4, 6))
+    for array in machine.hbm.values():
+        assert array.dtype == np.float32 and np.array_equal(step(array), array)
+    exact = Numeric(p, inputs, double=False)
+    exact._rounded = lambda array, dtype: array
+    assert np.abs(exact.run(find(name), Tiling(4, 6)).array("O") - machine.array("O")).max() > 1e-4
+
+
+@pytest.mark.parametrize("name", ["flash1", "flash2", "standard-tiled", "split-kv"])
+def test_errors_grow_with_the_last_bit(name):
+    def error(dtype, acc=None):
+        row = check(Attention(48, 16, dtype=dtype, acc_dtype=acc), Tiling(16, 16), [find(name)])[0]
+        assert row["ok"]
+        return row[f"error_{dtype}"]
+
+    assert 3 * error("fp16") < error("bf16") and 4 * error("bf16") < error("fp8")
+    assert error("bf16", "fp32") < 1.01 * error("bf16")
+
+
+def test_the_errors_are_called_absolute(iosim):
+    args = ("check", "--N", 8, "--d", 4, "--tiles", "4x4", "--schedule", "flash2", "--dtype", "bf16")
+    assert "error_bf16" in iosim(*args).stdout and "absolute error" in iosim(*args).stdout
+    assert "absolute" in iosim("check", "--help").stdout

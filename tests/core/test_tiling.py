@@ -1,0 +1,124 @@
+"""The best tiles against figures from an independent exhaustive search (N = 8192, d = 128), and rules as stated."""
+
+import random
+
+import numpy as np
+import pytest
+
+from iosim import Attention, Folded, Tiling, Traffic, count
+from iosim.masks import parse_mask
+from iosim.schedules import find
+from iosim.search import outer_tile_under_mask
+from iosim.search.best import best_tiles, footprint, last_true, search
+
+BEST = [  # M, acc_dtype, multiple, Br x Bc, total words
+    ("64KB", "fp16", 16, (96, 16), 182_452_224),
+    ("128KB", "fp16", 16, (224, 16), 79_691_776),
+    ("228KB", "fp16", 16, (400, 16), 46_137_344),
+    ("64KB", "fp32", 16, (64, 16), 270_532_608),
+    ("128KB", "fp32", 16, (144, 16), 121_634_816),
+    ("228KB", "fp32", 16, (256, 16), 69_206_016),
+]
+
+
+@pytest.mark.parametrize("M, acc, multiple, tiles, total", BEST)
+def test_best_tiles_for_matrix_instructions(M, acc, multiple, tiles, total):
+    result = count(8192, 128, M, acc_dtype=acc, schedules=["flash2"], tiles="best", tile_multiple=multiple)["flash2"]
+    assert ((result.Br, result.Bc), result.total) == (tiles, total)
+
+
+def test_the_accumulator_decides_what_fits():
+    """100 KiB: 42 query tiles with 2-byte accumulators, 64 with 4-byte ones, R = Nd + 2 N d Tr, W = Nd, fp16."""
+    for acc, tiles in (("fp16", 42), ("fp32", 64)):
+        result = count(8192, 128, "100KB", acc_dtype=acc, schedules=["flash2"])["flash2"]
+        assert result.total_bytes == 2 * 8192 * 128 * (2 + 2 * tiles)
+
+
+def test_standard_with_tiles_that_fit():
+    """64 KiB: 33 query tiles in both products, 4 N^2 + N d (2 + 2 * 33) words."""
+    result = count(8192, 128, "64KB", schedules=["standard-tiled"])["standard-tiled"]
+    assert result.fits and result.total == 4 * 8192**2 + 8192 * 128 * (2 + 2 * 33)
+
+
+def test_nothing_fits_below_4d_plus_3_words():
+    for words, fits in ((4 * 16 + 2, False), (4 * 16 + 3, True)):
+        for name in ("flash1", "flash2"):
+            result = count(64, 16, f"{words}el", schedules=[name], tiles="best")[name]
+            assert result.fits is fits and (result.total is None) is not fits
+
+
+def test_without_an_M_what_needs_it_is_absent():
+    result = count(64, 16, tiles="8x4", schedules=["flash1"])["flash1"]
+    assert (
+        result.fits is None and result.ratio_to_bound is None and result.total == 2 * 64 * 16 + 16 * 64 * (3 * 16 + 4)
+    )
+
+
+def test_best_is_refused_where_the_mask_counts_tiles(iosim):
+    args = ["--N", 64, "--d", 16, "--M", "4KB", "--mask", "window:2b", "--schedule", "block-sparse-q"]
+    result = iosim("count", *args, "--tiles", "best")
+    assert result.exit_code == 2 and "--tiles" in result.stderr and result.stdout == ""
+    assert iosim("count", *args).exit_code == 0
+
+
+MASKS = ["causal", "window:2", "causal&window:9", "global:3", "window:0", "strided:3", "causal|global:2"]
+
+
+@pytest.mark.parametrize("name", ["block-sparse", "block-sparse-q"])
+@pytest.mark.parametrize("mask", MASKS)
+def test_the_search_under_a_mask_finds_the_least(name, mask, monkeypatch):
+    """One by one, and in arrays with rows and candidates in chunks; queries that see no key are among them."""
+    rng, schedule = random.Random(name + mask), find(name)
+    for _ in range(8):
+        N, Nk, d, multiple = rng.randint(1, 40), rng.randint(1, 40), rng.randint(1, 6), rng.choice([1, 1, 2, 3])
+        p = Attention(N, d, Nk=Nk, mask=parse_mask(mask))
+        outer_is_q = schedule.outer == "queries"
+        length, M = (N if outer_is_q else Nk), rng.randint(8 * d + 6, 60 * d + 500)
+        tilings = [Tiling(n, multiple) if outer_is_q else Tiling(multiple, n)
+                   for n in range(multiple, length + multiple, multiple)]  # fmt: skip
+        totals = {t: traffic(schedule, p, t) for t in tilings if footprint(schedule, p, t).peak_bytes <= M}
+        ways = []
+        for arrays in (False, True):
+            monkeypatch.setattr(outer_tile_under_mask, "worth_arrays", lambda largest, arrays=arrays: arrays)
+            ways.append(best_tiles(schedule, p, M, multiple))
+        assert ways[0] == (found := ways[1])
+        assert (found is None) == (not totals)
+        assert not totals or totals[found] == min(totals.values())
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 2**15])
+def test_arrays_are_searched_like_numbers(chunk, monkeypatch):
+    monkeypatch.setattr(outer_tile_under_mask, "CHUNK", chunk)
+    rng = np.random.default_rng(chunk)
+    N, Nk, d, M = rng.integers([[1], [1], [1], [20]], [[60], [60], [8], [900]], (4, 30))
+    for name in ("flash1", "flash2", "block-sparse", "block-sparse-q"):
+        for mask in ("dense", "causal", "window:5", "global:4"):
+            p = Attention(N, d, Nk=Nk, mask=parse_mask(mask))
+            tiling, found = search(find(name), p, M)
+            sizes = [np.broadcast_to(size, 30).tolist() for size in (tiling.rows_q, tiling.rows_k)]
+            for k in range(30):
+                one = Attention(int(N[k]), int(d[k]), Nk=int(Nk[k]), mask=p.mask)
+                alone = best_tiles(find(name), one, int(M[k]))
+                assert (alone is not None) == found[k]
+                assert alone is None or alone == Tiling(sizes[0][k], sizes[1][k])
+
+
+def test_sizes_that_int64_does_not_hold_are_searched_exactly():
+    """window:0 and queries outside: every query and key is read once, whatever the tiles."""
+    p, schedule = Attention(2**45, 2**20, mask=parse_mask("window:0")), find("block-sparse-q")
+    best = best_tiles(schedule, p, 2**27)
+    assert traffic(schedule, p, best) == 4 * 2**45 * 2**20
+
+
+@pytest.mark.parametrize("most", [0, 1, 2, 50])
+def test_last_true(most):
+    for limit in range(most + 1):
+        assert last_true(lambda n, limit=limit: n <= limit, most) == limit
+    limits = np.arange(most + 1)
+    assert (last_true(lambda n: n <= limits, np.full(most + 1, most)) == limits).all()
+
+
+def traffic(schedule, p, tiling):
+    watcher = Traffic()
+    Folded(p, watcher).run(schedule, tiling)
+    return watcher.total

@@ -1,0 +1,127 @@
+"""What a row says beyond the fixed columns, notes that do not round the fault away, and tile rules that are refused."""
+
+import csv
+import io
+
+import pytest
+
+from iosim import sweep
+from iosim.counting.columns import COLUMNS, EVERY_COLUMN
+from iosim.counting.report import excess
+from iosim.errors import InputError
+from iosim.pictures.traffic import traffic
+
+SMALL = ["--N", "64", "--d", "8", "--M", "2KB"]
+UNUSUAL = {
+    "--lse": ("lse", "True"),
+    "--keep-p": ("keep_p", "True"),
+    "--elementwise 2": ("elementwise", "2"),
+    "--count-init": ("count_init", "True"),
+    "--splits 3": ("splits", "3"),
+    "--page-size 5": ("page_size", "5"),
+    "--gqa pack": ("gqa", "pack"),
+}
+
+
+def read(iosim, *args):
+    result = iosim(*args, "--csv")
+    assert result.exit_code == 0, result.output
+    return list(csv.DictReader(io.StringIO(result.stdout)))
+
+
+@pytest.mark.parametrize("command", ["count", "sweep", "tune"])
+def test_a_plain_row_has_the_fixed_columns_only(command, iosim):
+    first = read(iosim, command, *SMALL, "--schedule", "flash2")[0]
+    extra = {"tune": {"role", "label", "ratio_to_winner", "blocks"}}.get(command, set())
+    assert set(first) - extra == set(COLUMNS)
+
+
+@pytest.mark.parametrize("command", ["count", "sweep", "tune"])
+@pytest.mark.parametrize("option", UNUSUAL)
+def test_an_option_is_a_column_at_the_end(command, option, iosim):
+    name, value = UNUSUAL[option]
+    row = read(iosim, command, *SMALL, "--schedule", "flash2", *option.split())[0]
+    assert list(row)[-1] == name and row[name] == value
+    assert [x for x in row if x in COLUMNS] == list(COLUMNS)
+
+
+@pytest.mark.parametrize("tiles", ["best", "8x8/depth=3"])
+def test_further_tile_sizes_are_in_the_row(tiles, iosim):
+    names = ["--schedule", "matmul-tiled-a", "--schedule", "standard", "--tiles", tiles]
+    single, many = (read(iosim, command, *SMALL, *names) for command in ("count", "sweep"))
+    assert [row["more_tiles"] for row in single] == [row["more_tiles"] for row in many]
+    assert single[0]["more_tiles"].startswith("depth=") and single[1]["more_tiles"] == ""
+    again = "{Br}x{Bc}/{more_tiles}".format(**single[0])
+    (row,) = read(iosim, "count", *SMALL, "--schedule", "matmul-tiled-a", "--tiles", again)
+    assert row["total"] == single[0]["total"] and row["sram_peak_bytes"] == single[0]["sram_peak_bytes"]
+
+
+def test_a_sweep_has_the_same_columns_in_every_chunk():
+    rows = sweep(
+        N=[16, 32], d=8, M=[100, 4000], mask=["dense", "causal"], schedules=["small-cache", "flash2"], splits=3
+    )
+    assert tuple(rows.columns) == (*COLUMNS, "splits", "more_tiles") and set(rows["splits"]) == {3}
+    assert not rows.isna()["more_tiles"].any() and (rows["more_tiles"] == "")[rows["schedule"] == "flash2"].all()
+
+
+def test_columns_can_be_asked_for(iosim):
+    row = read(iosim, "sweep", *SMALL, "--schedule", "flash2", "--columns", "total,splits,more_tiles")[0]
+    assert row == {"total": row["total"], "splits": "4", "more_tiles": ""}
+    assert len(set(EVERY_COLUMN)) == len(EVERY_COLUMN)
+
+
+def test_a_note_shows_that_it_does_not_fit(iosim):
+    text = iosim("count", "--N", "1024", "--d", "64", "--M", "64KB", "--schedule", "flash2", "--tiles", "64x129").stdout
+    needed = 2 * (2 * 64 * (64 + 129) + 64 * 129 + 2 * 64)
+    assert f"needs {needed} B of SRAM, {needed / 65536:.3g} x M: does not fit" in text and needed / 65536 > 1.005
+    assert excess(65792 / 65536) == "1.004" and excess(20.4825) == "20.5" and excess(1.2) == "1.2"
+
+
+@pytest.mark.parametrize("command", ["count", "sweep", "roofline", "cache", "trace", "training"])
+def test_ideal_is_no_rule_for_tiles(command, iosim):
+    args = ["--N", "64", "--d", "8", "--tiles", "ideal"]
+    args += ["--schedule", "flash1"] if command != "training" else ["--combination", "fused"]
+    args += ["--hardware", "a100"] if command == "roofline" else ["--M", "2KB"]
+    result = iosim(command, *args)
+    assert result.exit_code == 2 and not result.stdout, result.output
+
+
+@pytest.mark.parametrize("tiles", ["foo", "0x4", "4x4x4"])
+def test_an_ideal_schedule_hides_no_bad_tiles(tiles, iosim):
+    result = iosim("count", "--N", "64", "--d", "8", "--tiles", tiles, "--schedule", "standard")
+    assert result.exit_code == 2 and "--tiles" in result.stderr
+    with pytest.raises(InputError, match="--tiles"):
+        sweep(N=64, d=8, tiles=tiles, schedules=["standard"])
+
+
+@pytest.mark.parametrize("name", ["flash2-bwd", "linear", "matmul-tiled", "softmax-2pass", "flash2"])
+def test_bounds_of_a_search_are_of_its_family(name, ask):
+    found = ask("tune", *SMALL, "--schedule", name)
+    counted = ask("count", *SMALL, "--schedule", name, "--tiles", "best")
+    assert found["bounds"] == counted["bounds"] and found["bounds"][-1]["words"] == found["winner"]["total"]
+
+
+def test_a_curve_has_the_bounds_of_its_family(iosim):
+    row = read(iosim, "tune", "--N", "64", "--d", "8", "--curve", "--schedule", "flash2-bwd")[-1]
+    assert row["compulsory_words"] == str(7 * 64 * 8) and row["saha_ye_words"] == "" and row["order_words"]
+    row = read(iosim, "tune", "--N", "64", "--d", "8", "--curve", "--schedule", "linear")[-1]
+    assert row["compulsory_words"] == row["total"] and row["order_words"] == row["ratio_to_bound"] == ""
+
+
+def test_a_picture_sees_the_options_of_a_schedule():
+    """Each would move other words if it were left out."""
+    for name, options in (("split-kv", {"splits": "7"}), ("paged", {"page_size": "3"}), ("flash2", {"gqa": "pack"})):
+        values = {"N": "64,128", "d": "8", "M": "4KB", "heads": "4", "kv_heads": "2"}
+        plain, given = (traffic({**values, **more}, (name,), "best").lines[0].y for more in ({}, options))
+        assert plain != given, name
+
+
+def test_a_picture_against_n_needs_no_sram():
+    chart = traffic({"N": "64,128", "d": "8"}, ("flash2",), "8x8")
+    assert "M =" not in chart.title and [line.kind for line in chart.lines] == ["data", "floor"]
+
+
+@pytest.mark.parametrize("options, where", [({"splits": "0"}, "--splits"), ({"page_size": "x"}, "--page-size")])
+def test_bad_options_of_a_picture(options, where):
+    with pytest.raises(InputError, match=where):
+        traffic({"N": "64,128", "d": "8", **options}, ("flash2",), "8x8")

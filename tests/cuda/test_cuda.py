@@ -1,0 +1,256 @@
+"""The machine that writes CUDA: layout, barriers, tables, programs, errors. No compiler and no GPU needed."""
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from iosim import SCHEDULES, Attention, InputError, Tensor, Tiling
+from iosim.cuda.machine import can_generate, generate, known_steps
+from iosim.cuda.mask_tables import Tables, bits
+from iosim.cuda.shared_memory import ALIGNMENT, Life, peak, place
+from iosim.errors import MissingError, ScheduleError
+from iosim.gpu import device
+from iosim.gpu.run import run_on_device
+from iosim.gpu.selftest import cases, run_case
+from iosim.masks import parse_mask
+from iosim.schedules import CORE, Schedule, find
+from iosim.search.best import footprint
+from iosim.steps.softmax import keep, scores, zeros
+
+FP16 = {"dtype": "fp16", "acc_dtype": "fp32"}
+
+
+# ---------------------------------------------------------------- shared memory
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 20), st.integers(1, 300)), max_size=8))
+def test_blocks_that_live_together_do_not_overlap(spans):
+    lives = [Life(start, start + length, 2 * size) for start, length, size in spans]
+    offsets, total = place(lives)
+    for a, x in zip(lives, offsets, strict=True):
+        assert x % a.alignment == 0 and x + a.size <= total
+        for b, y in zip(lives, offsets, strict=True):
+            assert a is b or not a.meets(b) or x + a.size <= y or y + b.size <= x
+    assert total >= peak(lives)
+    if all(a.meets(b) for a in lives for b in lives):
+        assert total == sum(life.size for life in lives), "no gap where all live together"
+
+
+def test_a_freed_block_makes_room():
+    assert place([Life(0, 9, 64), Life(1, 3, 32), Life(4, 8, 32)]) == ([0, 64, 64], 96)
+    assert Life(0, 1, 48).alignment == ALIGNMENT and Life(0, 1, 42).alignment == 2
+
+
+sizes = st.integers(1, 200)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    N=sizes, Nk=sizes, d=st.sampled_from([1, 3, 16, 40, 64]), rows_q=sizes, rows_k=sizes, rows_s=st.integers(1, 9),
+    dtype=st.sampled_from(["fp32", "fp16", "bf16"]), acc=st.sampled_from([None, "fp32"]), name=st.sampled_from(CORE),
+    mask=st.sampled_from(["dense", "causal"]), tensor_cores=st.sampled_from([None, False]),
+)  # fmt: skip
+def test_shared_memory_is_the_footprint(N, Nk, d, rows_q, rows_k, rows_s, dtype, acc, name, mask, tensor_cores):
+    p, tiling = (
+        Attention(N, d, Nk=Nk, dtype=dtype, acc_dtype=acc, mask=parse_mask(mask)),
+        Tiling(rows_q, rows_k, rows_s),
+    )
+    program = generate(SCHEDULES[name], p, tiling, tensor_cores=tensor_cores)
+    plain = footprint(SCHEDULES[name], p, tiling).peak_bytes
+    assert program.smem_bytes == program.footprint_bytes and program.plain_footprint_bytes == plain
+    if not any(kernel.tensor_cores for kernel in program.kernels):
+        assert program.smem_bytes == plain
+
+
+def test_the_footprint_by_hand():
+    """2 Bc d + Br d in fp16, Br d + Br Bc + 2 Br in fp32; with Br = 100, Bc = 100 rounded to 112."""
+    p = Attention(4096, 80, **FP16)
+    assert generate(SCHEDULES["flash2"], p, Tiling(64, 48)).smem_bytes == 2 * (2 * 48 * 80 + 64 * 80) + 4 * (
+        64 * 80 + 64 * 48 + 2 * 64
+    )
+    program = generate(SCHEDULES["flash2"], p, Tiling(100, 100))
+    assert program.smem_bytes == 2 * (3 * 112 * 80) + 4 * (112 * 80 + 112 * 112 + 2 * 112) == 140_672
+    assert program.plain_footprint_bytes == 120_800
+
+
+# ---------------------------------------------------------------- programs
+
+
+def test_launches_grids_and_tensors():
+    p = Attention(1000, 64, Nk=777, heads=6, kv_heads=2, batch=3, **FP16)
+    one, two, three = generate(SCHEDULES["standard-tiled"], p, Tiling(64, 48)).kernels
+    assert [k.grid for k in (one, two, three)] == [(16, 18, 1), (1000, 18, 1), (16, 18, 1)]
+    assert [k.tensors for k in (one, two, three)] == [("Q", "K", "S"), ("S", "P"), ("P", "V", "O")]
+    assert [k.tensor_cores for k in (one, two, three)] == [True, False, True]
+    (flash1,) = generate(SCHEDULES["flash1"], p, Tiling(64, 48)).kernels
+    assert flash1.grid == (1, 18, 1), "keys outside: no loop is independent"
+    program = generate(SCHEDULES["flash2"], p, Tiling(64, 48))
+    assert program.arrays["K"].full_shape == (6, 777, 64) and program.arrays["O"].full_shape == (18, 1000, 64)
+    assert "blockIdx.y / 6 * 2 + blockIdx.y % 6 / 3" in program.kernels[0].source
+    assert program.starts == () and generate(SCHEDULES["flash1"], p, Tiling(64, 48)).starts == ("O", "l", "m")
+
+
+def test_few_barriers_where_a_warp_owns_its_rows():
+    """flash2's inner loop needs the whole block only where K or V change hands: 3 times; steps on own rows do not."""
+    (kernel,) = generate(SCHEDULES["flash2"], Attention(1024, 64, **FP16), Tiling(64, 64)).kernels
+    loop = kernel.source[kernel.source.index("for (int j") : kernel.source.index("normalise")]
+    assert loop.count("__syncthreads") == 3
+    between = loop[loop.index("scores(") : loop.index("online_softmax")]
+    assert "Team::sync();" in between and "__syncthreads" not in between
+    assert "copies_done<1>();" in loop[: loop.index("scores(")], "V may still be on its way when K is there"
+
+
+@pytest.mark.parametrize(
+    "name, N, Nk, blocks, keys",
+    [("flash2", 128, 128, ["64"], ["64"]),
+     ("flash2", 300, 300, ["64", "44"], ["64", "44", "64", "44"]),  # 4 whole tiles and one of 44, of both
+     ("flash2", 255, 300, ["min(64, 255 - i0)"], ["64", "44"]),  # 3 whole tiles of queries do not pay
+     ("flash2", 300, 255, ["64", "44"], ["min(64, 255 - j0)"] * 2),
+     ("attention-2pass", 300, 300, ["min(64, 300 - i0)"], ["64", "44", "64", "44"]),  # two loops: enough code
+     ("attention-2pass", 300, 256, ["64", "44"], ["64", "64", "64", "64"]),
+     ("attention-3pass", 300, 300, ["min(64, 300 - i0)"], ["min(64, 300 - j0)"] * 2 + ["64", "44"])],  # the last of three
+)  # fmt: skip
+def test_loops_are_written_again_for_a_last_tile_that_is_smaller(name, N, Nk, blocks, keys):
+    source = generate(find(name), Attention(N, 64, Nk=Nk, dtype="fp16", acc_dtype="fp32"), Tiling(64, 64)).source
+    assert re.findall(r"const int ni = (.*);", source) == blocks and re.findall(r"const int nj = (.*);", source) == keys
+    assert ("if (blockIdx.x < 4) {" in source) == (len(blocks) == 2)
+
+
+def test_counting_is_an_option_of_the_compiler_only():
+    p = Attention(100, 16)
+    plain, counted = (generate(SCHEDULES["flash2"], p, Tiling(16, 16), count=c) for c in (False, True))
+    assert plain.source == counted.source and set(counted.defines) - set(plain.defines) == {"-DIOSIM_COUNT"}
+    assert counted.counts_by_tensor(range(4)) == {"Q": (0, 0), "K": (1, 0), "V": (2, 0), "O": (0, 3)}
+
+
+@pytest.mark.parametrize(
+    "text", ["causal", "window:9", "causal:b&~window:2", "global:7|strided:3", "~(causal|window:1b)"]
+)
+def test_tables_and_predicates_of_masks(text):
+    """Bits against the table; the C expression, read as Python, against the mask."""
+    p = Attention(37, 4, Nk=45, mask=parse_mask(text)).tiled(Tiling(8, 6))
+    tables, table = Tables(p.mask), p.mask.table
+    tables.use("active"), tables.use("whole")
+    whole = [
+        [p.mask.visible(i * 8, min(8, 37 - i * 8), j * 6, min(6, 45 - j * 6)).all() for j in range(8)] for i in range(5)
+    ]
+    for name, wanted in (("active", table), ("whole", np.array(whole))):
+        words = tables.words[name]
+        got = [int(words[k // 32]) >> k % 32 & 1 for k in range(wanted.size)]
+        assert got == wanted.ravel().astype(int).tolist()
+    python = re.sub(r"(\d)LL", r"\1", tables.visible())
+    python = python.replace("&&", " and ").replace("||", " or ").replace("!", " not ").replace("/", "//")
+    python = python.replace("true", "True")
+    visible = p.mask.visible(0, 37, 0, 45)
+    assert all(bool(eval(python, {"x": x, "y": y})) == visible[x, y] for x in range(37) for y in range(45))
+
+
+def test_large_tables_are_arguments(tmp_path):
+    rng = np.random.default_rng(0)
+    np.save(tmp_path / "mask.npy", rng.random((400, 400)) < 0.5)
+    p = Attention(400, 16, mask=parse_mask(f"file:{tmp_path / 'mask.npy'}"))
+    program = generate(SCHEDULES["block-sparse-q"], p, Tiling(16, 16))
+    assert program.kernels[0].tables == ("file0",) and set(program.tables) == {"file0"}
+    assert "__constant__ const unsigned active" in program.source and bits([True] + [False] * 32).tolist() == [1, 0]
+
+
+# ---------------------------------------------------------------- errors
+
+
+def test_a_step_without_cuda_is_named():
+    def unheard(o): ...
+
+    def text(chip, p, t):
+        for i in chip.tiles(p.N, t.rows_q):
+            chip.store(chip.compute("O", (i, p.dv), unheard), "O", i)
+
+    with pytest.raises(ScheduleError, match=r"'unheard' has no CUDA.*online_softmax.*unheard\.cuda") as caught:
+        generate(text, Attention(8, 4), Tiling(4, 4))
+    assert caught.value.exit_code == 2 and not can_generate(text) and can_generate(SCHEDULES["flash2"])
+    assert {"scores", "hide", "zeros"} <= known_steps()
+
+
+def test_a_step_may_not_take_the_name_of_another():
+    """Its CUDA would do something else."""
+
+    def features(o): ...
+
+    def text(chip, p, t):
+        for i in chip.tiles(p.N, t.rows_q):
+            chip.store(chip.compute("O", (i, p.dv), features), "O", i)
+
+    with pytest.raises(ScheduleError, match="'features' has the name of a step of iosim"):
+        generate(text, Attention(8, 4), Tiling(4, 4))
+
+
+@pytest.mark.parametrize(
+    ("options", "where"),
+    [
+        ({"dtype": "fp64"}, "--dtype"),
+        ({"dtype": "fp8"}, "--dtype"),
+        ({"heads": 70_000}, "--heads"),
+        ({"acc_dtype": "fp64"}, "--acc-dtype"),
+    ],
+)
+def test_what_no_kernel_can_do(options, where):
+    with pytest.raises(InputError, match=where):
+        generate(SCHEDULES["flash2"], Attention(8, 4, **options), Tiling(4, 4))
+
+
+def test_tensor_cores_on_demand():
+    with pytest.raises(InputError, match="tensor cores"):
+        generate(SCHEDULES["flash2"], Attention(64, 64, dtype="fp32"), Tiling(16, 16), tensor_cores=True)
+    p = Attention(64, 64, **FP16)
+    made = {
+        want: generate(SCHEDULES["flash2"], p, Tiling(16, 16), tensor_cores=want).kernels[0].tensor_cores
+        for want in (None, False, True)
+    }
+    assert made == {None: True, False: False, True: True}
+
+
+def test_a_text_may_not_look_at_a_tile():
+    def text(chip, p, t):
+        for i in chip.tiles(p.N, t.rows_q):
+            chip.compute("O", (i.size, p.dv), zeros)
+
+    with pytest.raises(ScheduleError, match="only knows while it runs"):
+        generate(text, Attention(8, 4), Tiling(4, 4))
+
+
+def test_parts_of_blocks_and_loops_in_loops():
+    """A block loaded whole and used by parts, in tiles of tiles."""
+
+    def text(chip, p, t):
+        for i in chip.tiles(p.N, 32, parallel=True):
+            q = chip.load("Q", i)
+            k = chip.load("K")
+            for x in chip.tiles(i, 8):
+                for j in chip.tiles(p.Nk, 4):
+                    s = chip.compute("S", (x, j), scores, q[x], k[j])
+                    chip.update(s, keep)
+                    chip.store(s, "S", x, j)
+
+    schedule = Schedule("parts", text, "", tensors={"S": Tensor(("N", "Nk"))})
+    program = generate(schedule, Attention(50, 16, Nk=30, dtype="fp32"), Tiling(1, 1))
+    source = program.kernels[0].source
+    assert "for (int j = 0; j < (ni + 7) / 8; ++j)" in source and program.kernels[0].grid[0] == 2
+    assert program.smem_bytes == program.footprint_bytes == 4 * (32 * 16 + 30 * 16 + 8 * 4)
+
+
+@pytest.mark.skipif(device.has_gpu(), reason="this machine has a GPU")
+def test_without_a_gpu_the_message_says_what_is_missing():
+    program = generate(SCHEDULES["flash2"], Attention(8, 4, dtype="fp32"), Tiling(4, 4))
+    with pytest.raises(MissingError, match="work without one") as caught:
+        run_on_device(program, {})
+    assert caught.value.exit_code == 3
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not device.has_gpu(), reason="no GPU, or no CuPy")
+def test_some_of_the_self_test_on_the_gpu(tmp_path):
+    found = [case for case in cases(tmp_path) if case.sizes["N"] <= 1024][::7]
+    assert [row["case"] for row in map(run_case, found) if not row["ok"]] == []

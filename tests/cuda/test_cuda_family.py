@@ -1,0 +1,122 @@
+"""Kernels of the schedules beside the core's, on the CPU (shim/): gradients, softmax in passes, pages, splits, dropout.
+
+As in cuda/test_cuda_cpu.py: output, words per tensor by the kernel and by the pointers, shared memory; threads in both orders.
+"""
+
+import random
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import on_cpu
+import pytest
+
+from iosim import SCHEDULES, Attention, Folded, Tiling, Traffic
+from iosim.core.problem import DENSE
+from iosim.cuda.machine import can_generate, generate
+from iosim.gpu.examples import example_arrays
+from iosim.masks import parse_mask
+from iosim.masks.dropout import Dropout
+from iosim.schedules import CORE
+
+pytestmark = pytest.mark.skipif(bool(on_cpu.WHY_NOT), reason=on_cpu.WHY_NOT)
+TOLERANCE = {"fp32": 2e-5, "fp16": 2e-2, "bf16": 1e-1}
+OTHERS = [name for name in SCHEDULES if name not in CORE]
+MASKS = ["dense", "causal", "window:5", "causal&window:3", "global:2|strided:5"]
+EACH = 3
+
+
+def case(name, k):
+    """Schedule, problem, tiling of the k-th case of a schedule: fp32 in odd sizes, fp16 for the tensor cores, any."""
+    rng = random.Random(f"{name} {k}")
+    schedule, wide = SCHEDULES[name], k == 1
+    dtype, acc = ("fp16", "fp32") if wide else rng.choice([("fp32", "fp32"), ("fp32", "fp32"), ("bf16", "fp32")])
+    shared = k == 0 and schedule.family == "attention"
+    p = Attention(
+        rng.randint(17, 40), rng.choice([16, 32]) if wide else rng.choice([3, 4, 8]), Nk=rng.randint(17, 50),
+        heads=4 if shared else 1, kv_heads=2 if shared else 1, batch=1 if shared else 2, dtype=dtype, acc_dtype=acc,
+        mask=parse_mask(MASKS[0] if k == 0 else rng.choice(MASKS)), splits=rng.choice([1, 3, 4]),
+        page_size=rng.choice([4, 7, 16]), lse=rng.random() < 0.5, keep_p=rng.random() < 0.3,
+        dropout=Dropout(0.3, 5) if schedule.drops and k == 2 else None,
+    )  # fmt: skip
+    rows = [16, 32] if wide else [1, 2, 5, 11, 16]
+    tiling = Tiling(rng.choice(rows), rng.choice(rows), rng.choice([1, 3]), depth=16 if wide else rng.choice([1, 2, 3]))
+    return schedule, schedule.about(p), Tiling(1, 1) if "ideal" in schedule.rules else tiling
+
+
+CASES = [case(name, k) for name in OTHERS for k in range(EACH)]
+CASES += [(SCHEDULES[name], Attention(40, 16, Nk=33, batch=2, dtype=dtype, acc_dtype="fp32", dropout=Dropout(0.2, 9)),
+           Tiling(1, 1) if name == "standard" else Tiling(16, 16))
+          for name, dtype in zip(CORE, ["fp32", "fp16"] * 3, strict=True)]  # fmt: skip
+
+CASES += [(SCHEDULES[name], Attention(20, 8, Nk=50, batch=2, dtype="fp32", mask=parse_mask("window:3")), Tiling(8, 8))
+          for name in ("block-sparse-bwd", "block-sparse-q-bwd")]  # fmt: skip  # most keys are seen by no query
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory):
+    """All cases, compiled in two halves at once: [(program, library, its number there)]."""
+    made = [generate(schedule, p, tiling, count=True) for schedule, p, tiling in CASES]
+    folder = tmp_path_factory.mktemp("family")
+    with ThreadPoolExecutor(2) as pool:
+        libraries = list(pool.map(on_cpu.build, (made[::2], made[1::2]), [folder] * 2, ["a", "b"]))
+    return [(program, libraries[k % 2], k // 2) for k, program in enumerate(made)]
+
+
+def rounded(array, dtype):
+    return on_cpu.decode(on_cpu.encode(array, dtype), dtype).astype(np.float64)
+
+
+def simulated(schedule, p, tiling):
+    traffic = Traffic()
+    Folded(p, traffic).run(schedule, tiling)
+    return {name: (int(r) * p.instances, int(w) * p.instances) for name, (r, w) in traffic.tensors.items()}
+
+
+@pytest.mark.parametrize("k", range(len(CASES)), ids=[f"{s.name}-{k}" for k, (s, _, _) in enumerate(CASES)])
+def test_kernels_compute_and_move_what_the_simulation_says(programs, k):
+    schedule, p, tiling = CASES[k]
+    program, library, number = programs[k]
+    inputs, answers = example_arrays(schedule, p, tiling, program, k, rounded)
+    words = simulated(schedule, p, tiling)
+    for backwards in (False, True):
+        outputs, counted, pointers = on_cpu.run(library, number, program, inputs, backwards)
+        for name, wanted in answers.items():
+            tolerance = TOLERANCE[p.dtype] * max(1, np.abs(wanted).max())
+            np.testing.assert_allclose(outputs[name], wanted, atol=tolerance, err_msg=name)
+        assert counted == words
+        assert pointers == words
+    assert program.smem_bytes == program.footprint_bytes
+
+
+def test_every_schedule_has_its_kernels():
+    assert [name for name, schedule in SCHEDULES.items() if not can_generate(schedule)] == []
+
+
+def test_the_cases_cover_what_they_should(programs):
+    assert {schedule.name for schedule, _, _ in CASES} == set(SCHEDULES)
+    assert sum(p.mask is not DENSE for _, p, _ in CASES) >= 15
+    assert sum(any(x.tensor_cores for x in program.kernels) for program, _, _ in programs) >= 10
+    assert {p.dtype for _, p, _ in CASES} == {"fp32", "fp16", "bf16"}
+
+
+@pytest.mark.parametrize("name", ["flash2-bwd", "linear-causal", "paged"])
+def test_a_barrier_left_out_is_seen(tmp_path, name):
+    schedule, tiling = SCHEDULES[name], Tiling(32, 16)
+    p = schedule.about(Attention(64, 32, dtype="fp32"))
+    program = generate(schedule, p, tiling, count=True)
+    sync = on_cpu.lines_of(program, r"__syncthreads\(\);")
+    library = on_cpu.build([program, *(on_cpu.without(program, *place) for place in sync)], tmp_path)
+    inputs, answers = example_arrays(schedule, p, tiling, program, 1, rounded)
+
+    def right(k):
+        for backwards in (False, True):
+            try:
+                outputs, _, _ = on_cpu.run(library, k, program, inputs, backwards)
+            except AssertionError:  # pages are then looked for where none are
+                return False
+            if not all(np.allclose(outputs[x], wanted, atol=1e-4) for x, wanted in answers.items()):
+                return False
+        return True
+
+    assert right(0) and len(sync) >= 2
+    assert [place for k, place in enumerate(sync) if right(k + 1)] == []

@@ -1,0 +1,76 @@
+"""Generated kernels compile for three architectures without a GPU: registers, spills, shared memory from the log."""
+
+import re
+
+import nvrtc
+import pytest
+
+from iosim import SCHEDULES, Attention, Tiling
+from iosim.core.tiling import parse_tiles
+from iosim.cuda.machine import generate
+from iosim.gpu.selftest import cases
+from iosim.masks import parse_mask
+from iosim.masks.dropout import Dropout
+from iosim.schedules import CORE
+
+ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
+FP16, FP32, BF16 = ({"dtype": "fp16", "acc_dtype": "fp32"}, {"dtype": "fp32"}, {"dtype": "bf16", "acc_dtype": "fp32"})
+
+
+def program(name, tiles, count=False, mask="dense", N=1024, **sizes):
+    tiling = Tiling(1, 1) if name == "standard" else parse_tiles(tiles)
+    return generate(SCHEDULES[name], Attention(N, mask=parse_mask(mask), **sizes), tiling, count)
+
+
+PROGRAMS = {
+    **{f"{name} fp16": program(name, "64x64", d=64, heads=6, kv_heads=2, mask="causal" if "block" in name else "dense", **FP16)
+       for name in CORE},
+    "flash2 d=128": program("flash2", "128x64", d=128, **FP16),
+    "flash1 bf16 ragged, counted": program("flash1", "48x80", N=1000, Nk=777, d=80, count=True, mask="window:9", **BF16),
+    "flash2 fp32": program("flash2", "64x64", d=64, **FP32),
+    "standard-tiled fp32 odd": program("standard-tiled", "50x30", N=333, d=31, count=True, **FP32),
+    "standard-tiled, rows of 3000": program("standard-tiled", "64x64", N=3000, d=64, **FP16),  # 32 words a thread
+    "flash2-bwd with dropout": program("flash2-bwd", "64x64", d=64, dropout=Dropout(0.1, 3), mask="causal", **FP16),
+    "split-kv": program("split-kv", "64x64", d=64, splits=3, count=True, **FP16),
+    "paged": program("paged", "16x64", d=128, page_size=64, **BF16),
+    "memory-efficient causal, ragged": program("memory-efficient", "64x64", N=1000, d=64, mask="causal", **FP16),
+    "linear-causal": program("linear-causal", "64x64", d=64, mask="causal", **FP16),
+    "block-sparse-q fp16 acc": program("block-sparse-q", "64x64", d=64, dtype="fp16", mask="causal&window:100"),
+}  # fmt: skip
+
+
+@pytest.mark.needs("nvrtc")
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_it_compiles_without_warnings_and_spills(name, arch):
+    cubin, log = nvrtc.compiled(PROGRAMS[name].source, arch, *PROGRAMS[name].defines)
+    found = nvrtc.usage(log)
+    assert cubin[:4] == b"\x7fELF" and "warning" not in log, log
+    assert set(found) == {kernel.name for kernel in PROGRAMS[name].kernels}
+    for kernel in PROGRAMS[name].kernels:
+        registers, spilled = found[kernel.name]
+        most = 256 if "ragged" in name else 0  # what is ragged is there twice, for whole tiles and for the last
+        assert spilled <= most and 16 <= registers <= 65_536 // kernel.block[0], (kernel.name, found)
+    static = [int(n) for n in re.findall(r"(\d+) bytes smem", log)]
+    assert max(static, default=0) <= 256, "static shared memory is only for sums over long rows"
+
+
+def test_tensor_cores_are_really_in_the_code():
+    """An instruction that only the 16-bit kernels have: their source asks for it, the others' code is free of it."""
+    assert all(k.tensor_cores for k in PROGRAMS["flash2 fp16"].kernels)
+    assert not any(k.tensor_cores for k in PROGRAMS["flash2 fp32"].kernels)
+
+
+@pytest.mark.needs("nvrtc")
+def test_a_fault_in_the_source_is_reported():
+    with pytest.raises(AssertionError, match="undefined"):
+        nvrtc.compiled("__global__ void f() { nothing(); }", "sm_90")
+
+
+def test_the_self_test_has_its_shapes(tmp_path):
+    found = cases(tmp_path)
+    assert 60 <= len(found) <= 150 and {case.schedule for case in found} == set(SCHEDULES)
+    assert {case.sizes["dtype"] for case in found} == {"fp32", "fp16", "bf16"}
+    assert {min(c.sizes["N"] for c in found), max(c.sizes["N"] for c in found)} == {1, 16384}
+    assert {min(c.sizes["d"] for c in found), max(c.sizes["d"] for c in found)} == {16, 256}
+    assert max(c.sizes.get("heads", 1) for c in found) == 264

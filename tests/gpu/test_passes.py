@@ -1,0 +1,140 @@
+"""A call of many kernels, pass by pass: PyTorch's attention without a fused kernel, and calls that are none."""
+
+from dataclasses import replace
+
+import pytest
+from paths import DATA
+
+from iosim.core.problem import Attention
+from iosim.gpu.ncu import counters
+from iosim.gpu.profile.explain import explained
+from iosim.gpu.profile.passes import explain_passes
+
+P = Attention(512, 256, heads=8, dtype="fp16", acc_dtype="fp32")
+MATH = counters.read(DATA / "ncu_math.csv").jobs[0]
+NAMES = ["S = Q K^T", "P = softmax(S)", "O = P V"]
+S, O, SQUARE = 4 * 8 * 512 * 512, 4 * 8 * 512 * 256, 8 * 512 * 512  # bytes of S, P and O in fp32; scores
+
+
+def kernel(read_bytes, write_bytes, grid=(1,)):
+    metrics = {counters.LOADS: read_bytes, counters.FROM_L2: read_bytes, counters.STORES: write_bytes}
+    return counters.Kernel("k", grid, (128,), metrics)
+
+
+def names(kernels, p=P):
+    return [one.part.name for one in explain_passes(kernels, p)]
+
+
+def test_pytorch_by_hand():
+    """H200, N = 512, d = 256: S of 8 x 4 tiles of 64 x 128 for each of 8 heads, each loading 64 rows of Q and 128 of K;
+    O of 8 x 4 tiles of 64 x 64, each loading 64 rows of P and 64 columns of V."""
+    found = explain_passes(MATH, P)
+    assert [one.part.name for one in found] == NAMES and len(MATH) == 14
+    scores, softmax, output = found
+    assert scores.tiles == "64x128" and scores.read_bytes == 8 * 32 * (64 + 128) * 256 * 4 == scores.kernel.load_bytes
+    assert softmax.tiles == "" and softmax.read_bytes == softmax.write_bytes == S == softmax.kernel.store_bytes
+    assert output.tiles == "64x64" and output.read_bytes == 8 * 32 * (64 * 512 + 512 * 64) * 4
+    assert output.read_bytes == output.kernel.load_bytes and output.write_bytes == O == output.kernel.store_bytes
+
+
+def test_a_conversion_that_moves_as_much_is_no_product():
+    """P to fp16 loads as much as one tile of 512 x 256 of O would, and writes as much as O. Its grid has other blocks."""
+    copies = [k for k in MATH if (k.load_bytes, k.store_bytes) == (2 * S, S // 2)]
+    assert len(copies) == 1 and 2 * S == 8 * (512 * 512 + 512 * 256 * 2) * 4, "what one 512 x 256 tile of O would load"
+    assert copies[0] not in [one.kernel for one in explain_passes(MATH, P)]
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "fp32"])
+def test_words_of_either_type(dtype):
+    """Two bytes a word where a product takes the inputs as they are."""
+    width = {"fp16": 2, "fp32": 4}[dtype]
+    scores = kernel(8 * 32 * (64 + 128) * 256 * width, SQUARE * width, (8, 4, 8))
+    output = kernel(8 * 32 * (64 + 64) * 512 * width, 8 * 512 * 256 * width, (8, 4, 8))
+    found = explain_passes([scores, kernel(SQUARE * width, SQUARE * width), output], P)
+    assert [(one.part.name, one.part.problem.dtype) for one in found] == [(name, dtype) for name in NAMES]
+
+
+def test_what_is_no_call_of_passes():
+    """All three, in this order: fewer may be by chance."""
+    scores, softmax, output = (one.kernel for one in explain_passes(MATH, P))
+    assert names([scores, softmax, output]) == NAMES
+    for fewer in ([output, softmax, scores], [scores], [], [scores, scores], [scores, softmax], [softmax, output]):
+        assert names(fewer) == []
+    assert names([scores, softmax, replace(output, grid=(7, 4, 8))]) == []
+
+
+def test_a_kernel_that_moves_as_much_is_not_the_softmax():
+    """S scaled in place, before or after; where none is called softmax it may be any."""
+    scores, softmax, output = (one.kernel for one in explain_passes(MATH, P))
+    scale = replace(softmax, name="vectorized_elementwise_kernel<MulFunctor>")
+    for call in ([scores, scale, softmax, output], [scores, softmax, scale, output]):
+        assert explain_passes(call, P)[1].kernel is softmax
+    assert explain_passes([scores, scale, output], P)[1].kernel is scale
+
+
+def test_two_calls():
+    """A profile without markers, of somebody who warmed up: passes of both, and the rest of both together."""
+    assert names([*MATH, *MATH]) == NAMES + NAMES
+    rows = explained(None, [*MATH, *MATH], P)
+    assert [row["pass"] for row in rows] == [*NAMES, *NAMES, "22 other kernels"]
+    assert {row["kernel"] for row in rows} == {"call"}
+
+
+@pytest.mark.parametrize("metric", [counters.LOADS, counters.STORES])
+def test_both_reads_and_writes_must_be_close(metric):
+    scores, softmax, output = (one.kernel for one in explain_passes(MATH, P))
+    for off, explains in ((0.0004, True), (-0.0004, True), (0.0006, False), (-0.0006, False)):
+        moved = replace(scores, metrics={**scores.metrics, metric: scores.metrics[metric] * (1 + off)})
+        assert names([moved, softmax, output]) == (NAMES if explains else []), off
+
+
+MATH_COMMAND = ("profile", "torch-math", "--N", 512, "--d", 256, "--heads", 8, "--from-ncu", DATA / "ncu_math.csv")
+
+
+def test_command(ask, iosim):
+    """A row a pass, and one for the rest; all bytes of the call are in one of them."""
+    rows = ask(*MATH_COMMAND)["explanations"]
+    assert [row["pass"] for row in rows] == [*NAMES, "11 other kernels"]
+    assert [row["explains"] for row in rows] == [True, True, True, False]
+    assert [(row["schedule"], row["tiles"]) for row in rows] == [
+        ("matmul-tiled", "64x128"), ("standard-tiled", None), ("matmul-tiled", "64x64"), (None, None)]  # fmt: skip
+    assert [row["read_ratio"] for row in rows] == [row["write_ratio"] for row in rows] == [1.0, 1.0, 1.0, None]
+    for name, of_kernel in (("read_measured", "load_bytes"), ("write_measured", "store_bytes")):
+        assert sum(row[name] for row in rows) == sum(getattr(k, of_kernel) for k in MATH)
+    assert sum(row["seconds"] for row in rows) == pytest.approx(sum(k.seconds for k in MATH))
+    assert "tilesize64x128" in rows[0]["function"] and rows[3]["function"] is None
+    done = iosim(*MATH_COMMAND)
+    assert done.exit_code == 0 and done.stderr == "" and "11 other kernels" in done.stdout
+
+
+@pytest.mark.parametrize("wrong", [{"d": 128}, {"heads": 4}, {"N": 256}, {"batch": 2}])
+def test_another_problem_is_not_explained(iosim, wrong):
+    """Nor by a schedule that reads and even writes as much as one of the products: that is the least part of the call."""
+    sizes = {"N": 512, "d": 256, "heads": 8} | wrong
+    given = [part for name, size in sizes.items() for part in (f"--{name}", size)]
+    done = iosim("profile", "torch-math", *given, "--from-ncu", DATA / "ncu_math.csv", "--csv")
+    assert done.exit_code == 0 and "nothing explains torch-math" in done.stderr
+    assert ",True," not in done.stdout and ",pass," not in done.stdout
+
+
+@pytest.mark.parametrize("more", [("--acc-dtype", "fp16"), ("--no-lse",), ("--causal",), ("--kv-heads", 4)])
+def test_what_the_passes_do_not_depend_on(ask, more):
+    assert ask(*MATH_COMMAND, *more)["explanations"] == ask(*MATH_COMMAND)["explanations"]
+
+
+def test_dram_where_the_hardware_is_known(ask):
+    """What is read, all of it once: Q and K; S; P and V. What is written stays in the L2. Nothing without --hardware."""
+    rows = ask(*MATH_COMMAND, "--hardware", "h200")["explanations"]
+    Q = K = V = O
+    wanted = [Q + K, S, S + V]
+    assert K and [row["dram_predicted"] for row in rows] == [*(pytest.approx(x, rel=0.02) for x in wanted), None]
+    assert all(row["dram_ratio"] == pytest.approx(1, abs=0.05) for row in rows[:3]) and rows[3]["dram_ratio"] is None
+    assert {row["dram_predicted"] for row in ask(*MATH_COMMAND)["explanations"]} == {None}
+
+
+def test_a_fused_kernel_is_explained_as_before():
+    """A call of one kernel has no passes."""
+    flash = counters.read(DATA / "ncu_flash.csv").jobs[0]
+    p = Attention(4096, 64, heads=32, dtype="fp16", acc_dtype="fp32", lse=True)
+    rows = explained("torch-flash", flash, p)
+    assert rows[0]["schedule"] == "flash2" and "pass" not in rows[0]

@@ -1,0 +1,400 @@
+"""The verdict of `iosim verify`, from kept profiles and made-up notes: no GPU is needed."""
+
+import json
+import pickle
+from dataclasses import replace
+from math import log
+
+import pytest
+from paths import DATA
+
+from iosim.core.problem import DENSE, Attention
+from iosim.core.tiling import Tiling
+from iosim.gpu import verify_run
+from iosim.gpu.jobs import job_from_json, key_of, runner, schedule_job, torch_job, wait_job
+from iosim.gpu.ncu import counters
+from iosim.gpu.verdict import Evidence, dram_row, occupancies, summary, verify
+from iosim.gpu.verdict_tables import in_words, short
+from iosim.hardware import load
+from iosim.masks import parse_mask
+from iosim.predict.block_work import Occupancy
+from iosim.predict.predict import predict, rates_of
+from iosim.schedules import SCHEDULES, find
+
+KEPT = DATA / "ncu_generated.csv"
+ARGS = ["verify", "--N", 2048, "--d", 64, "--tiles", "64x64", "--heads", 132, "--dtype", "fp32"]
+BOTH = ["--schedule", "flash1", "--schedule", "flash2"]
+
+
+def note_for(job):
+    """What the worker says when all is right."""
+    words = predict(find(job.name), job.problem, job.tiling).tensors
+    fine = {"error": 1e-6, "baseline_error": 1e-6, "allowed_error": 2e-6, "unwritten": 0}
+    return {"job": job.to_json(), "words": {k: list(v) for k, v in words.items()}, "seconds": 1e-3, **fine, "large_logits": fine,
+            "launches": runner(job).launches, **runner(job).sizes}  # fmt: skip
+
+
+def kernel(read, written, seconds=1e-3, **more):
+    metrics = {counters.LOADS: read, counters.FROM_L2: read, counters.STORES: written, counters.TIME: seconds * 1e9,
+               counters.DRAM_READ: read, counters.DRAM_WRITE: written, **more}  # fmt: skip
+    return counters.Kernel("k", metrics=metrics)
+
+
+def kept(folder, read, written):
+    """The profile of a kernel, in a file."""
+    body = [(counters.LOADS, read), (counters.FROM_L2, read), (counters.STORES, written), (counters.DRAM_READ, 10**8)]
+    (folder / "kept.csv").write_text('"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"\n' + "".join(
+        f'"0","k","{name}","byte","{value}"\n' for name, value in body))  # fmt: skip
+    return folder / "kept.csv"
+
+
+def evidence(job):
+    p = predict(find(job.name), job.problem, job.tiling)
+    return Evidence(job, note_for(job), [kernel(p.read_bytes, p.write_bytes)])
+
+
+JOB = schedule_job("flash2", Attention(256, 64, heads=4, dtype="fp32"), Tiling(64, 64))
+
+
+def test_the_kept_profile_agrees(ask):
+    answer = ask(*ARGS, *BOTH, "--from-ncu", KEPT)
+    one, two = answer["rows"]
+    assert answer["ok"] and one["ok"] and two["ok"]
+    assert set(one["tensors"]) >= {"Q", "K", "V", "O", "l", "m"}
+    assert (one["sm_read_bytes"], one["sm_write_bytes"]) == (4_636_803_072, 2_283_798_528)
+    assert one["read_ratio"] == one["write_ratio"] == two["read_ratio"] == 1.0
+    assert one["dram_ratio"] == pytest.approx(1, abs=0.01), "132 working sets exceed the L2: all of it goes to DRAM"
+    assert two["dram_read_predicted"] == pytest.approx(3 * 132 * 2048 * 64 * 4, rel=0.01), "the inputs, once"
+    assert one["seconds"] == pytest.approx(9e-3) and one["flops_per_second"] == pytest.approx(one_flops() / 9e-3)
+
+
+def one_flops():
+    return 132 * 4 * 2048**2 * 64
+
+
+def test_csv_and_table_name_what_they_show(iosim):
+    table = iosim(*ARGS, *BOTH, "--from-ncu", KEPT)
+    assert table.exit_code == 0 and "4636803072" in table.stdout and "1.00000" in table.stdout
+    last = table.stdout.splitlines()[-1]
+    assert last.startswith("2 of 2 agree; DRAM predicted ") and last.endswith(" at worst, by NVIDIA H200 (measured)")
+    head, first, _ = iosim(*ARGS, *BOTH, "--from-ncu", KEPT, "--csv").stdout.splitlines()
+    row = dict(zip(head.split(","), first.split(","), strict=True))
+    assert row["schedule"] == "flash1" and row["hw_write_bytes"] == "2283798528" and row["ok"] == "True"
+    assert "tensors" not in row
+
+
+def test_without_hardware_times_are_those_of_the_gpu_that_was_measured(ask, iosim, monkeypatch, tmp_path):
+    """Whose rates they are is said; with a preset nothing is predicted, and nothing said."""
+    p = predict(find("flash2"), Attention(256, 64, heads=4, dtype="fp32"), Tiling(64, 64))
+    line = ["verify", "--N", 256, "--d", 64, "--heads", 4, "--dtype", "fp32", "--schedule", "flash2", "--tiles", "64x64",
+            "--from-ncu", kept(tmp_path, p.read_bytes, p.write_bytes)]  # fmt: skip
+    answer = ask(*line)
+    assert answer["hardware"] == "NVIDIA H200 (measured)" and answer["rows"][0]["seconds_predicted"] > 0
+    assert "predicted with the rates of NVIDIA H200 (measured); iosim calibrate -o" in iosim(*line).stderr
+    plain = iosim(*line, "--hardware", "h200")
+    assert plain.exit_code == 0 and plain.stderr == "" and plain.stdout.endswith("% at worst, by H200\n")
+    monkeypatch.setattr(verify_run, "DEFAULT_DEVICE", "NVIDIA H100 80GB HBM3")
+    assert ask(*line)["hardware"] == "NVIDIA H100 80GB HBM3 (measured)"
+    monkeypatch.setattr(verify_run, "DEFAULT_DEVICE", "NVIDIA L4")
+    assert "times are not predicted by L4; iosim calibrate -o" in iosim(*line).stderr
+    monkeypatch.setattr(verify_run, "DEFAULT_DEVICE", "Some other GPU")
+    none = iosim(*line)
+    assert none.exit_code == 3 and "there is no preset for Some other GPU: run iosim calibrate" in none.stderr
+
+
+@pytest.mark.parametrize("mask, names", [("dense", ["flash2", "standard-tiled"]), ("causal", ["block-sparse-q"]),
+                                         ("window:64", ["flash2"])])  # fmt: skip
+def test_all_tuned_kernels_that_know_the_mask(mask, names):
+    problem = Attention(1024, 64, heads=2, acc_dtype="fp32", mask=parse_mask(mask))
+    assert [schedule.name for schedule in verify_run.all_schedules(problem, True)] == names
+    assert "flash1" in [schedule.name for schedule in verify_run.all_schedules(problem, False)]
+
+
+def test_a_profile_of_something_else_is_a_mismatch(iosim):
+    wrong = iosim(*[a if a != 64 else 128 for a in ARGS], *BOTH, "--from-ncu", KEPT)
+    assert wrong.exit_code == 1 and "the hardware counted 4636803072 B" in wrong.stdout
+
+
+def test_a_profile_of_another_number_of_runs(iosim):
+    done = iosim(*ARGS, "--schedule", "flash1", "--from-ncu", KEPT)
+    assert done.exit_code == 2 and "2" in done.stderr and done.stdout == ""
+
+
+def test_without_a_gpu_it_says_what_is_missing(iosim, monkeypatch):
+    from iosim.errors import MissingError
+    from iosim.gpu import device
+
+    def none():
+        raise MissingError("no NVIDIA GPU")
+
+    monkeypatch.setattr(device, "cupy", none)
+    for command in (ARGS, ["profile", "torch-flash", "--N", 64, "--d", 64], ["calibrate"]):
+        done = iosim(*command)
+        assert done.exit_code == 3 and "GPU" in done.stderr and done.stdout == ""
+
+
+@pytest.mark.parametrize("name", ["standard-tiled", "flash1", "flash2"])
+def test_all_right(name):
+    job = schedule_job(name, Attention(256, 64, heads=4, dtype="fp32"), Tiling(64, 64))
+    row = verify(evidence(job), load("h200"))
+    assert row["ok"] and row["faults"] == "" and row["device_words"] == row["words"]
+
+
+def test_dram_is_the_mean_of_the_places():
+    """Two launches in three places: the sums of each place, by hand."""
+    one, two = (replace(kernel(read, written), elsewhere=more) for read, written, more in (
+        (100, 10, ((200, 20), (330, 30))), (1, 2, ((3, 4), (5, 6)))))  # fmt: skip
+    row = dram_row(predict(find("flash2"), JOB.problem, JOB.tiling, load("h200"), [Occupancy(2)]), [one, two])
+    assert (row["dram_read_bytes"], row["dram_write_bytes"]) == (
+        round((101 + 203 + 335) / 3),
+        round((12 + 24 + 36) / 3),
+    )
+    assert (row["dram_places"], row["dram_least_bytes"], row["dram_most_bytes"]) == (3, 113, 371)
+    assert row["dram_ratio"] == (row["dram_read_predicted"] + row["dram_write_predicted"]) / (213 + 24)
+
+
+@pytest.mark.parametrize("heads, edge", [(264, True), (64, False)])
+def test_shapes_at_the_edge_of_the_l2_are_told(ask, iosim, tmp_path, heads, edge):
+    """flash1 goes through Q, O, l and m again and again: of 264 heads they just about fill an L2, of 64 they do not."""
+    p = Attention(1097, 32, heads=heads, dtype="bf16", acc_dtype="fp32")
+    read, written = (
+        getattr(predict(find("flash1"), p, Tiling(128, 48)), name) for name in ("read_bytes", "write_bytes")
+    )
+    line = ["verify", "--N", 1097, "--d", 32, "--heads", heads, "--dtype", "bf16", "--schedule", "flash1", "--tiles",
+            "128x48", "--from-ncu", kept(tmp_path, read, written)]  # fmt: skip
+    (row,) = ask(*line)["rows"]
+    total = row["dram_read_predicted"] + row["dram_write_predicted"]
+    assert row["dram_least_predicted"] <= total <= row["dram_most_predicted"] and row["dram_at_the_edge"] == edge
+    assert (row["dram_most_predicted"] - row["dram_least_predicted"] > 0.4 * total) == edge
+    done = iosim(*line)
+    assert ("depend on where the arrays lie" in done.stderr) == edge and done.stdout.count("flash1") == 1
+
+
+def test_one_word_too_many_is_seen():
+    bad = evidence(JOB)
+    bad.note["words"]["K"][0] += 1
+    row = verify(bad, None)
+    assert not row["ok"] and row["faults"].startswith("K: simulated")
+    assert row["tensors"]["K"]["equal"] is False and row["tensors"]["Q"]["equal"] is True
+    bad.note["words"]["S"] = [0, 5]
+    assert "S: simulated (0, 0)" in verify(bad, None)["faults"], "a tensor that the model does not move"
+
+
+@pytest.mark.parametrize("change", [-4, 4, 10**6])
+@pytest.mark.parametrize("metric, word", [(counters.LOADS, "read"), (counters.STORES, "written")])
+def test_bytes_must_be_equal(metric, word, change):
+    bad = evidence(JOB)
+    bad.kernels[0].metrics[metric] += change
+    if metric == counters.LOADS:
+        bad.kernels[0].metrics[counters.FROM_L2] += change
+    row = verify(bad, None)
+    assert not row["ok"] and row["faults"].startswith(word)
+
+
+def test_the_crossbar_does_not_judge_stores():
+    good = evidence(JOB)
+    good.kernels[0].metrics[counters.TO_L2] = 15 * good.kernels[0].metrics[counters.STORES]
+    assert verify(good, None)["ok"]
+
+
+def test_tma_loads_have_a_tolerance_and_no_more():
+    e = evidence(JOB)
+    read = e.kernels[0].metrics[counters.LOADS]
+    for factor, ok in ((1.0003, True), (1.001, False)):
+        e.kernels[0].metrics.update({counters.LOADS: 0, counters.FROM_L2: round(read * factor)})
+        assert verify(e, None)["ok"] is ok
+
+
+@pytest.mark.parametrize("d, tiles, whole", [(64, "64x64", True), (16, "16x16", True), (20, "16x16", False)])
+def test_the_sector_bound_is_zero_for_whole_sectors(d, tiles, whole):
+    """Rows of 20 fp16 words are 40 bytes: one and a quarter sectors."""
+    rows_q, rows_k = map(int, tiles.split("x"))
+    found = predict(find("flash2"), Attention(128, d, dtype="fp16"), Tiling(rows_q, rows_k))
+    assert (found.read_slack_bytes == 0) is whole
+
+
+def test_the_sector_bound_by_hand():
+    """d = 20 fp16, N = Nk = 32, tiles of 16: 2 visits of Q, 4 of each of K and V, 320 words each, all contiguous: 10
+    requests of 32 lanes and one more for each of 2 teams and a ragged one; 31 bytes at both ends."""
+    found = predict(find("flash2"), Attention(32, 20, dtype="fp16"), Tiling(16, 16))
+    visits, requests, teams = 2 + 2 * 4, 320 // 32, 16 // 8 + 1
+    assert found.read_slack_bytes == visits * (32 * (requests + teams) + 62)
+    scores = predict(find("standard-tiled"), Attention(36, 32, dtype="fp16"), Tiling(36, 36))
+    assert scores.write_slack_bytes > 0, "rows of 36 scores are 72 bytes"
+
+
+def test_a_word_alone_is_a_sector():
+    """standard with 1 x 1 tiles: each of the N^2 scores that are stored may cost a sector of its own."""
+    found = predict(find("standard"), Attention(64, 16, dtype="fp32"), Tiling(1, 1))
+    assert found.write_slack_bytes >= 64**2 * (32 - 4)
+
+
+def sectors(address, words, width, request):
+    """Bytes of the sectors that a run touches, request by request."""
+    starts = range(address, address + words * width, request * width)
+    ends = [min(s + request * width, address + words * width) for s in starts]
+    return sum(32 * ((e - 1) // 32 - s // 32 + 1) for s, e in zip(starts, ends, strict=True))
+
+
+@pytest.mark.parametrize("N, rows, columns", [(777, 64, 32), (1000, 48, 48), (100, 16, 16), (777, 48, 40)])
+def test_the_sector_bound_holds_for_every_row(N, rows, columns):
+    """Scores of fp16 by brute force: every row of every tile, at its address, in requests of 32 words."""
+    found = predict(find("standard-tiled"), Attention(N, 32, dtype="fp16"), Tiling(rows, columns))
+    touched = sum(
+        sectors(2 * (N * r + c), min(columns, N - c), 2, 32) for r in range(N) for c in range(0, N, columns)
+    )  # fmt: skip
+    assert 0 < touched - 2 * N * N <= found.write_slack_bytes
+
+
+def test_output_errors_and_unwritten_words():
+    for part in ("", "large_logits"):
+        bad = evidence(JOB)
+        target = bad.note[part] = dict(bad.note[part]) if part else bad.note
+        target["error"] = 3e-6
+        assert "output error" in verify(bad, None)["faults"]
+    bad = evidence(JOB)
+    bad.note["error"] = float("nan")
+    assert not verify(bad, None)["ok"]
+    bad = evidence(JOB)
+    bad.note["unwritten"] = 7
+    assert "7 output words are not numbers" in verify(bad, None)["faults"]
+
+
+def test_a_job_that_failed_is_a_fault():
+    row = verify(Evidence(JOB, {"failed": "CompileException: no"}), None)
+    assert not row["ok"] and "CompileException" in row["faults"]
+
+
+def test_occupancy_comes_from_the_profiler_else_from_the_launch():
+    e = evidence(JOB)
+    assert occupancies(e, load("h200"))[0].blocks_per_sm == 233_472 // (e.note["launches"][0]["smem_bytes"] + 1024)
+    e.kernels[0].metrics.update(dict.fromkeys(counters.LAUNCH_METRICS[1:], 7.0))
+    e.kernels[0].metrics["launch__occupancy_limit_registers"] = 2.0
+    assert occupancies(e, load("h200"))[0].blocks_per_sm == 2
+
+
+def test_time_is_predicted_only_where_it_was_measured():
+    row = verify(evidence(JOB), load("h200"))
+    assert row["seconds_predicted"] is None and row["dram_read_predicted"] > 0
+    measured = {"dram_bytes_per_second": 4e12, "l2_bytes_per_second": 6e12, 
+                "simt_operations_per_second": 3e13, "exponentials_per_second": 4e12, "launch_seconds": 2e-6,
+                "latency_seconds": 7e-7, "tensor_flops_per_second": {"fp16": 6e14}}  # fmt: skip
+    hardware = replace(load("h200"), measured=measured)
+    assert rates_of(hardware).sms == 132
+    row = verify(evidence(JOB), hardware)
+    assert row["seconds_predicted"] > 2e-6 and row["time_ratio"] == pytest.approx(row["seconds_predicted"] / 1e-3)
+
+
+def test_summary_and_short():
+    rows = [verify(evidence(JOB), load("h200"))]
+    assert summary(rows)["ok"] == 1 and summary(rows)["dram_worst_error"] >= 0
+    assert in_words(summary(rows)).startswith("1 of 1 agree; DRAM predicted ") and "time" not in in_words(summary(rows))
+    found = {"rows": 3, "ok": 2, "time_median_error": 0.0123, "time_worst_error": 0.2}
+    assert in_words(found) == "2 of 3 agree; time predicted 1.2 % off in the median, 20.0 % at worst"
+    assert short(rows)[0]["ok"] == "yes" and short(rows)[0]["x simulated"] == "1.00000"
+
+
+# ---------------------------------------------------------------- the sweep over M
+
+
+def test_sweep_m(monkeypatch, ask, iosim):
+    """The verdict of a sweep on counters that equal the simulation: slopes are equal, near -1."""
+    monkeypatch.setattr(verify_run, "gather", lambda jobs, source: [evidence(job) for job in jobs])
+    sweep = [
+        "verify",
+        "--N",
+        8192,
+        "--d",
+        64,
+        "--sweep-M",
+        "32KB:224KB:x2",
+        "--schedule",
+        "flash2",
+        "--hardware",
+        "h200",
+    ]
+    monkeypatch.setattr(verify_run, "verify", lambda item, hardware: verify(item, None))
+    answer = ask(*sweep)
+    (slope,) = answer["slopes"]
+    assert [row["M_bytes"] for row in answer["rows"]] == [32 << 10, 64 << 10, 128 << 10]
+    assert slope["slope_simulated"] == slope["slope_measured"] and -1.3 < slope["slope_measured"] < -0.8
+    assert 2 < slope["constant_measured"] < 12
+    assert "slope_measured" in iosim(*sweep).stdout.splitlines()[-3]
+
+
+@pytest.mark.parametrize("more, problem", [((), (8192, 64, 16)), (("--heads", 3), (8192, 64, 3)),
+                                           (("--N", 512, "--d", 32), (512, 32, 1))])  # fmt: skip
+def test_a_sweep_needs_no_other_option(monkeypatch, ask, more, problem):
+    """`iosim verify --sweep-M 16KB:227KB:x2` is a question by itself."""
+    monkeypatch.setattr(verify_run, "gather", lambda jobs, source: [evidence(job) for job in jobs])
+    monkeypatch.setattr(verify_run, "verify", lambda item, hardware: verify(item, None))
+    rows = ask("verify", "--sweep-M", "64KB:227KB:x2", "--schedule", "flash2", "--hardware", "h200", *more)["rows"]
+    assert [row["M_bytes"] for row in rows] == [65536, 131072]
+    assert {(row["N"], row["d"], row["heads"]) for row in rows} == {problem}
+
+
+def test_a_sweep_with_half_a_problem_says_what_is_missing(iosim):
+    result = iosim("verify", "--sweep-M", "64KB", "--N", 512)
+    assert result.exit_code == 2 and "give --d" in result.stderr
+
+
+def test_slope_and_constant_by_hand():
+    """bytes = 3 N^2 d^2 / M: slope -1, constant 3 (words of 4 bytes: M / 4 words, and 4 bytes a word)."""
+    p = Attention(1024, 64, dtype="fp32")
+    points = [(m, 3 * 1024**2 * 64**2 * 16 // m) for m in (16384, 32768, 65536)]
+    assert verify_run._fit(points, p) == (-1.0, 3.0)
+    assert verify_run._fit(points[:1], p) == (None, None)
+    steep = [(m, m**-2 * 1e15) for m in (2.0, 4.0, 8.0)]
+    assert verify_run._fit(steep, p)[0] == pytest.approx(-2) and log(2) > 0
+
+
+# ---------------------------------------------------------------- jobs
+
+
+def test_jobs_survive_json():
+    p = Attention(
+        100, 32, Nk=70, heads=6, kv_heads=3, batch=2, dtype="bf16", acc_dtype="fp32", mask=parse_mask("causal")
+    )
+    for job in (schedule_job("flash1", p, Tiling(16, 32)), torch_job("torch-flash", p), wait_job(3),
+                schedule_job("flash2", p, Tiling(128, 128), tuned=True, places=4)):  # fmt: skip
+        assert job_from_json(json.loads(json.dumps(job.to_json()))) == job
+    assert torch_job("torch-flash", p).problem == p
+    assert not torch_job("torch-cudnn", replace(p, lse=True)).problem.lse, "only torch-flash stores one"
+
+
+@pytest.mark.parametrize("mask", ["dense", "causal"])
+def test_jobs_survive_a_pool_of_processes(mask):
+    """The dense mask is known by identity."""
+    problem = Attention(100, 32, mask=parse_mask(mask))
+    for job in (schedule_job("flash1", problem, Tiling(16, 32), places=2), torch_job("torch-flash", problem)):
+        copy = pickle.loads(pickle.dumps(job))
+        assert copy == job and (copy.problem.mask is DENSE) == (mask == "dense")
+
+
+def test_a_job_of_an_older_profile_has_the_defaults_of_options_that_it_lacks():
+    job = schedule_job("flash2", Attention(100, 32), Tiling(16, 32), places=3)
+    kept = {key: value for key, value in job.to_json().items() if key not in ("splits", "gqa")}
+    assert list(job.to_json())[-1] == "places" and job_from_json(kept) == job
+    assert key_of(job_from_json(kept)) == key_of(replace(job, places=1)), "places do not tell jobs apart"
+
+
+@pytest.mark.parametrize(
+    "name", [n for n, s in SCHEDULES.items() if s.family == "attention" and "ideal" not in s.rules][:6]
+)
+def test_predictions_are_the_hand_formulas(name):
+    schedule, p, t = find(name), Attention(96, 16, heads=2, dtype="fp32"), Tiling(16, 32)
+    if schedule.exact_traffic is None:
+        pytest.skip("this schedule has no formula by hand")
+    by_hand = {n: (2 * r, 2 * w) for n, (r, w) in schedule.exact_traffic(p.tiled(t, schedule.skips), t).items()}
+    found = predict(schedule, p, t).tensors
+    assert {n: w for n, w in found.items() if any(w)} == {n: w for n, w in by_hand.items() if any(w)}
+
+
+@pytest.mark.gpu
+def test_on_a_gpu(ask):
+    from iosim.gpu import device
+
+    if not device.has_gpu():
+        pytest.skip("no GPU, or no CuPy, is here")
+    answer = ask("verify", "--N", 500, "--d", 64, "--heads", 2, "--tiles", "64x64", "--no-counters")
+    assert answer["ok"] and all(row["device_words"] == row["words"] for row in answer["rows"])

@@ -1,0 +1,88 @@
+"""What README and docs print is what the program prints today."""
+
+import contextlib
+import inspect
+import io
+import re
+import shlex
+
+import pytest
+from paths import ROOT
+
+from iosim.commands.cli import COMMANDS, main
+
+README = (ROOT / "README.md").read_text()
+
+
+def session():
+    text = re.search(r"```console\n(.*?)```", README, re.S)[1]
+    return [part.split("\n", 1) for part in re.split(r"^\$ iosim ", text, flags=re.M)[1:]]
+
+
+@pytest.mark.parametrize("command, output", session(), ids=lambda x: x[:30])
+def test_the_session_is_what_is_printed(command, output, iosim):
+    assert iosim(*shlex.split(command)).stdout == output
+
+
+def test_the_python_example_prints_what_is_said():
+    from iosim import SCHEDULES
+
+    code, printed = re.search(r"```python\n(.*?)```\n\nprints\n\n```text\n(.*?)```", README, re.S).groups()
+    out = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(out):
+            exec(code, {})
+    finally:
+        SCHEDULES.pop("one-row", None)
+    assert out.getvalue() == printed
+
+
+def test_the_schedule_of_the_docs_registers_and_is_right():
+    import iosim
+    from iosim import SCHEDULES
+
+    code = re.search(r"```python\n(.*?)```", (ROOT / "docs" / "adding-a-schedule.md").read_text(), re.S)[1]
+    try:
+        exec(code, {})
+        result = iosim.count(N=64, d=4, tiles="16x8", schedules=["wasteful"])["wasteful"]
+    finally:
+        SCHEDULES.pop("wasteful", None)
+    assert result.tensors["K"]["reads"] == 64 * 4 * 4 and result.tensors["Q"]["reads"] == 64 * 4 * 8
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_is_in_the_readme_and_has_help(name, iosim):
+    """The list of `iosim --help` is a table of its own: its line and the command's first are about the same."""
+    command = main.get_command(None, name)
+    first = inspect.cleandoc(command.help).partition("\n\n")[0].replace("\n", " ")
+    assert first.endswith((".", "?")) and command.name == name
+    assert words(first) & words(COMMANDS[name]), (first, COMMANDS[name])
+    assert f"`iosim {name}`" in README
+    shown = iosim(name, "--help")
+    assert shown.exit_code == 0 and words(first) <= words(shown.stdout)
+    assert COMMANDS[name].split()[0] in iosim("--help").stdout and name in iosim("--help").stdout
+
+
+def words(text):
+    return {word for word in re.findall(r"[a-z0-9^-]+", text.lower()) if len(word) > 3 or word.isupper()}
+
+
+SHARED = {"cli", "options", "answer"}  # what all commands use
+
+
+def test_all_commands_are_in_the_table():
+    assert {path.stem for path in (ROOT / "iosim" / "commands").glob("*.py")} - {"__init__", *SHARED} == set(COMMANDS)
+
+
+def test_what_a_kernel_was_measured_to_load(ask):
+    """Sums of l1tex load bytes of PyTorch's FlashAttention-2, one row a kernel; see data/h200_sdpa.json."""
+    import json
+
+    kernels = json.loads((ROOT / "tests/data/h200_sdpa.json").read_text())["kernels"]
+    flash = [k for k in kernels if k["backend"] == "FLASH_ATTENTION" and k["pass"] == "forward" and not k["causal"]]
+    assert flash
+    for k in flash:
+        sizes = ["--N", k["N"], "--Nk", k["Nk"], "--d", k["d"], "--heads", k["heads"], "--batch", k["batch"]]
+        tiles = ["--tiles", "{}x{}".format(*k["tiles"]), "--schedule", "flash2", "--acc-dtype", "fp32"]
+        measured = k["metrics"]["l1tex__t_bytes_pipe_lsu_mem_global_op_ld.sum"]
+        assert ask("count", *sizes, *tiles)["results"][0]["read_bytes"] == measured

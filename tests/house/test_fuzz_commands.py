@@ -1,0 +1,162 @@
+"""Random command lines of every command there is, made from its own options: an answer, or one message and 2 or 3."""
+
+import os
+import random
+import sys
+import time
+
+import pytest
+import test_fuzz as fuzz
+
+from iosim.commands.cli import COMMANDS, main
+
+AMOUNTS = [(24, 0.5), pytest.param(150, 5, marks=pytest.mark.long)]  # lines and seconds, whichever comes first
+HUGE = ["16777216", str(2**30), str(2**48)]
+COUNTS = ["1", "2", "7", "8", "16", "31", "40"]
+GPU = {"verify", "profile", "calibrate"}
+EXTRAS = GPU | {"plot"}  # what they need may not be there
+ANSWERS = {name: {0, 2, 3} if name in EXTRAS else {0, 1, 2} for name in COMMANDS}  # 1: a check that failed
+
+AXIS = ["4,8", "4:16:x2", "3:9:+3", "8,"]
+MASKS = [
+    *fuzz.MASKS,
+    "strided:3&~strided:6",
+    "global:2&window:1",
+    "~global:3|strided:4",
+    "file:nothing.npy",
+    "strided:64",
+]
+POOLS = {
+    "--N": (COUNTS + AXIS[:2], fuzz.BAD_NUMBERS + HUGE),
+    "--Nk": (COUNTS, fuzz.BAD_NUMBERS + HUGE + AXIS),
+    "--d": (["1", "4", "8"], fuzz.BAD_NUMBERS + AXIS + ["1024"]),
+    "--batch": (["1", "2"], [*fuzz.BAD_NUMBERS, "65536"]),
+    "--heads": (["1", "2", "4", "6"], [*fuzz.BAD_NUMBERS, "65536"]),
+    "--kv-heads": (["1", "2"], [*fuzz.BAD_NUMBERS, "4"]),
+    "--dtype": (fuzz.DTYPES, fuzz.BAD_DTYPES),
+    "--acc-dtype": (fuzz.DTYPES, fuzz.BAD_DTYPES),
+    "--mask": (MASKS, fuzz.BAD_MASKS),
+    "--M": (["100", "1KB", "4KB", "500el", "16KB:64KB:x2", "1MB"], fuzz.BAD_SIZES + ["1", "3", "1073741824G"]),
+    "--M-elements": (["100", "2000"], fuzz.BAD_NUMBERS),
+    "--hardware": (fuzz.HARDWARE, fuzz.BAD_HARDWARE),
+    "--tiles": (
+        ["4x4", "8x2", "1x1", "paper", "best", "16x16", "4x4/depth=2", "4x4/rows_o=2/cols_o=3"],
+        fuzz.BAD_TILES,
+    ),
+    "--backward-tiles": (["4x4", "paper", "best"], fuzz.BAD_TILES),
+    "--tile-multiple": (["1", "2", "16"], fuzz.BAD_NUMBERS),
+    "--least-blocks": (["1", "4"], fuzz.BAD_NUMBERS),
+    "--combination": (["standard", "flash1", "flash2"], fuzz.BAD_SCHEDULES),
+    "--unfused": (["scale", "mask-add,dropout"], ["", ",", "scal"]),
+    "--elementwise": (["0", "1"], [*fuzz.BAD_NUMBERS, "10001"]),
+    "--splits": (["1", "3", "100"], fuzz.BAD_NUMBERS),
+    "--places": (["1", "4"], ["0", "33", "x", ""]),
+    "--page-size": (["1", "3", "100"], fuzz.BAD_NUMBERS),
+    "--gqa": (["repeat", "pack"], ["", "PACK", "packed"]),
+    "--seed": (["0", "3"], fuzz.BAD_NUMBERS),
+    "--dropout": (["0", "0.5"], [*fuzz.BAD_NUMBERS, "1", "2"]),
+    "--granularity": (["line", "word", "tile"], ["", "byte"]),
+    "--line": (["2", "64"], fuzz.BAD_SIZES),
+    "--policy": (["lru", "belady", "both"], ["", "LRU", "opt"]),
+    "--tensors": (["Q", "Q,K,V,O"], ["", "Z", ",", "Q,,K"]),
+    "--picture": (["traffic", "mask"], ["", "masks"]),
+    "--format": (["csv", "jsonl", "parquet", "perfetto"], ["", "xlsx"]),
+    "--plot": (["no/such/curve.png"], ["x.txt", "", "a\0.png"]),
+    "--columns": (["N,total", "schedule"], ["", "M", "totl", ","]),
+    "--sweep-m": (["1KB:4KB:x2"], fuzz.BAD_SIZES),
+    "--budget": (["1MB", "12GB"], fuzz.BAD_SIZES),
+    "--from-ncu": ([], ["/no/such.csv", "", "/", __file__]),
+    "--keep": (["kept.csv"], ["/no/such/kept.csv"]),
+    "-o": (["-"], fuzz.BAD_PATHS),
+    "-x": (["M_bytes"], ["", "nothing"]),
+    "-y": (["total"], ["", "nothing"]),
+    "--by": (["schedule"], ["", "nothing,"]),
+}
+ARGUMENTS = {
+    "schedules": (fuzz.SCHEDULES, fuzz.BAD_SCHEDULES),
+    "hardware": (fuzz.HARDWARE, fuzz.BAD_HARDWARE),
+    "mask": (MASKS, fuzz.BAD_MASKS),
+    "profile": (["torch-flash", "torch-math"], ["", "torch", "\0"]),
+}
+OTHER = ([], ["", "0", "x", "\0", "9" * 40, "/no/such/file"])
+EVERY = [*fuzz.SCHEDULES, "memory-efficient", "split-kv", "paged", "flash1-bwd", "flash2-bwd-second-pass", "small-cache",
+         "softmax-2pass", "attention-3pass", "matmul-tiled-b", "linear", "linear-causal", "local-gather"]  # fmt: skip
+PICTURES = ["picture.svg", "picture.png", "picture.pdf"]
+OFTEN = {"roofline": {"--hardware": 0.9, "--M": 0.1}, "plot": {"-o": 0.95}, "mask": {"--mask": 0.1}}
+USUAL = {"--N": 0.97, "--d": 0.95, "--M": 0.7, "--tiles": 0.6, "-o": 0.1, "--hardware": 0.1, "--M-elements": 0.05}
+
+
+def line(rng, name):
+    """A command line: each option of the command with a good value or, at times, a bad one."""
+    bad = rng.choice([0, 0, 0.05, 0.3])
+    args = []
+    for parameter in main.get_command(None, name).params:
+        option = max(parameter.opts, key=len) if parameter.param_type_name == "option" else None
+        if option is None:
+            if rng.random() < {"mask": 0.9, "plot": 0.1, "sweep": 0.1}.get(name, 0.4):
+                args.append(pick(rng, bad, ARGUMENTS.get(name, OTHER)))
+        elif parameter.is_flag:
+            args += [option] if rng.random() < 0.12 else []
+        elif option == "--schedule":
+            for _ in range(rng.choice([0, 1, 1, 2])):
+                args += [option, pick(rng, bad, (EVERY, fuzz.BAD_SCHEDULES))]
+        elif rng.random() < {**USUAL, **OFTEN.get(name, {})}.get(option, 0.12):
+            pool = (PICTURES, fuzz.BAD_PATHS) if (name, option) == ("plot", "-o") else POOLS.get(option, OTHER)
+            args += [option, pick(rng, bad, pool)]
+    return [name, *args]
+
+
+def pick(rng, bad, pool):
+    good, wrong = pool
+    return rng.choice(wrong if not good or rng.random() < bad else good)
+
+
+def judge(args, result):
+    allowed = ANSWERS[args[0]]
+    if result.exit_code == 3 and 3 in allowed:
+        ok = result.stderr.startswith("Error: ") and not result.stdout and "Traceback" not in result.stderr
+        return "" if ok else f"3, but {result.output[:200]!r}"
+    if result.exit_code == 1 and 1 in allowed and isinstance(result.exception, SystemExit):
+        return "" if args[0] == "check" and not result.stderr else "only a check can fail"
+    if result.exit_code == 0 and args[0] == "plot" and "-o" in args:  # the picture is in the file
+        return "" if not result.output and any(map(os.path.exists, PICTURES)) else f"0, but {result.output[:150]!r}"
+    return fuzz.judge(args, result)
+
+
+def faults(name, seed, lines, seconds, folder):
+    rng, found, codes = random.Random(f"{name} {seed}"), [], []
+    start = time.perf_counter()
+    for _ in range(lines):
+        args = line(rng, name)
+        before = time.perf_counter()
+        result = fuzz.run(args)
+        fault, took = judge(args, result), time.perf_counter() - before
+        codes.append(result.exit_code)
+        left = [path.name for path in folder.iterdir() if path.name not in PICTURES or result.exit_code]
+        for path in folder.iterdir():
+            path.unlink()
+        fault = fault or (f"left behind: {left}" if left else "") or (f"{took:.1f} s" if took > 10 else "")
+        if fault:
+            found.append(f"{args}: {fault}")
+        if time.perf_counter() - start > seconds:
+            break
+    return found, codes
+
+
+@pytest.mark.parametrize("lines, seconds", AMOUNTS)
+@pytest.mark.parametrize("name", COMMANDS)
+def test_random_lines_of_every_command(name, lines, seconds, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["iosim"])
+    found, codes = faults(name, 0, lines, seconds, tmp_path)
+    assert not found, f"{len(found)} of {len(codes)}:\n" + "\n".join(found)
+    few = len(codes) < 40  # in the short run, or on a machine that is busy
+    assert few or ((2 in codes or name in GPU) and (name in EXTRAS or 0 in codes)), "good lines and bad ones"
+
+
+def test_every_option_has_values():
+    """An option that is new here is tried with nonsense only: give it values above."""
+    for name in COMMANDS:
+        for parameter in main.get_command(None, name).params:
+            if parameter.param_type_name == "option" and not parameter.is_flag:
+                assert {max(parameter.opts, key=len)} & {*POOLS, "--schedule"}, (name, parameter.opts)

@@ -1,0 +1,275 @@
+"""Which room may import which, in one table; and what a count really loads.
+
+Imports are read from the source, so that those inside functions count as well. Imports for types only, under
+`if TYPE_CHECKING:`, do not: they are not there when the program runs.
+"""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from paths import ROOT
+
+PACKAGE = ROOT / "iosim"
+FILES = {str(file.relative_to(PACKAGE)): file for file in sorted(PACKAGE.rglob("*.py"))}
+TREES = {name: ast.parse(file.read_text()) for name, file in FILES.items()}
+
+# In reading order. A room may import itself, the root's files, and the rooms named here.
+COUNTED = {"core", "masks", "steps", "oracles", "search", "schedules", "counting"}
+ROOMS = {
+    "core": set(),
+    "masks": {"core"},
+    "steps": set(),
+    "oracles": set(),
+    "search": {"core", "masks"},
+    "schedules": {"core", "masks", "steps", "oracles", "search"},
+    "counting": COUNTED,
+    "tuning": COUNTED,
+    "tracing": COUNTED,
+    "cuda": {"core", "masks", "steps"},
+    "predict": {"core", "cuda", "steps"},
+    "studies": COUNTED | {"cuda", "predict"},
+    "gpu": COUNTED | {"cuda", "predict"},
+    "calibrate": COUNTED | {"cuda", "predict", "gpu"},
+    "pictures": COUNTED | {"tuning", "tracing", "studies"},
+}
+ALL = "commands"  # the command line may import every room
+WITHOUT_ROOT = ("steps", "oracles")  # they stand alone
+
+
+def for_types(tree):
+    """The nodes that stand under `if TYPE_CHECKING:`."""
+    blocks = [n for n in ast.walk(tree) if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING"]
+    return {id(node) for block in blocks for part in block.body for node in ast.walk(part)}
+
+
+def modules(name, tree=None):
+    """Absolute names of all modules that a file imports at run time. `iosim.x` for `from . import x` where x is a
+    module of the package, else `iosim`."""
+    tree = tree or TREES[name]
+    folder, skipped, found = ["iosim", *Path(name).parts[:-1]], for_types(tree), set()
+    for node in ast.walk(tree):
+        if id(node) in skipped:
+            continue
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            parts = folder[: len(folder) - node.level + 1] if node.level else []
+            base = ".".join([*parts, *([node.module] if node.module else [])])
+            here = PACKAGE.parent.joinpath(*base.split("."))
+            inner = {a.name for a in node.names if (here / f"{a.name}.py").exists() or (here / a.name).is_dir()}
+            found |= {f"{base}.{x}" for x in inner}
+            if len(inner) < len(node.names):
+                found.add(base)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("import_module", "__import__"):
+            first = node.args[0]
+            if isinstance(first, ast.Constant):
+                found.add(first.value)
+    return found
+
+
+def own(name):
+    """The same, of iosim only, without the `iosim.` before them."""
+    return {m.removeprefix("iosim").removeprefix(".") for m in modules(name) if m.split(".")[0] == "iosim"}
+
+
+def tops(name):
+    return {m.split(".")[0] for m in modules(name)}
+
+
+def room_of(module):
+    """The room of a module `core.machine` or a file `core/machine.py`; "" for the root."""
+    first, *more = module.removesuffix(".py").replace("/", ".").split(".")
+    return first if more or (PACKAGE / first).is_dir() else ""
+
+
+def test_the_reader_of_imports_reads():
+    assert {"core.blame", "core.problem", "errors"} <= own("core/machine.py") and "numpy" in tops("steps/softmax.py")
+    assert {"schedules.flash", "schedules.registry"} <= own("schedules/linear.py")
+    assert {"hardware", "commands.answer"} <= own("commands/hardware.py"), "imports in functions are seen"
+    tree = ast.parse("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import numpy\nelse:\n    import json\n")
+    assert modules("core/x.py", tree) == {"typing", "json"}
+    assert room_of("core/machine.py") == room_of("core.machine") == "core" and room_of("errors") == ""
+
+
+def test_every_folder_is_a_room():
+    folders = {path.name for path in PACKAGE.iterdir() if path.is_dir() and any(path.glob("*.py"))}
+    assert folders == {*ROOMS, ALL}
+    for folder in {file.parent for file in FILES.values()}:
+        assert len(list(folder.glob("*.py"))) <= 25, f"{folder}: is a room missing?"
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if room_of(name) != ALL])
+def test_a_file_imports_what_its_room_may(name):
+    room = room_of(name)
+    allowed = ROOMS[room] | {room} if room else set()
+    for module in own(name):
+        if name == "__main__.py":
+            assert module == "commands.cli"
+        elif room_of(module):
+            assert room_of(module) in allowed, f"{name} imports {module}"
+        else:
+            assert room not in WITHOUT_ROOT, f"{name} imports {module}"
+
+
+def test_rooms_import_one_way():
+    rooms = list(ROOMS)
+    for number, room in enumerate(rooms):
+        assert ROOMS[room] - {room} <= set(rooms[:number]), room
+
+
+def circles(arrows):
+    """Nodes that lie on a circle: what is left when all without an arrow to another are taken away, again and again."""
+    left = {a: {b for b in bs if b != a and b in arrows} for a, bs in arrows.items()}
+    while ends := [a for a, bs in left.items() if not bs]:
+        left = {a: bs - {*ends} for a, bs in left.items() if a not in ends}
+    return set(left)
+
+
+def test_circles_are_found():
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": set(), "e": {"d"}}) == {"a", "b", "c"}
+
+
+def test_no_file_imports_itself_around_a_corner():
+    """Modules that a function imports later may point back only to their own package (`__init__`)."""
+    names = {name.removesuffix(".py").removesuffix("/__init__").replace("/", "."): name for name in FILES}
+    assert circles({module: own(name) & names.keys() for module, name in names.items() if module}) == set()
+
+
+def test_scripts_of_validation_have_no_circle():
+    folder = ROOT / "validation"
+    files = {".".join(f.relative_to(folder).with_suffix("").parts): f for f in folder.rglob("*.py")}
+    trees = {name: ast.parse(file.read_text()) for name, file in files.items()}
+    tails = {name.rsplit(".", 1)[-1]: name for name in files}
+    arrows = {}
+    for name, tree in trees.items():
+        found = modules(name, tree)
+        arrows[name] = {module if module in files else tails.get(module.rsplit(".", 1)[-1]) for module in found}
+    assert circles(arrows) == set() and len(files) > 5
+
+
+# ---------------------------------------------------------------- what stays light, and what stays apart
+
+SCHEDULE_FILES = [name for name in FILES if name.startswith("schedules/")]
+TEXT_FILES = [name for name in SCHEDULE_FILES if Path(name).name not in ("__init__.py", "registry.py")]
+LIGHT = ["core/machine.py", "core/folded.py", "core/tiling.py", "core/problem.py", "core/watchers.py",
+         "counting/count.py", "counting/bounds.py", "counting/report.py", "tables.py", "units.py", "errors.py",
+         "masks/mask.py", "masks/counts.py", "masks/closed_form.py", "search/best.py"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LIGHT)
+def test_what_a_count_needs_loads_nothing_heavy_at_its_top(name):
+    heavy = {"numpy", "pandas", "matplotlib", "rich", "cupy", "click"}
+    found = set()
+    for node in TREES[name].body:
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found.add(node.module.split(".")[0])
+    assert not found & heavy
+
+
+@pytest.mark.parametrize("name", ["errors.py", "units.py", "core/problem.py", "core/machine.py", "counting/bounds.py"])
+def test_the_lowest_layers_need_the_standard_library_only(name):
+    assert tops(name) - {"iosim"} <= set(sys.stdlib_module_names)
+
+
+@pytest.mark.parametrize("name", TEXT_FILES)
+def test_texts_know_neither_machine_nor_library(name):
+    """The same text must run on every machine: stricter than the table above, because the code is."""
+    assert not {"core.machine", "core.folded", "core.unrolled", "core.numeric", "core.watchers"} & own(name)
+    assert tops(name) <= {"iosim", "__future__", "typing", "collections"}
+
+
+def test_cupy_is_in_one_place():
+    allowed = str(Path("gpu", "device.py"))
+    assert [name for name in FILES if "cupy" in tops(name) and name != allowed] == []
+
+
+def test_texts_of_measured_steps_are_written_without_a_gpu():
+    assert not {"gpu.device", "gpu.run"} & own("calibrate/step_texts.py")
+
+
+def test_only_the_command_line_imports_click():
+    assert {room_of(name) for name in FILES if "click" in tops(name)} == {ALL}
+
+
+@pytest.mark.parametrize("name", TEXT_FILES)
+def test_no_text_leaves_a_loop(name):
+    """No break: the machine refuses a loop that is left, and a return inside one leaves it as well."""
+    functions = [n for n in TREES[name].body if isinstance(n, ast.FunctionDef)]
+    texts = [n for n in functions if [a.arg for a in n.args.args] == ["chip", "p", "t"]]  # parts of texts may return
+    assert texts, "a file of texts has texts"
+    for text in texts:
+        for node in ast.walk(text):
+            assert not isinstance(node, ast.Break), f"{text.name}, line {node.lineno}"
+            assert not isinstance(node, ast.Return), f"{text.name}, line {node.lineno}"
+    for loop in (n for n in ast.walk(TREES[name]) if isinstance(n, ast.For | ast.While)):
+        for node in ast.walk(loop):
+            assert not isinstance(node, ast.Break | ast.Return), f"line {node.lineno}"
+
+
+NAMES = {"standard", "standard-tiled", "flash1", "flash2", "block-sparse", "block-sparse-q"}
+
+
+def strings(node):
+    return {n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+
+
+@pytest.mark.parametrize("name", [n for n in FILES if n != "schedules/__init__.py"])
+def test_nothing_asks_which_schedule_it_is(name):
+    from iosim.schedules import CORE as core
+
+    assert set(core) == NAMES, "the names looked for are the names there are"
+    for node in ast.walk(TREES[name]):
+        if isinstance(node, ast.Compare):
+            assert not strings(node) & NAMES, f"line {node.lineno}: {ast.unparse(node)}"
+            if any(isinstance(op, ast.Eq | ast.NotEq | ast.Is | ast.IsNot) for op in node.ops):
+                sides = {ast.unparse(side) for side in (node.left, *node.comparators)}
+                assert not sides & {"schedule", "schedule.name", "s.name"}, f"line {node.lineno}: {ast.unparse(node)}"
+        elif isinstance(node, ast.Match):
+            assert not strings(node) & NAMES, f"line {node.lineno}"
+
+
+def test_all_files_are_walked():
+    assert {"commands/cli.py", "commands/count.py", "cuda/machine.py", "schedules/flash.py"} <= set(FILES)
+
+
+HEAVY = ("pandas", "matplotlib", "cupy", "numpy", "rich")
+PROBE = f"""
+import sys
+from iosim.commands.cli import main
+try:
+    main(sys.argv[1:])
+finally:
+    print([m for m in {HEAVY!r} if m in sys.modules], file=sys.stderr)
+"""
+
+
+def probe(*args):
+    return subprocess.run([sys.executable, "-c", PROBE, *args], cwd=ROOT, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize("extra", [(), ("--mask", "causal"), ("--json",), ("--csv",)], ids=str)
+def test_a_count_loads_nothing_heavy(extra):
+    done = probe("count", "--N", "8192", "--d", "128", "--M", "100KB", *extra)
+    assert done.returncode == 0, done.stderr
+    assert "flash2" in done.stdout and ("90177536" in done.stdout or "--mask" in extra), "it really counted"
+    assert done.stderr.strip().splitlines()[-1] == "[]"
+
+
+def test_the_probe_sees_what_is_loaded():
+    done = probe("check", "--N", "8", "--d", "4", "--tiles", "4x4")
+    assert done.returncode == 0 and "'numpy'" in done.stderr
+
+
+def test_importtime_agrees():
+    """The same by the interpreter's own list, through python -m iosim, into a pipe."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "iosim", "count", "--N", "8192", "--d", "128", "--M", "100KB"],
+        cwd=ROOT, capture_output=True, text=True, timeout=60)  # fmt: skip
+    assert done.returncode == 0
+    loaded = {line.rpartition("|")[2].strip().split(".")[0] for line in done.stderr.splitlines()}
+    assert {"click", "iosim"} <= loaded and not loaded & set(HEAVY)

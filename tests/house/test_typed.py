@@ -1,0 +1,70 @@
+"""A user's script is type-checked: iosim ships its types, and names that are loaded late have them too."""
+
+import ast
+import os
+import re
+import site
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+import iosim
+
+GOOD = """
+import iosim
+
+result = iosim.count(N=512, d=64, M="227KB", schedules=["flash2"])["flash2"]
+peak: int | None = result.sram_peak_words
+problem = iosim.Attention(512, 64)
+room = iosim.Capacity()
+iosim.Folded(problem, room).run(iosim.SCHEDULES["flash2"], iosim.Tiling(16, 16))
+try:
+    iosim.count(N=0, d=64)
+except iosim.InputError as error:
+    print(error.where)
+"""
+BAD = {
+    "iosim.Tiling(16, 16).rows": "attr-defined",
+    "iosim.count(N=512, d=64).totals": "attr-defined",
+    "iosim.Capacity(16, 16)": "call-arg",
+}
+
+
+@pytest.mark.needs("mypy")
+def test_a_script_of_a_user_is_checked(tmp_path):
+    """One without a mistake, and one with a mistake a line. Nothing of this repository is on mypy's path, but the package
+    that is imported here."""
+    (tmp_path / "good.py").write_text(GOOD)
+    (tmp_path / "bad.py").write_text("import iosim\n\n" + "\n".join(BAD) + "\n")
+    where = str(Path(iosim.__file__).parents[1])
+    env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "MYPYPATH")}
+    if where not in site.getsitepackages():
+        env["MYPYPATH"] = where
+    command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "good.py", "bad.py"]
+    said = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True).stdout
+    found = re.findall(r"^(\w+).py:(\d+): error: .*\[([\w-]+)\]$", said, re.M)
+    assert found == [("bad", str(line), code) for line, code in enumerate(BAD.values(), 3)], said
+
+
+def test_the_package_says_that_it_has_types():
+    """Where it is imported from, and in what pip installed."""
+    assert Path(iosim.__file__).with_name("py.typed").exists()
+    try:
+        files = set(map(str, metadata.files("iosim") or ()))
+    except metadata.PackageNotFoundError:
+        files = set()
+    if "iosim/core/machine.py" not in files:
+        pytest.skip("iosim is not installed, or from its sources")
+    assert "iosim/py.typed" in files
+
+
+def test_type_checkers_see_every_name():
+    """What is loaded late is listed twice in iosim/__init__.py; the two lists are one."""
+    tree = ast.parse(Path(iosim.__file__).read_text())
+    block = next(n for n in tree.body if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING")
+    assert {(node.module, alias.name) for node in block.body for alias in node.names} == {
+        (module, name) for name, module in iosim._WHERE.items()
+    }

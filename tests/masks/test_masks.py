@@ -1,0 +1,215 @@
+"""Masks: the closed form against brute force over tokens, the grammar's errors, files, known densities."""
+
+import random
+from types import SimpleNamespace
+
+import pytest
+
+from iosim.core.problem import DENSE
+from iosim.errors import InputError
+from iosim.masks.closed_form import closed_counts, floor_sum
+from iosim.masks.counts import Counter
+from iosim.masks.mask import axis, formula_density, parse, token_density
+from iosim.masks.text import read
+
+np = pytest.importorskip("numpy")
+
+
+def bind(text, N, Nk, Br, Bc, skips=True):
+    return parse(text).bind(SimpleNamespace(N=N, Nk=Nk), SimpleNamespace(rows_q=Br, rows_k=Bc), skips)
+
+
+def expression(rng, suffix, depth=2):
+    """A random expression; suffix '' for tokens, 'b' for tiles, None for a mix."""
+    if depth == 0 or rng.random() < 0.3:
+        b = rng.choice(("", "b")) if suffix is None else suffix
+        name = rng.choice(("causal", "window", "global", "strided", "strided"))
+        if name == "causal":
+            return "causal" + (":b" if b else "")
+        return f"{name}:{rng.randint(1 if name == 'strided' else 0, 5 if b else 20)}{b}"
+    left, right = expression(rng, suffix, depth - 1), expression(rng, suffix, depth - 1)
+    return rng.choice((f"({left}|{right})", f"({left}&{right})", f"~({left}|{right})", f"~{left}"))
+
+
+@pytest.mark.parametrize("suffix, most", [("", 45), ("b", 45), (None, 45), ("", 4), ("b", 2)])
+def test_counts_equal_brute_force(suffix, most):
+    rng = random.Random(f"{suffix}{most}")
+    for _ in range(1500):
+        text = expression(rng, suffix)
+        sizes = rng.randint(1, 40), rng.randint(1, 40), rng.randint(1, most), rng.randint(1, most)
+        bound = bind(text + rng.choice(("", "&dense")), *sizes)
+        assert bound._counts == bound.table_counts(), (text, sizes)
+        visible = int(bound.visible(0, bound.N, 0, bound.Nk).sum())
+        assert token_density(bound.mask, *sizes) == (visible, bound.N * bound.Nk), (text, sizes)
+
+
+@pytest.mark.parametrize("op", ["", "~"])
+def test_strided_periods_equal_brute_force(op):
+    rng = random.Random(7)
+    for _ in range(300):
+        text = f"{op}strided:{rng.randint(1, 9)}" + rng.choice(("", "|global:7", "&~global:11", "|strided:3"))
+        sizes = rng.randint(60, 120), rng.randint(60, 120), rng.randint(1, 4), rng.randint(1, 4)
+        bound = bind(text, *sizes)
+        assert bound._counts == bound.table_counts(), (text, sizes)
+
+
+@pytest.mark.parametrize("turn", [False, True])
+def test_lines_that_come_in_turns_equal_brute_force(turn):
+    """Few keys: most rows see none. `global` adds rows, and bands, that are not periodic."""
+    rng = random.Random(11)
+    for _ in range(400):
+        text = f"strided:{rng.randint(5, 30)}"
+        text += rng.choice(
+            ("", "|global:7", "&~global:11", f"|strided:{rng.randint(5, 20)}", "&~strided:10", "|global:1")
+        )
+        sizes = [rng.randint(150, 400), rng.randint(1, 14), rng.randint(1, 3), rng.randint(1, 3)]
+        sizes = [sizes[k] for k in (1, 0, 3, 2)] if turn else sizes
+        bound = bind(text, *sizes)
+        assert bound._counts == bound.table_counts(), (text, sizes)
+
+
+@pytest.mark.parametrize("N", [2**24, 2**48])
+def test_lines_in_turns_are_counted_at_any_size(N):
+    import iosim as package
+
+    problem = {"d": 64, "tiles": "1x1", "schedules": ["block-sparse-q"]}
+    found = package.count(N=N, Nk=10, mask="strided:64", **problem)["block-sparse-q"]
+    assert found.tensors["Q"]["reads"] == N * 64 * 10 // 64 == found.tensors["K"]["reads"]
+    both = package.count(N=N, Nk=10, mask="strided:64|global:5", **problem)["block-sparse-q"]
+    assert both.tensors["Q"]["reads"] == N * 64 and both.tensors["K"]["reads"] == 64 * (5 * 5 + N * 5 + N // 64 * 5)
+
+
+CLOSED = ["causal", "window:0", "window:7", "window:100&causal", "window:3&window:900", "global:0", "global:5",
+          "global:200", "causal:b", "window:1b&causal:b", "global:3b", "dense&dense"]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", CLOSED)
+@pytest.mark.parametrize("kind", [np.int64, object])
+def test_arrays_count_like_numbers(text, kind):
+    sizes = np.random.default_rng(len(text)).integers(1, [[300], [300], [70], [70]], (4, 400))
+    bound = bind(text, *sizes.astype(kind))
+    for k, numbers in enumerate(sizes.T.tolist()):
+        one = bind(text, *numbers)
+        if k < 50:
+            assert one._counts == one.table_counts(), numbers
+        for part, alone in zip(bound._counts, one._counts, strict=True):
+            assert {name: np.broadcast_to(found, 400)[k] for name, found in part.items()} == alone, numbers
+
+
+@pytest.mark.parametrize("text", CLOSED)
+def test_closed_forms_equal_the_counter_of_bands(text):
+    """Two derivations without a common formula but the floor sum, at sizes that no table can hold."""
+    rng, expr = random.Random(text), read(text)
+    for _ in range(200):
+        N, Nk, Br, Bc = (rng.randint(1, 2 ** rng.randint(1, most)) for most in (40, 40, 20, 20))
+        rows, cols = axis(N, Br, "tokens"), axis(Nk, Bc, "tokens")
+        counted = Counter(expr, rows, cols, Nk - N).counts()
+        assert closed_counts(expr, rows, cols, Nk - N) == counted, (N, Nk, Br, Bc)
+
+
+def test_floor_sums_equal_brute_force():
+    rng = np.random.default_rng(5)
+    n, m, a, b = rng.integers([[0], [1], [-40], [-400]], [[30], [40], [40], [400]], (4, 500))
+    sums = [sum((a * i + b) // m for i in range(n)) for n, m, a, b in zip(n, m, a, b, strict=True)]
+    assert floor_sum(n, m, a, b).tolist() == sums
+    assert [floor_sum(*map(int, row)) for row in zip(n, m, a, b, strict=True)] == sums
+
+
+def test_large_causal():
+    N = 2**24
+    bound = bind("causal", N, N, 128, 64)
+    rows = N // 128
+    # Row tile i ends at token 128 i + 127, which sees key tiles 0..2 i + 1.
+    assert bound.active_tiles == sum(2 * i + 2 for i in range(rows)) == rows * (rows + 1)
+    assert (bound.rows(False), bound.cols(False), bound.rows(True)) == (rows, 2 * rows, 0)
+    assert token_density(bound.mask, N, N, 128, 64)[0] == N * (N + 1) // 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " ",
+        "casual",
+        "causal:",
+        "causal:3",
+        "dense:2",
+        "window",
+        "window:",
+        "window:-1",
+        "window:x",
+        "window:1bb",
+        "strided:0",
+        "global:1.5",
+        f"window:{2**49}",
+        "(causal",
+        "causal)",
+        "causal causal",
+        "causal&",
+        "|causal",
+        "~",
+        "()",
+        "file:",
+        "file:/no/such",
+        "file:\0",
+        "(" * 51 + "causal" + ")" * 51,
+        "~" * 2001,
+        "window:" + "9" * 1900,
+        "file:/",
+        "file:/dev/zero",
+        "\u0663",
+    ],
+)
+def test_errors(text):
+    with pytest.raises(InputError):
+        parse(text)
+
+
+def test_suggestion_and_text():
+    with pytest.raises(InputError, match="did you mean 'causal'"):
+        parse("casual")
+    assert parse("dense") is DENSE
+    assert str(parse("causal & window:2b")) == "causal & window:2b"
+    assert parse("causal|window:2b").tile_units and not parse("causal").tile_units
+    assert bind("&".join(["causal"] * 280), 8, 8, 2, 2).active_tiles == 10
+    with pytest.raises(TypeError, match="not to arrays"):
+        bind("strided:3", np.array([4, 8]), 4, 2, 2)
+
+
+def test_precedence():
+    a, b = bind("causal|window:1&~strided:2", 9, 9, 2, 2), bind("causal|(window:1&(~strided:2))", 9, 9, 2, 2)
+    assert (a.visible(0, 9, 0, 9) == b.visible(0, 9, 0, 9)).all()
+
+
+def test_files(tmp_path):
+    text, array = tmp_path / "m.txt", tmp_path / "m.npy"
+    text.write_text("1,0\n0 1\n")
+    np.save(array, np.eye(6, dtype=int))
+    assert bind(f"file:{text}", 5, 6, 3, 3).table.tolist() == [[True, False], [False, True]]
+    assert token_density(parse(f"file:{text}"), 5, 6, 3, 3) == (15, 30)
+    bound = bind(f"file:{array}", 6, 6, 2, 3)
+    assert bound.active_tiles == 4
+    part = bound.part(SimpleNamespace(index=1, start=2, size=2), SimpleNamespace(index=0, start=0, size=3)).array()
+    assert part.tolist() == [[False, False, True], [False, False, False]]
+    with pytest.raises(InputError, match=r"found \(6, 6\); allowed: tile shape \(4, 3\) or token shape \(8, 9\)"):
+        bind(f"file:{array}", 8, 9, 2, 3)
+    for bad in ("1 2\n", "10\n1\n", "", "x"):
+        text.write_text(bad)
+        with pytest.raises(InputError):
+            parse(f"file:{text}")
+    for junk in (b"", b"\x93NUMPY", b"\x93NUMPY\x01\x00\x10\x00{'descr': '<i8'}\n"):
+        array.write_bytes(junk)
+        with pytest.raises(InputError):
+            parse(f"file:{array}")
+
+
+def test_lines_and_densities():
+    bound = bind("causal:b", 8, 8, 2, 2)
+    assert formula_density(bound.mask, bound) == ("(T+1)/(2T)", 5 / 8) and bound.active_tiles == 10
+    assert formula_density(parse("window:1b"), bound)[1] == 3 / 4
+    assert formula_density(parse("window:1"), bound) is None
+    first, last = SimpleNamespace(index=0), SimpleNamespace(index=3)
+    assert bound.column(first).active(last) and not bound.row(first).active(last)
+    assert bound.columns.active(last) and bound.columns.any and bound.row(first).any
+    hidden = bind("causal:b", 8, 8, 2, 2, skips=False)
+    assert hidden.columns is hidden.row(first) is hidden.column(first) is None

@@ -1,0 +1,185 @@
+"""The HTML page: well-formed, self-contained, and every number in it is one that was counted."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from iosim.counting.count import count
+
+SIZES = ("--N", 1024, "--d", 64, "--M", "64KB")
+VOID = {"meta", "br"}
+
+
+class Page(HTMLParser):
+    """Tables as rows of texts, tags that are open, and everything that refers to something outside."""
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.open, self.tables, self.outside, self.tags, self.words = [], [], [], [], []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.outside += [v for k, v in attributes if k in ("src", "href", "data") or "http" in (v or "")]
+        if tag == "table":
+            self.tables.append([])
+        elif tag == "tr":
+            self.tables[-1].append([])
+        elif tag in ("td", "th"):
+            self.tables[-1][-1].append("")
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag, f"</{tag}> closes something else"
+
+    def handle_data(self, data):
+        self.words.append(data)
+        if self.open and self.open[-1] in ("td", "th"):
+            self.tables[-1][-1][-1] += data
+
+
+@pytest.fixture
+def page(iosim):
+    def read(*args):
+        answer = iosim("report", *args)
+        assert answer.exit_code == 0, answer.output
+        return Page(answer.stdout), answer.stdout
+
+    return read
+
+
+def number(text):
+    return int(text.replace("\u202f", ""))
+
+
+def test_it_is_whole_and_needs_nothing(page):
+    parsed, text = page(*SIZES)
+    assert parsed.open == [] and parsed.outside == []
+    assert text.startswith("<!doctype html>") and not {"script", "link", "img", "iframe"} & set(parsed.tags)
+    assert "url(" not in re.sub(r"url\(#\w+\)", "", text) and "@import" not in text
+    assert "prefers-color-scheme: dark" in text and "@media print" in text
+
+
+def test_the_table_is_what_was_counted(page):
+    parsed, _ = page(*SIZES)
+    head, *rows = parsed.tables[0]
+    found = [
+        (row[head.index("schedule")], number(row[head.index("reads")]), number(row[head.index("writes")]))
+        for row in rows
+    ]
+    assert found == [(r.schedule, r.reads, r.writes) for r in count(N=1024, d=64, M="64KB").results]
+    verdicts = {row[1].split()[0] + row[0]: row[head.index("fits")] for row in rows}
+    assert verdicts["paperflash1"] == "NO" and verdicts["bestflash1"] == "yes"
+
+
+def test_bounds_have_their_kind(page):
+    parsed, _ = page(*SIZES)
+    rows = {row[0]: row for row in parsed.tables[1]}
+    assert "floor" in rows["compulsory"] and number(rows["compulsory"][1]) == 4 * 1024 * 64
+    assert "order; the constant is unknown" in rows["N^2 d^2 / M"]
+
+
+def test_sram_by_block_adds_up_to_the_footprint(page):
+    parsed, text = page(*SIZES, "--schedule", "flash1", "--tiles", "32x48")
+    rows = parsed.tables[2][1:]
+    assert {row[1]: number(row[2]) for row in rows} == {
+        "K": 2 * 48 * 64, "V": 2 * 48 * 64, "Q": 2 * 32 * 64, "O": 2 * 32 * 64, "l": 2 * 32, "m": 2 * 32, "S": 2 * 32 * 48,
+    }  # fmt: skip
+    assert (
+        sum(number(row[2]) for row in rows)
+        == count(N=1024, d=64, tiles="32x48", schedules=["flash1"])["flash1"].sram_peak_bytes
+    )
+
+
+def test_the_fullest_moment_is_not_the_last():
+    from iosim import Attention, Folded, Tiling
+    from iosim.pictures.page import Residents
+
+    def text(chip, p, t):
+        q, l = chip.load("Q"), chip.load("l")
+        chip.free(q)
+        m = chip.load("m")
+        chip.free(l, m)
+
+    room = Residents()
+    Folded(Attention(10, 4), room).run(text, Tiling(1, 1))
+    assert room.parts == [("Q", 80), ("l", 20)]
+
+
+@pytest.mark.parametrize("schedule", ["standard-tiled", "flash2"])
+def test_sram_of_best_tiles(page, schedule):
+    parsed, _ = page(*SIZES, "--schedule", schedule)
+    peak = count(N=1024, d=64, M="64KB", schedules=[schedule])[schedule].sram_peak_bytes
+    assert sum(number(row[2]) for row in parsed.tables[2][1:]) == peak
+
+
+def test_the_curve_has_every_schedule_and_the_place_of_m(page):
+    parsed, _ = page(*SIZES)
+    words = set(parsed.words)
+    assert {"flash1, paper tiles", "flash2, best tiles", "standard", "every tensor once (floor)", "M = 64 KiB"} <= words
+
+
+def points(text):
+    return [
+        [tuple(map(float, p.split(","))) for p in line.split()]
+        for line in re.findall(r'<polyline points="([^"]*)"', text)
+    ]
+
+
+def test_lines_stay_on_the_sheet_and_fall_with_m(page):
+    _, text = page(*SIZES, "--schedule", "flash2")
+    lines = points(text)
+    assert lines and all(0 <= x <= 860 for line in lines for x, _ in line)
+    flash2 = max(lines, key=len)
+    assert all(b[1] >= a[1] - 0.05 for a, b in zip(flash2, flash2[1:], strict=False)), (
+        "less traffic is lower on the sheet"
+    )
+
+
+def test_a_mask_has_its_picture(page):
+    dense, _ = page(*SIZES)
+    parsed, text = page("--N", 256, "--d", 16, "--M", "8KB", "--mask", "causal&window:32")
+    assert "Mask" not in dense.words and "Mask" in parsed.words
+    active = int(re.search(r"(\d+) of \d+ tiles active", text)[1])
+    assert text.count('class="tile"') == active > 0, "tiles wide enough to be apart are one rectangle each"
+
+
+def test_texts_are_escaped(page):
+    parsed, text = page("--N", 64, "--d", 8, "--M", "4KB", "--mask", "causal&window:8")
+    assert "causal&amp;window:8" in text and "causal&window" not in text
+    assert any("causal&window:8" in words for words in parsed.words)
+
+
+@pytest.mark.parametrize(
+    "args", [("--N", 1, "--d", 1, "--M", 64), ("--N", 5, "--d", 3, "--M", 16), (*SIZES, "--heads", 8)], ids=str
+)
+def test_small_and_large(page, args):
+    parsed, text = page(*args)
+    assert parsed.open == [] and "nan" not in text
+
+
+def test_a_file_is_the_same_page(iosim, tmp_path):
+    assert iosim("report", *SIZES, "-o", tmp_path / "r.html").exit_code == 0
+    assert Page((tmp_path / "r.html").read_text()).open == []
+    assert [f.name for f in tmp_path.iterdir()] == ["r.html"]
+
+
+BAD = {
+    "no M": ("--N", 8, "--d", 4),
+    "no N": ("--d", 4, "--M", "1KB"),
+    "an axis": ("--N", "8,16", "--d", 4, "--M", "1KB"),
+    "a misspelt mask": (*SIZES, "--mask", "casual"),
+    "a folder that is not there": (*SIZES, "-o", "/no/such/folder/r.html"),
+}
+
+
+@pytest.mark.parametrize("args", BAD.values(), ids=BAD)
+def test_bad_input_is_one_message(iosim, args):
+    answer = iosim("report", *args)
+    assert answer.exit_code == 2 and answer.stdout == "" and "allowed" in answer.stderr

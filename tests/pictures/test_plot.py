@@ -1,0 +1,260 @@
+"""Pictures: what is drawn is what was counted; labels keep apart; files are pictures; bad input is one message."""
+
+import struct
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import iosim as package
+from iosim.core.tiling import Tiling
+from iosim.counting.count import count
+from iosim.errors import InputError, MissingError
+from iosim.masks import picture as tilemap
+from iosim.pictures import chart as curves
+from iosim.pictures.traffic import from_rows, octaves, traffic
+
+SIZES = ("--N", 256, "--d", 16)
+
+
+def test_lines_are_counts():
+    chart = traffic({"N": "512", "d": "32", "M": "8KB:64KB:x2"})
+    lines = {line.label: line for line in chart.lines}
+    for k, M in enumerate((8192, 16384, 32768, 65536)):
+        report = count(N=512, d=32, M=M)
+        assert lines["flash2, best tiles"].x[k] == M
+        assert lines["flash2, best tiles"].y[k] == report["flash2"].total
+        assert lines["flash1, paper tiles"].fits[k] == report["flash1", "paper"].fits
+        known = {bound.name: bound for bound in report.bounds}
+        assert lines["every tensor once (floor)"].y[k] == known["compulsory"].words
+        order = dict(zip(lines["N²d²/M (order only)"].x, lines["N²d²/M (order only)"].y, strict=True))
+        assert (M in order) == known["N^2 d^2 / M"].valid
+        assert M not in order or order[M] == known["N^2 d^2 / M"].words
+
+
+def test_against_queries():
+    chart = traffic({"N": "256:1024:x2", "d": "32", "M": "16KB"}, ("flash2",))
+    assert chart.x_name == "N" and chart.lines[0].x == [256, 512, 1024]
+    assert chart.lines[0].y == [count(N=n, d=32, M="16KB")["flash2"].total for n in (256, 512, 1024)]
+
+
+def test_the_sizes_chosen_reach_from_one_row_to_everything():
+    sizes = octaves({"N": "1024", "d": "64"})
+    assert sizes[0] == 1024 and sizes[-1] >= 4 * 1024 * 64 * 2 and len(sizes) > 60
+
+
+def test_what_fits_nowhere_is_said_so():
+    chart = traffic({"N": "4096", "d": "64", "M": "8KB:16KB:x2"}, ("standard",))
+    assert chart.lines[0].label == "standard (does not fit)"
+
+
+def rows():
+    table = package.sweep(N=[256, 512], d=16, M=[1024, 2048], schedules=["flash1", "flash2"])
+    return table
+
+
+def test_lines_split_until_each_place_has_one_value():
+    chart = from_rows(rows(), "M_bytes", "total", ("schedule",))
+    assert len(chart.lines) == 6, "flash1 with two tilings and flash2, at two N"
+    assert {line.label for line in chart.lines} >= {
+        "flash2, best tiles, N = 256",
+        "flash1, paper tiles, N = 512 (does not fit)",
+    }
+    one = next(line for line in chart.lines if line.label.startswith("flash2, best tiles, N = 512"))
+    assert one.y == [count(N=512, d=16, M=m)["flash2"].total for m in (1024, 2048)]
+
+
+def test_rows_that_nothing_tells_apart_are_refused():
+    table = pd.DataFrame({"a": [1, 1], "b": [2, 3]})
+    with pytest.raises(InputError, match="one b for each a"):
+        from_rows(table, "a", "b", ())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_labels_keep_apart_and_inside(seed):
+    rng = np.random.default_rng(seed)
+    places = rng.uniform(-20, 320, 12).tolist()
+    found = curves.spread(places, 14, 0, 300)
+    order = sorted(range(12), key=lambda k: places[k])
+    steps = np.diff([found[k] for k in order])
+    assert (steps >= 14 - 1e-9).all() and max(found) <= 300 and min(found) >= 0
+
+
+def test_labels_that_are_apart_stay():
+    assert curves.spread([200.0, 10.0, 100.0], 14, 0, 300) == [200, 10, 100]
+
+
+@pytest.mark.parametrize(
+    "value, text",
+    [(1024, "1 KiB"), (102400, "100 KiB"), (1536, "1.5 KiB"), (100, "100 B"), (2**30, "1 GiB"), (3 * 2**20, "3 MiB")],
+)
+def test_sizes_in_1024s(value, text):
+    assert curves.size(value) == text
+
+
+@pytest.mark.parametrize("y", [[5.0, 5.0], [0.0, 0.0], [1.0, 9.5], [0.5, 70.0], [3.0, 4e9], [-2.0, 2.0]])
+@pytest.mark.parametrize("x", [[1.0, 1.0], [1.0, 4.0], [64.0, 2.0**30]])
+def test_ticks_lie_inside_and_are_enough(x, y):
+    chart = curves.Chart("", "M_bytes", "total", [curves.Line("a", x, y, [True, True])])
+    for axis in ("x", "y"):
+        low, high = chart.limits(axis)
+        ticks = chart.ticks(axis)
+        assert low < high and len(ticks) >= 2 and all(low <= v <= high for v, _ in ticks)
+        assert len({text for _, text in ticks}) == len(ticks) <= 16
+
+
+def test_grey_is_for_what_is_proven():
+    chart = traffic({"N": "512", "d": "32", "M": "8KB,16KB"})
+    used = [c for line, c in zip(chart.lines, curves.colours(chart.lines), strict=True) if line.kind == "data"]
+    assert len(set(used)) == len(used) and "#767676" not in used
+
+
+# ---------------------------------------------------------------- masks
+
+
+def test_shares_by_hand():
+    """causal, 5 x 5 tokens in tiles of 2 x 2: the diagonal tiles see 3 of 4 pairs, the corner of one token all."""
+    tiles = tilemap.tile_map("causal", 5, None, Tiling(2, 2))
+    assert tiles.shares.tolist() == [[0.75, 0, 0], [1, 0.75, 0], [1, 1, 1]]
+    assert "6 of 9 tiles active" in tiles.title
+
+
+def test_a_dense_map_is_whole():
+    assert tilemap.tile_map("dense", 10, 4, Tiling(4, 3)).shares.tolist() == [[1, 1]] * 3
+
+
+def test_tiles_that_are_active_are_those_that_are_counted():
+    from iosim.masks.picture import describe
+
+    for mask in ("causal&window:9", "global:3|strided:7", "~causal", "window:1b"):
+        tiles = tilemap.tile_map(mask, 50, 40, Tiling(8, 6))
+        assert int((tiles.shares > 0).sum()) == describe(mask, "8x6", 50, 40)["active_tiles"]
+
+
+# ---------------------------------------------------------------- files
+
+
+def png_size(file):
+    head = file.read_bytes()[:24]
+    assert head[:8] == b"\x89PNG\r\n\x1a\n"
+    return struct.unpack(">II", head[16:])
+
+
+def colours_in(file, size):
+    from matplotlib import image
+
+    picture = image.imread(file)
+    assert picture.shape[:2] == (size[1], size[0])
+    return len(np.unique(picture.reshape(-1, picture.shape[2]).round(2), axis=0))
+
+
+@pytest.mark.needs("matplotlib")
+def test_a_picture_of_traffic(iosim, tmp_path):
+    answer = iosim("plot", *SIZES, "-o", tmp_path / "a.png")
+    assert answer.exit_code == 0 and answer.stdout == ""
+    size = png_size(tmp_path / "a.png")
+    assert size[0] > 1000 and colours_in(tmp_path / "a.png", size) > 20
+    assert [f.name for f in tmp_path.iterdir()] == ["a.png"]
+
+
+@pytest.mark.needs("matplotlib")
+def test_svg_names_every_line_and_repeats(iosim, tmp_path):
+    for name in ("a.svg", "b.svg"):
+        assert iosim("plot", "--N", "256:1024:x2", "--d", 16, "--M", "16KB", "-o", tmp_path / name).exit_code == 0
+    text = (tmp_path / "a.svg").read_text()
+    for words in (
+        "flash2, best tiles",
+        "standard",
+        "every tensor once (floor)",
+        "N, queries",
+        "traffic, words",
+        "M = 16 KiB",
+    ):
+        assert words in text
+    assert text == (tmp_path / "b.svg").read_text()
+
+
+@pytest.mark.needs("matplotlib")
+def test_a_picture_of_a_sweep(iosim, tmp_path):
+    assert iosim("sweep", *SIZES, "--M", "4KB:64KB:x2", "-o", tmp_path / "s.csv").exit_code == 0
+    args = ("-x", "M_bytes", "-y", "total", "--by", "schedule", "-o", tmp_path / "s.svg")
+    assert iosim("plot", tmp_path / "s.csv", *args).exit_code == 0
+    text = (tmp_path / "s.svg").read_text()
+    assert "flash1, paper tiles" in text and "16 KiB" in text
+
+
+def vertices(file):
+    """How many points the longest line of an SVG has."""
+    import re
+
+    return max(len(re.findall("[ML] ", path)) for path in re.findall(r'<path d="([^"]*)"', file.read_text()))
+
+
+@pytest.mark.needs("matplotlib")
+def test_steps_hold_a_value(iosim, tmp_path):
+    pd.DataFrame({"M_bytes": range(1, 31), "total": range(1000, 10, -33)[:30]}).to_csv(tmp_path / "c.csv", index=False)
+    args = ("plot", tmp_path / "c.csv", "-x", "M_bytes", "-y", "total")
+    for name, more in (("a.svg", ()), ("b.svg", ("--steps",))):
+        assert iosim(*args, *more, "-o", tmp_path / name).exit_code == 0
+    assert (vertices(tmp_path / "a.svg"), vertices(tmp_path / "b.svg")) == (30, 59)
+
+
+@pytest.mark.needs("matplotlib")
+def test_a_picture_of_a_mask(iosim, tmp_path):
+    args = ("--mask", "causal&window:64", "--N", 512, "--tiles", "32x32", "-o", tmp_path / "m.svg")
+    assert iosim("plot", "--picture", "mask", *args).exit_code == 0
+    assert "45 of 256 tiles active" in (tmp_path / "m.svg").read_text()
+
+
+def test_without_matplotlib_the_exit_code_is_3(iosim, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    answer = iosim("plot", *SIZES, "-o", tmp_path / "a.png")
+    assert answer.exit_code == 3 and "pip install 'iosim[plot]'" in answer.stderr and list(tmp_path.iterdir()) == []
+
+
+def test_missing_is_said_by_the_function_too(monkeypatch):
+    from iosim.pictures import matplotlib_chart
+
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MissingError):
+        matplotlib_chart.pyplot()
+
+
+BAD = {
+    "no file": SIZES,
+    "stdout": (*SIZES, "-o", "-"),
+    "an ending that is none": (*SIZES, "-o", "a.jpg"),
+    "no d": ("--N", 8, "-o", "a.png"),
+    "one M": (*SIZES, "--M", "4KB", "-o", "a.png"),
+    "two axes": ("--N", "8,16", "--d", 4, "--M", "1KB,2KB", "-o", "a.png"),
+    "columns without a file": (*SIZES, "-x", "M_bytes", "-o", "a.png"),
+    "a file that is not there": ("none.csv", "-x", "a", "-y", "b", "-o", "a.png"),
+    "a mask without one": ("--picture", "mask", "--N", 8, "-o", "a.png"),
+    "a mask too large": ("--picture", "mask", "--mask", "causal", "--N", 10**6, "-o", "a.png"),
+    "a picture that is none": (*SIZES, "--picture", "pie", "-o", "a.png"),
+    "a misspelt schedule": (*SIZES, "--schedule", "flash3", "-o", "a.png"),
+}
+
+
+@pytest.mark.parametrize("args", BAD.values(), ids=BAD)
+def test_bad_input_is_one_message(iosim, tmp_path, monkeypatch, args):
+    monkeypatch.chdir(tmp_path)
+    answer = iosim("plot", *args)
+    assert answer.exit_code == 2 and answer.stdout == "" and "allowed" in answer.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+FILES = {
+    "a column that is none": ("-x", "M_byte", "-y", "total"),
+    "a column of texts": ("-x", "M_bytes", "-y", "schedule"),
+    "no columns": (),
+    "options of a problem": ("-x", "M_bytes", "-y", "total", "--N", 8),
+}
+
+
+@pytest.mark.parametrize("args", FILES.values(), ids=FILES)
+def test_bad_columns_are_one_message(iosim, tmp_path, args):
+    rows().to_csv(tmp_path / "s.csv", index=False)
+    answer = iosim("plot", tmp_path / "s.csv", *args, "-o", tmp_path / "a.png")
+    assert answer.exit_code == 2 and "allowed" in answer.stderr and not (tmp_path / "a.png").exists()

@@ -1,0 +1,208 @@
+"""The backward passes: gradients against finite differences, counts, dropout, and where masks hide whole rows."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from iosim import SCHEDULES, Attention, Capacity, Folded, Machine, Numeric, Tiling, Traffic
+from iosim.core.machine import Tile
+from iosim.masks import parse_mask
+from iosim.masks.dropout import Dropout
+from iosim.oracles.attention import attention
+from iosim.oracles.backward import forward, gradients
+from iosim.search.best import best_tiles, footprint
+
+NAMES = ("standard-bwd", "flash1-bwd", "block-sparse-bwd", "flash2-bwd", "block-sparse-q-bwd", "flash2-bwd-second-pass")
+MASKS = ["dense", "causal", "window:1", "global:1&~causal", "strided:3&~global:4"]
+
+
+def everything(p, tiling):
+    return (
+        None
+        if str(p.mask) == "dense"
+        else p.mask.bind(p, tiling, True).part(Tile(p.N, p.N, 0, 0), Tile(p.Nk, p.Nk, 0, 0)).array()
+    )
+
+
+def finite_differences(q, k, v, do, visible, step=1e-5):
+    """Central differences of sum(dO * O) with the forward oracle, which knows nothing of gradients."""
+    found = {}
+    arrays = {"Q": q, "K": k, "V": v}
+    for name, x in arrays.items():
+        g = np.zeros_like(x)
+        for at in np.ndindex(x.shape):
+            sides = []
+            for sign in (1, -1):
+                moved = x.copy()
+                moved[at] += sign * step
+                sides.append((do * attention(*{**arrays, name: moved}.values(), visible)).sum())
+            g[at] = (sides[0] - sides[1]) / (2 * step)
+        found["d" + name] = g
+    return found
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("name", NAMES)
+def test_gradients_are_those_of_finite_differences(name, mask):
+    """7 x 9 with d = 3 and ragged tiles; masks with rows that see nothing, which must give 0 and not NaN."""
+    p, tiling = Attention(7, 3, Nk=9, dv=4, mask=parse_mask(mask)), Tiling(3, 4)
+    visible = everything(p, tiling)
+    hbm = SCHEDULES[name].example(np.random.default_rng(5), p, visible)
+    machine = Numeric(p, hbm).run(SCHEDULES[name], tiling)
+    expected = finite_differences(hbm["Q"], hbm["K"], hbm["V"], hbm["dO"], visible)
+    for tensor, array in expected.items():
+        np.testing.assert_allclose(machine.array(tensor), array, rtol=1e-6, atol=1e-8)
+
+
+def test_the_masks_of_these_tests_hide_whole_rows():
+    p = Attention(7, 3, Nk=9, mask=parse_mask(MASKS[-1]))
+    visible = everything(p, Tiling(3, 4))
+    assert not visible.any(axis=1).all() and not visible.any(axis=0).all() and visible.any()
+
+
+@pytest.mark.parametrize("name, mask", list(product(NAMES, MASKS)))
+def test_gradients_are_the_analytic_ones(name, mask):
+    """Relative to the largest entry: 1e-12, where N and Nk are not multiples of the tiles."""
+    p, tiling = Attention(61, 16, Nk=45, dv=12, mask=parse_mask(mask)), Tiling(16, 8)
+    visible = everything(p, tiling)
+    hbm = SCHEDULES[name].example(np.random.default_rng(7), p, visible)
+    machine = Numeric(p, hbm).run(SCHEDULES[name], tiling)
+    for tensor, array in gradients(hbm["Q"], hbm["K"], hbm["V"], hbm["dO"], visible).items():
+        assert np.abs(machine.array(tensor) - array).max() <= 1e-12 * np.abs(array).max()
+
+
+def test_the_forward_half_of_the_oracle_is_the_forward_oracle():
+    p = Attention(20, 4, mask=parse_mask(MASKS[-1]))
+    visible = everything(p, Tiling(4, 4))
+    q, k, v = np.random.default_rng(0).normal(size=(3, 20, 4))
+    found = forward(q, k, v, visible)
+    np.testing.assert_allclose(found["O"], attention(q, k, v, visible), atol=1e-14)
+    with np.errstate(divide="ignore"):
+        np.testing.assert_allclose(found["LSE"], found["m"] + np.log(found["l"]))
+    assert np.isneginf(found["LSE"]).any()
+
+
+@pytest.mark.parametrize("mask", ["dense", "causal"])
+@pytest.mark.parametrize("name", NAMES)
+def test_dropout_by_seed(name, mask):
+    """The backward pass finds the elements again that the forward pass dropped, whatever its tiles; no word moves."""
+    p, tiling = Attention(33, 4, Nk=21, mask=parse_mask(mask), dropout=Dropout(0.3, seed=4)), Tiling(8, 5)
+    visible = everything(p, tiling)
+    traffic, without = Traffic(), Traffic()
+    schedule = SCHEDULES[name]
+    hbm = schedule.example(np.random.default_rng(1), p, visible)
+    machine = Numeric(p, hbm, traffic).run(schedule, tiling)
+    kept = p.dropout.factors(range(33), range(21))
+    assert set(np.unique(kept)) == {0, 1 / 0.7}
+    for tensor, array in gradients(hbm["Q"], hbm["K"], hbm["V"], hbm["dO"], visible, kept).items():
+        np.testing.assert_allclose(machine.array(tensor), array, atol=1e-12)
+        plain = gradients(hbm["Q"], hbm["K"], hbm["V"], hbm["dO"], visible)[tensor]
+        assert np.abs(array - plain).max() > 0.1, "dropout changes the gradients"
+    Machine(Attention(33, 4, Nk=21, mask=parse_mask(mask)), without).run(schedule, tiling)
+    assert traffic.tensors == without.tensors
+
+
+def test_gradients_with_dropout_are_those_of_the_dropped_forward():
+    rng, kept = np.random.default_rng(2), Dropout(0.4, seed=9).factors(range(5), range(6))
+    q, k, v, do = (rng.normal(size=shape) for shape in ((5, 3), (6, 3), (6, 2), (5, 2)))
+    found = gradients(q, k, v, do, None, kept)["dQ"]
+    for at in np.ndindex(q.shape):
+        step = np.zeros_like(q)
+        step[at] = 1e-5
+        sides = [(do * forward(x, k, v, None, kept)["O"]).sum() for x in (q + step, q - step)]
+        assert found[at] == pytest.approx((sides[0] - sides[1]) / 2e-5, rel=1e-6, abs=1e-8)
+
+
+@pytest.mark.parametrize("name", ["flash1", "flash2", "standard", "standard-tiled"])
+def test_the_forward_pass_drops_the_same_elements(name):
+    p = Attention(33, 4, Nk=21, dropout=Dropout(0.3, seed=4))
+    hbm = SCHEDULES[name].example(np.random.default_rng(1), p, None)
+    machine = Numeric(p, hbm).run(SCHEDULES[name], Tiling(8, 5))
+    expected = forward(hbm["Q"], hbm["K"], hbm["V"], None, p.dropout.factors(range(33), range(21)))["O"]
+    np.testing.assert_allclose(machine.array("O"), expected, atol=1e-12)
+
+
+def test_dropout_is_a_function_of_the_position_with_the_right_mean():
+    """Mean of n = 2^20 factors of variance p / (1 - p): within 5 standard errors of 1. Seeds and places differ."""
+    drop = Dropout(0.1, seed=3)
+    factors = drop.factors(range(1024), range(1024))
+    assert abs(factors.mean() - 1) < 5 * (0.1 / 0.9) ** 0.5 / 1024
+    assert (drop.factors(range(300, 310), range(77, 99)) == factors[300:310, 77:99]).all()
+    other = Dropout(0.1, seed=4).factors(range(1024), range(1024))
+    for shifted in (other, factors.T, np.roll(factors, 1, 0), np.roll(factors, 1, 1)):
+        assert abs(((shifted == 0) & (factors == 0)).mean() - 0.01) < 5 * (0.01 * 0.99) ** 0.5 / 1024
+    assert (Dropout(0.0).factors(range(9), range(9)) == 1).all()
+
+
+@pytest.mark.parametrize("probability", [-0.1, 1, 2.0, float("nan")])
+def test_dropout_that_cannot_be(probability):
+    from iosim.errors import InputError
+
+    with pytest.raises(InputError, match="--dropout"):
+        Dropout(probability)
+
+
+def test_the_paper_s_tiles(ask):
+    """N = 512, d = 64, M = 8192 words: Bc = Br = 32, Tc = 16. R = 2Nd + Tc N (4d + 2), W = Tc N d + 2Nd."""
+    args = ["--N", 512, "--d", 64, "--M", "8192el", "--tiles", "paper", "--schedule", "flash1-bwd"]
+    found = ask("count", *args)["results"][0]
+    assert (found["Br"], found["Bc"], found["fits"]) == (32, 32, False)
+    assert found["reads"] == 2 * 512 * 64 + 16 * 512 * (4 * 64 + 2) == 2179072
+    assert found["writes"] == 16 * 512 * 64 + 2 * 512 * 64 == 589824
+    more = ask("count", *args, "--count-init")["results"][0]
+    assert more["writes"] - found["writes"] == 3 * 512 * 64 and more["reads"] == found["reads"]
+
+
+def test_flops(ask):
+    """Five products of 2 N^2 d in every backward pass but the second-pass form, which has S and dP again: seven;
+    Algorithm 3 has four, because P was stored."""
+    args = ["--N", 256, "--d", 32, "--tiles", "16x16"]
+    for name, products in zip(NAMES, (4, 5, 5, 5, 5, 7), strict=True):
+        if not name.startswith("block"):
+            assert ask("count", *args, "--schedule", name)["results"][0]["flops"] == products * 2 * 256**2 * 32
+
+
+def test_elementwise_passes_of_the_standard_backward(ask):
+    words = [
+        ask("count", "--N", 64, "--d", 8, "--schedule", "standard-bwd", "--elementwise", k)["results"][0]["total"]
+        for k in (0, 1, 3)
+    ]
+    assert np.diff(words).tolist() == [2 * 64**2, 4 * 64**2]
+
+
+def test_an_atomic_add_is_a_read_and_a_write_of_dq(ask):
+    """N = 64, d = 8, Bc = 16: dQ goes both ways 4 times; the second pass writes it once and reads K, V 4 times more."""
+    args = ["count", "--N", 64, "--d", 8, "--tiles", "16x16", "--schedule"]
+    atomics = ask(*args, "flash2-bwd")["results"][0]["tensors"]
+    second = ask(*args, "flash2-bwd-second-pass")["results"][0]["tensors"]
+    assert atomics["dQ"] == {"reads": 4 * 64 * 8, "writes": 4 * 64 * 8} and second["dQ"] == {"reads": 0, "writes": 512}
+    assert atomics["K"] == {"reads": 512, "writes": 0} and second["K"] == {"reads": 5 * 512, "writes": 0}
+
+
+def test_the_search_of_the_second_pass_form_at_a_real_size():
+    """Against every pair of tiles up to 96 of N = 1024 that fits 64 KiB."""
+    schedule, p = SCHEDULES["flash2-bwd-second-pass"], Attention(1024, 64)
+
+    def words(tiling):
+        watcher = Traffic()
+        Folded(p, watcher).run(schedule, tiling)
+        return watcher.total
+
+    best = best_tiles(schedule, p, 65536)
+    assert footprint(schedule, p, best).peak_bytes <= 65536
+    sizes = np.arange(1, 1025)
+    q, k = (x.ravel() for x in np.meshgrid(sizes, sizes))
+    traffic, room = Traffic(), Capacity()
+    Folded(Attention(np.full(q.size, 1024), np.full(q.size, 64)), traffic, room).run(schedule, Tiling(q, k))
+    assert words(best) == int(traffic.total[room.peak_bytes <= 65536].min())
+
+
+def test_check_with_dropout(iosim, ask):
+    checks = ask("check", "--dropout", 0.25, "--seed", 3, "--schedule", "flash2", "--schedule", "flash2-bwd")["checks"]
+    assert [row["ok"] for row in checks] == [True, True]
+    for wrong in ("1", "-0.1", "nan", "a tenth"):
+        result = iosim("check", "--dropout", wrong)
+        assert result.exit_code == 2 and "--dropout" in result.stderr and result.stdout == ""
+    result = iosim("check", "--dropout", 0.1, "--schedule", "memory-efficient")
+    assert result.exit_code == 2 and "flash2-bwd" in result.stderr, "a text that does not drop is refused"

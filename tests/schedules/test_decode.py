@@ -1,0 +1,301 @@
+"""split-kv and paged, and query heads that share a KV head: by hand, on arrays, and with planted mistakes."""
+
+import inspect
+import re
+import shlex
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from paths import DATA
+
+from iosim import Attention, Capacity, Flops, Folded, InputError, Machine, Numeric, Tiling, Traffic, count, sweep
+from iosim.core.machine import Tile
+from iosim.core.problem import DENSE
+from iosim.masks import parse_mask
+from iosim.oracles.attention import attention
+from iosim.schedules import decode, find
+from iosim.search.best import footprint
+from iosim.studies.check import same_counts
+
+LATER = "from __future__ import annotations\n"  # types of a text are not looked up when it runs
+SPLIT, PAGED = find("split-kv"), find("paged")
+MASKS = ["dense", "causal", "~causal", "window:2", "global:1b|strided:3"]
+sizes = st.integers(1, 40)
+
+
+def seen_by(p, t):
+    return None if p.mask is DENSE else p.mask.bind(p, t).part(Tile(p.N, p.N, 0, 0), Tile(p.Nk, p.Nk, 0, 0)).array()
+
+
+def three_ways(schedule, p, t, seed):
+    """Run on arrays, unrolled and folded; compare with each other, the formulas by hand and float64 softmax."""
+    visible, traffics, room = seen_by(p, t), [Traffic() for _ in range(3)], Capacity()
+    flops = [Flops() for _ in range(3)]
+    hbm = schedule.example(np.random.default_rng(seed), p, visible)
+    machine = Numeric(p, hbm, traffics[0], flops[0], room).run(schedule, t)
+    Machine(p, traffics[1], flops[1]).run(schedule, t)
+    Folded(p, traffics[2], flops[2]).run(schedule, t)
+    for tensor, array in schedule.answer(hbm, p, visible).items():
+        np.testing.assert_allclose(machine.array(tensor), array, atol=1e-12)
+    assert traffics[0].tensors == traffics[1].tensors == traffics[2].tensors
+    assert traffics[0].steps == traffics[1].steps == traffics[2].steps
+    assert {f.total for f in flops} == {2 * p.N * p.Nk * (p.d + p.dv)}
+    assert same_counts(schedule.exact_traffic(p, t), traffics[2].tensors)
+    assert footprint(schedule, p, t).peak_words == schedule.footprint(p, t) >= room.peak_words
+    return machine, hbm, visible, traffics[2]
+
+
+@settings(max_examples=80, deadline=None)
+@given(sizes, sizes, st.integers(1, 6), st.integers(1, 6), st.integers(1, 60), sizes, sizes, st.sampled_from(MASKS),
+       st.integers(0, 99))  # fmt: skip
+def test_split_keys_three_ways(N, Nk, d, dv, splits, rows_q, rows_k, mask, seed):
+    p = Attention(N, d, Nk=Nk, dv=dv, splits=splits, mask=parse_mask(mask), lse=True)
+    t = Tiling(rows_q, rows_k)
+    machine, hbm, visible, traffic = three_ways(SPLIT, p, t, seed)
+    assert len(traffic.steps) == 2 and p.shares <= min(splits, Nk) and p.shares * p.share_rows >= Nk
+    s = hbm["Q"] @ hbm["K"].T / np.sqrt(d)
+    s = s if visible is None else np.where(visible, s, -np.inf)
+    part = machine.array("LSEpart").reshape(p.shares, N)
+    for c in range(p.shares):
+        keys = s[:, c * p.share_rows : (c + 1) * p.share_rows]
+        assert keys.shape[1] > 0, "no share is empty"
+        np.testing.assert_allclose(part[c], np.logaddexp.reduce(keys, axis=1), atol=1e-12)
+    np.testing.assert_allclose(machine.array("LSE"), np.logaddexp.reduce(s, axis=1), atol=1e-12)
+    assert not np.isnan(machine.array("Opart")).any() and not np.isnan(machine.array("O")).any()
+
+
+def test_a_share_that_sees_nothing_adds_nothing():
+    """A window of width 0: every query sees one key, so all its other partial results are 0 with LSE = -inf."""
+    p, t = Attention(8, 2, splits=4, mask=parse_mask("window:0")), Tiling(8, 8)
+    machine, hbm, _, _ = three_ways(SPLIT, p, t, 5)
+    part = machine.array("LSEpart").reshape(4, 8)
+    assert np.isneginf(part).sum() == 3 * 8 and not np.isnan(part).any()
+    np.testing.assert_allclose(machine.array("O"), hbm["V"], atol=1e-14)
+
+
+def test_split_keys_by_hand(ask):
+    """One query, T = 8192, d = 128, 32 heads, 4 shares: kernel 1 reads Q 4 times, K and V once and writes 4 x (128 + 1)
+    words of fp32 a head; kernel 2 reads these and writes O in fp16."""
+    args = ["--N", 1, "--Nk", 8192, "--d", 128, "--heads", 32, "--tiles", "1x64", "--acc-dtype", "fp32"]
+    result = ask("count", *args, "--schedule", "split-kv")["results"][0]
+    first = {"reads": 32 * (4 * 128 + 2 * 8192 * 128), "writes": 32 * 4 * 129}
+    assert result["steps"] == [first, {"reads": 32 * 4 * 129, "writes": 32 * 128}]
+    assert result["read_bytes"] == 2 * first["reads"] + 4 * 32 * 4 * 129
+    assert result["write_bytes"] == 4 * 32 * 4 * 129 + 2 * 32 * 128
+    one = ask("count", *args, "--schedule", "split-kv", "--splits", 1)["results"][0]
+    flash = ask("count", *args, "--schedule", "flash2")["results"][0]
+    assert one["total"] - flash["total"] == 32 * 2 * 129, "one share still goes through HBM"
+
+
+@pytest.mark.parametrize("Nk, splits, shares", [(10, 4, 4), (9, 6, 5), (3, 8, 3), (1, 4, 1), (12, 5, 4), (8, 1, 1)])
+def test_shares_are_ceil_and_never_empty(Nk, splits, shares):
+    assert Attention(1, 2, Nk=Nk, splits=splits).shares == shares
+
+
+@settings(max_examples=80, deadline=None)
+@given(sizes, st.integers(1, 70), st.integers(1, 6), st.integers(1, 6), st.integers(1, 33), sizes, sizes,
+       st.sampled_from(MASKS), st.integers(0, 99))  # fmt: skip
+def test_pages_three_ways(N, Nk, d, dv, page_size, rows_q, rows_k, mask, seed):
+    """The pages lie in random order, and what is no key is NaN."""
+    p = Attention(N, d, Nk=Nk, dv=dv, page_size=page_size, mask=parse_mask(mask))
+    machine, hbm, _, traffic = three_ways(PAGED, p, Tiling(rows_q, rows_k), seed)
+    assert traffic.reads["table"] == -(-Nk // page_size) * -(-N // rows_q)
+    assert np.isnan(hbm["K"]).sum() == (p.cache_rows - Nk) * d and not np.isnan(machine.array("O")).any()
+
+
+def test_pages_by_hand(ask):
+    """T = 8191, d = 128, 8 heads, fp16: 512 entries of 4 bytes a head; the last page holds 15 keys."""
+    args = ["--N", 1, "--Nk", 8191, "--d", 128, "--heads", 8, "--tiles", "1x16", "--schedule", "paged"]
+    result = ask("count", *args)["results"][0]
+    assert result["tensors"]["table"] == {"reads": 8 * 512, "writes": 0}
+    assert result["tensors"]["K"] == {"reads": 8 * 8191 * 128, "writes": 0}
+    assert result["read_bytes"] == 8 * (2 * 128 + 2 * 2 * 8191 * 128 + 4 * 512)
+    assert result["sram_peak_bytes"] == 2 * (17 * 2 * 128 + 16 + 2) + 4
+    wide = ask("count", *args, "--page-size", 256)["results"][0]
+    assert wide["tensors"]["table"]["reads"] == 8 * 32 and wide["tensors"]["K"] == result["tensors"]["K"]
+
+
+# ---------------------------------------------------------------- heads that share K and V
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 9), sizes, st.integers(1, 4), st.integers(1, 3), st.integers(1, 20), st.integers(1, 20),
+       st.sampled_from(["flash1", "flash2", "split-kv", "memory-efficient", "standard-tiled"]))  # fmt: skip
+def test_packed_heads_compute_the_same(N, Nk, group, kv_heads, rows_q, rows_k, name):
+    """Head h reads KV head h // g; with pack the rows of the g heads of a group are one head of N g queries."""
+    rng, d, heads = np.random.default_rng(N), 4, group * kv_heads
+    p = Attention(N, d, Nk=Nk, heads=heads, kv_heads=kv_heads, gqa="pack")
+    q, k, v = (rng.normal(size=(n, m, d)) for n, m in ((heads, N), (kv_heads, Nk), (kv_heads, Nk)))
+    assert (p.packed.N, p.packed.heads, p.packed.instances) == (N * group, kv_heads, kv_heads)
+    for kv in range(kv_heads):
+        hbm = {"Q": q[kv * group : (kv + 1) * group].reshape(-1, d), "K": k[kv], "V": v[kv]}
+        packed = Numeric(p.packed, hbm).run(find(name), Tiling(rows_q, rows_k)).array("O").reshape(group, N, d)
+        for h in range(group):
+            np.testing.assert_allclose(packed[h], attention(q[kv * group + h], k[kv], v[kv]), atol=1e-12)
+
+
+DECODE = ["--N", 1, "--Nk", 8192, "--d", 128, "--heads", 32, "--tiles", "32x64", "--schedule", "flash2"]
+
+
+@pytest.mark.parametrize("kv_heads, MiB", [(32, 128), (8, 32), (1, 4)])
+def test_bytes_of_keys_and_values_in_decoding(kv_heads, MiB, ask):
+    result = ask("count", *DECODE, "--kv-heads", kv_heads, "--gqa", "pack")["results"][0]
+    assert 2 * sum(result["tensors"][x]["reads"] for x in "KV") == MiB * 2**20
+    repeated = ask("count", *DECODE, "--kv-heads", kv_heads, "--gqa", "repeat")["results"][0]
+    assert repeated == ask("count", *DECODE, "--kv-heads", kv_heads)["results"][0]
+    assert 2 * sum(repeated["tensors"][x]["reads"] for x in "KV") == 128 * 2**20
+
+
+def test_packing_changes_traffic_only(ask):
+    packed = ask("count", *DECODE, "--kv-heads", 4, "--gqa", "pack", "--M", "100KB")
+    repeated = ask("count", *DECODE, "--kv-heads", 4, "--M", "100KB")
+    assert {**packed["problem"], "gqa": "repeat"} == repeated["problem"]
+    assert (packed["problem"]["N"], packed["problem"]["heads"], packed["problem"]["gqa"]) == (1, 32, "pack")
+    a, b = packed["results"][0], repeated["results"][0]
+    assert a["flops"] == b["flops"] and packed["bounds"][0] == repeated["bounds"][0]
+    assert a["total"] / a["ratio_to_standard"] == pytest.approx(b["total"] / b["ratio_to_standard"], rel=1e-15)
+    assert a["total"] / a["ratio_to_bound"] == pytest.approx(b["total"] / b["ratio_to_bound"], rel=1e-15)
+
+
+def test_one_causal_query_packs_like_a_dense_one(ask):
+    args = [*DECODE, "--kv-heads", 8, "--gqa", "pack"]
+    assert ask("count", *args, "--mask", "causal")["results"] == ask("count", *args)["results"]
+    rows = sweep(N=1, Nk=[64, 96], d=8, heads=4, kv_heads=[1, 2, 4], gqa="pack", mask="causal", tiles="4x8",
+                 schedules="flash2,split-kv")  # fmt: skip
+    dense = sweep(N=1, Nk=[64, 96], d=8, heads=4, kv_heads=[1, 2, 4], gqa="pack", tiles="4x8",
+                  schedules="flash2,split-kv")  # fmt: skip
+    assert rows["total"].tolist() == dense["total"].tolist() and len(set(rows["total"])) > 6
+
+
+@pytest.mark.parametrize("options", [{"splits": 3}, {"page_size": 5, "acc_dtype": "fp32"}, {"gqa": "pack"}])
+@pytest.mark.parametrize("tiles", ["best", "3x4"])
+def test_sweeps_say_what_counts_say(options, tiles):
+    names = ["split-kv", "paged", "flash2"]
+    acc = options.pop("acc_dtype", "fp16") if "acc_dtype" in options else "fp16"
+    rows = sweep(N="1,13", Nk="7,50", d="4", M="400,2KB", heads=6, kv_heads="1,3,6", acc_dtype=acc, tiles=tiles,
+                 schedules=names, **options)  # fmt: skip
+    assert len(rows) == 2 * 2 * 2 * 3 * 3
+    for _, row in rows.iterrows():
+        sizes = {name: int(row[name]) for name in ("N", "Nk", "d", "heads", "kv_heads")}
+        one = count(**sizes, M=int(row["M_bytes"]), acc_dtype=acc, tiles=tiles, schedules=[row["schedule"]], **options)
+        result = one[row["schedule"]]
+        found = (row["Br"], row["Bc"], row["total"], row["total_bytes"], row["flops"], row["sram_peak_bytes"])
+        assert found == (result.Br, result.Bc, result.total, result.total_bytes, result.flops, result.sram_peak_bytes)
+        assert row["ratio_to_standard"] == pytest.approx(result.ratio_to_standard, rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        ["--splits", "0"], ["--splits", "-1"], ["--splits", "two"], ["--splits", "1.5"], ["--page-size", "0"],
+        ["--page-size", "nan"], ["--gqa", "packed"], ["--gqa", "pack", "--mask", "window:3"],
+        ["--gqa", "pack", "--mask", "causal"],
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("command", ["count", "check", "sweep"])
+def test_bad_input(command, bad, iosim):
+    result = iosim(command, "--N", 8, "--d", 4, "--tiles", "4x4", *bad)
+    assert result.exit_code == 2 and bad[0] in result.stderr and result.stdout == ""
+
+
+def test_a_sweep_that_packs_queries_of_causal_heads_is_refused():
+    with pytest.raises(InputError, match="--gqa"):
+        sweep(N=[1, 5], d=4, heads=4, kv_heads=2, gqa="pack", mask="causal", tiles="4x4", schedules="flash2")
+
+
+def test_a_file_gives_splits_pages_and_packing(iosim, tmp_path):
+    file = tmp_path / "decode.toml"
+    text = '[sweep]\nN = 1\nNk = 100\nd = 8\nheads = 4\nkv_heads = 2\ntiles = "4x8"\nschedule = ["split-kv", "paged"]\n'
+    file.write_text(text + 'splits = 7\npage_size = 10\ngqa = "pack"\n')
+    lines = iosim("sweep", file).stdout.splitlines()
+    totals = [int(row.split(",")[lines[0].split(",").index("total")]) for row in lines[1:]]
+    rows, keys = 2 * 2 * 8, 2 * 2 * 100 * 8  # Q or O; K and V
+    assert totals == [7 * rows + keys + 2 * 7 * (rows + 4) + rows, rows + keys + 2 * 10 + rows]
+    file.write_text(text + 'gqa = "pakc"\n')
+    assert iosim("sweep", file).exit_code == 2
+
+
+PAGES = ["memory-efficient", "split-kv", "paged", "grouped-queries"]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_docs_show_what_is_printed(page, iosim):
+    """Every line shown stands in the answer, in that order; lines may be left out."""
+    text = (DATA.parent.parent / "docs" / "schedules" / f"{page}.md").read_text()
+    ((command, shown),) = re.findall(r"```console\n\$ iosim (.*?)\n(.*?)```", text, re.S)
+    printed = iter(iosim(*shlex.split(command)).stdout.splitlines())
+    assert len(shown.splitlines()) > 10 and all(line in printed for line in shown.splitlines())
+
+
+# ---------------------------------------------------------------- planted mistakes
+
+
+class Changed:
+    """A schedule with one place of its text changed."""
+
+    skips = False
+
+    def __init__(self, schedule, old, new):
+        source = inspect.getsource(schedule.text)
+        assert source.count(old) == 1
+        names = dict(vars(decode))
+        exec(LATER + source.replace(old, new), names)
+        self.tensors, self.text = schedule.tensors, names[schedule.text.__name__]
+
+
+def failing(changed, schedule):
+    """The checks that a text fails."""
+    p, t, failed = Attention(7, 4, Nk=26, splits=3, page_size=8, mask=parse_mask("window:9")), Tiling(4, 3), set()
+    visible, traffic, room = seen_by(p, t), Traffic(), Capacity()
+    hbm = schedule.example(np.random.default_rng(1), p, visible)
+    machine = Numeric(p, hbm).run(changed, t)
+    if not np.allclose(machine.array("O"), schedule.answer(hbm, p, visible)["O"], atol=1e-12):
+        failed.add("numerics")
+    Folded(p, traffic).run(changed, t)
+    if not same_counts(traffic.tensors, schedule.exact_traffic(p, t)):
+        failed.add("formula")
+    Folded(replace(p, mask=DENSE), room).run(changed, t)
+    if room.peak_words != schedule.footprint(p, t):
+        failed.add("footprint")
+    return failed
+
+
+@pytest.mark.parametrize(
+    "old, new, caught_by",
+    [
+        ('chip.update(l, log_sum_exp, m)\n            chip.store(l, "LSEp', 'chip.store(l, "LSEp', {"numerics"}),
+        ("            chip.update(o, normalise, l)\n            chip", "            chip", {"numerics"}),
+        ('chip.store(l, "LSEpart", r)', 'chip.store(l, "LSEpart", r); chip.store(l, "LSEpart", r)', {"formula"}),
+        ("attend(chip", 'q = chip.load("Q", i); attend(chip', {"formula", "footprint"}),
+        ("(m, l, o), merge", '(m, l, chip.compute("O", (i, p.dv), zeros)), merge', {"numerics"}),
+        ("chip.tiles(Share(p.Nk, p.share_rows, c), t.rows_k)", "chip.tiles(p.Nk, t.rows_k)", {"formula"}),
+        (
+            "c, i)\n            part",
+            "c, i)\n            r = Moved(p.partial_rows, i, ((1, i),)); part",
+            {"numerics"},
+        ),
+    ],
+)
+def test_a_mutant_of_split_keys_is_caught(old, new, caught_by):
+    assert failing(Changed(SPLIT, old, new), SPLIT) == caught_by
+
+
+@pytest.mark.parametrize(
+    "old, new, caught_by",
+    [
+        ("cache_rows(p, b, j, entry)", "Moved(p.cache_rows, j, ((1, j),))", {"numerics"}),
+        ("attend(chip", 'entry = chip.load("table", b); attend(chip', {"formula", "footprint"}),
+        ("Share(p.Nk, ", "Share(p.cache_rows, ", {"numerics", "formula"}),
+        ("k, v =", 'chip.load("V", r); k, v =', {"formula", "footprint"}),
+    ],
+)
+def test_a_mutant_of_paged_is_caught(old, new, caught_by):
+    assert failing(Changed(PAGED, old, new), PAGED) == caught_by
+
+
+@pytest.mark.parametrize("schedule", [SPLIT, PAGED], ids=["split-kv", "paged"])
+def test_the_texts_themselves_pass(schedule):
+    assert failing(schedule, schedule) == set()

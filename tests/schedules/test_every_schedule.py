@@ -1,0 +1,112 @@
+"""Each schedule three ways: numerics, the formula by hand, capacity; and folded == unrolled == numeric."""
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from iosim import SCHEDULES, Attention, Capacity, Flops, Folded, Machine, Numeric, Tiling, Traffic
+from iosim.core.machine import Tile
+from iosim.core.problem import DENSE
+from iosim.masks import parse_mask
+from iosim.search.best import best_tiles, footprint
+from iosim.studies.check import same_counts
+
+MASKS = ["dense", "causal", "window:3", "window:1b", "global:2|strided:5", "causal:b&~window:2", "~causal"]
+sizes = st.integers(1, 40)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    N=sizes, Nk=sizes, d=st.integers(1, 9), rows_q=st.integers(1, 45), rows_k=st.integers(1, 45),
+    mask=st.sampled_from(MASKS), lse=st.booleans(), keep_p=st.booleans(), elementwise=st.integers(0, 2),
+    name=st.sampled_from(list(SCHEDULES)), seed=st.integers(0, 99),
+)  # fmt: skip
+def test_three_ways(N, Nk, d, rows_q, rows_k, mask, lse, keep_p, elementwise, name, seed):
+    schedule, tiling = SCHEDULES[name], Tiling(rows_q, rows_k)
+    p = Attention(N, d, Nk=Nk, mask=parse_mask(mask), lse=lse, keep_p=keep_p, elementwise=elementwise)
+    p = schedule.about(p)
+    rng = np.random.default_rng(seed)
+    traffics = [Traffic() for _ in range(3)]
+    flops = [Flops() for _ in range(3)]
+    room = Capacity()
+    visible = (
+        None
+        if p.mask is DENSE
+        else p.mask.bind(p, tiling, True).part(Tile(p.N, p.N, 0, 0), Tile(p.Nk, p.Nk, 0, 0)).array()
+    )
+    hbm = schedule.example(rng, p, visible)
+    machine = Numeric(p, hbm, traffics[0], flops[0], room).run(schedule, tiling)
+    Machine(p, traffics[1], flops[1]).run(schedule, tiling)
+    Folded(p, traffics[2], flops[2]).run(schedule, tiling)
+
+    for tensor, array in schedule.answer(hbm, p, visible).items():
+        np.testing.assert_allclose(machine.array(tensor), array, atol=1e-12)
+    assert traffics[0].tensors == traffics[1].tensors
+    assert same_counts(traffics[1].tensors, traffics[2].tensors)
+    assert traffics[1].steps == traffics[2].steps
+    assert len({f.total for f in flops}) == 1
+    assert same_counts(dict(schedule.exact_traffic(p.tiled(tiling, schedule.skips), tiling)), traffics[2].tensors)
+    assert footprint(schedule, p, tiling).peak_words == schedule.footprint(p, tiling) >= room.peak_words
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_arrays_count_like_numbers(name):
+    schedule, rng = SCHEDULES[name], np.random.default_rng(3)
+    N, Nk, rows_q, rows_k = (rng.integers(1, 200, 500) for _ in range(4))
+    d = rng.integers(1, 70, 500)
+    many, room = Traffic(), Capacity()
+    problem = replace(schedule.about(Attention(N, d, Nk=Nk)), mask=DENSE)
+    Folded(problem, many, room).run(schedule, Tiling(rows_q, rows_k))
+    for k in range(0, 500, 7):
+        one, one_room = Traffic(), Capacity()
+        p = replace(schedule.about(Attention(int(N[k]), int(d[k]), Nk=int(Nk[k]))), mask=DENSE)
+        Folded(p, one, one_room).run(schedule, Tiling(int(rows_q[k]), int(rows_k[k])))
+        found = {t: tuple(int(np.broadcast_to(x, 500)[k]) for x in words) for t, words in many.tensors.items()}
+        assert found == one.tensors
+        assert int(room.peak_words[k]) == one_room.peak_words
+
+
+@pytest.mark.parametrize("name", [n for n in SCHEDULES if n != "standard"])
+@pytest.mark.parametrize("mask", ["dense", "causal", "window:2", "causal&window:3"])
+def test_best_is_the_least_of_an_exhaustive_search(name, mask):
+    schedule, rng = SCHEDULES[name], random.Random(name + mask)
+    for _ in range(6):
+        N, Nk, d, multiple = rng.randint(1, 14), rng.randint(1, 14), rng.randint(1, 6), rng.choice([1, 1, 2, 3])
+        p = Attention(N, d, Nk=Nk, mask=parse_mask(mask), acc_dtype=rng.choice(["fp16", "fp32"]))
+        p = schedule.about(p)
+        M = rng.randint(8 * d + 6, 40 * d + 200)
+        totals, depth = {}, multiple if "depth" in schedule.more_tiles else 1
+        for rows_q in range(multiple, p.N + multiple, multiple):
+            for rows_k in range(multiple, p.Nk + multiple, multiple):
+                tiling = Tiling(rows_q, rows_k, depth=depth)
+                if footprint(schedule, p, tiling).peak_bytes <= M:
+                    totals[tiling] = words(schedule, p, tiling)
+        best = best_tiles(schedule, p, M, multiple)
+        assert (best is None) == (not totals)
+        if totals and schedule.more_tiles:  # a larger space, gone through in the schedule's own tests
+            assert words(schedule, p, best) <= min(totals.values())
+            assert footprint(schedule, p, best).peak_bytes <= M
+        elif totals:
+            assert totals[best] == min(totals.values())
+
+
+def words(schedule, p, tiling):
+    watcher = Traffic()
+    Folded(p, watcher).run(schedule, tiling)
+    return watcher.total
+
+
+def test_counts_are_exact_at_any_size():
+    """N = 2^24, d = 256, 1024 heads, 128x64: R = Nd + 2 N d Tr with Tr = 2^17, in bytes of fp16."""
+    import iosim
+
+    result = iosim.count(N=2**24, d=256, heads=1024, tiles="128x64", schedules=["flash2"])["flash2"]
+    assert result.read_bytes == 2 * 1024 * (2**24 * 256 + 2 * 2**24 * 256 * 2**17)
+    assert result.write_bytes == 2 * 1024 * 2**24 * 256
+    assert type(result.read_bytes) is int
+    row = iosim.sweep(N=2**24, d=256, heads=1024, tiles="128x64", schedules=["flash2"]).iloc[0]
+    assert int(row["total_bytes"]) == result.total_bytes and int(row["flops"]) == 1024 * 4 * 2**48 * 256

@@ -1,0 +1,135 @@
+"""Matrix products: loop orders, the best tiles against brute force, and what is proven about the least traffic."""
+
+import random
+from itertools import product
+from math import sqrt
+
+import pytest
+from verdicts import wrong
+
+import iosim
+from iosim import SCHEDULES, Attention, Folded, Tiling, Traffic
+from iosim.search.best import best_tiles, footprint
+from iosim.steps.softmax import accumulate, zeros
+
+TILED = ["matmul-tiled", "matmul-tiled-a", "matmul-tiled-b"]
+
+
+def words(schedule, p, tiling):
+    watcher = Traffic()
+    Folded(p, watcher).run(schedule, tiling)
+    return watcher.total
+
+
+@pytest.mark.parametrize("name", TILED)
+def test_the_best_tiles_are_the_least_of_all_three_sizes(name):
+    schedule, rng = SCHEDULES[name], random.Random(name)
+    for _ in range(8):
+        N, Nk, d, multiple = rng.randint(1, 9), rng.randint(1, 9), rng.randint(1, 7), rng.choice([1, 1, 2, 3])
+        p = Attention(N, d, Nk=Nk, acc_dtype=rng.choice(["fp16", "fp32"]))
+        M = rng.randint(4, 150)
+        axes = (range(multiple, end + multiple, multiple) for end in (N, Nk, d))
+        space = [Tiling(q, k, depth=c) for q, k, c in product(*axes)]
+        least = min((words(schedule, p, t) for t in space if footprint(schedule, p, t).peak_bytes <= M), default=None)
+        best = best_tiles(schedule, p, M, multiple)
+        assert (best is None) == (least is None)
+        if best:
+            assert words(schedule, p, best) == least
+            assert footprint(schedule, p, best).peak_bytes <= M
+            assert best.rows_q % multiple == best.rows_k % multiple == best.depth % multiple == 0
+
+
+@pytest.mark.parametrize("M", [300, 1000, 5000, 20000])
+def test_no_loop_order_is_below_the_leading_term_and_the_best_comes_near(M):
+    """2 n m p / sqrt(M) (Smith et al.): A and B alone are read ceil(p/Bc) and ceil(n/Br) times, and Br Bc < M."""
+    report = iosim.count(512, 512, f"{M}el", schedules=TILED)
+    bound = next(b.words for b in report.bounds if b.name == "matmul: 2 n m p / sqrt(M)")
+    assert bound == pytest.approx(2 * 512**3 / sqrt(M))
+    for result in report.results:
+        assert result.fits and bound < result.total
+    assert report["matmul-tiled"].total == min(r.total for r in report.results) < 1.35 * bound
+
+
+def test_the_bounds_are_those_of_the_family():
+    names = [b.name for b in iosim.count(64, 16, "1KB", schedules=["matmul-tiled", "flash2"]).bounds]
+    assert "matmul: n m p / sqrt(M)" in names and "N^2 d^2 / M" in names and len(set(names)) == len(names)
+    report = iosim.count(64, 16, "1KB", schedules=["matmul-tiled"])
+    assert all(b.name.startswith("matmul") for b in report.bounds)
+    assert report.results[0].ratio_to_bound is None and report.results[0].ratio_to_standard is None
+    floor = next(b for b in report.bounds if b.kind == "floor")
+    assert floor.words == 64 * 16 * 2 + 64 * 64 <= report.results[0].total
+
+
+@pytest.mark.parametrize("option", [["--mask", "causal"], ["--keep-p"]])
+def test_what_makes_no_sense_is_refused(option, iosim):
+    found = iosim("count", "--N", 64, "--d", 16, "--M", "1KB", "--schedule", "matmul-tiled", *option)
+    assert (found.exit_code, found.stdout) == (2, "")
+    assert option[0] in found.stderr and "no mask and no P" in found.stderr
+    swept = iosim("sweep", "--N", 64, "--d", 16, "--M", "1KB", "--schedule", "matmul-tiled", *option)
+    assert (swept.exit_code, swept.stdout) == (2, "")
+
+
+@pytest.mark.parametrize(
+    "tiles", ["8x8/depth", "8x8/depth=0", "8x8/rows_o=2", "8x8/depth=2/depth=3", "8x8/", "8/depth=2"]
+)
+def test_bad_tiles_are_refused(tiles, iosim):
+    found = iosim("count", "--N", 64, "--d", 16, "--schedule", "matmul-tiled", "--tiles", tiles)
+    assert (found.exit_code, found.stdout) == (2, "") and "--tiles" in found.stderr
+
+
+def test_depth_is_for_those_that_read_it(iosim):
+    found = iosim("count", "--N", 64, "--d", 16, "--schedule", "flash2", "--tiles", "8x8/depth=2")
+    assert (found.exit_code, found.stdout) == (2, "")
+
+
+def test_the_tiles_shown_can_be_given_back(ask):
+    args = ["count", "--N", 100, "--d", 30, "--M", "400el", "--schedule", "matmul-tiled-a"]
+    best = ask(*args)["results"][0]
+    given = f"{best['Br']}x{best['Bc']}/depth={best['more_tiles']['depth']}"
+    again = ask(*args, "--tiles", given)["results"][0]
+    assert {**again, "tiling": "best"} == best
+
+
+@pytest.mark.parametrize("name", TILED)
+def test_check_finds_nothing_wrong(name, ask):
+    """In fp16 too, where sums are taken in parts of one."""
+    args = ["--N", 20, "--d", 64, "--tiles", "8x8", "--schedule", name]
+    assert ask("check", *args)["ok"] is True
+
+
+# ---------------------------------------------------------------- planted mistakes
+
+
+def mutant(kind):
+    def text(chip, p, t):
+        for i in chip.tiles(p.N, t.rows_q):
+            for j in chip.tiles(p.Nk, t.rows_k):
+                c = chip.compute("C", (i, j), zeros)
+                if kind == "room for whole rows of A":
+                    chip.compute("A", (i, p.d), zeros)
+                for k in chip.tiles(p.d, t.depth):
+                    if kind == "A loaded twice":
+                        chip.free(chip.load("A", i, k))
+                    if kind == "C begins again":
+                        chip.update(c, zeros)
+                    chip.update(c, accumulate, chip.load("A", i, k), chip.load("B", k, j))
+                    if kind == "C stored for every part":
+                        chip.store(c, "C", i, j)
+                chip.store(c, "C", i, j)
+
+    return text
+
+
+@pytest.mark.parametrize(
+    "kind, caught_by",
+    [
+        ("none", set()),
+        ("A loaded twice", {"formula"}),
+        ("C begins again", {"numerics"}),
+        ("C stored for every part", {"formula"}),
+        ("room for whole rows of A", {"footprint"}),
+    ],
+)
+def test_planted_mistakes_are_caught(kind, caught_by):
+    p, t = Attention(10, 7, Nk=9), Tiling(4, 3, depth=2)
+    assert wrong(SCHEDULES["matmul-tiled"], mutant(kind), p, t) == caught_by

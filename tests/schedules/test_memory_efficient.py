@@ -1,0 +1,179 @@
+"""memory-efficient: what its kernel was measured to read, its formula, its search, and planted mistakes."""
+
+import inspect
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from iosim import Attention, Capacity, Folded, Machine, Numeric, Tiling, Traffic, count, sweep
+from iosim.core.problem import DENSE
+from iosim.errors import FoldingError
+from iosim.masks import parse_mask
+from iosim.masks.reach import reaches
+from iosim.schedules import find
+from iosim.schedules import memory_efficient as module
+from iosim.search.best import best_tiles, footprint
+from iosim.studies.check import same_counts
+
+LATER = "from __future__ import annotations\n"  # types of a text are not looked up when it runs
+NAME = "memory-efficient"
+SCHEDULE = find(NAME)
+
+
+def test_what_the_kernel_was_measured_to_read(ask):
+    """N = 1024, d = 128, 32 heads, fp16, tiles 64x128, causal, on an H200."""
+    args = ["--N", 1024, "--d", 128, "--heads", 32, "--tiles", "64x128", "--mask", "causal", "--acc-dtype", "fp32"]
+    result = ask("count", *args, "--schedule", NAME)["results"][0]
+    assert result["read_bytes"] == 180_355_072
+    assert result["tensors"]["K"] == result["tensors"]["V"] == {"reads": 32 * 128 * 64 * (16 * 17 // 2), "writes": 0}
+    assert result["write_bytes"] == 2 * 32 * 1024 * 128
+
+
+@pytest.mark.parametrize("N, Nk, d, Br, Bc", [(1024, 1024, 64, 64, 64), (1000, 777, 24, 64, 128), (5, 3, 2, 8, 8)])
+def test_dense_closed_form(N, Nk, d, Br, Bc):
+    result = count(N, d, Nk=Nk, tiles=f"{Br}x{Bc}", schedules=[NAME])[NAME]
+    assert result.reads == 2 * Nk * d * -(-N // Br) + N * d * -(-Nk // Bc)
+    assert result.writes == N * d
+
+
+def counted(machine, p, t):
+    traffic = Traffic()
+    machine(p, traffic).run(SCHEDULE, t)
+    return traffic.tensors
+
+
+def test_the_last_tile_ends_at_the_last_key_seen():
+    """N = Nk = 8, 3x3 tiles: query tiles end at queries 2, 5, 7 and read 3, 6 and 8 keys in 1, 2 and 3 tiles."""
+    p, t = Attention(8, 1, mask=parse_mask("causal")), Tiling(3, 3)
+    assert reaches(p.tiled(t).mask) == [(3, 3), (3, 6), (2, 8)]
+    assert counted(Folded, p, t)["K"] == (3 + 6 + 8, 0)
+    p, t = Attention(8, 1, mask=parse_mask("causal")), Tiling(2, 3)  # 2, 4, 6, 8 keys in 1, 2, 2, 3 tiles
+    assert counted(Folded, p, t) == {"Q": (2 * 8, 0), "K": (20, 0), "V": (20, 0), "O": (0, 8)}
+
+
+def test_holes_are_read_and_what_sees_nothing_reads_nothing():
+    p, t = Attention(6, 1, Nk=9, mask=parse_mask("strided:100&~causal")), Tiling(2, 4)
+    for machine in (Folded, Machine):
+        assert same_counts(counted(machine, p, t), {"O": (0, 6)})
+    p = Attention(9, 1, mask=parse_mask("window:0"))  # a diagonal: all keys up to it are read
+    assert counted(Folded, p, Tiling(3, 2))["K"] == (3 + 6 + 9, 0)
+
+
+MASKS = ["causal", "window:3", "window:1b", "global:2&window:4", "causal:b&~window:2", "~causal", "strided:5&causal"]
+sizes = st.integers(1, 50)
+
+
+@settings(max_examples=80, deadline=None)
+@given(sizes, sizes, sizes, sizes, st.sampled_from(MASKS), st.booleans())
+def test_folded_is_unrolled_is_by_hand(N, Nk, rows_q, rows_k, mask, keep_p):
+    p, t = Attention(N, 3, Nk=Nk, dv=2, mask=parse_mask(mask), keep_p=keep_p), Tiling(rows_q, rows_k)
+    assert same_counts(counted(Folded, p, t), counted(Machine, p, t))
+    assert same_counts(counted(Folded, p, t), SCHEDULE.exact_traffic(p.tiled(t), t))
+
+
+def test_a_mask_counts_one_problem_at_a_time():
+    p = Attention(np.array([8, 9]), 4, mask=parse_mask("causal"))
+    with pytest.raises((FoldingError, TypeError)):
+        counted(Folded, p, Tiling(2, 2))
+
+
+@pytest.mark.parametrize("mask", ["dense", "causal", "window:9"])
+def test_the_search_is_exact(mask):
+    rng = random.Random(mask)
+    for _ in range(4):
+        N, Nk, d, multiple = rng.randint(20, 60), rng.randint(20, 60), rng.randint(1, 8), rng.choice([1, 3, 8])
+        p = Attention(N, d, Nk=Nk, mask=parse_mask(mask), acc_dtype="fp32")
+        M, least = rng.randint(200, 4000), None
+        for rows_q in range(multiple, N + multiple, multiple):
+            for rows_k in range(multiple, Nk + multiple, multiple):
+                t = Tiling(rows_q, rows_k)
+                if footprint(SCHEDULE, p, t).peak_bytes <= M:
+                    words = sum(map(sum, counted(Folded, p, t).values()))
+                    least = words if least is None else min(least, words)
+        found = best_tiles(SCHEDULE, p, M, multiple)
+        assert (found and sum(map(sum, counted(Folded, p, found).values()))) == least
+        assert found is None or footprint(SCHEDULE, p, found).peak_bytes <= M
+
+
+@pytest.mark.parametrize("tiles", ["best", "5x9"])
+@pytest.mark.parametrize("mask", ["dense", "causal", "window:4&global:3"])
+def test_sweeps_say_what_counts_say(mask, tiles):
+    rows = sweep(N="30,64", d="4", M="600,2KB", mask=mask, schedules=f"{NAME},flash2", tiles=tiles)
+    assert len(rows) == 8
+    for _, row in rows.iterrows():
+        result = count(int(row["N"]), 4, int(row["M_bytes"]), mask=mask, schedules=[row["schedule"]], tiles=tiles)
+        one = result[row["schedule"]]
+        assert (row["Br"], row["Bc"], row["total"], row["fits"]) == (one.Br, one.Bc, one.total, one.fits)
+
+
+def test_best_is_refused_where_the_mask_counts_tiles(iosim):
+    args = ["--N", 64, "--d", 16, "--M", "4KB", "--mask", "window:2b", "--schedule", NAME, "--tiles", "best"]
+    result = iosim("count", *args)
+    assert result.exit_code == 2 and "--tiles" in result.stderr and result.stdout == ""
+
+
+# ---------------------------------------------------------------- planted mistakes
+
+P, T = Attention(13, 4, Nk=17, dv=9, mask=parse_mask("causal")), Tiling(4, 3)
+
+
+def mutant(old, new):
+    """The text with one place changed."""
+    source = inspect.getsource(module.one_room)
+    assert source.count(old) == 1
+    names = dict(vars(module))
+    exec(LATER + source.replace(old, new), names)
+    return lambda chip, p, t: names["one_room"](chip, p, t, again=True)
+
+
+class Changed:
+    """The schedule with another text."""
+
+    skips, tensors = True, SCHEDULE.tensors
+
+    def __init__(self, text):
+        self.text = text
+
+
+def failing(text):
+    """The checks that a text fails."""
+    rng, failed = np.random.default_rng(0), set()
+    visible = P.mask.bind(P, T).visible(0, P.N, 0, P.Nk)
+    hbm = SCHEDULE.example(rng, P, visible)
+    traffic, room = Traffic(), Capacity()
+    numeric = Numeric(P, hbm).run(Changed(text), T)
+    if not np.allclose(numeric.array("O"), SCHEDULE.answer(hbm, P, visible)["O"], atol=1e-12):
+        failed.add("numerics")
+    Folded(P, traffic).run(Changed(text), T)
+    if not same_counts(traffic.tensors, SCHEDULE.exact_traffic(P.tiled(T), T)):
+        failed.add("formula")
+    Folded(replace(P, mask=DENSE), room).run(Changed(text), T)
+    if room.peak_words != SCHEDULE.footprint(P, T):
+        failed.add("footprint")
+    return failed
+
+
+@pytest.mark.parametrize(
+    "old, new, caught_by",
+    [
+        ("chip.tiles(seen(p, i), t.rows_k)", "chip.tiles(p.Nk, t.rows_k)", {"formula"}),
+        ("chip.tiles(seen(p, i), t.rows_k)", "chip.tiles(p.Nk, t.rows_k, where=p.mask.row(i))", {"formula"}),
+        ("chip.free(q, k)", "chip.free(k)", {"footprint"}),
+        ("chip.free(q, k)", "pass", {"footprint"}),
+        ("chip.free(q, k)", "chip.free(q, k); chip.load('Q', i)", {"formula", "footprint"}),
+        ("chip.update(s, hide, p.mask.part(i, j))", "pass", {"numerics"}),
+        ("chip.update(o, normalise, l)", "pass", {"numerics"}),
+        ("if p.lse:", "if True:", {"formula"}),
+        ("(s, m, l, o), online", '(s, m, l, chip.compute("O", (i, p.dv), zeros)), online', {"numerics", "footprint"}),
+    ],
+)
+def test_a_mutant_is_caught(old, new, caught_by):
+    assert failing(mutant(old, new)) == caught_by
+
+
+def test_the_text_itself_passes():
+    assert failing(module.queries_again) == set()

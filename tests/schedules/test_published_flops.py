@@ -1,0 +1,46 @@
+"""docs/papers/fig2-left.md: the published GFLOPs as multiples of 2^30, and the operations a score of iosim's steps."""
+
+import re
+from math import ceil
+
+from paths import ROOT
+
+from iosim import Attention, Folded, Tiling
+from iosim.schedules import find
+from iosim.studies.roofline import Work
+
+LEFT = (ROOT / "docs/papers/fig2-left.md").read_text(encoding="utf-8")
+N, D, HEADS, UNIT = 1024, 64, 1024, 2**30
+
+
+def test_both_published_gflops_are_whole_multiples_of_2_30():
+    """Only one multiple rounds to each; without the products of 64 heads 14 are left in both."""
+    assert N * N * HEADS == UNIT and 64 * 2 * N * N * D == 8 * UNIT
+    table = re.findall(r"^\| ([\d.]+) GFLOPs \| (\d+) \(([\d.]+)\) \| (\d) x 8 = (\d+) \| (\d+) \|$", LEFT, re.M)
+    assert [(row[0], row[3]) for row in table] == [("66.6", "6"), ("75.2", "7")]
+    for published, multiple, shown, products, of_it, left in table:
+        assert [n for n in range(200) if f"{n * UNIT / 1e9:.1f}" == published] == [int(multiple)]
+        assert f"{int(multiple) * UNIT / 1e9:.2f}" == shown
+        assert int(of_it) == 8 * int(products) and int(left) == int(multiple) - int(of_it) == 14
+    assert ceil(UNIT / 0.1e9) == 11 and "once in 11 times" in LEFT
+    assert "**This is arithmetic on two rounded numbers; nothing in the paper says it.**" in LEFT
+
+
+def operations(name, tiles, d=D, matrix=True):
+    """Exponentials and other operations a score; without `matrix`, of launches that have no product."""
+    work = Work()
+    Folded(Attention(N, d), work).run(find(name), tiles)
+    return sum(x.exps + x.other_ops for x in work.launches if matrix or not x.matrix_flops) / N**2
+
+
+def test_the_operations_a_score_of_iosim():
+    """Algorithms 0 and 3: scale 1, softmax 5, its gradient 4; 1 and 4: 11, and what is not on scores."""
+    ideal, whole = Tiling(1, 1), Tiling(N, N)
+    ahead, back = operations("standard", ideal), operations("standard-bwd", ideal, matrix=False)
+    assert (ahead, back) == (1 + 4 + 1, 4) and f"come to {ahead + back:.0f} operations a score" in LEFT
+    assert f"which makes {ahead + back + 3:.0f}." in LEFT, "mask, dropout forward, dropout backward"
+    flash = [operations(name, whole, d=1) for name in ("flash1", "flash1-bwd")]
+    assert [round(x) for x in flash] == [5, 6] and "11: 5 forward, 6 backward" in LEFT
+    assert all(abs(x - round(x)) < 0.02 for x in flash)
+    visits = sum(operations(name, Tiling(64, 256)) for name in ("flash1", "flash1-bwd"))
+    assert f"to {visits:.1f} at 64x256" in LEFT

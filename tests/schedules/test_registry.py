@@ -1,0 +1,187 @@
+"""Schedules are known by name before their files are loaded; what is written about them is what they do."""
+
+import json
+import math
+import random
+import re
+import subprocess
+import sys
+from fractions import Fraction
+
+import pytest
+from paths import ROOT
+
+import iosim
+from iosim import SCHEDULES, Attention, Tiling
+from iosim.errors import InputError, InternalError
+from iosim.schedules import FILES
+from iosim.schedules.registry import LETTERS, Schedule, Schedules, find
+from iosim.studies import about_schedules
+
+
+def fresh(code):
+    """The JSON that a new interpreter prints last."""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+REGISTERED = """
+import json, sys
+from importlib import import_module
+from pathlib import Path
+from iosim.schedules import registry
+found, real = {}, registry.register
+
+def register(schedule):
+    found.setdefault(sys._getframe(1).f_globals["__name__"].rpartition(".")[2], []).append(schedule.name)
+    return real(schedule)
+
+registry.register = register
+files = {p.stem for p in Path(registry.__file__).parent.glob("*.py")} - {"__init__", "registry"}
+for file in sorted(files, reverse=True):
+    import_module(f"iosim.schedules.{file}")
+print(json.dumps([found, list(registry.SCHEDULES), sorted(files)]))
+"""
+
+
+def test_the_table_is_what_the_files_register():
+    found, order, files = fresh(REGISTERED)
+    assert {name: list(names) for name, names in FILES.items()} == found
+    assert order == [name for names in FILES.values() for name in names], "in any order of imports"
+    assert sorted(FILES) == files
+
+
+def test_a_count_loads_the_files_that_it_needs():
+    code = """
+import json, sys
+from iosim.commands.cli import main
+try:
+    main(["count", "--N", "64", "--d", "8", "--M", "4KB"])
+except SystemExit as done:
+    print(json.dumps([m for m in sys.modules if m.startswith("iosim.schedules.")]))
+"""
+    assert set(fresh(code)) == {f"iosim.schedules.{x}" for x in ("registry", "standard", "flash")}
+
+
+@pytest.mark.parametrize("load_first", [True, False])
+def test_a_known_name_cannot_be_taken(load_first):
+    code = f"""
+import iosim, json
+if {load_first}:
+    iosim.SCHEDULES["linear"]
+try:
+    iosim.register(iosim.Schedule("linear", None, "mine"))
+except iosim.InputError as fault:
+    print(json.dumps([str(fault), iosim.SCHEDULES["linear"].family]))
+"""
+    message, family = fresh(code)
+    assert "linear" in message and family == "linear"
+
+
+def test_it_is_a_mapping():
+    mine = Schedule("mine", print, "mine")
+    assert iosim.register(mine) is mine is SCHEDULES["mine"] is find("mine")
+    try:
+        assert list(SCHEDULES)[-1] == "mine" and len(SCHEDULES) == len(list(SCHEDULES.items()))
+        with pytest.raises(InputError):
+            iosim.register(mine)
+    finally:
+        assert SCHEDULES.pop("mine") is mine
+    assert "mine" not in SCHEDULES and SCHEDULES.get("mine") is None
+    with pytest.raises(KeyError):
+        SCHEDULES["mine"]
+
+
+def test_a_table_that_lies_is_a_bug():
+    some = Schedules()
+    some.expect({"flash": ("flash3",)})
+    with pytest.raises(InternalError, match="flash3"):
+        some["flash3"]
+
+
+# ---------------------------------------------------------------- what is written about a schedule
+
+
+def evaluate(text, names):
+    """`2 N (d + dv)`: a space is a product."""
+    tokens = re.findall(r"\d+|\w+|[()+/-]", text)
+    assert "".join(tokens) == text.replace(" ", "")
+    code = []
+    for before, token in zip([None, *tokens], tokens, strict=False):
+        factor = before is not None and before != "ceil" and (before == ")" or before.isalnum() or "_" in before)
+        code += ["*"] * (factor and (token == "(" or token[0].isalnum())) + [token]
+    return eval("".join(code), {"ceil": lambda x: Fraction(math.ceil(x)), **names})
+
+
+def test_the_language_of_formulas():
+    names = {"N": Fraction(7), "Br": Fraction(3), "d": Fraction(2), "dv": Fraction(5)}
+    assert evaluate("2 N (d + dv) ceil(N / Br)", names) == 2 * 7 * 7 * 3
+    assert evaluate("(1 + d) N - ceil(N / ceil(N / Br)) (d + 1)", names) == 21 - 3 * 3
+    assert evaluate("d dv", names) == 10 and evaluate("N 2", names) == 14
+
+
+def test_the_language_knows_no_other_letters():
+    with pytest.raises(NameError):
+        evaluate("N x", {"N": 1})
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_the_formula_is_the_traffic(name):
+    schedule, rng = SCHEDULES[name], random.Random(name)
+    read, written = re.fullmatch(r"R = (.*), W = (.*)", schedule.formula).groups()
+    for _ in range(40):
+        N, Nk, d, dv, splits, page = (rng.randint(1, 30) for _ in range(6))
+        p = schedule.about(Attention(N, d, Nk=Nk, dv=dv, splits=splits, page_size=page))
+        t = Tiling(*(rng.randint(1, 35) for _ in range(3)), *(rng.randint(1, 35) for _ in range(3)))
+        t = Tiling(1, 1) if "ideal" in schedule.rules else t
+        sizes = {"N": p.N, "Nk": p.Nk, "d": p.d, "dv": p.dv, "splits": p.splits, "page_size": p.page_size}
+        sizes |= {"Br": t.rows_q, "Bc": t.rows_k, "depth": t.depth, "rows_o": t.rows_o, "cols_o": t.cols_o}
+        sizes = {x: Fraction(value) for x, value in sizes.items() if value is not None}
+        used = {x: evaluate(text, sizes) for x, text in LETTERS.items() if re.search(rf"\b{x}\b", schedule.formula)}
+        words = schedule.exact_traffic(p.tiled(t, schedule.skips), t).values()
+        assert evaluate(read, {**sizes, **used}) == sum(r for r, _ in words)
+        assert evaluate(written, {**sizes, **used}) == sum(w for _, w in words)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_the_command_shows_one_in_full(name, iosim, ask):
+    (row,) = ask("schedules", name)["schedules"]
+    assert row["schedule"] == name and all(row[x] for x in ("source", "formula", "state", "tensors", "CUDA"))
+    text = iosim("schedules", name).stdout
+    assert max(map(len, text.splitlines())) <= 80
+    flat = re.sub(r"\s+", " ", text)
+    assert row["formula"] in flat and row["source"] in flat and row["state"] in flat
+    assert ("HBM between launches" in row["state"] or "between launches" in row["state"]) == (row["launches"] > 1)
+
+
+def test_the_list_fits_a_terminal():
+    assert all(s.summary and 24 + len(s.summary) <= 80 and len(name) <= 22 for name, s in SCHEDULES.items())
+
+
+def test_what_is_found_out(ask):
+    rows = {row["schedule"]: row for row in ask("schedules")["schedules"]}
+    assert list(rows) == list(SCHEDULES)
+    assert rows["flash2"]["options"] == "--lse, --keep-p, --dropout" and rows["standard"]["launches"] == 3
+    assert "--mask" in rows["block-sparse-q"]["options"] and "--mask" not in rows["flash2"]["options"]
+    assert "--splits" in rows["split-kv"]["options"] and "--page-size" in rows["paged"]["options"]
+    assert "--elementwise" in rows["standard-tiled"]["options"] and "--count-init" in rows["flash1"]["options"]
+    assert rows["flash2"]["CUDA"] == "yes" and rows["matmul-tiled"]["more tiles"] == "depth"
+    assert rows["flash1"]["tensors"].endswith("l (N) read and written; m (N) read and written")
+
+
+def test_a_schedule_without_cuda_says_why():
+    def strange(o):
+        """No step of steps/softmax.cuh."""
+
+    def text(chip, p, t):
+        for i in chip.tiles(p.N, t.rows_q):
+            chip.store(chip.compute("O", (i, p.dv), strange), "O", i)
+
+    shown = about_schedules.text_of(about_schedules.row(Schedule("mine", text, "mine")))
+    assert "no: step 'strange' has no CUDA" in shown and "formula" not in shown
+
+
+def test_an_unknown_name(iosim):
+    result = iosim("schedules", "flahs2")
+    assert result.exit_code == 2 and "did you mean 'flash2'" in result.stderr and not result.stdout

@@ -1,0 +1,130 @@
+"""Best tiles of schedules that nobody declared anything about, against every tiling there is."""
+
+import random
+import re
+import time
+
+import pytest
+from paths import DOCS
+
+import iosim
+from iosim import SCHEDULES, Attention, Schedule, Tiling, count
+from iosim.masks import parse_mask
+from iosim.search.best import best_tiles, footprint, search
+from iosim.search.inner_tile import inner_matters
+from iosim.search.outer_tile_under_mask import words
+from iosim.steps.softmax import zeros
+from iosim.tuning.curve import exact
+
+PAGE = DOCS / "adding-a-schedule.md"
+
+
+@pytest.fixture
+def wasteful():
+    """The schedule of the page, registered by the page's own code."""
+    code = next(
+        block for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL) if "register" in block
+    )
+    exec(code, {})
+    yield SCHEDULES["wasteful"]
+    del SCHEDULES["wasteful"]
+
+
+def parts(chip, p, t):
+    """Keys outside; what it loads again depends on ragged tiles and on tiles of tiles, not on their numbers alone."""
+    for j in chip.tiles(p.Nk, t.rows_k):
+        k = chip.load("K", j)
+        for _ in chip.tiles(j, t.rows_q):
+            chip.free(chip.load("Q"))
+        for i in chip.tiles(p.N, t.rows_q):
+            q = chip.load("Q", i)
+            chip.free(chip.load("V", j), q)
+            chip.store(chip.compute("O", (i, p.dv), zeros), "O", i)
+        chip.free(k)
+
+
+PARTS = Schedule("parts", parts, "made up", outer="keys")
+
+
+def every(schedule, p, M, multiple=1):
+    """The least traffic of all tilings that fit, each counted; None if none does."""
+    sizes = [range(multiple, length + multiple, multiple) for length in (p.N, p.Nk)]
+    tilings = [Tiling(q, k) for q in sizes[0] for k in sizes[1]]
+    skips = p.mask is not iosim.core.problem.DENSE and schedule.skips
+    counted = p if skips else Attention(p.N, p.d, Nk=p.Nk)
+    return min(
+        (words(schedule, counted, t) for t in tilings if footprint(schedule, p, t).peak_bytes <= M), default=None
+    )
+
+
+def test_the_case_that_was_wrong(wasteful):
+    found = count(512, 64, "64KB", schedules=["wasteful"], tiles="best")["wasteful"]
+    given = count(512, 64, "64KB", schedules=["wasteful"], tiles="103x83")["wasteful"]
+    assert given.fits and found.fits and found.total <= given.total == 589_824
+
+
+@pytest.mark.parametrize("mask", ["dense", "causal"])
+def test_against_every_tiling(wasteful, mask):
+    rng = random.Random(mask)
+    for schedule in (wasteful, PARTS):
+        for _ in range(12):
+            p = Attention(rng.randint(1, 24), rng.randint(1, 5), Nk=rng.randint(1, 24), mask=parse_mask(mask))
+            M, multiple = rng.randint(4 * p.d, 60 * p.d + 400), rng.choice([1, 1, 2, 3])
+            found, least = best_tiles(schedule, p, M, multiple), every(schedule, p, M, multiple)
+            assert (found is None) == (least is None)
+            if found is not None:
+                assert footprint(schedule, p, found).peak_bytes <= M
+                assert words(schedule, Attention(p.N, p.d, Nk=p.Nk), found) == least
+                assert found.rows_q % multiple == found.rows_k % multiple == 0
+
+
+@pytest.mark.parametrize("mask", ["causal", "window:2", "global:1"])
+def test_against_every_tiling_under_a_mask_that_it_skips(wasteful, mask):
+    rng, skipping = random.Random(mask), Schedule("skipping", wasteful.text, "made up", skips=True)
+    for _ in range(6):
+        p = Attention(rng.randint(1, 12), rng.randint(1, 4), Nk=rng.randint(1, 12), mask=parse_mask(mask))
+        M = rng.randint(10 * p.d, 60 * p.d + 200)
+        found, least = best_tiles(skipping, p, M), every(skipping, p, M)
+        assert (found is None) == (least is None) and (found is None or words(skipping, p, found) == least)
+    with pytest.raises(iosim.InputError, match="best among more than"):
+        best_tiles(skipping, Attention(2048, 8, mask=parse_mask(mask)), 2**17)
+
+
+def test_arrays_and_sweeps_find_the_same(wasteful):
+    np = pytest.importorskip("numpy")
+    N, M = np.array([5, 70, 512]), np.array([30, 2048, 65536])
+    tiling, found = search(wasteful, Attention(N, 8), M)
+    for k in range(3):
+        alone = best_tiles(wasteful, Attention(int(N[k]), 8), int(M[k]))
+        assert found[k] == (alone is not None)
+        assert alone is None or (alone.rows_q, alone.rows_k) == (tiling.rows_q[k], tiling.rows_k[k])
+    rows = iosim.sweep(["wasteful"], "best", N=[70, 512], d=8, M=["1", "2KB", "64KB"])
+    for row in rows.to_dict("records"):
+        one = count(row["N"], 8, row["M_bytes"], schedules=["wasteful"], tiles="best")["wasteful"]
+        assert one.total is None or one.total == row["total"]
+    assert rows["total"].notna().sum() == 4
+
+
+def test_what_is_built_in_is_found_out_at_once():
+    for name in ("flash1", "flash2", "standard-tiled", "block-sparse-q", "split-kv"):
+        assert SCHEDULES[name].inner_matters is None
+        p = Attention(300, 8, Nk=260)
+        outer_is_q = SCHEDULES[name].outer == "queries"
+        assert not inner_matters(SCHEDULES[name], p, lambda a, b, q=outer_is_q: Tiling(a, b) if q else Tiling(b, a))
+    before = time.perf_counter()
+    best_tiles(SCHEDULES["flash2"], Attention(2**20, 128), 102400)
+    assert time.perf_counter() - before < 0.1  # 2 ms where nothing else runs
+
+
+def test_large_sizes_take_no_walk_for_each_tile(wasteful):
+    before = time.perf_counter()
+    found = best_tiles(wasteful, Attention(2**20, 128), 102400)
+    assert found is not None and time.perf_counter() - before < 5
+
+
+def test_no_curve_where_nobody_stated_how_the_inner_tile_matters(wasteful):
+    p = Attention(64, 8)
+    assert not exact(wasteful, p) and exact(SCHEDULES["flash2"], p)
+    assert exact(Schedule("stated", wasteful.text, "made up", inner_matters=True), p)
+    assert not exact(Schedule("stated", wasteful.text, "made up", inner_matters=True, skips=True),
+                     Attention(64, 8, mask=parse_mask("causal")))  # fmt: skip

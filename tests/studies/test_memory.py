@@ -1,0 +1,146 @@
+"""`iosim memory`, the demonstrations beside `iosim check`, and `iosim sweep --columns`."""
+
+import csv
+import io
+
+import pytest
+
+from iosim.studies.online_softmax import TEN, demos, online_softmax
+
+
+def rows(ask, *args):
+    return ask("memory", *args)["results"]
+
+
+def test_sizes_by_hand(ask):
+    """N = 100, Nk = 60, d = 16, 2 x 6 heads, 3 KV heads, fp16 with fp32 statistics."""
+    (row,) = rows(ask, "--N", 100, "--Nk", 60, "--d", 16, "--batch", 2, "--heads", 6, "--kv-heads", 3,
+                  "--acc-dtype", "fp32")  # fmt: skip
+    S, Q, KV = 12 * 100 * 60 * 2, 12 * 100 * 16 * 2, 2 * 6 * 60 * 16 * 2
+    assert (row["S_bytes"], row["S_and_P_bytes"], row["score_traffic_bytes"]) == (S, 2 * S, 4 * S)
+    assert (row["Q_bytes"], row["O_bytes"], row["KV_bytes"]) == (Q, Q, KV)
+    assert (row["l_and_m_bytes"], row["LSE_bytes"]) == (12 * 100 * 8, 12 * 100 * 4)
+    assert row["score_traffic_share"] == 4 * S / (4 * S + 2 * Q + KV)
+
+
+def test_the_share_is_that_of_algorithm_0(ask):
+    for row in rows(ask, "--N", "8:4096:x4", "--d", 4):
+        found = ask("count", "--N", row["N"], "--d", 4, "--schedule", "standard")["results"][0]
+        scores = sum(sum(found["tensors"][name].values()) for name in ("S", "P"))
+        assert row["score_traffic_share"] == scores / found["total"]
+        assert row["score_traffic_bytes"] == 2 * scores
+
+
+def test_the_documents_figures(ask):
+    """2/32/128/2048 MiB for one head; 12 GB as a budget is 12 * 1024^3 bytes."""
+    sizes = [row["S_bytes"] >> 20 for row in rows(ask, "--N", "1024,4096,8192,32768", "--d", 128)]
+    assert sizes == [2, 32, 128, 2048]
+    assert {row["budget_bytes"] for row in rows(ask, "--budget", "12GB", "--d", 128)} == {12 * 1024**3}
+
+
+def kept_bytes(N, d, heads, kind):
+    """fp16 tensors, fp32 statistics."""
+    inputs = heads * 4 * N * d * 2
+    more = {"S and P": 2 * N * N * 2, "P in the place of S": N * N * 2, "l and m (FlashAttention)": 8 * N,
+            "LSE (FlashAttention-2)": 4 * N, "nothing (inference)": 0}[kind]  # fmt: skip
+    return inputs + heads * more
+
+
+@pytest.mark.parametrize("budget, size", [("12GB", 12 * 1024**3), ("1MB", 1024**2), ("70000", 70000)])
+def test_the_largest_n_is_the_largest(ask, budget, size):
+    found = rows(ask, "--budget", budget, "--d", 64, "--heads", 4, "--acc-dtype", "fp32")
+    assert len(found) == 5
+    for row in found:
+        N, kind = row["largest_N"], row["kept beside Q, K, V, O"]
+        assert row["bytes"] == kept_bytes(N, 64, 4, kind) <= size < kept_bytes(N + 1, 64, 4, kind)
+
+
+def test_a_budget_for_nothing(ask):
+    assert {row["largest_N"] for row in rows(ask, "--budget", "1", "--d", 64)} == {0}
+
+
+def test_tiles_on_chip(ask):
+    """(Bq + 2 Bk) d words for the inputs; O and S in fp32, l and m beside them."""
+    found = rows(ask, "--tiles", "64x64,128x64,128x128", "--d", 128, "--acc-dtype", "fp32")
+    assert [row["QKV_bytes"] for row in found] == [49152, 65536, 98304]
+    for row in found:
+        Br, Bc = row["Br"], row["Bc"]
+        assert row["footprint_bytes"] == row["QKV_bytes"] + 4 * (Br * 128 + Br * Bc + 2 * Br)
+
+
+def test_the_grid(ask):
+    """pid 10 is (batch, head) 2, block 2 of batch 0, head 2; every row of every head belongs to one program."""
+    found = rows(ask, "--N", 250, "--d", 64, "--batch", 2, "--heads", 4, "--tiles", "64x64", "--grid")
+    assert len(found) == 32
+    pid = found[10]
+    assert (pid["batch_head"], pid["block"], pid["batch"], pid["head"]) == (2, 2, 0, 2)
+    owned = [(r["batch"], r["head"], x) for r in found for x in range(r["first_row"], r["first_row"] + r["rows"])]
+    assert sorted(owned) == [(b, h, x) for b in range(2) for h in range(4) for x in range(250)]
+
+
+@pytest.mark.parametrize("args, part", [
+    ([], "one of --N, --budget, --tiles"),
+    (["--N", 8, "--budget", "1MB"], "--N"),
+    (["--N", 8, "--tiles", "8x8"], "--grid"),
+    (["--N", 8, "--grid"], "--grid"),
+    (["--N", "8:4:x2"], "--N"),
+    (["--N", "0"], "--N"),
+    (["--budget", "12XB"], "--budget"),
+    (["--budget", "1MB", "--Nk", 4], "--Nk"),
+    (["--tiles", "64"], "--tiles"),
+    (["--tiles", "64x64,"], "--tiles"),
+    (["--N", 2**30, "--tiles", "1x1", "--grid"], "65536"),
+    (["--N", 8, "--heads", 4, "--kv-heads", 3], "--kv-heads"),
+])  # fmt: skip
+def test_bad_input(iosim, args, part):
+    result = iosim("memory", "--d", 16, *args)
+    assert result.exit_code == 2 and result.stdout == "" and part in result.stderr
+    assert "Traceback" not in result.stderr and result.stderr.count("\n") == 1
+
+
+def test_d_is_needed(iosim):
+    result = iosim("memory", "--N", 8)
+    assert result.exit_code == 2 and "--d" in result.stderr
+
+
+def test_csv_has_bytes_and_a_file_is_written(iosim, tmp_path):
+    file = tmp_path / "sizes.csv"
+    assert iosim("memory", "--N", "8,16", "--d", 4, "--csv", "-o", file).exit_code == 0
+    assert [row["S_bytes"] for row in csv.DictReader(file.open())] == ["128", "512"]
+
+
+# ---------------------------------------------------------------- demonstrations
+
+
+def test_both_factors_are_needed():
+    """The sums that the document's code, and code with one of its two mistakes mended, arrive at."""
+    sums = {(a, b): float(online_softmax(TEN, 3, a, b).sum()) for a in (False, True) for b in (False, True)}
+    assert sums[False, False] == pytest.approx(1.4904979126311533, rel=1e-12)
+    assert f"{sums[True, False]:.4f}" == "1.6235" and abs(sums[False, True] - 1) > 0.1
+    assert sums[True, True] == pytest.approx(1, rel=1e-12)
+
+
+def test_demonstrations_are_part_of_check(ask):
+    found = {row["piece"]: row for row in ask("check", "--N", 16, "--d", 4)["pieces"]}
+    assert all(found[row["piece"]] == row and row["ok"] for row in demos()) and len(demos()) == 4
+
+
+# ---------------------------------------------------------------- columns of a sweep
+
+
+def test_columns(iosim, tmp_path):
+    args = ["sweep", "--N", "64,128", "--d", 16, "--tiles", "16x16", "--schedule", "flash2"]
+    whole = list(csv.DictReader(io.StringIO(iosim(*args).stdout)))
+    some = list(csv.DictReader(io.StringIO(iosim(*args, "--columns", "total,N").stdout)))
+    assert [list(row) for row in some] == [["total", "N"]] * 2
+    assert some == [{"total": row["total"], "N": row["N"]} for row in whole]
+    file = tmp_path / "s.toml"
+    file.write_text('N = [64, 128]\nd = 16\ntiles = "16x16"\nschedule = "flash2"\ncolumns = ["total", "N"]\n')
+    assert iosim("sweep", file).stdout == iosim(*args, "--columns", "total,N").stdout
+    assert iosim("sweep", file, "--columns", "N").stdout == "N\n64\n128\n"
+
+
+@pytest.mark.parametrize("names, hint", [("totl", "did you mean 'total'?"), ("", "allowed"), ("N,,d", "allowed")])
+def test_unknown_columns(iosim, names, hint):
+    result = iosim("sweep", "--N", 8, "--d", 4, "--tiles", "4x4", "--columns", names)
+    assert result.exit_code == 2 and "--columns" in result.stderr and hint in result.stderr

@@ -1,0 +1,187 @@
+"""Labelled tile events: against the algorithm written out by hand, and in four formats that say the same."""
+
+import csv
+import io
+import json
+
+import pytest
+
+from iosim import SCHEDULES, Attention, Capacity, Machine, Tiling, Trace, Traffic
+from iosim.tracing import event_file
+
+SIZES = ("--N", 6, "--d", 2, "--tiles", "4x3")
+
+
+def events_of(name, problem, tiling):
+    watcher = Trace()
+    Machine(problem, watcher).run(SCHEDULES[name], tiling)
+    return watcher.events
+
+
+def rows_of(text):
+    return [
+        {k: v if k in ("event", "name") else int(v) for k, v in row.items()}
+        for row in csv.DictReader(io.StringIO(text))
+    ]
+
+
+def test_flash1_by_hand():
+    """Algorithm 1 at N = 6, d = 2, Br = 4, Bc = 3: keys 0-2 and 3-5 outside, queries 0-3 and 4-5 inside."""
+    moves = [
+        (e["event"], e["name"], e["row"], e["rows"], e["words"])
+        for e in events_of("flash1", Attention(6, 2), Tiling(4, 3))
+        if e["words"]
+    ]
+    expected = []
+    for key in (0, 3):
+        expected += [("load", "K", key, 3, 6), ("load", "V", key, 3, 6)]
+        for row, rows in ((0, 4), (4, 2)):
+            expected += [("load", "Q", row, rows, 2 * rows), ("load", "O", row, rows, 2 * rows)]
+            expected += [("load", "l", row, rows, rows), ("load", "m", row, rows, rows)]
+            expected += [
+                ("store", "O", row, rows, 2 * rows),
+                ("store", "l", row, rows, rows),
+                ("store", "m", row, rows, rows),
+            ]
+    assert moves == expected
+
+
+def test_what_is_resident_by_hand():
+    """The first turn: K 6, V 12, Q 20, O 28, l 32, m 36, S (4 x 3) 48; the ragged turn begins with K and V: 12 + 4."""
+    events = events_of("flash1", Attention(6, 2), Tiling(4, 3))
+    assert [e["resident_words"] for e in events[:7]] == [6, 12, 20, 28, 32, 36, 48]
+    assert events[6]["event"] == "scores" and (events[6]["rows"], events[6]["columns"]) == (4, 3)
+    ragged = next(e for e in events if e["name"] == "Q" and e["row"] == 4)
+    assert ragged["resident_words"] == 16
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_events_add_up_to_the_traffic_and_reach_the_peak(name):
+    schedule, tiling = SCHEDULES[name], Tiling(4, 3)
+    p = schedule.about(Attention(11, 3, Nk=9))
+    watcher, traffic, room = Trace(), Traffic(), Capacity()
+    Machine(p, watcher, traffic, room).run(schedule, tiling)
+    for tensor, counted in traffic.tensors.items():
+        found = tuple(
+            sum(e["words"] for e in watcher.events if (e["event"], e["name"]) == (kind, tensor))
+            for kind in ("load", "store")
+        )
+        assert found == counted
+    assert max(e["resident_words"] for e in watcher.events) == room.peak_words
+    assert watcher.events[-1]["launch"] == len(traffic.steps)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_the_number_of_events_is_known_before(name):
+    schedule, tiling = SCHEDULES[name], Tiling(4, 3)
+    p = schedule.about(Attention(13, 3, Nk=10))
+    events = []
+    seen = event_file.run(schedule, p, tiling, events.append)
+    known = event_file.visits(schedule, p, tiling)
+    assert seen == len(events) == known.total
+    assert known.moves == sum(e["words"] > 0 for e in events)
+
+
+def test_hidden_tiles_leave_no_event():
+    from iosim.masks.mask import parse
+
+    events = events_of("block-sparse-q", Attention(8, 2, mask=parse("causal")), Tiling(4, 4))
+    assert [e["row"] for e in events if (e["event"], e["name"]) == ("load", "K")] == [0, 0, 4]
+
+
+@pytest.mark.needs("pyarrow")
+def test_all_formats_say_the_same(iosim, tmp_path):
+    from pyarrow import parquet
+
+    args = ("trace", *SIZES, "--schedule", "flash1")
+    rows = rows_of(iosim(*args).stdout)
+    assert rows == events_of("flash1", Attention(6, 2), Tiling(4, 3))
+    assert [json.loads(line) for line in iosim(*args, "--json").stdout.splitlines()] == rows
+    for ending in ("csv", "jsonl", "parquet"):
+        assert iosim(*args, "-o", tmp_path / f"t.{ending}").exit_code == 0
+    assert rows_of((tmp_path / "t.csv").read_text()) == rows
+    assert [json.loads(line) for line in (tmp_path / "t.jsonl").read_text().splitlines()] == rows
+    assert parquet.read_table(tmp_path / "t.parquet").to_pylist() == rows
+    assert sorted(f.name for f in tmp_path.iterdir()) == ["t.csv", "t.jsonl", "t.parquet"]
+
+
+@pytest.mark.needs("pyarrow")
+def test_parquet_in_several_batches(iosim, tmp_path, monkeypatch):
+    from pyarrow import parquet
+
+    monkeypatch.setattr(event_file, "BATCH", 7)
+    assert iosim("trace", *SIZES, "--schedule", "flash2", "-o", tmp_path / "t.parquet").exit_code == 0
+    table = parquet.ParquetFile(tmp_path / "t.parquet")
+    assert table.num_row_groups > 2
+    assert table.read().to_pylist() == events_of("flash2", Attention(6, 2), Tiling(4, 3))
+
+
+def test_perfetto_is_a_timeline_of_words(iosim, tmp_path):
+    """Three named tracks and a counter; moves follow each other without a gap and end at the total traffic."""
+    assert iosim("trace", *SIZES, "--schedule", "flash1", "-o", tmp_path / "t.json").exit_code == 0
+    records = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    names = {r["tid"]: r["args"]["name"] for r in records if r["name"] == "thread_name"}
+    assert names == {1: "loads", 2: "stores", 3: "steps"}
+    now = 0
+    for record in records:
+        if record["ph"] == "X":
+            assert record["ts"] == now and record["tid"] == {"load": 1, "store": 2}[record["cat"]]
+            now += record["dur"]
+        elif record["ph"] == "i":
+            assert record["ts"] == now and record["tid"] == 3
+    assert now == 2 * 12 + 2 * 6 * (2 * 2 + 2) + 2 * 6 * (2 + 2), "R = 2Nd + Tc N (2d + 2), W = Tc N (d + 2)"
+    events = events_of("flash1", Attention(6, 2), Tiling(4, 3))
+    assert [r["args"]["words"] for r in records if r["ph"] == "C"] == [e["resident_words"] for e in events]
+
+
+def test_best_tiles_need_an_sram(iosim):
+    answer = iosim("trace", "--N", 64, "--d", 4, "--tiles", "best", "--M", "512B", "--schedule", "flash2")
+    assert answer.exit_code == 0
+    assert max(row["resident_words"] for row in rows_of(answer.stdout)) <= 256
+
+
+BAD = {
+    "a tracer of too much": ("--N", 10**6, "--d", 2, "--tiles", "4x4"),
+    "no tiles": ("--N", 8, "--d", 2),
+    "tiles that are none": ("--N", 8, "--d", 2, "--tiles", "4"),
+    "best without M": ("--N", 8, "--d", 2, "--tiles", "best"),
+    "nothing fits": ("--N", 8, "--d", 2, "--tiles", "best", "--M", 8),
+    "several heads": (*SIZES, "--heads", 2),
+    "initialisation": (*SIZES, "--count-init"),
+    "a format that is none": (*SIZES, "--format", "xml"),
+    "two formats": (*SIZES, "--json", "--csv"),
+    "two formats, one by name": (*SIZES, "--json", "--format", "csv"),
+    "parquet to stdout": (*SIZES, "--format", "parquet"),
+    "a folder that is not there": (*SIZES, "-o", "/no/such/folder/t.csv"),
+    "a misspelt schedule": (*SIZES, "--schedule", "flash3"),
+}
+
+
+@pytest.mark.parametrize("args", BAD.values(), ids=BAD)
+def test_bad_input_is_one_message(iosim, args):
+    answer = iosim("trace", *args)
+    assert answer.exit_code == 2 and answer.stdout == "" and "allowed" in answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
+def test_too_many_events_leave_no_file(iosim, tmp_path):
+    answer = iosim("trace", *BAD["a tracer of too much"], "-o", tmp_path / "t.csv")
+    assert answer.exit_code == 2 and "5000000" in answer.stderr and list(tmp_path.iterdir()) == []
+
+
+def test_the_limit_holds_where_folding_cannot_know(tmp_path):
+    """A text that looks at a tile's start cannot be folded: then events are counted as they come."""
+    from iosim.errors import InputError
+
+    def text(chip, p, t):
+        for i in chip.tiles(p.N, t.rows_q):
+            if i.start >= 0:
+                chip.load("Q", i)
+
+    with pytest.raises(InputError, match="at most 3"):
+        event_file.write(
+            lambda emit: event_file.run(text, Attention(8, 2), Tiling(1, 1), emit, most=3),
+            str(tmp_path / "t.csv"),
+            "csv",
+        )
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,216 @@
+"""The curve of least traffic against M: every breakpoint against exhaustive search, and against golden figures."""
+
+import json
+import random
+from itertools import product
+
+import pytest
+from paths import DATA
+
+from iosim import SCHEDULES, Attention, Tiling, count
+from iosim.core.problem import TENSORS
+from iosim.errors import InputError
+from iosim.masks import parse_mask
+from iosim.search.best import best_tiles, footprint
+from iosim.tuning.curve import curve, exact, least, steps, tile_sizes
+from iosim.tuning.least import space_of, trace_curve, tune
+
+GOLDEN = json.loads((DATA / "golden.json").read_text())
+SEARCH = GOLDEN["search_cases"] + GOLDEN["big_table_N8192_d128"]
+DENSE_SPACE = [s.name for s in space_of((), Attention(8, 4)) if exact(s, Attention(8, 4))]
+CAUSAL = Attention(8, 4, mask=parse_mask("causal"))
+MASKED = [s.name for s in space_of((), CAUSAL) if s.skips and exact(s, CAUSAL)]
+
+
+def every_tiling(schedule, p, multiple):
+    """(bytes that it needs, bytes that it moves) of every tiling there is; what it moves by the formula by hand."""
+    lengths = {"rows_q": p.N, "rows_k": p.Nk, "depth": min(3, max(p.d, p.Nk)), "rows_o": p.N, "cols_o": p.dv}
+    names = [n for n in lengths if n in ("rows_q", "rows_k", *schedule.more_tiles)]
+    ranges = [range(multiple, lengths[n] + multiple, multiple) for n in names]
+    tilings = [Tiling(**dict(zip(names, sizes, strict=True))) for sizes in product(*ranges)]
+    if "ideal" in schedule.rules:
+        tilings = [Tiling(1, 1)]
+    for tiling in tilings:
+        yield footprint(schedule, p, tiling).peak_bytes, moved(schedule, p, tiling)
+
+
+def moved(schedule, p, tiling):
+    kinds = {**TENSORS, **schedule.tensors}
+    counts = schedule.exact_traffic(p.tiled(tiling, schedule.skips), tiling)
+    return p.instances * sum(int(sum(pair)) * p.hbm_bytes(kinds[name]) for name, pair in counts.items())
+
+
+def staircase(pairs):
+    """M -> least bytes moved, as the list of its falls: the definition, with no use of order."""
+    falls = []
+    for M in sorted({M for M, _ in pairs}):
+        words = min(w for m, w in pairs if m <= M)
+        if not falls or words < falls[-1][1]:
+            falls.append((M, words))
+    return falls
+
+
+def small(rng, most=17, **options):
+    multiple = rng.choice([1, 1, 2, 3, 8])
+    return Attention(rng.randint(1, most), rng.randint(1, 6), Nk=rng.randint(1, most), **options), multiple
+
+
+def test_the_space_is_not_empty():
+    assert {"standard", "standard-tiled", "flash1", "flash2", "memory-efficient", "small-cache"} <= set(DENSE_SPACE)
+    assert {"block-sparse", "block-sparse-q", "memory-efficient"} <= set(MASKED)
+
+
+@pytest.mark.parametrize("name", DENSE_SPACE)
+def test_each_schedule_has_the_breakpoints_of_an_exhaustive_search(name):
+    rng = random.Random(name)
+    for _ in range(12):
+        types = {"dtype": rng.choice(["fp8", "fp16", "fp32"]), "acc_dtype": rng.choice(["fp16", "fp32"])}
+        most = 17 if not SCHEDULES[name].more_tiles else 5
+        p, multiple = small(rng, most, lse=rng.random() < 0.5, heads=rng.choice([1, 3]), **types)
+        pairs = list(every_tiling(SCHEDULES[name], p, multiple))
+        found = curve([SCHEDULES[name]], p, multiple)
+        assert [(s.M_bytes, s.total_bytes) for s in found] == staircase(pairs), (p, multiple)
+
+
+@pytest.mark.parametrize("name", MASKED)
+@pytest.mark.parametrize("mask", ["causal", "window:2", "causal&window:3", "global:1|strided:4"])
+def test_with_a_mask_too(name, mask):
+    rng = random.Random(name + mask)
+    for _ in range(4):
+        more = {"lse": rng.random() < 0.5, "keep_p": rng.random() < 0.3, "dv": rng.choice([None, 3])}
+        p, multiple = small(rng, mask=parse_mask(mask), acc_dtype=rng.choice(["fp16", "fp32"]), **more)
+        pairs = list(every_tiling(SCHEDULES[name], p, multiple))
+        found = curve([SCHEDULES[name]], p, multiple)
+        assert [(s.M_bytes, s.total_bytes) for s in found] == staircase(pairs), (p, multiple)
+
+
+def test_pairs_under_a_mask_are_exact_where_int64_is_not():
+    p = Attention(100, 2**48, heads=2**12, mask=parse_mask("causal"))
+    schedule = SCHEDULES["memory-efficient"]
+    found = curve([schedule], p, 8)
+    assert [(s.M_bytes, s.total_bytes) for s in found] == staircase(list(every_tiling(schedule, p, 8)))
+    assert found[0].total > 2**64
+
+
+def test_the_whole_space_has_the_breakpoints_of_an_exhaustive_search():
+    rng = random.Random(5)
+    for _ in range(12):
+        p, multiple = small(rng, 5, acc_dtype=rng.choice(["fp16", "fp32"]))
+        space = [SCHEDULES[name] for name in DENSE_SPACE]
+        pairs = [pair for s in space for pair in every_tiling(s, p, multiple)]
+        assert [(s.M_bytes, s.total_bytes) for s in curve(space, p, multiple)] == staircase(pairs), (p, multiple)
+
+
+def test_every_step_says_how_it_is_reached():
+    """Its tiles fit in its M and move its words; with one byte less, nothing in the space is as good."""
+    p = Attention(200, 8, acc_dtype="fp32", heads=2)
+    space = [SCHEDULES[name] for name in DENSE_SPACE if not SCHEDULES[name].more_tiles]
+    found = curve(space, p, 2)
+    assert len(found) > 15
+    for step, before in zip(found, [None, *found], strict=False):
+        tiling = Tiling(step.Br or 1, step.Bc or 1)
+        schedule = SCHEDULES[step.schedule]
+        assert footprint(schedule, p, tiling).peak_bytes == step.M_bytes
+        assert moved(schedule, p, tiling) == step.total_bytes
+        tiled = [s for s in space if "ideal" not in s.rules]
+        below = [best_tiles(s, p, step.M_bytes - 1, 2) for s in tiled]
+        least_below = min((moved(s, p, t) for s, t in zip(tiled, below, strict=True) if t is not None), default=None)
+        assert least_below == (None if before is None else before.total_bytes)
+
+
+@pytest.mark.parametrize("case", SEARCH, ids=lambda c: f"{c['N']}-{c['M_elements']}")
+def test_golden_searches_lie_on_the_curve(case):
+    p = Attention(case["N"], case["d"])
+    for name, key in (("flash1", "best_k_outer_total"), ("flash2", "best_q_outer_total")):
+        step = least(curve([SCHEDULES[name]], p), 2 * case["M_elements"])
+        assert (step and step.total) == case[key]
+
+
+def test_the_end_is_compulsory_and_the_start_is_one_by_one():
+    """From 4 d + 3 words with 1x1 tiles to one whole query tile, where each word moves once."""
+    found = curve([SCHEDULES["flash2"]], Attention(8192, 128))
+    assert (found[0].M_bytes, found[0].Br, found[0].Bc) == (2 * (4 * 128 + 3), 1, 1)
+    assert found[-1].total == 4 * 8192 * 128 and found[-1].Br == 8192
+    assert len(found) == len({-(-8192 // n) for n in range(1, 8193)})
+
+
+def test_counts_are_exact_where_int64_is_not():
+    """N = 2^33, d = 256, 2^20 heads, Tr = N: R = N d + 2 N d N and W = N d words a head, above 2^63."""
+    step = curve([SCHEDULES["flash2"]], Attention(2**33, 256, heads=2**20), 2**20)[0]
+    tiles = 2**13
+    assert step.total == 2**20 * (2 * 2**33 * 256 + 2 * 2**33 * 256 * tiles) > 2**63
+    assert type(step.total) is int and type(step.M_bytes) is int
+
+
+@pytest.mark.parametrize("length", [1, 2, 7, 31, 100, 1000])
+@pytest.mark.parametrize("multiple", [1, 3, 16])
+def test_tile_sizes_are_the_smallest_of_their_number(length, multiple):
+    found = tile_sizes(length, multiple)
+    sizes = range(multiple, length + multiple, multiple)
+    numbers = sorted({-(-length // s) for s in sizes}, reverse=True)
+    assert found == [min(s for s in sizes if -(-length // s) == n) for n in numbers]
+
+
+def test_grouped_heads_are_packed_as_they_are_counted():
+    options = {"heads": 8, "kv_heads": 2, "gqa": "pack"}
+    found = curve([SCHEDULES["flash2"]], Attention(40, 8, **options))
+    step = least(found, 1000)
+    assert step.total == count(40, 8, 1000, schedules=["flash2"], **options)["flash2"].total
+
+
+@pytest.mark.parametrize("name", DENSE_SPACE)
+@pytest.mark.parametrize("acc", ["fp16", "fp32"])
+def test_the_search_at_one_m_and_the_curve_agree(name, acc):
+    """At sizes that no exhaustive search reaches: two programs for the same least, on both sides of each fall."""
+    schedule, p = SCHEDULES[name], Attention(700, 24, Nk=500, acc_dtype=acc)
+    found = curve([schedule], p, 4)
+    if "ideal" in schedule.rules:
+        assert [s.M_bytes for s in found] == [footprint(schedule, p, Tiling(1, 1)).peak_bytes]
+        return
+    for step in random.Random(name).sample(found, min(12, len(found))):
+        for M in (step.M_bytes - 1, step.M_bytes):
+            tiling, there = best_tiles(schedule, p, M, 4), least(found, M)
+            assert (tiling and moved(schedule, p, tiling)) == (there and there.total_bytes), M
+
+
+def test_tune_stands_on_the_curve():
+    """One M at a time by search, all M at once by breakpoints: two ways to the same least."""
+    found = trace_curve(300, 16, tile_multiple=4, acc_dtype="fp32")
+    for M in (300, 1000, 2000, 5000, 20_000, 40_000, 200_000):
+        one = tune(300, 16, M, tile_multiple=4, acc_dtype="fp32", schedules=[s.name for s in found.space])
+        step = least(found.steps, M)
+        assert (one.winner and one.winner.total_bytes) == (step and step.total_bytes)
+
+
+def test_too_many_tiles_are_refused():
+    with pytest.raises(InputError, match="--N"):
+        steps(SCHEDULES["flash2"], Attention(2**40, 8))
+    with pytest.raises(InputError, match="pairs"):
+        steps(SCHEDULES["memory-efficient"], Attention(2**20, 8))
+
+
+def test_a_mask_of_tiles_has_no_curve(iosim):
+    result = iosim("tune", "--N", 64, "--d", 8, "--curve", "--mask", "window:2b")
+    assert result.exit_code == 2 and "--mask" in result.stderr and result.stdout == ""
+
+
+@pytest.mark.parametrize("mask", ["causal:b", "window:2b"])
+@pytest.mark.parametrize("more", [["--M", "10KB"], ["--M", "10KB", "--least-blocks", 4], ["--curve"]], ids=str)
+def test_a_mask_of_tiles_has_no_least(iosim, mask, more):
+    """`tune` has no --tiles, so its message is about the mask; schedules that skip nothing take it."""
+    args = ["tune", "--N", 256, "--d", 16, *more, "--mask", mask]
+    message = iosim(*args).stderr
+    assert message.startswith(f"Error: --mask: found '{mask}'; allowed: ") and "in tokens" in message
+    assert iosim(*args, "--schedule", "flash2").exit_code == 0
+
+
+def test_every_tile_size_is_shown(iosim, ask):
+    """The sizes of a step are those of its count, and the table shows them as `--tiles` takes them."""
+    args = ["tune", "--N", 40, "--d", 8, "--curve", "--schedule", "small-cache"]
+    rows, text = ask(*args)["curve"], iosim(*args).stdout
+    assert rows[-1]["Br"] == rows[-1]["Bc"] == 40
+    for row in random.Random(3).sample(rows, 8):
+        tiles = f"{row['Br']}x{row['Bc']}/{row['more_tiles']}"
+        counted = count(40, 8, row["M_bytes"], schedules=["small-cache"], tiles=tiles)["small-cache"]
+        assert (counted.total, counted.sram_peak_bytes) == (row["total"], row["M_bytes"]) and f" {tiles} " in text
+    assert "more_tiles" not in ask(*args[:-1], "flash2")["curve"][0]

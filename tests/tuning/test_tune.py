@@ -1,0 +1,289 @@
+"""`iosim tune` and `iosim crossover`: winners, published choices, crossovers, and what they refuse."""
+
+import csv
+import io
+import random
+import re
+import subprocess
+import sys
+from math import inf
+
+import pytest
+from paths import ROOT
+
+from iosim import SCHEDULES, Attention, count
+from iosim.counting.columns import COLUMNS
+from iosim.counting.count import run
+from iosim.tuning.crossover import QUESTIONS, answer, first_below, side
+
+BASE = ["tune", "--N", 8192, "--d", 128]
+SMALL = [x for n in ("small-cache", "small-cache-q", "standard-square", "flash1", "flash2", "standard-tiled",
+                     "memory-efficient") for x in ("--schedule", n)]  # fmt: skip
+
+
+@pytest.mark.parametrize("M, acc, multiple, tiles, total", [
+    ("64KB", "fp16", 1, (125, 1), 140_509_184),  # N d (2 + 2 * 66)
+    ("100KB", "fp16", 1, (196, 1), 90_177_536),
+    ("100KB", "fp32", 1, (128, 3), 136_314_880),  # accumulators of four bytes leave 64 query tiles
+    ("128KB", "fp16", 16, (224, 16), 79_691_776),
+    ("228KB", "fp32", 16, (256, 16), 69_206_016),
+])  # fmt: skip
+def test_the_winner(ask, M, acc, multiple, tiles, total):
+    """Figures of an independent exhaustive search at N = 8192, d = 128, K and V tiles together."""
+    orders = ["--schedule", "flash1", "--schedule", "flash2"]
+    got = ask(*BASE, *orders, "--M", M, "--acc-dtype", acc, "--tile-multiple", multiple)
+    best = got["winner"]
+    assert (best["schedule"], (best["Br"], best["Bc"]), best["total"]) == ("flash2", tiles, total)
+    assert best == got["results"][0] and best["ratio_to_winner"] == 1.0 and best["fits"] is True
+
+
+def test_attainable_is_the_least_in_words(ask):
+    """100 KiB, 4-byte accumulators: flash1 moves fewer words, but its l and m are wider: flash2 moves fewer bytes."""
+    got = ask(*BASE, "--M", "100KB", "--acc-dtype", "fp32", "--schedule", "flash1", "--schedule", "flash2")
+    attainable = {b["name"]: b["words"] for b in got["bounds"]}["attainable"]
+    flash2, flash1 = got["results"]
+    assert attainable == flash1["total"] < flash2["total"] and flash2["total_bytes"] < flash1["total_bytes"]
+
+
+def test_below_d_squared_words_standard_attention_wins(ask):
+    """16 KiB, d = 128: the three kernels of Algorithm 0 with tiles, 4 N^2 + N d (2 + 2 * 133) words; flash2 more."""
+    got = ask(*BASE, "--M", "16KB", "--schedule", "standard-tiled", "--schedule", "flash2")
+    named = {r["schedule"]: r for r in got["results"]}
+    assert got["winner"]["schedule"] == "standard-tiled" and got["winner"]["total"] == 549_453_824
+    assert named["flash2"]["total"] == 576_716_800 and named["flash2"]["Br"] == 30
+
+
+def test_rows_are_in_order_and_what_does_not_fit_is_last(ask):
+    got = ask(*BASE, "--M", "100KB")
+    rows = got["results"]
+    fitting = [r["total_bytes"] for r in rows if r["fits"]]
+    assert fitting == sorted(fitting) and [r["fits"] for r in rows] == sorted((r["fits"] for r in rows), reverse=True)
+    assert rows[-1]["schedule"] == "standard" and rows[-1]["fits"] is False
+    for r in rows:
+        assert r["ratio_to_winner"] == r["total_bytes"] / got["winner"]["total_bytes"]
+        assert r["ratio_to_bound"] == pytest.approx(r["total"] / (8192**2 * 128**2 / 51200))
+    names = [r["schedule"] for r in rows]
+    assert sorted(names) == sorted(got["space"]["schedules"]) and len(set(names)) == len(names)
+
+
+def test_the_keys_are_those_of_a_count(ask):
+    got = ask(*BASE, "--M", "100KB")
+    counted = ask("count", "--N", 8192, "--d", 128, "--M", "100KB", "--schedule", "flash2")["results"][0]
+    more = {"ratio_to_winner": 1.0, "options": {}, "blocks": 42}  # ceil(8192 / 196)
+    assert got["schema"] == 1 and got["winner"] == {**counted, **more}
+
+
+def test_published_choices(ask):
+    """100 KiB: the paper's 100x100 needs 61400 words, 1.2 M; 128x128 of FlashAttention-2 moves N d (2 + 2 * 64)."""
+    found = {(r["schedule"], r["Br"], r["Bc"]): r for r in ask(*BASE, "--M", "100KB")["published"]}
+    paper = found["flash1", 100, 100]
+    assert paper["fits"] is False and paper["sram_peak_words"] == 61_400 and "Algorithm 1" in paper["source"]
+    assert paper["ratio_to_winner"] == pytest.approx(262_733_824 / 90_177_536)
+    second = found["flash2", 128, 128]
+    assert second["fits"] is False and second["total"] == 8192 * 128 * 130 and "2307.08691" in second["source"]
+    assert found["flash2", 64, 64]["fits"] is True
+    assert [key[1:] for key in found if key[0] == "memory-efficient"] == [(64, 128)]
+
+
+def test_with_a_mask_skipping_wins_and_its_published_tiles_are_shown(ask):
+    got = ask("tune", "--N", 512, "--d", 64, "--M", "64KB", "--mask", "causal")
+    named = {r["schedule"]: r["total"] for r in got["results"]}
+    assert got["winner"]["schedule"] == "block-sparse-q" and named["block-sparse-q"] < named["flash2"]
+    assert any(r["schedule"] == "block-sparse-q" and r["Br"] == 128 for r in got["published"])
+
+
+def test_without_a_mask_no_schedule_stands_twice(ask):
+    names = ask(*BASE, "--M", "100KB")["space"]["schedules"]
+    assert "flash1" in names and "block-sparse" not in names and "block-sparse-q" not in names
+
+
+def test_nothing_fits(ask):
+    got = ask("tune", "--N", 64, "--d", 16, "--M", "10el", "--schedule", "flash1", "--schedule", "flash2")
+    assert got["winner"] is None and all(r["fits"] is False for r in got["results"])
+    assert {b["name"]: b["words"] for b in got["bounds"]}["attainable"] is None
+
+
+def test_restricted(ask):
+    got = ask(*BASE, "--M", "100KB", "--schedule", "flash1")
+    assert [r["schedule"] for r in got["results"]] == ["flash1"] and got["winner"]["total"] == 135_593_984
+    assert all(r["schedule"] == "flash1" for r in got["published"])
+
+
+def test_csv_and_text(iosim):
+    rows = list(csv.DictReader(io.StringIO(iosim(*BASE, "--M", "100KB", "--csv").stdout)))
+    assert list(rows[0]) == ["role", "label", *COLUMNS, "ratio_to_winner", "blocks", "options", "more_tiles"]
+    assert {r["role"] for r in rows} == {"best", "published"} and rows[0]["total"] == "90177536"
+    text = iosim(*BASE, "--M", "100KB").stdout
+    assert "least: flash2 196x1, 90177536 words, 180.36 MB" in text and "nothing fits" not in text
+
+
+def test_the_curve_as_csv_and_json(iosim, ask):
+    rows = list(csv.DictReader(io.StringIO(iosim(*BASE, "--curve", "--csv").stdout)))
+    got = ask(*BASE, "--curve")
+    assert [(int(r["M_bytes"]), int(r["total"])) for r in rows] == [(r["M_bytes"], r["total"]) for r in got["curve"]]
+    assert len(rows) > 180 and rows[-1]["total"] == rows[-1]["compulsory_words"] == str(4 * 8192 * 128)
+    for r in got["curve"]:
+        assert r["order_words"] == pytest.approx(8192**2 * 128**2 / r["M_words"])
+        below = r["M_words"] < 128**2
+        assert r["saha_ye_words"] == pytest.approx(8192**2 * 128 / r["M_words"] ** 0.5 if below else r["order_words"])
+        assert r["total"] >= r["compulsory_words"]
+
+
+def test_published_points_on_the_curve(ask):
+    """128x128 at d = 128: 5 * 128^2 + 2 * 128 words, where 245 query rows would do."""
+    found = {(r["schedule"], r["Br"], r["Bc"]): r for r in ask(*BASE, "--curve")["published"]}
+    point = found["flash2", 128, 128]
+    assert point["M_bytes"] == 2 * (5 * 128**2 + 2 * 128) and point["total"] == 8192 * 128 * 130
+    best = count(8192, 128, point["M_bytes"], schedules=["flash2"])["flash2"].total
+    assert point["least_bytes"] == 2 * best and point["ratio_to_least"] == point["total"] / best
+    paper = found["flash1", 96, 96]
+    assert paper["rule_M_bytes"] == 98_304 and paper["M_bytes"] > 98_304 and paper["ratio_to_least"] > 3
+
+
+def test_the_curve_says_what_it_leaves_out(ask):
+    space = ask(*BASE, "--curve")["space"]
+    every = {s.name for s in SCHEDULES.values() if s.family == "attention"}
+    assert set(space["schedules"]) | set(space["left_out"]) <= every
+    assert not set(space["schedules"]) & set(space["left_out"]) and "flash2" in space["schedules"]
+
+
+BAD = [
+    (["--M", "100KB", "--curve"], "--M"),
+    ([], "--M"),
+    (["--M", "0"], "--M"),
+    (["--M", "100KB", "--tile-multiple", 0], "--tile-multiple"),
+    (["--curve", "--tile-multiple", "x"], "--tile-multiple"),
+    (["--M", "100KB", "--schedule", "flash3"], "--schedule"),
+    (["--M", "100KB", "--plot", "x.png"], "--plot"),
+    (["--curve", "--plot", "x.pdf"], "--plot"),
+    (["--curve", "--plot", "/no/such/folder/x.png"], "--plot"),
+    (["--curve", "--json", "--csv"], "--json"),
+    (["--M", "1KB", "--hardware", "H100"], "--M"),
+    (["--curve", "--dtype", "fp12"], "--dtype"),
+]
+
+
+@pytest.mark.parametrize("args, name", BAD, ids=str)
+def test_bad_input(iosim, args, name):
+    result = iosim(*BASE, *args)
+    assert result.exit_code == 2 and name in result.stderr and result.stdout == ""
+    assert "Traceback" not in result.stderr
+
+
+def test_a_picture_without_matplotlib(tmp_path):
+    """Exit code 3 and one message, whether or not it is installed here."""
+    code = "import sys; sys.modules['matplotlib'] = None\nfrom iosim.commands.cli import main; main(sys.argv[1:])"
+    file = tmp_path / "x.png"
+    args = [sys.executable, "-c", code, "tune", "--N", "64", "--d", "8", "--curve", "--plot", str(file)]
+    done = subprocess.run(args, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 3 and "iosim[plot]" in done.stderr and done.stdout == "" and not file.exists()
+
+
+@pytest.mark.parametrize("kind, head", [("png", b"\x89PNG"), ("svg", b"<?xml")])
+@pytest.mark.needs("matplotlib")
+def test_a_picture(iosim, tmp_path, kind, head):
+    file = tmp_path / f"x.{kind}"
+    assert iosim("tune", "--N", 256, "--d", 16, "--curve", "--plot", file).exit_code == 0
+    assert file.read_bytes().startswith(head) and file.stat().st_size > 10_000
+
+
+# ---------------------------------------------------------------- crossovers
+
+
+def known():
+    return [q for q in QUESTIONS if set(q.below[0] + q.above[0]) <= set(SCHEDULES)]
+
+
+def moved(names, rule, p, M):
+    """By one run at this M alone."""
+    if rule == "paper" and M // p.word_bytes == 0:
+        return inf
+    totals = [run(SCHEDULES[name], rule, p, M).total_bytes for name in names]
+    return min((t for t in totals if t is not None), default=inf)
+
+
+@pytest.mark.parametrize("problems", [1, pytest.param(4, marks=pytest.mark.long)])
+@pytest.mark.parametrize("question", known(), ids=lambda q: q.text)
+def test_crossovers_against_every_single_m(question, problems):
+    rng = random.Random(question.text)
+    for _ in range(problems):
+        p = Attention(rng.randint(2, 9), rng.randint(1, 4), Nk=rng.randint(2, 9), dtype=rng.choice(["fp8", "fp16"]))
+        most = 2 * p.word_bytes * (p.N * p.Nk + (p.N + p.Nk) * (2 * p.d + 2))
+        fails = [M for M in range(1, most) if moved(*question.below, p, M) >= moved(*question.above, p, M)]
+        last = max(fails)
+        assert answer(question, p).M_bytes == (None if last == most - 1 else last + 1), p
+
+
+def test_first_below_takes_the_last_crossing():
+    """Two staircases that cross three times: what counts is from where on the first stays below."""
+
+    def below(M):
+        return 10 if M < 3 else 6 if M < 7 else 2
+
+    def above(M):
+        return 11 if M < 2 else 8 if M < 5 else 5 if M < 9 else 3
+
+    assert first_below(below, above, 9) == 7
+    assert first_below(above, below, 9) is None
+    assert first_below(lambda M: 1, lambda M: 2, 9) == 1
+
+
+def test_sides_are_defined_up_to_where_nothing_changes():
+    p = Attention(50, 4)
+    for names, rule in ((("flash2",), "best"), (("flash1",), "paper")):
+        least, most = side(names, rule, p, 1)
+        assert least(most) == least(10 * most) < least(most - 1)
+
+
+def table():
+    text = (ROOT / "docs" / "tune.md").read_text().split("<!-- crossovers -->")[1].strip()
+    return text.removeprefix("```text\n").removesuffix("```")
+
+
+def test_the_table_of_crossovers_in_the_docs(iosim):
+    result = iosim("crossover", "--N", 8192, "--d", "64,128,256", "--dtype", "fp8,fp16,fp32")
+    assert result.exit_code == 0 and table() == result.stdout
+
+
+def test_crossovers_agree_with_the_break_even_points_of_the_sources(ask):
+    """Paper tiles from about 3 d^2 words (d = 64: 24 to 25 KiB, d = 128: 93 to 96 KiB), flash2 from 1.0 to 1.1 d^2."""
+    for row in ask("crossover", "--N", 8192, "--d", "64,128")["crossovers"]:
+        if row["question"].startswith("Algorithm 1 with paper"):
+            assert 2.9 < row["M_over_d2"] < 3.1
+        if row["question"].startswith("flash2, best tiles, below Algorithm 0"):
+            assert 1.0 < row["M_over_d2"] < 1.06
+
+
+@pytest.mark.parametrize("args, name", [
+    (["--d", 64], "--N"), (["--N", 64], "--d"), (["--N", 64, "--d", "x"], "--d"), (["--N", 0, "--d", 8], "--N"),
+    (["--N", 64, "--d", 8, "--dtype", "fp16,int4"], "--dtype"), (["--N", 64, "--d", 8, "--acc-dtype", "x"], "--acc"),
+    (["--N", 64, "--d", 8, "--tile-multiple", "-1"], "--tile-multiple"),
+], ids=str)  # fmt: skip
+def test_bad_input_of_crossover(iosim, args, name):
+    result = iosim("crossover", *args)
+    assert result.exit_code == 2 and name in result.stderr and result.stdout == ""
+
+
+@pytest.mark.parametrize("M, multiple, tiles, total", [
+    ("64KB", 1, (125, 1), 140_509_184),  # one key row more or less buys no query row
+    ("64KB", 16, (112, 16), 157_286_400),  # N d (2 + 2 * 74); with K and V together 96x16 and 182 452 224
+])  # fmt: skip
+def test_k_and_v_one_after_the_other_leave_more_for_queries(ask, M, multiple, tiles, total):
+    """112 * (2 * 128 + 2) + 112 * 16 + 16 * 128 = 32736 of 32768 words."""
+    args = ["--M", M, "--tile-multiple", multiple, "--schedule", "flash2", "--schedule", "flash2-one-room"]
+    named = {r["schedule"]: r for r in ask(*BASE, *args)["results"]}
+    apart = named["flash2-one-room"]
+    assert apart["total"] == total <= named["flash2"]["total"] and apart["Br"] == tiles[0]
+    assert apart["sram_peak_words"] == 32_736 or multiple == 1
+
+
+def test_the_ranges_in_the_docs(ask):
+    """Who holds the curve from where, as docs/tune.md tells it."""
+    text = (ROOT / "docs" / "tune.md").read_text().split("<!-- ranges -->")[1]
+    found = ask(*BASE, "--curve", "--schedule", "flash2-one-room", *SMALL)["curve"]
+    stated = [int(x) for x in re.findall(r"\b(\d+) (?:steps|B)", text)]
+    others = [r["M_bytes"] for r in found if r["schedule"] == "flash2-one-room"]
+    (step,) = [r["M_bytes"] for r in found if r["schedule"] == "flash1"]
+    assert stated == [len(found), found[0]["M_bytes"], found[-1]["M_bytes"], others[0], step]
+    assert all(r["schedule"] in SMALL for r in found if r["M_bytes"] < others[0])
+    assert others[0] / 2 / 128**2 == pytest.approx(1.02, abs=0.005) and found[-1]["total"] == 4 * 8192 * 128
