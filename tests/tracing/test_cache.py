@@ -213,7 +213,7 @@ def test_a_tile_larger_than_the_cache_passes_through():
     )
     row = cache.belady(string, 4)
     assert found(row) == (2, 2, 2) and (row.fetched_bytes, row.written_bytes) == (2 + 9, 9 + 2)
-    assert cache.LRU(string).counts([4])[0] == cache.Counts("lru", 4, 4, 4, 2, 2, 2, 11, 11, 22)
+    assert cache.LRU(string).counts([4])[0] == cache.CacheCounts("lru", 4, 4, 4, 2, 2, 2, 11, 11, 22)
     twice = replace(string, ids=np.array([1, 1]), stores=np.array([False, False]))
     assert cache.belady(twice, 4).misses == cache.LRU(twice).counts([4])[0].misses == 2
 
@@ -234,10 +234,10 @@ def test_distances_by_hand():
     """a b b c a with weights 1, 2, 4: the second b needs its own 2; the last a needs a, b, c = 7."""
     ids, weights = np.array([0, 1, 1, 2, 0]), np.array([1, 2, 4])
     assert reuse_distance.needs(ids, weights, fast=False).tolist() == [
-        reuse_distance.NEVER,
-        reuse_distance.NEVER,
+        reuse_distance.UNREACHED,
+        reuse_distance.UNREACHED,
         2,
-        reuse_distance.NEVER,
+        reuse_distance.UNREACHED,
         7,
     ]
 
@@ -252,9 +252,9 @@ def test_numba_and_numpy_agree():
 
 
 def test_nothing_is_slow_without_numba(monkeypatch):
-    monkeypatch.setattr(reuse_distance, "FAST_FROM", 1)
+    monkeypatch.setattr(reuse_distance, "NUMBA_FROM", 1)
     monkeypatch.setattr(reuse_distance, "numba_is_there", lambda: False)
-    assert reuse_distance.needs(np.array([0, 0]), np.array([3])).tolist() == [reuse_distance.NEVER, 3]
+    assert reuse_distance.needs(np.array([0, 0]), np.array([3])).tolist() == [reuse_distance.UNREACHED, 3]
 
 
 # ---------------------------------------------------------------- the published trace
@@ -293,6 +293,6 @@ def test_the_formula_of_the_reference_trace(N, d, Br, Bc):
 
 def test_pieces_join_where_nothing_parts_them():
     pieces = [(0, 2, True)]
-    belady.append(pieces, (2, 3, True))
-    belady.append(pieces, (3, 4, False))
+    belady.append_joined(pieces, (2, 3, True))
+    belady.append_joined(pieces, (3, 4, False))
     assert pieces == [(0, 3, True), (3, 4, False)]
