@@ -1,9 +1,9 @@
 """The HBM accesses of a schedule, as a cache would see them: a string of objects.
 
 A run that visits every tile leaves a list of tile moves. Tensors are row-major. They lie one behind the other, each
-from the start of a line. So in memory a tile is one or more runs of lines. Overlapping runs are cut into pieces, so that
-every piece is always accessed as a whole and in order. These pieces are the objects. The string is then as long as the
-number of pieces that tiles touch, not as the number of lines. It still says of every line when it is accessed.
+from the start of a line. So in memory a tile is one or more runs of lines. Overlapping runs are cut into pieces, so
+that every piece is always accessed as a whole and in order. These pieces are the objects. An access to a piece stands
+for accesses to all of its lines: the string is much shorter than one of lines, and says the same.
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ def extent(x: Tile | Size) -> tuple[int, int, int]:
 class Accesses:
     """A string of accesses: `ids` are the objects, `stores` says which accesses are stores.
 
-    Object x fills `weights[x]` units of `unit_bytes`. An access to it counts as `amounts[x]` accesses: all of its lines,
-    or one tile. `whole`: objects enter and leave a cache as a whole.
+    Object x fills `weights[x]` units of `unit_bytes`. An access to it counts as `amounts[x]` accesses: all of its
+    lines, or one tile. `whole`: objects enter and leave a cache as a whole.
     """
 
     ids: Numbers

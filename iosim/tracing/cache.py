@@ -1,8 +1,8 @@
 """A cache in place of the explicit SRAM: LRU of every size in one pass, and Belady's optimum. Fully associative.
 
 A load that misses fetches its lines. A store places its lines without reading them and leaves them dirty. Dirty lines
-are written back when they leave the cache, and at the end. All lines of an object share one reuse distance, so an object
-stands for its lines, and every count is exact line by line.
+are written back when they leave the cache, and at the end. All lines of an object share one reuse distance, so an
+object stands for its lines, and every count is exact line by line.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class ExplicitSRAM(TypedDict):
 class Comparison(TypedDict):
     """Caches of several sizes beside the explicit SRAM of a schedule.
 
-    `results` are CacheCounts as rows, with `x_scratchpad`, their bytes over those of the explicit SRAM. `optimal`: whether
-    Belady's rule is the optimum for these objects.
+    `results` are CacheCounts as rows, with `x_scratchpad`, their bytes over those of the explicit SRAM. `optimal`:
+    whether Belady's rule is the optimum for these objects.
     """
 
     accesses: int

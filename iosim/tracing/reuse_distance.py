@@ -1,11 +1,11 @@
 """Reuse distances (Mattson et al. 1970) of weighted objects, all at once: they give the misses of an LRU of every size.
 
-A string of accesses is an array `ids` of objects. Object x fills `weights[x]` units of the cache. The *need* of an access
-is the least capacity at which it hits: the units of all distinct objects accessed since the last access to the same
-object, its own units included.
+A string of accesses is an array `ids` of objects. Object x fills `weights[x]` units of the cache. The *need* of an
+access is the least capacity at which it hits: the units of all distinct objects accessed since the last access to the
+same object, its own units included.
 
-An LRU of C units hits exactly where need <= C. This is the stack property of LRU, and weights keep it: what lies above an
-object on the stack only grows until the object is accessed again. So an object that is too deep once stays too deep.
+An LRU of C units hits exactly where need <= C. This is the stack property of LRU, and weights keep it: what lies above
+an object on the stack only grows until the object is accessed again. So an object that is too deep once stays too deep.
 """
 
 from __future__ import annotations
