@@ -1,7 +1,7 @@
 """Belady's optimum (1966): on a miss, the unit whose next use is farthest away leaves. Exact, for whole runs of units.
 
-An object is a run of units (words or lines) that are always accessed one after the other. So of all its units the last
-one is used last again. The last units of a victim leave first. What stays of an object is a few pieces.
+An object is a run of units (words or lines) that are always accessed one after the other. So the next use of its last
+unit is the farthest of all its units. The last units of a victim leave first. What stays of an object is a few pieces.
 
 A unit that misses is always placed in the cache: there is no bypass. The optimum is the least number of misses. The
 write-backs are those that this replacement has; another one may have fewer.

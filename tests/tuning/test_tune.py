@@ -14,7 +14,7 @@ from paths import ROOT
 from iosim import SCHEDULES, Attention, count
 from iosim.counting.columns import COLUMNS
 from iosim.counting.count import run
-from iosim.tuning.crossover import QUESTIONS, answer, first_below, side
+from iosim.tuning.crossover import QUESTIONS, crossover_of, first_below, traffic_against_M
 
 BASE = ["tune", "--N", 8192, "--d", 128]
 SMALL = [x for n in ("small-cache", "small-cache-q", "standard-square", "flash1", "flash2", "standard-tiled",
@@ -211,7 +211,7 @@ def test_crossovers_against_every_single_m(question, problems):
         most = 2 * p.word_bytes * (p.N * p.Nk + (p.N + p.Nk) * (2 * p.d + 2))
         fails = [M for M in range(1, most) if moved(*question.below, p, M) >= moved(*question.above, p, M)]
         last = max(fails)
-        assert answer(question, p).M_bytes == (None if last == most - 1 else last + 1), p
+        assert crossover_of(question, p).M_bytes == (None if last == most - 1 else last + 1), p
 
 
 def test_first_below_takes_the_last_crossing():
@@ -231,7 +231,7 @@ def test_first_below_takes_the_last_crossing():
 def test_sides_are_defined_up_to_where_nothing_changes():
     p = Attention(50, 4)
     for names, rule in ((("flash2",), "best"), (("flash1",), "paper")):
-        least, most = side(names, rule, p, 1)
+        least, most = traffic_against_M(names, rule, p, 1)
         assert least(most) == least(10 * most) < least(most - 1)
 
 

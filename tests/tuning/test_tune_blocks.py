@@ -17,7 +17,7 @@ from iosim.masks import parse_mask
 from iosim.schedules import Schedule
 from iosim.search.best import footprint
 from iosim.steps.softmax import zeros
-from iosim.tuning.curve import exact, free_steps, least, most_blocks
+from iosim.tuning.curve import exact, free_steps, most_blocks, step_at
 from iosim.tuning.least import space_of, tune
 from iosim.tuning.thread_blocks import blocks
 
@@ -219,7 +219,7 @@ def test_the_inner_tile_is_the_largest_that_fits(multiple, M, wanted, options):
     fitting = [r for r in found.results if r.fits and r.Br]
     for r in fitting:
         schedule, p = SCHEDULES[r.schedule], with_option(found.problem, **r.options).packed
-        step = least(free_steps(schedule, found.problem, multiple, (), wanted), M)
+        step = step_at(free_steps(schedule, found.problem, multiple, (), wanted), M)
         assert (r.total, r.blocks, r.Br, r.options) == (step.total, step.blocks, step.Br, step.options)
         if schedule.skips and "mask" in options:
             assert r.Bc == multiple

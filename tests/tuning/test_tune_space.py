@@ -6,7 +6,7 @@ import pytest
 from test_curve import every_tiling, staircase
 
 from iosim import SCHEDULES, Attention
-from iosim.tuning.curve import choices, free_steps, least
+from iosim.tuning.curve import choices, free_steps, step_at
 from iosim.tuning.least import trace_curve, tune
 
 CHOSEN = [s.name for s in SCHEDULES.values() if s.chosen]
@@ -59,7 +59,7 @@ def test_an_earlier_choice_is_never_worse(name):
         for options in choices(SCHEDULES[name], p, multiple, ()):
             own = free_steps(SCHEDULES[name], with_option(p, **options), multiple, options)
             for step in own if before else []:
-                better = least(before, step.M_bytes)
+                better = step_at(before, step.M_bytes)
                 assert better is not None and better.total_bytes <= step.total_bytes, (p, multiple, options)
             before = own
 
@@ -76,7 +76,7 @@ def test_every_number_of_shares_is_chosen_from_once(multiple):
 def test_one_m_finds_what_all_of_them_find(name, M):
     found = tune(100, 8, M, schedules=[name])
     curve = trace_curve(100, 8, schedules=[name])
-    step = least(curve.steps, M)
+    step = step_at(curve.steps, M)
     assert found.winner.total_bytes == step.total_bytes and found.winner.options == step.options != {}
 
 
