@@ -101,7 +101,8 @@ class Moves(Traffic):
 
 def matrices(shape: Shape) -> Iterator[tuple[int, int, int, int]]:
     """(row, rows, column, columns) of a block; one for each index of its leading axes."""
-    extents = [extent(x) for x in shape]
+    sizes = cast("tuple[Tile | int, ...]", shape)  # of one problem
+    extents = [(x.start, x.size, int(x.length)) if isinstance(x, Tile) else (0, x, x) for x in sizes]
     if len(extents) == 1:
         extents.append((0, 1, 1))
     *leading, (row, rows, height), (column, columns, _) = extents
@@ -110,13 +111,6 @@ def matrices(shape: Shape) -> Iterator[tuple[int, int, int, int]]:
         for place, (_, _, length) in zip(index, leading, strict=True):
             matrix = matrix * length + place
         yield matrix * height + row, rows, column, columns
-
-
-def extent(x: Tile | Size) -> tuple[int, int, int]:
-    """(start, size, length of the axis) of one dimension of a block."""
-    if isinstance(x, Tile):
-        return x.start, x.size, int(x.length)
-    return 0, int(x), int(x)
 
 
 @dataclass(frozen=True)

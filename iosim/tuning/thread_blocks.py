@@ -23,8 +23,8 @@ ONE_WORD_IN = 10  # a launch decides on the number of blocks if it moves at leas
 class Blocks(Folded):
     """Notes the number of blocks of each launch, as the grid of a kernel has them.
 
-    It is the number of turns of the outermost loop if that loop is parallel and nothing stays in SRAM around it. Else it
-    is 1.
+    It is 1, unless the outermost loop is parallel and nothing stays in SRAM around it: then it is the number of turns
+    of that loop.
     """
 
     def __init__(self, problem: Attention[Size], *watchers: Watcher):
