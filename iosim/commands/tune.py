@@ -77,8 +77,8 @@ def check_curve(size: str | None, plot: str | None) -> None:
 def show_best(found: Best, output: Output) -> None:
     from ..tuning import tables
 
-    json = tables.best_json(found) if output.as_json else None
-    answer(tables.best_rows(found), json, output, tables.best_text(found))
+    json = tables.tune_json(found) if output.as_json else None
+    answer(tables.tune_rows(found), json, output, tables.tune_text(found))
 
 
 def show_curve(found: Curve, plot: str | None, output: Output) -> None:

@@ -23,14 +23,11 @@ from ..errors import InputError, suggestion
 from .event_file import MOST_EVENTS, check_length, count_events
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from ..core.machine import Block
     from ..core.problem import Attention
     from ..core.tiling import Tiling
     from ..core.typing import Bools, ScheduleLike, Shape, Size
-
-    Numbers = NDArray[np.int64]
+    from .reuse_distance import Numbers
 
 GRANULARITIES = ("line", "word", "tile")
 MOST_RUNS = 20_000_000

@@ -14,10 +14,8 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from ..core.typing import Bools
+    from .reuse_distance import Numbers
 
 ResidentRun = tuple[int, int, bool]
 """Units [start, stop) of an object that are in the cache, and whether they are dirty."""
@@ -171,10 +169,7 @@ class WholeObjectCache(BeladyCache):
             self.drop(x)
 
 
-def replay_accesses(
-    cache: BeladyCache, ids: NDArray[np.int64], weights: NDArray[np.int64], stores: Bools,
-    following: NDArray[np.int64],
-) -> None:  # fmt: skip
+def replay_accesses(cache: BeladyCache, ids: Numbers, weights: Numbers, stores: Bools, following: Numbers) -> None:
     """Run a string of accesses through a cache, and flush it. `following` has the next use of each access's object."""
     for x, units, store, later in zip(
         ids.tolist(), weights[ids].tolist(), stores.tolist(), following.tolist(), strict=True

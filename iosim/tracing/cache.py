@@ -20,15 +20,14 @@ from .belady import BeladyCache, WholeObjectCache, replay_accesses
 from .reuse_distance import UNREACHED, dirty_needs, needs, next_access
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from ..core.problem import Attention
     from ..core.tiling import Tiling
     from ..core.typing import ScheduleLike
     from ..tables import Row, Rows
     from .accesses import Accesses, Moves
-
-    Numbers = NDArray[np.int64]
+    from .reuse_distance import Numbers
 
 POLICIES = ("lru", "belady", "both")
 

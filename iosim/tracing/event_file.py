@@ -202,7 +202,7 @@ def perfetto_writer(file: TextIO) -> Iterator[Emit]:
     file.write("\n]}\n")
 
 
-FORMATS = ("csv", "jsonl", "parquet", "perfetto")
+EVENT_FORMATS = ("csv", "jsonl", "parquet", "perfetto")
 ENDINGS = {"jsonl": "jsonl", "ndjson": "jsonl", "parquet": "parquet", "json": "perfetto", "perfetto-trace": "perfetto"}
 TEXT_WRITERS: dict[str, Callable[[TextIO], AbstractContextManager[Emit]]] = {
     "csv": csv_writer, "jsonl": jsonl_writer, "perfetto": perfetto_writer,
@@ -217,8 +217,8 @@ def event_format(kind: str | None, path: str | None, as_json: bool, as_csv: bool
     if kind and asked and kind != asked:
         raise InputError("--format", kind, f"{asked}, as --json or --csv says, or one of them alone")
     kind = kind or asked or ENDINGS.get((path or "").rpartition(".")[2].lower(), "csv")
-    if kind not in FORMATS:
-        raise InputError("--format", kind, ", ".join(FORMATS), suggestion(kind, FORMATS))
+    if kind not in EVENT_FORMATS:
+        raise InputError("--format", kind, ", ".join(EVENT_FORMATS), suggestion(kind, EVENT_FORMATS))
     if kind == "parquet" and path in (None, "-"):
         raise InputError("-o", path or "nothing", "a file, for Parquet")
     return kind
@@ -242,7 +242,7 @@ def write_events(work: Callable[[Emit], int], path: str | None, kind: str) -> in
 
 @contextmanager
 def file_writer(path: str, kind: str) -> Iterator[Emit]:
-    """Write events to a file of one of the FORMATS."""
+    """Write events to a file of one of the EVENT_FORMATS."""
     if kind == "parquet":
         with parquet_writer(path) as emit:
             yield emit

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ..core.typing import Bools
 
     Numbers = NDArray[np.int64]
+    """One number for each access or each object: objects, weights, places or needs."""
 
 UNREACHED = 2**62  # the need of a first access, and the place of a next access that does not come
 NUMBA_FROM = 300_000  # accesses from which Numba's second of compiling is worth it

@@ -8,11 +8,11 @@ import numpy as np
 from numba import njit
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from .reuse_distance import Numbers
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator]
-def add(tree: NDArray[np.int64], place: int, weight: int) -> None:
+def add(tree: Numbers, place: int, weight: int) -> None:
     """Add a weight at a place (from 0)."""
     place += 1
     while place < len(tree):
@@ -21,7 +21,7 @@ def add(tree: NDArray[np.int64], place: int, weight: int) -> None:
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator]
-def sum_before(tree: NDArray[np.int64], place: int) -> int:
+def sum_before(tree: Numbers, place: int) -> int:
     """The sum of the weights at the places below this one."""
     total = 0
     while place > 0:
@@ -31,7 +31,7 @@ def sum_before(tree: NDArray[np.int64], place: int) -> int:
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator]
-def fenwick_needs(ids: NDArray[np.int64], weights: NDArray[np.int64], never: int) -> NDArray[np.int64]:
+def fenwick_needs(ids: Numbers, weights: Numbers, never: int) -> Numbers:
     """The need of every access, as `reuse_distance.needs`; `never` for a first access.
 
     The tree holds the weight of every object at the place of its last access.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # ---------------------------------------------------------------- one M
 
 
-def best_rows(best: Best) -> Rows:
+def tune_rows(best: Best) -> Rows:
     """The rows of the CSV: the best of each schedule, then the published tiles."""
     problem = {**problem_row(best.problem), "M_bytes": best.M_bytes, "M_words": best.M_words}
     entries = [("best", "", r) for r in best.results] + [("published", c.label, r) for c, r in best.published]
@@ -38,7 +38,7 @@ def best_rows(best: Best) -> Rows:
     return rows
 
 
-def best_json(best: Best) -> Row:
+def tune_json(best: Best) -> Row:
     """The keys of the JSON."""
 
     def row(result: ResultWithBlocks) -> Row:
@@ -71,7 +71,7 @@ def space_json(schedules: Sequence[str], found: Best | Curve, left_out: Sequence
     }
 
 
-def best_text(best: Best) -> str:
+def tune_text(best: Best) -> str:
     """The answer as plain text: what was asked, the best of each schedule, published tiles, the bounds."""
     first = winner_line(best)
     if best.left_out:

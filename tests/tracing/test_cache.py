@@ -1,4 +1,4 @@
-"""A cache in place of the scratchpad: against caches that hold line after line, and against theory."""
+"""A cache in place of the explicit SRAM, against slow caches of single lines and against theory."""
 
 from collections import OrderedDict
 from dataclasses import replace
@@ -19,7 +19,7 @@ QKVO = ("Q", "K", "V", "O")
 
 
 class Lines:
-    """A watcher: every line that every tile touches, once a tile, from byte addresses."""
+    """A watcher that notes every line that a tile touches, once for each tile, from byte addresses."""
 
     def __init__(self, line_bytes):
         self.line_bytes, self.trace, self.base = line_bytes, [], {}
@@ -94,7 +94,7 @@ def slow_belady(trace, capacity):
 
 
 def least_misses(trace, capacity):
-    """By trying every victim: no replacement can do better."""
+    """The least misses of any replacement, found by trying every victim."""
     states = {frozenset(): 0}
     for line, _ in trace:
         following = {}
@@ -151,7 +151,7 @@ def test_belady_is_the_optimum():
 
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_schedules_line_by_line(name):
-    """Ragged tiles, lines that tiles share, rows that are parts of lines: as a cache of lines sees them."""
+    """Counts are those of a slow cache, with ragged tiles, lines that tiles share, and rows shorter than a line."""
     random = Random(name)
     for _ in range(4):
         dtype = random.choice(["fp16", "fp32"])
@@ -174,7 +174,7 @@ def test_hidden_tiles_never_reach_the_cache():
 
 
 def test_the_curve_is_every_size():
-    """Between two rows nothing changes, at each something does."""
+    """Counts change at every breakpoint and nowhere else."""
     p, tiling = Attention(12, 3), Tiling(4, 5)
     string = accesses.accesses(accesses.record(SCHEDULES["flash1"], p, tiling), "line", 4)
     lru = cache.LRU(string)
@@ -261,7 +261,8 @@ def test_nothing_is_slow_without_numba(monkeypatch):
 
 
 def flash1_lines(N, d, Br, Bc, line_words):
-    """Q, K, V, O of Algorithm 1, aligned: K and V once, and for each of Tc key tiles all of Q, O, and O again."""
+    """(accesses, misses) of Q, K, V, O in Algorithm 1, aligned: K and V once, and for each of Tc key tiles Q once and O
+    twice."""
     row = d // line_words
     assert d % line_words == 0 and N % Br == N % Bc == 0
     return 2 * N * row + (N // Bc) * 3 * N * row, 2 * N * row + (N // Bc) * 2 * N * row

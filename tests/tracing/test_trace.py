@@ -1,4 +1,4 @@
-"""Labelled tile events: against the algorithm written out by hand, and in four formats that say the same."""
+"""Tile events, against an algorithm written out by hand; four file formats that hold the same events."""
 
 import csv
 import io

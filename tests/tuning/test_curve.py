@@ -23,7 +23,7 @@ MASKED = [s.name for s in space_of((), CAUSAL) if s.skips and exact(s, CAUSAL)]
 
 
 def every_tiling(schedule, p, multiple):
-    """(bytes that it needs, bytes that it moves) of every tiling there is; what it moves by the formula by hand."""
+    """(bytes of SRAM needed, bytes moved) of every tiling; bytes moved are from the schedule's formula."""
     lengths = {"rows_q": p.N, "rows_k": p.Nk, "depth": min(3, max(p.d, p.Nk)), "rows_o": p.N, "cols_o": p.dv}
     names = [n for n in lengths if n in ("rows_q", "rows_k", *schedule.more_tiles)]
     ranges = [range(multiple, lengths[n] + multiple, multiple) for n in names]
@@ -41,7 +41,7 @@ def moved(schedule, p, tiling):
 
 
 def staircase(pairs):
-    """M -> least bytes moved, as the list of its falls: the definition, with no use of order."""
+    """The falls of the least bytes moved as M grows, by definition."""
     falls = []
     for M in sorted({M for M, _ in pairs}):
         words = min(w for m, w in pairs if m <= M)
@@ -161,7 +161,7 @@ def test_grouped_heads_are_packed_as_they_are_counted():
 @pytest.mark.parametrize("name", DENSE_SPACE)
 @pytest.mark.parametrize("acc", ["fp16", "fp32"])
 def test_the_search_at_one_m_and_the_curve_agree(name, acc):
-    """At sizes that no exhaustive search reaches: two programs for the same least, on both sides of each fall."""
+    """Two programs find the same least on both sides of each fall, at sizes too large for an exhaustive search."""
     schedule, p = SCHEDULES[name], Attention(700, 24, Nk=500, acc_dtype=acc)
     found = curve([schedule], p, 4)
     if "ideal" in schedule.rules:
@@ -174,7 +174,7 @@ def test_the_search_at_one_m_and_the_curve_agree(name, acc):
 
 
 def test_tune_stands_on_the_curve():
-    """One M at a time by search, all M at once by breakpoints: two ways to the same least."""
+    """The search at one M finds what the curve says for that M."""
     found = trace_curve(300, 16, tile_multiple=4, acc_dtype="fp32")
     for M in (300, 1000, 2000, 5000, 20_000, 40_000, 200_000):
         one = tune(300, 16, M, tile_multiple=4, acc_dtype="fp32", schedules=[s.name for s in found.space])

@@ -1,4 +1,4 @@
-"""`iosim tune` and `iosim crossover`: winners, published choices, crossovers, and what they refuse."""
+"""`iosim tune` and `iosim crossover`: winners, published tiles, crossovers, and the input that they refuse."""
 
 import csv
 import io
@@ -195,7 +195,7 @@ def known():
 
 
 def moved(names, rule, p, M):
-    """By one run at this M alone."""
+    """The least bytes at this M, from a count at this M alone."""
     if rule == "paper" and M // p.word_bytes == 0:
         return inf
     totals = [run(SCHEDULES[name], rule, p, M).total_bytes for name in names]
@@ -215,7 +215,7 @@ def test_crossovers_against_every_single_m(question, problems):
 
 
 def test_first_below_takes_the_last_crossing():
-    """Two staircases that cross three times: what counts is from where on the first stays below."""
+    """Of three crossings of two staircases, the answer is the one from which on the first stays below."""
 
     def below(M):
         return 10 if M < 3 else 6 if M < 7 else 2
@@ -278,7 +278,7 @@ def test_k_and_v_one_after_the_other_leave_more_for_queries(ask, M, multiple, ti
 
 
 def test_the_ranges_in_the_docs(ask):
-    """Who holds the curve from where, as docs/tune.md tells it."""
+    """The ranges of M in docs/tune.md, and which schedule moves least in each."""
     text = (ROOT / "docs" / "tune.md").read_text().split("<!-- ranges -->")[1]
     found = ask(*BASE, "--curve", "--schedule", "flash2-one-room", *SMALL)["curve"]
     stated = [int(x) for x in re.findall(r"\b(\d+) (?:steps|B)", text)]
