@@ -34,7 +34,7 @@ class PublishedTiles:
     d: int | None = None
 
 
-TAKEN = ("N", "d", "M", "schedules", "tile_multiple", "mask", "least_blocks")  # beside fields of Attention
+TAKEN = ("N", "d", "M", "schedules", "tile_multiple", "mask", "least_blocks")  # keywords beside the fields of Attention
 PAIRS = ("128x128", "128x64", "64x128", "64x64")
 CUTLASS = "the kernel behind PyTorch's EFFICIENT_ATTENTION, as it ran on an H200"
 PUBLISHED = (
@@ -222,7 +222,7 @@ class Curve:
     own: dict[str, list[curve.CurveStep]] = field(default_factory=dict, hash=False)
 
 
-PAPER_M = (65_536, 98_304, 166_912, 232_448)  # what one block may use of a T4, V100, A100, H100, in bytes
+PAPER_M = (65_536, 98_304, 166_912, 232_448)  # SRAM that one block may use on a T4, V100, A100, H100, in bytes
 
 
 def trace_curve(
