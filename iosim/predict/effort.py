@@ -1,6 +1,7 @@
-"""How long a prediction takes to make, found before it is made: it visits every tile of one head.
+"""An estimate of how long a prediction takes to make. It costs one folded walk.
 
-The estimate grows with the number of tiles. A shape whose estimate is too long is left out instead.
+A prediction visits every tile of one head, and follows the cells of all heads through the L2. With tiny tiles that
+takes minutes, so whoever asks for many predictions can leave those out.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ TOUCH_SECONDS = 0.1e-6  # a cell that a block touches
 
 
 @dataclass
-class Loaded:
+class Part:
     """The part of a tensor that a load or store names: its shape, and how often one head loads or stores it."""
 
     tensor: str
@@ -42,10 +43,11 @@ class Loaded:
 
 @dataclass
 class Effort(Watcher):
-    """Counts what a prediction goes through for one head, in one folded walk: `events`, and loads by launch."""
+    """Counts what a prediction goes through for one head: loads, stores and steps (`events`), and the parts of tensors
+    that each launch loads and stores. It watches a folded machine."""
 
     events: int = 0
-    launches: list[list[Loaded]] = field(default_factory=lambda: [[]])
+    launches: list[list[Part]] = field(default_factory=lambda: [[]])
 
     def start(self, machine: Folded) -> None:  # type: ignore[override]  # it needs a machine that sums
         self.machine = machine
@@ -65,8 +67,8 @@ class Effort(Watcher):
     def _visit(self, block: Block, tensor: str) -> None:
         visits = int(self.machine.total(()))
         self.events += visits
-        (rows, row_step), (columns, column_step) = [*map(part_of, block.shape), (1, 0)][:2]
-        self.launches[-1].append(Loaded(tensor, (rows, columns), (row_step, column_step), visits))
+        (rows, row_step), (columns, column_step) = [*map(part_of, block.shape), (1, 0), (1, 0)][:2]
+        self.launches[-1].append(Part(tensor, (rows, columns), (row_step, column_step), visits))
 
     def touches(self) -> list[int]:
         """The cells that one head touches, by launch (predict/blocks.py); about, as tiles may begin inside a cell."""
@@ -86,7 +88,7 @@ class Effort(Watcher):
 
 
 def part_of(axis: Tile | Size) -> tuple[int, int]:
-    """(positions, distance from one visit to the next) of one axis of a block."""
+    """(positions, distance from one visit to the next) of one axis of a block. The distance is 0 for a whole axis."""
     if not isinstance(axis, Tile):
         return int(axis), 0
     extent = int(axis.extent)

@@ -247,7 +247,7 @@ def predicted(schedule: Schedule, rule: str, p: Attention, tiling: Tiling, chip:
     from ..predict.generated import check_room, predict_generated
 
     if rule == "ideal":
-        raise IosimError("it is the paper's ideal and has no tiles")
+        raise IosimError("an ideal schedule has no tiles")
     program = generate(schedule, p, tiling)
     check_room(program, chip)
     seconds = seconds_to_predict(schedule, program, chip)

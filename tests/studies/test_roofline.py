@@ -362,6 +362,16 @@ def test_the_predicted_time_is_that_of_kept_measurements(gpu, shape):
     assert found.rows[-1].predicted_seconds == pytest.approx(float(kept["seconds_predicted"]), rel=1e-9)
 
 
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_every_schedule_is_predicted_unless_it_is_ideal(name):
+    p, ideal = SCHEDULES[name].about(Attention(64, 32, heads=2)), "ideal" in SCHEDULES[name].rules
+    sizes = {"Nk": p.Nk, "heads": p.heads, "mask": str(p.mask)}
+    found = roofline(p.N, p.d, "h100", schedules=[name], tiles=None if ideal else "16x16", **sizes)
+    row = found.rows[-1]
+    assert (row.predicted_seconds is None) == bool(found.not_predicted) == ideal
+    assert ideal or row.predicted_dram_read_bytes > 0
+
+
 PREDICTED = ["predicted_seconds", "predicted_binds", "predicted_dram_read_bytes", "predicted_dram_write_bytes"]
 
 
@@ -375,9 +385,7 @@ def test_predictions_stand_on_the_row_of_all_launches(ask):
         assert all((row[name] is not None) == there for name in PREDICTED), row
         assert not there or (row["predicted_binds"] in ("DRAM", "L2", "blocks"))
     assert got["hardware"]["measured_on"] == "NVIDIA H100 80GB HBM3 (measured)"
-    assert got["not_predicted"] == [
-        {"schedule": "standard", "tiles": "ideal", "why": "it is the paper's ideal and has no tiles"}
-    ]
+    assert got["not_predicted"] == [{"schedule": "standard", "tiles": "ideal", "why": "an ideal schedule has no tiles"}]
 
 
 WITHOUT = [
