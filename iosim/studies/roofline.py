@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from ..core.typing import Input, Mask, Shape, Size, Step
     from ..predict.predict import Prediction
 
-Terms = Callable[..., "Iterable[Shape]"]  # of one kind of operations: products of factors, from the shapes of a step
+# Of one kind of operations: products of factors, from the shapes of a step's arguments.
+Terms = Callable[..., "Iterable[Shape]"]  # type: ignore[explicit-any]  # each step has arguments of its own
 MOST_SECONDS = 5.0  # that one prediction may take, about; longer ones are left out
 
 
