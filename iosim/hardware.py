@@ -99,6 +99,16 @@ def measured_of(device: str) -> Hardware | None:
     return next((hardware for hardware in found if (hardware.measured or {}).get("device") == device), None)
 
 
+def measured_as(name: str) -> Hardware | None:
+    """The hardware whose [measured] rates go with `load(name)`: a file that holds them, or for a preset the file of the
+    same name in configs/measured. None where no rates were measured."""
+    hardware = load(name)
+    path = configs_folder() / "measured" / f"{name.lower()}.toml"
+    if hardware.measured is None and not name.endswith(".toml") and path.exists():
+        return read(path)
+    return hardware if hardware.measured is not None else None
+
+
 def read(path: Path) -> Hardware:
     """One TOML file, with every key and type checked."""
     import tomllib

@@ -20,9 +20,11 @@ def command(
     m: str | None, m_elements: str | None, hardware: str | None, schedules: tuple[str, ...], tiles: str | None,
     tile_multiple: str, decode: bool, output: Output, **given: str | bool | None,
 ) -> None:  # fmt: skip
-    """FLOPs by kind, intensity, ridge, the time that a GPU's peaks allow, and which resource binds, launch by launch.
+    """FLOPs by kind, intensity, ridge, and which resource binds, launch by launch, with three times.
 
-    M is what one block of the --hardware may use, unless it is given.
+    Two times are the ideal roofline: what the peaks of the --hardware allow, with every word from HBM, and with an
+    ideal L2. The third is the predicted time of the generated kernels, as in iosim verify, where rates were measured:
+    h100, h200, or a file of iosim calibrate. M is what one block of the --hardware may use, unless it is given.
 
     Example: iosim roofline --N 8192 --d 128 --heads 32 --hardware H100 --decode
     """

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from math import prod
 
 from ..core.problem import Attention
 from ..core.tiling import Tiling
 from ..errors import InputError, suggestion
 from ..masks import parse_mask
+from ..predict.generated import LaunchShape, launches_of
 from ..schedules import find
 from .arrays import DeviceArrays
-from .notes import JobJson, KernelSizes, LaunchShape
+from .notes import JobJson, KernelSizes
 
 TORCH = {
     "torch-flash": "FLASH_ATTENTION",
@@ -131,8 +131,7 @@ class GeneratedJob:
 
     @property
     def launches(self) -> list[LaunchShape]:
-        return [{"smem_bytes": k.smem_bytes, "threads": prod(k.block), "tensor_cores": k.tensor_cores}
-                for k in self.program.kernels]  # fmt: skip
+        return launches_of(self.program)
 
     @property
     def sizes(self) -> KernelSizes:

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from typing import Any, TypedDict
 
+from ..predict.generated import LaunchShape
+
 JobJson = dict[str, Any]  # as `to_json` of a job writes it
-
-
-class LaunchShape(TypedDict):
-    """Shared memory and threads of a block of one launch, and whether the launch uses tensor cores."""
-
-    smem_bytes: int
-    threads: int
-    tensor_cores: bool
 
 
 class OutputErrors(TypedDict, total=False):

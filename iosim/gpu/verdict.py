@@ -6,11 +6,12 @@ Takes what the worker and the profiler found, as values: nothing here needs a GP
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import mean, median
 
 from ..hardware import SECTOR_BYTES, Hardware
-from ..predict.launch_time import Occupancy, blocks_on
+from ..predict import generated
+from ..predict.block_work import Occupancy
 from ..predict.predict import DECIMALS, Prediction, in_whole_tiles, predict
 from ..schedules import find
 from .jobs import Job, ScheduleJob, runner
@@ -73,15 +74,9 @@ def occupancies(evidence: Evidence, hardware: Hardware) -> list[Occupancy]:
     """The occupancy of each launch: from the profiler, else from the launch's threads and shared memory."""
     job = evidence.scheduled
     launches = evidence.note.get("launches") or runner(job).launches
-    shared, tuned = hardware.shared_memory_per_sm_bytes, job.tuned
-    found = []
-    for number, launch in enumerate(launches):
-        blocks = blocks_on(shared, launch["smem_bytes"], launch["threads"], TUNED_REGISTERS if tuned else None)
-        if len(evidence.kernels) == len(launches):
-            blocks = evidence.kernels[number].blocks_per_sm or blocks
-        warps = -(-launch["threads"] // 32)
-        found.append(Occupancy(blocks, tuned, launch["tensor_cores"], warps, asynchronous=tuned))
-    return found
+    registers = TUNED_REGISTERS if job.tuned else None
+    found = generated.occupancies(launches, hardware, registers, [kernel.blocks_per_sm for kernel in evidence.kernels])
+    return [replace(each, loads_ahead=True, asynchronous=True) for each in found] if job.tuned else found
 
 
 # ---------------------------------------------------------------- words and bytes

@@ -1,45 +1,54 @@
-"""Arithmetic of each kind against bytes, launch by launch: intensity, ridge, and the time that a GPU's peaks allow.
+"""Arithmetic of each kind against bytes, launch by launch: intensity, ridge, and three times on a GPU.
 
-One launch takes as long as its slowest resource: memory, matrix products, exponentials or other operations, each at
-its peak and perfectly overlapped; launches follow each other. That is a floor on the time under an assumption about
-memory, and there are two of them: every word of the two-level model comes from HBM (no L2), or each launch touches
-each word of a tensor once and the L2 does the rest (ideal L2). Real kernels are slower than the second.
+The ideal roofline holds each launch against the GPU's peaks. A launch takes as long as its slowest resource: memory,
+matrix products, exponentials or other operations, all perfectly overlapped. Launches follow each other. It gives two
+times, which differ in what they assume of memory. Either every word of the two-level model comes from HBM (no L2), or
+each launch moves each word of a tensor to or from HBM once (ideal L2).
+
+The third time is predicted (predict/generated.py): that of the generated kernels, with rates measured on the GPU.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from ..core.folded import Folded
 from ..core.problem import DENSE, Attention
 from ..core.tiling import Tiling
 from ..core.watchers import Watcher
-from ..counting.count import choose, default_schedules, rules_of
-from ..errors import InputError
-from ..hardware import Hardware, load
+from ..counting.count import ProblemOptions, choose, default_schedules, rules_of
+from ..errors import InputError, IosimError
+from ..hardware import Hardware, load, measured_as
 from ..masks import parse_mask
 from ..schedules import Schedule, find_all, require
 from ..search.best import footprint
 from ..units import parse_bytes
 
-KINDS = ("memory", "matrix", "exp", "other")
+if TYPE_CHECKING:
+    from ..core.machine import Block, Machine
+    from ..core.typing import Input, Mask, Shape, Size, Step
+    from ..predict.predict import Prediction
+
+# Of one kind of operations: products of factors, from the shapes of a step's arguments.
+Terms = Callable[..., "Iterable[Shape]"]  # type: ignore[explicit-any]  # each step has arguments of its own
+MOST_SECONDS = 5.0  # that one prediction may take, about; longer ones are left out
 
 
 @dataclass
 class Launch:
     """What one kernel does, over all heads. `floor_bytes` touches every word of its tensors once."""
 
-    read_bytes: Any = 0
-    write_bytes: Any = 0
-    floor_bytes: Any = 0
-    matrix_flops: Any = 0
-    exps: Any = 0
-    other_ops: Any = 0
+    read_bytes: int = 0
+    write_bytes: int = 0
+    floor_bytes: int = 0
+    matrix_flops: int = 0
+    exps: int = 0
+    other_ops: int = 0
 
     @property
-    def total_bytes(self) -> Any:
+    def total_bytes(self) -> int:
         return self.read_bytes + self.write_bytes
 
     def __add__(self, more: Launch) -> Launch:
@@ -56,31 +65,34 @@ class Work(Watcher):
 
     def _restart(self) -> None:
         self._now = Launch()
-        self._moved: dict[tuple[str, str], Any] = {}
+        self._moved: dict[tuple[str, str], int] = {}
 
-    def start(self, machine: Any) -> None:
+    def start(self, machine: Machine) -> None:
         self.machine, self.p = machine, machine.p
 
-    def load(self, block: Any, tensor: str, words: Any) -> None:
-        self._move("read_bytes", tensor, words)
+    def load(self, block: Block, tensor: str, words: Size) -> None:
+        self._now.read_bytes += self._move("read", tensor, words)
 
-    def store(self, block: Any, tensor: str, words: Any) -> None:
-        self._move("write_bytes", tensor, words)
+    def store(self, block: Block, tensor: str, words: Size) -> None:
+        self._now.write_bytes += self._move("write", tensor, words)
 
-    def _move(self, way: str, tensor: str, words: Any) -> None:
-        moved = words * self.p.hbm_bytes(self.machine.tensors[tensor]) * self.p.instances
-        setattr(self._now, way, getattr(self._now, way) + moved)
+    def _move(self, way: str, tensor: str, words: Size) -> int:
+        """The bytes of all heads that move, which are also kept by tensor."""
+        moved = int(words * self.p.hbm_bytes(self.machine.tensors[tensor]) * self.p.instances)
         self._moved[way, tensor] = self._moved.get((way, tensor), 0) + moved
+        return moved
 
-    def step(self, step: Any, outputs: tuple[Any, ...], inputs: tuple[Any, ...], flops: Any) -> None:
-        self._now.matrix_flops += flops * self.p.instances
-        if not hasattr(step, "work"):
+    def step(self, step: Step, outputs: tuple[Block, ...], inputs: tuple[Input, ...], flops: Size) -> None:
+        instances = int(self.p.instances)
+        self._now.matrix_flops += int(flops) * instances
+        work: tuple[Terms, Terms] | None = getattr(step, "work", None)
+        if work is None:
             self.unmarked.add(step.__name__)
             return
         shapes = [getattr(x, "shape", ()) for x in (*outputs, *inputs)]
-        exps, other = (sum(self.machine.total(term) for term in terms(*shapes)) for terms in step.work)
-        self._now.exps += exps * self.p.instances
-        self._now.other_ops += other * self.p.instances
+        exps, other = (sum(int(self.machine.total(term)) for term in terms(*shapes)) for terms in work)
+        self._now.exps += exps * instances
+        self._now.other_ops += other * instances
 
     def launch_ended(self) -> None:
         sizes = {name: self._whole(name) for _, name in self._moved}
@@ -88,21 +100,54 @@ class Work(Watcher):
         self.launches.append(self._now)
         self._restart()
 
-    def _whole(self, name: str) -> Any:
+    def _whole(self, name: str) -> int:
         """Bytes of a tensor over all heads; query heads of a group share their K and V."""
         tensor, p = self.machine.tensors[name], self.p
         shared = tensor.kind == "input" and tensor.axes[0] != "N"
         size = p.batch * (p.kv_heads if shared else p.heads) * p.hbm_bytes(tensor)
         for length in p.shape(tensor):
             size = size * length
-        return size
+        return int(size)
+
+
+class Labels(TypedDict):
+    """Which kernels a row is about."""
+
+    phase: str
+    schedule: str
+    tiling: str
+    Br: int | None
+    Bc: int | None
+    fits: bool
+
+
+class Times(TypedDict):
+    """Work, intensity, ridge and times at the peaks."""
+
+    work: Launch
+    intensity: float | None
+    ridge: float
+    memory_seconds: float
+    matrix_seconds: float
+    exp_seconds: float
+    other_seconds: float
+    seconds: float
+    binds: str
+    ideal_l2_seconds: float
+    ideal_l2_binds: str
 
 
 @dataclass(frozen=True)
 class Row:
-    """A launch, or all of them (`launch` = all), on one GPU. Seconds are what the peaks allow; `binds` is the slowest
-    resource. `intensity` is matrix FLOPs a byte, or of a launch without any, all its operations a byte; `ridge` is the
-    intensity from which on that kind of arithmetic is the limit, and not the HBM."""
+    """A launch, or all of them (`launch` = all), on one GPU.
+
+    `seconds` and `ideal_l2_seconds` are what the peaks allow; `binds` and `ideal_l2_binds` name the slowest resource.
+    `intensity` is matrix FLOPs a byte; for a launch without any it is all its operations a byte. `ridge` is the
+    intensity from which on that kind of arithmetic is the limit, and not the HBM.
+
+    The predicted values are of the generated kernels, all launches together: seconds, what binds (DRAM, L2 or blocks),
+    and DRAM bytes. They are None on other rows, and where there is no prediction (`Roofline.not_predicted` says why).
+    """
 
     phase: str
     schedule: str
@@ -122,11 +167,24 @@ class Row:
     binds: str
     ideal_l2_seconds: float
     ideal_l2_binds: str
+    predicted_seconds: float | None = None
+    predicted_binds: str | None = None
+    predicted_dram_read_bytes: int | None = None
+    predicted_dram_write_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Kernels whose time is not predicted, and why."""
+
+    schedule: str
+    tiles: str
+    why: str
 
 
 @dataclass(frozen=True)
 class Roofline:
-    """What `roofline` answers."""
+    """What `roofline` answers. `measured_on` is the GPU whose rates predict; None where none were measured."""
 
     problem: Attention
     hardware: Hardware
@@ -134,11 +192,14 @@ class Roofline:
     rows: list[Row]
     unmarked: list[str] = field(default_factory=list)
     nothing_fits: list[str] = field(default_factory=list)
+    measured_on: Hardware | None = None
+    not_predicted: list[Missing] = field(default_factory=list)
 
 
 def roofline(
     N: int, d: int, hardware: str, M: int | str | None = None, *, schedules: str | Sequence[str] = (),
-    tiles: str | None = None, tile_multiple: int = 1, decode: bool = False, mask: Any = "dense", **options: Any,
+    tiles: str | None = None, tile_multiple: int = 1, decode: bool = False, mask: str | Mask = "dense",
+    **options: Unpack[ProblemOptions],
 ) -> Roofline:  # fmt: skip
     """Work, bytes and times of schedules on a preset; M is that of the preset unless given.
 
@@ -146,37 +207,78 @@ def roofline(
     """
     problem = Attention(N, d, mask=parse_mask(mask), **options)
     chip = load(hardware)
-    rates(chip, problem)
+    peaks(chip, problem)
     M_bytes = chip.sram_bytes if M is None else parse_bytes(M, problem.word_bytes)
     chosen = find_all(schedules) or default_schedules(problem)
     for schedule in chosen:
         require(schedule, problem)
+    found = Roofline(problem, chip, M_bytes, [], measured_on=measured_as(hardware))
     problems = [problem, replace(problem, N=1)] if decode and problem.N > 1 else [problem]
-    rows: list[Row] = []
-    nothing_fits: list[str] = []
-    unmarked: set[str] = set()
     for p in problems:
         for schedule in chosen:
             for rule in rules_of(schedule, tiles, p):
-                tiling = choose(schedule, rule, p.packed, M_bytes, tile_multiple)
-                if tiling is None:
-                    nothing_fits.append(schedule.name)
-                    continue
-                watcher = measured(schedule, p.packed, tiling)
-                unmarked |= watcher.unmarked
-                rows += rows_of(schedule, rule, p, tiling, watcher.launches, chip, M_bytes)
-    return Roofline(problem, chip, M_bytes, rows, sorted(unmarked), list(dict.fromkeys(nothing_fits)))
+                add_rows(found, schedule, rule, p, choose(schedule, rule, p.packed, M_bytes, tile_multiple))
+    return found
+
+
+def add_rows(found: Roofline, schedule: Schedule, rule: str, p: Attention, tiling: Tiling | None) -> None:
+    """Add the rows of one schedule with one tile rule; without a tiling, its name to those of which nothing fits."""
+    if tiling is None:
+        found.nothing_fits[:] = dict.fromkeys([*found.nothing_fits, schedule.name])
+        return
+    watcher = measured(schedule, p.packed, tiling)
+    found.unmarked[:] = sorted(watcher.unmarked.union(found.unmarked))
+    *parts, whole = rows_of(schedule, rule, p, tiling, watcher.launches, found.hardware, found.M_bytes)
+    if found.measured_on is not None:
+        try:
+            whole = with_prediction(whole, predicted(schedule, rule, p, tiling, found.measured_on))
+        except IosimError as error:
+            name = rule if rule == "ideal" else f"{tiling.rows_q}x{tiling.rows_k}"
+            found.not_predicted.append(Missing(schedule.name, name, str(error)))
+    found.rows.extend([*parts, whole])
+
+
+# ---------------------------------------------------------------- the prediction
+
+
+def predicted(schedule: Schedule, rule: str, p: Attention, tiling: Tiling, chip: Hardware) -> Prediction:
+    """What the generated kernels take on a GPU whose rates were measured. An IosimError says why there is none."""
+    from ..cuda.machine import generate
+    from ..predict.effort import seconds_to_predict
+    from ..predict.generated import check_room, predict_generated
+
+    if rule == "ideal":
+        raise IosimError("an ideal schedule has no tiles")
+    program = generate(schedule, p, tiling)
+    check_room(program, chip)
+    seconds = seconds_to_predict(schedule, program, chip)
+    if seconds > MOST_SECONDS:
+        raise IosimError(f"it would take about {seconds:.0f} s to predict; try larger tiles or a smaller N")
+    return predict_generated(schedule, program, chip)
+
+
+def with_prediction(row: Row, found: Prediction) -> Row:
+    """The row of all launches with what was predicted for them."""
+    from ..predict.predict import DECIMALS
+
+    time, dram = found.time, found.dram
+    assert time is not None and dram is not None
+    return replace(row, predicted_seconds=round(time.seconds, DECIMALS), predicted_binds=time.bound_by,
+                   predicted_dram_read_bytes=dram.read_bytes, predicted_dram_write_bytes=dram.write_bytes)  # fmt: skip
+
+
+# ---------------------------------------------------------------- the ideal roofline
 
 
 def measured(schedule: Schedule, p: Attention, tiling: Tiling) -> Work:
-    """One folded walk; a mask that only hides moves no word and saves no step."""
+    """The work of one folded walk. A mask that only hides moves no word and saves no step."""
     seen = p if schedule.skips or p.mask is DENSE else replace(p, mask=DENSE)
     watcher = Work()
     Folded(seen, watcher).run(schedule, tiling)
     return watcher
 
 
-def rates(chip: Hardware, p: Attention) -> dict[str, float]:
+def peaks(chip: Hardware, p: Attention) -> dict[str, float]:
     """Peaks a second, by kind: bytes, matrix FLOPs of the problem's type, exponentials, other fp32 operations.
 
     A peak counts a multiply-add as two; other operations are single, so half of the fp32 peak.
@@ -196,13 +298,13 @@ def rows_of(
 ) -> list[Row]:
     """A row for each launch, and one for all together if there are several."""
     ideal = rule == "ideal"
-    label: dict[str, Any] = {
+    label: Labels = {
         "phase": "decode" if p.N == 1 < p.Nk else "prefill",
         "schedule": schedule.name,
         "tiling": rule if rule in ("ideal", "paper", "best") else "given",
         "Br": None if ideal else tiling.rows_q,
         "Bc": None if ideal else tiling.rows_k,
-        "fits": footprint(schedule, p.packed, tiling).peak_bytes <= M_bytes,
+        "fits": int(footprint(schedule, p.packed, tiling).peak_bytes) <= M_bytes,
     }
     rows = [Row(**label, launch=str(i), **timed(launch, p, chip)) for i, launch in enumerate(launches, 1)]
     if len(rows) == 1:
@@ -213,9 +315,9 @@ def rows_of(
     return [*rows, Row(**label, launch="all", **whole)]
 
 
-def timed(work: Launch, p: Attention, chip: Hardware) -> dict[str, Any]:
+def timed(work: Launch, p: Attention, chip: Hardware) -> Times:
     """Intensity, ridge and times of one launch."""
-    peak = rates(chip, p)
+    peak = peaks(chip, p)
     times = {
         "memory": work.total_bytes / peak["memory"],
         "matrix": work.matrix_flops / peak["matrix"],
@@ -230,7 +332,10 @@ def timed(work: Launch, p: Attention, chip: Hardware) -> dict[str, Any]:
         "work": work,
         "intensity": operations / work.total_bytes if work.total_bytes else None,
         "ridge": chip.flops_per_second[kind] / chip.hbm_bytes_per_second,
-        **{f"{name}_seconds": seconds for name, seconds in times.items()},
+        "memory_seconds": times["memory"],
+        "matrix_seconds": times["matrix"],
+        "exp_seconds": times["exp"],
+        "other_seconds": times["other"],
         "seconds": times[slowest],
         "binds": slowest,
         "ideal_l2_seconds": cached[slowest_cached],

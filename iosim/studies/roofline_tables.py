@@ -1,40 +1,47 @@
-"""Tables, CSV rows and JSON of `roofline`: like tables.py it only reads results."""
+"""The table, the CSV rows and the JSON of a roofline. It only reads results."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import asdict
 
 from ..counting.report import problem_row
-from ..tables import Rows, table
+from ..tables import Row as Cells
+from ..tables import table
 from ..units import format_bytes, format_megabytes
+from .roofline import Roofline, Row
+
+LABELS = ("phase", "schedule", "tiling", "Br", "Bc", "fits", "launch")
+DASH = "-"
 
 
-def roofline_rows(found: Any) -> Rows:
-    """One flat row a launch: labels, bytes and operations over all heads, then intensity, ridge and seconds."""
+def roofline_rows(found: Roofline) -> list[Cells]:
+    """One flat row for each launch: labels, bytes and operations over all heads, intensity, ridge, seconds."""
     rows = []
     for row in found.rows:
-        values = dict(vars(row))
-        work = values.pop("work")
-        labels = {name: values.pop(name) for name in ("phase", "schedule", "tiling", "Br", "Bc", "fits", "launch")}
-        rows.append({**labels, **vars(work), **values})
+        values = {name: value for name, value in vars(row).items() if name != "work"}
+        labels = {name: values.pop(name) for name in LABELS}
+        rows.append({**labels, **vars(row.work), **values})
     return rows
 
 
-def roofline_json(found: Any) -> dict[str, Any]:
-    chip = found.hardware
+def roofline_json(found: Roofline) -> Cells:
+    """The answer as the keys of its JSON."""
+    chip, rates = found.hardware, found.measured_on
     peaks = {"hbm_bytes_per_second": chip.hbm_bytes_per_second, "flops_per_second": dict(chip.flops_per_second)}
     ridges = {name: chip.ridge(name) for name in chip.flops_per_second if name != "exp"}
     return {
         "problem": problem_row(found.problem),
-        "hardware": {"name": chip.name, **peaks, "ridges": ridges},
+        "hardware": {"name": chip.name, **peaks, "ridges": ridges, "measured_on": rates.name if rates else None},
         "sram": {"M_bytes": found.M_bytes, "M_words": found.M_bytes // found.problem.word_bytes},
         "unmarked_steps": found.unmarked,
         "nothing_fits": found.nothing_fits,
         "results": roofline_rows(found),
+        "not_predicted": [asdict(missing) for missing in found.not_predicted],
     }
 
 
-def roofline_text(found: Any) -> str:
+def roofline_text(found: Roofline) -> str:
+    """The answer as plain text: what was asked, a row for each launch, what each time is, and what is left out."""
     p, chip = found.problem, found.hardware
     size = f"attention: N = {p.N}, Nk = {p.Nk}, d = {p.d}, batch {p.batch} x heads {p.heads} (kv {p.kv_heads})"
     ridges = ", ".join(f"{name} {chip.ridge(name):.1f}" for name in chip.flops_per_second if name != "exp")
@@ -45,7 +52,7 @@ def roofline_text(found: Any) -> str:
         "",
         table([line(row) for row in found.rows]),
         "",
-        "times at the peaks, perfectly overlapped: every word from HBM, and with an L2 that keeps all of a launch",
+        *times_explained(found),
     ]
     if found.nothing_fits:
         lines.append("no tiles fit: " + ", ".join(found.nothing_fits))
@@ -54,7 +61,23 @@ def roofline_text(found: Any) -> str:
     return "\n".join(lines)
 
 
-def line(row: Any) -> dict[str, Any]:
+def times_explained(found: Roofline) -> list[str]:
+    """What each of the three times is, and why some are not predicted."""
+    lines = [
+        "us: at the peaks, perfectly overlapped, and every word comes from HBM",
+        "us ideal L2: at the peaks, perfectly overlapped, and an L2 keeps all of a launch",
+    ]
+    if found.measured_on is None:
+        lines.append(f"us predicted: no rates were measured for {found.hardware.name}: run iosim calibrate there and "
+                     "give its file")  # fmt: skip
+        return lines
+    lines.append(f"us predicted: of the generated kernels, one launch after the other, by {found.measured_on.name}")
+    lines += [f"no prediction for {one.schedule} {one.tiles}: {one.why}" for one in found.not_predicted]
+    return list(dict.fromkeys(lines))
+
+
+def line(row: Row) -> Cells:
+    """One launch as the cells that a person reads."""
     work = row.work
     return {
         "phase": row.phase,
@@ -66,10 +89,12 @@ def line(row: Any) -> dict[str, Any]:
         "matrix FLOP": f"{work.matrix_flops:.3e}",
         "exp": f"{work.exps:.3e}",
         "other": f"{work.other_ops:.3e}",
-        "FLOP/B": "-" if row.intensity is None else f"{row.intensity:.2f}",
+        "FLOP/B": DASH if row.intensity is None else f"{row.intensity:.2f}",
         "ridge": f"{row.ridge:.1f}",
         "us": f"{row.seconds * 1e6:.2f}",
         "binds": row.binds,
         "us ideal L2": f"{row.ideal_l2_seconds * 1e6:.2f}",
         "binds then": row.ideal_l2_binds,
+        "us predicted": DASH if row.predicted_seconds is None else f"{row.predicted_seconds * 1e6:.2f}",
+        "binds there": row.predicted_binds or DASH,
     }

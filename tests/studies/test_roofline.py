@@ -4,18 +4,36 @@ import csv
 import io
 import json
 import random
+import re
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 import pytest
-from paths import DATA
+from paths import DATA, ROOT, VALIDATION
 
 from iosim import SCHEDULES, Attention, Machine, Tiling, hardware
+from iosim.core.folded import Folded
+from iosim.core.problem import DENSE
+from iosim.core.unrolled import Unrolled
+from iosim.core.watchers import Watcher
 from iosim.counting.count import measure
+from iosim.gpu.jobs import runner, schedule_job
+from iosim.gpu.ncu.counters import Kernel
+from iosim.gpu.verdict import Evidence, verify
 from iosim.masks import parse_mask
+from iosim.predict.blocks import trace
+from iosim.predict.effort import Effort
 from iosim.schedules import CORE
 from iosim.steps import backward, passes_and_linear, softmax
 from iosim.studies.roofline import Launch, Work, measured, roofline
+
+
+@pytest.fixture
+def ideal_only(monkeypatch):
+    """Nothing is predicted: these questions are about the peaks, and large shapes take seconds to predict."""
+    monkeypatch.setattr("iosim.studies.roofline.MOST_SECONDS", 0.0)
+
 
 COUNTED = {np.exp: "exp", np.log: "exp"}
 OTHER = {np.add, np.subtract, np.multiply, np.divide, np.maximum, np.minimum, np.greater}
@@ -152,12 +170,14 @@ def test_the_ridge_knows_the_type(ask, dtype, ridge):
 
 
 @pytest.mark.parametrize("tiles, expected", [("64x64", 63.5), ("128x128", 126.0)])
+@pytest.mark.usefixtures("ideal_only")
 def test_intensity_of_q_outer_is_about_br(ask, tiles, expected):
     args = ["--N", 8192, "--d", 128, "--hardware", "H200", "--schedule", "flash2", "--tiles", tiles]
     (row,) = ask("roofline", *args)["results"]
     assert row["intensity"] == pytest.approx(expected, abs=0.1) and row["binds"] == "memory"
 
 
+@pytest.mark.usefixtures("ideal_only")
 def test_times_are_those_of_the_slowest_resource(ask):
     got = ask("roofline", "--N", 2048, "--d", 64, "--heads", 8, "--hardware", "H100")
     chip = hardware.load("H100")
@@ -178,6 +198,7 @@ def test_times_are_those_of_the_slowest_resource(ask):
             assert results(got, schedule=name, launch="all")[0]["seconds"] == pytest.approx(sum(parts))
 
 
+@pytest.mark.usefixtures("ideal_only")
 def test_narrow_key_tiles_pay_for_rescaling(ask):
     """Bc does not change the words of Q outer, but O is rescaled with every key tile: 4 N Nk + N Tc (d + 4) + N d."""
     base = ["--N", 4096, "--d", 128, "--hardware", "H100", "--schedule", "flash2"]
@@ -187,6 +208,7 @@ def test_narrow_key_tiles_pay_for_rescaling(ask):
 
 
 @pytest.mark.parametrize("name", hardware.names())
+@pytest.mark.usefixtures("ideal_only")
 def test_decode_is_bound_by_memory_and_prefill_less(ask, name):
     """One query over T = 8192 keys reads 2 T d words a head, 128 MiB for 32 heads of d = 128, whatever the schedule."""
     base = ["--N", 8192, "--d", 128, "--heads", 32, "--hardware", name, "--schedule", "flash2", "--tiles", "128x64"]
@@ -198,6 +220,7 @@ def test_decode_is_bound_by_memory_and_prefill_less(ask, name):
     assert one == [decode]
 
 
+@pytest.mark.usefixtures("ideal_only")
 def test_grouped_heads_share_keys_in_an_ideal_l2(ask):
     """32 query heads on 8 KV heads: each streams K and V again, but an ideal L2 fetches 32 MiB and not 128."""
     base = ["--N", 1, "--Nk", 8192, "--d", 128, "--heads", 32, "--kv-heads", 8, "--hardware", "H200"]
@@ -209,6 +232,7 @@ def test_grouped_heads_share_keys_in_an_ideal_l2(ask):
     assert packed["floor_bytes"] == packed["read_bytes"] + packed["write_bytes"] == 32 * 2**20 + vectors
 
 
+@pytest.mark.usefixtures("ideal_only")
 def test_no_measured_kernel_is_faster_than_the_peaks_allow():
     """PyTorch's FlashAttention-2 forward on an H200: 2.8 to 7.1 times what peaks and an ideal L2 allow."""
     kernels = json.loads((DATA / "h200_sdpa.json").read_text())["kernels"]
@@ -277,3 +301,189 @@ def test_text_and_csv(iosim):
 def test_bad_input(iosim, args, name):
     result = iosim("roofline", *args)
     assert result.exit_code == 2 and name in result.stderr and result.stdout == "" and "Traceback" not in result.stderr
+
+
+# ---------------------------------------------------------------- the predicted time
+
+
+def judged(name, problem, tiling, hardware):
+    """The row of `iosim verify`, of kernels of which the profiler says nothing but that they ran."""
+    job = schedule_job(name, problem, tiling)
+    return verify(Evidence(job, {}, [Kernel("k") for _ in runner(job).launches]), hardware)
+
+
+def asked(name, problem, tiling, hardware):
+    """The row of all launches in a roofline."""
+    sizes = {key: getattr(problem, key) for key in ("Nk", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "lse")}
+    tiles, mask = f"{tiling.rows_q}x{tiling.rows_k}", str(problem.mask)
+    found = roofline(problem.N, problem.d, hardware, schedules=[name], tiles=tiles, mask=mask, **sizes)
+    assert found.not_predicted == []
+    return found.rows[-1]
+
+
+JOBS = [
+    ("flash2", Attention(512, 64, heads=8), Tiling(64, 64)),
+    ("flash2", Attention(300, 128, Nk=500, heads=4, kv_heads=2, batch=2, acc_dtype="fp32", lse=True), Tiling(128, 64)),
+    ("flash2", Attention(256, 64, heads=4), Tiling(50, 6)),
+    ("flash1", Attention(333, 32, heads=4, dtype="bf16", acc_dtype="fp32", mask=parse_mask("causal")), Tiling(48, 40)),
+    ("standard-tiled", Attention(256, 64, heads=8, dtype="fp32"), Tiling(64, 32)),
+    ("block-sparse-q", Attention(512, 64, heads=4, mask=parse_mask("causal")), Tiling(64, 64)),
+]
+
+
+@pytest.mark.parametrize("gpu", ["h100", "h200"])
+@pytest.mark.parametrize("name, problem, tiling", JOBS)
+def test_the_predicted_time_is_that_of_verify(name, problem, tiling, gpu):
+    rates = hardware.read(hardware.configs_folder() / "measured" / f"{gpu}.toml")
+    row, verdict = asked(name, problem, tiling, gpu), judged(name, problem, tiling, rates)
+    assert row.predicted_seconds == verdict["seconds_predicted"] > row.ideal_l2_seconds
+    assert row.predicted_binds == verdict["bound_by"]
+    assert row.predicted_dram_read_bytes == verdict["dram_read_predicted"] > 0
+    assert row.predicted_dram_write_bytes == verdict["dram_write_predicted"] > 0
+
+
+KEPT_SHAPES = [
+    ("h100", ("flash2", "16x16", "1", "64", "fp32", "dense")), ("h100", ("flash1", "16x16", "33", "16", "bf16", "causal")),
+    ("h200", ("flash2", "16x16", "1", "64", "fp32", "dense")), ("h200", ("flash1", "16x16", "33", "16", "bf16", "causal")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("gpu, shape", KEPT_SHAPES, ids=str)
+def test_the_predicted_time_is_that_of_kept_measurements(gpu, shape):
+    (folder,) = VALIDATION.glob(f"{gpu}-*")
+    names = ("schedule", "tiles", "N", "d", "dtype", "mask")
+    with open(folder / "rows.csv", newline="") as file:
+        kept = next(row for row in csv.DictReader(file) if tuple(row[name] for name in names) == shape)
+    sizes = {name: int(kept[name]) for name in ("Nk", "batch", "heads")}
+    types = {name: kept[name] for name in ("dtype", "acc_dtype", "mask")}
+    found = roofline(
+        int(kept["N"]), int(kept["d"]), gpu, schedules=[kept["schedule"]], tiles=kept["tiles"], **sizes, **types
+    )
+    assert found.rows[-1].predicted_seconds == pytest.approx(float(kept["seconds_predicted"]), rel=1e-9)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_every_schedule_is_predicted_unless_it_is_ideal(name):
+    p, ideal = SCHEDULES[name].about(Attention(64, 32, heads=2)), "ideal" in SCHEDULES[name].rules
+    sizes = {"Nk": p.Nk, "heads": p.heads, "mask": str(p.mask)}
+    found = roofline(p.N, p.d, "h100", schedules=[name], tiles=None if ideal else "16x16", **sizes)
+    row = found.rows[-1]
+    assert (row.predicted_seconds is None) == bool(found.not_predicted) == ideal
+    assert ideal or row.predicted_dram_read_bytes > 0
+
+
+PREDICTED = ["predicted_seconds", "predicted_binds", "predicted_dram_read_bytes", "predicted_dram_write_bytes"]
+
+
+def test_predictions_stand_on_the_row_of_all_launches(ask):
+    """At the end of each row, in this order; the ideal schedule and single launches have none."""
+    args = ["roofline", "--N", 256, "--d", 64, "--heads", 4, "--hardware", "H100", "--tiles", "64x64"]
+    got = ask(*args)
+    assert len(got["results"]) == 10 and all(list(row)[-4:] == PREDICTED for row in got["results"])
+    for row in got["results"]:
+        there = row["launch"] == "all" and row["tiling"] != "ideal"
+        assert all((row[name] is not None) == there for name in PREDICTED), row
+        assert not there or (row["predicted_binds"] in ("DRAM", "L2", "blocks"))
+    assert got["hardware"]["measured_on"] == "NVIDIA H100 80GB HBM3 (measured)"
+    assert got["not_predicted"] == [{"schedule": "standard", "tiles": "ideal", "why": "an ideal schedule has no tiles"}]
+
+
+WITHOUT = [
+    (["--dtype", "fp8"], "--dtype: found 'fp8'"),
+    (["--tiles", "256x256"], "B of shared memory, and 232448 B is the most"),
+    (["--N", 65536, "--tiles", "16x16"], "s to predict; try larger tiles or a smaller N"),
+    (["--heads", 70_000], "found 70000; allowed: at most 65535 on a GPU"),
+]
+
+
+@pytest.mark.parametrize("more, why", WITHOUT, ids=str)
+def test_why_a_time_is_not_predicted(ask, iosim, more, why):
+    args = ["roofline", "--N", 512, "--d", 64, "--hardware", "h100", "--schedule", "flash2", "--tiles", "64x64", *more]
+    got = ask(*args)
+    (row,), (missing,) = got["results"], got["not_predicted"]
+    assert [row[name] for name in PREDICTED] == [None] * 4 and why in missing["why"] and row["seconds"] > 0
+    assert f"no prediction for flash2 {missing['tiles']}: {missing['why']}" in iosim(*args).stdout
+
+
+def test_without_measured_rates_nothing_is_predicted(ask, iosim, monkeypatch, tmp_path):
+    """Neither for a preset nor for a file without [measured]; a file with it has its own rates."""
+    shape = ["--N", 512, "--d", 64, "--schedule", "flash2", "--tiles", "64x64"]
+    text = (hardware.configs_folder() / "measured" / "h200.toml").read_text()
+    (tmp_path / "own.toml").write_text(text.replace("profiled_launch_seconds =", "profiled_launch_seconds = 1 #"))
+    own = ask("roofline", *shape, "--hardware", tmp_path / "own.toml")["results"][0]["predicted_seconds"]
+    assert own > ask("roofline", *shape, "--hardware", "H200")["results"][0]["predicted_seconds"]
+    (tmp_path / "h100.toml").write_text(text.partition("[measured]")[0])
+
+    def never(*_):
+        raise AssertionError("nothing is walked")
+
+    monkeypatch.setattr("iosim.predict.generated.predict_generated", never)
+    for name in ("a100-80gb", tmp_path / "h100.toml"):
+        got = ask("roofline", *shape, "--hardware", name)
+        assert [got["results"][0][key] for key in PREDICTED] == [None] * 4 and got["hardware"]["measured_on"] is None
+    said = "no rates were measured for A100-80GB: run iosim calibrate there and give its file"
+    assert said in iosim("roofline", *shape, "--hardware", "a100-80gb").stdout
+
+
+def test_the_table_shows_three_times_and_says_what_they_are(iosim):
+    out = iosim(
+        "roofline", "--N", 256, "--d", 64, "--hardware", "h200", "--schedule", "flash2", "--tiles", "64x64"
+    ).stdout
+    head = re.split(r"  +", next(line for line in out.splitlines() if line.startswith("phase")))
+    assert [name for name in head if name.startswith("us")] == ["us", "us ideal L2", "us predicted"]
+    assert [line.partition(":")[0] for line in out.splitlines() if line.startswith("us")] == [
+        "us",
+        "us ideal L2",
+        "us predicted",
+    ]
+
+
+@pytest.mark.parametrize("gpu", ["h100", "h200"])
+def test_least_traffic_is_not_least_time(gpu):
+    """432x6 moves a third of what 128x128 moves, and is slower by far: 6 keys are too few for tensor cores."""
+    least, usual = (
+        roofline(1728, 128, gpu, schedules=["flash2"], tiles=tiles, heads=32).rows[-1] for tiles in ("432x6", "128x128")
+    )
+    assert 3 * least.work.total_bytes <= usual.work.total_bytes
+    assert least.seconds < usual.seconds
+    assert least.predicted_seconds > 10 * usual.predicted_seconds
+
+
+@pytest.mark.long
+def test_the_example_of_the_docs():
+    """flash2's tiles of least traffic move less than 128x128, and take far longer."""
+    text = (ROOT / "docs" / "roofline.md").read_text()
+    for tiles in ("432x6", "128x128"):
+        (row,) = roofline(8192, 128, "h100", schedules=["flash2"], tiles=tiles, heads=32).rows
+        milliseconds = (
+            f"{1e3 * seconds:.1f}" for seconds in (row.seconds, row.ideal_l2_seconds, row.predicted_seconds)
+        )
+        shown = [tiles, f"{row.work.total_bytes / 1e9:.2f}", *milliseconds]
+        assert "| " + " | ".join(shown) + " |" in text, shown
+
+
+# ---------------------------------------------------------------- how long a prediction takes
+
+
+class Events(Watcher):
+    """How many loads, stores and steps there are."""
+
+    def __init__(self):
+        self.count = 0
+
+    def load(self, *_):
+        self.count += 1
+
+    store = step = load
+
+
+@pytest.mark.parametrize("name, problem, tiling", JOBS)
+def test_the_effort_of_a_prediction_is_known_before(name, problem, tiling):
+    """Events exactly, touched cells about: against a run over every tile."""
+    schedule, effort, every = SCHEDULES[name], Effort(), Events()
+    seen = problem if schedule.skips else replace(problem, mask=DENSE)
+    Folded(seen, effort).run(schedule, tiling)
+    Unrolled(seen, every).run(schedule, tiling)
+    assert effort.events == every.count
+    touched = [len(launch.touches) for launch in trace(schedule, seen, tiling).launches]
+    assert effort.touches() == pytest.approx(touched, rel=0.3)

@@ -1,0 +1,74 @@
+"""The predicted DRAM bytes and seconds of the kernels that are generated from a schedule. It needs no GPU.
+
+`iosim roofline` asks here. `iosim verify` derives occupancies with the same function, so a kernel has one predicted
+time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING, TypedDict
+
+from ..cuda.program import Program
+from ..cuda.warp_split import LANES
+from ..errors import CapacityError
+from ..hardware import Hardware
+from .block_work import Occupancy
+from .launch_time import blocks_on
+from .predict import Prediction, predict
+
+if TYPE_CHECKING:
+    from ..core.typing import ScheduleLike
+
+
+class LaunchShape(TypedDict):
+    """Shared memory and threads of a block of one launch, and whether the launch uses tensor cores."""
+
+    smem_bytes: int
+    threads: int
+    tensor_cores: bool
+
+
+def launches_of(program: Program) -> list[LaunchShape]:
+    """The shapes of a program's launches, in order."""
+    return [
+        {"smem_bytes": k.smem_bytes, "threads": prod(k.block), "tensor_cores": k.tensor_cores} for k in program.kernels
+    ]
+
+
+def occupancies(
+    launches: Sequence[LaunchShape],
+    hardware: Hardware,
+    registers: int | None = None,
+    profiled: Sequence[int | None] = (),
+) -> list[Occupancy]:
+    """The occupancy of each launch: the blocks of an SM that its threads and its shared memory allow.
+
+    `registers` of a thread limit them too, where they are known. `profiled` are the blocks of an SM that the profiler
+    found, one for each launch; None is unknown. Any other number of them is ignored.
+    """
+    known = profiled if len(profiled) == len(launches) else [None] * len(launches)
+    found = []
+    for launch, blocks in zip(launches, known, strict=True):
+        smem_bytes, threads = launch["smem_bytes"], launch["threads"]
+        blocks = blocks or blocks_on(hardware.shared_memory_per_sm_bytes, smem_bytes, threads, registers)
+        found.append(Occupancy(blocks, tensor_cores=launch["tensor_cores"], warps=-(-threads // LANES)))
+    return found
+
+
+def predict_generated(schedule: ScheduleLike, program: Program, hardware: Hardware) -> Prediction:
+    """Words, SM bytes, DRAM bytes and (where rates were measured) time of a program made from a schedule.
+
+    It is what a profiler would see, which empties the L2 before every launch. Registers are not known without a
+    compiler, so they limit nothing here. ScheduleError for a step without a mark of its cost.
+    """
+    sits = occupancies(launches_of(program), hardware)
+    return predict(schedule, program.problem, program.tiling, hardware, sits, cold=True)
+
+
+def check_room(program: Program, hardware: Hardware) -> None:
+    """Raise CapacityError where a block needs more shared memory than this GPU can give it."""
+    room = hardware.shared_memory_per_block_bytes
+    if program.smem_bytes > room:
+        raise CapacityError(f"a block needs {program.smem_bytes} B of shared memory, and {room} B is the most")
