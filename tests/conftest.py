@@ -6,8 +6,12 @@ from importlib.util import find_spec
 import nvrtc
 import pytest
 from click.testing import CliRunner
+from hypothesis import HealthCheck, settings
 
 from iosim.commands.cli import main
+
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")  # a busy machine is slow, and that is no fault of a test
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
