@@ -8,8 +8,8 @@
             chip.store(o, "O", i)                  # SRAM -> HBM, counted as a write
                                                    # free(block): earlier than the end of the loop body
 
-This machine visits every tile (`unrolled`) and carries no values. `core/folded.py` visits every loop body once, with the
-sums of all its tiles; `core/numeric.py` carries arrays. Watchers (`core/watchers.py`) see the same events from all of them.
+This machine visits every tile (`unrolled`) and carries no values. `core/folded.py` visits every loop body once, with
+the sums of all its tiles; `core/numeric.py` carries arrays. Watchers (`core/watchers.py`) see the same events from all.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Tile:
-    """`size` consecutive positions of an axis of `length`, from `start`: what one turn of a loop works on."""
+    """`size` consecutive positions of an axis of `length`, from `start`: what turn `index` of a loop works on."""
 
     __slots__ = ("index", "length", "size", "start")
 
@@ -37,7 +37,7 @@ class Tile:
 
     @property
     def extent(self) -> Size:
-        """The room that the tile takes in SRAM."""
+        """The positions that the tile has room for in SRAM."""
         return self.size
 
 
@@ -56,12 +56,12 @@ class Block:
 
     @property
     def words(self) -> Size:
-        """Room in SRAM."""
+        """The words that the block takes in SRAM."""
         return product(x.extent if isinstance(x, Tile) else x for x in self.shape)
 
 
 class Machine:
-    """Visits every tile, and tells its watchers. `run` is the only door: it may be used once."""
+    """Visits every tile and tells its watchers. `run` starts it, once. A text that breaks a rule: ScheduleError."""
 
     folded = False
 
