@@ -74,6 +74,26 @@ def test_all_commands_are_in_the_table():
     assert {path.stem for path in (ROOT / "iosim" / "commands").glob("*.py")} - {"__init__", *SHARED} == set(COMMANDS)
 
 
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_paths_and_links_of_pages_lead_somewhere(page):
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
+    named = re.findall(r"`((?:iosim|tests|validation|docs|configs|benchmarks)/[\w./-]+)`", text)
+    linked = [link for link in re.findall(r"\]\(([^)#\s]+)", text) if "://" not in link]
+    assert [path for path in named if not (ROOT / path).exists()] == []
+    assert [link for link in linked if not (page.parent / link).exists()] == []
+
+
+def test_a_newcomer_finds_what_is_named():
+    """`name` in `file` or of `file`, in CONTRIBUTING.md."""
+    text = re.sub(r"\s+", " ", (ROOT / "CONTRIBUTING.md").read_text())
+    found = re.findall(r"`(\w+)` (?:in|of) `([\w/]+\.py)`", text)
+    assert len(found) >= 3
+    assert [pair for pair in found if f"def {pair[0]}(" not in (ROOT / pair[1]).read_text()] == []
+
+
 def test_what_a_kernel_was_measured_to_load(ask):
     """Sums of l1tex load bytes of PyTorch's FlashAttention-2, one row a kernel; see data/h200_sdpa.json."""
     import json
