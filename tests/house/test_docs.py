@@ -52,7 +52,7 @@ def test_the_schedule_of_the_docs_registers_and_is_right():
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_is_in_the_readme_and_has_help(name, iosim):
-    """The list of `iosim --help` is a table of its own: its line and the command's first are about the same."""
+    """A command's line in `iosim --help` comes from a table; it shares words with the first line of the command's own help."""
     command = main.get_command(None, name)
     first = inspect.cleandoc(command.help).partition("\n\n")[0].replace("\n", " ")
     assert first.endswith((".", "?")) and command.name == name
@@ -67,7 +67,7 @@ def words(text):
     return {word for word in re.findall(r"[a-z0-9^-]+", text.lower()) if len(word) > 3 or word.isupper()}
 
 
-SHARED = {"cli", "options", "answer"}  # what all commands use
+SHARED = {"cli", "options", "answer"}  # no commands
 
 
 def test_all_commands_are_in_the_table():

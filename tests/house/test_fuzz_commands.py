@@ -14,7 +14,7 @@ AMOUNTS = [(24, 0.5), pytest.param(150, 5, marks=pytest.mark.long)]  # lines and
 HUGE = ["16777216", str(2**30), str(2**48)]
 COUNTS = ["1", "2", "7", "8", "16", "31", "40"]
 GPU = {"verify", "profile", "calibrate"}
-EXTRAS = GPU | {"plot"}  # what they need may not be there
+EXTRAS = GPU | {"plot"}  # they need a GPU or a package that may be missing
 ANSWERS = {name: {0, 2, 3} if name in EXTRAS else {0, 1, 2} for name in COMMANDS}  # 1: a check that failed
 
 AXIS = ["4,8", "4:16:x2", "3:9:+3", "8,"]
@@ -155,7 +155,7 @@ def test_random_lines_of_every_command(name, lines, seconds, tmp_path, monkeypat
 
 
 def test_every_option_has_values():
-    """An option that is new here is tried with nonsense only: give it values above."""
+    """A new option without values in POOLS is tried with nonsense only."""
     for name in COMMANDS:
         for parameter in main.get_command(None, name).params:
             if parameter.param_type_name == "option" and not parameter.is_flag:

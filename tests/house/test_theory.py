@@ -19,7 +19,7 @@ def one(schedule, N, d, M=None, **options):
 
 
 def constant(schedule, tiles):
-    """Total over N^2 d^2 / M for d^2 << M << Nd."""
+    """Total traffic over N^2 d^2 / M, where d^2 << M << Nd."""
     return one(schedule, 2**24, 64, f"{2**19}el", tiles=tiles).ratio_to_bound
 
 
