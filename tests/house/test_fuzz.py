@@ -205,9 +205,9 @@ def test_random_lines(part, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["iosim"])
     faults = []
     for args in ALL[part::PARTS]:
-        start = time.perf_counter()
+        start = time.process_time()
         fault = judge(args, run(args))
-        seconds = time.perf_counter() - start
+        seconds = time.process_time() - start
         if not fault and seconds > 10:
             fault = f"{seconds:.1f} s"
         left = [path.name for path in tmp_path.iterdir()]
