@@ -6,13 +6,17 @@ from importlib.util import find_spec
 import nvrtc
 import pytest
 from click.testing import CliRunner
+from hypothesis import HealthCheck, settings
 
 from iosim.commands.cli import main
 
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")  # a busy machine is slow, and that is no fault of a test
 
-@pytest.hookimpl(tryfirst=True)  # before -m chooses
+
+@pytest.hookimpl(tryfirst=True)  # before -m selects
 def pytest_collection_modifyitems(items):
-    """Marks what needs something that iosim's extra `test` does not install: it is long, and skipped where it is missing."""
+    """Mark tests that need more than the extra `test` installs: they are long, and skipped where that is missing."""
     for item in items:
         for mark in list(item.iter_markers("needs")):
             item.add_marker(pytest.mark.long)
@@ -39,7 +43,7 @@ def iosim():
 
 @pytest.fixture
 def ask(iosim):
-    """The same, as parsed JSON; the exit code must be 0."""
+    """Run a command line with --json: ask("count", "--N", 8) -> the parsed JSON. The exit code must be 0."""
 
     def run(*args):
         result = iosim(*args, "--json")

@@ -8,8 +8,8 @@
             chip.store(o, "O", i)                  # SRAM -> HBM, counted as a write
                                                    # free(block): earlier than the end of the loop body
 
-This machine visits every tile (`unrolled`) and carries no values. `core/folded.py` visits every loop body once, with the
-sums of all its tiles; `core/numeric.py` carries arrays. Watchers (`core/watchers.py`) see the same events from all of them.
+This machine visits every tile (`unrolled`) and carries no values. `core/folded.py` visits every loop body once, with
+the sums of all its tiles; `core/numeric.py` carries arrays. Watchers (`core/watchers.py`) see the same events from all.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Tile:
-    """`size` consecutive positions of an axis of `length`, from `start`: what one turn of a loop works on."""
+    """`size` consecutive positions of an axis of `length`, from `start`: what turn `index` of a loop works on."""
 
     __slots__ = ("index", "length", "size", "start")
 
@@ -37,7 +37,7 @@ class Tile:
 
     @property
     def extent(self) -> Size:
-        """The room that the tile takes in SRAM."""
+        """The positions that the tile has room for in SRAM."""
         return self.size
 
 
@@ -56,12 +56,12 @@ class Block:
 
     @property
     def words(self) -> Size:
-        """Room in SRAM."""
+        """The words that the block takes in SRAM."""
         return product(x.extent if isinstance(x, Tile) else x for x in self.shape)
 
 
 class Machine:
-    """Visits every tile, and tells its watchers. `run` is the only door: it may be used once."""
+    """Visits every tile and tells its watchers. `run` starts it, once. A text that breaks a rule: ScheduleError."""
 
     folded = False
 
@@ -72,7 +72,7 @@ class Machine:
         self._broken = ""
 
     def run(self, schedule: ScheduleLike | Text, tiling: Tiling[Size]) -> Self:
-        """Run a Schedule (or a bare text) and check that it left nothing behind."""
+        """This machine, after it ran a Schedule or a bare text. A block left in SRAM at the end is a ScheduleError."""
         self.tensors: dict[str, Tensor] = {**TENSORS, **getattr(schedule, "tensors", {})}
         self.p = self.problem.tiled(tiling, getattr(schedule, "skips", True))
         for watcher in self.watchers:
@@ -89,7 +89,7 @@ class Machine:
     def tiles(self, length: Size | Tile, size: Size, where: MaskLine | None = None,
               parallel: bool = False) -> Iterator[Tile]:  # fmt: skip
         """Tiles of at most `size` positions of an axis. `where`: only the active ones of a line of the mask.
-        `parallel` claims that the turns are independent. What a turn makes dies with it."""
+        `parallel` claims that the turns are independent. Blocks that a turn makes are freed at its end."""
         self._check()
         for tile in self._walk(length, size, where, parallel):
             self._depth += 1
@@ -103,7 +103,7 @@ class Machine:
         self._end_of_launch()
 
     def load(self, tensor: str, *tiles: Tile, where: MaskLine | None = None) -> Block:
-        """HBM -> SRAM. Missing trailing tiles mean the whole axis; `where`: only if that line is not empty."""
+        """A new block, read from HBM. Missing trailing tiles: the whole axis. `where`: no read if the line is empty."""
         block = self._allocate(tensor, shape_of(tensor, tiles, self.tensors, self.p))
         words = self.total(block.shape, where)
         for watcher in self.watchers:
@@ -118,13 +118,13 @@ class Machine:
         return block
 
     def update(self, blocks: Block | tuple[Block, ...], step: Step, *inputs: Input | None) -> None:
-        """Change blocks in place. An input that is None (the part of a dense mask) leaves nothing to do."""
+        """Change blocks in place. If an input is None (the part of a dense mask), nothing is done."""
         given = tuple(x for x in inputs if x is not None)
         if len(given) == len(inputs):
             self._apply(step, blocks if isinstance(blocks, tuple) else (blocks,), given)
 
     def store(self, block: Block, tensor: str, *tiles: Tile) -> None:
-        """SRAM -> HBM."""
+        """Write a block to HBM, to the part of a tensor that the tiles say. Their shapes must be the same."""
         self._check(block)
         shape = shape_of(tensor, tiles, self.tensors, self.p)
         if len(shape) != len(block.shape) or not all(map(same, shape, block.shape)):
@@ -135,7 +135,7 @@ class Machine:
         self._put(block, tensor)
 
     def free(self, *blocks: Block) -> None:
-        """Give the room back before the end of the loop body."""
+        """Free blocks before the end of the loop body that made them."""
         self._check(*blocks)
         self._release(list(blocks))
         self._end_of_launch()
@@ -151,7 +151,7 @@ class Machine:
                 yield tile
 
     def total(self, shape: Shape, where: MaskLine | None = None) -> Size:
-        """Words of this shape that move in all the visits that this one stands for."""
+        """The words of a shape, summed over all visits that this one stands for."""
         if where is not None and not where.any:
             return 0
         return product(x.size if isinstance(x, Tile) else x for x in shape)

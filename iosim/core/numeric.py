@@ -53,7 +53,7 @@ class Numeric(Machine):
             self._turn, self._owners = None, {}
 
     def array(self, tensor: str) -> Array:
-        """A tensor in HBM; before its first store it holds its initial value, or NaN."""
+        """The values of a tensor in HBM, of one head. Before its first store it holds its initial value, or NaN."""
         if tensor not in self.hbm:
             spec = self.tensors[tensor]
             fill = np.nan if spec.initial is None else spec.initial

@@ -27,16 +27,15 @@ else:
 
 
 class Tensor(NamedTuple):
-    """A tensor in HBM: its axes, and its kind, which decides its element types.
-
-    `input` has the type `dtype` everywhere, `output` has `dtype` in HBM and `acc_dtype` on chip, `state` has
-    `acc_dtype` everywhere, `index` is a 32-bit integer everywhere. `initial` is the value the host fills in before the
-    schedule starts.
-    """
+    """A tensor in HBM: its axes, and its kind, which decides its element types."""
 
     axes: tuple[str, ...]
+    """Names of fields of `Attention`, as ("N", "d"), or numbers."""
     kind: str = "output"
+    """`input` has the type `dtype` everywhere, `output` has `dtype` in HBM and `acc_dtype` on chip, `state` has
+    `acc_dtype` everywhere, `index` is a 32-bit integer everywhere."""
     initial: float | None = None
+    """The value the host fills in before the schedule starts."""
 
 
 TENSORS = {
@@ -78,37 +77,49 @@ INDEX_BYTES = 4
 
 @dataclass(frozen=True)
 class Attention(Generic[S]):
-    """Softmax attention of N queries over Nk keys.
+    """Softmax attention of N queries over Nk keys, in batch x heads instances.
 
-    N, Nk, d, batch may be NumPy integer arrays, an Attention[Size]: then one walk counts them all. `acc_dtype` is the
-    type of what is accumulated on chip (O, S, P, l, m) and of l, m, LSE everywhere; it is `dtype` unless given. `lse`
-    stores one log-sum-exp a row, `keep_p` stores P, `elementwise` is the number of unfused passes over the N x Nk
-    scores of standard attention, `count_init` counts the writes that fill O, l, m before Algorithm 1 starts.
-
-    `splits` is the number of shares that split-kv cuts the keys into, `page_size` the rows of a page of paged's cache.
-    `gqa` says how query heads share a KV head: `repeat` (each streams K and V for itself) or `pack` (see `packed`).
-    `dropout` is a `dropout.Dropout` or None. Its factors are computed again from (row, column) where they are needed:
-    it moves no word.
+    Q is (N, d), K (Nk, d), V (Nk, dv), and O (N, dv). Sizes may be NumPy integer arrays, an Attention[Size]: then one
+    walk counts them all. Raises InputError for a value that is not allowed.
     """
 
     N: S
+    """Queries."""
     d: S
-    Nk: S = None  # type: ignore[assignment]  # as N
-    dv: S = None  # type: ignore[assignment]  # as d
+    """Words of a query and of a key: the head dimension."""
+    Nk: S = None  # type: ignore[assignment]
+    """Keys; N unless given."""
+    dv: S = None  # type: ignore[assignment]
+    """Words of a value; d unless given."""
     batch: S = 1  # type: ignore[assignment]
+    """Sequences. Each has its own Q, K and V."""
     heads: S = 1  # type: ignore[assignment]
-    kv_heads: S = None  # type: ignore[assignment]  # as heads
+    """Query heads of a sequence."""
+    kv_heads: S = None  # type: ignore[assignment]
+    """Heads of K and V, a divisor of `heads`; as many as `heads` unless given."""
     dtype: str = "fp16"
+    """The element type in HBM: fp64, fp32, fp16, bf16 or fp8."""
     acc_dtype: str | None = None
+    """The type of what is accumulated on chip (O, S, P, l, m) and of l, m, LSE everywhere; `dtype` unless given."""
     mask: Mask = DENSE
+    """Which keys a query sees. `iosim.masks.parse_mask` makes one from text."""
     lse: bool = False
+    """Whether one log-sum-exp a row is stored."""
     keep_p: bool = False
+    """Whether P is stored."""
     elementwise: int = 0
+    """The number of unfused passes over the N x Nk scores of standard attention."""
     count_init: bool = False
+    """Whether the writes that fill O, l, m before Algorithm 1 (Dao et al. 2022) starts are counted."""
     splits: int = 4
+    """The number of shares that split-kv cuts the keys into."""
     page_size: int = 16
+    """Rows of a page of paged's cache."""
     gqa: str = "repeat"
+    """How query heads share a KV head: `repeat` (each streams K and V for itself) or `pack` (see `packed`)."""
     dropout: Dropout | None = None
+    """A `masks.dropout.Dropout`. Its factors are computed again from (row, column) where they are needed: it moves no
+    word."""
 
     def __post_init__(self) -> None:
         defaults = {"Nk": self.N, "dv": self.d, "kv_heads": self.heads, "acc_dtype": self.dtype}
@@ -140,7 +151,7 @@ class Attention(Generic[S]):
 
     @property
     def instances(self) -> S:
-        """Heads of all batches."""
+        """Heads of all sequences: batch x heads."""
         batch, heads = cast("tuple[Size, Size]", (self.batch, self.heads))
         return cast("S", batch * heads)
 
@@ -183,10 +194,12 @@ class Attention(Generic[S]):
 
     @property
     def word_bytes(self) -> int:
+        """Bytes of one word of type `dtype`."""
         return dtype_bytes(self.dtype)
 
     @property
     def acc_bytes(self) -> int:
+        """Bytes of one word of type `acc_dtype`."""
         return dtype_bytes(str(self.acc_dtype))
 
     def dropout_part(self, i: Tile, j: Tile) -> Values | None:

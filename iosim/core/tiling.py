@@ -16,18 +16,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Tiling(Generic[S]):
-    """Br = rows_q query rows and Bc = rows_k key rows a tile; rows_s score rows in a softmax over whole rows.
+    """Tile sizes, in rows or positions.
 
-    `depth`: positions of the axis that a matrix product sums over. `rows_o` x `cols_o`: the tile of the output, None
-    if it is Br x Bc.
+    They may be NumPy integer arrays, a Tiling[Size]: then one walk counts them all.
     """
 
     rows_q: S
+    """Br: query rows of a tile."""
     rows_k: S
+    """Bc: key rows of a tile."""
     rows_s: S = 1  # type: ignore[assignment]
+    """Score rows of a tile in a softmax over whole rows."""
     depth: S = 1  # type: ignore[assignment]
+    """Positions of the axis that a matrix product sums over."""
     rows_o: S | None = None
+    """Rows of a tile of the output; None if the tile is Br x Bc."""
     cols_o: S | None = None
+    """Columns of a tile of the output; None if the tile is Br x Bc."""
 
 
 def parse_tiles(text: str, where: str = "--tiles", more: tuple[str, ...] = (), rules: bool = False) -> Tiling:

@@ -17,30 +17,44 @@ if TYPE_CHECKING:
 
 
 class Watcher:
-    """Sees every event of a machine, and does nothing. Words are exact integers (or arrays of them), of one head."""
+    """Sees every event of a machine, and does nothing: the base of watchers.
 
-    def start(self, machine: Machine) -> None: ...
+    Words and operations are exact integers (or arrays of them), of one head. Those of the folded machine are the sums
+    of all visits that an event stands for.
+    """
 
-    def load(self, block: Block, tensor: str, words: Size) -> None: ...
+    def start(self, machine: Machine) -> None:
+        """Called once, before the first event. `machine.p` is the problem with its mask bound to the tiles."""
 
-    def store(self, block: Block, tensor: str, words: Size) -> None: ...
+    def load(self, block: Block, tensor: str, words: Size) -> None:
+        """Called when so many words of a tensor are read from HBM into a block."""
 
-    def allocate(self, block: Block) -> None: ...
+    def store(self, block: Block, tensor: str, words: Size) -> None:
+        """Called when so many words of a block are written to a tensor in HBM."""
 
-    def free(self, block: Block) -> None: ...
+    def allocate(self, block: Block) -> None:
+        """Called when a block takes `block.words` in SRAM, before anything is loaded into it."""
 
-    def step(self, step: Step, outputs: tuple[Block, ...], inputs: tuple[Input, ...], flops: Size) -> None: ...
+    def free(self, block: Block) -> None:
+        """Called when a block gives its room back."""
 
-    def launch_ended(self) -> None: ...
+    def step(self, step: Step, outputs: tuple[Block, ...], inputs: tuple[Input, ...], flops: Size) -> None:
+        """Called when a step writes its outputs; `flops` are the operations of its matrix product, 0 without one."""
+
+    def launch_ended(self) -> None:
+        """Called where a kernel may end: outside all loops, with nothing in SRAM."""
 
 
 class Traffic(Watcher):
-    """Words read and written, for each tensor and for each launch."""
+    """Words read from HBM and written to it by one head, for each tensor and for each launch."""
 
     def __init__(self) -> None:
         self.reads: dict[str, Size] = {}
+        """Words read, by tensor."""
         self.writes: dict[str, Size] = {}
+        """Words written, by tensor."""
         self.steps: list[tuple[Size, Size]] = []
+        """(words read, words written) of each launch."""
         self._step: list[Size] = [0, 0]
 
     def load(self, block: Block, tensor: str, words: Size) -> None:
@@ -57,24 +71,29 @@ class Traffic(Watcher):
 
     @property
     def tensors(self) -> dict[str, tuple[Size, Size]]:
-        """tensor -> (words read, words written)."""
+        """{tensor: (words read, words written)}."""
         names = dict.fromkeys([*self.reads, *self.writes])
         return {name: (self.reads.get(name, 0), self.writes.get(name, 0)) for name in names}
 
     @property
     def total(self) -> Size:
+        """Words read and written, of all tensors."""
         return sum(self.reads.values()) + sum(self.writes.values())
 
 
 class Capacity(Watcher):
-    """Words and bytes in SRAM at the same time, and their peaks. Raises CapacityError above `limit_bytes`."""
+    """Words and bytes that are in SRAM at the same time, and their peaks. Raises CapacityError above `limit_bytes`."""
 
     def __init__(self, limit_bytes: int | None = None):
         self.limit_bytes = limit_bytes
         self.words: Size = 0
+        """Words in SRAM now."""
         self.bytes: Size = 0
+        """Bytes in SRAM now."""
         self.peak_words: Size = 0
+        """The most words in SRAM at one time: the footprint."""
         self.peak_bytes: Size = 0
+        """The most bytes in SRAM at one time."""
         self._room: dict[Block, tuple[Size, Size]] = {}  # words and bytes of the blocks in SRAM
 
     def start(self, machine: Machine) -> None:
@@ -100,10 +119,11 @@ class Capacity(Watcher):
 
 
 class Flops(Watcher):
-    """Floating-point operations of the matrix products (one multiply-add is 2)."""
+    """Floating-point operations of the matrix products of one head (one multiply-add is 2)."""
 
     def __init__(self) -> None:
         self.total: Size = 0
+        """Operations of all steps."""
 
     def step(self, step: Step, outputs: tuple[Block, ...], inputs: tuple[Input, ...], flops: Size) -> None:
         self.total = plus(self.total, flops)

@@ -22,18 +22,20 @@ FA1 = "Dao et al. 2022 (arXiv 2205.14135)"
 
 @dataclass(frozen=True)
 class Bound:
-    """What is known about the least traffic of a problem.
-
-    `words` are over all heads; None if M is needed and missing, or if no number is claimed at one M. `valid` says
-    whether the condition holds for this problem and M; None without M.
-    """
+    """What is known about the least traffic of a problem."""
 
     name: str
+    """What lists call it."""
     words: int | float | None
+    """Words over all heads; None if M is needed and missing, or if no number is claimed at one M."""
     kind: str
+    """What is claimed: a floor, an order whose constant is unknown, existence, or the best known."""
     source: str
+    """The publication, with its theorem."""
     condition: str
+    """Where it holds, as text."""
     valid: bool | None
+    """Whether the condition holds for this problem and M; None without M."""
 
 
 Table = Callable[[Attention, int | None, int | None], list[Bound]]

@@ -19,7 +19,7 @@ from ..units import parse_bytes, parse_count
 from .bounds import APART, Bound, bounds, order_words
 
 if TYPE_CHECKING:
-    from ..core.typing import Dropout, Size
+    from ..core.typing import Dropout, Mask, Size
 
     Words = dict[str, tuple[Size, Size]]  # {tensor: (words read, words written)}, of one head
 
@@ -70,29 +70,53 @@ class Counted(TypedDict, Generic[S]):
 
 @dataclass(frozen=True)
 class Result:
-    """One run. Words are over all heads and batches; a field is None if it needs an M that was not given, or if no
-    tiles fit."""
+    """The count of one schedule with one tiling.
+
+    Words, bytes and operations are over all heads and batches. A field is None if it needs an M that was not given, or
+    if no tiles fit.
+    """
 
     schedule: str
+    """The name of the schedule."""
     tiling: str
+    """The rule that chose the tiles: `ideal`, `paper`, `best`, or `given`."""
     Br: int | None = None
+    """Query rows of a tile; None for `ideal`, which has no tiles."""
     Bc: int | None = None
+    """Key rows of a tile; None for `ideal`."""
     fits: bool | None = None
+    """Whether the footprint is at most M."""
     sram_peak_words: int | None = None
+    """The footprint: the most words in SRAM at one time, of one head, without the mask."""
     sram_peak_bytes: int | None = None
+    """The footprint in bytes."""
     reads: int | None = None
+    """Words read from HBM."""
     writes: int | None = None
+    """Words written to HBM."""
     total: int | None = None
+    """Words read and written."""
     read_bytes: int | None = None
+    """Bytes read from HBM."""
     write_bytes: int | None = None
+    """Bytes written to HBM."""
     total_bytes: int | None = None
+    """Bytes read and written."""
     flops: int | None = None
+    """Floating-point operations of the matrix products (one multiply-add is 2)."""
     flops_per_byte: float | None = None
+    """`flops` over `total_bytes`."""
     ratio_to_bound: float | None = None
+    """`total` over N Nk d^2 / M of all heads, the order of Dao et al. 2022, Theorem 2. None for what is not attention's
+    forward pass."""
     ratio_to_standard: float | None = None
+    """`total` over that of the schedule `standard`. None for what is not attention's forward pass."""
     more_tiles: dict[str, int] = field(default_factory=dict, hash=False)
+    """Tile sizes beside Br and Bc, by their names in `Tiling`."""
     tensors: dict[str, dict[str, int]] = field(default_factory=dict, hash=False)
+    """`{tensor: {"reads": words, "writes": words}}`."""
     steps: list[dict[str, int]] = field(default_factory=list, hash=False)
+    """`{"reads": words, "writes": words}` of each launch, in their order."""
 
     def __str__(self) -> str:
         from .report import result_text
@@ -105,18 +129,26 @@ class Report:
     """The answer of `count`: the problem, the SRAM, the bounds, and a result for each schedule and tiling."""
 
     problem: Attention
+    """What was counted."""
     M_bytes: int | None
+    """The SRAM in bytes; None if it was not given."""
     bounds: list[Bound]
+    """What is proven for this problem, in words over all heads (`iosim bounds`)."""
     results: list[Result]
+    """One for each schedule and tile rule, in the order of the schedules."""
     version: str = __version__
+    """The version of iosim that counted."""
 
     @property
     def M_words(self) -> int | None:
-        """The words that M holds, in the problem's element type."""
+        """The words of the problem's `dtype` that M holds, rounded down."""
         return None if self.M_bytes is None else self.M_bytes // self.problem.word_bytes
 
     def __getitem__(self, key: str | tuple[str, str]) -> Result:
-        """The result of `report["flash1", "paper"]`. `report["flash1"]`: its first tiling that fits, else its first."""
+        """The result of `report["flash1", "paper"]`. `report["flash1"]`: its first tiling that fits, else its first.
+
+        Raises KeyError for what was not counted.
+        """
         name, tiling = key if isinstance(key, tuple) else (key, None)
         found = [r for r in self.results if r.schedule == name and tiling in (None, r.tiling)]
         if not found:
@@ -129,6 +161,7 @@ class Report:
         return iter(self.results)
 
     def __len__(self) -> int:
+        """The number of results."""
         return len(self.results)
 
     def __contains__(self, key: object) -> bool:
@@ -149,13 +182,22 @@ def count(
     schedules: str | Sequence[str] = (),
     tiles: str | None = None,
     tile_multiple: int = 1,
-    mask: str | AnyMask = "dense",
+    mask: str | Mask = "dense",
     **options: Unpack[ProblemOptions],
 ) -> Report:
-    """Count the words that schedules move between HBM and an SRAM of M (bytes, `100KB`, or words as `51200el`).
+    """The words that schedules move between HBM and an SRAM of M, exactly: a Report.
 
-    `tiles` is `paper`, `best` or `128x64` (Br x Bc). Other options are the fields of `Attention`.
-    Raises InputError for whatever is not allowed.
+    - `N`, `d`: queries, and the head dimension.
+    - `M`: the SRAM of one thread block, in bytes, as text with a unit (`100KB`; K, M and G are powers of 1024), or in
+      words (`51200el`). It may be left out if `tiles` are sizes.
+    - `schedules`: names, as `["flash1", "flash2"]` or `"flash1,flash2"`. Without any: standard, standard-tiled, flash1
+      and flash2, and under a mask block-sparse and block-sparse-q as well.
+    - `tiles`: `paper`, `best`, or Br x Bc as `128x64`. Without it each schedule shows its own rules.
+    - `tile_multiple`: the sizes of `best` tiles are multiples of it.
+    - `mask`: a text as `causal&window:128`, or a mask of `iosim.masks.parse_mask`.
+    - Other options are the fields of `Attention`.
+
+    Raises InputError for a value that is not allowed, and for a keyword that is not known.
     """
     check_names("count", options, OPTIONS, ("N", "d", "M", "schedules", "tiles", "tile_multiple", "mask"))
     problem = Attention(N, d, mask=parse_mask(mask), **options)

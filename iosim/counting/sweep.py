@@ -51,7 +51,18 @@ class Sizes(TypedDict):
 
 
 def sweep(schedules: Given = (), tiles: Given = None, tile_multiple: Given = 1, **values: Given) -> pd.DataFrame:
-    """A whole sweep as one DataFrame: `sweep(N="1024:8192:x2", d=[64, 128], M="16KB:256KB:x2")`."""
+    """The counts of a whole grid as one pandas DataFrame: `sweep(N="1024:8192:x2", d=[64, 128], M="16KB:256KB:x2")`.
+
+    A row is one grid point, schedule and tile rule. Its columns are those of `iosim sweep`, in words and bytes.
+
+    - The axes are N, Nk, d, batch, heads, kv_heads, dtype, acc_dtype, mask, M, tiles, tile_multiple, splits, page_size
+      and gqa.
+    - An axis is one value, a list, or a text as `1024,4096`. An axis of sizes may be a range: `1024:8192:x2` doubles,
+      `8:64:+8` adds 8.
+    - `schedules` are those of `count`. Other options are fields of `Attention`.
+
+    Raises InputError for a value that is not allowed, and for a keyword that is not known.
+    """
     import pandas as pd
 
     check_names("sweep", values, (*AXES, *KEYWORDS), ("schedules", "tiles", "tile_multiple"))

@@ -40,54 +40,65 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """A text and what belongs to it.
+    """A text and what belongs to it. Only name, text and summary are required.
 
-    `exact_traffic(p, t)` -> {tensor: (reads, writes)} in words of one head and `footprint(p, t)` in words are derived
-    by hand from the source, never from the text. `outer` is the loop that stays ("queries" or "keys"): traffic falls
-    with its tile. `rules` are the tile rules shown when none is asked for. `skips` leaves inactive tiles out;
-    without it a mask only hides. `initialised` are the tensors that the host fills before the start. `drops`: its text
-    applies dropout.
-
-    `tensors` adds to the tensors of `core/problem.py`. `example(rng, p, visible)` makes random arrays of one head by name
-    and `answer(hbm, p, visible)` the arrays they must lead to, in float64.
-    `search(schedule, p, M_bytes, multiple)` finds the best tiling where the search along `outer` does not (None).
-    `inner_matters`: True if dense traffic falls with the numbers of outer and of inner tiles, and depends on nothing
-    else; False if not with the inner ones; None: walks with small and with large tiles find out. Or
-    `candidates(p, multiple)` is a Tiling of arrays with a best one for every M, without a mask (None: not known);
-    `masked_candidates(p, multiple)` is a list of Tilings with a best one for every M, under a mask of tokens.
-    `chosen` are options of the problem that `tune` chooses where nobody gives them: {field: values(p, multiple)},
-    where what a value reaches in an M, an earlier one reaches as well or betters.
-    `about(p)` is the nearest problem that this schedule is about: `count` refuses others. `more_tiles` are the fields
-    of Tiling that it reads beside Br and Bc.
-
-    `formula` is its dense traffic in words of one head, in LETTERS and sizes of the problem, a space for a product;
-    tests hold it against `exact_traffic`. `state` says what stays on chip and what waits in HBM.
+    `exact_traffic` and `footprint` are derived by hand from the source, never from the text: tests hold the text
+    against them.
     """
 
     name: str
+    """Letters, digits, and - . _ between them."""
     text: Text
+    """The function `text(chip, p, t)` of a machine, a problem and a tiling."""
     summary: str
+    """One line for lists."""
     source: str = ""
+    """Where it is published."""
     outer: str = "queries"
+    """The outer loop, "queries" or "keys": traffic falls with the size of its tile."""
     rules: tuple[str, ...] = ("best",)
+    """The tile rules that are shown if none is asked for: of best, paper, ideal."""
     skips: bool = False
+    """Whether it leaves out inactive tiles of a mask. If not, a mask only hides scores."""
     exact_traffic: TrafficFormula | None = None
+    """{tensor: (reads, writes)} in words of one head."""
     footprint: FootprintFormula | None = None
+    """The most words in SRAM at one time."""
     initialised: tuple[str, ...] = ()
+    """The tensors that the host fills before the start."""
     drops: bool = False
+    """Whether its text applies dropout."""
     tensors: Mapping[str, Tensor] = field(default_factory=dict)
+    """Tensors in HBM beside Q, K, V, O, S, P, l, m and LSE (core/problem.py)."""
     family: str = "attention"
+    """The problem that it solves. Bounds and ratios are those of its family."""
     example: Example = queries_keys_values
+    """`example(rng, p, visible)`: random arrays of one head, by tensor."""
     answer: Answer = attention_output
+    """`answer(hbm, p, visible)`: the arrays that they must lead to, in float64."""
     search: Search | None = None
+    """`search(schedule, p, M_bytes, multiple)`: the best tiling, None if nothing fits. Needed where the search along
+    `outer` does not find it."""
     inner_matters: bool | None = None
+    """True: dense traffic falls with the numbers of outer and of inner tiles, and depends on nothing else. False: not
+    with the inner ones. None: walks with small and with large tiles find out."""
     candidates: Candidates | None = None
+    """`candidates(p, multiple)`: a Tiling of arrays with a best one for every M, without a mask. None: not known."""
     masked_candidates: MaskedCandidates | None = None
+    """`masked_candidates(p, multiple)`: a list of Tilings with a best one for every M, under a mask of tokens."""
     chosen: Mapping[str, Choices] = field(default_factory=dict)
+    """Options of the problem that `tune` chooses if they are not given: `{field: values(p, multiple)}`, best first. In
+    every M an earlier value moves no more than a later one."""
     about: Callable[[Attention], Attention] = lambda p: p
+    """`about(p)`: the nearest problem that it applies to. `count` refuses others, and shows the docstring of
+    `about` as the reason."""
     more_tiles: tuple[str, ...] = ()
+    """The fields of Tiling that it reads beside Br and Bc."""
     formula: str = ""
+    """Its dense traffic in words of one head, in LETTERS and sizes of the problem; a space is a product. A test
+    compares it with `exact_traffic`."""
     state: str = ""
+    """What stays on chip, and what waits in HBM."""
 
 
 LETTERS = {
@@ -145,10 +156,14 @@ class Schedules(MutableMapping[str, Schedule]):
 
 
 SCHEDULES = Schedules()
+"""All schedules by name, in the order of lists: a mapping, as in `SCHEDULES["flash2"]`."""
 
 
 def register(schedule: Schedule) -> Schedule:
-    """Add a schedule; everything that iosim does works on it from then on."""
+    """The schedule, after it was added: every command and function accepts its name from then on.
+
+    Raises InputError for a name that is taken, and for a field of the wrong kind.
+    """
     if not isinstance(schedule, Schedule):
         raise InputError("register", str(schedule), "a Schedule")
     if schedule.name in SCHEDULES and not SCHEDULES.pending(schedule.name):
@@ -195,7 +210,7 @@ def require(schedule: Schedule, problem: Attention) -> None:
 
 
 def find(name: str) -> Schedule:
-    """A schedule by name, in any case."""
+    """A schedule by name, in any case. Raises InputError for an unknown one."""
     if name in SCHEDULES:
         return SCHEDULES[name]
     word = str(name).strip().lower()

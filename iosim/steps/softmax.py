@@ -21,7 +21,10 @@ Step = TypeVar("Step", bound=Callable[..., None])
 
 
 def flops(factors: Factors) -> Callable[[Step], Step]:
-    """A mark: the floating-point operations of a matrix product, as factors from the shapes of its arguments."""
+    """A mark: the floating-point operations of a step that is a matrix product.
+
+    `factors` takes the shapes of the step's blocks and returns factors, as `(2, *s, q[1])`; their product is counted.
+    """
 
     def mark(step: Step) -> Step:
         step.__dict__["flops"] = factors
@@ -87,12 +90,14 @@ class Cost:
 @work()
 @Cost(operations=(1,), pieces=True, fills=True)
 def zeros(o: Array) -> None:
+    """0 in every word: o of any shape."""
     o[...] = 0
 
 
 @work()
 @Cost(operations=(1,), timed_as="denormalise", pieces=True, fills=True)
 def minus_infinity(m: Array) -> None:
+    """-inf in every word: m of any shape."""
     m[...] = float("-inf")
 
 
@@ -107,7 +112,7 @@ def scores(s: Array, q: Array, k: Array) -> None:
 @work()
 @Cost(operations=(1,), hides=True)
 def hide(s: Array, visible: Array) -> None:
-    """-inf wherever the mask does not let a query see a key.
+    """-inf wherever the mask does not let a query see a key: s and visible (rows, keys), visible of booleans.
 
     Apply before the row maximum: a hidden score as the maximum gives NaN.
     """
@@ -117,7 +122,7 @@ def hide(s: Array, visible: Array) -> None:
 @work(exps=lambda s: [s], other=lambda s: [(4, *s)])
 @Cost(operations=(5,), exponentials=1, rows=True, looped=True)
 def softmax_rows(s: Array) -> None:
-    """P = softmax(S), whole rows; a row that sees nothing becomes zeros."""
+    """P = softmax(S) over whole rows: s (rows, keys). A row that sees nothing becomes zeros."""
     import numpy as np
 
     m = s.max(axis=1, keepdims=True)
@@ -155,7 +160,7 @@ def accumulate(o: Array, p: Array, v: Array) -> None:
 @work(other=lambda o, l: [o])
 @Cost(operations=(1,), pieces=True)
 def normalise(o: Array, l: Array) -> None:
-    """O / l; rows that saw nothing stay 0."""
+    """O / l: o (rows, dv), l (rows,). Rows that saw nothing stay 0."""
     import numpy as np
 
     o /= np.where(l == 0, 1, l)[:, None]
@@ -164,14 +169,17 @@ def normalise(o: Array, l: Array) -> None:
 @work(other=lambda o, l: [o])
 @Cost(operations=(1,), pieces=True)
 def denormalise(o: Array, l: Array) -> None:
-    """O * l: undo `normalise` before the next key tile (Dao et al. 2022, Algorithm 1, line 12)."""
+    """O * l: o (rows, dv), l (rows,). Undoes `normalise` before the next key tile.
+
+    Dao et al. 2022, Algorithm 1, line 12.
+    """
     o *= l[:, None]
 
 
 @work(exps=lambda l, m: [l], other=lambda l, m: [l])
 @Cost(operations=(1,), timed_as="normalise")
 def log_sum_exp(l: Array, m: Array) -> None:
-    """LSE = m + log(l), in the place of l; -inf where nothing was seen."""
+    """LSE = m + log(l), in the place of l: l and m (rows,). -inf where nothing was seen."""
     import numpy as np
 
     with np.errstate(divide="ignore"):
@@ -199,11 +207,11 @@ def merge(m: Array, l: Array, o: Array, part: Array, lse: Array) -> None:
 @work(other=lambda s, factors: [s])
 @Cost(operations=(1,), timed_as="normalise")
 def drop(s: Array, factors: Array) -> None:
-    """Dropout, after the row sums: s and factors (rows, keys), each factor 0 or 1 / (1 - probability)."""
+    """S * factors, after the row sums: s and factors (rows, keys), each factor 0 or 1 / (1 - probability)."""
     s *= factors.astype(s.dtype)
 
 
 @work()
 @Cost(operations=(1,), timed_as="normalise")
 def keep(s: Array) -> None:
-    """An unfused elementwise pass (a mask, a dropout): reads and writes every score, changes none here."""
+    """An unfused elementwise pass (a mask, a dropout): s (rows, keys). Reads and writes every score, changes none."""

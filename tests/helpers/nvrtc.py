@@ -6,16 +6,16 @@ import re
 from pathlib import Path
 
 
-def folder():
-    """The folder of the nvidia packages, or None."""
+def library():
+    """The path of the NVRTC library in the nvidia packages, or None."""
     spec = importlib.util.find_spec("nvidia")
     for base in spec.submodule_search_locations if spec else []:
-        for library in sorted(Path(base).glob("**/libnvrtc.so.*")):
-            return library
+        for path in sorted(Path(base).glob("**/libnvrtc.so.*")):
+            return path
     return None
 
 
-LIBRARY = folder()
+LIBRARY = library()
 WHY_NOT = "" if LIBRARY else "nvidia-cuda-nvrtc is not installed: pip install iosim[test-all]"
 
 

@@ -52,7 +52,7 @@ def build(programs, folder, name="kernels", optimise="-O0"):
 
 
 def lines_of(program, pattern):
-    """(number of the kernel, number of the line) of the lines that are nothing but this."""
+    """(number of the kernel, number of the line) of each whole line that matches a pattern."""
     return [
         (n, line)
         for n, kernel in enumerate(program.kernels)
@@ -62,7 +62,7 @@ def lines_of(program, pattern):
 
 
 def without(program, n, line):
-    """A program in which a line of a kernel is left out."""
+    """A copy of a program without one line of one kernel."""
     kernels, lines = list(program.kernels), program.kernels[n].source.splitlines(True)
     kernels[n] = replace(kernels[n], source="".join(lines[:line] + lines[line + 1 :]))
     source = program.source.replace(program.kernels[n].source, kernels[n].source)
@@ -82,7 +82,7 @@ def decode(array, dtype):
 
 
 def run(library, k, program, inputs, backwards=False):
-    """Program k of a library -> (tensors that were written, as floats; words by the kernel's counters; by the pointers)."""
+    """Run program k of a library -> (written tensors as floats, words that the kernels counted, words by the pointers)."""
     arrays = {}
     for name, array in program.arrays.items():
         fill = array.initial if name in program.starts and array.initial is not None else np.nan

@@ -1,4 +1,4 @@
-"""Where the repository, its test data, pages and measurements are: for all tests, whichever folder they are in."""
+"""Paths of the repository, its test data, pages and measurements, for tests in any folder."""
 
 from pathlib import Path
 

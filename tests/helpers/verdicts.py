@@ -1,4 +1,4 @@
-"""What three checks say about a text that stands in for a schedule's own: for planted mistakes."""
+"""Three checks of a text that takes the place of a schedule's own, for tests with planted mistakes."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from iosim.studies.check import same_counts
 
 
 def verdicts(schedule, text, p, tiling):
-    """-> which of numerics, formula and footprint hold."""
+    """{check: whether it holds}, for numerics, formula and footprint."""
     mutant = replace(schedule, text=text)
     visible = (
         None
@@ -33,5 +33,5 @@ def verdicts(schedule, text, p, tiling):
 
 
 def wrong(schedule, text, p, tiling):
-    """The checks that caught it."""
+    """The names of the checks that found the mistake."""
     return {name for name, holds in verdicts(schedule, text, p, tiling).items() if not holds}

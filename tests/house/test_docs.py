@@ -52,7 +52,7 @@ def test_the_schedule_of_the_docs_registers_and_is_right():
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_is_in_the_readme_and_has_help(name, iosim):
-    """The list of `iosim --help` is a table of its own: its line and the command's first are about the same."""
+    """A command's line in `iosim --help` comes from a table; it shares words with the first line of the command's own help."""
     command = main.get_command(None, name)
     first = inspect.cleandoc(command.help).partition("\n\n")[0].replace("\n", " ")
     assert first.endswith((".", "?")) and command.name == name
@@ -67,11 +67,31 @@ def words(text):
     return {word for word in re.findall(r"[a-z0-9^-]+", text.lower()) if len(word) > 3 or word.isupper()}
 
 
-SHARED = {"cli", "options", "answer"}  # what all commands use
+SHARED = {"cli", "options", "answer"}  # no commands
 
 
 def test_all_commands_are_in_the_table():
     assert {path.stem for path in (ROOT / "iosim" / "commands").glob("*.py")} - {"__init__", *SHARED} == set(COMMANDS)
+
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_paths_and_links_of_pages_lead_somewhere(page):
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
+    named = re.findall(r"`((?:iosim|tests|validation|docs|configs|benchmarks)/[\w./-]+)`", text)
+    linked = [link for link in re.findall(r"\]\(([^)#\s]+)", text) if "://" not in link]
+    assert [path for path in named if not (ROOT / path).exists()] == []
+    assert [link for link in linked if not (page.parent / link).exists()] == []
+
+
+def test_a_newcomer_finds_what_is_named():
+    """`name` in `file` or of `file`, in CONTRIBUTING.md."""
+    text = re.sub(r"\s+", " ", (ROOT / "CONTRIBUTING.md").read_text())
+    found = re.findall(r"`(\w+)` (?:in|of) `([\w/]+\.py)`", text)
+    assert len(found) >= 3
+    assert [pair for pair in found if f"def {pair[0]}(" not in (ROOT / pair[1]).read_text()] == []
 
 
 def test_what_a_kernel_was_measured_to_load(ask):

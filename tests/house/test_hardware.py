@@ -1,4 +1,4 @@
-"""Presets: they load, their units are what their names say, and a bad file is told what is wrong."""
+"""Presets load, and their units are what their names say. A bad file gets a message that says what is wrong."""
 
 import dataclasses
 import subprocess

@@ -46,8 +46,9 @@ def for_types(tree):
 
 
 def modules(name, tree=None):
-    """Absolute names of all modules that a file imports at run time. `iosim.x` for `from . import x` where x is a
-    module of the package, else `iosim`."""
+    """Absolute names of all modules that a file imports at run time.
+
+    `from . import x` is `iosim.x` if x is a module, else `iosim`."""
     tree = tree or TREES[name]
     folder, skipped, found = ["iosim", *Path(name).parts[:-1]], for_types(tree), set()
     for node in ast.walk(tree):
@@ -71,7 +72,7 @@ def modules(name, tree=None):
 
 
 def own(name):
-    """The same, of iosim only, without the `iosim.` before them."""
+    """The modules of iosim that a file imports at run time, without the `iosim.` before them."""
     return {m.removeprefix("iosim").removeprefix(".") for m in modules(name) if m.split(".")[0] == "iosim"}
 
 
@@ -121,7 +122,7 @@ def test_rooms_import_one_way():
 
 
 def circles(arrows):
-    """Nodes that lie on a circle: what is left when all without an arrow to another are taken away, again and again."""
+    """The nodes on circles, and those that lead there: what is left after nodes without arrows are removed repeatedly."""
     left = {a: {b for b in bs if b != a and b in arrows} for a, bs in arrows.items()}
     while ends := [a for a, bs in left.items() if not bs]:
         left = {a: bs - {*ends} for a, bs in left.items() if a not in ends}
@@ -133,7 +134,7 @@ def test_circles_are_found():
 
 
 def test_no_file_imports_itself_around_a_corner():
-    """Modules that a function imports later may point back only to their own package (`__init__`)."""
+    """Imports form no circle, those inside functions included. Only a package (`__init__`) may be imported back."""
     names = {name.removesuffix(".py").removesuffix("/__init__").replace("/", "."): name for name in FILES}
     assert circles({module: own(name) & names.keys() for module, name in names.items() if module}) == set()
 
@@ -178,7 +179,7 @@ def test_the_lowest_layers_need_the_standard_library_only(name):
 
 @pytest.mark.parametrize("name", TEXT_FILES)
 def test_texts_know_neither_machine_nor_library(name):
-    """The same text must run on every machine: stricter than the table above, because the code is."""
+    """A text must run on every machine, so its file imports less than the table above allows."""
     assert not {"core.machine", "core.folded", "core.unrolled", "core.numeric", "core.watchers"} & own(name)
     assert tops(name) <= {"iosim", "__future__", "typing", "collections"}
 
@@ -198,7 +199,7 @@ def test_only_the_command_line_imports_click():
 
 @pytest.mark.parametrize("name", TEXT_FILES)
 def test_no_text_leaves_a_loop(name):
-    """No break: the machine refuses a loop that is left, and a return inside one leaves it as well."""
+    """No text has a break, or a return inside a loop: the machine refuses a loop that is left early."""
     functions = [n for n in TREES[name].body if isinstance(n, ast.FunctionDef)]
     texts = [n for n in functions if [a.arg for a in n.args.args] == ["chip", "p", "t"]]  # parts of texts may return
     assert texts, "a file of texts has texts"
@@ -266,7 +267,7 @@ def test_the_probe_sees_what_is_loaded():
 
 
 def test_importtime_agrees():
-    """The same by the interpreter's own list, through python -m iosim, into a pipe."""
+    """`python -X importtime -m iosim count` into a pipe lists nothing heavy either."""
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "iosim", "count", "--N", "8192", "--d", "128", "--M", "100KB"],
         cwd=ROOT, capture_output=True, text=True, timeout=60)  # fmt: skip

@@ -1,4 +1,4 @@
-"""docs/map.md names every module with the first line of what it says of itself. `python tests/house/test_map.py` writes it."""
+"""docs/map.md lists every module with the first line of its docstring. `python tests/house/test_map.py` writes it."""
 
 import ast
 import sys
@@ -14,7 +14,8 @@ HEAD = """# Where things are
 
 Rooms stand here in reading order. A room imports only rooms above it, and the files of the root; the table in
 `tests/house/test_layers.py` says which. Start at `iosim/core/machine.py`: a schedule is a text that a machine reads, and
-everything else stands on that. Then read one schedule, `iosim/schedules/flash.py`.
+everything else stands on that. Then read one schedule, `iosim/schedules/flash.py`. [api.md](api.md) has the names that a
+script may use, with their types.
 """
 
 
@@ -35,7 +36,7 @@ def section(title, about, files):
 
 
 def in_order(room):
-    """The files of a room: those its package's docstring names first, in that order, then the others by name."""
+    """The files of a room: first those that its package's docstring names, in that order, then the others by name."""
     folder = ROOT / "iosim" / room
     text = docstring(folder / "__init__.py")
     files = [file for file in sorted(folder.glob("*.py")) if file.name != "__init__.py"]

@@ -25,7 +25,7 @@ def test_what_is_shown_is_what_is_printed(command, output, iosim):
 
 
 def rows_of(name, columns):
-    """The lines of a page's table with that many columns, as texts; the header first."""
+    """The rows of the table of a page that has so many columns, as texts; the header first."""
     lines = [line for line in (PAGES / f"{name}.md").read_text().splitlines() if line.startswith("|")]
     cells = [[cell.strip(" *") for cell in line.strip("|").split("|")] for line in lines]
     return [row for row in cells if len(row) == columns and not row[0].startswith("---")]
@@ -41,7 +41,7 @@ def test_the_table_of_small_caches():
 
 
 def test_the_crossings_of_small_caches():
-    """A tenth below a stated share of d^2 the one still wins, a tenth above it the other does."""
+    """10 % below a stated share of d^2 the first schedule moves less; 10 % above it the second does."""
     header, *rows = rows_of("small-cache", 4)
     assert len(rows) == 3
     for width, *shares in rows:
@@ -54,7 +54,7 @@ def test_the_crossings_of_small_caches():
 
 
 def test_every_schedule_has_a_page():
-    """Each name is that of a page of docs/schedules, or stands in one as code."""
+    """Every schedule is the title of a page of docs/schedules, or stands in one as code."""
     pages = {page.stem for page in PAGES.glob("*.md")}
     texts = "".join(page.read_text() for page in PAGES.glob("*.md"))
     assert [name for name in iosim.SCHEDULES if name not in pages and f"`{name}`" not in texts] == []

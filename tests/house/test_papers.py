@@ -14,7 +14,7 @@ TEXT = {name: (PAPERS / f"{name}.md").read_text() for name in NAMES}
 
 
 def sessions(name):
-    """(command, output) of a page; a block may hold several."""
+    """(command, output) of each command of a page; a block may hold several."""
     found = []
     for block in re.findall(r"```console\n(.*?)```", TEXT[name], re.S):
         found += [part.split("\n", 1) for part in re.split(r"^\$ iosim ", block, flags=re.M)[1:]]
@@ -29,7 +29,7 @@ def test_what_is_shown_is_what_is_printed(command, output, iosim, monkeypatch):
 
 
 def test_every_page_and_every_sweep_is_used():
-    """No page of docs/papers without a test, and no shipped sweep that no page runs (sram.toml is the first example)."""
+    """Every page of docs/papers has a test, and every shipped sweep is run by a page (sram.toml is the first example)."""
     assert {p.stem for p in PAPERS.glob("*.md")} == {*NAMES, "fig2-left"}
     for file in (ROOT / "configs/sweeps").glob("*.toml"):
         pages = [p for p in PAPERS.glob("*.md") if f"sweeps/{file.name}" in p.read_text()]
@@ -38,7 +38,7 @@ def test_every_page_and_every_sweep_is_used():
 
 @pytest.fixture
 def sweep(iosim, monkeypatch):
-    """Rows of a shipped sweep, numbers as numbers."""
+    """The rows of a shipped sweep, with numbers as numbers."""
     monkeypatch.chdir(ROOT)
 
     def run(name):

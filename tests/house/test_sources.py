@@ -8,7 +8,7 @@ from paths import ROOT
 
 PAGE = (ROOT / "docs/sources.md").read_text()
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?![\w.])")
-READ_ONLY = ("54", "E18")  # what no command answers
+READ_ONLY = ("54", "E18")  # no command answers these
 
 
 def table_of(heading):
@@ -29,7 +29,7 @@ def entries():
 
 
 def shown(figure, output):
-    """Whether an output has a figure: a whole number as it stands, one with decimals also rounded to as many."""
+    """Whether an output has a figure. Numbers are rounded to as many decimals as the figure has."""
     if re.fullmatch(r"-?\d+\.\d+", figure):
         places = len(figure.partition(".")[2])
         return any(f"{float(x):.{places}f}" == figure for x in NUMBER.findall(output))
@@ -38,7 +38,7 @@ def shown(figure, output):
 
 
 def test_the_comparison_of_figures():
-    """A figure is neither part of a number nor another one."""
+    """A figure is neither found inside a longer number nor in a different one."""
     assert shown("384", "| 384 words") and shown("12.26", "256,12.2578125") and shown("0.5", "128,0.5")
     assert shown("66.7 %", "512 B  66.7 %  64 B") and shown("1.00", "0.9980544747081712")
     for figure in ("84", "38", "385"):

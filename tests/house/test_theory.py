@@ -19,7 +19,7 @@ def one(schedule, N, d, M=None, **options):
 
 
 def constant(schedule, tiles):
-    """Total over N^2 d^2 / M for d^2 << M << Nd."""
+    """Total traffic over N^2 d^2 / M, where d^2 << M << Nd."""
     return one(schedule, 2**24, 64, f"{2**19}el", tiles=tiles).ratio_to_bound
 
 
@@ -33,7 +33,7 @@ def mask_row(*args):
 
 
 def first_fit(d, step=64):
-    """The least M of these steps that fits, as do the next two multiples of 8."""
+    """The least M in steps from d^2 that fits, as do the next two multiples of 8."""
     return next(M for M in range(d * d, 20 * d * d, step) if fits(d, M) and fits(d, M + 8) and fits(d, M + 16))
 
 
@@ -131,6 +131,12 @@ def preset_memory():
 def test_theory(phrase):
     assert phrase in TEXTS["theory"]
     assert CLAIMS[phrase]()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("d", [64, 128])
+def test_the_first_fit_at_every_multiple_of_8(d):
+    assert first_fit(d, step=8) == pytest.approx(8 * d * d + 8 * d, rel=0.01)
 
 
 @pytest.mark.parametrize("phrase", CONVENTIONS)

@@ -35,8 +35,8 @@ BAD = {
 
 @pytest.mark.needs("mypy")
 def test_a_script_of_a_user_is_checked(tmp_path):
-    """One without a mistake, and one with a mistake a line. Nothing of this repository is on mypy's path, but the package
-    that is imported here."""
+    """mypy accepts a script without mistakes, and finds each mistake of another, one a line. Of this repository only the
+    package that is imported here is on mypy's path."""
     (tmp_path / "good.py").write_text(GOOD)
     (tmp_path / "bad.py").write_text("import iosim\n\n" + "\n".join(BAD) + "\n")
     where = str(Path(iosim.__file__).parents[1])
@@ -50,7 +50,7 @@ def test_a_script_of_a_user_is_checked(tmp_path):
 
 
 def test_the_package_says_that_it_has_types():
-    """Where it is imported from, and in what pip installed."""
+    """py.typed stands beside the imported package, and among the files that pip installed."""
     assert Path(iosim.__file__).with_name("py.typed").exists()
     try:
         files = set(map(str, metadata.files("iosim") or ()))
@@ -62,7 +62,7 @@ def test_the_package_says_that_it_has_types():
 
 
 def test_type_checkers_see_every_name():
-    """What is loaded late is listed twice in iosim/__init__.py; the two lists are one."""
+    """Names that are loaded late are listed twice in iosim/__init__.py, and the lists are the same."""
     tree = ast.parse(Path(iosim.__file__).read_text())
     block = next(n for n in tree.body if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING")
     assert {(node.module, alias.name) for node in block.body for alias in node.names} == {

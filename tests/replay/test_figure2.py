@@ -1,4 +1,4 @@
-"""validation/figure2/measure.py: what is run and predicted, and what it writes."""
+"""validation/figure2/measure.py runs and predicts what it says, and writes rows and pages."""
 
 import csv
 import json
@@ -38,7 +38,7 @@ def labels(plan, panel):
 
 
 def test_the_blocks_of_the_middle_panel(plan):
-    """Every size that fits a block of 232448 B, and the other side 64 as long as it does."""
+    """Every size whose tiles fit in 232448 B, with 64 on the other side as long as that fits."""
     middle = labels(plan, "middle")
     sizes = {(name, acc): [] for name, acc, *_ in middle}
     for name, acc, rows, keys, _ in middle:
@@ -59,7 +59,7 @@ def test_every_kernel_fits_and_is_on_tensor_cores(plan):
 
 
 def test_the_words_are_those_of_the_page_of_the_middle(plan, iosim, monkeypatch):
-    """flash1 with fp16 accumulators: Tc N (3d + 4) + 2Nd words of 2 bytes; at 64 to 512 what the page counts."""
+    """flash1 with fp16 accumulators moves Tc N (3d + 4) + 2Nd words of 2 bytes; the page counts as much at 64 to 512."""
     monkeypatch.chdir(ROOT)
     counted = {r["Bc"]: r["total_bytes"]
                for r in csv.DictReader(iosim("sweep", "configs/sweeps/fig2-middle.toml").stdout.splitlines())}  # fmt: skip
@@ -74,7 +74,7 @@ def test_the_words_are_those_of_the_page_of_the_middle(plan, iosim, monkeypatch)
 
 
 def test_the_shares_of_the_right_panel(plan):
-    """Exactly 1 to 1/16, forward and backward alike, and what is stored between the two is asked for."""
+    """Shares are exactly 1 to 1/16, forward and backward. The forward pass stores what the backward pass reads."""
     right = [(forward, backward) for panel, forward, backward in plan if panel == "right"]
     assert [figure2.density(job) for job, _ in right] == [1, 1 / 2, 1 / 4, 1 / 8, 1 / 16] * 2
     for forward, backward in right:
@@ -99,7 +99,7 @@ def test_flops_are_proportional_to_the_share(plan):
 
 @pytest.mark.needs("nvrtc")
 def test_the_sources_compile(plan):
-    """The smallest and the largest blocks of each schedule, and what has a mask: no spills."""
+    """The smallest and the largest blocks of each series compile without spills."""
     chosen = {}
     for panel, *passes in plan:
         for job in filter(None, passes):
@@ -139,7 +139,7 @@ class Cupy:
 
 @pytest.fixture
 def pretended(monkeypatch):
-    """A GPU whose times are the words plus a constant; `wrong` names schedules that fail."""
+    """A pretended GPU: its times are the words plus a constant. The dict that is returned names schedules that fail."""
     wrong = {}
 
     def timed(job):
@@ -183,7 +183,7 @@ def test_a_run_and_its_pages(tmp_path, monkeypatch, pretended, plan, capsys):
 
 @pytest.mark.skipif(not CONSTANTS, reason="no calibration is in validation/")
 def test_predictions_are_made_later(tmp_path, monkeypatch, pretended, plan):
-    """Without a GPU, from the constants in the folder; nothing else of a row changes."""
+    """Predictions are added without a GPU, from the constants in the folder. Nothing else of a row changes."""
     run(tmp_path, monkeypatch)
     before = page.read(tmp_path, "figure2.csv")
     shutil.copy(CONSTANTS[-1], tmp_path / "hardware.toml")
@@ -220,7 +220,7 @@ def test_jobs_needs_no_gpu(tmp_path, monkeypatch, capsys, plan):
 
 
 class Kernels:
-    """A runner that keeps what it was given."""
+    """A runner that records its inputs and runs nothing."""
 
     given: ClassVar[list] = []
 

@@ -1,4 +1,4 @@
-"""validation/figure2/page.py: whether FlashAttention's statements hold is worked out from the rows; what was measured."""
+"""validation/figure2/page.py finds out from the rows whether FlashAttention's statements hold; pages say what was measured."""
 
 import csv
 
@@ -71,7 +71,7 @@ def test_rank_correlation():
 
 
 def test_the_pages_say_what_was_measured():
-    """No section without a measurement; with one, exactly what its CSV gives."""
+    """A page has a section only if there is a measurement. It says exactly what the CSV gives."""
     for name in page.PAGES:
         text = (page.PAPERS / name).read_text(encoding="utf-8")
         if FOLDERS:
@@ -85,7 +85,7 @@ def test_the_pages_say_what_was_measured():
 @pytest.mark.parametrize("step", [10, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda p: p.name)
 def test_the_measured_rows_are_those_of_today(folder, step):
-    """Words and bytes of every row, and the quick predictions, by today's model; first of every tenth row only."""
+    """Words, bytes and the quick predictions of each row are those of today's model: of every tenth row, or of all."""
     with open(folder / "figure2.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     constants = folder / "hardware.toml"

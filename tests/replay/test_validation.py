@@ -26,12 +26,16 @@ from iosim.predict.predict import in_whole_tiles, predict
 from iosim.schedules import CORE, find
 
 FOLDERS = sorted(path.parent for path in VALIDATION.glob("*/generated.csv"))
-WHOLE = [folder for folder in FOLDERS if (folder / "sweep.csv").exists()]  # all parts; else a second GPU, for a few
+WHOLE = [
+    folder for folder in FOLDERS if (folder / "sweep.csv").exists()
+]  # all parts were measured; on a second GPU only a few were
 SECOND = [folder for folder in FOLDERS if folder not in WHOLE]
-SMALL_TRACE = 20_000  # pairs of tiles and heads: larger ones take seconds each
+SMALL_TRACE = 20_000  # pairs of tiles over all heads; larger traces take seconds each
 EIGHTHS = 8
 
-ROWS = sorted(path.parent for path in VALIDATION.glob("*/sweep_rows.csv"))  # results are kept without the counters, too
+ROWS = sorted(
+    path.parent for path in VALIDATION.glob("*/sweep_rows.csv")
+)  # a package without the counters still has these results
 
 needs_measurements = pytest.mark.skipif(not FOLDERS, reason="no measurement of a GPU is in validation/")
 needs_rows = pytest.mark.skipif(not ROWS, reason="no results of a measurement are in validation/")
@@ -39,7 +43,7 @@ needs_rows = pytest.mark.skipif(not ROWS, reason="no results of a measurement ar
 
 @pytest.fixture(autouse=True)
 def at_the_root(monkeypatch):
-    monkeypatch.chdir(ROOT)  # masks from files are named from there
+    monkeypatch.chdir(ROOT)  # paths of mask files are relative to it
 
 
 def evidence(folder, part):
@@ -62,7 +66,7 @@ def own(folder):
 @needs_measurements
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda p: p.name)
 def test_words_and_bytes_agree(folder):
-    """All of them, but for what is listed as not explained: bytes of the crossbar, less than one in fifty."""
+    """All rows agree except those listed as not explained: bytes of the crossbar, in at most one row of fifty."""
     rows = [verify(e, None) for e in own(folder)]
     assert len(rows) >= 60
     known = json.loads((folder / "claims.json").read_text())["faults"]
@@ -74,7 +78,7 @@ def test_words_and_bytes_agree(folder):
 
 
 def trace_size(e):
-    """Pairs of tiles and heads."""
+    """The number of pairs of tiles, over all heads."""
     p, t = e.job.problem, e.job.tiling
     return -(-p.N // t.rows_q) * -(-p.Nk // t.rows_k) * p.instances
 
@@ -86,7 +90,7 @@ def written_down(folder):
 
 
 def at_the_ends(pairs):
-    """Those with the least and the largest N, Nk, d, heads and tiles."""
+    """The pairs with the least and the largest N, Nk, d, heads and tiles."""
     sizes = ("N", "Nk", "d", "heads", "tiles")
     ends = {end(range(len(pairs)), key=lambda k, name=name: (number(pairs[k][1][name]), trace_size(pairs[k][0])))
             for name in sizes for end in (min, max)}  # fmt: skip
@@ -94,7 +98,7 @@ def at_the_ends(pairs):
 
 
 def number(text):
-    """Sizes of tiles in order of their product."""
+    """A cell as a number; of tiles the product of their sizes."""
     return prod(int(n) for n in re.findall(r"\d+", text))
 
 
@@ -110,7 +114,7 @@ def assert_predictions_are_those_of_today(pairs, folder):
 @needs_measurements
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda p: p.name)
 def test_a_tenth_of_the_predictions_are_those_that_were_written_down(folder):
-    """Every tenth, and those at the ends of what was measured."""
+    """Of small traces: every tenth, and those with the least and the largest sizes."""
     pairs = written_down(folder)
     chosen = pairs[::10] + at_the_ends(pairs)
     assert len(pairs) / 10 + 5 <= len(chosen) <= len(pairs) / 10 + 11
@@ -118,7 +122,7 @@ def test_a_tenth_of_the_predictions_are_those_that_were_written_down(folder):
 
 
 class AllPredictions:
-    """One part of all small traces. Each part is a class, so that `--dist loadscope` deals them to several workers."""
+    """One part of all small traces. Each part is a class, so that `--dist loadscope` gives them to several workers."""
 
     part: int
 
@@ -138,7 +142,7 @@ for part in range(EIGHTHS):
 @needs_measurements
 @pytest.mark.long
 class TestAtTheEdgeOfTheL2:
-    """Shapes of which the model says that the place of the arrays decides: traces of any size."""
+    """Shapes whose DRAM bytes depend on the addresses of the arrays, as the model says; traces of any size."""
 
     @pytest.mark.parametrize("folder", FOLDERS, ids=lambda p: p.name)
     def test_predictions_are_those_that_were_written_down(self, folder):
@@ -159,7 +163,8 @@ def test_the_rates_that_iosim_comes_with_are_those_of_the_last_measurement(folde
 @needs_measurements
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda p: p.name)
 def test_what_was_measured_again_is_the_same(folder):
-    """Words, and bytes between SM and L2, launch by launch; shapes in several places then are in the places of both."""
+    """A second run has the same words, and the same bytes between SM and L2, in every launch. Shapes that were run at
+    several addresses then have the addresses of both runs."""
     from validation import measure, shapes
 
     twice = [part for part in shapes.OWN if measure.kept(folder, part + measure.AGAIN)]
@@ -223,7 +228,7 @@ def test_a_gpu_that_no_model_was_made_from(folder):
 
 @needs_measurements
 def test_another_gpu_moves_the_same_bytes():
-    """Words, and bytes between SM and L2, of every kernel that two GPUs ran: a count is no property of a GPU."""
+    """Every kernel that two GPUs ran has the same words and the same bytes between SM and L2 on both."""
     from validation import measure, shapes
 
     compared = 0
@@ -242,8 +247,8 @@ def test_another_gpu_moves_the_same_bytes():
 @needs_measurements
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda p: p.name)
 def test_passes_of_pytorch_without_a_fused_kernel(folder):
-    """Every product and softmax, all bytes exactly. The tiles that the search found are those in the names of the
-    products, which it does not read; where others move as much, they are among these."""
+    """Every product and softmax is explained, to the byte. The search does not read the names of kernels; the tiles in
+    the name of a product are those that it found, or among those that move as much."""
     found, kept = {}, []
     for e in evidence(folder, "math"):
         passes = explain_passes(e.kernels, e.job.problem)
@@ -273,7 +278,7 @@ def test_passes_of_pytorch_without_a_fused_kernel(folder):
     [("torch-flash", 4096, 128, "dense"), ("torch-flash", 2048, 128, "causal"), ("torch-cudnn", 1024, 128, "dense")],
 )
 def test_predictions_of_pytorchs_kernels_are_those_that_were_written_down(folder, run, N, d, mask):
-    """Bytes of DRAM beside what is spilled, and time."""
+    """Their DRAM bytes, without spilled registers, and their time are predicted as in torch_rows.csv."""
     from validation import measure
 
     hardware = read_hardware(folder / "hardware.toml")
@@ -291,8 +296,8 @@ def test_predictions_of_pytorchs_kernels_are_those_that_were_written_down(folder
 @needs_measurements
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda p: p.name)
 def test_where_flashattention_2_spills(folder):
-    """Bytes by instruction are those that the counters have beside the stores of tensors, and what a block writes once
-    and in each tile is as in the tables. Of causal N = 4097 most of the stack is written once."""
+    """Stack bytes, summed over instructions, are the counted bytes without the stores of tensors. What a thread writes
+    once, and in each tile, is as in the tables. With causal N = 4097 most of it is written once."""
     kernels = {}
     for e in (e for part in ("tuned", "torch") for e in evidence(folder, part)):
         if e.job.name == "torch-flash" and e.kernels[0].spilled_bytes:
@@ -308,7 +313,7 @@ def test_where_flashattention_2_spills(folder):
 
 @needs_rows
 def test_the_pages_say_what_the_files_hold():
-    """Every table of docs/hardware is the one that the CSVs give, and no part of a page is left out."""
+    """Every table of docs/hardware is the one that the CSVs give, and every part of a page is checked."""
     from validation.pages import hardware
 
     for page, parts in hardware.PAGES.items():
@@ -349,8 +354,8 @@ def test_a_table_with_a_row_a_schedule_has_every_shape():
 @needs_rows
 @pytest.mark.parametrize("folder", ROWS, ids=lambda p: p.name)
 def test_the_sweep_over_m_is_the_bound(folder):
-    """Measured bytes equal the simulated ones at every M; from 48 KB on they fall as 1 / M, the constants no more than 15 %
-    apart."""
+    """Measured bytes are the simulated ones at every M. From 48 KB on they fall as 1 / M: bytes times M differ by less
+    than 15 %."""
     from validation.pages import text
     from validation.pages.words_and_bytes import constant
 
@@ -365,7 +370,7 @@ def test_the_sweep_over_m_is_the_bound(folder):
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda p: p.name)
 @pytest.mark.parametrize("run", ["torch-flash", "torch-cudnn"])
 def test_kernels_of_pytorch_are_explained(folder, run):
-    """The schedule and tiles that were found predict the bytes that each kernel loaded; one search is made again."""
+    """The schedule and tiles that were found predict the bytes that each kernel loaded. One search is repeated."""
     from validation.pages import text
 
     rows = [r for r in text.read(folder, "torch_rows.csv") if r["best"] == "True" and r["kernel"] == run]
@@ -375,7 +380,7 @@ def test_kernels_of_pytorch_are_explained(folder, run):
         tiles, _, splits = row["tiles"].partition("/splits=")
         kernel, t = max(e.kernels, key=lambda k: k.load_bytes), parse_tiles(tiles)
         p = in_whole_tiles(e.job.problem, t) if kernel.through_tma else e.job.problem
-        if splits:  # decoding: Q for each share, K and V once; by hand, as the second launch is another kernel
+        if splits:  # decoding: Q for each share, K and V once; computed here, as the second launch is another kernel
             predicted = 2 * p.instances * (int(splits) * p.N * p.d + 2 * p.Nk * p.d)
             assert kernel.load_bytes == predicted and row["schedule"] == "split-kv"
             continue
@@ -420,7 +425,7 @@ def test_twenty_shapes_of_each_kernel_of_pytorch():
 
 
 def test_a_part_that_cannot_be_measured_is_an_exit_code(monkeypatch, tmp_path, capsys):
-    """That of the last one, after all others had their turn."""
+    """The exit code is that of the last part that failed, after all other parts were measured."""
     from validation import measure
 
     def no_gpu(folder):
@@ -448,7 +453,7 @@ def test_scripts_of_validation_import_each_other_in_no_circle():
 
 
 def imported(path):
-    """Names of modules that a script imports, by their full name; scripts may import their neighbours without it."""
+    """Full names of the modules that a script imports. Scripts may import their neighbours by short names."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):

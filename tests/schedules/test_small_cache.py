@@ -146,9 +146,9 @@ def test_the_search_is_quick():
     for N, M in ((8192, "2048el"), (2**20, "2048el"), (2**48, "1GB")):
         times = []
         for _ in range(3):
-            start = time.perf_counter()
+            start = time.process_time()
             iosim.count(N, 128, M, schedules=["small-cache", "small-cache-q", "flash2"])
-            times.append(time.perf_counter() - start)
+            times.append(time.process_time() - start)
         assert min(times) < 0.1
 
 
