@@ -8,7 +8,7 @@ from iosim.gpu.jobs import schedule_job, torch_job
 from iosim.gpu.ncu import counters, spills
 from iosim.gpu.ncu import run as ncu
 from iosim.gpu.ncu.counters import Kernel
-from iosim.predict.blocks import trace
+from iosim.predict.blocks import touches_of
 from iosim.predict.dram import dram_bytes
 from iosim.schedules import find
 

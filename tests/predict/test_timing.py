@@ -12,7 +12,7 @@ from iosim.core.tiling import Tiling
 from iosim.errors import InputError
 from iosim.masks import parse_mask
 from iosim.predict.block_work import BlockWork, LoopKey, Occupancy, StepKey, StepWork, WorkCounter
-from iosim.predict.blocks import trace
+from iosim.predict.blocks import touches_of
 from iosim.predict.dram import dram_bytes
 from iosim.predict.launch_time import (
     BlockTimer,

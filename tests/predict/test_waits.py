@@ -8,7 +8,7 @@ from test_works import blocks_of, works_of
 from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling
 from iosim.predict.block_work import UNDER_WAY, Occupancy, WorkCounter
-from iosim.predict.blocks import trace
+from iosim.predict.blocks import touches_of
 from iosim.steps.softmax import zeros
 
 

@@ -17,7 +17,7 @@ from iosim.errors import InputError, ScheduleError
 from iosim.hardware import read
 from iosim.masks import parse_mask
 from iosim.predict.block_work import BlockWork, Occupancy, WorkCounter, cost_of
-from iosim.predict.blocks import trace
+from iosim.predict.blocks import touches_of
 from iosim.predict.predict import predict
 from iosim.schedules import find
 from iosim.steps import backward, passes_and_linear, softmax
