@@ -194,9 +194,7 @@ class Peaks(Capacity):
         self.peak_bytes = 0
 
 
-def footprints(
-    schedule: ScheduleLike | Text, p: Attention, tiling: Tiling, rounded: list[bool]
-) -> tuple[int, int]:
+def footprints(schedule: ScheduleLike | Text, p: Attention, tiling: Tiling, rounded: list[bool]) -> tuple[int, int]:
     """Peak bytes in SRAM: (with tiles rounded up to multiples of 16 in the launches marked `rounded`, without)."""
     plain, padded = Peaks(False), Peaks(True)
     Folded(replace(p, mask=DENSE), plain, padded).run(schedule, tiling)

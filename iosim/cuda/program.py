@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, SupportsInt
 
 from ..core.problem import Attention
 from ..core.tiling import Tiling
@@ -83,7 +83,7 @@ class Program:
         """The options for the compiler, without the architecture."""
         return (*self.options, "-DIOSIM_COUNT") if self.count else self.options
 
-    def counts_by_tensor(self, words: Iterable[int | np.integer]) -> dict[str, tuple[int, int]]:
+    def counts_by_tensor(self, words: Iterable[SupportsInt]) -> dict[str, tuple[int, int]]:
         """The array `counts` as {tensor: (words read, words written)}."""
         found = dict(zip(self.counters, map(int, words), strict=True))
         names = dict.fromkeys(tensor for tensor, _ in self.counters)

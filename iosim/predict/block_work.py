@@ -46,7 +46,10 @@ Unit = Literal["tensor", "simt"]
 
 # How steps were measured, with many blocks on a multiprocessor (calibrate/steps.py).
 MEASURED_WARPS: dict[Unit, int] = {"tensor": 4, "simt": 8}  # warps of a block
-MEASURED_TURNS: dict[Unit, int] = {"tensor": 2, "simt": 1}  # turns of a warp in a step over rows of 64 words, 8 rows each
+MEASURED_TURNS: dict[Unit, int] = {
+    "tensor": 2,
+    "simt": 1,
+}  # turns of a warp in a step over rows of 64 words, 8 rows each
 MEASURED_BYTES = 4  # bytes of a word in steps that work on pieces of 16 bytes
 
 # Requests of a warp that are under way at once while it copies single words. Its loop is unrolled, and two requests may
