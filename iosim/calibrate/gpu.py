@@ -1,8 +1,8 @@
 """Measures this GPU, and writes a hardware file: the keys of configs/hardware/*.toml, and a table [measured].
 
-`measure_all` measures memory, L2, arithmetic and latencies with small kernels of its own (calibrate.cu), then tile steps
-(calibrate/steps.py) and loops (calibrate/loop.py). It needs a GPU. `toml` and `effective_bytes` do not: they are plain
-functions of what was found.
+`measure_all` measures memory, L2, arithmetic and latencies with small kernels of its own (calibrate.cu), then tile
+steps (calibrate/steps.py) and loops (calibrate/loop.py). It needs a GPU. `toml` and `effective_bytes` do not: they are
+plain functions of what was found.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Bench:
                 "l2_rates": rates}  # fmt: skip
 
     def arithmetic(self) -> Found:
-        """Rates of all multiprocessors together: multiply-adds and exponentials a second, flops a second of products."""
+        """Multiply-adds, exponentials and flops of products a second, of all multiprocessors together."""
         xp, blocks, times = self.xp, self.sms * 8, self.xp.int32(TIMES)
         lanes = blocks * THREADS * CHAINS * TIMES
         f = xp.float32

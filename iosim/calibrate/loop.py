@@ -36,8 +36,8 @@ LOOP: Loop = (ROWS, SHORT * ROWS, LONG * ROWS)
 SHAPE: Shape = (ROWS, ROWS, SIZES[0][1])
 # The shapes for `asking_ratio`, whose blocks have one warp, two and four.
 SHAPES: tuple[Shape, ...] = tuple((rows, *sizes) for rows in (16, 32, 64) for sizes in ((64, 64), (32, 64), (32, 128)))
-# Here the compiler knows no size: the last tiles are smaller, and there are too few whole tiles for a loop of their own.
-# So the two launches can differ by two tiles at most, and the result is less exact.
+# Here the compiler knows no size: the last tiles are smaller, and there are too few whole tiles for a loop of their
+# own. So the two launches can differ by two tiles at most, and the result is less exact.
 UNSIZED_LOOP: Loop = (2 * ROWS - MARGIN, 2 * ROWS - MARGIN, 4 * ROWS - MARGIN)
 
 Steps = Mapping[StepKey, StepRates]
@@ -110,7 +110,7 @@ def asking_of(shape: Shape, steps: Steps, ratios: Mapping[LoopKey, float], sms: 
 
 
 def far_seconds() -> float:
-    """The extra seconds of a tile of flash2 whose K and V come from DRAM. One block runs alone, and waits once a tile."""
+    """The extra seconds of a tile of flash2 whose K and V come from DRAM. One block is alone, and waits once a tile."""
     pair = flash2_pair("tensor", LOOP)
     return max(tile_seconds(pair, LOOP, cold=True) - tile_seconds(pair, LOOP), 0.0)
 

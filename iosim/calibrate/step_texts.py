@@ -1,6 +1,6 @@
 """The texts whose kernels calibrate/steps.py measures: flash2 with one step of a tile repeated, and copies of words.
 
-STEPS and SCALAR say what is repeated. The functions below make a program of it, and say how much work one repetition is.
+STEPS and SCALAR say what is repeated. The functions below make a program of it, and say how much work a repetition is.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ def program_of(
     size: Size = SIZES[0],
     ragged: bool = False,
 ) -> Program:
-    """The program that repeats a step. `ragged`: it has WHOLE_TURNS tiles of rows, then one that has MARGIN rows less."""
+    """The program that repeats a step. `ragged`: it has WHOLE_TURNS tiles of rows, then one with MARGIN rows less."""
     keys, d = size
     if name in SCALAR:
         problem = Attention(rows, d, Nk=keys, heads=heads, dtype=dtype, acc_dtype="fp32")

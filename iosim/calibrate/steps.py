@@ -98,8 +98,8 @@ def measure_step(name: str, unit: Unit, ragged: bool, sms: int, shared_bytes: in
 def measure_product(name: str, unit: Unit, sms: int, shared_bytes: int) -> dict[StepKey, StepRates]:
     """{key: rates} of a product, for its flops and for the words of its output.
 
-    The first two sizes of tile differ in depth and give the rate of flops. The last two differ in output: what is left of
-    their time gives the rate of its words.
+    The first two sizes of tile differ in depth and give the rate of flops. The last two differ in output: what is left
+    of their time gives the rate of its words.
     """
     products: list[float] = []
     outputs: list[float] = []
@@ -119,8 +119,8 @@ def measure_product(name: str, unit: Unit, sms: int, shared_bytes: int) -> dict[
 def timed(name: str, unit: Unit, ragged: bool, sms: int, shared_bytes: int) -> Iterator[tuple[int, float, list[float]]]:
     """(rows of a tile, factor, seconds for each size), first for blocks of few warps, then for as many blocks as fit.
 
-    The factor times the work of a block is the work that its time stands for: that of one warp, then that of one block on
-    each multiprocessor.
+    The factor times the work of a block is the work that its time stands for: that of one warp, then that of one block
+    on each multiprocessor.
     """
     alone, full = [], []
     dtype, warps = "fp16" if name in SCALAR else KINDS[unit][0], few_warps(name, unit)

@@ -30,7 +30,7 @@ MOST_BODIES = 4  # on an H200 code of more than about 90 KB takes longer to be f
 
 @dataclass
 class Expressions:
-    """The C expressions of one kernel: `names` are those of its blocks, `used_tables` the tables of the mask it needs."""
+    """The C expressions of one kernel. `names` are those of its blocks, `used_tables` the mask's tables it needs."""
 
     tables: Tables | None
     names: dict[Block, str] = field(default_factory=dict)

@@ -25,8 +25,8 @@ from ..core.shapes import product
 from ..core.tiling import Tiling
 from ..core.watchers import Capacity
 from ..errors import InputError, InternalError, IosimError, ScheduleError
-from .mask_tables import Tables
 from .expressions import turns_of
+from .mask_tables import Tables
 from .plan import ROW_WORDS, grid_loop, make_plan, room, tensors_of
 from .program import HbmArray, Kernel, Program
 from .record import Body, Load, Recorder, Step, Store, statements
@@ -42,8 +42,8 @@ MOST_INSTANCES = 65_535  # of a grid along y (CUDA programming guide)
 
 
 def generate(
-    schedule: ScheduleLike | Text, problem: Attention, tiling: Tiling, count: bool = False, tensor_cores: bool | None = None,
-    row_words: int = ROW_WORDS,
+    schedule: ScheduleLike | Text, problem: Attention, tiling: Tiling, count: bool = False,
+    tensor_cores: bool | None = None, row_words: int = ROW_WORDS,
 ) -> Program:  # fmt: skip
     """The CUDA C++ program of a Schedule (or a bare text), for one problem and one tiling.
 

@@ -22,7 +22,7 @@ ROW_WORDS = 32  # words of the largest tile for each thread: as many as fit in r
 
 @dataclass(frozen=True)
 class Plan:
-    """What is decided for one launch. A team is a warp, or all threads of a thread block; it owns rows of every block."""
+    """What is decided for one launch. A team of threads, a warp or the whole thread block, owns rows of every block."""
 
     threads: int
     """Threads of a thread block."""

@@ -32,7 +32,7 @@ class HbmArray:
 
 @dataclass(frozen=True)
 class Kernel:
-    """One launch. `grid` and `block` are its sizes in thread blocks and threads, `smem_bytes` its dynamic shared memory.
+    """One launch: `grid` in thread blocks, `block` in threads, `smem_bytes` of dynamic shared memory for each block.
 
     Its arguments are, in order, a pointer for each of `tensors`, one for each of `tables` (uint32 words), and
     `unsigned long long* counts`, which is used only if compiled with -DIOSIM_COUNT. In a generated kernel blockIdx.y

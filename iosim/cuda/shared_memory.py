@@ -1,6 +1,6 @@
 """Places blocks in shared memory: two blocks may share bytes if they are never alive at the same time.
 
-The aim is that a kernel needs no more shared memory than the peak of what is alive, the footprint that `Capacity` counts.
+The aim is that a kernel needs no more shared memory than the footprint, the peak of what is alive (`Capacity`).
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def place(lives: list[Life]) -> tuple[list[int], int]:
     """(offset of each block, bytes in all).
 
     Blocks are placed one by one, each at the lowest offset that is free during its life; those with the largest
-    alignment come first, then the largest. So blocks that are all alive at one time leave no gaps. Lives that overlap in
-    other ways may need more than their peak.
+    alignment come first, then the largest. So blocks that are all alive at one time leave no gaps. Lives that overlap
+    in other ways may need more than their peak.
     """
     offsets: dict[int, int] = {}
     for k in sorted(range(len(lives)), key=lambda k: (-lives[k].alignment, -lives[k].size, lives[k].start)):

@@ -6,8 +6,8 @@ What is counted is what the kernel does, which is more than the text says:
   in the last turn some lanes are idle.
 - An asynchronous copy costs the warps that ask for it only the time to ask. The block waits for it where a step first
   uses what was copied.
-- A tile is ragged if it does not use all the room that the kernel reserves for it. The kernel has other loops for it, so
-  the work on ragged tiles is counted apart.
+- A tile is ragged if it does not use all the room that the kernel reserves for it. The kernel has other loops for it,
+  so the work on ragged tiles is counted apart.
 
 The work of a step is kept under a `StepKey`, beside the mark (`steps.softmax.Cost`) that says how the step is timed.
 predict/launch_time.py turns these numbers into seconds, with rates that `iosim calibrate` measured.
@@ -128,7 +128,8 @@ def cost_of(step: object) -> Cost:
         return cost
     raise ScheduleError(
         f"step {name!r} does not say how a kernel runs it, so its time cannot be predicted: mark it with "
-        f'@Cost(operations=(1,), timed_as="normalise") or what fits it (iosim.steps.softmax.Cost, docs/adding-a-schedule.md)'
+        '@Cost(operations=(1,), timed_as="normalise") or what fits it '
+        "(iosim.steps.softmax.Cost, docs/adding-a-schedule.md)"
     )
 
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.problem import DENSE, Attention
 from ..core.machine import Block
+from ..core.problem import DENSE, Attention
 from ..core.tiling import Tiling
 from ..core.unrolled import BlockWatcher, Unrolled
 from ..core.watchers import Watcher, extent_of

@@ -34,8 +34,8 @@ Steps = NDArray[np.int64]
 Bytes = NDArray[np.float64]
 
 # Shares of a partition's capacity: what it holds, what may be used after a write until the write goes to DRAM, and what
-# may be dirty. Fitted on one card, an H200: to buffers and arrays that are read or written five times, and to the shapes
-# whose DRAM bytes were measured with the arrays in several places.
+# may be dirty. Fitted on one card, an H200: to buffers and arrays that are read or written five times, and to the
+# shapes whose DRAM bytes were measured with the arrays in several places.
 HELD, TOUCHED, DIRTY = 1.08, 0.9, 0.5
 # Chosen by hand. The room that fits best has a deviation of 0.1 between those shapes; this is nearly twice as much.
 SPREAD = 0.15
@@ -45,8 +45,8 @@ NEVER = 0  # a step before all others
 
 
 class Room(NamedTuple):
-    """The most bytes of one partition, for each of its windows: all that it holds, what is used after a write until that
-    goes to DRAM, and what is dirty."""
+    """The most bytes in each window of a partition: all that it holds, what is used after a write until that goes to
+    DRAM, and what is dirty."""
 
     held: float
     touched: float
@@ -82,7 +82,7 @@ class Uses:
         last[cells] = step
 
     def shrink(self, window: Window, step: int, least: int = 0) -> float:
-        """Remove from a window what was used before step `least`, then the oldest, until the rest fits -> bytes removed.
+        """Remove from a window what was used before step `least`, then the oldest, until the rest fits -> their bytes.
 
         All bytes of a step leave together, as soon as less than half of them would fit. On average this is neither too
         early nor too late.

@@ -9,8 +9,8 @@ DRAM time and L2 time are bytes over measured rates. The blocks' own time has tw
 Every rate is a property of the GPU that `iosim calibrate` measures. None is fitted to a shape.
 
 A tuned kernel loads the next tiles ahead and holds its operands in registers. Its matrix products, other operations and
-exponentials follow one another, each at the rate of its unit. With warpgroup products (wgmma) two warpgroups take turns.
-Nothing else runs during its first loads and its last stores.
+exponentials follow one another, each at the rate of its unit. With warpgroup products (wgmma) two warpgroups take
+turns. Nothing else runs during its first loads and its last stores.
 
 A generated kernel holds its tiles in shared memory and runs one step after another:
 
@@ -180,7 +180,7 @@ def time_of_launches(
 
 
 def mean_latency(late: float, occupancy: Occupancy, rates: Rates) -> float:
-    """The mean time until a load has come, if the share `late` of all loads waits for DRAM and the others for the L2."""
+    """Mean seconds until a load has come, if the share `late` of all loads waits for DRAM and the others for the L2."""
     far = rates.latency_seconds if occupancy.loads_ahead else rates.tile_latency_seconds or rates.latency_seconds
     return rates.l2_latency_seconds + late * (far - rates.l2_latency_seconds)
 
@@ -228,7 +228,7 @@ class BlockTimer:
         return bool(self.rates.steps) and not self.occupancy.loads_ahead
 
     def launch_seconds(self, blocks: list[BlockWork], instances: int) -> float:
-        """Seconds from the start of the launch to the end of its last block. Blocks that do the same work are timed once.
+        """Seconds from the start of a launch to the end of its last block. Blocks of the same work are timed once.
 
         Kernels that load ahead are timed as if all places were in use, because it was not measured how much faster they
         are when fewer are.
@@ -251,8 +251,8 @@ class BlockTimer:
         return self.arithmetic_seconds(work) * self.rates.sms * together + self._waits(work)
 
     def _waits(self, work: BlockWork) -> float:
-        """Seconds of a block in which it does no arithmetic. A kernel that loads ahead waits only for its first loads and
-        its last stores."""
+        """Seconds of a block without arithmetic. A kernel that loads ahead waits only for its first loads and its last
+        stores."""
         if not self.occupancy.loads_ahead:
             return self.memory.latency * work.loads
         ends = (work.first_bytes + work.last_bytes) * self.rates.sms / self.rates.l2_bytes_per_second
@@ -297,8 +297,8 @@ class BlockTimer:
         return cycle_seconds(chain, [demand * together / turns for demand in shared], turns)
 
     def _step_seconds(self, key: StepKey, step: StepWork) -> tuple[float, float, float]:
-        """Seconds of all runs of a step in a block: (if it shares nothing, in which it keeps its multiprocessor busy, in
-        which its requests for copies keep other warps waiting)."""
+        """Seconds of all runs of a step in a block: (if it shares nothing, in which it keeps its multiprocessor busy,
+        in which its requests for copies keep other warps waiting)."""
         rates, warps = self.rates.of_step(key, step.cost.timed_as), self.occupancy.warps
         alone = step.times * rates.warp_seconds + step.chain / warps / rates.warp_work_per_second
         fixed = step.times * rates.block_seconds * warps / MEASURED_WARPS[key.unit]

@@ -238,7 +238,9 @@ def test_backwards_under_a_causal_mask_by_hand():
 
 def test_backwards_changes_no_touch():
     p, t = Attention(70, 16, Nk=90, dtype="fp32", mask=parse_mask("causal")), Tiling(16, 16)
-    there, back = (touches_of(find("block-sparse-q"), p, t, backwards=backwards).launches[0] for backwards in (False, True))
+    there, back = (
+        touches_of(find("block-sparse-q"), p, t, backwards=backwards).launches[0] for backwards in (False, True)
+    )
     assert not np.array_equal(there.touches, back.touches) and np.array_equal(there.starts, back.starts)
     assert np.array_equal(np.sort(there.touches), np.sort(back.touches))
 
