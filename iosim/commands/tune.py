@@ -85,9 +85,9 @@ def show_curve(found: Curve, plot: str | None, output: Output) -> None:
     from ..tuning import tables
 
     if plot is not None:
-        from ..pictures.tune_curve import draw
+        from ..pictures.tune_curve import draw_curve
 
-        draw(found, plot)
+        draw_curve(found, plot)
     json = tables.curve_json(found) if output.as_json else None
     text = "" if output.as_json or output.as_csv else tables.curve_text(found)
     answer(tables.curve_rows(found), json, output, text)
