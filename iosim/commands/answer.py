@@ -42,10 +42,10 @@ def emit(text: str, path: str | None) -> None:
     if path in (None, "-"):
         click.echo(text, nl=False)
         return
-    from ..files import whole
+    from ..files import written_whole
 
     assert path is not None
-    with whole(path) as temporary, open(temporary, "w", newline="") as file:
+    with written_whole(path) as temporary, open(temporary, "w", newline="") as file:
         file.write(text)
 
 

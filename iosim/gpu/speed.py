@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import sys
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -21,10 +20,10 @@ from ..errors import IosimError
 from ..masks import parse_mask
 from ..schedules import SCHEDULES
 from . import device
+from .examples import Types
 from .run import launch_all, prepare
 
 Row = dict[str, str | float]
-Types = dict[str, Any]  # fields of `Attention`
 
 
 def speeds() -> list[Row]:

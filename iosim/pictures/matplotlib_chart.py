@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from ..errors import InputError, MissingError, suggestion
-from ..files import whole
+from ..files import written_whole
 from .chart import Chart, Line, colours, spread
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def format_of(path: str | None) -> str:
 def save(figure: Figure, path: str, kind: str) -> None:
     """Write a figure to a file, whole or not at all. No date is in the file, so that equal pictures are equal files."""
     stamp = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
-    with whole(path) as temporary:
+    with written_whole(path) as temporary:
         figure.savefig(temporary, format=kind, dpi=160, metadata=stamp)
 
 

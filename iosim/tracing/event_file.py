@@ -202,9 +202,9 @@ def write(work: Callable[[Emit], int], path: str | None, kind: str) -> int:
 
         with WRITERS[kind](sys.stdout) as emit:
             return work(emit)
-    from ..counting.write_sweep import whole
+    from ..counting.write_sweep import written_whole
 
-    with whole(path) as temporary, opened(temporary, kind) as file, WRITERS[kind](file) as emit:
+    with written_whole(path) as temporary, opened(temporary, kind) as file, WRITERS[kind](file) as emit:
         return work(emit)
 
 
