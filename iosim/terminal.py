@@ -27,7 +27,7 @@ def fit(text: str, width: int) -> str:
     return "\n".join(out)
 
 
-def columns(ruler: str) -> list[slice]:
+def columns(ruler: str) -> list[slice[int, int, None]]:
     """The places of a table's columns, from the line of dashes below its head."""
     return [slice(*match.span()) for match in re.finditer("-+", ruler)]
 

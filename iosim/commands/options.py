@@ -9,7 +9,7 @@ import click
 
 from .answer import Output
 
-Function = Callable[..., None]  # of a command, with a parameter for each option
+Function = Callable[..., None]  # type: ignore[explicit-any]  # each command has options of its own
 Decorator = Callable[[Function], Function]
 
 

@@ -42,7 +42,7 @@ def command(
 
     Example: iosim verify --N 2048 --d 64 --tiles 64x64 --heads 132
     """
-    from ..gpu.verdict_tables import flat
+    from ..gpu.verdict_tables import flat_rows
     from ..gpu.verify_run import Choice, KeptProfile, Measurement, parse_request, run_request
 
     load = click.get_current_context().find_root().params.get("files", ())
@@ -50,7 +50,7 @@ def command(
     choice = Choice(schedules, tiles, m, sweep_m, tuned, places)
     found = run_request(parse_request(given, choice, hardware, source))
     ok = all(row["ok"] for row in found.rows)
-    answer(flat(found.rows), verdicts_json(found, ok), output, "\n".join(verdicts_text(found)))
+    answer(flat_rows(found.rows), verdicts_json(found, ok), output, "\n".join(verdicts_text(found)))
     for row in found.rows:
         if row["dram_at_the_edge"] and row["dram_places"] == 1:
             click.echo(at_the_edge(row), err=True)
@@ -77,10 +77,10 @@ def verdicts_json(found: Verdicts, ok: bool) -> dict[str, object]:
 
 
 def verdicts_text(found: Verdicts) -> list[str]:
-    from ..gpu.verdict_tables import in_words, short
+    from ..gpu.verdict_tables import in_words, short_rows
     from ..tables import table
 
-    lines = [table(short(found.rows))]
+    lines = [table(short_rows(found.rows))]
     lines += ["", *[f"{row['schedule']}: {row['faults']}" for row in found.rows if not row["ok"]]]
     if found.slopes is not None:
         return [*lines, "bytes between SM and L2 against M, on log axes:", "", table(found.slopes)]

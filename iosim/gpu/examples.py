@@ -21,7 +21,7 @@ from ..schedules import CORE, SCHEDULES, Schedule
 if TYPE_CHECKING:
     from ..core.typing import Array
 
-HostArray = NDArray[np.generic]
+HostArray = NDArray[np.generic]  # type: ignore[explicit-any]  # NumPy's own class holds an Any
 Arrays = dict[str, HostArray]
 Rounding = Callable[[NDArray[np.float64], str], HostArray]  # (array, dtype)
 

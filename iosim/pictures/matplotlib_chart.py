@@ -142,7 +142,8 @@ def label_lines(axes: Axes, lines: list[tuple[Line, str]]) -> None:
 
 
 def draw_mask(tiles: TileMap, path: str) -> None:
-    """Draw a mask tile by tile, queries down and keys across. The more pairs of a tile are visible, the darker it is."""
+    """Draw a mask tile by tile, queries down and keys across. The more pairs of a tile are visible, the darker it
+    is."""
     kind = format_of(path)
     plt = pyplot()
     with plt.rc_context(STYLE):

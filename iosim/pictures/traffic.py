@@ -23,7 +23,7 @@ OPTIONS = ("count_init", "lse", "keep_p", "elementwise", "splits", "page_size", 
 
 
 def from_rows(rows: pd.DataFrame, x: str, y: str, by: tuple[str, ...], steps: bool = False) -> Chart:
-    """Lines of column y against column x, one for each value of the columns `by`. Lines are split further by the columns
+    """Lines of column y against column x, one for each value of the columns `by`. They are split further by those of
     SPLITS that differ, until each x has one y."""
     check_columns(rows, x, y, by)
     known = rows.dropna(subset=[x, y])
@@ -74,8 +74,8 @@ def value_text(name: str, value: int | str) -> str:
 def traffic(
     values: Mapping[str, object], schedules: tuple[str, ...] = (), tiles: str | None = None, multiple: str | int = 1
 ) -> Chart:
-    """Words that each schedule moves against M, or against N if N is an axis. Dense attention has the floor and the order
-    beside them.
+    """Words that each schedule moves against M, or against N if N is an axis. Dense attention has the floor and the
+    order beside them.
 
     `values` are axes and options of a sweep, by name. Without an axis, M goes over `octaves`.
     """
