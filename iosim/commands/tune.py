@@ -56,7 +56,7 @@ def command(
 
 
 def one_size(size: str | None, plot: str | None) -> str:
-    """The M to search at; InputError without one, or with a picture, which is of a curve."""
+    """The M to search at; InputError without one, or with --plot, which draws curves only."""
     if size is None:
         raise InputError("--M", "nothing", "a size as in 100KB", "or --curve for all of them")
     if plot is not None:
@@ -65,7 +65,7 @@ def one_size(size: str | None, plot: str | None) -> str:
 
 
 def check_curve(size: str | None, plot: str | None) -> None:
-    """InputError for what --curve does not take."""
+    """Raise InputError for options that do not go with --curve."""
     if size is not None:
         raise InputError("--M", size, "nothing with --curve, which goes over every M", "leave out one of the two")
     if plot is not None:
@@ -75,6 +75,7 @@ def check_curve(size: str | None, plot: str | None) -> None:
 
 
 def show_tuned(found: Tuned, output: Output) -> None:
+    """Write the answer for one M."""
     from ..tuning import tables
 
     json = tables.tuned_json(found) if output.as_json else None
@@ -82,6 +83,7 @@ def show_tuned(found: Tuned, output: Output) -> None:
 
 
 def show_curve(found: Curve, plot: str | None, output: Output) -> None:
+    """Write the answer for every M, and its picture to the file `plot`."""
     from ..tuning import tables
 
     if plot is not None:

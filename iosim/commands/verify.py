@@ -61,22 +61,26 @@ def command(
 
 
 def at_the_edge(row: Verdict) -> str:
+    """The note on a row whose DRAM bytes depend on where the arrays lie."""
     least, most = (round((end or 0) / 1e6) for end in (row["dram_least_predicted"], row["dram_most_predicted"]))
     return (f"{row['schedule']}: what is used again just about fills the L2, so DRAM bytes depend on where the arrays "
             f"lie ({least} to {most} MB by the model); --places 8 measures the mean of eight places")  # fmt: skip
 
 
 def whose_rates(found: Verdicts, name: str) -> str:
+    """The note on the hardware whose rates predict the times."""
     what = "predicted with the rates of" if any(row["seconds_predicted"] for row in found.rows) else "not predicted by"
     return f"times are {what} {name}; iosim calibrate -o FILE.toml measures this GPU, for --hardware FILE.toml"
 
 
 def verdicts_json(found: Verdicts, ok: bool) -> dict[str, object]:
+    """The keys of the JSON answer."""
     more = {"summary": found.summary, "hardware": found.hardware} if found.slopes is None else {"slopes": found.slopes}
     return {"rows": found.rows, "ok": ok, **more}
 
 
 def verdicts_text(found: Verdicts) -> list[str]:
+    """The lines of the answer as text."""
     from ..gpu.verdict_tables import in_words, short_rows
     from ..tables import table
 

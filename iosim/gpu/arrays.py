@@ -12,7 +12,7 @@ Scalar = float | np.generic  # type: ignore[explicit-any]
 
 
 class Pointer(Protocol):
-    """Where an array lies in the GPU's memory."""
+    """The address of an array in the GPU's memory."""
 
     @property
     def ptr(self) -> int: ...

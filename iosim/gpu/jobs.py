@@ -40,6 +40,7 @@ class ScheduleJob:
     places: int = 1
 
     def to_json(self) -> JobJson:
+        """The job as JSON, which `job_from_json` reads."""
         t = self.tiling
         own: JobJson = {"run": self.name, "mask": str(self.problem.mask), "tiles": [t.rows_q, t.rows_k, t.rows_s]}
         return {**own, "tuned": self.tuned, **_sizes(self.problem), **_places(self.places)}
@@ -57,6 +58,7 @@ class TorchJob:
     places: int = 1
 
     def to_json(self) -> JobJson:
+        """The job as JSON, which `job_from_json` reads."""
         own: JobJson = {"run": self.name, "mask": str(self.problem.mask)}
         return {**own, **_sizes(self.problem), **_places(self.places)}
 
@@ -73,6 +75,7 @@ class WaitJob:
     places: int = 1
 
     def to_json(self) -> JobJson:
+        """The job as JSON, which `job_from_json` reads."""
         return {"run": WAIT, "milliseconds": self.milliseconds}
 
 
@@ -134,11 +137,13 @@ class GeneratedJob:
 
     @property
     def launches(self) -> list[LaunchShape]:
+        """The shape of each launch."""
         return [{"smem_bytes": k.smem_bytes, "threads": prod(k.block), "tensor_cores": k.tensor_cores}
                 for k in self.program.kernels]  # fmt: skip
 
     @property
     def sizes(self) -> KernelSizes:
+        """Shared memory of the tiles (generated kernels only), and the number of mask tables."""
         return {"footprint_bytes": self.program.footprint_bytes, "tables": len(self.program.tables)}
 
     def run(self, inputs: DeviceArrays, count: bool = False) -> tuple[DeviceArrays, dict[str, tuple[int, int]]]:
@@ -171,6 +176,7 @@ class TunedJob:
 
     @property
     def launches(self) -> list[LaunchShape]:
+        """The shape of each launch."""
         names = ["flash2"] if self.kernel.one_launch else ["scores", "softmax_rows", "output"]
         threads = {"softmax_rows": self.kernel.row[1]}
         return [{"smem_bytes": self.kernel.smem_bytes[name], "threads": threads.get(name, THREADS),
@@ -178,16 +184,17 @@ class TunedJob:
 
     @property
     def sizes(self) -> KernelSizes:
+        """Shared memory of the tiles (generated kernels only), and the number of mask tables."""
         return {"tables": 0}
 
     def run(self, inputs: DeviceArrays, count: bool = False) -> tuple[DeviceArrays, dict[str, tuple[int, int]]]:
-        """As `GeneratedJob.run`."""
+        """(outputs, words read and written by tensor) of one run, as for `GeneratedJob`."""
         from .tuned.launch import run_tuned
 
         return run_tuned(self.kernel, inputs, count)
 
     def call(self, inputs: DeviceArrays, place: int = 0) -> Callable[[], None]:
-        """As `GeneratedJob.call`."""
+        """A function that starts all launches, as for `GeneratedJob`."""
         from . import device
         from .run import apart
         from .tuned.launch import COUNTERS, launches, make_arrays

@@ -191,6 +191,7 @@ def rounded(x: object, dtype: str) -> DeviceArray:
 
 
 def write_csv(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
+    """Write rows to a CSV file, with the columns of all of them."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     with open(path, "w", newline="") as file:
         writer = csv.DictWriter(file, names)
@@ -199,10 +200,12 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
 
 
 def show(value: object) -> str:
+    """A value as the printed table shows it."""
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def main(arguments: list[str]) -> int:
+    """Run the self-test; its exit code."""
     only = arguments[arguments.index("--only") + 1] if "--only" in arguments else ""
     folder = Path(arguments[0] if arguments and not arguments[0].startswith("--") else tempfile.mkdtemp())
     folder.mkdir(parents=True, exist_ok=True)

@@ -24,7 +24,7 @@ TUNED_REGISTERS = 168  # a thread: 65536 / 384 threads, rounded down to a multip
 
 @dataclass
 class Evidence:
-    """What is known of one job: the worker's note, made without the profiler, and the profiled kernels."""
+    """The evidence on one job: the worker's note, made without the profiler, and the profiled kernels."""
 
     job: Job
     note: Note = field(default_factory=lambda: Note())
@@ -104,6 +104,7 @@ def word_row(predicted: Prediction, note: Note, faults: list[str]) -> WordRow:
 def by_tensor(
     simulated: Mapping[str, Sequence[int]], counted: Mapping[str, Sequence[int]] | None
 ) -> dict[str, TensorWords]:
+    """The words of each tensor, simulated and counted on the device."""
     rows: dict[str, TensorWords] = {}
     for name in sorted({*simulated, *(counted or {})}):
         mine = list(simulated.get(name, (0, 0)))
@@ -159,6 +160,7 @@ def table_bytes(evidence: Evidence) -> int:
 
 
 def dram_row(predicted: Prediction, kernels: Sequence[Kernel]) -> DramRow:
+    """DRAM bytes, predicted beside measured."""
     found = predicted.dram
     row: DramRow = {
         "dram_read_predicted": found.read_bytes if found else None,
@@ -209,10 +211,12 @@ def output_row(note: Note, faults: list[str]) -> OutputRow:
 
 
 def ratio(a: float, b: float | None) -> float | None:
+    """a / b, or None without a b."""
     return a / b if b else None
 
 
 def summary(rows: Sequence[Verdict]) -> Summary:
+    """The summary of many verdicts."""
     result: Summary = {"rows": len(rows), "ok": sum(row["ok"] for row in rows)}
     dram = [abs(found - 1) for row in rows if (found := row["dram_ratio"])]
     if dram:

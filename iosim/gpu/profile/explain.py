@@ -240,6 +240,7 @@ def explanation_rows(
 def explanation_row(
     label: str, kernel: Kernel, e: Explanation, problem: Attention, hardware: Hardware | None
 ) -> ExplanationRow:
+    """The row of one explanation. With `hardware` it has DRAM and time as well."""
     once, again = block_bytes(kernel) or (None, None)
     predicted = on_hardware(kernel, e, problem, hardware) if hardware else None
     dram, time = (predicted.dram, predicted.time) if predicted else (None, None)

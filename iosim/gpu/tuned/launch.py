@@ -43,21 +43,26 @@ class TunedKernel:
 
     @property
     def tiling(self) -> Tiling:
+        """The tiles that the kernels are written for."""
         return Tiling(ROWS_Q[self.file], ROWS_K)
 
     @property
     def causal(self) -> bool:
+        """Whether the kernels apply the causal mask."""
         return self.problem.mask is not DENSE
 
     @property
     def file(self) -> str:
+        """The name of the CUDA file."""
         return FILES[self.schedule]
 
     @property
     def one_launch(self) -> bool:
+        """Whether one launch does all; else there are three."""
         return self.file == "flash2.cu"
 
     def options(self, count: bool = False) -> tuple[str, ...]:
+        """The compiler's options. With `count` the kernels count the words that they move."""
         p = self.problem
         flags = [f"-DD={p.d}", f"-DBC={self.tiling.rows_k}", f"-DCAUSAL={int(self.causal)}"]
         flags += ["-DBF16"] * (p.dtype == "bf16") + ["-DLSE"] * p.lse + ["-DIOSIM_COUNT"] * count
@@ -106,6 +111,7 @@ def source(file: str) -> str:
 
 @lru_cache(maxsize=64)
 def module(file: str, options: tuple[str, ...]) -> Module:
+    """The compiled kernels of a file; MissingError for a GPU that cannot run them."""
     if device.cupy().cuda.Device().compute_capability != "90":
         raise MissingError("the tuned kernels need a Hopper GPU (compute capability 9.0); leave --tuned out")
     return device.cubin_module(source(file), ("-std=c++17", "--gpu-architecture=sm_90a", *options))
