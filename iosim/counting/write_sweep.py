@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, TextIO
 
 from ..errors import MissingError
-from ..files import written_whole as written_whole
+from ..files import written_whole
 from .sweep import chunks
 
 if TYPE_CHECKING:

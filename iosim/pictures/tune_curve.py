@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     from ..core.problem import Attention
     from ..counting.count import Result
-    from ..tuning.curve import Step
-    from ..tuning.least import Choice, Curve
+    from ..tuning.curve import CurveStep
+    from ..tuning.least import Curve, PublishedTiles
 
-    Published = tuple[Choice, int | None, Result, Step | None]  # as in Curve.published
+    Published = tuple[PublishedTiles, int | None, Result, CurveStep | None]  # as in Curve.published
 
 KINDS = (".png", ".svg")
 DASHES = ("-", (0, (5, 1.5)), (0, (1, 1)))  # a palette's second and third turn
@@ -72,7 +72,7 @@ def draw_lines(axes: Axes, found: Curve) -> None:
         draw_bounds(axes, found.problem, found.steps[0].M_bytes, last)
 
 
-def staircase(steps: Sequence[Step], last: int) -> tuple[list[float], list[int]]:
+def staircase(steps: Sequence[CurveStep], last: int) -> tuple[list[float], list[int]]:
     """(M in KiB, words) of the steps up to `last` bytes, and of a last point there."""
     shown = [step for step in steps if step.M_bytes <= last]
     M = [step.M_bytes / 1024 for step in shown] + [last / 1024] * bool(shown)
@@ -95,13 +95,13 @@ def draw_bounds(axes: Axes, p: Attention, first: int, last: int) -> None:
 
 def draw_published(axes: Axes, published: Sequence[Published]) -> None:
     """Draw published tiles, each at the M that it needs: a letter on the point, and its meaning in the legend."""
-    labels = list(dict.fromkeys(choice.label for choice, *_ in published))
+    labels = list(dict.fromkeys(tiles.label for tiles, *_ in published))
     shapes = dict(zip(labels, "osD^v", strict=False))
-    for letter, (choice, given, result, _) in zip(ascii_letters, published, strict=False):
+    for letter, (tiles, given, result, _) in zip(ascii_letters, published, strict=False):
         point = ((result.sram_peak_bytes or 0) / 1024, result.total or 0)
         name = f"{result.schedule} {result.Br}x{result.Bc}" + ("" if given is None else f" (M = {given // 1024} KiB)")
-        axes.plot(*point, shapes[choice.label], color="black", markerfacecolor="white", markersize=10, zorder=6,
-                  linestyle="none", label=f"{letter}: {choice.label}, {name}")  # fmt: skip
+        axes.plot(*point, shapes[tiles.label], color="black", markerfacecolor="white", markersize=10, zorder=6,
+                  linestyle="none", label=f"{letter}: {tiles.label}, {name}")  # fmt: skip
         axes.annotate(letter, point, fontsize=6, ha="center", va="center_baseline", zorder=7)
 
 
