@@ -30,8 +30,8 @@ extern "C" __global__ void copy_bytes(const uint4* in, uint4* out, long long n) 
     for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride) out[i] = in[i];
 }
 
-// All blocks together read n uint4 `times` times, past the L1, each block another block's share in every turn: what
-// fits in the L2 (on both sides of it, where it has two) comes from there.
+// All blocks together read n uint4 `times` times, without the L1. In every turn a block reads another block's share, so
+// that both sides of the L2 read everything. What fits in the L2 comes from there.
 extern "C" __global__ void read_again(const uint4* in, uint4* out, long long n, int times) {
     uint4 sum = make_uint4(0, 0, 0, 0);
     long long share = n / gridDim.x;
@@ -46,7 +46,7 @@ extern "C" __global__ void read_again(const uint4* in, uint4* out, long long n, 
     if ((sum.x ^ sum.y ^ sum.z ^ sum.w) == 0x12345678u) *out = sum;
 }
 
-// One thread follows a chain: the time of a step is the latency. in[i] is the next index.
+// One thread follows a chain of loads: in[i] is the next index. The time of a step is the latency.
 extern "C" __global__ void chase(const unsigned* in, unsigned* out, int steps) {
     unsigned i = 0;
     for (int t = 0; t < steps; ++t) i = __ldcg(in + i);

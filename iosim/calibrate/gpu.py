@@ -1,6 +1,8 @@
-"""Measures this GPU: memory, L2, arithmetic, latencies -> a hardware file as configs/hardware/*.toml, plus [measured].
+"""Measures this GPU, and writes a hardware file: the keys of configs/hardware/*.toml, and a table [measured].
 
-`measure_all` needs a GPU; `toml` and `effective_bytes` are plain functions of what it found.
+`measure_all` measures memory, L2, arithmetic and latencies with small kernels of its own (calibrate.cu), then tile
+steps (calibrate/steps.py) and loops (calibrate/loop.py). It needs a GPU. `toml` and `effective_bytes` do not: they are
+plain functions of what was found.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from ..core.problem import Attention
 from ..core.tiling import Tiling
 from ..errors import MissingError
 from ..gpu import device
+from ..gpu.arrays import DeviceArray
 from ..gpu.jobs import schedule_job, wait_job
 from ..gpu.ncu import counters
 from ..gpu.ncu import run as ncu
@@ -26,19 +29,20 @@ from .steps import first_seconds, measure_steps
 
 SOURCE = Path(__file__).with_name("calibrate.cu")
 BIG_BYTES = 1 << 31  # a buffer far larger than any L2
-L2_STEP_BYTES = 4 << 20
+L2_STEP_BYTES = 4 << 20  # from one size of buffer to the next
 L2_PASS_BYTES = 1 << 32  # read in all for each size
-THREADS, TIMES = 256, 4096
-REPEATS = 7
-WGMMA_TIMES = 64  # a third of a millisecond: what takes long is throttled
-MMA_FLOPS = 16 * 8 * 16 * 2  # one m16n8k16
-WGMMA_FLOPS = 64 * 128 * 16 * 2  # one m64n128k16
-CHAINS = 8
+THREADS, TIMES = 256, 4096  # threads of a block; turns of a loop of arithmetic
+REPEATS = 7  # launches, of which the median time counts
+WGMMA_TIMES = 64  # turns: a third of a millisecond, because the GPU lowers its clock when it is busy for longer
+MMA_FLOPS = 16 * 8 * 16 * 2  # of one m16n8k16
+WGMMA_FLOPS = 64 * 128 * 16 * 2  # of one m64n128k16
+CHAINS = 8  # independent operations of a thread
 EMPTY_LAUNCHES = 9
 WAIT_MILLISECONDS = 400
-CHASE_STRIDE_BYTES, CHASE_STEPS = 4096 + 128, 20_000
+CHASE_STRIDE_BYTES, CHASE_STEPS = 4096 + 128, 20_000  # of a chain of dependent loads
 
-Found = dict[str, Any]
+Found = dict[str, Any]  # type: ignore[explicit-any]  # the tables of a TOML file: texts, numbers and tables
+"""What was measured, by its key in a hardware file."""
 
 
 class Bench:
@@ -51,16 +55,21 @@ class Bench:
         self.sms = self.attributes["MultiProcessorCount"]
         self.out = self.xp.zeros(1024, self.xp.uint32)
 
-    def seconds(self, name: str, blocks: int, threads: int, *arguments: Any, flush: Any = None) -> float:
-        """The median time of a launch."""
+    def seconds(
+        self, name: str, blocks: int, threads: int, *arguments: object, flush: DeviceArray | None = None
+    ) -> float:
+        """The median time of a launch. `flush`: a buffer that is overwritten before each."""
         kernel = self.module.get_function(name)
         return 1e-3 * device.milliseconds(lambda: kernel((blocks,), (threads,), arguments), REPEATS, flush)
 
     def memory(self) -> Found:
-        """DRAM: bytes a second of copying (read plus written), reading, writing."""
+        """Bytes a second of the DRAM: copying (bytes read plus bytes written), reading, writing."""
         xp, count = self.xp, BIG_BYTES // 16
         a, b = xp.ones(BIG_BYTES // 4, xp.uint32), xp.empty(BIG_BYTES // 4, xp.uint32)
-        grids, n = (self.sms * 16, count // THREADS), xp.int64(count)  # turns of few blocks, or one turn of many
+        grids, n = (
+            (self.sms * 16, count // THREADS),
+            xp.int64(count),
+        )  # few blocks with many turns, or many blocks with one
         copy, read, write = (
             BIG_BYTES / min(self.seconds(f"{name}_bytes", blocks, THREADS, a, b, n) for blocks in grids)
             for name in ("copy", "read", "write")
@@ -69,7 +78,7 @@ class Bench:
                 "dram_write_bytes_per_second": write}  # fmt: skip
 
     def l2(self) -> Found:
-        """L2: bytes a second from it, and how large a buffer can be that all multiprocessors read from it."""
+        """Bytes a second from the L2, and the largest buffer that all multiprocessors can read from it."""
         xp, blocks = self.xp, self.sms * 2
         size = self.attributes["L2CacheSize"]
         buffer = xp.ones(2 * size // 4, xp.uint32)
@@ -83,7 +92,7 @@ class Bench:
                 "l2_rates": rates}  # fmt: skip
 
     def arithmetic(self) -> Found:
-        """Instructions a second of one kind, all multiprocessors: multiply-adds, exponentials, mma by type."""
+        """Multiply-adds, exponentials and flops of products a second, of all multiprocessors together."""
         xp, blocks, times = self.xp, self.sms * 8, self.xp.int32(TIMES)
         lanes = blocks * THREADS * CHAINS * TIMES
         f = xp.float32
@@ -98,7 +107,7 @@ class Bench:
                 "wgmma_flops_per_second": self.wgmma()}  # fmt: skip
 
     def wgmma(self) -> float:
-        """Flops a second of warpgroup products, 0 where there are none: only Hopper has them."""
+        """Flops a second of warpgroup products; 0 on GPUs other than Hopper, which have none."""
         if self.xp.cuda.Device().compute_capability != "90":
             return 0.0
         options = ("-std=c++17", "--gpu-architecture=sm_90a")
@@ -110,13 +119,13 @@ class Bench:
         return blocks * 2 * times * 16 * WGMMA_FLOPS / (ms * 1e-3)
 
     def latency(self) -> Found:
-        """An empty launch, and a step of a chain of loads that are far apart, from DRAM and from the L2."""
+        """Seconds of an empty launch, and of a load that the next one depends on, from DRAM and from the L2."""
         flush = self.xp.empty(BIG_BYTES, self.xp.uint8)
         far, near = self._chain(BIG_BYTES, flush), self._chain(1 << 20, None)
         return {"launch_seconds": self._launch(flush), "latency_seconds": far, "l2_latency_seconds": near}
 
-    def _launch(self, flush: Any) -> float:
-        """Seconds of an empty launch where others wait behind it: the GPU is kept busy until all are in its queue."""
+    def _launch(self, flush: DeviceArray) -> float:
+        """Seconds of an empty launch among others. The GPU is kept busy until all are in its queue."""
         xp, empty, count = self.xp, self.module.get_function("nothing"), 500
         start, stop = xp.cuda.Event(), xp.cuda.Event()
         for _ in range(20):
@@ -128,7 +137,8 @@ class Bench:
         stop.synchronize()
         return float(xp.cuda.get_elapsed_time(start, stop) * 1e-3 / count)
 
-    def _chain(self, size: int, flush: Any) -> float:
+    def _chain(self, size: int, flush: DeviceArray | None) -> float:
+        """Seconds of one load in a chain of dependent loads, far apart, over a buffer of this size in bytes."""
         xp = self.xp
         count, stride = size // 4, CHASE_STRIDE_BYTES // 4
         chain = ((xp.arange(count, dtype=xp.int64) + stride) % count).astype(xp.uint32)
@@ -136,6 +146,7 @@ class Bench:
         return self.seconds("chase", 1, 1, chain, self.out, xp.int32(steps), flush=flush) / steps
 
     def limits(self) -> Found:
+        """What the driver says about the GPU: the keys LIMITS."""
         a = self.attributes
         return {
             "sms": self.sms,
@@ -147,8 +158,11 @@ class Bench:
 
 
 def profiled() -> Found:
-    """What the profiler says of an empty kernel (the markers between jobs), and what goes to DRAM while a kernel only
-    waits: the driver's own. Nothing where there is no profiler."""
+    """Seconds of an empty kernel under the profiler, and the driver's own DRAM traffic in bytes a second.
+
+    Empty kernels stand between the profiled jobs. The driver's traffic is measured while a kernel only waits. Empty if
+    there is no profiler.
+    """
     job = schedule_job("flash2", Attention(16, 16, dtype="fp32"), Tiling(16, 16))
     with tempfile.TemporaryDirectory() as folder:
         try:
@@ -156,7 +170,7 @@ def profiled() -> Found:
         except MissingError:
             return {}
     launch = {"profiled_launch_seconds": median(kernel.seconds for kernel in found.empty)}
-    if not found.jobs[-1]:  # it did not run
+    if not found.jobs[-1]:  # the kernel that waits did not run
         return launch
     (waited,) = found.jobs[-1]
     moved = waited.get(counters.DRAM_READ) + waited.get(counters.DRAM_WRITE)
@@ -164,8 +178,11 @@ def profiled() -> Found:
 
 
 def effective_bytes(rates: dict[int, float]) -> int:
-    """The largest buffer that still comes from the L2: its rate lies nearer to the L2's than to that of the largest
-    (which comes from DRAM), on a scale of ratios."""
+    """The largest size of buffer, in bytes, that still comes from the L2; `rates` are {size: bytes a second}.
+
+    The largest buffer of all comes from DRAM. A buffer comes from the L2 if its rate, and those of all smaller ones, is
+    nearer to the fastest rate than to that of the largest, by ratio.
+    """
     threshold = (max(rates.values()) * rates[max(rates)]) ** 0.5
     largest = 0
     for size, rate in sorted(rates.items()):
@@ -176,7 +193,7 @@ def effective_bytes(rates: dict[int, float]) -> int:
 
 
 def measure_all() -> Found:
-    """Everything, with where it was measured."""
+    """All that a hardware file needs, with the date and the GPU. It takes some minutes."""
     bench = Bench()
     properties = bench.xp.cuda.runtime.getDeviceProperties(bench.xp.cuda.Device().id)
     found: Found = {"name": properties["name"].decode(), "date": datetime.date.today().isoformat()}
@@ -192,7 +209,7 @@ def measure_all() -> Found:
 
 
 def smi() -> Found:
-    """Driver and clocks as nvidia-smi reads them just after some work; nothing is set."""
+    """The driver and the clocks, as nvidia-smi reads them just after some work. Nothing is set."""
     fields = {"driver": "driver_version", "sm_clock": "clocks.sm", "memory_clock": "clocks.mem"}
     if not shutil.which("nvidia-smi"):
         return dict.fromkeys(fields, "unknown")
@@ -202,13 +219,14 @@ def smi() -> Found:
     return dict(zip(fields, values, strict=True)) if len(values) == len(fields) else dict.fromkeys(fields, "unknown")
 
 
+# Keys that the driver knows, then how the others are measured, as comments of the file.
 LIMITS = ("shared_memory_per_block_bytes", "shared_memory_per_sm_bytes", "sms", "l2_bytes", "hbm_bytes")
 HOW = {
     "dram_bytes_per_second": "copy of 2 GiB, read plus written",
     "dram_read_bytes_per_second": "read of 2 GiB",
     "dram_write_bytes_per_second": "write of 2 GiB",
     "l2_bytes_per_second": "the fastest repeated read of a buffer by all multiprocessors",
-    "l2_effective_bytes": "the largest such buffer before the rate falls to that of DRAM",
+    "l2_effective_bytes": "the largest such buffer before the rate falls to that of DRAM; no prediction reads it",
     "simt_operations_per_second": "fp32 multiply-adds, 8 chains a thread, one operation each",
     "exponentials_per_second": "ex2.approx, 8 chains a thread",
     "wgmma_flops_per_second": "wgmma m64n128k16 with fp32 sums, operands in shared memory; 0: there is none",
@@ -229,7 +247,7 @@ HOW_STEPS = "of generated kernels: seconds and work a second of one warp, then o
 
 
 def toml(found: Found) -> str:
-    """A hardware file: the keys of configs/hardware/*.toml, and [measured] for predictions of time."""
+    """The text of a hardware file: the keys of configs/hardware/*.toml, and [measured] for predictions."""
     where = f"{found['name']}, driver {found['driver']}, {found['date']}"
     device_property, measured = f"device property, {where}", f"iosim calibrate, {where}"
     rates = {**found["tensor_flops_per_second"], "fp32": 2 * found["simt_operations_per_second"],

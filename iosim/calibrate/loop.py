@@ -1,7 +1,10 @@
-"""What a tile of flash2 costs in its real loop beyond the sum of its steps timed alone (calibrate/steps.py).
+"""Measures how much longer a tile of flash2 takes in its real loop than the sum of its steps timed alone.
 
-Three things are found: how much longer its products and softmax take, where the compiler knows the sizes of tiles and
-where not; how much warps that ask for copies keep others waiting; and the extra time where K and V come from DRAM.
+calibrate/steps.py times the steps. The rest of a tile's time is explained by three numbers, found one after another:
+
+- `loop_ratios`: how much longer products and softmax take in the loop.
+- `asking_ratio`: the share of the time in which a warp asks for copies that other warps wait.
+- `far_seconds`: the extra time of a tile whose K and V come from DRAM.
 """
 
 from __future__ import annotations
@@ -24,26 +27,28 @@ from ..schedules import find
 from .step_texts import KINDS, LONG, MARGIN, ROWS, SHORT, SIZES
 from .steps import blocks_that_fit, launch_seconds
 
-Loop = tuple[int, int, int]  # queries, and keys of two launches that differ by some whole tiles
-Shape = tuple[int, int, int]  # queries and keys of a tile, and d
+Loop = tuple[int, int, int]
+"""(queries, fewer keys, more keys) of two launches, which differ by some whole tiles."""
+Shape = tuple[int, int, int]
+"""(queries of a tile, keys of a tile, d)."""
 
 LOOP: Loop = (ROWS, SHORT * ROWS, LONG * ROWS)
 SHAPE: Shape = (ROWS, ROWS, SIZES[0][1])
-# Those of which as many blocks as fit are measured: of one warp, of two and of four.
+# The shapes for `asking_ratio`, whose blocks have one warp, two and four.
 SHAPES: tuple[Shape, ...] = tuple((rows, *sizes) for rows in (16, 32, 64) for sizes in ((64, 64), (32, 64), (32, 128)))
-# The compiler knows no size: the last tiles are shorter, and there are too few others for a loop of their own. So the
-# two launches cannot differ by more than two tiles, and this is known less well.
+# Here the compiler knows no size: the last tiles are smaller, and there are too few whole tiles for a loop of their
+# own. So the two launches can differ by two tiles at most, and the result is less exact.
 UNSIZED_LOOP: Loop = (2 * ROWS - MARGIN, 2 * ROWS - MARGIN, 4 * ROWS - MARGIN)
 
 Steps = Mapping[StepKey, StepRates]
 
 
 def loop_ratios(steps: Steps, sms: int) -> dict[LoopKey, float]:
-    """How much longer products and softmax take in the loop of flash2 than repeated alone, on each unit.
+    """The time of products and softmax in the loop of flash2, over their time repeated alone, for each unit.
 
-    One block runs on each multiprocessor. What is left of a tile's time, less the other steps as the model has them,
-    goes to products and softmax. Where the compiler does not know the sizes, two blocks run, one of them shorter: the
-    slower one decides, in the model too.
+    The model predicts a tile's time with the ratio 1 and with the ratio 2; the measured time gives the ratio by linear
+    interpolation. One block runs on each multiprocessor. Where the compiler does not know the sizes, two blocks run, of
+    which one is shorter; the slower one decides.
     """
     found: dict[LoopKey, float] = {}
     for unit, (sized, loop, many) in product(KINDS, ((True, LOOP, sms), (False, UNSIZED_LOOP, 1))):
@@ -57,23 +62,23 @@ def loop_ratios(steps: Steps, sms: int) -> dict[LoopKey, float]:
 def rates_with(
     steps: Steps, sms: int, loop_ratios: Mapping[LoopKey, float] | None = None, asking_ratio: float = 0.0
 ) -> Rates:
-    """Rates of `steps` and their loops. All others are 1, and no latency."""
+    """Rates of a GPU with these steps and ratios. All other rates are 1, which a block's own time does not use."""
     ratios = dict(loop_ratios or {})
     return Rates(sms, *(1.0,) * 2, {}, *(1.0,) * 4, 0, steps=dict(steps), loop_ratios=ratios, asking_ratio=asking_ratio)
 
 
 def tiles_of_model(unit: Unit, rates: Rates, loop: Loop = LOOP, shape: Shape = SHAPE, blocks: int = 1) -> list[float]:
-    """Seconds of a tile of flash2 in the model, for each of the blocks of a head; so many on a multiprocessor."""
+    """Predicted seconds of a tile of flash2 for each block of a head, with so many blocks on a multiprocessor."""
     short, long = (
-        [BlockTimer(rates, occupancy, Memory(0.0)).stepwise_seconds(work, blocks) for work in works]
-        for works, occupancy in (work_of_flash2(unit, loop[0], keys, shape) for keys in loop[1:])
+        [BlockTimer(rates, occupancy, Memory(0.0)).stepwise_seconds(work, blocks) for work in of_head]
+        for of_head, occupancy in (work_of_flash2(unit, loop[0], keys, shape) for keys in loop[1:])
     )
     return [(b - a) / tiles_in(loop, shape) for a, b in zip(short, long, strict=True)]
 
 
 @cache
 def work_of_flash2(unit: Unit, N: int, keys: int, shape: Shape) -> tuple[list[BlockWork], Occupancy]:
-    """The work of its blocks, and how they occupy the GPU."""
+    """(the work of each block of flash2, how the blocks occupy the GPU)."""
     program = flash2(unit, N, keys, shape)
     occupancy = Occupancy(1, tensor_cores=unit == "tensor", warps=prod(program.kernels[0].block) // LANES)
     work = WorkCounter([occupancy])
@@ -82,19 +87,16 @@ def work_of_flash2(unit: Unit, N: int, keys: int, shape: Shape) -> tuple[list[Bl
 
 
 def asking_ratio(steps: Steps, ratios: Mapping[LoopKey, float], sms: int, shared_bytes: int) -> float:
-    """The part of the time in which a warp asks for a tile that the other warps of its quarter wait, in the median of
-    SHAPES.
+    """The share of the time in which a warp asks for copies that the other warps of its quarter wait.
 
-    It makes the model's tile of flash2 as long as the measured one where as many blocks run as fit. Other causes that
-    keep such blocks waiting are in it as well: some of them load at over half of the L2's rate.
+    With it the model's tile of flash2 takes as long as the measured one, with as many blocks as fit, in the median of
+    SHAPES. It includes other causes for which such blocks wait: some of them load at over half of the L2's rate.
     """
     return median(asking_of(shape, steps, ratios, sms, shared_bytes) for shape in SHAPES)
 
 
-def asking_of(
-    shape: Shape, steps: Steps, ratios: Mapping[LoopKey, float], sms: int, shared_bytes: int
-) -> float:  # fmt: skip
-    """The same part for one shape, by bisection between 0 and 1."""
+def asking_of(shape: Shape, steps: Steps, ratios: Mapping[LoopKey, float], sms: int, shared_bytes: int) -> float:
+    """The `asking_ratio` of one shape, by bisection between 0 and 1."""
     rows, keys, _ = shape
     loop = (rows, SHORT * keys, LONG * keys)
     blocks = blocks_that_fit(flash2("tensor", *loop[:2], shape), shared_bytes)
@@ -108,29 +110,30 @@ def asking_of(
 
 
 def far_seconds() -> float:
-    """Extra seconds of a tile of flash2 whose K and V come from DRAM, one block alone. It waits once."""
+    """The extra seconds of a tile of flash2 whose K and V come from DRAM. One block is alone, and waits once a tile."""
     pair = flash2_pair("tensor", LOOP)
     return max(tile_seconds(pair, LOOP, cold=True) - tile_seconds(pair, LOOP), 0.0)
 
 
 def flash2(unit: Unit, N: int, keys: int, shape: Shape = SHAPE) -> Program:
-    """flash2 in tiles of a shape."""
+    """The program of flash2 in tiles of a shape."""
     rows, columns, d = shape
     problem = Attention(N, d, Nk=keys, dtype=KINDS[unit][0], acc_dtype="fp32")
     return generate(find("flash2"), problem, Tiling(rows, columns))
 
 
 def flash2_pair(unit: Unit, loop: Loop, shape: Shape = SHAPE) -> list[Program]:
-    """flash2 with the fewer keys of a loop, and with the more."""
+    """The programs of flash2 with the fewer keys of a loop and with more keys."""
     return [flash2(unit, loop[0], keys, shape) for keys in loop[1:]]
 
 
 def tile_seconds(pair: list[Program], loop: Loop, shape: Shape = SHAPE, cold: bool = False) -> float:
-    """Measured seconds of a tile, from two launches of different length."""
+    """Measured seconds of a tile: the difference of two launches over the tiles by which they differ. `cold`: K and V
+    come from DRAM."""
     short, long = (launch_seconds(program, cold) for program in pair)
     return max(long - short, 1e-9) / tiles_in(loop, shape)
 
 
 def tiles_in(loop: Loop, shape: Shape = SHAPE) -> int:
-    """Key tiles by which the two launches of a loop differ."""
+    """The number of key tiles by which the two launches of a loop differ."""
     return (loop[2] - loop[1]) // shape[1]

@@ -1,4 +1,7 @@
-"""The texts whose kernels `calibrate/steps.py` measures: a tile of flash2 with one step repeated, and copies of words."""
+"""The texts whose kernels calibrate/steps.py measures: flash2 with one step of a tile repeated, and copies of words.
+
+STEPS and SCALAR say what is repeated. The functions below make a program of it, and say how much work a repetition is.
+"""
 
 from __future__ import annotations
 
@@ -39,17 +42,18 @@ from ..steps.softmax import (
     zeros,
 )
 
-ROWS = 64
-MARGIN = 4  # rows less than a tile has room for, where it is ragged
-SHORT, LONG = 16, 81  # repetitions
-KINDS: dict[Unit, tuple[str, int]] = {"tensor": ("fp16", 16), "simt": ("fp32", 8)}  # type, rows of a warp
-MASK = parse_mask("causal")  # of a tile where the keys are as many as the queries, or more, it hides some words
-WORDS_TOGETHER = 4  # of S, in 16 bytes
+ROWS = 64  # of a tile
+MARGIN = 4  # rows that a ragged tile has less than it has room for
+SHORT, LONG = 16, 81  # the two numbers of repetitions that are compared
+KINDS: dict[Unit, tuple[str, int]] = {"tensor": ("fp16", 16), "simt": ("fp32", 8)}  # {unit: (dtype, rows of a warp)}
+MASK = parse_mask("causal")  # hides some words of the tile, which has at least as many keys as queries
+WORDS_TOGETHER = 4  # words of S in 16 bytes
 
-Size = tuple[int, int]  # keys of a tile, and d
+Size = tuple[int, int]
+"""(keys of a tile, d)."""
 SIZES: tuple[Size, ...] = ((64, 64), (64, 16))
 FEWER_KEYS: tuple[Size, ...] = ((64, 64), (16, 64))
-ODD: tuple[Size, ...] = ((317, 64),)  # keys of a row, which are four tiles and one that is shorter
+ODD: tuple[Size, ...] = ((317, 64),)  # a row of S in four whole tiles and a smaller one; its length is odd
 
 Repeat = Callable[[Machine, SimpleNamespace], object]
 Text = Callable[[Machine, Attention, Tiling], None]
@@ -58,18 +62,19 @@ LOAD_ROWS = "load_Q"
 
 @dataclass(frozen=True)
 class MeasuredStep:
-    """A step that is repeated on the blocks of a tile, and what its time is divided by."""
+    """A step that is repeated on the blocks of a tile, and how its work is counted."""
 
     repeat: Repeat
     work: Callable[[int, int, int, int], int]
-    """Of (rows, keys, d, bytes a word): flops of a product, bytes of a copy, else words."""
+    """The work of one repetition, from (rows, keys, d, bytes of a word): flops of a product, bytes of a copy, else
+    words."""
     cost: Cost = COPY
     sizes: tuple[Size, ...] = SIZES
-    """Two sizes of tile, which give a fixed time and a rate; of a product a third, with less output as well."""
+    """Two sizes of tile, which give a fixed time and a rate. For a product a third one, with a smaller output too."""
     whole: bool = True
-    """Measured on whole tiles."""
+    """It is measured on whole tiles."""
     ragged: bool = False
-    """Measured on ragged tiles, over which it goes in another loop (cuda/tiles.cuh, steps/softmax.cuh)."""
+    """It is measured on ragged tiles, for which it has another loop (cuda/tiles.cuh, steps/softmax.cuh)."""
 
 
 def flops(rows: int, keys: int, d: int, width: int) -> int:
@@ -89,12 +94,12 @@ def bytes_of_rows(rows: int, keys: int, d: int, width: int) -> int:
 
 
 def on_scores(step: object, repeat: Repeat, ragged: bool = False) -> MeasuredStep:
-    """A step whose work falls with the keys, and not with d."""
+    """A step over S, whose work depends on the keys and not on d."""
     return MeasuredStep(repeat, words_of_scores, cost_of(step), FEWER_KEYS, ragged=ragged)
 
 
 def on_output(step: object, repeat: Repeat, ragged: bool = False) -> MeasuredStep:
-    """A step whose work falls with d, and not with the keys."""
+    """A step over O, whose work depends on d and not on the keys."""
     return MeasuredStep(repeat, words_of_output, cost_of(step), ragged=ragged)
 
 
@@ -117,7 +122,7 @@ STEPS: dict[str, MeasuredStep] = {
     "normalise": on_output(normalise, lambda on, at: on.update(at.o, normalise, at.l), ragged=True),
     "denormalise": on_output(denormalise, lambda on, at: on.update(at.o, denormalise, at.l)),
     "zeros": on_output(zeros, lambda on, at: on.update(at.o, zeros)),
-    # A tile of keys: one that takes long to ask for, and one that is mostly latency.
+    # Loads of a tile of K: at the larger size asking takes long, at the smaller one it is mostly latency.
     LOAD: MeasuredStep(
         lambda on, at: on.load("K", at.j), lambda rows, keys, d, width: keys * d * width, sizes=((64, 128), (16, 16))
     ),
@@ -128,12 +133,12 @@ STEPS: dict[str, MeasuredStep] = {
     LOAD_VECTOR: MeasuredStep(lambda on, at: on.load("l", at.i), lambda rows, keys, d, width: rows * 4),
     STORE: MeasuredStep(lambda on, at: on.store(at.o, "O", at.i), bytes_of_rows, ragged=True),
 }  # fmt: skip
-# Copies of single words, of 2 bytes: tiles of S whose rows start anywhere in HBM.
-SCALAR: dict[str, Callable[..., None]] = {
+# Copies of single words of 2 bytes: tiles of S whose rows start anywhere in HBM.
+SCALAR: dict[str, Callable[[Machine, Tile, Tile, Block], object]] = {
     LOAD_SCALAR: lambda on, i, j, s: on.load("S", i, j),
     STORE_SCALAR: lambda on, i, j, s: on.store(s, "S", i, j),
 }
-# The launches in which the same copies stand between other steps.
+# The launches in which the same copies stand between other steps (`in_passing` of calibrate/steps.py).
 PASSING: dict[str, Text] = {LOAD_SCALAR: output_pass, STORE_SCALAR: score_pass}
 
 
@@ -142,12 +147,12 @@ def is_product(name: str) -> bool:
 
 
 def sizes_of(name: str) -> tuple[Size, ...]:
-    """The sizes of tile for which a step is measured."""
+    """The sizes of tile with which a step is measured."""
     return ODD if name in SCALAR else STEPS[name].sizes
 
 
 def scalar_text(name: str, times: int) -> Text:
-    """A text that copies each tile of a row of S word by word, again and again."""
+    """A text that copies each tile of a row of S word by word, so many times."""
 
     def repeated(chip: Machine, p: Attention, t: Tiling) -> None:
         for i in chip.tiles(p.N, t.rows_q, parallel=True):
@@ -161,7 +166,7 @@ def scalar_text(name: str, times: int) -> Text:
 
 
 def text_of(repeat: Repeat, times: int) -> Text:
-    """A text of flash2 in which each tile repeats one step, or does not. With several rows a block has them all."""
+    """A text of flash2 in which each tile repeats one step so many times. One block works on all row tiles."""
 
     def text(chip: Machine, p: Attention, t: Tiling) -> None:
         for i in chip.tiles(p.N, t.rows_q, parallel=t.rows_q >= p.N):
@@ -191,8 +196,7 @@ def program_of(
     size: Size = SIZES[0],
     ragged: bool = False,
 ) -> Program:
-    """The program that repeats a step. `ragged`: there are WHOLE_TURNS tiles of rows, and another that is MARGIN
-    shorter."""
+    """The program that repeats a step. `ragged`: it has WHOLE_TURNS tiles of rows, then one with MARGIN rows less."""
     keys, d = size
     if name in SCALAR:
         problem = Attention(rows, d, Nk=keys, heads=heads, dtype=dtype, acc_dtype="fp32")
@@ -204,12 +208,13 @@ def program_of(
 
 
 def fills_margin(name: str, unit: Unit, ragged: bool) -> bool:
-    """Whether a copy of a ragged tile moves as much as of a whole one: tensor cores want its margins filled."""
+    """Whether a copy of a ragged tile takes as long as that of a whole one, because its margins are filled for tensor
+    cores."""
     return ragged and unit == "tensor" and name == LOAD_ROWS
 
 
 def work_of(name: str, unit: Unit, rows: int, size: Size, ragged: bool = False) -> int:
-    """Work of one repetition on the last tile: the one that is ragged, if one is."""
+    """The work of one repetition on the last tile, which is the ragged one if there is any."""
     keys, d = size
     if name in SCALAR:
         return rows * keys * 2
@@ -218,7 +223,7 @@ def work_of(name: str, unit: Unit, rows: int, size: Size, ragged: bool = False) 
 
 
 def chain_of(name: str, unit: Unit, rows: int, size: Size, ragged: bool = False) -> int:
-    """The same work if all warps had as much as the busiest (predict/block_work.py)."""
+    """The work of one repetition if all warps had as much as the busiest one (predict/block_work.py)."""
     work = work_of(name, unit, rows, size, ragged)
     if not ragged or fills_margin(name, unit, ragged):
         return work

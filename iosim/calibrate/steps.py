@@ -1,10 +1,14 @@
-"""How fast this GPU runs each tile step of the generated kernels: a kernel of its own repeats it.
+"""Measures how fast this GPU runs each tile step of the generated kernels.
 
-The kernels are generated from texts (calibrate/step_texts.py), as all others. Each step is measured twice: in one block of as few
-warps as possible, where it takes as long as its chain of instructions; and in as many blocks as fit, where it waits for
-units that it shares. Each of these is measured for two sizes of tile, which gives a fixed time and a rate. Two numbers
-of repetitions are compared, so that what is outside of the loop does not count. Some steps are also measured on ragged
-tiles. Last, how much longer a step takes the first time in a launch.
+Each step has a kernel that repeats it, generated from a text (calibrate/step_texts.py). The kernel is timed with few
+repetitions and with many; the difference leaves out what is outside of the loop. This is done
+
+- in one block of as few warps as possible, which takes as long as its longest chain of instructions;
+- in as many blocks as fit, which wait for the units that they share.
+
+Both are done for two sizes of tile, which gives a fixed time and a rate (`StepRates`). Some steps are also measured on
+ragged tiles, which do not use all the room that is reserved for them. Last, `first_seconds` measures how much longer a
+step takes the first time in a launch.
 """
 
 from __future__ import annotations
@@ -41,12 +45,12 @@ from .step_texts import (
     work_of,
 )
 
-REPEATS = 15
+REPEATS = 15  # launches, of which the median time counts
 FLUSH_BYTES = 1 << 28  # empties the L2, and keeps the GPU busy until a launch and its events wait in its queue
 
 
 def every_step() -> Iterator[tuple[Unit, str, bool]]:
-    """(unit, name, whether its tile is ragged) of all that is measured, but for copies of single words."""
+    """(unit, step, whether its tile is ragged) of all that is measured, except copies of single words."""
     yield from ((unit, name, False) for unit in KINDS for name, step in STEPS.items() if step.whole)
     yield from ((unit, name, True) for unit in KINDS for name, step in STEPS.items() if step.ragged)
 
@@ -68,22 +72,22 @@ def measure_steps(sms: int, shared_bytes: int) -> dict[StepKey, StepRates]:
 
 
 def every_program() -> Iterator[Program]:
-    """The programs that will be measured, but for copies of single words."""
+    """The programs that will be measured, except copies of single words."""
     for unit, name, ragged in every_step():
         for rows in (KINDS[unit][1] * few_warps(name, unit), ROWS):
             for size, times in product(sizes_of(name), (SHORT, LONG)):
                 yield program_of(name, KINDS[unit][0], times, 1, rows, size, ragged)
-                if not STEPS[name].whole:  # its whole tiles are measured only before a ragged one
+                if not STEPS[name].whole:  # measured on ragged tiles only, whose time is found beside whole ones
                     yield program_of(name, KINDS[unit][0], times, 1, rows, size)
 
 
 def few_warps(name: str, unit: Unit) -> int:
-    """Warps of the smallest block: of a tile with 16 rows, or four where so few rows leave little to copy."""
+    """The warps of the smallest block: those of a tile with 16 rows, or four for copies, which need more bytes."""
     return 4 if name == LOAD_ROWS else 16 // KINDS[unit][1]
 
 
 def measure_step(name: str, unit: Unit, ragged: bool, sms: int, shared_bytes: int) -> dict[StepKey, StepRates]:
-    """The rates of a step, under its key."""
+    """{key: rates} of a step."""
     rates: list[float] = []
     for rows, parts, times in timed(name, unit, ragged, sms, shared_bytes):
         work = work_of if parts > 1 else chain_of
@@ -92,13 +96,17 @@ def measure_step(name: str, unit: Unit, ragged: bool, sms: int, shared_bytes: in
 
 
 def measure_product(name: str, unit: Unit, sms: int, shared_bytes: int) -> dict[StepKey, StepRates]:
-    """The rates of a product by its depth, and of the words of its output, under their keys."""
+    """{key: rates} of a product, for its flops and for the words of its output.
+
+    The first two sizes of tile differ in depth and give the rate of flops. The last two differ in output: what is left
+    of their time gives the rate of its words.
+    """
     products: list[float] = []
     outputs: list[float] = []
     for rows, parts, times in timed(name, unit, False, sms, shared_bytes):
         flops = [parts * work_of(name, unit, rows, size) for size in sizes_of(name)]
         if unit == "tensor" and parts < sms:
-            flops[-1] *= 2  # which is narrow: half as many products of a warp are under way (predict/block_work.py)
+            flops[-1] *= 2  # it is narrow: a warp works on one product at a time, not on two (predict/block_work.py)
         words = [parts * rows * (keys if name == "scores" else d) for keys, d in sizes_of(name)]
         _, rate = line(flops[:2], times[:2])
         rest = [max(time - flop / rate, 1e-9) for flop, time in zip(flops, times, strict=True)]
@@ -109,8 +117,11 @@ def measure_product(name: str, unit: Unit, sms: int, shared_bytes: int) -> dict[
 
 
 def timed(name: str, unit: Unit, ragged: bool, sms: int, shared_bytes: int) -> Iterator[tuple[int, float, list[float]]]:
-    """(rows, part of the work that counts, seconds for each size): first the work of one warp, in blocks of few warps;
-    then that of all multiprocessors, in as many blocks as fit."""
+    """(rows of a tile, factor, seconds for each size), first for blocks of few warps, then for as many blocks as fit.
+
+    The factor times the work of a block is the work that its time stands for: that of one warp, then that of one block
+    on each multiprocessor.
+    """
     alone, full = [], []
     dtype, warps = "fp16" if name in SCALAR else KINDS[unit][0], few_warps(name, unit)
     few = KINDS[unit][1] * warps
@@ -126,13 +137,14 @@ def timed(name: str, unit: Unit, ragged: bool, sms: int, shared_bytes: int) -> I
 
 
 def blocks_that_fit(program: Program, shared_bytes: int) -> int:
-    """Blocks of a program that a multiprocessor holds."""
+    """The number of blocks of a program that a multiprocessor holds."""
     (kernel,) = program.kernels
     return blocks_on(shared_bytes, kernel.smem_bytes, prod(kernel.block), device.function(program, kernel).num_regs)
 
 
 def line(work: Sequence[float], times: Sequence[float]) -> tuple[float, float]:
-    """(fixed seconds, work a second) through two measurements, the larger first, or one; nothing is negative."""
+    """(fixed seconds, work a second) of the line through two measurements, the larger first. Neither is negative, and
+    the fixed time is at most half of the smaller one. Of one measurement all time is in the rate."""
     if work[0] == work[-1]:
         return 0.0, work[0] / times[0]
     slope = max(times[0] - times[1], 0.0) / (work[0] - work[1])
@@ -141,8 +153,11 @@ def line(work: Sequence[float], times: Sequence[float]) -> tuple[float, float]:
 
 
 def seconds(name: str, dtype: str, heads: int, rows: int, size: Size, ragged: bool = False) -> float:
-    """Seconds of one repetition, one block a head. Of a ragged tile: the loop's time less its full tiles, at least in
-    proportion to its rows."""
+    """Seconds of one repetition, with a block for each head.
+
+    A ragged tile comes after whole ones: its time is that of the loop less that of the whole tiles, and at least in
+    proportion to its rows.
+    """
     long, short = (launch_seconds(program_of(name, dtype, times, heads, rows, size, ragged)) for times in (LONG, SHORT))
     found = max(long - short, 1e-9) / (LONG - SHORT)
     if not ragged:
@@ -152,9 +167,11 @@ def seconds(name: str, dtype: str, heads: int, rows: int, size: Size, ragged: bo
 
 
 def in_passing(name: str, found: dict[StepKey, StepRates]) -> float:
-    """Bytes a second of a warp that copies a row of S word by word, each tile once, between the steps of a launch on
-    tensor cores. Its time is that of aligned copies, and what the launch takes longer where the length of the row is
-    odd."""
+    """Bytes a second of a warp that copies tiles of S word by word, between other steps of a launch on tensor cores.
+
+    The launch runs with rows that start at multiples of 16 bytes and with rows that do not. The time of a copy is that
+    of an aligned one plus the difference.
+    """
     text, rows = PASSING[name], KINDS["tensor"][1]
     odd, even = (
         launch_seconds(generate(text, passing(rows, LONG * ROWS - less), Tiling(rows, ROWS))) for less in (3, 0)
@@ -166,12 +183,15 @@ def in_passing(name: str, found: dict[StepKey, StepRates]) -> float:
 
 
 def passing(rows: int, keys: int) -> Attention:
+    """The problem of those launches."""
     return Attention(rows, ROWS, Nk=keys, dtype="fp16", acc_dtype="fp32")
 
 
 def first_seconds() -> dict[Unit, float]:
-    """For each unit the extra time of a step the first time in a launch, in the median of all steps. The data are in
-    the L2 by then; the likely cause is instruction fetch."""
+    """For each unit the extra seconds of a step the first time in a launch, in the median of all steps.
+
+    The data are in the L2 by then; the likely cause is instruction fetch.
+    """
     device.compile_all(
         program_of(name, KINDS[unit][0], times, 1) for unit in KINDS for name in STEPS for times in (0, 1)
     )
@@ -186,8 +206,10 @@ def first_seconds() -> dict[Unit, float]:
 
 
 def launch_seconds(program: Program, cold: bool = False) -> float:
-    """Median seconds of the launches of a program, by events. `cold`: the L2 holds other lines, and the launches wait
-    in the queue of a busy GPU."""
+    """The median of the seconds that all launches of a program take together.
+
+    `cold`: the L2 holds other data, and the launches wait in the queue of a busy GPU.
+    """
     xp = device.cupy()
     rng = xp.random.default_rng(0)
     inputs = {

@@ -1,5 +1,5 @@
-// The rate of warpgroup matrix products from shared memory, for `iosim calibrate`: 64 x 128 x 16, operands as random
-// numbers in [0.5, 1), whose power is that of real ones.
+// The rate of warpgroup matrix products from shared memory, 64 x 128 x 16, for `iosim calibrate`. The operands are like
+// random numbers in [0.5, 1), because the GPU's power, and with it the clock, depends on the bits.
 #include "hopper.cuh"
 
 extern "C" __global__ void __launch_bounds__(256) wgmma_rate(float* out, int times) {

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from .machine import Machine, Tile
 from .problem import Attention
+from .watchers import Watcher
 
 if TYPE_CHECKING:
-    from .typing import MaskLine, Size, Watcher
+    from .typing import MaskLine, Size
 
 
 class Unrolled(Machine):
@@ -29,3 +30,14 @@ class Unrolled(Machine):
             if outermost:
                 self.block = tile.index if parallel else 0
             yield tile
+
+
+class BlockWatcher(Watcher):
+    """A watcher of an unrolled run, which asks its machine for the current block."""
+
+    machine: Unrolled
+
+    def start(self, machine: Machine) -> None:
+        if not isinstance(machine, Unrolled):
+            raise TypeError(f"{type(self).__name__} watches an Unrolled machine, not a {type(machine).__name__}")
+        self.machine = machine

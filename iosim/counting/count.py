@@ -19,7 +19,7 @@ from ..units import parse_bytes, parse_count
 from .bounds import APART, Bound, bounds, order_words
 
 if TYPE_CHECKING:
-    from ..core.typing import Dropout, Size
+    from ..core.typing import Dropout, Mask, Size
 
     Words = dict[str, tuple[Size, Size]]  # {tensor: (words read, words written)}, of one head
 
@@ -149,7 +149,7 @@ def count(
     schedules: str | Sequence[str] = (),
     tiles: str | None = None,
     tile_multiple: int = 1,
-    mask: str | AnyMask = "dense",
+    mask: str | Mask = "dense",
     **options: Unpack[ProblemOptions],
 ) -> Report:
     """Count the words that schedules move between HBM and an SRAM of M (bytes, `100KB`, or words as `51200el`).

@@ -11,15 +11,16 @@ if TYPE_CHECKING:
     from ..core.problem import Attention
 
 Given = Mapping[str, str | bool | None]  # options by name, in lower case; None where an option was left out
+Fields = dict[str, Any]  # type: ignore[explicit-any]  # of `Attention`, by name: each has a type of its own
 FIELDS = {"n": "N", "nk": "Nk"}  # options whose field of `Attention` is not in lower case
 COUNTS = ("N", "Nk", "d", "batch", "heads", "kv_heads", "splits", "page_size")
 
 
-def counts(given: Given, required: tuple[str, ...] = ("N", "d")) -> dict[str, Any]:
+def counts(given: Given, required: tuple[str, ...] = ("N", "d")) -> Fields:
     """Fields of `Attention` from the options of a problem; options that were not given are left out."""
     from ..units import parse_count
 
-    values: dict[str, Any] = {FIELDS.get(name, name): value for name, value in given.items() if value is not None}
+    values: Fields = {FIELDS.get(name, name): value for name, value in given.items() if value is not None}
     for name in required:
         if name not in values:
             raise InputError(f"--{name}", "nothing", "a whole number from 1", f"give --{name}")
@@ -36,7 +37,7 @@ def problem(given: Given, required: tuple[str, ...] = ("N", "d"), **defaults: ob
     from ..core.problem import Attention
     from ..masks import parse_mask
 
-    values: dict[str, Any] = {**defaults, **counts(given, required)}
+    values: Fields = {**defaults, **counts(given, required)}
     return Attention(**{**values, "mask": parse_mask(values.get("mask", "dense"))})
 
 

@@ -1,30 +1,39 @@
-"""Barriers are derived: one is written only where a statement meets what another thread touched since the last one.
+"""Derives the barriers of a kernel: one stands only where a statement needs what other threads did since the last one.
 
-Every team of threads owns the same rows of every block (cuda/tiles.cuh). Two accesses that both keep to their own rows of
-one block need the team to agree (a warp: cheap); any others that meet need the whole thread block. Copies that are
-under way are waited for where their block is first met, not earlier.
+Two accesses conflict if they touch the same memory and at least one of them writes. What they need depends on whose
+rows they touch, because each team of threads owns the same rows of every block (cuda/tiles.cuh):
+
+- If both touch only the team's own rows of one block, the team synchronises. A team is mostly a warp, so this is cheap.
+- Otherwise the whole thread block synchronises.
+
+An asynchronous copy is waited for where its block is next used, not earlier.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+
+from ..core.machine import Block
 
 NONE, TEAM, BLOCK = range(3)
 
 
 @dataclass(frozen=True)
 class Access:
-    """Bytes low..high of shared memory (space "") or a tensor in HBM, by the owner of each row or by anyone."""
+    """One access of a statement: to bytes low..high of shared memory (`space` is empty), or to a tensor in HBM."""
 
     space: str
     low: int
     high: int
     block: int
+    """Which block of SRAM is accessed, or copied from or to HBM."""
     own: bool
+    """Every team touches only the rows that it owns."""
     writes: bool
-    copy: int | None = None  # number of the asynchronous copy that may still be under way
-    agreed: bool = False  # the team synchronised since
+    copy: int | None = None
+    """The number of an asynchronous copy that may still be under way."""
+    agreed: bool = False
+    """The team synchronised since."""
 
     def against(self, new: Access) -> int:
         """The barrier needed between this access and a new one."""
@@ -38,13 +47,16 @@ class Access:
 
 @dataclass(frozen=True)
 class State:
-    """What happened since the last barrier, and the copies that may be under way, oldest first."""
+    """The accesses since the last barrier, and the copies that may be under way, oldest first."""
 
     accesses: frozenset[Access] = frozenset()
     copies: tuple[int, ...] = ()
 
     def before(self, new: list[Access]) -> tuple[int | None, int, State]:
-        """What a statement needs first, copies that may stay under way (or None) and a barrier; and the state then."""
+        """(how many copies may stay under way, the barrier, the state after both) before a statement's accesses.
+
+        The number is None if no copy need be waited for. Copies end in the order in which they began.
+        """
         met = [(old, need) for old in self.accesses for access in new if (need := old.against(access))]
         waits = [self.copies.index(old.copy) for old, _ in met if old.copy in self.copies]
         state, still = self, None
@@ -57,6 +69,7 @@ class State:
         return still, barrier, state.after(barrier)
 
     def after(self, barrier: int) -> State:
+        """The state after a barrier; it does not end the copies that are under way."""
         flying = {x for x in self.accesses if x.copy in self.copies}
         if barrier == BLOCK:
             return replace(self, accesses=frozenset(flying))
@@ -65,26 +78,29 @@ class State:
         return self
 
     def add(self, new: list[Access], copy: int | None = None) -> State:
+        """The state after more accesses, by asynchronous copy number `copy` if it is not None."""
         return State(self.accesses | set(new), self.copies if copy is None else (*self.copies, copy))
 
     def landed(self) -> State:
-        """After a wait for all copies."""
+        """The state after a wait for all copies."""
         return State(frozenset(replace(x, copy=None) for x in self.accesses))
 
     def join(self, other: State) -> State:
-        """After either of two paths, of which the other left no new copy under way."""
+        """The state after this path or the other one, which left no new copy under way."""
         return State(self.accesses | other.accesses, self.copies)
 
 
 def describe(still: int | None, barrier: int) -> list[str]:
-    """The statements of CUDA that do it."""
+    """The CUDA of a wait and a barrier, as `State.before` returns them."""
     lines = [] if still is None else [f"copies_done<{still}>();"]
     return lines + {NONE: [], TEAM: ["Team::sync();"], BLOCK: ["__syncthreads();"]}[barrier]
 
 
-def sram(block: Any, low: int, high: int, own: bool, writes: bool, copy: int | None = None) -> Access:
+def sram(block: Block, low: int, high: int, own: bool, writes: bool, copy: int | None = None) -> Access:
+    """An access to the bytes low..high of a block in shared memory."""
     return Access("", low, high, id(block), own, writes, copy)
 
 
-def hbm(block: Any, tensor: str, writes: bool, copy: int | None = None) -> Access:
+def hbm(block: Block, tensor: str, writes: bool, copy: int | None = None) -> Access:
+    """An access to a tensor in HBM by the copy of a block, each team for its own rows."""
     return Access(tensor, 0, 0, id(block), True, writes, copy)

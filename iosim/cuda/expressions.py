@@ -1,30 +1,36 @@
-"""C expressions: where tiles start and end, which of them a mask leaves out, and what steps take beside blocks."""
+"""C expressions for what a kernel finds out while it runs: where tiles lie, and which of them a mask leaves out.
+
+Also the arguments of steps that are no blocks: a part of a mask or of dropout, and numbers.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from math import ceil
-from typing import Any, cast
+from typing import TYPE_CHECKING, cast
 
-from ..core.dependent_tiles import Moved, Share
+from ..core.dependent_tiles import Moved, Share, Span
 from ..core.machine import Block, Tile
 from ..errors import ScheduleError
 from ..masks.dropout import DropoutPart
-from ..masks.mask import Line, Part
+from ..masks.mask import Part
 from ..masks.reach import Seen
 from ..steps.passes_and_linear import Number
 from .mask_tables import Tables
-from .record import Loop, SymbolicTile, statements
+from .record import Body, Loop, SymbolicTile, statements
 from .warp_split import WHOLE_TURNS
 
-LOOPS = "ijxyzuvw"
-MOST_BODIES = 4  # measured on an H200: more than about 90 KB of code take longer to come than to run
+if TYPE_CHECKING:
+    from ..core.typing import Input, MaskLine, Size
+
+LOOPS = "ijxyzuvw"  # the index of a loop, by the number of loops around it
+MOST_BODIES = 4  # on an H200 code of more than about 90 KB takes longer to be fetched than to run
 
 
 @dataclass
 class Expressions:
-    """Of one kernel: `names` are those of its blocks, `used_tables` the tables of the mask that it needs."""
+    """The C expressions of one kernel. `names` are those of its blocks, `used_tables` the mask's tables it needs."""
 
     tables: Tables | None
     names: dict[Block, str] = field(default_factory=dict)
@@ -32,20 +38,20 @@ class Expressions:
 
     # ------------------------------------------------------------------ tiles
 
-    def start(self, tile: Any) -> str:
-        """First position of a tile, or of a part of an axis that depends on one."""
+    def start(self, tile: Tile) -> str:
+        """The first position of a tile, or of a part of an axis that depends on one."""
         if isinstance(tile, Share):
             return f"{self.start(tile.tile)} * {tile.each}"
         if isinstance(tile, Moved):
             return "(" + " + ".join(f"{factor} * {self.place(x)}" for factor, x in tile.terms) + ")"
         return "0" if isinstance(tile, Seen) else f"{letter(tile)}0"
 
-    def place(self, x: Any) -> str:
+    def place(self, x: Tile | Block) -> str:
         """Where a tile starts, or the first word of a block."""
         return f"*{self.names[x]}.at(0, 0)" if isinstance(x, Block) else self.start(x)
 
-    def size(self, x: Any) -> str:
-        """Positions of a tile; a number is itself."""
+    def size(self, x: Tile | Size) -> str:
+        """The number of positions of a tile; a number is itself."""
         if isinstance(x, Share):
             return f"min({x.each}, {x.length} - {self.start(x)})"
         if isinstance(x, Moved):
@@ -55,13 +61,14 @@ class Expressions:
         return f"n{letter(x)}" if isinstance(x, Tile) else str(x)
 
     def turns(self, tile: SymbolicTile) -> str:
-        """How often the loop over a tile runs."""
+        """The number of turns of the loop over a tile."""
         if tile.parent is None:
-            return str(-(-tile.length // tile.step))
+            return str(turns_of(tile))
         return f"({self.size(tile.parent)} + {tile.step - 1}) / {tile.step}"
 
     def position(self, tile: SymbolicTile, index: str, size: int = 0) -> list[str]:
-        """Index, first position and size of a tile: i, i0, ni; `size` where it is known for all that come here."""
+        """Declarations of the index, first position and size of a tile: i, i0, ni. `size`: the size of all tiles that
+        come here, 0 if they differ. ScheduleError if its place is only known from a block."""
         i, parent = letter(tile), tile.parent
         if parent is not None and words_of(parent):
             raise ScheduleError("a loop over a part of an axis whose place is in a block cannot be written as CUDA")
@@ -76,7 +83,8 @@ class Expressions:
 
     # ------------------------------------------------------------------ inputs of steps that are no blocks
 
-    def value(self, x: Any) -> str:
+    def value(self, x: Input) -> str:
+        """The argument of a step that is no block. ScheduleError for what no kernel can take."""
         if isinstance(x, Part):
             return self.visible(x)
         if isinstance(x, Number):
@@ -86,6 +94,7 @@ class Expressions:
         raise ScheduleError(f"a step has an input that no kernel can take: {x!r}")
 
     def visible(self, part: Part) -> str:
+        """A lambda (r, c): whether row r of a tile sees its column c."""
         assert self.tables is not None
         text = self.tables.visible()
         self.used_tables.update(dict.fromkeys(name for name in self.tables.words if name in text))
@@ -93,7 +102,11 @@ class Expressions:
         return f"[&](int r, int c) {{ const int x = {i} + r, y = {j} + c; return {text}; }}"
 
     def factor(self, part: DropoutPart) -> str:
-        """What dropout multiplies with. Kept is k / 2^53 >= probability, for an integer k: k >= the next integer."""
+        """A lambda (r, c): the factor of dropout for row r and column c of a tile.
+
+        An element is kept if k / 2^53 >= probability for its integer k, so if k >= the probability times 2^53, rounded
+        up.
+        """
         chance, seed = part.dropout.probability, part.dropout.seed
         row, key = f"{self.start(part.i)} + r", f"{self.start(part.j)} + c"
         least = ceil(chance * 2**53)  # exact: a product with a power of 2
@@ -102,22 +115,24 @@ class Expressions:
     # ------------------------------------------------------------------ masks
 
     def unless_whole(self, part: Part) -> str:
-        """A tile in which nothing is hidden is left alone."""
+        """The condition in front of a step that hides: not for tiles in which nothing is hidden. Empty if no table of
+        tiles fits the step's loops."""
         mask, i, j = part.mask, cast("SymbolicTile", part.i), cast("SymbolicTile", part.j)
         parent = j.parent
         if (i.step, j.step) != (mask.rows_q, mask.rows_k) or i.parent:
             return ""
         if parent is not None and not isinstance(parent, Seen):
             return ""
-        return f"if (!bit({self.table('whole')}, {letter(part.i)} * {mask.Tc} + {letter(part.j)})) "
+        return f"if (!bit({self.table('whole')}, {letter(i)} * {mask.Tc} + {letter(j)})) "
 
     def table(self, name: str) -> str:
+        """The name of a table of the mask (cuda/mask_tables.py), which the kernel then needs."""
         assert self.tables is not None
         self.used_tables[name] = None
         return self.tables.use(name)
 
-    def line(self, line: Line, tile: Any = None) -> str:
-        """C for: is this tile of the line active; without a tile: is any."""
+    def line(self, line: MaskLine, tile: Tile | None = None) -> str:
+        """A C expression: whether this tile of a line of the mask is active; without a tile, whether any is."""
         mask = line.mask
         if line.kind == "columns":
             return f"bit({self.table('any_k')}, {self.index(tile, mask.rows_k)})"
@@ -127,37 +142,46 @@ class Expressions:
         i, j = (tile, line.tile) if line.kind == "column" else (line.tile, tile)
         return f"bit({self.table('active')}, {self.index(i, mask.rows_q)} * {mask.Tc} + {self.index(j, mask.rows_k)})"
 
-    def index(self, tile: Any, rows: int) -> str:
-        if tile is None or tile.step != rows or tile.parent is not None:
+    def index(self, tile: Tile | None, rows: Size) -> str:
+        """The number of a tile among the mask's tiles of `rows` positions. ScheduleError if the loop has others."""
+        if not isinstance(tile, SymbolicTile) or tile.step != rows or tile.parent is not None:
             raise ScheduleError("a loop over a line of the mask must use the mask's tile size")
         return letter(tile)
 
 
 def last_size(tile: SymbolicTile) -> int:
-    """How many positions the last tile of an axis has where that is fewer than the others have; else 0."""
-    return 0 if tile.parent else int(tile.length % tile.extent)
+    """The positions of the last tile of an axis if it is smaller than the others; else 0."""
+    return 0 if tile.parent else int(tile.length) % tile.extent
 
 
-def split_loops(body: list[Any]) -> set[Loop]:
-    """The loops that are written twice: for whole tiles, and for a last one that is smaller. Then the compiler knows
-    both sizes, but there is more code, which must pay; and what is more than a GPU fetches ahead comes late. So where
-    there would be too much, outer loops are not, then the first ones."""
+def turns_of(tile: SymbolicTile) -> int:
+    """The number of tiles of an axis."""
+    return -(-int(tile.length) // tile.step)
+
+
+def split_loops(body: Body) -> set[Loop]:
+    """The loops that are written twice: once for whole tiles, once for a last tile that is smaller.
+
+    The compiler then knows both sizes, but there is more code. So a loop must have enough whole tiles. And if the
+    kernel would be too long, loops are taken out again in the order in which they are written, outer ones first.
+    """
     loops = [node for node in statements(body) if isinstance(node, Loop)]
-    found = [x for x in loops if last_size(x.tile) and x.tile.length // x.tile.step >= WHOLE_TURNS]
+    found = [x for x in loops if last_size(x.tile) and int(x.tile.length) // x.tile.step >= WHOLE_TURNS]
     while found and bodies(body, found) > MOST_BODIES:
         found.pop(0)
     return set(found)
 
 
-def bodies(body: list[Any], split: Collection[Loop]) -> int:
-    """How many innermost loops there are, each as often as it is written."""
+def bodies(body: Body, split: Collection[Loop]) -> int:
+    """The number of innermost loops in the source, each counted as often as it is written."""
     return max(1, sum(bodies(node.body, split) * (1 + (node in split)) for node in body if isinstance(node, Loop)))
 
 
-def letter(tile: Any) -> str:
-    return LOOPS[tile.depth]
+def letter(tile: Tile) -> str:
+    """The C name of a tile's index. ScheduleError for a part of an axis, which no loop belongs to."""
+    return LOOPS[cast("SymbolicTile | Span", tile).depth]
 
 
-def words_of(tile: Any) -> list[Block]:
-    """Blocks whose first word says where a tile lies."""
+def words_of(tile: Tile | Size) -> list[Block]:
+    """The blocks whose first words say where a tile lies."""
     return [x for _, x in tile.terms if isinstance(x, Block)] if isinstance(tile, Moved) else []

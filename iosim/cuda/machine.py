@@ -1,7 +1,13 @@
-"""The machine that writes CUDA: the fourth reading of a schedule's text.
+"""The machine that writes CUDA: `generate` turns a schedule's text into a program of kernels. It needs no GPU.
 
-cuda/record.py walks the text symbolically, cuda/plan.py decides threads and lays out shared memory, cuda/barriers.py derives the
-barriers, cuda/write.py prints the kernels; the steps they call are real CUDA in the .cuh files beside it.
+Counting, carrying arrays and visiting every tile are the other three ways to read a text (core/). Here each file does
+one part of the work:
+
+- record.py walks the text once and keeps its statements, launch by launch.
+- plan.py decides about threads and tensor cores; shared_memory.py places the blocks.
+- write.py writes a kernel, with barriers from barriers.py and expressions from expressions.py.
+
+The kernels call tile steps, which are written by hand: CUDA in steps/*.cuh, on the types and copies of cuda/*.cuh.
 """
 
 from __future__ import annotations
@@ -10,35 +16,40 @@ import re
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, cast
 
 from ..core.folded import Folded
+from ..core.machine import Block
 from ..core.problem import DENSE, Attention, Tensor
 from ..core.shapes import product
 from ..core.tiling import Tiling
 from ..core.watchers import Capacity
 from ..errors import InputError, InternalError, IosimError, ScheduleError
+from .expressions import turns_of
 from .mask_tables import Tables
 from .plan import ROW_WORDS, grid_loop, make_plan, room, tensors_of
 from .program import HbmArray, Kernel, Program
-from .record import Recorder, Step, statements
+from .record import Body, Load, Recorder, Step, Store, statements
 from .write import Writer, is_shared
+
+if TYPE_CHECKING:
+    from ..core.typing import ScheduleLike, Text
 
 STEPS = ("steps/softmax.cuh", "steps/passes_and_linear.cuh", "steps/backward.cuh")
 FILES = ("cuda/ptx.cuh", "cuda/tiles.cuh", "cuda/mma.cuh", "cuda/products.cuh", *STEPS)
 DTYPES = ("fp32", "fp16", "bf16")
-MOST_INSTANCES = 65_535
+MOST_INSTANCES = 65_535  # of a grid along y (CUDA programming guide)
 
 
 def generate(
-    schedule: Any, problem: Attention, tiling: Tiling, count: bool = False, tensor_cores: bool | None = None,
-    row_words: int = ROW_WORDS,
+    schedule: ScheduleLike | Text, problem: Attention, tiling: Tiling, count: bool = False,
+    tensor_cores: bool | None = None, row_words: int = ROW_WORDS,
 ) -> Program:  # fmt: skip
-    """CUDA C++ of a Schedule (or a bare text) for one problem and one tiling.
+    """The CUDA C++ program of a Schedule (or a bare text), for one problem and one tiling.
 
-    `count` compiles the word counters in. `tensor_cores`: None chooses them where dtype and sizes allow, False never,
-    True raises InputError where no launch can use them. `row_words` are those of a long row that one thread takes where
-    all threads share a row. Raises InputError for dtypes and steps that have no CUDA.
+    `count` compiles the word counters in. `tensor_cores`: None uses them where dtype and sizes allow, False never, True
+    raises InputError where no launch can use them. `row_words`: words of the largest tile for each thread where all
+    threads share each row. Raises InputError for dtypes, and ScheduleError for steps, that have no CUDA.
     """
     problem = problem.packed
     check_problem(problem)
@@ -52,12 +63,12 @@ def generate(
         )
     counters = counters_of(launches)
     tables = None if p.mask is DENSE else Tables(p.mask)
-    name = re.sub(r"\W", "_", getattr(schedule, "name", None) or schedule.__name__)
+    name = name_of(schedule)
     kernels = []
     for k, (body, plan) in enumerate(zip(launches, plans, strict=True)):
         writer = Writer(name if len(launches) == 1 else f"{name}_{k}", p, tensors, plan, tables, counters)
         source, loop = writer.kernel(body), grid_loop(body)
-        turns = 1 if loop is None else -(-int(loop.tile.length) // loop.tile.step)
+        turns = 1 if loop is None else turns_of(loop.tile)
         used = tuple(dict.fromkeys([n for names in tensors_of(body) for n in names]))
         kernels.append(Kernel(writer.name, source, (turns, p.instances, 1), (plan.threads, 1, 1), plan.smem_bytes, used,
                               writer.table_arguments, plan.tensor_cores))  # fmt: skip
@@ -73,7 +84,13 @@ def generate(
     return program
 
 
+def name_of(schedule: ScheduleLike | Text) -> str:
+    """The name of a schedule or a text, as part of a name in C."""
+    return re.sub(r"\W", "_", str(getattr(schedule, "name", None) or getattr(schedule, "__name__", "")))
+
+
 def check_problem(p: Attention) -> None:
+    """Raise InputError for a problem that no kernel can be generated for."""
     for option, dtype in (("--dtype", p.dtype), ("--acc-dtype", str(p.acc_dtype))):
         if dtype not in DTYPES:
             raise InputError(option, dtype, f"{', '.join(DTYPES)} on a GPU")
@@ -88,17 +105,18 @@ def prelude() -> str:
 
 
 def source_of(file: str) -> str:
+    """The text of a file of the package."""
     return (Path(__file__).parent.parent / file).read_text()
 
 
 @lru_cache(maxsize=1)
 def known_steps() -> frozenset[str]:
-    """Names of the steps that have CUDA."""
+    """The names of iosim's own steps, which have CUDA."""
     return frozenset(name for file in STEPS for name in re.findall(r"STEP (\w+)\(", source_of(file)))
 
 
-def check_steps(launches: list[list[Any]]) -> list[str]:
-    """CUDA of the steps that bring their own, as `step.cuda = "..."`; an error for one that has none."""
+def check_steps(launches: list[Body]) -> list[str]:
+    """The CUDA of the steps that bring their own, as `step.cuda = "..."`. ScheduleError for a step without any."""
     steps = {node.step.__name__: node.step for body in launches for node in statements(body) if isinstance(node, Step)}
     for name, step in steps.items():
         ours = name in known_steps()
@@ -112,7 +130,8 @@ def check_steps(launches: list[list[Any]]) -> list[str]:
     return [step.cuda for step in steps.values() if hasattr(step, "cuda")]
 
 
-def counters_of(launches: list[list[Any]]) -> list[tuple[str, str]]:
+def counters_of(launches: list[Body]) -> list[tuple[str, str]]:
+    """(tensor, "reads" or "writes") for every word of the array `counts`, in its order."""
     found: dict[tuple[str, str], None] = {}
     for body in launches:
         reads, writes = tensors_of(body)
@@ -120,27 +139,28 @@ def counters_of(launches: list[list[Any]]) -> list[tuple[str, str]]:
     return list(found)
 
 
-def filled_before(schedule: Any, launches: list[list[Any]]) -> tuple[str, ...]:
-    """Tensors that the host fills: those read first, and those that the schedule says keep words it never writes."""
+def filled_before(schedule: ScheduleLike | Text, launches: list[Body]) -> tuple[str, ...]:
+    """The tensors that the host fills: those that are read before they are written, and those that the schedule calls
+    `initialised`, as they keep words that it never writes."""
     return tuple(dict.fromkeys([*read_first(launches), *getattr(schedule, "initialised", ())]))
 
 
-def read_first(launches: list[list[Any]]) -> tuple[str, ...]:
-    """Tensors that are both read and written, and read first: the host fills them."""
-    written: set[str] = set()
+def read_first(launches: list[Body]) -> tuple[str, ...]:
+    """The tensors that are both read and written, and read first."""
+    met: set[str] = set()
     first: dict[str, None] = {}
     both = {name for body in launches for name in tensors_of(body)[0]} & {n for b in launches for n in tensors_of(b)[1]}
     for body in launches:
         for node in statements(body):
-            tensor = getattr(node, "tensor", None)
-            if tensor in both and tensor not in written:
-                if tensors_of([node])[0]:
-                    first[tensor] = None
-                written.add(tensor)
+            if isinstance(node, Load | Store) and node.tensor in both and node.tensor not in met:
+                if isinstance(node, Load):
+                    first[node.tensor] = None
+                met.add(node.tensor)
     return tuple(first)
 
 
-def arrays_of(p: Attention, tensors: dict[str, Tensor], launches: list[list[Any]]) -> dict[str, HbmArray]:
+def arrays_of(p: Attention, tensors: dict[str, Tensor], launches: list[Body]) -> dict[str, HbmArray]:
+    """The arrays in HBM that the launches read and write, by tensor."""
     names = dict.fromkeys(name for body in launches for group in tensors_of(body) for name in group)
     found = {}
     for name in names:
@@ -152,43 +172,43 @@ def arrays_of(p: Attention, tensors: dict[str, Tensor], launches: list[list[Any]
 
 
 class Peaks(Capacity):
-    """The peak of every launch by itself; of blocks whose tiles are `rounded` up to multiples of 16, or as they are."""
+    """The peak of every launch by itself, in bytes. `rounded`: tiles are rounded up to multiples of 16."""
 
     def __init__(self, rounded: bool) -> None:
         super().__init__()
         self.rounded = rounded
         self.launches: list[int] = []
 
-    def allocate(self, block: Any) -> None:
+    def allocate(self, block: Block) -> None:
         self.bytes += self._bytes_of(block)
         self.peak_bytes = max(self.peak_bytes, self.bytes)
 
-    def free(self, block: Any) -> None:
+    def free(self, block: Block) -> None:
         self.bytes -= self._bytes_of(block)
 
-    def _bytes_of(self, block: Any) -> int:
-        return int(product(room(x, self.rounded) for x in block.shape) * self._width(block.tensor))
+    def _bytes_of(self, block: Block) -> int:
+        return product(room(x, self.rounded) for x in block.shape) * self._width(block.tensor)
 
     def launch_ended(self) -> None:
         self.launches.append(int(self.peak_bytes))
         self.peak_bytes = 0
 
 
-def footprints(schedule: Any, p: Attention, tiling: Tiling, rounded: list[bool]) -> tuple[int, int]:
-    """(with the tiles of the launches marked `rounded` up to multiples of 16, as given), by Capacity."""
+def footprints(schedule: ScheduleLike | Text, p: Attention, tiling: Tiling, rounded: list[bool]) -> tuple[int, int]:
+    """Peak bytes in SRAM: (with tiles rounded up to multiples of 16 in the launches marked `rounded`, without)."""
     plain, padded = Peaks(False), Peaks(True)
     Folded(replace(p, mask=DENSE), plain, padded).run(schedule, tiling)
     chosen = [b if wanted else a for a, b, wanted in zip(plain.launches, padded.launches, rounded, strict=True)]
     return max(chosen), max(plain.launches)
 
 
-def can_generate(schedule: Any) -> bool:
+def can_generate(schedule: ScheduleLike | Text) -> bool:
     """Whether a schedule has kernels."""
     return not why_not(schedule)
 
 
-def why_not(schedule: Any) -> str:
-    """Why a schedule has no kernels, found out by making them for a small problem that it is about; else nothing."""
+def why_not(schedule: ScheduleLike | Text) -> str:
+    """Why a schedule has no kernels; empty if it has. They are generated for a small problem that it is about."""
     problem = getattr(schedule, "about", lambda p: p)(Attention(32, 16, dtype="fp32"))
     try:
         generate(schedule, problem, Tiling(16, 16))

@@ -1,37 +1,47 @@
-"""A mask in CUDA: which tiles are active as bit tables, which tokens are visible as a C expression."""
+"""A mask in CUDA: active tiles as tables of bits, visible tokens as a C expression."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import InputError
-from ..masks.expression import Atom, Expr, Join
+from ..masks.expression import Atom, Expr, Join, MaskFile
 from ..masks.mask import BoundMask
 from ..masks.reach import reaches
+
+if TYPE_CHECKING:
+    from ..core.typing import Bools, Mask
+
+Words = NDArray[np.uint32]
 
 MOST_BITS = 2**33  # a table of 1 GiB
 CONSTANT_BYTES = 12 * 1024  # tables up to this size are constants of the source; larger ones are arguments
 
 
 class Tables:
-    """The tables that the kernels of one program need, made when they are first asked for."""
+    """The tables that the kernels of one program need, by name. Each is made when it is first asked for.
 
-    def __init__(self, mask: Any):
-        self.mask: BoundMask = mask
-        self.words: dict[str, Any] = {}
-        self._files: dict[str, Any] = {}
+    Tables of bits: `active` (tiles that are not empty) and `whole` (tiles in which nothing is hidden), Tr x Tc; `any_q`
+    and `any_k`, the row tiles and key tiles with any active tile; `file0` and so on, the files of the mask. A table of
+    numbers: `reach`, for each row tile the number of keys up to the last one that it sees.
+    """
+
+    def __init__(self, mask: Mask):
+        self.mask = cast("BoundMask", mask)
+        self.words: dict[str, Words] = {}
+        self._files: dict[str, MaskFile] = {}
 
     def use(self, name: str) -> str:
-        """The name of a table of bits, `active` and `whole` (Tr x Tc tiles), `any_q` (Tr), `any_k` (Tc), `fileN`; or of
-        numbers, `reach` (Tr): keys up to the last one that a query tile sees."""
+        """The name of a table, which is made if it is not there yet."""
         if name not in self.words:
-            table = getattr(self, "_" + name)()
-            self.words[name] = table if table.dtype == np.uint32 else bits(table)
+            self.words[name] = self._reach() if name == "reach" else bits(self._tiles(name))
         return name
 
     def is_constant(self, name: str) -> bool:
+        """Whether a table is small enough for the source; else it is an argument of the kernels."""
         return self.words[name].nbytes <= CONSTANT_BYTES
 
     @property
@@ -45,23 +55,22 @@ class Tables:
         return "".join(texts)
 
     @property
-    def arguments(self) -> dict[str, Any]:
+    def arguments(self) -> dict[str, Words]:
+        """The large tables, which kernels take as arguments."""
         return {name: words for name, words in self.words.items() if not self.is_constant(name)}
 
-    def _reach(self) -> Any:
+    def _reach(self) -> Words:
         return np.array([keys for _, keys in reaches(self.mask)], np.uint32)
 
-    def _active(self) -> Any:
-        return self.mask.table
+    def _tiles(self, name: str) -> Bools:
+        """The table of bits with this name, as booleans."""
+        if name == "whole":
+            return self._whole()
+        table = self.mask.table
+        return table if name == "active" else np.asarray(table.any(axis={"any_q": 1, "any_k": 0}[name]))
 
-    def _any_q(self) -> Any:
-        return self.mask.table.any(axis=1)
-
-    def _any_k(self) -> Any:
-        return self.mask.table.any(axis=0)
-
-    def _whole(self) -> Any:
-        """Tiles in which the mask hides nothing."""
+    def _whole(self) -> Bools:
+        """The tiles (Tr x Tc) in which the mask hides nothing."""
         mask, starts = self.mask, np.arange(0, self.mask.Nk, self.mask.rows_k)
         table = np.ones((mask.Tr, mask.Tc), bool)
         chunk = max(1, 2**22 // mask.Nk)
@@ -74,7 +83,7 @@ class Tables:
     # ------------------------------------------------------------------ tokens
 
     def visible(self, expr: Expr | None = None) -> str:
-        """C for: does query x see key y (token positions of type int)."""
+        """A C expression: whether query x sees key y, both positions of tokens of type int."""
         expr = self.mask.mask.expr if expr is None else expr
         if isinstance(expr, Join):
             parts = [self.visible(part) for part in expr.parts]
@@ -83,7 +92,7 @@ class Tables:
         return self._file(expr) if expr.file else self._atom(expr)
 
     def _atom(self, atom: Atom) -> str:
-        m, size = self.mask, min(atom.size, 2**31 - 1)  # more than any position changes nothing
+        m, size = self.mask, min(atom.size, 2**31 - 1)  # an int; no position is larger
         x, y = (f"(x / {m.rows_q})", f"(y / {m.rows_k})") if atom.tiles else ("x", "y")
         shift = 0 if atom.tiles else m.Nk - m.N
         return {
@@ -109,8 +118,8 @@ class Tables:
         return f"bit({name}, x / {m.rows_q} * {m.Tc}LL + y / {m.rows_k})"
 
 
-def bits(table: Any) -> Any:
-    """A table of booleans as uint32 words, the first in the lowest bit."""
+def bits(table: Bools) -> Words:
+    """The booleans of a table as words of 32 bits, the first in the lowest bit."""
     flat = np.asarray(table, bool).ravel()
     packed = np.packbits(flat, bitorder="little")
     padded = np.zeros(-(-max(1, len(packed)) // 4) * 4, np.uint8)

@@ -1,5 +1,5 @@
 // `scores` and `accumulate` on tensor cores: mma.m16n8k16 on fp16 or bf16 blocks with fp32 sums. Blocks are padded to
-// 16 x 16, their margins are zeros. A warp owns 16 rows at a time; see ptx.cuh for which lane holds what.
+// multiples of 16 x 16 with zeros. A warp works on 16 rows at a time; ptx.cuh says which lane holds what.
 #pragma once
 
 // Two words at (r, c), c even.
@@ -15,7 +15,7 @@ template <class B, class F> DEVICE void each_16_rows(const B&, F f) {
     for (int r = Team::index() * 16; r < B::extent_rows; r += Team::teams * 16) f(r);
 }
 
-// S = Q K^T / sqrt(d): the 16 queries stay in registers, the keys pass by 16 or 32 at a time.
+// S = Q K^T / sqrt(d). 16 queries stay in registers; keys are read 16 or 32 at a time.
 template <class S, class Q, class K> DEVICE void scores_mma(const S& s, const Q& q, const K& k) {
     constexpr int STEPS = Q::extent_cols / 16, WIDE = S::extent_cols % 32 == 0 ? 2 : 1;
     const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
@@ -44,7 +44,7 @@ template <class S, class Q, class K> DEVICE void scores_mma(const S& s, const Q&
     });
 }
 
-// O += P V: the 16 rows of P are rounded to V's type and stay in registers (up to 128 keys at a time), V passes by.
+// O += P V. 16 rows of P, of up to 128 keys, are rounded to V's type and stay in registers while V is read.
 template <class O, class P, class V> DEVICE void accumulate_mma(const O& o, const P& p, const V& v) {
     constexpr int C = P::extent_cols, PART = C % 128 == 0 ? 128 : C % 64 == 0 ? 64 : C % 32 == 0 ? 32 : 16;
     constexpr int KEYS = C <= 128 ? C : PART;

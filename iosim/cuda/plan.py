@@ -3,38 +3,49 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ..core.machine import Block, Tile
 from ..core.problem import Attention
 from ..core.shapes import product
 from ..steps.softmax import Cost
-from .record import Free, Load, Loop, New, Step, Store, statements
+from .record import Body, Free, Load, Loop, New, Step, Store, statements
 from .shared_memory import Life, place
 
-Body = list[object]  # statements of cuda/record.py
+if TYPE_CHECKING:
+    from ..core.typing import Size
 
-ALL_ROWS = 1 << 20
-MOST_WARPS = 8
-ROW_WORDS = 32  # of the largest tile, for one thread: as many as it can hold where 1024 threads share the registers
+ALL_ROWS = 1 << 20  # rows of a team of all threads: more than any block has
+MOST_WARPS = 8  # of a thread block
+ROW_WORDS = 32  # words of the largest tile for each thread: as many as fit in registers with 1024 threads
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Threads of a block, of a team, and consecutive rows a team owns; offsets in bytes by block."""
+    """What is decided for one launch. A team of threads, a warp or the whole thread block, owns rows of every block."""
 
     threads: int
+    """Threads of a thread block."""
     team: int
+    """Threads of a team."""
     rows: int
+    """Consecutive rows that a team owns, before the next team's rows follow."""
     tensor_cores: bool
     offsets: dict[Block, int]
+    """Where each block starts in shared memory, in bytes."""
     smem_bytes: int
-    whole: frozenset[Block]  # read whole by matrix products: all threads load them together, no team owns their rows
+    whole: frozenset[Block]
+    """Blocks that matrix products read whole. All threads load them together, and no team owns their rows."""
 
     @property
     def blocks(self) -> int:
-        """Thread blocks that a multiprocessor should hold at once: by shared memory, but not at the price of registers.
-        (227 KB, 1 KB of it taken for every block, and 65,536 registers: NVIDIA, compute capability 9.0)"""
-        registers = 128 if self.whole else 64  # a thread's, with and without a matrix product
+        """Thread blocks that a multiprocessor should hold at once: as many as shared memory allows, if each thread
+        still has the registers that it needs.
+
+        A multiprocessor has 227 KB of shared memory, of which every block costs 1 KB extra, and 65,536 registers
+        (NVIDIA, compute capability 9.0).
+        """
+        registers = 128 if self.whole else 64  # of a thread, with and without a matrix product
         return max(1, min(233_472 // (self.smem_bytes + 1024), 65_536 // (self.threads * registers), 32))
 
     def extents(self, block: Block) -> tuple[int, int]:
@@ -43,7 +54,7 @@ class Plan:
         return sizes[0], sizes[1] if len(sizes) > 1 else 1
 
     def span(self, p: Attention, block: Block) -> tuple[int, int]:
-        """The bytes of a block in shared memory."""
+        """(first byte, end) of a block in shared memory."""
         base = block.base or block
         low = self.offsets[base]
         return low, low + product(self.extents(base)) * p.sram_bytes(base.tensor)
@@ -55,15 +66,15 @@ def mark_of(step: object) -> Cost:
     return cost if isinstance(cost, Cost) else Cost()
 
 
-def room(x: Tile | int, rounded: bool) -> int:
-    """Words along an axis that a block reserves: with `rounded`, tiles in multiples of 16."""
+def room(x: Tile | Size, rounded: bool) -> int:
+    """Words that a block reserves along an axis; `rounded` tiles are multiples of 16."""
     size = x.extent if isinstance(x, Tile) else x
-    return int(-(-size // 16) * 16 if rounded and isinstance(x, Tile) else size)
+    return -(-int(size) // 16) * 16 if rounded and isinstance(x, Tile) else int(size)
 
 
 def make_plan(p: Attention, body: Body, allowed: bool, row_words: int = ROW_WORDS) -> Plan:
-    """The plan of a launch; `allowed`: whether tensor cores may be used. `row_words`: for each thread
-    where all share a row."""
+    """The plan of a launch. `allowed`: tensor cores may be used. `row_words`: words of the largest tile for each thread
+    where all threads share each row."""
     tensor_cores = allowed and suits_tensor_cores(p, body)
     rows, words = shape_of_work(body)
     if tensor_cores:
@@ -79,7 +90,8 @@ def make_plan(p: Attention, body: Body, allowed: bool, row_words: int = ROW_WORD
 
 
 def shape_of_work(body: Body) -> tuple[int, int]:
-    """The most rows that a step writes, and the words of the largest tile (whole axes are loaded once)."""
+    """(the most rows that a step writes, the words of the largest tile). Blocks of whole axes do not count as tiles:
+    they are loaded once."""
     outputs = [block for node in statements(body) if isinstance(node, Step) for block in node.outputs]
     blocks = [node.block for node in statements(body) if isinstance(node, New)]
     rows = max((room(block.shape[0], False) for block in outputs or blocks), default=1)
@@ -90,15 +102,16 @@ def shape_of_work(body: Body) -> tuple[int, int]:
 def suits_tensor_cores(p: Attention, body: Body) -> bool:
     """Whether there is a matrix product, and all of them are on 16-bit inputs in tiles of at least 16 x 16."""
     products = [node for node in statements(body) if isinstance(node, Step) and mark_of(node.step).tensor_inputs]
-    blocks = [block for node in products for block in node.arguments]
+    blocks = [x for node in products for x in node.arguments if isinstance(x, Block)]
     wide = all(x.extent >= 16 if isinstance(x, Tile) else x % 16 == 0 for block in blocks for x in block.shape)
     inputs = [node.arguments[k] for node in products for k in mark_of(node.step).tensor_inputs]
-    narrow = p.dtype in ("fp16", "bf16") and all(b.tensor is not None and b.tensor.kind == "input" for b in inputs)
+    tensors = [x.tensor for x in inputs if isinstance(x, Block)]
+    narrow = p.dtype in ("fp16", "bf16") and all(tensor and tensor.kind == "input" for tensor in tensors)
     return bool(products) and wide and narrow and not any(block.base for block in blocks)
 
 
 def read_whole(body: Body) -> frozenset[Block]:
-    """Blocks that steps only read, and read whole."""
+    """Blocks of which every use by a step reads all rows, and none writes."""
     whole: set[Block] = set()
     own: set[Block] = set()
     for node in statements(body):
@@ -110,7 +123,7 @@ def read_whole(body: Body) -> frozenset[Block]:
 
 
 def lay_out(p: Attention, body: Body, rounded: bool) -> tuple[dict[Block, int], int]:
-    """Offset of every block, and bytes of shared memory."""
+    """(offset of every block in bytes, bytes of shared memory in all)."""
     begins: dict[Block, int] = {}
     ends: dict[Block, int] = {}
     for time, node in enumerate(statements(body)):
@@ -127,14 +140,14 @@ def lay_out(p: Attention, body: Body, rounded: bool) -> tuple[dict[Block, int], 
 
 
 def tensors_of(body: Body) -> tuple[list[str], list[str]]:
-    """Names of the tensors that a launch reads, and writes, in order of first use."""
+    """(names of the tensors that a launch reads, of those it writes), each in order of first use."""
     reads = dict.fromkeys(node.tensor for node in statements(body) if isinstance(node, Load))
     writes = dict.fromkeys(node.tensor for node in statements(body) if isinstance(node, Store))
     return list(reads), list(writes)
 
 
 def grid_loop(body: Body) -> Loop | None:
-    """The parallel loop that a launch consists of: the grid walks it."""
+    """The parallel loop that a launch consists of, whose turns become thread blocks; None if it is no such loop."""
     if len(body) == 1 and isinstance(body[0], Loop) and body[0].parallel:
         return body[0]
     return None

@@ -1,7 +1,7 @@
-// Matrix products without tensor cores: of any sizes and types, sums in float.
+// Matrix products without tensor cores, for any sizes and types, with sums in float.
 #pragma once
 
-// f(r, c) for every column piece of W words of every group of 4 own rows (fewer where a team owns fewer).
+// f(r, c) for every piece of W columns of every group of GROUP rows that this team owns: 4, or fewer if it owns fewer.
 template <int GROUP, int W, class B, class F> DEVICE void own_groups(const B& block, F f) {
     using Team = typename B::team;
     constexpr int pieces = (B::extent_cols + W - 1) / W;
@@ -24,7 +24,7 @@ template <int W, int N, class B> DEVICE void read_run(const B& block, int r, int
     }
 }
 
-// put(r, c, sum of A_rx B_cx over x) for all words of S. Four sums of a long row round less than one.
+// put(r, c, sum of A_rx B_cx over x) for all words of S. Four partial sums have smaller rounding errors than one sum.
 template <class S, class A, class B, class F> DEVICE void rows_by_rows(const S& s, const A& a, const B& b, F put) {
     constexpr int GROUP = group_of<S>(), W = A::V < B::V ? A::V : B::V, RUN = W < 4 ? 4 : W;
     own_groups<GROUP, 1>(s, [&](int r, int c) {

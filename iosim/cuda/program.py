@@ -1,18 +1,22 @@
-"""What the machine that writes CUDA returns, and what everything that runs kernels takes. Plain values."""
+"""A schedule as CUDA, in plain values: what `cuda.machine.generate` returns, and what runs and judges kernels."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, SupportsInt
 
 from ..core.problem import Attention
 from ..core.tiling import Tiling
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
 
 @dataclass(frozen=True)
 class HbmArray:
-    """A tensor in the GPU's memory: `shape` of one instance, how many instances, the dtype's name, initial value."""
+    """A tensor in the GPU's memory: `instances` arrays of one `shape`. `initial` is what the host may fill in."""
 
     tensor: str
     shape: tuple[int, ...]
@@ -22,15 +26,17 @@ class HbmArray:
 
     @property
     def full_shape(self) -> tuple[int, ...]:
+        """The shape with the instances as its first axis."""
         return (self.instances, *self.shape)
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """One launch. Its arguments, in order: a pointer for each of `tensors`, one for each of `tables` (uint32 words),
-    and `unsigned long long* counts` (never touched unless compiled with -DIOSIM_COUNT).
+    """One launch: `grid` in thread blocks, `block` in threads, `smem_bytes` of dynamic shared memory for each block.
 
-    grid.y is the instance (head of a batch) in a generated kernel. `smem_bytes` is the dynamic shared memory.
+    Its arguments are, in order, a pointer for each of `tensors`, one for each of `tables` (uint32 words), and
+    `unsigned long long* counts`, which is used only if compiled with -DIOSIM_COUNT. In a generated kernel blockIdx.y
+    is the instance: the head and the batch.
     """
 
     name: str
@@ -47,10 +53,10 @@ class Kernel:
 class Program:
     """A schedule as CUDA: one translation unit and the launches, in order.
 
-    `footprint_bytes` is what Capacity measures, of the tiles rounded up to 16 in launches that use tensor cores;
-    the largest `smem_bytes` equals it, but for alignment where blocks are no multiples of 16 bytes.
-    `plain_footprint_bytes` is the same without rounding.
-    `counters` names the words of the array `counts`: (tensor, "reads" or "writes"), over all instances.
+    `footprint_bytes` is the peak that Capacity measures, with tiles rounded up to 16 in launches that use tensor cores.
+    The largest `smem_bytes` equals it, except for alignment where blocks are no multiples of 16 bytes.
+    `plain_footprint_bytes` is the same peak without rounding. `counters` names the words of the array `counts`:
+    (tensor, "reads" or "writes"), over all instances. `tables` are those of the mask that are kernel arguments.
     """
 
     name: str
@@ -62,21 +68,22 @@ class Program:
     footprint_bytes: int
     plain_footprint_bytes: int
     counters: tuple[tuple[str, str], ...]
-    tables: Mapping[str, Any] = field(default_factory=dict)
+    tables: Mapping[str, NDArray[np.uint32]] = field(default_factory=dict)
     starts: tuple[str, ...] = ()  # tensors that the host fills with their initial value before the first launch
     count: bool = False
     options: tuple[str, ...] = ("-std=c++17",)
 
     @property
     def smem_bytes(self) -> int:
+        """The dynamic shared memory of the launch that needs most."""
         return max(kernel.smem_bytes for kernel in self.kernels)
 
     @property
     def defines(self) -> tuple[str, ...]:
-        """Options of the compiler, without the architecture."""
+        """The options for the compiler, without the architecture."""
         return (*self.options, "-DIOSIM_COUNT") if self.count else self.options
 
-    def counts_by_tensor(self, words: Any) -> dict[str, tuple[int, int]]:
+    def counts_by_tensor(self, words: Iterable[SupportsInt]) -> dict[str, tuple[int, int]]:
         """The array `counts` as {tensor: (words read, words written)}."""
         found = dict(zip(self.counters, map(int, words), strict=True))
         names = dict.fromkeys(tensor for tensor, _ in self.counters)

@@ -1,5 +1,5 @@
 // What only the hardware can do: 16-bit floats, HBM accesses, asynchronous copies, reductions in a warp, tensor cores.
-// Everything else in these files is plain C++ that also runs on a CPU (the tests replace this file by an emulation).
+// Everything else in these files is plain C++ that also runs on a CPU: tests replace this file by an emulation.
 #pragma once
 #define DEVICE __device__ __forceinline__
 #define INFINITY_F __int_as_float(0x7f800000)
@@ -46,7 +46,7 @@ DEVICE float fast_exp(float x) { return fast_exp2(x * LOG2_E); }
 template <class T> DEVICE T hbm_read(const T* hbm) { return *hbm; }
 template <class T> DEVICE void hbm_write(T* hbm, T value) { *hbm = value; }
 template <class T> DEVICE Raw16 hbm_read16(const T* hbm) { return *reinterpret_cast<const Raw16*>(hbm); }
-// One instruction: left to the compiler it becomes four stores of 4 bytes, and moves every sector four times.
+// One instruction. The compiler would make four stores of 4 bytes, which move every sector four times.
 template <class T> DEVICE void hbm_write16(T* hbm, Raw16 value) {
     asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(hbm), "r"(value.word[0]), "r"(value.word[1]),
                  "r"(value.word[2]), "r"(value.word[3]) : "memory");
@@ -61,7 +61,7 @@ template <class T> DEVICE void copy16_async(T* sram, const T* hbm) {
 DEVICE void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int STILL> DEVICE void copies_done() { asm volatile("cp.async.wait_group %0;" ::"n"(STILL) : "memory"); }
 
-// Over the LANES (a power of two) neighbours of a warp.
+// The maximum, and the sum, over LANES neighbouring lanes of a warp; LANES is a power of two.
 template <int LANES> DEVICE float lanes_max(float x) {
 #pragma unroll
     for (int step = LANES / 2; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, step));

@@ -1,28 +1,40 @@
-"""The symbolic walk: every loop body once, kept as a tree of statements for each launch. Nothing is computed."""
+"""The symbolic walk of a schedule's text: each launch becomes a tree of statements, with every loop body once.
+
+Nothing is computed. The sizes of one problem are known; where a tile lies is known only while a kernel runs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..core.machine import Block, Machine, Tile
+from ..core.problem import Attention
 from ..errors import ScheduleError
+
+if TYPE_CHECKING:
+    from ..core.typing import Input, MaskLine, Shape, Size
+    from ..core.typing import Step as TileStep
 
 
 class SymbolicTile(Tile):
-    """A tile of a loop that a kernel will walk; `step` is its size where it is not the last."""
+    """A tile of a loop that a kernel will run, over an axis of `length` or over a `parent` tile.
+
+    `step` is the size of all tiles but the last. `extent` is the most positions that one has: less than `step` if the
+    axis is shorter. `depth` counts the loops around it. ScheduleError where a text asks for its place or its size.
+    """
 
     __slots__ = ("_extent", "depth", "parent", "step")
 
-    def __init__(self, length: Any, step: int, extent: int, parent: Tile | None, depth: int):
+    def __init__(self, length: int, step: int, extent: int, parent: Tile | None, depth: int):
         self.length, self.step, self._extent, self.parent, self.depth = length, step, extent, parent, depth
 
     @property
-    def extent(self) -> Any:
+    def extent(self) -> int:
         return self._extent
 
-    def __getattribute__(self, name: str) -> Any:
+    def __getattribute__(self, name: str) -> object:
         if name in ("index", "start", "size"):
             raise ScheduleError(f"this schedule looks at a tile's {name}, which a kernel only knows while it runs")
         return object.__getattribute__(self, name)
@@ -30,67 +42,86 @@ class SymbolicTile(Tile):
 
 @dataclass(eq=False)
 class Loop:
+    """`body`, for every tile of an axis; `where`: only for the active tiles of a line of the mask."""
+
     tile: SymbolicTile
-    where: Any
+    where: MaskLine | None
     parallel: bool
-    body: list[Any] = field(default_factory=list)
+    body: Body = field(default_factory=list)
 
 
 @dataclass(eq=False)
 class New:
+    """A block comes into SRAM."""
+
     block: Block
 
 
 @dataclass(eq=False)
 class Free:
+    """A block leaves SRAM."""
+
     block: Block
 
 
 @dataclass(eq=False)
 class Load:
+    """HBM -> SRAM; `where`: only if that line of the mask is not empty."""
+
     block: Block
     tensor: str
-    where: Any
+    where: MaskLine | None
 
 
 @dataclass(eq=False)
 class Store:
+    """SRAM -> HBM."""
+
     block: Block
     tensor: str
 
 
 @dataclass(eq=False)
 class Step:
-    step: Callable[..., None]
+    """A step changes its outputs."""
+
+    step: TileStep
     outputs: tuple[Block, ...]
-    inputs: tuple[Any, ...]
+    inputs: tuple[Input, ...]
 
     @property
-    def arguments(self) -> tuple[Any, ...]:
+    def arguments(self) -> tuple[Input, ...]:
+        """All arguments, outputs first: the order in which the step takes them."""
         return (*self.outputs, *self.inputs)
 
 
+Statement = Loop | New | Free | Load | Store | Step
+Body = list[Statement]
+"""The statements of a launch or of a loop, in order."""
+
+
 class Recorder(Machine):
-    """Keeps the statements of each launch in `launches`. Takes no watchers: it visits no tile."""
+    """Keeps the statements of each launch in `launches`. Takes no watchers, because it visits no tile."""
 
-    def __init__(self, problem: Any):
+    def __init__(self, problem: Attention):
         super().__init__(problem)
-        self.launches: list[list[Any]] = []
-        self._body: list[Any] = []
+        self.launches: list[Body] = []
+        self._body: Body = []
 
-    def _walk(self, length: Any, size: Any, where: Any, parallel: bool) -> Iterator[Any]:
+    def _walk(self, length: Size | Tile, size: Size, where: MaskLine | None, parallel: bool) -> Iterator[Tile]:
         parent = length if isinstance(length, Tile) else None
-        axis, extent = (parent.length, parent.extent) if parent else (length, length)
+        axis, extent = map(int, (length.length, length.extent) if isinstance(length, Tile) else (length, length))
+        size = int(size)
         loop = Loop(SymbolicTile(axis, size, min(size, extent), parent, self._depth), where, parallel)
         self._body.append(loop)
         outer, self._body = self._body, loop.body
         yield loop.tile
         self._body = outer
 
-    def total(self, shape: tuple[Any, ...], where: Any = None) -> Any:
+    def total(self, shape: Shape, where: MaskLine | None = None) -> int:
         return 0
 
-    def _allocate(self, name: str, shape: tuple[Any, ...]) -> Block:
+    def _allocate(self, name: str, shape: Shape) -> Block:
         block = super()._allocate(name, shape)
         self._body.append(New(block))
         return block
@@ -99,13 +130,13 @@ class Recorder(Machine):
         self._body += [Free(block) for block in blocks]
         super()._release(blocks)
 
-    def _fetch(self, block: Block, tensor: str, where: Any) -> None:
+    def _fetch(self, block: Block, tensor: str, where: MaskLine | None) -> None:
         self._body.append(Load(block, tensor, where))
 
     def _put(self, block: Block, tensor: str) -> None:
         self._body.append(Store(block, tensor))
 
-    def _apply(self, step: Callable[..., None], outputs: tuple[Block, ...], inputs: tuple[Any, ...]) -> None:
+    def _apply(self, step: TileStep, outputs: tuple[Block, ...], inputs: tuple[Input, ...]) -> None:
         self._check(*outputs, *inputs)
         self._body.append(Step(step, outputs, inputs))
 
@@ -115,8 +146,8 @@ class Recorder(Machine):
             self._body = []
 
 
-def statements(body: list[Any]) -> Iterator[Any]:
-    """All statements of a launch, loops before what is in them."""
+def statements(body: Body) -> Iterator[Statement]:
+    """All statements of a launch, each loop before its body."""
     for node in body:
         yield node
         if isinstance(node, Loop):

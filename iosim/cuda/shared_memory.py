@@ -1,10 +1,13 @@
-"""Where blocks lie in shared memory: offsets from lifetimes, so that the room needed is the footprint itself."""
+"""Places blocks in shared memory: two blocks may share bytes if they are never alive at the same time.
+
+The aim is that a kernel needs no more shared memory than the footprint, the peak of what is alive (`Capacity`).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-ALIGNMENT = 16  # bytes, of blocks whose size is a multiple of it; others keep the power of two that divides theirs
+ALIGNMENT = 16  # bytes
 
 
 @dataclass(frozen=True)
@@ -16,16 +19,23 @@ class Life:
     size: int
 
     def meets(self, other: Life) -> bool:
+        """Whether the two blocks are alive at the same time."""
         return self.start < other.end and other.start < self.end
 
     @property
     def alignment(self) -> int:
+        """Bytes of which the offset must be a multiple: the largest power of two, up to ALIGNMENT, that divides the
+        size."""
         return min(ALIGNMENT, self.size & -self.size)
 
 
 def place(lives: list[Life]) -> tuple[list[int], int]:
-    """(offset of each block, bytes in all). First fit, best aligned and largest first: blocks that all live together
-    then leave no gap, whatever their sizes. Lifetimes that overlap in other ways may need more than their peak."""
+    """(offset of each block, bytes in all).
+
+    Blocks are placed one by one, each at the lowest offset that is free during its life; those with the largest
+    alignment come first, then the largest. So blocks that are all alive at one time leave no gaps. Lives that overlap
+    in other ways may need more than their peak.
+    """
     offsets: dict[int, int] = {}
     for k in sorted(range(len(lives)), key=lambda k: (-lives[k].alignment, -lives[k].size, lives[k].start)):
         others = sorted((offsets[o], offsets[o] + lives[o].size) for o in offsets if lives[o].meets(lives[k]))
@@ -41,5 +51,5 @@ def place(lives: list[Life]) -> tuple[list[int], int]:
 
 
 def peak(lives: list[Life]) -> int:
-    """The most bytes that live at one time: no placement needs less."""
+    """The most bytes that are alive at one time: no placement needs less."""
     return max((sum(x.size for x in lives if x.start <= life.start < x.end) for life in lives), default=0)

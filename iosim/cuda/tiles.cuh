@@ -1,7 +1,7 @@
-// Tiles in shared memory, who works on which rows, copies from and to HBM, and the counters of their words.
+// Blocks in shared memory, the teams of threads that own their rows, copies from and to HBM, and counters of words.
 #pragma once
 
-// Entries of tables of numbers.
+// Words of type int, which are entries of a table.
 DEVICE float to_float(int x) { return (float)x; }
 DEVICE void from_float(float x, int& result) { result = (int)x; }
 
@@ -27,8 +27,8 @@ template <class T> DEVICE Raw16 packed(const float* x, T) {
     return raw;
 }
 
-// A thread block of ALL threads in teams of THREADS (a warp, or all). A team owns ROWS consecutive rows of every block,
-// then the next ROWS after those of the other teams: what only touches own rows needs no barrier between the teams.
+// A thread block of ALL threads, in teams of THREADS: each is a warp, or there is one team. Teams own the rows of every
+// block in turn, ROWS consecutive rows each. A step that touches only its team's rows needs no barrier between teams.
 // MARGINS: blocks are padded to 16 x 16 for the tensor cores, and loads fill the margins with zeros.
 template <int ALL, int THREADS, int ROWS, bool MARGINS> struct Teams {
     static constexpr int threads = THREADS, teams = ALL / THREADS, rows = ROWS;
@@ -41,10 +41,11 @@ template <int ALL, int THREADS, int ROWS, bool MARGINS> struct Teams {
     }
 };
 
-// A tile of R x C words, of which rows x cols are in use. No padding: where a row is whole 16-byte chunks, their order
-// is permuted from row to row (XOR with the bits of the row, reversed), so that a warp that reads a column of chunks
-// (ldmatrix), 4 rows of 8 bytes or 2 rows of 64 bytes meets every bank once. In long rows every other group of 8 chunks
-// is swapped in pairs, so that 8 lanes that each convert two chunks of floats meet every bank once, too.
+// A block of R x C words, of which rows x cols are in use. Rows are not padded. If a row consists of 16-byte chunks,
+// their order differs from row to row: the number of a chunk is XORed with the reversed bits of the row. So a warp that
+// reads a column of chunks (ldmatrix), 4 rows of 8 bytes or 2 rows of 64 bytes uses every bank once. In long rows
+// neighbouring chunks are swapped in every other group of 8. So 8 lanes that each convert two chunks of floats use
+// every bank once as well.
 template <class T, int R, int C, class TEAM> struct Block {
     using type = T;
     using team = TEAM;
@@ -72,7 +73,7 @@ template <class T, int R, int C, class TEAM> struct Block {
     DEVICE float get(int r, int c = 0) const { return to_float(*at(r, c)); }
     DEVICE void set(int r, int c, float x) const { from_float(x, *at(r, c)); }
 
-    // V words from column c, a multiple of V; beyond `cols` there may be garbage, never another block.
+    // V words from column c, a multiple of V. Words beyond `cols` may be anything, but belong to this block.
     DEVICE void read(int r, int c, float (&x)[V]) const {
         if constexpr (V == 1) x[0] = get(r, c);
         else unpack(*reinterpret_cast<const Raw16*>(at(r, c)), x, T());
@@ -88,7 +89,8 @@ template <class T, int R, int C, class TEAM> struct Block {
     }
 };
 
-// f(r, c) for every piece of W words in the first `rows` rows that this team owns; neighbours get neighbours.
+// f(r, c) for every piece of W words in those of the first `rows` rows that this team owns. Neighbouring lanes get
+// neighbouring pieces.
 template <int W, class B, class F> DEVICE void own_pieces(const B&, int rows, F f) {
     using Team = typename B::team;
     constexpr int pieces = (B::extent_cols + W - 1) / W;
@@ -98,11 +100,11 @@ template <int W, class B, class F> DEVICE void own_pieces(const B&, int rows, F 
     }
 }
 
-// Row and column of the e-th of PIECES in each of ROWS rows; of one row the compiler shall know which it is.
+// The row and the column of piece e, if each of ROWS rows has PIECES. With one row the compiler sees that it is row 0.
 template <int PIECES, int ROWS> DEVICE int row_of(int e) { return ROWS == 1 ? 0 : e / PIECES; }
 template <int PIECES, int ROWS> DEVICE int column_of(int e) { return ROWS == 1 ? e : e % PIECES; }
 
-// The same for all rows of the block, unrolled: many accesses under way at once.
+// As own_pieces for all rows of the block. The loop is unrolled, so that many accesses are under way at the same time.
 template <int W, class B, class F> DEVICE void all_pieces(const B&, F f) {
     using Team = typename B::team;
     constexpr int rows = Team::rows < B::extent_rows ? Team::rows : B::extent_rows;
@@ -122,8 +124,8 @@ template <int W, class B, class F> DEVICE void all_pieces(const B&, F f) {
     }
 }
 
-// Whether `all_pieces` can be used, and whether all of the block is in use (known to the compiler where a tile divides
-// its axis).
+// `divides`: all_pieces can be used. `is_whole`: the whole block is in use; the compiler knows where tiles divide their
+// axis.
 template <class B> DEVICE constexpr bool divides() {
     return B::extent_rows % (B::team::rows < B::extent_rows ? B::team::rows : B::extent_rows) == 0;
 }
@@ -131,7 +133,7 @@ template <class B> DEVICE bool is_whole(const B& block) {
     return block.rows == B::extent_rows && block.cols == B::extent_cols;
 }
 
-// Words moved by this thread; nothing unless compiled with IOSIM_COUNT.
+// The number of words that this thread moved. It does nothing unless compiled with IOSIM_COUNT.
 struct Counter {
 #ifdef IOSIM_COUNT
     unsigned words = 0;
@@ -146,7 +148,7 @@ struct Counter {
 #endif
 };
 
-// Words that a copy moves at once: whole 16 bytes of HBM and whole chunks of the block, or one.
+// The words that a copy moves at once: as many as fill 16 bytes in HBM and in the block, or one.
 template <bool ALIGNED, class B, class G> DEVICE constexpr int copy_width() {
     constexpr int wide = 16 / sizeof(G) > B::V ? 16 / sizeof(G) : B::V;
     return ALIGNED && B::V > 1 && B::extent_cols % wide == 0 ? wide : 1;
@@ -157,7 +159,7 @@ template <class A> struct Same<A, A> { static constexpr bool value = true; };
 template <class T> DEVICE void copy_word(T& to, T from) { to = from; }
 template <class T, class G> DEVICE void copy_word(T& to, G from) { from_float(to_float(from), to); }
 
-// W words from HBM to a block: asynchronous where nothing is converted.
+// W words from HBM to a block. The copy is asynchronous if the words need no conversion.
 template <int W, class B, class G> DEVICE void load_piece(const B& block, int r, int c, const G* from) {
     using T = typename B::type;
     if constexpr (Same<T, G>::value) copy16_async(block.at(r, c), from);
@@ -188,8 +190,8 @@ template <int W, class B, class G> DEVICE void store_piece(const B& block, int r
     for (int k = 0; k < W; k += UNIT) hbm_write16(to + k, packed(x + k, G()));
 }
 
-// HBM -> SRAM: `hbm` is the tile's first word, rows are `stride` words apart, and where ALIGNED all of them start at 16
-// bytes.
+// HBM -> SRAM: `hbm` is the tile's first word, and rows are `stride` words apart. ALIGNED: every row starts at a
+// multiple of 16 bytes.
 template <bool ALIGNED, class B, class G> DEVICE void load(const B& block, const G* hbm, long long stride, Counter& n) {
     constexpr int W = copy_width<ALIGNED, B, G>();
     if constexpr (W > 1 && divides<B>())
@@ -214,7 +216,7 @@ template <bool ALIGNED, class B, class G> DEVICE void load(const B& block, const
     });
 }
 
-// SRAM -> HBM.
+// SRAM -> HBM, as `load`.
 template <bool ALIGNED, class B, class G> DEVICE void store(const B& block, G* hbm, long long stride, Counter& n) {
     constexpr int W = copy_width<ALIGNED, B, G>();
     if constexpr (W > 1 && divides<B>())
@@ -238,5 +240,5 @@ template <bool ALIGNED, class B, class G> DEVICE void store(const B& block, G* h
     });
 }
 
-// Bit `index` of a table: the mask's tiles or tokens.
+// Bit `index` of a table of the mask's tiles or tokens.
 DEVICE bool bit(const unsigned* table, long long index) { return table[index >> 5] >> (index & 31) & 1; }

@@ -1,10 +1,10 @@
-"""Prints one launch as a CUDA kernel: loops, copies, calls of steps, and the barriers between them."""
+"""Writes one launch as the text of a CUDA kernel: loops, copies, calls of steps, and the barriers between them."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..core.dependent_tiles import Span
 from ..core.machine import Block, Tile
@@ -13,15 +13,18 @@ from ..core.shapes import product
 from ..masks.mask import Part
 from ..masks.reach import Seen
 from .barriers import Access, State, describe, hbm, sram
-from .expressions import Expressions, last_size, letter, split_loops, words_of
+from .expressions import Expressions, last_size, letter, split_loops, turns_of, words_of
 from .mask_tables import Tables
 from .plan import ALL_ROWS, Plan, grid_loop, mark_of, tensors_of
-from .record import Free, Load, Loop, New, Step, Store, SymbolicTile
+from .record import Body, Free, Load, Loop, New, Statement, Step, Store, SymbolicTile
+
+if TYPE_CHECKING:
+    from ..core.typing import Size
 
 
 @dataclass
 class Writer:
-    """Writes one kernel. `counters` are those of the whole program, in the order of the array `counts`."""
+    """Writes one kernel. `counters`: (tensor, "reads" or "writes") of all words of the program's array `counts`."""
 
     name: str
     p: Attention
@@ -32,11 +35,12 @@ class Writer:
 
     def __post_init__(self) -> None:
         self.c = Expressions(self.tables)
-        self.split: set[Loop] = set()
+        self.split: set[Loop] = set()  # the loops that are written twice
 
     # ------------------------------------------------------------------ the kernel around the statements
 
-    def kernel(self, body: list[Any]) -> str:
+    def kernel(self, body: Body) -> str:
+        """The text of the kernel of a launch."""
         self.split = split_loops(body)
         reads, writes = tensors_of(body)
         grid = grid_loop(body)
@@ -55,17 +59,21 @@ class Writer:
 
     @property
     def table_arguments(self) -> tuple[str, ...]:
+        """The tables of the mask that the kernel takes as arguments."""
         return tuple(name for name in self.c.used_tables if self.tables and not self.tables.is_constant(name))
 
     def parameter(self, tensor: str, written: bool) -> str:
+        """The parameter that is the pointer to a tensor."""
         const = "" if written else "const "
         return f"{const}{self.hbm_type(tensor)}* hbm_{tensor}"
 
     def hbm_type(self, tensor: str) -> str:
+        """The C type of a tensor's words in HBM."""
         kind = self.tensors[tensor].kind
         return "int" if kind == "index" else str(self.p.acc_dtype if kind == "state" else self.p.dtype)
 
     def prologue(self, reads: list[str], writes: list[str]) -> list[str]:
+        """What stands before the statements: teams, shared memory, counters, pointers to this block's instance."""
         plan = self.plan
         margins = str(plan.tensor_cores).lower()
         lines = [
@@ -81,27 +89,30 @@ class Writer:
         return lines
 
     def instance(self, tensor: str) -> str:
-        """Which instance of a tensor this block works on: keys and values are shared by groups of heads."""
+        """The number of the instance of a tensor that this thread block works on. A group of heads shares K and V."""
         p = self.p
         if not is_shared(self.tensors[tensor]) or p.heads == p.kv_heads:
             return "(long long)blockIdx.y"
         return f"(long long)(blockIdx.y / {p.heads} * {p.kv_heads} + blockIdx.y % {p.heads} / {p.heads // p.kv_heads})"
 
     def epilogue(self, reads: list[str], writes: list[str]) -> list[str]:
+        """What stands after the statements: the counters are added to those of the other blocks."""
         used = [(f"{name}_reads", (name, "reads")) for name in reads]
         used += [(f"{name}_writes", (name, "writes")) for name in writes]
         return [f"{counter}.flush(counts + {self.counters.index(key)});" for counter, key in used]
 
     # ------------------------------------------------------------------ statements
 
-    def block(self, body: list[Any], state: State) -> tuple[list[str], State]:
+    def block(self, body: Body, state: State) -> tuple[list[str], State]:
+        """(lines of consecutive statements, the state after them), from the state before them."""
         lines: list[str] = []
         for node in body:
             more, state = self.statement(node, state)
             lines += more
         return lines, state
 
-    def statement(self, node: Any, state: State) -> tuple[list[str], State]:
+    def statement(self, node: Statement, state: State) -> tuple[list[str], State]:
+        """(lines of one statement, with the wait and the barrier that it needs first; the state after it)."""
         if isinstance(node, Free):
             return [], state
         if isinstance(node, New):
@@ -116,6 +127,8 @@ class Writer:
         return [*describe(still, barrier), *text], state.add(new, copy)
 
     def loop(self, loop: Loop, entry: State) -> tuple[list[str], State]:
+        """(lines of a loop, the state after it). The body is written again until its barriers also hold for what the
+        turn before left behind."""
         start = entry
         while True:
             lines, end = self.block(loop.body, start)
@@ -129,32 +142,38 @@ class Writer:
         return self.in_turn(loop, lines), start
 
     def in_turn(self, loop: Loop, lines: list[str]) -> list[str]:
-        i, turns = letter(loop.tile), self.c.turns(loop.tile)
+        """A loop with this body."""
+        i = letter(loop.tile)
         if loop not in self.split:
-            return [f"for (int {i} = 0; {i} < {turns}; ++{i}) {{", *indent(self.placed(loop, "", 0, lines)), "}"]
-        whole, last = self.whole_and_last(loop, "", str(int(turns) - 1), lines)
-        return [f"for (int {i} = 0; {i} < {int(turns) - 1}; ++{i}) {{", *whole, "}", "{", *last, "}"]
+            turns, inner = self.c.turns(loop.tile), indent(self.placed(loop, "", 0, lines))
+            return [f"for (int {i} = 0; {i} < {turns}; ++{i}) {{", *inner, "}"]
+        before_last = turns_of(loop.tile) - 1
+        whole, last = self.whole_and_last(loop, "", str(before_last), lines)
+        return [f"for (int {i} = 0; {i} < {before_last}; ++{i}) {{", *whole, "}", "{", *last, "}"]
 
     def of_grid(self, loop: Loop, lines: list[str]) -> list[str]:
-        """The body of a loop whose turns blocks take."""
+        """The body of a loop of which each thread block does one turn."""
         if loop not in self.split:
             return self.placed(loop, "blockIdx.x", 0, lines)
         whole, last = self.whole_and_last(loop, "blockIdx.x", "blockIdx.x", lines)
-        return [f"if (blockIdx.x < {int(self.c.turns(loop.tile)) - 1}) {{", *whole, "} else {", *last, "}"]
+        return [f"if (blockIdx.x < {turns_of(loop.tile) - 1}) {{", *whole, "} else {", *last, "}"]
 
     def whole_and_last(self, loop: Loop, index: str, last: str, lines: list[str]) -> tuple[list[str], list[str]]:
-        """The body for tiles of one size, known to the compiler, and for the last one. `index` and `last`: which."""
+        """(the body for whole tiles, the body for the smaller last one): the compiler knows both sizes. `index` and
+        `last` are the C expressions of their numbers."""
         rest = self.placed(loop, last, last_size(loop.tile), lines)
-        return indent(self.placed(loop, index, int(loop.tile.extent), lines)), indent(rest)
+        return indent(self.placed(loop, index, loop.tile.extent, lines)), indent(rest)
 
     def placed(self, loop: Loop, index: str, size: int, lines: list[str]) -> list[str]:
-        """The body, after where its tile lies."""
+        """The body, after the declarations of where its tile lies."""
         return [*needed(self.c.position(loop.tile, index, size), lines), *lines]
 
     def guarded(self, loop: Loop, lines: list[str]) -> list[str]:
+        """The body, only for active tiles if the loop goes over a line of the mask."""
         return lines if loop.where is None else [f"if ({self.c.line(loop.where, loop.tile)})", *lines]
 
     def declare(self, block: Block) -> str:
+        """The declaration of a block, under a name that is not taken."""
         taken = set(self.c.names.values())
         name = next(n for n in (block.name, *(f"{block.name}_{k}" for k in range(2, 99))) if n not in taken)
         self.c.names.setdefault(block, name)
@@ -164,15 +183,21 @@ class Writer:
         return f"const {kind} {self.c.names[block]}(sram + {self.plan.offsets[block]}, {sizes});"
 
     def team(self, block: Block) -> str:
+        """Whose threads share the rows of a block: `Team` (each team has rows of its own) or `All`."""
         return "All" if (block.base or block) in self.plan.whole else "Team"
 
     def sram_type(self, block: Block) -> str:
+        """The C type of a block's words on chip."""
         kind = "" if block.tensor is None else block.tensor.kind
         return "int" if kind == "index" else str(self.p.dtype if kind == "input" else self.p.acc_dtype)
 
     # ------------------------------------------------------------------ copies
 
     def copy(self, node: Load | Store) -> tuple[list[Access], list[str], int | None]:
+        """(accesses, lines, number of the asynchronous copy or None) of a load or a store.
+
+        A copy is asynchronous if it is an aligned load and the words have the same type in HBM and on chip.
+        """
         block, tensor, loads = node.block, node.tensor, isinstance(node, Load)
         aligned = self.is_aligned(block, tensor)
         flying = loads and aligned and self.sram_type(block) == self.hbm_type(tensor)
@@ -189,11 +214,12 @@ class Writer:
         return new, [text, "copies_commit();"] if flying else [text], copy
 
     def stride(self, tensor: str) -> int:
+        """Words from a row of a tensor to the next."""
         axes = self.p.shape(self.tensors[tensor])
-        return int(axes[1]) if len(axes) > 1 else 1
+        return axes[1] if len(axes) > 1 else 1
 
     def offset(self, block: Block) -> str:
-        """Words from the start of the tensor to the tile; int is enough for each factor, not for their product."""
+        """Words from the start of the tensor to the tile, as a 64-bit product: its factors are ints."""
         rows, columns = block.shape[0], block.shape[1] if len(block.shape) > 1 else 1
         stride = self.stride_of_shape(block)
         parts = [f"{self.c.start(rows)} * {stride}LL"] if isinstance(rows, Tile) else []
@@ -201,6 +227,7 @@ class Writer:
         return " + ".join(parts) or "0"
 
     def stride_of_shape(self, block: Block) -> int:
+        """Words from a row of a block's tensor to the next."""
         if len(block.shape) == 1:
             return 1
         last = block.shape[1]
@@ -211,10 +238,10 @@ class Writer:
         if len(block.shape) == 1:
             return False
         width = self.p.hbm_bytes(self.tensors[tensor])
-        last: Any = block.shape[1]
+        last: Tile | Size | None = block.shape[1]
         starts: list[int] = []
         while isinstance(last, SymbolicTile):
-            starts, last = [*starts, last.step if last.step < last.length else 0], last.parent
+            starts, last = [*starts, last.step if last.step < int(last.length) else 0], last.parent
         if isinstance(last, Span) and not isinstance(last, Seen):
             return False
         return all(n * width % 16 == 0 for n in (self.stride(tensor), *starts))
@@ -222,12 +249,14 @@ class Writer:
     # ------------------------------------------------------------------ steps
 
     def call(self, node: Step) -> list[str]:
+        """The call of a step."""
         arguments = [self.reference(x) if isinstance(x, Block) else self.c.value(x) for x in node.arguments]
         guard = "".join(self.c.unless_whole(x) for x in node.arguments if isinstance(x, Part))
         return [f"{guard}{node.step.__name__}({', '.join(arguments)});"]
 
     def step_accesses(self, node: Step) -> list[Access]:
-        """A step of ours keeps to its rows, but for what it reads whole; of others nothing is known."""
+        """The accesses of a step. A step of iosim touches only its team's rows, except in the arguments that it reads
+        whole. Of a step that brings its own CUDA nothing is known."""
         ours, whole = not hasattr(node.step, "cuda"), mark_of(node.step).reads_whole
         return [
             self.access(x, k < len(node.outputs), ours and k not in whole)
@@ -236,16 +265,19 @@ class Writer:
         ]
 
     def access(self, block: Block, writes: bool, own: bool, copy: int | None = None) -> Access:
+        """An access to a block in shared memory. Part of a block, and a block that all threads share, is nobody's
+        own."""
         low, high = self.plan.span(self.p, block)
         own = own and block.base is None and block not in self.plan.whole
         return sram(block.base or block, low, high, own, writes, copy)
 
     def reference(self, block: Block) -> str:
-        """A block, or a part of one."""
+        """The C name of a block; a part of a block is a Block of its own over the same memory."""
         if block.base is None:
             return self.c.names[block]
         columns = self.plan.extents(block.base)[1]
         tile, base = block.shape[0], block.base.shape[0]
+        assert isinstance(tile, Tile), "a part of a block is named by a tile"
         first = self.c.start(tile) + (f" - {self.c.start(base)}" if isinstance(base, Tile) else "")
         here = self.plan.extents(block)[0]
         kind = f"Block<{self.sram_type(block)}, {here}, {columns}, {self.team(block)}>"
@@ -254,12 +286,12 @@ class Writer:
 
 
 def is_shared(tensor: Tensor) -> bool:
-    """Whether the heads of a group share it: inputs along the keys, as K and V, in pages or not."""
+    """Whether the heads of a group share a tensor: an input along the keys, such as K and V, or their pages."""
     return tensor.kind in ("input", "index") and tensor.axes[0] in ("Nk", "cache_rows", "pages")
 
 
 def needed(declarations: list[str], lines: list[str]) -> list[str]:
-    """Those `const int name = ...` whose name is used later."""
+    """The declarations `const int name = ...` whose name is used in a later one or in the lines."""
     found: list[str] = []
     for declaration in reversed(declarations):
         name = declaration.split()[2]
@@ -269,4 +301,5 @@ def needed(declarations: list[str], lines: list[str]) -> list[str]:
 
 
 def indent(lines: list[str]) -> list[str]:
+    """The lines, four spaces further to the right."""
     return ["    " + line for line in lines]

@@ -1,9 +1,12 @@
-"""DRAM traffic: the tile trace of the blocks that run together, through a model of the L2 (`predict/l2.py`).
+"""The DRAM traffic of a schedule: what its thread blocks touch, through a model of the L2.
 
-The text is run once, unrolled, for one head: each turn of an outermost `parallel` loop is a block, and what a block
-loads and stores is a row of touches of cells (tiles, or the common parts of tiles of several sizes). Blocks of all
-heads then start in grid order on sms x blocks-per-SM places, and in each step every block makes its next touch. Places
-lie on the two sides of the L2 in turn. `predict/l2.py` is the cache.
+predict/blocks.py gives the touches of the blocks of one head, predict/l2.py is the cache. Between them this file plays
+the launches:
+
+- A GPU has a number of places: its multiprocessors, times the blocks that each holds. Places belong to the two sides of
+  the L2 in turn.
+- The blocks of all heads start in grid order. A place whose block has ended takes the next one.
+- In each step every running block makes its next touch.
 """
 
 from __future__ import annotations
@@ -14,18 +17,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.problem import Attention
-from .blocks import Launch, Trace
+from .blocks import Launch, Touches
 from .l2 import SIDES, SPREAD, Cache, room_of
 from .l2 import Cells as Numbers
 
-MOST_STEPS = 200_000
+MOST_STEPS = 200_000  # of a launch; blocks make several touches a step where there would be more
 
 
 class Heads:
-    """The cells of all heads, numbered: first those of key/value heads, then those of query heads. After them one cell
-    for each place on the GPU, if blocks write there, then one for what others left in the L2, if they did."""
+    """The cells of all heads, numbered: first those of key/value heads, then those of query heads.
 
-    def __init__(self, found: Trace, problem: Attention, places: int = 0, place_bytes: int = 0, left_bytes: int = 0):
+    After them comes a cell for each place on the GPU if blocks write `place_bytes` there, then one cell of `left_bytes`
+    if others left something in the L2. `sizes` are the bytes of all cells, `left` holds the number of the last one.
+    """
+
+    def __init__(self, found: Touches, problem: Attention, places: int = 0, place_bytes: int = 0, left_bytes: int = 0):
         self.shared, self.group = found.shared_cells, problem.heads // problem.kv_heads
         self.own = len(found.sizes_bytes) - self.shared
         kv_instances = problem.batch * problem.kv_heads
@@ -40,23 +46,23 @@ class Heads:
         self.mark = np.zeros(len(self.sizes), np.int64)
 
     def cells(self, touches: Numbers, heads: NDArray[np.int64]) -> Numbers:
-        """The cells of all heads that these touches of one head each mean."""
+        """The numbers, among the cells of all heads, of touches by blocks of these heads."""
         own = touches >= self.shared
         return touches + np.where(own, self.own_first + heads * self.own, heads // self.group * self.shared)
 
     def of_places(self, places: NDArray[np.int64]) -> Numbers:
-        """The cells of some places; none if blocks write none."""
+        """The numbers of the cells of some places; none if blocks write nothing there."""
         return self.first_place + places if self.places else places[:0]
 
     def once(self, cells: Numbers) -> Numbers:
-        """Each of them once, in any order."""
+        """These cells, each once."""
         order = np.arange(len(cells))
         self.mark[cells] = order
         return cells[self.mark[cells] == order]
 
 
 def dram_bytes(
-    found: Trace,
+    found: Touches,
     problem: Attention,
     places: list[int],
     capacity_bytes: int,
@@ -65,13 +71,15 @@ def dram_bytes(
     left_bytes: int = 0,
     with_range: bool = False,
 ) -> Dram:
-    """DRAM traffic of all heads, in grid order, as many blocks at a time as a launch has places.
+    """The DRAM traffic of all heads. `places` are those of each launch: as many blocks run at a time.
 
-    The L2 starts empty, and its partitions hold `capacity_bytes` of what all blocks share. `cold`: empty it before
-    every launch; write-backs between launches are not counted. `block_bytes`: each block writes so much when it starts,
-    over what the block before it wrote in its place (registers that are spilled once). `left_bytes` of others are dirty
-    in the L2 when a launch starts. `with_range`: follow an L2 with less and one with more room as well, unless all
-    fits into the one with less.
+    The L2 starts empty. Of data that all blocks share it holds `capacity_bytes`.
+
+    `cold`: empty the L2 before every launch; write-backs between launches are not counted.
+    `block_bytes`: each block writes so much when it starts, over what the block before it wrote in the same place:
+    registers that are spilled once.
+    `left_bytes`: so much of others is dirty in the L2 when a launch starts.
+    `with_range`: also play an L2 with less room and one with more, unless everything fits into the one with less.
     """
     heads = Heads(found, problem, max(places), block_bytes, left_bytes)
     cache = Cache(heads.sizes, room_of(capacity_bytes))
@@ -86,9 +94,12 @@ def dram_bytes(
 
 
 def _follow(
-    found: Trace, problem: Attention, places: list[int], heads: Heads, caches: list[Cache], cold: bool
+    found: Touches, problem: Attention, places: list[int], heads: Heads, caches: list[Cache], cold: bool
 ) -> tuple[int, tuple[tuple[int, int], ...]]:
-    """All launches through each cache -> of the first one: bytes left dirty, and bytes read and written by launch."""
+    """Play all launches through each cache -> (dirty bytes, (bytes read, bytes written) of each launch) of the first.
+
+    Dirty bytes are those that no launch wrote to DRAM.
+    """
     cache, dirty, by_launch, none = caches[0], 0, [], heads.left[:0]
     for launch, room in zip(found.launches, places, strict=True):
         reads, writes = cache.read_bytes, cache.write_bytes
@@ -109,7 +120,7 @@ def _touch(caches: list[Cache], loaded: list[Numbers], stored: list[Numbers]) ->
 
 
 def _run(launch: Launch, caches: list[Cache], every: Heads, problem: Attention, places: int) -> None:
-    """One launch: blocks of a head follow each other, then those of the next head; a place that is free takes one."""
+    """Play one launch through each cache: first the blocks of one head in grid order, then those of the next head."""
     blocks = len(launch.starts) - 1
     queue, total = 0, blocks * problem.instances
     places = min(places, total)
@@ -139,25 +150,31 @@ def _run(launch: Launch, caches: list[Cache], every: Heads, problem: Attention, 
         position[busy] += stride
 
 
-EDGE = 0.4  # of the bytes: twice what a prediction may be off
+EDGE = 0.4  # share of the bytes: twice what a prediction may be off
 
 
 @dataclass(frozen=True)
 class Dram:
-    """Bytes between DRAM and L2 during the launches. `first_bytes` of the reads are first touches; what is still
-    dirty in the L2 at the end (`dirty_bytes`) was not written yet."""
+    """Bytes between DRAM and L2 during the launches."""
 
     read_bytes: int
     write_bytes: int
     first_bytes: int
+    """Of the bytes read: those that are read for the first time."""
     dirty_bytes: int
-    by_launch: tuple[tuple[int, int], ...] = ()  # read and written by the kernels
-    least_bytes: int = 0  # read and written, with a little more room than the mean that read_bytes and write_bytes are,
-    most_bytes: int = 0  # and with a little less
-    idle_bytes: int = 0  # of the writes: read and written by the driver beside the kernels
+    """Written by blocks, and not yet to DRAM when a launch ended."""
+    by_launch: tuple[tuple[int, int], ...] = ()
+    """(bytes read, bytes written) of each launch."""
+    least_bytes: int = 0
+    """Bytes read and written if the L2 has a little more room."""
+    most_bytes: int = 0
+    """Bytes read and written if it has a little less room."""
+    idle_bytes: int = 0
+    """Of the bytes written: those that the driver reads and writes beside the kernels."""
 
     @property
     def reread_bytes(self) -> int:
+        """Bytes that are read again, because the L2 did not keep them."""
         return self.read_bytes - self.first_bytes
 
     @property
@@ -166,10 +183,15 @@ class Dram:
 
     @property
     def at_the_edge(self) -> bool:
-        """Whether what is used again just about fills the L2, so that it matters where arrays lie."""
+        """Whether a little more or less room changes much. Then it matters where in memory the arrays lie."""
         return self.most_bytes - self.least_bytes > EDGE * self.total_bytes
 
     def beside(self, idle_bytes: int) -> Dram:
-        """With what the driver writes."""
-        more = {name: getattr(self, name) + idle_bytes for name in ("write_bytes", "least_bytes", "most_bytes")}
-        return replace(self, **more, idle_bytes=idle_bytes)
+        """The same traffic with what the driver moves added."""
+        return replace(
+            self,
+            write_bytes=self.write_bytes + idle_bytes,
+            least_bytes=self.least_bytes + idle_bytes,
+            most_bytes=self.most_bytes + idle_bytes,
+            idle_bytes=idle_bytes,
+        )

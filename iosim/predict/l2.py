@@ -1,16 +1,22 @@
-"""An L2 of two partitions, over cells: which of its bytes go to DRAM.
+"""A cache that models an L2 of two partitions: the bytes that it reads from DRAM and writes to DRAM.
 
-A line has its home in one partition, beside its DRAM. A multiprocessor asks the partition on its own side, which keeps
-a copy of what it fetched from the other. So what both sides read is kept twice. What one side reads is kept once or
-twice, for as long as its home remembers it. Each partition replaces what was used least recently. Written bytes go to
-DRAM, and stay readable, when their partition was asked for `TOUCHED` of its capacity since, or when `DIRTY` of its
-capacity is dirty. (Seen on an H200 with buffers of 16 to 72 MiB that one, 16 or all multiprocessors read, write or
-both: `l2_buffers.csv`.)
+What is modelled, as seen on an H200 with buffers of 16 to 72 MiB that one, 16 or all multiprocessors read, write or
+both (`l2_buffers.csv`):
 
-Half of each cell has its home in each partition. For each partition a cell has two steps: when its own side last used
-it, and when its home half was last asked for. A cell is there exactly if that step is younger than an age; an LRU needs
-no more than this age. Addresses are not known, so sets of lines are not modelled. Where what is used again just about
-fills the L2, its sets decide what stays: caches with `SPREAD` less and more room show how much depends on that.
+- A line of memory has its home in one partition, the one beside its DRAM.
+- A multiprocessor asks the partition on its own side. That partition keeps a copy of what it fetches from the other
+  one. So data that both sides read are kept twice.
+- Each partition replaces what was used least recently (LRU).
+- Written bytes stay in their partition. They go to DRAM when so many other bytes were used since (TOUCHED), or when
+  too many are dirty (DIRTY). They can still be read from the L2 then.
+
+How it is computed: the unit is a cell (predict/blocks.py), and half of each cell has its home in each partition. Time
+is counted in steps, one for each call of `Cache.touch`. A partition notes two steps for each cell: when its copy was
+last used, and when its home half was last used. An LRU holds exactly what was used since some step; so the cache only
+has to know that step, a `Window`.
+
+Addresses are unknown, so sets of lines are not modelled. They matter where the data that are used again just about fill
+the L2. Caches with SPREAD less room and with SPREAD more show how much depends on it.
 """
 
 from __future__ import annotations
@@ -24,20 +30,23 @@ from numpy.typing import NDArray
 Cells = NDArray[np.int64]
 """Numbers of cells, each at most once."""
 Steps = NDArray[np.int64]
+"""For each cell the step in which something happened last."""
 Bytes = NDArray[np.float64]
 
-# Shares of the capacity. Fitted on one card, an H200: on buffers and arrays that are gone through five times, and on
-# the shapes whose DRAM bytes were measured in several places.
+# Shares of a partition's capacity: what it holds, what may be used after a write until the write goes to DRAM, and what
+# may be dirty. Fitted on one card, an H200: to buffers and arrays that are read or written five times, and to the
+# shapes whose DRAM bytes were measured with the arrays in several places.
 HELD, TOUCHED, DIRTY = 1.08, 0.9, 0.5
-# Chosen by hand, not measured: nearly twice the deviation (0.1) of the room that fitted those same shapes of the H200.
+# Chosen by hand. The room that fits best has a deviation of 0.1 between those shapes; this is nearly twice as much.
 SPREAD = 0.15
 SIDES = 2
-FEW_STEPS = 1024
-NEVER = 0  # the step before all others
+FEW_STEPS = 1024  # for which there is room at first
+NEVER = 0  # a step before all others
 
 
 class Room(NamedTuple):
-    """Bytes of one partition: all that it holds, what it was asked for since a write, and what is dirty."""
+    """The most bytes in each window of a partition: all that it holds, what is used after a write until that goes to
+    DRAM, and what is dirty."""
 
     held: float
     touched: float
@@ -45,22 +54,26 @@ class Room(NamedTuple):
 
 
 def room_of(capacity_bytes: float, times: float = 1.0) -> Room:
-    """The room of a partition that holds `capacity_bytes`, `times` over."""
+    """The room of a partition with this capacity, `times` over."""
     return Room(*(capacity_bytes * times * share for share in (HELD, TOUCHED, DIRTY)))
 
 
 class Uses:
-    """The bytes that were last used in each step; `use` also notes the step of each cell that is used."""
+    """For each step the bytes of which it is the last use."""
 
     def __init__(self) -> None:
         self.bytes_in = np.zeros(FEW_STEPS)
 
     def reserve(self, step: int) -> None:
+        """Make room for this step, the next one."""
         if step == len(self.bytes_in):
             self.bytes_in = np.concatenate([self.bytes_in, np.zeros_like(self.bytes_in)])
 
     def use(self, last: Steps, cells: Cells, halves: Bytes, step: int, *windows: Window) -> None:
-        """Use the cells now; `last` is the step of each before. Those that had left a window enter it."""
+        """Note that halves of these cells are used in this step.
+
+        `last` holds the step of the last use of each cell, and is changed. Those that are not in a window enter it.
+        """
         before = last[cells]
         for window in windows:
             window.held += float((before < window.first) @ halves)
@@ -69,9 +82,10 @@ class Uses:
         last[cells] = step
 
     def shrink(self, window: Window, step: int, least: int = 0) -> float:
-        """The bytes that leave a window: all before step `least`, then the oldest, until the rest fits.
+        """Remove from a window what was used before step `least`, then the oldest, until the rest fits -> their bytes.
 
-        A step leaves as a whole if half of it would not fit: that is as often too early as too late.
+        All bytes of a step leave together, as soon as less than half of them would fit. On average this is neither too
+        early nor too late.
         """
         gone, window.most = 0.0, max(window.most, window.held)
         while window.first <= step and (window.held > window.room or window.first < least):
@@ -84,46 +98,51 @@ class Uses:
 
 @dataclass
 class Window:
-    """The youngest uses: those since step `first`, of `held` bytes, for which there is `room`.
-
-    `most`: the most bytes that were in it so far, before any had to leave."""
+    """The cells that were used since step `first`: `held` bytes, with room for `room` bytes."""
 
     room: float
     first: int = NEVER + 1
     held: float = 0.0
     most: float = 0.0
+    """The most bytes in it so far, at the end of a step before any are removed."""
 
     def empty(self, step: int) -> None:
+        """Remove everything that was used before this step."""
         self.first, self.held = step, 0.0
 
 
 class Partition:
-    """What one side of the L2 holds: halves at home here, and copies of halves at home on the other side."""
+    """One side of the L2. It holds the halves at home here, and copies of halves at home on the other side.
+
+    `homes` and `copies`: the step in which each was last used.
+    """
 
     def __init__(self, cells: int, room: Room):
-        self.homes, self.copies = np.full(cells, NEVER), np.full(cells, NEVER)  # the step of the last use
+        self.homes, self.copies = np.full(cells, NEVER), np.full(cells, NEVER)
         self.uses = Uses()
         self.held, self.touched, self.dirty = map(Window, room)
 
     @property
     def windows(self) -> tuple[Window, Window, Window]:
+        """What is held, what is used after a write until that goes to DRAM, and what is dirty."""
         return self.held, self.touched, self.dirty
 
     def use(self, last: Steps, cells: Cells, halves: Bytes, step: int) -> None:
-        """Use homes or copies of this partition."""
+        """Use the halves of these cells; `last` is `homes` or `copies` of this partition."""
         self.uses.use(last, cells, halves, step, self.held, self.touched)
 
     def shrink(self, step: int, written: Uses) -> float:
-        """Forget what does not fit -> the bytes written to DRAM."""
+        """Remove what does not fit -> the bytes written to DRAM."""
         self.uses.shrink(self.held, step)
         self.uses.shrink(self.touched, step)
         return written.shrink(self.dirty, step, least=self.touched.first)
 
 
 class Cache:
-    """An L2 of two partitions of so much room each, over cells of so many bytes.
+    """An L2 of two partitions, with the same room each, over cells of these sizes in bytes.
 
-    `read_bytes`, `write_bytes`: between DRAM and L2 so far; `first_bytes` of the reads were the first of their cell.
+    `read_bytes` and `write_bytes` went between DRAM and L2 so far. `first_bytes` of the reads were the first of their
+    cell.
     """
 
     def __init__(self, sizes: NDArray[np.int64] | NDArray[np.float64], room: Room):
@@ -143,6 +162,7 @@ class Cache:
 
     @property
     def moved_bytes(self) -> int:
+        """Bytes read and written."""
         return round(self.reads + self.writes)
 
     @property
@@ -151,7 +171,7 @@ class Cache:
         return round(sum(partition.dirty.held for partition in self.partitions))
 
     def flush(self) -> int:
-        """Empty the cache -> the bytes that were dirty, and went to DRAM uncounted."""
+        """Empty the cache -> the dirty bytes that go to DRAM. They are not counted as written."""
         dirty = self.dirty_bytes
         for partition in self.partitions:
             for window in partition.windows:
@@ -159,11 +179,11 @@ class Cache:
         return dirty
 
     def fills(self, share: float) -> bool:
-        """Whether a cache of this share of the room would have had to let anything go that this one kept."""
+        """Whether a cache with this share of the room would have removed something that this one kept."""
         return any(window.most > share * window.room for one in self.partitions for window in one.windows)
 
     def touch(self, loaded: list[Cells], stored: list[Cells]) -> None:
-        """One step: the cells that each side loads, then those that each side stores."""
+        """Play one step: the cells that each side loads, then those that each side stores."""
         for uses in (self.written, *(partition.uses for partition in self.partitions)):
             uses.reserve(self.step)
         for side in range(SIDES):
@@ -177,7 +197,8 @@ class Cache:
         self.step += 1
 
     def _load(self, side: int, cells: Cells) -> None:
-        """A half at home on the other side is fetched from there if no copy is here; halves at home come from DRAM."""
+        """Load cells on one side. The half at home here comes from DRAM if it is not here. The other half comes from
+        its home, unless a copy is here; if it is not at home either, it comes from DRAM."""
         here, there, halves = self.partitions[side], self.partitions[1 - side], self.halves[cells]
         self.first_bytes += int(self.sizes[cells[~self.known[cells]]].sum())
         self.known[cells] = True
@@ -191,7 +212,7 @@ class Cache:
             there.use(there.homes, cells, halves, self.step)
 
     def _store(self, side: int, cells: Cells) -> None:
-        """Both halves are dirty at home; the side that stores keeps a copy of the far one."""
+        """Store cells on one side. Both halves become dirty at home; this side keeps a copy of the other half."""
         here, halves = self.partitions[side], self.halves[cells]
         self.known[cells] = True
         here.use(here.copies, cells, halves, self.step)

@@ -1,7 +1,7 @@
-"""When the last block of a launch ends, if blocks are dealt in grid order to free places.
+"""When the last block of a launch ends, if blocks start in grid order wherever a place is free.
 
-The blocks of a multiprocessor share its units, so each is the faster the fewer they are. The long row of a mask, left
-alone in the last wave, takes less time than it would have among others.
+The blocks on a multiprocessor share its units: the fewer they are, the faster is each. So a long block that is alone on
+its multiprocessor at the end takes less time than it would among others.
 """
 
 from __future__ import annotations
@@ -10,16 +10,18 @@ import heapq
 from collections.abc import Callable, Sequence
 from itertools import chain, islice, repeat
 
-Running = list[tuple[float, int]]  # the blocks on a multiprocessor: what share of each is left, and its kind
-Seconds = Callable[[int, int], float]  # of a block of a kind, while so many are on its multiprocessor
+Running = list[tuple[float, int]]
+"""The blocks on a multiprocessor: (the share of its work that is left, its kind)."""
+Seconds = Callable[[int, int], float]
+"""The time of a whole block, by its kind and the number of blocks on its multiprocessor."""
 
 
 def last_end(kinds: Sequence[int], instances: int, sms: int, places: int, seconds: Seconds) -> float:
     """Seconds from the start of a launch to the end of its last block.
 
-    `kinds` are those of the blocks of one head, in grid order; `places` are those of one multiprocessor. If all blocks
-    are of one kind, the blocks of a wave end together, and the last wave takes as long as the others: its blocks go to
-    the multiprocessors that are free first.
+    `kinds` are those of the blocks of one head, in grid order; blocks of a kind do the same work. `places`: the most
+    blocks on one multiprocessor. If all blocks are of one kind, those of a wave end together, and each wave takes as
+    long as a full one, the last wave too.
     """
     if not kinds:
         return 0.0
@@ -43,7 +45,7 @@ def last_end(kinds: Sequence[int], instances: int, sms: int, places: int, second
 
 
 def first_end(blocks: Running, seconds: Seconds) -> float:
-    """Seconds until the first of these blocks ends."""
+    """Seconds until the first of the blocks on a multiprocessor ends."""
     return min(left * seconds(kind, len(blocks)) for left, kind in blocks)
 
 

@@ -1,23 +1,27 @@
-"""The time of launches: the largest of DRAM time, L2 time and the blocks' own time, plus the cost of a launch.
+"""The time of launches: for each, the largest of DRAM time, L2 time and the blocks' own time, plus its fixed cost.
 
-DRAM time and L2 time are bytes over measured rates. The blocks' own time is found in two steps. The first is how long
-one block takes among others on its multiprocessor (`BlockTimer`). The second is when the last block ends, if blocks are
-dealt in grid order to free places (predict/last_wave.py): this gives the tail of the last wave and the imbalance of masks. Every
-rate is a property of the GPU, measured by `iosim calibrate`. None is fitted to a shape.
+DRAM time and L2 time are bytes over measured rates. The blocks' own time has two parts:
 
-A kernel that loads ahead holds its operands in registers. Its products, other operations and exponentials follow one
-another at the rates of their units. With warpgroup products (wgmma) two warpgroups take turns. Its first loads and its
-last stores have nothing beside them.
+- `BlockTimer` says how long one block takes among the others on its multiprocessor.
+- predict/last_wave.py says when the last block ends, if blocks start in grid order wherever a place is free. That gives
+  the cost of a last wave that is not full, and of blocks that a mask makes unequal.
 
-A generated kernel holds its tiles in shared memory, and goes through its steps one after another:
+Every rate is a property of the GPU that `iosim calibrate` measures. None is fitted to a shape.
 
-- A step has a fixed time and a rate, measured twice: for one warp alone, and for as many blocks as fit.
-- The warps of a block go through a step together, and queue for the multiprocessor.
-- Then the blocks of a multiprocessor queue for its units; a block of fewer than 4 warps reaches only its own quarters.
-- A step takes longer in a real loop than repeated alone, by a ratio measured on a tile of flash2.
-- While a warp asks for copies, other warps of its quarter wait.
-- A load that comes from DRAM is late for all blocks of a head.
-- The first loads of all blocks come together, and so do their last stores.
+A tuned kernel loads the next tiles ahead and holds its operands in registers. Its matrix products, other operations and
+exponentials follow one another, each at the rate of its unit. With warpgroup products (wgmma) two warpgroups take
+turns. Nothing else runs during its first loads and its last stores.
+
+A generated kernel holds its tiles in shared memory and runs one step after another:
+
+- A step has a fixed time and a rate. Both are measured twice: for one warp alone, and for as many blocks as fit.
+- The warps of a block run a step at the same time, and queue for the multiprocessor.
+- Then the blocks of a multiprocessor queue for its units. A block of fewer than 4 warps uses only the quarters of the
+  multiprocessor that its warps are in.
+- A step takes longer in a real loop than repeated alone, by a ratio that is measured on a tile of flash2.
+- While a warp asks for copies, the other warps of its quarter wait.
+- If a load comes from DRAM, all blocks that need it wait.
+- All blocks make their first loads at the same time, and their last stores.
 - A step takes longer the first time in a launch.
 """
 
@@ -44,23 +48,24 @@ from .block_work import (
 )
 from .last_wave import last_end
 
-RESERVED_BYTES = 1024  # shared memory that the system takes of each block (CUDA programming guide, cc 8.0 and later)
-MOST_BLOCKS, MOST_THREADS, REGISTERS = 32, 2048, 65536  # a multiprocessor of cc 9.0
+RESERVED_BYTES = 1024  # shared memory that each block costs extra (CUDA programming guide, cc 8.0 and later)
+MOST_BLOCKS, MOST_THREADS, REGISTERS = 32, 2048, 65536  # of a multiprocessor of cc 9.0
 WARPGROUPS = 2
-PARTS = 4  # of a multiprocessor, with a scheduler and a quarter of the registers each
-BESIDE_STEPS = (LOAD, STORE, STORE_SCALAR)  # copies that leave a multiprocessor's other units to other blocks
+PARTS = 4  # the quarters of a multiprocessor: each has a scheduler and a quarter of the registers
+BESIDE_STEPS = (LOAD, STORE, STORE_SCALAR)  # copies that run beside the steps of other blocks
 
 
 class StepRates(NamedTuple):
-    """How fast one step is: by one warp alone, then among as many blocks as fit. Work is flops of products, bytes of
-    copies, else words."""
+    """How fast one step is. Work is flops of a product, bytes of a copy, else words."""
 
     warp_seconds: float
-    """Fixed."""
+    """Of one warp alone: the fixed time."""
     warp_work_per_second: float
+    """Of one warp alone: the rate beyond the fixed time."""
     block_seconds: float
-    """Fixed, of a block's time on its multiprocessor."""
+    """Of as many blocks as fit: the fixed time of a block, in which it keeps its multiprocessor busy."""
     gpu_work_per_second: float
+    """Of as many blocks as fit: the rate of the whole GPU beyond the fixed time."""
 
 
 @dataclass(frozen=True)
@@ -78,24 +83,25 @@ class Rates:
     shared_memory_per_sm_bytes: int
     l2_latency_seconds: float = 0.0
     tile_latency_seconds: float = 0.0
-    """Until a tile of a generated kernel comes from DRAM: longer than for one line, as its last line comes last."""
+    """Until a tile of a generated kernel has come from DRAM. A tile takes longer than one line: it waits for its last
+    line."""
     wgmma_flops_per_second: float = 0.0
     steps: dict[StepKey, StepRates] = field(default_factory=dict)
     loop_ratios: dict[LoopKey, float] = field(default_factory=dict)
-    """How much longer products and steps on rows take in a real loop. 1 where it was not measured; a loop of unknown
-    sizes is as one of known sizes where only that was measured."""
+    """The time of products and steps over rows in a real loop, over their time repeated alone. 1 where it was not
+    measured. Where it was measured only for known tile sizes, unknown ones have the same ratio."""
     first_seconds: dict[Unit, float] = field(default_factory=dict)
     """How much longer a step takes the first time in a launch; 0 where it was not measured."""
     asking_ratio: float = 0.0
-    """Part of the time in which a warp asks for a copy that other warps of its quarter of the multiprocessor wait.
-    `iosim calibrate` finds it: the part that makes the model's tile of flash2 as slow as the measured one, with as many
-    blocks as fit, in the median of nine tile shapes (calibrate/loop.py)."""
+    """While a warp asks for a copy, the other warps of its quarter wait for this share of the time. It is measured with
+    as many blocks as fit: with it the model's tile of flash2 is as slow as the real one, in the median of nine tile
+    shapes (calibrate/loop.py)."""
 
     def of_step(self, key: StepKey, timed_as: str = "") -> StepRates:
-        """The rates of a step, or of the measured step whose rates it takes.
+        """The rates of a step. `timed_as`: those of another step, which was measured in its place.
 
-        A step that was not measured on ragged tiles is as fast as on whole ones. One that was not measured beside
-        tensor cores (copies of single words) is as fast as without.
+        A step that was not measured on ragged tiles is taken to be as fast as on whole ones. One that was not measured
+        in a kernel with tensor cores (copies of single words) is as fast as without. InputError if there are no rates.
         """
         step = timed_as or key.step
         units: tuple[Unit, ...] = (key.unit, "simt")
@@ -108,14 +114,18 @@ class Rates:
         return found
 
     def loop_ratio(self, key: StepKey) -> float:
-        """How much longer a step takes in a real loop on its unit."""
+        """The time of a step in a real loop, over its time repeated alone."""
         known = self.loop_ratios.get(LoopKey(key.unit), 1.0)
         return self.loop_ratios.get(LoopKey(key.unit, key.sized), known)
 
 
 def blocks_on(shared_bytes: int, smem_bytes: int, threads: int, registers: int | None = None) -> int:
-    """Blocks on a multiprocessor: the least that shared memory, threads, registers and the scheduler allow, at least
-    one. `shared_bytes`: what the multiprocessor has."""
+    """The blocks that a multiprocessor holds at the same time: as many as its shared memory, threads, registers and its
+    limit of blocks allow, at least one.
+
+    `shared_bytes` is the shared memory of the multiprocessor, `smem_bytes` that of a block. `registers` are those of a
+    thread; None: they are no limit.
+    """
     warps = -(-max(1, threads) // LANES)
     limits = [shared_bytes // (smem_bytes + RESERVED_BYTES), MOST_THREADS // (warps * LANES), MOST_BLOCKS]
     if registers:
@@ -125,16 +135,18 @@ def blocks_on(shared_bytes: int, smem_bytes: int, threads: int, registers: int |
 
 @dataclass(frozen=True)
 class Time:
-    """Seconds of all launches, and what each part alone would take."""
+    """Seconds of all launches together, and the sums of the parts of which each launch takes the largest."""
 
     seconds: float
     dram_seconds: float
     l2_seconds: float
     block_seconds: float
     launch_seconds: float
+    """The fixed cost."""
 
     @property
     def bound_by(self) -> str:
+        """The part that takes longest: DRAM, L2 or blocks."""
         parts = {"DRAM": self.dram_seconds, "L2": self.l2_seconds, "blocks": self.block_seconds}
         return max(parts, key=lambda name: parts[name])
 
@@ -147,8 +159,11 @@ def time_of_launches(
     occupancies: list[Occupancy],
     rates: Rates,
 ) -> Time:
-    """The time of the launches of a schedule. `launches` holds the blocks of one head, `dram` the bytes that each
-    launch reads and writes."""
+    """The time of the launches of a schedule, which follow one another.
+
+    `launches`: for each launch the work of the blocks of one head; there are `instances` heads in all batches. `dram`:
+    for each launch (bytes read from DRAM, bytes written to DRAM), over all heads.
+    """
     total = blocks_total = dram_total = l2_total = 0.0
     for blocks, occupancy, (read, written) in zip(launches, occupancies, dram, strict=True):
         loaded, stored = (instances * sum(getattr(w, name) for w in blocks) for name in ("load_bytes", "store_bytes"))
@@ -165,17 +180,17 @@ def time_of_launches(
 
 
 def mean_latency(late: float, occupancy: Occupancy, rates: Rates) -> float:
-    """Seconds until a load comes, if the share `late` of all loads waits for the DRAM, and the others for the L2."""
+    """Mean seconds until a load has come, if the share `late` of all loads waits for DRAM and the others for the L2."""
     far = rates.latency_seconds if occupancy.loads_ahead else rates.tile_latency_seconds or rates.latency_seconds
     return rates.l2_latency_seconds + late * (far - rates.l2_latency_seconds)
 
 
 def late_share(share: float, blocks: int, instances: int, occupancy: Occupancy, rates: Rates) -> float:
-    """The share of a block's loads that wait for the DRAM, where a `share` of all bytes comes from there.
+    """The share of a block's loads that wait for DRAM, if a `share` of all loaded bytes comes from there.
 
-    The blocks of a head go through the same tiles, and wait for one together, whoever of them asked first. But blocks
-    that share a multiprocessor are at different tiles. Kernels that were not generated ask for some of the next tiles
-    before.
+    The blocks of a head load the same tiles at about the same time. If one of them loads a tile from DRAM, the others
+    wait for it as well. This does not hold for blocks on the same multiprocessor, which are at different tiles, nor for
+    kernels that were not generated or that load ahead.
     """
     together = places(blocks * instances, occupancy, rates)
     waits_alike = occupancy.generated and not occupancy.loads_ahead
@@ -184,16 +199,18 @@ def late_share(share: float, blocks: int, instances: int, occupancy: Occupancy, 
 
 
 def places(blocks: int, occupancy: Occupancy, rates: Rates) -> int:
-    """Places for blocks that are in use on a multiprocessor, of so many blocks in all."""
+    """The places for blocks that are in use on a multiprocessor, if a launch has so many blocks in all."""
     return min(occupancy.blocks_per_sm, -(-blocks // rates.sms))
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Seconds until a load of a launch comes, between L2 and DRAM, and seconds that a block keeps the DRAM busy."""
+    """What the loads of one launch meet."""
 
     latency: float
+    """The mean time in seconds until a load has come."""
     dram_seconds: float = 0.0
+    """Seconds for which one block keeps the DRAM busy."""
 
 
 @dataclass(frozen=True)
@@ -207,21 +224,19 @@ class BlockTimer:
 
     @property
     def stepwise(self) -> bool:
-        """Whether the steps are timed one by one: in generated kernels, where their rates were measured."""
+        """Whether the steps are timed one by one: those of kernels that do not load ahead, if rates were measured."""
         return bool(self.rates.steps) and not self.occupancy.loads_ahead
 
     def launch_seconds(self, blocks: list[BlockWork], instances: int) -> float:
-        """Seconds until the last block ends. Blocks that do the same work are timed once.
+        """Seconds from the start of a launch to the end of its last block. Blocks of the same work are timed once.
 
-        How much faster kernels that load ahead are with fewer others was not measured: they are timed as if all places
-        were in use.
+        Kernels that load ahead are timed as if all places were in use, because it was not measured how much faster they
+        are when fewer are.
         """
         numbers: dict[Hashable, int] = {}
         kinds = [numbers.setdefault(fingerprint(work), len(numbers)) for work in blocks]
-        of_kind, most = (
-            dict(zip(kinds, blocks, strict=True)),
-            places(len(blocks) * instances, self.occupancy, self.rates),
-        )
+        of_kind = dict(zip(kinds, blocks, strict=True))
+        most = places(len(blocks) * instances, self.occupancy, self.rates)
 
         @cache
         def seconds(kind: int, together: int) -> float:
@@ -230,22 +245,24 @@ class BlockTimer:
         return last_end(kinds, instances, self.rates.sms, most, seconds)
 
     def seconds(self, work: BlockWork, together: int) -> float:
-        """Seconds of one of the blocks `together` on a multiprocessor."""
+        """Seconds of a block, if so many blocks are `together` on its multiprocessor."""
         if self.stepwise:
             return self.stepwise_seconds(work, together)
         return self.arithmetic_seconds(work) * self.rates.sms * together + self._waits(work)
 
     def _waits(self, work: BlockWork) -> float:
-        """Seconds beside the arithmetic. A block that loads ahead keeps its units busy by itself, but for its first
-        loads and its last stores."""
+        """Seconds of a block without arithmetic. A kernel that loads ahead waits only for its first loads and its last
+        stores."""
         if not self.occupancy.loads_ahead:
             return self.memory.latency * work.loads
         ends = (work.first_bytes + work.last_bytes) * self.rates.sms / self.rates.l2_bytes_per_second
         return self.memory.latency + ends
 
     def arithmetic_seconds(self, work: BlockWork) -> float:
-        """Seconds of products, other operations and exponentials, one after another, on the whole GPU. With
-        asynchronous products two warpgroups take turns: the products of one run beside the rest of the other."""
+        """Seconds of a block's products, other operations and exponentials, one after another, if it had the whole GPU.
+
+        With asynchronous products two warpgroups take turns: one computes products while the other does the rest.
+        """
         rates, occupancy = self.rates, self.occupancy
         products = work.flops / 2 / rates.simt_operations_per_second
         others = work.operations / rates.simt_operations_per_second + work.exponentials / rates.exponentials_per_second
@@ -257,10 +274,10 @@ class BlockTimer:
         return products + others
 
     def stepwise_seconds(self, work: BlockWork, together: int) -> float:
-        """Seconds of a block of a generated kernel, step after step.
+        """Seconds of a block of a generated kernel, step after step, with so many blocks `together`.
 
-        Measured loads came from the L2. Those through registers were repeated without waiting for each; the text of a
-        kernel waits.
+        The rates of loads were measured with data in the L2, so waiting for DRAM comes on top. Loads through registers
+        were repeated without waiting for each, so their waits come on top as well.
         """
         l2_latency, occupancy = self.rates.l2_latency_seconds, self.occupancy
         chain = work.stalls * l2_latency + work.waits * (self.memory.latency - l2_latency)
@@ -280,8 +297,8 @@ class BlockTimer:
         return cycle_seconds(chain, [demand * together / turns for demand in shared], turns)
 
     def _step_seconds(self, key: StepKey, step: StepWork) -> tuple[float, float, float]:
-        """(seconds of its warps if nothing is shared, seconds that it keeps its units busy, seconds of these in which
-        asking for copies keeps other warps waiting)."""
+        """Seconds of all runs of a step in a block: (if it shares nothing, in which it keeps its multiprocessor busy,
+        in which its requests for copies keep other warps waiting)."""
         rates, warps = self.rates.of_step(key, step.cost.timed_as), self.occupancy.warps
         alone = step.times * rates.warp_seconds + step.chain / warps / rates.warp_work_per_second
         fixed = step.times * rates.block_seconds * warps / MEASURED_WARPS[key.unit]
@@ -291,8 +308,8 @@ class BlockTimer:
         return alone, share, asking
 
     def ends_seconds(self, blocks: list[BlockWork], instances: int, share: float) -> float:
-        """Seconds of first loads and last stores, while nothing else is under way: blocks that run at the same time
-        begin and end together. A `share` of the loads comes from DRAM."""
+        """Seconds of first loads and last stores, during which no steps run, because blocks begin and end at the same
+        time. A `share` of the loads comes from DRAM."""
         rates = self.rates
         count = min(len(blocks) * instances, rates.sms * self.occupancy.blocks_per_sm) / len(blocks)
         first, last = (count * sum(getattr(w, name) for w in blocks) for name in ("first_bytes", "last_bytes"))
@@ -300,8 +317,8 @@ class BlockTimer:
         return first * slowest + last / rates.l2_bytes_per_second
 
     def first_times_seconds(self, blocks: list[BlockWork]) -> float:
-        """Extra seconds of a launch because its steps run for the first time: once for each step of a block, on all
-        multiprocessors at once. The likely cause is instruction fetch."""
+        """Extra seconds of a launch because each of its steps runs for the first time, on all multiprocessors at once.
+        The likely cause is instruction fetch."""
         if not self.occupancy.generated:
             return 0.0
         steps = ({(key.step, key.ragged) for key in work.steps if not key.output} for work in blocks)
@@ -309,19 +326,23 @@ class BlockTimer:
 
 
 def fingerprint(work: BlockWork) -> Hashable:
-    """A value that is the same for blocks that do the same work."""
+    """A value that is equal for blocks that do the same work."""
     plain = tuple(value for name, value in vars(work).items() if name != "steps")
     return plain, tuple((key, step.work, step.chain, step.times) for key, step in work.steps.items())
 
 
 def fullest(warps: int) -> float:
-    """Warps of the fullest quarter of a multiprocessor, over an even share; they are dealt to the quarters in turn."""
+    """Warps in the fullest quarter of a multiprocessor, over an even share. Quarters get warps in turn."""
     return -(-warps // PARTS) * PARTS / warps
 
 
 def cycle_seconds(chain: float, demands: Sequence[float], blocks: int) -> float:
-    """Seconds of a block when so many run together: a closed network with one queue for each of `demands`, and a delay
-    for the rest of the chain, where nothing is shared. Mean value analysis (Reiser and Lavenberg 1980)."""
+    """Seconds of a block, if so many blocks run together and queue for shared units.
+
+    Alone it takes `chain` seconds, of which it spends `demands` at the units. The blocks are the customers of a closed
+    network with a queue for each unit; the rest of the chain is a delay without a queue. Mean value analysis (Reiser
+    and Lavenberg 1980).
+    """
     delay, queued = max(chain - sum(demands), 0.0), [0.0] * len(demands)
     total = chain
     for number in range(1, blocks + 1):

@@ -1,40 +1,52 @@
-"""What the model says of a schedule on a GPU: words, SM bytes, DRAM bytes, time. Needs no GPU."""
+"""Predicts a schedule on a GPU: words, bytes that its multiprocessors move, DRAM bytes, seconds. Needs no GPU.
+
+Words come from the folded machine. DRAM bytes need to know how the launches occupy the GPU (predict/dram.py). Seconds
+also need what `iosim calibrate` measured on it (predict/block_work.py, predict/launch_time.py).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ..core.folded import Folded
+from ..core.machine import Block, Machine, Tile
 from ..core.problem import DENSE, Attention
+from ..core.tiling import Tiling
 from ..core.unrolled import Unrolled
 from ..core.watchers import Flops, Traffic, Watcher
 from ..cuda.warp_split import LANES, LEAST_ROWS, TEAM_ROWS
 from ..errors import InputError
 from ..hardware import MEASURED_KEYS, SECTOR_BYTES, Hardware
 from .block_work import LoopKey, Occupancy, StepKey, WorkCounter
-from .blocks import trace
+from .blocks import touches_of
 from .dram import Dram, dram_bytes
 from .launch_time import Rates, StepRates, Time, time_of_launches
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..core.typing import ScheduleLike, Size, Text
 
 Key = TypeVar("Key", StepKey, LoopKey)
 
 DECIMALS = 12  # of seconds that are shown; the profiler counts nanoseconds
-# Dirty in an L2 that the profiler emptied. Fitted on one card, an H200: what is written while large buffers are only
-# read, however large they are (`l2_buffers.csv`). `iosim calibrate` does not measure it.
+# Dirty bytes in an L2 that the profiler has emptied. Fitted on one card, an H200: so much is written to DRAM while
+# kernels only read buffers, whatever the size of these (`l2_buffers.csv`). `iosim calibrate` does not measure it.
 PROFILER_BYTES = 2_400_000
-STEP_NUMBERS = 4  # fixed seconds and a rate, of a warp and of a full GPU (predict/launch_time.py)
+STEP_NUMBERS = 4  # of a StepRates
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """Words by tensor and bytes, over all heads. The slacks bound what sectors may add to the SM's bytes: 0 where
-    every access is made of whole sectors."""
+    """What a schedule moves and computes, over all heads."""
 
     tensors: dict[str, tuple[int, int]]
+    """{tensor: (words read, words written)} by the multiprocessors."""
     read_bytes: int
     write_bytes: int
     read_slack_bytes: int
+    """The most that partial sectors can add to the bytes read; 0 if every access is made of whole sectors."""
     write_slack_bytes: int
     flops: int
     dram: Dram | None = None
@@ -42,44 +54,47 @@ class Prediction:
 
 
 class Sectors(Watcher):
-    """What partial sectors can add to the bytes of the words themselves: 0 where all is made of whole sectors.
+    """Counts the most bytes that partial sectors can add to those of the words themselves, of one head.
 
-    A run (a row of a tile, or a whole tile that lies in one piece) that is asked for in k requests of a warp touches
-    at most 2 sectors at its ends and k - 1 between requests that it only partly fills: 62 + 32 (k - 1) bytes. A request
-    is at least 32 words (16-byte accesses: a quarter of a warp); and each team of a generated kernel starts its own,
-    every 8 rows, or every row of tiles with fewer than 16.
+    Memory is moved in sectors of 32 bytes. A run of words, a row of a tile or a whole tile that lies in one piece, is
+    asked for in k requests of warps. At most two sectors at its ends and k - 1 between its requests are only partly
+    used, which adds up to 62 + 32 (k - 1) bytes. A request has at least 32 words (a quarter of a warp, with 16 bytes a
+    lane). Each team of a generated kernel starts a request of its own: every 8 rows, or every row if the tile has fewer
+    than 16.
     """
 
     def __init__(self) -> None:
         self.reads = self.writes = 0
 
-    def start(self, machine: Any) -> None:
+    def start(self, machine: Machine) -> None:
         self.machine = machine
 
-    def load(self, block: Any, tensor: str, words: Any) -> None:
-        self.reads += self._slack(block, tensor, words)
+    def load(self, block: Block, tensor: str, words: Size) -> None:
+        self.reads += self._slack(block, tensor, int(words))
 
-    def store(self, block: Any, tensor: str, words: Any) -> None:
-        self.writes += self._slack(block, tensor, words)
+    def store(self, block: Block, tensor: str, words: Size) -> None:
+        self.writes += self._slack(block, tensor, int(words))
 
-    def _slack(self, block: Any, tensor: str, words: int) -> int:
+    def _slack(self, block: Block, tensor: str, words: int) -> int:
         p, shape = self.machine.p, block.shape
         width, axes = p.hbm_bytes(self.machine.tensors[tensor]), p.shape(self.machine.tensors[tensor])
-        rows, last = (getattr(x, "extent", x) for x in (shape[0], shape[-1]))
+        rows, last = (int(x.extent if isinstance(x, Tile) else x) for x in (shape[0], shape[-1]))
         team = 1 if rows < LEAST_ROWS else TEAM_ROWS
         piece = last if len(shape) > 1 else team * (2 if p.word_bytes == 2 and p.d % LEAST_ROWS == 0 else 1)
         whole = all(n * width % SECTOR_BYTES == 0 for n in (piece, last, axes[-1]))
         if whole or not words:
             return 0
-        visits, lines = self.machine.total(()), self.machine.total(shape[:1])
+        visits, lines = int(self.machine.total(())), int(self.machine.total(shape[:1]))
         groups = lines if team == 1 else lines // team + visits
         runs = lines if len(shape) > 1 and last != axes[-1] else visits
-        return int(SECTOR_BYTES * (words // LANES + groups) + 2 * (SECTOR_BYTES - 1) * runs)
+        return SECTOR_BYTES * (words // LANES + groups) + 2 * (SECTOR_BYTES - 1) * runs
 
 
 def rates_of(hardware: Hardware, profiled: bool = False) -> Rates | None:
-    """The constants that `iosim calibrate` measured; None for a preset that was not measured. `profiled`: a launch
-    takes what the profiler says of an empty one, which waits for no other, but for its own start and end."""
+    """What `iosim calibrate` measured on this GPU; None for a preset that was not measured.
+
+    `profiled`: use the overhead of an empty launch under the profiler, which runs launches one at a time.
+    """
     table = hardware.measured
     if table is None:
         return None
@@ -97,9 +112,8 @@ def rates_of(hardware: Hardware, profiled: bool = False) -> Rates | None:
     )
 
 
-def steps_of(table: dict[str, list[float]]) -> dict[StepKey, StepRates]:
-    """The rates of [measured.steps]. InputError for a file whose steps mean something else: an older iosim measured
-    them."""
+def steps_of(table: Mapping[str, list[float]]) -> dict[StepKey, StepRates]:
+    """The rates of [measured.steps]. InputError if an older iosim measured them, which gave them another meaning."""
     again = "measure this GPU again: iosim calibrate"
     steps = {parsed(StepKey, name): rates for name, rates in table.items()}
     for key, rates in steps.items():
@@ -123,45 +137,51 @@ def parsed(kind: type[Key], name: str) -> Key:
 
 
 def l2_capacity_bytes(hardware: Hardware) -> int:
-    """Bytes that the L2 holds of data that all multiprocessors share: half of its size.
+    """The bytes that the L2 holds of data that all multiprocessors share: half of its size.
 
-    From the A100 on the L2 has two partitions, and each keeps a copy of what its own side reads. (An older GPU has one;
-    no prediction was compared with one.)"""
+    From the A100 on the L2 has two partitions, and each keeps a copy of what its own side reads. Older GPUs have one
+    partition; predictions were not compared with measurements on any of them.
+    """
     return hardware.l2_bytes // 2
 
 
-def launch_words(schedule: Any, problem: Attention, tiling: Any) -> list[tuple[int, int]]:
-    """Words read and written by each launch, of one head."""
+def launch_words(schedule: ScheduleLike | Text, problem: Attention, tiling: Tiling) -> list[tuple[int, int]]:
+    """(words read, words written) of each launch, of one head."""
     traffic = Traffic()
     Folded(problem, traffic).run(schedule, tiling)
     return [(int(reads), int(writes)) for reads, writes in traffic.steps]
 
 
-def in_whole_tiles(p: Attention, t: Any) -> Attention:
-    """The problem with both lengths rounded up to whole tiles, which bulk copies (TMA) load: boxes have one size."""
+def in_whole_tiles(p: Attention, t: Tiling) -> Attention:
+    """The problem with both lengths rounded up to whole tiles: bulk copies (TMA) always load a whole one."""
     return replace(p, N=-(-p.N // t.rows_q) * t.rows_q, Nk=-(-p.Nk // t.rows_k) * t.rows_k)
 
 
 def predict(
-    schedule: Any,
+    schedule: ScheduleLike | Text,
     problem: Attention,
-    tiling: Any,
+    tiling: Tiling,
     hardware: Hardware | None = None,
-    sits: list[Occupancy] | None = None,
+    occupancies: list[Occupancy] | None = None,
     cold: bool = False,
     backwards: bool = False,
     taken_bytes: int = 0,
     block_bytes: int = 0,
     with_range: bool = False,
 ) -> Prediction:
-    """Words and SM bytes; with `hardware` and how its launches sit on it, DRAM bytes and (where measured) time.
+    """The prediction of a schedule with one tiling.
 
-    `cold`: every launch starts with an empty L2, as under Nsight Compute, which flushes it. `backwards`: inner loops
-    go from the last tile to the first. `taken_bytes` of the L2 hold no tensor; `block_bytes` each block writes once,
-    in its own place. `with_range`: say between what the DRAM bytes lie (`predict/dram.py`)."""
+    With `hardware` and the `occupancies` of the launches it has DRAM bytes, and seconds if that GPU was measured.
+
+    `cold`: every launch starts with an empty L2, as under Nsight Compute, which flushes it.
+    `backwards`: inner loops go from the last tile to the first.
+    `taken_bytes`: so much of the L2 holds no tensor.
+    `block_bytes`: each block writes so much once, in a place of its own.
+    `with_range`: also find the DRAM bytes with a little less and a little more room in the L2.
+    """
     dense = problem
     if not getattr(schedule, "skips", True) and problem.mask is not DENSE:
-        dense = replace(problem, mask=DENSE)  # a mask that only hides moves no word
+        dense = replace(problem, mask=DENSE)  # a mask that only hides changes no traffic
     traffic, flops, sectors = Traffic(), Flops(), Sectors()
     machine = Folded(dense, traffic, flops, sectors).run(schedule, tiling)
     n = problem.instances
@@ -174,19 +194,19 @@ def predict(
         n * sectors.writes,
         n * int(flops.total),
     )
-    if hardware is None or not sits:
+    if hardware is None or not occupancies:
         return plain
-    rates, work = rates_of(hardware, profiled=cold), WorkCounter(sits)
-    found = trace(schedule, dense, tiling, *([work] if rates and dense is problem else []), backwards=backwards)
-    if rates and dense is not problem:  # hiding takes time
+    rates, work = rates_of(hardware, profiled=cold), WorkCounter(occupancies)
+    found = touches_of(schedule, dense, tiling, *([work] if rates and dense is problem else []), backwards=backwards)
+    if rates and dense is not problem:  # but hiding takes time
         Unrolled(problem, work).run(schedule, tiling)
-    places = [hardware.sms * sit.blocks_per_sm for sit in sits]
+    places = [hardware.sms * occupancy.blocks_per_sm for occupancy in occupancies]
     capacity_bytes = max(0, l2_capacity_bytes(hardware) - taken_bytes)
     left_bytes = PROFILER_BYTES if cold else 0
     dram = dram_bytes(found, dense, places, capacity_bytes, cold, block_bytes, left_bytes, with_range)
     if rates is None:
         return replace(plain, dram=dram)
-    time = time_of_launches(work.blocks, n, problem.dtype, list(dram.by_launch), sits, rates)
+    time = time_of_launches(work.blocks, n, problem.dtype, list(dram.by_launch), occupancies, rates)
     if cold:
         dram = dram.beside(round((hardware.measured or {}).get("idle_bytes_per_second", 0) * time.seconds))
     return replace(plain, dram=dram, time=time)

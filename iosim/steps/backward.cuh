@@ -1,4 +1,4 @@
-// The steps of the backward passes, with the names and arguments of gradients.py.
+// The steps of the backward passes, with the names and arguments of backward.py.
 #pragma once
 
 // P = e^(S - m) / l in the place of S; a row that saw nothing (m = -inf, l = 0) becomes zeros.
@@ -47,7 +47,7 @@ template <class G, class P, class D> STEP score_gradients(const G& dp, const P& 
     });
 }
 
-// The same for whole rows, where D = rowsum(P * dP)
+// dS = P * (dP - D) for whole rows, where D = rowsum(P * dP)
 template <class G, class P> STEP score_gradients_of_rows(const G& dp, const P& p) {
     each_row(dp, [&](int r, int lane, bool live, auto) {
         constexpr int lanes = lanes_of_row<G>();

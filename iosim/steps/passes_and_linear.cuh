@@ -1,5 +1,5 @@
-// The steps of softmax in passes, of products in parts, of partial results, of linear attention, and dropout: the names
-// and arguments of steps_more.py, and of `merge` and `drop` of softmax.py.
+// The steps of products in parts, softmax in passes, partial results, dropout and linear attention, with the names and
+// arguments of passes_and_linear.py, and of `merge` and `drop` of softmax.py.
 #pragma once
 
 // ---------------------------------------------------------------- scores in parts
@@ -20,8 +20,8 @@ template <class S> STEP scale(const S& s, float d) {
 
 // ---------------------------------------------------------------- softmax in passes
 
-// What one lane of a row finds of it, by all lanes: f(r, lane == 0, part of the row). Whoever comes next may use what
-// lies beside the footprint (row_reduce) again.
+// f(r, lane == 0, part of the row) for every lane of the team's rows. Afterwards the static shared memory of row_reduce
+// may be used again.
 template <class S, class F> DEVICE void each_row_part(const S& s, F f) {
     each_row(s, [&](int r, int lane, bool live, auto whole) {
         RowPart<S, decltype(whole)::value> row(s, r, lane, live);
@@ -37,7 +37,7 @@ template <class M, class S> STEP add_maximum(const M& m, const S& s) {
     });
 }
 
-// e^(s - m); a row that sees nothing (m = -inf) becomes zeros, and so does what lies beyond the columns.
+// e^(s - m). A row that sees nothing (m = -inf) becomes zeros, and so do the words beyond the last column.
 template <class S, class M> STEP exponentials(const S& s, const M& m) {
     each_piece(s, [&](float (&x)[S::V], int r, int c) {
         const float top = or_zero(m.get(r));
@@ -65,7 +65,7 @@ template <class M, class L, class S> STEP add_maximum_and_sum(const M& m, const 
 
 // ---------------------------------------------------------------- partial results, dropout
 
-// Adds a partial O, normalised, and its log-sum-exp; -inf where nothing was seen.
+// Adds a partial O, which is normalised, with its log-sum-exp: -inf for a row that saw nothing.
 template <class M, class L, class O, class P, class E>
 STEP merge(const M& m, const L& l, const O& o, const P& part, const E& lse) {
     each_row(o, [&](int r, int lane, bool live, auto) {
@@ -97,7 +97,7 @@ DEVICE float dropout(int row, int key, unsigned long long seed, unsigned long lo
     x ^= x >> 31;
     return x >> 11 >= least ? factor : 0.0f;
 }
-// `factor(r, c)`: what the probability of row r and column c is multiplied with.
+// P *= factor(r, c), the factor of dropout for row r and column c.
 template <class S, class F> STEP drop(const S& s, F factor) {
     each_piece(s, [&](float (&x)[S::V], int r, int c) {
 #pragma unroll
@@ -144,7 +144,7 @@ template <class L, class Q, class Z> STEP read_normaliser(const L& l, const Q& q
     });
 }
 
-// S = phi(Q) phi(K)^T where the key is not after the query, else 0; zeros in the margins, too.
+// S = phi(Q) phi(K)^T where the key is not after the query, else 0. The margins become zeros as well.
 template <class S, class Q, class K> STEP earlier_products(const S& s, const Q& q, const K& k) {
     fill(s, 0.0f);
     S::team::sync();

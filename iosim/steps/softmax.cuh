@@ -1,11 +1,12 @@
 // The tile steps, with the names and arguments of the Python steps: each writes into its first arguments. A step
-// touches only the rows that its team owns, but for what it reads whole (Cost.reads_whole), as K in `scores`.
-// This file has what softmax attention needs, for any sizes and types; mma.cuh has `scores` and `accumulate` on tensor
-// cores, products.cuh without them, steps_more.cuh softmax in passes and linear attention, backward.cuh the gradients.
+// touches only the rows that its team owns, except in arguments that it reads whole (Cost.reads_whole), as K in scores.
+// This file has what softmax attention needs, for any sizes and types. Its products are in mma.cuh for tensor cores,
+// and in products.cuh without them. Softmax in passes and linear attention are in passes_and_linear.cuh, gradients in
+// backward.cuh.
 #pragma once
 #define STEP DEVICE void  // a step that a text can name
 
-template <class B, class F> DEVICE void each_piece(const B& block, F f) {  // f(x, r, c) changes V words in place
+template <class B, class F> DEVICE void each_piece(const B& block, F f) {  // f(x, r, c) changes V words x in place
     const auto change = [&](int r, int c) {
         if (c >= block.cols) return;
         float x[B::V];
@@ -18,7 +19,7 @@ template <class B, class F> DEVICE void each_piece(const B& block, F f) {  // f(
     own_pieces<B::V>(block, block.rows, change);
 }
 
-template <class B> DEVICE void fill(const B& block, float value) {  // margins too
+template <class B> DEVICE void fill(const B& block, float value) {  // the margins as well
     float x[B::V];
 #pragma unroll
     for (int k = 0; k < B::V; ++k) x[k] = value;
@@ -63,7 +64,8 @@ template <class L, class M> STEP log_sum_exp(const L& l, const M& m) {
 
 // ---------------------------------------------------------------- sums and maxima over rows: several lanes a row
 
-// Lanes that share a row: about four pieces each, so that a warp works on several short rows at once.
+// The lanes that share a row: at least 4, and as many as leave each at most 4 pieces. So a warp works on several short
+// rows at the same time.
 template <class B> DEVICE constexpr int lanes_of_row() {
     if (B::team::threads > 32) return B::team::threads;
     int lanes = 4;
@@ -71,8 +73,9 @@ template <class B> DEVICE constexpr int lanes_of_row() {
     return lanes;
 }
 
-// Over the lanes of a row. More than a warp: through 128 bytes of static shared memory for sums and as much for maxima,
-// beside the footprint. Sums and maxima take turns, so that one's barrier protects what the other wrote.
+// The sum or the maximum of x over the lanes of a row. More lanes than a warp has exchange their results through static
+// shared memory, beside the footprint: 128 bytes for sums and 128 for maxima. Steps use the two by turns, so that the
+// barrier of one protects what the other wrote.
 template <int LANES, bool SUM> DEVICE float row_reduce(float x) {
     x = SUM ? lanes_sum<(LANES < 32 ? LANES : 32)>(x) : lanes_max<(LANES < 32 ? LANES : 32)>(x);
     if constexpr (LANES > 32) {
@@ -88,8 +91,8 @@ template <int LANES, bool SUM> DEVICE float row_reduce(float x) {
 DEVICE float or_zero(float top) { return top == -INFINITY_F ? 0.0f : top; }
 DEVICE float inverse(float sum) { return sum == 0.0f ? 1.0f : 1.0f / sum; }
 
-// What one lane holds of a row: in registers where that is at most 64 words, else read again each time.
-// WHOLE: every lane has a row, and the row ends with the last piece of the last lane.
+// The part of a row that one lane has: held in registers if it is at most 64 words, else read again each time.
+// WHOLE: every lane has a row, and its last piece ends with the row.
 template <class B, bool WHOLE> struct RowPart {
     static constexpr int V = B::V, lanes = lanes_of_row<B>();
     static constexpr int pieces = ((B::extent_cols + V - 1) / V + lanes - 1) / lanes;
@@ -132,7 +135,7 @@ template <class B, bool WHOLE> struct RowPart {
         }
         return row_reduce<lanes, false>(top);
     }
-    // Of all words f(y), which is 0 beyond the row.
+    // The sum of f(y) over all words y of the row; f must be 0 for -inf, which stands beyond the row.
     template <class F> DEVICE float total(F f) {
         float sum = 0.0f;
 #pragma unroll unroll
@@ -149,7 +152,7 @@ template <class B, bool WHOLE> struct RowPart {
     DEVICE float sum_of_exponentials(float top) {
         return total([&](float y) { return fast_exp(y - top); });
     }
-    // x = e^(x - top), written back; -> their sum. A row that sees nothing has top = 0.
+    // x = e^(x - top), written back; returns the sum. For a row that sees nothing top is 0.
     DEVICE float exponentials(float top) {
         float sum = 0.0f;
 #pragma unroll unroll
@@ -161,8 +164,8 @@ template <class B, bool WHOLE> struct RowPart {
         }
         return row_reduce<lanes, true>(sum);
     }
-    // x = softmax(x), written back once where it is held. Of e^(x - top) = 2^(x log2 e - top log2 e) the second product
-    // is rounded, by the same for the whole row.
+    // x = softmax(x), written back once if it is held. e^(x - top) is 2^(x log2 e - top log2 e): only the second
+    // product is rounded, and it is the same for the whole row.
     DEVICE void softmax() {
         if constexpr (held) softmax_held();
         else scale(inverse(exponentials(or_zero(maximum()))));
@@ -189,7 +192,7 @@ template <class B, bool WHOLE> struct RowPart {
 
 template <bool YES> struct Whole { static constexpr bool value = YES; };
 
-// f(r, lane, live, whole) for the rows of this team, several at a time; every thread takes part, live or not.
+// f(r, lane, live, whole) for the rows of this team, several at a time. Every thread calls f; live ones have a row.
 template <class B, class F> DEVICE void each_row(const B& block, F f) {
     using Team = typename B::team;
     constexpr int lanes = lanes_of_row<B>(), at_once = Team::threads / lanes;
@@ -226,7 +229,7 @@ template <class S, class M, class L, class O> STEP online_softmax(const S& s, co
             l.set(r, 0, l.get(r) * factor + sum);
             m.set(r, 0, top);
         }
-        if (factor == 1.0f) return;  // the maximum stays, and with it O
+        if (factor == 1.0f) return;  // the maximum did not grow, so O stays as it is
         for (int c = lane * O::V; c < o.cols; c += lanes_of_row<S>() * O::V) {
             float x[O::V];
             o.read(r, c, x);

@@ -8,7 +8,7 @@ from iosim.gpu.jobs import schedule_job, torch_job
 from iosim.gpu.ncu import counters, spills
 from iosim.gpu.ncu import run as ncu
 from iosim.gpu.ncu.counters import Kernel
-from iosim.predict.blocks import trace
+from iosim.predict.blocks import touches_of
 from iosim.predict.dram import dram_bytes
 from iosim.schedules import find
 
@@ -119,7 +119,7 @@ def test_what_every_block_writes_once_by_hand():
     """flash2, 8 blocks of 16 rows on 4 places, 1000 bytes each. In an L2 that holds all: every place is dirty at the
     end, once. In one of no bytes: each block's go to DRAM. Nothing is read for them."""
     p, t = Attention(64, 16, heads=2, dtype="fp32"), Tiling(16, 16)
-    found = trace(find("flash2"), p, t)
+    found = touches_of(find("flash2"), p, t)
     for capacity, written, dirty in ((10**9, 0, 4), (0, 8, 0)):
         plain, spilling = (dram_bytes(found, p, [4], capacity, block_bytes=b) for b in (0, 1000))
         assert spilling.read_bytes == plain.read_bytes and spilling.first_bytes == plain.first_bytes

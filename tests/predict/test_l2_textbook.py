@@ -5,7 +5,7 @@ from collections import OrderedDict
 
 import numpy as np
 import pytest
-from test_l2_partitions import touch
+from test_l2 import touch
 
 from iosim.predict.l2 import SIDES, Cache, Room
 

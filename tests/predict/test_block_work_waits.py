@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 import pytest
-from test_works import blocks_of, works_of
+from test_block_work import blocks_of, work_of
 
 from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling
 from iosim.predict.block_work import UNDER_WAY, Occupancy, WorkCounter
-from iosim.predict.blocks import trace
+from iosim.predict.blocks import touches_of
 from iosim.steps.softmax import zeros
 
 
@@ -16,7 +16,7 @@ def test_copies_are_waited_for_where_their_block_is_met():
     """flash2: Q and K before the first scores, then K of every tile; V lands meanwhile, but a warp asks for it. There is
     nothing that goes through registers."""
     p = Attention(32, 16, dtype="fp16", acc_dtype="fp32")
-    ((first, _),) = works_of("flash2", p, Tiling(16, 16), Occupancy(1, warps=1))
+    ((first, _),) = work_of("flash2", p, Tiling(16, 16), Occupancy(1, warps=1))
     tile = 16 * 16 * 2
     assert first.steps["load"] == first.chain["load"] == 5 * tile
     assert first.times["load"] == first.waits == 2 and first.loads == 5 and first.stalls == 0
@@ -26,7 +26,7 @@ def test_loads_through_registers_are_waited_for_together():
     """flash1: O, which is converted, l and m of each of 2 x 2 tiles follow one another, after the copy of Q: it has
     landed when they have."""
     p = Attention(32, 16, dtype="fp16", acc_dtype="fp32")
-    ((work,),) = works_of("flash1", p, Tiling(16, 16), Occupancy(1, warps=1))
+    ((work,),) = work_of("flash1", p, Tiling(16, 16), Occupancy(1, warps=1))
     assert work.loads == 2 * 2 + 4 * 4 and work.waits == work.stalls == 4 and work.times["load"] == 0
     assert work.steps["load_O"] == 4 * 16 * 16 * 2 and work.times["load_O"] == 4 and work.times["load_l"] == 8
 
@@ -44,9 +44,9 @@ def in_turn(*steps, warps=4):
                 else:
                     blocks[step] = chip.load(step[0], i)
 
-    works = WorkCounter([Occupancy(1, warps=warps)])
-    trace(text, Attention(16, 16, Nk=19, dtype="fp16", acc_dtype="fp32"), Tiling(16, 16), works)
-    return blocks_of(works)[0][0]
+    counter = WorkCounter([Occupancy(1, warps=warps)])
+    touches_of(text, Attention(16, 16, Nk=19, dtype="fp16", acc_dtype="fp32"), Tiling(16, 16), counter)
+    return blocks_of(counter)[0][0]
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_ragged_tile_that_goes_through_registers_is_waited_for_in_each_turn():
     waits = []
     for N, warps in ((40, 1), (40, 2), (64, 1)):
         p = Attention(N, 32, Nk=32, dtype="fp16", acc_dtype="fp32")
-        ((work,),) = works_of("flash1", p, Tiling(32, 32), Occupancy(1, warps=warps))
+        ((work,),) = work_of("flash1", p, Tiling(32, 32), Occupancy(1, warps=warps))
         assert work.waits == work.stalls
         waits.append(work.waits)
     assert waits == [1 + 4, 1 + 2, 1 + 1]
@@ -97,11 +97,11 @@ def test_what_is_loaded_before_the_first_step_and_stored_after_the_last():
     of the last tile."""
     p = Attention(32, 16, dtype="fp16", acc_dtype="fp32")
     tile = 16 * 16 * 2
-    ((first, last),) = works_of("flash2", p, Tiling(16, 16), Occupancy(1))
+    ((first, last),) = work_of("flash2", p, Tiling(16, 16), Occupancy(1))
     assert first.first_bytes == last.first_bytes == 3 * tile, "Q, K and V; O, l and m are only filled"
     assert first.last_bytes == last.last_bytes == first.store_bytes == tile
-    ((work, _),) = works_of("flash2", replace(p, lse=True), Tiling(16, 16), Occupancy(1))
+    ((work, _),) = work_of("flash2", replace(p, lse=True), Tiling(16, 16), Occupancy(1))
     assert work.store_bytes == tile + 16 * 4 and work.last_bytes == 16 * 4, "the LSE, after another step"
-    ((work,),) = works_of("flash1", p, Tiling(16, 16), Occupancy(1))
+    ((work,),) = work_of("flash1", p, Tiling(16, 16), Occupancy(1))
     assert work.first_bytes == 4 * tile + 2 * 16 * 4 and work.last_bytes == tile + 2 * 16 * 4
     assert work.store_bytes == 4 * work.last_bytes

@@ -1,4 +1,4 @@
-"""Blocks that are dealt to the places of multiprocessors, by hand."""
+"""The end of the last block, when blocks start in grid order wherever a place is free: by hand."""
 
 import pytest
 

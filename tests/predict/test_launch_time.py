@@ -12,7 +12,7 @@ from iosim.core.tiling import Tiling
 from iosim.errors import InputError
 from iosim.masks import parse_mask
 from iosim.predict.block_work import BlockWork, LoopKey, Occupancy, StepKey, StepWork, WorkCounter
-from iosim.predict.blocks import trace
+from iosim.predict.blocks import touches_of
 from iosim.predict.dram import dram_bytes
 from iosim.predict.launch_time import (
     BlockTimer,
@@ -33,8 +33,8 @@ def block_seconds(work, together, dtype, occupancy, rates, memory):
     return BlockTimer(rates, occupancy, memory, dtype).seconds(work, together)
 
 
-def blocks_seconds(works, instances, dtype, occupancy, rates, memory):
-    return BlockTimer(rates, occupancy, memory, dtype).launch_seconds(works, instances)
+def blocks_seconds(blocks, instances, dtype, occupancy, rates, memory):
+    return BlockTimer(rates, occupancy, memory, dtype).launch_seconds(blocks, instances)
 
 
 def table(**rates):
@@ -70,15 +70,15 @@ def test_arithmetic_adds_up():
 
 def test_products_without_tensor_cores():
     """100 flops are 50 multiply-adds of 50 a second: 1 s instead of 0.1."""
-    for sit, dtype in ((Occupancy(1, True, tensor_cores=False), "fp16"), (AHEAD, "fp32")):
-        assert block_seconds(WORK, 1, dtype, sit, TOY, SLOW) == pytest.approx(2 * 1.6 + ENDS)
+    for occupancy, dtype in ((Occupancy(1, True, tensor_cores=False), "fp16"), (AHEAD, "fp32")):
+        assert block_seconds(WORK, 1, dtype, occupancy, TOY, SLOW) == pytest.approx(2 * 1.6 + ENDS)
 
 
 def test_the_products_of_two_warpgroups_run_beside_each_others_rest():
     """Products of 0.6 s as the rest: each warpgroup has 0.3 s of both, and finds half of the other's before it."""
-    sit = Occupancy(1, True, asynchronous=True)
+    occupancy = Occupancy(1, True, asynchronous=True)
     rates = replace(TOY, wgmma_flops_per_second=100 / 0.6)
-    assert block_seconds(WORK, 1, "fp16", sit, rates, SLOW) == pytest.approx(2 * (0.3 * 1.5 * 2) + ENDS)
+    assert block_seconds(WORK, 1, "fp16", occupancy, rates, SLOW) == pytest.approx(2 * (0.3 * 1.5 * 2) + ENDS)
 
 
 STEPS = table(tensor_scores=(0.5, 20.0, 0.1, 400.0), tensor_normalise=(0.0, 5.0, 0.0, 100.0),
@@ -104,12 +104,12 @@ def test_a_generated_kernel_is_the_sum_of_its_steps():
     others: 10 / 5 = 2 s. 3 loads that take 0.25 s longer than from the L2. Of a multiprocessor's time, one of two,
     a quarter of the 0.1 s that 4 warps take: 2 x 0.1 / 4 + 2 x 80 / 400 + 2 x 10 / 100 = 0.65 s, which many blocks come
     down to."""
-    work, sit = replace(work_of(scores=80, hide=10), waits=3), Occupancy(1000, warps=1)
+    work, occupancy = replace(work_of(scores=80, hide=10), waits=3), Occupancy(1000, warps=1)
     work.steps[StepKey("tensor", "scores")].times = 2
-    assert block_seconds(work, 1, "fp16", sit, STEPWISE, Memory(0.5)) == pytest.approx(7.75)
-    assert block_seconds(work, 1, "fp16", sit, STEPWISE, SLOW) == pytest.approx(7.0)
-    assert block_seconds(work, 1000, "fp16", sit, STEPWISE, SLOW) / 1000 == pytest.approx(0.65, rel=0.01)
-    busy = block_seconds(work, 1000, "fp16", sit, STEPWISE, Memory(0.25, dram_seconds=0.6))
+    assert block_seconds(work, 1, "fp16", occupancy, STEPWISE, Memory(0.5)) == pytest.approx(7.75)
+    assert block_seconds(work, 1, "fp16", occupancy, STEPWISE, SLOW) == pytest.approx(7.0)
+    assert block_seconds(work, 1000, "fp16", occupancy, STEPWISE, SLOW) / 1000 == pytest.approx(0.65, rel=0.01)
+    busy = block_seconds(work, 1000, "fp16", occupancy, STEPWISE, Memory(0.25, dram_seconds=0.6))
     assert busy / 1000 == pytest.approx(2 * 0.6, rel=0.01), "the DRAM is what all wait for"
 
 
@@ -150,21 +150,21 @@ def test_products_and_steps_on_rows_take_longer_among_others(step, looped):
     steps, waits = 10 / 5, 2 * 0.25 + 0.25
     for tensor_cores, generated in ((True, True), (False, True), (True, False)):
         ratio = 1.5 if tensor_cores and generated and looped else 1.0
-        sit = Occupancy(1, warps=1, tensor_cores=tensor_cores, generated=generated)
-        work = replace(work_of(sit.unit, **{step: 10}), waits=2, stalls=1)
-        assert block_seconds(work, 1, "fp16", sit, rates, Memory(0.5)) == pytest.approx(ratio * steps + waits)
+        occupancy = Occupancy(1, warps=1, tensor_cores=tensor_cores, generated=generated)
+        work = replace(work_of(occupancy.unit, **{step: 10}), waits=2, stalls=1)
+        assert block_seconds(work, 1, "fp16", occupancy, rates, Memory(0.5)) == pytest.approx(ratio * steps + waits)
 
 
 def test_the_first_time_of_each_step_takes_longer():
     """Three steps in one block and two in another: their instructions come at once, 0.5 s for each. `scores_output` is
     part of one; only generated kernels, and only those of the kind that was measured."""
-    works = [work_of(scores=1, scores_output=1, hide=1, hide_ragged=1), work_of(scores=1, scores_unsized=1, hide=1)]
+    blocks = [work_of(scores=1, scores_output=1, hide=1, hide_ragged=1), work_of(scores=1, scores_unsized=1, hide=1)]
     rates = replace(STEPWISE, first_seconds={"tensor": 0.5})
     for occupancy, extra in ((Occupancy(1), 1.5), (Occupancy(1, generated=False), 0.0),
                              (Occupancy(1, tensor_cores=False), 0.0)):  # fmt: skip
-        assert BlockTimer(rates, occupancy, SLOW).first_times_seconds(works) == extra
+        assert BlockTimer(rates, occupancy, SLOW).first_times_seconds(blocks) == extra
     steps = {**STEPS, **table(tensor_scores_output=(0.0, 1.0, 0.0, 1.0))}
-    found = [time_of_launches([works], 1, "fp16", [(0, 0)], [Occupancy(1)], replace(each, steps=steps)).seconds
+    found = [time_of_launches([blocks], 1, "fp16", [(0, 0)], [Occupancy(1)], replace(each, steps=steps)).seconds
              for each in (STEPWISE, rates)]  # fmt: skip
     assert found[1] - found[0] == pytest.approx(1.5)
 
@@ -173,11 +173,11 @@ def test_the_first_time_of_each_step_takes_longer():
                                            ({"tensor_unsized": 1.5}, 1.0)])  # fmt: skip
 def test_loops_of_sizes_that_the_compiler_does_not_know_take_longer(ratios, ratio):
     """As others do where that was not measured; at the rate of the step."""
-    sit = Occupancy(1, warps=1, tensor_cores=False)
+    occupancy = Occupancy(1, warps=1, tensor_cores=False)
     rates = replace(STEPWISE, loop_ratios={LoopKey.parse(name): each for name, each in ratios.items()})
     for step in ("scores", "scores_output", "online_softmax", "online_softmax_ragged", "exponentials_ragged"):
         known = replace(rates, steps=table(**{f"simt_{step}": (0.0, 5.0, 0.0, 1e9)}))
-        found = block_seconds(work_of("simt", **{f"{step}_unsized": 10}), 1, "fp32", sit, known, Memory(0.0))
+        found = block_seconds(work_of("simt", **{f"{step}_unsized": 10}), 1, "fp32", occupancy, known, Memory(0.0))
         assert found == pytest.approx(ratio * 10 / 5), step
 
 
@@ -185,12 +185,12 @@ def test_while_a_warp_asks_for_copies_others_of_its_part_wait():
     """A load of 80 bytes, 10 for each of 8 warps at 5 bytes a second, of which half keeps other warps waiting: all
     warps of one block need 4 s of the parts, four of them at once; and of three blocks at least 12."""
     rates = replace(TOY, steps=table(tensor_load=(0.0, 5.0, 0.0, 1e9)))
-    asking, sit = replace(rates, asking_ratio=0.5), Occupancy(3, warps=8)
+    asking, occupancy = replace(rates, asking_ratio=0.5), Occupancy(3, warps=8)
     work = work_of(load=80)
-    assert block_seconds(work, 3, "fp16", sit, rates, Memory(0.0)) == pytest.approx(2.0)
-    one, three = (block_seconds(work, n, "fp16", sit, asking, Memory(0.0)) for n in (1, 3))
+    assert block_seconds(work, 3, "fp16", occupancy, rates, Memory(0.0)) == pytest.approx(2.0)
+    one, three = (block_seconds(work, n, "fp16", occupancy, asking, Memory(0.0)) for n in (1, 3))
     assert one == pytest.approx(cycle_seconds(2.0, [0.25], 8)) and three == pytest.approx(cycle_seconds(one, [2.0], 3))
-    theirs = replace(sit, generated=False)
+    theirs = replace(occupancy, generated=False)
     assert block_seconds(work, 3, "fp16", theirs, asking, Memory(0.0)) == pytest.approx(2.0), "not measured"
 
 
@@ -225,12 +225,12 @@ def test_loads_through_registers_wait_for_the_l2():
 def test_the_first_loads_of_all_blocks_come_together():
     """Blocks of 30 and 10 bytes first, 20 and 40 last, on 2 multiprocessors: one of each kind runs at the same time, or
     two with two on each. A quarter of 40 B from DRAM is quicker than 40 B from the L2, all of it is not."""
-    works = [BlockWork(first_bytes=30, last_bytes=20), BlockWork(first_bytes=10, last_bytes=40)]
+    blocks = [BlockWork(first_bytes=30, last_bytes=20), BlockWork(first_bytes=10, last_bytes=40)]
     one, two = Occupancy(1), Occupancy(2)
-    assert BlockTimer(TOY, one, SLOW).ends_seconds(works, 3, 0.25) == pytest.approx(40 / 200 + 60 / 200)
-    assert BlockTimer(TOY, one, SLOW).ends_seconds(works, 3, 1.0) == pytest.approx(40 / 100 + 60 / 200)
-    assert BlockTimer(TOY, two, SLOW).ends_seconds(works, 3, 1.0) == pytest.approx(2 * (40 / 100 + 60 / 200))
-    assert BlockTimer(TOY, two, SLOW).ends_seconds(works[:1], 1, 1.0) == pytest.approx(30 / 100 + 20 / 200), (
+    assert BlockTimer(TOY, one, SLOW).ends_seconds(blocks, 3, 0.25) == pytest.approx(40 / 200 + 60 / 200)
+    assert BlockTimer(TOY, one, SLOW).ends_seconds(blocks, 3, 1.0) == pytest.approx(40 / 100 + 60 / 200)
+    assert BlockTimer(TOY, two, SLOW).ends_seconds(blocks, 3, 1.0) == pytest.approx(2 * (40 / 100 + 60 / 200))
+    assert BlockTimer(TOY, two, SLOW).ends_seconds(blocks[:1], 1, 1.0) == pytest.approx(30 / 100 + 20 / 200), (
         "there is but one"
     )
 
@@ -257,8 +257,8 @@ def test_a_launch_of_a_generated_kernel(ahead):
 def test_what_is_written_makes_no_load_late():
     """The share that comes from DRAM is of what is read."""
     work = replace(work_of(scores=80), load_bytes=40, waits=2)
-    rates, sit = replace(STEPWISE, tile_latency_seconds=1.25), [Occupancy(1, warps=1)]
-    read, written = (time_of_launches([[work]], 1, "fp16", [each], sit, rates) for each in ((40, 0), (0, 40)))
+    rates, occupancies = replace(STEPWISE, tile_latency_seconds=1.25), [Occupancy(1, warps=1)]
+    read, written = (time_of_launches([[work]], 1, "fp16", [each], occupancies, rates) for each in ((40, 0), (0, 40)))
     assert read.dram_seconds == written.dram_seconds
     assert read.block_seconds == pytest.approx(written.block_seconds + 2 * 1.0)
 
@@ -306,21 +306,21 @@ def test_a_network_of_queues_by_hand():
 
 def test_waves():
     """10 blocks on 2 multiprocessors with 3 places each: 6 together, then 4, of which one has 3 again."""
-    sit = Occupancy(3, loads_ahead=True)
-    assert blocks_seconds([WORK], 10, "fp16", sit, TOY, SLOW) == pytest.approx(2 * (4.2 + ENDS))
-    assert blocks_seconds([WORK], 2, "fp16", sit, TOY, SLOW) == pytest.approx(1.4 + ENDS), "one a multiprocessor"
-    assert blocks_seconds([WORK], 12, "fp16", sit, TOY, SLOW) == pytest.approx(2 * (4.2 + ENDS)), "no third wave"
+    occupancy = Occupancy(3, loads_ahead=True)
+    assert blocks_seconds([WORK], 10, "fp16", occupancy, TOY, SLOW) == pytest.approx(2 * (4.2 + ENDS))
+    assert blocks_seconds([WORK], 2, "fp16", occupancy, TOY, SLOW) == pytest.approx(1.4 + ENDS), "one a multiprocessor"
+    assert blocks_seconds([WORK], 12, "fp16", occupancy, TOY, SLOW) == pytest.approx(2 * (4.2 + ENDS)), "no third wave"
 
 
 def test_blocks_go_on_faster_when_others_have_ended():
     """One multiprocessor, all of whose time two copies want: of 40 and of 120 bytes, at 40 bytes a second. Both take
     half of it until the short one ends at 2 s (a little later by the queue); the other has 80 bytes left."""
     rates = replace(TOY, sms=1, steps=table(tensor_load=(0.0, 40.0, 0.0, 40.0)))
-    works, sit = [work_of(load=40), work_of(load=120)], Occupancy(2, warps=4)
-    alone = [block_seconds(work, 1, "fp16", sit, rates, SLOW) for work in works]
-    both = [block_seconds(work, 2, "fp16", sit, rates, SLOW) for work in works]
+    blocks, occupancy = [work_of(load=40), work_of(load=120)], Occupancy(2, warps=4)
+    alone = [block_seconds(work, 1, "fp16", occupancy, rates, SLOW) for work in blocks]
+    both = [block_seconds(work, 2, "fp16", occupancy, rates, SLOW) for work in blocks]
     left = 1 - both[0] / both[1]
-    assert blocks_seconds(works, 1, "fp16", sit, rates, SLOW) == pytest.approx(both[0] + left * alone[1])
+    assert blocks_seconds(blocks, 1, "fp16", occupancy, rates, SLOW) == pytest.approx(both[0] + left * alone[1])
     assert both[1] > both[0] + left * alone[1], "less than among others"
 
 
@@ -340,15 +340,15 @@ def test_blocks_of_a_head_wait_for_a_tile_together():
 
 
 def test_the_largest_part_wins_and_launches_add():
-    sit = [Occupancy(1, loads_ahead=True)]
-    slow = time_of_launches([[WORK]], 4, "fp16", [(700, 300)], sit, TOY)
+    occupancies = [Occupancy(1, loads_ahead=True)]
+    slow = time_of_launches([[WORK]], 4, "fp16", [(700, 300)], occupancies, TOY)
     assert slow.dram_seconds == 10.0 and slow.l2_seconds == pytest.approx(4 * (40 + 25) / 200)
     assert slow.block_seconds == pytest.approx(2 * (1.4 + ENDS)) and slow.bound_by == "DRAM"
     assert slow.seconds == pytest.approx(10.0 + 0.5)
-    quick = time_of_launches([[WORK]], 4, "fp16", [(10, 0)], sit, TOY)
+    quick = time_of_launches([[WORK]], 4, "fp16", [(10, 0)], occupancies, TOY)
     assert quick.seconds == pytest.approx(2 * (1.4 + ENDS) + 0.5) and quick.bound_by == "blocks"
     narrow = replace(TOY, l2_bytes_per_second=10.0)
-    assert time_of_launches([[WORK]], 4, "fp16", [(0, 10)], sit, narrow).bound_by == "L2"
+    assert time_of_launches([[WORK]], 4, "fp16", [(0, 10)], occupancies, narrow).bound_by == "L2"
 
 
 def test_launches_follow_each_other():
@@ -385,10 +385,10 @@ def h200_errors():
     for k in json.loads((DATA / "h200_sdpa.json").read_text())["kernels"]:
         p = Attention(k["N"], k["d"], heads=k["heads"], batch=k["batch"], acc_dtype="fp32", lse=True,
                       mask=parse_mask("causal" if k["causal"] else "dense"))  # fmt: skip
-        schedule, works = find("block-sparse-q" if k["causal"] else "flash2"), WorkCounter()
-        found = trace(schedule, p, Tiling(*k["tiles"]), works)
+        schedule, counter = find("block-sparse-q" if k["causal"] else "flash2"), WorkCounter()
+        found = touches_of(schedule, p, Tiling(*k["tiles"]), counter)
         dram = dram_bytes(found, p, [264], 62_914_560 // 2)
-        time = time_of_launches(works.blocks, p.instances, "fp16", [*dram.by_launch], [Occupancy(2, True)], H200)
+        time = time_of_launches(counter.blocks, p.instances, "fp16", [*dram.by_launch], [Occupancy(2, True)], H200)
         errors.append(time.seconds / (k["metrics"]["gpu__time_duration.sum"] * 1e-9) - 1)
     return errors
 
