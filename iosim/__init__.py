@@ -7,7 +7,7 @@
 Start reading at core/machine.py. Names are loaded when they are first used, so that `import iosim` costs nothing.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
@@ -56,7 +56,7 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from .schedules import register as register
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _WHERE:
         raise AttributeError(f"module 'iosim' has no attribute {name!r}")
     from importlib import import_module

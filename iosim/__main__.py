@@ -1,4 +1,4 @@
-"""`python -m iosim`."""
+"""`python -m iosim`: the command line."""
 
 from .commands.cli import main
 

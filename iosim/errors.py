@@ -1,20 +1,20 @@
-"""One family of errors. A fault that a user can mend is an IosimError; a bug of iosim is an InternalError.
+"""Errors: an IosimError is a fault that the user can mend, an InternalError is a bug of iosim.
 
-The command line turns an IosimError into one message on stderr and its exit code:
-1 a check failed, 2 usage, 3 something is missing.
+The command line turns an IosimError into one message on stderr and an exit code: 1 if a check failed, 2 for wrong
+usage, 3 if something is missing.
 """
 
 from collections.abc import Iterable
 
 
 class IosimError(Exception):
-    """A fault that the user can mend; `exit_code` is what the command line answers with."""
+    """A fault that the user can mend. The command line ends with `exit_code`."""
 
     exit_code = 2
 
 
 class InputError(IosimError, ValueError):
-    """A value that is not allowed: where it stood, what was found, what is allowed, what to try."""
+    """A value that is not allowed. The message says where it stood, what was found, what is allowed, and a hint."""
 
     def __init__(self, where: str, found: object, allowed: str, hint: str = ""):
         self.where, self.found, self.allowed, self.hint = where, found, allowed, hint
@@ -32,7 +32,7 @@ class ScheduleError(IosimError):
 
 
 class FoldingError(ScheduleError):
-    """A schedule looked at a tile's position or size, which folding cannot know."""
+    """A schedule looked at a tile's position or size, which the folded machine does not know."""
 
 
 class CapacityError(IosimError):
@@ -56,7 +56,7 @@ class InternalError(Exception):
 
 
 def suggestion(word: str, names: Iterable[str]) -> str:
-    """`did you mean X?` for a misspelt name, or an empty text."""
+    """`did you mean X?` if a known name is close to the word, else an empty text."""
     import difflib
 
     known = list(names)

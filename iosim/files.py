@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all. Imports the standard library only."""
+"""Files that are written whole or not at all."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ WRITABLE = "a file in a folder that can be written"
 
 
 def passes_through(path: str) -> bool:
-    """Whether a name stands for something that is there and is no regular file (a device, a FIFO, an open stream):
-    it is written to, never replaced, and nothing is put beside it."""
+    """Whether a name stands for an existing thing that is no regular file: a device, a FIFO, an open stream.
+
+    Such a thing is written to, never replaced, and no file is put beside it.
+    """
     return bool(re.match(r"/dev/(std|fd/)|/proc/", path)) or (os.path.exists(path) and not os.path.isfile(path))
 
 
 @contextmanager
-def whole(path: str) -> Iterator[str]:
-    """The name of a temporary file, which becomes `path` at the end; what fails leaves nothing behind.
+def written_whole(path: str) -> Iterator[str]:
+    """The name of a temporary file to write, which becomes `path` at the end. After an error no file is left.
 
-    A symbolic link stays and what it points to is replaced.
+    If `path` is a symbolic link, the link stays and its target is replaced.
     """
     if "\0" in path:
         raise InputError("-o", path, WRITABLE, "a name has no zero byte")
@@ -37,6 +39,7 @@ def whole(path: str) -> Iterator[str]:
 
 @contextmanager
 def through(path: str) -> Iterator[str]:
+    """The name of a temporary file, whose content is copied into `path` at the end."""
     with TemporaryDirectory() as folder:
         temporary = os.path.join(folder, "whole")
         yield temporary
@@ -46,6 +49,7 @@ def through(path: str) -> Iterator[str]:
 
 @contextmanager
 def replaced(target: str) -> Iterator[str]:
+    """The name of a temporary file beside the target, which takes its place at the end."""
     temporary = f"{target}.{os.getpid()}.part"
     try:
         yield temporary

@@ -1,4 +1,4 @@
-"""Hardware presets, read from configs/hardware/*.toml: each number with its unit in its name, and its source."""
+"""GPUs as presets: numbers from configs/hardware/*.toml, each with its unit in its name, and with its source."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .errors import InputError, MissingError, suggestion
+
+if TYPE_CHECKING:
+    from .tables import Row
+
+Toml = dict[str, Any]  # type: ignore[explicit-any]  # a table of a TOML file; `read` checks its values
 
 COUNTS = (
     "shared_memory_per_block_bytes",
@@ -19,8 +24,8 @@ COUNTS = (
     "hbm_bytes_per_second",
 )
 KEYS = ("name", *COUNTS, "flops_per_second", "sources")
-MEASURED = "measured"  # a table that only `iosim calibrate` writes, with at least these
-MEASURED_KEYS = (
+MEASURED = "measured"  # a table that only `iosim calibrate` writes
+MEASURED_KEYS = (  # keys that it has at least
     "dram_bytes_per_second",
     "l2_bytes_per_second",
     "simt_operations_per_second",
@@ -30,15 +35,16 @@ MEASURED_KEYS = (
     "tensor_flops_per_second",
 )
 DTYPES = ("fp16", "bf16", "fp8", "fp32", "fp64")
+SECTOR_BYTES = 32  # of every GPU here: the unit in which caches and DRAM move data
 
 
 @dataclass(frozen=True)
 class Hardware:
-    """One GPU. M is what one thread block may use, `sram_bytes`; `sram_total_bytes` is the sum over all SMs.
+    """A GPU. Sizes are in bytes, rates per second.
 
-    Sizes are bytes; rates are decimal, per second. `flops_per_second` holds the dense peak of the element types that
-    have one, and under `exp` exponentials; `sources` says where each number was found. `hbm_bytes` is the device
-    memory, GDDR included.
+    `flops_per_second` holds the peak rate of dense matrix products for each element type that has one, and the rate of
+    exponentials as `exp`. `hbm_bytes` is the size of the device memory, which may be GDDR. `sources` says where each
+    number was found. `measured` is what `iosim calibrate` found; None for a preset from data sheets.
     """
 
     name: str
@@ -50,26 +56,27 @@ class Hardware:
     hbm_bytes_per_second: int
     flops_per_second: Mapping[str, int]
     sources: Mapping[str, str]
-    measured: Mapping[str, Any] | None = None
+    measured: Toml | None = None
 
     @property
     def sram_bytes(self) -> int:
-        """M of this preset."""
+        """M: the shared memory that one thread block may use."""
         return self.shared_memory_per_block_bytes
 
     @property
     def sram_total_bytes(self) -> int:
-        """Shared memory of all SMs together: never M."""
+        """The shared memory of all SMs together. M is never this."""
         return self.sms * self.shared_memory_per_sm_bytes
 
     def ridge(self, dtype: str) -> float | None:
-        """FLOPs a byte from which on the peak rate is the limit, not the HBM; None without a known peak."""
+        """The intensity, in FLOPs a byte, above which the peak rate of a type is the limit and not the HBM. None if the
+        peak is not known."""
         peak = self.flops_per_second.get(dtype)
         return None if peak is None else peak / self.hbm_bytes_per_second
 
 
 def configs_folder() -> Path:
-    """`configs`: inside the installed package, or beside it in a checkout."""
+    """The folder `configs`: inside the installed package, or beside it in a checkout."""
     package = Path(__file__).resolve().parent
     for folder in (package / "configs", package.parent / "configs"):
         if (folder / "hardware").is_dir():
@@ -78,12 +85,12 @@ def configs_folder() -> Path:
 
 
 def names() -> list[str]:
-    """The presets, in the spelling of their files' `name`."""
+    """The names of the presets, as their files spell them."""
     return [read(path).name for path in _files()]
 
 
 def load(name: str) -> Hardware:
-    """A preset by name, in any case, or a file of the same form (a path that ends in .toml)."""
+    """The preset of a name, in upper or lower case, or the GPU of a hardware file (a path that ends in .toml)."""
     if isinstance(name, str) and name.endswith(".toml"):
         return read(Path(name))
     files = {path.stem: path for path in _files()}
@@ -94,7 +101,7 @@ def load(name: str) -> Hardware:
 
 
 def measured_of(device: str) -> Hardware | None:
-    """What iosim calibrate found on another GPU that calls itself so (configs/measured), or None."""
+    """The kept measurement (configs/measured) of a GPU whose driver gives it this name, or None."""
     found = map(read, sorted((configs_folder() / "measured").glob("*.toml")))
     return next((hardware for hardware in found if (hardware.measured or {}).get("device") == device), None)
 
@@ -110,7 +117,7 @@ def measured_as(name: str) -> Hardware | None:
 
 
 def read(path: Path) -> Hardware:
-    """One TOML file, with every key and type checked."""
+    """The GPU of a TOML file. InputError for a key or a value that is not allowed."""
     import tomllib
 
     try:
@@ -146,19 +153,21 @@ def read(path: Path) -> Hardware:
 
 
 def _files() -> list[Path]:
+    """The files of the presets, by name."""
     return sorted((configs_folder() / "hardware").glob("*.toml"))
 
 
-def _table(
-    path: Path, data: dict[str, Any], key: str, allowed: tuple[str, ...], required: tuple[str, ...] = ()
-) -> dict[str, Any]:
-    if not isinstance(data[key], dict):
-        raise InputError(f"{path}: {key}", data[key], f"a table [{key}]")
-    _keys(f"{path}: {key}", data[key], allowed, required)
-    return data[key]
+def _table(path: Path, data: Toml, key: str, allowed: tuple[str, ...], required: tuple[str, ...] = ()) -> Toml:
+    """The table `key` of a file, with its keys checked."""
+    found = data[key]
+    if not isinstance(found, dict):
+        raise InputError(f"{path}: {key}", found, f"a table [{key}]")
+    _keys(f"{path}: {key}", found, allowed, required)
+    return found
 
 
-def _keys(where: str, table: dict[str, Any], allowed: tuple[str, ...], required: tuple[str, ...]) -> None:
+def _keys(where: str, table: Toml, allowed: tuple[str, ...], required: tuple[str, ...]) -> None:
+    """InputError for a key that is not allowed, or that is missing."""
     for key in table:
         if key not in allowed:
             raise InputError(f"{where}: key", key, ", ".join(allowed), suggestion(key, allowed))
@@ -167,8 +176,9 @@ def _keys(where: str, table: dict[str, Any], allowed: tuple[str, ...], required:
             raise InputError(f"{where}: {key}", "nothing", "this key is required")
 
 
-def _measured(where: str, table: Any) -> None:
-    """Numbers are finite, shares of 1 are that, and steps come with what was measured beside them."""
+def _measured(where: str, table: object) -> None:
+    """InputError for a table [measured] without all of its keys, or with a number that is negative or not finite, or
+    with a share above 1."""
     again = "measure this GPU again: iosim calibrate"
     if not isinstance(table, dict):
         raise InputError(where, table, f"a table [{MEASURED}]")
@@ -184,20 +194,21 @@ def _measured(where: str, table: Any) -> None:
 
 
 def _number(where: str, value: object, most: float, hint: str) -> None:
-    """NaN is not at least anything."""
-    real = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf")
-    if not real or value > most:  # type: ignore[operator]
+    """InputError for a value that is no number from 0 to `most`. NaN is none: it is not at least 0."""
+    real = isinstance(value, int | float) and not isinstance(value, bool)
+    if not real or not 0 <= value < float("inf") or value > most:  # type: ignore[operator]
         allowed = "a number of at least 0" if most > 1 else "a number from 0 to 1"
         raise InputError(where, value, allowed, hint)
 
 
 def _positive(where: str, value: object) -> None:
+    """InputError for a value that is no whole number above 0."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise InputError(where, value, "a whole number above 0")
 
 
-def summary() -> list[dict[str, Any]]:
-    """One row a preset; M is what one block may use, the total over all SMs stands apart."""
+def preset_rows() -> list[Row]:
+    """A row for each preset, with its most important numbers."""
     return [
         {
             "name": path.stem,
@@ -214,13 +225,10 @@ def summary() -> list[dict[str, Any]]:
     ]
 
 
-def details(name: str) -> list[dict[str, Any]]:
-    """Every number of one preset with its source."""
+def number_rows(name: str) -> list[Row]:
+    """A row for each number of a preset, with its source."""
     h = load(name)
-    rows = [{"key": key, "value": getattr(h, key), "source": h.sources[key]} for key in COUNTS]
+    rows: list[Row] = [{"key": key, "value": getattr(h, key), "source": h.sources[key]} for key in COUNTS]
     source = h.sources["flops_per_second"]
     rates = h.flops_per_second.items()
     return rows + [{"key": f"{dtype}_flops_per_second", "value": rate, "source": source} for dtype, rate in rates]
-
-
-SECTOR_BYTES = 32

@@ -1,4 +1,4 @@
-"""Tables, JSON and CSV of rows and reports. It only reads results and knows nothing of machines."""
+"""Rows of answers as JSON, CSV, plain tables, and tables on a terminal."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ class Tiled(Protocol):
 
 
 def to_json(value: Mapping[str, object], argv: list[str]) -> str:
-    """The JSON text of an answer: schema, version, argv, then the answer's keys. Infinities and NaN become null."""
+    """The JSON text of an answer: schema, version and `argv` (the command line), then the answer's keys. Infinities and
+    NaN become null."""
     import json
 
     whole = {"schema": 1, "iosim": __version__, "argv": argv, **value}
@@ -73,7 +74,8 @@ def finite(value: object) -> object:
 
 
 def to_csv(rows: Rows, columns: tuple[str, ...] | None = None) -> str:
-    """The CSV text of rows; a cell that is None is empty."""
+    """The CSV text of rows, with all columns of the first row unless `columns` names some. A cell that is None is
+    empty."""
     import csv
     import io
 
@@ -91,7 +93,7 @@ def ratio(value: float | None) -> str:
 
 
 def table(rows: Rows) -> str:
-    """Rows as plain text in aligned columns. Nothing is wrapped and no number is cut."""
+    """Rows as plain text in aligned columns, however wide. None is shown as `-`."""
     if not rows:
         return "(no rows)"
     cells = [list(rows[0]), *[["-" if v is None else str(v) for v in row.values()] for row in rows]]
@@ -105,7 +107,7 @@ def table(rows: Rows) -> str:
 
 
 def print_rich(rows: Rows) -> None:
-    """Print rows on a terminal: by rich, which honours NO_COLOR, or as plain text in parts if they are too wide."""
+    """Print rows on a terminal: with rich, which honours NO_COLOR, or as plain text in parts if they are too wide."""
     from rich.console import Console
     from rich.table import Table
 

@@ -1,6 +1,6 @@
-"""Plain text for a terminal of some width: wide tables in parts below each other, long lines broken between words.
+"""Plain text that fits a terminal: wide tables are split into parts below each other, long lines between words.
 
-No number is ever cut. What goes into a pipe or a file is not touched.
+No number is ever cut. Text that goes into a pipe or a file does not pass through here.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ import re
 from textwrap import wrap
 
 RULER = re.compile(r"-+(  -+)*")
-LEAST_TEXT = 24  # a column of text may be made this narrow
+LEAST_TEXT = 24  # characters: a column of text may be made this narrow
 
 
 def fit(text: str, width: int) -> str:
-    """The same text, no line longer than `width` unless it is one long word."""
+    """The text with no line longer than `width` characters, except a single longer word."""
     lines, out, k = text.split("\n"), list[str](), 0
     while k < len(lines):
         end = end_of_table(lines, k)
@@ -27,13 +27,13 @@ def fit(text: str, width: int) -> str:
     return "\n".join(out)
 
 
-def columns(ruler: str) -> list[slice]:
-    """Where the columns of a table are, from the line of dashes under its head."""
+def columns(ruler: str) -> list[slice[int, int, None]]:
+    """The places of a table's columns, from the line of dashes below its head."""
     return [slice(*match.span()) for match in re.finditer("-+", ruler)]
 
 
 def end_of_table(lines: list[str], k: int) -> int:
-    """The line after the table that starts at line k; k where none does."""
+    """The number of the line after the table that starts at line k; k if no table starts there."""
     if k + 1 >= len(lines) or not lines[k].strip() or not RULER.fullmatch(lines[k + 1]):
         return k
     gaps = [slice(span.stop, span.stop + 2) for span in columns(lines[k + 1])]
@@ -44,7 +44,8 @@ def end_of_table(lines: list[str], k: int) -> int:
 
 
 def fit_table(lines: list[str], width: int) -> list[str]:
-    """A table as several, each of which starts with the columns that tell its rows apart."""
+    """The lines of a table, split into parts if it is too wide. Each part repeats the first columns, which identify a
+    row."""
     if max(map(len, lines)) <= width:
         return lines
     spans = columns(lines[1])
@@ -59,7 +60,7 @@ def fit_table(lines: list[str], width: int) -> list[str]:
 
 
 def labels(rows: list[list[str]], widths: list[int], width: int) -> int:
-    """How many leading columns tell the rows apart; one where they would take too much room."""
+    """The number of first columns that identify every row; 1 if they would take more than 60 % of the width."""
     for n in range(1, len(widths)):
         if sum(widths[:n]) + 2 * n > 0.6 * width:
             break
@@ -69,7 +70,8 @@ def labels(rows: list[list[str]], widths: list[int], width: int) -> int:
 
 
 def groups(widths: list[int], keys: int, width: int) -> list[tuple[list[int], list[int]]]:
-    """(columns, their widths) of each part; a wide column of text takes what is left, if that is enough."""
+    """(columns, their widths) of each part. A wide column of text gets the room that is left, if it is at least
+    LEAST_TEXT."""
     found: list[tuple[list[int], list[int]]] = []
     first = list(range(keys)), [min(widths[0], 2 * width // 5)] if keys == 1 else widths[:keys]
     group, room = list(first[0]), list(first[1])
@@ -86,7 +88,7 @@ def groups(widths: list[int], keys: int, width: int) -> list[tuple[list[int], li
 
 
 def part(cells: list[list[str]], group: list[int], room: list[int], right: list[bool]) -> list[str]:
-    """Some columns of a table; a cell that is longer than its room goes over several lines."""
+    """The lines of some columns of a table. A cell that is longer than its room goes over several lines."""
     out = []
     for row in cells:
         texts = [wrap(row[c], w, break_long_words=False) or [""] for c, w in zip(group, room, strict=True)]

@@ -1,5 +1,7 @@
-"""Bytes, words, counts and axes: parsing and printing. K, KB and KiB are all 1024, in upper or lower case; M and G
-likewise."""
+"""Sizes, counts and axes, read from text and printed.
+
+K, KB and KiB are all 1024, in upper or lower case; M and G are its powers.
+"""
 
 import re
 from collections.abc import Callable
@@ -25,7 +27,7 @@ def dtype_bytes(dtype: str, where: str = "--dtype") -> int:
 
 
 def parse_count(text: str | int, where: str, least: int = 1, most: int = LARGEST_COUNT) -> int:
-    """A whole number from `least` to `most`."""
+    """The whole number of a text or of an int; InputError unless it is from `least` to `most`."""
     allowed = f"a whole number from {least} to {most}"
     if isinstance(text, bool) or not isinstance(text, int | str):
         raise InputError(where, text, allowed)
@@ -38,7 +40,7 @@ def parse_count(text: str | int, where: str, least: int = 1, most: int = LARGEST
 
 
 def parse_bytes(text: str | int, word_bytes: int, where: str = "--M") -> int:
-    """A memory size in bytes; `51200el` are words of `word_bytes` bytes each."""
+    """The bytes of a memory size: `102400`, `100KB`, `1.5MB`, or `51200el`, which are words of `word_bytes` bytes."""
     if isinstance(text, int) and not isinstance(text, bool):
         size = text
     elif isinstance(text, str) and (match := _WORDS.fullmatch(text.strip())):
@@ -56,8 +58,10 @@ def parse_bytes(text: str | int, word_bytes: int, where: str = "--M") -> int:
 
 
 def parse_axis(text: str | int, where: str, parse: Callable[[str | int], int]) -> list[int]:
-    """The values of an axis of a sweep: `a,b,c`, `start:stop:xK` (geometric) or `start:stop:+K` (arithmetic), ends
-    included. `parse` reads one value. Ranges may stand between commas.
+    """The values of an axis of a sweep, without repetitions; `parse` reads one value.
+
+    An axis is a list as `a,b,c`, whose parts may be ranges: `start:stop:xK` multiplies by K, `start:stop:+K` adds K.
+    Both ends are included.
     """
     if isinstance(text, int):
         return [parse(text)]
@@ -70,6 +74,7 @@ def parse_axis(text: str | int, where: str, parse: Callable[[str | int], int]) -
 
 
 def _parse_range(text: str, where: str, parse: Callable[[str], int]) -> list[int]:
+    """The values of one range."""
     allowed = "start:stop:xK (K a whole number from 2) or start:stop:+K (K from 1)"
     parts = [part.strip() for part in text.split(":")]
     if len(parts) != 3 or parts[2][:1] not in ("x", "+"):
@@ -93,7 +98,7 @@ def _parse_range(text: str, where: str, parse: Callable[[str], int]) -> list[int
 
 
 def format_bytes(size: int) -> str:
-    """A size as `102400 B`; from 1 KiB on, with the larger unit in brackets: `102400 B (100 KiB)`."""
+    """A size as `512 B`; from 1 KiB on with a larger unit in brackets, as `102400 B (100 KiB)`."""
     for unit, factor in (("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024)):
         if size >= factor:
             value = f"{size // factor}" if size % factor == 0 else f"{size / factor:.2f}"

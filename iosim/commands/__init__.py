@@ -1,1 +1,1 @@
-"""One file a command: the option decorators, and a translation into a call. `commands/cli.py` loads them by name."""
+"""The command line: a file for each command, which translates options into a call. `cli.py` loads them by name."""

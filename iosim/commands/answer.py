@@ -1,21 +1,23 @@
-"""Where answers go: data on stdout or in a file that is written whole or not at all; rich only on a terminal."""
+"""Answers of commands, as JSON, CSV or text, on stdout or in a file. Only a terminal gets tables by rich."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 
 from ..errors import InputError
 
-Rows = Sequence[Mapping[str, object]]
+if TYPE_CHECKING:
+    from ..tables import Rows
 
 
 @dataclass(frozen=True)
 class Output:
-    """The form and the place of an answer: JSON, CSV or text, on stdout (None or `-`) or in a file."""
+    """The form of an answer (JSON, CSV or text), and its place: a file, or stdout for None and `-`."""
 
     as_json: bool = False
     as_csv: bool = False
@@ -23,29 +25,30 @@ class Output:
 
     @classmethod
     def asked(cls, as_json: bool, as_csv: bool, path: str | None) -> Output:
-        """The output in the form asked for; where none is, in the form of the file's name: FILE.json, FILE.csv."""
+        """The output in the form asked for, else in the form that the file's name asks for: FILE.json, FILE.csv."""
         ending = "" if as_json or as_csv else (path or "").lower()
         return cls(as_json or ending.endswith(".json"), as_csv or ending.endswith(".csv"), path)
 
     @property
     def on_stdout(self) -> bool:
+        """Whether the answer goes to stdout."""
         return self.path in (None, "-")
 
     @property
     def on_terminal(self) -> bool:
-        """Whether a person reads stdout."""
+        """Whether the answer goes to a terminal, where a person reads it."""
         return self.on_stdout and sys.stdout.isatty()
 
 
 def emit(text: str, path: str | None) -> None:
-    """Write a text to a file, atomically, or to stdout (None or `-`)."""
+    """Write a text to a file, whole or not at all, or to stdout (None or `-`)."""
     if path in (None, "-"):
         click.echo(text, nl=False)
         return
-    from ..files import whole
+    from ..files import written_whole
 
     assert path is not None
-    with whole(path) as temporary, open(temporary, "w", newline="") as file:
+    with written_whole(path) as temporary, open(temporary, "w", newline="") as file:
         file.write(text)
 
 
@@ -56,7 +59,10 @@ def answer(
     text: str | None = None,
     columns: tuple[str, ...] | None = None,
 ) -> None:
-    """Write one answer in the form asked for: JSON, CSV, a rich table on a terminal, else plain text."""
+    """Write an answer in the form asked for: JSON, CSV, or text.
+
+    Without `text`, the text is a table of the rows. `columns` are those of the CSV; without any, all.
+    """
     from .. import tables
 
     if output.as_json and output.as_csv:
@@ -72,7 +78,7 @@ def answer(
 
 
 def show(text: str) -> None:
-    """Print a text on a terminal; tables and lines that are too wide for it are broken, without cutting a number."""
+    """Print a text on a terminal. Tables and lines that are too wide are broken, but no number is cut."""
     import shutil
 
     from ..terminal import fit

@@ -1,4 +1,4 @@
-"""The command line: finds the command, loads only its file, and turns errors into one message and an exit code."""
+"""The entry point: finds a command, loads only its file, and turns errors into one message and an exit code."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ COMMANDS = {
 
 
 class Failure(click.ClickException):
-    """One message, with its exit code."""
+    """An IosimError as one message with its exit code."""
 
     def __init__(self, error: IosimError):
         super().__init__(str(error))
@@ -43,8 +43,7 @@ class Failure(click.ClickException):
 
 
 class Commands(click.Group):
-    """Loads a command when it is asked for, suggests a name for a misspelt one, and turns an IosimError into its exit
-    code."""
+    """The commands by name. A command's file is loaded when it is asked for. A misspelt name gets a suggestion."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -79,8 +78,8 @@ LOADED: list[str] = []
 
 
 def blamed(error: Exception) -> Exception:
-    """The error as a failure with one message, where a file of --load (a formula, a search, an example) is to blame, or
-    where stdout is full; else the error itself, which is a bug."""
+    """The error as a failure with one message, if a file of --load is to blame (its formula, search or example) or if
+    stdout is full. Any other error is a bug and returned as it is."""
     from ..core import blame
 
     where = blame.line_of(error, LOADED)
@@ -92,8 +91,8 @@ def blamed(error: Exception) -> Exception:
 
 
 def unwritten(found: str) -> Exception:
-    """The failure where stdout takes no more, as on a full disk. Drops what is left in its buffer: Python would fail
-    again at exit."""
+    """The failure of a stdout that takes no more, as on a full disk. The rest of its buffer is dropped, because Python
+    would fail again at exit."""
     import os
 
     with open(os.devnull, "w") as nowhere:

@@ -40,6 +40,7 @@ def command(
 
 
 def show_report(found: Report, output: Output, detail: bool) -> None:
+    """Write a report; on a terminal as tables by rich."""
     from .. import tables
     from ..counting.report import (
         bounds_table,

@@ -13,7 +13,7 @@ from .options import outputs
 @outputs
 def command(name: str | None, output: Output) -> None:
     """Hardware presets; with a NAME, every number of one of them with its source."""
-    from ..hardware import details, summary
+    from ..hardware import number_rows, preset_rows
 
-    rows = summary() if name is None else details(name)
+    rows = preset_rows() if name is None else number_rows(name)
     answer(rows, {"hardware": rows}, output)

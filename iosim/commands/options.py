@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Options that several commands share, as decorators."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import click
 
 from .answer import Output
 
-Function = Callable[..., None]  # of a command, with a parameter for each option
+Function = Callable[..., None]  # type: ignore[explicit-any]  # each command has options of its own
 Decorator = Callable[[Function], Function]
 
 
 def options(*decorators: Decorator) -> Decorator:
-    """One decorator that applies several, in the order of a list of decorators."""
+    """One decorator that applies several, as if they stood below each other in this order."""
 
     def apply(function: Function) -> Function:
         for decorator in reversed(decorators):
@@ -32,7 +32,7 @@ def text_option(
     return click.option(name, parameter, help=text, metavar=metavar, default=default, show_default=show_default)
 
 
-size_options = options(  # all of a problem but N, which may be one number or an axis, and the mask
+size_options = options(  # of a problem, without its mask and without N, which may be a number or an axis
     text_option("--d", "Head dimension.", metavar="COUNT"),
     text_option("--Nk", "Keys (default: N).", metavar="COUNT"),
     text_option("--batch", "Batch size.", metavar="COUNT"),
@@ -76,7 +76,8 @@ row_outputs = options(json_option, csv_option, file_option)
 
 
 def outputs(function: Function) -> Function:
-    """--json, --csv and -o, as one argument `output`. Where no form is asked for, the name of the file decides."""
+    """The options --json, --csv and -o, as one argument `output` of the function. Without --json and --csv the file's
+    name decides the form."""
 
     @wraps(function)
     def command(*, as_json: bool, as_csv: bool, path: str | None, **given: object) -> None:

@@ -67,6 +67,7 @@ def command(
 
 
 def draw_mask(given: Given, tiles: str, file: str) -> None:
+    """Draw the picture of the mask among the options."""
     from ..core.tiling import parse_tiles
     from ..masks.picture import tile_map
     from ..pictures import matplotlib_chart

@@ -20,8 +20,8 @@ def command(name: str | None, output: Output) -> None:
     from ..studies import about_schedules
 
     if name is None and not output.as_json and not output.as_csv:
-        rows = about_schedules.listed(narrow=output.on_terminal)
+        rows = about_schedules.overview(narrow=output.on_terminal)
         answer(rows, {}, output, tables.table(rows))
         return
-    rows = about_schedules.rows(name)
+    rows = about_schedules.schedule_rows(name)
     answer(rows, {"schedules": rows}, output, about_schedules.text_of(rows[0]))

@@ -40,11 +40,11 @@ def command(
 
     Example: iosim sweep --N 1024,8192 --d 64,128 --M 16KB:256KB:x2 -o out.csv
     """
-    from ..counting import sweep_file as configs
+    from ..counting.sweep_file import sweep_of
 
     kind = kind_of(kind, path, as_json, as_csv, dry_run)
     size = memory(m, m_elements, hardware)
-    plan = configs.sweep_of(config, given, size, schedules, tile_multiple)
+    plan = sweep_of(config, given, size, schedules, tile_multiple)
     if dry_run:
         row = {"rows": plan.rows}
         answer([row], row, Output.asked(as_json, as_csv, path), text=str(plan.rows))
@@ -56,7 +56,7 @@ KINDS = ("csv", "jsonl", "parquet")
 
 
 def kind_of(kind: str | None, path: str | None, as_json: bool, as_csv: bool, dry_run: bool = False) -> str:
-    """The kind of file that is asked for, or that the file's name says: csv, jsonl or parquet."""
+    """The kind of file asked for, else the kind that the file's name asks for: csv, jsonl or parquet."""
     if as_json and as_csv:
         raise InputError("--json", "--csv as well", "one of the two")
     if kind is None:
@@ -71,8 +71,8 @@ def kind_of(kind: str | None, path: str | None, as_json: bool, as_csv: bool, dry
 
 
 def write_sweep(plan: Sweep, path: str | None, kind: str, argv: list[str]) -> None:
-    """Write a sweep to stdout, or to a file with a second one that describes it. A terminal's stderr gets a progress
-    bar."""
+    """Write a sweep to stdout, or to a file with a second file that describes it. A progress bar is shown if stderr is
+    a terminal."""
     from ..counting import write_sweep as writers
 
     if path in (None, "-"):

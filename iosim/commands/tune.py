@@ -56,7 +56,7 @@ def command(
 
 
 def one_size(size: str | None, plot: str | None) -> str:
-    """The M to search at; InputError without one, or with a picture, which is of a curve."""
+    """The M to search at; InputError without one, or with --plot, which draws curves only."""
     if size is None:
         raise InputError("--M", "nothing", "a size as in 100KB", "or --curve for all of them")
     if plot is not None:
@@ -65,7 +65,7 @@ def one_size(size: str | None, plot: str | None) -> str:
 
 
 def check_curve(size: str | None, plot: str | None) -> None:
-    """InputError for what --curve does not take."""
+    """Raise InputError for options that do not go with --curve."""
     if size is not None:
         raise InputError("--M", size, "nothing with --curve, which goes over every M", "leave out one of the two")
     if plot is not None:
@@ -75,6 +75,7 @@ def check_curve(size: str | None, plot: str | None) -> None:
 
 
 def show_best(found: Best, output: Output) -> None:
+    """Write the answer for one M."""
     from ..tuning import tables
 
     json = tables.tune_json(found) if output.as_json else None
@@ -82,12 +83,13 @@ def show_best(found: Best, output: Output) -> None:
 
 
 def show_curve(found: Curve, plot: str | None, output: Output) -> None:
+    """Write the answer for every M, and its picture to the file `plot`."""
     from ..tuning import tables
 
     if plot is not None:
-        from ..pictures.tune_curve import draw
+        from ..pictures.tune_curve import draw_curve
 
-        draw(found, plot)
+        draw_curve(found, plot)
     json = tables.curve_json(found) if output.as_json else None
     text = "" if output.as_json or output.as_csv else tables.curve_text(found)
     answer(tables.curve_rows(found), json, output, text)

@@ -42,7 +42,7 @@ def command(
 
     Example: iosim verify --N 2048 --d 64 --tiles 64x64 --heads 132
     """
-    from ..gpu.verdict_tables import flat
+    from ..gpu.verdict_tables import flat_rows
     from ..gpu.verify_run import Choice, KeptProfile, Measurement, parse_request, run_request
 
     load = click.get_current_context().find_root().params.get("files", ())
@@ -50,7 +50,7 @@ def command(
     choice = Choice(schedules, tiles, m, sweep_m, tuned, places)
     found = run_request(parse_request(given, choice, hardware, source))
     ok = all(row["ok"] for row in found.rows)
-    answer(flat(found.rows), verdicts_json(found, ok), output, "\n".join(verdicts_text(found)))
+    answer(flat_rows(found.rows), verdicts_json(found, ok), output, "\n".join(verdicts_text(found)))
     for row in found.rows:
         if row["dram_at_the_edge"] and row["dram_places"] == 1:
             click.echo(at_the_edge(row), err=True)
@@ -61,26 +61,30 @@ def command(
 
 
 def at_the_edge(row: Verdict) -> str:
+    """The note on a row whose DRAM bytes depend on where the arrays lie."""
     least, most = (round((end or 0) / 1e6) for end in (row["dram_least_predicted"], row["dram_most_predicted"]))
     return (f"{row['schedule']}: what is used again just about fills the L2, so DRAM bytes depend on where the arrays "
             f"lie ({least} to {most} MB by the model); --places 8 measures the mean of eight places")  # fmt: skip
 
 
 def whose_rates(found: Verdicts, name: str) -> str:
+    """The note on the hardware whose rates predict the times."""
     what = "predicted with the rates of" if any(row["seconds_predicted"] for row in found.rows) else "not predicted by"
     return f"times are {what} {name}; iosim calibrate -o FILE.toml measures this GPU, for --hardware FILE.toml"
 
 
 def verdicts_json(found: Verdicts, ok: bool) -> dict[str, object]:
+    """The keys of the JSON answer."""
     more = {"summary": found.summary, "hardware": found.hardware} if found.slopes is None else {"slopes": found.slopes}
     return {"rows": found.rows, "ok": ok, **more}
 
 
 def verdicts_text(found: Verdicts) -> list[str]:
-    from ..gpu.verdict_tables import in_words, short
+    """The lines of the answer as text."""
+    from ..gpu.verdict_tables import in_words, short_rows
     from ..tables import table
 
-    lines = [table(short(found.rows))]
+    lines = [table(short_rows(found.rows))]
     lines += ["", *[f"{row['schedule']}: {row['faults']}" for row in found.rows if not row["ok"]]]
     if found.slopes is not None:
         return [*lines, "bytes between SM and L2 against M, on log axes:", "", table(found.slopes)]

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, TextIO
 
 from ..errors import MissingError
-from ..files import whole as whole
+from ..files import written_whole
 from .sweep import chunks
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ Progress = Callable[[int], object]
 
 def write(sweep: Sweep, path: str, kind: str, progress: Progress = lambda rows: None) -> None:
     """Write a sweep to a file as csv, jsonl or parquet."""
-    with whole(path) as temporary:
+    with written_whole(path) as temporary:
         WRITERS[kind](sweep, temporary, progress)
 
 

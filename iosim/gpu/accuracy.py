@@ -1,7 +1,7 @@
-"""How wrong an output may be: softmax attention in float64, and the same in the precision of the kernel.
+"""The error that an output may have: softmax attention in float64 beside a baseline in the precision of the kernel.
 
-Both take an array module (NumPy or CuPy) as first argument, and share nothing with the schedules. A kernel's largest
-error may be at most twice that of the baseline, which rounds wherever a kernel of its types has to.
+The baseline rounds wherever a kernel of its types has to. A kernel's largest error may be at most twice that of the
+baseline. Both functions take an array module (NumPy or CuPy) as first argument, and share nothing with the schedules.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from types import ModuleType
 from .arrays import DeviceArray
 
 TIMES_BASELINE = 2.0
-FLOOR = 1e-5  # as a share of the largest output: float32 sums of different order differ by this much
-ROWS = 1024  # query rows at a time: bounds the scores kept
+FLOOR = 1e-5  # a share of the largest output: float32 sums differ by as much when their order changes
+ROWS = 1024  # query rows at a time, so that few scores are kept
 
 Visible = Callable[[int, int], DeviceArray]  # (first row, rows) -> bool (rows, Nk)
 Rounding = Callable[[DeviceArray], DeviceArray]  # to a type and back to float32
@@ -22,7 +22,7 @@ Rounding = Callable[[DeviceArray], DeviceArray]  # to a type and back to float32
 def reference(
     xp: ModuleType, q: DeviceArray, k: DeviceArray, v: DeviceArray, visible: Visible | None = None
 ) -> DeviceArray:
-    """float64 attention of one head, q (N, d), k (Nk, d), v (Nk, dv)."""
+    """The float64 attention of one head: q (N, d), k (Nk, d), v (Nk, dv)."""
     q, k, v = (x.astype(xp.float64) for x in (q, k, v))
     parts = [_rows(xp, q[x : x + ROWS], k, v, _part(visible, x, q)) for x in range(0, len(q), ROWS)]
     return xp.concatenate(parts)  # type: ignore[no-any-return]
@@ -38,7 +38,7 @@ def _rows(xp: ModuleType, q: DeviceArray, k: DeviceArray, v: DeviceArray, visibl
 
 
 def _weights(xp: ModuleType, s: DeviceArray, visible: DeviceArray | None) -> tuple[DeviceArray, DeviceArray]:
-    """(exponentials less the maximum of their row, their sums)."""
+    """(exponentials of the scores less the maximum of their row, sums of the rows)."""
     if visible is not None:
         s = xp.where(visible, s, -xp.inf)
     top = s.max(axis=1, keepdims=True)
@@ -50,12 +50,12 @@ def baseline(
     xp: ModuleType, q: DeviceArray, k: DeviceArray, v: DeviceArray, narrow: Rounding, accumulate: Rounding, tile: int,
     visible: Visible | None = None, travels: Collection[str] = (), divided: bool = False, held: int | None = None,
 ) -> DeviceArray:  # fmt: skip
-    """The same attention with roundings: scores and sums to the accumulator's type, P to the narrow type, and O after
-    each key tile, or after each `held` keys of a tile.
+    """The attention of one head with the roundings of a kernel.
 
-    `travels` names the tensors that the schedule both stores and loads: S, P and O among them are kept in HBM in the
-    narrow type between their tiles. With `divided` each tile of P is divided by the final sums before its product,
-    instead of O after it.
+    Scores, sums and O are rounded to the accumulator's type, P and the output to the narrow type. O is rounded after
+    each key tile, or after each `held` keys of a tile. `travels` names the tensors that the schedule both stores and
+    loads; S, P and O are also rounded to the narrow type if they are among them. With `divided`, each tile of P is
+    divided by the final sums before its product, instead of O after it.
     """
     q, k, v = (x.astype(xp.float32) for x in (q, k, v))
     scale, parts = xp.float32(q.shape[1] ** -0.5), list[DeviceArray]()
@@ -74,7 +74,7 @@ def baseline(
 
 
 def _sums(xp: ModuleType, weights: DeviceArray, accumulate: Rounding, tile: int) -> DeviceArray:
-    """Sums of rows, rounded after each key tile."""
+    """The sums of rows, rounded after each key tile."""
     sums: DeviceArray = xp.zeros((len(weights), 1), xp.float32)
     for y in range(0, weights.shape[1], tile):
         sums = accumulate(sums + weights[:, y : y + tile].sum(axis=1, keepdims=True))
@@ -85,8 +85,8 @@ def _product(
     xp: ModuleType, weights: DeviceArray, v: DeviceArray, normalised: bool, narrow: Rounding, accumulate: Rounding,
     keys: tuple[int, int], o_travels: bool,
 ) -> DeviceArray:  # fmt: skip
-    """P V, key tile after key tile, divided by the sums of rows unless `weights` are `normalised` already. `keys` are
-    (those of a tile, those after which O is rounded)."""
+    """P V, summed tile by tile and divided by the sums of rows, unless `weights` are `normalised` already. `keys` is
+    (keys of a tile, keys after which O is rounded)."""
     tile, held = keys
     o: DeviceArray = xp.zeros((len(weights), v.shape[1]), xp.float32)
     sums: DeviceArray = xp.zeros((len(weights), 1), xp.float32)
@@ -102,10 +102,11 @@ def _product(
 
 
 def largest_error(xp: ModuleType, found: DeviceArray, expected: DeviceArray) -> float:
-    """The largest difference; NaN counts as infinite."""
+    """The largest absolute difference; infinite where one is NaN."""
     worst = float(xp.max(xp.abs(found.astype(xp.float64) - expected)))
     return worst if worst == worst else float("inf")
 
 
 def allowed_error(baseline_error: float, largest_output: float) -> float:
+    """The largest error that a kernel may have."""
     return TIMES_BASELINE * baseline_error + FLOOR * largest_output

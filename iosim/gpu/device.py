@@ -1,6 +1,6 @@
-"""The only module that imports CuPy. Finds the GPU, compiles with NVRTC, launches, makes arrays, takes times.
+"""CuPy and the GPU: arrays, compilation with NVRTC, launches, times. No other module imports CuPy.
 
-Everything raises MissingError (exit code 3) where CuPy or the GPU is missing.
+Every function raises MissingError (exit code 3) if CuPy or the GPU is missing.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import numpy as np
 
 from ..cuda.program import Kernel, Program
 from ..errors import CapacityError, InternalError, MissingError
-from .arrays import CompiledKernel, Counts, DeviceArray, DeviceArrays, Module, Tables
+from .arrays import CompiledKernel, Counts, DeviceArray, DeviceArrays, ElementType, Module, Tables
 
 WARM_UP = 3
-BUSY_NANOSECONDS = 50_000  # until a launch and its events wait in the GPU's queue
+BUSY_NANOSECONDS = 50_000  # long enough to put a launch and its events into the GPU's queue
 WAIT = """
 extern "C" __global__ void iosim_wait(long long nanoseconds) {
     long long start, now;
@@ -30,7 +30,7 @@ NO_GPU = "counting, sweeping and checking work without one"
 
 
 def cupy() -> ModuleType:
-    """CuPy, with a GPU behind it. `import cupy` succeeds without a GPU, and CuPy's own message then misleads."""
+    """The module CuPy, where a GPU was found. `import cupy` alone succeeds without one, and its errors then mislead."""
     try:
         import cupy
     except ImportError as fault:
@@ -49,9 +49,9 @@ def has_gpu() -> bool:
     return True
 
 
-def cupy_dtype(name: str) -> type[np.generic]:
+def cupy_dtype(name: str) -> ElementType:
     """The element type of an array of a dtype; bf16 is kept as its 16 bits (uint16)."""
-    types: dict[str, type[np.generic]] = {"fp64": np.float64, "fp32": np.float32, "fp16": np.float16, "bf16": np.uint16}
+    types: dict[str, ElementType] = {"fp64": np.float64, "fp32": np.float32, "fp16": np.float16, "bf16": np.uint16}
     return types[name]
 
 
@@ -91,12 +91,12 @@ def _function(source: str, options: tuple[str, ...], name: str, smem_bytes: int)
 
 
 def function(program: Program, kernel: Kernel) -> CompiledKernel:
-    """The compiled kernel, with room for its dynamic shared memory; cached by source and options."""
+    """The compiled kernel, allowed to use its dynamic shared memory. It is cached by source and options."""
     return _function(program.source, program.defines, kernel.name, kernel.smem_bytes)
 
 
 def compile_all(programs: Iterable[Program]) -> None:
-    """Compile every kernel, on all processors: it may take longer than what follows."""
+    """Compile every kernel, on all processors, because compiling may take longer than running."""
     cupy().zeros(1)  # a context, before threads ask for one
     kernels = [(program, kernel) for program in programs for kernel in program.kernels]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -111,7 +111,7 @@ def launch(program: Program, kernel: Kernel, arrays: DeviceArrays, tables: Table
 
 @lru_cache(maxsize=64)
 def cubin_module(source: str, options: tuple[str, ...]) -> Module:
-    """The module compiled for exactly the architecture named in `options`: CuPy itself never chooses sm_90a."""
+    """The module compiled for the architecture named in `options`. CuPy alone never chooses sm_90a."""
     import tempfile
 
     xp = cupy()
@@ -133,16 +133,16 @@ def cubin_module(source: str, options: tuple[str, ...]) -> Module:
 
 
 def waiting(nanoseconds: int) -> Callable[[], None]:
-    """A launch of one thread that looks at the clock for so long, and touches no memory."""
+    """A function that launches one thread, which waits for so long and touches no memory."""
     wait = cupy().RawKernel(WAIT, "iosim_wait")
     return lambda: wait((1,), (1,), (np.int64(nanoseconds),))
 
 
 def milliseconds(start: Callable[[], None], repeats: int = 10, flush: DeviceArray | None = None) -> float:
-    """The median time of `start()`, which puts work on the current stream, after some runs that are not timed.
+    """The median time of `start()`, which puts work on the current stream. The first runs are not timed.
 
-    The GPU is kept busy before each run, so that its launch is queued by the time it can start. With `flush`, an array
-    larger than the L2, it is busy filling that array: then no input is in a cache, as under the profiler.
+    The GPU is kept busy before each run, so that its launch is queued before it can start. With `flush`, an array
+    larger than the L2, the GPU fills that array meanwhile. Then no input is in a cache, as under the profiler.
     """
     xp, times = cupy(), []
     busy = waiting(BUSY_NANOSECONDS)
@@ -161,7 +161,7 @@ def milliseconds(start: Callable[[], None], repeats: int = 10, flush: DeviceArra
 
 
 def copy_bandwidth(size_bytes: int = 2**31) -> float:
-    """Bytes read and written per second by a copy in the GPU's memory."""
+    """Bytes a second, read plus written, of a copy in the GPU's memory."""
     xp = cupy()
     source, target = xp.zeros(size_bytes // 8, np.float64), xp.empty(size_bytes // 8, np.float64)
     return 2 * size_bytes / (1e-3 * milliseconds(lambda: xp.copyto(target, source)))

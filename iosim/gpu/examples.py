@@ -1,12 +1,12 @@
 """Examples of every registered schedule: inputs of all instances for its kernels, and the answers to them.
 
-Used by the self-test on a GPU and by the tests that run kernels on a CPU: only NumPy here.
+The self-test on a GPU uses them, and so do the tests that run kernels on a CPU: they need NumPy only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Required, TypedDict, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +21,32 @@ from ..schedules import CORE, SCHEDULES, Schedule
 if TYPE_CHECKING:
     from ..core.typing import Array
 
-HostArray = NDArray[np.generic]
+HostArray = NDArray[np.generic]  # type: ignore[explicit-any]  # NumPy's own class holds an Any
 Arrays = dict[str, HostArray]
 Rounding = Callable[[NDArray[np.float64], str], HostArray]  # (array, dtype)
-Sizes = dict[str, Any]  # fields of `Attention`
-OPTIONS: dict[str, Sizes] = {"fp32": {"dtype": "fp32"}, "fp16": {"dtype": "fp16", "acc_dtype": "fp32"}}
+
+
+class Types(TypedDict, total=False):
+    """The element types of a problem: fields of `Attention`."""
+
+    dtype: str
+    acc_dtype: str
+
+
+class Sizes(Types, total=False):
+    """Fields of `Attention`, without the mask."""
+
+    N: Required[int]
+    d: Required[int]
+    Nk: int
+    dv: int
+    batch: int
+    heads: int
+    kv_heads: int
+    dropout: Dropout
+
+
+OPTIONS: dict[str, Types] = {"fp32": {"dtype": "fp32"}, "fp16": {"dtype": "fp16", "acc_dtype": "fp32"}}
 RAGGED: Sizes = {"N": 200, "Nk": 333, "d": 40}
 WHOLE: Sizes = {"N": 512, "d": 64, "heads": 2}
 SMALL: Sizes = {"N": 96, "d": 32, "heads": 2}  # for tiles of one token
@@ -33,17 +54,23 @@ DECODE: Sizes = {"N": 1, "Nk": 16384, "d": 128, "heads": 32, "kv_heads": 8}
 
 
 def shapes() -> Iterator[tuple[str, str, Sizes, str, int]]:
-    """(schedule, tiles, sizes, mask, depth) for all schedules with kernels but the core schedules: ragged fp32 with a
-    mask, and whole tiles of fp16 for the tensor cores. `Schedule.about` later drops what a schedule cannot have."""
+    """(schedule, tiles, sizes, mask, depth) of each example.
+
+    Every schedule with kernels that is no core schedule has two: ragged tiles of fp32 under a mask, and whole tiles of
+    fp16 for the tensor cores. `Schedule.about` later drops the options that a schedule cannot have.
+    """
     for name, schedule in SCHEDULES.items():
         if name in CORE or not can_generate(schedule):
             continue
         ideal = "ideal" in schedule.rules
-        heads = {"heads": 4, "kv_heads": 2} if schedule.family == "attention" else {"heads": 2}
-        ragged = {**RAGGED, **heads} if not ideal else {**SMALL, "Nk": 77}
+        ragged: Sizes = {**SMALL, "Nk": 77} if ideal else {**RAGGED, "heads": 2}
+        if schedule.family == "attention" and not ideal:
+            ragged = {**ragged, "heads": 4, "kv_heads": 2}
         yield name, "1x1" if ideal else "48x32", {**ragged, **OPTIONS["fp32"]}, "window:50", 1 if ideal else 8
-        whole = {**(SMALL if ideal else WHOLE), **OPTIONS["fp16"]}
-        whole = {**whole, "dropout": Dropout(0.1, 7)} if schedule.drops else whole
+        sizes = SMALL if ideal else WHOLE
+        whole: Sizes = {**sizes, **OPTIONS["fp16"]}
+        if schedule.drops:
+            whole = {**whole, "dropout": Dropout(0.1, 7)}
         yield name, "1x1" if ideal else "64x64", whole, "causal" if schedule.skips else "dense", 1 if ideal else 16
     for name in ("split-kv", "paged"):
         yield name, "16x64", {**DECODE, **OPTIONS["fp16"]}, "dense", 1
@@ -57,8 +84,11 @@ def visible_pairs(p: Attention, tiling: Tiling) -> NDArray[np.bool_] | None:
 def example_arrays(
     schedule: Schedule, p: Attention, tiling: Tiling, program: Program, seed: int, rounded: Rounding
 ) -> tuple[Arrays, Arrays]:
-    """(inputs, answers): arrays of shape (instances, *axes). Inputs are rounded by `rounded`, and the heads of a group
-    share theirs. Answers are in float64, of the rounded inputs."""
+    """(inputs, answers): arrays of shape (instances, *axes).
+
+    Inputs are rounded by `rounded`, and the query heads of a group share K and V. Answers are in float64 and belong to
+    the rounded inputs.
+    """
     rng, visible, group = np.random.default_rng(seed), visible_pairs(p, tiling), p.heads // p.kv_heads
     instances: list[Arrays] = []
     answers: list[Arrays] = []

@@ -1,10 +1,11 @@
-"""A job: one run of a schedule or of one of PyTorch's attention kernels, in another process. Jobs travel as JSON."""
+"""Jobs: runs of a schedule's kernels, or of PyTorch's attention kernels, in another process. They travel as JSON."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import cast
 
 from ..core.problem import Attention
 from ..core.tiling import Tiling
@@ -13,7 +14,7 @@ from ..masks import parse_mask
 from ..predict.generated import LaunchShape, launches_of
 from ..schedules import find
 from .arrays import DeviceArrays
-from .notes import JobJson, KernelSizes
+from .notes import JobJson, JobSizes, KernelSizes
 
 TORCH = {
     "torch-flash": "FLASH_ATTENTION",
@@ -23,14 +24,13 @@ TORCH = {
 }
 STORES_LSE = "torch-flash"  # the only one that stores a log-sum-exp when nothing is trained
 WAIT = "wait"
-SIZES = ("N", "d", "Nk", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "lse", "keep_p", "splits", "gqa")
-THREADS = 384  # of a block of a tuned product
+THREADS = 384  # a block of a tuned product
 Pickled = tuple[Callable[[Mapping[str, object]], object], tuple[JobJson]]  # as JSON: a copy of DENSE is not DENSE
 
 
 @dataclass(frozen=True)
 class ScheduleJob:
-    """A schedule with its tiles, as generated or tuned kernels. `places`: how often it is profiled, each time with its
+    """A schedule with its tiles, as generated or as tuned kernels. It is profiled `places` times, each time with its
     arrays in other memory."""
 
     name: str
@@ -40,8 +40,9 @@ class ScheduleJob:
     places: int = 1
 
     def to_json(self) -> JobJson:
+        """The job as JSON, which `job_from_json` reads."""
         t = self.tiling
-        own = {"run": self.name, "mask": str(self.problem.mask), "tiles": [t.rows_q, t.rows_k, t.rows_s]}
+        own: JobJson = {"run": self.name, "mask": str(self.problem.mask), "tiles": [t.rows_q, t.rows_k, t.rows_s]}
         return {**own, "tuned": self.tuned, **_sizes(self.problem), **_places(self.places)}
 
     def __reduce__(self) -> Pickled:
@@ -57,7 +58,8 @@ class TorchJob:
     places: int = 1
 
     def to_json(self) -> JobJson:
-        own = {"run": self.name, "mask": str(self.problem.mask)}
+        """The job as JSON, which `job_from_json` reads."""
+        own: JobJson = {"run": self.name, "mask": str(self.problem.mask)}
         return {**own, **_sizes(self.problem), **_places(self.places)}
 
     def __reduce__(self) -> Pickled:
@@ -66,13 +68,14 @@ class TorchJob:
 
 @dataclass(frozen=True)
 class WaitJob:
-    """A kernel of one thread that looks at the clock and touches no memory: what it moves is everybody else's."""
+    """A kernel of one thread that waits and touches no memory. Bytes counted during it were moved by others."""
 
     milliseconds: int
     name: str = WAIT
     places: int = 1
 
     def to_json(self) -> JobJson:
+        """The job as JSON, which `job_from_json` reads."""
         return {"run": WAIT, "milliseconds": self.milliseconds}
 
 
@@ -80,8 +83,8 @@ KernelJob = ScheduleJob | TorchJob
 Job = KernelJob | WaitJob
 
 
-def _sizes(problem: Attention) -> JobJson:
-    return {key: getattr(problem, key) for key in SIZES}
+def _sizes(problem: Attention) -> JobSizes:
+    return cast("JobSizes", {key: getattr(problem, key) for key in JobSizes.__annotations__})
 
 
 def _places(places: int) -> JobJson:
@@ -90,10 +93,11 @@ def _places(places: int) -> JobJson:
 
 def job_from_json(kept: Mapping[str, object]) -> Job:
     """The job that `to_json` wrote. Options that an older profile lacks have their defaults."""
-    job: JobJson = dict(kept)
+    job = cast("JobJson", kept)
     if job["run"] == WAIT:
         return WaitJob(job["milliseconds"])
-    problem = Attention(mask=parse_mask(job["mask"]), **{key: job[key] for key in SIZES if key in job})
+    sizes = cast("JobSizes", {key: kept[key] for key in JobSizes.__annotations__ if key in kept})
+    problem = Attention(mask=parse_mask(job["mask"]), **sizes)
     places = job.get("places", 1)
     if job["run"] in TORCH:
         return TorchJob(job["run"], problem, places)
@@ -106,17 +110,19 @@ def key_of(job: Job) -> str:
 
 
 def schedule_job(name: str, problem: Attention, tiling: Tiling, tuned: bool = False, places: int = 1) -> ScheduleJob:
+    """The job of a schedule."""
     return ScheduleJob(name, problem, tiling, tuned, places)
 
 
 def torch_job(name: str, problem: Attention) -> TorchJob:
-    """InputError for a name that is not in TORCH."""
+    """The job of a kernel of PyTorch; InputError for a name that is not in TORCH."""
     if name not in TORCH:
         raise InputError("kernel", name, ", ".join(TORCH), suggestion(name, TORCH))
     return TorchJob(name, replace(problem, lse=problem.lse and name == STORES_LSE))
 
 
 def wait_job(milliseconds: int) -> WaitJob:
+    """The job that waits for so long."""
     return WaitJob(milliseconds)
 
 
@@ -131,22 +137,23 @@ class GeneratedJob:
 
     @property
     def launches(self) -> list[LaunchShape]:
+        """The shape of each launch."""
         return launches_of(self.program)
 
     @property
     def sizes(self) -> KernelSizes:
+        """Shared memory of the tiles (generated kernels only), and the number of mask tables."""
         return {"footprint_bytes": self.program.footprint_bytes, "tables": len(self.program.tables)}
 
     def run(self, inputs: DeviceArrays, count: bool = False) -> tuple[DeviceArrays, dict[str, tuple[int, int]]]:
-        """Run once -> (outputs, words read and written by tensor; none without `count`)."""
+        """(outputs, words read and written by tensor) of one run. Without `count` no words are counted."""
         from ..cuda.machine import generate
         from .run import run_on_device
 
         return run_on_device(generate(*self.parts, count=True) if count else self.program, inputs)
 
     def call(self, inputs: DeviceArrays, place: int = 0) -> Callable[[], None]:
-        """A function that starts all launches, as often as it is called. In another `place` the arrays lie in other
-        memory."""
+        """A function that starts all launches; it may be called often. Each `place` puts the arrays in other memory."""
         from .run import apart, launch_all, prepare
 
         arrays, tables, counts = prepare(self.program, inputs)
@@ -168,6 +175,7 @@ class TunedJob:
 
     @property
     def launches(self) -> list[LaunchShape]:
+        """The shape of each launch."""
         names = ["flash2"] if self.kernel.one_launch else ["scores", "softmax_rows", "output"]
         threads = {"softmax_rows": self.kernel.row[1]}
         return [{"smem_bytes": self.kernel.smem_bytes[name], "threads": threads.get(name, THREADS),
@@ -175,16 +183,17 @@ class TunedJob:
 
     @property
     def sizes(self) -> KernelSizes:
+        """Shared memory of the tiles (generated kernels only), and the number of mask tables."""
         return {"tables": 0}
 
     def run(self, inputs: DeviceArrays, count: bool = False) -> tuple[DeviceArrays, dict[str, tuple[int, int]]]:
-        """As `GeneratedJob.run`."""
+        """(outputs, words read and written by tensor) of one run, as for `GeneratedJob`."""
         from .tuned.launch import run_tuned
 
         return run_tuned(self.kernel, inputs, count)
 
     def call(self, inputs: DeviceArrays, place: int = 0) -> Callable[[], None]:
-        """As `GeneratedJob.call`."""
+        """A function that starts all launches, as for `GeneratedJob`."""
         from . import device
         from .run import apart
         from .tuned.launch import COUNTERS, launches, make_arrays
@@ -200,4 +209,5 @@ class TunedJob:
 
 
 def runner(job: ScheduleJob) -> GeneratedJob | TunedJob:
+    """The kernels of a job, ready to run."""
     return TunedJob(job) if job.tuned else GeneratedJob(job)

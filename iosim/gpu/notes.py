@@ -1,16 +1,45 @@
-"""Notes of the worker process, one for each job: the JSON that is kept in a profile beside the counters."""
+"""JSON that travels between processes: jobs, and the notes of the worker, one for each job.
+
+A kept profile has the notes in its file, beside the counters.
+"""
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from ..predict.generated import LaunchShape
 
-JobJson = dict[str, Any]  # as `to_json` of a job writes it
+
+class JobSizes(TypedDict, total=False):
+    """Fields of `Attention` that a job keeps; those that an older profile lacks have their defaults."""
+
+    N: int
+    d: int
+    Nk: int
+    batch: int
+    heads: int
+    kv_heads: int
+    dtype: str
+    acc_dtype: str | None
+    lse: bool
+    keep_p: bool
+    splits: int
+    gqa: str
+
+
+class JobJson(JobSizes, total=False):
+    """A job as its `to_json` writes it. `run` is the name of a schedule, of a kernel of PyTorch, or `wait`."""
+
+    run: str
+    mask: str
+    tiles: list[int]
+    tuned: bool
+    places: int
+    milliseconds: int
 
 
 class OutputErrors(TypedDict, total=False):
-    """The largest error of an output, that of the baseline, what is allowed, and words that are not numbers."""
+    """The largest error of an output, that of the baseline, the allowed error, and the words that are NaN."""
 
     error: float
     baseline_error: float
@@ -19,14 +48,14 @@ class OutputErrors(TypedDict, total=False):
 
 
 class KernelSizes(TypedDict, total=False):
-    """Shared memory of the tiles, and tables of a mask, which the kernels load too."""
+    """Shared memory of the tiles, and the number of mask tables, which the kernels load too."""
 
     footprint_bytes: int
     tables: int
 
 
 class Note(OutputErrors, KernelSizes, total=False):
-    """What is known of one job; `failed` is the reason why the rest is missing."""
+    """The note of one job. `failed` is the reason why the rest is missing."""
 
     job: JobJson
     failed: str

@@ -1,4 +1,4 @@
-"""Run a program on the GPU: inputs, poisoned outputs, launches, counters, outputs."""
+"""Runs a program on the GPU, from inputs to outputs and counted words. Outputs start as NaN, so that gaps show."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ MIB = 2**20
 def make_arrays(program: Program, inputs: Mapping[str, object]) -> DeviceArrays:
     """Device arrays of all tensors of a program, of shape (instances, *axes).
 
-    `inputs`: floats (NumPy or CuPy) by tensor, of shape (instances, *axes), (batch, heads, *axes), or *axes for all
-    instances alike; K and V have batch x kv_heads instances. A tensor that is no input holds its initial value
-    (O = 0, l = 0, m = -inf where the schedule reads them first), else NaN in every word.
+    `inputs` are floats (NumPy or CuPy) by tensor, of shape (instances, *axes) or (batch, heads, *axes), or of shape
+    *axes if all instances are alike. K and V have batch x kv_heads instances. A tensor that is no input holds its
+    initial value if the schedule reads it before writing (O = 0, l = 0, m = -inf), else NaN in every word.
     """
     return {name: _input(array, inputs[name]) if name in inputs else _poison(array, name in program.starts)
             for name, array in program.arrays.items()}  # fmt: skip
 
 
 def _input(array: HbmArray, value: object) -> DeviceArray:
+    """The device array of an input."""
     xp = device.cupy()
     given = xp.asarray(value)
     if given.shape == array.shape:
@@ -36,6 +37,7 @@ def _input(array: HbmArray, value: object) -> DeviceArray:
 
 
 def _poison(array: HbmArray, initialised: bool) -> DeviceArray:
+    """The device array of a tensor that is no input."""
     if array.dtype == "int32":
         return device.cupy().full(array.full_shape, -1, np.int32)  # type: ignore[no-any-return]
     fill = array.initial if initialised and array.initial is not None else np.nan
@@ -43,7 +45,7 @@ def _poison(array: HbmArray, initialised: bool) -> DeviceArray:
 
 
 def launch_all(program: Program, arrays: DeviceArrays, tables: Tables, counts: Counts) -> None:
-    """Start all launches of a program, in order, on the current stream; does not wait for them."""
+    """Start all launches of a program, in order, on the current stream, without waiting for them."""
     for kernel in program.kernels:
         device.launch(program, kernel, arrays, tables, counts)
 
@@ -56,8 +58,8 @@ def prepare(program: Program, inputs: Mapping[str, object]) -> tuple[DeviceArray
 
 
 def apart(arrays: DeviceArrays, place: int) -> DeviceArrays:
-    """The arrays, copied to other memory unless `place` is 0. An unused piece of memory lies before each copy; its size
-    depends on the place."""
+    """The arrays, copied to other memory unless `place` is 0. Before each copy lies an unused piece of memory, whose
+    size depends on the place."""
     if not place:
         return arrays
     xp, between, found = device.cupy(), [], DeviceArrays()
@@ -68,11 +70,11 @@ def apart(arrays: DeviceArrays, place: int) -> DeviceArrays:
 
 
 def run_on_device(program: Program, inputs: Mapping[str, object]) -> tuple[DeviceArrays, dict[str, tuple[int, int]]]:
-    """Run once -> (outputs, counts).
+    """(outputs, counts) of one run.
 
-    outputs: {tensor: CuPy array (instances, *axes)} of every tensor that is no input, as floats of its dtype
-    (bf16 as float32). counts: {tensor: (words read, words written)} over all instances, as counted by the kernels;
-    empty unless the program was generated with count=True.
+    `outputs` is {tensor: CuPy array (instances, *axes)} of every tensor that is no input, as floats of its dtype (bf16
+    as float32). `counts` is {tensor: (words read, words written)} over all instances, as the kernels counted them. It
+    is empty unless the program was generated with count=True.
     """
     arrays, tables, counts = prepare(program, inputs)
     launch_all(program, arrays, tables, counts)

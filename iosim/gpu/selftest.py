@@ -1,7 +1,8 @@
-"""python -m iosim.gpu.selftest FOLDER: every schedule on this GPU against a float64 reference and the counts.
+"""The self-test: runs every schedule on this GPU and compares output, words and shared memory with what they must be.
 
-Needs CuPy and a GPU. Writes FOLDER/selftest.csv and FOLDER/speed.csv, and prints both, shortened, at the end. Exit code
-1 when any row fails. `--only TEXT` runs the cases whose line contains the text.
+`python -m iosim.gpu.selftest FOLDER` needs CuPy and a GPU. It writes FOLDER/selftest.csv and FOLDER/speed.csv, and
+prints both, shortened, at the end. The exit code is 1 if any row fails. `--only TEXT` runs the cases whose line
+contains the text, and `--no-speed` leaves out the speeds.
 """
 
 from __future__ import annotations
@@ -27,18 +28,18 @@ from ..masks import parse_mask
 from ..schedules import CORE, SCHEDULES
 from . import device
 from .arrays import DeviceArray, DeviceArrays
-from .examples import example_arrays
+from .examples import HostArray, example_arrays
 from .run import run_on_device
 from .selftest_cases import Case, cases
 from .speed import speeds
 
 ULP = {"fp32": 2.0**-24, "fp16": 2.0**-11, "bf16": 2.0**-8}
-EXAMPLE_ULPS = 6  # scores, probabilities and gradients that pass through HBM are rounded there, too
+EXAMPLE_ULPS = 6  # scores, probabilities and gradients that pass through HBM are rounded there as well
 Words = dict[str, tuple[int, int]]  # read and written, by tensor
 
 
 class CaseRow(TypedDict, total=False):
-    """What a case showed. `failed` names the checks that failed, or an error that left nothing else."""
+    """The results of a case. `failed` names the checks that failed, or the error that prevented all of them."""
 
     case: str
     launches: int
@@ -64,7 +65,7 @@ def run_case(case: Case) -> CaseRow:
     simulated = measure(schedule, p, tiling)["tensors"]
     wanted: Words = {name: (words["reads"], words["writes"]) for name, words in simulated.items()}
     good = {
-        "words": same(counts, wanted),
+        "words": same_words(counts, wanted),
         "smem": program.smem_bytes == program.footprint_bytes,
         "output": error <= allowed,
     }
@@ -72,8 +73,8 @@ def run_case(case: Case) -> CaseRow:
         "case": str(case),
         "launches": len(program.kernels),
         "tensor_cores": any(kernel.tensor_cores for kernel in program.kernels),
-        "words": total(counts),
-        "simulated_words": total(wanted),
+        "words": total_words(counts),
+        "simulated_words": total_words(wanted),
         "smem_bytes": program.smem_bytes,
         "footprint_bytes": program.footprint_bytes,
         "plain_footprint_bytes": program.plain_footprint_bytes,
@@ -86,7 +87,10 @@ def run_case(case: Case) -> CaseRow:
 
 
 def of_attention(case: Case, p: Attention, program: Program) -> tuple[float, float, float, Words]:
-    """(error, error of the same in the types of the case, allowed error, words counted) on inputs made on the GPU."""
+    """(error, baseline error, allowed error, words counted) of attention, on inputs made on the GPU.
+
+    The baseline is the same attention computed in the types of the case.
+    """
     xp, tiling = device.cupy(), case.tiling
     rng = xp.random.default_rng(7)
     inputs = {}
@@ -97,7 +101,7 @@ def of_attention(case: Case, p: Attention, program: Program) -> tuple[float, flo
     outputs, counts = run_on_device(program, inputs)
     scores = p.dtype if "S" in program.arrays else str(p.acc_dtype)  # the type that S is rounded to on its way
     error, baseline, largest = errors(p, tiling, inputs, outputs["O"], scores)
-    rounds = counts["O"][1] / (p.instances * p.N * p.dv)  # how often each word of O is rounded to its dtype
+    rounds = counts["O"][1] / (p.instances * p.N * p.dv)  # times that each word of O is rounded to its dtype
     if p.acc_dtype != "fp32":
         rounds += -(-p.Nk // tiling.rows_k)
     allowed = 2 * baseline + (rounds * ULP[p.dtype] + 2e-6) * largest
@@ -105,8 +109,8 @@ def of_attention(case: Case, p: Attention, program: Program) -> tuple[float, flo
 
 
 def of_example(case: Case, p: Attention, program: Program) -> tuple[float, float, float, Words]:
-    """(error, 0, allowed error, words counted) on a schedule's own example. The error is that of the worst tensor, as a
-    share of its largest value."""
+    """(error, 0, allowed error, words counted) on a schedule's own example. An error is a share of the largest value of
+    its tensor; that of the worst tensor counts."""
     xp = device.cupy()
     inputs, answers = example_arrays(SCHEDULES[case.schedule], p, case.tiling, program, 7, rounded_on_host)
     outputs, counts = run_on_device(program, inputs)
@@ -114,15 +118,17 @@ def of_example(case: Case, p: Attention, program: Program) -> tuple[float, float
     return error, 0.0, EXAMPLE_ULPS * ULP[p.dtype] + 1e-5, counts
 
 
-def rounded_on_host(array: NDArray[np.float64], dtype: str) -> NDArray[np.generic]:
+def rounded_on_host(array: NDArray[np.float64], dtype: str) -> HostArray:
+    """The values of an array, rounded to a type on the GPU."""
     return device.cupy().asnumpy(rounded(array, dtype)).astype(np.float64)  # type: ignore[no-any-return]
 
 
-def total(words: Words) -> int:
+def total_words(words: Words) -> int:
+    """Words read and written, of all tensors."""
     return sum(map(sum, words.values()))
 
 
-def same(found: Words, wanted: Words) -> bool:
+def same_words(found: Words, wanted: Words) -> bool:
     """Whether the words of every tensor are equal; a tensor that never moves may be left out."""
     return all(found.get(name, (0, 0)) == wanted.get(name, (0, 0)) for name in {*found, *wanted})
 
@@ -130,8 +136,8 @@ def same(found: Words, wanted: Words) -> bool:
 def errors(
     p: Attention, tiling: Tiling, inputs: DeviceArrays, output: DeviceArray, scores: str
 ) -> tuple[float, float, float]:
-    """(largest error against float64, error of the same in the types of the case, largest true value), over the rows
-    of at most four instances."""
+    """(largest error against float64, largest error of the baseline, largest true value), over the rows of at most four
+    instances."""
     xp = device.cupy()
     worst = baseline = largest = 0.0
     bound = None if p.mask is DENSE else p.mask.bind(p, tiling, True)
@@ -160,8 +166,8 @@ def largest_of(x: DeviceArray) -> float:
 def softmax(
     p: Attention, q: DeviceArray, k: DeviceArray, v: DeviceArray, visible: DeviceArray | None, scores: str | None = None
 ) -> DeviceArray:
-    """Softmax attention of some rows, in float64. With `scores`, a type: in float32, S rounded to it, P and O to the
-    problem's dtype."""
+    """The softmax attention of some rows, in float64. With `scores`, the name of a type, it is in float32 with
+    roundings: S to that type, P and O to the problem's dtype."""
     xp, kind = device.cupy(), np.float32 if scores else np.float64
     q, k, v = (x.astype(kind) for x in (q, k, v))
     s = q @ k.T * kind(q.shape[1] ** -0.5)
@@ -177,6 +183,7 @@ def softmax(
 
 
 def rounded(x: object, dtype: str) -> DeviceArray:
+    """An array rounded to a type, in float32 on the device."""
     return device.from_device(device.to_device(x, dtype), dtype).astype(np.float32)
 
 
@@ -184,6 +191,7 @@ def rounded(x: object, dtype: str) -> DeviceArray:
 
 
 def write_csv(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
+    """Write rows to a CSV file, with the columns of all of them."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     with open(path, "w", newline="") as file:
         writer = csv.DictWriter(file, names)
@@ -192,10 +200,12 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
 
 
 def show(value: object) -> str:
+    """A value as the printed table shows it."""
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def main(arguments: list[str]) -> int:
+    """Run the self-test; its exit code."""
     only = arguments[arguments.index("--only") + 1] if "--only" in arguments else ""
     folder = Path(arguments[0] if arguments and not arguments[0].startswith("--") else tempfile.mkdtemp())
     folder.mkdir(parents=True, exist_ok=True)

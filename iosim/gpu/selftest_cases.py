@@ -1,4 +1,4 @@
-"""The shapes of the self-test: sizes, dtypes, masks, heads, and every schedule's own example."""
+"""The cases of the self-test: sizes, dtypes, masks, heads, and every schedule's own example."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ..core.problem import Attention
 from ..core.tiling import Tiling, parse_tiles
 from ..schedules import SCHEDULES
 from ..search.best import footprint
-from .examples import Sizes, shapes
+from .examples import Sizes, Types, shapes
 
 
 @dataclass(frozen=True)
 class Case:
-    """One shape: `sizes` are fields of `Attention`."""
+    """A schedule with tiles, on a problem. `scale` multiplies Q."""
 
     schedule: str
     tiles: str
@@ -37,10 +37,10 @@ class Case:
 
 
 def cases(folder: Path) -> list[Case]:
-    """At least 60 shapes: sizes, dtypes, masks, heads. Tables of masks are written to `folder`."""
+    """The cases of the self-test, at least 60. Files of masks are written to `folder`."""
     tiles_file, tokens_file = mask_files(folder)
-    fp32, fp16 = Sizes(dtype="fp32"), Sizes(dtype="fp16", acc_dtype="fp32")
-    bf16, half = Sizes(dtype="bf16", acc_dtype="fp32"), Sizes(dtype="fp16")
+    fp32, fp16 = Types(dtype="fp32"), Types(dtype="fp16", acc_dtype="fp32")
+    bf16, half = Types(dtype="bf16", acc_dtype="fp32"), Types(dtype="fp16")
     found = [Case("standard", "1x1", {"N": N, "d": d, **t}) for (N, d), t in
              itertools.product([(1, 16), (96, 32), (257, 64)], [fp32, fp16, bf16])]  # fmt: skip
     for name, (sizes, tiles) in itertools.product(["standard-tiled", "flash1", "flash2"], SHAPES):
@@ -59,9 +59,9 @@ def cases(folder: Path) -> list[Case]:
     return found + [Case(name, tiles, sizes, mask, depth=depth) for name, tiles, sizes, mask, depth in shapes()]
 
 
-def large(fp16: Sizes, bf16: Sizes) -> list[tuple[str, str, Sizes, Sizes, str]]:
-    """(schedule, tiles, sizes, types, mask) with long sequences and many heads."""
-    decode = {"N": 1, "Nk": 16384, "d": 128, "heads": 32, "kv_heads": 8}
+def large(fp16: Types, bf16: Types) -> list[tuple[str, str, Sizes, Types, str]]:
+    """(schedule, tiles, sizes, types, mask) of cases with long sequences or many heads."""
+    decode: Sizes = {"N": 1, "Nk": 16384, "d": 128, "heads": 32, "kv_heads": 8}
     return [
         ("flash2", "128x64", {"N": 16384, "d": 128}, fp16, "dense"),
         ("flash2", "64x64", {"N": 16384, "d": 64}, fp16, "causal"),
@@ -84,9 +84,10 @@ SHAPES: list[tuple[Sizes, str]] = [
 ]
 
 
-def fits(sizes: Sizes, tiles: str, types: Sizes) -> bool:
+def fits(sizes: Sizes, tiles: str, types: Types) -> bool:
     """Whether flash1 with these tiles fits in 227 KB."""
-    room = footprint(SCHEDULES["flash1"], Attention(**sizes, **types), parse_tiles(tiles))
+    problem: Sizes = {**sizes, **types}
+    room = footprint(SCHEDULES["flash1"], Attention(**problem), parse_tiles(tiles))
     return bool(room.peak_bytes <= 227 * 1024)
 
 

@@ -1,4 +1,4 @@
-"""Speeds of generated kernels on this GPU: flash1 and flash2, and the launches of standard-tiled beside a copy.
+"""Speeds of generated kernels on this GPU: flash1, flash2, and each launch of standard-tiled beside a copy.
 
 `python -m iosim.gpu.speed --softmax` compares plans of the softmax pass: words of a row for each thread, rows a block.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import sys
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -21,10 +20,10 @@ from ..errors import IosimError
 from ..masks import parse_mask
 from ..schedules import SCHEDULES
 from . import device
+from .examples import Types
 from .run import launch_all, prepare
 
 Row = dict[str, str | float]
-Types = dict[str, Any]  # fields of `Attention`
 
 
 def speeds() -> list[Row]:
@@ -44,7 +43,7 @@ def speeds() -> list[Row]:
 
 
 def squares() -> list[Attention]:
-    """Problems whose scores take a GiB or more."""
+    """Problems with scores of a GiB or more."""
     kinds: list[Types] = [{"dtype": "fp16", "acc_dtype": "fp32"}, {"dtype": "fp32"}, {"dtype": "fp16"}]
     sizes = itertools.product([1024, 4096, 8192, 16384], kinds)
     return [Attention(N, 64, heads=max(1, 2**29 // N**2), **types) for N, types in sizes]
@@ -60,7 +59,7 @@ def softmax_plans() -> list[Row]:
 
 def timed(name: str, tiles: str, p: Attention, launch: int | None, copy: float = 0.0,
           row_words: int = ROW_WORDS, rows_s: int = 1) -> Row:  # fmt: skip
-    """Time and rates of all launches, or of the one with this number. Words and FLOPs are those of the simulation."""
+    """A row with time and rates of all launches, or of the one with this number. Words and FLOPs are simulated."""
     tiling = replace(parse_tiles(tiles), rows_s=rows_s)
     program = generate(SCHEDULES[name], p, tiling, row_words=row_words)
     part = "" if launch is None else f" launch {launch}"
@@ -89,6 +88,7 @@ def timed(name: str, tiles: str, p: Attention, launch: int | None, copy: float =
 
 
 def show(row: Row) -> str:
+    """A row as a line of text."""
     shown = (f"{name}={value:.3g}" if isinstance(value, float) else f"{name}={value}" for name, value in row.items())
     return " ".join(["    ", *shown]).replace("kernel=", "")
 

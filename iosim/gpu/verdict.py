@@ -1,6 +1,6 @@
-"""The verdict: simulated words, words counted on the device, bytes counted by the hardware; then DRAM, time, output.
+"""The verdict on a job: words, SM bytes, DRAM, time and output error, simulated or predicted beside measured.
 
-Takes what the worker and the profiler found, as values: nothing here needs a GPU.
+It takes what the worker and the profiler found as values. Nothing here needs a GPU.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from .ncu.counters import Kernel
 from .notes import Note, OutputErrors
 from .verdict_rows import DramRow, OutputRow, SmRow, Summary, TensorWords, TimeRow, Verdict, WordRow
 
-TMA_TOLERANCE = 0.0005  # of bytes that are seen only at the crossbar, which carries a little more than loads
-TUNED_REGISTERS = 168  # 65536 / 384 threads, rounded down to 8: one block a multiprocessor
+TMA_TOLERANCE = 0.0005  # for bytes counted at the crossbar, which carries a little more than loads
+TUNED_REGISTERS = 168  # a thread: 65536 / 384 threads, rounded down to a multiple of 8; one block a multiprocessor
 
 
 @dataclass
 class Evidence:
-    """What is known of one job: the worker's note (without the profiler), and the profiled kernels."""
+    """The evidence on one job: the worker's note, made without the profiler, and the profiled kernels."""
 
     job: Job
     note: Note = field(default_factory=lambda: Note())
@@ -33,14 +33,14 @@ class Evidence:
 
     @property
     def scheduled(self) -> ScheduleJob:
-        """The job; TypeError where it is none of a schedule."""
+        """The job; TypeError if it is not a schedule's."""
         if not isinstance(self.job, ScheduleJob):
             raise TypeError(f"{self.job.name} is not a schedule")
         return self.job
 
 
 def verify(evidence: Evidence, hardware: Hardware | None) -> Verdict:
-    """The verdict on a job. Without `hardware` DRAM and time, which take seconds, are not predicted."""
+    """The verdict on a job. Without `hardware`, DRAM and time are not predicted, which saves seconds."""
     job = evidence.scheduled
     p, tiling = job.problem, job.tiling
     faults = [evidence.note["failed"]] if "failed" in evidence.note else []
@@ -83,7 +83,7 @@ def occupancies(evidence: Evidence, hardware: Hardware) -> list[Occupancy]:
 
 
 def word_row(predicted: Prediction, note: Note, faults: list[str]) -> WordRow:
-    """Simulated words against those that the instrumented kernel counted: equal, tensor by tensor."""
+    """Simulated words beside those that the instrumented kernel counted. They must be equal for every tensor."""
     simulated = sum(map(sum, predicted.tensors.values()))
     counted = note.get("words")
     if counted is None:
@@ -99,6 +99,7 @@ def word_row(predicted: Prediction, note: Note, faults: list[str]) -> WordRow:
 def by_tensor(
     simulated: Mapping[str, Sequence[int]], counted: Mapping[str, Sequence[int]] | None
 ) -> dict[str, TensorWords]:
+    """The words of each tensor, simulated and counted on the device."""
     rows: dict[str, TensorWords] = {}
     for name in sorted({*simulated, *(counted or {})}):
         mine = list(simulated.get(name, (0, 0)))
@@ -108,7 +109,8 @@ def by_tensor(
 
 
 def sm_row(predicted: Prediction, evidence: Evidence, faults: list[str]) -> SmRow:
-    """SM <-> L2: loads by op_ld (or the crossbar, for TMA), stores by op_st and op_red."""
+    """Bytes between SM and L2, simulated beside counted: loads by op_ld (by the crossbar for TMA), stores by op_st and
+    op_red."""
     kernels = evidence.kernels
     row: SmRow = {"sm_read_bytes": predicted.read_bytes, "hw_read_bytes": None, "read_ratio": None,
                   "sm_write_bytes": predicted.write_bytes, "hw_write_bytes": None, "write_ratio": None}  # fmt: skip
@@ -138,8 +140,8 @@ def _judge(what: str, simulated: int, found: int, slack: int, tma: bool, faults:
 
 
 def table_bytes(evidence: Evidence) -> int:
-    """A bound on the bytes of a mask's tables, whose loads the model does not count: a sector for each warp, table and
-    pair of tiles."""
+    """An upper bound on the bytes loaded from a mask's tables, which the model does not count: a sector for each warp,
+    table and pair of tiles."""
     tables = evidence.note.get("tables", 0)
     if not tables:
         return 0
@@ -153,6 +155,7 @@ def table_bytes(evidence: Evidence) -> int:
 
 
 def dram_row(predicted: Prediction, kernels: Sequence[Kernel]) -> DramRow:
+    """DRAM bytes, predicted beside measured."""
     found = predicted.dram
     row: DramRow = {
         "dram_read_predicted": found.read_bytes if found else None,
@@ -175,7 +178,8 @@ def dram_row(predicted: Prediction, kernels: Sequence[Kernel]) -> DramRow:
 
 
 def time_row(predicted: Prediction, evidence: Evidence) -> TimeRow:
-    """Time by the profiler (kernels alone, cold L2), else by events; and the rates that were achieved in it."""
+    """The time, predicted beside measured, and the rates achieved in it. The profiler measures kernels alone with a
+    cold L2; without it, events do."""
     found = sum(k.seconds for k in evidence.kernels) or evidence.note.get("seconds")
     time = predicted.time
     return {
@@ -190,7 +194,7 @@ def time_row(predicted: Prediction, evidence: Evidence) -> TimeRow:
 
 
 def output_row(note: Note, faults: list[str]) -> OutputRow:
-    """Errors of the plain check; faults of both checks."""
+    """The errors of the plain check. Faults come from both checks, the plain one and that with large logits."""
     large: OutputErrors = note.get("large_logits") or {}
     for label, part in (("", note), (" with large logits", large)):
         error, allowed, unwritten = part.get("error"), part.get("allowed_error"), part.get("unwritten")
@@ -202,10 +206,12 @@ def output_row(note: Note, faults: list[str]) -> OutputRow:
 
 
 def ratio(a: float, b: float | None) -> float | None:
+    """a / b, or None without a b."""
     return a / b if b else None
 
 
 def summary(rows: Sequence[Verdict]) -> Summary:
+    """The summary of many verdicts."""
     result: Summary = {"rows": len(rows), "ok": sum(row["ok"] for row in rows)}
     dram = [abs(found - 1) for row in rows if (found := row["dram_ratio"])]
     if dram:

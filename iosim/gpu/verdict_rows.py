@@ -14,6 +14,8 @@ class TensorWords(TypedDict):
 
 
 class WordRow(TypedDict):
+    """Words of all tensors: simulated, and counted on the device."""
+
     words: int
     device_words: int | None
     tensors: dict[str, TensorWords]
@@ -31,8 +33,11 @@ class SmRow(TypedDict):
 
 
 class DramRow(TypedDict):
-    """Bytes between L2 and DRAM. Predicted: the mean of the model's caches, and between which totals they lie.
-    Measured: the mean of the places of the arrays, and between which totals they lie."""
+    """Bytes between L2 and DRAM, predicted and measured, and between which totals they lie.
+
+    The measured bytes are the mean over places of the arrays in memory. `dram_at_the_edge`: what is used again about
+    fills the L2, so a range is predicted.
+    """
 
     dram_read_predicted: int | None
     dram_write_predicted: int | None
@@ -48,6 +53,8 @@ class DramRow(TypedDict):
 
 
 class TimeRow(TypedDict):
+    """Seconds, predicted and measured, and the rates achieved in the measured time."""
+
     seconds_predicted: float | None
     bound_by: str | None
     seconds: float | None
@@ -58,12 +65,14 @@ class TimeRow(TypedDict):
 
 
 class OutputRow(TypedDict):
+    """The largest error of the output, and the largest that is allowed."""
+
     error: float | None
     allowed_error: float | None
 
 
 class Verdict(WordRow, SmRow, DramRow, TimeRow, OutputRow):
-    """One row: a job, predicted and measured side by side, `ok`, and in `faults` what does not agree."""
+    """The row of a job: predicted and measured side by side. `ok` says whether all agree, `faults` what does not."""
 
     schedule: str
     tiles: str
@@ -86,7 +95,7 @@ class SweepVerdict(Verdict):
 
 
 class Summary(TypedDict, total=False):
-    """Over many rows: how many agree, and the relative errors of the predictions."""
+    """Many rows in one: how many agree, and the relative errors of the predictions."""
 
     rows: int
     ok: int

@@ -1,16 +1,15 @@
-"""Verdicts as tables and lines of text."""
+"""Verdicts as rows of tables, and their summary as a line of text."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ..tables import Row
 from .verdict_rows import Summary, Verdict
 
-TableRow = dict[str, object]
 
-
-def short(rows: Sequence[Verdict]) -> list[TableRow]:
-    """The columns that fit a page."""
+def short_rows(rows: Sequence[Verdict]) -> list[Row]:
+    """Rows with the columns that fit a page."""
     return [
         {
             "schedule": row["schedule"],
@@ -18,14 +17,14 @@ def short(rows: Sequence[Verdict]) -> list[TableRow]:
             "words": row["words"],
             "on device": row["device_words"],
             "SM read": row["hw_read_bytes"],
-            "x simulated": shown(row["read_ratio"], 5),
+            "x simulated": decimals(row["read_ratio"], 5),
             "SM written": row["hw_write_bytes"],
-            "x simulated ": shown(row["write_ratio"], 5),
-            "DRAM pred/meas": shown(row["dram_ratio"], 3),
-            "time pred/meas": shown(row["time_ratio"], 3),
-            "us": row["seconds"] and shown(row["seconds"] * 1e6, 1),
-            "TFLOP/s": row["flops_per_second"] and shown(row["flops_per_second"] * 1e-12, 1),
-            "TB/s": row["sm_bytes_per_second"] and shown(row["sm_bytes_per_second"] * 1e-12, 2),
+            "x simulated ": decimals(row["write_ratio"], 5),
+            "DRAM pred/meas": decimals(row["dram_ratio"], 3),
+            "time pred/meas": decimals(row["time_ratio"], 3),
+            "us": row["seconds"] and decimals(row["seconds"] * 1e6, 1),
+            "TFLOP/s": row["flops_per_second"] and decimals(row["flops_per_second"] * 1e-12, 1),
+            "TB/s": row["sm_bytes_per_second"] and decimals(row["sm_bytes_per_second"] * 1e-12, 2),
             "error": row["error"] and f"{row['error']:.1e}",
             "allowed": row["allowed_error"] and f"{row['allowed_error']:.1e}",
             "ok": "yes" if row["ok"] else "NO",
@@ -34,17 +33,18 @@ def short(rows: Sequence[Verdict]) -> list[TableRow]:
     ]
 
 
-def flat(rows: Sequence[Mapping[str, object]]) -> list[TableRow]:
-    """Rows for a table or a CSV: without the words of each tensor."""
+def flat_rows(rows: Sequence[Mapping[str, object]]) -> list[Row]:
+    """Rows for a CSV, without the words of each tensor."""
     return [{name: value for name, value in row.items() if name != "tensors"} for row in rows]
 
 
-def shown(value: float | None, digits: int) -> str | None:
+def decimals(value: float | None, digits: int) -> str | None:
+    """A number with so many digits after the point."""
     return None if value is None else f"{value:.{digits}f}"
 
 
 def in_words(found: Summary) -> str:
-    """A summary as a line."""
+    """A summary as a line of text."""
     parts = [f"{found['ok']} of {found['rows']} agree"]
     if "dram_median_error" in found:
         parts.append(_off("DRAM", found["dram_median_error"], found["dram_worst_error"]))

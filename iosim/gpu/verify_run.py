@@ -1,4 +1,7 @@
-"""`iosim verify`, from what was asked to jobs, to their evidence (measured here, or a kept profile), to verdicts."""
+"""`iosim verify`: turns the options into jobs, gathers evidence on them, and judges it.
+
+The evidence is measured here, or comes from a kept profile.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ from .verdict_rows import Summary, SweepVerdict, Verdict
 
 MULTIPLE = 16  # tiles of tensor-core kernels
 SWEPT = {"n": "8192", "d": "64", "heads": "16"}  # the problem of --sweep-M where neither N nor d is given
-DEFAULT_DEVICE = "NVIDIA H200"  # of a kept profile, which does not say what it ran on
+DEFAULT_DEVICE = "NVIDIA H200"  # for a kept profile, which does not name its GPU
 
 
 @dataclass(frozen=True)
@@ -46,15 +49,17 @@ class Choice:
 
 @dataclass(frozen=True)
 class KeptProfile:
-    """Evidence from a file: a profile that was kept earlier."""
+    """A profile that was kept earlier, as the source of evidence."""
 
     path: str
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """Evidence from this GPU. `counters`: with Nsight Compute, whose CSV is kept at `keep`. `load`: files that register
-    schedules."""
+    """This GPU as the source of evidence.
+
+    With `counters`, Nsight Compute is used and its CSV is kept at `keep`. `load` are files that register schedules.
+    """
 
     counters: bool = True
     keep: str | None = None
@@ -66,8 +71,11 @@ Source = KeptProfile | Measurement
 
 @dataclass(frozen=True)
 class Request:
-    """What `iosim verify` is asked. `sweep_bytes` is the M of each job in a sweep over M, else empty; a sweep has no
-    hardware, as it is of SM bytes only, unless it was asked for."""
+    """The parsed options of `iosim verify`.
+
+    `sweep_bytes` is the M of each job in a sweep over M, else empty. Such a sweep compares SM bytes only, so it has no
+    hardware unless it was asked for.
+    """
 
     problem: Attention
     jobs: list[ScheduleJob]
@@ -77,7 +85,7 @@ class Request:
 
 
 class Slope(TypedDict):
-    """SM bytes of a schedule against M: slopes on log axes, and the constants c in c N^2 d^2 / M words."""
+    """The growth of a schedule's SM bytes with M: slopes on log axes, and the constant c in c N^2 d^2 / M words."""
 
     schedule: str
     points: int
@@ -89,7 +97,7 @@ class Slope(TypedDict):
 
 @dataclass(frozen=True)
 class Verdicts:
-    """The answer: a verdict for each job, and the slopes of a sweep over M or the summary of all else."""
+    """The answer: a verdict for each job. A sweep over M has slopes as well, anything else a summary."""
 
     rows: Sequence[Verdict]
     hardware: str | None = None
@@ -98,7 +106,7 @@ class Verdicts:
 
 
 def parse_request(given: Given, choice: Choice, hardware: str | None, source: Source) -> Request:
-    """The request in the options of a problem (`given`) and in the other texts of the command line."""
+    """The request made of the options of a problem (`given`) and of the other texts of the command line."""
     asked = {name: value for name, value in given.items() if value is not None}
     if choice.sweep_M and not asked.keys() & {"n", "d"}:
         asked = {**SWEPT, **asked}
@@ -109,6 +117,7 @@ def parse_request(given: Given, choice: Choice, hardware: str | None, source: So
 
 
 def run_request(request: Request) -> Verdicts:
+    """The verdicts on all jobs of a request."""
     rows = [verify(item, request.hardware) for item in gather(request.jobs, request.source)]
     if not request.sweep_bytes:
         return Verdicts(rows, request.hardware.name if request.hardware else None, summary(rows))
@@ -120,7 +129,7 @@ def run_request(request: Request) -> Verdicts:
 
 
 def plan(problem: Attention, choice: Choice) -> tuple[list[ScheduleJob], list[int]]:
-    """The jobs, and in a sweep over M the M of each."""
+    """(the jobs, the M in bytes of each); no M outside a sweep over M."""
     chosen = [find(name) for name in choice.schedules] or all_schedules(problem, choice.tuned)
     for schedule in chosen:
         if schedule.answer is not attention_output:
@@ -135,7 +144,7 @@ def plan(problem: Attention, choice: Choice) -> tuple[list[ScheduleJob], list[in
 def plan_sweep(
     problem: Attention, choice: Choice, chosen: list[Schedule], sweep_M: str
 ) -> tuple[list[ScheduleJob], list[int]]:
-    """A job for each schedule and M in which tiles of 16 fit, and their M."""
+    """(a job for each schedule and M in which tiles of 16 fit, the M of each)."""
     axis = parse_axis(sweep_M, "--sweep-M", lambda text: parse_bytes(text, problem.word_bytes, "--sweep-M"))
     pairs = [(s, size, best_tiles(s, problem, size, MULTIPLE)) for s in chosen for size in axis]
     found = [(schedule_job(s.name, problem, tiling, choice.tuned, choice.places), size)
@@ -146,7 +155,8 @@ def plan_sweep(
 
 
 def all_schedules(problem: Attention, tuned: bool) -> list[Schedule]:
-    """The schedules that are verified where none is asked for; of the tuned ones those that know the mask."""
+    """The schedules to verify if none is named. With `tuned`, only those whose tuned kernels have the problem's
+    mask."""
     if tuned:
         from .tuned.launch import FILES, MASKS
 
@@ -155,6 +165,7 @@ def all_schedules(problem: Attention, tuned: bool) -> list[Schedule]:
 
 
 def tiles_of(schedule: Schedule, problem: Attention, choice: Choice) -> Tiling:
+    """The tiles to verify a schedule with; InputError if the options name none."""
     if choice.tuned:
         from .tuned.launch import tuned
 
@@ -170,7 +181,8 @@ def tiles_of(schedule: Schedule, problem: Attention, choice: Choice) -> Tiling:
 
 
 def hardware_of(asked: str | None, source: Source) -> Hardware:
-    """The hardware that was asked for; else what was measured of such a GPU, or the preset that its name holds."""
+    """The hardware that was asked for, else the kept measurement of a GPU of this name, else the preset whose name is
+    part of it."""
     if asked:
         return load(asked)
     name = DEFAULT_DEVICE if isinstance(source, KeptProfile) else this_device()
@@ -184,18 +196,18 @@ def hardware_of(asked: str | None, source: Source) -> Hardware:
 
 
 def this_device() -> str:
-    """The name of this GPU, as its driver has it."""
+    """The name that the driver gives this GPU."""
     from . import device
 
     xp = device.cupy()
     return str(xp.cuda.runtime.getDeviceProperties(xp.cuda.Device().id)["name"].decode())
 
 
-# ---------------------------------------------------------------- their evidence
+# ---------------------------------------------------------------- the evidence on jobs
 
 
 def gather(jobs: Sequence[ScheduleJob], source: Source) -> list[Evidence]:
-    """What the worker and the profiler say of the jobs."""
+    """The evidence on each job, from the worker and the profiler or from a kept profile."""
     if isinstance(source, KeptProfile):
         return replay(jobs, counters.read(source.path), source.path)
     from . import device
@@ -212,12 +224,13 @@ def gather(jobs: Sequence[ScheduleJob], source: Source) -> list[Evidence]:
 
 
 def combine(jobs: Sequence[Job], notes: Sequence[Note], kernels: Sequence[list[counters.Kernel]]) -> list[Evidence]:
+    """The evidence on each job: its note and its kernels."""
     return [Evidence(job, note, found) for job, note, found in zip(jobs, notes, kernels, strict=True)]
 
 
 def replay(jobs: Sequence[ScheduleJob], profile: counters.Profile, where: str) -> list[Evidence]:
-    """The kernels of a kept profile, for the jobs of this command line in their order. Notes in it are matched by their
-    jobs."""
+    """The evidence in a kept profile. Its kernels belong to the jobs of this command line in their order; its notes are
+    matched by the jobs that they name."""
     if len(profile.jobs) != len(jobs):
         raise InputError("--from-ncu", where, f"a profile of {len(jobs)} runs (it has {len(profile.jobs)})",
                          "give the options that it was made with, and --schedule for each run")  # fmt: skip
@@ -226,11 +239,11 @@ def replay(jobs: Sequence[ScheduleJob], profile: counters.Profile, where: str) -
             for job, kernels in zip(jobs, profile.jobs, strict=True)]  # fmt: skip
 
 
-# ---------------------------------------------------------------- the bound on hardware
+# ---------------------------------------------------------------- slopes of a sweep over M
 
 
 def slopes(rows: Sequence[SweepVerdict], problem: Attention) -> list[Slope]:
-    """A row for each schedule. Theory has a slope of -1; the constants are geometric means over the sweep."""
+    """A row for each schedule. The slope in theory is -1. Constants are geometric means over the sweep."""
     found: list[Slope] = []
     for name in dict.fromkeys(row["schedule"] for row in rows):
         mine = [row for row in rows if row["schedule"] == name]
@@ -244,7 +257,7 @@ def slopes(rows: Sequence[SweepVerdict], problem: Attention) -> list[Slope]:
 
 
 def _fit(points: Sequence[tuple[int, float]], problem: Attention) -> tuple[float | None, float | None]:
-    """(slope, constant) of (M, bytes) on log axes; None for less than two M."""
+    """(slope, constant) of points (M, bytes) on log axes; None for fewer than two M."""
     if len({size for size, _ in points}) < 2:
         return None, None
     x, y = [log(size) for size, _ in points], [log(total) for _, total in points]

@@ -1,9 +1,9 @@
-"""What runs on the GPU in a process of its own: `python -m iosim.gpu.worker profile|measure JOBS.json NOTES.jsonl
-[FILE.py ...]`; the files register schedules.
+"""The worker: a process that runs jobs on the GPU and notes what it finds.
 
-`measure` counts words with the instrumented kernels, compares outputs with float64, and times launches with events.
-`profile` launches each job once, after a marker, between profilerStart and profilerStop: for Nsight Compute.
-Each job adds one JSON line to the notes. PyTorch is imported only for jobs that run one of its kernels.
+`python -m iosim.gpu.worker profile|measure JOBS.json NOTES.jsonl [FILE.py ...]`, where the last files register
+schedules. `measure` counts words with the instrumented kernels, compares outputs with float64, and times launches with
+events. `profile` is for Nsight Compute: it launches each job once, after a marker, between profilerStart and
+profilerStop. Each job adds one JSON line to the notes. PyTorch is imported only for jobs that run one of its kernels.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .ncu.counters import ELSEWHERE, MARKERS
 from .notes import Note, OutputErrors
 
 if TYPE_CHECKING:
-    from ..core.typing import Values
+    from ..core.typing import Input, Size, Step
 
 HEADS_CHECKED = 4
 REPEATS = 10
@@ -44,6 +44,7 @@ Start = Callable[[], None]  # starts launches on the current stream
 
 
 def main(mode: str, jobs_path: str, notes_path: str, *load: str) -> None:
+    """Run the jobs of a file and write their notes. Exit with FAULTED after a fault that leaves the GPU unusable."""
     for file in load:
         runpy.run_path(file)
     jobs = json.loads(Path(jobs_path).read_text(encoding="utf-8"))
@@ -59,7 +60,7 @@ def main(mode: str, jobs_path: str, notes_path: str, *load: str) -> None:
 
 
 def device_lives() -> bool:
-    """Whether this process can still use the GPU: after an illegal access it cannot."""
+    """Whether this process can still use the GPU. It cannot after an illegal access."""
     try:
         device.cupy().cuda.Device().synchronize()
     except Exception:
@@ -71,7 +72,7 @@ def device_lives() -> bool:
 
 
 def profile_job(job: Job) -> Note:
-    """Launch a job once in each of its places, each time after a marker. Compiling and warming up are not profiled."""
+    """Launch a job once in each of its places, each time after a marker. Compilation and warm-up are not profiled."""
     for place in range(job.places):
         try:
             launch = launches_of(job, place)
@@ -87,7 +88,7 @@ def profile_job(job: Job) -> Note:
 
 
 def profiled(launch: Start, name: str = MARKERS[0]) -> None:
-    """Let the profiler see a marker, then the launch."""
+    """Launch under the profiler, after a marker."""
     xp = device.cupy()
     xp.cuda.Device().synchronize()
     marker = xp.RawKernel(f'extern "C" __global__ void {name}() {{}}', name)
@@ -133,7 +134,7 @@ def torch_call(job: TorchJob) -> Start:
 
 
 def measure_job(job: Job) -> Note:
-    """Words, output errors and time of a schedule's kernels; of others the time alone."""
+    """The note on a job: words, output errors and time of a schedule's kernels, or only the time of others."""
     try:
         if not isinstance(job, ScheduleJob):
             return {"seconds": seconds(launches_of(job))}
@@ -143,6 +144,7 @@ def measure_job(job: Job) -> Note:
 
 
 def measure_kernels(job: ScheduleJob) -> Note:
+    """The note on the kernels of a schedule."""
     kernels = runner(job)
     counted = kernels.run(inputs_of(job), count=True)[1]
     words = {name: list(pair) for name, pair in counted.items()}
@@ -155,13 +157,13 @@ def measure_kernels(job: ScheduleJob) -> Note:
 
 
 def one_line(error: Exception) -> str:
-    """An error as one line; our own errors say enough without their type."""
+    """An error as one line. The type of an IosimError is left out, as its text says enough."""
     text = " ".join(str(error).split())[:500]
     return text if isinstance(error, IosimError) else f"{type(error).__name__}: {text}"
 
 
 def inputs_of(job: KernelJob, scale: float = 1.0, seed: int = 0) -> DeviceArrays:
-    """Random Q, K, V of every head in float32 on the device, rounded to the type that the kernel is given."""
+    """Random Q, K, V of every head, in float32 on the device, rounded to the problem's type."""
     p, xp = job.problem, device.cupy()
     rng = xp.random.default_rng(seed)
     shapes = {"Q": (p.instances, p.N, p.d), "K": (p.batch * p.kv_heads, p.Nk, p.d)}
@@ -178,7 +180,7 @@ def rounded(array: DeviceArray, dtype: str) -> DeviceArray:
 
 
 def output_errors(job: ScheduleJob, scale: float) -> OutputErrors:
-    """The largest error over some heads, and what is allowed. Outputs start poisoned with NaN."""
+    """The largest error over some heads, and the largest that is allowed. Outputs start as NaN."""
     p, xp = job.problem, device.cupy()
     inputs = inputs_of(job, scale)
     outputs, _ = runner(job).run(inputs)
@@ -200,33 +202,32 @@ def output_errors(job: ScheduleJob, scale: float) -> OutputErrors:
 
 
 class Divided(Watcher):
-    """Notes whether a tile of scores is divided by its sum before the product with V, instead of O after it."""
+    """A watcher that finds whether tiles of scores are divided by their sums before the product with V, instead of O
+    after it."""
 
     found = False
 
-    def step(
-        self, step: Callable[..., None], outputs: tuple[Block, ...], inputs: tuple[Block | Values, ...], flops: object
-    ) -> None:
+    def step(self, step: Step, outputs: tuple[Block, ...], inputs: tuple[Input, ...], flops: Size) -> None:
         by_keys = not isinstance(outputs[0].shape[-1], int)
         self.found |= by_keys and len(outputs[0].shape) == 2 and getattr(step, "__name__", "") == "normalise"
 
 
 def roundings(job: ScheduleJob) -> tuple[set[str], bool]:
-    """(tensors that the schedule both stores and loads, whether it divides P before its product). No mask changes
-    them."""
+    """(tensors that the schedule both stores and loads, whether it divides P before its product). They are the same for
+    every mask."""
     traffic, divided = Traffic(), Divided()
     Folded(replace(job.problem, mask=DENSE), traffic, divided).run(find(job.name), job.tiling)
     return {name for name, (reads, writes) in traffic.tensors.items() if reads and writes}, divided.found
 
 
 def held_keys(job: ScheduleJob) -> int | None:
-    """Keys after which O is rounded on tensor cores; None where the kernel uses none."""
+    """The number of keys after which tensor cores round O; None if the kernel does not use them."""
     on_tensor_cores = any(launch["tensor_cores"] for launch in runner(job).launches)
     return keys_held(job.tiling.rows_k) if on_tensor_cores else None
 
 
 def visible_rows(job: ScheduleJob) -> accuracy.Visible | None:
-    """visible(first row, rows) -> bool (rows, Nk) on the device; None for a dense mask."""
+    """A function visible(first row, rows) -> bool (rows, Nk) on the device; None for a dense mask."""
     p = job.problem
     if p.mask is DENSE:
         return None

@@ -1,1 +1,1 @@
-"""Charts, SVG, and the page of `iosim report`."""
+"""Pictures: charts as values, drawn by matplotlib or as SVG, and the page of `iosim report`."""

@@ -1,11 +1,14 @@
-"""What a picture shows, apart from who draws it: lines, axes, ticks, labels. `pictures/matplotlib_chart.py` and `pictures/svg_chart.py` draw it."""
+"""A chart as plain values: its lines, and the axes, ticks and colours that follow from them.
+
+`pictures/matplotlib_chart.py` draws it to a file, `pictures/svg_chart.py` for a page.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil, floor, log2, log10
 
-# Okabe and Ito's colours, told apart with any kind of colour vision; the order keeps neighbours far apart.
+# Okabe and Ito's colours, which people with any kind of colour vision can tell apart; neighbours here differ most.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255", "#44AA99")
 NAMES = {
     "N": "N, queries", "Nk": "Nk, keys", "d": "d, head dimension", "M_bytes": "M, bytes of SRAM",
@@ -19,8 +22,11 @@ NAMES = {
 
 @dataclass(frozen=True)
 class Line:
-    """`kind` is data, floor (nothing lies below) or order (a constant is unknown); `fits` is False where a point needs
-    more SRAM than there is."""
+    """A line of a chart.
+
+    `kind` is data (counted), floor (no traffic lies below it) or order (proven but for an unknown constant). `fits` is
+    False for points that need more SRAM than there is.
+    """
 
     label: str
     x: list[float]
@@ -31,7 +37,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Chart:
-    """With `steps`, a value holds until the next x."""
+    """A chart. With `steps`, a value holds until the next x."""
 
     title: str
     x_name: str
@@ -41,22 +47,27 @@ class Chart:
 
     @property
     def x_label(self) -> str:
+        """The name of the x axis, with its unit."""
         return NAMES.get(self.x_name, self.x_name)
 
     @property
     def y_label(self) -> str:
+        """The name of the y axis, with its unit."""
         return NAMES.get(self.y_name, self.y_name)
 
     def span(self, axis: str, only: str = "") -> tuple[float, float]:
+        """The least and the greatest value on an axis (`x` or `y`), of all lines or of one kind only."""
         values = [v for line in self.lines if not only or line.kind == only for v in getattr(line, axis)]
         return min(values), max(values)
 
     def is_log(self, axis: str) -> bool:
+        """Whether an axis is logarithmic: its values are positive and span a factor of 8 or more."""
         low, high = self.span(axis)
         return low > 0 and high >= 8 * low
 
     def ticks(self, axis: str) -> list[tuple[float, str]]:
-        """(value, text): powers of two for sizes, decades for large counts, round steps where the axis is linear."""
+        """(value, text) of each tick. On logarithmic axes, x has powers of two and y powers of ten, or 1, 2, 5 between
+        them; linear axes have round steps."""
         low, high = self.limits(axis)
         name = self.x_name if axis == "x" else self.y_name
         if not self.is_log(axis):
@@ -70,7 +81,7 @@ class Chart:
         return [(f * 10.0**k, power(f, k)) for k in decades for f in factors if low <= f * 10.0**k <= high]
 
     def limits(self, axis: str) -> tuple[float, float]:
-        """With some room above and below; lines of an order alone do not stretch an axis."""
+        """The ends of an axis. The y axis has some room above and below, and lines of kind order do not stretch it."""
         low, high = self.span(axis, "" if axis == "x" else "data")
         floors = [v for line in self.lines if line.kind == "floor" for v in getattr(line, axis)]
         low = min([low, *floors])
@@ -82,7 +93,7 @@ class Chart:
 
 
 def colours(lines: list[Line]) -> list[str]:
-    """One a line: grey for what is proven, the palette for what is counted."""
+    """A colour for each line: grey for floors and orders, the palette for data."""
     found, used = [], 0
     for line in lines:
         found.append(COLOURS[used % len(COLOURS)] if line.kind == "data" else "#767676")
@@ -91,7 +102,8 @@ def colours(lines: list[Line]) -> list[str]:
 
 
 def spread(places: list[float], gap: float, low: float, high: float) -> list[float]:
-    """Places of labels, in their order, at least `gap` apart, within [low, high] as far as there is room."""
+    """Places for labels: those given, moved at least `gap` apart. They keep their order, and stay within [low, high] if
+    there is room."""
     order = sorted(range(len(places)), key=lambda k: places[k])
     found = list(places)
     for before, k in zip([None, *order], order, strict=False):
@@ -104,7 +116,7 @@ def spread(places: list[float], gap: float, low: float, high: float) -> list[flo
 
 
 def round_steps(low: float, high: float) -> list[float]:
-    """About six round numbers from low to high."""
+    """About six round numbers, evenly spaced from low to high."""
     raw = (high - low) / 6
     unit = 10.0 ** floor(log10(raw))
     step = next(f * unit for f in (1, 2, 2.5, 5, 10) if f * unit >= raw)
@@ -112,10 +124,12 @@ def round_steps(low: float, high: float) -> list[float]:
 
 
 def number(value: float) -> str:
+    """A number as a tick shows it."""
     return f"{value:.15g}" if abs(value) < 1e6 else power(value / 10 ** floor(log10(value)), floor(log10(value)))
 
 
 def power(factor: float, exponent: int) -> str:
+    """factor x 10^exponent as text; plain digits below 10^4."""
     if 0 <= exponent < 4:
         return f"{factor * 10**exponent:g}"
     text = "10" + str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
@@ -123,7 +137,7 @@ def power(factor: float, exponent: int) -> str:
 
 
 def size(value: int) -> str:
-    """Bytes in 1024s, as short as they are exact."""
+    """Bytes in the largest unit of 1024s that is at most the size: `1.5 KiB`."""
     for unit, factor in (("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024)):
         if value >= factor:
             return f"{value / factor:g} {unit}"

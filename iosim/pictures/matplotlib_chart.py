@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from ..errors import InputError, MissingError, suggestion
+from ..files import written_whole
 from .chart import Chart, Line, colours, spread
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from ..masks.picture import TileMap
 
 FORMATS = ("png", "svg", "pdf")
 INK = "#333333"
@@ -15,14 +23,16 @@ STYLE = {
 }  # fmt: skip
 
 
-def pyplot() -> Any:
-    """matplotlib.pyplot without a display; exit code 3 where it is missing."""
+MISSING = "pictures need matplotlib: pip install 'iosim[plot]'; iosim report works without it"
+
+
+def pyplot(missing: str = MISSING) -> ModuleType:
+    """matplotlib.pyplot, which draws to files without a display. MissingError with the text `missing` where matplotlib
+    is not installed."""
     try:
         import matplotlib
     except ImportError:
-        raise MissingError(
-            "pictures need matplotlib: pip install 'iosim[plot]'; iosim report works without it"
-        ) from None
+        raise MissingError(missing) from None
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
@@ -30,6 +40,7 @@ def pyplot() -> Any:
 
 
 def format_of(path: str | None) -> str:
+    """The format that a file's name asks for; InputError for any other name."""
     if path in (None, "-"):
         raise InputError("-o", path or "nothing", "a file that ends in .png, .svg or .pdf")
     ending = str(path).rpartition(".")[2].lower()
@@ -38,16 +49,15 @@ def format_of(path: str | None) -> str:
     return ending
 
 
-def save(figure: Any, path: str, kind: str) -> None:
-    """Without a date in it, so that equal pictures are equal files."""
-    from ..counting.write_sweep import whole
-
+def save(figure: Figure, path: str, kind: str) -> None:
+    """Write a figure to a file, whole or not at all. No date is in the file, so that equal pictures are equal files."""
     stamp = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
-    with whole(path) as temporary:
+    with written_whole(path) as temporary:
         figure.savefig(temporary, format=kind, dpi=160, metadata=stamp)
 
 
 def draw_chart(chart: Chart, path: str) -> None:
+    """Draw a chart to a file, whose name gives the format."""
     kind = format_of(path)
     plt = pyplot()
     with plt.rc_context(STYLE):
@@ -65,8 +75,8 @@ def draw_chart(chart: Chart, path: str) -> None:
         plt.close(figure)
 
 
-def lay_out(axes: Any, chart: Chart) -> None:
-    """Scales, ticks with units, a light grid, no box."""
+def lay_out(axes: Axes, chart: Chart) -> None:
+    """Set scales, ticks with units and labels of both axes, with a light grid and without a box."""
     for axis, name in (("x", chart.x_label), ("y", chart.y_label)):
         if chart.is_log(axis):
             getattr(axes, f"set_{axis}scale")("log")
@@ -81,11 +91,14 @@ def lay_out(axes: Any, chart: Chart) -> None:
         axes.spines[side].set_visible(False)
 
 
-def draw_line(axes: Any, line: Line, colour: str, style: str) -> None:
-    """Solid where it fits, dashed where it needs more SRAM than there is; what is proven is thin."""
+def draw_line(axes: Axes, line: Line, colour: str, style: str) -> None:
+    """Draw a line: solid where it fits, dashed where it needs more SRAM than there is. Floors and orders are thin.
+
+    `style` is matplotlib's style of drawing: `default`, or `steps-post` for a staircase.
+    """
     if line.kind != "data":
         axes.plot(line.x, line.y, color=colour, linewidth=1.2, linestyle=":" if line.kind == "order" else "-")
-        if line.kind == "order":  # it may leave the picture: its name stands on it
+        if line.kind == "order":  # its end may lie outside the picture, so its label stands on the line
             low, high = axes.get_ylim()
             seen = [k for k, y in enumerate(line.y) if low <= y <= high] or [0]
             at = seen[len(seen) // 2]
@@ -109,8 +122,9 @@ def draw_line(axes: Any, line: Line, colour: str, style: str) -> None:
     axes.plot(line.x, inside, color=colour, linewidth=2, drawstyle=style, marker=marker, markersize=4, clip_on=False)
 
 
-def label_lines(axes: Any, lines: list[tuple[Line, str]]) -> None:
-    """Each line's name at its right end, moved apart where they meet; a leader where it had to move far."""
+def label_lines(axes: Axes, lines: list[tuple[Line, str]]) -> None:
+    """Write each line's label to the right of its end. Labels that would overlap are moved apart; a thin leader joins
+    each to its line."""
     axes.figure.canvas.draw()
     to_points = 72 / axes.figure.dpi
     box = axes.get_window_extent()
@@ -127,8 +141,9 @@ def label_lines(axes: Any, lines: list[tuple[Line, str]]) -> None:
         )  # fmt: skip
 
 
-def draw_mask(tiles: Any, path: str) -> None:
-    """Queries down, keys across; the darker, the more pairs of the tile are visible."""
+def draw_mask(tiles: TileMap, path: str) -> None:
+    """Draw a mask tile by tile, queries down and keys across. The more pairs of a tile are visible, the darker it
+    is."""
     kind = format_of(path)
     plt = pyplot()
     with plt.rc_context(STYLE):

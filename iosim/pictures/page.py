@@ -1,11 +1,13 @@
-"""One self-contained HTML page about a problem: no script, no file beside it; light, dark and on paper."""
+"""The page of `iosim report`: one HTML file about a problem, without scripts and without files beside it.
+
+It has styles for light and dark screens and for paper.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..core.folded import Folded
 from ..core.problem import DENSE
@@ -17,9 +19,13 @@ from ..counting.count import Report, Result, choose
 from ..counting.report import count_table, detail_table, header
 from ..masks.picture import MOST_PAIRS, tile_map
 from ..schedules import find
+from ..tables import Rows
 from ..units import format_bytes
-from . import chart as curves
 from . import svg_chart
+from .chart import Chart, size
+
+if TYPE_CHECKING:
+    from ..core.machine import Block
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1c1c1c; --muted: #6a6a6a; --paper: #fff; --rule: #dcdcdc; --tile: #0072b2;
@@ -42,32 +48,36 @@ svg { width: 100%; height: auto; display: block; } svg { color: var(--ink); }
 
 
 class Residents(Capacity):
-    """Which blocks are in SRAM at its fullest: name -> bytes."""
+    """A watcher that keeps which blocks are in SRAM at its fullest: `parts`, as (name, bytes)."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.now: dict[Any, int] = {}
+        self.now: dict[Block, int] = {}
         self.parts: list[tuple[str, int]] = []
 
-    def allocate(self, block: Any) -> None:
+    def allocate(self, block: Block) -> None:
         before = self.peak_bytes
         super().allocate(block)
-        self.now[block] = block.words * self._width(block.tensor)
+        self.now[block] = int(block.words * self._width(block.tensor))
         if self.peak_bytes > before:
-            self.parts = [(b.name, size) for b, size in self.now.items()]
+            self.parts = [(b.name, block_bytes) for b, block_bytes in self.now.items()]
 
-    def free(self, block: Any) -> None:
+    def free(self, block: Block) -> None:
         super().free(block)
         del self.now[block]
 
 
-def page(found: Report, chart: curves.Chart, argv: list[str], tiles: str | None = None, multiple: int = 1) -> str:
-    """The page of a report; `chart` is its traffic against M, `tiles` and `multiple` are what its tiles came from."""
+def page(found: Report, chart: Chart, argv: list[str], tiles: str | None = None, multiple: int = 1) -> str:
+    """The HTML text of a report's page.
+
+    `chart` is the traffic against M. `tiles` and `multiple` are the options that the report was counted with, `argv`
+    the words of the command line after `iosim`.
+    """
     ran = tilings(found, tiles, multiple)
     p = found.problem
-    heading = f"Attention, N = {p.N}, d = {p.d}, M = {curves.size(found.M_bytes or 0)}"
+    heading = f"Attention, N = {p.N}, d = {p.d}, M = {size(found.M_bytes or 0)}"
     about = " ".join(header(found).split("\n")).strip()
-    mark = float(found.M_bytes or 0), f"M = {curves.size(found.M_bytes or 0)}"
+    mark = float(found.M_bytes or 0), f"M = {size(found.M_bytes or 0)}"
     sections = [
         section("Words moved", counts_table(found), "Between HBM and SRAM, over all heads and batches. "
                 "<i>best</i> tiles are those of least traffic that fit; <i>paper</i> tiles are Bc = ceil(M/4d), "
@@ -88,12 +98,13 @@ def page(found: Report, chart: curves.Chart, argv: list[str], tiles: str | None 
 
 
 def section(title: str, content: str, words: str) -> str:
+    """A section of the page: its title, `words` in small print (HTML), then its content (HTML)."""
     text = f'<p class="small">{words}</p>' if words else ""
     return f'\n<section><h2>{escape(title)}</h2>{text}<div class="wide">{content}</div></section>'
 
 
-def rows_table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """A table; numbers to the right, thousands apart."""
+def rows_table(rows: Rows) -> str:
+    """Rows as an HTML table. Numbers are flush right, with spaces between thousands."""
     if not rows:
         return "<p>(no rows)</p>"
     head = "".join(f"<th{' class=n' if is_number(rows, name) else ''}>{escape(name)}</th>" for name in rows[0])
@@ -101,11 +112,13 @@ def rows_table(rows: Sequence[Mapping[str, Any]]) -> str:
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def is_number(rows: Sequence[Mapping[str, Any]], name: str) -> bool:
+def is_number(rows: Rows, name: str) -> bool:
+    """Whether a column holds only numbers and empty cells."""
     return all(str(row[name])[:1].isdigit() or row[name] in (None, "-") for row in rows)
 
 
-def cell(value: Any) -> str:
+def cell(value: object) -> str:
+    """A cell of an HTML table."""
     if isinstance(value, int) and not isinstance(value, bool):
         return f"<td class=n>{value:,}</td>".replace(",", "\u202f")
     text = "–" if value is None or value == "-" else str(value)
@@ -114,17 +127,19 @@ def cell(value: Any) -> str:
 
 
 def counts_table(found: Report) -> str:
+    """The table of counts with its notes, as HTML."""
     notes = "".join(f"<p>{escape(line)}</p>" for line in report.notes(found) if line)
     return rows_table(count_table(found)) + notes
 
 
 def bounds_table(bounds: list[Bound]) -> str:
+    """The table of bounds with their sources, as HTML."""
     rows = report.bounds_table(bounds)
     return rows_table([{**row, "source": bound.source} for row, bound in zip(rows, bounds, strict=True)])
 
 
 def tilings(found: Report, tiles: str | None, multiple: int) -> list[tuple[Result, Tiling]]:
-    """The results that ran, with their tiles."""
+    """(result, its tiles) of each result that has tiles that fit or were given."""
     ran = []
     for result in found.results:
         rule = tiles or "" if result.tiling == "given" else result.tiling
@@ -135,6 +150,8 @@ def tilings(found: Report, tiles: str | None, multiple: int) -> list[tuple[Resul
 
 
 def footprints(found: Report, ran: list[tuple[Result, Tiling]]) -> str:
+    """Bars of the blocks in SRAM at its fullest, for each result, and the same as a table. Results that need more than
+    4 M are lines of text instead of bars."""
     rows = []
     for result, tiling in ran:
         room = Residents()
@@ -143,19 +160,23 @@ def footprints(found: Report, ran: list[tuple[Result, Tiling]]) -> str:
         note = f"{format_bytes(int(room.peak_bytes))}" + ("" if result.fits else ": does not fit")
         rows.append((f"{result.schedule} {result.tiling}{tiles}", room.parts, note))
     limit = found.M_bytes or 0
-    within = [row for row in rows if sum(size for _, size in row[1]) <= 4 * limit]
+    within = [row for row in rows if sum(part_bytes for _, part_bytes in row[1]) <= 4 * limit]
     beyond = [
         f"<p>{escape(name)}: {escape(note)}</p>" for name, parts, note in rows if (name, parts, note) not in within
     ]
     table = rows_table(
-        [{"schedule": name, **{"block": piece, "bytes": size}} for name, parts, _ in rows for piece, size in parts]
+        [
+            {"schedule": name, **{"block": piece, "bytes": part_bytes}}
+            for name, parts, _ in rows
+            for piece, part_bytes in parts
+        ]
     )
-    drawn = svg_chart.bars_svg(within, limit, f"M = {curves.size(limit)}") if within else ""
+    drawn = svg_chart.bars_svg(within, limit, f"M = {size(limit)}") if within else ""
     return f"{drawn}{''.join(beyond)}<details><summary>in numbers</summary>{table}</details>"
 
 
 def mask_section(found: Report, ran: list[tuple[Result, Tiling]]) -> str:
-    """The mask in the tiles of the first result that leaves tiles out."""
+    """The section of the mask: its picture in the tiles of the first result that skips hidden tiles."""
     p = found.problem
     skipping = [(r, t) for r, t in ran if r.Br and find(r.schedule).skips and p.N / r.Br <= 512 >= p.Nk / t.rows_k]
     result, tiling = skipping[0] if skipping else (None, Tiling(max(1, p.N // 64), max(1, p.Nk // 64)))

@@ -1,12 +1,15 @@
-"""Charts, tile maps and bars as SVG for a page: plain text, no library, colours by the page's style sheet."""
+"""Charts, masks and bars as SVG text for a page, written without a library. The page's style sheet may set colours."""
 
 from __future__ import annotations
 
 from html import escape
 from math import log10
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .chart import COLOURS, Chart, Line, colours, spread
+
+if TYPE_CHECKING:
+    from ..masks.picture import TileMap
 
 WIDTH, HEIGHT = 860, 420
 LEFT, RIGHT, TOP, BOTTOM = 62, 218, 14, 46
@@ -14,7 +17,7 @@ LINE_GAP = 15
 
 
 class Scale:
-    """Values of an axis to pixels."""
+    """The scale of an axis: from a value to pixels between `start` and `stop`."""
 
     def __init__(self, chart: Chart, axis: str, start: float, stop: float):
         self.log = chart.is_log(axis)
@@ -23,6 +26,7 @@ class Scale:
         self.start, self.stop = start, stop
 
     def of(self, value: float) -> float:
+        """The value, or its logarithm on a logarithmic axis."""
         return log10(value) if self.log else value
 
     def __call__(self, value: float) -> float:
@@ -31,7 +35,7 @@ class Scale:
 
 
 def chart_svg(chart: Chart, mark: tuple[float, str] | None = None) -> str:
-    """A chart with a label at the end of each line; `mark` is a value of x to stand out, and its name."""
+    """A chart as SVG, with a label at the end of each line. `mark` is (value, name) of a vertical line."""
     across, up = Scale(chart, "x", LEFT, WIDTH - RIGHT), Scale(chart, "y", HEIGHT - BOTTOM, TOP)
     bottom, right = HEIGHT - BOTTOM, WIDTH - RIGHT
     parts = [
@@ -48,18 +52,19 @@ def chart_svg(chart: Chart, mark: tuple[float, str] | None = None) -> str:
         x = across(mark[0])
         parts.append(segment(x, TOP, x, bottom, "mark") + label(x + 4, TOP + 12, mark[1], "start"))
     drawn = list(zip(chart.lines, colours(chart.lines), strict=True))
-    parts += [path(line, colour, across, up) for line, colour in drawn]
-    parts += names([line for line in drawn if line[0].kind != "order"], across, up, bottom, right)
+    parts += [line_svg(line, colour, across, up) for line, colour in drawn]
+    parts += labels_at_ends([line for line in drawn if line[0].kind != "order"], across, up, bottom, right)
     return frame(WIDTH, HEIGHT, chart.title, "".join(parts))
 
 
-def path(line: Line, colour: str, across: Scale, up: Scale) -> str:
+def line_svg(line: Line, colour: str, across: Scale, up: Scale) -> str:
+    """A line as SVG: dashed from end to end if it does not fit everywhere, with its fitting stretches drawn over."""
     points = [(across(x), up(y)) for x, y in zip(line.x, line.y, strict=True)]
     if line.kind != "data":
         if line.kind == "floor":
             return polyline(points, MUTED, 1.3)
         seen = [point for point in points if min(up.start, up.stop) <= point[1] <= max(up.start, up.stop)] or points
-        x, y = seen[len(seen) // 2]  # it may leave the picture: its name stands on it
+        x, y = seen[len(seen) // 2]  # its end may lie outside the picture, so its label stands on the line
         return polyline(points, MUTED, 1.3, "2 4") + label(x - 6, y + 12, line.label, "end", MUTED)
     drawn = polyline(points, colour, 1.2, "5 4") if not all(line.fits) else ""
     stretch: list[tuple[float, float]] = []
@@ -72,8 +77,8 @@ def path(line: Line, colour: str, across: Scale, up: Scale) -> str:
     return drawn
 
 
-def names(drawn: list[tuple[Line, str]], across: Scale, up: Scale, bottom: float, right: float) -> list[str]:
-    """Labels at the right, apart from each other, each with a leader to the end of its line."""
+def labels_at_ends(drawn: list[tuple[Line, str]], across: Scale, up: Scale, bottom: float, right: float) -> list[str]:
+    """Labels to the right of a chart, moved apart, each with a leader to the end of its line."""
     ends = [(across(line.x[-1]), min(max(up(line.y[-1]), TOP), bottom)) for line, _ in drawn]
     placed = spread([y for _, y in ends], LINE_GAP, TOP, bottom)
     found = []
@@ -84,13 +89,14 @@ def names(drawn: list[tuple[Line, str]], across: Scale, up: Scale, bottom: float
 
 
 def polyline(points: list[tuple[float, float]], colour: str, width: float, dashes: str = "") -> str:
+    """A line through points, cut off at the edge of the chart."""
     where = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     dash = f' stroke-dasharray="{dashes}"' if dashes else ""
     cap = 'stroke-linejoin="round" stroke-linecap="round" clip-path="url(#inside)"'
     return f'<polyline points="{where}" fill="none" stroke="{colour}" stroke-width="{width}"{dash} {cap}/>'
 
 
-# For viewers that do not apply the page's style sheet, which wins where it is applied.
+# Attributes for viewers without style sheets; a style sheet overrides them.
 PLAIN = {
     "grid": 'stroke="#dcdcdc" stroke-width="0.7"',
     "mark": 'stroke="#555" stroke-width="1.2" stroke-dasharray="2 3"',
@@ -101,22 +107,26 @@ MUTED = "#767676"
 
 
 def segment(x1: float, y1: float, x2: float, y2: float, style: str) -> str:
+    """A straight line in a style of PLAIN."""
     return f'<path class="{style}" {PLAIN[style]} d="M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}"/>'
 
 
 def label(x: float, y: float, text: str, anchor: str, colour: str = "") -> str:
+    """A text at a place; `anchor` is start, middle or end."""
     fill = f' fill="{colour}"' if colour else ""
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{fill}>{escape(text)}</text>'
 
 
 def frame(width: float, height: float, title: str, inside: str) -> str:
+    """An SVG picture of this size, in pixels, around its content."""
     box = f'viewBox="0 0 {width:g} {height:g}" role="img" style="max-width:{width:g}px"'
     font = 'font-family="sans-serif" font-size="12" fill="currentColor"'
     return f"<svg {box} {font}><title>{escape(title)}</title>{inside}</svg>"
 
 
 def bars_svg(rows: list[tuple[str, list[tuple[str, int]], str]], limit: int, limit_name: str) -> str:
-    """One stacked bar a row: (name, [(part, bytes)], note); a mark at `limit`. A colour for each part, all along."""
+    """Stacked bars as SVG, one for each row (name, [(part, bytes)], note), and a mark at `limit` bytes. Parts of the
+    same name have the same colour in all bars."""
     widest = max([limit, *(sum(size for _, size in parts) for _, parts, _ in rows)])
     left, width, height = 205, 410, 34
     scale, palette = width / widest, part_colours(rows)
@@ -139,12 +149,14 @@ def bars_svg(rows: list[tuple[str, list[tuple[str, int]], str]], limit: int, lim
 
 
 def part_colours(rows: list[tuple[str, list[tuple[str, int]], str]]) -> dict[str, str]:
+    """The colour of each part, by its name."""
     pieces = dict.fromkeys(piece for _, parts, _ in rows for piece, _ in parts)
     return {piece: COLOURS[k % len(COLOURS)] for k, piece in enumerate(pieces)}
 
 
-def tiles_svg(tiles: Any) -> str:
-    """A mask, tile by tile: the more of a tile is visible, the darker it is; runs of equal tiles are one rectangle."""
+def tiles_svg(tiles: TileMap) -> str:
+    """A mask as SVG, tile by tile. The more of a tile is visible, the darker it is. Runs of equal small tiles are one
+    rectangle."""
     rows, columns = tiles.shares.shape
     scale = 420 / max(rows * tiles.rows_q, columns * tiles.rows_k)
     height, width = scale * tiles.rows_q, scale * tiles.rows_k

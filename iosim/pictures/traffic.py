@@ -1,42 +1,31 @@
-"""Charts of traffic: against M, N or another column of a sweep, with what is proven beside it."""
+"""Charts of the rows of a sweep, and of traffic against M or N with the floor and the order that are proven."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from math import ceil, log2
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 from ..errors import InputError, suggestion
 from ..units import LARGEST_COUNT, parse_count
 from .chart import NAMES, Chart, Line, size
 
-SPLITS = (
-    "tiling",
-    "schedule",
-    "policy",
-    "dtype",
-    "acc_dtype",
-    "mask",
-    "d",
-    "N",
-    "Nk",
-    "heads",
-    "kv_heads",
-    "batch",
+if TYPE_CHECKING:
+    import pandas as pd
+
+SPLITS = (  # columns that may split lines further, in this order
+    "tiling", "schedule", "policy", "dtype", "acc_dtype", "mask", "d", "N", "Nk", "heads", "kv_heads", "batch",
     "M_bytes",
-)
+)  # fmt: skip
 POINTS_AN_OCTAVE = 8
 MOST_LINES = 24
 OPTIONS = ("count_init", "lse", "keep_p", "elementwise", "splits", "page_size", "gqa")
 
 
-def from_rows(rows: Any, x: str, y: str, by: tuple[str, ...], steps: bool = False) -> Chart:
-    """Lines of y against x, one for each value of `by`; split further by what else differs, until each x has one y."""
-    for option, name in (("-x", x), ("-y", y), *(("--by", b) for b in by)):
-        if name not in rows.columns:
-            raise InputError(option, name, ", ".join(map(str, rows.columns)), suggestion(name, map(str, rows.columns)))
-    for option, name in (("-x", x), ("-y", y)):
-        if rows[name].dtype.kind not in "iuf":
-            raise InputError(option, name, "a column of numbers")
+def from_rows(rows: pd.DataFrame, x: str, y: str, by: tuple[str, ...], steps: bool = False) -> Chart:
+    """Lines of column y against column x, one for each value of the columns `by`. They are split further by those of
+    SPLITS that differ, until each x has one y."""
+    check_columns(rows, x, y, by)
     known = rows.dropna(subset=[x, y])
     if known.empty:
         raise InputError("rows", "none", f"rows with {x} and {y}")
@@ -46,70 +35,86 @@ def from_rows(rows: Any, x: str, y: str, by: tuple[str, ...], steps: bool = Fals
             names.append(column)
     if known.duplicated([x, *names]).any():
         raise InputError("--by", ",".join(names), f"columns that leave one {y} for each {x}")
-    order = rows.groupby(names, sort=False, dropna=False).ngroup() if names else rows[x] * 0  # empty ones keep a place
-    groups = [(key, group) for key, group in known.groupby(order.loc[known.index])]
+    # Lines stand in the order of all rows, also of those without a y.
+    order = rows.groupby(names, sort=False, dropna=False).ngroup() if names else rows[x] * 0
+    groups = [group for _, group in known.groupby(order.loc[known.index])]
     if len(groups) > MOST_LINES:
         raise InputError("--by", f"{len(groups)} lines", f"at most {MOST_LINES}", "take fewer rows, or another --by")
-    lines = [line_of(names, group.sort_values(x), x, y) for _, group in groups]
+    lines = [line_of_rows(names, group.sort_values(x), x, y) for group in groups]
     return Chart(f"{NAMES.get(y, y)}, against {NAMES.get(x, x)}", x, y, lines, steps)
 
 
-def line_of(names: list[str], group: Any, x: str, y: str) -> Line:
+def check_columns(rows: pd.DataFrame, x: str, y: str, by: tuple[str, ...]) -> None:
+    """Raise InputError for a column that is not there, and for an x or y that holds no numbers."""
+    for option, name in (("-x", x), ("-y", y), *(("--by", b) for b in by)):
+        if name not in rows.columns:
+            raise InputError(option, name, ", ".join(map(str, rows.columns)), suggestion(name, map(str, rows.columns)))
+    for option, name in (("-x", x), ("-y", y)):
+        if rows[name].dtype.kind not in "iuf":
+            raise InputError(option, name, "a column of numbers")
+
+
+def line_of_rows(names: list[str], group: pd.DataFrame, x: str, y: str) -> Line:
+    """The line of some rows; its label says their values in the columns `names`."""
     fits = [bool(f) for f in group["fits"].fillna(True)] if "fits" in group.columns else [True] * len(group)
     first = group.iloc[0]
-    label = ", ".join(part(name, first[name]) for name in names if first[name] != "ideal") or NAMES.get(y, y)
+    label = ", ".join(value_text(name, first[name]) for name in names if first[name] != "ideal") or NAMES.get(y, y)
     return Line(label + ("" if any(fits) else " (does not fit)"), group[x].tolist(), group[y].tolist(), fits)
 
 
-def part(name: str, value: Any) -> str:
+def value_text(name: str, value: int | str) -> str:
+    """A value of a column as labels show it."""
     if name in ("schedule", "policy", "dtype", "mask"):
         return str(value)
-    return (
-        f"{value} tiles"
-        if name == "tiling"
-        else f"M = {size(int(value))}"
-        if name == "M_bytes"
-        else f"{name} = {value}"
-    )
+    if name == "tiling":
+        return f"{value} tiles"
+    return f"M = {size(int(value))}" if name == "M_bytes" else f"{name} = {value}"
 
 
 def traffic(
-    values: dict[str, Any], schedules: tuple[str, ...] = (), tiles: str | None = None, multiple: Any = 1
+    values: Mapping[str, object], schedules: tuple[str, ...] = (), tiles: str | None = None, multiple: str | int = 1
 ) -> Chart:
-    """Words of each schedule against M, or against N where N is an axis, with what is proven beside them."""
+    """Words that each schedule moves against M, or against N if N is an axis. Dense attention has the floor and the
+    order beside them.
+
+    `values` are axes and options of a sweep, by name. Without an axis, M goes over `octaves`.
+    """
     from ..counting import sweep
     from ..schedules import find
 
-    values = dict(values)
-    sizes = values.get("N"), values.get("M")
-    many = [name for name in ("N", "M") if any(c in str(values.get(name, "")) for c in ",:")]
+    axes = {name: value for name, value in values.items() if name not in OPTIONS}
+    many = [name for name in ("N", "M") if any(c in str(axes.get(name, "")) for c in ",:")]
     if len(many) > 1:
-        raise InputError("--N, --M", f"{sizes[0]} and {sizes[1]}", "several values of one of them")
-    options = {k: values.pop(k) for k in OPTIONS if k in values}
-    against = many[0] if many else "M"
+        raise InputError("--N, --M", f"{axes['N']} and {axes['M']}", "several values of one of them")
     if not many:
-        if values.get("M") is not None:
-            raise InputError("--M", values["M"], "several values, as 16KB:1MB:x2, or none", "or several --N")
-        values["M"] = octaves(values)
-    limits = {"elementwise": (0, 10_000), "splits": (1, LARGEST_COUNT), "page_size": (1, LARGEST_COUNT)}
-    for name, (least, most) in limits.items():
-        if name in options:
-            options[name] = parse_count(options[name], "--" + name.replace("_", "-"), least, most)
-    plan = sweep.build(values, schedules, tiles, multiple, **options)
+        if axes.get("M") is not None:
+            raise InputError("--M", axes["M"], "several values, as 16KB:1MB:x2, or none", "or several --N")
+        axes["M"] = octaves(axes)
+    plan = sweep.build(axes, schedules, tiles, multiple, (), **sweep_options(values))
     import pandas as pd
 
     rows = pd.concat(list(sweep.chunks(plan)), ignore_index=True)
-    x = "M_bytes" if against == "M" else "N"
-    chart = from_rows(rows, x, "total", ("schedule",))
-    mask = str(rows["mask"].iloc[0])
+    x = "N" if many == ["N"] else "M_bytes"
+    lines = from_rows(rows, x, "total", ("schedule",)).lines
     attention = {find(name).family for name in rows["schedule"].unique()} == {"attention"}
-    return Chart(
-        title_of(rows, x), x, "total", [*chart.lines, *(proven(rows, x) if attention and mask == "dense" else [])]
-    )
+    if attention and str(rows["mask"].iloc[0]) == "dense":
+        lines = [*lines, *proven_lines(rows, x)]
+    return Chart(title_of(rows, x), x, "total", lines)
 
 
-def title_of(rows: Any, x: str) -> str:
-    """What is the same all along the lines."""
+def sweep_options(values: Mapping[str, object]) -> dict[str, object]:
+    """The options of `Attention` among the values, with numbers read from texts."""
+    options = {name: values[name] for name in OPTIONS if name in values}
+    limits = {"elementwise": (0, 10_000), "splits": (1, LARGEST_COUNT), "page_size": (1, LARGEST_COUNT)}
+    for name, (least, most) in limits.items():
+        if name in options:
+            text = cast("str | int", options[name])
+            options[name] = parse_count(text, "--" + name.replace("_", "-"), least, most)
+    return options
+
+
+def title_of(rows: pd.DataFrame, x: str) -> str:
+    """The title of a chart of traffic: what all its points have in common."""
     import pandas as pd
 
     row = rows.iloc[0]
@@ -120,11 +125,12 @@ def title_of(rows: Any, x: str) -> str:
     return "Words moved between HBM and SRAM: " + ", ".join([*about, *mask])
 
 
-def octaves(values: dict[str, Any]) -> list[int]:
-    """Sizes of SRAM in bytes, from where tiles of a few rows fit to where a whole K and V do."""
+def octaves(values: Mapping[str, object]) -> list[int]:
+    """Sizes of SRAM in bytes, 8 in each octave, from one that holds tiles of a few rows to one that holds all of K and
+    V."""
     from ..units import dtype_bytes
 
-    N, d = (parse_count(values.get(name) or "", f"--{name}") for name in ("N", "d"))
+    N, d = (parse_count(cast("str | int", values.get(name) or ""), f"--{name}") for name in ("N", "d"))
     word = dtype_bytes(str(values.get("dtype") or "fp16"))
     low = ceil(log2(8 * d * word))
     high = max(low + 4, min(60, ceil(log2(4 * N * d * word))))
@@ -133,32 +139,33 @@ def octaves(values: dict[str, Any]) -> list[int]:
     )
 
 
-def proven(rows: Any, x: str) -> list[Line]:
-    """The floor, and the order of Theorem 2 where it holds (d <= M <= Nd)."""
+def proven_lines(rows: pd.DataFrame, x: str) -> list[Line]:
+    """The line of the floor, and that of the order of Theorem 2 over the x where it holds (d <= M <= Nd)."""
+    found = list(proven_points(rows, x))
+    floor = [(place, float(words)) for place, words, _ in found]
+    order = [(place, words) for place, _, words in found if words is not None]
+    lines = (("every tensor once (floor)", floor, "floor"), ("N²d²/M (order only)", order, "order"))
+    return [Line(label, [place for place, _ in points], [words for _, words in points], [True] * len(points), kind)
+            for label, points, kind in lines if points]  # fmt: skip
+
+
+def proven_points(rows: pd.DataFrame, x: str) -> Iterator[tuple[float, int, float | None]]:
+    """(x, words of the floor, words of the order or None where it does not hold), for each x in ascending order."""
     import pandas as pd
 
     from ..core.problem import Attention
     from ..counting.bounds import compulsory_words, order_words
 
-    points = rows.drop_duplicates(x).sort_values(x)
-    names = ("N", "Nk", "d", "batch", "heads", "kv_heads")
-    found: list[tuple[float, int, float | None]] = []
-    for row in points.to_dict("records"):
-        numbers: dict[str, Any] = {name: int(row[name]) for name in names}
-        p = Attention(**numbers)
+    for row in rows.drop_duplicates(x).sort_values(x).to_dict("records"):
+        N, Nk, d = int(row["N"]), int(row["Nk"]), int(row["d"])
+        p = Attention(N, d, Nk, batch=int(row["batch"]), heads=int(row["heads"]), kv_heads=int(row["kv_heads"]))
         M = int(row["M_words"]) if pd.notna(row["M_words"]) else None
-        order = order_words(p, M) if M and p.d <= M <= p.N * p.d else None
-        found.append((float(row[x]), compulsory_words(p), order))
-    floors = Line(
-        "every tensor once (floor)", [f[0] for f in found], [f[1] for f in found], [True] * len(found), "floor"
-    )
-    inside = [(place, order) for place, _, order in found if order is not None]
-    orders = Line("N²d²/M (order only)", [i[0] for i in inside], [i[1] for i in inside], [True] * len(inside), "order")
-    return [floors, orders] if inside else [floors]
+        order = order_words(p, M) if M and d <= M <= N * d else None
+        yield float(row[x]), compulsory_words(p), order
 
 
-def read_rows(file: str) -> Any:
-    """Rows of a CSV, JSON lines or Parquet file."""
+def read_rows(file: str) -> pd.DataFrame:
+    """The rows of a CSV, JSON lines or Parquet file; its name says which."""
     import pandas as pd
 
     try:

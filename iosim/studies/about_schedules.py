@@ -1,44 +1,43 @@
-"""What `iosim schedules` says: what a schedule says of itself, and what a run of it on a small problem shows."""
+"""What `iosim schedules` shows: what a schedule says of itself, and what counting it on a small problem shows."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from textwrap import wrap
-from typing import Any
 
 from ..core.machine import Machine
-from ..core.problem import Attention
+from ..core.problem import Attention, Tensor
 from ..core.tiling import Tiling
 from ..core.watchers import Traffic
-from ..masks.mask import parse
+from ..masks import parse_mask
 from ..schedules import SCHEDULES, Schedule, find
-from ..schedules.registry import LETTERS
+from ..schedules.registry import LETTERS, narrowed
+from ..tables import Row
 
 SMALL, TILES = Attention(16, 8, dtype="fp32"), Tiling(8, 8)
-OPTIONS: dict[str, dict[str, Any]] = {
-    "--lse": {"lse": True},
-    "--keep-p": {"keep_p": True},
-    "--elementwise": {"elementwise": 1},
-    "--splits": {"splits": 3},
-    "--page-size": {"page_size": 5},
-    "--mask": {"mask": parse("window:0")},
+TRIED: dict[str, tuple[str, object]] = {  # by option: a field of the problem, and a value that may change the traffic
+    "--lse": ("lse", True),
+    "--keep-p": ("keep_p", True),
+    "--elementwise": ("elementwise", 1),
+    "--splits": ("splits", 3),
+    "--page-size": ("page_size", 5),
+    "--mask": ("mask", parse_mask("window:0")),
 }
 
 
-def rows(name: str | None = None) -> list[dict[str, Any]]:
-    """All that is known of all schedules, or of one."""
-    return [row(schedule) for schedule in (SCHEDULES.values() if name is None else [find(name)])]
+def schedule_rows(name: str | None = None) -> list[Row]:
+    """A row with all that is known of each schedule, or of the one with this name."""
+    return [schedule_row(schedule) for schedule in (SCHEDULES.values() if name is None else [find(name)])]
 
 
-def listed(narrow: bool) -> list[dict[str, Any]]:
-    """All schedules, with what they say of themselves; `narrow` for 80 columns."""
+def overview(narrow: bool) -> list[Row]:
+    """A short row for each schedule, from its own fields; with `narrow`, for a terminal of 80 columns."""
     names = ("summary",) if narrow else ("summary", "source", "formula", "state")
     return [{"schedule": s.name, **{name: getattr(s, name) for name in names}} for s in SCHEDULES.values()]
 
 
-def row(schedule: Schedule) -> dict[str, Any]:
-    """One schedule; texts only, but for the number of launches."""
+def schedule_row(schedule: Schedule) -> Row:
+    """The row of one schedule. All its values are texts, except the number of launches."""
     problem = schedule.about(SMALL)
     traffic = Traffic()
     machine = Machine(problem, traffic).run(schedule, TILES)
@@ -54,45 +53,45 @@ def row(schedule: Schedule) -> dict[str, Any]:
         "tiles": ", ".join(schedule.rules),
         "more tiles": ", ".join(schedule.more_tiles),
         "skips tiles": "yes" if schedule.skips else "no",
-        "options": ", ".join(options(schedule, problem, traffic)),
+        "options": ", ".join(options_that_matter(schedule, problem, traffic)),
         "tensors": "; ".join(
-            described(name, machine.tensors[name], *map(int, words)) for name, words in traffic.tensors.items()
+            tensor_text(name, machine.tensors[name], *map(int, words)) for name, words in traffic.tensors.items()
         ),
-        "CUDA": cuda(schedule),
+        "CUDA": cuda_answer(schedule),
     }
 
 
-def options(schedule: Schedule, problem: Attention, traffic: Traffic) -> list[str]:
-    """The options that change what it moves."""
+def options_that_matter(schedule: Schedule, problem: Attention, traffic: Traffic) -> list[str]:
+    """The options that change the words that a schedule moves; `traffic` is what it moves without them."""
     found = []
-    for option, fields in OPTIONS.items():
-        asked, changed = replace(problem, **fields), Traffic()
-        nearest = schedule.about(asked)
-        if all(getattr(nearest, name) is value for name, value in fields.items()):
+    for option, (field, value) in TRIED.items():
+        asked, changed = narrowed(problem, **{field: value}), Traffic()
+        if getattr(schedule.about(asked), field) is value:
             Machine(asked, changed).run(schedule, TILES)
             found += [option] if changed.tensors != traffic.tensors else []
     return found + (["--count-init"] if schedule.initialised else []) + (["--dropout"] if schedule.drops else [])
 
 
-def described(name: str, tensor: Any, reads: int, writes: int) -> str:
-    """`Q (N, d) read`."""
+def tensor_text(name: str, tensor: Tensor, reads: int, writes: int) -> str:
+    """A tensor as `Q (N, d) read`: its axes, and whether the schedule reads and writes it."""
     done = " and ".join(["read"] * bool(reads) + ["written"] * bool(writes))
     return f"{name} ({', '.join(map(str, tensor.axes))}) {done}"
 
 
-def cuda(schedule: Schedule) -> str:
-    """Whether the machine that writes CUDA can write it."""
+def cuda_answer(schedule: Schedule) -> str:
+    """`yes` if kernels can be generated from the schedule's text, else `no` with the reason."""
     from ..cuda.machine import why_not
 
     reason = why_not(schedule)
     return "no: " + reason.partition(":")[0] if reason else "yes"
 
 
-def text_of(found: dict[str, Any], width: int = 80) -> str:
-    """One schedule in full, a line for each thing that there is to say."""
-    lines = [f"{found['schedule']}: {found['summary']}"]
-    used = [f"{letter} = {text}" for letter, text in LETTERS.items() if re.search(rf"\b{letter}\b", found["formula"])]
-    for name, value in found.items():
+def text_of(row: Row, width: int = 80) -> str:
+    """The row of one schedule as text: a line for each of its columns that is not empty."""
+    lines = [f"{row['schedule']}: {row['summary']}"]
+    formula = str(row["formula"])
+    used = [f"{letter} = {text}" for letter, text in LETTERS.items() if re.search(rf"\b{letter}\b", formula)]
+    for name, value in row.items():
         if name not in ("schedule", "summary") and value != "":
             lines += indented(name, str(value), width)
         if name == "formula" and value:
@@ -101,7 +100,8 @@ def text_of(found: dict[str, Any], width: int = 80) -> str:
 
 
 def indented(name: str, text: str, width: int) -> list[str]:
-    """Lines of `width` that are broken where a part ends, or between words where a part is longer than a line."""
+    """The lines of a text after a name. A line ends where a part of the text ends (`; `, or `, ` before `W = `), or
+    between words if the part is longer than a line."""
     room = width - 13
     parts = re.split(r"(?<=;) |(?<=,) (?=W = )", text)
     kept = " ".join(part.replace(" ", "\0") if len(part) <= room else part for part in parts)

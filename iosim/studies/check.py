@@ -1,9 +1,10 @@
-"""`iosim check`: run schedules on the CPU, compare output, counts and footprint; and show the pieces of softmax."""
+"""`iosim check`: runs schedules on the CPU and compares their output, counts and footprint with what they must be."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
@@ -16,16 +17,23 @@ from ..core.watchers import Capacity, Traffic
 from ..errors import InputError
 from ..schedules import Schedule, require
 
-HALF = 2e-2  # of numbers of about 1, in fp16, which has 11 bits; the error grows as its last bit does
+if TYPE_CHECKING:
+    from ..core.typing import Array, Arrays, Bools, Size
+    from ..tables import Row
+
+HALF = 2e-2  # allowed error in fp16, which has 11 bits, for numbers of about 1; it grows with the value of the last bit
 TOLERANCE = {"fp64": 1e-12, "fp32": 1e-5, "fp16": HALF, "bf16": HALF * 2 ** (11 - 8), "fp8": HALF * 2 ** (11 - 4)}
-Row = dict[str, Any]
 
 
 def check(problem: Attention, tiling: Tiling, schedules: list[Schedule], seed: int = 0) -> list[Row]:
-    """A row for each schedule: the largest absolute error of the output in float64 and in the dtype, counted words
-    against the formula by hand, peak against the footprint by hand, folded against numeric. In the dtype the inputs and
-    every load, store and step are rounded; the answer to these inputs is in float64. `ok` is False if any of them
-    disagrees, and `faults` says which."""
+    """A row for each schedule, on random inputs.
+
+    A row has the largest absolute error of the output, in float64 and in the problem's dtype; the words that the run
+    moved, that the formula by hand gives and that the folded machine counts; the peak SRAM and the footprint by hand.
+    For the error in the dtype, the inputs and the result of every load, store and step are rounded to it, and the
+    expected output is the float64 answer to the rounded inputs. `ok` is False if anything disagrees; `faults` says
+    what.
+    """
     rng = np.random.default_rng(seed)
     p = problem
     visible = None
@@ -35,68 +43,97 @@ def check(problem: Attention, tiling: Tiling, schedules: list[Schedule], seed: i
     return [check_one(schedule, p, tiling, schedule.example(rng, p, visible), visible) for schedule in schedules]
 
 
-def check_one(schedule: Schedule, p: Attention, tiling: Tiling, inputs: dict[str, Any], visible: Any) -> Row:
+def check_one(schedule: Schedule, p: Attention, tiling: Tiling, inputs: Arrays, visible: Bools | None) -> Row:
+    """The row of one schedule; `visible` is what the mask lets see, (N, Nk), or None if all."""
     require(schedule, p)
-    expected = schedule.answer(inputs, p, visible)
-    numeric, folded, room, dense_room = Traffic(), Traffic(), Capacity(), Capacity()
-    machine = Numeric(p, inputs, numeric, room).run(schedule, tiling)
-    Folded(p, folded).run(schedule, tiling)
-    Folded(replace(p, mask=DENSE), dense_room).run(schedule, tiling)
-    error = max(worst(machine.array(name), array) for name, array in expected.items())
+    counted, room = Traffic(), Capacity()
+    exact = Numeric(p, inputs, counted, room).run(schedule, tiling)
     rounded = {name: x if x.dtype.kind in "iu" else in_type(x, p.dtype) for name, x in inputs.items()}
     narrow = Numeric(p, rounded, double=False).run(schedule, tiling)
-    answer = schedule.answer(rounded, p, visible)
-    narrow_error = max(worst(narrow.array(name), array) for name, array in answer.items())
-    bound = p.tiled(tiling, schedule.skips)
-    by_hand = None if schedule.exact_traffic is None else dict(schedule.exact_traffic(bound, tiling))
-    counts = by_hand is None or same_counts(by_hand, numeric.tensors)
-    formula = None if schedule.footprint is None else schedule.footprint(p, tiling)
-    row = {
-        "check": schedule.name,
-        "error_fp64": error,
-        f"error_{p.dtype}": narrow_error,
-        "words": numeric.total,
-        "formula_words": None if by_hand is None else sum(map(sum, by_hand.values())),
-        "folded_words": folded.total,
-        "peak_words": room.peak_words,
-        "footprint_words": formula,
-    }
-    peak = formula is None or (formula == dense_room.peak_words and room.peak_words <= formula)
+    error = output_error(exact, schedule.answer(inputs, p, visible))
+    rounded_error = output_error(narrow, schedule.answer(rounded, p, visible))
+    words, words_faults = words_row(schedule, p, tiling, counted)
+    peak, peak_faults = peak_row(schedule, p, tiling, room)
     allowed = max(TOLERANCE[p.dtype], TOLERANCE[str(p.acc_dtype)])
     faults = [
         *wrong_error("fp64", error, TOLERANCE["fp64"]),
-        *wrong_error(p.dtype, narrow_error, allowed),
-        *([] if counts else ["words are not those of the formula by hand"]),
-        *([] if same_counts(folded.tensors, numeric.tensors) else ["folded words are not those of the run"]),
-        *([] if peak else ["the peak is not the footprint by hand"]),
+        *wrong_error(p.dtype, rounded_error, allowed),
+        *words_faults,
+        *peak_faults,
     ]
-    return {**row, "ok": not faults, "faults": "; ".join(faults)}
+    errors = {"error_fp64": error, f"error_{p.dtype}": rounded_error}
+    return {"check": schedule.name, **errors, **words, **peak, "ok": not faults, "faults": "; ".join(faults)}
+
+
+def output_error(machine: Numeric, expected: Arrays) -> float:
+    """The largest absolute error of the outputs that a run left in HBM."""
+    return max(largest_error(machine.array(name), array) for name, array in expected.items())
+
+
+class Words(TypedDict):
+    """Words moved: by the run, by the formula by hand (None without one), and as the folded machine counts them."""
+
+    words: Size
+    formula_words: int | None
+    folded_words: Size
+
+
+class Peak(TypedDict):
+    """Words in SRAM at its fullest: in the run, and by the formula by hand (None without one)."""
+
+    peak_words: Size
+    footprint_words: int | None
+
+
+def words_row(schedule: Schedule, p: Attention, tiling: Tiling, counted: Traffic) -> tuple[Words, list[str]]:
+    """(the words, the faults found in them); `counted` is what the run moved."""
+    folded, formula = Traffic(), schedule.exact_traffic
+    Folded(p, folded).run(schedule, tiling)
+    by_hand = None if formula is None else dict(formula(p.tiled(tiling, schedule.skips), tiling))
+    faults = []
+    if by_hand is not None and not same_counts(by_hand, counted.tensors):
+        faults.append("words are not those of the formula by hand")
+    if not same_counts(folded.tensors, counted.tensors):
+        faults.append("folded words are not those of the run")
+    total = None if by_hand is None else sum(map(sum, by_hand.values()))
+    return {"words": counted.total, "formula_words": total, "folded_words": folded.total}, faults
+
+
+def peak_row(schedule: Schedule, p: Attention, tiling: Tiling, room: Capacity) -> tuple[Peak, list[str]]:
+    """(the peak, the faults found in it); `room` watched the run. The formula by hand is for a dense mask, so a run
+    with a mask may need less."""
+    by_hand = None if schedule.footprint is None else schedule.footprint(p, tiling)
+    dense = Capacity()
+    Folded(replace(p, mask=DENSE), dense).run(schedule, tiling)
+    right = by_hand is None or (by_hand == dense.peak_words and room.peak_words <= by_hand)
+    faults = [] if right else ["the peak is not the footprint by hand"]
+    return {"peak_words": room.peak_words, "footprint_words": by_hand}, faults
 
 
 def wrong_error(dtype: str, error: float, allowed: float) -> list[str]:
-    """What is wrong with the largest error of a run in a type, if it is not below what is allowed."""
+    """A fault if the largest error of a run in a type is not below the allowed one, else none."""
     hint = ", a wider --acc-dtype may help" if dtype != "fp64" else ""
     return [] if error < allowed else [f"the error in {dtype} is {error:.2g} (allowed: less than {allowed:.2g}{hint})"]
 
 
-def in_type(x: Any, dtype: str) -> Any:
-    """An array as a type holds it."""
+def in_type(x: Array, dtype: str) -> Array:
+    """An array rounded to an element type."""
     narrow, step = x.astype(NUMPY_DTYPE[dtype]), rounder(dtype)
     return narrow if step is None else step(narrow)
 
 
-def worst(found: Any, expected: Any) -> float:
-    """The largest error; NaN counts as infinite."""
+def largest_error(found: Array, expected: Array) -> float:
+    """The largest absolute difference; infinite where one is NaN."""
     return float(np.nan_to_num(np.max(np.abs(found - expected)), nan=np.inf))
 
 
-def same_counts(a: Any, b: Any) -> bool:
-    """Equal words for every tensor; one that never moves may be left out."""
+def same_counts(a: Mapping[str, Sequence[Size]], b: Mapping[str, Sequence[Size]]) -> bool:
+    """Whether the words (read, written) of every tensor are equal; a tensor that never moves may be left out."""
     return all(tuple(a.get(name, (0, 0))) == tuple(b.get(name, (0, 0))) for name in {*a, *b})
 
 
 def run_checks(given: Attention, tiles: str, names: tuple[str, ...], seed: str) -> tuple[list[Row], bool]:
-    """`check` with the texts of the command line -> (rows, whether all are right). At most 2^22 scores."""
+    """(the rows of `check` for the texts of a command line, whether all are ok). At most 2^22 scores."""
     from ..core.tiling import parse_tiles
     from ..counting.count import default_schedules
     from ..schedules import SCHEDULES, find_all

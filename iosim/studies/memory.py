@@ -1,23 +1,23 @@
-"""What attention keeps in memory, in bytes: scores, inputs, row statistics; the largest N for a budget; a grid."""
+"""Bytes that attention keeps in device memory, the largest N for a budget, tiles on chip, and the rows of a grid."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..core.problem import TENSORS, Attention
 from ..core.tiling import parse_tiles
 from ..errors import InputError
 from ..schedules import SCHEDULES
 from ..search.best import footprint, last_true
+from ..tables import Row
 from ..units import LARGEST_COUNT, parse_axis, parse_bytes, parse_count
 
 MOST_PROGRAMS = 2**16
-Row = dict[str, Any]
 
 
 class Kept(NamedTuple):
-    """What a way to compute attention holds in device memory beside Q, K, V and O."""
+    """Tensors that a way to compute attention keeps in device memory beside Q, K, V and O."""
 
     name: str
     tensors: tuple[str, ...]
@@ -33,7 +33,7 @@ KEPT = (
 
 
 def tensor_bytes(p: Attention, name: str) -> int:
-    """Bytes of a tensor in HBM over batch and heads; K and V once for each KV head."""
+    """Bytes of a tensor in HBM, over batch and heads. K and V count once for each KV head."""
     tensor = TENSORS[name]
     words = p.batch * (p.kv_heads if name in ("K", "V") else p.heads)
     for length in p.shape(tensor):
@@ -42,12 +42,16 @@ def tensor_bytes(p: Attention, name: str) -> int:
 
 
 def together(p: Attention, names: tuple[str, ...]) -> int:
+    """Bytes of several tensors in HBM."""
     return sum(tensor_bytes(p, name) for name in names)
 
 
 def sizes(p: Attention) -> Row:
-    """One row: bytes over batch and heads. Traffic of scores: S written and read, P written and read; its share is of
-    that and of Q, K, V, O moved once, which is what Algorithm 0 moves."""
+    """The row of a problem: bytes of its tensors, over batch and heads.
+
+    The traffic of scores writes and reads S and P once each. Its share is of the traffic of Algorithm 0, which moves
+    Q, K, V and O once as well.
+    """
     traffic = 2 * together(p, ("S", "P"))
     return {
         "N": p.N,
@@ -65,7 +69,7 @@ def sizes(p: Attention) -> Row:
 
 
 def of_length(p: Attention, N: int, Nk: int | None) -> Attention:
-    """The problem with N queries and Nk keys (None: as many)."""
+    """The problem with N queries and Nk keys; with N keys if Nk is None."""
     return replace(p, N=N, Nk=N if Nk is None else Nk)
 
 
@@ -76,7 +80,8 @@ def sizes_of_axis(axis: str, p: Attention, Nk: int | None) -> list[Row]:
 
 
 def largest(budget: str, p: Attention, Nk: int | None) -> list[Row]:
-    """For each way, the largest N = Nk whose Q, K, V, O and what it keeps take at most the budget (0: none does)."""
+    """A row for each entry of KEPT: the largest N = Nk whose Q, K, V, O and kept tensors fit in the budget; 0 if none
+    does."""
     if Nk is not None:
         raise InputError("--budget", f"--Nk {Nk} as well", "a budget without --Nk: it is for N = Nk")
     budget_bytes = parse_bytes(budget, p.word_bytes, "--budget")
@@ -93,8 +98,9 @@ def largest(budget: str, p: Attention, Nk: int | None) -> list[Row]:
 
 
 def tiles_on_chip(tiles: str, p: Attention) -> list[Row]:
-    """Bytes of one tile of Q, of K and of V; and the footprint of flash2, which has O, S, l and m as well."""
-    rows = []
+    """A row for each tiling as in 64x64,128x64: bytes of a tile of Q, K and V together, and the footprint of flash2,
+    which also holds O, S, l and m."""
+    rows: list[Row] = []
     for text in tiles.split(","):
         t = parse_tiles(text)
         tile = of_length(p, max(t.rows_q, t.rows_k), None)
@@ -105,13 +111,15 @@ def tiles_on_chip(tiles: str, p: Attention) -> list[Row]:
 
 
 def grid(N: str, tiles: str, problem: Attention) -> list[Row]:
-    """A row for each program of a one-dimensional grid, blocks of query rows innermost:
-    program = (batch index x heads + head) x Tr + block."""
+    """A row for each program of a one-dimensional grid: which rows of which head it has.
+
+    Programs are numbered (batch index x heads + head) x Tr + block, where a block is a tile of query rows.
+    """
     p, t = of_length(problem, parse_count(N, "--N"), None), parse_tiles(tiles)
     blocks = -(-p.N // t.rows_q)
     if p.instances * blocks > MOST_PROGRAMS:
         raise InputError("--grid", f"{p.instances * blocks} programs", f"at most {MOST_PROGRAMS}")
-    rows = []
+    rows: list[Row] = []
     for program in range(p.instances * blocks):
         instance, block = divmod(program, blocks)
         b, h = divmod(instance, p.heads)

@@ -1,25 +1,25 @@
-"""Tables of `memory`: like tables.py it only reads results."""
+"""The answer of `iosim memory` as a table. It only reads rows."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from ..tables import Rows, table
 
 
 def memory_text(rows: Rows) -> str:
-    """A table with bytes as MiB and the like, and shares in percent."""
-    return table([{title(name): shown(name, value) for name, value in row.items()} for row in rows])
+    """A table of the rows; bytes in the largest unit that fits, shares in percent."""
+    return table([{title(name): cell(name, value) for name, value in row.items()} for row in rows])
 
 
 def title(name: str) -> str:
+    """The head of a column."""
     return name.removesuffix("_bytes").replace("_", " ")
 
 
-def shown(name: str, value: Any) -> Any:
-    if name.endswith("bytes"):
+def cell(name: str, value: object) -> object:
+    """A value of the column `name` as the table shows it."""
+    if isinstance(value, int) and name.endswith("bytes"):
         return binary(value)
-    return f"{100 * value:.1f} %" if name.endswith("share") else value
+    return f"{100 * value:.1f} %" if isinstance(value, float) and name.endswith("share") else value
 
 
 def binary(size: int) -> str:

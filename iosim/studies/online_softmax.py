@@ -1,12 +1,23 @@
-"""Small demonstrations of online softmax: mistakes that must show, and merges that must not."""
+"""The pieces of online softmax by themselves, as `iosim check` shows them below its rows.
+
+Softmax in three, two and one pass must agree, and so must blocks that are merged. Known mistakes must give wrong
+results: a forgotten rescaling, a mask after the maximum, an exponential in fp16 without the maximum.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .check import Row
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..tables import Row
+
+    Vector = NDArray[np.float64]
+    Numbers = Sequence[float] | Vector  # of a row
 
 TEN = (
     0.59885727, 4.17296555, 9.17626131, 8.75696076, 1.12491781, 4.37783372, 1.52455393, 2.9992116, 8.44856526,
@@ -14,11 +25,14 @@ TEN = (
 )  # fmt: skip
 
 
-def online_softmax(x: Any, block: int, rescale_sum: bool = True, rescale_earlier: bool = True) -> Any:
-    """softmax of n numbers, block by block. The factors that may be left out: exp(block maximum - new maximum) of a
-    block's sum, and the step from the old maximum and sum to the new ones for what was already written."""
+def online_softmax(x: Numbers, block: int, rescale_sum: bool = True, rescale_earlier: bool = True) -> Vector:
+    """The softmax of n numbers, computed block by block.
+
+    Without `rescale_sum`, a block's sum is not multiplied by exp(block maximum - new maximum). Without
+    `rescale_earlier`, results that were written before are not brought to the new maximum and sum.
+    """
     m, l = -np.inf, 0.0
-    parts: list[Any] = []
+    parts: list[Vector] = []
     for start in range(0, len(x), block):
         part = np.asarray(x[start : start + block], float)
         new = max(m, part.max())
@@ -33,7 +47,8 @@ def online_softmax(x: Any, block: int, rescale_sum: bool = True, rescale_earlier
 
 
 def merged_output_error(n: int = 10, cut: int = 4) -> float:
-    """o of two blocks, each normalised by its own sum Z, put together: o = (o1 Z1 + o2 Z2) / (Z1 + Z2)."""
+    """The error of an output merged from two blocks, each normalised by its own sum Z:
+    o = (o1 Z1 + o2 Z2) / (Z1 + Z2)."""
     s, v = np.random.default_rng(2).normal(size=(2, n))
     m = s.max()
     weights = np.exp(s - m)
@@ -44,7 +59,7 @@ def merged_output_error(n: int = 10, cut: int = 4) -> float:
 
 
 def demos() -> list[Row]:
-    """Rows as of `check.pieces`."""
+    """Rows as `pieces` has them: blocks together, forgotten rescalings, and exponentials in fp16."""
     wrong = online_softmax(TEN, 3, rescale_sum=False, rescale_earlier=False).sum()
     right, error = online_softmax(TEN, 3), merged_output_error()
     exact = np.exp(np.array(TEN) - max(TEN))
@@ -62,10 +77,11 @@ def demos() -> list[Row]:
     ]  # fmt: skip
 
 
-def softmax_passes(x: Any, passes: int, block: int = 3) -> tuple[Any, int, int]:
-    """softmax of n numbers in 3, 2 or 1 passes -> (result, reads, writes) of n numbers in slow memory.
+def softmax_passes(x: Numbers, passes: int, block: int = 3) -> tuple[Vector, int, int]:
+    """(the softmax of n numbers, reads, writes), where the numbers lie in slow memory and are read in `passes` passes.
 
-    3: maximum, sum, quotient. 2: maximum and sum online, then the quotient. 1: whole row on chip.
+    Three passes find the maximum, the sum, the quotients. Two passes find maximum and sum together (online), then the
+    quotients. One pass holds the whole row on chip.
     """
     x = np.asarray(x, np.float64)
     n = len(x)
@@ -83,13 +99,14 @@ def softmax_passes(x: Any, passes: int, block: int = 3) -> tuple[Any, int, int]:
 
 
 def merge(m1: float, l1: float, m2: float, l2: float) -> tuple[float, float]:
-    """The (maximum, sum) of two blocks together."""
+    """(maximum, sum of exponentials) of two blocks together, from those of each."""
     m = max(m1, m2)
     return (m, 0.0) if np.isneginf(m) else (m, l1 * np.exp(m1 - m) + l2 * np.exp(m2 - m))
 
 
-def online_output(s: Any, v: Any, block: int, rescale: bool = True) -> float:
-    """softmax(s) . v in one pass; without `rescale`, as when the factor is forgotten."""
+def online_output(s: Numbers, v: Numbers, block: int, rescale: bool = True) -> float:
+    """softmax(s) . v, computed in one pass over blocks. Without `rescale`, earlier blocks keep their old maximum, which
+    is a mistake."""
     m, l, o = -np.inf, 0.0, 0.0
     for start in range(0, len(s), block):
         part, values = np.asarray(s[start : start + block], float), np.asarray(v[start : start + block], float)
@@ -101,7 +118,7 @@ def online_output(s: Any, v: Any, block: int, rescale: bool = True) -> float:
 
 
 def pieces() -> list[Row]:
-    """Rows for the pieces: passes, merge, and the two mistakes that must show."""
+    """A row for each piece: its name, the value found, and whether it is as it must be (`ok`)."""
     x = np.random.default_rng(1).normal(size=10)
     e = np.exp(x - x.max())
     rows = []

@@ -1,11 +1,12 @@
-"""A training step of attention: forward, what is kept in HBM, and backward, for each way to do without keeping P."""
+"""A training step of attention: forward and backward pass together, and the tensors kept in HBM between them."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Unpack
 
-from ..core.problem import DENSE, TENSORS, Attention
+from ..core.problem import DENSE, Attention
 from ..core.tiling import parse_tiles
 from ..counting.count import TILE_RULES, Result, rules_of, run
 from ..errors import InputError, suggestion
@@ -13,13 +14,18 @@ from ..masks import parse_mask
 from ..schedules import SCHEDULES
 from ..schedules.registry import FA1, FA2
 from ..units import parse_bytes, parse_count
+from .memory import tensor_bytes
+
+if TYPE_CHECKING:
+    from ..core.typing import Mask
+    from ..counting.count import ProblemOptions
 
 
 class Combination(NamedTuple):
-    """A forward and a backward schedule, and the tensors that stay in HBM between them beside Q, K, V.
+    """A forward and a backward schedule, and the tensors kept in HBM between them beside Q, K, V.
 
-    `recomputed`: the whole forward pass runs again before the backward pass. `unfused`: mask and dropout may be passes
-    of their own over the scores.
+    If `recomputed`, the whole forward pass runs again before the backward pass. If `unfused`, mask and dropout may be
+    passes of their own over the scores.
     """
 
     name: str
@@ -43,8 +49,11 @@ COMBINATIONS = (
 
 
 class Pass(NamedTuple):
-    """What an unfused operation on the scores costs: passes of one read and one write of N x Nk words forward and
-    backward, and bytes a score of a mask that is written forward, kept, and read backward."""
+    """The cost of an unfused operation on the scores.
+
+    `forward` and `backward` are numbers of passes, each with one read and one write of N x Nk words. `mask_bytes` are
+    the bytes a score of a mask that the forward pass writes and the backward pass reads.
+    """
 
     forward: int
     backward: int
@@ -62,8 +71,11 @@ PASSES = {
 
 @dataclass(frozen=True)
 class Step:
-    """A training step over all heads and batches; None where nothing fits. `reads` and `writes` are words; the
-    dropout mask of an unfused pass is in bytes only."""
+    """The cost of a training step over all heads and batches; None where no tiles fit.
+
+    `reads`, `writes` and `total` are words. They leave out the dropout mask of an unfused pass, which only
+    `total_bytes` counts.
+    """
 
     combination: str
     source: str
@@ -86,7 +98,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Training:
-    """What `training` answers."""
+    """The answer of `training`: a step for each combination and tile rule."""
 
     problem: Attention
     M_bytes: int | None
@@ -94,6 +106,7 @@ class Training:
 
     @property
     def M_words(self) -> int | None:
+        """M in words of the problem's dtype."""
         return None if self.M_bytes is None else self.M_bytes // self.problem.word_bytes
 
 
@@ -102,45 +115,51 @@ def training(
     d: int,
     M: int | str | None = None,
     *,
-    combinations: tuple[str, ...] | list[str] = (),
+    combinations: Iterable[str] = (),
     tiles: str | None = None,
     backward_tiles: str | None = None,
     tile_multiple: int = 1,
-    unfused: tuple[str, ...] | list[str] = (),
-    mask: Any = "dense",
-    **options: Any,
+    unfused: Iterable[str] = (),
+    mask: str | Mask = "dense",
+    **options: Unpack[ProblemOptions],
 ) -> Training:
-    """Count forward and backward passes together. `backward_tiles` is `tiles` unless given; `unfused` are names of
-    `PASSES`, which the standard passes do one by one. Raises InputError for whatever is not allowed."""
+    """Count forward and backward passes together.
+
+    `combinations` are names of COMBINATIONS. `backward_tiles` is `tiles` unless given. `unfused` are names of PASSES:
+    operations that standard attention does in passes of their own. Other options are those of `iosim.count`. Raises
+    InputError for whatever is not allowed.
+    """
     p = Attention(N, d, mask=parse_mask(mask), **options)
     M_bytes = None if M is None else parse_bytes(M, p.word_bytes)
     parse_count(tile_multiple, "--tile-multiple")
-    known = {c.name: c for c in COMBINATIONS}
-    check_names("--combination", combinations, known)
-    check_names("--unfused", unfused, PASSES)
+    known, names, passes = {c.name: c for c in COMBINATIONS}, tuple(combinations), tuple(unfused)
+    check_known("--combination", names, known)
+    check_known("--unfused", passes, PASSES)
     for option, text in (("--tiles", tiles), ("--backward-tiles", backward_tiles)):
         if text not in (None, *TILE_RULES):
             parse_tiles(str(text), option)
-    chosen = [known[name] for name in dict.fromkeys(combinations)]
+    chosen = [known[name] for name in dict.fromkeys(names)]
     chosen = chosen or [c for c in COMBINATIONS if p.mask is not DENSE or not SCHEDULES[c.forward].skips]
     if M_bytes is None and needs_memory(chosen, tiles, backward_tiles):
         raise InputError("--M", "nothing", "a size as in 100KB", "or give --tiles as 128x64: then M may be left out")
     steps = [
-        count_step(c, rule, backward_tiles, p, M_bytes, tile_multiple, tuple(dict.fromkeys(unfused)))
+        count_step(c, rule, backward_tiles, p, M_bytes, tile_multiple, tuple(dict.fromkeys(passes)))
         for c in chosen
         for rule in rules_of(SCHEDULES[c.forward], tiles, p)
     ]
-    base = count_step(known["standard"], "ideal", None, p, M_bytes, 1, tuple(dict.fromkeys(unfused))).total_bytes
+    base = count_step(known["standard"], "ideal", None, p, M_bytes, 1, tuple(dict.fromkeys(passes))).total_bytes
     return Training(p, M_bytes, [with_ratio(step, base) for step in steps])
 
 
-def check_names(option: str, names: Any, known: Any) -> None:
+def check_known(option: str, names: Iterable[str], known: Collection[str]) -> None:
+    """Raise InputError for a name that is not known."""
     for name in names:
         if name not in known:
             raise InputError(option, name, ", ".join(known), suggestion(name, known))
 
 
 def needs_memory(chosen: list[Combination], tiles: str | None, backward_tiles: str | None) -> bool:
+    """Whether M decides the tiles of any combination."""
     rules = {tiles, backward_tiles or tiles}
     return bool(rules & {None, *TILE_RULES}) and any("ideal" not in SCHEDULES[c.forward].rules for c in chosen)
 
@@ -149,7 +168,7 @@ def count_step(
     c: Combination, rule: str, backward_tiles: str | None, p: Attention, M_bytes: int | None, multiple: int,
     unfused: tuple[str, ...],
 ) -> Step:  # fmt: skip
-    """One combination with one tile rule."""
+    """The step of one combination with one tile rule."""
     passes = [PASSES[name] for name in unfused] if c.unfused else []
     ahead = replace(p, lse="LSE" in c.stored, elementwise=sum(x.forward for x in passes))
     back = replace(p, elementwise=sum(x.backward for x in passes))
@@ -169,7 +188,7 @@ def count_step(
 
 
 def add_up(step: Step, mask_bytes: int) -> Step:
-    """Words, bytes and operations of all passes; the forward pass twice where it is recomputed."""
+    """The step with the words, bytes and operations of all its passes. A recomputed forward pass counts twice."""
     times = 2 if step.recomputed else 1
     if step.forward.total is None or step.backward.total is None:
         return step
@@ -184,14 +203,8 @@ def add_up(step: Step, mask_bytes: int) -> Step:
     )  # fmt: skip
 
 
-def tensor_bytes(p: Attention, name: str) -> int:
-    """Bytes of a tensor in HBM, over all heads and batches."""
-    words = p.instances
-    for length in p.shape(TENSORS[name]):
-        words = words * length
-    return int(words * p.hbm_bytes(TENSORS[name]))
-
-
 def with_ratio(step: Step, standard_bytes: int | None) -> Step:
-    known = step.total_bytes is not None and standard_bytes
-    return replace(step, ratio_to_standard=step.total_bytes / standard_bytes) if known else step  # type: ignore[operator]
+    """The step with its bytes as a multiple of standard attention's, if both are known."""
+    if step.total_bytes is None or not standard_bytes:
+        return step
+    return replace(step, ratio_to_standard=step.total_bytes / standard_bytes)

@@ -1,13 +1,14 @@
-"""Tables, CSV rows and JSON of `training`: like tables.py it only reads results."""
+"""The answer of `iosim training` as a table, CSV rows and JSON. It only reads results."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
 
+from ..counting.count import Result
 from ..counting.report import header, problem_row
-from ..tables import Rows, ratio, table
+from ..tables import Row, ratio, table
 from ..units import format_megabytes
+from .training import Training
 
 FIELDS = (
     "combination", "tiling", "fits", "recomputed", "stored_bytes", "reads", "writes", "total", "dropout_mask_bytes",
@@ -16,7 +17,8 @@ FIELDS = (
 PARTS = ("schedule", "Br", "Bc", "fits", "sram_peak_bytes", "reads", "writes", "total_bytes")
 
 
-def training_json(found: Any) -> dict[str, Any]:
+def training_json(found: Training) -> Row:
+    """The keys of the JSON answer: problem, SRAM, and a result for each step."""
     return {
         "problem": problem_row(found.problem),
         "sram": {"M_bytes": found.M_bytes, "M_words": found.M_words},
@@ -24,49 +26,54 @@ def training_json(found: Any) -> dict[str, Any]:
     }
 
 
-def training_rows(found: Any) -> Rows:
-    """One flat row a combination and tiling."""
+def training_rows(found: Training) -> list[Row]:
+    """A flat row for each step, with the columns of its forward and its backward pass at the end."""
     problem = {**problem_row(found.problem), "M_bytes": found.M_bytes, "M_words": found.M_words}
     rows = []
     for step in found.steps:
         parts = {
-            f"{side}_{name}": getattr(getattr(step, side), name) for side in ("forward", "backward") for name in PARTS
+            f"{side}_{name}": getattr(result, name)
+            for side, result in (("forward", step.forward), ("backward", step.backward))
+            for name in PARTS
         }
         row = {**problem, **{name: getattr(step, name) for name in FIELDS}, "unfused": ",".join(step.unfused)}
         rows.append({**row, "stored": "+".join(step.stored), **parts})
     return rows
 
 
-def training_text(found: Any) -> str:
+def training_text(found: Training) -> str:
+    """The answer as text: the problem, a table with a row for each step, and notes."""
     rows = [
         {
             "combination": step.combination,
-            "forward": side(step.forward),
-            "backward": side(step.backward),
+            "forward": schedule_and_tiles(step.forward),
+            "backward": schedule_and_tiles(step.backward),
             "fits": {True: "yes", False: "NO", None: "-"}[step.fits],
             "stored": ", ".join(step.stored) or "nothing",
             "stored bytes": step.stored_bytes,
-            "forward bytes": bytes_of(step.forward) + (" twice" if step.recomputed else ""),
-            "backward bytes": bytes_of(step.backward),
+            "forward bytes": bytes_text(step.forward) + (" twice" if step.recomputed else ""),
+            "backward bytes": bytes_text(step.backward),
             "total bytes": None if step.total_bytes is None else format_megabytes(step.total_bytes),
             "GFLOP": None if step.flops is None else f"{step.flops / 1e9:.1f}",
             "x standard": ratio(step.ratio_to_standard),
         }
         for step in found.steps
     ]
-    return "\n".join([header(found), table(rows), *notes(found)])
+    return "\n".join([header(found), table(rows), *notes_on_totals(found)])
 
 
-def side(result: Any) -> str:
+def schedule_and_tiles(result: Result) -> str:
+    """A pass as `flash2 128x64`."""
     return result.schedule + (f" {result.Br}x{result.Bc}" if result.Br else "")
 
 
-def bytes_of(result: Any) -> str:
+def bytes_text(result: Result) -> str:
+    """The bytes that a pass moves, or that nothing fits."""
     return "nothing fits" if result.total_bytes is None else format_megabytes(result.total_bytes)
 
 
-def notes(found: Any) -> list[str]:
-    """What the totals hold beside the two passes."""
+def notes_on_totals(found: Training) -> list[str]:
+    """A line for each step with unfused passes: which, and the bytes of their dropout masks."""
     lines = [
         f"{step.combination}: unfused {', '.join(step.unfused)}"
         + (f"; dropout masks {format_megabytes(step.dropout_mask_bytes)} more" if step.dropout_mask_bytes else "")

@@ -234,9 +234,9 @@ def write_events(work: Callable[[Emit], int], path: str | None, kind: str) -> in
 
         with TEXT_WRITERS[kind](sys.stdout) as emit:
             return work(emit)
-    from ..files import whole
+    from ..files import written_whole
 
-    with whole(path) as temporary, file_writer(temporary, kind) as emit:
+    with written_whole(path) as temporary, file_writer(temporary, kind) as emit:
         return work(emit)
 
 

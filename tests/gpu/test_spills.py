@@ -29,13 +29,13 @@ def test_only_stores_to_the_stack_count():
     text = page("iosim_marker", ("EXIT", 1)) + "\n"
     text += page("k", ("      STL.64 [R1+0x10], R30", "1,024"), ("@!P0  STL [R1], R2", 7), ("LDL R66, [R1+0x1c]", 9),
                  ("STL.128 [R1+0x20], R4", 3), ("STL.U8 [R1+0x3], R4", 2), ("STG.E [R2+0x10], R4", 5), ("STL [R7], R4", 5))  # fmt: skip
-    assert spills.parse(text) == [[[(16, 8, 1024), (0, 4, 7), (32, 16, 3), (3, 1, 2)]]]
+    assert spills.parse_stores(text) == [[[(16, 8, 1024), (0, 4, 7), (32, 16, 3), (3, 1, 2)]]]
 
 
 def test_pages_of_a_real_profile():
     """The page lists a kernel twice, or once; each belongs to the job after whose marker it comes. All that is stored is
     what the counters have beside the stores of tensors."""
-    jobs = spills.parse(PAGES)
+    jobs = spills.parse_stores(PAGES)
     assert [len(job) for job in jobs] == [1, 1]
     for (stores,), spilled, grid in zip(jobs, SPILLED, (32, 33), strict=True):
         assert sum(32 * width * runs for _, width, runs in stores) == pytest.approx(spilled, rel=1e-3)
@@ -92,7 +92,7 @@ def test_stores_are_asked_for_where_registers_spill_and_kept_with_the_profile(tm
     jobs = [torch_job("torch-flash", Attention(N, 128)) for N in (4096, 4097, 1)]
     found = ncu.profile(jobs, str(tmp_path / "kept.csv"))
     kernels = [kernel for (kernel,) in found.jobs]
-    assert [len(kernel.stack_stores) for kernel in kernels] == [len(job[0]) for job in spills.parse(PAGES)] + [0]
+    assert [len(kernel.stack_stores) for kernel in kernels] == [len(job[0]) for job in spills.parse_stores(PAGES)] + [0]
     assert spills.block_bytes(kernels[0]) == (9216, 7168)
     assert counters.read(tmp_path / "kept.csv") == found
     assert sorted(path.name for path in tmp_path.iterdir()) == ["all.csv", "kept.csv", "ncu"]

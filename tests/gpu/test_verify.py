@@ -14,7 +14,7 @@ from iosim.gpu import verify_run
 from iosim.gpu.jobs import job_from_json, key_of, runner, schedule_job, torch_job, wait_job
 from iosim.gpu.ncu import counters
 from iosim.gpu.verdict import Evidence, dram_row, occupancies, summary, verify
-from iosim.gpu.verdict_tables import in_words, short
+from iosim.gpu.verdict_tables import in_words, short_rows
 from iosim.hardware import load
 from iosim.masks import parse_mask
 from iosim.predict.block_work import Occupancy
@@ -291,7 +291,7 @@ def test_summary_and_short():
     assert in_words(summary(rows)).startswith("1 of 1 agree; DRAM predicted ") and "time" not in in_words(summary(rows))
     found = {"rows": 3, "ok": 2, "time_median_error": 0.0123, "time_worst_error": 0.2}
     assert in_words(found) == "2 of 3 agree; time predicted 1.2 % off in the median, 20.0 % at worst"
-    assert short(rows)[0]["ok"] == "yes" and short(rows)[0]["x simulated"] == "1.00000"
+    assert short_rows(rows)[0]["ok"] == "yes" and short_rows(rows)[0]["x simulated"] == "1.00000"
 
 
 # ---------------------------------------------------------------- the sweep over M

@@ -13,7 +13,7 @@ from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling
 from iosim.errors import InputError
 from iosim.gpu.ncu.counters import Kernel
-from iosim.gpu.profile.explain import Explanation, rows, spills
+from iosim.gpu.profile.explain import Explanation, explanation_rows, spills
 from iosim.hardware import load
 from iosim.masks import parse_mask
 from iosim.predict.blocks import Launch, Touches, touches_of
@@ -252,7 +252,9 @@ def test_the_kernel_of_flash_attention_is_traced_backwards():
     words = predict(find("block-sparse-q"), p, Tiling(64, 64))
     explained = Explanation("block-sparse-q", Tiling(64, 64), words.read_bytes, words.write_bytes, 1.0, 1.0)
     names = ("void flash_fwd_kernel<traits>", "another")
-    back, forth = (rows("", Kernel(name, (16, 1, 4)), [explained], p, small)[0]["dram_predicted"] for name in names)
+    back, forth = (
+        explanation_rows("", Kernel(name, (16, 1, 4)), [explained], p, small)[0]["dram_predicted"] for name in names
+    )
     assert back > 1.5 * forth >= 1.5 * 3 * 4 * 1024 * 64 * 2
 
 

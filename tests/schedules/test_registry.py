@@ -178,7 +178,7 @@ def test_a_schedule_without_cuda_says_why():
         for i in chip.tiles(p.N, t.rows_q):
             chip.store(chip.compute("O", (i, p.dv), strange), "O", i)
 
-    shown = about_schedules.text_of(about_schedules.row(Schedule("mine", text, "mine")))
+    shown = about_schedules.text_of(about_schedules.schedule_row(Schedule("mine", text, "mine")))
     assert "no: step 'strange' has no CUDA" in shown and "formula" not in shown
 
 

@@ -1,1 +1,1 @@
-"""Nsight Compute: how it is run, and what it counted."""
+"""Nsight Compute: runs of it, and the counters read from its files."""

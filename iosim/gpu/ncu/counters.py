@@ -1,8 +1,8 @@
-"""What Nsight Compute counted, read from its CSV.
+"""The counters of Nsight Compute, read from its CSV.
 
-The worker launches a marker before each job, so the CSV alone says which kernels belong to which job. What the worker
-itself found (words, errors, times) is in the same file, on lines `==IOSIM== {json}` beside the profiler's own
-`==PROF==` lines. So one file replays a whole verdict.
+The worker launches a marker before each job, so the CSV alone says which kernels belong to which job. The worker's
+notes (words, errors, times) are in the same file, on lines `==IOSIM== {json}` beside the profiler's own `==PROF==`
+lines. So one file is enough to repeat a verdict.
 """
 
 from __future__ import annotations
@@ -33,83 +33,89 @@ LAUNCH_METRICS = (
     "launch__occupancy_limit_warps",
 )
 MARKERS = ("iosim_marker", "spin_kernel")  # before each job: ours, and PyTorch's torch.cuda._sleep
-ELSEWHERE = "iosim_elsewhere"  # a marker: the same job again, with its arrays in other memory
+ELSEWHERE = "iosim_elsewhere"  # a marker before the same job with its arrays in other memory
 NOTE = "==IOSIM== "
 DENIED, GRANT = "ERR_NVGPUCTRPERM", "run as root, or load the driver with NVreg_RestrictProfilingToAdminUsers=0"
-Store = tuple[int, int, int]  # an instruction: offset in the thread's stack, bytes, warps that ran it
+Store = tuple[int, int, int]  # an instruction that stores: offset in the thread's stack, bytes, warps that ran it
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """One profiled launch: `grid` and `block` as the profiler writes them, metrics in base units (bytes, ns)."""
+    """A profiled launch. Metrics are in base units (bytes, ns).
+
+    `stack_stores` are the instructions that spill registers, if they were profiled (gpu/ncu/spills.py). `elsewhere` has
+    the DRAM bytes (read, written) with the arrays in other places.
+    """
 
     name: str
     grid: tuple[int, ...] = ()
     block: tuple[int, ...] = ()
     metrics: dict[str, float] = field(default_factory=dict)
-    stack_stores: tuple[
-        Store, ...
-    ] = ()  # instructions that spill registers, where they were profiled (`gpu/ncu/spills.py`)
-    elsewhere: tuple[tuple[int, int], ...] = ()  # DRAM bytes read and written with the arrays in other places
+    stack_stores: tuple[Store, ...] = ()
+    elsewhere: tuple[tuple[int, int], ...] = ()
 
     def get(self, metric: str) -> int:
-        """A counter; 0 where the profiler had none (no atomics, say)."""
+        """A counter; 0 if the profiler has none, as for kernels without atomics."""
         return round(self.metrics.get(metric, 0))
 
     @property
     def dram_places(self) -> tuple[tuple[int, int], ...]:
-        """DRAM bytes read and written, in each place where the arrays lay."""
+        """DRAM bytes (read, written) in each place of the arrays."""
         return ((self.get(DRAM_READ), self.get(DRAM_WRITE)), *self.elsewhere)
 
     @property
     def load_bytes(self) -> int:
-        """Bytes from L2 to SM: loads through the LSU, or at the crossbar where the LSU sees less than half (TMA)."""
+        """Bytes from L2 to SM: as the load/store unit counts them, or the crossbar if the unit sees less than half
+        (TMA)."""
         return self.get(LOADS) if 2 * self.get(LOADS) >= self.get(FROM_L2) else self.get(FROM_L2)
 
     @property
     def through_tma(self) -> bool:
-        """Whether most loads do not pass the LSU: bulk copies."""
+        """Whether most loads are bulk copies (TMA), which do not pass the load/store unit."""
         return 2 * self.get(LOADS) < self.get(FROM_L2)
 
     @property
     def store_bytes(self) -> int:
-        """Bytes from SM to L2: stores and reductions of the LSU. It does not see bulk stores (TMA); for a kernel that
-        has some, the sectors that the L2 was asked to write, which include spilled registers, as the crossbar's own
-        count does."""
+        """Bytes from SM to L2: stores and reductions, as the load/store unit counts them.
+
+        The unit does not see bulk stores (TMA). For a kernel that has them, these are the sectors that the L2 was asked
+        to write. They include spilled registers, as the crossbar's count does.
+        """
         through_lsu, all_sectors = self.get(STORES) + self.get(REDUCTIONS), SECTOR_BYTES * self.get(L2_WRITES)
         return all_sectors if self.through_tma and 2 * through_lsu < all_sectors else through_lsu
 
     @property
     def spilled_bytes(self) -> int | None:
-        """Bytes from SM to L2 beside stores: registers that the compiler had no room for, written to local memory. None
-        where they were not counted, or cannot be told from bulk stores."""
+        """Bytes from SM to L2 of spilled registers, which the compiler keeps in local memory. None if they were not
+        counted, or if bulk stores hide them."""
         if TO_L2 not in self.metrics or self.through_tma or self.stores_unseen:
             return None
         return max(0, self.get(TO_L2) - self.store_bytes)
 
     @property
     def stores_unseen(self) -> bool:
-        """Whether bytes were written, but none through the LSU, and the L2 was not asked."""
+        """Whether bytes were written that neither the load/store unit nor a counter of the L2 saw."""
         return self.store_bytes == 0 and self.get(TO_L2) > 0
 
     @property
     def seconds(self) -> float:
+        """The time of the kernel by itself."""
         return self.metrics.get(TIME, 0.0) / 1e9
 
     @property
     def blocks_per_sm(self) -> int | None:
-        """Blocks that fit on a multiprocessor by the profiler's limits; None where they were not asked for."""
+        """Blocks that fit on a multiprocessor by the profiler's limits; None if these were not profiled."""
         limits = [self.metrics[name] for name in LAUNCH_METRICS if "limit" in name and name in self.metrics]
         return int(min(limits)) if limits else None
 
 
 @dataclass(frozen=True)
 class Profile:
-    """The kernels of each job in order of launch, and the worker's notes."""
+    """The kernels of each job in order of launch, the worker's notes, and the empty kernels between the jobs."""
 
     jobs: list[list[Kernel]]
     notes: list[Note] = field(default_factory=list)
-    empty: list[Kernel] = field(default_factory=list)  # our markers between the jobs, which do nothing
+    empty: list[Kernel] = field(default_factory=list)  # the worker's markers, which do nothing
 
 
 def read(path: str | Path) -> Profile:
@@ -123,7 +129,7 @@ def read(path: str | Path) -> Profile:
 
 
 def parse(text: str, where: str = "--from-ncu") -> Profile:
-    """The profile in the text of such a file; `where` names it in messages."""
+    """The profile in the text of such a file. Messages call it `where`."""
     lines = text.splitlines()
     notes = [json.loads(line[len(NOTE) :]) for line in lines if line.startswith(NOTE)]
     start = next((n for n, line in enumerate(lines) if line.startswith('"ID"') and '"Kernel Name"' in line), None)
@@ -211,7 +217,7 @@ def _merged(places: list[list[Kernel]]) -> list[Kernel]:
 
 
 def _with_stores(jobs: list[list[Kernel]], notes: list[Note]) -> list[list[Kernel]]:
-    """The jobs, where stores to the stack were noted with these in the kernel that loads most."""
+    """The jobs with the stores to the stack that notes hold, which belong to the kernel that loads most."""
     noted = {note["number"]: tuple((first, width, warps) for first, width, warps in note["stack_stores"])
              for note in notes if "stack_stores" in note}  # fmt: skip
     for number, stores in noted.items():

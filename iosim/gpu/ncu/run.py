@@ -1,4 +1,7 @@
-"""Runs Nsight Compute on a worker and keeps its CSV (`gpu/ncu/counters.py` reads one). One process profiles many kernels."""
+"""Runs of Nsight Compute on a worker, whose CSV is kept. One process profiles many jobs.
+
+`gpu/ncu/counters.py` reads the CSV.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,10 @@ from ...errors import MissingError
 from ..jobs import Job, TorchJob
 from ..notes import Note
 from .counters import DENIED, GRANT, LAUNCH_METRICS, METRICS, NOTE, TO_L2, Kernel, Profile, read
-from .spills import COUNT, parse
+from .spills import COUNT, parse_stores
 
 LIMIT_SECONDS = 540
-SPILLS = 0.01  # as a share of what goes from SM to L2: worth a second profile
+SPILLS = 0.01  # a share of the bytes from SM to L2 above which spills are worth a second profile
 
 
 def find_ncu() -> str:
@@ -35,15 +38,16 @@ def find_ncu() -> str:
 
 
 def command(ncu: str, csv_path: str, worker: list[str]) -> list[str]:
-    """The profiler's command line. Clocks are left as they are; only what the worker brackets is profiled."""
+    """The profiler's command line. It leaves clocks as they are, and profiles only between the worker's profilerStart
+    and profilerStop."""
     metrics = ",".join((*METRICS, *LAUNCH_METRICS))
     options = ["--clock-control", "none", "--csv", "--print-units", "base", "--profile-from-start", "off"]
     return [ncu, *options, "--metrics", metrics, "--force-overwrite", "--log-file", csv_path, *worker]
 
 
 def profile(jobs: Sequence[Job], csv_path: str, load: Sequence[str] = ()) -> Profile:
-    """Run the jobs once under the profiler and keep its CSV, with the worker's notes at its end. `load`: Python files
-    that register schedules."""
+    """The profile of the jobs, which run once under the profiler. Its CSV is kept, with the worker's notes at the end.
+    `load` are Python files that register schedules."""
     ncu = find_ncu()
     notes_path = Path(csv_path + ".notes")
     worker = worker_command(jobs, notes_path, True, load)
@@ -62,13 +66,13 @@ def profile(jobs: Sequence[Job], csv_path: str, load: Sequence[str] = ()) -> Pro
 
 
 def spills_much(kernel: Kernel) -> bool:
-    """Whether it is worth a second profile to learn which instructions spill registers."""
+    """Whether a kernel spills enough registers for a second profile, of its instructions."""
     return (kernel.spilled_bytes or 0) > SPILLS * kernel.get(TO_L2)
 
 
 def stack_stores(ncu: str, jobs: Sequence[Job], numbers: Sequence[int], notes_path: Path) -> list[Note]:
-    """A note for each of the jobs with these numbers: which instructions of its kernel store to the stack. They are
-    profiled once more for it."""
+    """A note for each job with one of these numbers: the instructions of its kernel that store to the stack. The jobs
+    are profiled once more for this."""
     with tempfile.TemporaryDirectory() as folder:
         report = str(Path(folder, "instructions.ncu-rep"))
         options = ["--clock-control", "none", "--profile-from-start", "off", "--metrics", COUNT, "--export", report]
@@ -78,7 +82,7 @@ def stack_stores(ncu: str, jobs: Sequence[Job], numbers: Sequence[int], notes_pa
     taken(notes_path)
     for one in done:
         _explain(one.stdout + one.stderr, one.returncode)
-    found = parse(done[1].stdout)
+    found = parse_stores(done[1].stdout)
     if len(found) != len(numbers):
         raise MissingError(f"{len(numbers)} jobs were launched and the instructions of {len(found)} listed by ncu")
     most = [max(kernels, key=lambda stores: sum(bytes_ * warps for _, bytes_, warps in stores)) for kernels in found]
@@ -87,7 +91,7 @@ def stack_stores(ncu: str, jobs: Sequence[Job], numbers: Sequence[int], notes_pa
 
 
 def taken(notes_path: Path) -> list[Note]:
-    """The notes of a worker, whose files are removed."""
+    """The notes of a worker. Its files are removed."""
     lines = notes_path.read_text(encoding="utf-8").splitlines() if notes_path.exists() else []
     for path in (notes_path, Path(f"{notes_path}.jobs")):
         path.unlink(missing_ok=True)
@@ -101,9 +105,9 @@ def append_notes(csv_path: str, notes: Sequence[Note]) -> None:
 
 
 def measure(jobs: Sequence[Job], notes_path: str | Path, load: Sequence[str] = ()) -> list[Note]:
-    """Run the jobs without the profiler: words counted by the kernels, output errors, times.
+    """The notes on jobs that run without the profiler: words counted by the kernels, output errors, times.
 
-    A kernel that faults takes its process with it: the jobs after it get a new one.
+    A kernel that faults ends its process; the jobs after it get a new one.
     """
     path, notes = Path(notes_path), list[Note]()
     while len(notes) < len(jobs):
@@ -118,7 +122,7 @@ def measure(jobs: Sequence[Job], notes_path: str | Path, load: Sequence[str] = (
 def profile_what_ran(
     jobs: Sequence[Job], notes: Sequence[Note], csv_path: str, load: Sequence[str] = ()
 ) -> list[list[Kernel]]:
-    """The kernels of every job; none for jobs that failed without the profiler. Keeps the notes in the profiler's
+    """The kernels of every job, profiled; none for jobs that failed before. The notes are kept in the profiler's
     file."""
     ran = [job for job, note in zip(jobs, notes, strict=True) if "failed" not in note]
     found = iter(profile(ran, csv_path, load).jobs if ran else [])
@@ -127,7 +131,7 @@ def profile_what_ran(
 
 
 def worker_command(jobs: Sequence[Job], notes_path: Path, counters: bool, load: Sequence[str] = ()) -> list[str]:
-    """The command line of `python -m iosim.gpu.worker`; writes the jobs to a file beside the notes."""
+    """The command line of `python -m iosim.gpu.worker`. The jobs are written to a file beside the notes."""
     jobs_path = Path(f"{notes_path}.jobs")
     jobs_path.write_text(json.dumps([job.to_json() for job in jobs]), encoding="utf-8")
     notes_path.unlink(missing_ok=True)
@@ -143,7 +147,7 @@ def _run(arguments: list[str], who: str) -> subprocess.CompletedProcess[str]:
 
 
 def _explain(log: str, code: int) -> None:
-    """MissingError where the profiler failed, with the reason and what to do."""
+    """Raise MissingError if the profiler failed, with the reason and a remedy."""
     if DENIED in log:
         raise MissingError(
             f"the driver does not let this user read hardware counters ({DENIED}); {GRANT}. --no-counters still "
@@ -155,5 +159,5 @@ def _explain(log: str, code: int) -> None:
 
 
 def last_line(text: str) -> str:
-    """The last line that is not empty."""
+    """The last line of a text that is not empty."""
     return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")

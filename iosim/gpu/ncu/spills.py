@@ -1,8 +1,8 @@
-"""Spilled registers: what each instruction of a kernel stores to the stacks of its threads.
+"""Spilled registers: the bytes that each instruction of a kernel stores to the stacks of its threads.
 
 Counters say how many bytes a kernel spills, not how often a thread writes the same bytes. Bytes that are written in
-every tile stay in the L2. Bytes that are written once a block wait for as long as the block runs before the next block
-writes them again, and may go to DRAM. Nsight Compute's page of instructions (`--page source`) tells the two apart: it
+every tile stay in the L2. Bytes that are written once a block are next written by the next block; meanwhile they may go
+to DRAM. Nsight Compute's page of instructions (`--page source`) tells the two apart: it
 lists every store to the stack, with its offset and the number of warps that ran it.
 """
 
@@ -24,7 +24,7 @@ WORD_BYTES = 4
 CLOSE = 0.01  # relative difference to the bytes that the counters say are spilled
 
 
-def parse(text: str) -> list[list[list[Store]]]:
+def parse_stores(text: str) -> list[list[list[Store]]]:
     """The stores of each kernel of each job, from pages of instructions as CSV. A page may be listed twice in a row."""
     jobs: list[list[list[Store]]] = []
     for (name, _, stores), _ in groupby(_listings(text)):
@@ -54,9 +54,11 @@ def _store(instruction: str, warps: str) -> Iterator[Store]:
 
 
 def block_bytes(kernel: Kernel) -> tuple[int, int] | None:
-    """(bytes written once, bytes written again and again) by a block to the stacks of its threads. Again and again: by
-    an instruction that warps run more than once. None where the stores are not known, or do not add up to the bytes
-    that the counters say are spilled."""
+    """(bytes written once, bytes written repeatedly) by a block to the stacks of its threads.
+
+    Bytes are written repeatedly if an instruction that stores them runs more than once in a warp. None if the stores
+    are not known, or do not add up to the spilled bytes that the counters say.
+    """
     threads = prod(kernel.block)
     warps = -(-threads // LANES) * prod(kernel.grid)
     seen = sum(width * runs * LANES for _, width, runs in kernel.stack_stores)

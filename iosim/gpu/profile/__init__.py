@@ -1,1 +1,1 @@
-"""Which schedule explains a kernel that somebody else wrote."""
+"""Explanations of attention kernels that somebody else wrote, by schedules and tiles."""

@@ -1,8 +1,8 @@
-"""Which schedule, with which tiles, explains the counters of an attention kernel that somebody else wrote?
+"""The search for the schedule and tiles that explain the counters of an attention kernel that somebody else wrote.
 
-The search goes over every schedule of attention and all tile sizes, for those that predict the bytes that were loaded.
-Where the kernels of a call are passes of attention (`gpu/profile/passes.py`), each pass is explained; in any other call the kernel
-that loads most.
+It goes over every schedule of attention and all tile sizes, and looks for those that predict the bytes that were
+loaded. If the kernels of a call are passes of attention (gpu/profile/passes.py), each pass is explained. In any other
+call the kernel that loads most is explained.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from .passes import CLOSE, NAME_LENGTH, TILES, UNKNOWN_BLOCKS_PER_SM, PassRow, e
 
 MOST_SPLITS = 128
 SPLIT_TILES = Tiling(64, 128)  # a query tile for decoding; reads do not depend on the key tile
-LEAST_SHARE = 0.5  # of the loads of its call, for a kernel to stand for the call
-# Stores allowed, as shares of the predicted ones: a log-sum-exp less or more, words that take whole sectors. A kernel
-# that stores S, or parts of O, is outside.
+LEAST_SHARE = 0.5  # of the loads of a call: a kernel with less does not stand for the call
+# Bounds on stores, as multiples of the predicted ones: a log-sum-exp more or less, and single words that take whole
+# sectors, are within them. A kernel that stores S, or parts of O, is not.
 WRITES = 0.75, 3.0
 BACKWARDS = "flash_fwd"  # FlashAttention-2 walks keys from the last tile to the first (its flash_fwd_kernel.h)
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """A schedule and its tiles, with what they predict. Ratios are measured / predicted.
+    """A schedule and its tiles, with the bytes that they predict. Ratios are measured / predicted.
 
-    `alike`: other tiles that predict the same. `whole_tiles`: ragged tiles are loaded whole, by bulk copies (TMA),
-    whose boxes have one size. `splits`: the blocks that share the keys of a head; the first launch is predicted.
-    `share`: of the loads of the call, the part of kernels of this name.
+    `alike` are other tiles that predict the same. With `whole_tiles`, ragged tiles are loaded whole, as bulk copies
+    (TMA) do. `splits` is the number of blocks that share the keys of a head; then only the first launch is predicted.
+    `share` is the part of the call's loads that kernels of this name make.
     """
 
     schedule: str
@@ -56,7 +56,8 @@ class Explanation:
 
     @property
     def explains(self) -> bool:
-        """Whether it predicts the loads, the stores do not contradict it, and its kernel is most of the call."""
+        """Whether it predicts the loads, is not contradicted by the stores, and its kernel makes most loads of the
+        call."""
         least, most = WRITES
         stores = least <= (self.write_ratio or 1) <= most
         return abs(self.read_ratio - 1) <= CLOSE and stores and self.share >= LEAST_SHARE
@@ -89,8 +90,8 @@ class ExplanationRow(TypedDict):
 
 
 class Spilled(TypedDict):
-    """Registers that have no room, as arguments of `predict`: what each block writes once, and what the blocks that run
-    together keep in the L2 beside tensors."""
+    """Spilled registers, as arguments of `predict`: bytes that each block writes once, and bytes that the blocks
+    running together keep in the L2."""
 
     block_bytes: int
     taken_bytes: int
@@ -153,7 +154,8 @@ def candidates(kernel: Kernel, problem: Attention, masked_tiles: bool) -> Iterat
 
 
 def _split(schedule: Schedule, problem: Attention, kernel: Kernel) -> Iterator[Explanation]:
-    """The first launch of a schedule that splits the keys among blocks, for every number of splits in use."""
+    """An explanation for each number of splits, from the first launch of a schedule that splits the keys among
+    blocks."""
     if _first_launch(schedule, problem, 2) == _first_launch(schedule, problem, 3):
         return  # `splits` is no option of this schedule
     for splits in range(2, min(MOST_SPLITS, problem.Nk) + 1):
@@ -164,13 +166,13 @@ def _split(schedule: Schedule, problem: Attention, kernel: Kernel) -> Iterator[E
 
 
 def _first_launch(schedule: Schedule, problem: Attention, splits: int) -> tuple[int, int]:
-    """Words read and written, over all heads."""
+    """Words (read, written) of the first launch, over all heads."""
     reads, writes = launch_words(schedule, replace(problem, splits=splits), SPLIT_TILES)[0]
     return reads * problem.instances, writes * problem.instances
 
 
 def number_of_launches(schedule: Schedule, problem: Attention) -> int:
-    """The launches of a schedule; 0 where it is for other problems."""
+    """The number of launches of a schedule; 0 if it is for other problems."""
     try:
         return len(launch_words(schedule, replace(problem, mask=DENSE), Tiling(16, 16)))
     except (IosimError, AttributeError, TypeError):
@@ -178,6 +180,7 @@ def number_of_launches(schedule: Schedule, problem: Attention) -> int:
 
 
 def _candidate(schedule: Schedule, problem: Attention, tiling: Tiling, kernel: Kernel) -> Explanation | None:
+    """A schedule with these tiles as an explanation; None if it is for other problems."""
     try:
         predicted = predict(schedule, problem, tiling)
         loaded = predict(schedule, in_whole_tiles(problem, tiling), tiling) if kernel.through_tma else predicted
@@ -196,8 +199,11 @@ def _candidate(schedule: Schedule, problem: Attention, tiling: Tiling, kernel: K
 
 
 def occupancy(kernel: Kernel, predicted: Prediction, problem: Attention, splits: int) -> Occupancy:
-    """The occupancy of a kernel. A kernel that loads a row of Q again for each tile of keys does not keep its operands
-    in registers: its tiles go through shared memory, step by step, as in a generated kernel."""
+    """The occupancy of a kernel.
+
+    A kernel that loads a row of Q again for each tile of keys does not keep its operands in registers. Its tiles go
+    through shared memory, step by step, as in a generated kernel.
+    """
     held = predicted.tensors["Q"][0] <= splits * problem.N * problem.d * problem.instances
     return Occupancy(
         kernel.blocks_per_sm or UNKNOWN_BLOCKS_PER_SM,
@@ -209,8 +215,8 @@ def occupancy(kernel: Kernel, predicted: Prediction, problem: Attention, splits:
 
 
 def spills(kernel: Kernel, predicted: Prediction, tiling: Tiling, problem: Attention, places: int) -> Spilled:
-    """Spilled registers, with `places` blocks at a time. Where the instructions are not known, all of them are taken to
-    be written in each tile of keys (FlashAttention-2: 15 KB, d = 128)."""
+    """The spilled registers, with `places` blocks at a time. If the instructions are not known, all spilled bytes are
+    taken to be written in each tile of keys (FlashAttention-2 with d = 128: 15 KB)."""
     tiles = predicted.tensors["K"][0] / (tiling.rows_k * problem.d)
     once, again = block_bytes(kernel) or (0, (kernel.spilled_bytes or 0) / tiles)
     return {"block_bytes": once, "taken_bytes": round(again * min(places, prod(kernel.grid)))}
@@ -219,14 +225,14 @@ def spills(kernel: Kernel, predicted: Prediction, tiling: Tiling, problem: Atten
 # ---------------------------------------------------------------- rows
 
 
-def rows(
+def explanation_rows(
     label: str,
     kernel: Kernel,
     explanations: Sequence[Explanation],
     problem: Attention,
     hardware: Hardware | None = None,
 ) -> list[ExplanationRow]:
-    """A row for each explanation. With `hardware` the first one, if it explains, has DRAM and time as well."""
+    """A row for each explanation. With `hardware`, the first one has DRAM and time as well, if it explains."""
     return [explanation_row(label, kernel, e, problem, hardware if number == 0 and e.explains else None)
             for number, e in enumerate(explanations)]  # fmt: skip
 
@@ -234,6 +240,7 @@ def rows(
 def explanation_row(
     label: str, kernel: Kernel, e: Explanation, problem: Attention, hardware: Hardware | None
 ) -> ExplanationRow:
+    """The row of one explanation. With `hardware` it has DRAM and time as well."""
     once, again = block_bytes(kernel) or (None, None)
     predicted = on_hardware(kernel, e, problem, hardware) if hardware else None
     dram, time = (predicted.dram, predicted.time) if predicted else (None, None)
@@ -277,9 +284,9 @@ def on_hardware(kernel: Kernel, e: Explanation, problem: Attention, hardware: Ha
 def explained(
     label: str | None, kernels: Sequence[Kernel], problem: Attention, hardware: Hardware | None = None
 ) -> Sequence[ExplanationRow] | Sequence[PassRow]:
-    """The rows of one call: of its passes where it has them, else of the best explanations, best first."""
+    """The rows of one call: of its passes if it has them, else of the best explanations, best first."""
     found = explain_passes(kernels, problem)
     if found:
         return pass_rows(label or "call", kernels, found, hardware)
     kernel, explanations = explain(kernels, problem)
-    return rows(label or kernel.name[:NAME_LENGTH], kernel, explanations, problem, hardware)
+    return explanation_rows(label or kernel.name[:NAME_LENGTH], kernel, explanations, problem, hardware)

@@ -1,10 +1,10 @@
-"""Attention without a fused kernel calls many: which of them are its three passes, with which tiles?
+"""The three passes of attention among the kernels of a call that is not fused, and their tiles.
 
 Each product, S = Q K^T and O = P V, is the schedule `matmul-tiled`, and the softmax is that of `standard-tiled`. A pass
 explains a kernel if it predicts both its reads and its writes within 0.05 %. All three must be there, in this order and
 in words of one type: that of the inputs, that of the sums, or fp32, to which PyTorch converts. All other kernels
-(scaling, conversions, masks, a search for rows without a key) are added up in one row. Time is not predicted: there are
-no measured steps for the products of a library.
+(scaling, conversions, masks, a search for rows without a key) are added up in one row. Time is not predicted, because
+the steps of a library's products were not measured.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PRODUCT = "matmul-tiled"
 CLOSE = 0.0005  # a prediction within 0.05 % explains
 NAME_LENGTH = 60
 UNKNOWN_BLOCKS_PER_SM = 2
-# Parts of a sum, and rows of a softmax, that the model of the L2 follows together; they do not change SM bytes.
+# The model of the L2 follows so many parts of a sum, and so many rows of a softmax, together. SM bytes do not change.
 DEPTH = 128
 WHOLE_ROWS = Tiling(128, 128, rows_s=16)
 TILES = (16, 32, 48, 64, 80, 96, 112, 128, 160, 176, 192, 224, 256)
@@ -36,9 +36,11 @@ TILES = (16, 32, 48, 64, 80, 96, 112, 128, 160, 176, 192, 224, 256)
 
 @dataclass(frozen=True)
 class Pass:
-    """Launch `launch` of a schedule, on a problem of its own: for a product, N, Nk and d are rows, columns and the axis
-    that is summed over. `called`: what its kernel's name holds, where others move as many bytes (as a scaling of S in
-    place)."""
+    """A pass of attention: launch number `launch` of a schedule, on a problem of its own.
+
+    For a product, N, Nk and d are its rows, its columns and the axis that is summed over. `called` is a part of its
+    kernel's name; it decides if other kernels move as many bytes (as a scaling of S in place does).
+    """
 
     name: str
     schedule: str
@@ -48,7 +50,7 @@ class Pass:
 
     @property
     def in_tiles(self) -> bool:
-        """Whether it is a product; a softmax is of whole rows."""
+        """Whether it is a product. A softmax takes whole rows."""
         return self.schedule == PRODUCT
 
     def moved_bytes(self, tiling: Tiling) -> tuple[int, int]:
@@ -58,21 +60,21 @@ class Pass:
         return reads * each, writes * each
 
     def dram_bytes(self, tiling: Tiling, hardware: Hardware, blocks_per_sm: int) -> int:
-        """Bytes read and written in a launch by itself, which starts with an empty L2."""
+        """DRAM bytes, read and written, of the launch alone, with an empty L2 before it."""
         schedule, sit = find(self.schedule), Occupancy(blocks_per_sm, loads_ahead=True, generated=False)
         sits = [sit] * len(launch_words(schedule, self.problem, tiling))
         found = predict(schedule, self.problem, tiling, hardware, sits, cold=True).dram
         return sum(found.by_launch[self.launch]) if found else 0
 
     def blocks(self, tiling: Tiling) -> int:
-        """Blocks in the grid of a library's product: one for each tile of the result."""
+        """The blocks of a library's product: one for each tile of the result."""
         p = self.problem
         return -(-p.N // tiling.rows_q) * -(-p.Nk // tiling.rows_k) * p.instances
 
 
 @dataclass(frozen=True)
 class ExplainedPass:
-    """A kernel of a call, and the pass that explains it. `alike`: other tiles that predict the same."""
+    """A kernel of a call, and the pass that explains it. `alike` are other tiles that predict the same."""
 
     part: Pass
     kernel: Kernel
@@ -82,11 +84,12 @@ class ExplainedPass:
     write_bytes: int
 
     def dram_bytes(self, hardware: Hardware) -> int:
+        """The predicted DRAM bytes, read and written, of the kernel."""
         tiling = replace(parse_tiles(self.tiles), depth=DEPTH) if self.tiles else WHOLE_ROWS
         return self.part.dram_bytes(tiling, hardware, self.kernel.blocks_per_sm or UNKNOWN_BLOCKS_PER_SM)
 
 
-# A pass beside the counters of its kernel; for all other kernels of a call, their counters alone.
+# A pass beside the counters of its kernel. The row of all other kernels of a call has their counters only.
 PassRow = TypedDict("PassRow", {
     "kernel": str, "pass": str, "dtype": str | None, "schedule": str | None, "tiles": str | None,
     "read_predicted": int | None, "read_measured": int, "read_ratio": float | None,
@@ -107,13 +110,13 @@ def passes(problem: Attention, dtype: str) -> list[Pass]:
 
 
 def explain_passes(kernels: Sequence[Kernel], problem: Attention) -> list[ExplainedPass]:
-    """The kernels that are passes of attention, three for each call, in order; none where one of them is missing."""
+    """The kernels that are passes of attention, in order, three for each call; none if a pass is missing."""
     types = dict.fromkeys((problem.dtype, str(problem.acc_dtype), "fp32"))
     return max((_calls(kernels, passes(problem, dtype)) for dtype in types), key=len)
 
 
 def _calls(kernels: Sequence[Kernel], wanted: list[Pass]) -> list[ExplainedPass]:
-    """The passes of one call after another; the profile of somebody else may have several."""
+    """The passes of each call in turn. A profile that somebody else made may have several calls."""
     found, start = list[ExplainedPass](), 0
     while True:
         call = list[ExplainedPass]()
@@ -129,8 +132,8 @@ def _calls(kernels: Sequence[Kernel], wanted: list[Pass]) -> list[ExplainedPass]
 
 
 def _explained(kernel: Kernel, part: Pass) -> ExplainedPass | None:
-    """The pass with the tiles that predict what the kernel read and wrote, powers of two first. A product has a block
-    for each tile of its result."""
+    """The pass with the tiles that predict the bytes that the kernel read and wrote, powers of two first; None if none
+    do. A product must have a block for each tile of its result."""
     same = [(t, moved) for t, moved in _candidates(part) if _close(kernel, *moved)]
     if part.in_tiles:
         same = [one for one in same if part.blocks(one[0]) == prod(kernel.grid)]
@@ -143,7 +146,7 @@ def _explained(kernel: Kernel, part: Pass) -> ExplainedPass | None:
 
 @cache
 def _candidates(part: Pass) -> list[tuple[Tiling, tuple[int, int]]]:
-    """(tiles, bytes they move). For a product, no tile is longer than the smallest that holds the axis."""
+    """(tiles, bytes that they move). Tiles of a product are not longer than the smallest that holds the axis."""
     if not part.in_tiles:
         return [(WHOLE_ROWS, part.moved_bytes(WHOLE_ROWS))]
     sizes = [_up_to(axis) for axis in (part.problem.N, part.problem.Nk)]

@@ -1,4 +1,4 @@
-"""`iosim profile`, from what was asked to kernels (profiled here, or in a kept profile), to rows that explain them."""
+"""`iosim profile`: takes kernels that are profiled here, or those of a kept profile, to rows that explain them."""
 
 from __future__ import annotations
 
@@ -51,6 +51,6 @@ def profile_kernel(name: str, problem: Attention, keep: str | None) -> tuple[Att
 
 
 def in_the_same_columns(rows: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
-    """The rows with the columns of all of them; None where a row had none."""
+    """The rows, each with the columns of all; None in a column that a row lacks."""
     names = dict.fromkeys(column for row in rows for column in row)
     return [{column: row.get(column) for column in names} for row in rows]

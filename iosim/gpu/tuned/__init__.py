@@ -1,1 +1,1 @@
-"""Kernels written by hand for Hopper, with the word counts of their schedules."""
+"""Kernels written by hand for Hopper, which move the words of their schedules."""

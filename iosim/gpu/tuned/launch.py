@@ -1,6 +1,6 @@
 """Tuned kernels for Hopper: flash2 and the three kernels of standard-tiled, which move the words of their schedules.
 
-Their accumulators live in registers, so they need another M than their schedules; they are there for their times.
+Their accumulators live in registers, so they need another M than their schedules. They show how fast a schedule can be.
 """
 
 from __future__ import annotations
@@ -21,43 +21,48 @@ from .. import device
 from ..arrays import Counts, DeviceArray, DeviceArrays, Module
 
 KERNELS = Path(__file__).parent
-COUNTERS = (  # what each word of the array `counts` counts
+COUNTERS = (  # the tensor and direction that each word of the array `counts` counts
     ("Q", "reads"), ("K", "reads"), ("V", "reads"), ("O", "writes"), ("S", "writes"), ("S", "reads"), ("P", "writes"),
     ("P", "reads"),
 )  # fmt: skip
 ROWS_Q = {"flash2.cu": 128, "standard.cu": 256}
 ROWS_K = 128
-PANEL = 64  # halves that a box swizzled by 128 bytes is wide
-WARP_ROWS = 32  # of S, which a warp stores at once
+PANEL = 64  # 2-byte words: the width of a box swizzled by 128 bytes
+WARP_ROWS = 32  # rows of S that a warp stores at once
 FILES = {"flash2": "flash2.cu", "block-sparse-q": "flash2.cu", "standard-tiled": "standard.cu"}
-MASKS = {"block-sparse-q": "causal"}  # the mask that a kernel knows; the others know none
+MASKS = {"block-sparse-q": "causal"}  # the one mask of a schedule's kernel; the other kernels are dense
 TensorMap = np.void  # a CUtensorMap, which CuPy passes by value
 
 
 @dataclass(frozen=True)
 class TunedKernel:
-    """The tuned kernels of a schedule for one problem: tiles, options of the compiler, sizes of the launches."""
+    """The tuned kernels of a schedule for one problem: their tiles, compiler options and launch sizes."""
 
     schedule: str
     problem: Attention
 
     @property
     def tiling(self) -> Tiling:
+        """The tiles that the kernels are written for."""
         return Tiling(ROWS_Q[self.file], ROWS_K)
 
     @property
     def causal(self) -> bool:
+        """Whether the kernels apply the causal mask."""
         return self.problem.mask is not DENSE
 
     @property
     def file(self) -> str:
+        """The name of the CUDA file."""
         return FILES[self.schedule]
 
     @property
     def one_launch(self) -> bool:
+        """Whether one launch does all; else there are three."""
         return self.file == "flash2.cu"
 
     def options(self, count: bool = False) -> tuple[str, ...]:
+        """The compiler's options. With `count` the kernels count the words that they move."""
         p = self.problem
         flags = [f"-DD={p.d}", f"-DBC={self.tiling.rows_k}", f"-DCAUSAL={int(self.causal)}"]
         flags += ["-DBF16"] * (p.dtype == "bf16") + ["-DLSE"] * p.lse + ["-DIOSIM_COUNT"] * count
@@ -66,21 +71,21 @@ class TunedKernel:
 
     @property
     def row(self) -> tuple[int, int]:
-        """(16-byte chunks a thread, threads) of the softmax pass, whose blocks hold a row each in registers."""
+        """(16-byte chunks a thread, threads) of the softmax pass, where each block holds a row in registers."""
         chunks = -(-self.problem.Nk // 8)
         threads = min(1024, max(32, -(-chunks // 4 // 32) * 32))
         return -(-chunks // threads), threads
 
     @property
     def smem_bytes(self) -> dict[str, int]:
-        """Shared memory of each kernel's tiles; a launch adds room for barriers and alignment."""
+        """Shared memory of each kernel's tiles. A launch adds room for barriers and alignment."""
         rows_q, rows_k, d = self.tiling.rows_q, self.tiling.rows_k, self.problem.d
         q, k, s = rows_q * d * 2, rows_k * d * 2, rows_q * rows_k * 2
         return {"flash2": q + 4 * k, "scores": q + 2 * k + s, "softmax_rows": 0, "output": 2 * (s + k)}
 
 
 def tuned(schedule: str, problem: Attention) -> TunedKernel:
-    """The tuned kernels of a schedule; InputError where there are none for the problem."""
+    """The tuned kernels of a schedule; InputError if there are none for the problem."""
     p = problem
     masked = MASKS.get(schedule, "dense")
     one_launch = FILES.get(schedule) == "flash2.cu"
@@ -106,29 +111,30 @@ def source(file: str) -> str:
 
 @lru_cache(maxsize=64)
 def module(file: str, options: tuple[str, ...]) -> Module:
+    """The compiled kernels of a file; MissingError for a GPU that cannot run them."""
     if device.cupy().cuda.Device().compute_capability != "90":
         raise MissingError("the tuned kernels need a Hopper GPU (compute capability 9.0); leave --tuned out")
     return device.cubin_module(source(file), ("-std=c++17", "--gpu-architecture=sm_90a", *options))
 
 
 def tensor_map(array: DeviceArray, rows: int) -> TensorMap:
-    """The map of a device array (instances, length, columns) of 2-byte words: boxes of `rows` x 64 columns, zeros past
-    the end."""
+    """The tensor map of a device array (instances, length, columns) of 2-byte words. Its boxes have `rows` x 64
+    columns, with zeros past the end."""
     instances, length, columns = array.shape
     return _encoded(array, (columns, length, instances), (columns, length * columns), (PANEL, rows, 1))
 
 
 def panel_map(array: DeviceArray, rows: int, columns: int) -> TensorMap:
-    """The map with the panels of 64 columns as an axis of their own: a box of `columns` is copied row by row. Columns
-    past the last whole panel are not in it."""
+    """The tensor map with panels of 64 columns as an axis of their own, so that a box of `columns` is copied row by
+    row. Columns after the last whole panel are left out."""
     instances, length, width = array.shape
     dims, strides = (PANEL, max(1, width // PANEL), length, instances), (PANEL, width, length * width)
     return _encoded(array, dims, strides, (PANEL, columns // PANEL, rows, 1))
 
 
 def _encoded(array: DeviceArray, dims: tuple[int, ...], strides: tuple[int, ...], box: tuple[int, ...]) -> TensorMap:
-    """The map with these axes, innermost first, whose boxes are swizzled by 128 bytes. `strides` are in words, of every
-    axis but the innermost."""
+    """The tensor map with these axes, innermost first. Its boxes are swizzled by 128 bytes. `strides` are in words, for
+    every axis except the innermost."""
     room = ctypes.create_string_buffer(128 + 64)
     address, axes = -(-ctypes.addressof(room) // 64) * 64, len(dims)
     fp16, swizzle_128, promote_256 = 6, 3, 3
@@ -173,7 +179,7 @@ def launches(
 
 
 def make_arrays(kernel: TunedKernel, inputs: Mapping[str, object]) -> DeviceArrays:
-    """Device arrays: inputs (instances, rows, d) rounded to the dtype, outputs full of NaN."""
+    """Device arrays by tensor: inputs (instances, rows, d) rounded to the dtype, and outputs full of NaN."""
     p = kernel.problem
     shapes = {"O": (p.instances, p.N, p.d)}
     if not kernel.one_launch:
@@ -188,7 +194,8 @@ def make_arrays(kernel: TunedKernel, inputs: Mapping[str, object]) -> DeviceArra
 def run_tuned(
     kernel: TunedKernel, inputs: Mapping[str, object], count: bool = False
 ) -> tuple[DeviceArrays, dict[str, tuple[int, int]]]:
-    """Run once -> (outputs on the device as floats, {tensor: (words read, words written)} if counted)."""
+    """(outputs on the device as floats, {tensor: (words read, words written)}) of one run. Without `count` no words are
+    counted."""
     xp = device.cupy()
     arrays, counts = make_arrays(kernel, inputs), xp.zeros(len(COUNTERS), np.uint64)
     for launch in launches(kernel, arrays, counts, count):
@@ -206,7 +213,7 @@ def run_tuned(
 
 
 def counted(counts: Counts) -> dict[str, tuple[int, int]]:
-    """The array `counts` as {tensor: (words read, words written)}, without tensors that do not move."""
+    """The array `counts` as {tensor: (words read, words written)}. Tensors that do not move are left out."""
     found = dict(zip(COUNTERS, map(int, counts.get()), strict=True))
     names = dict.fromkeys(tensor for tensor, _ in COUNTERS)
     both = {name: (found.get((name, "reads"), 0), found.get((name, "writes"), 0)) for name in names}
