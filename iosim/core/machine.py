@@ -6,10 +6,11 @@
             o = chip.compute("O", (i, p.dv), step, q)   # a new block in SRAM
             chip.update(o, step, q)                # in place, no new words
             chip.store(o, "O", i)                  # SRAM -> HBM, counted as a write
-                                                   # free(block): earlier than the end of the loop body
+                                                   # chip.free(q): before the end of the loop body
 
-This machine visits every tile (`unrolled`) and carries no values. `core/folded.py` visits every loop body once, with the
-sums of all its tiles; `core/numeric.py` carries arrays. Watchers (`core/watchers.py`) see the same events from all of them.
+The machine in this file visits every tile and carries no values. The one in `core/folded.py` visits every loop body
+once and sums over its tiles. The one in `core/numeric.py` carries arrays. Watchers (`core/watchers.py`) see the same
+events from all of them.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Tile:
-    """`size` consecutive positions of an axis of `length`, from `start`: what one turn of a loop works on."""
+    """`size` consecutive positions, from `start` on, of an axis of `length`: what one iteration of a loop works on."""
 
     __slots__ = ("index", "length", "size", "start")
 
@@ -37,12 +38,12 @@ class Tile:
 
     @property
     def extent(self) -> Size:
-        """The room that the tile takes in SRAM."""
+        """The positions for which the tile takes room in SRAM."""
         return self.size
 
 
 class Block:
-    """A tile in SRAM. `shape` holds tiles and numbers; `block[tile]` is a part of it, without new words."""
+    """Words in SRAM. `shape` holds tiles and numbers. `block[tile]` is a part of the block, and takes no more SRAM."""
 
     __slots__ = ("alive", "base", "depth", "name", "shape", "tensor", "value")
 
@@ -56,12 +57,12 @@ class Block:
 
     @property
     def words(self) -> Size:
-        """Room in SRAM."""
+        """The words that the block takes in SRAM."""
         return product(x.extent if isinstance(x, Tile) else x for x in self.shape)
 
 
 class Machine:
-    """Visits every tile, and tells its watchers. `run` is the only door: it may be used once."""
+    """Visits every tile and reports each event to its watchers. `run` starts it; a machine runs once."""
 
     folded = False
 
@@ -72,7 +73,7 @@ class Machine:
         self._broken = ""
 
     def run(self, schedule: ScheduleLike | Text, tiling: Tiling[Size]) -> Self:
-        """Run a Schedule (or a bare text) and check that it left nothing behind."""
+        """Run a Schedule, or a bare text. Returns the machine; raises ScheduleError if a block is left in SRAM."""
         self.tensors: dict[str, Tensor] = {**TENSORS, **getattr(schedule, "tensors", {})}
         self.p = self.problem.tiled(tiling, getattr(schedule, "skips", True))
         for watcher in self.watchers:
@@ -88,8 +89,8 @@ class Machine:
 
     def tiles(self, length: Size | Tile, size: Size, where: MaskLine | None = None,
               parallel: bool = False) -> Iterator[Tile]:  # fmt: skip
-        """Tiles of at most `size` positions of an axis. `where`: only the active ones of a line of the mask.
-        `parallel` claims that the turns are independent. What a turn makes dies with it."""
+        """The tiles of an axis, or of a tile, each of at most `size` positions. `where`: only the active tiles of a
+        line of the mask. `parallel` claims that iterations are independent. A block lives until its iteration ends."""
         self._check()
         for tile in self._walk(length, size, where, parallel):
             self._depth += 1
@@ -103,7 +104,8 @@ class Machine:
         self._end_of_launch()
 
     def load(self, tensor: str, *tiles: Tile, where: MaskLine | None = None) -> Block:
-        """HBM -> SRAM. Missing trailing tiles mean the whole axis; `where`: only if that line is not empty."""
+        """Copy a part of a tensor from HBM to SRAM. An axis without a tile is copied whole. `where`: copy only if that
+        line of the mask has an active tile."""
         block = self._allocate(tensor, shape_of(tensor, tiles, self.tensors, self.p))
         words = self.total(block.shape, where)
         for watcher in self.watchers:
@@ -118,13 +120,13 @@ class Machine:
         return block
 
     def update(self, blocks: Block | tuple[Block, ...], step: Step, *inputs: Input | None) -> None:
-        """Change blocks in place. An input that is None (the part of a dense mask) leaves nothing to do."""
+        """Change blocks in place by a step. Nothing happens if an input is None, as a part of a dense mask is."""
         given = tuple(x for x in inputs if x is not None)
         if len(given) == len(inputs):
             self._apply(step, blocks if isinstance(blocks, tuple) else (blocks,), given)
 
     def store(self, block: Block, tensor: str, *tiles: Tile) -> None:
-        """SRAM -> HBM."""
+        """Copy a block from SRAM to a part of a tensor in HBM; ScheduleError if their shapes differ."""
         self._check(block)
         shape = shape_of(tensor, tiles, self.tensors, self.p)
         if len(shape) != len(block.shape) or not all(map(same, shape, block.shape)):
@@ -135,7 +137,7 @@ class Machine:
         self._put(block, tensor)
 
     def free(self, *blocks: Block) -> None:
-        """Give the room back before the end of the loop body."""
+        """Free blocks before the end of the loop body."""
         self._check(*blocks)
         self._release(list(blocks))
         self._end_of_launch()
@@ -151,7 +153,7 @@ class Machine:
                 yield tile
 
     def total(self, shape: Shape, where: MaskLine | None = None) -> Size:
-        """Words of this shape that move in all the visits that this one stands for."""
+        """Words of this shape, summed over all the visits that the current one stands for: here, one."""
         if where is not None and not where.any:
             return 0
         return product(x.size if isinstance(x, Tile) else x for x in shape)
@@ -193,7 +195,7 @@ class Machine:
                 raise ScheduleError(f"block {block.name} is used after it was freed")
 
     def _end_of_launch(self) -> None:
-        """Outside all loops with empty SRAM nothing lives on: there a kernel may end."""
+        """Report the end of a kernel launch if no loop is open and SRAM is empty."""
         if self._depth == 0 and not self._resident:
             for watcher in self.watchers:
                 watcher.launch_ended()

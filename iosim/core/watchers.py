@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Watcher:
-    """Sees every event of a machine, and does nothing. Words are exact integers (or arrays of them), of one head."""
+    """Receives every event of a machine; this one ignores them. Words are exact integers, or arrays, for one head."""
 
     def start(self, machine: Machine) -> None: ...
 
@@ -35,7 +35,7 @@ class Watcher:
 
 
 class Traffic(Watcher):
-    """Words read and written, for each tensor and for each launch."""
+    """Words read and written: for each tensor (`reads`, `writes`), and for each launch (`steps`)."""
 
     def __init__(self) -> None:
         self.reads: dict[str, Size] = {}
@@ -110,11 +110,11 @@ class Flops(Watcher):
 
 
 class Trace(Watcher):
-    """Tile events, in order, of a machine that visits every tile: handed to `emit`, or kept in `events`.
+    """Passes the tile events of a machine that visits every tile to `emit`, in order, or keeps them in `events`.
 
-    `row`, `rows`, `column`, `columns` say which part of the tensor or block; `words` move, `resident_words` are in
-    SRAM after the event; `launch` counts kernels from 1. A load that moves no word (an empty line of the mask) is no
-    event.
+    `row` and `rows` are the first row and the number of rows of the tensor or block; `column` and `columns` likewise.
+    `words` is the number of words that move. `resident_words` is the number of words in SRAM after the event. `launch`
+    counts kernels from 1. A load that moves no words, for an empty line of the mask, is not an event.
     """
 
     def __init__(self, emit: Callable[[Event], None] | None = None) -> None:

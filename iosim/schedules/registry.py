@@ -1,4 +1,4 @@
-"""What a schedule is: its text, its formulas by hand, its numeric oracle, and where it comes from."""
+"""What a schedule is: its text, formulas derived by hand, a reference in float64, and its source."""
 
 from __future__ import annotations
 
@@ -42,26 +42,26 @@ if TYPE_CHECKING:
 class Schedule:
     """A text and what belongs to it.
 
-    `exact_traffic(p, t)` -> {tensor: (reads, writes)} in words of one head and `footprint(p, t)` in words are derived
-    by hand from the source, never from the text. `outer` is the loop that stays ("queries" or "keys"): traffic falls
-    with its tile. `rules` are the tile rules shown when none is asked for. `skips` leaves inactive tiles out;
-    without it a mask only hides. `initialised` are the tensors that the host fills before the start. `drops`: its text
-    applies dropout.
+    What it is. `summary` and `source` are shown in lists; `family` decides which bounds apply. `outer` is the outer
+    loop, "queries" or "keys". With `skips` the text leaves out tiles that the mask hides; without it a mask only hides
+    scores. `drops`: the text applies dropout. `tensors` adds to the tensors of `core/problem.py`. `initialised` are the
+    tensors that the host fills before the start. `about(p)` is the nearest problem that the schedule applies to;
+    `count` refuses others.
 
-    `tensors` adds to the tensors of `core/problem.py`. `example(rng, p, visible)` makes random arrays of one head by name
-    and `answer(hbm, p, visible)` the arrays they must lead to, in float64.
-    `search(schedule, p, M_bytes, multiple)` finds the best tiling where the search along `outer` does not (None).
-    `inner_matters`: True if dense traffic falls with the numbers of outer and of inner tiles, and depends on nothing
-    else; False if not with the inner ones; None: walks with small and with large tiles find out. Or
-    `candidates(p, multiple)` is a Tiling of arrays with a best one for every M, without a mask (None: not known);
-    `masked_candidates(p, multiple)` is a list of Tilings with a best one for every M, under a mask of tokens.
-    `chosen` are options of the problem that `tune` chooses where nobody gives them: {field: values(p, multiple)},
-    where what a value reaches in an M, an earlier one reaches as well or betters.
-    `about(p)` is the nearest problem that this schedule is about: `count` refuses others. `more_tiles` are the fields
-    of Tiling that it reads beside Br and Bc.
+    What it must do. `exact_traffic(p, t)` returns {tensor: (reads, writes)} in words of one head, and `footprint(p, t)`
+    the peak in words. Both are derived by hand from the source, never from the text. `example(rng, p, visible)` makes
+    random arrays of one head, by name; `answer(hbm, p, visible)` computes the outputs they must lead to, in float64.
+    `formula` is the dense traffic in words of one head, as text: sizes of the problem and LETTERS, with a space for a
+    product. Tests compare it with `exact_traffic`. `state` says what stays on chip and what waits in HBM.
 
-    `formula` is its dense traffic in words of one head, in LETTERS and sizes of the problem, a space for a product;
-    tests hold it against `exact_traffic`. `state` says what stays on chip and what waits in HBM.
+    Its tiles. `rules` are the tile rules of a count that asks for none. `more_tiles` are the fields of Tiling that it
+    reads besides Br and Bc. `inner_matters` is True if dense traffic falls with the number of outer tiles and with the
+    number of inner tiles, and depends on nothing else; False if it does not depend on the inner tiles; None if iosim
+    must find out, by walks with small and with large tiles. `search(schedule, p, M_bytes, multiple)` finds the best
+    tiling; None if iosim's own search can. `candidates(p, multiple)` is a Tiling of arrays that has a best one for
+    every M, without a mask. `masked_candidates(p, multiple)` is a list of Tilings that has one under a mask of tokens.
+    Either is None if it is not known. `chosen` has options of the problem that `tune` chooses if they are not given,
+    {field: values(p, multiple)}. Values go from best to worst: at no M does a later one move less than an earlier one.
     """
 
     name: str
@@ -98,7 +98,7 @@ LETTERS = {
     "Tv": "ceil(dv / cols_o)",
     "S": "ceil(Nk / ceil(Nk / splits))",
     "pages": "ceil(Nk / page_size)",
-}  # of formulas
+}  # of `formula`
 FA1, FA2 = "Dao et al. 2022 (arXiv 2205.14135)", "Dao 2023 (arXiv 2307.08691)"
 
 
@@ -115,7 +115,7 @@ class Schedules(MutableMapping[str, Schedule]):
         self._found |= dict.fromkeys(self._files)
 
     def pending(self, name: str) -> bool:
-        """Whether a name is expected and its file, which is imported now, has not registered it yet."""
+        """Whether an expected name is still not registered. Its file is imported first, unless that is under way."""
         if self._found[name] is None:
             import_module(f".{self._files[name]}", __package__)
         return self._found[name] is None
@@ -164,7 +164,7 @@ FUNCTIONS = ("exact_traffic", "footprint", "search", "candidates", "masked_candi
 
 
 def rules_of_fields(s: Schedule) -> Iterator[tuple[str, bool, str]]:
-    """(field, whether it is right, what is allowed)."""
+    """(field, whether its value is valid, what is allowed) for each field that is checked."""
     name = isinstance(s.name, str) and bool(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", s.name))
     yield "name", name, "letters, digits, and - . _ between them, as in my-schedule"
     yield "text", callable(s.text), "a function text(chip, p, t)"
@@ -178,7 +178,7 @@ def rules_of_fields(s: Schedule) -> Iterator[tuple[str, bool, str]]:
 
 
 def narrowed(problem: Attention, **fields: object) -> Attention:
-    """The problem with some fields fixed: for `about`."""
+    """The problem with some fields replaced; for `about`."""
     return replace(problem, **fields)  # type: ignore[arg-type]
 
 
@@ -195,7 +195,7 @@ def require(schedule: Schedule, problem: Attention) -> None:
 
 
 def find(name: str) -> Schedule:
-    """A schedule by name, in any case."""
+    """The schedule of a name, in upper or lower case; InputError if there is none."""
     if name in SCHEDULES:
         return SCHEDULES[name]
     word = str(name).strip().lower()
