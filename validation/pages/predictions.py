@@ -13,10 +13,12 @@ from validation.pages.text import about, by_schedule, groups, link, others, tabl
 
 ON_BUFFERS = "buffers, arrays, and the shapes that were measured in several places, on one H200"
 FITTED = (  # module, name, what it is, what it was fitted on; a name that its module lacks is left out
-    (l2, "HELD", "what a partition of the L2 holds, as a share of its size", ON_BUFFERS),
-    (l2, "TOUCHED", "what a partition is asked for before a write goes to DRAM, as a share of its size", ON_BUFFERS),
-    (l2, "DIRTY", "dirty bytes that a partition holds, as a share of its size", ON_BUFFERS),
-    (l2, "SPREAD", "how much less or more room decides the range at the edge of the L2", ON_BUFFERS),
+    (l2, "HELD", "bytes that a partition of the L2 holds, as a share of its size", ON_BUFFERS),
+    (l2, "TOUCHED", "bytes that a partition is asked for before a written byte goes to DRAM, as a share of its size",
+     ON_BUFFERS),
+    (l2, "DIRTY", "dirty bytes that a partition holds before it writes them, as a share of its size", ON_BUFFERS),
+    (l2, "SPREAD", "by how much less or more room the range of a prediction is found",
+     "nothing: chosen by hand, from how far the room of single shapes deviates"),
     (predict, "PROFILER_BYTES", "dirty bytes that the profiler leaves in the L2", "reads of large buffers on one H200"),
     (block_work, "UNDER_WAY", "requests for single words that a warp has under way",
      "tiles with unaligned rows on one H200"),
