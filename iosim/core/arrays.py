@@ -1,4 +1,4 @@
-"""Minimum, maximum, sum and choice, of numbers or of NumPy arrays. Numbers do not load NumPy."""
+"""Minimum, maximum, sum and choice, of numbers or of arrays. NumPy is loaded only for arrays."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Span(Tile):
-    """`size` positions of an axis of `length`, from `start` on. Which ones depends on `tile`, of an outer loop."""
+    """`size` positions of an axis of `length`, from `start` on. `tile`, of an outer loop, decides which ones."""
 
     __slots__ = ("tile",)
     tile: Tile

@@ -38,7 +38,7 @@ class Tile:
 
     @property
     def extent(self) -> Size:
-        """The positions for which the tile takes room in SRAM."""
+        """The number of positions for which the tile takes room in SRAM."""
         return self.size
 
 

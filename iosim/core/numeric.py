@@ -27,8 +27,8 @@ class Numeric(Machine):
 
     New blocks and unwritten HBM hold NaN. The inputs of a step are read-only. If a loop claims to be parallel and an
     iteration touches what another one stored, a ScheduleError is raised. With `double` everything is computed in
-    float64. Without it each array has the type of its tensor. NumPy has no bf16 and no fp8: these are kept as float32,
-    and every load, store and step rounds them.
+    float64. Without it each array has its own type. NumPy has no bf16 and no fp8: their values are kept as float32, and
+    every load, store and step rounds them.
     """
 
     def __init__(self, problem: Attention, hbm: Arrays, *watchers: Watcher, double: bool = True):

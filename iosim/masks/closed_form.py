@@ -1,9 +1,9 @@
 """Counts of active tiles in closed form, for numbers or for arrays of sizes: strips of diagonals, and global tokens.
 
-A strip is the set of pairs (x, y) with low <= y - x <= high. `causal` and `window:W` are strips, and so is what & makes
-of them. In a strip each row tile sees one range of column tiles, so counts are sums of clamped floors; such a sum takes
-O(log N) steps. `global:G` hides one rectangle of tiles. All numbers are whole. Arrays are int64, or object where a
-count may not fit.
+A strip is the set of pairs (x, y) with low <= y - x <= high. `causal` and `window:W` are strips, and so are
+their combinations by &. In a strip each row tile sees one range of column tiles. So counts are sums of clamped floors,
+and such a sum takes O(log N) steps. `global:G` hides one rectangle of tiles. All numbers are whole. Arrays are int64,
+or object where a count may not fit.
 """
 
 from __future__ import annotations

@@ -289,7 +289,7 @@ def axis(length: Size, size: Size, unit: str) -> Axis[Size]:
 
 
 def formula_density(mask: object, bound: BoundMask) -> tuple[str, float] | None:
-    """(formula, value) of the share of active tiles as papers give it; None if the mask is not a single such atom."""
+    """(formula, value) of the share of active tiles as papers give it, for a mask of one atom; None for other masks."""
     atom = mask.expr if isinstance(mask, Mask) else None
     if not isinstance(atom, Atom):
         return None

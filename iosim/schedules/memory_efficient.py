@@ -66,8 +66,8 @@ def one_room(chip: Machine, p: Attention, t: Tiling, again: bool) -> None:
 
 
 def traffic(p: Attention, t: Tiling, tiles: list[tuple[int, int]] | None = None) -> Words:
-    """A query tile of h rows whose last visible key is the n-th reads n keys and values, and its rows ceil(n / Bc)
-    times. Dense n = Nk: R = 2 Nk d Tr + N d Tc, W = N d (LSE adds N). `tiles` are the (h, n), if known."""
+    """A query tile of h rows whose last visible key is the n-th reads n keys and values, and its own rows
+    ceil(n / Bc) times. Dense n = Nk: R = 2 Nk d Tr + N d Tc, W = N d (LSE adds N). `tiles` are the (h, n), if known."""
     keys, rows, square = p.Nk * -(-p.N // t.rows_q), p.N * -(-p.Nk // t.rows_k), p.N * p.Nk
     if p.mask.columns is not None:
         tiles = tiles or last_keys(p, t)

@@ -195,7 +195,7 @@ def require(schedule: Schedule, problem: Attention) -> None:
 
 
 def find(name: str) -> Schedule:
-    """The schedule of a name, in upper or lower case; InputError if there is none."""
+    """The schedule of a name, whatever its case; InputError if there is none."""
     if name in SCHEDULES:
         return SCHEDULES[name]
     word = str(name).strip().lower()

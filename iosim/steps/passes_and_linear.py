@@ -80,7 +80,7 @@ def add_sum(l: Array, p: Array) -> None:
 @work(exps=lambda m, l, s: [s, m], other=lambda m, l, s: [(3, *s), (4, *m)])
 @Cost(operations=(1, 1), rows=True, looped=True)
 def add_maximum_and_sum(m: Array, l: Array, s: Array) -> None:
-    """One step of the online normaliser: m becomes the new maximum; l is rescaled and takes the new exponentials.
+    """One step of the online normaliser: m becomes the new maximum, l is rescaled, new sums are added.
 
     Milakov and Gimelshein 2018, Algorithm 3, lines 4 and 5.
     """

@@ -22,7 +22,8 @@ Step = TypeVar("Step", bound=Callable[..., None])
 
 
 def flops(factors: Factors) -> Callable[[Step], Step]:
-    """Mark a step with the operations of its matrix product: `factors(*shapes of its arguments)`, to be multiplied."""
+    """Mark a step with the floating-point operations of its matrix product. `factors` takes the shapes of the
+    arguments and returns factors; their product is the number of operations."""
 
     def mark(step: Step) -> Step:
         step.__dict__["flops"] = factors
@@ -37,9 +38,9 @@ def nothing(*shapes: Shape) -> list[Any]:
 
 
 def work(exps: Terms = nothing, other: Terms = nothing) -> Callable[[Step], Step]:
-    """Mark a step with what it computes besides matrix products. `exps` gives its exponentials and logarithms. `other`
-    gives its additions, multiplications, comparisons and divisions. From the shapes of the arguments each of the two
-    makes a list; an entry is a tuple of factors to be multiplied."""
+    """Mark a step with what it computes besides matrix products. `exps` counts exponentials and logarithms. `other`
+    counts additions, multiplications, comparisons and divisions of two numbers. Each takes the shapes of the arguments
+    and returns a list of tuples of factors; the number of operations is the sum of their products."""
 
     def mark(step: Step) -> Step:
         step.__dict__["work"] = exps, other
@@ -134,9 +135,10 @@ def softmax_rows(s: Array) -> None:
 @work(exps=lambda s, m, l, o: [s, m], other=lambda s, m, l, o: [(3, *s), (4, *m), o])
 @Cost(operations=(4, 0, 0, 1), exponentials=1, rows=True, looped=True, rescales=True)
 def online_softmax(s: Array, m: Array, l: Array, o: Array) -> None:
-    """One step of online softmax: s becomes exp(s - new maximum), l and o are rescaled, and l takes the new sums.
+    """One step of online softmax: m becomes the new maximum, l and o are rescaled to it, s becomes exp(s - m), and its
+    sums are added to l.
 
-    m becomes the new maximum. s (rows, keys), m and l (rows,), o (rows, dv), not normalised. Dao 2023, Algorithm 1,
+    s (rows, keys), m and l (rows,), o (rows, dv), not normalised. Dao 2023, Algorithm 1,
     lines 9 and 10.
     """
     import numpy as np
@@ -212,4 +214,4 @@ def drop(s: Array, factors: Array) -> None:
 @work()
 @Cost(operations=(1,), timed_as="normalise")
 def keep(s: Array) -> None:
-    """Nothing: stands for an unfused elementwise pass (a mask, a dropout), which reads and writes every score."""
+    """Change nothing. Stands for an unfused pass over all scores (a mask, a dropout), which reads and writes each."""
