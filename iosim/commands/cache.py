@@ -34,7 +34,7 @@ def command(
     """
     from .. import tables
     from ..tracing import cache
-    from ..tracing.event_file import plan
+    from ..tracing.event_file import one_head_run
     from ..units import parse_axis, parse_bytes
 
     p = problem(given)
@@ -48,9 +48,9 @@ def command(
         raise InputError("--line", f"--granularity {granularity}", "line, where --line is given")
     one = str(sizes[0]) if len(sizes) == 1 else None
     found = cache.compare(
-        *plan(p, name, tiles, one), sizes, granularity=granularity, policy=policy, curve=curve,
+        *one_head_run(p, name, tiles, one), sizes, granularity=granularity, policy=policy, curve=curve,
         line_bytes=64 if line is None else parse_bytes(line, p.word_bytes, "--line"),
         tensors=tuple(dict.fromkeys(tensors.split(","))) if tensors else (),
     )  # fmt: skip
     rows = found["results"]
-    answer(rows, found, output, cache.summary(name, found) + tables.table(cache.narrow(rows)))
+    answer(rows, found, output, cache.comparison_header(name, found) + tables.table(cache.for_terminal(rows)))

@@ -36,5 +36,5 @@ def command(
     multiple = parse_count(tile_multiple, "--tile-multiple")
     types = dict.fromkeys(part.strip() for part in dtype.split(","))
     problems = [Attention(d=size, dtype=t, acc_dtype=acc_dtype, **values) for size in heads for t in types]
-    found = crossover.rows([c for p in problems for c in crossover.crossovers(p, multiple)])
+    found = crossover.crossover_rows([c for p in problems for c in crossover.crossovers(p, multiple)])
     answer(found, {"crossovers": found}, output)

@@ -30,7 +30,7 @@ def command(
 
     p = problem(given)
     size = memory(m, m_elements, hardware)
-    kind = event_file.kind_of(kind, path, as_json, as_csv)
-    schedule, head, tiling = event_file.plan(p, name, tiles, size)
-    event_file.check_length(event_file.visits(schedule, head, tiling).total)  # before anything is on stdout
-    event_file.write(lambda emit: event_file.run(schedule, head, tiling, emit), path, kind)
+    kind = event_file.event_format(kind, path, as_json, as_csv)
+    schedule, head, tiling = event_file.one_head_run(p, name, tiles, size)
+    event_file.check_length(event_file.count_events(schedule, head, tiling).total)  # before anything is on stdout
+    event_file.write_events(lambda emit: event_file.emit_events(schedule, head, tiling, emit), path, kind)

@@ -12,7 +12,7 @@ from .answer import Output, answer
 from .options import memory_options, outputs, problem_options, text_option, variant_options
 
 if TYPE_CHECKING:
-    from ..tuning.least import Curve, Tuned
+    from ..tuning.least import Best, Curve
 
 SCHEDULE = click.option("--schedule", "schedules", multiple=True, metavar="NAME", help="Only this one; repeatable.")
 LEAST_BLOCKS = (
@@ -52,7 +52,7 @@ def command(
         show_curve(least, plot, output)
     else:
         at = one_size(size, plot)
-        show_tuned(tune.tune(M=at, schedules=schedules, tile_multiple=multiple, least_blocks=blocks, **values), output)
+        show_best(tune.tune(M=at, schedules=schedules, tile_multiple=multiple, least_blocks=blocks, **values), output)
 
 
 def one_size(size: str | None, plot: str | None) -> str:
@@ -74,11 +74,11 @@ def check_curve(size: str | None, plot: str | None) -> None:
         check_name(plot)
 
 
-def show_tuned(found: Tuned, output: Output) -> None:
+def show_best(found: Best, output: Output) -> None:
     from ..tuning import tables
 
-    json = tables.tuned_json(found) if output.as_json else None
-    answer(tables.tuned_rows(found), json, output, tables.tuned_text(found))
+    json = tables.tune_json(found) if output.as_json else None
+    answer(tables.tune_rows(found), json, output, tables.tune_text(found))
 
 
 def show_curve(found: Curve, plot: str | None, output: Output) -> None:

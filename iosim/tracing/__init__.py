@@ -1,1 +1,6 @@
-"""Events of a run, and what a cache would make of its accesses."""
+"""Events of a run, and what a cache would make of its accesses.
+
+Read in this order: event_file.py writes the events. accesses.py turns them into a string of accesses. cache.py replays
+such a string through an LRU, with the distances of reuse_distance.py (or of reuse_distance_numba.py), and through
+the optimum of belady.py.
+"""

@@ -1,38 +1,43 @@
-"""A schedule's HBM accesses as a string of objects: what a cache would see.
+"""The HBM accesses of a schedule, as a cache would see them: a string of objects.
 
-The run that visits every tile leaves a list of tile moves. In memory (row-major tensors, one after the other, each
-from the start of a line) a tile is one or more runs of lines. Where runs overlap they are cut, so that every piece is
-always touched as a whole and in order. The string is then as long as the number of tile moves, not of lines, and still
-says for every line when it is touched.
+A run that visits every tile leaves a list of tile moves. Tensors are row-major. They lie one behind the other, each
+from the start of a line. So in memory a tile is one or more runs of lines. Overlapping runs are cut into pieces, so
+that every piece is always accessed as a whole and in order. These pieces are the objects. An access to a piece stands
+for accesses to all of its lines: the string is much shorter than one of lines, and says the same.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from ..core.machine import Machine, Tile
-from ..core.problem import Attention
 from ..core.shapes import product as product_of
-from ..core.tiling import Tiling
 from ..core.watchers import Traffic
 from ..errors import InputError, suggestion
-from .event_file import MOST_EVENTS, check_length, visits
+from .event_file import MOST_EVENTS, check_length, count_events
+
+if TYPE_CHECKING:
+    from ..core.machine import Block
+    from ..core.problem import Attention
+    from ..core.tiling import Tiling
+    from ..core.typing import Bools, ScheduleLike, Shape, Size
+    from .reuse_distance import Numbers
 
 GRANULARITIES = ("line", "word", "tile")
 MOST_RUNS = 20_000_000
 
 
 class Moves(Traffic):
-    """Tile moves of the tensors asked for, with their traffic: what the explicit SRAM moves.
+    """The tile moves of the tensors asked for (all of them if `wanted` is empty), and the traffic of these tensors.
 
-    Each is (tensor, is store, row, rows, column, columns), flat in one array. A tensor of more than two axes is one
-    matrix over another.
+    Each move is (tensor, is store, row, rows, column, columns), flat in one array. A tensor of more than two axes is a
+    stack of matrices: its rows go on from one matrix to the next.
     """
 
     def __init__(self, wanted: tuple[str, ...] = ()):
@@ -42,24 +47,25 @@ class Moves(Traffic):
         self.names: list[str] = []
         self.numbers = array("q")
 
-    def start(self, machine: Any) -> None:
+    def start(self, machine: Machine) -> None:
         self.machine = machine
 
-    def load(self, block: Any, tensor: str, words: Any) -> None:
+    def load(self, block: Block, tensor: str, words: Size) -> None:
         if words and self.wants(tensor):
             super().load(block, tensor, words)
             self._add(tensor, 0, block)
 
-    def store(self, block: Any, tensor: str, words: Any) -> None:
+    def store(self, block: Block, tensor: str, words: Size) -> None:
         if self.wants(tensor):
             super().store(block, tensor, words)
             self._add(tensor, 1, block)
 
     def wants(self, tensor: str) -> bool:
+        """Whether a tensor was asked for. It is noted as seen in any case."""
         self.seen[tensor] = None
         return not self.wanted or tensor in self.wanted
 
-    def _add(self, tensor: str, store: int, block: Any) -> None:
+    def _add(self, tensor: str, store: int, block: Block) -> None:
         if tensor not in self.names:
             self.names.append(tensor)
         number = self.names.index(tensor)
@@ -69,29 +75,34 @@ class Moves(Traffic):
             check_length(len(self.numbers) // 6)
 
     @property
-    def rows(self) -> Any:
+    def table(self) -> Numbers:
+        """The moves as an array of six columns."""
         return np.array(self.numbers, np.int64).reshape(-1, 6)
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
-        return [self.machine.p.shape(self.machine.tensors[name]) for name in self.names]
+        """The shape of each tensor in `names`."""
+        shapes = [self.machine.p.shape(self.machine.tensors[name]) for name in self.names]
+        return cast("list[tuple[int, ...]]", shapes)
 
     @property
     def widths(self) -> list[int]:
-        """Bytes of a word, for each tensor."""
+        """The bytes of a word of each tensor in `names`."""
         return [self.machine.p.hbm_bytes(self.machine.tensors[name]) for name in self.names]
 
     @property
     def total_bytes(self) -> int:
+        """The bytes that these tensors move."""
         return sum(int(sum(self.tensors[name])) * width for name, width in zip(self.names, self.widths, strict=True))
 
 
-def matrices(shape: tuple[Any, ...]) -> Iterator[tuple[int, int, int, int]]:
+def matrices(shape: Shape) -> Iterator[tuple[int, int, int, int]]:
     """(row, rows, column, columns) of a block; one for each index of its leading axes."""
-    spans = [(x.start, x.size, int(x.length)) if isinstance(x, Tile) else (0, x, x) for x in shape]
-    if len(spans) == 1:
-        spans.append((0, 1, 1))
-    *leading, (row, rows, height), (column, columns, _) = spans
+    sizes = cast("tuple[Tile | int, ...]", shape)  # of one problem
+    extents = [(x.start, x.size, int(x.length)) if isinstance(x, Tile) else (0, x, x) for x in sizes]
+    if len(extents) == 1:
+        extents.append((0, 1, 1))
+    *leading, (row, rows, height), (column, columns, _) = extents
     for index in product(*(range(start, start + size) for start, size, _ in leading)):
         matrix = 0
         for place, (_, _, length) in zip(index, leading, strict=True):
@@ -101,24 +112,28 @@ def matrices(shape: tuple[Any, ...]) -> Iterator[tuple[int, int, int, int]]:
 
 @dataclass(frozen=True)
 class Accesses:
-    """A string of accesses. Object x fills `weights[x]` units of `unit_bytes`; an access to it counts as `amounts[x]`
-    accesses (all of its lines, or one tile)."""
+    """A string of accesses: `ids` are the objects, `stores` says which accesses are stores.
 
-    ids: Any
-    stores: Any
-    weights: Any
-    amounts: Any
+    Object x fills `weights[x]` units of `unit_bytes`. An access to it counts as `amounts[x]` accesses: all of its
+    lines, or one tile. `whole`: objects enter and leave a cache as a whole.
+    """
+
+    ids: Numbers
+    stores: Bools
+    weights: Numbers
+    amounts: Numbers
     unit_bytes: int
     whole: bool
 
     @property
     def total(self) -> int:
+        """The number of accesses."""
         return int(self.amounts[self.ids].sum())
 
 
-def record(schedule: Any, problem: Attention, tiling: Tiling, tensors: tuple[str, ...] = ()) -> Moves:
-    """Visit every tile; all tensors, or those asked for."""
-    check_length(visits(schedule, problem, tiling).moves)
+def record(schedule: ScheduleLike, problem: Attention, tiling: Tiling, tensors: tuple[str, ...] = ()) -> Moves:
+    """The tile moves of a run that visits every tile: of all tensors, or of those asked for."""
+    check_length(count_events(schedule, problem, tiling).moves)
     moves = Moves(tensors)
     Machine(problem, moves).run(schedule, tiling)
     for name in tensors:
@@ -129,11 +144,11 @@ def record(schedule: Any, problem: Attention, tiling: Tiling, tensors: tuple[str
 
 
 def accesses(moves: Moves, granularity: str = "line", line_bytes: int = 64) -> Accesses:
-    """The string of accesses at a granularity."""
+    """The string of accesses to lines, words or tiles. InputError where the tensors have no such units."""
     if granularity not in GRANULARITIES:
         raise InputError("--granularity", granularity, ", ".join(GRANULARITIES), suggestion(granularity, GRANULARITIES))
     if granularity == "tile":
-        return of_tiles(moves.rows, moves.widths)
+        return tile_accesses(moves.table, moves.widths)
     if granularity == "word":
         line_bytes = min(moves.widths)
         if max(moves.widths) > line_bytes:
@@ -141,11 +156,14 @@ def accesses(moves: Moves, granularity: str = "line", line_bytes: int = 64) -> A
     for width in moves.widths:
         if line_bytes % width:
             raise InputError("--line", line_bytes, f"a multiple of {width} bytes, the size of a word")
-    return of_lines(moves.rows, moves.shapes, moves.widths, line_bytes)
+    return line_accesses(moves.table, moves.shapes, moves.widths, line_bytes)
 
 
-def of_lines(moves: Any, shapes: list[tuple[int, ...]], widths: list[int], line_bytes: int) -> Accesses:
-    first, stop, stores = runs(moves, shapes, widths, line_bytes)
+def line_accesses(
+    moves: Numbers, shapes: Sequence[tuple[int, ...]], widths: Sequence[int], line_bytes: int
+) -> Accesses:
+    """The string of accesses to lines, from the table of the moves. Units are lines."""
+    first, stop, stores = line_runs(moves, shapes, widths, line_bytes)
     cuts = np.union1d(first, stop)
     begin, end = np.searchsorted(cuts, first), np.searchsorted(cuts, stop)
     count = end - begin
@@ -154,9 +172,14 @@ def of_lines(moves: Any, shapes: list[tuple[int, ...]], widths: list[int], line_
     return Accesses(ids, np.repeat(stores, count), weights, weights, line_bytes, False)
 
 
-def runs(moves: Any, shapes: list[tuple[int, ...]], widths: list[int], line_bytes: int) -> tuple[Any, Any, Any]:
-    """(first line, line behind the last, is store) of the runs that the moves are in memory: one for a tile of whole
-    rows, else one a row. A line that two rows of one tile share is touched once."""
+def line_runs(
+    moves: Numbers, shapes: Sequence[tuple[int, ...]], widths: Sequence[int], line_bytes: int
+) -> tuple[Numbers, Numbers, Bools]:
+    """(first line, line behind the last, is store) of each run of lines that the moves touch.
+
+    A tile of whole rows is one run, any other tile is one run a row. A line that two rows of a tile share is touched
+    once.
+    """
     bases = [0]
     for shape, width in zip(shapes, widths, strict=True):
         bases.append(bases[-1] + -(-product_of(shape) * width // line_bytes))
@@ -169,15 +192,18 @@ def runs(moves: Any, shapes: list[tuple[int, ...]], widths: list[int], line_byte
     turn = np.arange(len(event)) - np.repeat(np.cumsum(count) - count, count)
     words = (rows * columns // count)[event]
     start = (row[event] + turn) * across[event] + column[event]
-    width, base = np.array(widths)[tensor][event], np.array(bases)[tensor][event]
-    first, stop = base + start * width // line_bytes, base - (-(start + words) * width // line_bytes)
+    word_bytes, base = np.array(widths)[tensor][event], np.array(bases)[tensor][event]
+    first, stop = base + start * word_bytes // line_bytes, base - (-(start + words) * word_bytes // line_bytes)
     first[1:] = np.where(turn[1:] > 0, np.maximum(first[1:], stop[:-1]), first[1:])
     kept = stop > first
     return first[kept], stop[kept], store[event][kept].astype(bool)
 
 
-def of_tiles(moves: Any, widths: list[int]) -> Accesses:
-    """Tiles as the objects, by their place; those of a tensor must not overlap. Units are bytes."""
+def tile_accesses(moves: Numbers, widths: Sequence[int]) -> Accesses:
+    """The string of accesses to tiles, from the table of the moves. Units are bytes.
+
+    The place of a tile names it. InputError if tiles of a tensor overlap.
+    """
     places, ids = np.unique(moves[:, [0, 2, 3, 4, 5]], axis=0, return_inverse=True)
     tensor, row, rows, column, columns = places.T
     for axis, (start, size) in {"rows": (row, rows), "columns": (column, columns)}.items():

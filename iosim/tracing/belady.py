@@ -1,30 +1,43 @@
-"""Belady's optimum (1966): on a miss, the unit whose next use is farthest away leaves. Exact, and run by run.
+"""Belady's optimum (1966): on a miss, the unit whose next use is farthest away leaves. Exact, for whole runs of units.
 
-An object is a run of units (words, lines) that are always touched one after the other, so all of it has the same next
-use but for the order inside: of a victim the last units leave first, and what stays of an object is a few pieces.
-A miss always places its unit (no bypass). The optimum is over misses; write-backs are those that this optimum has.
+An object is a run of units (words or lines) that are always accessed one after the other. So the next use of its last
+unit is the farthest of all its units. The last units of a victim leave first. What stays of an object is a few pieces.
+
+A unit that misses is always placed in the cache: there is no bypass. The optimum is the least number of misses. The
+write-backs are those that this replacement has; another one may have fewer.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from heapq import heappop, heappush
-from typing import Any
+from typing import TYPE_CHECKING
 
-Piece = tuple[int, int, bool]  # units [start, stop) of an object, and whether they are dirty
+if TYPE_CHECKING:
+    from ..core.typing import Bools
+    from .reuse_distance import Numbers
+
+ResidentRun = tuple[int, int, bool]
+"""Units [start, stop) of an object that are in the cache, and whether they are dirty."""
 
 
-class Cache:
-    """What is resident, and which object's next use is farthest."""
+class BeladyCache:
+    """A cache of `capacity` units that evicts the object whose next use is farthest away. Objects may stay in part."""
 
     def __init__(self, capacity: int):
         self.capacity, self.room = capacity, capacity
-        self.pieces: dict[int, list[Piece]] = {}
+        self.pieces: dict[int, list[ResidentRun]] = {}
         self.next: dict[int, int] = {}
         self.queue: list[tuple[int, int]] = []  # (-next use, object); an entry may be out of date
         self.misses, self.write_backs = [0, 0], 0  # of loads, of stores
 
-    def keep(self, x: int, pieces: list[Piece], following: int) -> None:
+    @property
+    def moved(self) -> tuple[int, int]:
+        """Units (fetched, written back)."""
+        return self.misses[0], self.write_backs
+
+    def keep(self, x: int, pieces: list[ResidentRun], following: int) -> None:
+        """Note what is resident of an object, and its next use."""
         self.pieces[x], self.next[x] = pieces, following
         heappush(self.queue, (-following, x))
 
@@ -52,22 +65,27 @@ class Cache:
         return most - left
 
     def access(self, x: int, units: int, store: bool, following: int) -> None:
-        """Touch the units of x in order; what was resident of it hits."""
+        """Access the units of x in order. What is resident of it hits. `following` is the next use of x."""
         ahead, place = deque(self.pieces.pop(x, ())), 0
-        done: list[Piece] = []
+        done: list[ResidentRun] = []
         while place < units:
             if ahead and ahead[0][0] == place:
                 _, stop, dirty = ahead.popleft()
-                append(done, (place, stop, dirty or store))
+                append_joined(done, (place, stop, dirty or store))
             else:
                 stop = ahead[0][0] if ahead else units
                 self.place(ahead, done, place, stop, store, following)
             place = stop
         self.keep(x, done, following)
 
-    def place(self, ahead: Any, done: list[Piece], start: int, stop: int, store: bool, following: int) -> None:
-        """Units [start, stop) miss. Room comes, in this order, from what is free, from objects used after this one,
-        from the units of this one that were just touched, from objects used before it, and from its units ahead."""
+    def place(
+        self, ahead: deque[ResidentRun], done: list[ResidentRun], start: int, stop: int, store: bool, following: int
+    ) -> None:
+        """Place units [start, stop) of an object, which miss. `done` holds its units before them, `ahead` those behind.
+
+        Room comes, in this order, from free room, from objects used after this one, from the units of this one that
+        were just accessed, from objects used before it, and from its units ahead.
+        """
         missing = stop - start
         self.misses[store] += missing
         free = min(missing, self.room)
@@ -75,19 +93,20 @@ class Cache:
         missing -= free
         while missing and self.farthest()[0] > following:
             missing -= self.evict(self.farthest()[1], missing)
-        if missing and not done and stop - missing == start:  # nothing of it was touched yet: one unit from elsewhere
+        if missing and not done and stop - missing == start:  # nothing of it was accessed yet: one unit from elsewhere
             self.give_one(ahead)
             missing -= 1
         if stop - missing > start:
-            append(done, (start, stop - missing, store))
-        if missing:  # each unit takes the place of the one touched before it
+            append_joined(done, (start, stop - missing, store))
+        if missing:  # each unit takes the place of the one accessed before it
             first, last, dirty = done.pop()
             if last - 1 > first:
                 done.append((first, last - 1, dirty))
             self.write_backs += missing if store else dirty
-            append(done, (stop - 1, stop, store))
+            append_joined(done, (stop - 1, stop, store))
 
-    def give_one(self, ahead: Any) -> None:
+    def give_one(self, ahead: deque[ResidentRun]) -> None:
+        """Make room for one unit: from another object if there is one, else from the end of `ahead`."""
         _, x = self.farthest()
         if x >= 0:
             self.evict(x, 1)
@@ -98,26 +117,33 @@ class Cache:
             ahead.append((start, stop - 1, dirty))
 
     def flush(self) -> None:
-        """What is dirty at the end goes to memory."""
+        """Evict everything: what is dirty at the end is written back."""
         for x in list(self.pieces):
             self.evict(x, self.capacity)
 
 
-def append(pieces: list[Piece], piece: Piece) -> None:
-    """Add a piece behind the others, joined to the last one where nothing parts them."""
+def append_joined(pieces: list[ResidentRun], piece: ResidentRun) -> None:
+    """Append a piece. It is joined to the last one if they meet and are both dirty or both clean."""
     if pieces and pieces[-1][1] == piece[0] and pieces[-1][2] == piece[2]:
         pieces[-1] = (pieces[-1][0], piece[1], piece[2])
     else:
         pieces.append(piece)
 
 
-class WholeCache(Cache):
-    """The same rule where objects come and go as a whole. The optimum only if all have one weight: with several,
-    finding it is NP-hard, and this is the usual greedy choice. `bytes` are misses and write-backs by weight."""
+class WholeObjectCache(BeladyCache):
+    """The same rule for objects that enter and leave as a whole.
+
+    It is the optimum only if all objects have one weight. With several weights the optimum is NP-hard to find, and this
+    is the usual greedy choice. `misses` and `write_backs` count objects; `fetched` and `written` count units.
+    """
 
     def __init__(self, capacity: int):
         super().__init__(capacity)
         self.fetched, self.written = 0, 0
+
+    @property
+    def moved(self) -> tuple[int, int]:
+        return self.fetched, self.written
 
     def access(self, x: int, units: int, store: bool, following: int) -> None:
         dirty = x in self.pieces and self.pieces[x][0][2]
@@ -132,6 +158,7 @@ class WholeCache(Cache):
             self.drop(x)
 
     def drop(self, x: int) -> None:
+        """Evict an object."""
         ((_, units, dirty),) = self.pieces.pop(x)
         self.room += units
         self.write_backs += dirty
@@ -142,11 +169,10 @@ class WholeCache(Cache):
             self.drop(x)
 
 
-def replay(cache: Any, ids: Any, weights: Any, stores: Any, following: Any) -> Any:
-    """Run an access string through a cache, and flush it."""
+def replay_accesses(cache: BeladyCache, ids: Numbers, weights: Numbers, stores: Bools, following: Numbers) -> None:
+    """Run a string of accesses through a cache, and flush it. `following` has the next use of each access's object."""
     for x, units, store, later in zip(
         ids.tolist(), weights[ids].tolist(), stores.tolist(), following.tolist(), strict=True
     ):
         cache.access(x, units, store, later)
     cache.flush()
-    return cache

@@ -1,29 +1,40 @@
 """A cache in place of the explicit SRAM: LRU of every size in one pass, and Belady's optimum. Fully associative.
 
-A load that misses fetches its lines. A store places its lines without reading them and leaves them dirty; dirty lines
-are written back when they leave, and at the end. All lines of an object share one reuse distance, so an object stands
-for its lines, and every count is exact line by line.
+A load that misses fetches its lines. A store places its lines without reading them and leaves them dirty. Dirty lines
+are written back when they leave the cache, and at the end. All lines of an object share one reuse distance, so an
+object stands for its lines, and every count is exact line by line.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict, cast
 
 import numpy as np
 
 from ..errors import InputError, suggestion
 from ..search.best import footprint
-from .accesses import Accesses, accesses, record
-from .reuse_distance import NEVER, dirty_needs, following, needs
+from .accesses import accesses, record
+from .belady import BeladyCache, WholeObjectCache, replay_accesses
+from .reuse_distance import UNREACHED, dirty_needs, needs, next_access
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from ..core.problem import Attention
+    from ..core.tiling import Tiling
+    from ..core.typing import ScheduleLike
+    from ..tables import Row, Rows
+    from .accesses import Accesses, Moves
+    from .reuse_distance import Numbers
 
 POLICIES = ("lru", "belady", "both")
 
 
 @dataclass(frozen=True)
-class Counts:
-    """What a cache of `capacity_bytes` does. `misses` and `write_backs` in accesses; bytes fetched and written back."""
+class CacheCounts:
+    """What a cache of `M_bytes` does: `misses` and `write_backs` in accesses, and bytes fetched and written back."""
 
     policy: str
     M_bytes: int
@@ -37,26 +48,54 @@ class Counts:
     total_bytes: int
 
 
+class ExplicitSRAM(TypedDict):
+    """What a schedule itself moves, and the SRAM that it needs for that."""
+
+    reads: int
+    writes: int
+    total: int
+    total_bytes: int
+    sram_peak_words: int
+    sram_peak_bytes: int
+    tensors: dict[str, dict[str, int]]
+
+
+class Comparison(TypedDict):
+    """Caches of several sizes beside the explicit SRAM of a schedule.
+
+    `results` are CacheCounts as rows, with `x_scratchpad`, their bytes over those of the explicit SRAM. `optimal`:
+    whether Belady's rule is the optimum for these objects.
+    """
+
+    accesses: int
+    objects: int
+    granularity: str
+    unit_bytes: int
+    optimal: bool
+    scratchpad: ExplicitSRAM
+    results: list[Row]
+
+
 class LRU:
-    """One pass over the string; then any capacity, or all of them."""
+    """The LRU caches of all sizes, from one pass over a string of accesses."""
 
     def __init__(self, string: Accesses, fast: bool | None = None):
         self.string = string
         need = needs(string.ids, string.weights, fast)
         older = dirty_needs(string.ids, string.stores, need)
-        again = string.stores & (older < NEVER)
+        again = string.stores & (older < UNREACHED)
         self.last = np.unique(string.ids[string.stores])  # their last value is written back whatever the capacity
         self.loads = (need[~string.stores], string.ids[~string.stores])
         self.stores = (need[string.stores], string.ids[string.stores])
         self.overwrites = (older[again], string.ids[again])
 
-    def breakpoints(self) -> Any:
-        """The capacities in units at which something changes, from the least that holds anything."""
+    def breakpoints(self) -> Numbers:
+        """The capacities in units at which a count changes, in order; the first is 1, the least that holds anything."""
         found = np.concatenate([self.loads[0], self.stores[0], self.overwrites[0]])
-        return np.union1d([1], found[found < NEVER])
+        return np.union1d([1], found[found < UNREACHED])
 
-    def counts(self, capacities: Any) -> list[Counts]:
-        """For capacities in units."""
+    def counts(self, capacities: ArrayLike) -> list[CacheCounts]:
+        """The counts for capacities in units."""
         capacities = np.asarray(capacities, np.int64)
         s = self.string
         found = []
@@ -67,42 +106,40 @@ class LRU:
             found.append((reads, writes, older + int(unit[self.last].sum())))
         (reads, writes, backs), (fetched, _, written) = found
         table = zip(capacities, reads, writes, backs, fetched, written, strict=True)
-        return [row("lru", s, line) for line in table]
+        return [counts_in_bytes("lru", s, line) for line in table]
 
 
-def belady(string: Accesses, capacity: int) -> Counts:
-    """Belady's optimum for one capacity, in units."""
-    from .belady import Cache, WholeCache, replay
-
-    later = following(string.ids)
-    cache: Any = (WholeCache if string.whole else Cache)(capacity)
-    replay(cache, string.ids, string.weights, string.stores, later)
-    fetched, written = (cache.fetched, cache.written) if string.whole else (cache.misses[0], cache.write_backs)
-    return row("belady", string, (capacity, *cache.misses, cache.write_backs, fetched, written))
+def belady(string: Accesses, capacity: int) -> CacheCounts:
+    """The counts of Belady's optimum for one capacity, in units."""
+    cache = (WholeObjectCache if string.whole else BeladyCache)(capacity)
+    replay_accesses(cache, string.ids, string.weights, string.stores, next_access(string.ids))
+    return counts_in_bytes("belady", string, (capacity, *cache.misses, cache.write_backs, *cache.moved))
 
 
-def row(policy: str, string: Accesses, numbers: Sequence[int]) -> Counts:
-    """From units and objects to what is told: capacity, misses of loads and stores, write-backs, what moved."""
+def counts_in_bytes(policy: str, string: Accesses, numbers: Sequence[int]) -> CacheCounts:
+    """The counts of a cache from (capacity, misses of loads, misses of stores, write-backs, units fetched, units
+    written back), where the capacity is in units."""
     capacity, reads, writes, backs, fetched, written = map(int, numbers)
     size = string.unit_bytes
     moved = (fetched * size, written * size, (fetched + written) * size)
-    return Counts(policy, capacity * size, string.total, reads + writes, reads, writes, backs, *moved)
+    return CacheCounts(policy, capacity * size, string.total, reads + writes, reads, writes, backs, *moved)
 
 
-def beyond(need: Any, amounts: Any, capacities: Any) -> Any:
+def beyond(need: Numbers, amounts: Numbers, capacities: Numbers) -> Numbers:
     """For each capacity: the sum of the amounts whose need exceeds it."""
     order = np.argsort(need, kind="stable")
     within = np.concatenate([[0], np.cumsum(amounts[order])])
-    return within[-1] - within[np.searchsorted(need[order], capacities, side="right")]
+    return cast("Numbers", within[-1] - within[np.searchsorted(need[order], capacities, side="right")])
 
 
 def compare(
-    schedule: Any, problem: Any, tiling: Any, sizes: Sequence[int], *, granularity: str = "line", line_bytes: int = 64,
+    schedule: ScheduleLike, problem: Attention, tiling: Tiling, sizes: Sequence[int], *,
+    granularity: str = "line", line_bytes: int = 64,
     tensors: tuple[str, ...] = (), policy: str = "both", curve: bool = False,
-) -> dict[str, Any]:  # fmt: skip
-    """Replay a schedule at caches of these bytes, beside what its explicit SRAM moves.
+) -> Comparison:  # fmt: skip
+    """What caches of `sizes` bytes would move in place of a schedule's explicit SRAM, beside what that SRAM moves.
 
-    With `curve`, the rows of LRU are all sizes at which it changes.
+    With `curve`, the LRU has a row for every size at which a count of it changes.
     """
     if policy not in POLICIES:
         raise InputError("--policy", policy, ", ".join(POLICIES), suggestion(policy, POLICIES))
@@ -111,12 +148,12 @@ def compare(
     capacities = list(dict.fromkeys(size // string.unit_bytes for size in sizes))
     if 0 in capacities:
         raise InputError("--M", f"{min(sizes)} B", f"at least one {granularity} of {string.unit_bytes} B")
-    rows: list[Counts] = []
+    found: list[CacheCounts] = []
     if policy != "belady":
         lru = LRU(string)
-        rows += lru.counts(lru.breakpoints() if curve else capacities)
+        found += lru.counts(lru.breakpoints() if curve else capacities)
     if policy != "lru":
-        rows += [belady(string, capacity) for capacity in capacities]
+        found += [belady(string, capacity) for capacity in capacities]
     scratchpad = moves.total_bytes
     return {
         "accesses": string.total,
@@ -124,21 +161,29 @@ def compare(
         "granularity": granularity,
         "unit_bytes": string.unit_bytes,
         "optimal": not string.whole or len(np.unique(string.weights)) == 1,
-        "scratchpad": explicit(schedule, problem, tiling, moves),
-        "results": [{**vars(r), "x_scratchpad": r.total_bytes / scratchpad} for r in rows],
+        "scratchpad": explicit_sram(schedule, problem, tiling, moves),
+        "results": [{**vars(counts), "x_scratchpad": counts.total_bytes / scratchpad} for counts in found],
     }
 
 
-def explicit(schedule: Any, problem: Any, tiling: Any, moves: Any) -> dict[str, Any]:
+def explicit_sram(schedule: ScheduleLike, problem: Attention, tiling: Tiling, moves: Moves) -> ExplicitSRAM:
     """What the schedule itself moves, in words and bytes, and the SRAM that it needs for that."""
     room = footprint(schedule, problem, tiling)
-    reads, writes = sum(moves.reads.values()), sum(moves.writes.values())
-    tensors = {name: {"reads": r, "writes": w} for name, (r, w) in moves.tensors.items()}
-    return {"reads": reads, "writes": writes, "total": reads + writes, "total_bytes": moves.total_bytes,
-            "sram_peak_words": room.peak_words, "sram_peak_bytes": room.peak_bytes, "tensors": tensors}  # fmt: skip
+    counted = cast("dict[str, tuple[int, int]]", moves.tensors)
+    reads, writes = sum(r for r, _ in counted.values()), sum(w for _, w in counted.values())
+    return {
+        "reads": reads,
+        "writes": writes,
+        "total": reads + writes,
+        "total_bytes": moves.total_bytes,
+        "sram_peak_words": cast("int", room.peak_words),
+        "sram_peak_bytes": cast("int", room.peak_bytes),
+        "tensors": {name: {"reads": r, "writes": w} for name, (r, w) in counted.items()},
+    }
 
 
-def summary(name: str, found: dict[str, Any]) -> str:
+def comparison_header(name: str, found: Comparison) -> str:
+    """The lines above the table of a comparison: what was accessed, and what the explicit SRAM moves."""
     own = found["scratchpad"]
     kind = found["granularity"]
     unit = f"{found['accesses']} {kind} accesses, to {found['objects']} {'tiles' if kind == 'tile' else 'runs'}"
@@ -151,7 +196,7 @@ def summary(name: str, found: dict[str, Any]) -> str:
     )
 
 
-def narrow(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The columns for people."""
+def for_terminal(results: Rows) -> list[Row]:
+    """The columns of the results that a terminal shows."""
     names = ("policy", "M_bytes", "misses", "write_backs", "fetched_bytes", "written_bytes")
-    return [{**{n: row[n] for n in names}, "x SRAM's bytes": f"{row['x_scratchpad']:.4f}"} for row in rows]
+    return [{**{n: row[n] for n in names}, "x SRAM's bytes": f"{row['x_scratchpad']:.4f}"} for row in results]

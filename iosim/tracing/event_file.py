@@ -3,31 +3,38 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, TextIO, cast
 
 from ..core.folded import Folded
 from ..core.machine import Machine
-from ..core.problem import Attention
-from ..core.tiling import Tiling
 from ..core.watchers import Trace, Watcher
 from ..errors import FoldingError, InputError, MissingError, suggestion
 
 if TYPE_CHECKING:
+    from ..core.machine import Block
+    from ..core.problem import Attention
+    from ..core.tiling import Tiling
+    from ..core.typing import Input, ScheduleLike, Size, Step, Text
+    from ..core.watchers import Event
     from ..schedules import Schedule
 
-COLUMNS = (
+EVENT_COLUMNS = (
     "event", "name", "row", "rows", "column", "columns", "words", "resident_words", "launch",
 )  # fmt: skip
 MOST_EVENTS = 5_000_000
-BATCH = 100_000
+BATCH = 100_000  # events of a row group of Parquet
 
-Emit = Callable[[dict[str, Any]], None]
+if TYPE_CHECKING:
+    Emit = Callable[[Event], object]  # takes the events of a run, one by one
 
 
-def plan(given: Attention, name: str, tiles: str | None, M: str | None) -> tuple[Schedule, Attention, Tiling]:
-    """Schedule, problem (one head) and tiling of a run that visits every tile."""
+def one_head_run(given: Attention, name: str, tiles: str | None, M: str | None) -> tuple[Schedule, Attention, Tiling]:
+    """The schedule, problem and tiling of a run that visits every tile, from what a command line gives.
+
+    InputError where the problem has more than one head, or where the tiles need an M that is not given.
+    """
     from ..counting.count import choose, rules_of
     from ..schedules import find, require
     from ..units import parse_bytes
@@ -48,38 +55,49 @@ def plan(given: Attention, name: str, tiles: str | None, M: str | None) -> tuple
     return schedule, problem, tiling
 
 
-class Visits(Watcher):
-    """How many events a run has, from a folded walk: each stands for as many as there are visits."""
+# ---------------------------------------------------------------- the number of events, and the events
+
+
+class EventCount(Watcher):
+    """Counts the events of a run from a folded walk: `moves` are loads and stores, `total` has the steps too."""
 
     def __init__(self) -> None:
         self.moves, self.total = 0, 0
 
-    def start(self, machine: Any) -> None:
+    def start(self, machine: Machine) -> None:
         self.machine = machine
 
-    def load(self, block: Any, tensor: str, words: Any) -> None:
-        self.moves += self.machine.total(())
-        self.total += self.machine.total(())
+    @property
+    def turns(self) -> int:
+        """The visits that the current one stands for."""
+        return cast("int", self.machine.total(()))
 
-    def store(self, block: Any, tensor: str, words: Any) -> None:
+    def load(self, block: Block, tensor: str, words: Size) -> None:
+        self.moves += self.turns
+        self.total += self.turns
+
+    def store(self, block: Block, tensor: str, words: Size) -> None:
         self.load(block, tensor, words)
 
-    def step(self, step: Any, outputs: tuple[Any, ...], inputs: tuple[Any, ...], flops: Any) -> None:
-        self.total += self.machine.total(())
+    def step(self, step: Step, outputs: tuple[Block, ...], inputs: tuple[Input, ...], flops: Size) -> None:
+        self.total += self.turns
 
 
-def visits(schedule: Any, problem: Attention, tiling: Tiling) -> Visits:
-    """The number of events, before they happen (at most: loads under an empty line of a mask count as well).
-    Nothing where folding cannot know."""
-    watcher = Visits()
+def count_events(schedule: ScheduleLike | Text, problem: Attention, tiling: Tiling) -> EventCount:
+    """The number of events, before they happen: 0 where the schedule cannot be folded.
+
+    A mask may leave fewer, because loads under an empty line of it are counted here.
+    """
+    watcher = EventCount()
     try:
         Folded(problem, watcher).run(schedule, tiling)
     except FoldingError:
-        return Visits()
+        return EventCount()
     return watcher
 
 
 def check_length(events: int, most: int = MOST_EVENTS) -> None:
+    """InputError for too many events."""
     if events > most:
         raise InputError(
             "events of this run",
@@ -89,12 +107,14 @@ def check_length(events: int, most: int = MOST_EVENTS) -> None:
         )
 
 
-def run(schedule: Any, problem: Attention, tiling: Tiling, emit: Emit, most: int = MOST_EVENTS) -> int:
-    """Visit every tile, hand every event to `emit`, and return how many there were."""
-    check_length(visits(schedule, problem, tiling).total, most)
+def emit_events(
+    schedule: ScheduleLike | Text, problem: Attention, tiling: Tiling, emit: Emit, most: int = MOST_EVENTS
+) -> int:
+    """Visit every tile, hand every event to `emit`, and return their number."""
+    check_length(count_events(schedule, problem, tiling).total, most)
     seen = 0
 
-    def count(event: dict[str, Any]) -> None:
+    def count(event: Event) -> None:
         nonlocal seen
         seen += 1
         check_length(seen, most)
@@ -108,31 +128,34 @@ def run(schedule: Any, problem: Attention, tiling: Tiling, emit: Emit, most: int
 
 
 @contextmanager
-def to_csv(file: Any) -> Any:
+def csv_writer(file: TextIO) -> Iterator[Emit]:
+    """Write events as CSV with a header."""
     import csv
 
-    writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+    writer = csv.DictWriter(file, EVENT_COLUMNS, lineterminator="\n")
     writer.writeheader()
     yield writer.writerow
 
 
 @contextmanager
-def to_jsonl(file: Any) -> Any:
+def jsonl_writer(file: TextIO) -> Iterator[Emit]:
+    """Write events as one JSON object a line."""
     yield lambda event: file.write(json.dumps(event) + "\n")
 
 
 @contextmanager
-def to_parquet(path: str) -> Any:
+def parquet_writer(path: str) -> Iterator[Emit]:
+    """Write events as Parquet, in row groups of BATCH. MissingError without pyarrow."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as parquet
     except ImportError:
         raise MissingError("Parquet needs pyarrow: pip install 'iosim[parquet]'; CSV works without it") from None
-    schema = pa.schema([(name, pa.string() if name in ("event", "name") else pa.int64()) for name in COLUMNS])
-    rows: list[dict[str, Any]] = []
+    schema = pa.schema([(name, pa.string() if name in ("event", "name") else pa.int64()) for name in EVENT_COLUMNS])
+    rows: list[Event] = []
     with parquet.ParquetWriter(path, schema) as writer:
 
-        def add(event: dict[str, Any]) -> None:
+        def add(event: Event) -> None:
             rows.append(event)
             if len(rows) == BATCH:
                 flush()
@@ -149,20 +172,23 @@ TRACKS = ("loads", "stores", "steps")
 
 
 @contextmanager
-def to_perfetto(file: Any) -> Any:
-    """Chrome's trace-event format: the clock is words moved (1 us a word); steps are instants, residency a counter."""
+def perfetto_writer(file: TextIO) -> Iterator[Emit]:
+    """Write events in Chrome's trace-event format, which Perfetto opens.
+
+    The clock is words moved, 1 us a word. Loads and stores are slices, steps are instants, residency is a counter.
+    """
     now = 0
 
-    def put(record: dict[str, Any]) -> None:
+    def put(record: dict[str, object]) -> None:
         file.write(",\n" + json.dumps({"pid": 1, **record}))
 
-    def add(event: dict[str, Any]) -> None:
+    def add(event: Event) -> None:
         nonlocal now
-        words, kind = event["words"], event["event"]
+        words, kind = cast("int", event["words"]), cast("str", event["event"])
         track = {"load": 1, "store": 2}.get(kind, 3)
         name = event["name"] if track < 3 else f"{kind} {event['name']}"
-        args = {key: event[key] for key in COLUMNS[2:]}
-        shape = {"ph": "X", "dur": words} if track < 3 else {"ph": "i", "s": "t"}
+        args = {key: event[key] for key in EVENT_COLUMNS[2:]}
+        shape: dict[str, object] = {"ph": "X", "dur": words} if track < 3 else {"ph": "i", "s": "t"}
         put({"name": name, "cat": kind, "tid": track, "ts": now, "args": args, **shape})
         put({"name": "resident words", "ph": "C", "ts": now, "args": {"words": event["resident_words"]}})
         now += words
@@ -176,37 +202,50 @@ def to_perfetto(file: Any) -> Any:
     file.write("\n]}\n")
 
 
-WRITERS: dict[str, Any] = {"csv": to_csv, "jsonl": to_jsonl, "parquet": to_parquet, "perfetto": to_perfetto}
+EVENT_FORMATS = ("csv", "jsonl", "parquet", "perfetto")
 ENDINGS = {"jsonl": "jsonl", "ndjson": "jsonl", "parquet": "parquet", "json": "perfetto", "perfetto-trace": "perfetto"}
+TEXT_WRITERS: dict[str, Callable[[TextIO], AbstractContextManager[Emit]]] = {
+    "csv": csv_writer, "jsonl": jsonl_writer, "perfetto": perfetto_writer,
+}  # fmt: skip
 
 
-def kind_of(kind: str | None, path: str | None, as_json: bool, as_csv: bool) -> str:
-    """csv, jsonl, parquet or perfetto: as asked for, or from the file's name."""
+def event_format(kind: str | None, path: str | None, as_json: bool, as_csv: bool) -> str:
+    """The format of an event file: the one asked for, else the one that its name ends in, else csv."""
     if as_json and as_csv:
         raise InputError("--json", "--csv as well", "one of the two")
     asked = "jsonl" if as_json else "csv" if as_csv else None
     if kind and asked and kind != asked:
         raise InputError("--format", kind, f"{asked}, as --json or --csv says, or one of them alone")
     kind = kind or asked or ENDINGS.get((path or "").rpartition(".")[2].lower(), "csv")
-    if kind not in WRITERS:
-        raise InputError("--format", kind, ", ".join(WRITERS), suggestion(kind, WRITERS))
+    if kind not in EVENT_FORMATS:
+        raise InputError("--format", kind, ", ".join(EVENT_FORMATS), suggestion(kind, EVENT_FORMATS))
     if kind == "parquet" and path in (None, "-"):
         raise InputError("-o", path or "nothing", "a file, for Parquet")
     return kind
 
 
-def write(work: Callable[[Emit], int], path: str | None, kind: str) -> int:
-    """Write what `work` emits to stdout, or to a file that is written whole or not at all."""
+def write_events(work: Callable[[Emit], int], path: str | None, kind: str) -> int:
+    """Write what `work` emits, to stdout (None or `-`) or to a file that is written whole or not at all.
+
+    Returns what `work` returns.
+    """
     if path is None or path == "-":
         import sys
 
-        with WRITERS[kind](sys.stdout) as emit:
+        with TEXT_WRITERS[kind](sys.stdout) as emit:
             return work(emit)
-    from ..counting.write_sweep import whole
+    from ..files import whole
 
-    with whole(path) as temporary, opened(temporary, kind) as file, WRITERS[kind](file) as emit:
+    with whole(path) as temporary, file_writer(temporary, kind) as emit:
         return work(emit)
 
 
-def opened(path: str, kind: str) -> AbstractContextManager[Any]:
-    return nullcontext(path) if kind == "parquet" else open(path, "w", newline="")
+@contextmanager
+def file_writer(path: str, kind: str) -> Iterator[Emit]:
+    """Write events to a file of one of the EVENT_FORMATS."""
+    if kind == "parquet":
+        with parquet_writer(path) as emit:
+            yield emit
+        return
+    with open(path, "w", newline="") as file, TEXT_WRITERS[kind](file) as emit:
+        yield emit

@@ -1,23 +1,33 @@
 """Reuse distances (Mattson et al. 1970) of weighted objects, all at once: they give the misses of an LRU of every size.
 
-An access string is an array `ids` of objects; object x fills `weights[x]` units of the cache. The *need* of an access
-is the least capacity at which it hits: the units of all distinct objects touched since the last access to the same
-object, its own included. An LRU of C units hits exactly where need <= C (its stack property, which weights keep:
-what lies above an object on the stack only grows until it is touched again, so it is gone as soon as it is too deep).
+A string of accesses is an array `ids` of objects. Object x fills `weights[x]` units of the cache. The *need* of an
+access is the least capacity at which it hits: the units of all distinct objects accessed since the last access to the
+same object, its own units included.
+
+An LRU of C units hits exactly where need <= C. This is the stack property of LRU, and weights keep it: what lies above
+an object on the stack only grows until the object is accessed again. So an object that is too deep once stays too deep.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-NEVER = 2**62  # the need of a first access, and the time of a next access that does not come
-FAST_FROM = 300_000  # accesses from which compiling is worth its second
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..core.typing import Bools
+
+    Numbers = NDArray[np.int64]
+    """One number for each access or each object: objects, weights, places or needs."""
+
+UNREACHED = 2**62  # the need of a first access, and the place of a next access that does not come
+NUMBA_FROM = 300_000  # accesses from which Numba's second of compiling is worth it
 
 
-def previous(ids: Any) -> Any:
-    """The place of the last access to the same object; -1 for a first access."""
+def previous_access(ids: Numbers) -> Numbers:
+    """For each access, the place of the access before it to the same object; -1 for a first access."""
     order = np.argsort(ids, kind="stable")
     found = np.full(len(ids), -1, np.int64)
     same = ids[order[1:]] == ids[order[:-1]]
@@ -25,52 +35,58 @@ def previous(ids: Any) -> Any:
     return found
 
 
-def following(ids: Any) -> Any:
-    """The place of the next access to the same object; NEVER for a last access."""
-    before = previous(ids)
-    found = np.full(len(ids), NEVER, np.int64)
+def next_access(ids: Numbers) -> Numbers:
+    """For each access, the place of the next access to the same object; UNREACHED for a last access."""
+    before = previous_access(ids)
+    found = np.full(len(ids), UNREACHED, np.int64)
     again = np.flatnonzero(before >= 0)
     found[before[again]] = again
     return found
 
 
-def needs(ids: Any, weights: Any, fast: bool | None = None) -> Any:
-    """The need of every access, in units; NEVER for a first access.
+def needs(ids: Numbers, weights: Numbers, fast: bool | None = None) -> Numbers:
+    """The need of every access, in units; UNREACHED for a first access.
 
-    `fast` uses Numba (extra `fast`); by default where it is installed and the string is long enough to be worth it.
+    `fast` uses Numba (extra `fast`). By default Numba is used where it is installed and the string is long enough.
     """
     if fast is None:
-        fast = len(ids) >= FAST_FROM and numba_is_there()
+        fast = len(ids) >= NUMBA_FROM and numba_is_there()
     if fast:
         from .reuse_distance_numba import fenwick_needs
 
-        return fenwick_needs(ids, weights, NEVER)
-    return sorted_needs(ids, previous(ids), weights)
+        return fenwick_needs(ids, weights, UNREACHED)
+    return sorted_needs(ids, previous_access(ids), weights)
 
 
 def numba_is_there() -> bool:
+    """Whether Numba is installed."""
     from importlib.util import find_spec
 
     return find_spec("numba") is not None
 
 
-def sorted_needs(ids: Any, before: Any, weights: Any) -> Any:
-    """In NumPy. An object touched between the access p and the next one, t, to the same object counts once, where it
-    is touched first after p: at the places u < t with before[u] < p. All u <= p are such places, so
+def sorted_needs(ids: Numbers, before: Numbers, weights: Numbers) -> Numbers:
+    """The need of every access, by NumPy. `before` are the places of the previous accesses.
+
+    Let t be an access and p = before[t]. The object of t counts once, at p. Every other object accessed between p and t
+    counts once, at its first access behind p: a place u with p < u < t and before[u] < p. All places u < p have
+    before[u] < p as well, so their weights are taken off. With w[u], the weight of the object at place u,
 
         need(t) = sum of w[u] over u < t with before[u] < before[t]  -  sum of w[u] over u < before[t].
     """
     w = weights[ids]
     so_far = np.cumsum(w) - w
     earlier = sums_of_smaller(before, w)
-    return np.where(before < 0, NEVER, earlier - so_far[before])
+    return np.where(before < 0, UNREACHED, earlier - so_far[before])
 
 
-def sums_of_smaller(values: Any, w: Any) -> Any:
-    """For every place t: the sum of w[u] over u < t with values[u] < values[t]; equal values must not be asked for.
+def sums_of_smaller(values: Numbers, w: Numbers) -> Numbers:
+    """For every place t: the sum of w[u] over u < t with values[u] < values[t]. Sums at equal values mean nothing.
 
-    Places start in order of their values and are sorted back by the bits of the place, highest first. Where a bit
-    parts a group, those that go left are earlier, and those of them that stand before are smaller.
+    The places are first sorted by their values. Then they are sorted back into their own order, by one bit of the place
+    after the other, the highest bit first. Each bit parts every group: places without it go left, places with it go
+    right. For a place that goes right, all places that go left are earlier, and those that stood before it have smaller
+    values. Their weights are added to its sum.
     """
     n = len(values)
     size = 1 << max(n - 1, 1).bit_length()
@@ -88,10 +104,12 @@ def sums_of_smaller(values: Any, w: Any) -> Any:
     return total[:n]
 
 
-def dirty_needs(ids: Any, stores: Any, need: Any) -> Any:
-    """For every store: the largest need since the store before it to the same object, its own included; NEVER for a
-    first one. A cache of C units had to write the older value back exactly where this exceeds C (Thompson and Smith
-    1989); the last value is written back at the end in any case. 0 where the access is no store.
+def dirty_needs(ids: Numbers, stores: Bools, need: Numbers) -> Numbers:
+    """For every store, the largest need since the store before it to the same object, its own need included.
+
+    A cache of C units had to write the older value back exactly where this exceeds C (Thompson and Smith 1989). The
+    last value of an object is written back at the end in any case, and is not in this array. UNREACHED for the first
+    store to an object; 0 where the access is a load.
     """
     order = np.argsort(ids, kind="stable")
     grouped, need = stores[order], need[order]

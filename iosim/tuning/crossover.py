@@ -1,16 +1,16 @@
 """The M from which on one choice of schedule and tiles moves less than another, exact to the byte.
 
-What a choice moves never grows with M: it is a falling staircase. Two staircases are compared by halving an interval
-until it is decided as a whole, from its ends alone.
+The traffic of a choice never grows with M: it is a falling staircase. Two staircases are compared on an interval of M.
+Where the ends of the interval do not decide the comparison for all of it, it is halved.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 from ..core.problem import Attention
 from ..core.tiling import Tiling, paper_tiles
@@ -19,12 +19,16 @@ from ..schedules import SCHEDULES, Schedule
 from ..search.best import best_tiles, footprint
 from . import curve
 
-Least = Callable[[int], float]  # M in bytes -> bytes moved; inf where nothing fits
+if TYPE_CHECKING:
+    from ..tables import Row
+
+LeastBytes = Callable[[int], float]
+"""The least bytes moved at an M in bytes; inf where nothing fits."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """From which M does `below` move less than `above`? Each is (schedules, rule); no names: all the others."""
+    """From which M on does `below` move less than `above`? Each is (names of schedules, tile rule)."""
 
     text: str
     below: tuple[tuple[str, ...], str]
@@ -48,7 +52,10 @@ QUESTIONS = (
 
 @dataclass(frozen=True)
 class Crossover:
-    """`M_bytes`: the least M such that `below` moves less at it and at every larger one; None if there is none."""
+    """The answer to a question: the least M such that `below` moves less at it and at every larger M; None if none is.
+
+    `below_bytes` and `above_bytes` are what both move at that M; `above_bytes` is None where nothing of `above` fits.
+    """
 
     question: str
     problem: Attention
@@ -58,17 +65,18 @@ class Crossover:
 
 
 def crossovers(problem: Attention, multiple: int = 1) -> list[Crossover]:
-    """All questions whose schedules are registered, for one dense problem."""
+    """The answers to all QUESTIONS whose schedules are registered, for one dense problem."""
     return [
-        answer(question, problem, multiple)
+        crossover_of(question, problem, multiple)
         for question in QUESTIONS
         if all(name in SCHEDULES for name in (*question.below[0], *question.above[0]))
     ]
 
 
-def answer(question: Question, p: Attention, multiple: int = 1) -> Crossover:
-    below, most_below = side(*question.below, p, multiple)
-    above, most_above = side(*question.above, p, multiple)
+def crossover_of(question: Question, p: Attention, multiple: int = 1) -> Crossover:
+    """The answer to a question for one problem."""
+    below, most_below = traffic_against_M(*question.below, p, multiple)
+    above, most_above = traffic_against_M(*question.above, p, multiple)
     M = first_below(below, above, max(most_below, most_above))
     if M is None:
         return Crossover(question.text, p, None)
@@ -76,15 +84,17 @@ def answer(question: Question, p: Attention, multiple: int = 1) -> Crossover:
     return Crossover(question.text, p, M, int(left), None if right == inf else int(right))
 
 
-def first_below(below: Least, above: Least, most: int) -> int | None:
-    """The least M from which on below(M) < above(M); neither changes beyond `most`. None where it does not hold there.
+def first_below(below: LeastBytes, above: LeastBytes, most: int) -> int | None:
+    """The least M from which on below(M) < above(M); None if that does not hold at `most`.
 
-    Both fall with M, so on an interval all is decided when the worst of `below` is under the best of `above`.
+    Neither function changes beyond `most`. Both fall with M. So below(M) < above(M) in a whole interval if `below` at
+    its start is less than `above` at its end.
     """
     if below(most) >= above(most):
         return None
 
     def last_failure(low: int, high: int) -> int:
+        """The last M of the interval at which below(M) >= above(M); 0 if there is none."""
         if below(low) < above(high):
             return 0
         if below(high) >= above(high):
@@ -95,8 +105,8 @@ def first_below(below: Least, above: Least, most: int) -> int | None:
     return last_failure(1, most) + 1
 
 
-def side(names: Sequence[str], rule: str, p: Attention, multiple: int) -> tuple[Least, int]:
-    """What a choice moves at an M, and an M beyond which nothing changes."""
+def traffic_against_M(names: Sequence[str], rule: str, p: Attention, multiple: int) -> tuple[LeastBytes, int]:
+    """(the least bytes of any of the schedules as a function of M, an M beyond which it is constant)."""
     schedules = [SCHEDULES[name] for name in names]
     if rule == "ideal":
         moved = measure(schedules[0], p.packed, Tiling(1, 1))["total_bytes"]
@@ -106,45 +116,47 @@ def side(names: Sequence[str], rule: str, p: Attention, multiple: int) -> tuple[
     elif all(curve.exact(s, p) for s in schedules):
         found = curve.curve(schedules, p, multiple)
     else:
-        return searched(schedules, p, multiple)
+        return traffic_by_search(schedules, p, multiple)
 
     def staircase(M: int) -> float:
-        step = curve.least(found, M)
+        step = curve.step_at(found, M)
         return inf if step is None else step.total_bytes
 
     return staircase, found[-1].M_bytes
 
 
-def paper_steps(schedule: Schedule, p: Attention) -> list[curve.Step]:
-    """The paper's rule as M grows: Bc = ceil(M / 4d) is first b at M = 4d (b - 1) + 1 words. Whether they fit is not
-    asked. For a schedule whose traffic depends on Bc alone, as Algorithm 1's does."""
+def paper_steps(schedule: Schedule, p: Attention) -> list[curve.CurveStep]:
+    """The steps of the paper's tiles as M grows, at the M that the rule is given. Whether they fit is not asked.
+
+    Bc = ceil(M / 4d) is b from M = 4d (b - 1) + 1 words on. The traffic of the schedule must depend on Bc alone, as
+    that of Algorithm 1 does.
+    """
     p = p.packed
-    M_words = [4 * p.d * (size - 1) + 1 for size in curve.tile_sizes(p.Nk)]
+    M_words = [4 * p.d * (size - 1) + 1 for size in curve.smallest_tile_sizes(p.Nk)]
     tilings = [paper_tiles(p, words) for words in M_words]
-    found = [step for tiling in tilings for step in curve.counted(schedule, p, tiling)]
-    named = zip(M_words, found, strict=True)
-    return [curve.Step(words * p.word_bytes, *list(vars(step).values())[1:]) for words, step in named]
+    found = [step for tiling in tilings for step in curve.counted_steps(schedule, p, tiling)]
+    return [replace(step, M_bytes=words * p.word_bytes) for words, step in zip(M_words, found, strict=True)]
 
 
-def searched(schedules: Sequence[Schedule], p: Attention, multiple: int) -> tuple[Least, int]:
-    """Schedules without candidates: one search an M."""
+def traffic_by_search(schedules: Sequence[Schedule], p: Attention, multiple: int) -> tuple[LeastBytes, int]:
+    """The same as `traffic_against_M` with best tiles, for schedules without candidates: one search for each M."""
 
     @cache
     def moved(M: int) -> float:
         tilings = [(s, best_tiles(s, p, M, multiple)) for s in schedules]
         return min((measure(s, p, t)["total_bytes"] for s, t in tilings if t is not None), default=inf)
 
-    whole: Any = Tiling(p.N, p.Nk)
-    return moved, max(int(footprint(s, p, whole).peak_bytes) for s in schedules)
+    whole = Tiling(p.N, p.Nk)
+    return moved, max(cast("int", footprint(s, p, whole).peak_bytes) for s in schedules)
 
 
-def rows(found: Sequence[Crossover]) -> list[dict[str, Any]]:
-    """One flat row an answer; M in units of d^2 words as well."""
-    out = []
+def crossover_rows(found: Sequence[Crossover]) -> list[Row]:
+    """One flat row for each answer. M stands in bytes, in words, and in units of d^2 words."""
+    rows = []
     for c in found:
         p, M = c.problem, c.M_bytes
         words = None if M is None else M // p.word_bytes
-        row = {"question": c.question, **{n: getattr(p, n) for n in ("N", "Nk", "d", "dtype", "acc_dtype")}}
+        row: Row = {"question": c.question, **{n: getattr(p, n) for n in ("N", "Nk", "d", "dtype", "acc_dtype")}}
         row |= {"M_bytes": M, "M_words": words, "M_over_d2": None if words is None else round(words / p.d**2, 4)}
-        out.append({**row, "below_bytes": c.below_bytes, "above_bytes": c.above_bytes})
-    return out
+        rows.append({**row, "below_bytes": c.below_bytes, "above_bytes": c.above_bytes})
+    return rows

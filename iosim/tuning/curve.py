@@ -1,25 +1,28 @@
 """The least traffic against M, exactly: the breakpoints of the curve, not samples of it. Imports NumPy.
 
-A schedule's dense traffic depends on the number of its outer tiles only, and its footprint grows with both tiles. So
-for each number of outer tiles (about 2 sqrt(N) of them differ) one tiling can be best: the smallest outer tile that
-gives this number, with the smallest inner tile. Its footprint is the M from which on its traffic is within reach. A
-schedule for which this does not hold may state its candidates (search/shared_sram_curve.py). One folded walk over arrays counts them
-all; the least over all schedules is the lower envelope of these steps.
+The dense traffic of a schedule depends on the number of its outer tiles only, and falls with it. Its footprint grows
+with both tiles. About 2 sqrt(N) numbers of outer tiles are possible. For each number one tiling can be best: the
+smallest outer tile that gives this number, with the smallest inner tile. Its footprint is the M from which on its
+traffic can be reached. A schedule for which this does not hold may state its candidates
+(search/shared_sram_curve.py).
+
+One folded walk over arrays counts all candidates. The lower envelope of their steps is the curve.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..core.problem import DENSE, Attention
 from ..core.tiling import Tiling
 from ..counting.count import measure
 from ..errors import InputError
 from ..schedules import Schedule
+from ..schedules.registry import narrowed
 from ..search.best import footprint, last_true
 from ..search.inner_tile import inner_matters
 from ..search.outer_tile_under_mask import MOST_MASKED
@@ -27,12 +30,20 @@ from ..search.shared_sram import sizes
 from ..search.shared_sram_curve import cheaper, integers, pairs
 from .thread_blocks import blocks
 
-MOST_TILES = 2**18  # candidates of one schedule: some seconds
+if TYPE_CHECKING:
+    from ..core.typing import Size
+    from ..search.shared_sram_curve import Sizes
+
+MOST_CANDIDATES = 2**18  # of one schedule: they take some seconds
 
 
 @dataclass(frozen=True)
-class Step:
-    """From M_bytes on, `total` words (over all heads) are within reach with these tiles; None: ideal, without any."""
+class CurveStep:
+    """A step of the curve: from `M_bytes` on, `total` words over all heads can be reached with these tiles.
+
+    Br and Bc are None for an ideal schedule, which has no tiles. `options` are those of the problem that `tune` chose.
+    `blocks` is None unless a least number of them was asked for.
+    """
 
     M_bytes: int
     schedule: str
@@ -41,71 +52,52 @@ class Step:
     total: int
     total_bytes: int
     more_tiles: dict[str, int] = field(default_factory=dict, hash=False)
-    options: dict[str, int] = field(default_factory=dict, hash=False)  # of the problem, where `tune` chose them
-    blocks: int | None = field(default=None, compare=False)  # where some number of them was asked for
+    options: dict[str, int] = field(default_factory=dict, hash=False)
+    blocks: int | None = field(default=None, compare=False)
 
 
-def exact(schedule: Schedule, p: Attention, least_blocks: int = 1) -> bool:
-    """Whether `steps` knows a best tiling for every M: not where a schedule has a search of its own, unless it states
-    what its candidates are, which holds without a mask; nor where its inner tile matters and nobody stated how. What a
-    schedule states leaves out tilings that move more, though they may give more blocks."""
-    p = p.packed
-    if least_blocks > 1 and (schedule.masked_candidates if hidden(schedule, p) else schedule.candidates) is not None:
-        return False
-    if schedule.inner_matters or schedule.candidates is not None:
-        return not hidden(schedule, p) or schedule.masked_candidates is not None
-    if schedule.search is not None or "ideal" in schedule.rules:
-        return schedule.search is None
-    return not inner_matters(schedule, p, lambda outer, inner: arranged(schedule, outer, inner))
+# ---------------------------------------------------------------- curves
 
 
-def hidden(schedule: Schedule, p: Attention) -> bool:
-    """Whether a mask changes what the schedule moves."""
-    return p.mask is not DENSE and schedule.skips
-
-
-def curve(schedules: Iterable[Schedule], p: Attention, multiple: int = 1) -> list[Step]:
-    """The lower envelope of several schedules: each M_bytes at which the least traffic in bytes falls, in order."""
+def curve(schedules: Iterable[Schedule], p: Attention, multiple: int = 1) -> list[CurveStep]:
+    """The lower envelope of several schedules: every M_bytes at which the least traffic in bytes falls, in order."""
     return envelope(step for schedule in schedules for step in steps(schedule, p, multiple))
 
 
-def envelope(candidates: Iterable[Step]) -> list[Step]:
-    """What is below everything that needs no more M; among equals the first one given."""
-    found: list[Step] = []
+def envelope(candidates: Iterable[CurveStep]) -> list[CurveStep]:
+    """The steps that move less than all steps that need no more M. Among equal steps the first one given stays."""
+    found: list[CurveStep] = []
     for step in sorted(candidates, key=lambda s: (s.M_bytes, s.total_bytes)):
         if not found or step.total_bytes < found[-1].total_bytes:
             found.append(step)
     return found
 
 
-def least(envelope: Sequence[Step], M_bytes: int) -> Step | None:
-    """The step that an M stands on; None below the first."""
+def step_at(envelope: Sequence[CurveStep], M_bytes: int) -> CurveStep | None:
+    """The step of an envelope that holds at an M; None below the first step."""
     index = bisect_right(envelope, M_bytes, key=lambda s: s.M_bytes)
     return envelope[index - 1] if index else None
 
 
-def steps(schedule: Schedule, p: Attention, multiple: int = 1, least_blocks: int = 1) -> list[Step]:
-    """What a schedule reaches as M grows, with at least so many blocks; between two steps none of its tilings is
-    better."""
+def steps(schedule: Schedule, p: Attention, multiple: int = 1, least_blocks: int = 1) -> list[CurveStep]:
+    """The steps of one schedule as M grows, with at least so many blocks. They include all steps of its envelope."""
     p = p.packed
-    return [step for t in tilings(schedule, p, multiple) for step in counted(schedule, p, t, least_blocks)]
-
-
-def tilings(schedule: Schedule, p: Attention, multiple: int) -> list[Tiling]:
-    """All candidates; sizes may be arrays."""
-    if "ideal" in schedule.rules:
-        return [Tiling(1, 1)]
-    return masked_tilings(schedule, p, multiple) if hidden(schedule, p) else [dense_tilings(schedule, p, multiple)]
+    return [
+        step for t in candidate_tilings(schedule, p, multiple) for step in counted_steps(schedule, p, t, least_blocks)
+    ]
 
 
 def free_steps(
-    schedule: Schedule, p: Attention, multiple: int, given: Iterable[str], least_blocks: int = 1
-) -> list[Step]:
-    """The same over all values of the options that the schedule lets `tune` choose, but for those that are given.
-    Values come from the least traffic on: where blocks do not matter, the others are no better."""
+    schedule: Schedule, p: Attention, multiple: int, given: Collection[str], least_blocks: int = 1
+) -> list[CurveStep]:
+    """The envelope of one schedule, over all values of the options that it lets `tune` choose and that are not given.
+
+    The first values have the least traffic, and later ones may have more blocks. So values are tried in their order, up
+    to the first one with which every tiling has enough blocks.
+    """
     found = []
     for options in choices(schedule, p, multiple, given):
-        chosen = replace(p, **options)
+        chosen = narrowed(p, **options)
         own = steps(schedule, chosen, multiple, least_blocks)
         found += [replace(step, options=options) if options else step for step in own]
         if least_blocks == 1 or own == steps(schedule, chosen, multiple):
@@ -113,19 +105,27 @@ def free_steps(
     return envelope(found)
 
 
-def most_blocks(schedule: Schedule, p: Attention, multiple: int, given: Iterable[str]) -> int:
+def choices(schedule: Schedule, p: Attention, multiple: int, given: Collection[str]) -> Iterator[dict[str, int]]:
+    """The values of all options that `tune` may choose and that are not given; those of least traffic come first."""
+    free = {name: values(p, multiple) for name, values in schedule.chosen.items() if name not in given}
+    return (dict(zip(free, values, strict=True)) for values in product(*free.values()))
+
+
+def most_blocks(schedule: Schedule, p: Attention, multiple: int, given: Collection[str]) -> int:
     """The most blocks that any candidate has, with any options, however much M it needs."""
     import numpy as np
 
-    found = [replace(p, **options).packed for options in choices(schedule, p, multiple, given)]
-    return max(int(np.max(blocks(schedule, q, t))) for q in found for t in tilings(schedule, q, multiple))
+    found = [narrowed(p, **options).packed for options in choices(schedule, p, multiple, given)]
+    return max(int(np.max(blocks(schedule, q, t))) for q in found for t in candidate_tilings(schedule, q, multiple))
 
 
-def widened(schedule: Schedule, p: Attention, step: Step, M_bytes: int, multiple: int) -> Step:
-    """The same step with the largest inner tile that fits: it moves no other words. Under a mask it may, and stays."""
-    options: dict[str, Any] = step.options
-    p = replace(p, **options).packed
-    if step.Br is None or step.Bc is None or hidden(schedule, p):
+def widened(schedule: Schedule, p: Attention, step: CurveStep, M_bytes: int, multiple: int) -> CurveStep:
+    """The step with the largest inner tile that fits, which moves the same words.
+
+    The step is returned as it is where a mask matters, because there a larger inner tile may move more.
+    """
+    p = narrowed(p, **step.options).packed
+    if step.Br is None or step.Bc is None or mask_matters(schedule, p):
         return step
     queries = schedule.outer == "queries"
     outer, length = (step.Br, p.Nk) if queries else (step.Bc, p.N)
@@ -137,44 +137,92 @@ def widened(schedule: Schedule, p: Attention, step: Step, M_bytes: int, multiple
     return replace(step, Bc=inner) if queries else replace(step, Br=inner)
 
 
-def choices(schedule: Schedule, p: Attention, multiple: int, given: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """Values of all options that are to be chosen, from the least traffic on."""
-    free = {name: values(p, multiple) for name, values in schedule.chosen.items() if name not in given}
-    return (dict(zip(free, values, strict=True)) for values in product(*free.values()))
+# ---------------------------------------------------------------- where a curve is known
 
 
-def dense_tilings(schedule: Schedule, p: Attention, multiple: int) -> Tiling:
-    """The candidates without a mask, as arrays; of Python integers unless int64 holds every count for certain."""
+def exact(schedule: Schedule, p: Attention, least_blocks: int = 1) -> bool:
+    """Whether `steps` has a best tiling for every M.
+
+    It has none where a schedule has a search of its own and states no candidates, nor where its inner tile matters and
+    it does not say so. `candidates` and `inner_matters` hold without a mask only: where a mask matters, such a schedule
+    must state `masked_candidates`. Stated candidates leave out tilings that move more. These may have more blocks, so
+    stated candidates are not enough if a least number of blocks is asked for.
+    """
+    p = p.packed
+    masked = mask_matters(schedule, p)
+    if least_blocks > 1 and (schedule.masked_candidates if masked else schedule.candidates) is not None:
+        return False
+    if schedule.inner_matters or schedule.candidates is not None:
+        return not masked or schedule.masked_candidates is not None
+    if schedule.search is not None or "ideal" in schedule.rules:
+        return schedule.search is None
+    return not inner_matters(schedule, p, lambda outer, inner: arranged(schedule, outer, inner))
+
+
+def mask_matters(schedule: Schedule, p: Attention) -> bool:
+    """Whether a mask changes what the schedule moves."""
+    return p.mask is not DENSE and schedule.skips
+
+
+def require_tokens(p: Attention) -> None:
+    """InputError for a mask that changes with the tiles: tilings of it cannot be compared."""
+    if p.mask.tile_units:
+        raise InputError(
+            "--mask", str(p.mask), "a mask that does not change with the tiles: one in tokens, without b or file",
+            "as causal or window:128; or count it with given tiles: iosim count --tiles 128x64",
+        )  # fmt: skip
+
+
+# ---------------------------------------------------------------- candidates
+
+
+def candidate_tilings(schedule: Schedule, p: Attention, multiple: int) -> Sequence[Tiling[Size]]:
+    """Tilings of which one is best at every M. Their sizes may be arrays."""
+    if "ideal" in schedule.rules:
+        return [Tiling(1, 1)]
+    if mask_matters(schedule, p):
+        return masked_tilings(schedule, p, multiple)
+    return [dense_tilings(schedule, p, multiple)]
+
+
+def dense_tilings(schedule: Schedule, p: Attention, multiple: int) -> Tiling[Size]:
+    """The candidates without a mask, as a tiling of arrays."""
     import numpy as np
 
     if schedule.candidates is not None:
-        tiling: Any = schedule.candidates(p, multiple)
+        tiling = schedule.candidates(p, multiple)
     elif schedule.inner_matters:
         tiling = Tiling(*pairs(p.N, p.Nk, multiple))
     else:
         length = p.N if schedule.outer == "queries" else p.Nk
-        tiling = arranged(schedule, np.array(tile_sizes(length, multiple), object), multiple)
+        tiling = arranged(schedule, np.array(smallest_tile_sizes(length, multiple), object), multiple)
     return in_integers(schedule, p, tiling)
 
 
-def in_integers(schedule: Schedule, p: Attention, tiling: Tiling) -> Tiling:
-    """Arrays of the type that holds all counts: the smallest tiles without a mask move most."""
+def in_integers(schedule: Schedule, p: Attention, tiling: Tiling[Size]) -> Tiling[Size]:
+    """The tiling with arrays of int64 if that holds every count for certain, else of Python integers.
+
+    The smallest tiles without a mask move most, so their counts bound all others.
+    """
     p = replace(p, mask=DENSE)
     most = measure(schedule, p, replace(tiling, rows_q=1, rows_k=1, rows_o=1, cols_o=1))
     room = int(footprint(schedule, p, Tiling(p.N, p.Nk)).peak_bytes)
-    kind = integers(most["total_bytes"], most["flops"], room, (p.N + p.Nk + 2) ** 2)
+    kind = integers(int(most["total_bytes"]), int(most["flops"]), room, (p.N + p.Nk + 2) ** 2)
     fields = {name: value.astype(kind) for name, value in vars(tiling).items() if hasattr(value, "astype")}
     return replace(tiling, **fields)
 
 
-def masked_tilings(schedule: Schedule, p: Attention, multiple: int) -> list[Tiling]:
-    """With a mask of tokens the smallest inner tile is still best, unless the schedule says what is, but every outer
-    tile has its own count."""
+def masked_tilings(schedule: Schedule, p: Attention, multiple: int) -> Sequence[Tiling[Size]]:
+    """The candidates under a mask of tokens.
+
+    The smallest inner tile is still best, unless the schedule states its candidates. But every outer tile has a count
+    of its own.
+    """
     require_tokens(p)
     if schedule.masked_candidates is not None:
-        return schedule.masked_candidates(p, multiple)  # type: ignore[no-any-return]
+        return schedule.masked_candidates(p, multiple)
     units = -(-(p.N if schedule.outer == "queries" else p.Nk) // multiple)
-    if p.mask.counts_arrays and units <= MOST_TILES:
+    if p.mask.counts_arrays and units <= MOST_CANDIDATES:
         import numpy as np
 
         outer = np.arange(1, units + 1).astype(object) * multiple
@@ -185,29 +233,24 @@ def masked_tilings(schedule: Schedule, p: Attention, multiple: int) -> list[Tili
     return [arranged(schedule, n * multiple, multiple) for n in range(1, units + 1)]
 
 
-def require_tokens(p: Attention) -> None:
-    """InputError for a mask that tiles would change: no tiling of it can be called better than another."""
-    if p.mask.tile_units:
-        raise InputError(
-            "--mask", str(p.mask), "a mask that does not change with the tiles: one in tokens, without b or file",
-            "as causal or window:128; or count it with given tiles: iosim count --tiles 128x64",
-        )  # fmt: skip
-
-
-def arranged(schedule: Schedule, outer: Any, inner: Any) -> Tiling:
+def arranged(schedule: Schedule, outer: Size, inner: Size) -> Tiling[Size]:
+    """The tiling of an outer and an inner tile."""
     return Tiling(outer, inner) if schedule.outer == "queries" else Tiling(inner, outer)
 
 
-def tile_sizes(length: int, multiple: int = 1) -> list[int]:
+def smallest_tile_sizes(length: int, multiple: int = 1) -> list[int]:
     """For each number of tiles that an axis can have, the smallest tile (a multiple of `multiple`) that gives it."""
-    if length // multiple > (MOST_TILES // 2) ** 2:
-        raise InputError("--N", length, f"at most {(MOST_TILES // 2) ** 2} tiles of --tile-multiple {multiple}")
+    if length // multiple > (MOST_CANDIDATES // 2) ** 2:
+        raise InputError("--N", length, f"at most {(MOST_CANDIDATES // 2) ** 2} tiles of --tile-multiple {multiple}")
     return list(sizes(length, multiple))
 
 
-def counted(schedule: Schedule, p: Attention, tiling: Tiling, least_blocks: int = 1) -> list[Step]:
-    """One walk over all the tilings, as steps; those that no M needs or that have too few blocks are left out."""
-    columns = columns_of(schedule, p, tiling, least_blocks)
+# ---------------------------------------------------------------- counts of candidates
+
+
+def counted_steps(schedule: Schedule, p: Attention, tiling: Tiling[Size], least_blocks: int = 1) -> list[CurveStep]:
+    """The steps of all tilings from one walk. Those that no M needs and those with too few blocks are left out."""
+    columns = step_columns(schedule, p, tiling, least_blocks)
     if least_blocks > 1:
         enough = columns["blocks"] >= least_blocks
         if not enough.any():
@@ -218,12 +261,15 @@ def counted(schedule: Schedule, p: Attention, tiling: Tiling, least_blocks: int 
     for values in zip(*(column[order].tolist() for column in columns.values()), strict=True):
         row = dict(zip(columns, values, strict=True))
         more = {name: row.pop(name) for name in schedule.more_tiles if name in row}
-        found.append(Step(schedule=schedule.name, more_tiles=more, **row))
+        found.append(CurveStep(schedule=schedule.name, more_tiles=more, **row))
     return found
 
 
-def columns_of(schedule: Schedule, p: Attention, tiling: Tiling, least_blocks: int) -> dict[str, Any]:
-    """What a Step has, and the further tile sizes, as arrays of the same length."""
+def step_columns(schedule: Schedule, p: Attention, tiling: Tiling[Size], least_blocks: int) -> dict[str, Sizes]:
+    """The fields of a CurveStep and the further tile sizes, as arrays of the same length.
+
+    The arrays of Br, Bc and blocks hold None where a CurveStep has None.
+    """
     import numpy as np
 
     words, ideal = measure(schedule, p, tiling), "ideal" in schedule.rules

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Unpack
 
 from ..core.problem import DENSE, Attention
 from ..core.tiling import Tiling
@@ -13,15 +13,19 @@ from ..counting.count import OPTIONS, Result, check_names, run
 from ..errors import InputError
 from ..masks import parse_mask
 from ..schedules import SCHEDULES, Schedule, find, find_all, require
-from ..schedules.registry import FA1, FA2
+from ..schedules.registry import FA1, FA2, narrowed
 from ..units import parse_bytes, parse_count
 from . import curve
 from .thread_blocks import blocks
 
+if TYPE_CHECKING:
+    from ..core.typing import Mask, Text
+    from ..counting.count import ProblemOptions
+
 
 @dataclass(frozen=True)
-class Choice:
-    """Tiles that someone published: a rule or Br x Bc, for a schedule, and where they stand; for one `d` or for all."""
+class PublishedTiles:
+    """Tiles that someone published for a schedule: a rule or Br x Bc, and their source. `d`: for this d only."""
 
     label: str
     schedule: str
@@ -30,25 +34,26 @@ class Choice:
     d: int | None = None
 
 
-TAKEN = ("N", "d", "M", "schedules", "tile_multiple", "mask", "least_blocks")  # beside fields of Attention
+TAKEN = ("N", "d", "M", "schedules", "tile_multiple", "mask", "least_blocks")  # keywords beside the fields of Attention
 PAIRS = ("128x128", "128x64", "64x128", "64x64")
 CUTLASS = "the kernel behind PyTorch's EFFICIENT_ATTENTION, as it ran on an H200"
 PUBLISHED = (
-    Choice("FlashAttention", "flash1", "paper", f"{FA1}, Algorithm 1, line 1"),
-    Choice("FlashAttention, block-sparse", "block-sparse", "paper", f"{FA1}, Algorithm 5"),
-    *(Choice("FlashAttention-2", "flash2", t, f"{FA2}, section 3.3: {{64, 128}} x {{64, 128}}") for t in PAIRS),
-    *(Choice("FlashAttention-2", "block-sparse-q", t, f"{FA2}, section 3.3, tiles skipped") for t in PAIRS),
-    Choice("memory-efficient", "memory-efficient", "64x64", CUTLASS, d=64),
-    Choice("memory-efficient", "memory-efficient", "64x128", CUTLASS, d=128),
+    PublishedTiles("FlashAttention", "flash1", "paper", f"{FA1}, Algorithm 1, line 1"),
+    PublishedTiles("FlashAttention, block-sparse", "block-sparse", "paper", f"{FA1}, Algorithm 5"),
+    *(PublishedTiles("FlashAttention-2", "flash2", t, f"{FA2}, section 3.3: {{64, 128}} x {{64, 128}}") for t in PAIRS),
+    *(PublishedTiles("FlashAttention-2", "block-sparse-q", t, f"{FA2}, section 3.3, tiles skipped") for t in PAIRS),
+    PublishedTiles("memory-efficient", "memory-efficient", "64x64", CUTLASS, d=64),
+    PublishedTiles("memory-efficient", "memory-efficient", "64x128", CUTLASS, d=128),
 )
 
 
 @dataclass(frozen=True)
-class Found(Result):
-    """A result with the options of the problem that were chosen for it, and its blocks (see tuning/thread_blocks.py).
+class ResultWithBlocks(Result):
+    """A result with the options of the problem that were chosen for it, and its blocks (tuning/thread_blocks.py).
 
-    Where least blocks were asked for and nothing fits: the M in bytes from which on something does, or, where no tiling
-    has so many, the most blocks there are."""
+    The last two fields say why nothing with the least number of blocks fits. `needs_M_bytes` is the M from which on a
+    tiling with so many blocks fits. Where no tiling has so many, `most_blocks` is the most that any has.
+    """
 
     options: dict[str, int] = field(default_factory=dict, hash=False)
     blocks: int | None = None
@@ -57,29 +62,34 @@ class Found(Result):
 
 
 @dataclass(frozen=True)
-class Tuned:
-    """What `tune` answers. `results` has the best of each schedule, least traffic first, what does not fit last.
-    `left_out` are schedules whose best tiling with so many blocks is not known."""
+class Best:
+    """The answer of `tune`. `results` has the best of each schedule: least traffic first, what does not fit last.
+
+    `published` has published tiles and their results. `left_out` names schedules whose best tiling with so many blocks
+    is not known.
+    """
 
     problem: Attention
     M_bytes: int
     bounds: list[Bound]
-    results: list[Found]
-    published: list[tuple[Choice, Found]]
+    results: list[ResultWithBlocks]
+    published: list[tuple[PublishedTiles, ResultWithBlocks]]
     tile_multiple: int = 1
     least_blocks: int = 1
     left_out: tuple[str, ...] = ()
 
     @property
     def M_words(self) -> int:
+        """The words that M holds, in the problem's element type."""
         return self.M_bytes // self.problem.word_bytes
 
     @property
-    def winner(self) -> Found | None:
+    def winner(self) -> ResultWithBlocks | None:
+        """The result of least traffic; None if nothing fits."""
         return self.results[0] if self.results and self.results[0].fits else None
 
     def ratio(self, result: Result) -> float | None:
-        """Its bytes over the winner's."""
+        """The bytes of a result over those of the winner; None if either has none."""
         best = self.winner
         if best is None or not best.total_bytes or result.total_bytes is None:
             return None
@@ -87,15 +97,15 @@ class Tuned:
 
 
 def tune(
-    N: int, d: int, M: int | str, *, schedules: str | Sequence[str] = (), tile_multiple: int = 1, mask: Any = "dense",
-    least_blocks: int = 1, **options: Any,
-) -> Tuned:  # fmt: skip
-    """Search every schedule of softmax attention for its least traffic in an SRAM of M bytes (`100KB`, `51200el`).
+    N: int, d: int, M: int | str, *, schedules: str | Sequence[str] = (), tile_multiple: int = 1,
+    mask: str | Mask = "dense", least_blocks: int = 1, **options: Unpack[ProblemOptions],
+) -> Best:  # fmt: skip
+    """The least traffic of every schedule of softmax attention in an SRAM of M bytes (`100KB`, `51200el`).
 
-    The space: the schedules' own loop orders, all tile sizes that are multiples of `tile_multiple`, ragged last tiles
-    included, the whole footprint inside M, and what a schedule lets choose (`splits`, `page_size`) unless it is given.
-    Least is in bytes. `least_blocks`: only what gives a GPU so many thread blocks. Other options are the fields of
-    `Attention`.
+    The search covers the loop orders of the schedules and all tile sizes that are multiples of `tile_multiple`, ragged
+    last tiles included. The whole footprint must fit in M. It also covers the options that a schedule lets `tune`
+    choose (`splits`, `page_size`), unless they are given. Least is in bytes. `least_blocks`: only tilings with at least
+    so many thread blocks. Other options are the fields of `Attention`. InputError for whatever is not allowed.
     """
     check_names("tune", options, OPTIONS, TAKEN)
     problem = Attention(N, d, mask=parse_mask(mask), **options)
@@ -103,54 +113,60 @@ def tune(
     parse_count(tile_multiple, "--tile-multiple")
     parse_count(least_blocks, "--least-blocks")
     asked = space_of(schedules, problem)
-    if any(curve.hidden(s, problem) and "ideal" not in s.rules for s in asked):
+    if any(curve.mask_matters(s, problem) and "ideal" not in s.rules for s in asked):
         curve.require_tokens(problem)
     space = asked if least_blocks == 1 else searchable(asked, problem, least_blocks)
     found = [best_of(s, problem, M_bytes, tile_multiple, options, least_blocks) for s in space]
     found.sort(key=lambda r: (not r.fits, r.total is None, r.total_bytes))
     least = min((r.total for r in found if r.fits and r.total is not None), default=None)
-    published = [(c, counted(find(c.schedule), c.tiles, problem, M_bytes)) for c in published_in(space, problem)]
+    published = [
+        (c, count_with_blocks(find(c.schedule), c.tiles, problem, M_bytes)) for c in published_in(space, problem)
+    ]
     proven = bounds(problem, M_bytes // problem.word_bytes, least, space[0].family if space else "attention")
     left_out = tuple(s.name for s in asked if s not in space)
-    return Tuned(problem, M_bytes, proven, found, published, tile_multiple, least_blocks, left_out)
+    return Best(problem, M_bytes, proven, found, published, tile_multiple, least_blocks, left_out)
 
 
 def best_of(
-    schedule: Schedule, problem: Attention, M_bytes: int, multiple: int, given: Iterable[str], least_blocks: int
-) -> Found:
-    """The least of one schedule over its tiles and over what may be chosen. Without a number of blocks the first value
-    of each option is best (see `Schedule.chosen`), else all of them are compared."""
+    schedule: Schedule, problem: Attention, M_bytes: int, multiple: int, given: Collection[str], least_blocks: int
+) -> ResultWithBlocks:
+    """The least traffic of one schedule over its tiles and over the options that are not given.
+
+    Without a least number of blocks the first value of each option is best (see `Schedule.chosen`). With one, the steps
+    of the curve are compared.
+    """
     rule = "ideal" if "ideal" in schedule.rules else "best"
     if least_blocks == 1:
         options = next(curve.choices(schedule, problem.packed, multiple, given))
-        return counted(schedule, rule, problem, M_bytes, multiple, options)
+        return count_with_blocks(schedule, rule, problem, M_bytes, multiple, options)
     steps = curve.free_steps(schedule, problem, multiple, given, least_blocks)
     if not steps:
         most = curve.most_blocks(schedule, problem, multiple, given)
-        return Found(schedule.name, rule, fits=False, most_blocks=most)
-    step = curve.least(steps, M_bytes)
+        return ResultWithBlocks(schedule.name, rule, fits=False, most_blocks=most)
+    step = curve.step_at(steps, M_bytes)
     if step is None:
-        return Found(schedule.name, rule, fits=False, needs_M_bytes=steps[0].M_bytes)
+        return ResultWithBlocks(schedule.name, rule, fits=False, needs_M_bytes=steps[0].M_bytes)
     step = curve.widened(schedule, problem, step, M_bytes, multiple)
     tiles = rule if step.Br is None else f"{step.Br}x{step.Bc}"
-    return replace(counted(schedule, tiles, problem, M_bytes, multiple, step.options), tiling=rule)
+    return replace(count_with_blocks(schedule, tiles, problem, M_bytes, multiple, step.options), tiling=rule)
 
 
-def counted(
-    schedule: Schedule, rule: str, problem: Attention, M_bytes: int, multiple: int = 1, options: Any = None
-) -> Found:
-    """One run, with its blocks."""
-    problem = replace(problem, **(options or {}))
+def count_with_blocks(
+    schedule: Schedule, rule: str, problem: Attention, M_bytes: int, multiple: int = 1,
+    options: dict[str, int] | None = None,
+) -> ResultWithBlocks:  # fmt: skip
+    """The count of one schedule with one tile rule and with these options of the problem, and its blocks."""
+    problem = narrowed(problem, **(options or {}))
     result = run(schedule, rule, problem, M_bytes, multiple)
     if result.total is None:
-        return Found(**vars(result))
+        return ResultWithBlocks(**vars(result))
     sizes = (result.Br or 1, result.Bc or 1)
     tiling = Tiling(*sizes, **result.more_tiles)
-    return Found(**vars(result), options=options or {}, blocks=blocks(schedule, problem, tiling))
+    return ResultWithBlocks(**vars(result), options=options or {}, blocks=blocks(schedule, problem, tiling))
 
 
 def searchable(asked: list[Schedule], problem: Attention, least_blocks: int) -> list[Schedule]:
-    """The schedules whose least traffic is known at every M, and with so many blocks."""
+    """The schedules whose least traffic with so many blocks is known at every M. InputError if there are none."""
     space = [s for s in asked if curve.exact(s, problem, least_blocks)]
     if not space:
         option = "--curve" if least_blocks == 1 else "--least-blocks"
@@ -160,13 +176,16 @@ def searchable(asked: list[Schedule], problem: Attention, least_blocks: int) -> 
 
 
 def space_of(names: str | Sequence[str], problem: Attention) -> list[Schedule]:
-    """The schedules asked for, or all of softmax attention that are about this problem. Without a mask a schedule that
-    differs from another one only in that it skips tiles is the same, and stands once."""
+    """The schedules asked for; where none is, all of softmax attention that are about this problem.
+
+    Without a mask, schedules that differ only in skipping tiles are the same: only the first of them is in the space.
+    InputError for schedules of several families.
+    """
     if not names:
         space = [s for s in SCHEDULES.values() if s.family == "attention" and s.about(problem) == problem]
         if problem.mask is not DENSE:
             return space
-        first: dict[Any, Schedule] = {}
+        first: dict[Text, Schedule] = {}
         for schedule in space:
             first.setdefault(schedule.text, schedule)
         return list(first.values())
@@ -179,39 +198,41 @@ def space_of(names: str | Sequence[str], problem: Attention) -> list[Schedule]:
     return chosen
 
 
-def published_in(space: list[Schedule], problem: Attention) -> list[Choice]:
-    """Published choices for the schedules that are searched and for this head dimension."""
+def published_in(space: list[Schedule], problem: Attention) -> list[PublishedTiles]:
+    """Published tiles for the schedules that are searched and for this d."""
     names = {s.name for s in space}
     return [c for c in PUBLISHED if c.schedule in names and c.d in (None, problem.d)]
 
 
 @dataclass(frozen=True)
 class Curve:
-    """What `tune --curve` answers: the steps of the least traffic, and what is published, each at the M it needs.
+    """The answer of `trace_curve`: the steps of the least traffic, and published tiles at the M that they need.
 
-    `published` has (choice, M in bytes that its rule was given or None, what it moves, the least at the M it needs).
+    `published` has (tiles, the M in bytes that their rule was given or None, their result, the step of the least
+    traffic at the M that they need). `own` has the steps of each schedule.
     """
 
     problem: Attention
     space: list[Schedule]
     left_out: list[Schedule]
-    steps: list[curve.Step]
-    published: list[tuple[Choice, int | None, Result, curve.Step | None]]
+    steps: list[curve.CurveStep]
+    published: list[tuple[PublishedTiles, int | None, Result, curve.CurveStep | None]]
     tile_multiple: int = 1
     least_blocks: int = 1
-    own: dict[str, list[curve.Step]] = field(default_factory=dict, hash=False)  # the steps of each schedule
+    own: dict[str, list[curve.CurveStep]] = field(default_factory=dict, hash=False)
 
 
-PAPER_M = (65_536, 98_304, 166_912, 232_448)  # what one block may use of a T4, V100, A100, H100, in bytes
+PAPER_M = (65_536, 98_304, 166_912, 232_448)  # SRAM that one block may use on a T4, V100, A100, H100, in bytes
 
 
 def trace_curve(
-    N: int, d: int, *, schedules: str | Sequence[str] = (), tile_multiple: int = 1, mask: Any = "dense",
-    least_blocks: int = 1, **options: Any,
+    N: int, d: int, *, schedules: str | Sequence[str] = (), tile_multiple: int = 1, mask: str | Mask = "dense",
+    least_blocks: int = 1, **options: Unpack[ProblemOptions],
 ) -> Curve:  # fmt: skip
     """The least traffic against M: every M in bytes at which it falls, from the first that holds any tiles.
 
-    A schedule with a search of its own and no candidates is not in the space; `left_out` names it.
+    Arguments are those of `tune`, without M. Schedules whose best tiling is not known at every M are not in the space;
+    `left_out` names them.
     """
     check_names("trace_curve", options, OPTIONS, TAKEN)
     problem = Attention(N, d, mask=parse_mask(mask), **options)
@@ -226,6 +247,6 @@ def trace_curve(
         for M in PAPER_M if choice.tiles == "paper" else (None,):
             result = run(find(choice.schedule), choice.tiles, problem, M)
             needed = result.sram_peak_bytes
-            published.append((choice, M, result, None if needed is None else curve.least(steps, needed)))
+            published.append((choice, M, result, None if needed is None else curve.step_at(steps, needed)))
     left_out = [s for s in asked if s not in space]
     return Curve(problem, space, left_out, steps, published, tile_multiple, least_blocks, own)

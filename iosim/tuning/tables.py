@@ -1,10 +1,10 @@
-"""Tables, CSV rows and JSON of `tune`: like tables.py it only reads results."""
+"""Answers of `tune` as tables, CSV rows and JSON. Like iosim/tables.py this file only reads results."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 from ..counting.bounds import bounds
 from ..counting.columns import COLUMNS, more_columns, more_sizes
@@ -12,43 +12,54 @@ from ..counting.report import bounds_table, header, notes, problem_row, tile_siz
 from ..tables import Rows, ratio, table
 from ..units import format_bytes, format_megabytes
 
+if TYPE_CHECKING:
+    from ..counting.count import Result
+    from ..tables import Row
+    from .curve import CurveStep
+    from .least import Best, Curve, PublishedTiles, ResultWithBlocks
 
-def tuned_rows(tuned: Any) -> Rows:
-    """CSV: the best of each schedule, then the published choices."""
-    problem = {**problem_row(tuned.problem), "M_bytes": tuned.M_bytes, "M_words": tuned.M_words}
-    entries = [("best", "", r) for r in tuned.results] + [("published", c.label, r) for c, r in tuned.published]
-    more = more_columns(tuned.problem, [r.more_tiles for _, _, r in entries])
+
+# ---------------------------------------------------------------- one M
+
+
+def tune_rows(best: Best) -> Rows:
+    """The rows of the CSV: the best of each schedule, then the published tiles."""
+    problem = {**problem_row(best.problem), "M_bytes": best.M_bytes, "M_words": best.M_words}
+    entries = [("best", "", r) for r in best.results] + [("published", c.label, r) for c, r in best.published]
+    more = more_columns(best.problem, [r.more_tiles for _, _, r in entries])
     chosen = ["options"] * any(r.options for _, _, r in entries)
-    why_not = ["needs_M_bytes", "most_blocks"] * (tuned.least_blocks > 1)
-    columns = ("role", "label", *COLUMNS, "ratio_to_winner", "blocks", *why_not, *chosen, *more)
+    none_fits = ["needs_M_bytes", "most_blocks"] * (best.least_blocks > 1)
+    columns = ("role", "label", *COLUMNS, "ratio_to_winner", "blocks", *none_fits, *chosen, *more)
     rows = []
     for role, label, result in entries:
-        values = {**problem, **vars(result), "role": role, "label": label, "ratio_to_winner": tuned.ratio(result)}
+        values = {**problem, **vars(result), "role": role, "label": label, "ratio_to_winner": best.ratio(result)}
         values |= {"more_tiles": more_sizes(result.more_tiles), "options": more_sizes(result.options)}
         rows.append({name: values[name] for name in columns})
     return rows
 
 
-def tuned_json(tuned: Any) -> dict[str, Any]:
-    def row(result: Any) -> dict[str, Any]:
-        values = {**asdict(result), "ratio_to_winner": tuned.ratio(result)}
-        if tuned.least_blocks == 1:
+def tune_json(best: Best) -> Row:
+    """The keys of the JSON."""
+
+    def row(result: ResultWithBlocks) -> Row:
+        values = {**asdict(result), "ratio_to_winner": best.ratio(result)}
+        if best.least_blocks == 1:
             del values["needs_M_bytes"], values["most_blocks"]
         return values
 
     return {
-        "problem": problem_row(tuned.problem),
-        "sram": {"M_bytes": tuned.M_bytes, "M_words": tuned.M_words},
-        "space": space_json([r.schedule for r in tuned.results], tuned, tuned.left_out),
-        "bounds": [asdict(bound) for bound in tuned.bounds],
-        "winner": None if tuned.winner is None else row(tuned.winner),
-        "results": [row(r) for r in tuned.results],
-        "published": [{"label": c.label, "source": c.source, **row(r)} for c, r in tuned.published],
+        "problem": problem_row(best.problem),
+        "sram": {"M_bytes": best.M_bytes, "M_words": best.M_words},
+        "space": space_json([r.schedule for r in best.results], best, best.left_out),
+        "bounds": [asdict(bound) for bound in best.bounds],
+        "winner": None if best.winner is None else row(best.winner),
+        "results": [row(r) for r in best.results],
+        "published": [{"label": c.label, "source": c.source, **row(r)} for c, r in best.published],
     }
 
 
-def space_json(schedules: Sequence[str], found: Any, left_out: Sequence[str]) -> dict[str, Any]:
-    """What was searched."""
+def space_json(schedules: Sequence[str], found: Best | Curve, left_out: Sequence[str]) -> Row:
+    """What was searched, as the key `space` of the JSON."""
     return {
         "schedules": list(schedules),
         "left_out": list(left_out),
@@ -60,91 +71,151 @@ def space_json(schedules: Sequence[str], found: Any, left_out: Sequence[str]) ->
     }
 
 
-def tuned_text(tuned: Any) -> str:
-    best = tuned.winner
-    least = f"least with {tuned.least_blocks} blocks" if tuned.least_blocks > 1 else "least"
-    if best is None:
-        first = "nothing fits\n" if tuned.least_blocks == 1 else f"{least}: none that fits\n"
-    else:
-        tiles = tile_sizes(best) + flags(best.options)
-        first = f"{least}: {best.schedule}{tiles}, {best.total} words, {format_megabytes(best.total_bytes)}\n"
-    if tuned.left_out:
-        first += "not in the space: " + ", ".join(tuned.left_out) + "\n"
-    parts = [header(tuned) + first, table([result_row(tuned, r) for r in tuned.results]), "", "published:"]
-    parts += [table([{"choice": c.label, **result_row(tuned, r)} for c, r in tuned.published]), ""]
-    return "\n".join([*parts, table(bounds_table(tuned.bounds)), *notes(tuned)])
+def tune_text(best: Best) -> str:
+    """The answer as plain text: what was asked, the best of each schedule, published tiles, the bounds."""
+    first = winner_line(best)
+    if best.left_out:
+        first += "not in the space: " + ", ".join(best.left_out) + "\n"
+    parts = [header(best) + first, table([result_row(best, r) for r in best.results]), "", "published:"]
+    parts += [table([{"choice": c.label, **result_row(best, r)} for c, r in best.published]), ""]
+    return "\n".join([*parts, table(bounds_table(best.bounds)), *notes(best)])
 
 
-def flags(options: Any) -> str:
-    """As the command line takes them."""
+def winner_line(best: Best) -> str:
+    """The line that says which schedule and tiles move least."""
+    least = f"least with {best.least_blocks} blocks" if best.least_blocks > 1 else "least"
+    winner = best.winner
+    if winner is None or winner.total_bytes is None:
+        return "nothing fits\n" if best.least_blocks == 1 else f"{least}: none that fits\n"
+    tiles = tile_sizes(winner) + flags(winner.options)
+    return f"{least}: {winner.schedule}{tiles}, {winner.total} words, {format_megabytes(winner.total_bytes)}\n"
+
+
+def flags(options: Mapping[str, int]) -> str:
+    """Options as the command line takes them, after a space."""
     return "".join(f" --{name.replace('_', '-')} {value}" for name, value in options.items())
 
 
-def result_row(tuned: Any, r: Any) -> dict[str, Any]:
+def result_row(best: Best, r: ResultWithBlocks) -> Row:
+    """A result as a row of the table."""
     return {
         "schedule": r.schedule,
         "tiles": (tile_sizes(r).strip() or r.tiling) + flags(r.options),
         "blocks": r.blocks,
-        "fits": why_not(r) or verdict(r),
+        "fits": why_none_fits(r) or verdict(r),
         "SRAM bytes": r.sram_peak_bytes,
         "total words": r.total,
         "bytes": None if r.total_bytes is None else format_megabytes(r.total_bytes),
-        "x least": ratio(tuned.ratio(r)),
+        "x least": ratio(best.ratio(r)),
         "x N^2d^2/M": ratio(r.ratio_to_bound),
     }
 
 
-def why_not(r: Any) -> str:
-    """Why nothing with so many blocks fits."""
+def why_none_fits(r: ResultWithBlocks) -> str:
+    """The reason why no tiling with so many blocks fits; an empty text if there is none."""
     if r.most_blocks is not None:
         return f"none: at most {r.most_blocks} block" + "s" * (r.most_blocks != 1)
     return "" if r.needs_M_bytes is None else f"none: needs {r.needs_M_bytes} B"
 
 
-def curve_rows(found: Any) -> list[dict[str, Any]]:
-    """One row a breakpoint, with the bounds at its M in words."""
-    p, rows, family = found.problem, [], found.space[0].family
-    last = {name for name in ("blocks", "options", "more_tiles") if any(getattr(s, name) for s in found.steps)}
-    for step in found.steps:
-        M_words = step.M_bytes // p.word_bytes
-        words = {b.name.removeprefix(f"{family}: "): b.words for b in bounds(p, M_words, family=family)}
-        order: Any = words.get("N^2 d^2 / M")
-        rows.append(
-            {
-                "M_bytes": step.M_bytes,
-                "M_words": M_words,
-                **{name: getattr(step, name) for name in ("schedule", "Br", "Bc", "total", "total_bytes")},
-                "order_words": order,
-                "saha_ye_words": words.get("Saha and Ye 2024"),
-                "compulsory_words": words["compulsory"],
-                "ratio_to_bound": step.total / order if order else None,
-                **{name: value for name, value in more_of(step).items() if name in last},
-            }
-        )
-    return rows
+# ---------------------------------------------------------------- the curve
 
 
-def more_of(step: Any) -> dict[str, Any]:
-    """What stands at the end of a row, where any step of the curve has it."""
+class CurveRow(TypedDict):
+    """A step of the curve, with the bounds at its M in words. The last three columns stand if any step fills them."""
+
+    M_bytes: int
+    M_words: int
+    schedule: str
+    Br: int | None
+    Bc: int | None
+    total: int
+    total_bytes: int
+    order_words: float | None
+    saha_ye_words: float | None
+    compulsory_words: float | None
+    ratio_to_bound: float | None
+    blocks: NotRequired[int | None]
+    options: NotRequired[str]
+    more_tiles: NotRequired[str]
+
+
+class PublishedRow(TypedDict):
+    """Published tiles at the M that they really need. `rule_M_bytes` is the M that a rule was given."""
+
+    label: str
+    schedule: str
+    Br: int | None
+    Bc: int | None
+    rule_M_bytes: int | None
+    M_bytes: int
+    total: int
+    total_bytes: int
+    least_bytes: int | None
+    ratio_to_least: float | None
+    source: str
+
+
+def curve_rows(found: Curve) -> list[CurveRow]:
+    """One row for each step of the curve."""
+    filled = {name for name in ("blocks", "options", "more_tiles") if any(getattr(s, name) for s in found.steps)}
+    return [curve_row(found, step, filled) for step in found.steps]
+
+
+def curve_row(found: Curve, step: CurveStep, filled: set[str]) -> CurveRow:
+    """The row of one step. `filled` names those of the last three columns that the curve has."""
+    p, family = found.problem, found.space[0].family
+    M_words = step.M_bytes // p.word_bytes
+    words = {b.name.removeprefix(f"{family}: "): b.words for b in bounds(p, M_words, family=family)}
+    order = words.get("N^2 d^2 / M")
+    row: CurveRow = {
+        "M_bytes": step.M_bytes,
+        "M_words": M_words,
+        "schedule": step.schedule,
+        "Br": step.Br,
+        "Bc": step.Bc,
+        "total": step.total,
+        "total_bytes": step.total_bytes,
+        "order_words": order,
+        "saha_ye_words": words.get("Saha and Ye 2024"),
+        "compulsory_words": words["compulsory"],
+        "ratio_to_bound": step.total / order if order else None,
+    }
+    if "blocks" in filled:
+        row["blocks"] = step.blocks
+    if "options" in filled:
+        row["options"] = more_sizes(step.options)
+    if "more_tiles" in filled:
+        row["more_tiles"] = more_sizes(step.more_tiles)
+    return row
+
+
+def published_rows(found: Curve) -> list[PublishedRow]:
+    """One row for each of the published tiles."""
+    return [published_row(*entry) for entry in found.published]
+
+
+def published_row(tiles: PublishedTiles, rule_M: int | None, r: Result, least: CurveStep | None) -> PublishedRow:
+    """The row of published tiles, their result, and the step of the least traffic at the M that they need."""
+    assert r.sram_peak_bytes is not None and r.total is not None and r.total_bytes is not None  # tiles were given
+    best = None if least is None else least.total_bytes
     return {
-        "blocks": step.blocks,
-        "options": more_sizes(step.options),
-        "more_tiles": more_sizes(step.more_tiles),
+        "label": tiles.label,
+        "schedule": r.schedule,
+        "Br": r.Br,
+        "Bc": r.Bc,
+        "rule_M_bytes": rule_M,
+        "M_bytes": r.sram_peak_bytes,
+        "total": r.total,
+        "total_bytes": r.total_bytes,
+        "least_bytes": best,
+        "ratio_to_least": None if best is None else r.total_bytes / best,
+        "source": tiles.source,
     }
 
 
-def published_rows(found: Any) -> list[dict[str, Any]]:
-    """Published tiles at the M that they really need. `rule_M_bytes` is the M that a rule was given."""
-    rows = []
-    for choice, given, r, least in found.published:
-        best = None if least is None else least.total_bytes
-        row = {"label": choice.label, "schedule": r.schedule, "Br": r.Br, "Bc": r.Bc, "rule_M_bytes": given}
-        row |= {"M_bytes": r.sram_peak_bytes, "total": r.total, "total_bytes": r.total_bytes, "least_bytes": best}
-        rows.append({**row, "ratio_to_least": None if best is None else r.total_bytes / best, "source": choice.source})
-    return rows
-
-
-def curve_json(found: Any) -> dict[str, Any]:
+def curve_json(found: Curve) -> Row:
+    """The keys of the JSON."""
     names = [s.name for s in found.space]
     return {
         "problem": problem_row(found.problem),
@@ -154,7 +225,8 @@ def curve_json(found: Any) -> dict[str, Any]:
     }
 
 
-def curve_text(found: Any) -> str:
+def curve_text(found: Curve) -> str:
+    """The answer as plain text: what was asked, the steps, and published tiles."""
     p = found.problem
     size = f"attention: N = {p.N}, Nk = {p.Nk}, d = {p.d}, batch {p.batch} x heads {p.heads} (kv {p.kv_heads})"
     lines = [f"{size}, {p.dtype}, {p.acc_dtype} accumulators, mask {p.mask}"]

@@ -1,28 +1,38 @@
-"""How many thread blocks a schedule gives to a GPU: what least traffic alone does not ask for."""
+"""The number of thread blocks that a schedule gives to a GPU. A schedule of least traffic may have few."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, overload
 
 from ..core.arrays import choose, smaller
 from ..core.folded import Folded
 from ..core.problem import DENSE, Attention
 from ..core.watchers import Traffic
 
-PARTS = 10  # a launch that moves less than this part of all words does not decide
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..core.machine import Tile
+    from ..core.tiling import Tiling
+    from ..core.typing import MaskLine, ScheduleLike, Size, Watcher
+
+ONE_WORD_IN = 10  # a launch decides on the number of blocks if it moves at least one word in so many
 
 
 class Blocks(Folded):
-    """Notes for each launch the turns of its outermost loop if that is parallel, as the grid of a kernel walks them;
-    1 where it is not, or where something stays in SRAM around it."""
+    """Notes the number of blocks of each launch, as the grid of a kernel has them.
 
-    def __init__(self, problem: Any, *watchers: Any):
+    It is 1, unless the outermost loop is parallel and nothing stays in SRAM around it: then it is the number of turns
+    of that loop.
+    """
+
+    def __init__(self, problem: Attention[Size], *watchers: Watcher):
         super().__init__(problem, *watchers)
-        self.launches: list[Any] = []
-        self._turns: Any = 1
+        self.launches: list[Size] = []
+        self._turns: Size = 1
 
-    def _walk(self, length: Any, size: Any, where: Any, parallel: bool) -> Any:
+    def _walk(self, length: Size | Tile, size: Size, where: MaskLine | None, parallel: bool) -> Iterator[Tile]:
         outermost, alone = self._depth == 0, not self._resident
         for tile in super()._walk(length, size, where, parallel):
             if outermost:
@@ -35,21 +45,32 @@ class Blocks(Folded):
         super()._end_of_launch()
 
 
-def blocks(schedule: Any, p: Attention, tiling: Any) -> Any:
-    """Independent blocks over all heads and batches: the fewest of any launch that moves a tenth of all words or more
-    (of the one that moves most, where none does). Sizes may be arrays."""
+@overload
+def blocks(schedule: ScheduleLike, p: Attention, tiling: Tiling) -> int: ...
+
+
+@overload
+def blocks(schedule: ScheduleLike, p: Attention, tiling: Tiling[Size]) -> Size: ...
+
+
+def blocks(schedule: ScheduleLike, p: Attention, tiling: Tiling[Size]) -> Size:
+    """The number of independent blocks over all heads and batches. Sizes may be arrays.
+
+    It is the smallest number of any launch that moves at least a tenth of all words. Where no launch does, it is that
+    of the launch that moves most.
+    """
     p = p.packed
     if not schedule.skips:
         p = replace(p, mask=DENSE)
     traffic = Traffic()
     machine = Blocks(p, traffic).run(schedule, tiling)
     words = [reads + writes for reads, writes in traffic.steps]
-    most: Any = -1
-    found: Any = 1
+    most: Size = -1
+    found: Size = 1
     total = sum(words)
     for moved, turns in zip(words, machine.launches, strict=True):
         more = moved > most
         most, found = choose(more, moved, most), choose(more, turns, found)
     for moved, turns in zip(words, machine.launches, strict=True):
-        found = smaller(found, choose(PARTS * moved >= total, turns, found))
+        found = smaller(found, choose(ONE_WORD_IN * moved >= total, turns, found))
     return found * p.instances

@@ -1,4 +1,4 @@
-"""A cache in place of the scratchpad: against caches that hold line after line, and against theory."""
+"""A cache in place of the explicit SRAM, against slow caches of single lines and against theory."""
 
 from collections import OrderedDict
 from dataclasses import replace
@@ -19,7 +19,7 @@ QKVO = ("Q", "K", "V", "O")
 
 
 class Lines:
-    """A watcher: every line that every tile touches, once a tile, from byte addresses."""
+    """A watcher that notes every line that a tile touches, once for each tile, from byte addresses."""
 
     def __init__(self, line_bytes):
         self.line_bytes, self.trace, self.base = line_bytes, [], {}
@@ -94,7 +94,7 @@ def slow_belady(trace, capacity):
 
 
 def least_misses(trace, capacity):
-    """By trying every victim: no replacement can do better."""
+    """The least misses of any replacement, found by trying every victim."""
     states = {frozenset(): 0}
     for line, _ in trace:
         following = {}
@@ -151,7 +151,7 @@ def test_belady_is_the_optimum():
 
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_schedules_line_by_line(name):
-    """Ragged tiles, lines that tiles share, rows that are parts of lines: as a cache of lines sees them."""
+    """Counts are those of a slow cache, with ragged tiles, lines that tiles share, and rows shorter than a line."""
     random = Random(name)
     for _ in range(4):
         dtype = random.choice(["fp16", "fp32"])
@@ -174,7 +174,7 @@ def test_hidden_tiles_never_reach_the_cache():
 
 
 def test_the_curve_is_every_size():
-    """Between two rows nothing changes, at each something does."""
+    """Counts change at every breakpoint and nowhere else."""
     p, tiling = Attention(12, 3), Tiling(4, 5)
     string = accesses.accesses(accesses.record(SCHEDULES["flash1"], p, tiling), "line", 4)
     lru = cache.LRU(string)
@@ -213,7 +213,7 @@ def test_a_tile_larger_than_the_cache_passes_through():
     )
     row = cache.belady(string, 4)
     assert found(row) == (2, 2, 2) and (row.fetched_bytes, row.written_bytes) == (2 + 9, 9 + 2)
-    assert cache.LRU(string).counts([4])[0] == cache.Counts("lru", 4, 4, 4, 2, 2, 2, 11, 11, 22)
+    assert cache.LRU(string).counts([4])[0] == cache.CacheCounts("lru", 4, 4, 4, 2, 2, 2, 11, 11, 22)
     twice = replace(string, ids=np.array([1, 1]), stores=np.array([False, False]))
     assert cache.belady(twice, 4).misses == cache.LRU(twice).counts([4])[0].misses == 2
 
@@ -234,10 +234,10 @@ def test_distances_by_hand():
     """a b b c a with weights 1, 2, 4: the second b needs its own 2; the last a needs a, b, c = 7."""
     ids, weights = np.array([0, 1, 1, 2, 0]), np.array([1, 2, 4])
     assert reuse_distance.needs(ids, weights, fast=False).tolist() == [
-        reuse_distance.NEVER,
-        reuse_distance.NEVER,
+        reuse_distance.UNREACHED,
+        reuse_distance.UNREACHED,
         2,
-        reuse_distance.NEVER,
+        reuse_distance.UNREACHED,
         7,
     ]
 
@@ -252,16 +252,17 @@ def test_numba_and_numpy_agree():
 
 
 def test_nothing_is_slow_without_numba(monkeypatch):
-    monkeypatch.setattr(reuse_distance, "FAST_FROM", 1)
+    monkeypatch.setattr(reuse_distance, "NUMBA_FROM", 1)
     monkeypatch.setattr(reuse_distance, "numba_is_there", lambda: False)
-    assert reuse_distance.needs(np.array([0, 0]), np.array([3])).tolist() == [reuse_distance.NEVER, 3]
+    assert reuse_distance.needs(np.array([0, 0]), np.array([3])).tolist() == [reuse_distance.UNREACHED, 3]
 
 
 # ---------------------------------------------------------------- the published trace
 
 
 def flash1_lines(N, d, Br, Bc, line_words):
-    """Q, K, V, O of Algorithm 1, aligned: K and V once, and for each of Tc key tiles all of Q, O, and O again."""
+    """(accesses, misses) of Q, K, V, O in Algorithm 1, aligned: K and V once, and for each of Tc key tiles Q once and O
+    twice."""
     row = d // line_words
     assert d % line_words == 0 and N % Br == N % Bc == 0
     return 2 * N * row + (N // Bc) * 3 * N * row, 2 * N * row + (N // Bc) * 2 * N * row
@@ -293,6 +294,6 @@ def test_the_formula_of_the_reference_trace(N, d, Br, Bc):
 
 def test_pieces_join_where_nothing_parts_them():
     pieces = [(0, 2, True)]
-    belady.append(pieces, (2, 3, True))
-    belady.append(pieces, (3, 4, False))
+    belady.append_joined(pieces, (2, 3, True))
+    belady.append_joined(pieces, (3, 4, False))
     assert pieces == [(0, 3, True), (3, 4, False)]

@@ -1,4 +1,4 @@
-"""`iosim cache`: its rows, what it refuses, and the sessions of its page."""
+"""`iosim cache`: its rows, the input that it refuses, and the examples of its page."""
 
 import pytest
 from paths import DOCS

@@ -1,4 +1,4 @@
-"""Labelled tile events: against the algorithm written out by hand, and in four formats that say the same."""
+"""Tile events, against an algorithm written out by hand; four file formats that hold the same events."""
 
 import csv
 import io
@@ -76,8 +76,8 @@ def test_the_number_of_events_is_known_before(name):
     schedule, tiling = SCHEDULES[name], Tiling(4, 3)
     p = schedule.about(Attention(13, 3, Nk=10))
     events = []
-    seen = event_file.run(schedule, p, tiling, events.append)
-    known = event_file.visits(schedule, p, tiling)
+    seen = event_file.emit_events(schedule, p, tiling, events.append)
+    known = event_file.count_events(schedule, p, tiling)
     assert seen == len(events) == known.total
     assert known.moves == sum(e["words"] > 0 for e in events)
 
@@ -179,8 +179,8 @@ def test_the_limit_holds_where_folding_cannot_know(tmp_path):
                 chip.load("Q", i)
 
     with pytest.raises(InputError, match="at most 3"):
-        event_file.write(
-            lambda emit: event_file.run(text, Attention(8, 2), Tiling(1, 1), emit, most=3),
+        event_file.write_events(
+            lambda emit: event_file.emit_events(text, Attention(8, 2), Tiling(1, 1), emit, most=3),
             str(tmp_path / "t.csv"),
             "csv",
         )

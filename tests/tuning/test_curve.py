@@ -12,7 +12,7 @@ from iosim.core.problem import TENSORS
 from iosim.errors import InputError
 from iosim.masks import parse_mask
 from iosim.search.best import best_tiles, footprint
-from iosim.tuning.curve import curve, exact, least, steps, tile_sizes
+from iosim.tuning.curve import curve, exact, smallest_tile_sizes, step_at, steps
 from iosim.tuning.least import space_of, trace_curve, tune
 
 GOLDEN = json.loads((DATA / "golden.json").read_text())
@@ -23,7 +23,7 @@ MASKED = [s.name for s in space_of((), CAUSAL) if s.skips and exact(s, CAUSAL)]
 
 
 def every_tiling(schedule, p, multiple):
-    """(bytes that it needs, bytes that it moves) of every tiling there is; what it moves by the formula by hand."""
+    """(bytes of SRAM needed, bytes moved) of every tiling; bytes moved are from the schedule's formula."""
     lengths = {"rows_q": p.N, "rows_k": p.Nk, "depth": min(3, max(p.d, p.Nk)), "rows_o": p.N, "cols_o": p.dv}
     names = [n for n in lengths if n in ("rows_q", "rows_k", *schedule.more_tiles)]
     ranges = [range(multiple, lengths[n] + multiple, multiple) for n in names]
@@ -41,7 +41,7 @@ def moved(schedule, p, tiling):
 
 
 def staircase(pairs):
-    """M -> least bytes moved, as the list of its falls: the definition, with no use of order."""
+    """The falls of the least bytes moved as M grows, by definition."""
     falls = []
     for M in sorted({M for M, _ in pairs}):
         words = min(w for m, w in pairs if m <= M)
@@ -122,7 +122,7 @@ def test_every_step_says_how_it_is_reached():
 def test_golden_searches_lie_on_the_curve(case):
     p = Attention(case["N"], case["d"])
     for name, key in (("flash1", "best_k_outer_total"), ("flash2", "best_q_outer_total")):
-        step = least(curve([SCHEDULES[name]], p), 2 * case["M_elements"])
+        step = step_at(curve([SCHEDULES[name]], p), 2 * case["M_elements"])
         assert (step and step.total) == case[key]
 
 
@@ -145,7 +145,7 @@ def test_counts_are_exact_where_int64_is_not():
 @pytest.mark.parametrize("length", [1, 2, 7, 31, 100, 1000])
 @pytest.mark.parametrize("multiple", [1, 3, 16])
 def test_tile_sizes_are_the_smallest_of_their_number(length, multiple):
-    found = tile_sizes(length, multiple)
+    found = smallest_tile_sizes(length, multiple)
     sizes = range(multiple, length + multiple, multiple)
     numbers = sorted({-(-length // s) for s in sizes}, reverse=True)
     assert found == [min(s for s in sizes if -(-length // s) == n) for n in numbers]
@@ -154,14 +154,14 @@ def test_tile_sizes_are_the_smallest_of_their_number(length, multiple):
 def test_grouped_heads_are_packed_as_they_are_counted():
     options = {"heads": 8, "kv_heads": 2, "gqa": "pack"}
     found = curve([SCHEDULES["flash2"]], Attention(40, 8, **options))
-    step = least(found, 1000)
+    step = step_at(found, 1000)
     assert step.total == count(40, 8, 1000, schedules=["flash2"], **options)["flash2"].total
 
 
 @pytest.mark.parametrize("name", DENSE_SPACE)
 @pytest.mark.parametrize("acc", ["fp16", "fp32"])
 def test_the_search_at_one_m_and_the_curve_agree(name, acc):
-    """At sizes that no exhaustive search reaches: two programs for the same least, on both sides of each fall."""
+    """Two programs find the same least on both sides of each fall, at sizes too large for an exhaustive search."""
     schedule, p = SCHEDULES[name], Attention(700, 24, Nk=500, acc_dtype=acc)
     found = curve([schedule], p, 4)
     if "ideal" in schedule.rules:
@@ -169,16 +169,16 @@ def test_the_search_at_one_m_and_the_curve_agree(name, acc):
         return
     for step in random.Random(name).sample(found, min(12, len(found))):
         for M in (step.M_bytes - 1, step.M_bytes):
-            tiling, there = best_tiles(schedule, p, M, 4), least(found, M)
+            tiling, there = best_tiles(schedule, p, M, 4), step_at(found, M)
             assert (tiling and moved(schedule, p, tiling)) == (there and there.total_bytes), M
 
 
 def test_tune_stands_on_the_curve():
-    """One M at a time by search, all M at once by breakpoints: two ways to the same least."""
+    """The search at one M finds what the curve says for that M."""
     found = trace_curve(300, 16, tile_multiple=4, acc_dtype="fp32")
     for M in (300, 1000, 2000, 5000, 20_000, 40_000, 200_000):
         one = tune(300, 16, M, tile_multiple=4, acc_dtype="fp32", schedules=[s.name for s in found.space])
-        step = least(found.steps, M)
+        step = step_at(found.steps, M)
         assert (one.winner and one.winner.total_bytes) == (step and step.total_bytes)
 
 

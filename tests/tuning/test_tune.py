@@ -1,4 +1,4 @@
-"""`iosim tune` and `iosim crossover`: winners, published choices, crossovers, and what they refuse."""
+"""`iosim tune` and `iosim crossover`: winners, published tiles, crossovers, and the input that they refuse."""
 
 import csv
 import io
@@ -14,7 +14,7 @@ from paths import ROOT
 from iosim import SCHEDULES, Attention, count
 from iosim.counting.columns import COLUMNS
 from iosim.counting.count import run
-from iosim.tuning.crossover import QUESTIONS, answer, first_below, side
+from iosim.tuning.crossover import QUESTIONS, crossover_of, first_below, traffic_against_M
 
 BASE = ["tune", "--N", 8192, "--d", 128]
 SMALL = [x for n in ("small-cache", "small-cache-q", "standard-square", "flash1", "flash2", "standard-tiled",
@@ -195,7 +195,7 @@ def known():
 
 
 def moved(names, rule, p, M):
-    """By one run at this M alone."""
+    """The least bytes at this M, from a count at this M alone."""
     if rule == "paper" and M // p.word_bytes == 0:
         return inf
     totals = [run(SCHEDULES[name], rule, p, M).total_bytes for name in names]
@@ -211,11 +211,11 @@ def test_crossovers_against_every_single_m(question, problems):
         most = 2 * p.word_bytes * (p.N * p.Nk + (p.N + p.Nk) * (2 * p.d + 2))
         fails = [M for M in range(1, most) if moved(*question.below, p, M) >= moved(*question.above, p, M)]
         last = max(fails)
-        assert answer(question, p).M_bytes == (None if last == most - 1 else last + 1), p
+        assert crossover_of(question, p).M_bytes == (None if last == most - 1 else last + 1), p
 
 
 def test_first_below_takes_the_last_crossing():
-    """Two staircases that cross three times: what counts is from where on the first stays below."""
+    """Of three crossings of two staircases, the answer is the one from which on the first stays below."""
 
     def below(M):
         return 10 if M < 3 else 6 if M < 7 else 2
@@ -231,7 +231,7 @@ def test_first_below_takes_the_last_crossing():
 def test_sides_are_defined_up_to_where_nothing_changes():
     p = Attention(50, 4)
     for names, rule in ((("flash2",), "best"), (("flash1",), "paper")):
-        least, most = side(names, rule, p, 1)
+        least, most = traffic_against_M(names, rule, p, 1)
         assert least(most) == least(10 * most) < least(most - 1)
 
 
@@ -278,7 +278,7 @@ def test_k_and_v_one_after_the_other_leave_more_for_queries(ask, M, multiple, ti
 
 
 def test_the_ranges_in_the_docs(ask):
-    """Who holds the curve from where, as docs/tune.md tells it."""
+    """The ranges of M in docs/tune.md, and which schedule moves least in each."""
     text = (ROOT / "docs" / "tune.md").read_text().split("<!-- ranges -->")[1]
     found = ask(*BASE, "--curve", "--schedule", "flash2-one-room", *SMALL)["curve"]
     stated = [int(x) for x in re.findall(r"\b(\d+) (?:steps|B)", text)]

@@ -1,4 +1,4 @@
-"""How many thread blocks a schedule gives, and the least traffic with so many of them."""
+"""The number of thread blocks of a schedule, and the least traffic with a given number of them."""
 
 import csv
 import io
@@ -17,7 +17,7 @@ from iosim.masks import parse_mask
 from iosim.schedules import Schedule
 from iosim.search.best import footprint
 from iosim.steps.softmax import zeros
-from iosim.tuning.curve import exact, free_steps, least, most_blocks
+from iosim.tuning.curve import exact, free_steps, most_blocks, step_at
 from iosim.tuning.least import space_of, tune
 from iosim.tuning.thread_blocks import blocks
 
@@ -74,8 +74,8 @@ def test_folded_blocks_are_those_of_every_tile(name, mask):
     ("flash2", 4), ("flash1", 1), ("split-kv", 4), ("memory-efficient", 4), ("standard-tiled", 4), ("standard", 1),
 ])  # fmt: skip
 def test_blocks_by_hand(name, expected):
-    """For each head and batch query tiles, 100 / 30, or nothing. split-kv has 90 / 18 = 5 shares, but 4 query tiles in its
-    second kernel, which moves 5300 of 19560 words."""
+    """Each head and batch has ceil(100 / 30) = 4 blocks, or one. split-kv has 90 / 18 = 5 shares, but 4 query tiles in
+    its second kernel, which moves 5300 of 19560 words."""
     p = Attention(100, 8, Nk=90, batch=2, heads=6, splits=5)
     assert blocks(SCHEDULES[name], p, Tiling(30, 10)) == 2 * 6 * expected
 
@@ -118,7 +118,7 @@ def output_rows(chip, p, size, *inputs):
     (two_launches, 9, 1), (two_launches, 10, 5), (many_launches, 10, 5), (beside_resident, 10, 1),
 ])  # fmt: skip
 def test_launches_that_decide(text, N, expected):
-    """A tenth of all words does, less does not, unless it is the most. For arrays of tile sizes too."""
+    """A launch with a tenth of all words decides, one with fewer does not unless it moves most. The same for arrays."""
     schedule, p = Schedule("mine", text, "for this test"), Attention(N, 4, Nk=1, heads=3)
     assert blocks(schedule, p, Tiling(2, 1)) == counted_blocks(schedule, p, Tiling(2, 1)) == 3 * expected
     sizes = np.array([2, N])
@@ -147,7 +147,7 @@ def check_least_blocks(name, p, multiple, wanted):
 
 
 def wanted_blocks(p, rng):
-    """From one block a head, which every tiling has, to what few have; 1 would not ask for any."""
+    """A number of blocks from one a head, which every tiling has, to more than most have; never 1, which asks for none."""
     return max(2, p.heads * rng.choice([1, 1, 2, 4]))
 
 
@@ -214,12 +214,13 @@ def test_a_launch_without_blocks_is_no_answer(ask):
 @pytest.mark.parametrize("M, wanted", [(2000, 4), (20_000, 6), (100_000, 6)])
 @pytest.mark.parametrize("options", [{}, {"heads": 4, "kv_heads": 2, "gqa": "pack"}, {"mask": "causal"}], ids=str)
 def test_the_inner_tile_is_the_largest_that_fits(multiple, M, wanted, options):
-    """The words and blocks of the curve; a key tile more does not fit. Where a mask is skipped it is the smallest."""
+    """Words and blocks are those of the curve, and a larger key tile does not fit. Under a skipped mask it is the
+    smallest."""
     found = tune(100, 8, M, Nk=120, tile_multiple=multiple, least_blocks=wanted, **options)
     fitting = [r for r in found.results if r.fits and r.Br]
     for r in fitting:
         schedule, p = SCHEDULES[r.schedule], with_option(found.problem, **r.options).packed
-        step = least(free_steps(schedule, found.problem, multiple, (), wanted), M)
+        step = step_at(free_steps(schedule, found.problem, multiple, (), wanted), M)
         assert (r.total, r.blocks, r.Br, r.options) == (step.total, step.blocks, step.Br, step.options)
         if schedule.skips and "mask" in options:
             assert r.Bc == multiple

@@ -1,4 +1,4 @@
-"""What `tune` chooses beside tiles: options that a schedule lets it choose."""
+"""The options that a schedule lets `tune` choose beside tiles."""
 
 import random
 
@@ -6,7 +6,7 @@ import pytest
 from test_curve import every_tiling, staircase
 
 from iosim import SCHEDULES, Attention
-from iosim.tuning.curve import choices, free_steps, least
+from iosim.tuning.curve import choices, free_steps, step_at
 from iosim.tuning.least import trace_curve, tune
 
 CHOSEN = [s.name for s in SCHEDULES.values() if s.chosen]
@@ -14,7 +14,7 @@ PAGES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 def allowed(name, p, multiple):
-    """Every problem that the docs say is in the space, by definition: no order, no short cut."""
+    """Every problem that is in the space by the definition in docs/tune.md."""
     key_tile = min(multiple, p.Nk)
     if name == "split-kv":
         splits = [s for s in range(1, p.Nk + 1) if -(-p.Nk // s) >= key_tile]
@@ -44,7 +44,7 @@ def test_the_schedules_that_let_choose():
 
 @pytest.mark.parametrize("name", CHOSEN)
 def test_the_first_choice_is_the_least_of_all(name):
-    """All values and all tilings by brute force, at every M."""
+    """The result is that of trying all values and all tilings, at every M."""
     for p, multiple, _ in problems(name, 12):
         pairs = [pair for q in allowed(name, p, multiple) for pair in every_tiling(SCHEDULES[name], q, multiple)]
         found = free_steps(SCHEDULES[name], p, multiple, ())
@@ -53,13 +53,13 @@ def test_the_first_choice_is_the_least_of_all(name):
 
 @pytest.mark.parametrize("name", CHOSEN)
 def test_an_earlier_choice_is_never_worse(name):
-    """What `Schedule.chosen` promises, at every M."""
+    """At every M an earlier value is no worse, as `Schedule.chosen` says."""
     for p, multiple, _ in problems(name, 8):
         before = None
         for options in choices(SCHEDULES[name], p, multiple, ()):
             own = free_steps(SCHEDULES[name], with_option(p, **options), multiple, options)
             for step in own if before else []:
-                better = least(before, step.M_bytes)
+                better = step_at(before, step.M_bytes)
                 assert better is not None and better.total_bytes <= step.total_bytes, (p, multiple, options)
             before = own
 
@@ -76,7 +76,7 @@ def test_every_number_of_shares_is_chosen_from_once(multiple):
 def test_one_m_finds_what_all_of_them_find(name, M):
     found = tune(100, 8, M, schedules=[name])
     curve = trace_curve(100, 8, schedules=[name])
-    step = least(curve.steps, M)
+    step = step_at(curve.steps, M)
     assert found.winner.total_bytes == step.total_bytes and found.winner.options == step.options != {}
 
 

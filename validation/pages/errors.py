@@ -33,6 +33,21 @@ def big(rows: list[Row]) -> list[Row]:
     return [r for r in rows if dram_measured(r) >= LEAST_DRAM_BYTES]
 
 
+def at_the_edge(rows: list[Row]) -> list[Row]:
+    """Rows of shapes that just about fill the L2: their prediction is a range."""
+    return [r for r in big(rows) if r.get("dram_at_the_edge") == "True"]
+
+
+def off_the_edge(rows: list[Row]) -> list[Row]:
+    """Rows of all other shapes."""
+    return [r for r in rows if r.get("dram_at_the_edge") != "True"]
+
+
+def in_range(r: Row) -> bool:
+    """Whether the measured DRAM bytes lie in the predicted range."""
+    return float(r["dram_least_predicted"]) <= dram_measured(r) <= float(r["dram_most_predicted"])
+
+
 def dram_measured(r: Row) -> float:
     """Bytes read and written."""
     return sum(float(r.get(name) or 0) for name in ("dram_read_bytes", "dram_write_bytes", "dram_measured"))

@@ -23,6 +23,7 @@ BLUE, ORANGE, RED, GREEN, GREY = "#4269d0", "#efb118", "#d1495b", "#2f9e6e", "#9
 COLOURS = (BLUE, ORANGE, RED, GREEN, GREY)
 UNSEEN = shapes.DRAWS[shapes.UNSEEN][1]
 Point = tuple[float, float]
+LOWEST = 0.45  # ratios below stand at the foot of the plot, with their numbers
 
 
 def draw(folder: Path, where: Path) -> None:
@@ -113,12 +114,16 @@ def predictions(folder: Path, path: Path) -> None:
             chosen = [r for r in (big(rows) if column == "dram_ratio" else rows) if r[column]]
             axis.scatter([size(r) for r in chosen], [float(r[column]) for r in chosen], s=13, alpha=0.75, color=colour,
                          label=name)  # fmt: skip
+            below = [r for r in chosen if float(r[column]) < LOWEST]
+            axis.scatter([size(r) for r in below], [LOWEST + 0.01] * len(below), s=30, marker="v", color=colour)
+            for r in below:
+                axis.annotate(f" {float(r[column]):.2f}", (size(r), LOWEST + 0.01), fontsize=8, va="center")
         axis.axhspan(1 - FAR, 1 + FAR, color="#f0f3fa", zorder=-2)
         axis.axhline(1, color="black", linewidth=0.8)
-        axis.set(xscale="log", ylim=(0.45, 1.55), ylabel="predicted / measured", title=title,
+        axis.set(xscale="log", ylim=(LOWEST, 1.55), ylabel="predicted / measured", title=title,
                  xlabel=label)  # fmt: skip
         clean(axis)
-    axes[0].legend(frameon=False, loc="lower right", fontsize=8)
+    axes[0].legend(frameon=False, loc="upper right", fontsize=8)
     axes[0].annotate("shaded: within 20 %", (0.02, 0.28), xycoords="axes fraction", fontsize=8, color="#5a6780")
     saved(figure, folder, path)
 
