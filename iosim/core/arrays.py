@@ -1,4 +1,4 @@
-"""Minimum, maximum, sum and choice of numbers or arrays. NumPy is imported only where an array is met."""
+"""Minimum, maximum, sum and choice, of numbers or of arrays. NumPy is loaded only for arrays."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def larger(a: Size, b: Size) -> Size:
 
 
 def plus(a: Size, b: Size) -> Size:
-    """The sum of two numbers or arrays. A plain 0 leaves the other as it is."""
+    """The sum of two numbers or arrays. If one is the number 0, the other is returned as it is."""
     if isinstance(a, int) and a == 0:
         return b
     return a if isinstance(b, int) and b == 0 else a + b
 
 
 def choose(test: Test, yes: Size, no: Size) -> Size:
-    """`yes` where a test holds, else `no`."""
+    """`yes` where the test is true, `no` elsewhere."""
     if isinstance(test, bool):
         return yes if test else no
     import numpy as np
@@ -43,12 +43,12 @@ def choose(test: Test, yes: Size, no: Size) -> Size:
 
 
 def clamp(x: Size, least: Size, most: Size) -> Size:
-    """x, brought into least..most."""
+    """x limited to the range from `least` to `most`."""
     if isinstance(x, int) and isinstance(least, int) and isinstance(most, int):
         return least if x < least else most if x > most else x
     return smaller(larger(x, least), most)
 
 
 def anywhere(test: Test) -> bool:
-    """Whether a test holds, or any of an array of them."""
+    """Whether the test is true; for an array, whether any element is."""
     return test if isinstance(test, bool) else bool(test.any())

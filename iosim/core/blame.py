@@ -1,4 +1,4 @@
-"""Where a fault of a schedule's own Python lies: its file, its line, and what went wrong there."""
+"""The file and line of an error in a schedule's own Python code, and a description of the error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PACKAGE = __name__.partition(".")[0]
 
 
 def read(text: Text, chip: Machine, p: Attention[Size], tiling: Tiling[Size]) -> None:
-    """Call a schedule's text. A fault of a text that somebody else wrote becomes a ScheduleError with its place."""
+    """Call a schedule's text. If the text is not part of iosim, its errors become ScheduleErrors with file and line."""
     try:
         text(chip, cast("Attention", p), cast("Tiling", tiling))
     except Exception as error:
@@ -27,12 +27,12 @@ def read(text: Text, chip: Machine, p: Attention[Size], tiling: Tiling[Size]) ->
 
 
 def ours(text: object) -> bool:
-    """Whether a text belongs to this package: its faults are bugs, and stay as they are."""
+    """Whether a text is part of iosim. Its errors are bugs of iosim, so they are not converted."""
     return str(getattr(text, "__module__", "")).startswith(f"{PACKAGE}.")
 
 
 def line_of(error: BaseException, files: Collection[str]) -> str:
-    """`FILE, line N (code): ` of the innermost call in one of the files; an empty text if there is none."""
+    """`FILE, line N (code): ` of the innermost call in one of the files; an empty string if there is none."""
     from traceback import extract_tb
 
     for frame in reversed(extract_tb(error.__traceback__)):
@@ -42,7 +42,7 @@ def line_of(error: BaseException, files: Collection[str]) -> str:
 
 
 def file_of(text: object) -> tuple[str, ...]:
-    """The file that defines a text; none where it has no code of its own."""
+    """The file that defines a text, as a tuple; an empty tuple if the text is not a Python function."""
     code = getattr(text, "__code__", None)
     return () if code is None else (code.co_filename,)
 
@@ -57,7 +57,7 @@ def described(error: Exception) -> str:
 
 
 def as_schedule_error(error: Exception, text: object) -> Exception:
-    """A ScheduleError that says where in the text an error came from. Its class stays if it is a ScheduleError."""
+    """A ScheduleError that says where in the text an error came from. A subclass of ScheduleError keeps its class."""
     where = line_of(error, file_of(text)) or f"schedule text {getattr(text, '__name__', text)}: "
     if isinstance(error, ScheduleError):
         return type(error)(where + str(error))

@@ -1,9 +1,11 @@
-"""Parts of an axis that depend on a loop's tile. Texts walk them with `chip.tiles` and index tensors with them.
+"""Parts of an axis whose place or size depends on the tile of an outer loop.
 
-    for j in chip.tiles(Share(p.Nk, n, s), t.rows_k):   # the n keys of share s
-    chip.store(o, "part", Moved(rows, i, ((p.N, s), (1, i))))  # the rows of tile i, after those of s shares
+The text of a schedule loops over them with `chip.tiles`, or indexes tensors with them:
 
-A machine that visits every tile reads `start` and `size`; the folded one asks for `rows`, all sizes at once.
+    for j in chip.tiles(Share(p.Nk, n, s), t.rows_k):          # the n keys of share s
+    chip.store(o, "part", Moved(rows, i, ((p.N, s), (1, i))))  # tile i's rows, after N for each earlier share
+
+A machine that visits every tile reads `start` and `size`. The folded machine calls `rows`, which has all sizes at once.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Span(Tile):
-    """`size` positions from `start` of an axis of `length`. `tile`, one turn of a loop around it, decides which."""
+    """`size` positions of an axis of `length`, from `start` on. `tile`, of an outer loop, decides which ones."""
 
     __slots__ = ("tile",)
     tile: Tile
@@ -28,13 +30,13 @@ class Span(Tile):
 
     @property
     def depth(self) -> int:
-        """ScheduleError: generated kernels ask for the loop that a tile belongs to, and here there is none."""
+        """Raises ScheduleError. The CUDA generator asks for the loop that a tile belongs to, and this tile has none."""
         raise ScheduleError(
             "a part of an axis that hangs on another tile (core/dependent_tiles.py) cannot be written as CUDA"
         )
 
     def rows(self, rows: Rows) -> Rows:
-        """The rows of the tile's group, (how often, {tile: size}), with the size of this part of the axis in each."""
+        """The rows of the tile's group (core/folded.py), with the size of this part of the axis added to each."""
         raise NotImplementedError
 
     def _alone(self, rows: Rows) -> None:
@@ -43,7 +45,7 @@ class Span(Tile):
 
 
 class Share(Span):
-    """One of the shares of `each` positions that an axis is cut into, the last one shorter; `tile` counts shares."""
+    """One share of an axis: `each` positions, or fewer in the last share. `tile` is the number of the share."""
 
     __slots__ = ("each",)
 
@@ -74,10 +76,10 @@ class Share(Span):
 
 
 class Moved(Span):
-    """The positions of `tile` at another start on an axis of `length`: the sum of factor times place over `terms`.
+    """As many positions as `tile` has, elsewhere on an axis of `length`. Their start is a sum over `terms`.
 
-    The place of a tile is its start. The place of a block is its first word, as in the entry of a block table; a
-    machine that carries no values takes an entry to name its own position.
+    A term (factor, x) adds factor * place(x). The place of a tile is its start. The place of a block is its first word,
+    as in an entry of a block table. A machine without values assumes that each entry holds its own position.
     """
 
     __slots__ = ("terms",)
@@ -102,7 +104,7 @@ class Moved(Span):
 
 
 def place(x: Tile | Block) -> Size:
-    """The start of a tile, or the first word of a block."""
+    """The start of a tile; the first word of a block, or the block's own position on a machine without values."""
     if isinstance(x, Tile):
         return x.start
     if x.value is not None:

@@ -1,10 +1,14 @@
-"""The folded machine: it visits every loop body once, and a word count is the sum over all the tiles it stands for.
+"""The folded machine: it visits every loop body once, and counts the words of all its iterations together.
 
-A count inside loops is a product of dimensions, summed over all turns. Independent loops factorise: over the tiles of
-one axis, sizes add up to its length and ones add up to the number of tiles, so a dense count costs O(1). A loop over
-the active tiles of a mask line, or over a tile of another loop, depends on that other loop: the two form one `Group`,
-whose rows say how often which sizes occur together. Sizes may be NumPy int64 arrays: then one walk counts as many
-configurations. A text that looks at a tile's position or size gets a FoldingError.
+The words that move inside loops are a product of dimensions, summed over all iterations. If the loops are independent,
+that sum is a product of one sum for each loop. Over the tiles of an axis, the sizes add up to the length of the axis,
+and the ones add up to the number of tiles. So a dense count takes a fixed number of steps, whatever the sizes are.
+
+A loop over the active tiles of a mask line, or over a tile of another loop, depends on that other loop. The two loops
+form one `Group`: rows that say which tile sizes occur together, and how often.
+
+Sizes may be NumPy int64 arrays. One walk then counts a configuration for each element. A text that asks for a tile's
+position or size raises FoldingError.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class FoldedTile(Tile):
-    """All tiles of a loop at once; only the largest of them is known by size."""
+    """All tiles of a loop at once. `extent` is the size of the largest one; no other size is known."""
 
     __slots__ = ("_extent",)
 
@@ -46,13 +50,13 @@ class FoldedTile(Tile):
 
 
 class Group:
-    """Tiles that depend on each other: rows of (how often, {tile: size})."""
+    """Tiles of loops that depend on each other, as rows (how often, {tile: size})."""
 
     def __init__(self, rows: Rows):
         self.rows, self.tiles = rows, set(rows[0][1])
 
     def moment(self, exponents: dict[Tile, int]) -> Size:
-        """The sum, over all visits, of the product of the sizes to these exponents."""
+        """The sum, over all visits, of the product of the tile sizes, each raised to its exponent."""
         total: Size = 0
         for times, sizes in self.rows:
             for tile, size in sizes.items():
@@ -84,7 +88,7 @@ class Axis(Group):
 
 
 def classes(length: Size, size: Size, tile: Tile) -> Rows:
-    """The whole tiles of a length, and the ragged one that may be left. Either may occur 0 times."""
+    """A row for the whole tiles of an axis and one for its ragged tile. Either may occur 0 times."""
     whole = length // size
     return [(whole, {tile: size}), (-(-length // size) - whole, {tile: length % size})]
 
@@ -109,7 +113,7 @@ class Folded(Machine):
             groups[where.tile] = self._lines(where, where.tile, groups[where.tile])
             return self._sum(shape, groups)
         key = tuple(map(id, shape))
-        if key not in self._totals:  # the shape is kept with its total, so that no id is used again
+        if key not in self._totals:  # the shape is stored too: while it exists, no other object has its ids
             self._totals[key] = (shape, self._sum(shape, self._groups))
         return self._totals[key][1]
 

@@ -6,7 +6,7 @@
             o = chip.compute("O", (i, p.dv), step, q)   # a new block in SRAM
             chip.update(o, step, q)                # in place, no new words
             chip.store(o, "O", i)                  # SRAM -> HBM, counted as a write
-                                                   # free(block): earlier than the end of the loop body
+                                                   # chip.free(q): before the end of the loop body
 
 This machine visits every tile (`unrolled`) and carries no values. `core/folded.py` visits every loop body once, with
 the sums of all its tiles; `core/numeric.py` carries arrays. Watchers (`core/watchers.py`) see the same events from all.
@@ -42,7 +42,7 @@ class Tile:
 
 
 class Block:
-    """A tile in SRAM. `shape` holds tiles and numbers; `block[tile]` is a part of it, without new words."""
+    """Words in SRAM. `shape` holds tiles and numbers. `block[tile]` is a part of the block, and takes no more SRAM."""
 
     __slots__ = ("alive", "base", "depth", "name", "shape", "tensor", "value")
 
@@ -193,7 +193,7 @@ class Machine:
                 raise ScheduleError(f"block {block.name} is used after it was freed")
 
     def _end_of_launch(self) -> None:
-        """Outside all loops with empty SRAM nothing lives on: there a kernel may end."""
+        """Report the end of a kernel launch if no loop is open and SRAM is empty."""
         if self._depth == 0 and not self._resident:
             for watcher in self.watchers:
                 watcher.launch_ended()

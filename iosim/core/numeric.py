@@ -1,4 +1,4 @@
-"""The machine that carries arrays: the run whose output is compared is the run that is counted and fitted."""
+"""The machine that carries arrays: the same run gives the outputs, the counts and the SRAM footprint."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ NUMPY_DTYPE = {"fp64": np.float64, "fp32": np.float32, "fp16": np.float16, "bf16
 
 
 class Numeric(Machine):
-    """Visits every tile with NumPy arrays. `hbm` maps names to arrays of one head; outputs are made on the way.
+    """Visits every tile with NumPy arrays. `hbm` maps names to arrays of one head; outputs are added to it.
 
-    New blocks and unwritten HBM hold NaN, and the inputs of a step are read-only. A loop that claims to be parallel is
-    checked: its turns may not touch what another turn stored. `double` computes everything in float64. Without it each
-    array has its own type; a type that NumPy does not have (bf16, fp8) is float32, rounded by every load, store and
-    step.
+    New blocks and unwritten HBM hold NaN. The inputs of a step are read-only. If a loop claims to be parallel and an
+    iteration touches what another one stored, a ScheduleError is raised. With `double` everything is computed in
+    float64. Without it each array has its own type. NumPy has no bf16 and no fp8: their values are kept as float32, and
+    every load, store and step rounds them.
     """
 
     def __init__(self, problem: Attention, hbm: Arrays, *watchers: Watcher, double: bool = True):
@@ -89,7 +89,7 @@ class Numeric(Machine):
             array[...] = rounded
 
     def _type(self, block: Block) -> str:
-        """The name of the type of a block on chip."""
+        """The name of the element type of a block on chip."""
         return str(self.p.dtype if block.tensor is not None and block.tensor.kind == "input" else self.p.acc_dtype)
 
     def _fetch(self, block: Block, tensor: str, where: MaskLine | None) -> None:
@@ -123,7 +123,7 @@ class Numeric(Machine):
 
 
 def slices(shape: Shape) -> tuple[Slice, ...]:
-    """The part of a tensor that a block of this shape is."""
+    """The slices of a tensor that a block of this shape covers."""
     return tuple(slice(x.start, x.start + x.size) if isinstance(x, Tile) else slice(0, x) for x in shape)
 
 

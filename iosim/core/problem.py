@@ -1,7 +1,7 @@
-"""Attention, the problem: sizes, heads, element types, options. Frozen; machines and schedules read the same one.
+"""The problem: sizes, heads, element types and options of attention. Machines and schedules read the same one.
 
-Q is (N, d), K is (Nk, d), V is (Nk, dv), O is (N, dv), for each of batch x heads instances. Texts of schedules see
-one instance; `instances` multiplies.
+Q is (N, d), K is (Nk, d), V is (Nk, dv), O is (N, dv), for each of batch x heads instances. The text of a schedule
+describes one instance; counts are multiplied by `instances`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ TENSORS = {
 
 
 class Dense:
-    """The mask that hides nothing. Its lines and parts are None, so that the texts of schedules do not change."""
+    """The mask that hides nothing. Its lines and parts are None, so that a text needs no case for it."""
 
     tile_units = False
     columns = None
@@ -70,7 +70,7 @@ class Dense:
         return "dense"
 
 
-DENSE = cast("Mask", Dense())  # it has no counts and no table: nobody asks for them, as its lines are None
+DENSE = cast("Mask", Dense())  # it has no counts and no table; as its lines are None, nothing asks for them
 GQA = ("repeat", "pack")
 INDEX_BYTES = 4
 
@@ -157,9 +157,9 @@ class Attention(Generic[S]):
 
     @property
     def packed(self) -> Attention[S]:
-        """The problem that machines see. With `gqa` = pack, the heads / kv_heads query heads of a group are one head
-        with that many times the queries, which share each tile of K and V. The one query of causal decoding sees every
-        key."""
+        """The problem that machines see: this one, unless `gqa` is pack. Then the heads / kv_heads query heads of a
+        group are one head with that many times as many queries, which share each tile of K and V. The mask is dense:
+        with `causal`, pack allows one query only, and that query sees every key."""
         if self.gqa != "pack":
             return self
         N, heads, kv_heads = cast("tuple[Size, Size, Size]", (self.N, self.heads, self.kv_heads))
@@ -168,7 +168,7 @@ class Attention(Generic[S]):
 
     @property
     def share_rows(self) -> S:
-        """Keys of one share of split-kv; the last share may have fewer."""
+        """Keys in one share of split-kv. The last share may have fewer."""
         return cast("S", -(-self.Nk // self.splits))
 
     @property
@@ -178,18 +178,18 @@ class Attention(Generic[S]):
 
     @property
     def partial_rows(self) -> S:
-        """Rows of the partial results of split-kv, one share after the other."""
+        """Rows of the partial results of split-kv: N for each share."""
         shares, N = cast("tuple[Size, Size]", (self.shares, self.N))
         return cast("S", shares * N)
 
     @property
     def pages(self) -> S:
-        """Pages of the cache of paged."""
+        """The number of pages in the KV cache of paged."""
         return cast("S", -(-self.Nk // self.page_size))
 
     @property
     def cache_rows(self) -> S:
-        """Rows of the paged cache. Rows of its last page that hold no key are never read."""
+        """Rows in the KV cache of paged. Rows of its last page that hold no key are never read."""
         return cast("S", self.pages * self.page_size)
 
     @property
@@ -213,25 +213,25 @@ class Attention(Generic[S]):
         return self.acc_bytes if tensor.kind == "state" else self.word_bytes
 
     def sram_bytes(self, tensor: Tensor | None) -> int:
-        """Bytes of one word of a block on chip; a block without a tensor is an accumulator."""
+        """Bytes of one word of a block on chip. A block that belongs to no tensor has the type `acc_dtype`."""
         if tensor is not None and tensor.kind in ("input", "index"):
             return self.hbm_bytes(tensor)
         return self.acc_bytes
 
     def shape(self, tensor: Tensor) -> tuple[S, ...]:
-        """Lengths of a tensor's axes; an axis is a field's name or a number."""
+        """The lengths of a tensor's axes. An axis is given by the name of a field or by a number."""
         return tuple(getattr(self, axis) if isinstance(axis, str) else axis for axis in tensor.axes)
 
     def tiled(self, tiling: Tiling[Size], skips: bool = True) -> Attention[S]:
-        """The same problem with its mask bound to tile sizes. Without `skips` no tile is left out, only hidden."""
+        """The same problem with its mask bound to tile sizes. Without `skips` a mask only hides scores."""
         mask = self.mask.bind(self, tiling, skips)
         if mask is self.mask:
             return self
-        bound = object.__new__(type(self))  # as `replace` does, without checking again what has not changed
+        bound = object.__new__(type(self))  # like `replace`, but without repeating the checks
         vars(bound).update(vars(self), mask=mask)
         return bound
 
 
 def every(test: Test) -> bool:
-    """Whether a test holds, or all of an array of them."""
+    """Whether the test is true; for an array, whether all elements are."""
     return test if isinstance(test, bool) else bool(test.all())

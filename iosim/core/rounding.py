@@ -1,4 +1,4 @@
-"""Rounding to element types that NumPy does not have, which are carried as float32. Loads NumPy when it is called."""
+"""Rounding to bf16 and fp8, which NumPy lacks: their values are kept as float32. NumPy is loaded on the first call."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .typing import Array
 
-LARGEST_E4M3, SMALLEST_NORMAL_E4M3 = 448.0, -6  # the largest number; the exponent of the least normal one
+LARGEST_E4M3, SMALLEST_NORMAL_E4M3 = 448.0, -6  # the largest number; the exponent of the smallest normal number
 
 
 def to_bf16(x: Array) -> Array:
@@ -21,9 +21,9 @@ def to_bf16(x: Array) -> Array:
 
 
 def to_e4m3(x: Array) -> Array:
-    """Float32 rounded to FP8 E4M3 (Micikevicius et al. 2022, arXiv 2209.05433): 3 bits after the first, exponents from
-    -6, ties to even. Numbers above 448 become 448. Infinities stay, although E4M3 has none: they mark hidden scores and
-    the maximum of no score."""
+    """Float32 rounded to FP8 E4M3 (Micikevicius et al. 2022, arXiv 2209.05433): 3 bits after the leading one, exponents
+    from -6, ties to even. Numbers above 448 become 448. Infinities stay, although E4M3 has none: they mark hidden
+    scores and the maximum of a row without scores."""
     import numpy as np
 
     x = np.asarray(x, np.float32)

@@ -1,4 +1,4 @@
-"""Shapes of blocks: their words, whether two are the same, and which part of a tensor tiles name."""
+"""Shapes of blocks: the product of dimensions, the equality of two, and the part of a tensor that tiles select."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ def same(a: object, b: object) -> bool:
 
 
 def shape_of(tensor: str, tiles: tuple[Tile, ...], tensors: Mapping[str, Tensor], p: Attention[Size]) -> Shape:
-    """The shape of the part of a tensor that tiles name; missing trailing tiles mean the whole axis."""
+    """The shape of the part of a tensor that tiles select. An axis without a tile is whole.
+
+    Raises ScheduleError for an unknown tensor, and for tiles that do not belong to its axes.
+    """
     if tensor not in tensors:
         raise ScheduleError(f"tensor {tensor!r} is unknown; known: {', '.join(tensors)}")
     axes = p.shape(tensors[tensor])

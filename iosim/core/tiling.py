@@ -1,4 +1,4 @@
-"""Tile sizes: the value, how it is read from text, and the published rule that chooses it."""
+"""Tile sizes, how they are read from a text, and the rule of the FlashAttention paper."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Tiling(Generic[S]):
 
 
 def parse_tiles(text: str, where: str = "--tiles", more: tuple[str, ...] = (), rules: bool = False) -> Tiling:
-    """The tiling of a text: `128x64` is Br x Bc, query rows first. After a slash, as in `128x64/depth=8`, stand the
-    sizes that `more` names. With `rules` an error says that paper and best are allowed too."""
+    """The tiling of a text: `128x64` is Br x Bc, query rows first. Sizes named in `more` may follow, each after a
+    slash, as in `128x64/depth=8`. With `rules`, the message of an InputError offers the rules paper and best too."""
     first, *others = str(text).lower().split("/")
     parts = first.split("x")
     if len(parts) != 2:
@@ -59,6 +59,6 @@ def paper_tiles(problem: Attention[Size], M_words: Size) -> Tiling[Size]: ...
 
 
 def paper_tiles(problem: Attention[Size], M_words: Size) -> Tiling[Size]:
-    """Bc = ceil(M / 4d), Br = min(Bc, d), as in Dao et al. 2022, Algorithm 1, line 1. They mostly do not fit in M."""
+    """Bc = ceil(M / 4d), Br = min(Bc, d), as in Dao et al. 2022, Algorithm 1, line 1. They usually do not fit."""
     rows_k = -(-M_words // (4 * problem.d))
     return Tiling(smaller(rows_k, problem.d), rows_k)

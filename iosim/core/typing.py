@@ -1,7 +1,7 @@
 """Types that the core shares. Only type checkers load this file, so it may import NumPy: import it under TYPE_CHECKING.
 
-A count is of one problem, and then every size is an int; or one walk counts many, and sizes are arrays of the same
-shape. Both are a `Size`.
+In a count of one problem every size is an int. In a walk over many problems sizes are arrays of the same shape. A
+`Size` is either.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .watchers import Watcher as Watcher
 Size = int | NDArray[np.int64]
 """A number of positions, words or bytes."""
 Test = bool | NDArray[np.bool]
-"""Whether something holds of a size."""
+"""The result of a comparison of sizes."""
 Shape = tuple[Tile | Size, ...]
 """The dimensions of a block or a tensor: a tile of an axis, or a length."""
 Rows = list[tuple[Size, dict[Tile, Size]]]
@@ -29,20 +29,20 @@ Rows = list[tuple[Size, dict[Tile, Size]]]
 Array = NDArray[np.floating]  # type: ignore[explicit-any]  # NumPy's own alias holds an Any
 """The values of a tensor or of a block."""
 Bools = NDArray[np.bool]
-"""What a mask lets see: True where visible."""
+"""The booleans of a mask: True where a query sees a key."""
 Arrays = dict[str, Array]
 """Arrays of one head by the names of their tensors."""
 
 Text = Callable[[Machine, Attention, Tiling], None]
 """The text of a schedule, written for one problem. `Folded` reads it for arrays of problems too."""
 Words = dict[str, tuple[int, int]]
-"""{tensor: (words read, words written)}, of one head, as formulas by hand give them."""
+"""{tensor: (words read, words written)}, of one head, from formulas that were derived by hand."""
 Tiles = Callable[[Size, Size], Tiling[Size]]
-"""The tiling of an outer and an inner tile, in positions."""
+"""Makes a tiling from the sizes of the outer and the inner tile."""
 
 
 class Step(Protocol):
-    """A named tile step: it writes into its first arrays, and may read the others.
+    """A named tile step: a function that writes into its first arrays and reads the others.
 
     `flops` and `work` (steps/softmax.py) are optional attributes that say what it costs.
     """
@@ -54,7 +54,7 @@ class Step(Protocol):
 
 
 class Values(Protocol):
-    """An input of a step that is no block: part of a mask or of dropout, or a number."""
+    """An input of a step that is not a block: a part of a mask or of dropout, or a number."""
 
     def array(self) -> NDArray[np.generic]: ...  # type: ignore[explicit-any]
 
@@ -64,9 +64,10 @@ Input = Block | Values
 
 
 class MaskLine(Protocol):
-    """The tiles of one row or column of a bound mask, or all its key columns (`kind`: row, column, columns).
+    """The tiles of one row or one column of a bound mask, or all its key columns.
 
-    `tile` is the row or column that it is a line of. A loop over a line leaves its empty tiles out.
+    `kind` is row, column or columns. `tile` is the tile of that row or column, None for columns. A loop over a line
+    leaves out the tiles that the mask hides.
     """
 
     @property
@@ -133,9 +134,9 @@ class BoundMask(Protocol):
 
 
 class Mask(BoundMask, Protocol):
-    """The mask of a problem. `Attention.tiled` binds it to tile sizes; before, only what is named here may be asked.
+    """The mask of a problem. `Attention.tiled` binds it to tile sizes. Before that, use only the members named here.
 
-    The dense mask has neither counts nor a table: its lines and parts are None, and texts ask nothing more.
+    The dense mask has neither counts nor a table. Its lines and parts are None, and a text needs nothing else.
     """
 
     @property
@@ -148,7 +149,7 @@ class Mask(BoundMask, Protocol):
 
 
 class Dropout(Protocol):
-    """Which probabilities become 0, and by what the others grow."""
+    """Which probabilities become 0, and by which factor the others grow."""
 
     def part(self, i: Tile, j: Tile) -> Values: ...
 
@@ -156,7 +157,7 @@ class Dropout(Protocol):
 
 
 class ScheduleLike(Protocol):
-    """What the machines and the searches read of a Schedule (schedules/registry.py says what the fields mean)."""
+    """The fields of a Schedule that machines and searches read. schedules/registry.py says what they mean."""
 
     @property
     def text(self) -> Text: ...
@@ -172,10 +173,10 @@ class ScheduleLike(Protocol):
 
 
 TrafficFormula = Callable[[Attention, Tiling], Mapping[str, tuple[int, int]]]
-"""Words by hand, of one head: {tensor: (reads, writes)}."""
+"""A formula, derived by hand, for the words of one head: {tensor: (reads, writes)}."""
 FootprintFormula = Callable[[Attention, Tiling], int]
-"""Words in SRAM by hand."""
+"""A formula, derived by hand, for the words in SRAM."""
 Example = Callable[[np.random.Generator, Attention, Bools | None], Arrays]
-"""Makes random inputs of one head; the mask says which keys each query sees, None is all."""
+"""Makes random inputs of one head. The booleans say which keys each query sees; None means all."""
 Answer = Callable[[Arrays, Attention, Bools | None], Arrays]
-"""The arrays that inputs must lead to, in float64."""
+"""Computes the correct outputs for such inputs, in float64."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Unrolled(Machine):
-    """Visits every tile. `block` is the current turn of the outermost loop if that loop is parallel, else 0.
+    """Visits every tile. `block` is the current iteration of the outermost loop if that loop is parallel, else 0.
 
     `backwards`: inner loops go from their last tile to their first.
     """

@@ -130,11 +130,11 @@ class Flops(Watcher):
 
 
 class Trace(Watcher):
-    """Tile events, in order, of a machine that visits every tile: handed to `emit`, or kept in `events`.
+    """Passes the tile events of a machine that visits every tile to `emit`, in order, or keeps them in `events`.
 
-    `row`, `rows`, `column`, `columns` say which part of the tensor or block; `words` move, `resident_words` are in
-    SRAM after the event; `launch` counts kernels from 1. A load that moves no word (an empty line of the mask) is no
-    event.
+    `row` and `rows` are the first row and the number of rows of the tensor or block; `column` and `columns` likewise.
+    `words` is the number of words that move. `resident_words` is the number of words in SRAM after the event. `launch`
+    counts kernels from 1. A load that moves no words, for an empty line of the mask, is not an event.
     """
 
     def __init__(self, emit: Callable[[Event], None] | None = None) -> None:

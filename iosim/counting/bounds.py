@@ -1,4 +1,4 @@
-"""Published bounds: formula, kind, source, validity. An order is no floor, because its constant is unknown."""
+"""Published bounds: formula, kind, source, validity. An order is not a floor, because its constant is unknown."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def attention_bounds(p: Attention, M_words: int | None, attainable: int | None) 
     order = order_words(p, words) if known else None
     inside = p.d <= words <= p.N * p.d if known else None
     large = words >= p.d**2 if known else None
-    beyond = "M <= Nd; " if known and words > p.N * p.d else ""  # there the inputs are more than the order
+    beyond = "M <= Nd; " if known and words > p.N * p.d else ""  # there the compulsory words exceed the order
     saha = order if large else p.instances * p.N * p.Nk * p.d / sqrt(words) if known else None
     return [
         Bound("compulsory", compulsory_words(p), "floor", "each input read once, each output written once", "always",
@@ -109,7 +109,7 @@ def attention_bounds(p: Attention, M_words: int | None, attainable: int | None) 
 
 
 def searched(name: str, attainable: int | None, known: bool) -> Bound:
-    """The least traffic that was found by search; `known` says whether M is."""
+    """The least traffic found by search, as a bound. `known` says whether M is given."""
     return Bound(name, attainable, SEARCHED, "iosim: the least of the schedules and tiles counted here that "
                  "really fit", "the searched space", attainable is not None if known else None)  # fmt: skip
 
@@ -133,8 +133,8 @@ def matmul_bounds(p: Attention, M_words: int | None, attainable: int | None) -> 
 
 @of_dense
 def softmax_bounds(p: Attention, M_words: int | None, attainable: int | None) -> list[Bound]:
-    """The bounds of P = softmax(S) of an N x Nk matrix. None is an order in M: three words of SRAM are enough for 1.5
-    times the floor."""
+    """The bounds of P = softmax(S) of an N x Nk matrix. None grows as M shrinks: three words of SRAM are enough to
+    move 1.5 times the floor."""
     words = 2 * p.instances * p.N * p.Nk
     return [
         Bound("softmax: compulsory", words, "floor", "S read once, P written once", "always", True),
@@ -143,7 +143,7 @@ def softmax_bounds(p: Attention, M_words: int | None, attainable: int | None) ->
 
 
 def linear_bounds(p: Attention, M_words: int | None, attainable: int | None) -> list[Bound]:
-    """The bounds of linear attention: reading each input once is enough as soon as the d x dv state is on chip."""
+    """The bounds of linear attention. If the d x dv state fits on chip, each input need be read only once."""
     state = p.d * p.dv + p.d
     return [
         Bound("linear: compulsory", p.instances * (p.N * (p.d + p.dv) + p.Nk * (p.d + p.dv)), "floor; reached",

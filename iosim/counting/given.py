@@ -33,7 +33,7 @@ def counts(given: Given, required: tuple[str, ...] = ("N", "d")) -> Fields:
 
 
 def problem(given: Given, required: tuple[str, ...] = ("N", "d"), **defaults: object) -> Attention:
-    """The problem that was given; `defaults` are fields of `Attention` for options that were not."""
+    """The problem of the options given. `defaults` are fields of `Attention` for options that were not given."""
     from ..core.problem import Attention
     from ..masks import parse_mask
 

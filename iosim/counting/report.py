@@ -111,7 +111,7 @@ def notes(report: Answered) -> list[str]:
 
 
 def excess(share: float) -> str:
-    """A number above 1 in three digits, or in as many digits as show that it is above 1."""
+    """A number above 1, in three digits, or in more if it takes more to show that it is above 1."""
     return next((text for digits in range(3, 17) if (text := f"{share:.{digits}g}") != "1"), "more than 1")
 
 
@@ -130,7 +130,7 @@ def result_text(result: Result) -> str:
 
 
 def detail_table(report: Answered) -> list[Row]:
-    """Rows of words for each tensor and each step."""
+    """Rows with the words of each tensor and of each step (a kernel launch)."""
     rows: list[Row] = []
     for r in report.results:
         label = {"schedule": r.schedule, "tiling": r.tiling}

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from ..core.typing import Mask, Size, Test
     from .count import ProblemOptions
 
-    Whole = NDArray[np.int64]  # or Python integers, as objects, if int64 is too small
+    Whole = NDArray[np.int64]  # or Python integers (dtype object), if int64 is too small
     Floats = NDArray[np.float64]
 
 T = TypeVar("T")
-CHUNK = 16_384  # rows of a chunk, about
+CHUNK = 16_384  # rows of a chunk, approximately
 
 Cells = dict[str, object]
 """Columns of one schedule and tile rule: an array with a cell for each grid point, or one value for all."""
@@ -82,7 +82,7 @@ def chunks(plan: Sweep) -> Iterator[pd.DataFrame]:
 
 
 def size_chunks(axes: Mapping[str, list[int] | None], points: int) -> Iterator[tuple[Sizes, Whole | None]]:
-    """The sizes and M of so many grid points at a time; the last axis runs fastest."""
+    """The sizes and M of `points` grid points at a time; the last axis runs fastest."""
     lengths = [1 if values is None else len(values) for values in axes.values()]
     total = int(np.prod(lengths))
     for start in range(0, total, points):
@@ -93,7 +93,7 @@ def size_chunks(axes: Mapping[str, list[int] | None], points: int) -> Iterator[t
 
 
 def pick(values: list[int], index: NDArray[np.intp]) -> Whole:
-    """The values of an axis at these places."""
+    """The values of an axis at these indices."""
     exact = max(values) < 2**62
     return np.array(values, dtype=np.int64 if exact else object)[index]
 
@@ -167,7 +167,7 @@ def run_all(problem: Attention[Size], M_bytes: Whole | None, runs: Runs, multipl
 
 
 def in_arrays(mask: Mask, schedule: Schedule, rule: str) -> bool:
-    """Whether one walk counts all grid points. A search of the schedule's own takes one problem at a time."""
+    """Whether one walk can count all grid points. A schedule with a `search` of its own takes one problem at a time."""
     if schedule.search and (rule == "best" or mask is not DENSE):
         return False
     return mask is DENSE or bool(mask.counts_arrays)
@@ -244,7 +244,7 @@ def cells_of(
 def tiles_of(
     problem: Attention[Size], M_bytes: Whole | None, schedule: Schedule, rule: str, multiple: int
 ) -> tuple[Tiling[Size], Test]:
-    """The tiles of a rule, and where there are none that fit."""
+    """(the tiles of a rule, where there are none that fit)."""
     if rule == "ideal":
         return Tiling(1, 1), False
     if rule not in TILE_RULES:
@@ -258,7 +258,7 @@ def tiles_of(
 
 
 def ratio_to_bound(problem: Attention[Size], M_bytes: Whole, counted: Counted[Size]) -> Floats:
-    """Words over N^2 d^2 / M; None, in an array of objects, for an M that holds no word."""
+    """Words over N^2 d^2 / M. The cell is None for an M that holds no word; the array then has dtype object."""
     M_words = M_bytes // problem.word_bytes
     ratio = np.asarray(counted["total"] / order_words(problem, np.where(M_words < 1, 1, M_words)))
     return ratio if (M_words >= 1).all() else np.where(M_words < 1, empty(ratio), ratio)

@@ -37,7 +37,7 @@ class Sweep:
     """A grid of problems, and what is counted at each point.
 
     `sizes` are lists of the sizes in NUMBERS and of M in bytes; None is the default. `options` are those of `Attention`
-    at each point of their axes. `columns` are the columns to show, in their order; without any, all that a row needs.
+    at each point of their axes. `columns` are the columns to show, in order; if empty, all that a row needs.
     """
 
     sizes: dict[str, list[int] | None]
@@ -174,7 +174,7 @@ def check(sweep: Sweep) -> None:
         for heads in sweep.sizes["heads"] or [1]:
             for kv in sweep.sizes["kv_heads"] or [heads]:
                 Attention(1, 1, heads=heads, kv_heads=kv)
-    for options in sweep.options:  # packed heads do not go with every mask
+    for options in sweep.options:  # `gqa` = pack does not allow every mask
         for mask, n in product(sweep.masks, sweep.sizes["N"] or []):
             if mask is not DENSE:
                 Attention(n, 1, mask=mask, **options)

@@ -1,4 +1,4 @@
-"""Sweeps from TOML files and options, and where sweeps are written. Messages name file, key, found and allowed."""
+"""Reads a sweep from a TOML file and from options. Error messages name the file, the key, and what is allowed."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def write_csv(sweep: Sweep, out: Out, progress: Progress) -> None:
 
 
 def write_jsonl(sweep: Sweep, out: Out, progress: Progress) -> None:
-    """Write a sweep as one JSON object a line. pandas would write at most 15 decimals: few digits of a small ratio."""
+    """Write a sweep as one JSON object a line. pandas would cut a small ratio off after 15 decimals."""
     import json
 
     with open(out, "w") if isinstance(out, str) else out as file:

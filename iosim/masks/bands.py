@@ -1,4 +1,4 @@
-"""Bands of equal tiles along an axis, and sets of tiles: as intervals, or as a pattern that repeats."""
+"""Bands of equal tiles along an axis, and sets of tiles, as intervals or as a repeating pattern."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ Intervals = list[tuple[int, int]]  # disjoint, ascending, both ends included
 
 
 class Band(NamedTuple):
-    """Equal tiles start..stop-1. `pieces` are (offset, length) within a tile; on each piece every `x < G` is constant.
+    """The tiles from `start` to `stop` - 1, which a mask treats alike. `ragged`: the tile is shorter than the others.
 
-    A band of several tiles has one piece, the whole tile.
+    `pieces` are (offset, length) of the parts of a tile in which every `x < G` of a `global:G` has one value. A band of
+    several tiles has one piece, the whole tile.
     """
 
     start: int
@@ -24,7 +25,7 @@ class Band(NamedTuple):
 
 
 def bands(axis: Axis[int], cuts: Iterable[int]) -> list[Band]:
-    """The bands of an axis, cut at thresholds (positions) and before a ragged last tile."""
+    """The bands of an axis. A band ends at each position in `cuts`, and before a ragged last tile."""
     length, size = axis.length, axis.size
     inner = sorted({cut for cut in cuts if 0 < cut < length})
     special = {cut // size for cut in inner if cut % size} | ({axis.whole} if axis.rest else set())
@@ -50,21 +51,22 @@ def merge(intervals: Iterable[tuple[int, int]], reach: int = 1) -> Intervals:
 
 
 class Turn(NamedTuple):
-    """Tiles of a band in a pattern that repeats every `step` tiles; `runs` are the tiles of its first turn."""
+    """Tiles of a band in a pattern that repeats every `step` tiles. `runs` are those of its first period."""
 
     runs: Intervals
     step: int
 
     def before(self, tiles: int) -> int:
-        """How many of these tiles are among the first `tiles` of the band."""
+        """How many tiles of the pattern are among the first `tiles` tiles of the band."""
         turns, rest = divmod(tiles, self.step)
         return turns * total(self.runs) + sum(max(0, min(high + 1, rest) - low) for low, high in self.runs)
 
 
 def covered(band: Band, lines: Iterable[Callable[[], Intervals | Turn]]) -> int:
-    """The number of tiles of a band that are in any of several lines.
+    """The number of tiles of a band that are in at least one of several sets.
 
-    Lines are called one by one, until all tiles are found. All patterns of a band have the same step.
+    `lines` are functions that return the sets. They are called one by one until all tiles are found. All patterns of a
+    band have the same step.
     """
     found: Intervals = []
     turn = Turn([], 1)

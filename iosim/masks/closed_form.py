@@ -1,8 +1,9 @@
-"""Active tiles in closed form, for numbers or for arrays of sizes: strips of diagonals, and global tokens.
+"""Counts of active tiles in closed form, for numbers or for arrays of sizes: strips of diagonals, and global tokens.
 
-A strip is the pairs with low <= y - x <= high: `causal`, `window:W`, and whatever & makes of them. Consecutive queries
-see consecutive keys there, so counts are sums of clamped floors, in O(log). `global:G` hides one rectangle of tiles.
-All numbers are whole; arrays are int64, or object where a count may not fit.
+A strip is the set of pairs (x, y) with low <= y - x <= high. `causal` and `window:W` are strips, and so are
+their combinations by &. In a strip each row tile sees one range of column tiles. So counts are sums of clamped floors,
+and such a sum takes O(log N) steps. `global:G` hides one rectangle of tiles. All numbers are whole. Arrays are int64,
+or object where a count may not fit.
 """
 
 from __future__ import annotations
@@ -51,7 +52,11 @@ class Axis(NamedTuple, Generic[S]):
 
 
 class Counts(NamedTuple):
-    """Active tiles by (row ragged, column ragged), and rows and columns with any active tile, by ragged."""
+    """Numbers of tiles, rows and columns.
+
+    `pairs`: active tiles, by (whether the row is ragged, whether the column is). `rows` and `cols`: row tiles and
+    column tiles that have an active tile, by whether they are ragged.
+    """
 
     pairs: dict[tuple[bool, bool], Size]
     rows: dict[bool, Size]
@@ -76,23 +81,23 @@ def has_closed_form(expr: Expr) -> bool:
 
 
 def closed_counts(expr: Expr, rows: Axis[Size], cols: Axis[Size], shift: Size) -> Counts | None:
-    """The counts of an expression whose atoms are in the axes' unit; None if it has no closed form here.
-    `shift` moves causal's diagonal: y - x <= shift."""
+    """The counts of an expression whose atoms have the unit of the axes; None if it has no closed form here.
+    `shift` moves the diagonal of `causal`: y - x <= shift."""
     if isinstance(expr, Atom) and expr.kind == "global":
         return global_counts(expr.size, rows, cols)
     if isinstance(expr, Atom) and expr.kind == "strided" and expr.size < least(rows) + least(cols):
-        expr = DENSE  # every tile has as many diagonals as there are residues
+        expr = DENSE  # every tile has enough diagonals for all residues, so it is active
     strip = strip_of(expr, rows.length, cols.length, shift)
     return None if strip is None else strip_counts(strip, rows, cols)
 
 
 def least(axis: Axis[Size]) -> int:
-    """The size of the smallest tile of an axis that is no array."""
+    """The size of the smallest tile of an axis whose sizes are numbers."""
     return min(int(axis.rest or axis.size), int(axis.size))
 
 
 def strip_of(expr: Expr, N: Size, Nk: Size, shift: Size) -> Strip | None:
-    """The expression as a strip within -N..Nk; None if it is none. An empty strip lies outside all pairs."""
+    """The expression as a strip within -N..Nk; None if it is not a strip. An empty strip lies outside all pairs."""
     if isinstance(expr, Atom):
         if expr.kind == "causal":
             return Strip(-N, shift)
@@ -111,7 +116,7 @@ def strip_of(expr: Expr, N: Size, Nk: Size, shift: Size) -> Strip | None:
 
 
 def strip_counts(strip: Strip, rows: Axis[Size], cols: Axis[Size]) -> Counts:
-    """The counts of a strip: whole tiles that ranges of positions see, and the ragged tiles one by one."""
+    """The counts of a strip. Whole tiles are counted as ranges, ragged tiles one by one."""
     flipped, last_row, last_col = strip.mirrored, rows.last, cols.last
     return Counts(
         {
@@ -126,7 +131,7 @@ def strip_counts(strip: Strip, rows: Axis[Size], cols: Axis[Size]) -> Counts:
 
 
 def seen(strip: Strip, span: tuple[Size, Size], cols: Axis[Size]) -> Size:
-    """The number of whole column tiles with a pair that some row of a span (first, last) sees."""
+    """The number of whole column tiles of which some row of a span (first, last) sees a column."""
     start, stop = (span[0] + strip.low) // cols.size, (span[1] + strip.high) // cols.size + 1
     return clamp(stop, 0, cols.whole) - clamp(start, 0, cols.whole)
 
@@ -137,16 +142,16 @@ def meets(strip: Strip, row: tuple[Size, Size], col: tuple[Size, Size]) -> Test:
 
 
 def whole_pairs(strip: Strip, rows: Axis[Size], cols: Axis[Size]) -> Size:
-    """The sum over the whole row tiles of the whole column tiles that each one sees."""
+    """The number of pairs of a whole row tile and a whole column tile that it sees."""
     stops = clamped_floors(rows, rows.size - 1 + strip.high + cols.size, cols)
     return stops - clamped_floors(rows, strip.low, cols)
 
 
 def clamped_floors(rows: Axis[Size], start: Size, cols: Axis[Size]) -> Size:
     """The sum over the whole row tiles i of floor((i * Br + start) / Bc), clamped to 0..whole columns."""
-    first = clamp(-(start // rows.size), 0, rows.whole)  # 0 before it
+    first = clamp(-(start // rows.size), 0, rows.whole)  # before this row the floor is clamped to 0
     behind: Size = start - cols.whole * cols.size  # type: ignore[assignment]  # NumPy's type of - is wider
-    full = clamp(-(behind // rows.size), 0, rows.whole)  # all columns from it on
+    full = clamp(-(behind // rows.size), 0, rows.whole)  # from this row on it is clamped to all columns
     between = floor_sum(full - first, cols.size, rows.size, start + first * rows.size)
     return between + (rows.whole - full) * cols.whole
 
@@ -172,7 +177,7 @@ def floor_sum(n: Size, m: Size, a: Size, b: Size) -> Size:
 
 
 def global_counts(size: int, rows: Axis[Size], cols: Axis[Size]) -> Counts:
-    """The counts of `x < size or y < size`: all tiles but those whose row and column both lie behind."""
+    """The counts of `x < size or y < size`: all tiles but those whose row and column both begin at `size` or later."""
     far = [(axis.whole - clamp(-(-size // axis.size), 0, axis.whole), axis.ragged * (axis.last[0] >= size))
            for axis in (rows, cols)]  # fmt: skip
     row_tiles, col_tiles = (rows.whole, rows.ragged), (cols.whole, cols.ragged)

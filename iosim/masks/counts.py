@@ -1,8 +1,9 @@
 """Exact counts of active tiles from a mask's expression, without looking at every tile.
 
-Every atom but `global` is a function of delta = y - x (tokens) or j - i (tiles), and `global` only cuts the axes. So
-an axis is cut into bands of equal tiles. In a pair of bands, tile (i, j) is active if t = j*Bc - i*Br lies in a set of
-intervals, and floor sums count the tiles of such a strip. All numbers are Python integers.
+Every atom except `global` depends only on delta = y - x (in tokens) or delta = j - i (in tiles). `global:G` depends
+only on which positions are below G. So each axis is divided into bands of tiles that the mask treats alike. In a pair
+of bands, tile (i, j) is active if t = j*Bc - i*Br lies in one of some intervals. Floor sums count the tiles of each
+interval. All numbers are Python integers.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Piece = tuple[int, int]  # (offset, length) within a tile
 
 def _below(bound: int, rows: Band, cols: Band, Br: int, Bc: int) -> int:
     """The number of tiles of a pair of bands with j*Bc - i*Br <= bound."""
-    # No tile of a row before `first`, all from row `full` on.
+    # Rows before `first` have none of these tiles; rows from `full` on have all of them.
     first = _clamp(-((bound - cols.start * Bc) // Br), rows)
     full = _clamp(-((bound - (cols.stop - 1) * Bc) // Br), rows)
     between = floor_sum(full - first, Bc, Br, bound + first * Br) - (full - first) * (cols.start - 1)
@@ -38,7 +39,7 @@ def _clamp(tile: int, band: Band) -> int:
 def spread(low: int, high: int, first: Band, second: Band, size: int, other: int) -> Intervals:
     """The tiles i of `first` with low <= j*other - i*size <= high for some j of `second`: one interval, or none.
 
-    It is one interval because the strip of a band of several (whole) tiles is at least `other` wide.
+    They form one interval: if `second` has several tiles, these are whole, and low..high is at least `other` wide.
     """
     start = max(first.start, -((high - second.start * other) // size))
     stop = min(first.stop, ((second.stop - 1) * other - low) // size + 1)
@@ -46,8 +47,8 @@ def spread(low: int, high: int, first: Band, second: Band, size: int, other: int
 
 
 def lines(found: Intervals, first: Band, second: Band, size: int, other: int) -> Intervals:
-    """The tiles of `first` that see any tile of `second` at a t in `found`."""
-    # The t in the middle often reaches all of them: then the others need not be asked.
+    """The tiles of `first` that are active with some tile of `second`: those with a t in the intervals `found`."""
+    # The interval at the middle often gives all tiles; then the others need not be tried.
     middle = ((second.start + second.stop) * other - (first.start + first.stop) * size) // 2
     at = bisect(found, (middle, middle))
     near = merge(run for a, b in found[max(at - 1, 0) : at + 1] for run in spread(a, b, first, second, size, other))
@@ -67,7 +68,7 @@ class Active(NamedTuple):
 class Counter:
     """Counts an expression over two axes; all its atoms are in the unit of the axes.
 
-    `shift` moves causal's diagonal: delta <= shift.
+    `shift` moves the diagonal of `causal`: delta <= shift.
     """
 
     def __init__(self, expr: Expr, rows: Axis[int], cols: Axis[int], shift: int):
@@ -97,7 +98,7 @@ class Counter:
         return counts
 
     def active(self, rows: Band, cols: Band) -> Active:
-        """The active tiles of a pair of bands: by residues if that takes fewer steps than interval by interval."""
+        """The active tiles of a pair of bands, counted by residues or by intervals, whichever takes fewer steps."""
         Br, Bc = self.rows.size, self.cols.size
         first, last = self.span(rows, cols)
         if self.strides and not self.edges and self.period <= last - first:
@@ -116,7 +117,7 @@ class Counter:
         )
 
     def residues(self, rows: Band, cols: Band) -> Intervals:
-        """The t modulo the period at which a tile is active; for expressions of strided and global only."""
+        """The t, modulo the period, at which a tile is active. The expression may have only `strided` and `global`."""
         L, found = self.period, []
         for row, col, x, y in self.pieces(rows, cols):
             for low, high in self.runs(0, L - 1, x, y):
@@ -135,13 +136,13 @@ class Counter:
         )
 
     def pieces(self, rows: Band, cols: Band) -> Iterator[tuple[Piece, Piece, int, int]]:
-        """All pairs of pieces, each with one position (x, y): `global` is the same on the whole pair."""
+        """All pairs of pieces, each with its first position (x, y). Every `global` has one value on a whole pair."""
         for row in rows.pieces:
             for col in cols.pieces:
                 yield row, col, rows.start * self.rows.size + row[0], cols.start * self.cols.size + col[0]
 
     def visible(self, rows: Band, cols: Band) -> Iterator[tuple[int, int, tuple[Piece, Piece]]]:
-        """Intervals (low, high) of visible deltas of each pair of pieces; gaps narrower than a tile are closed."""
+        """Intervals (low, high) of visible deltas for each pair of pieces. Gaps that cannot hide a tile are closed."""
         first, last = self.span(rows, cols)
         edges = sorted({first, last + 1} | {edge for edge in self.edges if first < edge <= last})
         for row, col, x, y in self.pieces(rows, cols):
@@ -151,7 +152,7 @@ class Counter:
                 yield low, high, (row, col)
 
     def repeat(self, low: int, high: int, x: int, y: int, reach: int) -> Intervals:
-        """The visible deltas of low..high, a range between two edges: one period of the stripes, repeated."""
+        """The visible deltas of low..high, a range between two edges, from one period of the stripes."""
         L = self.period
         once = self.runs(low, min(high, low + L - 1), x, y)
         if high - low < L or not once:
@@ -164,7 +165,7 @@ class Counter:
         return [(a + k, b + k) for k in range(0, last, L) for a, b in joined] + tail
 
     def runs(self, low: int, high: int, x: int, y: int) -> Intervals:
-        """The visible deltas of low..high, a range without edges, at position (x, y)."""
+        """The visible deltas of low..high, a range between two edges, at position (x, y), stripe by stripe."""
         starts = {low}
         affordable(sum((high - low) // S for S in self.strides))
         for S in self.strides:
@@ -189,7 +190,7 @@ class Counter:
 
 
 def affordable(stripes: int) -> None:
-    """Raise InputError for more stripes than a user would wait for."""
+    """Raise InputError for more than MOST_STRIPES stripes, which would take too long."""
     if stripes > MOST_STRIPES:
         allowed = f"at most {MOST_STRIPES} stripes between the tiles"
         raise InputError("--mask", f"{stripes} stripes", allowed, "try a smaller N, larger tiles or another stride")
@@ -202,7 +203,7 @@ def dilate(low: int, high: int, row: Piece, col: Piece) -> tuple[int, int]:
 
 
 def turns(L: int, band: Band, size: int) -> int:
-    """The number of tiles of a band until their starts repeat modulo L, or the band ends."""
+    """The number of tiles of a band before their starts repeat modulo L, or before the band ends."""
     return min(L // gcd(L, size), band.stop - band.start)
 
 
@@ -219,7 +220,7 @@ def periodic(residues: Intervals, L: int, rows: Band, cols: Band, Br: int, Bc: i
 
 
 def by_turn(residues: Intervals, L: int, rows: Band, cols: Band, Br: int, Bc: int) -> list[int]:
-    """The number of active tiles in each row until rows repeat. An interval that wraps around has low > high."""
+    """The number of active tiles in each row, until rows repeat. An interval that wraps around has low > high."""
     width, counts = cols.stop - cols.start, []
     affordable(turns(L, rows, Br))
     for k in range(turns(L, rows, Br)):
@@ -232,7 +233,7 @@ def by_turn(residues: Intervals, L: int, rows: Band, cols: Band, Br: int, Bc: in
 
 
 def repeated(counts: list[int], band: Band, step: int) -> Intervals | Turn:
-    """The tiles of a band with any active tile, from the `counts` of the first turn."""
+    """The tiles of a band that have an active tile, from the `counts` of the first period."""
     if all(counts):
         return [whole(band)]
     return Turn(merge((k, k) for k, count in enumerate(counts) if count), step)

@@ -1,4 +1,4 @@
-"""Dropout by seed: (seed, row, column) decide whether an element stays, so nothing is stored.
+"""Dropout by seed: whether an element is dropped follows from (seed, row, column), so nothing is stored.
 
 The generator is counter-based: SplitMix64 (Steele, Lea, Flood 2014) at position row * 2^32 + column of its sequence.
 """
@@ -21,8 +21,8 @@ MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 
 @dataclass(frozen=True)
 class Dropout:
-    """Dropout of attention's probabilities: each becomes 0 with `probability`, else it is divided by
-    1 - probability."""
+    """Dropout of the probabilities of attention. Each becomes 0 with `probability`, and is divided by 1 - probability
+    otherwise."""
 
     probability: float
     seed: int = 0

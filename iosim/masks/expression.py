@@ -1,4 +1,4 @@
-"""What a mask says: atoms such as `causal` or `window:64`, joined by & | ~. Nothing is counted here."""
+"""The expression of a mask: atoms such as `causal` or `window:64`, joined by & | ~. Nothing is counted here."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class MaskFile:
 
 @dataclass(frozen=True)
 class Atom:
-    """One predicate. `kind` is dense, causal, window, global, strided or file; `size` is in tiles if `tiles`, else in
-    tokens."""
+    """One predicate. `kind` is dense, causal, window, global, strided or file. `size` counts tiles if `tiles` is set,
+    else tokens."""
 
     kind: str
     size: int = 0

@@ -1,7 +1,7 @@
 """Masks: predicates on (query, key) pairs, parsed from text such as `causal&window:64|global:1b` and bound to tiles.
 
-x is the query and y the key, of N queries and Nk keys; atoms with the suffix b look at their tiles i and j instead.
-Only tables, parts and files import NumPy; counts are whole numbers (see mask_counts).
+x is the position of the query (of N) and y that of the key (of Nk). An atom with the suffix b uses the numbers i and j
+of their tiles instead. Only tables, parts and files import NumPy. Counts (closed_form.py, counts.py) are whole numbers.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 
     Places = tuple[NDArray[np.int64], NDArray[np.int64], Size]  # x, y and the shift of causal's diagonal
 
-MOST_PAIRS = 2**33  # the most pairs of tokens that a table may look at
-CHUNK = 2**22  # pairs of tokens that are looked at together
+MOST_PAIRS = 2**33  # the most pairs of tokens that may be evaluated for a table
+CHUNK = 2**22  # pairs of tokens that are evaluated at once
 
 
 def parse(text: str) -> AnyMask:
     """The mask of a text; InputError if it is not one."""
     if isinstance(text, str) and text.strip() == "dense":
         return DENSE
-    return cast("AnyMask", Mask(text, read(text)))  # sizes and counts come when it is bound
+    return cast("AnyMask", Mask(text, read(text)))  # it has sizes and counts once it is bound
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Mask:
 
     @property
     def tile_units(self) -> bool:
-        """Whether tile sizes change what is hidden. True for a file, since its shape may be that of the tiles."""
+        """Whether tile sizes change what is hidden. True for a file, because its shape may be that of the tiles."""
         return any(atom.tiles or atom.file for atom in atoms(self.expr))
 
     @cached_property
@@ -68,7 +68,10 @@ class Mask:
     def bind(self, problem: Attention[Size], tiling: Tiling[Size], skips: bool = True) -> BoundMask[Size]: ...
 
     def bind(self, problem: Attention[Size], tiling: Tiling[Size], skips: bool = True) -> BoundMask[Size]:
-        """The mask over a problem's tokens in tiles. Without `skips` it leaves no tile out, only hides."""
+        """The mask over a problem's tokens in tiles. Without `skips` it hides scores and leaves out no tile.
+
+        Raises InputError for a file of another shape, and TypeError for arrays of sizes that it cannot count.
+        """
         sizes = (problem.N, problem.Nk, tiling.rows_q, tiling.rows_k)
         try:
             N, Nk, rows_q, rows_k = map(index, sizes)
@@ -92,9 +95,9 @@ def _bind(mask: Mask, N: int, Nk: int, rows_q: int, rows_k: int, skips: bool) ->
 
 @dataclass(frozen=True)
 class Line(Generic[S]):
-    """The tiles of one row or column (`tile`), or all key columns, for loops that leave out hidden tiles.
+    """The tiles of one row or one column, or all key columns, for loops that leave out hidden tiles.
 
-    `kind` is row, column or columns.
+    `kind` is row, column or columns. `tile` is the tile of that row or column.
     """
 
     mask: BoundMask[S]
@@ -102,7 +105,7 @@ class Line(Generic[S]):
     tile: Tile | None = None
 
     def active(self, tile: Tile) -> bool:
-        """Whether the line sees any pair of a tile."""
+        """Whether the tile has any visible pair in this line."""
         if self.tile is None:
             return bool(self.mask.table[:, tile.index].any())
         i, j = (tile, self.tile) if self.kind == "column" else (self.tile, tile)
@@ -134,7 +137,7 @@ class Part:
 class BoundMask(Generic[S]):
     """A mask over N x Nk tokens in tiles of rows_q x rows_k. Without `skips` its lines are None.
 
-    Sizes are arrays only if the mask counts arrays; it has no table then.
+    Sizes may be arrays if `counts_arrays` holds. The mask then has no table.
     """
 
     mask: Mask
@@ -164,7 +167,7 @@ class BoundMask(Generic[S]):
 
     @property
     def shift(self) -> S:
-        """Keys that causal shows to the first query, but for the one at its own place."""
+        """Nk - N, by which `causal` moves its diagonal: the last query then sees the last key."""
         return self.Nk - self.N  # type: ignore[operator,return-value]  # both are S
 
     @property
@@ -215,8 +218,8 @@ class BoundMask(Generic[S]):
 
     @cached_property
     def table(self) -> Bools:
-        """Booleans (Tr x Tc), True for an active tile. Every pair of tokens is looked at, without the counts'
-        formulas."""
+        """Booleans (Tr x Tc), True for an active tile. Every pair of tokens is evaluated. No formula of the counts
+        is used, so the two can be compared."""
         import numpy as np
 
         N, Nk, rows_q, rows_k = map(int, (self.N, self.Nk, self.rows_q, self.rows_k))
@@ -286,7 +289,7 @@ def axis(length: Size, size: Size, unit: str) -> Axis[Size]:
 
 
 def formula_density(mask: object, bound: BoundMask) -> tuple[str, float] | None:
-    """The share of active tiles as papers give it (formula, value), for a mask of a single atom; else None."""
+    """(formula, value) of the share of active tiles as papers give it, for a mask of one atom; None for other masks."""
     atom = mask.expr if isinstance(mask, Mask) else None
     if not isinstance(atom, Atom):
         return None

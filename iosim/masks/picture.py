@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 WIDEST = 64  # the most tiles a side that are drawn
-MOST_PAIRS = 2**28  # that a picture looks at
+MOST_PAIRS = 2**28  # pairs of tokens that are evaluated for a picture
 MOST_TILES = 1024
 
 Tiles = tuple[int, int]  # the numbers of row tiles and of key tiles
 
 
 class MaskRow(TypedDict):
-    """What `iosim mask` says of a mask. `bound` is the mask in tiles, or only their numbers if it is dense."""
+    """What `iosim mask` says of a mask. `bound` is the mask bound to tiles; for a dense mask it is (Tr, Tc)."""
 
     mask: str
     N: int
@@ -70,7 +70,7 @@ def describe(expression: str, tiles: str, N: int, Nk: int | None = None) -> Mask
 
 
 def draw(bound: BoundMask | Tiles) -> str:
-    """The picture of a mask: `#` for an active tile, `.` for a hidden one. Large masks are cut to their first tiles."""
+    """The picture of a mask: `#` for an active tile, `.` for a hidden one. A large mask is cut to its first tiles."""
     size = bound if isinstance(bound, tuple) else (bound.Tr, bound.Tc)
     rows, columns = (min(x, WIDEST) for x in size)
     if isinstance(bound, tuple):
@@ -82,7 +82,7 @@ def draw(bound: BoundMask | Tiles) -> str:
 
 
 def corner(bound: BoundMask, rows: int, columns: int) -> list[list[bool]]:
-    """Whether each of the first rows x columns tiles is active, by looking at their tokens."""
+    """Whether each of the first rows x columns tiles is active, by evaluating their pairs of tokens."""
     Br, Bc = bound.rows_q, bound.rows_k
     height, width = min(bound.N, rows * Br), min(bound.Nk, columns * Bc)
     if height * width > MOST_PAIRS:
@@ -95,7 +95,7 @@ def corner(bound: BoundMask, rows: int, columns: int) -> list[list[bool]]:
 
 @dataclass(frozen=True)
 class TileMap:
-    """`shares` (Tr, Tc), each from 0 (all hidden) to 1 (all visible), of tiles of `rows_q` x `rows_k` tokens."""
+    """`shares` (Tr, Tc): how much of each tile is visible, from 0 to 1. Tiles have `rows_q` x `rows_k` tokens."""
 
     title: str
     shares: NDArray[np.float64]
@@ -104,7 +104,7 @@ class TileMap:
 
 
 def tile_map(mask: str | AnyMask, N: int, Nk: int | None, tiling: Tiling) -> TileMap:
-    """The map of a mask, by looking at every pair of queries and keys."""
+    """The map of a mask, by evaluating every pair of queries and keys."""
     p = Attention(N, 1, Nk=N if Nk is None else Nk, mask=parse_mask(mask))
     rows, columns = range(0, p.N, tiling.rows_q), range(0, p.Nk, tiling.rows_k)
     if p.N * p.Nk > MOST_PAIRS or max(len(rows), len(columns)) > MOST_TILES:

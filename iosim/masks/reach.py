@@ -1,6 +1,8 @@
 """The keys that a query tile needs under a mask: all up to the last one that it sees.
 
-for j in chip.tiles(seen(p, i), t.rows_k):      # the keys up to the last one that query tile i sees
+    for j in chip.tiles(seen(p, i), t.rows_k):      # the keys up to the last one that query tile i sees
+
+If no tile may be left out, these are all keys.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ class Seen(Span):
 
 
 def seen(p: Attention, i: Tile) -> Size | Tile:
-    """The keys that a query tile needs: all, or those up to the last one it sees if the mask leaves tiles out."""
+    """The keys that a query tile needs: those up to the last one it sees, or all keys if no tile may be left out."""
     return p.Nk if p.mask.columns is None else Seen(p.mask, i)
 
 
@@ -72,7 +74,7 @@ def reaches(bound: BoundMask) -> list[tuple[int, int]]:
 
 @lru_cache(maxsize=64)
 def reach_of_rows(mask: masks.BoundMask) -> NDArray[np.int64]:
-    """The number of keys up to the last one that each query sees, by looking at every pair of tokens."""
+    """For each query, the number of keys up to the last one it sees. Every pair of tokens is evaluated."""
     import numpy as np
 
     from .mask import CHUNK, MOST_PAIRS

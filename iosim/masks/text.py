@@ -1,4 +1,4 @@
-"""Parser of a mask's text, such as `causal&window:64|file:PATH`, into its expression. Files are read here too."""
+"""Parses the text of a mask, such as `causal&window:64|file:PATH`, into its expression. Reads the files too."""
 
 from __future__ import annotations
 
@@ -48,24 +48,24 @@ class _Parser:
         return expr
 
     def error(self, hint: str) -> InputError:
-        """The error of this text, with a hint."""
+        """An InputError about this text, with a hint."""
         return InputError(WHERE, self.text, ALLOWED, hint)
 
     def take(self, *words: str) -> bool:
-        """Whether the next word is one of these; then it is passed."""
+        """Whether the next word is one of these; if so, go past it."""
         found = self.at < len(self.words) and self.words[self.at] in words
         self.at += found
         return found
 
     def join(self, op: str) -> Expr:
-        """Operands joined by `op`; a single one stays as it is."""
+        """Operands joined by `op`. A single operand is returned as it is."""
         parts = [self.operand(op)]
         while self.take(op):
             parts.append(self.operand(op))
         return parts[0] if len(parts) == 1 else Join(op, tuple(parts))
 
     def operand(self, op: str) -> Expr:
-        """An operand of `op`, in which tighter operators may stand."""
+        """An operand of `op`. It may contain operators that bind tighter."""
         return self.join("&") if op == "|" else self.unary()
 
     def unary(self) -> Expr:
@@ -77,7 +77,7 @@ class _Parser:
         return Join("~", (expr,)) if negated else expr
 
     def bracket(self) -> Expr:
-        """The expression in parentheses; the opening one is passed already."""
+        """The expression in parentheses, after the opening one."""
         self.depth += 1
         if self.depth > DEEPEST:
             raise self.error(f"at most {DEEPEST} parentheses may be nested")
@@ -119,7 +119,7 @@ def read_file(path: str) -> MaskFile:
         return _load(path, state.st_mtime_ns, state.st_size)
     except InputError:
         raise
-    except Exception as fault:  # NumPy's reader raises errors of many classes for a broken file
+    except Exception as fault:  # for a broken file NumPy raises errors of many classes
         raise InputError(WHERE, f"file:{path}", allowed, str(fault)) from fault
 
 

@@ -1,4 +1,4 @@
-"""Gradients of softmax attention in float64, from the chain rule on whole matrices: the oracle of the backward passes.
+"""Gradients of softmax attention in float64, from the chain rule on whole matrices, to judge backward passes.
 
 It shares no code with steps/backward.py. NumPy is loaded inside, so that a schedule can name its oracle without it.
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def forward(q: Array, k: Array, v: Array, visible: Bools | None = None, kept: Array | None = None) -> Arrays:
-    """P, O and the row statistics m, l, LSE; `kept` (N, Nk) holds 0 or 1 / (1 - dropout), None is no dropout."""
+    """P, O and the row statistics m, l, LSE; `kept` (N, Nk) holds 0 or 1 / (1 - dropout); None means no dropout."""
     import numpy as np
 
     s = np.asarray(q, np.float64) @ np.asarray(k, np.float64).T / np.sqrt(np.shape(q)[1])
@@ -34,7 +34,7 @@ def forward(q: Array, k: Array, v: Array, visible: Bools | None = None, kept: Ar
 def gradients(
     q: Array, k: Array, v: Array, do: Array, visible: Bools | None = None, kept: Array | None = None
 ) -> Arrays:
-    """dQ, dK, dV of sum(dO * O); the Jacobian of softmax in a row is diag(p) - p p^T."""
+    """dQ, dK, dV of the loss sum(dO * O). The Jacobian of softmax in a row is diag(p) - p p^T."""
     import numpy as np
 
     q, k, v, do = (np.asarray(x, np.float64) for x in (q, k, v, do))

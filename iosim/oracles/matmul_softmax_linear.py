@@ -1,4 +1,4 @@
-"""Inputs and oracles, in float64, of matrix products, softmax alone and linear attention. None of a step is used.
+"""Inputs and float64 references for matrix products, softmax alone and linear attention. They use no tile step.
 
 NumPy is loaded inside, so that a schedule can name its oracle without it.
 """
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def two_matrices(rng: np.random.Generator, p: Attention, visible: Bools | None) -> Arrays:
-    """Random A (N, d) and B (d, Nk), such that the entries of C are below 1 whatever d is."""
+    """Random A (N, d) and B (d, Nk), scaled so that the entries of C are mostly below 1 for any d."""
     return {"A": rng.normal(size=(p.N, p.d)), "B": rng.normal(scale=p.d**-0.5 / 4, size=(p.d, p.Nk))}
 
 
 def matrix_product(hbm: Arrays, p: Attention, visible: Bools | None) -> Arrays:
-    """C = A B, summed element by element of the contracted axis."""
+    """C = A B, summed along the shared axis element by element."""
     import numpy as np
 
     a, b = (np.asarray(hbm[name], np.float64) for name in "AB")
@@ -28,7 +28,7 @@ def matrix_product(hbm: Arrays, p: Attention, visible: Bools | None) -> Arrays:
 
 
 def unit_inputs(rng: np.random.Generator, p: Attention, visible: Bools | None) -> Arrays:
-    """Random Q, K, V of variance 1: a narrow accumulator rounds scores summed in parts once for each."""
+    """Random Q, K, V of variance 1: kept small, because a narrow accumulator rounds a score after each of its parts."""
     shapes = {"Q": (p.N, p.d), "K": (p.Nk, p.d), "V": (p.Nk, p.dv)}
     return {name: rng.normal(size=shape) for name, shape in shapes.items()}
 
@@ -39,7 +39,7 @@ def score_matrix(rng: np.random.Generator, p: Attention, visible: Bools | None) 
 
 
 def softmax_of_rows(hbm: Arrays, p: Attention, visible: Bools | None) -> Arrays:
-    """P_xy = 1 / sum_z exp(S_xz - S_xy) over the keys that x sees: no maximum and no shared sum; 0 where hidden."""
+    """P_xy = 1 / sum_z exp(S_xz - S_xy) over the keys z that x sees; 0 where hidden. No maximum, no shared sum."""
     import numpy as np
 
     s = np.asarray(hbm["S"], np.float64)
@@ -53,7 +53,7 @@ def softmax_of_rows(hbm: Arrays, p: Attention, visible: Bools | None) -> Arrays:
 
 
 def linear_attention(hbm: Arrays, p: Attention, visible: Bools | None) -> Arrays:
-    """O in the quadratic form: weights phi(q) . phi(k) >= 0 of the visible pairs, each row divided by its sum."""
+    """O from the N x Nk weights phi(q) . phi(k) >= 0 of the visible pairs, each row divided by its sum."""
     import numpy as np
 
     q, k, v = (np.asarray(hbm[name], np.float64) for name in "QKV")

@@ -1,4 +1,4 @@
-"""The schedules there are, and the files that register them; a file is imported when one of its schedules is used."""
+"""The names of all schedules, and their files. A file is imported when one of its schedules is first used."""
 
 from .registry import SCHEDULES, Schedule, find, find_all, register, require
 

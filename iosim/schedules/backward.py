@@ -1,6 +1,7 @@
 """The backward passes: dQ, dK, dV from dO. Standard, FlashAttention, and the FlashAttention-2 order.
 
-The forward pass has left what they read: P (standard), or O with l and m (FlashAttention) or LSE (FlashAttention-2).
+The forward pass leaves in HBM what they read: P (standard), or O with l and m (FlashAttention), or O with LSE
+(FlashAttention-2).
 Dropout is regenerated from (row, column), so it moves no words.
 """
 
@@ -142,7 +143,7 @@ def keys_outside_traffic(p: Attention, t: Tiling) -> Words:
 
 
 def standard_footprint(p: Attention, t: Tiling) -> int:
-    """One operand whole, one row of the other or of the result, one score; or a row of P and of dP."""
+    """The larger of: one whole operand, one row of the other or of the result, and one score; rows of P and of dP."""
     longest = max((p.N + 1) * p.dv, (p.Nk + 1) * p.dv, (p.Nk + 1) * p.d, (p.N + 1) * p.d)
     return max(longest + 1, 2 * t.rows_s * p.Nk)
 
@@ -170,7 +171,7 @@ TENSORS = {
 def backward(
     name: str, text: Text, summary: str, source: str, skips: bool = False, **more: Unpack[ScheduleFields]
 ) -> Schedule:
-    """A schedule of a backward pass: its tensors, and random inputs with what a forward pass left."""
+    """A schedule of a backward pass. Its example is random inputs and what a forward pass makes of them."""
     return Schedule(
         name, text, summary, source, tensors=TENSORS, family="backward",
         skips=skips, drops=True, example=backward_inputs,

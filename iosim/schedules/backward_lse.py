@@ -1,4 +1,4 @@
-"""The FlashAttention-2 order of the backward pass, with dQ summed by atomic adds or by a second pass.
+"""The FlashAttention-2 order of the backward pass, with dQ summed by atomic adds, or computed by a second pass.
 
 P is recomputed from LSE, one number a row. Dropout is regenerated from (row, column), so it moves no words.
 """
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def keys_outside_lse(chip: Machine, p: Attention, t: Tiling) -> None:
-    """FlashAttention-2 (Dao 2023, Algorithm 2): D beforehand, keys outside; dQ is added to in HBM (atomic adds)."""
+    """FlashAttention-2 (Dao 2023, Algorithm 2): D first, then keys outside; dQ is summed in HBM by atomic adds."""
     row_sums(chip, p, t)
     key_side(chip, p, t, shared=True)
 
@@ -62,7 +62,7 @@ def row_sums(chip: Machine, p: Attention, t: Tiling) -> None:
 
 
 def key_side(chip: Machine, p: Attention, t: Tiling, shared: bool) -> None:
-    """Keys outside: dK and dV stay. `shared`: every turn adds to the same dQ, so turns are not independent."""
+    """Keys outside; dK and dV stay. `shared`: every iteration adds to the same dQ, so none is independent."""
     for j in chip.tiles(p.Nk, t.rows_k, parallel=not shared):
         k, v = chip.load("K", j, where=p.mask.column(j)), chip.load("V", j, where=p.mask.column(j))
         dk, dv = chip.compute("dK", (j, p.d), zeros), chip.compute("dV", (j, p.dv), zeros)
@@ -102,6 +102,7 @@ def keys_outside_lse_traffic(p: Attention, t: Tiling) -> Words:
 
 
 def key_side_traffic(p: Attention, t: Tiling) -> Words:
+    """The words of D and of the loop with keys outside, except dQ."""
     sums = visited(p, t)
     rows, keys = sums["rows"], sums["keys_of_columns"]
     return {
@@ -127,7 +128,7 @@ def second_pass_traffic(p: Attention, t: Tiling) -> Words:
 
 
 def keys_outside_lse_footprint(p: Attention, t: Tiling) -> int:
-    """K, V, dK, dV; Q, dO, dQ; S and dP; LSE, D. More than the dO, O, D of the sums before it."""
+    """K, V, dK, dV; Q, dO, dQ; S and dP; LSE, D. Or dO, O, D of the launch before, if that is more."""
     rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
     main = 2 * rows_k * (p.d + p.dv) + rows_q * (2 * p.d + p.dv) + 2 * rows_q * rows_k + 2 * rows_q
     return max(main, rows_q * (2 * p.dv + 1))
@@ -141,13 +142,13 @@ def second_pass_footprint(p: Attention, t: Tiling) -> int:
 
 
 def best_of_both(schedule: Schedule, p: Attention, M_bytes: int, multiple: int) -> Tiling | None:
-    """The tiles of least traffic of the second-pass form, exactly; None if nothing fits. Traffic falls with both tiles:
-    the best number of query tiles goes with the largest key tile that fits beside them."""
+    """The tiles of least traffic of the second-pass form, exactly; None if nothing fits. Traffic falls as either
+    tile grows, so the best query tile is paired with the largest key tile that fits beside it."""
     acc, word, both = p.acc_bytes, p.word_bytes, p.d + p.dv
 
     def room(rows: int) -> list[tuple[int, int]]:
-        """(bytes for each key, bytes beside the keys) of three phases: K, V, dK, dV with Q, dO; K, V with Q, dO, dQ;
-        the sums before them, which need no keys. S, dP, LSE, D are there in the first two."""
+        """(bytes for each key, bytes besides the keys) of three phases: K, V, dK, dV with Q, dO; K, V with Q, dO, dQ;
+        the row sums before these, which need no keys. The first two also hold S, dP, LSE, D."""
         tiles = 2 * rows * acc
         sums = rows * (2 * p.dv * word + acc)
         return [

@@ -1,4 +1,4 @@
-"""For few queries and many keys: keys split over blocks (Flash-Decoding), and keys in pages of a cache."""
+"""Schedules for few queries and many keys: keys split over thread blocks (Flash-Decoding), and keys in pages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def split_keys(chip: Machine, p: Attention, t: Tiling) -> None:
-    """Flash-Decoding: each share of the keys leaves a partial O and its LSE; a second kernel puts them together."""
+    """Flash-Decoding: each share of the keys gives a partial O and its LSE; a second kernel merges them."""
     for c in chip.tiles(p.shares, 1, parallel=True):
         for i in chip.tiles(p.N, t.rows_q):
             r = partial_rows(p, c, i)
@@ -62,7 +62,7 @@ def split_keys(chip: Machine, p: Attention, t: Tiling) -> None:
 
 
 def pages(chip: Machine, p: Attention, t: Tiling) -> None:
-    """Queries outside; K and V lie in pages, and the block table says where the next one is."""
+    """Queries outside; K and V lie in pages, and the block table says where each page is."""
     for i in chip.tiles(p.N, t.rows_q, parallel=True):
         q = chip.load("Q", i)
         o = chip.compute("O", (i, p.dv), zeros)
@@ -123,20 +123,20 @@ def split_traffic(p: Attention, t: Tiling) -> Words:
 
 
 def split_count(p: Attention) -> int:
-    """Shares of ceil(Nk / S) keys that are not empty: S, or fewer where S does not divide Nk."""
+    """The number of shares that have keys. It may be less than `splits` where that does not divide Nk."""
     return -(-p.Nk // -(-p.Nk // p.splits))
 
 
 def split_room(p: Attention, t: Tiling) -> int:
-    """The larger of the two kernels. First: Q, O, K, V, S, l, m with key tiles no longer than a share; second: two
-    of O (the sum and a part), l, m and one LSE."""
+    """The larger footprint of the two kernels. First: Q, O, K, V, S, l, m, with key tiles no longer than a share.
+    Second: two tiles of O (the sum and a part), l, m and one LSE."""
     rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, -(-p.Nk // p.splits))
     first = (rows_q + rows_k) * (p.d + p.dv) + rows_q * rows_k + 2 * rows_q
     return max(first, rows_q * (2 * p.dv + 3))
 
 
 def pages_traffic(p: Attention, t: Tiling) -> Words:
-    """As flash2, and one word of the block table for every page and query tile; the last page moves its true rows.
+    """As flash2, and one word of the block table for each page and query tile. Of the last page only the keys move.
     R = N d + Tr (2 Nk d + ceil(Nk / page)), W = N d."""
     passes = -(-p.N // t.rows_q)
     return {
@@ -164,10 +164,10 @@ def extra(p: Attention) -> Words:
 
 
 def shares_of_tiles(p: Attention, multiple: int) -> Iterator[int]:
-    """One number of splits for each number of shares, from 1 on, as long as a share holds a key tile.
+    """One number of splits for each possible number of shares, from 1 on, as long as a share holds a key tile.
 
-    More shares move more: each reads Q again and writes and reads its partial O and LSE. They need as much SRAM, for
-    the smallest key tile fits in any of them. So one share moves least; more of them only give more blocks.
+    More shares move more, because each reads Q again, and writes and reads a partial O and LSE. They need the same
+    SRAM, because the smallest key tile fits in any share. So one share moves least; more give more thread blocks.
     """
     rows, least = p.Nk, min(multiple, p.Nk)
     while rows >= least:
@@ -179,19 +179,19 @@ def shares_of_tiles(p: Attention, multiple: int) -> Iterator[int]:
 
 
 def pages_of_tiles(p: Attention, multiple: int) -> list[int]:
-    """The page sizes of Kwon et al. 2023, section 7.2, from the largest on: those that hold a key tile, and only one of
-    those that hold all keys. There is always one. Larger pages move fewer table entries, and need as much SRAM."""
+    """The page sizes of Kwon et al. 2023, section 7.2, that hold a key tile, largest first. Of those that hold all keys
+    there is only one, and the list is never empty. Larger pages move fewer table entries and need the same SRAM."""
     needed = [size for size in PAGE_SIZES if size < 2 * p.Nk]
     return [size for size in needed if size >= min(multiple, p.Nk)][::-1] or needed[-1:]
 
 
 PAGE_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
-# ---------------------------------------------------------------- a cache in pages, and what lies in it
+# ---------------------------------------------------------------- example and answer for a cache in pages
 
 
 def scattered(rng: np.random.Generator, p: Attention, visible: Bools | None) -> Arrays:
-    """Q, a block table in random order, and pages of K and V; NaN where no key lies: it must never be read."""
+    """Random Q, a block table in random order, and pages of K and V. Rows without a key hold NaN: none may be read."""
     hbm = queries_keys_values(rng, p, visible)
     table = rng.permutation(p.pages)
     for name in ("K", "V"):

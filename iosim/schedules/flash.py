@@ -104,9 +104,10 @@ def queries_outside_traffic(p: Attention, t: Tiling) -> Words:
 
 
 def visited(p: Attention, t: Tiling) -> dict[str, int]:
-    """Sums over the tiles that are visited: query rows, key rows, pairs; queries and keys of non-empty lines.
+    """Sums over the tiles that are visited: query rows, key rows, pairs; queries and keys of lines with an active tile.
 
-    Dense in closed form; with a mask from its table of active tiles, not from the counts that folding uses.
+    Dense sums are in closed form. With a mask they come from its table of active tiles, not from the counts that the
+    folded machine uses.
     """
     tiles_q, tiles_k = -(-p.N // t.rows_q), -(-p.Nk // t.rows_k)
     if p.mask.columns is None:

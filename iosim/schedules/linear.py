@@ -30,7 +30,7 @@ KATHAROPOULOS = "Katharopoulos et al. 2020 (arXiv 2006.16236)"
 
 
 def linear(chip: Machine, p: Attention, t: Tiling) -> None:
-    """phi(Q) (phi(K)^T V), each row divided by phi(q) . sum phi(k): first all keys into the state, then all queries."""
+    """phi(Q) (phi(K)^T V), each row divided by phi(q) . sum phi(k). First all keys go into the state."""
     state = chip.compute("state", (p.d, p.dv), zeros)
     z = chip.compute("z", (p.d,), zeros)
     for j in chip.tiles(p.Nk, t.rows_k):
@@ -43,8 +43,8 @@ def linear(chip: Machine, p: Attention, t: Tiling) -> None:
 
 
 def linear_causal(chip: Machine, p: Attention, t: Tiling) -> None:
-    """Linear attention under a causal mask: earlier keys are in the running state, the tile's own keys come from
-    products inside it."""
+    """Linear attention under a causal mask. The keys of earlier tiles are in the running state; those of the own tile
+    come from products inside it."""
     state = chip.compute("state", (p.d, p.dv), zeros)
     z = chip.compute("z", (p.d,), zeros)
     for i in chip.tiles(p.N, t.rows_q):

@@ -64,8 +64,8 @@ def b_stays(chip: Machine, p: Attention, t: Tiling) -> None:
 
 
 def tiled_traffic(p: Attention, t: Tiling) -> Words:
-    """Every multiplication needs one word of A and of B. A word of A, once on chip, meets the Br x Bc tile's Bc columns
-    of C: it is read ceil(Nk/Bc) times; a word of B ceil(N/Br) times. C is written once and never read.
+    """Every multiplication needs one word of A and of B. A word of A, once on chip, serves the Bc columns of
+    one tile of C. So it is read ceil(Nk/Bc) times, and a word of B ceil(N/Br) times. C is written once and never read.
     R = N d ceil(Nk/Bc) + d Nk ceil(N/Br), W = N Nk."""
     return {
         "A": (p.N * p.d * -(-p.Nk // t.rows_k), 0),
@@ -114,11 +114,11 @@ def naive_footprint(p: Attention, t: Tiling) -> int:
 
 
 def best_c_stays(schedule: Schedule, p: Attention, M_bytes: int, multiple: int) -> Tiling | None:
-    """The C tile of least traffic. The depth of the parts of a sum costs room, not traffic: the smallest there is."""
+    """The tile of C of least traffic. Depth costs SRAM and changes no traffic, so it is the smallest, `multiple`."""
     acc, column = p.acc_bytes, p.word_bytes * min(multiple, p.d)
     found = least_passes(
         p.N, p.Nk, multiple, M_bytes,
-        room=lambda rows: (rows * acc + column, rows * column),  # bytes for each column of the tile, and beside them
+        room=lambda rows: (rows * acc + column, rows * column),  # bytes for each column of the tile, and besides
         cost=lambda passes_b, passes_a: p.d * (p.Nk * passes_b + p.N * passes_a),
     )  # fmt: skip
     return found and Tiling(*found.tile, depth=multiple)

@@ -1,5 +1,7 @@
-"""Queries outside, K and V one after the other in the same room. Q stays, or is read again with every key tile, as in
-the kernel of PyTorch's EFFICIENT_ATTENTION."""
+"""Queries outside, K and V one after the other in the same SRAM. Q stays, or is read again with every key tile.
+
+The kernel of PyTorch's EFFICIENT_ATTENTION reads Q again.
+"""
 
 from __future__ import annotations
 
@@ -23,17 +25,17 @@ if TYPE_CHECKING:
 
 
 def queries_again(chip: Machine, p: Attention, t: Tiling) -> None:
-    """Queries outside; Q and K leave when S is there, Q comes back with the next K. Keys end at the last one seen."""
+    """Queries outside. Q and K are freed once S is there; Q comes again with the next K. Keys end at the last seen."""
     one_room(chip, p, t, again=True)
 
 
 def queries_stay(chip: Machine, p: Attention, t: Tiling) -> None:
-    """FlashAttention-2 (Dao 2023, Algorithm 1) where K leaves before V comes."""
+    """FlashAttention-2 (Dao 2023, Algorithm 1), with K freed before V is loaded."""
     one_room(chip, p, t, again=False)
 
 
 def one_room(chip: Machine, p: Attention, t: Tiling, again: bool) -> None:
-    """K and V never together. `again`: Q shares their room, so that it is read with every key tile."""
+    """K and V are never on chip together. `again`: Q is freed with K, and read again with every key tile."""
     for i in chip.tiles(p.N, t.rows_q, parallel=True):
         q = None if again else chip.load("Q", i)
         o = chip.compute("O", (i, p.dv), zeros)
@@ -64,8 +66,8 @@ def one_room(chip: Machine, p: Attention, t: Tiling, again: bool) -> None:
 
 
 def traffic(p: Attention, t: Tiling, tiles: list[tuple[int, int]] | None = None) -> Words:
-    """A query tile of h rows whose last visible key is the n-th reads n keys and values, and itself ceil(n / Bc)
-    times. Dense n = Nk: R = 2 Nk d Tr + N d Tc, W = N d (LSE adds N). `tiles` are the (h, n), if they are known."""
+    """A query tile of h rows whose last visible key is the n-th reads n keys and values, and its own rows
+    ceil(n / Bc) times. Dense n = Nk: R = 2 Nk d Tr + N d Tc, W = N d (LSE adds N). `tiles` are the (h, n), if known."""
     keys, rows, square = p.Nk * -(-p.N // t.rows_q), p.N * -(-p.Nk // t.rows_k), p.N * p.Nk
     if p.mask.columns is not None:
         tiles = tiles or last_keys(p, t)
@@ -89,13 +91,13 @@ def moved(p: Attention, keys: int, rows: int, square: int) -> Words:
 def last_keys(p: Attention, t: Tiling) -> list[tuple[int, int]]:
     """(rows, keys up to the last visible one) of every query tile, counted in the whole matrix of visible pairs."""
     visible = p.mask.visible(0, p.N, 0, p.Nk)
-    needed = (visible[:, ::-1].cumsum(axis=1) > 0).sum(axis=1)  # a key is needed if it or a later one is seen
+    needed = (visible[:, ::-1].cumsum(axis=1) > 0).sum(axis=1)  # a key is needed if it is seen, or a later one
     parts = [needed[x : x + t.rows_q] for x in range(0, p.N, t.rows_q)]
     return [(len(part), int(part.max())) for part in parts]
 
 
 def room(p: Attention, t: Tiling) -> int:
-    """2 Br d + Bc d + Br Bc + 2 Br at dv = d: O, l, m, S stay, beside them Q and K, and later V in their place."""
+    """2 Br d + Bc d + Br Bc + 2 Br at dv = d: O, l, m and S stay. Beside them are Q and K, then V in their place."""
     rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
     return rows_q * (p.dv + 2) + rows_q * rows_k + max((rows_q + rows_k) * p.d, rows_k * p.dv)
 
@@ -114,14 +116,14 @@ def stay_traffic(p: Attention, t: Tiling) -> Words:
 
 
 def stay_room(p: Attention, t: Tiling) -> int:
-    """Bc d + 2 Br d + Br Bc + 2 Br at dv = d: flash2's, with one tile of keys or values and not two."""
+    """Bc d + 2 Br d + Br Bc + 2 Br at dv = d: as flash2, with one tile of keys or values instead of two."""
     rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
     return rows_q * (p.d + p.dv + 2) + rows_q * rows_k + rows_k * max(p.d, p.dv)
 
 
 def search(schedule: Schedule, p: Attention, M_bytes: int, multiple: int) -> Tiling | None:
-    """The tiles of least traffic that fit; None if nothing fits. Traffic falls with Br and with Bc, so the largest Bc
-    goes with each Br."""
+    """The tiles of least traffic that fit; None if nothing fits. Traffic falls as Br or Bc grows, so each Br is
+    paired with the largest Bc."""
 
     def fits(n_q: int, n_k: int) -> bool:
         return bool(footprint(schedule, p, Tiling(n_q * multiple, n_k * multiple)).peak_bytes <= M_bytes)
@@ -154,7 +156,7 @@ def best_rows(p: Attention, M_bytes: int, multiple: int) -> list[int]:
 
 
 def room_bytes(p: Attention, rows: int) -> list[tuple[int, int]]:
-    """(bytes for each key of the tile, bytes beside them) while Q and K are there, and while V is."""
+    """(bytes for each key of the tile, bytes besides the keys), while Q and K are on chip, and while V is."""
     acc, word = p.acc_bytes, p.word_bytes
     stays = rows * (p.dv + 2) * acc
     return [(rows * acc + p.d * word, stays + rows * p.d * word), (rows * acc + p.dv * word, stays)]
@@ -171,7 +173,7 @@ def masked_candidates(p: Attention, multiple: int) -> list[Tiling]:
 
 
 def outer_tiles(p: Attention, largest: int, multiple: int) -> list[int]:
-    """The query tiles to look at under a mask, in multiples: all, in ascending order."""
+    """The query tiles to try under a mask, in multiples: all, in ascending order. InputError if there are too many."""
     if p.mask.tile_units or largest > MOST_MASKED:
         raise InputError(
             "--tiles", f"best with --mask {p.mask}", f"a mask in tokens and at most {MOST_MASKED} query tiles to try",

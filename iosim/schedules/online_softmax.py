@@ -1,6 +1,6 @@
 """Softmax in three and in two passes: of an N x Nk matrix alone, and inside rows of attention.
 
-In one pass there is no softmax alone; attention in one pass is flash2 with Br = 1.
+Softmax alone has no one-pass form. Attention in one pass is flash2 with Br = 1.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def row_sum(chip: Machine, p: Attention, t: Tiling, i: Tile, m: Block, stored: b
 
 
 def softmax_3pass(chip: Machine, p: Attention, t: Tiling) -> None:
-    """Maximum; sum of exponentials; exponentials again, divided by the sum."""
+    """Three passes: maximum; sum of exponentials; exponentials again, divided by the sum."""
     for i in chip.tiles(p.N, t.rows_q, parallel=True):
         m = row_maximum(chip, p, t, i)
         l = row_sum(chip, p, t, i, m)
@@ -57,7 +57,7 @@ def softmax_3pass(chip: Machine, p: Attention, t: Tiling) -> None:
 
 
 def softmax_3pass_stored(chip: Machine, p: Attention, t: Tiling) -> None:
-    """Maximum; exponentials, stored, and their sum; the stored ones divided by it."""
+    """Three passes: maximum; exponentials, which are stored, and their sum; the stored ones divided by the sum."""
     for i in chip.tiles(p.N, t.rows_q, parallel=True):
         m = row_maximum(chip, p, t, i)
         l = row_sum(chip, p, t, i, m, stored=True)
@@ -68,7 +68,7 @@ def softmax_3pass_stored(chip: Machine, p: Attention, t: Tiling) -> None:
 
 
 def softmax_2pass(chip: Machine, p: Attention, t: Tiling) -> None:
-    """Maximum and sum together, online; exponentials divided by the sum."""
+    """Two passes: maximum and sum together, online; exponentials divided by the sum."""
     for i in chip.tiles(p.N, t.rows_q, parallel=True):
         m, l = chip.compute("m", (i,), minus_infinity), chip.compute("l", (i,), zeros)
         for j in chip.tiles(p.Nk, t.rows_k):
@@ -86,7 +86,7 @@ def quotients(chip: Machine, p: Attention, t: Tiling, i: Tile, m: Block, l: Bloc
 
 
 def make_scores(chip: Machine, p: Attention, i: Tile, j: Tile, q: Block) -> Block:
-    """A tile of scores; the tile of keys that it is made of is freed."""
+    """A tile of scores, computed from a tile of keys, which is freed."""
     k = chip.load("K", j)
     s = chip.compute("S", (i, j), scores, q, k)
     chip.free(k)
@@ -95,7 +95,7 @@ def make_scores(chip: Machine, p: Attention, i: Tile, j: Tile, q: Block) -> Bloc
 
 
 def attention_3pass(chip: Machine, p: Attention, t: Tiling) -> None:
-    """Scores are never stored: each of the three passes reads Q and K and computes them again."""
+    """Attention in three passes. Scores are never stored: each pass reads Q and K and computes them again."""
     for i in chip.tiles(p.N, t.rows_q, parallel=True):
         m, l = chip.compute("m", (i,), minus_infinity), chip.compute("l", (i,), zeros)
         q = chip.load("Q", i)
@@ -112,7 +112,7 @@ def attention_3pass(chip: Machine, p: Attention, t: Tiling) -> None:
 
 
 def attention_2pass(chip: Machine, p: Attention, t: Tiling) -> None:
-    """Maximum and sum in one pass, the output in the other."""
+    """Attention in two passes: maximum and sum in the first, the output in the second."""
     for i in chip.tiles(p.N, t.rows_q, parallel=True):
         m, l = chip.compute("m", (i,), minus_infinity), chip.compute("l", (i,), zeros)
         q = chip.load("Q", i)

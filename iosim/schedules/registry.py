@@ -1,4 +1,4 @@
-"""What a schedule is: its text, its formulas by hand, its numeric oracle, and where it comes from."""
+"""What a schedule is: its text, formulas derived by hand, a reference in float64, and its source."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ LETTERS = {
     "Tv": "ceil(dv / cols_o)",
     "S": "ceil(Nk / ceil(Nk / splits))",
     "pages": "ceil(Nk / page_size)",
-}  # of formulas
+}  # of `formula`
 FA1, FA2 = "Dao et al. 2022 (arXiv 2205.14135)", "Dao 2023 (arXiv 2307.08691)"
 
 
@@ -126,7 +126,7 @@ class Schedules(MutableMapping[str, Schedule]):
         self._found |= dict.fromkeys(self._files)
 
     def pending(self, name: str) -> bool:
-        """Whether a name is expected and its file, which is imported now, has not registered it yet."""
+        """Whether an expected name is still not registered. Its file is imported first, unless that is under way."""
         if self._found[name] is None:
             import_module(f".{self._files[name]}", __package__)
         return self._found[name] is None
@@ -179,7 +179,7 @@ FUNCTIONS = ("exact_traffic", "footprint", "search", "candidates", "masked_candi
 
 
 def rules_of_fields(s: Schedule) -> Iterator[tuple[str, bool, str]]:
-    """(field, whether it is right, what is allowed)."""
+    """(field, whether its value is valid, what is allowed) for each field that is checked."""
     name = isinstance(s.name, str) and bool(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", s.name))
     yield "name", name, "letters, digits, and - . _ between them, as in my-schedule"
     yield "text", callable(s.text), "a function text(chip, p, t)"
@@ -193,7 +193,7 @@ def rules_of_fields(s: Schedule) -> Iterator[tuple[str, bool, str]]:
 
 
 def narrowed(problem: Attention, **fields: object) -> Attention:
-    """The problem with some fields fixed: for `about`."""
+    """The problem with some fields replaced; for `about`."""
     return replace(problem, **fields)  # type: ignore[arg-type]
 
 

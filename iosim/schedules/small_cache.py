@@ -1,9 +1,9 @@
-"""Attention for an SRAM of less than d^2 words, where a tile of whole rows of Q, K, V is too much.
+"""Attention for an SRAM of less than d^2 words, where a tile of whole rows of Q, K, V is too large.
 
 Saha and Ye 2024 show that Theta(N^2 d / sqrt(M)) words are the optimum there. Standard attention reaches it with square
-tiles of all three axes in both products, and S goes through HBM. Here softmax needs no pass of its own: the second
-product reads S anyway, and takes the maximum and sum of its rows online. So S is written once and read
-ceil(dv / cols_o) times, and no maximum or sum ever moves.
+tiles of all three axes in both products; S goes through HBM. In small-cache and small-cache-q softmax has no pass of
+its own: the second product reads S anyway, and finds the maximum and sum of its rows online. So S is written once and
+read ceil(dv / cols_o) times, and no maximum or sum ever moves.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def scores_stay(chip: Machine, p: Attention, t: Tiling) -> None:
 
 
 def online_output(chip: Machine, p: Attention, t: Tiling) -> None:
-    """O = softmax(S) V: a tile of O stays, S and V stream; each column tile of O finds maximum and sum for itself."""
+    """O = softmax(S) V: a tile of O stays, S and V stream. Every column tile of O finds maximum and sum again."""
     rows, columns = output_tile(t)
     for i in chip.tiles(p.N, rows, parallel=True):
         for c in chip.tiles(p.dv, columns):
@@ -81,7 +81,7 @@ def plain_output(chip: Machine, p: Attention, t: Tiling) -> None:
 
 
 def small_cache(chip: Machine, p: Attention, t: Tiling) -> None:
-    """Two square-tiled products: for the smallest M."""
+    """Two products in square tiles: for the smallest M."""
     scores_stay(chip, p, t)
     online_output(chip, p, t)
 
@@ -99,7 +99,7 @@ def standard_square(chip: Machine, p: Attention, t: Tiling) -> None:
     plain_output(chip, p, t)
 
 
-SOFTMAX_TILE = Tiling(1, 1)  # its traffic does not depend on it
+SOFTMAX_TILE = Tiling(1, 1)  # the traffic of softmax does not depend on its tile
 
 
 def output_tile(t: Tiling) -> tuple[int, int]:
@@ -130,7 +130,7 @@ def queries_traffic(p: Attention, t: Tiling) -> Words:
 
 
 def square_traffic(p: Attention, t: Tiling) -> Words:
-    """As small-cache, but S is read twice and P written in between; the second product reads P in the place of S."""
+    """As small-cache, but softmax reads S twice and writes P, and the second product reads P instead of S."""
     traffic, square = small_cache_traffic(p, t), p.N * p.Nk
     return {**traffic, "S": (2 * square, square), "P": (traffic["S"][0], square)}
 
@@ -142,13 +142,14 @@ def first_footprint(p: Attention, t: Tiling) -> int:
 
 
 def second_footprint(p: Attention, t: Tiling, state: int = 2) -> int:
-    """A tile of O, l and m beside it, and parts of S and V: rows cols + 2 rows + depth (rows + cols)."""
+    """A tile of O with its l and m, and parts of S and V: rows cols + 2 rows + depth (rows + cols)."""
     rows, columns = output_tile(t)
     rows, columns, depth = min(rows, p.N), min(columns, p.dv), min(t.depth, p.Nk)
     return rows * columns + state * rows + depth * (rows + columns)
 
 
 def small_cache_footprint(p: Attention, t: Tiling) -> int:
+    """The larger footprint of the two products."""
     return max(first_footprint(p, t), second_footprint(p, t))
 
 
@@ -164,11 +165,11 @@ def square_footprint(p: Attention, t: Tiling) -> int:
 
 
 # ---------------------------------------------------------------- the best tiles: each product has its own
-# No traffic depends on the depth, and the footprint grows with it: the smallest depth there is, `multiple`, is best.
+# Traffic does not depend on the depth, and the footprint grows with it. So the smallest depth, `multiple`, is best.
 
 
 def search(first: First, state: int, softmax_words: int = 0) -> Search:
-    """A search for the best tile of the first product and the best tile of O. The two share no SRAM."""
+    """A function that finds the best tile of the first product and the best tile of O. The two share no SRAM."""
 
     def best(schedule: Schedule, p: Attention, M_bytes: int, multiple: int) -> Tiling | None:
         scores_tile = first(p, M_bytes, multiple, least_passes)
@@ -183,7 +184,7 @@ def search(first: First, state: int, softmax_words: int = 0) -> Search:
 
 
 def candidates(first: First, state: int) -> Candidates:
-    """The best tiles of both products at every M at once."""
+    """A function that finds the best tiles of both products for every M at once."""
 
     def every(p: Attention, multiple: int) -> Tiling[Size]:
         return together(first(p, 0, multiple, falls), best_output(p, 0, multiple, state, falls), multiple)
@@ -192,6 +193,7 @@ def candidates(first: First, state: int) -> Candidates:
 
 
 def best_scores_stay(p: Attention, M_bytes: int, multiple: int, solve: Solver[F]) -> F:
+    """The best tile of S while Q and K stream."""
     acc, column = p.acc_bytes, p.word_bytes * min(multiple, p.d)  # bytes of a score, of a row of a part of Q or K
     return solve(
         p.N, p.Nk, multiple, M_bytes,
@@ -201,7 +203,7 @@ def best_scores_stay(p: Attention, M_bytes: int, multiple: int, solve: Solver[F]
 
 
 def best_queries_stay(p: Attention, M_bytes: int, multiple: int, solve: Solver[F]) -> F:
-    """Keys do not matter: the largest Br with the smallest Bc."""
+    """The largest Br with the smallest Bc, because traffic does not depend on Bc."""
     acc, word = p.acc_bytes, p.word_bytes
     return solve(
         p.N, p.Nk, multiple, M_bytes,
@@ -211,7 +213,7 @@ def best_queries_stay(p: Attention, M_bytes: int, multiple: int, solve: Solver[F
 
 
 def best_output(p: Attention, M_bytes: int, multiple: int, state: int, solve: Solver[F]) -> F:
-    """rows x cols of O and `state` numbers a row are accumulators, and so is what is loaded of S or P."""
+    """The best tile of O. Of accumulator type are O, `state` numbers for each row, and the loaded part of S or P."""
     acc, word, depth = p.acc_bytes, p.word_bytes, min(multiple, p.Nk)
     return solve(
         p.N, p.dv, multiple, M_bytes,

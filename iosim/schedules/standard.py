@@ -46,7 +46,7 @@ def tiled(chip: Machine, p: Attention, t: Tiling) -> None:
 
 
 def score_pass(chip: Machine, p: Attention, t: Tiling) -> None:
-    """Line 1: S = Q K^T / sqrt(d), whole rows of Q staying while K streams."""
+    """Line 1: S = Q K^T / sqrt(d). Whole rows of Q stay while K streams."""
     for i in chip.tiles(p.N, t.rows_q, parallel=True):
         q = chip.load("Q", i)
         for j in chip.tiles(p.Nk, t.rows_k):
@@ -112,7 +112,7 @@ def ideal_footprint(p: Attention, t: Tiling) -> int:
 
 
 def tiled_footprint(p: Attention, t: Tiling) -> int:
-    """A tile of Q (or O) and of K (or V) with one of scores; or whole rows of scores."""
+    """A tile of Q (or O), of K (or V) and of scores; or whole rows of scores, if those are more."""
     rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
     return max((rows_q + rows_k) * max(p.d, p.dv) + rows_q * rows_k, min(t.rows_s, p.N) * p.Nk)
 

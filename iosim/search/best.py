@@ -1,4 +1,4 @@
-"""The tiles of least traffic that really fit, and what a text keeps in SRAM."""
+"""The tiles of least traffic that fit in M, and the SRAM that the text of a schedule needs."""
 
 from __future__ import annotations
 
@@ -32,11 +32,12 @@ def footprint(schedule: ScheduleLike | Text, problem: Attention[Size], tiling: T
 def best_tiles(schedule: Schedule, problem: Attention, M_bytes: int, multiple: int = 1) -> Tiling | None:
     """The tiles of least traffic that fit, exactly; None if nothing fits.
 
-    A schedule declares its outer loop. Its dense traffic falls with the outer tile. If it depends on the inner one too,
-    both are searched (search/inner_tile.py). Otherwise the search goes along one axis. Without a mask the inner tile is as
-    large as fits. With a mask of tokens the smallest inner tile moves least, because all keys of a tile are read when
-    any of them is seen. Among equals the smallest outer tile is taken; under a mask, of those that search/outer_tile_under_mask.py
-    counts.
+    A schedule declares its outer loop, and its dense traffic falls as the outer tile grows. If dense traffic depends on
+    the inner tile too, both sizes are searched (search/inner_tile.py). Otherwise only the outer size is searched.
+
+    Without a mask the inner tile is then the largest that fits. With a mask of tokens it is the smallest, because a
+    whole tile is read if any of it is seen. Among outer tiles of equal traffic the smallest is taken; under a mask,
+    the smallest of those that search/outer_tile_under_mask.py counts.
     """
     if schedule.search is not None:
         return schedule.search(schedule, problem, M_bytes, multiple)
@@ -47,7 +48,7 @@ def best_tiles(schedule: Schedule, problem: Attention, M_bytes: int, multiple: i
 def search(
     schedule: ScheduleLike, problem: Attention[Size], M_bytes: Size, multiple: int = 1
 ) -> tuple[Tiling[Size], Test]:  # fmt: skip
-    """(the tiles, whether any fit), for numbers or arrays of them. A schedule's own `search` is not asked."""
+    """(the tiles, whether any fit), for numbers or arrays of them. A schedule's own `search` is not used."""
     outer_is_q = schedule.outer == "queries"
     outer_length, inner_length = (problem.N, problem.Nk) if outer_is_q else (problem.Nk, problem.N)
 
@@ -85,11 +86,11 @@ def last_true(test: Callable[[Size], Test], most: Size) -> Size: ...
 
 
 def last_true(test: Callable[..., Test], most: Size) -> Size:  # type: ignore[explicit-any]
-    """The largest n from 1 to `most` for which a test holds; 0 if there is none. The test holds up to some n and for
-    none after it. `most` may be an array: then n is one too."""
+    """The largest n from 1 to `most` for which a test holds; 0 if there is none. The test must hold up to some n and
+    for none after it. If `most` is an array, so is n."""
     low, high = 0 * most, most
     while anywhere(low < high):
-        middle = larger((low + high + 1) // 2, 1)  # where the search is over, the answer is asked for again
+        middle = larger((low + high + 1) // 2, 1)  # an element whose search is over tests its answer again
         holds = test(middle)
         low, high = choose(holds, middle, low), choose(holds, high, larger(middle - 1, low))
     return low

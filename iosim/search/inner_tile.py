@@ -1,8 +1,9 @@
-"""The tiles of least traffic where the inner tile matters too. Traffic must never grow with either tile.
+"""The tiles of least traffic where traffic depends on the inner tile too. It must never grow with either tile.
 
-The largest inner tile that fits goes with each outer tile. It shrinks as the outer tile grows. So the largest outer
-tile of a range, with the inner tile of its smallest one, bounds the traffic of all tiles between from below. Ranges are
-halved until their bound is no better than the best.
+Each outer tile is paired with the largest inner tile that fits beside it. The inner tile shrinks as the outer tile
+grows. Take a range of outer tiles. Its largest outer tile with the inner tile of its smallest one moves no more than
+any pair of the range. This is a lower bound for the range. Ranges are halved until their bound is no better than the
+best pair found.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 
 
 def inner_matters(schedule: ScheduleLike, problem: Attention[Size], tiling: Tiles, multiple: int = 1) -> bool:
-    """Whether dense traffic depends on the inner tile. If the schedule does not declare it: whether the smallest and
-    the largest inner tile differ in traffic, with the smallest or with the largest outer tile."""
+    """Whether dense traffic depends on the inner tile. If the schedule does not declare it, the smallest and the
+    largest inner tile are compared, beside the smallest outer tile and beside the largest."""
     if (declared := getattr(schedule, "inner_matters", None)) is not None:
         return bool(declared)
     outer, inner = (problem.N, problem.Nk) if schedule.outer == "queries" else (problem.Nk, problem.N)
@@ -39,7 +40,7 @@ def inner_matters(schedule: ScheduleLike, problem: Attention[Size], tiling: Tile
 
 
 def least_dense(move: Callable[[int, int], int], largest_inner: Callable[[int], int], most: int) -> tuple[int, int]:
-    """(outer, inner) of least `move(outer, inner)`, for outer tiles from 1 to `most`; both in units of the multiple."""
+    """The (outer, inner) of least `move(outer, inner)`, for outer tiles from 1 to `most`, in units of the multiple."""
     inner, move = cache(largest_inner), cache(move)
     best = min((move(n, inner(n)), n) for n in {1, most})
     ranges = [(1, most)]
@@ -74,7 +75,7 @@ def least_of_both(
 def one_by_one(
     search: Search, schedule: ScheduleLike, problem: Attention[Size], M_bytes: Size, multiple: int
 ) -> tuple[Tiling[Size], Test]:  # fmt: skip
-    """(tiles as arrays, which of them were found): the answers of `search`, called for one problem at a time."""
+    """(tiles as arrays, whether any fit as an array), by calling `search` for one problem at a time."""
     import numpy as np
 
     names = ("N", "Nk", "d", "dv", "batch", "heads", "kv_heads")
@@ -89,7 +90,7 @@ def one_by_one(
 
 
 def least_masked(schedule: ScheduleLike, problem: Attention[Size], tilings: list[Tiling[Size]]) -> Tiling[Size]:
-    """The tiling of least traffic under a mask of tokens. A larger tile may move more there, so each one is counted."""
+    """The tiling of least traffic under a mask of tokens. Larger tiles may move more there, so all are counted."""
     if problem.mask.tile_units:
         raise InputError(
             "--tiles", "best", f"a mask that does not change with the tiles (--mask {problem.mask} counts tiles)",

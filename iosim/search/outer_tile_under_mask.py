@@ -1,8 +1,8 @@
 """The outer tile of least traffic under a mask: candidates are counted one by one, or all in one walk over arrays.
 
-Two outer tiles merged into one move no more than both did: what both visit is now visited once. So a tile is no better
-than its multiples, and only the upper half of the candidates is counted. But if the mask empties whole outer lines, a
-larger tile may load rows that nobody looks at: then every candidate is counted.
+Two outer tiles merged into one move no more than before, because what both visited is now visited once. So no size is
+better than its multiples, and only the upper half of the candidates is counted. The exception is a mask that hides all
+of some outer tile. There a larger tile may load rows that are not needed, so every candidate is counted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..core.tiling import Tiling
     from ..core.typing import ScheduleLike, Size, Test, Text, Tiles
 
-MOST_MASKED = 2**14  # outer tiles that are counted one by one: some seconds
+MOST_MASKED = 2**14  # outer tiles that may be counted one by one, which takes some seconds
 MOST_IN_ARRAYS = 2**18
 WORTH_NUMPY = 1024  # outer tiles: importing NumPy takes as long as counting these one by one
 CHUNK = 2**15
@@ -64,7 +64,7 @@ def worth_arrays(largest: int) -> bool:
 
 
 def no_empty_line(schedule: ScheduleLike, problem: Attention[Size], tiling: Tiling[Size]) -> Test:
-    """Whether every outer tile has an active tile."""
+    """Whether the mask leaves an active tile in the line of every outer tile."""
     bound = problem.mask.bind(problem, tiling)
     if schedule.outer == "queries":
         return bound.rows(False) + bound.rows(True) == bound.Tr
@@ -82,7 +82,7 @@ def least_in_arrays(
     schedule: ScheduleLike, problem: Attention[Size], tiling: Tiles, first: Size, largest: Size, multiple: int
 ) -> NDArray[np.int64]:
     """The n from `first` to `largest` with the least traffic, for all problems at once. The candidates of all problems
-    follow each other; a walk counts a chunk of them."""
+    stand one after another in one array, and a walk counts a chunk of it."""
     import numpy as np
 
     names = ("N", "Nk", "d", "dv")

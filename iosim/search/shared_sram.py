@@ -1,10 +1,12 @@
-"""The least traffic of a loop pair whose two tile sizes share the SRAM: exact, without trying every pair.
+"""The least traffic of two loops whose tile sizes share the SRAM: exact, without trying every pair of sizes.
 
-Traffic depends on the sizes only through the numbers of passes. The largest width that fits goes with each height of
-the tile. More rows mean fewer passes along the rows. They also leave less room for columns, which means more passes
-along the columns. So for a range of heights, the row passes of the largest height and the column passes of the smallest
-bound the traffic of all heights between. Ranges are halved until their bound cannot beat the best. Where all heights of
-a range have the same row passes, the smallest is best.
+Traffic depends on the sizes only through the numbers of passes over the two axes. Each number of rows is paired with
+the most columns that fit beside it. More rows mean fewer passes over the rows. They leave less room for columns, so
+they also mean more passes over the columns.
+
+Take a range of row numbers. The row passes of the largest one and the column passes of the smallest one together bound
+the traffic of the whole range from below. Ranges are halved until their bound cannot beat the best tile found. If all
+row numbers of a range have the same row passes, the smallest is the best of them.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import NamedTuple
 
 
 class Found(NamedTuple):
-    """`cost` in words, and the sizes of the tile."""
+    """The least cost, in words, and the tile (rows, columns) that has it."""
 
     cost: int
     tile: tuple[int, int]
@@ -30,9 +32,9 @@ def least_passes(
 ) -> Found | None:
     """The tile (rows, columns) of least `cost(passes over rows, passes over columns)` that fits; None if none does.
 
-    `room(rows)` -> (bytes for each column of the tile, bytes beside them), or a list of such pairs, all of which must
-    fit. Both numbers grow with the rows, and cost grows with either number of passes. Rows and columns are multiples of
-    `multiple`; a tile that is longer than its axis is clipped.
+    `room(rows)` returns (bytes for each column of the tile, bytes besides the columns), or a list of such pairs, all of
+    which must fit. Both numbers grow with the rows, and cost grows with either number of passes. Rows and columns are
+    multiples of `multiple`. A tile that is longer than its axis is clipped.
     """
 
     def columns(rows: int) -> int:
@@ -41,8 +43,8 @@ def least_passes(
         return min(largest((M_bytes - beside) // each, columns_axis, multiple) for each, beside in pairs)
 
     def passes(low: int, high: int) -> tuple[int, int]:
-        """(passes along the rows at `high`, along the columns at `low`): the fewest of the range. Rows count in units
-        of `multiple`."""
+        """(passes over the rows at `high`, over the columns at `low`): the fewest of the range low..high of row
+        numbers, which are in units of `multiple`."""
         return -(-rows_axis // (high * multiple)), -(-columns_axis // columns(low))
 
     most = last_fitting(lambda rows: columns(rows) > 0, -(-rows_axis // multiple))

@@ -1,7 +1,8 @@
-"""All tilings that are the best at some M, where two tile sizes share the SRAM. Loads NumPy when it is called.
+"""All tilings that are best at some M, where two tile sizes share the SRAM. NumPy is loaded on the first call.
 
-As in search/shared_sram.py, cost depends on the sizes only through the numbers of passes, so the smallest size of each number
-is enough: about 4 sqrt(rows x columns) pairs. A pair stays if it costs less than every pair that needs no more M.
+As in search/shared_sram.py, cost depends on the sizes only through the numbers of passes. So for each number of passes
+the smallest size is enough, which leaves about 4 sqrt(rows x columns) pairs. A pair is kept if it costs less than every
+pair that needs no more M.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ MOST_SEEN = 2**28  # pairs under a mask; they take twenty seconds
 
 
 class Falls(NamedTuple):
-    """Arrays of the same length: from M bytes on these rows and columns cost less than all before."""
+    """Arrays of equal length. From `M` bytes on, the `tile` (rows, columns) costs less than every tile before it."""
 
     M: Sizes
     tile: tuple[Sizes, Sizes]
@@ -38,7 +39,7 @@ F_co = TypeVar("F_co", covariant=True)
 
 
 class Solver(Protocol[F_co]):
-    """Finds the best tile at one M (square_tiles.least_passes) or for every M at once (`falls`)."""
+    """Finds the best tile at one M (shared_sram.least_passes) or for every M at once (`falls`)."""
 
     def __call__(
         self, rows_axis: int, columns_axis: int, multiple: int, M_bytes: int,
@@ -62,8 +63,8 @@ def falls(
     rows_axis: int, columns_axis: int, multiple: int, M_bytes: int,
     room: Callable[[int], tuple[int, int]], cost: Callable[[int, int], int],
 ) -> Falls:  # fmt: skip
-    """The tiles that `square_tiles.least_passes` finds, for every M at once; `M_bytes` is not used. `room` and `cost`
-    are asked for arrays as well."""
+    """The tiles that `shared_sram.least_passes` finds, for every M at once; `M_bytes` is not used. `room` and `cost`
+    are called with numbers and with arrays."""
     import numpy as np
 
     room_of, cost_of = cast("Callable[[Size], tuple[Size, Size]]", room), cast("Callable[[Size, Size], Sizes]", cost)
@@ -81,11 +82,12 @@ def seen_pairs(
     rows_axis: int, columns_axis: int, multiple: int,
     reach: Reach, room: Callable[[int], list[tuple[int, int]]], cost: Callable[[int, int, int], int],
 ) -> list[Tiling]:  # fmt: skip
-    """All tilings that are best at some M, where each tile of rows goes over the columns up to the last it sees.
+    """All tilings that are best at some M, where each tile of rows needs the columns up to the last one it sees.
 
-    `reach(rows)` -> (rows, columns seen) of each tile. `cost` grows with the sums over these tiles: of columns, of rows
-    times tiles of columns, of rows times columns. How the sums change as rows grow is not known, so every pair is
-    counted: all rows at once, as arrays, for each number of columns. `room` and `cost` are asked for arrays as well.
+    `reach(rows)` lists (rows, columns up to the last one seen) of every tile. `cost` grows with each of three sums over
+    these tiles: of columns, of rows times tiles of columns, and of rows times columns. How these change with the rows
+    is not known, so every pair is counted: for each number of columns, all numbers of rows at once, as arrays. `room`
+    and `cost` are called with numbers and with arrays.
     """
     import numpy as np
 
@@ -111,7 +113,7 @@ def seen_pairs(
 
 
 def sums_of(reach: Reach, rows: Sizes, kind: str | type) -> Callable[[int], tuple[Sizes, Sizes, Sizes]]:
-    """The three sums of `seen_pairs` for all rows, as a function of the columns of a tile."""
+    """A function of the columns of a tile: the three sums of `seen_pairs`, each an array over all numbers of rows."""
     import numpy as np
 
     tiles = [reach(n) for n in rows.tolist()]
@@ -123,12 +125,12 @@ def sums_of(reach: Reach, rows: Sizes, kind: str | type) -> Callable[[int], tupl
 
 
 def integers(*most: int) -> str | type[object]:
-    """The type of an array that holds numbers up to these, and sums of a few of them: int64, or Python integers."""
+    """The element type of arrays of such numbers, and of sums of a few of them: int64, or object if too small."""
     return "int64" if 16 * max(most) < 2**63 else object
 
 
 def cheaper(M: Sizes, cost: Sizes) -> NDArray[np.intp]:
-    """Indices in the order of M of those whose cost is below that of all that need no more M."""
+    """Indices, in the order of M, of the entries that cost less than every other entry that needs no more M."""
     import numpy as np
 
     order = np.argsort(cost, kind="stable")
@@ -138,8 +140,8 @@ def cheaper(M: Sizes, cost: Sizes) -> NDArray[np.intp]:
 
 
 def together(first: Falls, output: Falls, depth: int) -> Tiling[Size]:
-    """The tiles of two loop pairs that run one after the other in the same M, at each M where the cost of one falls.
-    The tiles of the second pair are those of the output."""
+    """The best tiles of two products that use the same M one after the other, at each M where the cost of either
+    falls. `output` has the tiles of the second product, rows_o x cols_o."""
     import numpy as np
 
     falls_at = np.unique(np.concatenate([first.M, output.M]))

@@ -1,4 +1,4 @@
-"""The named tile steps of the backward passes: each writes into its first arguments. The paper's letters.
+"""The named tile steps of the backward passes. Each writes into its first arguments; letters are those of the papers.
 
 dO, dV, dP, dS, dQ, dK are gradients of a scalar loss, D is rowsum(dO * O) (Dao et al. 2022, Appendix B.2). NumPy is
 imported inside, so that a text can name steps without loading it.
@@ -62,7 +62,7 @@ def score_gradients(dp: Array, p: Array, delta: Array) -> None:
 @work(other=lambda dp, p: [(4, *dp)])
 @Cost(operations=(1,), timed_as="normalise")
 def score_gradients_of_rows(dp: Array, p: Array) -> None:
-    """The same for whole rows, where D = rowsum(P * dP). Dao et al. 2022, Algorithm 3, line 3."""
+    """dS = P * (dP - D) in the place of dP, whole rows: D = rowsum(P * dP). Dao et al. 2022, Algorithm 3, line 3."""
     dp -= (p * dp).sum(axis=1)[:, None]
     dp *= p
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Number:
-    """A number of the problem, as input of a step."""
+    """A number of the problem, as an input of a step."""
 
     value: Size
 
@@ -45,7 +45,7 @@ def add_scores(s: Array, q: Array, k: Array) -> None:
 @work(other=lambda s, d: [s])
 @Cost(operations=(1,), timed_as="normalise")
 def scale(s: Array, d: Array) -> None:
-    """S / sqrt(d), once all columns are in."""
+    """S = S / sqrt(d), after all columns are added."""
     s *= float(d) ** -0.5
 
 
@@ -55,7 +55,7 @@ def scale(s: Array, d: Array) -> None:
 @work(other=lambda m, s: [s, m])
 @Cost(operations=(1,), timed_as="normalise", rows=True, looped=True)
 def add_maximum(m: Array, s: Array) -> None:
-    """m = the larger of m and the maximum of each row."""
+    """m = the larger of m and the maximum of its row of S."""
     import numpy as np
 
     np.maximum(m, s.max(axis=1), out=m)
@@ -64,7 +64,7 @@ def add_maximum(m: Array, s: Array) -> None:
 @work(exps=lambda s, m: [s], other=lambda s, m: [s])
 @Cost(operations=(1,), looped=True)
 def exponentials(s: Array, m: Array) -> None:
-    """s = exp(s - m); a row that sees nothing (m = -inf) becomes zeros."""
+    """S = exp(S - m); a row that sees nothing (m = -inf) becomes zeros."""
     import numpy as np
 
     s[...] = np.exp(s - np.where(np.isneginf(m), 0, m)[:, None])
@@ -73,14 +73,14 @@ def exponentials(s: Array, m: Array) -> None:
 @work(other=lambda l, p: [p, l])
 @Cost(operations=(1,), timed_as="normalise", rows=True, looped=True)
 def add_sum(l: Array, p: Array) -> None:
-    """l += the sum of each row."""
+    """l += the sum of its row of P."""
     l += p.sum(axis=1)
 
 
 @work(exps=lambda m, l, s: [s, m], other=lambda m, l, s: [(3, *s), (4, *m)])
 @Cost(operations=(1, 1), rows=True, looped=True)
 def add_maximum_and_sum(m: Array, l: Array, s: Array) -> None:
-    """One step of the online normaliser: l moves to the new maximum and takes the sum of the new exponentials.
+    """One step of the online normaliser: m becomes the new maximum, l is rescaled, new sums are added.
 
     Milakov and Gimelshein 2018, Algorithm 3, lines 4 and 5.
     """
@@ -136,7 +136,7 @@ def read_state(o: Array, q: Array, state: Array) -> None:
 @flops(lambda l, q, z: (2, *l, z[0]))
 @Cost(product="accumulate", looped=True, reads_whole=(2,))
 def read_normaliser(l: Array, q: Array, z: Array) -> None:
-    """l = phi(Q) . z: one number a row, by which the whole row of O is divided."""
+    """l = phi(Q) . z: for each row the one number by which all of its O is divided. q (rows, d), l (rows,)."""
     l[...] = q.astype(l.dtype) @ z.astype(l.dtype)
 
 
@@ -144,7 +144,7 @@ def read_normaliser(l: Array, q: Array, z: Array) -> None:
 @flops(lambda s, q, k: (2, *s, q[1]))
 @Cost(product="accumulate", looped=True, reads_whole=(2,))
 def earlier_products(s: Array, q: Array, k: Array) -> None:
-    """S = phi(Q) phi(K)^T where the key is not after the query, else 0; queries and keys at the same positions."""
+    """S = phi(Q) phi(K)^T where the key is not after the query, else 0. The tiles of Q and K are at the same place."""
     import numpy as np
 
     s[...] = np.tril(q @ k.T)

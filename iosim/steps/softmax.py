@@ -1,7 +1,8 @@
-"""The named tile steps: each writes into its first arguments, arrays of the shapes given. The paper's letters.
+"""The named tile steps of softmax attention. Each writes into its first arguments; letters are those of the papers.
 
-NumPy is imported inside the steps that need it, so that a text can name steps without loading it. Three marks say what
-a step costs: `flops` and `work` what it computes on any machine, `Cost` how a kernel runs it.
+NumPy is imported inside the steps that need it, so that a text can name steps without loading it. Three marks
+(decorators) say what a step costs. `flops` and `work` say what it computes on any machine; `Cost` says how a kernel
+runs it.
 """
 
 from __future__ import annotations
@@ -34,12 +35,14 @@ def flops(factors: Factors) -> Callable[[Step], Step]:
 
 
 def nothing(*shapes: Shape) -> list[Any]:
+    """No operations."""
     return []
 
 
 def work(exps: Terms = nothing, other: Terms = nothing) -> Callable[[Step], Step]:
-    """A mark: what a step computes beside matrix products, as lists of products of factors. `exps` are exponentials
-    and logarithms. `other` are additions, multiplications, comparisons and divisions of two numbers."""
+    """Mark a step with what it computes besides matrix products. `exps` counts exponentials and logarithms. `other`
+    counts additions, multiplications, comparisons and divisions of two numbers. Each takes the shapes of the arguments
+    and returns a list of tuples of factors; the number of operations is the sum of their products."""
 
     def mark(step: Step) -> Step:
         step.__dict__["work"] = exps, other
@@ -50,34 +53,34 @@ def work(exps: Terms = nothing, other: Terms = nothing) -> Callable[[Step], Step
 
 @dataclass(frozen=True)
 class Cost:
-    """A mark: how a kernel runs a step. Predictions of time need it, and the plan of a generated kernel reads it.
+    """Mark a step with how a kernel runs it, for predictions of time and for the planning of generated kernels.
 
-    A step that runs in a predicted kernel without this mark is an error. Numbers of arguments count from 0.
+    Predicting the time of a kernel is an error if one of its steps lacks this mark. Arguments are numbered from 0.
     """
 
     operations: tuple[int, ...] = ()
-    """SIMT instructions a word of each output, where a kernel holds its tiles in registers."""
+    """SIMT instructions for each word of each output, in kernels that hold their tiles in registers."""
     exponentials: int = 0
-    """Exponentials a word of the first output, in the same kernels, for the softmax of measured tuned kernels. Other
-    steps count theirs among the operations."""
+    """Exponentials for each word of the first output, in the same kernels. Only the softmax of the tuned kernels that
+    were measured states them; other steps count them among their operations."""
     timed_as: str = ""
-    """The measured step (calibrate/step_texts.py) whose rates this one takes. Empty: the step was measured itself."""
+    """The measured step (calibrate/step_texts.py) whose rates this step takes. Empty: it was measured itself."""
     product: Literal["", "scores", "accumulate"] = ""
-    """Which of the two measured matrix products this one is computed and timed like. Empty: it is no product."""
+    """The measured matrix product, of two, that this step is computed and timed like. Empty: it is not a product."""
     rows: bool = False
-    """The lanes of a warp share whole rows, some rows at a time, and take turns."""
+    """The step reduces rows: the lanes of a warp share some whole rows at a time."""
     looped: bool = False
-    """Slower in a real loop than repeated alone, where its operands are still in registers."""
+    """The step is slower in a real loop than when it is repeated alone, with its operands still in registers."""
     pieces: bool = False
-    """Takes as long for 16 bytes whatever the size of their words."""
+    """The time for 16 bytes is the same for every size of word."""
     fills: bool = False
-    """Writes all the room of a tile, and reads nothing that was loaded."""
+    """The step fills the whole room of a tile, also of a ragged one, and reads nothing that was loaded."""
     hides: bool = False
-    """Its first input is a part of the mask; where that hides nothing, nothing is done."""
+    """The first input is a part of the mask. Where it hides nothing, the step does nothing."""
     rescales: bool = False
-    """Multiplies its last output by a factor where the maximum of a row grows."""
+    """The step multiplies its last output by a factor where the maximum of a row grows."""
     reads_whole: tuple[int, ...] = ()
-    """Arguments of which each warp reads all rows. Of the others it touches only the rows it owns."""
+    """Arguments of which each warp reads all rows. Of other arguments a warp touches only its own rows."""
     tensor_inputs: tuple[int, ...] = ()
     """Arguments that must be 16-bit inputs for tensor cores. Empty: the step has no version for them."""
 
@@ -134,9 +137,11 @@ def softmax_rows(s: Array) -> None:
 @work(exps=lambda s, m, l, o: [s, m], other=lambda s, m, l, o: [(3, *s), (4, *m), o])
 @Cost(operations=(4, 0, 0, 1), exponentials=1, rows=True, looped=True, rescales=True)
 def online_softmax(s: Array, m: Array, l: Array, o: Array) -> None:
-    """One step of online softmax: s becomes exp(s - new maximum), and m, l, o move to the new maximum.
+    """One step of online softmax: m becomes the new maximum, l and o are rescaled to it, s becomes exp(s - m), and its
+    sums are added to l.
 
-    s (rows, keys), m and l (rows,), o (rows, dv), not normalised. Dao 2023, Algorithm 1, lines 9 and 10.
+    s (rows, keys), m and l (rows,), o (rows, dv), not normalised. Dao 2023, Algorithm 1,
+    lines 9 and 10.
     """
     import numpy as np
 
@@ -189,10 +194,10 @@ def log_sum_exp(l: Array, m: Array) -> None:
 @work(exps=lambda m, l, o, part, lse: [m, m], other=lambda m, l, o, part, lse: [(5, *m), (3, *o)])
 @Cost(operations=(1, 1, 1), timed_as="normalise")
 def merge(m: Array, l: Array, o: Array, part: Array, lse: Array) -> None:
-    """Add a partial result: part (rows, dv) is normalised, lse (rows,) its log-sum-exp, -inf where nothing was seen.
+    """Add a partial result: part (rows, dv) is normalised; lse (rows,) is its log-sum-exp, -inf where nothing was seen.
 
-    m, l (rows,) and o (rows, dv) move to the new maximum; `normalise` follows the last part. Dao et al. 2023,
-    Flash-Decoding, step 3.
+    m and l (rows,) and o (rows, dv) are rescaled to the new maximum. `normalise` follows the last part. Dao et al.
+    2023, Flash-Decoding, step 3.
     """
     import numpy as np
 

@@ -21,17 +21,19 @@ NOISE = 0.05  # of a time: less is not called faster than the fastest
 FLAT = 1.25  # times the best: beyond it larger blocks cost more, which is not what the figure shows
 Row = dict[str, str]
 
-HOW = """Kernels generated from the schedule texts, timed on one GPU by
-`PYTHONPATH=. python3 validation/figure2/measure.py validation/FOLDER`; the same with `--page` makes this part of the page from
-its `figure2.csv`. Kernels and GPU are not those of the paper. Bytes are simulated, between SM and L2; predicted times
-are those of the [model](../hardware/predictions.md)."""
+HOW = """\
+`PYTHONPATH=. python3 validation/figure2/measure.py validation/FOLDER` times kernels on one GPU that are generated from
+the texts of the schedules. With `--page` it makes this part of the page from `figure2.csv`. Neither the kernels nor the
+GPU are those of the paper. Bytes are simulated, between SM and L2. Predicted times are those of the
+[model](../hardware/predictions.md)."""
 MIDDLE = f"""
 ## Measured
 
 {HOW}
+
 The tile size that does not change the words (Br of flash1, Bc of flash2) is 64, or the largest that fits. A rank
-correlation of 1 means that more bytes always took more time. Something other than traffic limits the time from the
-first block whose time is within {NOISE:.0%} of the best.
+correlation of 1 means that more bytes always took more time. From the first block on whose time is within {NOISE:.0%}
+of the best, something other than traffic is taken to limit the time.
 
 <!-- figure2 -->
 <!-- end figure2 -->
@@ -40,9 +42,10 @@ RIGHT = f"""
 ## Measured
 
 {HOW}
-N = 4096, d = 64, 16 heads, batch 8, fp16 with fp32 accumulators, and tiles of 64x128, because 64x256 do not fit
-backward. Proportional means: time over dense time is within {TOLERANCE:.0%} of the share s of active tiles. Of the
-backward products only S is on tensor cores here.
+
+The problem has N = 4096, d = 64, 16 heads, batch 8, and fp16 with fp32 accumulators. Tiles are 64x128, because 64x256
+do not fit in the backward pass. Proportional means: time over dense time is within {TOLERANCE:.0%} of the share s of
+active tiles. Of the backward products only S is on tensor cores here.
 
 <!-- figure2 -->
 <!-- end figure2 -->

@@ -3,10 +3,10 @@
     PYTHONPATH=. python3 validation/pages/hardware.py validation/FOLDER            # the tables, and claims.json
     PYTHONPATH=. python3 validation/pages/hardware.py validation/FOLDER --plots    # and the plots (needs matplotlib)
 
-The CSVs come from `validation/measure.py --rows` and `validation/measure_tuned.py`. What stands between `<!-- NAME -->` and
-`<!-- end NAME -->` in a page is replaced; the rest is prose. claims.json in the folder gets the errors of the
-predictions, rounded up to a percent: tests hold today's model to them. A folder without all parts (no sweep_rows.csv)
-only gets its claims.json; it appears in the pages of a folder that has all parts.
+The CSVs come from `validation/measure.py --rows` and `validation/measure_tuned.py`. What stands between
+`<!-- NAME -->` and `<!-- end NAME -->` in a page is replaced; the rest is prose. claims.json in the folder gets the
+errors of the predictions, rounded up to a percent; tests compare today's model with them. A folder without all parts
+(no sweep_rows.csv) only gets its claims.json. It appears in the pages of a folder that has all parts.
 """
 
 from __future__ import annotations

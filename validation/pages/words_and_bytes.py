@@ -20,8 +20,8 @@ def agreement_of(folder: Path) -> str:
     good = sum(r["ok"] == "True" for r in rows)
     return (
         f"**{about(folder)['name']}, {len(rows)} shapes.** The kernel counted exactly the simulated words in {words}. "
-        f"The hardware counted exactly the simulated bytes in {exact}. Everything agrees in {good}: words, bytes up to "
-        "the bound of partial sectors, and the output."
+        f"The hardware counted exactly the simulated bytes in {exact}. In {good} everything agrees: the words, the "
+        "bytes within the bound for partial sectors, and the output."
     )
 
 
