@@ -1,7 +1,7 @@
 """Tuned kernels on this GPU: output, words, and time against PyTorch's FlashAttention-2 and a copy.
 
-python3 validation/measure_tuned.py FOLDER writes tuned_output.csv and tuned_time.csv there and prints both. Random inputs,
-poisoned outputs; ratios come from one run on one GPU.
+python3 validation/measure_tuned.py FOLDER writes tuned_output.csv and tuned_time.csv there and prints both. Inputs are
+random and outputs are poisoned. Ratios come from one run on one GPU.
 """
 
 import argparse

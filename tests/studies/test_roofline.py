@@ -22,7 +22,7 @@ from iosim.gpu.jobs import runner, schedule_job
 from iosim.gpu.ncu.counters import Kernel
 from iosim.gpu.verdict import Evidence, verify
 from iosim.masks import parse_mask
-from iosim.predict.blocks import trace
+from iosim.predict.blocks import touches_of
 from iosim.predict.effort import Effort
 from iosim.schedules import CORE
 from iosim.steps import backward, passes_and_linear, softmax
@@ -485,5 +485,5 @@ def test_the_effort_of_a_prediction_is_known_before(name, problem, tiling):
     Folded(seen, effort).run(schedule, tiling)
     Unrolled(seen, every).run(schedule, tiling)
     assert effort.events == every.count
-    touched = [len(launch.touches) for launch in trace(schedule, seen, tiling).launches]
+    touched = [len(launch.touches) for launch in touches_of(schedule, seen, tiling).launches]
     assert effort.touches() == pytest.approx(touched, rel=0.3)

@@ -2,7 +2,7 @@
 
     PYTHONPATH=. python3 validation/figure2/measure.py FOLDER           # on the GPU: FOLDER/figure2.csv
     PYTHONPATH=. python3 validation/figure2/measure.py FOLDER --jobs    # no GPU: what would run, and what is predicted
-    PYTHONPATH=. python3 validation/figure2/measure.py FOLDER --page    # no GPU: predictions, and the two pages of docs/papers
+    PYTHONPATH=. python3 validation/figure2/measure.py FOLDER --page    # no GPU: predictions, two pages in docs/papers
 
 Middle: forward passes of GPT-2 medium against the block size that decides the words. Right: forward and backward passes
 against the share of active tiles. Times are medians of ten launches with the L2 emptied before each (backward: of
