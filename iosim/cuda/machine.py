@@ -71,7 +71,7 @@ def generate(
         turns = 1 if loop is None else turns_of(loop.tile)
         used = tuple(dict.fromkeys([n for names in tensors_of(body) for n in names]))
         kernels.append(Kernel(writer.name, source, (turns, p.instances, 1), (plan.threads, 1, 1), plan.smem_bytes, used,
-                              writer.table_arguments, plan.tensor_cores))  # fmt: skip
+                              writer.table_arguments, plan.tensor_cores, plan.blocks))  # fmt: skip
     constants = tables.constants if tables else ""
     source = "\n".join([prelude(), constants, *steps, *(kernel.source for kernel in kernels)])
     rounded, plain = footprints(schedule, p, tiling, [plan.tensor_cores for plan in plans])

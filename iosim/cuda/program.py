@@ -36,7 +36,8 @@ class Kernel:
 
     Its arguments are, in order, a pointer for each of `tensors`, one for each of `tables` (uint32 words), and
     `unsigned long long* counts`, which is used only if compiled with -DIOSIM_COUNT. In a generated kernel blockIdx.y
-    is the instance: the head and the batch.
+    is the instance: the head and the batch. `blocks_per_sm` is how many blocks of a multiprocessor it is compiled for:
+    the compiler gives a thread so few registers that as many fit.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Kernel:
     tensors: tuple[str, ...]
     tables: tuple[str, ...] = ()
     tensor_cores: bool = False
+    blocks_per_sm: int = 1
 
 
 @dataclass(frozen=True)

@@ -240,7 +240,12 @@ def seconds(call: Start) -> float:
     return 1e-3 * device.milliseconds(call, REPEATS, device.cupy().empty(FLUSH_BYTES, np.uint8))
 
 
+USAGE = "usage: python -m iosim.gpu.worker profile|measure JOBS.json NOTES.jsonl [FILE.py ...]"
+
 if __name__ == "__main__":
+    if len(sys.argv) < 4:
+        print(USAGE, file=sys.stderr)
+        sys.exit(2)
     try:
         main(*sys.argv[1:])
     except IosimError as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 from ..cuda.program import Program
 from ..cuda.warp_split import LANES
@@ -23,18 +23,24 @@ if TYPE_CHECKING:
 
 
 class LaunchShape(TypedDict):
-    """Shared memory and threads of a block of one launch, and whether the launch uses tensor cores."""
+    """Shared memory and threads of a block of one launch, and whether the launch uses tensor cores.
+
+    `blocks_per_sm`: the blocks of a multiprocessor that a generated kernel is compiled for.
+    """
 
     smem_bytes: int
     threads: int
     tensor_cores: bool
+    blocks_per_sm: NotRequired[int]
 
 
 def launches_of(program: Program) -> list[LaunchShape]:
     """The shapes of a program's launches, in order."""
     return [
-        {"smem_bytes": k.smem_bytes, "threads": prod(k.block), "tensor_cores": k.tensor_cores} for k in program.kernels
-    ]
+        {"smem_bytes": k.smem_bytes, "threads": prod(k.block), "tensor_cores": k.tensor_cores,
+         "blocks_per_sm": k.blocks_per_sm}
+        for k in program.kernels
+    ]  # fmt: skip
 
 
 def occupancies(
@@ -43,7 +49,8 @@ def occupancies(
     registers: int | None = None,
     profiled: Sequence[int | None] = (),
 ) -> list[Occupancy]:
-    """The occupancy of each launch: the blocks of an SM that its threads and its shared memory allow.
+    """The occupancy of each launch: the blocks of an SM that its threads and its shared memory allow, and not more than
+    it was compiled for.
 
     `registers` of a thread limit them too, where they are known. `profiled` are the blocks of an SM that the profiler
     found, one for each launch; None is unknown. Any other number of them is ignored.
@@ -52,7 +59,9 @@ def occupancies(
     found = []
     for launch, blocks in zip(launches, known, strict=True):
         smem_bytes, threads = launch["smem_bytes"], launch["threads"]
-        blocks = blocks or blocks_on(hardware.shared_memory_per_sm_bytes, smem_bytes, threads, registers)
+        if not blocks:
+            blocks = blocks_on(hardware.shared_memory_per_sm_bytes, smem_bytes, threads, registers)
+            blocks = min(blocks, launch.get("blocks_per_sm", blocks))
         found.append(Occupancy(blocks, tensor_cores=launch["tensor_cores"], warps=-(-threads // LANES)))
     return found
 
@@ -61,7 +70,7 @@ def predict_generated(schedule: ScheduleLike, program: Program, hardware: Hardwa
     """Words, SM bytes, DRAM bytes and (where rates were measured) time of a program made from a schedule.
 
     It is what a profiler would see, which empties the L2 before every launch. Registers are not known without a
-    compiler, so they limit nothing here. ScheduleError for a step without a mark of its cost.
+    compiler: a multiprocessor is taken to hold the blocks that a kernel was compiled for. ScheduleError for a step without a mark of its cost.
     """
     sits = occupancies(launches_of(program), hardware)
     return predict(schedule, program.problem, program.tiling, hardware, sits, cold=True)
