@@ -16,7 +16,7 @@ from ..masks import parse_mask
 from ..schedules import CORE, SCHEDULES, Schedule, find_all, require
 from ..search.best import best_tiles, footprint
 from ..units import parse_bytes, parse_count
-from .bounds import APART, Bound, bounds, order_words
+from .bounds import APART, Bound, bounds, floor_of, order_words
 
 if TYPE_CHECKING:
     from ..core.typing import Dropout, Size
@@ -71,7 +71,7 @@ class Counted(TypedDict, Generic[S]):
 @dataclass(frozen=True)
 class Result:
     """One run. Words are over all heads and batches; a field is None if it needs an M that was not given, or if no
-    tiles fit."""
+    tiles fit. `ratio_to_floor` is None if the run does not fit in M; without M it is the ratio to compulsory words."""
 
     schedule: str
     tiling: str
@@ -90,6 +90,7 @@ class Result:
     flops_per_byte: float | None = None
     ratio_to_bound: float | None = None
     ratio_to_standard: float | None = None
+    ratio_to_floor: float | None = None
     more_tiles: dict[str, int] = field(default_factory=dict, hash=False)
     tensors: dict[str, dict[str, int]] = field(default_factory=dict, hash=False)
     steps: list[dict[str, int]] = field(default_factory=list, hash=False)
@@ -236,16 +237,19 @@ def run(schedule: Schedule, rule: str, problem: Attention, M_bytes: int | None, 
     M_words = None if M_bytes is None else M_bytes // problem.word_bytes
     apart = schedule.family in APART
     standard = None if apart else measure(SCHEDULES["standard"], problem, Tiling(1, 1))["total"]
+    fits = None if M_bytes is None else counted["sram_peak_bytes"] <= M_bytes
+    least = None if fits is False else floor_of(problem, M_bytes, schedule.family)
     return Result(
         schedule=schedule.name,
         tiling=label,
         Br=None if label == "ideal" else tiling.rows_q,
         Bc=None if label == "ideal" else tiling.rows_k,
         more_tiles={name: size for name in schedule.more_tiles if (size := getattr(tiling, name)) is not None},
-        fits=None if M_bytes is None else counted["sram_peak_bytes"] <= M_bytes,
+        fits=fits,
         flops_per_byte=counted["flops"] / counted["total_bytes"] if counted["total_bytes"] else None,
         ratio_to_bound=counted["total"] / order_words(problem, M_words) if M_words and not apart else None,
         ratio_to_standard=counted["total"] / standard if standard else None,
+        ratio_to_floor=counted["total"] / least if least else None,
         **counted,
     )
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import isqrt
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, overload
 
 from ..errors import InputError
 from ..masks.visible import Visible, visible
@@ -28,14 +28,15 @@ from ..units import parse_bytes
 if TYPE_CHECKING:
     from ..core.problem import Attention
     from ..core.tiling import Tiling
+    from ..core.typing import Size
 
 CLASS = (
-    "exact attention by standard products: each score sums d products of q and k, each output sums one product of p "
-    "and v for every visible key; any order, tiles, recomputation"
+    "exact attention by standard products: each score sums d products of q and k, each output one product of p and v "
+    "for every visible key; in any order and tiles, with any recomputation"
 )
 BACKWARD_CLASS = (
-    "exact gradients by the five standard products, with P stored or computed again, LSE and D for free; "
-    "any order, tiles, recomputation"
+    "exact gradients by the five standard products, with P stored or computed again, LSE and D for free; in any order "
+    "and tiles, with any recomputation"
 )
 
 
@@ -249,10 +250,18 @@ def highest(
 
 
 def words_of(problem: Attention, M: int | str | None) -> int | None:
-    """Words that an SRAM of M holds: of the narrowest type, where they differ."""
-    return None if M is None else narrow_words(problem, parse_bytes(M, problem.word_bytes))
+    """Words that an SRAM of M holds."""
+    return None if M is None else held_words(problem, parse_bytes(M, problem.word_bytes))
 
 
-def narrow_words(problem: Attention, M_bytes: int) -> int:
-    """The most words that M bytes hold. An accumulator may be narrower than an input."""
+@overload
+def held_words(problem: Attention, M_bytes: int) -> int: ...
+
+
+@overload
+def held_words(problem: Attention[Size], M_bytes: Size) -> Size: ...
+
+
+def held_words(problem: Attention[Size], M_bytes: Size) -> Size:
+    """The most words that M bytes hold: words of the accumulators' type, if that is narrower than the inputs'."""
     return M_bytes // min(problem.word_bytes, problem.acc_bytes)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ..counting.bounds import bounds
+from ..counting.bounds import as_row, bounds
 from ..counting.columns import COLUMNS, more_columns, more_sizes
 from ..counting.report import bounds_table, header, notes, problem_row, tile_sizes, verdict
 from ..tables import Rows, ratio, table
@@ -40,7 +40,7 @@ def tuned_json(tuned: Any) -> dict[str, Any]:
         "problem": problem_row(tuned.problem),
         "sram": {"M_bytes": tuned.M_bytes, "M_words": tuned.M_words},
         "space": space_json([r.schedule for r in tuned.results], tuned, tuned.left_out),
-        "bounds": [asdict(bound) for bound in tuned.bounds],
+        "bounds": [as_row(bound) for bound in tuned.bounds],
         "winner": None if tuned.winner is None else row(tuned.winner),
         "results": [row(r) for r in tuned.results],
         "published": [{"label": c.label, "source": c.source, **row(r)} for c, r in tuned.published],
@@ -91,6 +91,7 @@ def result_row(tuned: Any, r: Any) -> dict[str, Any]:
         "bytes": None if r.total_bytes is None else format_megabytes(r.total_bytes),
         "x least": ratio(tuned.ratio(r)),
         "x N^2d^2/M": ratio(r.ratio_to_bound),
+        "x floor": ratio(r.ratio_to_floor),
     }
 
 

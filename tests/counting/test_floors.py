@@ -6,14 +6,16 @@ from fractions import Fraction
 from functools import cache
 from math import isqrt
 
+import numpy as np
 import pytest
 from paths import DATA
 from test_golden import CASES, DECODE, mask_of
 from test_golden import NAMES as GOLDEN_NAMES
 
-from iosim import SCHEDULES, Attention, Tiling, floor
+from iosim import SCHEDULES, Attention, Tiling, count, floor, sweep
 from iosim.counting import floors
 from iosim.counting.count import measure
+from iosim.counting.floor_arrays import floor_words
 from iosim.counting.floors import backward_floor, forms, forward_floor, mla_floor
 from iosim.errors import InputError
 from iosim.masks import parse_mask
@@ -361,6 +363,53 @@ def test_latent_forms_are_the_fractions_rounded_up(tries):
 def test_latent_attention_moves_less_than_with_a_V_of_its_own(M):
     problem = Attention(8192, 576, dv=512)
     assert mla_floor(problem, M).words <= 1.0001 * forward_floor(problem, M).words
+
+
+# Many at once, for sweeps
+
+
+def random_sizes(pick, length):
+    """Sizes of many problems: powers of two and any others."""
+    kv_heads = [pick.choice([1, 2]) for _ in range(length)]
+    return {
+        "N": [pick.choice([1, 2, 1024, pick.randint(1, 5000)]) for _ in range(length)],
+        "Nk": [pick.choice([1, 2, 1024, pick.randint(1, 5000)]) for _ in range(length)],
+        "d": [pick.choice([1, 8, 64, 128, pick.randint(1, 300)]) for _ in range(length)],
+        "batch": [pick.choice([1, 3]) for _ in range(length)],
+        "heads": [pick.choice([1, 4]) * kv for kv in kv_heads],
+        "kv_heads": kv_heads,
+    }
+
+
+@pytest.mark.parametrize("family", FLOORS)
+@pytest.mark.parametrize("mask", ["dense", "causal", "window:3 | global:1", "window:0"])
+@pytest.mark.parametrize("length", [100, pytest.param(5_000, marks=pytest.mark.long)])
+def test_many_at_once_are_the_same(family, mask, length):
+    pick = random.Random(3)
+    sizes = random_sizes(pick, length)
+    M = [2 ** pick.randint(1, 20) if pick.random() < 0.4 else pick.randint(2, 10**5) for _ in range(length)]
+    arrays = Attention(**{name: np.array(values) for name, values in sizes.items()}, mask=parse_mask(mask))
+    found = floor_words(arrays, np.array(M), family, length)
+    for k, words in enumerate(found):
+        one = Attention(**{name: values[k] for name, values in sizes.items()}, mask=parse_mask(mask))
+        exact = FLOORS[family](one, M[k] // 2).words
+        assert words == exact or (exact == 0 and np.isnan(words)) or exact - one.instances <= words < exact
+
+
+@pytest.mark.parametrize("mask", ["dense", "causal", "window:3|global:1", "causal:b"])
+@pytest.mark.parametrize("M", ["1KB:64KB:x4", None])
+def test_a_sweep_has_the_ratios_of_counts(mask, M):
+    names, sizes = ["flash1", "flash2", "block-sparse-q", "flash2-bwd", "linear"], {"heads": 4, "kv_heads": 2}
+    rows = sweep(N="16:256:x4", d=[8, 32], M=M, mask=mask, schedules=names[: 4 if mask != "dense" else 5], tiles="16x8",
+                 **sizes)  # fmt: skip
+    for row in rows.to_dict("records"):
+        given = None if M is None else int(row["M_bytes"])
+        one = count(row["N"], row["d"], given, schedules=[row["schedule"]], tiles="16x8", mask=mask, **sizes).results[0]
+        assert row["ratio_to_floor"] == one.ratio_to_floor or (
+            one.ratio_to_floor is None and np.isnan(row["ratio_to_floor"])
+        )
+    assert rows["ratio_to_floor"].isna().all() == (mask == "causal:b")
+    assert rows["ratio_to_floor"].isna().all() or rows["ratio_to_floor"].min() >= 1
 
 
 # Planted mistakes
