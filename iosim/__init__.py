@@ -16,6 +16,8 @@ _WHERE = {
     "Report": "counting.count",
     "Result": "counting.count",
     "sweep": "counting.sweep",
+    "floor": "counting.floors",
+    "Floor": "counting.floors",
     "Attention": "core.problem",
     "Tensor": "core.problem",
     "Tiling": "core.tiling",
@@ -48,6 +50,8 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from .counting.count import Report as Report
     from .counting.count import Result as Result
     from .counting.count import count as count
+    from .counting.floors import Floor as Floor
+    from .counting.floors import floor as floor
     from .counting.sweep import sweep as sweep
     from .errors import InputError as InputError
     from .errors import IosimError as IosimError

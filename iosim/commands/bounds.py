@@ -19,13 +19,13 @@ def command(
     """What is proven about the least traffic, with the kind and the validity of each statement."""
     from .. import tables
     from ..counting import count
-    from ..counting.report import bounds_table, header, report_json
+    from ..counting.report import bound_rows, bounds_table, header, report_json
 
     values = counts(given)
     size = memory(m, m_elements, hardware)
     chosen = ("standard",) if size is None else ()
     found = count.count(M=size, schedules=chosen, **values)
     text = header(found) + tables.table(bounds_table(found.bounds))
-    rows = [vars(bound) for bound in found.bounds]
+    rows = bound_rows(found.bounds)
     json = {k: v for k, v in report_json(found).items() if k != "results"}
     answer(rows, json, output, text)

@@ -1,4 +1,4 @@
-"""Published bounds: formula, kind, source, validity. An order is not a floor, because its constant is unknown."""
+"""Bounds: formula, kind, source, validity. An order is not a floor, because its constant is unknown."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from math import sqrt
 from typing import TYPE_CHECKING, overload
 
 from ..core.problem import DENSE, Attention
+from ..errors import InputError
+from .floors import BACKWARD_CLASS, CLASS, backward_floor, forward_floor, held_words
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
 
     from ..core.typing import Size
 
+DOCS = "docs/floors.md"
+FLOORS = {"attention": forward_floor, "backward": backward_floor}
+CLASSES = {"attention": CLASS, "backward": BACKWARD_CLASS}
 SEARCHED = "best known, from search"
 FA1 = "Dao et al. 2022 (arXiv 2205.14135)"
 
@@ -36,6 +41,26 @@ class Bound:
     """Where it holds, as text."""
     valid: bool | None
     """Whether the condition holds for this problem and M; None without M."""
+
+
+@dataclass(frozen=True)
+class ProvenFloor(Bound):
+    """The floor of counting/floors.py: `words`, of which `reads` at least are read, and what gave it.
+
+    `form`, `T` and `lam` are those of `Floor`, and `of_class` is the class of algorithms that it holds for.
+    """
+
+    reads: int | None = None
+    form: str | None = None
+    T: int | None = None
+    lam: float | None = None
+    of_class: str = ""
+
+
+def as_row(bound: Bound) -> dict[str, object]:
+    """The keys of a bound's JSON."""
+    names = {"lam": "lambda", "of_class": "class"}
+    return {names.get(name, name): value for name, value in vars(bound).items()}
 
 
 Table = Callable[[Attention, int | None, int | None], list[Bound]]
@@ -63,7 +88,51 @@ def order_words(p: Attention[Size], M_words: Size | float) -> float | NDArray[np
 
 def bounds(p: Attention, M_words: int | None, attainable: int | None = None, family: str = "attention") -> list[Bound]:
     """The bounds that are known for a family of schedules. `attainable` is the least traffic found by search."""
-    return FAMILIES.get(family, attention_bounds)(p, M_words, attainable)
+    found = FAMILIES.get(family, attention_bounds)(p, M_words, attainable)
+    if family not in FLOORS:
+        return found
+    floors = proven(p, M_words, family)
+    return [*floors, *found]
+
+
+def proven(p: Attention, M_words: int | None, family: str) -> list[Bound]:
+    """Compulsory words and the floor, under any mask."""
+    prefix = "" if family == "attention" else f"{family}: "
+    moved = "each input read once, each output written once"
+    if prefix:
+        moved = "Q, K, V, dO read once, dQ, dK, dV written once"
+    if p.mask is not DENSE:
+        moved += ", of what the mask shows"
+    try:
+        least, most = FLOORS[family](p, None), FLOORS[family](p, most_words(p, M_words))
+    except InputError as error:
+        why = f"not counted: {error.hint or error.allowed}"
+        return [Bound(f"{prefix}compulsory", None, "floor", moved, why, None),
+                ProvenFloor(f"{prefix}floor", None, "floor", DOCS, why, None, of_class=CLASSES[family])]  # fmt: skip
+    condition = "exact " + ("gradients" if prefix else "attention") + " by standard products"
+    return [
+        Bound(f"{prefix}compulsory", least.words, "floor", moved, "always", True),
+        ProvenFloor(f"{prefix}floor", most.words, "floor", DOCS, condition, True, most.reads, most.form, most.T,
+                    most.lam, CLASSES[family]),
+    ]  # fmt: skip
+
+
+def most_words(p: Attention, M_words: int | None) -> int | None:
+    """The most words that an SRAM of M holds, where M_words is what it holds of the inputs' type."""
+    if M_words is None or p.acc_bytes >= p.word_bytes:
+        return M_words
+    return held_words(p, (M_words + 1) * p.word_bytes - 1)
+
+
+def floor_of(p: Attention, M_bytes: int | None, family: str) -> int | None:
+    """The floor of a family in words; None where there is none, as under a mask of tiles."""
+    if family not in FLOORS:
+        return None
+    try:
+        found = FLOORS[family](p, None if M_bytes is None else held_words(p, M_bytes))
+    except InputError:
+        return None
+    return found.words or None
 
 
 def of_dense(table: Table) -> Table:
@@ -87,7 +156,7 @@ def of_dense(table: Table) -> Table:
 
 @of_dense
 def attention_bounds(p: Attention, M_words: int | None, attainable: int | None) -> list[Bound]:
-    """The bounds of softmax attention."""
+    """The published bounds of softmax attention."""
     words = M_words or 0
     known = words > 0
     order = order_words(p, words) if known else None
@@ -96,8 +165,6 @@ def attention_bounds(p: Attention, M_words: int | None, attainable: int | None) 
     beyond = "M <= Nd; " if known and words > p.N * p.d else ""  # there the compulsory words exceed the order
     saha = order if large else p.instances * p.N * p.Nk * p.d / sqrt(words) if known else None
     return [
-        Bound("compulsory", compulsory_words(p), "floor", "each input read once, each output written once", "always",
-              True),
         Bound("N^2 d^2 / M", order, "order; the constant is unknown", f"{FA1}, Theorem 2", "d <= M <= Nd", inside),
         Bound("Proposition 3", None, "existence, not a bound at one M", f"{FA1}, Proposition 3",
               "no exact algorithm has o(N^2 d^2 / M) for all M in [d, Nd]", inside),
@@ -155,12 +222,10 @@ def linear_bounds(p: Attention, M_words: int | None, attainable: int | None) -> 
 
 @of_dense
 def backward_bounds(p: Attention, M_words: int | None, attainable: int | None) -> list[Bound]:
-    """The bounds of the gradients of softmax attention: Q, K, V, dO are read and dQ, dK, dV written at least once."""
-    words = p.batch * (p.heads * p.N * (2 * p.d + p.dv) + 2 * p.kv_heads * p.Nk * (p.d + p.dv))
+    """The published bounds of the gradients of softmax attention."""
     order = order_words(p, M_words) if M_words else None
     inside = p.d <= M_words <= p.N * p.d if M_words else None
     return [
-        Bound("backward: compulsory", words, "floor", "Q, K, V, dO read once, dQ, dK, dV written once", "always", True),
         Bound("backward: N^2 d^2 / M", order, "order reached by Algorithm 4; the constant is unknown",
               f"{FA1}, Theorem 5", "d <= M <= Nd", inside),
         searched("backward: attainable", attainable, bool(M_words)),

@@ -13,6 +13,7 @@ PROBLEM_COLUMNS = ("N", "Nk", "d", "batch", "heads", "kv_heads", "dtype", "acc_d
 RESULT_COLUMNS = (
     "schedule", "tiling", "Br", "Bc", "fits", "sram_peak_words", "sram_peak_bytes", "reads", "writes", "total",
     "read_bytes", "write_bytes", "total_bytes", "flops", "ratio_to_bound", "ratio_to_standard",
+    "ratio_to_floor",
 )  # fmt: skip
 COLUMNS = PROBLEM_COLUMNS + RESULT_COLUMNS
 OPTIONS = ("lse", "keep_p", "elementwise", "count_init", "splits", "page_size", "gqa")

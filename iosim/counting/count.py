@@ -16,7 +16,7 @@ from ..masks import parse_mask
 from ..schedules import CORE, SCHEDULES, Schedule, find_all, require
 from ..search.best import best_tiles, footprint
 from ..units import parse_bytes, parse_count
-from .bounds import APART, Bound, bounds, order_words
+from .bounds import APART, Bound, bounds, floor_of, order_words
 
 if TYPE_CHECKING:
     from ..core.typing import Dropout, Mask, Size
@@ -111,6 +111,9 @@ class Result:
     forward pass."""
     ratio_to_standard: float | None = None
     """`total` over that of the schedule `standard`. None for what is not attention's forward pass."""
+    ratio_to_floor: float | None = None
+    """`total` over the floor of counting/floors.py. None if the run does not fit in M; without M, over the compulsory
+    words."""
     more_tiles: dict[str, int] = field(default_factory=dict, hash=False)
     """Tile sizes beside Br and Bc, by their names in `Tiling`."""
     tensors: dict[str, dict[str, int]] = field(default_factory=dict, hash=False)
@@ -278,16 +281,19 @@ def run(schedule: Schedule, rule: str, problem: Attention, M_bytes: int | None, 
     M_words = None if M_bytes is None else M_bytes // problem.word_bytes
     apart = schedule.family in APART
     standard = None if apart else measure(SCHEDULES["standard"], problem, Tiling(1, 1))["total"]
+    fits = None if M_bytes is None else counted["sram_peak_bytes"] <= M_bytes
+    least = None if fits is False else floor_of(problem, M_bytes, schedule.family)
     return Result(
         schedule=schedule.name,
         tiling=label,
         Br=None if label == "ideal" else tiling.rows_q,
         Bc=None if label == "ideal" else tiling.rows_k,
         more_tiles={name: size for name in schedule.more_tiles if (size := getattr(tiling, name)) is not None},
-        fits=None if M_bytes is None else counted["sram_peak_bytes"] <= M_bytes,
+        fits=fits,
         flops_per_byte=counted["flops"] / counted["total_bytes"] if counted["total_bytes"] else None,
         ratio_to_bound=counted["total"] / order_words(problem, M_words) if M_words and not apart else None,
         ratio_to_standard=counted["total"] / standard if standard else None,
+        ratio_to_floor=counted["total"] / least if least else None,
         **counted,
     )
 

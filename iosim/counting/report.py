@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .count import Report, Result
 
 from ..tables import Answered, Headed, Row, Tiled, ratio, table
+from .bounds import as_row
 from .columns import COLUMNS, PROBLEM_COLUMNS, more_columns, more_sizes
 
 
@@ -21,7 +22,7 @@ def report_json(report: Report) -> Row:
     return {
         "problem": problem_row(report.problem),
         "sram": {"M_bytes": report.M_bytes, "M_words": report.M_words},
-        "bounds": [asdict(bound) for bound in report.bounds],
+        "bounds": [as_row(bound) for bound in report.bounds],
         "results": [asdict(result) for result in report.results],
     }
 
@@ -74,6 +75,7 @@ def count_table(report: Answered) -> list[Row]:
             "bytes": None if r.total_bytes is None else format_megabytes(r.total_bytes),
             "x N^2d^2/M": ratio(r.ratio_to_bound),
             "x standard": ratio(r.ratio_to_standard),
+            "x floor": ratio(r.ratio_to_floor),
         }
         for r in report.results
     ]
@@ -159,3 +161,10 @@ def bounds_table(bounds: list[Bound]) -> list[Row]:
         }
         for b in bounds
     ]
+
+
+def bound_rows(bounds: list[Bound]) -> list[Row]:
+    """Bounds as rows of one CSV: what only a floor has stands at the end."""
+    rows = [as_row(bound) for bound in bounds]
+    names = dict.fromkeys(name for row in rows for name in row)
+    return [{name: row.get(name) for name in names} for row in rows]

@@ -20,6 +20,7 @@ from .bounds import APART, order_words
 from .columns import COLUMNS, OPTIONS, more_sizes
 from .count import OPTIONS as KEYWORDS
 from .count import TILE_RULES, Counted, Result, check_names, measure, run
+from .floor_arrays import floor_words
 from .sweep_axes import AXES, NUMBERS, Given, Runs, Sweep, build
 
 if TYPE_CHECKING:
@@ -202,7 +203,13 @@ def run_in_arrays(problem: Attention[Size], M_bytes: Whole | None, runs: Runs, m
         problem = replace(problem, **cast("ProblemOptions", sizes))
         M_bytes = as_objects(M_bytes)
     standard = measure(SCHEDULES["standard"], problem, Tiling(1, 1))["total"]
-    return [cells_of(problem.packed, M_bytes, schedule, rule, multiple, standard) for schedule, rule in runs]
+    length = len(np.atleast_1d(problem.N))
+    families = dict.fromkeys(schedule.family for schedule, _ in runs)
+    floors = {family: floor_words(problem, M_bytes, family, length) for family in families}
+    return [
+        cells_of(problem.packed, M_bytes, schedule, rule, multiple, standard, floors[schedule.family])
+        for schedule, rule in runs
+    ]
 
 
 def as_objects(value: T) -> T:
@@ -222,9 +229,15 @@ def fits_int64(problem: Attention[Size], schedule: Schedule) -> bool:
 
 
 def cells_of(
-    problem: Attention[Size], M_bytes: Whole | None, schedule: Schedule, rule: str, multiple: int, standard: Size
+    problem: Attention[Size],
+    M_bytes: Whole | None,
+    schedule: Schedule,
+    rule: str,
+    multiple: int,
+    standard: Size,
+    least: Floats | None,
 ) -> Cells:
-    """The results of one schedule and tile rule; `standard` are the words of standard attention."""
+    """The results of one schedule and tile rule. `standard` are the words of standard attention, `least` the floor."""
     tiling, nothing = tiles_of(problem, M_bytes, schedule, rule, multiple)
     counted = measure(schedule, problem, tiling)
     ideal, apart = rule == "ideal", schedule.family in APART
@@ -232,6 +245,7 @@ def cells_of(
     row |= {"Br": None if ideal else tiling.rows_q, "Bc": None if ideal else tiling.rows_k}
     row["fits"] = None if M_bytes is None else counted["sram_peak_bytes"] <= M_bytes
     row["ratio_to_standard"] = None if apart else counted["total"] / standard
+    row["ratio_to_floor"] = None if least is None else ratio_to_floor(counted["total"], least, row["fits"])
     row["ratio_to_bound"] = None if M_bytes is None or apart else ratio_to_bound(problem, M_bytes, counted)
     if np.any(nothing):
         row = {k: v if v is None else np.where(nothing, empty(nothing), np.asarray(v, object)) for k, v in row.items()}
@@ -262,6 +276,12 @@ def ratio_to_bound(problem: Attention[Size], M_bytes: Whole, counted: Counted[Si
     M_words = M_bytes // problem.word_bytes
     ratio = np.asarray(counted["total"] / order_words(problem, np.where(M_words < 1, 1, M_words)))
     return ratio if (M_words >= 1).all() else np.where(M_words < 1, empty(ratio), ratio)
+
+
+def ratio_to_floor(total: Size, least: Floats, fits: object) -> Floats:
+    """Words over the floor; NaN where a run does not fit, or where there is no floor."""
+    ratio = np.asarray(total / least, float)
+    return ratio if fits is None else np.where(np.asarray(fits, bool), ratio, np.nan)
 
 
 def empty(like: Test | Floats) -> NDArray[np.object_]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, NotRequired, TypedDict
 
-from ..counting.bounds import bounds
+from ..counting.bounds import as_row, bounds
 from ..counting.columns import COLUMNS, more_columns, more_sizes
 from ..counting.report import bounds_table, header, notes, problem_row, tile_sizes, verdict
 from ..tables import Rows, ratio, table
@@ -51,7 +51,7 @@ def tune_json(best: Best) -> Row:
         "problem": problem_row(best.problem),
         "sram": {"M_bytes": best.M_bytes, "M_words": best.M_words},
         "space": space_json([r.schedule for r in best.results], best, best.left_out),
-        "bounds": [asdict(bound) for bound in best.bounds],
+        "bounds": [as_row(bound) for bound in best.bounds],
         "winner": None if best.winner is None else row(best.winner),
         "results": [row(r) for r in best.results],
         "published": [{"label": c.label, "source": c.source, **row(r)} for c, r in best.published],
@@ -108,6 +108,7 @@ def result_row(best: Best, r: ResultWithBlocks) -> Row:
         "bytes": None if r.total_bytes is None else format_megabytes(r.total_bytes),
         "x least": ratio(best.ratio(r)),
         "x N^2d^2/M": ratio(r.ratio_to_bound),
+        "x floor": ratio(r.ratio_to_floor),
     }
 
 

@@ -1,36 +1,91 @@
-"""A statement about dense attention is no statement about a masked one; an order ends where the inputs are more."""
+"""A floor holds under every mask. Other statements about dense attention are none about a masked one, and an order ends
+where the inputs are more."""
 
 import csv
 import io
 
 import pytest
 
-from iosim import count
-from iosim.counting.bounds import SEARCHED
+from iosim import Attention, count, floor
+from iosim.counting.bounds import SEARCHED, ProvenFloor
 
 MASKED = ["block-sparse-q", "flash1-bwd"]
 
 
 @pytest.mark.parametrize("schedule", MASKED)
-def test_under_a_mask_nothing_is_proven(schedule):
+def test_under_a_mask_floors_alone_are_proven(schedule):
     dense = count(4096, 64, "64KB", schedules=[schedule]).bounds
     masked = count(4096, 64, "64KB", schedules=[schedule], mask="window:0").bounds
-    assert [b.name for b in dense] == [b.name for b in masked] and len(dense) >= 3
+    assert [b.name for b in dense] == [b.name for b in masked] and len(dense) >= 4
     for before, after in zip(dense, masked, strict=True):
         assert before.valid
-        if after.kind == SEARCHED:
+        if after.kind in (SEARCHED, "floor"):
             assert after.valid and after.condition == before.condition
+            assert after.words < before.words or after.kind == SEARCHED
         else:
             assert after.valid is False and after.condition == f"dense attention; {before.condition}"
 
 
-def test_a_floor_that_holds_is_never_above_what_is_counted():
-    for mask in ("dense", "causal", "window:0", "global:1", "strided:64"):
+def test_a_floor_is_never_above_what_is_counted():
+    for mask in ("dense", "causal", "window:0", "global:1", "strided:64", "window:0 & global:8"):
         found = count(256, 64, "64KB", schedules=["block-sparse-q"], tiles="4x4", mask=mask)
         floors = [b.words for b in found.bounds if b.kind == "floor" and b.valid]
-        assert len(floors) == (mask == "dense") and all(words <= found.results[0].total for words in floors)
-    sparse = count(2048, 64, "64KB", schedules=["block-sparse-q"], tiles="4x4", mask="window:0 & global:8")
-    assert sparse.results[0].total < sparse.bounds[0].words, "which is why"
+        assert len(floors) == 2 and all(words <= found.results[0].total for words in floors)
+
+
+@pytest.mark.parametrize("family, schedule", [("", "flash2"), ("backward: ", "flash2-bwd")])
+def test_the_floor_is_in_every_answer(family, schedule, ask, iosim):
+    args = ("--N", 8192, "--d", 128, "--M", "100KB")
+    entry = next(b for b in ask("count", *args, "--schedule", schedule)["bounds"] if b["name"] == f"{family}floor")
+    assert list(entry) == [
+        "name",
+        "words",
+        "kind",
+        "source",
+        "condition",
+        "valid",
+        "reads",
+        "form",
+        "T",
+        "lambda",
+        "class",
+    ]
+    assert entry["kind"] == "floor" and entry["source"] == "docs/floors.md" and entry["valid"] is True
+    if not family:
+        expected = floor(Attention(8192, 128), "100KB")
+        assert entry in ask("bounds", *args)["bounds"] and entry["words"] == expected.words == 84758228
+        assert (entry["reads"], entry["form"], entry["T"]) == (expected.reads, "II", 102400) and entry["lambda"] == 128
+        rows = list(csv.DictReader(io.StringIO(iosim("bounds", *args, "--csv").stdout)))
+        assert rows[1]["lambda"] == "128.0" and rows[0]["lambda"] == "" and rows[1]["words"] == "84758228"
+
+
+def test_ratios_to_the_floor(ask, iosim):
+    results = ask("count", "--N", 8192, "--d", 128, "--M", "100KB")["results"]
+    ratios = {(r["schedule"], r["tiling"]): r["ratio_to_floor"] for r in results}
+    assert ratios["flash2", "best"] == 90177536 / 84758228
+    assert ratios["flash1", "paper"] is None, "what does not fit may be below"
+    row = next(csv.DictReader(io.StringIO(iosim("count", "--N", 64, "--d", 8, "--tiles", "64x1", "--schedule", "flash2",
+                                                "--csv").stdout)))  # fmt: skip
+    assert list(row)[-1] == "ratio_to_floor" and row["ratio_to_floor"] == "1.0", "without M: to compulsory words"
+
+
+def test_what_has_no_floor():
+    tiles = count(64, 8, "4KB", schedules=["block-sparse"], tiles="8x8", mask="causal:b")
+    entry = next(b for b in tiles.bounds if isinstance(b, ProvenFloor))
+    assert entry.words is None and entry.valid is None and "tiles" in entry.condition
+    assert tiles.results[0].ratio_to_floor is None
+    other = count(64, 8, "4KB", schedules=["linear", "softmax-2pass", "matmul-tiled"])
+    assert not any(isinstance(b, ProvenFloor) for b in other.bounds)
+    assert [r.ratio_to_floor for r in other.results] == [None] * 3
+
+
+def test_narrow_accumulators_have_the_floor_of_a_larger_memory():
+    sizes = {"schedules": ["flash2"], "dtype": "fp32", "acc_dtype": "fp16"}
+    found = count(2048, 64, "64KB", **sizes)
+    entry = next(b for b in found.bounds if isinstance(b, ProvenFloor))
+    least = floor(found.problem, "64KB")
+    assert least.words - 2 * 2**10 < entry.words <= least.words < floor(Attention(2048, 64, dtype="fp32"), "64KB").words
+    assert found.results[0].ratio_to_floor == found.results[0].total / least.words
 
 
 @pytest.mark.parametrize("M, valid", [(64 * 512, True), (64 * 512 + 1, False)])

@@ -1,0 +1,136 @@
+"""Floors of many problems at once, for the ratios of a sweep. Imports NumPy.
+
+The forms of floors.py, in float64: equal to the exact floor, or a little below it (one word, or 4e-15 of it).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ..core.problem import DENSE, Attention
+from ..errors import InputError
+from .floors import held_words, seen_by_group
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from ..core.typing import Mask, Size
+
+    Floats = NDArray[np.float64]
+    Whole = NDArray[np.int64]
+
+SIZES = ("N", "Nk", "d", "dv", "batch", "heads", "kv_heads")
+ERROR = 2e-15  # of a value: what float64 may have rounded up
+
+
+def floor_words(problem: Attention[Size], M_bytes: Size | None, family: str, length: int) -> Floats | None:
+    """The floor in words of each of `length` grid points, NaN where there is none; None for a family without one."""
+    if family not in FAMILIES:
+        return None
+    sizes = {name: spread(getattr(problem, name), length) for name in SIZES}
+    M = spread(0 if M_bytes is None else held_words(problem, M_bytes), length)
+    seen = seen_at(problem.mask, sizes)
+    seen = seen._replace(pairs=np.where(M > 0, seen.pairs, 0))  # without a word of memory the theorem says nothing
+    words = FAMILIES[family](seen, sizes["d"].astype(float), sizes["dv"].astype(float), M.astype(float))
+    words = words * (sizes["batch"] * sizes["kv_heads"]).astype(float)
+    return np.where(words > 0, words, np.nan)
+
+
+def spread(value: Size, length: int) -> Whole:
+    """A size for each grid point."""
+    return np.broadcast_to(np.asarray(value), (length,))
+
+
+class SeenAt(NamedTuple):
+    """The fields of `masks.visible.Visible` of one KV head at each grid point."""
+
+    pairs: Floats
+    rows: Floats
+    keys: Floats
+    any_rows: Floats
+    any_keys: Floats
+
+
+def seen_at(mask: Mask, sizes: Mapping[str, Whole]) -> SeenAt:
+    """What the query heads that share a KV head see at each grid point; NaN where it cannot be counted."""
+    if mask is DENSE:
+        group = (sizes["heads"] // sizes["kv_heads"]).astype(float)
+        return dense_at(sizes["N"].astype(float), sizes["Nk"].astype(float), group)
+    shapes = np.stack([sizes["N"], sizes["Nk"], sizes["heads"], sizes["kv_heads"]]).astype(object)
+    numbers: dict[tuple[int, ...], tuple[float, ...]] = {}
+    for shape in set(map(tuple, shapes.T)):
+        N, Nk, heads, kv_heads = map(int, shape)
+        try:
+            seen = seen_by_group(Attention(N, 1, Nk, heads=heads, kv_heads=kv_heads, mask=mask), None)
+            numbers[shape] = tuple(map(float, seen))
+        except InputError:
+            numbers[shape] = (np.nan,) * 5
+    return SeenAt(*np.array([numbers[shape] for shape in map(tuple, shapes.T)]).T)
+
+
+def dense_at(N: Floats, Nk: Floats, group: Floats) -> SeenAt:
+    """The same without a mask."""
+    several = Nk > 1
+    rows = group * N
+    return SeenAt(several * rows * Nk, several * rows, several * Nk, rows, Nk)
+
+
+def forward(seen: SeenAt, d: Floats, dv: Floats, M: Floats) -> Floats:
+    """The words of one instance."""
+    s, P = d + dv, seen.pairs
+    inner = np.floor((np.sqrt(27 * M * (27 * M + 768 * s * s)) - 27 * M) / (128 * s))
+    tops = [np.maximum(1, np.minimum(lam2, np.minimum(s, 2 * d))) for lam2 in (inner, inner + 1)]
+    writes, fewer = dv * seen.any_rows, dv * (seen.any_rows - seen.rows)
+    values = [
+        (d * (seen.rows + seen.keys) + dv * seen.any_keys, writes),
+        (simple(P, d, dv, M), writes),
+        (cubes(P, 2 * s, 2 * d, M), fewer - P),
+        *((cubes(P, 2 * s - lam2, lam2, M), fewer) for lam2 in tops),
+    ]
+    return greatest(values)
+
+
+def backward(seen: SeenAt, d: Floats, dv: Floats, M: Floats) -> Floats:
+    """The same for the gradients."""
+    P, keys = seen.pairs, seen.keys
+    reads = d * (seen.rows + keys) + dv * (keys + seen.any_rows)
+    writes = d * (seen.rows + keys) + dv * seen.any_keys
+    theorem = np.where(d == dv, squares(P, 48 * d * d, M, ends=True), 0)
+    return greatest([(reads, writes), (theorem, writes - d * (seen.rows + 2 * keys))])
+
+
+def greatest(values: list[tuple[Floats, Floats]]) -> Floats:
+    """The largest of some sums (number to round up, whole number)."""
+    return np.maximum.reduce([np.ceil(number * (1 - ERROR)) + whole for number, whole in values])
+
+
+def cubes(P: Floats, factor: Floats, lam2: Floats, M: Floats) -> Floats:
+    """T Z / G(X) + M^2 / X of form I or II, with Z = P factor / 2."""
+    cross = np.floor(64 * lam2 * lam2 / 27)
+    found = []
+    for more in (0, 1):
+        T = np.where(cross <= 2 * M, M, np.where(cross >= 3 * M, 2 * M, cross + more - M))
+        X, Z2 = np.maximum(1, M + T), P * factor
+        ends = np.where((4 * lam2 * Z2 > M * M) & (27 * Z2 * Z2 > 4 * M**3), M * M / X, 0)
+        found.append(np.minimum(4 * T * Z2 * lam2 / (X * X), np.sqrt(6.75 * (T * Z2 / X) ** 2 / X)) + ends)
+    return np.maximum(*found)
+
+
+def squares(P: Floats, cross: Floats, M: Floats, ends: bool) -> Floats:
+    """T Z / G(X) + M^2 / X of the forms whose G is a square, or linear; both are equal at `cross`."""
+    X = np.maximum(1, np.maximum(cross, 2 * M))
+    T = X - M
+    more = np.where((cross * P > M * M) & (P > M), M * M / X, 0) if ends else 0
+    return np.minimum(cross * T * P / (X * X), T * P / X) + more
+
+
+def simple(P: Floats, d: Floats, dv: Floats, M: Floats) -> Floats:
+    """T |P| dv / F(X)."""
+    return squares(P, 4 * d * (d + dv), M, ends=False)
+
+
+FAMILIES = {"attention": forward, "backward": backward}

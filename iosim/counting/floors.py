@@ -1,0 +1,267 @@
+"""Floors: words that every exact algorithm of a class moves, with true constants, for any mask. Proofs: docs/floors.md.
+
+All arithmetic is in Python integers, so a floor is never a rounding above what is proven. In the forms, |P| is the
+number of visible pairs of the queries that see two keys or more, and n = dv times the number of these queries, for the
+query heads that share one KV head. X = M + T for a number T of reads that cuts a run into segments; any T >= 1 and any
+lambda from 1/2 to d give a valid floor, so their choice needs no proof.
+
+    simple    reads          >= T |P| dv / max(X^2 dv / (4 d (d + dv)), X dv)
+    I         reads + n      >= T |P| (d + dv - lambda) / G(lambda)
+    II        reads + n      >= T |P| (d + dv) / G(d) - |P|
+              G(lambda) = max(X^2 / (16 lambda), (X/3)^(3/2));  writes >= n
+    backward  reads + n'     >= 12 T |P| / max(X^2 / (4 d^2), 12 X);  n' words are written (d = dv)
+
+Where more work is to be done than one memory of M words allows, M^2 / X is added to I, II and backward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import isqrt
+from typing import TYPE_CHECKING, NamedTuple, overload
+
+from ..errors import InputError
+from ..masks.visible import Visible, visible
+from ..units import parse_bytes
+
+if TYPE_CHECKING:
+    from ..core.problem import Attention
+    from ..core.tiling import Tiling
+    from ..core.typing import Size
+
+CLASS = (
+    "exact attention by standard products: each score sums d products of q and k, each output one product of p and v "
+    "for every visible key; in any order and tiles, with any recomputation"
+)
+BACKWARD_CLASS = (
+    "exact gradients by the five standard products, with P stored or computed again, LSE and D for free; in any order "
+    "and tiles, with any recomputation"
+)
+
+
+@dataclass(frozen=True)
+class Floor:
+    """The least words, and the numbers to find them again by hand.
+
+    `words` (reads and writes) and `reads` are over all heads and batches. `form` says which statement gives `words`:
+    compulsory, simple, I, II or backward. `T` and `lam` (lambda) are those of the form; None for compulsory, and `lam`
+    where a form has none. `M_words` is None where M is not given. `pairs` |P|, `rows`, `written` (n) and `writes` (the
+    compulsory ones) are of one of `instances`: the query heads that share a KV head, in one batch. For I, II and
+    backward, words / instances = what the form gives + writes - written.
+    """
+
+    words: int
+    reads: int
+    form: str
+    T: int | None
+    lam: float | None
+    M_words: int | None
+    pairs: int
+    rows: int
+    written: int
+    d: int
+    dv: int
+    writes: int
+    instances: int
+
+
+class Form(NamedTuple):
+    """One inequality, reads + written >= T Z / G(X) - price, of one instance; without `writes`, of reads alone.
+
+    Z / G(X) is the smaller of two roots: of `square` / X^4, and of `other[0]` / (`other[1]` X^k) with k = `other[2]`.
+    `ends` says whether the smooth end M^2 / X is added, and `cross` is the X at which both roots are equal, rounded
+    down.
+    """
+
+    name: str
+    lam: float | None
+    square: int
+    other: tuple[int, int, int]
+    cross: int
+    price: int
+    writes: bool
+    ends: bool
+
+    def reached(self, M: int, T: int) -> int:
+        """The least integer r with r >= T Z / G(M + T) - price."""
+        X = M + T
+        top, factor, power = self.other
+        more = M * M if self.ends and self.beyond(M) else 0
+        # r X - more is an integer, so it is at least the root of (T X Z / G)^2, rounded up.
+        first = root_above(T * T * self.square, X * X)
+        second = root_above(T * T * X * X * top, factor * X**power)
+        return -(-(min(first, second) + more) // X) - self.price
+
+    def beyond(self, M: int) -> bool:
+        """Whether Z > G(M)."""
+        top, factor, power = self.other
+        return self.square > M**4 and top > factor * M**power
+
+    def best(self, M: int) -> tuple[int, int]:
+        """(words, T) of the best T: M, or 2M (never for squares), or what makes X the crossing that lies between."""
+        power = self.other[2]
+        if self.cross <= 2 * M:
+            return self.reached(M, M), M
+        if power == 3 and self.cross >= 3 * M:
+            return self.reached(M, 2 * M), 2 * M
+        return max((self.reached(M, T), T) for T in (self.cross - M, self.cross + 1 - M))
+
+
+def root_above(top: int, bottom: int) -> int:
+    """The least integer y with y^2 >= top / bottom."""
+    least = -(-top // bottom)
+    return isqrt(least - 1) + 1 if least else 0
+
+
+def form_one(pairs: int, d: int, dv: int, lam2: int, price: int | None = None) -> Form:
+    """Form I with lambda = lam2 / 2. With a price it is form II: all of d + dv, and lambda = d."""
+    work = pairs * (2 * (d + dv) - (lam2 if price is None else 0))  # twice Z
+    name = "I" if price is None else "II"
+    cross = 64 * lam2**2 // 27
+    return Form(name, lam2 / 2, (4 * work * lam2) ** 2, (27 * work**2, 4, 3), cross, price or 0, True, True)
+
+
+def simple_form(pairs: int, d: int, dv: int) -> Form:
+    """Reads of any algorithm that forms the scores and the products p v; the sums of these may be fast."""
+    cross = 4 * d * (d + dv)
+    return Form("simple", None, (cross * pairs) ** 2, (pairs**2, 1, 2), cross, 0, False, False)
+
+
+def backward_form(pairs: int, d: int) -> Form:
+    """Reads, and words of dQ, dK, dV that any visible pair changes."""
+    cross = 48 * d * d
+    return Form("backward", None, (cross * pairs) ** 2, (pairs**2, 1, 2), cross, 0, True, True)
+
+
+def latent_form(pairs: int, d: int, dv: int) -> Form:
+    """Form II of latent attention, where both branches are equal at sqrt(X) = 16 d^2 / (3^(3/2) s)."""
+    norm = d * d + dv * dv
+    cross = 256 * d**4 // (27 * norm)
+    return Form("II", None, (16 * d * d * pairs) ** 2, (27 * pairs**2 * norm, 1, 3), cross, pairs, True, True)
+
+
+def lambdas(M: int, d: int, dv: int) -> set[int]:
+    """Good choices of 2 lambda for form I: the best real lambda, rounded down and up, and at most d.
+
+    With c = 256/27 and s = d + dv it is s/2 where T = M is best, and else the zero of the derivative of
+    (c lambda^2 - M)(s - lambda) / lambda^3.
+    """
+    s = d + dv
+    # 2 lambda = 2 (sqrt(M^2 + 3 c s^2 M) - M) / (c s)
+    inner = (isqrt(27 * M * (27 * M + 768 * s * s)) - 27 * M) // (128 * s)
+    return {max(1, min(lam2, s, 2 * d)) for lam2 in (inner, inner + 1)}
+
+
+def forms(seen: Visible, d: int, dv: int, M: int) -> Iterable[Form]:
+    """The forms of the forward pass, for one instance."""
+    yield simple_form(seen.pairs, d, dv)
+    yield form_one(seen.pairs, d, dv, 2 * d, price=seen.pairs)
+    for lam2 in sorted(lambdas(M, d, dv)):
+        yield form_one(seen.pairs, d, dv, lam2)
+
+
+def floor(problem: Attention, M: int | str | None = None, tiles: Tiling | None = None) -> Floor:
+    """The floor of attention's forward pass, for an SRAM of M (bytes, `100KB`, or words as `51200el`).
+
+    Without M it is the compulsory traffic. InputError if the mask depends on tiles and they are not given, or if its
+    visible pairs cannot be counted in reasonable time.
+    """
+    return forward_floor(problem, words_of(problem, M), tiles)
+
+
+def forward_floor(problem: Attention, M_words: int | None, tiles: Tiling | None = None) -> Floor:
+    """The same for an SRAM of so many words."""
+    seen, d, dv = seen_by_group(problem, tiles), problem.d, problem.dv
+    reads = d * (seen.rows + seen.keys) + dv * seen.any_keys
+    found = forms(seen, d, dv, M_words) if M_words and seen.pairs else ()
+    return highest(problem, seen, M_words, (reads, dv * seen.any_rows), dv * seen.rows, found)
+
+
+def backward_floor(problem: Attention, M_words: int | None, tiles: Tiling | None = None) -> Floor:
+    """The floor of the gradients dQ, dK, dV, for an SRAM of so many words. For d != dv it is compulsory."""
+    seen, d, dv = seen_by_group(problem, tiles), problem.d, problem.dv
+    reads = d * (seen.rows + seen.keys) + dv * (seen.keys + seen.any_rows)
+    writes = d * (seen.rows + seen.keys) + dv * seen.any_keys
+    found = [backward_form(seen.pairs, d)] if M_words and seen.pairs and d == dv else []
+    return highest(problem, seen, M_words, (reads, writes), d * (seen.rows + 2 * seen.keys), found)
+
+
+def mla_floor(problem: Attention, M_words: int | None, tiles: Tiling | None = None) -> Floor:
+    """The floor of latent attention, where V is the first dv <= d words of each row of K, so one read serves both.
+
+    simple: reads + n >= T |P| dv / max(X^2 dv / (4 d (d + dv)), X dv). II, with s^2 = d^2 + dv^2:
+    reads + n >= T |P| s^2 / max(s^2 X^2 / (16 d^2), s (X/3)^(3/2)) - |P|.
+    """
+    seen, d, dv = seen_by_group(problem, tiles), problem.d, problem.dv
+    if dv > d:
+        raise InputError("--dv", dv, f"at most --d {d}, because V is part of K")
+    reads = d * (seen.rows + seen.keys) + dv * (seen.any_keys - seen.keys)
+    simple = simple_form(seen.pairs, d, dv)._replace(writes=True, ends=True)
+    found = [simple, latent_form(seen.pairs, d, dv)] if M_words and seen.pairs else []
+    return highest(problem, seen, M_words, (reads, dv * seen.any_rows), dv * seen.rows, found)
+
+
+def seen_by_group(problem: Attention, tiles: Tiling | None) -> Visible:
+    """What the query heads that share one KV head see; all heads have the same mask."""
+    one, group = visible(problem.mask, problem.N, problem.Nk, tiles), problem.heads // problem.kv_heads
+    return one._replace(pairs=group * one.pairs, rows=group * one.rows, any_rows=group * one.any_rows)
+
+
+def highest(
+    problem: Attention,
+    seen: Visible,
+    M_words: int | None,
+    compulsory: tuple[int, int],
+    written: int,
+    found: Iterable[Form],
+) -> Floor:
+    """The largest of the compulsory words (reads, writes) and those of some forms, over all heads and batches.
+
+    The run of several instances is a run of each of them, in the same M, so their floors add up.
+    """
+    least_reads, least_writes = compulsory
+    words, form, length, lam = sum(compulsory), "compulsory", None, None
+    for one in found:
+        reached, T = one.best(M_words or 0)
+        # Forms with `writes` bound reads + written; the words written are at least that many.
+        total = reached + (0 if one.writes else least_writes)
+        least_reads = max(least_reads, reached - (written if one.writes else 0))
+        if one.writes:
+            total += least_writes - written
+        if total > words:
+            words, form, length, lam = total, one.name, T, one.lam
+    instances = problem.batch * problem.kv_heads
+    return Floor(
+        words=instances * words,
+        reads=instances * least_reads,
+        form=form,
+        T=length,
+        lam=lam,
+        M_words=M_words,
+        pairs=seen.pairs,
+        rows=seen.rows,
+        written=written,
+        d=problem.d,
+        dv=problem.dv,
+        writes=least_writes,
+        instances=instances,
+    )
+
+
+def words_of(problem: Attention, M: int | str | None) -> int | None:
+    """Words that an SRAM of M holds."""
+    return None if M is None else held_words(problem, parse_bytes(M, problem.word_bytes))
+
+
+@overload
+def held_words(problem: Attention, M_bytes: int) -> int: ...
+
+
+@overload
+def held_words(problem: Attention[Size], M_bytes: Size) -> Size: ...
+
+
+def held_words(problem: Attention[Size], M_bytes: Size) -> Size:
+    """The most words that M bytes hold: words of the accumulators' type, if that is narrower than the inputs'."""
+    return M_bytes // min(problem.word_bytes, problem.acc_bytes)

@@ -1,0 +1,111 @@
+"""Exact numbers of visible pairs, rows and keys of a mask, apart for queries that see two keys or more.
+
+A query that sees one key has p = 1 and needs no score, so floors (counting/floors.py) leave its pair out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from ..core.problem import DENSE, Attention
+from ..errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ..core.tiling import Tiling
+    from ..core.typing import Mask as AnyMask
+    from .mask import BoundMask, Mask
+
+MOST_PAIRS = 2**26  # looked at one by one: about a second
+
+
+class Visible(NamedTuple):
+    """What the queries of one head see. `pairs`, `rows` and `keys` are of the queries that see two keys or more: the
+    pairs, the queries, and the keys that any of them sees. `any_rows` and `any_keys` are of all queries."""
+
+    pairs: int
+    rows: int
+    keys: int
+    any_rows: int
+    any_keys: int
+
+
+def visible(mask: AnyMask, N: int, Nk: int, tiling: Tiling | None = None) -> Visible:
+    """The exact numbers of a mask over N queries and Nk keys.
+
+    InputError if the mask depends on tiles and `tiling` is None, or if counting would take too long.
+    """
+    if mask is DENSE:
+        return Visible(N * Nk, N, Nk, N, Nk) if Nk > 1 else Visible(0, 0, 0, N, Nk)
+    return of_mask(cast("Mask", mask), N, Nk, tiling)
+
+
+@lru_cache(maxsize=1024)
+def of_mask(found: Mask, N: int, Nk: int, tiling: Tiling | None) -> Visible:
+    """The same for any other mask than the dense one."""
+    from .expression import Atom, atoms
+    from .visible_intervals import by_interval
+
+    files = [atom for atom in atoms(found.expr) if atom.file]
+    by_tiles = any(atom.tiles or (atom.file and atom.file.data.shape != (N, Nk)) for atom in atoms(found.expr))
+    if by_tiles and tiling is None:
+        raise InputError("--mask", found.text, "a mask of tokens", "what a mask of tiles hides depends on the tiles")
+    if by_tiles or files:
+        return by_pair(found, N, Nk, tiling)
+    if isinstance(found.expr, Atom) and found.expr.kind == "strided":
+        return of_stride(found.expr.size, N, Nk)
+    return Visible(*by_interval(found.expr, N, Nk))
+
+
+def of_stride(size: int, N: int, Nk: int) -> Visible:
+    """The numbers of `strided`: query x sees the keys y with y = x modulo `size`."""
+    cuts = sorted({0, size, N % size, Nk % size})
+    numbers = [0] * 5
+    for low, high in pairwise(cuts):  # residues with equally many queries and equally many keys
+        rows, keys = N // size + (low < N % size), Nk // size + (low < Nk % size)
+        several, one = keys > 1, keys > 0 < rows
+        more = (several * rows * keys, several * rows, several * one * keys, one * rows, one * keys)
+        numbers = [n + (high - low) * m for n, m in zip(numbers, more, strict=True)]
+    return Visible(*numbers)
+
+
+def by_pair(mask: Mask, N: int, Nk: int, tiling: Tiling | None) -> Visible:
+    """The same numbers by looking at every pair of tokens, or of tiles where all atoms are of tiles."""
+    import numpy as np
+
+    from ..core.tiling import Tiling
+    from .mask import CHUNK
+
+    bound: BoundMask = mask.bind(Attention(N, 1, Nk), tiling or Tiling(1, 1))
+    heights, widths = np.ones(N, np.int64), np.ones(Nk, np.int64)
+    if bound.unit == "tiles":
+        heights, widths = sizes_of(N, bound.rows_q), sizes_of(Nk, bound.rows_k)
+        bound = replace(bound, N=len(heights), Nk=len(widths), rows_q=1, rows_k=1)
+    if bound.N * bound.Nk > MOST_PAIRS:
+        raise InputError("--mask", mask.text, f"at most {MOST_PAIRS} pairs of tokens to look at one by one")
+    pairs = rows = any_rows = 0
+    keys, any_keys = np.zeros(bound.Nk, bool), np.zeros(bound.Nk, bool)
+    chunk = max(1, CHUNK // bound.Nk)
+    for x in range(0, bound.N, chunk):
+        high = heights[x : x + chunk]
+        part = bound.visible(x, len(high), 0, bound.Nk)
+        each = part @ widths
+        several = each > 1
+        pairs, rows = pairs + int((each * high)[several].sum()), rows + int(high[several].sum())
+        any_rows += int(high[each > 0].sum())
+        keys |= part[several].any(axis=0)
+        any_keys |= part.any(axis=0)
+    return Visible(pairs, rows, int(widths[keys].sum()), any_rows, int(widths[any_keys].sum()))
+
+
+def sizes_of(length: int, size: int) -> NDArray[np.int64]:
+    """The sizes of the tiles of an axis."""
+    import numpy as np
+
+    starts = np.arange(0, length, size)
+    return np.minimum(size, length - starts)

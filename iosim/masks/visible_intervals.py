@@ -1,0 +1,95 @@
+"""The numbers of `visible.py` for an expression of tokens, from the intervals of y - x in which it holds.
+
+An axis is cut into bands at each `global` (as in counts.py); in a pair of bands the intervals are the same for all
+queries, so the number of keys that a query sees is linear between a few queries.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from ..errors import InputError
+from .bands import Band, Intervals, bands, merge, total
+from .closed_form import Axis
+from .counts import Counter, dilate
+from .expression import Expr, atoms
+
+MOST_STEPS = 2**22  # some seconds
+
+Seen = tuple[int, int, int, int]
+"""(a, b, start, stop): query x sees the keys from x + a to x + b, as far as they lie in start..stop-1."""
+
+
+def by_interval(expr: Expr, N: int, Nk: int) -> tuple[int, int, int, int, int]:
+    """The fields of `Visible`."""
+    counter = Counter(expr, Axis(N, 1, 0), Axis(Nk, 1, 0), Nk - N)
+    cuts = [atom.size for atom in atoms(expr) if atom.kind == "global"]
+    cols = bands(counter.cols, cuts)
+    pairs = rows = any_rows = 0
+    keys: Intervals = []
+    any_keys: Intervals = []
+    for band in bands(counter.rows, cuts):
+        seen = [one for col in cols for one in seen_in(counter, band, col)]
+        several: Intervals = []
+        for piece in pieces(seen, band):
+            any_rows += len(at_least(1, *piece))
+            those = at_least(2, *piece)
+            rows, pairs = rows + len(those), pairs + sum_over(those, *piece)
+            several += [(those.start, those.stop - 1)] if those else []
+        keys += seen_by(merge(several), seen)
+        any_keys += seen_by([(band.start, band.stop - 1)], seen)
+    return pairs, rows, total(merge(keys)), any_rows, total(merge(any_keys))
+
+
+def seen_in(counter: Counter, rows: Band, cols: Band) -> list[Seen]:
+    """What the queries of one band see of the keys of another."""
+    found = merge(dilate(low, high, *piece) for low, high, piece in counter.visible(rows, cols))
+    return [(a, b, cols.start, cols.stop) for a, b in found]
+
+
+Piece = tuple[int, int, int, int]
+"""(start, stop, value, slope): query x of start..stop-1 sees value + slope * (x - start) keys."""
+
+
+def pieces(seen: list[Seen], band: Band) -> Iterator[Piece]:
+    """The number of keys that each query of a band sees, piece by piece: it is linear between a few queries.
+
+    An interval of keys moves over start..stop-1 as x grows: the number grows by 1 a query, stays, falls by 1.
+    """
+    bends: dict[int, int] = defaultdict(int)
+    for a, b, start, stop in seen:
+        for x, more in ((start - b - 1, 1), (stop - 1 - b, -1), (start - a, -1), (stop - a, 1)):
+            bends[x] += more
+    x = band.start
+    value = sum(max(0, min(b + x, stop - 1) - max(a + x, start) + 1) for a, b, start, stop in seen)
+    slope = sum(more for at, more in bends.items() if at <= x)
+    inner = sorted(at for at in bends if x < at < band.stop)
+    for following in [*inner, band.stop]:
+        yield x, following, value, slope
+        value, slope, x = value + slope * (following - x), slope + bends.get(following, 0), following
+
+
+def at_least(least: int, start: int, stop: int, value: int, slope: int) -> range:
+    """The queries of a piece that see at least so many keys."""
+    if slope > 0:
+        return range(max(start, start - (value - least) // slope), stop)
+    if slope < 0:
+        return range(start, min(stop, start + max(0, (value - least) // -slope + 1)))
+    return range(start, stop if value >= least else start)
+
+
+def sum_over(rows: range, start: int, stop: int, value: int, slope: int) -> int:
+    """The number of keys that some queries of a piece see, added up."""
+    return len(rows) * (2 * value + slope * (rows.start + rows.stop - 1 - 2 * start)) // 2
+
+
+def seen_by(rows: Intervals, seen: list[Seen]) -> Intervals:
+    """The keys that any query of `rows` sees."""
+    if len(rows) * len(seen) > MOST_STEPS:
+        raise InputError("--mask", f"{len(rows) * len(seen)} intervals", f"at most {MOST_STEPS}", "try a smaller N")
+    found = []
+    for first, last in rows:
+        ends = ((max(start, a + first), min(stop - 1, b + last)) for a, b, start, stop in seen)
+        found += merge((low, high) for low, high in ends if low <= high)
+    return found

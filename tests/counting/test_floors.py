@@ -1,0 +1,486 @@
+"""Floors: the values of an independent computation, exact arithmetic, and no schedule below any of them."""
+
+import json
+import random
+from fractions import Fraction
+from functools import cache
+from math import isqrt
+
+import numpy as np
+import pytest
+from paths import DATA
+from test_golden import CASES, DECODE, mask_of
+from test_golden import NAMES as GOLDEN_NAMES
+
+from iosim import SCHEDULES, Attention, Tiling, count, floor, sweep
+from iosim.counting import floors
+from iosim.counting.count import measure
+from iosim.counting.floor_arrays import floor_words
+from iosim.counting.floors import backward_floor, forms, forward_floor, mla_floor
+from iosim.errors import InputError
+from iosim.masks import parse_mask
+from iosim.masks.visible import Visible
+from iosim.schedules import require
+from iosim.search.best import best_tiles
+
+KNOWN = json.loads((DATA / "floors.json").read_text())
+
+
+def words(schedule, problem, tiling):
+    """(peak words, reads, total)."""
+    found = measure(SCHEDULES[schedule], problem.packed, tiling)
+    return found["sram_peak_words"], found["reads"], found["total"]
+
+
+@pytest.mark.parametrize("known", KNOWN["floors"], ids=lambda k: f"{k['pairs']}-{k['M']}-{k['d']}")
+def test_known_values(known):
+    seen, d, dv, M = Visible(known["pairs"], known["rows"], 0, known["rows"], 0), known["d"], known["dv"], known["M"]
+    found = list(forms(seen, d, dv, M))
+    best = max(form.best(M)[0] for form in found if form.writes)
+    assert best == known["total"] and best - dv * known["rows"] == known["reads"]
+    assert [form.best(M)[0] for form in found if not form.writes] == [known["simple_reads"]]
+
+
+@pytest.mark.parametrize("known", KNOWN["compulsory"], ids=lambda k: f"{k['N']}-{k['mask']}")
+def test_known_compulsory(known):
+    problem = Attention(known["N"], known["d"], mask=parse_mask(known["mask"]))
+    found = floor(problem)
+    assert (found.reads, found.words - found.reads) == (known["reads"], known["writes"])
+    assert (found.pairs, found.rows, found.form) == (known["pairs"], known["rows"], "compulsory")
+    assert found.T is None and found.lam is None
+
+
+def test_headline():
+    problem = Attention(8192, 128)
+    found = floor(problem, "100KB")
+    assert (found.words, found.reads, found.form) == (84758228, 83709652, "II")
+    _, _, total = words("flash2", problem, Tiling(196, 1))
+    assert total == 90177536 and round(total / found.words, 3) == 1.064
+
+
+def test_by_hand():
+    """The headline again, from the numbers of the answer alone: 8 (d + dv) is 2048, and X = 3 M."""
+    found = floor(Attention(8192, 128), "100KB")
+    X = found.M_words + found.T
+    assert (found.T, found.lam, found.pairs, found.rows, X) == (2 * 51200, 128, 8192**2, 8192, 3 * 51200)
+    work = found.pairs * (128 + 128)
+    by_squares = Fraction(16 * 128 * work * found.T, X**2)
+    by_cubes = found.T * work / (X / 3) ** 1.5
+    assert by_cubes < by_squares and found.words == int(by_cubes + found.M_words**2 / X - found.pairs) + 1
+
+
+# Exact arithmetic
+
+
+def exact(form, work, lam, price, pairs, M, T):
+    """Whether r is the least integer that form I or II allows, with fractions only: r and r - 1 are tried."""
+    X = Fraction(M + T)
+    gs = M**2 / (16 * lam), Fraction(M, 3) ** 3
+    more = Fraction(M**2) / X if work > gs[0] and work**2 > gs[1] else 0
+
+    def enough(r):
+        left = r + price - more
+        first = left >= T * work * 16 * lam / X**2
+        second = left >= 0 and left**2 * X**3 >= 27 * T**2 * work**2
+        return first or second  # G is the larger of two, so either may be all that is proven
+
+    return lambda r: enough(r) and not enough(r - 1)
+
+
+@pytest.mark.parametrize("tries", [500, pytest.param(50_000, marks=pytest.mark.long)])
+def test_integers_are_the_fractions_rounded_up(tries):
+    pick = random.Random(8)
+    for _ in range(tries):
+        pairs, d, dv = pick.randint(1, 10 ** pick.randint(1, 8)), pick.randint(1, 40), pick.randint(1, 40)
+        M, T, lam2 = pick.randint(1, 2000), pick.randint(1, 4000), pick.randint(1, 2 * d)
+        price = pick.choice([None, pairs])
+        form = floors.form_one(pairs, d, dv, 2 * d if price else lam2, price)
+        lam = Fraction(2 * d if price else lam2, 2)
+        work = Fraction(pairs * (d + dv)) - (0 if price else pairs * lam)
+        if work:
+            assert exact(form, work, lam, price or 0, pairs, M, T)(form.reached(M, T)), (pairs, d, dv, M, T, lam2)
+
+
+@pytest.mark.parametrize("tries", [500, pytest.param(20_000, marks=pytest.mark.long)])
+def test_other_forms_are_the_fractions_rounded_up(tries):
+    pick = random.Random(9)
+    for _ in range(tries):
+        pairs, d, dv = pick.randint(1, 10 ** pick.randint(1, 8)), pick.randint(1, 40), pick.randint(1, 40)
+        M, T = pick.randint(1, 2000), pick.randint(1, 4000)
+        X = M + T
+        F = max(Fraction(X * X * dv, 4 * d * (d + dv)), Fraction(X * dv))
+        assert floors.simple_form(pairs, d, dv).reached(M, T) == -(-T * pairs * dv // F)
+        G = [max(Fraction(x * x, 4 * d * d), Fraction(12 * x)) for x in (M, X)]
+        more = Fraction(M * M, X) if 12 * pairs > G[0] else 0
+        assert floors.backward_form(pairs, d).reached(M, T) == -(-(Fraction(12 * T * pairs) / G[1] + more) // 1)
+
+
+def test_roots():
+    for top in range(200):
+        for bottom in range(1, 12):
+            y = floors.root_above(top, bottom)
+            assert y * y * bottom >= top and (y == 0 or (y - 1) ** 2 * bottom < top)
+    assert floors.root_above(10**80, 1) == 10**40 and isqrt(10**80 + 1) == 10**40
+
+
+def test_no_other_lambda_and_T_are_much_better():
+    """The chosen ones are within a few words of the best of all; being chosen needs no proof, only being near it."""
+    pick = random.Random(4)
+    for _ in range(60):
+        d, dv, pairs = pick.randint(1, 12), pick.randint(1, 12), 10**8  # for few pairs M^2 / X is all there is
+        M = pick.randint(1, 6 * (d + dv) ** 2)
+        chosen = max(floors.form_one(pairs, d, dv, lam2).best(M)[0] for lam2 in floors.lambdas(M, d, dv))
+        every = range(max(1, M // 2), 2 * M + 2)
+        spread = [T for T in every if T % max(1, len(every) // 60) == 0]
+        best = max(floors.form_one(pairs, d, dv, lam2).reached(M, T) for lam2 in range(1, 2 * d + 1) for T in spread)
+        assert chosen >= best * (1 - 1e-3) - 2
+
+
+# No schedule is below
+
+MASKS = (
+    "dense", "dense", "dense", "causal", "causal", "window:{0}", "global:{0}", "strided:{1}",
+    "causal & window:{0}", "causal & strided:{1} | global:1", "window:{0} | global:{1}", "~window:{0}",
+    "causal:b", "window:1b", "global:1b | window:{0}",
+)  # fmt: skip
+
+
+@cache
+def of_family(family):
+    return tuple(name for name, s in SCHEDULES.items() if s.family == family)
+
+
+def tiling_of(pick, schedule, problem):
+    """Random tiles. Some are as good ones are: large in the loop that stays, small in the other."""
+    s = SCHEDULES[schedule]
+    if "ideal" in s.rules:
+        return Tiling(1, 1)
+    rows, keys = (pick.randint(1, max(1, length // pick.randint(1, 4))) for length in (problem.N, problem.Nk))
+    shape = pick.choice(["any", "outer", "outer"])
+    if shape == "outer":
+        rows, keys = (rows, 1) if s.outer == "queries" else (1, keys)
+    more = {}
+    for name in s.more_tiles:
+        most = {"depth": problem.d, "rows_o": problem.N, "cols_o": problem.dv}[name]
+        more[name] = pick.choice([1, most, pick.randint(1, most)])
+    return Tiling(rows, keys, **more)
+
+
+def random_problem(pick, square=False):
+    d = pick.choice([1, 2, 3, 4, 8, 16, 32])
+    dv = d if square or pick.random() < 0.6 else pick.randint(1, 40)
+    N = pick.randint(1, pick.choice([3, 40, 200]))
+    Nk = N if pick.random() < 0.5 else pick.randint(1, pick.choice([3, 40, 200]))
+    mask = parse_mask(pick.choice(MASKS).format(pick.randint(0, 9), pick.randint(1, 9)))
+    kv_heads = pick.choice([1, 1, 1, 2])
+    heads = kv_heads * pick.choice([1, 1, 2, 4])
+    pack = "pack" if str(mask) == "dense" and pick.random() < 0.4 else "repeat"
+    options = {"lse": pick.random() < 0.1, "splits": pick.randint(1, 5), "page_size": pick.randint(1, 20)}
+    return Attention(N, d, Nk, dv, pick.randint(1, 2), heads, kv_heads, mask=mask, gqa=pack, **options)
+
+
+def counted(pick, family):
+    """(schedule, problem, tiling, peak words, reads, total) of a random run."""
+    while True:
+        schedule, problem = pick.choice(of_family(family)), random_problem(pick, family == "backward")
+        tiling = tiling_of(pick, schedule, problem)
+        try:
+            require(SCHEDULES[schedule], problem)
+            return schedule, problem, tiling, *words(schedule, problem, tiling)
+        except InputError:
+            continue
+
+
+FLOORS = {"attention": forward_floor, "backward": backward_floor}
+
+
+def least_ratios(family, runs, seed=0):
+    """The least words and reads over their floors of random runs, each in exactly the memory that it needs."""
+    pick, total_ratio, reads_ratio = random.Random(seed), 9.0, 9.0
+    of_theorem = 0
+    for _ in range(runs):
+        schedule, problem, tiling, peak, reads, total = counted(pick, family)
+        least = FLOORS[family](problem, peak, tiling)
+        assert total >= least.words and reads >= least.reads, (schedule, problem, tiling, peak, least)
+        of_theorem += least.form != "compulsory"
+        if least.words:
+            total_ratio, reads_ratio = min(total_ratio, total / least.words), min(reads_ratio, reads / least.reads)
+    assert of_theorem > runs / 20, "it is not compulsory everywhere"
+    return total_ratio, reads_ratio
+
+
+@pytest.mark.parametrize("runs", [400, pytest.param(10_000, marks=pytest.mark.long)])
+def test_no_schedule_is_below(runs):
+    total_ratio, reads_ratio = least_ratios("attention", runs)
+    assert total_ratio < 1.2 and reads_ratio < 1.2, "and some come near"
+
+
+@pytest.mark.parametrize("runs", [200, pytest.param(5_000, marks=pytest.mark.long)])
+def test_no_backward_pass_is_below(runs):
+    total_ratio, reads_ratio = least_ratios("backward", runs)
+    assert total_ratio < 1.3 and reads_ratio < 1.3
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c['id']}-{c['schedule']}")
+def test_no_known_count_is_below(case, tmp_path):
+    problem = Attention(case["N"], case["d"], mask=parse_mask(mask_of(case.get("mask", {"type": "dense"}), tmp_path)))
+    schedule, tiling = GOLDEN_NAMES[case["schedule"]], Tiling(case.get("Br", 1), case.get("Bc", 1))
+    peak, _, _ = words(schedule, problem, tiling)
+    least = FLOORS[SCHEDULES[schedule].family](problem, peak, tiling)
+    assert case["total"] >= least.words and case["reads"] >= least.reads
+
+
+# Cases that are tight
+
+
+@pytest.mark.parametrize("case", DECODE, ids=lambda c: f"{c['id']}-decode")
+def test_packed_decoding_is_optimal(case):
+    problem = Attention(
+        1, case["d"], case["Tk"], batch=case["batch"], heads=case["Hq"], kv_heads=case["Hkv"], gqa="pack"
+    )
+    group, d = case["Hq"] // case["Hkv"], case["d"]
+    least = forward_floor(problem, 2 * group * d + 2 * d + 3 * group)
+    assert least.words == case["total"] and least.reads == case["reads"]
+    assert words("flash2", problem, Tiling(group, 1))[1:] == (least.reads, least.words)
+    assert least.instances == case["batch"] * case["Hkv"] and least.rows == group
+
+
+@pytest.mark.parametrize("times", [5, 6, 7, 8])
+def test_flash2_is_optimal_in_large_memories(times):
+    d = 1024
+    problem, M = Attention(2**24, d), times * d * d
+    found = words("flash2", problem, best_tiles(SCHEDULES["flash2"], problem, 2 * M))
+    least = forward_floor(problem, M)
+    assert least.form == "I" and found[0] <= M
+    assert 1 < found[2] / least.words < 1.0025 and 1 < found[1] / least.reads < 1.0025
+
+
+@pytest.mark.parametrize("d, most", [(64, 1.034), (256, 1.008), (1024, 1.0021)])
+def test_small_cache_q_reads_least_at_d_squared(d, most):
+    problem = Attention(16 * 1024 * d, d)
+    found = words("small-cache-q", problem, best_tiles(SCHEDULES["small-cache-q"], problem, 2 * d * d))
+    least = forward_floor(problem, d * d)
+    assert 1 < found[1] / least.reads < most and least.form == "II"
+
+
+def test_flash2_bwd_reads_little_more_than_it_must():
+    problem, M = Attention(2**18, 64), 30 * 64**2
+    found = words("flash2-bwd", problem, best_tiles(SCHEDULES["flash2-bwd"], problem, 2 * M))
+    least = backward_floor(problem, M)
+    assert least.form == "backward" and 1 < found[1] / least.reads < 1.026 and 1 < found[2] / least.words < 1.37
+
+
+# What a floor is of
+
+
+def test_heads_that_share_keys_are_one_instance():
+    one = floor(Attention(4096, 64, heads=1), "16KB")
+    apart = floor(Attention(4096, 64, heads=4, batch=3), "16KB")
+    assert apart.words == 12 * one.words and apart.instances == 12 and apart.pairs == one.pairs
+    shared = floor(Attention(4096, 64, heads=4, kv_heads=1, batch=3), "16KB")
+    assert shared.instances == 3 and shared.pairs == 4 * one.pairs and shared.rows == 4 * one.rows
+    tall = floor(Attention(4 * 4096, 64, Nk=4096), "16KB")
+    assert shared.words == 3 * tall.words and shared.reads == 3 * tall.reads
+
+
+def test_packed_and_repeated_heads_have_the_same_floor():
+    sizes = {"N": 300, "d": 16, "heads": 8, "kv_heads": 2}
+    assert floor(Attention(**sizes, gqa="pack"), "2KB") == floor(Attention(**sizes), "2KB")
+
+
+def test_narrow_accumulators_make_room():
+    wide, narrow = (floor(Attention(512, 16, dtype="fp32", acc_dtype=acc), "4KB") for acc in ("fp32", "fp16"))
+    assert (wide.M_words, narrow.M_words) == (1024, 2048) and narrow.words < wide.words
+    assert floor(Attention(512, 16, acc_dtype="fp32"), "4KB").M_words == 2048
+
+
+def test_rows_that_see_one_key_need_no_scores():
+    found = floor(Attention(64, 8, mask=parse_mask("window:0")), "1KB")
+    assert (found.words, found.reads, found.pairs) == (2 * 64 * 8, 64 * 8, 0)
+    assert floor(Attention(64, 8, Nk=1), "1KB").words == 8 + 64 * 8, "one V row, all of O"
+    assert floor(Attention(1, 8), "1KB").words == 16
+    nothing = floor(Attention(64, 8, mask=parse_mask("window:0 & ~window:0")), "1KB")
+    assert nothing.words == nothing.reads == 0
+
+
+def test_tiny_memories():
+    assert floor(Attention(64, 8), 1).form == "compulsory", "not one word"
+    for M in range(1, 40):
+        least, more = forward_floor(Attention(64, 8), M), forward_floor(Attention(64, 8), M + 1)
+        assert least.words >= more.words > 0 and least.reads >= more.reads
+
+
+def test_masks_of_tiles_have_a_floor_for_given_tiles():
+    problem = Attention(256, 16, mask=parse_mask("window:1b"))
+    with pytest.raises(InputError, match="depends on the tiles"):
+        floor(problem, "4KB")
+    assert floor(problem, "4KB", Tiling(8, 8)).pairs < floor(problem, "4KB", Tiling(16, 16)).pairs
+
+
+def test_gradients_of_other_widths_have_a_compulsory_floor():
+    found = backward_floor(Attention(64, 8, dv=16), 10)
+    assert found.form == "compulsory" and found.words == 64 * (8 + 8 + 16 + 16) + 64 * (8 + 8 + 16)
+
+
+def test_gradients_through_one_key():
+    """p is 1 whatever the scores are: dV sums dO, and nothing else is read or written."""
+    found = backward_floor(Attention(64, 8, mask=parse_mask("window:0")), 1000)
+    assert (found.words, found.reads) == (2 * 64 * 8, 64 * 8)
+
+
+# Latent attention
+
+
+def test_latent_attention():
+    one = mla_floor(Attention(64, 576, Nk=4096, dv=512, heads=128, kv_heads=1), None)
+    assert one.words == 128 * 64 * (576 + 512) + 4096 * 576, "one read serves K and V"
+    with pytest.raises(InputError, match="V is part of K"):
+        mla_floor(Attention(64, 8, dv=16), 100)
+
+
+@pytest.mark.parametrize("tries", [300, pytest.param(10_000, marks=pytest.mark.long)])
+def test_latent_forms_are_the_fractions_rounded_up(tries):
+    pick = random.Random(5)
+    for _ in range(tries):
+        d = pick.randint(1, 30)
+        dv, pairs = pick.randint(1, d), pick.randint(1, 10 ** pick.randint(1, 8))
+        M, T, norm = pick.randint(1, 2000), pick.randint(1, 4000), d * d + dv * dv
+        X, square = Fraction(M + T), floors.latent_form(pairs, d, dv)
+        cubes = pairs**2 * norm * (27 / Fraction(M) ** 3) > 1
+        more = Fraction(M * M) / X if cubes and 16 * d * d * pairs > M * M else 0
+
+        def enough(r, X=X, d=d, pairs=pairs, T=T, norm=norm, more=more):
+            left = r + pairs - more
+            return left >= 16 * d * d * T * pairs / X**2 or (
+                left >= 0 and left**2 * X**3 >= 27 * T**2 * pairs**2 * norm
+            )
+
+        r = square.reached(M, T)
+        assert enough(r) and not enough(r - 1)
+
+
+@pytest.mark.parametrize("M", [1_000, 10_000, 300_000, 2_000_000])
+def test_latent_attention_moves_less_than_with_a_V_of_its_own(M):
+    problem = Attention(8192, 576, dv=512)
+    assert mla_floor(problem, M).words <= 1.0001 * forward_floor(problem, M).words
+
+
+# Many at once, for sweeps
+
+
+def random_sizes(pick, length):
+    """Sizes of many problems: powers of two and any others."""
+    kv_heads = [pick.choice([1, 2]) for _ in range(length)]
+    return {
+        "N": [pick.choice([1, 2, 1024, pick.randint(1, 5000)]) for _ in range(length)],
+        "Nk": [pick.choice([1, 2, 1024, pick.randint(1, 5000)]) for _ in range(length)],
+        "d": [pick.choice([1, 8, 64, 128, pick.randint(1, 300)]) for _ in range(length)],
+        "batch": [pick.choice([1, 3]) for _ in range(length)],
+        "heads": [pick.choice([1, 4]) * kv for kv in kv_heads],
+        "kv_heads": kv_heads,
+    }
+
+
+@pytest.mark.parametrize("family", FLOORS)
+@pytest.mark.parametrize("mask", ["dense", "causal", "window:3 | global:1", "window:0"])
+@pytest.mark.parametrize("length", [100, pytest.param(5_000, marks=pytest.mark.long)])
+def test_many_at_once_are_the_same(family, mask, length):
+    pick = random.Random(3)
+    sizes = random_sizes(pick, length)
+    M = [2 ** pick.randint(1, 20) if pick.random() < 0.4 else pick.randint(2, 10**5) for _ in range(length)]
+    arrays = Attention(**{name: np.array(values) for name, values in sizes.items()}, mask=parse_mask(mask))
+    found = floor_words(arrays, np.array(M), family, length)
+    for k, words in enumerate(found):
+        one = Attention(**{name: values[k] for name, values in sizes.items()}, mask=parse_mask(mask))
+        exact = FLOORS[family](one, M[k] // 2).words
+        assert words == exact or (exact == 0 and np.isnan(words)) or exact - one.instances <= words < exact
+
+
+@pytest.mark.parametrize("mask", ["dense", "causal", "window:3|global:1", "causal:b"])
+@pytest.mark.parametrize("M", ["1KB:64KB:x4", None])
+def test_a_sweep_has_the_ratios_of_counts(mask, M):
+    names, sizes = ["flash1", "flash2", "block-sparse-q", "flash2-bwd", "linear"], {"heads": 4, "kv_heads": 2}
+    rows = sweep(N="16:256:x4", d=[8, 32], M=M, mask=mask, schedules=names[: 4 if mask != "dense" else 5], tiles="16x8",
+                 **sizes)  # fmt: skip
+    for row in rows.to_dict("records"):
+        given = None if M is None else int(row["M_bytes"])
+        one = count(row["N"], row["d"], given, schedules=[row["schedule"]], tiles="16x8", mask=mask, **sizes).results[0]
+        assert row["ratio_to_floor"] == one.ratio_to_floor or (
+            one.ratio_to_floor is None and np.isnan(row["ratio_to_floor"])
+        )
+    assert rows["ratio_to_floor"].isna().all() == (mask == "causal:b")
+    assert rows["ratio_to_floor"].isna().all() or rows["ratio_to_floor"].min() >= 1
+
+
+# Planted mistakes
+
+
+def louder(form):
+    return form._replace(square=form.square * 115 // 100, other=(form.other[0] * 115 // 100, *form.other[1:]))
+
+
+def without_price(form):
+    return form._replace(price=0)
+
+
+def twice_the_keys(seen):
+    return seen._replace(keys=2 * seen.keys, any_keys=2 * seen.any_keys)
+
+
+def tight():
+    """What is asserted of the tight cases above, and the random ones."""
+    for times in (5, 8):
+        test_flash2_is_optimal_in_large_memories(times)
+    test_small_cache_q_reads_least_at_d_squared(1024, 1.0021)
+    test_packed_decoding_is_optimal(next(c for c in DECODE if c["Hq"] > c["Hkv"]))
+    test_flash2_bwd_reads_little_more_than_it_must()
+    for known in KNOWN["compulsory"]:
+        test_known_compulsory(known)
+    for family in FLOORS:
+        least_ratios(family, 150)
+
+
+def test_without_a_mistake_all_is_well():
+    tight()
+
+
+def changed(name, change):
+    """The function of `floors` of that name, with what it returns changed."""
+    right = getattr(floors, name)
+    return lambda *given, **more: change(right(*given, **more))
+
+
+@pytest.mark.parametrize(
+    "name, change",
+    [
+        ("form_one", louder),  # by 7 %
+        ("backward_form", louder),
+        ("form_one", without_price),
+        ("seen_by_group", twice_the_keys),
+        ("seen_by_group", lambda seen: seen._replace(rows=seen.any_rows)),
+        ("seen_by_group", lambda seen: seen._replace(any_rows=seen.any_rows + 1)),
+        ("seen_by_group", lambda seen: seen._replace(pairs=2 * seen.pairs)),
+        ("words_of", lambda M: M and M // 2),
+        ("form_one", lambda form: form._replace(other=(form.other[0], 1, 3))),
+        ("simple_form", lambda form: form._replace(square=9 * form.square, other=(9 * form.other[0], 1, 2))),
+    ],
+)
+def test_a_planted_mistake_is_noticed(name, change, monkeypatch):
+    monkeypatch.setattr(floors, name, changed(name, change))
+    with pytest.raises(AssertionError):
+        tight()
+        test_headline()
+
+
+def test_keys_read_for_each_query_head_are_noticed(monkeypatch):
+    """GQA without sharing: K, V counted once for each query head."""
+    right = floors.seen_by_group
+
+    def apart(problem, tiles):
+        group = problem.heads // problem.kv_heads
+        seen = right(problem, tiles)
+        return seen._replace(keys=group * seen.keys, any_keys=group * seen.any_keys)
+
+    monkeypatch.setattr(floors, "seen_by_group", apart)
+    with pytest.raises(AssertionError):
+        tight()

@@ -1,0 +1,73 @@
+"""Exact numbers of visible pairs, rows and keys, against a look at every pair of tokens."""
+
+import random
+
+import pytest
+
+from iosim.core.problem import Attention
+from iosim.core.tiling import Tiling
+from iosim.errors import InputError
+from iosim.masks import parse_mask
+from iosim.masks.visible import Visible, visible
+
+
+def looked_at(mask, N, Nk, Br=1, Bc=1):
+    bound = parse_mask(mask).bind(Attention(N, 1, Nk), Tiling(Br, Bc))
+    part = bound.visible(0, N, 0, Nk)
+    each = part.sum(axis=1)
+    more, any_row = part[each > 1], part[each > 0]
+    return Visible(
+        int(more.sum()), len(more), int(more.any(axis=0).sum()), len(any_row), int(any_row.any(axis=0).sum())
+    )
+
+
+def atom(pick):
+    kind = pick.choice(["causal", "window", "global", "strided", "dense"])
+    if kind in ("causal", "dense"):
+        return kind
+    return f"{kind}:{pick.choice([1, 2, 3, 5, 40]) if kind == 'strided' else pick.randint(0, 9)}"
+
+
+def expression(pick, depth):
+    if depth == 0:
+        return pick.choice(["", "", "", "~"]) + atom(pick)
+    return f"({expression(pick, depth - 1)} {pick.choice('&|')} {expression(pick, depth - 1)})"
+
+
+@pytest.mark.parametrize("masks", [400, pytest.param(20_000, marks=pytest.mark.long)])
+def test_masks_of_tokens(masks):
+    pick = random.Random(22)
+    for _ in range(masks):
+        mask, N, Nk = expression(pick, pick.randint(0, 2)), pick.randint(1, 40), pick.randint(1, 40)
+        if mask != "dense":
+            assert visible(parse_mask(mask), N, Nk) == looked_at(mask, N, Nk), (mask, N, Nk)
+
+
+@pytest.mark.parametrize("N, Nk", [(1, 1), (1, 7), (7, 1), (5, 9)])
+def test_dense(N, Nk):
+    assert visible(parse_mask("dense"), N, Nk) == looked_at("window:99", N, Nk)
+
+
+def test_large_masks_are_counted_without_looking():
+    found = visible(parse_mask("causal & (window:128 | strided:64) | global:3"), 2**20, 2**20)
+    assert found.pairs == 8728813309 and found.rows == found.keys == 2**20
+
+
+@pytest.mark.parametrize("mask", ["causal:b", "window:1b | strided:3", "global:1b & causal"])
+def test_masks_of_tiles_need_tiles(mask):
+    with pytest.raises(InputError, match="tiles"):
+        visible(parse_mask(mask), 20, 20)
+    assert visible(parse_mask(mask), 20, 20, Tiling(4, 8)) == looked_at(mask, 20, 20, 4, 8)
+
+
+def test_a_file_of_tokens_needs_none(tmp_path):
+    file = tmp_path / "mask.txt"
+    file.write_text("100\n000\n011\n")
+    assert visible(parse_mask(f"file:{file}"), 3, 3) == Visible(2, 1, 2, 2, 3)
+    with pytest.raises(InputError, match="tiles"):
+        visible(parse_mask(f"file:{file}"), 6, 6)
+
+
+def test_what_would_take_too_long_is_refused():
+    with pytest.raises(InputError, match="at most"):
+        visible(parse_mask("causal:b"), 2**20, 2**20, Tiling(4, 4))
