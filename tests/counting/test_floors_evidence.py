@@ -1,0 +1,130 @@
+"""The floors of docs/floors.md against an exact search, a search over orders, and every inequality of the proofs."""
+
+import csv
+import re
+import shutil
+import sys
+
+import pytest
+from paths import DOCS, ROOT
+
+FOLDER = ROOT / "validation" / "floors"
+sys.path.append(str(FOLDER))
+
+import by_hand  # noqa: E402
+import evidence  # noqa: E402
+import inequalities  # noqa: E402
+
+COMPILER = pytest.mark.skipif(not shutil.which("g++"), reason="g++ is not here")
+KEPT = list(csv.DictReader((FOLDER / "results.csv").open()))
+PAGE = (DOCS / "floors.md").read_text()
+
+# |P|, rows, M, d = dv; floor on reads + writes, and on reads
+VALUES = [
+    (8192**2, 8192, 51200, 128, 84758228, 83709652),
+    (8192**2, 8192, 116224, 128, 37899234, 36850658),
+    (8192**2, 8192, 116224, 64, 9518393, 8994105),
+    (65536**2, 65536, 116224, 128, 2421889892, 2413501284),
+    (8192**2, 8192, 16384, 128, 201332054, 200283478),
+    (8192**2, 8192, 4096, 128, 469763414, 468714838),
+    (1024**2, 1024, 51200, 64, 361145, 295609),
+    (8192**2, 8192, 1000000, 128, 4898047, 3849471),
+    (2**48, 2**24, 116224, 128, 158717167542535, 158715020058887),
+    (4096**2, 4096, 51200, 64, 5394310, 5132166),
+    (8390655, 4095, 51200, 64, 2710610, 2448530),
+]
+
+
+@pytest.mark.parametrize("pairs, rows, M, d, total, reads", VALUES)
+def test_the_formula_of_the_page_gives_the_known_values(pairs, rows, M, d, total, reads):
+    """A larger value would need a proof of its own, so the search for T and lambda may not find one."""
+    found = by_hand.best(pairs, rows, d, d, M)
+    assert (found["total"], found["reads"]) == (total, reads)
+
+
+def test_whole_numbers_are_those_of_real_arithmetic():
+    from decimal import Decimal, getcontext
+
+    getcontext().prec = 60
+    for work2, lam2, M, T in [(5000, 3, 7, 14), (123456, 8, 100, 77), (99, 2, 3, 1), (10**12, 200, 5000, 10000)]:
+        lam, X, work = Decimal(lam2) / 2, Decimal(M + T), Decimal(work2) / 2
+
+        def G(x, lam=lam):
+            return max(x * x / (16 * lam), (x / 3) ** Decimal("1.5"))
+
+        value = T * work / G(X) + (Decimal(M) * M / X if work > G(Decimal(M)) else 0)
+        assert by_hand.main(work2, lam2, M, T) == int(value.to_integral_value("ROUND_CEILING"))
+
+
+def test_compulsory_under_masks():
+    def causal(n, at_most=99):
+        return [[0 <= i - j <= at_most for j in range(n)] for i in range(n)]
+
+    assert by_hand.compulsory(causal(16), 8, 8) == {"reads": 376, "writes": 128}
+    assert by_hand.compulsory(causal(16, 0), 8, 8) == {"reads": 128, "writes": 128}
+    assert by_hand.compulsory([[True]], 8, 8) == {"reads": 8, "writes": 8}
+
+
+@pytest.mark.parametrize("check, times", inequalities.CHECKS, ids=lambda x: getattr(x, "__name__", ""))
+def test_every_inequality_of_the_proofs(check, times):
+    assert inequalities.worst(check, 7, 150 * times) <= inequalities.TINY
+
+
+def test_no_kept_row_is_below_a_floor():
+    """The floors of today's formula, not those of the file; and what the page says of the rows."""
+    assert len(KEPT) > 150
+    for row in KEPT:
+        x = evidence.Instance(*(int(row[k]) for k in ("N", "Nk", "d", "dv", "M")), row["cost"], row["mask"])
+        floor, must = evidence.floors(x)
+        assert (int(row["floor"]), int(row["compulsory"])) == (floor, must), row
+        assert not evidence.below(row), row
+    for search in ("exact", "orders"):
+        ours = [r for r in KEPT if r["search"] == search]
+        above = [r for r in ours if int(r["floor"]) > int(r["compulsory"])]
+        assert f"{len(ours)} instances" in PAGE and f"{len(above)} of them" in PAGE
+        assert f"{min(float(r['ratio']) for r in ours if r['ratio']):.3f}" in PAGE
+
+
+def test_the_number_by_hand():
+    """The lines of the page's example are what Python gives."""
+    pairs, n, M = 8192**2, 8192 * 128, 102400 // 2
+    T, G = 2 * M, max((3 * M) ** 2 / 2048, M**1.5)
+    bound = T * pairs * 256 / G + M / 3
+    for number in (f"{256 * 128**2 / 27:,.1f}", f"{G:,.1f}", f"{T * pairs * 256 / G:,.1f}", f"{bound:,.1f}", f"{int(bound) + 1 - pairs:,}",
+                   f"{int(bound) + 1 - pairs - n:,}", f"{by_hand.form1(pairs, 128, 128, M):,}"):  # fmt: skip
+        assert number in PAGE, number
+    assert int(bound) + 1 - pairs == by_hand.best(pairs, 8192, 128, 128, M)["total"] == 84758228
+
+
+def test_the_first_table():
+    import iosim
+
+    table = re.findall(r"^\| N = ([\d,]+), M = ([\d,]+) words \| ([\d,]+) \| ([\d,]+) \| ([\d.]+) \|$", PAGE, re.M)
+    assert len(table) == 3
+    for N, M, floor, moved, ratio in ([*(int(x.replace(",", "")) for x in row[:4]), row[4]] for row in table):
+        assert by_hand.best(N * N, N, 128, 128, M)["total"] == floor
+        assert iosim.count(N, 128, f"{M}el", tiles="best", schedules=["flash2"])["flash2"].total == moved
+        assert f"{moved / floor:.3f}" == ratio
+
+
+@COMPILER
+def test_exact_search_and_search_over_orders_agree(tmp_path):
+    """On tiny instances the orders reach the exact optimum, and both are above the floor."""
+    pebble, adversary = evidence.build("pebble", tmp_path), evidence.build("adversary", tmp_path)
+    kept = {tuple(r[k] for k in evidence.FIELDS[1:8]): r for r in KEPT if r["search"] == "exact"}
+    for shape in ((2, 2, 1, 1, 2), (2, 2, 1, 1, 3), (3, 2, 1, 1, 2), (2, 2, 1, 2, 2)):
+        for cost in ("reads", "total"):
+            x = evidence.Instance(*shape, cost)
+            found, words, _ = evidence.ask(pebble, x, 200_000)
+            row = kept[(*map(str, shape), "dense", cost)]
+            assert found == "optimum" == row["found"] and int(words) == int(row["words"]) >= max(evidence.floors(x))
+            assert int(evidence.ask(adversary, x, 6000, 1)[0]) == int(words), x
+
+
+@COMPILER
+@pytest.mark.long
+def test_all_of_the_evidence_again():
+    found = list(evidence.rows(short=False, limit=700_000, work=1_000_000))
+    assert not any(evidence.below(row) for row in found)
+    exact = [{k: str(v) for k, v in row.items()} for row in found if row["search"] == "exact"]
+    assert exact == [row for row in KEPT if row["search"] == "exact"]

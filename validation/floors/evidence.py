@@ -1,0 +1,189 @@
+"""Compares the floors of docs/floors.md with the exact least cost of tiny instances and with a search over orders.
+
+`python validation/floors/evidence.py [--short] [--only exact|orders]` compiles pebble.cpp and adversary.cpp with g++,
+runs every instance, writes a row each and fails if any cost is below its floor. README.md says what the rows show.
+"""
+
+import argparse
+import csv
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import by_hand
+
+HERE = Path(__file__).parent
+FIELDS = [
+    "search",
+    "N",
+    "Nk",
+    "d",
+    "dv",
+    "M",
+    "mask",
+    "cost",
+    "found",
+    "words",
+    "floor",
+    "compulsory",
+    "ratio",
+    "states_or_start",
+]
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One attention head: sizes, memory, which pairs are visible, and what is counted."""
+
+    N: int
+    Nk: int
+    d: int
+    dv: int
+    M: int
+    cost: str  # "reads" or "total"
+    mask: str = "dense"  # dense, causal, causal+1, window:W, sparse:PERCENT; mla is dense with V in K
+
+    def visible(self) -> list[list[bool]]:
+        """The matrix of visible pairs."""
+        return [[sees(self.mask, i, j) for j in range(self.Nk)] for i in range(self.N)]
+
+    def arguments(self) -> list[str]:
+        """What both programs take before and after their own numbers."""
+        rows = ",".join("".join("01"[s] for s in row) for row in self.visible())
+        return [rows if self.mask not in ("dense", "mla") else "dense", *(["mla"] if self.mask == "mla" else [])]
+
+
+def sees(mask: str, i: int, j: int) -> bool:
+    """Whether query i sees key j."""
+    kind, _, number = mask.partition(":")
+    if kind == "causal+1":
+        return j <= i + 1
+    if kind == "window":
+        return abs(i - j) <= int(number)
+    if kind == "sparse":
+        return j < 2 or (i * 7919 + j * 104729 + i * j * 31) % 100 < int(number)
+    return True
+
+
+def floors(x: Instance) -> tuple[int, int]:
+    """The theorem's floor and the compulsory one, for what the instance counts."""
+    visible = x.visible()
+    pairs, rows = sum(map(sum, visible)), sum(any(r) for r in visible)
+    must = by_hand.compulsory(visible, x.d, x.dv)
+    if x.mask == "mla":
+        must["reads"] -= x.Nk * x.dv
+    which = by_hand.mla if x.mask == "mla" else by_hand.best
+    return which(pairs, rows, x.d, x.dv, x.M)[x.cost], must["reads"] + (must["writes"] if x.cost == "total" else 0)
+
+
+def tiny(short: bool) -> Iterator[Instance]:
+    """Instances for the exact search."""
+    shapes = [(2, 2, 1, 1), (2, 3, 1, 1), (3, 2, 1, 1), (2, 2, 1, 2), (2, 2, 2, 1)]
+    more = [(3, 3, 1, 1), (2, 2, 2, 2), (2, 3, 2, 1), (3, 2, 2, 1), (2, 3, 1, 2), (3, 2, 1, 2)]
+    for shape in shapes[:2] if short else shapes + more:
+        for M in (2, 3) if short else (2, 3, 4, 5):
+            for cost in ("reads", "total"):
+                yield Instance(*shape, M, cost)
+    if short:
+        return
+    for mask, shape in (("causal+1", (3, 3, 1, 1)), ("sparse:40", (3, 3, 1, 1)), ("causal+1", (2, 3, 1, 2))):
+        for M in (2, 3, 4):
+            for cost in ("reads", "total"):
+                yield Instance(*shape, M, cost, mask)
+    for shape in ((2, 2, 1, 1), (2, 3, 1, 1), (2, 2, 2, 1), (2, 2, 2, 2)):
+        for M in (2, 3, 4):
+            for cost in ("reads", "total"):
+                yield Instance(*shape, M, cost, "mla")
+
+
+def larger(short: bool) -> Iterator[Instance]:
+    """Instances for the search over orders; nearly all have a floor above compulsory."""
+    if short:
+        for cost in ("reads", "total"):
+            yield Instance(12, 12, 1, 1, 4, cost)
+        return
+    for cost in ("reads", "total"):
+        for n in (16, 32):
+            for M in (2, 3, 4, 6, 8, 12, 16, 20, 24):
+                yield Instance(n, n, 1, 1, M, cost)
+        for n, d, M in ((64, 1, 8), (64, 1, 16), (64, 1, 24), (64, 2, 16), (64, 2, 24), (96, 4, 80), (96, 1, 12)):
+            yield Instance(n, n, d, d, M, cost)
+        for d, dv in ((2, 2), (2, 1), (1, 2), (3, 1), (1, 3)):
+            for M in (4, 8, 12, 16, 24):
+                yield Instance(20, 20, d, dv, M, cost)
+        for mask in ("causal+1", "window:4", "sparse:30"):
+            for M in (3, 6, 12):
+                yield Instance(32, 32, 1, 1, M, cost, mask)
+        for d, dv in ((1, 1), (2, 1), (2, 2)):
+            for M in (4, 8, 16, 24):
+                yield Instance(24, 24, d, dv, M, cost, "mla")
+
+
+def build(name: str, folder: Path) -> str:
+    """The path of a program, compiled with g++."""
+    out = folder / name
+    subprocess.run(["g++", "-O2", "-std=c++17", "-o", str(out), str(HERE / f"{name}.cpp")], check=True)
+    return str(out)
+
+
+def ask(program: str, x: Instance, *numbers: int) -> list[str]:
+    """The words that a program prints about an instance."""
+    sizes = [str(n) for n in (x.N, x.Nk, x.d, x.dv, x.M)]
+    command = [program, *sizes, x.cost, *map(str, numbers), *x.arguments()]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+
+
+def row(search: str, x: Instance, found: str, words: int, note: str) -> dict[str, object]:
+    """One row of the CSV. `ratio` is the words found over the larger floor; empty if the search reached its limit."""
+    floor, must = floors(x)
+    ratio = "" if found == "at-least" else f"{words / max(floor, must):.3f}"
+    values = (search, x.N, x.Nk, x.d, x.dv, x.M, x.mask, x.cost, found, words, floor, must, ratio, note)
+    return dict(zip(FIELDS, values, strict=True))
+
+
+def rows(short: bool, limit: int, work: int, only: str | None = None) -> Iterator[dict[str, object]]:
+    """All rows, as they are found; of one search if `only` names it."""
+    with tempfile.TemporaryDirectory() as folder:
+        pebble, adversary = build("pebble", Path(folder)), build("adversary", Path(folder))
+        for x in tiny(short) if only != "orders" else ():
+            found, words, states = ask(pebble, x, limit)
+            yield row("exact", x, found, int(words), states)
+        for x in larger(short) if only != "exact" else ():
+            events = sum(map(sum, x.visible())) * (x.d + x.dv)
+            tries = [ask(adversary, x, max(200, work // events), seed) for seed in (1, 2)]
+            words, start = min(tries, key=lambda found: int(found[0]))
+            yield row("orders", x, "reached", int(words), start)
+
+
+def below(r: dict[str, object]) -> bool:
+    """Whether a row contradicts a floor: a cost that some run reaches is under it."""
+    return r["found"] != "at-least" and int(str(r["words"])) < max(int(str(r["floor"])), int(str(r["compulsory"])))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--short", action="store_true")
+    parser.add_argument("--only", choices=["exact", "orders"])
+    parser.add_argument("--limit", type=int, default=700_000, help="states of an exact search")
+    parser.add_argument("--work", type=int, default=2_000_000, help="events that a search over orders simulates")
+    parser.add_argument("--out", default=str(HERE / "results.csv"))
+    given = parser.parse_args()
+    broken = 0
+    with open(given.out, "w", newline="") as file:
+        table = csv.DictWriter(file, FIELDS, lineterminator="\n")
+        table.writeheader()
+        for r in rows(given.short, given.limit, given.work, given.only):
+            table.writerow(r)
+            file.flush()
+            if below(r):
+                broken += 1
+                print("below the floor:", r)
+    print(f"{broken} rows below a floor")
+    return broken > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
