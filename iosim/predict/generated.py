@@ -70,7 +70,8 @@ def predict_generated(schedule: ScheduleLike, program: Program, hardware: Hardwa
     """Words, SM bytes, DRAM bytes and (where rates were measured) time of a program made from a schedule.
 
     It is what a profiler would see, which empties the L2 before every launch. Registers are not known without a
-    compiler: a multiprocessor is taken to hold the blocks that a kernel was compiled for. ScheduleError for a step without a mark of its cost.
+    compiler: a multiprocessor is taken to hold the blocks that a kernel was compiled for. ScheduleError for a step
+    without a mark of its cost.
     """
     sits = occupancies(launches_of(program), hardware)
     return predict(schedule, program.problem, program.tiling, hardware, sits, cold=True)
