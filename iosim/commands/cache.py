@@ -37,8 +37,8 @@ def command(
     from ..tracing.event_file import one_head_run
     from ..units import parse_axis, parse_bytes
 
-    size = memory(m, m_elements, hardware)
     p = problem(given)
+    size = memory(m, m_elements, hardware)
     sizes = [] if size is None else parse_axis(size, "--M", lambda text: parse_bytes(text, p.word_bytes))
     if not sizes and not (curve and policy == "lru"):
         raise InputError("--M", "nothing", "a size as in 100KB, or an axis as 16KB:1MB:x2", "or --curve --policy lru")
