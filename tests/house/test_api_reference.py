@@ -31,6 +31,7 @@ ABOUT = {
 SECTIONS = {
     "Counting": {"counting/count.py": ["count"], "counting/sweep.py": ["sweep"]},
     "Answers": {"counting/count.py": ["Report", "Result"], "counting/bounds.py": ["Bound"]},
+    "Floors": {"counting/floors.py": ["floor", "Floor"]},
     "The problem and its tiles": {"core/problem.py": ["Attention", "Tensor"], "core/tiling.py": ["Tiling"]},
     "Schedules": {"schedules/registry.py": ["Schedule", "SCHEDULES", "register"]},
     "Machines": {
