@@ -6,7 +6,9 @@ rows they touch, because each team of threads owns the same rows of every block 
 - If both touch only the team's own rows of one block, the team synchronises. A team is mostly a warp, so this is cheap.
 - Otherwise the whole thread block synchronises.
 
-An asynchronous copy is waited for where its block is next used, not earlier.
+An asynchronous copy is waited for where its block is next used, not earlier. cuda/write.py says what each statement
+touches, and the mark of a step which arguments it reads whole. These barriers stand between statements; a step may hold
+others inside (steps/*.cuh).
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class Plan:
         """Thread blocks that a multiprocessor should hold at once: as many as shared memory allows, if each thread
         still has the registers that it needs.
 
-        A multiprocessor has 227 KB of shared memory, of which every block costs 1 KB extra, and 65,536 registers
+        A multiprocessor has 228 KB of shared memory, of which every block costs 1 KB extra, and 65,536 registers
         (NVIDIA, compute capability 9.0).
         """
         registers = 128 if self.whole else 64  # of a thread, with and without a matrix product

@@ -2,6 +2,7 @@
 
 from .registry import SCHEDULES, Schedule, find, find_all, register, require
 
+# What `count` shows if no schedule is asked for.
 CORE = ("standard", "standard-tiled", "flash1", "flash2", "block-sparse", "block-sparse-q")
 
 FILES = {

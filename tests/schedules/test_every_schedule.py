@@ -25,7 +25,22 @@ sizes = st.integers(1, 40)
     mask=st.sampled_from(MASKS), lse=st.booleans(), keep_p=st.booleans(), elementwise=st.integers(0, 2),
     name=st.sampled_from(list(SCHEDULES)), seed=st.integers(0, 99),
 )  # fmt: skip
-def test_three_ways(N, Nk, d, rows_q, rows_k, mask, lse, keep_p, elementwise, name, seed):
+def test_three_ways_at_random(N, Nk, d, rows_q, rows_k, mask, lse, keep_p, elementwise, name, seed):
+    compare_three_ways(N, Nk, d, rows_q, rows_k, mask, lse, keep_p, elementwise, name, seed)
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_three_ways(name, mask):
+    """Every schedule under every mask, with and without each option, at sizes that differ from one to the next."""
+    rng = random.Random(name + mask)
+    for seed in range(4):
+        N, Nk, rows_q, rows_k = (rng.randint(1, 30) for _ in range(4))
+        options = bool(seed % 2), seed > 1, seed % 3
+        compare_three_ways(N, Nk, rng.randint(1, 7), rows_q, rows_k, mask, *options, name, seed)
+
+
+def compare_three_ways(N, Nk, d, rows_q, rows_k, mask, lse, keep_p, elementwise, name, seed):
     schedule, tiling = SCHEDULES[name], Tiling(rows_q, rows_k)
     p = Attention(N, d, Nk=Nk, mask=parse_mask(mask), lse=lse, keep_p=keep_p, elementwise=elementwise)
     p = schedule.about(p)
