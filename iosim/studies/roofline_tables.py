@@ -75,7 +75,7 @@ def times_explained(found: Roofline) -> list[str]:
     lines += [
         "us predicted: of the generated kernels, one launch after the other, with rates measured on "
         + found.measured_on.name.removesuffix(" (measured)"),
-        "binds there: what limits most of the predicted time: DRAM, the L2, or the blocks on the multiprocessors",
+        "binds there: the longest part of the prediction: DRAM, L2, or blocks (the work of thread blocks)",
         *found.on_cuda_cores,
     ]
     lines += [f"no prediction for {one.schedule} {one.tiles}: {one.why}" for one in found.not_predicted]
