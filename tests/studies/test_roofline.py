@@ -454,7 +454,6 @@ def test_why_products_run_on_cuda_cores(iosim, more, line):
     assert f"\n{line} its products run on CUDA cores\n" in iosim(*args).stdout
 
 
-
 @pytest.mark.parametrize("gpu", ["h100", "h200"])
 def test_least_traffic_is_not_least_time(gpu):
     """432x6 moves a third of what 128x128 moves, and is slower by far: 6 keys are too few for tensor cores."""

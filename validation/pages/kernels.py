@@ -33,8 +33,8 @@ def fused(folder: Path) -> str:
         rows.append({"kernel": kernel, "explained by": schedule, "tiles": tiles, **spread(found),
                      "read, measured / predicted": ratios(found, "read_ratio"),
                      "written, measured / predicted": ratios(found, "write_ratio")})  # fmt: skip
-    order = ["kernel", "explained by", "tiles", "shapes", "read, measured / predicted", "written, measured / predicted", "DRAM median",
-             "DRAM worst", "time median", "time worst"]  # fmt: skip
+    order = ["kernel", "explained by", "tiles", "shapes", "read, measured / predicted", "written, measured / predicted",
+             "DRAM median", "DRAM worst", "time median", "time worst"]  # fmt: skip
     return table([{name: row[name] for name in order} for row in rows])
 
 

@@ -60,8 +60,9 @@ def dram(folder: Path) -> str:
     ratios = [float(r["dram_ratio"]) for r in edge]
     few = f"{1 - max(ratios):.0%} to {1 - min(ratios):.0%}"
     single = "; ".join(f"{shape(r)}, {1 - float(r['dram_ratio']):.0%} too few" for r in others_off)
-    return (f"- On the {about(folder)['name'].split()[1]} the single figure is {few} too low for {len(edge)} such shapes: "
-            f"it can be {1 / min(ratios):.0f} times too small.\n"
+    gpu = about(folder)["name"].split()[1]
+    return (f"- On the {gpu} the single figure is {few} too low for {len(edge)} such "
+            f"shapes: it can be {1 / min(ratios):.0f} times too small.\n"
             f"- Far off, although iosim does not take it to fill the L2: {single}.")  # fmt: skip
 
 
