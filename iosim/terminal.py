@@ -1,4 +1,4 @@
-"""Plain text that fits a terminal: wide tables are split into parts below each other, long lines between words.
+"""Plain text that fits a terminal: wide tables are split into stacked parts; long lines wrap at spaces.
 
 No number is ever cut. Text that goes into a pipe or a file does not pass through here.
 """

@@ -46,10 +46,12 @@ problem_options = options(
     size_options,
     text_option("--mask", "dense, causal, window:W, global:G, strided:S, file:PATH, with &, |, ~; 2b counts tiles."),
 )
-memory_options = options(
+sram_options = options(
     text_option("--M", "SRAM in bytes (K, M, G are 1024s), or words as 51200el.", metavar="SIZE"),
     text_option("--M-elements", "SRAM in words.", metavar="COUNT"),
-    text_option("--hardware", "Take M from a preset; see iosim hardware.", metavar="NAME"),
+)
+memory_options = options(
+    sram_options, text_option("--hardware", "Take M from a preset; see iosim hardware.", metavar="NAME")
 )
 tile_options = options(
     text_option("--tiles", "paper, best, or Br x Bc as 128x64 (query rows first)."),

@@ -6,12 +6,13 @@ import click
 
 from ..counting.given import counts, memory
 from .answer import Output, answer
-from .options import memory_options, outputs, problem_options, tile_options, variant_options
+from .options import outputs, problem_options, sram_options, text_option, tile_options, variant_options
 
 
 @click.command("roofline")
 @problem_options
-@memory_options
+@sram_options
+@text_option("--hardware", "Peaks, measured rates and M of a preset or a file; see iosim hardware.", metavar="NAME")
 @tile_options
 @variant_options
 @click.option("--decode", is_flag=True, help="Add the same with one query over the same keys.")

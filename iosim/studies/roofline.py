@@ -184,7 +184,10 @@ class Missing:
 
 @dataclass(frozen=True)
 class Roofline:
-    """What `roofline` answers. `measured_on` is the GPU whose rates predict; None where none were measured."""
+    """What `roofline` answers. `measured_on` is the GPU whose rates predict; None where none were measured.
+
+    `on_cuda_cores` names predicted kernels whose products cannot run on tensor cores, and says why.
+    """
 
     problem: Attention
     hardware: Hardware
@@ -194,6 +197,7 @@ class Roofline:
     nothing_fits: list[str] = field(default_factory=list)
     measured_on: Hardware | None = None
     not_predicted: list[Missing] = field(default_factory=list)
+    on_cuda_cores: list[str] = field(default_factory=list)
 
 
 def roofline(
@@ -232,6 +236,7 @@ def add_rows(found: Roofline, schedule: Schedule, rule: str, p: Attention, tilin
     if found.measured_on is not None:
         try:
             whole = with_prediction(whole, predicted(schedule, rule, p, tiling, found.measured_on))
+            found.on_cuda_cores.extend(without_tensor_cores(schedule, p.packed, tiling))
         except IosimError as error:
             name = rule if rule == "ideal" else f"{tiling.rows_q}x{tiling.rows_k}"
             found.not_predicted.append(Missing(schedule.name, name, str(error)))
@@ -253,8 +258,26 @@ def predicted(schedule: Schedule, rule: str, p: Attention, tiling: Tiling, chip:
     check_room(program, chip)
     seconds = seconds_to_predict(schedule, program, chip)
     if seconds > MOST_SECONDS:
-        raise IosimError(f"it would take about {seconds:.0f} s to predict; try larger tiles or a smaller N")
+        raise IosimError(f"it would take about {seconds:.0f} s to predict; try larger tiles or a smaller N, "
+                          "for example with --tiles 128x128 or --tile-multiple 16")  # fmt: skip
     return predict_generated(schedule, program, chip)
+
+
+def without_tensor_cores(schedule: Schedule, p: Attention, tiling: Tiling) -> list[str]:
+    """One sentence on why no launch of a generated kernel uses tensor cores; nothing if one does, or has no product."""
+    from ..cuda.machine import generate
+
+    rows, keys = min(tiling.rows_q, p.N), min(tiling.rows_k, p.Nk)
+    reasons = {
+        f"{p.dtype} has more than 16 bits": p.dtype == "fp32",
+        f"a tile of {rows} queries has fewer than 16": rows < 16,
+        f"a tile of {keys} keys has fewer than 16": keys < 16,
+        f"d = {p.d} is no multiple of 16": p.d % 16 != 0,
+    }
+    why = next((reason for reason, holds in reasons.items() if holds), None)
+    if why is None or any(kernel.tensor_cores for kernel in generate(schedule, p, tiling).kernels):
+        return []
+    return [f"{schedule.name} {tiling.rows_q}x{tiling.rows_k}: {why}, so its products run on CUDA cores"]
 
 
 def with_prediction(row: Row, found: Prediction) -> Row:

@@ -66,12 +66,18 @@ def times_explained(found: Roofline) -> list[str]:
     lines = [
         "us: at the peaks, perfectly overlapped, and every word comes from HBM",
         "us ideal L2: at the peaks, perfectly overlapped, and an L2 keeps all of a launch",
+        "binds: the slowest resource at the peaks; binds then: the same with the ideal L2",
     ]
     if found.measured_on is None:
         lines.append(f"us predicted: no rates were measured for {found.hardware.name}: run iosim calibrate there and "
                      "give its file")  # fmt: skip
         return lines
-    lines.append(f"us predicted: of the generated kernels, one launch after the other, by {found.measured_on.name}")
+    lines += [
+        "us predicted: of the generated kernels, one launch after the other, with rates measured on "
+        + found.measured_on.name.removesuffix(" (measured)"),
+        "binds there: the longest part of the prediction: DRAM, L2, or blocks (the work of thread blocks)",
+        *found.on_cuda_cores,
+    ]
     lines += [f"no prediction for {one.schedule} {one.tiles}: {one.why}" for one in found.not_predicted]
     return list(dict.fromkeys(lines))
 

@@ -1,4 +1,4 @@
-"""The HBM accesses of a schedule, as a cache would see them: a string of objects.
+"""The HBM accesses of a schedule, as a cache would see them: a sequence of objects.
 
 A run that visits every tile leaves a list of tile moves. Tensors are row-major. They lie one behind the other, each
 from the start of a line. So in memory a tile is one or more runs of lines. Overlapping runs are cut into pieces, so

@@ -1,4 +1,4 @@
-"""The number of thread blocks that a schedule gives to a GPU. A schedule of least traffic may have few."""
+"""How many thread blocks a schedule has. The schedule of least traffic may have few."""
 
 from __future__ import annotations
 

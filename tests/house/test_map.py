@@ -12,10 +12,10 @@ ROOMS = ("core", "masks", "steps", "oracles", "search", "schedules", "counting",
          "studies", "gpu", "gpu/ncu", "gpu/profile", "gpu/tuned", "calibrate", "pictures", "commands")  # fmt: skip
 HEAD = """# Where things are
 
-Rooms stand here in reading order. A room imports only rooms above it, and the files of the root; the table in
-`tests/house/test_layers.py` says which. Start at `iosim/core/machine.py`: a schedule is a text that a machine reads, and
-everything else stands on that. Then read one schedule, `iosim/schedules/flash.py`. [api.md](api.md) has the names that a
-script may use, with their types.
+A room is a folder of `iosim/` (a Python package). Rooms stand here in reading order. A room imports only rooms above
+it, and the files of the root; the table in `tests/house/test_layers.py` says which. Start at `iosim/core/machine.py`: a
+schedule is a function that a machine runs, and everything else stands on that. Then read one schedule,
+`iosim/schedules/flash.py`. [api.md](api.md) has the names that a script may use, with their types.
 """
 
 

@@ -436,6 +436,22 @@ def test_the_table_shows_three_times_and_says_what_they_are(iosim):
         "us ideal L2",
         "us predicted",
     ]
+    assert all(f"{name}: " in out for name in head if name.startswith("binds"))
+    assert "with rates measured on NVIDIA H200\n" in out and "CUDA cores" not in out
+
+
+CUDA_CORES = [
+    (["--tiles", "432x6"], "flash2 432x6: a tile of 6 keys has fewer than 16, so"),
+    (["--tiles", "8x32"], "flash2 8x32: a tile of 8 queries has fewer than 16, so"),
+    (["--tiles", "32x32", "--dtype", "fp32"], "flash2 32x32: fp32 has more than 16 bits, so"),
+    (["--tiles", "32x32", "--d", 40], "flash2 32x32: d = 40 is no multiple of 16, so"),
+]
+
+
+@pytest.mark.parametrize("more, line", CUDA_CORES, ids=str)
+def test_why_products_run_on_cuda_cores(iosim, more, line):
+    args = ["roofline", "--N", 432, "--d", 64, "--hardware", "h100", "--schedule", "flash2", *more]
+    assert f"\n{line} its products run on CUDA cores\n" in iosim(*args).stdout
 
 
 @pytest.mark.parametrize("gpu", ["h100", "h200"])

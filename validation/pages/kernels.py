@@ -31,10 +31,10 @@ def fused(folder: Path) -> str:
     for (kernel, schedule), found in pairs(explained(folder)).items():
         tiles = ", ".join(dict.fromkeys(r["tiles"].partition("/")[0] for r in found))
         rows.append({"kernel": kernel, "explained by": schedule, "tiles": tiles, **spread(found),
-                     "read / predicted": ratios(found, "read_ratio"),
-                     "written / predicted": ratios(found, "write_ratio")})  # fmt: skip
-    order = ["kernel", "explained by", "tiles", "shapes", "read / predicted", "written / predicted", "DRAM median",
-             "DRAM worst", "time median", "time worst"]  # fmt: skip
+                     "read, measured / predicted": ratios(found, "read_ratio"),
+                     "written, measured / predicted": ratios(found, "write_ratio")})  # fmt: skip
+    order = ["kernel", "explained by", "tiles", "shapes", "read, measured / predicted", "written, measured / predicted",
+             "DRAM median", "DRAM worst", "time median", "time worst"]  # fmt: skip
     return table([{name: row[name] for name in order} for row in rows])
 
 
@@ -53,8 +53,8 @@ def math(folder: Path) -> str:
     """A row a pass of PyTorch's attention without a fused kernel."""
     found = by((r for r in read(folder, "math_rows.csv") if r["explains"] == "True"), "pass")
     return table([{"pass": name, "explained by": found[name][0]["schedule"], "shapes": len(found[name]),
-                   "read / predicted": ratios(found[name], "read_ratio"),
-                   "written / predicted": ratios(found[name], "write_ratio"),
+                   "read, measured / predicted": ratios(found[name], "read_ratio"),
+                   "written, measured / predicted": ratios(found[name], "write_ratio"),
                    **{f"DRAM {how}": cell for how, cell in of_dram(found[name]).items()}}
                   for name in PASSES if name in found])  # fmt: skip
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BLUE, ORANGE, RED, GREEN, GREY = "#4269d0", "#efb118", "#d1495b", "#2f9e6e", "#9498a0"
+DARK = "#4d5563"  # grey text
+GIGABYTES = (0.6, 1, 2, 3, 5, 10, 20)  # labels of traffic against M
 COLOURS = (BLUE, ORANGE, RED, GREEN, GREY)
 UNSEEN = shapes.DRAWS[shapes.UNSEEN][1]
 Point = tuple[float, float]
@@ -36,7 +38,7 @@ def draw(folder: Path, where: Path) -> None:
 
 def saved(figure: Figure, folder: Path, path: Path) -> None:
     gpu = about(folder)
-    figure.supxlabel(f"{gpu['name']}, {gpu['date']}", x=0.995, ha="right", fontsize=7, color=GREY)
+    figure.supxlabel(f"{gpu['name']}, {gpu['date']}", x=0.995, ha="right", fontsize=9, color=DARK)
     figure.savefig(path, dpi=100, metadata={"Software": None})
     plt.close(figure)
 
@@ -71,6 +73,7 @@ def words_and_bytes(folder: Path, path: Path) -> None:
         )
     right.set(xscale="log", yscale="log", xlabel="M, KB of shared memory", ylabel="bytes between SM and L2",
               title="Less traffic with more shared memory")  # fmt: skip
+    right.set_yticks([f * 1e9 for f in GIGABYTES], [f"{f} GB" for f in GIGABYTES])
     right.set_xticks([16, 32, 64, 128, 227], ["16", "32", "64", "128", "227"])
     right.minorticks_off()
     right.legend(frameon=False)
@@ -124,7 +127,9 @@ def predictions(folder: Path, path: Path) -> None:
                  xlabel=label)  # fmt: skip
         clean(axis)
     axes[0].legend(frameon=False, loc="upper right", fontsize=8)
-    axes[0].annotate("shaded: within 20 %", (0.02, 0.28), xycoords="axes fraction", fontsize=8, color="#5a6780")
+    axes[0].annotate("shaded: within 20 %", (0.02, 0.28), xycoords="axes fraction", fontsize=8, color=DARK)
+    axes[0].annotate(f"triangles: below {LOWEST}, off this scale", (0.02, 0.06), xycoords="axes fraction", fontsize=8,
+                     color=DARK)  # fmt: skip
     saved(figure, folder, path)
 
 
@@ -176,7 +181,10 @@ def bars(axis: Axes, folder: Path) -> None:
              "PyTorch's FlashAttention-2": [rate(r) / flash if flash else 0.0 for r, flash, _ in found],
              "cuDNN": [rate(r) / cudnn if cudnn else 0.0 for r, _, cudnn in found]}  # fmt: skip
     for number, (colour, (name, values)) in enumerate(zip((BLUE, GREY, ORANGE), rates.items(), strict=True)):
-        axis.bar([n + 0.27 * (number - 1) for n in range(len(values))], values, 0.25, color=colour, label=name)
+        places = [n + 0.27 * (number - 1) for n in range(len(values))]
+        axis.bar(places, values, 0.25, color=colour, label=name)
+        for place in (place for place, value in zip(places, values, strict=True) if not value):
+            axis.annotate("not run", (place, 8), fontsize=8, color=DARK, rotation=90, ha="center", va="bottom")
     shown = [f"N {r['N']}\nd {r['d']}\n{r['mask']}" for r, _, _ in found]
     axis.set_xticks(range(len(shown)), shown, fontsize=8)
     highest = max(value for values in rates.values() for value in values)

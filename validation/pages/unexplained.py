@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from validation.pages.errors import FAR, big
+from validation.pages.errors import FAR, at_the_edge, big, off_the_edge
 from validation.pages.text import Row, about, by_schedule, explained, extent, link, others, read, table
 
 
@@ -53,4 +53,21 @@ def rows(folder: Path) -> str:
             f"{link(folder, 'torch_rows.csv')} are predicted over measured.")  # fmt: skip
 
 
-PARTS: dict[str, Callable[[Path], str]] = {"claim": claim, "schedules": schedules, "rows": rows}
+def dram(folder: Path) -> str:
+    """The shapes whose DRAM bytes are too far off: first those at the edge of the L2, then each other one."""
+    far_off = [r for r in big(all_rows(folder)) if far([r], "dram_ratio")]
+    edge, others_off = at_the_edge(far_off), off_the_edge(far_off)
+    ratios = [float(r["dram_ratio"]) for r in edge]
+    few = f"{1 - max(ratios):.0%} to {1 - min(ratios):.0%}"
+    single = "; ".join(f"{shape(r)}, {1 - float(r['dram_ratio']):.0%} too few" for r in others_off)
+    gpu = about(folder)["name"].split()[1]
+    return (f"- On the {gpu} the single figure is {few} too low for {len(edge)} such "
+            f"shapes: it can be {1 / min(ratios):.0f} times too small.\n"
+            f"- Far off, although iosim does not take it to fill the L2: {single}.")  # fmt: skip
+
+
+def shape(r: Row) -> str:
+    return f"`{r['schedule']}` with N = {r['N']}, d = {r['d']}, {r['heads']} heads, mask `{r['mask']}`"
+
+
+PARTS: dict[str, Callable[[Path], str]] = {"claim": claim, "schedules": schedules, "rows": rows, "bytes": dram}

@@ -1,4 +1,4 @@
-"""Runs of Nsight Compute on a worker, whose CSV is kept. One process profiles many jobs.
+"""Runs of Nsight Compute on a worker process. One run profiles many jobs, and its CSV is kept.
 
 `gpu/ncu/counters.py` reads the CSV.
 """
