@@ -68,9 +68,11 @@ Table = Callable[[Attention, int | None, int | None], list[Bound]]
 
 
 def compulsory_words(p: Attention) -> int:
-    """Words if every input is read once and O is written once: N d + Nk (d + dv) reads, N dv writes. K and V are read
-    once for each KV head."""
-    return p.batch * (p.heads * p.N * (p.d + p.dv) + p.kv_heads * p.Nk * (p.d + p.dv))
+    """Words if every input that O depends on is read once and O is written once; K and V once for each KV head.
+
+    InputError if what a mask shows cannot be counted.
+    """
+    return forward_floor(replace(p, dropout=None), None).words
 
 
 @overload
@@ -184,10 +186,11 @@ def searched(name: str, attainable: int | None, known: bool) -> Bound:
 def matmul_bounds(p: Attention, M_words: int | None, attainable: int | None) -> list[Bound]:
     """The bounds of C = A B with A (N, d), B (d, Nk), by standard multiplication: every product a_ik b_kj is formed."""
     matrices = (p.N * p.d, p.d * p.Nk, p.N * p.Nk)
+    least = p.batch * (p.heads * (matrices[0] + matrices[2]) + p.kv_heads * matrices[1])  # heads of a group share B
     order = p.instances * p.N * p.d * p.Nk / sqrt(M_words) if M_words else None
     large = M_words < min(matrices) if M_words else None
     return [
-        Bound("matmul: compulsory", p.instances * sum(matrices), "floor", "A and B read once, C written once", "always",
+        Bound("matmul: compulsory", least, "floor", "A and B read once, C written once", "always",
               True),
         Bound("matmul: n m p / sqrt(M)", order, "order; the constant is unknown",
               "Hong and Kung 1981 (STOC), red-blue pebble game", "standard product; M below each matrix", large),
@@ -202,7 +205,7 @@ def matmul_bounds(p: Attention, M_words: int | None, attainable: int | None) -> 
 def softmax_bounds(p: Attention, M_words: int | None, attainable: int | None) -> list[Bound]:
     """The bounds of P = softmax(S) of an N x Nk matrix. None grows as M shrinks: three words of SRAM are enough to
     move 1.5 times the floor."""
-    words = 2 * p.instances * p.N * p.Nk
+    words = (1 if p.Nk == 1 else 2) * p.instances * p.N * p.Nk  # the softmax of one number is 1
     return [
         Bound("softmax: compulsory", words, "floor", "S read once, P written once", "always", True),
         searched("softmax: attainable", attainable, bool(M_words)),
@@ -210,10 +213,14 @@ def softmax_bounds(p: Attention, M_words: int | None, attainable: int | None) ->
 
 
 def linear_bounds(p: Attention, M_words: int | None, attainable: int | None) -> list[Bound]:
-    """The bounds of linear attention. If the d x dv state fits on chip, each input need be read only once."""
-    state = p.d * p.dv + p.d
+    """The bounds of linear attention. If the d x dv state fits on chip, each input need be read only once.
+
+    Its output depends on the inputs that softmax attention depends on, but for d = 1 not on Q, which cancels.
+    """
+    state, least = p.d * p.dv + p.d, forward_floor(replace(p, dropout=None), None)
+    words = least.words - (least.instances * least.rows if p.d == 1 else 0)
     return [
-        Bound("linear: compulsory", p.instances * (p.N * (p.d + p.dv) + p.Nk * (p.d + p.dv)), "floor; reached",
+        Bound("linear: compulsory", words, "floor; reached",
               "Q, K, V read once, O written once", "always; reached for M > d dv + d",
               M_words > state if M_words else None),
         searched("linear: attainable", attainable, bool(M_words)),

@@ -1,6 +1,6 @@
 """Floors of many problems at once, for the ratios of a sweep. Imports NumPy.
 
-The forms of floors.py, in float64: equal to the exact floor, or a little below it (one word, or 4e-15 of it).
+The forms of floors.py, in float64: equal to the exact floor, or a little below (one word an instance, or 2e-14 of it).
 """
 
 from __future__ import annotations
@@ -105,7 +105,8 @@ def backward(seen: SeenAt, d: Floats, dv: Floats, M: Floats) -> Floats:
 
 def greatest(values: list[tuple[Floats, Floats]]) -> Floats:
     """The largest of some sums (number to round up, whole number)."""
-    return np.maximum.reduce([np.ceil(number * (1 - ERROR)) + whole for number, whole in values])
+    totals = [np.ceil(number * (1 - ERROR)) + whole for number, whole in values]
+    return np.maximum.reduce([np.where(total < 2**53, total, total * (1 - ERROR)) for total in totals])
 
 
 def cubes(P: Floats, factor: Floats, lam2: Floats, M: Floats) -> Floats:

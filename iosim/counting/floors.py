@@ -170,8 +170,15 @@ def floor(problem: Attention, M: int | str | None = None, tiles: Tiling | None =
     return forward_floor(problem, words_of(problem, M), tiles)
 
 
+def check_dropout(problem: Attention) -> None:
+    """Raise InputError with dropout: an algorithm that knows which pairs are dropped needs fewer inputs."""
+    if problem.dropout is not None:
+        raise InputError("dropout", "given", "no dropout, for a floor", "dropped pairs may leave inputs out")
+
+
 def forward_floor(problem: Attention, M_words: int | None, tiles: Tiling | None = None) -> Floor:
     """The same for an SRAM of so many words."""
+    check_dropout(problem)
     seen, d, dv = seen_by_group(problem, tiles), problem.d, problem.dv
     reads = d * (seen.rows + seen.keys) + dv * seen.any_keys
     found = forms(seen, d, dv, M_words) if M_words and seen.pairs else ()
@@ -180,6 +187,7 @@ def forward_floor(problem: Attention, M_words: int | None, tiles: Tiling | None 
 
 def backward_floor(problem: Attention, M_words: int | None, tiles: Tiling | None = None) -> Floor:
     """The floor of the gradients dQ, dK, dV, for an SRAM of so many words. For d != dv it is compulsory."""
+    check_dropout(problem)
     seen, d, dv = seen_by_group(problem, tiles), problem.d, problem.dv
     reads = d * (seen.rows + seen.keys) + dv * (seen.keys + seen.any_rows)
     writes = d * (seen.rows + seen.keys) + dv * seen.any_keys

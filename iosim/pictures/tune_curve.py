@@ -5,6 +5,7 @@ It is no `Chart`: it has up to twenty staircases, points with letters, and a leg
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from string import ascii_letters
 from typing import TYPE_CHECKING
@@ -85,7 +86,8 @@ def draw_bounds(axes: Axes, p: Attention, first: int, last: int) -> None:
     order = [order_words(p, M / p.word_bytes) for M in ends]
     kib = [M / 1024 for M in ends]
     axes.plot(kib, order, "--", color="grey", label="N$^2$d$^2$/M (an order, constant unknown)")
-    axes.plot(kib, [compulsory_words(p)] * 2, ":", color="black", label="compulsory (a floor)")
+    with suppress(InputError):  # a mask of tiles shows other inputs with every tile
+        axes.plot(kib, [compulsory_words(p)] * 2, ":", color="black", label="compulsory (a floor)")
     edge = p.d**2 * p.word_bytes
     if first < edge:
         M = [first, min(edge, last)]

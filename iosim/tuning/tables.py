@@ -210,7 +210,7 @@ def published_row(tiles: PublishedTiles, rule_M: int | None, r: Result, least: C
         "total": r.total,
         "total_bytes": r.total_bytes,
         "least_bytes": best,
-        "ratio_to_least": None if best is None else r.total_bytes / best,
+        "ratio_to_least": r.total_bytes / best if best else None,
         "source": tiles.source,
     }
 

@@ -12,6 +12,7 @@ from paths import DATA
 from test_golden import CASES, DECODE, mask_of
 from test_golden import NAMES as GOLDEN_NAMES
 
+import iosim
 from iosim import SCHEDULES, Attention, Tiling, count, floor, sweep
 from iosim.counting import floors
 from iosim.counting.count import measure
@@ -484,3 +485,35 @@ def test_keys_read_for_each_query_head_are_noticed(monkeypatch):
     monkeypatch.setattr(floors, "seen_by_group", apart)
     with pytest.raises(AssertionError):
         tight()
+
+
+@pytest.mark.parametrize("family, schedule", [("linear", "linear"), ("matmul", "matmul-tiled")])
+def test_heads_of_a_group_share_what_other_families_read(family, schedule):
+    """Packed heads read K and V, or B, once: no count is below the compulsory words."""
+    report = iosim.count(16, 4, "1000el", heads=8, kv_heads=1, gqa="pack", schedules=[schedule])
+    floor = next(b.words for b in report.bounds if b.name == f"{family}: compulsory")
+    assert floor <= report[schedule].total
+
+
+@pytest.mark.parametrize(
+    "sizes, schedule, words",
+    [
+        ({"N": 16, "d": 1}, "linear", 48),
+        ({"N": 16, "d": 4, "Nk": 1}, "linear", 68),
+        ({"N": 4, "d": 4, "mask": "causal"}, "linear-causal", 60),
+        ({"N": 4, "d": 4, "Nk": 1}, "softmax-3pass", 4),
+    ],
+)
+def test_inputs_that_the_output_does_not_depend_on(sizes, schedule, words):
+    """By hand: for d = 1 Q cancels; one key has weight 1, whatever Q and K are; the first causal query sees one key."""
+    report = iosim.count(**sizes, M="100KB", tiles="1x1", schedules=[schedule])
+    assert next(b.words for b in report.bounds if b.name.endswith(": compulsory")) == words
+
+
+def test_no_floor_is_said_with_dropout():
+    """A row all of whose pairs are dropped is zeros, whatever the inputs are."""
+    from iosim.masks.dropout import Dropout
+
+    report = iosim.count(4, 4, "1KB", schedules=["flash2"], dropout=Dropout(0.5, 0))
+    assert report["flash2"].ratio_to_floor is None
+    assert [b.words for b in report.bounds if b.kind == "floor"] == [None, None]
