@@ -89,7 +89,7 @@ def measure(log: Path) -> Rows:
     ]
 
 
-def measured_by(script: str, log: Path) -> list[tuple[counters.Kernel, dict[str, float]]]:
+def measured_by(script: str, log: Path) -> list[tuple[counters.ProfiledKernel, dict[str, float]]]:
     """The kernels that a script launches, each with its bytes of DRAM and its time."""
     worker = [sys.executable, script, "--launch", str(log.parent)]
     done = subprocess.run(ncu.command(ncu.find_ncu(), str(log), worker), check=False)

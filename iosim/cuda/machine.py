@@ -29,7 +29,7 @@ from .expressions import turns_of
 from .mask_tables import Tables
 from .plan import ROW_WORDS, grid_loop, make_plan, room, tensors_of
 from .program import HbmArray, Kernel, Program
-from .record import Body, Load, Recorder, Step, Store, statements
+from .record import Body, LoadNode, Recorder, StepNode, StoreNode, statements
 from .write import Writer, is_shared
 
 if TYPE_CHECKING:
@@ -117,7 +117,9 @@ def known_steps() -> frozenset[str]:
 
 def check_steps(launches: list[Body]) -> list[str]:
     """The CUDA of the steps that bring their own, as `step.cuda = "..."`. ScheduleError for a step without any."""
-    steps = {node.step.__name__: node.step for body in launches for node in statements(body) if isinstance(node, Step)}
+    steps = {
+        node.step.__name__: node.step for body in launches for node in statements(body) if isinstance(node, StepNode)
+    }
     for name, step in steps.items():
         ours = name in known_steps()
         if ours and not step.__module__.startswith(__package__.partition(".")[0] + "."):
@@ -152,8 +154,8 @@ def read_first(launches: list[Body]) -> tuple[str, ...]:
     both = {name for body in launches for name in tensors_of(body)[0]} & {n for b in launches for n in tensors_of(b)[1]}
     for body in launches:
         for node in statements(body):
-            if isinstance(node, Load | Store) and node.tensor in both and node.tensor not in met:
-                if isinstance(node, Load):
+            if isinstance(node, LoadNode | StoreNode) and node.tensor in both and node.tensor not in met:
+                if isinstance(node, LoadNode):
                     first[node.tensor] = None
                 met.add(node.tensor)
     return tuple(first)

@@ -15,7 +15,7 @@ from ..predict.block_work import Occupancy
 from ..predict.predict import DECIMALS, Prediction, in_whole_tiles, predict
 from ..schedules import find
 from .jobs import Job, ScheduleJob, runner
-from .ncu.counters import Kernel
+from .ncu.counters import ProfiledKernel
 from .notes import Note, OutputErrors
 from .verdict_rows import DramRow, OutputRow, SmRow, Summary, TensorWords, TimeRow, Verdict, WordRow
 
@@ -29,7 +29,7 @@ class Evidence:
 
     job: Job
     note: Note = field(default_factory=lambda: Note())
-    kernels: list[Kernel] = field(default_factory=list)
+    kernels: list[ProfiledKernel] = field(default_factory=list)
 
     @property
     def scheduled(self) -> ScheduleJob:
@@ -154,7 +154,7 @@ def table_bytes(evidence: Evidence) -> int:
 # ---------------------------------------------------------------- DRAM, time, output
 
 
-def dram_row(predicted: Prediction, kernels: Sequence[Kernel]) -> DramRow:
+def dram_row(predicted: Prediction, kernels: Sequence[ProfiledKernel]) -> DramRow:
     """DRAM bytes, predicted beside measured."""
     found = predicted.dram
     row: DramRow = {

@@ -223,7 +223,9 @@ def gather(jobs: Sequence[ScheduleJob], source: Source) -> list[Evidence]:
         return combine(jobs, notes, ncu.profile_what_ran(jobs, notes, path, source.load))
 
 
-def combine(jobs: Sequence[Job], notes: Sequence[Note], kernels: Sequence[list[counters.Kernel]]) -> list[Evidence]:
+def combine(
+    jobs: Sequence[Job], notes: Sequence[Note], kernels: Sequence[list[counters.ProfiledKernel]]
+) -> list[Evidence]:
     """The evidence on each job: its note and its kernels."""
     return [Evidence(job, note, found) for job, note, found in zip(jobs, notes, kernels, strict=True)]
 

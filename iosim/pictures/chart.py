@@ -22,7 +22,7 @@ NAMES = {
 
 
 @dataclass(frozen=True)
-class Line:
+class ChartLine:
     """A line of a chart.
 
     `kind` is data (counted), floor (no traffic lies below it) or order (proven but for an unknown constant). `fits` is
@@ -43,7 +43,7 @@ class Chart:
     title: str
     x_name: str
     y_name: str
-    lines: list[Line]
+    lines: list[ChartLine]
     steps: bool = False
 
     @property
@@ -93,7 +93,7 @@ class Chart:
         return min(0.0, low), high * 1.08 or 1.0
 
 
-def colours(lines: list[Line]) -> list[str]:
+def colours(lines: list[ChartLine]) -> list[str]:
     """A colour for each line: grey for floors and orders, the palette for data."""
     found, used = [], 0
     for line in lines:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import InputError, MissingError, suggestion
 from ..files import written_whole
-from .chart import Chart, Line, colours, spread
+from .chart import Chart, ChartLine, colours, spread
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -91,7 +91,7 @@ def lay_out(axes: Axes, chart: Chart) -> None:
         axes.spines[side].set_visible(False)
 
 
-def draw_line(axes: Axes, line: Line, colour: str, style: str) -> None:
+def draw_line(axes: Axes, line: ChartLine, colour: str, style: str) -> None:
     """Draw a line: solid where it fits, dashed where it needs more SRAM than there is. Floors and orders are thin.
 
     `style` is matplotlib's style of drawing: `default`, or `steps-post` for a staircase.
@@ -122,7 +122,7 @@ def draw_line(axes: Axes, line: Line, colour: str, style: str) -> None:
     axes.plot(line.x, inside, color=colour, linewidth=2, drawstyle=style, marker=marker, markersize=4, clip_on=False)
 
 
-def label_lines(axes: Axes, lines: list[tuple[Line, str]]) -> None:
+def label_lines(axes: Axes, lines: list[tuple[ChartLine, str]]) -> None:
     """Write each line's label to the right of its end. Labels that would overlap are moved apart; a thin leader joins
     each to its line."""
     axes.figure.canvas.draw()

@@ -6,7 +6,7 @@ from html import escape
 from math import log10
 from typing import TYPE_CHECKING
 
-from .chart import COLOURS, Chart, Line, colours, spread
+from .chart import COLOURS, Chart, ChartLine, colours, spread
 
 if TYPE_CHECKING:
     from ..masks.picture import TileMap
@@ -57,7 +57,7 @@ def chart_svg(chart: Chart, mark: tuple[float, str] | None = None) -> str:
     return frame(WIDTH, HEIGHT, chart.title, "".join(parts))
 
 
-def line_svg(line: Line, colour: str, across: Scale, up: Scale) -> str:
+def line_svg(line: ChartLine, colour: str, across: Scale, up: Scale) -> str:
     """A line as SVG: dashed from end to end if it does not fit everywhere, with its fitting stretches drawn over."""
     points = [(across(x), up(y)) for x, y in zip(line.x, line.y, strict=True)]
     if line.kind != "data":
@@ -77,7 +77,9 @@ def line_svg(line: Line, colour: str, across: Scale, up: Scale) -> str:
     return drawn
 
 
-def labels_at_ends(drawn: list[tuple[Line, str]], across: Scale, up: Scale, bottom: float, right: float) -> list[str]:
+def labels_at_ends(
+    drawn: list[tuple[ChartLine, str]], across: Scale, up: Scale, bottom: float, right: float
+) -> list[str]:
     """Labels to the right of a chart, moved apart, each with a leader to the end of its line."""
     ends = [(across(line.x[-1]), min(max(up(line.y[-1]), TOP), bottom)) for line, _ in drawn]
     placed = spread([y for _, y in ends], LINE_GAP, TOP, bottom)

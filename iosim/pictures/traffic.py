@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from ..errors import InputError, suggestion
 from ..units import LARGEST_COUNT, parse_count
-from .chart import NAMES, Chart, Line, size
+from .chart import NAMES, Chart, ChartLine, size
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,12 +54,12 @@ def check_columns(rows: pd.DataFrame, x: str, y: str, by: tuple[str, ...]) -> No
             raise InputError(option, name, "a column of numbers")
 
 
-def line_of_rows(names: list[str], group: pd.DataFrame, x: str, y: str) -> Line:
+def line_of_rows(names: list[str], group: pd.DataFrame, x: str, y: str) -> ChartLine:
     """The line of some rows; its label says their values in the columns `names`."""
     fits = [bool(f) for f in group["fits"].fillna(True)] if "fits" in group.columns else [True] * len(group)
     first = group.iloc[0]
     label = ", ".join(value_text(name, first[name]) for name in names if first[name] != "ideal") or NAMES.get(y, y)
-    return Line(label + ("" if any(fits) else " (does not fit)"), group[x].tolist(), group[y].tolist(), fits)
+    return ChartLine(label + ("" if any(fits) else " (does not fit)"), group[x].tolist(), group[y].tolist(), fits)
 
 
 def value_text(name: str, value: int | str) -> str:
@@ -139,13 +139,13 @@ def octaves(values: Mapping[str, object]) -> list[int]:
     )
 
 
-def proven_lines(rows: pd.DataFrame, x: str) -> list[Line]:
+def proven_lines(rows: pd.DataFrame, x: str) -> list[ChartLine]:
     """The line of the floor, and that of the order of Theorem 2 over the x where it holds (d <= M <= Nd)."""
     found = list(proven_points(rows, x))
     floor = [(place, float(words)) for place, words, _ in found]
     order = [(place, words) for place, _, words in found if words is not None]
     lines = (("every tensor once (floor)", floor, "floor"), ("N²d²/M (order only)", order, "order"))
-    return [Line(label, [place for place, _ in points], [words for _, words in points], [True] * len(points), kind)
+    return [ChartLine(label, [place for place, _ in points], [words for _, words in points], [True] * len(points), kind)
             for label, points, kind in lines if points]  # fmt: skip
 
 

@@ -37,7 +37,7 @@ MOST_SECONDS = 5.0  # that one prediction may take, about; longer ones are left 
 
 
 @dataclass
-class Launch:
+class LaunchWork:
     """What one kernel does, over all heads. `floor_bytes` touches every word of its tensors once."""
 
     read_bytes: int = 0
@@ -51,20 +51,20 @@ class Launch:
     def total_bytes(self) -> int:
         return self.read_bytes + self.write_bytes
 
-    def __add__(self, more: Launch) -> Launch:
-        return Launch(**{name: value + getattr(more, name) for name, value in vars(self).items()})
+    def __add__(self, more: LaunchWork) -> LaunchWork:
+        return LaunchWork(**{name: value + getattr(more, name) for name, value in vars(self).items()})
 
 
-class Work(Watcher):
+class WorkByKind(Watcher):
     """Bytes and operations by kind, for each launch; `unmarked` are steps whose operations nobody stated."""
 
     def __init__(self) -> None:
-        self.launches: list[Launch] = []
+        self.launches: list[LaunchWork] = []
         self.unmarked: set[str] = set()
         self._restart()
 
     def _restart(self) -> None:
-        self._now = Launch()
+        self._now = LaunchWork()
         self._moved: dict[tuple[str, str], int] = {}
 
     def start(self, machine: Machine) -> None:
@@ -124,7 +124,7 @@ class Labels(TypedDict):
 class Times(TypedDict):
     """Work, intensity, ridge and times at the peaks."""
 
-    work: Launch
+    work: LaunchWork
     intensity: float | None
     ridge: float
     memory_seconds: float
@@ -156,7 +156,7 @@ class Row:
     Bc: int | None
     fits: bool
     launch: str
-    work: Launch
+    work: LaunchWork
     intensity: float | None
     ridge: float
     memory_seconds: float
@@ -226,7 +226,7 @@ def add_rows(found: Roofline, schedule: Schedule, rule: str, p: Attention, tilin
     if tiling is None:
         found.nothing_fits[:] = dict.fromkeys([*found.nothing_fits, schedule.name])
         return
-    watcher = measured(schedule, p.packed, tiling)
+    watcher = work_by_kind(schedule, p.packed, tiling)
     found.unmarked[:] = sorted(watcher.unmarked.union(found.unmarked))
     *parts, whole = rows_of(schedule, rule, p, tiling, watcher.launches, found.hardware, found.M_bytes)
     if found.measured_on is not None:
@@ -270,10 +270,10 @@ def with_prediction(row: Row, found: Prediction) -> Row:
 # ---------------------------------------------------------------- the ideal roofline
 
 
-def measured(schedule: Schedule, p: Attention, tiling: Tiling) -> Work:
+def work_by_kind(schedule: Schedule, p: Attention, tiling: Tiling) -> WorkByKind:
     """The work of one folded walk. A mask that only hides moves no word and saves no step."""
     seen = p if schedule.skips or p.mask is DENSE else replace(p, mask=DENSE)
-    watcher = Work()
+    watcher = WorkByKind()
     Folded(seen, watcher).run(schedule, tiling)
     return watcher
 
@@ -294,7 +294,13 @@ def peaks(chip: Hardware, p: Attention) -> dict[str, float]:
 
 
 def rows_of(
-    schedule: Schedule, rule: str, p: Attention, tiling: Tiling, launches: list[Launch], chip: Hardware, M_bytes: int
+    schedule: Schedule,
+    rule: str,
+    p: Attention,
+    tiling: Tiling,
+    launches: list[LaunchWork],
+    chip: Hardware,
+    M_bytes: int,
 ) -> list[Row]:
     """A row for each launch, and one for all together if there are several."""
     ideal = rule == "ideal"
@@ -315,7 +321,7 @@ def rows_of(
     return [*rows, Row(**label, launch="all", **whole)]
 
 
-def timed(work: Launch, p: Attention, chip: Hardware) -> Times:
+def timed(work: LaunchWork, p: Attention, chip: Hardware) -> Times:
     """Intensity, ridge and times of one launch."""
     peak = peaks(chip, p)
     times = {

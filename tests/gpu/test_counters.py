@@ -40,18 +40,18 @@ def test_markers_cut_the_kernels_into_jobs():
 
 
 def test_a_job_may_have_no_kernel_and_several():
-    marker, other = counters.Kernel("iosim_marker()"), counters.Kernel("softmax")
+    marker, other = counters.ProfiledKernel("iosim_marker()"), counters.ProfiledKernel("softmax")
     assert counters._split([marker, marker, other, other, marker]) == [[], [other, other], []]
     assert counters._split([other, other]) == [[other, other]]
 
 
 def dram(read, written, name="k"):
-    return counters.Kernel(name, metrics={counters.DRAM_READ: read, counters.DRAM_WRITE: written})
+    return counters.ProfiledKernel(name, metrics={counters.DRAM_READ: read, counters.DRAM_WRITE: written})
 
 
 def test_a_job_in_other_places_is_one_job():
     """Its kernels are those of the first place; what the others moved to and from DRAM goes with them."""
-    marker, elsewhere = counters.Kernel("iosim_marker"), counters.Kernel("iosim_elsewhere")
+    marker, elsewhere = counters.ProfiledKernel("iosim_marker"), counters.ProfiledKernel("iosim_elsewhere")
     first, second = dram(10, 1), dram(20, 2, "other")
     jobs = counters._split([marker, first, second, elsewhere, dram(30, 3), dram(40, 4, "other"), marker, first])
     assert [[k.name for k in job] for job in jobs] == [["k", "other"], ["k"]]
@@ -85,33 +85,41 @@ def test_time_in_other_units():
 
 
 def test_loads_through_tma_are_seen_at_the_crossbar():
-    kernel = counters.Kernel("k", metrics={counters.LOADS: 4096, counters.FROM_L2: 10**9, counters.TO_L2: 10**6})
+    kernel = counters.ProfiledKernel(
+        "k", metrics={counters.LOADS: 4096, counters.FROM_L2: 10**9, counters.TO_L2: 10**6}
+    )
     assert kernel.through_tma and kernel.load_bytes == 10**9
     assert kernel.stores_unseen and kernel.store_bytes == 0
-    plain = counters.Kernel("k", metrics={counters.LOADS: 10**9, counters.FROM_L2: 10**9 + 32, counters.STORES: 5})
+    plain = counters.ProfiledKernel(
+        "k", metrics={counters.LOADS: 10**9, counters.FROM_L2: 10**9 + 32, counters.STORES: 5}
+    )
     assert not plain.through_tma and plain.load_bytes == 10**9 and plain.store_bytes == 5
 
 
 def test_stores_in_bulk_are_seen_at_the_l2():
     """S of 1000 x 1000 halves, 6 heads: 960 columns in bulk, of which the LSU sees nothing, and 40 through it."""
     metrics = {counters.STORES: 576000, counters.TO_L2: 13536000, counters.L2_WRITES: 423000}
-    kernel = counters.Kernel("scores", metrics={**metrics, counters.FROM_L2: 3932160})
+    kernel = counters.ProfiledKernel("scores", metrics={**metrics, counters.FROM_L2: 3932160})
     assert not kernel.stores_unseen and kernel.store_bytes == 13536000
-    spills = counters.Kernel("flash_fwd", metrics={**metrics, counters.LOADS: 3932160, counters.FROM_L2: 3932160})
+    spills = counters.ProfiledKernel(
+        "flash_fwd", metrics={**metrics, counters.LOADS: 3932160, counters.FROM_L2: 3932160}
+    )
     assert spills.store_bytes == 576000, "without loads in bulk there are no such stores: registers were spilled"
     through_lsu = {counters.STORES: 12384000, counters.TO_L2: 12382656, counters.L2_WRITES: 386958}
-    assert counters.Kernel("softmax_rows", metrics=through_lsu).store_bytes == 12384000
+    assert counters.ProfiledKernel("softmax_rows", metrics=through_lsu).store_bytes == 12384000
 
 
 def test_reductions_are_stores():
-    kernel = counters.Kernel("k", metrics={counters.STORES: 3.0, counters.REDUCTIONS: 4.0, counters.TO_L2: 100.0})
+    kernel = counters.ProfiledKernel(
+        "k", metrics={counters.STORES: 3.0, counters.REDUCTIONS: 4.0, counters.TO_L2: 100.0}
+    )
     assert kernel.store_bytes == 7, "and the crossbar's own count, which holds more, is not used"
     assert kernel.spilled_bytes == 93
-    fewer = counters.Kernel("k", metrics={counters.STORES: 100.0, counters.TO_L2: 80.0})
+    fewer = counters.ProfiledKernel("k", metrics={counters.STORES: 100.0, counters.TO_L2: 80.0})
     assert fewer.spilled_bytes == 0, "requests that share a sector are one"
-    assert counters.Kernel("k", metrics={counters.STORES: 3.0}).spilled_bytes is None, "not counted"
+    assert counters.ProfiledKernel("k", metrics={counters.STORES: 3.0}).spilled_bytes is None, "not counted"
     bulk = {counters.LOADS: 10.0, counters.FROM_L2: 1000.0, counters.STORES: 100.0, counters.TO_L2: 300.0}
-    assert counters.Kernel("k", metrics=bulk).spilled_bytes is None, "stores in bulk, perhaps"
+    assert counters.ProfiledKernel("k", metrics=bulk).spilled_bytes is None, "stores in bulk, perhaps"
 
 
 def test_notes_are_kept_in_the_same_file(tmp_path):

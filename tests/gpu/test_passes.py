@@ -18,7 +18,7 @@ S, O, SQUARE = 4 * 8 * 512 * 512, 4 * 8 * 512 * 256, 8 * 512 * 512  # bytes of S
 
 def kernel(read_bytes, write_bytes, grid=(1,)):
     metrics = {counters.LOADS: read_bytes, counters.FROM_L2: read_bytes, counters.STORES: write_bytes}
-    return counters.Kernel("k", grid, (128,), metrics)
+    return counters.ProfiledKernel("k", grid, (128,), metrics)
 
 
 def names(kernels, p=P):

@@ -37,7 +37,7 @@ def note_for(job):
 def kernel(read, written, seconds=1e-3, **more):
     metrics = {counters.LOADS: read, counters.FROM_L2: read, counters.STORES: written, counters.TIME: seconds * 1e9,
                counters.DRAM_READ: read, counters.DRAM_WRITE: written, **more}  # fmt: skip
-    return counters.Kernel("k", metrics=metrics)
+    return counters.ProfiledKernel("k", metrics=metrics)
 
 
 def kept(folder, read, written):

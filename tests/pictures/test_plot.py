@@ -96,7 +96,7 @@ def test_sizes_in_1024s(value, text):
 @pytest.mark.parametrize("y", [[5.0, 5.0], [0.0, 0.0], [1.0, 9.5], [0.5, 70.0], [3.0, 4e9], [-2.0, 2.0]])
 @pytest.mark.parametrize("x", [[1.0, 1.0], [1.0, 4.0], [64.0, 2.0**30]])
 def test_ticks_lie_inside_and_are_enough(x, y):
-    chart = curves.Chart("", "M_bytes", "total", [curves.Line("a", x, y, [True, True])])
+    chart = curves.Chart("", "M_bytes", "total", [curves.ChartLine("a", x, y, [True, True])])
     for axis in ("x", "y"):
         low, high = chart.limits(axis)
         ticks = chart.ticks(axis)

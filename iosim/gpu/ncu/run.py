@@ -16,7 +16,7 @@ from pathlib import Path
 from ...errors import MissingError
 from ..jobs import Job, TorchJob
 from ..notes import Note
-from .counters import DENIED, GRANT, LAUNCH_METRICS, METRICS, NOTE, TO_L2, Kernel, Profile, read
+from .counters import DENIED, GRANT, LAUNCH_METRICS, METRICS, NOTE, TO_L2, Profile, ProfiledKernel, read
 from .spills import COUNT, parse_stores
 
 LIMIT_SECONDS = 540
@@ -65,7 +65,7 @@ def profile(jobs: Sequence[Job], csv_path: str, load: Sequence[str] = ()) -> Pro
     return read(csv_path)
 
 
-def spills_much(kernel: Kernel) -> bool:
+def spills_much(kernel: ProfiledKernel) -> bool:
     """Whether a kernel spills enough registers for a second profile, of its instructions."""
     return (kernel.spilled_bytes or 0) > SPILLS * kernel.get(TO_L2)
 
@@ -121,7 +121,7 @@ def measure(jobs: Sequence[Job], notes_path: str | Path, load: Sequence[str] = (
 
 def profile_what_ran(
     jobs: Sequence[Job], notes: Sequence[Note], csv_path: str, load: Sequence[str] = ()
-) -> list[list[Kernel]]:
+) -> list[list[ProfiledKernel]]:
     """The kernels of every job, profiled; none for jobs that failed before. The notes are kept in the profiler's
     file."""
     ran = [job for job, note in zip(jobs, notes, strict=True) if "failed" not in note]

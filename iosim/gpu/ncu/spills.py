@@ -15,7 +15,7 @@ from itertools import groupby
 from math import prod
 
 from ...cuda.warp_split import LANES
-from .counters import MARKERS, Kernel, Store
+from .counters import MARKERS, ProfiledKernel, StoreInstruction
 
 COUNT = "inst_executed"  # the metric: warps that ran an instruction
 STORE = re.compile(r"\bSTL((?:\.\w+)*) \[R1(?:\+0x([0-9a-f]+))?\]")  # R1 is the stack's pointer
@@ -24,9 +24,9 @@ WORD_BYTES = 4
 CLOSE = 0.01  # relative difference to the bytes that the counters say are spilled
 
 
-def parse_stores(text: str) -> list[list[list[Store]]]:
+def parse_stores(text: str) -> list[list[list[StoreInstruction]]]:
     """The stores of each kernel of each job, from pages of instructions as CSV. A page may be listed twice in a row."""
-    jobs: list[list[list[Store]]] = []
+    jobs: list[list[list[StoreInstruction]]] = []
     for (name, _, stores), _ in groupby(_listings(text)):
         if MARKERS[0] in name:
             jobs.append([])
@@ -35,7 +35,7 @@ def parse_stores(text: str) -> list[list[list[Store]]]:
     return jobs
 
 
-def _listings(text: str) -> Iterator[tuple[str, str, list[Store]]]:
+def _listings(text: str) -> Iterator[tuple[str, str, list[StoreInstruction]]]:
     """(kernel name, first address, stores) of each page."""
     lines = [row for row in csv.reader(text.splitlines()) if row]
     starts = [n for n, row in enumerate(lines) if row[0] == "Kernel Name"]
@@ -46,14 +46,14 @@ def _listings(text: str) -> Iterator[tuple[str, str, list[Store]]]:
         yield lines[start][1], body[0][0] if body else "", stores
 
 
-def _store(instruction: str, warps: str) -> Iterator[Store]:
+def _store(instruction: str, warps: str) -> Iterator[StoreInstruction]:
     found = STORE.search(instruction)
     if found:
         width = [WIDTHS[part] for part in found[1].split(".") if part in WIDTHS]
         yield int(found[2] or "0", 16), sum(width) or WORD_BYTES, int(warps.replace(",", ""))
 
 
-def block_bytes(kernel: Kernel) -> tuple[int, int] | None:
+def block_bytes(kernel: ProfiledKernel) -> tuple[int, int] | None:
     """(bytes written once, bytes written repeatedly) by a block to the stacks of its threads.
 
     Bytes are written repeatedly if an instruction that stores them runs more than once in a warp. None if the stores

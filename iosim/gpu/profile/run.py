@@ -12,7 +12,7 @@ from ...hardware import load
 from ..jobs import torch_job
 from ..ncu import counters
 from ..ncu import run as ncu
-from ..ncu.counters import Kernel
+from ..ncu.counters import ProfiledKernel
 from .explain import explained
 
 
@@ -36,7 +36,7 @@ def explain_kernel(
     return in_the_same_columns(every)
 
 
-def profile_kernel(name: str, problem: Attention, keep: str | None) -> tuple[Attention, list[list[Kernel]]]:
+def profile_kernel(name: str, problem: Attention, keep: str | None) -> tuple[Attention, list[list[ProfiledKernel]]]:
     """(the problem as this kernel has it, the kernels of its one call). The profiler's CSV is kept at `keep`."""
     from .. import device
 
