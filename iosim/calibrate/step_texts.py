@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 from ..core.machine import Block, Machine, Tile
 from ..core.problem import DENSE, Attention
@@ -42,6 +43,9 @@ from ..steps.softmax import (
     zeros,
 )
 
+if TYPE_CHECKING:
+    from ..core.typing import Text
+
 ROWS = 64  # of a tile
 MARGIN = 4  # rows that a ragged tile has less than it has room for
 SHORT, LONG = 16, 81  # the two numbers of repetitions that are compared
@@ -49,14 +53,13 @@ KINDS: dict[Unit, tuple[str, int]] = {"tensor": ("fp16", 16), "simt": ("fp32", 8
 MASK = parse_mask("causal")  # hides some words of the tile, which has at least as many keys as queries
 WORDS_TOGETHER = 4  # words of S in 16 bytes
 
-Size = tuple[int, int]
+TileSize = tuple[int, int]
 """(keys of a tile, d)."""
-SIZES: tuple[Size, ...] = ((64, 64), (64, 16))
-FEWER_KEYS: tuple[Size, ...] = ((64, 64), (16, 64))
-ODD: tuple[Size, ...] = ((317, 64),)  # a row of S in four whole tiles and a smaller one; its length is odd
+SIZES: tuple[TileSize, ...] = ((64, 64), (64, 16))
+FEWER_KEYS: tuple[TileSize, ...] = ((64, 64), (16, 64))
+ODD: tuple[TileSize, ...] = ((317, 64),)  # a row of S in four whole tiles and a smaller one; its length is odd
 
 Repeat = Callable[[Machine, SimpleNamespace], object]
-Text = Callable[[Machine, Attention, Tiling], None]
 LOAD_ROWS = "load_Q"
 
 
@@ -69,7 +72,7 @@ class MeasuredStep:
     """The work of one repetition, from (rows, keys, d, bytes of a word): flops of a product, bytes of a copy, else
     words."""
     cost: Cost = COPY
-    sizes: tuple[Size, ...] = SIZES
+    sizes: tuple[TileSize, ...] = SIZES
     """Two sizes of tile, which give a fixed time and a rate. For a product a third one, with a smaller output too."""
     whole: bool = True
     """It is measured on whole tiles."""
@@ -146,7 +149,7 @@ def is_product(name: str) -> bool:
     return name in STEPS and bool(STEPS[name].cost.product)
 
 
-def sizes_of(name: str) -> tuple[Size, ...]:
+def sizes_of(name: str) -> tuple[TileSize, ...]:
     """The sizes of tile with which a step is measured."""
     return ODD if name in SCALAR else STEPS[name].sizes
 
@@ -193,7 +196,7 @@ def program_of(
     times: int,
     heads: int,
     rows: int = ROWS,
-    size: Size = SIZES[0],
+    size: TileSize = SIZES[0],
     ragged: bool = False,
 ) -> Program:
     """The program that repeats a step. `ragged`: it has WHOLE_TURNS tiles of rows, then one with MARGIN rows less."""
@@ -213,7 +216,7 @@ def fills_margin(name: str, unit: Unit, ragged: bool) -> bool:
     return ragged and unit == "tensor" and name == LOAD_ROWS
 
 
-def work_of(name: str, unit: Unit, rows: int, size: Size, ragged: bool = False) -> int:
+def work_of(name: str, unit: Unit, rows: int, size: TileSize, ragged: bool = False) -> int:
     """The work of one repetition on the last tile, which is the ragged one if there is any."""
     keys, d = size
     if name in SCALAR:
@@ -222,7 +225,7 @@ def work_of(name: str, unit: Unit, rows: int, size: Size, ragged: bool = False) 
     return STEPS[name].work(rows, keys, d, 2 if unit == "tensor" else 4)
 
 
-def chain_of(name: str, unit: Unit, rows: int, size: Size, ragged: bool = False) -> int:
+def chain_of(name: str, unit: Unit, rows: int, size: TileSize, ragged: bool = False) -> int:
     """The work of one repetition if all warps had as much as the busiest one (predict/block_work.py)."""
     work = work_of(name, unit, rows, size, ragged)
     if not ragged or fills_margin(name, unit, ragged):

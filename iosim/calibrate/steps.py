@@ -37,7 +37,7 @@ from .step_texts import (
     SCALAR,
     SHORT,
     STEPS,
-    Size,
+    TileSize,
     chain_of,
     is_product,
     program_of,
@@ -152,7 +152,7 @@ def line(work: Sequence[float], times: Sequence[float]) -> tuple[float, float]:
     return fixed, work[0] / (times[0] - fixed)
 
 
-def seconds(name: str, dtype: str, heads: int, rows: int, size: Size, ragged: bool = False) -> float:
+def seconds(name: str, dtype: str, heads: int, rows: int, size: TileSize, ragged: bool = False) -> float:
     """Seconds of one repetition, with a block for each head.
 
     A ragged tile comes after whole ones: its time is that of the loop less that of the whole tiles, and at least in

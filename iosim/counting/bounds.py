@@ -63,7 +63,7 @@ def as_row(bound: Bound) -> dict[str, object]:
     return {names.get(name, name): value for name, value in vars(bound).items()}
 
 
-Table = Callable[[Attention, int | None, int | None], list[Bound]]
+BoundsOfFamily = Callable[[Attention, int | None, int | None], list[Bound]]
 """The bounds of a family, for a problem, M in words and the least traffic found by search."""
 
 
@@ -135,7 +135,7 @@ def floor_of(p: Attention, M_bytes: int | None, family: str) -> int | None:
     return found.words or None
 
 
-def of_dense(table: Table) -> Table:
+def of_dense(table: BoundsOfFamily) -> BoundsOfFamily:
     """A table whose bounds are proven for dense attention only: under a mask they are marked as not valid.
 
     A mask may leave out inputs and products.
@@ -232,7 +232,7 @@ def backward_bounds(p: Attention, M_words: int | None, attainable: int | None) -
     ]  # fmt: skip
 
 
-FAMILIES: dict[str, Table] = {
+FAMILIES: dict[str, BoundsOfFamily] = {
     "matmul": matmul_bounds,
     "softmax": softmax_bounds,
     "linear": linear_bounds,

@@ -16,11 +16,11 @@ KEYS = (
     "schedule", "count_init", "lse", "keep_p", "elementwise", "splits", "page_size", "gqa", "columns",
 )  # fmt: skip
 
-Table = dict[str, object]
+TomlTable = dict[str, object]
 """Values by key, as TOML has them."""
 
 
-def read_toml(file: str) -> Table:
+def read_toml(file: str) -> TomlTable:
     """The keys of a TOML file; InputError if it cannot be read."""
     import tomllib
 
@@ -31,7 +31,7 @@ def read_toml(file: str) -> Table:
         raise InputError("config", file, "a TOML file that can be read", str(error)) from None
 
 
-def read_sweep(file: str) -> Table:
+def read_sweep(file: str) -> TomlTable:
     """The keys of the `[sweep]` table of a file, or of its top level if it has none."""
     whole = read_toml(file)
     table = whole.get("sweep", whole)
@@ -61,7 +61,7 @@ def sweep_of(file: str | None, given: Given, M: str | None, schedules: tuple[str
     if M is not None:
         values["M"] = M
     tiles, columns = values.pop("tiles", None), columns_of(values.pop("columns", None))
-    options: Table = {k: values.pop(k) for k in ("count_init", "lse", "keep_p") if k in values}
+    options: TomlTable = {k: values.pop(k) for k in ("count_init", "lse", "keep_p") if k in values}
     options["elementwise"] = parse_count(
         cast("str", values.pop("elementwise", 0)), "--elementwise", least=0, most=10_000
     )

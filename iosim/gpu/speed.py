@@ -23,10 +23,10 @@ from . import device
 from .examples import Types
 from .run import launch_all, prepare
 
-Row = dict[str, str | float]
+SpeedRow = dict[str, str | float]
 
 
-def speeds() -> list[Row]:
+def speeds() -> list[SpeedRow]:
     """TFLOP/s of flash1 and flash2, and the softmax pass of standard-tiled as a share of the copy bandwidth."""
     rows = []
     fp16: Types = {"dtype": "fp16", "acc_dtype": "fp32"}
@@ -49,7 +49,7 @@ def squares() -> list[Attention]:
     return [Attention(N, 64, heads=max(1, 2**29 // N**2), **types) for N, types in sizes]
 
 
-def softmax_plans() -> list[Row]:
+def softmax_plans() -> list[SpeedRow]:
     """The softmax pass with 16, 32 and 64 words of a row for each thread, and one or two rows a block."""
     copy = device.copy_bandwidth()
     plans = itertools.product(squares(), (16, 32, 64), (1, 2))
@@ -58,7 +58,7 @@ def softmax_plans() -> list[Row]:
 
 
 def timed(name: str, tiles: str, p: Attention, launch: int | None, copy: float = 0.0,
-          row_words: int = ROW_WORDS, rows_s: int = 1) -> Row:  # fmt: skip
+          row_words: int = ROW_WORDS, rows_s: int = 1) -> SpeedRow:  # fmt: skip
     """A row with time and rates of all launches, or of the one with this number. Words and FLOPs are simulated."""
     tiling = replace(parse_tiles(tiles), rows_s=rows_s)
     program = generate(SCHEDULES[name], p, tiling, row_words=row_words)
@@ -78,7 +78,7 @@ def timed(name: str, tiles: str, p: Attention, launch: int | None, copy: float =
     except IosimError as fault:
         return {"kernel": label, "failed": str(fault)}
     result = measure(SCHEDULES[name], p, tiling)
-    row: Row = {"kernel": label, "ms": ms, "smem_bytes": max(k.smem_bytes for k in kernels),
+    row: SpeedRow = {"kernel": label, "ms": ms, "smem_bytes": max(k.smem_bytes for k in kernels),
                 "threads": kernels[0].block[0], "registers": registers}  # fmt: skip
     if launch is None:
         return {**row, "TFLOP_per_s": result["flops"] / ms / 1e9}
@@ -87,7 +87,7 @@ def timed(name: str, tiles: str, p: Attention, launch: int | None, copy: float =
     return {**row, "GB_per_s": rate / 1e9, "of_copy": rate / copy}
 
 
-def show(row: Row) -> str:
+def show(row: SpeedRow) -> str:
     """A row as a line of text."""
     shown = (f"{name}={value:.3g}" if isinstance(value, float) else f"{name}={value}" for name, value in row.items())
     return " ".join(["    ", *shown]).replace("kernel=", "")

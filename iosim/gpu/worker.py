@@ -26,7 +26,7 @@ from ..cuda.warp_split import keys_held
 from ..errors import IosimError
 from ..schedules import find
 from . import accuracy, device
-from .arrays import DeviceArray, DeviceArrays
+from .arrays import DeviceArrays
 from .jobs import TORCH, Job, KernelJob, ScheduleJob, TorchJob, WaitJob, job_from_json, runner
 from .ncu.counters import ELSEWHERE, MARKERS
 from .notes import Note, OutputErrors
@@ -171,12 +171,7 @@ def inputs_of(job: KernelJob, scale: float = 1.0, seed: int = 0) -> DeviceArrays
     arrays = {name: rng.standard_normal(shape, dtype=xp.float32) for name, shape in shapes.items()}
     arrays["Q"] *= scale
     arrays["K"] *= scale
-    return {name: rounded(array, p.dtype) for name, array in arrays.items()}
-
-
-def rounded(array: DeviceArray, dtype: str) -> DeviceArray:
-    """The array rounded to a type, in float32."""
-    return device.from_device(device.to_device(array, dtype), dtype).astype(np.float32)
+    return {name: device.rounded(array, p.dtype) for name, array in arrays.items()}
 
 
 def output_errors(job: ScheduleJob, scale: float) -> OutputErrors:
@@ -191,7 +186,8 @@ def output_errors(job: ScheduleJob, scale: float) -> OutputErrors:
         kv = head // p.heads * p.kv_heads + head % p.heads // (p.heads // p.kv_heads)
         q, k, v = inputs["Q"][head], inputs["K"][kv], inputs["V"][kv]
         expected = accuracy.reference(xp, q, k, v, visible)
-        same = accuracy.baseline(xp, q, k, v, lambda x: rounded(x, p.dtype), lambda x: rounded(x, str(p.acc_dtype)),
+        same = accuracy.baseline(xp, q, k, v, lambda x: device.rounded(x, p.dtype),
+                                 lambda x: device.rounded(x, str(p.acc_dtype)),
                                  job.tiling.rows_k, visible, travels, divided, held_keys(job))  # fmt: skip
         worst = max(worst, accuracy.largest_error(xp, found[head], expected))
         base = max(base, accuracy.largest_error(xp, same, expected))
@@ -226,7 +222,7 @@ def held_keys(job: ScheduleJob) -> int | None:
     return keys_held(job.tiling.rows_k) if on_tensor_cores else None
 
 
-def visible_rows(job: ScheduleJob) -> accuracy.Visible | None:
+def visible_rows(job: ScheduleJob) -> accuracy.VisibleRows | None:
     """A function visible(first row, rows) -> bool (rows, Nk) on the device; None for a dense mask."""
     p = job.problem
     if p.mask is DENSE:

@@ -20,7 +20,7 @@ from .closed_form import Axis, Counts, floor_sum
 from .expression import Expr, Join, atoms
 
 MOST_STRIPES = 2**21
-Piece = tuple[int, int]  # (offset, length) within a tile
+TileSpan = tuple[int, int]  # (offset, length) within a tile
 
 
 def _below(bound: int, rows: Band, cols: Band, Br: int, Bc: int) -> int:
@@ -135,13 +135,13 @@ class Counter:
             min(cols.stop * self.cols.size, self.cols.length) - 1 - rows.start * self.rows.size,
         )
 
-    def pieces(self, rows: Band, cols: Band) -> Iterator[tuple[Piece, Piece, int, int]]:
+    def pieces(self, rows: Band, cols: Band) -> Iterator[tuple[TileSpan, TileSpan, int, int]]:
         """All pairs of pieces, each with its first position (x, y). Every `global` has one value on a whole pair."""
         for row in rows.pieces:
             for col in cols.pieces:
                 yield row, col, rows.start * self.rows.size + row[0], cols.start * self.cols.size + col[0]
 
-    def visible(self, rows: Band, cols: Band) -> Iterator[tuple[int, int, tuple[Piece, Piece]]]:
+    def visible(self, rows: Band, cols: Band) -> Iterator[tuple[int, int, tuple[TileSpan, TileSpan]]]:
         """Intervals (low, high) of visible deltas for each pair of pieces. Gaps that cannot hide a tile are closed."""
         first, last = self.span(rows, cols)
         edges = sorted({first, last + 1} | {edge for edge in self.edges if first < edge <= last})
@@ -196,7 +196,7 @@ def affordable(stripes: int) -> None:
         raise InputError("--mask", f"{stripes} stripes", allowed, "try a smaller N, larger tiles or another stride")
 
 
-def dilate(low: int, high: int, row: Piece, col: Piece) -> tuple[int, int]:
+def dilate(low: int, high: int, row: TileSpan, col: TileSpan) -> tuple[int, int]:
     """The interval of t = j*Bc - i*Br at which a pair of pieces has a delta of low..high."""
     (row_offset, row_length), (col_offset, col_length) = row, col
     return low - col_offset - col_length + 1 + row_offset, high - col_offset + row_offset + row_length - 1

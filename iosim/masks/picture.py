@@ -22,7 +22,7 @@ WIDEST = 64  # the most tiles a side that are drawn
 MOST_PAIRS = 2**28  # pairs of tokens that are evaluated for a picture
 MOST_TILES = 1024
 
-Tiles = tuple[int, int]  # the numbers of row tiles and of key tiles
+TileNumbers = tuple[int, int]  # the numbers of row tiles and of key tiles
 
 
 class MaskRow(TypedDict):
@@ -41,7 +41,7 @@ class MaskRow(TypedDict):
     token_density: float
     formula: str | None
     formula_density: float | None
-    bound: NotRequired[BoundMask | Tiles]
+    bound: NotRequired[BoundMask | TileNumbers]
 
 
 def describe(expression: str, tiles: str, N: int, Nk: int | None = None) -> MaskRow:
@@ -69,7 +69,7 @@ def describe(expression: str, tiles: str, N: int, Nk: int | None = None) -> Mask
     return row
 
 
-def draw(bound: BoundMask | Tiles) -> str:
+def draw(bound: BoundMask | TileNumbers) -> str:
     """The picture of a mask: `#` for an active tile, `.` for a hidden one. A large mask is cut to its first tiles."""
     size = bound if isinstance(bound, tuple) else (bound.Tr, bound.Tc)
     rows, columns = (min(x, WIDEST) for x in size)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..core.problem import Attention
-    from ..core.typing import Bools, BoundMask, Rows, Size
+    from ..core.typing import Bools, BoundMask, Size, SizeClasses
     from . import mask as masks
 
 
@@ -44,7 +44,7 @@ class Seen(Span):
     def extent(self) -> Size:
         return self.length
 
-    def rows(self, rows: Rows) -> Rows:
+    def rows(self, rows: SizeClasses) -> SizeClasses:
         self._alone(rows)
         kinds = Counter(reaches(self.mask))
         return [(times, {self.tile: height, self: keys}) for (height, keys), times in kinds.items()]

@@ -17,7 +17,7 @@ from .expression import Expr, atoms
 
 MOST_STEPS = 2**22  # some seconds
 
-Seen = tuple[int, int, int, int]
+KeyInterval = tuple[int, int, int, int]
 """(a, b, start, stop): query x sees the keys from x + a to x + b, as far as they lie in start..stop-1."""
 
 
@@ -42,7 +42,7 @@ def by_interval(expr: Expr, N: int, Nk: int) -> tuple[int, int, int, int, int]:
     return pairs, rows, total(merge(keys)), any_rows, total(merge(any_keys))
 
 
-def seen_in(counter: Counter, rows: Band, cols: Band) -> list[Seen]:
+def seen_in(counter: Counter, rows: Band, cols: Band) -> list[KeyInterval]:
     """What the queries of one band see of the keys of another."""
     found = merge(dilate(low, high, *piece) for low, high, piece in counter.visible(rows, cols))
     return [(a, b, cols.start, cols.stop) for a, b in found]
@@ -52,7 +52,7 @@ Piece = tuple[int, int, int, int]
 """(start, stop, value, slope): query x of start..stop-1 sees value + slope * (x - start) keys."""
 
 
-def pieces(seen: list[Seen], band: Band) -> Iterator[Piece]:
+def pieces(seen: list[KeyInterval], band: Band) -> Iterator[Piece]:
     """The number of keys that each query of a band sees, piece by piece: it is linear between a few queries.
 
     An interval of keys moves over start..stop-1 as x grows: the number grows by 1 a query, stays, falls by 1.
@@ -84,7 +84,7 @@ def sum_over(rows: range, start: int, stop: int, value: int, slope: int) -> int:
     return len(rows) * (2 * value + slope * (rows.start + rows.stop - 1 - 2 * start)) // 2
 
 
-def seen_by(rows: Intervals, seen: list[Seen]) -> Intervals:
+def seen_by(rows: Intervals, seen: list[KeyInterval]) -> Intervals:
     """The keys that any query of `rows` sees."""
     if len(rows) * len(seen) > MOST_STEPS:
         raise InputError("--mask", f"{len(rows) * len(seen)} intervals", f"at most {MOST_STEPS}", "try a smaller N")

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from math import ceil, log2
 from typing import TYPE_CHECKING, cast
 
+from ..counting.columns import OPTIONS
 from ..errors import InputError, suggestion
 from ..units import LARGEST_COUNT, parse_count
 from .chart import NAMES, Chart, ChartLine, size
@@ -19,7 +20,6 @@ SPLITS = (  # columns that may split lines further, in this order
 )  # fmt: skip
 POINTS_AN_OCTAVE = 8
 MOST_LINES = 24
-OPTIONS = ("count_init", "lse", "keep_p", "elementwise", "splits", "page_size", "gqa")
 
 
 def from_rows(rows: pd.DataFrame, x: str, y: str, by: tuple[str, ...], steps: bool = False) -> Chart:

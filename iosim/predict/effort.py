@@ -31,7 +31,7 @@ TOUCH_SECONDS = 0.1e-6  # a cell that a block touches
 
 
 @dataclass
-class Part:
+class TensorPart:
     """The part of a tensor that a load or store names: its shape, and how often one head loads or stores it."""
 
     tensor: str
@@ -47,7 +47,7 @@ class Effort(Watcher):
     that each launch loads and stores. It watches a folded machine."""
 
     events: int = 0
-    launches: list[list[Part]] = field(default_factory=lambda: [[]])
+    launches: list[list[TensorPart]] = field(default_factory=lambda: [[]])
 
     def start(self, machine: Folded) -> None:  # type: ignore[override]  # it needs a machine that sums
         self.machine = machine
@@ -68,7 +68,7 @@ class Effort(Watcher):
         visits = int(self.machine.total(()))
         self.events += visits
         (rows, row_step), (columns, column_step) = [*map(part_of, block.shape), (1, 0), (1, 0)][:2]
-        self.launches[-1].append(Part(tensor, (rows, columns), (row_step, column_step), visits))
+        self.launches[-1].append(TensorPart(tensor, (rows, columns), (row_step, column_step), visits))
 
     def touches(self) -> list[int]:
         """The cells that one head touches, by launch (predict/blocks.py); about, as tiles may begin inside a cell."""

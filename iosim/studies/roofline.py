@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..predict.predict import Prediction
 
 # Of one kind of operations: products of factors, from the shapes of a step's arguments.
-Terms = Callable[..., "Iterable[Shape]"]  # type: ignore[explicit-any]  # each step has arguments of its own
+OperationTerms = Callable[..., "Iterable[Shape]"]  # type: ignore[explicit-any]  # each step has arguments of its own
 MOST_SECONDS = 5.0  # that one prediction may take, about; longer ones are left out
 
 
@@ -85,7 +85,7 @@ class WorkByKind(Watcher):
     def step(self, step: Step, outputs: tuple[Block, ...], inputs: tuple[Input, ...], flops: Size) -> None:
         instances = int(self.p.instances)
         self._now.matrix_flops += int(flops) * instances
-        work: tuple[Terms, Terms] | None = getattr(step, "work", None)
+        work: tuple[OperationTerms, OperationTerms] | None = getattr(step, "work", None)
         if work is None:
             self.unmarked.add(step.__name__)
             return
@@ -138,7 +138,7 @@ class Times(TypedDict):
 
 
 @dataclass(frozen=True)
-class Row:
+class RooflineRow:
     """A launch, or all of them (`launch` = all), on one GPU.
 
     `seconds` and `ideal_l2_seconds` are what the peaks allow; `binds` and `ideal_l2_binds` name the slowest resource.
@@ -189,7 +189,7 @@ class Roofline:
     problem: Attention
     hardware: Hardware
     M_bytes: int
-    rows: list[Row]
+    rows: list[RooflineRow]
     unmarked: list[str] = field(default_factory=list)
     nothing_fits: list[str] = field(default_factory=list)
     measured_on: Hardware | None = None
@@ -257,7 +257,7 @@ def predicted(schedule: Schedule, rule: str, p: Attention, tiling: Tiling, chip:
     return predict_generated(schedule, program, chip)
 
 
-def with_prediction(row: Row, found: Prediction) -> Row:
+def with_prediction(row: RooflineRow, found: Prediction) -> RooflineRow:
     """The row of all launches with what was predicted for them."""
     from ..predict.predict import DECIMALS
 
@@ -301,7 +301,7 @@ def rows_of(
     launches: list[LaunchWork],
     chip: Hardware,
     M_bytes: int,
-) -> list[Row]:
+) -> list[RooflineRow]:
     """A row for each launch, and one for all together if there are several."""
     ideal = rule == "ideal"
     label: Labels = {
@@ -312,13 +312,13 @@ def rows_of(
         "Bc": None if ideal else tiling.rows_k,
         "fits": int(footprint(schedule, p.packed, tiling).peak_bytes) <= M_bytes,
     }
-    rows = [Row(**label, launch=str(i), **timed(launch, p, chip)) for i, launch in enumerate(launches, 1)]
+    rows = [RooflineRow(**label, launch=str(i), **timed(launch, p, chip)) for i, launch in enumerate(launches, 1)]
     if len(rows) == 1:
         return [replace(rows[0], launch="all")]
     whole = timed(sum(launches[1:], launches[0]), p, chip)
     whole["seconds"] = sum(row.seconds for row in rows)  # one after the other: each waits for its own slowest resource
     whole["ideal_l2_seconds"] = sum(row.ideal_l2_seconds for row in rows)
-    return [*rows, Row(**label, launch="all", **whole)]
+    return [*rows, RooflineRow(**label, launch="all", **whole)]
 
 
 def timed(work: LaunchWork, p: Attention, chip: Hardware) -> Times:

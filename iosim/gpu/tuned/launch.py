@@ -18,7 +18,7 @@ from ...core.problem import DENSE, Attention
 from ...core.tiling import Tiling
 from ...errors import InputError, MissingError
 from .. import device
-from ..arrays import Counts, DeviceArray, DeviceArrays, Module
+from ..arrays import DeviceArray, DeviceArrays, Module, WordCounts
 
 KERNELS = Path(__file__).parent
 COUNTERS = (  # the tensor and direction that each word of the array `counts` counts
@@ -212,7 +212,7 @@ def run_tuned(
     return outputs, counted(counts) if count else {}
 
 
-def counted(counts: Counts) -> dict[str, tuple[int, int]]:
+def counted(counts: WordCounts) -> dict[str, tuple[int, int]]:
     """The array `counts` as {tensor: (words read, words written)}. Tensors that do not move are left out."""
     found = dict(zip(COUNTERS, map(int, counts.get()), strict=True))
     names = dict.fromkeys(tensor for tensor, _ in COUNTERS)
