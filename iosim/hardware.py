@@ -13,7 +13,7 @@ from .errors import InputError, MissingError, suggestion
 if TYPE_CHECKING:
     from .tables import Row
 
-Toml = dict[str, Any]  # type: ignore[explicit-any]  # a table of a TOML file; `read` checks its values
+Toml = dict[str, Any]  # type: ignore[explicit-any]  # a table of a TOML file; `read_hardware` checks its values
 
 COUNTS = (
     "shared_memory_per_block_bytes",
@@ -86,23 +86,23 @@ def configs_folder() -> Path:
 
 def names() -> list[str]:
     """The names of the presets, as their files spell them."""
-    return [read(path).name for path in _files()]
+    return [read_hardware(path).name for path in _files()]
 
 
 def load(name: str) -> Hardware:
     """The preset of a name, in upper or lower case, or the GPU of a hardware file (a path that ends in .toml)."""
     if isinstance(name, str) and name.endswith(".toml"):
-        return read(Path(name))
+        return read_hardware(Path(name))
     files = {path.stem: path for path in _files()}
     key = name.lower() if isinstance(name, str) else ""
     if key not in files:
         raise InputError("--hardware", name, ", ".join(files), suggestion(key, files))
-    return read(files[key])
+    return read_hardware(files[key])
 
 
 def measured_of(device: str) -> Hardware | None:
     """The kept measurement (configs/measured) of a GPU whose driver gives it this name, or None."""
-    found = map(read, sorted((configs_folder() / "measured").glob("*.toml")))
+    found = map(read_hardware, sorted((configs_folder() / "measured").glob("*.toml")))
     return next((hardware for hardware in found if (hardware.measured or {}).get("device") == device), None)
 
 
@@ -112,11 +112,11 @@ def measured_as(name: str) -> Hardware | None:
     hardware = load(name)
     path = configs_folder() / "measured" / f"{name.lower()}.toml"
     if hardware.measured is None and not name.endswith(".toml") and path.exists():
-        return read(path)
+        return read_hardware(path)
     return hardware if hardware.measured is not None else None
 
 
-def read(path: Path) -> Hardware:
+def read_hardware(path: Path) -> Hardware:
     """The GPU of a TOML file. InputError for a key or a value that is not allowed."""
     import tomllib
 
@@ -221,7 +221,7 @@ def preset_rows() -> list[Row]:
             "fp16_flops_per_second": h.flops_per_second.get("fp16"),
         }
         for path in _files()
-        for h in [read(path)]
+        for h in [read_hardware(path)]
     ]
 
 

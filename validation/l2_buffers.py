@@ -99,7 +99,7 @@ def measured_by(script: str, log: Path) -> list[tuple[counters.ProfiledKernel, d
     return [
         (kernel, {**{name: kernel.get(metric) for name, metric in names.items()},
                   "seconds": kernel.get(counters.TIME) / 1e9})
-        for job in counters.read(log).jobs for kernel in job
+        for job in counters.read_profile(log).jobs for kernel in job
     ]  # fmt: skip
 
 

@@ -80,7 +80,7 @@ class MeasuredStep:
     """It is measured on ragged tiles, for which it has another loop (cuda/tiles.cuh, steps/softmax.cuh)."""
 
 
-def flops(rows: int, keys: int, d: int, width: int) -> int:
+def product_flops(rows: int, keys: int, d: int, width: int) -> int:
     return 2 * rows * keys * d
 
 
@@ -108,10 +108,13 @@ def on_output(step: object, repeat: Repeat, ragged: bool = False) -> MeasuredSte
 
 STEPS: dict[str, MeasuredStep] = {
     "scores": MeasuredStep(
-        lambda on, at: on.update(at.s, scores, at.q, at.k), flops, cost_of(scores), (*SIZES, (16, 16))
+        lambda on, at: on.update(at.s, scores, at.q, at.k), product_flops, cost_of(scores), (*SIZES, (16, 16))
     ),
     "accumulate": MeasuredStep(
-        lambda on, at: on.update(at.o, accumulate, at.s, at.v), flops, cost_of(accumulate), (*FEWER_KEYS, (16, 16))
+        lambda on, at: on.update(at.o, accumulate, at.s, at.v),
+        product_flops,
+        cost_of(accumulate),
+        (*FEWER_KEYS, (16, 16)),
     ),
     "hide": on_scores(hide, lambda on, at: on.update(at.s, hide, at.part)),
     "online_softmax": on_scores(

@@ -91,7 +91,7 @@ def measure_step(name: str, unit: Unit, ragged: bool, sms: int, shared_bytes: in
     rates: list[float] = []
     for rows, parts, times in timed(name, unit, ragged, sms, shared_bytes):
         work = work_of if parts > 1 else chain_of
-        rates += line([parts * work(name, unit, rows, size, ragged) for size in sizes_of(name)], times)
+        rates += fitted_line([parts * work(name, unit, rows, size, ragged) for size in sizes_of(name)], times)
     return {StepKey(unit, LOAD if name == LOAD_ROWS else name, ragged=ragged): StepRates(*rates)}
 
 
@@ -108,9 +108,9 @@ def measure_product(name: str, unit: Unit, sms: int, shared_bytes: int) -> dict[
         if unit == "tensor" and parts < sms:
             flops[-1] *= 2  # it is narrow: a warp works on one product at a time, not on two (predict/block_work.py)
         words = [parts * rows * (keys if name == "scores" else d) for keys, d in sizes_of(name)]
-        _, rate = line(flops[:2], times[:2])
+        _, rate = fitted_line(flops[:2], times[:2])
         rest = [max(time - flop / rate, 1e-9) for flop, time in zip(flops, times, strict=True)]
-        fixed, output_rate = line(words[1:], rest[1:])
+        fixed, output_rate = fitted_line(words[1:], rest[1:])
         products += (fixed, rate)
         outputs += (0.0, output_rate)
     return {StepKey(unit, name): StepRates(*products), StepKey(unit, name, output=True): StepRates(*outputs)}
@@ -142,7 +142,7 @@ def blocks_that_fit(program: Program, shared_bytes: int) -> int:
     return blocks_on(shared_bytes, kernel.smem_bytes, prod(kernel.block), device.function(program, kernel).num_regs)
 
 
-def line(work: Sequence[float], times: Sequence[float]) -> tuple[float, float]:
+def fitted_line(work: Sequence[float], times: Sequence[float]) -> tuple[float, float]:
     """(fixed seconds, work a second) of the line through two measurements, the larger first. Neither is negative, and
     the fixed time is at most half of the smaller one. Of one measurement all time is in the rate."""
     if work[0] == work[-1]:

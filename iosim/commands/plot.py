@@ -58,7 +58,7 @@ def command(
     if picture not in PICTURES:
         raise InputError("--picture", picture, ", ".join(PICTURES), suggestion(picture, PICTURES))
     if picture == "mask":
-        draw_mask(given, tiles or "64x64", file)
+        plot_mask(given, tiles or "64x64", file)
         return
     size = memory(m, m_elements, hardware)
     if size is not None:
@@ -66,7 +66,7 @@ def command(
     matplotlib_chart.draw_chart(traffic(values, schedules, tiles, tile_multiple), file)
 
 
-def draw_mask(given: Given, tiles: str, file: str) -> None:
+def plot_mask(given: Given, tiles: str, file: str) -> None:
     """Draw the picture of the mask among the options."""
     from ..core.tiling import parse_tiles
     from ..masks.picture import tile_map

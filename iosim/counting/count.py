@@ -256,7 +256,9 @@ def rules_of(schedule: Schedule, tiles: str | None, problem: Attention) -> tuple
     return schedule.rules
 
 
-def choose(schedule: Schedule, rule: str, problem: Attention, M_bytes: int | None, multiple: int) -> Tiling | None:
+def choose_tiling(
+    schedule: Schedule, rule: str, problem: Attention, M_bytes: int | None, multiple: int
+) -> Tiling | None:
     """The tiling of a rule (`ideal`, `paper`, `best`, or Br x Bc); None if nothing fits."""
     if rule == "ideal":
         return Tiling(1, 1)
@@ -274,7 +276,7 @@ def run(schedule: Schedule, rule: str, problem: Attention, M_bytes: int | None, 
     require(schedule, problem)
     label = rule if rule in ("ideal", *TILE_RULES) else "given"
     packed = problem.packed
-    tiling = choose(schedule, rule, packed, M_bytes, multiple)
+    tiling = choose_tiling(schedule, rule, packed, M_bytes, multiple)
     if tiling is None:
         return Result(schedule.name, label, fits=False)
     counted = measure(schedule, packed, tiling)

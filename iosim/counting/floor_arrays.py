@@ -79,7 +79,7 @@ def dense_at(N: Floats, Nk: Floats, group: Floats) -> SeenAt:
     return SeenAt(several * rows * Nk, several * rows, several * Nk, rows, Nk)
 
 
-def forward(seen: SeenAt, d: Floats, dv: Floats, M: Floats) -> Floats:
+def forward_floor(seen: SeenAt, d: Floats, dv: Floats, M: Floats) -> Floats:
     """The words of one instance."""
     s, P = d + dv, seen.pairs
     inner = np.floor((np.sqrt(27 * M * (27 * M + 768 * s * s)) - 27 * M) / (128 * s))
@@ -94,7 +94,7 @@ def forward(seen: SeenAt, d: Floats, dv: Floats, M: Floats) -> Floats:
     return greatest(values)
 
 
-def backward(seen: SeenAt, d: Floats, dv: Floats, M: Floats) -> Floats:
+def backward_floor(seen: SeenAt, d: Floats, dv: Floats, M: Floats) -> Floats:
     """The same for the gradients."""
     P, keys = seen.pairs, seen.keys
     reads = d * (seen.rows + keys) + dv * (keys + seen.any_rows)
@@ -133,4 +133,4 @@ def simple(P: Floats, d: Floats, dv: Floats, M: Floats) -> Floats:
     return squares(P, 4 * d * (d + dv), M, ends=False)
 
 
-FAMILIES = {"attention": forward, "backward": backward}
+FAMILIES = {"attention": forward_floor, "backward": backward_floor}

@@ -106,7 +106,7 @@ def build(
         sizes, list(product(dtypes, accumulators)), masks, multiples, cast("list[VariantOptions]", points),
         tuple(split(schedules)), tuple(split(tiles)), columns,
     )  # fmt: skip
-    check(sweep)
+    check_sweep(sweep)
     return sweep
 
 
@@ -164,7 +164,7 @@ def read_memory(value: AxisValue, dtypes: Sequence[str]) -> list[int] | None:
     return sizes
 
 
-def check(sweep: Sweep) -> None:
+def check_sweep(sweep: Sweep) -> None:
     """Raise InputError for a fault of a sweep, before anything is counted or written."""
     check_rules(sweep)
     check_points(sweep.points_of_options)

@@ -10,7 +10,7 @@ from ..core.problem import Attention
 from ..core.shapes import product
 from ..steps.softmax import Cost
 from .record import Body, FreeNode, LoadNode, LoopNode, NewNode, StepNode, StoreNode, statements
-from .shared_memory import Life, place
+from .shared_memory import Life, place_blocks
 
 if TYPE_CHECKING:
     from ..core.typing import Size
@@ -135,7 +135,7 @@ def lay_out(p: Attention, body: Body, rounded: bool) -> tuple[dict[Block, int], 
     lives = [
         Life(begins[b], ends[b], product(room(x, rounded) for x in b.shape) * p.sram_bytes(b.tensor)) for b in blocks
     ]
-    offsets, smem = place(lives)
+    offsets, smem = place_blocks(lives)
     return dict(zip(blocks, offsets, strict=True)), smem
 
 

@@ -12,7 +12,7 @@ from ..core.problem import Attention, Tensor
 from ..core.shapes import product
 from ..masks.mask import Part
 from ..masks.reach import Seen
-from .barriers import Access, State, describe, hbm, sram
+from .barriers import Access, State, barrier_lines, hbm, sram
 from .expressions import Expressions, last_size, letter, split_loops, turns_of, words_of
 from .mask_tables import Tables
 from .plan import ALL_ROWS, Plan, grid_loop, mark_of, tensors_of
@@ -124,7 +124,7 @@ class Writer:
         else:
             new, text, copy = self.copy(node)
         still, barrier, state = state.before(new)
-        return [*describe(still, barrier), *text], state.add(new, copy)
+        return [*barrier_lines(still, barrier), *text], state.add(new, copy)
 
     def loop(self, loop: LoopNode, entry: State) -> tuple[list[str], State]:
         """(lines of a loop, the state after it). The body is written again until its barriers also hold for what the

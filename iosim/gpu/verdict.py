@@ -44,7 +44,7 @@ def verify(evidence: Evidence, hardware: Hardware | None) -> Verdict:
     job = evidence.scheduled
     p, tiling = job.problem, job.tiling
     faults = [evidence.note["failed"]] if "failed" in evidence.note else []
-    sits = occupancies(evidence, hardware) if hardware else None
+    sits = evident_occupancies(evidence, hardware) if hardware else None
     predicted = predict(find(job.name), p, tiling, hardware, sits, cold=bool(evidence.kernels), with_range=True)
     words = word_row(predicted, evidence.note, faults)
     sm = sm_row(predicted, evidence, faults)
@@ -70,7 +70,7 @@ def verify(evidence: Evidence, hardware: Hardware | None) -> Verdict:
     }
 
 
-def occupancies(evidence: Evidence, hardware: Hardware) -> list[Occupancy]:
+def evident_occupancies(evidence: Evidence, hardware: Hardware) -> list[Occupancy]:
     """The occupancy of each launch: from the profiler, else from the launch's threads and shared memory."""
     job = evidence.scheduled
     launches = evidence.note.get("launches") or runner(job).launches

@@ -209,14 +209,14 @@ def this_device() -> str:
 def gather(jobs: Sequence[ScheduleJob], source: Source) -> list[Evidence]:
     """The evidence on each job, from the worker and the profiler or from a kept profile."""
     if isinstance(source, KeptProfile):
-        return replay(jobs, counters.read(source.path), source.path)
+        return replay(jobs, counters.read_profile(source.path), source.path)
     from . import device
 
     device.cupy()
     if source.counters:
         ncu.find_ncu()  # before minutes of measuring
     with tempfile.TemporaryDirectory() as folder:
-        notes = ncu.measure(jobs, Path(folder, "notes"), source.load)
+        notes = ncu.notes_of_jobs(jobs, Path(folder, "notes"), source.load)
         if not source.counters:
             return [Evidence(job, note) for job, note in zip(jobs, notes, strict=True)]
         path = source.keep or str(Path(folder, "ncu.csv"))

@@ -75,7 +75,7 @@ def profile_job(job: Job) -> Note:
     """Launch a job once in each of its places, each time after a marker. Compilation and warm-up are not profiled."""
     for place in range(job.places):
         try:
-            launch = launches_of(job, place)
+            launch = starter_of(job, place)
             launch()
         except Exception as error:  # one job's failure is its own row, whatever it was
             if not place:
@@ -104,7 +104,7 @@ def profiled(launch: Start, name: str = MARKERS[0]) -> None:
 def _nothing() -> None: ...
 
 
-def launches_of(job: Job, place: int = 0) -> Start:
+def starter_of(job: Job, place: int = 0) -> Start:
     """The launches of a job, ready to be started."""
     if isinstance(job, WaitJob):
         return device.waiting(job.milliseconds * 1_000_000)
@@ -137,7 +137,7 @@ def measure_job(job: Job) -> Note:
     """The note on a job: words, output errors and time of a schedule's kernels, or only the time of others."""
     try:
         if not isinstance(job, ScheduleJob):
-            return {"seconds": seconds(launches_of(job))}
+            return {"seconds": seconds(starter_of(job))}
         return measure_kernels(job)
     except Exception as error:  # as above
         return {"failed": one_line(error)}

@@ -17,7 +17,7 @@ from ..errors import InputError
 from .closed_form import Axis, Counts, closed_counts, has_closed_form
 from .counts import Counter
 from .expression import Atom, Expr, Join, atoms, unit
-from .text import WHERE, read
+from .text import WHERE, parse_expression
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,7 +38,7 @@ def parse(text: str) -> AnyMask:
     """The mask of a text; InputError if it is not one."""
     if isinstance(text, str) and text.strip() == "dense":
         return DENSE
-    return cast("AnyMask", Mask(text, read(text)))  # it has sizes and counts once it is bound
+    return cast("AnyMask", Mask(text, parse_expression(text)))  # it has sizes and counts once it is bound
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ LARGEST_FILE = 2**30  # bytes
 _TOKEN = re.compile(r"\s*([&|~()]|file:[^&|()\s]*|[^&|~()\s]+)")
 
 
-def read(text: str) -> Expr:
+def parse_expression(text: str) -> Expr:
     """The expression of a mask's text; InputError if it is not one."""
     if not isinstance(text, str):
         raise InputError(WHERE, text, ALLOWED)

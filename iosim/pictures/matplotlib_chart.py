@@ -63,7 +63,7 @@ def draw_chart(chart: Chart, path: str) -> None:
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(8.4, 4.8))
         figure.subplots_adjust(left=0.095, right=0.735, top=0.9, bottom=0.115)
-        lay_out(axes, chart)
+        style_axes(axes, chart)
         lines = list(zip(chart.lines, colours(chart.lines), strict=True))
         for line, colour in lines:
             draw_line(axes, line, colour, "steps-post" if chart.steps else "default")
@@ -75,7 +75,7 @@ def draw_chart(chart: Chart, path: str) -> None:
         plt.close(figure)
 
 
-def lay_out(axes: Axes, chart: Chart) -> None:
+def style_axes(axes: Axes, chart: Chart) -> None:
     """Set scales, ticks with units and labels of both axes, with a light grid and without a box."""
     for axis, name in (("x", chart.x_label), ("y", chart.y_label)):
         if chart.is_log(axis):

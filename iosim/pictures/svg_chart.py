@@ -54,7 +54,7 @@ def chart_svg(chart: Chart, mark: tuple[float, str] | None = None) -> str:
     drawn = list(zip(chart.lines, colours(chart.lines), strict=True))
     parts += [line_svg(line, colour, across, up) for line, colour in drawn]
     parts += labels_at_ends([line for line in drawn if line[0].kind != "order"], across, up, bottom, right)
-    return frame(WIDTH, HEIGHT, chart.title, "".join(parts))
+    return svg_frame(WIDTH, HEIGHT, chart.title, "".join(parts))
 
 
 def line_svg(line: ChartLine, colour: str, across: Scale, up: Scale) -> str:
@@ -119,7 +119,7 @@ def label(x: float, y: float, text: str, anchor: str, colour: str = "") -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{fill}>{escape(text)}</text>'
 
 
-def frame(width: float, height: float, title: str, inside: str) -> str:
+def svg_frame(width: float, height: float, title: str, inside: str) -> str:
     """An SVG picture of this size, in pixels, around its content."""
     box = f'viewBox="0 0 {width:g} {height:g}" role="img" style="max-width:{width:g}px"'
     font = 'font-family="sans-serif" font-size="12" fill="currentColor"'
@@ -147,7 +147,7 @@ def bars_svg(rows: list[tuple[str, list[tuple[str, int]], str]], limit: int, lim
     end = 22 + len(rows) * height
     mark = left + limit * scale
     found.append(segment(mark, 14, mark, end, "mark") + label(mark, 11, limit_name, "middle"))
-    return frame(WIDTH, end + 6, "SRAM at its fullest, by block", "".join(found))
+    return svg_frame(WIDTH, end + 6, "SRAM at its fullest, by block", "".join(found))
 
 
 def part_colours(rows: list[tuple[str, list[tuple[str, int]], str]]) -> dict[str, str]:
@@ -173,4 +173,4 @@ def tiles_svg(tiles: TileMap) -> str:
                     look = f'height="{height - gap:.1f}" opacity="{0.35 + 0.65 * line[start]:.2f}"'
                     found.append(f'<rect class="tile" {PLAIN["tile"]} {box} {look}/>')
                 start = j
-    return frame(columns * width, rows * height, tiles.title, "".join(found))
+    return svg_frame(columns * width, rows * height, tiles.title, "".join(found))

@@ -17,7 +17,7 @@ from ..core.watchers import Watcher
 from ..cuda.program import Program
 from ..hardware import Hardware
 from .blocks import LEAST_ROWS
-from .generated import launches_of, occupancies
+from .generated import launch_shapes, occupancies
 
 if TYPE_CHECKING:
     from ..core.typing import Input, ScheduleLike, Size, Step
@@ -106,7 +106,7 @@ def seconds_to_predict(schedule: ScheduleLike, program: Program, hardware: Hardw
     effort = Effort()
     Folded(replace(p, mask=DENSE) if hidden else p, effort).run(schedule, program.tiling)
     seconds = EVENT_SECONDS * effort.events * (1 + hidden)
-    sits = occupancies(launches_of(program), hardware)
+    sits = occupancies(launch_shapes(program), hardware)
     for touches, kernel, sit in zip(effort.touches(), program.kernels, sits, strict=True):
         together = min(hardware.sms * sit.blocks_per_sm, prod(kernel.grid))
         seconds += p.instances * touches * (TURN_SECONDS / together + TOUCH_SECONDS)

@@ -79,7 +79,7 @@ def sizes_of_axis(axis: str, p: Attention, Nk: int | None) -> list[Row]:
     return [sizes(of_length(p, N, Nk)) for N in axis_N]
 
 
-def largest(budget: str, p: Attention, Nk: int | None) -> list[Row]:
+def largest_lengths(budget: str, p: Attention, Nk: int | None) -> list[Row]:
     """A row for each entry of KEPT: the largest N = Nk whose Q, K, V, O and kept tensors fit in the budget; 0 if none
     does."""
     if Nk is not None:

@@ -18,7 +18,7 @@ from ..core.folded import Folded
 from ..core.problem import DENSE, Attention
 from ..core.tiling import Tiling
 from ..core.watchers import Watcher
-from ..counting.count import ProblemOptions, choose, default_schedules, rules_of
+from ..counting.count import ProblemOptions, choose_tiling, default_schedules, rules_of
 from ..errors import InputError, IosimError
 from ..hardware import Hardware, load, measured_as
 from ..masks import parse_mask
@@ -217,7 +217,7 @@ def roofline(
     for p in problems:
         for schedule in chosen:
             for rule in rules_of(schedule, tiles, p):
-                add_rows(found, schedule, rule, p, choose(schedule, rule, p.packed, M_bytes, tile_multiple))
+                add_rows(found, schedule, rule, p, choose_tiling(schedule, rule, p.packed, M_bytes, tile_multiple))
     return found
 
 

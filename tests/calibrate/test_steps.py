@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from iosim.calibrate import step_texts, steps
-from iosim.calibrate.steps import LONG, ROWS, SHORT, line
+from iosim.calibrate.steps import LONG, ROWS, SHORT, fitted_line
 from iosim.errors import InputError
 from iosim.gpu import device
-from iosim.hardware import configs_folder, read
+from iosim.hardware import configs_folder, read_hardware
 from iosim.predict.block_work import LoopKey, StepKey
 from iosim.predict.launch_time import StepRates
 from iosim.predict.predict import steps_of
@@ -35,9 +35,12 @@ def launch(program):
 
 def test_a_line_through_two_measurements():
     """1 s + work / 4: 3 s for 8, 2 s for 4; never negative, and at most half of the larger time is fixed."""
-    assert line([8, 4], [3.0, 2.0]) == pytest.approx((1.0, 4.0))
-    assert line([8, 4], [4.0, 1.0]) == pytest.approx((0.0, 2.0)), "superlinear"
-    assert line([8, 4], [2.0, 2.5]) == pytest.approx((1.0, 8.0)) and line([8, 8], [2.0, 2.0]) == (0.0, 4.0)
+    assert fitted_line([8, 4], [3.0, 2.0]) == pytest.approx((1.0, 4.0))
+    assert fitted_line([8, 4], [4.0, 1.0]) == pytest.approx((0.0, 2.0)), "superlinear"
+    assert fitted_line([8, 4], [2.0, 2.5]) == pytest.approx((1.0, 8.0)) and fitted_line([8, 8], [2.0, 2.0]) == (
+        0.0,
+        4.0,
+    )
 
 
 @pytest.mark.parametrize("kind, threads, few", [("tensor", 128, 32), ("simt", 256, 64)])
@@ -268,7 +271,7 @@ def test_a_launch_is_timed_with_inputs_and_cold_with_another_buffer(monkeypatch,
 
 @pytest.mark.parametrize("path", sorted((configs_folder() / "measured").glob("*.toml")), ids=lambda path: path.stem)
 def test_keys_of_a_hardware_file_are_read_and_written_back(path):
-    table = read(path).measured
+    table = read_hardware(path).measured
     for names, kind in ((table["steps"], StepKey), (table["loop_ratios"], LoopKey)):
         keys = [kind.parse(name) for name in names]
         assert [str(key) for key in keys] == list(names) and len(set(keys)) == len(names) > 3

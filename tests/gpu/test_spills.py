@@ -94,7 +94,7 @@ def test_stores_are_asked_for_where_registers_spill_and_kept_with_the_profile(tm
     kernels = [kernel for (kernel,) in found.jobs]
     assert [len(kernel.stack_stores) for kernel in kernels] == [len(job[0]) for job in spills.parse_stores(PAGES)] + [0]
     assert spills.block_bytes(kernels[0]) == (9216, 7168)
-    assert counters.read(tmp_path / "kept.csv") == found
+    assert counters.read_profile(tmp_path / "kept.csv") == found
     assert sorted(path.name for path in tmp_path.iterdir()) == ["all.csv", "kept.csv", "ncu"]
     ours = [schedule_job("flash2", Attention(4096, 128), Tiling(64, 64))] * 3
     assert not any(k.stack_stores for (k,) in ncu.profile(ours, str(tmp_path / "kept.csv")).jobs)

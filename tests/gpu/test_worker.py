@@ -37,7 +37,7 @@ def test_a_job_that_waits_starts_one_thread_for_so_many_nanoseconds(monkeypatch)
         return lambda *launch: started.append(launch)
 
     monkeypatch.setattr(worker.device, "cupy", lambda: SimpleNamespace(RawKernel=raw_kernel))
-    worker.launches_of(wait_job(400))()
+    worker.starter_of(wait_job(400))()
     assert started == [((1,), (1,), (400_000_000,))]
 
 

@@ -334,7 +334,7 @@ JOBS = [
 @pytest.mark.parametrize("gpu", ["h100", "h200"])
 @pytest.mark.parametrize("name, problem, tiling", JOBS)
 def test_the_predicted_time_is_that_of_verify(name, problem, tiling, gpu):
-    rates = hardware.read(hardware.configs_folder() / "measured" / f"{gpu}.toml")
+    rates = hardware.read_hardware(hardware.configs_folder() / "measured" / f"{gpu}.toml")
     row, verdict = asked(name, problem, tiling, gpu), judged(name, problem, tiling, rates)
     assert row.predicted_seconds == verdict["seconds_predicted"] > row.ideal_l2_seconds
     assert row.predicted_binds == verdict["bound_by"]

@@ -119,17 +119,17 @@ class Profile:
     empty: list[ProfiledKernel] = field(default_factory=list)  # the worker's markers, which do nothing
 
 
-def read(path: str | Path) -> Profile:
+def read_profile(path: str | Path) -> Profile:
     """The profile in a CSV of Nsight Compute (`ncu --csv`, metrics in rows or in columns), with or without our
     notes."""
     try:
         text = Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise InputError("--from-ncu", str(path), "a CSV written by ncu --csv", error.strerror or "") from None
-    return parse(text, str(path))
+    return parse_profile(text, str(path))
 
 
-def parse(text: str, where: str = "--from-ncu") -> Profile:
+def parse_profile(text: str, where: str = "--from-ncu") -> Profile:
     """The profile in the text of such a file. Messages call it `where`."""
     lines = text.splitlines()
     notes = [json.loads(line[len(NOTE) :]) for line in lines if line.startswith(NOTE)]

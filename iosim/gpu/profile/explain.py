@@ -111,7 +111,7 @@ def explain(
     """
     kernel = max(kernels, key=lambda k: k.load_bytes)
     share = sum(k.load_bytes for k in kernels if k.name == kernel.name) / max(1, sum(k.load_bytes for k in kernels))
-    found = [replace(e, share=share) for e in candidates(kernel, problem, masked_tiles) if e is not None]
+    found = [replace(e, share=share) for e in possible_explanations(kernel, problem, masked_tiles) if e is not None]
     found.sort(key=lambda e: (not e.explains, round(abs(e.read_ratio - 1), 6), *_unlikely(e, kernel, problem)))
     merged: dict[tuple[str, int, int], list[Explanation]] = {}
     for e in found:
@@ -139,7 +139,9 @@ def _tiles(t: Tiling) -> str:
     return f"{t.rows_q}x{t.rows_k}"
 
 
-def candidates(kernel: ProfiledKernel, problem: Attention, masked_tiles: bool) -> Iterator[Explanation | None]:
+def possible_explanations(
+    kernel: ProfiledKernel, problem: Attention, masked_tiles: bool
+) -> Iterator[Explanation | None]:
     """Every attention schedule with every pair of tile sizes; None where a schedule is for other problems."""
     for schedule in SCHEDULES.values():
         if schedule.family != "attention" or "ideal" in schedule.rules:

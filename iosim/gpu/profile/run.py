@@ -21,7 +21,7 @@ def explain_kernel(
 ) -> list[dict[str, object]]:
     """The rows of one of PyTorch's kernels, which is profiled here, or of all calls of a kept profile."""
     if from_ncu:
-        calls = counters.read(from_ncu).jobs
+        calls = counters.read_profile(from_ncu).jobs
     elif name is None:
         raise InputError("kernel", "nothing", "torch-flash, torch-cudnn, torch-efficient, torch-math", "or --from-ncu")
     else:

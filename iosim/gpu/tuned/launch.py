@@ -178,7 +178,7 @@ def launches(
     ]  # fmt: skip
 
 
-def make_arrays(kernel: TunedKernel, inputs: Mapping[str, object]) -> DeviceArrays:
+def tuned_arrays(kernel: TunedKernel, inputs: Mapping[str, object]) -> DeviceArrays:
     """Device arrays by tensor: inputs (instances, rows, d) rounded to the dtype, and outputs full of NaN."""
     p = kernel.problem
     shapes = {"O": (p.instances, p.N, p.d)}
@@ -197,7 +197,7 @@ def run_tuned(
     """(outputs on the device as floats, {tensor: (words read, words written)}) of one run. Without `count` no words are
     counted."""
     xp = device.cupy()
-    arrays, counts = make_arrays(kernel, inputs), xp.zeros(len(COUNTERS), np.uint64)
+    arrays, counts = tuned_arrays(kernel, inputs), xp.zeros(len(COUNTERS), np.uint64)
     for launch in launches(kernel, arrays, counts, count):
         launch()
     xp.cuda.Device().synchronize()
