@@ -157,7 +157,7 @@ class Bench:
         }
 
 
-def profiled() -> TomlValues:
+def profiler_overheads() -> TomlValues:
     """Seconds of an empty kernel under the profiler, and the driver's own DRAM traffic in bytes a second.
 
     Empty kernels stand between the profiled jobs. The driver's traffic is measured while a kernel only waits. Empty if
@@ -198,7 +198,7 @@ def measure_all() -> TomlValues:
     properties = bench.xp.cuda.runtime.getDeviceProperties(bench.xp.cuda.Device().id)
     found: TomlValues = {"name": properties["name"].decode(), "date": datetime.date.today().isoformat()}
     found |= {"cuda": bench.xp.cuda.runtime.runtimeGetVersion(), **smi()}
-    found |= bench.limits() | bench.memory() | bench.l2() | bench.arithmetic() | bench.latency() | profiled()
+    found |= bench.limits() | bench.memory() | bench.l2() | bench.arithmetic() | bench.latency() | profiler_overheads()
     steps = measure_steps(bench.sms, found["shared_memory_per_sm_bytes"])
     found["tile_latency_seconds"] = found["l2_latency_seconds"] + far_seconds()
     ratios = loop_ratios(steps, bench.sms)

@@ -152,7 +152,7 @@ def is_product(name: str) -> bool:
     return name in STEPS and bool(STEPS[name].cost.product)
 
 
-def sizes_of(name: str) -> tuple[TileSize, ...]:
+def measured_sizes(name: str) -> tuple[TileSize, ...]:
     """The sizes of tile with which a step is measured."""
     return ODD if name in SCALAR else STEPS[name].sizes
 
@@ -171,7 +171,7 @@ def scalar_text(name: str, times: int) -> Text:
     return repeated
 
 
-def text_of(repeat: Repeat, times: int) -> Text:
+def repeated_step(repeat: Repeat, times: int) -> Text:
     """A text of flash2 in which each tile repeats one step so many times. One block works on all row tiles."""
 
     def text(chip: Machine, p: Attention, t: Tiling) -> None:
@@ -210,7 +210,7 @@ def program_of(
     step = STEPS[name]
     N, mask = (WHOLE_TURNS + 1) * rows - MARGIN if ragged else rows, MASK if step.cost.hides else DENSE
     problem = Attention(N, d, Nk=keys, heads=heads, dtype=dtype, acc_dtype="fp32", mask=mask)
-    return generate(text_of(step.repeat, times), problem, Tiling(rows, keys))
+    return generate(repeated_step(step.repeat, times), problem, Tiling(rows, keys))
 
 
 def fills_margin(name: str, unit: Unit, ragged: bool) -> bool:

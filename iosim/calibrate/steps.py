@@ -40,8 +40,8 @@ from .step_texts import (
     TileSize,
     chain_of,
     is_product,
+    measured_sizes,
     program_of,
-    sizes_of,
     work_of,
 )
 
@@ -75,7 +75,7 @@ def every_program() -> Iterator[Program]:
     """The programs that will be measured, except copies of single words."""
     for unit, name, ragged in every_step():
         for rows in (KINDS[unit][1] * few_warps(name, unit), ROWS):
-            for size, times in product(sizes_of(name), (SHORT, LONG)):
+            for size, times in product(measured_sizes(name), (SHORT, LONG)):
                 yield program_of(name, KINDS[unit][0], times, 1, rows, size, ragged)
                 if not STEPS[name].whole:  # measured on ragged tiles only, whose time is found beside whole ones
                     yield program_of(name, KINDS[unit][0], times, 1, rows, size)
@@ -89,9 +89,9 @@ def few_warps(name: str, unit: Unit) -> int:
 def measure_step(name: str, unit: Unit, ragged: bool, sms: int, shared_bytes: int) -> dict[StepKey, StepRates]:
     """{key: rates} of a step."""
     rates: list[float] = []
-    for rows, parts, times in timed(name, unit, ragged, sms, shared_bytes):
+    for rows, parts, times in timed_sizes(name, unit, ragged, sms, shared_bytes):
         work = work_of if parts > 1 else chain_of
-        rates += fitted_line([parts * work(name, unit, rows, size, ragged) for size in sizes_of(name)], times)
+        rates += fitted_line([parts * work(name, unit, rows, size, ragged) for size in measured_sizes(name)], times)
     return {StepKey(unit, LOAD if name == LOAD_ROWS else name, ragged=ragged): StepRates(*rates)}
 
 
@@ -103,11 +103,11 @@ def measure_product(name: str, unit: Unit, sms: int, shared_bytes: int) -> dict[
     """
     products: list[float] = []
     outputs: list[float] = []
-    for rows, parts, times in timed(name, unit, False, sms, shared_bytes):
-        flops = [parts * work_of(name, unit, rows, size) for size in sizes_of(name)]
+    for rows, parts, times in timed_sizes(name, unit, False, sms, shared_bytes):
+        flops = [parts * work_of(name, unit, rows, size) for size in measured_sizes(name)]
         if unit == "tensor" and parts < sms:
             flops[-1] *= 2  # it is narrow: a warp works on one product at a time, not on two (predict/block_work.py)
-        words = [parts * rows * (keys if name == "scores" else d) for keys, d in sizes_of(name)]
+        words = [parts * rows * (keys if name == "scores" else d) for keys, d in measured_sizes(name)]
         _, rate = fitted_line(flops[:2], times[:2])
         rest = [max(time - flop / rate, 1e-9) for flop, time in zip(flops, times, strict=True)]
         fixed, output_rate = fitted_line(words[1:], rest[1:])
@@ -116,7 +116,9 @@ def measure_product(name: str, unit: Unit, sms: int, shared_bytes: int) -> dict[
     return {StepKey(unit, name): StepRates(*products), StepKey(unit, name, output=True): StepRates(*outputs)}
 
 
-def timed(name: str, unit: Unit, ragged: bool, sms: int, shared_bytes: int) -> Iterator[tuple[int, float, list[float]]]:
+def timed_sizes(
+    name: str, unit: Unit, ragged: bool, sms: int, shared_bytes: int
+) -> Iterator[tuple[int, float, list[float]]]:
     """(rows of a tile, factor, seconds for each size), first for blocks of few warps, then for as many blocks as fit.
 
     The factor times the work of a block is the work that its time stands for: that of one warp, then that of one block
@@ -125,13 +127,13 @@ def timed(name: str, unit: Unit, ragged: bool, sms: int, shared_bytes: int) -> I
     alone, full = [], []
     dtype, warps = "fp16" if name in SCALAR else KINDS[unit][0], few_warps(name, unit)
     few = KINDS[unit][1] * warps
-    for size in sizes_of(name):
+    for size in measured_sizes(name):
         blocks = min(
             blocks_that_fit(program_of(name, dtype, SHORT, 1, size=size, ragged=each), shared_bytes)
             for each in {False, ragged}
         )
-        alone.append(seconds(name, dtype, sms, few, size, ragged))
-        full.append(seconds(name, dtype, sms * blocks, ROWS, size, ragged) / blocks)
+        alone.append(step_seconds(name, dtype, sms, few, size, ragged))
+        full.append(step_seconds(name, dtype, sms * blocks, ROWS, size, ragged) / blocks)
     yield few, 1 / warps, alone
     yield ROWS, sms, full
 
@@ -152,7 +154,7 @@ def fitted_line(work: Sequence[float], times: Sequence[float]) -> tuple[float, f
     return fixed, work[0] / (times[0] - fixed)
 
 
-def seconds(name: str, dtype: str, heads: int, rows: int, size: TileSize, ragged: bool = False) -> float:
+def step_seconds(name: str, dtype: str, heads: int, rows: int, size: TileSize, ragged: bool = False) -> float:
     """Seconds of one repetition, with a block for each head.
 
     A ragged tile comes after whole ones: its time is that of the loop less that of the whole tiles, and at least in
@@ -162,7 +164,7 @@ def seconds(name: str, dtype: str, heads: int, rows: int, size: TileSize, ragged
     found = max(long - short, 1e-9) / (LONG - SHORT)
     if not ragged:
         return found
-    whole = seconds(name, dtype, heads, rows, size)
+    whole = step_seconds(name, dtype, heads, rows, size)
     return max(found - WHOLE_TURNS * whole, whole * (rows - MARGIN) / rows)
 
 

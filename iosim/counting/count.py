@@ -215,7 +215,7 @@ def count(
         for rule in rules_of(schedule, tiles, problem)
     ]
     M_words = None if M_bytes is None else M_bytes // problem.word_bytes
-    return Report(problem, M_bytes, proven(problem, M_words, results), results)
+    return Report(problem, M_bytes, proven_bounds(problem, M_words, results), results)
 
 
 def check_names(where: str, given: Iterable[str], allowed: Iterable[str], others: tuple[str, ...] = ()) -> None:
@@ -226,7 +226,7 @@ def check_names(where: str, given: Iterable[str], allowed: Iterable[str], others
             raise InputError(f"{where}: keyword", name, ", ".join(known), suggestion(name, known))
 
 
-def proven(problem: Attention, M_words: int | None, results: list[Result]) -> list[Bound]:
+def proven_bounds(problem: Attention, M_words: int | None, results: list[Result]) -> list[Bound]:
     """The bounds of each family that was counted, with its least traffic that fits."""
     found: list[Bound] = []
     for family in dict.fromkeys(SCHEDULES[r.schedule].family for r in results):

@@ -31,8 +31,8 @@ def floor_words(problem: Attention[Size], M_bytes: Size | None, family: str, len
     """The floor in words of each of `length` grid points, NaN where there is none; None for a family without one."""
     if family not in FAMILIES:
         return None
-    sizes = {name: spread(getattr(problem, name), length) for name in SIZES}
-    M = spread(0 if M_bytes is None else held_words(problem, M_bytes), length)
+    sizes = {name: broadcast(getattr(problem, name), length) for name in SIZES}
+    M = broadcast(0 if M_bytes is None else held_words(problem, M_bytes), length)
     seen = seen_at(problem.mask, sizes)
     seen = seen._replace(pairs=np.where(M > 0, seen.pairs, 0))  # without a word of memory the theorem says nothing
     words = FAMILIES[family](seen, sizes["d"].astype(float), sizes["dv"].astype(float), M.astype(float))
@@ -40,7 +40,7 @@ def floor_words(problem: Attention[Size], M_bytes: Size | None, family: str, len
     return np.where(words > 0, words, np.nan)
 
 
-def spread(value: Size, length: int) -> Whole:
+def broadcast(value: Size, length: int) -> Whole:
     """A size for each grid point."""
     return np.broadcast_to(np.asarray(value), (length,))
 

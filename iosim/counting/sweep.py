@@ -115,13 +115,13 @@ def frame(
     data = {}
     for name in names:
         if name in base:
-            data[name] = spread(base[name], length, len(runs))
+            data[name] = constant_column(base[name], length, len(runs))
         else:
             data[name] = interleave([r[name] for r in results], length, name)
     return pd.DataFrame(data)
 
 
-def spread(value: object, length: int, runs: int) -> pd.Series:
+def constant_column(value: object, length: int, runs: int) -> pd.Series:
     """A column that is the same for all runs of a grid point; None is an empty cell."""
     import pandas as pd
 
@@ -242,7 +242,7 @@ def cells_of(
     least: Floats | None,
 ) -> CellValues:
     """The results of one schedule and tile rule. `standard` are the words of standard attention, `least` the floor."""
-    tiling, nothing = tiles_of(problem, M_bytes, schedule, rule, multiple)
+    tiling, nothing = tilings_of(problem, M_bytes, schedule, rule, multiple)
     counted = measure(schedule, problem, tiling)
     ideal, apart = rule == "ideal", schedule.family in APART
     row: CellValues = {name: value for name, value in counted.items() if name in COLUMNS}
@@ -259,7 +259,7 @@ def cells_of(
     return {"schedule": schedule.name, "tiling": label, **row, "more_tiles": more_sizes(more)}
 
 
-def tiles_of(
+def tilings_of(
     problem: Attention[Size], M_bytes: Whole | None, schedule: Schedule, rule: str, multiple: int
 ) -> tuple[Tiling[Size], Test]:
     """(the tiles of a rule, where there are none that fit)."""

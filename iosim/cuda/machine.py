@@ -27,7 +27,7 @@ from ..core.watchers import Capacity
 from ..errors import InputError, InternalError, IosimError, ScheduleError
 from .expressions import turns_of
 from .mask_tables import Tables
-from .plan import ROW_WORDS, grid_loop, make_plan, room, tensors_of
+from .plan import ROW_WORDS, grid_loop, make_plan, padded_size, tensors_of
 from .program import HbmArray, Kernel, Program
 from .record import Body, LoadNode, Recorder, StepNode, StoreNode, statements
 from .write import Writer, is_shared
@@ -74,7 +74,7 @@ def generate(
                               writer.table_arguments, plan.tensor_cores, plan.blocks))  # fmt: skip
     constants = tables.constants if tables else ""
     source = "\n".join([prelude(), constants, *steps, *(kernel.source for kernel in kernels)])
-    rounded, plain = footprints(schedule, p, tiling, [plan.tensor_cores for plan in plans])
+    rounded, plain = padded_footprints(schedule, p, tiling, [plan.tensor_cores for plan in plans])
     arguments, starts = tables.arguments if tables else {}, filled_before(schedule, launches)
     program = Program(name, problem, tiling, tuple(kernels), source, arrays_of(p, tensors, launches), rounded, plain,
                       tuple(counters), arguments, starts, count)  # fmt: skip
@@ -189,14 +189,16 @@ class Peaks(Capacity):
         self.bytes -= self._bytes_of(block)
 
     def _bytes_of(self, block: Block) -> int:
-        return product(room(x, self.rounded) for x in block.shape) * self._width(block.tensor)
+        return product(padded_size(x, self.rounded) for x in block.shape) * self._width(block.tensor)
 
     def launch_ended(self) -> None:
         self.launches.append(int(self.peak_bytes))
         self.peak_bytes = 0
 
 
-def footprints(schedule: ScheduleLike | Text, p: Attention, tiling: Tiling, rounded: list[bool]) -> tuple[int, int]:
+def padded_footprints(
+    schedule: ScheduleLike | Text, p: Attention, tiling: Tiling, rounded: list[bool]
+) -> tuple[int, int]:
     """Peak bytes in SRAM: (with tiles rounded up to multiples of 16 in the launches marked `rounded`, without)."""
     plain, padded = Peaks(False), Peaks(True)
     Folded(replace(p, mask=DENSE), plain, padded).run(schedule, tiling)

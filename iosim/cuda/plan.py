@@ -50,7 +50,7 @@ class Plan:
 
     def extents(self, block: Block) -> tuple[int, int]:
         """Rows and columns that a block has room for."""
-        sizes = [room(x, self.tensor_cores) for x in block.shape]
+        sizes = [padded_size(x, self.tensor_cores) for x in block.shape]
         return sizes[0], sizes[1] if len(sizes) > 1 else 1
 
     def span(self, p: Attention, block: Block) -> tuple[int, int]:
@@ -66,7 +66,7 @@ def mark_of(step: object) -> Cost:
     return cost if isinstance(cost, Cost) else Cost()
 
 
-def room(x: Tile | Size, rounded: bool) -> int:
+def padded_size(x: Tile | Size, rounded: bool) -> int:
     """Words that a block reserves along an axis; `rounded` tiles are multiples of 16."""
     size = x.extent if isinstance(x, Tile) else x
     return -(-int(size) // 16) * 16 if rounded and isinstance(x, Tile) else int(size)
@@ -94,9 +94,9 @@ def shape_of_work(body: Body) -> tuple[int, int]:
     they are loaded once."""
     outputs = [block for node in statements(body) if isinstance(node, StepNode) for block in node.outputs]
     blocks = [node.block for node in statements(body) if isinstance(node, NewNode)]
-    rows = max((room(block.shape[0], False) for block in outputs or blocks), default=1)
+    rows = max((padded_size(block.shape[0], False) for block in outputs or blocks), default=1)
     tiles = [block for block in blocks if isinstance(block.shape[0], Tile)]
-    return rows, max((product(room(x, False) for x in block.shape) for block in tiles), default=1)
+    return rows, max((product(padded_size(x, False) for x in block.shape) for block in tiles), default=1)
 
 
 def suits_tensor_cores(p: Attention, body: Body) -> bool:
@@ -133,7 +133,8 @@ def lay_out(p: Attention, body: Body, rounded: bool) -> tuple[dict[Block, int], 
             ends[node.block] = time
     blocks = list(begins)
     lives = [
-        Life(begins[b], ends[b], product(room(x, rounded) for x in b.shape) * p.sram_bytes(b.tensor)) for b in blocks
+        Life(begins[b], ends[b], product(padded_size(x, rounded) for x in b.shape) * p.sram_bytes(b.tensor))
+        for b in blocks
     ]
     offsets, smem = place_blocks(lives)
     return dict(zip(blocks, offsets, strict=True)), smem

@@ -187,7 +187,7 @@ def softmax(
 # ---------------------------------------------------------------- the table
 
 
-def write_csv(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
+def write_rows(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
     """Write rows to a CSV file, with the columns of all of them."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     with open(path, "w", newline="") as file:
@@ -196,7 +196,7 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
         writer.writerows(rows)
 
 
-def show(value: object) -> str:
+def value_text(value: object) -> str:
     """A value as the printed table shows it."""
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
@@ -213,16 +213,18 @@ def main(arguments: list[str]) -> int:
             rows.append(run_case(case))
         except Exception as fault:  # one case must not hide the others
             rows.append({"case": str(case), "ok": False, "failed": f"{type(fault).__name__}: {str(fault)[:300]}"})
-        write_csv(folder / "selftest.csv", rows)
+        write_rows(folder / "selftest.csv", rows)
     speed = [] if "--no-speed" in arguments else speeds()
-    write_csv(folder / "speed.csv", speed)
+    write_rows(folder / "speed.csv", speed)
     shown = ("error", "baseline_error", "smem_bytes", "failed")
     for row in rows:
         values = {name: value for name, value in row.items() if name in shown and value}
-        found = (f"{name}={show(values[name])}" for name in shown if name in values)
+        found = (f"{name}={value_text(values[name])}" for name in shown if name in values)
         print("ok  " if row["ok"] else "FAIL", row["case"], *found)
     for line in speed:
-        print("    ", line["kernel"], *(f"{name}={show(value)}" for name, value in line.items() if name != "kernel"))
+        print(
+            "    ", line["kernel"], *(f"{name}={value_text(value)}" for name, value in line.items() if name != "kernel")
+        )
     right = sum(row["ok"] for row in rows)
     print(f"{right} of {len(rows)} cases right, {time.time() - begin:.0f} s; CSV in {folder}")
     return 0 if right == len(rows) else 1

@@ -36,7 +36,7 @@ def _clamp(tile: int, band: Band) -> int:
     return min(max(tile, band.start), band.stop)
 
 
-def spread(low: int, high: int, first: Band, second: Band, size: int, other: int) -> Intervals:
+def tiles_between(low: int, high: int, first: Band, second: Band, size: int, other: int) -> Intervals:
     """The tiles i of `first` with low <= j*other - i*size <= high for some j of `second`: one interval, or none.
 
     They form one interval: if `second` has several tiles, these are whole, and low..high is at least `other` wide.
@@ -51,10 +51,12 @@ def lines(found: Intervals, first: Band, second: Band, size: int, other: int) ->
     # The interval at the middle often gives all tiles; then the others need not be tried.
     middle = ((second.start + second.stop) * other - (first.start + first.stop) * size) // 2
     at = bisect(found, (middle, middle))
-    near = merge(run for a, b in found[max(at - 1, 0) : at + 1] for run in spread(a, b, first, second, size, other))
+    near = merge(
+        run for a, b in found[max(at - 1, 0) : at + 1] for run in tiles_between(a, b, first, second, size, other)
+    )
     if near == [whole(first)]:
         return near
-    return merge(run for a, b in found for run in spread(a, b, first, second, size, other))
+    return merge(run for a, b in found for run in tiles_between(a, b, first, second, size, other))
 
 
 class Active(NamedTuple):

@@ -102,7 +102,7 @@ def colours(lines: list[ChartLine]) -> list[str]:
     return found
 
 
-def spread(places: list[float], gap: float, low: float, high: float) -> list[float]:
+def spread_labels(places: list[float], gap: float, low: float, high: float) -> list[float]:
     """Places for labels: those given, moved at least `gap` apart. They keep their order, and stay within [low, high] if
     there is room."""
     order = sorted(range(len(places)), key=lambda k: places[k])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import InputError, MissingError, suggestion
 from ..files import written_whole
-from .chart import Chart, ChartLine, colours, spread
+from .chart import Chart, ChartLine, colours, spread_labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -130,7 +130,7 @@ def label_lines(axes: Axes, lines: list[tuple[ChartLine, str]]) -> None:
     box = axes.get_window_extent()
     ends = [axes.transData.transform((line.x[-1], line.y[-1])) for line, _ in lines]
     heights = [(min(max(y, box.y0), box.y1) - box.y0) * to_points for _, y in ends]
-    placed = spread(heights, 12, 0, box.height * to_points)
+    placed = spread_labels(heights, 12, 0, box.height * to_points)
     leader = {"arrowstyle": "-", "linewidth": 0.5, "shrinkA": 0, "shrinkB": 0, "relpos": (0, 0.5)}
     for (line, colour), (x, _), was, now in zip(lines, ends, heights, placed, strict=True):
         start = ((x - box.x0) * to_points + 3, was)

@@ -6,7 +6,7 @@ from html import escape
 from math import log10
 from typing import TYPE_CHECKING
 
-from .chart import COLOURS, Chart, ChartLine, colours, spread
+from .chart import COLOURS, Chart, ChartLine, colours, spread_labels
 
 if TYPE_CHECKING:
     from ..masks.picture import TileMap
@@ -82,7 +82,7 @@ def labels_at_ends(
 ) -> list[str]:
     """Labels to the right of a chart, moved apart, each with a leader to the end of its line."""
     ends = [(across(line.x[-1]), min(max(up(line.y[-1]), TOP), bottom)) for line, _ in drawn]
-    placed = spread([y for _, y in ends], LINE_GAP, TOP, bottom)
+    placed = spread_labels([y for _, y in ends], LINE_GAP, TOP, bottom)
     found = []
     for (line, colour), (x, y), place in zip(drawn, ends, placed, strict=True):
         leader = f'<path d="M{x + 2:.1f} {y:.1f}L{right + 14} {place:.1f}" stroke="{colour}" stroke-width="0.7"/>'

@@ -71,7 +71,7 @@ def value_text(name: str, value: int | str) -> str:
     return f"M = {size(int(value))}" if name == "M_bytes" else f"{name} = {value}"
 
 
-def traffic(
+def traffic_chart(
     values: Mapping[str, object], schedules: tuple[str, ...] = (), tiles: str | None = None, multiple: str | int = 1
 ) -> Chart:
     """Words that each schedule moves against M, or against N if N is an axis. Dense attention has the floor and the

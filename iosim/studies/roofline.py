@@ -312,16 +312,18 @@ def rows_of(
         "Bc": None if ideal else tiling.rows_k,
         "fits": int(footprint(schedule, p.packed, tiling).peak_bytes) <= M_bytes,
     }
-    rows = [RooflineRow(**label, launch=str(i), **timed(launch, p, chip)) for i, launch in enumerate(launches, 1)]
+    rows = [
+        RooflineRow(**label, launch=str(i), **times_at_peaks(launch, p, chip)) for i, launch in enumerate(launches, 1)
+    ]
     if len(rows) == 1:
         return [replace(rows[0], launch="all")]
-    whole = timed(sum(launches[1:], launches[0]), p, chip)
+    whole = times_at_peaks(sum(launches[1:], launches[0]), p, chip)
     whole["seconds"] = sum(row.seconds for row in rows)  # one after the other: each waits for its own slowest resource
     whole["ideal_l2_seconds"] = sum(row.ideal_l2_seconds for row in rows)
     return [*rows, RooflineRow(**label, launch="all", **whole)]
 
 
-def timed(work: LaunchWork, p: Attention, chip: Hardware) -> Times:
+def times_at_peaks(work: LaunchWork, p: Attention, chip: Hardware) -> Times:
     """Intensity, ridge and times of one launch."""
     peak = peaks(chip, p)
     times = {

@@ -50,7 +50,7 @@ def test_a_step_is_repeated_by_as_few_warps_as_there_can_be(name, kind, threads,
     dtype, rows = steps.KINDS[kind]
     least = rows * steps.few_warps(name, kind)
     for of, expected in ((ROWS, threads), (least, 128 if name == "load_Q" else few)):
-        for size in steps.sizes_of(name):
+        for size in steps.measured_sizes(name):
             program = steps.program_of(name, dtype, 7, 3, of, size)
             (kernel,) = program.kernels
             assert kernel.tensor_cores == (kind == "tensor") and kernel.block[0] == expected
@@ -61,7 +61,7 @@ def test_a_step_is_repeated_by_as_few_warps_as_there_can_be(name, kind, threads,
 def test_copies_of_single_words_are_of_rows_that_start_anywhere():
     """Rows of 317 words of 2 bytes start anywhere; the last of five tiles has 61."""
     for name in steps.SCALAR:
-        ((keys, d),) = steps.sizes_of(name)
+        ((keys, d),) = steps.measured_sizes(name)
         program = steps.program_of(name, "fp16", 7, 3, 32, (keys, d))
         assert "const int nj = 64;" in program.source and "const int nj = 61;" in program.source
         assert program.source.count(f"{name.split('_')[0]}<false>(") >= 2
@@ -125,7 +125,7 @@ def product_seconds(name, dtype, heads, rows, size, ragged):
 @pytest.mark.parametrize("kind", ["tensor", "simt"])
 @pytest.mark.parametrize("name", ["scores", "accumulate"])
 def test_a_product_and_its_output_are_told_apart(monkeypatch, name, kind):
-    monkeypatch.setattr(steps, "seconds", product_seconds)
+    monkeypatch.setattr(steps, "step_seconds", product_seconds)
     found = steps.measure_product(name, kind, SMS, SHARED_BYTES)
     step, output = StepKey(kind, name), StepKey(kind, name, output=True)
     assert set(found) == {step, output}
@@ -149,7 +149,7 @@ def test_a_step_has_a_fixed_time_and_a_rate(monkeypatch, name, kind, width, warp
             return heads // SMS * (EACH + work * SMS / full)
         return FIXED + work / warps / one
 
-    monkeypatch.setattr(steps, "seconds", seconds)
+    monkeypatch.setattr(steps, "step_seconds", seconds)
     assert steps.measure_step(name, kind, False, SMS, SHARED_BYTES) == {
         StepKey(kind, name): pytest.approx((FIXED, one, EACH, full))
     }
@@ -157,9 +157,9 @@ def test_a_step_has_a_fixed_time_and_a_rate(monkeypatch, name, kind, width, warp
 
 def test_time_outside_the_loop_does_not_count(monkeypatch):
     monkeypatch.setattr(steps, "launch_seconds", lambda program: 100 + 0.5 * launch(program)[0])
-    assert steps.seconds("store", "fp16", 1, ROWS, (64, 64)) == pytest.approx(0.5)
+    assert steps.step_seconds("store", "fp16", 1, ROWS, (64, 64)) == pytest.approx(0.5)
     monkeypatch.setattr(steps, "launch_seconds", lambda program: 1.0)
-    assert steps.seconds("store", "fp16", 1, ROWS, (64, 64)) > 0, "nothing is nothing"
+    assert steps.step_seconds("store", "fp16", 1, ROWS, (64, 64)) > 0, "nothing is nothing"
 
 
 def test_of_ragged_tiles_the_last_counts(monkeypatch):
@@ -170,9 +170,9 @@ def test_of_ragged_tiles_the_last_counts(monkeypatch):
         return 3.0 + turns * rows / 16
 
     monkeypatch.setattr(steps, "launch_seconds", launch_seconds)
-    assert steps.seconds("store", "fp16", 1, ROWS, (64, 64), True) == pytest.approx(60 / 16)
+    assert steps.step_seconds("store", "fp16", 1, ROWS, (64, 64), True) == pytest.approx(60 / 16)
     monkeypatch.setattr(steps, "launch_seconds", lambda program: 3.0 + launch(program)[0] * 2.0)
-    assert steps.seconds("store", "fp16", 1, ROWS, (64, 64), True) == pytest.approx(2.0 * 60 / 64), "never less"
+    assert steps.step_seconds("store", "fp16", 1, ROWS, (64, 64), True) == pytest.approx(2.0 * 60 / 64), "never less"
     assert steps.work_of("store", "tensor", ROWS, (64, 64), True) == 60 * 64 * 2
     assert steps.work_of("load_Q", "tensor", ROWS, (64, 64), True) == 64 * 64 * 2, "margins are filled"
     assert steps.work_of("load_Q", "simt", ROWS, (64, 64), True) == 60 * 64 * 4
@@ -193,14 +193,14 @@ def test_the_busiest_warp_of_a_ragged_tile(name, kind, rows, busiest):
 def test_as_many_blocks_as_fit_of_both_kernels(monkeypatch):
     """The ragged one needs more registers: of 256 threads with 128 two blocks fit, with 64 four."""
     asked = []
-    monkeypatch.setattr(steps, "seconds", lambda *given: asked.append(given) or 1.0)
+    monkeypatch.setattr(steps, "step_seconds", lambda *given: asked.append(given) or 1.0)
 
     def function(program, kernel):
         return SimpleNamespace(num_regs=128 if program.problem.N > ROWS else 64)
 
     monkeypatch.setattr(device, "function", function)
-    list(steps.timed("normalise", "simt", True, SMS, 10**6))
-    list(steps.timed("normalise", "simt", False, SMS, 10**6))
+    list(steps.timed_sizes("normalise", "simt", True, SMS, 10**6))
+    list(steps.timed_sizes("normalise", "simt", False, SMS, 10**6))
     assert [heads for _, _, heads, rows, *_ in asked if rows == ROWS] == [2 * SMS] * 2 + [4 * SMS] * 2
 
 
