@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Toml = dict[str, Any]  # type: ignore[explicit-any]  # a table of a TOML file; `read_hardware` checks its values
 
-COUNTS = (
+COUNT_KEYS = (
     "shared_memory_per_block_bytes",
     "shared_memory_per_sm_bytes",
     "sms",
@@ -23,7 +23,7 @@ COUNTS = (
     "hbm_bytes",
     "hbm_bytes_per_second",
 )
-KEYS = ("name", *COUNTS, "flops_per_second", "sources")
+KEYS = ("name", *COUNT_KEYS, "flops_per_second", "sources")
 MEASURED = "measured"  # a table that only `iosim calibrate` writes
 MEASURED_KEYS = (  # keys that it has at least
     "dram_bytes_per_second",
@@ -34,7 +34,7 @@ MEASURED_KEYS = (  # keys that it has at least
     "latency_seconds",
     "tensor_flops_per_second",
 )
-DTYPES = ("fp16", "bf16", "fp8", "fp32", "fp64")
+FLOP_DTYPES = ("fp16", "bf16", "fp8", "fp32", "fp64")
 SECTOR_BYTES = 32  # of every GPU here: the unit in which caches and DRAM move data
 
 
@@ -135,12 +135,12 @@ def read_hardware(path: Path) -> Hardware:
         _measured(f"{path}: {MEASURED}", measured)
     if not isinstance(data["name"], str) or not data["name"].strip():
         raise InputError(f"{path}: name", data["name"], "a text")
-    for key in COUNTS:
+    for key in COUNT_KEYS:
         _positive(f"{path}: {key}", data[key])
-    rates = _table(path, data, "flops_per_second", (*DTYPES, "exp"))
+    rates = _table(path, data, "flops_per_second", (*FLOP_DTYPES, "exp"))
     for key, value in rates.items():
         _positive(f"{path}: flops_per_second.{key}", value)
-    sourced = (*COUNTS, "flops_per_second")
+    sourced = (*COUNT_KEYS, "flops_per_second")
     sources = _table(path, data, "sources", sourced, required=sourced)
     for key, value in sources.items():
         if not isinstance(value, str) or not value.strip():
@@ -228,7 +228,7 @@ def preset_rows() -> list[Row]:
 def number_rows(name: str) -> list[Row]:
     """A row for each number of a preset, with its source."""
     h = load(name)
-    rows: list[Row] = [{"key": key, "value": getattr(h, key), "source": h.sources[key]} for key in COUNTS]
+    rows: list[Row] = [{"key": key, "value": getattr(h, key), "source": h.sources[key]} for key in COUNT_KEYS]
     source = h.sources["flops_per_second"]
     rates = h.flops_per_second.items()
     return rows + [{"key": f"{dtype}_flops_per_second", "value": rate, "source": source} for dtype, rate in rates]

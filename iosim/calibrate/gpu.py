@@ -32,7 +32,7 @@ BIG_BYTES = 1 << 31  # a buffer far larger than any L2
 L2_STEP_BYTES = 4 << 20  # from one size of buffer to the next
 L2_PASS_BYTES = 1 << 32  # read in all for each size
 THREADS, TIMES = 256, 4096  # threads of a block; turns of a loop of arithmetic
-REPEATS = 7  # launches, of which the median time counts
+PEAK_REPEATS = 7  # launches, of which the median time counts
 WGMMA_TIMES = 64  # turns: a third of a millisecond, because the GPU lowers its clock when it is busy for longer
 MMA_FLOPS = 16 * 8 * 16 * 2  # of one m16n8k16
 WGMMA_FLOPS = 64 * 128 * 16 * 2  # of one m64n128k16
@@ -60,7 +60,7 @@ class Bench:
     ) -> float:
         """The median time of a launch. `flush`: a buffer that is overwritten before each."""
         kernel = self.module.get_function(name)
-        return 1e-3 * device.milliseconds(lambda: kernel((blocks,), (threads,), arguments), REPEATS, flush)
+        return 1e-3 * device.milliseconds(lambda: kernel((blocks,), (threads,), arguments), PEAK_REPEATS, flush)
 
     def memory(self) -> TomlValues:
         """Bytes a second of the DRAM: copying (bytes read plus bytes written), reading, writing."""

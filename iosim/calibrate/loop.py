@@ -24,7 +24,7 @@ from ..cuda.warp_split import LANES
 from ..predict.block_work import BlockWork, LoopKey, Occupancy, StepKey, Unit, WorkCounter
 from ..predict.launch_time import BlockTimer, Memory, Rates, StepRates
 from ..schedules import find
-from .step_texts import KINDS, LONG, MARGIN, ROWS, SHORT, SIZES
+from .step_texts import LONG, MARGIN, SHORT, TILE_ROWS, TILE_SIZES, UNIT_TYPES
 from .steps import blocks_that_fit, launch_seconds
 
 Loop = tuple[int, int, int]
@@ -32,15 +32,15 @@ Loop = tuple[int, int, int]
 TileShape = tuple[int, int, int]
 """(queries of a tile, keys of a tile, d)."""
 
-LOOP: Loop = (ROWS, SHORT * ROWS, LONG * ROWS)
-SHAPE: TileShape = (ROWS, ROWS, SIZES[0][1])
+LOOP: Loop = (TILE_ROWS, SHORT * TILE_ROWS, LONG * TILE_ROWS)
+SHAPE: TileShape = (TILE_ROWS, TILE_ROWS, TILE_SIZES[0][1])
 # The shapes for `asking_ratio`, whose blocks have one warp, two and four.
-SHAPES: tuple[TileShape, ...] = tuple(
+ASKING_SHAPES: tuple[TileShape, ...] = tuple(
     (rows, *sizes) for rows in (16, 32, 64) for sizes in ((64, 64), (32, 64), (32, 128))
 )
 # Here the compiler knows no size: the last tiles are smaller, and there are too few whole tiles for a loop of their
 # own. So the two launches can differ by two tiles at most, and the result is less exact.
-UNSIZED_LOOP: Loop = (2 * ROWS - MARGIN, 2 * ROWS - MARGIN, 4 * ROWS - MARGIN)
+UNSIZED_LOOP: Loop = (2 * TILE_ROWS - MARGIN, 2 * TILE_ROWS - MARGIN, 4 * TILE_ROWS - MARGIN)
 
 RatesByStep = Mapping[StepKey, StepRates]
 
@@ -53,7 +53,7 @@ def loop_ratios(steps: RatesByStep, sms: int) -> dict[LoopKey, float]:
     which one is shorter; the slower one decides.
     """
     found: dict[LoopKey, float] = {}
-    for unit, (sized, loop, many) in product(KINDS, ((True, LOOP, sms), (False, UNSIZED_LOOP, 1))):
+    for unit, (sized, loop, many) in product(UNIT_TYPES, ((True, LOOP, sms), (False, UNSIZED_LOOP, 1))):
         key, measured = LoopKey(unit, sized), tile_seconds(flash2_pair(unit, (many * loop[0], *loop[1:])), loop)
         once, twice = (tiles_of_model(unit, rates_with(steps, sms, {key: ratio}), loop) for ratio in (1.0, 2.0))
         each = (1 + (measured - low) / (high - low) for low, high in zip(once, twice, strict=True))
@@ -94,9 +94,9 @@ def asking_ratio(steps: RatesByStep, ratios: Mapping[LoopKey, float], sms: int, 
     """The share of the time in which a warp asks for copies that the other warps of its quarter wait.
 
     With it the model's tile of flash2 takes as long as the measured one, with as many blocks as fit, in the median of
-    SHAPES. It includes other causes for which such blocks wait: some of them load at over half of the L2's rate.
+    ASKING_SHAPES. It includes other causes for which such blocks wait: some of them load at over half of the L2's rate.
     """
-    return median(asking_of(shape, steps, ratios, sms, shared_bytes) for shape in SHAPES)
+    return median(asking_of(shape, steps, ratios, sms, shared_bytes) for shape in ASKING_SHAPES)
 
 
 def asking_of(
@@ -124,7 +124,7 @@ def far_seconds() -> float:
 def flash2(unit: Unit, N: int, keys: int, shape: TileShape = SHAPE) -> Program:
     """The program of flash2 in tiles of a shape."""
     rows, columns, d = shape
-    problem = Attention(N, d, Nk=keys, dtype=KINDS[unit][0], acc_dtype="fp32")
+    problem = Attention(N, d, Nk=keys, dtype=UNIT_TYPES[unit][0], acc_dtype="fp32")
     return generate(find("flash2"), problem, Tiling(rows, columns))
 
 

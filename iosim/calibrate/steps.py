@@ -28,15 +28,15 @@ from ..gpu.run import launch_all, prepare
 from ..predict.block_work import LOAD, LOAD_CONVERTED, LOAD_SCALAR, STORE, StepKey, Unit
 from ..predict.launch_time import StepRates, blocks_on
 from .step_texts import (
-    KINDS,
     LOAD_ROWS,
     LONG,
     MARGIN,
+    MEASURED_STEPS,
     PASSING,
-    ROWS,
     SCALAR,
     SHORT,
-    STEPS,
+    TILE_ROWS,
+    UNIT_TYPES,
     TileSize,
     chain_of,
     is_product,
@@ -45,14 +45,14 @@ from .step_texts import (
     work_of,
 )
 
-REPEATS = 15  # launches, of which the median time counts
-FLUSH_BYTES = 1 << 28  # empties the L2, and keeps the GPU busy until a launch and its events wait in its queue
+STEP_REPEATS = 15  # launches, of which the median time counts
+STEP_FLUSH_BYTES = 1 << 28  # empties the L2, and keeps the GPU busy until a launch and its events wait in its queue
 
 
 def every_step() -> Iterator[tuple[Unit, str, bool]]:
     """(unit, step, whether its tile is ragged) of all that is measured, except copies of single words."""
-    yield from ((unit, name, False) for unit in KINDS for name, step in STEPS.items() if step.whole)
-    yield from ((unit, name, True) for unit in KINDS for name, step in STEPS.items() if step.ragged)
+    yield from ((unit, name, False) for unit in UNIT_TYPES for name, step in MEASURED_STEPS.items() if step.whole)
+    yield from ((unit, name, True) for unit in UNIT_TYPES for name, step in MEASURED_STEPS.items() if step.ragged)
 
 
 def measure_steps(sms: int, shared_bytes: int) -> dict[StepKey, StepRates]:
@@ -74,16 +74,18 @@ def measure_steps(sms: int, shared_bytes: int) -> dict[StepKey, StepRates]:
 def every_program() -> Iterator[Program]:
     """The programs that will be measured, except copies of single words."""
     for unit, name, ragged in every_step():
-        for rows in (KINDS[unit][1] * few_warps(name, unit), ROWS):
+        for rows in (UNIT_TYPES[unit][1] * few_warps(name, unit), TILE_ROWS):
             for size, times in product(measured_sizes(name), (SHORT, LONG)):
-                yield program_of(name, KINDS[unit][0], times, 1, rows, size, ragged)
-                if not STEPS[name].whole:  # measured on ragged tiles only, whose time is found beside whole ones
-                    yield program_of(name, KINDS[unit][0], times, 1, rows, size)
+                yield program_of(name, UNIT_TYPES[unit][0], times, 1, rows, size, ragged)
+                if not MEASURED_STEPS[
+                    name
+                ].whole:  # measured on ragged tiles only, whose time is found beside whole ones
+                    yield program_of(name, UNIT_TYPES[unit][0], times, 1, rows, size)
 
 
 def few_warps(name: str, unit: Unit) -> int:
     """The warps of the smallest block: those of a tile with 16 rows, or four for copies, which need more bytes."""
-    return 4 if name == LOAD_ROWS else 16 // KINDS[unit][1]
+    return 4 if name == LOAD_ROWS else 16 // UNIT_TYPES[unit][1]
 
 
 def measure_step(name: str, unit: Unit, ragged: bool, sms: int, shared_bytes: int) -> dict[StepKey, StepRates]:
@@ -125,17 +127,17 @@ def timed_sizes(
     on each multiprocessor.
     """
     alone, full = [], []
-    dtype, warps = "fp16" if name in SCALAR else KINDS[unit][0], few_warps(name, unit)
-    few = KINDS[unit][1] * warps
+    dtype, warps = "fp16" if name in SCALAR else UNIT_TYPES[unit][0], few_warps(name, unit)
+    few = UNIT_TYPES[unit][1] * warps
     for size in measured_sizes(name):
         blocks = min(
             blocks_that_fit(program_of(name, dtype, SHORT, 1, size=size, ragged=each), shared_bytes)
             for each in {False, ragged}
         )
         alone.append(step_seconds(name, dtype, sms, few, size, ragged))
-        full.append(step_seconds(name, dtype, sms * blocks, ROWS, size, ragged) / blocks)
+        full.append(step_seconds(name, dtype, sms * blocks, TILE_ROWS, size, ragged) / blocks)
     yield few, 1 / warps, alone
-    yield ROWS, sms, full
+    yield TILE_ROWS, sms, full
 
 
 def blocks_that_fit(program: Program, shared_bytes: int) -> int:
@@ -174,11 +176,12 @@ def in_passing(name: str, found: dict[StepKey, StepRates]) -> float:
     The launch runs with rows that start at multiples of 16 bytes and with rows that do not. The time of a copy is that
     of an aligned one plus the difference.
     """
-    text, rows = PASSING[name], KINDS["tensor"][1]
+    text, rows = PASSING[name], UNIT_TYPES["tensor"][1]
     odd, even = (
-        launch_seconds(generate(text, passing(rows, LONG * ROWS - less), Tiling(rows, ROWS))) for less in (3, 0)
+        launch_seconds(generate(text, passing(rows, LONG * TILE_ROWS - less), Tiling(rows, TILE_ROWS)))
+        for less in (3, 0)
     )
-    size = 2 * rows * ROWS
+    size = 2 * rows * TILE_ROWS
     aligned = found[StepKey("tensor", LOAD_CONVERTED if name == LOAD_SCALAR else STORE)]
     longer = max(odd - even, 0.0) / LONG
     return size / (longer + aligned.warp_seconds + size / aligned.warp_work_per_second)
@@ -186,7 +189,7 @@ def in_passing(name: str, found: dict[StepKey, StepRates]) -> float:
 
 def passing(rows: int, keys: int) -> Attention:
     """The problem of those launches."""
-    return Attention(rows, ROWS, Nk=keys, dtype="fp16", acc_dtype="fp32")
+    return Attention(rows, TILE_ROWS, Nk=keys, dtype="fp16", acc_dtype="fp32")
 
 
 def first_seconds() -> dict[Unit, float]:
@@ -195,12 +198,15 @@ def first_seconds() -> dict[Unit, float]:
     The data are in the L2 by then; the likely cause is instruction fetch.
     """
     device.compile_all(
-        program_of(name, KINDS[unit][0], times, 1) for unit in KINDS for name in STEPS for times in (0, 1)
+        program_of(name, UNIT_TYPES[unit][0], times, 1)
+        for unit in UNIT_TYPES
+        for name in MEASURED_STEPS
+        for times in (0, 1)
     )
     found: dict[Unit, float] = {}
-    for unit, (dtype, _) in KINDS.items():
+    for unit, (dtype, _) in UNIT_TYPES.items():
         longer = []
-        for name in STEPS:
+        for name in MEASURED_STEPS:
             none, once, short, long = (launch_seconds(program_of(name, dtype, n, 1)) for n in (0, 1, SHORT, LONG))
             longer.append(once - none - (long - short) / (LONG - SHORT))
         found[unit] = max(median(longer), 0.0)
@@ -219,5 +225,5 @@ def launch_seconds(program: Program, cold: bool = False) -> float:
         for name in "QKV"
         if name in program.arrays
     }
-    ready, flush = prepare(program, inputs), xp.empty(FLUSH_BYTES, xp.uint8) if cold else None
-    return 1e-3 * device.milliseconds(lambda: launch_all(program, *ready), REPEATS, flush)
+    ready, flush = prepare(program, inputs), xp.empty(STEP_FLUSH_BYTES, xp.uint8) if cold else None
+    return 1e-3 * device.milliseconds(lambda: launch_all(program, *ready), STEP_REPEATS, flush)

@@ -88,7 +88,7 @@ def order_words(p: Attention[Size], M_words: Size | float) -> float | NDArray[np
 
 def bounds(p: Attention, M_words: int | None, attainable: int | None = None, family: str = "attention") -> list[Bound]:
     """The bounds that are known for a family of schedules. `attainable` is the least traffic found by search."""
-    found = FAMILIES.get(family, attention_bounds)(p, M_words, attainable)
+    found = BOUNDS_BY_FAMILY.get(family, attention_bounds)(p, M_words, attainable)
     if family not in FLOORS:
         return found
     floors = proven(p, M_words, family)
@@ -232,11 +232,11 @@ def backward_bounds(p: Attention, M_words: int | None, attainable: int | None) -
     ]  # fmt: skip
 
 
-FAMILIES: dict[str, BoundsOfFamily] = {
+BOUNDS_BY_FAMILY: dict[str, BoundsOfFamily] = {
     "matmul": matmul_bounds,
     "softmax": softmax_bounds,
     "linear": linear_bounds,
     "backward": backward_bounds,
 }
 # Families that are not attention's forward pass: they have no ratio to N^2 d^2 / M, and none to Algorithm 0.
-APART = tuple(FAMILIES)
+APART = tuple(BOUNDS_BY_FAMILY)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Words = dict[str, tuple[Size, Size]]  # {tensor: (words read, words written)}, of one head
 
 TILE_RULES = ("paper", "best")
-OPTIONS = tuple(f.name for f in fields(Attention) if f.name not in ("N", "d", "mask"))  # further keywords of `count`
+KEYWORDS = tuple(f.name for f in fields(Attention) if f.name not in ("N", "d", "mask"))  # further keywords of `count`
 
 
 class VariantOptions(TypedDict, total=False):
@@ -42,7 +42,7 @@ class VariantOptions(TypedDict, total=False):
 
 
 class ProblemOptions(VariantOptions, total=False):
-    """Fields of `Attention` that may be left out, except the mask: those in OPTIONS."""
+    """Fields of `Attention` that may be left out, except the mask: those in KEYWORDS."""
 
     Nk: int
     batch: int
@@ -202,7 +202,7 @@ def count(
 
     Raises InputError for a value that is not allowed, and for a keyword that is not known.
     """
-    check_names("count", options, OPTIONS, ("N", "d", "M", "schedules", "tiles", "tile_multiple", "mask"))
+    check_names("count", options, KEYWORDS, ("N", "d", "M", "schedules", "tiles", "tile_multiple", "mask"))
     problem = Attention(N, d, mask=parse_mask(mask), **options)
     M_bytes = None if M is None else parse_bytes(M, problem.word_bytes)
     parse_count(tile_multiple, "--tile-multiple")

@@ -18,8 +18,7 @@ from ..schedules import SCHEDULES, Schedule, require
 from ..search.best import search
 from .bounds import APART, order_words
 from .columns import COLUMNS, OPTIONS, more_sizes
-from .count import OPTIONS as KEYWORDS
-from .count import TILE_RULES, Counted, Result, check_names, measure, run
+from .count import KEYWORDS, TILE_RULES, Counted, Result, check_names, measure, run
 from .floor_arrays import floor_words
 from .sweep_axes import AXES, NUMBERS, AxisValue, Runs, Sweep, build
 
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 T = TypeVar("T")
-CHUNK = 16_384  # rows of a chunk, approximately
+CHUNK_ROWS = 16_384  # rows of a chunk, approximately
 
 CellValues = dict[str, object]
 """Columns of one schedule and tile rule: an array with a cell for each grid point, or one value for all."""
@@ -75,11 +74,12 @@ def sweep(
 
 
 def chunks(plan: Sweep) -> Iterator[pd.DataFrame]:
-    """DataFrames of about CHUNK rows or fewer, in grid order: schedules and tile rules run fastest, then the sizes."""
+    """DataFrames of about CHUNK_ROWS rows or fewer. They are in grid order: schedules and tile rules run fastest, then
+    the sizes."""
     shown = plan.shown
     for multiple, options, (dtype, acc), mask in product(plan.multiples, plan.options, plan.types, plan.masks):
         runs = plan.runs(mask)
-        for sizes, M_bytes in size_chunks(plan.sizes, max(1, CHUNK // max(1, len(runs)))):
+        for sizes, M_bytes in size_chunks(plan.sizes, max(1, CHUNK_ROWS // max(1, len(runs)))):
             problem = Attention(**sizes, dtype=dtype, acc_dtype=acc, mask=mask, **options)
             yield frame(problem, M_bytes, runs, multiple, shown)
 

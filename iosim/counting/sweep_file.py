@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from .sweep_axes import Sweep
 
 
-KEYS = (
+SWEEP_KEYS = (
     "N", "Nk", "d", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "mask", "M", "tiles", "tile_multiple",
     "schedule", "count_init", "lse", "keep_p", "elementwise", "splits", "page_size", "gqa", "columns",
 )  # fmt: skip
@@ -38,8 +38,8 @@ def read_sweep(file: str) -> TomlTable:
     if not isinstance(table, dict):
         raise InputError(f"{file}: sweep", table, "a table")
     for key, value in table.items():
-        if key not in KEYS:
-            raise InputError(f"{file}: key", key, ", ".join(KEYS), suggestion(key, KEYS))
+        if key not in SWEEP_KEYS:
+            raise InputError(f"{file}: key", key, ", ".join(SWEEP_KEYS), suggestion(key, SWEEP_KEYS))
         if key in ("count_init", "lse", "keep_p") and not isinstance(value, bool):
             raise InputError(f"{file}: {key}", value, "true or false")
         if not isinstance(value, str | int | bool | list) or (

@@ -35,9 +35,9 @@ from .write import Writer, is_shared
 if TYPE_CHECKING:
     from ..core.typing import ScheduleLike, Text
 
-STEPS = ("steps/softmax.cuh", "steps/passes_and_linear.cuh", "steps/backward.cuh")
-FILES = ("cuda/ptx.cuh", "cuda/tiles.cuh", "cuda/mma.cuh", "cuda/products.cuh", *STEPS)
-DTYPES = ("fp32", "fp16", "bf16")
+STEP_FILES = ("steps/softmax.cuh", "steps/passes_and_linear.cuh", "steps/backward.cuh")
+PRELUDE_FILES = ("cuda/ptx.cuh", "cuda/tiles.cuh", "cuda/mma.cuh", "cuda/products.cuh", *STEP_FILES)
+KERNEL_DTYPES = ("fp32", "fp16", "bf16")
 MOST_INSTANCES = 65_535  # of a grid along y (CUDA programming guide)
 
 
@@ -92,8 +92,8 @@ def name_of(schedule: ScheduleLike | Text) -> str:
 def check_problem(p: Attention) -> None:
     """Raise InputError for a problem that no kernel can be generated for."""
     for option, dtype in (("--dtype", p.dtype), ("--acc-dtype", str(p.acc_dtype))):
-        if dtype not in DTYPES:
-            raise InputError(option, dtype, f"{', '.join(DTYPES)} on a GPU")
+        if dtype not in KERNEL_DTYPES:
+            raise InputError(option, dtype, f"{', '.join(KERNEL_DTYPES)} on a GPU")
     if p.instances > MOST_INSTANCES:
         raise InputError("--heads x --batch", p.instances, f"at most {MOST_INSTANCES} on a GPU")
 
@@ -101,7 +101,7 @@ def check_problem(p: Attention) -> None:
 @lru_cache(maxsize=1)
 def prelude() -> str:
     """The CUDA that every program starts with."""
-    return "".join(source_of(name).replace("#pragma once\n", "") for name in FILES)
+    return "".join(source_of(name).replace("#pragma once\n", "") for name in PRELUDE_FILES)
 
 
 def source_of(file: str) -> str:
@@ -112,7 +112,7 @@ def source_of(file: str) -> str:
 @lru_cache(maxsize=1)
 def known_steps() -> frozenset[str]:
     """The names of iosim's own steps, which have CUDA."""
-    return frozenset(name for file in STEPS for name in re.findall(r"STEP (\w+)\(", source_of(file)))
+    return frozenset(name for file in STEP_FILES for name in re.findall(r"STEP (\w+)\(", source_of(file)))
 
 
 def check_steps(launches: list[Body]) -> list[str]:

@@ -13,7 +13,7 @@ from .arrays import DeviceArray
 
 TIMES_BASELINE = 2.0
 FLOOR = 1e-5  # a share of the largest output: float32 sums differ by as much when their order changes
-ROWS = 1024  # query rows at a time, so that few scores are kept
+ROWS_AT_ONCE = 1024  # query rows at a time, so that few scores are kept
 
 VisibleRows = Callable[[int, int], DeviceArray]  # (first row, rows) -> bool (rows, Nk)
 DeviceRounding = Callable[[DeviceArray], DeviceArray]  # to a type and back to float32
@@ -24,12 +24,12 @@ def reference(
 ) -> DeviceArray:
     """The float64 attention of one head: q (N, d), k (Nk, d), v (Nk, dv)."""
     q, k, v = (x.astype(xp.float64) for x in (q, k, v))
-    parts = [_rows(xp, q[x : x + ROWS], k, v, _part(visible, x, q)) for x in range(0, len(q), ROWS)]
+    parts = [_rows(xp, q[x : x + ROWS_AT_ONCE], k, v, _part(visible, x, q)) for x in range(0, len(q), ROWS_AT_ONCE)]
     return xp.concatenate(parts)  # type: ignore[no-any-return]
 
 
 def _part(visible: VisibleRows | None, x: int, q: DeviceArray) -> DeviceArray | None:
-    return None if visible is None else visible(x, min(ROWS, len(q) - x))
+    return None if visible is None else visible(x, min(ROWS_AT_ONCE, len(q) - x))
 
 
 def _rows(xp: ModuleType, q: DeviceArray, k: DeviceArray, v: DeviceArray, visible: DeviceArray | None) -> DeviceArray:
@@ -60,8 +60,8 @@ def baseline(
     """
     q, k, v = (x.astype(xp.float32) for x in (q, k, v))
     scale, parts = xp.float32(q.shape[1] ** -0.5), list[DeviceArray]()
-    for x in range(0, len(q), ROWS):
-        s = accumulate(q[x : x + ROWS] @ k.T * scale)
+    for x in range(0, len(q), ROWS_AT_ONCE):
+        s = accumulate(q[x : x + ROWS_AT_ONCE] @ k.T * scale)
         weights, total = _weights(xp, narrow(s) if "S" in travels else s, _part(visible, x, q))
         normalised = "P" in travels or divided
         if "P" in travels:  # stored normalised

@@ -19,7 +19,7 @@ from .arrays import CompiledKernel, DeviceArray, DeviceArrays, DeviceTables, Ele
 
 WARM_UP = 3
 BUSY_NANOSECONDS = 50_000  # long enough to put a launch and its events into the GPU's queue
-WAIT = """
+WAIT_SOURCE = """
 extern "C" __global__ void iosim_wait(long long nanoseconds) {
     long long start, now;
     asm volatile("mov.u64 %0, %globaltimer;" : "=l"(start));
@@ -139,7 +139,7 @@ def cubin_module(source: str, options: tuple[str, ...]) -> Module:
 
 def waiting(nanoseconds: int) -> Callable[[], None]:
     """A function that launches one thread, which waits for so long and touches no memory."""
-    wait = cupy().RawKernel(WAIT, "iosim_wait")
+    wait = cupy().RawKernel(WAIT_SOURCE, "iosim_wait")
     return lambda: wait((1,), (1,), (np.int64(nanoseconds),))
 
 

@@ -46,7 +46,7 @@ class ProblemFields(Types, total=False):
     dropout: Dropout
 
 
-OPTIONS: dict[str, Types] = {"fp32": {"dtype": "fp32"}, "fp16": {"dtype": "fp16", "acc_dtype": "fp32"}}
+EXAMPLE_TYPES: dict[str, Types] = {"fp32": {"dtype": "fp32"}, "fp16": {"dtype": "fp16", "acc_dtype": "fp32"}}
 RAGGED: ProblemFields = {"N": 200, "Nk": 333, "d": 40}
 WHOLE: ProblemFields = {"N": 512, "d": 64, "heads": 2}
 SMALL: ProblemFields = {"N": 96, "d": 32, "heads": 2}  # for tiles of one token
@@ -66,14 +66,14 @@ def shapes() -> Iterator[tuple[str, str, ProblemFields, str, int]]:
         ragged: ProblemFields = {**SMALL, "Nk": 77} if ideal else {**RAGGED, "heads": 2}
         if schedule.family == "attention" and not ideal:
             ragged = {**ragged, "heads": 4, "kv_heads": 2}
-        yield name, "1x1" if ideal else "48x32", {**ragged, **OPTIONS["fp32"]}, "window:50", 1 if ideal else 8
+        yield name, "1x1" if ideal else "48x32", {**ragged, **EXAMPLE_TYPES["fp32"]}, "window:50", 1 if ideal else 8
         sizes = SMALL if ideal else WHOLE
-        whole: ProblemFields = {**sizes, **OPTIONS["fp16"]}
+        whole: ProblemFields = {**sizes, **EXAMPLE_TYPES["fp16"]}
         if schedule.drops:
             whole = {**whole, "dropout": Dropout(0.1, 7)}
         yield name, "1x1" if ideal else "64x64", whole, "causal" if schedule.skips else "dense", 1 if ideal else 16
     for name in ("split-kv", "paged"):
-        yield name, "16x64", {**DECODE, **OPTIONS["fp16"]}, "dense", 1
+        yield name, "16x64", {**DECODE, **EXAMPLE_TYPES["fp16"]}, "dense", 1
 
 
 def visible_pairs(p: Attention, tiling: Tiling) -> NDArray[np.bool_] | None:

@@ -196,7 +196,7 @@ def write_rows(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
         writer.writerows(rows)
 
 
-def value_text(value: object) -> str:
+def cell_text(value: object) -> str:
     """A value as the printed table shows it."""
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
@@ -219,11 +219,11 @@ def main(arguments: list[str]) -> int:
     shown = ("error", "baseline_error", "smem_bytes", "failed")
     for row in rows:
         values = {name: value for name, value in row.items() if name in shown and value}
-        found = (f"{name}={value_text(values[name])}" for name in shown if name in values)
+        found = (f"{name}={cell_text(values[name])}" for name in shown if name in values)
         print("ok  " if row["ok"] else "FAIL", row["case"], *found)
     for line in speed:
         print(
-            "    ", line["kernel"], *(f"{name}={value_text(value)}" for name, value in line.items() if name != "kernel")
+            "    ", line["kernel"], *(f"{name}={cell_text(value)}" for name, value in line.items() if name != "kernel")
         )
     right = sum(row["ok"] for row in rows)
     print(f"{right} of {len(rows)} cases right, {time.time() - begin:.0f} s; CSV in {folder}")

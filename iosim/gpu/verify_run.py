@@ -158,9 +158,9 @@ def all_schedules(problem: Attention, tuned: bool) -> list[Schedule]:
     """The schedules to verify if none is named. With `tuned`, only those whose tuned kernels have the problem's
     mask."""
     if tuned:
-        from .tuned.launch import FILES, MASKS
+        from .tuned.launch import MASKS, TUNED_FILES
 
-        return [find(name) for name in FILES if MASKS.get(name, "dense") == str(problem.mask)] or [find("flash2")]
+        return [find(name) for name in TUNED_FILES if MASKS.get(name, "dense") == str(problem.mask)] or [find("flash2")]
     return [s for s in default_schedules(problem) if "ideal" not in s.rules]
 
 

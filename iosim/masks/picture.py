@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 WIDEST = 64  # the most tiles a side that are drawn
-MOST_PAIRS = 2**28  # pairs of tokens that are evaluated for a picture
+MOST_PICTURE_PAIRS = 2**28  # pairs of tokens that are evaluated for a picture
 MOST_TILES = 1024
 
 TileNumbers = tuple[int, int]  # the numbers of row tiles and of key tiles
@@ -85,7 +85,7 @@ def corner(bound: BoundMask, rows: int, columns: int) -> list[list[bool]]:
     """Whether each of the first rows x columns tiles is active, by evaluating their pairs of tokens."""
     Br, Bc = bound.rows_q, bound.rows_k
     height, width = min(bound.N, rows * Br), min(bound.Nk, columns * Bc)
-    if height * width > MOST_PAIRS:
+    if height * width > MOST_PICTURE_PAIRS:
         raise InputError("--tiles", f"{Br}x{Bc}", "smaller tiles, for a picture")
     seen = bound.visible(0, height, 0, width)
     return [
@@ -107,9 +107,9 @@ def tile_map(mask: str | AnyMask, N: int, Nk: int | None, tiling: Tiling) -> Til
     """The map of a mask, by evaluating every pair of queries and keys."""
     p = Attention(N, 1, Nk=N if Nk is None else Nk, mask=parse_mask(mask))
     rows, columns = range(0, p.N, tiling.rows_q), range(0, p.Nk, tiling.rows_k)
-    if p.N * p.Nk > MOST_PAIRS or max(len(rows), len(columns)) > MOST_TILES:
+    if p.N * p.Nk > MOST_PICTURE_PAIRS or max(len(rows), len(columns)) > MOST_TILES:
         found = f"{p.N} x {p.Nk} tokens in {len(rows)} x {len(columns)} tiles"
-        raise InputError("mask picture", found, f"at most {MOST_PAIRS} pairs and {MOST_TILES} tiles a side",
+        raise InputError("mask picture", found, f"at most {MOST_PICTURE_PAIRS} pairs and {MOST_TILES} tiles a side",
                          "try a smaller --N or larger --tiles")  # fmt: skip
     import numpy as np
 

@@ -10,7 +10,7 @@ from math import ceil, floor, log2, log10
 
 # Okabe and Ito's colours, which people with any kind of colour vision can tell apart; neighbours here differ most.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255", "#44AA99")
-NAMES = {
+AXIS_TITLES = {
     "N": "N, queries", "Nk": "Nk, keys", "d": "d, head dimension", "M_bytes": "M, bytes of SRAM",
     "M_words": "M, words of SRAM", "total": "traffic, words", "reads": "reads, words", "writes": "writes, words",
     "total_bytes": "traffic, bytes", "read_bytes": "read, bytes", "write_bytes": "written, bytes",
@@ -49,12 +49,12 @@ class Chart:
     @property
     def x_label(self) -> str:
         """The name of the x axis, with its unit."""
-        return NAMES.get(self.x_name, self.x_name)
+        return AXIS_TITLES.get(self.x_name, self.x_name)
 
     @property
     def y_label(self) -> str:
         """The name of the y axis, with its unit."""
-        return NAMES.get(self.y_name, self.y_name)
+        return AXIS_TITLES.get(self.y_name, self.y_name)
 
     def span(self, axis: str, only: str = "") -> tuple[float, float]:
         """The least and the greatest value on an axis (`x` or `y`), of all lines or of one kind only."""

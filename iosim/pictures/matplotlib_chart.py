@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("png", "svg", "pdf")
 INK = "#333333"
-STYLE = {
+RC_PARAMS = {
     "font.family": "sans-serif", "font.size": 9, "axes.edgecolor": "#888888", "axes.labelcolor": INK,
     "text.color": INK, "xtick.color": INK, "ytick.color": INK, "svg.fonttype": "none", "svg.hashsalt": "iosim",
 }  # fmt: skip
@@ -60,7 +60,7 @@ def draw_chart(chart: Chart, path: str) -> None:
     """Draw a chart to a file, whose name gives the format."""
     kind = format_of(path)
     plt = pyplot()
-    with plt.rc_context(STYLE):
+    with plt.rc_context(RC_PARAMS):
         figure, axes = plt.subplots(figsize=(8.4, 4.8))
         figure.subplots_adjust(left=0.095, right=0.735, top=0.9, bottom=0.115)
         style_axes(axes, chart)
@@ -146,7 +146,7 @@ def draw_mask(tiles: TileMap, path: str) -> None:
     is."""
     kind = format_of(path)
     plt = pyplot()
-    with plt.rc_context(STYLE):
+    with plt.rc_context(RC_PARAMS):
         rows, columns = tiles.shares.shape
         height, width = rows * tiles.rows_q, columns * tiles.rows_k
         figure, axes = plt.subplots(figsize=(6.2, min(9.0, max(2.6, 4.6 * height / width + 1.1))))

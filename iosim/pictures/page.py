@@ -17,7 +17,7 @@ from ..counting import report
 from ..counting.bounds import Bound
 from ..counting.count import Report, Result, choose_tiling
 from ..counting.report import count_table, detail_table, header
-from ..masks.picture import MOST_PAIRS, tile_map
+from ..masks.picture import MOST_PICTURE_PAIRS, tile_map
 from ..schedules import find
 from ..tables import Rows
 from ..units import format_bytes
@@ -180,8 +180,10 @@ def mask_section(found: Report, ran: list[tuple[Result, Tiling]]) -> str:
     p = found.problem
     skipping = [(r, t) for r, t in ran if r.Br and find(r.schedule).skips and p.N / r.Br <= 512 >= p.Nk / t.rows_k]
     result, tiling = skipping[0] if skipping else (None, Tiling(max(1, p.N // 64), max(1, p.Nk // 64)))
-    if p.N * p.Nk > MOST_PAIRS:
-        return section("Mask", "", f"{escape(str(p.mask))}: too many pairs for a picture (at most {MOST_PAIRS}).")
+    if p.N * p.Nk > MOST_PICTURE_PAIRS:
+        return section(
+            "Mask", "", f"{escape(str(p.mask))}: too many pairs for a picture (at most {MOST_PICTURE_PAIRS})."
+        )
     tiles = tile_map(p.mask, p.N, p.Nk, tiling)
     whose = f", as {result.schedule} {result.tiling} sees it" if result else ""
     return section("Mask", svg_chart.tiles_svg(tiles), escape(tiles.title + whose) + ". Queries down, keys across.")

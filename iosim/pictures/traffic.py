@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 from ..counting.columns import OPTIONS
 from ..errors import InputError, suggestion
 from ..units import LARGEST_COUNT, parse_count
-from .chart import NAMES, Chart, ChartLine, size
+from .chart import AXIS_TITLES, Chart, ChartLine, size
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,7 +41,7 @@ def from_rows(rows: pd.DataFrame, x: str, y: str, by: tuple[str, ...], steps: bo
     if len(groups) > MOST_LINES:
         raise InputError("--by", f"{len(groups)} lines", f"at most {MOST_LINES}", "take fewer rows, or another --by")
     lines = [line_of_rows(names, group.sort_values(x), x, y) for group in groups]
-    return Chart(f"{NAMES.get(y, y)}, against {NAMES.get(x, x)}", x, y, lines, steps)
+    return Chart(f"{AXIS_TITLES.get(y, y)}, against {AXIS_TITLES.get(x, x)}", x, y, lines, steps)
 
 
 def check_columns(rows: pd.DataFrame, x: str, y: str, by: tuple[str, ...]) -> None:
@@ -58,7 +58,9 @@ def line_of_rows(names: list[str], group: pd.DataFrame, x: str, y: str) -> Chart
     """The line of some rows; its label says their values in the columns `names`."""
     fits = [bool(f) for f in group["fits"].fillna(True)] if "fits" in group.columns else [True] * len(group)
     first = group.iloc[0]
-    label = ", ".join(value_text(name, first[name]) for name in names if first[name] != "ideal") or NAMES.get(y, y)
+    label = ", ".join(value_text(name, first[name]) for name in names if first[name] != "ideal") or AXIS_TITLES.get(
+        y, y
+    )
     return ChartLine(label + ("" if any(fits) else " (does not fit)"), group[x].tolist(), group[y].tolist(), fits)
 
 

@@ -24,7 +24,7 @@ from .l2 import CellNumbers
 if TYPE_CHECKING:
     from ..core.typing import ScheduleLike, Size, Text
 
-MOST_EVENTS = 6_000_000  # loads and stores of tiles of one head: half a minute of visiting every tile
+MOST_HEAD_EVENTS = 6_000_000  # loads and stores of tiles of one head: half a minute of visiting every tile
 LEAST_ROWS = 16  # of a cell: smaller tiles share one, because their blocks run at the same time
 
 
@@ -120,8 +120,10 @@ class Events(BlockWatcher):
         (row, rows), (column, columns) = extent_of(block)
         place = row, int(rows), column, int(columns)
         self.events.append(Event(self.launch, self.machine.thread_block, tensor, *place, write))
-        if len(self.events) > MOST_EVENTS:
-            raise InputError("--tiles", f"more than {MOST_EVENTS} tile events a head", "larger tiles or a smaller N")
+        if len(self.events) > MOST_HEAD_EVENTS:
+            raise InputError(
+                "--tiles", f"more than {MOST_HEAD_EVENTS} tile events a head", "larger tiles or a smaller N"
+            )
 
     def launch_ended(self) -> None:
         self.launch += 1
@@ -134,7 +136,7 @@ def touches_of(
 
     `backwards`: inner loops go from the last tile to the first. Under a causal mask, blocks that run at the same time
     are then at different keys, and each key tile stays in use for longer. InputError if nothing is moved, or if there
-    are more than MOST_EVENTS loads and stores.
+    are more than MOST_HEAD_EVENTS loads and stores.
     """
     from dataclasses import replace
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MOST_MASKED = 2**14  # outer tiles that may be counted one by one, which takes some seconds
 MOST_IN_ARRAYS = 2**18
 WORTH_NUMPY = 1024  # outer tiles: importing NumPy takes as long as counting these one by one
-CHUNK = 2**15
+CANDIDATES_AT_ONCE = 2**15
 
 
 def least_traffic(
@@ -104,10 +104,10 @@ def least_in_arrays(
 
 
 def candidate_chunks(ends: NDArray[np.int64]) -> Iterator[slice[int, int, None]]:
-    """Slices of rows that have at most CHUNK candidates together, or of one row."""
+    """Slices of rows that have at most CANDIDATES_AT_ONCE candidates together, or of one row."""
     start = done = 0
     while start < len(ends):
-        stop = max(start + 1, int(ends.searchsorted(done + CHUNK, side="right")))
+        stop = max(start + 1, int(ends.searchsorted(done + CANDIDATES_AT_ONCE, side="right")))
         yield slice(start, stop)
         start, done = stop, int(ends[stop - 1])
 

@@ -73,7 +73,7 @@ def last_fitting(fits: Callable[[int], bool], most: int) -> int:
     return low
 
 
-def tile_sizes(length: int, multiple: int) -> Iterator[int]:
+def sizes_by_passes(length: int, multiple: int) -> Iterator[int]:
     """The smallest tile, a multiple of `multiple`, for each number of passes over an axis, from most passes to one."""
     size = multiple
     yield size

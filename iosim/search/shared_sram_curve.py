@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, cast
 
 from ..core.tiling import Tiling
 from ..errors import InputError
-from .shared_sram import tile_sizes
+from .shared_sram import sizes_by_passes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -51,7 +51,7 @@ def pairs(rows_axis: int, columns_axis: int, multiple: int) -> tuple[Sizes, Size
     """The smallest rows and columns for each pair of numbers of passes, as arrays of Python integers."""
     import numpy as np
 
-    rows, columns = list(tile_sizes(rows_axis, multiple)), list(tile_sizes(columns_axis, multiple))
+    rows, columns = list(sizes_by_passes(rows_axis, multiple)), list(sizes_by_passes(columns_axis, multiple))
     if len(rows) * len(columns) > MOST:
         enough = 1 << (4 * isqrt(rows_axis * columns_axis) // MOST).bit_length()  # an axis has about 2 sqrt(N) counts
         raise InputError("--N", max(rows_axis, columns_axis), f"at most {MOST} pairs of tile counts",

@@ -21,7 +21,7 @@ COUNT = "inst_executed"  # the metric: warps that ran an instruction
 STORE = re.compile(r"\bSTL((?:\.\w+)*) \[R1(?:\+0x([0-9a-f]+))?\]")  # R1 is the stack's pointer
 WIDTHS = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}  # bytes a thread
 WORD_BYTES = 4
-CLOSE = 0.01  # relative difference to the bytes that the counters say are spilled
+SPILL_TOLERANCE = 0.01  # relative difference to the bytes that the counters say are spilled
 
 
 def parse_stores(text: str) -> list[list[list[StoreInstruction]]]:
@@ -62,7 +62,7 @@ def block_bytes(kernel: ProfiledKernel) -> tuple[int, int] | None:
     threads = prod(kernel.block)
     warps = -(-threads // LANES) * prod(kernel.grid)
     seen = sum(width * runs * LANES for _, width, runs in kernel.stack_stores)
-    if not seen or abs(seen - (kernel.spilled_bytes or 0)) > CLOSE * seen:
+    if not seen or abs(seen - (kernel.spilled_bytes or 0)) > SPILL_TOLERANCE * seen:
         return None
     most: dict[int, int] = {}
     for first, width, runs in kernel.stack_stores:

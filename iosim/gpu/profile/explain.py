@@ -23,7 +23,7 @@ from ...predict.predict import DECIMALS, Prediction, in_whole_tiles, launch_word
 from ...schedules import SCHEDULES, Schedule
 from ..ncu.counters import DRAM_READ, DRAM_WRITE, ProfiledKernel
 from ..ncu.spills import block_bytes
-from .passes import CLOSE, NAME_LENGTH, TILES, UNKNOWN_BLOCKS_PER_SM, PassRow, explain_passes, pass_rows
+from .passes import NAME_LENGTH, RATIO_TOLERANCE, TILES, UNKNOWN_BLOCKS_PER_SM, PassRow, explain_passes, pass_rows
 
 MOST_SPLITS = 128
 SPLIT_TILES = Tiling(64, 128)  # a query tile for decoding; reads do not depend on the key tile
@@ -60,7 +60,7 @@ class Explanation:
         call."""
         least, most = WRITES
         stores = least <= (self.write_ratio or 1) <= most
-        return abs(self.read_ratio - 1) <= CLOSE and stores and self.share >= LEAST_SHARE
+        return abs(self.read_ratio - 1) <= RATIO_TOLERANCE and stores and self.share >= LEAST_SHARE
 
 
 class ExplanationRow(TypedDict):

@@ -25,7 +25,7 @@ from ...schedules import find
 from ..ncu.counters import DRAM_READ, DRAM_WRITE, ProfiledKernel
 
 PRODUCT = "matmul-tiled"
-CLOSE = 0.0005  # a prediction within 0.05 % explains
+RATIO_TOLERANCE = 0.0005  # a prediction within 0.05 % explains
 NAME_LENGTH = 60
 UNKNOWN_BLOCKS_PER_SM = 2
 # The model of the L2 follows so many parts of a sum, and so many rows of a softmax, together. SM bytes do not change.
@@ -160,7 +160,7 @@ def _up_to(axis: int) -> list[int]:
 
 def _close(kernel: ProfiledKernel, read_bytes: int, write_bytes: int) -> bool:
     pairs = (kernel.load_bytes, read_bytes), (kernel.store_bytes, write_bytes)
-    return all(abs(measured - predicted) <= CLOSE * predicted for measured, predicted in pairs)
+    return all(abs(measured - predicted) <= RATIO_TOLERANCE * predicted for measured, predicted in pairs)
 
 
 def pass_rows(

@@ -29,7 +29,7 @@ ROWS_Q = {"flash2.cu": 128, "standard.cu": 256}
 ROWS_K = 128
 PANEL = 64  # 2-byte words: the width of a box swizzled by 128 bytes
 WARP_ROWS = 32  # rows of S that a warp stores at once
-FILES = {"flash2": "flash2.cu", "block-sparse-q": "flash2.cu", "standard-tiled": "standard.cu"}
+TUNED_FILES = {"flash2": "flash2.cu", "block-sparse-q": "flash2.cu", "standard-tiled": "standard.cu"}
 MASKS = {"block-sparse-q": "causal"}  # the one mask of a schedule's kernel; the other kernels are dense
 TensorMap = np.void  # a CUtensorMap, which CuPy passes by value
 
@@ -54,7 +54,7 @@ class TunedKernel:
     @property
     def file(self) -> str:
         """The name of the CUDA file."""
-        return FILES[self.schedule]
+        return TUNED_FILES[self.schedule]
 
     @property
     def one_launch(self) -> bool:
@@ -88,9 +88,9 @@ def tuned(schedule: str, problem: Attention) -> TunedKernel:
     """The tuned kernels of a schedule; InputError if there are none for the problem."""
     p = problem
     masked = MASKS.get(schedule, "dense")
-    one_launch = FILES.get(schedule) == "flash2.cu"
+    one_launch = TUNED_FILES.get(schedule) == "flash2.cu"
     rules = [
-        ("--tuned --schedule", schedule, ", ".join(FILES), schedule in FILES),
+        ("--tuned --schedule", schedule, ", ".join(TUNED_FILES), schedule in TUNED_FILES),
         ("--tuned --dtype", p.dtype, "fp16 or bf16", p.dtype in ("fp16", "bf16")),
         ("--tuned --d", p.d, "64 or 128", p.d in (64, 128) and p.dv == p.d),
         ("--tuned --mask", p.mask, f"{masked} for {schedule}", str(p.mask) == masked),
