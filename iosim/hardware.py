@@ -13,9 +13,9 @@ from .errors import InputError, MissingError, suggestion
 if TYPE_CHECKING:
     from .tables import Row
 
-Toml = dict[str, Any]  # type: ignore[explicit-any]  # a table of a TOML file; `read` checks its values
+Toml = dict[str, Any]  # type: ignore[explicit-any]  # a table of a TOML file; `read_hardware` checks its values
 
-COUNTS = (
+COUNT_KEYS = (
     "shared_memory_per_block_bytes",
     "shared_memory_per_sm_bytes",
     "sms",
@@ -23,7 +23,7 @@ COUNTS = (
     "hbm_bytes",
     "hbm_bytes_per_second",
 )
-KEYS = ("name", *COUNTS, "flops_per_second", "sources")
+KEYS = ("name", *COUNT_KEYS, "flops_per_second", "sources")
 MEASURED = "measured"  # a table that only `iosim calibrate` writes
 MEASURED_KEYS = (  # keys that it has at least
     "dram_bytes_per_second",
@@ -34,7 +34,7 @@ MEASURED_KEYS = (  # keys that it has at least
     "latency_seconds",
     "tensor_flops_per_second",
 )
-DTYPES = ("fp16", "bf16", "fp8", "fp32", "fp64")
+FLOP_DTYPES = ("fp16", "bf16", "fp8", "fp32", "fp64")
 SECTOR_BYTES = 32  # of every GPU here: the unit in which caches and DRAM move data
 
 
@@ -86,23 +86,23 @@ def configs_folder() -> Path:
 
 def names() -> list[str]:
     """The names of the presets, as their files spell them."""
-    return [read(path).name for path in _files()]
+    return [read_hardware(path).name for path in _files()]
 
 
 def load(name: str) -> Hardware:
     """The preset of a name, in upper or lower case, or the GPU of a hardware file (a path that ends in .toml)."""
     if isinstance(name, str) and name.endswith(".toml"):
-        return read(Path(name))
+        return read_hardware(Path(name))
     files = {path.stem: path for path in _files()}
     key = name.lower() if isinstance(name, str) else ""
     if key not in files:
         raise InputError("--hardware", name, ", ".join(files), suggestion(key, files))
-    return read(files[key])
+    return read_hardware(files[key])
 
 
 def measured_of(device: str) -> Hardware | None:
     """The kept measurement (configs/measured) of a GPU whose driver gives it this name, or None."""
-    found = map(read, sorted((configs_folder() / "measured").glob("*.toml")))
+    found = map(read_hardware, sorted((configs_folder() / "measured").glob("*.toml")))
     return next((hardware for hardware in found if (hardware.measured or {}).get("device") == device), None)
 
 
@@ -112,11 +112,11 @@ def measured_as(name: str) -> Hardware | None:
     hardware = load(name)
     path = configs_folder() / "measured" / f"{name.lower()}.toml"
     if hardware.measured is None and not name.endswith(".toml") and path.exists():
-        return read(path)
+        return read_hardware(path)
     return hardware if hardware.measured is not None else None
 
 
-def read(path: Path) -> Hardware:
+def read_hardware(path: Path) -> Hardware:
     """The GPU of a TOML file. InputError for a key or a value that is not allowed."""
     import tomllib
 
@@ -135,12 +135,12 @@ def read(path: Path) -> Hardware:
         _measured(f"{path}: {MEASURED}", measured)
     if not isinstance(data["name"], str) or not data["name"].strip():
         raise InputError(f"{path}: name", data["name"], "a text")
-    for key in COUNTS:
+    for key in COUNT_KEYS:
         _positive(f"{path}: {key}", data[key])
-    rates = _table(path, data, "flops_per_second", (*DTYPES, "exp"))
+    rates = _table(path, data, "flops_per_second", (*FLOP_DTYPES, "exp"))
     for key, value in rates.items():
         _positive(f"{path}: flops_per_second.{key}", value)
-    sourced = (*COUNTS, "flops_per_second")
+    sourced = (*COUNT_KEYS, "flops_per_second")
     sources = _table(path, data, "sources", sourced, required=sourced)
     for key, value in sources.items():
         if not isinstance(value, str) or not value.strip():
@@ -221,14 +221,14 @@ def preset_rows() -> list[Row]:
             "fp16_flops_per_second": h.flops_per_second.get("fp16"),
         }
         for path in _files()
-        for h in [read(path)]
+        for h in [read_hardware(path)]
     ]
 
 
 def number_rows(name: str) -> list[Row]:
     """A row for each number of a preset, with its source."""
     h = load(name)
-    rows: list[Row] = [{"key": key, "value": getattr(h, key), "source": h.sources[key]} for key in COUNTS]
+    rows: list[Row] = [{"key": key, "value": getattr(h, key), "source": h.sources[key]} for key in COUNT_KEYS]
     source = h.sources["flops_per_second"]
     rates = h.flops_per_second.items()
     return rows + [{"key": f"{dtype}_flops_per_second", "value": rate, "source": source} for dtype, rate in rates]

@@ -89,7 +89,7 @@ def measure(log: Path) -> Rows:
     ]
 
 
-def measured_by(script: str, log: Path) -> list[tuple[counters.Kernel, dict[str, float]]]:
+def measured_by(script: str, log: Path) -> list[tuple[counters.ProfiledKernel, dict[str, float]]]:
     """The kernels that a script launches, each with its bytes of DRAM and its time."""
     worker = [sys.executable, script, "--launch", str(log.parent)]
     done = subprocess.run(ncu.command(ncu.find_ncu(), str(log), worker), check=False)
@@ -99,7 +99,7 @@ def measured_by(script: str, log: Path) -> list[tuple[counters.Kernel, dict[str,
     return [
         (kernel, {**{name: kernel.get(metric) for name, metric in names.items()},
                   "seconds": kernel.get(counters.TIME) / 1e9})
-        for job in counters.read(log).jobs for kernel in job
+        for job in counters.read_profile(log).jobs for kernel in job
     ]  # fmt: skip
 
 

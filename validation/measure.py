@@ -31,7 +31,7 @@ from iosim.gpu.profile.explain import explained
 from iosim.gpu.verdict import Evidence, summary, verify
 from iosim.gpu.verdict_tables import flat_rows, short_rows
 from iosim.gpu.verify_run import combine, slopes
-from iosim.hardware import read as read_hardware
+from iosim.hardware import read_hardware
 from validation import shapes
 
 THEIRS = ("torch", "math")  # sets of PyTorch's kernels only
@@ -77,7 +77,9 @@ def measure(part: str, folder: Path, first: int | None) -> None:
     jobs = shapes.jobs_of(part)[:first]
     compile_all(jobs)
     path = str(folder / f"{part}.csv")
-    notes = ncu.measure(jobs, folder / "notes") if part not in THEIRS else [{"job": job.to_json()} for job in jobs]
+    notes = (
+        ncu.notes_of_jobs(jobs, folder / "notes") if part not in THEIRS else [{"job": job.to_json()} for job in jobs]
+    )
     for leftover in ("notes", "notes.jobs"):
         (folder / leftover).unlink(missing_ok=True)
     kernels = ncu.profile_what_ran(jobs, notes, path)
@@ -150,7 +152,7 @@ def kept(folder: Path, part: str) -> list[Evidence]:
     path = folder / f"{part}.csv"
     if not path.exists():
         return []
-    profile = counters.read(path)
+    profile = counters.read_profile(path)
     every = [(job_from_json(note["job"]), note) for note in profile.notes]
     jobs = [job for job, _ in every][: len(profile.jobs)]
     measured = {key_of(job): note for job, note in every if "words" in note or "seconds" in note}

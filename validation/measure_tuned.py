@@ -20,7 +20,7 @@ except ImportError as missing:
 from iosim import Attention, Folded, Traffic
 from iosim.core.problem import DENSE
 from iosim.gpu import device
-from iosim.gpu.tuned.launch import launches, make_arrays, run_tuned, tuned
+from iosim.gpu.tuned.launch import launches, run_tuned, tuned, tuned_arrays
 from iosim.masks import parse_mask
 from iosim.schedules import find
 
@@ -87,7 +87,7 @@ def check_outputs():
                 p = problem_of(*shape, lse=schedule != "standard-tiled")
                 kernel = tuned(schedule, p)
                 inputs = inputs_of(p, scale)
-                arrays = make_arrays(kernel, inputs)
+                arrays = tuned_arrays(kernel, inputs)
                 outputs, words = run_tuned(kernel, inputs, count=True)
                 worst = lse = 0.0
                 for head in {0, p.heads - 1, p.heads // 2}:
@@ -141,7 +141,7 @@ def check_times():
     for heads, N, d, causal in TIMES:
         p = problem_of(N, N, d, heads, heads, "fp16", causal)
         kernel = tuned("block-sparse-q" if causal else "flash2", p)
-        arrays = make_arrays(kernel, inputs_of(p))
+        arrays = tuned_arrays(kernel, inputs_of(p))
         counts = cp.zeros(8, np.uint64)
         (launch,) = launches(kernel, arrays, counts)
         ours = device.milliseconds(launch, 20)
@@ -155,7 +155,7 @@ def check_times():
     for heads, N, d in ((16, 8192, 128), (16, 8192, 64), (32, 4096, 128), (33, 4096, 128)):
         p = problem_of(N, N, d, heads, heads, "fp16", False)
         kernel = tuned("standard-tiled", p)
-        arrays = make_arrays(kernel, inputs_of(p))
+        arrays = tuned_arrays(kernel, inputs_of(p))
         passes = launches(kernel, arrays, cp.zeros(8, np.uint64))
         cublas = cublas_milliseconds(arrays)
         square, row_bytes = 2 * N * N * heads, 2 * N * d * heads

@@ -32,7 +32,7 @@ BIG_BYTES = 1 << 31  # a buffer far larger than any L2
 L2_STEP_BYTES = 4 << 20  # from one size of buffer to the next
 L2_PASS_BYTES = 1 << 32  # read in all for each size
 THREADS, TIMES = 256, 4096  # threads of a block; turns of a loop of arithmetic
-REPEATS = 7  # launches, of which the median time counts
+PEAK_REPEATS = 7  # launches, of which the median time counts
 WGMMA_TIMES = 64  # turns: a third of a millisecond, because the GPU lowers its clock when it is busy for longer
 MMA_FLOPS = 16 * 8 * 16 * 2  # of one m16n8k16
 WGMMA_FLOPS = 64 * 128 * 16 * 2  # of one m64n128k16
@@ -41,7 +41,7 @@ EMPTY_LAUNCHES = 9
 WAIT_MILLISECONDS = 400
 CHASE_STRIDE_BYTES, CHASE_STEPS = 4096 + 128, 20_000  # of a chain of dependent loads
 
-Found = dict[str, Any]  # type: ignore[explicit-any]  # the tables of a TOML file: texts, numbers and tables
+TomlValues = dict[str, Any]  # type: ignore[explicit-any]  # the tables of a TOML file: texts, numbers and tables
 """What was measured, by its key in a hardware file."""
 
 
@@ -60,9 +60,9 @@ class Bench:
     ) -> float:
         """The median time of a launch. `flush`: a buffer that is overwritten before each."""
         kernel = self.module.get_function(name)
-        return 1e-3 * device.milliseconds(lambda: kernel((blocks,), (threads,), arguments), REPEATS, flush)
+        return 1e-3 * device.milliseconds(lambda: kernel((blocks,), (threads,), arguments), PEAK_REPEATS, flush)
 
-    def memory(self) -> Found:
+    def memory(self) -> TomlValues:
         """Bytes a second of the DRAM: copying (bytes read plus bytes written), reading, writing."""
         xp, count = self.xp, BIG_BYTES // 16
         a, b = xp.ones(BIG_BYTES // 4, xp.uint32), xp.empty(BIG_BYTES // 4, xp.uint32)
@@ -77,7 +77,7 @@ class Bench:
         return {"dram_bytes_per_second": 2 * copy, "dram_read_bytes_per_second": read,
                 "dram_write_bytes_per_second": write}  # fmt: skip
 
-    def l2(self) -> Found:
+    def l2(self) -> TomlValues:
         """Bytes a second from the L2, and the largest buffer that all multiprocessors can read from it."""
         xp, blocks = self.xp, self.sms * 2
         size = self.attributes["L2CacheSize"]
@@ -91,7 +91,7 @@ class Bench:
         return {"l2_bytes_per_second": max(rates.values()), "l2_effective_bytes": effective_bytes(rates),
                 "l2_rates": rates}  # fmt: skip
 
-    def arithmetic(self) -> Found:
+    def arithmetic(self) -> TomlValues:
         """Multiply-adds, exponentials and flops of products a second, of all multiprocessors together."""
         xp, blocks, times = self.xp, self.sms * 8, self.xp.int32(TIMES)
         lanes = blocks * THREADS * CHAINS * TIMES
@@ -118,7 +118,7 @@ class Bench:
         ms = device.milliseconds(lambda: kernel((blocks,), (256,), (self.out, self.xp.int32(times))))
         return blocks * 2 * times * 16 * WGMMA_FLOPS / (ms * 1e-3)
 
-    def latency(self) -> Found:
+    def latency(self) -> TomlValues:
         """Seconds of an empty launch, and of a load that the next one depends on, from DRAM and from the L2."""
         flush = self.xp.empty(BIG_BYTES, self.xp.uint8)
         far, near = self._chain(BIG_BYTES, flush), self._chain(1 << 20, None)
@@ -145,7 +145,7 @@ class Bench:
         steps = CHASE_STEPS
         return self.seconds("chase", 1, 1, chain, self.out, xp.int32(steps), flush=flush) / steps
 
-    def limits(self) -> Found:
+    def limits(self) -> TomlValues:
         """What the driver says about the GPU: the keys LIMITS."""
         a = self.attributes
         return {
@@ -157,7 +157,7 @@ class Bench:
         }
 
 
-def profiled() -> Found:
+def profiler_overheads() -> TomlValues:
     """Seconds of an empty kernel under the profiler, and the driver's own DRAM traffic in bytes a second.
 
     Empty kernels stand between the profiled jobs. The driver's traffic is measured while a kernel only waits. Empty if
@@ -192,13 +192,13 @@ def effective_bytes(rates: dict[int, float]) -> int:
     return largest
 
 
-def measure_all() -> Found:
+def measure_all() -> TomlValues:
     """All that a hardware file needs, with the date and the GPU. It takes some minutes."""
     bench = Bench()
     properties = bench.xp.cuda.runtime.getDeviceProperties(bench.xp.cuda.Device().id)
-    found: Found = {"name": properties["name"].decode(), "date": datetime.date.today().isoformat()}
+    found: TomlValues = {"name": properties["name"].decode(), "date": datetime.date.today().isoformat()}
     found |= {"cuda": bench.xp.cuda.runtime.runtimeGetVersion(), **smi()}
-    found |= bench.limits() | bench.memory() | bench.l2() | bench.arithmetic() | bench.latency() | profiled()
+    found |= bench.limits() | bench.memory() | bench.l2() | bench.arithmetic() | bench.latency() | profiler_overheads()
     steps = measure_steps(bench.sms, found["shared_memory_per_sm_bytes"])
     found["tile_latency_seconds"] = found["l2_latency_seconds"] + far_seconds()
     ratios = loop_ratios(steps, bench.sms)
@@ -208,7 +208,7 @@ def measure_all() -> Found:
     return found | {"first_seconds": first_seconds()}
 
 
-def smi() -> Found:
+def smi() -> TomlValues:
     """The driver and the clocks, as nvidia-smi reads them just after some work. Nothing is set."""
     fields = {"driver": "driver_version", "sm_clock": "clocks.sm", "memory_clock": "clocks.mem"}
     if not shutil.which("nvidia-smi"):
@@ -246,7 +246,7 @@ HOW_FIRST = "what a step takes longer the first time in a launch, in the median 
 HOW_STEPS = "of generated kernels: seconds and work a second of one warp, then of a block among many (work: of the GPU)"
 
 
-def toml(found: Found) -> str:
+def toml(found: TomlValues) -> str:
     """The text of a hardware file: the keys of configs/hardware/*.toml, and [measured] for predictions."""
     where = f"{found['name']}, driver {found['driver']}, {found['date']}"
     device_property, measured = f"device property, {where}", f"iosim calibrate, {where}"

@@ -24,26 +24,28 @@ from ..cuda.warp_split import LANES
 from ..predict.block_work import BlockWork, LoopKey, Occupancy, StepKey, Unit, WorkCounter
 from ..predict.launch_time import BlockTimer, Memory, Rates, StepRates
 from ..schedules import find
-from .step_texts import KINDS, LONG, MARGIN, ROWS, SHORT, SIZES
+from .step_texts import LONG, MARGIN, SHORT, TILE_ROWS, TILE_SIZES, UNIT_TYPES
 from .steps import blocks_that_fit, launch_seconds
 
 Loop = tuple[int, int, int]
 """(queries, fewer keys, more keys) of two launches, which differ by some whole tiles."""
-Shape = tuple[int, int, int]
+TileShape = tuple[int, int, int]
 """(queries of a tile, keys of a tile, d)."""
 
-LOOP: Loop = (ROWS, SHORT * ROWS, LONG * ROWS)
-SHAPE: Shape = (ROWS, ROWS, SIZES[0][1])
+LOOP: Loop = (TILE_ROWS, SHORT * TILE_ROWS, LONG * TILE_ROWS)
+SHAPE: TileShape = (TILE_ROWS, TILE_ROWS, TILE_SIZES[0][1])
 # The shapes for `asking_ratio`, whose blocks have one warp, two and four.
-SHAPES: tuple[Shape, ...] = tuple((rows, *sizes) for rows in (16, 32, 64) for sizes in ((64, 64), (32, 64), (32, 128)))
+ASKING_SHAPES: tuple[TileShape, ...] = tuple(
+    (rows, *sizes) for rows in (16, 32, 64) for sizes in ((64, 64), (32, 64), (32, 128))
+)
 # Here the compiler knows no size: the last tiles are smaller, and there are too few whole tiles for a loop of their
 # own. So the two launches can differ by two tiles at most, and the result is less exact.
-UNSIZED_LOOP: Loop = (2 * ROWS - MARGIN, 2 * ROWS - MARGIN, 4 * ROWS - MARGIN)
+UNSIZED_LOOP: Loop = (2 * TILE_ROWS - MARGIN, 2 * TILE_ROWS - MARGIN, 4 * TILE_ROWS - MARGIN)
 
-Steps = Mapping[StepKey, StepRates]
+RatesByStep = Mapping[StepKey, StepRates]
 
 
-def loop_ratios(steps: Steps, sms: int) -> dict[LoopKey, float]:
+def loop_ratios(steps: RatesByStep, sms: int) -> dict[LoopKey, float]:
     """The time of products and softmax in the loop of flash2, over their time repeated alone, for each unit.
 
     The model predicts a tile's time with the ratio 1 and with the ratio 2; the measured time gives the ratio by linear
@@ -51,7 +53,7 @@ def loop_ratios(steps: Steps, sms: int) -> dict[LoopKey, float]:
     which one is shorter; the slower one decides.
     """
     found: dict[LoopKey, float] = {}
-    for unit, (sized, loop, many) in product(KINDS, ((True, LOOP, sms), (False, UNSIZED_LOOP, 1))):
+    for unit, (sized, loop, many) in product(UNIT_TYPES, ((True, LOOP, sms), (False, UNSIZED_LOOP, 1))):
         key, measured = LoopKey(unit, sized), tile_seconds(flash2_pair(unit, (many * loop[0], *loop[1:])), loop)
         once, twice = (tiles_of_model(unit, rates_with(steps, sms, {key: ratio}), loop) for ratio in (1.0, 2.0))
         each = (1 + (measured - low) / (high - low) for low, high in zip(once, twice, strict=True))
@@ -60,14 +62,16 @@ def loop_ratios(steps: Steps, sms: int) -> dict[LoopKey, float]:
 
 
 def rates_with(
-    steps: Steps, sms: int, loop_ratios: Mapping[LoopKey, float] | None = None, asking_ratio: float = 0.0
+    steps: RatesByStep, sms: int, loop_ratios: Mapping[LoopKey, float] | None = None, asking_ratio: float = 0.0
 ) -> Rates:
     """Rates of a GPU with these steps and ratios. All other rates are 1, which a block's own time does not use."""
     ratios = dict(loop_ratios or {})
     return Rates(sms, *(1.0,) * 2, {}, *(1.0,) * 4, 0, steps=dict(steps), loop_ratios=ratios, asking_ratio=asking_ratio)
 
 
-def tiles_of_model(unit: Unit, rates: Rates, loop: Loop = LOOP, shape: Shape = SHAPE, blocks: int = 1) -> list[float]:
+def tiles_of_model(
+    unit: Unit, rates: Rates, loop: Loop = LOOP, shape: TileShape = SHAPE, blocks: int = 1
+) -> list[float]:
     """Predicted seconds of a tile of flash2 for each block of a head, with so many blocks on a multiprocessor."""
     short, long = (
         [BlockTimer(rates, occupancy, Memory(0.0)).stepwise_seconds(work, blocks) for work in of_head]
@@ -77,7 +81,7 @@ def tiles_of_model(unit: Unit, rates: Rates, loop: Loop = LOOP, shape: Shape = S
 
 
 @cache
-def work_of_flash2(unit: Unit, N: int, keys: int, shape: Shape) -> tuple[list[BlockWork], Occupancy]:
+def work_of_flash2(unit: Unit, N: int, keys: int, shape: TileShape) -> tuple[list[BlockWork], Occupancy]:
     """(the work of each block of flash2, how the blocks occupy the GPU)."""
     program = flash2(unit, N, keys, shape)
     occupancy = Occupancy(1, tensor_cores=unit == "tensor", warps=prod(program.kernels[0].block) // LANES)
@@ -86,16 +90,18 @@ def work_of_flash2(unit: Unit, N: int, keys: int, shape: Shape) -> tuple[list[Bl
     return work.blocks[0], occupancy
 
 
-def asking_ratio(steps: Steps, ratios: Mapping[LoopKey, float], sms: int, shared_bytes: int) -> float:
+def asking_ratio(steps: RatesByStep, ratios: Mapping[LoopKey, float], sms: int, shared_bytes: int) -> float:
     """The share of the time in which a warp asks for copies that the other warps of its quarter wait.
 
     With it the model's tile of flash2 takes as long as the measured one, with as many blocks as fit, in the median of
-    SHAPES. It includes other causes for which such blocks wait: some of them load at over half of the L2's rate.
+    ASKING_SHAPES. It includes other causes for which such blocks wait: some of them load at over half of the L2's rate.
     """
-    return median(asking_of(shape, steps, ratios, sms, shared_bytes) for shape in SHAPES)
+    return median(asking_of(shape, steps, ratios, sms, shared_bytes) for shape in ASKING_SHAPES)
 
 
-def asking_of(shape: Shape, steps: Steps, ratios: Mapping[LoopKey, float], sms: int, shared_bytes: int) -> float:
+def asking_of(
+    shape: TileShape, steps: RatesByStep, ratios: Mapping[LoopKey, float], sms: int, shared_bytes: int
+) -> float:
     """The `asking_ratio` of one shape, by bisection between 0 and 1."""
     rows, keys, _ = shape
     loop = (rows, SHORT * keys, LONG * keys)
@@ -115,25 +121,25 @@ def far_seconds() -> float:
     return max(tile_seconds(pair, LOOP, cold=True) - tile_seconds(pair, LOOP), 0.0)
 
 
-def flash2(unit: Unit, N: int, keys: int, shape: Shape = SHAPE) -> Program:
+def flash2(unit: Unit, N: int, keys: int, shape: TileShape = SHAPE) -> Program:
     """The program of flash2 in tiles of a shape."""
     rows, columns, d = shape
-    problem = Attention(N, d, Nk=keys, dtype=KINDS[unit][0], acc_dtype="fp32")
+    problem = Attention(N, d, Nk=keys, dtype=UNIT_TYPES[unit][0], acc_dtype="fp32")
     return generate(find("flash2"), problem, Tiling(rows, columns))
 
 
-def flash2_pair(unit: Unit, loop: Loop, shape: Shape = SHAPE) -> list[Program]:
+def flash2_pair(unit: Unit, loop: Loop, shape: TileShape = SHAPE) -> list[Program]:
     """The programs of flash2 with the fewer keys of a loop and with more keys."""
     return [flash2(unit, loop[0], keys, shape) for keys in loop[1:]]
 
 
-def tile_seconds(pair: list[Program], loop: Loop, shape: Shape = SHAPE, cold: bool = False) -> float:
+def tile_seconds(pair: list[Program], loop: Loop, shape: TileShape = SHAPE, cold: bool = False) -> float:
     """Measured seconds of a tile: the difference of two launches over the tiles by which they differ. `cold`: K and V
     come from DRAM."""
     short, long = (launch_seconds(program, cold) for program in pair)
     return max(long - short, 1e-9) / tiles_in(loop, shape)
 
 
-def tiles_in(loop: Loop, shape: Shape = SHAPE) -> int:
+def tiles_in(loop: Loop, shape: TileShape = SHAPE) -> int:
     """The number of key tiles by which the two launches of a loop differ."""
     return (loop[2] - loop[1]) // shape[1]

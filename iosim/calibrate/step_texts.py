@@ -1,6 +1,7 @@
 """The texts whose kernels calibrate/steps.py measures: flash2 with one step of a tile repeated, and copies of words.
 
-STEPS and SCALAR say what is repeated. The functions below make a program of it, and say how much work a repetition is.
+MEASURED_STEPS and SCALAR say what is repeated. The functions below make a program of it, and say how much work a
+repetition is.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 from ..core.machine import Block, Machine, Tile
 from ..core.problem import DENSE, Attention
@@ -42,21 +44,26 @@ from ..steps.softmax import (
     zeros,
 )
 
-ROWS = 64  # of a tile
+if TYPE_CHECKING:
+    from ..core.typing import Text
+
+TILE_ROWS = 64  # of a tile
 MARGIN = 4  # rows that a ragged tile has less than it has room for
 SHORT, LONG = 16, 81  # the two numbers of repetitions that are compared
-KINDS: dict[Unit, tuple[str, int]] = {"tensor": ("fp16", 16), "simt": ("fp32", 8)}  # {unit: (dtype, rows of a warp)}
+UNIT_TYPES: dict[Unit, tuple[str, int]] = {
+    "tensor": ("fp16", 16),
+    "simt": ("fp32", 8),
+}  # {unit: (dtype, rows of a warp)}
 MASK = parse_mask("causal")  # hides some words of the tile, which has at least as many keys as queries
 WORDS_TOGETHER = 4  # words of S in 16 bytes
 
-Size = tuple[int, int]
+TileSize = tuple[int, int]
 """(keys of a tile, d)."""
-SIZES: tuple[Size, ...] = ((64, 64), (64, 16))
-FEWER_KEYS: tuple[Size, ...] = ((64, 64), (16, 64))
-ODD: tuple[Size, ...] = ((317, 64),)  # a row of S in four whole tiles and a smaller one; its length is odd
+TILE_SIZES: tuple[TileSize, ...] = ((64, 64), (64, 16))
+FEWER_KEYS: tuple[TileSize, ...] = ((64, 64), (16, 64))
+ODD: tuple[TileSize, ...] = ((317, 64),)  # a row of S in four whole tiles and a smaller one; its length is odd
 
 Repeat = Callable[[Machine, SimpleNamespace], object]
-Text = Callable[[Machine, Attention, Tiling], None]
 LOAD_ROWS = "load_Q"
 
 
@@ -69,7 +76,7 @@ class MeasuredStep:
     """The work of one repetition, from (rows, keys, d, bytes of a word): flops of a product, bytes of a copy, else
     words."""
     cost: Cost = COPY
-    sizes: tuple[Size, ...] = SIZES
+    sizes: tuple[TileSize, ...] = TILE_SIZES
     """Two sizes of tile, which give a fixed time and a rate. For a product a third one, with a smaller output too."""
     whole: bool = True
     """It is measured on whole tiles."""
@@ -77,7 +84,7 @@ class MeasuredStep:
     """It is measured on ragged tiles, for which it has another loop (cuda/tiles.cuh, steps/softmax.cuh)."""
 
 
-def flops(rows: int, keys: int, d: int, width: int) -> int:
+def product_flops(rows: int, keys: int, d: int, width: int) -> int:
     return 2 * rows * keys * d
 
 
@@ -103,12 +110,15 @@ def on_output(step: object, repeat: Repeat, ragged: bool = False) -> MeasuredSte
     return MeasuredStep(repeat, words_of_output, cost_of(step), ragged=ragged)
 
 
-STEPS: dict[str, MeasuredStep] = {
+MEASURED_STEPS: dict[str, MeasuredStep] = {
     "scores": MeasuredStep(
-        lambda on, at: on.update(at.s, scores, at.q, at.k), flops, cost_of(scores), (*SIZES, (16, 16))
+        lambda on, at: on.update(at.s, scores, at.q, at.k), product_flops, cost_of(scores), (*TILE_SIZES, (16, 16))
     ),
     "accumulate": MeasuredStep(
-        lambda on, at: on.update(at.o, accumulate, at.s, at.v), flops, cost_of(accumulate), (*FEWER_KEYS, (16, 16))
+        lambda on, at: on.update(at.o, accumulate, at.s, at.v),
+        product_flops,
+        cost_of(accumulate),
+        (*FEWER_KEYS, (16, 16)),
     ),
     "hide": on_scores(hide, lambda on, at: on.update(at.s, hide, at.part)),
     "online_softmax": on_scores(
@@ -143,12 +153,12 @@ PASSING: dict[str, Text] = {LOAD_SCALAR: output_pass, STORE_SCALAR: score_pass}
 
 
 def is_product(name: str) -> bool:
-    return name in STEPS and bool(STEPS[name].cost.product)
+    return name in MEASURED_STEPS and bool(MEASURED_STEPS[name].cost.product)
 
 
-def sizes_of(name: str) -> tuple[Size, ...]:
+def measured_sizes(name: str) -> tuple[TileSize, ...]:
     """The sizes of tile with which a step is measured."""
-    return ODD if name in SCALAR else STEPS[name].sizes
+    return ODD if name in SCALAR else MEASURED_STEPS[name].sizes
 
 
 def scalar_text(name: str, times: int) -> Text:
@@ -165,7 +175,7 @@ def scalar_text(name: str, times: int) -> Text:
     return repeated
 
 
-def text_of(repeat: Repeat, times: int) -> Text:
+def repeated_step(repeat: Repeat, times: int) -> Text:
     """A text of flash2 in which each tile repeats one step so many times. One block works on all row tiles."""
 
     def text(chip: Machine, p: Attention, t: Tiling) -> None:
@@ -192,19 +202,19 @@ def program_of(
     dtype: str,
     times: int,
     heads: int,
-    rows: int = ROWS,
-    size: Size = SIZES[0],
+    rows: int = TILE_ROWS,
+    size: TileSize = TILE_SIZES[0],
     ragged: bool = False,
 ) -> Program:
     """The program that repeats a step. `ragged`: it has WHOLE_TURNS tiles of rows, then one with MARGIN rows less."""
     keys, d = size
     if name in SCALAR:
         problem = Attention(rows, d, Nk=keys, heads=heads, dtype=dtype, acc_dtype="fp32")
-        return generate(scalar_text(name, times), problem, Tiling(rows, ROWS))
-    step = STEPS[name]
+        return generate(scalar_text(name, times), problem, Tiling(rows, TILE_ROWS))
+    step = MEASURED_STEPS[name]
     N, mask = (WHOLE_TURNS + 1) * rows - MARGIN if ragged else rows, MASK if step.cost.hides else DENSE
     problem = Attention(N, d, Nk=keys, heads=heads, dtype=dtype, acc_dtype="fp32", mask=mask)
-    return generate(text_of(step.repeat, times), problem, Tiling(rows, keys))
+    return generate(repeated_step(step.repeat, times), problem, Tiling(rows, keys))
 
 
 def fills_margin(name: str, unit: Unit, ragged: bool) -> bool:
@@ -213,21 +223,21 @@ def fills_margin(name: str, unit: Unit, ragged: bool) -> bool:
     return ragged and unit == "tensor" and name == LOAD_ROWS
 
 
-def work_of(name: str, unit: Unit, rows: int, size: Size, ragged: bool = False) -> int:
+def work_of(name: str, unit: Unit, rows: int, size: TileSize, ragged: bool = False) -> int:
     """The work of one repetition on the last tile, which is the ragged one if there is any."""
     keys, d = size
     if name in SCALAR:
         return rows * keys * 2
     rows -= MARGIN if ragged and not fills_margin(name, unit, ragged) else 0
-    return STEPS[name].work(rows, keys, d, 2 if unit == "tensor" else 4)
+    return MEASURED_STEPS[name].work(rows, keys, d, 2 if unit == "tensor" else 4)
 
 
-def chain_of(name: str, unit: Unit, rows: int, size: Size, ragged: bool = False) -> int:
+def chain_of(name: str, unit: Unit, rows: int, size: TileSize, ragged: bool = False) -> int:
     """The work of one repetition if all warps had as much as the busiest one (predict/block_work.py)."""
     work = work_of(name, unit, rows, size, ragged)
     if not ragged or fills_margin(name, unit, ragged):
         return work
-    left, own = rows - MARGIN, KINDS[unit][1]
+    left, own = rows - MARGIN, UNIT_TYPES[unit][1]
     tile = Block(name, (Tile(left + rows, left, rows, 1), size[0]), None, 0)
-    at_once = row_parts(tile, WORDS_TOGETHER)[0] if STEPS[name].cost.rows else 1
+    at_once = row_parts(tile, WORDS_TOGETHER)[0] if MEASURED_STEPS[name].cost.rows else 1
     return round(work * busiest_rows(tile, rows // own, unit == "tensor", at_once) * (rows // own) / left)

@@ -28,31 +28,31 @@ from ..gpu.run import launch_all, prepare
 from ..predict.block_work import LOAD, LOAD_CONVERTED, LOAD_SCALAR, STORE, StepKey, Unit
 from ..predict.launch_time import StepRates, blocks_on
 from .step_texts import (
-    KINDS,
     LOAD_ROWS,
     LONG,
     MARGIN,
+    MEASURED_STEPS,
     PASSING,
-    ROWS,
     SCALAR,
     SHORT,
-    STEPS,
-    Size,
+    TILE_ROWS,
+    UNIT_TYPES,
+    TileSize,
     chain_of,
     is_product,
+    measured_sizes,
     program_of,
-    sizes_of,
     work_of,
 )
 
-REPEATS = 15  # launches, of which the median time counts
-FLUSH_BYTES = 1 << 28  # empties the L2, and keeps the GPU busy until a launch and its events wait in its queue
+STEP_REPEATS = 15  # launches, of which the median time counts
+STEP_FLUSH_BYTES = 1 << 28  # empties the L2, and keeps the GPU busy until a launch and its events wait in its queue
 
 
 def every_step() -> Iterator[tuple[Unit, str, bool]]:
     """(unit, step, whether its tile is ragged) of all that is measured, except copies of single words."""
-    yield from ((unit, name, False) for unit in KINDS for name, step in STEPS.items() if step.whole)
-    yield from ((unit, name, True) for unit in KINDS for name, step in STEPS.items() if step.ragged)
+    yield from ((unit, name, False) for unit in UNIT_TYPES for name, step in MEASURED_STEPS.items() if step.whole)
+    yield from ((unit, name, True) for unit in UNIT_TYPES for name, step in MEASURED_STEPS.items() if step.ragged)
 
 
 def measure_steps(sms: int, shared_bytes: int) -> dict[StepKey, StepRates]:
@@ -74,24 +74,26 @@ def measure_steps(sms: int, shared_bytes: int) -> dict[StepKey, StepRates]:
 def every_program() -> Iterator[Program]:
     """The programs that will be measured, except copies of single words."""
     for unit, name, ragged in every_step():
-        for rows in (KINDS[unit][1] * few_warps(name, unit), ROWS):
-            for size, times in product(sizes_of(name), (SHORT, LONG)):
-                yield program_of(name, KINDS[unit][0], times, 1, rows, size, ragged)
-                if not STEPS[name].whole:  # measured on ragged tiles only, whose time is found beside whole ones
-                    yield program_of(name, KINDS[unit][0], times, 1, rows, size)
+        for rows in (UNIT_TYPES[unit][1] * few_warps(name, unit), TILE_ROWS):
+            for size, times in product(measured_sizes(name), (SHORT, LONG)):
+                yield program_of(name, UNIT_TYPES[unit][0], times, 1, rows, size, ragged)
+                if not MEASURED_STEPS[
+                    name
+                ].whole:  # measured on ragged tiles only, whose time is found beside whole ones
+                    yield program_of(name, UNIT_TYPES[unit][0], times, 1, rows, size)
 
 
 def few_warps(name: str, unit: Unit) -> int:
     """The warps of the smallest block: those of a tile with 16 rows, or four for copies, which need more bytes."""
-    return 4 if name == LOAD_ROWS else 16 // KINDS[unit][1]
+    return 4 if name == LOAD_ROWS else 16 // UNIT_TYPES[unit][1]
 
 
 def measure_step(name: str, unit: Unit, ragged: bool, sms: int, shared_bytes: int) -> dict[StepKey, StepRates]:
     """{key: rates} of a step."""
     rates: list[float] = []
-    for rows, parts, times in timed(name, unit, ragged, sms, shared_bytes):
+    for rows, parts, times in timed_sizes(name, unit, ragged, sms, shared_bytes):
         work = work_of if parts > 1 else chain_of
-        rates += line([parts * work(name, unit, rows, size, ragged) for size in sizes_of(name)], times)
+        rates += fitted_line([parts * work(name, unit, rows, size, ragged) for size in measured_sizes(name)], times)
     return {StepKey(unit, LOAD if name == LOAD_ROWS else name, ragged=ragged): StepRates(*rates)}
 
 
@@ -103,37 +105,39 @@ def measure_product(name: str, unit: Unit, sms: int, shared_bytes: int) -> dict[
     """
     products: list[float] = []
     outputs: list[float] = []
-    for rows, parts, times in timed(name, unit, False, sms, shared_bytes):
-        flops = [parts * work_of(name, unit, rows, size) for size in sizes_of(name)]
+    for rows, parts, times in timed_sizes(name, unit, False, sms, shared_bytes):
+        flops = [parts * work_of(name, unit, rows, size) for size in measured_sizes(name)]
         if unit == "tensor" and parts < sms:
             flops[-1] *= 2  # it is narrow: a warp works on one product at a time, not on two (predict/block_work.py)
-        words = [parts * rows * (keys if name == "scores" else d) for keys, d in sizes_of(name)]
-        _, rate = line(flops[:2], times[:2])
+        words = [parts * rows * (keys if name == "scores" else d) for keys, d in measured_sizes(name)]
+        _, rate = fitted_line(flops[:2], times[:2])
         rest = [max(time - flop / rate, 1e-9) for flop, time in zip(flops, times, strict=True)]
-        fixed, output_rate = line(words[1:], rest[1:])
+        fixed, output_rate = fitted_line(words[1:], rest[1:])
         products += (fixed, rate)
         outputs += (0.0, output_rate)
     return {StepKey(unit, name): StepRates(*products), StepKey(unit, name, output=True): StepRates(*outputs)}
 
 
-def timed(name: str, unit: Unit, ragged: bool, sms: int, shared_bytes: int) -> Iterator[tuple[int, float, list[float]]]:
+def timed_sizes(
+    name: str, unit: Unit, ragged: bool, sms: int, shared_bytes: int
+) -> Iterator[tuple[int, float, list[float]]]:
     """(rows of a tile, factor, seconds for each size), first for blocks of few warps, then for as many blocks as fit.
 
     The factor times the work of a block is the work that its time stands for: that of one warp, then that of one block
     on each multiprocessor.
     """
     alone, full = [], []
-    dtype, warps = "fp16" if name in SCALAR else KINDS[unit][0], few_warps(name, unit)
-    few = KINDS[unit][1] * warps
-    for size in sizes_of(name):
+    dtype, warps = "fp16" if name in SCALAR else UNIT_TYPES[unit][0], few_warps(name, unit)
+    few = UNIT_TYPES[unit][1] * warps
+    for size in measured_sizes(name):
         blocks = min(
             blocks_that_fit(program_of(name, dtype, SHORT, 1, size=size, ragged=each), shared_bytes)
             for each in {False, ragged}
         )
-        alone.append(seconds(name, dtype, sms, few, size, ragged))
-        full.append(seconds(name, dtype, sms * blocks, ROWS, size, ragged) / blocks)
+        alone.append(step_seconds(name, dtype, sms, few, size, ragged))
+        full.append(step_seconds(name, dtype, sms * blocks, TILE_ROWS, size, ragged) / blocks)
     yield few, 1 / warps, alone
-    yield ROWS, sms, full
+    yield TILE_ROWS, sms, full
 
 
 def blocks_that_fit(program: Program, shared_bytes: int) -> int:
@@ -142,7 +146,7 @@ def blocks_that_fit(program: Program, shared_bytes: int) -> int:
     return blocks_on(shared_bytes, kernel.smem_bytes, prod(kernel.block), device.function(program, kernel).num_regs)
 
 
-def line(work: Sequence[float], times: Sequence[float]) -> tuple[float, float]:
+def fitted_line(work: Sequence[float], times: Sequence[float]) -> tuple[float, float]:
     """(fixed seconds, work a second) of the line through two measurements, the larger first. Neither is negative, and
     the fixed time is at most half of the smaller one. Of one measurement all time is in the rate."""
     if work[0] == work[-1]:
@@ -152,7 +156,7 @@ def line(work: Sequence[float], times: Sequence[float]) -> tuple[float, float]:
     return fixed, work[0] / (times[0] - fixed)
 
 
-def seconds(name: str, dtype: str, heads: int, rows: int, size: Size, ragged: bool = False) -> float:
+def step_seconds(name: str, dtype: str, heads: int, rows: int, size: TileSize, ragged: bool = False) -> float:
     """Seconds of one repetition, with a block for each head.
 
     A ragged tile comes after whole ones: its time is that of the loop less that of the whole tiles, and at least in
@@ -162,7 +166,7 @@ def seconds(name: str, dtype: str, heads: int, rows: int, size: Size, ragged: bo
     found = max(long - short, 1e-9) / (LONG - SHORT)
     if not ragged:
         return found
-    whole = seconds(name, dtype, heads, rows, size)
+    whole = step_seconds(name, dtype, heads, rows, size)
     return max(found - WHOLE_TURNS * whole, whole * (rows - MARGIN) / rows)
 
 
@@ -172,11 +176,12 @@ def in_passing(name: str, found: dict[StepKey, StepRates]) -> float:
     The launch runs with rows that start at multiples of 16 bytes and with rows that do not. The time of a copy is that
     of an aligned one plus the difference.
     """
-    text, rows = PASSING[name], KINDS["tensor"][1]
+    text, rows = PASSING[name], UNIT_TYPES["tensor"][1]
     odd, even = (
-        launch_seconds(generate(text, passing(rows, LONG * ROWS - less), Tiling(rows, ROWS))) for less in (3, 0)
+        launch_seconds(generate(text, passing(rows, LONG * TILE_ROWS - less), Tiling(rows, TILE_ROWS)))
+        for less in (3, 0)
     )
-    size = 2 * rows * ROWS
+    size = 2 * rows * TILE_ROWS
     aligned = found[StepKey("tensor", LOAD_CONVERTED if name == LOAD_SCALAR else STORE)]
     longer = max(odd - even, 0.0) / LONG
     return size / (longer + aligned.warp_seconds + size / aligned.warp_work_per_second)
@@ -184,7 +189,7 @@ def in_passing(name: str, found: dict[StepKey, StepRates]) -> float:
 
 def passing(rows: int, keys: int) -> Attention:
     """The problem of those launches."""
-    return Attention(rows, ROWS, Nk=keys, dtype="fp16", acc_dtype="fp32")
+    return Attention(rows, TILE_ROWS, Nk=keys, dtype="fp16", acc_dtype="fp32")
 
 
 def first_seconds() -> dict[Unit, float]:
@@ -193,12 +198,15 @@ def first_seconds() -> dict[Unit, float]:
     The data are in the L2 by then; the likely cause is instruction fetch.
     """
     device.compile_all(
-        program_of(name, KINDS[unit][0], times, 1) for unit in KINDS for name in STEPS for times in (0, 1)
+        program_of(name, UNIT_TYPES[unit][0], times, 1)
+        for unit in UNIT_TYPES
+        for name in MEASURED_STEPS
+        for times in (0, 1)
     )
     found: dict[Unit, float] = {}
-    for unit, (dtype, _) in KINDS.items():
+    for unit, (dtype, _) in UNIT_TYPES.items():
         longer = []
-        for name in STEPS:
+        for name in MEASURED_STEPS:
             none, once, short, long = (launch_seconds(program_of(name, dtype, n, 1)) for n in (0, 1, SHORT, LONG))
             longer.append(once - none - (long - short) / (LONG - SHORT))
         found[unit] = max(median(longer), 0.0)
@@ -217,5 +225,5 @@ def launch_seconds(program: Program, cold: bool = False) -> float:
         for name in "QKV"
         if name in program.arrays
     }
-    ready, flush = prepare(program, inputs), xp.empty(FLUSH_BYTES, xp.uint8) if cold else None
-    return 1e-3 * device.milliseconds(lambda: launch_all(program, *ready), REPEATS, flush)
+    ready, flush = prepare(program, inputs), xp.empty(STEP_FLUSH_BYTES, xp.uint8) if cold else None
+    return 1e-3 * device.milliseconds(lambda: launch_all(program, *ready), STEP_REPEATS, flush)

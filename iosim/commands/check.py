@@ -32,12 +32,12 @@ def command(
     from .. import tables
     from ..masks.dropout import parse_dropout
     from ..studies.check import run_checks
-    from ..studies.online_softmax import pieces
+    from ..studies.online_softmax import softmax_pieces
 
     small = {name: default for name, default in (("n", "96"), ("d", "16")) if given[name] is None}
     p = problem({**given, **small}, dropout=parse_dropout(dropout, seed))
     rows, ok = run_checks(p, tiles, schedules, seed)
-    parts = pieces()
+    parts = softmax_pieces()
     shown = tables.table([{name: value for name, value in row.items() if name != "faults"} for row in rows])
     wrong = "".join(f"{row['check']}: {row['faults']}\n" for row in rows if not row["ok"])
     text = shown + "\n" + ABSOLUTE + "\n" + wrong + "\n" + tables.table(parts)

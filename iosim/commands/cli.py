@@ -84,7 +84,7 @@ def blamed(error: Exception) -> Exception:
 
     where = blame.line_of(error, LOADED)
     if where:
-        return Failure(ScheduleError(where + blame.described(error)))
+        return Failure(ScheduleError(where + blame.error_text(error)))
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT) and error.filename is None:
         return unwritten(str(error.strerror))
     return error

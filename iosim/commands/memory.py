@@ -42,5 +42,5 @@ def command(
     elif n is not None:
         rows = memory.sizes_of_axis(n, p, Nk)
     else:
-        rows = memory.largest(str(budget), p, Nk)
+        rows = memory.largest_lengths(str(budget), p, Nk)
     answer(rows, {"results": rows}, output, memory_text(rows))

@@ -38,7 +38,7 @@ def command(
     iosim plot --picture mask --mask 'causal&window:64' --N 512 --tiles 32x32 -o mask.png
     """
     from ..pictures import matplotlib_chart
-    from ..pictures.traffic import from_rows, read_rows, traffic
+    from ..pictures.traffic import from_rows, read_rows, traffic_chart
 
     matplotlib_chart.format_of(path)
     file = str(path)
@@ -58,15 +58,15 @@ def command(
     if picture not in PICTURES:
         raise InputError("--picture", picture, ", ".join(PICTURES), suggestion(picture, PICTURES))
     if picture == "mask":
-        draw_mask(given, tiles or "64x64", file)
+        plot_mask(given, tiles or "64x64", file)
         return
     size = memory(m, m_elements, hardware)
     if size is not None:
         values["M"] = size
-    matplotlib_chart.draw_chart(traffic(values, schedules, tiles, tile_multiple), file)
+    matplotlib_chart.draw_chart(traffic_chart(values, schedules, tiles, tile_multiple), file)
 
 
-def draw_mask(given: Given, tiles: str, file: str) -> None:
+def plot_mask(given: Given, tiles: str, file: str) -> None:
     """Draw the picture of the mask among the options."""
     from ..core.tiling import parse_tiles
     from ..masks.picture import tile_map

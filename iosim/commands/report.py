@@ -27,7 +27,7 @@ def command(
     """
     from ..counting import count
     from ..pictures.page import page
-    from ..pictures.traffic import traffic
+    from ..pictures.traffic import traffic_chart
     from ..units import parse_count
     from .answer import emit
 
@@ -37,5 +37,5 @@ def command(
         raise InputError("--M", "nothing", "a size as in 100KB", "or --hardware")
     multiple = parse_count(tile_multiple, "--tile-multiple")
     found = count.count(M=size, schedules=schedules, tiles=tiles, tile_multiple=multiple, **values)
-    chart = traffic({k: v for k, v in values.items() if v not in (None, False)}, schedules, tiles, multiple)
+    chart = traffic_chart({k: v for k, v in values.items() if v not in (None, False)}, schedules, tiles, multiple)
     emit(page(found, chart, sys.argv[1:], tiles, multiple), path)

@@ -52,7 +52,7 @@ def command(
     write_sweep(plan, path, kind, sys.argv[1:])
 
 
-KINDS = ("csv", "jsonl", "parquet")
+TABLE_KINDS = ("csv", "jsonl", "parquet")
 
 
 def kind_of(kind: str | None, path: str | None, as_json: bool, as_csv: bool, dry_run: bool = False) -> str:
@@ -63,8 +63,8 @@ def kind_of(kind: str | None, path: str | None, as_json: bool, as_csv: bool, dry
         ending = (path or "").rpartition(".")[2].lower()
         kind = "jsonl" if as_json or ending in ("jsonl", "json", "ndjson") else ending if ending == "parquet" else "csv"
         kind = "csv" if as_csv else kind
-    if kind not in KINDS:
-        raise InputError("--format", kind, ", ".join(KINDS), suggestion(kind, KINDS))
+    if kind not in TABLE_KINDS:
+        raise InputError("--format", kind, ", ".join(TABLE_KINDS), suggestion(kind, TABLE_KINDS))
     if kind == "parquet" and path in (None, "-") and not dry_run:
         raise InputError("-o", path or "nothing", "a file, for Parquet")
     return kind

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 PACKAGE = __name__.partition(".")[0]
 
 
-def read(text: Text, chip: Machine, p: Attention[Size], tiling: Tiling[Size]) -> None:
+def read_text(text: Text, chip: Machine, p: Attention[Size], tiling: Tiling[Size]) -> None:
     """Call a schedule's text. If the text is not part of iosim, its errors become ScheduleErrors with file and line."""
     try:
         text(chip, cast("Attention", p), cast("Tiling", tiling))
@@ -47,7 +47,7 @@ def file_of(text: object) -> tuple[str, ...]:
     return () if code is None else (code.co_filename,)
 
 
-def described(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """The name and message of an exception, with a suggestion for a misspelt attribute or name."""
     known = dir(error.obj) if isinstance(error, AttributeError) and error.obj is not None else ()
     name = getattr(error, "name", None)
@@ -61,4 +61,4 @@ def as_schedule_error(error: Exception, text: object) -> Exception:
     where = line_of(error, file_of(text)) or f"schedule text {getattr(text, '__name__', text)}: "
     if isinstance(error, ScheduleError):
         return type(error)(where + str(error))
-    return ScheduleError(where + described(error))
+    return ScheduleError(where + error_text(error))

@@ -18,7 +18,7 @@ from .machine import Block, Tile
 from .shapes import same
 
 if TYPE_CHECKING:
-    from .typing import Rows, Size
+    from .typing import Size, SizeClasses
 
 
 class Span(Tile):
@@ -35,11 +35,11 @@ class Span(Tile):
             "a part of an axis that hangs on another tile (core/dependent_tiles.py) cannot be written as CUDA"
         )
 
-    def rows(self, rows: Rows) -> Rows:
+    def rows(self, rows: SizeClasses) -> SizeClasses:
         """The rows of the tile's group (core/folded.py), with the size of this part of the axis added to each."""
         raise NotImplementedError
 
-    def _alone(self, rows: Rows) -> None:
+    def _alone(self, rows: SizeClasses) -> None:
         if set(rows[0][1]) != {self.tile}:
             raise FoldingError("a part of an axis hangs on a tile that depends on another loop; run it unrolled")
 
@@ -66,7 +66,7 @@ class Share(Span):
     def extent(self) -> Size:
         return smaller(self.each, self.length)
 
-    def rows(self, rows: Rows) -> Rows:
+    def rows(self, rows: SizeClasses) -> SizeClasses:
         self._alone(rows)
         whole, shares = self.length // self.each, -(-self.length // self.each)
         return [
@@ -99,7 +99,7 @@ class Moved(Span):
     def extent(self) -> Size:
         return self.tile.extent
 
-    def rows(self, rows: Rows) -> Rows:
+    def rows(self, rows: SizeClasses) -> SizeClasses:
         return [(times, {**sizes, self: sizes[self.tile]}) for times, sizes in rows]
 
 

@@ -26,7 +26,7 @@ from .shapes import same
 
 if TYPE_CHECKING:
     from .dependent_tiles import Span
-    from .typing import MaskLine, Rows, Shape, Size, Watcher
+    from .typing import MaskLine, Shape, Size, SizeClasses, Watcher
 
 
 class FoldedTile(Tile):
@@ -52,7 +52,7 @@ class FoldedTile(Tile):
 class Group:
     """Tiles of loops that depend on each other, as rows (how often, {tile: size})."""
 
-    def __init__(self, rows: Rows):
+    def __init__(self, rows: SizeClasses):
         self.rows, self.tiles = rows, set(rows[0][1])
 
     def moment(self, exponents: dict[Tile, int]) -> Size:
@@ -66,7 +66,7 @@ class Group:
         return total
 
 
-class Axis(Group):
+class AxisGroup(Group):
     """The tiles of one axis, independent of other loops."""
 
     def __init__(self, tile: Tile, length: Size, size: Size):
@@ -77,7 +77,7 @@ class Axis(Group):
         return -(-self.length // self.size)
 
     @property
-    def rows(self) -> Rows:  # type: ignore[override]
+    def rows(self) -> SizeClasses:  # type: ignore[override]
         return classes(self.length, self.size, self.tile)
 
     def moment(self, exponents: dict[Tile, int]) -> Size:
@@ -87,7 +87,7 @@ class Axis(Group):
         return self.length if e == 1 else super().moment(exponents)
 
 
-def classes(length: Size, size: Size, tile: Tile) -> Rows:
+def classes(length: Size, size: Size, tile: Tile) -> SizeClasses:
     """A row for the whole tiles of an axis and one for its ragged tile. Either may occur 0 times."""
     whole = length // size
     return [(whole, {tile: size}), (-(-length // size) - whole, {tile: length % size})]
@@ -147,7 +147,7 @@ class Folded(Machine):
             )
             changed = dict.fromkeys(inner.tiles, inner)
         else:
-            changed = {tile: Axis(tile, length, size)}
+            changed = {tile: AxisGroup(tile, length, size)}
         self._groups, self._totals = {**outer, **changed}, {}
         try:
             yield tile
@@ -190,6 +190,6 @@ def joined(tile: Tile, groups: dict[Tile, Group]) -> dict[Tile, Group]:
     return {**groups, **dict.fromkeys(group.tiles, group)}
 
 
-def occurring(rows: Rows) -> Rows:
+def occurring(rows: SizeClasses) -> SizeClasses:
     """The rows that occur at least once; the first row if none does."""
     return [row for row in rows if not (isinstance(row[0], int) and row[0] == 0)] or rows[:1]

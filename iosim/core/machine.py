@@ -77,7 +77,7 @@ class Machine:
         self.p = self.problem.tiled(tiling, getattr(schedule, "skips", True))
         for watcher in self.watchers:
             watcher.start(self)
-        blame.read(cast("Text", getattr(schedule, "text", schedule)), self, self.p, tiling)
+        blame.read_text(cast("Text", getattr(schedule, "text", schedule)), self, self.p, tiling)
         self._check()
         if self._resident:
             names = ", ".join(block.name for block in self._resident)

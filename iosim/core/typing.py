@@ -23,7 +23,7 @@ Test = bool | NDArray[np.bool]
 """The result of a comparison of sizes."""
 Shape = tuple[Tile | Size, ...]
 """The dimensions of a block or a tensor: a tile of an axis, or a length."""
-Rows = list[tuple[Size, dict[Tile, Size]]]
+SizeClasses = list[tuple[Size, dict[Tile, Size]]]
 """(how often, the sizes of some tiles that occur together)."""
 
 Array = NDArray[np.floating]  # type: ignore[explicit-any]  # NumPy's own alias holds an Any

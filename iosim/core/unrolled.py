@@ -14,26 +14,26 @@ if TYPE_CHECKING:
 
 
 class Unrolled(Machine):
-    """Visits every tile. `block` is the current iteration of the outermost loop if that loop is parallel, else 0.
+    """Visits every tile. `thread_block` is the iteration of the outermost loop if that loop is parallel, else 0.
 
     `backwards`: inner loops go from their last tile to their first.
     """
 
     def __init__(self, problem: Attention[Size], *watchers: Watcher, backwards: bool = False):
         super().__init__(problem, *watchers)
-        self.block, self.backwards = 0, backwards
+        self.thread_block, self.backwards = 0, backwards
 
     def _walk(self, length: Size | Tile, size: Size, where: MaskLine | None, parallel: bool) -> Iterator[Tile]:
         outermost = self._depth == 0
         tiles = super()._walk(length, size, where, parallel)
         for tile in reversed(list(tiles)) if self.backwards and not outermost else tiles:
             if outermost:
-                self.block = tile.index if parallel else 0
+                self.thread_block = tile.index if parallel else 0
             yield tile
 
 
 class BlockWatcher(Watcher):
-    """A watcher of an unrolled run, which asks its machine for the current block."""
+    """A watcher of an unrolled run, which asks its machine for the current thread block."""
 
     machine: Unrolled
 

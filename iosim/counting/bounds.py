@@ -63,7 +63,7 @@ def as_row(bound: Bound) -> dict[str, object]:
     return {names.get(name, name): value for name, value in vars(bound).items()}
 
 
-Table = Callable[[Attention, int | None, int | None], list[Bound]]
+BoundsOfFamily = Callable[[Attention, int | None, int | None], list[Bound]]
 """The bounds of a family, for a problem, M in words and the least traffic found by search."""
 
 
@@ -90,7 +90,7 @@ def order_words(p: Attention[Size], M_words: Size | float) -> float | NDArray[np
 
 def bounds(p: Attention, M_words: int | None, attainable: int | None = None, family: str = "attention") -> list[Bound]:
     """The bounds that are known for a family of schedules. `attainable` is the least traffic found by search."""
-    found = FAMILIES.get(family, attention_bounds)(p, M_words, attainable)
+    found = BOUNDS_BY_FAMILY.get(family, attention_bounds)(p, M_words, attainable)
     if family not in FLOORS:
         return found
     floors = proven(p, M_words, family)
@@ -137,7 +137,7 @@ def floor_of(p: Attention, M_bytes: int | None, family: str) -> int | None:
     return found.words or None
 
 
-def of_dense(table: Table) -> Table:
+def of_dense(table: BoundsOfFamily) -> BoundsOfFamily:
     """A table whose bounds are proven for dense attention only: under a mask they are marked as not valid.
 
     A mask may leave out inputs and products.
@@ -239,11 +239,11 @@ def backward_bounds(p: Attention, M_words: int | None, attainable: int | None) -
     ]  # fmt: skip
 
 
-FAMILIES: dict[str, Table] = {
+BOUNDS_BY_FAMILY: dict[str, BoundsOfFamily] = {
     "matmul": matmul_bounds,
     "softmax": softmax_bounds,
     "linear": linear_bounds,
     "backward": backward_bounds,
 }
 # Families that are not attention's forward pass: they have no ratio to N^2 d^2 / M, and none to Algorithm 0.
-APART = tuple(FAMILIES)
+APART = tuple(BOUNDS_BY_FAMILY)

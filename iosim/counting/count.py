@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Words = dict[str, tuple[Size, Size]]  # {tensor: (words read, words written)}, of one head
 
 TILE_RULES = ("paper", "best")
-OPTIONS = tuple(f.name for f in fields(Attention) if f.name not in ("N", "d", "mask"))  # further keywords of `count`
+KEYWORDS = tuple(f.name for f in fields(Attention) if f.name not in ("N", "d", "mask"))  # further keywords of `count`
 
 
 class VariantOptions(TypedDict, total=False):
@@ -42,7 +42,7 @@ class VariantOptions(TypedDict, total=False):
 
 
 class ProblemOptions(VariantOptions, total=False):
-    """Fields of `Attention` that may be left out, except the mask: those in OPTIONS."""
+    """Fields of `Attention` that may be left out, except the mask: those in KEYWORDS."""
 
     Nk: int
     batch: int
@@ -202,7 +202,7 @@ def count(
 
     Raises InputError for a value that is not allowed, and for a keyword that is not known.
     """
-    check_names("count", options, OPTIONS, ("N", "d", "M", "schedules", "tiles", "tile_multiple", "mask"))
+    check_names("count", options, KEYWORDS, ("N", "d", "M", "schedules", "tiles", "tile_multiple", "mask"))
     problem = Attention(N, d, mask=parse_mask(mask), **options)
     M_bytes = None if M is None else parse_bytes(M, problem.word_bytes)
     parse_count(tile_multiple, "--tile-multiple")
@@ -215,7 +215,7 @@ def count(
         for rule in rules_of(schedule, tiles, problem)
     ]
     M_words = None if M_bytes is None else M_bytes // problem.word_bytes
-    return Report(problem, M_bytes, proven(problem, M_words, results), results)
+    return Report(problem, M_bytes, proven_bounds(problem, M_words, results), results)
 
 
 def check_names(where: str, given: Iterable[str], allowed: Iterable[str], others: tuple[str, ...] = ()) -> None:
@@ -226,7 +226,7 @@ def check_names(where: str, given: Iterable[str], allowed: Iterable[str], others
             raise InputError(f"{where}: keyword", name, ", ".join(known), suggestion(name, known))
 
 
-def proven(problem: Attention, M_words: int | None, results: list[Result]) -> list[Bound]:
+def proven_bounds(problem: Attention, M_words: int | None, results: list[Result]) -> list[Bound]:
     """The bounds of each family that was counted, with its least traffic that fits."""
     found: list[Bound] = []
     for family in dict.fromkeys(SCHEDULES[r.schedule].family for r in results):
@@ -256,7 +256,9 @@ def rules_of(schedule: Schedule, tiles: str | None, problem: Attention) -> tuple
     return schedule.rules
 
 
-def choose(schedule: Schedule, rule: str, problem: Attention, M_bytes: int | None, multiple: int) -> Tiling | None:
+def choose_tiling(
+    schedule: Schedule, rule: str, problem: Attention, M_bytes: int | None, multiple: int
+) -> Tiling | None:
     """The tiling of a rule (`ideal`, `paper`, `best`, or Br x Bc); None if nothing fits."""
     if rule == "ideal":
         return Tiling(1, 1)
@@ -274,7 +276,7 @@ def run(schedule: Schedule, rule: str, problem: Attention, M_bytes: int | None, 
     require(schedule, problem)
     label = rule if rule in ("ideal", *TILE_RULES) else "given"
     packed = problem.packed
-    tiling = choose(schedule, rule, packed, M_bytes, multiple)
+    tiling = choose_tiling(schedule, rule, packed, M_bytes, multiple)
     if tiling is None:
         return Result(schedule.name, label, fits=False)
     counted = measure(schedule, packed, tiling)

@@ -29,18 +29,18 @@ ERROR = 2e-15  # of a value: what float64 may have rounded up
 
 def floor_words(problem: Attention[Size], M_bytes: Size | None, family: str, length: int) -> Floats | None:
     """The floor in words of each of `length` grid points, NaN where there is none; None for a family without one."""
-    if family not in FAMILIES:
+    if family not in FLOOR_BY_FAMILY:
         return None
-    sizes = {name: spread(getattr(problem, name), length) for name in SIZES}
-    M = spread(0 if M_bytes is None else held_words(problem, M_bytes), length)
+    sizes = {name: broadcast(getattr(problem, name), length) for name in SIZES}
+    M = broadcast(0 if M_bytes is None else held_words(problem, M_bytes), length)
     seen = seen_at(problem.mask, sizes)
     seen = seen._replace(pairs=np.where(M > 0, seen.pairs, 0))  # without a word of memory the theorem says nothing
-    words = FAMILIES[family](seen, sizes["d"].astype(float), sizes["dv"].astype(float), M.astype(float))
+    words = FLOOR_BY_FAMILY[family](seen, sizes["d"].astype(float), sizes["dv"].astype(float), M.astype(float))
     words = words * (sizes["batch"] * sizes["kv_heads"]).astype(float)
     return np.where(words > 0, words, np.nan)
 
 
-def spread(value: Size, length: int) -> Whole:
+def broadcast(value: Size, length: int) -> Whole:
     """A size for each grid point."""
     return np.broadcast_to(np.asarray(value), (length,))
 
@@ -79,7 +79,7 @@ def dense_at(N: Floats, Nk: Floats, group: Floats) -> SeenAt:
     return SeenAt(several * rows * Nk, several * rows, several * Nk, rows, Nk)
 
 
-def forward(seen: SeenAt, d: Floats, dv: Floats, M: Floats) -> Floats:
+def forward_floors(seen: SeenAt, d: Floats, dv: Floats, M: Floats) -> Floats:
     """The words of one instance."""
     s, P = d + dv, seen.pairs
     inner = np.floor((np.sqrt(27 * M * (27 * M + 768 * s * s)) - 27 * M) / (128 * s))
@@ -94,7 +94,7 @@ def forward(seen: SeenAt, d: Floats, dv: Floats, M: Floats) -> Floats:
     return greatest(values)
 
 
-def backward(seen: SeenAt, d: Floats, dv: Floats, M: Floats) -> Floats:
+def backward_floors(seen: SeenAt, d: Floats, dv: Floats, M: Floats) -> Floats:
     """The same for the gradients."""
     P, keys = seen.pairs, seen.keys
     reads = d * (seen.rows + keys) + dv * (keys + seen.any_rows)
@@ -134,4 +134,4 @@ def simple(P: Floats, d: Floats, dv: Floats, M: Floats) -> Floats:
     return squares(P, 4 * d * (d + dv), M, ends=False)
 
 
-FAMILIES = {"attention": forward, "backward": backward}
+FLOOR_BY_FAMILY = {"attention": forward_floors, "backward": backward_floors}

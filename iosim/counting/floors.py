@@ -167,7 +167,7 @@ def floor(problem: Attention, M: int | str | None = None, tiles: Tiling | None =
     Without M it is the compulsory traffic. InputError if the mask depends on tiles and they are not given, or if its
     visible pairs cannot be counted in reasonable time.
     """
-    return forward_floor(problem, words_of(problem, M), tiles)
+    return forward_floor(problem, sram_words(problem, M), tiles)
 
 
 def check_dropout(problem: Attention) -> None:
@@ -257,7 +257,7 @@ def highest(
     )
 
 
-def words_of(problem: Attention, M: int | str | None) -> int | None:
+def sram_words(problem: Attention, M: int | str | None) -> int | None:
     """Words that an SRAM of M holds."""
     return None if M is None else held_words(problem, parse_bytes(M, problem.word_bytes))
 

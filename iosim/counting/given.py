@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 Given = Mapping[str, str | bool | None]  # options by name, in lower case; None where an option was left out
 Fields = dict[str, Any]  # type: ignore[explicit-any]  # of `Attention`, by name: each has a type of its own
 FIELDS = {"n": "N", "nk": "Nk"}  # options whose field of `Attention` is not in lower case
-COUNTS = ("N", "Nk", "d", "batch", "heads", "kv_heads", "splits", "page_size")
+COUNT_FIELDS = ("N", "Nk", "d", "batch", "heads", "kv_heads", "splits", "page_size")
 
 
 def counts(given: Given, required: tuple[str, ...] = ("N", "d")) -> Fields:
@@ -24,7 +24,7 @@ def counts(given: Given, required: tuple[str, ...] = ("N", "d")) -> Fields:
     for name in required:
         if name not in values:
             raise InputError(f"--{name}", "nothing", "a whole number from 1", f"give --{name}")
-    for name in COUNTS:
+    for name in COUNT_FIELDS:
         if name in values:
             values[name] = parse_count(values[name], "--" + name.replace("_", "-"))
     if "elementwise" in values:

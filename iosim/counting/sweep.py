@@ -18,10 +18,9 @@ from ..schedules import SCHEDULES, Schedule, require
 from ..search.best import search
 from .bounds import APART, order_words
 from .columns import COLUMNS, OPTIONS, more_sizes
-from .count import OPTIONS as KEYWORDS
-from .count import TILE_RULES, Counted, Result, check_names, measure, run
+from .count import KEYWORDS, TILE_RULES, Counted, Result, check_names, measure, run
 from .floor_arrays import floor_words
-from .sweep_axes import AXES, NUMBERS, Given, Runs, Sweep, build
+from .sweep_axes import AXES, NUMBERS, AxisValue, Runs, Sweep, build
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,9 +33,9 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 T = TypeVar("T")
-CHUNK = 16_384  # rows of a chunk, approximately
+CHUNK_ROWS = 16_384  # rows of a chunk, approximately
 
-Cells = dict[str, object]
+CellValues = dict[str, object]
 """Columns of one schedule and tile rule: an array with a cell for each grid point, or one value for all."""
 
 
@@ -51,7 +50,9 @@ class Sizes(TypedDict):
     kv_heads: NotRequired[Size]
 
 
-def sweep(schedules: Given = (), tiles: Given = None, tile_multiple: Given = 1, **values: Given) -> pd.DataFrame:
+def sweep(
+    schedules: AxisValue = (), tiles: AxisValue = None, tile_multiple: AxisValue = 1, **values: AxisValue
+) -> pd.DataFrame:
     """The counts of a whole grid as one pandas DataFrame: `sweep(N="1024:8192:x2", d=[64, 128], M="16KB:256KB:x2")`.
 
     A row is one grid point, schedule and tile rule. Its columns are those of `iosim sweep`, in words and bytes.
@@ -73,11 +74,12 @@ def sweep(schedules: Given = (), tiles: Given = None, tile_multiple: Given = 1, 
 
 
 def chunks(plan: Sweep) -> Iterator[pd.DataFrame]:
-    """DataFrames of about CHUNK rows or fewer, in grid order: schedules and tile rules run fastest, then the sizes."""
+    """DataFrames of about CHUNK_ROWS rows or fewer. They are in grid order: schedules and tile rules run fastest, then
+    the sizes."""
     shown = plan.shown
     for multiple, options, (dtype, acc), mask in product(plan.multiples, plan.options, plan.types, plan.masks):
         runs = plan.runs(mask)
-        for sizes, M_bytes in size_chunks(plan.sizes, max(1, CHUNK // max(1, len(runs)))):
+        for sizes, M_bytes in size_chunks(plan.sizes, max(1, CHUNK_ROWS // max(1, len(runs)))):
             problem = Attention(**sizes, dtype=dtype, acc_dtype=acc, mask=mask, **options)
             yield frame(problem, M_bytes, runs, multiple, shown)
 
@@ -113,13 +115,13 @@ def frame(
     data = {}
     for name in names:
         if name in base:
-            data[name] = spread(base[name], length, len(runs))
+            data[name] = constant_column(base[name], length, len(runs))
         else:
             data[name] = interleave([r[name] for r in results], length, name)
     return pd.DataFrame(data)
 
 
-def spread(value: object, length: int, runs: int) -> pd.Series:
+def constant_column(value: object, length: int, runs: int) -> pd.Series:
     """A column that is the same for all runs of a grid point; None is an empty cell."""
     import pandas as pd
 
@@ -155,9 +157,11 @@ def interleave(parts: list[object], length: int, name: str) -> pd.Series:
     return merged
 
 
-def run_all(problem: Attention[Size], M_bytes: Whole | None, runs: Runs, multiple: int, length: int) -> list[Cells]:
+def run_all(
+    problem: Attention[Size], M_bytes: Whole | None, runs: Runs, multiple: int, length: int
+) -> list[CellValues]:
     """The results of all runs: in arrays if that is possible, else point by point."""
-    results: dict[tuple[Schedule, str], Cells] = {}
+    results: dict[tuple[Schedule, str], CellValues] = {}
     together = [one for one in runs if in_arrays(problem.mask, *one)]
     single = [one for one in runs if not in_arrays(problem.mask, *one)]
     if together:
@@ -176,7 +180,7 @@ def in_arrays(mask: Mask, schedule: Schedule, rule: str) -> bool:
 
 def run_by_point(
     problem: Attention[Size], M_bytes: Whole | None, runs: Runs, multiple: int, length: int
-) -> list[Cells]:
+) -> list[CellValues]:
     """The results of runs, by one walk for every grid point."""
     columns: list[list[Result]] = [[] for _ in runs]
     for k in range(length):
@@ -188,13 +192,13 @@ def run_by_point(
     out = []
     for (schedule, _), column in zip(runs, columns, strict=True):
         names = [c for c in COLUMNS if c not in ("schedule", "tiling") and hasattr(column[0], c)]
-        cells: Cells = {n: np.array([getattr(r, n) for r in column], object) for n in names}
+        cells: CellValues = {n: np.array([getattr(r, n) for r in column], object) for n in names}
         cells["more_tiles"] = np.array([more_sizes(r.more_tiles) for r in column], object)
         out.append({"schedule": schedule.name, "tiling": column[0].tiling, **cells})
     return out
 
 
-def run_in_arrays(problem: Attention[Size], M_bytes: Whole | None, runs: Runs, multiple: int) -> list[Cells]:
+def run_in_arrays(problem: Attention[Size], M_bytes: Whole | None, runs: Runs, multiple: int) -> list[CellValues]:
     """The results of runs, by one walk for the whole chunk; in Python integers if int64 might not hold the counts."""
     for schedule, _ in runs:
         require(schedule, cast("Attention", problem))
@@ -236,12 +240,12 @@ def cells_of(
     multiple: int,
     standard: Size,
     least: Floats | None,
-) -> Cells:
+) -> CellValues:
     """The results of one schedule and tile rule. `standard` are the words of standard attention, `least` the floor."""
-    tiling, nothing = tiles_of(problem, M_bytes, schedule, rule, multiple)
+    tiling, nothing = tilings_of(problem, M_bytes, schedule, rule, multiple)
     counted = measure(schedule, problem, tiling)
     ideal, apart = rule == "ideal", schedule.family in APART
-    row: Cells = {name: value for name, value in counted.items() if name in COLUMNS}
+    row: CellValues = {name: value for name, value in counted.items() if name in COLUMNS}
     row |= {"Br": None if ideal else tiling.rows_q, "Bc": None if ideal else tiling.rows_k}
     row["fits"] = None if M_bytes is None else counted["sram_peak_bytes"] <= M_bytes
     row["ratio_to_standard"] = None if apart else counted["total"] / standard
@@ -255,7 +259,7 @@ def cells_of(
     return {"schedule": schedule.name, "tiling": label, **row, "more_tiles": more_sizes(more)}
 
 
-def tiles_of(
+def tilings_of(
     problem: Attention[Size], M_bytes: Whole | None, schedule: Schedule, rule: str, multiple: int
 ) -> tuple[Tiling[Size], Test]:
     """(the tiles of a rule, where there are none that fit)."""

@@ -26,7 +26,7 @@ AXES = (*NUMBERS, "dtype", "acc_dtype", "mask", "M")
 OPTION_COUNTS = ("splits", "page_size")
 OPTION_AXES = (*OPTION_COUNTS, "gqa")
 
-Given = object
+AxisValue = object
 """An axis as it is given: a number, a text, a list of these, or None. `build` checks it."""
 Runs = list[tuple[Schedule, str]]
 """Schedules, each with a rule for its tiles."""
@@ -83,8 +83,8 @@ class Sweep:
 
 
 def build(
-    values: dict[str, Given], schedules: Given = (), tiles: Given = None, tile_multiple: Given = 1,
-    columns: tuple[str, ...] = (), **options: Given,
+    values: dict[str, AxisValue], schedules: AxisValue = (), tiles: AxisValue = None, tile_multiple: AxisValue = 1,
+    columns: tuple[str, ...] = (), **options: AxisValue,
 ) -> Sweep:  # fmt: skip
     """The sweep over axes (AXES) and options of `Attention`. Those in OPTION_AXES and `tile_multiple` are axes too.
 
@@ -106,11 +106,11 @@ def build(
         sizes, list(product(dtypes, accumulators)), masks, multiples, cast("list[VariantOptions]", points),
         tuple(split(schedules)), tuple(split(tiles)), columns,
     )  # fmt: skip
-    check(sweep)
+    check_sweep(sweep)
     return sweep
 
 
-def split(value: Given) -> list[str]:
+def split(value: AxisValue) -> list[str]:
     """The parts of `a,b`, or of a list of such texts, without repetitions."""
     if value is None:
         return []
@@ -123,7 +123,7 @@ def option_name(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def read_axis(value: Given, where: str, parse: Callable[[str | int], int]) -> list[int] | None:
+def read_axis(value: AxisValue, where: str, parse: Callable[[str | int], int]) -> list[int] | None:
     """The values of an axis of numbers, each read by `parse`; None if it is not given."""
     if value is None:
         return None
@@ -133,29 +133,29 @@ def read_axis(value: Given, where: str, parse: Callable[[str | int], int]) -> li
     return list(dict.fromkeys(x for v in values for x in parse_axis(v, where, parse)))
 
 
-def read_counts(values: dict[str, Given], name: str) -> list[int] | None:
+def read_counts(values: dict[str, AxisValue], name: str) -> list[int] | None:
     """An axis of whole numbers; None if it is not given."""
     where = option_name(name)
     return read_axis(values.get(name), where, lambda text: parse_count(text, where))
 
 
-def count_axis(name: str, value: Given) -> Sequence[int | None]:
+def count_axis(name: str, value: AxisValue) -> Sequence[int | None]:
     """An axis of an option that is a whole number."""
     return read_counts({name: value}, name) or [None]
 
 
-def option_axis(name: str, value: Given) -> Sequence[int | str | None]:
+def option_axis(name: str, value: AxisValue) -> Sequence[int | str | None]:
     """An axis of an option of `Attention`."""
     return count_axis(name, value) if name in OPTION_COUNTS else split(value)
 
 
-def read_masks(value: Given) -> list[Mask]:
+def read_masks(value: AxisValue) -> list[Mask]:
     """The masks of a text, separated by semicolons, or of a list."""
     several = value.split(";") if isinstance(value, str) else value or ["dense"]
     return [parse_mask(mask) for mask in cast("list[str | Mask]", several)]
 
 
-def read_memory(value: Given, dtypes: Sequence[str]) -> list[int] | None:
+def read_memory(value: AxisValue, dtypes: Sequence[str]) -> list[int] | None:
     """The axis of M in bytes; None if it is not given. Sizes in words, as 51200el, need a single type."""
     word = Attention(1, 1, dtype=dtypes[0]).word_bytes
     sizes = read_axis(value, "--M", lambda text: parse_bytes(text, word))
@@ -164,7 +164,7 @@ def read_memory(value: Given, dtypes: Sequence[str]) -> list[int] | None:
     return sizes
 
 
-def check(sweep: Sweep) -> None:
+def check_sweep(sweep: Sweep) -> None:
     """Raise InputError for a fault of a sweep, before anything is counted or written."""
     check_rules(sweep)
     check_points(sweep.points_of_options)

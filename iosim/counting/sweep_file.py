@@ -11,16 +11,16 @@ if TYPE_CHECKING:
     from .sweep_axes import Sweep
 
 
-KEYS = (
+SWEEP_KEYS = (
     "N", "Nk", "d", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "mask", "M", "tiles", "tile_multiple",
     "schedule", "count_init", "lse", "keep_p", "elementwise", "splits", "page_size", "gqa", "columns",
 )  # fmt: skip
 
-Table = dict[str, object]
+TomlTable = dict[str, object]
 """Values by key, as TOML has them."""
 
 
-def read_toml(file: str) -> Table:
+def read_toml(file: str) -> TomlTable:
     """The keys of a TOML file; InputError if it cannot be read."""
     import tomllib
 
@@ -31,15 +31,15 @@ def read_toml(file: str) -> Table:
         raise InputError("config", file, "a TOML file that can be read", str(error)) from None
 
 
-def read_sweep(file: str) -> Table:
+def read_sweep(file: str) -> TomlTable:
     """The keys of the `[sweep]` table of a file, or of its top level if it has none."""
     whole = read_toml(file)
     table = whole.get("sweep", whole)
     if not isinstance(table, dict):
         raise InputError(f"{file}: sweep", table, "a table")
     for key, value in table.items():
-        if key not in KEYS:
-            raise InputError(f"{file}: key", key, ", ".join(KEYS), suggestion(key, KEYS))
+        if key not in SWEEP_KEYS:
+            raise InputError(f"{file}: key", key, ", ".join(SWEEP_KEYS), suggestion(key, SWEEP_KEYS))
         if key in ("count_init", "lse", "keep_p") and not isinstance(value, bool):
             raise InputError(f"{file}: {key}", value, "true or false")
         if not isinstance(value, str | int | bool | list) or (
@@ -61,7 +61,7 @@ def sweep_of(file: str | None, given: Given, M: str | None, schedules: tuple[str
     if M is not None:
         values["M"] = M
     tiles, columns = values.pop("tiles", None), columns_of(values.pop("columns", None))
-    options: Table = {k: values.pop(k) for k in ("count_init", "lse", "keep_p") if k in values}
+    options: TomlTable = {k: values.pop(k) for k in ("count_init", "lse", "keep_p") if k in values}
     options["elementwise"] = parse_count(
         cast("str", values.pop("elementwise", 0)), "--elementwise", least=0, most=10_000
     )

@@ -92,7 +92,7 @@ class State:
         return State(self.accesses | other.accesses, self.copies)
 
 
-def describe(still: int | None, barrier: int) -> list[str]:
+def barrier_lines(still: int | None, barrier: int) -> list[str]:
     """The CUDA of a wait and a barrier, as `State.before` returns them."""
     lines = [] if still is None else [f"copies_done<{still}>();"]
     return lines + {NONE: [], TEAM: ["Team::sync();"], BLOCK: ["__syncthreads();"]}[barrier]

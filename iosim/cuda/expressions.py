@@ -18,7 +18,7 @@ from ..masks.mask import Part
 from ..masks.reach import Seen
 from ..steps.passes_and_linear import Number
 from .mask_tables import Tables
-from .record import Body, Loop, SymbolicTile, statements
+from .record import Body, LoopNode, SymbolicTile, statements
 from .warp_split import WHOLE_TURNS
 
 if TYPE_CHECKING:
@@ -159,22 +159,22 @@ def turns_of(tile: SymbolicTile) -> int:
     return -(-int(tile.length) // tile.step)
 
 
-def split_loops(body: Body) -> set[Loop]:
+def split_loops(body: Body) -> set[LoopNode]:
     """The loops that are written twice: once for whole tiles, once for a last tile that is smaller.
 
     The compiler then knows both sizes, but there is more code. So a loop must have enough whole tiles. And if the
     kernel would be too long, loops are taken out again in the order in which they are written, outer ones first.
     """
-    loops = [node for node in statements(body) if isinstance(node, Loop)]
+    loops = [node for node in statements(body) if isinstance(node, LoopNode)]
     found = [x for x in loops if last_size(x.tile) and int(x.tile.length) // x.tile.step >= WHOLE_TURNS]
     while found and bodies(body, found) > MOST_BODIES:
         found.pop(0)
     return set(found)
 
 
-def bodies(body: Body, split: Collection[Loop]) -> int:
+def bodies(body: Body, split: Collection[LoopNode]) -> int:
     """The number of innermost loops in the source, each counted as often as it is written."""
-    return max(1, sum(bodies(node.body, split) * (1 + (node in split)) for node in body if isinstance(node, Loop)))
+    return max(1, sum(bodies(node.body, split) * (1 + (node in split)) for node in body if isinstance(node, LoopNode)))
 
 
 def letter(tile: Tile) -> str:

@@ -27,17 +27,17 @@ from ..core.watchers import Capacity
 from ..errors import InputError, InternalError, IosimError, ScheduleError
 from .expressions import turns_of
 from .mask_tables import Tables
-from .plan import ROW_WORDS, grid_loop, make_plan, room, tensors_of
+from .plan import ROW_WORDS, grid_loop, make_plan, padded_size, tensors_of
 from .program import HbmArray, Kernel, Program
-from .record import Body, Load, Recorder, Step, Store, statements
+from .record import Body, LoadNode, Recorder, StepNode, StoreNode, statements
 from .write import Writer, is_shared
 
 if TYPE_CHECKING:
     from ..core.typing import ScheduleLike, Text
 
-STEPS = ("steps/softmax.cuh", "steps/passes_and_linear.cuh", "steps/backward.cuh")
-FILES = ("cuda/ptx.cuh", "cuda/tiles.cuh", "cuda/mma.cuh", "cuda/products.cuh", *STEPS)
-DTYPES = ("fp32", "fp16", "bf16")
+STEP_FILES = ("steps/softmax.cuh", "steps/passes_and_linear.cuh", "steps/backward.cuh")
+PRELUDE_FILES = ("cuda/ptx.cuh", "cuda/tiles.cuh", "cuda/mma.cuh", "cuda/products.cuh", *STEP_FILES)
+KERNEL_DTYPES = ("fp32", "fp16", "bf16")
 MOST_INSTANCES = 65_535  # of a grid along y (CUDA programming guide)
 
 
@@ -74,7 +74,7 @@ def generate(
                               writer.table_arguments, plan.tensor_cores, plan.blocks))  # fmt: skip
     constants = tables.constants if tables else ""
     source = "\n".join([prelude(), constants, *steps, *(kernel.source for kernel in kernels)])
-    rounded, plain = footprints(schedule, p, tiling, [plan.tensor_cores for plan in plans])
+    rounded, plain = padded_footprints(schedule, p, tiling, [plan.tensor_cores for plan in plans])
     arguments, starts = tables.arguments if tables else {}, filled_before(schedule, launches)
     program = Program(name, problem, tiling, tuple(kernels), source, arrays_of(p, tensors, launches), rounded, plain,
                       tuple(counters), arguments, starts, count)  # fmt: skip
@@ -92,8 +92,8 @@ def name_of(schedule: ScheduleLike | Text) -> str:
 def check_problem(p: Attention) -> None:
     """Raise InputError for a problem that no kernel can be generated for."""
     for option, dtype in (("--dtype", p.dtype), ("--acc-dtype", str(p.acc_dtype))):
-        if dtype not in DTYPES:
-            raise InputError(option, dtype, f"{', '.join(DTYPES)} on a GPU")
+        if dtype not in KERNEL_DTYPES:
+            raise InputError(option, dtype, f"{', '.join(KERNEL_DTYPES)} on a GPU")
     if p.instances > MOST_INSTANCES:
         raise InputError("--heads x --batch", p.instances, f"at most {MOST_INSTANCES} on a GPU")
 
@@ -101,7 +101,7 @@ def check_problem(p: Attention) -> None:
 @lru_cache(maxsize=1)
 def prelude() -> str:
     """The CUDA that every program starts with."""
-    return "".join(source_of(name).replace("#pragma once\n", "") for name in FILES)
+    return "".join(source_of(name).replace("#pragma once\n", "") for name in PRELUDE_FILES)
 
 
 def source_of(file: str) -> str:
@@ -112,12 +112,14 @@ def source_of(file: str) -> str:
 @lru_cache(maxsize=1)
 def known_steps() -> frozenset[str]:
     """The names of iosim's own steps, which have CUDA."""
-    return frozenset(name for file in STEPS for name in re.findall(r"STEP (\w+)\(", source_of(file)))
+    return frozenset(name for file in STEP_FILES for name in re.findall(r"STEP (\w+)\(", source_of(file)))
 
 
 def check_steps(launches: list[Body]) -> list[str]:
     """The CUDA of the steps that bring their own, as `step.cuda = "..."`. ScheduleError for a step without any."""
-    steps = {node.step.__name__: node.step for body in launches for node in statements(body) if isinstance(node, Step)}
+    steps = {
+        node.step.__name__: node.step for body in launches for node in statements(body) if isinstance(node, StepNode)
+    }
     for name, step in steps.items():
         ours = name in known_steps()
         if ours and not step.__module__.startswith(__package__.partition(".")[0] + "."):
@@ -152,8 +154,8 @@ def read_first(launches: list[Body]) -> tuple[str, ...]:
     both = {name for body in launches for name in tensors_of(body)[0]} & {n for b in launches for n in tensors_of(b)[1]}
     for body in launches:
         for node in statements(body):
-            if isinstance(node, Load | Store) and node.tensor in both and node.tensor not in met:
-                if isinstance(node, Load):
+            if isinstance(node, LoadNode | StoreNode) and node.tensor in both and node.tensor not in met:
+                if isinstance(node, LoadNode):
                     first[node.tensor] = None
                 met.add(node.tensor)
     return tuple(first)
@@ -187,14 +189,16 @@ class Peaks(Capacity):
         self.bytes -= self._bytes_of(block)
 
     def _bytes_of(self, block: Block) -> int:
-        return product(room(x, self.rounded) for x in block.shape) * self._width(block.tensor)
+        return product(padded_size(x, self.rounded) for x in block.shape) * self._width(block.tensor)
 
     def launch_ended(self) -> None:
         self.launches.append(int(self.peak_bytes))
         self.peak_bytes = 0
 
 
-def footprints(schedule: ScheduleLike | Text, p: Attention, tiling: Tiling, rounded: list[bool]) -> tuple[int, int]:
+def padded_footprints(
+    schedule: ScheduleLike | Text, p: Attention, tiling: Tiling, rounded: list[bool]
+) -> tuple[int, int]:
     """Peak bytes in SRAM: (with tiles rounded up to multiples of 16 in the launches marked `rounded`, without)."""
     plain, padded = Peaks(False), Peaks(True)
     Folded(replace(p, mask=DENSE), plain, padded).run(schedule, tiling)

@@ -15,7 +15,7 @@ from ..masks.reach import reaches
 if TYPE_CHECKING:
     from ..core.typing import Bools, Mask
 
-Words = NDArray[np.uint32]
+BitWords = NDArray[np.uint32]
 
 MOST_BITS = 2**33  # a table of 1 GiB
 CONSTANT_BYTES = 12 * 1024  # tables up to this size are constants of the source; larger ones are arguments
@@ -31,7 +31,7 @@ class Tables:
 
     def __init__(self, mask: Mask):
         self.mask = cast("BoundMask", mask)
-        self.words: dict[str, Words] = {}
+        self.words: dict[str, BitWords] = {}
         self._files: dict[str, MaskFile] = {}
 
     def use(self, name: str) -> str:
@@ -55,11 +55,11 @@ class Tables:
         return "".join(texts)
 
     @property
-    def arguments(self) -> dict[str, Words]:
+    def arguments(self) -> dict[str, BitWords]:
         """The large tables, which kernels take as arguments."""
         return {name: words for name, words in self.words.items() if not self.is_constant(name)}
 
-    def _reach(self) -> Words:
+    def _reach(self) -> BitWords:
         return np.array([keys for _, keys in reaches(self.mask)], np.uint32)
 
     def _tiles(self, name: str) -> Bools:
@@ -118,7 +118,7 @@ class Tables:
         return f"bit({name}, x / {m.rows_q} * {m.Tc}LL + y / {m.rows_k})"
 
 
-def bits(table: Bools) -> Words:
+def bits(table: Bools) -> BitWords:
     """The booleans of a table as words of 32 bits, the first in the lowest bit."""
     flat = np.asarray(table, bool).ravel()
     packed = np.packbits(flat, bitorder="little")

@@ -9,8 +9,8 @@ from ..core.machine import Block, Tile
 from ..core.problem import Attention
 from ..core.shapes import product
 from ..steps.softmax import Cost
-from .record import Body, Free, Load, Loop, New, Step, Store, statements
-from .shared_memory import Life, place
+from .record import Body, FreeNode, LoadNode, LoopNode, NewNode, StepNode, StoreNode, statements
+from .shared_memory import Life, place_blocks
 
 if TYPE_CHECKING:
     from ..core.typing import Size
@@ -50,7 +50,7 @@ class Plan:
 
     def extents(self, block: Block) -> tuple[int, int]:
         """Rows and columns that a block has room for."""
-        sizes = [room(x, self.tensor_cores) for x in block.shape]
+        sizes = [padded_size(x, self.tensor_cores) for x in block.shape]
         return sizes[0], sizes[1] if len(sizes) > 1 else 1
 
     def span(self, p: Attention, block: Block) -> tuple[int, int]:
@@ -66,7 +66,7 @@ def mark_of(step: object) -> Cost:
     return cost if isinstance(cost, Cost) else Cost()
 
 
-def room(x: Tile | Size, rounded: bool) -> int:
+def padded_size(x: Tile | Size, rounded: bool) -> int:
     """Words that a block reserves along an axis; `rounded` tiles are multiples of 16."""
     size = x.extent if isinstance(x, Tile) else x
     return -(-int(size) // 16) * 16 if rounded and isinstance(x, Tile) else int(size)
@@ -92,16 +92,16 @@ def make_plan(p: Attention, body: Body, allowed: bool, row_words: int = ROW_WORD
 def shape_of_work(body: Body) -> tuple[int, int]:
     """(the most rows that a step writes, the words of the largest tile). Blocks of whole axes do not count as tiles:
     they are loaded once."""
-    outputs = [block for node in statements(body) if isinstance(node, Step) for block in node.outputs]
-    blocks = [node.block for node in statements(body) if isinstance(node, New)]
-    rows = max((room(block.shape[0], False) for block in outputs or blocks), default=1)
+    outputs = [block for node in statements(body) if isinstance(node, StepNode) for block in node.outputs]
+    blocks = [node.block for node in statements(body) if isinstance(node, NewNode)]
+    rows = max((padded_size(block.shape[0], False) for block in outputs or blocks), default=1)
     tiles = [block for block in blocks if isinstance(block.shape[0], Tile)]
-    return rows, max((product(room(x, False) for x in block.shape) for block in tiles), default=1)
+    return rows, max((product(padded_size(x, False) for x in block.shape) for block in tiles), default=1)
 
 
 def suits_tensor_cores(p: Attention, body: Body) -> bool:
     """Whether there is a matrix product, and all of them are on 16-bit inputs in tiles of at least 16 x 16."""
-    products = [node for node in statements(body) if isinstance(node, Step) and mark_of(node.step).tensor_inputs]
+    products = [node for node in statements(body) if isinstance(node, StepNode) and mark_of(node.step).tensor_inputs]
     blocks = [x for node in products for x in node.arguments if isinstance(x, Block)]
     wide = all(x.extent >= 16 if isinstance(x, Tile) else x % 16 == 0 for block in blocks for x in block.shape)
     inputs = [node.arguments[k] for node in products for k in mark_of(node.step).tensor_inputs]
@@ -115,7 +115,7 @@ def read_whole(body: Body) -> frozenset[Block]:
     whole: set[Block] = set()
     own: set[Block] = set()
     for node in statements(body):
-        if isinstance(node, Step):
+        if isinstance(node, StepNode):
             for k, x in enumerate(node.arguments):
                 if isinstance(x, Block):
                     (whole if k in mark_of(node.step).reads_whole else own).add(x.base or x)
@@ -127,27 +127,28 @@ def lay_out(p: Attention, body: Body, rounded: bool) -> tuple[dict[Block, int], 
     begins: dict[Block, int] = {}
     ends: dict[Block, int] = {}
     for time, node in enumerate(statements(body)):
-        if isinstance(node, New):
+        if isinstance(node, NewNode):
             begins[node.block] = time
-        elif isinstance(node, Free):
+        elif isinstance(node, FreeNode):
             ends[node.block] = time
     blocks = list(begins)
     lives = [
-        Life(begins[b], ends[b], product(room(x, rounded) for x in b.shape) * p.sram_bytes(b.tensor)) for b in blocks
+        Life(begins[b], ends[b], product(padded_size(x, rounded) for x in b.shape) * p.sram_bytes(b.tensor))
+        for b in blocks
     ]
-    offsets, smem = place(lives)
+    offsets, smem = place_blocks(lives)
     return dict(zip(blocks, offsets, strict=True)), smem
 
 
 def tensors_of(body: Body) -> tuple[list[str], list[str]]:
     """(names of the tensors that a launch reads, of those it writes), each in order of first use."""
-    reads = dict.fromkeys(node.tensor for node in statements(body) if isinstance(node, Load))
-    writes = dict.fromkeys(node.tensor for node in statements(body) if isinstance(node, Store))
+    reads = dict.fromkeys(node.tensor for node in statements(body) if isinstance(node, LoadNode))
+    writes = dict.fromkeys(node.tensor for node in statements(body) if isinstance(node, StoreNode))
     return list(reads), list(writes)
 
 
-def grid_loop(body: Body) -> Loop | None:
+def grid_loop(body: Body) -> LoopNode | None:
     """The parallel loop that a launch consists of, whose turns become thread blocks; None if it is no such loop."""
-    if len(body) == 1 and isinstance(body[0], Loop) and body[0].parallel:
+    if len(body) == 1 and isinstance(body[0], LoopNode) and body[0].parallel:
         return body[0]
     return None

@@ -41,7 +41,7 @@ class SymbolicTile(Tile):
 
 
 @dataclass(eq=False)
-class Loop:
+class LoopNode:
     """`body`, for every tile of an axis; `where`: only for the active tiles of a line of the mask."""
 
     tile: SymbolicTile
@@ -51,21 +51,21 @@ class Loop:
 
 
 @dataclass(eq=False)
-class New:
+class NewNode:
     """A block comes into SRAM."""
 
     block: Block
 
 
 @dataclass(eq=False)
-class Free:
+class FreeNode:
     """A block leaves SRAM."""
 
     block: Block
 
 
 @dataclass(eq=False)
-class Load:
+class LoadNode:
     """HBM -> SRAM; `where`: only if that line of the mask is not empty."""
 
     block: Block
@@ -74,7 +74,7 @@ class Load:
 
 
 @dataclass(eq=False)
-class Store:
+class StoreNode:
     """SRAM -> HBM."""
 
     block: Block
@@ -82,7 +82,7 @@ class Store:
 
 
 @dataclass(eq=False)
-class Step:
+class StepNode:
     """A step changes its outputs."""
 
     step: TileStep
@@ -95,7 +95,7 @@ class Step:
         return (*self.outputs, *self.inputs)
 
 
-Statement = Loop | New | Free | Load | Store | Step
+Statement = LoopNode | NewNode | FreeNode | LoadNode | StoreNode | StepNode
 Body = list[Statement]
 """The statements of a launch or of a loop, in order."""
 
@@ -112,7 +112,7 @@ class Recorder(Machine):
         parent = length if isinstance(length, Tile) else None
         axis, extent = map(int, (length.length, length.extent) if isinstance(length, Tile) else (length, length))
         size = int(size)
-        loop = Loop(SymbolicTile(axis, size, min(size, extent), parent, self._depth), where, parallel)
+        loop = LoopNode(SymbolicTile(axis, size, min(size, extent), parent, self._depth), where, parallel)
         self._body.append(loop)
         outer, self._body = self._body, loop.body
         yield loop.tile
@@ -123,22 +123,22 @@ class Recorder(Machine):
 
     def _allocate(self, name: str, shape: Shape) -> Block:
         block = super()._allocate(name, shape)
-        self._body.append(New(block))
+        self._body.append(NewNode(block))
         return block
 
     def _release(self, blocks: list[Block]) -> None:
-        self._body += [Free(block) for block in blocks]
+        self._body += [FreeNode(block) for block in blocks]
         super()._release(blocks)
 
     def _fetch(self, block: Block, tensor: str, where: MaskLine | None) -> None:
-        self._body.append(Load(block, tensor, where))
+        self._body.append(LoadNode(block, tensor, where))
 
     def _put(self, block: Block, tensor: str) -> None:
-        self._body.append(Store(block, tensor))
+        self._body.append(StoreNode(block, tensor))
 
     def _apply(self, step: TileStep, outputs: tuple[Block, ...], inputs: tuple[Input, ...]) -> None:
         self._check(*outputs, *inputs)
-        self._body.append(Step(step, outputs, inputs))
+        self._body.append(StepNode(step, outputs, inputs))
 
     def _end_of_launch(self) -> None:
         if self._depth == 0 and not self._resident and self._body:
@@ -150,5 +150,5 @@ def statements(body: Body) -> Iterator[Statement]:
     """All statements of a launch, each loop before its body."""
     for node in body:
         yield node
-        if isinstance(node, Loop):
+        if isinstance(node, LoopNode):
             yield from statements(node.body)

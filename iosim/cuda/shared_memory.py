@@ -29,7 +29,7 @@ class Life:
         return min(ALIGNMENT, self.size & -self.size)
 
 
-def place(lives: list[Life]) -> tuple[list[int], int]:
+def place_blocks(lives: list[Life]) -> tuple[list[int], int]:
     """(offset of each block, bytes in all).
 
     Blocks are placed one by one, each at the lowest offset that is free during its life; those with the largest

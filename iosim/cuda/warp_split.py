@@ -51,7 +51,7 @@ def used(axis: Tile | Size) -> int:
 def unsized(*blocks: object) -> bool:
     """Whether the compiler does not know the size of some tile, because the last one is smaller and the loop is
     written once."""
-    sizes = ((int(x.length), full(x)) for x in tiles_of(blocks))
+    sizes = ((int(x.length), full(x)) for x in tiles_in_shapes(blocks))
     return any(length % size and length // size < WHOLE_TURNS for length, size in sizes)
 
 
@@ -61,11 +61,11 @@ def padded(step: int, *blocks: object) -> tuple[int, int]:
     The axes are all that the tiles of the blocks name, each once. The ratio of the two is the extra work of a kernel
     that computes ragged tiles whole.
     """
-    tiles = set(tiles_of(blocks))
+    tiles = set(tiles_in_shapes(blocks))
     return product(-(-full(x) // step) * step for x in tiles), product(x.size for x in tiles)
 
 
-def tiles_of(blocks: tuple[object, ...]) -> Iterator[Tile]:
+def tiles_in_shapes(blocks: tuple[object, ...]) -> Iterator[Tile]:
     """The tiles in the shapes of blocks; other arguments of a step have none."""
     return (x for block in blocks for x in getattr(block, "shape", ()) if isinstance(x, Tile))
 

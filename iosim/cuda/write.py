@@ -12,11 +12,11 @@ from ..core.problem import Attention, Tensor
 from ..core.shapes import product
 from ..masks.mask import Part
 from ..masks.reach import Seen
-from .barriers import Access, State, describe, hbm, sram
+from .barriers import Access, State, barrier_lines, hbm, sram
 from .expressions import Expressions, last_size, letter, split_loops, turns_of, words_of
 from .mask_tables import Tables
 from .plan import ALL_ROWS, Plan, grid_loop, mark_of, tensors_of
-from .record import Body, Free, Load, Loop, New, Statement, Step, Store, SymbolicTile
+from .record import Body, FreeNode, LoadNode, LoopNode, NewNode, Statement, StepNode, StoreNode, SymbolicTile
 
 if TYPE_CHECKING:
     from ..core.typing import Size
@@ -35,7 +35,7 @@ class Writer:
 
     def __post_init__(self) -> None:
         self.c = Expressions(self.tables)
-        self.split: set[Loop] = set()  # the loops that are written twice
+        self.split: set[LoopNode] = set()  # the loops that are written twice
 
     # ------------------------------------------------------------------ the kernel around the statements
 
@@ -113,20 +113,20 @@ class Writer:
 
     def statement(self, node: Statement, state: State) -> tuple[list[str], State]:
         """(lines of one statement, with the wait and the barrier that it needs first; the state after it)."""
-        if isinstance(node, Free):
+        if isinstance(node, FreeNode):
             return [], state
-        if isinstance(node, New):
+        if isinstance(node, NewNode):
             return [self.declare(node.block)], state
-        if isinstance(node, Loop):
+        if isinstance(node, LoopNode):
             return self.loop(node, state)
-        if isinstance(node, Step):
+        if isinstance(node, StepNode):
             new, text, copy = self.step_accesses(node), self.call(node), None
         else:
             new, text, copy = self.copy(node)
         still, barrier, state = state.before(new)
-        return [*describe(still, barrier), *text], state.add(new, copy)
+        return [*barrier_lines(still, barrier), *text], state.add(new, copy)
 
-    def loop(self, loop: Loop, entry: State) -> tuple[list[str], State]:
+    def loop(self, loop: LoopNode, entry: State) -> tuple[list[str], State]:
         """(lines of a loop, the state after it). The body is written again until its barriers also hold for what the
         turn before left behind."""
         start = entry
@@ -141,7 +141,7 @@ class Writer:
         lines = self.guarded(loop, ["{", *indent(lines), "}"] if loop.where else lines)
         return self.in_turn(loop, lines), start
 
-    def in_turn(self, loop: Loop, lines: list[str]) -> list[str]:
+    def in_turn(self, loop: LoopNode, lines: list[str]) -> list[str]:
         """A loop with this body."""
         i = letter(loop.tile)
         if loop not in self.split:
@@ -151,24 +151,24 @@ class Writer:
         whole, last = self.whole_and_last(loop, "", str(before_last), lines)
         return [f"for (int {i} = 0; {i} < {before_last}; ++{i}) {{", *whole, "}", "{", *last, "}"]
 
-    def of_grid(self, loop: Loop, lines: list[str]) -> list[str]:
+    def of_grid(self, loop: LoopNode, lines: list[str]) -> list[str]:
         """The body of a loop of which each thread block does one turn."""
         if loop not in self.split:
             return self.placed(loop, "blockIdx.x", 0, lines)
         whole, last = self.whole_and_last(loop, "blockIdx.x", "blockIdx.x", lines)
         return [f"if (blockIdx.x < {turns_of(loop.tile) - 1}) {{", *whole, "} else {", *last, "}"]
 
-    def whole_and_last(self, loop: Loop, index: str, last: str, lines: list[str]) -> tuple[list[str], list[str]]:
+    def whole_and_last(self, loop: LoopNode, index: str, last: str, lines: list[str]) -> tuple[list[str], list[str]]:
         """(the body for whole tiles, the body for the smaller last one): the compiler knows both sizes. `index` and
         `last` are the C expressions of their numbers."""
         rest = self.placed(loop, last, last_size(loop.tile), lines)
         return indent(self.placed(loop, index, loop.tile.extent, lines)), indent(rest)
 
-    def placed(self, loop: Loop, index: str, size: int, lines: list[str]) -> list[str]:
+    def placed(self, loop: LoopNode, index: str, size: int, lines: list[str]) -> list[str]:
         """The body, after the declarations of where its tile lies."""
         return [*needed(self.c.position(loop.tile, index, size), lines), *lines]
 
-    def guarded(self, loop: Loop, lines: list[str]) -> list[str]:
+    def guarded(self, loop: LoopNode, lines: list[str]) -> list[str]:
         """The body, only for active tiles if the loop goes over a line of the mask."""
         return lines if loop.where is None else [f"if ({self.c.line(loop.where, loop.tile)})", *lines]
 
@@ -193,12 +193,12 @@ class Writer:
 
     # ------------------------------------------------------------------ copies
 
-    def copy(self, node: Load | Store) -> tuple[list[Access], list[str], int | None]:
+    def copy(self, node: LoadNode | StoreNode) -> tuple[list[Access], list[str], int | None]:
         """(accesses, lines, number of the asynchronous copy or None) of a load or a store.
 
         A copy is asynchronous if it is an aligned load and the words have the same type in HBM and on chip.
         """
-        block, tensor, loads = node.block, node.tensor, isinstance(node, Load)
+        block, tensor, loads = node.block, node.tensor, isinstance(node, LoadNode)
         aligned = self.is_aligned(block, tensor)
         flying = loads and aligned and self.sram_type(block) == self.hbm_type(tensor)
         copy = id(node) if flying else None
@@ -209,7 +209,7 @@ class Writer:
         text = (
             f"{verb}({self.reference(block)}, hbm_{tensor} + {self.offset(block)}, {self.stride(tensor)}LL, {counter});"
         )
-        if isinstance(node, Load) and node.where is not None:
+        if isinstance(node, LoadNode) and node.where is not None:
             text = f"if ({self.c.line(node.where)}) {text}"
         return new, [text, "copies_commit();"] if flying else [text], copy
 
@@ -248,13 +248,13 @@ class Writer:
 
     # ------------------------------------------------------------------ steps
 
-    def call(self, node: Step) -> list[str]:
+    def call(self, node: StepNode) -> list[str]:
         """The call of a step."""
         arguments = [self.reference(x) if isinstance(x, Block) else self.c.value(x) for x in node.arguments]
         guard = "".join(self.c.unless_whole(x) for x in node.arguments if isinstance(x, Part))
         return [f"{guard}{node.step.__name__}({', '.join(arguments)});"]
 
-    def step_accesses(self, node: Step) -> list[Access]:
+    def step_accesses(self, node: StepNode) -> list[Access]:
         """The accesses of a step. A step of iosim touches only its team's rows, except in the arguments that it reads
         whole. Of a step that brings its own CUDA nothing is known."""
         ours, whole = not hasattr(node.step, "cuda"), mark_of(node.step).reads_whole

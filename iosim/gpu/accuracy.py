@@ -13,23 +13,23 @@ from .arrays import DeviceArray
 
 TIMES_BASELINE = 2.0
 FLOOR = 1e-5  # a share of the largest output: float32 sums differ by as much when their order changes
-ROWS = 1024  # query rows at a time, so that few scores are kept
+ROWS_AT_ONCE = 1024  # query rows at a time, so that few scores are kept
 
-Visible = Callable[[int, int], DeviceArray]  # (first row, rows) -> bool (rows, Nk)
-Rounding = Callable[[DeviceArray], DeviceArray]  # to a type and back to float32
+VisibleRows = Callable[[int, int], DeviceArray]  # (first row, rows) -> bool (rows, Nk)
+DeviceRounding = Callable[[DeviceArray], DeviceArray]  # to a type and back to float32
 
 
 def reference(
-    xp: ModuleType, q: DeviceArray, k: DeviceArray, v: DeviceArray, visible: Visible | None = None
+    xp: ModuleType, q: DeviceArray, k: DeviceArray, v: DeviceArray, visible: VisibleRows | None = None
 ) -> DeviceArray:
     """The float64 attention of one head: q (N, d), k (Nk, d), v (Nk, dv)."""
     q, k, v = (x.astype(xp.float64) for x in (q, k, v))
-    parts = [_rows(xp, q[x : x + ROWS], k, v, _part(visible, x, q)) for x in range(0, len(q), ROWS)]
+    parts = [_rows(xp, q[x : x + ROWS_AT_ONCE], k, v, _part(visible, x, q)) for x in range(0, len(q), ROWS_AT_ONCE)]
     return xp.concatenate(parts)  # type: ignore[no-any-return]
 
 
-def _part(visible: Visible | None, x: int, q: DeviceArray) -> DeviceArray | None:
-    return None if visible is None else visible(x, min(ROWS, len(q) - x))
+def _part(visible: VisibleRows | None, x: int, q: DeviceArray) -> DeviceArray | None:
+    return None if visible is None else visible(x, min(ROWS_AT_ONCE, len(q) - x))
 
 
 def _rows(xp: ModuleType, q: DeviceArray, k: DeviceArray, v: DeviceArray, visible: DeviceArray | None) -> DeviceArray:
@@ -47,8 +47,9 @@ def _weights(xp: ModuleType, s: DeviceArray, visible: DeviceArray | None) -> tup
 
 
 def baseline(
-    xp: ModuleType, q: DeviceArray, k: DeviceArray, v: DeviceArray, narrow: Rounding, accumulate: Rounding, tile: int,
-    visible: Visible | None = None, travels: Collection[str] = (), divided: bool = False, held: int | None = None,
+    xp: ModuleType, q: DeviceArray, k: DeviceArray, v: DeviceArray,
+    narrow: DeviceRounding, accumulate: DeviceRounding, tile: int,
+    visible: VisibleRows | None = None, travels: Collection[str] = (), divided: bool = False, held: int | None = None,
 ) -> DeviceArray:  # fmt: skip
     """The attention of one head with the roundings of a kernel.
 
@@ -59,8 +60,8 @@ def baseline(
     """
     q, k, v = (x.astype(xp.float32) for x in (q, k, v))
     scale, parts = xp.float32(q.shape[1] ** -0.5), list[DeviceArray]()
-    for x in range(0, len(q), ROWS):
-        s = accumulate(q[x : x + ROWS] @ k.T * scale)
+    for x in range(0, len(q), ROWS_AT_ONCE):
+        s = accumulate(q[x : x + ROWS_AT_ONCE] @ k.T * scale)
         weights, total = _weights(xp, narrow(s) if "S" in travels else s, _part(visible, x, q))
         normalised = "P" in travels or divided
         if "P" in travels:  # stored normalised
@@ -73,7 +74,7 @@ def baseline(
     return xp.concatenate(parts)  # type: ignore[no-any-return]
 
 
-def _sums(xp: ModuleType, weights: DeviceArray, accumulate: Rounding, tile: int) -> DeviceArray:
+def _sums(xp: ModuleType, weights: DeviceArray, accumulate: DeviceRounding, tile: int) -> DeviceArray:
     """The sums of rows, rounded after each key tile."""
     sums: DeviceArray = xp.zeros((len(weights), 1), xp.float32)
     for y in range(0, weights.shape[1], tile):
@@ -82,8 +83,8 @@ def _sums(xp: ModuleType, weights: DeviceArray, accumulate: Rounding, tile: int)
 
 
 def _product(
-    xp: ModuleType, weights: DeviceArray, v: DeviceArray, normalised: bool, narrow: Rounding, accumulate: Rounding,
-    keys: tuple[int, int], o_travels: bool,
+    xp: ModuleType, weights: DeviceArray, v: DeviceArray, normalised: bool,
+    narrow: DeviceRounding, accumulate: DeviceRounding, keys: tuple[int, int], o_travels: bool,
 ) -> DeviceArray:  # fmt: skip
     """P V, summed tile by tile and divided by the sums of rows, unless `weights` are `normalised` already. `keys` is
     (keys of a tile, keys after which O is rounded)."""

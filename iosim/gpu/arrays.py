@@ -55,7 +55,7 @@ class DeviceArray(Protocol):
 DeviceArrays = dict[str, DeviceArray]  # by tensor
 
 
-class Counts(Protocol):
+class WordCounts(Protocol):
     """The words that kernels counted, on the device."""
 
     def get(self) -> Sequence[int]: ...
@@ -81,4 +81,4 @@ class Module(Protocol):
     def get_function(self, name: str) -> CompiledKernel: ...
 
 
-Tables = Mapping[str, DeviceArray]
+DeviceTables = Mapping[str, DeviceArray]

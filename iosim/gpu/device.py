@@ -15,11 +15,11 @@ import numpy as np
 
 from ..cuda.program import Kernel, Program
 from ..errors import CapacityError, InternalError, MissingError
-from .arrays import CompiledKernel, Counts, DeviceArray, DeviceArrays, ElementType, Module, Tables
+from .arrays import CompiledKernel, DeviceArray, DeviceArrays, DeviceTables, ElementType, Module, WordCounts
 
 WARM_UP = 3
 BUSY_NANOSECONDS = 50_000  # long enough to put a launch and its events into the GPU's queue
-WAIT = """
+WAIT_SOURCE = """
 extern "C" __global__ void iosim_wait(long long nanoseconds) {
     long long start, now;
     asm volatile("mov.u64 %0, %globaltimer;" : "=l"(start));
@@ -72,6 +72,11 @@ def from_device(array: DeviceArray, dtype: str) -> DeviceArray:
     return (array.astype(np.uint32) << 16).view(np.float32)
 
 
+def rounded(array: object, dtype: str) -> DeviceArray:
+    """The floats of an array rounded to a dtype, as float32 on the device."""
+    return from_device(to_device(array, dtype), dtype).astype(np.float32)
+
+
 @lru_cache(maxsize=1024)
 def _module(source: str, options: tuple[str, ...]) -> Module:
     return cupy().RawModule(code=source, options=options, backend="nvrtc")
@@ -103,7 +108,7 @@ def compile_all(programs: Iterable[Program]) -> None:
         list(pool.map(lambda each: function(*each), kernels))
 
 
-def launch(program: Program, kernel: Kernel, arrays: DeviceArrays, tables: Tables, counts: Counts) -> None:
+def launch(program: Program, kernel: Kernel, arrays: DeviceArrays, tables: DeviceTables, counts: WordCounts) -> None:
     """Start one kernel on the current stream."""
     pointers = [arrays[name] for name in kernel.tensors] + [tables[name] for name in kernel.tables]
     function(program, kernel)(kernel.grid, kernel.block, (*pointers, counts), shared_mem=kernel.smem_bytes)
@@ -134,7 +139,7 @@ def cubin_module(source: str, options: tuple[str, ...]) -> Module:
 
 def waiting(nanoseconds: int) -> Callable[[], None]:
     """A function that launches one thread, which waits for so long and touches no memory."""
-    wait = cupy().RawKernel(WAIT, "iosim_wait")
+    wait = cupy().RawKernel(WAIT_SOURCE, "iosim_wait")
     return lambda: wait((1,), (1,), (np.int64(nanoseconds),))
 
 

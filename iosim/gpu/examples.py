@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from ..core.typing import Array
 
 HostArray = NDArray[np.generic]  # type: ignore[explicit-any]  # NumPy's own class holds an Any
-Arrays = dict[str, HostArray]
-Rounding = Callable[[NDArray[np.float64], str], HostArray]  # (array, dtype)
+HostArrays = dict[str, HostArray]
+HostRounding = Callable[[NDArray[np.float64], str], HostArray]  # (array, dtype)
 
 
 class Types(TypedDict, total=False):
@@ -33,7 +33,7 @@ class Types(TypedDict, total=False):
     acc_dtype: str
 
 
-class Sizes(Types, total=False):
+class ProblemFields(Types, total=False):
     """Fields of `Attention`, without the mask."""
 
     N: Required[int]
@@ -46,14 +46,14 @@ class Sizes(Types, total=False):
     dropout: Dropout
 
 
-OPTIONS: dict[str, Types] = {"fp32": {"dtype": "fp32"}, "fp16": {"dtype": "fp16", "acc_dtype": "fp32"}}
-RAGGED: Sizes = {"N": 200, "Nk": 333, "d": 40}
-WHOLE: Sizes = {"N": 512, "d": 64, "heads": 2}
-SMALL: Sizes = {"N": 96, "d": 32, "heads": 2}  # for tiles of one token
-DECODE: Sizes = {"N": 1, "Nk": 16384, "d": 128, "heads": 32, "kv_heads": 8}
+EXAMPLE_TYPES: dict[str, Types] = {"fp32": {"dtype": "fp32"}, "fp16": {"dtype": "fp16", "acc_dtype": "fp32"}}
+RAGGED: ProblemFields = {"N": 200, "Nk": 333, "d": 40}
+WHOLE: ProblemFields = {"N": 512, "d": 64, "heads": 2}
+SMALL: ProblemFields = {"N": 96, "d": 32, "heads": 2}  # for tiles of one token
+DECODE: ProblemFields = {"N": 1, "Nk": 16384, "d": 128, "heads": 32, "kv_heads": 8}
 
 
-def shapes() -> Iterator[tuple[str, str, Sizes, str, int]]:
+def shapes() -> Iterator[tuple[str, str, ProblemFields, str, int]]:
     """(schedule, tiles, sizes, mask, depth) of each example.
 
     Every schedule with kernels that is no core schedule has two: ragged tiles of fp32 under a mask, and whole tiles of
@@ -63,17 +63,17 @@ def shapes() -> Iterator[tuple[str, str, Sizes, str, int]]:
         if name in CORE or not can_generate(schedule):
             continue
         ideal = "ideal" in schedule.rules
-        ragged: Sizes = {**SMALL, "Nk": 77} if ideal else {**RAGGED, "heads": 2}
+        ragged: ProblemFields = {**SMALL, "Nk": 77} if ideal else {**RAGGED, "heads": 2}
         if schedule.family == "attention" and not ideal:
             ragged = {**ragged, "heads": 4, "kv_heads": 2}
-        yield name, "1x1" if ideal else "48x32", {**ragged, **OPTIONS["fp32"]}, "window:50", 1 if ideal else 8
+        yield name, "1x1" if ideal else "48x32", {**ragged, **EXAMPLE_TYPES["fp32"]}, "window:50", 1 if ideal else 8
         sizes = SMALL if ideal else WHOLE
-        whole: Sizes = {**sizes, **OPTIONS["fp16"]}
+        whole: ProblemFields = {**sizes, **EXAMPLE_TYPES["fp16"]}
         if schedule.drops:
             whole = {**whole, "dropout": Dropout(0.1, 7)}
         yield name, "1x1" if ideal else "64x64", whole, "causal" if schedule.skips else "dense", 1 if ideal else 16
     for name in ("split-kv", "paged"):
-        yield name, "16x64", {**DECODE, **OPTIONS["fp16"]}, "dense", 1
+        yield name, "16x64", {**DECODE, **EXAMPLE_TYPES["fp16"]}, "dense", 1
 
 
 def visible_pairs(p: Attention, tiling: Tiling) -> NDArray[np.bool_] | None:
@@ -82,25 +82,25 @@ def visible_pairs(p: Attention, tiling: Tiling) -> NDArray[np.bool_] | None:
 
 
 def example_arrays(
-    schedule: Schedule, p: Attention, tiling: Tiling, program: Program, seed: int, rounded: Rounding
-) -> tuple[Arrays, Arrays]:
+    schedule: Schedule, p: Attention, tiling: Tiling, program: Program, seed: int, rounded: HostRounding
+) -> tuple[HostArrays, HostArrays]:
     """(inputs, answers): arrays of shape (instances, *axes).
 
     Inputs are rounded by `rounded`, and the query heads of a group share K and V. Answers are in float64 and belong to
     the rounded inputs.
     """
     rng, visible, group = np.random.default_rng(seed), visible_pairs(p, tiling), p.heads // p.kv_heads
-    instances: list[Arrays] = []
-    answers: list[Arrays] = []
+    instances: list[HostArrays] = []
+    answers: list[HostArrays] = []
     for head in range(p.instances):
-        hbm = cast("Arrays", schedule.example(rng, p, visible))
+        hbm = cast("HostArrays", schedule.example(rng, p, visible))
         for name, array in program.arrays.items():
             if name in hbm and array.instances < p.instances and head % group:
                 hbm[name] = instances[-1][name]
             elif name in hbm and array.dtype != "int32":
                 hbm[name] = rounded(np.asarray(hbm[name], np.float64), array.dtype)
         instances.append(hbm)
-        answers.append(cast("Arrays", schedule.answer(cast("dict[str, Array]", hbm), p, visible)))
+        answers.append(cast("HostArrays", schedule.answer(cast("dict[str, Array]", hbm), p, visible)))
     inputs = {
         name: np.stack([hbm[name] for hbm in instances[:: group if array.instances < p.instances else 1]])
         for name, array in program.arrays.items()

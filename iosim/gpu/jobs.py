@@ -11,7 +11,7 @@ from ..core.problem import Attention
 from ..core.tiling import Tiling
 from ..errors import InputError, suggestion
 from ..masks import parse_mask
-from ..predict.generated import LaunchShape, launches_of
+from ..predict.generated import LaunchShape, launch_shapes
 from ..schedules import find
 from .arrays import DeviceArrays
 from .notes import JobJson, JobSizes, KernelSizes
@@ -138,7 +138,7 @@ class GeneratedJob:
     @property
     def launches(self) -> list[LaunchShape]:
         """The shape of each launch."""
-        return launches_of(self.program)
+        return launch_shapes(self.program)
 
     @property
     def sizes(self) -> KernelSizes:
@@ -196,10 +196,10 @@ class TunedJob:
         """A function that starts all launches, as for `GeneratedJob`."""
         from . import device
         from .run import apart
-        from .tuned.launch import COUNTERS, launches, make_arrays
+        from .tuned.launch import COUNTERS, launches, tuned_arrays
 
         counts = device.cupy().zeros(len(COUNTERS), "uint64")
-        ready = launches(self.kernel, apart(make_arrays(self.kernel, inputs), place), counts)
+        ready = launches(self.kernel, apart(tuned_arrays(self.kernel, inputs), place), counts)
 
         def start() -> None:
             for launch in ready:

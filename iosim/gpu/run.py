@@ -8,7 +8,7 @@ import numpy as np
 
 from ..cuda.program import HbmArray, Program
 from . import device
-from .arrays import Counts, DeviceArray, DeviceArrays, Tables
+from .arrays import DeviceArray, DeviceArrays, DeviceTables, WordCounts
 
 MIB = 2**20
 
@@ -44,13 +44,13 @@ def _poison(array: HbmArray, initialised: bool) -> DeviceArray:
     return device.to_device(device.cupy().full(array.full_shape, fill, np.float32), array.dtype)
 
 
-def launch_all(program: Program, arrays: DeviceArrays, tables: Tables, counts: Counts) -> None:
+def launch_all(program: Program, arrays: DeviceArrays, tables: DeviceTables, counts: WordCounts) -> None:
     """Start all launches of a program, in order, on the current stream, without waiting for them."""
     for kernel in program.kernels:
         device.launch(program, kernel, arrays, tables, counts)
 
 
-def prepare(program: Program, inputs: Mapping[str, object]) -> tuple[DeviceArrays, Tables, Counts]:
+def prepare(program: Program, inputs: Mapping[str, object]) -> tuple[DeviceArrays, DeviceTables, WordCounts]:
     """(arrays, tables, counts) on the device, as `launch_all` takes them; counts are zero."""
     xp = device.cupy()
     tables = {name: xp.asarray(words) for name, words in program.tables.items()}

@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,9 +33,11 @@ from .run import run_on_device
 from .selftest_cases import Case, cases
 from .speed import speeds
 
+if TYPE_CHECKING:
+    from ..core.typing import Words
+
 ULP = {"fp32": 2.0**-24, "fp16": 2.0**-11, "bf16": 2.0**-8}
 EXAMPLE_ULPS = 6  # scores, probabilities and gradients that pass through HBM are rounded there as well
-Words = dict[str, tuple[int, int]]  # read and written, by tensor
 
 
 class CaseRow(TypedDict, total=False):
@@ -97,7 +99,7 @@ def of_attention(case: Case, p: Attention, program: Program) -> tuple[float, flo
     for name in ("Q", "K", "V"):
         array = program.arrays[name]
         values = rng.standard_normal(array.full_shape, np.float32) * (case.scale if name == "Q" else 1.0)
-        inputs[name] = rounded(values, array.dtype)
+        inputs[name] = device.rounded(values, array.dtype)
     outputs, counts = run_on_device(program, inputs)
     scores = p.dtype if "S" in program.arrays else str(p.acc_dtype)  # the type that S is rounded to on its way
     error, baseline, largest = errors(p, tiling, inputs, outputs["O"], scores)
@@ -120,7 +122,7 @@ def of_example(case: Case, p: Attention, program: Program) -> tuple[float, float
 
 def rounded_on_host(array: NDArray[np.float64], dtype: str) -> HostArray:
     """The values of an array, rounded to a type on the GPU."""
-    return device.cupy().asnumpy(rounded(array, dtype)).astype(np.float64)  # type: ignore[no-any-return]
+    return device.cupy().asnumpy(device.rounded(array, dtype)).astype(np.float64)  # type: ignore[no-any-return]
 
 
 def total_words(words: Words) -> int:
@@ -171,26 +173,21 @@ def softmax(
     xp, kind = device.cupy(), np.float32 if scores else np.float64
     q, k, v = (x.astype(kind) for x in (q, k, v))
     s = q @ k.T * kind(q.shape[1] ** -0.5)
-    s = rounded(s, scores) if scores else s
+    s = device.rounded(s, scores) if scores else s
     if visible is not None:
         s[~visible] = -np.inf
     top = s.max(axis=1, keepdims=True)
     weights = xp.exp(s - xp.where(xp.isneginf(top), kind(0), top))
     sums = weights.sum(axis=1, keepdims=True)
-    weights = rounded(weights, p.dtype) if scores else weights
+    weights = device.rounded(weights, p.dtype) if scores else weights
     o = weights @ v / xp.where(sums == 0, kind(1), sums)
-    return rounded(o, p.dtype) if scores else o
-
-
-def rounded(x: object, dtype: str) -> DeviceArray:
-    """An array rounded to a type, in float32 on the device."""
-    return device.from_device(device.to_device(x, dtype), dtype).astype(np.float32)
+    return device.rounded(o, p.dtype) if scores else o
 
 
 # ---------------------------------------------------------------- the table
 
 
-def write_csv(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
+def write_rows(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
     """Write rows to a CSV file, with the columns of all of them."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     with open(path, "w", newline="") as file:
@@ -199,7 +196,7 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
         writer.writerows(rows)
 
 
-def show(value: object) -> str:
+def cell_text(value: object) -> str:
     """A value as the printed table shows it."""
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
@@ -216,16 +213,18 @@ def main(arguments: list[str]) -> int:
             rows.append(run_case(case))
         except Exception as fault:  # one case must not hide the others
             rows.append({"case": str(case), "ok": False, "failed": f"{type(fault).__name__}: {str(fault)[:300]}"})
-        write_csv(folder / "selftest.csv", rows)
+        write_rows(folder / "selftest.csv", rows)
     speed = [] if "--no-speed" in arguments else speeds()
-    write_csv(folder / "speed.csv", speed)
+    write_rows(folder / "speed.csv", speed)
     shown = ("error", "baseline_error", "smem_bytes", "failed")
     for row in rows:
         values = {name: value for name, value in row.items() if name in shown and value}
-        found = (f"{name}={show(values[name])}" for name in shown if name in values)
+        found = (f"{name}={cell_text(values[name])}" for name in shown if name in values)
         print("ok  " if row["ok"] else "FAIL", row["case"], *found)
     for line in speed:
-        print("    ", line["kernel"], *(f"{name}={show(value)}" for name, value in line.items() if name != "kernel"))
+        print(
+            "    ", line["kernel"], *(f"{name}={cell_text(value)}" for name, value in line.items() if name != "kernel")
+        )
     right = sum(row["ok"] for row in rows)
     print(f"{right} of {len(rows)} cases right, {time.time() - begin:.0f} s; CSV in {folder}")
     return 0 if right == len(rows) else 1

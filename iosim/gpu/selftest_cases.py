@@ -12,7 +12,7 @@ from ..core.problem import Attention
 from ..core.tiling import Tiling, parse_tiles
 from ..schedules import SCHEDULES
 from ..search.best import footprint
-from .examples import Sizes, Types, shapes
+from .examples import ProblemFields, Types, shapes
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Case:
 
     schedule: str
     tiles: str
-    sizes: Sizes
+    sizes: ProblemFields
     mask: str = "dense"
     scale: float = 1.0
     depth: int = 1
@@ -59,9 +59,9 @@ def cases(folder: Path) -> list[Case]:
     return found + [Case(name, tiles, sizes, mask, depth=depth) for name, tiles, sizes, mask, depth in shapes()]
 
 
-def large(fp16: Types, bf16: Types) -> list[tuple[str, str, Sizes, Types, str]]:
+def large(fp16: Types, bf16: Types) -> list[tuple[str, str, ProblemFields, Types, str]]:
     """(schedule, tiles, sizes, types, mask) of cases with long sequences or many heads."""
-    decode: Sizes = {"N": 1, "Nk": 16384, "d": 128, "heads": 32, "kv_heads": 8}
+    decode: ProblemFields = {"N": 1, "Nk": 16384, "d": 128, "heads": 32, "kv_heads": 8}
     return [
         ("flash2", "128x64", {"N": 16384, "d": 128}, fp16, "dense"),
         ("flash2", "64x64", {"N": 16384, "d": 64}, fp16, "causal"),
@@ -74,7 +74,7 @@ def large(fp16: Types, bf16: Types) -> list[tuple[str, str, Sizes, Types, str]]:
     ]
 
 
-SHAPES: list[tuple[Sizes, str]] = [
+SHAPES: list[tuple[ProblemFields, str]] = [
     ({"N": 1, "d": 16}, "64x64"),
     ({"N": 50, "Nk": 33, "d": 24, "dv": 40, "heads": 2}, "16x16"),
     ({"N": 1000, "Nk": 777, "d": 64, "heads": 6, "kv_heads": 2}, "48x40"),
@@ -84,9 +84,9 @@ SHAPES: list[tuple[Sizes, str]] = [
 ]
 
 
-def fits(sizes: Sizes, tiles: str, types: Types) -> bool:
+def fits(sizes: ProblemFields, tiles: str, types: Types) -> bool:
     """Whether flash1 with these tiles fits in 227 KB."""
-    problem: Sizes = {**sizes, **types}
+    problem: ProblemFields = {**sizes, **types}
     room = footprint(SCHEDULES["flash1"], Attention(**problem), parse_tiles(tiles))
     return bool(room.peak_bytes <= 227 * 1024)
 

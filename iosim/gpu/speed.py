@@ -23,42 +23,42 @@ from . import device
 from .examples import Types
 from .run import launch_all, prepare
 
-Row = dict[str, str | float]
+SpeedRow = dict[str, str | float]
 
 
-def speeds() -> list[Row]:
+def speeds() -> list[SpeedRow]:
     """TFLOP/s of flash1 and flash2, and the softmax pass of standard-tiled as a share of the copy bandwidth."""
     rows = []
     fp16: Types = {"dtype": "fp16", "acc_dtype": "fp32"}
     for name, tiles, d in itertools.product(["flash2", "flash1"], ["64x64", "128x64", "64x128"], [64, 128]):
         p = Attention(4096, d, heads=132, **fp16)
-        rows.append(timed(name, tiles, p, None))
-    rows.append(timed("flash2", "64x64", Attention(4096, 64, heads=132, dtype="fp32"), None))
-    rows.append(timed("flash2", "128x64", Attention(4096, 128, heads=132, mask=parse_mask("causal"), **fp16), None))
+        rows.append(timed_row(name, tiles, p, None))
+    rows.append(timed_row("flash2", "64x64", Attention(4096, 64, heads=132, dtype="fp32"), None))
+    rows.append(timed_row("flash2", "128x64", Attention(4096, 128, heads=132, mask=parse_mask("causal"), **fp16), None))
     copy = device.copy_bandwidth()
     rows.append({"kernel": "copy of 2 GiB", "GB_per_s": copy / 1e9})
-    for p, k in itertools.product(squares(), range(3)):
-        rows.append(timed("standard-tiled", "128x128", p, k, copy))
+    for p, k in itertools.product(square_problems(), range(3)):
+        rows.append(timed_row("standard-tiled", "128x128", p, k, copy))
     return rows
 
 
-def squares() -> list[Attention]:
+def square_problems() -> list[Attention]:
     """Problems with scores of a GiB or more."""
     kinds: list[Types] = [{"dtype": "fp16", "acc_dtype": "fp32"}, {"dtype": "fp32"}, {"dtype": "fp16"}]
     sizes = itertools.product([1024, 4096, 8192, 16384], kinds)
     return [Attention(N, 64, heads=max(1, 2**29 // N**2), **types) for N, types in sizes]
 
 
-def softmax_plans() -> list[Row]:
+def softmax_plans() -> list[SpeedRow]:
     """The softmax pass with 16, 32 and 64 words of a row for each thread, and one or two rows a block."""
     copy = device.copy_bandwidth()
-    plans = itertools.product(squares(), (16, 32, 64), (1, 2))
-    rows = [timed("standard-tiled", "128x128", p, 1, copy, words, rows_s) for p, words, rows_s in plans]
+    plans = itertools.product(square_problems(), (16, 32, 64), (1, 2))
+    rows = [timed_row("standard-tiled", "128x128", p, 1, copy, words, rows_s) for p, words, rows_s in plans]
     return [{"kernel": "copy of 2 GiB", "GB_per_s": copy / 1e9}, *rows]
 
 
-def timed(name: str, tiles: str, p: Attention, launch: int | None, copy: float = 0.0,
-          row_words: int = ROW_WORDS, rows_s: int = 1) -> Row:  # fmt: skip
+def timed_row(name: str, tiles: str, p: Attention, launch: int | None, copy: float = 0.0,
+          row_words: int = ROW_WORDS, rows_s: int = 1) -> SpeedRow:  # fmt: skip
     """A row with time and rates of all launches, or of the one with this number. Words and FLOPs are simulated."""
     tiling = replace(parse_tiles(tiles), rows_s=rows_s)
     program = generate(SCHEDULES[name], p, tiling, row_words=row_words)
@@ -78,7 +78,7 @@ def timed(name: str, tiles: str, p: Attention, launch: int | None, copy: float =
     except IosimError as fault:
         return {"kernel": label, "failed": str(fault)}
     result = measure(SCHEDULES[name], p, tiling)
-    row: Row = {"kernel": label, "ms": ms, "smem_bytes": max(k.smem_bytes for k in kernels),
+    row: SpeedRow = {"kernel": label, "ms": ms, "smem_bytes": max(k.smem_bytes for k in kernels),
                 "threads": kernels[0].block[0], "registers": registers}  # fmt: skip
     if launch is None:
         return {**row, "TFLOP_per_s": result["flops"] / ms / 1e9}
@@ -87,7 +87,7 @@ def timed(name: str, tiles: str, p: Attention, launch: int | None, copy: float =
     return {**row, "GB_per_s": rate / 1e9, "of_copy": rate / copy}
 
 
-def show(row: Row) -> str:
+def row_text(row: SpeedRow) -> str:
     """A row as a line of text."""
     shown = (f"{name}={value:.3g}" if isinstance(value, float) else f"{name}={value}" for name, value in row.items())
     return " ".join(["    ", *shown]).replace("kernel=", "")
@@ -96,7 +96,7 @@ def show(row: Row) -> str:
 if __name__ == "__main__":
     try:
         for row in softmax_plans() if "--softmax" in sys.argv else speeds():
-            print(show(row))
+            print(row_text(row))
     except IosimError as fault:
         print(fault, file=sys.stderr)
         sys.exit(fault.exit_code)

@@ -15,7 +15,7 @@ from ..predict.block_work import Occupancy
 from ..predict.predict import DECIMALS, Prediction, in_whole_tiles, predict
 from ..schedules import find
 from .jobs import Job, ScheduleJob, runner
-from .ncu.counters import Kernel
+from .ncu.counters import ProfiledKernel
 from .notes import Note, OutputErrors
 from .verdict_rows import DramRow, OutputRow, SmRow, Summary, TensorWords, TimeRow, Verdict, WordRow
 
@@ -29,7 +29,7 @@ class Evidence:
 
     job: Job
     note: Note = field(default_factory=lambda: Note())
-    kernels: list[Kernel] = field(default_factory=list)
+    kernels: list[ProfiledKernel] = field(default_factory=list)
 
     @property
     def scheduled(self) -> ScheduleJob:
@@ -44,7 +44,7 @@ def verify(evidence: Evidence, hardware: Hardware | None) -> Verdict:
     job = evidence.scheduled
     p, tiling = job.problem, job.tiling
     faults = [evidence.note["failed"]] if "failed" in evidence.note else []
-    sits = occupancies(evidence, hardware) if hardware else None
+    sits = evident_occupancies(evidence, hardware) if hardware else None
     predicted = predict(find(job.name), p, tiling, hardware, sits, cold=bool(evidence.kernels), with_range=True)
     words = word_row(predicted, evidence.note, faults)
     sm = sm_row(predicted, evidence, faults)
@@ -70,7 +70,7 @@ def verify(evidence: Evidence, hardware: Hardware | None) -> Verdict:
     }
 
 
-def occupancies(evidence: Evidence, hardware: Hardware) -> list[Occupancy]:
+def evident_occupancies(evidence: Evidence, hardware: Hardware) -> list[Occupancy]:
     """The occupancy of each launch: from the profiler, else from the launch's threads and shared memory."""
     job = evidence.scheduled
     launches = evidence.note.get("launches") or runner(job).launches
@@ -128,8 +128,8 @@ def sm_row(predicted: Prediction, evidence: Evidence, faults: list[str]) -> SmRo
         _judge("written", predicted.write_bytes, written, predicted.write_slack_bytes, False, faults)
     else:
         written = 0
-    return {**row, "hw_read_bytes": read, "read_ratio": ratio(read, predicted.read_bytes),
-            "hw_write_bytes": written or None, "write_ratio": ratio(written, predicted.write_bytes)}  # fmt: skip
+    return {**row, "hw_read_bytes": read, "read_ratio": quotient(read, predicted.read_bytes),
+            "hw_write_bytes": written or None, "write_ratio": quotient(written, predicted.write_bytes)}  # fmt: skip
 
 
 def _judge(what: str, simulated: int, found: int, slack: int, tma: bool, faults: list[str]) -> None:
@@ -154,7 +154,7 @@ def table_bytes(evidence: Evidence) -> int:
 # ---------------------------------------------------------------- DRAM, time, output
 
 
-def dram_row(predicted: Prediction, kernels: Sequence[Kernel]) -> DramRow:
+def dram_row(predicted: Prediction, kernels: Sequence[ProfiledKernel]) -> DramRow:
     """DRAM bytes, predicted beside measured."""
     found = predicted.dram
     row: DramRow = {
@@ -173,7 +173,7 @@ def dram_row(predicted: Prediction, kernels: Sequence[Kernel]) -> DramRow:
     read, written = (round(mean(kind)) for kind in zip(*places, strict=True))
     totals = [sum(place) for place in places]
     return {**row, "dram_read_bytes": read, "dram_write_bytes": written,
-            "dram_ratio": ratio(found.total_bytes, read + written), "dram_places": len(places),
+            "dram_ratio": quotient(found.total_bytes, read + written), "dram_places": len(places),
             "dram_least_bytes": min(totals), "dram_most_bytes": max(totals)}  # fmt: skip
 
 
@@ -186,7 +186,7 @@ def time_row(predicted: Prediction, evidence: Evidence) -> TimeRow:
         "seconds_predicted": round(time.seconds, DECIMALS) if time else None,
         "bound_by": time.bound_by if time else None,
         "seconds": found and round(found, DECIMALS),
-        "time_ratio": ratio(time.seconds, found) if time and found else None,
+        "time_ratio": quotient(time.seconds, found) if time and found else None,
         "event_seconds": evidence.note.get("seconds"),
         "sm_bytes_per_second": found and (predicted.read_bytes + predicted.write_bytes) / found,
         "flops_per_second": found and predicted.flops / found,
@@ -205,7 +205,7 @@ def output_row(note: Note, faults: list[str]) -> OutputRow:
     return {"error": note.get("error"), "allowed_error": note.get("allowed_error")}
 
 
-def ratio(a: float, b: float | None) -> float | None:
+def quotient(a: float, b: float | None) -> float | None:
     """a / b, or None without a b."""
     return a / b if b else None
 

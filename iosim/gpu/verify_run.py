@@ -158,9 +158,9 @@ def all_schedules(problem: Attention, tuned: bool) -> list[Schedule]:
     """The schedules to verify if none is named. With `tuned`, only those whose tuned kernels have the problem's
     mask."""
     if tuned:
-        from .tuned.launch import FILES, MASKS
+        from .tuned.launch import MASKS, TUNED_FILES
 
-        return [find(name) for name in FILES if MASKS.get(name, "dense") == str(problem.mask)] or [find("flash2")]
+        return [find(name) for name in TUNED_FILES if MASKS.get(name, "dense") == str(problem.mask)] or [find("flash2")]
     return [s for s in default_schedules(problem) if "ideal" not in s.rules]
 
 
@@ -209,21 +209,23 @@ def this_device() -> str:
 def gather(jobs: Sequence[ScheduleJob], source: Source) -> list[Evidence]:
     """The evidence on each job, from the worker and the profiler or from a kept profile."""
     if isinstance(source, KeptProfile):
-        return replay(jobs, counters.read(source.path), source.path)
+        return replay(jobs, counters.read_profile(source.path), source.path)
     from . import device
 
     device.cupy()
     if source.counters:
         ncu.find_ncu()  # before minutes of measuring
     with tempfile.TemporaryDirectory() as folder:
-        notes = ncu.measure(jobs, Path(folder, "notes"), source.load)
+        notes = ncu.notes_of_jobs(jobs, Path(folder, "notes"), source.load)
         if not source.counters:
             return [Evidence(job, note) for job, note in zip(jobs, notes, strict=True)]
         path = source.keep or str(Path(folder, "ncu.csv"))
         return combine(jobs, notes, ncu.profile_what_ran(jobs, notes, path, source.load))
 
 
-def combine(jobs: Sequence[Job], notes: Sequence[Note], kernels: Sequence[list[counters.Kernel]]) -> list[Evidence]:
+def combine(
+    jobs: Sequence[Job], notes: Sequence[Note], kernels: Sequence[list[counters.ProfiledKernel]]
+) -> list[Evidence]:
     """The evidence on each job: its note and its kernels."""
     return [Evidence(job, note, found) for job, note, found in zip(jobs, notes, kernels, strict=True)]
 

@@ -26,7 +26,7 @@ from ..cuda.warp_split import keys_held
 from ..errors import IosimError
 from ..schedules import find
 from . import accuracy, device
-from .arrays import DeviceArray, DeviceArrays
+from .arrays import DeviceArrays
 from .jobs import TORCH, Job, KernelJob, ScheduleJob, TorchJob, WaitJob, job_from_json, runner
 from .ncu.counters import ELSEWHERE, MARKERS
 from .notes import Note, OutputErrors
@@ -75,7 +75,7 @@ def profile_job(job: Job) -> Note:
     """Launch a job once in each of its places, each time after a marker. Compilation and warm-up are not profiled."""
     for place in range(job.places):
         try:
-            launch = launches_of(job, place)
+            launch = starter_of(job, place)
             launch()
         except Exception as error:  # one job's failure is its own row, whatever it was
             if not place:
@@ -104,7 +104,7 @@ def profiled(launch: Start, name: str = MARKERS[0]) -> None:
 def _nothing() -> None: ...
 
 
-def launches_of(job: Job, place: int = 0) -> Start:
+def starter_of(job: Job, place: int = 0) -> Start:
     """The launches of a job, ready to be started."""
     if isinstance(job, WaitJob):
         return device.waiting(job.milliseconds * 1_000_000)
@@ -137,7 +137,7 @@ def measure_job(job: Job) -> Note:
     """The note on a job: words, output errors and time of a schedule's kernels, or only the time of others."""
     try:
         if not isinstance(job, ScheduleJob):
-            return {"seconds": seconds(launches_of(job))}
+            return {"seconds": seconds(starter_of(job))}
         return measure_kernels(job)
     except Exception as error:  # as above
         return {"failed": one_line(error)}
@@ -171,12 +171,7 @@ def inputs_of(job: KernelJob, scale: float = 1.0, seed: int = 0) -> DeviceArrays
     arrays = {name: rng.standard_normal(shape, dtype=xp.float32) for name, shape in shapes.items()}
     arrays["Q"] *= scale
     arrays["K"] *= scale
-    return {name: rounded(array, p.dtype) for name, array in arrays.items()}
-
-
-def rounded(array: DeviceArray, dtype: str) -> DeviceArray:
-    """The array rounded to a type, in float32."""
-    return device.from_device(device.to_device(array, dtype), dtype).astype(np.float32)
+    return {name: device.rounded(array, p.dtype) for name, array in arrays.items()}
 
 
 def output_errors(job: ScheduleJob, scale: float) -> OutputErrors:
@@ -191,7 +186,8 @@ def output_errors(job: ScheduleJob, scale: float) -> OutputErrors:
         kv = head // p.heads * p.kv_heads + head % p.heads // (p.heads // p.kv_heads)
         q, k, v = inputs["Q"][head], inputs["K"][kv], inputs["V"][kv]
         expected = accuracy.reference(xp, q, k, v, visible)
-        same = accuracy.baseline(xp, q, k, v, lambda x: rounded(x, p.dtype), lambda x: rounded(x, str(p.acc_dtype)),
+        same = accuracy.baseline(xp, q, k, v, lambda x: device.rounded(x, p.dtype),
+                                 lambda x: device.rounded(x, str(p.acc_dtype)),
                                  job.tiling.rows_k, visible, travels, divided, held_keys(job))  # fmt: skip
         worst = max(worst, accuracy.largest_error(xp, found[head], expected))
         base = max(base, accuracy.largest_error(xp, same, expected))
@@ -226,7 +222,7 @@ def held_keys(job: ScheduleJob) -> int | None:
     return keys_held(job.tiling.rows_k) if on_tensor_cores else None
 
 
-def visible_rows(job: ScheduleJob) -> accuracy.Visible | None:
+def visible_rows(job: ScheduleJob) -> accuracy.VisibleRows | None:
     """A function visible(first row, rows) -> bool (rows, Nk) on the device; None for a dense mask."""
     p = job.problem
     if p.mask is DENSE:

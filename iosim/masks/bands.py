@@ -39,7 +39,7 @@ def bands(axis: Axis[int], cuts: Iterable[int]) -> list[Band]:
     return found
 
 
-def merge(intervals: Iterable[tuple[int, int]], reach: int = 1) -> Intervals:
+def merge_intervals(intervals: Iterable[tuple[int, int]], reach: int = 1) -> Intervals:
     """The union of intervals. Intervals at most `reach` apart become one."""
     merged: Intervals = []
     for low, high in sorted(intervals):
@@ -73,9 +73,9 @@ def covered(band: Band, lines: Iterable[Callable[[], Intervals | Turn]]) -> int:
     for line in lines:
         more = line()
         if isinstance(more, Turn):
-            turn = Turn(merge([*turn.runs, *more.runs]), more.step)
+            turn = Turn(merge_intervals([*turn.runs, *more.runs]), more.step)
         else:
-            found = merge([*found, *more])
+            found = merge_intervals([*found, *more])
         if found == [whole(band)]:
             break
     ends = [band.start, *(end for low, high in found for end in (low, high + 1)), band.stop]

@@ -121,16 +121,16 @@ def strip_counts(strip: Strip, rows: Axis[Size], cols: Axis[Size]) -> Counts:
     return Counts(
         {
             (False, False): whole_pairs(strip, rows, cols),
-            (False, True): cols.ragged * seen(flipped, last_col, rows),
-            (True, False): rows.ragged * seen(strip, last_row, cols),
+            (False, True): cols.ragged * columns_seen(flipped, last_col, rows),
+            (True, False): rows.ragged * columns_seen(strip, last_row, cols),
             (True, True): rows.ragged * cols.ragged * meets(strip, last_row, last_col),
         },
-        {False: seen(flipped, cols.every, rows), True: rows.ragged * meets(strip, last_row, cols.every)},
-        {False: seen(strip, rows.every, cols), True: cols.ragged * meets(strip, rows.every, last_col)},
+        {False: columns_seen(flipped, cols.every, rows), True: rows.ragged * meets(strip, last_row, cols.every)},
+        {False: columns_seen(strip, rows.every, cols), True: cols.ragged * meets(strip, rows.every, last_col)},
     )
 
 
-def seen(strip: Strip, span: tuple[Size, Size], cols: Axis[Size]) -> Size:
+def columns_seen(strip: Strip, span: tuple[Size, Size], cols: Axis[Size]) -> Size:
     """The number of whole column tiles of which some row of a span (first, last) sees a column."""
     start, stop = (span[0] + strip.low) // cols.size, (span[1] + strip.high) // cols.size + 1
     return clamp(stop, 0, cols.whole) - clamp(start, 0, cols.whole)

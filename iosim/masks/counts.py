@@ -15,12 +15,12 @@ from math import gcd, lcm
 from typing import NamedTuple
 
 from ..errors import InputError
-from .bands import Band, Intervals, Turn, bands, covered, merge, total, whole
+from .bands import Band, Intervals, Turn, bands, covered, merge_intervals, total, whole
 from .closed_form import Axis, Counts, floor_sum
 from .expression import Expr, Join, atoms
 
 MOST_STRIPES = 2**21
-Piece = tuple[int, int]  # (offset, length) within a tile
+TileSpan = tuple[int, int]  # (offset, length) within a tile
 
 
 def _below(bound: int, rows: Band, cols: Band, Br: int, Bc: int) -> int:
@@ -36,7 +36,7 @@ def _clamp(tile: int, band: Band) -> int:
     return min(max(tile, band.start), band.stop)
 
 
-def spread(low: int, high: int, first: Band, second: Band, size: int, other: int) -> Intervals:
+def tiles_between(low: int, high: int, first: Band, second: Band, size: int, other: int) -> Intervals:
     """The tiles i of `first` with low <= j*other - i*size <= high for some j of `second`: one interval, or none.
 
     They form one interval: if `second` has several tiles, these are whole, and low..high is at least `other` wide.
@@ -51,10 +51,12 @@ def lines(found: Intervals, first: Band, second: Band, size: int, other: int) ->
     # The interval at the middle often gives all tiles; then the others need not be tried.
     middle = ((second.start + second.stop) * other - (first.start + first.stop) * size) // 2
     at = bisect(found, (middle, middle))
-    near = merge(run for a, b in found[max(at - 1, 0) : at + 1] for run in spread(a, b, first, second, size, other))
+    near = merge_intervals(
+        run for a, b in found[max(at - 1, 0) : at + 1] for run in tiles_between(a, b, first, second, size, other)
+    )
     if near == [whole(first)]:
         return near
-    return merge(run for a, b in found for run in spread(a, b, first, second, size, other))
+    return merge_intervals(run for a, b in found for run in tiles_between(a, b, first, second, size, other))
 
 
 class Active(NamedTuple):
@@ -109,7 +111,9 @@ class Counter:
             steps = turns(self.period, rows, Br) + turns(self.period, cols, Bc)
             if steps <= (last - first) // self.period:
                 return periodic(residues, self.period, rows, cols, Br, Bc)
-        found = merge(run for low, high, piece in self.visible(rows, cols) for run in [dilate(low, high, *piece)])
+        found = merge_intervals(
+            run for low, high, piece in self.visible(rows, cols) for run in [dilate(low, high, *piece)]
+        )
         return Active(
             sum(_below(b, rows, cols, Br, Bc) - _below(a - 1, rows, cols, Br, Bc) for a, b in found),
             lambda: lines(found, rows, cols, Br, Bc),
@@ -126,7 +130,7 @@ class Counter:
                     return [(0, L - 1)]
                 low, high = low % L, high % L
                 found += [(low, high)] if low <= high else [(0, high), (low, L - 1)]
-        return merge(found)
+        return merge_intervals(found)
 
     def span(self, rows: Band, cols: Band) -> tuple[int, int]:
         """The least and the largest delta of a pair of bands."""
@@ -135,20 +139,20 @@ class Counter:
             min(cols.stop * self.cols.size, self.cols.length) - 1 - rows.start * self.rows.size,
         )
 
-    def pieces(self, rows: Band, cols: Band) -> Iterator[tuple[Piece, Piece, int, int]]:
+    def pieces(self, rows: Band, cols: Band) -> Iterator[tuple[TileSpan, TileSpan, int, int]]:
         """All pairs of pieces, each with its first position (x, y). Every `global` has one value on a whole pair."""
         for row in rows.pieces:
             for col in cols.pieces:
                 yield row, col, rows.start * self.rows.size + row[0], cols.start * self.cols.size + col[0]
 
-    def visible(self, rows: Band, cols: Band) -> Iterator[tuple[int, int, tuple[Piece, Piece]]]:
+    def visible(self, rows: Band, cols: Band) -> Iterator[tuple[int, int, tuple[TileSpan, TileSpan]]]:
         """Intervals (low, high) of visible deltas for each pair of pieces. Gaps that cannot hide a tile are closed."""
         first, last = self.span(rows, cols)
         edges = sorted({first, last + 1} | {edge for edge in self.edges if first < edge <= last})
         for row, col, x, y in self.pieces(rows, cols):
             reach = row[1] + col[1] - 1
             runs = [run for a, b in pairwise(edges) for run in self.repeat(a, b - 1, x, y, reach)]
-            for low, high in merge(runs, reach):
+            for low, high in merge_intervals(runs, reach):
                 yield low, high, (row, col)
 
     def repeat(self, low: int, high: int, x: int, y: int, reach: int) -> Intervals:
@@ -157,7 +161,7 @@ class Counter:
         once = self.runs(low, min(high, low + L - 1), x, y)
         if high - low < L or not once:
             return [(low, high)] if once and not self.strides else once
-        joined, last = merge(once, reach), (high - low) // L * L
+        joined, last = merge_intervals(once, reach), (high - low) // L * L
         tail = [(a + shift, min(b + shift, high)) for shift in (last - L, last) for a, b in once if a + shift <= high]
         if len(joined) == 1 and joined[0][0] + L - joined[0][1] <= reach:
             return [(joined[0][0], max(b for _, b in tail))]
@@ -172,7 +176,7 @@ class Counter:
             for multiple in range(low + (-low) % S - S, high + 1, S):
                 starts |= {multiple, multiple + 1}
         ends = [*sorted(start for start in starts if low <= start <= high), high + 1]
-        return merge((a, b - 1) for a, b in pairwise(ends) if self.holds(self.expr, x, y, a))
+        return merge_intervals((a, b - 1) for a, b in pairwise(ends) if self.holds(self.expr, x, y, a))
 
     def holds(self, expr: Expr, x: int, y: int, delta: int) -> bool:
         """Whether the expression holds at `delta`; only `global` reads x and y."""
@@ -196,7 +200,7 @@ def affordable(stripes: int) -> None:
         raise InputError("--mask", f"{stripes} stripes", allowed, "try a smaller N, larger tiles or another stride")
 
 
-def dilate(low: int, high: int, row: Piece, col: Piece) -> tuple[int, int]:
+def dilate(low: int, high: int, row: TileSpan, col: TileSpan) -> tuple[int, int]:
     """The interval of t = j*Bc - i*Br at which a pair of pieces has a delta of low..high."""
     (row_offset, row_length), (col_offset, col_length) = row, col
     return low - col_offset - col_length + 1 + row_offset, high - col_offset + row_offset + row_length - 1
@@ -236,4 +240,4 @@ def repeated(counts: list[int], band: Band, step: int) -> Intervals | Turn:
     """The tiles of a band that have an active tile, from the `counts` of the first period."""
     if all(counts):
         return [whole(band)]
-    return Turn(merge((k, k) for k, count in enumerate(counts) if count), step)
+    return Turn(merge_intervals((k, k) for k, count in enumerate(counts) if count), step)

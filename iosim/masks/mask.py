@@ -17,7 +17,7 @@ from ..errors import InputError
 from .closed_form import Axis, Counts, closed_counts, has_closed_form
 from .counts import Counter
 from .expression import Atom, Expr, Join, atoms, unit
-from .text import WHERE, read
+from .text import WHERE, parse_expression
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 
     Places = tuple[NDArray[np.int64], NDArray[np.int64], Size]  # x, y and the shift of causal's diagonal
 
-MOST_PAIRS = 2**33  # the most pairs of tokens that may be evaluated for a table
-CHUNK = 2**22  # pairs of tokens that are evaluated at once
+MOST_TABLE_PAIRS = 2**33  # the most pairs of tokens that may be evaluated for a table
+PAIRS_AT_ONCE = 2**22  # pairs of tokens that are evaluated at once
 
 
 def parse(text: str) -> AnyMask:
     """The mask of a text; InputError if it is not one."""
     if isinstance(text, str) and text.strip() == "dense":
         return DENSE
-    return cast("AnyMask", Mask(text, read(text)))  # it has sizes and counts once it is bound
+    return cast("AnyMask", Mask(text, parse_expression(text)))  # it has sizes and counts once it is bound
 
 
 @dataclass(frozen=True)
@@ -223,10 +223,10 @@ class BoundMask(Generic[S]):
         import numpy as np
 
         N, Nk, rows_q, rows_k = map(int, (self.N, self.Nk, self.rows_q, self.rows_k))
-        if N * Nk > MOST_PAIRS:
-            allowed = f"at most {MOST_PAIRS} pairs of tokens where a mask is looked at pair by pair"
+        if N * Nk > MOST_TABLE_PAIRS:
+            allowed = f"at most {MOST_TABLE_PAIRS} pairs of tokens where a mask is looked at pair by pair"
             raise InputError(WHERE, self.mask.text, allowed, "use atoms of one unit, and no file")
-        starts, chunk = np.arange(0, Nk, rows_k), max(1, CHUNK // Nk)
+        starts, chunk = np.arange(0, Nk, rows_k), max(1, PAIRS_AT_ONCE // Nk)
         table = np.zeros((-(-N // rows_q), len(starts)), bool)
         for i in range(len(table)):
             for x in range(i * rows_q, min((i + 1) * rows_q, N), chunk):
@@ -312,5 +312,5 @@ def token_density(mask: Mask, N: int, Nk: int, Br: int, Bc: int) -> tuple[int, i
         rows, cols = {False: Br, True: N % Br}, {False: Bc, True: Nk % Bc}
         return int(sum(bound.pairs(r, c) * rows[r] * cols[c] for r in rows for c in cols)), N * Nk
     bound.table  # noqa: B018 - raises InputError for too many pairs
-    chunk = max(1, CHUNK // Nk)
+    chunk = max(1, PAIRS_AT_ONCE // Nk)
     return sum(int(bound.visible(x, min(chunk, N - x), 0, Nk).sum()) for x in range(0, N, chunk)), N * Nk

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 WIDEST = 64  # the most tiles a side that are drawn
-MOST_PAIRS = 2**28  # pairs of tokens that are evaluated for a picture
+MOST_PICTURE_PAIRS = 2**28  # pairs of tokens that are evaluated for a picture
 MOST_TILES = 1024
 
-Tiles = tuple[int, int]  # the numbers of row tiles and of key tiles
+TileNumbers = tuple[int, int]  # the numbers of row tiles and of key tiles
 
 
 class MaskRow(TypedDict):
@@ -41,7 +41,7 @@ class MaskRow(TypedDict):
     token_density: float
     formula: str | None
     formula_density: float | None
-    bound: NotRequired[BoundMask | Tiles]
+    bound: NotRequired[BoundMask | TileNumbers]
 
 
 def describe(expression: str, tiles: str, N: int, Nk: int | None = None) -> MaskRow:
@@ -69,7 +69,7 @@ def describe(expression: str, tiles: str, N: int, Nk: int | None = None) -> Mask
     return row
 
 
-def draw(bound: BoundMask | Tiles) -> str:
+def draw(bound: BoundMask | TileNumbers) -> str:
     """The picture of a mask: `#` for an active tile, `.` for a hidden one. A large mask is cut to its first tiles."""
     size = bound if isinstance(bound, tuple) else (bound.Tr, bound.Tc)
     rows, columns = (min(x, WIDEST) for x in size)
@@ -85,7 +85,7 @@ def corner(bound: BoundMask, rows: int, columns: int) -> list[list[bool]]:
     """Whether each of the first rows x columns tiles is active, by evaluating their pairs of tokens."""
     Br, Bc = bound.rows_q, bound.rows_k
     height, width = min(bound.N, rows * Br), min(bound.Nk, columns * Bc)
-    if height * width > MOST_PAIRS:
+    if height * width > MOST_PICTURE_PAIRS:
         raise InputError("--tiles", f"{Br}x{Bc}", "smaller tiles, for a picture")
     seen = bound.visible(0, height, 0, width)
     return [
@@ -107,9 +107,9 @@ def tile_map(mask: str | AnyMask, N: int, Nk: int | None, tiling: Tiling) -> Til
     """The map of a mask, by evaluating every pair of queries and keys."""
     p = Attention(N, 1, Nk=N if Nk is None else Nk, mask=parse_mask(mask))
     rows, columns = range(0, p.N, tiling.rows_q), range(0, p.Nk, tiling.rows_k)
-    if p.N * p.Nk > MOST_PAIRS or max(len(rows), len(columns)) > MOST_TILES:
+    if p.N * p.Nk > MOST_PICTURE_PAIRS or max(len(rows), len(columns)) > MOST_TILES:
         found = f"{p.N} x {p.Nk} tokens in {len(rows)} x {len(columns)} tiles"
-        raise InputError("mask picture", found, f"at most {MOST_PAIRS} pairs and {MOST_TILES} tiles a side",
+        raise InputError("mask picture", found, f"at most {MOST_PICTURE_PAIRS} pairs and {MOST_TILES} tiles a side",
                          "try a smaller --N or larger --tiles")  # fmt: skip
     import numpy as np
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..core.problem import Attention
-    from ..core.typing import Bools, BoundMask, Rows, Size
+    from ..core.typing import Bools, BoundMask, Size, SizeClasses
     from . import mask as masks
 
 
@@ -44,7 +44,7 @@ class Seen(Span):
     def extent(self) -> Size:
         return self.length
 
-    def rows(self, rows: Rows) -> Rows:
+    def rows(self, rows: SizeClasses) -> SizeClasses:
         self._alone(rows)
         kinds = Counter(reaches(self.mask))
         return [(times, {self.tile: height, self: keys}) for (height, keys), times in kinds.items()]
@@ -77,11 +77,13 @@ def reach_of_rows(mask: masks.BoundMask) -> NDArray[np.int64]:
     """For each query, the number of keys up to the last one it sees. Every pair of tokens is evaluated."""
     import numpy as np
 
-    from .mask import CHUNK, MOST_PAIRS
+    from .mask import MOST_TABLE_PAIRS, PAIRS_AT_ONCE
 
-    if mask.N * mask.Nk > MOST_PAIRS:
-        raise InputError("--mask", str(mask), f"causal, or at most {MOST_PAIRS} pairs of tokens to look at one by one")
-    reach, chunk = np.zeros(mask.N, np.int64), max(1, CHUNK // mask.Nk)
+    if mask.N * mask.Nk > MOST_TABLE_PAIRS:
+        raise InputError(
+            "--mask", str(mask), f"causal, or at most {MOST_TABLE_PAIRS} pairs of tokens to look at one by one"
+        )
+    reach, chunk = np.zeros(mask.N, np.int64), max(1, PAIRS_AT_ONCE // mask.Nk)
     for x in range(0, mask.N, chunk):
         rows = min(chunk, mask.N - x)
         backwards = mask.visible(x, rows, 0, mask.Nk)[:, ::-1]

@@ -16,14 +16,14 @@ ALLOWED = (
     "W, G, S in tokens, or in tiles as 2b"
 )
 LEAST = {"window": 0, "global": 0, "strided": 1}
-NAMES = ("dense", "causal", *LEAST, "file")
+MASK_NAMES = ("dense", "causal", *LEAST, "file")
 LONGEST, DEEPEST = 2000, 50
 LARGEST_FILE = 2**30  # bytes
 
 _TOKEN = re.compile(r"\s*([&|~()]|file:[^&|()\s]*|[^&|~()\s]+)")
 
 
-def read(text: str) -> Expr:
+def parse_expression(text: str) -> Expr:
     """The expression of a mask's text; InputError if it is not one."""
     if not isinstance(text, str):
         raise InputError(WHERE, text, ALLOWED)
@@ -94,8 +94,8 @@ class _Parser:
             raise self.error("a mask is missing " + (f"before {word!r}" if word else "at the end"))
         self.at += 1
         name, colon, value = word.partition(":")
-        if name not in NAMES:
-            raise self.error(suggestion(name, NAMES) or f"there is no mask {name!r}")
+        if name not in MASK_NAMES:
+            raise self.error(suggestion(name, MASK_NAMES) or f"there is no mask {name!r}")
         if name == "file":
             return Atom("file", file=read_file(value))
         if name in LEAST:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..core.typing import Mask as AnyMask
     from .mask import BoundMask, Mask
 
-MOST_PAIRS = 2**26  # looked at one by one: about a second
+MOST_VISIBLE_PAIRS = 2**26  # looked at one by one: about a second
 
 
 class Visible(NamedTuple):
@@ -79,18 +79,18 @@ def by_pair(mask: Mask, N: int, Nk: int, tiling: Tiling | None) -> Visible:
     import numpy as np
 
     from ..core.tiling import Tiling
-    from .mask import CHUNK
+    from .mask import PAIRS_AT_ONCE
 
     bound: BoundMask = mask.bind(Attention(N, 1, Nk), tiling or Tiling(1, 1))
     heights, widths = np.ones(N, np.int64), np.ones(Nk, np.int64)
     if bound.unit == "tiles":
         heights, widths = sizes_of(N, bound.rows_q), sizes_of(Nk, bound.rows_k)
         bound = replace(bound, N=len(heights), Nk=len(widths), rows_q=1, rows_k=1)
-    if bound.N * bound.Nk > MOST_PAIRS:
-        raise InputError("--mask", mask.text, f"at most {MOST_PAIRS} pairs of tokens to look at one by one")
+    if bound.N * bound.Nk > MOST_VISIBLE_PAIRS:
+        raise InputError("--mask", mask.text, f"at most {MOST_VISIBLE_PAIRS} pairs of tokens to look at one by one")
     pairs = rows = any_rows = 0
     keys, any_keys = np.zeros(bound.Nk, bool), np.zeros(bound.Nk, bool)
-    chunk = max(1, CHUNK // bound.Nk)
+    chunk = max(1, PAIRS_AT_ONCE // bound.Nk)
     for x in range(0, bound.N, chunk):
         high = heights[x : x + chunk]
         part = bound.visible(x, len(high), 0, bound.Nk)

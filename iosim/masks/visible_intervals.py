@@ -10,14 +10,14 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from ..errors import InputError
-from .bands import Band, Intervals, bands, merge, total
+from .bands import Band, Intervals, bands, merge_intervals, total
 from .closed_form import Axis
 from .counts import Counter, dilate
 from .expression import Expr, atoms
 
-MOST_STEPS = 2**22  # some seconds
+MOST_INTERVALS = 2**22  # some seconds
 
-Seen = tuple[int, int, int, int]
+KeyInterval = tuple[int, int, int, int]
 """(a, b, start, stop): query x sees the keys from x + a to x + b, as far as they lie in start..stop-1."""
 
 
@@ -37,14 +37,14 @@ def by_interval(expr: Expr, N: int, Nk: int) -> tuple[int, int, int, int, int]:
             those = at_least(2, *piece)
             rows, pairs = rows + len(those), pairs + sum_over(those, *piece)
             several += [(those.start, those.stop - 1)] if those else []
-        keys += seen_by(merge(several), seen)
+        keys += seen_by(merge_intervals(several), seen)
         any_keys += seen_by([(band.start, band.stop - 1)], seen)
-    return pairs, rows, total(merge(keys)), any_rows, total(merge(any_keys))
+    return pairs, rows, total(merge_intervals(keys)), any_rows, total(merge_intervals(any_keys))
 
 
-def seen_in(counter: Counter, rows: Band, cols: Band) -> list[Seen]:
+def seen_in(counter: Counter, rows: Band, cols: Band) -> list[KeyInterval]:
     """What the queries of one band see of the keys of another."""
-    found = merge(dilate(low, high, *piece) for low, high, piece in counter.visible(rows, cols))
+    found = merge_intervals(dilate(low, high, *piece) for low, high, piece in counter.visible(rows, cols))
     return [(a, b, cols.start, cols.stop) for a, b in found]
 
 
@@ -52,7 +52,7 @@ Piece = tuple[int, int, int, int]
 """(start, stop, value, slope): query x of start..stop-1 sees value + slope * (x - start) keys."""
 
 
-def pieces(seen: list[Seen], band: Band) -> Iterator[Piece]:
+def pieces(seen: list[KeyInterval], band: Band) -> Iterator[Piece]:
     """The number of keys that each query of a band sees, piece by piece: it is linear between a few queries.
 
     An interval of keys moves over start..stop-1 as x grows: the number grows by 1 a query, stays, falls by 1.
@@ -84,12 +84,12 @@ def sum_over(rows: range, start: int, stop: int, value: int, slope: int) -> int:
     return len(rows) * (2 * value + slope * (rows.start + rows.stop - 1 - 2 * start)) // 2
 
 
-def seen_by(rows: Intervals, seen: list[Seen]) -> Intervals:
+def seen_by(rows: Intervals, seen: list[KeyInterval]) -> Intervals:
     """The keys that any query of `rows` sees."""
-    if len(rows) * len(seen) > MOST_STEPS:
-        raise InputError("--mask", f"{len(rows) * len(seen)} intervals", f"at most {MOST_STEPS}", "try a smaller N")
+    if len(rows) * len(seen) > MOST_INTERVALS:
+        raise InputError("--mask", f"{len(rows) * len(seen)} intervals", f"at most {MOST_INTERVALS}", "try a smaller N")
     found = []
     for first, last in rows:
         ends = ((max(start, a + first), min(stop - 1, b + last)) for a, b, start, stop in seen)
-        found += merge((low, high) for low, high in ends if low <= high)
+        found += merge_intervals((low, high) for low, high in ends if low <= high)
     return found

@@ -10,7 +10,7 @@ from math import ceil, floor, log2, log10
 
 # Okabe and Ito's colours, which people with any kind of colour vision can tell apart; neighbours here differ most.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255", "#44AA99")
-NAMES = {
+AXIS_TITLES = {
     "N": "N, queries", "Nk": "Nk, keys", "d": "d, head dimension", "M_bytes": "M, bytes of SRAM",
     "M_words": "M, words of SRAM", "total": "traffic, words", "reads": "reads, words", "writes": "writes, words",
     "total_bytes": "traffic, bytes", "read_bytes": "read, bytes", "write_bytes": "written, bytes",
@@ -22,7 +22,7 @@ NAMES = {
 
 
 @dataclass(frozen=True)
-class Line:
+class ChartLine:
     """A line of a chart.
 
     `kind` is data (counted), floor (no traffic lies below it) or order (proven but for an unknown constant). `fits` is
@@ -43,18 +43,18 @@ class Chart:
     title: str
     x_name: str
     y_name: str
-    lines: list[Line]
+    lines: list[ChartLine]
     steps: bool = False
 
     @property
     def x_label(self) -> str:
         """The name of the x axis, with its unit."""
-        return NAMES.get(self.x_name, self.x_name)
+        return AXIS_TITLES.get(self.x_name, self.x_name)
 
     @property
     def y_label(self) -> str:
         """The name of the y axis, with its unit."""
-        return NAMES.get(self.y_name, self.y_name)
+        return AXIS_TITLES.get(self.y_name, self.y_name)
 
     def span(self, axis: str, only: str = "") -> tuple[float, float]:
         """The least and the greatest value on an axis (`x` or `y`), of all lines or of one kind only."""
@@ -93,7 +93,7 @@ class Chart:
         return min(0.0, low), high * 1.08 or 1.0
 
 
-def colours(lines: list[Line]) -> list[str]:
+def colours(lines: list[ChartLine]) -> list[str]:
     """A colour for each line: grey for floors and orders, the palette for data."""
     found, used = [], 0
     for line in lines:
@@ -102,7 +102,7 @@ def colours(lines: list[Line]) -> list[str]:
     return found
 
 
-def spread(places: list[float], gap: float, low: float, high: float) -> list[float]:
+def spread_labels(places: list[float], gap: float, low: float, high: float) -> list[float]:
     """Places for labels: those given, moved at least `gap` apart. They keep their order, and stay within [low, high] if
     there is room."""
     order = sorted(range(len(places)), key=lambda k: places[k])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import InputError, MissingError, suggestion
 from ..files import written_whole
-from .chart import Chart, Line, colours, spread
+from .chart import Chart, ChartLine, colours, spread_labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("png", "svg", "pdf")
 INK = "#333333"
-STYLE = {
+RC_PARAMS = {
     "font.family": "sans-serif", "font.size": 9, "axes.edgecolor": "#888888", "axes.labelcolor": INK,
     "text.color": INK, "xtick.color": INK, "ytick.color": INK, "svg.fonttype": "none", "svg.hashsalt": "iosim",
 }  # fmt: skip
@@ -60,10 +60,10 @@ def draw_chart(chart: Chart, path: str) -> None:
     """Draw a chart to a file, whose name gives the format."""
     kind = format_of(path)
     plt = pyplot()
-    with plt.rc_context(STYLE):
+    with plt.rc_context(RC_PARAMS):
         figure, axes = plt.subplots(figsize=(8.4, 4.8))
         figure.subplots_adjust(left=0.095, right=0.735, top=0.9, bottom=0.115)
-        lay_out(axes, chart)
+        style_axes(axes, chart)
         lines = list(zip(chart.lines, colours(chart.lines), strict=True))
         for line, colour in lines:
             draw_line(axes, line, colour, "steps-post" if chart.steps else "default")
@@ -75,7 +75,7 @@ def draw_chart(chart: Chart, path: str) -> None:
         plt.close(figure)
 
 
-def lay_out(axes: Axes, chart: Chart) -> None:
+def style_axes(axes: Axes, chart: Chart) -> None:
     """Set scales, ticks with units and labels of both axes, with a light grid and without a box."""
     for axis, name in (("x", chart.x_label), ("y", chart.y_label)):
         if chart.is_log(axis):
@@ -91,7 +91,7 @@ def lay_out(axes: Axes, chart: Chart) -> None:
         axes.spines[side].set_visible(False)
 
 
-def draw_line(axes: Axes, line: Line, colour: str, style: str) -> None:
+def draw_line(axes: Axes, line: ChartLine, colour: str, style: str) -> None:
     """Draw a line: solid where it fits, dashed where it needs more SRAM than there is. Floors and orders are thin.
 
     `style` is matplotlib's style of drawing: `default`, or `steps-post` for a staircase.
@@ -122,7 +122,7 @@ def draw_line(axes: Axes, line: Line, colour: str, style: str) -> None:
     axes.plot(line.x, inside, color=colour, linewidth=2, drawstyle=style, marker=marker, markersize=4, clip_on=False)
 
 
-def label_lines(axes: Axes, lines: list[tuple[Line, str]]) -> None:
+def label_lines(axes: Axes, lines: list[tuple[ChartLine, str]]) -> None:
     """Write each line's label to the right of its end. Labels that would overlap are moved apart; a thin leader joins
     each to its line."""
     axes.figure.canvas.draw()
@@ -130,7 +130,7 @@ def label_lines(axes: Axes, lines: list[tuple[Line, str]]) -> None:
     box = axes.get_window_extent()
     ends = [axes.transData.transform((line.x[-1], line.y[-1])) for line, _ in lines]
     heights = [(min(max(y, box.y0), box.y1) - box.y0) * to_points for _, y in ends]
-    placed = spread(heights, 12, 0, box.height * to_points)
+    placed = spread_labels(heights, 12, 0, box.height * to_points)
     leader = {"arrowstyle": "-", "linewidth": 0.5, "shrinkA": 0, "shrinkB": 0, "relpos": (0, 0.5)}
     for (line, colour), (x, _), was, now in zip(lines, ends, heights, placed, strict=True):
         start = ((x - box.x0) * to_points + 3, was)
@@ -146,7 +146,7 @@ def draw_mask(tiles: TileMap, path: str) -> None:
     is."""
     kind = format_of(path)
     plt = pyplot()
-    with plt.rc_context(STYLE):
+    with plt.rc_context(RC_PARAMS):
         rows, columns = tiles.shares.shape
         height, width = rows * tiles.rows_q, columns * tiles.rows_k
         figure, axes = plt.subplots(figsize=(6.2, min(9.0, max(2.6, 4.6 * height / width + 1.1))))

@@ -15,9 +15,9 @@ from ..core.tiling import Tiling
 from ..core.watchers import Capacity
 from ..counting import report
 from ..counting.bounds import Bound
-from ..counting.count import Report, Result, choose
+from ..counting.count import Report, Result, choose_tiling
 from ..counting.report import count_table, detail_table, header
-from ..masks.picture import MOST_PAIRS, tile_map
+from ..masks.picture import MOST_PICTURE_PAIRS, tile_map
 from ..schedules import find
 from ..tables import Rows
 from ..units import format_bytes
@@ -82,10 +82,10 @@ def page(found: Report, chart: Chart, argv: list[str], tiles: str | None = None,
         section("Words moved", counts_table(found), "Between HBM and SRAM, over all heads and batches. "
                 "<i>best</i> tiles are those of least traffic that fit; <i>paper</i> tiles are Bc = ceil(M/4d), "
                 "Br = min(Bc, d), which often do not. A word is one scalar."),
-        section("What is proven", bounds_table(found.bounds), "A floor is a number that no exact algorithm beats. "
+        section("What is proven", bounds_html(found.bounds), "A floor is a number that no exact algorithm beats. "
                 "An order says how traffic grows; its constant is unknown, so no count can be compared with it alone."),
         section("Traffic against M", svg_chart.chart_svg(chart, mark), "A dashed line needs more SRAM than M."),
-        section("What is in SRAM at its fullest", footprints(found, ran), "Bytes of the blocks resident together."),
+        section("What is in SRAM at its fullest", footprint_bars(found, ran), "Bytes of the blocks resident together."),
     ]  # fmt: skip
     if p.mask is not DENSE:
         sections.append(mask_section(found, ran))
@@ -108,7 +108,7 @@ def rows_table(rows: Rows) -> str:
     if not rows:
         return "<p>(no rows)</p>"
     head = "".join(f"<th{' class=n' if is_number(rows, name) else ''}>{escape(name)}</th>" for name in rows[0])
-    body = "".join("<tr>" + "".join(cell(value) for value in row.values()) + "</tr>" for row in rows)
+    body = "".join("<tr>" + "".join(html_cell(value) for value in row.values()) + "</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
@@ -117,7 +117,7 @@ def is_number(rows: Rows, name: str) -> bool:
     return all(str(row[name])[:1].isdigit() or row[name] in (None, "-") for row in rows)
 
 
-def cell(value: object) -> str:
+def html_cell(value: object) -> str:
     """A cell of an HTML table."""
     if isinstance(value, int) and not isinstance(value, bool):
         return f"<td class=n>{value:,}</td>".replace(",", "\u202f")
@@ -132,7 +132,7 @@ def counts_table(found: Report) -> str:
     return rows_table(count_table(found)) + notes
 
 
-def bounds_table(bounds: list[Bound]) -> str:
+def bounds_html(bounds: list[Bound]) -> str:
     """The table of bounds with their sources, as HTML."""
     rows = report.bounds_table(bounds)
     return rows_table([{**row, "source": bound.source} for row, bound in zip(rows, bounds, strict=True)])
@@ -143,13 +143,13 @@ def tilings(found: Report, tiles: str | None, multiple: int) -> list[tuple[Resul
     ran = []
     for result in found.results:
         rule = tiles or "" if result.tiling == "given" else result.tiling
-        tiling = choose(find(result.schedule), rule, found.problem, found.M_bytes, multiple)
+        tiling = choose_tiling(find(result.schedule), rule, found.problem, found.M_bytes, multiple)
         if tiling is not None and result.total is not None:
             ran.append((result, tiling))
     return ran
 
 
-def footprints(found: Report, ran: list[tuple[Result, Tiling]]) -> str:
+def footprint_bars(found: Report, ran: list[tuple[Result, Tiling]]) -> str:
     """Bars of the blocks in SRAM at its fullest, for each result, and the same as a table. Results that need more than
     4 M are lines of text instead of bars."""
     rows = []
@@ -180,8 +180,10 @@ def mask_section(found: Report, ran: list[tuple[Result, Tiling]]) -> str:
     p = found.problem
     skipping = [(r, t) for r, t in ran if r.Br and find(r.schedule).skips and p.N / r.Br <= 512 >= p.Nk / t.rows_k]
     result, tiling = skipping[0] if skipping else (None, Tiling(max(1, p.N // 64), max(1, p.Nk // 64)))
-    if p.N * p.Nk > MOST_PAIRS:
-        return section("Mask", "", f"{escape(str(p.mask))}: too many pairs for a picture (at most {MOST_PAIRS}).")
+    if p.N * p.Nk > MOST_PICTURE_PAIRS:
+        return section(
+            "Mask", "", f"{escape(str(p.mask))}: too many pairs for a picture (at most {MOST_PICTURE_PAIRS})."
+        )
     tiles = tile_map(p.mask, p.N, p.Nk, tiling)
     whose = f", as {result.schedule} {result.tiling} sees it" if result else ""
     return section("Mask", svg_chart.tiles_svg(tiles), escape(tiles.title + whose) + ". Queries down, keys across.")

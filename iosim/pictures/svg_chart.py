@@ -6,7 +6,7 @@ from html import escape
 from math import log10
 from typing import TYPE_CHECKING
 
-from .chart import COLOURS, Chart, Line, colours, spread
+from .chart import COLOURS, Chart, ChartLine, colours, spread_labels
 
 if TYPE_CHECKING:
     from ..masks.picture import TileMap
@@ -54,10 +54,10 @@ def chart_svg(chart: Chart, mark: tuple[float, str] | None = None) -> str:
     drawn = list(zip(chart.lines, colours(chart.lines), strict=True))
     parts += [line_svg(line, colour, across, up) for line, colour in drawn]
     parts += labels_at_ends([line for line in drawn if line[0].kind != "order"], across, up, bottom, right)
-    return frame(WIDTH, HEIGHT, chart.title, "".join(parts))
+    return svg_frame(WIDTH, HEIGHT, chart.title, "".join(parts))
 
 
-def line_svg(line: Line, colour: str, across: Scale, up: Scale) -> str:
+def line_svg(line: ChartLine, colour: str, across: Scale, up: Scale) -> str:
     """A line as SVG: dashed from end to end if it does not fit everywhere, with its fitting stretches drawn over."""
     points = [(across(x), up(y)) for x, y in zip(line.x, line.y, strict=True)]
     if line.kind != "data":
@@ -77,10 +77,12 @@ def line_svg(line: Line, colour: str, across: Scale, up: Scale) -> str:
     return drawn
 
 
-def labels_at_ends(drawn: list[tuple[Line, str]], across: Scale, up: Scale, bottom: float, right: float) -> list[str]:
+def labels_at_ends(
+    drawn: list[tuple[ChartLine, str]], across: Scale, up: Scale, bottom: float, right: float
+) -> list[str]:
     """Labels to the right of a chart, moved apart, each with a leader to the end of its line."""
     ends = [(across(line.x[-1]), min(max(up(line.y[-1]), TOP), bottom)) for line, _ in drawn]
-    placed = spread([y for _, y in ends], LINE_GAP, TOP, bottom)
+    placed = spread_labels([y for _, y in ends], LINE_GAP, TOP, bottom)
     found = []
     for (line, colour), (x, y), place in zip(drawn, ends, placed, strict=True):
         leader = f'<path d="M{x + 2:.1f} {y:.1f}L{right + 14} {place:.1f}" stroke="{colour}" stroke-width="0.7"/>'
@@ -117,7 +119,7 @@ def label(x: float, y: float, text: str, anchor: str, colour: str = "") -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{fill}>{escape(text)}</text>'
 
 
-def frame(width: float, height: float, title: str, inside: str) -> str:
+def svg_frame(width: float, height: float, title: str, inside: str) -> str:
     """An SVG picture of this size, in pixels, around its content."""
     box = f'viewBox="0 0 {width:g} {height:g}" role="img" style="max-width:{width:g}px"'
     font = 'font-family="sans-serif" font-size="12" fill="currentColor"'
@@ -145,7 +147,7 @@ def bars_svg(rows: list[tuple[str, list[tuple[str, int]], str]], limit: int, lim
     end = 22 + len(rows) * height
     mark = left + limit * scale
     found.append(segment(mark, 14, mark, end, "mark") + label(mark, 11, limit_name, "middle"))
-    return frame(WIDTH, end + 6, "SRAM at its fullest, by block", "".join(found))
+    return svg_frame(WIDTH, end + 6, "SRAM at its fullest, by block", "".join(found))
 
 
 def part_colours(rows: list[tuple[str, list[tuple[str, int]], str]]) -> dict[str, str]:
@@ -171,4 +173,4 @@ def tiles_svg(tiles: TileMap) -> str:
                     look = f'height="{height - gap:.1f}" opacity="{0.35 + 0.65 * line[start]:.2f}"'
                     found.append(f'<rect class="tile" {PLAIN["tile"]} {box} {look}/>')
                 start = j
-    return frame(columns * width, rows * height, tiles.title, "".join(found))
+    return svg_frame(columns * width, rows * height, tiles.title, "".join(found))

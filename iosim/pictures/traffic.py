@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from math import ceil, log2
 from typing import TYPE_CHECKING, cast
 
+from ..counting.columns import OPTIONS
 from ..errors import InputError, suggestion
 from ..units import LARGEST_COUNT, parse_count
-from .chart import NAMES, Chart, Line, size
+from .chart import AXIS_TITLES, Chart, ChartLine, size
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,7 +20,6 @@ SPLITS = (  # columns that may split lines further, in this order
 )  # fmt: skip
 POINTS_AN_OCTAVE = 8
 MOST_LINES = 24
-OPTIONS = ("count_init", "lse", "keep_p", "elementwise", "splits", "page_size", "gqa")
 
 
 def from_rows(rows: pd.DataFrame, x: str, y: str, by: tuple[str, ...], steps: bool = False) -> Chart:
@@ -41,7 +41,7 @@ def from_rows(rows: pd.DataFrame, x: str, y: str, by: tuple[str, ...], steps: bo
     if len(groups) > MOST_LINES:
         raise InputError("--by", f"{len(groups)} lines", f"at most {MOST_LINES}", "take fewer rows, or another --by")
     lines = [line_of_rows(names, group.sort_values(x), x, y) for group in groups]
-    return Chart(f"{NAMES.get(y, y)}, against {NAMES.get(x, x)}", x, y, lines, steps)
+    return Chart(f"{AXIS_TITLES.get(y, y)}, against {AXIS_TITLES.get(x, x)}", x, y, lines, steps)
 
 
 def check_columns(rows: pd.DataFrame, x: str, y: str, by: tuple[str, ...]) -> None:
@@ -54,12 +54,14 @@ def check_columns(rows: pd.DataFrame, x: str, y: str, by: tuple[str, ...]) -> No
             raise InputError(option, name, "a column of numbers")
 
 
-def line_of_rows(names: list[str], group: pd.DataFrame, x: str, y: str) -> Line:
+def line_of_rows(names: list[str], group: pd.DataFrame, x: str, y: str) -> ChartLine:
     """The line of some rows; its label says their values in the columns `names`."""
     fits = [bool(f) for f in group["fits"].fillna(True)] if "fits" in group.columns else [True] * len(group)
     first = group.iloc[0]
-    label = ", ".join(value_text(name, first[name]) for name in names if first[name] != "ideal") or NAMES.get(y, y)
-    return Line(label + ("" if any(fits) else " (does not fit)"), group[x].tolist(), group[y].tolist(), fits)
+    label = ", ".join(value_text(name, first[name]) for name in names if first[name] != "ideal") or AXIS_TITLES.get(
+        y, y
+    )
+    return ChartLine(label + ("" if any(fits) else " (does not fit)"), group[x].tolist(), group[y].tolist(), fits)
 
 
 def value_text(name: str, value: int | str) -> str:
@@ -71,7 +73,7 @@ def value_text(name: str, value: int | str) -> str:
     return f"M = {size(int(value))}" if name == "M_bytes" else f"{name} = {value}"
 
 
-def traffic(
+def traffic_chart(
     values: Mapping[str, object], schedules: tuple[str, ...] = (), tiles: str | None = None, multiple: str | int = 1
 ) -> Chart:
     """Words that each schedule moves against M, or against N if N is an axis. Dense attention has the floor and the
@@ -139,13 +141,13 @@ def octaves(values: Mapping[str, object]) -> list[int]:
     )
 
 
-def proven_lines(rows: pd.DataFrame, x: str) -> list[Line]:
+def proven_lines(rows: pd.DataFrame, x: str) -> list[ChartLine]:
     """The line of the floor, and that of the order of Theorem 2 over the x where it holds (d <= M <= Nd)."""
     found = list(proven_points(rows, x))
     floor = [(place, float(words)) for place, words, _ in found]
     order = [(place, words) for place, _, words in found if words is not None]
     lines = (("every tensor once (floor)", floor, "floor"), ("N²d²/M (order only)", order, "order"))
-    return [Line(label, [place for place, _ in points], [words for _, words in points], [True] * len(points), kind)
+    return [ChartLine(label, [place for place, _ in points], [words for _, words in points], [True] * len(points), kind)
             for label, points, kind in lines if points]  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ..counting.bounds import APART, compulsory_words, order_words
 from ..errors import InputError
 from .chart import COLOURS
-from .matplotlib_chart import STYLE, pyplot
+from .matplotlib_chart import RC_PARAMS, pyplot
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
     Published = tuple[PublishedTiles, int | None, Result, CurveStep | None]  # as in Curve.published
 
-KINDS = (".png", ".svg")
+PICTURE_KINDS = (".png", ".svg")
 DASHES = ("-", (0, (5, 1.5)), (0, (1, 1)))  # a palette's second and third turn
 
 
 def check_name(path: str) -> None:
     """Raise InputError for a file whose kind or folder does not do; before anything is counted."""
     file = Path(path)
-    if file.suffix.lower() not in KINDS:
+    if file.suffix.lower() not in PICTURE_KINDS:
         raise InputError("--plot", path, "a file that ends in .png or .svg")
     if not file.parent.is_dir():
         raise InputError("--plot", path, "a file in a folder that exists")
@@ -46,7 +46,7 @@ def draw_curve(found: Curve, path: str) -> None:
     if not found.steps:
         raise InputError("--plot", path, "a curve with steps", "fewer --least-blocks")
     plt = pyplot("--plot needs matplotlib: pip install 'iosim[plot]'")
-    with plt.rc_context({**STYLE, "font.size": 10}):
+    with plt.rc_context({**RC_PARAMS, "font.size": 10}):
         figure, axes = plt.subplots(figsize=(9, 6))
         draw_lines(axes, found)
         draw_published(axes, found.published)

@@ -226,7 +226,7 @@ class WorkCounter(BlockWatcher):
     @property
     def here(self) -> BlockWork:
         """The work of the current block."""
-        return self.launches[-1].setdefault(self.machine.block, BlockWork())
+        return self.launches[-1].setdefault(self.machine.thread_block, BlockWork())
 
     @property
     def occupancy(self) -> Occupancy:
@@ -429,7 +429,7 @@ class WorkCounter(BlockWatcher):
         If the tiles of a row come in random order, the j-th has the largest score so far with probability 1 / j. A warp
         rescales if any of the rows that it works on at a time needs it.
         """
-        row = self.machine.block, getattr(scores.shape[0], "start", 0)
+        row = self.machine.thread_block, getattr(scores.shape[0], "start", 0)
         self.seen[row] += 1
         probability = 1 - (1 - 1 / self.seen[row]) ** row_parts(scores, self._words_together(scores))[0]
         words = probability * (self._words(output.shape) * self._width(output) / MEASURED_BYTES)

@@ -19,12 +19,12 @@ from ..core.tiling import Tiling
 from ..core.unrolled import BlockWatcher, Unrolled
 from ..core.watchers import Watcher, extent_of
 from ..errors import InputError
-from .l2 import Cells as Numbers
+from .l2 import CellNumbers
 
 if TYPE_CHECKING:
     from ..core.typing import ScheduleLike, Size, Text
 
-MOST_EVENTS = 6_000_000  # loads and stores of tiles of one head: half a minute of visiting every tile
+MOST_HEAD_EVENTS = 6_000_000  # loads and stores of tiles of one head: half a minute of visiting every tile
 LEAST_ROWS = 16  # of a cell: smaller tiles share one, because their blocks run at the same time
 
 
@@ -53,7 +53,7 @@ class Cells:
         """The number of cells."""
         return -(-self.length // self.rows) * self.across
 
-    def touched(self, row: int, rows: int, column: int, columns: int) -> Numbers:
+    def touched(self, row: int, rows: int, column: int, columns: int) -> CellNumbers:
         """The numbers of the cells that a part of the tensor lies in; `row` and `column` are its first."""
         i = np.arange(row // self.rows, -(-(row + rows) // self.rows))
         j = np.arange(column // self.columns, -(-(column + columns) // self.columns))
@@ -73,7 +73,7 @@ class Launch:
     `writes` says which touches are stores.
     """
 
-    touches: Numbers
+    touches: CellNumbers
     writes: NDArray[np.bool_]
     starts: NDArray[np.int64]
 
@@ -119,9 +119,11 @@ class Events(BlockWatcher):
     def _add(self, block: Block, tensor: str, write: bool) -> None:
         (row, rows), (column, columns) = extent_of(block)
         place = row, int(rows), column, int(columns)
-        self.events.append(Event(self.launch, self.machine.block, tensor, *place, write))
-        if len(self.events) > MOST_EVENTS:
-            raise InputError("--tiles", f"more than {MOST_EVENTS} tile events a head", "larger tiles or a smaller N")
+        self.events.append(Event(self.launch, self.machine.thread_block, tensor, *place, write))
+        if len(self.events) > MOST_HEAD_EVENTS:
+            raise InputError(
+                "--tiles", f"more than {MOST_HEAD_EVENTS} tile events a head", "larger tiles or a smaller N"
+            )
 
     def launch_ended(self) -> None:
         self.launch += 1
@@ -134,7 +136,7 @@ def touches_of(
 
     `backwards`: inner loops go from the last tile to the first. Under a causal mask, blocks that run at the same time
     are then at different keys, and each key tile stays in use for longer. InputError if nothing is moved, or if there
-    are more than MOST_EVENTS loads and stores.
+    are more than MOST_HEAD_EVENTS loads and stores.
     """
     from dataclasses import replace
 

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from ..core.problem import Attention
 from .blocks import Launch, Touches
-from .l2 import SIDES, SPREAD, Cache, room_of
-from .l2 import Cells as Numbers
+from .l2 import SIDES, SPREAD, Cache, CellNumbers, room_of
 
 MOST_STEPS = 200_000  # of a launch; blocks make several touches a step where there would be more
 
@@ -45,16 +44,16 @@ class Heads:
         self.left = np.arange(len(self.sizes) - (left_bytes > 0), len(self.sizes))
         self.mark = np.zeros(len(self.sizes), np.int64)
 
-    def cells(self, touches: Numbers, heads: NDArray[np.int64]) -> Numbers:
+    def cells(self, touches: CellNumbers, heads: NDArray[np.int64]) -> CellNumbers:
         """The numbers, among the cells of all heads, of touches by blocks of these heads."""
         own = touches >= self.shared
         return touches + np.where(own, self.own_first + heads * self.own, heads // self.group * self.shared)
 
-    def of_places(self, places: NDArray[np.int64]) -> Numbers:
+    def of_places(self, places: NDArray[np.int64]) -> CellNumbers:
         """The numbers of the cells of some places; none if blocks write nothing there."""
         return self.first_place + places if self.places else places[:0]
 
-    def once(self, cells: Numbers) -> Numbers:
+    def once(self, cells: CellNumbers) -> CellNumbers:
         """These cells, each once."""
         order = np.arange(len(cells))
         self.mark[cells] = order
@@ -114,7 +113,7 @@ def _follow(
     return dirty + cache.dirty_bytes, tuple(by_launch)
 
 
-def _touch(caches: list[Cache], loaded: list[Numbers], stored: list[Numbers]) -> None:
+def _touch(caches: list[Cache], loaded: list[CellNumbers], stored: list[CellNumbers]) -> None:
     for cache in caches:
         cache.touch(loaded, stored)
 

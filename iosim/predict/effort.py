@@ -17,7 +17,7 @@ from ..core.watchers import Watcher
 from ..cuda.program import Program
 from ..hardware import Hardware
 from .blocks import LEAST_ROWS
-from .generated import launches_of, occupancies
+from .generated import launch_shapes, occupancies
 
 if TYPE_CHECKING:
     from ..core.typing import Input, ScheduleLike, Size, Step
@@ -31,7 +31,7 @@ TOUCH_SECONDS = 0.1e-6  # a cell that a block touches
 
 
 @dataclass
-class Part:
+class TensorPart:
     """The part of a tensor that a load or store names: its shape, and how often one head loads or stores it."""
 
     tensor: str
@@ -47,7 +47,7 @@ class Effort(Watcher):
     that each launch loads and stores. It watches a folded machine."""
 
     events: int = 0
-    launches: list[list[Part]] = field(default_factory=lambda: [[]])
+    launches: list[list[TensorPart]] = field(default_factory=lambda: [[]])
 
     def start(self, machine: Folded) -> None:  # type: ignore[override]  # it needs a machine that sums
         self.machine = machine
@@ -68,7 +68,7 @@ class Effort(Watcher):
         visits = int(self.machine.total(()))
         self.events += visits
         (rows, row_step), (columns, column_step) = [*map(part_of, block.shape), (1, 0), (1, 0)][:2]
-        self.launches[-1].append(Part(tensor, (rows, columns), (row_step, column_step), visits))
+        self.launches[-1].append(TensorPart(tensor, (rows, columns), (row_step, column_step), visits))
 
     def touches(self) -> list[int]:
         """The cells that one head touches, by launch (predict/blocks.py); about, as tiles may begin inside a cell."""
@@ -106,7 +106,7 @@ def seconds_to_predict(schedule: ScheduleLike, program: Program, hardware: Hardw
     effort = Effort()
     Folded(replace(p, mask=DENSE) if hidden else p, effort).run(schedule, program.tiling)
     seconds = EVENT_SECONDS * effort.events * (1 + hidden)
-    sits = occupancies(launches_of(program), hardware)
+    sits = occupancies(launch_shapes(program), hardware)
     for touches, kernel, sit in zip(effort.touches(), program.kernels, sits, strict=True):
         together = min(hardware.sms * sit.blocks_per_sm, prod(kernel.grid))
         seconds += p.instances * touches * (TURN_SECONDS / together + TOUCH_SECONDS)

@@ -34,7 +34,7 @@ class LaunchShape(TypedDict):
     blocks_per_sm: NotRequired[int]
 
 
-def launches_of(program: Program) -> list[LaunchShape]:
+def launch_shapes(program: Program) -> list[LaunchShape]:
     """The shapes of a program's launches, in order."""
     return [
         {"smem_bytes": k.smem_bytes, "threads": prod(k.block), "tensor_cores": k.tensor_cores,
@@ -73,7 +73,7 @@ def predict_generated(schedule: ScheduleLike, program: Program, hardware: Hardwa
     compiler: a multiprocessor is taken to hold the blocks that a kernel was compiled for. ScheduleError for a step
     without a mark of its cost.
     """
-    sits = occupancies(launches_of(program), hardware)
+    sits = occupancies(launch_shapes(program), hardware)
     return predict(schedule, program.problem, program.tiling, hardware, sits, cold=True)
 
 

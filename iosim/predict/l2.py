@@ -27,9 +27,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-Cells = NDArray[np.int64]
+CellNumbers = NDArray[np.int64]
 """Numbers of cells, each at most once."""
-Steps = NDArray[np.int64]
+StepNumbers = NDArray[np.int64]
 """For each cell the step in which something happened last."""
 Bytes = NDArray[np.float64]
 
@@ -69,7 +69,7 @@ class Uses:
         if step == len(self.bytes_in):
             self.bytes_in = np.concatenate([self.bytes_in, np.zeros_like(self.bytes_in)])
 
-    def use(self, last: Steps, cells: Cells, halves: Bytes, step: int, *windows: Window) -> None:
+    def use(self, last: StepNumbers, cells: CellNumbers, halves: Bytes, step: int, *windows: Window) -> None:
         """Note that halves of these cells are used in this step.
 
         `last` holds the step of the last use of each cell, and is changed. Those that are not in a window enter it.
@@ -127,7 +127,7 @@ class Partition:
         """What is held, what is used after a write until that goes to DRAM, and what is dirty."""
         return self.held, self.touched, self.dirty
 
-    def use(self, last: Steps, cells: Cells, halves: Bytes, step: int) -> None:
+    def use(self, last: StepNumbers, cells: CellNumbers, halves: Bytes, step: int) -> None:
         """Use the halves of these cells; `last` is `homes` or `copies` of this partition."""
         self.uses.use(last, cells, halves, step, self.held, self.touched)
 
@@ -182,7 +182,7 @@ class Cache:
         """Whether a cache with this share of the room would have removed something that this one kept."""
         return any(window.most > share * window.room for one in self.partitions for window in one.windows)
 
-    def touch(self, loaded: list[Cells], stored: list[Cells]) -> None:
+    def touch(self, loaded: list[CellNumbers], stored: list[CellNumbers]) -> None:
         """Play one step: the cells that each side loads, then those that each side stores."""
         for uses in (self.written, *(partition.uses for partition in self.partitions)):
             uses.reserve(self.step)
@@ -196,7 +196,7 @@ class Cache:
             self.writes += partition.shrink(self.step, self.written)
         self.step += 1
 
-    def _load(self, side: int, cells: Cells) -> None:
+    def _load(self, side: int, cells: CellNumbers) -> None:
         """Load cells on one side. The half at home here comes from DRAM if it is not here. The other half comes from
         its home, unless a copy is here; if it is not at home either, it comes from DRAM."""
         here, there, halves = self.partitions[side], self.partitions[1 - side], self.halves[cells]
@@ -211,7 +211,7 @@ class Cache:
             self.reads += float((there.homes[cells] < there.held.first) @ halves)
             there.use(there.homes, cells, halves, self.step)
 
-    def _store(self, side: int, cells: Cells) -> None:
+    def _store(self, side: int, cells: CellNumbers) -> None:
         """Store cells on one side. Both halves become dirty at home; this side keeps a copy of the other half."""
         here, halves = self.partitions[side], self.halves[cells]
         self.known[cells] = True

@@ -51,7 +51,7 @@ from .last_wave import last_end
 RESERVED_BYTES = 1024  # shared memory that each block costs extra (CUDA programming guide, cc 8.0 and later)
 MOST_BLOCKS, MOST_THREADS, REGISTERS = 32, 2048, 65536  # of a multiprocessor of cc 9.0
 WARPGROUPS = 2
-PARTS = 4  # the quarters of a multiprocessor: each has a scheduler and a quarter of the registers
+SUBPARTITIONS = 4  # the quarters of a multiprocessor: each has a scheduler and a quarter of the registers
 BESIDE_STEPS = (LOAD, STORE, STORE_SCALAR)  # copies that run beside the steps of other blocks
 
 
@@ -129,7 +129,7 @@ def blocks_on(shared_bytes: int, smem_bytes: int, threads: int, registers: int |
     warps = -(-max(1, threads) // LANES)
     limits = [shared_bytes // (smem_bytes + RESERVED_BYTES), MOST_THREADS // (warps * LANES), MOST_BLOCKS]
     if registers:
-        limits.append(REGISTERS // PARTS // (-(-registers // 8) * 8 * LANES) * PARTS // warps)
+        limits.append(REGISTERS // SUBPARTITIONS // (-(-registers // 8) * 8 * LANES) * SUBPARTITIONS // warps)
     return max(1, min(limits))
 
 
@@ -292,7 +292,7 @@ class BlockTimer:
             ratio = self.rates.loop_ratio(key) if step.cost.looped and occupancy.generated else 1.0
             chain += ratio * cycle_seconds(alone, [max(share, asking) / occupancy.warps], occupancy.warps)
         steps *= fullest(together * occupancy.warps)
-        turns = min(together, -(-together * occupancy.warps // PARTS))
+        turns = min(together, -(-together * occupancy.warps // SUBPARTITIONS))
         shared = [steps, copies, self.memory.dram_seconds * self.rates.sms]
         return cycle_seconds(chain, [demand * together / turns for demand in shared], turns)
 
@@ -304,7 +304,7 @@ class BlockTimer:
         fixed = step.times * rates.block_seconds * warps / MEASURED_WARPS[key.unit]
         share = fixed + step.work * self.rates.sms / rates.gpu_work_per_second
         asks = key.step in BESIDE_STEPS and self.occupancy.generated
-        asking = self.rates.asking_ratio * step.chain / rates.warp_work_per_second / PARTS if asks else 0.0
+        asking = self.rates.asking_ratio * step.chain / rates.warp_work_per_second / SUBPARTITIONS if asks else 0.0
         return alone, share, asking
 
     def ends_seconds(self, blocks: list[BlockWork], instances: int, share: float) -> float:
@@ -333,7 +333,7 @@ def fingerprint(work: BlockWork) -> Hashable:
 
 def fullest(warps: int) -> float:
     """Warps in the fullest quarter of a multiprocessor, over an even share. Quarters get warps in turn."""
-    return -(-warps // PARTS) * PARTS / warps
+    return -(-warps // SUBPARTITIONS) * SUBPARTITIONS / warps
 
 
 def cycle_seconds(chain: float, demands: Sequence[float], blocks: int) -> float:

@@ -154,8 +154,8 @@ def keys_outside_footprint(p: Attention, t: Tiling) -> int:
     return 2 * (rows_q + rows_k) * (p.d + p.dv) + 2 * rows_q * rows_k + 3 * rows_q
 
 
-STATE = ("dQ", "dK", "dV")
-TENSORS = {
+GRADIENTS = ("dQ", "dK", "dV")
+BACKWARD_TENSORS = {
     "O": Tensor(("N", "dv"), "input"),
     "dO": Tensor(("N", "dv"), "input"),
     "P": Tensor(("N", "Nk"), "input"),
@@ -173,7 +173,7 @@ def backward(
 ) -> Schedule:
     """A schedule of a backward pass. Its example is random inputs and what a forward pass makes of them."""
     return Schedule(
-        name, text, summary, source, tensors=TENSORS, family="backward",
+        name, text, summary, source, tensors=BACKWARD_TENSORS, family="backward",
         skips=skips, drops=True, example=backward_inputs,
         answer=backward_output, **more,
     )  # fmt: skip
@@ -199,7 +199,7 @@ KEYS_OUTSIDE: ScheduleFields = {
     "state": "a tile of K, V, dK, dV on chip; O, l, m wait since forward, dQ between key tiles",
     "exact_traffic": keys_outside_traffic,
     "footprint": keys_outside_footprint,
-    "initialised": STATE,
+    "initialised": GRADIENTS,
 }
 register(
     backward("flash1-bwd", keys_outside, "K/V outer: dQ goes back and forth", f"{FA1}, Algorithm 4", **KEYS_OUTSIDE)

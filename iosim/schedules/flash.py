@@ -127,7 +127,7 @@ def visited(p: Attention, t: Tiling) -> dict[str, int]:
     }
 
 
-def footprint(p: Attention, t: Tiling) -> int:
+def flash_footprint(p: Attention, t: Tiling) -> int:
     """2 Bc d + 2 Br d + Br Bc + 2 Br: K, V, Q, O, S with P in its place, l, m; tiles clipped to the axes."""
     rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
     return rows_k * (p.d + p.dv) + rows_q * (p.d + p.dv) + rows_q * rows_k + 2 * rows_q
@@ -139,14 +139,14 @@ KEYS_OUTSIDE: ScheduleFields = {
     "outer": "keys",
     "rules": ("paper", "best"),
     "exact_traffic": keys_outside_traffic,
-    "footprint": footprint,
+    "footprint": flash_footprint,
     "initialised": ("O", "l", "m"),
 }
 QUERIES_OUTSIDE: ScheduleFields = {
     "formula": "R = N d + Nk (d + dv) Tr, W = N dv",
     "state": "a tile of Q with its O, l, m on chip; nothing waits in HBM",
     "exact_traffic": queries_outside_traffic,
-    "footprint": footprint,
+    "footprint": flash_footprint,
 }
 
 register(

@@ -16,8 +16,7 @@ from ..steps.passes_and_linear import (
     read_state,
 )
 from ..steps.softmax import accumulate, normalise, zeros
-from .flash import footprint as flash_footprint
-from .flash import queries_outside, queries_outside_traffic
+from .flash import flash_footprint, queries_outside, queries_outside_traffic
 from .registry import Schedule, narrowed, register
 
 if TYPE_CHECKING:

@@ -99,7 +99,7 @@ def b_stays_traffic(p: Attention, t: Tiling) -> Words:
     }
 
 
-def footprint(p: Attention, t: Tiling) -> int:
+def product_footprint(p: Attention, t: Tiling) -> int:
     """A tile of each matrix: Br Bc + depth (Br + Bc), clipped to the axes."""
     rows, columns, depth = min(t.rows_q, p.N), min(t.rows_k, p.Nk), min(t.depth, p.d)
     return rows * columns + depth * (rows + columns)
@@ -156,7 +156,7 @@ HONG_KUNG = "Hong and Kung 1981"
 
 def product_schedule(
     name: str, text: Text, summary: str, traffic: TrafficFormula, formula: str, state: str,
-    footprint: FootprintFormula = footprint, source: str = HONG_KUNG, rules: tuple[str, ...] = ("best",),
+    footprint: FootprintFormula = product_footprint, source: str = HONG_KUNG, rules: tuple[str, ...] = ("best",),
     search: Search | None = None, more_tiles: tuple[str, ...] = (), initialised: tuple[str, ...] = (),
 ) -> None:  # fmt: skip
     """Register a schedule of C = A B."""

@@ -121,7 +121,7 @@ def stay_room(p: Attention, t: Tiling) -> int:
     return rows_q * (p.d + p.dv + 2) + rows_q * rows_k + rows_k * max(p.d, p.dv)
 
 
-def search(schedule: Schedule, p: Attention, M_bytes: int, multiple: int) -> Tiling | None:
+def best_row_tile(schedule: Schedule, p: Attention, M_bytes: int, multiple: int) -> Tiling | None:
     """The tiles of least traffic that fit; None if nothing fits. Traffic falls as Br or Bc grows, so each Br is
     paired with the largest Bc."""
 
@@ -193,7 +193,7 @@ register(
         state="O, l, m of a query tile on chip; Q comes again with every K; nothing waits in HBM",
         exact_traffic=traffic,
         footprint=room,
-        search=search,
+        search=best_row_tile,
         inner_matters=True,
         masked_candidates=masked_candidates,
     )

@@ -203,13 +203,13 @@ def softmax_schedule(
 
 
 SAFE, ONLINE = f"{MG}, Algorithm 2", f"{MG}, Algorithm 3"
-ROWS = "maximum and sum of rows on chip"
+ROWS_ON_CHIP = "maximum and sum of rows on chip"
 softmax_schedule("softmax-3pass", softmax_3pass, "exponentials computed twice", softmax_traffic(3), SAFE,
-                 "R = 3 N Nk, W = N Nk", f"{ROWS}; nothing waits in HBM")  # fmt: skip
+                 "R = 3 N Nk, W = N Nk", f"{ROWS_ON_CHIP}; nothing waits in HBM")  # fmt: skip
 softmax_schedule("softmax-3pass-code", softmax_3pass_stored, "exponentials stored and read again", stored_traffic, SAFE,
-                 "R = 3 N Nk, W = 2 N Nk", f"{ROWS}; exponentials wait in HBM")  # fmt: skip
+                 "R = 3 N Nk, W = 2 N Nk", f"{ROWS_ON_CHIP}; exponentials wait in HBM")  # fmt: skip
 softmax_schedule("softmax-2pass", softmax_2pass, "maximum and sum online", softmax_traffic(2), ONLINE,
-                 "R = 2 N Nk, W = N Nk", f"{ROWS}; nothing waits in HBM")  # fmt: skip
+                 "R = 2 N Nk, W = N Nk", f"{ROWS_ON_CHIP}; nothing waits in HBM")  # fmt: skip
 
 for name, text, passes, source, formula in (
     ("attention-3pass", attention_3pass, 3, SAFE, "R = 3 N d + Nk (3 d + dv) Tr, W = N dv"),

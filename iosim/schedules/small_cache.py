@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from ..core.tiling import Tiling
 from ..oracles.matmul_softmax_linear import unit_inputs
 from ..search.shared_sram import least_passes
-from ..search.shared_sram_curve import falls, together
+from ..search.shared_sram_curve import best_together, falls
 from ..steps.passes_and_linear import Number, add_scores, scale
 from ..steps.softmax import accumulate, hide, minus_infinity, normalise, online_softmax, zeros
 from .online_softmax import softmax_2pass
@@ -168,7 +168,7 @@ def square_footprint(p: Attention, t: Tiling) -> int:
 # Traffic does not depend on the depth, and the footprint grows with it. So the smallest depth, `multiple`, is best.
 
 
-def search(first: First, state: int, softmax_words: int = 0) -> Search:
+def search_of_both(first: First, state: int, softmax_words: int = 0) -> Search:
     """A function that finds the best tile of the first product and the best tile of O. The two share no SRAM."""
 
     def best(schedule: Schedule, p: Attention, M_bytes: int, multiple: int) -> Tiling | None:
@@ -187,7 +187,7 @@ def candidates(first: First, state: int) -> Candidates:
     """A function that finds the best tiles of both products for every M at once."""
 
     def every(p: Attention, multiple: int) -> Tiling[Size]:
-        return together(first(p, 0, multiple, falls), best_output(p, 0, multiple, state, falls), multiple)
+        return best_together(first(p, 0, multiple, falls), best_output(p, 0, multiple, state, falls), multiple)
 
     return every
 
@@ -237,7 +237,7 @@ register(
         state="a tile of S, then of O with l, m on chip; S waits in HBM between launches",
         exact_traffic=small_cache_traffic,
         footprint=small_cache_footprint,
-        search=search(best_scores_stay, state=2),
+        search=search_of_both(best_scores_stay, state=2),
         candidates=candidates(best_scores_stay, state=2),
         example=unit_inputs,
         about=without_p,
@@ -254,7 +254,7 @@ register(
         state="rows of Q, then a tile of O with l, m on chip; S waits in HBM between launches",
         exact_traffic=queries_traffic,
         footprint=queries_footprint,
-        search=search(best_queries_stay, state=2),
+        search=search_of_both(best_queries_stay, state=2),
         candidates=candidates(best_queries_stay, state=2),
         example=unit_inputs,
         about=without_p,
@@ -272,7 +272,7 @@ register(
         exact_traffic=square_traffic,
         footprint=square_footprint,
         example=unit_inputs,
-        search=search(best_scores_stay, state=0, softmax_words=3),
+        search=search_of_both(best_scores_stay, state=0, softmax_words=3),
         candidates=candidates(best_scores_stay, state=0),
         more_tiles=("depth", "rows_o", "cols_o"),
     )

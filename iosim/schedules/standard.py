@@ -100,7 +100,7 @@ def ideal_traffic(p: Attention, t: Tiling) -> Words:
     }
 
 
-def tiled_traffic(p: Attention, t: Tiling) -> Words:
+def standard_tiled_traffic(p: Attention, t: Tiling) -> Words:
     """The words of Algorithm 0, with K and V read once for each of the ceil(N / Br) query tiles."""
     passes = -(-p.N // t.rows_q)
     return {**ideal_traffic(p, t), "K": (p.Nk * p.d * passes, 0), "V": (p.Nk * p.dv * passes, 0)}
@@ -140,7 +140,7 @@ register(
         drops=True,
         formula="R = N d + Nk (d + dv) Tr + 2 N Nk, W = 2 N Nk + N dv",
         state="a tile of Q, then of O, on chip; S and P go through HBM between launches",
-        exact_traffic=tiled_traffic,
+        exact_traffic=standard_tiled_traffic,
         footprint=tiled_footprint,
     )
 )

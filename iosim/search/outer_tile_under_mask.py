@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MOST_MASKED = 2**14  # outer tiles that may be counted one by one, which takes some seconds
 MOST_IN_ARRAYS = 2**18
 WORTH_NUMPY = 1024  # outer tiles: importing NumPy takes as long as counting these one by one
-CHUNK = 2**15
+CANDIDATES_AT_ONCE = 2**15
 
 
 def least_traffic(
@@ -86,12 +86,12 @@ def least_in_arrays(
     import numpy as np
 
     names = ("N", "Nk", "d", "dv")
-    kind = np.int64 if fits_int64(schedule, problem, tiling(1, 1)) else object
+    kind = np.int64 if costs_fit_int64(schedule, problem, tiling(1, 1)) else object
     sizes = [np.asarray(getattr(problem, name), kind) for name in names]
     *sizes, first, largest = np.broadcast_arrays(*map(np.atleast_1d, (*sizes, first, largest)))
     first, counts = first.astype(np.int64), (largest - first + 1).astype(np.int64)
     found = np.empty(len(counts), np.int64)
-    for part in chunks(np.cumsum(counts)):
+    for part in candidate_chunks(np.cumsum(counts)):
         row = np.repeat(np.arange(part.start, part.stop), counts[part])
         starts = np.cumsum(counts[part]) - counts[part]
         n = (np.arange(len(row)) - starts[row - part.start] + first[row]).astype(kind)
@@ -103,16 +103,16 @@ def least_in_arrays(
     return found
 
 
-def chunks(ends: NDArray[np.int64]) -> Iterator[slice[int, int, None]]:
-    """Slices of rows that have at most CHUNK candidates together, or of one row."""
+def candidate_chunks(ends: NDArray[np.int64]) -> Iterator[slice[int, int, None]]:
+    """Slices of rows that have at most CANDIDATES_AT_ONCE candidates together, or of one row."""
     start = done = 0
     while start < len(ends):
-        stop = max(start + 1, int(ends.searchsorted(done + CHUNK, side="right")))
+        stop = max(start + 1, int(ends.searchsorted(done + CANDIDATES_AT_ONCE, side="right")))
         yield slice(start, stop)
         start, done = stop, int(ends[stop - 1])
 
 
-def fits_int64(schedule: ScheduleLike, problem: Attention[Size], one_row: Tiling[Size]) -> bool:
+def costs_fit_int64(schedule: ScheduleLike, problem: Attention[Size], one_row: Tiling[Size]) -> bool:
     """Whether every count fits an int64. The largest sizes, without a mask and in tiles of one row, bound all counts;
     that bound is counted in Python integers."""
     import numpy as np

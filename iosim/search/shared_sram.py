@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 
-class Found(NamedTuple):
+class LeastCost(NamedTuple):
     """The least cost, in words, and the tile (rows, columns) that has it."""
 
     cost: int
@@ -29,7 +29,7 @@ def least_passes(
     M_bytes: int,
     room: Callable[[int], tuple[int, int] | list[tuple[int, int]]],
     cost: Callable[[int, int], int],
-) -> Found | None:
+) -> LeastCost | None:
     """The tile (rows, columns) of least `cost(passes over rows, passes over columns)` that fits; None if none does.
 
     `room(rows)` returns (bytes for each column of the tile, bytes besides the columns), or a list of such pairs, all of
@@ -61,7 +61,7 @@ def least_passes(
         if passes(low, low)[0] != passes(low, high)[0]:
             ranges += [(low + 1, middle)] * (low < middle) + [(middle + 1, high)]
     along_rows, along_columns = passes(rows, rows)
-    return Found(best, (up(-(-rows_axis // along_rows), multiple), up(-(-columns_axis // along_columns), multiple)))
+    return LeastCost(best, (up(-(-rows_axis // along_rows), multiple), up(-(-columns_axis // along_columns), multiple)))
 
 
 def last_fitting(fits: Callable[[int], bool], most: int) -> int:
@@ -73,7 +73,7 @@ def last_fitting(fits: Callable[[int], bool], most: int) -> int:
     return low
 
 
-def sizes(length: int, multiple: int) -> Iterator[int]:
+def sizes_by_passes(length: int, multiple: int) -> Iterator[int]:
     """The smallest tile, a multiple of `multiple`, for each number of passes over an axis, from most passes to one."""
     size = multiple
     yield size

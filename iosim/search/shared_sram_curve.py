@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, cast
 
 from ..core.tiling import Tiling
 from ..errors import InputError
-from .shared_sram import sizes
+from .shared_sram import sizes_by_passes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -51,7 +51,7 @@ def pairs(rows_axis: int, columns_axis: int, multiple: int) -> tuple[Sizes, Size
     """The smallest rows and columns for each pair of numbers of passes, as arrays of Python integers."""
     import numpy as np
 
-    rows, columns = list(sizes(rows_axis, multiple)), list(sizes(columns_axis, multiple))
+    rows, columns = list(sizes_by_passes(rows_axis, multiple)), list(sizes_by_passes(columns_axis, multiple))
     if len(rows) * len(columns) > MOST:
         enough = 1 << (4 * isqrt(rows_axis * columns_axis) // MOST).bit_length()  # an axis has about 2 sqrt(N) counts
         raise InputError("--N", max(rows_axis, columns_axis), f"at most {MOST} pairs of tile counts",
@@ -139,7 +139,7 @@ def cheaper(M: Sizes, cost: Sizes) -> NDArray[np.intp]:
     return order[np.append(True, least[1:] < least[:-1]).astype(bool)]
 
 
-def together(first: Falls, output: Falls, depth: int) -> Tiling[Size]:
+def best_together(first: Falls, output: Falls, depth: int) -> Tiling[Size]:
     """The best tiles of two products that use the same M one after the other, at each M where the cost of either
     falls. `output` has the tiles of the second product, rows_o x cols_o."""
     import numpy as np

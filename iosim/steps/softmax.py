@@ -15,36 +15,36 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Array = NDArray[Any]
-Shape = tuple[Any, ...]  # tiles and numbers: the axes of a block
-Factors = Callable[..., Shape]
-Terms = Callable[..., list[Any]]
-Step = TypeVar("Step", bound=Callable[..., None])
+BlockShape = tuple[Any, ...]  # tiles and numbers: the axes of a block
+Factors = Callable[..., BlockShape]
+StepTerms = Callable[..., list[Any]]
+AnyStep = TypeVar("AnyStep", bound=Callable[..., None])
 
 
-def flops(factors: Factors) -> Callable[[Step], Step]:
+def flops(factors: Factors) -> Callable[[AnyStep], AnyStep]:
     """A mark: the floating-point operations of a step that is a matrix product.
 
     `factors` takes the shapes of the step's blocks and returns factors, as `(2, *s, q[1])`; their product is counted.
     """
 
-    def mark(step: Step) -> Step:
+    def mark(step: AnyStep) -> AnyStep:
         step.__dict__["flops"] = factors
         return step
 
     return mark
 
 
-def nothing(*shapes: Shape) -> list[Any]:
+def nothing(*shapes: BlockShape) -> list[Any]:
     """No operations."""
     return []
 
 
-def work(exps: Terms = nothing, other: Terms = nothing) -> Callable[[Step], Step]:
+def work(exps: StepTerms = nothing, other: StepTerms = nothing) -> Callable[[AnyStep], AnyStep]:
     """Mark a step with what it computes besides matrix products. `exps` counts exponentials and logarithms. `other`
     counts additions, multiplications, comparisons and divisions of two numbers. Each takes the shapes of the arguments
     and returns a list of tuples of factors; the number of operations is the sum of their products."""
 
-    def mark(step: Step) -> Step:
+    def mark(step: AnyStep) -> AnyStep:
         step.__dict__["work"] = exps, other
         return step
 
@@ -84,7 +84,7 @@ class Cost:
     tensor_inputs: tuple[int, ...] = ()
     """Arguments that must be 16-bit inputs for tensor cores. Empty: the step has no version for them."""
 
-    def __call__(self, step: Step) -> Step:
+    def __call__(self, step: AnyStep) -> AnyStep:
         """The step, marked."""
         step.__dict__["cost"] = self
         return step

@@ -70,7 +70,7 @@ def output_error(machine: Numeric, expected: Arrays) -> float:
     return max(largest_error(machine.array(name), array) for name, array in expected.items())
 
 
-class Words(TypedDict):
+class WordsMoved(TypedDict):
     """Words moved: by the run, by the formula by hand (None without one), and as the folded machine counts them."""
 
     words: Size
@@ -85,7 +85,7 @@ class Peak(TypedDict):
     footprint_words: int | None
 
 
-def words_row(schedule: Schedule, p: Attention, tiling: Tiling, counted: Traffic) -> tuple[Words, list[str]]:
+def words_row(schedule: Schedule, p: Attention, tiling: Tiling, counted: Traffic) -> tuple[WordsMoved, list[str]]:
     """(the words, the faults found in them); `counted` is what the run moved."""
     folded, formula = Traffic(), schedule.exact_traffic
     Folded(p, folded).run(schedule, tiling)

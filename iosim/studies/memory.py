@@ -41,29 +41,29 @@ def tensor_bytes(p: Attention, name: str) -> int:
     return int(words * p.hbm_bytes(tensor))
 
 
-def together(p: Attention, names: tuple[str, ...]) -> int:
+def bytes_together(p: Attention, names: tuple[str, ...]) -> int:
     """Bytes of several tensors in HBM."""
     return sum(tensor_bytes(p, name) for name in names)
 
 
-def sizes(p: Attention) -> Row:
+def tensor_sizes(p: Attention) -> Row:
     """The row of a problem: bytes of its tensors, over batch and heads.
 
     The traffic of scores writes and reads S and P once each. Its share is of the traffic of Algorithm 0, which moves
     Q, K, V and O once as well.
     """
-    traffic = 2 * together(p, ("S", "P"))
+    traffic = 2 * bytes_together(p, ("S", "P"))
     return {
         "N": p.N,
         "Nk": p.Nk,
         "S_bytes": tensor_bytes(p, "S"),
-        "S_and_P_bytes": together(p, ("S", "P")),
+        "S_and_P_bytes": bytes_together(p, ("S", "P")),
         "score_traffic_bytes": traffic,
-        "score_traffic_share": traffic / (traffic + together(p, ("Q", "K", "V", "O"))),
+        "score_traffic_share": traffic / (traffic + bytes_together(p, ("Q", "K", "V", "O"))),
         "Q_bytes": tensor_bytes(p, "Q"),
-        "KV_bytes": together(p, ("K", "V")),
+        "KV_bytes": bytes_together(p, ("K", "V")),
         "O_bytes": tensor_bytes(p, "O"),
-        "l_and_m_bytes": together(p, ("l", "m")),
+        "l_and_m_bytes": bytes_together(p, ("l", "m")),
         "LSE_bytes": tensor_bytes(p, "LSE"),
     }
 
@@ -76,10 +76,10 @@ def of_length(p: Attention, N: int, Nk: int | None) -> Attention:
 def sizes_of_axis(axis: str, p: Attention, Nk: int | None) -> list[Row]:
     """A row for each N of an axis as in 1024,4096 or 1024:32768:x2."""
     axis_N = parse_axis(axis, "--N", lambda text: parse_count(text, "--N"))
-    return [sizes(of_length(p, N, Nk)) for N in axis_N]
+    return [tensor_sizes(of_length(p, N, Nk)) for N in axis_N]
 
 
-def largest(budget: str, p: Attention, Nk: int | None) -> list[Row]:
+def largest_lengths(budget: str, p: Attention, Nk: int | None) -> list[Row]:
     """A row for each entry of KEPT: the largest N = Nk whose Q, K, V, O and kept tensors fit in the budget; 0 if none
     does."""
     if Nk is not None:
@@ -89,7 +89,7 @@ def largest(budget: str, p: Attention, Nk: int | None) -> list[Row]:
     for way in KEPT:
 
         def needed(N: int, way: Kept = way) -> int:
-            return together(replace(p, N=N, Nk=N), ("Q", "K", "V", "O", *way.tensors))
+            return bytes_together(replace(p, N=N, Nk=N), ("Q", "K", "V", "O", *way.tensors))
 
         N = last_true(lambda N: needed(N) <= budget_bytes, LARGEST_COUNT)
         row = {"kept beside Q, K, V, O": way.name, "largest_N": N, "bytes": needed(N) if N else 0}

@@ -25,7 +25,7 @@ TEN = (
 )  # fmt: skip
 
 
-def online_softmax(x: Numbers, block: int, rescale_sum: bool = True, rescale_earlier: bool = True) -> Vector:
+def blockwise_softmax(x: Numbers, block: int, rescale_sum: bool = True, rescale_earlier: bool = True) -> Vector:
     """The softmax of n numbers, computed block by block.
 
     Without `rescale_sum`, a block's sum is not multiplied by exp(block maximum - new maximum). Without
@@ -59,9 +59,9 @@ def merged_output_error(n: int = 10, cut: int = 4) -> float:
 
 
 def demos() -> list[Row]:
-    """Rows as `pieces` has them: blocks together, forgotten rescalings, and exponentials in fp16."""
-    wrong = online_softmax(TEN, 3, rescale_sum=False, rescale_earlier=False).sum()
-    right, error = online_softmax(TEN, 3), merged_output_error()
+    """Rows as `softmax_pieces` has them: blocks together, forgotten rescalings, and exponentials in fp16."""
+    wrong = blockwise_softmax(TEN, 3, rescale_sum=False, rescale_earlier=False).sum()
+    right, error = blockwise_softmax(TEN, 3), merged_output_error()
     exact = np.exp(np.array(TEN) - max(TEN))
     with np.errstate(over="ignore"):
         finite, infinite = np.exp(np.array([11.08, 11.1], np.float16))
@@ -92,19 +92,19 @@ def softmax_passes(x: Numbers, passes: int, block: int = 3) -> tuple[Vector, int
         m, l = -np.inf, 0.0
         for start in range(0, n, block):
             part = x[start : start + block]
-            m, l = merge(m, l, part.max(), np.exp(part - part.max()).sum())
+            m, l = merge_statistics(m, l, part.max(), np.exp(part - part.max()).sum())
     else:
         m, l = x.max(), np.exp(x - x.max()).sum()
     return np.exp(x - m) / l, passes * n, n
 
 
-def merge(m1: float, l1: float, m2: float, l2: float) -> tuple[float, float]:
+def merge_statistics(m1: float, l1: float, m2: float, l2: float) -> tuple[float, float]:
     """(maximum, sum of exponentials) of two blocks together, from those of each."""
     m = max(m1, m2)
     return (m, 0.0) if np.isneginf(m) else (m, l1 * np.exp(m1 - m) + l2 * np.exp(m2 - m))
 
 
-def online_output(s: Numbers, v: Numbers, block: int, rescale: bool = True) -> float:
+def blockwise_output(s: Numbers, v: Numbers, block: int, rescale: bool = True) -> float:
     """softmax(s) . v, computed in one pass over blocks. Without `rescale`, earlier blocks keep their old maximum, which
     is a mistake."""
     m, l, o = -np.inf, 0.0, 0.0
@@ -117,7 +117,7 @@ def online_output(s: Numbers, v: Numbers, block: int, rescale: bool = True) -> f
     return float(o / l)
 
 
-def pieces() -> list[Row]:
+def softmax_pieces() -> list[Row]:
     """A row for each piece: its name, the value found, and whether it is as it must be (`ok`)."""
     x = np.random.default_rng(1).normal(size=10)
     e = np.exp(x - x.max())
@@ -128,9 +128,12 @@ def pieces() -> list[Row]:
         value = f"{reads} reads, {writes} writes"
         rows.append({"piece": f"{passes}-pass softmax, n = 10", "value": value, "ok": right})
     halves = [(part.max(), np.exp(part - part.max()).sum()) for part in (x[:4], x[4:])]
-    error = abs(merge(*halves[0], *halves[1])[1] - e.sum())
+    error = abs(merge_statistics(*halves[0], *halves[1])[1] - e.sum())
     rows.append({"piece": "merge of two blocks", "value": f"error {error:.1e}", "ok": bool(error < 1e-13)})
-    good, wrong = online_output([0, 1, 2], [-10, 0, 10], 2), online_output([0, 1, 2], [-10, 0, 10], 2, rescale=False)
+    good, wrong = (
+        blockwise_output([0, 1, 2], [-10, 0, 10], 2),
+        blockwise_output([0, 1, 2], [-10, 0, 10], 2, rescale=False),
+    )
     shown = f"{wrong:.4f} instead of {good:.4f}"
     rows.append({"piece": "rescale forgotten (must be wrong)", "value": shown, "ok": abs(wrong - good) > 1})
     s, hidden = np.array([0.0, 2000.0]), np.array([False, True])

@@ -18,7 +18,7 @@ from ..core.folded import Folded
 from ..core.problem import DENSE, Attention
 from ..core.tiling import Tiling
 from ..core.watchers import Watcher
-from ..counting.count import ProblemOptions, choose, default_schedules, rules_of
+from ..counting.count import ProblemOptions, choose_tiling, default_schedules, rules_of
 from ..errors import InputError, IosimError
 from ..hardware import Hardware, load, measured_as
 from ..masks import parse_mask
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from ..predict.predict import Prediction
 
 # Of one kind of operations: products of factors, from the shapes of a step's arguments.
-Terms = Callable[..., "Iterable[Shape]"]  # type: ignore[explicit-any]  # each step has arguments of its own
+OperationTerms = Callable[..., "Iterable[Shape]"]  # type: ignore[explicit-any]  # each step has arguments of its own
 MOST_SECONDS = 5.0  # that one prediction may take, about; longer ones are left out
 
 
 @dataclass
-class Launch:
+class LaunchWork:
     """What one kernel does, over all heads. `floor_bytes` touches every word of its tensors once."""
 
     read_bytes: int = 0
@@ -51,20 +51,20 @@ class Launch:
     def total_bytes(self) -> int:
         return self.read_bytes + self.write_bytes
 
-    def __add__(self, more: Launch) -> Launch:
-        return Launch(**{name: value + getattr(more, name) for name, value in vars(self).items()})
+    def __add__(self, more: LaunchWork) -> LaunchWork:
+        return LaunchWork(**{name: value + getattr(more, name) for name, value in vars(self).items()})
 
 
-class Work(Watcher):
+class WorkByKind(Watcher):
     """Bytes and operations by kind, for each launch; `unmarked` are steps whose operations nobody stated."""
 
     def __init__(self) -> None:
-        self.launches: list[Launch] = []
+        self.launches: list[LaunchWork] = []
         self.unmarked: set[str] = set()
         self._restart()
 
     def _restart(self) -> None:
-        self._now = Launch()
+        self._now = LaunchWork()
         self._moved: dict[tuple[str, str], int] = {}
 
     def start(self, machine: Machine) -> None:
@@ -85,7 +85,7 @@ class Work(Watcher):
     def step(self, step: Step, outputs: tuple[Block, ...], inputs: tuple[Input, ...], flops: Size) -> None:
         instances = int(self.p.instances)
         self._now.matrix_flops += int(flops) * instances
-        work: tuple[Terms, Terms] | None = getattr(step, "work", None)
+        work: tuple[OperationTerms, OperationTerms] | None = getattr(step, "work", None)
         if work is None:
             self.unmarked.add(step.__name__)
             return
@@ -124,7 +124,7 @@ class Labels(TypedDict):
 class Times(TypedDict):
     """Work, intensity, ridge and times at the peaks."""
 
-    work: Launch
+    work: LaunchWork
     intensity: float | None
     ridge: float
     memory_seconds: float
@@ -138,7 +138,7 @@ class Times(TypedDict):
 
 
 @dataclass(frozen=True)
-class Row:
+class RooflineRow:
     """A launch, or all of them (`launch` = all), on one GPU.
 
     `seconds` and `ideal_l2_seconds` are what the peaks allow; `binds` and `ideal_l2_binds` name the slowest resource.
@@ -156,7 +156,7 @@ class Row:
     Bc: int | None
     fits: bool
     launch: str
-    work: Launch
+    work: LaunchWork
     intensity: float | None
     ridge: float
     memory_seconds: float
@@ -192,7 +192,7 @@ class Roofline:
     problem: Attention
     hardware: Hardware
     M_bytes: int
-    rows: list[Row]
+    rows: list[RooflineRow]
     unmarked: list[str] = field(default_factory=list)
     nothing_fits: list[str] = field(default_factory=list)
     measured_on: Hardware | None = None
@@ -221,7 +221,7 @@ def roofline(
     for p in problems:
         for schedule in chosen:
             for rule in rules_of(schedule, tiles, p):
-                add_rows(found, schedule, rule, p, choose(schedule, rule, p.packed, M_bytes, tile_multiple))
+                add_rows(found, schedule, rule, p, choose_tiling(schedule, rule, p.packed, M_bytes, tile_multiple))
     return found
 
 
@@ -230,7 +230,7 @@ def add_rows(found: Roofline, schedule: Schedule, rule: str, p: Attention, tilin
     if tiling is None:
         found.nothing_fits[:] = dict.fromkeys([*found.nothing_fits, schedule.name])
         return
-    watcher = measured(schedule, p.packed, tiling)
+    watcher = work_by_kind(schedule, p.packed, tiling)
     found.unmarked[:] = sorted(watcher.unmarked.union(found.unmarked))
     *parts, whole = rows_of(schedule, rule, p, tiling, watcher.launches, found.hardware, found.M_bytes)
     if found.measured_on is not None:
@@ -280,7 +280,7 @@ def without_tensor_cores(schedule: Schedule, p: Attention, tiling: Tiling) -> li
     return [f"{schedule.name} {tiling.rows_q}x{tiling.rows_k}: {why}, so its products run on CUDA cores"]
 
 
-def with_prediction(row: Row, found: Prediction) -> Row:
+def with_prediction(row: RooflineRow, found: Prediction) -> RooflineRow:
     """The row of all launches with what was predicted for them."""
     from ..predict.predict import DECIMALS
 
@@ -293,10 +293,10 @@ def with_prediction(row: Row, found: Prediction) -> Row:
 # ---------------------------------------------------------------- the ideal roofline
 
 
-def measured(schedule: Schedule, p: Attention, tiling: Tiling) -> Work:
+def work_by_kind(schedule: Schedule, p: Attention, tiling: Tiling) -> WorkByKind:
     """The work of one folded walk. A mask that only hides moves no word and saves no step."""
     seen = p if schedule.skips or p.mask is DENSE else replace(p, mask=DENSE)
-    watcher = Work()
+    watcher = WorkByKind()
     Folded(seen, watcher).run(schedule, tiling)
     return watcher
 
@@ -317,8 +317,14 @@ def peaks(chip: Hardware, p: Attention) -> dict[str, float]:
 
 
 def rows_of(
-    schedule: Schedule, rule: str, p: Attention, tiling: Tiling, launches: list[Launch], chip: Hardware, M_bytes: int
-) -> list[Row]:
+    schedule: Schedule,
+    rule: str,
+    p: Attention,
+    tiling: Tiling,
+    launches: list[LaunchWork],
+    chip: Hardware,
+    M_bytes: int,
+) -> list[RooflineRow]:
     """A row for each launch, and one for all together if there are several."""
     ideal = rule == "ideal"
     label: Labels = {
@@ -329,16 +335,18 @@ def rows_of(
         "Bc": None if ideal else tiling.rows_k,
         "fits": int(footprint(schedule, p.packed, tiling).peak_bytes) <= M_bytes,
     }
-    rows = [Row(**label, launch=str(i), **timed(launch, p, chip)) for i, launch in enumerate(launches, 1)]
+    rows = [
+        RooflineRow(**label, launch=str(i), **times_at_peaks(launch, p, chip)) for i, launch in enumerate(launches, 1)
+    ]
     if len(rows) == 1:
         return [replace(rows[0], launch="all")]
-    whole = timed(sum(launches[1:], launches[0]), p, chip)
+    whole = times_at_peaks(sum(launches[1:], launches[0]), p, chip)
     whole["seconds"] = sum(row.seconds for row in rows)  # one after the other: each waits for its own slowest resource
     whole["ideal_l2_seconds"] = sum(row.ideal_l2_seconds for row in rows)
-    return [*rows, Row(**label, launch="all", **whole)]
+    return [*rows, RooflineRow(**label, launch="all", **whole)]
 
 
-def timed(work: Launch, p: Attention, chip: Hardware) -> Times:
+def times_at_peaks(work: LaunchWork, p: Attention, chip: Hardware) -> Times:
     """Intensity, ridge and times of one launch."""
     peak = peaks(chip, p)
     times = {

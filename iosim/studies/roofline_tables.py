@@ -8,7 +8,7 @@ from ..counting.report import problem_row
 from ..tables import Row as Cells
 from ..tables import table
 from ..units import format_bytes, format_megabytes
-from .roofline import Roofline, Row
+from .roofline import Roofline, RooflineRow
 
 LABELS = ("phase", "schedule", "tiling", "Br", "Bc", "fits", "launch")
 DASH = "-"
@@ -82,7 +82,7 @@ def times_explained(found: Roofline) -> list[str]:
     return list(dict.fromkeys(lines))
 
 
-def line(row: Row) -> Cells:
+def line(row: RooflineRow) -> Cells:
     """One launch as the cells that a person reads."""
     work = row.work
     return {

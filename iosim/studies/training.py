@@ -48,7 +48,7 @@ COMBINATIONS = (
 )
 
 
-class Pass(NamedTuple):
+class UnfusedPass(NamedTuple):
     """The cost of an unfused operation on the scores.
 
     `forward` and `backward` are numbers of passes, each with one read and one write of N x Nk words. `mask_bytes` are
@@ -62,15 +62,15 @@ class Pass(NamedTuple):
 
 
 PASSES = {
-    "scale": Pass(1, 1, 0, "S / sqrt(d) by itself; its gradient is scaled as well"),
-    "mask-add": Pass(1, 0, 0, "S + mask; the gradient of a sum goes through unchanged"),
-    "mask-fill": Pass(1, 1, 0, "S with -inf filled in; the gradient has zeros filled in"),
-    "dropout": Pass(1, 1, 1, "P dropped; a boolean mask is kept for the gradient"),
+    "scale": UnfusedPass(1, 1, 0, "S / sqrt(d) by itself; its gradient is scaled as well"),
+    "mask-add": UnfusedPass(1, 0, 0, "S + mask; the gradient of a sum goes through unchanged"),
+    "mask-fill": UnfusedPass(1, 1, 0, "S with -inf filled in; the gradient has zeros filled in"),
+    "dropout": UnfusedPass(1, 1, 1, "P dropped; a boolean mask is kept for the gradient"),
 }
 
 
 @dataclass(frozen=True)
-class Step:
+class TrainingStep:
     """The cost of a training step over all heads and batches; None where no tiles fit.
 
     `reads`, `writes` and `total` are words. They leave out the dropout mask of an unfused pass, which only
@@ -102,7 +102,7 @@ class Training:
 
     problem: Attention
     M_bytes: int | None
-    steps: list[Step]
+    steps: list[TrainingStep]
 
     @property
     def M_words(self) -> int | None:
@@ -167,7 +167,7 @@ def needs_memory(chosen: list[Combination], tiles: str | None, backward_tiles: s
 def count_step(
     c: Combination, rule: str, backward_tiles: str | None, p: Attention, M_bytes: int | None, multiple: int,
     unfused: tuple[str, ...],
-) -> Step:  # fmt: skip
+) -> TrainingStep:  # fmt: skip
     """The step of one combination with one tile rule."""
     passes = [PASSES[name] for name in unfused] if c.unfused else []
     ahead = replace(p, lse="LSE" in c.stored, elementwise=sum(x.forward for x in passes))
@@ -180,14 +180,14 @@ def count_step(
     stored = {name: tensor_bytes(p, name) for name in c.stored}
     if mask_bytes and c.stored:
         stored["dropout mask"] = mask_bytes
-    step = Step(
+    step = TrainingStep(
         c.name, c.source, forward.tiling, forward, backward, c.recomputed, unfused if c.unfused else (), stored,
         sum(stored.values()), None if M_bytes is None else bool(forward.fits and backward.fits),
     )  # fmt: skip
     return add_up(step, mask_bytes)
 
 
-def add_up(step: Step, mask_bytes: int) -> Step:
+def add_up(step: TrainingStep, mask_bytes: int) -> TrainingStep:
     """The step with the words, bytes and operations of all its passes. A recomputed forward pass counts twice."""
     times = 2 if step.recomputed else 1
     if step.forward.total is None or step.backward.total is None:
@@ -203,7 +203,7 @@ def add_up(step: Step, mask_bytes: int) -> Step:
     )  # fmt: skip
 
 
-def with_ratio(step: Step, standard_bytes: int | None) -> Step:
+def with_ratio(step: TrainingStep, standard_bytes: int | None) -> TrainingStep:
     """The step with its bytes as a multiple of standard attention's, if both are known."""
     if step.total_bytes is None or not standard_bytes:
         return step

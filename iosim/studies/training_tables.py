@@ -10,11 +10,11 @@ from ..tables import Row, ratio, table
 from ..units import format_megabytes
 from .training import Training
 
-FIELDS = (
+STEP_COLUMNS = (
     "combination", "tiling", "fits", "recomputed", "stored_bytes", "reads", "writes", "total", "dropout_mask_bytes",
     "total_bytes", "flops", "ratio_to_standard",
 )  # fmt: skip
-PARTS = ("schedule", "Br", "Bc", "fits", "sram_peak_bytes", "reads", "writes", "total_bytes")
+SCHEDULE_COLUMNS = ("schedule", "Br", "Bc", "fits", "sram_peak_bytes", "reads", "writes", "total_bytes")
 
 
 def training_json(found: Training) -> Row:
@@ -34,9 +34,9 @@ def training_rows(found: Training) -> list[Row]:
         parts = {
             f"{side}_{name}": getattr(result, name)
             for side, result in (("forward", step.forward), ("backward", step.backward))
-            for name in PARTS
+            for name in SCHEDULE_COLUMNS
         }
-        row = {**problem, **{name: getattr(step, name) for name in FIELDS}, "unfused": ",".join(step.unfused)}
+        row = {**problem, **{name: getattr(step, name) for name in STEP_COLUMNS}, "unfused": ",".join(step.unfused)}
         rows.append({**row, "stored": "+".join(step.stored), **parts})
     return rows
 

@@ -35,7 +35,7 @@ def one_head_run(given: Attention, name: str, tiles: str | None, M: str | None) 
 
     InputError where the problem has more than one head, or where the tiles need an M that is not given.
     """
-    from ..counting.count import choose, rules_of
+    from ..counting.count import choose_tiling, rules_of
     from ..schedules import find, require
     from ..units import parse_bytes
 
@@ -49,7 +49,7 @@ def one_head_run(given: Attention, name: str, tiles: str | None, M: str | None) 
     rule = rules_of(schedule, tiles, problem)[0]
     if M_bytes is None and rule in ("paper", "best"):
         raise InputError("--tiles", tiles or "nothing", "Br x Bc as in 64x64", f"or give --M for {rule} tiles")
-    tiling = choose(schedule, rule, problem, M_bytes, 1)
+    tiling = choose_tiling(schedule, rule, problem, M_bytes, 1)
     if tiling is None:
         raise InputError("--M", M, "an SRAM in which some tile fits", "give --tiles as 64x64")
     return schedule, problem, tiling

@@ -26,7 +26,7 @@ from ..schedules.registry import narrowed
 from ..search.best import footprint, last_true
 from ..search.inner_tile import inner_matters
 from ..search.outer_tile_under_mask import MOST_MASKED
-from ..search.shared_sram import sizes
+from ..search.shared_sram import sizes_by_passes
 from ..search.shared_sram_curve import cheaper, integers, pairs
 from .thread_blocks import blocks
 
@@ -242,7 +242,7 @@ def smallest_tile_sizes(length: int, multiple: int = 1) -> list[int]:
     """For each number of tiles that an axis can have, the smallest tile (a multiple of `multiple`) that gives it."""
     if length // multiple > (MOST_CANDIDATES // 2) ** 2:
         raise InputError("--N", length, f"at most {(MOST_CANDIDATES // 2) ** 2} tiles of --tile-multiple {multiple}")
-    return list(sizes(length, multiple))
+    return list(sizes_by_passes(length, multiple))
 
 
 # ---------------------------------------------------------------- counts of candidates

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Unpack
 from ..core.problem import DENSE, Attention
 from ..core.tiling import Tiling
 from ..counting.bounds import Bound, bounds
-from ..counting.count import OPTIONS, Result, check_names, run
+from ..counting.count import KEYWORDS, Result, check_names, run
 from ..errors import InputError
 from ..masks import parse_mask
 from ..schedules import SCHEDULES, Schedule, find, find_all, require
@@ -107,7 +107,7 @@ def tune(
     choose (`splits`, `page_size`), unless they are given. Least is in bytes. `least_blocks`: only tilings with at least
     so many thread blocks. Other options are the fields of `Attention`. InputError for whatever is not allowed.
     """
-    check_names("tune", options, OPTIONS, TAKEN)
+    check_names("tune", options, KEYWORDS, TAKEN)
     problem = Attention(N, d, mask=parse_mask(mask), **options)
     M_bytes = parse_bytes(M, problem.word_bytes)
     parse_count(tile_multiple, "--tile-multiple")
@@ -234,7 +234,7 @@ def trace_curve(
     Arguments are those of `tune`, without M. Schedules whose best tiling is not known at every M are not in the space;
     `left_out` names them.
     """
-    check_names("trace_curve", options, OPTIONS, TAKEN)
+    check_names("trace_curve", options, KEYWORDS, TAKEN)
     problem = Attention(N, d, mask=parse_mask(mask), **options)
     parse_count(tile_multiple, "--tile-multiple")
     parse_count(least_blocks, "--least-blocks")

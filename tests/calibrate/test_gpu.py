@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 from paths import DATA
 
-from iosim.calibrate.gpu import HOW, effective_bytes, profiled, toml
+from iosim.calibrate.gpu import HOW, effective_bytes, profiler_overheads, toml
 from iosim.errors import InputError, MissingError
 from iosim.gpu.ncu import counters
 from iosim.gpu.ncu import run as ncu
-from iosim.hardware import load, read
+from iosim.hardware import load, read_hardware
 from iosim.predict.block_work import StepKey
 from iosim.predict.predict import l2_capacity_bytes, rates_of
 
@@ -100,22 +100,22 @@ def test_what_calibrate_writes_is_enough_for_a_roofline(ask, tmp_path):
 
 def test_an_empty_launch_by_the_profiler(monkeypatch):
     """The markers between the jobs, and what the last of them moved in its time; nothing without a profiler."""
-    kept = counters.read(DATA / "ncu_flash_four.csv")
+    kept = counters.read_profile(DATA / "ncu_flash_four.csv")
     monkeypatch.setattr(ncu, "profile", lambda jobs, path: kept)
-    found, (last,) = profiled(), kept.jobs[-1]
+    found, (last,) = profiler_overheads(), kept.jobs[-1]
     assert 1e-6 < found["profiled_launch_seconds"] < 3e-6
     moved = last.get(counters.DRAM_READ) + last.get(counters.DRAM_WRITE)
     assert found["idle_bytes_per_second"] == pytest.approx(moved / last.seconds) and moved > 10**7
 
     failed = replace(kept, jobs=[*kept.jobs[:-1], []])
     monkeypatch.setattr(ncu, "profile", lambda jobs, path: failed)
-    assert profiled() == {"profiled_launch_seconds": found["profiled_launch_seconds"]}, "the wait did not run"
+    assert profiler_overheads() == {"profiled_launch_seconds": found["profiled_launch_seconds"]}, "the wait did not run"
 
     def missing(jobs, path):
         raise MissingError("no profiler")
 
     monkeypatch.setattr(ncu, "profile", missing)
-    assert profiled() == {}
+    assert profiler_overheads() == {}
 
 
 def test_presets_were_not_measured():
@@ -135,7 +135,7 @@ def test_measured_must_be_a_table(tmp_path):
     path = tmp_path / "toy.toml"
     path.write_text("measured = 5\n" + toml(FOUND).split("\n[measured]")[0])
     with pytest.raises(InputError, match="a table"):
-        read(path)
+        read_hardware(path)
 
 
 def test_the_knee_of_the_l2():

@@ -3,7 +3,7 @@
 import pytest
 
 from iosim.calibrate import loop as loop_rates
-from iosim.calibrate.loop import ROWS
+from iosim.calibrate.loop import TILE_ROWS
 from iosim.predict.block_work import LoopKey, StepKey
 from iosim.predict.launch_time import StepRates
 
@@ -35,7 +35,7 @@ def test_a_tile_in_its_loop_over_its_steps(monkeypatch):
     steps = fixed_rates("tensor", 0.5) | fixed_rates("simt", 0.5)
     tile = {SMS * 64: 3.0, 124: 4.0}  # a block on each multiprocessor, or two
     monkeypatch.setattr(loop_rates, "launch_seconds",
-                        lambda program, cold: 11.0 + program.problem.Nk / ROWS * tile[program.problem.N])  # fmt: skip
+                        lambda program, cold: 11.0 + program.problem.Nk / TILE_ROWS * tile[program.problem.N])  # fmt: skip
     found = loop_rates.loop_ratios(steps, SMS)
     whole, unsized = pytest.approx(2.5 / 1.5), pytest.approx(3.5 / 1.5)
     names = {str(key): ratio for key, ratio in found.items()}
@@ -63,7 +63,7 @@ def test_how_much_others_wait_while_a_warp_asks_is_found_again(monkeypatch, rati
     monkeypatch.setattr(loop_rates, "launch_seconds", launch_seconds)
     found = loop_rates.asking_ratio(steps, {LoopKey("tensor"): 1.2}, SMS, SHARED_BYTES)
     assert found == pytest.approx(ratio, abs=1e-5)
-    wrong += loop_rates.SHAPES[: len(loop_rates.SHAPES) // 2]
+    wrong += loop_rates.ASKING_SHAPES[: len(loop_rates.ASKING_SHAPES) // 2]
     assert loop_rates.asking_ratio(steps, {LoopKey("tensor"): 1.2}, SMS, SHARED_BYTES) == pytest.approx(ratio, abs=1e-5)
 
 
@@ -71,8 +71,8 @@ def test_the_slower_of_two_blocks_decides(monkeypatch):
     """A ragged tile takes 3 s for its softmax, where a whole one takes 0.5 s: 4 s with the two products, and 0.5 s for
     loads. Of 7 s 6.5 are left."""
     steps = fixed_rates("tensor", 0.5, online_softmax_ragged=3.0)
-    monkeypatch.setattr(loop_rates, "KINDS", {"tensor": loop_rates.KINDS["tensor"]})
-    monkeypatch.setattr(loop_rates, "launch_seconds", lambda program, cold: program.problem.Nk / ROWS * 7.0)
+    monkeypatch.setattr(loop_rates, "UNIT_TYPES", {"tensor": loop_rates.UNIT_TYPES["tensor"]})
+    monkeypatch.setattr(loop_rates, "launch_seconds", lambda program, cold: program.problem.Nk / TILE_ROWS * 7.0)
     assert loop_rates.loop_ratios(steps, SMS)[LoopKey("tensor", sized=False)] == pytest.approx(6.5 / 4)
 
 
@@ -87,7 +87,7 @@ def test_one_loop_has_known_sizes_and_the_other_has_not():
 
 def test_a_tile_that_comes_from_dram(monkeypatch):
     def launch_seconds(program, cold):
-        return 5.0 + program.problem.Nk / ROWS * (2.5 if cold else 2.0)
+        return 5.0 + program.problem.Nk / TILE_ROWS * (2.5 if cold else 2.0)
 
     monkeypatch.setattr(loop_rates, "launch_seconds", launch_seconds)
     assert loop_rates.far_seconds() == pytest.approx(0.5)

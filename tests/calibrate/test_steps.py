@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from iosim.calibrate import step_texts, steps
-from iosim.calibrate.steps import LONG, ROWS, SHORT, line
+from iosim.calibrate.steps import LONG, SHORT, TILE_ROWS, fitted_line
 from iosim.errors import InputError
 from iosim.gpu import device
-from iosim.hardware import configs_folder, read
+from iosim.hardware import configs_folder, read_hardware
 from iosim.predict.block_work import LoopKey, StepKey
 from iosim.predict.launch_time import StepRates
 from iosim.predict.predict import steps_of
@@ -35,19 +35,22 @@ def launch(program):
 
 def test_a_line_through_two_measurements():
     """1 s + work / 4: 3 s for 8, 2 s for 4; never negative, and at most half of the larger time is fixed."""
-    assert line([8, 4], [3.0, 2.0]) == pytest.approx((1.0, 4.0))
-    assert line([8, 4], [4.0, 1.0]) == pytest.approx((0.0, 2.0)), "superlinear"
-    assert line([8, 4], [2.0, 2.5]) == pytest.approx((1.0, 8.0)) and line([8, 8], [2.0, 2.0]) == (0.0, 4.0)
+    assert fitted_line([8, 4], [3.0, 2.0]) == pytest.approx((1.0, 4.0))
+    assert fitted_line([8, 4], [4.0, 1.0]) == pytest.approx((0.0, 2.0)), "superlinear"
+    assert fitted_line([8, 4], [2.0, 2.5]) == pytest.approx((1.0, 8.0)) and fitted_line([8, 8], [2.0, 2.0]) == (
+        0.0,
+        4.0,
+    )
 
 
 @pytest.mark.parametrize("kind, threads, few", [("tensor", 128, 32), ("simt", 256, 64)])
-@pytest.mark.parametrize("name", step_texts.STEPS)
+@pytest.mark.parametrize("name", step_texts.MEASURED_STEPS)
 def test_a_step_is_repeated_by_as_few_warps_as_there_can_be(name, kind, threads, few):
     """16 rows are a warp on tensor cores, else two; but four copy tiles of queries."""
-    dtype, rows = steps.KINDS[kind]
+    dtype, rows = steps.UNIT_TYPES[kind]
     least = rows * steps.few_warps(name, kind)
-    for of, expected in ((ROWS, threads), (least, 128 if name == "load_Q" else few)):
-        for size in steps.sizes_of(name):
+    for of, expected in ((TILE_ROWS, threads), (least, 128 if name == "load_Q" else few)):
+        for size in steps.measured_sizes(name):
             program = steps.program_of(name, dtype, 7, 3, of, size)
             (kernel,) = program.kernels
             assert kernel.tensor_cores == (kind == "tensor") and kernel.block[0] == expected
@@ -58,7 +61,7 @@ def test_a_step_is_repeated_by_as_few_warps_as_there_can_be(name, kind, threads,
 def test_copies_of_single_words_are_of_rows_that_start_anywhere():
     """Rows of 317 words of 2 bytes start anywhere; the last of five tiles has 61."""
     for name in steps.SCALAR:
-        ((keys, d),) = steps.sizes_of(name)
+        ((keys, d),) = steps.measured_sizes(name)
         program = steps.program_of(name, "fp16", 7, 3, 32, (keys, d))
         assert "const int nj = 64;" in program.source and "const int nj = 61;" in program.source
         assert program.source.count(f"{name.split('_')[0]}<false>(") >= 2
@@ -69,8 +72,8 @@ def test_copies_of_single_words_are_of_rows_that_start_anywhere():
 @pytest.mark.parametrize("kind", ["tensor", "simt"])
 def test_ragged_tiles_are_measured_after_whole_ones(kind):
     """One block goes over five tiles of 64 rows, the last 4 shorter."""
-    for name in [name for name, step in step_texts.STEPS.items() if step.ragged]:
-        program = steps.program_of(name, steps.KINDS[kind][0], 7, 1, ragged=True)
+    for name in [name for name, step in step_texts.MEASURED_STEPS.items() if step.ragged]:
+        program = steps.program_of(name, steps.UNIT_TYPES[kind][0], 7, 1, ragged=True)
         assert program.kernels[0].tensor_cores == (kind == "tensor")
         assert "const int ni = 64;" in program.source and "const int ni = 60;" in program.source
         assert (program.problem.N, program.problem.Nk) == (316, 64)
@@ -97,7 +100,7 @@ def test_what_is_measured_is_compiled_before(monkeypatch):
     assert len(measured - compiled) == 2 * (2 * 2 + 2), "of two copies: two numbers of rows and turns; and in passing"
     assert {len(rates) for rates in found.values()} == {4} and all(min(rates) >= 0 for rates in found.values())
     assert set(found) >= {
-        f"{kind}_{name}" for kind in ("tensor", "simt") for name in step_texts.STEPS if name != "load_Q"
+        f"{kind}_{name}" for kind in ("tensor", "simt") for name in step_texts.MEASURED_STEPS if name != "load_Q"
     }
     some = {"tensor_store_ragged", "simt_load_ragged", "simt_load_scalar", "tensor_scores_output"}
     assert set(found) >= some
@@ -111,10 +114,10 @@ def product_seconds(name, dtype, heads, rows, size, ragged):
     products of 16 columns are under way."""
     keys, d = size
     flops, words = 2 * rows * keys * d, rows * (keys if name == "scores" else d)
-    if rows == ROWS:
+    if rows == TILE_ROWS:
         blocks = heads // SMS
         return blocks * (EACH + flops * SMS / FULL + words * SMS / OUT_FULL)
-    warps, columns = (1, keys if name == "scores" else d) if dtype == "fp16" else (2, ROWS)
+    warps, columns = (1, keys if name == "scores" else d) if dtype == "fp16" else (2, TILE_ROWS)
     narrow = 2 if columns == 16 else 1
     return FIXED + (narrow * flops / ONE + words / OUT_ONE) / warps
 
@@ -122,7 +125,7 @@ def product_seconds(name, dtype, heads, rows, size, ragged):
 @pytest.mark.parametrize("kind", ["tensor", "simt"])
 @pytest.mark.parametrize("name", ["scores", "accumulate"])
 def test_a_product_and_its_output_are_told_apart(monkeypatch, name, kind):
-    monkeypatch.setattr(steps, "seconds", product_seconds)
+    monkeypatch.setattr(steps, "step_seconds", product_seconds)
     found = steps.measure_product(name, kind, SMS, SHARED_BYTES)
     step, output = StepKey(kind, name), StepKey(kind, name, output=True)
     assert set(found) == {step, output}
@@ -142,11 +145,11 @@ def test_a_step_has_a_fixed_time_and_a_rate(monkeypatch, name, kind, width, warp
 
     def seconds(name, dtype, heads, rows, size, ragged):
         work = WORK[name](rows, *size, width)
-        if rows == ROWS:
+        if rows == TILE_ROWS:
             return heads // SMS * (EACH + work * SMS / full)
         return FIXED + work / warps / one
 
-    monkeypatch.setattr(steps, "seconds", seconds)
+    monkeypatch.setattr(steps, "step_seconds", seconds)
     assert steps.measure_step(name, kind, False, SMS, SHARED_BYTES) == {
         StepKey(kind, name): pytest.approx((FIXED, one, EACH, full))
     }
@@ -154,9 +157,9 @@ def test_a_step_has_a_fixed_time_and_a_rate(monkeypatch, name, kind, width, warp
 
 def test_time_outside_the_loop_does_not_count(monkeypatch):
     monkeypatch.setattr(steps, "launch_seconds", lambda program: 100 + 0.5 * launch(program)[0])
-    assert steps.seconds("store", "fp16", 1, ROWS, (64, 64)) == pytest.approx(0.5)
+    assert steps.step_seconds("store", "fp16", 1, TILE_ROWS, (64, 64)) == pytest.approx(0.5)
     monkeypatch.setattr(steps, "launch_seconds", lambda program: 1.0)
-    assert steps.seconds("store", "fp16", 1, ROWS, (64, 64)) > 0, "nothing is nothing"
+    assert steps.step_seconds("store", "fp16", 1, TILE_ROWS, (64, 64)) > 0, "nothing is nothing"
 
 
 def test_of_ragged_tiles_the_last_counts(monkeypatch):
@@ -167,12 +170,14 @@ def test_of_ragged_tiles_the_last_counts(monkeypatch):
         return 3.0 + turns * rows / 16
 
     monkeypatch.setattr(steps, "launch_seconds", launch_seconds)
-    assert steps.seconds("store", "fp16", 1, ROWS, (64, 64), True) == pytest.approx(60 / 16)
+    assert steps.step_seconds("store", "fp16", 1, TILE_ROWS, (64, 64), True) == pytest.approx(60 / 16)
     monkeypatch.setattr(steps, "launch_seconds", lambda program: 3.0 + launch(program)[0] * 2.0)
-    assert steps.seconds("store", "fp16", 1, ROWS, (64, 64), True) == pytest.approx(2.0 * 60 / 64), "never less"
-    assert steps.work_of("store", "tensor", ROWS, (64, 64), True) == 60 * 64 * 2
-    assert steps.work_of("load_Q", "tensor", ROWS, (64, 64), True) == 64 * 64 * 2, "margins are filled"
-    assert steps.work_of("load_Q", "simt", ROWS, (64, 64), True) == 60 * 64 * 4
+    assert steps.step_seconds("store", "fp16", 1, TILE_ROWS, (64, 64), True) == pytest.approx(2.0 * 60 / 64), (
+        "never less"
+    )
+    assert steps.work_of("store", "tensor", TILE_ROWS, (64, 64), True) == 60 * 64 * 2
+    assert steps.work_of("load_Q", "tensor", TILE_ROWS, (64, 64), True) == 64 * 64 * 2, "margins are filled"
+    assert steps.work_of("load_Q", "simt", TILE_ROWS, (64, 64), True) == 60 * 64 * 4
 
 
 @pytest.mark.parametrize("name, kind, rows, busiest", [
@@ -190,15 +195,15 @@ def test_the_busiest_warp_of_a_ragged_tile(name, kind, rows, busiest):
 def test_as_many_blocks_as_fit_of_both_kernels(monkeypatch):
     """The ragged one needs more registers: of 256 threads with 128 two blocks fit, with 64 four."""
     asked = []
-    monkeypatch.setattr(steps, "seconds", lambda *given: asked.append(given) or 1.0)
+    monkeypatch.setattr(steps, "step_seconds", lambda *given: asked.append(given) or 1.0)
 
     def function(program, kernel):
-        return SimpleNamespace(num_regs=128 if program.problem.N > ROWS else 64)
+        return SimpleNamespace(num_regs=128 if program.problem.N > TILE_ROWS else 64)
 
     monkeypatch.setattr(device, "function", function)
-    list(steps.timed("normalise", "simt", True, SMS, 10**6))
-    list(steps.timed("normalise", "simt", False, SMS, 10**6))
-    assert [heads for _, _, heads, rows, *_ in asked if rows == ROWS] == [2 * SMS] * 2 + [4 * SMS] * 2
+    list(steps.timed_sizes("normalise", "simt", True, SMS, 10**6))
+    list(steps.timed_sizes("normalise", "simt", False, SMS, 10**6))
+    assert [heads for _, _, heads, rows, *_ in asked if rows == TILE_ROWS] == [2 * SMS] * 2 + [4 * SMS] * 2
 
 
 @pytest.mark.parametrize("name, like", [("load_scalar", "tensor_load_O"), ("store_scalar", "tensor_store")])
@@ -219,7 +224,7 @@ def test_words_are_copied_one_by_one_in_passing(monkeypatch, name, like):
     for program in asked:
         (kernel,) = program.kernels
         assert kernel.tensor_cores and kernel.block[0] == 32 and program.problem.N == 16, "one warp"
-        assert -(-program.problem.Nk // ROWS) == LONG, "as many tiles"
+        assert -(-program.problem.Nk // TILE_ROWS) == LONG, "as many tiles"
     monkeypatch.setattr(steps, "launch_seconds", lambda program: float(program.problem.Nk % 2 == 0))
     assert steps.in_passing(name, found) == pytest.approx(2048 / 0.75), "never less"
 
@@ -233,14 +238,14 @@ def test_a_step_takes_longer_the_first_time(monkeypatch):
     monkeypatch.setattr(device, "compile_all", compiled.extend)
 
     def launch_seconds(program):
-        assert program.problem.N == program.problem.Nk == ROWS and program.kernels[0].grid[:2] == (1, 1)
+        assert program.problem.N == program.problem.Nk == TILE_ROWS and program.kernels[0].grid[:2] == (1, 1)
         times = next((n for n in (1, SHORT, LONG) if f"x < {n};" in program.source), 0)
         first = 9.0 if "hide(" in program.kernels[0].source else 0.25 if program.kernels[0].tensor_cores else -0.25
         return 2.0 + 0.5 * times + first * bool(times)
 
     monkeypatch.setattr(steps, "launch_seconds", launch_seconds)
     assert steps.first_seconds() == {"tensor": pytest.approx(0.25), "simt": 0.0}, "never less than nothing"
-    assert len(compiled) == 2 * 2 * len(step_texts.STEPS)
+    assert len(compiled) == 2 * 2 * len(step_texts.MEASURED_STEPS)
 
 
 @pytest.mark.parametrize("cold", [False, True])
@@ -252,12 +257,12 @@ def test_a_launch_is_timed_with_inputs_and_cold_with_another_buffer(monkeypatch,
         notes.update(repeats=repeats, flush=flush)
         return 2500.0
 
-    monkeypatch.setattr(steps, "FLUSH_BYTES", 8)
+    monkeypatch.setattr(steps, "STEP_FLUSH_BYTES", 8)
     monkeypatch.setattr(device, "cupy", lambda: np)
     monkeypatch.setattr(device, "milliseconds", milliseconds)
     monkeypatch.setattr(steps, "prepare", lambda program, inputs: (notes.update(inputs), "tables", "counts"))
     monkeypatch.setattr(steps, "launch_all", lambda *launched: notes.update(launched=launched))
-    assert steps.launch_seconds(program, cold) == 2.5 and notes["repeats"] == steps.REPEATS
+    assert steps.launch_seconds(program, cold) == 2.5 and notes["repeats"] == steps.STEP_REPEATS
     assert notes["launched"] == (program, None, "tables", "counts")
     assert [notes[name].shape for name in "QKV"] == [program.arrays[name].full_shape for name in "QKV"]
     assert notes["flush"].nbytes == 8 if cold else notes["flush"] is None
@@ -268,12 +273,12 @@ def test_a_launch_is_timed_with_inputs_and_cold_with_another_buffer(monkeypatch,
 
 @pytest.mark.parametrize("path", sorted((configs_folder() / "measured").glob("*.toml")), ids=lambda path: path.stem)
 def test_keys_of_a_hardware_file_are_read_and_written_back(path):
-    table = read(path).measured
+    table = read_hardware(path).measured
     for names, kind in ((table["steps"], StepKey), (table["loop_ratios"], LoopKey)):
         keys = [kind.parse(name) for name in names]
         assert [str(key) for key in keys] == list(names) and len(set(keys)) == len(names) > 3
     assert {str(key): list(rates) for key, rates in steps_of(table["steps"]).items()} == table["steps"]
-    measured = {(name if name != "load_Q" else "load") for name in (*step_texts.STEPS, *step_texts.SCALAR)}
+    measured = {(name if name != "load_Q" else "load") for name in (*step_texts.MEASURED_STEPS, *step_texts.SCALAR)}
     assert {StepKey.parse(name).step for name in table["steps"]} == measured
 
 

@@ -9,7 +9,7 @@ from iosim import sweep
 from iosim.counting.columns import COLUMNS, EVERY_COLUMN
 from iosim.counting.report import excess
 from iosim.errors import InputError
-from iosim.pictures.traffic import traffic
+from iosim.pictures.traffic import traffic_chart
 
 SMALL = ["--N", "64", "--d", "8", "--M", "2KB"]
 UNUSUAL = {
@@ -112,16 +112,16 @@ def test_a_picture_sees_the_options_of_a_schedule():
     """Each would move other words if it were left out."""
     for name, options in (("split-kv", {"splits": "7"}), ("paged", {"page_size": "3"}), ("flash2", {"gqa": "pack"})):
         values = {"N": "64,128", "d": "8", "M": "4KB", "heads": "4", "kv_heads": "2"}
-        plain, given = (traffic({**values, **more}, (name,), "best").lines[0].y for more in ({}, options))
+        plain, given = (traffic_chart({**values, **more}, (name,), "best").lines[0].y for more in ({}, options))
         assert plain != given, name
 
 
 def test_a_picture_against_n_needs_no_sram():
-    chart = traffic({"N": "64,128", "d": "8"}, ("flash2",), "8x8")
+    chart = traffic_chart({"N": "64,128", "d": "8"}, ("flash2",), "8x8")
     assert "M =" not in chart.title and [line.kind for line in chart.lines] == ["data", "floor"]
 
 
 @pytest.mark.parametrize("options, where", [({"splits": "0"}, "--splits"), ({"page_size": "x"}, "--page-size")])
 def test_bad_options_of_a_picture(options, where):
     with pytest.raises(InputError, match=where):
-        traffic({"N": "64,128", "d": "8", **options}, ("flash2",), "8x8")
+        traffic_chart({"N": "64,128", "d": "8", **options}, ("flash2",), "8x8")

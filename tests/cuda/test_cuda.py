@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from iosim import SCHEDULES, Attention, InputError, Tensor, Tiling
 from iosim.cuda.machine import can_generate, generate, known_steps
 from iosim.cuda.mask_tables import Tables, bits
-from iosim.cuda.shared_memory import ALIGNMENT, Life, peak, place
+from iosim.cuda.shared_memory import ALIGNMENT, Life, peak, place_blocks
 from iosim.errors import MissingError, ScheduleError
 from iosim.gpu import device
 from iosim.gpu.run import run_on_device
@@ -30,7 +30,7 @@ FP16 = {"dtype": "fp16", "acc_dtype": "fp32"}
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 20), st.integers(1, 300)), max_size=8))
 def test_blocks_that_live_together_do_not_overlap(spans):
     lives = [Life(start, start + length, 2 * size) for start, length, size in spans]
-    offsets, total = place(lives)
+    offsets, total = place_blocks(lives)
     for a, x in zip(lives, offsets, strict=True):
         assert x % a.alignment == 0 and x + a.size <= total
         for b, y in zip(lives, offsets, strict=True):
@@ -41,7 +41,7 @@ def test_blocks_that_live_together_do_not_overlap(spans):
 
 
 def test_a_freed_block_makes_room():
-    assert place([Life(0, 9, 64), Life(1, 3, 32), Life(4, 8, 32)]) == ([0, 64, 64], 96)
+    assert place_blocks([Life(0, 9, 64), Life(1, 3, 32), Life(4, 8, 32)]) == ([0, 64, 64], 96)
     assert Life(0, 1, 48).alignment == ALIGNMENT and Life(0, 1, 42).alignment == 2
 
 

@@ -17,7 +17,7 @@ KEPT = [metric for metric in counters.METRICS if metric != counters.L2_WRITES]  
 
 
 def test_the_long_form():
-    (kernel,) = counters.read(DATA / "ncu_flash.csv").jobs[0]
+    (kernel,) = counters.read_profile(DATA / "ncu_flash.csv").jobs[0]
     expected = KERNELS[2]
     assert kernel.name == expected["kernel"] and kernel.grid == (32, 1, 32) and kernel.block == (128, 1, 1)
     for metric in KEPT:
@@ -27,31 +27,31 @@ def test_the_long_form():
 
 
 def test_the_wide_form_says_the_same():
-    (kernel,) = counters.read(DATA / "ncu_wide.csv").jobs[0]
+    (kernel,) = counters.read_profile(DATA / "ncu_wide.csv").jobs[0]
     assert {m: kernel.metrics[m] for m in KEPT} == {m: KERNELS[7]["metrics"][m] for m in KEPT}
     assert kernel.grid == (32, 1, 32)
 
 
 def test_markers_cut_the_kernels_into_jobs():
-    jobs = counters.read(DATA / "ncu_flash_four.csv").jobs
+    jobs = counters.read_profile(DATA / "ncu_flash_four.csv").jobs
     assert [[k.load_bytes for k in job] for job in jobs] == [
         [int(k["metrics"][counters.LOADS])] for k in KERNELS[:4]
     ]  # fmt: skip
 
 
 def test_a_job_may_have_no_kernel_and_several():
-    marker, other = counters.Kernel("iosim_marker()"), counters.Kernel("softmax")
+    marker, other = counters.ProfiledKernel("iosim_marker()"), counters.ProfiledKernel("softmax")
     assert counters._split([marker, marker, other, other, marker]) == [[], [other, other], []]
     assert counters._split([other, other]) == [[other, other]]
 
 
 def dram(read, written, name="k"):
-    return counters.Kernel(name, metrics={counters.DRAM_READ: read, counters.DRAM_WRITE: written})
+    return counters.ProfiledKernel(name, metrics={counters.DRAM_READ: read, counters.DRAM_WRITE: written})
 
 
 def test_a_job_in_other_places_is_one_job():
     """Its kernels are those of the first place; what the others moved to and from DRAM goes with them."""
-    marker, elsewhere = counters.Kernel("iosim_marker"), counters.Kernel("iosim_elsewhere")
+    marker, elsewhere = counters.ProfiledKernel("iosim_marker"), counters.ProfiledKernel("iosim_elsewhere")
     first, second = dram(10, 1), dram(20, 2, "other")
     jobs = counters._split([marker, first, second, elsewhere, dram(30, 3), dram(40, 4, "other"), marker, first])
     assert [[k.name for k in job] for job in jobs] == [["k", "other"], ["k"]]
@@ -70,68 +70,76 @@ HEAD = '"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"\n'
 )
 def test_values(value, unit, bytes_):
     text = HEAD + f'"0","k","dram__bytes_read.sum","{unit}","{value}"\n'
-    assert counters.parse(text).jobs[0][0].get(counters.DRAM_READ) == bytes_
+    assert counters.parse_profile(text).jobs[0][0].get(counters.DRAM_READ) == bytes_
 
 
 def test_no_value_is_zero_and_nonsense_is_refused():
-    assert counters.parse(HEAD + f'"0","k","{counters.REDUCTIONS}","byte","n/a"\n').jobs[0][0].store_bytes == 0
+    assert counters.parse_profile(HEAD + f'"0","k","{counters.REDUCTIONS}","byte","n/a"\n').jobs[0][0].store_bytes == 0
     with pytest.raises(InputError, match="a number"):
-        counters.parse(HEAD + f'"0","k","{counters.LOADS}","byte","many"\n')
+        counters.parse_profile(HEAD + f'"0","k","{counters.LOADS}","byte","many"\n')
 
 
 def test_time_in_other_units():
-    kernel = counters.parse(HEAD + f'"0","k","{counters.TIME}","us","12.5"\n').jobs[0][0]
+    kernel = counters.parse_profile(HEAD + f'"0","k","{counters.TIME}","us","12.5"\n').jobs[0][0]
     assert kernel.seconds == pytest.approx(12.5e-6)
 
 
 def test_loads_through_tma_are_seen_at_the_crossbar():
-    kernel = counters.Kernel("k", metrics={counters.LOADS: 4096, counters.FROM_L2: 10**9, counters.TO_L2: 10**6})
+    kernel = counters.ProfiledKernel(
+        "k", metrics={counters.LOADS: 4096, counters.FROM_L2: 10**9, counters.TO_L2: 10**6}
+    )
     assert kernel.through_tma and kernel.load_bytes == 10**9
     assert kernel.stores_unseen and kernel.store_bytes == 0
-    plain = counters.Kernel("k", metrics={counters.LOADS: 10**9, counters.FROM_L2: 10**9 + 32, counters.STORES: 5})
+    plain = counters.ProfiledKernel(
+        "k", metrics={counters.LOADS: 10**9, counters.FROM_L2: 10**9 + 32, counters.STORES: 5}
+    )
     assert not plain.through_tma and plain.load_bytes == 10**9 and plain.store_bytes == 5
 
 
 def test_stores_in_bulk_are_seen_at_the_l2():
     """S of 1000 x 1000 halves, 6 heads: 960 columns in bulk, of which the LSU sees nothing, and 40 through it."""
     metrics = {counters.STORES: 576000, counters.TO_L2: 13536000, counters.L2_WRITES: 423000}
-    kernel = counters.Kernel("scores", metrics={**metrics, counters.FROM_L2: 3932160})
+    kernel = counters.ProfiledKernel("scores", metrics={**metrics, counters.FROM_L2: 3932160})
     assert not kernel.stores_unseen and kernel.store_bytes == 13536000
-    spills = counters.Kernel("flash_fwd", metrics={**metrics, counters.LOADS: 3932160, counters.FROM_L2: 3932160})
+    spills = counters.ProfiledKernel(
+        "flash_fwd", metrics={**metrics, counters.LOADS: 3932160, counters.FROM_L2: 3932160}
+    )
     assert spills.store_bytes == 576000, "without loads in bulk there are no such stores: registers were spilled"
     through_lsu = {counters.STORES: 12384000, counters.TO_L2: 12382656, counters.L2_WRITES: 386958}
-    assert counters.Kernel("softmax_rows", metrics=through_lsu).store_bytes == 12384000
+    assert counters.ProfiledKernel("softmax_rows", metrics=through_lsu).store_bytes == 12384000
 
 
 def test_reductions_are_stores():
-    kernel = counters.Kernel("k", metrics={counters.STORES: 3.0, counters.REDUCTIONS: 4.0, counters.TO_L2: 100.0})
+    kernel = counters.ProfiledKernel(
+        "k", metrics={counters.STORES: 3.0, counters.REDUCTIONS: 4.0, counters.TO_L2: 100.0}
+    )
     assert kernel.store_bytes == 7, "and the crossbar's own count, which holds more, is not used"
     assert kernel.spilled_bytes == 93
-    fewer = counters.Kernel("k", metrics={counters.STORES: 100.0, counters.TO_L2: 80.0})
+    fewer = counters.ProfiledKernel("k", metrics={counters.STORES: 100.0, counters.TO_L2: 80.0})
     assert fewer.spilled_bytes == 0, "requests that share a sector are one"
-    assert counters.Kernel("k", metrics={counters.STORES: 3.0}).spilled_bytes is None, "not counted"
+    assert counters.ProfiledKernel("k", metrics={counters.STORES: 3.0}).spilled_bytes is None, "not counted"
     bulk = {counters.LOADS: 10.0, counters.FROM_L2: 1000.0, counters.STORES: 100.0, counters.TO_L2: 300.0}
-    assert counters.Kernel("k", metrics=bulk).spilled_bytes is None, "stores in bulk, perhaps"
+    assert counters.ProfiledKernel("k", metrics=bulk).spilled_bytes is None, "stores in bulk, perhaps"
 
 
 def test_notes_are_kept_in_the_same_file(tmp_path):
     path = tmp_path / "kept.csv"
     path.write_text((DATA / "ncu_flash.csv").read_text())
     ncu.append_notes(str(path), [{"job": {"run": "flash2"}, "words": {"Q": [1, 2]}}])
-    profile = counters.read(path)
+    profile = counters.read_profile(path)
     assert profile.notes == [{"job": {"run": "flash2"}, "words": {"Q": [1, 2]}}]
-    assert profile.jobs == counters.read(DATA / "ncu_flash.csv").jobs
+    assert profile.jobs == counters.read_profile(DATA / "ncu_flash.csv").jobs
 
 
 def test_a_file_that_is_no_profile(tmp_path):
     for text in ("", "a,b\n1,2\n"):
         (tmp_path / "x.csv").write_text(text)
         with pytest.raises(InputError, match="ncu --csv"):
-            counters.read(tmp_path / "x.csv")
+            counters.read_profile(tmp_path / "x.csv")
     with pytest.raises(InputError, match="No such file"):
-        counters.read(tmp_path / "none.csv")
+        counters.read_profile(tmp_path / "none.csv")
     with pytest.raises(InputError, match="ERR_NVGPUCTRPERM.*run as root"):
-        counters.read(DATA / "ncu_denied.csv")
+        counters.read_profile(DATA / "ncu_denied.csv")
 
 
 def test_permission_is_explained():
@@ -178,7 +186,7 @@ def test_profile_runs_the_profiler_and_keeps_its_file(tmp_path, monkeypatch):
     monkeypatch.setattr(ncu, "find_ncu", lambda: fake)
     found = ncu.profile(jobs, str(tmp_path / "kept.csv"))
     assert len(found.jobs) == 4 and [note["job"] for note in found.notes] == [job.to_json() for job in jobs]
-    assert counters.read(tmp_path / "kept.csv") == found
+    assert counters.read_profile(tmp_path / "kept.csv") == found
     with pytest.raises(MissingError, match="3 jobs were launched and 4 profiled"):
         ncu.profile(jobs[:3], str(tmp_path / "kept.csv"))
 
@@ -208,7 +216,7 @@ def test_a_kernel_that_faults_costs_only_its_own_job(tmp_path, monkeypatch):
         "worker_command",
         lambda *a, **k: [c if c != "-m" else str(script) for c in real(*a, **k) if c != "iosim.gpu.worker"],
     )
-    notes = ncu.measure(JOBS[:3], tmp_path / "notes")
+    notes = ncu.notes_of_jobs(JOBS[:3], tmp_path / "notes")
     assert [note["job"]["N"] for note in notes] == [1, 2, 3]
     assert ["failed" in note for note in notes] == [False, True, False]
 
@@ -216,7 +224,7 @@ def test_a_kernel_that_faults_costs_only_its_own_job(tmp_path, monkeypatch):
 def test_a_worker_that_never_starts_says_why(tmp_path, monkeypatch):
     monkeypatch.setattr(ncu, "worker_command", lambda *a, **k: ["sh", "-c", "echo no GPU >&2; exit 3"])
     with pytest.raises(MissingError, match="no GPU"):
-        ncu.measure(JOBS[:1], tmp_path / "notes")
+        ncu.notes_of_jobs(JOBS[:1], tmp_path / "notes")
 
 
 def test_only_what_ran_is_profiled(tmp_path, monkeypatch):
@@ -225,4 +233,4 @@ def test_only_what_ran_is_profiled(tmp_path, monkeypatch):
     monkeypatch.setattr(ncu, "find_ncu", lambda: fake)
     found = ncu.profile_what_ran(JOBS, notes, str(tmp_path / "kept.csv"))
     assert [len(kernels) for kernels in found] == [1, 0, 1, 1, 1]
-    assert counters.read(tmp_path / "kept.csv").notes == notes
+    assert counters.read_profile(tmp_path / "kept.csv").notes == notes

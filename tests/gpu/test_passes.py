@@ -11,14 +11,14 @@ from iosim.gpu.profile.explain import explained
 from iosim.gpu.profile.passes import explain_passes
 
 P = Attention(512, 256, heads=8, dtype="fp16", acc_dtype="fp32")
-MATH = counters.read(DATA / "ncu_math.csv").jobs[0]
+MATH = counters.read_profile(DATA / "ncu_math.csv").jobs[0]
 NAMES = ["S = Q K^T", "P = softmax(S)", "O = P V"]
 S, O, SQUARE = 4 * 8 * 512 * 512, 4 * 8 * 512 * 256, 8 * 512 * 512  # bytes of S, P and O in fp32; scores
 
 
 def kernel(read_bytes, write_bytes, grid=(1,)):
     metrics = {counters.LOADS: read_bytes, counters.FROM_L2: read_bytes, counters.STORES: write_bytes}
-    return counters.Kernel("k", grid, (128,), metrics)
+    return counters.ProfiledKernel("k", grid, (128,), metrics)
 
 
 def names(kernels, p=P):
@@ -134,7 +134,7 @@ def test_dram_where_the_hardware_is_known(ask):
 
 def test_a_fused_kernel_is_explained_as_before():
     """A call of one kernel has no passes."""
-    flash = counters.read(DATA / "ncu_flash.csv").jobs[0]
+    flash = counters.read_profile(DATA / "ncu_flash.csv").jobs[0]
     p = Attention(4096, 64, heads=32, dtype="fp16", acc_dtype="fp32", lse=True)
     rows = explained("torch-flash", flash, p)
     assert rows[0]["schedule"] == "flash2" and "pass" not in rows[0]

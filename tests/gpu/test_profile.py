@@ -24,7 +24,7 @@ def problem_of(k):
 
 
 def kernel_of(k):
-    return counters.Kernel(k["kernel"], counters._shape(k["grid"]), counters._shape(k["block"]), k["metrics"])
+    return counters.ProfiledKernel(k["kernel"], counters._shape(k["grid"]), counters._shape(k["block"]), k["metrics"])
 
 
 @pytest.mark.parametrize("k", KERNELS, ids=lambda k: f"{k['N']}-{k['d']}-{'causal' if k['causal'] else 'dense'}")
@@ -46,14 +46,14 @@ def test_another_order_is_found_too():
     wanted = predict(find("flash1"), p, Tiling(64, 48))
     metrics = {counters.LOADS: wanted.read_bytes, counters.FROM_L2: wanted.read_bytes,
                counters.STORES: wanted.write_bytes}  # fmt: skip
-    _, found = explain([counters.Kernel("k", (1, 132, 1), metrics=metrics)], p)
+    _, found = explain([counters.ProfiledKernel("k", (1, 132, 1), metrics=metrics)], p)
     assert found[0].schedule == "flash1" and found[0].tiling.rows_k == 48 and found[0].read_ratio == 1.0
 
 
 def test_nothing_explains_a_kernel_that_reads_too_much():
     k = KERNELS[2]
     metrics = {**k["metrics"], counters.LOADS: 10**12, counters.FROM_L2: 10**12}
-    _, found = explain([counters.Kernel("k", (1, 1, 1), metrics=metrics)], problem_of(k))
+    _, found = explain([counters.ProfiledKernel("k", (1, 1, 1), metrics=metrics)], problem_of(k))
     assert found and not any(e.explains for e in found)
 
 
@@ -68,7 +68,7 @@ def test_a_kernel_that_writes_something_else_is_not_explained(times, explains):
 
 
 def test_the_kernel_that_loads_most_is_explained():
-    small = counters.Kernel("fill", metrics={counters.LOADS: 10.0})
+    small = counters.ProfiledKernel("fill", metrics={counters.LOADS: 10.0})
     kernel, found = explain([small, kernel_of(KERNELS[2]), small], problem_of(KERNELS[2]))
     assert kernel.name == KERNELS[2]["kernel"] and found[0].explains
 
@@ -76,7 +76,7 @@ def test_the_kernel_that_loads_most_is_explained():
 def test_a_kernel_that_is_the_least_of_its_call_explains_nothing():
     """Launches of one name count together."""
     flash = kernel_of(KERNELS[2])
-    copy = counters.Kernel("copy", metrics={counters.LOADS: 0.99 * flash.load_bytes})
+    copy = counters.ProfiledKernel("copy", metrics={counters.LOADS: 0.99 * flash.load_bytes})
     for call, explains in (([flash] * 3 + [copy] * 3, True), ([flash] + [copy] * 3, False), ([flash, copy], True)):
         _, found = explain(call, problem_of(KERNELS[2]))
         assert found[0].read_ratio == 1 and found[0].explains == explains
@@ -133,7 +133,7 @@ def test_an_empty_profile_is_refused(iosim, tmp_path):
 def test_a_kernel_that_loads_q_again_does_not_load_ahead():
     """Q once for a tile of rows: in registers. Once for every tile of keys: through shared memory, step by step. The
     shares of split-kv each load it once."""
-    p, kernel = Attention(256, 64, heads=2, Nk=512), counters.Kernel("x", (4, 2), (32, 8, 1), {})
+    p, kernel = Attention(256, 64, heads=2, Nk=512), counters.ProfiledKernel("x", (4, 2), (32, 8, 1), {})
     for name, splits, ahead in (("flash2", 1, True), ("memory-efficient", 1, False), ("split-kv", 4, True)):
         problem = replace(p, splits=splits)
         sit = occupancy(kernel, predict(find(name), problem, Tiling(64, 64)), problem, splits)

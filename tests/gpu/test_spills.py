@@ -7,7 +7,7 @@ from iosim import Attention, Tiling
 from iosim.gpu.jobs import schedule_job, torch_job
 from iosim.gpu.ncu import counters, spills
 from iosim.gpu.ncu import run as ncu
-from iosim.gpu.ncu.counters import Kernel
+from iosim.gpu.ncu.counters import ProfiledKernel
 from iosim.predict.blocks import touches_of
 from iosim.predict.dram import dram_bytes
 from iosim.schedules import find
@@ -40,7 +40,7 @@ def test_pages_of_a_real_profile():
     for (stores,), spilled, grid in zip(jobs, SPILLED, (32, 33), strict=True):
         assert sum(32 * width * runs for _, width, runs in stores) == pytest.approx(spilled, rel=1e-3)
         metrics = spilling(spilled)
-        kernel = Kernel("flash", (grid, 1, 32), (128, 1, 1), metrics, tuple(stores))
+        kernel = ProfiledKernel("flash", (grid, 1, 32), (128, 1, 1), metrics, tuple(stores))
         assert spills.block_bytes(kernel) == ((72 * 128, 56 * 128) if grid == 32 else (28 * 128, 32 * 128))
 
 
@@ -57,13 +57,13 @@ def test_pages_of_a_real_profile():
 def test_what_a_block_writes_by_hand(stores, answer):
     """Four blocks of 64 threads: 8 warps."""
     seen = sum(32 * width * runs for _, width, runs in stores)
-    kernel = Kernel("k", (4,), (64,), spilling(seen), tuple(stores))
+    kernel = ProfiledKernel("k", (4,), (64,), spilling(seen), tuple(stores))
     assert spills.block_bytes(kernel) == tuple(64 * bytes_ for bytes_ in answer)
 
 
 def test_stores_that_are_not_what_was_spilled_say_nothing():
     for stores, spilled in (((), 1000), (((0, 4, 8),), 1000), (((0, 4, 8),), 0)):
-        assert spills.block_bytes(Kernel("k", (4,), (64,), spilling(spilled), stores)) is None
+        assert spills.block_bytes(ProfiledKernel("k", (4,), (64,), spilling(spilled), stores)) is None
 
 
 PROFILER = """#!/bin/sh
@@ -94,7 +94,7 @@ def test_stores_are_asked_for_where_registers_spill_and_kept_with_the_profile(tm
     kernels = [kernel for (kernel,) in found.jobs]
     assert [len(kernel.stack_stores) for kernel in kernels] == [len(job[0]) for job in spills.parse_stores(PAGES)] + [0]
     assert spills.block_bytes(kernels[0]) == (9216, 7168)
-    assert counters.read(tmp_path / "kept.csv") == found
+    assert counters.read_profile(tmp_path / "kept.csv") == found
     assert sorted(path.name for path in tmp_path.iterdir()) == ["all.csv", "kept.csv", "ncu"]
     ours = [schedule_job("flash2", Attention(4096, 128), Tiling(64, 64))] * 3
     assert not any(k.stack_stores for (k,) in ncu.profile(ours, str(tmp_path / "kept.csv")).jobs)

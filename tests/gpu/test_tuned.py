@@ -11,7 +11,7 @@ from iosim.core.problem import DENSE
 from iosim.errors import InputError
 from iosim.gpu.device import has_gpu
 from iosim.gpu.tuned import launch as tuned_module
-from iosim.gpu.tuned.launch import COUNTERS, FILES, source, tuned
+from iosim.gpu.tuned.launch import COUNTERS, TUNED_FILES, source, tuned
 from iosim.masks import parse_mask
 from iosim.schedules import find
 
@@ -19,7 +19,7 @@ CAUSAL = parse_mask("causal")
 MOST_SHARED_BYTES = 232448  # of a block on Hopper
 PROBLEMS = [
     (name, d, dtype, CAUSAL if name == "block-sparse-q" else DENSE)
-    for name in FILES
+    for name in TUNED_FILES
     for d in (64, 128)
     for dtype in ("fp16", "bf16")
 ]
@@ -42,7 +42,7 @@ def test_every_kernel_compiles_without_large_spills(name, d, dtype, mask, count)
     assert "serialized" not in log, "matrix products must overlap"
 
 
-@pytest.mark.parametrize("file", [*sorted(set(FILES.values())), str(ROOT / "iosim/calibrate/wgmma_rate.cu")])
+@pytest.mark.parametrize("file", [*sorted(set(TUNED_FILES.values())), str(ROOT / "iosim/calibrate/wgmma_rate.cu")])
 def test_a_source_is_one_text(file):
     """With everything it includes, once: what compiles it finds no other file."""
     text = source(file)
@@ -83,7 +83,7 @@ def test_what_has_no_tuned_kernel_is_refused(change, word):
         kernel_of(**{"name": "flash2", "d": 64, "dtype": "fp16", "mask": DENSE, **change})
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", TUNED_FILES)
 def test_there_is_a_counter_for_every_tensor_that_moves(name):
     kernel = kernel_of(name, 64, "fp16", CAUSAL if name == "block-sparse-q" else DENSE)
     traffic = Traffic()

@@ -13,7 +13,7 @@ from iosim.core.tiling import Tiling
 from iosim.gpu import verify_run
 from iosim.gpu.jobs import job_from_json, key_of, runner, schedule_job, torch_job, wait_job
 from iosim.gpu.ncu import counters
-from iosim.gpu.verdict import Evidence, dram_row, occupancies, summary, verify
+from iosim.gpu.verdict import Evidence, dram_row, evident_occupancies, summary, verify
 from iosim.gpu.verdict_tables import in_words, short_rows
 from iosim.hardware import load
 from iosim.masks import parse_mask
@@ -37,7 +37,7 @@ def note_for(job):
 def kernel(read, written, seconds=1e-3, **more):
     metrics = {counters.LOADS: read, counters.FROM_L2: read, counters.STORES: written, counters.TIME: seconds * 1e9,
                counters.DRAM_READ: read, counters.DRAM_WRITE: written, **more}  # fmt: skip
-    return counters.Kernel("k", metrics=metrics)
+    return counters.ProfiledKernel("k", metrics=metrics)
 
 
 def kept(folder, read, written):
@@ -267,10 +267,12 @@ def test_a_job_that_failed_is_a_fault():
 
 def test_occupancy_comes_from_the_profiler_else_from_the_launch():
     e = evidence(JOB)
-    assert occupancies(e, load("h200"))[0].blocks_per_sm == 233_472 // (e.note["launches"][0]["smem_bytes"] + 1024)
+    assert evident_occupancies(e, load("h200"))[0].blocks_per_sm == 233_472 // (
+        e.note["launches"][0]["smem_bytes"] + 1024
+    )
     e.kernels[0].metrics.update(dict.fromkeys(counters.LAUNCH_METRICS[1:], 7.0))
     e.kernels[0].metrics["launch__occupancy_limit_registers"] = 2.0
-    assert occupancies(e, load("h200"))[0].blocks_per_sm == 2
+    assert evident_occupancies(e, load("h200"))[0].blocks_per_sm == 2
 
 
 def test_time_is_predicted_only_where_it_was_measured():

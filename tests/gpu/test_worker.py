@@ -37,13 +37,13 @@ def test_a_job_that_waits_starts_one_thread_for_so_many_nanoseconds(monkeypatch)
         return lambda *launch: started.append(launch)
 
     monkeypatch.setattr(worker.device, "cupy", lambda: SimpleNamespace(RawKernel=raw_kernel))
-    worker.launches_of(wait_job(400))()
+    worker.starter_of(wait_job(400))()
     assert started == [((1,), (1,), (400_000_000,))]
 
 
 @pytest.mark.parametrize("rows", [7, 1024])
 def test_the_reference_is_the_oracle(monkeypatch, rows):
-    monkeypatch.setattr(accuracy, "ROWS", rows)
+    monkeypatch.setattr(accuracy, "ROWS_AT_ONCE", rows)
     q, k, v = heads()
     mask = np.random.default_rng(1).random((70, 45)) < 0.3
     mask[5] = False

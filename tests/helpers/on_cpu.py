@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from paths import ROOT
 
-from iosim.cuda.machine import FILES, prelude
+from iosim.cuda.machine import PRELUDE_FILES, prelude
 
 SHIM = Path(__file__).parent / "shim" / "shim.h"
 PACKAGE = ROOT / "iosim"
@@ -22,7 +22,9 @@ NUMPY = {"fp32": np.float32, "fp16": np.float16, "int32": np.int32}
 def translation_unit(programs):
     """One source for many programs, each in a namespace of its own."""
     parts = ['#define IOSIM_COUNT\n#include "shim.h"\n']
-    parts += [(PACKAGE / name).read_text().replace("#pragma once\n", "") for name in FILES if name != "cuda/ptx.cuh"]
+    parts += [
+        (PACKAGE / name).read_text().replace("#pragma once\n", "") for name in PRELUDE_FILES if name != "cuda/ptx.cuh"
+    ]
     for k, program in enumerate(programs):
         text = program.source.removeprefix(prelude()).replace('extern "C" ', "static ")
         parts.append(f"namespace p{k} {{\n{text.replace('extern __shared__ Raw16 shared[];', '')}\nstatic Any a[16];\n")

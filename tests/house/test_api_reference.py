@@ -50,7 +50,7 @@ SECTIONS = {
 TYPES = {
     "core/typing.py": ["Size", "Shape", "Array", "Bools", "Arrays", "Text", "Step", "Values", "Input", "MaskLine", "Mask",
                        "Dropout", "ScheduleLike", "TrafficFormula", "FootprintFormula", "Example", "Answer"],
-    "counting/sweep_axes.py": ["Given"],
+    "counting/sweep_axes.py": ["AxisValue"],
 }  # fmt: skip
 
 

@@ -106,7 +106,7 @@ def test_a_misspelt_name_gets_a_suggestion():
 
 
 def test_a_good_file(tmp_path):
-    chip = hardware.read(write(tmp_path, GOOD))
+    chip = hardware.read_hardware(write(tmp_path, GOOD))
     assert (chip.name, chip.sram_bytes, chip.sram_total_bytes, chip.ridge("fp16")) == ("X1", 1000, 10240, 2.0)
 
 
@@ -133,17 +133,17 @@ def test_a_good_file(tmp_path):
 def test_bad_files(tmp_path, old, new, message):
     assert old in GOOD
     with pytest.raises(InputError, match=message):
-        hardware.read(write(tmp_path, GOOD.replace(old, new, 1)))
+        hardware.read_hardware(write(tmp_path, GOOD.replace(old, new, 1)))
 
 
 def test_files_that_cannot_be_read(tmp_path):
     with pytest.raises(InputError, match="no such file"):
-        hardware.read(tmp_path / "none.toml")
+        hardware.read_hardware(tmp_path / "none.toml")
     with pytest.raises(InputError, match="found"):
-        hardware.read(tmp_path)
+        hardware.read_hardware(tmp_path)
     (tmp_path / "x1.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match="TOML in UTF-8"):
-        hardware.read(tmp_path / "x1.toml")
+        hardware.read_hardware(tmp_path / "x1.toml")
 
 
 def test_configs_are_found_in_the_package_or_beside_it(tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ from iosim.errors import InputError
 from iosim.masks.closed_form import closed_counts, floor_sum
 from iosim.masks.counts import Counter
 from iosim.masks.mask import axis, formula_density, parse, token_density
-from iosim.masks.text import read
+from iosim.masks.text import parse_expression
 
 np = pytest.importorskip("numpy")
 
@@ -99,7 +99,7 @@ def test_arrays_count_like_numbers(text, kind):
 @pytest.mark.parametrize("text", CLOSED)
 def test_closed_forms_equal_the_counter_of_bands(text):
     """Two derivations without a common formula but the floor sum, at sizes that no table can hold."""
-    rng, expr = random.Random(text), read(text)
+    rng, expr = random.Random(text), parse_expression(text)
     for _ in range(200):
         N, Nk, Br, Bc = (rng.randint(1, 2 ** rng.randint(1, most)) for most in (40, 40, 20, 20))
         rows, cols = axis(N, Br, "tokens"), axis(Nk, Bc, "tokens")

@@ -13,13 +13,13 @@ from iosim.counting.count import count
 from iosim.errors import InputError, MissingError
 from iosim.masks import picture as tilemap
 from iosim.pictures import chart as curves
-from iosim.pictures.traffic import from_rows, octaves, traffic
+from iosim.pictures.traffic import from_rows, octaves, traffic_chart
 
 SIZES = ("--N", 256, "--d", 16)
 
 
 def test_lines_are_counts():
-    chart = traffic({"N": "512", "d": "32", "M": "8KB:64KB:x2"})
+    chart = traffic_chart({"N": "512", "d": "32", "M": "8KB:64KB:x2"})
     lines = {line.label: line for line in chart.lines}
     for k, M in enumerate((8192, 16384, 32768, 65536)):
         report = count(N=512, d=32, M=M)
@@ -34,7 +34,7 @@ def test_lines_are_counts():
 
 
 def test_against_queries():
-    chart = traffic({"N": "256:1024:x2", "d": "32", "M": "16KB"}, ("flash2",))
+    chart = traffic_chart({"N": "256:1024:x2", "d": "32", "M": "16KB"}, ("flash2",))
     assert chart.x_name == "N" and chart.lines[0].x == [256, 512, 1024]
     assert chart.lines[0].y == [count(N=n, d=32, M="16KB")["flash2"].total for n in (256, 512, 1024)]
 
@@ -45,7 +45,7 @@ def test_the_sizes_chosen_reach_from_one_row_to_everything():
 
 
 def test_what_fits_nowhere_is_said_so():
-    chart = traffic({"N": "4096", "d": "64", "M": "8KB:16KB:x2"}, ("standard",))
+    chart = traffic_chart({"N": "4096", "d": "64", "M": "8KB:16KB:x2"}, ("standard",))
     assert chart.lines[0].label == "standard (does not fit)"
 
 
@@ -75,14 +75,14 @@ def test_rows_that_nothing_tells_apart_are_refused():
 def test_labels_keep_apart_and_inside(seed):
     rng = np.random.default_rng(seed)
     places = rng.uniform(-20, 320, 12).tolist()
-    found = curves.spread(places, 14, 0, 300)
+    found = curves.spread_labels(places, 14, 0, 300)
     order = sorted(range(12), key=lambda k: places[k])
     steps = np.diff([found[k] for k in order])
     assert (steps >= 14 - 1e-9).all() and max(found) <= 300 and min(found) >= 0
 
 
 def test_labels_that_are_apart_stay():
-    assert curves.spread([200.0, 10.0, 100.0], 14, 0, 300) == [200, 10, 100]
+    assert curves.spread_labels([200.0, 10.0, 100.0], 14, 0, 300) == [200, 10, 100]
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_sizes_in_1024s(value, text):
 @pytest.mark.parametrize("y", [[5.0, 5.0], [0.0, 0.0], [1.0, 9.5], [0.5, 70.0], [3.0, 4e9], [-2.0, 2.0]])
 @pytest.mark.parametrize("x", [[1.0, 1.0], [1.0, 4.0], [64.0, 2.0**30]])
 def test_ticks_lie_inside_and_are_enough(x, y):
-    chart = curves.Chart("", "M_bytes", "total", [curves.Line("a", x, y, [True, True])])
+    chart = curves.Chart("", "M_bytes", "total", [curves.ChartLine("a", x, y, [True, True])])
     for axis in ("x", "y"):
         low, high = chart.limits(axis)
         ticks = chart.ticks(axis)
@@ -105,7 +105,7 @@ def test_ticks_lie_inside_and_are_enough(x, y):
 
 
 def test_grey_is_for_what_is_proven():
-    chart = traffic({"N": "512", "d": "32", "M": "8KB,16KB"})
+    chart = traffic_chart({"N": "512", "d": "32", "M": "8KB,16KB"})
     used = [c for line, c in zip(chart.lines, curves.colours(chart.lines), strict=True) if line.kind == "data"]
     assert len(set(used)) == len(used) and "#767676" not in used
 

@@ -14,7 +14,7 @@ from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling
 from iosim.cuda.warp_split import KEYS_HELD, busiest_rows, busy_turns, full, padded, times_read, uneven
 from iosim.errors import InputError, ScheduleError
-from iosim.hardware import read
+from iosim.hardware import read_hardware
 from iosim.masks import parse_mask
 from iosim.predict.block_work import BlockWork, Occupancy, WorkCounter, cost_of
 from iosim.predict.blocks import touches_of
@@ -313,7 +313,7 @@ def test_the_busiest_warp():
 @pytest.mark.skipif(not MEASURED, reason="no measurement in validation/")
 def test_hiding_takes_time_where_it_moves_no_word():
     """flash2-one-room walks every tile; with a mask it moves the same words, and is slower."""
-    hardware, occupancy = read(max(MEASURED)), [Occupancy(4)]
+    hardware, occupancy = read_hardware(max(MEASURED)), [Occupancy(4)]
     seconds, words = [], []
     for mask in ("dense", "causal"):
         p = Attention(256, 64, heads=132, dtype="fp16", acc_dtype="fp32", mask=parse_mask(mask))
@@ -336,7 +336,7 @@ def test_every_step_of_iosim_says_how_a_kernel_runs_it(step):
     cost = cost_of(step)
     assert bool(cost.product) == hasattr(step, "flops")
     measured = cost.product or cost.timed_as or step.__name__
-    assert measured in step_texts.STEPS and not step_texts.STEPS[measured].cost.timed_as
+    assert measured in step_texts.MEASURED_STEPS and not step_texts.MEASURED_STEPS[measured].cost.timed_as
     assert set(cost.tensor_inputs) >= set(cost.reads_whole) or not cost.tensor_inputs
 
 
@@ -357,7 +357,7 @@ def test_a_step_without_a_mark_is_no_prediction_of_time():
     def squash(q):
         q[...] = 0
 
-    hardware, p, t = read(max(MEASURED)), Attention(64, 16, acc_dtype="fp32"), Tiling(16, 16)
+    hardware, p, t = read_hardware(max(MEASURED)), Attention(64, 16, acc_dtype="fp32"), Tiling(16, 16)
     assert predict(text_with(squash), p, t).tensors == {"Q": (64 * 16, 0), "O": (0, 64 * 16)}
     with pytest.raises(ScheduleError, match=r"step 'squash' does not say.*@Cost\(operations=.*timed_as=.*adding-a-sch"):
         predict(text_with(squash), p, t, hardware, [Occupancy(1)])
@@ -380,5 +380,5 @@ def test_the_marked_step_of_the_docs_is_timed():
     given = {}
     exec(code, given)
     p, text = Attention(64, 16, acc_dtype="fp32"), text_with(given["squash"])
-    found = predict(text, p, Tiling(16, 16), read(max(MEASURED)), [Occupancy(1)])
+    found = predict(text, p, Tiling(16, 16), read_hardware(max(MEASURED)), [Occupancy(1)])
     assert found.time.block_seconds > 0

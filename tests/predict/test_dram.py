@@ -12,7 +12,7 @@ from paths import DATA
 from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling
 from iosim.errors import InputError
-from iosim.gpu.ncu.counters import Kernel
+from iosim.gpu.ncu.counters import ProfiledKernel
 from iosim.gpu.profile.explain import Explanation, explanation_rows, spills
 from iosim.hardware import load
 from iosim.masks import parse_mask
@@ -149,7 +149,7 @@ def test_too_fine_a_trace_is_refused():
 
     watcher = iosim.predict.blocks.Events()
     watcher.machine = type("M", (), {"block": 0})
-    watcher.events = [None] * iosim.predict.blocks.MOST_EVENTS
+    watcher.events = [None] * iosim.predict.blocks.MOST_HEAD_EVENTS
     block = type("B", (), {"shape": (1, 1)})
     with pytest.raises(InputError, match="larger tiles"):
         watcher.load(block, "Q", 1)
@@ -211,7 +211,9 @@ def h200_errors():
                       mask=parse_mask("causal" if k["causal"] else "dense"))  # fmt: skip
         name = "block-sparse-q" if k["causal"] else "flash2"
         t, m = Tiling(*k["tiles"]), k["metrics"]
-        kernel = Kernel(k["kernel"], tuple(json.loads(k["grid"].replace("(", "[").replace(")", "]"))), metrics=m)
+        kernel = ProfiledKernel(
+            k["kernel"], tuple(json.loads(k["grid"].replace("(", "[").replace(")", "]"))), metrics=m
+        )
         taken = spills(kernel, predict(find(name), p, t), t, p, 264)["taken_bytes"]
         found = dram(name, p, t, places=264, capacity=62_914_560 // 2 - taken, left_bytes=PROFILER_BYTES)
         errors.append(abs(found.total_bytes / (m["dram__bytes_read.sum"] + m["dram__bytes_write.sum"]) - 1))
@@ -253,7 +255,8 @@ def test_the_kernel_of_flash_attention_is_traced_backwards():
     explained = Explanation("block-sparse-q", Tiling(64, 64), words.read_bytes, words.write_bytes, 1.0, 1.0)
     names = ("void flash_fwd_kernel<traits>", "another")
     back, forth = (
-        explanation_rows("", Kernel(name, (16, 1, 4)), [explained], p, small)[0]["dram_predicted"] for name in names
+        explanation_rows("", ProfiledKernel(name, (16, 1, 4)), [explained], p, small)[0]["dram_predicted"]
+        for name in names
     )
     assert back > 1.5 * forth >= 1.5 * 3 * 4 * 1024 * 64 * 2
 

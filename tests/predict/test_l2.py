@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from paths import VALIDATION
 
-from iosim.hardware import read
+from iosim.hardware import read_hardware
 from iosim.predict.l2 import SIDES, Cache, Room
 from iosim.predict.predict import PROFILER_BYTES, l2_capacity_bytes
 
@@ -171,7 +171,7 @@ def buffers():
     sys.path.insert(0, str(FILE.parent.parent))
     from l2_buffers import modelled
 
-    hardware = read(FILE.parent / "hardware.toml")
+    hardware = read_hardware(FILE.parent / "hardware.toml")
     with FILE.open(newline="") as file:
         rows = list(csv.DictReader(file))
     for row in rows:

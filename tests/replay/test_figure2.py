@@ -16,7 +16,7 @@ from iosim import tables
 from iosim.errors import MissingError
 from iosim.gpu import device, worker
 from iosim.gpu.jobs import job_from_json, runner
-from iosim.hardware import read as read_hardware
+from iosim.hardware import read_hardware
 from iosim.schedules import find
 from validation.figure2 import measure as figure2
 from validation.figure2 import page

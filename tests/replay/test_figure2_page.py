@@ -5,7 +5,7 @@ import csv
 import pytest
 from paths import VALIDATION
 
-from iosim.hardware import read as read_hardware
+from iosim.hardware import read_hardware
 from validation.figure2 import measure as figure2
 from validation.figure2 import page
 

@@ -21,7 +21,7 @@ from iosim.gpu.ncu.spills import block_bytes
 from iosim.gpu.profile.explain import explain
 from iosim.gpu.profile.passes import explain_passes
 from iosim.gpu.verdict import verify
-from iosim.hardware import read as read_hardware
+from iosim.hardware import read_hardware
 from iosim.predict.predict import in_whole_tiles, predict
 from iosim.schedules import CORE, find
 

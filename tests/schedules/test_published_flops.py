@@ -7,7 +7,7 @@ from paths import ROOT
 
 from iosim import Attention, Folded, Tiling
 from iosim.schedules import find
-from iosim.studies.roofline import Work
+from iosim.studies.roofline import WorkByKind
 
 LEFT = (ROOT / "docs/papers/fig2-left.md").read_text(encoding="utf-8")
 N, D, HEADS, UNIT = 1024, 64, 1024, 2**30
@@ -28,7 +28,7 @@ def test_both_published_gflops_are_whole_multiples_of_2_30():
 
 def operations(name, tiles, d=D, matrix=True):
     """Exponentials and other operations a score; without `matrix`, of launches that have no product."""
-    work = Work()
+    work = WorkByKind()
     Folded(Attention(N, d), work).run(find(name), tiles)
     return sum(x.exps + x.other_ops for x in work.launches if matrix or not x.matrix_flops) / N**2
 

@@ -12,7 +12,7 @@ import iosim
 from iosim import SCHEDULES, Attention, Folded, Tiling, Traffic
 from iosim.schedules.small_cache import scores_stay
 from iosim.search.best import best_tiles, footprint
-from iosim.search.shared_sram import least_passes, sizes
+from iosim.search.shared_sram import least_passes, sizes_by_passes
 from iosim.steps.softmax import accumulate, minus_infinity, normalise, online_softmax, zeros
 
 NAMES = ["small-cache", "small-cache-q", "standard-square"]
@@ -53,7 +53,7 @@ def test_deeper_parts_of_the_sum_move_the_same_words():
 
 def test_one_tile_for_each_number_of_passes():
     for length, multiple in product((1, 2, 7, 30, 64, 97), (1, 2, 3, 16)):
-        passes = [-(-length // size) for size in sizes(length, multiple)]
+        passes = [-(-length // size) for size in sizes_by_passes(length, multiple)]
         every = {-(-length // size) for size in range(multiple, length + multiple, multiple)}
         assert passes == sorted(every, reverse=True)
 

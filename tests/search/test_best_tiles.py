@@ -88,7 +88,7 @@ def test_the_search_under_a_mask_finds_the_least(name, mask, monkeypatch):
 
 @pytest.mark.parametrize("chunk", [1, 7, 2**15])
 def test_arrays_are_searched_like_numbers(chunk, monkeypatch):
-    monkeypatch.setattr(outer_tile_under_mask, "CHUNK", chunk)
+    monkeypatch.setattr(outer_tile_under_mask, "CANDIDATES_AT_ONCE", chunk)
     rng = np.random.default_rng(chunk)
     N, Nk, d, M = rng.integers([[1], [1], [1], [20]], [[60], [60], [8], [900]], (4, 30))
     for name in ("flash1", "flash2", "block-sparse", "block-sparse-q"):

@@ -5,7 +5,7 @@ import io
 
 import pytest
 
-from iosim.studies.online_softmax import TEN, demos, online_softmax
+from iosim.studies.online_softmax import TEN, blockwise_softmax, demos
 
 
 def rows(ask, *args):
@@ -114,7 +114,7 @@ def test_csv_has_bytes_and_a_file_is_written(iosim, tmp_path):
 
 def test_both_factors_are_needed():
     """The sums that the document's code, and code with one of its two mistakes mended, arrive at."""
-    sums = {(a, b): float(online_softmax(TEN, 3, a, b).sum()) for a in (False, True) for b in (False, True)}
+    sums = {(a, b): float(blockwise_softmax(TEN, 3, a, b).sum()) for a in (False, True) for b in (False, True)}
     assert sums[False, False] == pytest.approx(1.4904979126311533, rel=1e-12)
     assert f"{sums[True, False]:.4f}" == "1.6235" and abs(sums[False, True] - 1) > 0.1
     assert sums[True, True] == pytest.approx(1, rel=1e-12)

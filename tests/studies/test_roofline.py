@@ -19,14 +19,14 @@ from iosim.core.unrolled import Unrolled
 from iosim.core.watchers import Watcher
 from iosim.counting.count import measure
 from iosim.gpu.jobs import runner, schedule_job
-from iosim.gpu.ncu.counters import Kernel
+from iosim.gpu.ncu.counters import ProfiledKernel
 from iosim.gpu.verdict import Evidence, verify
 from iosim.masks import parse_mask
 from iosim.predict.blocks import touches_of
 from iosim.predict.effort import Effort
 from iosim.schedules import CORE
 from iosim.steps import backward, passes_and_linear, softmax
-from iosim.studies.roofline import Launch, Work, measured, roofline
+from iosim.studies.roofline import LaunchWork, WorkByKind, roofline, work_by_kind
 
 
 @pytest.fixture
@@ -102,12 +102,12 @@ def test_work_agrees_with_what_is_counted_elsewhere(name, mask):
             acc_dtype="fp32", lse=True, mask=parse_mask(mask), elementwise=rng.randint(0, 2),
         )  # fmt: skip
         tiling = Tiling(rng.randint(1, 20), rng.randint(1, 20))
-        work = measured(schedule, p, tiling)
+        work = work_by_kind(schedule, p, tiling)
         whole, counts = sum(work.launches[1:], work.launches[0]), measure(schedule, p, tiling)
         assert (whole.read_bytes, whole.write_bytes) == (counts["read_bytes"], counts["write_bytes"])
         assert whole.matrix_flops == counts["flops"] and not work.unmarked
         assert [launch.total_bytes for launch in work.launches] != [] and len(work.launches) == len(counts["steps"])
-        unrolled = Work()
+        unrolled = WorkByKind()
         Machine(p, unrolled).run(schedule, tiling)
         if mask == "dense" or schedule.skips:
             assert unrolled.launches == work.launches
@@ -118,7 +118,7 @@ def test_work_agrees_with_what_is_counted_elsewhere(name, mask):
 def test_every_step_of_every_schedule_says_what_it_does(name):
     schedule = SCHEDULES[name]
     p = schedule.about(Attention(12, 4))
-    work = Work()
+    work = WorkByKind()
     Machine(p, work).run(schedule, Tiling(5, 4))
     assert work.unmarked == set() and sum(launch.floor_bytes for launch in work.launches) > 0
 
@@ -129,14 +129,14 @@ def test_operations_by_hand(N, Nk, d, rows_q, rows_k):
     difference and a sum a score; four a row and tile, and all of O rescaled with each tile and once at the end."""
     p, tiling = Attention(N, d, Nk=Nk, heads=2), Tiling(rows_q, rows_k)
     tiles = -(-Nk // rows_k)
-    (q_outer,) = measured(SCHEDULES["flash2"], p, tiling).launches
+    (q_outer,) = work_by_kind(SCHEDULES["flash2"], p, tiling).launches
     assert q_outer.matrix_flops == 2 * 4 * N * Nk * d
     assert q_outer.exps == 2 * (N * Nk + N * tiles)
     assert q_outer.other_ops == 2 * (4 * N * Nk + tiles * (4 * N + N * d) + N * d)
-    (k_outer,) = measured(SCHEDULES["flash1"], p, tiling).launches
+    (k_outer,) = work_by_kind(SCHEDULES["flash1"], p, tiling).launches
     assert k_outer.exps == q_outer.exps
     assert k_outer.other_ops == 2 * (4 * N * Nk + tiles * (4 * N + 3 * N * d))  # O times l before, over l after
-    three = measured(SCHEDULES["standard"], p, tiling).launches
+    three = work_by_kind(SCHEDULES["standard"], p, tiling).launches
     assert [x.exps for x in three] == [0, 2 * N * Nk, 0]
     assert [x.other_ops for x in three] == [2 * N * Nk, 2 * 4 * N * Nk, 0]
     assert [x.matrix_flops for x in three] == [4 * N * Nk * d, 0, 4 * N * Nk * d]
@@ -264,7 +264,7 @@ def test_what_does_not_fit_is_named(ask, iosim):
 
 
 def test_launches_add_up():
-    assert Launch(1, 2, 3, 4, 5, 6) + Launch(10, 20, 30, 40, 50, 60) == Launch(11, 22, 33, 44, 55, 66)
+    assert LaunchWork(1, 2, 3, 4, 5, 6) + LaunchWork(10, 20, 30, 40, 50, 60) == LaunchWork(11, 22, 33, 44, 55, 66)
 
 
 def test_steps_that_nobody_marked_are_named():
@@ -275,7 +275,7 @@ def test_steps_that_nobody_marked_are_named():
         for i in chip.tiles(p.N, t.rows_q):
             chip.store(chip.compute("O", (i, p.dv), unheard_of), "O", i)
 
-    work = Work()
+    work = WorkByKind()
     Machine(Attention(8, 2), work).run(text, Tiling(3, 3))
     assert work.unmarked == {"unheard_of"} and work.launches[0].write_bytes == 32
 
@@ -309,7 +309,7 @@ def test_bad_input(iosim, args, name):
 def judged(name, problem, tiling, hardware):
     """The row of `iosim verify`, of kernels of which the profiler says nothing but that they ran."""
     job = schedule_job(name, problem, tiling)
-    return verify(Evidence(job, {}, [Kernel("k") for _ in runner(job).launches]), hardware)
+    return verify(Evidence(job, {}, [ProfiledKernel("k") for _ in runner(job).launches]), hardware)
 
 
 def asked(name, problem, tiling, hardware):
@@ -334,7 +334,7 @@ JOBS = [
 @pytest.mark.parametrize("gpu", ["h100", "h200"])
 @pytest.mark.parametrize("name, problem, tiling", JOBS)
 def test_the_predicted_time_is_that_of_verify(name, problem, tiling, gpu):
-    rates = hardware.read(hardware.configs_folder() / "measured" / f"{gpu}.toml")
+    rates = hardware.read_hardware(hardware.configs_folder() / "measured" / f"{gpu}.toml")
     row, verdict = asked(name, problem, tiling, gpu), judged(name, problem, tiling, rates)
     assert row.predicted_seconds == verdict["seconds_predicted"] > row.ideal_l2_seconds
     assert row.predicted_binds == verdict["bound_by"]

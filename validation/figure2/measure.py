@@ -27,9 +27,8 @@ from iosim.core.problem import DENSE, Attention
 from iosim.core.tiling import Tiling
 from iosim.errors import IosimError
 from iosim.gpu.jobs import ScheduleJob, runner, schedule_job
-from iosim.gpu.verdict import Evidence, occupancies
-from iosim.hardware import Hardware
-from iosim.hardware import read as read_hardware
+from iosim.gpu.verdict import Evidence, evident_occupancies
+from iosim.hardware import Hardware, read_hardware
 from iosim.masks import parse_mask
 from iosim.predict.predict import predict
 from iosim.schedules import find
@@ -87,7 +86,7 @@ def density(job: ScheduleJob) -> float:
 def described(panel: str, job: ScheduleJob, hardware: Hardware | None) -> Row:
     """What is known of a job without a GPU: words over all heads, bytes between SM and L2, the predicted time."""
     p, t = job.problem, job.tiling
-    sits = occupancies(Evidence(job), hardware) if hardware else None
+    sits = evident_occupancies(Evidence(job), hardware) if hardware else None
     found = predict(find(job.name), p, t, hardware, sits, cold=True)
     return {
         "panel": panel, "schedule": job.name, "Br": t.rows_q, "Bc": t.rows_k,

@@ -36,11 +36,12 @@ MARKERS = ("iosim_marker", "spin_kernel")  # before each job: ours, and PyTorch'
 ELSEWHERE = "iosim_elsewhere"  # a marker before the same job with its arrays in other memory
 NOTE = "==IOSIM== "
 DENIED, GRANT = "ERR_NVGPUCTRPERM", "run as root, or load the driver with NVreg_RestrictProfilingToAdminUsers=0"
-Store = tuple[int, int, int]  # an instruction that stores: offset in the thread's stack, bytes, warps that ran it
+StoreInstruction = tuple[int, int, int]
+"""An instruction that stores: its offset in the stack of a thread, its bytes, the warps that ran it."""
 
 
 @dataclass(frozen=True)
-class Kernel:
+class ProfiledKernel:
     """A profiled launch. Metrics are in base units (bytes, ns).
 
     `stack_stores` are the instructions that spill registers, if they were profiled (gpu/ncu/spills.py). `elsewhere` has
@@ -51,7 +52,7 @@ class Kernel:
     grid: tuple[int, ...] = ()
     block: tuple[int, ...] = ()
     metrics: dict[str, float] = field(default_factory=dict)
-    stack_stores: tuple[Store, ...] = ()
+    stack_stores: tuple[StoreInstruction, ...] = ()
     elsewhere: tuple[tuple[int, int], ...] = ()
 
     def get(self, metric: str) -> int:
@@ -113,22 +114,22 @@ class Kernel:
 class Profile:
     """The kernels of each job in order of launch, the worker's notes, and the empty kernels between the jobs."""
 
-    jobs: list[list[Kernel]]
+    jobs: list[list[ProfiledKernel]]
     notes: list[Note] = field(default_factory=list)
-    empty: list[Kernel] = field(default_factory=list)  # the worker's markers, which do nothing
+    empty: list[ProfiledKernel] = field(default_factory=list)  # the worker's markers, which do nothing
 
 
-def read(path: str | Path) -> Profile:
+def read_profile(path: str | Path) -> Profile:
     """The profile in a CSV of Nsight Compute (`ncu --csv`, metrics in rows or in columns), with or without our
     notes."""
     try:
         text = Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise InputError("--from-ncu", str(path), "a CSV written by ncu --csv", error.strerror or "") from None
-    return parse(text, str(path))
+    return parse_profile(text, str(path))
 
 
-def parse(text: str, where: str = "--from-ncu") -> Profile:
+def parse_profile(text: str, where: str = "--from-ncu") -> Profile:
     """The profile in the text of such a file. Messages call it `where`."""
     lines = text.splitlines()
     notes = [json.loads(line[len(NOTE) :]) for line in lines if line.startswith(NOTE)]
@@ -143,25 +144,27 @@ def parse(text: str, where: str = "--from-ncu") -> Profile:
     return Profile(_with_stores(_split(kernels), notes), notes, empty)
 
 
-def _from_rows(rows: list[dict[str, str]], where: str) -> list[Kernel]:
+def _from_rows(rows: list[dict[str, str]], where: str) -> list[ProfiledKernel]:
     """Kernels from the long form: one row for each kernel and metric."""
-    kernels: dict[tuple[str, str], Kernel] = {}
+    kernels: dict[tuple[str, str], ProfiledKernel] = {}
     for row in rows:
         key = row.get("Process ID", ""), row["ID"]
         if key not in kernels:
-            kernels[key] = Kernel(row["Kernel Name"], _shape(row.get("Grid Size")), _shape(row.get("Block Size")))
+            kernels[key] = ProfiledKernel(
+                row["Kernel Name"], _shape(row.get("Grid Size")), _shape(row.get("Block Size"))
+            )
         name, value = row.get("Metric Name"), row.get("Metric Value")
         if name and value:
             _set(kernels[key].metrics, name, value, row.get("Metric Unit") or "", where)
     return list(kernels.values())
 
 
-def _from_columns(rows: list[dict[str, str]], where: str) -> list[Kernel]:
+def _from_columns(rows: list[dict[str, str]], where: str) -> list[ProfiledKernel]:
     """Kernels from the wide form of `--page raw`: a row of units, then one row a kernel."""
     kernels = []
     units = rows[0] if rows and not rows[0]["ID"] else {}
     for row in rows[1:] if units else rows:
-        kernel = Kernel(row["Kernel Name"], _shape(row.get("Grid Size")), _shape(row.get("Block Size")))
+        kernel = ProfiledKernel(row["Kernel Name"], _shape(row.get("Grid Size")), _shape(row.get("Block Size")))
         for name, value in row.items():
             if name and "__" in name and value:
                 _set(kernel.metrics, name, value, units.get(name) or "", where)
@@ -195,9 +198,9 @@ def _shape(text: str | None) -> tuple[int, ...]:
     return tuple(int(part) for part in parts if part.strip().isdigit())
 
 
-def _split(kernels: list[Kernel]) -> list[list[Kernel]]:
+def _split(kernels: list[ProfiledKernel]) -> list[list[ProfiledKernel]]:
     """The kernels of each job. A marker starts a job; without markers all kernels are of one job."""
-    jobs: list[list[list[Kernel]]] = [[[]]]
+    jobs: list[list[list[ProfiledKernel]]] = [[[]]]
     for kernel in kernels:
         if any(marker in kernel.name for marker in MARKERS):
             jobs.append([[]])
@@ -208,7 +211,7 @@ def _split(kernels: list[Kernel]) -> list[list[Kernel]]:
     return [_merged(places) for places in (jobs[1:] if len(jobs) > 1 else jobs)]
 
 
-def _merged(places: list[list[Kernel]]) -> list[Kernel]:
+def _merged(places: list[list[ProfiledKernel]]) -> list[ProfiledKernel]:
     """The kernels of the first place, with their DRAM bytes in the others."""
     first, *others = places
     if any([k.name for k in kernels] != [k.name for k in first] for kernels in others):
@@ -216,7 +219,7 @@ def _merged(places: list[list[Kernel]]) -> list[Kernel]:
     return [replace(k, elsewhere=tuple(kernels[n].dram_places[0] for kernels in others)) for n, k in enumerate(first)]
 
 
-def _with_stores(jobs: list[list[Kernel]], notes: list[Note]) -> list[list[Kernel]]:
+def _with_stores(jobs: list[list[ProfiledKernel]], notes: list[Note]) -> list[list[ProfiledKernel]]:
     """The jobs with the stores to the stack that notes hold, which belong to the kernel that loads most."""
     noted = {note["number"]: tuple((first, width, warps) for first, width, warps in note["stack_stores"])
              for note in notes if "stack_stores" in note}  # fmt: skip

@@ -16,7 +16,7 @@ from pathlib import Path
 from ...errors import MissingError
 from ..jobs import Job, TorchJob
 from ..notes import Note
-from .counters import DENIED, GRANT, LAUNCH_METRICS, METRICS, NOTE, TO_L2, Kernel, Profile, read
+from .counters import DENIED, GRANT, LAUNCH_METRICS, METRICS, NOTE, TO_L2, Profile, ProfiledKernel, read_profile
 from .spills import COUNT, parse_stores
 
 LIMIT_SECONDS = 540
@@ -55,17 +55,17 @@ def profile(jobs: Sequence[Job], csv_path: str, load: Sequence[str] = ()) -> Pro
     log = Path(csv_path).read_text(encoding="utf-8", errors="replace") if Path(csv_path).exists() else ""
     _explain(log + done.stdout + done.stderr, done.returncode)
     append_notes(csv_path, taken(notes_path))
-    found = read(csv_path)
+    found = read_profile(csv_path)
     if len(found.jobs) != len(jobs):
         raise MissingError(f"{len(jobs)} jobs were launched and {len(found.jobs)} profiled; see {csv_path}")
     spilling = [n for n, job in enumerate(jobs) if isinstance(job, TorchJob) and any(map(spills_much, found.jobs[n]))]
     if not spilling:
         return found
     append_notes(csv_path, stack_stores(ncu, jobs, spilling, Path(csv_path + ".notes")))
-    return read(csv_path)
+    return read_profile(csv_path)
 
 
-def spills_much(kernel: Kernel) -> bool:
+def spills_much(kernel: ProfiledKernel) -> bool:
     """Whether a kernel spills enough registers for a second profile, of its instructions."""
     return (kernel.spilled_bytes or 0) > SPILLS * kernel.get(TO_L2)
 
@@ -104,7 +104,7 @@ def append_notes(csv_path: str, notes: Sequence[Note]) -> None:
         file.writelines(f"{NOTE}{json.dumps(note)}\n" for note in notes)
 
 
-def measure(jobs: Sequence[Job], notes_path: str | Path, load: Sequence[str] = ()) -> list[Note]:
+def notes_of_jobs(jobs: Sequence[Job], notes_path: str | Path, load: Sequence[str] = ()) -> list[Note]:
     """The notes on jobs that run without the profiler: words counted by the kernels, output errors, times.
 
     A kernel that faults ends its process; the jobs after it get a new one.
@@ -121,7 +121,7 @@ def measure(jobs: Sequence[Job], notes_path: str | Path, load: Sequence[str] = (
 
 def profile_what_ran(
     jobs: Sequence[Job], notes: Sequence[Note], csv_path: str, load: Sequence[str] = ()
-) -> list[list[Kernel]]:
+) -> list[list[ProfiledKernel]]:
     """The kernels of every job, profiled; none for jobs that failed before. The notes are kept in the profiler's
     file."""
     ran = [job for job, note in zip(jobs, notes, strict=True) if "failed" not in note]

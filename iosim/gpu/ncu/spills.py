@@ -15,18 +15,18 @@ from itertools import groupby
 from math import prod
 
 from ...cuda.warp_split import LANES
-from .counters import MARKERS, Kernel, Store
+from .counters import MARKERS, ProfiledKernel, StoreInstruction
 
 COUNT = "inst_executed"  # the metric: warps that ran an instruction
 STORE = re.compile(r"\bSTL((?:\.\w+)*) \[R1(?:\+0x([0-9a-f]+))?\]")  # R1 is the stack's pointer
 WIDTHS = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}  # bytes a thread
 WORD_BYTES = 4
-CLOSE = 0.01  # relative difference to the bytes that the counters say are spilled
+SPILL_TOLERANCE = 0.01  # relative difference to the bytes that the counters say are spilled
 
 
-def parse_stores(text: str) -> list[list[list[Store]]]:
+def parse_stores(text: str) -> list[list[list[StoreInstruction]]]:
     """The stores of each kernel of each job, from pages of instructions as CSV. A page may be listed twice in a row."""
-    jobs: list[list[list[Store]]] = []
+    jobs: list[list[list[StoreInstruction]]] = []
     for (name, _, stores), _ in groupby(_listings(text)):
         if MARKERS[0] in name:
             jobs.append([])
@@ -35,7 +35,7 @@ def parse_stores(text: str) -> list[list[list[Store]]]:
     return jobs
 
 
-def _listings(text: str) -> Iterator[tuple[str, str, list[Store]]]:
+def _listings(text: str) -> Iterator[tuple[str, str, list[StoreInstruction]]]:
     """(kernel name, first address, stores) of each page."""
     lines = [row for row in csv.reader(text.splitlines()) if row]
     starts = [n for n, row in enumerate(lines) if row[0] == "Kernel Name"]
@@ -46,14 +46,14 @@ def _listings(text: str) -> Iterator[tuple[str, str, list[Store]]]:
         yield lines[start][1], body[0][0] if body else "", stores
 
 
-def _store(instruction: str, warps: str) -> Iterator[Store]:
+def _store(instruction: str, warps: str) -> Iterator[StoreInstruction]:
     found = STORE.search(instruction)
     if found:
         width = [WIDTHS[part] for part in found[1].split(".") if part in WIDTHS]
         yield int(found[2] or "0", 16), sum(width) or WORD_BYTES, int(warps.replace(",", ""))
 
 
-def block_bytes(kernel: Kernel) -> tuple[int, int] | None:
+def block_bytes(kernel: ProfiledKernel) -> tuple[int, int] | None:
     """(bytes written once, bytes written repeatedly) by a block to the stacks of its threads.
 
     Bytes are written repeatedly if an instruction that stores them runs more than once in a warp. None if the stores
@@ -62,7 +62,7 @@ def block_bytes(kernel: Kernel) -> tuple[int, int] | None:
     threads = prod(kernel.block)
     warps = -(-threads // LANES) * prod(kernel.grid)
     seen = sum(width * runs * LANES for _, width, runs in kernel.stack_stores)
-    if not seen or abs(seen - (kernel.spilled_bytes or 0)) > CLOSE * seen:
+    if not seen or abs(seen - (kernel.spilled_bytes or 0)) > SPILL_TOLERANCE * seen:
         return None
     most: dict[int, int] = {}
     for first, width, runs in kernel.stack_stores:

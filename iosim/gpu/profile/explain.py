@@ -21,9 +21,9 @@ from ...hardware import Hardware
 from ...predict.block_work import Occupancy
 from ...predict.predict import DECIMALS, Prediction, in_whole_tiles, launch_words, predict
 from ...schedules import SCHEDULES, Schedule
-from ..ncu.counters import DRAM_READ, DRAM_WRITE, Kernel
+from ..ncu.counters import DRAM_READ, DRAM_WRITE, ProfiledKernel
 from ..ncu.spills import block_bytes
-from .passes import CLOSE, NAME_LENGTH, TILES, UNKNOWN_BLOCKS_PER_SM, PassRow, explain_passes, pass_rows
+from .passes import NAME_LENGTH, RATIO_TOLERANCE, TILES, UNKNOWN_BLOCKS_PER_SM, PassRow, explain_passes, pass_rows
 
 MOST_SPLITS = 128
 SPLIT_TILES = Tiling(64, 128)  # a query tile for decoding; reads do not depend on the key tile
@@ -60,7 +60,7 @@ class Explanation:
         call."""
         least, most = WRITES
         stores = least <= (self.write_ratio or 1) <= most
-        return abs(self.read_ratio - 1) <= CLOSE and stores and self.share >= LEAST_SHARE
+        return abs(self.read_ratio - 1) <= RATIO_TOLERANCE and stores and self.share >= LEAST_SHARE
 
 
 class ExplanationRow(TypedDict):
@@ -101,8 +101,8 @@ class Spilled(TypedDict):
 
 
 def explain(
-    kernels: Sequence[Kernel], problem: Attention, masked_tiles: bool = True, most: int = 3
-) -> tuple[Kernel, list[Explanation]]:
+    kernels: Sequence[ProfiledKernel], problem: Attention, masked_tiles: bool = True, most: int = 3
+) -> tuple[ProfiledKernel, list[Explanation]]:
     """The kernel that loads most, and the best explanations of it, best first.
 
     They are ordered by the distance in bytes read; then by whether the grid has a block for each query tile; then by
@@ -111,7 +111,7 @@ def explain(
     """
     kernel = max(kernels, key=lambda k: k.load_bytes)
     share = sum(k.load_bytes for k in kernels if k.name == kernel.name) / max(1, sum(k.load_bytes for k in kernels))
-    found = [replace(e, share=share) for e in candidates(kernel, problem, masked_tiles) if e is not None]
+    found = [replace(e, share=share) for e in possible_explanations(kernel, problem, masked_tiles) if e is not None]
     found.sort(key=lambda e: (not e.explains, round(abs(e.read_ratio - 1), 6), *_unlikely(e, kernel, problem)))
     merged: dict[tuple[str, int, int], list[Explanation]] = {}
     for e in found:
@@ -126,7 +126,7 @@ def _alike(group: list[Explanation]) -> tuple[str, ...]:
     return tuple(name for name in names if name != _tiles(group[0].tiling))
 
 
-def _unlikely(e: Explanation, kernel: Kernel, problem: Attention) -> tuple[float, ...]:
+def _unlikely(e: Explanation, kernel: ProfiledKernel, problem: Attention) -> tuple[float, ...]:
     """Reasons against an explanation that predicts the reads, the strongest first: a key to sort by."""
     rows_q, rows_k = e.tiling.rows_q, e.tiling.rows_k
     other_grid = prod(kernel.grid) != -(-problem.N // rows_q) * problem.instances * (e.splits or 1)
@@ -139,7 +139,9 @@ def _tiles(t: Tiling) -> str:
     return f"{t.rows_q}x{t.rows_k}"
 
 
-def candidates(kernel: Kernel, problem: Attention, masked_tiles: bool) -> Iterator[Explanation | None]:
+def possible_explanations(
+    kernel: ProfiledKernel, problem: Attention, masked_tiles: bool
+) -> Iterator[Explanation | None]:
     """Every attention schedule with every pair of tile sizes; None where a schedule is for other problems."""
     for schedule in SCHEDULES.values():
         if schedule.family != "attention" or "ideal" in schedule.rules:
@@ -153,7 +155,7 @@ def candidates(kernel: Kernel, problem: Attention, masked_tiles: bool) -> Iterat
             yield _candidate(schedule, problem, Tiling(rows_q, rows_k), kernel)
 
 
-def _split(schedule: Schedule, problem: Attention, kernel: Kernel) -> Iterator[Explanation]:
+def _split(schedule: Schedule, problem: Attention, kernel: ProfiledKernel) -> Iterator[Explanation]:
     """An explanation for each number of splits, from the first launch of a schedule that splits the keys among
     blocks."""
     if _first_launch(schedule, problem, 2) == _first_launch(schedule, problem, 3):
@@ -179,7 +181,7 @@ def number_of_launches(schedule: Schedule, problem: Attention) -> int:
         return 0
 
 
-def _candidate(schedule: Schedule, problem: Attention, tiling: Tiling, kernel: Kernel) -> Explanation | None:
+def _candidate(schedule: Schedule, problem: Attention, tiling: Tiling, kernel: ProfiledKernel) -> Explanation | None:
     """A schedule with these tiles as an explanation; None if it is for other problems."""
     try:
         predicted = predict(schedule, problem, tiling)
@@ -198,7 +200,7 @@ def _candidate(schedule: Schedule, problem: Attention, tiling: Tiling, kernel: K
     )
 
 
-def occupancy(kernel: Kernel, predicted: Prediction, problem: Attention, splits: int) -> Occupancy:
+def occupancy(kernel: ProfiledKernel, predicted: Prediction, problem: Attention, splits: int) -> Occupancy:
     """The occupancy of a kernel.
 
     A kernel that loads a row of Q again for each tile of keys does not keep its operands in registers. Its tiles go
@@ -214,7 +216,7 @@ def occupancy(kernel: Kernel, predicted: Prediction, problem: Attention, splits:
     )
 
 
-def spills(kernel: Kernel, predicted: Prediction, tiling: Tiling, problem: Attention, places: int) -> Spilled:
+def spills(kernel: ProfiledKernel, predicted: Prediction, tiling: Tiling, problem: Attention, places: int) -> Spilled:
     """The spilled registers, with `places` blocks at a time. If the instructions are not known, all spilled bytes are
     taken to be written in each tile of keys (FlashAttention-2 with d = 128: 15 KB)."""
     tiles = predicted.tensors["K"][0] / (tiling.rows_k * problem.d)
@@ -227,7 +229,7 @@ def spills(kernel: Kernel, predicted: Prediction, tiling: Tiling, problem: Atten
 
 def explanation_rows(
     label: str,
-    kernel: Kernel,
+    kernel: ProfiledKernel,
     explanations: Sequence[Explanation],
     problem: Attention,
     hardware: Hardware | None = None,
@@ -238,7 +240,7 @@ def explanation_rows(
 
 
 def explanation_row(
-    label: str, kernel: Kernel, e: Explanation, problem: Attention, hardware: Hardware | None
+    label: str, kernel: ProfiledKernel, e: Explanation, problem: Attention, hardware: Hardware | None
 ) -> ExplanationRow:
     """The row of one explanation. With `hardware` it has DRAM and time as well."""
     once, again = block_bytes(kernel) or (None, None)
@@ -270,7 +272,7 @@ def explanation_row(
     }
 
 
-def on_hardware(kernel: Kernel, e: Explanation, problem: Attention, hardware: Hardware) -> Prediction:
+def on_hardware(kernel: ProfiledKernel, e: Explanation, problem: Attention, hardware: Hardware) -> Prediction:
     """The prediction with DRAM and, where rates were measured, time."""
     schedule = SCHEDULES[e.schedule]
     p = replace(problem, splits=e.splits) if e.splits else problem
@@ -282,7 +284,7 @@ def on_hardware(kernel: Kernel, e: Explanation, problem: Attention, hardware: Ha
 
 
 def explained(
-    label: str | None, kernels: Sequence[Kernel], problem: Attention, hardware: Hardware | None = None
+    label: str | None, kernels: Sequence[ProfiledKernel], problem: Attention, hardware: Hardware | None = None
 ) -> Sequence[ExplanationRow] | Sequence[PassRow]:
     """The rows of one call: of its passes if it has them, else of the best explanations, best first."""
     found = explain_passes(kernels, problem)

@@ -22,10 +22,10 @@ from ...hardware import Hardware
 from ...predict.block_work import Occupancy
 from ...predict.predict import DECIMALS, launch_words, predict
 from ...schedules import find
-from ..ncu.counters import DRAM_READ, DRAM_WRITE, Kernel
+from ..ncu.counters import DRAM_READ, DRAM_WRITE, ProfiledKernel
 
 PRODUCT = "matmul-tiled"
-CLOSE = 0.0005  # a prediction within 0.05 % explains
+RATIO_TOLERANCE = 0.0005  # a prediction within 0.05 % explains
 NAME_LENGTH = 60
 UNKNOWN_BLOCKS_PER_SM = 2
 # The model of the L2 follows so many parts of a sum, and so many rows of a softmax, together. SM bytes do not change.
@@ -77,7 +77,7 @@ class ExplainedPass:
     """A kernel of a call, and the pass that explains it. `alike` are other tiles that predict the same."""
 
     part: Pass
-    kernel: Kernel
+    kernel: ProfiledKernel
     tiles: str  # empty for whole rows
     alike: tuple[str, ...]
     read_bytes: int
@@ -109,13 +109,13 @@ def passes(problem: Attention, dtype: str) -> list[Pass]:
     ]
 
 
-def explain_passes(kernels: Sequence[Kernel], problem: Attention) -> list[ExplainedPass]:
+def explain_passes(kernels: Sequence[ProfiledKernel], problem: Attention) -> list[ExplainedPass]:
     """The kernels that are passes of attention, in order, three for each call; none if a pass is missing."""
     types = dict.fromkeys((problem.dtype, str(problem.acc_dtype), "fp32"))
     return max((_calls(kernels, passes(problem, dtype)) for dtype in types), key=len)
 
 
-def _calls(kernels: Sequence[Kernel], wanted: list[Pass]) -> list[ExplainedPass]:
+def _calls(kernels: Sequence[ProfiledKernel], wanted: list[Pass]) -> list[ExplainedPass]:
     """The passes of each call in turn. A profile that somebody else made may have several calls."""
     found, start = list[ExplainedPass](), 0
     while True:
@@ -131,7 +131,7 @@ def _calls(kernels: Sequence[Kernel], wanted: list[Pass]) -> list[ExplainedPass]
         found += call
 
 
-def _explained(kernel: Kernel, part: Pass) -> ExplainedPass | None:
+def _explained(kernel: ProfiledKernel, part: Pass) -> ExplainedPass | None:
     """The pass with the tiles that predict the bytes that the kernel read and wrote, powers of two first; None if none
     do. A product must have a block for each tile of its result."""
     same = [(t, moved) for t, moved in _candidates(part) if _close(kernel, *moved)]
@@ -158,13 +158,13 @@ def _up_to(axis: int) -> list[int]:
     return [n for n in TILES if n <= least]
 
 
-def _close(kernel: Kernel, read_bytes: int, write_bytes: int) -> bool:
+def _close(kernel: ProfiledKernel, read_bytes: int, write_bytes: int) -> bool:
     pairs = (kernel.load_bytes, read_bytes), (kernel.store_bytes, write_bytes)
-    return all(abs(measured - predicted) <= CLOSE * predicted for measured, predicted in pairs)
+    return all(abs(measured - predicted) <= RATIO_TOLERANCE * predicted for measured, predicted in pairs)
 
 
 def pass_rows(
-    label: str, kernels: Sequence[Kernel], found: Sequence[ExplainedPass], hardware: Hardware | None = None
+    label: str, kernels: Sequence[ProfiledKernel], found: Sequence[ExplainedPass], hardware: Hardware | None = None
 ) -> list[PassRow]:
     """A row for each pass (with `hardware` also its DRAM bytes), and one for all other kernels of the call."""
     rows = [_row(label, one.part.name, [one.kernel], one, hardware) for one in found]
@@ -174,7 +174,11 @@ def pass_rows(
 
 
 def _row(
-    label: str, name: str, kernels: list[Kernel], one: ExplainedPass | None = None, hardware: Hardware | None = None
+    label: str,
+    name: str,
+    kernels: list[ProfiledKernel],
+    one: ExplainedPass | None = None,
+    hardware: Hardware | None = None,
 ) -> PassRow:
     read, written = (sum(k.load_bytes for k in kernels), sum(k.store_bytes for k in kernels))
     moved = sum(k.get(DRAM_READ) + k.get(DRAM_WRITE) for k in kernels)

@@ -12,7 +12,7 @@ from ...hardware import load
 from ..jobs import torch_job
 from ..ncu import counters
 from ..ncu import run as ncu
-from ..ncu.counters import Kernel
+from ..ncu.counters import ProfiledKernel
 from .explain import explained
 
 
@@ -21,7 +21,7 @@ def explain_kernel(
 ) -> list[dict[str, object]]:
     """The rows of one of PyTorch's kernels, which is profiled here, or of all calls of a kept profile."""
     if from_ncu:
-        calls = counters.read(from_ncu).jobs
+        calls = counters.read_profile(from_ncu).jobs
     elif name is None:
         raise InputError("kernel", "nothing", "torch-flash, torch-cudnn, torch-efficient, torch-math", "or --from-ncu")
     else:
@@ -36,7 +36,7 @@ def explain_kernel(
     return in_the_same_columns(every)
 
 
-def profile_kernel(name: str, problem: Attention, keep: str | None) -> tuple[Attention, list[list[Kernel]]]:
+def profile_kernel(name: str, problem: Attention, keep: str | None) -> tuple[Attention, list[list[ProfiledKernel]]]:
     """(the problem as this kernel has it, the kernels of its one call). The profiler's CSV is kept at `keep`."""
     from .. import device
 

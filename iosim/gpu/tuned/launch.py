@@ -18,7 +18,7 @@ from ...core.problem import DENSE, Attention
 from ...core.tiling import Tiling
 from ...errors import InputError, MissingError
 from .. import device
-from ..arrays import Counts, DeviceArray, DeviceArrays, Module
+from ..arrays import DeviceArray, DeviceArrays, Module, WordCounts
 
 KERNELS = Path(__file__).parent
 COUNTERS = (  # the tensor and direction that each word of the array `counts` counts
@@ -29,7 +29,7 @@ ROWS_Q = {"flash2.cu": 128, "standard.cu": 256}
 ROWS_K = 128
 PANEL = 64  # 2-byte words: the width of a box swizzled by 128 bytes
 WARP_ROWS = 32  # rows of S that a warp stores at once
-FILES = {"flash2": "flash2.cu", "block-sparse-q": "flash2.cu", "standard-tiled": "standard.cu"}
+TUNED_FILES = {"flash2": "flash2.cu", "block-sparse-q": "flash2.cu", "standard-tiled": "standard.cu"}
 MASKS = {"block-sparse-q": "causal"}  # the one mask of a schedule's kernel; the other kernels are dense
 TensorMap = np.void  # a CUtensorMap, which CuPy passes by value
 
@@ -54,7 +54,7 @@ class TunedKernel:
     @property
     def file(self) -> str:
         """The name of the CUDA file."""
-        return FILES[self.schedule]
+        return TUNED_FILES[self.schedule]
 
     @property
     def one_launch(self) -> bool:
@@ -88,9 +88,9 @@ def tuned(schedule: str, problem: Attention) -> TunedKernel:
     """The tuned kernels of a schedule; InputError if there are none for the problem."""
     p = problem
     masked = MASKS.get(schedule, "dense")
-    one_launch = FILES.get(schedule) == "flash2.cu"
+    one_launch = TUNED_FILES.get(schedule) == "flash2.cu"
     rules = [
-        ("--tuned --schedule", schedule, ", ".join(FILES), schedule in FILES),
+        ("--tuned --schedule", schedule, ", ".join(TUNED_FILES), schedule in TUNED_FILES),
         ("--tuned --dtype", p.dtype, "fp16 or bf16", p.dtype in ("fp16", "bf16")),
         ("--tuned --d", p.d, "64 or 128", p.d in (64, 128) and p.dv == p.d),
         ("--tuned --mask", p.mask, f"{masked} for {schedule}", str(p.mask) == masked),
@@ -178,7 +178,7 @@ def launches(
     ]  # fmt: skip
 
 
-def make_arrays(kernel: TunedKernel, inputs: Mapping[str, object]) -> DeviceArrays:
+def tuned_arrays(kernel: TunedKernel, inputs: Mapping[str, object]) -> DeviceArrays:
     """Device arrays by tensor: inputs (instances, rows, d) rounded to the dtype, and outputs full of NaN."""
     p = kernel.problem
     shapes = {"O": (p.instances, p.N, p.d)}
@@ -197,7 +197,7 @@ def run_tuned(
     """(outputs on the device as floats, {tensor: (words read, words written)}) of one run. Without `count` no words are
     counted."""
     xp = device.cupy()
-    arrays, counts = make_arrays(kernel, inputs), xp.zeros(len(COUNTERS), np.uint64)
+    arrays, counts = tuned_arrays(kernel, inputs), xp.zeros(len(COUNTERS), np.uint64)
     for launch in launches(kernel, arrays, counts, count):
         launch()
     xp.cuda.Device().synchronize()
@@ -212,7 +212,7 @@ def run_tuned(
     return outputs, counted(counts) if count else {}
 
 
-def counted(counts: Counts) -> dict[str, tuple[int, int]]:
+def counted(counts: WordCounts) -> dict[str, tuple[int, int]]:
     """The array `counts` as {tensor: (words read, words written)}. Tensors that do not move are left out."""
     found = dict(zip(COUNTERS, map(int, counts.get()), strict=True))
     names = dict.fromkeys(tensor for tensor, _ in COUNTERS)
