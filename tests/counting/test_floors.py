@@ -460,7 +460,7 @@ def changed(name, change):
         ("seen_by_group", lambda seen: seen._replace(rows=seen.any_rows)),
         ("seen_by_group", lambda seen: seen._replace(any_rows=seen.any_rows + 1)),
         ("seen_by_group", lambda seen: seen._replace(pairs=2 * seen.pairs)),
-        ("words_of", lambda M: M and M // 2),
+        ("sram_words", lambda M: M and M // 2),
         ("form_one", lambda form: form._replace(other=(form.other[0], 1, 3))),
         ("simple_form", lambda form: form._replace(square=9 * form.square, other=(9 * form.other[0], 1, 2))),
     ],

@@ -148,7 +148,7 @@ def test_too_fine_a_trace_is_refused():
     import iosim.predict.blocks
 
     watcher = iosim.predict.blocks.Events()
-    watcher.machine = type("M", (), {"block": 0})
+    watcher.machine = type("M", (), {"thread_block": 0})
     watcher.events = [None] * iosim.predict.blocks.MOST_HEAD_EVENTS
     block = type("B", (), {"shape": (1, 1)})
     with pytest.raises(InputError, match="larger tiles"):
