@@ -31,7 +31,7 @@ SOURCE = Path(__file__).with_name("calibrate.cu")
 BIG_BYTES = 1 << 31  # a buffer far larger than any L2
 L2_STEP_BYTES = 4 << 20  # from one size of buffer to the next
 L2_PASS_BYTES = 1 << 32  # read in all for each size
-THREADS, TIMES = 256, 4096  # threads of a block; turns of a loop of arithmetic
+LOOP_THREADS, TIMES = 256, 4096  # threads of a block; turns of a loop of arithmetic
 PEAK_REPEATS = 7  # launches, of which the median time counts
 WGMMA_TIMES = 64  # turns: a third of a millisecond, because the GPU lowers its clock when it is busy for longer
 MMA_FLOPS = 16 * 8 * 16 * 2  # of one m16n8k16
@@ -67,11 +67,11 @@ class Bench:
         xp, count = self.xp, BIG_BYTES // 16
         a, b = xp.ones(BIG_BYTES // 4, xp.uint32), xp.empty(BIG_BYTES // 4, xp.uint32)
         grids, n = (
-            (self.sms * 16, count // THREADS),
+            (self.sms * 16, count // LOOP_THREADS),
             xp.int64(count),
         )  # few blocks with many turns, or many blocks with one
         copy, read, write = (
-            BIG_BYTES / min(self.seconds(f"{name}_bytes", blocks, THREADS, a, b, n) for blocks in grids)
+            BIG_BYTES / min(self.seconds(f"{name}_bytes", blocks, LOOP_THREADS, a, b, n) for blocks in grids)
             for name in ("copy", "read", "write")
         )
         return {"dram_bytes_per_second": 2 * copy, "dram_read_bytes_per_second": read,
@@ -94,14 +94,14 @@ class Bench:
     def arithmetic(self) -> TomlValues:
         """Multiply-adds, exponentials and flops of products a second, of all multiprocessors together."""
         xp, blocks, times = self.xp, self.sms * 8, self.xp.int32(TIMES)
-        lanes = blocks * THREADS * CHAINS * TIMES
+        lanes = blocks * LOOP_THREADS * CHAINS * TIMES
         f = xp.float32
-        fma = lanes / self.seconds("fma_rate", blocks, THREADS, self.out, f(1.0001), f(0.5), times)
-        exp = lanes / self.seconds("exp_rate", blocks, THREADS, self.out, f(-0.001), times)
+        fma = lanes / self.seconds("fma_rate", blocks, LOOP_THREADS, self.out, f(1.0001), f(0.5), times)
+        exp = lanes / self.seconds("exp_rate", blocks, LOOP_THREADS, self.out, f(-0.001), times)
         tensor = {}
         for name, one in (("fp16", 0x3C003C00), ("bf16", 0x3F803F80)):
             a, b = xp.uint32(one), xp.uint32(one + 0x00010001)
-            seconds = self.seconds(f"mma_{name}", blocks, THREADS, self.out, a, b, times)
+            seconds = self.seconds(f"mma_{name}", blocks, LOOP_THREADS, self.out, a, b, times)
             tensor[name] = lanes // 32 * MMA_FLOPS / seconds
         return {"simt_operations_per_second": fma, "exponentials_per_second": exp, "tensor_flops_per_second": tensor,
                 "wgmma_flops_per_second": self.wgmma()}  # fmt: skip

@@ -49,7 +49,7 @@ class ProblemFields(Types, total=False):
 EXAMPLE_TYPES: dict[str, Types] = {"fp32": {"dtype": "fp32"}, "fp16": {"dtype": "fp16", "acc_dtype": "fp32"}}
 RAGGED: ProblemFields = {"N": 200, "Nk": 333, "d": 40}
 WHOLE: ProblemFields = {"N": 512, "d": 64, "heads": 2}
-SMALL: ProblemFields = {"N": 96, "d": 32, "heads": 2}  # for tiles of one token
+TOKEN_SIZES: ProblemFields = {"N": 96, "d": 32, "heads": 2}  # for tiles of one token
 DECODE: ProblemFields = {"N": 1, "Nk": 16384, "d": 128, "heads": 32, "kv_heads": 8}
 
 
@@ -63,11 +63,11 @@ def shapes() -> Iterator[tuple[str, str, ProblemFields, str, int]]:
         if name in CORE or not can_generate(schedule):
             continue
         ideal = "ideal" in schedule.rules
-        ragged: ProblemFields = {**SMALL, "Nk": 77} if ideal else {**RAGGED, "heads": 2}
+        ragged: ProblemFields = {**TOKEN_SIZES, "Nk": 77} if ideal else {**RAGGED, "heads": 2}
         if schedule.family == "attention" and not ideal:
             ragged = {**ragged, "heads": 4, "kv_heads": 2}
         yield name, "1x1" if ideal else "48x32", {**ragged, **EXAMPLE_TYPES["fp32"]}, "window:50", 1 if ideal else 8
-        sizes = SMALL if ideal else WHOLE
+        sizes = TOKEN_SIZES if ideal else WHOLE
         whole: ProblemFields = {**sizes, **EXAMPLE_TYPES["fp16"]}
         if schedule.drops:
             whole = {**whole, "dropout": Dropout(0.1, 7)}

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..core.typing import ScheduleLike, Size, Text
 
 MOST_HEAD_EVENTS = 6_000_000  # loads and stores of tiles of one head: half a minute of visiting every tile
-LEAST_ROWS = 16  # of a cell: smaller tiles share one, because their blocks run at the same time
+LEAST_CELL_ROWS = 16  # of a cell: smaller tiles share one, because their blocks run at the same time
 
 
 @dataclass
@@ -89,7 +89,7 @@ class Touches:
     """Cells [0, shared_cells) belong to a key/value head, the others to a query head."""
 
 
-class Event(NamedTuple):
+class TileEvent(NamedTuple):
     """A load or a store of a tile by a block of a launch."""
 
     launch: int
@@ -107,7 +107,7 @@ class Events(BlockWatcher):
     """Keeps the loads and stores of a run. Loads that move no word are left out."""
 
     launch: int = 0
-    events: list[Event] = field(default_factory=list)
+    events: list[TileEvent] = field(default_factory=list)
 
     def load(self, block: Block, tensor: str, words: Size) -> None:
         if words:
@@ -119,7 +119,7 @@ class Events(BlockWatcher):
     def _add(self, block: Block, tensor: str, write: bool) -> None:
         (row, rows), (column, columns) = extent_of(block)
         place = row, int(rows), column, int(columns)
-        self.events.append(Event(self.launch, self.machine.thread_block, tensor, *place, write))
+        self.events.append(TileEvent(self.launch, self.machine.thread_block, tensor, *place, write))
         if len(self.events) > MOST_HEAD_EVENTS:
             raise InputError(
                 "--tiles", f"more than {MOST_HEAD_EVENTS} tile events a head", "larger tiles or a smaller N"
@@ -155,7 +155,7 @@ def touches_of(
     return Touches(launches, sizes, shared)
 
 
-def _cells(events: list[Event], machine: Unrolled) -> dict[str, Cells]:
+def _cells(events: list[TileEvent], machine: Unrolled) -> dict[str, Cells]:
     """The cells of each tensor: so small that every tile is made of whole ones, but of at least 16 rows and 32 columns
     where the tensor has as many."""
     found: dict[str, Cells] = {}
@@ -171,13 +171,13 @@ def _cells(events: list[Event], machine: Unrolled) -> dict[str, Cells]:
             if event.tensor == name:
                 rows, columns = gcd(rows, event.row), gcd(columns, event.column)
         word_bytes = p.hbm_bytes(machine.tensors[name])
-        rows, columns = max(rows or length, min(LEAST_ROWS, length)), max(columns or width, min(32, width))
+        rows, columns = max(rows or length, min(LEAST_CELL_ROWS, length)), max(columns or width, min(32, width))
         found[name] = Cells(rows, columns, length, width, word_bytes, first, shared[name])
         first += found[name].count
     return found
 
 
-def _launch(events: list[Event], tensors: dict[str, Cells]) -> Launch:
+def _launch(events: list[TileEvent], tensors: dict[str, Cells]) -> Launch:
     """The touches of one launch, from its events in the order in which its blocks run."""
     parts = [tensors[e.tensor].touched(e.row, e.rows, e.column, e.columns) for e in events]
     counts = np.array([len(part) for part in parts])

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..core.tiling import Tiling
     from ..core.typing import ScheduleLike, Size, Test, Tiles
 
-    Search = Callable[[ScheduleLike, Attention[Size], int, int], tuple[Tiling[Size], Test]]
+    ArraySearch = Callable[[ScheduleLike, Attention[Size], int, int], tuple[Tiling[Size], Test]]
 
 
 def inner_matters(schedule: ScheduleLike, problem: Attention[Size], tiling: Tiles, multiple: int = 1) -> bool:
@@ -73,7 +73,7 @@ def least_of_both(
 
 
 def one_by_one(
-    search: Search, schedule: ScheduleLike, problem: Attention[Size], M_bytes: Size, multiple: int
+    search: ArraySearch, schedule: ScheduleLike, problem: Attention[Size], M_bytes: Size, multiple: int
 ) -> tuple[Tiling[Size], Test]:  # fmt: skip
     """(tiles as arrays, whether any fit as an array), by calling `search` for one problem at a time."""
     import numpy as np

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ..core.typing import Size
 
-    Sizes = NDArray[np.int64]  # or of Python integers, where a count may not fit
+    SizeArray = NDArray[np.int64]  # or of Python integers, where a count may not fit
     Reach = Callable[[int], list[tuple[int, int]]]
 
 MOST = 2**20  # pairs; they take a second
@@ -31,8 +31,8 @@ MOST_SEEN = 2**28  # pairs under a mask; they take twenty seconds
 class Falls(NamedTuple):
     """Arrays of equal length. From `M` bytes on, the `tile` (rows, columns) costs less than every tile before it."""
 
-    M: Sizes
-    tile: tuple[Sizes, Sizes]
+    M: SizeArray
+    tile: tuple[SizeArray, SizeArray]
 
 
 F_co = TypeVar("F_co", covariant=True)
@@ -47,7 +47,7 @@ class Solver(Protocol[F_co]):
     ) -> F_co: ...  # fmt: skip
 
 
-def pairs(rows_axis: int, columns_axis: int, multiple: int) -> tuple[Sizes, Sizes]:
+def pairs(rows_axis: int, columns_axis: int, multiple: int) -> tuple[SizeArray, SizeArray]:
     """The smallest rows and columns for each pair of numbers of passes, as arrays of Python integers."""
     import numpy as np
 
@@ -67,7 +67,10 @@ def falls(
     are called with numbers and with arrays."""
     import numpy as np
 
-    room_of, cost_of = cast("Callable[[Size], tuple[Size, Size]]", room), cast("Callable[[Size, Size], Sizes]", cost)
+    room_of, cost_of = (
+        cast("Callable[[Size], tuple[Size, Size]]", room),
+        cast("Callable[[Size, Size], SizeArray]", cost),
+    )
     most, least = room(rows_axis)
     kind = integers(most * columns_axis + least, cost(rows_axis, columns_axis))
     rows, columns = (part.astype(kind) for part in pairs(rows_axis, columns_axis, multiple))
@@ -100,7 +103,7 @@ def seen_pairs(
     rows, columns = (np.arange(1, n + 1).astype(kind) * multiple for n in units)
     sums = sums_of(reach, rows, kind)
     rooms = cast("Callable[[Size], list[tuple[Size, Size]]]", room)(np.minimum(rows, rows_axis))
-    words_of = cast("Callable[[Size, Size, Size], Sizes]", cost)
+    words_of = cast("Callable[[Size, Size, Size], SizeArray]", cost)
     found = []
     for width in columns.tolist():
         words = words_of(*sums(width))
@@ -112,7 +115,7 @@ def seen_pairs(
     return [Tiling(*pair) for pair in zip(rows[kept].tolist(), columns[kept].tolist(), strict=True)]
 
 
-def sums_of(reach: Reach, rows: Sizes, kind: str | type) -> Callable[[int], tuple[Sizes, Sizes, Sizes]]:
+def sums_of(reach: Reach, rows: SizeArray, kind: str | type) -> Callable[[int], tuple[SizeArray, SizeArray, SizeArray]]:
     """A function of the columns of a tile: the three sums of `seen_pairs`, each an array over all numbers of rows."""
     import numpy as np
 
@@ -129,7 +132,7 @@ def integers(*most: int) -> str | type[object]:
     return "int64" if 16 * max(most) < 2**63 else object
 
 
-def cheaper(M: Sizes, cost: Sizes) -> NDArray[np.intp]:
+def cheaper(M: SizeArray, cost: SizeArray) -> NDArray[np.intp]:
     """Indices, in the order of M, of the entries that cost less than every other entry that needs no more M."""
     import numpy as np
 

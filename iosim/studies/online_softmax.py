@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..tables import Row
 
     Vector = NDArray[np.float64]
-    Numbers = Sequence[float] | Vector  # of a row
+    RowOfNumbers = Sequence[float] | Vector  # of a row
 
 TEN = (
     0.59885727, 4.17296555, 9.17626131, 8.75696076, 1.12491781, 4.37783372, 1.52455393, 2.9992116, 8.44856526,
@@ -25,7 +25,7 @@ TEN = (
 )  # fmt: skip
 
 
-def blockwise_softmax(x: Numbers, block: int, rescale_sum: bool = True, rescale_earlier: bool = True) -> Vector:
+def blockwise_softmax(x: RowOfNumbers, block: int, rescale_sum: bool = True, rescale_earlier: bool = True) -> Vector:
     """The softmax of n numbers, computed block by block.
 
     Without `rescale_sum`, a block's sum is not multiplied by exp(block maximum - new maximum). Without
@@ -77,7 +77,7 @@ def demos() -> list[Row]:
     ]  # fmt: skip
 
 
-def softmax_passes(x: Numbers, passes: int, block: int = 3) -> tuple[Vector, int, int]:
+def softmax_passes(x: RowOfNumbers, passes: int, block: int = 3) -> tuple[Vector, int, int]:
     """(the softmax of n numbers, reads, writes), where the numbers lie in slow memory and are read in `passes` passes.
 
     Three passes find the maximum, the sum, the quotients. Two passes find maximum and sum together (online), then the
@@ -104,7 +104,7 @@ def merge_statistics(m1: float, l1: float, m2: float, l2: float) -> tuple[float,
     return (m, 0.0) if np.isneginf(m) else (m, l1 * np.exp(m1 - m) + l2 * np.exp(m2 - m))
 
 
-def blockwise_output(s: Numbers, v: Numbers, block: int, rescale: bool = True) -> float:
+def blockwise_output(s: RowOfNumbers, v: RowOfNumbers, block: int, rescale: bool = True) -> float:
     """softmax(s) . v, computed in one pass over blocks. Without `rescale`, earlier blocks keep their old maximum, which
     is a mistake."""
     m, l, o = -np.inf, 0.0, 0.0

@@ -32,7 +32,7 @@ from .thread_blocks import blocks
 
 if TYPE_CHECKING:
     from ..core.typing import Size
-    from ..search.shared_sram_curve import Sizes
+    from ..search.shared_sram_curve import SizeArray
 
 MOST_CANDIDATES = 2**18  # of one schedule: they take some seconds
 
@@ -265,7 +265,7 @@ def counted_steps(schedule: Schedule, p: Attention, tiling: Tiling[Size], least_
     return found
 
 
-def step_columns(schedule: Schedule, p: Attention, tiling: Tiling[Size], least_blocks: int) -> dict[str, Sizes]:
+def step_columns(schedule: Schedule, p: Attention, tiling: Tiling[Size], least_blocks: int) -> dict[str, SizeArray]:
     """The fields of a CurveStep and the further tile sizes, as arrays of the same length.
 
     The arrays of Br, Bc and blocks hold None where a CurveStep has None.

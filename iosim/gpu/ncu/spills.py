@@ -18,7 +18,7 @@ from ...cuda.warp_split import LANES
 from .counters import MARKERS, ProfiledKernel, StoreInstruction
 
 COUNT = "inst_executed"  # the metric: warps that ran an instruction
-STORE = re.compile(r"\bSTL((?:\.\w+)*) \[R1(?:\+0x([0-9a-f]+))?\]")  # R1 is the stack's pointer
+STORE_INSTRUCTION = re.compile(r"\bSTL((?:\.\w+)*) \[R1(?:\+0x([0-9a-f]+))?\]")  # R1 is the stack's pointer
 WIDTHS = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}  # bytes a thread
 WORD_BYTES = 4
 SPILL_TOLERANCE = 0.01  # relative difference to the bytes that the counters say are spilled
@@ -47,7 +47,7 @@ def _listings(text: str) -> Iterator[tuple[str, str, list[StoreInstruction]]]:
 
 
 def _store(instruction: str, warps: str) -> Iterator[StoreInstruction]:
-    found = STORE.search(instruction)
+    found = STORE_INSTRUCTION.search(instruction)
     if found:
         width = [WIDTHS[part] for part in found[1].split(".") if part in WIDTHS]
         yield int(found[2] or "0", 16), sum(width) or WORD_BYTES, int(warps.replace(",", ""))

@@ -23,7 +23,15 @@ from ...predict.predict import DECIMALS, Prediction, in_whole_tiles, launch_word
 from ...schedules import SCHEDULES, Schedule
 from ..ncu.counters import DRAM_READ, DRAM_WRITE, ProfiledKernel
 from ..ncu.spills import block_bytes
-from .passes import NAME_LENGTH, RATIO_TOLERANCE, TILES, UNKNOWN_BLOCKS_PER_SM, PassRow, explain_passes, pass_rows
+from .passes import (
+    NAME_LENGTH,
+    PROFILE_TILES,
+    RATIO_TOLERANCE,
+    UNKNOWN_BLOCKS_PER_SM,
+    PassRow,
+    explain_passes,
+    pass_rows,
+)
 
 MOST_SPLITS = 128
 SPLIT_TILES = Tiling(64, 128)  # a query tile for decoding; reads do not depend on the key tile
@@ -151,7 +159,7 @@ def possible_explanations(
             yield from _split(schedule, problem, kernel)
         if (schedule.skips and not masked_tiles) or launches != 1:
             continue
-        for rows_q, rows_k in product(TILES, TILES):
+        for rows_q, rows_k in product(PROFILE_TILES, PROFILE_TILES):
             yield _candidate(schedule, problem, Tiling(rows_q, rows_k), kernel)
 
 

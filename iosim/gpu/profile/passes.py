@@ -31,7 +31,7 @@ UNKNOWN_BLOCKS_PER_SM = 2
 # The model of the L2 follows so many parts of a sum, and so many rows of a softmax, together. SM bytes do not change.
 DEPTH = 128
 WHOLE_ROWS = Tiling(128, 128, rows_s=16)
-TILES = (16, 32, 48, 64, 80, 96, 112, 128, 160, 176, 192, 224, 256)
+PROFILE_TILES = (16, 32, 48, 64, 80, 96, 112, 128, 160, 176, 192, 224, 256)
 
 
 @dataclass(frozen=True)
@@ -154,8 +154,8 @@ def _candidates(part: Pass) -> list[tuple[Tiling, tuple[int, int]]]:
 
 
 def _up_to(axis: int) -> list[int]:
-    least = next((n for n in TILES if n >= axis), TILES[-1])
-    return [n for n in TILES if n <= least]
+    least = next((n for n in PROFILE_TILES if n >= axis), PROFILE_TILES[-1])
+    return [n for n in PROFILE_TILES if n <= least]
 
 
 def _close(kernel: ProfiledKernel, read_bytes: int, write_bytes: int) -> bool:
