@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ..core.typing import ScheduleLike, Size, Text
 
 MOST_HEAD_EVENTS = 6_000_000  # loads and stores of tiles of one head: half a minute of visiting every tile
+LEAST_CELL_COLUMNS = 32
 LEAST_CELL_ROWS = 16  # of a cell: smaller tiles share one, because their blocks run at the same time
 
 
@@ -171,7 +172,10 @@ def _cells(events: list[TileEvent], machine: Unrolled) -> dict[str, Cells]:
             if event.tensor == name:
                 rows, columns = gcd(rows, event.row), gcd(columns, event.column)
         word_bytes = p.hbm_bytes(machine.tensors[name])
-        rows, columns = max(rows or length, min(LEAST_CELL_ROWS, length)), max(columns or width, min(32, width))
+        rows, columns = (
+            max(rows or length, min(LEAST_CELL_ROWS, length)),
+            max(columns or width, min(LEAST_CELL_COLUMNS, width)),
+        )
         found[name] = Cells(rows, columns, length, width, word_bytes, first, shared[name])
         first += found[name].count
     return found

@@ -16,13 +16,11 @@ from ..core.problem import DENSE
 from ..core.watchers import Watcher
 from ..cuda.program import Program
 from ..hardware import Hardware
-from .blocks import LEAST_CELL_ROWS
+from .blocks import LEAST_CELL_COLUMNS, LEAST_CELL_ROWS
 from .generated import launch_shapes, occupancies
 
 if TYPE_CHECKING:
     from ..core.typing import Input, ScheduleLike, Size, Step
-
-LEAST_COLUMNS = 32  # of a cell (predict/blocks.py)
 
 # Seconds on one core of a server of 2026, rounded.
 EVENT_SECONDS = 20e-6  # a load, a store or a step of one head
@@ -84,7 +82,7 @@ class Effort(Watcher):
         parts = [part for launch in self.launches for part in launch if part.tensor == tensor]
         rows, columns = (gcd(*(part.steps[axis] for part in parts)) for axis in (0, 1))
         tall, wide = (max(part.extents[axis] for part in parts) for axis in (0, 1))
-        return max(rows or tall, LEAST_CELL_ROWS), max(columns or wide, LEAST_COLUMNS)
+        return max(rows or tall, LEAST_CELL_ROWS), max(columns or wide, LEAST_CELL_COLUMNS)
 
 
 def part_of(axis: Tile | Size) -> tuple[int, int]:
