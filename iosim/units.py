@@ -1,4 +1,4 @@
-"""Sizes, counts and axes, read from text and printed.
+"""Readers of sizes, counts and axes that are given as text, and the printed form of sizes.
 
 K, KB and KiB are all 1024, in upper or lower case; M and G are its powers.
 """
@@ -16,7 +16,10 @@ MOST_POINTS = 10_000_000
 
 _SIZE = re.compile(r"(\d{1,25})(?:\.(\d{1,12}))?\s*(?:([kmg])(?:i?b)?|b)?", re.IGNORECASE)
 _WORDS = re.compile(r"(\d{1,25})\s*el", re.IGNORECASE)
-SIZES_ALLOWED = "bytes as 102400, 100K, 100KB, 100KiB (all 1024s), 1.5MB, 1G, or words as 51200el"
+SIZES_ALLOWED = (
+    "bytes as 102400, 100K, 100KB or 100KiB (K = 1024, M and G are its powers); "
+    "decimals that make whole bytes, as 1.5MB; words, as 51200el"
+)
 
 
 def dtype_bytes(dtype: str, where: str = "--dtype") -> int:
@@ -27,7 +30,7 @@ def dtype_bytes(dtype: str, where: str = "--dtype") -> int:
 
 
 def parse_count(text: str | int, where: str, least: int = 1, most: int = LARGEST_COUNT) -> int:
-    """The whole number of a text or of an int; InputError unless it is from `least` to `most`."""
+    """The whole number that a text or an int gives; InputError unless it is from `least` to `most`."""
     allowed = f"a whole number from {least} to {most}"
     if isinstance(text, bool) or not isinstance(text, int | str):
         raise InputError(where, text, allowed)
@@ -40,7 +43,7 @@ def parse_count(text: str | int, where: str, least: int = 1, most: int = LARGEST
 
 
 def parse_bytes(text: str | int, word_bytes: int, where: str = "--M") -> int:
-    """The bytes of a memory size: `102400`, `100KB`, `1.5MB`, or `51200el`, which are words of `word_bytes` bytes."""
+    """The bytes of a memory size such as `102400`, `100KB` or `1.5MB`, or `51200el`: words of `word_bytes` bytes."""
     if isinstance(text, int) and not isinstance(text, bool):
         size = text
     elif isinstance(text, str) and (match := _WORDS.fullmatch(text.strip())):
@@ -49,7 +52,7 @@ def parse_bytes(text: str | int, word_bytes: int, where: str = "--M") -> int:
         whole, decimals, prefix = match[1], match[2] or "", (match[3] or "").lower()
         size, rest = divmod(int(whole + decimals) * PREFIX_BYTES[prefix], 10 ** len(decimals))
         if rest:
-            raise InputError(where, text, "a whole number of bytes")
+            raise InputError(where, text, SIZES_ALLOWED, f"{text.strip()} is {size} bytes and a fraction")
     else:
         raise InputError(where, text, SIZES_ALLOWED)
     if not 1 <= size <= LARGEST_BYTES:
@@ -60,8 +63,8 @@ def parse_bytes(text: str | int, word_bytes: int, where: str = "--M") -> int:
 def parse_axis(text: str | int, where: str, parse: Callable[[str | int], int]) -> list[int]:
     """The values of an axis of a sweep, without repetitions; `parse` reads one value.
 
-    An axis is a list as `a,b,c`, whose parts may be ranges: `start:stop:xK` multiplies by K, `start:stop:+K` adds K.
-    Both ends are included.
+    An axis is a list as `a,b,c`. Its parts may be ranges: `start:stop:xK` multiplies by K, and `start:stop:+K` adds K.
+    Both include `start`, and `stop` if a step reaches it.
     """
     if isinstance(text, int):
         return [parse(text)]
@@ -98,7 +101,7 @@ def _parse_range(text: str, where: str, parse: Callable[[str], int]) -> list[int
 
 
 def format_bytes(size: int) -> str:
-    """A size as `512 B`; from 1 KiB on with a larger unit in brackets, as `102400 B (100 KiB)`."""
+    """A size as `512 B`, or from 1 KiB on with a larger unit in brackets, as `102400 B (100 KiB)`."""
     for unit, factor in (("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024)):
         if size >= factor:
             value = f"{size // factor}" if size % factor == 0 else f"{size / factor:.2f}"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @memory_options
 @tile_options
 @variant_options
-@click.option("--detail", is_flag=True, help="Words for each tensor and each step as well; with --csv a row for each.")
+@click.option("--detail", is_flag=True, help="Words of each tensor and each launch as well; with --csv a row for each.")
 @outputs
 def command(
     m: str | None, m_elements: str | None, hardware: str | None, schedules: tuple[str, ...], tiles: str | None,

@@ -47,7 +47,7 @@ problem_options = options(
     text_option("--mask", "dense, causal, window:W, global:G, strided:S, file:PATH, with &, |, ~; 2b counts tiles."),
 )
 sram_options = options(
-    text_option("--M", "SRAM in bytes (K, M, G are 1024s), or words as 51200el.", metavar="SIZE"),
+    text_option("--M", "SRAM in bytes as 100KB or 1.5MB (K, KB, KiB = 1024), or in words as 51200el.", metavar="SIZE"),
     text_option("--M-elements", "SRAM in words.", metavar="COUNT"),
 )
 memory_options = options(

@@ -109,7 +109,7 @@ class Stdout(AbstractContextManager[TextIO]):
 CONVENTIONS = {
     "words": "scalars, exact integers, over all heads and batches",
     "bytes": "words times the width of their tensor in HBM",
-    "M": "bytes; K, M, G are 1024s",
+    "M": "bytes; K, KB, KiB = 1024",
     "footprint": "tiles resident together, clipped to the axes, without the mask",
     "ragged": "the last tile counts at its true size",
     "initialisation": "writing O, l, m before Algorithm 1 is not counted unless count_init",

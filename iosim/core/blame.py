@@ -17,7 +17,7 @@ PACKAGE = __name__.partition(".")[0]
 
 
 def read_text(text: Text, chip: Machine, p: Attention[Size], tiling: Tiling[Size]) -> None:
-    """Call a schedule's text. If the text is not part of iosim, its errors become ScheduleErrors with file and line."""
+    """Call a schedule's function. If it is not part of iosim, its errors become ScheduleErrors with file and line."""
     try:
         text(chip, cast("Attention", p), cast("Tiling", tiling))
     except Exception as error:
@@ -27,12 +27,12 @@ def read_text(text: Text, chip: Machine, p: Attention[Size], tiling: Tiling[Size
 
 
 def ours(text: object) -> bool:
-    """Whether a text is part of iosim. Its errors are bugs of iosim, so they are not converted."""
+    """Whether a schedule's function is part of iosim. Its errors are then bugs of iosim, and are not converted."""
     return str(getattr(text, "__module__", "")).startswith(f"{PACKAGE}.")
 
 
 def line_of(error: BaseException, files: Collection[str]) -> str:
-    """`FILE, line N (code): ` of the innermost call in one of the files; an empty string if there is none."""
+    """The text `FILE, line N (code): ` of the innermost call in one of the files; empty if there is none."""
     from traceback import extract_tb
 
     for frame in reversed(extract_tb(error.__traceback__)):
@@ -42,7 +42,7 @@ def line_of(error: BaseException, files: Collection[str]) -> str:
 
 
 def file_of(text: object) -> tuple[str, ...]:
-    """The file that defines a text, as a tuple; an empty tuple if the text is not a Python function."""
+    """The file that defines a schedule's function, as a tuple; empty if it is not a Python function."""
     code = getattr(text, "__code__", None)
     return () if code is None else (code.co_filename,)
 
@@ -57,7 +57,7 @@ def error_text(error: Exception) -> str:
 
 
 def as_schedule_error(error: Exception, text: object) -> Exception:
-    """A ScheduleError that says where in the text an error came from. A subclass of ScheduleError keeps its class."""
+    """A ScheduleError that names the line of the schedule which failed. A subclass of ScheduleError keeps its class."""
     where = line_of(error, file_of(text)) or f"schedule text {getattr(text, '__name__', text)}: "
     if isinstance(error, ScheduleError):
         return type(error)(where + str(error))

@@ -1,11 +1,11 @@
 """Parts of an axis whose place or size depends on the tile of an outer loop.
 
-The text of a schedule loops over them with `chip.tiles`, or indexes tensors with them:
+A schedule loops over them with `chip.tiles`, or indexes tensors with them:
 
     for j in chip.tiles(Share(p.Nk, n, s), t.rows_k):          # the n keys of share s
     chip.store(o, "part", Moved(rows, i, ((p.N, s), (1, i))))  # tile i's rows, after N for each earlier share
 
-A machine that visits every tile reads `start` and `size`. The folded machine calls `rows`, which has all sizes at once.
+A machine that visits every tile reads `start` and `size`. The folded machine calls `rows`, which returns all sizes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Span(Tile):
-    """`size` positions of an axis of `length`, from `start` on. `tile`, of an outer loop, decides which ones."""
+    """A part of an axis of `length`: `size` positions from `start` on. `tile`, of an outer loop, decides which ones."""
 
     __slots__ = ("tile",)
     tile: Tile
@@ -45,7 +45,7 @@ class Span(Tile):
 
 
 class Share(Span):
-    """One share of an axis: `each` positions, or fewer in the last share. `tile` is the number of the share."""
+    """One share of an axis: `each` positions, or fewer in the last share. `tile` says which share it is."""
 
     __slots__ = ("each",)
 
@@ -76,7 +76,7 @@ class Share(Span):
 
 
 class Moved(Span):
-    """As many positions as `tile` has, elsewhere on an axis of `length`. Their start is a sum over `terms`.
+    """As many positions as `tile` has, at another place of an axis of `length`. Their start is a sum over `terms`.
 
     A term (factor, x) adds factor * place(x). The place of a tile is its start. The place of a block is its first word,
     as in an entry of a block table. A machine without values assumes that each entry holds its own position.

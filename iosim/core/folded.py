@@ -1,14 +1,15 @@
 """The folded machine: it visits every loop body once, and counts the words of all its iterations together.
 
-The words that move inside loops are a product of dimensions, summed over all iterations. If the loops are independent,
-that sum is a product of one sum for each loop. Over the tiles of an axis, the sizes add up to the length of the axis,
-and the ones add up to the number of tiles. So a dense count takes a fixed number of steps, whatever the sizes are.
+A load inside loops moves a product of tile sizes and lengths in each iteration. Its words are the sum of these products
+over all iterations. If the loops are independent, that sum is a product with one factor for each loop. The factor is
+the length of the axis if the loop's tile is in the product, because tile sizes add up to it. Otherwise it is the number
+of tiles. So a dense count takes a fixed number of steps, whatever the sizes are.
 
 A loop over the active tiles of a mask line, or over a tile of another loop, depends on that other loop. The two loops
 form one `Group`: rows that say which tile sizes occur together, and how often.
 
-Sizes may be NumPy int64 arrays. One walk then counts a configuration for each element. A text that asks for a tile's
-position or size raises FoldingError.
+Sizes may be NumPy int64 arrays. One walk then counts a configuration for each element. A schedule that asks for a
+tile's position or size gets a FoldingError.
 """
 
 from __future__ import annotations
@@ -50,13 +51,13 @@ class FoldedTile(Tile):
 
 
 class Group:
-    """Tiles of loops that depend on each other, as rows (how often, {tile: size})."""
+    """The tiles of loops that depend on each other, as rows (how often, {tile: size})."""
 
     def __init__(self, rows: SizeClasses):
         self.rows, self.tiles = rows, set(rows[0][1])
 
     def moment(self, exponents: dict[Tile, int]) -> Size:
-        """The sum, over all visits, of the product of the tile sizes, each raised to its exponent."""
+        """The sum over all iterations of the product of the tile sizes, each raised to its exponent."""
         total: Size = 0
         for times, sizes in self.rows:
             for tile, size in sizes.items():
@@ -96,8 +97,8 @@ def classes(length: Size, size: Size, tile: Tile) -> SizeClasses:
 class Folded(Machine):
     """Counts a schedule without visiting its tiles: exactly, and in a time that does not grow with their number.
 
-    It visits every loop body once. A text that looks at a tile's position or size gets a FoldingError. Sizes may be
-    NumPy integer arrays: then one walk counts as many configurations.
+    It visits every loop body once. A schedule that looks at a tile's position or size gets a FoldingError. Sizes may be
+    NumPy integer arrays: then one walk counts a configuration for each element.
     """
 
     folded = True

@@ -1,6 +1,6 @@
 """THE FILE TO READ FIRST. A schedule is one plain function; a machine decides what its six primitives do.
 
-    def text(chip, p, t):                          # chip: a Machine, p: the problem, t: the tiling
+    def schedule(chip, p, t):                      # chip: a Machine, p: the problem, t: the tiling
         for i in chip.tiles(p.N, t.rows_q):        # a loop over tiles
             q = chip.load("Q", i)                  # HBM -> SRAM, counted as a read
             o = chip.compute("O", (i, p.dv), step, q)   # a new block in SRAM
@@ -8,8 +8,8 @@
             chip.store(o, "O", i)                  # SRAM -> HBM, counted as a write
                                                    # chip.free(q): before the end of the loop body
 
-This machine visits every tile (`unrolled`) and carries no values. `core/folded.py` visits every loop body once, with
-the sums of all its tiles; `core/numeric.py` carries arrays. Watchers (`core/watchers.py`) see the same events from all.
+This machine visits every tile and carries no values. `core/folded.py` visits every loop body once, for all of its
+tiles. `core/numeric.py` carries arrays. Watchers (`core/watchers.py`) see the same events from all three.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Tile:
-    """`size` consecutive positions of an axis of `length`, from `start`: what turn `index` of a loop works on."""
+    """What turn `index` of a loop works on: `size` consecutive positions of an axis of `length`, from `start` on."""
 
     __slots__ = ("index", "length", "size", "start")
 
@@ -42,7 +42,7 @@ class Tile:
 
 
 class Block:
-    """Words in SRAM. `shape` holds tiles and numbers. `block[tile]` is a part of the block, and takes no more SRAM."""
+    """Words in SRAM. `shape` holds tiles and lengths. `block[tile]` is a part of the block and takes no more SRAM."""
 
     __slots__ = ("alive", "base", "depth", "name", "shape", "tensor", "value")
 
@@ -61,7 +61,7 @@ class Block:
 
 
 class Machine:
-    """Visits every tile and tells its watchers. `run` starts it, once. A text that breaks a rule: ScheduleError."""
+    """Visits every tile and tells its watchers. Call `run` once. A schedule that breaks a rule gets a ScheduleError."""
 
     folded = False
 
@@ -72,7 +72,7 @@ class Machine:
         self._broken = ""
 
     def run(self, schedule: ScheduleLike | Text, tiling: Tiling[Size]) -> Self:
-        """This machine, after it ran a Schedule or a bare text. A block left in SRAM at the end is a ScheduleError."""
+        """Run a Schedule, or the function of one, and return this machine. ScheduleError if a block is never freed."""
         self.tensors: dict[str, Tensor] = {**TENSORS, **getattr(schedule, "tensors", {})}
         self.p = self.problem.tiled(tiling, getattr(schedule, "skips", True))
         for watcher in self.watchers:
@@ -88,7 +88,7 @@ class Machine:
 
     def tiles(self, length: Size | Tile, size: Size, where: MaskLine | None = None,
               parallel: bool = False) -> Iterator[Tile]:  # fmt: skip
-        """Tiles of at most `size` positions of an axis. `where`: only the active ones of a line of the mask.
+        """Tiles of at most `size` positions of an axis; with `where`, only the active tiles of that line of the mask.
         `parallel` claims that the turns are independent. Blocks that a turn makes are freed at its end."""
         self._check()
         for tile in self._walk(length, size, where, parallel):
@@ -103,7 +103,7 @@ class Machine:
         self._end_of_launch()
 
     def load(self, tensor: str, *tiles: Tile, where: MaskLine | None = None) -> Block:
-        """A new block, read from HBM. Missing trailing tiles: the whole axis. `where`: no read if the line is empty."""
+        """A new block, read from HBM. Axes without a tile are whole. Nothing is read if the line `where` is empty."""
         block = self._allocate(tensor, shape_of(tensor, tiles, self.tensors, self.p))
         words = self.total(block.shape, where)
         for watcher in self.watchers:
@@ -124,7 +124,7 @@ class Machine:
             self._apply(step, blocks if isinstance(blocks, tuple) else (blocks,), given)
 
     def store(self, block: Block, tensor: str, *tiles: Tile) -> None:
-        """Write a block to HBM, to the part of a tensor that the tiles say. Their shapes must be the same."""
+        """Write a block to HBM, into the part of a tensor that the tiles select. Both must have the same shape."""
         self._check(block)
         shape = shape_of(tensor, tiles, self.tensors, self.p)
         if len(shape) != len(block.shape) or not all(map(same, shape, block.shape)):

@@ -25,10 +25,10 @@ NUMPY_DTYPE = {"fp64": np.float64, "fp32": np.float32, "fp16": np.float16, "bf16
 class Numeric(Machine):
     """Visits every tile with NumPy arrays. `hbm` maps names to arrays of one head; outputs are added to it.
 
-    New blocks and unwritten HBM hold NaN. The inputs of a step are read-only. If a loop claims to be parallel and an
-    iteration touches what another one stored, a ScheduleError is raised. With `double` everything is computed in
-    float64. Without it each array has its own type. NumPy has no bf16 and no fp8: their values are kept as float32, and
-    every load, store and step rounds them.
+    New blocks and unwritten HBM hold NaN. A step cannot write to its inputs. ScheduleError is raised if a loop claims
+    to be parallel and one iteration touches what another one stored. With `double` everything is computed in float64.
+    Without it each array has its own type. NumPy has no bf16 and no fp8: their values are kept as float32, and every
+    load, store and step rounds them.
     """
 
     def __init__(self, problem: Attention, hbm: Arrays, *watchers: Watcher, double: bool = True):
@@ -53,7 +53,7 @@ class Numeric(Machine):
             self._turn, self._owners = None, {}
 
     def array(self, tensor: str) -> Array:
-        """The values of a tensor in HBM, of one head. Before its first store it holds its initial value, or NaN."""
+        """The values of a tensor in HBM, of one head. Before the first store they are its initial value, or NaN."""
         if tensor not in self.hbm:
             spec = self.tensors[tensor]
             fill = np.nan if spec.initial is None else spec.initial

@@ -1,7 +1,7 @@
 """The problem: sizes, heads, element types and options of attention. Machines and schedules read the same one.
 
-Q is (N, d), K is (Nk, d), V is (Nk, dv), O is (N, dv), for each of batch x heads instances. The text of a schedule
-describes one instance; counts are multiplied by `instances`.
+Q is (N, d), K is (Nk, d), V is (Nk, dv), O is (N, dv), for each of batch x heads instances. A schedule describes one
+instance, and its counts are multiplied by `instances`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Tensor(NamedTuple):
     """A tensor in HBM: its axes, and its kind, which decides its element types."""
 
     axes: tuple[str, ...]
-    """Names of fields of `Attention`, as ("N", "d"), or numbers."""
+    """The lengths of its axes: names of fields of `Attention`, as ("N", "d"), or numbers."""
     kind: str = "output"
     """`input` has the type `dtype` everywhere, `output` has `dtype` in HBM and `acc_dtype` on chip, `state` has
     `acc_dtype` everywhere, `index` is a 32-bit integer everywhere."""
@@ -52,7 +52,7 @@ TENSORS = {
 
 
 class Dense:
-    """The mask that hides nothing. Its lines and parts are None, so that a text needs no case for it."""
+    """The mask that hides nothing. Its lines and parts are None, so that a schedule needs no case for it."""
 
     tile_units = False
     columns = None
@@ -79,8 +79,8 @@ INDEX_BYTES = 4
 class Attention(Generic[S]):
     """Softmax attention of N queries over Nk keys, in batch x heads instances.
 
-    Q is (N, d), K (Nk, d), V (Nk, dv), and O (N, dv). Sizes may be NumPy integer arrays, an Attention[Size]: then one
-    walk counts them all. Raises InputError for a value that is not allowed.
+    Q is (N, d), K (Nk, d), V (Nk, dv), and O (N, dv). Sizes may be NumPy integer arrays (an Attention[Size]). One walk
+    then counts all of them. Raises InputError for a value that is not allowed.
     """
 
     N: S
@@ -100,13 +100,13 @@ class Attention(Generic[S]):
     dtype: str = "fp16"
     """The element type in HBM: fp64, fp32, fp16, bf16 or fp8."""
     acc_dtype: str | None = None
-    """The type of what is accumulated on chip (O, S, P, l, m) and of l, m, LSE everywhere; `dtype` unless given."""
+    """The element type of accumulators: O, S, P, l and m on chip, and l, m and LSE in HBM. `dtype` unless given."""
     mask: Mask = DENSE
     """Which keys a query sees. `iosim.masks.parse_mask` makes one from text."""
     lse: bool = False
-    """Whether one log-sum-exp a row is stored."""
+    """Whether the log-sum-exp of each row is stored. A schedule that cannot store it ignores the option."""
     keep_p: bool = False
-    """Whether P is stored."""
+    """Whether P is stored. A schedule that stores P anyway, or has no P to store, ignores the option or refuses it."""
     elementwise: int = 0
     """The number of unfused passes over the N x Nk scores of standard attention."""
     count_init: bool = False
@@ -116,10 +116,10 @@ class Attention(Generic[S]):
     page_size: int = 16
     """Rows of a page of paged's cache."""
     gqa: str = "repeat"
-    """How query heads share a KV head: `repeat` (each streams K and V for itself) or `pack` (see `packed`)."""
+    """How query heads share a KV head: `repeat` (each one loads K and V for itself) or `pack` (see `packed`)."""
     dropout: Dropout | None = None
-    """A `masks.dropout.Dropout`. Its factors are computed again from (row, column) where they are needed: it moves no
-    word."""
+    """A `masks.dropout.Dropout`, or None. It moves no word: its factors are computed from (row, column) where they are
+    needed."""
 
     def __post_init__(self) -> None:
         defaults = {"Nk": self.N, "dv": self.d, "kv_heads": self.heads, "acc_dtype": self.dtype}
@@ -157,9 +157,11 @@ class Attention(Generic[S]):
 
     @property
     def packed(self) -> Attention[S]:
-        """The problem that machines see: this one, unless `gqa` is pack. Then the heads / kv_heads query heads of a
-        group are one head with that many times as many queries, which share each tile of K and V. The mask is dense:
-        with `causal`, pack allows one query only, and that query sees every key."""
+        """The problem that machines run: this one, unless `gqa` is pack.
+
+        With pack, the query heads that share a KV head become one head. It has the queries of all of them, which share
+        each tile of K and V. Its mask is dense: with `causal`, pack allows only one query, which sees every key.
+        """
         if self.gqa != "pack":
             return self
         N, heads, kv_heads = cast("tuple[Size, Size, Size]", (self.N, self.heads, self.kv_heads))
@@ -223,7 +225,8 @@ class Attention(Generic[S]):
         return tuple(getattr(self, axis) if isinstance(axis, str) else axis for axis in tensor.axes)
 
     def tiled(self, tiling: Tiling[Size], skips: bool = True) -> Attention[S]:
-        """The same problem with its mask bound to tile sizes. Without `skips` a mask only hides scores."""
+        """The same problem with its mask bound to tile sizes. Without `skips` the mask only hides scores, and no tile
+        is left out."""
         mask = self.mask.bind(self, tiling, skips)
         if mask is self.mask:
             return self

@@ -30,7 +30,7 @@ def product(factors: Iterable[Size]) -> Size:
 
 
 def same(a: object, b: object) -> bool:
-    """Whether two dimensions are the same: the same tile, or the same length (numbers or arrays)."""
+    """Whether two dimensions are the same tile, or equal lengths (numbers or arrays)."""
     equal = a is b or a == b
     return equal if isinstance(equal, bool) else bool(equal.all())
 

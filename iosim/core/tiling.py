@@ -1,4 +1,4 @@
-"""Tile sizes, how they are read from a text, and the rule of the FlashAttention paper."""
+"""Tile sizes, the reader of texts such as `128x64`, and the rule of the FlashAttention paper."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Tiling(Generic[S]):
     """Tile sizes, in rows or positions.
 
-    They may be NumPy integer arrays, a Tiling[Size]: then one walk counts them all.
+    They may be NumPy integer arrays (a Tiling[Size]). One walk then counts all of them.
     """
 
     rows_q: S
@@ -28,7 +28,7 @@ class Tiling(Generic[S]):
     rows_s: S = 1  # type: ignore[assignment]
     """Score rows of a tile in a softmax over whole rows."""
     depth: S = 1  # type: ignore[assignment]
-    """Positions of the axis that a matrix product sums over."""
+    """Positions in a tile of the axis that a matrix product sums over."""
     rows_o: S | None = None
     """Rows of a tile of the output; None if the tile is Br x Bc."""
     cols_o: S | None = None
@@ -36,8 +36,11 @@ class Tiling(Generic[S]):
 
 
 def parse_tiles(text: str, where: str = "--tiles", more: tuple[str, ...] = (), rules: bool = False) -> Tiling:
-    """The tiling of a text: `128x64` is Br x Bc, query rows first. Sizes named in `more` may follow, each after a
-    slash, as in `128x64/depth=8`. With `rules`, the message of an InputError offers the rules paper and best too."""
+    """The tiling of a text such as `128x64`, which is Br x Bc, query rows first.
+
+    Sizes named in `more` may follow, each after a slash, as in `128x64/depth=8`. With `rules`, the message of an
+    InputError names the rules paper and best as well.
+    """
     first, *others = str(text).lower().split("/")
     parts = first.split("x")
     if len(parts) != 2:

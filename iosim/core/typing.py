@@ -1,7 +1,7 @@
 """Types that the core shares. Only type checkers load this file, so it may import NumPy: import it under TYPE_CHECKING.
 
-In a count of one problem every size is an int. In a walk over many problems sizes are arrays of the same shape. A
-`Size` is either.
+In a count of one problem every size is an int. In one walk over many problems every size is an array, and all arrays
+have the same shape. A `Size` is either.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Test = bool | NDArray[np.bool]
 Shape = tuple[Tile | Size, ...]
 """The dimensions of a block or a tensor: a tile of an axis, or a length."""
 SizeClasses = list[tuple[Size, dict[Tile, Size]]]
-"""(how often, the sizes of some tiles that occur together)."""
+"""Rows (how often, {tile: size}): which sizes some tiles have at the same time, and how often they do."""
 
 Array = NDArray[np.floating]  # type: ignore[explicit-any]  # NumPy's own alias holds an Any
 """The values of a tensor or of a block."""
@@ -34,7 +34,7 @@ Arrays = dict[str, Array]
 """Arrays of one head by the names of their tensors."""
 
 Text = Callable[[Machine, Attention, Tiling], None]
-"""The text of a schedule, written for one problem. `Folded` reads it for arrays of problems too."""
+"""The function of a schedule, written for one problem. `Folded` runs it for arrays of problems too."""
 Words = dict[str, tuple[int, int]]
 """{tensor: (words read, words written)}, of one head, from formulas that were derived by hand."""
 Tiles = Callable[[Size, Size], Tiling[Size]]
@@ -64,9 +64,9 @@ Input = Block | Values
 
 
 class MaskLine(Protocol):
-    """The tiles of one row or one column of a bound mask, or all its key columns.
+    """The tiles of one row or of one column of a bound mask, or all its columns.
 
-    `kind` is row, column or columns. `tile` is the tile of that row or column, None for columns. A loop over a line
+    `kind` is row, column or columns. `tile` is the tile of that row or column, and None for columns. A loop over a line
     leaves out the tiles that the mask hides.
     """
 
@@ -136,7 +136,7 @@ class BoundMask(Protocol):
 class Mask(BoundMask, Protocol):
     """The mask of a problem. `Attention.tiled` binds it to tile sizes. Before that, use only the members named here.
 
-    The dense mask has neither counts nor a table. Its lines and parts are None, and a text needs nothing else.
+    The dense mask has neither counts nor a table. A schedule asks only for its lines and parts, which are None.
     """
 
     @property
@@ -149,7 +149,7 @@ class Mask(BoundMask, Protocol):
 
 
 class Dropout(Protocol):
-    """Which probabilities become 0, and by which factor the others grow."""
+    """Dropout of the probabilities: some become 0, and the others grow by a factor."""
 
     def part(self, i: Tile, j: Tile) -> Values: ...
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class Unrolled(Machine):
     """Visits every tile. `thread_block` is the iteration of the outermost loop if that loop is parallel, else 0.
 
-    `backwards`: inner loops go from their last tile to their first.
+    With `backwards`, inner loops go from their last tile to their first.
     """
 
     def __init__(self, problem: Attention[Size], *watchers: Watcher, backwards: bool = False):

@@ -17,29 +17,29 @@ if TYPE_CHECKING:
 
 
 class Watcher:
-    """Sees every event of a machine, and does nothing: the base of watchers.
+    """The base of all watchers: it is called at every event of a machine, and does nothing.
 
-    Words and operations are exact integers (or arrays of them), of one head. Those of the folded machine are the sums
-    of all visits that an event stands for.
+    Words and operations are exact integers (or arrays of them), of one head. An event of the folded machine stands for
+    many visits, and its words are their sum.
     """
 
     def start(self, machine: Machine) -> None:
         """Called once, before the first event. `machine.p` is the problem with its mask bound to the tiles."""
 
     def load(self, block: Block, tensor: str, words: Size) -> None:
-        """Called when so many words of a tensor are read from HBM into a block."""
+        """Called when `words` words of a tensor are read from HBM into a block."""
 
     def store(self, block: Block, tensor: str, words: Size) -> None:
-        """Called when so many words of a block are written to a tensor in HBM."""
+        """Called when `words` words of a block are written to a tensor in HBM."""
 
     def allocate(self, block: Block) -> None:
         """Called when a block takes `block.words` in SRAM, before anything is loaded into it."""
 
     def free(self, block: Block) -> None:
-        """Called when a block gives its room back."""
+        """Called when a block is freed and gives back its words of SRAM."""
 
     def step(self, step: Step, outputs: tuple[Block, ...], inputs: tuple[Input, ...], flops: Size) -> None:
-        """Called when a step writes its outputs; `flops` are the operations of its matrix product, 0 without one."""
+        """Called when a step writes its outputs. `flops` are the operations of its matrix product; 0 if it is none."""
 
     def launch_ended(self) -> None:
         """Called where a kernel may end: outside all loops, with nothing in SRAM."""
@@ -53,21 +53,26 @@ class Traffic(Watcher):
         """Words read, by tensor."""
         self.writes: dict[str, Size] = {}
         """Words written, by tensor."""
-        self.steps: list[tuple[Size, Size]] = []
+        self.launches: list[tuple[Size, Size]] = []
         """(words read, words written) of each launch."""
-        self._step: list[Size] = [0, 0]
+        self._launch: list[Size] = [0, 0]
 
     def load(self, block: Block, tensor: str, words: Size) -> None:
         self.reads[tensor] = plus(self.reads.get(tensor, 0), words)
-        self._step[0] = plus(self._step[0], words)
+        self._launch[0] = plus(self._launch[0], words)
 
     def store(self, block: Block, tensor: str, words: Size) -> None:
         self.writes[tensor] = plus(self.writes.get(tensor, 0), words)
-        self._step[1] = plus(self._step[1], words)
+        self._launch[1] = plus(self._launch[1], words)
 
     def launch_ended(self) -> None:
-        self.steps.append((self._step[0], self._step[1]))
-        self._step = [0, 0]
+        self.launches.append((self._launch[0], self._launch[1]))
+        self._launch = [0, 0]
+
+    @property
+    def steps(self) -> list[tuple[Size, Size]]:
+        """The same list as `launches`, under its name in iosim 0.1."""
+        return self.launches
 
     @property
     def tensors(self) -> dict[str, tuple[Size, Size]]:
@@ -82,7 +87,7 @@ class Traffic(Watcher):
 
 
 class Capacity(Watcher):
-    """Words and bytes that are in SRAM at the same time, and their peaks. Raises CapacityError above `limit_bytes`."""
+    """The words and bytes in SRAM, and their peaks. Raises CapacityError if the bytes exceed `limit_bytes`."""
 
     def __init__(self, limit_bytes: int | None = None):
         self.limit_bytes = limit_bytes
@@ -132,9 +137,9 @@ class Flops(Watcher):
 class Trace(Watcher):
     """Passes the tile events of a machine that visits every tile to `emit`, in order, or keeps them in `events`.
 
-    `row` and `rows` are the first row and the number of rows of the tensor or block; `column` and `columns` likewise.
-    `words` is the number of words that move. `resident_words` is the number of words in SRAM after the event. `launch`
-    counts kernels from 1. A load that moves no words, for an empty line of the mask, is not an event.
+    `row` and `rows` are the first row and the number of rows of the tile; `column` and `columns` likewise. `words` is
+    the number of words that move. `resident_words` is the number of words in SRAM after the event. `launch` counts
+    kernels from 1. A load that moves no words, for an empty line of the mask, is not an event.
     """
 
     def __init__(self, emit: Callable[[Event], None] | None = None) -> None:
@@ -169,6 +174,6 @@ class Trace(Watcher):
 
 
 def extent_of(block: Block) -> list[tuple[int, Size]]:
-    """(start, size) of the rows and of the columns that a block covers; a vector is one column."""
+    """The (start, size) of the rows and of the columns that a block covers. A vector is one column."""
     found: list[tuple[int, Size]] = [(x.start, x.size) if isinstance(x, Tile) else (0, x) for x in block.shape]
     return [*found, (0, 1)][:2]

@@ -119,7 +119,7 @@ class Result:
     tensors: dict[str, dict[str, int]] = field(default_factory=dict, hash=False)
     """`{tensor: {"reads": words, "writes": words}}`."""
     steps: list[dict[str, int]] = field(default_factory=list, hash=False)
-    """`{"reads": words, "writes": words}` of each launch, in their order."""
+    """`{"reads": words, "writes": words}` of each kernel launch, in their order. The name is that of iosim 0.1."""
 
     def __str__(self) -> str:
         from .report import result_text
@@ -325,7 +325,7 @@ def measure(schedule: Schedule, problem: Attention[S], tiling: Tiling[S]) -> Cou
         "total_bytes": read_bytes + write_bytes,
         "flops": n * flops.total,
         "tensors": {name: {"reads": n * r, "writes": n * w} for name, (r, w) in tensors.items()},
-        "steps": [{"reads": n * r, "writes": n * w} for r, w in traffic.steps],
+        "steps": [{"reads": n * r, "writes": n * w} for r, w in traffic.launches],
     }
     return cast("Counted[S]", counted)
 

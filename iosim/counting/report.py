@@ -132,12 +132,12 @@ def result_text(result: Result) -> str:
 
 
 def detail_table(report: Answered) -> list[Row]:
-    """Rows with the words of each tensor and of each step (a kernel launch)."""
+    """Rows with the words of each tensor and of each launch."""
     rows: list[Row] = []
     for r in report.results:
         label = {"schedule": r.schedule, "tiling": r.tiling}
         rows += [{**label, "part": f"tensor {name}", **t} for name, t in r.tensors.items()]
-        rows += [{**label, "part": f"step {i}", **step} for i, step in enumerate(r.steps, 1)]
+        rows += [{**label, "part": f"launch {i}", **launch} for i, launch in enumerate(r.steps, 1)]
     return rows
 
 

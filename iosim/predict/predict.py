@@ -149,7 +149,7 @@ def launch_words(schedule: ScheduleLike | Text, problem: Attention, tiling: Tili
     """(words read, words written) of each launch, of one head."""
     traffic = Traffic()
     Folded(problem, traffic).run(schedule, tiling)
-    return [(int(reads), int(writes)) for reads, writes in traffic.steps]
+    return [(int(reads), int(writes)) for reads, writes in traffic.launches]
 
 
 def in_whole_tiles(p: Attention, t: Tiling) -> Attention:

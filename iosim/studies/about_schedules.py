@@ -48,7 +48,7 @@ def schedule_row(schedule: Schedule) -> Row:
         "source": schedule.source,
         "formula": schedule.formula,
         "state": schedule.state,
-        "launches": len(traffic.steps),
+        "launches": len(traffic.launches),
         "outer": schedule.outer,
         "tiles": ", ".join(schedule.rules),
         "more tiles": ", ".join(schedule.more_tiles),

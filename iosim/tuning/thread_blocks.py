@@ -64,7 +64,7 @@ def blocks(schedule: ScheduleLike, p: Attention, tiling: Tiling[Size]) -> Size:
         p = replace(p, mask=DENSE)
     traffic = Traffic()
     machine = Blocks(p, traffic).run(schedule, tiling)
-    words = [reads + writes for reads, writes in traffic.steps]
+    words = [reads + writes for reads, writes in traffic.launches]
     most: Size = -1
     found: Size = 1
     total = sum(words)

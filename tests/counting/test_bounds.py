@@ -107,7 +107,7 @@ def test_detail_in_csv(iosim):
     for tiling in ("paper", "best"):
         here = [row for row in rows if row["tiling"] == tiling]
         total = count(64, 8, "4KB", schedules=["flash1"])["flash1", tiling].reads
-        assert {row["part"] for row in here} == {*(f"tensor {x}" for x in "QKVOlm"), "step 1"}
-        for kind in ("tensor", "step"):
+        assert {row["part"] for row in here} == {*(f"tensor {x}" for x in "QKVOlm"), "launch 1"}
+        for kind in ("tensor", "launch"):
             assert sum(int(row["reads"]) for row in here if row["part"].startswith(kind)) == total
         assert all(row["N"] == "64" and row["Br"] for row in here)

@@ -55,7 +55,7 @@ def test_split_keys_three_ways(N, Nk, d, dv, splits, rows_q, rows_k, mask, seed)
     p = Attention(N, d, Nk=Nk, dv=dv, splits=splits, mask=parse_mask(mask), lse=True)
     t = Tiling(rows_q, rows_k)
     machine, hbm, visible, traffic = three_ways(SPLIT, p, t, seed)
-    assert len(traffic.steps) == 2 and p.shares <= min(splits, Nk) and p.shares * p.share_rows >= Nk
+    assert len(traffic.launches) == 2 and p.shares <= min(splits, Nk) and p.shares * p.share_rows >= Nk
     s = hbm["Q"] @ hbm["K"].T / np.sqrt(d)
     s = s if visible is None else np.where(visible, s, -np.inf)
     part = machine.array("LSEpart").reshape(p.shares, N)

@@ -68,7 +68,7 @@ def test_events_add_up_to_the_traffic_and_reach_the_peak(name):
         )
         assert found == counted
     assert max(e["resident_words"] for e in watcher.events) == room.peak_words
-    assert watcher.events[-1]["launch"] == len(traffic.steps)
+    assert watcher.events[-1]["launch"] == len(traffic.launches)
 
 
 @pytest.mark.parametrize("name", SCHEDULES)

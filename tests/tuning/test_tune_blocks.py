@@ -54,7 +54,7 @@ class Turns(Machine):
 def counted_blocks(schedule, p, tiling):
     traffic = Traffic()
     machine = Turns(p if schedule.skips else with_option(p, mask=Attention.mask), traffic).run(schedule, tiling)
-    words = [sum(step) for step in traffic.steps]
+    words = [sum(launch) for launch in traffic.launches]
     deciding = [n for n, moved in zip(machine.launches, words, strict=True) if 10 * moved >= sum(words)]
     return p.instances * (min(deciding) if deciding else machine.launches[words.index(max(words))])
 
