@@ -14,7 +14,7 @@ class IosimError(Exception):
 
 
 class InputError(IosimError, ValueError):
-    """A value that is not allowed. The message says where it stood, what was found, what is allowed, and a hint."""
+    """A value that is not allowed. The message says where it was given, what was found, and what is allowed."""
 
     def __init__(self, where: str, found: object, allowed: str, hint: str = ""):
         self.where, self.found, self.allowed, self.hint = where, found, allowed, hint
@@ -56,7 +56,7 @@ class InternalError(Exception):
 
 
 def suggestion(word: str, names: Iterable[str]) -> str:
-    """`did you mean X?` if a known name is close to the word, else an empty text."""
+    """The text `did you mean X?` if a known name is close to the word, else an empty text."""
     import difflib
 
     known = list(names)

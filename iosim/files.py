@@ -15,16 +15,16 @@ WRITABLE = "a file in a folder that can be written"
 
 
 def passes_through(path: str) -> bool:
-    """Whether a name stands for an existing thing that is no regular file: a device, a FIFO, an open stream.
+    """Whether a path is a device, a FIFO or an open stream: something that exists and is no regular file.
 
-    Such a thing is written to, never replaced, and no file is put beside it.
+    It is written to and never replaced, and no temporary file is put beside it.
     """
     return bool(re.match(r"/dev/(std|fd/)|/proc/", path)) or (os.path.exists(path) and not os.path.isfile(path))
 
 
 @contextmanager
 def written_whole(path: str) -> Iterator[str]:
-    """The name of a temporary file to write, which becomes `path` at the end. After an error no file is left.
+    """The name of a temporary file to write. At the end it becomes `path`. After an error no file is left.
 
     If `path` is a symbolic link, the link stays and its target is replaced.
     """
@@ -49,7 +49,7 @@ def through(path: str) -> Iterator[str]:
 
 @contextmanager
 def replaced(target: str) -> Iterator[str]:
-    """The name of a temporary file beside the target, which takes its place at the end."""
+    """The name of a temporary file beside the target. At the end it takes the target's place."""
     temporary = f"{target}.{os.getpid()}.part"
     try:
         yield temporary

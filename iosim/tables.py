@@ -20,7 +20,7 @@ Rows = Sequence[Mapping[str, object]]
 
 
 class Headed(Protocol):
-    """An answer about one problem and one SRAM."""
+    """An answer that has a problem and an SRAM size: what stands above every table."""
 
     @property
     def problem(self) -> Attention: ...
@@ -40,7 +40,7 @@ class Answered(Headed, Protocol):
 
 
 class Tiled(Protocol):
-    """Whatever has tile sizes; without Br it has none to show."""
+    """Whatever has tile sizes. If Br is None, there are none to show."""
 
     @property
     def Br(self) -> int | None: ...
@@ -74,8 +74,7 @@ def finite(value: object) -> object:
 
 
 def to_csv(rows: Rows, columns: tuple[str, ...] | None = None) -> str:
-    """The CSV text of rows, with all columns of the first row unless `columns` names some. A cell that is None is
-    empty."""
+    """The CSV text of rows. It has all columns of the first row, unless `columns` names some. None is an empty cell."""
     import csv
     import io
 

@@ -33,7 +33,7 @@ def columns(ruler: str) -> list[slice[int, int, None]]:
 
 
 def end_of_table(lines: list[str], k: int) -> int:
-    """The number of the line after the table that starts at line k; k if no table starts there."""
+    """The number of the first line after the table that starts at line k; k if no table starts there."""
     if k + 1 >= len(lines) or not lines[k].strip() or not RULER.fullmatch(lines[k + 1]):
         return k
     gaps = [slice(span.stop, span.stop + 2) for span in columns(lines[k + 1])]
@@ -70,7 +70,7 @@ def labels(rows: list[list[str]], widths: list[int], width: int) -> int:
 
 
 def groups(widths: list[int], keys: int, width: int) -> list[tuple[list[int], list[int]]]:
-    """(columns, their widths) of each part. A wide column of text gets the room that is left, if it is at least
+    """The (columns, their widths) of each part. A wide column of text gets the room that is left, if that is at least
     LEAST_TEXT."""
     found: list[tuple[list[int], list[int]]] = []
     first = list(range(keys)), [min(widths[0], 2 * width // 5)] if keys == 1 else widths[:keys]

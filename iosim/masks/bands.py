@@ -12,10 +12,10 @@ Intervals = list[tuple[int, int]]  # disjoint, ascending, both ends included
 
 
 class Band(NamedTuple):
-    """The tiles from `start` to `stop` - 1, which a mask treats alike. `ragged`: the tile is shorter than the others.
+    """The tiles from `start` to `stop` - 1, which a mask treats alike. A `ragged` band is the one shorter last tile.
 
-    `pieces` are (offset, length) of the parts of a tile in which every `x < G` of a `global:G` has one value. A band of
-    several tiles has one piece, the whole tile.
+    `pieces` are the parts of a tile, as (offset, length), that no boundary G of a `global:G` divides. In a band of
+    several tiles, the only piece is the whole tile.
     """
 
     start: int
@@ -40,7 +40,7 @@ def bands(axis: Axis[int], cuts: Iterable[int]) -> list[Band]:
 
 
 def merge_intervals(intervals: Iterable[tuple[int, int]], reach: int = 1) -> Intervals:
-    """The union of intervals. Intervals at most `reach` apart become one."""
+    """The union of intervals. Two become one if fewer than `reach` numbers lie between them."""
     merged: Intervals = []
     for low, high in sorted(intervals):
         if merged and low - merged[-1][1] <= reach:
@@ -51,13 +51,13 @@ def merge_intervals(intervals: Iterable[tuple[int, int]], reach: int = 1) -> Int
 
 
 class Turn(NamedTuple):
-    """Tiles of a band in a pattern that repeats every `step` tiles. `runs` are those of its first period."""
+    """Tiles of a band in a pattern that repeats every `step` tiles. `runs` are its intervals in the first period."""
 
     runs: Intervals
     step: int
 
     def before(self, tiles: int) -> int:
-        """How many tiles of the pattern are among the first `tiles` tiles of the band."""
+        """The number of tiles of the pattern among the first `tiles` tiles of the band."""
         turns, rest = divmod(tiles, self.step)
         return turns * total(self.runs) + sum(max(0, min(high + 1, rest) - low) for low, high in self.runs)
 

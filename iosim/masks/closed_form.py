@@ -2,8 +2,8 @@
 
 A strip is the set of pairs (x, y) with low <= y - x <= high. `causal` and `window:W` are strips, and so are
 their combinations by &. In a strip each row tile sees one range of column tiles. So counts are sums of clamped floors,
-and such a sum takes O(log N) steps. `global:G` hides one rectangle of tiles. All numbers are whole. Arrays are int64,
-or object where a count may not fit.
+and such a sum takes O(log N) steps. `global:G` hides one rectangle of tiles. All numbers are integers. Arrays have the
+type int64, or object (Python integers) where a count may not fit.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ class Axis(NamedTuple, Generic[S]):
 
 
 class Counts(NamedTuple):
-    """Numbers of tiles, rows and columns.
+    """Numbers of active tiles, and of the rows and columns that have one.
 
-    `pairs`: active tiles, by (whether the row is ragged, whether the column is). `rows` and `cols`: row tiles and
-    column tiles that have an active tile, by whether they are ragged.
+    `pairs` counts active tiles; its keys are (whether the row is ragged, whether the column is). `rows` and `cols`
+    count the row tiles and the column tiles that have an active tile; their keys say whether the tile is ragged.
     """
 
     pairs: dict[tuple[bool, bool], Size]
@@ -81,7 +81,7 @@ def has_closed_form(expr: Expr) -> bool:
 
 
 def closed_counts(expr: Expr, rows: Axis[Size], cols: Axis[Size], shift: Size) -> Counts | None:
-    """The counts of an expression whose atoms have the unit of the axes; None if it has no closed form here.
+    """The counts of an expression whose atoms have the unit of the axes; None if there is no closed form for it here.
     `shift` moves the diagonal of `causal`: y - x <= shift."""
     if isinstance(expr, Atom) and expr.kind == "global":
         return global_counts(expr.size, rows, cols)
@@ -142,7 +142,7 @@ def meets(strip: Strip, row: tuple[Size, Size], col: tuple[Size, Size]) -> Test:
 
 
 def whole_pairs(strip: Strip, rows: Axis[Size], cols: Axis[Size]) -> Size:
-    """The number of pairs of a whole row tile and a whole column tile that it sees."""
+    """The number of pairs (whole row tile, whole column tile that it sees)."""
     stops = clamped_floors(rows, rows.size - 1 + strip.high + cols.size, cols)
     return stops - clamped_floors(rows, strip.low, cols)
 

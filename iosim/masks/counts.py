@@ -2,8 +2,8 @@
 
 Every atom except `global` depends only on delta = y - x (in tokens) or delta = j - i (in tiles). `global:G` depends
 only on which positions are below G. So each axis is divided into bands of tiles that the mask treats alike. In a pair
-of bands, tile (i, j) is active if t = j*Bc - i*Br lies in one of some intervals. Floor sums count the tiles of each
-interval. All numbers are Python integers.
+of bands, whether tile (i, j) is active depends only on t = j*Bc - i*Br: it is active if t lies in one of some
+intervals. A sum of floors counts the tiles of an interval. All numbers are Python integers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TileSpan = tuple[int, int]  # (offset, length) within a tile
 
 
 def _below(bound: int, rows: Band, cols: Band, Br: int, Bc: int) -> int:
-    """The number of tiles of a pair of bands with j*Bc - i*Br <= bound."""
+    """The number of tiles (i, j) of a pair of bands with j*Bc - i*Br <= bound."""
     # Rows before `first` have none of these tiles; rows from `full` on have all of them.
     first = _clamp(-((bound - cols.start * Bc) // Br), rows)
     full = _clamp(-((bound - (cols.stop - 1) * Bc) // Br), rows)
@@ -37,9 +37,9 @@ def _clamp(tile: int, band: Band) -> int:
 
 
 def tiles_between(low: int, high: int, first: Band, second: Band, size: int, other: int) -> Intervals:
-    """The tiles i of `first` with low <= j*other - i*size <= high for some j of `second`: one interval, or none.
+    """The tiles i of `first` with low <= j*other - i*size <= high for some tile j of `second`: one interval, or none.
 
-    They form one interval: if `second` has several tiles, these are whole, and low..high is at least `other` wide.
+    There are no gaps: if `second` has several tiles, they are whole tiles, and low..high is at least `other` wide.
     """
     start = max(first.start, -((high - second.start * other) // size))
     stop = min(first.stop, ((second.stop - 1) * other - low) // size + 1)
@@ -47,8 +47,8 @@ def tiles_between(low: int, high: int, first: Band, second: Band, size: int, oth
 
 
 def lines(found: Intervals, first: Band, second: Band, size: int, other: int) -> Intervals:
-    """The tiles of `first` that are active with some tile of `second`: those with a t in the intervals `found`."""
-    # The interval at the middle often gives all tiles; then the others need not be tried.
+    """The tiles of `first` that are active with some tile of `second`: their t lies in one of the intervals `found`."""
+    # The interval in the middle often gives all tiles. Then the others need not be tried.
     middle = ((second.start + second.stop) * other - (first.start + first.stop) * size) // 2
     at = bisect(found, (middle, middle))
     near = merge_intervals(
@@ -60,7 +60,7 @@ def lines(found: Intervals, first: Band, second: Band, size: int, other: int) ->
 
 
 class Active(NamedTuple):
-    """The active tiles of a pair of bands: their number, and functions for the rows and columns that have any."""
+    """The active tiles of a pair of bands: their number, and functions that return the rows and columns with any."""
 
     tiles: int
     rows: Callable[[], Intervals | Turn]
@@ -68,7 +68,7 @@ class Active(NamedTuple):
 
 
 class Counter:
-    """Counts an expression over two axes; all its atoms are in the unit of the axes.
+    """Counts the active tiles of an expression over two axes. All its atoms are in the unit of the axes.
 
     `shift` moves the diagonal of `causal`: delta <= shift.
     """
@@ -85,7 +85,7 @@ class Counter:
         self.period = lcm(*self.strides)
 
     def counts(self) -> Counts:
-        """The counts, over all pairs of bands."""
+        """The counts of all pairs of bands together."""
         cuts = [atom.size for atom in atoms(self.expr) if atom.kind == "global"]
         row_bands, col_bands = bands(self.rows, cuts), bands(self.cols, cuts)
         grid = [[self.active(row, col) for col in col_bands] for row in row_bands]
@@ -121,7 +121,7 @@ class Counter:
         )
 
     def residues(self, rows: Band, cols: Band) -> Intervals:
-        """The t, modulo the period, at which a tile is active. The expression may have only `strided` and `global`."""
+        """The t at which a tile is active, modulo the period, for an expression of `strided` and `global` only."""
         L, found = self.period, []
         for row, col, x, y in self.pieces(rows, cols):
             for low, high in self.runs(0, L - 1, x, y):
@@ -140,7 +140,7 @@ class Counter:
         )
 
     def pieces(self, rows: Band, cols: Band) -> Iterator[tuple[TileSpan, TileSpan, int, int]]:
-        """All pairs of pieces, each with its first position (x, y). Every `global` has one value on a whole pair."""
+        """All pairs of pieces of two bands, each with its first position (x, y). Inside one, no `global` changes."""
         for row in rows.pieces:
             for col in cols.pieces:
                 yield row, col, rows.start * self.rows.size + row[0], cols.start * self.cols.size + col[0]
@@ -156,7 +156,7 @@ class Counter:
                 yield low, high, (row, col)
 
     def repeat(self, low: int, high: int, x: int, y: int, reach: int) -> Intervals:
-        """The visible deltas of low..high, a range between two edges, from one period of the stripes."""
+        """The visible deltas among low..high, a range without edges inside, found from one period of the stripes."""
         L = self.period
         once = self.runs(low, min(high, low + L - 1), x, y)
         if high - low < L or not once:
@@ -169,7 +169,7 @@ class Counter:
         return [(a + k, b + k) for k in range(0, last, L) for a, b in joined] + tail
 
     def runs(self, low: int, high: int, x: int, y: int) -> Intervals:
-        """The visible deltas of low..high, a range between two edges, at position (x, y), stripe by stripe."""
+        """The visible deltas among low..high, a range without edges inside, at position (x, y), stripe by stripe."""
         starts = {low}
         affordable(sum((high - low) // S for S in self.strides))
         for S in self.strides:
@@ -213,7 +213,7 @@ def turns(L: int, band: Band, size: int) -> int:
 
 def periodic(residues: Intervals, L: int, rows: Band, cols: Band, Br: int, Bc: int) -> Active:
     """The active tiles of a pair of bands: those with j*Bc - i*Br in `residues` modulo L."""
-    # Row i is like row i + L/gcd(L, Br).
+    # Rows i and i + L/gcd(L, Br) have active tiles at the same t modulo L.
     mirrored = [(-high % L, -low % L) for low, high in residues]
     counts, step = by_turn(residues, L, rows, cols, Br, Bc), L // gcd(L, Br)
     return Active(

@@ -1,4 +1,4 @@
-"""Dropout by seed: whether an element is dropped follows from (seed, row, column), so nothing is stored.
+"""Dropout from a seed. Whether an element is dropped follows from (seed, row, column), so nothing is stored.
 
 The generator is counter-based: SplitMix64 (Steele, Lea, Flood 2014) at position row * 2^32 + column of its sequence.
 """
@@ -63,7 +63,7 @@ class DropoutPart(NamedTuple):
 
 
 def parse_dropout(text: str | None, seed: str) -> Dropout | None:
-    """The dropout of two texts, a probability and a seed; None if no probability is given."""
+    """The dropout that two texts give, a probability and a seed; None without a probability."""
     if text is None:
         return None
     try:

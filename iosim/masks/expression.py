@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class MaskFile:
-    """The 0/1 matrix of a file. It is equal only to itself, because the file may change."""
+    """The matrix of 0 and 1 that a file holds. It is equal only to itself, because the file may change."""
 
     path: str
     data: Bools
@@ -31,7 +31,7 @@ class Atom:
 
 @dataclass(frozen=True)
 class Join:
-    """Several expressions as one. `op` is & or | of all parts, or ~ of the only one."""
+    """Several expressions joined into one: `op` is & or | between all parts, or ~ before the only one."""
 
     op: str
     parts: tuple[Atom | Join, ...]

@@ -1,4 +1,4 @@
-"""Masks: predicates on (query, key) pairs, parsed from text such as `causal&window:64|global:1b` and bound to tiles.
+"""Masks such as `causal&window:64|global:1b`: predicates on (query, key) pairs, and their binding to tiles.
 
 x is the position of the query (of N) and y that of the key (of Nk). An atom with the suffix b uses the numbers i and j
 of their tiles instead. Only tables, parts and files import NumPy. Counts (closed_form.py, counts.py) are whole numbers.
@@ -35,7 +35,7 @@ PAIRS_AT_ONCE = 2**22  # pairs of tokens that are evaluated at once
 
 
 def parse(text: str) -> AnyMask:
-    """The mask of a text; InputError if it is not one."""
+    """The mask that a text describes; InputError for any other text."""
     if isinstance(text, str) and text.strip() == "dense":
         return DENSE
     return cast("AnyMask", Mask(text, parse_expression(text)))  # it has sizes and counts once it is bound
@@ -53,12 +53,12 @@ class Mask:
 
     @property
     def tile_units(self) -> bool:
-        """Whether tile sizes change what is hidden. True for a file, because its shape may be that of the tiles."""
+        """Whether tile sizes change what is hidden. True for a file, which may have one number for each tile."""
         return any(atom.tiles or atom.file for atom in atoms(self.expr))
 
     @cached_property
     def counts_arrays(self) -> bool:
-        """Whether the mask can be bound to arrays of problems and tilings, and counted for all at once."""
+        """Whether the mask can be bound to arrays of problems and tilings, and be counted for all of them at once."""
         return unit(self.expr) != "mixed" and has_closed_form(self.expr)
 
     @overload
@@ -68,7 +68,7 @@ class Mask:
     def bind(self, problem: Attention[Size], tiling: Tiling[Size], skips: bool = True) -> BoundMask[Size]: ...
 
     def bind(self, problem: Attention[Size], tiling: Tiling[Size], skips: bool = True) -> BoundMask[Size]:
-        """The mask over a problem's tokens in tiles. Without `skips` it hides scores and leaves out no tile.
+        """The mask over a problem's tokens in tiles. Without `skips` it only hides scores, and no tile is left out.
 
         Raises InputError for a file of another shape, and TypeError for arrays of sizes that it cannot count.
         """
@@ -197,7 +197,7 @@ class BoundMask(Generic[S]):
         return np.broadcast_to(self._holds(self.mask.expr, tokens, tiles), (rows, keys)).copy()
 
     def _holds(self, expr: Expr, tokens: Places, tiles: Places) -> Bools:
-        """Whether an expression holds at places, given in tokens and in tiles."""
+        """Whether an expression holds at each of some places, which are given in tokens and in tiles."""
         if isinstance(expr, Join):
             found = self._holds(expr.parts[0], tokens, tiles)
             for part in expr.parts[1:]:
@@ -218,8 +218,8 @@ class BoundMask(Generic[S]):
 
     @cached_property
     def table(self) -> Bools:
-        """Booleans (Tr x Tc), True for an active tile. Every pair of tokens is evaluated. No formula of the counts
-        is used, so the two can be compared."""
+        """Booleans (Tr x Tc), True for an active tile. They come from evaluating every pair of tokens, and not from the
+        formulas of the counts. So the two can be compared."""
         import numpy as np
 
         N, Nk, rows_q, rows_k = map(int, (self.N, self.Nk, self.rows_q, self.rows_k))
@@ -236,15 +236,15 @@ class BoundMask(Generic[S]):
         return table
 
     def pairs(self, row_ragged: bool, column_ragged: bool) -> Size:
-        """The number of active tiles in whole or ragged row tiles x whole or ragged key tiles."""
+        """The number of active tiles whose row tile is ragged, or is not, and whose key tile is ragged, or is not."""
         return self._counts.pairs[bool(row_ragged), bool(column_ragged)]
 
     def rows(self, ragged: bool) -> Size:
-        """The number of whole, or ragged, row tiles with any active tile."""
+        """The number of row tiles, ragged or whole, that have an active tile."""
         return self._counts.rows[bool(ragged)]
 
     def cols(self, ragged: bool) -> Size:
-        """The number of whole, or ragged, key columns with any active tile."""
+        """The number of key columns, ragged or whole, that have an active tile."""
         return self._counts.cols[bool(ragged)]
 
     @property
@@ -289,7 +289,7 @@ def axis(length: Size, size: Size, unit: str) -> Axis[Size]:
 
 
 def formula_density(mask: object, bound: BoundMask) -> tuple[str, float] | None:
-    """(formula, value) of the share of active tiles as papers give it, for a mask of one atom; None for other masks."""
+    """The share of active tiles that papers give for a mask of one atom, as (formula, value); None for other masks."""
     atom = mask.expr if isinstance(mask, Mask) else None
     if not isinstance(atom, Atom):
         return None
@@ -304,7 +304,7 @@ def formula_density(mask: object, bound: BoundMask) -> tuple[str, float] | None:
 
 
 def token_density(mask: Mask, N: int, Nk: int, Br: int, Bc: int) -> tuple[int, int]:
-    """(visible pairs of tokens, all pairs), exact."""
+    """The exact numbers (visible pairs of tokens, all pairs)."""
     bound = _bind(mask, N, Nk, Br, Bc, True)
     if bound.unit == "tokens":
         return int(_bind(mask, N, Nk, 1, 1, True).active_tiles), N * Nk

@@ -26,7 +26,7 @@ TileNumbers = tuple[int, int]  # the numbers of row tiles and of key tiles
 
 
 class MaskRow(TypedDict):
-    """What `iosim mask` says of a mask. `bound` is the mask bound to tiles; for a dense mask it is (Tr, Tc)."""
+    """What `iosim mask` says of a mask. `bound` is the mask bound to tiles, or (Tr, Tc) for the dense mask."""
 
     mask: str
     N: int
@@ -45,7 +45,7 @@ class MaskRow(TypedDict):
 
 
 def describe(expression: str, tiles: str, N: int, Nk: int | None = None) -> MaskRow:
-    """Tile counts and densities of a mask."""
+    """The tile counts and the densities of a mask."""
     p = Attention(N, 1, Nk=N if Nk is None else Nk, mask=parse_mask(expression))
     tiling = parse_tiles(tiles)
     Tr, Tc = -(-p.N // tiling.rows_q), -(-p.Nk // tiling.rows_k)
@@ -121,7 +121,7 @@ def tile_map(mask: str | AnyMask, N: int, Nk: int | None, tiling: Tiling) -> Til
 
 
 def visible_shares(p: Attention, tiling: Tiling) -> NDArray[np.float64]:
-    """The visible share of every tile; the problem's mask is not dense."""
+    """The visible share of every tile. The problem's mask must not be dense."""
     import numpy as np
 
     bound = p.mask.bind(p, tiling, True)

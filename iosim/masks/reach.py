@@ -1,8 +1,8 @@
-"""The keys that a query tile needs under a mask: all up to the last one that it sees.
+"""The keys that a query tile needs under a mask: all keys up to the last one that it sees.
 
     for j in chip.tiles(seen(p, i), t.rows_k):      # the keys up to the last one that query tile i sees
 
-If no tile may be left out, these are all keys.
+If no tile may be left out, the query tile needs all keys.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def seen(p: Attention, i: Tile) -> Size | Tile:
 
 
 def reaches(bound: BoundMask) -> list[tuple[int, int]]:
-    """(rows, keys up to the last one seen) of every query tile of a bound mask."""
+    """For every query tile of a bound mask: (its rows, the number of keys up to the last one it sees)."""
     if not isinstance(bound.N, int):
         raise FoldingError("the last key that a query tile sees is counted for one problem at a time, not for arrays")
     mask = cast("masks.BoundMask", bound)

@@ -1,4 +1,4 @@
-"""Parses the text of a mask, such as `causal&window:64|file:PATH`, into its expression. Reads the files too."""
+"""The parser of a mask's text, such as `causal&window:64|file:PATH`. It also reads the files that the text names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TOKEN = re.compile(r"\s*([&|~()]|file:[^&|()\s]*|[^&|~()\s]+)")
 
 
 def parse_expression(text: str) -> Expr:
-    """The expression of a mask's text; InputError if it is not one."""
+    """The expression that a mask's text stands for; InputError for any other text."""
     if not isinstance(text, str):
         raise InputError(WHERE, text, ALLOWED)
     if len(text) > LONGEST:
@@ -52,7 +52,7 @@ class _Parser:
         return InputError(WHERE, self.text, ALLOWED, hint)
 
     def take(self, *words: str) -> bool:
-        """Whether the next word is one of these; if so, go past it."""
+        """Whether the next word is one of these. If it is, the parser goes past it."""
         found = self.at < len(self.words) and self.words[self.at] in words
         self.at += found
         return found

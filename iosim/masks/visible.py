@@ -1,6 +1,6 @@
-"""Exact numbers of visible pairs, rows and keys of a mask, apart for queries that see two keys or more.
+"""Exact numbers of visible pairs, rows and keys of a mask, counted separately for queries that see two keys or more.
 
-A query that sees one key has p = 1 and needs no score, so floors (counting/floors.py) leave its pair out.
+A query that sees only one key has p = 1 and needs no score. So floors (counting/floors.py) leave its pair out.
 """
 
 from __future__ import annotations
@@ -25,8 +25,12 @@ MOST_VISIBLE_PAIRS = 2**26  # looked at one by one: about a second
 
 
 class Visible(NamedTuple):
-    """What the queries of one head see. `pairs`, `rows` and `keys` are of the queries that see two keys or more: the
-    pairs, the queries, and the keys that any of them sees. `any_rows` and `any_keys` are of all queries."""
+    """What the queries of one head see.
+
+    `rows` is the number of queries that see two keys or more, `pairs` the number of pairs that they see, and `keys` the
+    number of keys that any of them sees. `any_rows` and `any_keys` are the numbers of queries that see a key, and of
+    keys that any query sees.
+    """
 
     pairs: int
     rows: int
@@ -36,7 +40,7 @@ class Visible(NamedTuple):
 
 
 def visible(mask: AnyMask, N: int, Nk: int, tiling: Tiling | None = None) -> Visible:
-    """The exact numbers of a mask over N queries and Nk keys.
+    """What the queries of a mask over N queries and Nk keys see, exactly.
 
     InputError if the mask depends on tiles and `tiling` is None, or if counting would take too long.
     """
@@ -47,7 +51,7 @@ def visible(mask: AnyMask, N: int, Nk: int, tiling: Tiling | None = None) -> Vis
 
 @lru_cache(maxsize=1024)
 def of_mask(found: Mask, N: int, Nk: int, tiling: Tiling | None) -> Visible:
-    """The same for any other mask than the dense one."""
+    """What the queries of a mask see that is not the dense one."""
     from .expression import Atom, atoms
     from .visible_intervals import by_interval
 
@@ -63,7 +67,7 @@ def of_mask(found: Mask, N: int, Nk: int, tiling: Tiling | None) -> Visible:
 
 
 def of_stride(size: int, N: int, Nk: int) -> Visible:
-    """The numbers of `strided`: query x sees the keys y with y = x modulo `size`."""
+    """What the queries of `strided` see: query x sees the keys y with y = x modulo `size`."""
     cuts = sorted({0, size, N % size, Nk % size})
     numbers = [0] * 5
     for low, high in pairwise(cuts):  # residues with equally many queries and equally many keys
@@ -75,7 +79,7 @@ def of_stride(size: int, N: int, Nk: int) -> Visible:
 
 
 def by_pair(mask: Mask, N: int, Nk: int, tiling: Tiling | None) -> Visible:
-    """The same numbers by looking at every pair of tokens, or of tiles where all atoms are of tiles."""
+    """What the queries of a mask see, from every pair of tokens, or of tiles if all atoms count tiles."""
     import numpy as np
 
     from ..core.tiling import Tiling

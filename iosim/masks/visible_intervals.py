@@ -1,7 +1,7 @@
 """The numbers of `visible.py` for an expression of tokens, from the intervals of y - x in which it holds.
 
-An axis is cut into bands at each `global` (as in counts.py); in a pair of bands the intervals are the same for all
-queries, so the number of keys that a query sees is linear between a few queries.
+Each axis is cut into bands at each `global`, as in counts.py. In a pair of bands the intervals are the same for all
+queries. So the number of keys that a query sees is a piecewise linear function of its position, with few pieces.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ KeyInterval = tuple[int, int, int, int]
 
 
 def by_interval(expr: Expr, N: int, Nk: int) -> tuple[int, int, int, int, int]:
-    """The fields of `Visible`."""
+    """The fields of `Visible`, in their order."""
     counter = Counter(expr, Axis(N, 1, 0), Axis(Nk, 1, 0), Nk - N)
     cuts = [atom.size for atom in atoms(expr) if atom.kind == "global"]
     cols = bands(counter.cols, cuts)
@@ -43,19 +43,20 @@ def by_interval(expr: Expr, N: int, Nk: int) -> tuple[int, int, int, int, int]:
 
 
 def seen_in(counter: Counter, rows: Band, cols: Band) -> list[KeyInterval]:
-    """What the queries of one band see of the keys of another."""
+    """The keys of one band that the queries of another band see, as intervals."""
     found = merge_intervals(dilate(low, high, *piece) for low, high, piece in counter.visible(rows, cols))
     return [(a, b, cols.start, cols.stop) for a, b in found]
 
 
 Piece = tuple[int, int, int, int]
-"""(start, stop, value, slope): query x of start..stop-1 sees value + slope * (x - start) keys."""
+"""(start, stop, value, slope): each query x of start..stop-1 sees value + slope * (x - start) keys."""
 
 
 def pieces(seen: list[KeyInterval], band: Band) -> Iterator[Piece]:
-    """The number of keys that each query of a band sees, piece by piece: it is linear between a few queries.
+    """The number of keys that each query of a band sees, as pieces on which it is linear.
 
-    An interval of keys moves over start..stop-1 as x grows: the number grows by 1 a query, stays, falls by 1.
+    As x grows, an interval of keys moves over start..stop-1. While it enters, query x + 1 sees one key more than query
+    x. Then the number stays the same. While the interval leaves, each query sees one key less.
     """
     bends: dict[int, int] = defaultdict(int)
     for a, b, start, stop in seen:
@@ -71,7 +72,7 @@ def pieces(seen: list[KeyInterval], band: Band) -> Iterator[Piece]:
 
 
 def at_least(least: int, start: int, stop: int, value: int, slope: int) -> range:
-    """The queries of a piece that see at least so many keys."""
+    """The queries of a piece that see at least `least` keys."""
     if slope > 0:
         return range(max(start, start - (value - least) // slope), stop)
     if slope < 0:
@@ -80,7 +81,7 @@ def at_least(least: int, start: int, stop: int, value: int, slope: int) -> range
 
 
 def sum_over(rows: range, start: int, stop: int, value: int, slope: int) -> int:
-    """The number of keys that some queries of a piece see, added up."""
+    """The sum of the numbers of keys that the queries `rows` of a piece see."""
     return len(rows) * (2 * value + slope * (rows.start + rows.stop - 1 - 2 * start)) // 2
 
 

@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 
 def attention(q: Array, k: Array, v: Array, visible: Bools | None = None, kept: Array | None = None) -> Array:
-    """softmax(q k^T / sqrt(d)) v for q (N, d), k (Nk, d), v (Nk, dv); rows that see no key give zeros.
+    """softmax(q k^T / sqrt(d)) v for q (N, d), k (Nk, d), v (Nk, dv). Rows that see no key give zeros.
 
-    `kept` (N, Nk): factors of dropout on the probabilities; None means no dropout."""
+    `kept` (N, Nk) holds the factors of dropout on the probabilities. None means no dropout.
+    """
     import numpy as np
 
     q, k, v = (np.asarray(x, np.float64) for x in (q, k, v))
@@ -38,6 +39,6 @@ def queries_keys_values(rng: np.random.Generator, p: Attention, visible: Bools |
 
 
 def attention_output(hbm: Arrays, p: Attention, visible: Bools | None) -> Arrays:
-    """The output that a schedule of softmax attention must leave in HBM, by name."""
+    """{"O": the output that a schedule of softmax attention must leave in HBM}."""
     kept = None if p.dropout is None else p.dropout.factors(range(p.N), range(p.Nk))
     return {"O": attention(hbm["Q"], hbm["K"], hbm["V"], visible, kept)}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def forward(q: Array, k: Array, v: Array, visible: Bools | None = None, kept: Array | None = None) -> Arrays:
-    """P, O and the row statistics m, l, LSE; `kept` (N, Nk) holds 0 or 1 / (1 - dropout); None means no dropout."""
+    """P, O and the row statistics m, l, LSE. `kept` (N, Nk) holds the factors of dropout; None means no dropout."""
     import numpy as np
 
     s = np.asarray(q, np.float64) @ np.asarray(k, np.float64).T / np.sqrt(np.shape(q)[1])
@@ -62,5 +62,5 @@ def backward_output(hbm: Arrays, p: Attention, visible: Bools | None) -> Arrays:
 
 
 def kept_of(p: Attention) -> Array | None:
-    """The factors of a problem's dropout on all probabilities, or None."""
+    """The factors of a problem's dropout on all probabilities; None without dropout."""
     return p.dropout.factors(range(p.N), range(p.Nk)) if p.dropout is not None else None

@@ -1,4 +1,4 @@
-"""The tiles of least traffic that fit in M, and the SRAM that the text of a schedule needs."""
+"""The tiles of least traffic that fit in M, and the SRAM that a schedule needs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def footprint(schedule: ScheduleLike | Text, problem: Attention[Size], tiling: Tiling[Size]) -> Capacity:
-    """The SRAM that a text needs, measured without the mask: `peak_words` and `peak_bytes`."""
+    """The SRAM that a schedule needs without its mask, as `peak_words` and `peak_bytes`."""
     from dataclasses import replace
 
     dense = problem if problem.mask is DENSE else replace(problem, mask=DENSE)
@@ -35,9 +35,9 @@ def best_tiles(schedule: Schedule, problem: Attention, M_bytes: int, multiple: i
     A schedule declares its outer loop, and its dense traffic falls as the outer tile grows. If dense traffic depends on
     the inner tile too, both sizes are searched (search/inner_tile.py). Otherwise only the outer size is searched.
 
-    Without a mask the inner tile is then the largest that fits. With a mask of tokens it is the smallest, because a
-    whole tile is read if any of it is seen. Among outer tiles of equal traffic the smallest is taken; under a mask,
-    the smallest of those that search/outer_tile_under_mask.py counts.
+    If only the outer size is searched, the inner tile is the largest that fits without a mask. With a mask of tokens it
+    is the smallest, because a whole tile is read if any of it is seen. Among outer tiles of equal traffic the smallest
+    is taken. Under a mask that is the smallest of those that search/outer_tile_under_mask.py counts.
     """
     if schedule.search is not None:
         return schedule.search(schedule, problem, M_bytes, multiple)
@@ -48,7 +48,7 @@ def best_tiles(schedule: Schedule, problem: Attention, M_bytes: int, multiple: i
 def search(
     schedule: ScheduleLike, problem: Attention[Size], M_bytes: Size, multiple: int = 1
 ) -> tuple[Tiling[Size], Test]:  # fmt: skip
-    """(the tiles, whether any fit), for numbers or arrays of them. A schedule's own `search` is not used."""
+    """The pair (tiles, whether any fit), of numbers or of arrays. A schedule's own `search` is not used."""
     outer_is_q = schedule.outer == "queries"
     outer_length, inner_length = (problem.N, problem.Nk) if outer_is_q else (problem.Nk, problem.N)
 
@@ -86,8 +86,8 @@ def last_true(test: Callable[[Size], Test], most: Size) -> Size: ...
 
 
 def last_true(test: Callable[..., Test], most: Size) -> Size:  # type: ignore[explicit-any]
-    """The largest n from 1 to `most` for which a test holds; 0 if there is none. The test must hold up to some n and
-    for none after it. If `most` is an array, so is n."""
+    """The largest n from 1 to `most` for which a test holds; 0 if there is none. The test must hold up to some n, and
+    fail after it. If `most` is an array, so is n."""
     low, high = 0 * most, most
     while anywhere(low < high):
         middle = larger((low + high + 1) // 2, 1)  # an element whose search is over tests its answer again

@@ -1,4 +1,4 @@
-"""The tiles of least traffic where traffic depends on the inner tile too. It must never grow with either tile.
+"""The tiles of least traffic where traffic depends on the inner tile too. A larger tile must never move more words.
 
 Each outer tile is paired with the largest inner tile that fits beside it. The inner tile shrinks as the outer tile
 grows. Take a range of outer tiles. Its largest outer tile with the inner tile of its smallest one moves no more than
@@ -40,7 +40,7 @@ def inner_matters(schedule: ScheduleLike, problem: Attention[Size], tiling: Tile
 
 
 def least_dense(move: Callable[[int, int], int], largest_inner: Callable[[int], int], most: int) -> tuple[int, int]:
-    """The (outer, inner) of least `move(outer, inner)`, for outer tiles from 1 to `most`, in units of the multiple."""
+    """The pair (outer, inner) of least `move(outer, inner)`, for outer tiles from 1 to `most`, all in multiples."""
     inner, move = cache(largest_inner), cache(move)
     best = min((move(n, inner(n)), n) for n in {1, most})
     ranges = [(1, most)]
@@ -75,7 +75,7 @@ def least_of_both(
 def one_by_one(
     search: ArraySearch, schedule: ScheduleLike, problem: Attention[Size], M_bytes: Size, multiple: int
 ) -> tuple[Tiling[Size], Test]:  # fmt: skip
-    """(tiles as arrays, whether any fit as an array), by calling `search` for one problem at a time."""
+    """The arrays (tiles, whether any fit), found by calling `search` for one problem at a time."""
     import numpy as np
 
     names = ("N", "Nk", "d", "dv", "batch", "heads", "kv_heads")

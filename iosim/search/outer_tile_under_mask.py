@@ -1,8 +1,8 @@
 """The outer tile of least traffic under a mask: candidates are counted one by one, or all in one walk over arrays.
 
-Two outer tiles merged into one move no more than before, because what both visited is now visited once. So no size is
-better than its multiples, and only the upper half of the candidates is counted. The exception is a mask that hides all
-of some outer tile. There a larger tile may load rows that are not needed, so every candidate is counted.
+Two outer tiles merged into one move no more than before, because what both visited is now visited once. So no size
+moves less than its multiples, and only the upper half of the candidates is counted. The exception is a mask that hides
+all of some outer tile. There a larger tile may load rows that are not needed, so every candidate is counted.
 """
 
 from __future__ import annotations
@@ -27,15 +27,18 @@ if TYPE_CHECKING:
 
 MOST_MASKED = 2**14  # outer tiles that may be counted one by one, which takes some seconds
 MOST_IN_ARRAYS = 2**18
-WORTH_NUMPY = 1024  # outer tiles: importing NumPy takes as long as counting these one by one
+WORTH_NUMPY = 1024  # outer tiles; counting so many one by one takes as long as importing NumPy
 CANDIDATES_AT_ONCE = 2**15
 
 
 def least_traffic(
     schedule: ScheduleLike, problem: Attention[Size], tiling: Tiles, largest: Size, multiple: int
 ) -> Size:  # fmt: skip
-    """The n from 1 to `largest` with the least traffic, where `tiling(n * multiple, multiple)` are the tiles; the
-    smallest n among equals that were counted. Sizes and `largest` are numbers, or arrays if the mask counts arrays."""
+    """The n from 1 to `largest` for which the tiles `tiling(n * multiple, multiple)` move least.
+
+    Among equal n that were counted it is the smallest. Sizes and `largest` are numbers, or arrays if the mask can be
+    counted for arrays.
+    """
     if problem.mask.tile_units:
         raise InputError(
             "--tiles", "best", f"a mask that does not change with the tiles (--mask {problem.mask} counts tiles)",
@@ -59,7 +62,7 @@ def least_traffic(
 
 
 def worth_arrays(largest: int) -> bool:
-    """Whether one walk over arrays is faster than counting so many tiles one by one."""
+    """Whether one walk over arrays is faster than counting `largest` tiles one by one."""
     return "numpy" in sys.modules or largest > WORTH_NUMPY
 
 
@@ -82,7 +85,7 @@ def least_in_arrays(
     schedule: ScheduleLike, problem: Attention[Size], tiling: Tiles, first: Size, largest: Size, multiple: int
 ) -> NDArray[np.int64]:
     """The n from `first` to `largest` with the least traffic, for all problems at once. The candidates of all problems
-    stand one after another in one array, and a walk counts a chunk of it."""
+    stand one after another in one array. Each walk counts a chunk of that array."""
     import numpy as np
 
     names = ("N", "Nk", "d", "dv")

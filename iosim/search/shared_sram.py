@@ -1,8 +1,8 @@
 """The least traffic of two loops whose tile sizes share the SRAM: exact, without trying every pair of sizes.
 
 Traffic depends on the sizes only through the numbers of passes over the two axes. Each number of rows is paired with
-the most columns that fit beside it. More rows mean fewer passes over the rows. They leave less room for columns, so
-they also mean more passes over the columns.
+the most columns that fit beside it. With more rows there are fewer passes over the rows. But there is less room for
+columns, so there are more passes over the columns.
 
 Take a range of row numbers. The row passes of the largest one and the column passes of the smallest one together bound
 the traffic of the whole range from below. Ranges are halved until their bound cannot beat the best tile found. If all
@@ -43,8 +43,8 @@ def least_passes(
         return min(largest((M_bytes - beside) // each, columns_axis, multiple) for each, beside in pairs)
 
     def passes(low: int, high: int) -> tuple[int, int]:
-        """(passes over the rows at `high`, over the columns at `low`): the fewest of the range low..high of row
-        numbers, which are in units of `multiple`."""
+        """The fewest (passes over the rows, passes over the columns) for row numbers low..high in units of `multiple`:
+        the row passes are those of `high`, and the column passes those of `low`."""
         return -(-rows_axis // (high * multiple)), -(-columns_axis // columns(low))
 
     most = last_fitting(lambda rows: columns(rows) > 0, -(-rows_axis // multiple))
@@ -65,7 +65,7 @@ def least_passes(
 
 
 def last_fitting(fits: Callable[[int], bool], most: int) -> int:
-    """The largest n up to `most` that fits; 0 if none does. If n fits, all smaller numbers must fit too."""
+    """The largest n up to `most` that fits; 0 if none does. All numbers below one that fits must fit too."""
     low = 0
     while low < most:
         middle = (low + most + 1) // 2
@@ -74,7 +74,7 @@ def last_fitting(fits: Callable[[int], bool], most: int) -> int:
 
 
 def sizes_by_passes(length: int, multiple: int) -> Iterator[int]:
-    """The smallest tile, a multiple of `multiple`, for each number of passes over an axis, from most passes to one."""
+    """For each number of passes over an axis, from most to one: the smallest tile that is a multiple of `multiple`."""
     size = multiple
     yield size
     while size < length:

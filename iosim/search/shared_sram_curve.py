@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     SizeArray = NDArray[np.int64]  # or of Python integers, where a count may not fit
     Reach = Callable[[int], list[tuple[int, int]]]
 
-MOST = 2**20  # pairs; they take a second
-MOST_SEEN = 2**28  # pairs under a mask; they take twenty seconds
+MOST = 2**20  # pairs of sizes, which take a second
+MOST_SEEN = 2**28  # pairs of sizes under a mask, which take twenty seconds
 
 
 class Falls(NamedTuple):
@@ -128,12 +128,12 @@ def sums_of(reach: Reach, rows: SizeArray, kind: str | type) -> Callable[[int], 
 
 
 def integers(*most: int) -> str | type[object]:
-    """The element type of arrays of such numbers, and of sums of a few of them: int64, or object if too small."""
+    """The element type for arrays of numbers up to `most` and sums of a few: int64, or object if that is too small."""
     return "int64" if 16 * max(most) < 2**63 else object
 
 
 def cheaper(M: SizeArray, cost: SizeArray) -> NDArray[np.intp]:
-    """Indices, in the order of M, of the entries that cost less than every other entry that needs no more M."""
+    """The indices, in the order of M, of the entries that cost less than every entry that needs as much M or less."""
     import numpy as np
 
     order = np.argsort(cost, kind="stable")

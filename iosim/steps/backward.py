@@ -1,7 +1,7 @@
-"""The named tile steps of the backward passes. Each writes into its first arguments; letters are those of the papers.
+"""The named tile steps of the backward passes. Each writes into its first arguments. Letters are those of the papers.
 
-dO, dV, dP, dS, dQ, dK are gradients of a scalar loss, D is rowsum(dO * O) (Dao et al. 2022, Appendix B.2). NumPy is
-imported inside, so that a text can name steps without loading it.
+dO, dV, dP, dS, dQ, dK are gradients of a scalar loss. D is rowsum(dO * O) (Dao et al. 2022, Appendix B.2). NumPy is
+imported inside the steps, so that a schedule can name them without loading it.
 """
 
 from __future__ import annotations

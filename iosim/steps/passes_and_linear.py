@@ -1,6 +1,6 @@
 """Tile steps of softmax in several passes, of products in parts, and of linear attention.
 
-As in steps/softmax.py: each writes into its first arguments, and NumPy is imported inside.
+As in steps/softmax.py, each step writes into its first arguments, and NumPy is imported inside the steps.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def add_keys(z: Array, k: Array) -> None:
 @flops(lambda o, q, state: (2, *o, state[0]))
 @Cost(product="accumulate", looped=True, reads_whole=(2,))
 def read_state(o: Array, q: Array, state: Array) -> None:
-    """O = phi(Q) State: q (rows, d), o (rows, dv), not normalised."""
+    """O = phi(Q) State, not yet normalised: q (rows, d), o (rows, dv)."""
     o[...] = q.astype(o.dtype) @ state.astype(o.dtype)
 
 
@@ -136,7 +136,7 @@ def read_state(o: Array, q: Array, state: Array) -> None:
 @flops(lambda l, q, z: (2, *l, z[0]))
 @Cost(product="accumulate", looped=True, reads_whole=(2,))
 def read_normaliser(l: Array, q: Array, z: Array) -> None:
-    """l = phi(Q) . z: for each row the one number by which all of its O is divided. q (rows, d), l (rows,)."""
+    """l = phi(Q) . z: the number by which a row of O is divided, for each row. q (rows, d), l (rows,)."""
     l[...] = q.astype(l.dtype) @ z.astype(l.dtype)
 
 
@@ -144,7 +144,7 @@ def read_normaliser(l: Array, q: Array, z: Array) -> None:
 @flops(lambda s, q, k: (2, *s, q[1]))
 @Cost(product="accumulate", looped=True, reads_whole=(2,))
 def earlier_products(s: Array, q: Array, k: Array) -> None:
-    """S = phi(Q) phi(K)^T where the key is not after the query, else 0. The tiles of Q and K are at the same place."""
+    """S = phi(Q) phi(K)^T where the key is not after the query, else 0. Both tiles must start at the same position."""
     import numpy as np
 
     s[...] = np.tril(q @ k.T)

@@ -4,7 +4,7 @@
 // and in products.cuh without them. Softmax in passes and linear attention are in passes_and_linear.cuh, gradients in
 // backward.cuh.
 #pragma once
-#define STEP DEVICE void  // a step that a text can name
+#define STEP DEVICE void  // a step that a schedule can name
 
 template <class B, class F> DEVICE void each_piece(const B& block, F f) {  // f(x, r, c) changes V words x in place
     const auto change = [&](int r, int c) {

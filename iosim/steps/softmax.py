@@ -1,8 +1,8 @@
-"""The named tile steps of softmax attention. Each writes into its first arguments; letters are those of the papers.
+"""The named tile steps of softmax attention. Each writes into its first arguments. Letters are those of the papers.
 
-NumPy is imported inside the steps that need it, so that a text can name steps without loading it. Three marks
-(decorators) say what a step costs. `flops` and `work` say what it computes on any machine; `Cost` says how a kernel
-runs it.
+NumPy is imported inside the steps that need it, so that a schedule can name steps without loading it. Three marks
+(decorators) say what a step costs. `flops` and `work` say what it computes on any machine, and `Cost` how a kernel runs
+it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ AnyStep = TypeVar("AnyStep", bound=Callable[..., None])
 
 
 def flops(factors: Factors) -> Callable[[AnyStep], AnyStep]:
-    """A mark: the floating-point operations of a step that is a matrix product.
+    """A mark with the floating-point operations of a step that is a matrix product.
 
-    `factors` takes the shapes of the step's blocks and returns factors, as `(2, *s, q[1])`; their product is counted.
+    `factors` takes the shapes of the step's blocks and returns factors, as `(2, *s, q[1])`. The number of operations is
+    their product.
     """
 
     def mark(step: AnyStep) -> AnyStep:
@@ -40,9 +41,12 @@ def nothing(*shapes: BlockShape) -> list[Any]:
 
 
 def work(exps: StepTerms = nothing, other: StepTerms = nothing) -> Callable[[AnyStep], AnyStep]:
-    """Mark a step with what it computes besides matrix products. `exps` counts exponentials and logarithms. `other`
-    counts additions, multiplications, comparisons and divisions of two numbers. Each takes the shapes of the arguments
-    and returns a list of tuples of factors; the number of operations is the sum of their products."""
+    """A mark with what a step computes besides matrix products.
+
+    `exps` counts exponentials and logarithms. `other` counts additions, multiplications, comparisons and divisions of
+    two numbers. Each takes the shapes of the arguments and returns a list of tuples of factors. The number of
+    operations is the sum of the products of these tuples.
+    """
 
     def mark(step: AnyStep) -> AnyStep:
         step.__dict__["work"] = exps, other
@@ -53,34 +57,34 @@ def work(exps: StepTerms = nothing, other: StepTerms = nothing) -> Callable[[Any
 
 @dataclass(frozen=True)
 class Cost:
-    """Mark a step with how a kernel runs it, for predictions of time and for the planning of generated kernels.
+    """A mark that says how a kernel runs a step, for predictions of time and for the planning of generated kernels.
 
-    Predicting the time of a kernel is an error if one of its steps lacks this mark. Arguments are numbered from 0.
+    The time of a kernel cannot be predicted if one of its steps lacks this mark. Arguments are numbered from 0.
     """
 
     operations: tuple[int, ...] = ()
     """SIMT instructions for each word of each output, in kernels that hold their tiles in registers."""
     exponentials: int = 0
-    """Exponentials for each word of the first output, in the same kernels. Only the softmax of the tuned kernels that
-    were measured states them; other steps count them among their operations."""
+    """Exponentials for each word of the first output, in the same kernels. Only `online_softmax` states them, because
+    the tuned kernels that were measured use it. Other steps count them among their operations."""
     timed_as: str = ""
     """The measured step (calibrate/step_texts.py) whose rates this step takes. Empty: it was measured itself."""
     product: Literal["", "scores", "accumulate"] = ""
-    """The measured matrix product, of two, that this step is computed and timed like. Empty: it is not a product."""
+    """Which of the two measured matrix products this step is computed and timed like. Empty: it is not a product."""
     rows: bool = False
     """The step reduces rows: the lanes of a warp share some whole rows at a time."""
     looped: bool = False
     """The step is slower in a real loop than when it is repeated alone, with its operands still in registers."""
     pieces: bool = False
-    """The time for 16 bytes is the same for every size of word."""
+    """The time for 16 bytes does not depend on the size of a word."""
     fills: bool = False
-    """The step fills the whole room of a tile, also of a ragged one, and reads nothing that was loaded."""
+    """The step writes all words that a tile has room for, even if the tile is ragged, and reads nothing loaded."""
     hides: bool = False
     """The first input is a part of the mask. Where it hides nothing, the step does nothing."""
     rescales: bool = False
     """The step multiplies its last output by a factor where the maximum of a row grows."""
     reads_whole: tuple[int, ...] = ()
-    """Arguments of which each warp reads all rows. Of other arguments a warp touches only its own rows."""
+    """The arguments of which each warp reads all rows. In the other arguments a warp touches only its own rows."""
     tensor_inputs: tuple[int, ...] = ()
     """Arguments that must be 16-bit inputs for tensor cores. Empty: the step has no version for them."""
 
@@ -137,11 +141,10 @@ def softmax_rows(s: Array) -> None:
 @work(exps=lambda s, m, l, o: [s, m], other=lambda s, m, l, o: [(3, *s), (4, *m), o])
 @Cost(operations=(4, 0, 0, 1), exponentials=1, rows=True, looped=True, rescales=True)
 def online_softmax(s: Array, m: Array, l: Array, o: Array) -> None:
-    """One step of online softmax: m becomes the new maximum, l and o are rescaled to it, s becomes exp(s - m), and its
-    sums are added to l.
+    """One step of online softmax.
 
-    s (rows, keys), m and l (rows,), o (rows, dv), not normalised. Dao 2023, Algorithm 1,
-    lines 9 and 10.
+    m becomes the new maximum. l and o are rescaled to it. s becomes exp(s - m), and its row sums are added to l. s
+    (rows, keys), m and l (rows,), o (rows, dv), not yet normalised. Dao 2023, Algorithm 1, lines 9 and 10.
     """
     import numpy as np
 
@@ -219,4 +222,4 @@ def drop(s: Array, factors: Array) -> None:
 @work()
 @Cost(operations=(1,), timed_as="normalise")
 def keep(s: Array) -> None:
-    """An unfused elementwise pass (a mask, a dropout): s (rows, keys). Reads and writes every score, changes none."""
+    """Read and write every score and change none: an unfused elementwise pass (mask, dropout) over s (rows, keys)."""
