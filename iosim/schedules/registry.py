@@ -91,7 +91,8 @@ class Schedule:
     every M an earlier value moves no more than a later one."""
     about: Callable[[Attention], Attention] = lambda p: p
     """`about(p)`: the nearest problem that it applies to. `count` refuses others, and shows the docstring of
-    `about` as the reason."""
+    `about` as the reason. Options that the schedule does not read, such as `lse` and `keep_p`, are ignored and not
+    refused: `iosim schedules NAME` lists them."""
     more_tiles: tuple[str, ...] = ()
     """The fields of Tiling that it reads beside Br and Bc."""
     formula: str = ""

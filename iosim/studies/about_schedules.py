@@ -1,4 +1,4 @@
-"""What `iosim schedules` shows: what a schedule says of itself, and what counting it on a small problem shows."""
+"""The rows of `iosim schedules`: what a schedule says of itself, and what running it on a small problem shows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..schedules.registry import LETTERS, narrowed
 from ..tables import Row
 
 SMALL, TILES = Attention(16, 8, dtype="fp32"), Tiling(8, 8)
-TRIED: dict[str, tuple[str, object]] = {  # by option: a field of the problem, and a value that may change the traffic
+TRIED: dict[str, tuple[str, object]] = {  # {option: (field of the problem, a value that may change the traffic)}
     "--lse": ("lse", True),
     "--keep-p": ("keep_p", True),
     "--elementwise": ("elementwise", 1),
@@ -37,10 +37,11 @@ def overview(narrow: bool) -> list[Row]:
 
 
 def schedule_row(schedule: Schedule) -> Row:
-    """The row of one schedule. All its values are texts, except the number of launches."""
+    """The row of one schedule. All its values are strings, except the number of launches."""
     problem = schedule.about(SMALL)
     traffic = Traffic()
     machine = Machine(problem, traffic).run(schedule, TILES)
+    read, ignored = options_that_matter(schedule, problem, traffic)
     return {
         "schedule": schedule.name,
         "summary": schedule.summary,
@@ -53,7 +54,8 @@ def schedule_row(schedule: Schedule) -> Row:
         "tiles": ", ".join(schedule.rules),
         "more tiles": ", ".join(schedule.more_tiles),
         "skips tiles": "yes" if schedule.skips else "no",
-        "options": ", ".join(options_that_matter(schedule, problem, traffic)),
+        "options": ", ".join(read),
+        "ignores": ", ".join(ignored),
         "tensors": "; ".join(
             tensor_text(name, machine.tensors[name], *map(int, words)) for name, words in traffic.tensors.items()
         ),
@@ -61,15 +63,19 @@ def schedule_row(schedule: Schedule) -> Row:
     }
 
 
-def options_that_matter(schedule: Schedule, problem: Attention, traffic: Traffic) -> list[str]:
-    """The options that change the words that a schedule moves; `traffic` is what it moves without them."""
-    found = []
+def options_that_matter(schedule: Schedule, problem: Attention, traffic: Traffic) -> tuple[list[str], list[str]]:
+    """The options that a schedule reads, and those that it ignores: they may be given, and change nothing.
+
+    `traffic` is what it moves without any. A mask that changes no word is in neither list, because it hides scores.
+    """
+    read, ignored = [], []
     for option, (field, value) in TRIED.items():
         asked, changed = narrowed(problem, **{field: value}), Traffic()
         if getattr(schedule.about(asked), field) is value:
             Machine(asked, changed).run(schedule, TILES)
-            found += [option] if changed.tensors != traffic.tensors else []
-    return found + (["--count-init"] if schedule.initialised else []) + (["--dropout"] if schedule.drops else [])
+            (ignored if changed.tensors == traffic.tensors else read).append(option)
+    (read if schedule.initialised else ignored).append("--count-init")
+    return read + (["--dropout"] if schedule.drops else []), [option for option in ignored if option != "--mask"]
 
 
 def tensor_text(name: str, tensor: Tensor, reads: int, writes: int) -> str:
@@ -79,7 +85,7 @@ def tensor_text(name: str, tensor: Tensor, reads: int, writes: int) -> str:
 
 
 def cuda_answer(schedule: Schedule) -> str:
-    """`yes` if kernels can be generated from the schedule's text, else `no` with the reason."""
+    """`yes` if kernels can be generated from the schedule, else `no` with the reason."""
     from ..cuda.machine import why_not
 
     reason = why_not(schedule)
@@ -87,7 +93,7 @@ def cuda_answer(schedule: Schedule) -> str:
 
 
 def text_of(row: Row, width: int = 80) -> str:
-    """The row of one schedule as text: a line for each of its columns that is not empty."""
+    """The row of one schedule as text: a line or more for each column that is not empty."""
     lines = [f"{row['schedule']}: {row['summary']}"]
     formula = str(row["formula"])
     used = [f"{letter} = {text}" for letter, text in LETTERS.items() if re.search(rf"\b{letter}\b", formula)]
@@ -100,8 +106,8 @@ def text_of(row: Row, width: int = 80) -> str:
 
 
 def indented(name: str, text: str, width: int) -> list[str]:
-    """The lines of a text after a name. A line ends where a part of the text ends (`; `, or `, ` before `W = `), or
-    between words if the part is longer than a line."""
+    """The lines of a text, with a name before the first one. A line ends where a part of the text ends (`; `, or `, `
+    before `W = `). A part that is longer than a line is also broken between words."""
     room = width - 13
     parts = re.split(r"(?<=;) |(?<=,) (?=W = )", text)
     kept = " ".join(part.replace(" ", "\0") if len(part) <= room else part for part in parts)

@@ -163,6 +163,8 @@ def test_what_is_found_out(ask):
     rows = {row["schedule"]: row for row in ask("schedules")["schedules"]}
     assert list(rows) == list(SCHEDULES)
     assert rows["flash2"]["options"] == "--lse, --keep-p, --dropout" and rows["standard"]["launches"] == 3
+    assert rows["flash1"]["ignores"] == "--lse, --elementwise, --splits, --page-size"
+    assert "--keep-p" in rows["standard"]["ignores"] and "--keep-p" not in rows["small-cache"]["ignores"], "refused"
     assert "--mask" in rows["block-sparse-q"]["options"] and "--mask" not in rows["flash2"]["options"]
     assert "--splits" in rows["split-kv"]["options"] and "--page-size" in rows["paged"]["options"]
     assert "--elementwise" in rows["standard-tiled"]["options"] and "--count-init" in rows["flash1"]["options"]
