@@ -7,8 +7,8 @@ rows they touch, because each team of threads owns the same rows of every block 
 - Otherwise the whole thread block synchronises.
 
 An asynchronous copy is waited for where its block is next used, not earlier. cuda/write.py says what each statement
-touches, and the mark of a step which arguments it reads whole. These barriers stand between statements; a step may hold
-others inside (steps/*.cuh).
+touches. The mark of a step says which arguments it reads whole. These barriers stand between statements; a step may
+hold others inside (steps/*.cuh).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Access:
     copy: int | None = None
     """The number of an asynchronous copy that may still be under way."""
     agreed: bool = False
-    """The team synchronised since."""
+    """The team has synchronised since this access."""
 
     def against(self, new: Access) -> int:
         """The barrier needed between this access and a new one."""

@@ -1,6 +1,6 @@
 """C expressions for what a kernel finds out while it runs: where tiles lie, and which of them a mask leaves out.
 
-Also the arguments of steps that are no blocks: a part of a mask or of dropout, and numbers.
+Also the arguments of steps that are not blocks: a part of a mask or of dropout, and numbers.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Expressions:
 
     def position(self, tile: SymbolicTile, index: str, size: int = 0) -> list[str]:
         """Declarations of the index, first position and size of a tile: i, i0, ni. `size`: the size of all tiles that
-        come here, 0 if they differ. ScheduleError if its place is only known from a block."""
+        come here, 0 if they differ. ScheduleError if only a block says where the tile lies."""
         i, parent = letter(tile), tile.parent
         if parent is not None and words_of(parent):
             raise ScheduleError("a loop over a part of an axis whose place is in a block cannot be written as CUDA")
@@ -84,7 +84,7 @@ class Expressions:
     # ------------------------------------------------------------------ inputs of steps that are no blocks
 
     def value(self, x: Input) -> str:
-        """The argument of a step that is no block. ScheduleError for what no kernel can take."""
+        """The argument of a step that is not a block. ScheduleError if no kernel can take it."""
         if isinstance(x, Part):
             return self.visible(x)
         if isinstance(x, Number):
@@ -104,8 +104,8 @@ class Expressions:
     def factor(self, part: DropoutPart) -> str:
         """A lambda (r, c): the factor of dropout for row r and column c of a tile.
 
-        An element is kept if k / 2^53 >= probability for its integer k, so if k >= the probability times 2^53, rounded
-        up.
+        The element with the integer k is kept if k / 2^53 >= probability. So k is compared with the probability times
+        2^53, rounded up.
         """
         chance, seed = part.dropout.probability, part.dropout.seed
         row, key = f"{self.start(part.i)} + r", f"{self.start(part.j)} + c"
@@ -132,7 +132,8 @@ class Expressions:
         return self.tables.use(name)
 
     def line(self, line: MaskLine, tile: Tile | None = None) -> str:
-        """A C expression: whether this tile of a line of the mask is active; without a tile, whether any is."""
+        """A C expression: whether a tile of a line of the mask is active; without a tile, whether any tile of the line
+        is."""
         mask = line.mask
         if line.kind == "columns":
             return f"bit({self.table('any_k')}, {self.index(tile, mask.rows_k)})"
@@ -143,7 +144,8 @@ class Expressions:
         return f"bit({self.table('active')}, {self.index(i, mask.rows_q)} * {mask.Tc} + {self.index(j, mask.rows_k)})"
 
     def index(self, tile: Tile | None, rows: Size) -> str:
-        """The number of a tile among the mask's tiles of `rows` positions. ScheduleError if the loop has others."""
+        """The number of a tile among the mask's tiles of `rows` positions. ScheduleError if the loop has tiles of
+        another size."""
         if not isinstance(tile, SymbolicTile) or tile.step != rows or tile.parent is not None:
             raise ScheduleError("a loop over a line of the mask must use the mask's tile size")
         return letter(tile)
@@ -162,8 +164,8 @@ def turns_of(tile: SymbolicTile) -> int:
 def split_loops(body: Body) -> set[LoopNode]:
     """The loops that are written twice: once for whole tiles, once for a last tile that is smaller.
 
-    The compiler then knows both sizes, but there is more code. So a loop must have enough whole tiles. And if the
-    kernel would be too long, loops are taken out again in the order in which they are written, outer ones first.
+    The compiler then knows both sizes, but there is more code. So a loop must have enough whole tiles. If the kernel
+    would be too long, loops are taken out again in the order in which they are written, outer ones first.
     """
     loops = [node for node in statements(body) if isinstance(node, LoopNode)]
     found = [x for x in loops if last_size(x.tile) and int(x.tile.length) // x.tile.step >= WHOLE_TURNS]
@@ -178,7 +180,7 @@ def bodies(body: Body, split: Collection[LoopNode]) -> int:
 
 
 def letter(tile: Tile) -> str:
-    """The C name of a tile's index. ScheduleError for a part of an axis, which no loop belongs to."""
+    """The C name of a tile's index. ScheduleError for a part of an axis that does not belong to a loop."""
     return LOOPS[cast("SymbolicTile | Span", tile).depth]
 
 

@@ -1,9 +1,8 @@
-"""The machine that writes CUDA: `generate` turns a schedule's text into a program of kernels. It needs no GPU.
+"""The machine that writes CUDA: `generate` turns a schedule into a program of kernels. It needs no GPU.
 
-Counting, carrying arrays and visiting every tile are the other three ways to read a text (core/). Here each file does
-one part of the work:
+The other three machines count, carry arrays, or visit every tile (core/). Here each file does one part of the work:
 
-- record.py walks the text once and keeps its statements, launch by launch.
+- record.py runs the schedule's function once and keeps its statements, launch by launch.
 - plan.py decides about threads and tensor cores; shared_memory.py places the blocks.
 - write.py writes a kernel, with barriers from barriers.py and expressions from expressions.py.
 
@@ -45,7 +44,7 @@ def generate(
     schedule: ScheduleLike | Text, problem: Attention, tiling: Tiling, count: bool = False,
     tensor_cores: bool | None = None, row_words: int = ROW_WORDS,
 ) -> Program:  # fmt: skip
-    """The CUDA C++ program of a Schedule (or a bare text), for one problem and one tiling.
+    """The CUDA C++ program of a Schedule, or of the function of one, for one problem and one tiling.
 
     `count` compiles the word counters in. `tensor_cores`: None uses them where dtype and sizes allow, False never, True
     raises InputError where no launch can use them. `row_words`: words of the largest tile for each thread where all
@@ -85,7 +84,7 @@ def generate(
 
 
 def name_of(schedule: ScheduleLike | Text) -> str:
-    """The name of a schedule or a text, as part of a name in C."""
+    """The name of a schedule or a function, as part of a name in C."""
     return re.sub(r"\W", "_", str(getattr(schedule, "name", None) or getattr(schedule, "__name__", "")))
 
 
@@ -142,8 +141,8 @@ def counters_of(launches: list[Body]) -> list[tuple[str, str]]:
 
 
 def filled_before(schedule: ScheduleLike | Text, launches: list[Body]) -> tuple[str, ...]:
-    """The tensors that the host fills: those that are read before they are written, and those that the schedule calls
-    `initialised`, as they keep words that it never writes."""
+    """The tensors that the host fills. They are read before they are written, or the schedule calls them `initialised`
+    because it does not write all of their words."""
     return tuple(dict.fromkeys([*read_first(launches), *getattr(schedule, "initialised", ())]))
 
 
@@ -212,7 +211,8 @@ def can_generate(schedule: ScheduleLike | Text) -> bool:
 
 
 def why_not(schedule: ScheduleLike | Text) -> str:
-    """Why a schedule has no kernels; empty if it has. They are generated for a small problem that it is about."""
+    """The reason why a schedule has no kernels; empty if it has. To find out, kernels are generated for a small problem
+    to which the schedule applies."""
     problem = getattr(schedule, "about", lambda p: p)(Attention(32, 16, dtype="fp32"))
     try:
         generate(schedule, problem, Tiling(16, 16))

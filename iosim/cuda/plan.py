@@ -111,7 +111,7 @@ def suits_tensor_cores(p: Attention, body: Body) -> bool:
 
 
 def read_whole(body: Body) -> frozenset[Block]:
-    """Blocks of which every use by a step reads all rows, and none writes."""
+    """The blocks that steps only read, and always whole."""
     whole: set[Block] = set()
     own: set[Block] = set()
     for node in statements(body):
@@ -148,7 +148,7 @@ def tensors_of(body: Body) -> tuple[list[str], list[str]]:
 
 
 def grid_loop(body: Body) -> LoopNode | None:
-    """The parallel loop that a launch consists of, whose turns become thread blocks; None if it is no such loop."""
+    """The parallel loop that makes up a launch; its turns become thread blocks. None if there is more to it."""
     if len(body) == 1 and isinstance(body[0], LoopNode) and body[0].parallel:
         return body[0]
     return None

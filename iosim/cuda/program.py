@@ -35,9 +35,9 @@ class Kernel:
     """One launch: `grid` in thread blocks, `block` in threads, `smem_bytes` of dynamic shared memory for each block.
 
     Its arguments are, in order, a pointer for each of `tensors`, one for each of `tables` (uint32 words), and
-    `unsigned long long* counts`, which is used only if compiled with -DIOSIM_COUNT. In a generated kernel blockIdx.y
-    is the instance: the head and the batch. `blocks_per_sm` is how many blocks of a multiprocessor it is compiled for:
-    the compiler gives a thread so few registers that as many fit.
+    `unsigned long long* counts`, which is used only if compiled with -DIOSIM_COUNT. In a generated kernel blockIdx.y is
+    the instance: the head and the batch. It is compiled so that `blocks_per_sm` blocks fit on a multiprocessor: the
+    compiler limits the registers of a thread to that.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Program:
     """A schedule as CUDA: one translation unit and the launches, in order.
 
     `footprint_bytes` is the peak that Capacity measures, with tiles rounded up to 16 in launches that use tensor cores.
-    The largest `smem_bytes` equals it, except for alignment where blocks are no multiples of 16 bytes.
+    The largest `smem_bytes` equals it, except for alignment where blocks are not multiples of 16 bytes.
     `plain_footprint_bytes` is the same peak without rounding. `counters` names the words of the array `counts`:
     (tensor, "reads" or "writes"), over all instances. `tables` are those of the mask that are kernel arguments.
     """

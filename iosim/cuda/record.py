@@ -1,4 +1,4 @@
-"""The symbolic walk of a schedule's text: each launch becomes a tree of statements, with every loop body once.
+"""The symbolic walk of a schedule: each launch becomes a tree of statements, with every loop body once.
 
 Nothing is computed. The sizes of one problem are known; where a tile lies is known only while a kernel runs.
 """
@@ -22,7 +22,7 @@ class SymbolicTile(Tile):
     """A tile of a loop that a kernel will run, over an axis of `length` or over a `parent` tile.
 
     `step` is the size of all tiles but the last. `extent` is the most positions that one has: less than `step` if the
-    axis is shorter. `depth` counts the loops around it. ScheduleError where a text asks for its place or its size.
+    axis is shorter. `depth` counts the loops around it. ScheduleError if a schedule asks for its place or its size.
     """
 
     __slots__ = ("_extent", "depth", "parent", "step")
@@ -42,7 +42,7 @@ class SymbolicTile(Tile):
 
 @dataclass(eq=False)
 class LoopNode:
-    """`body`, for every tile of an axis; `where`: only for the active tiles of a line of the mask."""
+    """A loop: `body` for every tile of an axis; with `where`, only for the active tiles of that line of the mask."""
 
     tile: SymbolicTile
     where: MaskLine | None

@@ -24,8 +24,7 @@ class Life:
 
     @property
     def alignment(self) -> int:
-        """Bytes of which the offset must be a multiple: the largest power of two, up to ALIGNMENT, that divides the
-        size."""
+        """The alignment of its offset in bytes: the largest power of two, up to ALIGNMENT, that divides its size."""
         return min(ALIGNMENT, self.size & -self.size)
 
 

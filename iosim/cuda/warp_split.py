@@ -84,8 +84,8 @@ def times_read(keys: int) -> int:
 def words_of_lanes(output: Block, single: bool, warps: int) -> tuple[int, int]:
     """(words of all lanes of busy warps, words of all lanes of the block) in a product without tensor cores.
 
-    A turn costs a warp the same whether all of its lanes have a word or only one does: so idle lanes count. In the
-    second number idle warps count as well, where all threads share each row. `single`: a lane has one column at a time,
+    A turn costs a warp the same time whether all of its lanes have a word or only one does, so idle lanes count. If all
+    threads share each row, idle warps count as well in the second number. `single`: a lane has one column at a time,
     else GROUP_WORDS.
     """
     shape = (*output.shape, 1)[:2]  # a vector has one column
@@ -116,8 +116,8 @@ def busy_turns(groups: int, room: int, filled: int, lanes: int) -> int:
 def row_parts(block: Block, together: int) -> tuple[int, int]:
     """(rows that a warp works on at a time, words of a row rounded up to whole turns of its lanes).
 
-    Four lanes share a row. More do where that is more than 4 pieces of `together` words a lane; a whole warp does where
-    the tile has fewer than LEAST_ROWS rows (steps/softmax.cuh).
+    Four lanes share a row. More lanes do if each of the four would have more than 4 pieces of `together` words. A whole
+    warp does if the tile has fewer than LEAST_ROWS rows (steps/softmax.cuh).
     """
     rows, columns = map(full, block.shape)
     lanes = 4 if rows >= LEAST_ROWS else LANES
@@ -130,7 +130,8 @@ def row_parts(block: Block, together: int) -> tuple[int, int]:
 def uneven(block: Block, warps: int, tensor_cores: bool) -> float:
     """Rows of the busiest warp in a product, over an even share; 1 where all threads share each row.
 
-    Rows go to warps in teams, in turn. Without tensor cores 96 rows are 12 teams of 8 rows: of 8 warps, 4 have two.
+    Rows go to warps in teams, in turn. Without tensor cores 96 rows are 12 teams of 8 rows. Then 4 of 8 warps have two
+    teams.
     """
     most = full(block.shape[0])
     if most < FEW_ROWS:
@@ -148,7 +149,7 @@ def rows_of_team(most: int, tensor_cores: bool) -> int:
 def busiest_rows(block: Block, warps: int, tensor_cores: bool, at_once: int = 1) -> float:
     """Rows of the busiest warp in a step over rows, rounded up to whole turns of `at_once` rows.
 
-    Warps own the rows of whole tiles, in teams. So the 10 rows of a ragged tile of 16 on tensor cores are one warp's.
+    Warps own the rows of whole tiles, in teams. So on tensor cores one warp has all 10 rows of a ragged tile of 16.
     """
     most, rows = full(block.shape[0]), used(block.shape[0])
     if most < FEW_ROWS:

@@ -152,7 +152,7 @@ class Writer:
         return [f"for (int {i} = 0; {i} < {before_last}; ++{i}) {{", *whole, "}", "{", *last, "}"]
 
     def of_grid(self, loop: LoopNode, lines: list[str]) -> list[str]:
-        """The body of a loop of which each thread block does one turn."""
+        """The body of the loop whose turns are the thread blocks."""
         if loop not in self.split:
             return self.placed(loop, "blockIdx.x", 0, lines)
         whole, last = self.whole_and_last(loop, "blockIdx.x", "blockIdx.x", lines)
@@ -169,7 +169,7 @@ class Writer:
         return [*needed(self.c.position(loop.tile, index, size), lines), *lines]
 
     def guarded(self, loop: LoopNode, lines: list[str]) -> list[str]:
-        """The body, only for active tiles if the loop goes over a line of the mask."""
+        """The body, under a condition if the loop goes over the active tiles of a line of the mask."""
         return lines if loop.where is None else [f"if ({self.c.line(loop.where, loop.tile)})", *lines]
 
     def declare(self, block: Block) -> str:
@@ -256,7 +256,7 @@ class Writer:
 
     def step_accesses(self, node: StepNode) -> list[Access]:
         """The accesses of a step. A step of iosim touches only its team's rows, except in the arguments that it reads
-        whole. Of a step that brings its own CUDA nothing is known."""
+        whole. A step that brings its own CUDA may touch anything."""
         ours, whole = not hasattr(node.step, "cuda"), mark_of(node.step).reads_whole
         return [
             self.access(x, k < len(node.outputs), ours and k not in whole)
@@ -265,8 +265,8 @@ class Writer:
         ]
 
     def access(self, block: Block, writes: bool, own: bool, copy: int | None = None) -> Access:
-        """An access to a block in shared memory. Part of a block, and a block that all threads share, is nobody's
-        own."""
+        """An access to a block in shared memory. No team owns rows of a part of a block, or of a block that all threads
+        share."""
         low, high = self.plan.span(self.p, block)
         own = own and block.base is None and block not in self.plan.whole
         return sram(block.base or block, low, high, own, writes, copy)

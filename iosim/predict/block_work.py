@@ -1,6 +1,6 @@
-"""The work of each thread block of a launch, counted while a schedule's text is run over every tile.
+"""The work of each thread block of a launch, counted while a schedule is run over every tile.
 
-What is counted is what the kernel does, which is more than the text says:
+What is counted is what the kernel does, which is more than the schedule says:
 
 - On tensor cores a product is computed in whole tiles of 16 x 16. Without them lanes take groups of words in turns, and
   in the last turn some lanes are idle.
@@ -147,7 +147,7 @@ class Occupancy:
     asynchronous: bool = False
     """Matrix products are warpgroup products (wgmma)."""
     generated: bool = True
-    """The kernel was generated from a schedule's text, step by step."""
+    """The kernel was generated from a schedule, and runs it step by step."""
 
     @property
     def unit(self) -> Unit:
@@ -302,8 +302,8 @@ class WorkCounter(BlockWatcher):
     def _wait(self, blocks: list[Block]) -> None:
         """Count the wait for asynchronous copies, where a step first uses one of their blocks.
 
-        The kernel waits for all copies that are under way. The wait is free after one for a load through registers that
-        was asked for later.
+        The kernel waits for all copies that are under way. The wait is free if the block has already waited for a load
+        through registers that was asked for later.
         """
         if any((block.base or block) in self.copies for block in blocks):
             if not self.stalled:

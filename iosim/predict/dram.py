@@ -70,14 +70,13 @@ def dram_bytes(
     left_bytes: int = 0,
     with_range: bool = False,
 ) -> Dram:
-    """The DRAM traffic of all heads. `places` are those of each launch: as many blocks run at a time.
+    """The DRAM traffic of all heads. `places` says for each launch how many blocks run at a time.
 
-    The L2 starts empty. Of data that all blocks share it holds `capacity_bytes`.
+    The L2 starts empty. It can hold `capacity_bytes` of data that all blocks share.
 
     `cold`: empty the L2 before every launch; write-backs between launches are not counted.
-    `block_bytes`: each block writes so much when it starts, over what the block before it wrote in the same place:
-    registers that are spilled once.
-    `left_bytes`: so much of others is dirty in the L2 when a launch starts.
+    `block_bytes`: bytes of registers that each block spills once, when it starts, where the block before it did.
+    `left_bytes`: dirty bytes of others that are in the L2 when a launch starts.
     `with_range`: also play an L2 with less room and one with more, unless everything fits into the one with less.
     """
     heads = Heads(found, problem, max(places), block_bytes, left_bytes)
@@ -95,7 +94,8 @@ def dram_bytes(
 def _follow(
     found: Touches, problem: Attention, places: list[int], heads: Heads, caches: list[Cache], cold: bool
 ) -> tuple[int, tuple[tuple[int, int], ...]]:
-    """Play all launches through each cache -> (dirty bytes, (bytes read, bytes written) of each launch) of the first.
+    """Play all launches through each cache. Returns (dirty bytes, (bytes read, bytes written) of each launch) of the
+    first one.
 
     Dirty bytes are those that no launch wrote to DRAM.
     """
@@ -159,17 +159,17 @@ class Dram:
     read_bytes: int
     write_bytes: int
     first_bytes: int
-    """Of the bytes read: those that are read for the first time."""
+    """The bytes that are read for the first time."""
     dirty_bytes: int
-    """Written by blocks, and not yet to DRAM when a launch ended."""
+    """Bytes that blocks wrote, and that were not in DRAM yet when a launch ended."""
     by_launch: tuple[tuple[int, int], ...] = ()
     """(bytes read, bytes written) of each launch."""
     least_bytes: int = 0
     """Bytes read and written if the L2 has a little more room."""
     most_bytes: int = 0
-    """Bytes read and written if it has a little less room."""
+    """Bytes read and written if the L2 has a little less room."""
     idle_bytes: int = 0
-    """Of the bytes written: those that the driver reads and writes beside the kernels."""
+    """The part of `write_bytes` that the driver reads and writes beside the kernels."""
 
     @property
     def reread_bytes(self) -> int:

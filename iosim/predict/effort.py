@@ -1,7 +1,7 @@
 """An estimate of how long a prediction takes to make. It costs one folded walk.
 
 A prediction visits every tile of one head, and follows the cells of all heads through the L2. With tiny tiles that
-takes minutes, so whoever asks for many predictions can leave those out.
+takes minutes. A command that makes many predictions uses the estimate to skip those.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Effort(Watcher):
         self.launches[-1].append(TensorPart(tensor, (rows, columns), (row_step, column_step), visits))
 
     def touches(self) -> list[int]:
-        """The cells that one head touches, by launch (predict/blocks.py); about, as tiles may begin inside a cell."""
+        """About how many cells one head touches, by launch (predict/blocks.py). Tiles may begin inside a cell."""
         cells = {name: self._cell(name) for name in {part.tensor for parts in self.launches for part in parts}}
         return [
             sum(part.visits * prod(map(ceil_div, part.extents, cells[part.tensor])) for part in parts)

@@ -1,7 +1,7 @@
 """The predicted DRAM bytes and seconds of the kernels that are generated from a schedule. It needs no GPU.
 
-`iosim roofline` asks here. `iosim verify` derives occupancies with the same function, so a kernel has one predicted
-time.
+`iosim roofline` uses `predict_generated`. `iosim verify` finds occupancies with the same function, so both predict the
+same time, unless the profiler finds another occupancy.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ def occupancies(
     registers: int | None = None,
     profiled: Sequence[int | None] = (),
 ) -> list[Occupancy]:
-    """The occupancy of each launch: the blocks of an SM that its threads and its shared memory allow, and not more than
-    it was compiled for.
+    """The occupancy of each launch: the blocks of an SM that its threads and its shared memory allow, but at most as
+    many as it was compiled for.
 
-    `registers` of a thread limit them too, where they are known. `profiled` are the blocks of an SM that the profiler
-    found, one for each launch; None is unknown. Any other number of them is ignored.
+    The `registers` of a thread limit them too, if they are known. `profiled` has the blocks of an SM that the profiler
+    found, or None, for each launch. It is ignored if it has another length.
     """
     known = profiled if len(profiled) == len(launches) else [None] * len(launches)
     found = []
@@ -69,9 +69,9 @@ def occupancies(
 def predict_generated(schedule: ScheduleLike, program: Program, hardware: Hardware) -> Prediction:
     """Words, SM bytes, DRAM bytes and (where rates were measured) time of a program made from a schedule.
 
-    It is what a profiler would see, which empties the L2 before every launch. Registers are not known without a
-    compiler: a multiprocessor is taken to hold the blocks that a kernel was compiled for. ScheduleError for a step
-    without a mark of its cost.
+    They are those under a profiler that empties the L2 before every launch. Registers are not known without a compiler,
+    so a multiprocessor is taken to hold the blocks that a kernel is compiled for. ScheduleError for a step without a
+    mark of its cost.
     """
     sits = occupancies(launch_shapes(program), hardware)
     return predict(schedule, program.problem, program.tiling, hardware, sits, cold=True)

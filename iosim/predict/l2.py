@@ -54,12 +54,12 @@ class Room(NamedTuple):
 
 
 def room_of(capacity_bytes: float, times: float = 1.0) -> Room:
-    """The room of a partition with this capacity, `times` over."""
+    """The room of a partition with `times` this capacity."""
     return Room(*(capacity_bytes * times * share for share in (HELD, TOUCHED, DIRTY)))
 
 
 class Uses:
-    """For each step the bytes of which it is the last use."""
+    """The bytes that were last used in each step."""
 
     def __init__(self) -> None:
         self.bytes_in = np.zeros(FEW_STEPS)
@@ -82,7 +82,8 @@ class Uses:
         last[cells] = step
 
     def shrink(self, window: Window, step: int, least: int = 0) -> float:
-        """Remove from a window what was used before step `least`, then the oldest, until the rest fits -> their bytes.
+        """Remove from a window what was used before step `least`, then the oldest until the rest fits. Returns their
+        bytes.
 
         All bytes of a step leave together, as soon as less than half of them would fit. On average this is neither too
         early nor too late.
@@ -132,7 +133,7 @@ class Partition:
         self.uses.use(last, cells, halves, step, self.held, self.touched)
 
     def shrink(self, step: int, written: Uses) -> float:
-        """Remove what does not fit -> the bytes written to DRAM."""
+        """Remove what does not fit, and return the bytes written to DRAM."""
         self.uses.shrink(self.held, step)
         self.uses.shrink(self.touched, step)
         return written.shrink(self.dirty, step, least=self.touched.first)
@@ -171,7 +172,7 @@ class Cache:
         return round(sum(partition.dirty.held for partition in self.partitions))
 
     def flush(self) -> int:
-        """Empty the cache -> the dirty bytes that go to DRAM. They are not counted as written."""
+        """Empty the cache, and return the dirty bytes that go to DRAM. They are not counted as written."""
         dirty = self.dirty_bytes
         for partition in self.partitions:
             for window in partition.windows:

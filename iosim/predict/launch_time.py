@@ -59,13 +59,13 @@ class StepRates(NamedTuple):
     """How fast one step is. Work is flops of a product, bytes of a copy, else words."""
 
     warp_seconds: float
-    """Of one warp alone: the fixed time."""
+    """The fixed time of one warp alone."""
     warp_work_per_second: float
-    """Of one warp alone: the rate beyond the fixed time."""
+    """The rate of one warp alone, beyond its fixed time."""
     block_seconds: float
-    """Of as many blocks as fit: the fixed time of a block, in which it keeps its multiprocessor busy."""
+    """The fixed time of a block among as many as fit, in which it keeps its multiprocessor busy."""
     gpu_work_per_second: float
-    """Of as many blocks as fit: the rate of the whole GPU beyond the fixed time."""
+    """The rate of the whole GPU with as many blocks as fit, beyond their fixed time."""
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,8 @@ class Rates:
     shared_memory_per_sm_bytes: int
     l2_latency_seconds: float = 0.0
     tile_latency_seconds: float = 0.0
-    """Until a tile of a generated kernel has come from DRAM. A tile takes longer than one line: it waits for its last
-    line."""
+    """Seconds until a tile of a generated kernel has come from DRAM. A tile takes longer than one line: it waits for
+    its last line."""
     wgmma_flops_per_second: float = 0.0
     steps: dict[StepKey, StepRates] = field(default_factory=dict)
     loop_ratios: dict[LoopKey, float] = field(default_factory=dict)
@@ -98,10 +98,11 @@ class Rates:
     shapes (calibrate/loop.py)."""
 
     def of_step(self, key: StepKey, timed_as: str = "") -> StepRates:
-        """The rates of a step. `timed_as`: those of another step, which was measured in its place.
+        """The rates of a step. `timed_as` names another step, which was measured in its place.
 
         A step that was not measured on ragged tiles is taken to be as fast as on whole ones. One that was not measured
-        in a kernel with tensor cores (copies of single words) is as fast as without. InputError if there are no rates.
+        in a kernel with tensor cores (copies of single words) is taken to be as fast as without them. InputError if
+        there are no rates.
         """
         step = timed_as or key.step
         units: tuple[Unit, ...] = (key.unit, "simt")
@@ -124,7 +125,7 @@ def blocks_on(shared_bytes: int, smem_bytes: int, threads: int, registers: int |
     limit of blocks allow, at least one.
 
     `shared_bytes` is the shared memory of the multiprocessor, `smem_bytes` that of a block. `registers` are those of a
-    thread; None: they are no limit.
+    thread; with None they are not a limit.
     """
     warps = -(-max(1, threads) // LANES)
     limits = [shared_bytes // (smem_bytes + RESERVED_BYTES), MOST_THREADS // (warps * LANES), MOST_BLOCKS]
@@ -245,7 +246,7 @@ class BlockTimer:
         return last_end(kinds, instances, self.rates.sms, most, seconds)
 
     def seconds(self, work: BlockWork, together: int) -> float:
-        """Seconds of a block, if so many blocks are `together` on its multiprocessor."""
+        """Seconds of a block with `together` blocks on its multiprocessor, itself included."""
         if self.stepwise:
             return self.stepwise_seconds(work, together)
         return self.arithmetic_seconds(work) * self.rates.sms * together + self._waits(work)
@@ -274,7 +275,7 @@ class BlockTimer:
         return products + others
 
     def stepwise_seconds(self, work: BlockWork, together: int) -> float:
-        """Seconds of a block of a generated kernel, step after step, with so many blocks `together`.
+        """Seconds of a block of a generated kernel, step after step, with `together` blocks on its multiprocessor.
 
         The rates of loads were measured with data in the L2, so waiting for DRAM comes on top. Loads through registers
         were repeated without waiting for each, so their waits come on top as well.
@@ -297,8 +298,8 @@ class BlockTimer:
         return cycle_seconds(chain, [demand * together / turns for demand in shared], turns)
 
     def _step_seconds(self, key: StepKey, step: StepWork) -> tuple[float, float, float]:
-        """Seconds of all runs of a step in a block: (if it shares nothing, in which it keeps its multiprocessor busy,
-        in which its requests for copies keep other warps waiting)."""
+        """(seconds of all runs of a step in a block that shares nothing, seconds in which it keeps its multiprocessor
+        busy, seconds in which its requests for copies keep other warps waiting)."""
         rates, warps = self.rates.of_step(key, step.cost.timed_as), self.occupancy.warps
         alone = step.times * rates.warp_seconds + step.chain / warps / rates.warp_work_per_second
         fixed = step.times * rates.block_seconds * warps / MEASURED_WARPS[key.unit]

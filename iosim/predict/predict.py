@@ -175,8 +175,8 @@ def predict(
 
     `cold`: every launch starts with an empty L2, as under Nsight Compute, which flushes it.
     `backwards`: inner loops go from the last tile to the first.
-    `taken_bytes`: so much of the L2 holds no tensor.
-    `block_bytes`: each block writes so much once, in a place of its own.
+    `taken_bytes`: bytes of the L2 that hold no tensor.
+    `block_bytes`: bytes that each block writes once, in a place of its own.
     `with_range`: also find the DRAM bytes with a little less and a little more room in the L2.
     """
     dense = problem

@@ -7,7 +7,7 @@
 #include "hopper.cuh"
 
 constexpr int BR = 128, STAGES = 2, PANELS = D / 64;
-constexpr int FIRST_TURN = 3;  // and the next: 0 is __syncthreads, 1 and 2 are of each half
+constexpr int FIRST_TURN = 3;  // barriers 3 and 4 are the turns; 0 is __syncthreads, 1 and 2 are the halves'
 static_assert(BR == ROWS_Q);  // boxes of the host's tensor maps
 constexpr int Q_BYTES = BR * D * 2, KV_BYTES = BC * D * 2;
 
@@ -124,13 +124,13 @@ __device__ __forceinline__ void hide(float (&s)[BC / 2], int row, int key, int N
 
 // ---------------------------------------------------------------- warpgroups 1 and 2, the consumers: 64 rows each
 
-// What a thread holds of O, S and P: of its two rows, two of every 8 columns.
+// The words of O, S and P that a thread holds: two of every 8 columns, in two rows.
 struct Tiles {
     float o[D / 2] = {}, s[BC / 2];
     u32 p[BC / 4];
 };
 
-// Of its two rows: sum, maximum, and the factor that takes O to the newest maximum.
+// The sum and maximum of the two rows of a thread, and the factor that rescales O to the newest maximum.
 struct Rows {
     float l[2] = {0.f, 0.f}, m[2] = {-INFINITY, -INFINITY}, factor[2];
 };
@@ -143,7 +143,7 @@ struct Consumer {
     int row = w.first + half * 64 + warp * 16 + lane / 4;  // of this thread; its other row lies 8 below
     char* q = sm.q + half * 64 * 128;                      // this half's rows of Q, in the end of O
 
-    // So many key tiles, the first ones, are seen whole: those after them need `hide`.
+    // The number of key tiles, from the first one on, that every query of this half sees whole. The others need `hide`.
     __device__ __forceinline__ int whole_tiles() const {
         return CAUSAL ? min(w.Nk / BC, max(0, w.first + half * 64 + w.Nk - w.N + 1) / BC) : w.Nk / BC;
     }
@@ -184,7 +184,7 @@ struct Consumer {
         round_scores(t.s, t.p);
         if (half) turn_pass(FIRST_TURN);  // half 0 begins
         for (int j = 1; j < w.tiles; j++) step(t, rows, j, whole);
-        if (!half) turn_wait(FIRST_TURN);  // the last one that was passed on
+        if (!half) turn_wait(FIRST_TURN);  // the last turn that was passed on
         full_wait(sm.v_full, w.tiles - 1);
         output_start(t.o, t.p, sm.v[(w.tiles - 1) % STAGES]);
         product_wait<0>();

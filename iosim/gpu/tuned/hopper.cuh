@@ -41,11 +41,11 @@ template <int STAGES> __device__ __forceinline__ void free_wait(u64 (&free)[STAG
 __device__ __forceinline__ void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 // A barrier among the 128 threads of one warpgroup.
 __device__ __forceinline__ void group_sync(u32 id) { asm volatile("bar.sync %0, 128;" ::"r"(id) : "memory"); }
-// Two warpgroups take turns at what a turn guards: one waits at `turn`, the other passes it on.
+// Two warpgroups take turns at a piece of code: one waits at `turn`, the other passes the turn on.
 __device__ __forceinline__ void turn_wait(u32 turn) { asm volatile("bar.sync %0, 256;" ::"r"(turn) : "memory"); }
 __device__ __forceinline__ void turn_pass(u32 turn) { asm volatile("bar.arrive %0, 256;" ::"r"(turn) : "memory"); }
 
-// 2^x in one instruction; what is less than 2^-126 is 0. (exp2f keeps it, at the price of three more.)
+// 2^x in one instruction. Results below 2^-126 become 0; exp2f keeps them and needs three more instructions.
 __device__ __forceinline__ float power_of_2(float x) {
     asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(x));
     return x;
@@ -67,7 +67,7 @@ __device__ __forceinline__ void copy_in(void* to, const TensorMap* map, u64* bar
         "[%1, {%3, %4, %5}], [%2];"
         ::"r"(shared_address(to)), "l"(map), "r"(shared_address(bar)), "r"(column), "r"(row), "r"(instance) : "memory");
 }
-// The same for what other blocks read as well, while much else streams through the L2: evicted last.
+// copy_in for data that other blocks read too: the L2 evicts it last, while much else streams through the L2.
 __device__ __forceinline__ void copy_in_to_stay(void* to, const TensorMap* map, u64* bar, int column, int row,
                                                 int instance) {
     u64 policy;
@@ -78,7 +78,8 @@ __device__ __forceinline__ void copy_in_to_stay(void* to, const TensorMap* map, 
         ::"r"(shared_address(to)), "l"(map), "r"(shared_address(bar)), "r"(column), "r"(row), "r"(instance), "l"(policy)
         : "memory");
 }
-// The way back, for what this kernel does not read again: a box of (instances, rows, panels of 64 columns), one group.
+// A copy to HBM of data that this kernel does not read again: a box of (instances, rows, panels of 64 columns), one
+// group.
 __device__ __forceinline__ void copy_out_once(const TensorMap* map, const void* from, int panel, int row, int instance) {
     u64 policy;
     asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
@@ -87,16 +88,16 @@ __device__ __forceinline__ void copy_out_once(const TensorMap* map, const void* 
         "cp.async.bulk.commit_group;"
         ::"l"(map), "r"(shared_address(from)), "r"(0), "r"(panel), "r"(row), "r"(instance), "l"(policy) : "memory");
 }
-// What this thread sent out was read from shared memory, which may be written again.
+// Waits until the copies to HBM of this thread have read shared memory, which may then be written again.
 __device__ __forceinline__ void copy_out_wait() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 
-// Four 8 x 8 matrices of halves, spread over a warp as products leave them; lane l gives the address of row l % 8 of
-// matrix l / 8.
+// Stores four 8 x 8 matrices of halves, spread over a warp as products leave them. Lane l gives the address of row
+// l % 8 of matrix l / 8.
 __device__ __forceinline__ void store_matrices(void* to, u32 a, u32 b, u32 c, u32 d) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
                  ::"r"(shared_address(to)), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
 }
-// The way back: as the left operand of a product has them.
+// Loads four such matrices, spread over a warp as the left operand of a product needs them.
 __device__ __forceinline__ void load_matrices(u32 (&to)[4], const void* from) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(shared_address(from)) : "memory");

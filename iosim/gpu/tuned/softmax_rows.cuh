@@ -1,7 +1,7 @@
 // The second kernel of standard.cu: P = softmax(S), a block a row, which is read once and stays in registers.
 #pragma once
 
-// One of two halves.
+// The float in the high or the low half of 32 bits.
 __device__ __forceinline__ float lift(u32 bits, int high) {
 #ifdef BF16
     return __uint_as_float(high ? bits & 0xFFFF0000u : bits << 16);
@@ -13,7 +13,7 @@ __device__ __forceinline__ float lift(u32 bits, int high) {
 #endif
 }
 
-// One value for the whole block, from one a thread.
+// The maximum or the sum over the block of one value a thread.
 template <bool MAXIMUM> __device__ __forceinline__ float together(float x, float* room) {
 #pragma unroll
     for (int step = 16; step; step /= 2) {
@@ -27,7 +27,8 @@ template <bool MAXIMUM> __device__ __forceinline__ float together(float x, float
     return all;
 }
 
-// A thread's chunks of a row as floats, -inf past its end -> their maximum. All are read before the first is used.
+// Reads a thread's chunks of a row as floats, -inf past its end, and returns their maximum. All are read before the
+// first is used.
 __device__ __forceinline__ float read_row(float (&x)[CHUNKS][8], const uint4* row, int row_chunks) {
     u32 words[CHUNKS][4];
     float top = -INFINITY;
@@ -48,7 +49,7 @@ __device__ __forceinline__ float read_row(float (&x)[CHUNKS][8], const uint4* ro
     return top;
 }
 
-// e^(x - top) in place -> their sum. A row that sees nothing has top = -inf.
+// Replaces x by e^(x - top) and returns the sum. A row that sees nothing has top = -inf.
 __device__ __forceinline__ float exponentials(float (&x)[CHUNKS][8], float top) {
     float safe = top == -INFINITY ? 0.f : top * 1.4426950408889634f, sum = 0.f;
 #pragma unroll

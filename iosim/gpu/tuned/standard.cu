@@ -11,8 +11,8 @@ static_assert(BR == ROWS_Q && 16 * PARTS == WARP_ROWS);  // boxes of the host's 
 struct Work {
     int N, Nk, head, first, tiles;
 
-    // The j-th key tile whose scores are written. The blocks of a head begin at columns spread over a row: memory takes
-    // what all write at the same columns more slowly.
+    // The j-th key tile whose scores are written. The blocks of a head begin at different columns of a row: memory is
+    // slower if all of them write the same columns.
     __device__ __forceinline__ int column(int j) const {
         return (j + (int)(blockIdx.x * tiles / gridDim.x)) % tiles * BC;
     }
@@ -61,7 +61,7 @@ __device__ __forceinline__ void count_scores(u64* counts, const Work& w) {
 #endif
 }
 
-// A warp's rows of Q, in registers: the products then read K alone from shared memory.
+// Loads a warp's rows of Q into registers. The products then read only K from shared memory.
 __device__ __forceinline__ void load_queries(u32 (&q)[PARTS][D / 16][4], const char* from, int own) {
     int lane = threadIdx.x % 32;
 #pragma unroll
@@ -72,7 +72,7 @@ __device__ __forceinline__ void load_queries(u32 (&q)[PARTS][D / 16][4], const c
                                        swizzled(own + m * 16 + lane % 16, (c % 4) * 32 + lane / 16 * 16));
 }
 
-// S of a warpgroup and one key tile; waits until it is there.
+// Computes S of a warpgroup and one key tile, and waits until it is there.
 __device__ __forceinline__ void multiply(float (&s)[PARTS][BC / 2], const u32 (&q)[PARTS][D / 16][4], const char* k) {
     product_begin();
 #pragma unroll
@@ -86,7 +86,7 @@ __device__ __forceinline__ void multiply(float (&s)[PARTS][BC / 2], const u32 (&
     for (int m = 0; m < PARTS; m++) pin(s[m]);
 }
 
-// A warp's rows of a tile, scaled, to shared memory.
+// Writes a warp's rows of a tile, scaled, to shared memory.
 __device__ __forceinline__ void stage_scores(const float (&s)[PARTS][BC / 2], float scale, char* out) {
     int lane = threadIdx.x % 32;
 #pragma unroll
@@ -102,7 +102,7 @@ __device__ __forceinline__ void stage_scores(const float (&s)[PARTS][BC / 2], fl
         }
 }
 
-// The columns past the last whole panel, which no box can end in: 16 bytes a thread and turn.
+// Writes the columns past the last whole panel, because no box can end inside a panel: 16 bytes a thread and turn.
 __device__ __forceinline__ void write_last_columns(const char* out, u16* S, const Work& w, int row, int column) {
     int whole = w.Nk / 64 * 64;
     for (int c = threadIdx.x % 32; column + BC > whole && c < 16 * PARTS * 8; c += 32) {
@@ -113,7 +113,8 @@ __device__ __forceinline__ void write_last_columns(const char* out, u16* S, cons
     }
 }
 
-// A warp's rows of a tile, scaled, to S: through `out` in shared memory, whose last contents may be on their way still.
+// Writes a warp's rows of a tile, scaled, to S. They go through `out` in shared memory, after its last contents were
+// copied.
 __device__ __forceinline__ void write_scores(const float (&s)[PARTS][BC / 2], float scale, char* out,
                                              const TensorMap* panels, u16* S, const Work& w, int row, int column) {
     copy_out_wait();
@@ -207,7 +208,7 @@ __device__ __forceinline__ void count_output(u64* counts, const Work& w) {
 #endif
 }
 
-// O of one more key tile, from a warpgroup's rows of P; waits until it is there.
+// Adds one key tile to O, from a warpgroup's rows of P, and waits until it is there.
 __device__ __forceinline__ void add_product(float (&o)[PARTS][D / 2], const char* p, const char* v) {
     product_begin();
 #pragma unroll
@@ -222,7 +223,7 @@ __device__ __forceinline__ void add_product(float (&o)[PARTS][D / 2], const char
     for (int m = 0; m < PARTS; m++) pin(o[m]);
 }
 
-// A warpgroup's rows of O, rounded, to shared memory.
+// Writes a warpgroup's rows of O, rounded, to shared memory.
 __device__ __forceinline__ void stage_output(const float (&o)[PARTS][D / 2], int warp, int lane, char* out) {
 #pragma unroll
     for (int m = 0; m < PARTS; m++)
@@ -244,7 +245,7 @@ __device__ __forceinline__ void compute_output(SharedOutput& sm, const Work& w, 
         if (lane == 0) barrier_arrive(&sm.free[s]);
     }
     __syncwarp();
-    // All warpgroups are through: the first stage is free for O.
+    // All warpgroups have read their last tile: the first stage is free for O.
     asm volatile("bar.sync 8, %0;" ::"n"(THREADS - 128) : "memory");
     char* out = sm.p[0] + half * ROWS * D * 2;
     stage_output(o, warp, lane, out);
