@@ -1,8 +1,8 @@
-"""The names of all schedules, and their files. A file is imported when one of its schedules is first used."""
+"""The names of all schedules, and the files that have them. A file is imported when one of its names is first used."""
 
 from .registry import SCHEDULES, Schedule, find, find_all, register, require
 
-# What `count` shows if no schedule is asked for.
+# The schedules that `count` shows if none is asked for.
 CORE = ("standard", "standard-tiled", "flash1", "flash2", "block-sparse", "block-sparse-q")
 
 FILES = {

@@ -1,8 +1,7 @@
-"""The backward passes: dQ, dK, dV from dO. Standard, FlashAttention, and the FlashAttention-2 order.
+"""Backward passes, which compute dQ, dK and dV from dO: standard, and that of FlashAttention.
 
-The forward pass leaves in HBM what they read: P (standard), or O with l and m (FlashAttention), or O with LSE
-(FlashAttention-2).
-Dropout is regenerated from (row, column), so it moves no words.
+The forward pass leaves in HBM what they read: P (standard), or O with l and m (FlashAttention). Dropout is computed
+again from (row, column), so it moves no words. The order of FlashAttention-2 is in backward_lse.py.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def standard(chip: Machine, p: Attention, t: Tiling) -> None:
-    """Dao et al. 2022, Algorithm 3, as the paper counts it: one operand stays on chip whole, inputs are read once."""
+    """Algorithm 3 of Dao et al. 2022, as the paper counts it: one operand is on chip whole, inputs are read once."""
     do = chip.load("dO")
     for j in chip.tiles(p.Nk, 1):  # line 1: dV = P^T dO
         dv = chip.compute("dV", (j, p.dv), zeros)
@@ -77,7 +76,7 @@ def standard(chip: Machine, p: Attention, t: Tiling) -> None:
 
 
 def keys_outside(chip: Machine, p: Attention, t: Tiling) -> None:
-    """FlashAttention (Dao et al. 2022, Algorithm 4): keys outside; dK, dV stay, dQ goes back and forth."""
+    """FlashAttention (Dao et al. 2022, Algorithm 4). Keys are the outer loop; dK, dV stay, dQ goes back and forth."""
     for j in chip.tiles(p.Nk, t.rows_k, where=p.mask.columns):
         k, v = chip.load("K", j), chip.load("V", j)
         dk, dv = chip.compute("dK", (j, p.d), zeros), chip.compute("dV", (j, p.dv), zeros)
@@ -104,9 +103,10 @@ def keys_outside(chip: Machine, p: Attention, t: Tiling) -> None:
 
 
 def standard_traffic(p: Attention, t: Tiling) -> Words:
-    """Algorithm 3: R = 5 N Nk + (2 dO, V, K, Q), W = 2 N Nk + (dQ, dK, dV): 5 N^2 + 5 N d and 2 N^2 + 3 N d.
+    """The words of Algorithm 3. For Nk = N and dv = d: R = 5 N^2 + 5 N d, W = 2 N^2 + 3 N d.
 
-    P is read in lines 1 and 3, dP in 3, dS in 4 and 5; each unfused pass reads and writes N Nk more.
+    P is read in lines 1 and 3, dP in line 3, dS in lines 4 and 5. dO is read twice; V, K and Q are read once. dP, dS,
+    dQ, dK and dV are written once. Each unfused pass reads and writes N Nk more.
     """
     square = p.N * p.Nk
     return {
@@ -124,8 +124,11 @@ def standard_traffic(p: Attention, t: Tiling) -> Words:
 
 
 def keys_outside_traffic(p: Attention, t: Tiling) -> Words:
-    """Every key tile reads K, V (line 7) and writes dK, dV (line 24) once; with it every query tile reads Q, O, dO,
-    dQ, l, m (line 10) and writes dQ (line 21). Dense: R = 2 Nk d + Tc N (4d + 2), W = Tc N d + 2 Nk d."""
+    """The words of Algorithm 4. Dense and with dv = d: R = 2 Nk d + Tc N (4d + 2), W = Tc N d + 2 Nk d.
+
+    Every key tile reads K, V (line 7) and writes dK, dV (line 24) once. For each of them every query tile that sees it
+    reads Q, O, dO, dQ, l, m (line 10) and writes dQ (line 21).
+    """
     sums = visited(p, t)
     rows, keys = sums["rows"], sums["keys_of_columns"]
     return {
@@ -143,13 +146,13 @@ def keys_outside_traffic(p: Attention, t: Tiling) -> Words:
 
 
 def standard_footprint(p: Attention, t: Tiling) -> int:
-    """The larger of: one whole operand, one row of the other or of the result, and one score; rows of P and of dP."""
+    """The larger of two: one operand whole, one row of another one or of the result, and one score; rows of P and dP."""
     longest = max((p.N + 1) * p.dv, (p.Nk + 1) * p.dv, (p.Nk + 1) * p.d, (p.N + 1) * p.d)
     return max(longest + 1, 2 * t.rows_s * p.Nk)
 
 
 def keys_outside_footprint(p: Attention, t: Tiling) -> int:
-    """K, V, dK, dV; Q, O, dO, dQ; S with P and dP with dS in their places; l, m, D."""
+    """The words of K, V, dK and dV, of Q, O, dO and dQ, of P in the place of S and dS in that of dP, and of l, m, D."""
     rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
     return 2 * (rows_q + rows_k) * (p.d + p.dv) + 2 * rows_q * rows_k + 3 * rows_q
 
@@ -171,7 +174,7 @@ BACKWARD_TENSORS = {
 def backward(
     name: str, text: Text, summary: str, source: str, skips: bool = False, **more: Unpack[ScheduleFields]
 ) -> Schedule:
-    """A schedule of a backward pass. Its example is random inputs and what a forward pass makes of them."""
+    """A schedule of a backward pass. Its example has random inputs and what a forward pass leaves for them."""
     return Schedule(
         name, text, summary, source, tensors=BACKWARD_TENSORS, family="backward",
         skips=skips, drops=True, example=backward_inputs,

@@ -1,6 +1,6 @@
-"""The FlashAttention-2 order of the backward pass, with dQ summed by atomic adds, or computed by a second pass.
+"""The backward pass of FlashAttention-2, with dQ summed by atomic adds, or computed by a second pass.
 
-P is recomputed from LSE, one number a row. Dropout is regenerated from (row, column), so it moves no words.
+P is computed again from LSE, one number a row. Dropout is computed again from (row, column), so it moves no words.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 
 def keys_outside_lse(chip: Machine, p: Attention, t: Tiling) -> None:
-    """FlashAttention-2 (Dao 2023, Algorithm 2): D first, then keys outside; dQ is summed in HBM by atomic adds."""
+    """FlashAttention-2 (Dao 2023, Algorithm 2). D comes first, then a loop with keys outside. Atomic adds sum dQ in
+    HBM."""
     row_sums(chip, p, t)
     key_side(chip, p, t, shared=True)
 
@@ -62,7 +63,8 @@ def row_sums(chip: Machine, p: Attention, t: Tiling) -> None:
 
 
 def key_side(chip: Machine, p: Attention, t: Tiling, shared: bool) -> None:
-    """Keys outside; dK and dV stay. `shared`: every iteration adds to the same dQ, so none is independent."""
+    """The loop with keys outside, in which dK and dV stay. With `shared`, every iteration adds to the same dQ, so the
+    loop is not parallel."""
     for j in chip.tiles(p.Nk, t.rows_k, parallel=not shared):
         k, v = chip.load("K", j, where=p.mask.column(j)), chip.load("V", j, where=p.mask.column(j))
         dk, dv = chip.compute("dK", (j, p.d), zeros), chip.compute("dV", (j, p.dv), zeros)
@@ -83,7 +85,7 @@ def key_side(chip: Machine, p: Attention, t: Tiling, shared: bool) -> None:
 
 
 def recompute(chip: Machine, p: Attention, i: Tile, j: Tile, s: Block, dp: Block, lse: Block, delta: Block) -> None:
-    """From the products S and dP: P in the place of S, dS in the place of dP (lines 11 and 14)."""
+    """Turn S into P and dP into dS, each in its place (Dao 2023, Algorithm 2, lines 11 and 14)."""
     chip.update(s, hide, p.mask.part(i, j))
     chip.update(s, probabilities_from_lse, lse)
     chip.update(dp, drop, p.dropout_part(i, j))
@@ -94,8 +96,11 @@ def recompute(chip: Machine, p: Attention, i: Tile, j: Tile, s: Block, dp: Block
 
 
 def keys_outside_lse_traffic(p: Attention, t: Tiling) -> Words:
-    """D costs 2 N d + N once. Then every query tile of a key tile reads Q, dO, LSE, D, and its atomic add reads and
-    writes dQ (line 15). Dense: R = 2 Nd + 2 Nk d + Tc N (3d + 2), W = N + Tc N d + 2 Nk d."""
+    """The words of flash2-bwd. Dense and with dv = d: R = 2 Nd + 2 Nk d + Tc N (3d + 2), W = N + Tc N d + 2 Nk d.
+
+    D reads 2 N d and writes N words, once. Then every query tile that a key tile sees reads Q, dO, LSE and D, and its
+    atomic add reads and writes dQ (line 15).
+    """
     rows = visited(p, t)["rows"]
     found = key_side_traffic(p, t)
     return {**found, "dQ": (rows * p.d, rows * p.d)}
@@ -119,7 +124,7 @@ def key_side_traffic(p: Attention, t: Tiling) -> Words:
 
 
 def second_pass_traffic(p: Attention, t: Tiling) -> Words:
-    """Dense: R = 2 Nd + [2 Nk d + Tc N (2d + 2)] + [N (2d + 2) + 2 Nk d Tr], W = N + 2 Nk d + N d."""
+    """R = 2 Nd + [2 Nk d + Tc N (2d + 2)] + [N (2d + 2) + 2 Nk d Tr], W = N + 2 Nk d + N d, dense and with dv = d."""
     sums, found = visited(p, t), key_side_traffic(p, t)
     seen, keys = sums["queries_of_rows"], sums["keys"]
     more = {"Q": seen * p.d, "dO": seen * p.dv, "LSE": seen, "D": seen, "K": keys * p.d, "V": keys * p.dv}
@@ -128,14 +133,14 @@ def second_pass_traffic(p: Attention, t: Tiling) -> Words:
 
 
 def keys_outside_lse_footprint(p: Attention, t: Tiling) -> int:
-    """K, V, dK, dV; Q, dO, dQ; S and dP; LSE, D. Or dO, O, D of the launch before, if that is more."""
+    """The larger of two: K, V, dK, dV, Q, dO, dQ, S, dP, LSE and D; dO, O and D of the launch before."""
     rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
     main = 2 * rows_k * (p.d + p.dv) + rows_q * (2 * p.d + p.dv) + 2 * rows_q * rows_k + 2 * rows_q
     return max(main, rows_q * (2 * p.dv + 1))
 
 
 def second_pass_footprint(p: Attention, t: Tiling) -> int:
-    """The larger of K, V, dK, dV with Q, dO and of Q, dO, dQ with K, V; S and dP; LSE, D."""
+    """The larger of two: K, V, dK, dV with Q, dO; Q, dO, dQ with K, V. Each has S, dP, LSE and D beside it."""
     rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
     both = (rows_q + rows_k) * (p.d + p.dv) + 2 * rows_q * rows_k + 2 * rows_q
     return max(both + max(rows_k * (p.d + p.dv), rows_q * p.d), rows_q * (2 * p.dv + 1))
@@ -147,8 +152,8 @@ def best_of_both(schedule: Schedule, p: Attention, M_bytes: int, multiple: int) 
     acc, word, both = p.acc_bytes, p.word_bytes, p.d + p.dv
 
     def room(rows: int) -> list[tuple[int, int]]:
-        """(bytes for each key, bytes besides the keys) of three phases: K, V, dK, dV with Q, dO; K, V with Q, dO, dQ;
-        the row sums before these, which need no keys. The first two also hold S, dP, LSE, D."""
+        """(bytes for each key, bytes besides the keys) of three phases. The first holds K, V, dK, dV with Q, dO, the
+        second K, V with Q, dO, dQ, and both hold S, dP, LSE, D. The third computes the row sums and needs no keys."""
         tiles = 2 * rows * acc
         sums = rows * (2 * p.dv * word + acc)
         return [

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def split_keys(chip: Machine, p: Attention, t: Tiling) -> None:
-    """Flash-Decoding: each share of the keys gives a partial O and its LSE; a second kernel merges them."""
+    """Flash-Decoding: each share of the keys gives a partial O and its LSE, and a second kernel merges them."""
     for c in chip.tiles(p.shares, 1, parallel=True):
         for i in chip.tiles(p.N, t.rows_q):
             r = partial_rows(p, c, i)
@@ -62,7 +62,7 @@ def split_keys(chip: Machine, p: Attention, t: Tiling) -> None:
 
 
 def pages(chip: Machine, p: Attention, t: Tiling) -> None:
-    """Queries outside; K and V lie in pages, and the block table says where each page is."""
+    """Attention with queries outside. K and V lie in pages, and the block table says where each page is."""
     for i in chip.tiles(p.N, t.rows_q, parallel=True):
         q = chip.load("Q", i)
         o = chip.compute("O", (i, p.dv), zeros)
@@ -95,7 +95,7 @@ def attend(
 
 
 def partial_rows(p: Attention, c: Tile, i: Tile) -> Moved:
-    """The rows of query tile i in the partial results of share c; the shares lie one after the other."""
+    """The rows of query tile i in the partial results of share c. The shares lie one after the other."""
     return Moved(p.partial_rows, i, ((p.N, c), (1, i)))
 
 
@@ -108,8 +108,11 @@ def cache_rows(p: Attention, b: Tile, j: Tile, entry: Block) -> Moved:
 
 
 def split_traffic(p: Attention, t: Tiling) -> Words:
-    """With S = shares: every share reads Q once and its keys with every query tile, and writes N rows of O and LSE;
-    the second kernel reads these and writes O. R = S N d + 2 Nk d Tr + S N (d + 1), W = S N (d + 1) + N d."""
+    """R = S N d + 2 Nk d Tr + S N (d + 1), W = S N (d + 1) + N d, with S shares and dv = d.
+
+    Every share reads Q once and its keys with every query tile, and writes N rows of O and LSE. The second kernel reads
+    these and writes O.
+    """
     passes, rows = -(-p.N // t.rows_q), split_count(p) * p.N
     return {
         "Q": (rows * p.d, 0),
@@ -123,21 +126,24 @@ def split_traffic(p: Attention, t: Tiling) -> Words:
 
 
 def split_count(p: Attention) -> int:
-    """The number of shares that have keys. It may be less than `splits` where that does not divide Nk."""
+    """The number of shares that have keys. It may be less than `splits` if that does not divide Nk."""
     return -(-p.Nk // -(-p.Nk // p.splits))
 
 
 def split_room(p: Attention, t: Tiling) -> int:
-    """The larger footprint of the two kernels. First: Q, O, K, V, S, l, m, with key tiles no longer than a share.
-    Second: two tiles of O (the sum and a part), l, m and one LSE."""
+    """The larger footprint of the two kernels. The first holds Q, O, K, V, S, l and m, with key tiles no longer than a
+    share. The second holds two tiles of O (the sum and a part), l, m and one LSE."""
     rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, -(-p.Nk // p.splits))
     first = (rows_q + rows_k) * (p.d + p.dv) + rows_q * rows_k + 2 * rows_q
     return max(first, rows_q * (2 * p.dv + 3))
 
 
 def pages_traffic(p: Attention, t: Tiling) -> Words:
-    """As flash2, and one word of the block table for each page and query tile. Of the last page only the keys move.
-    R = N d + Tr (2 Nk d + ceil(Nk / page)), W = N d."""
+    """R = N d + Tr (2 Nk d + ceil(Nk / page)), W = N d, with dv = d.
+
+    These are the words of flash2, and one word of the block table for each page and query tile. Only the part of the
+    last page that has keys moves.
+    """
     passes = -(-p.N // t.rows_q)
     return {
         "Q": (p.N * p.d, 0),
@@ -150,13 +156,13 @@ def pages_traffic(p: Attention, t: Tiling) -> Words:
 
 
 def pages_room(p: Attention, t: Tiling) -> int:
-    """flash2's footprint with key tiles no longer than a page, and one entry of the table."""
+    """The footprint of flash2 with key tiles no longer than a page, and one entry of the block table."""
     rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, p.page_size, p.Nk)
     return (rows_q + rows_k) * (p.d + p.dv) + rows_q * rows_k + 2 * rows_q + 1
 
 
 def extra(p: Attention) -> Words:
-    """What options add: P and LSE, written once."""
+    """The words that the options `keep_p` and `lse` add: P and LSE, written once."""
     return {**({"P": (0, p.N * p.Nk)} if p.keep_p else {}), **({"LSE": (0, p.N)} if p.lse else {})}
 
 
@@ -179,8 +185,11 @@ def shares_of_tiles(p: Attention, multiple: int) -> Iterator[int]:
 
 
 def pages_of_tiles(p: Attention, multiple: int) -> list[int]:
-    """The page sizes of Kwon et al. 2023, section 7.2, that hold a key tile, largest first. Of those that hold all keys
-    there is only one, and the list is never empty. Larger pages move fewer table entries and need the same SRAM."""
+    """The page sizes of Kwon et al. 2023, section 7.2, that hold a key tile, largest first.
+
+    Only the smallest of those that hold all keys is in the list, and the list is never empty. Larger pages move fewer
+    table entries and need the same SRAM.
+    """
     needed = [size for size in PAGE_SIZES if size < 2 * p.Nk]
     return [size for size in needed if size >= min(multiple, p.Nk)][::-1] or needed[-1:]
 
@@ -191,7 +200,8 @@ PAGE_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 def scattered(rng: np.random.Generator, p: Attention, visible: Bools | None) -> Arrays:
-    """Random Q, a block table in random order, and pages of K and V. Rows without a key hold NaN: none may be read."""
+    """Random Q, a block table in random order, and pages of K and V. Rows without a key must not be read: they hold
+    NaN."""
     hbm = queries_keys_values(rng, p, visible)
     table = rng.permutation(p.pages)
     for name in ("K", "V"):

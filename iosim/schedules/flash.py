@@ -1,4 +1,4 @@
-"""FlashAttention with keys outside (2022) and with queries outside (2023); with a mask, the block-sparse forms."""
+"""FlashAttention with keys outside (2022) and with queries outside (2023), and their block-sparse forms."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def keys_outside(chip: Machine, p: Attention, t: Tiling) -> None:
-    """FlashAttention (Dao et al. 2022, Algorithms 1 and 5): keys outside; O, l, m go back and forth."""
+    """FlashAttention (Dao et al. 2022, Algorithms 1 and 5). Keys are the outer loop; O, l, m go back and forth."""
     for j in chip.tiles(p.Nk, t.rows_k, where=p.mask.columns):
         k, v = chip.load("K", j), chip.load("V", j)
         for i in chip.tiles(p.N, t.rows_q, where=p.mask.column(j)):
@@ -48,7 +48,7 @@ def keys_outside(chip: Machine, p: Attention, t: Tiling) -> None:
 
 
 def queries_outside(chip: Machine, p: Attention, t: Tiling) -> None:
-    """FlashAttention-2 (Dao 2023, Algorithm 1): queries outside; O, l, m stay."""
+    """FlashAttention-2 (Dao 2023, Algorithm 1). Queries are the outer loop; O, l, m stay on chip."""
     for i in chip.tiles(p.N, t.rows_q, parallel=True):
         q = chip.load("Q", i, where=p.mask.row(i))
         o = chip.compute("O", (i, p.dv), zeros)
@@ -74,8 +74,11 @@ def queries_outside(chip: Machine, p: Attention, t: Tiling) -> None:
 
 
 def keys_outside_traffic(p: Attention, t: Tiling) -> Words:
-    """Every key tile is read once (line 6); with it every query tile reads Q, O, l, m (line 8) and writes O, l, m
-    (lines 12, 13). Dense: R = 2 Nk d + Tc N (2d + 2), W = Tc N (d + 2). `rows` are the query rows over all visits."""
+    """The words of flash1. Dense and with dv = d: R = 2 Nk d + Tc N (2d + 2), W = Tc N (d + 2).
+
+    Every key tile is read once (line 6). For each of them every query tile that sees it reads Q, O, l, m (line 8) and
+    writes O, l, m (lines 12, 13).
+    """
     sums = visited(p, t)
     rows, keys = sums["rows"], sums["keys_of_columns"]
     return {
@@ -90,8 +93,10 @@ def keys_outside_traffic(p: Attention, t: Tiling) -> Words:
 
 
 def queries_outside_traffic(p: Attention, t: Tiling) -> Words:
-    """Q is read once and O written once; K and V are read with every query tile that sees them.
-    Dense: R = N d + 2 Nk d Tr, W = N d (LSE adds N)."""
+    """The words of flash2. Dense and with dv = d: R = N d + 2 Nk d Tr, W = N d (LSE adds N).
+
+    Q is read once, and O is written once. K and V are read for every query tile that sees them.
+    """
     sums = visited(p, t)
     return {
         "Q": (sums["queries_of_rows"] * p.d, 0),
@@ -104,10 +109,10 @@ def queries_outside_traffic(p: Attention, t: Tiling) -> Words:
 
 
 def visited(p: Attention, t: Tiling) -> dict[str, int]:
-    """Sums over the tiles that are visited: query rows, key rows, pairs; queries and keys of lines with an active tile.
+    """Sums of query rows, key rows and pairs over the active tiles, and the queries and keys of lines with such a tile.
 
-    Dense sums are in closed form. With a mask they come from its table of active tiles, not from the counts that the
-    folded machine uses.
+    Dense sums are in closed form. With a mask they come from its table of active tiles, and not from the counts that
+    the folded machine uses.
     """
     tiles_q, tiles_k = -(-p.N // t.rows_q), -(-p.Nk // t.rows_k)
     if p.mask.columns is None:
@@ -128,7 +133,7 @@ def visited(p: Attention, t: Tiling) -> dict[str, int]:
 
 
 def flash_footprint(p: Attention, t: Tiling) -> int:
-    """2 Bc d + 2 Br d + Br Bc + 2 Br: K, V, Q, O, S with P in its place, l, m; tiles clipped to the axes."""
+    """2 Bc d + 2 Br d + Br Bc + 2 Br words: K, V, Q, O, S with P in its place, l, m. Tiles are clipped to the axes."""
     rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
     return rows_k * (p.d + p.dv) + rows_q * (p.d + p.dv) + rows_q * rows_k + 2 * rows_q
 

@@ -1,4 +1,4 @@
-"""Attention without the N x Nk matrix: linear attention, and sparse attention that gathers what each query sees."""
+"""Attention without the N x Nk matrix: linear attention, and sparse attention that gathers the keys of each query."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KATHAROPOULOS = "Katharopoulos et al. 2020 (arXiv 2006.16236)"
 
 
 def linear(chip: Machine, p: Attention, t: Tiling) -> None:
-    """phi(Q) (phi(K)^T V), each row divided by phi(q) . sum phi(k). First all keys go into the state."""
+    """phi(Q) (phi(K)^T V), with each row divided by phi(q) . sum phi(k). All keys go into the state first."""
     state = chip.compute("state", (p.d, p.dv), zeros)
     z = chip.compute("z", (p.d,), zeros)
     for j in chip.tiles(p.Nk, t.rows_k):
@@ -42,8 +42,8 @@ def linear(chip: Machine, p: Attention, t: Tiling) -> None:
 
 
 def linear_causal(chip: Machine, p: Attention, t: Tiling) -> None:
-    """Linear attention under a causal mask. The keys of earlier tiles are in the running state; those of the own tile
-    come from products inside it."""
+    """Linear attention under a causal mask. The keys of earlier tiles are in the running state. The keys of the query's
+    own tile are added by products inside the tile."""
     state = chip.compute("state", (p.d, p.dv), zeros)
     z = chip.compute("z", (p.d,), zeros)
     for i in chip.tiles(p.N, t.rows_q):
@@ -79,18 +79,18 @@ def read_tile(chip: Machine, p: Attention, i: Tile, state: Block, z: Block) -> t
 
 
 def linear_traffic(p: Attention, t: Tiling) -> Words:
-    """Everything once, whatever the tiles: R = N d + Nk (d + dv), W = N dv. The state never leaves the chip."""
+    """R = N d + Nk (d + dv), W = N dv, whatever the tiles: everything moves once. The state never leaves the chip."""
     return {"Q": (p.N * p.d, 0), "K": (p.Nk * p.d, 0), "V": (p.Nk * p.dv, 0), "O": (0, p.N * p.dv)}
 
 
 def linear_footprint(p: Attention, t: Tiling) -> int:
-    """The state d dv + d, and a tile of K and V, or of Q and O with one normaliser a row."""
+    """The words of the state, d dv + d, and of the larger of two: a tile of K and V; a tile of Q and O with l."""
     rows, keys = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
     return p.d * p.dv + p.d + max(keys * (p.d + p.dv), rows * (p.d + p.dv + 1))
 
 
 def causal_footprint(p: Attention, t: Tiling) -> int:
-    """The state, tiles of Q, K, V, O and of their products: d dv + d + Br (2d + 2dv + 1) + Br^2."""
+    """d dv + d + Br (2d + 2dv + 1) + Br^2 words: the state, tiles of Q, K, V and O, one normaliser a row, products."""
     rows = min(t.rows_q, p.N)
     return p.d * p.dv + p.d + rows * (2 * p.d + 2 * p.dv + 1) + rows * rows
 

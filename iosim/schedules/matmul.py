@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def c_stays(chip: Machine, p: Attention, t: Tiling) -> None:
-    """The sum innermost: a tile of C stays, A and B stream."""
+    """C = A B with the sum innermost: a tile of C stays, A and B stream."""
     for i in chip.tiles(p.N, t.rows_q, parallel=True):
         for j in chip.tiles(p.Nk, t.rows_k):
             c = chip.compute("C", (i, j), zeros)
@@ -34,12 +34,12 @@ def c_stays(chip: Machine, p: Attention, t: Tiling) -> None:
 
 
 def naive(chip: Machine, p: Attention, t: Tiling) -> None:
-    """One element of C in a register; every multiplication loads both factors."""
+    """C = A B with one element of C on chip: every multiplication loads both factors."""
     c_stays(chip, p, Tiling(1, 1))
 
 
 def a_stays(chip: Machine, p: Attention, t: Tiling) -> None:
-    """Columns of C innermost: a tile of A stays, B streams, C goes back and forth."""
+    """C = A B with columns of C innermost: a tile of A stays, B streams, C goes back and forth."""
     for i in chip.tiles(p.N, t.rows_q, parallel=True):
         for k in chip.tiles(p.d, t.depth):
             a = chip.load("A", i, k)
@@ -50,7 +50,7 @@ def a_stays(chip: Machine, p: Attention, t: Tiling) -> None:
 
 
 def b_stays(chip: Machine, p: Attention, t: Tiling) -> None:
-    """Rows of C innermost: a tile of B stays, A streams, C goes back and forth."""
+    """C = A B with rows of C innermost: a tile of B stays, A streams, C goes back and forth."""
     for j in chip.tiles(p.Nk, t.rows_k, parallel=True):
         for k in chip.tiles(p.d, t.depth):
             b = chip.load("B", k, j)
@@ -64,9 +64,11 @@ def b_stays(chip: Machine, p: Attention, t: Tiling) -> None:
 
 
 def tiled_traffic(p: Attention, t: Tiling) -> Words:
-    """Every multiplication needs one word of A and of B. A word of A, once on chip, serves the Bc columns of
-    one tile of C. So it is read ceil(Nk/Bc) times, and a word of B ceil(N/Br) times. C is written once and never read.
-    R = N d ceil(Nk/Bc) + d Nk ceil(N/Br), W = N Nk."""
+    """R = N d ceil(Nk/Bc) + d Nk ceil(N/Br), W = N Nk.
+
+    A word of A on chip serves the Bc columns of one tile of C. So it is read ceil(Nk/Bc) times, and a word of B
+    ceil(N/Br) times. C is written once and never read.
+    """
     return {
         "A": (p.N * p.d * -(-p.Nk // t.rows_k), 0),
         "B": (p.d * p.Nk * -(-p.N // t.rows_q), 0),
@@ -75,13 +77,13 @@ def tiled_traffic(p: Attention, t: Tiling) -> Words:
 
 
 def naive_traffic(p: Attention, t: Tiling) -> Words:
-    """N d Nk multiplications, each with two reads: R = 2 N d Nk, W = N Nk."""
+    """R = 2 N d Nk, W = N Nk: there are N d Nk multiplications, and each reads two words."""
     multiplications = p.N * p.d * p.Nk
     return {"A": (multiplications, 0), "B": (multiplications, 0), "C": (0, p.N * p.Nk)}
 
 
 def a_stays_traffic(p: Attention, t: Tiling) -> Words:
-    """A once; B for every row tile of A; C read and written for every part of the sum."""
+    """The words if A is read once, B for every row tile of A, and C read and written for every part of the sum."""
     back_and_forth = p.N * p.Nk * -(-p.d // t.depth)
     return {
         "A": (p.N * p.d, 0),
@@ -91,7 +93,7 @@ def a_stays_traffic(p: Attention, t: Tiling) -> Words:
 
 
 def b_stays_traffic(p: Attention, t: Tiling) -> Words:
-    """B once; A for every column tile of B; C read and written for every part of the sum."""
+    """The words if B is read once, A for every column tile of B, and C read and written for every part of the sum."""
     return {
         **a_stays_traffic(p, t),
         "A": (p.N * p.d * -(-p.Nk // t.rows_k), 0),
@@ -100,7 +102,7 @@ def b_stays_traffic(p: Attention, t: Tiling) -> Words:
 
 
 def product_footprint(p: Attention, t: Tiling) -> int:
-    """A tile of each matrix: Br Bc + depth (Br + Bc), clipped to the axes."""
+    """Br Bc + depth (Br + Bc) words, clipped to the axes: a tile of each matrix."""
     rows, columns, depth = min(t.rows_q, p.N), min(t.rows_k, p.Nk), min(t.depth, p.d)
     return rows * columns + depth * (rows + columns)
 
@@ -125,7 +127,7 @@ def best_c_stays(schedule: Schedule, p: Attention, M_bytes: int, multiple: int) 
 
 
 def best_a_stays(schedule: Schedule, p: Attention, M_bytes: int, multiple: int) -> Tiling | None:
-    """Br and the depth decide the traffic; Bc = `multiple` takes the least room."""
+    """The best Br and depth, which decide the traffic, with Bc = `multiple`, which takes the least room."""
     acc, word, columns = p.acc_bytes, p.word_bytes, min(multiple, p.Nk)
     found = least_passes(
         p.N, p.d, multiple, M_bytes,
@@ -136,7 +138,7 @@ def best_a_stays(schedule: Schedule, p: Attention, M_bytes: int, multiple: int) 
 
 
 def best_b_stays(schedule: Schedule, p: Attention, M_bytes: int, multiple: int) -> Tiling | None:
-    """The depth and Bc decide the traffic, as in `best_a_stays` with A and B exchanged."""
+    """The best depth and Bc, which decide the traffic, as in `best_a_stays` with A and B exchanged."""
     found = best_a_stays(schedule, narrowed(p, N=p.Nk, Nk=p.N), M_bytes, multiple)
     return found and Tiling(multiple, found.rows_q, depth=found.depth)
 

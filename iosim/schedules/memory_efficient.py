@@ -1,6 +1,6 @@
-"""Queries outside, K and V one after the other in the same SRAM. Q stays, or is read again with every key tile.
+"""Attention with queries outside, and with K and V one after the other in the same SRAM.
 
-The kernel of PyTorch's EFFICIENT_ATTENTION reads Q again.
+Q stays on chip, or is read again with every key tile. The kernel of PyTorch's EFFICIENT_ATTENTION reads it again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 
 def queries_again(chip: Machine, p: Attention, t: Tiling) -> None:
-    """Queries outside. Q and K are freed once S is there; Q comes again with the next K. Keys end at the last seen."""
+    """Queries outside. Q and K are freed when S is computed, and Q is read again with the next K. The loop over keys
+    ends at the last key that the query tile sees."""
     one_room(chip, p, t, again=True)
 
 
@@ -35,7 +36,8 @@ def queries_stay(chip: Machine, p: Attention, t: Tiling) -> None:
 
 
 def one_room(chip: Machine, p: Attention, t: Tiling, again: bool) -> None:
-    """K and V are never on chip together. `again`: Q is freed with K, and read again with every key tile."""
+    """Attention in which K and V are never on chip together. With `again`, Q is freed with K, and read again with every
+    key tile."""
     for i in chip.tiles(p.N, t.rows_q, parallel=True):
         q = None if again else chip.load("Q", i)
         o = chip.compute("O", (i, p.dv), zeros)
@@ -66,8 +68,11 @@ def one_room(chip: Machine, p: Attention, t: Tiling, again: bool) -> None:
 
 
 def traffic(p: Attention, t: Tiling, tiles: list[tuple[int, int]] | None = None) -> Words:
-    """A query tile of h rows whose last visible key is the n-th reads n keys and values, and its own rows
-    ceil(n / Bc) times. Dense n = Nk: R = 2 Nk d Tr + N d Tc, W = N d (LSE adds N). `tiles` are the (h, n), if known."""
+    """The words of memory-efficient. Dense and with dv = d: R = 2 Nk d Tr + N d Tc, W = N d (LSE adds N).
+
+    A query tile of h rows whose last visible key is the n-th reads n keys and values. It reads its own rows
+    ceil(n / Bc) times. `tiles` are the pairs (h, n), if they are known.
+    """
     keys, rows, square = p.Nk * -(-p.N // t.rows_q), p.N * -(-p.Nk // t.rows_k), p.N * p.Nk
     if p.mask.columns is not None:
         tiles = tiles or last_keys(p, t)
@@ -77,7 +82,7 @@ def traffic(p: Attention, t: Tiling, tiles: list[tuple[int, int]] | None = None)
 
 
 def moved(p: Attention, keys: int, rows: int, square: int) -> Words:
-    """The words moved; `keys`, `rows` of Q and `square` scores are sums over all query tiles."""
+    """The words of each tensor. `keys`, `rows` (of Q) and `square` (scores) are sums over all query tiles."""
     return {
         "Q": (rows * p.d, 0),
         "K": (keys * p.d, 0),
@@ -89,21 +94,21 @@ def moved(p: Attention, keys: int, rows: int, square: int) -> Words:
 
 
 def last_keys(p: Attention, t: Tiling) -> list[tuple[int, int]]:
-    """(rows, keys up to the last visible one) of every query tile, counted in the whole matrix of visible pairs."""
+    """For every query tile: (its rows, the keys up to the last visible one), from the whole matrix of visible pairs."""
     visible = p.mask.visible(0, p.N, 0, p.Nk)
-    needed = (visible[:, ::-1].cumsum(axis=1) > 0).sum(axis=1)  # a key is needed if it is seen, or a later one
+    needed = (visible[:, ::-1].cumsum(axis=1) > 0).sum(axis=1)  # a key is needed if it is seen, or if a later one is
     parts = [needed[x : x + t.rows_q] for x in range(0, p.N, t.rows_q)]
     return [(len(part), int(part.max())) for part in parts]
 
 
 def room(p: Attention, t: Tiling) -> int:
-    """2 Br d + Bc d + Br Bc + 2 Br at dv = d: O, l, m and S stay. Beside them are Q and K, then V in their place."""
+    """2 Br d + Bc d + Br Bc + 2 Br words with dv = d: O, l, m and S, beside them Q and K, and then V in their place."""
     rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
     return rows_q * (p.dv + 2) + rows_q * rows_k + max((rows_q + rows_k) * p.d, rows_k * p.dv)
 
 
 def stay_traffic(p: Attention, t: Tiling) -> Words:
-    """As flash2: Q once, K and V with every query tile, whatever the mask hides. R = N d + 2 Nk d Tr, W = N d."""
+    """R = N d + 2 Nk d Tr, W = N d, with dv = d, whatever the mask hides: the dense words of flash2."""
     passes = -(-p.N // t.rows_q)
     return {
         "Q": (p.N * p.d, 0),
@@ -116,7 +121,7 @@ def stay_traffic(p: Attention, t: Tiling) -> Words:
 
 
 def stay_room(p: Attention, t: Tiling) -> int:
-    """Bc d + 2 Br d + Br Bc + 2 Br at dv = d: as flash2, with one tile of keys or values instead of two."""
+    """Bc d + 2 Br d + Br Bc + 2 Br words with dv = d: those of flash2 with one tile of keys or values, not two."""
     rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
     return rows_q * (p.d + p.dv + 2) + rows_q * rows_k + rows_k * max(p.d, p.dv)
 
@@ -156,7 +161,7 @@ def best_rows(p: Attention, M_bytes: int, multiple: int) -> list[int]:
 
 
 def room_bytes(p: Attention, rows: int) -> list[tuple[int, int]]:
-    """(bytes for each key of the tile, bytes besides the keys), while Q and K are on chip, and while V is."""
+    """(bytes for each key of the tile, bytes besides the keys) while Q and K are on chip, and the same while V is."""
     acc, word = p.acc_bytes, p.word_bytes
     stays = rows * (p.dv + 2) * acc
     return [(rows * acc + p.d * word, stays + rows * p.d * word), (rows * acc + p.dv * word, stays)]

@@ -49,7 +49,7 @@ def row_sum(chip: Machine, p: Attention, t: Tiling, i: Tile, m: Block, stored: b
 
 
 def softmax_3pass(chip: Machine, p: Attention, t: Tiling) -> None:
-    """Three passes: maximum; sum of exponentials; exponentials again, divided by the sum."""
+    """Softmax in three passes: maximum; sum of exponentials; exponentials again, divided by the sum."""
     for i in chip.tiles(p.N, t.rows_q, parallel=True):
         m = row_maximum(chip, p, t, i)
         l = row_sum(chip, p, t, i, m)
@@ -57,7 +57,7 @@ def softmax_3pass(chip: Machine, p: Attention, t: Tiling) -> None:
 
 
 def softmax_3pass_stored(chip: Machine, p: Attention, t: Tiling) -> None:
-    """Three passes: maximum; exponentials, which are stored, and their sum; the stored ones divided by the sum."""
+    """Softmax in three passes: maximum; exponentials, stored, and their sum; the stored ones divided by the sum."""
     for i in chip.tiles(p.N, t.rows_q, parallel=True):
         m = row_maximum(chip, p, t, i)
         l = row_sum(chip, p, t, i, m, stored=True)
@@ -68,7 +68,7 @@ def softmax_3pass_stored(chip: Machine, p: Attention, t: Tiling) -> None:
 
 
 def softmax_2pass(chip: Machine, p: Attention, t: Tiling) -> None:
-    """Two passes: maximum and sum together, online; exponentials divided by the sum."""
+    """Softmax in two passes: maximum and sum together, online; exponentials divided by the sum."""
     for i in chip.tiles(p.N, t.rows_q, parallel=True):
         m, l = chip.compute("m", (i,), minus_infinity), chip.compute("l", (i,), zeros)
         for j in chip.tiles(p.Nk, t.rows_k):
@@ -139,7 +139,7 @@ def weighted_values(chip: Machine, p: Attention, t: Tiling, i: Tile, m: Block, l
 
 
 def softmax_traffic(reads: int) -> TrafficFormula:
-    """`reads` passes over the n = N Nk scores, and P written once."""
+    """The formula for `reads` passes over the N Nk scores, with P written once."""
 
     def traffic(p: Attention, t: Tiling) -> Words:
         return {"S": (reads * p.N * p.Nk, 0), "P": (0, p.N * p.Nk)}
@@ -148,20 +148,22 @@ def softmax_traffic(reads: int) -> TrafficFormula:
 
 
 def stored_traffic(p: Attention, t: Tiling) -> Words:
-    """S is read twice; the exponentials are written, read and, divided, written again: 3 n reads, 2 n writes."""
+    """R = 3 N Nk, W = 2 N Nk. S is read twice. The exponentials are written, read again, and written as quotients."""
     n = p.N * p.Nk
     return {"S": (2 * n, 0), "P": (n, 2 * n)}
 
 
 def softmax_footprint(p: Attention, t: Tiling) -> int:
-    """A tile of scores and two numbers a row: Br Bc + 2 Br, clipped to the axes."""
+    """Br Bc + 2 Br words, clipped to the axes: a tile of scores and two numbers a row."""
     rows, keys = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
     return rows * keys + 2 * rows
 
 
 def attention_traffic(passes: int) -> TrafficFormula:
-    """Every pass reads Q once and K once for each of the ceil(N/Br) query tiles; only the last one reads V.
-    R = passes (N d + Nk d Tr) + Nk dv Tr, W = N dv."""
+    """The formula R = passes (N d + Nk d Tr) + Nk dv Tr, W = N dv.
+
+    Every pass reads Q once, and K once for each of the Tr query tiles. Only the last pass reads V.
+    """
 
     def traffic(p: Attention, t: Tiling) -> Words:
         tiles = -(-p.N // t.rows_q)
@@ -177,7 +179,7 @@ def attention_traffic(passes: int) -> TrafficFormula:
 
 
 def attention_footprint(p: Attention, t: Tiling) -> int:
-    """In the last pass, Q, O, S, m, l and one of K and V: Br (d + dv) + Bc max(d, dv) + Br Bc + 2 Br."""
+    """Br (d + dv) + Bc max(d, dv) + Br Bc + 2 Br words: in the last pass, Q, O, S, m, l and one of K and V."""
     rows, keys = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
     return rows * (p.d + p.dv) + keys * max(p.d, p.dv) + rows * keys + 2 * rows
 

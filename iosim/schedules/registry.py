@@ -1,4 +1,4 @@
-"""What a schedule is: its text, formulas derived by hand, a reference in float64, and its source."""
+"""What a schedule consists of: its function, formulas derived by hand, a reference in float64, and its source."""
 
 from __future__ import annotations
 
@@ -40,34 +40,34 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """A text and what belongs to it. Only name, text and summary are required.
+    """The function of a schedule, and what belongs to it. Only name, text and summary are required.
 
-    `exact_traffic` and `footprint` are derived by hand from the source, never from the text: tests hold the text
-    against them.
+    `exact_traffic` and `footprint` are derived by hand from the source, never from the function. Tests compare the
+    function with them.
     """
 
     name: str
-    """Letters, digits, and - . _ between them."""
+    """What it is called: letters, digits, and - . _ between them."""
     text: Text
-    """The function `text(chip, p, t)` of a machine, a problem and a tiling."""
+    """The schedule's function: it is called as `text(chip, p, t)` with a machine, a problem and a tiling."""
     summary: str
-    """One line for lists."""
+    """What it does, in one line for lists."""
     source: str = ""
     """Where it is published."""
     outer: str = "queries"
-    """The outer loop, "queries" or "keys": traffic falls with the size of its tile."""
+    """What its outer loop goes over, "queries" or "keys". A larger tile of that loop means less traffic."""
     rules: tuple[str, ...] = ("best",)
-    """The tile rules that are shown if none is asked for: of best, paper, ideal."""
+    """The tile rules that are shown if none is asked for: some of best, paper and ideal."""
     skips: bool = False
-    """Whether it leaves out inactive tiles of a mask. If not, a mask only hides scores."""
+    """Whether it leaves out the tiles that a mask hides. If not, a mask only hides scores."""
     exact_traffic: TrafficFormula | None = None
-    """{tensor: (reads, writes)} in words of one head."""
+    """The words of one head, {tensor: (reads, writes)}, from a problem and a tiling."""
     footprint: FootprintFormula | None = None
-    """The most words in SRAM at one time."""
+    """The most words in SRAM at one time, from a problem and a tiling."""
     initialised: tuple[str, ...] = ()
     """The tensors that the host fills before the start."""
     drops: bool = False
-    """Whether its text applies dropout."""
+    """Whether its function applies dropout."""
     tensors: Mapping[str, Tensor] = field(default_factory=dict)
     """Tensors in HBM beside Q, K, V, O, S, P, l, m and LSE (core/problem.py)."""
     family: str = "attention"
@@ -75,20 +75,21 @@ class Schedule:
     example: Example = queries_keys_values
     """`example(rng, p, visible)`: random arrays of one head, by tensor."""
     answer: Answer = attention_output
-    """`answer(hbm, p, visible)`: the arrays that they must lead to, in float64."""
+    """`answer(hbm, p, visible)`: the outputs that it must leave in HBM for such arrays, in float64."""
     search: Search | None = None
-    """`search(schedule, p, M_bytes, multiple)`: the best tiling, None if nothing fits. Needed where the search along
-    `outer` does not find it."""
+    """`search(schedule, p, M_bytes, multiple)`: the best tiling; None if nothing fits. It is needed only where the
+    search of search/best.py does not find that tiling."""
     inner_matters: bool | None = None
-    """True: dense traffic falls with the numbers of outer and of inner tiles, and depends on nothing else. False: not
-    with the inner ones. None: walks with small and with large tiles find out."""
+    """Whether dense traffic depends on the number of inner tiles. If True, it falls with the numbers of outer and of
+    inner tiles and depends on nothing else. If None, iosim finds out by counting small and large tiles."""
     candidates: Candidates | None = None
-    """`candidates(p, multiple)`: a Tiling of arrays with a best one for every M, without a mask. None: not known."""
+    """`candidates(p, multiple)`: a Tiling of arrays that has a best tiling for every M, without a mask. None if such
+    tilings are not known."""
     masked_candidates: MaskedCandidates | None = None
-    """`masked_candidates(p, multiple)`: a list of Tilings with a best one for every M, under a mask of tokens."""
+    """`masked_candidates(p, multiple)`: a list of Tilings that has a best one for every M, under a mask of tokens."""
     chosen: Mapping[str, Choices] = field(default_factory=dict)
-    """Options of the problem that `tune` chooses if they are not given: `{field: values(p, multiple)}`, best first. In
-    every M an earlier value moves no more than a later one."""
+    """Options of the problem that `tune` chooses if they are not given: `{field: values(p, multiple)}`, best first. At
+    every M an earlier value moves no more words than a later one."""
     about: Callable[[Attention], Attention] = lambda p: p
     """`about(p)`: the nearest problem that it applies to. `count` refuses others, and shows the docstring of
     `about` as the reason. Options that the schedule does not read, such as `lse` and `keep_p`, are ignored and not
@@ -96,8 +97,8 @@ class Schedule:
     more_tiles: tuple[str, ...] = ()
     """The fields of Tiling that it reads beside Br and Bc."""
     formula: str = ""
-    """Its dense traffic in words of one head, in LETTERS and sizes of the problem; a space is a product. A test
-    compares it with `exact_traffic`."""
+    """Its dense traffic in words of one head, in LETTERS and sizes of the problem. A space is a product. A test checks
+    that it agrees with `exact_traffic`."""
     state: str = ""
     """What stays on chip, and what waits in HBM."""
 
@@ -127,7 +128,8 @@ class Schedules(MutableMapping[str, Schedule]):
         self._found |= dict.fromkeys(self._files)
 
     def pending(self, name: str) -> bool:
-        """Whether an expected name is still not registered. Its file is imported first, unless that is under way."""
+        """Whether an expected name is not registered, after its file was imported. A file that is just being imported
+        is not imported again."""
         if self._found[name] is None:
             import_module(f".{self._files[name]}", __package__)
         return self._found[name] is None
@@ -161,7 +163,7 @@ SCHEDULES = Schedules()
 
 
 def register(schedule: Schedule) -> Schedule:
-    """The schedule, after it was added: every command and function accepts its name from then on.
+    """Add a schedule, and return it. From then on every command and function accepts its name.
 
     Raises InputError for a name that is taken, and for a field of the wrong kind.
     """
@@ -194,7 +196,7 @@ def rules_of_fields(s: Schedule) -> Iterator[tuple[str, bool, str]]:
 
 
 def narrowed(problem: Attention, **fields: object) -> Attention:
-    """The problem with some fields replaced; for `about`."""
+    """The problem with some fields replaced, for use in `about`."""
     return replace(problem, **fields)  # type: ignore[arg-type]
 
 
@@ -222,6 +224,6 @@ def find(name: str) -> Schedule:
 
 
 def find_all(names: str | Iterable[str]) -> list[Schedule]:
-    """The schedules of `flash1,flash2`, or of several such texts, each once."""
+    """The schedules that `flash1,flash2` names, or several such strings, each schedule once."""
     texts = [names] if isinstance(names, str) else names
     return list({id(s): s for text in texts for s in map(find, str(text).split(","))}.values())

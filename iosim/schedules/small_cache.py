@@ -1,9 +1,9 @@
 """Attention for an SRAM of less than d^2 words, where a tile of whole rows of Q, K, V is too large.
 
 Saha and Ye 2024 show that Theta(N^2 d / sqrt(M)) words are the optimum there. Standard attention reaches it with square
-tiles of all three axes in both products; S goes through HBM. In small-cache and small-cache-q softmax has no pass of
-its own: the second product reads S anyway, and finds the maximum and sum of its rows online. So S is written once and
-read ceil(dv / cols_o) times, and no maximum or sum ever moves.
+tiles of all three axes in both products, and S goes through HBM. In small-cache and small-cache-q softmax has no pass
+of its own: the second product reads S anyway, and finds the maximum and the sum of each row online. So S is written
+once and read ceil(dv / cols_o) times, and no maximum or sum ever moves.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ F = TypeVar("F")
 
 
 class First(Protocol):
-    """Finds the best tile of the first product at one M, or for every M at once, as `solve` does."""
+    """Finds the best tile of the first product, at one M or for every M at once. `solve` decides which."""
 
     def __call__(self, p: Attention, M_bytes: int, multiple: int, solve: Solver[F]) -> F: ...
 
@@ -53,7 +53,7 @@ def scores_stay(chip: Machine, p: Attention, t: Tiling) -> None:
 
 
 def online_output(chip: Machine, p: Attention, t: Tiling) -> None:
-    """O = softmax(S) V: a tile of O stays, S and V stream. Every column tile of O finds maximum and sum again."""
+    """O = softmax(S) V: a tile of O stays, S and V stream. Every column tile of O finds the maximum and sum again."""
     rows, columns = output_tile(t)
     for i in chip.tiles(p.N, rows, parallel=True):
         for c in chip.tiles(p.dv, columns):
@@ -81,19 +81,19 @@ def plain_output(chip: Machine, p: Attention, t: Tiling) -> None:
 
 
 def small_cache(chip: Machine, p: Attention, t: Tiling) -> None:
-    """Two products in square tiles: for the smallest M."""
+    """Attention as two products in square tiles, for the smallest M."""
     scores_stay(chip, p, t)
     online_output(chip, p, t)
 
 
 def small_cache_queries(chip: Machine, p: Attention, t: Tiling) -> None:
-    """Queries stay in the first product: for M towards d^2."""
+    """Attention as two products, for M near d^2: whole rows of Q stay in the first one."""
     score_pass(chip, p, t)
     online_output(chip, p, t)
 
 
 def standard_square(chip: Machine, p: Attention, t: Tiling) -> None:
-    """Algorithm 0 with square tiles: two products, and softmax in two passes between them."""
+    """Algorithm 0 with square tiles: two products, and a softmax in two passes between them."""
     scores_stay(chip, p, t)
     softmax_2pass(chip, p, SOFTMAX_TILE)
     plain_output(chip, p, t)
@@ -111,9 +111,12 @@ def output_tile(t: Tiling) -> tuple[int, int]:
 
 
 def small_cache_traffic(p: Attention, t: Tiling) -> Words:
-    """Two products of N x d x Nk multiplications. A word of Q is read with each of the ceil(Nk/Bc) tiles of S in its
-    row, a word of K with each of ceil(N/Br). S is written once, and read with each column tile of O; a word of V with
-    each row tile of O; O is written once."""
+    """The words of small-cache, which computes two products.
+
+    A word of Q is read for each of the ceil(Nk/Bc) tiles of S in its row, and a word of K for each of the ceil(N/Br)
+    tiles in its column. S is written once, and read for each column tile of O. A word of V is read for each row tile of
+    O. O is written once.
+    """
     rows, columns = output_tile(t)
     return {
         "Q": (p.N * p.d * -(-p.Nk // t.rows_k), 0),
@@ -125,24 +128,24 @@ def small_cache_traffic(p: Attention, t: Tiling) -> Words:
 
 
 def queries_traffic(p: Attention, t: Tiling) -> Words:
-    """The words of small-cache, but Q is read once."""
+    """The words of small-cache-q: those of small-cache, but Q is read only once."""
     return {**small_cache_traffic(p, t), "Q": (p.N * p.d, 0)}
 
 
 def square_traffic(p: Attention, t: Tiling) -> Words:
-    """As small-cache, but softmax reads S twice and writes P, and the second product reads P instead of S."""
+    """The words of small-cache, but softmax reads S twice and writes P, and the second product reads P and not S."""
     traffic, square = small_cache_traffic(p, t), p.N * p.Nk
     return {**traffic, "S": (2 * square, square), "P": (traffic["S"][0], square)}
 
 
 def first_footprint(p: Attention, t: Tiling) -> int:
-    """Scores stay: Br Bc + depth (Br + Bc), clipped to the axes."""
+    """Br Bc + depth (Br + Bc) words, clipped to the axes: a tile of S stays, with parts of Q and K."""
     rows, keys, depth = min(t.rows_q, p.N), min(t.rows_k, p.Nk), min(t.depth, p.d)
     return rows * keys + depth * (rows + keys)
 
 
 def second_footprint(p: Attention, t: Tiling, state: int = 2) -> int:
-    """A tile of O with its l and m, and parts of S and V: rows cols + 2 rows + depth (rows + cols)."""
+    """rows cols + state rows + depth (rows + cols) words: a tile of O with l and m, and parts of S and V."""
     rows, columns = output_tile(t)
     rows, columns, depth = min(rows, p.N), min(columns, p.dv), min(t.depth, p.Nk)
     return rows * columns + state * rows + depth * (rows + columns)
@@ -154,13 +157,13 @@ def small_cache_footprint(p: Attention, t: Tiling) -> int:
 
 
 def queries_footprint(p: Attention, t: Tiling) -> int:
-    """Queries stay: (Br + Bc) d + Br Bc; or the second product."""
+    """The larger of two: (Br + Bc) d + Br Bc for the first product; the footprint of the second."""
     rows, keys = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
     return max((rows + keys) * p.d + rows * keys, second_footprint(p, t))
 
 
 def square_footprint(p: Attention, t: Tiling) -> int:
-    """One of the products, or one score with its maximum and sum."""
+    """The largest of three: the footprints of the two products; one score with its maximum and sum."""
     return max(first_footprint(p, t), second_footprint(p, t, state=0), 3)
 
 
@@ -213,7 +216,7 @@ def best_queries_stay(p: Attention, M_bytes: int, multiple: int, solve: Solver[F
 
 
 def best_output(p: Attention, M_bytes: int, multiple: int, state: int, solve: Solver[F]) -> F:
-    """The best tile of O. Of accumulator type are O, `state` numbers for each row, and the loaded part of S or P."""
+    """The best tile of O. O, `state` numbers for each row and the loaded part of S or P have the accumulator's type."""
     acc, word, depth = p.acc_bytes, p.word_bytes, min(multiple, p.Nk)
     return solve(
         p.N, p.dv, multiple, M_bytes,

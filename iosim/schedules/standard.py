@@ -1,4 +1,4 @@
-"""Standard attention, Dao et al. 2022, Algorithm 0: S and P go through HBM. Three kernels, ideal and tiled."""
+"""Standard attention (Dao et al. 2022, Algorithm 0) as three kernels, ideal and tiled. S and P go through HBM."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def output_pass(chip: Machine, p: Attention, t: Tiling) -> None:
 
 
 def elementwise_passes(chip: Machine, p: Attention, t: Tiling, tensor: str = "S") -> None:
-    """Unfused passes over the scores or their gradients (mask, dropout): each reads and writes N x Nk words."""
+    """Unfused passes over the scores or their gradients (mask, dropout). Each one reads and writes N x Nk words."""
     for _ in range(p.elementwise):
         for i in chip.tiles(p.N, t.rows_s, parallel=True):
             s = chip.load(tensor, i)
@@ -88,7 +88,7 @@ def softmax_pass(chip: Machine, p: Attention, t: Tiling) -> None:
 
 
 def ideal_traffic(p: Attention, t: Tiling) -> Words:
-    """R = 2 Nk d + N d + 2 N Nk, W = N d + 2 N Nk; each unfused pass reads and writes N Nk more."""
+    """R = 2 Nk d + N d + 2 N Nk, W = N d + 2 N Nk, with dv = d. Each unfused pass reads and writes N Nk more."""
     square = p.N * p.Nk
     return {
         "Q": (p.N * p.d, 0),
@@ -107,12 +107,12 @@ def standard_tiled_traffic(p: Attention, t: Tiling) -> Words:
 
 
 def ideal_footprint(p: Attention, t: Tiling) -> int:
-    """K (or V) whole, one row of Q (or O), one score; or a whole row of scores."""
+    """The larger of two: K (or V) whole, one row of Q (or O) and one score; a whole row of scores."""
     return max(p.Nk * p.d + p.d + 1, p.Nk * p.dv + p.dv + 1, t.rows_s * p.Nk)
 
 
 def tiled_footprint(p: Attention, t: Tiling) -> int:
-    """A tile of Q (or O), of K (or V) and of scores; or whole rows of scores, if those are more."""
+    """The larger of two: a tile of Q (or O), of K (or V) and of scores; whole rows of scores."""
     rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
     return max((rows_q + rows_k) * max(p.d, p.dv) + rows_q * rows_k, min(t.rows_s, p.N) * p.Nk)
 
