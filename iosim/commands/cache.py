@@ -16,11 +16,13 @@ from .options import memory_options, outputs, problem_options, text_option, vari
 @text_option("--tiles", "Br x Bc as 64x64; or paper, best with one --M.")
 @click.option("--schedule", "name", default="flash1", show_default=True, metavar="NAME")
 @variant_options
-@text_option("--granularity", "What the cache holds and loses: line, word or tile.", default="line", show_default=True)
+@text_option(
+    "--granularity", "What is accessed and evicted as a whole: line, word or tile.", default="line", show_default=True
+)
 @text_option("--line", "Bytes of a line (default: 64).", metavar="SIZE")
 @text_option("--policy", "lru, belady or both.", default="both", show_default=True)
-@text_option("--tensors", "Only these, as in Q,K,V,O.", metavar="NAMES")
-@click.option("--curve", is_flag=True, help="LRU at every size where it changes.")
+@text_option("--tensors", "Only these tensors, as in Q,K,V,O.", metavar="NAMES")
+@click.option("--curve", is_flag=True, help="Every size at which the result of the LRU changes.")
 @outputs
 def command(
     m: str | None, m_elements: str | None, hardware: str | None, tiles: str | None, name: str, granularity: str,

@@ -16,18 +16,18 @@ ABSOLUTE = "error_: the largest absolute error of the outputs, whose inputs are 
 @click.command("check")
 @problem_options
 @text_option("--tiles", "Br x Bc as 48x40.", default="16x16", show_default=True)
-@click.option("--schedule", "schedules", multiple=True, metavar="NAME")
+@click.option("--schedule", "schedules", multiple=True, metavar="NAME", help="Only this schedule; repeatable.")
 @text_option("--seed", "Seed of the random inputs.", default="0", show_default=True)
-@text_option("--dropout", "Probability that an element of P is dropped, by the same seed.", metavar="P")
+@text_option("--dropout", "Probability that an element of P is dropped; --seed decides which ones.", metavar="P")
 @variant_options
 @outputs
 def command(
     tiles: str, schedules: tuple[str, ...], seed: str, dropout: str | None, output: Output, **given: str | bool | None
 ) -> None:  # fmt: skip
-    """Run schedules numerically on the CPU: output error, counts, capacity; and the pieces of online softmax.
+    """Run schedules numerically on the CPU: output error, counts, SRAM; and the pieces of online softmax.
 
-    error_fp64 and error_TYPE are the largest absolute errors of the outputs. Every load, store and step rounds to its
-    type (--dtype, --acc-dtype); bf16 and fp8 (E4M3, saturating) by hand, on float32.
+    error_fp64 and error_TYPE are the largest absolute errors of the outputs. For error_TYPE every load, store and step
+    rounds to its type (--dtype, --acc-dtype). bf16 and fp8 (E4M3, saturating) are rounded in float32.
     """
     from .. import tables
     from ..masks.dropout import parse_dropout

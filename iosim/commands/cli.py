@@ -16,11 +16,11 @@ COMMANDS = {
     "sweep": "A grid of counts, one tidy row a run, to CSV, JSON lines or Parquet.",
     "bounds": "What is proven about the least traffic.",
     "mask": "A picture of a mask, its density and its tile counts.",
-    "schedules": "The schedules there are: source, formula, state, options of each.",
+    "schedules": "All schedules: source, formula, state and options of each.",
     "hardware": "Hardware presets, each number with unit and source.",
     "training": "Forward and backward together, and what is stored between them.",
     "memory": "Bytes of scores, inputs and KV cache; the largest N for a memory budget.",
-    "check": "Run schedules numerically on the CPU: output error, counts, capacity.",
+    "check": "Run schedules numerically on the CPU: output error, counts, SRAM.",
     "verify": "On a GPU: words, hardware bytes, DRAM, time and output against the model.",
     "profile": "Which schedule and tiles explain an attention kernel that somebody else wrote.",
     "calibrate": "Measure this GPU into a hardware file.",
@@ -91,8 +91,8 @@ def blamed(error: Exception) -> Exception:
 
 
 def unwritten(found: str) -> Exception:
-    """The failure of a stdout that takes no more, as on a full disk. The rest of its buffer is dropped, because Python
-    would fail again at exit."""
+    """The failure of a stdout that cannot be written to, as on a full disk. The rest of its buffer is dropped, because
+    Python would fail again at exit."""
     import os
 
     with open(os.devnull, "w") as nowhere:

@@ -14,8 +14,8 @@ from .options import outputs, text_option
 @text_option("--Nk", "Keys (default: N).", metavar="COUNT")
 @text_option("--d", "Head dimensions, as in 64,128,256.", metavar="COUNTS")
 @text_option("--dtype", "Types in HBM, as in fp16,fp32.", default="fp16", show_default=True, metavar="TYPES")
-@text_option("--acc-dtype", "Type of what is accumulated on chip and of l, m (default: the same).", metavar="TYPE")
-@text_option("--tile-multiple", "Keep to tiles that are multiples of this.", default="1", show_default=True)
+@text_option("--acc-dtype", "Type of what is accumulated on chip and of l, m (default: --dtype).", metavar="TYPE")
+@text_option("--tile-multiple", "Use only tile sizes that are multiples of this.", default="1", show_default=True)
 @outputs
 def command(
     n: str | None, nk: str | None, d: str | None, dtype: str, acc_dtype: str | None, tile_multiple: str, output: Output

@@ -44,7 +44,9 @@ size_options = options(  # of a problem, without its mask and without N, which m
 problem_options = options(
     text_option("--N", "Queries.", metavar="COUNT"),
     size_options,
-    text_option("--mask", "dense, causal, window:W, global:G, strided:S, file:PATH, with &, |, ~; 2b counts tiles."),
+    text_option(
+        "--mask", "dense, causal, window:W, global:G, strided:S, file:PATH; &, |, ~ combine them. 2b is 2 tiles."
+    ),
 )
 sram_options = options(
     text_option("--M", "SRAM in bytes as 100KB or 1.5MB (K, KB, KiB = 1024), or in words as 51200el.", metavar="SIZE"),
@@ -55,24 +57,30 @@ memory_options = options(
 )
 tile_options = options(
     text_option("--tiles", "paper, best, or Br x Bc as 128x64 (query rows first)."),
-    text_option("--tile-multiple", "Keep to tiles that are multiples of this.", default="1", show_default=True),
-    click.option("--schedule", "schedules", multiple=True, metavar="NAME", help="Repeatable; see iosim schedules."),
+    text_option("--tile-multiple", "Use only tile sizes that are multiples of this.", default="1", show_default=True),
+    click.option(
+        "--schedule",
+        "schedules",
+        multiple=True,
+        metavar="NAME",
+        help="Only this schedule (see iosim schedules); repeatable.",
+    ),
 )
 variant_options = options(
     click.option("--count-init", is_flag=True, help="Count the writes that fill O, l, m before Algorithm 1."),
-    click.option("--lse", is_flag=True, help="Q-outer stores one log-sum-exp a row."),
-    click.option("--keep-p", is_flag=True, help="P must be materialised."),
-    text_option("--elementwise", "Unfused N^2 passes in Algorithm 0.", metavar="K"),
-    text_option("--splits", "Shares that split-kv cuts the keys into (default: 4).", metavar="S"),
-    text_option("--page-size", "Rows of a page of paged's cache (default: 16).", metavar="ROWS"),
+    click.option("--lse", is_flag=True, help="Also store the log-sum-exp of each row (queries outside)."),
+    click.option("--keep-p", is_flag=True, help="Also store P in HBM."),
+    text_option("--elementwise", "Add K unfused passes over the N x Nk scores to standard attention.", metavar="K"),
+    text_option("--splits", "Shares that the keys are cut into, for split-kv (default: 4).", metavar="S"),
+    text_option("--page-size", "Rows of a page of the KV cache, for paged (default: 16).", metavar="ROWS"),
     text_option(
-        "--gqa", "repeat: each query head streams K and V; pack: those of a KV head share tiles.", metavar="HOW"
+        "--gqa", "repeat: each query head loads K and V; pack: the query heads of a KV head share tiles.", metavar="HOW"
     ),
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
 csv_option = click.option("--csv", "as_csv", is_flag=True, help="CSV on stdout.")
 file_option = click.option(
-    "-o", "path", metavar="FILE", help="Write to a file, FILE.json and FILE.csv in these forms; - is stdout."
+    "-o", "path", metavar="FILE", help="Write to a file, in the form that .json or .csv asks for; - is stdout."
 )
 row_outputs = options(json_option, csv_option, file_option)
 

@@ -13,10 +13,12 @@ PICTURES = ("traffic", "mask")
 
 @click.command("plot")
 @click.argument("rows", required=False)
-@click.option("-x", "x", metavar="COLUMN", help="With a file of rows: across, as M_bytes.")
-@click.option("-y", "y", metavar="COLUMN", help="With a file of rows: up, as total.")
-@click.option("--by", metavar="COLUMNS", help="With a file of rows: one line for each, as schedule,tiling.")
-@click.option("--steps", is_flag=True, help="With a file of rows: a value holds until the next x, as in a --curve.")
+@click.option("-x", "x", metavar="COLUMN", help="With a file of rows: the column on the x axis, as M_bytes.")
+@click.option("-y", "y", metavar="COLUMN", help="With a file of rows: the column on the y axis, as total.")
+@click.option(
+    "--by", metavar="COLUMNS", help="With a file of rows: a line for each value of these, as schedule,tiling."
+)
+@click.option("--steps", is_flag=True, help="With a file of rows: draw stairs; a value holds until the next x.")
 @text_option("--picture", "traffic or mask.", default="traffic", show_default=True)
 @problem_options
 @memory_options
@@ -30,8 +32,8 @@ def command(
 ) -> None:  # fmt: skip
     """Pictures: traffic against M or N, columns of a sweep, a mask.
 
-    Where --N or --M is an axis, it goes across. A dashed line needs more SRAM than there is. ROWS is a file of
-    iosim sweep, tune or cache.
+    If --N or --M is an axis, it is the x axis of the picture. A dashed line needs more SRAM than there is. ROWS is a
+    file of iosim sweep, tune or cache.
 
     Examples: iosim plot --N 8192 --d 128 -o traffic.png;
     iosim plot sweep.csv -x M_bytes -y total --by schedule -o sweep.png;

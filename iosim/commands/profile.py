@@ -16,7 +16,9 @@ from .options import outputs, problem_options, text_option
 @text_option("--from-ncu", "Explain a kept profile of any attention kernel.", metavar="FILE")
 @text_option("--keep", "Keep the profiler's CSV here.", metavar="FILE")
 @click.option("--no-lse", is_flag=True, help="The kernel stores no log-sum-exp.")
-@text_option("--hardware", "Predict DRAM and (not of passes) time as well: a preset, or a file of iosim calibrate.")
+@text_option(
+    "--hardware", "Also predict DRAM bytes and (except for passes) time: a preset, or a file of iosim calibrate."
+)
 @outputs
 def command(
     kernel: str | None, causal: bool, from_ncu: str | None, keep: str | None, no_lse: bool, hardware: str | None,
@@ -24,10 +26,11 @@ def command(
 ) -> None:  # fmt: skip
     """Which schedule and tiles explain an attention kernel that somebody else wrote.
 
-    KERNEL is torch-flash, torch-cudnn, torch-efficient or torch-math; with --from-ncu any name. A schedule explains a
-    kernel whose loads it predicts within 0.05 % (what is written may be 0.75 to 3 times as much); DRAM may differ. A
-    call of many kernels has a row for each pass of attention (both products, softmax), and one for all others.
-    spilled_bytes are registers that the compiler had no room for (empty where bulk stores hide them).
+    KERNEL is torch-flash, torch-cudnn, torch-efficient or torch-math; with --from-ncu it is any name. A schedule
+    explains a kernel if it predicts the bytes that the kernel loads within 0.05 %. The bytes stored may be 0.75 to 3
+    times as many, and DRAM bytes may differ. A call of many kernels has a row for each pass of attention (two products
+    and the softmax), and one for all other kernels. spilled_bytes are those of registers that the compiler had no room
+    for (empty where bulk stores hide them).
 
     Example: iosim profile torch-flash --N 4096 --d 128 --heads 32 --causal
     """

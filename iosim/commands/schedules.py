@@ -12,10 +12,10 @@ from .options import outputs
 @click.argument("name", required=False)
 @outputs
 def command(name: str | None, output: Output) -> None:
-    """The schedules there are; with a NAME, all about one of them: source, formula, state, options, tensors.
+    """All schedules; with a NAME, all about one of them: source, formula, state, options, tensors.
 
-    Formulas are the dense traffic in words of one head: R read, W written. Options are those that change what it moves.
-    Those that it ignores may be given, and change nothing.
+    Formulas are the dense traffic in words of one head: R read, W written. Options are those that change
+    the words that it moves. Those that it ignores may be given, and change nothing.
     """
     from .. import tables
     from ..studies import about_schedules

@@ -13,10 +13,12 @@ from .options import memory_options, outputs, problem_options, text_option
 @problem_options
 @memory_options
 @text_option("--tiles", "paper, best, or Br x Bc as 128x64 (query rows first).")
-@text_option("--backward-tiles", "The same for the backward pass (default: as --tiles).")
-@text_option("--tile-multiple", "Keep to tiles that are multiples of this.", default="1", show_default=True)
-@click.option("--combination", "combinations", multiple=True, metavar="NAME", help="Only this one; repeatable.")
-@text_option("--unfused", "Passes of the standard way by themselves: scale, mask-add, mask-fill, dropout.",
+@text_option("--backward-tiles", "Tiles of the backward pass (default: --tiles).")
+@text_option("--tile-multiple", "Use only tile sizes that are multiples of this.", default="1", show_default=True)
+@click.option(
+    "--combination", "combinations", multiple=True, metavar="NAME", help="Only this one, as flash2; repeatable."
+)
+@text_option("--unfused", "Passes that standard runs as kernels of their own: scale, mask-add, mask-fill, dropout.",
              metavar="NAMES")  # fmt: skip
 @outputs
 def command(

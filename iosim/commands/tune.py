@@ -14,10 +14,12 @@ from .options import memory_options, outputs, problem_options, text_option, vari
 if TYPE_CHECKING:
     from ..tuning.least import Best, Curve
 
-SCHEDULE = click.option("--schedule", "schedules", multiple=True, metavar="NAME", help="Only this one; repeatable.")
+SCHEDULE = click.option(
+    "--schedule", "schedules", multiple=True, metavar="NAME", help="Only this schedule; repeatable."
+)
 LEAST_BLOCKS = (
-    "Only choices with at least so many thread blocks (as one for each SM) in every launch that moves a tenth of the "
-    "words."
+    "Only choices with at least this many thread blocks, for example one for each SM. Launches that move less than a "
+    "tenth of the words do not count."
 )
 
 
@@ -25,17 +27,17 @@ LEAST_BLOCKS = (
 @problem_options
 @memory_options
 @SCHEDULE
-@text_option("--tile-multiple", "Keep to tiles that are multiples of this.", default="1", show_default=True)
+@text_option("--tile-multiple", "Use only tile sizes that are multiples of this.", default="1", show_default=True)
 @variant_options
 @text_option("--least-blocks", LEAST_BLOCKS, metavar="COUNT")
 @click.option("--curve", is_flag=True, help="Every M at which the least traffic falls, instead of one M.")
-@text_option("--plot", "With --curve: draw it, FILE.png or FILE.svg.", metavar="FILE")
+@text_option("--plot", "With --curve: draw the curve to FILE.png or FILE.svg.", metavar="FILE")
 @outputs
 def command(
     m: str | None, m_elements: str | None, hardware: str | None, schedules: tuple[str, ...], tile_multiple: str,
     least_blocks: str | None, curve: bool, plot: str | None, output: Output, **given: str | bool | None,
 ) -> None:  # fmt: skip
-    """The least traffic over schedules, loop orders and tiles that really fit, and how far published tiles are from it.
+    """The least traffic over the schedules and tiles that really fit, and how far published tiles are from it.
 
     Example: iosim tune --N 8192 --d 128 --M 100KB
     """

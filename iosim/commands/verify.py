@@ -20,17 +20,23 @@ MOST_PLACES = 32
 @click.command("verify")
 @problem_options
 @text_option("--tiles", "Br x Bc as 64x64, or best (with --M).", metavar="TILES")
-@text_option("--M", "Shared memory of a block: chooses the best tiles (multiples of 16) that fit.", metavar="SIZE")
-@click.option("--schedule", "schedules", multiple=True, metavar="NAME", help="Repeatable; default: all core schedules.")
-@click.option("--lse", is_flag=True, help="Q-outer stores one log-sum-exp a row.")
+@text_option("--M", "Shared memory of a block: the best tiles (multiples of 16) that fit in it.", metavar="SIZE")
+@click.option(
+    "--schedule",
+    "schedules",
+    multiple=True,
+    metavar="NAME",
+    help="Only this schedule; repeatable (default: all core schedules).",
+)
+@click.option("--lse", is_flag=True, help="Also store the log-sum-exp of each row (queries outside).")
 @click.option("--tuned", is_flag=True, help="The tuned kernels instead of the generated ones.")
 @click.option("--sweep-m", "--sweep-M", "sweep_m", metavar="AXIS",
-              help="Measured SM bytes against M: 16KB:227KB:x2 (without --N, --d: 8192 x 64, 16 heads).")  # fmt: skip
-@text_option("--hardware", "A preset, or a file of iosim calibrate (default: what was measured of such a GPU).")
-@text_option("--from-ncu", "Judge a kept profile instead of running one.", metavar="FILE")
+              help="SM bytes against M, as 16KB:227KB:x2 (default: N = 8192, d = 64, 16 heads).")  # fmt: skip
+@text_option("--hardware", "A preset, or a file of iosim calibrate (default: by the name of the GPU).")
+@text_option("--from-ncu", "Judge a kept profile; this needs no GPU.", metavar="FILE")
 @text_option("--keep", "Keep the profiler's CSV here.", metavar="FILE")
 @click.option("--places", type=click.IntRange(1, MOST_PLACES), default=1, metavar="COUNT",
-              help="Profile each launch with its arrays in so many places: DRAM bytes are the mean.")  # fmt: skip
+              help="Profile each launch with its arrays in this many places; DRAM bytes are the mean.")  # fmt: skip
 @click.option("--no-counters", is_flag=True, help="Without Nsight Compute: words, output and time only.")
 @outputs
 def command(
@@ -63,7 +69,7 @@ def command(
 def at_the_edge(row: Verdict) -> str:
     """The note on a row whose DRAM bytes depend on where the arrays lie."""
     least, most = (round((end or 0) / 1e6) for end in (row["dram_least_predicted"], row["dram_most_predicted"]))
-    return (f"{row['schedule']}: what is used again just about fills the L2, so DRAM bytes depend on where the arrays "
+    return (f"{row['schedule']}: the data used again just about fill the L2, so DRAM bytes depend on where the arrays "
             f"lie ({least} to {most} MB by the model); --places 8 measures the mean of eight places")  # fmt: skip
 
 

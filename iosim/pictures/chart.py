@@ -94,7 +94,7 @@ class Chart:
 
 
 def colours(lines: list[ChartLine]) -> list[str]:
-    """A colour for each line: grey for floors and orders, the palette for data."""
+    """A colour for each line: grey for floors and orders, colours of the palette for data."""
     found, used = [], 0
     for line in lines:
         found.append(COLOURS[used % len(COLOURS)] if line.kind == "data" else "#767676")
@@ -130,7 +130,7 @@ def number(value: float) -> str:
 
 
 def power(factor: float, exponent: int) -> str:
-    """factor x 10^exponent as text; plain digits below 10^4."""
+    """The number factor x 10^exponent as text; plain digits below 10^4."""
     if 0 <= exponent < 4:
         return f"{factor * 10**exponent:g}"
     text = "10" + str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))

@@ -27,8 +27,8 @@ MISSING = "pictures need matplotlib: pip install 'iosim[plot]'; iosim report wor
 
 
 def pyplot(missing: str = MISSING) -> ModuleType:
-    """matplotlib.pyplot, which draws to files without a display. MissingError with the text `missing` where matplotlib
-    is not installed."""
+    """The module matplotlib.pyplot, set to draw to files without a display. MissingError with the message `missing` if
+    matplotlib is not installed."""
     try:
         import matplotlib
     except ImportError:

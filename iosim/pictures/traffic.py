@@ -105,7 +105,7 @@ def traffic_chart(
 
 
 def sweep_options(values: Mapping[str, object]) -> dict[str, object]:
-    """The options of `Attention` among the values, with numbers read from texts."""
+    """The options of `Attention` among the values, with strings read as numbers."""
     options = {name: values[name] for name in OPTIONS if name in values}
     limits = {"elementwise": (0, 10_000), "splits": (1, LARGEST_COUNT), "page_size": (1, LARGEST_COUNT)}
     for name, (least, most) in limits.items():

@@ -1,6 +1,6 @@
 """The picture of `iosim tune --curve`: the least traffic against M, with bounds and published tiles.
 
-It is no `Chart`: it has up to twenty staircases, points with letters, and a legend that explains the letters.
+It is not a `Chart`: it has up to twenty staircases, points with letters, and a legend that explains the letters.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DASHES = ("-", (0, (5, 1.5)), (0, (1, 1)))  # a palette's second and third turn
 
 
 def check_name(path: str) -> None:
-    """Raise InputError for a file whose kind or folder does not do; before anything is counted."""
+    """Raise InputError for a file of another kind or in a folder that is not there, before anything is counted."""
     file = Path(path)
     if file.suffix.lower() not in PICTURE_KINDS:
         raise InputError("--plot", path, "a file that ends in .png or .svg")

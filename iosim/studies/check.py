@@ -1,4 +1,4 @@
-"""`iosim check`: runs schedules on the CPU and compares their output, counts and footprint with what they must be."""
+"""`iosim check`: runs schedules on the CPU and compares their output, counts and footprint with what is expected."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def peak_row(schedule: Schedule, p: Attention, tiling: Tiling, room: Capacity) -
 
 
 def wrong_error(dtype: str, error: float, allowed: float) -> list[str]:
-    """A fault if the largest error of a run in a type is not below the allowed one, else none."""
+    """The fault of a run in a type whose largest error is not below the allowed one; none if it is."""
     hint = ", a wider --acc-dtype may help" if dtype != "fp64" else ""
     return [] if error < allowed else [f"the error in {dtype} is {error:.2g} (allowed: less than {allowed:.2g}{hint})"]
 
@@ -133,7 +133,7 @@ def same_counts(a: Mapping[str, Sequence[Size]], b: Mapping[str, Sequence[Size]]
 
 
 def run_checks(given: Attention, tiles: str, names: tuple[str, ...], seed: str) -> tuple[list[Row], bool]:
-    """(the rows of `check` for the texts of a command line, whether all are ok). At most 2^22 scores."""
+    """(the rows of `check` for what a command line says, whether all are ok). At most 2^22 scores."""
     from ..core.tiling import parse_tiles
     from ..counting.count import default_schedules
     from ..schedules import SCHEDULES, find_all

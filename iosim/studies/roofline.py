@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..core.typing import Input, Mask, Shape, Size, Step
     from ..predict.predict import Prediction
 
-# Of one kind of operations: products of factors, from the shapes of a step's arguments.
+# The operations of one kind: products of factors, from the shapes of a step's arguments.
 OperationTerms = Callable[..., "Iterable[Shape]"]  # type: ignore[explicit-any]  # each step has arguments of its own
 MOST_SECONDS = 5.0  # that one prediction may take, about; longer ones are left out
 

@@ -65,7 +65,7 @@ def times_explained(found: Roofline) -> list[str]:
     """What each of the three times is, and why some are not predicted."""
     lines = [
         "us: at the peaks, perfectly overlapped, and every word comes from HBM",
-        "us ideal L2: at the peaks, perfectly overlapped, and an L2 keeps all of a launch",
+        "us ideal L2: at the peaks, perfectly overlapped, and an L2 keeps all data of a launch",
         "binds: the slowest resource at the peaks; binds then: the same with the ideal L2",
     ]
     if found.measured_on is None:
@@ -73,7 +73,7 @@ def times_explained(found: Roofline) -> list[str]:
                      "give its file")  # fmt: skip
         return lines
     lines += [
-        "us predicted: of the generated kernels, one launch after the other, with rates measured on "
+        "us predicted: the time of the generated kernels, one launch after the other, with rates measured on "
         + found.measured_on.name.removesuffix(" (measured)"),
         "binds there: the longest part of the prediction: DRAM, L2, or blocks (the work of thread blocks)",
         *found.on_cuda_cores,
