@@ -6,7 +6,8 @@
 
 Each part is two processes: the worker alone (words, output errors, times by events), then once more under Nsight
 Compute (bytes, DRAM, times of kernels). FOLDER gets about.json, hardware.toml and a CSV for each part, with all that
-was found; `--rows` writes rows.csv, torch_rows.csv, math_rows.csv, sweep_rows.csv and slopes.csv from them. A short
+was found; `--rows` writes rows.csv, torch_rows.csv, math_rows.csv, serving_rows.csv, sweep_rows.csv
+and slopes.csv from them. A short
 table comes last.
 """
 
@@ -34,7 +35,7 @@ from iosim.gpu.verify_run import combine, slopes
 from iosim.hardware import read_hardware
 from validation import shapes
 
-THEIRS = ("torch", "math")  # sets of PyTorch's kernels only
+THEIRS = ("torch", "math", "serving")  # sets of PyTorch's kernels only
 PARTS = ("calibrate", *shapes.OWN, *THEIRS, "sweep")
 
 
@@ -89,7 +90,27 @@ def measure(part: str, folder: Path, first: int | None) -> None:
     if part == "tuned":
         print(tables.table(speeds(jobs, kernels)))
     if part in THEIRS:
-        print(tables.table([row for row in torch_rows(jobs, kernels, None, folder) if row["best"]]))
+        print(tables.table(theirs(jobs, kernels)))
+
+
+def theirs(jobs: list[Any], kernels: list[Any]) -> list[dict[str, Any]]:
+    """What each call of PyTorch's moved. `--rows` explains it, which takes longer than measuring."""
+    rows = []
+    for job, found in zip(jobs, kernels, strict=True):
+        p = job.problem
+        label = {
+            "run": job.name,
+            "N": p.N,
+            "Nk": p.Nk,
+            "d": p.d,
+            "heads": f"{p.heads}:{p.kv_heads}",
+            "mask": str(p.mask),
+        }
+        largest = max(found, key=lambda k: k.load_bytes, default=None)
+        rows.append({**label, "kernels": len(found), "read": sum(k.load_bytes for k in found),
+                     "written": sum(k.store_bytes for k in found), "largest": largest and largest.name[:50],
+                     "its grid": largest and str(largest.grid)})  # fmt: skip
+    return rows
 
 
 def speeds(jobs: list[Any], kernels: list[Any]) -> list[dict[str, Any]]:
@@ -196,6 +217,7 @@ def write_rows(folder: Path) -> None:
     write_sweep(folder)
     write_theirs(folder, "torch_rows.csv", "tuned", "torch")
     write_theirs(folder, "math_rows.csv", "math")
+    write_theirs(folder, "serving_rows.csv", "serving")
 
 
 def write_theirs(folder: Path, name: str, *parts: str) -> None:

@@ -58,8 +58,8 @@ MASK_FILE = "file:validation/mask_16x16.txt"  # 0/1 for 16 x 16 tiles of 64: an 
 
 
 def jobs_of(part: str) -> list[Job]:
-    """A set by its name: one of OWN, `torch`, `math` or `sweep`."""
-    chosen = {"generated": generated, "tuned": tuned, "torch": torch, "math": math, "sweep": sweep}
+    """A set by its name: one of OWN, `torch`, `math`, `serving` or `sweep`."""
+    chosen = {"generated": generated, "tuned": tuned, "torch": torch, "math": math, "serving": serving, "sweep": sweep}
     jobs = drawn(DRAWS[part][0]) if part in DRAWS else chosen[part]()
     return [replace(job, places=PLACES) if (part, job.name, job.problem.N, job.problem.d) in AT_THE_EDGE else job
             for job in jobs]  # fmt: skip
@@ -189,9 +189,9 @@ SWEEP_M = (16384, 24576, 32768, 49152, 65536, 98304, 131072, 196608, 232448)  # 
 
 
 def sweep_sizes() -> list[tuple[Job, int]]:
-    """The bound on hardware: flash1 and flash2 with the best tiles for each M, which must differ."""
+    """The bound on hardware: flash1, flash2 and standard-tiled with the best tiles for each M, which must differ."""
     problem, found = Attention(8192, 64, heads=16, dtype="fp16", acc_dtype="fp32"), []
-    for name in ("flash1", "flash2"):
+    for name in ("flash1", "flash2", "standard-tiled"):
         tilings = {size: best_tiles(find(name), problem, size, 16) for size in SWEEP_M}
         found += [(schedule_job(name, problem, tiling), size) for size, tiling in tilings.items() if tiling]
     return found
@@ -227,6 +227,26 @@ def math() -> list[Job]:
         _problem(1, 32, 1, 128, "dense", Nk=8192),
     ]  # fmt: skip
     return [torch_job("torch-math", problem) for problem in problems]
+
+
+def serving() -> list[Job]:
+    """What servers run: decoding and prefill with grouped queries, and FlexAttention with and without masks. Besides,
+    ragged sizes without a fused kernel."""
+    grouped = [  # batch, heads, kv_heads, N, Nk, d
+        (1, 32, 8, 1, 20000, 128), (1, 32, 8, 1, 8192, 128), (1, 64, 8, 1, 4096, 64), (4, 32, 8, 1, 8192, 128),
+        (1, 32, 4, 1, 16384, 128), (1, 48, 8, 1, 1000, 128), (1, 32, 8, 4, 8192, 128), (1, 32, 8, 2048, 2048, 128),
+    ]  # fmt: skip
+    problems = [_problem(b, heads, N, d, "dense", Nk=Nk, kv_heads=kv) for b, heads, kv, N, Nk, d in grouped]
+    jobs = [torch_job("torch-flash", p) for p in problems]
+    jobs += [torch_job("torch-cudnn", problems[n]) for n in (1, 7)]
+    for batch, heads, N, d in ((1, 12, 700, 64), (1, 8, 300, 64), (1, 8, 1500, 128)):
+        jobs.append(torch_job("torch-math", _problem(batch, heads, N, d, "dense")))
+    masks = ("dense", "causal", "causal&window:512", "window:100", "causal|global:64")
+    flex = [_problem(1, 16, 4096, 128, mask) for mask in masks] + [
+        _problem(1, 16, 4096, 64, mask) for mask in masks[:2]
+    ]
+    flex += [_problem(1, 16, 2000, 128, "causal"), *(problems[n] for n in (0, 1, 3, 6, 7))]
+    return jobs + [torch_job("torch-flex", p) for p in flex]
 
 
 def _problem(batch: int, heads: int, N: int, d: int, mask: str, dtype: str = "fp16", **more: int) -> Attention:

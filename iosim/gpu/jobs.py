@@ -22,6 +22,8 @@ TORCH = {
     "torch-efficient": "EFFICIENT_ATTENTION",
     "torch-math": "MATH",
 }
+FLEX = "torch-flex"  # PyTorch's FlexAttention, compiled by Triton for each problem
+PYTORCHS = (*TORCH, FLEX)
 STORES_LSE = "torch-flash"  # the only one that stores a log-sum-exp when nothing is trained
 WAIT = "wait"
 THREADS = 384  # a block of a tuned product
@@ -51,7 +53,7 @@ class ScheduleJob:
 
 @dataclass(frozen=True)
 class TorchJob:
-    """One of PyTorch's attention kernels, by its name in TORCH."""
+    """One of PyTorch's attention kernels, by its name in PYTORCHS."""
 
     name: str
     problem: Attention
@@ -99,7 +101,7 @@ def job_from_json(kept: Mapping[str, object]) -> Job:
     sizes = cast("JobSizes", {key: kept[key] for key in JobSizes.__annotations__ if key in kept})
     problem = Attention(mask=parse_mask(job["mask"]), **sizes)
     places = job.get("places", 1)
-    if job["run"] in TORCH:
+    if job["run"] in PYTORCHS:
         return TorchJob(job["run"], problem, places)
     return ScheduleJob(job["run"], problem, Tiling(*job["tiles"]), job.get("tuned", False), places)
 
@@ -115,9 +117,9 @@ def schedule_job(name: str, problem: Attention, tiling: Tiling, tuned: bool = Fa
 
 
 def torch_job(name: str, problem: Attention) -> TorchJob:
-    """The job of a kernel of PyTorch; InputError for a name that is not in TORCH."""
-    if name not in TORCH:
-        raise InputError("kernel", name, ", ".join(TORCH), suggestion(name, TORCH))
+    """The job of a kernel of PyTorch; InputError for a name that is not in PYTORCHS."""
+    if name not in PYTORCHS:
+        raise InputError("kernel", name, ", ".join(PYTORCHS), suggestion(name, PYTORCHS))
     return TorchJob(name, replace(problem, lse=problem.lse and name == STORES_LSE))
 
 

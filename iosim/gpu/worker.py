@@ -25,9 +25,9 @@ from ..core.watchers import Traffic, Watcher
 from ..cuda.warp_split import keys_held
 from ..errors import IosimError
 from ..schedules import find
-from . import accuracy, device
+from . import accuracy, device, flex
 from .arrays import DeviceArrays
-from .jobs import TORCH, Job, KernelJob, ScheduleJob, TorchJob, WaitJob, job_from_json, runner
+from .jobs import FLEX, TORCH, Job, KernelJob, ScheduleJob, TorchJob, WaitJob, job_from_json, runner
 from .ncu.counters import ELSEWHERE, MARKERS
 from .notes import Note, OutputErrors
 
@@ -112,7 +112,7 @@ def starter_of(job: Job, place: int = 0) -> Start:
 
 
 def torch_call(job: TorchJob) -> Start:
-    """A call of PyTorch's scaled_dot_product_attention with one backend."""
+    """A call of FlexAttention, or of PyTorch's scaled_dot_product_attention with one backend."""
     import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -121,6 +121,9 @@ def torch_call(job: TorchJob) -> Start:
     shapes = [(p.batch, p.heads, p.N, p.d), (p.batch, p.kv_heads, p.Nk, p.d), (p.batch, p.kv_heads, p.Nk, p.dv)]
     torch.manual_seed(0)
     q, k, v = (torch.randn(shape, device="cuda", dtype=torch.float32).to(dtype) for shape in shapes)
+    if job.name == FLEX:
+        attend = flex.compiled(torch, p)
+        return lambda: attend(q, k, v)
     options = {"is_causal": str(p.mask) == "causal", "enable_gqa": p.kv_heads != p.heads}
 
     def call() -> None:

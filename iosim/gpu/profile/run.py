@@ -9,7 +9,7 @@ from pathlib import Path
 from ...core.problem import Attention
 from ...errors import InputError, MissingError
 from ...hardware import load
-from ..jobs import torch_job
+from ..jobs import PYTORCHS, torch_job
 from ..ncu import counters
 from ..ncu import run as ncu
 from ..ncu.counters import ProfiledKernel
@@ -23,7 +23,7 @@ def explain_kernel(
     if from_ncu:
         calls = counters.read_profile(from_ncu).jobs
     elif name is None:
-        raise InputError("kernel", "nothing", "torch-flash, torch-cudnn, torch-efficient, torch-math", "or --from-ncu")
+        raise InputError("kernel", "nothing", ", ".join(PYTORCHS), "or --from-ncu")
     else:
         problem, calls = profile_kernel(name, problem, keep)
     if not all(calls):
