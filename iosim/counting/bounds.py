@@ -1,4 +1,4 @@
-"""Bounds: formula, kind, source, validity. An order is not a floor, because its constant is unknown."""
+"""Bounds, each with its formula, kind, source and validity. An order is not a floor: its constant is unknown."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ FA1 = "Dao et al. 2022 (arXiv 2205.14135)"
 
 @dataclass(frozen=True)
 class Bound:
-    """What is known about the least traffic of a problem."""
+    """A statement about the least traffic of a problem."""
 
     name: str
-    """What lists call it."""
+    """The name that lists show."""
     words: int | float | None
-    """Words over all heads; None if M is needed and missing, or if no number is claimed at one M."""
+    """Words over all heads. None if M is needed and was not given, or if no number is claimed for a single M."""
     kind: str
     """What is claimed: a floor, an order whose constant is unknown, existence, or the best known."""
     source: str
     """The publication, with its theorem."""
     condition: str
-    """Where it holds, as text."""
+    """The condition under which it holds, in words."""
     valid: bool | None
     """Whether the condition holds for this problem and M; None without M."""
 
 
 @dataclass(frozen=True)
 class ProvenFloor(Bound):
-    """The floor of counting/floors.py: `words`, of which `reads` at least are read, and what gave it.
+    """The floor of counting/floors.py: `words`, of which at least `reads` are read.
 
-    `form`, `T` and `lam` are those of `Floor`, and `of_class` is the class of algorithms that it holds for.
+    `form`, `T` and `lam` are those of `Floor`. `of_class` is the class of algorithms for which the floor holds.
     """
 
     reads: int | None = None
@@ -64,11 +64,11 @@ def as_row(bound: Bound) -> dict[str, object]:
 
 
 BoundsOfFamily = Callable[[Attention, int | None, int | None], list[Bound]]
-"""The bounds of a family, for a problem, M in words and the least traffic found by search."""
+"""Returns the bounds of a family for a problem, M in words, and the least traffic that a search found."""
 
 
 def compulsory_words(p: Attention) -> int:
-    """Words if every input that O depends on is read once and O is written once; K and V once for each KV head.
+    """The words that move if every input that O depends on is read once, K and V once a KV head, and O is written once.
 
     InputError if what a mask shows cannot be counted.
     """
@@ -89,7 +89,7 @@ def order_words(p: Attention[Size], M_words: Size | float) -> float | NDArray[np
 
 
 def bounds(p: Attention, M_words: int | None, attainable: int | None = None, family: str = "attention") -> list[Bound]:
-    """The bounds that are known for a family of schedules. `attainable` is the least traffic found by search."""
+    """The bounds that are known for a family of schedules. `attainable` is the least traffic that a search found."""
     found = BOUNDS_BY_FAMILY.get(family, attention_bounds)(p, M_words, attainable)
     if family not in FLOORS:
         return found
@@ -98,7 +98,7 @@ def bounds(p: Attention, M_words: int | None, attainable: int | None = None, fam
 
 
 def proven(p: Attention, M_words: int | None, family: str) -> list[Bound]:
-    """Compulsory words and the floor, under any mask."""
+    """The compulsory words and the floor, under any mask."""
     prefix = "" if family == "attention" else f"{family}: "
     moved = "each input read once, each output written once"
     if prefix:
@@ -120,14 +120,14 @@ def proven(p: Attention, M_words: int | None, family: str) -> list[Bound]:
 
 
 def most_words(p: Attention, M_words: int | None) -> int | None:
-    """The most words that an SRAM of M holds, where M_words is what it holds of the inputs' type."""
+    """The most words of any type that an SRAM of M holds, if it holds M_words words of the inputs' type."""
     if M_words is None or p.acc_bytes >= p.word_bytes:
         return M_words
     return held_words(p, (M_words + 1) * p.word_bytes - 1)
 
 
 def floor_of(p: Attention, M_bytes: int | None, family: str) -> int | None:
-    """The floor of a family in words; None where there is none, as under a mask of tiles."""
+    """The floor of a family in words; None if there is none, as under a mask of tiles."""
     if family not in FLOORS:
         return None
     try:
@@ -138,9 +138,9 @@ def floor_of(p: Attention, M_bytes: int | None, family: str) -> int | None:
 
 
 def of_dense(table: BoundsOfFamily) -> BoundsOfFamily:
-    """A table whose bounds are proven for dense attention only: under a mask they are marked as not valid.
+    """A function of bounds that are proven for dense attention only: under a mask it marks them as not valid.
 
-    A mask may leave out inputs and products.
+    A mask may leave out inputs and products, so the proof does not hold there.
     """
 
     @wraps(table)
@@ -164,7 +164,7 @@ def attention_bounds(p: Attention, M_words: int | None, attainable: int | None) 
     order = order_words(p, words) if known else None
     inside = p.d <= words <= p.N * p.d if known else None
     large = words >= p.d**2 if known else None
-    beyond = "M <= Nd; " if known and words > p.N * p.d else ""  # there the compulsory words exceed the order
+    beyond = "M <= Nd; " if known and words > p.N * p.d else ""  # for a larger M the compulsory words exceed the order
     saha = order if large else p.instances * p.N * p.Nk * p.d / sqrt(words) if known else None
     return [
         Bound("N^2 d^2 / M", order, "order; the constant is unknown", f"{FA1}, Theorem 2", "d <= M <= Nd", inside),
@@ -203,8 +203,8 @@ def matmul_bounds(p: Attention, M_words: int | None, attainable: int | None) -> 
 
 @of_dense
 def softmax_bounds(p: Attention, M_words: int | None, attainable: int | None) -> list[Bound]:
-    """The bounds of P = softmax(S) of an N x Nk matrix. None grows as M shrinks: three words of SRAM are enough to
-    move 1.5 times the floor."""
+    """The bounds of P = softmax(S) of an N x Nk matrix. No bound depends on M: with an SRAM of three words a schedule
+    moves only 1.5 times the floor."""
     words = (1 if p.Nk == 1 else 2) * p.instances * p.N * p.Nk  # the softmax of one number is 1
     return [
         Bound("softmax: compulsory", words, "floor", "S read once, P written once", "always", True),
@@ -215,7 +215,7 @@ def softmax_bounds(p: Attention, M_words: int | None, attainable: int | None) ->
 def linear_bounds(p: Attention, M_words: int | None, attainable: int | None) -> list[Bound]:
     """The bounds of linear attention. If the d x dv state fits on chip, each input need be read only once.
 
-    Its output depends on the inputs that softmax attention depends on, but for d = 1 not on Q, which cancels.
+    The output depends on the same inputs as that of softmax attention. The exception is d = 1, where Q cancels.
     """
     state, least = p.d * p.dv + p.d, forward_floor(replace(p, dropout=None), None)
     words = least.words - (least.instances * least.rows if p.d == 1 else 0)
@@ -245,5 +245,5 @@ BOUNDS_BY_FAMILY: dict[str, BoundsOfFamily] = {
     "linear": linear_bounds,
     "backward": backward_bounds,
 }
-# Families that are not attention's forward pass: they have no ratio to N^2 d^2 / M, and none to Algorithm 0.
+# Families other than attention's forward pass. They have no ratio to N^2 d^2 / M, and none to Algorithm 0.
 APART = tuple(BOUNDS_BY_FAMILY)

@@ -22,7 +22,7 @@ EVERY_COLUMN = (*COLUMNS, *OPTIONS, "tile_multiple", "more_tiles")
 
 def more_columns(problem: Attention, more_tiles: Iterable[object]) -> tuple[str, ...]:
     """The columns at the end of a row: options that are not at their defaults, and `more_tiles` if any tiling has more
-    than Br and Bc. With them a row has everything that its counts depend on."""
+    sizes than Br and Bc. With them a row has everything on which its counts depend."""
     unusual = [name for name in OPTIONS if getattr(problem, name) != getattr(type(problem), name)]
     return (*unusual, *(["more_tiles"] if any(more_tiles) else []))
 

@@ -1,4 +1,4 @@
-"""Counts of schedules for a problem and an SRAM size. Each run is one frozen result."""
+"""Counts of schedules for a problem and an SRAM size. Each schedule with one tiling gives one frozen result."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ProblemOptions(VariantOptions, total=False):
 
 
 class Counted(TypedDict, Generic[S]):
-    """What one walk counts, over all heads: numbers, or arrays for a walk over arrays of problems."""
+    """The counts of one walk, over all heads: numbers, or arrays for a walk over arrays of problems."""
 
     sram_peak_words: S
     sram_peak_bytes: S
@@ -110,10 +110,10 @@ class Result:
     """`total` over N Nk d^2 / M of all heads, the order of Dao et al. 2022, Theorem 2. None for what is not attention's
     forward pass."""
     ratio_to_standard: float | None = None
-    """`total` over that of the schedule `standard`. None for what is not attention's forward pass."""
+    """`total` over the `total` of the schedule `standard`. None for what is not attention's forward pass."""
     ratio_to_floor: float | None = None
-    """`total` over the floor of counting/floors.py. None if the run does not fit in M; without M, over the compulsory
-    words."""
+    """`total` over the floor of counting/floors.py, or without M over the compulsory words. None if the tiles do not
+    fit in M."""
     more_tiles: dict[str, int] = field(default_factory=dict, hash=False)
     """Tile sizes beside Br and Bc, by their names in `Tiling`."""
     tensors: dict[str, dict[str, int]] = field(default_factory=dict, hash=False)
@@ -132,13 +132,13 @@ class Report:
     """The answer of `count`: the problem, the SRAM, the bounds, and a result for each schedule and tiling."""
 
     problem: Attention
-    """What was counted."""
+    """The problem that was counted."""
     M_bytes: int | None
     """The SRAM in bytes; None if it was not given."""
     bounds: list[Bound]
-    """What is proven for this problem, in words over all heads (`iosim bounds`)."""
+    """The bounds that are proven for this problem, in words over all heads (as `iosim bounds` shows them)."""
     results: list[Result]
-    """One for each schedule and tile rule, in the order of the schedules."""
+    """A result for each schedule and tile rule, in the order of the schedules."""
     version: str = __version__
     """The version of iosim that counted."""
 
@@ -148,9 +148,10 @@ class Report:
         return None if self.M_bytes is None else self.M_bytes // self.problem.word_bytes
 
     def __getitem__(self, key: str | tuple[str, str]) -> Result:
-        """The result of `report["flash1", "paper"]`. `report["flash1"]`: its first tiling that fits, else its first.
+        """The result of `report["flash1", "paper"]`, a schedule and a tile rule.
 
-        Raises KeyError for what was not counted.
+        `report["flash1"]` is the schedule's first result that fits, or its first one if none does. Raises KeyError for
+        what was not counted.
         """
         name, tiling = key if isinstance(key, tuple) else (key, None)
         found = [r for r in self.results if r.schedule == name and tiling in (None, r.tiling)]
@@ -168,7 +169,7 @@ class Report:
         return len(self.results)
 
     def __contains__(self, key: object) -> bool:
-        """Whether a schedule, a (schedule, tiling), or a result is there."""
+        """Whether the report has a schedule, a pair (schedule, tiling), or a result."""
         return any(key in (r.schedule, (r.schedule, r.tiling)) or key == r for r in self.results)
 
     def __str__(self) -> str:
@@ -193,11 +194,11 @@ def count(
     - `N`, `d`: queries, and the head dimension.
     - `M`: the SRAM of one thread block, in bytes, as text with a unit (`100KB`; K, M and G are powers of 1024), or in
       words (`51200el`). It may be left out if `tiles` are sizes.
-    - `schedules`: names, as `["flash1", "flash2"]` or `"flash1,flash2"`. Without any: standard, standard-tiled, flash1
-      and flash2, and under a mask block-sparse and block-sparse-q as well.
-    - `tiles`: `paper`, `best`, or Br x Bc as `128x64`. Without it each schedule shows its own rules.
+    - `schedules`: names, as `["flash1", "flash2"]` or `"flash1,flash2"`. By default they are standard, standard-tiled,
+      flash1 and flash2, and under a mask block-sparse and block-sparse-q as well.
+    - `tiles`: `paper`, `best`, or Br x Bc as `128x64`. By default each schedule is counted with its own rules.
     - `tile_multiple`: the sizes of `best` tiles are multiples of it.
-    - `mask`: a text as `causal&window:128`, or a mask of `iosim.masks.parse_mask`.
+    - `mask`: a string as `causal&window:128`, or a mask made by `iosim.masks.parse_mask`.
     - Other options are the fields of `Attention`.
 
     Raises InputError for a value that is not allowed, and for a keyword that is not known.
@@ -251,7 +252,7 @@ def rules_of(schedule: Schedule, tiles: str | None, problem: Attention) -> tuple
         raise InputError("--tiles", tiles, f"paper, best, or Br x Bc as in 128x64 with --schedule {schedule.name}")
     if tiles is not None:
         return (tiles,)
-    if schedule.skips and problem.mask.tile_units:  # tiles would change the mask, so there are no best ones
+    if schedule.skips and problem.mask.tile_units:  # tiles change the mask, so there are no best ones
         return ("paper",)
     return schedule.rules
 
@@ -301,7 +302,7 @@ def run(schedule: Schedule, rule: str, problem: Attention, M_bytes: int | None, 
 
 
 def measure(schedule: Schedule, problem: Attention[S], tiling: Tiling[S]) -> Counted[S]:
-    """Traffic, FLOPs and footprint of one walk, over all heads. Sizes may be arrays."""
+    """The traffic, FLOPs and footprint that one walk counts, over all heads. Sizes may be arrays."""
     if not schedule.skips and problem.mask is not DENSE:  # a mask that only hides moves no word
         problem = replace(problem, mask=DENSE)
     traffic, flops, room = Traffic(), Flops(), Capacity()
@@ -331,7 +332,8 @@ def measure(schedule: Schedule, problem: Attention[S], tiling: Tiling[S]) -> Cou
 
 
 def with_initial_writes(tensors: Words, schedule: Schedule, problem: Attention[S], machine: Folded) -> Words:
-    """The words of each tensor, with the writes that fill it before the schedule starts if the problem counts them."""
+    """The words of each tensor. If the problem counts them (`count_init`), they include the writes that fill tensors
+    before the schedule starts."""
     found = dict(tensors)
     for name in schedule.initialised if problem.count_init else ():
         reads, writes = found.get(name, (0, 0))

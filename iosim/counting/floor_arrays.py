@@ -1,6 +1,8 @@
 """Floors of many problems at once, for the ratios of a sweep. Imports NumPy.
 
-The forms of floors.py, in float64: equal to the exact floor, or a little below (one word an instance, or 2e-14 of it).
+These are the forms of floors.py in float64. They give the exact floor, or a little less (one word an instance, or 2e-14
+of it). floors.py cannot serve both: its exact comparison of squares needs integers of hundreds of bits, which no NumPy
+type holds, and arrays of Python integers would be slow. A test compares the two.
 """
 
 from __future__ import annotations
@@ -24,17 +26,17 @@ if TYPE_CHECKING:
     Whole = NDArray[np.int64]
 
 SIZES = ("N", "Nk", "d", "dv", "batch", "heads", "kv_heads")
-ERROR = 2e-15  # of a value: what float64 may have rounded up
+ERROR = 2e-15  # the share of a value by which float64 may have rounded it up
 
 
 def floor_words(problem: Attention[Size], M_bytes: Size | None, family: str, length: int) -> Floats | None:
-    """The floor in words of each of `length` grid points, NaN where there is none; None for a family without one."""
+    """The floor of each of `length` grid points in words, NaN where there is none; None for a family without floors."""
     if family not in FLOOR_BY_FAMILY:
         return None
     sizes = {name: broadcast(getattr(problem, name), length) for name in SIZES}
     M = broadcast(0 if M_bytes is None else held_words(problem, M_bytes), length)
     seen = seen_at(problem.mask, sizes)
-    seen = seen._replace(pairs=np.where(M > 0, seen.pairs, 0))  # without a word of memory the theorem says nothing
+    seen = seen._replace(pairs=np.where(M > 0, seen.pairs, 0))  # for an M of no words the theorems say nothing
     words = FLOOR_BY_FAMILY[family](seen, sizes["d"].astype(float), sizes["dv"].astype(float), M.astype(float))
     words = words * (sizes["batch"] * sizes["kv_heads"]).astype(float)
     return np.where(words > 0, words, np.nan)
@@ -46,7 +48,7 @@ def broadcast(value: Size, length: int) -> Whole:
 
 
 class SeenAt(NamedTuple):
-    """The fields of `masks.visible.Visible` of one KV head at each grid point."""
+    """The fields of `masks.visible.Visible`, for one KV head at each grid point."""
 
     pairs: Floats
     rows: Floats
@@ -73,14 +75,14 @@ def seen_at(mask: Mask, sizes: Mapping[str, Whole]) -> SeenAt:
 
 
 def dense_at(N: Floats, Nk: Floats, group: Floats) -> SeenAt:
-    """The same without a mask."""
+    """What the query heads that share a KV head see at each grid point without a mask."""
     several = Nk > 1
     rows = group * N
     return SeenAt(several * rows * Nk, several * rows, several * Nk, rows, Nk)
 
 
 def forward_floors(seen: SeenAt, d: Floats, dv: Floats, M: Floats) -> Floats:
-    """The words of one instance."""
+    """The floor of one instance of attention's forward pass at each grid point, in words."""
     s, P = d + dv, seen.pairs
     inner = np.floor((np.sqrt(27 * M * (27 * M + 768 * s * s)) - 27 * M) / (128 * s))
     tops = [np.maximum(1, np.minimum(lam2, np.minimum(s, 2 * d))) for lam2 in (inner, inner + 1)]
@@ -95,7 +97,7 @@ def forward_floors(seen: SeenAt, d: Floats, dv: Floats, M: Floats) -> Floats:
 
 
 def backward_floors(seen: SeenAt, d: Floats, dv: Floats, M: Floats) -> Floats:
-    """The same for the gradients."""
+    """The floor of one instance of the gradients at each grid point, in words."""
     P, keys = seen.pairs, seen.keys
     reads = d * (seen.rows + keys) + dv * (keys + seen.any_rows)
     writes = d * (seen.rows + keys) + dv * seen.any_keys
@@ -104,7 +106,7 @@ def backward_floors(seen: SeenAt, d: Floats, dv: Floats, M: Floats) -> Floats:
 
 
 def greatest(values: list[tuple[Floats, Floats]]) -> Floats:
-    """The largest of some sums (number to round up, whole number)."""
+    """The largest of some sums. Each is given as (a number to round up, a whole number)."""
     totals = [np.ceil(number * (1 - ERROR)) + whole for number, whole in values]
     return np.maximum.reduce([np.where(total < 2**53, total, total * (1 - ERROR)) for total in totals])
 
@@ -122,7 +124,7 @@ def cubes(P: Floats, factor: Floats, lam2: Floats, M: Floats) -> Floats:
 
 
 def squares(P: Floats, cross: Floats, M: Floats, ends: bool) -> Floats:
-    """T Z / G(X) + M^2 / X of the forms whose G is a square, or linear; both are equal at `cross`."""
+    """T Z / G(X) + M^2 / X of a form whose G is the larger of a square and a linear function, equal at `cross`."""
     X = np.maximum(1, np.maximum(cross, 2 * M))
     T = X - M
     more = np.where((cross * P > M * M) & (P > M), M * M / X, 0) if ends else 0
@@ -130,7 +132,7 @@ def squares(P: Floats, cross: Floats, M: Floats, ends: bool) -> Floats:
 
 
 def simple(P: Floats, d: Floats, dv: Floats, M: Floats) -> Floats:
-    """T |P| dv / F(X)."""
+    """The reads of the simple form, T |P| dv / G(X)."""
     return squares(P, 4 * d * (d + dv), M, ends=False)
 
 

@@ -1,9 +1,9 @@
-"""Floors: words that every exact algorithm of a class moves, with true constants, for any mask. Proofs: docs/floors.md.
+"""Floors: words that every exact algorithm of a class moves at least, with true constants, for any mask.
 
-All arithmetic is in Python integers, so a floor is never a rounding above what is proven. In the forms, |P| is the
-number of visible pairs of the queries that see two keys or more, and n = dv times the number of these queries, for the
-query heads that share one KV head. X = M + T for a number T of reads that cuts a run into segments; any T >= 1 and any
-lambda from 1/2 to d give a valid floor, so their choice needs no proof.
+The proofs are in docs/floors.md. All arithmetic is in Python integers, so rounding never lifts a floor above what is
+proven. The forms below are for the query heads that share one KV head. |P| is the number of visible pairs of the
+queries that see two keys or more, and n is dv times the number of these queries. A run is cut into segments of T reads,
+and X = M + T. Any T >= 1 and any lambda from 1/2 to d give a valid floor, so their choice needs no proof.
 
     simple    reads          >= T |P| dv / max(X^2 dv / (4 d (d + dv)), X dv)
     I         reads + n      >= T |P| (d + dv - lambda) / G(lambda)
@@ -11,7 +11,7 @@ lambda from 1/2 to d give a valid floor, so their choice needs no proof.
               G(lambda) = max(X^2 / (16 lambda), (X/3)^(3/2));  writes >= n
     backward  reads + n'     >= 12 T |P| / max(X^2 / (4 d^2), 12 X);  n' words are written (d = dv)
 
-Where more work is to be done than one memory of M words allows, M^2 / X is added to I, II and backward.
+If there is more work than one memory of M words can do, M^2 / X is added to I, II and backward.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ BACKWARD_CLASS = (
 
 @dataclass(frozen=True)
 class Floor:
-    """The least words, and the numbers to find them again by hand.
+    """The least words, and the numbers with which they can be computed again by hand.
 
     `words` (reads and writes) and `reads` are over all heads and batches. `form` says which statement gives `words`:
-    compulsory, simple, I, II or backward. `T` and `lam` (lambda) are those of the form; None for compulsory, and `lam`
-    where a form has none. `M_words` is None where M is not given. `pairs` |P|, `rows`, `written` (n) and `writes` (the
-    compulsory ones) are of one of `instances`: the query heads that share a KV head, in one batch. For I, II and
-    backward, words / instances = what the form gives + writes - written.
+    compulsory, simple, I, II or backward. `T` and `lam` (lambda) are those of the form, or None if it has none.
+    `M_words` is None if M was not given. An instance is the query heads that share a KV head, in one batch; there are
+    `instances` of them. `pairs` (|P|), `rows`, `written` (n) and `writes` (the compulsory ones) are of one instance.
+    For I, II and backward, words / instances = what the form gives + writes - written.
     """
 
     words: int
@@ -67,11 +67,11 @@ class Floor:
 
 
 class Form(NamedTuple):
-    """One inequality, reads + written >= T Z / G(X) - price, of one instance; without `writes`, of reads alone.
+    """One inequality for one instance: reads + written >= T Z / G(X) - price. Without `writes` it is about reads alone.
 
-    Z / G(X) is the smaller of two roots: of `square` / X^4, and of `other[0]` / (`other[1]` X^k) with k = `other[2]`.
-    `ends` says whether the smooth end M^2 / X is added, and `cross` is the X at which both roots are equal, rounded
-    down.
+    Z / G(X) is the smaller of two square roots: that of `square` / X^4, and that of `other[0]` / (`other[1]` X^k) with
+    k = `other[2]`. `cross` is the X at which both are equal, rounded down. `ends` says whether M^2 / X is added if
+    Z > G(M).
     """
 
     name: str
@@ -84,11 +84,11 @@ class Form(NamedTuple):
     ends: bool
 
     def reached(self, M: int, T: int) -> int:
-        """The least integer r with r >= T Z / G(M + T) - price."""
+        """The least integer that the inequality allows on its left, for this M and T."""
         X = M + T
         top, factor, power = self.other
         more = M * M if self.ends and self.beyond(M) else 0
-        # r X - more is an integer, so it is at least the root of (T X Z / G)^2, rounded up.
+        # (r + price) X - more is an integer. So it is at least T X Z / G, rounded up: the root of a square.
         first = root_above(T * T * self.square, X * X)
         second = root_above(T * T * X * X * top, factor * X**power)
         return -(-(min(first, second) + more) // X) - self.price
@@ -99,7 +99,7 @@ class Form(NamedTuple):
         return self.square > M**4 and top > factor * M**power
 
     def best(self, M: int) -> tuple[int, int]:
-        """(words, T) of the best T: M, or 2M (never for squares), or what makes X the crossing that lies between."""
+        """The pair (words, T) of the best T. It is M, or 2M if k = 3, or the T between them that makes X = `cross`."""
         power = self.other[2]
         if self.cross <= 2 * M:
             return self.reached(M, M), M
@@ -115,7 +115,7 @@ def root_above(top: int, bottom: int) -> int:
 
 
 def form_one(pairs: int, d: int, dv: int, lam2: int, price: int | None = None) -> Form:
-    """Form I with lambda = lam2 / 2. With a price it is form II: all of d + dv, and lambda = d."""
+    """Form I with lambda = lam2 / 2. With a price it is form II, where Z has all of d + dv and lambda = d."""
     work = pairs * (2 * (d + dv) - (lam2 if price is None else 0))  # twice Z
     name = "I" if price is None else "II"
     cross = 64 * lam2**2 // 27
@@ -123,29 +123,30 @@ def form_one(pairs: int, d: int, dv: int, lam2: int, price: int | None = None) -
 
 
 def simple_form(pairs: int, d: int, dv: int) -> Form:
-    """Reads of any algorithm that forms the scores and the products p v; the sums of these may be fast."""
+    """The form for the reads of any algorithm that computes the scores and the products p v, and sums these in any way,
+    fast ones included."""
     cross = 4 * d * (d + dv)
     return Form("simple", None, (cross * pairs) ** 2, (pairs**2, 1, 2), cross, 0, False, False)
 
 
 def backward_form(pairs: int, d: int) -> Form:
-    """Reads, and words of dQ, dK, dV that any visible pair changes."""
+    """The form for the reads of a backward pass and the words of dQ, dK, dV that any visible pair changes."""
     cross = 48 * d * d
     return Form("backward", None, (cross * pairs) ** 2, (pairs**2, 1, 2), cross, 0, True, True)
 
 
 def latent_form(pairs: int, d: int, dv: int) -> Form:
-    """Form II of latent attention, where both branches are equal at sqrt(X) = 16 d^2 / (3^(3/2) s)."""
+    """Form II of latent attention. Both roots are equal at sqrt(X) = 16 d^2 / (3^(3/2) s)."""
     norm = d * d + dv * dv
     cross = 256 * d**4 // (27 * norm)
     return Form("II", None, (16 * d * d * pairs) ** 2, (27 * pairs**2 * norm, 1, 3), cross, pairs, True, True)
 
 
 def lambdas(M: int, d: int, dv: int) -> set[int]:
-    """Good choices of 2 lambda for form I: the best real lambda, rounded down and up, and at most d.
+    """Good choices of 2 lambda for form I: the best real number, rounded down and up, from 1 to 2 d.
 
-    With c = 256/27 and s = d + dv it is s/2 where T = M is best, and else the zero of the derivative of
-    (c lambda^2 - M)(s - lambda) / lambda^3.
+    Let c = 256/27 and s = d + dv. If T = M is best, the best lambda is s/2. Otherwise it is the zero of the derivative
+    of (c lambda^2 - M)(s - lambda) / lambda^3.
     """
     s = d + dv
     # 2 lambda = 2 (sqrt(M^2 + 3 c s^2 M) - M) / (c s)
@@ -177,7 +178,7 @@ def check_dropout(problem: Attention) -> None:
 
 
 def forward_floor(problem: Attention, M_words: int | None, tiles: Tiling | None = None) -> Floor:
-    """The same for an SRAM of so many words."""
+    """The floor of attention's forward pass, for an SRAM of `M_words` words; the compulsory traffic for None."""
     check_dropout(problem)
     seen, d, dv = seen_by_group(problem, tiles), problem.d, problem.dv
     reads = d * (seen.rows + seen.keys) + dv * seen.any_keys
@@ -186,7 +187,7 @@ def forward_floor(problem: Attention, M_words: int | None, tiles: Tiling | None 
 
 
 def backward_floor(problem: Attention, M_words: int | None, tiles: Tiling | None = None) -> Floor:
-    """The floor of the gradients dQ, dK, dV, for an SRAM of so many words. For d != dv it is compulsory."""
+    """The floor of the gradients dQ, dK, dV, for an SRAM of `M_words` words. For d != dv it is compulsory traffic."""
     check_dropout(problem)
     seen, d, dv = seen_by_group(problem, tiles), problem.d, problem.dv
     reads = d * (seen.rows + seen.keys) + dv * (seen.keys + seen.any_rows)
@@ -211,7 +212,7 @@ def mla_floor(problem: Attention, M_words: int | None, tiles: Tiling | None = No
 
 
 def seen_by_group(problem: Attention, tiles: Tiling | None) -> Visible:
-    """What the query heads that share one KV head see; all heads have the same mask."""
+    """What the query heads that share one KV head see. All heads have the same mask."""
     one, group = visible(problem.mask, problem.N, problem.Nk, tiles), problem.heads // problem.kv_heads
     return one._replace(pairs=group * one.pairs, rows=group * one.rows, any_rows=group * one.any_rows)
 
@@ -224,15 +225,15 @@ def highest(
     written: int,
     found: Iterable[Form],
 ) -> Floor:
-    """The largest of the compulsory words (reads, writes) and those of some forms, over all heads and batches.
+    """The largest of the compulsory words (reads, writes) and the words that forms give, over all heads and batches.
 
-    The run of several instances is a run of each of them, in the same M, so their floors add up.
+    A run of several instances contains a run of each of them in the same M, so their floors add up.
     """
     least_reads, least_writes = compulsory
     words, form, length, lam = sum(compulsory), "compulsory", None, None
     for one in found:
         reached, T = one.best(M_words or 0)
-        # Forms with `writes` bound reads + written; the words written are at least that many.
+        # Forms with `writes` are bounds on reads + written, and at least `written` words are written.
         total = reached + (0 if one.writes else least_writes)
         least_reads = max(least_reads, reached - (written if one.writes else 0))
         if one.writes:
@@ -258,7 +259,7 @@ def highest(
 
 
 def sram_words(problem: Attention, M: int | str | None) -> int | None:
-    """Words that an SRAM of M holds."""
+    """The words that an SRAM of M holds."""
     return None if M is None else held_words(problem, parse_bytes(M, problem.word_bytes))
 
 
@@ -271,5 +272,5 @@ def held_words(problem: Attention[Size], M_bytes: Size) -> Size: ...
 
 
 def held_words(problem: Attention[Size], M_bytes: Size) -> Size:
-    """The most words that M bytes hold: words of the accumulators' type, if that is narrower than the inputs'."""
+    """The most words that M bytes hold: words of the accumulators' type if that is narrower than the inputs' type."""
     return M_bytes // min(problem.word_bytes, problem.acc_bytes)

@@ -1,4 +1,4 @@
-"""Options of a command line as numbers, names and a problem. Knows nothing of click."""
+"""Reads the options of a command line, as numbers, names and a problem. It does not use click."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COUNT_FIELDS = ("N", "Nk", "d", "batch", "heads", "kv_heads", "splits", "page_si
 
 
 def counts(given: Given, required: tuple[str, ...] = ("N", "d")) -> Fields:
-    """Fields of `Attention` from the options of a problem; options that were not given are left out."""
+    """Fields of `Attention` from the options of a problem. Options that were not given are left out."""
     from ..units import parse_count
 
     values: Fields = {FIELDS.get(name, name): value for name, value in given.items() if value is not None}
@@ -33,7 +33,7 @@ def counts(given: Given, required: tuple[str, ...] = ("N", "d")) -> Fields:
 
 
 def problem(given: Given, required: tuple[str, ...] = ("N", "d"), **defaults: object) -> Attention:
-    """The problem of the options given. `defaults` are fields of `Attention` for options that were not given."""
+    """The problem that the options give. `defaults` are fields of `Attention` for options that were not given."""
     from ..core.problem import Attention
     from ..masks import parse_mask
 
@@ -42,7 +42,7 @@ def problem(given: Given, required: tuple[str, ...] = ("N", "d"), **defaults: ob
 
 
 def memory(m: str | None, m_elements: str | None, hardware: str | None) -> str | None:
-    """M as a text, from one of the three options that give it."""
+    """M as a string, from the one of three options that gives it; None if none does."""
     ways = {"--M": m, "--M-elements": m_elements, "--hardware": hardware}
     given = [name for name, value in ways.items() if value is not None]
     if len(given) > 1:

@@ -82,7 +82,7 @@ def count_table(report: Answered) -> list[Row]:
 
 
 def tile_sizes(result: Tiled) -> str:
-    """Tile sizes as `--tiles` takes them, after a space; nothing if there are none."""
+    """Tile sizes as `--tiles` takes them, after a space; an empty string if there are none."""
     if not result.Br:
         return ""
     return f" {result.Br}x{result.Bc}" + ("/" + more_sizes(result.more_tiles) if result.more_tiles else "")
@@ -113,7 +113,7 @@ def notes(report: Answered) -> list[str]:
 
 
 def excess(share: float) -> str:
-    """A number above 1, in three digits, or in more if it takes more to show that it is above 1."""
+    """A number above 1 with three digits, or with as many as show that it is above 1."""
     return next((text for digits in range(3, 17) if (text := f"{share:.{digits}g}") != "1"), "more than 1")
 
 
@@ -164,7 +164,7 @@ def bounds_table(bounds: list[Bound]) -> list[Row]:
 
 
 def bound_rows(bounds: list[Bound]) -> list[Row]:
-    """Bounds as rows of one CSV: what only a floor has stands at the end."""
+    """Bounds as rows of one CSV. The columns that only a floor fills are the last."""
     rows = [as_row(bound) for bound in bounds]
     names = dict.fromkeys(name for row in rows for name in row)
     return [{name: row.get(name) for name in names} for row in rows]

@@ -59,8 +59,8 @@ def sweep(
 
     - The axes are N, Nk, d, batch, heads, kv_heads, dtype, acc_dtype, mask, M, tiles, tile_multiple, splits, page_size
       and gqa.
-    - An axis is one value, a list, or a text as `1024,4096`. An axis of sizes may be a range: `1024:8192:x2` doubles,
-      `8:64:+8` adds 8.
+    - An axis is one value, a list, or a string as `1024,4096`. An axis of sizes may be a range: `1024:8192:x2` doubles,
+      and `8:64:+8` adds 8.
     - `schedules` are those of `count`. Other options are fields of `Attention`.
 
     Raises InputError for a value that is not allowed, and for a keyword that is not known.
@@ -74,8 +74,8 @@ def sweep(
 
 
 def chunks(plan: Sweep) -> Iterator[pd.DataFrame]:
-    """DataFrames of about CHUNK_ROWS rows or fewer. They are in grid order: schedules and tile rules run fastest, then
-    the sizes."""
+    """The rows of a sweep as DataFrames of about CHUNK_ROWS rows or fewer. They are in grid order: schedules and tile
+    rules run fastest, then the sizes."""
     shown = plan.shown
     for multiple, options, (dtype, acc), mask in product(plan.multiples, plan.options, plan.types, plan.masks):
         runs = plan.runs(mask)
@@ -85,7 +85,7 @@ def chunks(plan: Sweep) -> Iterator[pd.DataFrame]:
 
 
 def size_chunks(axes: Mapping[str, list[int] | None], points: int) -> Iterator[tuple[Sizes, Whole | None]]:
-    """The sizes and M of `points` grid points at a time; the last axis runs fastest."""
+    """The sizes and M of `points` grid points at a time. The last axis runs fastest."""
     lengths = [1 if values is None else len(values) for values in axes.values()]
     total = int(np.prod(lengths))
     for start in range(0, total, points):
@@ -160,7 +160,7 @@ def interleave(parts: list[object], length: int, name: str) -> pd.Series:
 def run_all(
     problem: Attention[Size], M_bytes: Whole | None, runs: Runs, multiple: int, length: int
 ) -> list[CellValues]:
-    """The results of all runs: in arrays if that is possible, else point by point."""
+    """The results of all runs, in arrays if that is possible, else point by point."""
     results: dict[tuple[Schedule, str], CellValues] = {}
     together = [one for one in runs if in_arrays(problem.mask, *one)]
     single = [one for one in runs if not in_arrays(problem.mask, *one)]
@@ -181,7 +181,7 @@ def in_arrays(mask: Mask, schedule: Schedule, rule: str) -> bool:
 def run_by_point(
     problem: Attention[Size], M_bytes: Whole | None, runs: Runs, multiple: int, length: int
 ) -> list[CellValues]:
-    """The results of runs, by one walk for every grid point."""
+    """The results of runs that need one walk for every grid point."""
     columns: list[list[Result]] = [[] for _ in runs]
     for k in range(length):
         sizes = {n: int(np.broadcast_to(getattr(problem, n), (length,))[k]) for n in (*NUMBERS, "dv")}
@@ -199,7 +199,8 @@ def run_by_point(
 
 
 def run_in_arrays(problem: Attention[Size], M_bytes: Whole | None, runs: Runs, multiple: int) -> list[CellValues]:
-    """The results of runs, by one walk for the whole chunk; in Python integers if int64 might not hold the counts."""
+    """The results of runs that need one walk for the whole chunk. They are in Python integers if int64 might be too
+    small for the counts."""
     for schedule, _ in runs:
         require(schedule, cast("Attention", problem))
     if any(not fits_int64(p, schedule) for p in (problem, problem.packed) for schedule, _ in runs):
@@ -262,7 +263,7 @@ def cells_of(
 def tilings_of(
     problem: Attention[Size], M_bytes: Whole | None, schedule: Schedule, rule: str, multiple: int
 ) -> tuple[Tiling[Size], Test]:
-    """(the tiles of a rule, where there are none that fit)."""
+    """The tiles of a rule, and the grid points where no tiles fit, as booleans."""
     if rule == "ideal":
         return Tiling(1, 1), False
     if rule not in TILE_RULES:
@@ -276,7 +277,7 @@ def tilings_of(
 
 
 def ratio_to_bound(problem: Attention[Size], M_bytes: Whole, counted: Counted[Size]) -> Floats:
-    """Words over N^2 d^2 / M. The cell is None for an M that holds no word; the array then has dtype object."""
+    """Words over N^2 d^2 / M. A cell is None for an M that holds no word, and the array then has dtype object."""
     M_words = M_bytes // problem.word_bytes
     ratio = np.asarray(counted["total"] / order_words(problem, np.where(M_words < 1, 1, M_words)))
     return ratio if (M_words >= 1).all() else np.where(M_words < 1, empty(ratio), ratio)

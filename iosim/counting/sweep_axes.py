@@ -1,4 +1,4 @@
-"""What a sweep goes over: axes of sizes, types, masks and options, read from texts, numbers or lists."""
+"""The axes of a sweep (sizes, types, masks and options), read from strings, numbers or lists."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OPTION_COUNTS = ("splits", "page_size")
 OPTION_AXES = (*OPTION_COUNTS, "gqa")
 
 AxisValue = object
-"""An axis as it is given: a number, a text, a list of these, or None. `build` checks it."""
+"""An axis as it is given: a number, a string, a list of these, or None. `build` checks it."""
 Runs = list[tuple[Schedule, str]]
 """Schedules, each with a rule for its tiles."""
 
@@ -36,8 +36,9 @@ Runs = list[tuple[Schedule, str]]
 class Sweep:
     """A grid of problems, and what is counted at each point.
 
-    `sizes` are lists of the sizes in NUMBERS and of M in bytes; None is the default. `options` are those of `Attention`
-    at each point of their axes. `columns` are the columns to show, in order; if empty, all that a row needs.
+    `sizes` has a list of values for each size in NUMBERS and for M in bytes, or None for the default. `options` are
+    those of `Attention` at each point of their axes. `columns` are the columns to show, in order. If it is empty, all
+    columns are shown on which a row depends.
     """
 
     sizes: dict[str, list[int] | None]
@@ -86,7 +87,8 @@ def build(
     values: dict[str, AxisValue], schedules: AxisValue = (), tiles: AxisValue = None, tile_multiple: AxisValue = 1,
     columns: tuple[str, ...] = (), **options: AxisValue,
 ) -> Sweep:  # fmt: skip
-    """The sweep over axes (AXES) and options of `Attention`. Those in OPTION_AXES and `tile_multiple` are axes too.
+    """The sweep over axes (AXES) and options of `Attention`. The options in OPTION_AXES and `tile_multiple` are axes
+    too.
 
     Each fault is an InputError that names the option.
     """
@@ -111,7 +113,7 @@ def build(
 
 
 def split(value: AxisValue) -> list[str]:
-    """The parts of `a,b`, or of a list of such texts, without repetitions."""
+    """The parts of `a,b`, or of a list of such strings, without repetitions."""
     if value is None:
         return []
     values = [value] if isinstance(value, str | int) else list(cast("Sequence[object]", value))
@@ -150,7 +152,7 @@ def option_axis(name: str, value: AxisValue) -> Sequence[int | str | None]:
 
 
 def read_masks(value: AxisValue) -> list[Mask]:
-    """The masks of a text, separated by semicolons, or of a list."""
+    """The masks of a string, in which semicolons separate them, or of a list."""
     several = value.split(";") if isinstance(value, str) else value or ["dense"]
     return [parse_mask(mask) for mask in cast("list[str | Mask]", several)]
 
@@ -182,7 +184,7 @@ def check_sweep(sweep: Sweep) -> None:
 
 
 def check_rules(sweep: Sweep) -> None:
-    """Raise InputError for tiles that cannot be read, and for tile rules that need an M that is missing."""
+    """Raise InputError for tiles that cannot be read, and for tile rules that need M if M was not given."""
     for mask in sweep.masks:
         for schedule, rule in sweep.runs(mask):
             if rule not in ("ideal", *TILE_RULES):

@@ -1,4 +1,4 @@
-"""Reads a sweep from a TOML file and from options. Error messages name the file, the key, and what is allowed."""
+"""The reader of a sweep from a TOML file and options. Error messages name the file, the key, and what is allowed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SWEEP_KEYS = (
 )  # fmt: skip
 
 TomlTable = dict[str, object]
-"""Values by key, as TOML has them."""
+"""The values of a TOML table, by key."""
 
 
 def read_toml(file: str) -> TomlTable:
@@ -50,7 +50,7 @@ def read_sweep(file: str) -> TomlTable:
 
 
 def sweep_of(file: str | None, given: Given, M: str | None, schedules: tuple[str, ...], tile_multiple: str) -> Sweep:
-    """The sweep of a file and options together; an option wins over the file."""
+    """The sweep that a file and options describe together. An option wins over the file."""
     from ..units import parse_count
     from .sweep_axes import OPTION_AXES, build
 
@@ -70,7 +70,7 @@ def sweep_of(file: str | None, given: Given, M: str | None, schedules: tuple[str
 
 
 def columns_of(names: object) -> tuple[str, ...]:
-    """The columns of `N,total`, or of a list of such texts."""
+    """The columns that `N,total` names, or a list of such strings."""
     from .columns import EVERY_COLUMN
     from .sweep_axes import split
 

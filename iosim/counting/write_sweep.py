@@ -1,4 +1,4 @@
-"""A sweep to a file, chunk by chunk: CSV, JSON lines or Parquet, written whole or not at all."""
+"""Writes a sweep to a file, chunk by chunk: CSV, JSON lines or Parquet. A file is written whole or not at all."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Out = str | AbstractContextManager[TextIO]
 """The name of a file, or an open one."""
 Progress = Callable[[int], object]
-"""Told the number of rows of each chunk that is written."""
+"""Called with the number of rows of each chunk that is written."""
 
 
 def write(sweep: Sweep, path: str, kind: str, progress: Progress = lambda rows: None) -> None:
@@ -34,7 +34,7 @@ def write_csv(sweep: Sweep, out: Out, progress: Progress) -> None:
 
 
 def write_jsonl(sweep: Sweep, out: Out, progress: Progress) -> None:
-    """Write a sweep as one JSON object a line. pandas would cut a small ratio off after 15 decimals."""
+    """Write a sweep as one JSON object a line. pandas' own writer is not used: it cuts ratios off after 15 decimals."""
     import json
 
     with open(out, "w") if isinstance(out, str) else out as file:

@@ -146,7 +146,7 @@ def keys_outside_traffic(p: Attention, t: Tiling) -> Words:
 
 
 def standard_footprint(p: Attention, t: Tiling) -> int:
-    """The larger of two: one operand whole, one row of another one or of the result, and one score; rows of P and dP."""
+    """The larger of two: one operand whole, one row of another or of the result, and one score; rows of P and dP."""
     longest = max((p.N + 1) * p.dv, (p.Nk + 1) * p.dv, (p.Nk + 1) * p.d, (p.N + 1) * p.d)
     return max(longest + 1, 2 * t.rows_s * p.Nk)
 

@@ -1,7 +1,7 @@
 """The M from which on one choice of schedule and tiles moves less than another, exact to the byte.
 
 The traffic of a choice never grows with M: it is a falling staircase. Two staircases are compared on an interval of M.
-Where the ends of the interval do not decide the comparison for all of it, it is halved.
+If the ends of the interval do not decide the comparison for all of it, the interval is halved.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from ..tables import Row
 
 LeastBytes = Callable[[int], float]
-"""The least bytes moved at an M in bytes; inf where nothing fits."""
+"""Returns the least bytes moved at an M in bytes; inf if nothing fits."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """From which M on does `below` move less than `above`? Each is (names of schedules, tile rule)."""
+    """The question from which M on `below` moves less than `above`. Each is (names of schedules, tile rule)."""
 
     text: str
     below: tuple[tuple[str, ...], str]
@@ -52,9 +52,9 @@ QUESTIONS = (
 
 @dataclass(frozen=True)
 class Crossover:
-    """The answer to a question: the least M such that `below` moves less at it and at every larger M; None if none is.
+    """The answer to a question: the least M such that `below` moves less there and at every larger M; None without one.
 
-    `below_bytes` and `above_bytes` are what both move at that M; `above_bytes` is None where nothing of `above` fits.
+    `below_bytes` and `above_bytes` are what both move at that M. `above_bytes` is None if nothing of `above` fits.
     """
 
     question: str
@@ -87,8 +87,8 @@ def crossover_of(question: Question, p: Attention, multiple: int = 1) -> Crossov
 def first_below(below: LeastBytes, above: LeastBytes, most: int) -> int | None:
     """The least M from which on below(M) < above(M); None if that does not hold at `most`.
 
-    Neither function changes beyond `most`. Both fall with M. So below(M) < above(M) in a whole interval if `below` at
-    its start is less than `above` at its end.
+    Neither function changes beyond `most`, and both fall with M. So below(M) < above(M) in a whole interval if `below`
+    at its start is less than `above` at its end.
     """
     if below(most) >= above(most):
         return None
@@ -106,7 +106,7 @@ def first_below(below: LeastBytes, above: LeastBytes, most: int) -> int | None:
 
 
 def traffic_against_M(names: Sequence[str], rule: str, p: Attention, multiple: int) -> tuple[LeastBytes, int]:
-    """(the least bytes of any of the schedules as a function of M, an M beyond which it is constant)."""
+    """The least bytes of any of the schedules as a function of M, and an M beyond which this function is constant."""
     schedules = [SCHEDULES[name] for name in names]
     if rule == "ideal":
         moved = measure(schedules[0], p.packed, Tiling(1, 1))["total_bytes"]
@@ -126,7 +126,7 @@ def traffic_against_M(names: Sequence[str], rule: str, p: Attention, multiple: i
 
 
 def paper_steps(schedule: Schedule, p: Attention) -> list[curve.CurveStep]:
-    """The steps of the paper's tiles as M grows, at the M that the rule is given. Whether they fit is not asked.
+    """The steps of the paper's tiles as M grows. M is what the rule is given, whether or not the tiles fit in it.
 
     Bc = ceil(M / 4d) is b from M = 4d (b - 1) + 1 words on. The traffic of the schedule must depend on Bc alone, as
     that of Algorithm 1 does.
@@ -139,7 +139,7 @@ def paper_steps(schedule: Schedule, p: Attention) -> list[curve.CurveStep]:
 
 
 def traffic_by_search(schedules: Sequence[Schedule], p: Attention, multiple: int) -> tuple[LeastBytes, int]:
-    """The same as `traffic_against_M` with best tiles, for schedules without candidates: one search for each M."""
+    """What `traffic_against_M` returns for best tiles, for schedules without candidates. It searches at each M."""
 
     @cache
     def moved(M: int) -> float:

@@ -1,7 +1,7 @@
 """The least traffic against M, exactly: the breakpoints of the curve, not samples of it. Imports NumPy.
 
-The dense traffic of a schedule depends on the number of its outer tiles only, and falls with it. Its footprint grows
-with both tiles. About 2 sqrt(N) numbers of outer tiles are possible. For each number one tiling can be best: the
+The dense traffic of a schedule depends only on the number of its outer tiles, and falls with it. Its footprint grows
+with both tiles. About 2 sqrt(N) numbers of outer tiles are possible. For each number only one tiling can be best: the
 smallest outer tile that gives this number, with the smallest inner tile. Its footprint is the M from which on its
 traffic can be reached. A schedule for which this does not hold may state its candidates
 (search/shared_sram_curve.py).
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ..core.typing import Size
     from ..search.shared_sram_curve import SizeArray
 
-MOST_CANDIDATES = 2**18  # of one schedule: they take some seconds
+MOST_CANDIDATES = 2**18  # candidates of one schedule, which take some seconds
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,12 @@ class CurveStep:
 
 
 def curve(schedules: Iterable[Schedule], p: Attention, multiple: int = 1) -> list[CurveStep]:
-    """The lower envelope of several schedules: every M_bytes at which the least traffic in bytes falls, in order."""
+    """The lower envelope of several schedules: a step at every M where the least traffic in bytes falls, in order."""
     return envelope(step for schedule in schedules for step in steps(schedule, p, multiple))
 
 
 def envelope(candidates: Iterable[CurveStep]) -> list[CurveStep]:
-    """The steps that move less than all steps that need no more M. Among equal steps the first one given stays."""
+    """The steps that move less than every step that needs as much M or less. Of equal steps the first one is kept."""
     found: list[CurveStep] = []
     for step in sorted(candidates, key=lambda s: (s.M_bytes, s.total_bytes)):
         if not found or step.total_bytes < found[-1].total_bytes:
@@ -74,13 +74,13 @@ def envelope(candidates: Iterable[CurveStep]) -> list[CurveStep]:
 
 
 def step_at(envelope: Sequence[CurveStep], M_bytes: int) -> CurveStep | None:
-    """The step of an envelope that holds at an M; None below the first step."""
+    """The step of an envelope that applies at an M; None below the first step."""
     index = bisect_right(envelope, M_bytes, key=lambda s: s.M_bytes)
     return envelope[index - 1] if index else None
 
 
 def steps(schedule: Schedule, p: Attention, multiple: int = 1, least_blocks: int = 1) -> list[CurveStep]:
-    """The steps of one schedule as M grows, with at least so many blocks. They include all steps of its envelope."""
+    """The steps of one schedule as M grows, with at least `least_blocks` blocks. They include those of its envelope."""
     p = p.packed
     return [
         step for t in candidate_tilings(schedule, p, multiple) for step in counted_steps(schedule, p, t, least_blocks)
@@ -92,8 +92,8 @@ def free_steps(
 ) -> list[CurveStep]:
     """The envelope of one schedule, over all values of the options that it lets `tune` choose and that are not given.
 
-    The first values have the least traffic, and later ones may have more blocks. So values are tried in their order, up
-    to the first one with which every tiling has enough blocks.
+    The first values have the least traffic, and later ones may have more blocks. So values are tried in their order,
+    until with one of them every tiling has enough blocks.
     """
     found = []
     for options in choices(schedule, p, multiple, given):
@@ -106,13 +106,13 @@ def free_steps(
 
 
 def choices(schedule: Schedule, p: Attention, multiple: int, given: Collection[str]) -> Iterator[dict[str, int]]:
-    """The values of all options that `tune` may choose and that are not given; those of least traffic come first."""
+    """The values of all options that `tune` may choose and that are not given. Those of least traffic come first."""
     free = {name: values(p, multiple) for name, values in schedule.chosen.items() if name not in given}
     return (dict(zip(free, values, strict=True)) for values in product(*free.values()))
 
 
 def most_blocks(schedule: Schedule, p: Attention, multiple: int, given: Collection[str]) -> int:
-    """The most blocks that any candidate has, with any options, however much M it needs."""
+    """The most blocks of any candidate with any options, however much M it needs."""
     import numpy as np
 
     found = [narrowed(p, **options).packed for options in choices(schedule, p, multiple, given)]
@@ -143,10 +143,10 @@ def widened(schedule: Schedule, p: Attention, step: CurveStep, M_bytes: int, mul
 def exact(schedule: Schedule, p: Attention, least_blocks: int = 1) -> bool:
     """Whether `steps` has a best tiling for every M.
 
-    It has none where a schedule has a search of its own and states no candidates, nor where its inner tile matters and
-    it does not say so. `candidates` and `inner_matters` hold without a mask only: where a mask matters, such a schedule
-    must state `masked_candidates`. Stated candidates leave out tilings that move more. These may have more blocks, so
-    stated candidates are not enough if a least number of blocks is asked for.
+    It has not if the schedule has a search of its own and states no candidates, or if the schedule does not say that
+    its inner tile matters and it does. `candidates` and `inner_matters` hold without a mask only. So if a mask matters,
+    such a schedule must state `masked_candidates`. Stated candidates leave out tilings that move more. These may have
+    more blocks, so stated candidates are not enough if a least number of blocks is asked for.
     """
     p = p.packed
     masked = mask_matters(schedule, p)
@@ -165,7 +165,7 @@ def mask_matters(schedule: Schedule, p: Attention) -> bool:
 
 
 def require_tokens(p: Attention) -> None:
-    """InputError for a mask that changes with the tiles: tilings of it cannot be compared."""
+    """InputError for a mask that changes with the tiles: it hides something else with each tiling."""
     if p.mask.tile_units:
         raise InputError(
             "--mask", str(p.mask), "a mask that does not change with the tiles: one in tokens, without b or file",
@@ -177,7 +177,7 @@ def require_tokens(p: Attention) -> None:
 
 
 def candidate_tilings(schedule: Schedule, p: Attention, multiple: int) -> Sequence[Tiling[Size]]:
-    """Tilings of which one is best at every M. Their sizes may be arrays."""
+    """Tilings among which there is a best one for every M. Their sizes may be arrays."""
     if "ideal" in schedule.rules:
         return [Tiling(1, 1)]
     if mask_matters(schedule, p):
@@ -200,7 +200,7 @@ def dense_tilings(schedule: Schedule, p: Attention, multiple: int) -> Tiling[Siz
 
 
 def in_integers(schedule: Schedule, p: Attention, tiling: Tiling[Size]) -> Tiling[Size]:
-    """The tiling with arrays of int64 if that holds every count for certain, else of Python integers.
+    """The tiling with arrays of int64 if every count is certain to fit, else of Python integers.
 
     The smallest tiles without a mask move most, so their counts bound all others.
     """
@@ -215,8 +215,8 @@ def in_integers(schedule: Schedule, p: Attention, tiling: Tiling[Size]) -> Tilin
 def masked_tilings(schedule: Schedule, p: Attention, multiple: int) -> Sequence[Tiling[Size]]:
     """The candidates under a mask of tokens.
 
-    The smallest inner tile is still best, unless the schedule states its candidates. But every outer tile has a count
-    of its own.
+    The smallest inner tile is still best, unless the schedule states its candidates. But every size of the outer tile
+    is a candidate, because each has a count of its own.
     """
     require_tokens(p)
     if schedule.masked_candidates is not None:
@@ -239,7 +239,7 @@ def arranged(schedule: Schedule, outer: Size, inner: Size) -> Tiling[Size]:
 
 
 def smallest_tile_sizes(length: int, multiple: int = 1) -> list[int]:
-    """For each number of tiles that an axis can have, the smallest tile (a multiple of `multiple`) that gives it."""
+    """For each number of tiles that an axis can have: the smallest tile, a multiple of `multiple`, that gives it."""
     if length // multiple > (MOST_CANDIDATES // 2) ** 2:
         raise InputError("--N", length, f"at most {(MOST_CANDIDATES // 2) ** 2} tiles of --tile-multiple {multiple}")
     return list(sizes_by_passes(length, multiple))
@@ -249,7 +249,8 @@ def smallest_tile_sizes(length: int, multiple: int = 1) -> list[int]:
 
 
 def counted_steps(schedule: Schedule, p: Attention, tiling: Tiling[Size], least_blocks: int = 1) -> list[CurveStep]:
-    """The steps of all tilings from one walk. Those that no M needs and those with too few blocks are left out."""
+    """The steps of all tilings, from one walk. Steps that are best at no M, and those with too few blocks, are left
+    out."""
     columns = step_columns(schedule, p, tiling, least_blocks)
     if least_blocks > 1:
         enough = columns["blocks"] >= least_blocks

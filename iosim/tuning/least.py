@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PublishedTiles:
-    """Tiles that someone published for a schedule: a rule or Br x Bc, and their source. `d`: for this d only."""
+    """Tiles that someone published for a schedule: a rule or Br x Bc, and their source, for one `d` or for all."""
 
     label: str
     schedule: str
@@ -51,8 +51,8 @@ PUBLISHED = (
 class ResultWithBlocks(Result):
     """A result with the options of the problem that were chosen for it, and its blocks (tuning/thread_blocks.py).
 
-    The last two fields say why nothing with the least number of blocks fits. `needs_M_bytes` is the M from which on a
-    tiling with so many blocks fits. Where no tiling has so many, `most_blocks` is the most that any has.
+    If nothing with the least number of blocks fits, the last two fields say why. `needs_M_bytes` is the M from which on
+    a tiling with that number fits. If no tiling has that number, `most_blocks` is the most that any has.
     """
 
     options: dict[str, int] = field(default_factory=dict, hash=False)
@@ -63,10 +63,10 @@ class ResultWithBlocks(Result):
 
 @dataclass(frozen=True)
 class Best:
-    """The answer of `tune`. `results` has the best of each schedule: least traffic first, what does not fit last.
+    """The answer of `tune`. `results` has the best tiles of each schedule: least traffic first, what does not fit last.
 
-    `published` has published tiles and their results. `left_out` names schedules whose best tiling with so many blocks
-    is not known.
+    `published` has published tiles and their results. `left_out` names the schedules that were not searched, because
+    their best tiling with `least_blocks` blocks is not known.
     """
 
     problem: Attention
@@ -103,9 +103,10 @@ def tune(
     """The least traffic of every schedule of softmax attention in an SRAM of M bytes (`100KB`, `51200el`).
 
     The search covers the loop orders of the schedules and all tile sizes that are multiples of `tile_multiple`, ragged
-    last tiles included. The whole footprint must fit in M. It also covers the options that a schedule lets `tune`
-    choose (`splits`, `page_size`), unless they are given. Least is in bytes. `least_blocks`: only tilings with at least
-    so many thread blocks. Other options are the fields of `Attention`. InputError for whatever is not allowed.
+    last tiles included. It also covers the options that a schedule lets `tune` choose (`splits`, `page_size`), unless
+    they are given. The whole footprint must fit in M, and the bytes moved are compared. With `least_blocks`, only
+    tilings with at least that number of thread blocks are searched. Other options are the fields of `Attention`.
+    InputError for whatever is not allowed.
     """
     check_names("tune", options, KEYWORDS, TAKEN)
     problem = Attention(N, d, mask=parse_mask(mask), **options)
@@ -130,10 +131,10 @@ def tune(
 def best_of(
     schedule: Schedule, problem: Attention, M_bytes: int, multiple: int, given: Collection[str], least_blocks: int
 ) -> ResultWithBlocks:
-    """The least traffic of one schedule over its tiles and over the options that are not given.
+    """The result of least traffic of one schedule, over its tiles and over the options that are not given.
 
-    Without a least number of blocks the first value of each option is best (see `Schedule.chosen`). With one, the steps
-    of the curve are compared.
+    Without a least number of blocks the first value of each option is best (see `Schedule.chosen`). With such a number,
+    the steps of the curve are compared.
     """
     rule = "ideal" if "ideal" in schedule.rules else "best"
     if least_blocks == 1:
@@ -166,7 +167,7 @@ def count_with_blocks(
 
 
 def searchable(asked: list[Schedule], problem: Attention, least_blocks: int) -> list[Schedule]:
-    """The schedules whose least traffic with so many blocks is known at every M. InputError if there are none."""
+    """The schedules whose least traffic with `least_blocks` blocks is known at every M. InputError if there is none."""
     space = [s for s in asked if curve.exact(s, problem, least_blocks)]
     if not space:
         option = "--curve" if least_blocks == 1 else "--least-blocks"
@@ -176,9 +177,9 @@ def searchable(asked: list[Schedule], problem: Attention, least_blocks: int) -> 
 
 
 def space_of(names: str | Sequence[str], problem: Attention) -> list[Schedule]:
-    """The schedules asked for; where none is, all of softmax attention that are about this problem.
+    """The schedules asked for. If none is, all schedules of softmax attention that apply to this problem.
 
-    Without a mask, schedules that differ only in skipping tiles are the same: only the first of them is in the space.
+    Without a mask, schedules that differ only in skipping tiles are the same, and only the first of them is searched.
     InputError for schedules of several families.
     """
     if not names:
@@ -208,8 +209,8 @@ def published_in(space: list[Schedule], problem: Attention) -> list[PublishedTil
 class Curve:
     """The answer of `trace_curve`: the steps of the least traffic, and published tiles at the M that they need.
 
-    `published` has (tiles, the M in bytes that their rule was given or None, their result, the step of the least
-    traffic at the M that they need). `own` has the steps of each schedule.
+    Each entry of `published` has four parts: the tiles, the M in bytes that their rule was given (or None), their
+    result, and the step of the least traffic at the M that they need. `own` has the steps of each schedule.
     """
 
     problem: Attention
@@ -231,7 +232,7 @@ def trace_curve(
 ) -> Curve:  # fmt: skip
     """The least traffic against M: every M in bytes at which it falls, from the first that holds any tiles.
 
-    Arguments are those of `tune`, without M. Schedules whose best tiling is not known at every M are not in the space;
+    The arguments are those of `tune`, without M. Schedules whose best tiling is not known at every M are not searched.
     `left_out` names them.
     """
     check_names("trace_curve", options, KEYWORDS, TAKEN)

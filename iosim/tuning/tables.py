@@ -1,4 +1,4 @@
-"""Answers of `tune` as tables, CSV rows and JSON. Like iosim/tables.py this file only reads results."""
+"""Answers of `tune` as tables, CSV rows and JSON. Nothing is counted in this file."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def space_json(schedules: Sequence[str], found: Best | Curve, left_out: Sequence
         "left_out": list(left_out),
         "tile_multiple": found.tile_multiple,
         "least_blocks": found.least_blocks,
-        "tiles": "every Br x Bc of these multiples, last tiles ragged, the whole footprint of the text inside M",
+        "tiles": "every Br x Bc of these multiples, last tiles ragged, the whole footprint inside M",
         "options": "splits whose shares hold a key tile; pages of 1 to 256 rows, powers of two; what is given is fixed",
         "least": "bytes over all heads",
     }
@@ -113,7 +113,7 @@ def result_row(best: Best, r: ResultWithBlocks) -> Row:
 
 
 def why_none_fits(r: ResultWithBlocks) -> str:
-    """The reason why no tiling with so many blocks fits; an empty text if there is none."""
+    """The reason why no tiling with the least number of blocks fits; an empty string if none is known."""
     if r.most_blocks is not None:
         return f"none: at most {r.most_blocks} block" + "s" * (r.most_blocks != 1)
     return "" if r.needs_M_bytes is None else f"none: needs {r.needs_M_bytes} B"
@@ -123,7 +123,7 @@ def why_none_fits(r: ResultWithBlocks) -> str:
 
 
 class CurveRow(TypedDict):
-    """A step of the curve, with the bounds at its M in words. The last three columns stand if any step fills them."""
+    """A step of the curve, with the bounds at its M in words. The last three columns are there if any step has them."""
 
     M_bytes: int
     M_words: int
@@ -142,7 +142,7 @@ class CurveRow(TypedDict):
 
 
 class PublishedRow(TypedDict):
-    """Published tiles at the M that they really need. `rule_M_bytes` is the M that a rule was given."""
+    """Published tiles at the M that they really need. `rule_M_bytes` is the M that their rule was given."""
 
     label: str
     schedule: str

@@ -1,4 +1,4 @@
-"""How many thread blocks a schedule has. The schedule of least traffic may have few."""
+"""The number of thread blocks of a schedule. The schedule of least traffic may have few."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from ..core.tiling import Tiling
     from ..core.typing import MaskLine, ScheduleLike, Size, Watcher
 
-ONE_WORD_IN = 10  # a launch decides on the number of blocks if it moves at least one word in so many
+ONE_WORD_IN = 10  # a launch can decide the number of blocks if it moves at least one in so many of all words
 
 
 class Blocks(Folded):
-    """Notes the number of blocks of each launch, as the grid of a kernel has them.
+    """Counts a schedule, and notes the number of blocks of each launch, as the grid of a kernel has them.
 
-    It is 1, unless the outermost loop is parallel and nothing stays in SRAM around it: then it is the number of turns
-    of that loop.
+    If the outermost loop is parallel and nothing stays in SRAM around it, that is the number of its turns. Otherwise it
+    is 1.
     """
 
     def __init__(self, problem: Attention[Size], *watchers: Watcher):
@@ -56,8 +56,8 @@ def blocks(schedule: ScheduleLike, p: Attention, tiling: Tiling[Size]) -> Size: 
 def blocks(schedule: ScheduleLike, p: Attention, tiling: Tiling[Size]) -> Size:
     """The number of independent blocks over all heads and batches. Sizes may be arrays.
 
-    It is the smallest number of any launch that moves at least a tenth of all words. Where no launch does, it is that
-    of the launch that moves most.
+    It is the smallest number of any launch that moves at least a tenth of all words. If no launch does, it is the
+    number of the launch that moves most.
     """
     p = p.packed
     if not schedule.skips:
