@@ -164,7 +164,7 @@ def best_of_both(schedule: Schedule, p: Attention, M_bytes: int, multiple: int) 
 
     found = least_passes(
         p.N, p.Nk, multiple, M_bytes, room,
-        cost=lambda passes_q, passes_k: passes_k * p.N * (both + 2) + passes_q * p.Nk * both,
+        cost=lambda passes_q, passes_k: passes_k * p.N * (both * word + 2 * acc) + passes_q * p.Nk * both * word,
     )  # fmt: skip
     return found and largest_keys(schedule, p, M_bytes, multiple, found.tile[0])
 

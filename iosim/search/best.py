@@ -30,14 +30,14 @@ def footprint(schedule: ScheduleLike | Text, problem: Attention[Size], tiling: T
 
 
 def best_tiles(schedule: Schedule, problem: Attention, M_bytes: int, multiple: int = 1) -> Tiling | None:
-    """The tiles of least traffic that fit, exactly; None if nothing fits.
+    """The tiles of least traffic in bytes that fit, exactly; None if nothing fits.
 
     A schedule declares its outer loop, and its dense traffic falls as the outer tile grows. If dense traffic depends on
     the inner tile too, both sizes are searched (search/inner_tile.py). Otherwise only the outer size is searched.
 
     If only the outer size is searched, the inner tile is the largest that fits without a mask. With a mask of tokens it
     is the smallest, because a whole tile is read if any of it is seen. Among outer tiles of equal traffic the smallest
-    is taken. Under a mask that is the smallest of those that search/outer_tile_under_mask.py counts.
+    is taken.
     """
     if schedule.search is not None:
         return schedule.search(schedule, problem, M_bytes, multiple)

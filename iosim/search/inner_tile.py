@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, cast
 from ..core.arrays import anywhere
 from ..core.problem import DENSE, Attention
 from ..errors import InputError
-from .outer_tile_under_mask import MOST_MASKED, words
+from .outer_tile_under_mask import MOST_MASKED, moved_bytes
 
 if TYPE_CHECKING:
     from ..core.tiling import Tiling
@@ -34,7 +34,9 @@ def inner_matters(schedule: ScheduleLike, problem: Attention[Size], tiling: Tile
     outer, inner = (problem.N, problem.Nk) if schedule.outer == "queries" else (problem.Nk, problem.N)
     dense = problem if problem.mask is DENSE else replace(problem, mask=DENSE)
     return any(
-        anywhere(words(schedule, dense, tiling(size, multiple)) != words(schedule, dense, tiling(size, inner)))
+        anywhere(
+            moved_bytes(schedule, dense, tiling(size, multiple)) != moved_bytes(schedule, dense, tiling(size, inner))
+        )
         for size in (multiple, outer)
     )
 
@@ -66,7 +68,7 @@ def least_of_both(
     dense = problem if problem.mask is DENSE else replace(problem, mask=DENSE)
 
     def move(n: int, k: int) -> int:
-        return cast("int", words(schedule, dense, tiling(n * multiple, k * multiple)))
+        return cast("int", moved_bytes(schedule, dense, tiling(n * multiple, k * multiple)))
 
     n, k = least_dense(move, largest_inner, largest)
     return tiling(n * multiple, k * multiple)
@@ -101,4 +103,4 @@ def least_masked(schedule: ScheduleLike, problem: Attention[Size], tilings: list
             "--tiles", f"best among more than {MOST_MASKED} tilings", "fewer where a mask is counted for each",
             "give --tiles as 128x64, or a --tile-multiple",
         )  # fmt: skip
-    return min(tilings, key=lambda tiling: cast("int", words(schedule, problem, tiling)))
+    return min(tilings, key=lambda tiling: cast("int", moved_bytes(schedule, problem, tiling)))

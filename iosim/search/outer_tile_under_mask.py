@@ -1,8 +1,7 @@
 """The outer tile of least traffic under a mask: candidates are counted one by one, or all in one walk over arrays.
 
-Two outer tiles merged into one move no more than before, because what both visited is now visited once. So no size
-moves less than its multiples, and only the upper half of the candidates is counted. The exception is a mask that hides
-all of some outer tile. There a larger tile may load rows that are not needed, so every candidate is counted.
+Every outer tile is a candidate, because a larger one may move more. It loads rows that are not needed if the mask hides
+all of some smaller tile. It also stores more of P: all its rows with every key that any of them sees.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from ..core.arrays import choose
 from ..core.folded import Folded
 from ..core.problem import DENSE, Attention
 from ..core.watchers import Traffic
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..core.tiling import Tiling
-    from ..core.typing import ScheduleLike, Size, Test, Text, Tiles
+    from ..core.typing import ScheduleLike, Size, Text, Tiles
 
 MOST_MASKED = 2**14  # outer tiles that may be counted one by one, which takes some seconds
 MOST_IN_ARRAYS = 2**18
@@ -34,9 +32,9 @@ CANDIDATES_AT_ONCE = 2**15
 def least_traffic(
     schedule: ScheduleLike, problem: Attention[Size], tiling: Tiles, largest: Size, multiple: int
 ) -> Size:  # fmt: skip
-    """The n from 1 to `largest` for which the tiles `tiling(n * multiple, multiple)` move least.
+    """The n from 1 to `largest` for which the tiles `tiling(n * multiple, multiple)` move the fewest bytes.
 
-    Among equal n that were counted it is the smallest. Sizes and `largest` are numbers, or arrays if the mask can be
+    Among equal n it is the smallest. Sizes and `largest` are numbers, or arrays if the mask can be
     counted for arrays.
     """
     if problem.mask.tile_units:
@@ -53,12 +51,11 @@ def least_traffic(
             "--tiles", f"best among {highest} outer tiles", f"at most {most} where a mask is counted for each",
             "give --tiles as 128x64, or a --tile-multiple",
         )  # fmt: skip
-    first = choose(no_empty_line(schedule, problem, tiling(multiple, multiple)), largest // 2 + 1, 1)
     if arrays:
-        found = least_in_arrays(schedule, problem, tiling, first, largest, multiple)
+        found = least_in_arrays(schedule, problem, tiling, largest, multiple)
         return found if single is None else int(found[0])
-    outer = range(cast("int", first), highest + 1)
-    return min(outer, key=lambda n: cast("int", words(schedule, problem, tiling(n * multiple, multiple))))
+    outer = range(1, highest + 1)
+    return min(outer, key=lambda n: cast("int", moved_bytes(schedule, problem, tiling(n * multiple, multiple))))
 
 
 def worth_arrays(largest: int) -> bool:
@@ -66,41 +63,34 @@ def worth_arrays(largest: int) -> bool:
     return "numpy" in sys.modules or largest > WORTH_NUMPY
 
 
-def no_empty_line(schedule: ScheduleLike, problem: Attention[Size], tiling: Tiling[Size]) -> Test:
-    """Whether the mask leaves an active tile in the line of every outer tile."""
-    bound = problem.mask.bind(problem, tiling)
-    if schedule.outer == "queries":
-        return bound.rows(False) + bound.rows(True) == bound.Tr
-    return bound.cols(False) + bound.cols(True) == bound.Tc
-
-
-def words(schedule: ScheduleLike | Text, problem: Attention[Size], tiling: Tiling[Size]) -> Size:
-    """The words that one head moves."""
+def moved_bytes(schedule: ScheduleLike | Text, problem: Attention[Size], tiling: Tiling[Size]) -> Size:
+    """The bytes that one head moves. Words are not compared: some tensors have wider ones than others."""
     watcher = Traffic()
-    Folded(problem, watcher).run(schedule, tiling)
-    return watcher.total
+    machine = Folded(problem, watcher).run(schedule, tiling)
+    width = {name: problem.hbm_bytes(machine.tensors[name]) for name in watcher.tensors}
+    return sum((reads + writes) * width[name] for name, (reads, writes) in watcher.tensors.items())
 
 
 def least_in_arrays(
-    schedule: ScheduleLike, problem: Attention[Size], tiling: Tiles, first: Size, largest: Size, multiple: int
+    schedule: ScheduleLike, problem: Attention[Size], tiling: Tiles, largest: Size, multiple: int
 ) -> NDArray[np.int64]:
-    """The n from `first` to `largest` with the least traffic, for all problems at once. The candidates of all problems
+    """The n from 1 to `largest` with the least bytes moved, for all problems at once. The candidates of all problems
     stand one after another in one array. Each walk counts a chunk of that array."""
     import numpy as np
 
     names = ("N", "Nk", "d", "dv")
     kind = np.int64 if costs_fit_int64(schedule, problem, tiling(1, 1)) else object
     sizes = [np.asarray(getattr(problem, name), kind) for name in names]
-    *sizes, first, largest = np.broadcast_arrays(*map(np.atleast_1d, (*sizes, first, largest)))
-    first, counts = first.astype(np.int64), (largest - first + 1).astype(np.int64)
+    *sizes, counts = np.broadcast_arrays(*map(np.atleast_1d, (*sizes, largest)))
+    counts = counts.astype(np.int64)
     found = np.empty(len(counts), np.int64)
     for part in candidate_chunks(np.cumsum(counts)):
         row = np.repeat(np.arange(part.start, part.stop), counts[part])
         starts = np.cumsum(counts[part]) - counts[part]
-        n = (np.arange(len(row)) - starts[row - part.start] + first[row]).astype(kind)
+        n = (np.arange(len(row)) - starts[row - part.start] + 1).astype(kind)
         picked = dict(zip(names, (size[row] for size in sizes), strict=True))
         point = replace(problem, **picked, batch=1, heads=1, kv_heads=1)  # type: ignore[arg-type]
-        total = words(schedule, point, tiling(n * multiple, multiple))
+        total = moved_bytes(schedule, point, tiling(n * multiple, multiple))
         least = np.flatnonzero(total == np.minimum.reduceat(total, starts)[row - part.start])
         found[part] = n[least[np.unique(row[least], return_index=True)[1]]]
     return found
@@ -122,4 +112,4 @@ def costs_fit_int64(schedule: ScheduleLike, problem: Attention[Size], one_row: T
 
     largest = {name: int(np.max(getattr(problem, name))) for name in ("N", "Nk", "d", "dv")}
     worst = replace(problem, **largest, batch=1, heads=1, kv_heads=1, mask=DENSE)  # type: ignore[arg-type]
-    return bool(8 * max(cast("int", words(schedule, worst, one_row)), (worst.N + worst.Nk + 2) ** 2) < 2**63)
+    return bool(8 * max(cast("int", moved_bytes(schedule, worst, one_row)), (worst.N + worst.Nk + 2) ** 2) < 2**63)

@@ -61,6 +61,22 @@ def test_best_is_refused_where_the_mask_counts_tiles(iosim):
     assert iosim("count", *args).exit_code == 0
 
 
+LEAST = [  # tune's arguments, the least bytes, and an M at which tiles with so few are known to fit
+    (["--N", 1024, "--d", 16, "--mask", "window:64", "--keep-p", "--schedule", "block-sparse-q"], 630_146, 4614),
+    (["--N", 1000, "--Nk", 512, "--d", 64, "--acc-dtype", "fp32", "--schedule", "flash2-bwd-second-pass"],
+     3_280_864, 232_448),
+    (["--N", 11, "--d", 2, "--mask", "global:1&~window:6", "--dtype", "fp16", "--acc-dtype", "fp32",
+      "--schedule", "block-sparse-bwd"], 296, 416),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("args, least, M", LEAST)
+def test_more_room_never_moves_more(ask, args, least, M):
+    """Larger tiles that move more are not taken, be it for P under a mask or for words of several widths."""
+    for room in (M, 232_448):
+        assert ask("tune", *args, "--M", room)["winner"]["total_bytes"] <= least
+
+
 MASKS = ["causal", "window:2", "causal&window:9", "global:3", "window:0", "strided:3", "causal|global:2"]
 
 

@@ -12,7 +12,7 @@ from iosim import SCHEDULES, Attention, Schedule, Tiling, count
 from iosim.masks import parse_mask
 from iosim.search.best import best_tiles, footprint, search
 from iosim.search.inner_tile import inner_matters
-from iosim.search.outer_tile_under_mask import words
+from iosim.search.outer_tile_under_mask import moved_bytes
 from iosim.steps.softmax import zeros
 from iosim.tuning.curve import exact
 
@@ -53,7 +53,7 @@ def every(schedule, p, M, multiple=1):
     skips = p.mask is not iosim.core.problem.DENSE and schedule.skips
     counted = p if skips else Attention(p.N, p.d, Nk=p.Nk)
     return min(
-        (words(schedule, counted, t) for t in tilings if footprint(schedule, p, t).peak_bytes <= M), default=None
+        (moved_bytes(schedule, counted, t) for t in tilings if footprint(schedule, p, t).peak_bytes <= M), default=None
     )
 
 
@@ -74,7 +74,7 @@ def test_against_every_tiling(wasteful, mask):
             assert (found is None) == (least is None)
             if found is not None:
                 assert footprint(schedule, p, found).peak_bytes <= M
-                assert words(schedule, Attention(p.N, p.d, Nk=p.Nk), found) == least
+                assert moved_bytes(schedule, Attention(p.N, p.d, Nk=p.Nk), found) == least
                 assert found.rows_q % multiple == found.rows_k % multiple == 0
 
 
@@ -85,7 +85,7 @@ def test_against_every_tiling_under_a_mask_that_it_skips(wasteful, mask):
         p = Attention(rng.randint(1, 12), rng.randint(1, 4), Nk=rng.randint(1, 12), mask=parse_mask(mask))
         M = rng.randint(10 * p.d, 60 * p.d + 200)
         found, least = best_tiles(skipping, p, M), every(skipping, p, M)
-        assert (found is None) == (least is None) and (found is None or words(skipping, p, found) == least)
+        assert (found is None) == (least is None) and (found is None or moved_bytes(skipping, p, found) == least)
     with pytest.raises(iosim.InputError, match="best among more than"):
         best_tiles(skipping, Attention(2048, 8, mask=parse_mask(mask)), 2**17)
 

@@ -1,0 +1,102 @@
+"""The best tiles of every schedule, with any options and under any mask, against every tiling there is.
+
+The bytes of a tiling come from the formula that was derived by hand, and from a table of all pairs. Neither knows how
+tiles are searched.
+"""
+
+import random
+from itertools import product
+
+import pytest
+
+from iosim import SCHEDULES, Attention, Tiling
+from iosim.core.problem import DENSE, TENSORS
+from iosim.masks import parse_mask
+from iosim.masks.dropout import Dropout
+from iosim.search import outer_tile_under_mask
+from iosim.search.best import best_tiles, footprint
+from iosim.tuning.curve import curve, exact, step_at
+
+TILED = [s.name for s in SCHEDULES.values() if "ideal" not in s.rules]
+SKIPPING = [name for name in TILED if SCHEDULES[name].skips]
+ATOMS = ["causal", "window:0", "window:{}", "global:{}", "strided:{}", "dense"]
+WIDTHS = ["fp8", "fp16", "fp32", "fp64"]
+
+
+def random_mask(rng, depth=2):
+    """A mask of tokens: an atom, a negation, or a join of masks; some hide everything."""
+    kind = rng.random()
+    if depth == 0 or kind < 0.5:
+        return rng.choice(ATOMS).format(rng.randint(0, 7) or 1)
+    if kind < 0.65:
+        return f"~({random_mask(rng, depth - 1)})"
+    return f"({random_mask(rng, depth - 1)}){rng.choice('&|')}({random_mask(rng, depth - 1)})"
+
+
+def random_problem(rng, name, most):
+    """A problem that the schedule is about, with random sizes, types, heads, options and mask."""
+    schedule, few = SCHEDULES[name], 3 if SCHEDULES[name].more_tiles else most
+    heads, kv_heads = rng.choice([(1, 1), (1, 1), (3, 3), (4, 2)])
+    options = {
+        "Nk": rng.randint(1, few), "dv": rng.randint(1, 3 if schedule.more_tiles else 5), "heads": heads,
+        "kv_heads": kv_heads, "dtype": rng.choice(WIDTHS), "acc_dtype": rng.choice(WIDTHS), "lse": rng.random() < 0.4,
+        "keep_p": rng.random() < 0.5, "elementwise": rng.choice([0, 0, 2]), "count_init": rng.random() < 0.3,
+        "splits": rng.randint(1, 5), "page_size": rng.randint(1, 5), "gqa": rng.choice(["repeat", "repeat", "pack"]),
+        "dropout": Dropout(0.5, 1) if schedule.drops and rng.random() < 0.5 else None,
+    }  # fmt: skip
+    if name == "linear-causal":
+        options["gqa"] = "repeat"
+    dense = options["gqa"] == "pack" or rng.random() < (0.05 if schedule.skips else 0.5)
+    options["mask"] = DENSE if dense else parse_mask(random_mask(rng))
+    return schedule.about(Attention(rng.randint(1, few), rng.randint(1, 5), **options)).packed
+
+
+def bytes_of(schedule, p, tiling):
+    """The bytes that a tiling moves, by the hand-derived formula."""
+    kinds = {**TENSORS, **schedule.tensors}
+    counts = schedule.exact_traffic(p.tiled(tiling, schedule.skips), tiling)
+    return sum(int(sum(pair)) * p.hbm_bytes(kinds[name]) for name, pair in counts.items())
+
+
+def every_tiling(schedule, p, multiple):
+    lengths = {"rows_q": p.N, "rows_k": p.Nk, "depth": max(p.d, p.Nk), "rows_o": p.N, "cols_o": p.dv}
+    names = ["rows_q", "rows_k", *schedule.more_tiles]
+    sizes = [range(multiple, lengths[name] + multiple, multiple) for name in names]
+    return [Tiling(**dict(zip(names, values, strict=True))) for values in product(*sizes)]
+
+
+def judge(rng, name, monkeypatch, most=14):
+    """One random problem at a few sizes of the SRAM, by both searches; the number of sizes at which anything fits."""
+    schedule, multiple = SCHEDULES[name], rng.choice([1, 1, 1, 2, 3])
+    p = random_problem(rng, name, most)
+    monkeypatch.setattr(outer_tile_under_mask, "worth_arrays", lambda largest: arrays)
+    needs = {t: footprint(schedule, p, t).peak_bytes for t in every_tiling(schedule, p, multiple)}
+    moved = {t: bytes_of(schedule, p, t) for t in needs}
+    steps = curve([schedule], p, multiple) if exact(schedule, p) else None
+    fitting = 0
+    for M in [*rng.sample(sorted(needs.values()), min(3, len(needs))), min(needs.values()) - 1]:
+        least = min((moved[t] for t in needs if needs[t] <= M), default=None)
+        for arrays in (False, True):  # noqa: B007 - `worth_arrays` reads it
+            found = best_tiles(schedule, p, M, multiple) if M > 0 else None
+            assert (found is None) == (least is None), (name, p, M, multiple)
+            if found is not None:
+                assert needs[found] <= M, (name, p, M, multiple, found)
+                assert moved[found] == least, (name, p, M, multiple, found)
+        if steps is not None and (step := step_at(steps, M)) is not None:
+            assert moved[Tiling(step.Br, step.Bc, **step.more_tiles)] == least, (name, p, M, multiple, step)
+        assert steps is None or (step is None) == (least is None), (name, p, M, multiple)
+        fitting += least is not None
+    return fitting
+
+
+@pytest.mark.parametrize("name", TILED)
+def test_the_best_tiles_move_the_fewest_bytes(name, monkeypatch):
+    rng = random.Random(name)
+    assert sum(judge(rng, name, monkeypatch, 9) for _ in range(40 if name in SKIPPING else 8))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", TILED)
+def test_the_best_tiles_of_many_problems_move_the_fewest_bytes(name, monkeypatch):
+    rng = random.Random(name + "long")
+    assert sum(judge(rng, name, monkeypatch) for _ in range(1500 if name in SKIPPING else 150)) > 300
