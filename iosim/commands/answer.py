@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -75,6 +75,34 @@ def answer(
         tables.print_rich(rows) if text is None else show(text)
     else:
         emit((tables.table(rows) if text is None else text) + "\n", output.path)
+
+
+class Part(NamedTuple):
+    """The answer to one of several questions: `label` tells it from the others."""
+
+    label: Mapping[str, object]
+    rows: Rows
+    json: Mapping[str, object] | None
+    text: str
+
+
+def answer_all(parts: Sequence[Part], output: Output) -> None:
+    """Write the answers to one or several questions. In JSON several are a list `answers`. In CSV they follow each
+    other, and in both each has its label."""
+    if len(parts) == 1:
+        (one,) = parts
+        answer(one.rows, one.json, output, one.text)
+        return
+    rows = [{**part.label, **row} for part in parts for row in part.rows]
+    names = dict.fromkeys(name for row in rows for name in row)
+    json = {"answers": [{**part.label, **(part.json or {})} for part in parts]}
+    text = "\n\n".join(title(part.label) + part.text.rstrip("\n") for part in parts)
+    answer([{name: row.get(name) for name in names} for row in rows], json, output, text)
+
+
+def title(label: Mapping[str, object]) -> str:
+    """The line above one of several answers; M and the schedule are in the answer itself."""
+    return "".join(f"{name} {value}\n" for name, value in label.items() if name == "hardware")
 
 
 def show(text: str) -> None:

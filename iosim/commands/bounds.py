@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import click
-
-from ..counting.given import counts, memory
-from .answer import Output, answer
-from .options import memory_options, outputs, problem_options
+from ..counting.given import counts, memories
+from .answer import Output, Part, answer_all
+from .options import SIZES, D, N, memory_options, named_command, outputs, problem_options
 
 
-@click.command("bounds")
+@named_command("bounds", needs=(N, D), axes=SIZES)
 @problem_options
 @memory_options
 @outputs
@@ -21,11 +19,11 @@ def command(
     from ..counting import count
     from ..counting.report import bound_rows, bounds_table, header, report_json
 
-    values = counts(given)
-    size = memory(m, m_elements, hardware)
-    chosen = ("standard",) if size is None else ()
-    found = count.count(M=size, schedules=chosen, **values)
-    text = header(found) + tables.table(bounds_table(found.bounds))
-    rows = bound_rows(found.bounds)
-    json = {k: v for k, v in report_json(found).items() if k != "results"}
-    answer(rows, json, output, text)
+    values, parts = counts(given), []
+    for label, size in memories(given, m, m_elements, hardware):
+        chosen = ("standard",) if size is None else ()
+        found = count.count(M=size, schedules=chosen, **values)
+        text = header(found) + tables.table(bounds_table(found.bounds))
+        json = {k: v for k, v in report_json(found).items() if k != "results"}
+        parts.append(Part(label, bound_rows(found.bounds), json, text))
+    answer_all(parts, output)

@@ -2,31 +2,50 @@
 
 from __future__ import annotations
 
-import click
+from typing import TYPE_CHECKING, cast
 
-from ..counting.given import memory, problem
+from ..counting.given import memories, problem
 from ..errors import InputError
-from .answer import Output, answer
-from .options import memory_options, outputs, problem_options, text_option, variant_options
+from .answer import Output, Part, answer_all
+from .options import (
+    SIZE,
+    SIZES,
+    D,
+    M,
+    N,
+    flag_option,
+    memory_options,
+    named_command,
+    outputs,
+    problem_options,
+    schedule_option,
+    text_option,
+    tiles_option,
+    variant_options,
+)
+
+if TYPE_CHECKING:
+    from ..tables import Row
 
 
-@click.command("cache")
+@named_command("cache", needs=(N, D, M), axes=SIZES)
 @problem_options
 @memory_options
-@text_option("--tiles", "Br x Bc as 64x64; or paper, best with one --M.")
-@click.option("--schedule", "name", default="flash1", show_default=True, metavar="NAME")
+@tiles_option("Br x Bc as 64x64; or paper, best with one --M.")
+@schedule_option("One of iosim schedules (default: flash1).")
 @variant_options
 @text_option(
     "--granularity", "What is accessed and evicted as a whole: line, word or tile.", default="line", show_default=True
 )
-@text_option("--line", "Bytes of a line (default: 64).", metavar="SIZE")
+@text_option("--line", "Bytes of a line (default: 64).", metavar="SIZE", kind=SIZE)
 @text_option("--policy", "lru, belady or both.", default="both", show_default=True)
 @text_option("--tensors", "Only these tensors, as in Q,K,V,O.", metavar="NAMES")
-@click.option("--curve", is_flag=True, help="Every size at which the result of the LRU changes.")
+@flag_option("--curve", "Every size at which the result of the LRU changes.")
 @outputs
 def command(
-    m: str | None, m_elements: str | None, hardware: str | None, tiles: str | None, name: str, granularity: str,
-    line: str | None, policy: str, tensors: str | None, curve: bool, output: Output, **given: str | bool | None,
+    m: str | None, m_elements: str | None, hardware: str | None, tiles: str | None, schedules: tuple[str, ...],
+    granularity: str, line: str | None, policy: str, tensors: str | None, curve: bool, output: Output,
+    **given: str | bool | None,
 ) -> None:  # fmt: skip
     """What a cache of M bytes in place of the explicit SRAM would move: LRU and Belady's optimum, with write-backs.
 
@@ -34,14 +53,17 @@ def command(
 
     Example: iosim cache --N 8192 --d 128 --tiles 64x64 --schedule flash1 --M 100KB
     """
+    from itertools import product
+
     from .. import tables
+    from ..schedules import find_all
     from ..tracing import cache
     from ..tracing.event_file import one_head_run
-    from ..units import parse_axis, parse_bytes
+    from ..units import parse_bytes
 
     p = problem(given)
-    size = memory(m, m_elements, hardware)
-    sizes = [] if size is None else parse_axis(size, "--M", lambda text: parse_bytes(text, p.word_bytes))
+    places = memories(given, m, m_elements, hardware)
+    sizes = [parse_bytes(place.M, p.word_bytes) for place in places if place.M is not None]
     if not sizes and not (curve and policy == "lru"):
         raise InputError("--M", "nothing", "a size as in 100KB, or an axis as 16KB:1MB:x2", "or --curve --policy lru")
     if curve and policy == "belady":
@@ -49,10 +71,16 @@ def command(
     if line is not None and granularity != "line":
         raise InputError("--line", f"--granularity {granularity}", "line, where --line is given")
     one = str(sizes[0]) if len(sizes) == 1 else None
-    found = cache.compare(
-        *one_head_run(p, name, tiles, one), sizes, granularity=granularity, policy=policy, curve=curve,
-        line_bytes=64 if line is None else parse_bytes(line, p.word_bytes, "--line"),
-        tensors=tuple(dict.fromkeys(tensors.split(","))) if tensors else (),
-    )  # fmt: skip
-    rows = found["results"]
-    answer(rows, found, output, cache.comparison_header(name, found) + tables.table(cache.for_terminal(rows)))
+    parts = []
+    apart = [(place.label, [size]) for place, size in zip(places, sizes, strict=False) if "hardware" in place.label]
+    for (label, own), schedule in product(apart or [({}, sizes)], find_all(schedules or "flash1")):
+        name = schedule.name
+        found = cache.compare(
+            *one_head_run(p, name, tiles, one), own, granularity=granularity, policy=policy, curve=curve,
+            line_bytes=64 if line is None else parse_bytes(line, p.word_bytes, "--line"),
+            tensors=tuple(dict.fromkeys(tensors.split(","))) if tensors else (),
+        )  # fmt: skip
+        rows = found["results"]
+        text = cache.comparison_header(name, found) + tables.table(cache.for_terminal(rows))
+        parts.append(Part({**label, "schedule": name}, rows, cast("Row", found), text))
+    answer_all(parts, output)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import click
-
-from .options import file_option, json_option
+from .options import file_option, json_option, named_command
 
 
-@click.command("calibrate")
+@named_command("calibrate")
 @json_option
-@file_option
+@file_option("Write to a file, FILE.toml or FILE.json; - is stdout.")
 def command(as_json: bool, path: str | None) -> None:
     """Measure this GPU (memory, L2, arithmetic, launches, limits) into a hardware file, for --hardware FILE.toml.
 

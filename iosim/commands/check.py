@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import sys
 
-import click
-
 from ..counting.given import problem
 from .answer import Output, answer
-from .options import outputs, problem_options, text_option, variant_options
+from .options import (
+    named_command,
+    outputs,
+    problem_options,
+    schedule_option,
+    text_option,
+    tiles_option,
+    variant_options,
+)
 
 ABSOLUTE = "error_: the largest absolute error of the outputs, whose inputs are random numbers of about 1"
 
 
-@click.command("check")
+@named_command("check")
 @problem_options
-@text_option("--tiles", "Br x Bc as 48x40.", default="16x16", show_default=True)
-@click.option("--schedule", "schedules", multiple=True, metavar="NAME", help="Only this schedule; repeatable.")
+@tiles_option("Br x Bc as 48x40.", default="16x16")
+@schedule_option()
 @text_option("--seed", "Seed of the random inputs.", default="0", show_default=True)
 @text_option("--dropout", "Probability that an element of P is dropped; --seed decides which ones.", metavar="P")
 @variant_options

@@ -10,6 +10,7 @@ import click
 
 from .. import __version__
 from ..errors import InputError, IosimError, ScheduleError, suggestion
+from .options import LOADED, load_option
 
 COMMANDS = {
     "count": "Words and bytes for each schedule, with fit, ratios and bounds.",
@@ -74,9 +75,6 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
 
-LOADED: list[str] = []
-
-
 def blamed(error: Exception) -> Exception:
     """The error as a failure with one message, if a file of --load is to blame (its formula, search or example) or if
     stdout is full. Any other error is a bug and returned as it is."""
@@ -102,21 +100,8 @@ def unwritten(found: str) -> Exception:
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="iosim")
-@click.option("--load", "files", multiple=True, metavar="FILE.py", help="Python files that register schedules.")
-def main(files: tuple[str, ...]) -> None:
+def main() -> None:
     """How many words an attention schedule moves between HBM and an SRAM of M words, exactly."""
-    for file in files:
-        load_file(file)
 
 
-def load_file(file: str) -> None:
-    """Run a file that registers schedules."""
-    import runpy
-
-    LOADED.append(file)
-    try:
-        runpy.run_path(file)
-    except IosimError:
-        raise
-    except Exception as error:
-        raise InputError("--load", file, "a Python file that runs", f"{type(error).__name__}: {error}") from None
+main.params.append(load_option)

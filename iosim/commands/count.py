@@ -4,22 +4,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import click
-
-from ..counting.given import counts, memory
-from .answer import Output, answer, show
-from .options import memory_options, outputs, problem_options, tile_options, variant_options
+from ..counting.given import counts, memories
+from .answer import Output, Part, answer_all, show, title
+from .options import (
+    M_OR_TILES,
+    SIZES,
+    D,
+    N,
+    flag_option,
+    memory_options,
+    named_command,
+    outputs,
+    problem_options,
+    tile_options,
+    variant_options,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..counting.count import Report
 
 
-@click.command("count")
+@named_command("count", needs=(N, D, M_OR_TILES), axes=SIZES)
 @problem_options
 @memory_options
 @tile_options
 @variant_options
-@click.option("--detail", is_flag=True, help="Words of each tensor and each launch as well; with --csv a row for each.")
+@flag_option("--detail", "Words of each tensor and each launch as well; with --csv a row for each.")
 @outputs
 def command(
     m: str | None, m_elements: str | None, hardware: str | None, schedules: tuple[str, ...], tiles: str | None,
@@ -33,34 +45,34 @@ def command(
     from ..units import parse_count
 
     values = counts(given)
-    size = memory(m, m_elements, hardware)
+    places = memories(given, m, m_elements, hardware)
     multiple = parse_count(tile_multiple, "--tile-multiple")
-    found = count.count(M=size, schedules=schedules, tiles=tiles, tile_multiple=multiple, **values)
-    show_report(found, output, detail)
+    reports = [
+        count.count(M=place.M, schedules=schedules, tiles=tiles, tile_multiple=multiple, **values) for place in places
+    ]
+    if output.on_terminal and not output.as_json and not output.as_csv:
+        for place, found in zip(places, reports, strict=True):
+            show_report(found, title(place.label), detail)
+    else:
+        answer_all([part_of(p.label, r, output, detail) for p, r in zip(places, reports, strict=True)], output)
 
 
-def show_report(found: Report, output: Output, detail: bool) -> None:
-    """Write a report; on a terminal as tables by rich."""
+def part_of(label: Mapping[str, object], found: Report, output: Output, detail: bool) -> Part:
+    """A report as a part of an answer in plain text, JSON or CSV."""
     from .. import tables
-    from ..counting.report import (
-        bounds_table,
-        detail_rows,
-        detail_table,
-        header,
-        narrow_table,
-        notes,
-        report_json,
-        report_rows,
-        report_text,
-    )
+    from ..counting.report import detail_rows, detail_table, report_json, report_rows, report_text
 
-    if output.as_json or output.as_csv or not output.on_terminal:
-        text = report_text(found) + ("\n\n" + tables.table(detail_table(found)) if detail else "")
-        json = report_json(found) if output.as_json else None
-        rows = detail_rows(found) if detail else report_rows(found)
-        answer(rows, json, output, text)
-        return
-    show(header(found))
+    text = report_text(found) + ("\n\n" + tables.table(detail_table(found)) if detail else "")
+    json = report_json(found) if output.as_json else None
+    return Part(label, detail_rows(found) if detail else report_rows(found), json, text)
+
+
+def show_report(found: Report, title: str, detail: bool) -> None:
+    """Show a report on a terminal, as tables by rich."""
+    from .. import tables
+    from ..counting.report import bounds_table, detail_table, header, narrow_table, notes
+
+    show(title + header(found))
     tables.print_rich(narrow_table(found))
     if detail:
         show("")

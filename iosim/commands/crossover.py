@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import click
-
 from ..errors import InputError
 from .answer import Output, answer
-from .options import outputs, text_option
+from .options import COUNT, D, N, named_command, outputs, text_option
 
 
-@click.command("crossover")
-@text_option("--N", "Queries.", metavar="COUNT")
+@named_command("crossover", needs=(N, D), axes=("d", "dtype"))
+@text_option("--N", "Queries.", metavar="COUNT", kind=COUNT)
 @text_option("--Nk", "Keys (default: N).", metavar="COUNT")
 @text_option("--d", "Head dimensions, as in 64,128,256.", metavar="COUNTS")
 @text_option("--dtype", "Types in HBM, as in fp16,fp32.", default="fp16", show_default=True, metavar="TYPES")

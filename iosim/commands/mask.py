@@ -7,13 +7,13 @@ import click
 from ..counting.given import counts
 from ..errors import InputError
 from .answer import Output, answer
-from .options import outputs, problem_options, text_option
+from .options import N, named_command, outputs, problem_options, tiles_option
 
 
-@click.command("mask")
+@named_command("mask", needs=(N,))
 @click.argument("expression", required=False)
 @problem_options
-@text_option("--tiles", "Br x Bc as 32x32.", default="64x64", show_default=True)
+@tiles_option("Br x Bc as 32x32.", default="64x64")
 @outputs
 def command(
     expression: str | None, mask: str | None, tiles: str, output: Output, **given: str | bool | None

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import click
-
 from ..counting.given import counts
 from ..errors import InputError
 from .answer import Output, answer
-from .options import outputs, size_options, text_option
+from .options import COUNT, SIZE, D, flag_option, named_command, outputs, size_options, text_option, tiles_option
 
 
-@click.command("memory")
-@text_option("--N", "Queries: an axis as in 1024,4096 or 1024:32768:x2.", metavar="COUNTS")
+@named_command("memory", needs=(D,), axes=("n", "tiles"))
+@text_option("--N", "Queries: an axis as in 1024,4096 or 1024:32768:x2.", metavar="COUNTS", kind=COUNT)
 @size_options
-@text_option("--budget", "The largest N whose tensors fit in this much memory, as in 12GB.", metavar="SIZE")
-@text_option("--tiles", "Bytes of tiles on chip: Br x Bc, or several as in 64x64,128x64.", metavar="TILES")
-@click.option("--grid", "as_grid", is_flag=True, help="With --N and --tiles: which program has which rows.")
+@text_option("--budget", "The largest N whose tensors fit in this much memory, as in 12GB.", metavar="SIZE",
+             kind=SIZE, also=("memory", "hbm"))  # fmt: skip
+@tiles_option("Bytes of tiles on chip: Br x Bc, or several as in 64x64,128x64.")
+@flag_option("--grid", "With --N and --tiles: which program has which rows.", parameter="as_grid")
 @outputs
 def command(
     n: str | None, budget: str | None, tiles: str | None, as_grid: bool, output: Output, **given: str | bool | None

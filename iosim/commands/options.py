@@ -1,16 +1,168 @@
-"""Options that several commands share, as decorators."""
+"""The grammar of the command line: options that several commands share, and how a command reads them.
+
+An option knows under which heading of the help it stands and how its text is read. So a command that fails reads all
+its options once more, and names every fault at once. A command says which options it needs, and which may be axes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from ..errors import InputError, IosimError, suggestion
 from .answer import Output
 
-Function = Callable[..., None]  # type: ignore[explicit-any]  # each command has options of its own
-Decorator = Callable[[Function], Function]
+if TYPE_CHECKING:
+    Function = Callable[..., None]  # type: ignore[explicit-any]  # each command has options of its own
+    Decorator = Callable[[Function], Function]
+    Params = Mapping[str, object]
+
+# ---------------------------------------------------------------- kinds of values
+
+
+class Kind(NamedTuple):
+    """How the text of an option is read: `read(text, option)` raises InputError for one that is not allowed.
+
+    `between` stands between the values of an axis. `ranges`: whether start:stop:step stands for several values.
+    """
+
+    read: Callable[[str, str], object]
+    between: str = ","
+    ranges: bool = False
+
+    def read_all(self, text: str, option: str, axis: bool) -> None:
+        """Read one value, or all values of an axis."""
+        if not axis:
+            self.read(text, option)
+        elif self.ranges:
+            from ..units import parse_axis
+
+            parse_axis(text, option, lambda part: read_number(self, part, option))
+        else:
+            for part in text.split(self.between):
+                self.read(part.strip(), option)
+
+
+def read_number(kind: Kind, text: str | int, option: str) -> int:
+    """The number of a text of a kind that has numbers."""
+    return int(str(kind.read(str(text), option)))
+
+
+def read_count(text: str, option: str) -> int:
+    from ..units import parse_count
+
+    return parse_count(text, option)
+
+
+def read_passes(text: str, option: str) -> int:
+    from ..units import parse_count
+
+    return parse_count(text, option, least=0, most=10_000)
+
+
+def read_size(text: str, option: str) -> int:
+    from ..units import parse_bytes
+
+    return parse_bytes(text, 2, option)  # the width of a word decides no size's validity
+
+
+def read_type(text: str, option: str) -> int:
+    from ..units import dtype_bytes
+
+    return dtype_bytes(text, option)
+
+
+def read_mask(text: str, option: str) -> object:
+    from ..masks import parse_mask
+
+    return parse_mask(text)
+
+
+def read_tiles(text: str, option: str) -> object:
+    from ..core.tiling import Tiling, parse_tiles
+
+    rules = ("paper", "best", "ideal")
+    more = tuple(name for name in Tiling.__dataclass_fields__ if name not in ("rows_q", "rows_k"))
+    return text if text in rules else parse_tiles(text, option, more=more, rules=True)
+
+
+def read_schedules(text: str, option: str) -> object:
+    from ..schedules import find_all
+
+    return find_all(text)
+
+
+def read_hardware(text: str, option: str) -> object:
+    from ..hardware import load
+
+    return load(text)
+
+
+def read_gqa(text: str, option: str) -> str:
+    from ..core.problem import GQA
+
+    if text not in GQA:
+        raise InputError(option, text, " or ".join(GQA), suggestion(text, GQA))
+    return text
+
+
+COUNT, SIZE, PASSES = Kind(read_count, ranges=True), Kind(read_size, ranges=True), Kind(read_passes)
+TYPE, MASK, TILES, GQA_KIND = Kind(read_type), Kind(read_mask, ";"), Kind(read_tiles), Kind(read_gqa)
+SCHEDULE, HARDWARE, TEXT = Kind(read_schedules), Kind(read_hardware), Kind(lambda text, option: text)
+
+# ---------------------------------------------------------------- options
+
+REQUIRED, PROBLEM, MEMORY = "Required", "Problem", "Memory"
+CHOICE, VARIANTS, OWN, ANSWER = "Schedules and tiles", "What schedules may do", "Options", "Answer"
+HEADINGS = (REQUIRED, OWN, PROBLEM, MEMORY, CHOICE, VARIANTS, ANSWER)
+
+
+class Option(click.Option):
+    """An option with a heading in the help and a kind of value. `also` are names that other programs give it."""
+
+    def __init__(
+        self, param_decls: Sequence[str] | None = None, *, heading: str = OWN, kind: Kind = TEXT,
+        also: tuple[str, ...] = (), **settings: object,
+    ) -> None:  # fmt: skip
+        super().__init__(param_decls, **settings)  # type: ignore[arg-type]
+        self.heading, self.kind, self.also = heading, kind, also
+
+    @property
+    def flag(self) -> str:
+        """The name that messages use."""
+        return max(self.opts, key=len)
+
+
+def one_value(ctx: click.Context, option: click.Parameter, values: Sequence[str]) -> str | None:
+    """The value of an option. Several values of an axis become one text. Of any other option the last one counts, as
+    in most programs, and a note says so."""
+    found = list(dict.fromkeys(values))
+    assert isinstance(option, Option) and isinstance(ctx.command, Command)
+    if len(found) > 1 and option.name not in ctx.command.axes:
+        note(ctx, f"{option.flag} takes one value: {values[-1]} counts, and {', '.join(values[:-1])} does not")
+        return values[-1]
+    return option.kind.between.join(found) if found else None
+
+
+def text_option(
+    name: str, text: str, metavar: str | None = None, default: str | None = None, show_default: bool = False,
+    heading: str = OWN, kind: Kind = TEXT, also: tuple[str, ...] = (), parameter: str | None = None,
+) -> Decorator:  # fmt: skip
+    """An option with a value; `text` is its help. Its parameter has its name in lower case, unless it is given."""
+    parameter = parameter or name.strip("-").replace("-", "_").lower()
+    return click.option(
+        name, parameter, cls=Option, heading=heading, kind=kind, also=also, help=text, metavar=metavar,
+        show_default=show_default, multiple=True, default=None if default is None else (default,), callback=one_value,
+    )  # fmt: skip
+
+
+def flag_option(name: str, text: str, heading: str = OWN, parameter: str | None = None) -> Decorator:
+    """An option without a value. Its parameter has its name, unless it is given."""
+    names = (name, parameter) if parameter else (name,)
+    return click.option(*names, cls=Option, heading=heading, is_flag=True, help=text)
 
 
 def options(*decorators: Decorator) -> Decorator:
@@ -24,65 +176,98 @@ def options(*decorators: Decorator) -> Decorator:
     return apply
 
 
-def text_option(
-    name: str, text: str, metavar: str | None = None, default: str | None = None, show_default: bool = False
-) -> Decorator:
-    """An option with a value; `text` is its help. Its parameter has its name in lower case."""
-    parameter = name.strip("-").replace("-", "_").lower()
-    return click.option(name, parameter, help=text, metavar=metavar, default=default, show_default=show_default)
-
+# ---------------------------------------------------------------- shared options
 
 size_options = options(  # of a problem, without its mask and without N, which may be a number or an axis
-    text_option("--d", "Head dimension.", metavar="COUNT"),
-    text_option("--Nk", "Keys (default: N).", metavar="COUNT"),
-    text_option("--batch", "Batch size.", metavar="COUNT"),
-    text_option("--heads", "Query heads.", metavar="COUNT"),
-    text_option("--kv-heads", "Key and value heads (default: heads).", metavar="COUNT"),
-    text_option("--dtype", "Type of Q, K, V, O, S, P in HBM: fp16, bf16, fp32, fp8, fp64.", metavar="TYPE"),
-    text_option("--acc-dtype", "Type of what is accumulated on chip and of l, m, LSE.", metavar="TYPE"),
-)
+    text_option("--d", "Head dimension: words of a query and of a key.", metavar="COUNT", heading=PROBLEM, kind=COUNT,
+                also=("head-dim", "headdim", "dim", "dk")),
+    text_option("--Nk", "Keys (default: N).", metavar="COUNT", heading=PROBLEM, kind=COUNT, also=("keys", "kv-len")),
+    text_option("--dv", "Words of a value (default: d).", metavar="COUNT", heading=PROBLEM, kind=COUNT),
+    text_option("--batch", "Sequences (default: 1).", metavar="COUNT", heading=PROBLEM, kind=COUNT,
+                also=("batch-size", "bs", "b")),
+    text_option("--heads", "Query heads (default: 1).", metavar="COUNT", heading=PROBLEM, kind=COUNT,
+                also=("head", "nheads", "num-heads", "n-heads", "h")),
+    text_option("--kv-heads", "Key and value heads (default: heads).", metavar="COUNT", heading=PROBLEM, kind=COUNT,
+                also=("nkv", "num-kv-heads", "n-kv-heads", "kv-head")),
+    text_option("--dtype", "Type of Q, K, V, O, S, P in HBM: fp16 (default), bf16, fp32, fp8, fp64.", metavar="TYPE",
+                heading=PROBLEM, kind=TYPE, also=("type", "precision", "data-type")),
+    text_option("--acc-dtype", "Type of what is accumulated on chip and of l, m, LSE (default: that of --dtype, as in "
+                "the papers; real kernels accumulate in fp32).", metavar="TYPE", heading=PROBLEM, kind=TYPE,
+                also=("accumulator", "acc", "acc-type", "accum-dtype")),
+)  # fmt: skip
+mask_options = options(
+    text_option("--mask", "dense (default), causal, window:W, global:G, strided:S, file:PATH; &, |, ~ combine "
+                "them. 2b is 2 tiles.", metavar="MASK", heading=PROBLEM, kind=MASK),
+    flag_option("--causal", "Short for --mask causal.", heading=PROBLEM),
+)  # fmt: skip
 problem_options = options(
-    text_option("--N", "Queries.", metavar="COUNT"),
+    text_option("--N", "Queries.", metavar="COUNT", heading=PROBLEM, kind=COUNT,
+                also=("seqlen", "seq-len", "seq", "length", "sequence-length", "queries", "n-ctx", "l")),
     size_options,
-    text_option(
-        "--mask", "dense, causal, window:W, global:G, strided:S, file:PATH; &, |, ~ combine them. 2b is 2 tiles."
-    ),
-)
+    mask_options,
+)  # fmt: skip
 sram_options = options(
-    text_option("--M", "SRAM in bytes as 100KB or 1.5MB (K, KB, KiB = 1024), or in words as 51200el.", metavar="SIZE"),
-    text_option("--M-elements", "SRAM in words.", metavar="COUNT"),
-)
+    text_option("--M", "SRAM in bytes as 100KB or 1.5MB (K, KB, KiB = 1024), or in words as 51200el.", metavar="SIZE",
+                heading=MEMORY, kind=SIZE, also=("sram", "smem", "memory", "shared", "shared-memory", "sram-size")),
+    text_option("--M-elements", "SRAM in words.", metavar="COUNT", heading=MEMORY, kind=COUNT, also=("m-words",)),
+)  # fmt: skip
+GPU_NAMES = ("gpu", "device", "hw", "chip")
 memory_options = options(
-    sram_options, text_option("--hardware", "Take M from a preset; see iosim hardware.", metavar="NAME")
-)
+    sram_options,
+    text_option("--hardware", "Take M from a preset, as h100; see iosim hardware.", metavar="NAME", heading=MEMORY,
+                kind=HARDWARE, also=GPU_NAMES),
+)  # fmt: skip
+SCHEDULE_NAMES = ("algorithm", "algo", "kernel", "algorithms", "method")
+
+
+def schedule_option(text: str = "Only these: a,b or repeated; see iosim schedules.") -> Decorator:
+    """The option --schedule, as a tuple of texts with one or several names."""
+    return click.option("--schedule", "schedules", cls=Option, heading=CHOICE, kind=SCHEDULE, multiple=True,
+                        metavar="NAMES", help=text, also=SCHEDULE_NAMES)  # fmt: skip
+
+
+def tiles_option(text: str, default: str | None = None) -> Decorator:
+    """The option --tiles."""
+    return text_option(
+        "--tiles", text, metavar="TILES", default=default, show_default=default is not None, heading=CHOICE, kind=TILES,
+        also=("tile", "block", "blocks", "block-size", "br", "bc"),
+    )  # fmt: skip
+
+
+multiple_option = text_option(
+    "--tile-multiple", "Use only tile sizes that are multiples of this.", metavar="COUNT", default="1",
+    show_default=True, heading=CHOICE, kind=COUNT,
+)  # fmt: skip
 tile_options = options(
-    text_option("--tiles", "paper, best, or Br x Bc as 128x64 (query rows first)."),
-    text_option("--tile-multiple", "Use only tile sizes that are multiples of this.", default="1", show_default=True),
-    click.option(
-        "--schedule",
-        "schedules",
-        multiple=True,
-        metavar="NAME",
-        help="Only this schedule (see iosim schedules); repeatable.",
-    ),
+    schedule_option(),
+    tiles_option("paper, best, or Br x Bc as 128x64 (query rows first)."),
+    multiple_option,
 )
 variant_options = options(
-    click.option("--count-init", is_flag=True, help="Count the writes that fill O, l, m before Algorithm 1."),
-    click.option("--lse", is_flag=True, help="Also store the log-sum-exp of each row (queries outside)."),
-    click.option("--keep-p", is_flag=True, help="Also store P in HBM."),
-    text_option("--elementwise", "Add K unfused passes over the N x Nk scores to standard attention.", metavar="K"),
-    text_option("--splits", "Shares that the keys are cut into, for split-kv (default: 4).", metavar="S"),
-    text_option("--page-size", "Rows of a page of the KV cache, for paged (default: 16).", metavar="ROWS"),
-    text_option(
-        "--gqa", "repeat: each query head loads K and V; pack: the query heads of a KV head share tiles.", metavar="HOW"
-    ),
+    flag_option("--count-init", "Count the writes that fill O, l, m before Algorithm 1.", heading=VARIANTS),
+    flag_option("--lse", "Also store the log-sum-exp of each row (queries outside).", heading=VARIANTS),
+    flag_option("--keep-p", "Also store P in HBM.", heading=VARIANTS),
+    text_option("--elementwise", "Add K unfused passes over the N x Nk scores to standard attention (default: 0).",
+                metavar="K", heading=VARIANTS, kind=PASSES),
+    text_option("--splits", "Shares that the keys are cut into, for split-kv (default: 4).",
+                metavar="S", heading=VARIANTS, kind=COUNT),
+    text_option("--page-size", "Rows of a page of the KV cache, for paged (default: 16).",
+                metavar="ROWS", heading=VARIANTS, kind=COUNT),
+    text_option("--gqa", "repeat (default): each query head loads K and V; pack: the query heads of a KV head share "
+                "tiles.", metavar="HOW", heading=VARIANTS, kind=GQA_KIND),
+)  # fmt: skip
+json_option = flag_option("--json", "JSON on stdout.", heading=ANSWER, parameter="as_json")
+csv_option = flag_option("--csv", "CSV on stdout.", heading=ANSWER, parameter="as_csv")
+
+
+def file_option(text: str) -> Decorator:
+    """The option -o."""
+    return text_option("-o", text, metavar="FILE", heading=ANSWER, also=("out", "output", "file"), parameter="path")
+
+
+row_outputs = options(
+    json_option, csv_option, file_option("Write to a file, in the form that .json or .csv asks for; - is stdout.")
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
-csv_option = click.option("--csv", "as_csv", is_flag=True, help="CSV on stdout.")
-file_option = click.option(
-    "-o", "path", metavar="FILE", help="Write to a file, in the form that .json or .csv asks for; - is stdout."
-)
-row_outputs = options(json_option, csv_option, file_option)
 
 
 def outputs(function: Function) -> Function:
@@ -94,3 +279,259 @@ def outputs(function: Function) -> Function:
         function(output=Output.asked(as_json, as_csv, path), **given)
 
     return row_outputs(command)
+
+
+def format_option(text: str) -> Decorator:
+    """The option --format, as the parameter `kind`."""
+    return text_option("--format", text, metavar="KIND", heading=ANSWER, parameter="kind")
+
+
+AXES = (
+    "n", "nk", "d", "dv", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "mask", "m", "m_elements", "hardware",
+    "tiles", "tile_multiple", "splits", "page_size", "gqa", "columns",
+)  # fmt: skip
+"""Parameters with several values, where a command counts a whole grid."""
+SIZES = ("m", "m_elements", "hardware")
+"""Parameters with several values, where a command answers for one problem after the other."""
+
+# ---------------------------------------------------------------- commands
+
+LOADED: list[str] = []
+FAULTS, FILES = "iosim.faults", "iosim.files"
+
+
+def load_file(file: str) -> None:
+    """Run a file that registers schedules."""
+    import runpy
+
+    LOADED.append(file)
+    try:
+        runpy.run_path(file)
+    except IosimError:
+        raise
+    except Exception as error:
+        raise InputError("--load", file, "a Python file that runs", f"{type(error).__name__}: {error}") from None
+
+
+def load_files(ctx: click.Context, option: click.Parameter, files: tuple[str, ...]) -> None:
+    """Run the files of --load, and note their names for `loaded`."""
+    for file in files:
+        load_file(file)
+    ctx.meta[FILES] = (*loaded(ctx), *files)
+
+
+def loaded(ctx: click.Context) -> tuple[str, ...]:
+    """The files that this command line loaded, before or after the command's name."""
+    return ctx.meta.get(FILES, ())
+
+
+load_option = Option(
+    ["--load"], heading=ANSWER, multiple=True, metavar="FILE.py", help="Python files that register schedules.",
+    is_eager=True, expose_value=False, callback=load_files,
+)  # fmt: skip
+
+
+def note(ctx: click.Context, text: str) -> None:
+    """Say something on stderr about an option that changes nothing."""
+    if not ctx.resilient_parsing:
+        click.echo(f"note: {text}", err=True)
+
+
+def faults_in(ctx: click.Context) -> list[InputError]:
+    """The faults found so far in this command line."""
+    return ctx.meta.setdefault(FAULTS, [])  # type: ignore[no-any-return]
+
+
+class Need(NamedTuple):
+    """An option that a command needs, unless one of the parameters `or_else` is given."""
+
+    parameter: str
+    or_else: tuple[str, ...] = ()
+
+
+N, D, M = Need("n"), Need("d"), Need("m", ("m_elements", "hardware"))
+M_OR_TILES = Need("m", ("m_elements", "hardware", "tiles"))
+
+
+class Command(click.Command):
+    """A command whose help has headings, which names all faults of a line at once, and which takes --load as well.
+
+    `needs` are the options that stand first in the help. Parameters in `axes` may have several values. `instead` says
+    what to do instead of an option that this command does not have.
+    """
+
+    needs: tuple[Need, ...] = ()
+    axes: tuple[str, ...] = ()
+    instead: Mapping[str, str] = {}
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        *own, help_option = super().get_params(ctx)
+        return [*own, load_option, help_option]
+
+    def options_of(self, ctx: click.Context) -> list[Option]:
+        """The options, without --help."""
+        return [parameter for parameter in self.get_params(ctx) if isinstance(parameter, Option)]
+
+    # ------------------------------------------------------------ help
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        needed = [need.parameter for need in self.needs]
+        lines: dict[str, list[tuple[str, str]]] = {heading: [] for heading in HEADINGS}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                own = parameter.heading if isinstance(parameter, Option) else ANSWER
+                lines[REQUIRED if parameter.name in needed else own].append(record)
+        lines[REQUIRED].sort(key=lambda record: (record[0].startswith("--M"),))
+        for heading, records in lines.items():
+            if records:
+                with formatter.section(heading):
+                    formatter.write_dl(records, col_max=24)
+
+    # ------------------------------------------------------------ faults, all at once
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse a line. An option that is not known is dropped with its value, and noted as a fault."""
+        ctx.allow_extra_args, line = True, list(args)
+        while True:
+            try:
+                extra = super().parse_args(ctx, list(line))
+            except click.NoSuchOption as error:
+                fault = self.unknown(ctx, error.option_name)
+                rest = without(line, error.option_name, value=True)
+            except click.BadOptionUsage as error:
+                fault = (
+                    InputError(error.option_name, "no value", "a value after it")
+                    if "require" in error.message
+                    else (InputError(error.option_name, "a value", "no value: it is a flag"))
+                )
+                rest = without(line, error.option_name, value=False)
+            else:
+                break
+            faults_in(ctx).append(fault)
+            if rest == line:
+                raise fault
+            line = rest
+        if extra:
+            name = f"iosim {ctx.info_name}"
+            faults_in(ctx).append(InputError(name, " ".join(extra), "options with their values",
+                                             "a value with spaces needs quotes"))  # fmt: skip
+        return extra
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command. Where it fails, or where the line could not be parsed, name all faults of its options."""
+        found = faults_in(ctx)
+        try:
+            if ctx.params.pop("causal", False):
+                self.take_causal(ctx.params)
+            if not found:
+                return super().invoke(ctx)
+        except InputError as error:
+            found.append(error)
+        raise together([*found, *self.unread(ctx), *self.missing(ctx)], example_of(self))
+
+    def take_causal(self, params: dict[str, object]) -> None:
+        """Put the mask of --causal where that of --mask is."""
+        other = params.get("mask") or params.get("expression")
+        if other not in (None, "causal"):
+            raise InputError(
+                "--causal", f"--mask {other} as well", "one of the two", "join them as --mask 'causal&...'"
+            )
+        params["mask" if params.get("expression") is None else "expression"] = "causal"
+
+    def unread(self, ctx: click.Context) -> list[InputError]:
+        """A fault for each option whose text cannot be read."""
+        found = []
+        for option in self.options_of(ctx):
+            value = ctx.params.get(str(option.name))
+            for text in value if isinstance(value, tuple) else (value,):
+                try:
+                    if isinstance(text, str):
+                        option.kind.read_all(text, option.flag, option.name in self.axes)
+                except InputError as fault:
+                    found.append(fault)
+        return found
+
+    def missing(self, ctx: click.Context) -> list[InputError]:
+        """A fault for each option that is needed and not given."""
+        given = {name for name, value in ctx.params.items() if value not in (None, (), False)}
+        absent = {need.parameter for need in self.needs if not given & {need.parameter, *need.or_else}}
+        return [
+            InputError(option.flag, NOTHING, (option.help or "").rstrip("."))
+            for option in self.options_of(ctx)
+            if option.name in absent and not any(repr(option.flag) in fault.hint for fault in faults_in(ctx))
+        ]
+
+    def unknown(self, ctx: click.Context, name: str) -> InputError:
+        """The fault of an option that the command does not have, with the one that was meant or the commands that have
+        it."""
+        word = name.lstrip("-").lower()
+        own = self.options_of(ctx)
+        same = [o.flag for o in own if word in (o.flag.strip("-").lower(), *o.also)]
+        others = [] if same or name in self.instead else commands_with(ctx, name)
+        if same:
+            hint = f"did you mean {same[0]!r}?"
+        elif name in self.instead:
+            hint = self.instead[name]
+        elif others:
+            hint = f"an option of iosim {', '.join(others)}"
+        else:
+            hint = suggestion(name, [o.flag for o in own])
+        return InputError("option", name, f"those of iosim {ctx.info_name} --help", hint)
+
+
+NOTHING = "nothing"
+
+
+def commands_with(ctx: click.Context, name: str) -> list[str]:
+    """The commands that have an option."""
+    root = ctx.find_root()
+    group = root.command
+    if not isinstance(group, click.Group):
+        return []
+    found = ((command, group.get_command(root, command)) for command in group.list_commands(root))
+    return [command for command, made in found if made and any(name in option.opts for option in made.params)]
+
+
+def without(line: Sequence[str], option: str, value: bool) -> list[str]:
+    """A command line without an option, and without its value if it may have one."""
+    for k, text in enumerate(line):
+        if text == option or text.startswith(option + "=") or (not option.startswith("--") and text.startswith(option)):
+            follows = value and text == option and line[k + 1 : k + 2] and not line[k + 1].startswith("-")
+            return [*line[:k], *line[k + 2 if follows else k + 1 :]]
+    return list(line)
+
+
+def together(faults: Sequence[InputError], example: str) -> InputError | IosimError:
+    """All faults as one error, each option once. Options that are missing are one fault."""
+    found: list[InputError] = []
+    for fault in faults:
+        if fault.where == "option" or fault.where.split(" ")[0] not in [other.where.split(" ")[0] for other in found]:
+            found.append(fault)
+    absent = [fault.where for fault in found if fault.found == NOTHING]
+    if len(absent) > 1:
+        hint = f"as in {example}" if example else ""
+        missing = InputError(", ".join(absent), NOTHING, "a value for each", hint)
+        found = [missing, *(fault for fault in found if fault.found != NOTHING)]
+    if len(found) == 1:
+        return found[0]
+    return IosimError(f"{len(found)} faults\n" + "\n".join(f"  {fault}" for fault in found))
+
+
+def example_of(command: click.Command) -> str:
+    """The first example of a command's help."""
+    _, _, text = (command.help or "").partition("Example: ")
+    return " ".join(text.partition("\n\n")[0].split())
+
+
+def named_command(
+    name: str, needs: tuple[Need, ...] = (), axes: tuple[str, ...] = (), instead: Mapping[str, str] | None = None
+) -> Callable[[Function], Command]:
+    """A command of this name made of a function and its options."""
+
+    def make(function: Function) -> Command:
+        made = click.command(name, cls=Command)(function)
+        made.needs, made.axes, made.instead = needs, axes, instead or {}
+        return made
+
+    return make

@@ -4,27 +4,36 @@ from __future__ import annotations
 
 import click
 
-from ..counting.given import FIELDS, Given, counts, memory
+from ..counting.given import FIELDS, Given, counts, memories
 from ..errors import InputError, suggestion
-from .options import memory_options, problem_options, text_option, tile_options, variant_options
+from .options import (
+    AXES,
+    Need,
+    file_option,
+    flag_option,
+    memory_options,
+    named_command,
+    problem_options,
+    text_option,
+    tile_options,
+    variant_options,
+)
 
 PICTURES = ("traffic", "mask")
 
 
-@click.command("plot")
+@named_command("plot", needs=(Need("path"),), axes=AXES)
 @click.argument("rows", required=False)
-@click.option("-x", "x", metavar="COLUMN", help="With a file of rows: the column on the x axis, as M_bytes.")
-@click.option("-y", "y", metavar="COLUMN", help="With a file of rows: the column on the y axis, as total.")
-@click.option(
-    "--by", metavar="COLUMNS", help="With a file of rows: a line for each value of these, as schedule,tiling."
-)
-@click.option("--steps", is_flag=True, help="With a file of rows: draw stairs; a value holds until the next x.")
+@text_option("-x", "With a file of rows: the column on the x axis, as M_bytes.", metavar="COLUMN")
+@text_option("-y", "With a file of rows: the column on the y axis, as total.", metavar="COLUMN")
+@text_option("--by", "With a file of rows: a line for each value of these, as schedule,tiling.", metavar="COLUMNS")
+@flag_option("--steps", "With a file of rows: draw stairs; a value holds until the next x.")
 @text_option("--picture", "traffic or mask.", default="traffic", show_default=True)
 @problem_options
 @memory_options
 @tile_options
 @variant_options
-@click.option("-o", "path", metavar="FILE", help="A .png, .svg or .pdf file.")
+@file_option("A .png, .svg or .pdf file.")
 def command(
     rows: str | None, x: str | None, y: str | None, by: str | None, steps: bool, picture: str, m: str | None,
     m_elements: str | None, hardware: str | None, tiles: str | None, tile_multiple: str, schedules: tuple[str, ...],
@@ -62,9 +71,9 @@ def command(
     if picture == "mask":
         plot_mask(given, tiles or "64x64", file)
         return
-    size = memory(m, m_elements, hardware)
-    if size is not None:
-        values["M"] = size
+    sizes = [str(place.M) for place in memories(given, m, m_elements, hardware) if place.M is not None]
+    if sizes:
+        values["M"] = ",".join(dict.fromkeys(sizes))
     matplotlib_chart.draw_chart(traffic_chart(values, schedules, tiles, tile_multiple), file)
 
 

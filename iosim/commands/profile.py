@@ -6,22 +6,20 @@ import click
 
 from ..counting.given import problem
 from .answer import Output, answer
-from .options import outputs, problem_options, text_option
+from .options import HARDWARE, D, N, flag_option, named_command, outputs, problem_options, text_option
 
 
-@click.command("profile")
+@named_command("profile", needs=(N, D))
 @click.argument("kernel", required=False)
 @problem_options
-@click.option("--causal", is_flag=True, help="Short for --mask causal.")
 @text_option("--from-ncu", "Explain a kept profile of any attention kernel.", metavar="FILE")
 @text_option("--keep", "Keep the profiler's CSV here.", metavar="FILE")
-@click.option("--no-lse", is_flag=True, help="The kernel stores no log-sum-exp.")
-@text_option(
-    "--hardware", "Also predict DRAM bytes and (except for passes) time: a preset, or a file of iosim calibrate."
-)
+@flag_option("--no-lse", "The kernel stores no log-sum-exp.")
+@text_option("--hardware", "Also predict DRAM bytes and (except for passes) time: a preset, or a file of iosim "
+             "calibrate.", kind=HARDWARE)  # fmt: skip
 @outputs
 def command(
-    kernel: str | None, causal: bool, from_ncu: str | None, keep: str | None, no_lse: bool, hardware: str | None,
+    kernel: str | None, from_ncu: str | None, keep: str | None, no_lse: bool, hardware: str | None,
     output: Output, **given: str | bool | None,
 ) -> None:  # fmt: skip
     """Which schedule and tiles explain an attention kernel that somebody else wrote.
@@ -36,8 +34,7 @@ def command(
     """
     from ..gpu.profile.run import explain_kernel
 
-    asked = {**given, "mask": "causal"} if causal else given
-    p = problem(asked, acc_dtype="fp32", lse=not no_lse)
+    p = problem(given, acc_dtype="fp32", lse=not no_lse)
     rows = explain_kernel(kernel, p, from_ncu, keep, hardware)
     explained = {str(row["kernel"]) for row in rows if row["explains"]}
     for name in dict.fromkeys(str(row["kernel"]) for row in rows if row["kernel"] not in explained):

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import sys
 
-import click
-
 from ..counting.given import counts, memory
 from ..errors import InputError
-from .options import memory_options, problem_options, tile_options, variant_options
+from .options import D, M, N, file_option, memory_options, named_command, problem_options, tile_options, variant_options
 
 
-@click.command("report")
+@named_command("report", needs=(N, D, M))
 @problem_options
 @memory_options
 @tile_options
 @variant_options
-@click.option("-o", "path", metavar="FILE", help="Write to a file; - is stdout.")
+@file_option("Write to a file, FILE.html; - is stdout.")
 def command(
     m: str | None, m_elements: str | None, hardware: str | None, schedules: tuple[str, ...], tiles: str | None,
     tile_multiple: str, path: str | None, **given: str | bool | None,

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
-import click
+from ..counting.given import counts, memories, names_of
+from .answer import Output, Part, answer_all
+from .options import (
+    GPU_NAMES,
+    HARDWARE,
+    MEMORY,
+    SIZES,
+    D,
+    N,
+    Need,
+    flag_option,
+    named_command,
+    outputs,
+    problem_options,
+    sram_options,
+    text_option,
+    tile_options,
+    variant_options,
+)
 
-from ..counting.given import counts, memory
-from .answer import Output, answer
-from .options import outputs, problem_options, sram_options, text_option, tile_options, variant_options
 
-
-@click.command("roofline")
+@named_command("roofline", needs=(N, D, Need("hardware")), axes=SIZES)
 @problem_options
 @sram_options
-@text_option("--hardware", "Peaks, measured rates and M of a preset or a file; see iosim hardware.", metavar="NAME")
+@text_option("--hardware", "Peaks, measured rates and M of a preset or a file; see iosim hardware.", metavar="NAME",
+             heading=MEMORY, kind=HARDWARE, also=GPU_NAMES)  # fmt: skip
 @tile_options
 @variant_options
-@click.option("--decode", is_flag=True, help="Add the same with one query over the same keys.")
+@flag_option("--decode", "Add the same with one query over the same keys.")
 @outputs
 def command(
     m: str | None, m_elements: str | None, hardware: str | None, schedules: tuple[str, ...], tiles: str | None,
@@ -29,6 +44,8 @@ def command(
 
     Example: iosim roofline --N 8192 --d 128 --heads 32 --hardware H100 --decode
     """
+    from itertools import product
+
     from ..errors import InputError
     from ..studies import roofline, roofline_tables
     from ..units import parse_count
@@ -36,10 +53,14 @@ def command(
     values = counts(given)
     if hardware is None:
         raise InputError("--hardware", "nothing", "a preset: see iosim hardware")
-    size = memory(m, m_elements, None)
     multiple = parse_count(tile_multiple, "--tile-multiple")
-    found = roofline.roofline(
-        hardware=hardware, M=size, schedules=schedules, tiles=tiles, tile_multiple=multiple, decode=decode, **values
-    )
-    text = roofline_tables.roofline_text(found)
-    answer(roofline_tables.roofline_rows(found), roofline_tables.roofline_json(found), output, text)
+    names = names_of(hardware)
+    parts = []
+    for name, (label, size) in product(names, memories(given, m, m_elements, None)):
+        found = roofline.roofline(
+            hardware=name, M=size, schedules=schedules, tiles=tiles, tile_multiple=multiple, decode=decode, **values
+        )
+        rows, json = roofline_tables.roofline_rows(found), roofline_tables.roofline_json(found)
+        labels = {**({"hardware": name} if len(names) > 1 else {}), **label}
+        parts.append(Part(labels, rows, json, roofline_tables.roofline_text(found)))
+    answer_all(parts, output)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 
 from .answer import Output, answer
-from .options import outputs
+from .options import named_command, outputs
 
 
-@click.command("schedules")
+@named_command("schedules")
 @click.argument("name", required=False)
 @outputs
 def command(name: str | None, output: Output) -> None:

@@ -8,24 +8,38 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from ..counting.given import memory
+from ..counting.given import memory, names_of
 from ..errors import InputError, suggestion
 from .answer import Output, answer
-from .options import memory_options, problem_options, row_outputs, text_option, tile_options, variant_options
+from .options import (
+    AXES,
+    M_OR_TILES,
+    D,
+    N,
+    flag_option,
+    format_option,
+    memory_options,
+    named_command,
+    problem_options,
+    row_outputs,
+    text_option,
+    tile_options,
+    variant_options,
+)
 
 if TYPE_CHECKING:
     from ..counting.sweep_axes import Sweep
 
 
-@click.command("sweep")
+@named_command("sweep", needs=(N, D, M_OR_TILES), axes=AXES)
 @click.argument("config", required=False)
 @problem_options
 @memory_options
 @tile_options
 @variant_options
 @text_option("--columns", "Only these columns, in this order, as in N,schedule,total.", metavar="NAMES")
-@click.option("--dry-run", is_flag=True, help="Print the number of rows and stop.")
-@click.option("--format", "kind", metavar="KIND", help="csv, jsonl or parquet (default: from the file's name).")
+@flag_option("--dry-run", "Print the number of rows and stop.")
+@format_option("csv, jsonl or parquet (default: from the file's name).")
 @row_outputs
 def command(
     config: str | None, as_json: bool, as_csv: bool, path: str | None, dry_run: bool, kind: str | None, m: str | None,
@@ -35,15 +49,18 @@ def command(
     """A grid of counts, one tidy row a run, to CSV, JSON lines or Parquet.
 
     Axes: 1024,4096 or 16KB:256KB:x2 or 64:256:+64, ends included, for --N, --Nk, --d, --batch, --heads, --kv-heads,
-    --M, --splits, --page-size, --tile-multiple; lists with commas for --dtype, --acc-dtype, --gqa, --tiles,
-    --schedule; masks with semicolons, as 'causal;window:64'. Or CONFIG is a TOML file with the same names.
+    --dv, --M, --splits, --page-size, --tile-multiple; lists with commas for --dtype, --acc-dtype, --gqa, --tiles,
+    --schedule, --hardware; masks with semicolons, as 'causal;window:64'. Or a TOML file with the same names.
 
     Example: iosim sweep --N 1024,8192 --d 64,128 --M 16KB:256KB:x2 -o out.csv
     """
     from ..counting.sweep_file import sweep_of
 
     kind = kind_of(kind, path, as_json, as_csv, dry_run)
-    size = memory(m, m_elements, hardware)
+    chips = names_of(hardware)
+    size = memory(m, m_elements, chips[0] if chips else None)
+    if len(chips) > 1:
+        size, given = None, {**given, "hardware": hardware}
     plan = sweep_of(config, given, size, schedules, tile_multiple)
     if dry_run:
         row = {"rows": plan.rows}

@@ -4,20 +4,35 @@ from __future__ import annotations
 
 import click
 
-from ..counting.given import counts, memory
-from .answer import Output, answer
-from .options import memory_options, outputs, problem_options, text_option
+from ..counting.given import counts, memories
+from .answer import Output, Part, answer_all
+from .options import (
+    CHOICE,
+    M_OR_TILES,
+    SIZES,
+    TILES,
+    D,
+    N,
+    Option,
+    memory_options,
+    multiple_option,
+    named_command,
+    outputs,
+    problem_options,
+    text_option,
+    tiles_option,
+)
 
 
-@click.command("training")
+@named_command("training", needs=(N, D, M_OR_TILES), axes=SIZES)
 @problem_options
 @memory_options
-@text_option("--tiles", "paper, best, or Br x Bc as 128x64 (query rows first).")
-@text_option("--backward-tiles", "Tiles of the backward pass (default: --tiles).")
-@text_option("--tile-multiple", "Use only tile sizes that are multiples of this.", default="1", show_default=True)
-@click.option(
-    "--combination", "combinations", multiple=True, metavar="NAME", help="Only this one, as flash2; repeatable."
-)
+@tiles_option("paper, best, or Br x Bc as 128x64 (query rows first).")
+@text_option("--backward-tiles", "Tiles of the backward pass (default: --tiles).", metavar="TILES",
+             heading=CHOICE, kind=TILES)  # fmt: skip
+@multiple_option
+@click.option("--combination", "combinations", cls=Option, heading=CHOICE, multiple=True, metavar="NAMES",
+              help="Only these: a,b or repeated.")  # fmt: skip
 @text_option("--unfused", "Passes that standard runs as kernels of their own: scale, mask-add, mask-fill, dropout.",
              metavar="NAMES")  # fmt: skip
 @outputs
@@ -32,13 +47,16 @@ def command(
     from ..studies import training, training_tables
     from ..units import parse_count
 
-    values = counts(given)
-    size = memory(m, m_elements, hardware)
+    values, parts = counts(given), []
     multiple = parse_count(tile_multiple, "--tile-multiple")
+    chosen = [name.strip() for text in combinations for name in text.split(",")]
     names = [] if unfused is None else unfused.split(",")
-    found = training.training(
-        M=size, combinations=combinations, tiles=tiles, backward_tiles=backward_tiles, tile_multiple=multiple,
-        unfused=names, **values,
-    )  # fmt: skip
-    json = training_tables.training_json(found) if output.as_json else None
-    answer(training_tables.training_rows(found), json, output, training_tables.training_text(found))
+    for label, size in memories(given, m, m_elements, hardware):
+        found = training.training(
+            M=size, combinations=chosen, tiles=tiles, backward_tiles=backward_tiles, tile_multiple=multiple,
+            unfused=names, **values,
+        )  # fmt: skip
+        json = training_tables.training_json(found) if output.as_json else None
+        text = training_tables.training_text(found)
+        parts.append(Part(label, training_tables.training_rows(found), json, text))
+    answer_all(parts, output)

@@ -4,33 +4,46 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import click
-
-from ..counting.given import counts, memory
+from ..counting.given import counts, memories, memory
 from ..errors import InputError
-from .answer import Output, answer
-from .options import memory_options, outputs, problem_options, text_option, variant_options
+from .answer import Output, Part, answer, answer_all
+from .options import (
+    COUNT,
+    SIZES,
+    D,
+    N,
+    Need,
+    flag_option,
+    memory_options,
+    multiple_option,
+    named_command,
+    outputs,
+    problem_options,
+    schedule_option,
+    text_option,
+    variant_options,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..tuning.least import Best, Curve
 
-SCHEDULE = click.option(
-    "--schedule", "schedules", multiple=True, metavar="NAME", help="Only this schedule; repeatable."
-)
+INSTEAD = {"--tiles": "iosim tune finds the tiles itself; iosim count --tiles 128x64 counts given ones"}
 LEAST_BLOCKS = (
     "Only choices with at least this many thread blocks, for example one for each SM. Launches that move less than a "
     "tenth of the words do not count."
 )
 
 
-@click.command("tune")
+@named_command("tune", needs=(N, D, Need("m", ("m_elements", "hardware", "curve"))), instead=INSTEAD, axes=SIZES)
 @problem_options
 @memory_options
-@SCHEDULE
-@text_option("--tile-multiple", "Use only tile sizes that are multiples of this.", default="1", show_default=True)
+@schedule_option()
+@multiple_option
 @variant_options
-@text_option("--least-blocks", LEAST_BLOCKS, metavar="COUNT")
-@click.option("--curve", is_flag=True, help="Every M at which the least traffic falls, instead of one M.")
+@text_option("--least-blocks", LEAST_BLOCKS, metavar="COUNT", kind=COUNT)
+@flag_option("--curve", "Every M at which the least traffic falls, instead of one M.")
 @text_option("--plot", "With --curve: draw the curve to FILE.png or FILE.svg.", metavar="FILE")
 @outputs
 def command(
@@ -45,19 +58,23 @@ def command(
     from ..units import parse_count
 
     values = counts(given)
-    size = memory(m, m_elements, hardware)
     multiple = parse_count(tile_multiple, "--tile-multiple")
     blocks = 1 if least_blocks is None else parse_count(least_blocks, "--least-blocks")
+    places = memories(given, m, m_elements, hardware)
     if curve:
-        check_curve(size, plot)
+        check_curve(memory(m, m_elements, hardware), plot)
         least = tune.trace_curve(schedules=schedules, tile_multiple=multiple, least_blocks=blocks, **values)
         show_curve(least, plot, output)
-    else:
-        at = one_size(size, plot)
-        show_best(tune.tune(M=at, schedules=schedules, tile_multiple=multiple, least_blocks=blocks, **values), output)
+        return
+    parts = []
+    for label, M in places:
+        at = one_size(M, plot)
+        found = tune.tune(M=at, schedules=schedules, tile_multiple=multiple, least_blocks=blocks, **values)
+        parts.append(best_part(label, found, output))
+    answer_all(parts, output)
 
 
-def one_size(size: str | None, plot: str | None) -> str:
+def one_size(size: str | int | None, plot: str | None) -> str | int:
     """The M to search at; InputError without one, or with --plot, which draws curves only."""
     if size is None:
         raise InputError("--M", "nothing", "a size as in 100KB", "or --curve for all of them")
@@ -76,12 +93,12 @@ def check_curve(size: str | None, plot: str | None) -> None:
         check_name(plot)
 
 
-def show_best(found: Best, output: Output) -> None:
-    """Write the answer for one M."""
+def best_part(label: Mapping[str, object], found: Best, output: Output) -> Part:
+    """The answer for one M."""
     from ..tuning import tables
 
     json = tables.tune_json(found) if output.as_json else None
-    answer(tables.tune_rows(found), json, output, tables.tune_text(found))
+    return Part(label, tables.tune_rows(found), json, tables.tune_text(found))
 
 
 def show_curve(found: Curve, plot: str | None, output: Output) -> None:

@@ -8,7 +8,22 @@ from typing import TYPE_CHECKING
 import click
 
 from .answer import Output, answer
-from .options import outputs, problem_options, text_option
+from .options import (
+    HARDWARE,
+    MEMORY,
+    SIZE,
+    VARIANTS,
+    Need,
+    Option,
+    flag_option,
+    loaded,
+    named_command,
+    outputs,
+    problem_options,
+    schedule_option,
+    text_option,
+    tiles_option,
+)
 
 if TYPE_CHECKING:
     from ..gpu.verdict_rows import Verdict
@@ -17,27 +32,23 @@ if TYPE_CHECKING:
 MOST_PLACES = 32
 
 
-@click.command("verify")
+@named_command("verify", needs=(Need("n", ("sweep_m", "from_ncu")), Need("d", ("sweep_m", "from_ncu"))))
 @problem_options
-@text_option("--tiles", "Br x Bc as 64x64, or best (with --M).", metavar="TILES")
-@text_option("--M", "Shared memory of a block: the best tiles (multiples of 16) that fit in it.", metavar="SIZE")
-@click.option(
-    "--schedule",
-    "schedules",
-    multiple=True,
-    metavar="NAME",
-    help="Only this schedule; repeatable (default: all core schedules).",
-)
-@click.option("--lse", is_flag=True, help="Also store the log-sum-exp of each row (queries outside).")
-@click.option("--tuned", is_flag=True, help="The tuned kernels instead of the generated ones.")
-@click.option("--sweep-m", "--sweep-M", "sweep_m", metavar="AXIS",
+@tiles_option("Br x Bc as 64x64, or best (with --M).")
+@text_option("--M", "Shared memory of a block: the best tiles (multiples of 16) that fit in it.", metavar="SIZE",
+             heading=MEMORY, kind=SIZE)  # fmt: skip
+@schedule_option("Only these: a,b or repeated (default: all core schedules).")
+@flag_option("--lse", "Also store the log-sum-exp of each row (queries outside).", heading=VARIANTS)
+@flag_option("--tuned", "The tuned kernels instead of the generated ones.")
+@click.option("--sweep-m", "--sweep-M", "sweep_m", cls=Option, metavar="AXIS",
               help="SM bytes against M, as 16KB:227KB:x2 (default: N = 8192, d = 64, 16 heads).")  # fmt: skip
-@text_option("--hardware", "A preset, or a file of iosim calibrate (default: by the name of the GPU).")
+@text_option("--hardware", "A preset, or a file of iosim calibrate (default: by the name of the GPU).",
+             kind=HARDWARE)  # fmt: skip
 @text_option("--from-ncu", "Judge a kept profile; this needs no GPU.", metavar="FILE")
 @text_option("--keep", "Keep the profiler's CSV here.", metavar="FILE")
-@click.option("--places", type=click.IntRange(1, MOST_PLACES), default=1, metavar="COUNT",
+@click.option("--places", cls=Option, type=click.IntRange(1, MOST_PLACES), default=1, metavar="COUNT",
               help="Profile each launch with its arrays in this many places; DRAM bytes are the mean.")  # fmt: skip
-@click.option("--no-counters", is_flag=True, help="Without Nsight Compute: words, output and time only.")
+@flag_option("--no-counters", "Without Nsight Compute: words, output and time only.")
 @outputs
 def command(
     tiles: str | None, m: str | None, schedules: tuple[str, ...], tuned: bool, sweep_m: str | None,
@@ -51,7 +62,7 @@ def command(
     from ..gpu.verdict_tables import flat_rows
     from ..gpu.verify_run import Choice, KeptProfile, Measurement, parse_request, run_request
 
-    load = click.get_current_context().find_root().params.get("files", ())
+    load = loaded(click.get_current_context())
     source = KeptProfile(from_ncu) if from_ncu else Measurement(not no_counters, keep, load)
     choice = Choice(schedules, tiles, m, sweep_m, tuned, places)
     found = run_request(parse_request(given, choice, hardware, source))

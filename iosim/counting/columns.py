@@ -17,14 +17,15 @@ RESULT_COLUMNS = (
 )  # fmt: skip
 COLUMNS = PROBLEM_COLUMNS + RESULT_COLUMNS
 OPTIONS = ("lse", "keep_p", "elementwise", "count_init", "splits", "page_size", "gqa")
-EVERY_COLUMN = (*COLUMNS, *OPTIONS, "tile_multiple", "more_tiles")
+EVERY_COLUMN = (*COLUMNS, "dv", *OPTIONS, "tile_multiple", "hardware", "more_tiles")
 
 
 def more_columns(problem: Attention, more_tiles: Iterable[object]) -> tuple[str, ...]:
     """The columns at the end of a row: options that are not at their defaults, and `more_tiles` if any tiling has more
     sizes than Br and Bc. With them a row has everything on which its counts depend."""
     unusual = [name for name in OPTIONS if getattr(problem, name) != getattr(type(problem), name)]
-    return (*unusual, *(["more_tiles"] if any(more_tiles) else []))
+    values = ["dv"] if isinstance(problem.dv, int) and problem.dv != problem.d else []
+    return (*values, *unusual, *(["more_tiles"] if any(more_tiles) else []))
 
 
 def more_sizes(sizes: Mapping[str, object]) -> str:

@@ -30,7 +30,6 @@ KEYWORDS = tuple(f.name for f in fields(Attention) if f.name not in ("N", "d", "
 class VariantOptions(TypedDict, total=False):
     """Fields of `Attention` that are the same at many points of a sweep."""
 
-    dv: int
     lse: bool
     keep_p: bool
     elementwise: int
@@ -45,6 +44,7 @@ class ProblemOptions(VariantOptions, total=False):
     """Fields of `Attention` that may be left out, except the mask: those in KEYWORDS."""
 
     Nk: int
+    dv: int
     batch: int
     heads: int
     kv_heads: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import InputError
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 Given = Mapping[str, str | bool | None]  # options by name, in lower case; None where an option was left out
 Fields = dict[str, Any]  # type: ignore[explicit-any]  # of `Attention`, by name: each has a type of its own
 FIELDS = {"n": "N", "nk": "Nk"}  # options whose field of `Attention` is not in lower case
-COUNT_FIELDS = ("N", "Nk", "d", "batch", "heads", "kv_heads", "splits", "page_size")
+COUNT_FIELDS = ("N", "Nk", "d", "dv", "batch", "heads", "kv_heads", "splits", "page_size")
 
 
 def counts(given: Given, required: tuple[str, ...] = ("N", "d")) -> Fields:
@@ -41,8 +41,41 @@ def problem(given: Given, required: tuple[str, ...] = ("N", "d"), **defaults: ob
     return Attention(**{**values, "mask": parse_mask(values.get("mask", "dense"))})
 
 
+class Place(NamedTuple):
+    """An SRAM: `label` tells it from others of the same question, `M` is its size as a text or in bytes."""
+
+    label: dict[str, object]
+    M: str | int | None
+
+
+def memories(given: Given, m: str | None, m_elements: str | None, hardware: str | None) -> list[Place]:
+    """The SRAMs of `--M 16KB:64KB:x2`, `--M-elements 1024,2048` or `--hardware h100,h200`; one of no size if none is
+    given. A single one has no label."""
+    from ..units import dtype_bytes, parse_axis, parse_bytes
+
+    names = names_of(hardware)
+    if len(names) > 1:
+        return [Place({"hardware": name}, memory(m, m_elements, name)) for name in names]
+    size = memory(m, m_elements, hardware)
+    if size is None or not several(size):
+        return [Place({}, size)]
+    word = dtype_bytes(str(given.get("dtype") or "fp16"))
+    sizes = parse_axis(size, "--M", lambda text: parse_bytes(text, word))
+    return [Place({"M_bytes": size} if len(sizes) > 1 else {}, size) for size in sizes]
+
+
+def names_of(hardware: str | None) -> list[str]:
+    """The presets of `h100,h200`, each once."""
+    return [] if hardware is None else list(dict.fromkeys(name.strip() for name in hardware.split(",")))
+
+
+def several(text: str) -> bool:
+    """Whether a text is an axis: a list or a range."""
+    return "," in text or ":" in text
+
+
 def memory(m: str | None, m_elements: str | None, hardware: str | None) -> str | None:
-    """M as a string, from the one of three options that gives it; None if none does."""
+    """M as a string, from the one of three options that gives it; None if none does. An axis if --M is one."""
     ways = {"--M": m, "--M-elements": m_elements, "--hardware": hardware}
     given = [name for name, value in ways.items() if value is not None]
     if len(given) > 1:
@@ -52,7 +85,8 @@ def memory(m: str | None, m_elements: str | None, hardware: str | None) -> str |
 
         return str(load(hardware).shared_memory_per_block_bytes)
     if m_elements is not None:
-        from ..units import parse_count
+        from ..units import parse_axis, parse_count
 
-        return f"{parse_count(m_elements, '--M-elements')}el"
+        sizes = parse_axis(m_elements, "--M-elements", lambda text: parse_count(text, "--M-elements"))
+        return ",".join(f"{size}el" for size in sizes)
     return m

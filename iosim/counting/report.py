@@ -51,7 +51,8 @@ def report_text(report: Report) -> str:
 def header(report: Headed) -> str:
     """The lines above every table: the problem and the SRAM."""
     p = report.problem
-    size = f"attention: N = {p.N}, Nk = {p.Nk}, d = {p.d}, batch {p.batch} x heads {p.heads} (kv {p.kv_heads}"
+    values = f", dv = {p.dv}" if p.dv != p.d else ""
+    size = f"attention: N = {p.N}, Nk = {p.Nk}, d = {p.d}{values}, batch {p.batch} x heads {p.heads} (kv {p.kv_heads}"
     size += ", packed)" if p.gqa == "pack" else ")"
     types = f"{p.dtype} in HBM, {p.acc_dtype} accumulators, mask {p.mask}"
     memory = "M not given"

@@ -5,7 +5,7 @@ Imports NumPy; pandas is imported for tables.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, NotRequired, TypedDict, TypeVar, cast
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     Whole = NDArray[np.int64]  # or Python integers (dtype object), if int64 is too small
     Floats = NDArray[np.float64]
+    Labels = NDArray[np.str_]
 
 T = TypeVar("T")
 CHUNK_ROWS = 16_384  # rows of a chunk, approximately
@@ -48,6 +49,7 @@ class Sizes(TypedDict):
     batch: NotRequired[Size]
     heads: NotRequired[Size]
     kv_heads: NotRequired[Size]
+    dv: NotRequired[Size]
 
 
 def sweep(
@@ -57,8 +59,8 @@ def sweep(
 
     A row is one grid point, schedule and tile rule. Its columns are those of `iosim sweep`, in words and bytes.
 
-    - The axes are N, Nk, d, batch, heads, kv_heads, dtype, acc_dtype, mask, M, tiles, tile_multiple, splits, page_size
-      and gqa.
+    - The axes are N, Nk, d, batch, heads, kv_heads, dv, dtype, acc_dtype, mask, M, hardware, tiles, tile_multiple,
+      splits, page_size and gqa.
     - An axis is one value, a list, or a string as `1024,4096`. An axis of sizes may be a range: `1024:8192:x2` doubles,
       and `8:64:+8` adds 8.
     - `schedules` are those of `count`. Other options are fields of `Attention`.
@@ -79,20 +81,25 @@ def chunks(plan: Sweep) -> Iterator[pd.DataFrame]:
     shown = plan.shown
     for multiple, options, (dtype, acc), mask in product(plan.multiples, plan.options, plan.types, plan.masks):
         runs = plan.runs(mask)
-        for sizes, M_bytes in size_chunks(plan.sizes, max(1, CHUNK_ROWS // max(1, len(runs)))):
+        for sizes, M_bytes, chips in size_chunks(plan, max(1, CHUNK_ROWS // max(1, len(runs)))):
             problem = Attention(**sizes, dtype=dtype, acc_dtype=acc, mask=mask, **options)
-            yield frame(problem, M_bytes, runs, multiple, shown)
+            yield frame(problem, M_bytes, runs, multiple, shown, chips)
 
 
-def size_chunks(axes: Mapping[str, list[int] | None], points: int) -> Iterator[tuple[Sizes, Whole | None]]:
-    """The sizes and M of `points` grid points at a time. The last axis runs fastest."""
+def size_chunks(plan: Sweep, points: int) -> Iterator[tuple[Sizes, Whole | None, Labels | None]]:
+    """(the sizes, M, the presets if there are several) of `points` grid points at a time.
+
+    The last axis, which is that of M, runs fastest.
+    """
+    axes = plan.sizes
     lengths = [1 if values is None else len(values) for values in axes.values()]
     total = int(np.prod(lengths))
     for start in range(0, total, points):
         index = np.unravel_index(np.arange(start, min(total, start + points)), lengths)
         picked = {name: pick(v, i) for (name, v), i in zip(axes.items(), index, strict=True) if v is not None}
         M_bytes = picked.pop("M", None)
-        yield cast("Sizes", picked), M_bytes
+        chips = np.array(plan.hardware)[index[-1]] if plan.hardware else None
+        yield cast("Sizes", picked), M_bytes, chips
 
 
 def pick(values: list[int], index: NDArray[np.intp]) -> Whole:
@@ -102,15 +109,16 @@ def pick(values: list[int], index: NDArray[np.intp]) -> Whole:
 
 
 def frame(
-    problem: Attention[Size], M_bytes: Whole | None, runs: Runs, multiple: int, names: Sequence[str]
-) -> pd.DataFrame:
-    """One chunk as a DataFrame: integers stay integers, and unknown cells stay empty."""
+    problem: Attention[Size], M_bytes: Whole | None, runs: Runs, multiple: int, names: Sequence[str],
+    chips: Labels | None = None,
+) -> pd.DataFrame:  # fmt: skip
+    """One chunk as a DataFrame: integers stay integers, and unknown cells stay empty. `chips` are names of presets."""
     import pandas as pd
 
     length = len(np.atleast_1d(problem.N))
     results = run_all(problem, M_bytes, runs, multiple, length)
     base = {name: getattr(problem, name) for name in (*NUMBERS, "dtype", "acc_dtype", *OPTIONS)}
-    base |= {"mask": str(problem.mask), "M_bytes": M_bytes, "tile_multiple": multiple}
+    base |= {"mask": str(problem.mask), "M_bytes": M_bytes, "tile_multiple": multiple, "hardware": chips}
     base["M_words"] = None if M_bytes is None else M_bytes // problem.word_bytes
     data = {}
     for name in names:
@@ -184,7 +192,7 @@ def run_by_point(
     """The results of runs that need one walk for every grid point."""
     columns: list[list[Result]] = [[] for _ in runs]
     for k in range(length):
-        sizes = {n: int(np.broadcast_to(getattr(problem, n), (length,))[k]) for n in (*NUMBERS, "dv")}
+        sizes = {n: int(np.broadcast_to(getattr(problem, n), (length,))[k]) for n in NUMBERS}
         point = replace(cast("Attention", problem), **cast("ProblemOptions", sizes))
         M = None if M_bytes is None else int(M_bytes[k])
         for column, (schedule, rule) in zip(columns, runs, strict=True):
@@ -204,7 +212,7 @@ def run_in_arrays(problem: Attention[Size], M_bytes: Whole | None, runs: Runs, m
     for schedule, _ in runs:
         require(schedule, cast("Attention", problem))
     if any(not fits_int64(p, schedule) for p in (problem, problem.packed) for schedule, _ in runs):
-        sizes = {n: as_objects(getattr(problem, n)) for n in (*NUMBERS, "dv")}
+        sizes = {n: as_objects(getattr(problem, n)) for n in NUMBERS}
         problem = replace(problem, **cast("ProblemOptions", sizes))
         M_bytes = as_objects(M_bytes)
     standard = measure(SCHEDULES["standard"], problem, Tiling(1, 1))["total"]

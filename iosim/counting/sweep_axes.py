@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from ..core.typing import Mask
     from .count import VariantOptions
 
-NUMBERS = ("N", "Nk", "d", "batch", "heads", "kv_heads")
-AXES = (*NUMBERS, "dtype", "acc_dtype", "mask", "M")
+NUMBERS = ("N", "Nk", "d", "batch", "heads", "kv_heads", "dv")
+AXES = (*NUMBERS, "dtype", "acc_dtype", "mask", "M", "hardware")
 OPTION_COUNTS = ("splits", "page_size")
 OPTION_AXES = (*OPTION_COUNTS, "gqa")
 
@@ -39,6 +39,7 @@ class Sweep:
     `sizes` has a list of values for each size in NUMBERS and for M in bytes, or None for the default. `options` are
     those of `Attention` at each point of their axes. `columns` are the columns to show, in order. If it is empty, all
     columns are shown on which a row depends.
+    `hardware` names the presets whose M are in `sizes`, if there are several.
     """
 
     sizes: dict[str, list[int] | None]
@@ -49,6 +50,7 @@ class Sweep:
     schedules: tuple[str, ...] = ()
     tiles: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
+    hardware: tuple[str, ...] = ()
 
     @property
     def points_of_options(self) -> int:
@@ -80,6 +82,7 @@ class Sweep:
         more_tiles = [schedule.more_tiles for mask in self.masks for schedule, _ in self.runs(mask)]
         needed = {name for options in self.options for name in more_columns(Attention(1, 1, **options), more_tiles)}
         needed |= {"tile_multiple"} if len(self.multiples) > 1 else set()
+        needed |= ({"dv"} if self.sizes["dv"] is not None else set()) | ({"hardware"} if self.hardware else set())
         return (*COLUMNS, *(name for name in EVERY_COLUMN if name in needed))
 
 
@@ -103,10 +106,11 @@ def build(
     accumulators: Sequence[str | None] = split(values.get("acc_dtype")) or [None]
     masks = read_masks(values.get("mask"))
     multiples = [parse_count(cast("int", multiple), "--tile-multiple") for multiple in given_multiples]
-    sizes["M"] = read_memory(values.get("M"), dtypes)
+    chips = split(values.get("hardware"))
+    sizes["M"] = read_presets(chips, values.get("M")) if chips else read_memory(values.get("M"), dtypes)
     sweep = Sweep(
         sizes, list(product(dtypes, accumulators)), masks, multiples, cast("list[VariantOptions]", points),
-        tuple(split(schedules)), tuple(split(tiles)), columns,
+        tuple(split(schedules)), tuple(split(tiles)), columns, tuple(chips) if len(chips) > 1 else (),
     )  # fmt: skip
     check_sweep(sweep)
     return sweep
@@ -164,6 +168,15 @@ def read_memory(value: AxisValue, dtypes: Sequence[str]) -> list[int] | None:
     if any("el" in part.lower() for part in split(value)) and len(dtypes) > 1:
         raise InputError("--M", value, "bytes where there are several --dtype, since words differ in size")
     return sizes
+
+
+def read_presets(names: Sequence[str], M: AxisValue) -> list[int]:
+    """The M of presets; InputError if M is given as well."""
+    from ..hardware import load
+
+    if M is not None:
+        raise InputError("--M", M, "one of --M, --M-elements, --hardware")
+    return [load(name).sram_bytes for name in names]
 
 
 def check_sweep(sweep: Sweep) -> None:

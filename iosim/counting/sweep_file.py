@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 SWEEP_KEYS = (
-    "N", "Nk", "d", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "mask", "M", "tiles", "tile_multiple",
-    "schedule", "count_init", "lse", "keep_p", "elementwise", "splits", "page_size", "gqa", "columns",
+    "N", "Nk", "d", "dv", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "mask", "M", "hardware", "tiles",
+    "tile_multiple", "schedule", "count_init", "lse", "keep_p", "elementwise", "splits", "page_size", "gqa", "columns",
 )  # fmt: skip
 
 TomlTable = dict[str, object]
@@ -60,6 +60,8 @@ def sweep_of(file: str | None, given: Given, M: str | None, schedules: tuple[str
     values |= {FIELDS.get(k, k): v for k, v in given.items() if v not in (None, False)}
     if M is not None:
         values["M"] = M
+    if M is not None or given.get("hardware") is not None:  # an option wins
+        values.pop("hardware" if M is not None else "M", None)
     tiles, columns = values.pop("tiles", None), columns_of(values.pop("columns", None))
     options: TomlTable = {k: values.pop(k) for k in ("count_init", "lse", "keep_p") if k in values}
     options["elementwise"] = parse_count(

@@ -43,7 +43,8 @@ def roofline_json(found: Roofline) -> Cells:
 def roofline_text(found: Roofline) -> str:
     """The answer as plain text: what was asked, a row for each launch, what each time is, and what is left out."""
     p, chip = found.problem, found.hardware
-    size = f"attention: N = {p.N}, Nk = {p.Nk}, d = {p.d}, batch {p.batch} x heads {p.heads} (kv {p.kv_heads})"
+    values = f", dv = {p.dv}" if p.dv != p.d else ""
+    size = f"attention: N = {p.N}, Nk = {p.Nk}, d = {p.d}{values}, batch {p.batch} x heads {p.heads} (kv {p.kv_heads})"
     ridges = ", ".join(f"{name} {chip.ridge(name):.1f}" for name in chip.flops_per_second if name != "exp")
     lines = [
         f"{size}, {p.dtype}, {p.acc_dtype} accumulators, mask {p.mask}",

@@ -63,7 +63,8 @@ class ExplicitSRAM(TypedDict):
 class Comparison(TypedDict):
     """Caches of several sizes beside the explicit SRAM of a schedule.
 
-    `results` are CacheCounts as rows, with `x_scratchpad`, their bytes over those of the explicit SRAM. `optimal`:
+    `results` are CacheCounts as rows. Their `M_bytes` is the M asked for, `used_bytes` what a cache of whole lines has
+    of it, and `x_scratchpad` their bytes over those of the explicit SRAM. `optimal`:
     whether Belady's rule is the optimum for these objects.
     """
 
@@ -145,15 +146,19 @@ def compare(
         raise InputError("--policy", policy, ", ".join(POLICIES), suggestion(policy, POLICIES))
     moves = record(schedule, problem, tiling, tensors)
     string = accesses(moves, granularity, line_bytes)
-    capacities = list(dict.fromkeys(size // string.unit_bytes for size in sizes))
+    sizes = list(dict.fromkeys(sizes))
+    capacities = [size // string.unit_bytes for size in sizes]
     if 0 in capacities:
         raise InputError("--M", f"{min(sizes)} B", f"at least one {granularity} of {string.unit_bytes} B")
     found: list[CacheCounts] = []
+    asked = list(sizes)
     if policy != "belady":
         lru = LRU(string)
         found += lru.counts(lru.breakpoints() if curve else capacities)
+        asked = [*(c.M_bytes for c in found), *sizes] if curve else sizes * 2
     if policy != "lru":
-        found += [belady(string, capacity) for capacity in capacities]
+        best = {capacity: belady(string, capacity) for capacity in dict.fromkeys(capacities)}
+        found += [best[capacity] for capacity in capacities]
     scratchpad = moves.total_bytes
     return {
         "accesses": string.total,
@@ -162,7 +167,10 @@ def compare(
         "unit_bytes": string.unit_bytes,
         "optimal": not string.whole or len(np.unique(string.weights)) == 1,
         "scratchpad": explicit_sram(schedule, problem, tiling, moves),
-        "results": [{**vars(counts), "x_scratchpad": counts.total_bytes / scratchpad} for counts in found],
+        "results": [
+            {**vars(c), "M_bytes": M, "used_bytes": c.M_bytes, "x_scratchpad": c.total_bytes / scratchpad}
+            for M, c in zip(asked, found, strict=False)
+        ],
     }
 
 
@@ -197,6 +205,7 @@ def comparison_header(name: str, found: Comparison) -> str:
 
 
 def for_terminal(results: Rows) -> list[Row]:
-    """The columns of the results that a terminal shows."""
-    names = ("policy", "M_bytes", "misses", "write_backs", "fetched_bytes", "written_bytes")
+    """The columns of the results that a terminal shows. M in whole lines stands beside M where they differ."""
+    used = ("used_bytes",) if any(row["used_bytes"] != row["M_bytes"] for row in results) else ()
+    names = ("policy", "M_bytes", *used, "misses", "write_backs", "fetched_bytes", "written_bytes")
     return [{**{n: row[n] for n in names}, "x SRAM's bytes": f"{row['x_scratchpad']:.4f}"} for row in results]

@@ -213,8 +213,9 @@ def event_format(kind: str | None, path: str | None, as_json: bool, as_csv: bool
     """The format of an event file: the one asked for, else the one that its name ends in, else csv."""
     if as_json and as_csv:
         raise InputError("--json", "--csv as well", "one of the two")
-    asked = "jsonl" if as_json else "csv" if as_csv else None
-    if kind and asked and kind != asked:
+    asked = "perfetto" if as_json else "csv" if as_csv else None
+    both = (kind, asked) == ("jsonl", "perfetto")  # JSON lines may be asked for as --json --format jsonl
+    if kind and asked and kind != asked and not both:
         raise InputError("--format", kind, f"{asked}, as --json or --csv says, or one of them alone")
     kind = kind or asked or ENDINGS.get((path or "").rpartition(".")[2].lower(), "csv")
     if kind not in EVENT_FORMATS:

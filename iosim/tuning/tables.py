@@ -229,7 +229,8 @@ def curve_json(found: Curve) -> Row:
 def curve_text(found: Curve) -> str:
     """The answer as plain text: what was asked, the steps, and published tiles."""
     p = found.problem
-    size = f"attention: N = {p.N}, Nk = {p.Nk}, d = {p.d}, batch {p.batch} x heads {p.heads} (kv {p.kv_heads})"
+    values = f", dv = {p.dv}" if p.dv != p.d else ""
+    size = f"attention: N = {p.N}, Nk = {p.Nk}, d = {p.d}{values}, batch {p.batch} x heads {p.heads} (kv {p.kv_heads})"
     lines = [f"{size}, {p.dtype}, {p.acc_dtype} accumulators, mask {p.mask}"]
     blocks = f" with {found.least_blocks} blocks" if found.least_blocks > 1 else ""
     names = ", ".join(s.name for s in found.space)

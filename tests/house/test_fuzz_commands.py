@@ -30,6 +30,7 @@ POOLS = {
     "--N": (COUNTS + AXIS[:2], fuzz.BAD_NUMBERS + HUGE),
     "--Nk": (COUNTS, fuzz.BAD_NUMBERS + HUGE + AXIS),
     "--d": (["1", "4", "8"], fuzz.BAD_NUMBERS + AXIS + ["1024"]),
+    "--dv": (["1", "4", "8"], fuzz.BAD_NUMBERS + AXIS),
     "--batch": (["1", "2"], [*fuzz.BAD_NUMBERS, "65536"]),
     "--heads": (["1", "2", "4", "6"], [*fuzz.BAD_NUMBERS, "65536"]),
     "--kv-heads": (["1", "2"], [*fuzz.BAD_NUMBERS, "4"]),

@@ -297,3 +297,16 @@ def test_pieces_join_where_nothing_parts_them():
     belady.append_joined(pieces, (2, 3, True))
     belady.append_joined(pieces, (3, 4, False))
     assert pieces == [(0, 3, True), (3, 4, False)]
+
+
+def test_the_m_that_was_asked_for_stays(ask):
+    """A cache holds whole lines. What it has of M stands beside M, and two M of as many lines are two rows."""
+    args = ("cache", "--N", 64, "--d", 8, "--tiles", "8x8", "--line", 16)
+    rows = ask(*args, "--M", "64,70,100")["results"]
+    assert [(r["policy"], r["M_bytes"], r["used_bytes"]) for r in rows] == [
+        (policy, *sizes) for policy in ("lru", "belady") for sizes in ((64, 64), (70, 64), (100, 96))
+    ]
+    same = [{k: v for k, v in row.items() if k != "M_bytes"} for row in rows]
+    assert same[0] == same[1] and same[3] == same[4] and same[1] != same[2]
+    curve = ask(*args, "--M", 70, "--curve")["results"]
+    assert all(r["M_bytes"] == r["used_bytes"] for r in curve[:-1]) and curve[-1]["M_bytes"] == 70

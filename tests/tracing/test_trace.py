@@ -96,7 +96,8 @@ def test_all_formats_say_the_same(iosim, tmp_path):
     args = ("trace", *SIZES, "--schedule", "flash1")
     rows = rows_of(iosim(*args).stdout)
     assert rows == events_of("flash1", Attention(6, 2), Tiling(4, 3))
-    assert [json.loads(line) for line in iosim(*args, "--json").stdout.splitlines()] == rows
+    assert [json.loads(line) for line in iosim(*args, "--format", "jsonl").stdout.splitlines()] == rows
+    assert iosim(*args, "--json", "--format", "jsonl").stdout == iosim(*args, "--format", "jsonl").stdout
     for ending in ("csv", "jsonl", "parquet"):
         assert iosim(*args, "-o", tmp_path / f"t.{ending}").exit_code == 0
     assert rows_of((tmp_path / "t.csv").read_text()) == rows

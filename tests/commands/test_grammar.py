@@ -1,0 +1,266 @@
+"""One grammar for all commands: axes, lists and short forms are read alike everywhere, and all faults are named at once."""
+
+import csv
+import io
+import json
+
+import pytest
+
+from iosim.commands.cli import COMMANDS, main
+from iosim.commands.options import HEADINGS, Command
+
+PROBLEM = ("--N", 64, "--d", 8)
+M = ("--M", "1KB")
+WITH_MASK = {name for name in COMMANDS if any("--mask" in p.opts for p in main.get_command(None, name).params)}
+
+
+def rows_of(result):
+    assert result.exit_code == 0, result.output
+    return list(csv.DictReader(io.StringIO(result.stdout)))
+
+
+# ---------------------------------------------------------------- axes
+
+
+SEVERAL = {
+    "count": (*PROBLEM, "--schedule", "flash2"),
+    "bounds": PROBLEM,
+    "tune": (*PROBLEM, "--schedule", "flash1,flash2"),
+    "training": (*PROBLEM, "--combination", "flash2"),
+    "cache": (*PROBLEM, "--tiles", "8x8"),
+}
+
+
+@pytest.mark.parametrize("name, args", SEVERAL.items(), ids=SEVERAL)
+@pytest.mark.parametrize(
+    "axis, sizes", [(("--M", "1KB:4KB:x2"), [1024, 2048, 4096]), (("--M-elements", "512,1024"), [1024, 2048])]
+)
+def test_an_axis_of_m_is_the_answers_one_after_the_other(name, args, axis, sizes, iosim):
+    """Each row is that of its own M alone."""
+    found = rows_of(iosim(name, *args, *axis, "--csv"))
+    assert list(dict.fromkeys(int(row["M_bytes"]) for row in found)) == sizes
+    for size in sizes:
+        alone = rows_of(iosim(name, *args, "--M", size, "--csv"))
+        mine = [row for row in found if int(row["M_bytes"]) == size]
+        assert [{k: v for k, v in row.items() if k in alone[0]} for row in mine] == alone
+
+
+@pytest.mark.parametrize("name", ["count", "bounds", "tune", "training"])
+def test_several_answers_in_json_and_text(name, ask, iosim):
+    args = (name, *SEVERAL[name], "--M", "1KB,2KB")
+    found = ask(*args)["answers"]
+    for size, answer in zip((1024, 2048), found, strict=True):
+        alone = ask(name, *SEVERAL[name], "--M", size)
+        assert {**answer, "argv": 0} == {
+            **alone,
+            "argv": 0,
+            "M_bytes": size,
+            **{k: answer.get(k, alone[k]) for k in ("schema", "iosim")},
+        } or {k: v for k, v in alone.items() if k not in ("schema", "iosim", "argv")} == {
+            k: v for k, v in answer.items() if k != "M_bytes"
+        }
+    text = iosim(*args).stdout
+    assert text.count("M = ") >= 2 and "1024 B" in text and "2048 B" in text
+
+
+@pytest.mark.parametrize("name", ["count", "tune", "bounds", "training", "cache", "roofline"])
+def test_hardware_is_an_axis(name, iosim):
+    args = SEVERAL.get(name, (*PROBLEM, "--schedule", "flash2"))
+    found = rows_of(iosim(name, *args, "--hardware", "h100,t4", "--csv"))
+    assert list(dict.fromkeys(row["hardware"] for row in found)) == ["h100", "t4"]
+    again = iosim(name, *args, "--hardware", "h100", "--hardware", "t4", "--csv")
+    assert rows_of(again) == found, "repeats are the same axis"
+    for chip in ("h100", "t4"):
+        alone = rows_of(iosim(name, *args, "--hardware", chip, "--csv"))
+        assert all(any(row.items() <= other.items() for other in found) for row in alone)
+
+
+def test_hardware_is_an_axis_of_a_sweep(iosim):
+    args = ("sweep", "--N", "64,100", "--d", 8, "--schedule", "flash2")
+    found = rows_of(iosim(*args, "--hardware", "h100,h200,t4"))
+    assert [row["hardware"] for row in found] == ["h100", "h200", "t4"] * 2
+    assert [int(row["M_bytes"]) for row in found][:3] == [232448, 232448, 65536]
+    assert rows_of(iosim(*args, "--hardware", "h100", "--hardware", "h200,t4")) == found
+    (one, _) = rows_of(iosim(*args, "--hardware", "t4"))
+    assert "hardware" not in one and one.items() <= found[2].items()
+    assert iosim(*args, "--hardware", "h100,t4", *M).exit_code == 2
+
+
+def test_hardware_in_a_toml_file(tmp_path, iosim):
+    file = tmp_path / "sweep.toml"
+    file.write_text('N = 64\nd = 8\nhardware = ["t4", "h100"]\nschedule = "flash2"\n')
+    assert [row["hardware"] for row in rows_of(iosim("sweep", file))] == ["t4", "h100"]
+    (row,) = rows_of(iosim("sweep", file, *M))
+    assert row["M_bytes"] == "1024" and "hardware" not in row, "an option wins over the file"
+
+
+def test_values_have_a_width_of_their_own(iosim, ask):
+    """dv is an option of every command with a problem, an axis of a sweep, and a column where it is not d."""
+    from iosim import count
+
+    (one,) = rows_of(iosim("count", *PROBLEM, "--dv", 4, "--tiles", "8x8", "--schedule", "flash2", "--csv"))
+    assert int(one["total"]) == count(64, 8, dv=4, tiles="8x8", schedules="flash2")["flash2"].total and one["dv"] == "4"
+    found = rows_of(iosim("sweep", *PROBLEM, "--dv", "4,8", "--tiles", "8x8", "--schedule", "flash2"))
+    assert [row["dv"] for row in found] == ["4", "8"] and found[0]["total"] == one["total"]
+    assert ask("tune", *PROBLEM, "--dv", 4, *M)["problem"]["dv"] == 4
+    assert "dv = 4" in iosim("bounds", *PROBLEM, "--dv", 4, *M).stdout
+    assert "dv" not in rows_of(iosim("count", *PROBLEM, *M, "--csv"))[0], "rows of d = dv have the columns they had"
+    result = iosim("memory", *PROBLEM, "--dv", 4)
+    assert result.exit_code == 0 and result.stdout != iosim("memory", *PROBLEM).stdout
+
+
+# ---------------------------------------------------------------- short forms and repeats
+
+
+LISTS = {
+    "count": (*PROBLEM, *M), "sweep": (*PROBLEM, *M), "tune": (*PROBLEM, *M), "roofline": (*PROBLEM, "--hardware", "t4"),
+    "check": ("--N", 8, "--d", 4, "--tiles", "4x4"), "cache": (*PROBLEM, *M, "--tiles", "8x8"),
+    "report": (*PROBLEM, *M),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name, args", LISTS.items(), ids=LISTS)
+def test_schedules_are_a_list_or_repeated(name, args, iosim):
+    def answer(*schedules):
+        result = iosim(name, *args, *(x for s in schedules for x in ("--schedule", s)))
+        assert result.exit_code == 0, result.output
+        return result.stdout.replace("flash1,flash2", "").replace("flash1 --schedule flash2", "")
+
+    assert answer("flash1,flash2") == answer("flash1", "flash2") and "flash1" in answer("flash1,flash2")
+
+
+def test_a_trace_is_of_one_schedule(iosim):
+    result = iosim("trace", "--N", 8, "--d", 4, "--tiles", "4x4", "--schedule", "flash1,flash2")
+    assert result.exit_code == 2 and "one schedule" in result.stderr
+
+
+@pytest.mark.parametrize("name", sorted(WITH_MASK - {"verify", "profile", "plot", "crossover"}))
+def test_causal_is_short_for_a_mask(name, iosim):
+    args = {"mask": ("--N", 64), "check": ("--N", 8, "--d", 4), "cache": (*PROBLEM, *M, "--tiles", "8x8"), "trace": (*PROBLEM, "--tiles", "8x8"),
+            "roofline": (*PROBLEM, "--hardware", "t4")}.get(name, (*PROBLEM, *M))  # fmt: skip
+    short, long = iosim(name, *args, "--causal"), iosim(name, *args, "--mask", "causal")
+    assert short.exit_code == long.exit_code == 0, short.output
+    assert short.stdout.replace("--causal", "--mask causal") == long.stdout
+    both = iosim(name, *args, "--causal", "--mask", "window:4")
+    assert both.exit_code == 2 and "one of the two" in both.stderr
+
+
+def test_all_commands_with_a_mask_have_the_short_form():
+    for name in COMMANDS:
+        flags = {flag for p in main.get_command(None, name).params for flag in p.opts}
+        assert ("--mask" in flags) == ("--causal" in flags), name
+
+
+def test_the_last_of_two_values_counts_and_a_note_says_so(iosim):
+    twice = iosim("count", "--N", 32, *PROBLEM, *M)
+    assert twice.exit_code == 0 and twice.stdout == iosim("count", *PROBLEM, *M).stdout
+    assert twice.stderr == "note: --N takes one value: 64 counts, and 32 does not\n"
+    assert iosim("count", "--N", 64, *PROBLEM, *M).stderr == "", "the same value twice changes nothing"
+
+
+TEXT = """
+import iosim
+from iosim.steps import softmax
+
+def text(chip, p, t):
+    for i in chip.tiles(p.N, t.rows_q):
+        q = chip.load("Q", i)
+        chip.store(q, "O", i)
+
+iosim.register(iosim.Schedule("copy-{n}", text, "copies Q"))
+"""
+
+
+def test_load_stands_before_or_after_the_command(tmp_path, iosim):
+    from iosim import SCHEDULES
+
+    answers = []
+    try:
+        for n, order in enumerate([lambda load, rest: (*load, *rest), lambda load, rest: (*rest, *load)]):
+            file = tmp_path / f"copy{n}.py"
+            file.write_text(TEXT.replace("{n}", str(n)))
+            rest = ("count", *PROBLEM, "--tiles", "8x8", "--schedule", f"copy-{n}", "--csv")
+            answers.append(rows_of(iosim(*order(("--load", file), rest)))[0]["total"])
+    finally:
+        for n in (0, 1):
+            SCHEDULES.pop(f"copy-{n}", None)
+    assert answers == [str(2 * 64 * 8)] * 2
+    assert iosim("count", *PROBLEM, *M, "--load", tmp_path / "none.py").exit_code == 2
+
+
+def test_json_of_a_trace_is_one_format(tmp_path, iosim):
+    args = ("trace", "--N", 8, "--d", 4, "--tiles", "4x4")
+    assert iosim(*args, "-o", tmp_path / "x.json").exit_code == 0
+    assert (tmp_path / "x.json").read_text() == iosim(*args, "--json").stdout
+    assert json.loads(iosim(*args, "--json").stdout)["traceEvents"]
+
+
+# ---------------------------------------------------------------- faults, and the help
+
+
+def faults(result):
+    assert result.exit_code == 2 and not result.stdout and "Traceback" not in result.stderr
+    assert [line for line in result.stderr.splitlines() if line.startswith("Error: ")] == [
+        result.stderr.splitlines()[0]
+    ]
+    return result.stderr
+
+
+@pytest.mark.parametrize("name, wanted", [("count", ["--N", "--d", "--M"]), ("tune", ["--N", "--d", "--M"]), ("sweep", ["--N", "--d", "--M"]),
+                                          ("roofline", ["--N", "--d", "--hardware"]), ("report", ["--N", "--d", "--M"]), ("bounds", ["--N", "--d"])])  # fmt: skip
+def test_what_is_missing_is_one_message_with_an_example(name, wanted, iosim):
+    message = faults(iosim(name))
+    assert message.startswith(f"Error: {', '.join(wanted)}: found 'nothing'") and message.count("\n") == 1
+    assert f"as in iosim {name} --N" in message or name == "bounds"
+
+
+def test_all_faults_are_named_at_once(iosim):
+    message = faults(iosim("count", "--d", "x", "--M", "1TB", "--dtype", "fp61", "--mask", "casual", "--schedule", "flash2,flsh1",
+                           "--tiles", "4x", "--hed", 3, "--lsee"))  # fmt: skip
+    assert message.startswith("Error: 9 faults\n") and message.count("\n") == 10
+    for part in ("--N: found 'nothing'", "--d: found 'x'", "--M: found '1TB'", "--dtype: found 'fp61'", "--mask", "'causal'",
+                 "'flash1'", "--tiles", "'--heads'", "'--lse'"):  # fmt: skip
+        assert part in message, part
+
+
+def test_one_fault_is_told_once(iosim):
+    for args in (("--tiles", "4x"), ("--M", "1TB"), ("--kv-heads", "0"), ("--mask", "casual")):
+        message = faults(iosim("count", *PROBLEM, *(() if "--M" in args else M), *args))
+        assert message.count("found") == 1 and message.count("\n") == 1, message
+
+
+@pytest.mark.parametrize("wrong, right", [("--n", "--N"), ("--D", "--d"), ("--seq-len", "--N"), ("--head-dim", "--d"), ("--nk", "--Nk"),
+                                          ("--tile", "--tiles"), ("--sram", "--M"), ("--output", "-o"), ("--num-heads", "--heads"),
+                                          ("--schedules", "--schedule"), ("--gpu", "--hardware"), ("--acc_dtype", "--acc-dtype")])  # fmt: skip
+def test_an_option_that_is_meant_is_suggested(wrong, right, iosim):
+    assert f"did you mean {right!r}?" in faults(iosim("count", *PROBLEM, *M, wrong, "4"))
+
+
+def test_an_option_of_another_command_is_found(iosim):
+    assert "iosim count --tiles" in faults(iosim("tune", *PROBLEM, *M, "--tiles", "4x4"))
+    assert "an option of iosim cache" in faults(iosim("count", *PROBLEM, *M, "--granularity", "word"))
+    assert "options with their values" in faults(iosim("count", "64", *PROBLEM, *M))
+    assert "it is a flag" in faults(iosim("count", *PROBLEM, *M, "--json=3"))
+    assert "a value after it" in faults(iosim("count", *PROBLEM, "--M"))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_fits_80_columns_and_what_is_needed_comes_first(name, iosim, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    command = main.get_command(None, name)
+    assert isinstance(command, Command)
+    lines = iosim(name, "--help").stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    found = [line[:-1] for line in lines if line.endswith(":") and line[:-1] in HEADINGS]
+    assert found == [heading for heading in HEADINGS if heading in found], "headings stand in one order"
+    assert (found[0] == "Required") == bool(command.needs)
+    text = "\n".join(lines)
+    first = text[text.index(found[0]) : text.index(found[1])] if len(found) > 1 else text
+    for need in command.needs:
+        flag = next(p.opts for p in command.params if p.name == need.parameter)
+        assert any(f"  {option}" in first for option in flag)
+
+
+def test_the_help_says_what_the_accumulators_are(iosim):
+    text = " ".join(iosim("count", "--help").stdout.split())
+    assert "fp16 (default)" in text and "(default: that of --dtype" in text and "dense (default)" in text
