@@ -1,7 +1,7 @@
 """Speed of `iosim cache` on the flash1 trace N = 8192, d = 128, 64x64, 64-byte lines: `python benchmarks/cache.py`.
 
-With libcachesim installed (pip install libcachesim) the same accesses go through its LRU in the same run, turn by turn
-with ours, so that what else the machine does meets both.
+With libcachesim installed (pip install libcachesim) the same accesses go through its LRU in the same run. The two take
+turns, so that other work on the machine slows both.
 """
 
 import tempfile
@@ -46,12 +46,12 @@ def line_by_line(string):
 
 
 def lines_only(lines, fast):
-    """The same without runs: every line is an object of weight 1."""
+    """The accesses without runs: every line is an object of weight 1."""
     return reuse_distance.needs(lines, np.ones(lines.max() + 1, np.int64), fast)
 
 
 def replay(string):
-    """Misses and write-backs of every size; the misses at 100 KiB."""
+    """The misses at 100 KiB, after finding the misses and write-backs of every size."""
     return cache.LRU(string).counts([M // 64])[0].misses
 
 

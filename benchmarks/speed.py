@@ -45,7 +45,7 @@ def count(N, mask="dense"):
 
 
 def fresh(N, mask="dense"):
-    """Counts that were never made before: no cache helps."""
+    """Counts that were never made before, so that no cache helps."""
     sizes = iter(range(N, 2 * N, 2**12))
     return lambda: count(next(sizes), mask)
 
@@ -102,7 +102,7 @@ def sweeps(clock, most):
 
 
 def table(quick=False):
-    """Rows of (what, measured, aim)."""
+    """The rows (what, measured, aim)."""
     clock = Clock(quick)
     yield from counts(clock)
     yield from arrays(clock, 16 if quick else 32_768)

@@ -62,7 +62,7 @@ def launches() -> Iterator[tuple[str, int, str, int]]:
 
 
 def launch() -> None:
-    """All kernels once; only they are profiled. Parts are whole KiB, so the last may end before the buffer."""
+    """Launch all kernels once; only they are profiled. Parts are whole KiB, so the last may end before the buffer."""
     from iosim.gpu import device
 
     xp = device.cupy()
@@ -125,7 +125,8 @@ def modelled(row: Mapping[str, Any], capacity_bytes: int) -> tuple[int, int]:
 
 
 def main() -> int:
-    """FOLDER/l2_buffers.csv of what the profiler saw; under the profiler only the launches -> exit code."""
+    """Write FOLDER/l2_buffers.csv from what the profiler saw, and return the exit code. Under the profiler only
+    launch."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--launch", action="store_true", help="only run the kernels, as under the profiler")

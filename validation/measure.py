@@ -74,7 +74,7 @@ def calibrate(folder: Path) -> None:
 
 
 def measure(part: str, folder: Path, first: int | None) -> None:
-    """Words, outputs, times; then the counters; the quick part of the verdict on stdout."""
+    """Measure words, outputs and times, then the counters, and print the quick part of the verdict."""
     jobs = shapes.jobs_of(part)[:first]
     compile_all(jobs)
     path = str(folder / f"{part}.csv")
@@ -133,7 +133,8 @@ def rate(kernel: Any) -> float:
 
 
 def compile_all(jobs: list[Job]) -> None:
-    """The generated kernels, with and without counters, on all processors; the workers find them in CuPy's cache."""
+    """Compile the generated kernels, with and without counters, on all processors. The workers find them in CuPy's
+    cache."""
     from iosim.cuda.machine import generate
     from iosim.gpu import device
 
@@ -156,8 +157,8 @@ AGAIN = "-again"  # after the name of a part that was measured twice
 
 
 def evidence(folder: Path, part: str) -> list[Evidence]:
-    """What a part's CSV holds: the jobs are in its notes, in order. Where it was measured again, shapes that were in
-    several places then were in all of them."""
+    """The evidence in a part's CSV; its notes have the jobs, in order. If a part was measured again, the shapes that
+    were in several places then have the places of both runs."""
     again = {key_of(e.job): e for e in kept(folder, part + AGAIN) if e.job.places > 1}
     return [in_more_places(e, again.get(key_of(e.job))) for e in kept(folder, part)]
 
@@ -230,7 +231,7 @@ def write_theirs(folder: Path, name: str, *parts: str) -> None:
 
 
 def write_sweep(folder: Path) -> None:
-    """SM bytes against M, and the slopes."""
+    """Write SM bytes against M, and the slopes."""
     found = evidence(folder, "sweep")
     if found:
         sizes = {key_of(job): size for job, size in reversed(shapes.sweep_sizes())}

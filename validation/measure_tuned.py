@@ -54,7 +54,7 @@ def inputs_of(p, scale=1.0):
 
 
 def reference(p, arrays, head):
-    """Float64 attention of one head over the inputs as rounded on the device -> (output, log-sum-exp)."""
+    """(output, log-sum-exp) of one head in float64, over the inputs as rounded on the device."""
 
     def get(name, h):
         return device.from_device(arrays[name][h], p.dtype).astype(np.float64)
@@ -129,7 +129,7 @@ def attention_milliseconds(q, k, v, causal, backend):
 
 
 def cublas_milliseconds(arrays):
-    """The products of the score and output passes as cuBLAS makes them, without a scale."""
+    """The times of the products of the score and output passes by cuBLAS, without a scale."""
     q, k, v, s, o = (torch.as_tensor(arrays[n], device="cuda").view(torch.float16) for n in ("Q", "K", "V", "S", "O"))
     return {"scores": torch_milliseconds(lambda: torch.bmm(q, k.transpose(1, 2), out=s)),
             "output": torch_milliseconds(lambda: torch.bmm(s, v, out=o))}  # fmt: skip

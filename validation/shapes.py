@@ -166,7 +166,7 @@ def _fits(name: str, problem: Attention, tiling: Tiling) -> bool:
 
 
 def tuned() -> list[Job]:
-    """flash2 and standard-tiled as tuned, where their speed is asked for, and PyTorch's flash beside them."""
+    """Shapes of the tuned kernels whose speed is of interest, and PyTorch's FlashAttention-2 on the same shapes."""
     jobs = []
     for N, d, heads in ((8192, 128, 32), (4096, 128, 32), (4096, 64, 32), (2048, 128, 64), (1000, 64, 32)):
         problem = Attention(N, d, heads=heads, dtype="fp16", acc_dtype="fp32")
@@ -189,7 +189,7 @@ SWEEP_M = (16384, 24576, 32768, 49152, 65536, 98304, 131072, 196608, 232448)  # 
 
 
 def sweep_sizes() -> list[tuple[Job, int]]:
-    """The bound on hardware: flash1, flash2 and standard-tiled with the best tiles for each M, which must differ."""
+    """Jobs that show the bound: flash1, flash2 and standard-tiled with the best tiles for each M, which must differ."""
     problem, found = Attention(8192, 64, heads=16, dtype="fp16", acc_dtype="fp32"), []
     for name in ("flash1", "flash2", "standard-tiled"):
         tilings = {size: best_tiles(find(name), problem, size, 16) for size in SWEEP_M}
@@ -219,7 +219,7 @@ def torch() -> list[Job]:
 
 
 def math() -> list[Job]:
-    """PyTorch without a fused kernel: ragged, causal, tall and wide, three types, decoding."""
+    """Shapes for PyTorch without a fused kernel: ragged, causal, tall and wide, three types, decoding."""
     problems = [
         _problem(1, 8, 1024, 64, "dense"), _problem(1, 32, 1024, 128, "dense"), _problem(1, 16, 4096, 64, "dense"),
         _problem(2, 12, 1000, 64, "dense"), _problem(1, 8, 2048, 128, "causal"), _problem(1, 8, 512, 256, "dense"),

@@ -353,6 +353,29 @@ def test_a_table_with_a_row_a_schedule_has_every_shape():
 
 @needs_rows
 @pytest.mark.parametrize("folder", ROWS, ids=lambda p: p.name)
+def test_the_launches_without_a_reason_are_counted(folder):
+    """Every reason is in the prose and applies to some launch. None applies to a launch that is faster."""
+    from validation.pages import hardware, text, unexplained
+
+    page = (hardware.HERE / "not-explained.md").read_text(encoding="utf-8")
+    for gpu in (folder, *text.others(folder)):
+        off = [row for row in unexplained.all_rows(gpu) if abs(float(row["time_ratio"]) - 1) > 0.2]
+        none = [row for row in off if not unexplained.reasons_of(row)]
+        fast = [row for row in off if float(row["time_ratio"]) > 1]
+        assert 0 < len(fast) < len(none) < len(off) and all(row in none for row in fast)
+        assert f"Time is more than 20% off in {len(off)}; for {len(none)} of these no reason is known." in page
+        name, slow = text.about(gpu)["name"], len(none) - len(fast)
+        assert f"{name}: {len(off) - len(none)} of the {len(off)} launches have a reason (" in page
+        assert f"for {len(none)}: {len(fast)} are faster than predicted, {slow} slower." in page
+    slow_rows = [row for row in unexplained.far_in_time(folder) if row not in none]
+    for reason, has in unexplained.REASONS.items():
+        assert f"**{reason[0].upper()}{reason[1:]}.**" in page
+        assert any(has(row) for row in slow_rows), reason
+    assert f"at most {unexplained.FEW_QUERIES} queries" in page
+
+
+@needs_rows
+@pytest.mark.parametrize("folder", ROWS, ids=lambda p: p.name)
 def test_the_sweep_over_m_is_the_bound(folder):
     """Measured bytes are the simulated ones at every M. From 48 KB on they fall as 1 / M: bytes times M differ by less
     than 15 %."""

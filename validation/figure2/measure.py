@@ -110,7 +110,7 @@ def described_all(folder: Path) -> Iterator[Row]:
 
 
 def predict_again(folder: Path) -> None:
-    """The predictions of today's model into figure2.csv."""
+    """Write the predictions of today's model into figure2.csv."""
     rows = read(folder, "figure2.csv")
     for row, new in zip(rows, described_all(folder), strict=False):  # a run that was cut off has fewer
         row.update({name: new[name] for name in ("predicted_ms", "bound_by")})
@@ -122,7 +122,7 @@ def predict_again(folder: Path) -> None:
 
 
 def measure() -> Iterator[Row]:
-    """A row for each kernel, as it is measured."""
+    """The row of each kernel, one after another as they are measured."""
     from iosim.gpu import device, worker
 
     common = {"device": device.name(), "date": date.today().isoformat()}
@@ -166,7 +166,7 @@ def backward_pass(forward: ScheduleJob, job: ScheduleJob, inputs: Row) -> Row:
 
 
 def gradients(job: ScheduleJob) -> Row:
-    """A backward schedule with these tiles on a small problem: error, words and shared memory."""
+    """The error, words and shared memory of a backward schedule with these tiles on a small problem."""
     from iosim.gpu import worker
     from iosim.gpu.selftest import Case, run_case
 
@@ -199,7 +199,7 @@ def shown(row: Row) -> Row:
 
 
 def write(folder: Path, found: Iterator[Row]) -> int:
-    """figure2.csv, again after each row: what was measured stays, whatever comes later."""
+    """Write figure2.csv. This is done again after each row, so that what was measured stays if a later kernel fails."""
     rows: list[Row] = []
     for row in found:
         rows.append(row)

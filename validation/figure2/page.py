@@ -1,7 +1,7 @@
 """The measured parts of docs/papers/fig2-middle.md and fig2-right.md, made from figure2.csv: tables and verdicts.
 
 What stands between `<!-- figure2 -->` and `<!-- end figure2 -->` is replaced; a page without them gets a section at its
-end. Whether the statements of the paper hold is worked out from the rows, here: `falls` and `proportional`.
+end. `falls` and `proportional` decide from the rows whether the statements of the paper hold.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Row = dict[str, str]
 
 HOW = """\
 `PYTHONPATH=. python3 validation/figure2/measure.py validation/FOLDER` times kernels on one GPU that are generated from
-the texts of the schedules. With `--page` it makes this part of the page from `figure2.csv`. Neither the kernels nor the
+the schedules. With `--page` it makes this part of the page from `figure2.csv`. Neither the kernels nor the
 GPU are those of the paper. Bytes are simulated, between SM and L2. Predicted times are those of the
 [model](../hardware/predictions.md)."""
 MIDDLE = f"""
@@ -32,8 +32,8 @@ MIDDLE = f"""
 {HOW}
 
 The tile size that does not change the words (Br of flash1, Bc of flash2) is 64, or the largest that fits. A rank
-correlation of 1 means that more bytes always took more time. From the first block on whose time is within {NOISE:.0%}
-of the best, something other than traffic is taken to limit the time.
+correlation of 1 means that more bytes always took more time. Traffic is taken to limit the time up to the first
+block whose time is within {NOISE:.0%} of the best, and something else from there on.
 
 <!-- figure2 -->
 <!-- end figure2 -->
@@ -44,8 +44,8 @@ RIGHT = f"""
 {HOW}
 
 The problem has N = 4096, d = 64, 16 heads, batch 8, and fp16 with fp32 accumulators. Tiles are 64x128, because 64x256
-do not fit in the backward pass. Proportional means: time over dense time is within {TOLERANCE:.0%} of the share s of
-active tiles. Of the backward products only S is on tensor cores here.
+do not fit in the backward pass. Time is called proportional if time over dense time is
+within {TOLERANCE:.0%} of the share s of active tiles. Of the products of the backward pass, only S is on tensor cores.
 
 <!-- figure2 -->
 <!-- end figure2 -->
@@ -62,13 +62,13 @@ def series(rows: list[Row], panel: str) -> dict[tuple[str, str], list[Row]]:
 
 
 def ranks(values: list[float]) -> list[float]:
-    """Places in order, from 0; equal values share the mean of theirs."""
+    """The place of each value in ascending order, from 0. Equal values share the mean of their places."""
     ordered = sorted(values)
     return [ordered.index(x) + (ordered.count(x) - 1) / 2 for x in values]
 
 
 def rank_correlation(x: list[float], y: list[float]) -> float:
-    """Spearman's; 0 where one side never changes."""
+    """Spearman's rank correlation; 0 if one side never changes."""
     if len(set(x)) < 2 or len(set(y)) < 2:
         return 0.0
     return correlation(ranks(x), ranks(y))
@@ -103,7 +103,7 @@ def ratio(row: Row) -> str | None:
 
 
 def falls(rows: list[Row]) -> str:
-    """Whether time falls with the bytes, step by step, until something else binds: there it is as good as the best."""
+    """Whether time falls with the bytes, step by step, up to the first block whose time is as good as the best."""
     rows = sorted(rows, key=lambda row: -int(row["sm_bytes"]))
     moved, ms = [float(row["sm_bytes"]) for row in rows], times(rows)
     turn = next(n for n, time in enumerate(ms) if time <= min(ms) * (1 + NOISE))
@@ -114,10 +114,10 @@ def falls(rows: list[Row]) -> str:
     text += (
         f". From {tiles(rows[0])} to {tiles(rows[turn])} the bytes fall by a factor of {moved[0] / moved[turn]:.2f} "
     )
-    text += f"and the time by {ms[0] / ms[turn]:.2f}, {'at every step' if steps else 'but not at every step'}. "
+    text += f"and the time by {ms[0] / ms[turn]:.2f}, {'falling at every step' if steps else 'but not at every step'}. "
     verdict = "**holds**" if steps else "**does not hold**"
     if turn + 1 == len(rows):
-        return f"{text}No larger block fits, so nothing else was seen to bind: as far as that, the statement {verdict}."
+        return f"{text}No larger block fits, so no other limit was seen: as far as that goes, the statement {verdict}."
     later = [time / ms[turn] for time in ms[turn + 1 :]]
     if steps and max(later) > FLAT:
         verdict = f"**holds up to {tiles(rows[turn])}**, and some larger blocks are slower"
@@ -170,8 +170,8 @@ def proportional(schedule: str, side: str, shares: list[float], ms: list[float])
     c = (ms[shares.index(least)] / dense - least) / (1 - least) if least < 1 else 0.0
     verdict = "**holds**" if max(abs(r - 1) for r in ratios) <= TOLERANCE else "**does not hold**"
     return (f"`{schedule}`, {side}: rank correlation with s {rank_correlation(shares, ms):.2f}; time / dense / s is "
-            f"{min(ratios):.2f} to {max(ratios):.2f}; as s + (1 - s) c at the smallest s: c = {c:.4f}. Proportional: "
-            f"the statement {verdict}.")  # fmt: skip
+            f"{min(ratios):.2f} to {max(ratios):.2f}; as s + (1 - s) c at the smallest s: c = {c:.4f}. The "
+            f"statement that time is proportional to s {verdict}.")  # fmt: skip
 
 
 # ---------------------------------------------------------------- the pages

@@ -19,7 +19,7 @@ def ceil_sqrt(a: int) -> int:
 
 
 def main(work2: int, lam2: int, M: int, T: int) -> int:
-    """The least integer r with r >= T*Z / G(M+T) + the start, for Z = work2/2 and lambda = lam2/2."""
+    """The least integer r with r >= T*Z / G(M+T) + `start`, for Z = work2/2 and lambda = lam2/2."""
     X = M + T
     start = M * M if 4 * work2 * lam2 > M * M and 27 * work2 * work2 > 4 * M**3 else 0  # as a fraction: start / X
     square = ceil_div(4 * T * work2 * lam2 + start * X, X * X)  # G = X^2 / (16 lam)

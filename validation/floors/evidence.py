@@ -51,7 +51,7 @@ class Instance:
         return [[sees(self.mask, i, j) for j in range(self.Nk)] for i in range(self.N)]
 
     def arguments(self) -> list[str]:
-        """What both programs take before and after their own numbers."""
+        """The arguments that both programs take before and after their own."""
         rows = ",".join("".join("01"[s] for s in row) for row in self.visible())
         return [rows if self.mask not in ("dense", "mla") else "dense", *(["mla"] if self.mask == "mla" else [])]
 

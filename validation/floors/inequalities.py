@@ -41,7 +41,7 @@ def simple_segment(r: random.Random) -> float:
 
 
 def simple_best(r: random.Random) -> float:
-    """The same at the claimed best point: it is reached."""
+    """The value of `simple_segment` at the claimed best point, where it must be 1."""
     d, dv, X = r.randint(1, 9), r.randint(1, 9), r.uniform(1, 3000)
     a = X / 2 / d
     w = X / 2 / (1 + d / dv)
@@ -59,7 +59,7 @@ def main_segment(r: random.Random) -> float:
 
 
 def main_best(r: random.Random) -> float:
-    """The same at the two claimed best points."""
+    """The value of `main_segment` at the two claimed best points, where it must be 1."""
     lam, X = r.uniform(0.01, 9), r.uniform(1, 3000)
     first = sqrt((X / 4 / lam) ** 2) * X / 2 - lam * (X / 4 / lam) ** 2
     second = sqrt(X / 3) * (X - X / 3) / 2
@@ -77,7 +77,7 @@ def mla_segment(r: random.Random) -> float:
 
 
 def grows(r: random.Random) -> float:
-    """F(x)/x and G(x)/x do not fall."""
+    """F(x)/x over F(y)/y for x <= y, and the same of G: at most 1 because they do not fall."""
     x, d, dv = r.uniform(0.1, 1000), r.randint(1, 9), r.randint(1, 9)
     y, lam = x * r.uniform(1, 5), r.uniform(0.01, 9)
     return max(F(x, d, dv) / x / (F(y, d, dv) / y), G(x, lam) / x / (G(y, lam) / y))
@@ -189,7 +189,7 @@ def one_accumulator(r: random.Random) -> float:
 
 
 def inputs_matter(r: random.Random) -> float:
-    """1 unless some input word changes no output of a row with two visible keys (section 3)."""
+    """1 if every input word changes some output of a row with two visible keys (section 3), else 2."""
     n, d, dv = r.randint(2, 4), r.randint(1, 3), r.randint(1, 3)
     q, k = [r.gauss(0, 1) for _ in range(d)], [[r.gauss(0, 1) for _ in range(d)] for _ in range(n)]
     v = [[r.gauss(0, 1) for _ in range(dv)] for _ in range(n)]

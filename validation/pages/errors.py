@@ -9,7 +9,7 @@ from statistics import median
 from validation.pages.text import Row, groups, read
 
 FAR = 0.2  # what is farther off is listed as not explained
-LEAST_DRAM_BYTES = 1_000_000  # below, what is fetched beside the tensors (code, constants) is most of it
+LEAST_DRAM_BYTES = 1_000_000  # with less, most of the traffic is code and constants
 
 Claims = dict[str, object]
 
@@ -69,7 +69,7 @@ def spread(rows: list[Row]) -> dict[str, object]:
 
 
 def claims(folder: Path) -> Claims:
-    """Errors by set of shapes, rounded up to a percent; and what did not agree."""
+    """The errors by set of shapes, rounded up to a percent, and what did not agree."""
     found: Claims = {"faults": [r["faults"] for r in read(folder, "rows.csv") if r["faults"]]}
     for name, part in groups(folder).items():
         pairs = {"dram_ratio": dram_errors(part), "time_ratio": time_errors(part)}

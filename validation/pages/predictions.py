@@ -94,7 +94,7 @@ BEFORE = {"H200": ("1.1%", "16.1%", "15.0%", "6.7%"), "H100": ("0.6%", "11.3%", 
 
 
 def simpler(folder: Path) -> str:
-    """Two rows a GPU: the errors of version 0.1.0, of rows.csv as it was then, and today's."""
+    """Two rows a GPU: the errors of version 0.1.0, from rows.csv as it was then, and today's."""
     columns = ("DRAM median", "DRAM worst", "DRAM worst, away from the edge", "time median")
     found = []
     for one in (folder, *others(folder)):

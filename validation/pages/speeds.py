@@ -11,7 +11,7 @@ SHAPE = ("heads", "N", "d", "mask")
 
 def beside(folder: Path) -> list[tuple[Row, float | None, float | None]]:
     """Tuned attention kernels, and how many times as fast they are as PyTorch's FlashAttention-2 and as cuDNN on the
-    same shape: times of the profiler, which launches one kernel at a time."""
+    same shape. Times are those of the profiler, which launches one kernel at a time."""
     theirs = {(r["kernel"], *(r[name] for name in SHAPE)): float(r["seconds"])
               for r in explained(folder) if r["batch"] == "1"}  # fmt: skip
     found = []
