@@ -235,7 +235,8 @@ def write_sweep(folder: Path) -> None:
     found = evidence(folder, "sweep")
     if found:
         sizes = {key_of(job): size for job, size in reversed(shapes.sweep_sizes())}
-        rows = [{"M_bytes": sizes[key_of(e.job)], **verify(e, None)} for e in found]
+        found = [replace(e, M_bytes=sizes[key_of(e.job)]) for e in found]
+        rows = [{"M_bytes": e.M_bytes, **verify(e, None)} for e in found]
         (folder / "sweep_rows.csv").write_text(tables.to_csv(flat_rows(rows)), encoding="utf-8")
         (folder / "slopes.csv").write_text(tables.to_csv(slopes(rows, found[0].job.problem)), encoding="utf-8")
 

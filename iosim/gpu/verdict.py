@@ -9,15 +9,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import mean, median
 
+from ..counting.bounds import floor_of
 from ..hardware import SECTOR_BYTES, Hardware
 from ..predict import generated
 from ..predict.block_work import Occupancy
 from ..predict.predict import DECIMALS, Prediction, in_whole_tiles, predict
 from ..schedules import find
+from ..search.best import footprint
 from .jobs import Job, ScheduleJob, runner
 from .ncu.counters import ProfiledKernel
 from .notes import Note, OutputErrors
-from .verdict_rows import DramRow, OutputRow, SmRow, Summary, TensorWords, TimeRow, Verdict, WordRow
+from .verdict_rows import DramRow, FloorRow, OutputRow, SmRow, Summary, TensorWords, TimeRow, Verdict, WordRow
 
 TMA_TOLERANCE = 0.0005  # for bytes counted at the crossbar, which carries a little more than loads
 TUNED_REGISTERS = 168  # a thread: 65536 / 384 threads, rounded down to a multiple of 8; one block a multiprocessor
@@ -25,11 +27,15 @@ TUNED_REGISTERS = 168  # a thread: 65536 / 384 threads, rounded down to a multip
 
 @dataclass
 class Evidence:
-    """The evidence on one job: the worker's note, made without the profiler, and the profiled kernels."""
+    """The evidence on one job: the worker's note, made without the profiler, and the profiled kernels.
+
+    `M_bytes` is the SRAM that its tiles were chosen for, if they were.
+    """
 
     job: Job
     note: Note = field(default_factory=lambda: Note())
     kernels: list[ProfiledKernel] = field(default_factory=list)
+    M_bytes: int | None = None
 
     @property
     def scheduled(self) -> ScheduleJob:
@@ -67,6 +73,7 @@ def verify(evidence: Evidence, hardware: Hardware | None) -> Verdict:
         **output,
         "ok": not faults,
         "faults": "; ".join(faults),
+        **floor_row(evidence, sm),
     }
 
 
@@ -137,6 +144,20 @@ def _judge(what: str, simulated: int, found: int, slack: int, tma: bool, faults:
     if not simulated <= found <= simulated + room:
         bound = f", sectors may add {room} B" if room else ""
         faults.append(f"{what}: simulated {simulated} B, the hardware counted {found} B{bound}")
+
+
+def floor_row(evidence: Evidence, sm: SmRow) -> FloorRow:
+    """The floor, and the bytes of `sm` over it. A word of the floor may be of the narrower of both types."""
+    job = evidence.scheduled
+    schedule, p = find(job.name), job.problem
+    M_bytes = evidence.M_bytes or int(footprint(schedule, p, job.tiling).peak_bytes)
+    words = floor_of(p, M_bytes, schedule.family)
+    least = words and words * min(p.word_bytes, p.acc_bytes)
+    read, written = sm["hw_read_bytes"], sm["hw_write_bytes"]
+    moved = None if read is None or written is None else read + written
+    return {"floor_M_bytes": M_bytes, "floor_bytes": least,
+            "ratio_to_floor": quotient(sm["sm_read_bytes"] + sm["sm_write_bytes"], least),
+            "measured_ratio_to_floor": None if moved is None else quotient(moved, least)}  # fmt: skip
 
 
 def table_bytes(evidence: Evidence) -> int:

@@ -71,7 +71,20 @@ class OutputRow(TypedDict):
     allowed_error: float | None
 
 
-class Verdict(WordRow, SmRow, DramRow, TimeRow, OutputRow):
+class FloorRow(TypedDict):
+    """The floor (docs/floors.md) at `floor_M_bytes`, and SM bytes over it: simulated, and counted by the hardware.
+
+    M is the size that tiles were chosen for, else the SRAM that the given tiles need. None where there is no floor, or
+    no counter of all bytes.
+    """
+
+    floor_M_bytes: int
+    floor_bytes: int | None
+    ratio_to_floor: float | None
+    measured_ratio_to_floor: float | None
+
+
+class Verdict(WordRow, SmRow, DramRow, TimeRow, OutputRow, FloorRow):
     """The row of a job: predicted and measured side by side. `ok` says whether all agree, `faults` what does not."""
 
     schedule: str

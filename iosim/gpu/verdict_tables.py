@@ -20,6 +20,7 @@ def short_rows(rows: Sequence[Verdict]) -> list[Row]:
             "x simulated": decimals(row["read_ratio"], 5),
             "SM written": row["hw_write_bytes"],
             "x simulated ": decimals(row["write_ratio"], 5),
+            "x floor": decimals(row["measured_ratio_to_floor"] or row["ratio_to_floor"], 3),
             "DRAM pred/meas": decimals(row["dram_ratio"], 3),
             "time pred/meas": decimals(row["time_ratio"], 3),
             "us": row["seconds"] and decimals(row["seconds"] * 1e6, 1),

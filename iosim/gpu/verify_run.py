@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, log
 from pathlib import Path
 from typing import TypedDict
@@ -73,8 +73,8 @@ Source = KeptProfile | Measurement
 class Request:
     """The parsed options of `iosim verify`.
 
-    `sweep_bytes` is the M of each job in a sweep over M, else empty. Such a sweep compares SM bytes only, so it has no
-    hardware unless it was asked for.
+    `sweep_bytes` is the M of each job in a sweep over M, else empty. `M_bytes` is the one M that was given. A sweep
+    over M compares SM bytes only, so it has no hardware unless it was asked for.
     """
 
     problem: Attention
@@ -82,6 +82,7 @@ class Request:
     sweep_bytes: list[int]
     hardware: Hardware | None
     source: Source
+    M_bytes: int | None = None
 
 
 class Slope(TypedDict):
@@ -113,12 +114,15 @@ def parse_request(given: Given, choice: Choice, hardware: str | None, source: So
     problem = problem_given(asked)
     jobs, sweep_bytes = plan(problem, choice)
     chip = hardware_of(hardware, source) if hardware or not sweep_bytes else None
-    return Request(problem, jobs, sweep_bytes, chip, source)
+    M_bytes = parse_bytes(choice.M, problem.word_bytes) if choice.M else None
+    return Request(problem, jobs, sweep_bytes, chip, source, M_bytes)
 
 
 def run_request(request: Request) -> Verdicts:
     """The verdicts on all jobs of a request."""
-    rows = [verify(item, request.hardware) for item in gather(request.jobs, request.source)]
+    sizes: list[int | None] = [*request.sweep_bytes] or [request.M_bytes] * len(request.jobs)
+    found = zip(gather(request.jobs, request.source), sizes, strict=True)
+    rows = [verify(replace(item, M_bytes=size), request.hardware) for item, size in found]
     if not request.sweep_bytes:
         return Verdicts(rows, request.hardware.name if request.hardware else None, summary(rows))
     swept: list[SweepVerdict] = [{"M_bytes": size, **row} for size, row in zip(request.sweep_bytes, rows, strict=True)]

@@ -10,6 +10,7 @@ from paths import DATA
 
 from iosim.core.problem import DENSE, Attention
 from iosim.core.tiling import Tiling
+from iosim.counting.floors import floor
 from iosim.gpu import verify_run
 from iosim.gpu.jobs import job_from_json, key_of, runner, schedule_job, torch_job, wait_job
 from iosim.gpu.ncu import counters
@@ -294,6 +295,44 @@ def test_summary_and_short():
     found = {"rows": 3, "ok": 2, "time_median_error": 0.0123, "time_worst_error": 0.2}
     assert in_words(found) == "2 of 3 agree; time predicted 1.2 % off in the median, 20.0 % at worst"
     assert short_rows(rows)[0]["ok"] == "yes" and short_rows(rows)[0]["x simulated"] == "1.00000"
+
+
+# ---------------------------------------------------------------- the floor
+
+
+def test_bytes_over_the_floor():
+    """Without a given M it is the SRAM that the tiles need: 2 x 64 rows of K and V, 64 of Q and of O, S, l and m."""
+    needed = 4 * (4 * 64 * 64 + 64 * 64 + 2 * 64)
+    e = evidence(JOB)
+    e.kernels[0].metrics[counters.STORES] *= 2
+    for size, M in ((None, needed), (30_000, 30_000)):
+        row = verify(replace(e, M_bytes=size), None)
+        words = floor(JOB.problem, M).words
+        moved = 4 * sum(sum(pair) for pair in predict(find("flash2"), JOB.problem, JOB.tiling).tensors.values())
+        written = 4 * 4 * 256 * 64
+        assert (row["floor_M_bytes"], row["floor_bytes"]) == (M, 4 * words)
+        assert row["ratio_to_floor"] == moved / (4 * words) > 1
+        assert row["measured_ratio_to_floor"] == (moved + written) / (4 * words)
+
+
+def test_a_word_of_the_floor_may_be_of_the_narrower_type():
+    job = replace(JOB, problem=Attention(256, 64, heads=4, dtype="fp32", acc_dtype="fp16"))
+    row = verify(Evidence(job, note_for(job)), None)
+    assert row["floor_bytes"] == 2 * floor(job.problem, row["floor_M_bytes"]).words
+    assert row["measured_ratio_to_floor"] is None and row["ratio_to_floor"] > 1
+
+
+def test_without_a_floor_there_is_no_ratio():
+    job = replace(JOB, name="block-sparse-q", problem=replace(JOB.problem, mask=parse_mask("window:1b")))
+    row = verify(Evidence(job, note_for(job)), None)
+    assert row["floor_bytes"] is row["ratio_to_floor"] is row["measured_ratio_to_floor"] is None
+
+
+def test_the_m_of_the_command_line_is_that_of_the_floor(monkeypatch, ask):
+    monkeypatch.setattr(verify_run, "gather", lambda jobs, source: [evidence(job) for job in jobs])
+    line = ("verify", "--N", 512, "--d", 64, "--schedule", "flash2", "--hardware", "h200", "--M", "64KB")
+    (row,) = ask(*line)["rows"]
+    assert row["floor_M_bytes"] == 65536 and row["floor_bytes"] == 2 * floor(Attention(512, 64), "64KB").words
 
 
 # ---------------------------------------------------------------- the sweep over M

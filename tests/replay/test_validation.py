@@ -12,7 +12,9 @@ from statistics import median
 import pytest
 from paths import ROOT, VALIDATION
 
+from iosim.core.problem import Attention
 from iosim.core.tiling import parse_tiles
+from iosim.counting.floors import floor
 from iosim.cuda.warp_split import LANES
 from iosim.errors import MissingError
 from iosim.gpu.jobs import ScheduleJob, key_of, runner
@@ -387,6 +389,23 @@ def test_the_sweep_over_m_is_the_bound(folder):
     for name in {r["schedule"] for r in rows}:
         constants = [constant(r) for r in rows if r["schedule"] == name]
         assert max(constants) / min(constants) < 1.15
+
+
+@needs_measurements
+@pytest.mark.parametrize("folder", WHOLE, ids=lambda p: p.name)
+def test_the_kept_sweep_is_replayed_beside_the_floor(folder, ask):
+    """As the page says: the hardware's bytes are the simulated ones at every M, and above the floor of that M."""
+    rows = read_csv(folder / "sweep_rows.csv")
+    names = dict.fromkeys(row["schedule"] for row in rows)
+    sizes = ",".join(f"{M // 1024}KB" for M in sorted({int(row["M_bytes"]) for row in rows}))
+    chosen = [part for name in names for part in ("--schedule", name)]
+    answer = ask("verify", "--acc-dtype", "fp32", "--sweep-M", sizes, *chosen, "--from-ncu", folder / "sweep.csv")
+    assert answer["ok"] and len(answer["rows"]) == len(rows)
+    problem = Attention(8192, 64, heads=16, acc_dtype="fp32")
+    for new, old in zip(answer["rows"], rows, strict=True):
+        least, moved = 2 * floor(problem, new["M_bytes"]).words, new["hw_read_bytes"] + new["hw_write_bytes"]
+        assert new["sm_read_bytes"] + new["sm_write_bytes"] == moved > least == new["floor_bytes"]
+        assert new["measured_ratio_to_floor"] == moved / least == float(old["measured_ratio_to_floor"])
 
 
 @needs_measurements

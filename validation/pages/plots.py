@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 BLUE, ORANGE, RED, GREEN, GREY = "#4269d0", "#efb118", "#d1495b", "#2f9e6e", "#9498a0"
 DARK = "#4d5563"  # grey text
-GIGABYTES = (0.6, 1, 2, 3, 5, 10, 20)  # labels of traffic against M
+GIGABYTES = (0.3, 0.6, 1, 2, 3, 5, 10, 20)  # labels of traffic against M
 COLOURS = (BLUE, ORANGE, RED, GREEN, GREY)
 UNSEEN = shapes.DRAWS[shapes.UNSEEN][1]
 Point = tuple[float, float]
@@ -53,7 +53,7 @@ def clean(axis: Axes) -> None:
 
 
 def words_and_bytes(folder: Path, path: Path) -> None:
-    """Left: measured over simulated bytes of every shape. Right: bytes against M."""
+    """Left: measured over simulated bytes of every shape. Right: bytes against M, and the floor."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
     rows = read(folder, "rows.csv")
     points = [bytes_of(r) for r in rows]
@@ -65,14 +65,17 @@ def words_and_bytes(folder: Path, path: Path) -> None:
     left.set_yticks([1, 1.5, 2, 3, 4, 6, 8], ["1", "1.5", "2", "3", "4", "6", "8"])
     left.minorticks_off()
     left.legend(frameon=False, loc="upper right")
-    for colour, (name, found) in zip(COLOURS, by_schedule(read(folder, "sweep_rows.csv")).items(), strict=False):
+    swept = by_schedule(read(folder, "sweep_rows.csv"))
+    for colour, (name, found) in zip(COLOURS, swept.items(), strict=False):
         size = [int(r["M_bytes"]) / 1024 for r in found]
         right.plot(size, [simulated(r) for r in found], color=colour)
-        right.scatter(
-            size, [measured(r) for r in found], color=colour, label=f"{name}: simulated line, measured points"
-        )
+        right.scatter(size, [measured(r) for r in found], color=colour, label=name)
+    floor = sorted({int(r["M_bytes"]): int(r["floor_bytes"]) for found in swept.values() for r in found}.items())
+    right.plot([M / 1024 for M, _ in floor], [least for _, least in floor], color="black", label="floor")
+    right.fill_between([M / 1024 for M, _ in floor], [least for _, least in floor], color="#eeeeee", zorder=-2)
     right.set(xscale="log", yscale="log", xlabel="M, KB of shared memory", ylabel="bytes between SM and L2",
-              title="Less traffic with more shared memory")  # fmt: skip
+              title="Bytes against M: simulated (lines), measured (points)",
+              ylim=(0.9 * min(least for _, least in floor), None))  # fmt: skip
     right.set_yticks([f * 1e9 for f in GIGABYTES], [f"{f} GB" for f in GIGABYTES])
     right.set_xticks([16, 32, 64, 128, 227], ["16", "32", "64", "128", "227"])
     right.minorticks_off()

@@ -57,8 +57,9 @@ def sweep(folder: Path) -> str:
         rows.append({"schedule": name, "M, KB": sizes, "sizes": len(found), "bytes exact": exact,
                      "slope simulated": shown(slopes[name]["slope_simulated"]),
                      "slope measured": shown(slopes[name]["slope_measured"]),
-                     "c at 16 KB": f"{constant(found[0]):.2f}",
-                     "c from 48 KB on": extent(map(constant, large))})  # fmt: skip
+                     "c at the smallest M": f"{constant(found[0]):.2f}",
+                     "c from 48 KB on": extent(map(constant, large)),
+                     "measured / floor from 48 KB on": extent(map(over_floor, large))})  # fmt: skip
     return table(rows)
 
 
@@ -68,9 +69,28 @@ def constant(r: Row) -> float:
     return float(words * int(r["M_bytes"]) / 2 / (int(r["N"]) ** 2 * int(r["d"]) ** 2))
 
 
+def over_floor(r: Row) -> float:
+    """Measured bytes over the floor at this M."""
+    return float(r["measured_ratio_to_floor"])
+
+
+def closest(folder: Path) -> str:
+    """Which schedule comes closest to the floor, and at which M."""
+    best = min(read(folder, "sweep_rows.csv"), key=over_floor)
+    moved, size = int(best["hw_read_bytes"]) + int(best["hw_write_bytes"]), int(best["M_bytes"]) // 1024
+    return (f"The closest is `{best['schedule']}` with {best['tiles']} at {size} KB: the hardware counted {moved:,} "
+            f"bytes, {over_floor(best):.3f} times the floor of {int(best['floor_bytes']):,}.")  # fmt: skip
+
+
 def rows(folder: Path) -> str:
     return (f"Every shape has a row in {link(folder, 'rows.csv')}, every M in {link(folder, 'sweep_rows.csv')}. "
             f"Measured on {device(folder)}")  # fmt: skip
 
 
-PARTS: dict[str, Callable[[Path], str]] = {"agreement": agreement, "schedules": schedules, "sweep": sweep, "rows": rows}
+PARTS: dict[str, Callable[[Path], str]] = {
+    "agreement": agreement,
+    "schedules": schedules,
+    "sweep": sweep,
+    "closest": closest,
+    "rows": rows,
+}
