@@ -11,12 +11,12 @@ from hypothesis import HealthCheck, settings
 from iosim.commands.cli import main
 
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("busy")  # a busy machine is slow, and that is no fault of a test
+settings.load_profile("busy")  # no test fails because the machine is busy
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects
 def pytest_collection_modifyitems(items):
-    """Mark tests that need more than the extra `test` installs: they are long, and skipped where that is missing."""
+    """Mark tests that need more than the extra `test` installs as long, and skip them if that is missing."""
     for item in items:
         for mark in list(item.iter_markers("needs")):
             item.add_marker(pytest.mark.long)
@@ -25,7 +25,7 @@ def pytest_collection_modifyitems(items):
 
 
 def missing(name):
-    """Why a test cannot run, or an empty text."""
+    """Why a test cannot run; an empty string if it can."""
     if name == "nvrtc":
         return nvrtc.WHY_NOT
     return "" if find_spec(name) else f"{name} is not installed: pip install iosim[test-all]"

@@ -58,7 +58,7 @@ def error_text(error: Exception) -> str:
 
 def as_schedule_error(error: Exception, text: object) -> Exception:
     """A ScheduleError that names the line of the schedule which failed. A subclass of ScheduleError keeps its class."""
-    where = line_of(error, file_of(text)) or f"schedule text {getattr(text, '__name__', text)}: "
+    where = line_of(error, file_of(text)) or f"schedule function {getattr(text, '__name__', text)}: "
     if isinstance(error, ScheduleError):
         return type(error)(where + str(error))
     return ScheduleError(where + error_text(error))

@@ -1,4 +1,4 @@
-"""Events of a run, and what a cache would make of its accesses.
+"""The events of a run, and what a cache in place of the explicit SRAM would move.
 
 Read in this order: event_file.py writes the events. accesses.py turns them into a string of accesses. cache.py replays
 such a string through an LRU, with the distances of reuse_distance.py (or of reuse_distance_numba.py), and through

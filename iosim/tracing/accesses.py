@@ -1,9 +1,9 @@
 """The HBM accesses of a schedule, as a cache would see them: a sequence of objects.
 
-A run that visits every tile leaves a list of tile moves. Tensors are row-major. They lie one behind the other, each
-from the start of a line. So in memory a tile is one or more runs of lines. Overlapping runs are cut into pieces, so
-that every piece is always accessed as a whole and in order. These pieces are the objects. An access to a piece stands
-for accesses to all of its lines: the string is much shorter than one of lines, and says the same.
+A run that visits every tile leaves a list of tile moves. Tensors are row-major. They lie one behind the other, and each
+starts a new line. So in memory a tile is one or more runs of lines. Overlapping runs are cut into pieces, so that every
+piece is always accessed as a whole and in order. These pieces are the objects. An access to a piece stands for accesses
+to all of its lines. So a string of such accesses is much shorter than a string of lines, and loses nothing.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ MOST_RUNS = 20_000_000
 
 
 class Moves(Traffic):
-    """The tile moves of the tensors asked for (all of them if `wanted` is empty), and the traffic of these tensors.
+    """Records the tile moves of the tensors in `wanted` (of all if it is empty), and counts their traffic.
 
-    Each move is (tensor, is store, row, rows, column, columns), flat in one array. A tensor of more than two axes is a
-    stack of matrices: its rows go on from one matrix to the next.
+    A move is (tensor, is store, row, rows, column, columns). All moves stand in one flat array. A tensor of more than
+    two axes is a stack of matrices, whose rows are numbered from the first matrix to the last.
     """
 
     def __init__(self, wanted: tuple[str, ...] = ()):
@@ -61,7 +61,7 @@ class Moves(Traffic):
             self._add(tensor, 1, block)
 
     def wants(self, tensor: str) -> bool:
-        """Whether a tensor was asked for. It is noted as seen in any case."""
+        """Whether a tensor was asked for. In any case it is noted as seen."""
         self.seen[tensor] = None
         return not self.wanted or tensor in self.wanted
 
@@ -97,8 +97,8 @@ class Moves(Traffic):
 
 
 def matrices(shape: Shape) -> Iterator[tuple[int, int, int, int]]:
-    """(row, rows, column, columns) of a block; one for each index of its leading axes."""
-    sizes = cast("tuple[Tile | int, ...]", shape)  # of one problem
+    """The (row, rows, column, columns) of a block, for each index of its leading axes."""
+    sizes = cast("tuple[Tile | int, ...]", shape)  # numbers, because only one problem is run
     extents = [(x.start, x.size, int(x.length)) if isinstance(x, Tile) else (0, x, x) for x in sizes]
     if len(extents) == 1:
         extents.append((0, 1, 1))
@@ -112,10 +112,10 @@ def matrices(shape: Shape) -> Iterator[tuple[int, int, int, int]]:
 
 @dataclass(frozen=True)
 class Accesses:
-    """A string of accesses: `ids` are the objects, `stores` says which accesses are stores.
+    """A string of accesses: `ids` are the objects accessed, and `stores` says which accesses are stores.
 
     Object x fills `weights[x]` units of `unit_bytes`. An access to it counts as `amounts[x]` accesses: all of its
-    lines, or one tile. `whole`: objects enter and leave a cache as a whole.
+    lines, or one tile. With `whole`, objects enter and leave a cache as a whole.
     """
 
     ids: Numbers
@@ -132,7 +132,7 @@ class Accesses:
 
 
 def record(schedule: ScheduleLike, problem: Attention, tiling: Tiling, tensors: tuple[str, ...] = ()) -> Moves:
-    """The tile moves of a run that visits every tile: of all tensors, or of those asked for."""
+    """The tile moves of a run that visits every tile, of all tensors or of those asked for."""
     check_length(count_events(schedule, problem, tiling).moves)
     moves = Moves(tensors)
     Machine(problem, moves).run(schedule, tiling)
@@ -175,10 +175,10 @@ def line_accesses(
 def line_runs(
     moves: Numbers, shapes: Sequence[tuple[int, ...]], widths: Sequence[int], line_bytes: int
 ) -> tuple[Numbers, Numbers, Bools]:
-    """(first line, line behind the last, is store) of each run of lines that the moves touch.
+    """The arrays (first line, line behind the last, is store) of all runs of lines that the moves touch.
 
-    A tile of whole rows is one run, any other tile is one run a row. A line that two rows of a tile share is touched
-    once.
+    A tile of whole rows is one run. Any other tile is one run for each row. A line that two rows of a tile share is
+    touched once.
     """
     bases = [0]
     for shape, width in zip(shapes, widths, strict=True):
@@ -202,7 +202,7 @@ def line_runs(
 def tile_accesses(moves: Numbers, widths: Sequence[int]) -> Accesses:
     """The string of accesses to tiles, from the table of the moves. Units are bytes.
 
-    The place of a tile names it. InputError if tiles of a tensor overlap.
+    A tile is known by its place. InputError if tiles of a tensor overlap.
     """
     places, ids = np.unique(moves[:, [0, 2, 3, 4, 5]], axis=0, return_inverse=True)
     tensor, row, rows, column, columns = places.T

@@ -1,10 +1,11 @@
 """Belady's optimum (1966): on a miss, the unit whose next use is farthest away leaves. Exact, for whole runs of units.
 
 An object is a run of units (words or lines) that are always accessed one after the other. So the next use of its last
-unit is the farthest of all its units. The last units of a victim leave first. What stays of an object is a few pieces.
+unit is the farthest of all its units. When an object is evicted, its last units leave first. What stays of it is a few
+pieces.
 
-A unit that misses is always placed in the cache: there is no bypass. The optimum is the least number of misses. The
-write-backs are those that this replacement has; another one may have fewer.
+A unit that misses is always placed in the cache: there is no bypass. The number of misses is the least possible. The
+number of write-backs is not: another replacement may have fewer.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from .reuse_distance import Numbers
 
 ResidentRun = tuple[int, int, bool]
-"""Units [start, stop) of an object that are in the cache, and whether they are dirty."""
+"""(start, stop, dirty): units start..stop-1 of an object are in the cache, and they are dirty or not."""
 
 
 class BeladyCache:
@@ -29,20 +30,20 @@ class BeladyCache:
         self.pieces: dict[int, list[ResidentRun]] = {}
         self.next: dict[int, int] = {}
         self.queue: list[tuple[int, int]] = []  # (-next use, object); an entry may be out of date
-        self.misses, self.write_backs = [0, 0], 0  # of loads, of stores
+        self.misses, self.write_backs = [0, 0], 0  # misses of [loads, stores]
 
     @property
     def moved(self) -> tuple[int, int]:
-        """Units (fetched, written back)."""
+        """The units (fetched, written back)."""
         return self.misses[0], self.write_backs
 
     def keep(self, x: int, pieces: list[ResidentRun], following: int) -> None:
-        """Note what is resident of an object, and its next use."""
+        """Note the resident pieces of an object, and its next use."""
         self.pieces[x], self.next[x] = pieces, following
         heappush(self.queue, (-following, x))
 
     def farthest(self) -> tuple[int, int]:
-        """(next use, object) of the resident object that is used last; (-1, -1) if there is none."""
+        """The (next use, object) of the resident object whose next use is farthest away; (-1, -1) if there is none."""
         while self.queue:
             following, x = -self.queue[0][0], self.queue[0][1]
             if x in self.pieces and self.next[x] == following:
@@ -51,7 +52,7 @@ class BeladyCache:
         return -1, -1
 
     def evict(self, x: int, most: int) -> int:
-        """Drop up to `most` units from the end of an object; returns how many."""
+        """Drop up to `most` units from the end of an object, and return their number."""
         pieces, left = self.pieces[x], most
         while pieces and left:
             start, stop, dirty = pieces.pop()
@@ -65,7 +66,7 @@ class BeladyCache:
         return most - left
 
     def access(self, x: int, units: int, store: bool, following: int) -> None:
-        """Access the units of x in order. What is resident of it hits. `following` is the next use of x."""
+        """Access the units of object x in order. Its resident units hit. `following` is the next use of x."""
         ahead, place = deque(self.pieces.pop(x, ())), 0
         done: list[ResidentRun] = []
         while place < units:
@@ -81,10 +82,11 @@ class BeladyCache:
     def place(
         self, ahead: deque[ResidentRun], done: list[ResidentRun], start: int, stop: int, store: bool, following: int
     ) -> None:
-        """Place units [start, stop) of an object, which miss. `done` holds its units before them, `ahead` those behind.
+        """Place units start..stop-1 of an object, which miss. `done` holds its units before them, `ahead` those behind.
 
-        Room comes, in this order, from free room, from objects used after this one, from the units of this one that
-        were just accessed, from objects used before it, and from its units ahead.
+        They take free room first. Next they take the room of objects that are used after this one, and then that of
+        this object's own units that were just accessed. If none was accessed yet, one unit gives its room: of an object
+        that is used before this one, or of `ahead`.
         """
         missing = stop - start
         self.misses[store] += missing
@@ -93,7 +95,7 @@ class BeladyCache:
         missing -= free
         while missing and self.farthest()[0] > following:
             missing -= self.evict(self.farthest()[1], missing)
-        if missing and not done and stop - missing == start:  # nothing of it was accessed yet: one unit from elsewhere
+        if missing and not done and stop - missing == start:  # none of its units was accessed yet
             self.give_one(ahead)
             missing -= 1
         if stop - missing > start:
@@ -117,13 +119,13 @@ class BeladyCache:
             ahead.append((start, stop - 1, dirty))
 
     def flush(self) -> None:
-        """Evict everything: what is dirty at the end is written back."""
+        """Evict everything, so that what is dirty is written back."""
         for x in list(self.pieces):
             self.evict(x, self.capacity)
 
 
 def append_joined(pieces: list[ResidentRun], piece: ResidentRun) -> None:
-    """Append a piece. It is joined to the last one if they meet and are both dirty or both clean."""
+    """Append a piece, or join it to the last one if the two meet and are both dirty or both clean."""
     if pieces and pieces[-1][1] == piece[0] and pieces[-1][2] == piece[2]:
         pieces[-1] = (pieces[-1][0], piece[1], piece[2])
     else:
@@ -131,10 +133,10 @@ def append_joined(pieces: list[ResidentRun], piece: ResidentRun) -> None:
 
 
 class WholeObjectCache(BeladyCache):
-    """The same rule for objects that enter and leave as a whole.
+    """A cache that evicts by the same rule, but whose objects enter and leave as a whole.
 
-    It is the optimum only if all objects have one weight. With several weights the optimum is NP-hard to find, and this
-    is the usual greedy choice. `misses` and `write_backs` count objects; `fetched` and `written` count units.
+    This is the optimum only if all objects have the same weight. With different weights the optimum is NP-hard to find,
+    and this is the usual greedy choice. `misses` and `write_backs` count objects. `fetched` and `written` count units.
     """
 
     def __init__(self, capacity: int):
@@ -170,7 +172,7 @@ class WholeObjectCache(BeladyCache):
 
 
 def replay_accesses(cache: BeladyCache, ids: Numbers, weights: Numbers, stores: Bools, following: Numbers) -> None:
-    """Run a string of accesses through a cache, and flush it. `following` has the next use of each access's object."""
+    """Run a string of accesses through a cache, and flush it. `following` has the next use of the object accessed."""
     for x, units, store, later in zip(
         ids.tolist(), weights[ids].tolist(), stores.tolist(), following.tolist(), strict=True
     ):

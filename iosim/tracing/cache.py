@@ -1,4 +1,4 @@
-"""A cache in place of the explicit SRAM: LRU of every size in one pass, and Belady's optimum. Fully associative.
+"""Fully associative caches in place of the explicit SRAM: LRU of every size in one pass, and Belady's optimum.
 
 A load that misses fetches its lines. A store places its lines without reading them and leaves them dirty. Dirty lines
 are written back when they leave the cache, and at the end. All lines of an object share one reuse distance, so an
@@ -34,7 +34,7 @@ POLICIES = ("lru", "belady", "both")
 
 @dataclass(frozen=True)
 class CacheCounts:
-    """What a cache of `M_bytes` does: `misses` and `write_backs` in accesses, and bytes fetched and written back."""
+    """The counts of a cache of `M_bytes`: misses and write-backs in accesses, and bytes fetched and written back."""
 
     policy: str
     M_bytes: int
@@ -63,9 +63,9 @@ class ExplicitSRAM(TypedDict):
 class Comparison(TypedDict):
     """Caches of several sizes beside the explicit SRAM of a schedule.
 
-    `results` are CacheCounts as rows. Their `M_bytes` is the M asked for, `used_bytes` what a cache of whole lines has
-    of it, and `x_scratchpad` their bytes over those of the explicit SRAM. `optimal`:
-    whether Belady's rule is the optimum for these objects.
+    `results` are CacheCounts as rows. Their `M_bytes` is the M asked for. `used_bytes` is what a cache of whole lines
+    uses of it. `x_scratchpad` is their bytes over those of the explicit SRAM. `optimal` says whether Belady's rule is
+    the optimum for these objects.
     """
 
     accesses: int
@@ -85,13 +85,13 @@ class LRU:
         need = needs(string.ids, string.weights, fast)
         older = dirty_needs(string.ids, string.stores, need)
         again = string.stores & (older < UNREACHED)
-        self.last = np.unique(string.ids[string.stores])  # their last value is written back whatever the capacity
+        self.last = np.unique(string.ids[string.stores])  # their last value is written back by a cache of any capacity
         self.loads = (need[~string.stores], string.ids[~string.stores])
         self.stores = (need[string.stores], string.ids[string.stores])
         self.overwrites = (older[again], string.ids[again])
 
     def breakpoints(self) -> Numbers:
-        """The capacities in units at which a count changes, in order; the first is 1, the least that holds anything."""
+        """The capacities in units at which a count changes, in order. The first is 1, the smallest cache."""
         found = np.concatenate([self.loads[0], self.stores[0], self.overwrites[0]])
         return np.union1d([1], found[found < UNREACHED])
 
@@ -118,8 +118,8 @@ def belady(string: Accesses, capacity: int) -> CacheCounts:
 
 
 def counts_in_bytes(policy: str, string: Accesses, numbers: Sequence[int]) -> CacheCounts:
-    """The counts of a cache from (capacity, misses of loads, misses of stores, write-backs, units fetched, units
-    written back), where the capacity is in units."""
+    """The counts of a cache in bytes, from `numbers` in units: (capacity, misses of loads, misses of stores,
+    write-backs, units fetched, units written back)."""
     capacity, reads, writes, backs, fetched, written = map(int, numbers)
     size = string.unit_bytes
     moved = (fetched * size, written * size, (fetched + written) * size)
@@ -175,7 +175,7 @@ def compare(
 
 
 def explicit_sram(schedule: ScheduleLike, problem: Attention, tiling: Tiling, moves: Moves) -> ExplicitSRAM:
-    """What the schedule itself moves, in words and bytes, and the SRAM that it needs for that."""
+    """The row of what the schedule itself moves, in words and bytes, and of the SRAM that it needs for that."""
     room = footprint(schedule, problem, tiling)
     counted = cast("dict[str, tuple[int, int]]", moves.tensors)
     reads, writes = sum(r for r, _ in counted.values()), sum(w for _, w in counted.values())

@@ -1,4 +1,4 @@
-"""The tile events of one run, written as they happen: CSV, JSON lines, Parquet, or a timeline for Perfetto."""
+"""Writes the tile events of a run as they happen: as CSV, JSON lines or Parquet, or as a timeline for Perfetto."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def one_head_run(given: Attention, name: str, tiles: str | None, M: str | None) -> tuple[Schedule, Attention, Tiling]:
     """The schedule, problem and tiling of a run that visits every tile, from what a command line gives.
 
-    InputError where the problem has more than one head, or where the tiles need an M that is not given.
+    InputError if the problem has more than one head, or if the tiles need M and it is not given.
     """
     from ..counting.count import choose_tiling, rules_of
     from ..schedules import find, require
@@ -59,7 +59,7 @@ def one_head_run(given: Attention, name: str, tiles: str | None, M: str | None) 
 
 
 class EventCount(Watcher):
-    """Counts the events of a run from a folded walk: `moves` are loads and stores, `total` has the steps too."""
+    """Counts the events of a run from a folded walk: `moves` are loads and stores, `total` counts steps as well."""
 
     def __init__(self) -> None:
         self.moves, self.total = 0, 0
@@ -69,7 +69,7 @@ class EventCount(Watcher):
 
     @property
     def turns(self) -> int:
-        """The visits that the current one stands for."""
+        """The number of visits for which the current one stands."""
         return cast("int", self.machine.total(()))
 
     def load(self, block: Block, tensor: str, words: Size) -> None:
@@ -84,9 +84,9 @@ class EventCount(Watcher):
 
 
 def count_events(schedule: ScheduleLike | Text, problem: Attention, tiling: Tiling) -> EventCount:
-    """The number of events, before they happen: 0 where the schedule cannot be folded.
+    """The number of events of a run, known before it starts; 0 if the schedule cannot be folded.
 
-    A mask may leave fewer, because loads under an empty line of it are counted here.
+    Under a mask there may be fewer, because loads for an empty line of the mask are counted here.
     """
     watcher = EventCount()
     try:
@@ -110,7 +110,7 @@ def check_length(events: int, most: int = MOST_EVENTS) -> None:
 def emit_events(
     schedule: ScheduleLike | Text, problem: Attention, tiling: Tiling, emit: Emit, most: int = MOST_EVENTS
 ) -> int:
-    """Visit every tile, hand every event to `emit`, and return their number."""
+    """Visit every tile, hand every event to `emit`, and return the number of events."""
     check_length(count_events(schedule, problem, tiling).total, most)
     seen = 0
 
@@ -210,7 +210,7 @@ TEXT_WRITERS: dict[str, Callable[[TextIO], AbstractContextManager[Emit]]] = {
 
 
 def event_format(kind: str | None, path: str | None, as_json: bool, as_csv: bool) -> str:
-    """The format of an event file: the one asked for, else the one that its name ends in, else csv."""
+    """The format of an event file: the one asked for, else that of the ending of its name, else csv."""
     if as_json and as_csv:
         raise InputError("--json", "--csv as well", "one of the two")
     asked = "perfetto" if as_json else "csv" if as_csv else None

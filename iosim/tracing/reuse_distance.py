@@ -1,11 +1,12 @@
-"""Reuse distances (Mattson et al. 1970) of weighted objects, all at once: they give the misses of an LRU of every size.
+"""Reuse distances (Mattson et al. 1970) of weighted objects, from which the misses of an LRU of every size follow.
 
 A string of accesses is an array `ids` of objects. Object x fills `weights[x]` units of the cache. The *need* of an
 access is the least capacity at which it hits: the units of all distinct objects accessed since the last access to the
 same object, its own units included.
 
-An LRU of C units hits exactly where need <= C. This is the stack property of LRU, and weights keep it: what lies above
-an object on the stack only grows until the object is accessed again. So an object that is too deep once stays too deep.
+An LRU of C units hits exactly if need <= C. This is the stack property of LRU. It also holds with weights: what lies
+above an object on the stack only grows until the object is accessed again. So an object that is too deep stays too
+deep.
 """
 
 from __future__ import annotations
@@ -81,12 +82,12 @@ def sorted_needs(ids: Numbers, before: Numbers, weights: Numbers) -> Numbers:
 
 
 def sums_of_smaller(values: Numbers, w: Numbers) -> Numbers:
-    """For every place t: the sum of w[u] over u < t with values[u] < values[t]. Sums at equal values mean nothing.
+    """For every place t: the sum of w[u] over u < t with values[u] < values[t]. Values that occur twice get wrong sums.
 
     The places are first sorted by their values. Then they are sorted back into their own order, by one bit of the place
-    after the other, the highest bit first. Each bit parts every group: places without it go left, places with it go
-    right. For a place that goes right, all places that go left are earlier, and those that stood before it have smaller
-    values. Their weights are added to its sum.
+    after the other, the highest bit first. Each bit divides every group: places without it go left, and places with it
+    go right. For a place that goes right, all places that go left are earlier, and those that stood before it have
+    smaller values. So their weights are added to its sum.
     """
     n = len(values)
     size = 1 << max(n - 1, 1).bit_length()
@@ -107,9 +108,9 @@ def sums_of_smaller(values: Numbers, w: Numbers) -> Numbers:
 def dirty_needs(ids: Numbers, stores: Bools, need: Numbers) -> Numbers:
     """For every store, the largest need since the store before it to the same object, its own need included.
 
-    A cache of C units had to write the older value back exactly where this exceeds C (Thompson and Smith 1989). The
-    last value of an object is written back at the end in any case, and is not in this array. UNREACHED for the first
-    store to an object; 0 where the access is a load.
+    A cache of C units had to write back the older value exactly if this exceeds C (Thompson and Smith 1989). The last
+    value of an object is written back at the end in any case, and is not in this array. The array holds UNREACHED for
+    the first store to an object, and 0 for a load.
     """
     order = np.argsort(ids, kind="stable")
     grouped, need = stores[order], need[order]

@@ -1,4 +1,4 @@
-"""Planted mistakes in the backward texts: each is caught by the check that is named, and not by the others."""
+"""Planted mistakes in the backward schedules: each is caught by the check that is named, and not by the others."""
 
 import inspect
 from dataclasses import replace
@@ -12,7 +12,7 @@ from iosim.masks import parse_mask
 from iosim.masks.dropout import Dropout
 from iosim.schedules import backward, backward_lse
 
-LATER = "from __future__ import annotations\n"  # types of a text are not looked up when it runs
+LATER = "from __future__ import annotations\n"  # the types in a schedule are not looked up when it runs
 
 P, T = Attention(13, 4, Nk=11, mask=parse_mask("causal"), dropout=Dropout(0.2)), Tiling(4, 3)
 PLACES = {"flash1-bwd": (backward, ("keys_outside",)), "flash2-bwd": (backward_lse, ("keys_outside_lse", "key_side"))}
@@ -20,7 +20,7 @@ LOADS = 'q, do = chip.load("Q", i), chip.load("dO", i)'
 
 
 def mutant(name, old, new):
-    """The text of a schedule with one place changed."""
+    """The function of a schedule with one place changed."""
     module, functions = PLACES[name]
     names = dict(vars(module))
     source = "\n".join(inspect.getsource(getattr(module, function)) for function in functions)

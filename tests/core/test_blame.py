@@ -1,4 +1,4 @@
-"""A plain mistake in a schedule that somebody wrote is one message with its file and line, and exit code 2."""
+"""A plain mistake in a user's schedule gives one message with its file and line, and exit code 2."""
 
 import re
 import shlex
@@ -23,7 +23,7 @@ def text(chip, p, t):
 
 iosim.register(iosim.Schedule("mine", text, "mine"))
 """
-MISTAKES = [  # the line as it is, as it is written, what the message says
+MISTAKES = [  # (the right line, the line with a mistake, what the message says)
     ('q = chip.load("Q", i)', 'q = chip.load("Q", 0)', "not by 0"),
     ("chip.tiles(p.N, t.rows_q)", "range(p.N)", "not by 0"),
     ("t.rows_q", "t.row_q", "did you mean 'rows_q'"),
@@ -52,7 +52,7 @@ def test_a_mistake_in_a_loaded_file(right, wrong, message, tmp_path, iosim):
     result = iosim("--load", file, *COUNT)
     assert result.exit_code == 2 and result.stdout == "", result.output
     assert message in result.stderr and "Traceback" not in result.stderr
-    where = line + wrong.startswith("range")  # numbers are found out where they are used as tiles
+    where = line + wrong.startswith("range")  # the mistake shows on the next line, where numbers are used as tiles
     assert f"{file}, line {where} (" in result.stderr or wrong.startswith("def"), result.stderr
 
 
@@ -127,7 +127,7 @@ PAGE = (DOCS / "adding-a-schedule.md").read_text()
 
 @pytest.fixture
 def page(tmp_path, monkeypatch, iosim):
-    """Runs a line of the page with the page's schedule (changed by `change`) in wasteful.py."""
+    """Run a line of the page, with the page's schedule (changed by `change`) in wasteful.py."""
     monkeypatch.chdir(tmp_path)
     code = re.search(r"```python\n(.*?)```", PAGE, re.DOTALL)[1]
 

@@ -1,4 +1,4 @@
-"""Six planted mistakes, each caught by a named check. That all machines agree catches none: they share the text."""
+"""Six planted mistakes, each caught by a named check. All machines agree on them: they run the same schedule."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def no_rescale(s, m, l, o):
 
 
 def accumulate_half(o, p, v):
-    """accumulate, of as many columns as V came with."""
+    """accumulate for a V with too few columns: the other columns of O stay as they are."""
     o[:, : v.shape[1]] += p @ v
 
 

@@ -1,4 +1,4 @@
-"""The Python side of a count: what a Report is, and what is said to a keyword or a value that is wrong."""
+"""A count from Python: what a Report is, and the messages for a wrong keyword or value."""
 
 import pickle
 
@@ -64,7 +64,7 @@ def test_what_is_wrong_is_said(fields, message):
 
 
 def test_an_error_travels_between_processes():
-    """A pool of processes sends it pickled, and would never end if it could not be made again."""
+    """A pool of processes sends errors pickled, and hangs if one cannot be unpickled."""
     with pytest.raises(InputError) as caught:
         count(N=0, d=64, M=1000)
     again = pickle.loads(pickle.dumps(caught.value))

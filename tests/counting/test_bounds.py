@@ -1,5 +1,5 @@
-"""A floor holds under every mask. Other statements about dense attention are none about a masked one, and an order ends
-where the inputs are more."""
+"""Bounds: a floor holds under every mask. Other bounds are proven for dense attention only. An order is no longer valid
+where the inputs are more words than it."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""What a row says beyond the fixed columns, notes that do not round the fault away, and tile rules that are refused."""
+"""Columns beyond the fixed ones, notes on tiles that do not fit by little, and tile rules that are refused."""
 
 import csv
 import io
@@ -109,7 +109,7 @@ def test_a_curve_has_the_bounds_of_its_family(iosim):
 
 
 def test_a_picture_sees_the_options_of_a_schedule():
-    """Each would move other words if it were left out."""
+    """Each option changes the words, so a picture that left it out would differ."""
     for name, options in (("split-kv", {"splits": "7"}), ("paged", {"page_size": "3"}), ("flash2", {"gqa": "pack"})):
         values = {"N": "64,128", "d": "8", "M": "4KB", "heads": "4", "kv_heads": "2"}
         plain, given = (traffic_chart({**values, **more}, (name,), "best").lines[0].y for more in ({}, options))

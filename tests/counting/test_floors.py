@@ -28,7 +28,7 @@ KNOWN = json.loads((DATA / "floors.json").read_text())
 
 
 def words(schedule, problem, tiling):
-    """(peak words, reads, total)."""
+    """(peak words, reads, total) of one run."""
     found = measure(SCHEDULES[schedule], problem.packed, tiling)
     return found["sram_peak_words"], found["reads"], found["total"]
 
@@ -60,7 +60,7 @@ def test_headline():
 
 
 def test_by_hand():
-    """The headline again, from the numbers of the answer alone: 8 (d + dv) is 2048, and X = 3 M."""
+    """The floor is computed again from the other numbers of the answer: 8 (d + dv) is 2048, and X = 3 M."""
     found = floor(Attention(8192, 128), "100KB")
     X = found.M_words + found.T
     assert (found.T, found.lam, found.pairs, found.rows, X) == (2 * 51200, 128, 8192**2, 8192, 3 * 51200)
@@ -74,7 +74,7 @@ def test_by_hand():
 
 
 def exact(form, work, lam, price, pairs, M, T):
-    """Whether r is the least integer that form I or II allows, with fractions only: r and r - 1 are tried."""
+    """A function that says whether r is the least integer that form I or II allows, computed with fractions only."""
     X = Fraction(M + T)
     gs = M**2 / (16 * lam), Fraction(M, 3) ** 3
     more = Fraction(M**2) / X if work > gs[0] and work**2 > gs[1] else 0
@@ -83,7 +83,7 @@ def exact(form, work, lam, price, pairs, M, T):
         left = r + price - more
         first = left >= T * work * 16 * lam / X**2
         second = left >= 0 and left**2 * X**3 >= 27 * T**2 * work**2
-        return first or second  # G is the larger of two, so either may be all that is proven
+        return first or second  # G is the larger of two, so it is enough if one of them allows it
 
     return lambda r: enough(r) and not enough(r - 1)
 
@@ -125,10 +125,10 @@ def test_roots():
 
 
 def test_no_other_lambda_and_T_are_much_better():
-    """The chosen ones are within a few words of the best of all; being chosen needs no proof, only being near it."""
+    """The chosen lambda and T are within a few words of the best of all. That they are valid needs no test."""
     pick = random.Random(4)
     for _ in range(60):
-        d, dv, pairs = pick.randint(1, 12), pick.randint(1, 12), 10**8  # for few pairs M^2 / X is all there is
+        d, dv, pairs = pick.randint(1, 12), pick.randint(1, 12), 10**8  # with few pairs only M^2 / X would count
         M = pick.randint(1, 6 * (d + dv) ** 2)
         chosen = max(floors.form_one(pairs, d, dv, lam2).best(M)[0] for lam2 in floors.lambdas(M, d, dv))
         every = range(max(1, M // 2), 2 * M + 2)
@@ -137,7 +137,7 @@ def test_no_other_lambda_and_T_are_much_better():
         assert chosen >= best * (1 - 1e-3) - 2
 
 
-# No schedule is below
+# No schedule moves less than a floor
 
 MASKS = (
     "dense", "dense", "dense", "causal", "causal", "window:{0}", "global:{0}", "strided:{1}",
@@ -152,7 +152,7 @@ def of_family(family):
 
 
 def tiling_of(pick, schedule, problem):
-    """Random tiles. Some are as good ones are: large in the loop that stays, small in the other."""
+    """Random tiles. Some are like good ones: large in the outer loop, small in the inner loop."""
     s = SCHEDULES[schedule]
     if "ideal" in s.rules:
         return Tiling(1, 1)
@@ -196,7 +196,7 @@ FLOORS = {"attention": forward_floor, "backward": backward_floor}
 
 
 def least_ratios(family, runs, seed=0):
-    """The least words and reads over their floors of random runs, each in exactly the memory that it needs."""
+    """The least ratios of words and of reads to their floors, of random runs in exactly the memory that each needs."""
     pick, total_ratio, reads_ratio = random.Random(seed), 9.0, 9.0
     of_theorem = 0
     for _ in range(runs):
@@ -271,7 +271,7 @@ def test_flash2_bwd_reads_little_more_than_it_must():
     assert least.form == "backward" and 1 < found[1] / least.reads < 1.026 and 1 < found[2] / least.words < 1.37
 
 
-# What a floor is of
+# What a floor is about
 
 
 def test_heads_that_share_keys_are_one_instance():
@@ -324,7 +324,7 @@ def test_gradients_of_other_widths_have_a_compulsory_floor():
 
 
 def test_gradients_through_one_key():
-    """p is 1 whatever the scores are: dV sums dO, and nothing else is read or written."""
+    """With one key p is 1, whatever the scores are. dV is the sum of dO, and nothing else is read or written."""
     found = backward_floor(Attention(64, 8, mask=parse_mask("window:0")), 1000)
     assert (found.words, found.reads) == (2 * 64 * 8, 64 * 8)
 
@@ -429,7 +429,7 @@ def twice_the_keys(seen):
 
 
 def tight():
-    """What is asserted of the tight cases above, and the random ones."""
+    """Assert what the tests above say about the tight cases and about random ones."""
     for times in (5, 8):
         test_flash2_is_optimal_in_large_memories(times)
     test_small_cache_q_reads_least_at_d_squared(1024, 1.0021)
@@ -446,7 +446,7 @@ def test_without_a_mistake_all_is_well():
 
 
 def changed(name, change):
-    """The function of `floors` of that name, with what it returns changed."""
+    """The function `name` of `floors`, with `change` applied to what it returns."""
     right = getattr(floors, name)
     return lambda *given, **more: change(right(*given, **more))
 
@@ -474,7 +474,7 @@ def test_a_planted_mistake_is_noticed(name, change, monkeypatch):
 
 
 def test_keys_read_for_each_query_head_are_noticed(monkeypatch):
-    """GQA without sharing: K, V counted once for each query head."""
+    """The planted mistake counts K and V once for each query head, as if GQA shared nothing."""
     right = floors.seen_by_group
 
     def apart(problem, tiles):
@@ -489,7 +489,7 @@ def test_keys_read_for_each_query_head_are_noticed(monkeypatch):
 
 @pytest.mark.parametrize("family, schedule", [("linear", "linear"), ("matmul", "matmul-tiled")])
 def test_heads_of_a_group_share_what_other_families_read(family, schedule):
-    """Packed heads read K and V, or B, once: no count is below the compulsory words."""
+    """Packed heads read K and V, or B, once. Even so no count is below the compulsory words."""
     report = iosim.count(16, 4, "1000el", heads=8, kv_heads=1, gqa="pack", schedules=[schedule])
     floor = next(b.words for b in report.bounds if b.name == f"{family}: compulsory")
     assert floor <= report[schedule].total
@@ -505,13 +505,13 @@ def test_heads_of_a_group_share_what_other_families_read(family, schedule):
     ],
 )
 def test_inputs_that_the_output_does_not_depend_on(sizes, schedule, words):
-    """By hand: for d = 1 Q cancels; one key has weight 1, whatever Q and K are; the first causal query sees one key."""
+    """For d = 1 Q cancels. A single key has weight 1, whatever Q and K are. The first causal query sees one key."""
     report = iosim.count(**sizes, M="100KB", tiles="1x1", schedules=[schedule])
     assert next(b.words for b in report.bounds if b.name.endswith(": compulsory")) == words
 
 
 def test_no_floor_is_said_with_dropout():
-    """A row all of whose pairs are dropped is zeros, whatever the inputs are."""
+    """A row whose pairs are all dropped is zero, whatever the inputs are. So it needs none of them."""
     from iosim.masks.dropout import Dropout
 
     report = iosim.count(4, 4, "1KB", schedules=["flash2"], dropout=Dropout(0.5, 0))

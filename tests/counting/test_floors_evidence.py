@@ -19,7 +19,7 @@ COMPILER = pytest.mark.skipif(not shutil.which("g++"), reason="g++ is not here")
 KEPT = list(csv.DictReader((FOLDER / "results.csv").open()))
 PAGE = (DOCS / "floors.md").read_text()
 
-# |P|, rows, M, d = dv; floor on reads + writes, and on reads
+# (|P|, rows, M, d = dv, floor on reads + writes, floor on reads)
 VALUES = [
     (8192**2, 8192, 51200, 128, 84758228, 83709652),
     (8192**2, 8192, 116224, 128, 37899234, 36850658),
@@ -37,7 +37,7 @@ VALUES = [
 
 @pytest.mark.parametrize("pairs, rows, M, d, total, reads", VALUES)
 def test_the_formula_of_the_page_gives_the_known_values(pairs, rows, M, d, total, reads):
-    """A larger value would need a proof of its own, so the search for T and lambda may not find one."""
+    """The values are equal to those of the proofs. A larger one would need a proof of its own."""
     found = by_hand.best(pairs, rows, d, d, M)
     assert (found["total"], found["reads"]) == (total, reads)
 
@@ -71,7 +71,7 @@ def test_every_inequality_of_the_proofs(check, times):
 
 
 def test_no_kept_row_is_below_a_floor():
-    """The floors of today's formula, not those of the file; and what the page says of the rows."""
+    """The floors are computed by today's formula, not read from the file. What the page says of the rows holds too."""
     assert len(KEPT) > 150
     for row in KEPT:
         x = evidence.Instance(*(int(row[k]) for k in ("N", "Nk", "d", "dv", "M")), row["cost"], row["mask"])
@@ -86,7 +86,7 @@ def test_no_kept_row_is_below_a_floor():
 
 
 def test_the_number_by_hand():
-    """The lines of the page's example are what Python gives."""
+    """The page's example shows what Python prints."""
     pairs, n, M = 8192**2, 8192 * 128, 102400 // 2
     T, G = 2 * M, max((3 * M) ** 2 / 2048, M**1.5)
     bound = T * pairs * 256 / G + M / 3
@@ -109,7 +109,7 @@ def test_the_first_table():
 
 @COMPILER
 def test_exact_search_and_search_over_orders_agree(tmp_path):
-    """On tiny instances the orders reach the exact optimum, and both are above the floor."""
+    """On tiny instances the search over orders finds the exact optimum, and both are above the floor."""
     pebble, adversary = evidence.build("pebble", tmp_path), evidence.build("adversary", tmp_path)
     kept = {tuple(r[k] for k in evidence.FIELDS[1:8]): r for r in KEPT if r["search"] == "exact"}
     for shape in ((2, 2, 1, 1, 2), (2, 2, 1, 1, 3), (3, 2, 1, 1, 2), (2, 2, 1, 2, 2)):

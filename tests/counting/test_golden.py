@@ -72,7 +72,7 @@ DECODE = [c for c in GOLDEN["cases"] if c["schedule"] == "decode"]
 
 @pytest.mark.parametrize("case", DECODE, ids=lambda c: f"{c['id']}-decode")
 def test_decoding(case, ask):
-    """One query; the query heads of a KV head share its keys and values."""
+    """There is one query. The query heads of a KV head share its keys and values."""
     sizes = ["--N", 1, "--Nk", case["Tk"], "--d", case["d"], "--batch", case["batch"]]
     heads = ["--heads", case["Hq"], "--kv-heads", case["Hkv"], "--gqa", "pack"]
     result = ask("count", *sizes, *heads, "--tiles", "32x64", "--schedule", "flash2")["results"][0]
@@ -85,7 +85,7 @@ MATMUL = [c for c in GOLDEN["cases"] if c["schedule"].startswith("matmul_")]
 
 @pytest.mark.parametrize("case", SOFTMAX, ids=lambda c: f"{c['id']}-{c['schedule']}")
 def test_softmax_of_n_numbers(case, ask):
-    """One row of n scores, in tiles of 4."""
+    """The matrix is one row of n scores, in tiles of 4."""
     name = case["schedule"].replace("_", "-")
     args = ["--N", 1, "--Nk", case["n"], "--d", 1, "--tiles", "1x4", "--schedule", name]
     result = ask("count", *args)["results"][0]
@@ -94,7 +94,7 @@ def test_softmax_of_n_numbers(case, ask):
 
 @pytest.mark.parametrize("case", MATMUL, ids=lambda c: f"{c['id']}-{c['schedule']}")
 def test_matrix_products(case, ask):
-    """C (n, p) = A (n, m) B (m, p), in cubes of one tile size."""
+    """C (n, p) = A (n, m) B (m, p) is computed in cubes: all three tile sizes are the same."""
     sizes = ["--N", case["n"], "--d", case["m"], "--Nk", case["p"], "--schedule", case["schedule"].replace("_", "-")]
     tile = case.get("tile", 1)
     result = ask("count", *sizes, "--tiles", f"{tile}x{tile}/depth={tile}")["results"][0]

@@ -1,4 +1,4 @@
-"""A sweep says what single counts say; integers stay integers; files are whole or not there."""
+"""A sweep gives the same numbers as single counts. Integers stay integers. Files are whole or not there."""
 
 import csv
 import io
@@ -45,7 +45,7 @@ def test_every_schedule_sweeps_as_it_counts(name, mask):
     points = [{"N": N, "d": 8, "M": M} for N in (60, 77) for M in (2000, 20000)]
     try:
         results = [result for point in points for result in count(**point, **sizes).results]
-    except InputError as fault:  # what the schedule is not about
+    except InputError as fault:  # the schedule does not apply to this problem
         with pytest.raises(InputError, match="^" + re.escape(str(fault).partition(":")[0])):
             sweep(N=[60, 77], d=8, M=[2000, 20000], **sizes)
         return
@@ -72,7 +72,7 @@ def test_counts_beyond_int64_stay_exact():
 
 
 def test_masked_counts_beyond_int64_stay_exact():
-    """Causal in tiles of one: query x reads its x + 1 keys and values, of d words."""
+    """With causal in tiles of 1 x 1, query x reads its x + 1 keys and values, of d words."""
     rows = sweep(N=[5, 2**40], d=2**20, heads=2**20, tiles="1x1", schedules="block-sparse-q", mask="causal")
     for N, reads in zip([5, 2**40], rows["reads"], strict=True):
         assert reads == 2**20 * 2**20 * (N + 2 * (N * (N + 1) // 2))
@@ -138,7 +138,7 @@ def test_the_shipped_sweep(iosim):
 
 
 def test_json_lines_have_every_digit_that_csv_has(iosim):
-    """Of ratios far below 1, too; what is not known is null, integers are integers."""
+    """This holds for ratios far below 1, too. Unknown values are null, and integers are integers."""
     args = ("sweep", "--N", "64,1048576", "--d", 1, "--M", "16MB", "--schedule", "flash2,standard")
     rows = [json.loads(line) for line in iosim(*args, "--json").stdout.splitlines()]
     written = list(csv.DictReader(io.StringIO(iosim(*args, "--csv").stdout)))

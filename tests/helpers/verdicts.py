@@ -1,4 +1,4 @@
-"""Three checks of a text that takes the place of a schedule's own, for tests with planted mistakes."""
+"""Three checks of a function that takes the place of a schedule's own, for tests with planted mistakes."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from iosim.studies.check import same_counts
 
 
 def verdicts(schedule, text, p, tiling):
-    """{check: whether it holds}, for numerics, formula and footprint."""
+    """Whether each check holds, {check: holds}, for numerics, formula and footprint."""
     mutant = replace(schedule, text=text)
     visible = (
         None

@@ -20,12 +20,12 @@ Sizes are in rows or positions, and counts in words (one word is one scalar); wh
 """
 ABOUT = {
     "Schedules": "[adding-a-schedule.md](adding-a-schedule.md) goes through a schedule from beginning to end.",
-    "Machines": "A schedule's text calls the six primitives of a machine: `tiles`, `load`, `compute`, `update`, `store` "
+    "Machines": "A schedule calls the six primitives of a machine: `tiles`, `load`, `compute`, `update`, `store` "
     "and `free`.",
     "Watchers": "A watcher is handed to a machine, as in `Folded(problem, traffic)`, and holds its answer after `run`.",
     "Errors": "A fault that a user can mend is an `IosimError`. The exit code of the command line is 2, for a "
     "`CheckError` 1, and for a `MissingError` 3.",
-    "Steps": "A text names steps in `compute` and `update`. A step writes into its first arguments. `flops`, `work` and "
+    "Steps": "A schedule names steps in `compute` and `update`. A step writes into its first arguments. `flops`, `work` and "
     "`Cost` mark what a step costs.",
 }
 SECTIONS = {
@@ -88,7 +88,7 @@ def signature(name, node):
 
 
 def documented(body):
-    """(assignment, docstring) of the assignments that a text stands below."""
+    """(assignment, docstring) of each assignment with a docstring below it."""
     for node, after in zip(body, body[1:], strict=False):
         text = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) and after.value.value
         if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(text, str):
@@ -126,7 +126,7 @@ def of_class(name, node):
 
 
 def of_name(file, name):
-    """The paragraphs about a function, a class, or a variable with a text below it."""
+    """The paragraphs about a function, a class, or a variable with a docstring below it."""
     for node in tree(file).body[::-1]:
         if getattr(node, "name", "") == name and isinstance(node, ast.FunctionDef):
             return [f"```python\n{signature(name, node)}\n```", ast.get_docstring(node)]

@@ -7,7 +7,7 @@ from paths import ROOT
 
 
 def rows(text):
-    """What, measured, aim of each row of a Markdown table."""
+    """The cells (what, measured, aim) of each row of a Markdown table."""
     lines = [line.strip("|").split(" | ") for line in text.splitlines() if line.startswith("| ")]
     return [[cell.strip() for cell in line] for line in lines[1:]]
 

@@ -1,4 +1,4 @@
-"""What README and docs print is what the program prints today."""
+"""README and docs show what the program prints today."""
 
 import contextlib
 import inspect
@@ -52,7 +52,7 @@ def test_the_schedule_of_the_docs_registers_and_is_right():
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_is_in_the_readme_and_has_help(name, iosim):
-    """A command's line in `iosim --help` comes from a table; it shares words with the first line of the command's own help."""
+    """A command's line in `iosim --help` comes from a table. It shares words with the first line of the command's help."""
     command = main.get_command(None, name)
     first = inspect.cleandoc(command.help).partition("\n\n")[0].replace("\n", " ")
     assert first.endswith((".", "?")) and command.name == name
@@ -87,7 +87,7 @@ def test_paths_and_links_of_pages_lead_somewhere(page):
 
 
 def test_a_newcomer_finds_what_is_named():
-    """`name` in `file` or of `file`, in CONTRIBUTING.md."""
+    """Where CONTRIBUTING.md says `name` in `file`, or `name` of `file`, the file defines that name."""
     text = re.sub(r"\s+", " ", (ROOT / "CONTRIBUTING.md").read_text())
     found = re.findall(r"`(\w+)` (?:in|of) `([\w/]+\.py)`", text)
     assert len(found) >= 3
@@ -97,7 +97,7 @@ def test_a_newcomer_finds_what_is_named():
 
 
 def test_what_a_kernel_was_measured_to_load(ask):
-    """Sums of l1tex load bytes of PyTorch's FlashAttention-2, one row a kernel; see data/h200_sdpa.json."""
+    """The page shows the l1tex load bytes of PyTorch's FlashAttention-2, one row a kernel (data/h200_sdpa.json)."""
     import json
 
     kernels = json.loads((ROOT / "tests/data/h200_sdpa.json").read_text())["kernels"]

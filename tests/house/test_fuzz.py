@@ -1,4 +1,4 @@
-"""Random command lines, good and bad: an answer and 0, or one message and 2. Never a traceback, never a file left."""
+"""Random command lines get an answer and exit code 0, or one message and 2. None gets a traceback or leaves a file."""
 
 import random
 import sys
@@ -46,7 +46,7 @@ MISSPELT = ["--n", "--K", "--hed", "--Mm", "--jsn", "-x", "--schedules", "--help
 
 
 class Line:
-    """A random line; `bad` says how likely each value is a bad one, so that good lines are common as well."""
+    """A random line. `bad` is the probability of a bad value, low enough that good lines are common as well."""
 
     def __init__(self, rng):
         self.rng, self.bad, self.args = rng, rng.choice([0, 0, 0.08, 0.3]), []
@@ -182,7 +182,7 @@ def run(args):
 
 
 def judge(args, result):
-    """What is wrong with an answer, or an empty text."""
+    """What is wrong with an answer; an empty string if nothing is."""
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         return f"{type(result.exception).__name__}: {str(result.exception)[:150]}"
     if result.exit_code not in (0, 2):
@@ -221,7 +221,7 @@ def test_random_lines(part, tmp_path, monkeypatch):
 
 
 def test_the_lines_are_both_good_and_bad(tmp_path, monkeypatch):
-    """Otherwise the assertions above would prove nothing."""
+    """If all lines were good, or all bad, the tests above would prove nothing."""
     monkeypatch.chdir(tmp_path)
     codes = [(args[0], run(args).exit_code) for args in ALL[:150]]
     good = sum(code == 0 for _, code in codes)

@@ -1,4 +1,4 @@
-"""Random command lines of every command there is, made from its own options: an answer, or one message and 2 or 3."""
+"""Random command lines of every command, made from its own options, get an answer, or one message and 2 or 3."""
 
 import os
 import random
@@ -88,7 +88,7 @@ USUAL = {"--N": 0.97, "--d": 0.95, "--M": 0.7, "--tiles": 0.6, "-o": 0.1, "--har
 
 
 def line(rng, name):
-    """A command line: each option of the command with a good value or, at times, a bad one."""
+    """A command line with some options of the command, each with a good value or, at times, a bad one."""
     bad = rng.choice([0, 0, 0.05, 0.3])
     args = []
     for parameter in main.get_command(None, name).params:

@@ -1,7 +1,7 @@
-"""Which room may import which, in one table; and what a count really loads.
+"""One table says which room may import which, and tests hold it. Others say what a count really loads.
 
-Imports are read from the source, so that those inside functions count as well. Imports for types only, under
-`if TYPE_CHECKING:`, do not: they are not there when the program runs.
+Imports are read from the source, so that those inside functions count as well. Imports under `if TYPE_CHECKING:` do not
+count, because they do not run.
 """
 
 import ast
@@ -41,15 +41,16 @@ OF_THE_ROOT = {"__main__.py": {"commands.cli"}, "softmax.py": {"steps.softmax"}}
 
 
 def for_types(tree):
-    """The nodes that stand under `if TYPE_CHECKING:`."""
+    """The nodes under `if TYPE_CHECKING:`."""
     blocks = [n for n in ast.walk(tree) if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING"]
     return {id(node) for block in blocks for part in block.body for node in ast.walk(part)}
 
 
 def modules(name, tree=None):
-    """Absolute names of all modules that a file imports at run time.
+    """The absolute names of all modules that a file imports at run time.
 
-    `from . import x` is `iosim.x` if x is a module, else `iosim`."""
+    `from . import x` imports `iosim.x` if x is a module, else `iosim`.
+    """
     tree = tree or TREES[name]
     folder, skipped, found = ["iosim", *Path(name).parts[:-1]], for_types(tree), set()
     for node in ast.walk(tree):
@@ -123,7 +124,8 @@ def test_rooms_import_one_way():
 
 
 def circles(arrows):
-    """The nodes on circles, and those that lead there: what is left after nodes without arrows are removed repeatedly."""
+    """The nodes on circles, and those that lead to circles. They are left when nodes without arrows are removed
+    repeatedly."""
     left = {a: {b for b in bs if b != a and b in arrows} for a, bs in arrows.items()}
     while ends := [a for a, bs in left.items() if not bs]:
         left = {a: bs - {*ends} for a, bs in left.items() if a not in ends}
@@ -180,7 +182,7 @@ def test_the_lowest_layers_need_the_standard_library_only(name):
 
 @pytest.mark.parametrize("name", TEXT_FILES)
 def test_texts_know_neither_machine_nor_library(name):
-    """A text must run on every machine, so its file imports less than the table above allows."""
+    """A schedule must run on every machine, so its file imports less than the table above allows."""
     assert not {"core.machine", "core.folded", "core.unrolled", "core.numeric", "core.watchers"} & own(name)
     assert tops(name) <= {"iosim", "__future__", "typing", "collections"}
 
@@ -200,9 +202,9 @@ def test_only_the_command_line_imports_click():
 
 @pytest.mark.parametrize("name", TEXT_FILES)
 def test_no_text_leaves_a_loop(name):
-    """No text has a break, or a return inside a loop: the machine refuses a loop that is left early."""
+    """No schedule has a break, or a return inside a loop, because the machine refuses a loop that is left early."""
     functions = [n for n in TREES[name].body if isinstance(n, ast.FunctionDef)]
-    texts = [n for n in functions if [a.arg for a in n.args.args] == ["chip", "p", "t"]]  # parts of texts may return
+    texts = [n for n in functions if [a.arg for a in n.args.args] == ["chip", "p", "t"]]  # others may return
     assert texts, "a file of texts has texts"
     for text in texts:
         for node in ast.walk(text):

@@ -25,7 +25,7 @@ def test_what_is_shown_is_what_is_printed(command, output, iosim):
 
 
 def rows_of(name, columns):
-    """The rows of the table of a page that has so many columns, as texts; the header first."""
+    """The rows of the page's table with this number of columns, as strings, the header first."""
     lines = [line for line in (PAGES / f"{name}.md").read_text().splitlines() if line.startswith("|")]
     cells = [[cell.strip(" *") for cell in line.strip("|").split("|")] for line in lines]
     return [row for row in cells if len(row) == columns and not row[0].startswith("---")]

@@ -1,4 +1,4 @@
-"""docs/papers: what the console blocks show is what is printed, and the tables and ratios around them hold."""
+"""The pages of docs/papers: console blocks show what is printed, and the tables and ratios around them hold."""
 
 import csv
 import io
@@ -14,7 +14,7 @@ TEXT = {name: (PAPERS / f"{name}.md").read_text() for name in NAMES}
 
 
 def sessions(name):
-    """(command, output) of each command of a page; a block may hold several."""
+    """(command, output) of each command of a page. A block may hold several commands."""
     found = []
     for block in re.findall(r"```console\n(.*?)```", TEXT[name], re.S):
         found += [part.split("\n", 1) for part in re.split(r"^\$ iosim ", block, flags=re.M)[1:]]
@@ -29,7 +29,7 @@ def test_what_is_shown_is_what_is_printed(command, output, iosim, monkeypatch):
 
 
 def test_every_page_and_every_sweep_is_used():
-    """Every page of docs/papers has a test, and every shipped sweep is run by a page (sram.toml is the first example)."""
+    """Every page of docs/papers has a test. A page runs every shipped sweep but sram.toml, the first example."""
     assert {p.stem for p in PAPERS.glob("*.md")} == {*NAMES, "fig2-left"}
     for file in (ROOT / "configs/sweeps").glob("*.toml"):
         pages = [p for p in PAPERS.glob("*.md") if f"sweeps/{file.name}" in p.read_text()]
@@ -49,7 +49,7 @@ def sweep(iosim, monkeypatch):
 
 
 def rows_of(name, header):
-    """Cells of the table whose first column has this header."""
+    """The cells of the table whose first column has this header."""
     tables = re.findall(r"(?:^\|.*\n)+", TEXT[name], re.M)
     (table,) = [t for t in tables if t.startswith(f"| {header} |")]
     return [[cell.strip(" *") for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
@@ -59,7 +59,7 @@ def rows_of(name, header):
 
 
 def test_the_times_of_fig2_middle(ask):
-    """Bytes, intensity and time at the peaks of an A100 of 40 GB."""
+    """The page's bytes, intensity and time are those at the peaks of an A100 of 40 GB."""
     table = rows_of("fig2-middle", "tiles")
     for tiles, *stated in table:
         sizes = ["--N", 1024, "--d", 64, "--heads", 16, "--batch", 64, "--hardware", "a100-40gb"]
@@ -71,7 +71,8 @@ def test_the_times_of_fig2_middle(ask):
 
 
 def test_the_words_of_fig2_middle(sweep):
-    """2Nd + Tc N (2d + 2) reads and Tc N (d + 2) writes of two bytes, 1024 heads; the last tiles exceed 163 KiB."""
+    """There are 2Nd + Tc N (2d + 2) reads and Tc N (d + 2) writes of two bytes, for 1024 heads. The last tiles exceed
+    163 KiB."""
     N, d, heads = 1024, 64, 1024
     rows = sweep("fig2-middle")
     for row in rows:
@@ -86,7 +87,7 @@ def test_the_words_of_fig2_middle(sweep):
 
 
 def test_the_ratios_of_fig2_right(sweep):
-    """Forward and backward together: s + (1 - s) c with c = 6Nd / (6Nd + Tc N (8d + 6))."""
+    """The ratio of forward and backward together is s + (1 - s) c with c = 6Nd / (6Nd + Tc N (8d + 6))."""
     N, d, Tc = 4096, 64, 16
     words, flops = {}, {}
     for row in sweep("fig2-right"):
@@ -120,7 +121,7 @@ def test_how_far_program_2_is_off(sweep):
 
 
 def test_traffic_against_density(sweep):
-    """2Nd + s (dense - 2Nd): what the ratio is above s is (1 - s) 2Nd / dense."""
+    """The words are 2Nd + s (dense - 2Nd), so the ratio exceeds s by (1 - s) 2Nd / dense."""
     rows = {row["mask"].replace("|", " or "): row for row in sweep("001-patterns")}
     dense, once = rows["dense"], 2 * 512 * 64
     table = rows_of("001-tables", "pattern")
@@ -147,7 +148,7 @@ def test_ratios_in_the_text(sweep):
 
 @pytest.mark.parametrize("kv_heads, share", [(32, "1.6 %"), (1, "50.0 %")])
 def test_what_removing_scores_saves_in_decoding(ask, kv_heads, share):
-    """4 Hq T words beside 2 Hkv T d."""
+    """The scores are 4 Hq T words, and K and V are 2 Hkv T d words."""
     (row,) = ask("memory", "--N", 1, "--Nk", 8192, "--d", 128, "--heads", 32, "--kv-heads", kv_heads)["results"]
     assert row["score_traffic_bytes"] == 2 * 4 * 32 * 8192 and row["KV_bytes"] == 2 * 2 * kv_heads * 8192 * 128
     assert f"{100 * row['score_traffic_bytes'] / row['KV_bytes']:.1f} %" == share

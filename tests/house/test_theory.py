@@ -1,4 +1,4 @@
-"""Numbers that docs/theory.md and docs/conventions.md state: each phrase stands there, and the program agrees."""
+"""The numbers of docs/theory.md and docs/conventions.md: each phrase is on its page, and the program agrees with it."""
 
 import json
 import re
@@ -19,7 +19,7 @@ def one(schedule, N, d, M=None, **options):
 
 
 def constant(schedule, tiles):
-    """Total traffic over N^2 d^2 / M, where d^2 << M << Nd."""
+    """The total traffic over N^2 d^2 / M, for an M with d^2 << M << Nd."""
     return one(schedule, 2**24, 64, f"{2**19}el", tiles=tiles).ratio_to_bound
 
 
@@ -33,7 +33,7 @@ def mask_row(*args):
 
 
 def first_fit(d, step=64):
-    """The least M in steps from d^2 that fits, as do the next two multiples of 8."""
+    """The least M, in steps from d^2, for which the tiles fit there and at the next two multiples of 8."""
     return next(M for M in range(d * d, 20 * d * d, step) if fits(d, M) and fits(d, M + 8) and fits(d, M + 16))
 
 

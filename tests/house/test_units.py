@@ -1,4 +1,4 @@
-"""Sizes, words, counts and axes: each prefix by itself, each error by itself."""
+"""Sizes, words, counts and axes: a case for each prefix and for each error."""
 
 import pytest
 
@@ -143,10 +143,10 @@ def test_long_values_are_cut_in_messages():
         ("5", [5]),
         (5, [5]),
         ("1024,4096", [1024, 4096]),
-        (" 3 , 1 ,2", [3, 1, 2]),  # the order given is kept
-        ("4,4,2,4", [4, 2]),  # and a value stands once
-        ("16:256:x2", [16, 32, 64, 128, 256]),  # both ends
-        ("16:255:x2", [16, 32, 64, 128]),  # an end that is not hit is not passed
+        (" 3 , 1 ,2", [3, 1, 2]),  # the values stay in the order given
+        ("4,4,2,4", [4, 2]),  # a value that is repeated is kept once
+        ("16:256:x2", [16, 32, 64, 128, 256]),  # both ends are included
+        ("16:255:x2", [16, 32, 64, 128]),  # no value exceeds the end
         ("16:257:x2", [16, 32, 64, 128, 256]),
         ("1:1000:x10", [1, 10, 100, 1000]),
         ("1:728:x3", [1, 3, 9, 27, 81, 243]),

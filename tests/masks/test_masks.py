@@ -1,4 +1,4 @@
-"""Masks: the closed form against brute force over tokens, the grammar's errors, files, known densities."""
+"""Masks: counts in closed form against brute force over tokens, errors of the grammar, files, known densities."""
 
 import random
 from types import SimpleNamespace
@@ -20,7 +20,7 @@ def bind(text, N, Nk, Br, Bc, skips=True):
 
 
 def expression(rng, suffix, depth=2):
-    """A random expression; suffix '' for tokens, 'b' for tiles, None for a mix."""
+    """A random expression. The suffix is '' for tokens, 'b' for tiles, None for a mix."""
     if depth == 0 or rng.random() < 0.3:
         b = rng.choice(("", "b")) if suffix is None else suffix
         name = rng.choice(("causal", "window", "global", "strided", "strided"))
@@ -55,7 +55,7 @@ def test_strided_periods_equal_brute_force(op):
 
 @pytest.mark.parametrize("turn", [False, True])
 def test_lines_that_come_in_turns_equal_brute_force(turn):
-    """Few keys: most rows see none. `global` adds rows, and bands, that are not periodic."""
+    """There are few keys, so most rows see none. `global` adds rows and bands that are not periodic."""
     rng = random.Random(11)
     for _ in range(400):
         text = f"strided:{rng.randint(5, 30)}"
@@ -98,7 +98,7 @@ def test_arrays_count_like_numbers(text, kind):
 
 @pytest.mark.parametrize("text", CLOSED)
 def test_closed_forms_equal_the_counter_of_bands(text):
-    """Two derivations without a common formula but the floor sum, at sizes that no table can hold."""
+    """Both derivations have only the sum of floors in common. The sizes are too large for a table."""
     rng, expr = random.Random(text), parse_expression(text)
     for _ in range(200):
         N, Nk, Br, Bc = (rng.randint(1, 2 ** rng.randint(1, most)) for most in (40, 40, 20, 20))

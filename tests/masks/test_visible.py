@@ -1,4 +1,4 @@
-"""Exact numbers of visible pairs, rows and keys, against a look at every pair of tokens."""
+"""Exact numbers of visible pairs, rows and keys, compared with looking at every pair of tokens."""
 
 import random
 

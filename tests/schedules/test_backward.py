@@ -26,7 +26,7 @@ def everything(p, tiling):
 
 
 def finite_differences(q, k, v, do, visible, step=1e-5):
-    """Central differences of sum(dO * O) with the forward oracle, which knows nothing of gradients."""
+    """Gradients of sum(dO * O) as central differences of the forward oracle, which computes no gradients itself."""
     found = {}
     arrays = {"Q": q, "K": k, "V": v}
     for name, x in arrays.items():
@@ -45,7 +45,7 @@ def finite_differences(q, k, v, do, visible, step=1e-5):
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("name", NAMES)
 def test_gradients_are_those_of_finite_differences(name, mask):
-    """7 x 9 with d = 3 and ragged tiles; masks with rows that see nothing, which must give 0 and not NaN."""
+    """Sizes are 7 x 9 with d = 3 and ragged tiles. Rows that see nothing must give 0 and not NaN."""
     p, tiling = Attention(7, 3, Nk=9, dv=4, mask=parse_mask(mask)), Tiling(3, 4)
     visible = everything(p, tiling)
     hbm = SCHEDULES[name].example(np.random.default_rng(5), p, visible)
@@ -63,7 +63,7 @@ def test_the_masks_of_these_tests_hide_whole_rows():
 
 @pytest.mark.parametrize("name, mask", list(product(NAMES, MASKS)))
 def test_gradients_are_the_analytic_ones(name, mask):
-    """Relative to the largest entry: 1e-12, where N and Nk are not multiples of the tiles."""
+    """Errors are at most 1e-12 of the largest entry. N and Nk are not multiples of the tiles."""
     p, tiling = Attention(61, 16, Nk=45, dv=12, mask=parse_mask(mask)), Tiling(16, 8)
     visible = everything(p, tiling)
     hbm = SCHEDULES[name].example(np.random.default_rng(7), p, visible)
@@ -86,7 +86,7 @@ def test_the_forward_half_of_the_oracle_is_the_forward_oracle():
 @pytest.mark.parametrize("mask", ["dense", "causal"])
 @pytest.mark.parametrize("name", NAMES)
 def test_dropout_by_seed(name, mask):
-    """The backward pass finds the elements again that the forward pass dropped, whatever its tiles; no word moves."""
+    """The backward pass drops the elements that the forward pass dropped, whatever its tiles. Dropout moves no word."""
     p, tiling = Attention(33, 4, Nk=21, mask=parse_mask(mask), dropout=Dropout(0.3, seed=4)), Tiling(8, 5)
     visible = everything(p, tiling)
     traffic, without = Traffic(), Traffic()
@@ -124,7 +124,8 @@ def test_the_forward_pass_drops_the_same_elements(name):
 
 
 def test_dropout_is_a_function_of_the_position_with_the_right_mean():
-    """Mean of n = 2^20 factors of variance p / (1 - p): within 5 standard errors of 1. Seeds and places differ."""
+    """The mean of n = 2^20 factors, whose variance is p / (1 - p), is within 5 standard errors of 1. Other seeds and
+    other places give other factors."""
     drop = Dropout(0.1, seed=3)
     factors = drop.factors(range(1024), range(1024))
     assert abs(factors.mean() - 1) < 5 * (0.1 / 0.9) ** 0.5 / 1024
@@ -144,7 +145,7 @@ def test_dropout_that_cannot_be(probability):
 
 
 def test_the_paper_s_tiles(ask):
-    """N = 512, d = 64, M = 8192 words: Bc = Br = 32, Tc = 16. R = 2Nd + Tc N (4d + 2), W = Tc N d + 2Nd."""
+    """N = 512, d = 64 and M = 8192 words give Bc = Br = 32, Tc = 16. R = 2Nd + Tc N (4d + 2), W = Tc N d + 2Nd."""
     args = ["--N", 512, "--d", 64, "--M", "8192el", "--tiles", "paper", "--schedule", "flash1-bwd"]
     found = ask("count", *args)["results"][0]
     assert (found["Br"], found["Bc"], found["fits"]) == (32, 32, False)
@@ -155,7 +156,7 @@ def test_the_paper_s_tiles(ask):
 
 
 def test_flops(ask):
-    """Five products of 2 N^2 d in every backward pass but the second-pass form, which has S and dP again: seven;
+    """A backward pass has five products of 2 N^2 d. The second-pass form has seven, because it computes S and dP twice.
     Algorithm 3 has four, because P was stored."""
     args = ["--N", 256, "--d", 32, "--tiles", "16x16"]
     for name, products in zip(NAMES, (4, 5, 5, 5, 5, 7), strict=True):
@@ -172,7 +173,8 @@ def test_elementwise_passes_of_the_standard_backward(ask):
 
 
 def test_an_atomic_add_is_a_read_and_a_write_of_dq(ask):
-    """N = 64, d = 8, Bc = 16: dQ goes both ways 4 times; the second pass writes it once and reads K, V 4 times more."""
+    """With N = 64, d = 8 and Bc = 16, dQ is read and written 4 times. The second pass writes it once, and reads K and V
+    4 times more."""
     args = ["count", "--N", 64, "--d", 8, "--tiles", "16x16", "--schedule"]
     atomics = ask(*args, "flash2-bwd")["results"][0]["tensors"]
     second = ask(*args, "flash2-bwd-second-pass")["results"][0]["tensors"]
@@ -181,7 +183,7 @@ def test_an_atomic_add_is_a_read_and_a_write_of_dq(ask):
 
 
 def test_the_search_of_the_second_pass_form_at_a_real_size():
-    """Against every pair of tiles up to 96 of N = 1024 that fits 64 KiB."""
+    """The tiles found are compared with every pair of tiles up to 96 rows that fits 64 KiB, for N = 1024."""
     schedule, p = SCHEDULES["flash2-bwd-second-pass"], Attention(1024, 64)
 
     def words(tiling):

@@ -20,7 +20,7 @@ from iosim.schedules import decode, find
 from iosim.search.best import footprint
 from iosim.studies.check import same_counts
 
-LATER = "from __future__ import annotations\n"  # types of a text are not looked up when it runs
+LATER = "from __future__ import annotations\n"  # the types in a schedule are not looked up when it runs
 SPLIT, PAGED = find("split-kv"), find("paged")
 MASKS = ["dense", "causal", "~causal", "window:2", "global:1b|strided:3"]
 sizes = st.integers(1, 40)
@@ -31,7 +31,8 @@ def seen_by(p, t):
 
 
 def three_ways(schedule, p, t, seed):
-    """Run on arrays, unrolled and folded; compare with each other, the formulas by hand and float64 softmax."""
+    """Run a schedule on arrays, unrolled and folded. Compare the runs with each other, with the formulas by hand and
+    with softmax in float64."""
     visible, traffics, room = seen_by(p, t), [Traffic() for _ in range(3)], Capacity()
     flops = [Flops() for _ in range(3)]
     hbm = schedule.example(np.random.default_rng(seed), p, visible)
@@ -68,7 +69,7 @@ def test_split_keys_three_ways(N, Nk, d, dv, splits, rows_q, rows_k, mask, seed)
 
 
 def test_a_share_that_sees_nothing_adds_nothing():
-    """A window of width 0: every query sees one key, so all its other partial results are 0 with LSE = -inf."""
+    """With a window of width 0 every query sees one key. So its other partial results are 0 with LSE = -inf."""
     p, t = Attention(8, 2, splits=4, mask=parse_mask("window:0")), Tiling(8, 8)
     machine, hbm, _, _ = three_ways(SPLIT, p, t, 5)
     part = machine.array("LSEpart").reshape(4, 8)
@@ -99,7 +100,7 @@ def test_shares_are_ceil_and_never_empty(Nk, splits, shares):
 @given(sizes, st.integers(1, 70), st.integers(1, 6), st.integers(1, 6), st.integers(1, 33), sizes, sizes,
        st.sampled_from(MASKS), st.integers(0, 99))  # fmt: skip
 def test_pages_three_ways(N, Nk, d, dv, page_size, rows_q, rows_k, mask, seed):
-    """The pages lie in random order, and what is no key is NaN."""
+    """The pages lie in random order, and rows without a key are NaN."""
     p = Attention(N, d, Nk=Nk, dv=dv, page_size=page_size, mask=parse_mask(mask))
     machine, hbm, _, traffic = three_ways(PAGED, p, Tiling(rows_q, rows_k), seed)
     assert traffic.reads["table"] == -(-Nk // page_size) * -(-N // rows_q)
@@ -125,7 +126,7 @@ def test_pages_by_hand(ask):
 @given(st.integers(1, 9), sizes, st.integers(1, 4), st.integers(1, 3), st.integers(1, 20), st.integers(1, 20),
        st.sampled_from(["flash1", "flash2", "split-kv", "memory-efficient", "standard-tiled"]))  # fmt: skip
 def test_packed_heads_compute_the_same(N, Nk, group, kv_heads, rows_q, rows_k, name):
-    """Head h reads KV head h // g; with pack the rows of the g heads of a group are one head of N g queries."""
+    """Head h reads KV head h // g. With pack the g heads of a group are one head of N g queries."""
     rng, d, heads = np.random.default_rng(N), 4, group * kv_heads
     p = Attention(N, d, Nk=Nk, heads=heads, kv_heads=kv_heads, gqa="pack")
     q, k, v = (rng.normal(size=(n, m, d)) for n, m in ((heads, N), (kv_heads, Nk), (kv_heads, Nk)))
@@ -223,7 +224,7 @@ PAGES = ["memory-efficient", "split-kv", "paged", "grouped-queries"]
 
 @pytest.mark.parametrize("page", PAGES)
 def test_the_docs_show_what_is_printed(page, iosim):
-    """Every line shown stands in the answer, in that order; lines may be left out."""
+    """Every line of the page is in the answer, in the same order. The page may leave out lines."""
     text = (DATA.parent.parent / "docs" / "schedules" / f"{page}.md").read_text()
     ((command, shown),) = re.findall(r"```console\n\$ iosim (.*?)\n(.*?)```", text, re.S)
     printed = iter(iosim(*shlex.split(command)).stdout.splitlines())
@@ -234,7 +235,7 @@ def test_the_docs_show_what_is_printed(page, iosim):
 
 
 class Changed:
-    """A schedule with one place of its text changed."""
+    """A schedule with one place of its function changed."""
 
     skips = False
 
@@ -247,7 +248,7 @@ class Changed:
 
 
 def failing(changed, schedule):
-    """The checks that a text fails."""
+    """The checks that a changed schedule fails."""
     p, t, failed = Attention(7, 4, Nk=26, splits=3, page_size=8, mask=parse_mask("window:9")), Tiling(4, 3), set()
     visible, traffic, room = seen_by(p, t), Traffic(), Capacity()
     hbm = schedule.example(np.random.default_rng(1), p, visible)

@@ -1,4 +1,4 @@
-"""Each schedule three ways: numerics, the formula by hand, capacity; and folded == unrolled == numeric."""
+"""Three proofs of each schedule: numerics, the formula by hand, capacity; and folded == unrolled == numeric."""
 
 import random
 from dataclasses import replace
@@ -116,7 +116,7 @@ def words(schedule, p, tiling):
 
 
 def test_counts_are_exact_at_any_size():
-    """N = 2^24, d = 256, 1024 heads, 128x64: R = Nd + 2 N d Tr with Tr = 2^17, in bytes of fp16."""
+    """Sizes are N = 2^24, d = 256, 1024 heads, tiles 128x64. R = Nd + 2 N d Tr with Tr = 2^17, in bytes of fp16."""
     import iosim
 
     result = iosim.count(N=2**24, d=256, heads=1024, tiles="128x64", schedules=["flash2"])["flash2"]

@@ -1,4 +1,4 @@
-"""Linear attention: the right normaliser, one reading of everything; and sparse attention by gathering."""
+"""Linear attention has the right normaliser and reads everything once; sparse attention gathers keys."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,8 @@ def problem(name, N, d, **more):
 @pytest.mark.parametrize("name", ["linear", "linear-causal"])
 @pytest.mark.parametrize("rows", [1, 3, 50])
 def test_values_of_one_give_ones(name, rows):
-    """The weights of a query sum to one. Dividing each column by the sum of keys, as often written, gives 2.4 to 45."""
+    """The weights of a query sum to 1. If each column is divided by the sum of keys, a common mistake, they sum to 2.4
+    to 45."""
     p = problem(name, 11, 4, dv=3)
     np.testing.assert_allclose(run(name, p, Tiling(rows, rows), V=np.ones((11, 3))), 1, atol=1e-14)
 
@@ -52,7 +53,7 @@ def test_everything_moves_once_whatever_the_tiles(name):
 
 
 def test_flops_are_linear_in_N():
-    """2 d dv + 2 d a query, 2 d dv a key; a causal tile of b rows has 2 b^2 (d + dv) beside."""
+    """A query takes 2 d dv + 2 d operations, and a key 2 d dv. A causal tile of b rows takes 2 b^2 (d + dv) more."""
     N, d, b = 64, 8, 4
     dense = iosim.count(N, d, tiles=f"{b}x{b}", schedules=["linear"]).results[0]
     assert dense.flops == N * (2 * d * d + 2 * d) + N * 2 * d * d
@@ -61,7 +62,7 @@ def test_flops_are_linear_in_N():
 
 
 def test_the_state_must_fit():
-    """d dv + d words of state, and one key with its value, or one query with its output and normaliser."""
+    """The least SRAM is d dv + d words of state, and one key with its value or one query with output and normaliser."""
     d = 16
     for words, fits in ((d * d + d + 2 * d + 1, True), (d * d + d + 2 * d, False)):
         assert iosim.count(64, d, f"{words}el", schedules=["linear"]).results[0].fits is fits
@@ -91,7 +92,7 @@ def test_what_it_is_not_about_is_refused(name, args, option, iosim):
 
 @pytest.mark.parametrize("mask", ["window:3", "causal", "strided:4", "global:2|window:1", "dense", "causal&window:5"])
 def test_a_gather_moves_what_each_query_sees(mask, ask):
-    """N S (d + dv) for S visible keys a query, counted pair by pair here, and Q and O once."""
+    """Each visible pair moves d + dv words; Q and O move once. The pairs are counted one by one here."""
     N, d = 23, 4
     x, y = np.arange(N)[:, None], np.arange(N)[None, :]
     visible = {
@@ -118,7 +119,7 @@ def test_tiles_reuse_what_a_gather_reads_again():
 
 @pytest.mark.parametrize("name", ["linear", "linear-causal", "local-gather"])
 def test_check_finds_nothing_wrong(name, ask):
-    """In fp16 too, where sums are taken in parts of one."""
+    """The check also runs in fp16, which rounds every partial sum."""
     args = [
         "--N",
         20,
@@ -138,7 +139,7 @@ def test_check_finds_nothing_wrong(name, ask):
 
 
 def by_columns(o, q, z):
-    """The wrong normaliser: each column by the sum of keys."""
+    """Divide each column by the sum of keys, which is the wrong normaliser."""
     o /= z[: o.shape[1]]
 
 
@@ -185,6 +186,6 @@ def test_planted_mistakes_are_caught(kind, caught_by):
 
 
 def test_a_causal_tile_without_its_own_part_is_caught():
-    """The dense text under a causal oracle."""
+    """The mistake is the dense schedule, judged by a causal oracle."""
     p = Attention(9, 4, mask=parse_mask("causal"))
     assert "numerics" in wrong(SCHEDULES["linear-causal"], SCHEDULES["linear"].text, p, Tiling(4, 4))

@@ -41,7 +41,8 @@ def test_the_best_tiles_are_the_least_of_all_three_sizes(name):
 
 @pytest.mark.parametrize("M", [300, 1000, 5000, 20000])
 def test_no_loop_order_is_below_the_leading_term_and_the_best_comes_near(M):
-    """2 n m p / sqrt(M) (Smith et al.): A and B alone are read ceil(p/Bc) and ceil(n/Br) times, and Br Bc < M."""
+    """The leading term is 2 n m p / sqrt(M) (Smith et al.). A and B are read ceil(p/Bc) and ceil(n/Br) times, and
+    Br Bc < M."""
     report = iosim.count(512, 512, f"{M}el", schedules=TILED)
     bound = next(b.words for b in report.bounds if b.name == "matmul: 2 n m p / sqrt(M)")
     assert bound == pytest.approx(2 * 512**3 / sqrt(M))
@@ -92,7 +93,7 @@ def test_the_tiles_shown_can_be_given_back(ask):
 
 @pytest.mark.parametrize("name", TILED)
 def test_check_finds_nothing_wrong(name, ask):
-    """In fp16 too, where sums are taken in parts of one."""
+    """The check also runs in fp16, which rounds every partial sum."""
     args = ["--N", 20, "--d", 64, "--tiles", "8x8", "--schedule", name]
     assert ask("check", *args)["ok"] is True
 

@@ -1,4 +1,4 @@
-"""memory-efficient: what its kernel was measured to read, its formula, its search, and planted mistakes."""
+"""memory-efficient: the bytes that its kernel was measured to read, its formula, its search, planted mistakes."""
 
 import inspect
 import random
@@ -19,13 +19,13 @@ from iosim.schedules import memory_efficient as module
 from iosim.search.best import best_tiles, footprint
 from iosim.studies.check import same_counts
 
-LATER = "from __future__ import annotations\n"  # types of a text are not looked up when it runs
+LATER = "from __future__ import annotations\n"  # the types in a schedule are not looked up when it runs
 NAME = "memory-efficient"
 SCHEDULE = find(NAME)
 
 
 def test_what_the_kernel_was_measured_to_read(ask):
-    """N = 1024, d = 128, 32 heads, fp16, tiles 64x128, causal, on an H200."""
+    """The kernel ran on an H200 with N = 1024, d = 128, 32 heads, fp16, tiles 64x128, causal."""
     args = ["--N", 1024, "--d", 128, "--heads", 32, "--tiles", "64x128", "--mask", "causal", "--acc-dtype", "fp32"]
     result = ask("count", *args, "--schedule", NAME)["results"][0]
     assert result["read_bytes"] == 180_355_072
@@ -47,7 +47,7 @@ def counted(machine, p, t):
 
 
 def test_the_last_tile_ends_at_the_last_key_seen():
-    """N = Nk = 8, 3x3 tiles: query tiles end at queries 2, 5, 7 and read 3, 6 and 8 keys in 1, 2 and 3 tiles."""
+    """With N = Nk = 8 and 3x3 tiles, query tiles end at queries 2, 5, 7. They read 3, 6, 8 keys in 1, 2, 3 tiles."""
     p, t = Attention(8, 1, mask=parse_mask("causal")), Tiling(3, 3)
     assert reaches(p.tiled(t).mask) == [(3, 3), (3, 6), (2, 8)]
     assert counted(Folded, p, t)["K"] == (3 + 6 + 8, 0)
@@ -122,7 +122,7 @@ P, T = Attention(13, 4, Nk=17, dv=9, mask=parse_mask("causal")), Tiling(4, 3)
 
 
 def mutant(old, new):
-    """The text with one place changed."""
+    """The schedule's function with one place changed."""
     source = inspect.getsource(module.one_room)
     assert source.count(old) == 1
     names = dict(vars(module))
@@ -131,7 +131,7 @@ def mutant(old, new):
 
 
 class Changed:
-    """The schedule with another text."""
+    """The schedule with another function."""
 
     skips, tensors = True, SCHEDULE.tensors
 
@@ -140,7 +140,7 @@ class Changed:
 
 
 def failing(text):
-    """The checks that a text fails."""
+    """The checks that a changed function fails."""
     rng, failed = np.random.default_rng(0), set()
     visible = P.mask.bind(P, T).visible(0, P.N, 0, P.Nk)
     hbm = SCHEDULE.example(rng, P, visible)

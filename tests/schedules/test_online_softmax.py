@@ -1,4 +1,4 @@
-"""Softmax in passes: what document and code of the 3-pass form move, attention rows, and masked rows."""
+"""Softmax in passes: the 3-pass form as described and as coded in the source, rows of attention, masked rows."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def test_three_words_of_sram_are_enough(name):
 
 @pytest.mark.parametrize("passes", [3, 2])
 def test_q_and_k_are_read_once_a_pass(passes):
-    """Row by row: Q passes times, K passes times a row, V once a row; flash2 with Br = 1 is the one pass."""
+    """With Br = 1, Q is read once a pass, K once a pass and row, V once a row. flash2 with Br = 1 has one pass."""
     name, N, Nk, d = f"attention-{passes}pass", 6, 11, 4
     report = iosim.count(N, d, Nk=Nk, tiles="1x3", schedules=[name, "flash2"])
     many, one = report[name].tensors, report["flash2"].tensors
@@ -47,7 +47,7 @@ def test_p_is_stored_normalised_when_asked_for():
 
 @pytest.mark.parametrize("name", [*ALONE, "attention-3pass", "attention-2pass"])
 def test_rows_and_tiles_that_see_nothing_give_zeros(name):
-    """~causal with N = Nk: the last query sees nothing, and many a tile is hidden whole."""
+    """Under ~causal with N = Nk the last query sees nothing, and many tiles are wholly hidden."""
     schedule, p, t = SCHEDULES[name], Attention(6, 2, mask=parse_mask("~causal")), Tiling(2, 2)
     visible = np.triu(np.ones((6, 6), bool), 1)
     hbm = schedule.example(np.random.default_rng(2), p, visible)
@@ -58,7 +58,7 @@ def test_rows_and_tiles_that_see_nothing_give_zeros(name):
 
 
 def test_large_scores_do_not_overflow():
-    """ln 65504 = 11.09 ends fp16 without the maximum; here the scores are far beyond what exp can hold in float64."""
+    """Without the maximum, fp16 overflows at ln 65504 = 11.09. These scores would overflow exp even in float64."""
     schedule, p = SCHEDULES["softmax-2pass"], Attention(1, 1, Nk=4)
     p_row = Numeric(p, {"S": np.array([[1000.0, 2000.0, 2000.0, -3000.0]])}).run(schedule, Tiling(1, 2)).array("P")
     np.testing.assert_allclose(p_row, [[0, 0.5, 0.5, 0]], atol=1e-15)
@@ -66,7 +66,7 @@ def test_large_scores_do_not_overflow():
 
 @pytest.mark.parametrize("name", [*ALONE, "attention-3pass", "attention-2pass"])
 def test_check_finds_nothing_wrong(name, ask):
-    """In fp16 too, where sums are taken in parts of one."""
+    """The check also runs in fp16, which rounds every partial sum."""
     args = ["--N", 20, "--d", 64, "--tiles", "8x8", "--schedule", name]
     assert ask("check", *args)["ok"] is True
 
@@ -118,6 +118,6 @@ def test_planted_mistakes_are_caught(kind, caught_by):
 
 
 def test_a_mask_applied_in_the_last_pass_only_is_caught():
-    """The text above hides in its last pass only, so maximum and sum see hidden scores."""
+    """The schedule above hides in its last pass only, so maximum and sum include hidden scores."""
     p = Attention(5, 2, Nk=9, mask=parse_mask("causal"))
     assert "numerics" in wrong(SCHEDULES["softmax-2pass"], mutant("none"), p, Tiling(2, 4))

@@ -1,4 +1,4 @@
-"""docs/papers/fig2-left.md: the published GFLOPs as multiples of 2^30, and the operations a score of iosim's steps."""
+"""docs/papers/fig2-left.md: published GFLOPs as multiples of 2^30, and the operations of iosim's steps for a score."""
 
 import re
 from math import ceil
@@ -14,7 +14,7 @@ N, D, HEADS, UNIT = 1024, 64, 1024, 2**30
 
 
 def test_both_published_gflops_are_whole_multiples_of_2_30():
-    """Only one multiple rounds to each; without the products of 64 heads 14 are left in both."""
+    """Only one multiple rounds to each published value. Without the products of 64 heads, 14 remain in both."""
     assert N * N * HEADS == UNIT and 64 * 2 * N * N * D == 8 * UNIT
     table = re.findall(r"^\| ([\d.]+) GFLOPs \| (\d+) \(([\d.]+)\) \| (\d) x 8 = (\d+) \| (\d+) \|$", LEFT, re.M)
     assert [(row[0], row[3]) for row in table] == [("66.6", "6"), ("75.2", "7")]
@@ -27,14 +27,15 @@ def test_both_published_gflops_are_whole_multiples_of_2_30():
 
 
 def operations(name, tiles, d=D, matrix=True):
-    """Exponentials and other operations a score; without `matrix`, of launches that have no product."""
+    """The exponentials and other operations for a score; without `matrix`, only of launches that have no product."""
     work = WorkByKind()
     Folded(Attention(N, d), work).run(find(name), tiles)
     return sum(x.exps + x.other_ops for x in work.launches if matrix or not x.matrix_flops) / N**2
 
 
 def test_the_operations_a_score_of_iosim():
-    """Algorithms 0 and 3: scale 1, softmax 5, its gradient 4; 1 and 4: 11, and what is not on scores."""
+    """Algorithms 0 and 3 have 1 for the scale, 5 for softmax, 4 for its gradient. Algorithms 1 and 4 have 11, and more
+    that are not on scores."""
     ideal, whole = Tiling(1, 1), Tiling(N, N)
     ahead, back = operations("standard", ideal), operations("standard-bwd", ideal, matrix=False)
     assert (ahead, back) == (1 + 4 + 1, 4) and f"come to {ahead + back:.0f} operations a score" in LEFT

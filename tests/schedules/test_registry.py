@@ -1,4 +1,4 @@
-"""Schedules are known by name before their files are loaded; what is written about them is what they do."""
+"""Schedules are known by name before their files are loaded. What is written about them is what they do."""
 
 import json
 import math
@@ -104,7 +104,7 @@ def test_a_table_that_lies_is_a_bug():
 
 
 def evaluate(text, names):
-    """`2 N (d + dv)`: a space is a product."""
+    """The value of a formula such as `2 N (d + dv)`, in which a space is a product."""
     tokens = re.findall(r"\d+|\w+|[()+/-]", text)
     assert "".join(tokens) == text.replace(" ", "")
     code = []
@@ -174,7 +174,7 @@ def test_what_is_found_out(ask):
 
 def test_a_schedule_without_cuda_says_why():
     def strange(o):
-        """No step of steps/softmax.cuh."""
+        """A step that is not in steps/softmax.cuh."""
 
     def text(chip, p, t):
         for i in chip.tiles(p.N, t.rows_q):

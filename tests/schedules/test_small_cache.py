@@ -1,4 +1,4 @@
-"""Attention below d^2 words: the exact optimum, the order N^2 d / sqrt(M), and who wins where."""
+"""Attention below d^2 words: the exact optimum, the order N^2 d / sqrt(M), and which schedule is best at which M."""
 
 import random
 import time
@@ -59,7 +59,7 @@ def test_one_tile_for_each_number_of_passes():
 
 
 def test_any_cost_and_room_against_every_pair():
-    """Costs that lean to rows, to columns or to neither, and rooms of any shape; the tile found has the cost found."""
+    """Costs favour rows, columns or neither, and the room has any shape. The tile found has the cost that is found."""
     rng = random.Random(7)
     for _ in range(300):
         rows_axis, columns_axis, multiple = rng.randint(1, 30), rng.randint(1, 30), rng.choice([1, 2, 3, 5])
@@ -78,7 +78,7 @@ def test_any_cost_and_room_against_every_pair():
             assert found.cost == space[found.tile] == min(space.values())
 
 
-# ---------------------------------------------------------------- the order, and who wins
+# ---------------------------------------------------------------- the order, and the best schedule
 
 
 @pytest.mark.parametrize("d", [64, 128, 256])
@@ -92,8 +92,9 @@ def test_it_beats_flash_below_half_of_d_squared(d, share):
 
 @pytest.mark.parametrize("d", [64, 128, 256])
 def test_it_is_of_the_order_that_saha_and_ye_prove(d):
-    """Two products at 2 N^2 d / sqrt(M) each and one N^2 for writing S: 4 + sqrt(M) / d, and some for
-    what is beside the tiles. Flat in M, where that of flash2 grows as d / sqrt(M)."""
+    """Two products move 2 N^2 d / sqrt(M) each, and writing S moves N^2. In units of N^2 d / sqrt(M) this is
+    4 + sqrt(M) / d, and some more for what else is on chip. It does not grow as M shrinks, while that of flash2 grows
+    as d / sqrt(M)."""
     for M in (d * d // 32, d * d // 8, d * d // 2):
         total = iosim.count(8192, d, f"{M}el", schedules=["small-cache"]).results[0].total
         constant = total / (8192**2 * d / sqrt(M))
@@ -101,7 +102,7 @@ def test_it_is_of_the_order_that_saha_and_ye_prove(d):
 
 
 def test_the_winner_changes_from_scores_to_queries_to_flash2():
-    """In units of M / d^2 the leading terms 4 / sqrt(x) + 1, 2 / x + 2 and 4 / x cross at 0.34 and at 1."""
+    """With x = M / d^2, the leading terms 4 / sqrt(x) + 1, 2 / x + 2 and 4 / x cross at x = 0.34 and at x = 1."""
     winners = []
     for share in (0.1, 0.25, 0.45, 0.8, 1.3, 2):
         M = f"{int(share * 128 * 128)}el"
@@ -110,8 +111,8 @@ def test_the_winner_changes_from_scores_to_queries_to_flash2():
     assert winners == ["small-cache"] * 2 + ["small-cache-q"] * 2 + ["flash2"] * 2
 
 
-# N = 8192, d = 128, millions of words, from an independent brute force: standard attention with tiles of all axes,
-# column tiles of O of 32 and 64. Tiles of 43 columns are better: 1055 at M = 2048.
+# Millions of words at N = 8192, d = 128, from an independent brute force: standard attention with tiles of all axes,
+# and column tiles of O of 32 and 64. Tiles of 43 columns are better: 1055 at M = 2048.
 STATED = [
     (1024, "31x31/rows_o=30/cols_o=32", 1381),
     (2048, "44x44/rows_o=61/cols_o=32", 1072),
@@ -131,8 +132,8 @@ def test_standard_attention_with_square_tiles_moves_what_is_stated(M, tiles, mil
 
 @pytest.mark.parametrize("M, millions", [(1024, 1381), (2048, 1072), (4096, 818), (8192, 546), (16384, 409)])
 def test_three_kernels_each_at_its_best(M, millions):
-    """Stated too: each product with what stays in it at its best, and S read once where a row of it fits, else twice. The
-    stated column tiles of O divide d; without that two of the five are a little less."""
+    """The source states these as well. Each product has its best tile, and S is read once if a row of it fits, else
+    twice. The source's column tiles of O divide d. Without that rule two of the five are a little less."""
     names = ["standard-square", "small-cache-q"]
     square, queries = (iosim.count(8192, 128, f"{M}el", schedules=[name]).results[0].steps for name in names)
     words = [sum(step.values()) for step in (square[0], queries[0], square[2])]
@@ -142,7 +143,7 @@ def test_three_kernels_each_at_its_best(M, millions):
 
 
 def test_the_search_is_quick():
-    """The best of three runs; the target is a tenth of a second, whatever the sizes."""
+    """The fastest of three runs takes less than a tenth of a second, whatever the sizes."""
     for N, M in ((8192, "2048el"), (2**20, "2048el"), (2**48, "1GB")):
         times = []
         for _ in range(3):
@@ -159,7 +160,7 @@ def test_p_cannot_be_kept(iosim):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_check_finds_nothing_wrong(name, ask):
-    """In fp16 too, where sums are taken in parts of one."""
+    """The check also runs in fp16, which rounds every partial sum."""
     args = ["--N", 20, "--d", 64, "--tiles", "8x8", "--schedule", name]
     assert ask("check", *args)["ok"] is True
 

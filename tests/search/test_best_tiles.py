@@ -1,4 +1,4 @@
-"""The best tiles against figures from an independent exhaustive search (N = 8192, d = 128), and rules as stated."""
+"""The best tiles against figures of an independent exhaustive search (N = 8192, d = 128), and the paper's rule."""
 
 import random
 
@@ -28,14 +28,14 @@ def test_best_tiles_for_matrix_instructions(M, acc, multiple, tiles, total):
 
 
 def test_the_accumulator_decides_what_fits():
-    """100 KiB: 42 query tiles with 2-byte accumulators, 64 with 4-byte ones, R = Nd + 2 N d Tr, W = Nd, fp16."""
+    """100 KiB hold 42 query tiles with 2-byte accumulators, 64 with 4-byte ones. R = Nd + 2 N d Tr, W = Nd, fp16."""
     for acc, tiles in (("fp16", 42), ("fp32", 64)):
         result = count(8192, 128, "100KB", acc_dtype=acc, schedules=["flash2"])["flash2"]
         assert result.total_bytes == 2 * 8192 * 128 * (2 + 2 * tiles)
 
 
 def test_standard_with_tiles_that_fit():
-    """64 KiB: 33 query tiles in both products, 4 N^2 + N d (2 + 2 * 33) words."""
+    """64 KiB give 33 query tiles in both products, and 4 N^2 + N d (2 + 2 * 33) words."""
     result = count(8192, 128, "64KB", schedules=["standard-tiled"])["standard-tiled"]
     assert result.fits and result.total == 4 * 8192**2 + 8192 * 128 * (2 + 2 * 33)
 
@@ -83,7 +83,7 @@ MASKS = ["causal", "window:2", "causal&window:9", "global:3", "window:0", "strid
 @pytest.mark.parametrize("name", ["block-sparse", "block-sparse-q"])
 @pytest.mark.parametrize("mask", MASKS)
 def test_the_search_under_a_mask_finds_the_least(name, mask, monkeypatch):
-    """One by one, and in arrays with rows and candidates in chunks; queries that see no key are among them."""
+    """Candidates are counted one by one, and in arrays in chunks. Some queries see no key."""
     rng, schedule = random.Random(name + mask), find(name)
     for _ in range(8):
         N, Nk, d, multiple = rng.randint(1, 40), rng.randint(1, 40), rng.randint(1, 6), rng.choice([1, 1, 2, 3])
@@ -120,7 +120,7 @@ def test_arrays_are_searched_like_numbers(chunk, monkeypatch):
 
 
 def test_sizes_that_int64_does_not_hold_are_searched_exactly():
-    """window:0 and queries outside: every query and key is read once, whatever the tiles."""
+    """With window:0 and queries outside, every query and key is read once, whatever the tiles."""
     p, schedule = Attention(2**45, 2**20, mask=parse_mask("window:0")), find("block-sparse-q")
     best = best_tiles(schedule, p, 2**27)
     assert traffic(schedule, p, best) == 4 * 2**45 * 2**20

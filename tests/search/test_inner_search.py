@@ -1,4 +1,4 @@
-"""Best tiles of schedules that nobody declared anything about, against every tiling there is."""
+"""Best tiles of schedules that declare nothing about their traffic, against every tiling there is."""
 
 import random
 import re
@@ -31,7 +31,7 @@ def wasteful():
 
 
 def parts(chip, p, t):
-    """Keys outside; what it loads again depends on ragged tiles and on tiles of tiles, not on their numbers alone."""
+    """A schedule with keys outside. What it loads again depends on ragged tiles, not only on the numbers of tiles."""
     for j in chip.tiles(p.Nk, t.rows_k):
         k = chip.load("K", j)
         for _ in chip.tiles(j, t.rows_q):
@@ -47,7 +47,7 @@ PARTS = Schedule("parts", parts, "made up", outer="keys")
 
 
 def every(schedule, p, M, multiple=1):
-    """The least traffic of all tilings that fit, each counted; None if none does."""
+    """The least traffic of all tilings that fit, found by counting each; None if none fits."""
     sizes = [range(multiple, length + multiple, multiple) for length in (p.N, p.Nk)]
     tilings = [Tiling(q, k) for q in sizes[0] for k in sizes[1]]
     skips = p.mask is not iosim.core.problem.DENSE and schedule.skips
@@ -113,7 +113,7 @@ def test_what_is_built_in_is_found_out_at_once():
         assert not inner_matters(SCHEDULES[name], p, lambda a, b, q=outer_is_q: Tiling(a, b) if q else Tiling(b, a))
     before = time.process_time()
     best_tiles(SCHEDULES["flash2"], Attention(2**20, 128), 102400)
-    assert time.process_time() - before < 0.1  # 2 ms where nothing else runs
+    assert time.process_time() - before < 0.1  # it takes 2 ms on an idle machine
 
 
 def test_large_sizes_take_no_walk_for_each_tile(wasteful):

@@ -15,7 +15,7 @@ from iosim.tracing import accesses, belady, cache, reuse_distance
 QKVO = ("Q", "K", "V", "O")
 
 
-# ---------------------------------------------------------------- the same, slowly: addresses and one line at a time
+# ---------------------------------------------------------------- slow caches: byte addresses, one line at a time
 
 
 class Lines:
@@ -151,7 +151,7 @@ def test_belady_is_the_optimum():
 
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_schedules_line_by_line(name):
-    """Counts are those of a slow cache, with ragged tiles, lines that tiles share, and rows shorter than a line."""
+    """Counts equal those of a slow cache. Tiles are ragged, tiles share lines, and rows are shorter than a line."""
     random = Random(name)
     for _ in range(4):
         dtype = random.choice(["fp16", "fp32"])
@@ -188,7 +188,7 @@ def test_the_curve_is_every_size():
 
 
 def test_an_lru_loses_a_tile_as_a_whole():
-    """All words of a tile share one reuse distance: an LRU of tiles moves the same bytes as one of words."""
+    """All words of a tile have the same reuse distance, so an LRU of tiles moves the same bytes as one of words."""
     p, tiling = Attention(24, 4), Tiling(8, 6)
     moves = accesses.record(SCHEDULES["flash1"], p, tiling)
     tiles, words = cache.LRU(accesses.accesses(moves, "tile")), cache.LRU(accesses.accesses(moves, "word"))
@@ -198,7 +198,7 @@ def test_an_lru_loses_a_tile_as_a_whole():
 
 
 def test_whole_tiles_of_one_size_are_lines():
-    """flash2 at Br = Bc moves tiles of one size: whole-tile Belady is Belady of as many lines."""
+    """flash2 with Br = Bc moves tiles of one size. So Belady's rule for whole tiles is that for as many lines."""
     moves = accesses.record(SCHEDULES["flash2"], Attention(24, 4), Tiling(4, 4))
     tiles, lines = accesses.accesses(moves, "tile"), accesses.accesses(moves, "line", 32)
     assert set(tiles.weights.tolist()) == {32} and lines.total == tiles.total
@@ -231,7 +231,7 @@ def test_belady_never_loses_to_lru_and_both_reach_the_compulsory_lines():
 
 
 def test_distances_by_hand():
-    """a b b c a with weights 1, 2, 4: the second b needs its own 2; the last a needs a, b, c = 7."""
+    """In a b b c a with weights 1, 2, 4, the second b needs its own 2. The last a needs a, b and c: 7."""
     ids, weights = np.array([0, 1, 1, 2, 0]), np.array([1, 2, 4])
     assert reuse_distance.needs(ids, weights, fast=False).tolist() == [
         reuse_distance.UNREACHED,
@@ -261,16 +261,16 @@ def test_nothing_is_slow_without_numba(monkeypatch):
 
 
 def flash1_lines(N, d, Br, Bc, line_words):
-    """(accesses, misses) of Q, K, V, O in Algorithm 1, aligned: K and V once, and for each of Tc key tiles Q once and O
-    twice."""
+    """The (accesses, misses) of Q, K, V, O in Algorithm 1, all aligned to lines. K and V are accessed once; for each of
+    the Tc key tiles Q is accessed once and O twice."""
     row = d // line_words
     assert d % line_words == 0 and N % Br == N % Bc == 0
     return 2 * N * row + (N // Bc) * 3 * N * row, 2 * N * row + (N // Bc) * 2 * N * row
 
 
 def test_the_reference_trace(ask):
-    """N = 8192, d = 128, 64x64, fp16, 64-byte lines: 12,648,448 accesses; at 100 KiB an LRU misses on 8,454,144, all
-    but the stores of O, which find the tile that was just loaded."""
+    """N = 8192, d = 128, 64x64, fp16 and 64-byte lines give 12,648,448 accesses. At 100 KiB an LRU misses on 8,454,144:
+    on all but the stores of O, which find the tile that was just loaded."""
     assert flash1_lines(8192, 128, 64, 64, 32) == (12_648_448, 8_454_144)
     answer = ask("cache", "--N", 8192, "--d", 128, "--tiles", "64x64", "--schedule", "flash1", "--tensors", "Q,K,V,O",
                  "--M", "100KB")  # fmt: skip

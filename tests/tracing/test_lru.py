@@ -1,8 +1,8 @@
 """Counts against a cache that knows nothing of tiles: a fully associative LRU over single words.
 
-A schedule's loads and stores are unrolled into words of HBM, in order, and replayed through an LRU of C words, which
-fetches a word when it is read and not there, and places a word that is written without reading it. The theory that the
-numbers are held against (all of it by hand, not from iosim):
+A schedule's loads and stores are unrolled into words of HBM, in order, and replayed through an LRU of C words. It
+fetches a word that is read and not there, and places a word that is written without reading it. The numbers are
+compared with this theory, all of it by hand and not from iosim:
 
 1.  An access misses exactly when at least C other distinct words were touched since the last access to the same word
     (or when there was none): the reuse distance D, LRU's stack property. So C <= D misses and C >= D + 1 hits.
@@ -20,7 +20,7 @@ from iosim.schedules import find
 
 
 class Words:
-    """A watcher: every load and store as (kind, tensor, row, column) words, row by row."""
+    """A watcher that notes every load and store as words (kind, tensor, row, column), row by row."""
 
     def __init__(self):
         self.trace = []
@@ -60,7 +60,7 @@ def reads_of(trace, tensors="QKVOlm"):
 
 
 def lru(trace, capacity):
-    """{tensor: misses of reads}; None is a cache without an end."""
+    """The misses of reads, {tensor: misses}, of a cache with this capacity; None is a cache without an end."""
     cache, misses = OrderedDict(), {}
     for kind, *word in trace:
         word = tuple(word)
@@ -76,7 +76,7 @@ def lru(trace, capacity):
 
 
 def compulsory(trace):
-    """Distinct words whose first access is a read."""
+    """The number of distinct words whose first access is a read."""
     first = {}
     for kind, *word in trace:
         first.setdefault(tuple(word), kind)
@@ -129,8 +129,8 @@ def test_flash2_streams_miss_on_every_word_below_their_reuse_distance(sizes):
 
 @pytest.mark.parametrize("sizes", CASES)
 def test_the_edge_of_the_reuse_distance_is_sharp(sizes):
-    """One word more than min D: the words of the passes with that distance hit, all others still miss. These are
-    2 Nk d hits for each pair of neighbouring query tiles with the least distance."""
+    """With one word more than min D, the words of the passes with that distance hit, and all others still miss. There
+    are 2 Nk d hits for each pair of neighbouring query tiles with the least distance."""
     N, Nk, d, Br, Bc = sizes
     trace = trace_of("flash2", *case(*sizes))
     Tr = -(-N // Br)
@@ -144,7 +144,7 @@ def test_the_edge_of_the_reuse_distance_is_sharp(sizes):
 
 @pytest.mark.parametrize("sizes", CASES)
 def test_flash1_misses_on_every_word_below_its_reuse_distance(sizes):
-    """K and V are read once: each of their 2 Nk d words misses once, whatever the cache.
+    """K and V are read once, so each of their 2 Nk d words misses once, whatever the cache.
 
     Pass j over the keys reads Q, O, l, m of each query tile and stores O, l, m again. The nearest earlier access to
     a word of O, l, m is its store in pass j-1 (and the stores of that tile come in the order O, l, m); of Q it is
@@ -166,8 +166,8 @@ def test_flash1_misses_on_every_word_below_its_reuse_distance(sizes):
 
 @pytest.mark.parametrize("sizes", CASES)
 def test_flash1_with_room_for_the_rows_reads_each_word_once(sizes):
-    """Every row's 2d + 2 words and two neighbouring K, V tiles (4 d Bc): no access is farther than that away, so Q, O,
-    l, m hit from the second pass on, and N (2d + 2) + 2 Nk d words miss, once each."""
+    """The cache holds 2d + 2 words of every row and two neighbouring K, V tiles (4 d Bc). No reuse is farther away. So
+    Q, O, l, m hit from the second pass on, and N (2d + 2) + 2 Nk d words miss, once each."""
     N, Nk, d, Br, Bc = sizes
     trace = trace_of("flash1", *case(*sizes))
     misses = lru(trace, N * (2 * d + 2) + 4 * d * Bc)
@@ -177,7 +177,7 @@ def test_flash1_with_room_for_the_rows_reads_each_word_once(sizes):
 @pytest.mark.parametrize("sizes", CASES)
 @pytest.mark.parametrize("name", ["flash1", "flash2"])
 def test_without_an_end_only_compulsory_words_miss(name, sizes):
-    """flash2: N d + 2 Nk d (O is written first, never read). flash1: N (2d + 2) + 2 Nk d, because Algorithm 1 reads
+    """flash2 misses on N d + 2 Nk d (O is written first, never read), flash1 on N (2d + 2) + 2 Nk d: Algorithm 1 reads
     the O, l, m that the host has filled in."""
     N, Nk, d, *_ = sizes
     trace = trace_of(name, *case(*sizes))
@@ -196,7 +196,7 @@ def test_a_larger_lru_never_misses_more_and_never_more_than_is_counted(name, siz
 
 
 def test_one_query_tile_reads_everything_once_whatever_the_cache():
-    """Tr = 1: no word comes twice, so every cache agrees with the count, and the count with the compulsory words."""
+    """With Tr = 1 no word comes twice. So every cache agrees with the count, and that with the compulsory words."""
     trace = trace_of("flash2", Attention(8, 4, Nk=20), Tiling(8, 3))
     assert reads_of(trace) == 8 * 4 + 2 * 20 * 4
     for capacity in (1, 10, 100, None):
@@ -204,8 +204,8 @@ def test_one_query_tile_reads_everything_once_whatever_the_cache():
 
 
 def test_skipped_tiles_never_reach_the_cache():
-    """causal, N = 12, Br = 4, Bc = 3: row tile i sees keys below 4(i+1), in tiles 0..ceil(4(i+1)/3)-1: 2, 3, 4 tiles,
-    so 6 + 9 + 12 = 27 keys a pass of K and of V. One word of cache misses on all of them; one without an end on the
+    """With causal, N = 12, Br = 4, Bc = 3, row tile i sees keys below 4(i+1), in 2, 3 or 4 tiles. These are
+    6 + 9 + 12 = 27 keys of K and of V. A cache of one word misses on all of them; one without an end misses on the
     12 distinct rows."""
     from iosim.masks.mask import parse
 

@@ -1,4 +1,4 @@
-"""Tile events, against an algorithm written out by hand; four file formats that hold the same events."""
+"""Tile events against an algorithm written out by hand, and four file formats that hold the same events."""
 
 import csv
 import io
@@ -26,7 +26,7 @@ def rows_of(text):
 
 
 def test_flash1_by_hand():
-    """Algorithm 1 at N = 6, d = 2, Br = 4, Bc = 3: keys 0-2 and 3-5 outside, queries 0-3 and 4-5 inside."""
+    """Algorithm 1 with N = 6, d = 2, Br = 4, Bc = 3 has keys 0-2 and 3-5 outside, and queries 0-3 and 4-5 inside."""
     moves = [
         (e["event"], e["name"], e["row"], e["rows"], e["words"])
         for e in events_of("flash1", Attention(6, 2), Tiling(4, 3))
@@ -47,7 +47,8 @@ def test_flash1_by_hand():
 
 
 def test_what_is_resident_by_hand():
-    """The first turn: K 6, V 12, Q 20, O 28, l 32, m 36, S (4 x 3) 48; the ragged turn begins with K and V: 12 + 4."""
+    """In the first turn there are 6 words after K, then V 12, Q 20, O 28, l 32, m 36, S (4 x 3) 48. The ragged turn
+    begins with K and V: 12 + 4."""
     events = events_of("flash1", Attention(6, 2), Tiling(4, 3))
     assert [e["resident_words"] for e in events[:7]] == [6, 12, 20, 28, 32, 36, 48]
     assert events[6]["event"] == "scores" and (events[6]["rows"], events[6]["columns"]) == (4, 3)
@@ -118,7 +119,7 @@ def test_parquet_in_several_batches(iosim, tmp_path, monkeypatch):
 
 
 def test_perfetto_is_a_timeline_of_words(iosim, tmp_path):
-    """Three named tracks and a counter; moves follow each other without a gap and end at the total traffic."""
+    """There are three named tracks and a counter. Moves follow without a gap and end at the total traffic."""
     assert iosim("trace", *SIZES, "--schedule", "flash1", "-o", tmp_path / "t.json").exit_code == 0
     records = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
     names = {r["tid"]: r["args"]["name"] for r in records if r["name"] == "thread_name"}
@@ -171,7 +172,7 @@ def test_too_many_events_leave_no_file(iosim, tmp_path):
 
 
 def test_the_limit_holds_where_folding_cannot_know(tmp_path):
-    """A text that looks at a tile's start cannot be folded: then events are counted as they come."""
+    """A schedule that looks at a tile's start cannot be folded. Its events are counted as they come."""
     from iosim.errors import InputError
 
     def text(chip, p, t):

@@ -23,7 +23,7 @@ MASKED = [s.name for s in space_of((), CAUSAL) if s.skips and exact(s, CAUSAL)]
 
 
 def every_tiling(schedule, p, multiple):
-    """(bytes of SRAM needed, bytes moved) of every tiling; bytes moved are from the schedule's formula."""
+    """The (bytes of SRAM needed, bytes moved) of every tiling. Bytes moved come from the schedule's formula."""
     lengths = {"rows_q": p.N, "rows_k": p.Nk, "depth": min(3, max(p.d, p.Nk)), "rows_o": p.N, "cols_o": p.dv}
     names = [n for n in lengths if n in ("rows_q", "rows_k", *schedule.more_tiles)]
     ranges = [range(multiple, lengths[n] + multiple, multiple) for n in names]
@@ -41,7 +41,7 @@ def moved(schedule, p, tiling):
 
 
 def staircase(pairs):
-    """The falls of the least bytes moved as M grows, by definition."""
+    """The steps at which the least bytes moved fall as M grows, by definition."""
     falls = []
     for M in sorted({M for M, _ in pairs}):
         words = min(w for m, w in pairs if m <= M)
@@ -102,7 +102,7 @@ def test_the_whole_space_has_the_breakpoints_of_an_exhaustive_search():
 
 
 def test_every_step_says_how_it_is_reached():
-    """Its tiles fit in its M and move its words; with one byte less, nothing in the space is as good."""
+    """The tiles of each step fit in its M and move its words. With one byte less, no tiling in the space is as good."""
     p = Attention(200, 8, acc_dtype="fp32", heads=2)
     space = [SCHEDULES[name] for name in DENSE_SPACE if not SCHEDULES[name].more_tiles]
     found = curve(space, p, 2)
@@ -127,7 +127,7 @@ def test_golden_searches_lie_on_the_curve(case):
 
 
 def test_the_end_is_compulsory_and_the_start_is_one_by_one():
-    """From 4 d + 3 words with 1x1 tiles to one whole query tile, where each word moves once."""
+    """The curve goes from 4 d + 3 words with 1x1 tiles to one query tile of all rows, where each word moves once."""
     found = curve([SCHEDULES["flash2"]], Attention(8192, 128))
     assert (found[0].M_bytes, found[0].Br, found[0].Bc) == (2 * (4 * 128 + 3), 1, 1)
     assert found[-1].total == 4 * 8192 * 128 and found[-1].Br == 8192
@@ -135,7 +135,7 @@ def test_the_end_is_compulsory_and_the_start_is_one_by_one():
 
 
 def test_counts_are_exact_where_int64_is_not():
-    """N = 2^33, d = 256, 2^20 heads, Tr = N: R = N d + 2 N d N and W = N d words a head, above 2^63."""
+    """For N = 2^33, d = 256, 2^20 heads and Tr = N, R = N d + 2 N d N and W = N d words a head. They exceed 2^63."""
     step = curve([SCHEDULES["flash2"]], Attention(2**33, 256, heads=2**20), 2**20)[0]
     tiles = 2**13
     assert step.total == 2**20 * (2 * 2**33 * 256 + 2 * 2**33 * 256 * tiles) > 2**63
@@ -197,7 +197,7 @@ def test_a_mask_of_tiles_has_no_curve(iosim):
 @pytest.mark.parametrize("mask", ["causal:b", "window:2b"])
 @pytest.mark.parametrize("more", [["--M", "10KB"], ["--M", "10KB", "--least-blocks", 4], ["--curve"]], ids=str)
 def test_a_mask_of_tiles_has_no_least(iosim, mask, more):
-    """`tune` has no --tiles, so its message is about the mask; schedules that skip nothing take it."""
+    """`tune` has no --tiles, so its message is about the mask. Schedules that skip nothing take such a mask."""
     args = ["tune", "--N", 256, "--d", 16, *more, "--mask", mask]
     message = iosim(*args).stderr
     assert message.startswith(f"Error: --mask: found '{mask}'; allowed: ") and "in tokens" in message

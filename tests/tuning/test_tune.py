@@ -29,7 +29,7 @@ SMALL = [x for n in ("small-cache", "small-cache-q", "standard-square", "flash1"
     ("228KB", "fp32", 16, (256, 16), 69_206_016),
 ])  # fmt: skip
 def test_the_winner(ask, M, acc, multiple, tiles, total):
-    """Figures of an independent exhaustive search at N = 8192, d = 128, K and V tiles together."""
+    """The figures are from an independent exhaustive search at N = 8192, d = 128, with K and V on chip together."""
     orders = ["--schedule", "flash1", "--schedule", "flash2"]
     got = ask(*BASE, *orders, "--M", M, "--acc-dtype", acc, "--tile-multiple", multiple)
     best = got["winner"]
@@ -38,7 +38,8 @@ def test_the_winner(ask, M, acc, multiple, tiles, total):
 
 
 def test_attainable_is_the_least_in_words(ask):
-    """100 KiB, 4-byte accumulators: flash1 moves fewer words, but its l and m are wider: flash2 moves fewer bytes."""
+    """In 100 KiB with 4-byte accumulators, flash1 moves fewer words. But its l and m are wider, so flash2 moves fewer
+    bytes."""
     got = ask(*BASE, "--M", "100KB", "--acc-dtype", "fp32", "--schedule", "flash1", "--schedule", "flash2")
     attainable = {b["name"]: b["words"] for b in got["bounds"]}["attainable"]
     flash2, flash1 = got["results"]
@@ -46,7 +47,8 @@ def test_attainable_is_the_least_in_words(ask):
 
 
 def test_below_d_squared_words_standard_attention_wins(ask):
-    """16 KiB, d = 128: the three kernels of Algorithm 0 with tiles, 4 N^2 + N d (2 + 2 * 133) words; flash2 more."""
+    """In 16 KiB with d = 128, the three kernels of Algorithm 0 move 4 N^2 + N d (2 + 2 * 133) words. flash2 moves
+    more."""
     got = ask(*BASE, "--M", "16KB", "--schedule", "standard-tiled", "--schedule", "flash2")
     named = {r["schedule"]: r for r in got["results"]}
     assert got["winner"]["schedule"] == "standard-tiled" and got["winner"]["total"] == 549_453_824
@@ -74,7 +76,8 @@ def test_the_keys_are_those_of_a_count(ask):
 
 
 def test_published_choices(ask):
-    """100 KiB: the paper's 100x100 needs 61400 words, 1.2 M; 128x128 of FlashAttention-2 moves N d (2 + 2 * 64)."""
+    """In 100 KiB the paper's tiles, 100x100, need 61400 words, which is 1.2 M. The 128x128 of FlashAttention-2 move
+    N d (2 + 2 * 64) words."""
     found = {(r["schedule"], r["Br"], r["Bc"]): r for r in ask(*BASE, "--M", "100KB")["published"]}
     paper = found["flash1", 100, 100]
     assert paper["fits"] is False and paper["sram_peak_words"] == 61_400 and "Algorithm 1" in paper["source"]
@@ -130,7 +133,7 @@ def test_the_curve_as_csv_and_json(iosim, ask):
 
 
 def test_published_points_on_the_curve(ask):
-    """128x128 at d = 128: 5 * 128^2 + 2 * 128 words, where 245 query rows would do."""
+    """At d = 128 tiles of 128x128 need 5 * 128^2 + 2 * 128 words. In as many words 245 query rows would fit."""
     found = {(r["schedule"], r["Br"], r["Bc"]): r for r in ask(*BASE, "--curve")["published"]}
     point = found["flash2", 128, 128]
     assert point["M_bytes"] == 2 * (5 * 128**2 + 2 * 128) and point["total"] == 8192 * 128 * 130
@@ -171,7 +174,7 @@ def test_bad_input(iosim, args, name):
 
 
 def test_a_picture_without_matplotlib(tmp_path):
-    """Exit code 3 and one message, whether or not it is installed here."""
+    """The exit code is 3 and there is one message, whether or not matplotlib is installed here."""
     code = "import sys; sys.modules['matplotlib'] = None\nfrom iosim.commands.cli import main; main(sys.argv[1:])"
     file = tmp_path / "x.png"
     args = [sys.executable, "-c", code, "tune", "--N", "64", "--d", "8", "--curve", "--plot", str(file)]
@@ -195,7 +198,7 @@ def known():
 
 
 def moved(names, rule, p, M):
-    """The least bytes at this M, from a count at this M alone."""
+    """The least bytes at an M, from a count at this M alone."""
     if rule == "paper" and M // p.word_bytes == 0:
         return inf
     totals = [run(SCHEDULES[name], rule, p, M).total_bytes for name in names]
@@ -215,7 +218,7 @@ def test_crossovers_against_every_single_m(question, problems):
 
 
 def test_first_below_takes_the_last_crossing():
-    """Of three crossings of two staircases, the answer is the one from which on the first stays below."""
+    """Two staircases cross three times. The answer is the crossing from which on the first one stays below."""
 
     def below(M):
         return 10 if M < 3 else 6 if M < 7 else 2
@@ -246,7 +249,8 @@ def test_the_table_of_crossovers_in_the_docs(iosim):
 
 
 def test_crossovers_agree_with_the_break_even_points_of_the_sources(ask):
-    """Paper tiles from about 3 d^2 words (d = 64: 24 to 25 KiB, d = 128: 93 to 96 KiB), flash2 from 1.0 to 1.1 d^2."""
+    """The sources say: paper tiles from about 3 d^2 words on (24 to 25 KiB for d = 64, 93 to 96 KiB for d = 128), and
+    flash2 from 1.0 to 1.1 d^2 words on."""
     for row in ask("crossover", "--N", 8192, "--d", "64,128")["crossovers"]:
         if row["question"].startswith("Algorithm 1 with paper"):
             assert 2.9 < row["M_over_d2"] < 3.1
@@ -269,7 +273,7 @@ def test_bad_input_of_crossover(iosim, args, name):
     ("64KB", 16, (112, 16), 157_286_400),  # N d (2 + 2 * 74); with K and V together 96x16 and 182 452 224
 ])  # fmt: skip
 def test_k_and_v_one_after_the_other_leave_more_for_queries(ask, M, multiple, tiles, total):
-    """112 * (2 * 128 + 2) + 112 * 16 + 16 * 128 = 32736 of 32768 words."""
+    """The footprint of 112x16 is 112 * (2 * 128 + 2) + 112 * 16 + 16 * 128 = 32736 of 32768 words."""
     args = ["--M", M, "--tile-multiple", multiple, "--schedule", "flash2", "--schedule", "flash2-one-room"]
     named = {r["schedule"]: r for r in ask(*BASE, *args)["results"]}
     apart = named["flash2-one-room"]

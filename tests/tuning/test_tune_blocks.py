@@ -74,34 +74,34 @@ def test_folded_blocks_are_those_of_every_tile(name, mask):
     ("flash2", 4), ("flash1", 1), ("split-kv", 4), ("memory-efficient", 4), ("standard-tiled", 4), ("standard", 1),
 ])  # fmt: skip
 def test_blocks_by_hand(name, expected):
-    """Each head and batch has ceil(100 / 30) = 4 blocks, or one. split-kv has 90 / 18 = 5 shares, but 4 query tiles in
+    """Each head of a batch has ceil(100 / 30) = 4 blocks, or one. split-kv has 90 / 18 = 5 shares, but 4 query tiles in
     its second kernel, which moves 5300 of 19560 words."""
     p = Attention(100, 8, Nk=90, batch=2, heads=6, splits=5)
     assert blocks(SCHEDULES[name], p, Tiling(30, 10)) == 2 * 6 * expected
 
 
 def test_shares_where_the_second_kernel_moves_little():
-    """One query: 2 * 900 * 8 and 5 * 17 words, then 5 * 9 + 8."""
+    """With one query the first kernel moves 2 * 900 * 8 + 5 * 17 words, and the second one 5 * 9 + 8."""
     p = Attention(1, 8, Nk=900, heads=6, splits=5)
     assert blocks(SCHEDULES["split-kv"], p, Tiling(1, 10)) == 6 * 5
 
 
 def two_launches(chip, p, t):
-    """Tiles of O, N d words; then one tile of K, Nk d words."""
+    """A launch that stores O, N d words in tiles, and one that loads K, Nk d words in one tile."""
     output_rows(chip, p, t.rows_q)
     for j in chip.tiles(p.Nk, p.Nk, parallel=True):
         chip.load("K", j)
 
 
 def many_launches(chip, p, t):
-    """The first moves 2 N d of 21 N d words, the others have one block each."""
+    """Launches of which the first moves 2 N d of 21 N d words. The others have one block each."""
     output_rows(chip, p, t.rows_q, "Q")
     for _ in range(19):
         output_rows(chip, p, p.N)
 
 
 def beside_resident(chip, p, t):
-    """Independent turns, but K stays in SRAM around them: one block holds it."""
+    """A loop with independent turns, around which K stays in SRAM. So there is one block, which holds K."""
     k = chip.load("K")
     output_rows(chip, p, t.rows_q)
     chip.free(k)
@@ -118,7 +118,8 @@ def output_rows(chip, p, size, *inputs):
     (two_launches, 9, 1), (two_launches, 10, 5), (many_launches, 10, 5), (beside_resident, 10, 1),
 ])  # fmt: skip
 def test_launches_that_decide(text, N, expected):
-    """A launch with a tenth of all words decides, one with fewer does not unless it moves most. The same for arrays."""
+    """A launch decides if it moves at least a tenth of all words. If none does, the one that moves most decides. This
+    holds for arrays too."""
     schedule, p = Schedule("mine", text, "for this test"), Attention(N, 4, Nk=1, heads=3)
     assert blocks(schedule, p, Tiling(2, 1)) == counted_blocks(schedule, p, Tiling(2, 1)) == 3 * expected
     sizes = np.array([2, N])
@@ -147,7 +148,8 @@ def check_least_blocks(name, p, multiple, wanted):
 
 
 def wanted_blocks(p, rng):
-    """A number of blocks from one a head, which every tiling has, to more than most have; never 1, which asks for none."""
+    """A random number of blocks, from one a head, which every tiling has, to more than most tilings have. It is not 1,
+    which would ask for nothing."""
     return max(2, p.heads * rng.choice([1, 1, 2, 4]))
 
 
@@ -177,7 +179,8 @@ def test_and_with_a_mask(name):
 
 
 def test_decoding_on_all_multiprocessors(iosim, ask):
-    """4 heads, 132 blocks: 33 splits. R = S N d + 2 Nk d + S N (d + 1), W = S N (d + 1) + N d, for each head."""
+    """With 4 heads, 132 blocks need 33 splits. R = S N d + 2 Nk d + S N (d + 1), W = S N (d + 1) + N d, for each
+    head."""
     size = ["tune", "--N", 1, "--Nk", 8192, "--d", 128, "--heads", 4, "--M", "100KB"]
     got = ask(*size, "--least-blocks", 132)
     best = got["winner"]
@@ -193,14 +196,15 @@ def test_decoding_on_all_multiprocessors(iosim, ask):
 
 
 def test_fewer_rows_where_one_head_must_fill_the_gpu(ask):
-    """132 query tiles of 8192 rows: at most 62 rows each, and 133 tiles; N d (2 + 2 * 133) words."""
+    """At least 132 query tiles of 8192 rows have at most 62 rows each. That gives 133 tiles, and N d (2 + 2 * 133)
+    words."""
     got = ask("tune", "--N", 8192, "--d", 128, "--M", "100KB", "--least-blocks", 132, "--schedule", "flash2")
     assert (got["winner"]["Br"], got["winner"]["blocks"]) == (62, 133)
     assert got["winner"]["total"] == 8192 * 128 * (2 + 2 * 133)
 
 
 def test_a_launch_without_blocks_is_no_answer(ask):
-    """Softmax of standard-tiled has 1024 blocks, but its products would have 9: they move 62 % of the words."""
+    """The softmax of standard-tiled has 1024 blocks. But its products would have 9, and they move 62 % of the words."""
     args = ["tune", "--N", 1024, "--d", 64, "--M", "16KB", "--mask", "causal"]
     (free,) = ask(*args, "--schedule", "standard-tiled")["results"]
     assert (free["Br"], free["blocks"]) == (114, 9)
@@ -214,8 +218,8 @@ def test_a_launch_without_blocks_is_no_answer(ask):
 @pytest.mark.parametrize("M, wanted", [(2000, 4), (20_000, 6), (100_000, 6)])
 @pytest.mark.parametrize("options", [{}, {"heads": 4, "kv_heads": 2, "gqa": "pack"}, {"mask": "causal"}], ids=str)
 def test_the_inner_tile_is_the_largest_that_fits(multiple, M, wanted, options):
-    """Words and blocks are those of the curve, and a larger key tile does not fit. Under a skipped mask it is the
-    smallest."""
+    """Words and blocks are those of the curve, and a larger key tile does not fit. If tiles of a mask are skipped, the
+    key tile is the smallest."""
     found = tune(100, 8, M, Nk=120, tile_multiple=multiple, least_blocks=wanted, **options)
     fitting = [r for r in found.results if r.fits and r.Br]
     for r in fitting:
@@ -230,7 +234,8 @@ def test_the_inner_tile_is_the_largest_that_fits(multiple, M, wanted, options):
 
 
 def test_why_nothing_fits(iosim, ask):
-    """flash1 has one block a head. 50 of 100 rows in tiles of 2: K, V 1 x 8 each, Q, O 2 x 8, S 2 x 1, l, m 2 each."""
+    """flash1 has one block a head. 50 blocks for 100 rows need tiles of 2 rows: 1 x 8 words of K and of V, 2 x 8 of Q
+    and of O, 2 x 1 of S, 2 of l and of m."""
     args = ["tune", "--N", 100, "--d", 8, "--schedule", "flash1,flash2", "--heads", 3, "--least-blocks", 150, "--M"]
     needed = 2 * (2 * 8 + 2 * 2 * 8 + 2 + 2 * 2)
     named = {r["schedule"]: r for r in ask(*args, needed)["results"]}

@@ -14,7 +14,7 @@ PAGES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 def allowed(name, p, multiple):
-    """Every problem that is in the space by the definition in docs/tune.md."""
+    """All problems that the definition in docs/tune.md puts in the space."""
     key_tile = min(multiple, p.Nk)
     if name == "split-kv":
         splits = [s for s in range(1, p.Nk + 1) if -(-p.Nk // s) >= key_tile]
@@ -44,7 +44,7 @@ def test_the_schedules_that_let_choose():
 
 @pytest.mark.parametrize("name", CHOSEN)
 def test_the_first_choice_is_the_least_of_all(name):
-    """The result is that of trying all values and all tilings, at every M."""
+    """At every M the result is that of trying all values and all tilings."""
     for p, multiple, _ in problems(name, 12):
         pairs = [pair for q in allowed(name, p, multiple) for pair in every_tiling(SCHEDULES[name], q, multiple)]
         found = free_steps(SCHEDULES[name], p, multiple, ())
