@@ -52,7 +52,7 @@ def test_the_schedule_of_the_docs_registers_and_is_right():
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_is_in_the_readme_and_has_help(name, iosim):
-    """A command's line in `iosim --help` comes from a table. It shares words with the first line of the command's help."""
+    """The line of a command in `iosim --help` comes from a table. It shares words with the command's own help."""
     command = main.get_command(None, name)
     first = inspect.cleandoc(command.help).partition("\n\n")[0].replace("\n", " ")
     assert first.endswith((".", "?")) and command.name == name

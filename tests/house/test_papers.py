@@ -29,7 +29,7 @@ def test_what_is_shown_is_what_is_printed(command, output, iosim, monkeypatch):
 
 
 def test_every_page_and_every_sweep_is_used():
-    """Every page of docs/papers has a test. A page runs every shipped sweep but sram.toml, the first example."""
+    """Every page of docs/papers has a test. A page runs every shipped sweep, with two exceptions."""
     assert {p.stem for p in PAPERS.glob("*.md")} == {*NAMES, "fig2-left"}
     for file in (ROOT / "configs/sweeps").glob("*.toml"):
         pages = [p for p in PAPERS.glob("*.md") if f"sweeps/{file.name}" in p.read_text()]
