@@ -22,6 +22,7 @@ DOCS = "docs/floors.md"
 FLOORS = {"attention": forward_floor, "backward": backward_floor}
 CLASSES = {"attention": CLASS, "backward": BACKWARD_CLASS}
 SEARCHED = "best known, from search"
+COUNTED = "least of what was counted"
 FA1 = "Dao et al. 2022 (arXiv 2205.14135)"
 
 
@@ -34,7 +35,7 @@ class Bound:
     words: int | float | None
     """Words over all heads. None if M is needed and was not given, or if no number is claimed for a single M."""
     kind: str
-    """What is claimed: a floor, an order whose constant is unknown, existence, or the best known."""
+    """What is claimed: a floor, an order whose constant is unknown, existence, the best known, or the least counted."""
     source: str
     """The publication, with its theorem."""
     condition: str
@@ -64,7 +65,7 @@ def as_row(bound: Bound) -> dict[str, object]:
 
 
 BoundsOfFamily = Callable[[Attention, int | None, int | None], list[Bound]]
-"""Returns the bounds of a family for a problem, M in words, and the least traffic that a search found."""
+"""Returns the bounds of a family for a problem, M in words, and the least traffic of what was counted."""
 
 
 def compulsory_words(p: Attention) -> int:
@@ -89,7 +90,8 @@ def order_words(p: Attention[Size], M_words: Size | float) -> float | NDArray[np
 
 
 def bounds(p: Attention, M_words: int | None, attainable: int | None = None, family: str = "attention") -> list[Bound]:
-    """The bounds that are known for a family of schedules. `attainable` is the least traffic that a search found."""
+    """The bounds that are known for a family of schedules. `attainable` is the least traffic of what was
+    counted."""
     found = BOUNDS_BY_FAMILY.get(family, attention_bounds)(p, M_words, attainable)
     if family not in FLOORS:
         return found
@@ -149,7 +151,7 @@ def of_dense(table: BoundsOfFamily) -> BoundsOfFamily:
         if p.mask is DENSE:
             return found
         return [
-            b if b.kind == SEARCHED else replace(b, condition=f"dense attention; {b.condition}", valid=False)
+            b if b.kind == COUNTED else replace(b, condition=f"dense attention; {b.condition}", valid=False)
             for b in found
         ]
 
@@ -173,14 +175,24 @@ def attention_bounds(p: Attention, M_words: int | None, attainable: int | None) 
         Bound("Saha and Ye 2024", saha, "order; the constant is unknown", "Saha and Ye 2024 (arXiv 2402.07443)",
               beyond + "M >= d^2: N^2 d^2 / M, any matrix product; M < d^2: N^2 d / sqrt(M), standard matrix product",
               not beyond if known else None),
-        searched("attainable", attainable, known),
+        counted("attainable", attainable, known),
     ]  # fmt: skip
 
 
-def searched(name: str, attainable: int | None, known: bool) -> Bound:
-    """The least traffic found by search, as a bound. `known` says whether M is given."""
-    return Bound(name, attainable, SEARCHED, "iosim: the least of the schedules and tiles counted here that "
-                 "really fit", "the searched space", attainable is not None if known else None)  # fmt: skip
+def counted(name: str, attainable: int | None, known: bool) -> Bound:
+    """The least traffic of what was counted, as a bound. `known` says whether M is given."""
+    return Bound(name, attainable, COUNTED, "iosim: the least of the schedules and tiles counted here that really "
+                 "fit; iosim bounds and iosim tune search all", "the schedules and tiles counted",
+                 attainable is not None if known else None)  # fmt: skip
+
+
+def of_all_schedules(found: list[Bound], schedules: int) -> list[Bound]:
+    """The bounds, where the least traffic is that of a search over all tiles of so many schedules: of all there are."""
+    source = f"iosim: the least of all tiles of {schedules} schedules that compute the same"
+    return [
+        replace(b, kind=SEARCHED, source=source, condition="all schedules and tiles") if b.kind == COUNTED else b
+        for b in found
+    ]
 
 
 def matmul_bounds(p: Attention, M_words: int | None, attainable: int | None) -> list[Bound]:
@@ -197,7 +209,7 @@ def matmul_bounds(p: Attention, M_words: int | None, attainable: int | None) -> 
         Bound("matmul: 2 n m p / sqrt(M)", None if order is None else 2 * order,
               "leading term, reached; lower-order terms left out", "Smith et al. 2017 (arXiv 1702.02017)",
               "standard product; M below each matrix", large),
-        searched("matmul: attainable", attainable, bool(M_words)),
+        counted("matmul: attainable", attainable, bool(M_words)),
     ]  # fmt: skip
 
 
@@ -208,7 +220,7 @@ def softmax_bounds(p: Attention, M_words: int | None, attainable: int | None) ->
     words = (1 if p.Nk == 1 else 2) * p.instances * p.N * p.Nk  # the softmax of one number is 1
     return [
         Bound("softmax: compulsory", words, "floor", "S read once, P written once", "always", True),
-        searched("softmax: attainable", attainable, bool(M_words)),
+        counted("softmax: attainable", attainable, bool(M_words)),
     ]
 
 
@@ -223,7 +235,7 @@ def linear_bounds(p: Attention, M_words: int | None, attainable: int | None) -> 
         Bound("linear: compulsory", words, "floor; reached",
               "Q, K, V read once, O written once", "always; reached for M > d dv + d",
               M_words > state if M_words else None),
-        searched("linear: attainable", attainable, bool(M_words)),
+        counted("linear: attainable", attainable, bool(M_words)),
     ]  # fmt: skip
 
 
@@ -235,7 +247,7 @@ def backward_bounds(p: Attention, M_words: int | None, attainable: int | None) -
     return [
         Bound("backward: N^2 d^2 / M", order, "order reached by Algorithm 4; the constant is unknown",
               f"{FA1}, Theorem 5", "d <= M <= Nd", inside),
-        searched("backward: attainable", attainable, bool(M_words)),
+        counted("backward: attainable", attainable, bool(M_words)),
     ]  # fmt: skip
 
 

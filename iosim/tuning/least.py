@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from ..core.problem import DENSE, Attention
 from ..core.tiling import Tiling
-from ..counting.bounds import Bound, bounds
+from ..counting.bounds import Bound, bounds, of_all_schedules
 from ..counting.count import KEYWORDS, Result, check_names, run
 from ..errors import InputError
 from ..masks import parse_mask
@@ -124,6 +124,8 @@ def tune(
         (c, count_with_blocks(find(c.schedule), c.tiles, problem, M_bytes)) for c in published_in(space, problem)
     ]
     proven = bounds(problem, M_bytes // problem.word_bytes, least, space[0].family if space else "attention")
+    if not schedules and tile_multiple == least_blocks == 1:
+        proven = of_all_schedules(proven, len(space))
     left_out = tuple(s.name for s in asked if s not in space)
     return Best(problem, M_bytes, proven, found, published, tile_multiple, least_blocks, left_out)
 

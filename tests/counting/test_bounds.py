@@ -3,11 +3,12 @@ where the inputs are more words than it."""
 
 import csv
 import io
+import time
 
 import pytest
 
 from iosim import Attention, count, floor
-from iosim.counting.bounds import SEARCHED, ProvenFloor
+from iosim.counting.bounds import COUNTED, SEARCHED, ProvenFloor
 
 MASKED = ["block-sparse-q", "flash1-bwd"]
 
@@ -19,9 +20,9 @@ def test_under_a_mask_floors_alone_are_proven(schedule):
     assert [b.name for b in dense] == [b.name for b in masked] and len(dense) >= 4
     for before, after in zip(dense, masked, strict=True):
         assert before.valid
-        if after.kind in (SEARCHED, "floor"):
+        if after.kind in (COUNTED, "floor"):
             assert after.valid and after.condition == before.condition
-            assert after.words < before.words or after.kind == SEARCHED
+            assert after.words < before.words or after.kind == COUNTED
         else:
             assert after.valid is False and after.condition == f"dense attention; {before.condition}"
 
@@ -96,9 +97,44 @@ def test_no_order_beyond_Nd(M, valid):
     assert found["compulsory"].valid
 
 
+def attainable(answer):
+    return next(b for b in answer["bounds"] if b["name"] == "attainable")
+
+
 def test_attainable_is_of_what_was_counted():
     one = {b.name: b for b in count(512, 64, "64KB", schedules=["flash1"]).bounds}["attainable"]
-    assert "counted here" in one.source
+    assert "counted here" in one.source and one.kind == COUNTED
+
+
+@pytest.mark.parametrize("args", [
+    ["--N", 8192, "--d", 128, "--M", "16KB"],  # standard-tiled is the least of what `count` counts: 549453824
+    ["--N", 300, "--d", 32, "--M", "9KB", "--mask", "window:40|global:3"],
+    ["--N", 4, "--Nk", 700, "--d", 16, "--M", "4KB", "--heads", 8, "--kv-heads", 2, "--mask", "causal"],
+], ids=str)  # fmt: skip
+def test_bounds_has_the_least_of_all_schedules(ask, args):
+    """`bounds` says what `tune` finds, and never more than `count`, which says that it did not search."""
+    (best, counted), found = (attainable(ask(name, *args)) for name in ("bounds", "count")), ask("tune", *args)
+    assert best["words"] == min(r["total"] for r in found["results"] if r["fits"]) <= counted["words"]
+    assert attainable(found) == best and best["kind"] == SEARCHED and counted["kind"] == COUNTED
+    assert f" {len(found['space']['schedules'])} schedules" in best["source"]
+
+
+@pytest.mark.parametrize("more", [["--schedule", "flash2"], ["--tile-multiple", 16], ["--least-blocks", 2]], ids=str)
+def test_a_search_of_some_is_not_called_the_best_known(ask, more):
+    assert attainable(ask("tune", "--N", 256, "--d", 16, "--M", "8KB", *more))["kind"] == COUNTED
+
+
+def test_bounds_under_a_mask_of_tiles_has_the_least_of_what_was_counted(ask):
+    one = attainable(ask("bounds", "--N", 256, "--d", 16, "--M", "8KB", "--mask", "window:2b"))
+    assert one["kind"] == COUNTED and one["words"] > 0
+
+
+def test_bounds_takes_well_under_a_second(iosim):
+    """Without a mask, at a large N: 0.02 s of processor time where nothing else runs."""
+    iosim("bounds", "--N", 1000, "--d", 128, "--M", "100KB")
+    before = time.process_time()
+    assert iosim("bounds", "--N", 2**20, "--d", 128, "--M", "100KB").exit_code == 0
+    assert time.process_time() - before < 0.3
 
 
 def test_detail_in_csv(iosim):

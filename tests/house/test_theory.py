@@ -10,6 +10,7 @@ from paths import DOCS
 import iosim
 from iosim.commands.cli import main
 from iosim.hardware import load
+from iosim.tuning.least import tune
 
 TEXTS = {name: re.sub(r"\s+", " ", (DOCS / f"{name}.md").read_text()) for name in ("theory", "conventions")}
 
@@ -88,6 +89,10 @@ CLAIMS = {
     "A stride gives density 1/stride only if it divides the number of tiles": lambda: (
         mask_row("strided:2b", "--N", 40, "--tiles", "8x8")["tile_density"] == pytest.approx(0.52)
         and mask_row("strided:2b", "--N", 32, "--tiles", "8x8")["tile_density"] == pytest.approx(0.5)
+    ),
+    "At N = 8192, d = 128 and 16 KiB, for example, that is 549453824 words, and the search finds 414187520": lambda: (
+        [b.words for b in iosim.count(8192, 128, "16KB").bounds if b.name == "attainable"] == [549453824]
+        and [b.words for b in tune(8192, 128, "16KB").bounds if b.name == "attainable"] == [414187520]
     ),
 }  # fmt: skip
 
