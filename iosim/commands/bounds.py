@@ -35,7 +35,7 @@ def command(
     answer_all(parts, output)
 
 
-def with_bounds(values: Fields, size: str | None) -> Report:
+def with_bounds(values: Fields, size: str | int | None) -> Report:
     """A report whose bounds have the least traffic of all schedules and tiles.
 
     Without M there is none. Under a mask that `tune` refuses, it is the least of what `count` counts.
