@@ -41,7 +41,7 @@ EMPTY_LAUNCHES = 9
 WAIT_MILLISECONDS = 400
 CHASE_STRIDE_BYTES, CHASE_STEPS = 4096 + 128, 20_000  # of a chain of dependent loads
 
-TomlValues = dict[str, Any]  # type: ignore[explicit-any]  # the tables of a TOML file: texts, numbers and tables
+TomlValues = dict[str, Any]  # type: ignore[explicit-any] # the tables of a TOML file: strings, numbers and tables
 """What was measured, by its key in a hardware file."""
 
 
@@ -235,14 +235,14 @@ HOW = {
     "idle_bytes_per_second": "to DRAM and from it while one kernel only waits, by Nsight Compute",
     "latency_seconds": "a chain of dependent loads over 2 GiB, the L2 full of other lines",
     "l2_latency_seconds": "a chain of dependent loads over 1 MiB",
-    "tile_latency_seconds": "that, and what a tile of flash2 takes longer where K and V come from DRAM",
-    "asking_ratio": "of the time a warp asks for copies others wait: flash2 in as many blocks as fit",
+    "tile_latency_seconds": "l2_latency_seconds, plus the extra time of a tile of flash2 whose K and V come from DRAM",
+    "asking_ratio": "share of the time a warp asks for copies that others wait: flash2, as many blocks as fit",
     "tensor_flops_per_second": "mma.sync m16n8k16 with fp32 sums, 8 accumulators a warp",
 }
 HOW_LOOPS = (
     "products and softmax in the loop of flash2, over the same by themselves; unsized: with last tiles of 60, not 64"
 )
-HOW_FIRST = "what a step takes longer the first time in a launch, in the median of those below"
+HOW_FIRST = "extra time of a step the first time in a launch, in the median of the steps below"
 HOW_STEPS = "of generated kernels: seconds and work a second of one warp, then of a block among many (work: of the GPU)"
 
 

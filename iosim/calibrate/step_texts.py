@@ -1,4 +1,4 @@
-"""The texts whose kernels calibrate/steps.py measures: flash2 with one step of a tile repeated, and copies of words.
+"""The schedules whose kernels calibrate/steps.py measures: flash2 that repeats one step of a tile, and copies of words.
 
 MEASURED_STEPS and SCALAR say what is repeated. The functions below make a program of it, and say how much work a
 repetition is.
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from ..core.typing import Text
 
 TILE_ROWS = 64  # of a tile
-MARGIN = 4  # rows that a ragged tile has less than it has room for
+MARGIN = 4  # rows by which a ragged tile is smaller than its room
 SHORT, LONG = 16, 81  # the two numbers of repetitions that are compared
 UNIT_TYPES: dict[Unit, tuple[str, int]] = {
     "tensor": ("fp16", 16),
@@ -162,7 +162,7 @@ def measured_sizes(name: str) -> tuple[TileSize, ...]:
 
 
 def scalar_text(name: str, times: int) -> Text:
-    """A text that copies each tile of a row of S word by word, so many times."""
+    """A schedule that copies each tile of a row of S word by word, as often as asked."""
 
     def repeated(chip: Machine, p: Attention, t: Tiling) -> None:
         for i in chip.tiles(p.N, t.rows_q, parallel=True):
@@ -176,7 +176,8 @@ def scalar_text(name: str, times: int) -> Text:
 
 
 def repeated_step(repeat: Repeat, times: int) -> Text:
-    """A text of flash2 in which each tile repeats one step so many times. One block works on all row tiles."""
+    """A schedule like flash2 in which each tile repeats one step as often as asked. One block works on all row
+    tiles."""
 
     def text(chip: Machine, p: Attention, t: Tiling) -> None:
         for i in chip.tiles(p.N, t.rows_q, parallel=t.rows_q >= p.N):

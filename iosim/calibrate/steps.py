@@ -1,7 +1,7 @@
 """Measures how fast this GPU runs each tile step of the generated kernels.
 
-Each step has a kernel that repeats it, generated from a text (calibrate/step_texts.py). The kernel is timed with few
-repetitions and with many; the difference leaves out what is outside of the loop. This is done
+Each step has a kernel that repeats it, generated from a schedule (calibrate/step_texts.py). The kernel is timed with
+few repetitions and with many. The difference leaves out what is outside of the loop. This is done
 
 - in one block of as few warps as possible, which takes as long as its longest chain of instructions;
 - in as many blocks as fit, which wait for the units that they share.
@@ -148,7 +148,7 @@ def blocks_that_fit(program: Program, shared_bytes: int) -> int:
 
 def fitted_line(work: Sequence[float], times: Sequence[float]) -> tuple[float, float]:
     """(fixed seconds, work a second) of the line through two measurements, the larger first. Neither is negative, and
-    the fixed time is at most half of the smaller one. Of one measurement all time is in the rate."""
+    the fixed time is at most half of the smaller measurement. With a single measurement, the fixed time is 0."""
     if work[0] == work[-1]:
         return 0.0, work[0] / times[0]
     slope = max(times[0] - times[1], 0.0) / (work[0] - work[1])

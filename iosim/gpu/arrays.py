@@ -1,4 +1,5 @@
-"""Types of arrays and kernels on a GPU. CuPy has no annotations, so these name the part of it that is in use."""
+"""Types of arrays and kernels on a GPU. CuPy has no annotations, so these classes declare the part of it that iosim
+uses."""
 
 from __future__ import annotations
 

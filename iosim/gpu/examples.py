@@ -56,8 +56,8 @@ DECODE: ProblemFields = {"N": 1, "Nk": 16384, "d": 128, "heads": 32, "kv_heads":
 def shapes() -> Iterator[tuple[str, str, ProblemFields, str, int]]:
     """(schedule, tiles, sizes, mask, depth) of each example.
 
-    Every schedule with kernels that is no core schedule has two: ragged tiles of fp32 under a mask, and whole tiles of
-    fp16 for the tensor cores. `Schedule.about` later drops the options that a schedule cannot have.
+    Every schedule with kernels that is not a core schedule has two: ragged tiles of fp32 under a mask, and whole tiles
+    of fp16 for the tensor cores. `Schedule.about` later drops the options that a schedule cannot have.
     """
     for name, schedule in SCHEDULES.items():
         if name in CORE or not can_generate(schedule):

@@ -27,7 +27,8 @@ PYTORCHS = (*TORCH, FLEX)
 STORES_LSE = "torch-flash"  # the only one that stores a log-sum-exp when nothing is trained
 WAIT = "wait"
 THREADS = 384  # a block of a tuned product
-Pickled = tuple[Callable[[Mapping[str, object]], object], tuple[JobJson]]  # as JSON: a copy of DENSE is not DENSE
+# Jobs are pickled as JSON, because a pickled copy of DENSE would not be DENSE.
+Pickled = tuple[Callable[[Mapping[str, object]], object], tuple[JobJson]]
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,8 @@ class TorchJob:
 
 @dataclass(frozen=True)
 class WaitJob:
-    """A kernel of one thread that waits and touches no memory. Bytes counted during it were moved by others."""
+    """A kernel of one thread that waits and touches no memory. Bytes counted while it runs were moved by something
+    else."""
 
     milliseconds: int
     name: str = WAIT
@@ -107,7 +109,7 @@ def job_from_json(kept: Mapping[str, object]) -> Job:
 
 
 def key_of(job: Job) -> str:
-    """A text that is equal for equal jobs, however many places they run in."""
+    """A string that is equal for equal jobs, however many places they run in."""
     return json.dumps({key: value for key, value in job.to_json().items() if key != "places"}, sort_keys=True)
 
 
@@ -129,7 +131,7 @@ def wait_job(milliseconds: int) -> WaitJob:
 
 
 class GeneratedJob:
-    """The kernels that are generated from the text of a job's schedule."""
+    """The kernels that are generated from a job's schedule."""
 
     def __init__(self, job: ScheduleJob):
         from ..cuda.machine import generate

@@ -37,7 +37,7 @@ def _input(array: HbmArray, value: object) -> DeviceArray:
 
 
 def _poison(array: HbmArray, initialised: bool) -> DeviceArray:
-    """The device array of a tensor that is no input."""
+    """The device array of a tensor that is not an input."""
     if array.dtype == "int32":
         return device.cupy().full(array.full_shape, -1, np.int32)  # type: ignore[no-any-return]
     fill = array.initial if initialised and array.initial is not None else np.nan

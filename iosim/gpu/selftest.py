@@ -1,4 +1,4 @@
-"""The self-test: runs every schedule on this GPU and compares output, words and shared memory with what they must be.
+"""The self-test: runs every schedule on this GPU and compares output, words and shared memory with what is expected.
 
 `python -m iosim.gpu.selftest FOLDER` needs CuPy and a GPU. It writes FOLDER/selftest.csv and FOLDER/speed.csv, and
 prints both, shortened, at the end. The exit code is 1 if any row fails. `--only TEXT` runs the cases whose line

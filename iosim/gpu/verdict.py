@@ -161,8 +161,8 @@ def floor_row(evidence: Evidence, sm: SmRow) -> FloorRow:
 
 
 def table_bytes(evidence: Evidence) -> int:
-    """An upper bound on the bytes loaded from a mask's tables, which the model does not count: a sector for each warp,
-    table and pair of tiles."""
+    """An upper bound on the bytes loaded from a mask's tables: a sector for each warp, table and pair of tiles. The
+    model does not count these bytes."""
     tables = evidence.note.get("tables", 0)
     if not tables:
         return 0
@@ -199,8 +199,8 @@ def dram_row(predicted: Prediction, kernels: Sequence[ProfiledKernel]) -> DramRo
 
 
 def time_row(predicted: Prediction, evidence: Evidence) -> TimeRow:
-    """The time, predicted beside measured, and the rates achieved in it. The profiler measures kernels alone with a
-    cold L2; without it, events do."""
+    """The time, predicted beside measured, and the rates achieved in it. The profiler times each kernel alone, with a
+    cold L2. Without the profiler, events time them in the same way."""
     found = sum(k.seconds for k in evidence.kernels) or evidence.note.get("seconds")
     time = predicted.time
     return {

@@ -37,7 +37,7 @@ DEFAULT_DEVICE = "NVIDIA H200"  # for a kept profile, which does not name its GP
 
 @dataclass(frozen=True)
 class Choice:
-    """Which kernels to verify, in the texts of the command line."""
+    """Which kernels to verify, as the strings of the command line."""
 
     schedules: tuple[str, ...] = ()
     tiles: str | None = None
@@ -107,7 +107,7 @@ class Verdicts:
 
 
 def parse_request(given: Given, choice: Choice, hardware: str | None, source: Source) -> Request:
-    """The request made of the options of a problem (`given`) and of the other texts of the command line."""
+    """The request made of the options of a problem (`given`) and of the other options of the command line."""
     asked = {name: value for name, value in given.items() if value is not None}
     if choice.sweep_M and not asked.keys() & {"n", "d"}:
         asked = {**SWEPT, **asked}

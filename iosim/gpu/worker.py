@@ -160,7 +160,7 @@ def measure_kernels(job: ScheduleJob) -> Note:
 
 
 def one_line(error: Exception) -> str:
-    """An error as one line. The type of an IosimError is left out, as its text says enough."""
+    """An error as one line. The type of an IosimError is left out, because its message says enough."""
     text = " ".join(str(error).split())[:500]
     return text if isinstance(error, IosimError) else f"{type(error).__name__}: {text}"
 

@@ -130,7 +130,7 @@ def read_profile(path: str | Path) -> Profile:
 
 
 def parse_profile(text: str, where: str = "--from-ncu") -> Profile:
-    """The profile in the text of such a file. Messages call it `where`."""
+    """The profile in the text of a CSV of Nsight Compute. Error messages name the file as `where`."""
     lines = text.splitlines()
     notes = [json.loads(line[len(NOTE) :]) for line in lines if line.startswith(NOTE)]
     start = next((n for n, line in enumerate(lines) if line.startswith('"ID"') and '"Kernel Name"' in line), None)
@@ -179,7 +179,7 @@ SCALES = {
 
 
 def _set(metrics: dict[str, float], name: str, text: str, unit: str, where: str) -> None:
-    """Set one value, in base units. `n/a` is no value; thousands may be separated."""
+    """Set one value, in base units. `n/a` is not a value; thousands may be separated."""
     plain = text.replace(",", "").replace("\N{NO-BREAK SPACE}", "").strip()
     if plain.lower() in ("", "n/a", "nan", "no data"):
         return

@@ -39,7 +39,7 @@ class Pass:
     """A pass of attention: launch number `launch` of a schedule, on a problem of its own.
 
     For a product, N, Nk and d are its rows, its columns and the axis that is summed over. `called` is a part of its
-    kernel's name; it decides if other kernels move as many bytes (as a scaling of S in place does).
+    kernel's name. It decides between kernels that move the same bytes, such as a scaling of S in place.
     """
 
     name: str
