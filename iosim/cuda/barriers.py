@@ -1,4 +1,4 @@
-"""Derives the barriers of a kernel: one stands only where a statement needs what other threads did since the last one.
+"""Decides where a kernel needs a barrier, and which: only where a statement conflicts with accesses of other threads.
 
 Two accesses conflict if they touch the same memory and at least one of them writes. What they need depends on whose
 rows they touch, because each team of threads owns the same rows of every block (cuda/tiles.cuh):
@@ -14,6 +14,7 @@ hold others inside (steps/*.cuh).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from ..core.machine import Block
 
@@ -54,21 +55,18 @@ class State:
     accesses: frozenset[Access] = frozenset()
     copies: tuple[int, ...] = ()
 
-    def before(self, new: list[Access]) -> tuple[int | None, int, State]:
-        """(how many copies may stay under way, the barrier, the state after both) before a statement's accesses.
-
-        The number is None if no copy need be waited for. Copies end in the order in which they began.
-        """
+    def before(self, new: list[Access]) -> Needed:
+        """What must stand before a statement with these accesses. Copies end in the order in which they began."""
         met = [(old, need) for old in self.accesses for access in new if (need := old.against(access))]
         waits = [self.copies.index(old.copy) for old, _ in met if old.copy in self.copies]
-        state, still = self, None
+        state, flying = self, None
         if waits:
             done = self.copies[: max(waits) + 1]
-            still = len(self.copies) - len(done)
+            flying = len(self.copies) - len(done)
             landed = {replace(x, copy=None) if x.copy in done else x for x in self.accesses}
             state = State(frozenset(landed), self.copies[len(done) :])
         barrier = max((need for _, need in met), default=NONE)
-        return still, barrier, state.after(barrier)
+        return Needed(flying, barrier, state.after(barrier))
 
     def after(self, barrier: int) -> State:
         """The state after a barrier; it does not end the copies that are under way."""
@@ -92,10 +90,21 @@ class State:
         return State(self.accesses | other.accesses, self.copies)
 
 
-def barrier_lines(still: int | None, barrier: int) -> list[str]:
-    """The CUDA of a wait and a barrier, as `State.before` returns them."""
-    lines = [] if still is None else [f"copies_done<{still}>();"]
-    return lines + {NONE: [], TEAM: ["Team::sync();"], BLOCK: ["__syncthreads();"]}[barrier]
+class Needed(NamedTuple):
+    """What must stand before a statement: a wait for copies, and a barrier."""
+
+    copies: int | None
+    """The number of copies that may still be under way after the wait; None if there is nothing to wait for."""
+    barrier: int
+    """NONE, TEAM or BLOCK."""
+    state: State
+    """The state after the wait and the barrier."""
+
+
+def barrier_lines(needed: Needed) -> list[str]:
+    """The CUDA of a wait and a barrier."""
+    lines = [] if needed.copies is None else [f"copies_done<{needed.copies}>();"]
+    return lines + {NONE: [], TEAM: ["Team::sync();"], BLOCK: ["__syncthreads();"]}[needed.barrier]
 
 
 def sram(block: Block, low: int, high: int, own: bool, writes: bool, copy: int | None = None) -> Access:

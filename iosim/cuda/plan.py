@@ -11,13 +11,22 @@ from ..core.shapes import product
 from ..steps.softmax import Cost
 from .record import Body, FreeNode, LoadNode, LoopNode, NewNode, StepNode, StoreNode, statements
 from .shared_memory import Life, place_blocks
+from .warp_split import FEW_ROWS, LANES, LEAST_ROWS, MMA, TEAM_ROWS
 
 if TYPE_CHECKING:
     from ..core.typing import Size
 
 ALL_ROWS = 1 << 20  # rows of a team of all threads: more than any block has
-MOST_WARPS = 8  # of a thread block
+MOST_WARPS = 8  # of a thread block whose teams are warps
+MOST_SHARING = 512  # threads that share each row, if a tile has fewer than FEW_ROWS
 ROW_WORDS = 32  # words of the largest tile for each thread: as many as fit in registers with 1024 threads
+
+# A multiprocessor of compute capability 9.0 (NVIDIA): its shared memory, of which every block costs some extra, its
+# registers, and the most blocks that it holds.
+SM_SHARED_BYTES, BLOCK_EXTRA_BYTES = 228 * 1024, 1024
+SM_REGISTERS = 65_536
+SM_BLOCKS = 32
+PRODUCT_REGISTERS, OTHER_REGISTERS = 128, 64  # that a thread of a launch needs, with and without a matrix product
 
 
 @dataclass(frozen=True)
@@ -39,14 +48,11 @@ class Plan:
 
     @property
     def blocks(self) -> int:
-        """Thread blocks that a multiprocessor should hold at once: as many as shared memory allows, if each thread
-        still has the registers that it needs.
-
-        A multiprocessor has 228 KB of shared memory, of which every block costs 1 KB extra, and 65,536 registers
-        (NVIDIA, compute capability 9.0).
-        """
-        registers = 128 if self.whole else 64  # of a thread, with and without a matrix product
-        return max(1, min(233_472 // (self.smem_bytes + 1024), 65_536 // (self.threads * registers), 32))
+        """The thread blocks that a multiprocessor should hold at once: as many as fit in its shared memory, if each
+        thread still has the registers that it needs."""
+        by_memory = SM_SHARED_BYTES // (self.smem_bytes + BLOCK_EXTRA_BYTES)
+        by_registers = SM_REGISTERS // (self.threads * (PRODUCT_REGISTERS if self.whole else OTHER_REGISTERS))
+        return max(1, min(by_memory, by_registers, SM_BLOCKS))
 
     def extents(self, block: Block) -> tuple[int, int]:
         """Rows and columns that a block has room for."""
@@ -69,7 +75,7 @@ def mark_of(step: object) -> Cost:
 def padded_size(x: Tile | Size, rounded: bool) -> int:
     """Words that a block reserves along an axis; `rounded` tiles are multiples of 16."""
     size = x.extent if isinstance(x, Tile) else x
-    return -(-int(size) // 16) * 16 if rounded and isinstance(x, Tile) else int(size)
+    return -(-int(size) // MMA) * MMA if rounded and isinstance(x, Tile) else int(size)
 
 
 def make_plan(p: Attention, body: Body, allowed: bool, row_words: int = ROW_WORDS) -> Plan:
@@ -78,13 +84,13 @@ def make_plan(p: Attention, body: Body, allowed: bool, row_words: int = ROW_WORD
     tensor_cores = allowed and suits_tensor_cores(p, body)
     rows, words = shape_of_work(body)
     if tensor_cores:
-        team, own, threads = 32, 16, 32 * min(MOST_WARPS, -(-rows // 16))
-    elif rows >= 4:
-        own = 8 if rows >= 16 else 1  # 8 words of l or m are one sector of 32 bytes
-        team, threads = 32, 32 * min(MOST_WARPS, -(-rows // own))
+        team, own, threads = LANES, MMA, LANES * min(MOST_WARPS, -(-rows // MMA))
+    elif rows >= FEW_ROWS:
+        own = TEAM_ROWS if rows >= LEAST_ROWS else 1  # 8 words of l or m are one sector of 32 bytes
+        team, threads = LANES, LANES * min(MOST_WARPS, -(-rows // own))
     else:
         own = ALL_ROWS
-        team = threads = min(512, 32 * -(-words // (32 * row_words)))
+        team = threads = min(MOST_SHARING, LANES * -(-words // (LANES * row_words)))
     offsets, smem = lay_out(p, body, tensor_cores)
     return Plan(threads, team, own, tensor_cores, offsets, smem, read_whole(body))
 
@@ -103,7 +109,7 @@ def suits_tensor_cores(p: Attention, body: Body) -> bool:
     """Whether there is a matrix product, and all of them are on 16-bit inputs in tiles of at least 16 x 16."""
     products = [node for node in statements(body) if isinstance(node, StepNode) and mark_of(node.step).tensor_inputs]
     blocks = [x for node in products for x in node.arguments if isinstance(x, Block)]
-    wide = all(x.extent >= 16 if isinstance(x, Tile) else x % 16 == 0 for block in blocks for x in block.shape)
+    wide = all(x.extent >= MMA if isinstance(x, Tile) else x % MMA == 0 for block in blocks for x in block.shape)
     inputs = [node.arguments[k] for node in products for k in mark_of(node.step).tensor_inputs]
     tensors = [x.tensor for x in inputs if isinstance(x, Block)]
     narrow = p.dtype in ("fp16", "bf16") and all(tensor and tensor.kind == "input" for tensor in tensors)

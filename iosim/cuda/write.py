@@ -1,4 +1,4 @@
-"""Writes one launch as the text of a CUDA kernel: loops, copies, calls of steps, and the barriers between them."""
+"""Writes one launch as a CUDA kernel: its loops, copies and calls of steps, with the barriers that barriers.py says."""
 
 from __future__ import annotations
 
@@ -123,8 +123,8 @@ class Writer:
             new, text, copy = self.step_accesses(node), self.call(node), None
         else:
             new, text, copy = self.copy(node)
-        still, barrier, state = state.before(new)
-        return [*barrier_lines(still, barrier), *text], state.add(new, copy)
+        needed = state.before(new)
+        return [*barrier_lines(needed), *text], needed.state.add(new, copy)
 
     def loop(self, loop: LoopNode, entry: State) -> tuple[list[str], State]:
         """(lines of a loop, the state after it). The body is written again until its barriers also hold for what the

@@ -136,11 +136,12 @@ def parsed(kind: type[Key], name: str) -> Key:
         raise InputError("--hardware", str(error), "names that iosim calibrate writes") from None
 
 
-def l2_capacity_bytes(hardware: Hardware) -> int:
-    """The bytes that the L2 holds of data that all multiprocessors share: half of its size.
+def partition_bytes(hardware: Hardware) -> int:
+    """The size of a partition of the L2: half of the L2. What the partition holds is `HELD` times that (predict/l2.py).
 
-    From the A100 on the L2 has two partitions, and each keeps a copy of what its own side reads. Older GPUs have one
-    partition; predictions were not compared with measurements on any of them.
+    From the A100 on the L2 has two partitions, and each keeps a copy of what its own side reads. So data that all
+    multiprocessors share have room in one of them only. Older GPUs have one partition; predictions were not compared
+    with measurements on any of them.
     """
     return hardware.l2_bytes // 2
 
@@ -201,7 +202,7 @@ def predict(
     if rates and dense is not problem:  # but hiding takes time
         Unrolled(problem, work).run(schedule, tiling)
     places = [hardware.sms * occupancy.blocks_per_sm for occupancy in occupancies]
-    capacity_bytes = max(0, l2_capacity_bytes(hardware) - taken_bytes)
+    capacity_bytes = max(0, partition_bytes(hardware) - taken_bytes)
     left_bytes = PROFILER_BYTES if cold else 0
     dram = dram_bytes(found, dense, places, capacity_bytes, cold, block_bytes, left_bytes, with_range)
     if rates is None:

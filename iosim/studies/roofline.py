@@ -121,22 +121,6 @@ class Labels(TypedDict):
     fits: bool
 
 
-class Times(TypedDict):
-    """Work, intensity, ridge and times at the peaks."""
-
-    work: LaunchWork
-    intensity: float | None
-    ridge: float
-    memory_seconds: float
-    matrix_seconds: float
-    exp_seconds: float
-    other_seconds: float
-    seconds: float
-    binds: str
-    ideal_l2_seconds: float
-    ideal_l2_binds: str
-
-
 @dataclass(frozen=True)
 class RooflineRow:
     """A launch, or all of them (`launch` = all), on one GPU.
@@ -335,19 +319,17 @@ def rows_of(
         "Bc": None if ideal else tiling.rows_k,
         "fits": int(footprint(schedule, p.packed, tiling).peak_bytes) <= M_bytes,
     }
-    rows = [
-        RooflineRow(**label, launch=str(i), **times_at_peaks(launch, p, chip)) for i, launch in enumerate(launches, 1)
-    ]
+    rows = [row_at_peaks(label, str(i), launch, p, chip) for i, launch in enumerate(launches, 1)]
     if len(rows) == 1:
         return [replace(rows[0], launch="all")]
-    whole = times_at_peaks(sum(launches[1:], launches[0]), p, chip)
-    whole["seconds"] = sum(row.seconds for row in rows)  # one after the other: each waits for its own slowest resource
-    whole["ideal_l2_seconds"] = sum(row.ideal_l2_seconds for row in rows)
-    return [*rows, RooflineRow(**label, launch="all", **whole)]
+    whole = row_at_peaks(label, "all", sum(launches[1:], launches[0]), p, chip)
+    # Launches run one after the other, and each waits for its own slowest resource.
+    seconds, cached = sum(row.seconds for row in rows), sum(row.ideal_l2_seconds for row in rows)
+    return [*rows, replace(whole, seconds=seconds, ideal_l2_seconds=cached)]
 
 
-def times_at_peaks(work: LaunchWork, p: Attention, chip: Hardware) -> Times:
-    """Intensity, ridge and times of one launch."""
+def row_at_peaks(label: Labels, launch: str, work: LaunchWork, p: Attention, chip: Hardware) -> RooflineRow:
+    """The row of one launch: its work, intensity, ridge, and times at the peaks."""
     peak = peaks(chip, p)
     times = {
         "memory": work.total_bytes / peak["memory"],
@@ -359,16 +341,18 @@ def times_at_peaks(work: LaunchWork, p: Attention, chip: Hardware) -> Times:
     slowest, slowest_cached = max(times, key=times.__getitem__), max(cached, key=cached.__getitem__)
     operations = work.matrix_flops or work.exps + work.other_ops
     kind = p.dtype if work.matrix_flops else "fp32"
-    return {
-        "work": work,
-        "intensity": operations / work.total_bytes if work.total_bytes else None,
-        "ridge": chip.flops_per_second[kind] / chip.hbm_bytes_per_second,
-        "memory_seconds": times["memory"],
-        "matrix_seconds": times["matrix"],
-        "exp_seconds": times["exp"],
-        "other_seconds": times["other"],
-        "seconds": times[slowest],
-        "binds": slowest,
-        "ideal_l2_seconds": cached[slowest_cached],
-        "ideal_l2_binds": slowest_cached,
-    }
+    return RooflineRow(
+        **label,
+        launch=launch,
+        work=work,
+        intensity=operations / work.total_bytes if work.total_bytes else None,
+        ridge=chip.flops_per_second[kind] / chip.hbm_bytes_per_second,
+        memory_seconds=times["memory"],
+        matrix_seconds=times["matrix"],
+        exp_seconds=times["exp"],
+        other_seconds=times["other"],
+        seconds=times[slowest],
+        binds=slowest,
+        ideal_l2_seconds=cached[slowest_cached],
+        ideal_l2_binds=slowest_cached,
+    )

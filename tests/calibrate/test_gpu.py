@@ -12,7 +12,7 @@ from iosim.gpu.ncu import counters
 from iosim.gpu.ncu import run as ncu
 from iosim.hardware import load, read_hardware
 from iosim.predict.block_work import StepKey
-from iosim.predict.predict import l2_capacity_bytes, rates_of
+from iosim.predict.predict import partition_bytes, rates_of
 
 FOUND = {
     "name": "Toy GPU", "date": "2026-11-21", "driver": "580.1", "cuda": 13000, "sm_clock": "1980 MHz",
@@ -47,7 +47,7 @@ def test_a_calibration_is_a_hardware_file(tmp_path, ask):
     assert rates.asking_ratio == 0.75
     assert rates.first_seconds == {"tensor": 1.5e-7, "simt": 0.0}
     assert rates.steps[StepKey("simt", "load")] == (1e-7, 1e9, 0.0, 2e12)
-    assert l2_capacity_bytes(hardware) == 25_000
+    assert partition_bytes(hardware) == 25_000
     assert {key for key in HOW} <= set(hardware.measured)
     assert ask("count", "--N", 64, "--d", 8, "--hardware", path)["sram"]["M_bytes"] == 1000
 
@@ -120,7 +120,7 @@ def test_an_empty_launch_by_the_profiler(monkeypatch):
 
 def test_presets_were_not_measured():
     assert load("h200").measured is None and rates_of(load("h200")) is None
-    assert l2_capacity_bytes(load("h200")) == 62_914_560 // 2
+    assert partition_bytes(load("h200")) == 62_914_560 // 2
 
 
 @pytest.mark.parametrize("effective_bytes", [20_000, 36_000, 44_000])
@@ -128,7 +128,7 @@ def test_half_of_the_l2_holds_what_all_read(tmp_path, effective_bytes):
     """However large a buffer can be before rates fall: that depends on where it lies, and on how fast DRAM is."""
     path = tmp_path / "toy.toml"
     path.write_text(toml(FOUND | {"l2_effective_bytes": effective_bytes}))
-    assert l2_capacity_bytes(load(str(path))) == 25_000
+    assert partition_bytes(load(str(path))) == 25_000
 
 
 def test_measured_must_be_a_table(tmp_path):

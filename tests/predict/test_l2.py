@@ -10,7 +10,7 @@ from paths import VALIDATION
 
 from iosim.hardware import read_hardware
 from iosim.predict.l2 import SIDES, Cache, Room
-from iosim.predict.predict import PROFILER_BYTES, l2_capacity_bytes
+from iosim.predict.predict import PROFILER_BYTES, partition_bytes
 
 NONE = np.empty(0, np.int64)
 
@@ -181,7 +181,7 @@ def buffers():
             row,
             row["buffer_mib"] * 2**20,
             (int(row["dram_read_bytes"]), int(row["dram_write_bytes"])),
-            modelled(row, l2_capacity_bytes(hardware)),
+            modelled(row, partition_bytes(hardware)),
         )
         for row in rows
     ]
