@@ -10,7 +10,7 @@ from paths import DATA
 from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling
 from iosim.gpu.ncu import counters
-from iosim.gpu.profile.explain import explain, occupancy
+from iosim.gpu.profile.explain import Explanation, explain, in_words, occupancy
 from iosim.masks import parse_mask
 from iosim.predict.predict import predict
 from iosim.schedules import find
@@ -88,6 +88,76 @@ def test_the_grid_decides_between_equal_bytes():
     assert prod(counters._shape(k["grid"])) == 8 * 32
     _, found = explain([kernel_of(k)], problem_of(k))
     assert found[0].schedule == "block-sparse-q"
+
+
+# ---------------------------------------------------------------- grouped queries
+
+
+GROUPED = Attention(1, 128, Nk=20000, heads=32, kv_heads=8, acc_dtype="fp32", lse=True)
+
+
+def loading(read_bytes, written_bytes, grid=(1, 32, 8)):
+    metrics = {counters.LOADS: read_bytes, counters.FROM_L2: read_bytes, counters.STORES: written_bytes}
+    return counters.ProfiledKernel("flash_fwd_splitkv_kernel", grid, (128, 1, 1), metrics)
+
+
+def test_grouped_queries_share_a_tile_and_keys_are_split():
+    """32 shares of the keys each load 32 query heads; K and V of 8 heads are loaded once. Partial O and its LSE are
+    stored in fp32."""
+    queries, keys = 32 * 128 * 2, 2 * 8 * 20000 * 128 * 2
+    kernel = loading(32 * queries + keys, 32 * 32 * (128 + 1) * 4)
+    _, found = explain([kernel], GROUPED)
+    best = found[0]
+    assert (best.schedule, best.splits, best.packed, best.explains) == ("split-kv", 32, True, True)
+    assert best.read_bytes == 8192 * 32 + keys == kernel.load_bytes and best.write_ratio == 1.0
+    assert best.label == "64x128/splits=32/pack" and not best.other_grid
+    assert explain([loading(32 * queries + 4 * keys, 1)], GROUPED)[1][0].packed is False, "K and V for each query head"
+
+
+def test_grouped_queries_share_a_tile_without_splits():
+    p = replace(GROUPED, N=16, Nk=4096, lse=False)
+    packed = replace(p, gqa="pack").packed
+    wanted = predict(find("flash2"), packed, Tiling(64, 64))
+    _, found = explain([loading(wanted.read_bytes, wanted.write_bytes, (1, 8, 1))], p)
+    assert (found[0].schedule, found[0].packed) == ("flash2", True) and found[0].tiling.rows_q >= 64
+    assert wanted.read_bytes == 2 * (32 * 16 * 128 + 2 * 8 * 4096 * 128)
+
+
+def test_a_mask_is_not_packed():
+    p = replace(GROUPED, N=64, Nk=64, mask=parse_mask("causal"))
+    wanted = predict(find("block-sparse-q"), p, Tiling(32, 32))
+    _, found = explain([loading(wanted.read_bytes, wanted.write_bytes)], p)
+    assert found[0].explains and not any(e.packed for e in found)
+
+
+# ---------------------------------------------------------------- what an answer means
+
+
+def test_every_answer_says_what_it_means(ask, iosim):
+    """The second predicts as much as the first; the third does not explain the kernel."""
+    rows = ask(*FLASH, "--from-ncu", DATA / "ncu_flash.csv")["explanations"]
+    assert [(row["answer"], row["schedule"]) for row in rows] == [(1, "flash2"), (2, "flash2-one-room"), (3, "paged")]
+    assert rows[0]["says"] == "explains it: predicts the bytes that it loads"
+    assert rows[1]["says"].startswith("as good as flash2") and rows[1]["explains"]
+    off = 1 - rows[2]["read_measured"] / rows[2]["read_predicted"]
+    assert rows[2]["says"] == f"does not explain it: the kernel loads {off:.2%} less than it predicts"
+    text = iosim(*FLASH, "--from-ncu", DATA / "ncu_flash.csv").stdout
+    assert "answer 3, paged 128x128: does not explain it" in text
+    assert len(rows[0]["alike"].split()) == 12 and "128x192 and 2 more\n" in text and "128x176" not in text
+
+
+def test_answers_in_words():
+    first = Explanation("flash2", Tiling(128, 64), 1000, 100, 1.0, 1.0)
+    assert in_words(replace(first, other_grid=True), replace(first, other_grid=True)).endswith(
+        "not its number of blocks"
+    )
+    less = replace(first, schedule="paged", write_bytes=50, write_ratio=2.0, other_grid=True)
+    assert in_words(less, first) == (
+        "less likely: it would have another number of blocks and the kernel stores 2 times what it predicts; its loads "
+        "are explained too")  # fmt: skip
+    assert "stores 9 times" in in_words(replace(less, write_ratio=9.0), first)
+    assert "only 20% of the loads" in in_words(replace(less, share=0.2), first)
+    assert "are farther off" in in_words(replace(first, read_ratio=1.0004, read_bytes=1001), first)
 
 
 FLASH = ("profile", "torch-flash", "--N", 4096, "--d", 64, "--heads", 32)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from ...core.problem import DENSE, Attention
 from ...core.tiling import Tiling
@@ -33,6 +33,9 @@ from .passes import (
     pass_rows,
 )
 
+if TYPE_CHECKING:
+    from ...core.typing import Text
+
 MOST_SPLITS = 128
 SPLIT_TILES = Tiling(64, 128)  # a query tile for decoding; reads do not depend on the key tile
 LEAST_SHARE = 0.5  # of the loads of a call: a kernel with less does not stand for the call
@@ -48,7 +51,8 @@ class Explanation:
 
     `alike` are other tiles that predict the same. With `whole_tiles`, ragged tiles are loaded whole, as bulk copies
     (TMA) do. `splits` is the number of blocks that share the keys of a head; then only the first launch is predicted.
-    `share` is the part of the call's loads that kernels of this name make.
+    With `packed`, the query heads of a group are rows of one tile (`--gqa pack`). `share` is the part of the call's
+    loads that kernels of this name make. `other_grid`: the kernel has not a block for each query tile (and split).
     """
 
     schedule: str
@@ -60,7 +64,20 @@ class Explanation:
     alike: tuple[str, ...] = ()
     whole_tiles: bool = False
     splits: int | None = None
+    packed: bool = False
     share: float = 1.0
+    other_grid: bool = False
+
+    def problem(self, problem: Attention) -> Attention:
+        """The problem as this explanation has it."""
+        p = replace(problem, gqa="pack").packed if self.packed else problem
+        return replace(p, splits=self.splits) if self.splits else p
+
+    @property
+    def label(self) -> str:
+        """The tiles, with the splits and packing where there are any."""
+        splits = f"/splits={self.splits}" if self.splits else ""
+        return _tiles(self.tiling) + splits + "/pack" * self.packed
 
     @property
     def explains(self) -> bool:
@@ -95,6 +112,8 @@ class ExplanationRow(TypedDict):
     explains: bool
     whole_tiles: bool
     alike: str
+    answer: int
+    says: str
 
 
 class Spilled(TypedDict):
@@ -119,13 +138,20 @@ def explain(
     """
     kernel = max(kernels, key=lambda k: k.load_bytes)
     share = sum(k.load_bytes for k in kernels if k.name == kernel.name) / max(1, sum(k.load_bytes for k in kernels))
-    found = [replace(e, share=share) for e in possible_explanations(kernel, problem, masked_tiles) if e is not None]
-    found.sort(key=lambda e: (not e.explains, round(abs(e.read_ratio - 1), 6), *_unlikely(e, kernel, problem)))
-    merged: dict[tuple[str, int, int], list[Explanation]] = {}
+    every = [e for e in possible_explanations(kernel, problem, masked_tiles) if e is not None]
+    found = [replace(e, share=share, other_grid=_blocks(e, problem) != prod(kernel.grid)) for e in every]
+    found.sort(key=lambda e: (not e.explains, round(abs(e.read_ratio - 1), 6), *_unlikely(e)))
+    merged: dict[tuple[str, bool, int, int], list[Explanation]] = {}
     for e in found:
-        merged.setdefault((e.schedule, e.read_bytes, e.write_bytes), []).append(e)
+        merged.setdefault((e.schedule, e.packed, e.read_bytes, e.write_bytes), []).append(e)
     best = list(merged.values())[:most]
     return kernel, [replace(group[0], alike=_alike(group)) for group in best]
+
+
+def _blocks(e: Explanation, problem: Attention) -> int:
+    """The blocks of a kernel with one for each query tile (and split)."""
+    p = e.problem(problem)
+    return -(-p.N // e.tiling.rows_q) * p.instances * (e.splits or 1)
 
 
 def _alike(group: list[Explanation]) -> tuple[str, ...]:
@@ -134,13 +160,12 @@ def _alike(group: list[Explanation]) -> tuple[str, ...]:
     return tuple(name for name in names if name != _tiles(group[0].tiling))
 
 
-def _unlikely(e: Explanation, kernel: ProfiledKernel, problem: Attention) -> tuple[float, ...]:
+def _unlikely(e: Explanation) -> tuple[float, ...]:
     """Reasons against an explanation that predicts the reads, the strongest first: a key to sort by."""
     rows_q, rows_k = e.tiling.rows_q, e.tiling.rows_k
-    other_grid = prod(kernel.grid) != -(-problem.N // rows_q) * problem.instances * (e.splits or 1)
     odd = sum(n & (n - 1) != 0 for n in (rows_q, rows_k))
     registered = list(SCHEDULES).index(e.schedule)  # the core schedules come first
-    return other_grid, abs((e.write_ratio or 1) - 1), odd, registered, rows_k > rows_q, -rows_k, -rows_q
+    return e.other_grid, abs((e.write_ratio or 1) - 1), odd, registered, rows_k > rows_q, -rows_k, -rows_q
 
 
 def _tiles(t: Tiling) -> str:
@@ -150,35 +175,51 @@ def _tiles(t: Tiling) -> str:
 def possible_explanations(
     kernel: ProfiledKernel, problem: Attention, masked_tiles: bool
 ) -> Iterator[Explanation | None]:
-    """Every attention schedule with every pair of tile sizes; None where a schedule is for other problems."""
-    for schedule in SCHEDULES.values():
-        if schedule.family != "attention" or "ideal" in schedule.rules:
-            continue
+    """Every attention schedule with every pair of tile sizes, also with packed groups of query heads; None where a
+    schedule is for other problems."""
+    for schedule in distinct(problem):
         launches = number_of_launches(schedule, problem)
-        if launches == 2 and problem.mask is DENSE:
-            yield from _split(schedule, problem, kernel)
-        if (schedule.skips and not masked_tiles) or launches != 1:
-            continue
-        for rows_q, rows_k in product(PROFILE_TILES, PROFILE_TILES):
-            yield _candidate(schedule, problem, Tiling(rows_q, rows_k), kernel)
+        for packed in (False, True) if packs(problem) else (False,):
+            if launches == 2 and problem.mask is DENSE:
+                yield from _split(schedule, problem, kernel, packed)
+            if (schedule.skips and not masked_tiles) or launches != 1:
+                continue
+            for rows_q, rows_k in product(PROFILE_TILES, PROFILE_TILES):
+                yield _candidate(schedule, problem, Tiling(rows_q, rows_k), kernel, packed)
 
 
-def _split(schedule: Schedule, problem: Attention, kernel: ProfiledKernel) -> Iterator[Explanation]:
+def distinct(problem: Attention) -> list[Schedule]:
+    """Attention schedules in tiles. Without a mask, those that differ only in skipping tiles are one."""
+    found: dict[tuple[Text, bool], Schedule] = {}
+    for schedule in SCHEDULES.values():
+        if schedule.family == "attention" and "ideal" not in schedule.rules:
+            found.setdefault((schedule.text, schedule.skips and problem.mask is not DENSE), schedule)
+    return list(found.values())
+
+
+def packs(problem: Attention) -> bool:
+    """Whether the query heads of a group may be rows of one tile."""
+    return problem.kv_heads != problem.heads and problem.mask is DENSE
+
+
+def _split(schedule: Schedule, problem: Attention, kernel: ProfiledKernel, packed: bool) -> Iterator[Explanation]:
     """An explanation for each number of splits, from the first launch of a schedule that splits the keys among
     blocks."""
-    if _first_launch(schedule, problem, 2) == _first_launch(schedule, problem, 3):
+    one = Explanation(schedule.name, SPLIT_TILES, 0, 0, 0.0, 0.0, packed=packed)
+    if _first_launch(one, problem, 2) == _first_launch(one, problem, 3):
         return  # `splits` is no option of this schedule
     for splits in range(2, min(MOST_SPLITS, problem.Nk) + 1):
-        reads, writes = _first_launch(schedule, problem, splits)
+        reads, writes = _first_launch(one, problem, splits)
         read_bytes, write_bytes = reads * problem.word_bytes, writes * problem.acc_bytes
         ratios = kernel.load_bytes / read_bytes, kernel.store_bytes / write_bytes
-        yield Explanation(schedule.name, SPLIT_TILES, read_bytes, write_bytes, *ratios, splits=splits)
+        yield Explanation(schedule.name, SPLIT_TILES, read_bytes, write_bytes, *ratios, splits=splits, packed=packed)
 
 
-def _first_launch(schedule: Schedule, problem: Attention, splits: int) -> tuple[int, int]:
+def _first_launch(e: Explanation, problem: Attention, splits: int) -> tuple[int, int]:
     """Words (read, written) of the first launch, over all heads."""
-    reads, writes = launch_words(schedule, replace(problem, splits=splits), SPLIT_TILES)[0]
-    return reads * problem.instances, writes * problem.instances
+    p = replace(e, splits=splits).problem(problem)
+    reads, writes = launch_words(SCHEDULES[e.schedule], p, e.tiling)[0]
+    return reads * p.instances, writes * p.instances
 
 
 def number_of_launches(schedule: Schedule, problem: Attention) -> int:
@@ -189,9 +230,12 @@ def number_of_launches(schedule: Schedule, problem: Attention) -> int:
         return 0
 
 
-def _candidate(schedule: Schedule, problem: Attention, tiling: Tiling, kernel: ProfiledKernel) -> Explanation | None:
+def _candidate(
+    schedule: Schedule, problem: Attention, tiling: Tiling, kernel: ProfiledKernel, packed: bool
+) -> Explanation | None:  # fmt: skip
     """A schedule with these tiles as an explanation; None if it is for other problems."""
     try:
+        problem = replace(problem, gqa="pack").packed if packed else problem
         predicted = predict(schedule, problem, tiling)
         loaded = predict(schedule, in_whole_tiles(problem, tiling), tiling) if kernel.through_tma else predicted
     except (IosimError, AttributeError, TypeError):  # a schedule for other problems (decoding, pages)
@@ -205,6 +249,7 @@ def _candidate(schedule: Schedule, problem: Attention, tiling: Tiling, kernel: P
         kernel.load_bytes / max(1, loaded.read_bytes),
         None if measured is None else measured / max(1, predicted.write_bytes),
         whole_tiles=loaded.read_bytes != predicted.read_bytes,
+        packed=packed,
     )
 
 
@@ -243,8 +288,11 @@ def explanation_rows(
     hardware: Hardware | None = None,
 ) -> list[ExplanationRow]:
     """A row for each explanation. With `hardware`, the first one has DRAM and time as well, if it explains."""
-    return [explanation_row(label, kernel, e, problem, hardware if number == 0 and e.explains else None)
+    rows = [explanation_row(label, kernel, e, problem, hardware if number == 0 and e.explains else None)
             for number, e in enumerate(explanations)]  # fmt: skip
+    for number, (row, e) in enumerate(zip(rows, explanations, strict=True), 1):
+        row["answer"], row["says"] = number, in_words(e, explanations[0])
+    return rows
 
 
 def explanation_row(
@@ -258,7 +306,7 @@ def explanation_row(
     return {
         "kernel": label,
         "schedule": e.schedule,
-        "tiles": _tiles(e.tiling) + (f"/splits={e.splits}" if e.splits else ""),
+        "tiles": e.label,
         "read_predicted": e.read_bytes,
         "read_measured": kernel.load_bytes,
         "read_ratio": round(e.read_ratio, 6),
@@ -277,13 +325,41 @@ def explanation_row(
         "explains": e.explains,
         "whole_tiles": e.whole_tiles,
         "alike": " ".join(e.alike),
+        "answer": 1,
+        "says": in_words(e, e),
     }
+
+
+def in_words(e: Explanation, first: Explanation) -> str:
+    """What an answer means, beside the first one."""
+    if not e.explains:
+        return f"does not explain it: {fault(e)}"
+    if e == first:
+        return "explains it: predicts the bytes that it loads" + (
+            "" if not e.other_grid else ", not its number of blocks"
+        )
+    if (e.read_bytes, e.write_bytes, e.other_grid) == (first.read_bytes, first.write_bytes, first.other_grid):
+        return f"as good as {first.schedule}: it predicts the same bytes, so the counters cannot tell them apart"
+    against = ["it would have another number of blocks"] if e.other_grid and not first.other_grid else []
+    if (e.write_ratio or 1) != (first.write_ratio or 1):
+        against.append(f"the kernel stores {e.write_ratio or 1:.3g} times what it predicts")
+    return "less likely: " + (" and ".join(against) or "its loads are farther off") + "; its loads are explained too"
+
+
+def fault(e: Explanation) -> str:
+    """Why an answer does not explain a kernel."""
+    off = e.read_ratio - 1
+    if abs(off) > RATIO_TOLERANCE:
+        return f"the kernel loads {abs(off):.2%} {'more' if off > 0 else 'less'} than it predicts"
+    if e.share < LEAST_SHARE:
+        return f"the kernel makes only {e.share:.0%} of the loads of the call"
+    return f"the kernel stores {e.write_ratio or 1:.3g} times what it predicts"
 
 
 def on_hardware(kernel: ProfiledKernel, e: Explanation, problem: Attention, hardware: Hardware) -> Prediction:
     """The prediction with DRAM and, where rates were measured, time."""
     schedule = SCHEDULES[e.schedule]
-    p = replace(problem, splits=e.splits) if e.splits else problem
+    p = e.problem(problem)
     plain = predict(schedule, p, e.tiling)
     sit = occupancy(kernel, plain, p, e.splits or 1)
     sits = [sit] * (2 if e.splits else 1)
