@@ -193,7 +193,7 @@ def passing(rows: int, keys: int) -> Attention:
 
 
 def first_seconds() -> dict[Unit, float]:
-    """For each unit the extra seconds of a step the first time in a launch, in the median of all steps.
+    """The extra seconds of a step the first time in a launch, by unit: the median of all steps.
 
     The data are in the L2 by then; the likely cause is instruction fetch.
     """

@@ -1,6 +1,6 @@
 """The grammar of the command line: options that several commands share, and how a command reads them.
 
-An option knows under which heading of the help it stands and how its text is read. So a command that fails reads all
+An option has the heading of the help that it stands under, and the kind of its value. So a command that fails reads all
 its options once more, and names every fault at once. A command says which options it needs, and which may be axes.
 """
 
@@ -47,7 +47,7 @@ class Kind(NamedTuple):
 
 
 def read_number(kind: Kind, text: str | int, option: str) -> int:
-    """The number of a text of a kind that has numbers."""
+    """The number that a text stands for; `kind` is one whose values are numbers."""
     return int(str(kind.read(str(text), option)))
 
 
@@ -66,7 +66,7 @@ def read_passes(text: str, option: str) -> int:
 def read_size(text: str, option: str) -> int:
     from ..units import parse_bytes
 
-    return parse_bytes(text, 2, option)  # the width of a word decides no size's validity
+    return parse_bytes(text, 2, option)  # whether a size is valid does not depend on the width of a word
 
 
 def read_type(text: str, option: str) -> int:
@@ -440,7 +440,7 @@ class Command(click.Command):
         params["mask" if params.get("expression") is None else "expression"] = "causal"
 
     def unread(self, ctx: click.Context) -> list[InputError]:
-        """A fault for each option whose text cannot be read."""
+        """A fault for each option whose value cannot be read."""
         found = []
         for option in self.options_of(ctx):
             value = ctx.params.get(str(option.name))
@@ -463,8 +463,8 @@ class Command(click.Command):
         ]
 
     def unknown(self, ctx: click.Context, name: str) -> InputError:
-        """The fault of an option that the command does not have, with the one that was meant or the commands that have
-        it."""
+        """The fault of an option that the command does not have. It names the option that was meant, or the commands
+        that have it."""
         word = name.lstrip("-").lower()
         own = self.options_of(ctx)
         same = [o.flag for o in own if word in (o.flag.strip("-").lower(), *o.also)]

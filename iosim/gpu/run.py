@@ -72,9 +72,9 @@ def apart(arrays: DeviceArrays, place: int) -> DeviceArrays:
 def run_on_device(program: Program, inputs: Mapping[str, object]) -> tuple[DeviceArrays, dict[str, tuple[int, int]]]:
     """(outputs, counts) of one run.
 
-    `outputs` is {tensor: CuPy array (instances, *axes)} of every tensor that is no input, as floats of its dtype (bf16
-    as float32). `counts` is {tensor: (words read, words written)} over all instances, as the kernels counted them. It
-    is empty unless the program was generated with count=True.
+    `outputs` is {tensor: CuPy array (instances, *axes)} of every tensor that is not an input, as floats of its dtype
+    (bf16 as float32). `counts` is {tensor: (words read, words written)} over all instances, as the kernels counted
+    them. It is empty unless the program was generated with count=True.
     """
     arrays, tables, counts = prepare(program, inputs)
     launch_all(program, arrays, tables, counts)

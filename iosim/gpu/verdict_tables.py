@@ -9,7 +9,7 @@ from .verdict_rows import Summary, Verdict
 
 
 def short_rows(rows: Sequence[Verdict]) -> list[Row]:
-    """Rows with the columns that fit a page."""
+    """The rows, with only the columns that fit a page."""
     return [
         {
             "schedule": row["schedule"],

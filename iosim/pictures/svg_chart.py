@@ -58,7 +58,7 @@ def chart_svg(chart: Chart, mark: tuple[float, str] | None = None) -> str:
 
 
 def line_svg(line: ChartLine, colour: str, across: Scale, up: Scale) -> str:
-    """A line as SVG: dashed from end to end if it does not fit everywhere, with its fitting stretches drawn over."""
+    """A line as SVG. If it does not fit everywhere, it is dashed, and the stretches that fit are drawn over it."""
     points = [(across(x), up(y)) for x, y in zip(line.x, line.y, strict=True)]
     if line.kind != "data":
         if line.kind == "floor":

@@ -162,8 +162,8 @@ def time_of_launches(
 ) -> Time:
     """The time of the launches of a schedule, which follow one another.
 
-    `launches`: for each launch the work of the blocks of one head; there are `instances` heads in all batches. `dram`:
-    for each launch (bytes read from DRAM, bytes written to DRAM), over all heads.
+    `launches`: for each launch the work of the blocks of one head. There are `instances` heads in all batches together.
+    `dram`: for each launch (bytes read from DRAM, bytes written to DRAM), over all heads.
     """
     total = blocks_total = dram_total = l2_total = 0.0
     for blocks, occupancy, (read, written) in zip(launches, occupancies, dram, strict=True):

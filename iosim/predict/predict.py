@@ -113,7 +113,8 @@ def rates_of(hardware: Hardware, profiled: bool = False) -> Rates | None:
 
 
 def steps_of(table: Mapping[str, list[float]]) -> dict[StepKey, StepRates]:
-    """The rates of [measured.steps]. InputError if an older iosim measured them, which gave them another meaning."""
+    """The rates of [measured.steps]. InputError if an older iosim measured them, because they had another meaning
+    there."""
     again = "measure this GPU again: iosim calibrate"
     steps = {parsed(StepKey, name): rates for name, rates in table.items()}
     for key, rates in steps.items():

@@ -31,7 +31,7 @@ def schedule_rows(name: str | None = None) -> list[Row]:
 
 
 def overview(narrow: bool) -> list[Row]:
-    """A short row for each schedule, from its own fields; with `narrow`, for a terminal of 80 columns."""
+    """A short row for each schedule, from its own fields. With `narrow` it fits a terminal of 80 columns."""
     names = ("summary",) if narrow else ("summary", "source", "formula", "state")
     return [{"schedule": s.name, **{name: getattr(s, name) for name in names}} for s in SCHEDULES.values()]
 

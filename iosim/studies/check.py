@@ -111,7 +111,8 @@ def peak_row(schedule: Schedule, p: Attention, tiling: Tiling, room: Capacity) -
 
 
 def wrong_error(dtype: str, error: float, allowed: float) -> list[str]:
-    """The fault of a run in a type whose largest error is not below the allowed one; none if it is."""
+    """A list with the fault of a run in a type if its largest error is not below the allowed one; else an empty
+    list."""
     hint = ", a wider --acc-dtype may help" if dtype != "fp64" else ""
     return [] if error < allowed else [f"the error in {dtype} is {error:.2g} (allowed: less than {allowed:.2g}{hint})"]
 
