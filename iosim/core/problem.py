@@ -110,7 +110,7 @@ class Attention(Generic[S]):
     elementwise: int = 0
     """The number of unfused passes over the N x Nk scores of standard attention."""
     count_init: bool = False
-    """Whether the writes that fill O, l, m before Algorithm 1 (Dao et al. 2022) starts are counted."""
+    """Whether to count the writes with which the host fills O, l and m before Algorithm 1 (Dao et al. 2022) starts."""
     splits: int = 4
     """The number of shares that split-kv cuts the keys into."""
     page_size: int = 16

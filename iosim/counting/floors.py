@@ -1,4 +1,4 @@
-"""Floors: words that every exact algorithm of a class moves at least, with true constants, for any mask.
+"""Floors: the least words that any exact algorithm of a class can move, with true constants, for any mask.
 
 The proofs are in docs/floors.md. All arithmetic is in Python integers, so rounding never lifts a floor above what is
 proven. The forms below are for the query heads that share one KV head. |P| is the number of visible pairs of the
@@ -84,7 +84,7 @@ class Form(NamedTuple):
     ends: bool
 
     def reached(self, M: int, T: int) -> int:
-        """The least integer that the inequality allows on its left, for this M and T."""
+        """The least integer that the left side of the inequality may be, for this M and T."""
         X = M + T
         top, factor, power = self.other
         more = M * M if self.ends and self.beyond(M) else 0
@@ -172,7 +172,7 @@ def floor(problem: Attention, M: int | str | None = None, tiles: Tiling | None =
 
 
 def check_dropout(problem: Attention) -> None:
-    """Raise InputError with dropout: an algorithm that knows which pairs are dropped needs fewer inputs."""
+    """Raise InputError if there is dropout. An algorithm that knows which pairs are dropped needs fewer inputs."""
     if problem.dropout is not None:
         raise InputError("dropout", "given", "no dropout, for a floor", "dropped pairs may leave inputs out")
 

@@ -42,7 +42,7 @@ def problem(given: Given, required: tuple[str, ...] = ("N", "d"), **defaults: ob
 
 
 class Place(NamedTuple):
-    """An SRAM: `label` tells it from others of the same question, `M` is its size as a text or in bytes."""
+    """One SRAM of a question. `label` tells it from the others. `M` is its size, as a string or in bytes."""
 
     label: dict[str, object]
     M: str | int | None

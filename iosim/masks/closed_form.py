@@ -92,7 +92,7 @@ def closed_counts(expr: Expr, rows: Axis[Size], cols: Axis[Size], shift: Size) -
 
 
 def least(axis: Axis[Size]) -> int:
-    """The size of the smallest tile of an axis whose sizes are numbers."""
+    """The size of the smallest tile of an axis. The axis must have numbers, not arrays."""
     return min(int(axis.rest or axis.size), int(axis.size))
 
 
@@ -131,7 +131,7 @@ def strip_counts(strip: Strip, rows: Axis[Size], cols: Axis[Size]) -> Counts:
 
 
 def columns_seen(strip: Strip, span: tuple[Size, Size], cols: Axis[Size]) -> Size:
-    """The number of whole column tiles of which some row of a span (first, last) sees a column."""
+    """The number of whole column tiles that a span of rows (first, last) sees: some row sees some column of the tile."""
     start, stop = (span[0] + strip.low) // cols.size, (span[1] + strip.high) // cols.size + 1
     return clamp(stop, 0, cols.whole) - clamp(start, 0, cols.whole)
 
@@ -165,7 +165,7 @@ def floor_sum(n: Size, m: Size, a: Size, b: Size) -> Size: ...
 
 
 def floor_sum(n: Size, m: Size, a: Size, b: Size) -> Size:
-    """The sum of floor((a*i + b) / m) over 0 <= i < n, in O(log). a and b may be negative; m > 0."""
+    """The sum of floor((a*i + b) / m) over 0 <= i < n, in O(log m) steps. a and b may be negative; m > 0."""
     total: Size = 0
     while anywhere(n > 0):
         total = total + (a // m) * (n * (n - 1) // 2) + (b // m) * n

@@ -236,7 +236,7 @@ class BoundMask(Generic[S]):
         return table
 
     def pairs(self, row_ragged: bool, column_ragged: bool) -> Size:
-        """The number of active tiles whose row tile is ragged, or is not, and whose key tile is ragged, or is not."""
+        """The number of active tiles whose row and column are ragged or whole, as the two arguments say."""
         return self._counts.pairs[bool(row_ragged), bool(column_ragged)]
 
     def rows(self, ragged: bool) -> Size:

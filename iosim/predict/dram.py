@@ -72,7 +72,7 @@ def dram_bytes(
 ) -> Dram:
     """The DRAM traffic of all heads. `places` says for each launch how many blocks run at a time.
 
-    The L2 starts empty. It can hold `capacity_bytes` of data that all blocks share.
+    The L2 starts empty. `capacity_bytes` is the size of one partition. predict/l2.py says how much that holds.
 
     `cold`: empty the L2 before every launch; write-backs between launches are not counted.
     `block_bytes`: bytes of registers that each block spills once, when it starts, where the block before it did.

@@ -151,7 +151,7 @@ def best_row_tile(schedule: Schedule, p: Attention, M_bytes: int, multiple: int)
 
 
 def best_rows(p: Attention, M_bytes: int, multiple: int) -> list[int]:
-    """The best query tile without a mask, in multiples; an empty list if nothing fits."""
+    """A list with the best query tile without a mask, in units of `multiple`; empty if nothing fits."""
     found = least_passes(
         p.N, p.Nk, multiple, M_bytes,
         room=lambda rows: room_bytes(p, rows),
@@ -178,7 +178,7 @@ def masked_candidates(p: Attention, multiple: int) -> list[Tiling]:
 
 
 def outer_tiles(p: Attention, largest: int, multiple: int) -> list[int]:
-    """The query tiles to try under a mask, in multiples: all, in ascending order. InputError if there are too many."""
+    """All query tiles up to `largest`, in units of `multiple`, to try under a mask. InputError if there are too many."""
     if p.mask.tile_units or largest > MOST_MASKED:
         raise InputError(
             "--tiles", f"best with --mask {p.mask}", f"a mask in tokens and at most {MOST_MASKED} query tiles to try",

@@ -46,7 +46,7 @@ def tiled(chip: Machine, p: Attention, t: Tiling) -> None:
 
 
 def score_pass(chip: Machine, p: Attention, t: Tiling) -> None:
-    """Line 1: S = Q K^T / sqrt(d). Whole rows of Q stay while K streams."""
+    """S = Q K^T / sqrt(d), line 1. Whole rows of Q stay while K streams."""
     for i in chip.tiles(p.N, t.rows_q, parallel=True):
         q = chip.load("Q", i)
         for j in chip.tiles(p.Nk, t.rows_k):
@@ -57,7 +57,7 @@ def score_pass(chip: Machine, p: Attention, t: Tiling) -> None:
 
 
 def output_pass(chip: Machine, p: Attention, t: Tiling) -> None:
-    """Line 3: O = P V, tile by tile."""
+    """O = P V, line 3, tile by tile."""
     for i in chip.tiles(p.N, t.rows_q, parallel=True):
         o = chip.compute("O", (i, p.dv), zeros)
         for j in chip.tiles(p.Nk, t.rows_k):
@@ -77,7 +77,7 @@ def elementwise_passes(chip: Machine, p: Attention, t: Tiling, tensor: str = "S"
 
 
 def softmax_pass(chip: Machine, p: Attention, t: Tiling) -> None:
-    """Line 2: P = softmax(S), whole rows at a time."""
+    """P = softmax(S), line 2, whole rows at a time."""
     for i in chip.tiles(p.N, t.rows_s, parallel=True):
         s = chip.load("S", i)
         chip.update(s, softmax_rows)

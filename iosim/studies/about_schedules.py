@@ -68,7 +68,8 @@ def options_that_matter(schedule: Schedule, problem: Attention, traffic: Traffic
 
     `traffic` is what it moves without any. A mask that changes no word is in neither list, because it hides scores.
     """
-    read, ignored = [], []
+    read: list[str] = []
+    ignored: list[str] = []
     for option, (field, value) in TRIED.items():
         asked, changed = narrowed(problem, **{field: value}), Traffic()
         if getattr(schedule.about(asked), field) is value:

@@ -23,7 +23,7 @@ ResidentRun = tuple[int, int, bool]
 
 
 class BeladyCache:
-    """A cache of `capacity` units that evicts the object whose next use is farthest away. Objects may stay in part."""
+    """A cache of `capacity` units that evicts the object whose next use is farthest away. A part of it may stay."""
 
     def __init__(self, capacity: int):
         self.capacity, self.room = capacity, capacity
@@ -133,7 +133,7 @@ def append_joined(pieces: list[ResidentRun], piece: ResidentRun) -> None:
 
 
 class WholeObjectCache(BeladyCache):
-    """A cache that evicts by the same rule, but whose objects enter and leave as a whole.
+    """A cache that evicts by Belady's rule, and whose objects enter and leave as a whole.
 
     This is the optimum only if all objects have the same weight. With different weights the optimum is NP-hard to find,
     and this is the usual greedy choice. `misses` and `write_backs` count objects. `fetched` and `written` count units.

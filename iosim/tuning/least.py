@@ -158,7 +158,7 @@ def count_with_blocks(
     schedule: Schedule, rule: str, problem: Attention, M_bytes: int, multiple: int = 1,
     options: dict[str, int] | None = None,
 ) -> ResultWithBlocks:  # fmt: skip
-    """The count of one schedule with one tile rule and with these options of the problem, and its blocks."""
+    """The count and the blocks of one schedule with one tile rule, for a problem with these options."""
     problem = narrowed(problem, **(options or {}))
     result = run(schedule, rule, problem, M_bytes, multiple)
     if result.total is None:
