@@ -72,7 +72,7 @@ def rates_with(
 def tiles_of_model(
     unit: Unit, rates: Rates, loop: Loop = LOOP, shape: TileShape = SHAPE, blocks: int = 1
 ) -> list[float]:
-    """Predicted seconds of a tile of flash2 for each block of a head, with so many blocks on a multiprocessor."""
+    """Predicted seconds of a tile of flash2 for each block of a head, with `blocks` on a multiprocessor."""
     short, long = (
         [BlockTimer(rates, occupancy, Memory(0.0)).stepwise_seconds(work, blocks) for work in of_head]
         for of_head, occupancy in (work_of_flash2(unit, loop[0], keys, shape) for keys in loop[1:])

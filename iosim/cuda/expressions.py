@@ -81,7 +81,7 @@ class Expressions:
         lines.append(f"const int {i}0 = {first} + {i} * {tile.step};")
         return [*lines, f"const int n{i} = min({tile.step}, {first} + {self.size(parent)} - {i}0);"]
 
-    # ------------------------------------------------------------------ inputs of steps that are no blocks
+    # ------------------------------------------------------------------ inputs of steps that are not blocks
 
     def value(self, x: Input) -> str:
         """The argument of a step that is not a block. ScheduleError if no kernel can take it."""

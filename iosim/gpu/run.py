@@ -17,7 +17,7 @@ def make_arrays(program: Program, inputs: Mapping[str, object]) -> DeviceArrays:
     """Device arrays of all tensors of a program, of shape (instances, *axes).
 
     `inputs` are floats (NumPy or CuPy) by tensor, of shape (instances, *axes) or (batch, heads, *axes), or of shape
-    *axes if all instances are alike. K and V have batch x kv_heads instances. A tensor that is no input holds its
+    *axes if all instances are alike. K and V have batch x kv_heads instances. A tensor that is not an input holds its
     initial value if the schedule reads it before writing (O = 0, l = 0, m = -inf), else NaN in every word.
     """
     return {name: _input(array, inputs[name]) if name in inputs else _poison(array, name in program.starts)

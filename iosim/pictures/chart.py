@@ -25,8 +25,8 @@ AXIS_TITLES = {
 class ChartLine:
     """A line of a chart.
 
-    `kind` is data (counted), floor (no traffic lies below it) or order (proven but for an unknown constant). `fits` is
-    False for points that need more SRAM than there is.
+    `kind` is data (counted), floor (no traffic lies below it) or order (proven except for an unknown constant). `fits`
+    is False for points that need more SRAM than there is.
     """
 
     label: str

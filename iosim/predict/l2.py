@@ -7,8 +7,8 @@ both (`l2_buffers.csv`):
 - A multiprocessor asks the partition on its own side. That partition keeps a copy of what it fetches from the other
   one. So data that both sides read are kept twice.
 - Each partition replaces what was used least recently (LRU).
-- Written bytes stay in their partition. They go to DRAM when so many other bytes were used since (TOUCHED), or when
-  too many are dirty (DIRTY). They can still be read from the L2 then.
+- Written bytes stay in their partition. They go to DRAM when many other bytes were used since (TOUCHED), or when too
+  many are dirty (DIRTY). They can still be read from the L2 then.
 
 How it is computed: the unit is a cell (predict/blocks.py), and half of each cell has its home in each partition. Time
 is counted in steps, one for each call of `Cache.touch`. A partition notes two steps for each cell: when its copy was

@@ -200,7 +200,7 @@ def late_share(share: float, blocks: int, instances: int, occupancy: Occupancy, 
 
 
 def places(blocks: int, occupancy: Occupancy, rates: Rates) -> int:
-    """The places for blocks that are in use on a multiprocessor, if a launch has so many blocks in all."""
+    """The places for blocks that are in use on a multiprocessor, for a launch of `blocks` blocks in all."""
     return min(occupancy.blocks_per_sm, -(-blocks // rates.sms))
 
 
@@ -338,7 +338,7 @@ def fullest(warps: int) -> float:
 
 
 def cycle_seconds(chain: float, demands: Sequence[float], blocks: int) -> float:
-    """Seconds of a block, if so many blocks run together and queue for shared units.
+    """Seconds of a block, if `blocks` blocks run together and queue for shared units.
 
     Alone it takes `chain` seconds, of which it spends `demands` at the units. The blocks are the customers of a closed
     network with a queue for each unit; the rest of the chain is a delay without a queue. Mean value analysis (Reiser

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Key = TypeVar("Key", StepKey, LoopKey)
 
 DECIMALS = 12  # of seconds that are shown; the profiler counts nanoseconds
-# Dirty bytes in an L2 that the profiler has emptied. Fitted on one card, an H200: so much is written to DRAM while
+# Dirty bytes in an L2 that the profiler has emptied. Fitted on one card, an H200: these bytes are written to DRAM while
 # kernels only read buffers, whatever the size of these (`l2_buffers.csv`). `iosim calibrate` does not measure it.
 PROFILER_BYTES = 2_400_000
 STEP_NUMBERS = 4  # of a StepRates

@@ -28,7 +28,7 @@ PRODUCT = "matmul-tiled"
 RATIO_TOLERANCE = 0.0005  # a prediction within 0.05 % explains
 NAME_LENGTH = 60
 UNKNOWN_BLOCKS_PER_SM = 2
-# The model of the L2 follows so many parts of a sum, and so many rows of a softmax, together. SM bytes do not change.
+# The parts of a sum, and the rows of a softmax, that the model of the L2 follows together. SM bytes do not change.
 DEPTH = 128
 WHOLE_ROWS = Tiling(128, 128, rows_s=16)
 PROFILE_TILES = (16, 32, 48, 64, 80, 96, 112, 128, 160, 176, 192, 224, 256)
