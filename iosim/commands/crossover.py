@@ -2,37 +2,79 @@
 
 from __future__ import annotations
 
+from itertools import product
+from typing import TYPE_CHECKING
+
+from ..counting.given import Given, memories, problem, several
 from ..errors import InputError
 from .answer import Output, answer
-from .options import COUNT, D, N, named_command, outputs, text_option
+from .options import (
+    SIZES,
+    D,
+    Need,
+    memory_options,
+    multiple_option,
+    named_command,
+    outputs,
+    problem_options,
+    schedule_option,
+    variant_options,
+)
+
+if TYPE_CHECKING:
+    from ..tables import Row
+    from ..tuning.crossover import Question
+
+EVERY_N = "1:4096:+1"
 
 
-@named_command("crossover", needs=(N, D), axes=("d", "dtype"))
-@text_option("--N", "Queries.", metavar="COUNT", kind=COUNT)
-@text_option("--Nk", "Keys (default: N).", metavar="COUNT")
-@text_option("--d", "Head dimensions, as in 64,128,256.", metavar="COUNTS")
-@text_option("--dtype", "Types in HBM, as in fp16,fp32.", default="fp16", show_default=True, metavar="TYPES")
-@text_option("--acc-dtype", "Type of what is accumulated on chip and of l, m (default: --dtype).", metavar="TYPE")
-@text_option("--tile-multiple", "Use only tile sizes that are multiples of this.", default="1", show_default=True)
+@named_command("crossover", needs=(Need("n", SIZES), D), axes=("n", "d", "dtype", *SIZES))
+@problem_options
+@memory_options
+@schedule_option("Two schedules, as flash2,standard (default: six questions that papers raise).")
+@multiple_option
+@variant_options
 @outputs
 def command(
-    n: str | None, nk: str | None, d: str | None, dtype: str, acc_dtype: str | None, tile_multiple: str, output: Output
+    m: str | None, m_elements: str | None, hardware: str | None, schedules: tuple[str, ...], tile_multiple: str,
+    output: Output, **given: str | bool | None,
 ) -> None:  # fmt: skip
-    """The M from which on one schedule moves less than another, exact to the byte, for one dense head.
+    """The M or the N from which on one schedule moves less than another, exact to the byte.
+
+    Without --M the answer is an M, for each of the head dimensions --d 64,128 and types --dtype fp16,fp32. With --M or
+    --hardware it is an N, the first of the axis --N (default: every N up to 4096) from which on to the last of them one
+    schedule moves less.
 
     Example: iosim crossover --N 8192 --d 64,128,256
     """
-    from ..core.problem import Attention
-    from ..counting.given import counts
     from ..tuning import crossover
     from ..units import parse_axis, parse_count
 
-    values = counts({"n": n, "nk": nk}, required=("N",))
-    if d is None:
+    if given["n"] is None and (m, m_elements, hardware) == (None, None, None):
+        raise InputError("--N", "nothing", "a whole number from 1", "give --N, or --M for a crossover over N")
+    if given["d"] is None:
         raise InputError("--d", "nothing", "head dimensions as in 64,128", "give --d")
-    heads = parse_axis(d, "--d", lambda text: parse_count(text, "--d"))
     multiple = parse_count(tile_multiple, "--tile-multiple")
-    types = dict.fromkeys(part.strip() for part in dtype.split(","))
-    problems = [Attention(d=size, dtype=t, acc_dtype=acc_dtype, **values) for size in heads for t in types]
-    found = crossover.crossover_rows([c for p in problems for c in crossover.crossovers(p, multiple)])
-    answer(found, {"crossovers": found}, output)
+    asked = crossover.questions_of(schedules)
+    sizes = parse_axis(str(given["d"]), "--d", lambda text: parse_count(text, "--d"))
+    types = dict.fromkeys(part.strip() for part in str(given["dtype"] or "fp16").split(","))
+    rows: list[Row] = []
+    for d, dtype in product(sizes, types):
+        one = {**given, "d": str(d), "dtype": dtype}
+        if (m, m_elements, hardware) == (None, None, None):
+            found = [crossover.crossover_of(question, problem(one), multiple) for question in asked]
+            rows += crossover.crossover_rows(found)
+        else:
+            for label, M in memories(one, m, m_elements, hardware):
+                rows += [{**label, **row} for row in over_N(one, str(M), asked, multiple)]
+    answer(rows, {"crossovers": rows}, output)
+
+
+def over_N(given: Given, M: str, asked: list[Question], multiple: int) -> list[Row]:
+    """The rows of the crossovers over N at one M."""
+    from ..tuning.crossover_over_N import rows_over_N
+
+    lengths = given["n"] or EVERY_N
+    if not several(str(lengths)):
+        raise InputError("--N", lengths, "an axis as 64:8192:+64, or none", "with --M the crossover is over N")
+    return rows_over_N({**given, "n": lengths}, M, asked, multiple)

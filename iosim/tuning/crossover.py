@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, cast
 
 from ..core.problem import Attention
 from ..core.tiling import Tiling, paper_tiles
+from ..counting.columns import OPTIONS
 from ..counting.count import measure
-from ..schedules import SCHEDULES, Schedule
+from ..errors import InputError
+from ..schedules import SCHEDULES, Schedule, find_all, require
 from ..search.best import best_tiles, footprint
 from . import curve
 
@@ -64,6 +66,25 @@ class Crossover:
     above_bytes: int | None = None
 
 
+def questions_of(names: Sequence[str]) -> list[Question]:
+    """The questions which of two schedules moves less, each with its best tiles; without names, all QUESTIONS.
+
+    InputError for one name, for three or more, and for schedules of two families.
+    """
+    if not names:
+        return list(QUESTIONS)
+    chosen = find_all(names)
+    if len(chosen) != 2:
+        raise InputError("--schedule", ", ".join(s.name for s in chosen), "two schedules, as flash2,standard")
+    one, other = chosen
+    if one.family != other.family:
+        families = f"{one.name} ({one.family}), {other.name} ({other.family})"
+        raise InputError("--schedule", families, "two schedules of one family, since others compute something else")
+    sides = [((s.name,), "ideal" if "ideal" in s.rules else "best") for s in chosen]
+    labels = [names[0] + (" (fits or not)" if rule == "ideal" else "") for names, rule in sides]
+    return [Question(f"{labels[a]} below {labels[b]}", sides[a], sides[b]) for a, b in ((0, 1), (1, 0))]
+
+
 def crossovers(problem: Attention, multiple: int = 1) -> list[Crossover]:
     """The answers to all QUESTIONS whose schedules are registered, for one dense problem."""
     return [
@@ -75,6 +96,8 @@ def crossovers(problem: Attention, multiple: int = 1) -> list[Crossover]:
 
 def crossover_of(question: Question, p: Attention, multiple: int = 1) -> Crossover:
     """The answer to a question for one problem."""
+    for name in (*question.below[0], *question.above[0]):
+        require(SCHEDULES[name], p)
     below, most_below = traffic_against_M(*question.below, p, multiple)
     above, most_above = traffic_against_M(*question.above, p, multiple)
     M = first_below(below, above, max(most_below, most_above))
@@ -108,8 +131,9 @@ def first_below(below: LeastBytes, above: LeastBytes, most: int) -> int | None:
 def traffic_against_M(names: Sequence[str], rule: str, p: Attention, multiple: int) -> tuple[LeastBytes, int]:
     """The least bytes of any of the schedules as a function of M, and an M beyond which this function is constant."""
     schedules = [SCHEDULES[name] for name in names]
+    p = p.packed
     if rule == "ideal":
-        moved = measure(schedules[0], p.packed, Tiling(1, 1))["total_bytes"]
+        moved = measure(schedules[0], p, Tiling(1, 1))["total_bytes"]
         return lambda M: moved, 1
     if rule == "paper":
         found = curve.envelope(step for s in schedules for step in paper_steps(s, p))
@@ -153,10 +177,19 @@ def traffic_by_search(schedules: Sequence[Schedule], p: Attention, multiple: int
 def crossover_rows(found: Sequence[Crossover]) -> list[Row]:
     """One flat row for each answer. M stands in bytes, in words, and in units of d^2 words."""
     rows = []
+    unusual = dict.fromkeys(name for c in found for name in unusual_fields(c.problem))
     for c in found:
         p, M = c.problem, c.M_bytes
         words = None if M is None else M // p.word_bytes
         row: Row = {"question": c.question, **{n: getattr(p, n) for n in ("N", "Nk", "d", "dtype", "acc_dtype")}}
         row |= {"M_bytes": M, "M_words": words, "M_over_d2": None if words is None else round(words / p.d**2, 4)}
-        rows.append({**row, "below_bytes": c.below_bytes, "above_bytes": c.above_bytes})
+        moved = {"below_bytes": c.below_bytes, "above_bytes": c.above_bytes}
+        rows.append({**row, **moved, **{name: str(getattr(p, name)) for name in unusual}})
     return rows
+
+
+def unusual_fields(p: Attention) -> list[str]:
+    """The fields of a problem beside its sizes and types that are not at their defaults."""
+    usual = Attention(p.N, p.d, p.Nk)
+    names = ("dv", "batch", "heads", "kv_heads", "mask", *OPTIONS)
+    return [name for name in names if getattr(p, name) != getattr(usual, name)]

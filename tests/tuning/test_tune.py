@@ -14,6 +14,7 @@ from paths import ROOT
 from iosim import SCHEDULES, Attention, count
 from iosim.counting.columns import COLUMNS
 from iosim.counting.count import run
+from iosim.masks import parse_mask
 from iosim.tuning.crossover import QUESTIONS, crossover_of, first_below, traffic_against_M
 
 BASE = ["tune", "--N", 8192, "--d", 128]
@@ -266,6 +267,60 @@ def test_crossovers_agree_with_the_break_even_points_of_the_sources(ask):
 def test_bad_input_of_crossover(iosim, args, name):
     result = iosim("crossover", *args)
     assert result.exit_code == 2 and name in result.stderr and result.stdout == ""
+
+
+@pytest.mark.parametrize("pair, options", [
+    ("flash2,standard", {}), ("flash1,flash2", {"heads": 4, "kv_heads": 2, "gqa": "pack"}), ("block-sparse,block-sparse-q", {"mask": "causal"}),
+    ("block-sparse-q,flash2", {"mask": "window:2", "heads": 3}), ("small-cache,flash2", {"dv": 2}), ("flash1-bwd,flash2-bwd", {"batch": 2}),
+], ids=str)  # fmt: skip
+def test_any_two_schedules_cross_where_every_m_says(pair, options, ask):
+    """Both questions, against counts just below, at and above the answer, and at others up to where nothing changes."""
+    sizes, most = {"N": 6, "d": 3}, 420
+    args = [x for name, value in {**sizes, **options}.items() for x in ("--" + name.replace("_", "-"), value)]
+    problem = Attention(**sizes, **{**options, **({"mask": parse_mask(options["mask"])} if "mask" in options else {})})
+    found = ask("crossover", *args, "--schedule", pair)["crossovers"]
+    names = pair.split(",")
+    for row, (left, right) in zip(found, (names, names[::-1]), strict=True):
+
+        def less(M, sides=(left, right)):
+            one, other = (moved((name,), "ideal" if "ideal" in SCHEDULES[name].rules else "best", problem, M) for name in sides)
+            return one < other
+
+        answer = row["M_bytes"]
+        assert less(most) == (answer is not None) and (answer in (None, 1) or not less(answer - 1))
+        assert answer is None or all(map(less, [answer, answer + 1, *range(answer, most, 23)])), row
+        assert {name: str(value) for name, value in options.items()}.items() <= row.items()
+
+
+@pytest.mark.parametrize("pair, M, args", [("flash2,standard", "300", ()), ("flash1,standard-tiled", "500", ("--heads", 2)), ("small-cache,flash2", "150", ()),
+                                           ("block-sparse-q,flash2", "400", ("--causal",))])  # fmt: skip
+def test_a_crossover_over_n_is_where_every_n_says(pair, M, args, ask):
+    names, found = pair.split(","), ask("crossover", "--d", 4, "--M", M, "--N", "1:24:+1", "--schedule", pair, *args)["crossovers"]
+    masks = {"mask": parse_mask("causal")} if "--causal" in args else {}
+    heads = {"heads": 2} if "--heads" in args else {}
+    for row, (left, right) in zip(found, (names, names[::-1]), strict=True):
+        def least(name, N):
+            return moved((name,), "ideal" if "ideal" in SCHEDULES[name].rules else "best", Attention(N, 4, **masks, **heads), int(M))
+
+        fails = [N for N in range(1, 25) if least(left, N) >= least(right, N)]
+        last = max(fails, default=0)
+        assert row["N"] == (None if last == 24 else last + 1) and row["N_last"] == 24 and row["M_bytes"] == int(M)
+        assert row["N"] is None or (row["below_bytes"], row["above_bytes"] or inf) == (least(left, row["N"]), least(right, row["N"]))
+
+
+def test_some_answer_of_a_crossover_over_n_is_an_n_in_between(ask):
+    found = ask("crossover", "--d", 128, "--M", "40KB", "--N", "64:2048:x2")["crossovers"]
+    assert {row["N"] for row in found} >= {None, 64, 256, 512} and len(found) == len(QUESTIONS)
+
+
+@pytest.mark.parametrize("args, text", [
+    (("--schedule", "flash2"), "two schedules"), (("--schedule", "flash1,flash2,standard"), "two schedules"),
+    (("--schedule", "flash2,matmul-tiled"), "one family"), (("--M", "1KB", "--schedule", "flash2,flash1"), "an axis as"),
+    (("--schedule", "flash2,linear-causal"), "family"),
+], ids=str)  # fmt: skip
+def test_what_a_crossover_cannot_answer(args, text, iosim):
+    result = iosim("crossover", "--N", 64, "--d", 8, *args)
+    assert result.exit_code == 2 and text in result.stderr and not result.stdout
 
 
 @pytest.mark.parametrize("M, multiple, tiles, total", [

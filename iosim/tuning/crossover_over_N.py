@@ -1,0 +1,73 @@
+"""The N from which on one choice of schedule and tiles moves less than another, at one M.
+
+Traffic need not fall or grow with N in a regular way, so every N of an axis is counted. Imports NumPy and pandas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING, cast
+
+from ..counting.given import Given, problem
+from ..counting.sweep import chunks
+from ..counting.sweep_file import sweep_of
+from ..units import parse_bytes
+from .crossover import unusual_fields
+
+if TYPE_CHECKING:
+    from ..tables import Row
+    from .crossover import Question
+
+Moved = dict[int, int | None]
+"""The least bytes moved at each N in order; None where nothing fits."""
+
+
+def rows_over_N(given: Given, M: str, asked: Sequence[Question], multiple: int) -> list[Row]:
+    """A row for each question. `given` are options of a command line, and `n` among them is the axis.
+
+    N is the answer: the first N of the axis such that `below` moves less at it and at every later one; None without
+    one. `N_last` is the last N of the axis. `below_bytes` and `above_bytes` are what both move at N.
+    """
+    p = problem({**given, "n": "1"})
+
+    @cache
+    def side(names: tuple[str, ...], rule: str) -> Moved:
+        options = {**given, "tiles": None if rule == "ideal" else rule}
+        return least_bytes(options, M, names, multiple)
+
+    found: list[Row] = []
+    for question in asked:
+        below, above = side(*question.below), side(*question.above)
+        N = first_below(below, above)
+        about: Row = {"question": question.text, "N": N, "N_last": max(below), "d": p.d}
+        about |= {"dtype": p.dtype, "acc_dtype": p.acc_dtype, "M_bytes": parse_bytes(M, p.word_bytes)}
+        moved = {"below_bytes": None if N is None else below[N], "above_bytes": None if N is None else above[N]}
+        found.append({**about, **moved, **{name: str(getattr(p, name)) for name in unusual_fields(p)}})
+    return found
+
+
+def first_below(below: Moved, above: Moved) -> int | None:
+    """The first N from which on `below` is less than `above` at every N; None if it is not less at the last one.
+
+    What fits is less than what does not.
+    """
+    found = None
+    for N in sorted(below, reverse=True):
+        one, other = below[N], above[N]
+        if one is None or (other is not None and one >= other):
+            break
+        found = N
+    return found
+
+
+def least_bytes(given: Given, M: str, names: tuple[str, ...], multiple: int) -> Moved:
+    """The least bytes that any of the schedules moves, at each N."""
+    found: Moved = {}
+    plan = sweep_of(None, {**given, "columns": "N,total_bytes"}, M, names, str(multiple))
+    for part in chunks(plan):
+        known = part["total_bytes"].notna()
+        for N, moved, fits in zip(part["N"], part["total_bytes"], known, strict=True):
+            least = found.get(int(N))
+            found[int(N)] = min(x for x in (least, int(moved)) if x is not None) if fits else least
+    return cast("Moved", found)
