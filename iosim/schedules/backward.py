@@ -172,13 +172,19 @@ BACKWARD_TENSORS = {
 
 
 def backward(
-    name: str, text: Text, summary: str, source: str, skips: bool = False, **more: Unpack[ScheduleFields]
+    name: str,
+    text: Text,
+    summary: str,
+    source: str,
+    skips: bool = False,
+    known_as: str = "",
+    **more: Unpack[ScheduleFields],
 ) -> Schedule:
     """A schedule of a backward pass. Its example has random inputs and what a forward pass leaves for them."""
     return Schedule(
         name, text, summary, source, tensors=BACKWARD_TENSORS, family="backward",
         skips=skips, drops=True, example=backward_inputs,
-        answer=backward_output, **more,
+        answer=backward_output, known_as=known_as, **more,
     )  # fmt: skip
 
 
@@ -193,6 +199,7 @@ register(
         state="dO, V, K, Q whole on chip, one a launch; P waits since forward, dP and dS between launches",
         exact_traffic=standard_traffic,
         footprint=standard_footprint,
+        known_as="naive-bwd, standard-backward",
     )
 )
 KEYS_OUTSIDE: ScheduleFields = {
@@ -205,7 +212,14 @@ KEYS_OUTSIDE: ScheduleFields = {
     "initialised": GRADIENTS,
 }
 register(
-    backward("flash1-bwd", keys_outside, "K/V outer: dQ goes back and forth", f"{FA1}, Algorithm 4", **KEYS_OUTSIDE)
+    backward(
+        "flash1-bwd",
+        keys_outside,
+        "K/V outer: dQ goes back and forth",
+        f"{FA1}, Algorithm 4",
+        **KEYS_OUTSIDE,
+        known_as="fa1-bwd, flash1-backward, flash-attention-1-backward",
+    )
 )
 register(
     backward(

@@ -193,6 +193,7 @@ register(
         "D first, K/V outer, dQ summed by atomic adds",
         f"{FA2}, Algorithm 2",
         **KEYS_OUTSIDE_LSE,
+        known_as="fa2-bwd, flash2-backward, flash-attention-2-backward, flash-bwd, fa-bwd",
     )
 )
 register(

@@ -238,6 +238,7 @@ register(
             "LSEpart": Tensor(("partial_rows",), "state"),
         },
         chosen={"splits": shares_of_tiles},
+        known_as="flash-decoding, flash-decode, split-k, decode, decoding",
     )
 )
 register(
@@ -258,5 +259,6 @@ register(
         example=scattered,
         answer=answer_of_pages,
         chosen={"page_size": pages_of_tiles},
+        known_as="paged-attention, paged-kv, vllm",
     )
 )

@@ -162,6 +162,7 @@ register(
         f"{FA1}, Algorithm 1",
         drops=True,
         **KEYS_OUTSIDE,
+        known_as="fa1, fa, flash, flash-attention, flash-attn, flash-attention-1, flash-v1, algorithm-1",
     )
 )
 register(
@@ -172,6 +173,8 @@ register(
         f"{FA2}, Algorithm 1",
         drops=True,
         **QUERIES_OUTSIDE,
+        known_as="fa2, fa, flash, flash-attention, flash-attn, flash-attention-2, flash-attn-2, flash-v2, torch-flash, "
+        "sdpa, cudnn, fa3, flash3, flash-attention-3, flash-attn-3",
     )
 )
 register(
@@ -183,6 +186,7 @@ register(
         skips=True,
         drops=True,
         **KEYS_OUTSIDE,
+        known_as="sparse, block-sparse-flash, algorithm-5",
     )
 )
 register(
@@ -194,5 +198,6 @@ register(
         skips=True,
         drops=True,
         **QUERIES_OUTSIDE,
+        known_as="causal, flex, flex-attention, torch-flex, sliding-window, swa, local-attention",
     )
 )

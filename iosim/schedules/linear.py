@@ -109,11 +109,11 @@ def causal(p: Attention) -> Attention:
 
 STATE = {"state": Tensor(("d", "dv"), "state"), "z": Tensor(("d",), "state")}
 
-for name, text, footprint, about, summary, source in (
+for name, text, footprint, about, summary, source, known_as in (
     ("linear", linear, linear_footprint, dense, "linear attention, phi = elu + 1: state on chip",
-     f"{KATHAROPOULOS}, equations 5 to 7"),
+     f"{KATHAROPOULOS}, equations 5 to 7", "linear-attention, performer"),
     ("linear-causal", linear_causal, causal_footprint, causal, "linear attention with a causal mask: a running state",
-     f"{KATHAROPOULOS}, equations 8 to 12"),
+     f"{KATHAROPOULOS}, equations 8 to 12", "causal-linear, causal-linear-attention"),
 ):  # fmt: skip
     register(
         Schedule(
@@ -121,6 +121,7 @@ for name, text, footprint, about, summary, source in (
             text,
             summary,
             source,
+            known_as=known_as,
             formula="R = N d + Nk (d + dv), W = N dv",
             state="phi(K)^T V and sum phi(K) on chip; nothing waits in HBM",
             exact_traffic=linear_traffic,
@@ -144,5 +145,6 @@ register(
         state="one row of Q and O with l, m on chip; nothing waits in HBM",
         exact_traffic=queries_outside_traffic,
         footprint=flash_footprint,
+        known_as="gather, local, local-attention",
     )
 )

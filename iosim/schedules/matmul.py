@@ -160,6 +160,7 @@ def product_schedule(
     name: str, text: Text, summary: str, traffic: TrafficFormula, formula: str, state: str,
     footprint: FootprintFormula = product_footprint, source: str = HONG_KUNG, rules: tuple[str, ...] = ("best",),
     search: Search | None = None, more_tiles: tuple[str, ...] = (), initialised: tuple[str, ...] = (),
+    known_as: str = "",
 ) -> None:  # fmt: skip
     """Register a schedule of C = A B."""
     register(
@@ -168,6 +169,7 @@ def product_schedule(
             text,
             f"C = A B: {summary}",
             source,
+            known_as=known_as,
             rules=rules,
             exact_traffic=traffic,
             footprint=footprint,
@@ -187,10 +189,10 @@ def product_schedule(
 
 product_schedule("matmul-naive", naive, "every multiplication loads both factors", naive_traffic,
                  footprint=naive_footprint, rules=("ideal",), source="definition",
-                 formula="R = 2 N d Nk, W = N Nk", state="one word of C on chip")  # fmt: skip
+                 formula="R = 2 N d Nk, W = N Nk", state="one word of C on chip", known_as="naive-matmul")  # fmt: skip
 product_schedule("matmul-tiled", c_stays, "a tile of C stays, A and B stream", tiled_traffic,
                  search=best_c_stays, more_tiles=("depth",), formula="R = N d Tc + Nk d Tr, W = N Nk",
-                 state="a tile of C on chip; nothing waits in HBM")  # fmt: skip
+                 state="a tile of C on chip; nothing waits in HBM", known_as="matmul, gemm, tiled-matmul")  # fmt: skip
 product_schedule("matmul-tiled-a", a_stays, "a tile of A stays, C goes back and forth", a_stays_traffic,
                  search=best_a_stays, more_tiles=("depth",), initialised=("C",),
                  formula="R = N d + Nk d Tr + N Nk Td, W = N Nk Td",

@@ -201,6 +201,7 @@ register(
         search=best_row_tile,
         inner_matters=True,
         masked_candidates=masked_candidates,
+        known_as="efficient, mem-efficient, torch-efficient, xformers, cutlass, memory-efficient-attention",
     )
 )
 register(

@@ -185,7 +185,8 @@ def attention_footprint(p: Attention, t: Tiling) -> int:
 
 
 def softmax_schedule(
-    name: str, text: Text, summary: str, traffic: TrafficFormula, source: str, formula: str, state: str
+    name: str, text: Text, summary: str, traffic: TrafficFormula, source: str, formula: str, state: str,
+    known_as: str = "",
 ) -> None:  # fmt: skip
     register(
         Schedule(
@@ -193,6 +194,7 @@ def softmax_schedule(
             text,
             f"softmax of a matrix, {summary}",
             source,
+            known_as=known_as,
             formula=formula,
             state=state,
             exact_traffic=traffic,
@@ -207,11 +209,13 @@ def softmax_schedule(
 SAFE, ONLINE = f"{MG}, Algorithm 2", f"{MG}, Algorithm 3"
 ROWS_ON_CHIP = "maximum and sum of rows on chip"
 softmax_schedule("softmax-3pass", softmax_3pass, "exponentials computed twice", softmax_traffic(3), SAFE,
-                 "R = 3 N Nk, W = N Nk", f"{ROWS_ON_CHIP}; nothing waits in HBM")  # fmt: skip
+                 "R = 3 N Nk, W = N Nk", f"{ROWS_ON_CHIP}; nothing waits in HBM",
+                 known_as="softmax, safe-softmax")  # fmt: skip
 softmax_schedule("softmax-3pass-code", softmax_3pass_stored, "exponentials stored and read again", stored_traffic, SAFE,
                  "R = 3 N Nk, W = 2 N Nk", f"{ROWS_ON_CHIP}; exponentials wait in HBM")  # fmt: skip
 softmax_schedule("softmax-2pass", softmax_2pass, "maximum and sum online", softmax_traffic(2), ONLINE,
-                 "R = 2 N Nk, W = N Nk", f"{ROWS_ON_CHIP}; nothing waits in HBM")  # fmt: skip
+                 "R = 2 N Nk, W = N Nk", f"{ROWS_ON_CHIP}; nothing waits in HBM",
+                 known_as="softmax, online-softmax")  # fmt: skip
 
 for name, text, passes, source, formula in (
     ("attention-3pass", attention_3pass, 3, SAFE, "R = 3 N d + Nk (3 d + dv) Tr, W = N dv"),

@@ -101,6 +101,8 @@ class Schedule:
     that it agrees with `exact_traffic`."""
     state: str = ""
     """What stays on chip, and what waits in HBM."""
+    known_as: str = ""
+    """Names that papers and libraries give it, with commas. They are not accepted, but lead to its name in messages."""
 
 
 LETTERS = {
@@ -220,7 +222,21 @@ def find(name: str) -> Schedule:
     for known in SCHEDULES:
         if known.lower() == word:
             return SCHEDULES[known]
-    raise InputError("--schedule", name, ", ".join(SCHEDULES), suggestion(word, SCHEDULES))
+    raise InputError("--schedule", name, ", ".join(SCHEDULES), suggested(word))
+
+
+def suggested(word: str) -> str:
+    """The text `did you mean X?` with the schedules that others call so, else with the closest names."""
+    letters = plain(word)
+    meant = [s.name for s in SCHEDULES.values() if letters in map(plain, (s.name, *s.known_as.split(",")))]
+    if meant:
+        return f"did you mean {' or '.join(map(repr, meant))}?"
+    return suggestion(word, SCHEDULES)
+
+
+def plain(word: str) -> str:
+    """A word without what stands between its letters and digits."""
+    return re.sub(r"[^a-z0-9]", "", word.lower())
 
 
 def find_all(names: str | Iterable[str]) -> list[Schedule]:

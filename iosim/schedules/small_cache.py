@@ -245,6 +245,7 @@ register(
         example=unit_inputs,
         about=without_p,
         more_tiles=("depth", "rows_o", "cols_o"),
+        known_as="saha-ye",
     )
 )
 register(

@@ -129,6 +129,8 @@ register(
         state="K, then V, whole on chip; S and P go through HBM between launches",
         exact_traffic=ideal_traffic,
         footprint=ideal_footprint,
+        known_as="naive, vanilla, eager, math, torch-math, baseline, reference, unfused, standard-attention, "
+        "algorithm-0, sdpa",
     )
 )
 register(

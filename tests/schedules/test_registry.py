@@ -187,3 +187,22 @@ def test_a_schedule_without_cuda_says_why():
 def test_an_unknown_name(iosim):
     result = iosim("schedules", "flahs2")
     assert result.exit_code == 2 and "did you mean 'flash2'" in result.stderr and not result.stdout
+
+
+@pytest.mark.parametrize("word, names", [
+    ("flashattention2", {"flash2"}), ("flash-attention-2", {"flash2"}), ("fa2", {"flash2"}), ("FA2", {"flash2"}), ("Flash_Attn_2", {"flash2"}),
+    ("flashattention3", {"flash2"}), ("fa1", {"flash1"}), ("flashattention", {"flash1", "flash2"}), ("naive", {"standard"}),
+    ("sdpa", {"standard", "flash2"}), ("vanilla", {"standard"}), ("xformers", {"memory-efficient"}), ("flash-decoding", {"split-kv"}),
+    ("PagedAttention", {"paged"}), ("fa2-bwd", {"flash2-bwd"}), ("sliding_window", {"block-sparse-q"}), ("gemm", {"matmul-tiled"}),
+    ("onlinesoftmax", {"softmax-2pass"}), ("linearattention", {"linear"}), ("splitkv", {"split-kv"}), ("flahs2", {"flash2"}),
+])  # fmt: skip
+def test_names_of_others_lead_to_a_schedule(word, names):
+    with pytest.raises(InputError) as found:
+        find(word)
+    assert set(re.findall(r"'([\w-]+)'", found.value.hint)) == names
+
+
+def test_names_of_others_are_no_names_here():
+    """Else a schedule would never be suggested, but found."""
+    words = [word for s in SCHEDULES.values() for word in s.known_as.split(", ") if word]
+    assert len(words) > 40 and not set(words) & set(SCHEDULES) and all(word == word.lower() for word in words)
