@@ -131,7 +131,7 @@ def strip_counts(strip: Strip, rows: Axis[Size], cols: Axis[Size]) -> Counts:
 
 
 def columns_seen(strip: Strip, span: tuple[Size, Size], cols: Axis[Size]) -> Size:
-    """The number of whole column tiles that a span of rows (first, last) sees: some row sees some column of the tile."""
+    """The number of whole column tiles in which some row of a span (first, last) sees some column."""
     start, stop = (span[0] + strip.low) // cols.size, (span[1] + strip.high) // cols.size + 1
     return clamp(stop, 0, cols.whole) - clamp(start, 0, cols.whole)
 

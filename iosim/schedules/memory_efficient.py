@@ -178,7 +178,7 @@ def masked_candidates(p: Attention, multiple: int) -> list[Tiling]:
 
 
 def outer_tiles(p: Attention, largest: int, multiple: int) -> list[int]:
-    """All query tiles up to `largest`, in units of `multiple`, to try under a mask. InputError if there are too many."""
+    """All query tiles up to `largest` in units of `multiple`, to try under a mask. InputError for too many."""
     if p.mask.tile_units or largest > MOST_MASKED:
         raise InputError(
             "--tiles", f"best with --mask {p.mask}", f"a mask in tokens and at most {MOST_MASKED} query tiles to try",
