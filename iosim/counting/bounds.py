@@ -187,7 +187,8 @@ def counted(name: str, attainable: int | None, known: bool) -> Bound:
 
 
 def of_all_schedules(found: list[Bound], schedules: int) -> list[Bound]:
-    """The bounds, where the least traffic is that of a search over all tiles of so many schedules: of all there are."""
+    """The bounds for a search over all tiles of all schedules; `schedules` is their number. The least traffic is then
+    that of the search, not only of what was counted."""
     source = f"iosim: the least of all tiles of {schedules} schedules that compute the same"
     return [
         replace(b, kind=SEARCHED, source=source, condition="all schedules and tiles") if b.kind == COUNTED else b

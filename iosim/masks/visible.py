@@ -51,7 +51,7 @@ def visible(mask: AnyMask, N: int, Nk: int, tiling: Tiling | None = None) -> Vis
 
 @lru_cache(maxsize=1024)
 def of_mask(found: Mask, N: int, Nk: int, tiling: Tiling | None) -> Visible:
-    """What the queries of a mask see that is not the dense one."""
+    """What the queries see under any mask but the dense one."""
     from .expression import Atom, atoms
     from .visible_intervals import by_interval
 

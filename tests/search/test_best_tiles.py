@@ -72,7 +72,8 @@ LEAST = [  # tune's arguments, the least bytes, and an M at which tiles with so 
 
 @pytest.mark.parametrize("args, least, M", LEAST)
 def test_more_room_never_moves_more(ask, args, least, M):
-    """Larger tiles that move more are not taken, be it for P under a mask or for words of several widths."""
+    """Larger tiles that move more are not taken. They may move more because of P under a mask, or of words of several
+    widths."""
     for room in (M, 232_448):
         assert ask("tune", *args, "--M", room)["winner"]["total_bytes"] <= least
 

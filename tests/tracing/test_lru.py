@@ -105,12 +105,12 @@ def case(N, Nk, d, Br, Bc):
 def test_flash2_streams_miss_on_every_word_below_their_reuse_distance(sizes):
     """K and V are read once for each of the Tr = ceil(N / Br) query tiles, in the same order, each word once a pass.
 
-    Between two reads of a word of K (or V) in passes i and i+1 come: all 2 Nk d - 1 other words of K and V, each
-    exactly once (a cycle); the O tile of pass i (stored at its end), and the Q tile of pass i+1. O is only ever
-    written, Q only read once, and no tile of theirs comes twice. With Br_i rows in pass i,
-        D = 2 Nk d - 1 + (Br_i + Br_(i+1)) d,
-    least where the last, ragged tile takes part. So an LRU of C <= min D misses on all of them: misses of K and V
-    are Tr * 2 Nk d, which is what flash2 counts although it has only K and V tiles of Bc rows in SRAM. At
+    Between two reads of a word of K (or V) in passes i and i+1 come all 2 Nk d - 1 other words of K and V, each exactly
+    once (a cycle), the O tile of pass i (stored at its end), and the Q tile of pass i+1. O is only ever written, Q only
+    read once, and no tile of theirs comes twice. With Br_i rows in pass i,
+        D = 2 Nk d - 1 + (Br_i + Br_(i+1)) d.
+    It is least for the two passes of which one has the ragged last tile. An LRU of C <= min D misses on all these
+    words. So misses of K and V are Tr * 2 Nk d. flash2 counts the same, with only Bc rows of K and V in SRAM. At
     C = max D + 1 every pass but the first hits.
     """
     N, Nk, d, Br, Bc = sizes
