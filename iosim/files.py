@@ -23,18 +23,18 @@ def passes_through(path: str) -> bool:
 
 
 @contextmanager
-def written_whole(path: str) -> Iterator[str]:
+def written_whole(path: str, option: str = "-o") -> Iterator[str]:
     """The name of a temporary file to write. At the end it becomes `path`. After an error no file is left.
 
-    If `path` is a symbolic link, the link stays and its target is replaced.
+    If `path` is a symbolic link, the link stays and its target is replaced. `option` is named in messages.
     """
     if "\0" in path:
-        raise InputError("-o", path, WRITABLE, "a name has no zero byte")
+        raise InputError(option, path, WRITABLE, "a name has no zero byte")
     try:
         with through(path) if passes_through(path) else replaced(os.path.realpath(path)) as temporary:
             yield temporary
     except (OSError, UnicodeError) as error:
-        raise InputError("-o", path, WRITABLE, getattr(error, "strerror", None) or str(error)) from None
+        raise InputError(option, path, WRITABLE, getattr(error, "strerror", None) or str(error)) from None
 
 
 @contextmanager

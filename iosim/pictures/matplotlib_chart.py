@@ -49,10 +49,11 @@ def format_of(path: str | None) -> str:
     return ending
 
 
-def save(figure: Figure, path: str, kind: str) -> None:
-    """Write a figure to a file, whole or not at all. No date is in the file, so that equal pictures are equal files."""
+def save(figure: Figure, path: str, kind: str, option: str = "-o") -> None:
+    """Write a figure to the file that `option` names, whole or not at all. No date is in it, so that equal pictures are
+    equal files."""
     stamp = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
-    with written_whole(path) as temporary:
+    with written_whole(path, option) as temporary:
         figure.savefig(temporary, format=kind, dpi=160, metadata=stamp)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ..counting.bounds import APART, compulsory_words, order_words
 from ..errors import InputError
 from .chart import COLOURS
-from .matplotlib_chart import RC_PARAMS, pyplot
+from .matplotlib_chart import RC_PARAMS, pyplot, save
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,15 +46,13 @@ def draw_curve(found: Curve, path: str) -> None:
     if not found.steps:
         raise InputError("--plot", path, "a curve with steps", "fewer --least-blocks")
     plt = pyplot("--plot needs matplotlib: pip install 'iosim[plot]'")
-    with plt.rc_context({**RC_PARAMS, "font.size": 10}):
+    with plt.rc_context({**RC_PARAMS, "font.size": 10, "savefig.bbox": "tight"}):
         figure, axes = plt.subplots(figsize=(9, 6))
         draw_lines(axes, found)
         draw_published(axes, found.published)
         label_axes(axes, found)
         try:
-            figure.savefig(path, dpi=150, bbox_inches="tight")
-        except OSError as error:
-            raise InputError("--plot", path, "a file that can be written", error.strerror or "") from None
+            save(figure, path, Path(path).suffix[1:].lower(), "--plot")
         finally:
             plt.close(figure)
 

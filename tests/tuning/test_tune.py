@@ -191,6 +191,24 @@ def test_a_picture(iosim, tmp_path, kind, head):
     assert file.read_bytes().startswith(head) and file.stat().st_size > 10_000
 
 
+@pytest.mark.parametrize("kind", ["png", "svg"])
+@pytest.mark.needs("matplotlib")
+def test_a_picture_that_does_not_fit_the_disk_leaves_the_older_one(tmp_path, kind):
+    """A file may have 4 KiB here. One message, the older picture as it was, and no part of the new one."""
+    limit = "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+    limit += "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
+    code = limit + "import sys; from iosim.commands.cli import main; main(sys.argv[1:])"
+    for older in (b"older picture", None):
+        file = tmp_path / f"{older is None}.{kind}"
+        if older is not None:
+            file.write_bytes(older)
+        args = [sys.executable, "-c", code, "tune", "--N", "256", "--d", "16", "--curve", "--plot", str(file)]
+        done = subprocess.run(args, capture_output=True, text=True, cwd=ROOT)
+        assert done.returncode == 2 and done.stderr.startswith("Error: --plot: found") and done.stdout == ""
+        assert (file.read_bytes() if file.exists() else None) == older
+    assert [path.name for path in tmp_path.iterdir()] == [f"False.{kind}"]
+
+
 # ---------------------------------------------------------------- crossovers
 
 
