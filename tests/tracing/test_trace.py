@@ -47,8 +47,8 @@ def test_flash1_by_hand():
 
 
 def test_what_is_resident_by_hand():
-    """In the first turn there are 6 words after K, then V 12, Q 20, O 28, l 32, m 36, S (4 x 3) 48. The ragged turn
-    begins with K and V: 12 + 4."""
+    """In the first turn the words in SRAM are 6 after K, 12 after V, 20 after Q, 28 after O, 32 after l, 36 after m,
+    48 after S (4 x 3). The ragged turn begins with K and V: 12 + 4."""
     events = events_of("flash1", Attention(6, 2), Tiling(4, 3))
     assert [e["resident_words"] for e in events[:7]] == [6, 12, 20, 28, 32, 36, 48]
     assert events[6]["event"] == "scores" and (events[6]["rows"], events[6]["columns"]) == (4, 3)
