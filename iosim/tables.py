@@ -91,6 +91,13 @@ def ratio(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
 
 
+def excess(share: float) -> str:
+    """A number above 1 with three digits, or with as many as show that it is above 1."""
+    if share >= 1000:
+        return f"{share:.0f}"
+    return next((text for digits in range(3, 17) if (text := f"{share:.{digits}g}") != "1"), "more than 1")
+
+
 def table(rows: Rows) -> str:
     """Rows as plain text in aligned columns, however wide. None is shown as `-`."""
     if not rows:
@@ -103,24 +110,3 @@ def table(rows: Rows) -> str:
         for line in cells
     ]
     return "\n".join([lines[0], "  ".join("-" * w for w in widths), *lines[1:]])
-
-
-def print_rich(rows: Rows) -> None:
-    """Print rows on a terminal: with rich, which honours NO_COLOR, or as plain text in parts if they are too wide."""
-    from rich.console import Console
-    from rich.table import Table
-
-    from .terminal import fit
-
-    console, plain = Console(), table(rows)
-    rulers = plain.split("\n")[1:2]
-    if not rows or len(rulers[0]) + len(rows[0]) + 3 > console.width:  # two borders a column and one more
-        print(fit(plain, console.width))
-        return
-    grid = Table()
-    for name in rows[0]:
-        number = all(str(row[name])[:1].isdigit() or row[name] in (None, "-") for row in rows)
-        grid.add_column(name, justify="right" if number else "left", no_wrap=True)
-    for row in rows:
-        grid.add_row(*["-" if v is None else str(v) for v in row.values()])
-    console.print(grid)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,6 +12,7 @@ import click
 from ..errors import InputError
 
 if TYPE_CHECKING:
+    from ..grid import Pieces
     from ..tables import Rows
 
 
@@ -56,15 +57,16 @@ def answer(
     rows: Rows,
     json: Mapping[str, object] | None,
     output: Output,
-    text: str | None = None,
+    text: str | Pieces | None = None,
     columns: tuple[str, ...] | None = None,
 ) -> None:
     """Write an answer in the form asked for: JSON, CSV, or text.
 
     Without `text`, the text is a table of the rows. `columns` are those of the CSV; without any, all.
     """
-    from .. import tables
+    from .. import grid, tables
 
+    pieces = [grid.Grid(rows)] if text is None else [text] if isinstance(text, str) else text
     if output.as_json and output.as_csv:
         raise InputError("--json", "--csv as well", "one of the two")
     if output.as_json:
@@ -72,9 +74,15 @@ def answer(
     elif output.as_csv:
         emit(tables.to_csv(rows, columns), output.path)
     elif output.on_terminal:
-        tables.print_rich(rows) if text is None else show(text)
+        grid.print_pieces(pieces)
     else:
-        emit((tables.table(rows) if text is None else text) + "\n", output.path)
+        emit(grid.plain(pieces) + "\n", output.path)
+
+
+def say(notes: Iterable[str]) -> None:
+    """Write notes for people to stderr."""
+    for text in notes:
+        click.echo(f"note: {text}", err=True)
 
 
 class Part(NamedTuple):
@@ -83,7 +91,7 @@ class Part(NamedTuple):
     label: Mapping[str, object]
     rows: Rows
     json: Mapping[str, object] | None
-    text: str
+    text: Pieces
 
 
 def answer_all(parts: Sequence[Part], output: Output) -> None:
@@ -96,19 +104,10 @@ def answer_all(parts: Sequence[Part], output: Output) -> None:
     rows = [{**part.label, **row} for part in parts for row in part.rows]
     names = dict.fromkeys(name for row in rows for name in row)
     json = {"answers": [{**part.label, **(part.json or {})} for part in parts]}
-    text = "\n\n".join(title(part.label) + part.text.rstrip("\n") for part in parts)
+    text = [piece for k, part in enumerate(parts) for piece in (*[""] * bool(k), *title(part.label), *part.text)]
     answer([{name: row.get(name) for name in names} for row in rows], json, output, text)
 
 
-def title(label: Mapping[str, object]) -> str:
+def title(label: Mapping[str, object]) -> list[str]:
     """The line above one of several answers; M and the schedule are in the answer itself."""
-    return "".join(f"{name} {value}\n" for name, value in label.items() if name == "hardware")
-
-
-def show(text: str) -> None:
-    """Print a text on a terminal. Tables and lines that are too wide are broken, but no number is cut."""
-    import shutil
-
-    from ..terminal import fit
-
-    click.echo(fit(text, shutil.get_terminal_size().columns))
+    return [f"{name} {value}" for name, value in label.items() if name == "hardware"]

@@ -13,6 +13,7 @@ from .options import SIZES, D, N, memory_options, named_command, outputs, proble
 if TYPE_CHECKING:
     from ..counting.count import Report
     from ..counting.given import Fields
+    from ..grid import Pieces
 
 
 @named_command("bounds", needs=(N, D), axes=SIZES)
@@ -23,14 +24,15 @@ def command(
     m: str | None, m_elements: str | None, hardware: str | None, output: Output, **given: str | bool | None
 ) -> None:  # fmt: skip
     """What is proven about the least traffic, with the kind and the validity of each statement."""
-    from .. import tables
-    from ..counting.report import bound_rows, bounds_table, header, report_json
+    from ..counting.report import bound_rows, bounds_grid, header, report_json
+    from ..counting.sentence import answer_of_bounds
 
     values, parts = counts(given), []
     for label, size in memories(given, m, m_elements, hardware):
         found = with_bounds(values, size)
-        text = header(found) + tables.table(bounds_table(found.bounds))
-        json = {k: v for k, v in report_json(found).items() if k != "results"}
+        answered = answer_of_bounds(found.bounds)
+        text: Pieces = [header(found).removesuffix("\n"), bounds_grid(found.bounds), "", answered]
+        json = {k: v for k, v in report_json(found).items() if k not in ("results", "notes")} | {"answer": answered}
         parts.append(Part(label, bound_rows(found.bounds), json, text))
     answer_all(parts, output)
 

@@ -25,6 +25,7 @@ from .options import (
 )
 
 if TYPE_CHECKING:
+    from ..grid import Pieces
     from ..tables import Row
 
 
@@ -55,7 +56,7 @@ def command(
     """
     from itertools import product
 
-    from .. import tables
+    from ..grid import Grid
     from ..schedules import find_all
     from ..tracing import cache
     from ..tracing.event_file import one_head_run
@@ -81,6 +82,7 @@ def command(
             tensors=tuple(dict.fromkeys(tensors.split(","))) if tensors else (),
         )  # fmt: skip
         rows = found["results"]
-        text = cache.comparison_header(name, found) + tables.table(cache.for_terminal(rows))
+        table = Grid(cache.for_terminal(rows), ("written_bytes", "write_backs", "fetched_bytes"))
+        text: Pieces = [cache.comparison_header(name, found).removesuffix("\n"), table]
         parts.append(Part({**label, "schedule": name}, rows, cast("Row", found), text))
     answer_all(parts, output)

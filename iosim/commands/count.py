@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..counting.given import counts, memories
-from .answer import Output, Part, answer_all, show, title
+from .answer import Output, Part, answer_all, say
 from .options import (
     M_OR_TILES,
     SIZES,
@@ -50,33 +50,14 @@ def command(
     reports = [
         count.count(M=place.M, schedules=schedules, tiles=tiles, tile_multiple=multiple, **values) for place in places
     ]
-    if output.on_terminal and not output.as_json and not output.as_csv:
-        for place, found in zip(places, reports, strict=True):
-            show_report(found, title(place.label), detail)
-    else:
-        answer_all([part_of(p.label, r, output, detail) for p, r in zip(places, reports, strict=True)], output)
+    answer_all([part_of(p.label, r, output, detail) for p, r in zip(places, reports, strict=True)], output)
 
 
 def part_of(label: Mapping[str, object], found: Report, output: Output, detail: bool) -> Part:
-    """A report as a part of an answer in plain text, JSON or CSV."""
-    from .. import tables
-    from ..counting.report import detail_rows, detail_table, report_json, report_rows, report_text
+    """A report as a part of an answer."""
+    from ..counting import report
 
-    text = report_text(found) + ("\n\n" + tables.table(detail_table(found)) if detail else "")
-    json = report_json(found) if output.as_json else None
-    return Part(label, detail_rows(found) if detail else report_rows(found), json, text)
-
-
-def show_report(found: Report, title: str, detail: bool) -> None:
-    """Show a report on a terminal, as tables by rich."""
-    from .. import tables
-    from ..counting.report import bounds_table, detail_table, header, narrow_table, notes
-
-    show(title + header(found))
-    tables.print_rich(narrow_table(found))
-    if detail:
-        show("")
-        tables.print_rich(detail_table(found))
-    show("")
-    tables.print_rich(bounds_table(found.bounds))
-    show("\n".join(notes(found)))
+    say(report.notes_on_mask(found))
+    json = report.report_json(found) if output.as_json else None
+    rows = report.detail_rows(found) if detail else report.report_rows(found)
+    return Part(label, rows, json, report.report_pieces(found, detail))

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ..tuning.crossover import Question
 
 EVERY_N = "1:4096:+1"
+LESS_IMPORTANT = ("acc_dtype", "Nk", "below_bytes", "above_bytes", "M_words", "dtype")  # columns, the first to go first
 
 
 @named_command("crossover", needs=(Need("n", SIZES), D), axes=("n", "d", "dtype", *SIZES))
@@ -47,6 +48,7 @@ def command(
 
     Example: iosim crossover --N 8192 --d 64,128,256
     """
+    from ..grid import Grid
     from ..tuning import crossover
     from ..units import parse_axis, parse_count
 
@@ -67,7 +69,7 @@ def command(
         else:
             for label, M in memories(one, m, m_elements, hardware):
                 rows += [{**label, **row} for row in over_N(one, str(M), asked, multiple)]
-    answer(rows, {"crossovers": rows}, output)
+    answer(rows, {"crossovers": rows}, output, [Grid(rows, LESS_IMPORTANT)])
 
 
 def over_N(given: Given, M: str, asked: list[Question], multiple: int) -> list[Row]:

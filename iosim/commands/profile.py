@@ -33,11 +33,11 @@ def command(
     Example: iosim profile torch-flash --N 4096 --d 128 --heads 32 --causal
     """
     from ..gpu.profile.run import explain_kernel
-    from ..gpu.profile.text import explanations_text
+    from ..gpu.profile.text import explanations_pieces
 
     p = problem(given, acc_dtype="fp32", lse=not no_lse)
     rows = explain_kernel(kernel, p, from_ncu, keep, hardware)
     explained = {str(row["kernel"]) for row in rows if row["explains"]}
     for name in dict.fromkeys(str(row["kernel"]) for row in rows if row["kernel"] not in explained):
         click.echo(f"note: nothing explains {name}: are N, d, heads and mask those of the profile?", err=True)
-    answer(rows, {"explanations": rows}, output, explanations_text(rows))
+    answer(rows, {"explanations": rows}, output, explanations_pieces(rows))

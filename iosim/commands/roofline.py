@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..counting.given import counts, memories, names_of
-from .answer import Output, Part, answer_all
+from .answer import Output, Part, answer_all, say
 from .options import (
     GPU_NAMES,
     HARDWARE,
@@ -62,5 +62,6 @@ def command(
         )
         rows, json = roofline_tables.roofline_rows(found), roofline_tables.roofline_json(found)
         labels = {**({"hardware": name} if len(names) > 1 else {}), **label}
-        parts.append(Part(labels, rows, json, roofline_tables.roofline_text(found)))
+        parts.append(Part(labels, rows, json, roofline_tables.roofline_pieces(found)))
+        say(roofline_tables.notes_on_mask(found))
     answer_all(parts, output)

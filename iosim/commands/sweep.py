@@ -10,7 +10,7 @@ import click
 
 from ..counting.given import memory, names_of
 from ..errors import InputError, suggestion
-from .answer import Output, answer
+from .answer import Output, answer, say
 from .options import (
     AXES,
     M_OR_TILES,
@@ -66,7 +66,17 @@ def command(
         row = {"rows": plan.rows}
         answer([row], row, Output.asked(as_json, as_csv, path), text=str(plan.rows))
         return
+    say(notes_on_masks(plan))
     write_sweep(plan, path, kind, sys.argv[1:])
+
+
+def notes_on_masks(plan: Sweep) -> list[str]:
+    """What to know of schedules that skip nothing under the masks of a sweep."""
+    from ..core.problem import Attention
+    from ..counting.skipping import mask_notes
+
+    problems = [(Attention(1, 1, mask=mask), plan.runs(mask)) for mask in plan.masks]
+    return [note for problem, runs in problems for note in mask_notes(problem, (s.name for s, _ in runs))]
 
 
 TABLE_KINDS = ("csv", "jsonl", "parquet")

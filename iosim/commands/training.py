@@ -57,6 +57,6 @@ def command(
             unfused=names, **values,
         )  # fmt: skip
         json = training_tables.training_json(found) if output.as_json else None
-        text = training_tables.training_text(found)
+        text = training_tables.training_pieces(found)
         parts.append(Part(label, training_tables.training_rows(found), json, text))
     answer_all(parts, output)

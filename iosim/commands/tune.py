@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..counting.given import counts, memories, memory
 from ..errors import InputError
-from .answer import Output, Part, answer, answer_all
+from .answer import Output, Part, answer, answer_all, say
 from .options import (
     COUNT,
     SIZES,
@@ -97,8 +97,9 @@ def best_part(label: Mapping[str, object], found: Best, output: Output) -> Part:
     """The answer for one M."""
     from ..tuning import tables
 
+    say(tables.notes_on_mask(found))
     json = tables.tune_json(found) if output.as_json else None
-    return Part(label, tables.tune_rows(found), json, tables.tune_text(found))
+    return Part(label, tables.tune_rows(found), json, tables.tune_pieces(found))
 
 
 def show_curve(found: Curve, plot: str | None, output: Output) -> None:
@@ -110,5 +111,5 @@ def show_curve(found: Curve, plot: str | None, output: Output) -> None:
 
         draw_curve(found, plot)
     json = tables.curve_json(found) if output.as_json else None
-    text = "" if output.as_json or output.as_csv else tables.curve_text(found)
+    text = [] if output.as_json or output.as_csv else tables.curve_pieces(found)
     answer(tables.curve_rows(found), json, output, text)

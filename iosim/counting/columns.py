@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..core.problem import Attention
+    from ..tables import Tiled
 
 
 PROBLEM_COLUMNS = ("N", "Nk", "d", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "mask", "M_bytes", "M_words")
@@ -31,3 +32,15 @@ def more_columns(problem: Attention, more_tiles: Iterable[object]) -> tuple[str,
 def more_sizes(sizes: Mapping[str, object]) -> str:
     """Tile sizes as `--tiles` takes them after the first slash: `depth=8/rows_o=4`."""
     return "/".join(f"{name}={size}" for name, size in sizes.items())
+
+
+def tile_sizes(result: Tiled) -> str:
+    """Tile sizes as `--tiles` takes them, after a space; an empty string if there are none."""
+    if not result.Br:
+        return ""
+    return f" {result.Br}x{result.Bc}" + ("/" + more_sizes(result.more_tiles) if result.more_tiles else "")
+
+
+def flags(options: Mapping[str, int]) -> str:
+    """Options as the command line takes them, after a space."""
+    return "".join(f" --{name.replace('_', '-')} {value}" for name, value in options.items())

@@ -147,6 +147,13 @@ class Report:
         """The words of the problem's `dtype` that M holds, rounded down."""
         return None if self.M_bytes is None else self.M_bytes // self.problem.word_bytes
 
+    @property
+    def answer(self) -> str:
+        """Which schedule wins, by what factor, why, and how far it is from the floor, in sentences."""
+        from .sentence import answer_of
+
+        return answer_of(self)
+
     def __getitem__(self, key: str | tuple[str, str]) -> Result:
         """The result of `report["flash1", "paper"]`, a schedule and a tile rule.
 

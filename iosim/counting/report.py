@@ -12,9 +12,14 @@ if TYPE_CHECKING:
     from .bounds import Bound
     from .count import Report, Result
 
-from ..tables import Answered, Headed, Row, Tiled, ratio, table
+from ..grid import ByteCell, Grid, Piece, plain
+from ..tables import Answered, Headed, Row, excess, ratio
 from .bounds import as_row
-from .columns import COLUMNS, PROBLEM_COLUMNS, more_columns, more_sizes
+from .columns import COLUMNS, PROBLEM_COLUMNS, more_columns, more_sizes, tile_sizes
+from .sentence import answer_lines, answer_of, winners
+from .skipping import mask_notes
+
+LESS_IMPORTANT = ("writes", "reads", "SRAM words", "x N^2d^2/M", "bytes")  # columns, the first to go first
 
 
 def report_json(report: Report) -> Row:
@@ -24,6 +29,8 @@ def report_json(report: Report) -> Row:
         "sram": {"M_bytes": report.M_bytes, "M_words": report.M_words},
         "bounds": [as_row(bound) for bound in report.bounds],
         "results": [asdict(result) for result in report.results],
+        "answer": answer_of(report),
+        "notes": notes_on_mask(report),
     }
 
 
@@ -43,9 +50,27 @@ def report_rows(report: Report) -> list[Row]:
 
 
 def report_text(report: Report) -> str:
-    """A report as plain text: what was asked, the results, the bounds, and what does not fit."""
-    parts = [header(report), table(count_table(report)), "", table(bounds_table(report.bounds))]
-    return "\n".join([*parts, *notes(report)])
+    """A report as plain text."""
+    return plain(report_pieces(report))
+
+
+def report_pieces(report: Report, detail: bool = False) -> list[Piece]:
+    """A report for people: what was asked, the results, the bounds, what does not fit, and the answer in a sentence.
+
+    With `detail`, the words of each tensor and of each step too.
+    """
+    counted = Grid(count_table(report), LESS_IMPORTANT, winners(report.results))
+    details: list[Piece] = ["", Grid(detail_table(report))] if detail else []
+    return [
+        header(report),
+        counted,
+        "",
+        bounds_grid(report.bounds),
+        *details,
+        *notes(report),
+        "",
+        *answer_lines(report),
+    ]
 
 
 def header(report: Headed) -> str:
@@ -73,27 +98,13 @@ def count_table(report: Answered) -> list[Row]:
             "reads": r.reads,
             "writes": r.writes,
             "total words": r.total,
-            "bytes": None if r.total_bytes is None else format_megabytes(r.total_bytes),
+            "bytes": None if r.total_bytes is None else ByteCell(r.total_bytes),
             "x N^2d^2/M": ratio(r.ratio_to_bound),
             "x standard": ratio(r.ratio_to_standard),
             "x floor": ratio(r.ratio_to_floor),
         }
         for r in report.results
     ]
-
-
-def tile_sizes(result: Tiled) -> str:
-    """Tile sizes as `--tiles` takes them, after a space; an empty string if there are none."""
-    if not result.Br:
-        return ""
-    return f" {result.Br}x{result.Bc}" + ("/" + more_sizes(result.more_tiles) if result.more_tiles else "")
-
-
-def narrow_table(report: Answered) -> list[Row]:
-    """The columns of `count_table` that fit a terminal of 80 columns."""
-    names = {"total words": "words", "x N^2d^2/M": "x bound"}
-    left_out = ("SRAM words", "reads", "writes")
-    return [{names.get(k, k): v for k, v in row.items() if k not in left_out} for row in count_table(report)]
 
 
 def verdict(result: Result) -> str:
@@ -111,11 +122,6 @@ def notes(report: Answered) -> list[str]:
             share = excess(r.sram_peak_bytes / report.M_bytes)
             lines.append(f"{r.schedule} {r.tiling}: needs {r.sram_peak_bytes} B of SRAM, {share} x M: does not fit")
     return ["", *lines] if lines else []
-
-
-def excess(share: float) -> str:
-    """A number above 1 with three digits, or with as many as show that it is above 1."""
-    return next((text for digits in range(3, 17) if (text := f"{share:.{digits}g}") != "1"), "more than 1")
 
 
 def result_text(result: Result) -> str:
@@ -150,6 +156,11 @@ def detail_rows(report: Report) -> list[Row]:
     return [{**{name: rows[d["schedule"], d["tiling"]][name] for name in names}, **d} for d in details]
 
 
+def notes_on_mask(report: Answered) -> list[str]:
+    """What to know of schedules that skip nothing under the report's mask."""
+    return mask_notes(report.problem, (r.schedule for r in report.results))
+
+
 def bounds_table(bounds: list[Bound]) -> list[Row]:
     """Bounds as rows of a table."""
     return [
@@ -162,6 +173,11 @@ def bounds_table(bounds: list[Bound]) -> list[Row]:
         }
         for b in bounds
     ]
+
+
+def bounds_grid(bounds: list[Bound]) -> Grid:
+    """Bounds as a table for people."""
+    return Grid(bounds_table(bounds), ("valid", "kind"))
 
 
 def bound_rows(bounds: list[Bound]) -> list[Row]:

@@ -18,7 +18,8 @@ from ..core.folded import Folded
 from ..core.problem import DENSE, Attention
 from ..core.tiling import Tiling
 from ..core.watchers import Watcher
-from ..counting.count import ProblemOptions, choose_tiling, default_schedules, rules_of
+from ..counting.bounds import floor_of
+from ..counting.count import ProblemOptions, choose_tiling, default_schedules, measure, rules_of
 from ..errors import InputError, IosimError
 from ..hardware import Hardware, load, measured_as
 from ..masks import parse_mask
@@ -129,6 +130,9 @@ class RooflineRow:
     `intensity` is matrix FLOPs a byte; for a launch without any it is all its operations a byte. `ridge` is the
     intensity from which on that kind of arithmetic is the limit, and not the HBM.
 
+    `sram_peak_bytes`, and the words moved over their floor, stand on rows of all launches together (the latter if it
+    fits and there is a floor).
+
     The predicted values are of the generated kernels, all launches together: seconds, what binds (DRAM, L2 or blocks),
     and DRAM bytes. They are None on other rows, and where there is no prediction (`Roofline.not_predicted` says why).
     """
@@ -151,6 +155,8 @@ class RooflineRow:
     binds: str
     ideal_l2_seconds: float
     ideal_l2_binds: str
+    sram_peak_bytes: int | None = None
+    ratio_to_floor: float | None = None
     predicted_seconds: float | None = None
     predicted_binds: str | None = None
     predicted_dram_read_bytes: int | None = None
@@ -217,6 +223,7 @@ def add_rows(found: Roofline, schedule: Schedule, rule: str, p: Attention, tilin
     watcher = work_by_kind(schedule, p.packed, tiling)
     found.unmarked[:] = sorted(watcher.unmarked.union(found.unmarked))
     *parts, whole = rows_of(schedule, rule, p, tiling, watcher.launches, found.hardware, found.M_bytes)
+    whole = with_words(whole, schedule, p, tiling, found.M_bytes)
     if found.measured_on is not None:
         try:
             whole = with_prediction(whole, predicted(schedule, rule, p, tiling, found.measured_on))
@@ -225,6 +232,14 @@ def add_rows(found: Roofline, schedule: Schedule, rule: str, p: Attention, tilin
             name = rule if rule == "ideal" else f"{tiling.rows_q}x{tiling.rows_k}"
             found.not_predicted.append(Missing(schedule.name, name, str(error)))
     found.rows.extend([*parts, whole])
+
+
+def with_words(row: RooflineRow, schedule: Schedule, p: Attention, tiling: Tiling, M_bytes: int) -> RooflineRow:
+    """The row of all launches with its footprint, and the words that it moves over their floor."""
+    counted = measure(schedule, p.packed, tiling)
+    least = floor_of(p, M_bytes, schedule.family) if row.fits else None
+    share = counted["total"] / least if least else None
+    return replace(row, sram_peak_bytes=counted["sram_peak_bytes"], ratio_to_floor=share)
 
 
 # ---------------------------------------------------------------- the prediction

@@ -5,11 +5,25 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from ..counting.report import problem_row
+from ..counting.skipping import mask_notes
+from ..grid import ByteCell, Grid, Piece
 from ..tables import Row as Cells
-from ..tables import table
 from ..units import format_bytes, format_megabytes
 from .roofline import Roofline, RooflineRow
+from .roofline_sentence import answer_lines, winners
 
+LESS_IMPORTANT = (
+    "exp",
+    "other",
+    "matrix FLOP",
+    "ridge",
+    "binds then",
+    "us ideal L2",
+    "FLOP/B",
+    "binds there",
+    "phase",
+    "bytes",
+)  # columns, the first to go first
 LABELS = ("phase", "schedule", "tiling", "Br", "Bc", "fits", "launch")
 DASH = "-"
 
@@ -37,21 +51,29 @@ def roofline_json(found: Roofline) -> Cells:
         "nothing_fits": found.nothing_fits,
         "results": roofline_rows(found),
         "not_predicted": [asdict(missing) for missing in found.not_predicted],
+        "answer": " ".join(answer_lines(found)),
+        "notes": notes_on_mask(found),
     }
 
 
-def roofline_text(found: Roofline) -> str:
-    """The answer as plain text: what was asked, a row for each launch, what each time is, and what is left out."""
+def notes_on_mask(found: Roofline) -> list[str]:
+    """What to know of schedules that skip nothing under the problem's mask."""
+    return mask_notes(found.problem, (row.schedule for row in found.rows))
+
+
+def roofline_pieces(found: Roofline) -> list[Piece]:
+    """The answer for people: what was asked, a row for each launch, what each time is, what is left out, a sentence."""
     p, chip = found.problem, found.hardware
     values = f", dv = {p.dv}" if p.dv != p.d else ""
     size = f"attention: N = {p.N}, Nk = {p.Nk}, d = {p.d}{values}, batch {p.batch} x heads {p.heads} (kv {p.kv_heads})"
     ridges = ", ".join(f"{name} {chip.ridge(name):.1f}" for name in chip.flops_per_second if name != "exp")
-    lines = [
+    fastest = winners(found)
+    lines: list[Piece] = [
         f"{size}, {p.dtype}, {p.acc_dtype} accumulators, mask {p.mask}",
         f"{chip.name}: {format_megabytes(chip.hbm_bytes_per_second)}/s, M = {format_bytes(found.M_bytes)}",
         f"ridge in FLOP/B: {ridges}",
         "",
-        table([line(row) for row in found.rows]),
+        Grid([line(row) for row in found.rows], LESS_IMPORTANT, [found.rows.index(row) for row in fastest]),
         "",
         *times_explained(found),
     ]
@@ -59,7 +81,7 @@ def roofline_text(found: Roofline) -> str:
         lines.append("no tiles fit: " + ", ".join(found.nothing_fits))
     if found.unmarked:
         lines.append("steps whose exponentials and other operations are not counted: " + ", ".join(found.unmarked))
-    return "\n".join(lines)
+    return [*lines, "", *answer_lines(found)]
 
 
 def times_explained(found: Roofline) -> list[str]:
@@ -92,7 +114,7 @@ def line(row: RooflineRow) -> Cells:
         "tiles": f"{row.Br}x{row.Bc}" if row.Br else row.tiling,
         "fits": "yes" if row.fits else "NO",
         "launch": row.launch,
-        "bytes": format_megabytes(work.total_bytes),
+        "bytes": ByteCell(work.total_bytes),
         "matrix FLOP": f"{work.matrix_flops:.3e}",
         "exp": f"{work.exps:.3e}",
         "other": f"{work.other_ops:.3e}",

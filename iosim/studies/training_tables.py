@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from ..counting.count import Result
 from ..counting.report import header, problem_row
-from ..tables import Row, ratio, table
+from ..grid import ByteCell, Grid
+from ..tables import Row, ratio
 from ..units import format_megabytes
 from .training import Training
+
+if TYPE_CHECKING:
+    from ..grid import Piece
 
 STEP_COLUMNS = (
     "combination", "tiling", "fits", "recomputed", "stored_bytes", "reads", "writes", "total", "dropout_mask_bytes",
@@ -41,8 +46,8 @@ def training_rows(found: Training) -> list[Row]:
     return rows
 
 
-def training_text(found: Training) -> str:
-    """The answer as text: the problem, a table with a row for each step, and notes."""
+def training_pieces(found: Training) -> list[Piece]:
+    """The answer for people: the problem, a table with a row for each step, and notes."""
     rows = [
         {
             "combination": step.combination,
@@ -51,15 +56,16 @@ def training_text(found: Training) -> str:
             "fits": {True: "yes", False: "NO", None: "-"}[step.fits],
             "stored": ", ".join(step.stored) or "nothing",
             "stored bytes": step.stored_bytes,
-            "forward bytes": bytes_text(step.forward) + (" twice" if step.recomputed else ""),
-            "backward bytes": bytes_text(step.backward),
-            "total bytes": None if step.total_bytes is None else format_megabytes(step.total_bytes),
+            "forward bytes": bytes_cell(step.forward, " twice" if step.recomputed else ""),
+            "backward bytes": bytes_cell(step.backward),
+            "total bytes": None if step.total_bytes is None else ByteCell(step.total_bytes),
             "GFLOP": None if step.flops is None else f"{step.flops / 1e9:.1f}",
             "x standard": ratio(step.ratio_to_standard),
         }
         for step in found.steps
     ]
-    return "\n".join([header(found), table(rows), *notes_on_totals(found)])
+    less_important = ("GFLOP", "stored bytes", "backward bytes", "forward bytes", "stored", "backward")
+    return [header(found), Grid(rows, less_important), *notes_on_totals(found)]
 
 
 def schedule_and_tiles(result: Result) -> str:
@@ -67,9 +73,9 @@ def schedule_and_tiles(result: Result) -> str:
     return result.schedule + (f" {result.Br}x{result.Bc}" if result.Br else "")
 
 
-def bytes_text(result: Result) -> str:
+def bytes_cell(result: Result, after: str = "") -> ByteCell | str:
     """The bytes that a pass moves, or that nothing fits."""
-    return "nothing fits" if result.total_bytes is None else format_megabytes(result.total_bytes)
+    return "nothing fits" if result.total_bytes is None else ByteCell(result.total_bytes, after)
 
 
 def notes_on_totals(found: Training) -> list[str]:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 from ..counting.bounds import as_row, bounds
-from ..counting.columns import COLUMNS, more_columns, more_sizes
-from ..counting.report import bounds_table, header, notes, problem_row, tile_sizes, verdict
-from ..tables import Rows, ratio, table
-from ..units import format_bytes, format_megabytes
+from ..counting.columns import COLUMNS, flags, more_columns, more_sizes, tile_sizes
+from ..counting.report import bounds_grid, header, notes, notes_on_mask, problem_row, verdict
+from ..counting.sentence import answer_lines, answer_of, winners
+from ..grid import ByteCell, Grid
+from ..tables import Rows, ratio
+from ..units import format_bytes
 
 if TYPE_CHECKING:
     from ..counting.count import Result
+    from ..grid import Piece
     from ..tables import Row
     from .curve import CurveStep
     from .least import Best, Curve, PublishedTiles, ResultWithBlocks
+
+LESS_IMPORTANT = ("SRAM bytes", "blocks", "x N^2d^2/M", "bytes", "rule's M")  # columns, the first to go first
 
 
 # ---------------------------------------------------------------- one M
@@ -55,6 +60,8 @@ def tune_json(best: Best) -> Row:
         "winner": None if best.winner is None else row(best.winner),
         "results": [row(r) for r in best.results],
         "published": [{"label": c.label, "source": c.source, **row(r)} for c, r in best.published],
+        "answer": answer_of(best),
+        "notes": notes_on_mask(best),
     }
 
 
@@ -71,14 +78,15 @@ def space_json(schedules: Sequence[str], found: Best | Curve, left_out: Sequence
     }
 
 
-def tune_text(best: Best) -> str:
-    """The answer as plain text: what was asked, the best of each schedule, published tiles, the bounds."""
+def tune_pieces(best: Best) -> list[Piece]:
+    """The answer for people: what was asked, the best of each schedule, published tiles, the bounds, a sentence."""
     first = winner_line(best)
     if best.left_out:
         first += "not in the space: " + ", ".join(best.left_out) + "\n"
-    parts = [header(best) + first, table([result_row(best, r) for r in best.results]), "", "published:"]
-    parts += [table([{"choice": c.label, **result_row(best, r)} for c, r in best.published]), ""]
-    return "\n".join([*parts, table(bounds_table(best.bounds)), *notes(best)])
+    results = Grid([result_row(best, r) for r in best.results], LESS_IMPORTANT, winners(best.results))
+    published = Grid([{"choice": c.label, **result_row(best, r)} for c, r in best.published], LESS_IMPORTANT)
+    parts: list[Piece] = [header(best) + first, results, "", "published:", published, "", bounds_grid(best.bounds)]
+    return [*parts, *notes(best), "", *answer_lines(best)]
 
 
 def winner_line(best: Best) -> str:
@@ -88,12 +96,7 @@ def winner_line(best: Best) -> str:
     if winner is None or winner.total_bytes is None:
         return "nothing fits\n" if best.least_blocks == 1 else f"{least}: none that fits\n"
     tiles = tile_sizes(winner) + flags(winner.options)
-    return f"{least}: {winner.schedule}{tiles}, {winner.total} words, {format_megabytes(winner.total_bytes)}\n"
-
-
-def flags(options: Mapping[str, int]) -> str:
-    """Options as the command line takes them, after a space."""
-    return "".join(f" --{name.replace('_', '-')} {value}" for name, value in options.items())
+    return f"{least}: {winner.schedule}{tiles}, {winner.total} words, {winner.total_bytes} B\n"
 
 
 def result_row(best: Best, r: ResultWithBlocks) -> Row:
@@ -105,7 +108,7 @@ def result_row(best: Best, r: ResultWithBlocks) -> Row:
         "fits": why_none_fits(r) or verdict(r),
         "SRAM bytes": r.sram_peak_bytes,
         "total words": r.total,
-        "bytes": None if r.total_bytes is None else format_megabytes(r.total_bytes),
+        "bytes": None if r.total_bytes is None else ByteCell(r.total_bytes),
         "x least": ratio(best.ratio(r)),
         "x N^2d^2/M": ratio(r.ratio_to_bound),
         "x floor": ratio(r.ratio_to_floor),
@@ -226,8 +229,8 @@ def curve_json(found: Curve) -> Row:
     }
 
 
-def curve_text(found: Curve) -> str:
-    """The answer as plain text: what was asked, the steps, and published tiles."""
+def curve_pieces(found: Curve) -> list[Piece]:
+    """The answer for people: what was asked, the steps, and published tiles."""
     p = found.problem
     values = f", dv = {p.dv}" if p.dv != p.d else ""
     size = f"attention: N = {p.N}, Nk = {p.Nk}, d = {p.d}{values}, batch {p.batch} x heads {p.heads} (kv {p.kv_heads})"
@@ -244,7 +247,7 @@ def curve_text(found: Curve) -> str:
             "tiles": (tile_sizes(step).strip() or "ideal") + flags(step.options),
             **({"blocks": step.blocks} if found.least_blocks > 1 else {}),
             "total words": row["total"],
-            "bytes": format_megabytes(row["total_bytes"]),
+            "bytes": ByteCell(row["total_bytes"]),
             "x N^2d^2/M": ratio(row["ratio_to_bound"]),
         }
         for step, row in zip(found.steps, curve_rows(found), strict=True)
@@ -260,4 +263,10 @@ def curve_text(found: Curve) -> str:
         }
         for row in published_rows(found)
     ]
-    return "\n".join([*lines, "", table(steps), "", "published, at the M that they need:", table(published)])
+    tables: list[Piece] = [
+        Grid(steps, LESS_IMPORTANT),
+        "",
+        "published, at the M that they need:",
+        Grid(published, LESS_IMPORTANT),
+    ]
+    return [*lines, "", *tables]

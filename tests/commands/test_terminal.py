@@ -11,6 +11,7 @@ import termios
 import pytest
 from paths import ROOT
 
+from iosim.grid import ByteCell, Grid, foldable, folded, layout, shown
 from iosim.tables import table
 from iosim.terminal import end_of_table, fit
 
@@ -66,16 +67,135 @@ def test_80_columns_are_enough(line, iosim):
     text = on_terminal([*line.split(), *LINES[line]], 80, NO_COLOR="1")
     assert max(map(len, bare(text).splitlines())) <= 80
     codes = {code for codes in re.findall(r"\x1b\[([0-9;]*)m", text) for code in codes.split(";")}
-    assert codes <= {"0", "1", "3"}, "bold or italic, no colour"
+    assert codes <= {"0", "1", "2", "3"}, "bold, dim or italic, no colour"
     piped = iosim(*line.split(), *LINES[line])
-    whole = set(re.findall(r"(?<![\w.-])\d{4,}(?:\.\d+)?(?![\w.-])", bare(text)))
+    plain = re.sub(r"(?<=\d),(?=\d{3})", "", bare(text))
+    whole = set(re.findall(r"(?<![\w.-])\d{4,}(?:\.\d+)?(?![\w.-]| [KMGTP]iB)", plain))
     assert whole <= set(re.findall(r"\d+(?:\.\d+)?", piped.stdout)), "no number that a pipe does not have"
 
 
-def test_a_wide_terminal_has_a_rich_table():
-    text = on_terminal(["count", *BASE], 140)
-    assert "┏" in text and "│ flash2 " in bare(text)
-    assert "┏" not in on_terminal(["count", *BASE], 80)
+def table_of(text):
+    """The first table of a terminal: the words of its head, and its rows as lists of words."""
+    lines = bare(text).splitlines()
+    rule = next(k for k, line in enumerate(lines) if line and set(line) == {"─"})
+    below = range(rule + 1, lines.index("", rule))
+    end = next((k for k in below if lines[k].startswith("not shown")), below.stop)
+    return lines[rule - 1], [line.split() for line in lines[rule + 1 : end]]
+
+
+def test_a_terminal_shows_what_it_has_room_for():
+    """reads, writes and SRAM words are there from 140 columns on; a narrower terminal says that they are not."""
+    for width in (140, 200):
+        text = on_terminal(["count", *BASE], width)
+        head, rows = table_of(text)
+        assert all(name in head for name in ("SRAM words", "reads", "writes", "bytes")) and "not shown" not in text
+        assert rows[-1][:3] == ["flash2", "best", "196x1"] and "89,128,960" in rows[-1] and "MiB" in rows[-1]
+    text = on_terminal(["count", *BASE], 80)
+    head, rows = table_of(text)
+    assert "reads" not in head and "x floor" in head and rows[-1][-2:] == ["0.331", "1.064"]
+    said = " ".join(bare(text).split())
+    assert "not shown: SRAM words, reads, writes, x N^2d^2/M (a wider terminal shows them, --csv has all)" in said
+
+
+def test_the_winner_and_what_does_not_fit_stand_out():
+    lines = on_terminal(["count", *BASE], 140).splitlines()
+    winner = next(line for line in lines if bare(line).startswith("flash2 "))
+    beaten = next(line for line in lines if bare(line).startswith("standard-tiled "))
+    unfit = next(line for line in lines if bare(line).startswith("standard  "))
+    assert "\x1b[1;32m" in winner and "\x1b[1;31mNO" in unfit and "\x1b" not in beaten
+
+
+def test_the_roofline_shows_its_answer_at_80_columns():
+    head, rows = table_of(on_terminal(["roofline", *LINES["roofline"]], 80))
+    assert head.split()[-4:] == ["us", "binds", "us", "predicted"] and len(rows) > 5
+
+
+def test_brackets_are_no_markup():
+    text = bare(on_terminal(["bounds", *BASE], 200))
+    assert "for all M in [d, Nd]" in text
+
+
+def test_what_explains_a_kernel_fits_a_terminal():
+    line = [
+        "profile",
+        "--from-ncu",
+        str(ROOT / "tests/data/ncu_flash.csv"),
+        "--N",
+        "4096",
+        "--d",
+        "128",
+        "--heads",
+        "32",
+    ]
+    text = re.sub("note: .*\n", "", bare(on_terminal(line, 80)))
+    assert max(map(len, text.splitlines())) <= 80 and "loaded/predicted" in text and "not shown: " in text
+
+
+def layouts(seed):
+    """A random table with random spare columns, a width, and its layout."""
+    rng = random.Random(seed)
+    rows = random_rows(rng)
+    names = list(rows[0])
+    spare = tuple(rng.sample(names[1:], rng.randint(0, len(names) - 1)))
+    grid = Grid(rows, spare)
+    width = rng.choice([60, 80, 100, 140])
+    return grid, width, layout(grid, width)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_table_fits_and_leaves_out_no_more_than_it_must(seed):
+    grid, width, found = layouts(seed)
+    names = list(grid.rows[0])
+    assert [n for n in names if n in found.widths or n in found.left_out] == names
+    assert not set(found.widths) & set(found.left_out) and names[0] in found.widths
+    assert sum(found.widths.values()) + 2 * (len(found.widths) - 1) <= width
+    order = [*grid.spare, *(n for n in reversed(names[1:]) if n not in grid.spare)]
+    assert set(order[: len(found.left_out)]) == set(found.left_out), "the least important ones"
+    if found.left_out:
+        back = order[len(found.left_out) - 1]
+        least = {n: foldable([n, *(shown(row[n]) for row in grid.rows)]) for n in [*found.widths, back]}
+        assert sum(least.values()) + 2 * (len(least) - 1) > width, "one more does not fit"
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_no_number_of_a_column_that_is_shown_is_cut(seed):
+    grid, _, found = layouts(seed)
+    for row in grid.rows:
+        for name, width in found.widths.items():
+            lines = folded(shown(row[name]), width).split("\n")
+            assert max(map(len, lines)) <= width and "".join("".join(lines).split()) == "".join(
+                shown(row[name]).split()
+            )
+            if isinstance(row[name], int):
+                assert lines == [f"{row[name]:,}"]
+
+
+def test_how_cells_are_shown():
+    cells = [
+        None,
+        8192,
+        1048576,
+        10**20,
+        True,
+        "21474836.5",
+        "1.064",
+        "196x1",
+        ByteCell(180355072),
+        ByteCell(7, " twice"),
+    ]
+    assert [shown(cell) for cell in cells] == [
+        "-", "8,192", "1,048,576", "100,000,000,000,000,000,000", "True", "21,474,836.5", "1.064", "196x1", "172 MiB",
+        "7 B twice",
+    ]  # fmt: skip
+    assert str(ByteCell(180355072)) == "180.36 MB"
+
+
+def test_a_pipe_has_every_column_and_digit(iosim):
+    """However wide: the same text as without a terminal, for each command with tables."""
+    text = iosim("count", *BASE).stdout
+    for words in ("SRAM words", "reads", "writes", "x N^2d^2/M", "89128960", "180.36 MB", "[d, Nd]"):
+        assert words in text
+    assert "not shown" not in text and "89,128" not in text
 
 
 def random_rows(rng):

@@ -118,7 +118,7 @@ def test_csv_and_text(iosim):
     assert list(rows[0]) == ["role", "label", *COLUMNS, "ratio_to_winner", "blocks", "options", "more_tiles"]
     assert {r["role"] for r in rows} == {"best", "published"} and rows[0]["total"] == "90177536"
     text = iosim(*BASE, "--M", "100KB").stdout
-    assert "least: flash2 196x1, 90177536 words, 180.36 MB" in text and "nothing fits" not in text
+    assert "least: flash2 196x1, 90177536 words, 180355072 B" in text and "nothing fits" not in text
 
 
 def test_the_curve_as_csv_and_json(iosim, ask):
@@ -301,7 +301,9 @@ def test_any_two_schedules_cross_where_every_m_says(pair, options, ask):
     for row, (left, right) in zip(found, (names, names[::-1]), strict=True):
 
         def less(M, sides=(left, right)):
-            one, other = (moved((name,), "ideal" if "ideal" in SCHEDULES[name].rules else "best", problem, M) for name in sides)
+            one, other = (
+                moved((name,), "ideal" if "ideal" in SCHEDULES[name].rules else "best", problem, M) for name in sides
+            )
             return one < other
 
         answer = row["M_bytes"]
@@ -313,17 +315,29 @@ def test_any_two_schedules_cross_where_every_m_says(pair, options, ask):
 @pytest.mark.parametrize("pair, M, args", [("flash2,standard", "300", ()), ("flash1,standard-tiled", "500", ("--heads", 2)), ("small-cache,flash2", "150", ()),
                                            ("block-sparse-q,flash2", "400", ("--causal",))])  # fmt: skip
 def test_a_crossover_over_n_is_where_every_n_says(pair, M, args, ask):
-    names, found = pair.split(","), ask("crossover", "--d", 4, "--M", M, "--N", "1:24:+1", "--schedule", pair, *args)["crossovers"]
+    names, found = (
+        pair.split(","),
+        ask("crossover", "--d", 4, "--M", M, "--N", "1:24:+1", "--schedule", pair, *args)["crossovers"],
+    )
     masks = {"mask": parse_mask("causal")} if "--causal" in args else {}
     heads = {"heads": 2} if "--heads" in args else {}
     for row, (left, right) in zip(found, (names, names[::-1]), strict=True):
+
         def least(name, N):
-            return moved((name,), "ideal" if "ideal" in SCHEDULES[name].rules else "best", Attention(N, 4, **masks, **heads), int(M))
+            return moved(
+                (name,),
+                "ideal" if "ideal" in SCHEDULES[name].rules else "best",
+                Attention(N, 4, **masks, **heads),
+                int(M),
+            )
 
         fails = [N for N in range(1, 25) if least(left, N) >= least(right, N)]
         last = max(fails, default=0)
         assert row["N"] == (None if last == 24 else last + 1) and row["N_last"] == 24 and row["M_bytes"] == int(M)
-        assert row["N"] is None or (row["below_bytes"], row["above_bytes"] or inf) == (least(left, row["N"]), least(right, row["N"]))
+        assert row["N"] is None or (row["below_bytes"], row["above_bytes"] or inf) == (
+            least(left, row["N"]),
+            least(right, row["N"]),
+        )
 
 
 def test_some_answer_of_a_crossover_over_n_is_an_n_in_between(ask):

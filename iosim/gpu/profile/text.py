@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ...tables import table
+from ...grid import Grid, Piece
 
 MOST_TILES = 10  # that are named as alike; JSON and CSV have all
 SHOWN = {  # columns of the table, and their titles; those without a value in any row are left out
@@ -14,13 +14,19 @@ SHOWN = {  # columns of the table, and their titles; those without a value in an
     "dram_measured": "DRAM B", "dram_ratio": "predicted DRAM/DRAM", "seconds": "seconds",
     "time_ratio": "predicted seconds/seconds", "spilled_bytes": "spilled B",
 }  # fmt: skip
+LESS_IMPORTANT = (  # columns, the first to go first
+    "spilled B", "predicted DRAM/DRAM", "predicted seconds/seconds", "seconds", "DRAM B", "type", "stored B",
+    "loaded B", "stored/predicted", "pass",
+)  # fmt: skip
 Row = Mapping[str, object]
 
 
-def explanations_text(rows: Sequence[Row]) -> str:
-    """The rows of `iosim profile` as text."""
+def explanations_pieces(rows: Sequence[Row]) -> list[Piece]:
+    """The rows of `iosim profile` for people."""
     shown = [name for name in SHOWN if any(row.get(name) is not None for row in rows)]
-    lines = [table([{SHOWN[name]: row.get(name) for name in shown} for row in rows]), ""]
+    explaining = [k for k, row in enumerate(rows) if row["explains"]]
+    cells = [{SHOWN[name]: row.get(name) for name in shown} for row in rows]
+    lines: list[Piece] = [Grid(cells, LESS_IMPORTANT, explaining), ""]
     several = len({row["kernel"] for row in rows}) > 1
     for row in rows:
         mark = f"{row['kernel']}, " if several else ""
@@ -29,7 +35,7 @@ def explanations_text(rows: Sequence[Row]) -> str:
             lines.append(f"{mark}answer {row['answer']}, {row['schedule']} {row['tiles']}: {row['says']}{others}")
         elif row.get("alike"):
             lines.append(f"{mark}{row['pass']}, {row['tiles']}{alike(row)}")
-    return "\n".join(lines)
+    return lines
 
 
 def alike(row: Row) -> str:

@@ -1,0 +1,284 @@
+"""The answer of a count in a sentence: which schedule wins, by what factor, why, and how far it is from the floor.
+
+All of it is read off the counts. The reason is that of the tensors whose traffic differs most.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..core.problem import TENSORS
+from ..schedules import SCHEDULES
+from ..schedules.registry import narrowed
+from ..tables import excess
+from .columns import flags, tile_sizes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ..core.problem import Attention
+    from ..tables import Answered
+    from .bounds import Bound
+    from .count import Result
+
+BASELINE = "standard"  # what results are compared with where it was counted, as `ratio_to_standard` is
+NEAR = 1.01  # a result that moves at most so many times as much is no other answer
+MAIN = 0.8  # reasons are given until they explain this share of a difference
+COST = 0.1  # what a schedule moves more is said from this share of what it saves on
+
+
+def answer_of(report: Answered) -> str:
+    """The answer of a count, as one text."""
+    return " ".join(answer_lines(report))
+
+
+def answer_lines(report: Answered) -> list[str]:
+    """The sentences of the answer, about each family of schedules that was counted."""
+    families = by_family(report.results).values()
+    return [line for found in families for line in lines_of_family(report.problem, found, report.M_bytes)]
+
+
+def winner_of(results: Sequence[Result]) -> Result | None:
+    """The result of one family that moves the fewest bytes of those that fit, or that may fit; None if none does."""
+    return min((r for r in results if r.total_bytes is not None and r.fits is not False), key=moved_bytes, default=None)
+
+
+def winners(results: Sequence[Result]) -> list[int]:
+    """The numbers of the results that win, one in each family."""
+    found = [winner_of(of_family) for of_family in by_family(results).values()]
+    return [k for k, result in enumerate(results) if any(result is winner for winner in found)]
+
+
+def by_family(results: Sequence[Result]) -> dict[str, list[Result]]:
+    """The results of each family of schedules, in their order."""
+    families: dict[str, list[Result]] = {}
+    for result in results:
+        families.setdefault(SCHEDULES[result.schedule].family, []).append(result)
+    return families
+
+
+def lines_of_family(problem: Attention, results: Sequence[Result], M_bytes: int | None) -> list[str]:
+    """The sentences about the results of one family."""
+    counted = [r for r in results if r.total_bytes is not None]
+    within = [r for r in counted if r.fits is not False]
+    winner = winner_of(results)
+    if winner is None:
+        return [nothing_fits(counted, M_bytes)]
+    baseline = next((r for r in counted if r.schedule == BASELINE and r is not winner), None)
+    near = [r for r in within if r is not winner and moved_bytes(r) <= NEAR * moved_bytes(winner)]
+    farther = sorted((r for r in within if moved_bytes(r) > NEAR * moved_bytes(winner)), key=moved_bytes)
+    other = baseline or next(iter(farther), None) or next((r for r in counted if r not in within), None)
+    parts = [comparison(problem, winner, other, M_bytes) if other else f"{named(winner)} moves {winner.total} words."]
+    if near:
+        parts.append(nearly_as_good(winner, near))
+    if farther and farther[0] is not other:
+        parts.append(next_best(problem, winner, farther[0]))
+    parts.append(distance_to_floor(winner.ratio_to_floor, M_bytes))
+    if winner.fits is None:
+        parts.append(f"Whether it fits is not known without M: it needs {winner.sram_peak_bytes} B of SRAM.")
+    return [part for part in parts if part]
+
+
+def moved_bytes(result: Result) -> int:
+    """The bytes that a result moves, which decide who wins."""
+    return result.total_bytes or 0
+
+
+def named(result: Result) -> str:
+    """A result by its schedule, tiles and chosen options: `flash2 (196x1)`."""
+    about = (tile_sizes(result) + flags(vars(result).get("options") or {})).strip()
+    return result.schedule + (f" ({about})" if about else "")
+
+
+def nothing_fits(counted: Sequence[Result], M_bytes: int | None) -> str:
+    """The sentence where no result fits: how much SRAM the least of them needs."""
+    if not counted or not M_bytes:
+        return "Nothing that was counted fits in this SRAM."
+    least = min(counted, key=lambda r: r.sram_peak_bytes or 0)
+    share = times(least.sram_peak_bytes or 0, M_bytes)
+    return f"Nothing that was counted fits: {named(least)} needs least, {share} times this SRAM."
+
+
+def comparison(problem: Attention, winner: Result, other: Result, M_bytes: int | None) -> str:
+    """The sentence that compares the winner with another result, with the reason."""
+    beyond = ""
+    if other.fits is False and M_bytes:
+        beyond = f", which would need {times(other.sram_peak_bytes or 0, M_bytes)} times this SRAM"
+    return f"{named(winner)} moves {than(winner, other)} {named(other)}{beyond}{why(problem, winner, other)}."
+
+
+def next_best(problem: Attention, winner: Result, other: Result) -> str:
+    """The sentence about the next result that fits."""
+    fits = "the next" if winner.fits is None else "the next that fits"
+    return f"It moves {than(winner, other)} {named(other)}, {fits}{why(problem, winner, other, costs=False)}."
+
+
+def nearly_as_good(winner: Result, near: Sequence[Result]) -> str:
+    """The sentence about results that move as much, or hardly more."""
+    most = max(near, key=moved_bytes)
+    verb = "moves" if len(near) == 1 else "move"
+    if moved_bytes(most) == moved_bytes(winner):
+        return f"{joined(map(named, near))} {verb} as much."
+    return f"{joined(map(named, near))} {verb} at most {times(moved_bytes(most), moved_bytes(winner))} times as much."
+
+
+def than(winner: Result, other: Result) -> str:
+    """`3.02x fewer words than`, from the counts of both. In bytes where types of several widths move."""
+    mine, its, unit = winner.total or 0, other.total or 0, "words"
+    if mine * moved_bytes(other) != its * moved_bytes(winner):
+        mine, its, unit = moved_bytes(winner), moved_bytes(other), "bytes"
+    if mine == its:
+        return f"as many {unit} as"
+    return f"{times(its, mine)}x fewer {unit} than" if its > mine else f"{times(mine, its)}x more {unit} than"
+
+
+def times(large: float, small: float) -> str:
+    """large / small in three digits, or in more if it takes more to show that it is above 1."""
+    return excess(large / small) if small and large > small else "1" if small else "infinitely"
+
+
+def distance_to_floor(share: float | None, M_bytes: int | None) -> str:
+    """The sentence that sets a ratio to the floor; an empty text where there is none."""
+    if share is None:
+        return ""
+    if share == 1:
+        return "No exact algorithm can move less." if M_bytes is None else "No algorithm of the class can move less."
+    if M_bytes is None:
+        return f"That is {excess(share)} times the compulsory words."
+    return f"It is within {rounded_up(share)} of the least that any algorithm of the class can move."
+
+
+def rounded_up(share: float) -> str:
+    """A ratio in three decimals, never below it: so "within" stays true."""
+    return f"{ceil(round(share * 1000, 6)) / 1000:.3f}"
+
+
+# ---------------------------------------------------------------- the reason
+
+
+class Moved(NamedTuple):
+    """What a result moves of a tensor: words read and written, and both as passes over the tensor."""
+
+    reads: int
+    writes: int
+    passes: tuple[int, int] | None
+    """None unless each word moves equally often."""
+
+    @property
+    def total(self) -> int:
+        return self.reads + self.writes
+
+
+def why(problem: Attention, winner: Result, other: Result, costs: bool = True) -> str:
+    """The reason of a difference, after a colon: what the winner moves less of, and with `costs` what it moves more of.
+    An empty text if no tensor differs."""
+    names = dict.fromkeys([*other.tensors, *winner.tensors])
+    pairs = {name: (moved(problem, winner, name), moved(problem, other, name)) for name in names}
+    sign = 1 if (other.total or 0) >= (winner.total or 0) else -1
+    saved = {name: sign * (its.total - mine.total) for name, (mine, its) in pairs.items()}
+    gains = sum(words for words in saved.values() if words > 0)
+    losses = -sum(words for words in saved.values() if words < 0)
+    if not gains:
+        return ""
+    text = f": {clauses(pairs, main_of(saved))}"
+    if costs and losses >= COST * gains:
+        text += "; but " + clauses(pairs, main_of({name: -words for name, words in saved.items()}))
+    return text
+
+
+def main_of(saved: dict[str, int]) -> list[str]:
+    """The tensors of the largest positive differences, as many as explain most of their sum; those of equal difference
+    together."""
+    order = sorted((name for name in saved if saved[name] > 0), key=lambda name: -saved[name])
+    total, found, reached = sum(saved[name] for name in order), list[str](), 0
+    for name in order:
+        if reached >= MAIN * total and saved[name] != saved[found[-1]]:
+            break
+        found.append(name)
+        reached += saved[name]
+    return found
+
+
+def moved(problem: Attention, result: Result, name: str) -> Moved:
+    """What a result moves of a tensor."""
+    words = result.tensors.get(name, {"reads": 0, "writes": 0})
+    reads, writes = words["reads"], words["writes"]
+    tensor = {**TENSORS, **SCHEDULES[result.schedule].tensors}.get(name)
+    p = narrowed(problem, **(vars(result).get("options") or {})).packed
+    size = int(p.instances)
+    for length in p.shape(tensor) if tensor else ():
+        size *= int(length)
+    even = tensor is not None and not reads % size and not writes % size
+    return Moved(reads, writes, (reads // size, writes // size) if even else None)
+
+
+def clauses(pairs: dict[str, tuple[Moved, Moved]], names: Sequence[str]) -> str:
+    """One clause for each difference, with all tensors that it holds for."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for name in names:
+        groups.setdefault(difference(*pairs[name]), []).append(name)
+    return joined(f"{joined(found)} {one if len(found) == 1 else many}" for (one, many), found in groups.items())
+
+
+def difference(mine: Moved, its: Moved) -> tuple[str, str]:
+    """What a result does with a tensor, and what the other does with it: as a predicate of one, and of several."""
+    if not mine.total:
+        return "never goes through HBM", "never go through HBM"
+    if not its.total:
+        return "goes through HBM", "go through HBM"
+    if mine.passes is None or its.passes is None:
+        more = mine.total > its.total
+        ratio = times(max(mine.total, its.total), min(mine.total, its.total))
+        text = f"{ratio}x as much" if more else f"{ratio}x less"
+        return f"moves {text}", f"move {text}"
+    (did, mine_often), (does, its_often) = done(*mine.passes), done(*its.passes)
+    text = f"{did} {mine_often}, not " + ("" if did == does else f"{does} ") + its_often
+    return f"is {text}", f"are {text}"
+
+
+def done(reads: int, writes: int) -> tuple[str, str]:
+    """What is done to each word of a tensor, and how often: ("read", "42 times")."""
+    if reads and writes:
+        if reads == writes:
+            return "read and written", often(reads)
+        return "written", f"{often(writes)} and read {often(reads)}"
+    return ("read", often(reads)) if reads else ("written", often(writes))
+
+
+def often(number: int) -> str:
+    """A number of times."""
+    return {1: "once", 2: "twice"}.get(number, f"{number} times")
+
+
+def joined(parts: Iterable[str]) -> str:
+    """Texts as a list in a sentence: `a, b and c`."""
+    *first, last = list(parts)
+    if any("," in part for part in (*first, last)):
+        return ", and ".join([*first, last])
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+# ---------------------------------------------------------------- bounds
+
+
+def answer_of_bounds(bounds: Sequence[Bound]) -> str:
+    """The sentence of a list of bounds: the floor of each family, and how far the best known is from it."""
+    known = {bound.name: bound for bound in bounds}
+    floors = [bound for bound in bounds if bound.name.endswith("floor")]
+    return " ".join(answer_of_floor(bound, known) for bound in floors)
+
+
+def answer_of_floor(floor: Bound, known: dict[str, Bound]) -> str:
+    """The sentence about one floor."""
+    prefix = floor.name.removesuffix("floor")
+    if floor.words is None:
+        return f"No floor is known here: {floor.condition}."
+    best = known.get(f"{prefix}attainable")
+    text = f"No algorithm of the class moves fewer than {floor.words} words"
+    if best is None or not best.valid or not best.words or not floor.words:
+        return text + "."
+    found = f"the {best.kind}, moves" if "," in best.kind else f"the {best.kind} moves"
+    if best.words == floor.words:
+        return f"{text}, and {found} no more."
+    return f"{text}; {found} {best.words}, within {rounded_up(best.words / floor.words)} of that."

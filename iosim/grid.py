@@ -1,0 +1,193 @@
+"""Tables for people: which columns a terminal shows, how wide they are, and how numbers are written.
+
+A pipe gets all columns and all digits as plain text (tables.py). A terminal gets a table by rich. If it is too narrow,
+columns of text fold first, then the columns that the table can best do without are left out, and a line says which.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .tables import table
+from .units import binary, format_megabytes
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+    from .tables import Rows
+
+LEAST_TEXT = 20  # characters: a column of text may fold to this width
+LONGEST_PIECE = 20  # characters; longer names are broken
+MOST_TEXT = 300  # characters of a cell; a longer one ends in a note
+GAP = 2  # characters between columns
+NUMBER = re.compile(r"[1-9]\d*(\.\d+)?")
+
+
+class ByteCell(int):
+    """A number of bytes as a cell of a table: decimal as plain text (`180.36 MB`), binary on a terminal (`172 MiB`).
+
+    `after` is a text that follows the number.
+    """
+
+    after: str = ""
+
+    def __new__(cls, size: int, after: str = "") -> ByteCell:
+        cell = super().__new__(cls, size)
+        cell.after = after
+        return cell
+
+    def __str__(self) -> str:
+        return format_megabytes(int(self)) + self.after
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table for people.
+
+    `spare` names the columns that a narrow terminal may leave out, the first to go first. `best` are the numbers of
+    the rows that stand out.
+    """
+
+    rows: Rows
+    spare: tuple[str, ...] = ()
+    best: Collection[int] = ()
+
+
+Piece = str | Grid
+Pieces = Sequence[Piece]
+"""An answer for people: texts and tables, one below the other."""
+
+
+def plain(pieces: Pieces) -> str:
+    """The pieces as plain text with all columns and digits."""
+    return "\n".join(piece if isinstance(piece, str) else table(piece.rows) for piece in pieces)
+
+
+# ---------------------------------------------------------------- what a terminal shows
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The columns that are shown, with their widths, and those that are left out."""
+
+    widths: dict[str, int]
+    left_out: tuple[str, ...]
+
+
+def layout(grid: Grid, width: int) -> Layout:
+    """The columns that fit into a width. Columns that are not spare go from the right, after those that are; the first
+    one stays."""
+    cells = {name: [name, *(shown(row[name]) for row in grid.rows)] for name in grid.rows[0]}
+    widths = {name: max(map(len, texts)) for name, texts in cells.items()}
+    least = {name: foldable(texts) for name, texts in cells.items()}
+    left_out: list[str] = []
+    others = [*widths][1:]
+    for name in [*(n for n in grid.spare if n in widths), *(n for n in reversed(others) if n not in grid.spare)]:
+        if sum(least[n] for n in widths) + GAP * (len(widths) - 1) <= width:
+            break
+        left_out.append(name)
+        del widths[name]
+    room = width - GAP * (len(widths) - 1) - sum(widths.values())
+    for name in sorted(widths, key=lambda n: widths[n] - least[n], reverse=True):
+        cut = min(max(0, -room), widths[name] - least[name])
+        widths[name] -= cut
+        room += cut
+    return Layout(widths, tuple(n for n in grid.rows[0] if n in left_out))
+
+
+def foldable(texts: Sequence[str]) -> int:
+    """The least width of a column: that of its longest piece, but no less than LEAST_TEXT for text that can fold."""
+    whole, piece = max(map(len, texts)), max(len(piece.rstrip(" ")) for text in texts for piece in word_pieces(text))
+    return min(whole, max(piece, LEAST_TEXT))
+
+
+def word_pieces(text: str) -> list[str]:
+    """The pieces of a text between which a line may end: after a space, a comma or a slash, and in long names. A number
+    is one piece."""
+    if is_number(text) and not re.search("[a-zA-Z]", text):
+        return [text]
+    found = re.split(r"(?<=[ ,/])", text)
+    cuts = range(0, max([1, *map(len, found)]), LONGEST_PIECE)
+    return [part for piece in found for k in cuts if (part := piece[k : k + LONGEST_PIECE])] or [""]
+
+
+def folded(text: str, width: int) -> str:
+    """The text in lines of at most this width, except a single longer piece."""
+    lines, line = list[str](), ""
+    for piece in word_pieces(text):
+        if line and len(line) + len(piece.rstrip(" ")) > width:
+            lines.append(line.rstrip(" "))
+            line = ""
+        line += piece
+    return "\n".join([*lines, line])
+
+
+def shown(value: object) -> str:
+    """A cell as a terminal shows it: digits in groups, bytes in binary units, a dash for None."""
+    if value is None:
+        return "-"
+    if isinstance(value, ByteCell):
+        return binary(int(value)) + value.after
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    text = str(value)
+    if NUMBER.fullmatch(text):
+        whole, point, decimals = text.partition(".")
+        return f"{int(whole):,}{point}{decimals}"
+    if len(text) <= MOST_TEXT:
+        return text
+    return text[:MOST_TEXT].rpartition(" ")[0].rstrip(",;") + f" … ({len(text)} characters: see --csv)"
+
+
+def is_number(text: str) -> bool:
+    """Whether a cell is aligned as a number."""
+    return text[:1].isdigit() or text == "-"
+
+
+def print_pieces(pieces: Pieces) -> None:
+    """Print an answer on a terminal."""
+    from rich.console import Console
+
+    from .terminal import fit
+
+    console = Console(highlight=False, markup=False, emoji=False)
+    for piece in pieces:
+        if isinstance(piece, str):
+            console.out(fit(piece, console.width))
+        else:
+            print_grid(piece, console)
+
+
+def print_grid(grid: Grid, console: Console) -> None:
+    """Print a table by rich, which honours NO_COLOR."""
+    from rich import box
+    from rich.table import Table
+
+    if not grid.rows:
+        console.out(table(grid.rows))
+        return
+    found = layout(grid, console.width)
+    drawn = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False, header_style="bold")
+    for name, wide in found.widths.items():
+        number = all(is_number(shown(row[name])) for row in grid.rows)
+        drawn.add_column(cell(name), justify="right" if number else "left", width=wide, no_wrap=True)
+    for k, row in enumerate(grid.rows):
+        texts = [folded(shown(row[name]), wide) for name, wide in found.widths.items()]
+        drawn.add_row(*map(cell, texts), style="bold green" if k in grid.best else "")
+    console.print(drawn)
+    if found.left_out:
+        console.print(cell(f"not shown: {', '.join(found.left_out)} (a wider terminal shows them, --csv has all)"),
+                      style="dim")  # fmt: skip
+
+
+def cell(text: str) -> Text:
+    """A cell of rich's, in which nothing is markup. What does not fit stands out."""
+    from rich.text import Text
+
+    return Text(text, style="bold red" if text in ("NO", "nothing fits") or text.startswith("none:") else "")

@@ -1,0 +1,73 @@
+"""The answer of a roofline in a sentence: which schedule is fastest at the peaks, by what factor, and what binds it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..counting.sentence import BASELINE, NEAR, distance_to_floor, joined, times
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .roofline import Roofline, RooflineRow
+
+SLOWEST = {
+    "memory": "the HBM binds", "matrix": "matrix products bind", "exp": "exponentials bind",
+    "other": "operations outside of products bind",
+}  # fmt: skip
+
+
+def winners(found: Roofline) -> list[RooflineRow]:
+    """The row of least time at the peaks of each phase, over all launches, of those that fit."""
+    within = [row for row in found.rows if row.launch == "all" and row.fits]
+    phases = dict.fromkeys(row.phase for row in within)
+    return [min((row for row in within if row.phase == phase), key=lambda row: row.seconds) for phase in phases]
+
+
+def answer_lines(found: Roofline) -> list[str]:
+    """The sentences of the answer, about each phase."""
+    lines = [line for winner in winners(found) for line in lines_of_phase(found, winner)]
+    return lines or ["Nothing that was asked for fits in this SRAM."]
+
+
+def lines_of_phase(found: Roofline, winner: RooflineRow) -> list[str]:
+    """The sentences about one phase."""
+    phase = [row for row in found.rows if row.phase == winner.phase and row.launch == "all" and row is not winner]
+    slower = sorted((row for row in phase if row.seconds > NEAR * winner.seconds), key=lambda row: row.seconds)
+    near = [row for row in phase if row.fits and row not in slower]
+    baseline = [row for row in phase if row.schedule == BASELINE]
+    within = [row for row in slower if row.fits]
+    other = next(iter([*baseline, *within, *slower]), None)
+    first = "" if len({row.phase for row in found.rows}) == 1 else f"{winner.phase}: "
+    first += f"{named(winner)} takes {winner.seconds * 1e6:.2f} us at the peaks of {found.hardware.name}"
+    lines = [first + (f", {compared(winner, other, found.M_bytes)}" if other else f"; {SLOWEST[winner.binds]}.")]
+    lines += [nearly_as_fast(winner, near)] if near else []
+    lines += [f"It takes {compared(winner, within[0], found.M_bytes)}"] if within and within[0] is not other else []
+    distance = distance_to_floor(winner.ratio_to_floor, found.M_bytes)
+    return [*lines, distance.replace("It is", "Its words are")] if distance else lines
+
+
+def named(row: RooflineRow) -> str:
+    """A row by its schedule and tiles."""
+    return row.schedule + (f" ({row.Br}x{row.Bc})" if row.Br else "")
+
+
+def nearly_as_fast(winner: RooflineRow, near: Sequence[RooflineRow]) -> str:
+    """The sentence about rows that take as long, or hardly longer."""
+    most = times(max(row.seconds for row in near), winner.seconds)
+    verb = "takes" if len(near) == 1 else "take"
+    return f"{joined(map(named, near))} {verb} {'as long' if most == '1' else f'at most {most} times as long'}."
+
+
+def compared(winner: RooflineRow, other: RooflineRow, M_bytes: int) -> str:
+    """The end of a sentence: how the winner's time and bytes compare with those of another row, and what binds both."""
+    beyond = "" if other.fits else f", which would need {times(other.sram_peak_bytes or 0, M_bytes)} times this SRAM"
+    less = winner.seconds <= other.seconds
+    share = times(*sorted((winner.seconds, other.seconds), reverse=True))
+    text = f"{share}x {'less' if less else 'more'} than {named(other)}{beyond}: "
+    mine, its = winner.work.total_bytes, other.work.total_bytes
+    if mine != its:
+        text += f"it moves {times(max(its, mine), min(its, mine))}x {'fewer' if its > mine else 'more'} bytes, and "
+    if winner.binds == other.binds:
+        return f"{text}{SLOWEST[winner.binds]} in both."
+    return f"{text}{SLOWEST[winner.binds]}, not {SLOWEST[other.binds].rpartition(' ')[0]}."

@@ -1,0 +1,189 @@
+"""The answer in a sentence: every number in it is a count's, and it never says that something fits which does not."""
+
+import random
+import re
+
+import pytest
+
+import iosim
+from iosim.counting import sentence
+from iosim.counting.count import count
+from iosim.counting.sentence import answer_lines, answer_of, answer_of_bounds, named, winner_of
+from iosim.tuning.least import tune
+
+MASKS = ("dense", "dense", "causal", "window:5", "causal&window:9", "global:2")
+FEW = ("flash1,flash2", "flash2", "standard,flash1", "standard-tiled,small-cache", "flash1,block-sparse-q,local-gather")
+
+
+def asked(seed):
+    """A random problem, and reports on it with a random choice of schedules."""
+    rng = random.Random(seed)
+    heads = rng.choice([1, 1, 4])
+    problem = {
+        "N": rng.randint(1, 200), "Nk": rng.randint(1, 200), "d": rng.choice([1, 3, 8, 16]), "mask": rng.choice(MASKS),
+        "heads": heads, "kv_heads": rng.choice([1, heads]), "dtype": rng.choice(["fp16", "fp32"]),
+    }  # fmt: skip
+    if problem["dtype"] == "fp16":
+        problem["acc_dtype"] = rng.choice(["fp16", "fp32"])
+    M = rng.choice([64, 300, 2000, 9000, 60000, 10**6])
+    return count(M=M, schedules=rng.choice([(), *FEW]), **problem)
+
+
+def claim(line):
+    """(factor, more or fewer, unit, name of the other) of a sentence that compares; None if it does not."""
+    found = re.search(r" moves ([\d.]+)x (more|fewer) (words|bytes) than ([\w-]+(?: \([^)]*\))?)", line)
+    return found and (float(found[1]), found[2], found[3], found[4])
+
+
+def by_name(report):
+    return {named(result): result for result in report.results}
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_factors_are_ratios_of_counts(seed):
+    report = asked(seed)
+    lines, winner = answer_lines(report), winner_of(report.results)
+    assert answer_of(report) == " ".join(lines) == report.answer
+    if winner is None:
+        assert len(lines) == 1 and lines[0].startswith("Nothing that was counted fits")
+        assert not any(result.fits for result in report.results)
+        return
+    assert winner.fits and winner.total_bytes == min(r.total_bytes for r in report.results if r.fits)
+    assert lines[0].startswith(named(winner))
+    compared = [found for line in lines if (found := claim(line))]
+    assert (
+        compared
+        or len([r for r in report.results if r.total is not None]) == 1
+        or "as many" in lines[0]
+        or len(lines) > 1
+    )
+    for factor, way, unit, other in compared:
+        names = {"words": "total", "bytes": "total_bytes"}
+        mine, its = (getattr(by_name(report)[name], names[unit]) for name in (named(winner), other))
+        ratio = its / mine if way == "fewer" else mine / its
+        assert ratio > 1 and factor == pytest.approx(ratio, rel=0.006) and factor > 1
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_does_not_fit_is_said_so(seed):
+    """Whatever is compared with and does not fit stands with the SRAM that it would need; nothing else does."""
+    report = asked(seed)
+    for line in answer_lines(report):
+        found = claim(line)
+        if not found or winner_of(report.results) is None:
+            continue
+        other = by_name(report)[found[3]]
+        needs = re.search(r"which would need ([\d.]+) times this SRAM", line)
+        assert bool(needs) == (not other.fits)
+        if needs:
+            assert float(needs[1]) == pytest.approx(other.sram_peak_bytes / report.M_bytes, rel=0.006)
+            assert float(needs[1]) > 1
+        assert "the next that fits" not in line or other.fits
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_distance_to_the_floor_is_never_too_small(seed):
+    report = asked(seed)
+    winner, text = winner_of(report.results), answer_of(report)
+    found = re.search(r"within ([\d.]+) of the least that any algorithm of the class can move", text)
+    if winner is None or winner.ratio_to_floor is None:
+        assert not found
+    elif winner.ratio_to_floor == 1:
+        assert "No algorithm of the class can move less." in text and not found
+    else:
+        assert 0 <= float(found[1]) - winner.ratio_to_floor < 0.00101
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_reasons_are_what_the_tensors_say(seed):
+    """`K and V are read 42 times, not once` are passes over the tensor; `never goes through HBM` moves no word."""
+    report = asked(seed)
+    winner = winner_of(report.results)
+    sizes = {"Q": "N d", "K": "Nk d", "V": "Nk dv", "O": "N dv", "S": "N Nk", "P": "N Nk", "l": "N", "m": "N"}
+    p = report.problem
+    for line in answer_lines(report) if winner else ():
+        for names, text in re.findall(
+            r"((?:\b[QKVOSPlm]\b(?:, | and )?)+) (never goes?|(?:is|are) read [^;.,]*)", line
+        ):
+            for name in re.findall(r"\w", names.replace("and", "")):
+                moved = winner.tensors.get(name, {"reads": 0, "writes": 0})
+                if text.startswith("never"):
+                    assert moved == {"reads": 0, "writes": 0} or name not in winner.tensors
+                    continue
+                size = p.instances
+                for axis in sizes[name].split():
+                    size *= getattr(p, axis)
+                said = text.partition(" read ")[2]
+                often = re.match(r"(?:and written )?(\d+|once|twice)", said)[1]
+                times = {"once": 1, "twice": 2}.get(often) or int(often)
+                assert moved["reads"] == times * size, line
+
+
+def test_the_example_of_the_readme():
+    assert count(8192, 128, "100KB").answer == (
+        "flash2 (196x1) moves 3.02x fewer words than standard, which would need 20.5 times this SRAM: S and P never go "
+        "through HBM; but K and V are read 42 times, not once. It moves 1.5x fewer words than flash1 (2x196), the next "
+        "that fits: O is written once, not read and written 42 times, and Q is read once, not 42 times. It is within "
+        "1.064 of the least that any algorithm of the class can move."
+    )
+
+
+def test_names_decide_nothing(monkeypatch):
+    """The same texts under other names get the same answer."""
+    flash1, flash2 = (iosim.SCHEDULES[name] for name in ("flash1", "flash2"))
+    from dataclasses import replace
+
+    swapped = {"flash1": replace(flash2, name="flash1"), "flash2": replace(flash1, name="flash2", rules=("best",))}
+    plain = count(512, 16, "8KB", schedules="flash1,flash2", tiles="best").answer
+    for name, schedule in swapped.items():
+        monkeypatch.setitem(iosim.SCHEDULES, name, schedule)
+    other = count(512, 16, "8KB", schedules="flash1,flash2", tiles="best").answer
+    assert other == plain.replace("flash1", "flash0").replace("flash2", "flash1").replace("flash0", "flash2")
+
+
+def test_without_M_nothing_is_said_to_fit():
+    report = count(64, 8, tiles="16x16", schedules="flash1,flash2")
+    assert "Whether it fits is not known without M: it needs 1600 B of SRAM." in report.answer
+    assert "of the class" not in report.answer and "that fits" not in report.answer
+    assert report["flash2"].sram_peak_bytes == 1600
+
+
+def test_several_families_have_a_sentence_each():
+    lines = answer_lines(count(64, 8, "4KB", schedules="matmul-tiled,flash1,flash2,matmul-naive"))
+    assert [line.split()[0] for line in lines if not line.startswith(("It", "No"))] == ["matmul-tiled", "flash2"]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_tune_has_the_sentence_of_its_winner(seed):
+    rng = random.Random(seed)
+    best = tune(rng.randint(1, 90), rng.choice([4, 16]), rng.choice([600, 4000, 30000]), mask=rng.choice(MASKS))
+    if best.winner is None:
+        assert answer_of(best).startswith("Nothing")
+        return
+    assert answer_of(best).startswith(best.winner.schedule) and best.winner is winner_of(best.results)
+    for factor, way, _, other in filter(None, map(claim, answer_lines(best))):
+        its = by_name(best)[other]
+        ratio = its.total_bytes / best.winner.total_bytes
+        assert factor == pytest.approx(ratio if way == "fewer" else 1 / ratio, rel=0.006)
+        assert way == "more" or ratio >= 1
+
+
+def test_bounds_have_a_sentence():
+    text = answer_of_bounds(count(8192, 128, "100KB").bounds)
+    assert text.startswith(
+        "No algorithm of the class moves fewer than 84758228 words; the least of what was counted moves "
+    )
+    least = int(re.search(r"moves (\d+), within", text)[1])
+    assert float(re.search(r"within ([\d.]+) of that", text)[1]) == pytest.approx(least / 84758228, abs=0.001)
+    assert "No floor is known here" in answer_of_bounds(count(64, 8, "4KB", mask="window:1b", tiles="8x8").bounds)
+
+
+@pytest.mark.parametrize("command", ["count", "tune", "bounds"])
+def test_commands_end_with_it(command, ask, iosim):
+    args = (command, "--N", 256, "--d", 16, "--M", "4KB")
+    answer = ask(*args)["answer"]
+    assert " ".join(iosim(*args).stdout.split()).endswith(answer) and len(answer) > 60
+
+
+def test_ratios_are_rounded_up():
+    assert [sentence.rounded_up(x) for x in (1.0639, 1.064, 1.0640001, 1.0)] == ["1.064", "1.064", "1.065", "1.000"]
