@@ -1,6 +1,7 @@
 """Speeds, as ratios in one run: `python benchmarks/speed.py` prints a Markdown table. `--quick` shows that it runs."""
 
 import io
+import json
 import statistics
 import subprocess
 import sys
@@ -87,14 +88,26 @@ def best(clock):
         yield f"`--tiles best` with {mask}, first time, milliseconds", found * 1e3, "under 10"
 
 
+def csv_by_pandas(frame):
+    return frame.to_csv(io.StringIO(), index=False, lineterminator="\n")
+
+
+def json_by_json(frame):
+    rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
+    return [json.dumps(row, separators=(",", ":")) for row in rows]
+
+
 def sweeps(clock, most):
     axes = {"N": list(range(1000, 1000 + most)), "d": [64, 128]}
     plan = sweep.build({**axes, "M": list(range(16384, 16384 + most // 2 * 512, 512))}, ["flash1", "flash2"], "128x64")
     frames = list(sweep.chunks(plan))
     assert all(tuple(frame.columns) == COLUMNS for frame in frames)
-    whole = clock(lambda: write_sweep.write_csv(plan, io.StringIO(), lambda rows: None), 1)
-    pandas = clock(lambda: [frame.to_csv(io.StringIO(), index=False) for frame in frames], 1)
-    yield "a sweep of half a million rows to CSV / pandas writing it", whole / pandas, "at most 2"
+    counted = clock(lambda: list(sweep.chunks(plan)), 3)
+    for kind, before in (("csv", csv_by_pandas), ("jsonl", json_by_json)):
+        now = clock(lambda kind=kind: write_sweep.WRITERS[kind](plan, io.StringIO(), lambda rows: None), 3)
+        others = clock(lambda before=before: [before(frame) for frame in frames], 1)
+        what, aim = {"csv": ("CSV: pandas", "at least 3"), "jsonl": ("JSON lines: `json`", "at least 2.8")}[kind]
+        yield f"a sweep of half a million rows to {what} writing / iosim writing", (counted + others) / now, aim
     axes["M"] = list(range(65536, 65536 + most // 10 * 512, 512))
     dense, causal = (sweep.build({**axes, "mask": mask}, ["block-sparse-q"], "128x64") for mask in ("dense", "causal"))
     ratio = clock(lambda: list(sweep.chunks(causal)), 3) / clock(lambda: list(sweep.chunks(dense)), 3)

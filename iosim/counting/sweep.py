@@ -241,6 +241,20 @@ def fits_int64(problem: Attention[Size], schedule: Schedule) -> bool:
     return 8 * max(counted["total_bytes"], counted["flops"], room, worst.N * worst.Nk * worst.d**2) < 2**63
 
 
+def in_int64(plan: Sweep) -> bool:
+    """Whether int64 holds every count of a sweep, which the largest size of each axis decides."""
+    largest = {name: max(values) for name, values in plan.sizes.items() if values is not None and name != "M"}
+    largest = {"Nk": largest["N"], "dv": largest["d"], **largest, "kv_heads": 1}
+    sizes = cast("ProblemOptions", largest)
+    problems = [
+        replace(Attention(1, 1, dtype=dtype, acc_dtype=acc, **options), **sizes)
+        for options in plan.options
+        for dtype, acc in plan.types
+    ]
+    schedules = {schedule for mask in plan.masks for schedule, _ in plan.runs(mask)}
+    return all(fits_int64(p, s) for problem in problems for p in (problem, problem.packed) for s in schedules)
+
+
 def cells_of(
     problem: Attention[Size],
     M_bytes: Whole | None,

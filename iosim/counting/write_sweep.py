@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, TextIO
 
-from ..errors import MissingError
+from ..errors import InputError, MissingError
 from ..files import written_whole
-from .sweep import chunks
+from .columns import RESULT_COLUMNS
+from .row_text import CSV, JSON, Form, header, lines
+from .sweep import chunks, in_int64
 
 if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
     from .sweep_axes import Sweep
 
 Out = str | AbstractContextManager[TextIO]
 """The name of a file, or an open one."""
 Progress = Callable[[int], object]
 """Called with the number of rows of each chunk that is written."""
+GROUP_ROWS = 2**17  # rows of a group in Parquet: memory does not grow with the sweep
+TEXTS = ("dtype", "acc_dtype", "mask", "schedule", "tiling", "gqa", "more_tiles")
+TRUTHS = ("fits", "lse", "keep_p", "count_init")
 
 
 def write(sweep: Sweep, path: str, kind: str, progress: Progress = lambda rows: None) -> None:
@@ -28,34 +36,74 @@ def write(sweep: Sweep, path: str, kind: str, progress: Progress = lambda rows: 
 def write_csv(sweep: Sweep, out: Out, progress: Progress) -> None:
     """Write a sweep as CSV with one header."""
     with open(out, "w", newline="") if isinstance(out, str) else out as file:
-        for k, rows in enumerate(chunks(sweep)):
-            rows.to_csv(file, index=False, header=k == 0, lineterminator="\n")
-            progress(len(rows))
+        file.write(header(sweep.shown))
+        write_lines(sweep, file, CSV, progress)
 
 
 def write_jsonl(sweep: Sweep, out: Out, progress: Progress) -> None:
-    """Write a sweep as one JSON object a line. pandas' own writer is not used: it cuts ratios off after 15 decimals."""
-    import json
-
+    """Write a sweep as one JSON object a line."""
     with open(out, "w") if isinstance(out, str) else out as file:
-        for rows in chunks(sweep):
-            known = rows.astype(object).where(rows.notna(), None)
-            file.writelines(json.dumps(row, separators=(",", ":")) + "\n" for row in known.to_dict("records"))
-            progress(len(rows))
+        write_lines(sweep, file, JSON, progress)
+
+
+def write_lines(sweep: Sweep, file: TextIO, form: Form, progress: Progress) -> None:
+    """Write the rows of a sweep as lines of text."""
+    for rows in chunks(sweep):
+        file.write(lines(rows, form))
+        progress(len(rows))
 
 
 def write_parquet(sweep: Sweep, out: Out, progress: Progress) -> None:
-    """Write a sweep as Parquet, which needs pyarrow."""
-    import pandas as pd
-
+    """Write a sweep as Parquet, a group of rows at a time, which needs pyarrow."""
     try:
-        import pyarrow  # noqa: F401
+        import pyarrow as pa
+        from pyarrow import parquet
     except ImportError:
         raise MissingError("Parquet needs pyarrow: pip install 'iosim[parquet]'; CSV works without it") from None
-    parts = list(chunks(sweep))
-    for rows in parts:
+    columns = {name: parquet_types(name, in_int64(sweep)) for name in sweep.shown}
+    wanted = pa.schema([(name, arrow) for name, (arrow, _) in columns.items()])
+    dtypes = {name: dtype for name, (_, dtype) in columns.items()}
+    writer = None
+    for rows in groups_of_rows(chunks(sweep)):
+        try:
+            table = pa.Table.from_pandas(rows.astype(dtypes), wanted, preserve_index=False)
+        except pa.ArrowInvalid:
+            raise InputError(
+                "--format", "parquet", "counts of at most 38 digits in Parquet", "CSV has no limit"
+            ) from None
+        writer = writer or parquet.ParquetWriter(out, table.schema)
+        writer.write_table(table)
         progress(len(rows))
-    pd.concat(parts, ignore_index=True).to_parquet(out, index=False)
+    if writer:
+        writer.close()
+
+
+def groups_of_rows(parts: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    """The rows in tables of about GROUP_ROWS."""
+    import pandas as pd
+
+    group: list[pd.DataFrame] = []
+    for rows in parts:
+        group.append(rows)
+        if sum(map(len, group)) >= GROUP_ROWS:
+            yield pd.concat(group, ignore_index=True)
+            group = []
+    if group:
+        yield pd.concat(group, ignore_index=True)
+
+
+def parquet_types(name: str, int64: bool) -> tuple[pa.DataType, str]:
+    """The type of a column in Parquet, and in pandas. Counts that int64 might not hold are decimals of 38 digits."""
+    import pyarrow as pa
+
+    if name in TEXTS:
+        return pa.dictionary(pa.int32(), pa.string()), "category"
+    if name in TRUTHS:
+        return pa.bool_(), "boolean"
+    if name.startswith("ratio"):
+        return pa.float64(), "float64"
+    exact = int64 or name not in RESULT_COLUMNS
+    return (pa.int64(), "Int64") if exact else (pa.decimal128(38, 0), "object")
 
 
 WRITERS: dict[str, Callable[[Sweep, Out, Progress], None]] = {

@@ -1,0 +1,180 @@
+"""Numbers as text, many at once: what `str` gives for an integer and `repr` for a float, byte for byte.
+
+A text lies in columns of four bytes, four digits in each. Bytes that are zero are blank: who joins the columns of a row
+leaves them out. A float is written with the fewest digits that read back as the same float. Its digits are found in
+float64, with the rounding error of the one product that matters (Dekker 1971); where that does not decide, `repr` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Whole = NDArray[np.int64]
+    Floats = NDArray[np.float64]
+    Flags = NDArray[np.bool_]
+    Quad = NDArray[np.uint32]  # four characters a row
+
+LEAST_POWER, MOST_POWER = -4, 14  # floats from 10^-4 to below 10^15 are written here, others by repr
+SPLITTER = 134217729.0  # 2^27 + 1 halves the digits of a float
+
+
+class Tables(NamedTuple):
+    """The texts of 0 to 9999, four characters each: twice, of which the second half has blanks."""
+
+    leading: Quad
+    """The second half without zeros in front."""
+    trailing: Quad
+    """The second half without zeros at the end."""
+    first: Quad
+    """As `trailing`, but with one zero for 0."""
+    last: Quad
+    """As `leading`, but with one zero for 0."""
+
+
+@cache
+def tables() -> Tables:
+    """The texts of 0 to 9999."""
+    digits = (np.arange(10_000)[:, None] // np.array([1000, 100, 10, 1]) % 10).astype(np.uint8)
+    full = digits + np.uint8(ord("0"))
+    leading = np.where(np.maximum.accumulate(digits, axis=1) > 0, full, 0)
+    trailing = np.where(np.maximum.accumulate(digits[:, ::-1], axis=1)[:, ::-1] > 0, full, 0)
+    first, last = trailing.copy(), leading.copy()
+    first[0, 0] = last[0, 3] = ord("0")
+    return Tables(*(np.concatenate([full, half]).view(np.uint32).ravel() for half in (leading, trailing, first, last)))
+
+
+def quads_of_texts(texts: Iterable[bytes]) -> list[Quad]:
+    """Texts without zero bytes as columns of four bytes."""
+    whole = np.array(list(texts), "S")
+    quads = -(-max(1, whole.itemsize) // 4)
+    columns = whole.astype(f"S{4 * quads}").view(np.uint32).reshape(len(whole), quads)
+    return [columns[:, k] for k in range(quads)]
+
+
+def quad(text: bytes) -> np.uint32:
+    """A text of at most four bytes as a number, with blanks after it."""
+    return np.frombuffer(text.ljust(4, b"\0"), np.uint32)[0]
+
+
+def quads_of_integers(values: Whole) -> list[Quad]:
+    """Integers from 0 on, as columns of four bytes. Negative ones are not taken."""
+    return quads_of_groups(groups_of(values))
+
+
+def groups_of(values: Whole) -> list[Whole]:
+    """The digits of integers in groups of four, the highest first; as many as the largest integer needs."""
+    most, groups = int(values.max(initial=0)), list[np.ndarray]()
+    while most >= 10_000:
+        higher = values // 10_000
+        groups.insert(0, values - 10_000 * higher)
+        values, most = higher, most // 10_000
+    return [values, *groups]
+
+
+def quads_of_groups(groups: list[Whole]) -> list[Quad]:
+    """Groups of four digits as text, without zeros in front."""
+    text, found = tables(), list[np.ndarray]()
+    blank: Flags | bool = True  # whether all groups before this one are zero
+    for group in groups[:-1]:
+        found.append(text.leading.take(group + 10_000 * np.asarray(blank)))
+        blank = (group == 0) & blank
+    return [*found, text.last.take(groups[-1] + 10_000 * np.asarray(blank))]
+
+
+class Decimal(NamedTuple):
+    """Floats in decimal: integers over powers of ten, and where they are not known to be what `repr` gives."""
+
+    digits: Whole
+    power: Whole
+    doubtful: Flags
+
+
+@cache
+def powers() -> tuple[Floats, Floats, Floats, Whole]:
+    """10^0 to 10^22, which are floats without error; their upper and lower halves; and 10^0 to 10^18 as integers."""
+    power = np.array([10.0**k for k in range(23)])
+    upper = SPLITTER * power - (SPLITTER * power - power)
+    return power, upper, power - upper, np.array([10**k for k in range(19)])
+
+
+def shortest(x: Floats) -> Decimal:
+    """The decimals of fewest digits that read back as the floats, which are from 10^-4 to below 10^15.
+
+    Fifteen digits are tried first: an integer below 2^53 over a power of ten is divided with one rounding, so the test
+    is exact. Of 17 digits the product x 10^k is computed with its rounding error, which is exact as well. A decimal of
+    16 digits reads back as x if it is nearer than half a unit in the last place of x.
+    """
+    power, upper, lower, _ = powers()
+    limits = np.array([float(f"1e{k}") for k in range(LEAST_POWER + 1, MOST_POWER + 1)])
+    k = MOST_POWER + 2 - LEAST_POWER - np.searchsorted(limits, x, side="right")  # 17 digits: those of x 10^k
+    fifteen = np.rint(x * power.take(k - 2))
+    short = fifteen / power.take(k - 2) == x
+    scale = power.take(k)
+    product = x * scale
+    wide = SPLITTER * x
+    head = wide - (wide - x)
+    tail, up, low = x - head, upper.take(k), lower.take(k)
+    error = ((head * up - product) + head * low + tail * up) + tail * low
+    whole = np.rint(error)
+    rest = error - whole  # x 10^k is seventeen + rest
+    seventeen = product.astype(np.int64) + whole.astype(np.int64)
+    sixteen = seventeen // 10
+    above = (seventeen - 10 * sixteen) + rest
+    distance = np.minimum(np.abs(above), 10 - above)
+    mantissa, exponent = np.frexp(x)
+    half_unit = np.ldexp(scale, exponent - 54)
+    unsure = (np.abs(rest) == 0.5) | (above == 5) | (np.abs(distance - half_unit) < 1e-6) | (mantissa == 0.5)
+    digits = np.where(distance < half_unit, 10 * (sixteen + (above > 5)), seventeen)
+    digits = np.where(short, 100 * fifteen.astype(np.int64), digits)
+    return Decimal(digits, k, unsure & ~short)
+
+
+def quads_of_floats(values: Floats) -> list[Quad]:
+    """Floats as columns of four bytes. NaN is blank."""
+    usual = (values >= 10.0**LEAST_POWER) & (values < 10.0 ** (MOST_POWER + 1))
+    found = shortest(np.where(usual, values, 1.0))
+    quads = quads_of_decimals(found)
+    others = np.flatnonzero((~usual | found.doubtful) & ~np.isnan(values))
+    texts = quads_of_texts(repr(x).encode() for x in values[others].tolist())
+    quads += [np.zeros(len(values), np.uint32) for _ in range(len(texts) - len(quads))]
+    unusual = ~usual | found.doubtful
+    if unusual.any():
+        for k, quad in enumerate(quads):
+            quad[unusual] = 0
+            if k < len(texts):
+                quad[others] = texts[k]
+    return quads
+
+
+def quads_of_decimals(found: Decimal) -> list[Quad]:
+    """Decimals as text: all digits in front of the point, and those after it up to the last that is not zero."""
+    ten, text, k = powers()[3], tables(), found.power
+    whole = np.where(k > 18, 0, found.digits // ten.take(np.minimum(k, 18)))
+    after = found.digits - whole * ten.take(np.where(k > 18, 0, k))
+    cut = ten.take(np.maximum(k - 8, 0))
+    eight = after // cut * ten.take(np.maximum(8 - k, 0))  # the first eight digits after the point, then twelve more
+    twelve = (after % cut) * ten.take(np.minimum(20 - k, 12))
+    groups = [eight // 10_000, eight % 10_000, twelve // 10**8, twelve // 10_000 % 10_000, twelve % 10_000]
+    ends: Flags | bool = True  # whether all groups after this one are zero
+    decimals: list[Quad] = []
+    for group in groups[:0:-1]:
+        decimals.insert(0, text.trailing.take(group + 10_000 * np.asarray(ends)))
+        ends = (group == 0) & ends
+    first = text.first.take(groups[0] + 10_000 * np.asarray(ends))
+    point = np.full(len(whole), quad(b"."))
+    return [*quads_of_groups(groups_of(whole)), point, first, *decimals]
+
+
+def joined(columns: list[Quad]) -> bytes:
+    """The rows of columns of four bytes, one after the other, without blanks."""
+    whole = np.empty((len(columns[0]), len(columns)), np.uint32)
+    for k, column in enumerate(columns):
+        whole[:, k] = column
+    return whole.tobytes().translate(None, b"\0")

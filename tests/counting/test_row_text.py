@@ -1,0 +1,128 @@
+"""Lines of a sweep have the bytes that `str`, `repr`, pandas and json give."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from iosim.counting import digits, row_text, sweep, write_sweep
+from iosim.counting.sweep_axes import build
+from iosim.errors import InputError
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch):
+    monkeypatch.setattr(sweep, "CHUNK_ROWS", 9_000)
+
+
+def texts(quads):
+    """The cells of columns of four bytes."""
+    end = np.full(len(quads[0]), digits.quad(b"\n"))
+    return digits.joined([*quads, end]).decode().split("\n")[:-1]
+
+
+SEEDS = np.random.default_rng(7)
+FLOATS = {
+    "from 0 to 1": SEEDS.random(20_000),
+    "every power of ten": 10 ** SEEDS.uniform(-8, 18, 20_000),
+    "ratios": SEEDS.integers(1, 10**6, 20_000) / SEEDS.integers(1, 10**6, 20_000),
+    "few digits": SEEDS.integers(1, 10**5, 5_000) / 1000,
+    "dyadic, so that ties occur": SEEDS.integers(1, 2**53, 20_000) / 2.0 ** SEEDS.integers(1, 62, 20_000),
+    "powers of two": 2.0 ** np.arange(-70, 70),
+    "beside powers of ten": np.nextafter([10.0**k for k in range(-6, 20)] * 2, [0] * 26 + [np.inf] * 26),
+    "odd ones": np.array([0.0, np.inf, -np.inf, 5e-324, -1.5, 1e22, 0.1 + 0.2, 1e-4, 1e15, 1e16, 123456789012345.6, 2.0**53]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("values", FLOATS.values(), ids=FLOATS)
+def test_floats_are_written_as_repr_writes_them(values):
+    assert texts(digits.quads_of_floats(values)) == [repr(x) for x in values.tolist()]
+
+
+def test_nearly_all_ratios_are_decided_without_repr():
+    assert digits.shortest(FLOATS["ratios"]).doubtful.mean() < 1e-3
+
+
+def test_not_a_number_is_blank():
+    assert texts(digits.quads_of_floats(np.array([np.nan, 1.5]))) == ["", "1.5"]
+
+
+def test_integers_are_written_as_str_writes_them():
+    values = SEEDS.integers(0, 2**63 - 1, 20_000) >> SEEDS.integers(0, 63, 20_000)
+    values[:6] = 0, 9_999, 10_000, 99_999_999, 100_000_000, 2**63 - 1
+    assert texts(digits.quads_of_integers(values)) == list(map(str, values.tolist()))
+
+
+PLANS = {
+    "as they come": build({"N": "100:900:+100", "d": [16, 64], "M": "4KB:64KB:x4"}),
+    "nothing fits": build({"N": [64, 4096], "d": [64, 512], "M": [8, 64, 2048, "100KB"]}),
+    "without M": build({"N": "1:20:+1", "d": 8}, ["flash1", "standard"], "16x16"),
+    "masks": build({"N": [64, 96], "d": 8, "M": "2KB", "mask": ["causal", "window:4&causal", "dense"]}),
+    "options": build({"N": [64, 96], "d": 8, "M": "2KB"}, ["split-kv", "small-cache"], lse=True, splits=[1, 3], gqa="pack"),
+    "counts above 2^63": build({"N": [64, 2**40], "d": 2**10, "M": "1MB"}, ["flash2", "standard"], "64x64"),
+    "several chunks": build({"N": "1:6000:+1", "d": 8, "M": "2KB"}, ["flash1", "flash2"], "16x16"),
+    "one column, with gaps": build({"N": [64, 4096], "d": 64, "M": [8, "9KB"]}, columns=("ratio_to_floor",)),
+    "a column of texts": build({"N": [64, 4096], "d": 64, "M": [8, "9KB"]}, columns=("schedule", "Br")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
+def test_lines_are_those_of_pandas_and_json(plan, tmp_path):
+    parts = list(sweep.chunks(plan))
+    write_sweep.write(plan, str(tmp_path / "out.csv"), "csv")
+    wanted = "".join(p.to_csv(index=False, header=k == 0, lineterminator="\n") for k, p in enumerate(parts))
+    assert (tmp_path / "out.csv").read_text() == wanted
+    write_sweep.write(plan, str(tmp_path / "out.jsonl"), "jsonl")
+    rows = [row for p in parts for row in p.astype(object).where(p.notna(), None).to_dict("records")]
+    wanted = "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows)
+    assert (tmp_path / "out.jsonl").read_text() == wanted
+
+
+def test_texts_are_quoted_where_they_must_be():
+    rows = pd.DataFrame({"mask": pd.Categorical(['file:a,"b".txt', "file:é.txt"]), "n": [-1, 10**30]})
+    assert row_text.lines(rows, row_text.CSV) == rows.to_csv(index=False, header=False, lineterminator="\n")
+    assert [json.loads(line) for line in row_text.lines(rows, row_text.JSON).splitlines()] == rows.to_dict("records")
+
+
+@pytest.mark.needs("pyarrow")
+def test_parquet_is_written_in_groups(tmp_path, monkeypatch):
+    from pyarrow import parquet
+
+    monkeypatch.setattr(write_sweep, "GROUP_ROWS", 5_000)
+    plan, out = PLANS["several chunks"], str(tmp_path / "out.parquet")
+    write_sweep.write(plan, out, "parquet")
+    assert parquet.ParquetFile(out).num_row_groups > 1
+    read, wanted = pd.read_parquet(out), pd.concat(list(sweep.chunks(plan)), ignore_index=True)
+    pd.testing.assert_frame_equal(read, wanted, check_dtype=False, check_categorical=False)
+
+
+@pytest.mark.needs("pyarrow")
+def test_counts_that_int64_does_not_hold_are_decimals_in_parquet(tmp_path):
+    plan, out = PLANS["counts above 2^63"], str(tmp_path / "out.parquet")
+    write_sweep.write(plan, out, "parquet")
+    wanted = pd.concat(list(sweep.chunks(plan)))
+    assert list(map(int, pd.read_parquet(out)["flops"])) == list(wanted["flops"]) and max(wanted["flops"]) > 2**63
+    with pytest.raises(InputError, match="38 digits"):
+        write_sweep.write(build({"N": 2**48, "d": 2**40}, ["flash2"], "64x64"), out, "parquet")
+
+
+@pytest.mark.needs("pyarrow")
+def test_memory_does_not_grow_with_a_sweep_to_parquet(tmp_path):
+    """A million rows take at most 150 MB more than a hundred thousand; all of them at once would take 370 MB."""
+    code = """
+import resource, sys
+from iosim.counting.sweep_axes import build
+from iosim.counting.write_sweep import write
+plan = build({"N": list(range(1000, 1000 + int(sys.argv[1]))), "d": [64, 128], "M": "16KB:266KB:+1KB"}, ["flash1", "flash2"], "128x64")
+write(plan, sys.argv[2], "parquet")
+print(plan.rows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+    said = [
+        subprocess.check_output([sys.executable, "-c", code, str(n), str(tmp_path / "out.parquet")])
+        for n in (100, 1000)
+    ]
+    (few, little), (many, much) = (map(int, text.split()) for text in said)
+    assert few > 100_000 and many > 1_000_000 and much - little < 150 * 1024
