@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..tables import Row
 
 
-@named_command("cache", needs=(N, D, M), axes=SIZES)
+@named_command("cache", needs=(N, D, M), axes=SIZES, usual="flash1")
 @problem_options
 @memory_options
 @tiles_option("Br x Bc as 64x64; or paper, best with one --M.")

@@ -19,7 +19,7 @@ from .options import (
 ABSOLUTE = "error_: the largest absolute error of the outputs, whose inputs are random numbers of about 1"
 
 
-@named_command("check")
+@named_command("check", usual="core")
 @problem_options
 @tiles_option("Br x Bc as 48x40.", default="16x16")
 @schedule_option()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..counting.count import Report
 
 
-@named_command("count", needs=(N, D, M_OR_TILES), axes=SIZES)
+@named_command("count", needs=(N, D, M_OR_TILES), axes=SIZES, usual="core")
 @problem_options
 @memory_options
 @tile_options

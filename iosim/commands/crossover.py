@@ -29,7 +29,12 @@ EVERY_N = "1:4096:+1"
 LESS_IMPORTANT = ("acc_dtype", "Nk", "below_bytes", "above_bytes", "M_words", "dtype")  # columns, the first to go first
 
 
-@named_command("crossover", needs=(Need("n", SIZES), D), axes=("n", "d", "dtype", *SIZES))
+@named_command(
+    "crossover",
+    needs=(Need("n", SIZES), D),
+    axes=("n", "d", "dtype", *SIZES),
+    usual="standard,standard-tiled,flash1,flash2,small-cache,small-cache-q",
+)
 @problem_options
 @memory_options
 @schedule_option("Two schedules, as flash2,standard (default: six questions that papers raise).")

@@ -6,7 +6,7 @@ its options once more, and names every fault at once. A command says which optio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,6 +16,8 @@ from ..errors import InputError, IosimError, suggestion
 from .answer import Output
 
 if TYPE_CHECKING:
+    from ..schedules import Schedule
+
     Function = Callable[..., None]  # type: ignore[explicit-any]  # each command has options of its own
     Decorator = Callable[[Function], Function]
     Params = Mapping[str, object]
@@ -297,7 +299,7 @@ SIZES = ("m", "m_elements", "hardware")
 # ---------------------------------------------------------------- commands
 
 LOADED: list[str] = []
-FAULTS, FILES = "iosim.faults", "iosim.files"
+FAULTS, FILES, NOTES = "iosim.faults", "iosim.files", "iosim.notes"
 
 
 def load_file(file: str) -> None:
@@ -332,9 +334,8 @@ load_option = Option(
 
 
 def note(ctx: click.Context, text: str) -> None:
-    """Say something on stderr about an option that changes nothing."""
-    if not ctx.resilient_parsing:
-        click.echo(f"note: {text}", err=True)
+    """Keep a note about an option that changes nothing. It is said on stderr below the answer."""
+    ctx.meta.setdefault(NOTES, []).append(text)
 
 
 def faults_in(ctx: click.Context) -> list[InputError]:
@@ -357,11 +358,14 @@ class Command(click.Command):
     """A command whose help has headings, which names all faults of a line at once, and which takes --load as well.
 
     `needs` are the options that stand first in the help. Parameters in `axes` may have several values. `instead` says
-    what to do instead of an option that this command does not have.
+    what to do instead of an option that this command does not have. `usual` are the schedules of a line without
+    --schedule: names with commas, or `core` for those of iosim count; None if the command looks for itself what they
+    read.
     """
 
     needs: tuple[Need, ...] = ()
     axes: tuple[str, ...] = ()
+    usual: str | None = ""
     instead: Mapping[str, str] = {}
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
@@ -425,10 +429,25 @@ class Command(click.Command):
             if ctx.params.pop("causal", False):
                 self.take_causal(ctx.params)
             if not found:
-                return super().invoke(ctx)
+                return self.answered(ctx)
         except InputError as error:
             found.append(error)
         raise together([*found, *self.unread(ctx), *self.missing(ctx)], example_of(self))
+
+    def answered(self, ctx: click.Context) -> object:
+        """Run the command, and say the notes below its answer, also if a check failed."""
+        if self.usual is not None:
+            check_unread(ctx, self.usual)
+        failed = None
+        try:
+            result = super().invoke(ctx)
+        except SystemExit as code:
+            failed, result = code, None
+        for text in ctx.meta.get(NOTES, ()):
+            click.echo(f"note: {text}", err=True)
+        if failed:
+            raise failed
+        return result
 
     def take_causal(self, params: dict[str, object]) -> None:
         """Put the mask of --causal where that of --mask is."""
@@ -480,6 +499,58 @@ class Command(click.Command):
         return InputError("option", name, f"those of iosim {ctx.info_name} --help", hint)
 
 
+# ---------------------------------------------------------------- options that change nothing
+
+VARIANT_FIELDS = ("lse", "keep_p", "elementwise", "count_init", "splits", "page_size")
+
+
+def check_unread(ctx: click.Context, usual: str) -> None:
+    """Look for options of a command line that none of its schedules reads."""
+    given = [name for name in VARIANT_FIELDS if ctx.params.get(name) not in (None, False, "0")]
+    multiple, named = ctx.params.get("tile_multiple", "1"), ctx.params.get("schedules") or ()
+    if given or multiple != "1":
+        tiles = [text for name in ("tiles", "backward_tiles") if (text := ctx.params.get(name)) is not None]
+        check_read(given, named, usual, tiles if multiple != "1" else None)
+
+
+def check_read(
+    given: Iterable[str], named: Sequence[str], usual: str = "core", multiple_of: Sequence[str] | None = None
+) -> None:
+    """Say on stderr which options none of the schedules reads; raise InputError for a --tile-multiple without a search.
+
+    `given` are fields of the problem. `usual` are the schedules if none is named: names with commas, or `core` for
+    those of iosim count. `multiple_of` are the tiles to which --tile-multiple was given; None without it.
+    """
+    from ..schedules import CORE, find_all
+
+    schedules = find_all(named or (CORE if usual == "core" else usual.split(",") if usual else ()))
+    if multiple_of is not None:
+        refuse_multiple(schedules, ",".join(multiple_of))
+    for name, readers in unread(given, schedules):
+        who = f"not with --schedule {','.join(s.name for s in schedules)}" if named else "not with these schedules"
+        option, others = "--" + name.replace("_", "-"), ", ".join(readers) or "no schedule of this family"
+        note(click.get_current_context(), f"{option} changes nothing, {who}; it is for {others}")
+
+
+def unread(given: Iterable[str], schedules: Sequence[Schedule]) -> Iterator[tuple[str, list[str]]]:
+    """(field, names of schedules that would read it) for each field of the problem that none of the schedules reads."""
+    from ..schedules import SCHEDULES
+    from ..studies.fields_read import fields_read
+
+    for name in given if schedules else ():
+        if not any(name in fields_read(s) for s in schedules):
+            family = schedules[0].family
+            yield name, [s.name for s in SCHEDULES.values() if s.family == family and name in fields_read(s)]
+
+
+def refuse_multiple(schedules: Sequence[Schedule], tiles: str) -> None:
+    """Raise InputError for --tile-multiple where no tiles are searched. `tiles` are empty if none were given."""
+    ideal = bool(schedules) and all("best" not in s.rules for s in schedules)
+    if ideal or (tiles and "best" not in tiles.split(",")):
+        found = f"with --schedule {', '.join(s.name for s in schedules)}" if ideal else f"with --tiles {tiles}"
+        raise InputError("--tile-multiple", found, "best tiles, which are searched", "leave out --tile-multiple")
+
+
 NOTHING = "nothing"
 
 
@@ -525,13 +596,17 @@ def example_of(command: click.Command) -> str:
 
 
 def named_command(
-    name: str, needs: tuple[Need, ...] = (), axes: tuple[str, ...] = (), instead: Mapping[str, str] | None = None
+    name: str,
+    needs: tuple[Need, ...] = (),
+    axes: tuple[str, ...] = (),
+    usual: str | None = "",
+    instead: Mapping[str, str] | None = None,
 ) -> Callable[[Function], Command]:
     """A command of this name made of a function and its options."""
 
     def make(function: Function) -> Command:
         made = click.command(name, cls=Command)(function)
-        made.needs, made.axes, made.instead = needs, axes, instead or {}
+        made.needs, made.axes, made.usual, made.instead = needs, axes, usual, instead or {}
         return made
 
     return make

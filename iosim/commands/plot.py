@@ -22,7 +22,7 @@ from .options import (
 PICTURES = ("traffic", "mask")
 
 
-@named_command("plot", needs=(Need("path"),), axes=AXES)
+@named_command("plot", needs=(Need("path"),), axes=AXES, usual="core")
 @click.argument("rows", required=False)
 @text_option("-x", "With a file of rows: the column on the x axis, as M_bytes.", metavar="COLUMN")
 @text_option("-y", "With a file of rows: the column on the y axis, as total.", metavar="COLUMN")

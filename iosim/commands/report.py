@@ -9,7 +9,7 @@ from ..errors import InputError
 from .options import D, M, N, file_option, memory_options, named_command, problem_options, tile_options, variant_options
 
 
-@named_command("report", needs=(N, D, M))
+@named_command("report", needs=(N, D, M), usual="core")
 @problem_options
 @memory_options
 @tile_options

@@ -23,7 +23,7 @@ from .options import (
 )
 
 
-@named_command("roofline", needs=(N, D, Need("hardware")), axes=SIZES)
+@named_command("roofline", needs=(N, D, Need("hardware")), axes=SIZES, usual="core")
 @problem_options
 @sram_options
 @text_option("--hardware", "Peaks, measured rates and M of a preset or a file; see iosim hardware.", metavar="NAME",

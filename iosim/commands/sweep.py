@@ -14,8 +14,10 @@ from .answer import Output, answer, say
 from .options import (
     AXES,
     M_OR_TILES,
+    VARIANT_FIELDS,
     D,
     N,
+    check_read,
     flag_option,
     format_option,
     memory_options,
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from ..counting.sweep_axes import Sweep
 
 
-@named_command("sweep", needs=(N, D, M_OR_TILES), axes=AXES)
+@named_command("sweep", needs=(N, D, M_OR_TILES), axes=AXES, usual=None)
 @click.argument("config", required=False)
 @problem_options
 @memory_options
@@ -62,6 +64,8 @@ def command(
     if len(chips) > 1:
         size, given = None, {**given, "hardware": hardware}
     plan = sweep_of(config, given, size, schedules, tile_multiple)
+    asked = [n for n in VARIANT_FIELDS if any(point.get(n) not in (None, False, 0) for point in plan.options)]
+    check_read(asked, plan.schedules, multiple_of=plan.tiles if plan.multiples != [1] else None)
     if dry_run:
         row = {"rows": plan.rows}
         answer([row], row, Output.asked(as_json, as_csv, path), text=str(plan.rows))

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 MOST_PLACES = 32
 
 
-@named_command("verify", needs=(Need("n", ("sweep_m", "from_ncu")), Need("d", ("sweep_m", "from_ncu"))))
+@named_command("verify", needs=(Need("n", ("sweep_m", "from_ncu")), Need("d", ("sweep_m", "from_ncu"))), usual="core")
 @problem_options
 @tiles_option("Br x Bc as 64x64, or best (with --M).")
 @text_option("--M", "Shared memory of a block: the best tiles (multiples of 16) that fit in it.", metavar="SIZE",

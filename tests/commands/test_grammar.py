@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import random
 
 import pytest
 
@@ -221,6 +222,25 @@ def test_all_faults_are_named_at_once(iosim):
     for part in ("--N: found 'nothing'", "--d: found 'x'", "--M: found '1TB'", "--dtype: found 'fp61'", "--mask", "'causal'",
                  "'flash1'", "--tiles", "'--heads'", "'--lse'"):  # fmt: skip
         assert part in message, part
+
+
+BAD = {"--N": "0", "--d": "x", "--Nk": "-1", "--dv": "1.5", "--batch": "", "--heads": "9e9", "--dtype": "int8", "--acc-dtype": "half", "--mask": "window",
+       "--M": "12XB", "--tiles": "4by4", "--schedule": "flash9", "--tile-multiple": "0", "--splits": "none", "--gqa": "both", "--elementwise": "-3"}  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_doubly_wrong_lines_name_both_faults(seed, iosim):
+    rng = random.Random(seed)
+    chosen = rng.sample(sorted(BAD), rng.choice([2, 2, 3]))
+    good = {"--N": "64", "--d": "8", "--M": "1KB"}
+    line = {
+        **{name: value for name, value in good.items() if name not in chosen},
+        **{name: BAD[name] for name in chosen},
+    }
+    message = faults(iosim("count", *(x for pair in line.items() for x in pair)))
+    assert message.startswith(f"Error: {len(chosen)} faults\n") and all(f"  {name}" in message for name in chosen), (
+        message
+    )
 
 
 def test_one_fault_is_told_once(iosim):

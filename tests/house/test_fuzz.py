@@ -190,7 +190,8 @@ def judge(args, result):
     if "Traceback" in result.output:
         return "a traceback"
     if result.exit_code == 0:
-        return "" if result.stdout.strip() and not result.stderr else f"0, but stderr says {result.stderr[:150]!r}"
+        quiet = all(line.startswith("note: ") for line in result.stderr.splitlines())
+        return "" if result.stdout.strip() and quiet else f"0, but stderr says {result.stderr[:150]!r}"
     messages = [text for text in result.stderr.splitlines() if text.startswith("Error: ")]
     if result.stdout:
         return f"2, but stdout says {result.stdout[:80]!r}"

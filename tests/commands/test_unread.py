@@ -1,0 +1,142 @@
+"""Options that change nothing are accepted, and stderr says so. A multiple of tiles that are given is refused."""
+
+import pytest
+
+from iosim import SCHEDULES, Attention, Schedule, Tiling
+from iosim.core.machine import Machine
+from iosim.core.watchers import Traffic
+from iosim.studies.fields_read import EVERY, fields_read
+
+SIZES = ("--N", 64, "--d", 8)
+COUNT = ("count", *SIZES, "--M", "4KB")
+
+UNREAD = {
+    "splits": (*COUNT, "--splits", 8, "--schedule", "flash2"),
+    "page size": (*COUNT, "--page-size", 8, "--schedule", "flash2,flash1"),
+    "elementwise": (*COUNT, "--elementwise", 2, "--schedule", "flash2"),
+    "lse": (*COUNT, "--lse", "--schedule", "attention-2pass", "--schedule", "attention-3pass"),
+    "count-init": (*COUNT, "--count-init", "--schedule", "flash2"),
+    "keep-p": (*COUNT, "--keep-p", "--schedule", "standard"),
+    "a multiple of given tiles": (*COUNT, "--tile-multiple", 16, "--tiles", "100x50"),
+    "a multiple of paper tiles": (*COUNT, "--tile-multiple", 16, "--tiles", "paper"),
+    "a multiple of no tiles": (*COUNT, "--tile-multiple", 16, "--schedule", "standard"),
+    "tune": ("tune", *SIZES, "--M", "4KB", "--splits", 2, "--schedule", "flash2"),
+    "sweep": ("sweep", *SIZES, "--M", "4KB", "--splits", "2,4", "--schedule", "flash2"),
+    "sweep, multiple": ("sweep", *SIZES, "--M", "4KB", "--tile-multiple", "2,4", "--tiles", "8x8,paper"),
+    "training": ("training", *SIZES, "--M", "4KB", "--tile-multiple", 16, "--tiles", "8x8"),
+    "roofline": ("roofline", *SIZES, "--hardware", "t4", "--page-size", 4, "--schedule", "split-kv"),
+    "cache": ("cache", *SIZES, "--M", "4KB", "--tiles", "8x8", "--lse", "--schedule", "flash1"),
+    "trace": ("trace", *SIZES, "--tiles", "8x8", "--splits", 2, "--schedule", "flash2"),
+    "check": ("check", "--N", 8, "--d", 4, "--tiles", "4x4", "--elementwise", 1, "--schedule", "flash2"),
+    "crossover": ("crossover", *SIZES, "--splits", 2, "--schedule", "flash2,flash1"),
+    "report": ("report", *SIZES, "--M", "4KB", "--splits", 2, "--schedule", "flash2"),
+}
+
+
+@pytest.mark.parametrize("args", [args for args in UNREAD.values() if "--tile-multiple" not in args], ids=str)
+def test_what_no_named_schedule_reads_gets_a_note(args, iosim):
+    result = iosim(*args)
+    option = next(
+        x for x in args if x in ("--splits", "--page-size", "--elementwise", "--lse", "--count-init", "--keep-p")
+    )
+    assert result.exit_code == 0 and result.stdout, result.output
+    (note,) = result.stderr.splitlines()
+    assert note.startswith(
+        f"note: {option} changes nothing, not with --schedule {args[args.index('--schedule') + 1]}"[:60]
+    ), note
+    readers = [name for name in note.partition("it is for ")[2].split(", ") if name]
+    field = option.strip("-").replace("-", "_")
+    assert readers and all(field in fields_read(SCHEDULES[name]) for name in readers)
+
+
+@pytest.mark.parametrize("args", [args for args in UNREAD.values() if "--tile-multiple" in args], ids=str)
+def test_a_multiple_without_a_search_is_refused(args, iosim):
+    result = iosim(*args)
+    assert (
+        result.exit_code == 2
+        and not result.stdout
+        and result.stderr.startswith("Error: --tile-multiple: found 'with --")
+    ), result.output
+    assert "best tiles" in result.stderr and result.stderr.count("\n") == 1
+
+
+READ = {
+    "one of two": (*COUNT, "--splits", 8, "--schedule", "flash2,split-kv"),
+    "best beside given tiles": (*COUNT, "--tile-multiple", 4, "--tiles", "best"),
+    "the default": (*COUNT, "--elementwise", 0, "--tile-multiple", 1, "--tiles", "8x8", "--schedule", "flash2"),
+    "all of tune": ("tune", *SIZES, "--M", "4KB", "--splits", 2, "--page-size", 4, "--lse"),
+    "best of a sweep": (
+        "sweep",
+        *SIZES,
+        "--M",
+        "4KB",
+        "--tile-multiple",
+        "2,4",
+        "--tiles",
+        "8x8,best",
+        "--schedule",
+        "flash2",
+    ),
+    "backward": ("training", *SIZES, "--M", "4KB", "--tile-multiple", 4, "--tiles", "8x8", "--backward-tiles", "best"),
+    "core": (*COUNT, "--lse", "--keep-p", "--elementwise", 1, "--count-init"),
+}
+
+
+@pytest.mark.parametrize("args", READ.values(), ids=READ)
+def test_what_one_schedule_reads_is_fine(args, iosim):
+    result = iosim(*args)
+    assert result.exit_code == 0 and result.stderr == "", result.output
+
+
+@pytest.mark.parametrize("args", [COUNT, ("sweep", *COUNT[1:]), ("roofline", *SIZES, "--hardware", "t4"), ("check", "--N", 8, "--d", 4, "--tiles", "4x4")],
+                         ids=lambda args: args[0])  # fmt: skip
+def test_a_note_says_what_changes_nothing_where_no_schedule_is_named(args, iosim):
+    """The answer is the same."""
+    plain, noted = iosim(*args, "--csv"), iosim(*args, "--csv", "--splits", 8)
+    assert noted.exit_code == plain.exit_code == 0
+    assert noted.stderr == "note: --splits changes nothing, not with these schedules; it is for split-kv\n"
+    assert [line.split(",")[:20] for line in noted.stdout.splitlines()] == [
+        line.split(",")[:20] for line in plain.stdout.splitlines()
+    ]
+
+
+def test_a_toml_file_is_looked_at_as_well(tmp_path, iosim):
+    file = tmp_path / "sweep.toml"
+    file.write_text('N = 64\nd = 8\nM = "4KB"\nsplits = [2, 4]\nschedule = "flash2"\n')
+    assert iosim("sweep", file).stderr.startswith("note: --splits changes nothing")
+    file.write_text('N = 64\nd = 8\nM = "4KB"\nschedule = "split-kv"\n')
+    result = iosim("sweep", file, "--splits", "2,4")
+    assert result.exit_code == 0 and result.stderr == ""
+
+
+VALUES = {"lse": True, "keep_p": True, "elementwise": 2, "splits": 3, "page_size": 5}
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_a_field_that_is_read_is_one_that_changes_the_traffic(name):
+    """What is seen of the text, against what it moves."""
+    schedule = SCHEDULES[name]
+
+    def moved(**fields):
+        traffic, p = Traffic(), schedule.about(Attention(16, 8, dtype="fp32", **fields))
+        if any(getattr(p, name) != value for name, value in fields.items()):
+            return None
+        Machine(p, traffic).run(schedule, Tiling(8, 8))
+        return traffic.tensors
+
+    changed = {field for field, value in VALUES.items() if moved(**{field: value}) not in (None, moved())}
+    assert fields_read(schedule) & set(VALUES) == changed
+    assert ("count_init" in fields_read(schedule)) == bool(schedule.initialised)
+
+
+def test_fields_of_a_text_of_ones_own():
+    def text(chip, p, t):
+        for i in chip.tiles(p.N, t.rows_q):
+            q = chip.load("Q", i)
+            if p.keep_p and p.lse:
+                chip.store(q, "O", i)
+
+    assert {"keep_p", "lse"} <= fields_read(Schedule("mine", text, "")) and "splits" not in fields_read(
+        Schedule("mine", text, "")
+    )
+    assert fields_read(Schedule("fails", lambda chip, p, t: 1 / 0, "")) == EVERY
