@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -111,3 +112,15 @@ def answer_all(parts: Sequence[Part], output: Output) -> None:
 def title(label: Mapping[str, object]) -> list[str]:
     """The line above one of several answers; M and the schedule are in the answer itself."""
     return [f"{name} {value}" for name, value in label.items() if name == "hardware"]
+
+
+@contextmanager
+def under_way() -> Iterator[Callable[[str], None]]:
+    """A function that shows on stderr what is being computed now. It shows nothing unless stderr is a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda name: None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("starting") as status:
+        yield status.update

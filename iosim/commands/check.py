@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from ..counting.given import problem
-from .answer import Output, answer
+from .answer import Output, answer, under_way
 from .options import (
     named_command,
     outputs,
@@ -33,7 +33,9 @@ def command(
     """Run schedules numerically on the CPU: output error, counts, SRAM; and the pieces of online softmax.
 
     error_fp64 and error_TYPE are the largest absolute errors of the outputs. For error_TYPE every load, store and step
-    rounds to its type (--dtype, --acc-dtype). bf16 and fp8 (E4M3, saturating) are rounded in float32.
+    rounds to its type (--dtype, --acc-dtype). bf16 and fp8 (E4M3, saturating) are rounded in float32. The error may be
+    twice that of softmax attention written apart, with the same roundings. bias is the slope of the output on the
+    answer, less 1.
     """
     from .. import tables
     from ..masks.dropout import parse_dropout
@@ -42,7 +44,8 @@ def command(
 
     small = {name: default for name, default in (("n", "96"), ("d", "16")) if given[name] is None}
     p = problem({**given, **small}, dropout=parse_dropout(dropout, seed))
-    rows, ok = run_checks(p, tiles, schedules, seed)
+    with under_way() as begin:
+        rows, ok = run_checks(p, tiles, schedules, seed, begin)
     parts = softmax_pieces()
     shown = tables.table([{name: value for name, value in row.items() if name != "faults"} for row in rows])
     wrong = "".join(f"{row['check']}: {row['faults']}\n" for row in rows if not row["ok"])

@@ -66,7 +66,9 @@ class Numeric(Machine):
     def _claim(self, tensor: str, index: tuple[Slice, ...], stores: bool) -> None:
         if self._turn is None:
             return
-        owners = self._owners.setdefault(tensor, np.full(self.array(tensor).shape, -1))
+        if tensor not in self._owners:
+            self._owners[tensor] = np.full(self.array(tensor).shape, -1)
+        owners = self._owners[tensor]
         if ((owners[index] != -1) & (owners[index] != self._turn[1])).any():
             raise ScheduleError(f"a parallel loop is not: two of its turns touch the same part of {tensor}")
         if stores:
@@ -110,6 +112,9 @@ class Numeric(Machine):
             if block.value is None and block.base is None:
                 block.value = self._new(block)
         arrays = [value_of(x) if isinstance(x, Block) else x.array() for x in inputs]
+        arrays = [
+            array.astype(np.float32) if array.dtype == np.float16 else array for array in arrays
+        ]  # as GPUs multiply
         for array in arrays:
             array.flags.writeable = False
         with np.errstate(over="ignore"):

@@ -39,11 +39,14 @@ class JobJson(JobSizes, total=False):
 
 
 class OutputErrors(TypedDict, total=False):
-    """The largest error of an output, that of the baseline, the allowed error, and the words that are NaN."""
+    """The largest error of an output, that of the baseline, and the allowed error; the same of the bias, the slope on
+    the answer less 1, which older profiles lack; and the words that are NaN."""
 
     error: float
     baseline_error: float
     allowed_error: float
+    bias: float
+    allowed_bias: float
     unwritten: int
 
 

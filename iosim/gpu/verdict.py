@@ -221,9 +221,13 @@ def output_row(note: Note, faults: list[str]) -> OutputRow:
         error, allowed, unwritten = part.get("error"), part.get("allowed_error"), part.get("unwritten")
         if error is not None and allowed is not None and not error <= allowed:
             faults.append(f"output error{label} {error:.3g}, allowed {allowed:.3g}")
+        bias, allowed_bias = part.get("bias"), part.get("allowed_bias")
+        if bias is not None and allowed_bias is not None and not bias <= allowed_bias:
+            faults.append(f"output bias{label} {bias:.3g}, allowed {allowed_bias:.3g}")
         if unwritten:
             faults.append(f"{unwritten} output words{label} are not numbers")
-    return {"error": note.get("error"), "allowed_error": note.get("allowed_error")}
+    return {"error": note.get("error"), "allowed_error": note.get("allowed_error"),
+            "bias": note.get("bias"), "allowed_bias": note.get("allowed_bias")}  # fmt: skip
 
 
 def quotient(a: float, b: float | None) -> float | None:

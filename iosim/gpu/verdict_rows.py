@@ -65,10 +65,12 @@ class TimeRow(TypedDict):
 
 
 class OutputRow(TypedDict):
-    """The largest error of the output, and the largest that is allowed."""
+    """The largest error of the output and its bias, the slope on the answer less 1; the largest that are allowed."""
 
     error: float | None
     allowed_error: float | None
+    bias: float | None
+    allowed_bias: float | None
 
 
 class FloorRow(TypedDict):

@@ -12,27 +12,22 @@ import json
 import runpy
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..core.folded import Folded
-from ..core.machine import Block
 from ..core.problem import DENSE
-from ..core.watchers import Traffic, Watcher
+from ..counting.roundings import roundings
 from ..cuda.warp_split import keys_held
 from ..errors import IosimError
+from ..oracles import accuracy
+from ..oracles.accuracy import Judge
 from ..schedules import find
-from . import accuracy, device, flex
+from . import device, flex
 from .arrays import DeviceArrays
 from .jobs import FLEX, TORCH, Job, KernelJob, ScheduleJob, TorchJob, WaitJob, job_from_json, runner
 from .ncu.counters import ELSEWHERE, MARKERS
 from .notes import Note, OutputErrors
-
-if TYPE_CHECKING:
-    from ..core.typing import Input, Size, Step
 
 HEADS_CHECKED = 4
 REPEATS = 10
@@ -178,45 +173,22 @@ def inputs_of(job: KernelJob, scale: float = 1.0, seed: int = 0) -> DeviceArrays
 
 
 def output_errors(job: ScheduleJob, scale: float) -> OutputErrors:
-    """The largest error over some heads, and the largest that is allowed. Outputs start as NaN."""
+    """The largest error and bias over some heads, and the largest that are allowed. Outputs start as NaN."""
     p, xp = job.problem, device.cupy()
     inputs = inputs_of(job, scale)
     outputs, _ = runner(job).run(inputs)
     found = outputs["O"].reshape(p.instances, p.N, p.dv)
-    visible, (travels, divided) = visible_rows(job), roundings(job)
-    worst = base = largest = 0.0
+    visible, rounds, judge = visible_rows(job), roundings(find(job.name), p, job.tiling), Judge(xp, p.dtype)
     for head in sorted({round(x) for x in np.linspace(0, p.instances - 1, HEADS_CHECKED)}):
         kv = head // p.heads * p.kv_heads + head % p.heads // (p.heads // p.kv_heads)
         q, k, v = inputs["Q"][head], inputs["K"][kv], inputs["V"][kv]
-        expected = accuracy.reference(xp, q, k, v, visible)
         same = accuracy.baseline(xp, q, k, v, lambda x: device.rounded(x, p.dtype),
-                                 lambda x: device.rounded(x, str(p.acc_dtype)),
-                                 job.tiling.rows_k, visible, travels, divided, held_keys(job))  # fmt: skip
-        worst = max(worst, accuracy.largest_error(xp, found[head], expected))
-        base = max(base, accuracy.largest_error(xp, same, expected))
-        largest = max(largest, float(xp.max(xp.abs(expected))))
-    unwritten = int(xp.isnan(found).sum())
-    allowed = accuracy.allowed_error(base, largest)
-    return {"error": min(worst, 1e300), "baseline_error": base, "allowed_error": allowed, "unwritten": unwritten}
-
-
-class Divided(Watcher):
-    """A watcher that finds whether tiles of scores are divided by their sums before the product with V, instead of O
-    after it."""
-
-    found = False
-
-    def step(self, step: Step, outputs: tuple[Block, ...], inputs: tuple[Input, ...], flops: Size) -> None:
-        by_keys = not isinstance(outputs[0].shape[-1], int)
-        self.found |= by_keys and len(outputs[0].shape) == 2 and getattr(step, "__name__", "") == "normalise"
-
-
-def roundings(job: ScheduleJob) -> tuple[set[str], bool]:
-    """(tensors that the schedule both stores and loads, whether it divides P before its product). They are the same for
-    every mask."""
-    traffic, divided = Traffic(), Divided()
-    Folded(replace(job.problem, mask=DENSE), traffic, divided).run(find(job.name), job.tiling)
-    return {name for name, (reads, writes) in traffic.tensors.items() if reads and writes}, divided.found
+                                 lambda x: device.rounded(x, str(p.acc_dtype)), job.tiling.rows_k,
+                                 visible, rounds.travels, rounds.divided, held_keys(job))  # fmt: skip
+        judge.add(found[head], same, accuracy.reference(xp, q, k, v, visible))
+    return {"error": min(judge.error, 1e300), "baseline_error": judge.baseline_error,
+            "allowed_error": judge.allowed_error, "bias": min(judge.bias, 1e300), "allowed_bias": judge.allowed_bias,
+            "unwritten": int(xp.isnan(found).sum())}  # fmt: skip
 
 
 def held_keys(job: ScheduleJob) -> int | None:
@@ -225,7 +197,7 @@ def held_keys(job: ScheduleJob) -> int | None:
     return keys_held(job.tiling.rows_k) if on_tensor_cores else None
 
 
-def visible_rows(job: ScheduleJob) -> accuracy.VisibleRows | None:
+def visible_rows(job: ScheduleJob) -> accuracy.Rows | None:
     """A function visible(first row, rows) -> bool (rows, Nk) on the device; None for a dense mask."""
     p = job.problem
     if p.mask is DENSE:

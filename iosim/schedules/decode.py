@@ -214,13 +214,18 @@ def scattered(rng: np.random.Generator, p: Attention, visible: Bools | None) -> 
     return {**hbm, "table": table}  # type: ignore[dict-item]  # whole numbers
 
 
-def answer_of_pages(hbm: Arrays, p: Attention, visible: Bools | None) -> Arrays:
-    """Softmax attention over the keys in the order of the block table."""
+def in_order(hbm: Arrays, p: Attention) -> Arrays:
+    """Q, and the rows of K and V in the order of the block table."""
     order = {}
     for name in ("K", "V"):
         width = hbm[name].shape[1]
         order[name] = hbm[name].reshape(p.pages, p.page_size, width)[hbm["table"]].reshape(-1, width)[: p.Nk]
-    return attention_output({**hbm, **order}, p, visible)
+    return {**hbm, **order}
+
+
+def answer_of_pages(hbm: Arrays, p: Attention, visible: Bools | None) -> Arrays:
+    """Softmax attention over the keys in the order of the block table."""
+    return attention_output(in_order(hbm, p), p, visible)
 
 
 register(
@@ -258,6 +263,7 @@ register(
         },
         example=scattered,
         answer=answer_of_pages,
+        attention_inputs=in_order,
         chosen={"page_size": pages_of_tiles},
         known_as="paged-attention, paged-kv, vllm",
     )

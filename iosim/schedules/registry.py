@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     from typing import TypedDict
 
     from ..core.tiling import Tiling
-    from ..core.typing import Answer, Example, FootprintFormula, Size, Text, TrafficFormula
+    from ..core.typing import Answer, Arrays, Example, FootprintFormula, Size, Text, TrafficFormula
 
     Search = Callable[["Schedule", Attention, int, int], Tiling | None]  # (schedule, p, M_bytes, multiple)
     Candidates = Callable[[Attention, int], Tiling[Size]]  # (p, multiple)
     MaskedCandidates = Callable[[Attention, int], list[Tiling]]
+    AttentionInputs = Callable[[Arrays, Attention], Arrays]
     Choices = Callable[[Attention, int], Iterable[int]]
 
     class ScheduleFields(TypedDict, total=False):
@@ -76,6 +77,9 @@ class Schedule:
     """`example(rng, p, visible)`: random arrays of one head, by tensor."""
     answer: Answer = attention_output
     """`answer(hbm, p, visible)`: the outputs that it must leave in HBM for such arrays, in float64."""
+    attention_inputs: AttentionInputs | None = None
+    """`attention_inputs(hbm, p)`: Q, K, V whose softmax attention is the output O, where another `answer` than the
+    usual one has that output."""
     search: Search | None = None
     """`search(schedule, p, M_bytes, multiple)`: the best tiling; None if nothing fits. It is needed only where the
     search of search/best.py does not find that tiling."""
@@ -103,6 +107,11 @@ class Schedule:
     """What stays on chip, and what waits in HBM."""
     known_as: str = ""
     """Names that papers and libraries give it, with commas. They are not accepted, but lead to its name in messages."""
+
+    @property
+    def softmax_inputs(self) -> AttentionInputs | None:
+        """`attention_inputs`, or what takes Q, K, V as they are if `answer` is the usual one; else None."""
+        return (lambda hbm, p: hbm) if self.answer is attention_output else self.attention_inputs
 
 
 LETTERS = {

@@ -161,8 +161,11 @@ def online_softmax(s: Array, m: Array, l: Array, o: Array) -> None:
 @flops(lambda o, p, v: (2, *o, v[0]))
 @Cost(product="accumulate", looped=True, reads_whole=(2,), tensor_inputs=(2,))
 def accumulate(o: Array, p: Array, v: Array) -> None:
-    """O += P V: o (rows, dv), p (rows, keys), v (keys, dv)."""
-    o += p.astype(o.dtype) @ v.astype(o.dtype)
+    """O += P V: o (rows, dv), p (rows, keys), v (keys, dv). The product has at least the precision of fp32."""
+    import numpy as np
+
+    wide = np.result_type(o.dtype, np.float32)
+    o += p.astype(wide, copy=False) @ v.astype(wide, copy=False)
 
 
 @work(other=lambda o, l: [o])

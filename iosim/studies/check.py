@@ -2,37 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, NamedTuple, TypedDict, cast
 
 import numpy as np
 
 from ..core.folded import Folded
-from ..core.numeric import NUMPY_DTYPE, Numeric
+from ..core.numeric import NUMPY_DTYPE
 from ..core.problem import DENSE, Attention
 from ..core.rounding import rounder
+from ..core.row_blocks import run_in_row_blocks
 from ..core.tiling import Tiling
 from ..core.watchers import Capacity, Traffic
+from ..counting.roundings import roundings
 from ..errors import InputError
+from ..oracles.accuracy import DEVIATIONS, UNIT, Judge, baseline, bias
 from ..schedules import Schedule, require
 
 if TYPE_CHECKING:
+    from ..core.numeric import Numeric
     from ..core.typing import Array, Arrays, Bools, Size
+    from ..gpu.arrays import DeviceArray
     from ..tables import Row
 
 HALF = 2e-2  # allowed error in fp16, which has 11 bits, for numbers of about 1; it grows with the value of the last bit
+# The allowed errors of schedules that have no baseline, and of the float64 run.
 TOLERANCE = {"fp64": 1e-12, "fp32": 1e-5, "fp16": HALF, "bf16": HALF * 2 ** (11 - 8), "fp8": HALF * 2 ** (11 - 4)}
 
 
-def check(problem: Attention, tiling: Tiling, schedules: list[Schedule], seed: int = 0) -> list[Row]:
-    """A row for each schedule, on random inputs.
+def check(
+    problem: Attention, tiling: Tiling, schedules: list[Schedule], seed: int = 0,
+    begin: Callable[[str], None] = lambda name: None,
+) -> list[Row]:  # fmt: skip
+    """A row for each schedule, on random inputs. `begin` is told the name of each before its run.
 
     A row has the largest absolute error of the output, in float64 and in the problem's dtype; the words that the run
     moved, that the formula by hand gives and that the folded machine counts; the peak SRAM and the footprint by hand.
     For the error in the dtype, the inputs and the result of every load, store and step are rounded to it, and the
-    expected output is the float64 answer to the rounded inputs. `ok` is False if anything disagrees; `faults` says
-    what.
+    expected output is the float64 answer to the rounded inputs. The output of softmax attention may be off by what a
+    baseline of the same precision explains (oracles/accuracy.py), and so may its bias, the slope on the answer less 1.
+    `ok` is False if anything disagrees; `faults` says what.
     """
     rng = np.random.default_rng(seed)
     p = problem
@@ -40,29 +50,86 @@ def check(problem: Attention, tiling: Tiling, schedules: list[Schedule], seed: i
     if p.mask is not DENSE:
         token = p.mask.bind(p, Tiling(tiling.rows_q, tiling.rows_k), True)
         visible = token.visible(0, p.N, 0, p.Nk)
-    return [check_one(schedule, p, tiling, schedule.example(rng, p, visible), visible) for schedule in schedules]
+    rows = []
+    for schedule in schedules:
+        begin(schedule.name)
+        rows.append(check_one(schedule, p, tiling, schedule.example(rng, p, visible), visible))
+    return rows
 
 
 def check_one(schedule: Schedule, p: Attention, tiling: Tiling, inputs: Arrays, visible: Bools | None) -> Row:
     """The row of one schedule; `visible` is what the mask lets see, (N, Nk), or None if all."""
     require(schedule, p)
-    counted, room = Traffic(), Capacity()
-    exact = Numeric(p, inputs, counted, room).run(schedule, tiling)
+    exact, (counted, room) = run_in_row_blocks(schedule, p, tiling, inputs, True, lambda: (Traffic(), Capacity()))
     rounded = {name: x if x.dtype.kind in "iu" else in_type(x, p.dtype) for name, x in inputs.items()}
-    narrow = Numeric(p, rounded, double=False).run(schedule, tiling)
+    narrow, _ = run_in_row_blocks(schedule, p, tiling, rounded, False, lambda: ())
     error = output_error(exact, schedule.answer(inputs, p, visible))
-    rounded_error = output_error(narrow, schedule.answer(rounded, p, visible))
+    precise = judged(schedule, p, tiling, narrow, rounded, visible)
     words, words_faults = words_row(schedule, p, tiling, counted)
     peak, peak_faults = peak_row(schedule, p, tiling, room)
-    allowed = max(TOLERANCE[p.dtype], TOLERANCE[str(p.acc_dtype)])
-    faults = [
-        *wrong_error("fp64", error, TOLERANCE["fp64"]),
-        *wrong_error(p.dtype, rounded_error, allowed),
-        *words_faults,
-        *peak_faults,
-    ]
-    errors = {"error_fp64": error, f"error_{p.dtype}": rounded_error}
-    return {"check": schedule.name, **errors, **words, **peak, "ok": not faults, "faults": "; ".join(faults)}
+    faults = [*wrong_error("fp64", error, TOLERANCE["fp64"]), *precise.faults(p.dtype), *words_faults, *peak_faults]
+    errors = {"error_fp64": error, f"error_{p.dtype}": precise.error, "allowed_error": precise.allowed_error}
+    biases = {"bias": precise.bias, "allowed_bias": precise.allowed_bias}
+    return {"check": schedule.name, **errors, **biases, **words, **peak, "ok": not faults, "faults": "; ".join(faults)}
+
+
+class Precise(NamedTuple):
+    """The largest error and bias of the outputs of a rounded run, and the largest that are allowed."""
+
+    error: float
+    allowed_error: float
+    bias: float
+    allowed_bias: float
+
+    def faults(self, dtype: str) -> list[str]:
+        """A fault for the error and one for the bias, if they are too large."""
+        found = wrong_error(dtype, self.error, self.allowed_error)
+        if not self.bias <= self.allowed_bias:
+            allowed = f"(allowed: {self.allowed_bias:.2g})"
+            found.append(f"the slope of the output in {dtype} on the answer is off by {self.bias:.2g} {allowed}")
+        return found
+
+
+def judged(
+    schedule: Schedule, p: Attention, tiling: Tiling, narrow: Numeric, inputs: Arrays, visible: Bools | None
+) -> Precise:
+    """The errors of a rounded run. Those of softmax attention are allowed what a baseline of the same precision has.
+    For other outputs there is no baseline: the error has a fixed limit, and the bias what chance explains."""
+    answers, coarser = schedule.answer(inputs, p, visible), max(p.dtype, str(p.acc_dtype), key=UNIT.__getitem__)
+    if (attention_inputs := schedule.softmax_inputs) is not None:
+        judge = Judge(np, coarser)
+        same = baseline_output(schedule, p, tiling, attention_inputs(inputs, p), visible)
+        judge.add(of_numpy(narrow.array("O")), same, of_numpy(answers["O"]))
+        return Precise(judge.error, judge.allowed_error, judge.bias, judge.allowed_bias)
+    biases = [bias(np, of_numpy(narrow.array(name)), of_numpy(answer)) for name, answer in answers.items()]
+    slope, deviation = max(biases, key=lambda found: abs(found[0]) - DEVIATIONS * found[1])
+    return Precise(
+        output_error(narrow, answers), TOLERANCE[coarser], abs(slope), DEVIATIONS * (deviation + UNIT[coarser])
+    )
+
+
+def baseline_output(
+    schedule: Schedule, p: Attention, tiling: Tiling, inputs: Arrays, visible: Bools | None
+) -> DeviceArray:
+    """Softmax attention of Q, K, V that rounds where the schedule does, in NumPy, without its steps."""
+    rounds, factors = roundings(schedule, p, tiling), p.dropout
+    q, k, v = (of_numpy(inputs[name]) for name in "QKV")
+
+    def rounded_to(dtype: str) -> Callable[[DeviceArray], DeviceArray]:
+        held = np.result_type(np.float32, NUMPY_DTYPE[dtype])
+        return lambda x: of_numpy(in_type(cast("Array", x), dtype).astype(held))
+
+    return baseline(
+        np, q, k, v, rounded_to(p.dtype), rounded_to(str(p.acc_dtype)), rounds.keys,
+        visible=None if visible is None else lambda x, rows: of_numpy(visible[x : x + rows]),
+        kept=None if factors is None else lambda x, rows: of_numpy(factors.factors(range(x, x + rows), range(p.Nk))),
+        travels=rounds.travels, divided=rounds.divided, sums=rounds.sums,
+    )  # fmt: skip
+
+
+def of_numpy(array: Array | Bools) -> DeviceArray:
+    """An array of NumPy, in the type that stands for arrays of NumPy and CuPy."""
+    return cast("DeviceArray", array)
 
 
 def output_error(machine: Numeric, expected: Arrays) -> float:
@@ -133,7 +200,9 @@ def same_counts(a: Mapping[str, Sequence[Size]], b: Mapping[str, Sequence[Size]]
     return all(tuple(a.get(name, (0, 0))) == tuple(b.get(name, (0, 0))) for name in {*a, *b})
 
 
-def run_checks(given: Attention, tiles: str, names: tuple[str, ...], seed: str) -> tuple[list[Row], bool]:
+def run_checks(
+    given: Attention, tiles: str, names: tuple[str, ...], seed: str, begin: Callable[[str], None]
+) -> tuple[list[Row], bool]:
     """(the rows of `check` for what a command line says, whether all are ok). At most 2^22 scores."""
     from ..core.tiling import parse_tiles
     from ..counting.count import default_schedules
@@ -147,5 +216,5 @@ def run_checks(given: Attention, tiles: str, names: tuple[str, ...], seed: str) 
     if problem.dropout is not None and not all(s.drops for s in schedules):
         allowed = ", ".join(s.name for s in SCHEDULES.values() if s.drops)
         raise InputError("--schedule", ", ".join(s.name for s in schedules), f"with --dropout one of {allowed}")
-    rows = check(problem, parse_tiles(tiles), schedules, parse_count(seed, "--seed", least=0))
+    rows = check(problem, parse_tiles(tiles), schedules, parse_count(seed, "--seed", least=0), begin)
     return rows, all(row["ok"] for row in rows)

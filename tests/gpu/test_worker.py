@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 
 from iosim.core.problem import Attention
+from iosim.core.rounding import to_bf16
 from iosim.core.tiling import Tiling
-from iosim.gpu import accuracy, run, worker
+from iosim.counting.roundings import roundings
+from iosim.gpu import run, worker
 from iosim.gpu.jobs import schedule_job, wait_job
 from iosim.gpu.ncu import run as ncu
 from iosim.masks import parse_mask
+from iosim.oracles import accuracy
 from iosim.oracles.attention import attention
 from iosim.predict.predict import predict
 from iosim.schedules import SCHEDULES, find
@@ -80,6 +83,7 @@ class Fake:
     launches = ({"smem_bytes": 1, "threads": 32, "tensor_cores": False},)
     sizes = {"tables": 0}  # noqa: RUF012
     wrong = False
+    slope = 1.0
 
     def __init__(self, job):
         self.job, self.p = job, job.problem
@@ -93,6 +97,7 @@ class Fake:
                       for h in range(self.p.instances)])  # fmt: skip
         if self.wrong:
             o[-1] += 0.1
+        o = o * self.slope
         return {"O": o.astype(np.float32)}, predict(find("flash2"), self.p, Tiling(16, 16)).tensors if count else {}
 
     def call(self, inputs, place=0):
@@ -151,6 +156,24 @@ def test_a_job_with_places_is_launched_in_each(no_gpu, monkeypatch, room, names)
     assert note == ({} if room == 99 else {"failed": "MemoryError: full"})
 
 
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+def test_a_bias_below_the_allowed_error_is_found(no_gpu, monkeypatch, dtype):
+    """1.002 times the right output is within twice the baseline's error in bf16, and near it in fp16."""
+    job = schedule_job("flash2", Attention(300, 32, dtype=dtype, acc_dtype="fp32", heads=2), Tiling(16, 16))
+    monkeypatch.setattr(worker.device, "rounded", lambda x, kind: roundings_of(x, kind))
+    right = worker.output_errors(job, 1.0)
+    assert right["error"] <= right["allowed_error"] and right["bias"] <= right["allowed_bias"]
+    monkeypatch.setattr(Fake, "slope", 1.006 if dtype == "bf16" else 1.002)
+    wrong = worker.output_errors(job, 1.0)
+    assert wrong["error"] <= wrong["allowed_error"] * 3 and wrong["bias"] > wrong["allowed_bias"] > 0
+
+
+def roundings_of(x, kind):
+    """float32 that holds the values of a narrower type."""
+    found = x.astype(np.float32)
+    return {"fp16": half, "bf16": to_bf16}.get(kind, lambda x: x)(found)
+
+
 def test_arrays_apart_hold_the_same_in_other_memory(monkeypatch):
     monkeypatch.setattr(run.device, "cupy", lambda: np)
     arrays = {"Q": np.arange(6.0), "K": np.ones(3)}
@@ -166,12 +189,18 @@ def test_what_is_allowed_is_twice_the_baseline_and_what_float32_sums_differ_by()
     assert accuracy.allowed_error(0.0, 0.5) == pytest.approx(5e-6)
 
 
-@pytest.mark.parametrize("name, travels, divided", [
-    ("flash1", {"O", "l", "m"}, False), ("flash2", set(), False), ("standard-tiled", {"S", "P"}, False),
-    ("attention-2pass", set(), True), ("attention-3pass", set(), True), ("memory-efficient", set(), False),
+@pytest.mark.parametrize("name, travels, divided, sums", [
+    ("flash1", {"O", "l", "m"}, False, 30), ("flash2", set(), False, 30), ("standard-tiled", {"S", "P"}, False, 100),
+    ("attention-2pass", set(), True, 30), ("attention-3pass", set(), True, 30), ("memory-efficient", set(), False, 30),
+    ("standard-square", {"S", "P"}, True, 1),
 ])  # fmt: skip
-def test_what_is_rounded_on_the_way_comes_from_the_text(name, travels, divided):
-    assert worker.roundings(schedule_job(name, SMALL, Tiling(32, 32))) == (travels, divided)
+def test_what_is_rounded_on_the_way_comes_from_the_text(name, travels, divided, sums):
+    assert roundings(find(name), SMALL, Tiling(32, 30))[:2] == (travels, divided)
+    assert roundings(find(name), SMALL, Tiling(32, 30)).sums == sums
+
+
+def test_pages_cut_the_keys_of_a_product():
+    assert roundings(find("paged"), replace(SMALL, page_size=16), Tiling(32, 32)).keys == 16
 
 
 def test_a_p_that_is_divided_before_its_product_is_rounded_then():

@@ -1,5 +1,6 @@
 """`iosim check` says what is wrong, each fault by itself."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -50,10 +51,11 @@ def test_one_fault_is_told_by_itself(schedule, fault):
 
 def test_errors_of_both_types_are_told():
     (row,) = check(P, T, [spoilt(1.0)])
-    fp64, fp16 = row["faults"].split("; ")
+    fp64, fp16, bias = row["faults"].split("; ")
     assert fp64.startswith("the error in fp64 is 1 (") and fp16.startswith(
         "the error in fp16 is 1 (allowed: less than 0.02, "
     )
+    assert bias.startswith("the slope of the output in fp16 on the answer is off by ")
 
 
 def test_sums_in_fp16_that_are_too_long_are_told(iosim):
@@ -61,3 +63,49 @@ def test_sums_in_fp16_that_are_too_long_are_told(iosim):
     narrow, wide = iosim(*args), iosim(*args, "--acc-dtype", "fp32")
     assert narrow.exit_code == 1 and "linear: the error in fp16 is 0.17 (allowed: less than 0.02" in narrow.stdout
     assert "a wider --acc-dtype may help" in narrow.stdout and wide.exit_code == 0 and "linear:" not in wide.stdout
+
+
+@pytest.mark.parametrize(
+    "tiles, name", [("64x64", "flash1"), ("128x64", "flash2"), ("64x64", "paged"), ("1x1", "standard")]
+)
+def test_right_schedules_pass_in_a_narrow_type(iosim, tiles, name):
+    """Sums in fp16 over many key tiles are off by as much as any sums in fp16 over such tiles."""
+    found = iosim("check", "--N", 256, "--Nk", 1024, "--d", 64, "--schedule", name, "--tiles", tiles, "--json")
+    (row,) = json.loads(found.stdout)["checks"]
+    assert found.exit_code == 0 and row["error_fp16"] < row["allowed_error"] < 0.2, row
+    assert row["bias"] < row["allowed_bias"] < 4e-3
+
+
+@pytest.mark.parametrize("name, dtype, acc_dtype", [
+    ("flash2", "fp16", "fp32"), ("flash1", "fp16", "fp16"), ("paged", "fp16", "fp32"), ("memory-efficient", "fp32", "fp32"),
+])  # fmt: skip
+def test_an_output_that_is_a_little_too_large_everywhere_is_told(name, dtype, acc_dtype):
+    """Each word is off by less than rounding explains, but all are off in the same direction."""
+    schedule, p = find(name), Attention(256, 32, dtype=dtype, acc_dtype=acc_dtype)
+
+    def scaled(chip, p, t):
+        schedule.text(Scaled(chip), p, t)
+
+    right, wrong = (check(p, T, [replace(schedule, text=text)])[0] for text in (schedule.text, scaled))
+    assert right["ok"] is True and wrong["ok"] is False
+    assert right["bias"] <= right["allowed_bias"] < 1.9e-3 < wrong["bias"]
+    assert "the slope of the output" in wrong["faults"]
+
+
+class Scaled:
+    """A machine whose stores of O are 1.002 times too large."""
+
+    def __init__(self, chip):
+        self.chip = chip
+
+    def __getattr__(self, name):
+        return getattr(self.chip, name)
+
+    def store(self, block, tensor, *tiles):
+        if tensor == "O":
+            self.chip.update(block, a_little_more)
+        self.chip.store(block, tensor, *tiles)
+
+
+def a_little_more(o):
+    o *= 1.002
