@@ -23,7 +23,7 @@ from .options import (
 
 if TYPE_CHECKING:
     from ..tables import Row
-    from ..tuning.crossover import Question
+    from ..tuning.crossover import Crossover, Question
 
 EVERY_N = "1:4096:+1"
 LESS_IMPORTANT = ("acc_dtype", "Nk", "below_bytes", "above_bytes", "M_words", "dtype")  # columns, the first to go first
@@ -54,7 +54,7 @@ def command(
     Example: iosim crossover --N 8192 --d 64,128,256
     """
     from ..grid import Grid
-    from ..tuning import crossover
+    from ..tuning import crossover, crossover_sentence
     from ..units import parse_axis, parse_count
 
     if given["n"] is None and (m, m_elements, hardware) == (None, None, None):
@@ -66,15 +66,18 @@ def command(
     sizes = parse_axis(str(given["d"]), "--d", lambda text: parse_count(text, "--d"))
     types = dict.fromkeys(part.strip() for part in str(given["dtype"] or "fp16").split(","))
     rows: list[Row] = []
+    answers: list[Crossover] = []
     for d, dtype in product(sizes, types):
         one = {**given, "d": str(d), "dtype": dtype}
         if (m, m_elements, hardware) == (None, None, None):
             found = [crossover.crossover_of(question, problem(one), multiple) for question in asked]
+            answers += found
             rows += crossover.crossover_rows(found)
         else:
             for label, M in memories(one, m, m_elements, hardware):
                 rows += [{**label, **row} for row in over_N(one, str(M), asked, multiple)]
-    answer(rows, {"crossovers": rows}, output, [Grid(rows, LESS_IMPORTANT)])
+    said = crossover_sentence.answer_lines(asked, answers, multiple) or crossover_sentence.lines_over_N(rows)
+    answer(rows, {"crossovers": rows, "answer": " ".join(said)}, output, [Grid(rows, LESS_IMPORTANT), "", *said])
 
 
 def over_N(given: Given, M: str, asked: list[Question], multiple: int) -> list[Row]:

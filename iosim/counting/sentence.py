@@ -102,10 +102,18 @@ def nothing_fits(counted: Sequence[Result], M_bytes: int | None) -> str:
 
 def comparison(problem: Attention, winner: Result, other: Result, M_bytes: int | None) -> str:
     """The sentence that compares the winner with another result, with the reason."""
-    beyond = ""
-    if other.fits is False and M_bytes:
-        beyond = f", which would need {times(other.sram_peak_bytes or 0, M_bytes)} times this SRAM"
-    return f"{named(winner)} moves {than(winner, other)} {named(other)}{beyond}{why(problem, winner, other)}."
+    mine, its = (beyond(result, M_bytes) for result in (winner, other))
+    return (
+        f"{named(winner)}{mine}{',' * bool(mine)} moves {than(winner, other)} {named(other)}{its}"
+        f"{why(problem, winner, other)}."
+    )
+
+
+def beyond(result: Result, M_bytes: int | None) -> str:
+    """What has to be said of a result that does not fit."""
+    if result.fits is not False or not M_bytes:
+        return ""
+    return f", which would need {times(result.sram_peak_bytes or 0, M_bytes)} times this SRAM"
 
 
 def next_best(problem: Attention, winner: Result, other: Result) -> str:

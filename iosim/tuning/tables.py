@@ -13,6 +13,8 @@ from ..counting.sentence import answer_lines, answer_of, winners
 from ..grid import ByteCell, Grid
 from ..tables import Rows, ratio
 from ..units import format_bytes
+from . import gap
+from .gap import ratio_to_floor
 
 if TYPE_CHECKING:
     from ..counting.count import Result
@@ -139,6 +141,8 @@ class CurveRow(TypedDict):
     saha_ye_words: float | None
     compulsory_words: float | None
     ratio_to_bound: float | None
+    floor_words: int | None
+    ratio_to_floor: float | None
     blocks: NotRequired[int | None]
     options: NotRequired[str]
     more_tiles: NotRequired[str]
@@ -172,6 +176,7 @@ def curve_row(found: Curve, step: CurveStep, filled: set[str]) -> CurveRow:
     M_words = step.M_bytes // p.word_bytes
     words = {b.name.removeprefix(f"{family}: "): b.words for b in bounds(p, M_words, family=family)}
     order = words.get("N^2 d^2 / M")
+    floor, share = ratio_to_floor(p, step, family)
     row: CurveRow = {
         "M_bytes": step.M_bytes,
         "M_words": M_words,
@@ -184,6 +189,8 @@ def curve_row(found: Curve, step: CurveStep, filled: set[str]) -> CurveRow:
         "saha_ye_words": words.get("Saha and Ye 2024"),
         "compulsory_words": words["compulsory"],
         "ratio_to_bound": step.total / order if order else None,
+        "floor_words": floor,
+        "ratio_to_floor": share,
     }
     if "blocks" in filled:
         row["blocks"] = step.blocks
@@ -226,6 +233,7 @@ def curve_json(found: Curve) -> Row:
         "space": space_json(names, found, [s.name for s in found.left_out]),
         "curve": curve_rows(found),
         "published": published_rows(found),
+        "answer": " ".join(gap.answer_lines(found)),
     }
 
 
@@ -249,6 +257,7 @@ def curve_pieces(found: Curve) -> list[Piece]:
             "total words": row["total"],
             "bytes": ByteCell(row["total_bytes"]),
             "x N^2d^2/M": ratio(row["ratio_to_bound"]),
+            "x floor": ratio(row["ratio_to_floor"]),
         }
         for step, row in zip(found.steps, curve_rows(found), strict=True)
     ]
@@ -269,4 +278,4 @@ def curve_pieces(found: Curve) -> list[Piece]:
         "published, at the M that they need:",
         Grid(published, LESS_IMPORTANT),
     ]
-    return [*lines, "", *tables]
+    return [*lines, "", *tables, "", *gap.answer_lines(found)]

@@ -1,0 +1,128 @@
+"""The floor beside the curve, the gap between them, and the sentences of crossovers: each number is counted again."""
+
+import re
+from bisect import bisect_right
+
+import pytest
+from paths import DOCS
+
+import iosim as package
+from iosim.core.problem import Attention
+from iosim.counting.bounds import floor_of
+from iosim.counting.count import count
+from iosim.masks import parse_mask
+from iosim.tuning import crossover, crossover_sentence
+from iosim.tuning.gap import answer_lines, gaps
+from iosim.tuning.least import trace_curve, tune
+from iosim.tuning.tables import curve_rows
+
+PROBLEMS = [
+    (48, 6, "dense", ()),
+    (40, 8, "causal", ("block-sparse-q", "flash2")),
+    (33, 4, "window:5", ("block-sparse",)),
+]
+
+
+@pytest.mark.parametrize("N, d, mask, names", PROBLEMS)
+def test_rows_have_the_floor_of_their_M(N, d, mask, names):
+    found = trace_curve(N, d, mask=mask, schedules=names)
+    p = Attention(N, d, mask=parse_mask(mask))
+    for row in curve_rows(found):
+        assert row["floor_words"] == package.floor(p, row["M_bytes"]).words
+        assert row["ratio_to_floor"] == row["total"] / row["floor_words"] >= 1
+
+
+@pytest.mark.parametrize("N, d, mask, names", PROBLEMS)
+def test_no_gap_between_the_steps_is_larger(N, d, mask, names):
+    """At every single byte of M the ratio is at most that of the end of its step."""
+    found = trace_curve(N, d, mask=mask, schedules=names)
+    known, starts = gaps(found), [step.M_bytes for step in found.steps]
+    assert len(known) == len(found.steps) - 1
+    for M in range(starts[0], starts[-1]):
+        k = bisect_right(starts, M) - 1
+        assert found.steps[k].total / floor_of(found.problem, M, "attention") <= known[k].ratio
+    assert [gap.M_bytes + 1 for gap in known] == starts[1:]
+
+
+@pytest.mark.parametrize("N, d", [(8192, 128), (2048, 32)])
+def test_the_sentence_names_the_largest(N, d):
+    text = " ".join(answer_lines(trace_curve(N, d)))
+    found = re.findall(r"M = (\d+) B \(([\d.]+) d\^2 words\), where ([\w-]+) moves ([\d.]+) times the floor", text)
+    assert len(found) == 4
+    for M, share, name, ratio in found:
+        best = tune(N, d, int(M))
+        least = {r.schedule for r in best.results if r.total == best.winner.total}
+        assert name in least and f"{best.winner.ratio_to_floor:.3f}" == ratio
+        assert float(share) == pytest.approx(int(M) // 2 / d**2, rel=0.006)
+    smallest, largest = float(found[-1][3]), max(float(ratio) for *_, ratio in found)
+    assert smallest < largest
+
+
+def test_where_the_gap_is_largest_for_large_sizes():
+    """The table of docs/tune.md, and what the page says of it."""
+    text = (DOCS / "tune.md").read_text()
+    table = re.search(r"<!-- gap -->\n(.*?)<!-- gap -->", text, re.S)[1]
+    rows = re.findall(r"^\| ([\d.]+) \| ([\d.]+) \| ([\w-]+) \|$", table, re.M)
+    assert len(rows) >= 6
+    ratios = {}
+    for share, ratio, name in rows:
+        found = count(
+            2**20, 4096, f"{int(float(share) * 4096**2)}el", schedules="small-cache,small-cache-q,flash2", tiles="best"
+        )
+        best = min(found.results, key=lambda r: r.total)
+        assert (f"{best.ratio_to_floor:.3f}", best.schedule) == (ratio, name)
+        ratios[float(share)] = best.ratio_to_floor
+    assert max(ratios, key=ratios.get) == 1.0 and "is largest at M = d^2" in " ".join(text.split())
+
+
+def test_curves_say_it(ask, iosim):
+    args = ("tune", "--N", 64, "--d", 8, "--curve")
+    found, text = ask(*args), iosim(*args).stdout
+    assert " ".join(text.split()).endswith(found["answer"]) and "largest" in found["answer"]
+    assert "x floor" in text and found["curve"][0]["floor_words"] > 0
+    assert "No gap is known" in ask(*args, "--schedule", "linear")["answer"]
+
+
+# ---------------------------------------------------------------- crossovers
+
+
+@pytest.mark.parametrize("N, d", [(200, 8), (1000, 16)])
+def test_crossovers_are_compared_at_their_M(N, d):
+    asked = list(crossover.QUESTIONS)
+    found = [crossover.crossover_of(question, Attention(N, d)) for question in asked]
+    lines = crossover_sentence.answer_lines(asked, found)
+    assert len(lines) == len(asked)
+    for one, line in zip(found, lines, strict=True):
+        if one.M_bytes is None:
+            assert line.endswith(": at no M.")
+            continue
+        assert line.startswith(f"From M = {one.M_bytes} B on (")
+        if one.above_bytes is None:
+            assert "nothing fits there" in line
+            continue
+        factor = float(re.search(r" moves ([\d.]+)x fewer words than ", line)[1])
+        assert factor == pytest.approx(one.above_bytes / one.below_bytes, rel=0.006) and factor > 1
+
+
+def test_tiles_that_do_not_fit_are_said_so_of_the_winner_too():
+    asked = crossover.QUESTIONS[:1]
+    found = [crossover.crossover_of(question, Attention(8192, 128)) for question in asked]
+    (line,) = crossover_sentence.answer_lines(asked, found)
+    assert (
+        "flash1 (97x97), which would need 1.21 times this SRAM, moves 1.001x fewer words than standard, which" in line
+    )
+    assert "within" not in line, "what does not fit has no distance to the floor of this M"
+
+
+def test_several_problems_have_a_range(ask):
+    answer = ask("crossover", "--N", 1024, "--d", "16,32", "--schedule", "flash2,flash1")["answer"]
+    rows = ask("crossover", "--N", 1024, "--d", "16,32", "--schedule", "flash2,flash1")["crossovers"]
+    shares = [row["M_over_d2"] for row in rows if row["question"] == "flash2 below flash1"]
+    low, high = map(float, re.search(r"flash2 below flash1: from ([\d.]+) to ([\d.]+) d\^2", answer).groups())
+    assert (low, high) == (pytest.approx(min(shares), rel=0.006), pytest.approx(max(shares), rel=0.006))
+
+
+def test_over_N_it_says_from_which(ask):
+    found = ask("crossover", "--M", "4KB", "--d", 16, "--N", "16:512:+16", "--schedule", "flash2,standard")
+    (first, _) = found["crossovers"]
+    assert f"from N = {first['N']} on" in found["answer"] and "M = 4096 B" in found["answer"]
