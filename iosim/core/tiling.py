@@ -11,7 +11,11 @@ from .arrays import smaller
 from .problem import Attention, S
 
 if TYPE_CHECKING:
+    from typing import TypeAlias
+
     from .typing import Size
+
+    TilesAsked: TypeAlias = "str | tuple[int, int] | Tiling"
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,20 @@ def parse_tiles(text: str, where: str = "--tiles", more: tuple[str, ...] = (), r
         raise InputError(where, text, "Br x Bc" + "".join(f" and /{name}=SIZE" for name in more))
     extra = {name: parse_count(size, f"{where} {text}", most=LARGEST_COUNT) for name, size in sizes.items()}
     return Tiling(*rows, **extra)
+
+
+def tiles_text(tiles: TilesAsked | None, where: str = "--tiles") -> str | None:
+    """Tiles as text: `128x64` for (128, 64) and for Tiling(128, 64), further sizes after slashes. A text, a rule and
+    None are returned as they are."""
+    if tiles is None or isinstance(tiles, str):
+        return tiles
+    if isinstance(tiles, Tiling):
+        others = {name: size for name, size in vars(tiles).items() if name not in ("rows_q", "rows_k")}
+        more = [f"/{name}={size}" for name, size in others.items() if size != getattr(Tiling, name)]
+        return f"{tiles.rows_q}x{tiles.rows_k}" + "".join(more)
+    if isinstance(tiles, tuple | list) and len(tiles) == 2:
+        return "x".join(str(parse_count(size, f"{where} {tiles}", most=LARGEST_COUNT)) for size in tiles)
+    raise InputError(where, str(tiles), "paper, best, Br x Bc as 128x64, (128, 64), or a Tiling")
 
 
 @overload

@@ -36,8 +36,7 @@ def write(sweep: Sweep, path: str, kind: str, progress: Progress = lambda rows: 
 def write_csv(sweep: Sweep, out: Out, progress: Progress) -> None:
     """Write a sweep as CSV with one header."""
     with open(out, "w", newline="") if isinstance(out, str) else out as file:
-        file.write(header(sweep.shown))
-        write_lines(sweep, file, CSV, progress)
+        write_lines(sweep, file, CSV, progress, header(sweep.shown))
 
 
 def write_jsonl(sweep: Sweep, out: Out, progress: Progress) -> None:
@@ -46,10 +45,11 @@ def write_jsonl(sweep: Sweep, out: Out, progress: Progress) -> None:
         write_lines(sweep, file, JSON, progress)
 
 
-def write_lines(sweep: Sweep, file: TextIO, form: Form, progress: Progress) -> None:
-    """Write the rows of a sweep as lines of text."""
+def write_lines(sweep: Sweep, file: TextIO, form: Form, progress: Progress, before: str = "") -> None:
+    """Write the rows of a sweep as lines, after the text `before`. Nothing is written if the first rows fail."""
     for rows in chunks(sweep):
-        file.write(lines(rows, form))
+        file.write(before + lines(rows, form))
+        before = ""
         progress(len(rows))
 
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ..core.problem import Attention, Tensor
 from ..core.shapes import same
-from ..errors import InputError, InternalError, suggestion
+from ..errors import InputError, InternalError, ScheduleError, suggestion
 from ..oracles.attention import attention_output, queries_keys_values
 
 if TYPE_CHECKING:
-    from typing import TypedDict
+    from typing import TypeAlias, TypedDict
 
     from ..core.tiling import Tiling
     from ..core.typing import Answer, Arrays, Example, FootprintFormula, Size, Text, TrafficFormula
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     MaskedCandidates = Callable[[Attention, int], list[Tiling]]
     AttentionInputs = Callable[[Arrays, Attention], Arrays]
     Choices = Callable[[Attention, int], Iterable[int]]
+
+    SchedulesAsked: TypeAlias = "str | Schedule | Iterable[str | Schedule]"
 
     class ScheduleFields(TypedDict, total=False):
         """Fields of a Schedule that several of them share."""
@@ -138,6 +141,10 @@ class Schedules(MutableMapping[str, Schedule]):
         self._files |= {name: file for file, names in files.items() for name in names}
         self._found |= dict.fromkeys(self._files)
 
+    def built_in(self, name: str) -> bool:
+        """Whether a name is one of iosim's own."""
+        return name in self._files
+
     def pending(self, name: str) -> bool:
         """Whether an expected name is not registered, after its file was imported. A file that is just being imported
         is not imported again."""
@@ -176,12 +183,13 @@ SCHEDULES = Schedules()
 def register(schedule: Schedule) -> Schedule:
     """Add a schedule, and return it. From then on every command and function accepts its name.
 
-    Raises InputError for a name that is taken, and for a field of the wrong kind.
+    An earlier schedule of the same name is replaced, so that a cell of a notebook may run again. Raises InputError for
+    the name of a schedule of iosim's own, and for a field of the wrong kind.
     """
     if not isinstance(schedule, Schedule):
         raise InputError("register", str(schedule), "a Schedule")
-    if schedule.name in SCHEDULES and not SCHEDULES.pending(schedule.name):
-        raise InputError("register", schedule.name, "a name that is not taken")
+    if SCHEDULES.built_in(schedule.name) and not SCHEDULES.pending(schedule.name):
+        raise InputError("register", schedule.name, "a name that no schedule of iosim has")
     for name, right, allowed in rules_of_fields(schedule):
         if not right:
             raise InputError(f"register {schedule.name}: {name}", str(getattr(schedule, name)), allowed)
@@ -212,7 +220,8 @@ def narrowed(problem: Attention, **fields: object) -> Attention:
 
 
 def require(schedule: Schedule, problem: Attention) -> None:
-    """Raise InputError if a schedule is not about this problem; the docstring of its `about` says why."""
+    """Raise InputError if a schedule is not about this problem; the docstring of its `about` says why. Raise
+    ScheduleError if a schedule of a user never stores its output."""
     nearest = schedule.about(problem)
     for name, value in vars(problem).items():
         wanted = getattr(nearest, name)
@@ -221,10 +230,51 @@ def require(schedule: Schedule, problem: Attention) -> None:
             if wanted is False:
                 raise InputError(option, "given", f"not with --schedule {schedule.name}", reason)
             raise InputError(option, str(value), f"{wanted} with --schedule {schedule.name}", reason)
+    if not SCHEDULES.built_in(schedule.name):
+        check_outputs(schedule)
 
 
-def find(name: str) -> Schedule:
-    """A schedule by name, in any case. Raises InputError for an unknown one."""
+@lru_cache(maxsize=256)
+def check_outputs(schedule: Schedule) -> None:
+    """Raise ScheduleError for an output that a small run without a mask never stores.
+
+    A run that fails says nothing here: the real one will say more.
+    """
+    from ..core.folded import Folded
+    from ..core.tiling import Tiling
+    from ..core.watchers import Traffic
+
+    problem, traffic = schedule.about(Attention(4, 2)), Traffic()
+    try:
+        Folded(problem, traffic).run(schedule, Tiling(2, 2))
+    except Exception:
+        return
+    stored = {name for name, (_, writes) in traffic.tensors.items() if writes}
+    for name in outputs_of(schedule, problem):
+        if name not in stored:
+            found = f"what it stores: {', '.join(sorted(stored)) or 'nothing'}"
+            hint = f"end with chip.store(block, {name!r}, i), or register it with an `answer` of other tensors"
+            raise ScheduleError(f"schedule {schedule.name} never stores its output {name}; {found}; {hint}")
+
+
+def outputs_of(schedule: Schedule, problem: Attention) -> list[str]:
+    """The names of the tensors of its answer; none if they cannot be found."""
+    if schedule.answer is attention_output:
+        return ["O"]
+    import numpy as np
+
+    try:
+        return list(schedule.answer(schedule.example(np.random.default_rng(0), problem, None), problem, None))
+    except Exception:
+        return []
+
+
+def find(name: str | Schedule) -> Schedule:
+    """A schedule by name, in any case; or a Schedule itself, which is registered if it is not. Raises InputError for an
+    unknown name."""
+    if isinstance(name, Schedule):
+        there = name.name in SCHEDULES and SCHEDULES[name.name] is name
+        return name if there else register(name)
     if name in SCHEDULES:
         return SCHEDULES[name]
     word = str(name).strip().lower()
@@ -248,7 +298,8 @@ def plain(word: str) -> str:
     return re.sub(r"[^a-z0-9]", "", word.lower())
 
 
-def find_all(names: str | Iterable[str]) -> list[Schedule]:
-    """The schedules that `flash1,flash2` names, or several such strings, each schedule once."""
-    texts = [names] if isinstance(names, str) else names
-    return list({id(s): s for text in texts for s in map(find, str(text).split(","))}.values())
+def find_all(names: SchedulesAsked) -> list[Schedule]:
+    """The schedules that `flash1,flash2` names, or several such strings or Schedules, each schedule once."""
+    asked = [names] if isinstance(names, str | Schedule) else names
+    found = [find(part) for one in asked for part in ([one] if isinstance(one, Schedule) else str(one).split(","))]
+    return list({id(schedule): schedule for schedule in found}.values())

@@ -30,8 +30,14 @@ BOTH = ["--schedule", "flash1", "--schedule", "flash2"]
 def note_for(job):
     """What the worker says when all is right."""
     words = predict(find(job.name), job.problem, job.tiling).tensors
-    fine = {"error": 1e-6, "baseline_error": 1e-6, "allowed_error": 2e-6, "unwritten": 0,
-            "bias": 1e-5, "allowed_bias": 2e-5}
+    fine = {
+        "error": 1e-6,
+        "baseline_error": 1e-6,
+        "allowed_error": 2e-6,
+        "unwritten": 0,
+        "bias": 1e-5,
+        "allowed_bias": 2e-5,
+    }
     return {"job": job.to_json(), "words": {k: list(v) for k, v in words.items()}, "seconds": 1e-3, **fine, "large_logits": fine,
             "launches": runner(job).launches, **runner(job).sizes}  # fmt: skip
 

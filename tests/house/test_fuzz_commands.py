@@ -37,7 +37,10 @@ POOLS = {
     "--dtype": (fuzz.DTYPES, fuzz.BAD_DTYPES),
     "--acc-dtype": (fuzz.DTYPES, fuzz.BAD_DTYPES),
     "--mask": (MASKS, fuzz.BAD_MASKS),
-    "--M": (["100", "1KB", "4KB", "500el", "16KB:64KB:x2", "1KB,4KB", "1MB"], fuzz.BAD_SIZES + ["1", "3", "1073741824G"]),
+    "--M": (
+        ["100", "1KB", "4KB", "500el", "16KB:64KB:x2", "1KB,4KB", "1MB"],
+        fuzz.BAD_SIZES + ["1", "3", "1073741824G"],
+    ),
     "--M-elements": (["100", "2000"], fuzz.BAD_NUMBERS),
     "--hardware": ([*fuzz.HARDWARE, "h100,t4"], [*fuzz.BAD_HARDWARE, "h100,", "h100;t4"]),
     "--tiles": (

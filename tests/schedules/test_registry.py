@@ -76,7 +76,7 @@ except iosim.InputError as fault:
     print(json.dumps([str(fault), iosim.SCHEDULES["linear"].family]))
 """
     message, family = fresh(code)
-    assert "linear" in message and family == "linear"
+    assert "linear" in message and "no schedule of iosim" in message and family == "linear"
 
 
 def test_it_is_a_mapping():
@@ -84,13 +84,41 @@ def test_it_is_a_mapping():
     assert iosim.register(mine) is mine is SCHEDULES["mine"] is find("mine")
     try:
         assert list(SCHEDULES)[-1] == "mine" and len(SCHEDULES) == len(list(SCHEDULES.items()))
-        with pytest.raises(InputError):
-            iosim.register(mine)
+        changed = Schedule("mine", print, "mine, changed")
+        assert iosim.register(changed) is find("mine") and list(SCHEDULES).count("mine") == 1
+        assert find(mine) is mine is SCHEDULES["mine"], "a Schedule itself is taken, and registered"
     finally:
         assert SCHEDULES.pop("mine") is mine
     assert "mine" not in SCHEDULES and SCHEDULES.get("mine") is None
     with pytest.raises(KeyError):
         SCHEDULES["mine"]
+
+
+def without_store(chip, p, t):
+    """Loads what attention needs, and keeps the output to itself."""
+    for i in chip.tiles(p.N, t.rows_q):
+        chip.load("Q", i)
+        chip.load("K")
+        chip.load("V")
+
+
+def stores_q(chip, p, t):
+    for i in chip.tiles(p.N, t.rows_q):
+        chip.store(chip.load("Q", i), "Q", i)
+
+
+@pytest.mark.parametrize("text, stored", [(without_store, "nothing"), (stores_q, "Q")])
+def test_a_schedule_that_never_stores_its_output_is_told(text, stored):
+    mine = Schedule("no-output", text, "no output")
+    try:
+        for ask in (iosim.count, iosim.sweep):
+            with pytest.raises(iosim.IosimError, match=f"no-output never stores its output O; .*stores: {stored};"):
+                ask(N=64, d=8, tiles="16x16", schedules="no-output" if ask is iosim.sweep else [mine])
+        other = Schedule("no-output", stores_q, "another answer", answer=lambda hbm, p, visible: {"Q": hbm["Q"]})
+        iosim.register(other)
+        assert iosim.count(N=64, d=8, tiles="16x16", schedules="no-output")["no-output"].writes == 64 * 8
+    finally:
+        del SCHEDULES["no-output"]
 
 
 def test_a_table_that_lies_is_a_bug():
