@@ -27,6 +27,8 @@ class Roundings(NamedTuple):
     """The keys after which O is rounded: the rows of the smallest tile of V in a product."""
     sums: int
     """The keys after which the sums of rows are rounded: the smallest tile of scores that l is updated with."""
+    depth: int
+    """The products after which a score is rounded: the smallest part of d that is added to scores."""
 
 
 class Products(Watcher):
@@ -36,12 +38,15 @@ class Products(Watcher):
         self.divided = False
         self.keys: list[int] = []
         self.sums: list[int] = []
+        self.depth: list[int] = []
 
     def step(self, step: Step, outputs: tuple[Block, ...], inputs: tuple[Input, ...], flops: Size) -> None:
         name, shape = getattr(step, "__name__", ""), outputs[0].shape
         self.divided |= name == "normalise" and len(shape) == 2 and not isinstance(shape[-1], int)
         if name == "accumulate" and isinstance(inputs[-1], Block):
             self.keys.append(extent(inputs[-1].shape[0]))
+        if name == "add_scores" and isinstance(inputs[-1], Block):
+            self.depth.append(extent(inputs[-1].shape[-1]))
         blocks = {block.name: block for block in (*outputs, *inputs) if isinstance(block, Block)}
         if "S" in blocks and any(block.name == "l" for block in outputs):
             self.sums.append(extent(blocks["S"].shape[-1]))
@@ -58,4 +63,5 @@ def roundings(schedule: Schedule, problem: Attention, tiling: Tiling) -> Roundin
     Folded(replace(problem, mask=DENSE), traffic, products).run(schedule, tiling)
     travels = {name for name, (reads, writes) in traffic.tensors.items() if reads and writes}
     keys = min(products.keys, default=min(tiling.rows_k, problem.Nk))
-    return Roundings(travels, products.divided, keys, min(products.sums, default=problem.Nk))
+    sums, depth = min(products.sums, default=problem.Nk), min(products.depth, default=problem.d)
+    return Roundings(travels, products.divided, keys, sums, depth)

@@ -58,7 +58,7 @@ def baseline(
     xp: ModuleType, q: DeviceArray, k: DeviceArray, v: DeviceArray,
     narrow: DeviceRounding, accumulate: DeviceRounding, tile: int,
     visible: Rows | None = None, travels: Collection[str] = (), divided: bool = False, held: int | None = None,
-    kept: Rows | None = None, sums: int | None = None,
+    kept: Rows | None = None, sums: int | None = None, depth: int | None = None,
 ) -> DeviceArray:  # fmt: skip
     """The attention of one head with the roundings of a kernel.
 
@@ -66,12 +66,12 @@ def baseline(
     each key tile, or after each `held` keys of a tile. `travels` names the tensors that the schedule both stores and
     loads; S, P and O are also rounded to the narrow type if they are among them. With `divided`, each tile of P is
     divided by the final sums before its product, instead of O after it. `kept`: the factors of dropout. `sums`: the
-    keys after which the sums of a P that travels are rounded.
+    keys after which the sums of a P that travels are rounded. `depth`: the products after which a score is rounded.
     """
     q, k, v = (x.astype(xp.float32) for x in (q, k, v))
     scale, parts = xp.float32(q.shape[1] ** -0.5), []
     for x in range(0, len(q), ROWS_AT_ONCE):
-        s = accumulate(q[x : x + ROWS_AT_ONCE] @ k.T * scale)
+        s = accumulate(_scores(q[x : x + ROWS_AT_ONCE], k, accumulate, depth or q.shape[1]) * scale)
         weights, total = _weights(xp, narrow(s) if "S" in travels else s, _part(visible, x, q))
         normalised = "P" in travels or divided
         if "P" in travels:  # stored normalised
@@ -83,6 +83,14 @@ def baseline(
         keys, factors = (tile, held or tile), _part(kept, x, q)
         parts.append(narrow(_product(xp, weights, v, normalised, narrow, accumulate, keys, "O" in travels, factors)))
     return xp.concatenate(parts)  # type: ignore[no-any-return]
+
+
+def _scores(q: DeviceArray, k: DeviceArray, accumulate: DeviceRounding, depth: int) -> DeviceArray:
+    """Q K^T, rounded after each part of `depth` products but the last."""
+    s = q[:, :depth] @ k[:, :depth].T
+    for c in range(depth, q.shape[1], depth):
+        s = accumulate(s) + q[:, c : c + depth] @ k[:, c : c + depth].T
+    return s
 
 
 def _sums(xp: ModuleType, weights: DeviceArray, accumulate: DeviceRounding, tile: int) -> DeviceArray:
