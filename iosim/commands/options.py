@@ -198,8 +198,9 @@ size_options = options(  # of a problem, without its mask and without N, which m
                 also=("accumulator", "acc", "acc-type", "accum-dtype")),
 )  # fmt: skip
 mask_options = options(
-    text_option("--mask", "dense (default), causal, window:W, global:G, strided:S, file:PATH; &, |, ~ combine "
-                "them. 2b is 2 tiles.", metavar="MASK", heading=PROBLEM, kind=MASK),
+    text_option("--mask", "dense (default), causal, window:W, sink:K, global:G, strided:S, dilated:W:S, chunk:C, "
+                "documents:A,B,..., file:PATH; &, |, ~ combine them. 2b is 2 tiles.",
+                metavar="MASK", heading=PROBLEM, kind=MASK),
     flag_option("--causal", "Short for --mask causal.", heading=PROBLEM),
 )  # fmt: skip
 problem_options = options(

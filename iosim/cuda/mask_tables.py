@@ -25,14 +25,16 @@ class Tables:
     """The tables that the kernels of one program need, by name. Each is made when it is first asked for.
 
     Tables of bits: `active` (tiles that are not empty) and `whole` (tiles in which nothing is hidden), Tr x Tc; `any_q`
-    and `any_k`, the row tiles and key tiles with any active tile; `file0` and so on, the files of the mask. A table of
-    numbers: `reach`, for each row tile the number of keys up to the last one that it sees.
+    and `any_k`, the row tiles and key tiles with any active tile; `file0` and so on, the files of the mask. Tables of
+    numbers: `reach`, for each row tile the number of keys up to the last one that it sees; `document0` and so on, the
+    document of each token.
     """
 
     def __init__(self, mask: Mask):
         self.mask = cast("BoundMask", mask)
         self.words: dict[str, BitWords] = {}
         self._files: dict[str, MaskFile] = {}
+        self._named: dict[Atom, str] = {}
 
     def use(self, name: str) -> str:
         """The name of a table, which is made if it is not there yet."""
@@ -89,6 +91,8 @@ class Tables:
             parts = [self.visible(part) for part in expr.parts]
             joined = f" {expr.op}{expr.op} ".join(parts)
             return f"!{parts[0]}" if expr.op == "~" else f"({joined})"
+        if expr.kind == "documents":
+            return self._documents(expr)
         return self._file(expr) if expr.file else self._atom(expr)
 
     def _atom(self, atom: Atom) -> str:
@@ -99,9 +103,19 @@ class Tables:
             "causal": f"({y} <= {x} + ({shift}))",
             "window": f"({x} - {y} <= {size} && {y} - {x} <= {size})",
             "global": f"({x} < {size} || {y} < {size})",
+            "sink": f"({y} < {size})",
             "strided": f"({x} % {size} == {y} % {size})",
+            "chunk": f"({x} / {size} == {y} / {size})",
             "dense": "true",
         }[atom.kind]
+
+    def _documents(self, atom: Atom) -> str:
+        """Whether x and y lie in the same document, from a table of the document of each token."""
+        if atom not in self._named:
+            self._named[atom] = f"document{len(self._named)}"
+            self.words[self._named[atom]] = np.repeat(np.arange(len(atom.lengths), dtype=np.uint32), atom.lengths)
+        name = self._named[atom]
+        return f"({name}[x] == {name}[y])"
 
     def _file(self, atom: Atom) -> str:
         assert atom.file is not None
@@ -113,6 +127,9 @@ class Tables:
             name = f"file{len(self._files)}"
             self._files[name] = atom.file
             self.words[name] = bits(data)
+        if atom.file.block:
+            rows, keys = atom.file.block
+            return f"bit({name}, x / {rows} * {data.shape[1]}LL + y / {keys})"
         if data.shape == (m.N, m.Nk):
             return f"bit({name}, x * {m.Nk}LL + y)"
         return f"bit({name}, x / {m.rows_q} * {m.Tc}LL + y / {m.rows_k})"

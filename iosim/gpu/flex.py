@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, cast
 from ..core.problem import DENSE, Attention
 from ..errors import InputError
 from ..masks.expression import Atom, Expr, Join
+from ..masks.segments import ends
 
 if TYPE_CHECKING:
-    from ..core.typing import Bools
+    from ..core.typing import Array, Bools
     from ..masks.mask import Mask
 
 Holds = Callable[[object, object], "Bools"]  # (query positions, key positions) -> visible
@@ -66,11 +67,19 @@ def joined(parts: list[Holds], join: Callable[[Bools, Bools], Bools]) -> Holds:
 def of_atom(atom: Atom, shift: int) -> Callable[..., object] | None:  # type: ignore[explicit-any]
     """One atom as a function of positions; None for an atom that has no formula."""
     size = atom.size
+
+    def document(position: Array) -> Array:
+        """The number of documents that end at a position or before it."""
+        return cast("Array", sum((position >= end) * 1 for end in ends(atom.lengths)))
+
     formulas: dict[str, Callable[..., object]] = {  # type: ignore[explicit-any]
         "dense": lambda x, y: x == x,
         "causal": lambda x, y: y <= x + shift,
         "window": lambda x, y: (x - y <= size) & (y - x <= size),
         "global": lambda x, y: (x < size) | (y < size),
+        "sink": lambda x, y: (y < size) & (x == x),
         "strided": lambda x, y: x % size == y % size,
+        "chunk": lambda x, y: x // size == y // size,
+        "documents": lambda x, y: document(x) == document(y),
     }
     return formulas.get(atom.kind)

@@ -14,8 +14,8 @@ Intervals = list[tuple[int, int]]  # disjoint, ascending, both ends included
 class Band(NamedTuple):
     """The tiles from `start` to `stop` - 1, which a mask treats alike. A `ragged` band is the one shorter last tile.
 
-    `pieces` are the parts of a tile, as (offset, length), that no boundary G of a `global:G` divides. In a band of
-    several tiles, the only piece is the whole tile.
+    `pieces` are the parts of a tile, as (offset, length), that no cut divides: no boundary of a `global`, a `sink` or a
+    segment. In a band of several tiles, the only piece is the whole tile.
     """
 
     start: int

@@ -1,9 +1,13 @@
 """Exact counts of active tiles from a mask's expression, without looking at every tile.
 
-Every atom except `global` depends only on delta = y - x (in tokens) or delta = j - i (in tiles). `global:G` depends
-only on which positions are below G. So each axis is divided into bands of tiles that the mask treats alike. In a pair
-of bands, whether tile (i, j) is active depends only on t = j*Bc - i*Br: it is active if t lies in one of some
-intervals. A sum of floors counts the tiles of an interval. All numbers are Python integers.
+Most atoms depend only on delta = y - x (in tokens) or delta = j - i (in tiles). `global:G` and `sink:K` depend on which
+positions are below G or K, `chunk` and `documents` on which segment a position lies in. So each axis is divided into
+bands of tiles that the mask treats alike. In a pair of bands, whether tile (i, j) is active depends only on
+t = j*Bc - i*Br: it is active if t lies in one of some intervals. A sum of floors counts the tiles of an interval. All
+numbers are Python integers.
+
+A band of rows sees all segments but its own alike. So the other axis is cut only where the segments of the band start
+and end, and the number of pairs of bands grows with the number of segments, and not with its square.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from ..errors import InputError
 from .bands import Band, Intervals, Turn, bands, covered, merge_intervals, total, whole
 from .closed_form import Axis, Counts, floor_sum
 from .expression import Expr, Join, atoms
+from .segments import SEGMENTED, edges, segment
 
 MOST_STRIPES = 2**21
 TileSpan = tuple[int, int]  # (offset, length) within a tile
@@ -83,21 +88,41 @@ class Counter:
                 self.edges |= {-atom.size, atom.size + 1}
         self.strides = {atom.size for atom in atoms(expr) if atom.kind == "strided"}
         self.period = lcm(*self.strides)
+        self.cuts = [atom.size for atom in atoms(expr) if atom.kind in ("global", "sink")]
+        self.segmented = [atom for atom in atoms(expr) if atom.kind in SEGMENTED]
 
     def counts(self) -> Counts:
         """The counts of all pairs of bands together."""
-        cuts = [atom.size for atom in atoms(self.expr) if atom.kind == "global"]
-        row_bands, col_bands = bands(self.rows, cuts), bands(self.cols, cuts)
-        grid = [[self.active(row, col) for col in col_bands] for row in row_bands]
         none = {False: 0, True: 0}
         counts = Counts({(row, col): 0 for row in none for col in none}, dict(none), dict(none))
-        for row, line in zip(row_bands, grid, strict=True):
-            counts.rows[row.ragged] += covered(row, (active.rows for active in line))
-            for col, active in zip(col_bands, line, strict=True):
+        by_column: dict[Band, list[Active]] = {}
+        for row in self.row_bands():
+            line = [(col, self.active(row, col)) for col in self.col_bands(row)]
+            counts.rows[row.ragged] += covered(row, (active.rows for _, active in line))
+            for col, active in line:
                 counts.pairs[row.ragged, col.ragged] += active.tiles
-        for k, col in enumerate(col_bands):
-            counts.cols[col.ragged] += covered(col, (line[k].cols for line in grid))
+                by_column.setdefault(col, []).append(active)
+        if self.segmented:  # each band of rows has its own bands of columns
+            by_column = {col: [self.active(row, col) for row in self.row_bands(col)] for col in self.col_bands()}
+        for col, column in by_column.items():
+            counts.cols[col.ragged] += covered(col, (active.cols for active in column))
         return counts
+
+    def row_bands(self, cols: Band | None = None) -> list[Band]:
+        """The bands of rows; if a band of columns is given, only those that it does not see alike."""
+        return self.bands(self.rows, self.cols, cols)
+
+    def col_bands(self, rows: Band | None = None) -> list[Band]:
+        """The bands of columns; if a band of rows is given, only those that it does not see alike."""
+        return self.bands(self.cols, self.rows, rows)
+
+    def bands(self, axis: Axis[int], other: Axis[int], against: Band | None) -> list[Band]:
+        """The bands of an axis. A segment has its own band if the band `against` of the other axis lies in it too."""
+        first, last = 0, axis.length - 1
+        if against is not None:
+            first, last = against.start * other.size, min(against.stop * other.size, other.length) - 1
+        affordable(sum((last - first) // atom.size for atom in self.segmented if atom.size))
+        return bands(axis, [*self.cuts, *(cut for atom in self.segmented for cut in edges(atom, first, last))])
 
     def active(self, rows: Band, cols: Band) -> Active:
         """The active tiles of a pair of bands, counted by residues or by intervals, whichever takes fewer steps."""
@@ -121,7 +146,7 @@ class Counter:
         )
 
     def residues(self, rows: Band, cols: Band) -> Intervals:
-        """The t at which a tile is active, modulo the period, for an expression of `strided` and `global` only."""
+        """The t at which a tile is active, modulo the period, for an expression of `strided` and positions only."""
         L, found = self.period, []
         for row, col, x, y in self.pieces(rows, cols):
             for low, high in self.runs(0, L - 1, x, y):
@@ -140,7 +165,8 @@ class Counter:
         )
 
     def pieces(self, rows: Band, cols: Band) -> Iterator[tuple[TileSpan, TileSpan, int, int]]:
-        """All pairs of pieces of two bands, each with its first position (x, y). Inside one, no `global` changes."""
+        """All pairs of pieces of two bands, each with its first position (x, y). Inside one, no predicate of positions
+        changes."""
         for row in rows.pieces:
             for col in cols.pieces:
                 yield row, col, rows.start * self.rows.size + row[0], cols.start * self.cols.size + col[0]
@@ -179,7 +205,7 @@ class Counter:
         return merge_intervals((a, b - 1) for a, b in pairwise(ends) if self.holds(self.expr, x, y, a))
 
     def holds(self, expr: Expr, x: int, y: int, delta: int) -> bool:
-        """Whether the expression holds at `delta`; only `global` reads x and y."""
+        """Whether the expression holds at `delta`; only predicates of positions read x and y."""
         if isinstance(expr, Join):
             if expr.op == "~":
                 return not self.holds(expr.parts[0], x, y, delta)
@@ -190,13 +216,17 @@ class Counter:
             return abs(delta) <= expr.size
         if expr.kind == "global":
             return x < expr.size or y < expr.size
+        if expr.kind == "sink":
+            return y < expr.size
+        if expr.kind in SEGMENTED:
+            return segment(expr, x) == segment(expr, y)
         return expr.kind == "dense" or delta % expr.size == 0
 
 
 def affordable(stripes: int) -> None:
-    """Raise InputError for more than MOST_STRIPES stripes, which would take too long."""
+    """Raise InputError for more than MOST_STRIPES stripes or chunks, which would take too long."""
     if stripes > MOST_STRIPES:
-        allowed = f"at most {MOST_STRIPES} stripes between the tiles"
+        allowed = f"at most {MOST_STRIPES} stripes or chunks between the tiles"
         raise InputError("--mask", f"{stripes} stripes", allowed, "try a smaller N, larger tiles or another stride")
 
 

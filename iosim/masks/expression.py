@@ -12,21 +12,35 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class MaskFile:
-    """The matrix of 0 and 1 that a file holds. It is equal only to itself, because the file may change."""
+    """The matrix of 0 and 1 that a file holds. It is equal only to itself, because the file may change.
+
+    `block` is set for a FlexAttention block mask: each number then stands for that many queries x keys.
+    """
 
     path: str
     data: Bools
+    block: tuple[int, int] | None = None
+
+    def fits(self, N: int, Nk: int) -> bool:
+        """Whether the matrix has a number for each pair of tokens, or of blocks if it has blocks."""
+        return self.data.shape == self.shape(N, Nk)
+
+    def shape(self, N: int, Nk: int) -> tuple[int, int]:
+        """The shape that fits N queries and Nk keys."""
+        rows, keys = self.block or (1, 1)
+        return -(-N // rows), -(-Nk // keys)
 
 
 @dataclass(frozen=True)
 class Atom:
-    """One predicate. `kind` is dense, causal, window, global, strided or file. `size` counts tiles if `tiles` is set,
-    else tokens."""
+    """One predicate. `kind` is dense, causal, window, sink, global, strided, chunk, documents or file. `size` counts
+    tiles if `tiles` is set, else tokens. `lengths` are those of the documents."""
 
     kind: str
     size: int = 0
     tiles: bool = False
     file: MaskFile | None = None
+    lengths: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from ..core.problem import DENSE, Attention, S
 from ..errors import InputError
 from .closed_form import Axis, Counts, closed_counts, has_closed_form
 from .counts import Counter
-from .expression import Atom, Expr, Join, atoms, unit
+from .expression import Atom, Expr, Join, MaskFile, atoms, unit
+from .segments import check_lengths, ends
 from .text import WHERE, parse_expression
 
 if TYPE_CHECKING:
@@ -53,8 +54,8 @@ class Mask:
 
     @property
     def tile_units(self) -> bool:
-        """Whether tile sizes change what is hidden. True for a file, which may have one number for each tile."""
-        return any(atom.tiles or atom.file for atom in atoms(self.expr))
+        """Whether tile sizes change what is hidden. True for a file that may have one number for each tile."""
+        return any(atom.tiles or (atom.file and not atom.file.block) for atom in atoms(self.expr))
 
     @cached_property
     def counts_arrays(self) -> bool:
@@ -85,11 +86,14 @@ class Mask:
 @lru_cache(maxsize=4096)
 def _bind(mask: Mask, N: int, Nk: int, rows_q: int, rows_k: int, skips: bool) -> BoundMask:
     bound = BoundMask(mask, N, Nk, rows_q, rows_k, skips)
-    shapes = {(bound.Tr, bound.Tc), (N, Nk)}
-    for atom in atoms(mask.expr):
-        if atom.file and atom.file.data.shape not in shapes:
+    check_lengths(mask.expr, N, Nk)
+    for file in (atom.file for atom in atoms(mask.expr) if atom.file):
+        if not file.fits(N, Nk) and (file.block or file.data.shape != (bound.Tr, bound.Tc)):
             allowed = f"tile shape ({bound.Tr}, {bound.Tc}) or token shape ({N}, {Nk})"
-            raise InputError(f"{WHERE} file:{atom.file.path}", atom.file.data.shape, allowed)
+            if file.block:
+                (height, width), shape = file.block, file.shape(N, Nk)
+                allowed = f"{shape}, for blocks of {height}x{width} over {N} x {Nk} tokens"
+            raise InputError(f"{WHERE} file:{file.path}", file.data.shape, allowed)
     return bound
 
 
@@ -205,15 +209,22 @@ class BoundMask(Generic[S]):
                 found = found & other if expr.op == "&" else found | other
             return ~found if expr.op == "~" else found
         if expr.file:
-            x, y, _ = tokens if expr.file.data.shape == (self.N, self.Nk) else tiles
-            return expr.file.data[x, y]
+            rows, keys = expr.file.block or (1, 1)
+            x, y, _ = tokens if expr.file.fits(int(self.N), int(self.Nk)) else tiles
+            return expr.file.data[x // rows, y // keys]
         x, y, shift = tiles if expr.tiles else tokens
+        if expr.kind == "documents":
+            return same_document(expr.lengths, x, y)
         if expr.kind == "causal":
             return y <= x + shift
         if expr.kind == "window":
             return abs(x - y) <= expr.size
         if expr.kind == "global":
             return (x < expr.size) | (y < expr.size)
+        if expr.kind == "sink":
+            return y < expr.size
+        if expr.kind == "chunk":
+            return x // expr.size == y // expr.size
         return x % expr.size == y % expr.size if expr.kind == "strided" else x == x
 
     @cached_property
@@ -260,8 +271,10 @@ class BoundMask(Generic[S]):
     @cached_property
     def _counts(self) -> Counts:
         kind, expr = self.unit, self.mask.expr
+        if isinstance(expr, Atom) and expr.file and expr.file.block:
+            return self.table_counts(self.blocks_table(expr.file))
         if kind == "mixed":
-            return self.table_counts()
+            return self.table_counts(self.table)
         rows, cols = axis(self.N, self.rows_q, kind), axis(self.Nk, self.rows_k, kind)
         shift: Size = self.shift if kind == "tokens" else 0
         found = closed_counts(expr, rows, cols, shift)
@@ -270,16 +283,44 @@ class BoundMask(Generic[S]):
         one = cast("Axis", rows), cast("Axis", cols)  # arrays have a closed form
         return Counter(expr, *one, cast("int", shift)).counts()
 
-    def table_counts(self) -> Counts:
-        """The counts, summed from the table."""
+    def blocks_table(self, file: MaskFile) -> Bools:
+        """The table for a file of blocks, from the number of visible blocks that each tile meets."""
+        import numpy as np
+
+        sums = np.zeros([size + 1 for size in file.data.shape], np.int64)
+        sums[1:, 1:] = file.data.cumsum(axis=0).cumsum(axis=1)
+        height, width = file.block or (1, 1)
+        top, bottom = blocks_of(int(self.N), int(self.rows_q), height)
+        left, right = blocks_of(int(self.Nk), int(self.rows_k), width)
+        lower, upper = sums[bottom], sums[top]
+        return cast("Bools", (lower[:, right] - lower[:, left] - upper[:, right] + upper[:, left]) > 0)
+
+    def table_counts(self, table: Bools) -> Counts:
+        """The counts, summed from a table of active tiles."""
         i, j = int(self.N) // int(self.rows_q), int(self.Nk) // int(self.rows_k)  # whole tiles
         halves = {False: slice(0, i), True: slice(i, None)}, {False: slice(0, j), True: slice(j, None)}
-        rows, cols = cast("Bools", self.table.any(axis=1)), cast("Bools", self.table.any(axis=0))
+        rows, cols = cast("Bools", table.any(axis=1)), cast("Bools", table.any(axis=0))
         return Counts(
-            {(r, c): int(self.table[halves[0][r], halves[1][c]].sum()) for r in halves[0] for c in halves[1]},
+            {(r, c): int(table[halves[0][r], halves[1][c]].sum()) for r in halves[0] for c in halves[1]},
             {r: int(rows[part].sum()) for r, part in halves[0].items()},
             {c: int(cols[part].sum()) for c, part in halves[1].items()},
         )
+
+
+def blocks_of(length: int, size: int, block: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The first block that each tile of an axis meets, and the one after its last."""
+    import numpy as np
+
+    starts = np.arange(0, length, size)
+    return starts // block, (np.minimum(starts + size, length) - 1) // block + 1
+
+
+def same_document(lengths: tuple[int, ...], x: NDArray[np.int64], y: NDArray[np.int64]) -> Bools:
+    """Whether positions of queries and of keys lie in the same document."""
+    import numpy as np
+
+    stops = np.array(ends(lengths))
+    return cast("Bools", np.searchsorted(stops, x, "right") == np.searchsorted(stops, y, "right"))
 
 
 def axis(length: Size, size: Size, unit: str) -> Axis[Size]:

@@ -5,18 +5,23 @@ from __future__ import annotations
 import os
 import re
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from ..errors import InputError, suggestion
 from ..units import LARGEST_COUNT, parse_count
 from .expression import Atom, Expr, Join, MaskFile
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
 WHERE = "--mask"
 ALLOWED = (
-    "dense, causal, window:W, global:G, strided:S, file:PATH, joined by &, |, ~ and parentheses; "
-    "W, G, S in tokens, or in tiles as 2b"
+    "dense, causal, window:W, sink:K, global:G, strided:S, dilated:W:S, chunk:C, documents:A,B,..., file:PATH, joined "
+    "by &, |, ~ and parentheses; sizes in tokens, or in tiles as 2b"
 )
-LEAST = {"window": 0, "global": 0, "strided": 1}
-MASK_NAMES = ("dense", "causal", *LEAST, "file")
+LEAST = {"window": 0, "sink": 0, "global": 0, "strided": 1, "chunk": 1}
+MASK_NAMES = ("dense", "causal", *LEAST, "dilated", "documents", "file")
 LONGEST, DEEPEST = 2000, 50
 LARGEST_FILE = 2**30  # bytes
 
@@ -87,7 +92,7 @@ class _Parser:
         self.depth -= 1
         return expr
 
-    def atom(self) -> Atom:
+    def atom(self) -> Expr:
         """The predicate that the next word names."""
         word = self.words[self.at] if self.at < len(self.words) else ""
         if word in ("", "&", "|", ")"):
@@ -99,17 +104,34 @@ class _Parser:
         if name == "file":
             return Atom("file", file=read_file(value))
         if name in LEAST:
-            tiles = value.endswith("b")
-            count = parse_count(value.removesuffix("b"), f"{WHERE} ({word})", LEAST[name], LARGEST_COUNT)
-            return Atom(name, count, tiles)
+            return sized(name, value, word)
+        if name == "dilated":
+            return self.dilated(value, word)
+        if name == "documents":
+            lengths = tuple(parse_count(one, f"{WHERE} ({word})", 1, LARGEST_COUNT) for one in value.split(","))
+            return Atom(name, lengths=lengths)
         if colon and (name, value) != ("causal", "b"):
             raise self.error("`causal` or `causal:b`" if name == "causal" else "`dense` takes no number")
         return Atom(name, tiles=bool(colon))
 
+    def dilated(self, value: str, word: str) -> Expr:
+        """W keys on either side of the query, S apart: a window that is W * S wide, and a stride of S."""
+        first, _, second = value.partition(":")
+        keys, stride = sized("window", first, word), sized("strided", second, word)
+        if keys.tiles != stride.tiles:
+            raise self.error("W and S of dilated:W:S both in tokens, or both in tiles")
+        return Join("&", (Atom("window", keys.size * stride.size, keys.tiles), stride))
+
+
+def sized(name: str, value: str, word: str) -> Atom:
+    """The predicate `name:value` of a number of tokens, or of tiles if it ends with b."""
+    count = parse_count(value.removesuffix("b"), f"{WHERE} ({word})", LEAST[name], LARGEST_COUNT)
+    return Atom(name, count, value.endswith("b"))
+
 
 def read_file(path: str) -> MaskFile:
     """The matrix of a file. A file that has not changed is not read again."""
-    allowed = "file:PATH of a readable .npy or 0/1 text file"
+    allowed = "file:PATH of a readable .npy, block mask (.npz) or 0/1 text file"
     try:
         if not os.path.isfile(path):
             raise InputError(WHERE, f"file:{path}", allowed, "there is no such file")
@@ -127,8 +149,12 @@ def read_file(path: str) -> MaskFile:
 def _load(path: str, mtime: int, size: int) -> MaskFile:
     import numpy as np
 
+    if path.endswith(".npz"):
+        with np.load(path, allow_pickle=False) as arrays:
+            return block_mask(path, dict(arrays))
     if path.endswith(".npy"):
         data = np.load(path, allow_pickle=False)
+        data = data.reshape(data.shape[-2:]) if data.ndim > 2 and data.shape[:-2] == (1,) * (data.ndim - 2) else data
     else:
         with open(path, encoding="ascii") as file:
             rows = [re.sub(r"[\s,]", "", line) for line in file]
@@ -139,3 +165,40 @@ def _load(path: str, mtime: int, size: int) -> MaskFile:
     if data.ndim != 2 or not data.size or data.dtype.kind not in "buif" or not ((data == 0) | (data == 1)).all():
         raise ValueError("it is no matrix of 0 and 1")
     return MaskFile(path, data.astype(bool))
+
+
+def block_mask(path: str, arrays: dict[str, NDArray[np.int64]]) -> MaskFile:
+    """A BlockMask of PyTorch's FlexAttention, from the arrays of its fields.
+
+    For each row of blocks, `kv_num_blocks` says how many of `kv_indices` count. The blocks that are visible as a whole
+    may be listed apart, in `full_kv_num_blocks` and `full_kv_indices`. `BLOCK_SIZE` is 128 unless given.
+    """
+    import numpy as np
+
+    numbers, indices = one_head(arrays, "kv_num_blocks", 1), one_head(arrays, "kv_indices", 2)
+    size = np.broadcast_to(arrays.get("BLOCK_SIZE", np.array(128)), 2)
+    block = int(size[0]), int(size[1])
+    columns = -(-int(arrays["seq_lengths"][1]) // block[1]) if "seq_lengths" in arrays else indices.shape[1]
+    data = np.zeros((len(indices), columns), bool)
+    lists = [(numbers, indices)]
+    if "full_kv_num_blocks" in arrays:
+        lists.append((one_head(arrays, "full_kv_num_blocks", 1), one_head(arrays, "full_kv_indices", 2)))
+    for counts, places in lists:
+        row, place = (np.arange(places.shape[1]) < counts[:, None]).nonzero()
+        data[row, places[row, place]] = True
+    if min(block) < 1 or not data.size:
+        raise ValueError("it has no blocks")
+    return MaskFile(path, data, block)
+
+
+def one_head(arrays: dict[str, NDArray[np.int64]], name: str, axes: int) -> NDArray[np.int64]:
+    """An array of a block mask, without its axes of batch and heads: all of them must have the same blocks."""
+    if name not in arrays:
+        raise ValueError(f"it has no array {name}")
+    array = arrays[name]
+    if array.ndim < axes or array.dtype.kind not in "iu" or not array.size or (array < 0).any():
+        raise ValueError(f"{name} is no array of whole numbers over rows of blocks")
+    heads = array.reshape(-1, *array.shape[array.ndim - axes :])
+    if (heads != heads[0]).any():
+        raise ValueError("its heads or batches differ; save one of them")
+    return heads[0]

@@ -11,14 +11,15 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ..core.problem import DENSE, Attention
+from ..core.tiling import Tiling
 from ..errors import InputError
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ..core.tiling import Tiling
     from ..core.typing import Mask as AnyMask
+    from .expression import MaskFile
     from .mask import BoundMask, Mask
 
 MOST_VISIBLE_PAIRS = 2**26  # looked at one by one: about a second
@@ -53,10 +54,14 @@ def visible(mask: AnyMask, N: int, Nk: int, tiling: Tiling | None = None) -> Vis
 def of_mask(found: Mask, N: int, Nk: int, tiling: Tiling | None) -> Visible:
     """What the queries see under any mask but the dense one."""
     from .expression import Atom, atoms
+    from .segments import check_lengths
     from .visible_intervals import by_interval
 
+    check_lengths(found.expr, N, Nk)
+    if isinstance(found.expr, Atom) and found.expr.file and found.expr.file.block:
+        return by_block(found, found.expr.file, N, Nk)
     files = [atom for atom in atoms(found.expr) if atom.file]
-    by_tiles = any(atom.tiles or (atom.file and atom.file.data.shape != (N, Nk)) for atom in atoms(found.expr))
+    by_tiles = any(atom.tiles or (atom.file and not atom.file.fits(N, Nk)) for atom in atoms(found.expr))
     if by_tiles and tiling is None:
         raise InputError("--mask", found.text, "a mask of tokens", "what a mask of tiles hides depends on the tiles")
     if by_tiles or files:
@@ -78,20 +83,39 @@ def of_stride(size: int, N: int, Nk: int) -> Visible:
     return Visible(*numbers)
 
 
+def by_block(mask: Mask, file: MaskFile, N: int, Nk: int) -> Visible:
+    """What the queries of a block mask see: each of its blocks is looked at once."""
+    from .expression import Atom
+    from .mask import Mask
+
+    mask.bind(Attention(N, 1, Nk), Tiling(N, Nk))  # InputError if the blocks are not those of N x Nk tokens
+    rows, keys = file.data.shape
+    blocks = Mask(mask.text, Atom("file", file=replace(file, block=None)))
+    height, width = file.block or (1, 1)
+    return looked_at(blocks.bind(Attention(rows, 1, keys), Tiling(1, 1)), sizes_of(N, height), sizes_of(Nk, width))
+
+
 def by_pair(mask: Mask, N: int, Nk: int, tiling: Tiling | None) -> Visible:
     """What the queries of a mask see, from every pair of tokens, or of tiles if all atoms count tiles."""
     import numpy as np
-
-    from ..core.tiling import Tiling
-    from .mask import PAIRS_AT_ONCE
 
     bound: BoundMask = mask.bind(Attention(N, 1, Nk), tiling or Tiling(1, 1))
     heights, widths = np.ones(N, np.int64), np.ones(Nk, np.int64)
     if bound.unit == "tiles":
         heights, widths = sizes_of(N, bound.rows_q), sizes_of(Nk, bound.rows_k)
         bound = replace(bound, N=len(heights), Nk=len(widths), rows_q=1, rows_k=1)
+    return looked_at(bound, heights, widths)
+
+
+def looked_at(bound: BoundMask, heights: NDArray[np.int64], widths: NDArray[np.int64]) -> Visible:
+    """What queries see, from every pair of a bound mask. Each row stands for as many queries, and each column for as
+    many keys, as `heights` and `widths` say."""
+    import numpy as np
+
+    from .mask import PAIRS_AT_ONCE
+
     if bound.N * bound.Nk > MOST_VISIBLE_PAIRS:
-        raise InputError("--mask", mask.text, f"at most {MOST_VISIBLE_PAIRS} pairs of tokens to look at one by one")
+        raise InputError("--mask", str(bound), f"at most {MOST_VISIBLE_PAIRS} pairs of tokens to look at one by one")
     pairs = rows = any_rows = 0
     keys, any_keys = np.zeros(bound.Nk, bool), np.zeros(bound.Nk, bool)
     chunk = max(1, PAIRS_AT_ONCE // bound.Nk)

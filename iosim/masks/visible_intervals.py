@@ -1,6 +1,6 @@
 """The numbers of `visible.py` for an expression of tokens, from the intervals of y - x in which it holds.
 
-Each axis is cut into bands at each `global`, as in counts.py. In a pair of bands the intervals are the same for all
+Each axis is cut into bands as in counts.py. In a pair of bands the intervals are the same for all
 queries. So the number of keys that a query sees is a piecewise linear function of its position, with few pieces.
 """
 
@@ -10,10 +10,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from ..errors import InputError
-from .bands import Band, Intervals, bands, merge_intervals, total
+from .bands import Band, Intervals, merge_intervals, total
 from .closed_form import Axis
 from .counts import Counter, dilate
-from .expression import Expr, atoms
+from .expression import Expr
 
 MOST_INTERVALS = 2**22  # some seconds
 
@@ -24,13 +24,11 @@ KeyInterval = tuple[int, int, int, int]
 def by_interval(expr: Expr, N: int, Nk: int) -> tuple[int, int, int, int, int]:
     """The fields of `Visible`, in their order."""
     counter = Counter(expr, Axis(N, 1, 0), Axis(Nk, 1, 0), Nk - N)
-    cuts = [atom.size for atom in atoms(expr) if atom.kind == "global"]
-    cols = bands(counter.cols, cuts)
     pairs = rows = any_rows = 0
     keys: Intervals = []
     any_keys: Intervals = []
-    for band in bands(counter.rows, cuts):
-        seen = [one for col in cols for one in seen_in(counter, band, col)]
+    for band in counter.row_bands():
+        seen = [one for col in counter.col_bands(band) for one in seen_in(counter, band, col)]
         several: Intervals = []
         for piece in pieces(seen, band):
             any_rows += len(at_least(1, *piece))

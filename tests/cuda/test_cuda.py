@@ -128,8 +128,9 @@ def test_counting_is_an_option_of_the_compiler_only():
 
 
 @pytest.mark.parametrize(
-    "text", ["causal", "window:9", "causal:b&~window:2", "global:7|strided:3", "~(causal|window:1b)"]
-)
+    "text", ["causal", "window:9", "causal:b&~window:2", "global:7|strided:3", "~(causal|window:1b)", "sink:4|chunk:5",
+             "chunk:2b&~sink:1b|dilated:3:2"]
+)  # fmt: skip
 def test_tables_and_predicates_of_masks(text):
     """Bits against the table; the C expression, read as Python, against the mask."""
     p = Attention(37, 4, Nk=45, mask=parse_mask(text)).tiled(Tiling(8, 6))
@@ -147,6 +148,19 @@ def test_tables_and_predicates_of_masks(text):
     python = python.replace("true", "True")
     visible = p.mask.visible(0, 37, 0, 45)
     assert all(bool(eval(python, {"x": x, "y": y})) == visible[x, y] for x in range(37) for y in range(45))
+
+
+def test_tables_of_documents_and_blocks(tmp_path):
+    blocks = np.random.default_rng(1).random((5, 4)) < 0.5
+    order = np.argsort(~blocks, axis=1, kind="stable")
+    np.savez(tmp_path / "b.npz", kv_num_blocks=blocks.sum(axis=1), kv_indices=order, BLOCK_SIZE=np.array([8, 11]))
+    mask = parse_mask(f"documents:30,1,9 | file:{tmp_path / 'b.npz'} & ~documents:20,20")
+    p = Attention(40, 4, mask=mask).tiled(Tiling(8, 6))
+    tables, seen = Tables(p.mask), p.mask.visible(0, 40, 0, 40)
+    python = tables.visible().replace("LL", "").replace("/", "//").replace("&&", "and").replace("||", "or")
+    names = {"bit": lambda words, k: int(words[k // 32]) >> k % 32 & 1, **tables.words}
+    python = python.replace("!", " not ")
+    assert all(bool(eval(python, {**names, "x": x, "y": y})) == seen[x, y] for x in range(40) for y in range(40))
 
 
 def test_large_tables_are_arguments(tmp_path):

@@ -20,7 +20,8 @@ from iosim.steps.passes_and_linear import Number
 from iosim.steps.softmax import accumulate, minus_infinity, normalise, online_softmax, scores, zeros
 
 pytestmark = pytest.mark.skipif(bool(on_cpu.WHY_NOT), reason=on_cpu.WHY_NOT)
-MASKS = ["dense", "causal", "window:5", "global:2|strided:5", "causal:b&~window:2", "causal&window:3", "~causal"]
+MASKS = ["dense", "causal", "window:5", "global:2|strided:5", "causal:b&~window:2", "causal&window:3", "~causal",
+         "causal&(chunk:7|sink:2)"]  # fmt: skip
 TYPES = [("fp32", "fp32"), ("fp16", "fp32"), ("fp16", "fp16"), ("bf16", "fp32")]
 TOLERANCE = {"fp32": 1e-5, "fp16": 2e-2, "bf16": 1e-1}
 

@@ -14,7 +14,8 @@ from iosim.gpu import flex
 from iosim.gpu.jobs import job_from_json, torch_job
 from iosim.masks import parse_mask
 
-MASKS = ("causal", "causal&window:5", "window:0", "~causal|global:3", "strided:4&~window:2", "dense&causal")
+MASKS = ("causal", "causal&window:5", "window:0", "~causal|global:3", "strided:4&~window:2", "dense&causal",
+         "causal&(window:3|sink:2)", "chunk:4|dilated:2:3", "sink:3")  # fmt: skip
 FLEX = "torch.nn.attention.flex_attention"
 
 
@@ -28,6 +29,12 @@ def test_the_same_pairs_are_visible(mask, N, Nk):
     p = Attention(N, 4, Nk=Nk, mask=parse_mask(mask))
     found = flex.predicate(p.mask.expr, Nk - N)(np.arange(N)[:, None], np.arange(Nk)[None])
     assert (np.broadcast_to(found, (N, Nk)) == visible(p)).all()
+
+
+def test_documents_are_told_apart_by_their_ends():
+    p = Attention(13, 4, mask=parse_mask("causal&documents:4,1,8"))
+    found = flex.predicate(p.mask.expr, 0)(np.arange(13)[:, None], np.arange(13)[None])
+    assert (found == visible(p)).all()
 
 
 @pytest.mark.parametrize("mask", ["window:2b", "causal|global:1b"])

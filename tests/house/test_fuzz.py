@@ -18,11 +18,13 @@ AXES = ["8:64:x2", "8:64:+8", "8,16", "16,16,32", "1:3:+1"]
 BAD_SIZES = [*BAD_NUMBERS, "100TB", "KB", "1.3K", "1el2", "1.5el", "-1KB", "1 K B", "0KB", "0el", "9999999999G"]
 SIZES = ["100KB", "64KiB", "51200el", "1M", "1.5MB", "2048", "1", "7el", "16k", "1G"]
 MASKS = ["dense", "causal", "window:4", "global:2", "strided:3", "causal&window:8", "~causal", "(causal|global:1)",
-         "causal:b", "window:1b", "global:2b|causal", " causal "]  # fmt: skip
+         "causal:b", "window:1b", "global:2b|causal", " causal ", "sink:3&causal", "chunk:5|dilated:2:3", "documents:60,4",
+         "documents:64"]  # fmt: skip
 BAD_MASKS = ["", " ", "casual", "window", "window:", "window:-1", "window:x", "window:1.5", "strided:0", "global:1e9",
              "causal&", "&causal", "causal causal", "(causal", "causal)", "~", "()", "((((", "(" * 60 + "causal" + ")" * 60,
              "dense:2", "causal:3", "file:", "file:/no/such/file.npy", "file:/", "window:" + "9" * 40, "a" * 3000,
-             "~" * 1500 + "causal|", "window:1bb", "dense|", "causal,dense", "\0"]  # fmt: skip
+             "~" * 1500 + "causal|", "window:1bb", "dense|", "causal,dense", "\0",
+             "documents:1,,2", "documents:", "dilated:3", "dilated:1b:2", "chunk:0", "sink:-1", "documents:" + "1," * 900]  # fmt: skip
 SCHEDULES = ["standard", "standard-tiled", "flash1", "flash2", "block-sparse", "block-sparse-q"]
 BAD_SCHEDULES = ["flahs2", "", "FLASH2", "flash3", "*", "flash1,flash2x", "paper", "\0"]
 TILES = ["paper", "best", "64x32", "1x1", "16X8", "4x4", "100x7"]

@@ -23,10 +23,11 @@ def expression(rng, suffix, depth=2):
     """A random expression. The suffix is '' for tokens, 'b' for tiles, None for a mix."""
     if depth == 0 or rng.random() < 0.3:
         b = rng.choice(("", "b")) if suffix is None else suffix
-        name = rng.choice(("causal", "window", "global", "strided", "strided"))
+        name = rng.choice(("causal", "window", "global", "strided", "strided", "sink", "chunk", "dilated"))
         if name == "causal":
             return "causal" + (":b" if b else "")
-        return f"{name}:{rng.randint(1 if name == 'strided' else 0, 5 if b else 20)}{b}"
+        number = f"{rng.randint(1 if name in ('strided', 'chunk') else 0, 5 if b else 20)}{b}"
+        return f"{name}:{number}" + (f":{rng.randint(1, 4)}{b}" if name == "dilated" else "")
     left, right = expression(rng, suffix, depth - 1), expression(rng, suffix, depth - 1)
     return rng.choice((f"({left}|{right})", f"({left}&{right})", f"~({left}|{right})", f"~{left}"))
 
@@ -38,9 +39,55 @@ def test_counts_equal_brute_force(suffix, most):
         text = expression(rng, suffix)
         sizes = rng.randint(1, 40), rng.randint(1, 40), rng.randint(1, most), rng.randint(1, most)
         bound = bind(text + rng.choice(("", "&dense")), *sizes)
-        assert bound._counts == bound.table_counts(), (text, sizes)
+        assert bound._counts == bound.table_counts(bound.table), (text, sizes)
         visible = int(bound.visible(0, bound.N, 0, bound.Nk).sum())
         assert token_density(bound.mask, *sizes) == (visible, bound.N * bound.Nk), (text, sizes)
+
+
+def lengths(rng, N):
+    """Random lengths of documents that have N tokens in all."""
+    cuts = sorted(rng.sample(range(1, N), min(N - 1, rng.randint(0, 6))))
+    return ",".join(str(b - a) for a, b in zip([0, *cuts], [*cuts, N], strict=True))
+
+
+def test_documents_equal_brute_force():
+    rng = random.Random(4)
+    for _ in range(600):
+        N = rng.randint(1, 60)
+        text = rng.choice(("{}", "{}&causal", "{}&({})", "{}|({})", "~({}&{})")).format(
+            f"documents:{lengths(rng, N)}", expression(rng, "", 1)
+        )
+        bound = bind(text, N, N, rng.randint(1, 20), rng.randint(1, 20))
+        assert bound._counts == bound.table_counts(bound.table), (text, N, bound.rows_q, bound.rows_k)
+
+
+def test_masks_of_positions_mean_what_they_say():
+    shown = {
+        "sink:2": ["110000"] * 6,
+        "global:2": ["111111", "111111", *["110000"] * 4],
+        "chunk:4": [*["111100"] * 4, *["000011"] * 2],
+        "documents:1,3,2": ["100000", *["011100"] * 3, *["000011"] * 2],
+        "dilated:1:3": ["100100", "010010", "001001", "100100", "010010", "001001"],
+        "causal&(window:1|sink:1)": ["100000", "110000", "111000", "101100", "100110", "100011"],
+    }
+    for text, rows in shown.items():
+        seen = bind(text, 6, 6, 2, 2).visible(0, 6, 0, 6)
+        assert ["".join(map(str, row.astype(int))) for row in seen] == rows, text
+
+
+def test_large_masks_of_positions():
+    """The causal part of each chunk, and the sink for all queries behind the first chunk."""
+    N, C = 2**24, 2**16
+    found = token_density(parse(f"causal&(chunk:{C}|sink:4)"), N, N, 64, 64)[0]
+    assert found == N // C * (C * (C + 1) // 2) + 4 * (N - C)
+    assert bind(f"chunk:{C}", N, N, 64, 128).active_tiles == N // C * (C // 64) * (C // 128)
+
+
+def test_documents_have_all_tokens():
+    with pytest.raises(InputError, match=r"found '?5 tokens in all'?; allowed: lengths that add up to N = 6"):
+        bind("causal&documents:3,2", 6, 6, 2, 2)
+    with pytest.raises(InputError, match="Nk = 7"):
+        bind("documents:3,3", 6, 7, 2, 2)
 
 
 @pytest.mark.parametrize("op", ["", "~"])
@@ -50,7 +97,51 @@ def test_strided_periods_equal_brute_force(op):
         text = f"{op}strided:{rng.randint(1, 9)}" + rng.choice(("", "|global:7", "&~global:11", "|strided:3"))
         sizes = rng.randint(60, 120), rng.randint(60, 120), rng.randint(1, 4), rng.randint(1, 4)
         bound = bind(text, *sizes)
-        assert bound._counts == bound.table_counts(), (text, sizes)
+        assert bound._counts == bound.table_counts(bound.table), (text, sizes)
+
+
+def block_mask(path, shape, block, rng, full=True, heads=1):
+    """A random block mask in a file, as FlexAttention holds it, and its matrix of blocks."""
+    partial, whole = rng.random(shape) < 0.4, rng.random(shape) < 0.2 * full
+    arrays = {"BLOCK_SIZE": np.array(block)}
+    for name, table in (("kv", partial & ~whole), ("full_kv", whole)):
+        order = np.argsort(~table, axis=1, kind="stable")  # those that count come first
+        arrays[f"{name}_num_blocks"] = np.broadcast_to(table.sum(axis=1), (1, heads, shape[0]))
+        arrays[f"{name}_indices"] = np.broadcast_to(order, (1, heads, *shape))
+    np.savez(path, **{name: array for name, array in arrays.items() if full or not name.startswith("full")})
+    return partial | whole
+
+
+def test_block_masks(tmp_path):
+    rng, path = np.random.default_rng(8), tmp_path / "blocks.npz"
+    for turn in range(30):
+        N, Nk, height, width = (int(n) for n in rng.integers(1, [50, 50, 9, 9]))
+        blocks = block_mask(path, (-(-N // height), -(-Nk // width)), (height, width), rng, turn % 2 == 0, turn % 3 + 1)
+        mask = parse(f"file:{path}")
+        bound = mask.bind(SimpleNamespace(N=N, Nk=Nk), SimpleNamespace(rows_q=turn % 5 + 1, rows_k=turn % 7 + 1))
+        seen = blocks.repeat(height, axis=0).repeat(width, axis=1)[:N, :Nk]
+        assert (bound.visible(0, N, 0, Nk) == seen).all() and not mask.tile_units
+        assert bound._counts == bound.table_counts(bound.table)
+        again = bind(f"file:{path}&causal", N, Nk, 3, 4)
+        assert again._counts == again.table_counts(again.table)
+        path.unlink()
+
+
+def test_block_masks_without_their_fields(tmp_path):
+    path = tmp_path / "blocks.npz"
+    good = {"kv_num_blocks": np.array([[[1, 2]]]), "kv_indices": np.array([[[[0, 1], [0, 1]]]])}
+    np.savez(path, **good)
+    assert bind(f"file:{path}", 256, 200, 64, 64).active_tiles == 2 * 2 + 2 * 4  # blocks of 128
+    with pytest.raises(InputError, match=r"found \(2, 2\); allowed: \(3, 2\), for blocks of 128x128 over 300 x 200"):
+        bind(f"file:{path}", 300, 200, 64, 64)
+    np.savez(path, **good, seq_lengths=np.array([200, 300]))
+    assert bind(f"file:{path}", 200, 300, 64, 64).Tc == 5
+    two_heads = {"kv_num_blocks": np.array([[[1, 2], [2, 2]]]), "kv_indices": np.zeros((1, 2, 2, 2), int)}
+    for bad in ({"kv_indices": good["kv_indices"]}, two_heads, {**good, "kv_indices": -good["kv_indices"]},
+                {**good, "BLOCK_SIZE": np.array(0)}, {**good, "kv_indices": np.array([[[[0, 7], [0, 7]]]])}):  # fmt: skip
+        np.savez(path, **bad)
+        with pytest.raises(InputError):
+            parse(f"file:{path}")
 
 
 @pytest.mark.parametrize("turn", [False, True])
@@ -65,7 +156,7 @@ def test_lines_that_come_in_turns_equal_brute_force(turn):
         sizes = [rng.randint(150, 400), rng.randint(1, 14), rng.randint(1, 3), rng.randint(1, 3)]
         sizes = [sizes[k] for k in (1, 0, 3, 2)] if turn else sizes
         bound = bind(text, *sizes)
-        assert bound._counts == bound.table_counts(), (text, sizes)
+        assert bound._counts == bound.table_counts(bound.table), (text, sizes)
 
 
 @pytest.mark.parametrize("N", [2**24, 2**48])
@@ -91,7 +182,7 @@ def test_arrays_count_like_numbers(text, kind):
     for k, numbers in enumerate(sizes.T.tolist()):
         one = bind(text, *numbers)
         if k < 50:
-            assert one._counts == one.table_counts(), numbers
+            assert one._counts == one.table_counts(one.table), numbers
         for part, alone in zip(bound._counts, one._counts, strict=True):
             assert {name: np.broadcast_to(found, 400)[k] for name, found in part.items()} == alone, numbers
 
@@ -157,6 +248,15 @@ def test_large_causal():
         "window:" + "9" * 1900,
         "file:/",
         "file:/dev/zero",
+        "sink",
+        "chunk:0",
+        "documents:",
+        "documents:3,,4",
+        "documents:0,3",
+        "dilated:3",
+        "dilated:3:0",
+        "dilated:2b:3",
+        "documents:3, 4",
         "\u0663",
     ],
 )
@@ -184,7 +284,7 @@ def test_precedence():
 def test_files(tmp_path):
     text, array = tmp_path / "m.txt", tmp_path / "m.npy"
     text.write_text("1,0\n0 1\n")
-    np.save(array, np.eye(6, dtype=int))
+    np.save(array, np.eye(6, dtype=int)[None, None])  # as BlockMask.to_dense() returns it
     assert bind(f"file:{text}", 5, 6, 3, 3).table.tolist() == [[True, False], [False, True]]
     assert token_density(parse(f"file:{text}"), 5, 6, 3, 3) == (15, 30)
     bound = bind(f"file:{array}", 6, 6, 2, 3)

@@ -2,6 +2,7 @@
 
 import random
 
+import numpy as np
 import pytest
 
 from iosim.core.problem import Attention
@@ -21,24 +22,32 @@ def looked_at(mask, N, Nk, Br=1, Bc=1):
     )
 
 
-def atom(pick):
-    kind = pick.choice(["causal", "window", "global", "strided", "dense"])
+def atom(pick, N, Nk):
+    kind = pick.choice(["causal", "window", "global", "strided", "dense", "sink", "chunk", "dilated", "documents"])
+    if kind == "dilated":
+        return f"dilated:{pick.randint(0, 4)}:{pick.randint(1, 4)}"
+    if kind == "documents" and Nk == N:
+        return "documents:" + ",".join(map(str, [*[1] * (N // 3), N - N // 3 - N // 2, *[N // 2] * (N > 1)]))
+    kind = "chunk" if kind == "documents" else kind
     if kind in ("causal", "dense"):
         return kind
-    return f"{kind}:{pick.choice([1, 2, 3, 5, 40]) if kind == 'strided' else pick.randint(0, 9)}"
+    return f"{kind}:{pick.choice([1, 2, 3, 5, 40]) if kind in ('strided', 'chunk') else pick.randint(0, 9)}"
 
 
-def expression(pick, depth):
+def expression(pick, depth, N, Nk):
     if depth == 0:
-        return pick.choice(["", "", "", "~"]) + atom(pick)
-    return f"({expression(pick, depth - 1)} {pick.choice('&|')} {expression(pick, depth - 1)})"
+        return pick.choice(["", "", "", "~"]) + atom(pick, N, Nk)
+    left, right = expression(pick, depth - 1, N, Nk), expression(pick, depth - 1, N, Nk)
+    return f"({left} {pick.choice('&|')} {right})"
 
 
 @pytest.mark.parametrize("masks", [400, pytest.param(20_000, marks=pytest.mark.long)])
 def test_masks_of_tokens(masks):
     pick = random.Random(22)
     for _ in range(masks):
-        mask, N, Nk = expression(pick, pick.randint(0, 2)), pick.randint(1, 40), pick.randint(1, 40)
+        N, Nk = pick.randint(1, 40), pick.randint(1, 40)
+        Nk = N if pick.random() < 0.5 else Nk
+        mask = expression(pick, pick.randint(0, 2), N, Nk)
         if mask != "dense":
             assert visible(parse_mask(mask), N, Nk) == looked_at(mask, N, Nk), (mask, N, Nk)
 
@@ -66,6 +75,16 @@ def test_a_file_of_tokens_needs_none(tmp_path):
     assert visible(parse_mask(f"file:{file}"), 3, 3) == Visible(2, 1, 2, 2, 3)
     with pytest.raises(InputError, match="tiles"):
         visible(parse_mask(f"file:{file}"), 6, 6)
+
+
+def test_blocks_are_looked_at_once(tmp_path):
+    """Every other block of 1024 x 512 tokens is visible. Pairs of tokens would be too many to look at."""
+    N, file = 2**20, tmp_path / "blocks.npz"
+    numbers, indices = np.full(N // 1024, N // 1024), np.tile(np.arange(0, N // 512, 2), (N // 1024, 1))
+    np.savez(file, kv_num_blocks=numbers, kv_indices=indices, BLOCK_SIZE=np.array([1024, 512]), seq_lengths=[N, N])
+    assert visible(parse_mask(f"file:{file}"), N, N) == Visible(N * N // 2, N, N // 2, N, N // 2)
+    np.savez(file, kv_num_blocks=np.array([1, 2]), kv_indices=np.array([[1, 0], [0, 1]]), BLOCK_SIZE=np.array([3, 5]))
+    assert visible(parse_mask(f"file:{file}"), 5, 6) == looked_at(f"file:{file}", 5, 6)
 
 
 def test_what_would_take_too_long_is_refused():
