@@ -128,6 +128,8 @@ def read_hardware(path: Path) -> Hardware:
         raise InputError(str(path), "no such file", "a hardware file in TOML") from None
     except OSError as error:
         raise InputError(str(path), error.strerror or "an unreadable file", "a hardware file in TOML") from None
+    except RecursionError:
+        raise InputError(str(path), "lists nested too deep", "a hardware file in TOML") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(str(path), str(error), "TOML in UTF-8") from None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -81,9 +81,10 @@ def answer(
 
 
 def say(notes: Iterable[str]) -> None:
-    """Write notes for people to stderr."""
-    for text in notes:
-        click.echo(f"note: {text}", err=True)
+    """Write notes for people to stderr. A stderr that cannot be written to loses them, and the answer stays."""
+    with suppress(OSError):
+        for text in notes:
+            click.echo(f"note: {text}", err=True)
 
 
 class Part(NamedTuple):

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import errno
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
 from .. import __version__
 from ..errors import InputError, IosimError, ScheduleError, suggestion
 from .options import LOADED, load_option
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 COMMANDS = {
     "count": "Words and bytes for each schedule, with fit, ratios and bounds.",
@@ -60,11 +66,29 @@ class Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> object:
         try:
-            return super().invoke(ctx)
+            result = super().invoke(ctx)
+            sys.stdout.flush()
         except IosimError as error:
             raise Failure(error) from None
         except Exception as error:
             raise blamed(error) from None
+        return result
+
+    def main(self, *args: object, **settings: object) -> object:  # type: ignore[override]
+        """Run a command line. A stream that cannot be written to is one message and exit code 2."""
+        hold_streams()
+        try:
+            with ended_by_signals():
+                return super().main(*args, **settings)  # type: ignore[call-overload]
+        except OSError as error:
+            failure = unwritten(error)
+            if failure is None:
+                raise
+        try:
+            failure.show()
+        except OSError:
+            nowhere(sys.stderr)
+        sys.exit(failure.exit_code)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -77,25 +101,71 @@ class Commands(click.Group):
 
 def blamed(error: Exception) -> Exception:
     """The error as a failure with one message, if a file of --load is to blame (its formula, search or example) or if
-    stdout is full. Any other error is a bug and returned as it is."""
+    stdout cannot be written to. Any other error is a bug and returned as it is."""
     from ..core import blame
 
     where = blame.line_of(error, LOADED)
     if where:
         return Failure(ScheduleError(where + blame.error_text(error)))
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT) and error.filename is None:
-        return unwritten(str(error.strerror))
-    return error
+    return unwritten(error) or error
 
 
-def unwritten(found: str) -> Exception:
-    """The failure of a stdout that cannot be written to, as on a full disk. The rest of its buffer is dropped, because
-    Python would fail again at exit."""
+# ---------------------------------------------------------------- streams and signals
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EBADF, errno.EIO)
+
+
+def unwritten(error: BaseException) -> Failure | None:
+    """The failure of a stdout that cannot be written to, as on a full disk; None for any other error.
+
+    The rest of its buffer is dropped, because Python would fail again at exit.
+    """
+    if not isinstance(error, OSError) or error.errno not in NO_ROOM or error.filename is not None:
+        return None
+    nowhere(sys.stdout)
+    return Failure(InputError("stdout", str(error.strerror), "a place with room for the answer"))
+
+
+def nowhere(stream: TextIO) -> None:
+    """Let a stream lead nowhere."""
     import os
 
-    with open(os.devnull, "w") as nowhere:
-        os.dup2(nowhere.fileno(), sys.stdout.fileno())
-    return Failure(InputError("stdout", found, "a place with room for the answer"))
+    with open(os.devnull, "w") as null:
+        os.dup2(null.fileno(), stream.fileno())
+
+
+def hold_streams() -> None:
+    """Give closed streams a file, so that no file of an answer takes their place. Nothing can be written to stdout."""
+    import os
+
+    if sys.stdout is None or sys.stderr is None:
+        null = os.open(os.devnull, os.O_RDWR)
+        while null < 2:
+            null = os.dup(null)
+        sys.stdout = sys.stdout or open(os.open(os.devnull, os.O_RDONLY), "w", closefd=False)  # noqa: SIM115
+        sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end the program as an error does, so that unfinished files are removed."""
+    import signal
+    import threading
+
+    def end(number: int, _: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    names = ("SIGTERM", "SIGHUP") if threading.current_thread() is threading.main_thread() else ()
+    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    before = {number: signal.getsignal(number) for number in numbers}
+    ours = [number for number, handler in before.items() if handler is signal.SIG_DFL]  # nohup ignores SIGHUP
+    for number in ours:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

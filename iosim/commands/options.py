@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from ..errors import InputError, IosimError, suggestion
-from .answer import Output
+from .answer import Output, say
 
 if TYPE_CHECKING:
     from ..schedules import Schedule
@@ -444,8 +444,7 @@ class Command(click.Command):
             result = super().invoke(ctx)
         except SystemExit as code:
             failed, result = code, None
-        for text in ctx.meta.get(NOTES, ()):
-            click.echo(f"note: {text}", err=True)
+        say(ctx.meta.get(NOTES, ()))
         if failed:
             raise failed
         return result

@@ -13,10 +13,8 @@ from ..errors import InputError, suggestion
 from .answer import Output, answer, say
 from .options import (
     AXES,
-    M_OR_TILES,
     VARIANT_FIELDS,
-    D,
-    N,
+    Need,
     check_read,
     flag_option,
     format_option,
@@ -33,7 +31,10 @@ if TYPE_CHECKING:
     from ..counting.sweep_axes import Sweep
 
 
-@named_command("sweep", needs=(N, D, M_OR_TILES), axes=AXES, usual=None)
+NEEDS = (Need("n", ("config",)), Need("d", ("config",)), Need("m", ("m_elements", "hardware", "tiles", "config")))
+
+
+@named_command("sweep", needs=NEEDS, axes=AXES, usual=None)
 @click.argument("config", required=False)
 @problem_options
 @memory_options
@@ -119,12 +120,15 @@ def write_sweep(plan: Sweep, path: str | None, kind: str, argv: list[str]) -> No
         with Progress(console=Console(stderr=True)) as progress:
             task = progress.add_task("rows", total=plan.rows)
             writers.write(plan, path, kind, lambda rows: progress.advance(task, rows))
+    from ..counting.sweep import in_int64
     from ..files import passes_through
     from ..tables import to_json
     from .answer import emit
 
+    about = {**CONVENTIONS, "decimals": DECIMALS} if kind == "parquet" and not in_int64(plan) else CONVENTIONS
+    say([DECIMALS] if about is not CONVENTIONS else [])
     if not passes_through(path):
-        emit(to_json({"rows": plan.rows, "format": kind, "conventions": CONVENTIONS}, argv), path + ".meta.json")
+        emit(to_json({"rows": plan.rows, "format": kind, "conventions": about}, argv), path + ".meta.json")
 
 
 class Stdout(AbstractContextManager[TextIO]):
@@ -137,6 +141,7 @@ class Stdout(AbstractContextManager[TextIO]):
         sys.stdout.flush()
 
 
+DECIMALS = "counts may be above 2^63, so they are decimals of 38 digits in Parquet"
 CONVENTIONS = {
     "words": "scalars, exact integers, over all heads and batches",
     "bytes": "words times the width of their tensor in HBM",

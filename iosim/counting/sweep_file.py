@@ -27,6 +27,8 @@ def read_toml(file: str) -> TomlTable:
     try:
         with open(file, "rb") as handle:
             return tomllib.load(handle)
+    except RecursionError:
+        raise InputError("config", file, "a TOML file that can be read", "it is nested too deep") from None
     except (OSError, ValueError) as error:
         raise InputError("config", file, "a TOML file that can be read", str(error)) from None
 

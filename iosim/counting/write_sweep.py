@@ -23,7 +23,7 @@ Out = str | AbstractContextManager[TextIO]
 Progress = Callable[[int], object]
 """Called with the number of rows of each chunk that is written."""
 GROUP_ROWS = 2**17  # rows of a group in Parquet: memory does not grow with the sweep
-TEXTS = ("dtype", "acc_dtype", "mask", "schedule", "tiling", "gqa", "more_tiles")
+TEXTS = ("dtype", "acc_dtype", "mask", "schedule", "tiling", "gqa", "hardware", "more_tiles")
 TRUTHS = ("fits", "lse", "keep_p", "count_init")
 
 

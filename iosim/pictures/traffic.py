@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SPLITS = (  # columns that may split lines further, in this order
-    "tiling", "schedule", "policy", "dtype", "acc_dtype", "mask", "d", "N", "Nk", "heads", "kv_heads", "batch",
-    "M_bytes",
+    "tiling", "schedule", "policy", "dtype", "acc_dtype", "mask", "d", "dv", "N", "Nk", "heads", "kv_heads", "batch",
+    "M_bytes", "hardware",
 )  # fmt: skip
 POINTS_AN_OCTAVE = 8
 MOST_LINES = 24
@@ -26,6 +26,7 @@ def from_rows(rows: pd.DataFrame, x: str, y: str, by: tuple[str, ...], steps: bo
     """Lines of column y against column x, one for each value of the columns `by`. They are split further by those of
     SPLITS that differ, until each x has one y."""
     check_columns(rows, x, y, by)
+    rows = rows.assign(**{x: numbers("-x", rows[x]), y: numbers("-y", rows[y])})
     known = rows.dropna(subset=[x, y])
     if known.empty:
         raise InputError("rows", "none", f"rows with {x} and {y}")
@@ -45,13 +46,25 @@ def from_rows(rows: pd.DataFrame, x: str, y: str, by: tuple[str, ...], steps: bo
 
 
 def check_columns(rows: pd.DataFrame, x: str, y: str, by: tuple[str, ...]) -> None:
-    """Raise InputError for a column that is not there, and for an x or y that holds no numbers."""
+    """Raise InputError for a column that is not there."""
     for option, name in (("-x", x), ("-y", y), *(("--by", b) for b in by)):
         if name not in rows.columns:
             raise InputError(option, name, ", ".join(map(str, rows.columns)), suggestion(name, map(str, rows.columns)))
-    for option, name in (("-x", x), ("-y", y)):
-        if rows[name].dtype.kind not in "iuf":
-            raise InputError(option, name, "a column of numbers")
+
+
+def numbers(option: str, column: pd.Series) -> pd.Series:
+    """A column as numbers. Counts above 2^63, which pandas keeps as objects or texts, become floats.
+
+    InputError for a column that holds anything else.
+    """
+    if column.dtype.kind in "iuf":
+        return column
+    try:
+        if column.dtype.kind == "b":
+            raise ValueError
+        return column.map(lambda value: float("nan") if value is None else float(value)).astype(float)
+    except (TypeError, ValueError):
+        raise InputError(option, str(column.name), "a column of numbers") from None
 
 
 def line_of_rows(names: list[str], group: pd.DataFrame, x: str, y: str) -> ChartLine:

@@ -161,7 +161,10 @@ def parquet_writer(path: str) -> Iterator[Emit]:
                 flush()
 
         def flush() -> None:
-            writer.write_table(pa.Table.from_pylist(rows, schema))
+            try:
+                writer.write_table(pa.Table.from_pylist(rows, schema))
+            except OverflowError:
+                raise InputError("--format", "parquet", "words below 2^63 in Parquet", "CSV has no limit") from None
             rows.clear()
 
         yield add

@@ -1,0 +1,193 @@
+"""Streams that are closed or full, and signals: one message, no lost file, nothing left behind."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+IOSIM = [sys.executable, "-m", "iosim"]
+SIZES = ("--N", 64, "--d", 8)
+LINES = {
+    "--help": ("--help",),
+    "count --help": ("count", "--help"),
+    "--version": ("--version",),
+    "count": ("count", *SIZES, "--M", "1KB"),
+    "trace": ("trace", "--N", 8, "--d", 4, "--tiles", "4x4"),
+}
+full = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
+
+
+def shell(args, redirect, cwd):
+    line = " ".join(map(str, [*IOSIM, *args, redirect]))
+    path = os.pathsep.join([os.getcwd(), os.environ.get("PYTHONPATH", "")])
+    return subprocess.run(
+        ["sh", "-c", line], capture_output=True, text=True, timeout=60, cwd=cwd, env={**os.environ, "PYTHONPATH": path}
+    )
+
+
+@full
+@pytest.mark.parametrize("args", LINES.values(), ids=LINES)
+@pytest.mark.parametrize("redirect, found", [(">/dev/full", "No space left on device"), (">&-", "Bad file descriptor")])
+def test_a_stdout_that_takes_nothing_is_one_message(args, redirect, found, tmp_path):
+    done = shell(args, redirect, tmp_path)
+    assert (
+        done.returncode == 2
+        and done.stderr == f"Error: stdout: found {found!r}; allowed: a place with room for the answer\n"
+    )
+
+
+@full
+@pytest.mark.parametrize("redirect", ["2>/dev/full", "2>&-", "2>/dev/full >/dev/full"])
+def test_a_stderr_that_takes_nothing_leaves_the_exit_code(redirect, tmp_path):
+    done = shell(("count", "--N", "x"), redirect, tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", "")
+    noted = shell((*LINES["count"], "--splits", 8), redirect.partition(" ")[0], tmp_path)
+    assert noted.returncode == 0 and "flash2" in noted.stdout, "a note is lost, and the answer is not"
+
+
+WRITTEN = {
+    "x.csv": ("sweep", *SIZES, "--M", "1KB"),
+    "x.json": ("count", *SIZES, "--M", "1KB"),
+    "y.json": LINES["trace"],
+    "x.html": ("report", *SIZES, "--M", "1KB"),
+    "x.txt": ("mask", "causal", "--N", 8),
+}
+
+
+@pytest.mark.parametrize(
+    "name, closed", [*((name, ">&-") for name in WRITTEN), ("x.json", ">&- 2>&-"), ("y.json", "<&- >&-")]
+)
+def test_a_file_is_written_with_stdout_closed(name, closed, tmp_path, iosim):
+    """The file does not take the place of stdout, and holds what it always holds."""
+    done = shell(WRITTEN[name], f"-o {name} {closed}", tmp_path)
+    assert done.returncode == 0 and not done.stdout and not done.stderr
+    assert iosim(*WRITTEN[name], "-o", tmp_path / f"expected-{name}").exit_code == 0
+    found, expected = ((tmp_path / start).read_text() for start in (name, f"expected-{name}"))
+    assert without_line(found) == without_line(expected) and len(found) > 20
+
+
+def without_line(text):
+    """A text without the command line that is noted in it."""
+    return re.sub(r'"argv": \[.*?\]|<footer>.*?</footer>', "", text, flags=re.S)
+
+
+# ---------------------------------------------------------------- signals
+
+
+SLOW = """
+import time
+import iosim
+
+def text(chip, p, t):
+    for i in chip.tiles(p.N, t.rows_q):
+        time.sleep(0.05)
+        chip.store(chip.load("Q", i), "O", i)
+
+iosim.register(iosim.Schedule("slow", text, "takes its time"))
+"""
+
+
+def started(folder):
+    """A run that has begun to write its file x.csv."""
+    (folder.parent / "slow.py").write_text(SLOW)
+    args = (
+        "trace",
+        "--load",
+        folder.parent / "slow.py",
+        "--N",
+        1000,
+        "--d",
+        1,
+        "--tiles",
+        "1x1",
+        "--schedule",
+        "slow",
+        "-o",
+        "x.csv",
+    )
+    path = os.pathsep.join([os.getcwd(), os.environ.get("PYTHONPATH", "")])
+    run = subprocess.Popen([*IOSIM, *map(str, args)], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                           env={**os.environ, "PYTHONPATH": path})  # fmt: skip
+    for _ in range(1000):
+        if any(f".{run.pid}" in file.name for file in folder.iterdir()):
+            return run
+        assert run.poll() is None, run.communicate()
+        time.sleep(0.01)
+    raise AssertionError("no file was begun")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "folder").mkdir()
+    return tmp_path / "folder"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT], ids=lambda number: number.name)
+def test_a_signal_leaves_no_part_of_a_file(number, folder):
+    """Neither that of this run, nor the older file, nor the part of another run at the same time."""
+    (folder / "x.csv").write_text("old")
+    (folder / "x.csv.1.part").write_text("of another run")
+    run = started(folder)
+    run.send_signal(number)
+    out, err = run.communicate(timeout=30)
+    assert run.returncode == (1 if number == signal.SIGINT else 128 + number) and "Traceback" not in err and not out
+    assert {file.name: file.read_text() for file in folder.iterdir()} == {
+        "x.csv": "old",
+        "x.csv.1.part": "of another run",
+    }
+
+
+def test_two_runs_that_write_one_file_do_not_meet(folder):
+    one, other = started(folder), started(folder)
+    one.send_signal(signal.SIGTERM)
+    one.communicate(timeout=30)
+    assert [file.name for file in folder.iterdir()] == [f"x.csv.{other.pid}.part"]
+    other.send_signal(signal.SIGHUP)
+    other.communicate(timeout=30)
+    assert list(folder.iterdir()) == []
+
+
+# ---------------------------------------------------------------- large numbers, deep files
+
+
+LARGE = ("--N", "1073741824,64", "--d", 1024, "--heads", 1024, "--M", "1KB", "--schedule", "standard")
+
+
+def test_counts_above_int64_are_drawn(tmp_path, iosim):
+    """A page has them, and a picture of a CSV with them."""
+    page = iosim("report", "--N", 2**30, *LARGE[2:])
+    assert page.exit_code == 0 and page.stdout.count("<svg") >= 1 and "standard" in page.stdout
+    assert iosim("sweep", *LARGE, "-o", tmp_path / "x.csv").exit_code == 0
+    from iosim.pictures.traffic import from_rows, read_rows
+
+    (line,) = from_rows(read_rows(str(tmp_path / "x.csv")), "N", "total", ()).lines
+    assert line.x == [64, 2**30] and line.y[1] == pytest.approx(4722370986469272584192) and line.y[0] < 2**40
+
+
+@pytest.mark.needs("pyarrow")
+def test_counts_above_int64_are_decimals_in_parquet_and_a_note_says_so(tmp_path, iosim):
+    from pyarrow import parquet
+
+    result = iosim("sweep", *LARGE, "-o", tmp_path / "x.parquet")
+    assert result.exit_code == 0 and result.stderr.startswith("note: ") and "decimals" in result.stderr
+    assert int(parquet.read_table(tmp_path / "x.parquet")["total"][0].as_py()) == 4722370986469272584192
+    assert "decimals" in json.loads((tmp_path / "x.parquet.meta.json").read_text())["conventions"]
+    small = iosim("sweep", *SIZES, "--hardware", "h100,t4", "--schedule", "flash2", "-o", tmp_path / "y.parquet")
+    assert small.exit_code == 0 and not small.stderr
+    assert parquet.read_table(tmp_path / "y.parquet")["hardware"].to_pylist() == ["h100", "t4"]
+    big = ("--N", 2**48, "--d", 2**48, "--tiles", f"{2**48}x{2**48}")
+    result = iosim("trace", *big, "-o", tmp_path / "z.parquet")
+    assert result.exit_code == 2 and "2^63" in result.stderr and not (tmp_path / "z.parquet").exists()
+
+
+def test_toml_that_is_nested_too_deep_is_one_message(tmp_path, iosim):
+    file = tmp_path / "deep.toml"
+    file.write_text("a = " + "[" * 5000 + "]" * 5000)
+    for args in (("sweep", file), ("count", *SIZES, "--hardware", file)):
+        result = iosim(*args)
+        assert result.exit_code == 2 and "too deep" in result.stderr and result.stderr.count("\n") == 1, result.output
