@@ -9,9 +9,57 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
 
-from .errors import InputError
+from .errors import InputError, suggestion
 
 WRITABLE = "a file in a folder that can be written"
+TEXT = ("txt", "text", "log", "out", "md")
+FORMS: dict[str, dict[str, tuple[str, ...]]] = {
+    "answers": {"text": TEXT, "json": ("json",), "csv": ("csv",)},
+    "sweep": {"csv": ("csv", "txt"), "jsonl": ("jsonl", "ndjson", "json"), "parquet": ("parquet",)},
+    "trace": {
+        "csv": ("csv", "txt"), "jsonl": ("jsonl", "ndjson"), "parquet": ("parquet",),
+        "perfetto": ("json", "perfetto-trace"),
+    },
+    "report": {"html": ("html", "htm")},
+    "plot": {"png": ("png",), "svg": ("svg",), "pdf": ("pdf",)},
+    "calibrate": {"toml": ("toml",), "json": ("json",)},
+}  # fmt: skip
+"""{writer: {form: the endings of names that ask for it}}. The first form is that of a name without an ending."""
+SPREADSHEETS = ("xlsx", "xls", "ods")
+
+
+def form_of(path: str | None, writer: str, required: bool = False) -> str:
+    """The form that the ending of a file's name asks for. InputError for an ending that the writer does not know.
+
+    stdout, a stream and a name without an ending get the first form of the writer; with `required` they are refused.
+    """
+    forms = FORMS[writer]
+    ending = re.search(r"[^/.]\.([A-Za-z][A-Za-z0-9-]*)$", path or "")
+    if ending is None or path is None or passes_through(path):
+        if required:
+            raise InputError("-o", path or "nothing", f"a file that ends in {endings_of(writer)}")
+        return next(iter(forms))
+    found = ending[1].lower()
+    for form, endings in forms.items():
+        if found in endings:
+            return form
+    raise InputError("-o", path, f"a file that ends in {endings_of(writer)}", other_writers(found, writer))
+
+
+def endings_of(writer: str) -> str:
+    """The main endings of a writer in words."""
+    *names, last = [f".{endings[0]}" for endings in FORMS[writer].values()]
+    return f"{', '.join(names)} or {last}" if names else last
+
+
+def other_writers(ending: str, writer: str) -> str:
+    """The hint on an ending that a writer does not know: the commands that do, or the ending that was meant."""
+    if ending in SPREADSHEETS:
+        return "a spreadsheet opens .csv" if "csv" in FORMS[writer] else ""
+    others = [name for name, forms in FORMS.items() if any(ending in endings for endings in forms.values())]
+    if others and others != ["answers"]:
+        return f"{' and '.join(f'iosim {name}' for name in others if name != 'answers')} can write .{ending}"
+    return suggestion(ending, [endings[0] for endings in FORMS[writer].values()])
 
 
 def passes_through(path: str) -> bool:

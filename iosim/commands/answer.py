@@ -28,8 +28,12 @@ class Output:
     @classmethod
     def asked(cls, as_json: bool, as_csv: bool, path: str | None) -> Output:
         """The output in the form asked for, else in the form that the file's name asks for: FILE.json, FILE.csv."""
-        ending = "" if as_json or as_csv else (path or "").lower()
-        return cls(as_json or ending.endswith(".json"), as_csv or ending.endswith(".csv"), path)
+        if as_json or as_csv or path in (None, "-"):
+            return cls(as_json, as_csv, path)
+        from ..files import form_of
+
+        form = form_of(path, "answers")
+        return cls(form == "json", form == "csv", path)
 
     @property
     def on_stdout(self) -> bool:

@@ -16,9 +16,10 @@ def command(as_json: bool, path: str | None) -> None:
     import sys
 
     from ..calibrate.gpu import measure_all, toml
+    from ..files import form_of
     from ..tables import to_json
-    from .answer import Output, emit
+    from .answer import emit
 
+    as_json = as_json or form_of(path, "calibrate") == "json"
     found = measure_all()
-    output = Output.asked(as_json, False, path)
-    emit(to_json({"measured": found}, sys.argv[1:]) if output.as_json else toml(found), path)
+    emit(to_json({"measured": found}, sys.argv[1:]) if as_json else toml(found), path)

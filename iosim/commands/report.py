@@ -6,6 +6,7 @@ import sys
 
 from ..counting.given import counts, memory
 from ..errors import InputError
+from ..files import form_of
 from .options import D, M, N, file_option, memory_options, named_command, problem_options, tile_options, variant_options
 
 
@@ -29,6 +30,7 @@ def command(
     from ..units import parse_count
     from .answer import emit
 
+    form_of(path, "report")
     values = counts(given)
     size = memory(m, m_elements, hardware)
     if size is None:

@@ -10,6 +10,7 @@ import click
 
 from ..counting.given import memory, names_of
 from ..errors import InputError, suggestion
+from ..files import form_of
 from .answer import Output, answer, say
 from .options import (
     AXES,
@@ -92,9 +93,7 @@ def kind_of(kind: str | None, path: str | None, as_json: bool, as_csv: bool, dry
     if as_json and as_csv:
         raise InputError("--json", "--csv as well", "one of the two")
     if kind is None:
-        ending = (path or "").rpartition(".")[2].lower()
-        kind = "jsonl" if as_json or ending in ("jsonl", "json", "ndjson") else ending if ending == "parquet" else "csv"
-        kind = "csv" if as_csv else kind
+        kind = "csv" if as_csv else "jsonl" if as_json else form_of(path, "sweep")
     if kind not in TABLE_KINDS:
         raise InputError("--format", kind, ", ".join(TABLE_KINDS), suggestion(kind, TABLE_KINDS))
     if kind == "parquet" and path in (None, "-") and not dry_run:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from ..errors import InputError, MissingError, suggestion
-from ..files import written_whole
+from ..errors import MissingError
+from ..files import form_of, written_whole
 from .chart import Chart, ChartLine, colours, spread_labels
 
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from ..masks.picture import TileMap
 
-FORMATS = ("png", "svg", "pdf")
 INK = "#333333"
 RC_PARAMS = {
     "font.family": "sans-serif", "font.size": 9, "axes.edgecolor": "#888888", "axes.labelcolor": INK,
@@ -41,12 +40,7 @@ def pyplot(missing: str = MISSING) -> ModuleType:
 
 def format_of(path: str | None) -> str:
     """The format that a file's name asks for; InputError for any other name."""
-    if path in (None, "-"):
-        raise InputError("-o", path or "nothing", "a file that ends in .png, .svg or .pdf")
-    ending = str(path).rpartition(".")[2].lower()
-    if ending not in FORMATS:
-        raise InputError("-o", path, "a file that ends in .png, .svg or .pdf", suggestion(ending, FORMATS))
-    return ending
+    return form_of(path, "plot", required=True)
 
 
 def save(figure: Figure, path: str, kind: str, option: str = "-o") -> None:

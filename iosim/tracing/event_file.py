@@ -11,6 +11,7 @@ from ..core.folded import Folded
 from ..core.machine import Machine
 from ..core.watchers import Trace, Watcher
 from ..errors import FoldingError, InputError, MissingError, suggestion
+from ..files import form_of
 
 if TYPE_CHECKING:
     from ..core.machine import Block
@@ -206,7 +207,6 @@ def perfetto_writer(file: TextIO) -> Iterator[Emit]:
 
 
 EVENT_FORMATS = ("csv", "jsonl", "parquet", "perfetto")
-ENDINGS = {"jsonl": "jsonl", "ndjson": "jsonl", "parquet": "parquet", "json": "perfetto", "perfetto-trace": "perfetto"}
 TEXT_WRITERS: dict[str, Callable[[TextIO], AbstractContextManager[Emit]]] = {
     "csv": csv_writer, "jsonl": jsonl_writer, "perfetto": perfetto_writer,
 }  # fmt: skip
@@ -220,7 +220,7 @@ def event_format(kind: str | None, path: str | None, as_json: bool, as_csv: bool
     both = (kind, asked) == ("jsonl", "perfetto")  # JSON lines may be asked for as --json --format jsonl
     if kind and asked and kind != asked and not both:
         raise InputError("--format", kind, f"{asked}, as --json or --csv says, or one of them alone")
-    kind = kind or asked or ENDINGS.get((path or "").rpartition(".")[2].lower(), "csv")
+    kind = kind or asked or form_of(path, "trace")
     if kind not in EVENT_FORMATS:
         raise InputError("--format", kind, ", ".join(EVENT_FORMATS), suggestion(kind, EVENT_FORMATS))
     if kind == "parquet" and path in (None, "-"):

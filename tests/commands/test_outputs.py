@@ -138,3 +138,52 @@ def test_an_answer_that_is_no_number_is_null_in_json(tmp_path):
 def test_what_is_not_finite_becomes_none():
     nested = {"a": [1.5, float("inf"), (float("nan"), 2)], "b": {"c": -float("inf"), "d": "inf", "e": 7}}
     assert finite(nested) == {"a": [1.5, None, [None, 2]], "b": {"c": None, "d": "inf", "e": 7}}
+
+
+ANSWERS = {
+    "count": COUNT, "bounds": ("bounds", *COUNT[1:]), "tune": ("tune", *COUNT[1:]), "training": ("training", *COUNT[1:]),
+    "mask": ("mask", "causal", "--N", 8), "hardware": ("hardware",), "schedules": ("schedules",), "memory": ("memory", "--N", 64, "--d", 8),
+    "check": ("check", "--N", 8, "--d", 4, "--tiles", "4x4"), "roofline": ("roofline", "--N", 64, "--d", 8, "--hardware", "t4"),
+    "crossover": ("crossover", "--N", 64, "--d", 8), "cache": ("cache", "--N", 64, "--d", 8, "--tiles", "8x8", "--M", "4KB"),
+    "verify": ("verify", "--N", 64, "--d", 16), "profile": ("profile", "torch-flash", "--N", 64, "--d", 16),
+}  # fmt: skip
+OTHERS = {
+    "sweep": SWEEP, "trace": ("trace", "--N", 8, "--d", 4, "--tiles", "4x4"), "report": ("report", *COUNT[1:]),
+    "plot": ("plot", "--N", 64, "--d", 8), "calibrate": ("calibrate",),
+}  # fmt: skip
+
+
+def test_every_command_that_writes_is_tried():
+    from iosim.commands.cli import COMMANDS
+
+    assert {*ANSWERS, *OTHERS} == set(COMMANDS)
+
+
+@pytest.mark.parametrize("name, args", [*ANSWERS.items(), *OTHERS.items()], ids=[*ANSWERS, *OTHERS])
+def test_a_form_that_a_command_cannot_write_is_refused_before_the_work(name, args, tmp_path, iosim):
+    """An ending that stands for another form, with what is allowed and who can write it."""
+    from iosim.files import FORMS
+
+    writer = name if name in FORMS else "answers"
+    known = {ending for endings in FORMS[writer].values() for ending in endings}
+    for ending in {"parquet", "xlsx", "html", "PDF", "png", "jsonl", "gz", "csv", "json", "tsv"}:
+        if ending.lower() in known:
+            continue
+        result = iosim(*args, "-o", tmp_path / f"x.{ending}")
+        assert result.exit_code == 2 and result.stderr.startswith("Error: -o: found '"), (ending, result.output)
+        assert all(f".{endings[0]}" in result.stderr for endings in FORMS[writer].values())
+        assert ending not in ("parquet", "html", "png") or " can write ." in result.stderr
+        assert result.stderr.count("\n") == 1 and not result.stdout and list(tmp_path.iterdir()) == []
+
+
+def test_names_without_an_ending_and_forms_that_are_asked_for_stay(tmp_path, iosim):
+    for name in ("answer", "answer.2024", "v1.5", ".hidden", "x.log", "folder.d/answer"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        assert iosim(*COUNT, "-o", tmp_path / name).exit_code == 0, name
+        assert (tmp_path / name).read_text().startswith("attention: ")
+    assert iosim(*COUNT, "--csv", "-o", tmp_path / "x.parquet").exit_code == 0
+    assert iosim(*SWEEP, "--format", "csv", "-o", tmp_path / "x.xlsx").exit_code == 0
+    assert iosim(*SWEEP, "-o", tmp_path / "x.txt").exit_code == 0
+    assert iosim(*SWEEP, "-o", "/dev/null").exit_code == 0
+    refused = iosim(*SWEEP, "-o", tmp_path / "y.xlsx")
+    assert "a spreadsheet opens .csv" in refused.stderr
