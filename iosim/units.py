@@ -10,6 +10,7 @@ from .errors import InputError, suggestion
 
 DTYPE_BYTES = {"fp64": 8, "fp32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
 PREFIX_BYTES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
+REGISTER_BYTES = 4
 LARGEST_COUNT = 2**48
 LARGEST_BYTES = 2**60
 MOST_POINTS = 10_000_000
@@ -58,6 +59,19 @@ def parse_bytes(text: str | int, word_bytes: int, where: str = "--M") -> int:
     if not 1 <= size <= LARGEST_BYTES:
         raise InputError(where, text, f"from 1 to {LARGEST_BYTES} bytes")
     return size
+
+
+def parse_registers(text: str | int, where: str = "--registers") -> int:
+    """The bytes of registers that a text gives: `64K` is 65,536 registers of 4 bytes, and `256KB` the same in bytes.
+    An int is bytes."""
+    allowed = "a number of registers as 64K (4 bytes each), or bytes as 256KB; 0 for none"
+    if isinstance(text, int) or text.strip() in ("0", "0B"):
+        return parse_count(text if isinstance(text, int) else 0, where, least=0)
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise InputError(where, text, allowed)
+    in_bytes = text.strip().lower().endswith("b")
+    return parse_bytes(text, 1, where) * (1 if in_bytes else REGISTER_BYTES)
 
 
 def parse_axis(text: str | int, where: str, parse: Callable[[str | int], int]) -> list[int]:

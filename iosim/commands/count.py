@@ -11,6 +11,7 @@ from .options import (
     SIZES,
     D,
     N,
+    chip_options,
     flag_option,
     memory_options,
     named_command,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 @memory_options
 @tile_options
 @variant_options
+@chip_options
 @flag_option("--detail", "Words of each tensor and each launch as well; with --csv a row for each.")
 @outputs
 def command(

@@ -71,6 +71,12 @@ def read_size(text: str, option: str) -> int:
     return parse_bytes(text, 2, option)  # whether a size is valid does not depend on the width of a word
 
 
+def read_registers(text: str, option: str) -> int:
+    from ..units import parse_registers
+
+    return parse_registers(text, option)
+
+
 def read_type(text: str, option: str) -> int:
     from ..units import dtype_bytes
 
@@ -259,6 +265,12 @@ variant_options = options(
     text_option("--gqa", "repeat (default): each query head loads K and V; pack: the query heads of a KV head share "
                 "tiles.", metavar="HOW", heading=VARIANTS, kind=GQA_KIND),
 )  # fmt: skip
+chip_options = options(
+    text_option("--registers", "Registers of a thread block that tiles may live in, as 64K (of 4 bytes) or 256KB "
+                "(default: none).", metavar="COUNT", heading=MEMORY, kind=Kind(read_registers, ranges=True)),
+    text_option("--stages", "Tiles of the innermost loop that are in flight at a time (default: 1).", metavar="COUNT",
+                heading=MEMORY, kind=COUNT),
+)  # fmt: skip
 json_option = flag_option("--json", "JSON on stdout.", heading=ANSWER, parameter="as_json")
 csv_option = flag_option("--csv", "CSV on stdout.", heading=ANSWER, parameter="as_csv")
 
@@ -291,7 +303,7 @@ def format_option(text: str) -> Decorator:
 
 AXES = (
     "n", "nk", "d", "dv", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "mask", "m", "m_elements", "hardware",
-    "tiles", "tile_multiple", "splits", "page_size", "gqa", "columns",
+    "tiles", "tile_multiple", "splits", "page_size", "gqa", "registers", "stages", "columns",
 )  # fmt: skip
 """Parameters with several values, where a command counts a whole grid."""
 SIZES = ("m", "m_elements", "hardware")

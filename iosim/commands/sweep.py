@@ -17,6 +17,7 @@ from .options import (
     VARIANT_FIELDS,
     Need,
     check_read,
+    chip_options,
     flag_option,
     format_option,
     memory_options,
@@ -41,6 +42,7 @@ NEEDS = (Need("n", ("config",)), Need("d", ("config",)), Need("m", ("m_elements"
 @memory_options
 @tile_options
 @variant_options
+@chip_options
 @text_option("--columns", "Only these columns, in this order, as in N,schedule,total.", metavar="NAMES")
 @flag_option("--dry-run", "Print the number of rows and stop.")
 @format_option("csv, jsonl or parquet (default: from the file's name).")

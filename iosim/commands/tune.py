@@ -13,6 +13,7 @@ from .options import (
     D,
     N,
     Need,
+    chip_options,
     flag_option,
     memory_options,
     multiple_option,
@@ -42,6 +43,7 @@ LEAST_BLOCKS = (
 @schedule_option()
 @multiple_option
 @variant_options
+@chip_options
 @text_option("--least-blocks", LEAST_BLOCKS, metavar="COUNT", kind=COUNT)
 @flag_option("--curve", "Every M at which the least traffic falls, instead of one M.")
 @text_option("--plot", "With --curve: draw the curve to FILE.png or FILE.svg.", metavar="FILE")

@@ -72,6 +72,7 @@ class Dense:
 
 DENSE = cast("Mask", Dense())  # it has no counts and no table; as its lines are None, nothing asks for them
 GQA = ("repeat", "pack")
+MOST_STAGES = 64
 INDEX_BYTES = 4
 
 
@@ -117,6 +118,10 @@ class Attention(Generic[S]):
     """Rows of a page of paged's cache."""
     gqa: str = "repeat"
     """How query heads share a KV head: `repeat` (each one loads K and V for itself) or `pack` (see `packed`)."""
+    register_bytes: int = 0
+    """Registers of a thread block that tiles may live in, in bytes (core/placement.py)."""
+    stages: int = 1
+    """Tiles of the innermost loop that are in flight at a time."""
     dropout: Dropout | None = None
     """A `masks.dropout.Dropout`, or None. It moves no word: its factors are computed from (row, column) where they are
     needed."""
@@ -137,6 +142,8 @@ class Attention(Generic[S]):
         parse_count(self.elementwise, "--elementwise", least=0)
         parse_count(self.splits, "--splits")
         parse_count(self.page_size, "--page-size")
+        parse_count(self.register_bytes, "--registers", least=0)
+        parse_count(self.stages, "--stages", most=MOST_STAGES)
         heads, kv_heads = cast("tuple[Size, Size]", (self.heads, self.kv_heads))
         ragged = heads % kv_heads
         if ragged if isinstance(ragged, int) else ragged.any():
@@ -154,6 +161,15 @@ class Attention(Generic[S]):
         """Heads of all sequences: batch x heads."""
         batch, heads = cast("tuple[Size, Size]", (self.batch, self.heads))
         return cast("S", batch * heads)
+
+    @property
+    def divided(self) -> bool:
+        """Whether the chip is more than one SRAM: tiles may live in registers, or several are in flight."""
+        return self.register_bytes > 0 or self.stages > 1
+
+    def on_chip_words(self, M_bytes: Size) -> Size:
+        """The words of type `dtype` that an SRAM of M and the registers for tiles hold together, rounded down."""
+        return (M_bytes + self.register_bytes) // self.word_bytes
 
     @property
     def packed(self) -> Attention[S]:

@@ -92,7 +92,8 @@ def order_words(p: Attention[Size], M_words: Size | float) -> float | NDArray[np
 def bounds(p: Attention, M_words: int | None, attainable: int | None = None, family: str = "attention") -> list[Bound]:
     """The bounds that are known for a family of schedules. `attainable` is the least traffic of what was
     counted."""
-    found = BOUNDS_BY_FAMILY.get(family, attention_bounds)(p, M_words, attainable)
+    on_chip = None if M_words is None else int(p.on_chip_words(M_words * p.word_bytes))
+    found = BOUNDS_BY_FAMILY.get(family, attention_bounds)(p, on_chip, attainable)
     if family not in FLOORS:
         return found
     floors = proven(p, M_words, family)
@@ -123,7 +124,7 @@ def proven(p: Attention, M_words: int | None, family: str) -> list[Bound]:
 
 def most_words(p: Attention, M_words: int | None) -> int | None:
     """The most words of any type that an SRAM of M holds, if it holds M_words words of the inputs' type."""
-    if M_words is None or p.acc_bytes >= p.word_bytes:
+    if M_words is None or (p.acc_bytes >= p.word_bytes and not p.register_bytes):
         return M_words
     return held_words(p, (M_words + 1) * p.word_bytes - 1)
 

@@ -17,8 +17,9 @@ RESULT_COLUMNS = (
     "ratio_to_floor",
 )  # fmt: skip
 COLUMNS = PROBLEM_COLUMNS + RESULT_COLUMNS
-OPTIONS = ("lse", "keep_p", "elementwise", "count_init", "splits", "page_size", "gqa")
-EVERY_COLUMN = (*COLUMNS, "dv", *OPTIONS, "tile_multiple", "hardware", "more_tiles")
+OPTIONS = ("lse", "keep_p", "elementwise", "count_init", "splits", "page_size", "gqa", "register_bytes", "stages")
+DIVIDED = ("smem_peak_bytes", "register_peak_bytes", "limit")  # where tiles live in registers, or are in flight
+EVERY_COLUMN = (*COLUMNS, "dv", *OPTIONS, *DIVIDED, "tile_multiple", "hardware", "more_tiles")
 
 
 def more_columns(problem: Attention, more_tiles: Iterable[object]) -> tuple[str, ...]:
@@ -26,7 +27,8 @@ def more_columns(problem: Attention, more_tiles: Iterable[object]) -> tuple[str,
     sizes than Br and Bc. With them a row has everything on which its counts depend."""
     unusual = [name for name in OPTIONS if getattr(problem, name) != getattr(type(problem), name)]
     values = ["dv"] if isinstance(problem.dv, int) and problem.dv != problem.d else []
-    return (*values, *unusual, *(["more_tiles"] if any(more_tiles) else []))
+    divided = DIVIDED if problem.divided else ()
+    return (*values, *unusual, *divided, *(["more_tiles"] if any(more_tiles) else []))
 
 
 def more_sizes(sizes: Mapping[str, object]) -> str:

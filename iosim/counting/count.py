@@ -14,7 +14,7 @@ from ..core.watchers import Capacity, Flops, Traffic
 from ..errors import InputError, suggestion
 from ..masks import parse_mask
 from ..schedules import CORE, SCHEDULES, Schedule, find_all, require
-from ..search.best import best_tiles, footprint
+from ..search.best import best_tiles, footprint, footprint_of
 from ..units import parse_bytes, parse_count
 from .bounds import APART, Bound, bounds, floor_of, order_words
 
@@ -37,6 +37,8 @@ class VariantOptions(TypedDict, total=False):
     splits: int
     page_size: int
     gqa: str
+    register_bytes: int
+    stages: int
     dropout: Dropout | None
 
 
@@ -57,6 +59,9 @@ class Counted(TypedDict, Generic[S]):
 
     sram_peak_words: S
     sram_peak_bytes: S
+    smem_peak_bytes: S
+    register_peak_bytes: S
+    least_smem_bytes: S
     reads: S
     writes: S
     total: S
@@ -114,6 +119,15 @@ class Result:
     ratio_to_floor: float | None = None
     """`total` over the floor of counting/floors.py, or without M over the compulsory words. None if the tiles do not
     fit in M."""
+    smem_peak_bytes: int | None = None
+    """The part of the footprint that must fit in M: all of it, unless tiles may live in registers."""
+    register_peak_bytes: int | None = None
+    """Bytes of tiles that live in registers, at most."""
+    least_smem_bytes: int | None = None
+    """What `smem_peak_bytes` would be with registers without limit."""
+    limit: str | None = None
+    """What is too small for tiles that do not fit: `registers` if with more of them the tiles would fit in M, else
+    `shared memory`."""
     more_tiles: dict[str, int] = field(default_factory=dict, hash=False)
     """Tile sizes beside Br and Bc, by their names in `Tiling`."""
     tensors: dict[str, dict[str, int]] = field(default_factory=dict, hash=False)
@@ -288,10 +302,10 @@ def run(schedule: Schedule, rule: str, problem: Attention, M_bytes: int | None, 
     if tiling is None:
         return Result(schedule.name, label, fits=False)
     counted = measure(schedule, packed, tiling)
-    M_words = None if M_bytes is None else M_bytes // problem.word_bytes
+    M_words = None if M_bytes is None else int(problem.on_chip_words(M_bytes))
     apart = schedule.family in APART
     standard = None if apart else measure(SCHEDULES["standard"], problem, Tiling(1, 1))["total"]
-    fits = None if M_bytes is None else counted["sram_peak_bytes"] <= M_bytes
+    fits = None if M_bytes is None else counted["smem_peak_bytes"] <= M_bytes
     least = None if fits is False else floor_of(problem, M_bytes, schedule.family)
     return Result(
         schedule=schedule.name,
@@ -300,12 +314,20 @@ def run(schedule: Schedule, rule: str, problem: Attention, M_bytes: int | None, 
         Bc=None if label == "ideal" else tiling.rows_k,
         more_tiles={name: size for name in schedule.more_tiles if (size := getattr(tiling, name)) is not None},
         fits=fits,
+        limit=limit_of(fits, counted["least_smem_bytes"], M_bytes),
         flops_per_byte=counted["flops"] / counted["total_bytes"] if counted["total_bytes"] else None,
         ratio_to_bound=counted["total"] / order_words(problem, M_words) if M_words and not apart else None,
         ratio_to_standard=counted["total"] / standard if standard else None,
         ratio_to_floor=counted["total"] / least if least else None,
         **counted,
     )
+
+
+def limit_of(fits: bool | None, least_smem_bytes: int, M_bytes: int | None) -> str | None:
+    """What is too small for tiles that do not fit, as in `Result.limit`; None if they fit."""
+    if fits is not False or M_bytes is None:
+        return None
+    return "registers" if least_smem_bytes <= M_bytes else "shared memory"
 
 
 def measure(schedule: Schedule, problem: Attention[S], tiling: Tiling[S]) -> Counted[S]:
@@ -315,7 +337,7 @@ def measure(schedule: Schedule, problem: Attention[S], tiling: Tiling[S]) -> Cou
     traffic, flops, room = Traffic(), Flops(), Capacity()
     dense = problem.mask is DENSE
     machine = Folded(problem, traffic, flops, *([room] if dense else [])).run(schedule, tiling)
-    room = room if dense else footprint(schedule, problem, tiling)
+    need = footprint_of(room) if dense and not problem.divided else footprint(schedule, problem, tiling)
     tensors, n = with_initial_writes(traffic.tensors, schedule, problem, machine), problem.instances
     width = {name: problem.hbm_bytes(machine.tensors[name]) for name in tensors}
     reads = n * sum(r for r, _ in tensors.values())
@@ -323,8 +345,11 @@ def measure(schedule: Schedule, problem: Attention[S], tiling: Tiling[S]) -> Cou
     read_bytes = n * sum(r * width[name] for name, (r, _) in tensors.items())
     write_bytes = n * sum(w * width[name] for name, (_, w) in tensors.items())
     counted = {
-        "sram_peak_words": room.peak_words,
-        "sram_peak_bytes": room.peak_bytes,
+        "sram_peak_words": need.peak_words,
+        "sram_peak_bytes": need.peak_bytes,
+        "smem_peak_bytes": need.smem_bytes,
+        "register_peak_bytes": need.register_bytes,
+        "least_smem_bytes": need.least_smem_bytes,
         "reads": reads,
         "writes": writes,
         "total": reads + writes,

@@ -273,4 +273,4 @@ def held_words(problem: Attention[Size], M_bytes: Size) -> Size: ...
 
 def held_words(problem: Attention[Size], M_bytes: Size) -> Size:
     """The most words that M bytes hold: words of the accumulators' type if that is narrower than the inputs' type."""
-    return M_bytes // min(problem.word_bytes, problem.acc_bytes)
+    return (M_bytes + problem.register_bytes) // min(problem.word_bytes, problem.acc_bytes)

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 Given = Mapping[str, str | bool | None]  # options by name, in lower case; None where an option was left out
 Fields = dict[str, Any]  # type: ignore[explicit-any]  # of `Attention`, by name: each has a type of its own
-FIELDS = {"n": "N", "nk": "Nk"}  # options whose field of `Attention` is not in lower case
-COUNT_FIELDS = ("N", "Nk", "d", "dv", "batch", "heads", "kv_heads", "splits", "page_size")
+FIELDS = {"n": "N", "nk": "Nk", "registers": "register_bytes"}  # options whose field of `Attention` has another name
+COUNT_FIELDS = ("N", "Nk", "d", "dv", "batch", "heads", "kv_heads", "splits", "page_size", "stages")
 
 
 def counts(given: Given, required: tuple[str, ...] = ("N", "d")) -> Fields:
     """Fields of `Attention` from the options of a problem. Options that were not given are left out."""
-    from ..units import parse_count
+    from ..units import parse_count, parse_registers
 
     values: Fields = {FIELDS.get(name, name): value for name, value in given.items() if value is not None}
     for name in required:
@@ -27,6 +27,8 @@ def counts(given: Given, required: tuple[str, ...] = ("N", "d")) -> Fields:
     for name in COUNT_FIELDS:
         if name in values:
             values[name] = parse_count(values[name], "--" + name.replace("_", "-"))
+    if "register_bytes" in values:
+        values["register_bytes"] = parse_registers(values["register_bytes"])
     if "elementwise" in values:
         values["elementwise"] = parse_count(values["elementwise"], "--elementwise", least=0, most=10_000)
     return values

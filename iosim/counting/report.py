@@ -37,7 +37,8 @@ def report_json(report: Report) -> Row:
 def problem_row(p: Attention) -> Row:
     """The fields of a problem as cells."""
     names = ("N", "Nk", "d", "dv", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "mask", "lse", "keep_p")
-    row = {name: getattr(p, name) for name in (*names, "elementwise", "count_init", "splits", "page_size", "gqa")}
+    row = {name: getattr(p, name) for name in (*names, "elementwise", "count_init", "splits", "page_size", "gqa",
+                                              "register_bytes", "stages")}  # fmt: skip
     return {**row, "mask": str(p.mask)}
 
 
@@ -84,6 +85,8 @@ def header(report: Headed) -> str:
     if report.M_bytes is not None:
         memory = f"M = {format_bytes(report.M_bytes)}".rstrip(")")
         memory += (", " if "(" in memory else " (") + f"{report.M_words} {p.dtype} words)"
+    if p.divided:
+        memory += f", {format_bytes(p.register_bytes)} of registers for tiles, {p.stages} stages in flight"
     return f"{size}\n{types}, {memory}\n"
 
 
@@ -95,6 +98,7 @@ def count_table(report: Answered) -> list[Row]:
             "tiles": r.tiling + tile_sizes(r),
             "fits": verdict(r),
             "SRAM words": r.sram_peak_words,
+            **divided_cells(r, report.problem),
             "reads": r.reads,
             "writes": r.writes,
             "total words": r.total,
@@ -105,6 +109,13 @@ def count_table(report: Answered) -> list[Row]:
         }
         for r in report.results
     ]
+
+
+def divided_cells(result: Result, problem: Attention) -> Row:
+    """Cells on shared memory and registers, where tiles may be in both."""
+    if not problem.divided:
+        return {}
+    return {"shared bytes": result.smem_peak_bytes, "register bytes": result.register_peak_bytes}
 
 
 def verdict(result: Result) -> str:
@@ -119,8 +130,11 @@ def notes(report: Answered) -> list[str]:
     lines = []
     for r in report.results:
         if r.fits is False and r.sram_peak_bytes is not None and report.M_bytes:
-            share = excess(r.sram_peak_bytes / report.M_bytes)
-            lines.append(f"{r.schedule} {r.tiling}: needs {r.sram_peak_bytes} B of SRAM, {share} x M: does not fit")
+            needed = r.smem_peak_bytes or r.sram_peak_bytes
+            what = "shared memory" if report.problem.divided else "SRAM"
+            hint = "; it would with more registers" if r.limit == "registers" else ""
+            share = excess(needed / report.M_bytes)
+            lines.append(f"{r.schedule} {r.tiling}: needs {needed} B of {what}, {share} x M: does not fit{hint}")
     return ["", *lines] if lines else []
 
 

@@ -17,7 +17,7 @@ from ..core.tiling import Tiling, paper_tiles, parse_tiles
 from ..schedules import SCHEDULES, Schedule, require
 from ..search.best import search
 from .bounds import APART, order_words
-from .columns import COLUMNS, OPTIONS, more_sizes
+from .columns import COLUMNS, DIVIDED, OPTIONS, more_sizes
 from .count import KEYWORDS, TILE_RULES, Counted, Result, check_names, measure, run
 from .floor_arrays import floor_words
 from .sweep_axes import AXES, NUMBERS, AxisValue, Runs, Sweep, build
@@ -144,7 +144,7 @@ def interleave(parts: list[object], length: int, name: str) -> pd.Series:
     """A column of all runs, one after the other for each grid point; None is an empty cell."""
     import pandas as pd
 
-    if name == "more_tiles":
+    if name in ("more_tiles", "limit"):
         return np.stack([np.broadcast_to(np.asarray(x, object), (length,)) for x in parts], axis=1).ravel()
     if name in ("schedule", "tiling"):
         labels = list(dict.fromkeys(parts))
@@ -199,7 +199,7 @@ def run_by_point(
             column.append(run(schedule, rule, point, M, multiple))
     out = []
     for (schedule, _), column in zip(runs, columns, strict=True):
-        names = [c for c in COLUMNS if c not in ("schedule", "tiling") and hasattr(column[0], c)]
+        names = [c for c in (*COLUMNS, *DIVIDED) if c not in ("schedule", "tiling") and hasattr(column[0], c)]
         cells: CellValues = {n: np.array([getattr(r, n) for r in column], object) for n in names}
         cells["more_tiles"] = np.array([more_sizes(r.more_tiles) for r in column], object)
         out.append({"schedule": schedule.name, "tiling": column[0].tiling, **cells})
@@ -268,9 +268,10 @@ def cells_of(
     tiling, nothing = tilings_of(problem, M_bytes, schedule, rule, multiple)
     counted = measure(schedule, problem, tiling)
     ideal, apart = rule == "ideal", schedule.family in APART
-    row: CellValues = {name: value for name, value in counted.items() if name in COLUMNS}
+    row: CellValues = {name: value for name, value in counted.items() if name in (*COLUMNS, *DIVIDED)}
     row |= {"Br": None if ideal else tiling.rows_q, "Bc": None if ideal else tiling.rows_k}
-    row["fits"] = None if M_bytes is None else counted["sram_peak_bytes"] <= M_bytes
+    row["fits"] = None if M_bytes is None else counted["smem_peak_bytes"] <= M_bytes
+    row["limit"] = limits(row["fits"], counted["least_smem_bytes"], M_bytes)
     row["ratio_to_standard"] = None if apart else counted["total"] / standard
     row["ratio_to_floor"] = None if least is None else ratio_to_floor(counted["total"], least, row["fits"])
     row["ratio_to_bound"] = None if M_bytes is None or apart else ratio_to_bound(problem, M_bytes, counted)
@@ -298,9 +299,17 @@ def tilings_of(
     return paper_tiles(problem, np.where(M_words < 1, 1, M_words)), M_words < 1
 
 
+def limits(fits: object, least_smem_bytes: Size, M_bytes: Whole | None) -> object:
+    """`Result.limit` at each grid point: what is too small for the tiles; None where they fit."""
+    if M_bytes is None:
+        return None
+    short = np.where(np.asarray(least_smem_bytes <= M_bytes), "registers", "shared memory")
+    return np.where(np.asarray(fits), np.array(None, object), short.astype(object))
+
+
 def ratio_to_bound(problem: Attention[Size], M_bytes: Whole, counted: Counted[Size]) -> Floats:
     """Words over N^2 d^2 / M. A cell is None for an M that holds no word, and the array then has dtype object."""
-    M_words = M_bytes // problem.word_bytes
+    M_words = cast("Whole", problem.on_chip_words(M_bytes))
     ratio = np.asarray(counted["total"] / order_words(problem, np.where(M_words < 1, 1, M_words)))
     return ratio if (M_words >= 1).all() else np.where(M_words < 1, empty(ratio), ratio)
 

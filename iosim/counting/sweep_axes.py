@@ -13,7 +13,7 @@ from ..core.tiling import parse_tiles
 from ..errors import InputError
 from ..masks import parse_mask
 from ..schedules import Schedule, find_all
-from ..units import MOST_POINTS, parse_axis, parse_bytes, parse_count
+from ..units import MOST_POINTS, parse_axis, parse_bytes, parse_count, parse_registers
 from .columns import COLUMNS, EVERY_COLUMN, more_columns
 from .count import TILE_RULES, default_schedules, rules_of
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 NUMBERS = ("N", "Nk", "d", "batch", "heads", "kv_heads", "dv")
 AXES = (*NUMBERS, "dtype", "acc_dtype", "mask", "M", "hardware")
-OPTION_COUNTS = ("splits", "page_size")
-OPTION_AXES = (*OPTION_COUNTS, "gqa")
+OPTION_COUNTS = ("splits", "page_size", "stages")
+OPTION_AXES = (*OPTION_COUNTS, "gqa", "register_bytes")
 
 AxisValue = object
 """An axis as it is given: a number, a string, a list of these, or None. `build` checks it."""
@@ -152,6 +152,8 @@ def count_axis(name: str, value: AxisValue) -> Sequence[int | None]:
 
 def option_axis(name: str, value: AxisValue) -> Sequence[int | str | None]:
     """An axis of an option of `Attention`."""
+    if name == "register_bytes":
+        return read_axis(value, "--registers", parse_registers) or [None]
     return count_axis(name, value) if name in OPTION_COUNTS else split(value)
 
 

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 SWEEP_KEYS = (
     "N", "Nk", "d", "dv", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "mask", "M", "hardware", "tiles",
-    "tile_multiple", "schedule", "count_init", "lse", "keep_p", "elementwise", "splits", "page_size", "gqa", "columns",
+    "tile_multiple", "schedule", "count_init", "lse", "keep_p", "elementwise", "splits", "page_size", "gqa",
+    "registers", "stages", "columns",
 )  # fmt: skip
 
 TomlTable = dict[str, object]
@@ -64,6 +65,8 @@ def sweep_of(file: str | None, given: Given, M: str | None, schedules: tuple[str
         values["M"] = M
     if M is not None or given.get("hardware") is not None:  # an option wins
         values.pop("hardware" if M is not None else "M", None)
+    if "registers" in values:
+        values["register_bytes"] = values.pop("registers")
     tiles, columns = values.pop("tiles", None), columns_of(values.pop("columns", None))
     options: TomlTable = {k: values.pop(k) for k in ("count_init", "lse", "keep_p") if k in values}
     options["elementwise"] = parse_count(

@@ -59,7 +59,7 @@ def draw_curve(found: Curve, path: str) -> None:
 
 def draw_lines(axes: Axes, found: Curve) -> None:
     """Draw a staircase for each schedule, that of the least traffic, and the bounds where they hold."""
-    last = max([2 * found.steps[-1].M_bytes, *(result.sram_peak_bytes or 0 for _, _, result, _ in found.published)])
+    last = max([2 * found.steps[-1].M_bytes, *(result.smem_peak_bytes or 0 for _, _, result, _ in found.published)])
     for number, schedule in enumerate(found.space):
         turn, place = divmod(number, len(COLOURS))
         style = DASHES[turn % len(DASHES)]
@@ -98,7 +98,7 @@ def draw_published(axes: Axes, published: Sequence[Published]) -> None:
     labels = list(dict.fromkeys(tiles.label for tiles, *_ in published))
     shapes = dict(zip(labels, "osD^v", strict=False))
     for letter, (tiles, given, result, _) in zip(ascii_letters, published, strict=False):
-        point = ((result.sram_peak_bytes or 0) / 1024, result.total or 0)
+        point = ((result.smem_peak_bytes or 0) / 1024, result.total or 0)
         name = f"{result.schedule} {result.Br}x{result.Bc}" + ("" if given is None else f" (M = {given // 1024} KiB)")
         axes.plot(*point, shapes[tiles.label], color="black", markerfacecolor="white", markersize=10, zorder=6,
                   linestyle="none", label=f"{letter}: {tiles.label}, {name}")  # fmt: skip

@@ -173,7 +173,7 @@ def largest_keys(schedule: Schedule, p: Attention, M_bytes: int, multiple: int, 
     """The tiling with these query rows and the most keys that fit."""
 
     def fits(n: int) -> bool:
-        return bool(footprint(schedule, p, Tiling(rows_q, n * multiple)).peak_bytes <= M_bytes)
+        return bool(footprint(schedule, p, Tiling(rows_q, n * multiple)).smem_bytes <= M_bytes)
 
     return Tiling(rows_q, last_true(fits, -(-p.Nk // multiple)) * multiple)
 

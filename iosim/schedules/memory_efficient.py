@@ -131,7 +131,7 @@ def best_row_tile(schedule: Schedule, p: Attention, M_bytes: int, multiple: int)
     paired with the largest Bc."""
 
     def fits(n_q: int, n_k: int) -> bool:
-        return bool(footprint(schedule, p, Tiling(n_q * multiple, n_k * multiple)).peak_bytes <= M_bytes)
+        return bool(footprint(schedule, p, Tiling(n_q * multiple, n_k * multiple)).smem_bytes <= M_bytes)
 
     if p.mask is DENSE:
         outer = best_rows(p, M_bytes, multiple)

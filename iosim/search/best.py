@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, cast, overload
 
 from ..core.arrays import anywhere, choose, larger
 from ..core.folded import Folded
+from ..core.placement import Footprint, placed
 from ..core.problem import DENSE, Attention
 from ..core.tiling import Tiling
 from ..core.watchers import Capacity
+from ..errors import InputError
 from .inner_tile import inner_matters, least_of_both, one_by_one
 from .outer_tile_under_mask import least_traffic
 
@@ -19,14 +21,30 @@ if TYPE_CHECKING:
     from ..schedules import Schedule
 
 
-def footprint(schedule: ScheduleLike | Text, problem: Attention[Size], tiling: Tiling[Size]) -> Capacity:
-    """The SRAM that a schedule needs without its mask, as `peak_words` and `peak_bytes`."""
+def footprint(schedule: ScheduleLike | Text, problem: Attention[Size], tiling: Tiling[Size]) -> Footprint:
+    """What a schedule needs on the chip, without its mask. Only `smem_bytes` must fit in M."""
     from dataclasses import replace
 
     dense = problem if problem.mask is DENSE else replace(problem, mask=DENSE)
+    if problem.divided:
+        return placed(schedule, dense, tiling)
     capacity = Capacity()
     Folded(dense, capacity).run(schedule, tiling)
-    return capacity
+    return footprint_of(capacity)
+
+
+def footprint_of(capacity: Capacity) -> Footprint:
+    """The footprint in one undivided SRAM, from what was measured in a walk."""
+    peak = capacity.peak_bytes
+    return Footprint(capacity.peak_words, peak, peak, 0, peak)
+
+
+def require_search(schedule: ScheduleLike, problem: Attention[Size]) -> None:
+    """Raise InputError where the best tiles of a schedule are known for one undivided SRAM only: it has a search of its
+    own, by formulas."""
+    if problem.divided and getattr(schedule, "search", None) is not None:
+        raise InputError("--registers, --stages", f"best tiles of {getattr(schedule, 'name', 'a schedule')}",
+                         "a schedule without a search of its own", "give --tiles, or another --schedule")  # fmt: skip
 
 
 def best_tiles(schedule: Schedule, problem: Attention, M_bytes: int, multiple: int = 1) -> Tiling | None:
@@ -40,6 +58,7 @@ def best_tiles(schedule: Schedule, problem: Attention, M_bytes: int, multiple: i
     is taken.
     """
     if schedule.search is not None:
+        require_search(schedule, problem)
         return schedule.search(schedule, problem, M_bytes, multiple)
     tiling, found = search(schedule, problem, M_bytes, multiple)
     return cast("Tiling", tiling) if found else None
@@ -56,7 +75,7 @@ def search(
         return Tiling(outer, inner) if outer_is_q else Tiling(inner, outer)
 
     def fits(outer: Size, inner: Size) -> Test:
-        return footprint(schedule, problem, tiling(outer, inner)).peak_bytes <= M_bytes
+        return footprint(schedule, problem, tiling(outer, inner)).smem_bytes <= M_bytes
 
     largest = last_true(lambda n: fits(n * multiple, multiple), -(-outer_length // multiple))
     found, largest = largest > 0, larger(largest, 1)

@@ -332,7 +332,7 @@ def rows_of(
         "tiling": rule if rule in ("ideal", "paper", "best") else "given",
         "Br": None if ideal else tiling.rows_q,
         "Bc": None if ideal else tiling.rows_k,
-        "fits": int(footprint(schedule, p.packed, tiling).peak_bytes) <= M_bytes,
+        "fits": int(footprint(schedule, p.packed, tiling).smem_bytes) <= M_bytes,
     }
     rows = [row_at_peaks(label, str(i), launch, p, chip) for i, launch in enumerate(launches, 1)]
     if len(rows) == 1:

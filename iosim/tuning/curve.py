@@ -131,7 +131,7 @@ def widened(schedule: Schedule, p: Attention, step: CurveStep, M_bytes: int, mul
     outer, length = (step.Br, p.Nk) if queries else (step.Bc, p.N)
 
     def fits(n: int) -> bool:
-        return bool(footprint(schedule, p, arranged(schedule, outer, n * multiple)).peak_bytes <= M_bytes)
+        return bool(footprint(schedule, p, arranged(schedule, outer, n * multiple)).smem_bytes <= M_bytes)
 
     inner = int(last_true(fits, -(-length // multiple))) * multiple
     return replace(step, Bc=inner) if queries else replace(step, Br=inner)
@@ -150,6 +150,8 @@ def exact(schedule: Schedule, p: Attention, least_blocks: int = 1) -> bool:
     """
     p = p.packed
     masked = mask_matters(schedule, p)
+    if p.divided and (schedule.search is not None or schedule.candidates is not None):
+        return False  # both know one SRAM only
     if least_blocks > 1 and (schedule.masked_candidates if masked else schedule.candidates) is not None:
         return False
     if schedule.inner_matters or schedule.candidates is not None:
@@ -275,7 +277,7 @@ def step_columns(schedule: Schedule, p: Attention, tiling: Tiling[Size], least_b
 
     words, ideal = measure(schedule, p, tiling), "ideal" in schedule.rules
     columns = {
-        "M_bytes": words["sram_peak_bytes"],
+        "M_bytes": words["smem_peak_bytes"],
         "Br": None if ideal else tiling.rows_q,
         "Bc": None if ideal else tiling.rows_k,
         "total": words["total"],

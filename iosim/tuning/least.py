@@ -116,7 +116,8 @@ def tune(
     asked = space_of(schedules, problem)
     if any(curve.mask_matters(s, problem) and "ideal" not in s.rules for s in asked):
         curve.require_tokens(problem)
-    space = asked if least_blocks == 1 else searchable(asked, problem, least_blocks)
+    known = asked if not problem.divided or schedules else [s for s in asked if s.search is None]
+    space = known if least_blocks == 1 else searchable(known, problem, least_blocks)
     found = [best_of(s, problem, M_bytes, tile_multiple, options, least_blocks) for s in space]
     found.sort(key=lambda r: (not r.fits, r.total is None, r.total_bytes))
     least = min((r.total for r in found if r.fits and r.total is not None), default=None)
@@ -124,7 +125,7 @@ def tune(
         (c, count_with_blocks(find(c.schedule), c.tiles, problem, M_bytes)) for c in published_in(space, problem)
     ]
     proven = bounds(problem, M_bytes // problem.word_bytes, least, space[0].family if space else "attention")
-    if not schedules and tile_multiple == least_blocks == 1:
+    if not schedules and tile_multiple == least_blocks == 1 and not problem.divided:
         proven = of_all_schedules(proven, len(space))
     left_out = tuple(s.name for s in asked if s not in space)
     return Best(problem, M_bytes, proven, found, published, tile_multiple, least_blocks, left_out)
@@ -249,7 +250,7 @@ def trace_curve(
     for choice in published_in(space, problem):
         for M in PAPER_M if choice.tiles == "paper" else (None,):
             result = run(find(choice.schedule), choice.tiles, problem, M)
-            needed = result.sram_peak_bytes
+            needed = result.smem_peak_bytes
             published.append((choice, M, result, None if needed is None else curve.step_at(steps, needed)))
     left_out = [s for s in asked if s not in space]
     return Curve(problem, space, left_out, steps, published, tile_multiple, least_blocks, own)

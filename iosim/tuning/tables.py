@@ -108,7 +108,7 @@ def result_row(best: Best, r: ResultWithBlocks) -> Row:
         "tiles": (tile_sizes(r).strip() or r.tiling) + flags(r.options),
         "blocks": r.blocks,
         "fits": why_none_fits(r) or verdict(r),
-        "SRAM bytes": r.sram_peak_bytes,
+        "SRAM bytes": r.smem_peak_bytes,
         "total words": r.total,
         "bytes": None if r.total_bytes is None else ByteCell(r.total_bytes),
         "x least": ratio(best.ratio(r)),
@@ -208,7 +208,7 @@ def published_rows(found: Curve) -> list[PublishedRow]:
 
 def published_row(tiles: PublishedTiles, rule_M: int | None, r: Result, least: CurveStep | None) -> PublishedRow:
     """The row of published tiles, their result, and the step of the least traffic at the M that they need."""
-    assert r.sram_peak_bytes is not None and r.total is not None and r.total_bytes is not None  # tiles were given
+    assert r.smem_peak_bytes is not None and r.total is not None and r.total_bytes is not None  # tiles were given
     best = None if least is None else least.total_bytes
     return {
         "label": tiles.label,
@@ -216,7 +216,7 @@ def published_row(tiles: PublishedTiles, rule_M: int | None, r: Result, least: C
         "Br": r.Br,
         "Bc": r.Bc,
         "rule_M_bytes": rule_M,
-        "M_bytes": r.sram_peak_bytes,
+        "M_bytes": r.smem_peak_bytes,
         "total": r.total,
         "total_bytes": r.total_bytes,
         "least_bytes": best,

@@ -56,6 +56,8 @@ POOLS = {
     "--splits": (["1", "3", "100"], fuzz.BAD_NUMBERS),
     "--places": (["1", "4"], ["0", "33", "x", ""]),
     "--page-size": (["1", "3", "100"], fuzz.BAD_NUMBERS),
+    "--registers": (["0", "64K", "256KB", "100"], [*fuzz.BAD_SIZES, "64KB2"]),
+    "--stages": (["1", "2", "3"], [*fuzz.BAD_NUMBERS, "65"]),
     "--gqa": (["repeat", "pack"], ["", "PACK", "packed"]),
     "--seed": (["0", "3"], fuzz.BAD_NUMBERS),
     "--dropout": (["0", "0.5"], [*fuzz.BAD_NUMBERS, "1", "2"]),

@@ -11,6 +11,7 @@ import iosim
 from iosim.commands.cli import main
 from iosim.hardware import load
 from iosim.tuning.least import tune
+from iosim.units import parse_registers
 
 TEXTS = {name: re.sub(r"\s+", " ", (DOCS / f"{name}.md").read_text()) for name in ("theory", "conventions")}
 
@@ -120,6 +121,24 @@ CONVENTIONS = {
     "`causal&window:W` is a sliding window of the last W + 1 keys": lambda: (
         one("block-sparse-q", 64, 8, mask="causal & window:3", tiles="1x1").tensors["K"]["reads"]
         == 8 * sum(min(4, x + 1) for x in range(64))
+    ),
+    "`--registers 64K` lets tiles live in 64K registers of 4 bytes (`256KB` means the same)": lambda: (
+        parse_registers("64K") == parse_registers("256KB") == 4 * 65536
+    ),
+    "needs 279552 B in one SRAM, more than the 232448 B there are": lambda: (
+        (one("flash2", 8192, 128, tiles="128x176", acc_dtype="fp32").sram_peak_bytes, load("H100").sram_bytes)
+        == (279552, 232448)
+    ),
+    "it needs 212992 B of shared memory and 156672 B of registers, and fits": lambda: (
+        lambda r: (r.smem_peak_bytes, r.register_peak_bytes, r.fits) == (212992, 156672, True)
+    )(one("flash2", 8192, 128, M="227KB", tiles="128x176", acc_dtype="fp32", register_bytes=262144, stages=2)),
+    "the shared memory is `Br*d + stages*2*Bc*d` words": lambda: (
+        one("flash2", 512, 64, tiles="48x80", register_bytes=2**30, stages=3).smem_peak_bytes
+        == 2 * (48 * 64 + 3 * 2 * 80 * 64)
+    ),
+    "the registers are `Br*d + Br*Bc + 2*Br` words": lambda: (
+        one("flash2", 512, 64, tiles="48x80", register_bytes=2**30, stages=3).register_peak_bytes
+        == 2 * (48 * 64 + 48 * 80 + 2 * 48)
     ),
     "A hardware preset sets M to the shared memory that one block may use": lambda: (
         preset_memory() == load("H100").shared_memory_per_block_bytes

@@ -15,6 +15,7 @@ from iosim.units import (
     parse_axis,
     parse_bytes,
     parse_count,
+    parse_registers,
 )
 
 # Written out, so that a change of PREFIX_BYTES cannot change what is expected.
@@ -237,3 +238,15 @@ def test_a_printed_size_can_be_read_back(bytes_):
     assert size(text.partition(" (")[0]) == bytes_
     if "(" in text:
         assert size(text.partition("(")[2].rstrip(")")) == bytes_
+
+
+@pytest.mark.parametrize("text, size", [("64K", 262_144), ("256KB", 262_144), ("256kib", 262_144), ("100", 400),
+                                        ("100B", 100), ("0", 0), ("0B", 0), ("1.5K", 6144), (7, 7)])  # fmt: skip
+def test_registers_are_counted_in_four_bytes_unless_bytes_are_given(text, size):
+    assert parse_registers(text) == size
+
+
+@pytest.mark.parametrize("text", ["x", "", "-1", "1.3", "64el", "K", "64KBB", -3])
+def test_what_is_no_number_of_registers(text):
+    with pytest.raises(InputError, match="--registers"):
+        parse_registers(text)
