@@ -76,7 +76,7 @@ def lines_of_family(problem: Attention, results: Sequence[Result], M_bytes: int 
         parts.append(next_best(problem, winner, farther[0]))
     parts.append(distance_to_floor(winner.ratio_to_floor, M_bytes))
     if winner.fits is None:
-        parts.append(f"Whether it fits is not known without M: it needs {winner.sram_peak_bytes} B of SRAM.")
+        parts.append(f"Whether it fits is not known without M: it needs {winner.smem_peak_bytes} B of SRAM.")
     return [part for part in parts if part]
 
 
@@ -95,8 +95,8 @@ def nothing_fits(counted: Sequence[Result], M_bytes: int | None) -> str:
     """The sentence where no result fits: how much SRAM the least of them needs."""
     if not counted or not M_bytes:
         return "Nothing that was counted fits in this SRAM."
-    least = min(counted, key=lambda r: r.sram_peak_bytes or 0)
-    share = times(least.sram_peak_bytes or 0, M_bytes)
+    least = min(counted, key=lambda r: r.smem_peak_bytes or 0)
+    share = times(least.smem_peak_bytes or 0, M_bytes)
     return f"Nothing that was counted fits: {named(least)} needs least, {share} times this SRAM."
 
 
@@ -113,7 +113,7 @@ def beyond(result: Result, M_bytes: int | None) -> str:
     """What has to be said of a result that does not fit."""
     if result.fits is not False or not M_bytes:
         return ""
-    return f", which would need {times(result.sram_peak_bytes or 0, M_bytes)} times this SRAM"
+    return f", which would need {times(result.smem_peak_bytes or 0, M_bytes)} times this SRAM"
 
 
 def next_best(problem: Attention, winner: Result, other: Result) -> str:
