@@ -112,6 +112,26 @@ def sweeps(clock, most):
     dense, causal = (sweep.build({**axes, "mask": mask}, ["block-sparse-q"], "128x64") for mask in ("dense", "causal"))
     ratio = clock(lambda: list(sweep.chunks(causal)), 3) / clock(lambda: list(sweep.chunks(dense)), 3)
     yield "a row of a causal sweep / of a dense one", ratio, ""
+    for mask, aim in (("~(causal&window:100)", "at least 20"), ("strided:300&causal", "at least 20")):
+        for tiles in ("128x64", "best"):
+            yield f"a row with {mask}, {tiles}: by itself / in a sweep over M", alone(clock, most, mask, tiles), aim
+
+
+def alone(clock, most, mask, tiles):
+    """How much longer a row takes that is counted by itself. The two sweeps share no size: nothing is known before."""
+
+    def seconds(N, rows):
+        M = list(range(65536, 65536 + 512 * rows, 512))
+        axes = {"N": N, "d": [64, 128], "M": M, "mask": mask}
+        plan = sweep.build(axes, ["block-sparse-q"], tiles)
+        return clock(lambda: list(sweep.chunks(plan)), 1) / (2 * len(N) * rows)
+
+    together, in_arrays = seconds(list(range(2000, 2010)), most), sweep.in_arrays
+    sweep.in_arrays = lambda *run: False
+    try:
+        return seconds([3000, 3001], 2) / together
+    finally:
+        sweep.in_arrays = in_arrays
 
 
 def table(quick=False):

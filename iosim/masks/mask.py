@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     Places = tuple[NDArray[np.int64], NDArray[np.int64], Size]  # x, y and the shift of causal's diagonal
 
 MOST_TABLE_PAIRS = 2**33  # the most pairs of tokens that may be evaluated for a table
+AT_ONCE = ("dense", "causal", "window", "global", "sink")  # predicates that array_counts.py knows
 PAIRS_AT_ONCE = 2**22  # pairs of tokens that are evaluated at once
 
 
@@ -59,8 +60,13 @@ class Mask:
 
     @cached_property
     def counts_arrays(self) -> bool:
-        """Whether the mask can be bound to arrays of problems and tilings, and be counted for all of them at once."""
-        return unit(self.expr) != "mixed" and has_closed_form(self.expr)
+        """Whether the mask can be bound to arrays of problems and tilings."""
+        return unit(self.expr) != "mixed"
+
+    @cached_property
+    def counts_at_once(self) -> bool:
+        """Whether arrays of problems and tilings are counted in one pass, and not each by itself."""
+        return self.counts_arrays and all(atom.kind in AT_ONCE for atom in atoms(self.expr))
 
     @overload
     def bind(self, problem: Attention, tiling: Tiling, skips: bool = True) -> BoundMask: ...
@@ -83,7 +89,7 @@ class Mask:
         return _bind(self, N, Nk, rows_q, rows_k, bool(skips))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=2**14)
 def _bind(mask: Mask, N: int, Nk: int, rows_q: int, rows_k: int, skips: bool) -> BoundMask:
     bound = BoundMask(mask, N, Nk, rows_q, rows_k, skips)
     check_lengths(mask.expr, N, Nk)
@@ -275,13 +281,34 @@ class BoundMask(Generic[S]):
             return self.table_counts(self.blocks_table(expr.file))
         if kind == "mixed":
             return self.table_counts(self.table)
+        if not all(isinstance(size, int) for size in (self.N, self.Nk, self.rows_q, self.rows_k)):
+            return self._array_counts()
         rows, cols = axis(self.N, self.rows_q, kind), axis(self.Nk, self.rows_k, kind)
-        shift: Size = self.shift if kind == "tokens" else 0
+        shift = self.shift if kind == "tokens" else 0
         found = closed_counts(expr, rows, cols, shift)
         if found is not None:
             return found
-        one = cast("Axis", rows), cast("Axis", cols)  # arrays have a closed form
-        return Counter(expr, *one, cast("int", shift)).counts()
+        return Counter(expr, cast("Axis", rows), cast("Axis", cols), cast("int", shift)).counts()
+
+    def _array_counts(self) -> Counts:
+        """The counts of arrays of sizes."""
+        import numpy as np
+
+        from .array_counts import array_counts, combined, distinct, each_counts
+
+        expr, kind = self.mask.expr, self.unit
+        shift: Size = self.shift if kind == "tokens" else 0
+        if has_closed_form(expr):
+            rows, cols = axis(self.N, self.rows_q, kind), axis(self.Nk, self.rows_k, kind)
+            return cast("Counts", closed_counts(expr, rows, cols, shift))
+        sizes, places = distinct(np.broadcast_arrays(self.N, self.Nk, self.rows_q, self.rows_k))
+        if self.mask.counts_at_once:
+            N, Nk, rows_q, rows_k = sizes
+            shift = Nk - N if kind == "tokens" else 0
+            found = array_counts(expr, axis(N, rows_q, kind), axis(Nk, rows_k, kind), shift)
+        else:
+            found = each_counts(sizes, lambda *one: _bind(self.mask, *one, True)._counts)
+        return combined([found], lambda columns: columns[0][places])
 
     def blocks_table(self, file: MaskFile) -> Bools:
         """The table for a file of blocks, from the number of visible blocks that each tile meets."""

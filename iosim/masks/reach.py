@@ -7,14 +7,20 @@ If no tile may be left out, the query tile needs all keys.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter as Tally
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, cast
 
 from ..core.dependent_tiles import Span
 from ..core.machine import Tile
+from ..core.tiling import Tiling
 from ..errors import FoldingError, InputError
+from .bands import Band
+from .closed_form import Axis
+from .counts import Counter
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,6 +29,10 @@ if TYPE_CHECKING:
     from ..core.problem import Attention
     from ..core.typing import Bools, BoundMask, Size, SizeClasses
     from . import mask as masks
+
+MOST_PERIOD = 2**20  # of strides together
+MOST_QUERIES = 2**25  # one number each: 256 MB
+QUERIES_AT_ONCE = 2**20
 
 
 class Seen(Span):
@@ -46,7 +56,7 @@ class Seen(Span):
 
     def rows(self, rows: SizeClasses) -> SizeClasses:
         self._alone(rows)
-        kinds = Counter(reaches(self.mask))
+        kinds = Tally(reaches(self.mask))
         return [(times, {self.tile: height, self: keys}) for (height, keys), times in kinds.items()]
 
 
@@ -74,14 +84,74 @@ def reaches(bound: BoundMask) -> list[tuple[int, int]]:
 
 @lru_cache(maxsize=64)
 def reach_of_rows(mask: masks.BoundMask) -> NDArray[np.int64]:
-    """For each query, the number of keys up to the last one it sees. Every pair of tokens is evaluated."""
+    """For each query, the number of keys up to the last one it sees."""
+    if mask.unit == "tokens" and Counter(mask.mask.expr, *token_axes(mask), mask.shift).period <= MOST_PERIOD:
+        return reach_by_interval(mask)
+    return reach_by_pair(mask)
+
+
+def token_axes(mask: masks.BoundMask) -> tuple[Axis[int], Axis[int]]:
+    """The axes of queries and of keys, in tiles of one token."""
+    return Axis(mask.N, 1, 0), Axis(mask.Nk, 1, 0)
+
+
+def reach_by_interval(mask: masks.BoundMask) -> NDArray[np.int64]:
+    """The same for a mask of tokens. In a pair of bands, and between two edges of causal and windows, what a query sees
+    depends only on y - x modulo the strides: on its residue."""
+    import numpy as np
+
+    if mask.N > MOST_QUERIES:
+        raise InputError("--mask", f"{mask} with --N {mask.N}", f"at most {MOST_QUERIES} queries, or causal alone")
+    reach, counter = np.zeros(mask.N, np.int64), Counter(mask.mask.expr, *token_axes(mask), mask.shift)
+    edges = sorted({-mask.N, mask.Nk, *(edge for edge in counter.edges if -mask.N < edge < mask.Nk)})
+    for rows in counter.row_bands():
+        for cols in counter.col_bands(rows):
+            first, last = counter.span(rows, cols)
+            for low, stop in pairwise(edges):
+                if low <= last and first < stop:
+                    see(reach, rows, cols, counter, (low, stop))
+    return reach
+
+
+def see(reach: NDArray[np.int64], rows: Band, cols: Band, counter: Counter, deltas: tuple[int, int]) -> None:
+    """Raise `reach` to what the queries of a band see in a band of keys, where y - x lies in `deltas` (low, stop)."""
+    import numpy as np
+
+    from .array_counts import holds
+
+    (low, stop), period = deltas, counter.period
+    at, shift = np.array(low), np.array(counter.shift)
+    seen = np.broadcast_to(holds(counter.expr, rows.start, cols.start, at, shift, np.arange(period)), (period,))
+    if not seen.any():
+        return
+    back = steps_back(seen)
+    for start in range(rows.start, rows.stop, QUERIES_AT_ONCE):
+        x = np.arange(start, min(rows.stop, start + QUERIES_AT_ONCE))
+        delta = np.minimum(stop - 1, cols.stop - 1 - x)
+        delta = delta - back[delta % period]
+        found = np.where(delta >= np.maximum(low, cols.start - x), x + delta + 1, 0)
+        part = reach[start : start + len(x)]
+        np.maximum(part, found, out=part)
+
+
+def steps_back(seen: Bools) -> NDArray[np.int64]:
+    """For each residue, how far back the nearest one is that is seen, around the end of the period if need be."""
+    import numpy as np
+
+    places = np.arange(2 * len(seen))
+    last = np.maximum.accumulate(np.where(np.tile(seen, 2), places, -1))
+    return (places - last)[len(seen) :]
+
+
+def reach_by_pair(mask: masks.BoundMask) -> NDArray[np.int64]:
+    """The same for any mask. Every pair of tokens is evaluated."""
     import numpy as np
 
     from .mask import MOST_TABLE_PAIRS, PAIRS_AT_ONCE
 
     if mask.N * mask.Nk > MOST_TABLE_PAIRS:
         raise InputError(
-            "--mask", str(mask), f"causal, or at most {MOST_TABLE_PAIRS} pairs of tokens to look at one by one"
+            "--mask", str(mask), f"a mask in tokens, or at most {MOST_TABLE_PAIRS} pairs of tokens to look at"
         )
     reach, chunk = np.zeros(mask.N, np.int64), max(1, PAIRS_AT_ONCE // mask.Nk)
     for x in range(0, mask.N, chunk):
@@ -89,3 +159,24 @@ def reach_of_rows(mask: masks.BoundMask) -> NDArray[np.int64]:
         backwards = mask.visible(x, rows, 0, mask.Nk)[:, ::-1]
         reach[x : x + rows] = np.where(backwards.any(axis=1), mask.Nk - backwards.argmax(axis=1), 0)
     return reach
+
+
+def reaches_of_sizes(p: Attention, multiple: int, most: int) -> Iterator[NDArray[np.int64]]:
+    """The keys up to the last one seen of every query tile, for tiles of 1 to `most` multiples, in this order.
+
+    The maximum of a tile is that of two overlapping ranges whose length is a power of two. So all sizes together take
+    about N log N steps.
+    """
+    import numpy as np
+
+    reach = reach_of_rows(cast("masks.BoundMask", p.tiled(Tiling(1, 1)).mask))
+    ends = np.maximum.accumulate(reach[::-1])[::-1]  # the maximum from each query to the last one
+    span, highest = 1, reach  # the maximum of `span` queries from each one on
+    for size in range(multiple, (most + 1) * multiple, multiple):
+        while 2 * span <= min(size, p.N):
+            highest = np.maximum(highest[:-span], highest[span:])
+            span *= 2
+        starts = np.arange(0, p.N, size)
+        whole = starts[:-1]
+        tiles = np.maximum(highest[whole], highest[whole + size - span])
+        yield np.append(tiles, ends[starts[-1]])

@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING
 from ..core.problem import DENSE
 from ..core.tiling import Tiling
 from ..errors import InputError
-from ..masks.reach import reaches, seen
-from ..search.best import footprint, last_true
-from ..search.outer_tile_under_mask import MOST_MASKED
-from ..search.shared_sram import least_passes
+from ..masks.reach import reaches, reaches_of_sizes, seen
+from ..search.best import last_true
+from ..search.outer_tile_under_mask import MOST_IN_ARRAYS
+from ..search.shared_sram import largest, least_passes
 from ..search.shared_sram_curve import seen_pairs
 from ..steps.softmax import accumulate, hide, log_sum_exp, minus_infinity, normalise, online_softmax, scores, zeros
 from .registry import Schedule, register
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..core.machine import Machine
     from ..core.problem import Attention
     from ..core.typing import Words
@@ -67,15 +69,15 @@ def one_room(chip: Machine, p: Attention, t: Tiling, again: bool) -> None:
 # ---------------------------------------------------------------- by hand, from the kernel (words of one head)
 
 
-def traffic(p: Attention, t: Tiling, tiles: list[tuple[int, int]] | None = None) -> Words:
+def traffic(p: Attention, t: Tiling) -> Words:
     """The words of memory-efficient. Dense and with dv = d: R = 2 Nk d Tr + N d Tc, W = N d (LSE adds N).
 
     A query tile of h rows whose last visible key is the n-th reads n keys and values. It reads its own rows
-    ceil(n / Bc) times. `tiles` are the pairs (h, n), if they are known.
+    ceil(n / Bc) times.
     """
     keys, rows, square = p.Nk * -(-p.N // t.rows_q), p.N * -(-p.Nk // t.rows_k), p.N * p.Nk
     if p.mask.columns is not None:
-        tiles = tiles or last_keys(p, t)
+        tiles = last_keys(p, t)
         keys, rows = sum(n for _, n in tiles), sum(h * -(-n // t.rows_k) for h, n in tiles)
         square = sum(h * n for h, n in tiles)
     return moved(p, keys, rows, square)
@@ -127,37 +129,48 @@ def stay_room(p: Attention, t: Tiling) -> int:
 
 
 def best_row_tile(schedule: Schedule, p: Attention, M_bytes: int, multiple: int) -> Tiling | None:
-    """The tiles of least traffic that fit; None if nothing fits. Traffic falls as Br or Bc grows, so each Br is
-    paired with the largest Bc."""
+    """The tiles of least traffic that fit; None if nothing fits. Traffic never grows with Bc, so each Br is paired
+    with the largest Bc. Without a mask, larger Br never move more; with one, every Br is counted."""
 
-    def fits(n_q: int, n_k: int) -> bool:
-        return bool(footprint(schedule, p, Tiling(n_q * multiple, n_k * multiple)).smem_bytes <= M_bytes)
+    def keys(n_q: int) -> int:
+        """The key rows of the largest tile beside so many multiples of query rows; 0 or less if none fits."""
+        rooms = room_bytes(p, min(n_q * multiple, p.N))
+        return min(largest((M_bytes - beside) // each, p.Nk, multiple) for each, beside in rooms)
 
     if p.mask is DENSE:
-        outer = best_rows(p, M_bytes, multiple)
+        found = best_rows(p, M_bytes, multiple)
     else:
-        largest = last_true(lambda n: fits(n, 1), -(-p.N // multiple))
-        outer = outer_tiles(p, largest, multiple) if largest else []
-    best: tuple[int, Tiling] | None = None
-    for n in outer:
-        n_k = last_true(lambda k, n=n: fits(n, k), -(-p.Nk // multiple))  # type: ignore[misc]
-        tiling = Tiling(n * multiple, n_k * multiple)
-        bound = p.tiled(tiling)
-        tiles = None if bound.mask.columns is None else reaches(bound.mask)
-        words = sum(map(sum, traffic(bound, tiling, tiles).values()))
-        if best is None or words < best[0]:
-            best = words, tiling
-    return best and best[1]
+        most = last_true(lambda n: keys(n) > 0, -(-p.N // multiple))
+        found = best_rows_under_mask(p, most, multiple, keys) if most else 0
+    return Tiling(found * multiple, keys(found)) if found else None
 
 
-def best_rows(p: Attention, M_bytes: int, multiple: int) -> list[int]:
-    """A list with the best query tile without a mask, in units of `multiple`; empty if nothing fits."""
+def best_rows_under_mask(p: Attention, most: int, multiple: int, keys: Callable[[int], int]) -> int:
+    """The best query tile under a mask of tokens, in multiples: 1 to `most` are counted, each with its `keys`."""
+    if p.mask.tile_units or most > MOST_IN_ARRAYS:
+        raise InputError(
+            "--tiles", f"best with --mask {p.mask}", f"a mask in tokens and at most {MOST_IN_ARRAYS} query tiles",
+            "give --tiles as 128x64, or a --tile-multiple",
+        )  # fmt: skip
+    best = (-1, 0)
+    for n, reach in enumerate(reaches_of_sizes(p, multiple, most), 1):
+        rows, last = n * multiple, p.N - (len(reach) - 1) * n * multiple
+        turns = -(-reach // keys(n))
+        again, square = (int(part.sum()) * rows - int(part[-1]) * (rows - last) for part in (turns, reach))
+        words = sum(map(sum, moved(p, int(reach.sum()), again, square).values()))
+        if best[0] < 0 or words < best[0]:
+            best = words, n
+    return best[1]
+
+
+def best_rows(p: Attention, M_bytes: int, multiple: int) -> int:
+    """The best query tile without a mask, in multiples; 0 if nothing fits."""
     found = least_passes(
         p.N, p.Nk, multiple, M_bytes,
         room=lambda rows: room_bytes(p, rows),
         cost=lambda passes_q, passes_k: p.Nk * (p.d + p.dv) * passes_q + p.N * p.d * passes_k,
     )  # fmt: skip
-    return [found.tile[0] // multiple] if found else []
+    return found.tile[0] // multiple if found else 0
 
 
 def room_bytes(p: Attention, rows: int) -> list[tuple[int, int]]:
@@ -175,16 +188,6 @@ def masked_candidates(p: Attention, multiple: int) -> list[Tiling]:
         room=lambda rows: room_bytes(p, rows),
         cost=lambda keys, rows, square: sum(map(sum, moved(p, keys, rows, square).values())),
     )  # fmt: skip
-
-
-def outer_tiles(p: Attention, largest: int, multiple: int) -> list[int]:
-    """All query tiles up to `largest` in units of `multiple`, to try under a mask. InputError for too many."""
-    if p.mask.tile_units or largest > MOST_MASKED:
-        raise InputError(
-            "--tiles", f"best with --mask {p.mask}", f"a mask in tokens and at most {MOST_MASKED} query tiles to try",
-            "give --tiles as 128x64",
-        )  # fmt: skip
-    return list(range(1, largest + 1))
 
 
 register(

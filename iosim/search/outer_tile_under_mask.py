@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MOST_MASKED = 2**14  # outer tiles that may be counted one by one, which takes some seconds
 MOST_IN_ARRAYS = 2**18
 WORTH_NUMPY = 1024  # outer tiles; counting so many one by one takes as long as importing NumPy
-CANDIDATES_AT_ONCE = 2**15
+CANDIDATES_AT_ONCE = 2**17  # some hundred MB
 
 
 def least_traffic(
@@ -44,7 +44,7 @@ def least_traffic(
         )  # fmt: skip
     single = largest if isinstance(largest, int) else None
     arrays = problem.mask.counts_arrays and (single is None or worth_arrays(single))
-    most = MOST_IN_ARRAYS if arrays else MOST_MASKED
+    most = MOST_IN_ARRAYS if arrays and problem.mask.counts_at_once else MOST_MASKED
     highest = int(largest.max()) if not isinstance(largest, int) else largest
     if highest > most:
         raise InputError(

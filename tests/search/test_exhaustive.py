@@ -8,6 +8,7 @@ import random
 from itertools import product
 
 import pytest
+from random_masks import random_mask
 
 from iosim import SCHEDULES, Attention, Tiling
 from iosim.core.problem import DENSE, TENSORS
@@ -19,18 +20,7 @@ from iosim.tuning.curve import curve, exact, step_at
 
 TILED = [s.name for s in SCHEDULES.values() if "ideal" not in s.rules]
 SKIPPING = [name for name in TILED if SCHEDULES[name].skips]
-ATOMS = ["causal", "window:0", "window:{}", "global:{}", "strided:{}", "dense"]
 WIDTHS = ["fp8", "fp16", "fp32", "fp64"]
-
-
-def random_mask(rng, depth=2):
-    """A mask of tokens: an atom, a negation, or a join of masks; some hide everything."""
-    kind = rng.random()
-    if depth == 0 or kind < 0.5:
-        return rng.choice(ATOMS).format(rng.randint(0, 7) or 1)
-    if kind < 0.65:
-        return f"~({random_mask(rng, depth - 1)})"
-    return f"({random_mask(rng, depth - 1)}){rng.choice('&|')}({random_mask(rng, depth - 1)})"
 
 
 def random_problem(rng, name, most):

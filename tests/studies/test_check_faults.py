@@ -52,9 +52,7 @@ def test_one_fault_is_told_by_itself(schedule, fault):
 def test_errors_of_both_types_are_told():
     (row,) = check(P, T, [spoilt(1.0)])
     fp64, fp16, bias = row["faults"].split("; ")
-    assert fp64.startswith("the error in fp64 is 1 (") and fp16.startswith(
-        "the error in fp16 is 1 (allowed: 0.02, "
-    )
+    assert fp64.startswith("the error in fp64 is 1 (") and fp16.startswith("the error in fp16 is 1 (allowed: 0.02, ")
     assert bias.startswith("the slope of the output in fp16 on the answer is off by ")
 
 

@@ -6,6 +6,7 @@ import random
 import re
 import subprocess
 import sys
+import time
 from math import inf
 
 import pytest
@@ -99,6 +100,17 @@ def test_with_a_mask_skipping_wins_and_its_published_tiles_are_shown(ask):
 def test_without_a_mask_no_schedule_stands_twice(ask):
     names = ask(*BASE, "--M", "100KB")["space"]["schedules"]
     assert "flash1" in names and "block-sparse" not in names and "block-sparse-q" not in names
+
+
+@pytest.mark.parametrize("mask", ["window:1024|global:64", pytest.param("strided:1000&causal", marks=pytest.mark.long)])
+def test_joined_masks_take_no_time_that_grows_with_pairs(ask, mask):
+    """2^17 queries have 2^34 pairs. The least is that of a count with its tiles: nothing is approximated."""
+    before = time.process_time()
+    args = ["--N", 2**17, "--d", 128, "--M", "227KB", "--mask", mask]
+    best = ask("tune", *args)["winner"]
+    assert time.process_time() - before < 15  # 1 to 2 s where nothing else runs
+    (again,) = ask("count", *args, "--schedule", best["schedule"], "--tiles", f"{best['Br']}x{best['Bc']}")["results"]
+    assert again["total"] == best["total"] and again["fits"]
 
 
 def test_nothing_fits(ask):

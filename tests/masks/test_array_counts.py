@@ -1,0 +1,93 @@
+"""Masks counted for arrays of sizes, and the last key that each query sees, against every pair of tokens."""
+
+import random
+import re
+
+import numpy as np
+import pytest
+from random_masks import random_mask
+
+from iosim import Attention, Tiling
+from iosim.masks import array_counts, parse_mask, reach
+from iosim.masks.mask import Mask
+
+
+def random_sizes(rng, count, most):
+    """N, Nk, Br, Bc of so many problems; one in five is in Python integers."""
+    sizes = np.array([[rng.randint(1, most) for _ in range(4)] for _ in range(count)]).T
+    sizes[2:] = sizes[2:] % 9 + 1
+    return sizes.astype(object) if rng.random() < 0.2 else sizes
+
+
+def in_tiles(found):
+    """An atom of tokens as one of tiles."""
+    return "causal:b" if found[0] == "causal" else f"{found[0].replace(':2:', ':2b:')}b"
+
+
+def judge(rng, count):
+    text = random_mask(rng, 3)
+    if rng.random() < 0.3:
+        text = re.sub(r"(window|global|strided|sink|chunk|dilated:2):\d+|causal", in_tiles, text)
+    mask = parse_mask(text)
+    if not isinstance(mask, Mask):
+        return
+    N, Nk, Br, Bc = random_sizes(rng, count, 30)
+    together = mask.bind(Attention(N, 1, Nk=Nk), Tiling(Br, Bc))._counts
+    for k in range(count):
+        one = mask.bind(Attention(int(N[k]), 1, Nk=int(Nk[k])), Tiling(int(Br[k]), int(Bc[k])))
+        for part, expected in zip(together, one.table_counts(one.table), strict=True):
+            assert {key: np.broadcast_to(part[key], count)[k] for key in expected} == expected, (text, one)
+        if not mask.tile_units:
+            keys = one.visible(0, one.N, 0, one.Nk)
+            last = [max(np.flatnonzero(row), default=-1) + 1 for row in keys]
+            whole = mask.bind(Attention(one.N, 1, Nk=one.Nk), Tiling(1, 1))
+            assert reach.reach_of_rows(whole).tolist() == last, (text, one)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_masks_against_every_pair(seed, monkeypatch):
+    monkeypatch.setattr(array_counts, "INTERVALS_AT_ONCE", [10, 2**22][seed % 2])
+    monkeypatch.setattr(reach, "QUERIES_AT_ONCE", [3, 2**20][seed % 2])
+    rng = random.Random(seed)
+    for _ in range(5):
+        judge(rng, 6)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(4))
+def test_thousands_of_random_masks_against_every_pair(seed):
+    rng = random.Random(f"long {seed}")
+    for _ in range(500):
+        judge(rng, 12)
+
+
+@pytest.mark.parametrize("mask", ["documents:5,9,3", "documents:5,9,3&~strided:2|window:1", "sink:2|documents:17"])
+def test_documents_against_every_pair(mask):
+    bound = parse_mask(mask).bind(Attention(17, 1), Tiling(1, 1))
+    last = [max(np.flatnonzero(row), default=-1) + 1 for row in bound.visible(0, 17, 0, 17)]
+    assert reach.reach_of_rows(bound).tolist() == last
+    Br = np.array([1, 4, 5, 17])
+    together = parse_mask(mask).bind(Attention(17, 1), Tiling(Br, Br))
+    for k, size in enumerate(Br.tolist()):
+        assert together.active_tiles[k] == parse_mask(mask).bind(Attention(17, 1), Tiling(size, size)).table.sum()
+
+
+@pytest.mark.parametrize("mask", ["window:100|global:7", "~(causal&window:50)", "global:3&~window:9|causal"])
+def test_large_sizes_are_counted_like_numbers(mask):
+    """Sizes of which a table would be too large, and of which int64 does not hold the counts."""
+    sizes = [(10**6 + 3, 10**6, 128, 64), (2**40, 2**40 + 1, 2**20, 777), (5, 10**9, 2, 2**14)]
+    N, Nk, Br, Bc = np.array(sizes, object).T
+    together = parse_mask(mask).bind(Attention(N, 1, Nk=Nk), Tiling(Br, Bc))._counts
+    for k, (n, nk, br, bc) in enumerate(sizes):
+        alone = parse_mask(mask).bind(Attention(n, 1, Nk=nk), Tiling(br, bc))._counts
+        for part, expected in zip(together, alone, strict=True):
+            assert {key: part[key][k] for key in expected} == expected
+
+
+def test_equal_problems_are_counted_once(monkeypatch):
+    """M and d do not change what a mask hides."""
+    seen, count = [], array_counts.array_counts
+    monkeypatch.setattr(array_counts, "array_counts", lambda e, rows, *more: seen.append(rows) or count(e, rows, *more))
+    N = np.array([50, 60, 50, 50, 60])
+    bound = parse_mask("window:3|global:2").bind(Attention(N, 1), Tiling(N * 0 + 8, N * 0 + 4))
+    assert len(bound.active_tiles) == 5 and [len(rows.whole) for rows in seen] == [2]
