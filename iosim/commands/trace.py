@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..counting.given import memory, problem
+from .answer import under_way
 from .options import (
     D,
     N,
@@ -48,4 +49,7 @@ def command(
         raise InputError("--schedule", names, "one schedule: a trace is of one run", "run iosim trace for each")
     schedule, head, tiling = event_file.one_head_run(p, chosen[0].name, tiles, size)
     event_file.check_length(event_file.count_events(schedule, head, tiling).total)  # before anything is on stdout
-    event_file.write_events(lambda emit: event_file.emit_events(schedule, head, tiling, emit), path, kind)
+    with under_way() as progress:
+        event_file.write_events(
+            lambda emit: event_file.emit_events(schedule, head, tiling, emit, progress=progress), path, kind
+        )

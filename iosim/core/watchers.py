@@ -169,8 +169,8 @@ class Trace(Watcher):
 
     def _add(self, event: str, name: str, block: Block, words: Size) -> None:
         (row, rows), (column, columns) = extent_of(block)
-        labels: Event = {"event": event, "name": name, "row": row, "rows": rows, "column": column, "columns": columns}
-        self.emit({**labels, "words": words, "resident_words": self.resident, "launch": self.launch})
+        self.emit({"event": event, "name": name, "row": row, "rows": rows, "column": column, "columns": columns,
+                   "words": words, "resident_words": self.resident, "launch": self.launch})  # fmt: skip
 
 
 def extent_of(block: Block) -> list[tuple[int, Size]]:

@@ -109,16 +109,21 @@ def check_length(events: int, most: int = MOST_EVENTS) -> None:
 
 
 def emit_events(
-    schedule: ScheduleLike | Text, problem: Attention, tiling: Tiling, emit: Emit, most: int = MOST_EVENTS
-) -> int:
-    """Visit every tile, hand every event to `emit`, and return the number of events."""
-    check_length(count_events(schedule, problem, tiling).total, most)
+    schedule: ScheduleLike | Text, problem: Attention, tiling: Tiling, emit: Emit, most: int = MOST_EVENTS,
+    progress: Callable[[str], None] = lambda done: None,
+) -> int:  # fmt: skip
+    """Visit every tile, hand every event to `emit`, and return the number of events. `progress` is told how far it is
+    now and then."""
+    total = count_events(schedule, problem, tiling).total
+    check_length(total, most)
     seen = 0
 
     def count(event: Event) -> None:
         nonlocal seen
         seen += 1
         check_length(seen, most)
+        if not seen % BATCH:
+            progress(f"{seen:,} of {total:,} events")
         emit(event)
 
     Machine(problem, Trace(count)).run(schedule, tiling)
@@ -133,9 +138,9 @@ def csv_writer(file: TextIO) -> Iterator[Emit]:
     """Write events as CSV with a header."""
     import csv
 
-    writer = csv.DictWriter(file, EVENT_COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    yield writer.writerow
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(EVENT_COLUMNS)
+    yield lambda event: writer.writerow(event.values())
 
 
 @contextmanager
