@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict, cast
 import numpy as np
 
 from ..core.folded import Folded
+from ..core.loop_paths import run_together
 from ..core.numeric import NUMPY_DTYPE
 from ..core.problem import DENSE, Attention
 from ..core.rounding import rounder
-from ..core.row_blocks import run_in_row_blocks
+from ..core.row_blocks import RowBlocks
 from ..core.tiling import Tiling
 from ..core.watchers import Capacity, Traffic
 from ..counting.roundings import roundings
@@ -62,9 +63,10 @@ def check(
 def check_one(schedule: Schedule, p: Attention, tiling: Tiling, inputs: Arrays, visible: Bools | None) -> Row:
     """The row of one schedule; `visible` is what the mask lets see, (N, Nk), or None if all."""
     require(schedule, p)
-    exact, (counted, room) = run_in_row_blocks(schedule, p, tiling, inputs, True, lambda: (Traffic(), Capacity()))
+    exact = run_together(lambda: RowBlocks(p, inputs, Traffic(), Capacity()), schedule, tiling)
+    counted, room = cast("tuple[Traffic, Capacity]", exact.watchers)
     rounded = {name: x if x.dtype.kind in "iu" else in_type(x, p.dtype) for name, x in inputs.items()}
-    narrow, _ = run_in_row_blocks(schedule, p, tiling, rounded, False, lambda: ())
+    narrow = run_together(lambda: RowBlocks(p, rounded, double=False), schedule, tiling)
     error = output_error(exact, schedule.answer(inputs, p, visible))
     precise = judged(schedule, p, tiling, narrow, rounded, visible)
     words, words_faults = words_row(schedule, p, tiling, counted)

@@ -9,13 +9,15 @@ to all of its lines. So a string of such accesses is much shorter than a string 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from ..core.dependent_tiles import Span
+from ..core.loop_paths import LoopPaths, run_together
 from ..core.machine import Machine, Tile
 from ..core.shapes import product as product_of
 from ..core.watchers import Traffic
@@ -26,11 +28,36 @@ if TYPE_CHECKING:
     from ..core.machine import Block
     from ..core.problem import Attention
     from ..core.tiling import Tiling
-    from ..core.typing import Bools, ScheduleLike, Shape, Size
+    from ..core.typing import Bools, MaskLine, ScheduleLike, Shape, Size
     from .reuse_distance import Numbers
 
 GRANULARITIES = ("line", "word", "tile")
 MOST_RUNS = 20_000_000
+
+
+class Turns(LoopPaths):
+    """A machine without values that makes all turns of an innermost loop at once: places and sizes are arrays."""
+
+    turns = 0
+
+    def together(self, length: Size | Tile, size: Size, where: MaskLine | None) -> Iterable[Tile] | None:
+        tiles = list(Machine._walk(self, length, size, where, False))
+        return self._at_once(tiles) if len(tiles) > 1 else None
+
+    def _at_once(self, tiles: list[Tile]) -> Iterator[Tile]:
+        self.turns = len(tiles)
+        start, size, index = np.array([(tile.start, tile.size, tile.index) for tile in tiles]).T
+        yield Tile(tiles[0].length, size, start, index)
+        for watcher in self.watchers:
+            cast("Moves", watcher).turns_ended()
+
+    def _walk(self, length: Size | Tile, size: Size, where: MaskLine | None, parallel: bool) -> Iterator[Tile]:
+        self.refuse()  # a loop inside
+        return super()._walk(length, size, where, parallel)
+
+    def total(self, shape: Shape, where: MaskLine | None = None) -> Size:
+        self.refuse(where is not None or any(isinstance(x, Span) for x in shape))
+        return super().total(shape, where)
 
 
 class Moves(Traffic):
@@ -40,24 +67,27 @@ class Moves(Traffic):
     two axes is a stack of matrices, whose rows are numbered from the first matrix to the last.
     """
 
+    machine: Turns
+
     def __init__(self, wanted: tuple[str, ...] = ()):
         super().__init__()
         self.wanted = wanted
         self.seen: dict[str, None] = {}
         self.names: list[str] = []
         self.numbers = array("q")
+        self._of_turns: list[list[Size]] = []  # moves of the loop whose turns are made at once
 
     def start(self, machine: Machine) -> None:
-        self.machine = machine
+        self.machine = cast("Turns", machine)
 
     def load(self, block: Block, tensor: str, words: Size) -> None:
-        if words and self.wants(tensor):
-            super().load(block, tensor, words)
+        if self.wants(tensor) and (self.machine.merged is not None or words):
+            super().load(block, tensor, self._of_all_turns(words))
             self._add(tensor, 0, block)
 
     def store(self, block: Block, tensor: str, words: Size) -> None:
         if self.wants(tensor):
-            super().store(block, tensor, words)
+            super().store(block, tensor, self._of_all_turns(words))
             self._add(tensor, 1, block)
 
     def wants(self, tensor: str) -> bool:
@@ -65,12 +95,34 @@ class Moves(Traffic):
         self.seen[tensor] = None
         return not self.wanted or tensor in self.wanted
 
+    def _of_all_turns(self, words: Size) -> Size:
+        if self.machine.merged is None:
+            return words
+        return int(np.broadcast_to(words, self.machine.turns).sum())
+
     def _add(self, tensor: str, store: int, block: Block) -> None:
         if tensor not in self.names:
             self.names.append(tensor)
         number = self.names.index(tensor)
+        if self.machine.merged is not None:
+            (part,) = matrices(block.shape)
+            self._of_turns.append([number, store, *part])
+            return
         for part in matrices(block.shape):
             self.numbers.extend((number, store, *part))
+        self._check_length()
+
+    def turns_ended(self) -> None:
+        """Add the moves of a loop whose turns were made at once, in the order of single turns."""
+        moves = [
+            np.broadcast_to(np.stack(np.broadcast_arrays(*move)).T, (self.machine.turns, 6)) for move in self._of_turns
+        ]
+        if moves:
+            self.numbers.frombytes(np.stack(moves, axis=1).astype(np.int64).tobytes())
+        self._of_turns = []
+        self._check_length()
+
+    def _check_length(self) -> None:
         if len(self.numbers) > 6 * MOST_EVENTS:
             check_length(len(self.numbers) // 6)
 
@@ -134,8 +186,7 @@ class Accesses:
 def record(schedule: ScheduleLike, problem: Attention, tiling: Tiling, tensors: tuple[str, ...] = ()) -> Moves:
     """The tile moves of a run that visits every tile, of all tensors or of those asked for."""
     check_length(count_events(schedule, problem, tiling).moves)
-    moves = Moves(tensors)
-    Machine(problem, moves).run(schedule, tiling)
+    moves = cast("Moves", run_together(lambda: Turns(problem, Moves(tensors)), schedule, tiling).watchers[0])
     for name in tensors:
         if name not in moves.seen:
             known = ", ".join(moves.seen)

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from iosim import SCHEDULES, Attention, Capacity, Flops, Numeric, Tiling, Traffic
+from iosim.core.loop_paths import run_together
 from iosim.core.problem import DENSE
-from iosim.core.row_blocks import RowBlocks, Rows, run_in_row_blocks
+from iosim.core.row_blocks import RowBlocks, Rows
 from iosim.masks import parse_mask
 
 SIZES = {"N": 11, "d": 3, "Nk": 9}
@@ -15,9 +16,8 @@ def runs(schedule, p, tiling, inputs):
     """(machine, watchers) of the run with single turns, and of the run with turns taken together."""
     single = Traffic(), Capacity(), Flops()
     machine = Numeric(p, inputs, *single).run(schedule, tiling)
-    return (machine, single), run_in_row_blocks(
-        schedule, p, tiling, inputs, True, lambda: (Traffic(), Capacity(), Flops())
-    )
+    together = run_together(lambda: RowBlocks(p, inputs, Traffic(), Capacity(), Flops()), schedule, tiling)
+    return (machine, single), (together, together.watchers)
 
 
 @pytest.mark.parametrize("mask", ["dense", "causal&window:3"])
@@ -76,7 +76,8 @@ def add(o, q):
 def test_independent_turns_are_taken_together_and_dependent_ones_are_not():
     p, inputs = Attention(20, 4), {"Q": np.arange(80.0).reshape(20, 4)}
     for text, blocks in ((copies, 2), (next_row, 20), (running_sum, 20)):
-        machine, (traffic,) = run_in_row_blocks(text, p, Tiling(1, 1), inputs, True, lambda: (Traffic(),))
+        machine = run_together(lambda: RowBlocks(p, inputs, Traffic()), text, Tiling(1, 1))
+        (traffic,) = machine.watchers
         single = Traffic()
         exact = Numeric(p, inputs, single).run(text, Tiling(1, 1))
         assert traffic.tensors == single.tensors
@@ -87,5 +88,5 @@ def test_independent_turns_are_taken_together_and_dependent_ones_are_not():
 
 def test_a_block_of_rows_takes_the_room_of_one():
     p, room = Attention(50, 4), Capacity()
-    RowBlocks(p, {"Q": np.zeros((50, 4))}, room, double=True, singly=set()).run(copies, Tiling(1, 1))
+    RowBlocks(p, {"Q": np.zeros((50, 4))}, room).run(copies, Tiling(1, 1))
     assert room.peak_words == 4 and Rows(50, 25, 0, 0).extent == 1
