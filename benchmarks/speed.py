@@ -10,12 +10,15 @@ from functools import partial
 
 import numpy as np
 
-from iosim import Attention, Folded, Tiling, Traffic
+from iosim import Attention, Folded, Machine, Numeric, Tiling, Trace, Traffic
+from iosim.core.loop_paths import run_together
+from iosim.core.row_blocks import RowBlocks
 from iosim.counting import sweep, write_sweep
 from iosim.counting.columns import COLUMNS
 from iosim.masks import parse_mask
 from iosim.schedules import find
 from iosim.search.best import best_tiles
+from iosim.tracing.accesses import record
 
 MASKS = ("causal", "window:1024", "global:64", "strided:128")
 
@@ -134,6 +137,19 @@ def alone(clock, most, mask, tiles):
         sweep.in_arrays = in_arrays
 
 
+def runs(clock, rows):
+    standard, flash1 = find("standard"), find("flash1")
+    p, tiles, rng = Attention(rows, 64), Tiling(1, 1), np.random.default_rng(0)
+    inputs = standard.example(rng, p, None)
+    single = clock(lambda: Numeric(p, inputs, Traffic()).run(standard, tiles), 1)
+    blocks = clock(lambda: run_together(lambda: RowBlocks(p, inputs, Traffic()), standard, tiles), 3)
+    yield "numeric run of `standard`, row by row / in blocks of rows", single / blocks, "at least 50"
+    p, tiles = Attention(16 * rows, 128), Tiling(64, 64)
+    single = clock(lambda: Machine(p, Trace(lambda event: None)).run(flash1, tiles), 1)
+    at_once = clock(lambda: record(flash1, p, tiles), 5)
+    yield "tile moves of flash1, traced one by one / recorded for a cache", single / at_once, "at least 10"
+
+
 def table(quick=False):
     """The rows (what, measured, aim)."""
     clock = Clock(quick)
@@ -141,6 +157,7 @@ def table(quick=False):
     yield from arrays(clock, 16 if quick else 32_768)
     yield from best(clock)
     yield from sweeps(clock, 10 if quick else 500)
+    yield from runs(clock, 16 if quick else 512)
 
 
 if __name__ == "__main__":
