@@ -157,7 +157,7 @@ def table(quick=False):
     yield from arrays(clock, 16 if quick else 32_768)
     yield from best(clock)
     yield from sweeps(clock, 10 if quick else 500)
-    yield from runs(clock, 16 if quick else 512)
+    yield from runs(clock, 64 if quick else 512)
 
 
 if __name__ == "__main__":
