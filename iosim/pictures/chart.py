@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, floor, log2, log10
+from typing import NamedTuple
 
 # Okabe and Ito's colours, which people with any kind of colour vision can tell apart; neighbours here differ most.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255", "#44AA99")
@@ -17,6 +18,7 @@ AXIS_TITLES = {
     "flops": "floating-point operations", "sram_peak_bytes": "SRAM needed, bytes",
     "sram_peak_words": "SRAM needed, words", "ratio_to_bound": "traffic / (N²d²/M)",
     "ratio_to_standard": "traffic / standard attention's", "ratio_to_floor": "traffic / floor",
+    "intensity": "matrix operations a byte", "flops_per_second": "matrix operations a second",
     "Br": "Br, query rows a tile", "Bc": "Bc, key rows a tile",
 }  # fmt: skip
 
@@ -34,17 +36,46 @@ class ChartLine:
     y: list[float]
     fits: list[bool]
     kind: str = "data"
+    key: str = ""
+    """What has a colour of its own, as the schedule; the label unless given."""
+
+    @property
+    def name(self) -> str:
+        """What has a colour of its own."""
+        return self.key or self.label
+
+
+class ChartPoint(NamedTuple):
+    """A point with a number beside it. The number is explained below the chart by the label."""
+
+    label: str
+    x: float
+    y: float
+
+
+Limits = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart. With `steps`, a value holds until the next x."""
+    """A chart. With `steps`, a value holds until the next x.
+
+    `shaded` are the labels of two lines with the same x; the chart is shaded between them. `frame` are the limits of
+    the axes, if the data do not decide them.
+    """
 
     title: str
     x_name: str
     y_name: str
     lines: list[ChartLine]
     steps: bool = False
+    points: tuple[ChartPoint, ...] = ()
+    shaded: tuple[str, str] | None = None
+    frame: dict[str, Limits] | None = None
+
+    def line(self, label: str) -> ChartLine:
+        """The line with a label."""
+        return next(line for line in self.lines if line.label == label)
 
     @property
     def x_label(self) -> str:
@@ -63,7 +94,7 @@ class Chart:
 
     def is_log(self, axis: str) -> bool:
         """Whether an axis is logarithmic: its values are positive and span a factor of 8 or more."""
-        low, high = self.span(axis)
+        low, high = self.frame[axis] if self.frame else self.span(axis)
         return low > 0 and high >= 8 * low
 
     def ticks(self, axis: str) -> list[tuple[float, str]]:
@@ -83,7 +114,11 @@ class Chart:
 
     def limits(self, axis: str) -> tuple[float, float]:
         """The ends of an axis. The y axis has some room above and below, and lines of kind order do not stretch it."""
+        if self.frame:
+            return self.frame[axis]
         low, high = self.span(axis, "" if axis == "x" else "data")
+        marked = [getattr(point, axis) for point in self.points]
+        low, high = min([low, *marked]), max([high, *marked])
         floors = [v for line in self.lines if line.kind == "floor" for v in getattr(line, axis)]
         low = min([low, *floors])
         if axis == "x":
@@ -93,13 +128,67 @@ class Chart:
         return min(0.0, low), high * 1.08 or 1.0
 
 
+@dataclass(frozen=True)
+class Sheet:
+    """Charts on one sheet, in rows of so many columns. In several columns they have the same axes and one legend."""
+
+    title: str
+    charts: list[Chart]
+    columns: int = 1
+
+    @classmethod
+    def of(cls, chart: Chart) -> Sheet:
+        """A sheet with one chart."""
+        return cls(chart.title, [chart])
+
+    @property
+    def framed(self) -> list[Chart]:
+        """The charts, with the same axes if they stand in several columns."""
+        if self.columns == 1:
+            return self.charts
+        limits = {axis: [chart.limits(axis) for chart in self.charts] for axis in ("x", "y")}
+        frame = {axis: (min(low for low, _ in all_), max(high for _, high in all_)) for axis, all_ in limits.items()}
+        return [replace(chart, frame=frame) for chart in self.charts]
+
+    @property
+    def lines(self) -> list[ChartLine]:
+        """The lines of all charts."""
+        return [line for chart in self.charts for line in chart.lines]
+
+    @property
+    def legend(self) -> list[ChartLine]:
+        """A line for each label, in their order."""
+        return list({line.label: line for line in self.lines}.values())
+
+    @property
+    def notes(self) -> list[str]:
+        """The lines of text below the charts: what numbered points are, and what dashes mean."""
+        found = [f"{k}: {point.label}" for chart in self.charts for k, point in enumerate(chart.points, 1)]
+        found += ["shaded: the gap between the least traffic found and the floor"] * any(c.shaded for c in self.charts)
+        unfit = [line for line in self.lines if not all(line.fits)]
+        look = "hollow" if all(len(line.x) == 1 for line in unfit) else "dashed"
+        return found + [f"{look}: needs more SRAM than M"] * bool(unfit)
+
+
+INK, GREY = "#333333", "#767676"
+INKED = "least"  # the key of the line in ink
+TINTS = (1.0, 0.5, 0.3)  # opacity of lines of the same key, the first, second and later ones
+
+
 def colours(lines: list[ChartLine]) -> list[str]:
-    """A colour for each line: grey for floors and orders, colours of the palette for data."""
-    found, used = [], 0
+    """A colour for each line: grey for floors and orders, and the palette for data, one colour for each key."""
+    keys = [*dict.fromkeys(line.name for line in lines if line.kind == "data" and line.name != INKED)]
+    palette = {name: COLOURS[k % len(COLOURS)] for k, name in enumerate(keys)} | {INKED: INK}
+    return [palette[line.name] if line.kind == "data" else GREY for line in lines]
+
+
+def tints(lines: list[ChartLine]) -> list[float]:
+    """The opacity of each line: lines of the same colour differ in it, those of the same label do not."""
+    labels: dict[str, list[str]] = {}
     for line in lines:
-        found.append(COLOURS[used % len(COLOURS)] if line.kind == "data" else "#767676")
-        used += line.kind == "data"
-    return found
+        known = labels.setdefault(line.name, [])
+        known += [line.label] * (line.label not in known)
+    return [TINTS[min(labels[line.name].index(line.label), len(TINTS) - 1)] for line in lines]
 
 
 def spread_labels(places: list[float], gap: float, low: float, high: float) -> list[float]:

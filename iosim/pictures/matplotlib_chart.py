@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import MissingError
 from ..files import form_of, written_whole
-from .chart import Chart, ChartLine, colours, spread_labels
+from .chart import GREY, INK, Chart, ChartLine, Sheet, colours, spread_labels, tints
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from ..masks.picture import TileMap
 
-INK = "#333333"
+SHADE = "#F5D28A"
+NOTE_INCHES = 0.17
 RC_PARAMS = {
     "font.family": "sans-serif", "font.size": 9, "axes.edgecolor": "#888888", "axes.labelcolor": INK,
     "text.color": INK, "xtick.color": INK, "ytick.color": INK, "svg.fonttype": "none", "svg.hashsalt": "iosim",
@@ -51,23 +52,98 @@ def save(figure: Figure, path: str, kind: str, option: str = "-o") -> None:
         figure.savefig(temporary, format=kind, dpi=160, metadata=stamp)
 
 
-def draw_chart(chart: Chart, path: str) -> None:
-    """Draw a chart to a file, whose name gives the format."""
-    kind = format_of(path)
+def draw_sheet(sheet: Sheet, path: str, kind: str, option: str = "-o") -> None:
+    """Draw a sheet to the file that `option` names, in a format."""
     plt = pyplot()
     with plt.rc_context(RC_PARAMS):
-        figure, axes = plt.subplots(figsize=(8.4, 4.8))
-        figure.subplots_adjust(left=0.095, right=0.735, top=0.9, bottom=0.115)
-        style_axes(axes, chart)
-        lines = list(zip(chart.lines, colours(chart.lines), strict=True))
-        for line, colour in lines:
-            draw_line(axes, line, colour, "steps-post" if chart.steps else "default")
-        label_lines(axes, [(line, colour) for line, colour in lines if line.kind != "order"])
-        figure.text(0.012, 0.955, chart.title, fontsize=10.5, fontweight="bold", ha="left")
-        if not all(all(line.fits) for line in chart.lines):
-            figure.text(0.99, 0.02, "dashed: needs more SRAM than M", fontsize=8, ha="right")
-        save(figure, path, kind)
+        figure = figure_of(sheet)
+        save(figure, path, kind, option)
         plt.close(figure)
+
+
+def figure_of(sheet: Sheet) -> Figure:
+    """The figure of a sheet: its title, its charts, a legend or labels at the ends of lines, and notes below."""
+    columns, rows = sheet.columns, -(-len(sheet.charts) // sheet.columns)
+    wide, high = (8.4, 3.9 if len(sheet.charts) == 1 else 3.0)
+    room = high * rows + 0.5 + NOTE_INCHES * (len(sheet.notes) + 1)
+    figure, grid = pyplot().subplots(rows, columns, figsize=(wide, room), squeeze=False)
+    bottom, top = (0.55 + NOTE_INCHES * len(sheet.notes)) / room, 1 - 0.55 / room
+    figure.subplots_adjust(left=0.095, right=0.97, top=top, bottom=bottom, hspace=0.42, wspace=0.28)
+    look = dict(zip([line.label for line in sheet.lines],
+                    zip(colours(sheet.lines), tints(sheet.lines), strict=True), strict=True))  # fmt: skip
+    labels = [line.label for line in sheet.lines if line.kind != "order"] if columns == 1 else [
+        line.label for line in sheet.legend]  # fmt: skip
+    widest = max([text_inches(figure, label, 8.5) for label in labels], default=0)
+    figure.subplots_adjust(right=1 - (widest + 0.45) / wide)
+    for axes, chart in zip(grid.flat, sheet.framed, strict=False):
+        fill_axes(axes, chart, look)
+        if columns > 1:
+            lighten(axes, first=axes in grid[:, 0])
+        if columns == 1:
+            label_lines(axes, [(line, look[line.label][0]) for line in chart.lines if line.kind != "order"])
+        else:
+            axes.set_title(chart.title, fontsize=9, loc="right")
+    for axes in grid.flat[len(sheet.charts) :]:
+        axes.set_visible(False)
+    if columns > 1:
+        draw_legend(figure, sheet, look, 1 - (widest + 0.4) / wide, top)
+    figure.text(0.012, 1 - 0.3 / room, sheet.title, fontsize=10.5, fontweight="bold", ha="left")
+    for k, note in enumerate(reversed(sheet.notes)):
+        figure.text(0.012, (0.06 + NOTE_INCHES * k) / room, note, fontsize=7.5, color=GREY)
+    return figure
+
+
+def text_inches(figure: Figure, text: str, size: float) -> float:
+    """The width of a text in inches."""
+    artist = figure.text(0, 0, text, fontsize=size)
+    width = artist.get_window_extent(figure.canvas.get_renderer()).width / figure.dpi  # type: ignore[attr-defined]
+    artist.remove()
+    return float(width)
+
+
+def fill_axes(axes: Axes, chart: Chart, look: dict[str, tuple[str, float]]) -> None:
+    """Draw the axes, the shade, the lines and the points of a chart."""
+    style_axes(axes, chart)
+    if chart.shaded:
+        upper, lower = (chart.line(name) for name in chart.shaded)
+        axes.fill_between(upper.x, upper.y, lower.y, color=SHADE, alpha=0.4, linewidth=0)
+    for line in chart.lines:
+        draw_line(axes, line, *look[line.label], "steps-post" if chart.steps else "default")
+    draw_points(axes, chart)
+
+
+def lighten(axes: Axes, first: bool) -> None:
+    """Leave out what a chart in a row of several has no room for: some ticks, and the name of the y axis but for the
+    first of the row."""
+    texts = [(place, text.get_text()) for place, text in zip(axes.get_xticks(), axes.get_xticklabels(), strict=True)]
+    axes.set_xticks(*zip(*texts[:: 1 + (len(texts) > 3) + (len(texts) > 6)], strict=True))
+    axes.set_ylabel(axes.get_ylabel() if first else "")
+
+
+def draw_points(axes: Axes, chart: Chart) -> None:
+    """Draw numbered points: a small circle each, and its number at the top with a leader."""
+    if not chart.points:
+        return
+    axes.figure.canvas.draw()
+    box, points = axes.get_window_extent(), 72 / axes.figure.dpi
+    places = [(axes.transData.transform((point.x, point.y))[0] - box.x0) * points for point in chart.points]
+    heads = spread_labels(places, 12, 6, box.width * points - 6)
+    leader = {"arrowstyle": "-", "linewidth": 0.5, "color": GREY, "shrinkA": 0, "shrinkB": 2}
+    for k, (point, head) in enumerate(zip(chart.points, heads, strict=True), 1):
+        axes.plot(point.x, point.y, "o", markersize=4, markerfacecolor="white", color=INK, zorder=6)
+        axes.annotate(str(k), (point.x, point.y), (head, box.height * points - 6), textcoords="axes points",
+                      fontsize=7.5, ha="center", va="center", arrowprops=leader)  # fmt: skip
+
+
+def draw_legend(figure: Figure, sheet: Sheet, look: dict[str, tuple[str, float]], left: float, top: float) -> None:
+    """Draw one legend for all charts, to their right."""
+    from matplotlib.lines import Line2D
+
+    strokes = [Line2D([], [], color=look[line.label][0], alpha=look[line.label][1], linewidth=2,
+                      linestyle=":" if line.kind == "order" else "-") for line in sheet.legend]  # fmt: skip
+    labels = [line.label for line in sheet.legend]
+    figure.legend(strokes, labels, loc="upper left", bbox_to_anchor=(left, top), frameon=False, fontsize=8.5,
+                  handlelength=1.4, borderaxespad=0)  # fmt: skip
 
 
 def style_axes(axes: Axes, chart: Chart) -> None:
@@ -86,7 +162,7 @@ def style_axes(axes: Axes, chart: Chart) -> None:
         axes.spines[side].set_visible(False)
 
 
-def draw_line(axes: Axes, line: ChartLine, colour: str, style: str) -> None:
+def draw_line(axes: Axes, line: ChartLine, colour: str, tint: float, style: str) -> None:
     """Draw a line: solid where it fits, dashed where it needs more SRAM than there is. Floors and orders are thin.
 
     `style` is matplotlib's style of drawing: `default`, or `steps-post` for a staircase.
@@ -101,20 +177,16 @@ def draw_line(axes: Axes, line: ChartLine, colour: str, style: str) -> None:
             axes.annotate(line.label, (line.x[at], line.y[at]), (5 if rises else -5, -3), textcoords="offset points",
                           color=colour, fontsize=8.5, ha="left" if rises else "right", va="top")  # fmt: skip
         return
+    if len(line.x) == 1:
+        fill = colour if line.fits[0] else "white"
+        axes.plot(line.x, line.y, "o", color=colour, alpha=tint, markerfacecolor=fill, markersize=6)
+        return
     marker = "o" if len(line.x) <= 16 else None
-    axes.plot(
-        line.x,
-        line.y,
-        color=colour,
-        linewidth=1.1,
-        linestyle=(0, (3, 2)),
-        drawstyle=style,
-        marker=marker,
-        markersize=3,
-        clip_on=False,
-    )
+    if not all(line.fits):
+        axes.plot(line.x, line.y, color=colour, alpha=tint, linewidth=1.1, linestyle=(0, (3, 2)), drawstyle=style,
+                  marker=marker, markersize=3)  # fmt: skip
     inside = [y if fits else float("nan") for y, fits in zip(line.y, line.fits, strict=True)]
-    axes.plot(line.x, inside, color=colour, linewidth=2, drawstyle=style, marker=marker, markersize=4, clip_on=False)
+    axes.plot(line.x, inside, color=colour, alpha=tint, linewidth=2, drawstyle=style, marker=marker, markersize=4)
 
 
 def label_lines(axes: Axes, lines: list[tuple[ChartLine, str]]) -> None:

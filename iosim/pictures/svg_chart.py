@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from html import escape
-from math import log10
+from itertools import pairwise
+from math import inf, log10
 from typing import TYPE_CHECKING
 
-from .chart import COLOURS, Chart, ChartLine, colours, spread_labels
+from .chart import COLOURS, INK, Chart, ChartLine, Sheet, colours, spread_labels, tints
 
 if TYPE_CHECKING:
     from ..masks.picture import TileMap
 
 WIDTH, HEIGHT = 860, 420
-LEFT, RIGHT, TOP, BOTTOM = 62, 218, 14, 46
+LEFT, TOP, BOTTOM = 62, 14, 46
 LINE_GAP = 15
+THIN = 0.7  # pixels between points of a line
+SHEET_WIDTH = 900
+SHADE = "#F5D28A"
+Look = tuple[ChartLine, str, float]
+"""A line with its colour and its opacity."""
 
 
 class Scale:
@@ -35,66 +41,156 @@ class Scale:
 
 
 def chart_svg(chart: Chart, mark: tuple[float, str] | None = None) -> str:
-    """A chart as SVG, with a label at the end of each line. `mark` is (value, name) of a vertical line."""
-    across, up = Scale(chart, "x", LEFT, WIDTH - RIGHT), Scale(chart, "y", HEIGHT - BOTTOM, TOP)
-    bottom, right = HEIGHT - BOTTOM, WIDTH - RIGHT
-    parts = [
-        f'<clipPath id="inside"><rect x="{LEFT}" y="{TOP}" width="{right - LEFT}" height="{bottom - TOP}"/></clipPath>'
-    ]
-    for value, text in chart.ticks("x"):
+    """A chart as SVG for a page, with a label at the end of each line. `mark` is (value, name) of a vertical line."""
+    box = Box(WIDTH, HEIGHT, room_for([line.label for line in chart.lines if line.kind != "order"]))
+    look = list(zip(chart.lines, colours(chart.lines), tints(chart.lines), strict=True))
+    parts = panel(chart, box, "inside", mark) + lines_of(chart, box, look, "inside") + labels_at_ends(chart, box, look)
+    return svg_frame(WIDTH, HEIGHT, chart.title, "".join(parts))
+
+
+class Box:
+    """The place of a chart on a sheet: its width and height, with room for labels on the right."""
+
+    def __init__(self, width: float, height: float, labels: float):
+        self.width, self.height = width, height
+        self.bottom, self.right = height - BOTTOM, width - labels
+
+    def scales(self, chart: Chart) -> tuple[Scale, Scale]:
+        """The scales of both axes."""
+        return Scale(chart, "x", LEFT, self.right), Scale(chart, "y", self.bottom, TOP)
+
+
+def room_for(labels: list[str]) -> float:
+    """Pixels that labels to the right of a chart take."""
+    return 34 + max(map(text_width, labels), default=0.0)
+
+
+def text_width(text: str, size: float = 12) -> float:
+    """The width of a text in pixels, with room to spare: fonts differ from viewer to viewer."""
+    narrow = sum(letter in " ijlt.,:;|()[]'" for letter in text)
+    return size * (0.34 * narrow + 0.62 * (len(text) - narrow))
+
+
+def panel(chart: Chart, box: Box, clip: str, mark: tuple[float, str] | None = None) -> list[str]:
+    """The axes of a chart: grid, ticks, names, and the vertical line of `mark`. `clip` names the place inside."""
+    across, up = box.scales(chart)
+    bottom, right = box.bottom, box.right
+    inside = f'<rect x="{LEFT}" y="{TOP}" width="{right - LEFT:.1f}" height="{bottom - TOP:.1f}"/>'
+    parts = [f'<clipPath id="{clip}">{inside}</clipPath>']
+    for value, text in apart(chart.ticks("x"), across):
         x = across(value)
         parts.append(segment(x, TOP, x, bottom, "grid") + label(x, bottom + 17, text, "middle"))
     for value, text in chart.ticks("y"):
         parts.append(segment(LEFT, up(value), right, up(value), "grid") + label(LEFT - 7, up(value) + 4, text, "end"))
-    parts.append(label((LEFT + right) / 2, HEIGHT - 8, chart.x_label, "middle"))
+    parts.append(label((LEFT + right) / 2, box.height - 8, chart.x_label, "middle"))
     parts.append(label(LEFT, TOP - 2, chart.y_label, "start"))
     if mark and chart.limits("x")[0] <= mark[0] <= chart.limits("x")[1]:
         x = across(mark[0])
         parts.append(segment(x, TOP, x, bottom, "mark") + label(x + 4, TOP + 12, mark[1], "start"))
-    drawn = list(zip(chart.lines, colours(chart.lines), strict=True))
-    parts += [line_svg(line, colour, across, up) for line, colour in drawn]
-    parts += labels_at_ends([line for line in drawn if line[0].kind != "order"], across, up, bottom, right)
-    return svg_frame(WIDTH, HEIGHT, chart.title, "".join(parts))
+    return parts
 
 
-def line_svg(line: ChartLine, colour: str, across: Scale, up: Scale) -> str:
+def apart(ticks: list[tuple[float, str]], scale: Scale) -> list[tuple[float, str]]:
+    """The ticks of an axis whose texts do not touch that of the tick before."""
+    found: list[tuple[float, str]] = []
+    end = -inf
+    for value, text in ticks:
+        half = text_width(text) / 2
+        if scale(value) - half >= end:
+            found.append((value, text))
+            end = scale(value) + half + 6
+    return found
+
+
+def lines_of(chart: Chart, box: Box, look: list[Look], clip: str) -> list[str]:
+    """The lines of a chart, the shade between two of them, and its numbered points."""
+    across, up = box.scales(chart)
+    parts = [shade(chart, across, up, clip)] if chart.shaded else []
+    parts += [line_svg(chart, line, colour, tint, across, up, clip) for line, colour, tint in look]
+    places = [(across(point.x), up(point.y)) for point in chart.points]
+    heads = spread_labels([x for x, _ in places], 18, LEFT + 10, box.right - 10)
+    for k, ((x, y), head) in enumerate(zip(places, heads, strict=True), 1):
+        parts.append(f'<path d="M{head:.1f} {TOP + 14}L{x:.1f} {y:.1f}" stroke="{MUTED}" stroke-width="0.6"/>')
+        parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.2" fill="#fff" stroke="{INK}"/>')
+        parts.append(label(head, TOP + 11, str(k), "middle", INK, 11))
+    return parts
+
+
+def shade(chart: Chart, across: Scale, up: Scale, clip: str) -> str:
+    """The area between two lines."""
+    assert chart.shaded is not None
+    upper, lower = (chart.line(name) for name in chart.shaded)
+    above = [(across(x), up(y)) for x, y in zip(upper.x, upper.y, strict=True)]
+    below = [(across(x), up(y)) for x, y in zip(lower.x, lower.y, strict=True)]
+    where = " ".join(f"{x:.1f},{y:.1f}" for x, y in thinned(above) + thinned(below)[::-1])
+    return f'<polygon class="shade" points="{where}" fill="{SHADE}" fill-opacity="0.4" clip-path="url(#{clip})"/>'
+
+
+def line_svg(
+    chart: Chart, line: ChartLine, colour: str, tint: float, across: Scale, up: Scale, clip: str
+) -> str:  # fmt: skip
     """A line as SVG. If it does not fit everywhere, it is dashed, and the stretches that fit are drawn over it."""
     points = [(across(x), up(y)) for x, y in zip(line.x, line.y, strict=True)]
     if line.kind != "data":
         if line.kind == "floor":
-            return polyline(points, MUTED, 1.3)
+            return polyline(points, MUTED, 1.6, clip=clip)
         seen = [point for point in points if min(up.start, up.stop) <= point[1] <= max(up.start, up.stop)] or points
         x, y = seen[len(seen) // 2]  # its end may lie outside the picture, so its label stands on the line
-        return polyline(points, MUTED, 1.3, "2 4") + label(x - 6, y + 12, line.label, "end", MUTED)
-    drawn = polyline(points, colour, 1.2, "5 4") if not all(line.fits) else ""
+        place = max(x - 6, LEFT + 4 + text_width(line.label))
+        return polyline(points, MUTED, 1.3, "2 4", clip=clip) + label(place, y + 12, line.label, "end", MUTED)
+    if len(points) == 1:
+        fill = f'fill="{colour if line.fits[0] else "#fff"}" fill-opacity="{tint:g}" stroke="{colour}"'
+        return f'<circle cx="{points[0][0]:.1f}" cy="{points[0][1]:.1f}" r="4.5" {fill}/>'
+    drawn = "" if all(line.fits) else polyline(points, colour, 1.2, "5 4", chart.steps, tint, clip)
     stretch: list[tuple[float, float]] = []
     for point, fits in [*zip(points, line.fits, strict=True), ((0.0, 0.0), False)]:
         if fits:
             stretch.append(point)
         elif stretch:
-            drawn += polyline(stretch, colour, 2.2)
+            drawn += polyline(stretch, colour, 2.2, steps=chart.steps, tint=tint, clip=clip)
             stretch = []
     return drawn
 
 
-def labels_at_ends(
-    drawn: list[tuple[ChartLine, str]], across: Scale, up: Scale, bottom: float, right: float
-) -> list[str]:
+def labels_at_ends(chart: Chart, box: Box, look: list[Look]) -> list[str]:
     """Labels to the right of a chart, moved apart, each with a leader to the end of its line."""
-    ends = [(across(line.x[-1]), min(max(up(line.y[-1]), TOP), bottom)) for line, _ in drawn]
-    placed = spread_labels([y for _, y in ends], LINE_GAP, TOP, bottom)
+    across, up = box.scales(chart)
+    drawn = [(line, colour) for line, colour, _ in look if line.kind != "order"]
+    ends = [(across(line.x[-1]), min(max(up(line.y[-1]), TOP), box.bottom)) for line, _ in drawn]
+    placed = spread_labels([y for _, y in ends], LINE_GAP, TOP, box.bottom)
     found = []
     for (line, colour), (x, y), place in zip(drawn, ends, placed, strict=True):
-        leader = f'<path d="M{x + 2:.1f} {y:.1f}L{right + 14} {place:.1f}" stroke="{colour}" stroke-width="0.7"/>'
-        found.append(leader + label(right + 18, place + 4, line.label, "start", colour))
+        leader = (
+            f'<path d="M{x + 2:.1f} {y:.1f}L{box.right + 14:.1f} {place:.1f}" stroke="{colour}" stroke-width="0.7"/>'
+        )
+        found.append(leader + label(box.right + 18, place + 4, line.label, "start", colour))
     return found
 
 
-def polyline(points: list[tuple[float, float]], colour: str, width: float, dashes: str = "") -> str:
+def thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The points without those that lie close to the last one kept; the ends stay."""
+    found = points[:1]
+    for point in points[1:-1]:
+        if max(abs(point[0] - found[-1][0]), abs(point[1] - found[-1][1])) >= THIN:
+            found.append(point)
+    return found + points[-1:] * (len(points) > 1)
+
+
+def stairs(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The points of a line that keeps each value until the next x."""
+    corners = [(after[0], point[1]) for point, after in pairwise(points)]
+    return [one for pair in zip(points, [*corners, points[-1]], strict=True) for one in pair][: 2 * len(points) - 1]
+
+
+def polyline(
+    points: list[tuple[float, float]], colour: str, width: float, dashes: str = "", steps: bool = False,
+    tint: float = 1.0, clip: str = "inside",
+) -> str:  # fmt: skip
     """A line through points, cut off at the edge of the chart."""
-    where = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    where = " ".join(f"{x:.1f},{y:.1f}" for x, y in thinned(stairs(points) if steps else points))
     dash = f' stroke-dasharray="{dashes}"' if dashes else ""
-    cap = 'stroke-linejoin="round" stroke-linecap="round" clip-path="url(#inside)"'
+    dash += f' stroke-opacity="{tint:g}"' if tint < 1 else ""
+    cap = 'stroke-linejoin="round" stroke-linecap="round"' + (f' clip-path="url(#{clip})"' if clip else "")
     return f'<polyline points="{where}" fill="none" stroke="{colour}" stroke-width="{width}"{dash} {cap}/>'
 
 
@@ -113,9 +209,10 @@ def segment(x1: float, y1: float, x2: float, y2: float, style: str) -> str:
     return f'<path class="{style}" {PLAIN[style]} d="M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}"/>'
 
 
-def label(x: float, y: float, text: str, anchor: str, colour: str = "") -> str:
+def label(x: float, y: float, text: str, anchor: str, colour: str = "", size: float = 12, bold: bool = False) -> str:
     """A text at a place; `anchor` is start, middle or end."""
     fill = f' fill="{colour}"' if colour else ""
+    fill += (f' font-size="{size:g}"' if size != 12 else "") + (' font-weight="bold"' if bold else "")
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{fill}>{escape(text)}</text>'
 
 
@@ -124,6 +221,52 @@ def svg_frame(width: float, height: float, title: str, inside: str) -> str:
     box = f'viewBox="0 0 {width:g} {height:g}" role="img" style="max-width:{width:g}px"'
     font = 'font-family="sans-serif" font-size="12" fill="currentColor"'
     return f"<svg {box} {font}><title>{escape(title)}</title>{inside}</svg>"
+
+
+def sheet_svg(sheet: Sheet) -> str:
+    """A sheet as the text of an SVG file: its title, its charts, and notes below them."""
+    high, between = HEIGHT if len(sheet.charts) == 1 else 300, 4 if sheet.columns == 1 else 20
+    legend = room_for([line.label for line in sheet.legend]) if sheet.columns > 1 else 0
+    rows = -(-len(sheet.charts) // sheet.columns)
+    wide = (SHEET_WIDTH - legend) / sheet.columns
+    look = {line.label: (line, colour, tint) for line, colour, tint in
+            zip(sheet.lines, colours(sheet.lines), tints(sheet.lines), strict=True)}  # fmt: skip
+    parts = ['<rect width="100%" height="100%" fill="#fff"/>', label(14, 24, sheet.title, "start", INK, 14, bold=True)]
+    for k, chart in enumerate(sheet.framed):
+        x, y = wide * (k % sheet.columns), 48 + (high + between) * (k // sheet.columns)
+        inside = "".join(chart_on(sheet, chart, k, wide, high, look))
+        parts.append(f'<g transform="translate({x:.1f} {y:.1f})">{inside}</g>')
+    bottom = 48 + (high + between) * rows
+    parts += legend_svg(sheet, [look[line.label] for line in sheet.legend], SHEET_WIDTH - legend) if legend else []
+    parts += [label(14, bottom + 14 + 16 * k, note, "start", MUTED, 11) for k, note in enumerate(sheet.notes)]
+    whole = svg_frame(SHEET_WIDTH, bottom + 10 + 16 * len(sheet.notes), sheet.title, "".join(parts))
+    size = (
+        f' xmlns="http://www.w3.org/2000/svg" width="{SHEET_WIDTH:g}" height="{bottom + 10 + 16 * len(sheet.notes):g}"'
+    )
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + whole.replace(" viewBox", size + " viewBox", 1) + "\n"
+
+
+def chart_on(sheet: Sheet, chart: Chart, number: int, width: float, height: float, look: dict[str, Look]) -> list[str]:
+    """A chart of a sheet."""
+    own = [(line, *look[line.label][1:]) for line in chart.lines]
+    if sheet.columns > 1:
+        box = Box(width, height, 14)
+        head = [label(LEFT, TOP - 17, chart.title, "start", INK, 12, bold=True)]
+        return [*head, *panel(chart, box, f"inside{number}"), *lines_of(chart, box, own, f"inside{number}")]
+    labels = [line.label for one in sheet.charts for line in one.lines if line.kind != "order"]
+    box = Box(width, height, room_for(labels))
+    axes = panel(chart, box, f"inside{number}")
+    return [*axes, *lines_of(chart, box, own, f"inside{number}"), *labels_at_ends(chart, box, own)]
+
+
+def legend_svg(sheet: Sheet, look: list[Look], x: float) -> list[str]:
+    """The legend of a sheet with several columns: a stroke and a label for each line."""
+    found = []
+    for k, (line, colour, tint) in enumerate(look):
+        y, dash = 58 + 20 * k, "2 4" if line.kind == "order" else ""
+        found.append(polyline([(x + 6, y), (x + 28, y)], colour, 2.2, dash, tint=tint, clip=""))
+        found.append(label(x + 33, y + 4, line.label, "start", INK))
+    return found
 
 
 def bars_svg(rows: list[tuple[str, list[tuple[str, int]], str]], limit: int, limit_name: str) -> str:

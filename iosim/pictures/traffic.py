@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from math import ceil, log2
 from typing import TYPE_CHECKING, cast
 
 from ..counting.columns import OPTIONS
 from ..errors import InputError, suggestion
 from ..units import LARGEST_COUNT, parse_count
-from .chart import AXIS_TITLES, Chart, ChartLine, size
+from .chart import AXIS_TITLES, Chart, ChartLine, Sheet, size
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,12 +20,43 @@ SPLITS = (  # columns that may split lines further, in this order
     "M_bytes", "hardware",
 )  # fmt: skip
 POINTS_AN_OCTAVE = 8
-MOST_LINES = 24
+MOST_LINES = 8  # of a chart, the proven ones not counted
+UNFIT = " (does not fit)"
+MOST_CHARTS = 12  # of a sheet
+ONE_CHART = ("tiling", "schedule", "policy")  # what these tell apart stands in one chart
 
 
-def from_rows(rows: pd.DataFrame, x: str, y: str, by: tuple[str, ...], steps: bool = False) -> Chart:
-    """Lines of column y against column x, one for each value of the columns `by`. They are split further by those of
-    SPLITS that differ, until each x has one y."""
+def sheet_of_rows(rows: pd.DataFrame, x: str, y: str, by: tuple[str, ...], steps: bool = False) -> Sheet:
+    """Lines of column y against column x, one for each value of the columns `by` and of what else tells rows apart.
+
+    More than MOST_LINES lines stand in several charts, one for each problem.
+    """
+    known, names = known_rows(rows, x, y, by)
+    title = f"{AXIS_TITLES.get(y, y)}, against {AXIS_TITLES.get(x, x)}"
+    groups = known.groupby(names, sort=False).ngroups if names else 1
+    apart = [name for name in names if name not in (*by, *ONE_CHART)]
+    if groups <= MOST_LINES or not apart:
+        return Sheet(title, [from_rows(rows, x, y, by, steps)])
+    charts = [chart for _, chart in rows.groupby(apart, sort=False)]
+    if len(charts) > MOST_CHARTS:
+        widest = max(apart, key=lambda name: known[name].nunique())
+        raise InputError("rows", f"{groups} lines in {len(charts)} charts, for all {', '.join(apart)}",
+                         f"at most {MOST_CHARTS} charts",
+                         f"keep the rows of one {widest}, or draw -x {widest}")  # fmt: skip
+    heads = [", ".join(value_text(name, part.iloc[0][name]) for name in apart) for part in charts]
+    drawn = [part_of_sheet(from_rows(part, x, y, by, steps), head) for part, head in zip(charts, heads, strict=True)]
+    return Sheet(title, drawn, columns=2 if len(drawn) <= 4 else 3)
+
+
+def part_of_sheet(chart: Chart, title: str) -> Chart:
+    """A chart with a title, whose labels are those of other charts, too: dashes say what does not fit."""
+    lines = [replace(line, label=line.label.removesuffix(UNFIT)) for line in chart.lines]
+    return replace(chart, title=title, lines=lines)
+
+
+def known_rows(rows: pd.DataFrame, x: str, y: str, by: tuple[str, ...]) -> tuple[pd.DataFrame, list[str]]:
+    """The rows with x and y, and the columns that tell lines apart: `by`, and those of SPLITS that leave one y for each
+    x."""
     check_columns(rows, x, y, by)
     rows = rows.assign(**{x: numbers("-x", rows[x]), y: numbers("-y", rows[y])})
     known = rows.dropna(subset=[x, y])
@@ -36,11 +68,19 @@ def from_rows(rows: pd.DataFrame, x: str, y: str, by: tuple[str, ...], steps: bo
             names.append(column)
     if known.duplicated([x, *names]).any():
         raise InputError("--by", ",".join(names), f"columns that leave one {y} for each {x}")
+    return known, names
+
+
+def from_rows(rows: pd.DataFrame, x: str, y: str, by: tuple[str, ...], steps: bool = False) -> Chart:
+    """The chart of some rows, with at most MOST_LINES lines."""
+    known, names = known_rows(rows, x, y, by)
     # Lines stand in the order of all rows, also of those without a y.
-    order = rows.groupby(names, sort=False, dropna=False).ngroup() if names else rows[x] * 0
+    order = rows.groupby(names, sort=False, dropna=False).ngroup() if names else rows.index.to_series() * 0
     groups = [group for _, group in known.groupby(order.loc[known.index])]
     if len(groups) > MOST_LINES:
-        raise InputError("--by", f"{len(groups)} lines", f"at most {MOST_LINES}", "take fewer rows, or another --by")
+        widest = max(names, key=lambda name: known[name].nunique())
+        raise InputError("--by", f"{len(groups)} lines, for all {', '.join(names)}", f"at most {MOST_LINES} lines",
+                         f"keep the rows of fewer values of {widest}")  # fmt: skip
     lines = [line_of_rows(names, group.sort_values(x), x, y) for group in groups]
     return Chart(f"{AXIS_TITLES.get(y, y)}, against {AXIS_TITLES.get(x, x)}", x, y, lines, steps)
 
@@ -74,7 +114,9 @@ def line_of_rows(names: list[str], group: pd.DataFrame, x: str, y: str) -> Chart
     label = ", ".join(value_text(name, first[name]) for name in names if first[name] != "ideal") or AXIS_TITLES.get(
         y, y
     )
-    return ChartLine(label + ("" if any(fits) else " (does not fit)"), group[x].tolist(), group[y].tolist(), fits)
+    label += "" if any(fits) else UNFIT
+    key = str(first["schedule"]) if "schedule" in names else ""
+    return ChartLine(label, group[x].tolist(), group[y].tolist(), fits, key=key)
 
 
 def value_text(name: str, value: int | str) -> str:
@@ -111,9 +153,9 @@ def traffic_chart(
     rows = pd.concat(list(sweep.chunks(plan)), ignore_index=True)
     x = "N" if many == ["N"] else "M_bytes"
     lines = from_rows(rows, x, "total", ("schedule",)).lines
-    attention = {find(name).family for name in rows["schedule"].unique()} == {"attention"}
-    if attention and str(rows["mask"].iloc[0]) == "dense":
-        lines = [*lines, *proven_lines(rows, x)]
+    families = {find(name).family for name in rows["schedule"].unique()}
+    if len(families) == 1:
+        lines = [*lines, *proven_lines(rows, x, families.pop())]
     return Chart(title_of(rows, x), x, "total", lines)
 
 
@@ -154,29 +196,38 @@ def octaves(values: Mapping[str, object]) -> list[int]:
     )
 
 
-def proven_lines(rows: pd.DataFrame, x: str) -> list[ChartLine]:
+FLOOR, ORDER = "floor", "N²d²/M (order only)"
+
+
+def proven_lines(rows: pd.DataFrame, x: str, family: str) -> list[ChartLine]:
     """The line of the floor, and that of the order of Theorem 2 over the x where it holds (d <= M <= Nd)."""
-    found = list(proven_points(rows, x))
-    floor = [(place, float(words)) for place, words, _ in found]
+    found = list(proven_points(rows, x, family))
+    floor = [(place, float(words)) for place, words, _ in found if words]
     order = [(place, words) for place, _, words in found if words is not None]
-    lines = (("every tensor once (floor)", floor, "floor"), ("N²d²/M (order only)", order, "order"))
+    lines = ((FLOOR, floor, "floor"), (ORDER, order, "order"))
     return [ChartLine(label, [place for place, _ in points], [words for _, words in points], [True] * len(points), kind)
             for label, points, kind in lines if points]  # fmt: skip
 
 
-def proven_points(rows: pd.DataFrame, x: str) -> Iterator[tuple[float, int, float | None]]:
-    """(x, words of the floor, words of the order or None where it does not hold), for each x in ascending order."""
+def proven_points(rows: pd.DataFrame, x: str, family: str) -> Iterator[tuple[float, int | None, float | None]]:
+    """(x, words of the floor, words of the order), for each x in ascending order. A number is None where it is not
+    known, and the order where it does not hold."""
     import pandas as pd
 
     from ..core.problem import Attention
-    from ..counting.bounds import compulsory_words, order_words
+    from ..counting.bounds import floor_of, order_words
+    from ..masks import parse_mask
 
+    mask = parse_mask(str(rows["mask"].iloc[0]))
     for row in rows.drop_duplicates(x).sort_values(x).to_dict("records"):
-        N, Nk, d = int(row["N"]), int(row["Nk"]), int(row["d"])
-        p = Attention(N, d, Nk, batch=int(row["batch"]), heads=int(row["heads"]), kv_heads=int(row["kv_heads"]))
+        N, d, Nk, batch, heads, kv_heads = (int(row[name]) for name in ("N", "d", "Nk", "batch", "heads", "kv_heads"))
+        dv = int(row["dv"]) if pd.notna(row.get("dv")) else d
+        types = {name: str(row[name]) for name in ("dtype", "acc_dtype")}
+        p = Attention(N, d, Nk, dv, batch, heads, kv_heads, types["dtype"], types["acc_dtype"], mask)
         M = int(row["M_words"]) if pd.notna(row["M_words"]) else None
-        order = order_words(p, M) if M and d <= M <= N * d else None
-        yield float(row[x]), compulsory_words(p), order
+        holds = family == "attention" and str(mask) == "dense" and M and p.d <= M <= p.N * p.d
+        least = floor_of(p, int(row["M_bytes"]) if pd.notna(row["M_bytes"]) else None, family)
+        yield float(row[x]), least, order_words(p, M) if holds and M else None
 
 
 def read_rows(file: str) -> pd.DataFrame:

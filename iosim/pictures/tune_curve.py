@@ -1,34 +1,29 @@
-"""The picture of `iosim tune --curve`: the least traffic against M, with bounds and published tiles.
-
-It is not a `Chart`: it has up to twenty staircases, points with letters, and a legend that explains the letters.
-"""
+"""The picture of a curve: the least traffic and the floor against M, and the gap between them as a ratio."""
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Sequence
 from pathlib import Path
-from string import ascii_letters
 from typing import TYPE_CHECKING
 
-from ..counting.bounds import APART, compulsory_words, order_words
+from ..counting.bounds import floor_of, order_words
 from ..errors import InputError
-from .chart import COLOURS
-from .matplotlib_chart import RC_PARAMS, pyplot, save
+from ..tuning.curve import step_at
+from .chart import INKED, Chart, ChartLine, ChartPoint, Sheet
+from .draw import draw_sheet
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from matplotlib.axes import Axes
-
     from ..core.problem import Attention
-    from ..counting.count import Result
     from ..tuning.curve import CurveStep
-    from ..tuning.least import Curve, PublishedTiles
-
-    Published = tuple[PublishedTiles, int | None, Result, CurveStep | None]  # as in Curve.published
+    from ..tuning.least import Curve
 
 PICTURE_KINDS = (".png", ".svg")
-DASHES = ("-", (0, (5, 1.5)), (0, (1, 1)))  # a palette's second and third turn
+LEAST, FLOOR, ORDER = "least of all schedules", "floor", "N²d²/M (order only)"
+MOST_SCHEDULES = 5  # with a line of their own
+ALIKE, MOST_OF = 1.05, 0.8  # two schedules share a line if their words differ by at most 1.05 at 80 % of all M
+HIGHEST = 8.0  # of the ratio to the floor that is shown
+Points = list[tuple[int, int]]
+"""(M in bytes, words moved from there on)."""
 
 
 def check_name(path: str) -> None:
@@ -41,76 +36,96 @@ def check_name(path: str) -> None:
 
 
 def draw_curve(found: Curve, path: str) -> None:
-    """Draw a curve to a PNG or SVG file. Both axes are logarithmic: M in KiB, traffic in words."""
+    """Draw a curve to a PNG or SVG file."""
     check_name(path)
+    draw_sheet(curve_sheet(found, "--plot", path, published=True), path, "--plot")
+
+
+def curve_sheet(found: Curve, option: str = "--picture", given: str = "gap", published: bool = False) -> Sheet:
+    """The sheet of a curve: words against M, and below it their ratio to the floor, if there is a floor.
+
+    With `published`, published tiles are points with numbers.
+
+    InputError, which names the option that asks for the picture, for a curve without steps.
+    """
     if not found.steps:
-        raise InputError("--plot", path, "a curve with steps", "fewer --least-blocks")
-    plt = pyplot("--plot needs matplotlib: pip install 'iosim[plot]'")
-    with plt.rc_context({**RC_PARAMS, "font.size": 10, "savefig.bbox": "tight"}):
-        figure, axes = plt.subplots(figsize=(9, 6))
-        draw_lines(axes, found)
-        draw_published(axes, found.published)
-        label_axes(axes, found)
-        try:
-            save(figure, path, Path(path).suffix[1:].lower(), "--plot")
-        finally:
-            plt.close(figure)
+        raise InputError(option, given, "a curve with steps", "fewer --least-blocks")
+    p, family = found.problem, found.space[0].family
+    last = 2 * found.steps[-1].M_bytes
+    first = min(max(found.steps[0].M_bytes, p.d * p.word_bytes), last // 4 or 1)
+    M = places(found, first, last)
+    least = line_at(LEAST, found.steps, M, INKED)
+    chosen = [line_at(name, steps, M) for name, steps in shown(found, M).items()]
+    floors = [floor_of(p, place, family) or 0 for place in M]
+    size = f"N = {p.N}" + (f", Nk = {p.Nk}" if p.Nk != p.N else "") + f", d = {p.d}, {p.dtype}"
+    size += f", mask {p.mask}" if str(p.mask) != "dense" else ""
+    size += f", at least {found.least_blocks} blocks" if found.least_blocks > 1 else ""
+    title = f"How many words attention moves, and how few it could: {size}"
+    points = published_points(found, first, last) if published else ()
+    if not all(floors):
+        return Sheet(title, [Chart("", "M_bytes", "total", [*chosen, least], points=points)])
+    floor = ChartLine(FLOOR, [*map(float, M)], [*map(float, floors)], [True] * len(M), "floor")
+    lines = [*chosen, *order_line(p, M, str(p.mask) == "dense" and family == "attention"), floor, least]
+    words = Chart("", "M_bytes", "total", lines, points=points, shaded=(LEAST, FLOOR))
+    ratios = [over(line, floor) for line in (*chosen, floor, least)]
+    frame = {"x": words.limits("x"), "y": (1.0, HIGHEST)}
+    return Sheet(title, [words, Chart("", "M_bytes", "ratio_to_floor", ratios, shaded=(LEAST, FLOOR), frame=frame)])
 
 
-def draw_lines(axes: Axes, found: Curve) -> None:
-    """Draw a staircase for each schedule, that of the least traffic, and the bounds where they hold."""
-    last = max([2 * found.steps[-1].M_bytes, *(result.smem_peak_bytes or 0 for _, _, result, _ in found.published)])
-    for number, schedule in enumerate(found.space):
-        turn, place = divmod(number, len(COLOURS))
-        style = DASHES[turn % len(DASHES)]
-        axes.step(*staircase(found.own[schedule.name], last), where="post", label=schedule.name, linewidth=1.2,
-                  color=COLOURS[place], linestyle=style)  # fmt: skip
-    axes.step(*staircase(found.steps, last), where="post", label="least", color="black", linewidth=2.5, zorder=5,
-              alpha=0.6)  # fmt: skip
-    if found.space[0].family not in APART:
-        draw_bounds(axes, found.problem, found.steps[0].M_bytes, last)
+def places(found: Curve, first: int, last: int) -> list[int]:
+    """The M of a picture: the first and the last byte of each step of every line in it."""
+    starts = {step.M_bytes for steps in (found.steps, *found.own.values()) for step in steps}
+    within = {M for start in starts for M in (start - 1, start) if first <= M <= last}
+    return sorted({first, last, *within})
 
 
-def staircase(steps: Sequence[CurveStep], last: int) -> tuple[list[float], list[int]]:
-    """(M in KiB, words) of the steps up to `last` bytes, and of a last point there."""
-    shown = [step for step in steps if step.M_bytes <= last]
-    M = [step.M_bytes / 1024 for step in shown] + [last / 1024] * bool(shown)
-    return M, [step.total for step in shown] + [step.total for step in shown[-1:]]
+def line_at(name: str, steps: Sequence[CurveStep], M: Sequence[int], key: str = "") -> ChartLine:
+    """The line of a staircase at each M where it has tiles. An ideal schedule has words below its M too, dashed."""
+    known = [(place, step_at(steps, place)) for place in M]
+    if steps[0].Br is None:
+        known = [(place, step or steps[0]) for place, step in known]
+    drawn = [(place, step) for place, step in known if step is not None]
+    fits = [place >= step.M_bytes for place, step in drawn]
+    return ChartLine(name, [float(x) for x, _ in drawn], [float(s.total) for _, s in drawn], fits, key=key)
 
 
-def draw_bounds(axes: Axes, p: Attention, first: int, last: int) -> None:
-    """Draw the orders and the floor, from `first` to `last` bytes of M."""
-    ends = [first, last]
-    order = [order_words(p, M / p.word_bytes) for M in ends]
-    kib = [M / 1024 for M in ends]
-    axes.plot(kib, order, "--", color="grey", label="N$^2$d$^2$/M (an order, constant unknown)")
-    with suppress(InputError):  # a mask of tiles shows other inputs with every tile
-        axes.plot(kib, [compulsory_words(p)] * 2, ":", color="black", label="compulsory (a floor)")
-    edge = p.d**2 * p.word_bytes
-    if first < edge:
-        M = [first, min(edge, last)]
-        saha = [p.instances * p.N * p.Nk * p.d / (m / p.word_bytes) ** 0.5 for m in M]
-        axes.plot([m / 1024 for m in M], saha, "-.", color="grey", label="N$^2$d/$\\sqrt{M}$, M < d$^2$ (an order)")
+def shown(found: Curve, M: Sequence[int]) -> dict[str, list[CurveStep]]:
+    """The schedules that have a line of their own: the first ones that move other words than those before them."""
+    chosen: dict[str, list[CurveStep]] = {}
+    for schedule in found.space:
+        steps = found.own[schedule.name]
+        if steps and len(found.space) > 1 and not any(alike(steps, other, M) for other in chosen.values()):
+            chosen[schedule.name] = steps
+    return dict([*chosen.items()][:MOST_SCHEDULES])
 
 
-def draw_published(axes: Axes, published: Sequence[Published]) -> None:
-    """Draw published tiles, each at the M that it needs: a letter on the point, and its meaning in the legend."""
-    labels = list(dict.fromkeys(tiles.label for tiles, *_ in published))
-    shapes = dict(zip(labels, "osD^v", strict=False))
-    for letter, (tiles, given, result, _) in zip(ascii_letters, published, strict=False):
-        point = ((result.smem_peak_bytes or 0) / 1024, result.total or 0)
-        name = f"{result.schedule} {result.Br}x{result.Bc}" + ("" if given is None else f" (M = {given // 1024} KiB)")
-        axes.plot(*point, shapes[tiles.label], color="black", markerfacecolor="white", markersize=10, zorder=6,
-                  linestyle="none", label=f"{letter}: {tiles.label}, {name}")  # fmt: skip
-        axes.annotate(letter, point, fontsize=6, ha="center", va="center_baseline", zorder=7)
+def alike(one: Sequence[CurveStep], other: Sequence[CurveStep], M: Sequence[int]) -> bool:
+    """Whether two staircases move nearly the same words at most M where the first has tiles."""
+    pairs = [(a, step_at(other, place)) for place in M if (a := step_at(one, place))]
+    near = [a for a, b in pairs if b and max(a.total, b.total) <= ALIKE * min(a.total, b.total)]
+    return len(near) >= MOST_OF * len(pairs)
 
 
-def label_axes(axes: Axes, found: Curve) -> None:
-    """Set scales, names, title, grid and legend."""
-    p = found.problem
-    axes.set(xscale="log", yscale="log", xlabel="M / KiB", ylabel="words moved, over all heads")
-    many = f", at least {found.least_blocks} blocks (but for published tiles)" if found.least_blocks > 1 else ""
-    axes.set_title(f"Least traffic against M: N = {p.N}, Nk = {p.Nk}, d = {p.d}, {p.dtype}, mask {p.mask}{many}",
-                   fontsize="medium", wrap=True)  # fmt: skip
-    axes.grid(True, which="major", alpha=0.3)
-    axes.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.01, 1), markerscale=0.6)
+def order_line(p: Attention, M: Sequence[int], holds: bool) -> list[ChartLine]:
+    """The line of N^2 d^2 / M over the M where it holds."""
+    inside = [place for place in M if p.d <= place // p.word_bytes <= p.N * p.d] if holds else []
+    words = [order_words(p, place // p.word_bytes) for place in inside]
+    return [ChartLine(ORDER, [*map(float, inside)], words, [True] * len(words), "order")] if inside else []
+
+
+def over(line: ChartLine, floor: ChartLine) -> ChartLine:
+    """The line with its words over the floor at each M."""
+    least = dict(zip(floor.x, floor.y, strict=True))
+    ratios = [y / least[x] for x, y in zip(line.x, line.y, strict=True)]
+    return ChartLine(line.label, line.x, ratios, line.fits, line.kind, line.key)
+
+
+def published_points(found: Curve, first: int, last: int) -> tuple[ChartPoint, ...]:
+    """Published tiles, each at the M that it needs."""
+    points = []
+    for tiles, given, result, _ in found.published:
+        if result.smem_peak_bytes and result.total and first <= result.smem_peak_bytes <= last:
+            rule = "" if given is None else f" (the rule's M = {given // 1024} KiB)"
+            name = f"{tiles.label}, {result.schedule} {result.Br}x{result.Bc}{rule}"
+            points.append(ChartPoint(name, float(result.smem_peak_bytes), float(result.total)))
+    return tuple(points)

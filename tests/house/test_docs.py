@@ -24,6 +24,17 @@ def test_the_session_is_what_is_printed(command, output, iosim):
     assert iosim(*shlex.split(command)).stdout == output
 
 
+def test_the_first_screen_has_the_question_the_picture_the_commands_and_the_answer():
+    import iosim
+
+    screen = "\n".join(README.splitlines()[:60])
+    quoted = " ".join(line.removeprefix("> ") for line in screen.splitlines() if line.startswith("> "))
+    assert quoted == iosim.count(8192, 128, "100KB").answer
+    install, count = re.search(r"```sh\n(.*)\n(.*)\n```", screen).groups()
+    assert install.endswith("pip install -q .") and count.endswith("iosim count --N 8192 --d 128 --M 100KB")
+    assert screen.index("?**") < screen.index("](docs/gap.svg)") < screen.index(install) < screen.index("> flash2")
+
+
 def test_the_python_example_prints_what_is_said():
     from iosim import SCHEDULES
 

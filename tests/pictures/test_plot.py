@@ -27,7 +27,7 @@ def test_lines_are_counts():
         assert lines["flash2, best tiles"].y[k] == report["flash2"].total
         assert lines["flash1, paper tiles"].fits[k] == report["flash1", "paper"].fits
         known = {bound.name: bound for bound in report.bounds}
-        assert lines["every tensor once (floor)"].y[k] == known["compulsory"].words
+        assert lines["floor"].y[k] == known["floor"].words
         order = dict(zip(lines["N²d²/M (order only)"].x, lines["N²d²/M (order only)"].y, strict=True))
         assert (M in order) == known["N^2 d^2 / M"].valid
         assert M not in order or order[M] == known["N^2 d^2 / M"].words
@@ -106,8 +106,12 @@ def test_ticks_lie_inside_and_are_enough(x, y):
 
 def test_grey_is_for_what_is_proven():
     chart = traffic_chart({"N": "512", "d": "32", "M": "8KB,16KB"})
-    used = [c for line, c in zip(chart.lines, curves.colours(chart.lines), strict=True) if line.kind == "data"]
-    assert len(set(used)) == len(used) and "#767676" not in used
+    looks = zip(chart.lines, curves.colours(chart.lines), curves.tints(chart.lines), strict=True)
+    data = {line.label: (line.key, colour, tint) for line, colour, tint in looks if line.kind == "data"}
+    assert len(set(data.values())) == len(data) and all(colour != "#767676" for _, colour, _ in data.values())
+    by_schedule = {key: {colour for name, colour, _ in data.values() if name == key} for key, *_ in data.values()}
+    assert all(len(found) == 1 for found in by_schedule.values()), "one colour a schedule"
+    assert len(set().union(*by_schedule.values())) == len(by_schedule) >= 4
 
 
 # ---------------------------------------------------------------- masks
@@ -158,7 +162,6 @@ def test_a_picture_of_traffic(iosim, tmp_path):
     assert [f.name for f in tmp_path.iterdir()] == ["a.png"]
 
 
-@pytest.mark.needs("matplotlib")
 def test_svg_names_every_line_and_repeats(iosim, tmp_path):
     for name in ("a.svg", "b.svg"):
         assert iosim("plot", "--N", "256:1024:x2", "--d", 16, "--M", "16KB", "-o", tmp_path / name).exit_code == 0
@@ -166,7 +169,7 @@ def test_svg_names_every_line_and_repeats(iosim, tmp_path):
     for words in (
         "flash2, best tiles",
         "standard",
-        "every tensor once (floor)",
+        "floor",
         "N, queries",
         "traffic, words",
         "M = 16 KiB",
@@ -175,7 +178,6 @@ def test_svg_names_every_line_and_repeats(iosim, tmp_path):
     assert text == (tmp_path / "b.svg").read_text()
 
 
-@pytest.mark.needs("matplotlib")
 def test_a_picture_of_a_sweep(iosim, tmp_path):
     assert iosim("sweep", *SIZES, "--M", "4KB:64KB:x2", "-o", tmp_path / "s.csv").exit_code == 0
     args = ("-x", "M_bytes", "-y", "total", "--by", "schedule", "-o", tmp_path / "s.svg")
@@ -188,10 +190,9 @@ def vertices(file):
     """How many points the longest line of an SVG has."""
     import re
 
-    return max(len(re.findall("[ML] ", path)) for path in re.findall(r'<path d="([^"]*)"', file.read_text()))
+    return max(len(line.split()) for line in re.findall(r'<polyline points="([^"]*)"', file.read_text()))
 
 
-@pytest.mark.needs("matplotlib")
 def test_steps_hold_a_value(iosim, tmp_path):
     pd.DataFrame({"M_bytes": range(1, 31), "total": range(1000, 10, -33)[:30]}).to_csv(tmp_path / "c.csv", index=False)
     args = ("plot", tmp_path / "c.csv", "-x", "M_bytes", "-y", "total")

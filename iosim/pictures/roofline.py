@@ -1,0 +1,43 @@
+"""The picture of a roofline: operations a second against operations a byte, below the roof of a GPU."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..errors import InputError
+from .chart import Chart, ChartLine, Sheet
+
+if TYPE_CHECKING:
+    from ..studies.roofline import Roofline, RooflineRow
+
+MOST_SCHEDULES = 8
+
+
+def roofline_sheet(found: Roofline) -> Sheet:
+    """The sheet of a roofline: a mark for all launches of each schedule at the peaks, and one for its prediction."""
+    rows = [row for row in found.rows if row.launch == "all" and row.intensity and row.work.matrix_flops]
+    if not rows:
+        raise InputError("--schedule", ", ".join(found.nothing_fits) or "nothing", "schedules with matrix products")
+    if len(rows) > MOST_SCHEDULES:
+        raise InputError("--schedule", f"{len(rows)} results", f"at most {MOST_SCHEDULES}", "name some with --schedule")
+    p, chip = found.problem, found.hardware
+    marks = [mark(row, row.seconds, "at the peaks") for row in rows]
+    marks += [mark(row, row.predicted_seconds, "predicted") for row in rows if row.predicted_seconds]
+    peak, speed = chip.flops_per_second[p.dtype], chip.hbm_bytes_per_second
+    ridge = peak / speed
+    x = [min([ridge / 8, *(one.x[0] / 2 for one in marks)]), max([ridge * 8, *(one.x[0] * 2 for one in marks)])]
+    roof = ChartLine(f"roof: HBM, {p.dtype} products", [x[0], ridge, x[1]], [x[0] * speed, peak, peak],
+                     [True] * 3, "floor")  # fmt: skip
+    y = [min([x[0] * speed, *(one.y[0] / 2 for one in marks)]), 2 * peak]
+    frame = {"x": (x[0], x[1]), "y": (y[0], y[1])}
+    size = f"N = {p.N}" + (f", Nk = {p.Nk}" if p.Nk != p.N else "") + f", d = {p.d}, {p.heads} heads, {p.dtype}"
+    chart = Chart("", "intensity", "flops_per_second", [*marks, roof], frame=frame)
+    return Sheet(f"Roofline of {chip.name}: {size}", [chart])
+
+
+def mark(row: RooflineRow, seconds: float, what: str) -> ChartLine:
+    """A line of one point: the matrix operations a second of a row that takes so long."""
+    tiles = f" {row.Br}x{row.Bc}" if row.Br else ""
+    phase = "" if row.phase == "prefill" else f"{row.phase}, "
+    return ChartLine(f"{row.schedule}{tiles}, {phase}{what}", [row.intensity or 0.0], [row.work.matrix_flops / seconds],
+                     [row.fits], key=row.schedule)  # fmt: skip

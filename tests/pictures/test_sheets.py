@@ -1,0 +1,225 @@
+"""Sheets of charts: what they show is counted, texts neither overlap nor leave the sheet, and the README's picture is true."""
+
+import re
+from html import unescape
+
+import pandas as pd
+import pytest
+from paths import DOCS, ROOT
+
+import iosim as package
+from iosim.counting.bounds import floor_of
+from iosim.counting.count import count
+from iosim.errors import InputError
+from iosim.pictures.chart import Chart, ChartLine, ChartPoint, Sheet
+from iosim.pictures.roofline import roofline_sheet
+from iosim.pictures.svg_chart import THIN, sheet_svg, text_width, thinned
+from iosim.pictures.traffic import sheet_of_rows, traffic_chart
+from iosim.pictures.tune_curve import FLOOR, LEAST, curve_sheet
+from iosim.studies.roofline import roofline
+from iosim.tuning.least import trace_curve, tune
+
+
+def rows(N=(64, 128), d=(8, 16), schedules=(), **more):
+    return package.sweep(N=list(N), d=list(d), M=[1024, 4096, 16384], schedules=list(schedules), **more)
+
+
+SHEETS = {
+    "gap": lambda: curve_sheet(trace_curve(256, 16)),
+    "gap with published tiles": lambda: curve_sheet(trace_curve(512, 64), published=True),
+    "gap under a mask": lambda: curve_sheet(trace_curve(64, 8, mask="causal", schedules="flash1,flash2,block-sparse-q")),
+    "gap of one": lambda: curve_sheet(trace_curve(64, 8, schedules="flash2")),
+    "no floor": lambda: curve_sheet(trace_curve(64, 8, schedules="linear")),
+    "roofline": lambda: roofline_sheet(roofline(1024, 64, "h100", heads=4, tiles="64x64", decode=True)),
+    "traffic": lambda: Sheet.of(traffic_chart({"N": "512", "d": "32", "mask": "causal"})),
+    "traffic against N": lambda: Sheet.of(traffic_chart({"N": "64:4096:x2", "d": "32", "M": "16KB"})),
+    "sweep": lambda: sheet_of_rows(rows(), "M_bytes", "total", ("schedule",)),
+    "sweep over three": lambda: sheet_of_rows(rows(N=(64, 128, 192)), "M_bytes", "total", ("schedule",)),
+    "crowded": lambda: Sheet.of(Chart("many lines end at one place", "M_bytes", "total", [
+        ChartLine(f"schedule number {k}, best tiles", [1.0, 2.0**k], [8.0, 3.0], [True, True]) for k in range(1, 9)])),
+}  # fmt: skip
+
+
+def boxes(text):
+    """(text, left, top, right, bottom) of every text of an SVG, in its own pixels."""
+    found, dx, dy = [], 0.0, 0.0
+    for tag in re.finditer(r'<g transform="translate\(([\d.]+) ([\d.]+)\)">|</g>|<text ([^>]*)>([^<]*)</text>', text):
+        if tag[0] == "</g>":
+            dx = dy = 0.0
+        elif tag[1]:
+            dx, dy = float(tag[1]), float(tag[2])
+        else:
+            where = dict(re.findall(r'([\w-]+)="([^"]*)"', tag[3]))
+            words, size = unescape(tag[4]), float(where.get("font-size", 12))
+            width = text_width(words, size)
+            x = float(where["x"]) + dx - {"start": 0, "middle": width / 2, "end": width}[where["text-anchor"]]
+            y = float(where["y"]) + dy
+            found.append((words, x, y - 0.75 * size, x + width, y + 0.2 * size))
+    return found
+
+
+def overlapping(found):
+    """Pairs of texts whose boxes overlap."""
+    return [
+        (a[0], b[0])
+        for k, a in enumerate(found)
+        for b in found[k + 1 :]
+        if a[1] < b[3] and b[1] < a[3] and a[2] < b[4] and b[2] < a[4]
+    ]
+
+
+@pytest.mark.parametrize("name", SHEETS)
+def test_texts_of_svg_keep_apart_and_inside(name):
+    text = sheet_svg(SHEETS[name]())
+    width, height = map(float, re.search(r'width="([\d.]+)" height="([\d.]+)"', text).groups())
+    found = boxes(text)
+    assert len(found) > 8 and overlapping(found) == []
+    outside = [b for b in found if not (b[1] >= 0 and b[3] <= width and b[2] >= 0 and b[4] <= height)]
+    assert outside == []
+
+
+def test_boxes_that_overlap_are_found():
+    near = '<text x="10" y="20" text-anchor="start">abc</text><text x="20" y="22" text-anchor="start">def</text>'
+    assert overlapping(boxes(near)) == [("abc", "def")]
+
+
+@pytest.mark.parametrize("name", SHEETS)
+@pytest.mark.needs("matplotlib")
+def test_texts_of_matplotlib_keep_apart_and_inside(name):
+    from matplotlib import pyplot as plt
+    from matplotlib.text import Text
+
+    from iosim.pictures.matplotlib_chart import RC_PARAMS, figure_of, pyplot
+
+    pyplot()
+    with plt.rc_context(RC_PARAMS):
+        figure = figure_of(SHEETS[name]())
+        figure.canvas.draw()
+        texts = [t for t in figure.findobj(Text) if t.get_visible() and t.get_text().strip()]
+        found = [(t.get_text(), *Text.get_window_extent(t).extents) for t in texts]  # without arrows
+        right, top = figure.bbox.width, figure.bbox.height
+        plt.close(figure)
+    drawn = [box for box in found if box[3] > 0 and box[1] < right and box[4] > 0 and box[2] < top]
+    assert overlapping(drawn) == []
+    assert [b for b in drawn if not (b[1] >= -1 and b[3] <= right + 1 and b[2] >= -1 and b[4] <= top + 1)] == []
+
+
+# ---------------------------------------------------------------- the gap
+
+
+def test_the_gap_is_what_is_counted():
+    sheet = curve_sheet(trace_curve(256, 16))
+    words, ratios = sheet.charts
+    p = package.Attention(256, 16)
+    for chart in sheet.charts:
+        assert chart.shaded == (LEAST, FLOOR)
+    least, floor, share = words.line(LEAST), words.line(FLOOR), ratios.line(LEAST)
+    assert least.x == floor.x == share.x
+    for k in range(0, len(least.x), 61):
+        M = int(least.x[k])
+        assert least.y[k] == tune(256, 16, M).winner.total and floor.y[k] == floor_of(p, M, "attention")
+        assert share.y[k] == least.y[k] / floor.y[k] >= 1
+    for name in ("flash1", "flash2", "standard-tiled"):
+        line = words.line(name)
+        for M, total in list(zip(line.x, line.y, strict=True))[::67]:
+            assert count(256, 16, int(M), schedules=name, tiles="best")[name].total == total
+
+
+def test_an_ideal_schedule_is_dashed_where_it_does_not_fit():
+    line = curve_sheet(trace_curve(256, 16)).charts[0].line("standard")
+    needs = count(256, 16, "1MB", schedules="standard")["standard"].sram_peak_bytes
+    assert [x >= needs for x in line.x] == line.fits and False in line.fits and len(set(line.y)) == 1
+
+
+def test_schedules_that_move_alike_share_a_line():
+    sheet = curve_sheet(trace_curve(256, 16))
+    labels = [line.label for line in sheet.charts[0].lines if line.kind == "data"]
+    assert len(labels) <= 6 and "flash2" in labels and "paged" not in labels and "split-kv" not in labels
+
+
+def test_the_picture_of_the_readme_is_what_the_tool_draws():
+    """`iosim plot --picture gap --N 8192 --d 128 -o docs/gap.svg`."""
+    readme = (ROOT / "README.md").read_text()
+    first = re.search(r"!\[[^\]]*\]\(([^)]*)\)", readme)
+    assert first[1] == "docs/gap.svg" and readme[: first.start()].count("\n") < 20
+    assert sheet_svg(curve_sheet(trace_curve(8192, 128))) == (DOCS / "gap.svg").read_text()
+
+
+def test_the_command_draws_it(iosim, tmp_path):
+    assert iosim("plot", "--picture", "gap", "--N", 64, "--d", 8, "-o", tmp_path / "g.svg").exit_code == 0
+    assert (tmp_path / "g.svg").read_text() == sheet_svg(curve_sheet(trace_curve(64, 8)))
+    args = ("--N", 64, "--d", 8, "-o", tmp_path / "h.svg")
+    assert iosim("plot", "--picture", "gap", "--M", "4KB", *args).exit_code == 2
+    assert iosim("plot", "--picture", "roofline", *args).exit_code == 2
+    assert iosim("plot", "--picture", "roofline", "--hardware", "h100", *args).exit_code == 0
+    assert not (tmp_path / "i.svg").exists() and "roof: HBM" in (tmp_path / "h.svg").read_text()
+
+
+def test_svg_needs_no_matplotlib(iosim, tmp_path, monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    for args in (("--picture", "gap"), ()):
+        assert iosim("plot", *args, "--N", 64, "--d", 8, "-o", tmp_path / "a.svg").exit_code == 0
+    assert iosim("tune", "--curve", "--N", 64, "--d", 8, "--plot", tmp_path / "b.svg").exit_code == 0
+    assert (tmp_path / "b.svg").read_text().startswith("<?xml")
+
+
+# ---------------------------------------------------------------- the roofline
+
+
+def test_marks_are_rows_of_the_roofline():
+    found = roofline(1024, 64, "h100", heads=4, tiles="64x64")
+    (chart,) = roofline_sheet(found).charts
+    for row in (row for row in found.rows if row.launch == "all"):
+        tiles = "" if row.Br is None else " 64x64"
+        line = chart.line(f"{row.schedule}{tiles}, at the peaks")
+        assert line.x == [row.intensity] and line.y == [row.work.matrix_flops / row.seconds]
+    (roof,) = [line for line in chart.lines if line.kind == "floor"]
+    assert all(line.y[0] <= 1.0001 * min(roof.y[1], line.x[0] * 3.35e12) for line in chart.lines if line.kind == "data")
+
+
+# ---------------------------------------------------------------- small multiples
+
+
+def test_a_sweep_over_two_axes_has_a_chart_for_each_problem():
+    sheet = sheet_of_rows(rows(), "M_bytes", "total", ("schedule",))
+    assert [chart.title for chart in sheet.charts] == [f"d = {d}, N = {N}" for N in (64, 128) for d in (8, 16)]
+    for chart in sheet.charts:
+        d, N = map(int, re.findall(r"\d+", chart.title))
+        line = chart.line("flash2, best tiles")
+        assert line.y == [count(N, d, M)["flash2"].total for M in (1024, 4096, 16384)]
+    assert len(sheet.legend) == 5 and len({chart.frame["y"] for chart in sheet.framed}) == 1
+
+
+def test_a_few_lines_stay_in_one_chart():
+    sheet = sheet_of_rows(rows(schedules=("flash2",)), "M_bytes", "total", ("schedule",))
+    assert len(sheet.charts) == 1 and len(sheet.charts[0].lines) == 4
+
+
+def test_too_much_says_what_to_fix_with_which_option():
+    with pytest.raises(InputError, match="at most 12 charts.*keep the rows of one N, or draw -x N"):
+        sheet_of_rows(rows(N=range(16, 160, 16)), "M_bytes", "total", ("schedule",))
+    many = pd.concat([rows(N=[64], d=[8]).assign(schedule=f"s{k}") for k in range(3)], ignore_index=True)
+    with pytest.raises(InputError, match="--by: found .45 lines.*at most 8 lines; keep the rows of fewer"):
+        sheet_of_rows(many.assign(tiling=range(len(many))), "M_bytes", "total", ("tiling",))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_thinned_lines_stay_close(seed):
+    import random
+
+    rng = random.Random(seed)
+    points = sorted((rng.uniform(0, 50), rng.uniform(0, 50)) for _ in range(300))
+    kept = thinned(points)
+    assert kept[0] == points[0] and kept[-1] == points[-1] and set(kept) <= set(points)
+    near = [min(max(abs(x - a), abs(y - b)) for a, b in kept) for x, y in points]
+    assert max(near) < THIN
+
+
+def test_numbered_points_are_explained():
+    chart = Chart("", "M_bytes", "total", [ChartLine("a", [1.0, 99.0], [1.0, 2.0], [True] * 2)],
+                  points=(ChartPoint("here", 5.0, 1.5), ChartPoint("there", 5.0, 1.2)))  # fmt: skip
+    assert Sheet.of(chart).notes == ["1: here", "2: there"]
+    words = [box[0] for box in boxes(sheet_svg(Sheet.of(chart)))]
+    assert words.count("2") >= 1 and "2: there" in words and overlapping(boxes(sheet_svg(Sheet.of(chart)))) == []
