@@ -13,6 +13,7 @@ import click
 
 from .. import __version__
 from ..errors import InputError, IosimError, ScheduleError, suggestion
+from ..progress import want_progress
 from .options import LOADED, load_option
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class Commands(click.Group):
     def main(self, *args: object, **settings: object) -> object:  # type: ignore[override]
         """Run a command line. A stream that cannot be written to is one message and exit code 2."""
         hold_streams()
+        want_progress()
         try:
             with ended_by_signals():
                 return super().main(*args, **settings)  # type: ignore[call-overload]

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from ..progress import watched
 from .closed_form import Axis, Counts, floor_sum
 from .expression import Expr, Join, atoms
 from .segments import SEGMENTED, segment
@@ -249,6 +250,7 @@ def distinct(columns: Sequence[Whole]) -> tuple[list[Whole], NDArray[np.intp]]:
 
 def each_counts(columns: Sequence[Whole], count: Callable[[int, int, int, int], Counts]) -> Counts:
     """The counts of problems whose N, Nk, Br and Bc are `columns`, by calling `count` for each."""
-    found = [count(*one) for one in zip(*(column.tolist() for column in columns), strict=True)]
+    sizes = zip(*(column.tolist() for column in columns), strict=True)
+    found = [count(*one) for one in watched(sizes, "counts of the mask", len(columns[0]))]
     small = max(int(column.max()) for column in columns) < 2**31  # then no count is above 2^62
     return combined(found, lambda values: np.array(values, "int64" if small else object))

@@ -292,15 +292,15 @@ class BoundMask(Generic[S]):
 
     def _array_counts(self) -> Counts:
         """The counts of arrays of sizes."""
-        import numpy as np
-
-        from .array_counts import array_counts, combined, distinct, each_counts
-
         expr, kind = self.mask.expr, self.unit
         shift: Size = self.shift if kind == "tokens" else 0
         if has_closed_form(expr):
             rows, cols = axis(self.N, self.rows_q, kind), axis(self.Nk, self.rows_k, kind)
             return cast("Counts", closed_counts(expr, rows, cols, shift))
+        import numpy as np
+
+        from .array_counts import array_counts, combined, distinct, each_counts
+
         sizes, places = distinct(np.broadcast_arrays(self.N, self.Nk, self.rows_q, self.rows_k))
         if self.mask.counts_at_once:
             N, Nk, rows_q, rows_k = sizes

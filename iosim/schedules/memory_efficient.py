@@ -11,6 +11,7 @@ from ..core.problem import DENSE
 from ..core.tiling import Tiling
 from ..errors import InputError
 from ..masks.reach import reaches, reaches_of_sizes, seen
+from ..progress import watched
 from ..search.best import last_true
 from ..search.outer_tile_under_mask import MOST_IN_ARRAYS
 from ..search.shared_sram import largest, least_passes
@@ -153,7 +154,8 @@ def best_rows_under_mask(p: Attention, most: int, multiple: int, keys: Callable[
             "give --tiles as 128x64, or a --tile-multiple",
         )  # fmt: skip
     best = (-1, 0)
-    for n, reach in enumerate(reaches_of_sizes(p, multiple, most), 1):
+    sizes = watched(reaches_of_sizes(p, multiple, most), "query tiles", most)
+    for n, reach in enumerate(sizes, 1):
         rows, last = n * multiple, p.N - (len(reach) - 1) * n * multiple
         turns = -(-reach // keys(n))
         again, square = (int(part.sum()) * rows - int(part[-1]) * (rows - last) for part in (turns, reach))

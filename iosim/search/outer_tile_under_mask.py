@@ -15,6 +15,7 @@ from ..core.folded import Folded
 from ..core.problem import DENSE, Attention
 from ..core.watchers import Traffic
 from ..errors import InputError
+from ..progress import watched
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from ..core.typing import ScheduleLike, Size, Text, Tiles
 
 MOST_MASKED = 2**14  # outer tiles that may be counted one by one, which takes some seconds
-MOST_IN_ARRAYS = 2**18
+MOST_IN_ARRAYS = 2**20  # outer tiles that may be counted in arrays: up to 20 s, and 2 s in a closed form
 WORTH_NUMPY = 1024  # outer tiles; counting so many one by one takes as long as importing NumPy
 CANDIDATES_AT_ONCE = 2**17  # some hundred MB
 
@@ -54,7 +55,7 @@ def least_traffic(
     if arrays:
         found = least_in_arrays(schedule, problem, tiling, largest, multiple)
         return found if single is None else int(found[0])
-    outer = range(1, highest + 1)
+    outer = watched(range(1, highest + 1), "outer tiles", highest)
     return min(outer, key=lambda n: cast("int", moved_bytes(schedule, problem, tiling(n * multiple, multiple))))
 
 
@@ -84,7 +85,8 @@ def least_in_arrays(
     *sizes, counts = np.broadcast_arrays(*map(np.atleast_1d, (*sizes, largest)))
     counts = counts.astype(np.int64)
     found = np.empty(len(counts), np.int64)
-    for part in candidate_chunks(np.cumsum(counts)):
+    parts = list(candidate_chunks(np.cumsum(counts)))
+    for part in watched(parts, "outer tiles, in parts", len(parts)):
         row = np.repeat(np.arange(part.start, part.stop), counts[part])
         starts = np.cumsum(counts[part]) - counts[part]
         n = (np.arange(len(row)) - starts[row - part.start] + 1).astype(kind)

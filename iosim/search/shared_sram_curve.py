@@ -7,12 +7,13 @@ pair that needs no more M.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from math import isqrt
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, cast
 
 from ..core.tiling import Tiling
 from ..errors import InputError
+from ..progress import watched
 from .shared_sram import sizes_by_passes
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     SizeArray = NDArray[np.int64]  # or of Python integers, where a count may not fit
     Reach = Callable[[int], list[tuple[int, int]]]
 
-MOST = 2**20  # pairs of sizes, which take a second
+MOST = 2**24  # pairs; they take twenty seconds
+AT_ONCE = 2**18  # pairs; they take some hundred MB
 MOST_SEEN = 2**28  # pairs of sizes under a mask, which take twenty seconds
 
 
@@ -47,8 +49,8 @@ class Solver(Protocol[F_co]):
     ) -> F_co: ...  # fmt: skip
 
 
-def pairs(rows_axis: int, columns_axis: int, multiple: int) -> tuple[SizeArray, SizeArray]:
-    """The smallest rows and columns for each pair of numbers of passes, as arrays of Python integers."""
+def pairs(rows_axis: int, columns_axis: int, multiple: int) -> Iterator[tuple[SizeArray, SizeArray]]:
+    """The smallest rows and columns for each pair of numbers of passes: arrays of Python integers, some at a time."""
     import numpy as np
 
     rows, columns = list(sizes_by_passes(rows_axis, multiple)), list(sizes_by_passes(columns_axis, multiple))
@@ -56,7 +58,10 @@ def pairs(rows_axis: int, columns_axis: int, multiple: int) -> tuple[SizeArray, 
         enough = 1 << (4 * isqrt(rows_axis * columns_axis) // MOST).bit_length()  # an axis has about 2 sqrt(N) counts
         raise InputError("--N", max(rows_axis, columns_axis), f"at most {MOST} pairs of tile counts",
                          f"give --tile-multiple {max(enough, 2 * multiple)}")  # fmt: skip
-    return np.repeat(np.array(rows, object), len(columns)), np.tile(np.array(columns, object), len(rows))
+    step = max(1, AT_ONCE // len(columns))
+    parts = [rows[start : start + step] for start in range(0, len(rows), step)]
+    for part in watched(parts, "pairs of tile sizes, in parts", len(parts)):
+        yield np.repeat(np.array(part, object), len(columns)), np.tile(np.array(columns, object), len(part))
 
 
 def falls(
@@ -67,18 +72,32 @@ def falls(
     are called with numbers and with arrays."""
     import numpy as np
 
+    most, least = room(rows_axis)
+    kind = integers(most * columns_axis + least, cost(rows_axis, columns_axis))
+    found = []
+    for rows, columns in pairs(rows_axis, columns_axis, multiple):
+        found.append(falls_among(rows.astype(kind), columns.astype(kind), rows_axis, columns_axis, room, cost))
+    M, words, rows, columns = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    kept = cheaper(M, words)
+    return Falls(M[kept], (rows[kept], columns[kept]))
+
+
+def falls_among(
+    rows: SizeArray, columns: SizeArray, rows_axis: int, columns_axis: int,
+    room: Callable[[int], tuple[int, int]], cost: Callable[[int, int], int],
+) -> tuple[SizeArray, SizeArray, SizeArray, SizeArray]:  # fmt: skip
+    """(M, cost, rows, columns) of the pairs that cost less than all others of these that need no more M."""
+    import numpy as np
+
     room_of, cost_of = (
         cast("Callable[[Size], tuple[Size, Size]]", room),
         cast("Callable[[Size, Size], SizeArray]", cost),
     )
-    most, least = room(rows_axis)
-    kind = integers(most * columns_axis + least, cost(rows_axis, columns_axis))
-    rows, columns = (part.astype(kind) for part in pairs(rows_axis, columns_axis, multiple))
     each, beside = room_of(np.minimum(rows, rows_axis))
-    M = each * np.minimum(columns, columns_axis) + beside
+    M = cast("SizeArray", each * np.minimum(columns, columns_axis) + beside)
     words = cost_of(-(-rows_axis // rows), -(-columns_axis // columns))
     kept = cheaper(M, words)
-    return Falls(M[kept], (rows[kept], columns[kept]))
+    return M[kept], words[kept], rows[kept], columns[kept]
 
 
 def seen_pairs(
@@ -105,7 +124,7 @@ def seen_pairs(
     rooms = cast("Callable[[Size], list[tuple[Size, Size]]]", room)(np.minimum(rows, rows_axis))
     words_of = cast("Callable[[Size, Size, Size], SizeArray]", cost)
     found = []
-    for width in columns.tolist():
+    for width in watched(columns.tolist(), "key tiles", len(columns)):
         words = words_of(*sums(width))
         M = np.maximum.reduce([each * min(width, columns_axis) + beside for each, beside in rooms])
         below = np.append(True, words[1:] < np.minimum.accumulate(words)[:-1]).astype(bool)  # M grows with the rows

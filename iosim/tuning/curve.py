@@ -21,11 +21,12 @@ from ..core.problem import DENSE, Attention
 from ..core.tiling import Tiling
 from ..counting.count import measure
 from ..errors import InputError
+from ..progress import watched
 from ..schedules import Schedule
 from ..schedules.registry import narrowed
 from ..search.best import footprint, last_true
 from ..search.inner_tile import inner_matters
-from ..search.outer_tile_under_mask import MOST_MASKED
+from ..search.outer_tile_under_mask import MOST_IN_ARRAYS, MOST_MASKED
 from ..search.shared_sram import sizes_by_passes
 from ..search.shared_sram_curve import cheaper, integers, pairs
 from .thread_blocks import blocks
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from ..search.shared_sram_curve import SizeArray
 
 MOST_CANDIDATES = 2**18  # candidates of one schedule, which take some seconds
+MASKED_AT_ONCE = 2**16  # outer tiles
 
 
 @dataclass(frozen=True)
@@ -178,27 +180,25 @@ def require_tokens(p: Attention) -> None:
 # ---------------------------------------------------------------- candidates
 
 
-def candidate_tilings(schedule: Schedule, p: Attention, multiple: int) -> Sequence[Tiling[Size]]:
+def candidate_tilings(schedule: Schedule, p: Attention, multiple: int) -> Iterable[Tiling[Size]]:
     """Tilings among which there is a best one for every M. Their sizes may be arrays."""
     if "ideal" in schedule.rules:
         return [Tiling(1, 1)]
     if mask_matters(schedule, p):
         return masked_tilings(schedule, p, multiple)
-    return [dense_tilings(schedule, p, multiple)]
+    return (in_integers(schedule, p, tiling) for tiling in dense_tilings(schedule, p, multiple))
 
 
-def dense_tilings(schedule: Schedule, p: Attention, multiple: int) -> Tiling[Size]:
-    """The candidates without a mask, as a tiling of arrays."""
+def dense_tilings(schedule: Schedule, p: Attention, multiple: int) -> Iterable[Tiling[Size]]:
+    """The candidates without a mask, as tilings of arrays."""
     import numpy as np
 
     if schedule.candidates is not None:
-        tiling = schedule.candidates(p, multiple)
-    elif schedule.inner_matters:
-        tiling = Tiling(*pairs(p.N, p.Nk, multiple))
-    else:
-        length = p.N if schedule.outer == "queries" else p.Nk
-        tiling = arranged(schedule, np.array(smallest_tile_sizes(length, multiple), object), multiple)
-    return in_integers(schedule, p, tiling)
+        return [schedule.candidates(p, multiple)]
+    if schedule.inner_matters:
+        return (Tiling(*some) for some in pairs(p.N, p.Nk, multiple))
+    length = p.N if schedule.outer == "queries" else p.Nk
+    return [arranged(schedule, np.array(smallest_tile_sizes(length, multiple), object), multiple)]
 
 
 def in_integers(schedule: Schedule, p: Attention, tiling: Tiling[Size]) -> Tiling[Size]:
@@ -214,7 +214,7 @@ def in_integers(schedule: Schedule, p: Attention, tiling: Tiling[Size]) -> Tilin
     return replace(tiling, **fields)
 
 
-def masked_tilings(schedule: Schedule, p: Attention, multiple: int) -> Sequence[Tiling[Size]]:
+def masked_tilings(schedule: Schedule, p: Attention, multiple: int) -> Iterable[Tiling[Size]]:
     """The candidates under a mask of tokens.
 
     The smallest inner tile is still best, unless the schedule states its candidates. But every size of the outer tile
@@ -224,15 +224,23 @@ def masked_tilings(schedule: Schedule, p: Attention, multiple: int) -> Sequence[
     if schedule.masked_candidates is not None:
         return schedule.masked_candidates(p, multiple)
     units = -(-(p.N if schedule.outer == "queries" else p.Nk) // multiple)
-    if p.mask.counts_arrays and units <= MOST_CANDIDATES:
-        import numpy as np
-
-        outer = np.arange(1, units + 1).astype(object) * multiple
-        return [in_integers(schedule, p, arranged(schedule, outer, multiple))]
-    if units > MOST_MASKED:
-        raise InputError("--mask", f"{units} outer tiles", f"at most {MOST_MASKED} where a mask is counted for each",
+    most = MOST_IN_ARRAYS if p.mask.counts_at_once else MOST_MASKED
+    if units > most:
+        raise InputError("--mask", f"{units} outer tiles", f"at most {most} where a mask is counted for each",
                          "give a --tile-multiple")  # fmt: skip
-    return [arranged(schedule, n * multiple, multiple) for n in range(1, units + 1)]
+    if not p.mask.counts_arrays:
+        return [arranged(schedule, n * multiple, multiple) for n in range(1, units + 1)]
+    starts = range(1, units + 1, MASKED_AT_ONCE)
+    ends = (min(units + 1, start + MASKED_AT_ONCE) for start in starts)
+    parts = watched(list(zip(starts, ends, strict=True)), f"outer tiles of {schedule.name}, in parts", len(starts))
+    return (in_integers(schedule, p, outer_tiles(schedule, start, stop, multiple)) for start, stop in parts)
+
+
+def outer_tiles(schedule: Schedule, start: int, stop: int, multiple: int) -> Tiling[Size]:
+    """Outer tiles of `start` to `stop` - 1 multiples beside the smallest inner tile, as a tiling of arrays."""
+    import numpy as np
+
+    return arranged(schedule, np.arange(start, stop).astype(object) * multiple, multiple)
 
 
 def arranged(schedule: Schedule, outer: Size, inner: Size) -> Tiling[Size]:

@@ -243,8 +243,14 @@ def trace_curve(
     parse_count(tile_multiple, "--tile-multiple")
     parse_count(least_blocks, "--least-blocks")
     asked = space_of(schedules, problem)
-    space = searchable(asked, problem, least_blocks)
-    own = {s.name: curve.free_steps(s, problem, tile_multiple, options, least_blocks) for s in space}
+    space, own = searchable(asked, problem, least_blocks), {}
+    for schedule in space:
+        try:
+            own[schedule.name] = curve.free_steps(schedule, problem, tile_multiple, options, least_blocks)
+        except InputError:
+            if schedules or schedule.masked_candidates is None or problem.mask.tile_units:
+                raise  # else it has more pairs of tiles than can be counted
+    space = [s for s in space if s.name in own]
     steps = curve.envelope(step for found in own.values() for step in found)
     published = []
     for choice in published_in(space, problem):

@@ -34,6 +34,8 @@ def random_problem(rng, name, most):
         "splits": rng.randint(1, 5), "page_size": rng.randint(1, 5), "gqa": rng.choice(["repeat", "repeat", "pack"]),
         "dropout": Dropout(0.5, 1) if schedule.drops and rng.random() < 0.5 else None,
     }  # fmt: skip
+    if schedule.search is None and rng.random() < 0.4:
+        options |= {"register_bytes": rng.choice([0, 20, 100, 400]), "stages": rng.randint(1, 3)}
     if name == "linear-causal":
         options["gqa"] = "repeat"
     dense = options["gqa"] == "pack" or rng.random() < (0.05 if schedule.skips else 0.5)
@@ -60,7 +62,7 @@ def judge(rng, name, monkeypatch, most=14):
     schedule, multiple = SCHEDULES[name], rng.choice([1, 1, 1, 2, 3])
     p = random_problem(rng, name, most)
     monkeypatch.setattr(outer_tile_under_mask, "worth_arrays", lambda largest: arrays)
-    needs = {t: footprint(schedule, p, t).peak_bytes for t in every_tiling(schedule, p, multiple)}
+    needs = {t: footprint(schedule, p, t).smem_bytes for t in every_tiling(schedule, p, multiple)}
     moved = {t: bytes_of(schedule, p, t) for t in needs}
     steps = curve([schedule], p, multiple) if exact(schedule, p) else None
     fitting = 0

@@ -192,6 +192,8 @@ def test_the_limit_holds_where_folding_cannot_know(tmp_path):
 def test_progress_is_told_now_and_then(monkeypatch):
     monkeypatch.setattr(event_file, "BATCH", 10)
     said, events = [], []
-    seen = event_file.emit_events(SCHEDULES["flash2"], Attention(16, 4), Tiling(4, 4), events.append, progress=said.append)
+    seen = event_file.emit_events(
+        SCHEDULES["flash2"], Attention(16, 4), Tiling(4, 4), events.append, progress=said.append
+    )
     assert seen == len(events) and len(said) == seen // 10 and said[0] == f"10 of {seen:,} events"
     assert all(tuple(event) == event_file.EVENT_COLUMNS for event in events), "CSV writes the values in this order"

@@ -11,7 +11,9 @@ from iosim import SCHEDULES, Attention, Tiling, count
 from iosim.core.problem import TENSORS
 from iosim.errors import InputError
 from iosim.masks import parse_mask
+from iosim.search import shared_sram_curve
 from iosim.search.best import best_tiles, footprint
+from iosim.tuning import curve as curve_module
 from iosim.tuning.curve import curve, exact, smallest_tile_sizes, step_at, steps
 from iosim.tuning.least import space_of, trace_curve, tune
 
@@ -186,7 +188,41 @@ def test_too_many_tiles_are_refused():
     with pytest.raises(InputError, match="--N"):
         steps(SCHEDULES["flash2"], Attention(2**40, 8))
     with pytest.raises(InputError, match="pairs"):
-        steps(SCHEDULES["memory-efficient"], Attention(2**20, 8))
+        steps(SCHEDULES["memory-efficient"], Attention(2**24, 8))
+
+
+@pytest.mark.parametrize("name", ["memory-efficient", "small-cache", "block-sparse-q", "block-sparse"])
+def test_candidates_in_parts_are_those_of_one_piece(name, monkeypatch):
+    rng = random.Random(name)
+    for mask in ("dense", "causal", "window:2|global:3"):
+        p, multiple = small(rng, 40, mask=parse_mask(mask))
+        whole = curve([SCHEDULES[name]], p, multiple)
+        with monkeypatch.context() as patch:
+            patch.setattr(shared_sram_curve, "AT_ONCE", 7)
+            patch.setattr(curve_module, "MASKED_AT_ONCE", 3)
+            assert curve([SCHEDULES[name]], p, multiple) == whole != []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["memory-efficient", "small-cache", "flash1"])
+def test_the_curve_of_half_a_million_queries(name):
+    """The search at one M finds the same on both sides of some falls."""
+    schedule, p = SCHEDULES[name], Attention(2**19, 128)
+    found = curve([schedule], p)
+    for step in random.Random(name).sample(found, 5):
+        for M in (step.M_bytes - 1, step.M_bytes):
+            tiling, there = best_tiles(schedule, p, M), step_at(found, M)
+            assert (tiling and moved(schedule, p, tiling)) == (there and there.total_bytes), M
+
+
+def test_a_schedule_with_too_many_pairs_is_left_out_under_a_mask(monkeypatch):
+    """Of memory-efficient every pair of tiles is counted under a mask. The others have a curve all the same."""
+    monkeypatch.setattr(shared_sram_curve, "MOST_SEEN", 100)
+    found = trace_curve(40, 8, mask="causal")
+    assert "memory-efficient" in [s.name for s in found.left_out] and "block-sparse-q" in found.own
+    assert not {s.name for s in found.left_out} & {s.name for s in found.space}
+    with pytest.raises(InputError, match="at most 100 pairs"):
+        trace_curve(40, 8, mask="causal", schedules=["memory-efficient"])
 
 
 def test_a_mask_of_tiles_has_no_curve(iosim):
