@@ -5,13 +5,12 @@ All of it is read off the counts. The reason is that of the tensors whose traffi
 
 from __future__ import annotations
 
-from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.problem import TENSORS
 from ..schedules import SCHEDULES
 from ..schedules.registry import narrowed
-from ..tables import excess
+from ..tables import excess, ratio
 from .columns import flags, tile_sizes
 
 if TYPE_CHECKING:
@@ -154,12 +153,13 @@ def distance_to_floor(share: float | None, M_bytes: int | None) -> str:
         return "No exact algorithm can move less." if M_bytes is None else "No algorithm of the class can move less."
     if M_bytes is None:
         return f"That is {excess(share)} times the compulsory words."
-    return f"It is within {rounded_up(share)} of the least that any algorithm of the class can move."
+    return f"It is within {at_most(share)} of the least that any algorithm of the class can move."
 
 
-def rounded_up(share: float) -> str:
-    """A ratio in three decimals, never below it: so "within" stays true."""
-    return f"{ceil(round(share * 1000, 6)) / 1000:.3f}"
+def at_most(share: float) -> str:
+    """A ratio in the three decimals that tables show; with `about` if these are below it."""
+    text = ratio(share)
+    return text if float(text) >= share else f"about {text}"
 
 
 # ---------------------------------------------------------------- the reason
@@ -237,8 +237,8 @@ def difference(mine: Moved, its: Moved) -> tuple[str, str]:
         return "goes through HBM", "go through HBM"
     if mine.passes is None or its.passes is None:
         more = mine.total > its.total
-        ratio = times(max(mine.total, its.total), min(mine.total, its.total))
-        text = f"{ratio}x as much" if more else f"{ratio}x less"
+        share = times(max(mine.total, its.total), min(mine.total, its.total))
+        text = f"{share}x as much" if more else f"{share}x less"
         return f"moves {text}", f"move {text}"
     (did, mine_often), (does, its_often) = done(*mine.passes), done(*its.passes)
     text = f"{did} {mine_often}, not " + ("" if did == does else f"{does} ") + its_often
@@ -289,4 +289,4 @@ def answer_of_floor(floor: Bound, known: dict[str, Bound]) -> str:
     found = f"the {best.kind}, moves" if "," in best.kind else f"the {best.kind} moves"
     if best.words == floor.words:
         return f"{text}, and {found} no more."
-    return f"{text}; {found} {best.words}, within {rounded_up(best.words / floor.words)} of that."
+    return f"{text}; {found} {best.words}, within {at_most(best.words / floor.words)} of that."

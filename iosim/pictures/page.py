@@ -17,10 +17,11 @@ from ..counting import report
 from ..counting.bounds import Bound
 from ..counting.count import Report, Result, choose_tiling
 from ..counting.report import count_table, detail_table, header
+from ..grid import ByteCell
 from ..masks.picture import MOST_PICTURE_PAIRS, tile_map
 from ..schedules import find
 from ..tables import Rows
-from ..units import format_bytes
+from ..units import binary, format_bytes
 from . import svg_chart
 from .chart import Chart, size
 
@@ -37,9 +38,11 @@ STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 72rem;
        margin: 0 auto; padding: 1.5rem; }
 h1 { font-size: 1.5rem; margin: 0 0 .2rem; } h2 { font-size: 1.1rem; margin: 2rem 0 .4rem; }
-p { max-width: 46rem; margin: .3rem 0 .7rem; } .small, footer { color: var(--muted); font-size: .85rem; }
+p { max-width: 46rem; margin: .3rem 0 .7rem; }
+.answer { font-size: 1.05rem; border-left: 3px solid var(--tile); padding-left: .8rem; }
+.small, footer { color: var(--muted); font-size: .85rem; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .25rem .7rem; border-bottom: 1px solid var(--rule); text-align: left; vertical-align: top; }
+th, td { padding: .25rem .55rem; border-bottom: 1px solid var(--rule); text-align: left; vertical-align: top; }
 th { font-weight: 600; white-space: nowrap; } .n { text-align: right; white-space: nowrap; } .no { font-weight: 700; }
 svg { width: 100%; height: auto; display: block; } svg { color: var(--ink); }
 .grid { stroke: var(--rule); } .mark { stroke: var(--muted); }
@@ -93,7 +96,8 @@ def page(found: Report, chart: Chart, argv: list[str], tiles: str | None = None,
     command = escape(" ".join(["iosim", *argv]))
     foot = f"<footer>iosim {found.version} · <code>{command}</code> · M in 1024s; a ragged last tile counts at its size"
     head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(heading)}</title>'
-    body = f"<h1>{escape(heading)}</h1><p>{escape(about)}</p>{''.join(sections)}{foot}</footer>"
+    said = f"<p class=answer>{escape(found.answer)}</p>"
+    body = f"<h1>{escape(heading)}</h1><p>{escape(about)}</p>{said}{''.join(sections)}{foot}</footer>"
     return f'<!doctype html>\n<html lang="en"><head>{head}<style>{STYLE}</style></head><body>{body}</body></html>\n'
 
 
@@ -119,6 +123,8 @@ def is_number(rows: Rows, name: str) -> bool:
 
 def html_cell(value: object) -> str:
     """A cell of an HTML table."""
+    if isinstance(value, ByteCell):
+        return f"<td class=n>{binary(int(value))}</td>"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"<td class=n>{value:,}</td>".replace(",", "\u202f")
     text = "–" if value is None or value == "-" else str(value)

@@ -5,6 +5,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+import iosim as package
 from iosim.counting.count import count
 
 SIZES = ("--N", 1024, "--d", 64, "--M", "64KB")
@@ -74,8 +75,30 @@ def test_the_table_is_what_was_counted(page):
         for row in rows
     ]
     assert found == [(r.schedule, r.reads, r.writes) for r in count(N=1024, d=64, M="64KB").results]
+    sizes = [row[head.index("bytes")] for row in rows]
+    assert all(re.fullmatch(r"[\d.]+ [KMG]iB", size) for size in sizes), "one unit system, as on a terminal"
     verdicts = {row[1].split()[0] + row[0]: row[head.index("fits")] for row in rows}
     assert verdicts["paperflash1"] == "NO" and verdicts["bestflash1"] == "yes"
+
+
+def test_the_headline_has_the_answer(page):
+    parsed, _ = page(*SIZES)
+    answer = count(N=1024, d=64, M="64KB").answer
+    assert parsed.words.index(answer) < parsed.words.index("Words moved")
+
+
+@pytest.mark.parametrize("mask", ["dense", "causal"])
+def test_the_picture_has_the_floor_of_each_M(page, mask):
+    """Under a mask too: the thin grey line is the floor at every M of the chart."""
+    from iosim.masks import parse_mask
+    from iosim.pictures.traffic import traffic_chart
+
+    args = ("--N", 256, "--d", 16, "--M", "8KB", "--mask", mask)
+    parsed, _ = page(*args)
+    assert "floor" in parsed.words
+    chart = traffic_chart({"N": 256, "d": 16, "mask": mask})
+    p = package.Attention(256, 16, mask=parse_mask(mask))
+    assert chart.line("floor").y == [package.floor(p, int(M)).words for M in chart.line("floor").x]
 
 
 def test_bounds_have_their_kind(page):
