@@ -154,7 +154,7 @@ def table(quick=False):
     """The rows (what, measured, aim)."""
     clock = Clock(quick)
     yield from counts(clock)
-    yield from arrays(clock, 16 if quick else 32_768)
+    yield from arrays(clock, 2_048 if quick else 32_768)
     yield from best(clock)
     yield from sweeps(clock, 10 if quick else 500)
     yield from runs(clock, 64 if quick else 512)
