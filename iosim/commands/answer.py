@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
     from ..tables import Rows
 
 
-@dataclass(frozen=True)
-class Output:
+class Output(NamedTuple):
     """The form of an answer (JSON, CSV or text), and its place: a file, or stdout for None and `-`."""
 
     as_json: bool = False

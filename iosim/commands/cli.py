@@ -33,7 +33,7 @@ COMMANDS = {
     "profile": "Which schedule and tiles explain an attention kernel that somebody else wrote.",
     "calibrate": "Measure this GPU into a hardware file.",
     "tune": "The least traffic that fits, over schedules and tiles; with --curve, for every M.",
-    "crossover": "The M from which on one schedule moves less than another, exact to the byte.",
+    "crossover": "The M or N from which on one schedule moves less than another, exact to the byte.",
     "roofline": "FLOPs by kind, intensity, ideal and predicted time on a GPU, and which resource binds.",
     "cache": "A schedule's accesses through a cache: LRU and Belady's optimum.",
     "plot": "Pictures: traffic against M or N, columns of a sweep, a mask.",

@@ -125,7 +125,7 @@ SCHEDULE, HARDWARE, TEXT = Kind(read_schedules), Kind(read_hardware), Kind(lambd
 
 REQUIRED, PROBLEM, MEMORY = "Required", "Problem", "Memory"
 CHOICE, VARIANTS, OWN, ANSWER = "Schedules and tiles", "What schedules may do", "Options", "Answer"
-HEADINGS = (REQUIRED, OWN, PROBLEM, MEMORY, CHOICE, VARIANTS, ANSWER)
+HEADINGS = (REQUIRED, PROBLEM, MEMORY, CHOICE, OWN, VARIANTS, ANSWER)
 
 
 class Option(click.Option):

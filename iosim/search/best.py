@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from ..schedules import Schedule
 
 
+NEWTON_STEPS = 4
+
+
 def footprint(schedule: ScheduleLike | Text, problem: Attention[Size], tiling: Tiling[Size]) -> Footprint:
     """What a schedule needs on the chip, without its mask. Only `smem_bytes` must fit in M."""
     from dataclasses import replace
@@ -74,17 +77,18 @@ def search(
     def tiling(outer: Size, inner: Size) -> Tiling[Size]:
         return Tiling(outer, inner) if outer_is_q else Tiling(inner, outer)
 
-    def fits(outer: Size, inner: Size) -> Test:
-        return footprint(schedule, problem, tiling(outer, inner)).smem_bytes <= M_bytes
+    def needed(outer: Size, inner: Size) -> Size:
+        return footprint(schedule, problem, tiling(outer, inner)).smem_bytes
 
-    largest = last_true(lambda n: fits(n * multiple, multiple), -(-outer_length // multiple))
+    largest = last_within(lambda n: needed(n * multiple, multiple), M_bytes, -(-outer_length // multiple))
     found, largest = largest > 0, larger(largest, 1)
     if anywhere(found) and inner_matters(schedule, problem, tiling, multiple):
         if not isinstance(largest, int):
             return one_by_one(search, schedule, problem, M_bytes, multiple)
 
         def largest_inner(n: int) -> int:
-            return cast("int", last_true(lambda k: fits(n * multiple, k * multiple), -(-inner_length // multiple)))
+            bytes_of = lambda k: needed(n * multiple, k * multiple)  # noqa: E731
+            return cast("int", last_within(bytes_of, M_bytes, -(-inner_length // multiple)))
 
         return least_of_both(schedule, problem, tiling, largest, largest_inner, multiple), found
     if problem.mask is not DENSE and getattr(schedule, "skips", True) and anywhere(found):
@@ -92,8 +96,31 @@ def search(
     count = -(-outer_length // (largest * multiple))
     rows = -(-outer_length // count)
     outer = -(-rows // multiple) * multiple
-    inner = last_true(lambda n: fits(outer, n * multiple), -(-inner_length // multiple))
+    inner = last_within(lambda n: needed(outer, n * multiple), M_bytes, -(-inner_length // multiple))
     return tiling(outer, larger(inner, 1) * multiple), found
+
+
+def last_within(needed: Callable[[Size], Size], M_bytes: Size, most: Size) -> Size:
+    """The largest n from 1 to `most` whose need is at most M; 0 if there is none. The need grows with n.
+
+    It grows nearly in a straight line. So for numbers a few steps of Newton's method come before the search by halves.
+    """
+    low, high = 0 * most, most
+    if isinstance(M_bytes, int) and isinstance(low, int) and isinstance(high, int):
+        n = 1
+        for _ in range(NEWTON_STEPS):
+            if high - low < NEWTON_STEPS or not low < n < high:
+                break
+            here, there = needed(n), needed(n + 1)
+            if here > M_bytes:
+                high = n - 1
+            elif there <= M_bytes:
+                low = n + 1
+            else:
+                return n
+            n = cast("int", n + (M_bytes - here) // (there - here)) if there > here else high - 1
+            n = min(max(n, low + 1), high - 1)
+    return low + last_true(lambda more: needed(low + more) <= M_bytes, high - low)
 
 
 @overload

@@ -9,7 +9,7 @@ from iosim import Attention, Folded, Tiling, Traffic, count
 from iosim.masks import parse_mask
 from iosim.schedules import find
 from iosim.search import outer_tile_under_mask
-from iosim.search.best import best_tiles, footprint, last_true, search
+from iosim.search.best import best_tiles, footprint, last_true, last_within, search
 
 BEST = [  # M, acc_dtype, multiple, Br x Bc, total words
     ("64KB", "fp16", 16, (96, 16), 182_452_224),
@@ -139,3 +139,18 @@ def traffic(schedule, p, tiling):
     watcher = Traffic()
     Folded(p, watcher).run(schedule, tiling)
     return watcher.total
+
+
+def test_the_last_that_fits_is_that_of_a_search_of_all():
+    """Needs that are straight, that bend, that stand still, and in steps; with and without any n that fits."""
+    rng = random.Random(5)
+    for _ in range(2000):
+        lines = [(rng.randint(0, 50), rng.choice([0, 1, 2, 7, 100])) for _ in range(rng.randint(1, 4))]
+        clipped, step = rng.randint(1, 200), rng.choice([1, 1, 3])
+
+        def needed(n, lines=lines, clipped=clipped, step=step):
+            return max(a + b * (-(-min(n, clipped) // step)) for a, b in lines)
+
+        most, M = rng.randint(1, 300), rng.randint(0, 500)
+        fits = [n for n in range(1, most + 1) if needed(n) <= M]
+        assert last_within(needed, M, most) == max(fits, default=0)
