@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 @problem_options
 @memory_options
 @tiles_option("Br x Bc as 64x64; or paper, best with one --M.")
-@schedule_option("One of iosim schedules (default: flash1).")
+@schedule_option("Of iosim schedules: a,b or repeated (default: flash1).")
 @variant_options
 @text_option(
     "--granularity", "What is accessed and evicted as a whole: line, word or tile.", default="line", show_default=True

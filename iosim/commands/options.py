@@ -210,7 +210,7 @@ mask_options = options(
     flag_option("--causal", "Short for --mask causal.", heading=PROBLEM),
 )  # fmt: skip
 problem_options = options(
-    text_option("--N", "Queries.", metavar="COUNT", heading=PROBLEM, kind=COUNT,
+    text_option("--N", "Queries: the sequence length.", metavar="COUNT", heading=PROBLEM, kind=COUNT,
                 also=("seqlen", "seq-len", "seq", "length", "sequence-length", "queries", "n-ctx", "l")),
     size_options,
     mask_options,
@@ -308,6 +308,8 @@ AXES = (
 """Parameters with several values, where a command counts a whole grid."""
 SIZES = ("m", "m_elements", "hardware")
 """Parameters with several values, where a command answers for one problem after the other."""
+AXIS_HINTS = {"m": "An axis as 16KB:64KB:x2 has an answer for each.", "hardware": "Several as h100,t4."}
+"""What the help adds to these parameters if they are axes."""
 
 # ---------------------------------------------------------------- commands
 
@@ -392,13 +394,19 @@ class Command(click.Command):
     # ------------------------------------------------------------ help
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        needed = [need.parameter for need in self.needs]
+        needed = {need.parameter: need.or_else for need in self.needs}
+        flags = {option.name: option.flag for option in self.options_of(ctx)}
         lines: dict[str, list[tuple[str, str]]] = {heading: [] for heading in HEADINGS}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
             if record is not None:
                 own = parameter.heading if isinstance(parameter, Option) else ANSWER
-                lines[REQUIRED if parameter.name in needed else own].append(record)
+                others = [flags[name] for name in needed.get(str(parameter.name), ()) if name in flags]
+                words = [record[1], f"Or give {' or '.join(others)}."] if others else [record[1]]
+                words += (
+                    [AXIS_HINTS[str(parameter.name)]] if self.axes == SIZES and parameter.name in AXIS_HINTS else []
+                )
+                lines[REQUIRED if parameter.name in needed else own].append((record[0], " ".join(words)))
         lines[REQUIRED].sort(key=lambda record: (record[0].startswith("--M"),))
         for heading, records in lines.items():
             if records:

@@ -22,7 +22,7 @@ from .options import (
 @problem_options
 @memory_options
 @tiles_option("Br x Bc as 16x16; or paper, best with --M.")
-@schedule_option("One of iosim schedules (default: flash2).")
+@schedule_option("Of iosim schedules: a,b or repeated (default: flash2).")
 @variant_options
 @format_option("csv, jsonl, parquet, perfetto (default: from the file's name).")
 @row_outputs
@@ -36,20 +36,15 @@ def command(
 
     Example: iosim trace --N 64 --d 16 --tiles 16x16 --schedule flash1 -o trace.json
     """
-    from ..errors import InputError
     from ..schedules import find_all
     from ..tracing import event_file
 
     p = problem(given)
     size = memory(m, m_elements, hardware)
     kind = event_file.event_format(kind, path, as_json, as_csv)
-    chosen = find_all(schedules or "flash2")
-    if len(chosen) > 1:
-        names = ", ".join(schedule.name for schedule in chosen)
-        raise InputError("--schedule", names, "one schedule: a trace is of one run", "run iosim trace for each")
-    schedule, head, tiling = event_file.one_head_run(p, chosen[0].name, tiles, size)
-    event_file.check_length(event_file.count_events(schedule, head, tiling).total)  # before anything is on stdout
+    runs = [event_file.one_head_run(p, s.name, tiles, size) for s in find_all(schedules or "flash2")]
+    for run in runs:  # before anything is on stdout
+        event_file.check_length(event_file.count_events(*run).total)
+    columns = (*(["schedule"] if len(runs) > 1 else []), *event_file.EVENT_COLUMNS)
     with under_way() as progress:
-        event_file.write_events(
-            lambda emit: event_file.emit_events(schedule, head, tiling, emit, progress=progress), path, kind
-        )
+        event_file.write_events(lambda emit: event_file.emit_runs(runs, emit, progress), path, kind, columns)

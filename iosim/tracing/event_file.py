@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, TextIO, cast
 
@@ -134,30 +134,31 @@ def emit_events(
 
 
 @contextmanager
-def csv_writer(file: TextIO) -> Iterator[Emit]:
+def csv_writer(file: TextIO, columns: tuple[str, ...]) -> Iterator[Emit]:
     """Write events as CSV with a header."""
     import csv
 
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(EVENT_COLUMNS)
+    writer.writerow(columns)
     yield lambda event: writer.writerow(event.values())
 
 
 @contextmanager
-def jsonl_writer(file: TextIO) -> Iterator[Emit]:
+def jsonl_writer(file: TextIO, columns: tuple[str, ...]) -> Iterator[Emit]:
     """Write events as one JSON object a line."""
     yield lambda event: file.write(json.dumps(event) + "\n")
 
 
 @contextmanager
-def parquet_writer(path: str) -> Iterator[Emit]:
+def parquet_writer(path: str, columns: tuple[str, ...]) -> Iterator[Emit]:
     """Write events as Parquet, in row groups of BATCH. MissingError without pyarrow."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as parquet
     except ImportError:
         raise MissingError("Parquet needs pyarrow: pip install 'iosim[parquet]'; CSV works without it") from None
-    schema = pa.schema([(name, pa.string() if name in ("event", "name") else pa.int64()) for name in EVENT_COLUMNS])
+    texts = ("schedule", "event", "name")
+    schema = pa.schema([(name, pa.string() if name in texts else pa.int64()) for name in columns])
     rows: list[Event] = []
     with parquet.ParquetWriter(path, schema) as writer:
 
@@ -181,18 +182,32 @@ TRACKS = ("loads", "stores", "steps")
 
 
 @contextmanager
-def perfetto_writer(file: TextIO) -> Iterator[Emit]:
+def perfetto_writer(file: TextIO, columns: tuple[str, ...]) -> Iterator[Emit]:
     """Write events in Chrome's trace-event format, which Perfetto opens.
 
-    The clock is words moved, 1 us a word. Loads and stores are slices, steps are instants, residency is a counter.
+    The clock is words moved, 1 us a word. Loads and stores are slices, steps are instants, residency is a counter. Each
+    of several schedules is a process of its own, whose clock starts at 0.
     """
-    now = 0
+    now, pid, between = 0, 0, ""
+    running: object = None
 
     def put(record: dict[str, object]) -> None:
-        file.write(",\n" + json.dumps({"pid": 1, **record}))
+        nonlocal between
+        file.write(between + json.dumps({"pid": pid, **record}))
+        between = ",\n"
+
+    def begin(schedule: object) -> None:
+        nonlocal now, pid, running
+        now, pid, running = 0, pid + 1, schedule
+        title = f"iosim {schedule}: " if schedule else "iosim: "
+        put({"name": "process_name", "ph": "M", "args": {"name": f"{title}1 us = 1 word moved"}})
+        for number, track in enumerate(TRACKS, 1):
+            put({"name": "thread_name", "ph": "M", "tid": number, "args": {"name": track}})
 
     def add(event: Event) -> None:
         nonlocal now
+        if event.get("schedule") != running:
+            begin(event["schedule"])
         words, kind = cast("int", event["words"]), cast("str", event["event"])
         track = {"load": 1, "store": 2}.get(kind, 3)
         name = event["name"] if track < 3 else f"{kind} {event['name']}"
@@ -202,17 +217,15 @@ def perfetto_writer(file: TextIO) -> Iterator[Emit]:
         put({"name": "resident words", "ph": "C", "ts": now, "args": {"words": event["resident_words"]}})
         now += words
 
-    process = {"name": "process_name", "ph": "M", "pid": 1, "args": {"name": "iosim: 1 us = 1 word moved"}}
     file.write('{"displayTimeUnit": "ms", "otherData": {"clock": "words moved"}, "traceEvents": [\n')
-    file.write(json.dumps(process))
-    for number, track in enumerate(TRACKS, 1):
-        put({"name": "thread_name", "ph": "M", "tid": number, "args": {"name": track}})
+    if "schedule" not in columns:
+        begin(None)
     yield add
     file.write("\n]}\n")
 
 
 EVENT_FORMATS = ("csv", "jsonl", "parquet", "perfetto")
-TEXT_WRITERS: dict[str, Callable[[TextIO], AbstractContextManager[Emit]]] = {
+TEXT_WRITERS: dict[str, Callable[[TextIO, tuple[str, ...]], AbstractContextManager[Emit]]] = {
     "csv": csv_writer, "jsonl": jsonl_writer, "perfetto": perfetto_writer,
 }  # fmt: skip
 
@@ -233,28 +246,41 @@ def event_format(kind: str | None, path: str | None, as_json: bool, as_csv: bool
     return kind
 
 
-def write_events(work: Callable[[Emit], int], path: str | None, kind: str) -> int:
+def emit_runs(runs: Sequence[tuple[Schedule, Attention, Tiling]], emit: Emit, progress: Callable[[str], None]) -> int:
+    """Emit the events of several runs, each with its schedule; of one run without it. Returns their number."""
+    if len(runs) == 1:
+        return emit_events(*runs[0], emit, progress=progress)
+
+    def labelled(name: str) -> Emit:
+        return lambda event: emit({"schedule": name, **event})
+
+    return sum(emit_events(*run, labelled(run[0].name), progress=progress) for run in runs)
+
+
+def write_events(
+    work: Callable[[Emit], int], path: str | None, kind: str, columns: tuple[str, ...] = EVENT_COLUMNS
+) -> int:
     """Write what `work` emits, to stdout (None or `-`) or to a file that is written whole or not at all.
 
-    Returns what `work` returns.
+    Returns what `work` returns. `columns` are those of the events.
     """
     if path is None or path == "-":
         import sys
 
-        with TEXT_WRITERS[kind](sys.stdout) as emit:
+        with TEXT_WRITERS[kind](sys.stdout, columns) as emit:
             return work(emit)
     from ..files import written_whole
 
-    with written_whole(path) as temporary, file_writer(temporary, kind) as emit:
+    with written_whole(path) as temporary, file_writer(temporary, kind, columns) as emit:
         return work(emit)
 
 
 @contextmanager
-def file_writer(path: str, kind: str) -> Iterator[Emit]:
+def file_writer(path: str, kind: str, columns: tuple[str, ...]) -> Iterator[Emit]:
     """Write events to a file of one of the EVENT_FORMATS."""
     if kind == "parquet":
-        with parquet_writer(path) as emit:
+        with parquet_writer(path, columns) as emit:
             yield emit
         return
-    with open(path, "w", newline="") as file, TEXT_WRITERS[kind](file) as emit:
+    with open(path, "w", newline="") as file, TEXT_WRITERS[kind](file, columns) as emit:
         yield emit

@@ -116,7 +116,7 @@ def test_values_have_a_width_of_their_own(iosim, ask):
 LISTS = {
     "count": (*PROBLEM, *M), "sweep": (*PROBLEM, *M), "tune": (*PROBLEM, *M), "roofline": (*PROBLEM, "--hardware", "t4"),
     "check": ("--N", 8, "--d", 4, "--tiles", "4x4"), "cache": (*PROBLEM, *M, "--tiles", "8x8"),
-    "report": (*PROBLEM, *M),
+    "report": (*PROBLEM, *M), "trace": ("--N", 8, "--d", 4, "--tiles", "4x4"),
 }  # fmt: skip
 
 
@@ -130,9 +130,21 @@ def test_schedules_are_a_list_or_repeated(name, args, iosim):
     assert answer("flash1,flash2") == answer("flash1", "flash2") and "flash1" in answer("flash1,flash2")
 
 
-def test_a_trace_is_of_one_schedule(iosim):
-    result = iosim("trace", "--N", 8, "--d", 4, "--tiles", "4x4", "--schedule", "flash1,flash2")
-    assert result.exit_code == 2 and "one schedule" in result.stderr
+def test_a_trace_of_several_schedules_is_one_trace_after_the_other(iosim):
+    args = ("trace", "--N", 8, "--d", 4, "--tiles", "4x4")
+    both = rows_of(iosim(*args, "--schedule", "flash1,flash2"))
+    assert both == rows_of(iosim(*args, "--schedule", "flash1", "--schedule", "flash2"))
+    for name in ("flash1", "flash2"):
+        alone = rows_of(iosim(*args, "--schedule", name))
+        assert [{k: v for k, v in row.items() if k != "schedule"} for row in both if row["schedule"] == name] == alone
+    lines = iosim(*args, "--schedule", "flash1,flash2", "--format", "jsonl").stdout.splitlines()
+    assert [json.loads(line)["schedule"] for line in lines] == [row["schedule"] for row in both]
+    pages = json.loads(iosim(*args, "--schedule", "flash1,flash2", "--json").stdout)["traceEvents"]
+    names = {r["pid"]: r["args"]["name"] for r in pages if r["name"] == "process_name"}
+    assert {pid: name.split(":")[0] for pid, name in names.items()} == {1: "iosim flash1", 2: "iosim flash2"}
+    for pid, name in ((1, "flash1"), (2, "flash2")):
+        alone = json.loads(iosim(*args, "--schedule", name, "--json").stdout)["traceEvents"][1:]
+        assert [{**r, "pid": 1} for r in pages if r["pid"] == pid][1:] == alone
 
 
 @pytest.mark.parametrize("name", sorted(WITH_MASK - {"verify", "profile", "plot", "crossover"}))
