@@ -9,7 +9,7 @@ from iosim import Attention, Folded, Tiling
 from iosim.schedules import find
 from iosim.studies.roofline import WorkByKind
 
-LEFT = (ROOT / "docs/papers/fig2-left.md").read_text(encoding="utf-8")
+LEFT = " ".join((ROOT / "docs/papers/fig2-left.md").read_text(encoding="utf-8").split())
 N, D, HEADS, UNIT = 1024, 64, 1024, 2**30
 
 
