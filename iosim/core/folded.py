@@ -113,6 +113,8 @@ class Folded(Machine):
             groups = dict(self._groups)
             groups[where.tile] = self._lines(where, where.tile, groups[where.tile])
             return self._sum(shape, groups)
+        if where is not None:  # all key columns: no word is read if the mask hides everything
+            return self.total(shape) * (where.mask.active_tiles > 0)
         key = tuple(map(id, shape))
         if key not in self._totals:  # the shape is stored too: while it exists, no other object has its ids
             self._totals[key] = (shape, self._sum(shape, self._groups))

@@ -56,6 +56,8 @@ class Found(NamedTuple):
 def array_counts(expr: Expr, rows: Axis[Size], cols: Axis[Size], shift: Size) -> Counts:
     """The counts of an expression without strides and segments, whose atoms have the unit of the axes."""
     sizes = np.broadcast_arrays(*rows, *cols, shift)
+    if any(size.dtype == object for size in sizes):
+        sizes = tuple(size.astype(object) for size in sizes)
     length = len(sizes[0])
     cuts = sorted({0, *(atom.size for atom in atoms(expr) if atom.kind in ("global", "sink"))})
     edges = 2 + sum(1 + (atom.kind == "window") for atom in atoms(expr))

@@ -5,6 +5,7 @@ import pytest
 
 from iosim import Attention, Capacity, Folded, Machine, Numeric, Tiling, Traffic
 from iosim.errors import CapacityError, FoldingError, ScheduleError
+from iosim.masks import parse_mask
 from iosim.steps.softmax import zeros
 
 P, T = Attention(10, 4), Tiling(4, 3)
@@ -84,3 +85,23 @@ def test_a_false_claim_of_independence_is_found():
 def test_capacity_raises_with_what_was_found_and_allowed():
     with pytest.raises(CapacityError, match="SRAM holds 8 B"):
         Machine(P, Capacity(limit_bytes=8)).run(lambda chip, p, t: chip.free(chip.load("K")), T)
+
+
+@pytest.mark.parametrize("mask, seen", [("causal", True), ("~dense", False), ("strided:9&~window:0", False)])
+def test_a_load_where_any_column_is_active(mask, seen):
+    """`where=p.mask.columns` is the whole mask: every machine reads all words, or none if everything is hidden."""
+
+    def text(chip, p, t):
+        for _ in chip.tiles(p.N, t.rows_q):
+            chip.load("V", where=p.mask.columns)
+
+    problem, tiling = Attention(7, 3, mask=parse_mask(mask)), Tiling(2, 2)
+    totals = []
+    for machine in (Machine, Folded):
+        watcher = Traffic()
+        machine(problem, watcher).run(text, tiling)
+        totals.append(watcher.total)
+    assert totals == [4 * 7 * 3 * seen] * 2
+    many = Traffic()
+    Folded(Attention(np.array([7, 7]), 3, mask=parse_mask(mask)), many).run(text, tiling)
+    assert np.broadcast_to(many.total, 2).tolist() == totals

@@ -32,6 +32,8 @@ def judge(rng, count):
     if not isinstance(mask, Mask):
         return
     N, Nk, Br, Bc = random_sizes(rng, count, 30)
+    if rng.random() < 0.2:  # some sizes in Python integers, as where only some are large
+        Br = Br.astype(object)
     together = mask.bind(Attention(N, 1, Nk=Nk), Tiling(Br, Bc))._counts
     for k in range(count):
         one = mask.bind(Attention(int(N[k]), 1, Nk=int(Nk[k])), Tiling(int(Br[k]), int(Bc[k])))

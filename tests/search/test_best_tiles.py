@@ -127,6 +127,25 @@ def test_sizes_that_int64_does_not_hold_are_searched_exactly():
     assert traffic(schedule, p, best) == 4 * 2**45 * 2**20
 
 
+@pytest.mark.parametrize("name", ["flash1", "flash2", "standard-tiled", "memory-efficient", "flash2-bwd-second-pass"])
+def test_the_inner_tile_is_the_largest_multiple_that_fits(name):
+    """Also where the axis ends within it: an axis of 40 has room for 48, three multiples of 16."""
+    rng, schedule = random.Random(name), find(name)
+    rounded = 0
+    for _ in range(25):
+        p, multiple = Attention(rng.randint(1, 60), rng.randint(1, 5), Nk=rng.randint(1, 60)), rng.choice([3, 8, 16])
+        M = rng.randint(10, 6000)
+        best = best_tiles(schedule, p, M, multiple)
+        if best is None:
+            continue
+        field, length = ("rows_k", p.Nk) if schedule.outer == "queries" else ("rows_q", p.N)
+        larger = [Tiling(**{**{"rows_q": best.rows_q, "rows_k": best.rows_k}, field: size})
+                  for size in range(getattr(best, field) + multiple, length + multiple, multiple)]  # fmt: skip
+        assert not any(footprint(schedule, p, tiling).smem_bytes <= M for tiling in larger), (p, M, multiple, best)
+        rounded += getattr(best, field) > length
+    assert rounded
+
+
 @pytest.mark.parametrize("most", [0, 1, 2, 50])
 def test_last_true(most):
     for limit in range(most + 1):

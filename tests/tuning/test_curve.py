@@ -94,6 +94,18 @@ def test_pairs_under_a_mask_are_exact_where_int64_is_not():
     assert found[0].total > 2**64
 
 
+@pytest.mark.parametrize("name", ["block-sparse", "block-sparse-q"])
+@pytest.mark.parametrize("mask", ["causal", "window:2|global:3"])
+@pytest.mark.parametrize("heads", [2**8, 2**10, 2**12, 2**14])
+def test_masked_candidates_are_exact_around_what_int64_holds(name, mask, heads):
+    """Of the least count of each number of heads, some are a little below 2^63, and some are above."""
+    p, schedule = Attention(30, 2**42, heads=heads, mask=parse_mask(mask)), SCHEDULES[name]
+    found = curve([schedule], p, 4)
+    assert [(s.M_bytes, s.total_bytes) for s in found] == staircase(list(every_tiling(schedule, p, 4)))
+    assert all(type(s.total_bytes) is int for s in found)
+    assert (found[0].total_bytes > 2**63) == (heads > 2**11)
+
+
 def test_the_whole_space_has_the_breakpoints_of_an_exhaustive_search():
     rng = random.Random(5)
     for _ in range(12):
