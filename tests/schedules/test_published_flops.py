@@ -9,14 +9,15 @@ from iosim import Attention, Folded, Tiling
 from iosim.schedules import find
 from iosim.studies.roofline import WorkByKind
 
-LEFT = " ".join((ROOT / "docs/papers/fig2-left.md").read_text(encoding="utf-8").split())
+PAGE = (ROOT / "docs/papers/fig2-left.md").read_text(encoding="utf-8")
+LEFT = " ".join(PAGE.split())  # without its line breaks
 N, D, HEADS, UNIT = 1024, 64, 1024, 2**30
 
 
 def test_both_published_gflops_are_whole_multiples_of_2_30():
     """Only one multiple rounds to each published value. Without the products of 64 heads, 14 remain in both."""
     assert N * N * HEADS == UNIT and 64 * 2 * N * N * D == 8 * UNIT
-    table = re.findall(r"^\| ([\d.]+) GFLOPs \| (\d+) \(([\d.]+)\) \| (\d) x 8 = (\d+) \| (\d+) \|$", LEFT, re.M)
+    table = re.findall(r"^\| ([\d.]+) GFLOPs \| (\d+) \(([\d.]+)\) \| (\d) x 8 = (\d+) \| (\d+) \|$", PAGE, re.M)
     assert [(row[0], row[3]) for row in table] == [("66.6", "6"), ("75.2", "7")]
     for published, multiple, shown, products, of_it, left in table:
         assert [n for n in range(200) if f"{n * UNIT / 1e9:.1f}" == published] == [int(multiple)]
