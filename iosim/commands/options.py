@@ -547,9 +547,9 @@ def check_read(
     if multiple_of is not None:
         refuse_multiple(schedules, ",".join(multiple_of))
     for name, readers in unread(given, schedules):
-        who = f"not with --schedule {','.join(s.name for s in schedules)}" if named else "not with these schedules"
+        who = f"with --schedule {','.join(s.name for s in schedules)}" if named else "with these schedules"
         option, others = "--" + name.replace("_", "-"), ", ".join(readers) or "no schedule of this family"
-        note(click.get_current_context(), f"{option} changes nothing, {who}; it is for {others}")
+        note(click.get_current_context(), f"{option} changes nothing {who}; it is for {others}")
 
 
 def unread(given: Iterable[str], schedules: Sequence[Schedule]) -> Iterator[tuple[str, list[str]]]:

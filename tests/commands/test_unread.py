@@ -42,7 +42,7 @@ def test_what_no_named_schedule_reads_gets_a_note(args, iosim):
     assert result.exit_code == 0 and result.stdout, result.output
     (note,) = result.stderr.splitlines()
     assert note.startswith(
-        f"note: {option} changes nothing, not with --schedule {args[args.index('--schedule') + 1]}"[:60]
+        f"note: {option} changes nothing with --schedule {args[args.index('--schedule') + 1]}"[:60]
     ), note
     readers = [name for name in note.partition("it is for ")[2].split(", ") if name]
     field = option.strip("-").replace("-", "_")
@@ -94,7 +94,7 @@ def test_a_note_says_what_changes_nothing_where_no_schedule_is_named(args, iosim
     """The answer is the same."""
     plain, noted = iosim(*args, "--csv"), iosim(*args, "--csv", "--splits", 8)
     assert noted.exit_code == plain.exit_code == 0
-    assert noted.stderr == "note: --splits changes nothing, not with these schedules; it is for split-kv\n"
+    assert noted.stderr == "note: --splits changes nothing with these schedules; it is for split-kv\n"
     assert [line.split(",")[:20] for line in noted.stdout.splitlines()] == [
         line.split(",")[:20] for line in plain.stdout.splitlines()
     ]
