@@ -178,13 +178,15 @@ def output_errors(job: ScheduleJob, scale: float) -> OutputErrors:
     inputs = inputs_of(job, scale)
     outputs, _ = runner(job).run(inputs)
     found = outputs["O"].reshape(p.instances, p.N, p.dv)
-    visible, rounds, judge = visible_rows(job), roundings(find(job.name), p, job.tiling), Judge(xp, p.dtype)
+    visible, rounds, held = visible_rows(job), roundings(find(job.name), p, job.tiling), held_keys(job)
+    sums = -(-p.Nk // held) if held and p.acc_dtype != "fp32" else 0  # of tensor cores, in a narrow type
+    judge = Judge(xp, p.dtype, cut=sums * accuracy.UNIT[str(p.acc_dtype)])
     for head in sorted({round(x) for x in np.linspace(0, p.instances - 1, HEADS_CHECKED)}):
         kv = head // p.heads * p.kv_heads + head % p.heads // (p.heads // p.kv_heads)
         q, k, v = inputs["Q"][head], inputs["K"][kv], inputs["V"][kv]
         same = accuracy.baseline(xp, q, k, v, lambda x: device.rounded(x, p.dtype),
                                  lambda x: device.rounded(x, str(p.acc_dtype)), job.tiling.rows_k,
-                                 visible, rounds.travels, rounds.divided, held_keys(job))  # fmt: skip
+                                 visible, rounds.travels, rounds.divided, held)  # fmt: skip
         judge.add(found[head], same, accuracy.reference(xp, q, k, v, visible))
     return {"error": min(judge.error, 1e300), "baseline_error": judge.baseline_error,
             "allowed_error": judge.allowed_error, "bias": min(judge.bias, 1e300), "allowed_bias": judge.allowed_bias,

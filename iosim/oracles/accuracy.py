@@ -158,10 +158,14 @@ def _finite(value: float) -> float:
 
 
 class Judge:
-    """What is found in the heads of an output, and what is allowed; `dtype` is the type of the output."""
+    """What is found in the heads of an output, and what is allowed.
 
-    def __init__(self, xp: ModuleType, dtype: str) -> None:
-        self.xp, self.dtype = xp, dtype
+    `dtype` is the type of the output. `cut` is a further bias that is allowed, where hardware may cut sums toward zero
+    instead of rounding them.
+    """
+
+    def __init__(self, xp: ModuleType, dtype: str, cut: float = 0.0) -> None:
+        self.xp, self.dtype, self.cut = xp, dtype, cut
         self.error = self.bias = self.largest = 0.0
         self.baseline_error = self._baseline_bias = self._deviation = 0.0
 
@@ -184,4 +188,5 @@ class Judge:
     @property
     def allowed_bias(self) -> float:
         """The largest bias that the output may have, in either direction."""
-        return TIMES_BASELINE * self._baseline_bias + DEVIATIONS * self._deviation + UNIT[self.dtype] / 2 + FLOOR
+        chance = DEVIATIONS * self._deviation + UNIT[self.dtype] / 2 + FLOOR
+        return TIMES_BASELINE * self._baseline_bias + chance + self.cut

@@ -168,6 +168,15 @@ def test_a_bias_below_the_allowed_error_is_found(no_gpu, monkeypatch, dtype):
     assert wrong["error"] <= wrong["allowed_error"] * 3 and wrong["bias"] > wrong["allowed_bias"] > 0
 
 
+def test_sums_that_tensor_cores_may_cut_are_allowed_more_bias():
+    rng = np.random.default_rng(0)
+    exact = rng.normal(size=(200, 16))
+    plain, cut = accuracy.Judge(np, "fp16"), accuracy.Judge(np, "fp16", cut=0.01)
+    for judge in (plain, cut):
+        judge.add(exact * 0.995, half(exact), exact)
+    assert plain.bias == cut.bias and plain.allowed_bias < plain.bias < cut.allowed_bias == plain.allowed_bias + 0.01
+
+
 def roundings_of(x, kind):
     """float32 that holds the values of a narrower type."""
     found = x.astype(np.float32)
