@@ -132,8 +132,8 @@ def format_megabytes(size: int) -> str:
 
 
 def binary(size: int) -> str:
-    """A size in the largest unit of 1024s that is at most the size, in four digits: `172 MiB`."""
+    """Bytes in the largest unit of 1024s that is at most the size: `128 MiB`, `1.25 GiB`."""
     for unit, factor in (("PiB", 1024**5), ("TiB", 1024**4), ("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024)):
         if size >= factor:
-            return f"{size / factor:.4g} {unit}"
+            return f"{size // factor} {unit}" if size % factor == 0 else f"{size / factor:.2f} {unit}"
     return f"{size} B"

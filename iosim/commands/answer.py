@@ -83,10 +83,18 @@ def answer(
 
 
 def say(notes: Iterable[str]) -> None:
-    """Write notes for people to stderr. A stderr that cannot be written to loses them, and the answer stays."""
+    """Write notes for people to stderr; a terminal breaks them between words. A stderr that cannot be written to loses
+    them, and the answer stays."""
     with suppress(OSError):
         for text in notes:
-            click.echo(f"note: {text}", err=True)
+            lines = [f"note: {text}"]
+            if sys.stderr.isatty():
+                import shutil
+                from textwrap import wrap
+
+                width = shutil.get_terminal_size().columns
+                lines = wrap(lines[0], width, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False)
+            click.echo("\n".join(lines), err=True)
 
 
 class Part(NamedTuple):

@@ -16,6 +16,9 @@ from .options import (
     variant_options,
 )
 
+LESS_IMPORTANT = (  # columns, the first to go first
+    "allowed_bias", "folded_words", "footprint_words", "peak_words", "formula_words", "allowed_error", "bias", "words",
+)  # fmt: skip
 ABSOLUTE = "error_: the largest absolute error of the outputs, whose inputs are random numbers of about 1"
 
 
@@ -37,7 +40,7 @@ def command(
     twice that of softmax attention written apart, with the same roundings. bias is the slope of the output on the
     answer, less 1.
     """
-    from .. import tables
+    from ..grid import Grid, Piece
     from ..masks.dropout import parse_dropout
     from ..studies.check import run_checks
     from ..studies.online_softmax import softmax_pieces
@@ -47,9 +50,9 @@ def command(
     with under_way() as begin:
         rows, ok = run_checks(p, tiles, schedules, seed, begin)
     parts = softmax_pieces()
-    shown = tables.table([{name: value for name, value in row.items() if name != "faults"} for row in rows])
-    wrong = "".join(f"{row['check']}: {row['faults']}\n" for row in rows if not row["ok"])
-    text = shown + "\n" + ABSOLUTE + "\n" + wrong + "\n" + tables.table(parts)
+    shown = [{name: value for name, value in row.items() if name != "faults"} for row in rows]
+    wrong = [f"{row['check']}: {row['faults']}" for row in rows if not row["ok"]]
+    text: list[Piece] = [Grid(shown, LESS_IMPORTANT), ABSOLUTE, *wrong, "", Grid(parts)]
     answer(rows, {"checks": rows, "pieces": parts, "ok": ok}, output, text)
     if not ok or not all(part["ok"] for part in parts):
         sys.exit(1)

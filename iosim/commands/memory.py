@@ -25,7 +25,7 @@ def command(
     """
     from ..core.problem import Attention
     from ..studies import memory
-    from ..studies.memory_tables import memory_text
+    from ..studies.memory_tables import memory_grid
 
     ways = {"--budget": budget, "--tiles": tiles, "--N": n}
     asked = {name for name, value in ways.items() if value is not None}
@@ -42,4 +42,4 @@ def command(
         rows = memory.sizes_of_axis(n, p, Nk)
     else:
         rows = memory.largest_lengths(str(budget), p, Nk)
-    answer(rows, {"results": rows}, output, memory_text(rows))
+    answer(rows, {"results": rows}, output, [memory_grid(rows)])

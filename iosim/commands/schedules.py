@@ -17,12 +17,12 @@ def command(name: str | None, output: Output) -> None:
     Formulas are the dense traffic in words of one head: R read, W written. Options are those that change
     the words that it moves. Those that it ignores may be given, and change nothing.
     """
-    from .. import tables
+    from ..grid import Grid
     from ..studies import about_schedules
 
     if name is None and not output.as_json and not output.as_csv:
-        rows = about_schedules.overview(narrow=output.on_terminal)
-        answer(rows, {}, output, tables.table(rows))
+        rows = about_schedules.overview()
+        answer(rows, {}, output, [Grid(rows, ("formula", "source", "state"))])
         return
     rows = about_schedules.schedule_rows(name)
     answer(rows, {"schedules": rows}, output, about_schedules.text_of(rows[0]))

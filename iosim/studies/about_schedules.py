@@ -30,9 +30,9 @@ def schedule_rows(name: str | None = None) -> list[Row]:
     return [schedule_row(schedule) for schedule in (SCHEDULES.values() if name is None else [find(name)])]
 
 
-def overview(narrow: bool) -> list[Row]:
-    """A short row for each schedule, from its own fields. With `narrow` it fits a terminal of 80 columns."""
-    names = ("summary",) if narrow else ("summary", "source", "formula", "state")
+def overview() -> list[Row]:
+    """A short row for each schedule, from its own fields."""
+    names = ("summary", "source", "formula", "state")
     return [{"schedule": s.name, **{name: getattr(s, name) for name in names}} for s in SCHEDULES.values()]
 
 

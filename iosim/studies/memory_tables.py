@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from ..tables import Rows, table
+from ..grid import Grid
+from ..tables import Rows
+from ..units import binary
+
+LESS_IMPORTANT = ("score traffic share", "Nk", "score traffic")  # columns, the first to go first
 
 
-def memory_text(rows: Rows) -> str:
+def memory_grid(rows: Rows) -> Grid:
     """A table of the rows; bytes in the largest unit that fits, shares in percent."""
-    return table([{title(name): cell(name, value) for name, value in row.items()} for row in rows])
+    return Grid([{title(name): cell(name, value) for name, value in row.items()} for row in rows], LESS_IMPORTANT)
 
 
 def title(name: str) -> str:
@@ -20,11 +24,3 @@ def cell(name: str, value: object) -> object:
     if isinstance(value, int) and name.endswith("bytes"):
         return binary(value)
     return f"{100 * value:.1f} %" if isinstance(value, float) and name.endswith("share") else value
-
-
-def binary(size: int) -> str:
-    """Bytes in the largest unit of 1024s that is at most the size: `128 MiB`, `1.25 GiB`."""
-    for unit, factor in (("TiB", 1024**4), ("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024)):
-        if size >= factor:
-            return f"{size // factor} {unit}" if size % factor == 0 else f"{size / factor:.2f} {unit}"
-    return f"{size} B"

@@ -29,6 +29,7 @@ LINES = {
     "check": ["--N", "12", "--d", "4"],
     "hardware": [],
     "hardware h100": [],
+    "memory": ["--N", "8192", "--d", "128"],
     "mask causal": ["--N", "64", "--tiles", "8x8"],
     "schedules": [],
     "schedules flash2-bwd": [],
@@ -59,7 +60,9 @@ def on_terminal(args, columns, **more):
 
 
 def bare(text):
-    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+    """The text without codes; of a line that is written again, what is written last."""
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).split("\n")
+    return "\n".join(line.rpartition("\r")[2] for line in lines)
 
 
 @pytest.mark.parametrize("line", LINES)
@@ -94,7 +97,7 @@ def test_a_terminal_shows_what_it_has_room_for():
     head, rows = table_of(text)
     assert "reads" not in head and "x floor" in head and rows[-1][-2:] == ["0.331", "1.064"]
     said = " ".join(bare(text).split())
-    assert "not shown: SRAM words, reads, writes, x N^2d^2/M (a wider terminal shows them, --csv has all)" in said
+    assert "not shown: SRAM words, reads, writes, bytes, x N^2d^2/M (a wider terminal shows them, --csv has all)" in said
 
 
 def test_the_winner_and_what_does_not_fit_stand_out():
@@ -103,6 +106,14 @@ def test_the_winner_and_what_does_not_fit_stand_out():
     beaten = next(line for line in lines if bare(line).startswith("standard-tiled "))
     unfit = next(line for line in lines if bare(line).startswith("standard  "))
     assert "\x1b[1;32m" in winner and "\x1b[1;31mNO" in unfit and "\x1b" not in beaten
+
+
+def test_notes_are_broken_between_words():
+    line = ["count", "--N", "64", "--d", "8", "--M", "4KB", "--mask", "causal"]
+    text = bare(on_terminal(line, 60))
+    note = text[: text.index("attention:")]
+    assert note.startswith("note: standard, ") and max(map(len, note.splitlines())) <= 60
+    assert "block-sparse is flash1 with hidden tiles skipped" in " ".join(note.split())
 
 
 def test_the_roofline_shows_its_answer_at_80_columns():
