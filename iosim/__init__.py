@@ -13,10 +13,31 @@ __version__ = "0.1.0"
 
 _WHERE = {
     "count": "counting.count",
+    "sweep": "counting.sweep",
+    "tune": "tuning.least",
+    "curve": "tuning.every_M",
+    "bounds": "tuning.proven",
+    "crossover": "tuning.crossovers",
+    "roofline": "studies.roofline",
+    "training": "studies.training",
+    "memory": "studies.memory",
+    "mask": "masks.picture",
+    "check": "studies.numeric_check",
+    "trace": "tracing.events",
+    "cache": "tracing.cache_answer",
+    "plot": "pictures.picture",
+    "floor": "counting.floors",
     "Report": "counting.count",
     "Result": "counting.count",
-    "sweep": "counting.sweep",
-    "floor": "counting.floors",
+    "Best": "tuning.least",
+    "Curve": "tuning.least",
+    "Bounds": "tuning.proven",
+    "Roofline": "studies.roofline",
+    "Training": "studies.training",
+    "Checks": "studies.numeric_check",
+    "Events": "tracing.events",
+    "Picture": "pictures.picture",
+    "Table": "notebook",
     "Floor": "counting.floors",
     "Attention": "core.problem",
     "Tensor": "core.problem",
@@ -55,9 +76,30 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from .counting.sweep import sweep as sweep
     from .errors import InputError as InputError
     from .errors import IosimError as IosimError
+    from .masks.picture import mask as mask
+    from .notebook import Table as Table
+    from .pictures.picture import Picture as Picture
+    from .pictures.picture import plot as plot
     from .schedules import SCHEDULES as SCHEDULES
     from .schedules import Schedule as Schedule
     from .schedules import register as register
+    from .studies.memory import memory as memory
+    from .studies.numeric_check import Checks as Checks
+    from .studies.numeric_check import check as check
+    from .studies.roofline import Roofline as Roofline
+    from .studies.roofline import roofline as roofline
+    from .studies.training import Training as Training
+    from .studies.training import training as training
+    from .tracing.cache_answer import cache as cache
+    from .tracing.events import Events as Events
+    from .tracing.events import trace as trace
+    from .tuning.crossovers import crossover as crossover
+    from .tuning.every_M import curve as curve
+    from .tuning.least import Best as Best
+    from .tuning.least import Curve as Curve
+    from .tuning.least import tune as tune
+    from .tuning.proven import Bounds as Bounds
+    from .tuning.proven import bounds as bounds
 
 
 def __getattr__(name: str) -> object:
@@ -65,4 +107,12 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'iosim' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f".{_WHERE[name]}", __name__), name)
+    found = getattr(import_module(f".{_WHERE[name]}", __name__), name)
+    if callable(found) and not isinstance(found, type):
+        import_module(".core.shown_options", __name__).spelled_out(found)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

@@ -31,10 +31,11 @@ class Answer:
         raise NotImplementedError
 
     def to_frame(self) -> pd.DataFrame:
-        """The rows of the command's CSV as a DataFrame of pandas."""
+        """The rows of the command's CSV as a DataFrame of pandas. Whole numbers stay whole beside empty cells."""
         import pandas as pd
 
-        return pd.DataFrame([dict(row) for row in self.to_rows()])
+        rows = self.to_rows()
+        return pd.DataFrame({name: column([row[name] for row in rows]) for name in (rows[0] if rows else ())})
 
     def pieces(self) -> Pieces:
         """The texts and tables that the command prints."""
@@ -94,6 +95,19 @@ class Table(Answer, Sequence["Mapping[str, object]"]):
 
     def __len__(self) -> int:
         return len(self.rows)
+
+
+def column(values: list[object]) -> object:
+    """The cells of a column as pandas takes them: with gaps, whole numbers are Int64 and truths are boolean."""
+    import pandas as pd
+
+    known = [value for value in values if value is not None]
+    if len(known) in (0, len(values)):
+        return values
+    if all(isinstance(value, bool) for value in known):
+        return pd.array(values, dtype="boolean")
+    whole = all(isinstance(value, int) and abs(value) < 2**63 for value in known)
+    return pd.array(values, dtype="Int64") if whole else values
 
 
 def numbered(count: int, thing: str) -> str:

@@ -13,6 +13,7 @@ from ..errors import InputError
 
 if TYPE_CHECKING:
     from ..grid import Pieces
+    from ..notebook import Answer
     from ..tables import Rows
 
 
@@ -104,6 +105,14 @@ class Part(NamedTuple):
     rows: Rows
     json: Mapping[str, object] | None
     text: Pieces
+
+
+def part_of(label: Mapping[str, object], found: Answer, output: Output) -> Part:
+    """What a function answered, as a part of the answer of a command. Its notes are said."""
+    say(found.notes)
+    as_data = output.as_json or output.as_csv
+    json = found.to_dict() if output.as_json else None
+    return Part(label, found.to_rows() if output.as_csv else [], json, [] if as_data else found.pieces())
 
 
 def answer_all(parts: Sequence[Part], output: Output) -> None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
-
 from ..counting.given import memories, problem
-from ..errors import InputError
-from .answer import Output, Part, answer_all
+from .answer import Output, answer_all, part_of
 from .options import (
     SIZE,
     SIZES,
@@ -23,10 +20,6 @@ from .options import (
     tiles_option,
     variant_options,
 )
-
-if TYPE_CHECKING:
-    from ..grid import Pieces
-    from ..tables import Row
 
 
 @named_command("cache", needs=(N, D, M), axes=SIZES, usual="flash1")
@@ -56,33 +49,17 @@ def command(
     """
     from itertools import product
 
-    from ..grid import Grid
     from ..schedules import find_all
-    from ..tracing import cache
-    from ..tracing.event_file import one_head_run
+    from ..tracing.cache_answer import cache_of
     from ..units import parse_bytes
 
     p = problem(given)
     places = memories(given, m, m_elements, hardware)
     sizes = [parse_bytes(place.M, p.word_bytes) for place in places if place.M is not None]
-    if not sizes and not (curve and policy == "lru"):
-        raise InputError("--M", "nothing", "a size as in 100KB, or an axis as 16KB:1MB:x2", "or --curve --policy lru")
-    if curve and policy == "belady":
-        raise InputError("--curve", "--policy belady", "lru or both: one pass gives all sizes of an LRU only")
-    if line is not None and granularity != "line":
-        raise InputError("--line", f"--granularity {granularity}", "line, where --line is given")
-    one = str(sizes[0]) if len(sizes) == 1 else None
+    one = sizes[0] if len(sizes) == 1 else None
     parts = []
     apart = [(place.label, [size]) for place, size in zip(places, sizes, strict=False) if "hardware" in place.label]
     for (label, own), schedule in product(apart or [({}, sizes)], find_all(schedules or "flash1")):
-        name = schedule.name
-        found = cache.compare(
-            *one_head_run(p, name, tiles, one), own, granularity=granularity, policy=policy, curve=curve,
-            line_bytes=64 if line is None else parse_bytes(line, p.word_bytes, "--line"),
-            tensors=tuple(dict.fromkeys(tensors.split(","))) if tensors else (),
-        )  # fmt: skip
-        rows = found["results"]
-        table = Grid(cache.for_terminal(rows), ("written_bytes", "write_backs", "fetched_bytes"))
-        text: Pieces = [cache.comparison_header(name, found).removesuffix("\n"), table]
-        parts.append(Part({**label, "schedule": name}, rows, cast("Row", found), text))
+        found = cache_of(p, schedule, tiles, own, one, granularity, line, policy, tensors or (), curve)
+        parts.append(part_of({**label, "schedule": schedule.name}, found, output))
     answer_all(parts, output)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from ..counting.given import problem
-from .answer import Output, answer, under_way
+from .answer import Output, answer_all, part_of, under_way
 from .options import (
     named_command,
     outputs,
@@ -15,11 +15,6 @@ from .options import (
     tiles_option,
     variant_options,
 )
-
-LESS_IMPORTANT = (  # columns, the first to go first
-    "allowed_bias", "folded_words", "footprint_words", "peak_words", "formula_words", "allowed_error", "bias", "words",
-)  # fmt: skip
-ABSOLUTE = "error_: the largest absolute error of the outputs, whose inputs are random numbers of about 1"
 
 
 @named_command("check", usual="core")
@@ -40,19 +35,13 @@ def command(
     twice that of softmax attention written apart, with the same roundings. bias is the slope of the output on the
     answer, less 1.
     """
-    from ..grid import Grid, Piece
     from ..masks.dropout import parse_dropout
-    from ..studies.check import run_checks
-    from ..studies.online_softmax import softmax_pieces
+    from ..studies.numeric_check import check_problem
 
     small = {name: default for name, default in (("n", "96"), ("d", "16")) if given[name] is None}
     p = problem({**given, **small}, dropout=parse_dropout(dropout, seed))
     with under_way() as begin:
-        rows, ok = run_checks(p, tiles, schedules, seed, begin)
-    parts = softmax_pieces()
-    shown = [{name: value for name, value in row.items() if name != "faults"} for row in rows]
-    wrong = [f"{row['check']}: {row['faults']}" for row in rows if not row["ok"]]
-    text: list[Piece] = [Grid(shown, LESS_IMPORTANT), ABSOLUTE, *wrong, "", Grid(parts)]
-    answer(rows, {"checks": rows, "pieces": parts, "ok": ok}, output, text)
-    if not ok or not all(part["ok"] for part in parts):
+        found = check_problem(p, tiles, schedules, seed, begin)
+    answer_all([part_of({}, found, output)], output)
+    if not found.ok:
         sys.exit(1)

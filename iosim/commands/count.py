@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..counting.given import counts, memories
-from .answer import Output, Part, answer_all, say
+from .answer import Output, Part, answer_all, part_of
 from .options import (
     M_OR_TILES,
     SIZES,
@@ -52,14 +52,13 @@ def command(
     reports = [
         count.count(M=place.M, schedules=schedules, tiles=tiles, tile_multiple=multiple, **values) for place in places
     ]
-    answer_all([part_of(p.label, r, output, detail) for p, r in zip(places, reports, strict=True)], output)
+    part = part_with_details if detail else part_of
+    answer_all([part(place.label, found, output) for place, found in zip(places, reports, strict=True)], output)
 
 
-def part_of(label: Mapping[str, object], found: Report, output: Output, detail: bool) -> Part:
-    """A report as a part of an answer."""
+def part_with_details(label: Mapping[str, object], found: Report, output: Output) -> Part:
+    """A report with the words of each tensor and each launch."""
     from ..counting import report
 
-    say(report.notes_on_mask(found))
-    json = report.report_json(found) if output.as_json else None
-    rows = report.detail_rows(found) if detail else report.report_rows(found)
-    return Part(label, rows, json, report.report_pieces(found, detail))
+    pieces = report.report_pieces(found, detail=True)
+    return part_of(label, found, output)._replace(rows=report.detail_rows(found), text=pieces)

@@ -6,7 +6,7 @@ import click
 
 from ..counting.given import counts
 from ..errors import InputError
-from .answer import Output, answer
+from .answer import Output, answer_all, part_of
 from .options import N, named_command, outputs, problem_options, tiles_option
 
 
@@ -22,13 +22,10 @@ def command(
 
     Example: iosim mask 'causal&window:64' --N 512 --tiles 32x32
     """
-    from ..masks.picture import describe, draw
+    from ..masks import picture
 
     text = mask if expression is None else expression
     if text is None or (expression is not None and mask is not None):
         raise InputError("--mask", "nothing or two masks", "one mask, as in iosim mask causal --N 512")
     values = {k: v for k, v in counts(given, required=("N",)).items() if k in ("N", "Nk")}
-    row = describe(text, tiles, **values)
-    picture = draw(row.pop("bound"))
-    lines = [picture, *(f"{name}: {'-' if value is None else value}" for name, value in row.items())]
-    answer([row], {**row, "picture": picture.splitlines()}, output, "\n".join(lines))
+    answer_all([part_of({}, picture.mask(text, tiles=tiles, **values), output)], output)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ..counting.given import counts
-from ..errors import InputError
-from .answer import Output, answer
+from .answer import Output, answer_all, part_of
 from .options import COUNT, SIZE, D, flag_option, named_command, outputs, size_options, text_option, tiles_option
 
 
@@ -24,22 +23,9 @@ def command(
     Example: iosim memory --N 1024:32768:x2 --d 128 --heads 16
     """
     from ..core.problem import Attention
-    from ..studies import memory
-    from ..studies.memory_tables import memory_grid
+    from ..studies.memory import memory_of
 
-    ways = {"--budget": budget, "--tiles": tiles, "--N": n}
-    asked = {name for name, value in ways.items() if value is not None}
-    allowed = {"--N", "--tiles"} if as_grid else set(ways)
-    if asked != allowed if as_grid else len(asked) != 1:
-        found = " and ".join(sorted(asked)) or "nothing"
-        raise InputError("memory", found, "one of --N, --budget, --tiles; or --grid with --N and --tiles")
     values = counts(given, required=("d",))
     Nk: int | None = values.pop("Nk", None)
-    p = Attention(1, **values)  # the functions set its length
-    if tiles is not None:
-        rows = memory.tiles_on_chip(tiles, p) if n is None else memory.grid(n, tiles, p)
-    elif n is not None:
-        rows = memory.sizes_of_axis(n, p, Nk)
-    else:
-        rows = memory.largest_lengths(str(budget), p, Nk)
-    answer(rows, {"results": rows}, output, [memory_grid(rows)])
+    found = memory_of(Attention(1, **values), n, Nk, budget, tiles, as_grid)
+    answer_all([part_of({}, found, output)], output)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..counting.given import counts, memories, names_of
-from .answer import Output, Part, answer_all, say
+from .answer import Output, answer_all, part_of
 from .options import (
     GPU_NAMES,
     HARDWARE,
@@ -47,7 +47,7 @@ def command(
     from itertools import product
 
     from ..errors import InputError
-    from ..studies import roofline, roofline_tables
+    from ..studies import roofline
     from ..units import parse_count
 
     values = counts(given)
@@ -60,8 +60,5 @@ def command(
         found = roofline.roofline(
             hardware=name, M=size, schedules=schedules, tiles=tiles, tile_multiple=multiple, decode=decode, **values
         )
-        rows, json = roofline_tables.roofline_rows(found), roofline_tables.roofline_json(found)
-        labels = {**({"hardware": name} if len(names) > 1 else {}), **label}
-        parts.append(Part(labels, rows, json, roofline_tables.roofline_pieces(found)))
-        say(roofline_tables.notes_on_mask(found))
+        parts.append(part_of({**({"hardware": name} if len(names) > 1 else {}), **label}, found, output))
     answer_all(parts, output)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ..counting.given import counts, memories
-from .answer import Output, Part, answer_all
+from .answer import Output, answer_all, part_of
 from .options import (
     CHOICE,
     M_OR_TILES,
@@ -44,19 +44,15 @@ def command(
 
     Example: iosim training --N 1024 --d 64 --heads 16 --batch 64 --M 192KB --unfused mask-add,dropout
     """
-    from ..studies import training, training_tables
+    from ..studies import training
     from ..units import parse_count
 
     values, parts = counts(given), []
     multiple = parse_count(tile_multiple, "--tile-multiple")
-    chosen = [name.strip() for text in combinations for name in text.split(",")]
-    names = [] if unfused is None else unfused.split(",")
     for label, size in memories(given, m, m_elements, hardware):
         found = training.training(
-            M=size, combinations=chosen, tiles=tiles, backward_tiles=backward_tiles, tile_multiple=multiple,
-            unfused=names, **values,
+            M=size, combinations=combinations, tiles=tiles, backward_tiles=backward_tiles, tile_multiple=multiple,
+            unfused=() if unfused is None else unfused, **values,
         )  # fmt: skip
-        json = training_tables.training_json(found) if output.as_json else None
-        text = training_tables.training_pieces(found)
-        parts.append(Part(label, training_tables.training_rows(found), json, text))
+        parts.append(part_of(label, found, output))
     answer_all(parts, output)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..counting.given import counts, memories, memory
 from ..errors import InputError
-from .answer import Output, Part, answer, answer_all, say
+from .answer import Output, answer_all, part_of
 from .options import (
     COUNT,
     SIZES,
@@ -26,9 +26,7 @@ from .options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ..tuning.least import Best, Curve
+    from ..tuning.least import Curve
 
 INSTEAD = {"--tiles": "iosim tune finds the tiles itself; iosim count --tiles 128x64 counts given ones"}
 LEAST_BLOCKS = (
@@ -72,7 +70,7 @@ def command(
     for label, M in places:
         at = one_size(M, plot)
         found = tune.tune(M=at, schedules=schedules, tile_multiple=multiple, least_blocks=blocks, **values)
-        parts.append(best_part(label, found, output))
+        parts.append(part_of(label, found, output))
     answer_all(parts, output)
 
 
@@ -95,23 +93,10 @@ def check_curve(size: str | None, plot: str | None) -> None:
         check_name(plot)
 
 
-def best_part(label: Mapping[str, object], found: Best, output: Output) -> Part:
-    """The answer for one M."""
-    from ..tuning import tables
-
-    say(tables.notes_on_mask(found))
-    json = tables.tune_json(found) if output.as_json else None
-    return Part(label, tables.tune_rows(found), json, tables.tune_pieces(found))
-
-
 def show_curve(found: Curve, plot: str | None, output: Output) -> None:
     """Write the answer for every M, and its picture to the file `plot`."""
-    from ..tuning import tables
-
     if plot is not None:
         from ..pictures.tune_curve import draw_curve
 
         draw_curve(found, plot)
-    json = tables.curve_json(found) if output.as_json else None
-    text = [] if output.as_json or output.as_csv else tables.curve_pieces(found)
-    answer(tables.curve_rows(found), json, output, text)
+    answer_all([part_of({}, found, output)], output)

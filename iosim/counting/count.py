@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Generic, TypedDict, Unpack, cast
 
 from .. import __version__
 from ..core.folded import Folded
 from ..core.problem import DENSE, Attention, S
-from ..core.tiling import Tiling, paper_tiles, parse_tiles
+from ..core.tiling import Tiling, paper_tiles, parse_tiles, tiles_text
 from ..core.watchers import Capacity, Flops, Traffic
 from ..errors import InputError, suggestion
 from ..masks import parse_mask
+from ..notebook import Answer, numbered
 from ..schedules import CORE, SCHEDULES, Schedule, find_all, require
 from ..search.best import best_tiles, footprint, footprint_of
 from ..units import parse_bytes, parse_count
 from .bounds import APART, Bound, bounds, floor_of, order_words
+from .given import memory
 
 if TYPE_CHECKING:
+    from ..core.tiling import TilesAsked
     from ..core.typing import Dropout, Mask, Size
+    from ..grid import Pieces
+    from ..schedules.registry import SchedulesAsked
+    from ..tables import Row, Rows
 
     Words = dict[str, tuple[Size, Size]]  # {tensor: (words read, words written)}, of one head
 
@@ -39,11 +45,10 @@ class VariantOptions(TypedDict, total=False):
     gqa: str
     register_bytes: int
     stages: int
-    dropout: Dropout | None
 
 
-class ProblemOptions(VariantOptions, total=False):
-    """Fields of `Attention` that may be left out, except the mask: those in KEYWORDS."""
+class UndroppedOptions(VariantOptions, total=False):
+    """Fields of `Attention` that may be left out, except the mask and dropout."""
 
     Nk: int
     dv: int
@@ -52,6 +57,12 @@ class ProblemOptions(VariantOptions, total=False):
     kv_heads: int
     dtype: str
     acc_dtype: str | None
+
+
+class ProblemOptions(UndroppedOptions, total=False):
+    """Fields of `Attention` that may be left out, except the mask: those in KEYWORDS."""
+
+    dropout: Dropout | None
 
 
 class Counted(TypedDict, Generic[S]):
@@ -73,8 +84,8 @@ class Counted(TypedDict, Generic[S]):
     steps: list[dict[str, S]]
 
 
-@dataclass(frozen=True)
-class Result:
+@dataclass(frozen=True, repr=False)
+class Result(Answer):
     """The count of one schedule with one tiling.
 
     Words, bytes and operations are over all heads and batches. A field is None if it needs an M that was not given, or
@@ -135,14 +146,25 @@ class Result:
     steps: list[dict[str, int]] = field(default_factory=list, hash=False)
     """`{"reads": words, "writes": words}` of each kernel launch, in their order. The name is that of iosim 0.1."""
 
-    def __str__(self) -> str:
+    def pieces(self) -> Pieces:
         from .report import result_text
 
-        return result_text(self)
+        return [result_text(self)]
+
+    def to_rows(self) -> Rows:
+        return [vars(self)]
+
+    def to_dict(self) -> Row:
+        return asdict(self)
+
+    def summary(self) -> str:
+        from .summary import moved
+
+        return moved(self)
 
 
-@dataclass(frozen=True)
-class Report:
+@dataclass(frozen=True, repr=False)
+class Report(Answer):
     """The answer of `count`: the problem, the SRAM, the bounds, and a result for each schedule and tiling."""
 
     problem: Attention
@@ -168,13 +190,14 @@ class Report:
 
         return answer_of(self)
 
-    def __getitem__(self, key: str | tuple[str, str]) -> Result:
+    def __getitem__(self, key: str | Schedule | tuple[str | Schedule, str]) -> Result:
         """The result of `report["flash1", "paper"]`, a schedule and a tile rule.
 
         `report["flash1"]` is the schedule's first result that fits, or its first one if none does. Raises KeyError for
         what was not counted.
         """
-        name, tiling = key if isinstance(key, tuple) else (key, None)
+        named, tiling = key if isinstance(key, tuple) else (key, None)
+        name = named.name if isinstance(named, Schedule) else named
         found = [r for r in self.results if r.schedule == name and tiling in (None, r.tiling)]
         if not found:
             there = ", ".join(f"{r.schedule!r}, {r.tiling!r}" for r in self.results)
@@ -193,10 +216,32 @@ class Report:
         """Whether the report has a schedule, a pair (schedule, tiling), or a result."""
         return any(key in (r.schedule, (r.schedule, r.tiling)) or key == r for r in self.results)
 
-    def __str__(self) -> str:
-        from .report import report_text
+    def pieces(self) -> Pieces:
+        from .report import report_pieces
 
-        return report_text(self)
+        return report_pieces(self)
+
+    def to_rows(self) -> Rows:
+        from .report import report_rows
+
+        return report_rows(self)
+
+    def to_dict(self) -> Row:
+        from .report import report_json
+
+        return report_json(self)
+
+    def summary(self) -> str:
+        from .summary import asked, least_of
+
+        return f"{asked(self.problem, self.M_bytes)}; {numbered(len(self), 'result')}{least_of(self.results)}"
+
+    @property
+    def notes(self) -> list[str]:
+        """What to know of schedules that skip nothing under the mask."""
+        from .report import notes_on_mask
+
+        return notes_on_mask(self)
 
 
 def count(
@@ -204,8 +249,9 @@ def count(
     d: int,
     M: int | str | None = None,
     *,
-    schedules: str | Sequence[str] = (),
-    tiles: str | None = None,
+    hardware: str | None = None,
+    schedules: SchedulesAsked = (),
+    tiles: TilesAsked | None = None,
     tile_multiple: int = 1,
     mask: str | Mask = "dense",
     **options: Unpack[ProblemOptions],
@@ -215,17 +261,20 @@ def count(
     - `N`, `d`: queries, and the head dimension.
     - `M`: the SRAM of one thread block, in bytes, as text with a unit (`100KB`; K, M and G are powers of 1024), or in
       words (`51200el`). It may be left out if `tiles` are sizes.
-    - `schedules`: names, as `["flash1", "flash2"]` or `"flash1,flash2"`. By default they are standard, standard-tiled,
-      flash1 and flash2, and under a mask block-sparse and block-sparse-q as well.
-    - `tiles`: `paper`, `best`, or Br x Bc as `128x64`. By default each schedule is counted with its own rules.
+    - `hardware`: a GPU whose SRAM is M, as `H100`, or a hardware file.
+    - `schedules`: names or Schedules, as `["flash1", mine]`, or `"flash1,flash2"`. By default they are standard,
+      standard-tiled, flash1 and flash2, and under a mask block-sparse and block-sparse-q as well.
+    - `tiles`: `paper`, `best`, or Br x Bc as `128x64`, `(128, 64)` or a Tiling. By default each schedule is counted
+      with its own rules.
     - `tile_multiple`: the sizes of `best` tiles are multiples of it.
     - `mask`: a string as `causal&window:128`, or a mask made by `iosim.masks.parse_mask`.
     - Other options are the fields of `Attention`.
 
     Raises InputError for a value that is not allowed, and for a keyword that is not known.
     """
-    check_names("count", options, KEYWORDS, ("N", "d", "M", "schedules", "tiles", "tile_multiple", "mask"))
-    problem = Attention(N, d, mask=parse_mask(mask), **options)
+    taken = ("N", "d", "M", "hardware", "schedules", "tiles", "tile_multiple", "mask")
+    check_names("count", options, KEYWORDS, taken)
+    problem, M, tiles = Attention(N, d, mask=parse_mask(mask), **options), memory(M, None, hardware), tiles_text(tiles)
     M_bytes = None if M is None else parse_bytes(M, problem.word_bytes)
     parse_count(tile_multiple, "--tile-multiple")
     chosen = find_all(schedules) or default_schedules(problem)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ..errors import InputError
 
@@ -43,6 +43,9 @@ def problem(given: Given, required: tuple[str, ...] = ("N", "d"), **defaults: ob
     return Attention(**{**values, "mask": parse_mask(values.get("mask", "dense"))})
 
 
+Size = TypeVar("Size", str | None, str | int | None)
+
+
 class Place(NamedTuple):
     """One SRAM of a question. `label` tells it from the others. `M` is its size, as a string or in bytes."""
 
@@ -76,8 +79,8 @@ def several(text: str) -> bool:
     return "," in text or ":" in text
 
 
-def memory(m: str | None, m_elements: str | None, hardware: str | None) -> str | None:
-    """M as a string, from the one of three options that gives it; None if none does. An axis if --M is one."""
+def memory(m: Size, m_elements: str | None = None, hardware: str | None = None) -> Size:
+    """M from the one of three options that gives it; None if none does. An axis if --M is one."""
     ways = {"--M": m, "--M-elements": m_elements, "--hardware": hardware}
     given = [name for name, value in ways.items() if value is not None]
     if len(given) > 1:

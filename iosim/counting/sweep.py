@@ -53,8 +53,9 @@ class Sizes(TypedDict):
 
 
 def sweep(
-    schedules: AxisValue = (), tiles: AxisValue = None, tile_multiple: AxisValue = 1, **values: AxisValue
-) -> pd.DataFrame:
+    schedules: AxisValue = (), tiles: AxisValue = None, tile_multiple: AxisValue = 1, hardware: AxisValue = None,
+    **values: AxisValue,
+) -> pd.DataFrame:  # fmt: skip
     """The counts of a whole grid as one pandas DataFrame: `sweep(N="1024:8192:x2", d=[64, 128], M="16KB:256KB:x2")`.
 
     A row is one grid point, schedule and tile rule. Its columns are those of `iosim sweep`, in words and bytes.
@@ -69,8 +70,9 @@ def sweep(
     """
     import pandas as pd
 
-    check_names("sweep", values, (*AXES, *KEYWORDS), ("schedules", "tiles", "tile_multiple"))
+    check_names("sweep", values, (*AXES, *KEYWORDS), ("schedules", "tiles", "tile_multiple", "hardware"))
     axes = {name: values.pop(name) for name in AXES if name in values}
+    axes |= {} if hardware is None else {"hardware": hardware}
     plan = build(axes, schedules, tiles, tile_multiple, (), **values)
     return pd.concat(list(chunks(plan)), ignore_index=True)
 

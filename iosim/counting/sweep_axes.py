@@ -9,15 +9,16 @@ from math import prod
 from typing import TYPE_CHECKING, cast
 
 from ..core.problem import DENSE, Attention
-from ..core.tiling import parse_tiles
+from ..core.tiling import Tiling, parse_tiles, tiles_text
 from ..errors import InputError
 from ..masks import parse_mask
-from ..schedules import Schedule, find_all
+from ..schedules import Schedule, find, find_all
 from ..units import MOST_POINTS, parse_axis, parse_bytes, parse_count, parse_registers
 from .columns import COLUMNS, EVERY_COLUMN, more_columns
 from .count import TILE_RULES, default_schedules, rules_of
 
 if TYPE_CHECKING:
+    from ..core.tiling import TilesAsked
     from ..core.typing import Mask
     from .count import VariantOptions
 
@@ -110,7 +111,7 @@ def build(
     sizes["M"] = read_presets(chips, values.get("M")) if chips else read_memory(values.get("M"), dtypes)
     sweep = Sweep(
         sizes, list(product(dtypes, accumulators)), masks, multiples, cast("list[VariantOptions]", points),
-        tuple(split(schedules)), tuple(split(tiles)), columns, tuple(chips) if len(chips) > 1 else (),
+        tuple(schedule_names(schedules)), tuple(tile_texts(tiles)), columns, tuple(chips) if len(chips) > 1 else (),
     )  # fmt: skip
     check_sweep(sweep)
     return sweep
@@ -124,6 +125,19 @@ def split(value: AxisValue) -> list[str]:
     return list(dict.fromkeys(part.strip() for v in values for part in str(v).split(",")))
 
 
+def schedule_names(value: AxisValue) -> list[str]:
+    """The names of schedules, which may be Schedules."""
+    values = [value] if value is None or isinstance(value, str | Schedule) else list(cast("Sequence[object]", value))
+    return split([find(v).name if isinstance(v, Schedule) else v for v in values if v is not None])
+
+
+def tile_texts(value: AxisValue) -> list[str]:
+    """Tiles and rules as texts: `(128, 64)` and a Tiling are one, a list has several."""
+    one = isinstance(value, Tiling) or (isinstance(value, tuple) and all(isinstance(size, int) for size in value))
+    values = [value] if one or value is None or isinstance(value, str) else list(cast("Sequence[object]", value))
+    return split([tiles_text(cast("TilesAsked", v)) for v in values if v is not None])
+
+
 def option_name(name: str) -> str:
     """The option of the command line that gives an axis."""
     return "--" + name.replace("_", "-")
@@ -133,7 +147,7 @@ def read_axis(value: AxisValue, where: str, parse: Callable[[str | int], int]) -
     """The values of an axis of numbers, each read by `parse`; None if it is not given."""
     if value is None:
         return None
-    values = cast("list[str | int]", value if isinstance(value, list) else [value])
+    values = cast("list[str | int]", list(value) if isinstance(value, list | tuple | range) else [value])
     if not values or not all(isinstance(v, int | str) and not isinstance(v, bool) for v in values):
         raise InputError(where, value, "whole numbers, or texts as in 1024:8192:x2")
     return list(dict.fromkeys(x for v in values for x in parse_axis(v, where, parse)))

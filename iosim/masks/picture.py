@@ -6,14 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NotRequired, TypedDict, cast
 
 from ..core.problem import DENSE, Attention
-from ..core.tiling import Tiling, parse_tiles
+from ..core.tiling import Tiling, parse_tiles, tiles_text
 from ..errors import InputError
+from ..notebook import Table
 from . import parse_mask
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from ..core.tiling import TilesAsked
     from ..core.typing import Mask as AnyMask
     from .mask import BoundMask, Mask
 
@@ -44,13 +46,13 @@ class MaskRow(TypedDict):
     bound: NotRequired[BoundMask | TileNumbers]
 
 
-def describe(expression: str, tiles: str, N: int, Nk: int | None = None) -> MaskRow:
+def describe(expression: str | AnyMask, tiles: str, N: int, Nk: int | None = None) -> MaskRow:
     """The tile counts and the densities of a mask."""
     p = Attention(N, 1, Nk=N if Nk is None else Nk, mask=parse_mask(expression))
     tiling = parse_tiles(tiles)
     Tr, Tc = -(-p.N // tiling.rows_q), -(-p.Nk // tiling.rows_k)
     row: MaskRow = {
-        "mask": expression, "N": p.N, "Nk": p.Nk, "Br": tiling.rows_q, "Bc": tiling.rows_k, "Tr": Tr, "Tc": Tc,
+        "mask": str(expression), "N": p.N, "Nk": p.Nk, "Br": tiling.rows_q, "Bc": tiling.rows_k, "Tr": Tr, "Tc": Tc,
         "active_tiles": Tr * Tc, "tile_density": 1.0, "visible_pairs": N * p.Nk, "token_density": 1.0,
         "formula": None, "formula_density": None, "bound": (Tr, Tc),
     }  # fmt: skip
@@ -67,6 +69,19 @@ def describe(expression: str, tiles: str, N: int, Nk: int | None = None) -> Mask
     if formula := formula_density(mask, bound):
         row["formula"], row["formula_density"] = formula
     return row
+
+
+def mask(expression: str | AnyMask, N: int, Nk: int | None = None, *, tiles: TilesAsked = "64x64") -> Table:
+    """A picture of a mask, its density, its tile counts, and the formula a paper gives for it: a Table of one row.
+
+    `expression` is a mask as `causal&window:64`, `tiles` are Br x Bc. Raises InputError for whatever is not allowed.
+    """
+    row = describe(expression, str(tiles_text(tiles)), N, Nk)
+    picture = draw(row.pop("bound"))
+    lines = [picture, *(f"{name}: {'-' if value is None else value}" for name, value in row.items())]
+    cells = {name: value for name, value in row.items()}
+    title = f"{row['mask']}, {row['N']} x {row['Nk']}, {row['active_tiles']} of {row['Tr'] * row['Tc']} tiles active"
+    return Table(title, [cells], {**cells, "picture": picture.splitlines()}, ["\n".join(lines)])
 
 
 def draw(bound: BoundMask | TileNumbers) -> str:

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Unpack, cast
 
-from ..core.problem import TENSORS, Attention
-from ..core.tiling import parse_tiles
+from ..core.problem import TENSORS, Attention, S
+from ..core.tiling import parse_tiles, tiles_text
+from ..counting.count import KEYWORDS, check_names
 from ..errors import InputError
+from ..notebook import Table
 from ..schedules import SCHEDULES
 from ..search.best import footprint, last_true
-from ..tables import Row
 from ..units import LARGEST_COUNT, parse_axis, parse_bytes, parse_count
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..core.tiling import TilesAsked
+    from ..core.typing import Size
+    from ..counting.count import ProblemOptions
+    from ..tables import Row
+
+    Axis = int | str | Sequence[int | str]
+
 MOST_PROGRAMS = 2**16
+MOST_LENGTHS = 100_000  # rows of an axis of N: some seconds, and some hundred MB
 
 
 class Kept(NamedTuple):
@@ -32,27 +44,74 @@ KEPT = (
 )
 
 
-def tensor_bytes(p: Attention, name: str) -> int:
+def memory(
+    N: Axis | None = None,
+    d: int | None = None,
+    *,
+    budget: int | str | None = None,
+    tiles: TilesAsked | None = None,
+    grid: bool = False,
+    **options: Unpack[ProblemOptions],
+) -> Table:
+    """Bytes that attention keeps in device memory: a Table.
+
+    - With `N`, one length, several, or an axis as `1024:32768:x2`: bytes of scores, inputs, row statistics, KV cache.
+    - With a `budget`, as `12GB`: the largest N whose tensors fit in it, for each way to compute attention.
+    - With `tiles`, as `64x64` or `64x64,128x64`: bytes of tiles on chip. With `N` and `grid`: which program of a
+      one-dimensional grid has which rows.
+
+    Other options are those of `count`. Raises InputError for whatever is not allowed.
+    """
+    check_names("memory", options, KEYWORDS, ("N", "d", "budget", "tiles", "grid"))
+    if d is None:
+        raise InputError("--d", "nothing", "a whole number from 1", "give --d")
+    Nk = options.pop("Nk", None)
+    return memory_of(Attention(1, d, **options), N, Nk, budget, tiles_text(tiles), grid)
+
+
+def memory_of(
+    p: Attention, N: Axis | None, Nk: int | None, budget: int | str | None, tiles: str | None, as_grid: bool
+) -> Table:
+    """The answer of `memory` for a problem, whose lengths are not read."""
+    from .memory_tables import memory_grid
+
+    ways = {"--budget": budget, "--tiles": tiles, "--N": N}
+    asked = {name for name, value in ways.items() if value is not None}
+    allowed = {"--N", "--tiles"} if as_grid else set(ways)
+    if asked != allowed if as_grid else len(asked) != 1:
+        found = " and ".join(sorted(asked)) or "nothing"
+        raise InputError("memory", found, "one of --N, --budget, --tiles; or --grid with --N and --tiles")
+    if tiles is not None:
+        rows = tiles_on_chip(tiles, p) if N is None else rows_of_grid(cast("int | str", N), tiles, p)
+    elif N is not None:
+        rows = sizes_of_axis(N, p, Nk)
+    else:
+        rows = largest_lengths(cast("int | str", budget), p, Nk)
+    title = f"d = {p.d}, " + ", ".join(f"{name.strip('-')} {ways[name]}" for name in sorted(asked))
+    return Table(title, rows, {"results": rows}, [memory_grid(rows)])
+
+
+def tensor_bytes(p: Attention[S], name: str) -> S:
     """Bytes of a tensor in HBM, over batch and heads. K and V count once for each KV head."""
     tensor = TENSORS[name]
-    words = p.batch * (p.kv_heads if name in ("K", "V") else p.heads)
+    words: Size = cast("Size", p.batch) * cast("Size", p.kv_heads if name in ("K", "V") else p.heads)
     for length in p.shape(tensor):
-        words = words * length
-    return int(words * p.hbm_bytes(tensor))
+        words = words * cast("Size", length)
+    return cast("S", words * p.hbm_bytes(tensor))
 
 
-def bytes_together(p: Attention, names: tuple[str, ...]) -> int:
+def bytes_together(p: Attention[S], names: tuple[str, ...]) -> S:
     """Bytes of several tensors in HBM."""
-    return sum(tensor_bytes(p, name) for name in names)
+    return cast("S", sum(cast("Size", tensor_bytes(p, name)) for name in names))
 
 
-def tensor_sizes(p: Attention) -> Row:
-    """The row of a problem: bytes of its tensors, over batch and heads.
+def tensor_sizes(p: Attention[Size]) -> Row:
+    """The row of a problem: bytes of its tensors, over batch and heads. With arrays of problems, its columns.
 
     The traffic of scores writes and reads S and P once each. Its share is of the traffic of Algorithm 0, which moves
     Q, K, V and O once as well.
     """
-    traffic = 2 * bytes_together(p, ("S", "P"))
+    traffic = cast("int", 2 * bytes_together(p, ("S", "P")))  # or an array
     return {
         "N": p.N,
         "Nk": p.Nk,
@@ -73,13 +132,26 @@ def of_length(p: Attention, N: int, Nk: int | None) -> Attention:
     return replace(p, N=N, Nk=N if Nk is None else Nk)
 
 
-def sizes_of_axis(axis: str, p: Attention, Nk: int | None) -> list[Row]:
-    """A row for each N of an axis as in 1024,4096 or 1024:32768:x2."""
-    axis_N = parse_axis(axis, "--N", lambda text: parse_count(text, "--N"))
-    return [tensor_sizes(of_length(p, N, Nk)) for N in axis_N]
+def sizes_of_axis(axis: Axis, p: Attention, Nk: int | None) -> list[Row]:
+    """A row for each N of an axis, as 1024,4096 or 1024:32768:x2 or [1024, 4096]. At most MOST_LENGTHS of them."""
+    import numpy as np
+
+    values = [axis] if isinstance(axis, int | str) else axis
+    lengths = list(
+        dict.fromkeys(N for v in values for N in parse_axis(v, "--N", lambda text: parse_count(text, "--N")))
+    )
+    if len(lengths) > MOST_LENGTHS:
+        raise InputError("--N", f"{len(lengths)} lengths", f"at most {MOST_LENGTHS}", "take larger steps")
+    largest = tensor_sizes(cast("Attention[Size]", of_length(p, max(lengths), Nk)))
+    exact = 2 * cast("int", largest["score_traffic_bytes"]) < 2**53 > cast("int", largest["KV_bytes"])
+    N = np.array(lengths, np.int64 if exact else object)  # floats divide int64 below 2^53 as Python divides integers
+    many = replace(cast("Attention[Size]", p), N=N, Nk=N if Nk is None else np.full_like(N, Nk))
+    columns = tensor_sizes(many)
+    cells = zip(*(np.broadcast_to(np.asarray(column), N.shape).tolist() for column in columns.values()), strict=True)
+    return [dict(zip(columns, row, strict=True)) for row in cells]
 
 
-def largest_lengths(budget: str, p: Attention, Nk: int | None) -> list[Row]:
+def largest_lengths(budget: int | str, p: Attention, Nk: int | None) -> list[Row]:
     """A row for each entry of KEPT: the largest N = Nk whose Q, K, V, O and kept tensors fit in the budget; 0 if none
     does."""
     if Nk is not None:
@@ -110,7 +182,7 @@ def tiles_on_chip(tiles: str, p: Attention) -> list[Row]:
     return rows
 
 
-def grid(N: str, tiles: str, problem: Attention) -> list[Row]:
+def rows_of_grid(N: int | str, tiles: str, problem: Attention) -> list[Row]:
     """A row for each program of a one-dimensional grid: which rows of which head it has.
 
     Programs are numbered (batch index x heads + head) x Tr + block, where a block is a tile of query rows.

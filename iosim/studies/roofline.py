@@ -10,30 +10,38 @@ The third time is predicted (predict/generated.py): that of the generated kernel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from ..core.folded import Folded
 from ..core.problem import DENSE, Attention
-from ..core.tiling import Tiling
+from ..core.tiling import Tiling, tiles_text
 from ..core.watchers import Watcher
 from ..counting.bounds import floor_of
-from ..counting.count import ProblemOptions, choose_tiling, default_schedules, measure, rules_of
+from ..counting.count import KEYWORDS, ProblemOptions, check_names, choose_tiling, default_schedules, measure, rules_of
+from ..counting.summary import asked
 from ..errors import InputError, IosimError
 from ..hardware import Hardware, load, measured_as
 from ..masks import parse_mask
+from ..notebook import Answer, numbered
 from ..schedules import Schedule, find_all, require
 from ..search.best import footprint
-from ..units import parse_bytes
+from ..units import parse_bytes, parse_count
 
 if TYPE_CHECKING:
     from ..core.machine import Block, Machine
+    from ..core.tiling import TilesAsked
     from ..core.typing import Input, Mask, Shape, Size, Step
+    from ..grid import Pieces
     from ..predict.predict import Prediction
+    from ..schedules.registry import SchedulesAsked
+    from ..tables import Row as Cells
+    from ..tables import Rows
 
 # The operations of one kind: products of factors, from the shapes of a step's arguments.
 OperationTerms = Callable[..., "Iterable[Shape]"]  # type: ignore[explicit-any]  # each step has arguments of its own
+TAKEN = ("N", "d", "hardware", "M", "schedules", "tiles", "tile_multiple", "decode", "mask")
 MOST_SECONDS = 5.0  # that one prediction may take, about; longer ones are left out
 
 
@@ -172,8 +180,8 @@ class Missing:
     why: str
 
 
-@dataclass(frozen=True)
-class Roofline:
+@dataclass(frozen=True, repr=False)
+class Roofline(Answer):
     """What `roofline` answers. `measured_on` is the GPU whose rates predict; None where none were measured.
 
     `on_cuda_cores` names predicted kernels whose products cannot run on tensor cores, and says why.
@@ -189,17 +197,46 @@ class Roofline:
     not_predicted: list[Missing] = field(default_factory=list)
     on_cuda_cores: list[str] = field(default_factory=list)
 
+    def pieces(self) -> Pieces:
+        from .roofline_tables import roofline_pieces
+
+        return roofline_pieces(self)
+
+    def to_rows(self) -> Rows:
+        from .roofline_tables import roofline_rows
+
+        return roofline_rows(self)
+
+    def to_dict(self) -> Cells:
+        from .roofline_tables import roofline_json
+
+        return roofline_json(self)
+
+    def summary(self) -> str:
+        return f"{asked(self.problem, self.M_bytes)} on {self.hardware.name}; {numbered(len(self.rows), 'row')}"
+
+    @property
+    def notes(self) -> list[str]:
+        """What to know of schedules that skip nothing under the mask."""
+        from .roofline_tables import notes_on_mask
+
+        return notes_on_mask(self)
+
 
 def roofline(
-    N: int, d: int, hardware: str, M: int | str | None = None, *, schedules: str | Sequence[str] = (),
-    tiles: str | None = None, tile_multiple: int = 1, decode: bool = False, mask: str | Mask = "dense",
+    N: int, d: int, hardware: str, M: int | str | None = None, *, schedules: SchedulesAsked = (),
+    tiles: TilesAsked | None = None, tile_multiple: int = 1, decode: bool = False, mask: str | Mask = "dense",
     **options: Unpack[ProblemOptions],
 ) -> Roofline:  # fmt: skip
-    """Work, bytes and times of schedules on a preset; M is that of the preset unless given.
+    """Work, bytes and times of schedules on a GPU, launch by launch: a Roofline.
 
-    `decode` adds the same with one query over the same keys.
+    `hardware` is a preset, as `H100`, or a hardware file. M is that of the GPU unless given. `decode` adds the same
+    with one query over the same keys. Other options are those of `count`. Raises InputError for whatever is not
+    allowed.
     """
-    problem = Attention(N, d, mask=parse_mask(mask), **options)
+    check_names("roofline", options, KEYWORDS, TAKEN)
+    problem, tiles = Attention(N, d, mask=parse_mask(mask), **options), tiles_text(tiles)
+    parse_count(tile_multiple, "--tile-multiple")
     chip = load(hardware)
     peaks(chip, problem)
     M_bytes = chip.sram_bytes if M is None else parse_bytes(M, problem.word_bytes)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from ..counting.report import problem_row
 from ..counting.skipping import mask_notes
 from ..grid import ByteCell, Grid, Piece
 from ..tables import Row as Cells
 from ..units import format_bytes, format_megabytes
-from .roofline import Roofline, RooflineRow
 from .roofline_sentence import answer_lines, winners
+
+if TYPE_CHECKING:
+    from .roofline import Roofline, RooflineRow
 
 LESS_IMPORTANT = (
     "exp",

@@ -7,18 +7,24 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 from ..core.problem import DENSE, Attention
-from ..core.tiling import parse_tiles
-from ..counting.count import TILE_RULES, Result, rules_of, run
+from ..core.tiling import parse_tiles, tiles_text
+from ..counting.count import KEYWORDS, TILE_RULES, Result, check_names, rules_of, run
+from ..counting.given import memory
+from ..counting.summary import asked
 from ..errors import InputError, suggestion
 from ..masks import parse_mask
+from ..notebook import Answer, numbered
 from ..schedules import SCHEDULES
 from ..schedules.registry import FA1, FA2
 from ..units import parse_bytes, parse_count
 from .memory import tensor_bytes
 
 if TYPE_CHECKING:
+    from ..core.tiling import TilesAsked
     from ..core.typing import Mask
     from ..counting.count import ProblemOptions
+    from ..grid import Pieces
+    from ..tables import Row, Rows
 
 
 class Combination(NamedTuple):
@@ -96,8 +102,8 @@ class TrainingStep:
     ratio_to_standard: float | None = None
 
 
-@dataclass(frozen=True)
-class Training:
+@dataclass(frozen=True, repr=False)
+class Training(Answer):
     """The answer of `training`: a step for each combination and tile rule."""
 
     problem: Attention
@@ -109,17 +115,36 @@ class Training:
         """M in words of the problem's dtype."""
         return None if self.M_bytes is None else self.M_bytes // self.problem.word_bytes
 
+    def pieces(self) -> Pieces:
+        from .training_tables import training_pieces
+
+        return training_pieces(self)
+
+    def to_rows(self) -> Rows:
+        from .training_tables import training_rows
+
+        return training_rows(self)
+
+    def to_dict(self) -> Row:
+        from .training_tables import training_json
+
+        return training_json(self)
+
+    def summary(self) -> str:
+        return f"{asked(self.problem, self.M_bytes)}; {numbered(len(self.steps), 'step')}"
+
 
 def training(
     N: int,
     d: int,
     M: int | str | None = None,
     *,
-    combinations: Iterable[str] = (),
-    tiles: str | None = None,
-    backward_tiles: str | None = None,
+    hardware: str | None = None,
+    combinations: str | Iterable[str] = (),
+    tiles: TilesAsked | None = None,
+    backward_tiles: TilesAsked | None = None,
     tile_multiple: int = 1,
-    unfused: Iterable[str] = (),
+    unfused: str | Iterable[str] = (),
     mask: str | Mask = "dense",
     **options: Unpack[ProblemOptions],
 ) -> Training:
@@ -129,10 +154,13 @@ def training(
     operations that standard attention does in passes of their own. Other options are those of `iosim.count`. Raises
     InputError for whatever is not allowed.
     """
-    p = Attention(N, d, mask=parse_mask(mask), **options)
+    taken = ("N", "d", "M", "hardware", "combinations", "tiles", "backward_tiles", "tile_multiple", "unfused", "mask")
+    check_names("training", options, KEYWORDS, taken)
+    p, M = Attention(N, d, mask=parse_mask(mask), **options), memory(M, None, hardware)
+    tiles, backward_tiles = tiles_text(tiles), tiles_text(backward_tiles, "--backward-tiles")
     M_bytes = None if M is None else parse_bytes(M, p.word_bytes)
     parse_count(tile_multiple, "--tile-multiple")
-    known, names, passes = {c.name: c for c in COMBINATIONS}, tuple(combinations), tuple(unfused)
+    known, names, passes = {c.name: c for c in COMBINATIONS}, names_in(combinations), names_in(unfused)
     check_known("--combination", names, known)
     check_known("--unfused", passes, PASSES)
     for option, text in (("--tiles", tiles), ("--backward-tiles", backward_tiles)):
@@ -149,6 +177,11 @@ def training(
     ]
     base = count_step(known["standard"], "ideal", None, p, M_bytes, 1, tuple(dict.fromkeys(passes))).total_bytes
     return Training(p, M_bytes, [with_ratio(step, base) for step in steps])
+
+
+def names_in(texts: str | Iterable[str]) -> tuple[str, ...]:
+    """The names of `a,b`, or of several such texts."""
+    return tuple(name.strip() for text in ([texts] if isinstance(texts, str) else texts) for name in text.split(","))
 
 
 def check_known(option: str, names: Iterable[str], known: Collection[str]) -> None:

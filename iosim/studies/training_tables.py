@@ -10,10 +10,10 @@ from ..counting.report import header, problem_row
 from ..grid import ByteCell, Grid
 from ..tables import Row, ratio
 from ..units import format_megabytes
-from .training import Training
 
 if TYPE_CHECKING:
     from ..grid import Piece
+    from .training import Training
 
 STEP_COLUMNS = (
     "combination", "tiling", "fits", "recomputed", "stored_bytes", "reads", "writes", "total", "dropout_mask_bytes",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Unpack
 
@@ -10,8 +10,11 @@ from ..core.problem import DENSE, Attention
 from ..core.tiling import Tiling
 from ..counting.bounds import Bound, bounds, of_all_schedules
 from ..counting.count import KEYWORDS, Result, check_names, run
+from ..counting.given import memory
+from ..counting.summary import asked, least_of
 from ..errors import InputError
 from ..masks import parse_mask
+from ..notebook import Answer, numbered
 from ..schedules import SCHEDULES, Schedule, find, find_all, require
 from ..schedules.registry import FA1, FA2, narrowed
 from ..units import parse_bytes, parse_count
@@ -21,6 +24,9 @@ from .thread_blocks import blocks
 if TYPE_CHECKING:
     from ..core.typing import Mask, Text
     from ..counting.count import ProblemOptions
+    from ..grid import Pieces
+    from ..schedules.registry import SchedulesAsked
+    from ..tables import Row, Rows
 
 
 @dataclass(frozen=True)
@@ -34,7 +40,8 @@ class PublishedTiles:
     d: int | None = None
 
 
-TAKEN = ("N", "d", "M", "schedules", "tile_multiple", "mask", "least_blocks")  # keywords beside the fields of Attention
+# Keywords beside the fields of Attention.
+TAKEN = ("N", "d", "M", "hardware", "schedules", "tile_multiple", "mask", "least_blocks")
 PAIRS = ("128x128", "128x64", "64x128", "64x64")
 CUTLASS = "the kernel behind PyTorch's EFFICIENT_ATTENTION, as it ran on an H200"
 PUBLISHED = (
@@ -47,7 +54,7 @@ PUBLISHED = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ResultWithBlocks(Result):
     """A result with the options of the problem that were chosen for it, and its blocks (tuning/thread_blocks.py).
 
@@ -61,8 +68,8 @@ class ResultWithBlocks(Result):
     most_blocks: int | None = None
 
 
-@dataclass(frozen=True)
-class Best:
+@dataclass(frozen=True, repr=False)
+class Best(Answer):
     """The answer of `tune`. `results` has the best tiles of each schedule: least traffic first, what does not fit last.
 
     `published` has published tiles and their results. `left_out` names the schedules that were not searched, because
@@ -95,12 +102,38 @@ class Best:
             return None
         return result.total_bytes / best.total_bytes
 
+    def pieces(self) -> Pieces:
+        from .tables import tune_pieces
+
+        return tune_pieces(self)
+
+    def to_rows(self) -> Rows:
+        from .tables import tune_rows
+
+        return tune_rows(self)
+
+    def to_dict(self) -> Row:
+        from .tables import tune_json
+
+        return tune_json(self)
+
+    def summary(self) -> str:
+        return f"{asked(self.problem, self.M_bytes)}{least_of(self.results)}"
+
+    @property
+    def notes(self) -> list[str]:
+        """What to know of schedules that skip nothing under the mask."""
+        from .tables import notes_on_mask
+
+        return notes_on_mask(self)
+
 
 def tune(
-    N: int, d: int, M: int | str, *, schedules: str | Sequence[str] = (), tile_multiple: int = 1,
-    mask: str | Mask = "dense", least_blocks: int = 1, **options: Unpack[ProblemOptions],
+    N: int, d: int, M: int | str | None = None, *, hardware: str | None = None, schedules: SchedulesAsked = (),
+    tile_multiple: int = 1, mask: str | Mask = "dense", least_blocks: int = 1, **options: Unpack[ProblemOptions],
 ) -> Best:  # fmt: skip
-    """The least traffic of every schedule of softmax attention in an SRAM of M bytes (`100KB`, `51200el`).
+    """The least traffic of every schedule of softmax attention in an SRAM of M bytes (`100KB`, `51200el`), or of the
+    SRAM of a `hardware`: a Best.
 
     The search covers the loop orders of the schedules and all tile sizes that are multiples of `tile_multiple`, ragged
     last tiles included. It also covers the options that a schedule lets `tune` choose (`splits`, `page_size`), unless
@@ -110,7 +143,10 @@ def tune(
     """
     check_names("tune", options, KEYWORDS, TAKEN)
     problem = Attention(N, d, mask=parse_mask(mask), **options)
-    M_bytes = parse_bytes(M, problem.word_bytes)
+    size = memory(M, None, hardware)
+    if size is None:
+        raise InputError("--M", "nothing", "a size as in 100KB", "or --curve for all of them; in Python, iosim.curve")
+    M_bytes = parse_bytes(size, problem.word_bytes)
     parse_count(tile_multiple, "--tile-multiple")
     parse_count(least_blocks, "--least-blocks")
     asked = space_of(schedules, problem)
@@ -179,7 +215,7 @@ def searchable(asked: list[Schedule], problem: Attention, least_blocks: int) -> 
     return space
 
 
-def space_of(names: str | Sequence[str], problem: Attention) -> list[Schedule]:
+def space_of(names: SchedulesAsked, problem: Attention) -> list[Schedule]:
     """The schedules asked for. If none is, all schedules of softmax attention that apply to this problem.
 
     Without a mask, schedules that differ only in skipping tiles are the same, and only the first of them is searched.
@@ -208,8 +244,8 @@ def published_in(space: list[Schedule], problem: Attention) -> list[PublishedTil
     return [c for c in PUBLISHED if c.schedule in names and c.d in (None, problem.d)]
 
 
-@dataclass(frozen=True)
-class Curve:
+@dataclass(frozen=True, repr=False)
+class Curve(Answer):
     """The answer of `trace_curve`: the steps of the least traffic, and published tiles at the M that they need.
 
     Each entry of `published` has four parts: the tiles, the M in bytes that their rule was given (or None), their
@@ -225,12 +261,30 @@ class Curve:
     least_blocks: int = 1
     own: dict[str, list[curve.CurveStep]] = field(default_factory=dict, hash=False)
 
+    def pieces(self) -> Pieces:
+        from .tables import curve_pieces
+
+        return curve_pieces(self)
+
+    def to_rows(self) -> Rows:
+        from .tables import curve_rows
+
+        return curve_rows(self)
+
+    def to_dict(self) -> Row:
+        from .tables import curve_json
+
+        return curve_json(self)
+
+    def summary(self) -> str:
+        return f"{asked(self.problem)}; {numbered(len(self.steps), 'breakpoint')}"
+
 
 PAPER_M = (65_536, 98_304, 166_912, 232_448)  # SRAM that one block may use on a T4, V100, A100, H100, in bytes
 
 
 def trace_curve(
-    N: int, d: int, *, schedules: str | Sequence[str] = (), tile_multiple: int = 1, mask: str | Mask = "dense",
+    N: int, d: int, *, schedules: SchedulesAsked = (), tile_multiple: int = 1, mask: str | Mask = "dense",
     least_blocks: int = 1, **options: Unpack[ProblemOptions],
 ) -> Curve:  # fmt: skip
     """The least traffic against M: every M in bytes at which it falls, from the first that holds any tiles.

@@ -19,6 +19,9 @@ Sizes are in rows or positions, and counts in words (one word is one scalar); wh
 `int`, or `Size` where one walk counts many problems.
 """
 ABOUT = {
+    "Questions": "Each is a command of the same name. [python.md](python.md) shows ten of them. `help` lists every option "
+    "with its default.",
+    "Answers": "Every answer is an `Answer`. A DataFrame is the answer of `sweep` alone.",
     "Schedules": "[adding-a-schedule.md](adding-a-schedule.md) goes through a schedule from beginning to end.",
     "Machines": "A schedule calls the six primitives of a machine: `tiles`, `load`, `compute`, `update`, `store` "
     "and `free`.",
@@ -30,7 +33,18 @@ ABOUT = {
 }
 SECTIONS = {
     "Counting": {"counting/count.py": ["count"], "counting/sweep.py": ["sweep"]},
-    "Answers": {"counting/count.py": ["Report", "Result"], "counting/bounds.py": ["Bound"]},
+    "Questions": {
+        "tuning/least.py": ["tune"], "tuning/every_M.py": ["curve"], "tuning/proven.py": ["bounds"],
+        "tuning/crossovers.py": ["crossover"], "studies/roofline.py": ["roofline"], "studies/training.py": ["training"],
+        "studies/memory.py": ["memory"], "masks/picture.py": ["mask"], "studies/numeric_check.py": ["check"],
+        "tracing/events.py": ["trace"], "tracing/cache_answer.py": ["cache"], "pictures/picture.py": ["plot"],
+    },
+    "Answers": {
+        "notebook.py": ["Answer", "Table"], "counting/count.py": ["Report", "Result"], "counting/bounds.py": ["Bound"],
+        "tuning/least.py": ["Best", "ResultWithBlocks", "Curve"], "tuning/proven.py": ["Bounds"],
+        "studies/roofline.py": ["Roofline"], "studies/training.py": ["Training"],
+        "studies/numeric_check.py": ["Checks"], "tracing/events.py": ["Events"], "pictures/picture.py": ["Picture"],
+    },
     "Floors": {"counting/floors.py": ["floor", "Floor"]},
     "The problem and its tiles": {"core/problem.py": ["Attention", "Tensor"], "core/tiling.py": ["Tiling"]},
     "Schedules": {"schedules/registry.py": ["Schedule", "SCHEDULES", "register"]},

@@ -21,6 +21,21 @@ peak: int | None = result.sram_peak_words
 problem = iosim.Attention(512, 64)
 room = iosim.Capacity()
 iosim.Folded(problem, room).run(iosim.SCHEDULES["flash2"], iosim.Tiling(16, 16))
+best: str = iosim.tune(512, 64, hardware="H100", tile_multiple=16).results[0].schedule
+first: int = iosim.curve(512, 64, schedules=iosim.SCHEDULES["flash2"]).steps[0].M_bytes
+floor: int | float | None = iosim.bounds(512, 64, "64KB")["floor"].words
+seconds: float = iosim.roofline(512, 64, "H100", tiles=(128, 64), decode=True).rows[0].seconds
+steps: int = len(iosim.training(512, 64, "64KB", unfused="dropout").steps)
+right: bool = iosim.check(64, 16, tiles=(16, 16), seed=1, dropout=0.1, schedules=["flash2"]).ok
+events: int = iosim.trace(64, 16, tiles=iosim.Tiling(16, 16), mask="causal", schedule="block-sparse-q").write("t.csv")
+for table in (
+    iosim.crossover(512, [64, 128], schedules="flash2,standard"),
+    iosim.memory("1024:4096:x2", 64, heads=4),
+    iosim.mask("causal&window:64", 512, tiles=(32, 32)),
+    iosim.cache(256, 64, ["16KB", "64KB"], tiles=(64, 64), policy="lru"),
+):
+    print(len(table), table.to_frame(), table.to_dict(), table[0]["N"])
+picture: str = iosim.plot(N=8192, d=128, schedules=["flash1", "flash2"]).svg()
 try:
     iosim.count(N=0, d=64)
 except iosim.InputError as error:
@@ -30,6 +45,9 @@ BAD = {
     "iosim.Tiling(16, 16).rows": "attr-defined",
     "iosim.count(N=512, d=64).totals": "attr-defined",
     "iosim.Capacity(16, 16)": "call-arg",
+    "iosim.tune(512, 64, '64KB', head=2)": "call-arg",
+    "iosim.roofline(512, 64)": "call-arg",
+    "iosim.check(64, 16, tiles=[16])": "arg-type",
 }
 
 

@@ -1,0 +1,202 @@
+"""A picture of traffic, of rows, of a roofline or of a mask, as `iosim.plot` answers it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from ..core.tiling import parse_tiles, tiles_text
+from ..counting.count import KEYWORDS, check_names
+from ..counting.given import counts, memories
+from ..counting.sweep_axes import AXES, schedule_names
+from ..errors import InputError, suggestion
+from ..masks.picture import TileMap, tile_map
+from ..notebook import Answer, numbered
+from ..studies.roofline import roofline
+from ..tuning.least import trace_curve
+from ..units import parse_count
+from . import matplotlib_chart
+from .chart import Sheet
+from .draw import draw_sheet
+from .roofline import roofline_sheet
+from .svg_chart import sheet_svg, tiles_svg
+from .traffic import read_rows, sheet_of_rows, traffic_chart
+from .tune_curve import curve_sheet
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..core.tiling import TilesAsked
+    from ..counting.given import Given
+    from ..counting.sweep_axes import AxisValue
+    from ..grid import Pieces
+    from ..schedules.registry import SchedulesAsked
+    from ..tables import Row
+
+PICTURES = ("traffic", "gap", "roofline", "mask")
+TAKEN = ("rows", "x", "y", "by", "steps", "picture", "schedules", "tiles", "tile_multiple", "path", "hardware")
+
+
+@dataclass(frozen=True, repr=False)
+class Picture(Answer):
+    """The answer of `plot`: charts, or a mask tile by tile. A notebook shows it as SVG, without matplotlib."""
+
+    drawn: Sheet | TileMap
+    """What is drawn, as plain values."""
+
+    def save(self, path: str) -> None:
+        """Draw it to a file whose name ends in .svg, .png or .pdf. The last two need matplotlib, and so does a mask."""
+        matplotlib_chart.format_of(path)
+        if isinstance(self.drawn, Sheet):
+            draw_sheet(self.drawn, path)
+        else:
+            matplotlib_chart.draw_mask(self.drawn, path)
+
+    def svg(self) -> str:
+        """The picture as SVG text."""
+        return sheet_svg(self.drawn) if isinstance(self.drawn, Sheet) else tiles_svg(self.drawn)
+
+    def _repr_html_(self) -> str:
+        svg = self.svg()
+        return svg[svg.index("<svg") :]
+
+    def to_rows(self) -> list[Row]:
+        """A row for each point of each line; of a mask, one for each tile with the share of it that is visible."""
+        if isinstance(self.drawn, TileMap):
+            shares = self.drawn.shares.tolist()
+            return [{"i": i, "j": j, "visible": x} for i, line in enumerate(shares) for j, x in enumerate(line)]
+        return [
+            {
+                "chart": chart.title,
+                "line": line.label,
+                "kind": line.kind,
+                chart.x_name: x,
+                chart.y_name: y,
+                "fits": fits,
+            }
+            for chart in self.drawn.charts
+            for line in chart.lines
+            for x, y, fits in zip(line.x, line.y, line.fits, strict=True)
+        ]
+
+    def to_dict(self) -> Row:
+        return {"title": self.drawn.title, "points": self.to_rows()}
+
+    def pieces(self) -> Pieces:
+        return [self.drawn.title]
+
+    def summary(self) -> str:
+        lines = f"; {numbered(len(self.drawn.lines), 'line')}" if isinstance(self.drawn, Sheet) else ""
+        return self.drawn.title + lines
+
+
+def plot(
+    rows: str | pd.DataFrame | None = None,
+    *,
+    x: str | None = None,
+    y: str | None = None,
+    by: str | Sequence[str] = (),
+    steps: bool = False,
+    picture: str = "traffic",
+    hardware: str | None = None,
+    schedules: SchedulesAsked = (),
+    tiles: TilesAsked | None = None,
+    tile_multiple: int | str = 1,
+    path: str | None = None,
+    **values: AxisValue,
+) -> Picture:
+    """A picture, which a notebook shows: traffic against M or N, columns of a table, a roofline, or a mask.
+
+    - `plot(N=8192, d=128)`: the words that schedules move against M; against N if `N` is an axis and `M` is given. Axes
+      and options are those of `sweep`.
+    - `plot(rows, x="M_bytes", y="total", by="schedule")`: columns of a DataFrame, or of a file of `iosim sweep`, `tune`
+      or `cache`. With `steps`, a value holds until the next x.
+    - `plot(picture="gap", N=8192, d=128)`: the gap between the least traffic and the floor, against every M.
+    - `plot(picture="roofline", N=8192, d=128, hardware="H100")`: the launches of a roofline on a GPU.
+    - `plot(picture="mask", mask="causal&window:64", N=512, tiles=(32, 32))`: a mask, tile by tile.
+    - `path`: a file that it is drawn to as well: .svg, .png or .pdf.
+
+    Raises InputError for whatever is not allowed.
+    """
+    check_names("plot", values, (*AXES, *KEYWORDS), TAKEN)
+    if path is not None:
+        matplotlib_chart.format_of(path)
+    text = tiles_text(tiles)
+    if rows is not None:
+        if values or hardware or text or schedules:
+            raise InputError("rows", "rows and options of a problem", "one of the two", "x, y, by go with rows")
+        found = of_rows(rows, x, y, by, steps)
+    else:
+        if x or y or by or steps:
+            raise InputError("-x, -y, --by, --steps", "given", "rows with them, as iosim sweep writes")
+        found = of_problem(picture, values, hardware, schedule_names(schedules), text, tile_multiple)
+    if path is not None:
+        found.save(path)
+    return found
+
+
+def of_rows(rows: str | pd.DataFrame, x: str | None, y: str | None, by: str | Sequence[str], steps: bool) -> Picture:
+    """The picture of columns of a table or of a file."""
+    if x is None or y is None:
+        raise InputError("-x, -y", "not both", "columns of the file, as -x M_bytes -y total")
+    columns = tuple(filter(None, by.split(","))) if isinstance(by, str) else tuple(by)
+    return Picture(sheet_of_rows(read_rows(rows) if isinstance(rows, str) else rows, x, y, columns, steps=steps))
+
+
+def of_problem(
+    picture: str,
+    values: Mapping[str, AxisValue],
+    hardware: str | None,
+    schedules: Sequence[str],
+    tiles: str | None,
+    multiple: str | int,
+) -> Picture:
+    """The picture of traffic, or of a mask, from axes and options of a sweep."""
+    if picture not in PICTURES:
+        raise InputError("--picture", picture, ", ".join(PICTURES), suggestion(picture, PICTURES))
+    if picture == "mask":
+        return of_mask(values, tiles)
+    if picture == "roofline":
+        return of_roofline(values, hardware, schedules, tiles, multiple)
+    if picture == "gap":
+        if any(one is not None for one in (values.get("M"), hardware, tiles)):
+            found = "neither with --picture gap, which goes over every M and its tiles"
+            raise InputError("--M, --tiles", "given", found)
+        step = parse_count(multiple, "--tile-multiple")
+        return Picture(curve_sheet(trace_curve(schedules=schedules, tile_multiple=step, **counts(given_of(values)))))
+    M = values.get("M")
+    places = [] if hardware is None else memories({}, None if M is None else str(M), None, hardware)
+    sizes = [str(place.M) for place in places if place.M is not None]
+    axes = {**values, "M": ",".join(dict.fromkeys(sizes))} if sizes else dict(values)
+    return Picture(Sheet.of(traffic_chart(axes, tuple(schedules), tiles, multiple)))
+
+
+def given_of(values: Mapping[str, AxisValue]) -> Given:
+    """The options of one problem, as a command line has them."""
+    return cast("Given", values)
+
+
+def of_roofline(
+    values: Mapping[str, AxisValue], hardware: str | None, schedules: Sequence[str], tiles: str | None,
+    multiple: str | int,
+) -> Picture:  # fmt: skip
+    """The picture of a roofline on one GPU."""
+    if hardware is None:
+        raise InputError("--hardware", "nothing", "a preset: see iosim hardware")
+    fields = counts(given_of({name: value for name, value in values.items() if name != "M"}))
+    step = parse_count(multiple, "--tile-multiple")
+    M = cast("int | str | None", values.get("M"))
+    found = roofline(hardware=hardware, M=M, schedules=schedules, tiles=tiles, tile_multiple=step, **fields)
+    return Picture(roofline_sheet(found))
+
+
+def of_mask(values: Mapping[str, AxisValue], tiles: str | None) -> Picture:
+    """The picture of the mask among the values."""
+    if values.get("mask") is None:
+        raise InputError("--mask", "nothing", "a mask, as causal")
+    if values.get("N") is None:
+        raise InputError("--N", "nothing", "a whole number from 1", "give --N")
+    N, Nk = (None if values.get(n) is None else parse_count(cast("int", values[n]), f"--{n}") for n in ("N", "Nk"))
+    assert N is not None
+    return Picture(tile_map(str(values["mask"]), N, Nk, parse_tiles(tiles or "64x64")))

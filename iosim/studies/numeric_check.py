@@ -1,0 +1,89 @@
+"""Schedules run on NumPy arrays and judged, as `iosim.check` answers it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Unpack
+
+from ..core.problem import Attention
+from ..core.tiling import tiles_text
+from ..counting.count import KEYWORDS, check_names
+from ..counting.summary import asked
+from ..grid import Grid
+from ..masks import parse_mask
+from ..masks.dropout import parse_dropout
+from ..notebook import Table
+from ..schedules import find_all
+from .check import run_checks
+from .online_softmax import softmax_pieces
+
+if TYPE_CHECKING:
+    from ..core.tiling import TilesAsked
+    from ..core.typing import Mask
+    from ..counting.count import UndroppedOptions
+    from ..grid import Piece
+    from ..schedules.registry import SchedulesAsked
+    from ..tables import Rows
+
+LESS_IMPORTANT = (  # columns, the first to go first
+    "allowed_bias", "folded_words", "footprint_words", "peak_words", "formula_words", "allowed_error", "bias", "words",
+)  # fmt: skip
+ABSOLUTE = "error_: the largest absolute error of the outputs, whose inputs are random numbers of about 1"
+
+
+@dataclass(frozen=True, repr=False)
+class Checks(Table):
+    """The answer of `check`: a row for each schedule."""
+
+    ok: bool = True
+    """Whether every schedule and every piece of online softmax is right."""
+
+    def summary(self) -> str:
+        return f"{super().summary()}, {'all ok' if self.ok else 'not all ok'}"
+
+
+def check(
+    N: int = 96,
+    d: int = 16,
+    *,
+    tiles: TilesAsked = "16x16",
+    schedules: SchedulesAsked = (),
+    seed: int | str = 0,
+    dropout: float | str | None = None,
+    mask: str | Mask = "dense",
+    **options: Unpack[UndroppedOptions],
+) -> Checks:
+    """Run schedules on the CPU, and compare their output, counts and SRAM with what they must be: a Checks.
+
+    A row for each schedule has the largest absolute error of its output, in float64 and in its own types, its words and
+    its SRAM by the run and by formulas derived by hand, `ok`, and `faults`. `dropout` is the probability that an
+    element of P is dropped; `seed` decides which ones, and the random inputs. Other options are those of `count`.
+    Raises InputError for whatever is not allowed.
+    """
+    taken = ("N", "d", "tiles", "schedules", "seed", "dropout", "mask")
+    check_names("check", options, KEYWORDS, taken)
+    chance = parse_dropout(None if dropout is None else str(dropout), str(seed))
+    p = Attention(N, d, mask=parse_mask(mask), dropout=chance, **options)
+    return check_problem(p, str(tiles_text(tiles)), [schedule.name for schedule in find_all(schedules)], str(seed))
+
+
+def check_problem(
+    p: Attention, tiles: str, names: Iterable[str], seed: str, begin: Callable[[str], None] = lambda name: None
+) -> Checks:
+    """The checks of schedules on a problem. `begin` is called with the name of each before it runs."""
+    rows, right = run_checks(p, tiles, tuple(names), seed, begin)
+    parts = softmax_pieces()
+    ok = right and all(bool(part["ok"]) for part in parts)
+    return Checks(asked(p), rows, {"checks": rows, "pieces": parts, "ok": right}, shown_checks(rows, parts), ok)
+
+
+def shown_checks(rows: Rows, parts: Rows) -> list[Piece]:
+    """The checks as tables, with the faults below them."""
+    wrong = [f"{row['check']}: {row['faults']}" for row in rows if not row["ok"]]
+    return [Grid([without_faults(row) for row in rows], LESS_IMPORTANT), ABSOLUTE, *wrong, "", Grid(parts)]
+
+
+def without_faults(row: Mapping[str, object]) -> dict[str, object]:
+    """A row as the table has it."""
+    return {name: value for name, value in row.items() if name != "faults"}

@@ -1,0 +1,93 @@
+"""A cache in place of the explicit SRAM, as `iosim.cache` answers it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Unpack, cast
+
+from ..core.problem import Attention
+from ..core.tiling import tiles_text
+from ..counting.count import KEYWORDS, check_names
+from ..counting.given import memory
+from ..counting.summary import asked
+from ..errors import InputError
+from ..grid import Grid
+from ..masks import parse_mask
+from ..notebook import Table
+from ..schedules import find
+from ..units import parse_axis, parse_bytes
+from .cache import compare, comparison_header, for_terminal
+from .event_file import one_head_run
+
+if TYPE_CHECKING:
+    from ..core.tiling import TilesAsked
+    from ..core.typing import Mask
+    from ..counting.count import ProblemOptions
+    from ..grid import Pieces
+    from ..schedules import Schedule
+    from ..tables import Row
+
+TAKEN = (
+    "N", "d", "M", "hardware", "tiles", "schedule", "granularity", "line", "policy", "tensors", "curve", "mask",
+)  # fmt: skip
+
+
+def cache(
+    N: int,
+    d: int,
+    M: int | str | Sequence[int | str] | None = None,
+    *,
+    hardware: str | None = None,
+    tiles: TilesAsked | None = None,
+    schedule: str | Schedule = "flash1",
+    granularity: str = "line",
+    line: int | str | None = None,
+    policy: str = "both",
+    tensors: str | Sequence[str] = (),
+    curve: bool = False,
+    mask: str | Mask = "dense",
+    **options: Unpack[ProblemOptions],
+) -> Table:
+    """What a cache of M bytes in place of the explicit SRAM would move: a Table with a row for each policy and M.
+
+    - `M`: one size, several, or an axis as `16KB:1MB:x2`; or the SRAM of a `hardware`.
+    - `granularity`: what is accessed and evicted as a whole: `line`, `word` or `tile`. A line has 64 bytes unless
+      `line` says otherwise.
+    - `policy`: `lru`, `belady` or `both`.
+    - `tensors`: only these, as `"Q,K,V"`.
+    - `curve`: every size at which the result of the LRU changes.
+    - Other options are those of `count`.
+
+    Raises InputError for whatever is not allowed.
+    """
+    check_names("cache", options, KEYWORDS, TAKEN)
+    p = Attention(N, d, mask=parse_mask(mask), **options)
+    several = M if M is None or isinstance(M, int | str) else ",".join(map(str, M))
+    size = memory(several, None, hardware)
+    sizes = [] if size is None else parse_axis(size, "--M", lambda text: parse_bytes(text, p.word_bytes))
+    one = sizes[0] if len(sizes) == 1 else None
+    return cache_of(p, schedule, tiles_text(tiles), sizes, one, granularity, line, policy, tensors, curve)
+
+
+def cache_of(
+    p: Attention, schedule: str | Schedule, tiles: str | None, sizes: Sequence[int], one: int | None, granularity: str,
+    line: int | str | None, policy: str, tensors: str | Sequence[str], curve: bool,
+) -> Table:  # fmt: skip
+    """The caches of `sizes` bytes for one schedule. `one` is the M for paper and best tiles."""
+    if not sizes and not (curve and policy == "lru"):
+        raise InputError("--M", "nothing", "a size as in 100KB, or an axis as 16KB:1MB:x2", "or --curve --policy lru")
+    if curve and policy == "belady":
+        raise InputError("--curve", "--policy belady", "lru or both: one pass gives all sizes of an LRU only")
+    if line is not None and granularity != "line":
+        raise InputError("--line", f"--granularity {granularity}", "line, where --line is given")
+    name = find(schedule).name
+    names = tensors.split(",") if isinstance(tensors, str) else tensors
+    found = compare(
+        *one_head_run(p, name, tiles, None if one is None else str(one)), sizes, granularity=granularity,
+        policy=policy, curve=curve, line_bytes=64 if line is None else parse_bytes(line, p.word_bytes, "--line"),
+        tensors=tuple(dict.fromkeys(filter(None, names))),
+    )  # fmt: skip
+    rows = found["results"]
+    table = Grid(for_terminal(rows), ("written_bytes", "write_backs", "fetched_bytes"))
+    text: Pieces = [comparison_header(name, found).removesuffix("\n"), table]
+    return Table(f"{name}, {asked(p)}", rows, cast("Row", found), text)

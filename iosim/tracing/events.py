@@ -1,0 +1,102 @@
+"""The tile events of a run, as `iosim.trace` answers it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Unpack, cast
+
+from ..core.problem import Attention
+from ..core.tiling import Tiling, tiles_text
+from ..counting.count import KEYWORDS, check_names
+from ..counting.given import memory
+from ..counting.summary import asked
+from ..grid import Grid
+from ..masks import parse_mask
+from ..notebook import Answer, numbered
+from ..schedules import Schedule, find
+from .event_file import check_length, count_events, emit_events, event_format, one_head_run, write_events
+
+if TYPE_CHECKING:
+    from ..core.tiling import TilesAsked
+    from ..core.typing import Mask
+    from ..core.watchers import Event
+    from ..counting.count import ProblemOptions
+    from ..grid import Pieces
+    from ..tables import Row
+
+SHOWN = 20  # events that are printed
+TAKEN = ("N", "d", "M", "hardware", "tiles", "schedule", "path", "format", "mask")
+
+
+@dataclass(frozen=True, repr=False)
+class Events(Answer):
+    """The answer of `trace`. The run is made anew whenever its events are asked for."""
+
+    schedule: Schedule
+    """Whose run it is."""
+    problem: Attention
+    """One head."""
+    tiling: Tiling
+    """The tiles of the run."""
+
+    def __iter__(self) -> Iterator[Event]:
+        """The events, in their order."""
+        return iter(self.to_rows())
+
+    def to_rows(self) -> list[Event]:
+        found: list[Event] = []
+        emit_events(self.schedule, self.problem, self.tiling, lambda event: found.append(event.copy()))
+        return found
+
+    def to_dict(self) -> Row:
+        return {"schedule": self.schedule.name, "events": self.to_rows()}
+
+    def write(
+        self, path: str | None, format: str | None = None, progress: Callable[[str], None] = lambda done: None
+    ) -> int:
+        """Write the events to a file, whole or not at all, and return their number. `format` is csv, jsonl, parquet or
+        perfetto; by default the file's name decides. `progress` is told how far it is now and then."""
+        kind = event_format(format, path, False, False)
+        check_length(count_events(self.schedule, self.problem, self.tiling).total)  # before anything is on stdout
+        run = (self.schedule, self.problem, self.tiling)
+        return write_events(lambda emit: emit_events(*run, emit, progress=progress), path, kind)
+
+    def pieces(self) -> Pieces:
+        events = self.to_rows()
+        more = [f"... and {numbered(len(events) - SHOWN, 'event')} more"] if len(events) > SHOWN else []
+        return [self.summary(), "", Grid([cast("Row", event) for event in events[:SHOWN]]), *more]
+
+    def summary(self) -> str:
+        tiles = f"tiles {tiles_text(self.tiling)}"
+        return f"{self.schedule.name}, {asked(self.problem)}, {tiles}"
+
+
+def trace(
+    N: int,
+    d: int,
+    M: int | str | None = None,
+    *,
+    hardware: str | None = None,
+    tiles: TilesAsked | None = None,
+    schedule: str | Schedule = "flash2",
+    path: str | None = None,
+    format: str | None = None,
+    mask: str | Mask = "dense",
+    **options: Unpack[ProblemOptions],
+) -> Events:
+    """Every load, step and store of a schedule, in order, with the words moved and those resident: an Events.
+
+    `to_frame()` has a row for each event. With a `path` they are written to a file as well: `format` is csv, jsonl,
+    parquet or perfetto, and by default the file's name decides. Perfetto files open in ui.perfetto.dev. `tiles` are
+    Br x Bc, or paper or best with an M. Other options are those of `count`. Raises InputError for whatever is not
+    allowed.
+    """
+    check_names("trace", options, KEYWORDS, TAKEN)
+    p = Attention(N, d, mask=parse_mask(mask), **options)
+    size = memory(M, None, hardware)
+    found = Events(*one_head_run(p, find(schedule).name, tiles_text(tiles), None if size is None else str(size)))
+    check_length(count_events(found.schedule, found.problem, found.tiling).total)
+    if path is not None:
+        found.write(path, format)
+    return found

@@ -1,0 +1,103 @@
+"""From which M, or from which N, one schedule moves less than another, as `iosim.crossover` answers it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import TYPE_CHECKING, Unpack, cast
+
+from ..counting.count import KEYWORDS, check_names
+from ..counting.given import memories, problem, several
+from ..errors import InputError
+from ..grid import Grid
+from ..notebook import Table
+from ..schedules import find_all
+from ..units import parse_axis, parse_count
+from . import crossover_sentence
+from .crossover import crossover_of, crossover_rows, questions_of
+from .crossover_over_N import rows_over_N
+
+if TYPE_CHECKING:
+    from ..core.typing import Mask
+    from ..counting.count import ProblemOptions
+    from ..counting.given import Given, Place
+    from ..schedules.registry import SchedulesAsked
+    from ..tables import Row
+    from .crossover import Crossover, Question
+
+    Counts = int | str | Sequence[int]
+
+EVERY_N = "1:4096:+1"
+LESS_IMPORTANT = ("acc_dtype", "Nk", "below_bytes", "above_bytes", "M_words", "dtype")  # columns, the first to go first
+TAKEN = ("N", "d", "M", "hardware", "schedules", "tile_multiple", "mask")
+
+
+def crossover(
+    N: Counts | None = None,
+    d: Counts | None = None,
+    M: int | str | None = None,
+    *,
+    hardware: str | None = None,
+    schedules: SchedulesAsked = (),
+    tile_multiple: int = 1,
+    mask: str | Mask = "dense",
+    **options: Unpack[ProblemOptions],
+) -> Table:
+    """The M or the N from which on one schedule moves less than another, exact to the byte: a Table.
+
+    - `schedules`: two of them. By default the answers are those to six questions that papers raise.
+    - Without `M` the answer is an M. `d` and `dtype` may be several, as `[64, 128]` and `"fp16,fp32"`.
+    - With `M` or a `hardware` the answer is an N: the first of the axis `N` (`"64:8192:+64"`; by default every N up to
+      4096) from which on to the last of them one schedule moves less.
+    - Other options are those of `count`.
+
+    Raises InputError for whatever is not allowed.
+    """
+    check_names("crossover", options, KEYWORDS, TAKEN)
+    fields = {"nk" if name == "Nk" else name: value for name, value in options.items()}
+    given = cast("Given", {**fields, "n": axis_text(N), "d": axis_text(d), "mask": mask})
+    size = None if M is None else str(M)
+    places = [] if size is None and hardware is None else memories(given, size, None, hardware)
+    names = [schedule.name for schedule in find_all(schedules)]
+    return crossovers_of(given, places, names, tile_multiple)
+
+
+def axis_text(values: Counts | None) -> str | None:
+    """An axis as a text; None stays None."""
+    if values is None or isinstance(values, str):
+        return values
+    return str(values) if isinstance(values, int) else ",".join(map(str, values))
+
+
+def crossovers_of(given: Given, places: Sequence[Place], schedules: Sequence[str], tile_multiple: str | int) -> Table:
+    """The crossovers over M of the options of a problem; over N at each of the places, if there are any."""
+    if given["n"] is None and not places:
+        raise InputError("--N", "nothing", "a whole number from 1", "give --N, or --M for a crossover over N")
+    if given["d"] is None:
+        raise InputError("--d", "nothing", "head dimensions as in 64,128", "give --d")
+    multiple = parse_count(tile_multiple, "--tile-multiple")
+    asked = questions_of(schedules)
+    sizes = parse_axis(str(given["d"]), "--d", lambda text: parse_count(text, "--d"))
+    types = dict.fromkeys(part.strip() for part in str(given.get("dtype") or "fp16").split(","))
+    rows: list[Row] = []
+    answers: list[Crossover] = []
+    for d, dtype in product(sizes, types):
+        one = {**given, "d": str(d), "dtype": dtype}
+        if not places:
+            found = [crossover_of(question, problem(one), multiple) for question in asked]
+            answers += found
+            rows += crossover_rows(found)
+        for label, M in places:
+            rows += [{**label, **row} for row in over_N(one, str(M), asked, multiple)]
+    said = crossover_sentence.answer_lines(asked, answers, multiple) or crossover_sentence.lines_over_N(rows)
+    title = " or ".join(dict.fromkeys(question.text for question in asked)) if schedules else "six questions of papers"
+    json: Row = {"crossovers": rows, "answer": " ".join(said)}
+    return Table(title, rows, json, [Grid(rows, LESS_IMPORTANT), "", *said])
+
+
+def over_N(given: Given, M: str, asked: list[Question], multiple: int) -> list[Row]:
+    """The rows of the crossovers over N at one M."""
+    lengths = given["n"] or EVERY_N
+    if not several(str(lengths)):
+        raise InputError("--N", lengths, "an axis as 64:8192:+64, or none", "with --M the crossover is over N")
+    return rows_over_N({**given, "n": lengths}, M, asked, multiple)

@@ -1,0 +1,85 @@
+"""What is proven about the least traffic of a problem, as `iosim.bounds` answers it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Unpack
+
+from ..counting.bounds import Bound
+from ..counting.count import KEYWORDS, check_names, count
+from ..counting.given import memory
+from ..counting.report import bound_rows, bounds_grid, header, report_json
+from ..counting.sentence import answer_of_bounds
+from ..counting.summary import asked
+from ..errors import InputError
+from ..notebook import Answer, numbered
+from .least import tune
+
+if TYPE_CHECKING:
+    from ..core.typing import Mask
+    from ..counting.count import ProblemOptions, Report
+    from ..grid import Pieces
+    from ..tables import Row
+
+
+@dataclass(frozen=True, repr=False)
+class Bounds(Answer):
+    """The answer of `bounds`: each statement with its words, its kind, and where it holds."""
+
+    report: Report
+    """The problem and the SRAM."""
+    bounds: Sequence[Bound]
+    """The statements: floors, orders, and the least traffic that was found."""
+
+    def __getitem__(self, name: str) -> Bound:
+        """The bound of this name. Raises KeyError for another."""
+        return {bound.name: bound for bound in self.bounds}[name]
+
+    def __iter__(self) -> Iterator[Bound]:
+        """The bounds, in their order."""
+        return iter(self.bounds)
+
+    @property
+    def answer(self) -> str:
+        """What is proven, in a sentence."""
+        return answer_of_bounds(list(self.bounds))
+
+    def pieces(self) -> Pieces:
+        return [header(self.report).removesuffix("\n"), bounds_grid(list(self.bounds)), "", self.answer]
+
+    def to_rows(self) -> list[Row]:
+        return bound_rows(list(self.bounds))
+
+    def to_dict(self) -> Row:
+        whole = report_json(replace(self.report, bounds=list(self.bounds)))
+        return {**{name: whole[name] for name in ("problem", "sram", "bounds")}, "answer": self.answer}
+
+    def summary(self) -> str:
+        return f"{asked(self.report.problem, self.report.M_bytes)}; {numbered(len(self.bounds), 'bound')}"
+
+
+def bounds(
+    N: int,
+    d: int,
+    M: int | str | None = None,
+    *,
+    hardware: str | None = None,
+    mask: str | Mask = "dense",
+    **options: Unpack[ProblemOptions],
+) -> Bounds:
+    """What is proven about the least traffic, with the kind and the validity of each statement: a Bounds.
+
+    With M, or the SRAM of a `hardware`, the last one is the least traffic of all schedules and tiles. Under a mask that
+    `tune` refuses, it is the least of what `count` counts. Options are those of `count`. Raises InputError for whatever
+    is not allowed.
+    """
+    check_names("bounds", options, KEYWORDS, ("N", "d", "M", "hardware", "mask"))
+    M = memory(M, None, hardware)
+    found = count(N, d, M, schedules=("standard",) if M is None else (), mask=mask, **options)
+    if M is None:
+        return Bounds(found, found.bounds)
+    try:
+        return Bounds(found, tune(N, d, M, mask=mask, **options).bounds)
+    except InputError:
+        return Bounds(found, found.bounds)

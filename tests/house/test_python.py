@@ -1,0 +1,186 @@
+"""The functions of `import iosim`: docs/python.md, and the commands of the same names."""
+
+import doctest
+import inspect
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+from paths import ROOT
+
+import iosim
+from iosim.notebook import Answer
+
+PAGE = (ROOT / "docs" / "python.md").read_text()
+FUNCTIONS = [
+    "count",
+    "sweep",
+    "tune",
+    "curve",
+    "bounds",
+    "crossover",
+    "roofline",
+    "training",
+    "memory",
+    "mask",
+    "check",
+    "trace",
+    "cache",
+    "plot",
+]
+
+
+def examples():
+    return "\n".join(re.findall(r"```python\n(.*?)```", PAGE, re.S))
+
+
+def test_the_page_shows_what_is_printed():
+    test = doctest.DocTestParser().get_doctest(examples(), {}, "docs/python.md", None, 0)
+    assert len(test.examples) > 20
+    said = []
+    doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(test, out=said.append)
+    assert not said, "".join(said)
+
+
+def test_importing_imports_no_library_and_dir_shows_everything():
+    code = """
+import sys; before = set(sys.modules)
+import iosim
+new = {m.split(".")[0] for m in set(sys.modules) - before}
+shown = set(dir(iosim))
+new_after_dir = {m.split(".")[0] for m in set(sys.modules) - before}
+import json; print(json.dumps([sorted(new), sorted(new_after_dir), sorted(shown)]))
+"""
+    new, after, shown = json.loads(subprocess.check_output([sys.executable, "-c", code]))
+    assert not {"numpy", "pandas", "click", "dataclasses", "inspect"} & {*new, *after}
+    assert set(FUNCTIONS) <= set(shown) and set(iosim.__all__) <= set(shown) and "TYPE_CHECKING" not in shown
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_has_types_a_docstring_and_the_options_of_its_command(name):
+    function = getattr(iosim, name)
+    parameters = inspect.signature(function).parameters
+    assert inspect.getdoc(function) and all(p.annotation != p.empty for p in parameters.values())
+    if name == "curve":
+        return
+    from iosim.commands.cli import main
+
+    options = {option.name for option in main.get_command(None, name).params} - NOT_IN_PYTHON
+    assert {PYTHON_NAMES.get(option, option) for option in options} - SPECIAL.get(name, set()) <= {*parameters}
+
+
+# Options that only a command line needs: the form of its answer, M in words (M="512el" here), --causal for mask="causal".
+NOT_IN_PYTHON = {"as_json", "as_csv", "m_elements", "causal", "detail", "config", "columns", "dry_run", "files", "help"}
+PYTHON_NAMES = {"n": "N", "nk": "Nk", "m": "M", "registers": "register_bytes", "kind": "format", "as_grid": "grid"}
+SPECIAL = {
+    "tune": {"curve", "plot"},  # functions of their own
+    "sweep": {"path", "format", "M"},  # the answer is a DataFrame; axes are keywords
+    "plot": {"M"},
+    "mask": {"mask", "d", "dv", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "path"},  # a mask has two lengths
+    "trace": {"schedules"}, "cache": {"schedules", "path"},  # one schedule: `schedule`
+}  # fmt: skip
+PATH = {name: SPECIAL.setdefault(name, set()).add("path") for name in FUNCTIONS if name not in ("trace", "plot")}
+
+SIZES = {"N": 64, "d": 8}
+ASKED = {
+    "count": ("--M 4KB --mask causal", {**SIZES, "M": "4KB", "mask": "causal"}),
+    "tune": ("--hardware T4 --schedule flash1,flash2", {**SIZES, "hardware": "T4", "schedules": ["flash1", "flash2"]}),
+    "bounds": ("--M 4KB --heads 2", {**SIZES, "M": "4KB", "heads": 2}),
+    "crossover": ("--schedule flash2,standard", {**SIZES, "schedules": ("flash2", iosim.SCHEDULES["standard"])}),
+    "roofline": ("--hardware H100 --tiles 16x32", {**SIZES, "hardware": "H100", "tiles": (16, 32)}),
+    "training": ("--tiles 16x32 --unfused dropout", {**SIZES, "tiles": iosim.Tiling(16, 32), "unfused": "dropout"}),
+    "memory": ("--tiles 16x16 --grid", {**SIZES, "tiles": (16, 16), "grid": True}),
+    "check": ("--tiles 16x8 --schedule flash2 --seed 3", {**SIZES, "tiles": (16, 8), "schedules": "flash2", "seed": 3}),
+    "cache": ("--M 1KB,4KB --tiles 16x16 --policy lru", {**SIZES, "M": ["1KB", 4096], "tiles": (16, 16), "policy": "lru"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_a_command_and_its_function_say_the_same(name, iosim):
+    import iosim as package
+
+    options, keywords = ASKED[name]
+    line = (name, "--N", 64, "--d", 8, *options.split())
+    found = getattr(package, name)(**keywords)
+    said = json.loads(iosim(*line, "--json").stdout)
+    assert {k: v for k, v in said.items() if k not in ("schema", "iosim", "argv")} == json.loads(
+        json.dumps(found.to_dict())
+    )
+    assert iosim(*line).stdout == str(found).partition("\nnote: ")[0] + "\n"
+    written = iosim(*line, "--csv").stdout.splitlines()
+    assert written[0].split(",") == list(found.to_frame().columns) and len(written) == 1 + len(found.to_frame())
+
+
+def test_mask_trace_and_plot_say_what_their_commands_say(iosim, tmp_path):
+    import iosim as package
+
+    assert (
+        iosim("mask", "causal", "--N", 64, "--tiles", "16x16").stdout
+        == f"{package.mask('causal', 64, tiles=(16, 16))}\n"
+    )
+    events = package.trace(64, 8, tiles=(16, 16), path=str(tmp_path / "t.csv"))
+    assert iosim("trace", "--N", 64, "--d", 8, "--tiles", "16x16").stdout == (tmp_path / "t.csv").read_text()
+    assert len(events.to_frame()) == len(list(events)) == len((tmp_path / "t.csv").read_text().splitlines()) - 1
+    picture = package.plot(N=64, d=8, schedules="flash2")
+    assert picture._repr_html_().startswith("<svg") and {"flash2"} <= set(picture.to_frame()["line"])
+    of_rows = package.plot(package.sweep(N="64:256:x2", d=8, M="2KB"), x="N", y="total", by="schedule,tiling")
+    assert len(of_rows.drawn.lines) == len(of_rows.to_frame()["line"].unique()) > 3
+    assert package.plot(picture="mask", mask="causal", N=64, tiles=(16, 16)).to_frame()["visible"].max() == 1
+
+
+@pytest.mark.parametrize("name", [*ASKED, "curve"])
+def test_an_answer_is_short_as_repr_and_a_table_in_a_notebook(name):
+    keywords = {**SIZES, "schedules": "flash2"} if name == "curve" else ASKED[name][1]
+    found = getattr(iosim, name)(**keywords)
+    assert isinstance(found, Answer) and "\n" not in repr(found) and len(repr(found)) < 200
+    html = found._repr_html_()
+    assert html.count("<table>") == html.count("</table>") >= 1 and "<td" in html
+    assert "N&lt;2" not in html and html.count("<tr>") > 1
+
+
+def test_html_is_escaped_and_the_winner_stands_out():
+    report = iosim.count(N=64, d=8, M="4KB", mask="causal&window:4")
+    html = report._repr_html_()
+    assert "causal&amp;window:4" in html and "causal&window" not in html and "font-weight: bold" in html
+    assert "note: standard" in html and "note: standard" in str(report)
+
+
+def test_whole_numbers_stay_whole_beside_gaps():
+    frame = iosim.count(N=64, d=8, M="1KB").to_frame()
+    assert frame["Br"].isna().any() and str(frame["Br"].dtype) == "Int64"
+    assert (
+        str(iosim.count(N=2**40, d=2**10, tiles=(64, 64), schedules="flash1,standard").to_frame()["flops"].dtype)
+        == "object"
+    )
+
+
+BAD = {
+    "both M and hardware": (lambda: iosim.count(64, 8, M="4KB", hardware="T4"), "--M: found '--hardware as well'"),
+    "tiles of one": (lambda: iosim.count(64, 8, tiles=(16,)), r"--tiles: .*\(128, 64\)"),
+    "tiles of none": (lambda: iosim.count(64, 8, tiles=(0, 16)), "--tiles"),
+    "an unknown schedule": (lambda: iosim.tune(64, 8, "4KB", schedules="flash3"), "--schedule: found 'flash3'"),
+    "tune without M": (lambda: iosim.tune(64, 8), "--M: found 'nothing'"),
+    "memory without d": (lambda: iosim.memory(64), "--d: found 'nothing'"),
+    "too many lengths": (lambda: iosim.memory("1:100001:+1", 8), "--N: found '100001 lengths'"),
+    "an unknown keyword": (lambda: iosim.bounds(64, 8, masks="causal"), "bounds: keyword: found 'masks'.*did you mean 'mask'"),
+    "a picture of rows and sizes": (lambda: iosim.plot("x.csv", N=3), "one of the two"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("ask, message", BAD.values(), ids=BAD)
+def test_a_mistake_is_an_input_error(ask, message):
+    with pytest.raises(iosim.InputError, match=message):
+        ask()
+
+
+def test_every_length_of_memory_is_counted_alone():
+    """Rows of an axis, which are computed together, are those of single lengths, above 2^53 too."""
+    lengths = [1, 7, 1024, 2**20, 2**40]
+    for chosen in (lengths[:3], lengths):
+        rows = iosim.memory(chosen, 64, heads=6, kv_heads=3, acc_dtype="fp32")
+        assert [dict(row) for row in rows] == [
+            dict(iosim.memory(N, 64, heads=6, kv_heads=3, acc_dtype="fp32")[0]) for N in chosen
+        ]
+    assert rows[-1]["S_bytes"] == 6 * 2**80 * 2
