@@ -57,8 +57,8 @@ def best_tiles(schedule: Schedule, problem: Attention, M_bytes: int, multiple: i
     the inner tile too, both sizes are searched (search/inner_tile.py). Otherwise only the outer size is searched.
 
     If only the outer size is searched, the inner tile is the largest that fits without a mask. With a mask of tokens it
-    is the smallest, because a whole tile is read if any of it is seen. Among outer tiles of equal traffic the smallest
-    is taken.
+    is the smallest, because a whole tile is read if any of it is seen. The outer tile is the smallest of those that
+    give the fewest tiles. With a mask it is the smallest of those of least traffic.
     """
     if schedule.search is not None:
         require_search(schedule, problem)

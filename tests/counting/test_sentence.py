@@ -175,7 +175,9 @@ def test_bounds_have_a_sentence():
         "No algorithm of the class moves fewer than 84758228 words; the least of what was counted moves "
     )
     least = int(re.search(r"moves (\d+), within", text)[1])
-    assert float(re.search(r"within (?:about )?([\d.]+) of that", text)[1]) == pytest.approx(least / 84758228, abs=0.001)
+    assert float(re.search(r"within (?:about )?([\d.]+) of that", text)[1]) == pytest.approx(
+        least / 84758228, abs=0.001
+    )
     assert "No floor is known here" in answer_of_bounds(count(64, 8, "4KB", mask="window:1b", tiles="8x8").bounds)
 
 

@@ -93,3 +93,10 @@ def test_equal_problems_are_counted_once(monkeypatch):
     N = np.array([50, 60, 50, 50, 60])
     bound = parse_mask("window:3|global:2").bind(Attention(N, 1), Tiling(N * 0 + 8, N * 0 + 4))
     assert len(bound.active_tiles) == 5 and [len(rows.whole) for rows in seen] == [2]
+
+
+def test_problems_are_told_apart_whatever_their_sizes():
+    """One number for each problem would not fit an int64 here: the first two have the same one modulo 2^64."""
+    columns = [np.array(column) for column in ([5, 9, 1], [1, 1, 2**32], [1, 1, 2**32], [3, 3, 3])]
+    rows, places = array_counts.distinct(columns)
+    assert [row[places].tolist() for row in rows] == [column.tolist() for column in columns]

@@ -127,6 +127,18 @@ def test_sizes_that_int64_does_not_hold_are_searched_exactly():
     assert traffic(schedule, p, best) == 4 * 2**45 * 2**20
 
 
+@pytest.mark.parametrize("name", ["block-sparse", "block-sparse-q"])
+@pytest.mark.parametrize("power", [44, 46])
+def test_counts_around_what_int64_holds_are_compared_exactly(name, power):
+    """Totals of some tiles are below 2^63, and of others above: int64 would call a negative one the least."""
+    schedule, p = find(name), Attention(1500, 2**power, dtype="fp64", mask=parse_mask("causal&window:200"))
+    tilings = [Tiling(n, 25) if schedule.outer == "queries" else Tiling(25, n) for n in range(25, 1525, 25)]
+    totals = [8 * traffic(schedule, p, tiling) for tiling in tilings]
+    assert min(totals) < 2**63 and (max(totals) > 2**63) == (power > 44)
+    best = best_tiles(schedule, p, 2**70, 25)
+    assert traffic(schedule, p, best) == min(traffic(schedule, p, tiling) for tiling in tilings)
+
+
 @pytest.mark.parametrize("name", ["flash1", "flash2", "standard-tiled", "memory-efficient", "flash2-bwd-second-pass"])
 def test_the_inner_tile_is_the_largest_multiple_that_fits(name):
     """Also where the axis ends within it: an axis of 40 has room for 48, three multiples of 16."""

@@ -46,6 +46,25 @@ def parts(chip, p, t):
 PARTS = Schedule("parts", parts, "made up", outer="keys")
 
 
+def turns_in_a_tile(chip, p, t):
+    """What it loads depends on the inner tile only where the outer tile is larger."""
+    for i in chip.tiles(p.N, t.rows_q):
+        q = chip.load("Q", i)
+        for _ in chip.tiles(i, t.rows_k):
+            chip.free(chip.load("K"))
+        chip.store(q, "O", i)
+
+
+def test_an_inner_tile_that_matters_beside_a_large_outer_tile_only():
+    rng, schedule = random.Random(4), Schedule("turns", turns_in_a_tile, "made up")
+    for _ in range(12):
+        p, M = Attention(rng.randint(2, 16), rng.randint(1, 4), Nk=rng.randint(2, 16)), rng.randint(20, 400)
+        assert inner_matters(schedule, p, Tiling)
+        found, least = best_tiles(schedule, p, M), every(schedule, p, M)
+        assert (found is None) == (least is None)
+        assert found is None or moved_bytes(schedule, p, found) == least
+
+
 def every(schedule, p, M, multiple=1):
     """The least traffic of all tilings that fit, found by counting each; None if none fits."""
     sizes = [range(multiple, length + multiple, multiple) for length in (p.N, p.Nk)]

@@ -7,12 +7,14 @@ from itertools import product
 import pytest
 from paths import DATA
 
-from iosim import SCHEDULES, Attention, Tiling, count
+from iosim import SCHEDULES, Attention, Schedule, Tiling, count
 from iosim.core.problem import TENSORS
+from iosim.counting.count import measure
 from iosim.errors import InputError
 from iosim.masks import parse_mask
 from iosim.search import shared_sram_curve
 from iosim.search.best import best_tiles, footprint
+from iosim.steps.softmax import zeros
 from iosim.tuning import curve as curve_module
 from iosim.tuning.curve import curve, exact, smallest_tile_sizes, step_at, steps
 from iosim.tuning.least import space_of, trace_curve, tune
@@ -104,6 +106,23 @@ def test_masked_candidates_are_exact_around_what_int64_holds(name, mask, heads):
     assert [(s.M_bytes, s.total_bytes) for s in found] == staircase(list(every_tiling(schedule, p, 4)))
     assert all(type(s.total_bytes) is int for s in found)
     assert (found[0].total_bytes > 2**63) == (heads > 2**11)
+
+
+def loads_only(chip, p, t):
+    """It multiplies nothing, so its operations do not bound its bytes."""
+    for i in chip.tiles(p.N, t.rows_q):
+        for j in chip.tiles(p.Nk, t.rows_k, where=p.mask.row(i)):
+            chip.free(chip.load("K", j))
+        chip.store(chip.compute("O", (i, p.dv), zeros), "O", i)
+
+
+def test_a_text_without_products_is_counted_exactly_too():
+    schedule = Schedule("loads", loads_only, "made up", skips=True)
+    p = Attention(30, 2**40, heads=2**16, mask=parse_mask("window:3"))
+    found = curve([schedule], p)
+    assert found[0].total_bytes > 2**63
+    for step in found:
+        assert step.total_bytes == measure(schedule, p, Tiling(step.Br, step.Bc))["total_bytes"]
 
 
 def test_the_whole_space_has_the_breakpoints_of_an_exhaustive_search():
@@ -235,6 +254,13 @@ def test_a_schedule_with_too_many_pairs_is_left_out_under_a_mask(monkeypatch):
     assert not {s.name for s in found.left_out} & {s.name for s in found.space}
     with pytest.raises(InputError, match="at most 100 pairs"):
         trace_curve(40, 8, mask="causal", schedules=["memory-efficient"])
+
+
+def test_a_curve_without_the_schedules_that_skip_is_refused(monkeypatch):
+    """What is left would be no answer about a mask: schedules that leave out no tile."""
+    monkeypatch.setattr(curve_module, "MOST_MASKED", 10)
+    with pytest.raises(InputError, match="at most 10 where"):
+        trace_curve(40, 8, mask="strided:3")
 
 
 def test_a_mask_of_tiles_has_no_curve(iosim):
