@@ -29,11 +29,17 @@ class Kind(NamedTuple):
     """How the text of an option is read: `read(text, option)` raises InputError for one that is not allowed.
 
     `between` stands between the values of an axis. `ranges`: whether start:stop:step stands for several values.
+    `listed`: whether every command takes a list of values.
     """
 
     read: Callable[[str, str], object]
     between: str = ","
     ranges: bool = False
+    listed: bool = False
+
+    def parts(self, text: str) -> list[str]:
+        """The values of a text that may be a list for every command; else the text."""
+        return text.split(",") if self.listed else [text]
 
     def read_all(self, text: str, option: str, axis: bool) -> None:
         """Read one value, or all values of an axis."""
@@ -119,7 +125,7 @@ def read_gqa(text: str, option: str) -> str:
 
 COUNT, SIZE, PASSES = Kind(read_count, ranges=True), Kind(read_size, ranges=True), Kind(read_passes)
 TYPE, MASK, TILES, GQA_KIND = Kind(read_type), Kind(read_mask, ";"), Kind(read_tiles), Kind(read_gqa)
-SCHEDULE, HARDWARE, TEXT = Kind(read_schedules), Kind(read_hardware), Kind(lambda text, option: text)
+SCHEDULE, HARDWARE, TEXT = Kind(read_schedules, listed=True), Kind(read_hardware), Kind(lambda text, option: text)
 
 # ---------------------------------------------------------------- options
 
@@ -453,7 +459,7 @@ class Command(click.Command):
                 return self.answered(ctx)
         except InputError as error:
             found.append(error)
-        raise together([*found, *self.unread(ctx), *self.missing(ctx)], example_of(self))
+        raise together([*found, *self.unreadable(ctx), *self.missing(ctx), *self.contradictory(ctx)], example_of(self))
 
     def answered(self, ctx: click.Context) -> object:
         """Run the command, and say the notes below its answer, also if a check failed."""
@@ -478,18 +484,33 @@ class Command(click.Command):
             )
         params["mask" if params.get("expression") is None else "expression"] = "causal"
 
-    def unread(self, ctx: click.Context) -> list[InputError]:
-        """A fault for each option whose value cannot be read."""
+    def unreadable(self, ctx: click.Context, headings: Sequence[str] = HEADINGS) -> list[InputError]:
+        """A fault for each option under these headings whose value cannot be read, and for each part of a list."""
         found = []
         for option in self.options_of(ctx):
-            value = ctx.params.get(str(option.name))
-            for text in value if isinstance(value, tuple) else (value,):
+            value = ctx.params.get(str(option.name)) if option.heading in headings else None
+            texts = value if isinstance(value, tuple) else (value,)
+            parts = [part for text in texts if isinstance(text, str) for part in option.kind.parts(text)]
+            for text in parts:
                 try:
-                    if isinstance(text, str):
-                        option.kind.read_all(text, option.flag, option.name in self.axes)
+                    option.kind.read_all(text, option.flag, option.name in self.axes)
                 except InputError as fault:
                     found.append(fault)
         return found
+
+    def contradictory(self, ctx: click.Context) -> list[InputError]:
+        """The fault of a problem whose options can be read one by one, and do not go together."""
+        from ..counting.given import problem
+
+        sizes = [str(option.name) for option in self.options_of(ctx) if option.heading in (PROBLEM, VARIANTS)]
+        if self.unreadable(ctx, (PROBLEM, VARIANTS)) or "d" not in sizes or set(sizes) & set(self.axes):
+            return []
+        given = {name: value for name in sizes if (value := ctx.params.get(name)) not in (None, False)}
+        try:
+            problem({"n": "1", "d": "1", **given})
+        except InputError as fault:
+            return [fault]
+        return []
 
     def missing(self, ctx: click.Context) -> list[InputError]:
         """A fault for each option that is needed and not given."""
@@ -572,6 +593,7 @@ def refuse_multiple(schedules: Sequence[Schedule], tiles: str) -> None:
 
 
 NOTHING = "nothing"
+SEVERAL_FAULTS = ("option", "--schedule")  # places of messages that may stand in one line more than once
 
 
 def commands_with(ctx: click.Context, name: str) -> list[str]:
@@ -597,7 +619,8 @@ def together(faults: Sequence[InputError], example: str) -> InputError | IosimEr
     """All faults as one error, each option once. Options that are missing are one fault."""
     found: list[InputError] = []
     for fault in faults:
-        if fault.where == "option" or fault.where.split(" ")[0] not in [other.where.split(" ")[0] for other in found]:
+        same = [other for other in found if other.where.split(" ")[0] == fault.where.split(" ")[0]]
+        if not same or (fault.where in SEVERAL_FAULTS and fault.found not in [other.found for other in same]):
             found.append(fault)
     absent = [fault.where for fault in found if fault.found == NOTHING]
     if len(absent) > 1:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ..counting.given import several
 from .answer import Output, answer
 from .options import (
     HARDWARE,
@@ -30,12 +31,16 @@ if TYPE_CHECKING:
     from ..gpu.verify_run import Verdicts
 
 MOST_PLACES = 32
+NEEDS = (Need("n", ("sweep_m", "from_ncu")), Need("d", ("sweep_m", "from_ncu")))
 
 
-@named_command("verify", needs=(Need("n", ("sweep_m", "from_ncu")), Need("d", ("sweep_m", "from_ncu"))), usual="core")
+@named_command(
+    "verify", needs=(Need("n", ("sweep_m", "from_ncu")), Need("d", ("sweep_m", "from_ncu"))), usual="core", axes=("m",)
+)
 @problem_options
 @tiles_option("Br x Bc as 64x64, or best (with --M).")
-@text_option("--M", "Shared memory of a block: the best tiles (multiples of 16) that fit in it.", metavar="SIZE",
+@text_option("--M", "Shared memory of a block: the best tiles (multiples of 16) that fit in it. An axis "
+             "is a --sweep-m.", metavar="SIZE",
              heading=MEMORY, kind=SIZE)  # fmt: skip
 @schedule_option("Only these: a,b or repeated (default: all core schedules).")
 @flag_option("--lse", "Also store the log-sum-exp of each row (queries outside).", heading=VARIANTS)
@@ -64,6 +69,8 @@ def command(
 
     load = loaded(click.get_current_context())
     source = KeptProfile(from_ncu) if from_ncu else Measurement(not no_counters, keep, load)
+    if m is not None and several(m) and sweep_m is None:
+        m, sweep_m = None, m
     choice = Choice(schedules, tiles, m, sweep_m, tuned, places)
     found = run_request(parse_request(given, choice, hardware, source))
     ok = all(row["ok"] for row in found.rows)

@@ -20,7 +20,7 @@ from ..counting.given import problem as problem_given
 from ..errors import InputError, MissingError
 from ..hardware import Hardware, load, measured_of, names
 from ..oracles.attention import attention_output
-from ..schedules import Schedule, find
+from ..schedules import Schedule, find, find_all
 from ..search.best import best_tiles
 from ..units import parse_axis, parse_bytes
 from .jobs import Job, ScheduleJob, job_from_json, key_of, schedule_job
@@ -134,7 +134,7 @@ def run_request(request: Request) -> Verdicts:
 
 def plan(problem: Attention, choice: Choice) -> tuple[list[ScheduleJob], list[int]]:
     """(the jobs, the M in bytes of each); no M outside a sweep over M."""
-    chosen = [find(name) for name in choice.schedules] or all_schedules(problem, choice.tuned)
+    chosen = find_all(choice.schedules) or all_schedules(problem, choice.tuned)
     for schedule in chosen:
         if schedule.answer is not attention_output:
             raise InputError("--schedule", schedule.name, "schedules that make O of Q, K and V",

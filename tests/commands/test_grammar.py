@@ -255,6 +255,21 @@ def test_doubly_wrong_lines_name_both_faults(seed, iosim):
     )
 
 
+def test_faults_of_lists_and_of_the_whole_problem_are_named_as_well(iosim):
+    message = faults(iosim("count", *PROBLEM, *M, "--schedule", "flsh1,flash2,flsh9", "--schedule", "standrd"))
+    assert message.startswith("Error: 3 faults\n") and all(
+        f"found {name!r}" in message for name in ("flsh1", "flsh9", "standrd")
+    )
+    message = faults(iosim("count", "--d", 8, "--heads", 6, "--kv-heads", 4, "--M", "x"))
+    assert (
+        message.startswith("Error: 3 faults\n")
+        and "a divisor of --heads 6" in message
+        and "--N: found 'nothing'" in message
+    )
+    message = faults(iosim("tune", *PROBLEM, "--M", "x", "--gqa", "pack", "--causal"))
+    assert message.startswith("Error: 2 faults\n") and "a dense mask" in message
+
+
 def test_one_fault_is_told_once(iosim):
     for args in (("--tiles", "4x"), ("--M", "1TB"), ("--kv-heads", "0"), ("--mask", "casual")):
         message = faults(iosim("count", *PROBLEM, *(() if "--M" in args else M), *args))

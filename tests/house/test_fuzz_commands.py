@@ -169,3 +169,29 @@ def test_every_option_has_values():
         for parameter in main.get_command(None, name).params:
             if parameter.param_type_name == "option" and not parameter.is_flag:
                 assert {max(parameter.opts, key=len)} & {*POOLS, "--schedule"}, (name, parameter.opts)
+
+
+SIZES = ["--N", "64", "--d", "8"]
+GOOD = {
+    **{name: [*SIZES, "--M", "1KB"] for name in ("count", "tune", "bounds", "training", "report")}, "cache": [*SIZES, "--M", "1KB", "--tiles", "4x4"],
+    "sweep": [*SIZES, "--M", "1KB", "--dry-run"], "trace": ["--N", "8", "--d", "4", "--tiles", "4x4"], "check": ["--N", "8", "--d", "4"],
+    "roofline": [*SIZES, "--hardware", "t4"], "mask": ["causal", "--N", "8"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("values", [1, pytest.param(30, marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", GOOD)
+def test_one_bad_value_is_one_fault(name, values, tmp_path, monkeypatch):
+    """A fault that the command finds, and that is found again when all options are read, is told once."""
+    monkeypatch.chdir(tmp_path)
+    found = []
+    for option in (max(p.opts, key=len) for p in main.get_command(None, name).params if p.param_type_name == "option" and not p.is_flag):
+        for value in POOLS.get(option, (EVERY, fuzz.BAD_SCHEDULES))[1][:values]:
+            line = list(GOOD[name])
+            for other in (option, *(["--M"] if option in ("--M-elements", "--hardware") else [])):
+                if other in line:
+                    del line[line.index(other) : line.index(other) + 2]
+            result = fuzz.run([name, *line, option, value])
+            if result.exit_code == 2 and result.stderr.count("\n") != 1:
+                found.append((option, value, result.stderr))
+    assert not found, found
