@@ -23,6 +23,7 @@ COUNT_KEYS = (
     "hbm_bytes",
     "hbm_bytes_per_second",
 )
+REGISTERS = "registers_per_sm_bytes"  # a file of an older iosim calibrate lacks it
 KEYS = ("name", *COUNT_KEYS, "flops_per_second", "sources")
 MEASURED = "measured"  # a table that only `iosim calibrate` writes
 MEASURED_KEYS = (  # keys that it has at least
@@ -57,6 +58,7 @@ class Hardware:
     flops_per_second: Mapping[str, int]
     sources: Mapping[str, str]
     measured: Toml | None = None
+    registers_per_sm_bytes: int | None = None
 
     @property
     def sram_bytes(self) -> int:
@@ -133,19 +135,20 @@ def read_hardware(path: Path) -> Hardware:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(str(path), str(error), "TOML in UTF-8") from None
 
-    _keys(str(path), data, (*KEYS, MEASURED), required=KEYS)
+    _keys(str(path), data, (*KEYS, REGISTERS, MEASURED), required=KEYS)
     measured = data.get(MEASURED)
     if measured is not None:
         _measured(f"{path}: {MEASURED}", measured)
     if not isinstance(data["name"], str) or not data["name"].strip():
         raise InputError(f"{path}: name", data["name"], "a text")
-    for key in COUNT_KEYS:
+    for key in (*COUNT_KEYS, *([REGISTERS] if REGISTERS in data else [])):
         _positive(f"{path}: {key}", data[key])
     rates = _table(path, data, "flops_per_second", (*FLOP_DTYPES, "exp"))
     for key, value in rates.items():
         _positive(f"{path}: flops_per_second.{key}", value)
     sourced = (*COUNT_KEYS, "flops_per_second")
-    sources = _table(path, data, "sources", sourced, required=sourced)
+    needed = (*sourced, *([REGISTERS] if REGISTERS in data else []))
+    sources = _table(path, data, "sources", (*sourced, REGISTERS), required=needed)
     for key, value in sources.items():
         if not isinstance(value, str) or not value.strip():
             raise InputError(f"{path}: sources.{key}", value, "the title of a document")
@@ -223,6 +226,7 @@ def preset_rows() -> list[Row]:
             "hbm_bytes": h.hbm_bytes,
             "hbm_bytes_per_second": h.hbm_bytes_per_second,
             "fp16_flops_per_second": h.flops_per_second.get("fp16"),
+            REGISTERS: h.registers_per_sm_bytes,
         }
         for path in _files()
         for h in [read_hardware(path)]
@@ -232,7 +236,8 @@ def preset_rows() -> list[Row]:
 def number_rows(name: str) -> list[Row]:
     """A row for each number of a preset, with its source."""
     h = load(name)
-    rows: list[Row] = [{"key": key, "value": getattr(h, key), "source": h.sources[key]} for key in COUNT_KEYS]
+    counts = [key for key in (*COUNT_KEYS, REGISTERS) if key in h.sources]
+    rows: list[Row] = [{"key": key, "value": getattr(h, key), "source": h.sources[key]} for key in counts]
     source = h.sources["flops_per_second"]
     rates = h.flops_per_second.items()
     return rows + [{"key": f"{dtype}_flops_per_second", "value": rate, "source": source} for dtype, rate in rates]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..counting.given import counts, memories, memory
-from ..errors import InputError
-from .answer import Output, answer_all, part_of
+from ..errors import InputError, suggestion
+from .answer import Output, answer, answer_all, part_of, under_way
 from .options import (
     COUNT,
     SIZES,
@@ -26,8 +26,12 @@ from .options import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..counting.given import Fields
     from ..tuning.least import Curve
 
+WAYS = ("traffic", "time")
 INSTEAD = {"--tiles": "iosim tune finds the tiles itself; iosim count --tiles 128x64 counts given ones"}
 LEAST_BLOCKS = (
     "Only choices with at least this many thread blocks, for example one for each SM. Launches that move less than a "
@@ -43,12 +47,19 @@ LEAST_BLOCKS = (
 @variant_options
 @chip_options
 @text_option("--least-blocks", LEAST_BLOCKS, metavar="COUNT", kind=COUNT)
+@text_option(
+    "--by",
+    "traffic (default), or time: the fastest tiles of generated kernels by the time model, beside those "
+    "of least traffic. It needs --hardware h100, h200 or a file of iosim calibrate.",
+    metavar="WHAT",
+)
 @flag_option("--curve", "Every M at which the least traffic falls, instead of one M.")
 @text_option("--plot", "With --curve: draw the curve to FILE.png or FILE.svg.", metavar="FILE")
 @outputs
 def command(
     m: str | None, m_elements: str | None, hardware: str | None, schedules: tuple[str, ...], tile_multiple: str,
-    least_blocks: str | None, curve: bool, plot: str | None, output: Output, **given: str | bool | None,
+    least_blocks: str | None, by: str | None, curve: bool, plot: str | None, output: Output,
+    **given: str | bool | None,
 ) -> None:  # fmt: skip
     """The least traffic over the schedules and tiles that really fit, and how far published tiles are from it.
 
@@ -60,6 +71,12 @@ def command(
     values = counts(given)
     multiple = parse_count(tile_multiple, "--tile-multiple")
     blocks = 1 if least_blocks is None else parse_count(least_blocks, "--least-blocks")
+    if by not in (None, *WAYS):
+        raise InputError("--by", by, " or ".join(WAYS), suggestion(str(by), WAYS))
+    if by == "time":
+        check_time({"--M": m, "--M-elements": m_elements, "--least-blocks": least_blocks, "--curve": curve or None})
+        show_fastest(values, hardware, schedules, multiple, output)
+        return
     places = memories(given, m, m_elements, hardware)
     if curve:
         check_curve(memory(m, m_elements, hardware), plot)
@@ -81,6 +98,32 @@ def one_size(size: str | int | None, plot: str | None) -> str | int:
     if plot is not None:
         raise InputError("--plot", plot, "only with --curve")
     return size
+
+
+def check_time(others: Mapping[str, object]) -> None:
+    """Raise InputError for options that do not go with --by time, whose kernels have a GPU's shared memory."""
+    given = [name for name, value in others.items() if value is not None]
+    if given:
+        raise InputError("--by", f"time with {given[0]}", "--hardware, whose shared memory counts", "leave out one")
+
+
+def show_fastest(
+    values: Fields, hardware: str | None, schedules: tuple[str, ...], multiple: int, output: Output
+) -> None:
+    """Write the fastest tiles by the time model. Progress is told on a terminal."""
+    from ..core.problem import Attention
+    from ..masks import parse_mask
+    from ..studies import fastest_tables as tables
+    from ..studies.fastest_tiles import fastest
+
+    if hardware is None:
+        raise InputError("--by", "time", "with --hardware h100, h200, or a file of iosim calibrate")
+    problem = Attention(**{**values, "mask": parse_mask(values.get("mask", "dense"))})
+    with under_way() as tell:
+        found = fastest(
+            problem, hardware, schedules, multiple, lambda share: tell(f"{share:.0%} of the predictions are made")
+        )
+    answer(tables.fastest_rows(found), tables.fastest_json(found), output, tables.fastest_pieces(found))
 
 
 def check_curve(size: str | None, plot: str | None) -> None:

@@ -59,6 +59,7 @@ def memories(given: Given, m: str | None, m_elements: str | None, hardware: str 
     from ..units import dtype_bytes, parse_axis, parse_bytes
 
     names = names_of(hardware)
+    check_registers(given, names)
     if len(names) > 1:
         return [Place({"hardware": name}, memory(m, m_elements, name)) for name in names]
     size = memory(m, m_elements, hardware)
@@ -67,6 +68,18 @@ def memories(given: Given, m: str | None, m_elements: str | None, hardware: str 
     word = dtype_bytes(str(given.get("dtype") or "fp16"))
     sizes = parse_axis(size, "--M", lambda text: parse_bytes(text, word))
     return [Place({"M_bytes": size} if len(sizes) > 1 else {}, size) for size in sizes]
+
+
+def check_registers(given: Given, presets: list[str]) -> None:
+    """Raise InputError for more registers than an SM of a preset has."""
+    from ..hardware import load
+    from ..units import parse_registers
+
+    text = given.get("registers")
+    for chip in map(load, presets if isinstance(text, str) else []):
+        room = chip.registers_per_sm_bytes
+        if room is not None and parse_registers(str(text)) > room:
+            raise InputError("--registers", text, f"at most {room // 1024}KB, the registers of an SM of {chip.name}")
 
 
 def names_of(hardware: str | None) -> list[str]:

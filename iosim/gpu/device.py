@@ -26,18 +26,46 @@ extern "C" __global__ void iosim_wait(long long nanoseconds) {
     do asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now)); while (now - start < nanoseconds);
 }
 """
-NO_GPU = "counting, sweeping and checking work without one"
+NO_GPU = "no NVIDIA GPU, or no driver for it, was found on this machine"
+WITHOUT = (
+    "kept profiles (--from-ncu FILE), predictions (roofline, tune --by time), counting, sweeping and checking work "
+    "without one"
+)
+DRIVERS = ("libcuda.so.1", "nvcuda.dll")
 
 
 def cupy() -> ModuleType:
-    """The module CuPy, where a GPU was found. `import cupy` alone succeeds without one, and its errors then mislead."""
+    """The module CuPy, where a GPU was found.
+
+    A machine without a GPU is told so first, because there CuPy would not help. `import cupy` alone succeeds without a
+    GPU, and its errors then mislead.
+    """
     try:
         import cupy
     except ImportError as fault:
-        raise MissingError(f'CuPy is not installed ({fault}): pip install "iosim[gpu]"; {NO_GPU}') from fault
+        if driver_sees() == 0:
+            raise MissingError(f"{NO_GPU}; {WITHOUT}") from fault
+        raise MissingError(
+            f'CuPy is not installed ({fault}): pip install "iosim[gpu]", about 400 MB; {WITHOUT}'
+        ) from fault
     if not cupy.cuda.is_available():
-        raise MissingError(f"no NVIDIA GPU, or no driver for it, was found on this machine; {NO_GPU}")
+        raise MissingError(f"{NO_GPU}; {WITHOUT}")
     return cupy  # type: ignore[no-any-return]
+
+
+def driver_sees() -> int:
+    """The number of GPUs that NVIDIA's driver sees; 0 without a driver. It needs no package."""
+    import ctypes
+
+    for name in DRIVERS:
+        try:
+            driver = ctypes.CDLL(name)
+        except OSError:
+            continue
+        count = ctypes.c_int(0)
+        if driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0:
+            return count.value
+    return 0
 
 
 def has_gpu() -> bool:

@@ -1,19 +1,126 @@
-"""The tiles with which the generated kernel of a schedule is fastest, by the time model of `iosim.predict`."""
+"""The tiles with which the generated kernels of a schedule are fastest, by the time model of `iosim.predict`.
+
+All candidates are predicted if that takes no more than LIMIT_SECONDS on one core. Otherwise they are first predicted on
+a shorter problem with as many thread blocks, and then the best of them on the problem itself, until the limit is
+reached. Beside the fastest tiles stand those of least traffic.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
+from math import prod
 from typing import TYPE_CHECKING
 
 from ..core.tiling import Tiling
+from ..counting.count import default_schedules
 from ..cuda.machine import generate
+from ..errors import CapacityError, InputError, IosimError
+from ..hardware import Hardware, measured_as
+from ..predict.effort import seconds_to_predict
+from ..predict.generated import check_room, predict_generated
+from ..schedules import Schedule, find_all, require
+from ..search.best import best_tiles
 
 if TYPE_CHECKING:
     from ..core.problem import Attention
-    from ..hardware import Hardware
-    from ..schedules import Schedule
+    from ..cuda.program import Program
 
 SIZES = (16, 32, 48, 64, 80, 96, 128, 192, 256)  # of a candidate's tiles
+LIMIT_SECONDS = 30.0  # of predictions, about, for each schedule
+LEAST_IN_FULL = 3  # candidates are always predicted on the problem itself
+SHORTEST = 256  # queries and keys of a shorter problem, at least
+MULTIPLE = 16  # tiles of tensor cores
+Progress = Callable[[float], None]
+"""Is told which share of the work is done."""
+
+
+@dataclass(frozen=True)
+class TimedTiles:
+    """Tiles of a schedule's generated kernels: predicted seconds, what binds (DRAM, L2 or blocks), SM bytes and thread
+    blocks. `chosen_by` is time or traffic."""
+
+    schedule: str
+    chosen_by: str
+    Br: int
+    Bc: int
+    seconds: float
+    bound_by: str
+    sm_bytes: int
+    blocks: int
+
+    @property
+    def tiles(self) -> str:
+        """The tiles as `--tiles` takes them."""
+        return f"{self.Br}x{self.Bc}"
+
+
+@dataclass(frozen=True)
+class FastestTiles:
+    """The fastest tiles of one schedule, and those of least traffic; None if these cannot be predicted.
+
+    `candidates` were compared, `in_full` of them on the problem itself.
+    """
+
+    fastest: TimedTiles
+    least: TimedTiles | None
+    candidates: int
+    in_full: int
+
+
+@dataclass(frozen=True)
+class FastestAnswer:
+    """The answer of `iosim tune --by time`: the schedules, the fastest first, and why others have no prediction."""
+
+    problem: Attention
+    hardware: Hardware
+    results: list[FastestTiles]
+    not_predicted: dict[str, str]
+
+
+def fastest(
+    problem: Attention, hardware: str, schedules: str | Sequence[str] = (), multiple: int = 1,
+    progress: Progress = lambda share: None,
+) -> FastestAnswer:  # fmt: skip
+    """The fastest tiles of each schedule on a GPU whose rates were measured: `h100`, `h200`, or a file of `iosim
+    calibrate`. InputError for another GPU."""
+    chip = measured_as(hardware)
+    if chip is None:
+        raise InputError("--hardware", hardware, "h100, h200, or a file of iosim calibrate",
+                         "the time model needs the rates of a GPU that was measured")  # fmt: skip
+    asked = find_all(schedules) or [s for s in default_schedules(problem) if "ideal" not in s.rules]
+    results, missing = list[FastestTiles](), dict[str, str]()
+    for schedule in asked:
+        require(schedule, problem)
+        try:
+            results.append(fastest_tiles(schedule, problem, chip, multiple, progress))
+        except InputError:
+            raise
+        except IosimError as error:
+            missing[schedule.name] = str(error)
+    results.sort(key=lambda found: found.fastest.seconds)
+    return FastestAnswer(problem, chip, results, missing)
+
+
+def fastest_tiles(
+    schedule: Schedule, problem: Attention, hardware: Hardware, multiple: int = 1,
+    progress: Progress = lambda share: None,
+) -> FastestTiles:  # fmt: skip
+    """The fastest tiles of one schedule, among the candidates that are multiples of `multiple`."""
+    p = problem.packed
+    tilings = [t for t in candidates(schedule, p, hardware) if t.rows_q % multiple == t.rows_k % multiple == 0]
+    if not tilings:
+        raise CapacityError("no candidate fits the shared memory of a block")
+    costs = [cost(schedule, p, tiling, hardware) for tiling in tilings]
+    order = list(range(len(tilings)))
+    if sum(costs) > LIMIT_SECONDS:
+        short = shorter(schedule, p, tilings, hardware, sum(costs))
+        screened = [timed(schedule, short, tiling, hardware) for tiling in told(tilings, progress, 0)]
+        order = within(sorted(order, key=lambda n: screened[n].seconds), costs)
+    full = [timed(schedule, p, t, hardware) for t in told([tilings[n] for n in order], progress, 0.5)]
+    best = min(full, key=lambda found: found.seconds)
+    return FastestTiles(best, of_least_traffic(schedule, p, hardware, multiple), len(tilings), len(full))
 
 
 def candidates(schedule: Schedule, problem: Attention, hardware: Hardware) -> list[Tiling]:
@@ -25,7 +132,73 @@ def candidates(schedule: Schedule, problem: Attention, hardware: Hardware) -> li
     return [tiling for tiling in every if generate(schedule, problem, tiling).smem_bytes <= room]
 
 
-def sizes_up_to(length: int) -> list[int]:
+def sizes_up_to(length: int) -> tuple[int, ...]:
     """The sizes below the length of an axis, and the first that holds it all."""
-    shorter = [size for size in SIZES if size < length]
-    return SIZES[: len(shorter) + 1]  # type: ignore[return-value]
+    return SIZES[: sum(size < length for size in SIZES) + 1]
+
+
+def cost(schedule: Schedule, problem: Attention, tiling: Tiling, hardware: Hardware) -> float:
+    """About how many seconds the prediction of these tiles takes."""
+    return seconds_to_predict(schedule, generate(schedule, problem, tiling), hardware)
+
+
+def within(order: list[int], costs: list[float]) -> list[int]:
+    """The first candidates of an order whose predictions keep to the limit, and a few at least."""
+    found, spent = list[int](), 0.0
+    for n in order:
+        if len(found) >= LEAST_IN_FULL and spent + costs[n] > LIMIT_SECONDS / 2:
+            break
+        found.append(n)
+        spent += costs[n]
+    return found
+
+
+def shorter(
+    schedule: Schedule, problem: Attention, tilings: list[Tiling], hardware: Hardware, seconds: float
+) -> Attention:
+    """The problem with fewer queries and keys, and so many more heads that it has as many thread blocks. Its candidates
+    are predicted in half of the limit, unless it cannot be shorter."""
+    short = problem
+    while seconds > LIMIT_SECONDS / 2 and max(short.N, short.Nk) > SHORTEST:
+        N, Nk = (max(1, min(n, SHORTEST), n // 2) for n in (short.N, short.Nk))
+        group = problem.heads // problem.kv_heads
+        kv_heads = short.kv_heads * -(-short.N // N)
+        short = replace(short, N=N, Nk=Nk, heads=group * kv_heads, kv_heads=kv_heads)
+        seconds = sum(cost(schedule, short, tiling, hardware) for tiling in tilings)
+    return short
+
+
+def told(tilings: Sequence[Tiling], progress: Progress, start: float) -> Iterator[Tiling]:
+    """The tilings, while progress is told from a share `start` of the work on."""
+    share = (1.0 if start else 0.5) - start
+    for done, tiling in enumerate(tilings):
+        progress(start + share * done / len(tilings))
+        yield tiling
+
+
+def timed(schedule: Schedule, problem: Attention, tiling: Tiling, hardware: Hardware, by: str = "time") -> TimedTiles:
+    """The prediction of one tiling."""
+    program: Program = generate(schedule, problem, tiling)
+    check_room(program, hardware)
+    found = predict_generated(schedule, program, hardware)
+    if found.time is None:
+        raise IosimError("the rates of this GPU are not known")
+    blocks = max(prod(kernel.grid) for kernel in program.kernels)
+    moved = found.read_bytes + found.write_bytes
+    sizes = tiling.rows_q, tiling.rows_k
+    return TimedTiles(schedule.name, by, *sizes, found.time.seconds, found.time.bound_by, moved, blocks)
+
+
+def of_least_traffic(schedule: Schedule, problem: Attention, hardware: Hardware, multiple: int) -> TimedTiles | None:
+    """The tiles of least traffic whose kernel fits a block's shared memory, with their time; None if they take too long
+    to predict, or if there are none. A kernel aligns its blocks, so it may need a little more than the tiles do."""
+    units, M_bytes = max(multiple, MULTIPLE if problem.word_bytes == 2 else 1), hardware.sram_bytes
+    while (tiling := best_tiles(schedule, problem, M_bytes, units)) is not None:
+        beyond = generate(schedule, problem, tiling).smem_bytes - hardware.shared_memory_per_block_bytes
+        if beyond <= 0:
+            late = cost(schedule, problem, tiling, hardware) > LIMIT_SECONDS
+            return None if late else timed(schedule, problem, tiling, hardware, "traffic")
+        M_bytes -= beyond
+        if M_bytes < 1:
+            break
+    return None

@@ -97,7 +97,9 @@ def test_a_terminal_shows_what_it_has_room_for():
     head, rows = table_of(text)
     assert "reads" not in head and "x floor" in head and rows[-1][-2:] == ["0.331", "1.064"]
     said = " ".join(bare(text).split())
-    assert "not shown: SRAM words, reads, writes, bytes, x N^2d^2/M (a wider terminal shows them, --csv has all)" in said
+    assert (
+        "not shown: SRAM words, reads, writes, bytes, x N^2d^2/M (a wider terminal shows them, --csv has all)" in said
+    )
 
 
 def test_the_winner_and_what_does_not_fit_stand_out():

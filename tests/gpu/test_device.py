@@ -1,5 +1,7 @@
 """Time between events, on a GPU that only notes what it is asked to do."""
 
+import ctypes
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -20,6 +22,42 @@ def test_a_median_without_the_first_runs(monkeypatch, flushed):
     assert device.milliseconds(lambda: notes.append("run"), 5, flush) == 3.0
     once = ["flush" if flushed else "spin", "event", "run", "event", "wait"]
     assert notes == once * (device.WARM_UP + 5)
+
+
+@pytest.mark.parametrize("command", [
+    ("verify", "--N", "512", "--d", "64", "--tiles", "64x64", "--hardware", "h200"),
+    ("profile", "torch-flash", "--N", "512", "--d", "64"),
+    ("calibrate",),
+])  # fmt: skip
+def test_a_machine_without_a_gpu_is_told_so_first(iosim, monkeypatch, command):
+    """Before a large package is offered; and what works is said."""
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    monkeypatch.setattr(device, "driver_sees", lambda: 0)
+    done = iosim(*command)
+    assert done.exit_code == 3 and done.stdout == "" and "pip install" not in done.stderr
+    assert done.stderr.startswith("Error: no NVIDIA GPU") and "--from-ncu FILE" in done.stderr
+    monkeypatch.setattr(device, "driver_sees", lambda: 1)
+    assert "CuPy is not installed" in iosim(*command).stderr and '"iosim[gpu]", about 400 MB' in iosim(*command).stderr
+
+
+def test_the_driver_is_asked_without_a_package(monkeypatch):
+    def count(pointer):
+        pointer._obj.value = 3
+        return 0
+
+    drivers = {"libcuda.so.1": SimpleNamespace(cuInit=lambda flags: 0, cuDeviceGetCount=count)}
+
+    def library(name):
+        if name not in drivers:
+            raise OSError(name)
+        return drivers[name]
+
+    monkeypatch.setattr(ctypes, "CDLL", library)
+    assert device.driver_sees() == 3
+    drivers["libcuda.so.1"].cuInit = lambda flags: 100  # CUDA_ERROR_NO_DEVICE
+    assert device.driver_sees() == 0
+    drivers.clear()
+    assert device.driver_sees() == 0
 
 
 def test_all_kernels_are_compiled_once_a_context_is_there(monkeypatch):

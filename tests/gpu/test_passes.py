@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 import pytest
-from paths import DATA
+from paths import DATA, VALIDATION
 
 from iosim.core.problem import Attention
 from iosim.gpu.ncu import counters
 from iosim.gpu.profile.explain import explained
-from iosim.gpu.profile.passes import explain_passes
+from iosim.gpu.profile.passes import explain_passes, sectors_beyond
 
 P = Attention(512, 256, heads=8, dtype="fp16", acc_dtype="fp32")
 MATH = counters.read_profile(DATA / "ncu_math.csv").jobs[0]
@@ -105,6 +105,37 @@ def test_command(ask, iosim):
     assert "tilesize64x128" in rows[0]["function"] and rows[3]["function"] is None
     done = iosim(*MATH_COMMAND)
     assert done.exit_code == 0 and done.stderr == "" and "11 other kernels" in done.stdout
+
+
+SERVING = VALIDATION / "h200-2026-11-22" / "serving.csv"
+
+
+@pytest.mark.skipif(not SERVING.exists(), reason="the counters of a GPU are not here")
+@pytest.mark.parametrize("N, d, heads", [(700, 64, 12), (300, 64, 8), (1500, 128, 8)])
+def test_rows_that_are_no_whole_sectors(N, d, heads):
+    """Rows of 700, 300 and 1500 floats: every second one starts in the middle of a sector. To the byte, on an H200."""
+    profile = counters.read_profile(SERVING)
+    sizes = [note["job"] for note in profile.notes if "job" in note]
+    number = next(n for n, job in enumerate(sizes) if (job["run"], job["N"]) == ("torch-math", N))
+    found = explain_passes(profile.jobs[number], Attention(N, d, heads=heads, dtype="fp16", acc_dtype="fp32"))
+    assert [one.part.name for one in found] == NAMES
+    for one in found:
+        assert (one.kernel.load_bytes, one.kernel.store_bytes) == (one.read_bytes, one.write_bytes)
+        assert one.tiles in one.kernel.name
+    assert found[0].tiles and found[0].write_bytes > 4 * heads * N * N, "more than the words"
+
+
+@pytest.mark.parametrize("row_words, piece", [(700, 128), (300, 32), (13, 64), (512, 128), (8, 32), (1, 128)])
+@pytest.mark.parametrize("dtype", ["fp16", "fp32"])
+def test_sectors_by_brute_force(row_words, piece, dtype):
+    """Every piece of every row, at its address."""
+    p = Attention(21, 8, heads=3, dtype=dtype)
+    touched = 0
+    for row in range(21 * 3):
+        start, end = (x * row_words * p.word_bytes for x in (row, row + 1))
+        for at in range(start, end, piece):
+            touched += len({byte // 32 for byte in range(at, min(at + piece, end))}) * 32
+    assert sectors_beyond(p, row_words, piece) == touched - 21 * 3 * row_words * p.word_bytes
 
 
 @pytest.mark.parametrize("wrong", [{"d": 128}, {"heads": 4}, {"N": 256}, {"batch": 2}])

@@ -49,6 +49,7 @@ POOLS = {
     ),
     "--backward-tiles": (["4x4", "paper", "best"], fuzz.BAD_TILES),
     "--tile-multiple": (["1", "2", "16"], fuzz.BAD_NUMBERS),
+    "--by": (["schedule", "traffic"], ["", "nothing,", "speed"]),
     "--least-blocks": (["1", "4"], fuzz.BAD_NUMBERS),
     "--combination": (["standard", "flash1", "flash2"], fuzz.BAD_SCHEDULES),
     "--unfused": (["scale", "mask-add,dropout"], ["", ",", "scal"]),
@@ -76,7 +77,6 @@ POOLS = {
     "-o": (["-"], fuzz.BAD_PATHS),
     "-x": (["M_bytes"], ["", "nothing"]),
     "-y": (["total"], ["", "nothing"]),
-    "--by": (["schedule"], ["", "nothing,"]),
 }
 ARGUMENTS = {
     "schedules": (fuzz.SCHEDULES, fuzz.BAD_SCHEDULES),

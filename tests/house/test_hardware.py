@@ -40,7 +40,10 @@ def write(folder, text):
 
 
 def test_names():
-    assert hardware.names() == ["A100-40GB", "A100-80GB", "H100", "H200", "L4", "RTX-4070S", "T4", "V100"]
+    assert hardware.names() == [
+        "A100-40GB", "A100-80GB", "B200", "GB200", "H100", "H200", "L4", "MI300X", "RTX-4070S", "RTX-4090", "RTX-5090",
+        "T4", "V100",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", hardware.names())
@@ -67,10 +70,53 @@ def test_presets_load_in_any_case_and_are_plausible(name):
         ("T4", 64),
         ("L4", 99),
         ("RTX-4070S", 99),
+        ("RTX-4090", 99),
+        ("RTX-5090", 99),
+        ("B200", 227),
+        ("GB200", 227),
+        ("MI300X", 64),
     ],
 )
 def test_m_is_what_one_block_may_use(name, kib):
     assert hardware.load(name).sram_bytes == kib * KIB
+
+
+@pytest.mark.parametrize("name", hardware.names())
+def test_registers_of_an_sm(name):
+    """64K registers of 4 bytes on every NVIDIA GPU here; 512 KiB on a compute unit of AMD."""
+    chip = hardware.load(name)
+    assert chip.registers_per_sm_bytes == (512 if name == "MI300X" else 256) * KIB
+    assert "registers_per_sm_bytes" in {row["key"] for row in hardware.number_rows(name)}
+
+
+def test_registers_do_not_change_what_a_preset_counts(ask):
+    line = ("count", "--N", 2048, "--d", 64, "--schedule", "flash2", "--tiles", "64x64")
+    preset, plain = (ask(*line, *more)["results"] for more in (("--hardware", "h100"), ("--M", "227KB")))
+    assert preset == plain and preset[0]["register_peak_bytes"] == 0
+
+
+def test_more_registers_than_a_preset_has_are_refused(iosim):
+    line = ("count", "--N", 2048, "--d", 64, "--hardware", "h100,mi300x", "--registers")
+    assert iosim(*line, "64K").exit_code == 0
+    done = iosim(*line, "65K")
+    assert done.exit_code == 2 and "at most 256KB, the registers of an SM of H100" in done.stderr
+
+
+def test_numbers_that_no_vendor_states_are_marked():
+    """Blackwell's data sheets say neither how many SMs there are nor the size of the L2."""
+    marked = {name: {row["key"] for row in hardware.number_rows(name) if "NOT FROM THE VENDOR" in row["source"]}
+              for name in hardware.names()}  # fmt: skip
+    assert {"sms", "l2_bytes"} <= marked["B200"] & marked["GB200"]
+    assert not any(marked[name] for name in ("H100", "H200", "A100-80GB", "RTX-4090", "RTX-5090"))
+
+
+def test_a_file_without_registers_is_read(tmp_path):
+    assert hardware.read_hardware(write(tmp_path, GOOD)).registers_per_sm_bytes is None
+    more = GOOD.replace("sms = 10", "sms = 10\nregisters_per_sm_bytes = 4096")
+    with pytest.raises(InputError, match="sources: registers_per_sm_bytes: found 'nothing'"):
+        hardware.read_hardware(write(tmp_path, more))
+    sourced = more.replace('sms = "a"', 'sms = "a"\nregisters_per_sm_bytes = "a"')
+    assert hardware.read_hardware(write(tmp_path, sourced)).registers_per_sm_bytes == 4096
 
 
 def test_sram_of_an_sm_is_not_the_total():

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from math import prod
+from math import ceil, prod
 from typing import TYPE_CHECKING, TypedDict
 
 from ...core.problem import DENSE, Attention
 from ...core.tiling import Tiling
 from ...cuda.warp_split import LANES
 from ...errors import IosimError
-from ...hardware import Hardware
+from ...hardware import SECTOR_BYTES, Hardware
 from ...predict.block_work import Occupancy
 from ...predict.predict import DECIMALS, Prediction, in_whole_tiles, launch_words, predict
 from ...schedules import SCHEDULES, Schedule
@@ -42,6 +42,8 @@ LEAST_SHARE = 0.5  # of the loads of a call: a kernel with less does not stand f
 # Bounds on stores, as multiples of the predicted ones: a log-sum-exp more or less, and single words that take whole
 # sectors, are within them. A kernel that stores S or parts of O is outside.
 WRITES = 0.75, 3.0
+OTHER_GRID_WRITES = 0.95, 1.05  # where the kernel has another number of blocks, too
+INDEXED = "flex_attention"  # PyTorch's FlexAttention finds its tiles of keys in lists of blocks
 BACKWARDS = "flash_fwd"  # FlashAttention-2 walks keys from the last tile to the first (its flash_fwd_kernel.h)
 
 
@@ -67,6 +69,7 @@ class Explanation:
     packed: bool = False
     share: float = 1.0
     other_grid: bool = False
+    index_bytes: int = 0
 
     def problem(self, problem: Attention) -> Attention:
         """The problem as this explanation has it."""
@@ -81,11 +84,12 @@ class Explanation:
 
     @property
     def explains(self) -> bool:
-        """Whether it predicts the loads, is not contradicted by the stores, and its kernel makes most loads of the
-        call."""
-        least, most = WRITES
+        """Whether it predicts the loads, is not contradicted by the stores and the grid, and its kernel makes most
+        loads of the call."""
+        least, most = OTHER_GRID_WRITES if self.other_grid else WRITES
         stores = least <= (self.write_ratio or 1) <= most
-        return abs(self.read_ratio - 1) <= RATIO_TOLERANCE and stores and self.share >= LEAST_SHARE
+        most_read = RATIO_TOLERANCE + self.index_bytes / max(1, self.read_bytes)
+        return -RATIO_TOLERANCE <= self.read_ratio - 1 <= most_read and stores and self.share >= LEAST_SHARE
 
 
 class ExplanationRow(TypedDict):
@@ -140,12 +144,24 @@ def explain(
     share = sum(k.load_bytes for k in kernels if k.name == kernel.name) / max(1, sum(k.load_bytes for k in kernels))
     every = [e for e in possible_explanations(kernel, problem, masked_tiles) if e is not None]
     found = [replace(e, share=share, other_grid=_blocks(e, problem) != prod(kernel.grid)) for e in every]
-    found.sort(key=lambda e: (not e.explains, round(abs(e.read_ratio - 1), 6), *_unlikely(e)))
+    if INDEXED in kernel.name:
+        found = [replace(e, index_bytes=index_bytes(e, kernel, problem)) for e in found]
+    found.sort(key=lambda e: (not e.explains, *_unlikely_lists(e), round(abs(e.read_ratio - 1), 6), *_unlikely(e)))
     merged: dict[tuple[str, bool, int, int], list[Explanation]] = {}
     for e in found:
         merged.setdefault((e.schedule, e.packed, e.read_bytes, e.write_bytes), []).append(e)
     best = list(merged.values())[:most]
     return kernel, [replace(group[0], alike=_alike(group)) for group in best]
+
+
+def index_bytes(e: Explanation, kernel: ProfiledKernel, problem: Attention) -> int:
+    """The most bytes that lists of blocks add: for each tile of keys a warp loads the numbers of this block and of the
+    next one, and for each tile of queries the lengths and starts of two lists. Each is a sector."""
+    p = e.problem(problem)
+    read_k = launch_words(SCHEDULES[e.schedule], p, e.tiling)[0][0] * p.instances  # of Q, K and V: no fewer than of K
+    tiles = ceil(read_k / ((p.d + p.dv) * e.tiling.rows_k)) + _blocks(e, problem)
+    warps = -(-prod(kernel.block) // LANES)
+    return SECTOR_BYTES * warps * (2 * tiles + 4 * _blocks(e, problem))
 
 
 def _blocks(e: Explanation, problem: Attention) -> int:
@@ -160,12 +176,22 @@ def _alike(group: list[Explanation]) -> tuple[str, ...]:
     return tuple(name for name in names if name != _tiles(group[0].tiling))
 
 
+def _unlikely_lists(e: Explanation) -> tuple[bool, ...]:
+    """Reasons against an explanation whose loads are known up to lists of blocks only: another grid, and tiles that are
+    no powers of two, which Triton does not have."""
+    return (e.other_grid, _odd(e) > 0) if e.index_bytes else ()
+
+
+def _odd(e: Explanation) -> int:
+    """How many of its tile sizes are no powers of two."""
+    return sum(n & (n - 1) != 0 for n in (e.tiling.rows_q, e.tiling.rows_k))
+
+
 def _unlikely(e: Explanation) -> tuple[float, ...]:
     """Reasons against an explanation that predicts the reads, the strongest first: a key to sort by."""
     rows_q, rows_k = e.tiling.rows_q, e.tiling.rows_k
-    odd = sum(n & (n - 1) != 0 for n in (rows_q, rows_k))
     registered = list(SCHEDULES).index(e.schedule)  # the core schedules come first
-    return e.other_grid, abs((e.write_ratio or 1) - 1), odd, registered, rows_k > rows_q, -rows_k, -rows_q
+    return e.other_grid, abs((e.write_ratio or 1) - 1), _odd(e), registered, rows_k > rows_q, -rows_k, -rows_q
 
 
 def _tiles(t: Tiling) -> str:
@@ -335,9 +361,8 @@ def in_words(e: Explanation, first: Explanation) -> str:
     if not e.explains:
         return f"does not explain it: {fault(e)}"
     if e == first:
-        return "explains it: predicts the bytes that it loads" + (
-            "" if not e.other_grid else ", not its number of blocks"
-        )
+        extra = "; the rest are lists of blocks" if e.read_ratio - 1 > RATIO_TOLERANCE else ""
+        return f"explains it: predicts the bytes that it loads{', not its number of blocks' * e.other_grid}{extra}"
     if (e.read_bytes, e.write_bytes, e.other_grid) == (first.read_bytes, first.write_bytes, first.other_grid):
         return f"as good as {first.schedule}: it predicts the same bytes, so the counters cannot tell them apart"
     against = ["it would have another number of blocks"] if e.other_grid and not first.other_grid else []

@@ -3,7 +3,8 @@
 Each product, S = Q K^T and O = P V, is the schedule `matmul-tiled`, and the softmax is that of `standard-tiled`. A pass
 explains a kernel if it predicts both its reads and its writes within 0.05 %. All three must be there, in this order and
 in words of one type: that of the inputs, that of the sums, or fp32, to which PyTorch converts. All other kernels
-(scaling, conversions, masks, a search for rows without a key) are added up in one row. Time is not predicted, because
+(scaling, conversions, masks, a search for rows without a key) are added up in one row. Where rows do not start at
+sectors of 32 bytes, whole sectors are predicted. Time is not predicted, because
 the steps of a library's products were not measured.
 """
 
@@ -13,12 +14,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
-from math import prod
+from math import gcd, prod
 from typing import TypedDict
 
 from ...core.problem import DENSE, Attention
 from ...core.tiling import Tiling, parse_tiles
-from ...hardware import Hardware
+from ...hardware import SECTOR_BYTES, Hardware
 from ...predict.block_work import Occupancy
 from ...predict.predict import DECIMALS, launch_words, predict
 from ...schedules import find
@@ -31,6 +32,8 @@ UNKNOWN_BLOCKS_PER_SM = 2
 # The parts of a sum, and the rows of a softmax, that the model of the L2 follows together. SM bytes do not change.
 DEPTH = 128
 WHOLE_ROWS = Tiling(128, 128, rows_s=16)
+REQUEST_BYTES = 128  # what a warp asks for at a time: 4 bytes a lane, or a row of a quarter of its lanes
+DEPTHS = (8, 16, 32)  # of a product's tiles, in words of the sum
 PROFILE_TILES = (16, 32, 48, 64, 80, 96, 112, 128, 160, 176, 192, 224, 256)
 
 
@@ -53,11 +56,19 @@ class Pass:
         """Whether it is a product. A softmax takes whole rows."""
         return self.schedule == PRODUCT
 
-    def moved_bytes(self, tiling: Tiling) -> tuple[int, int]:
-        """Bytes (read, written) over all heads."""
-        each = self.problem.instances * self.problem.word_bytes
-        reads, writes = launch_words(find(self.schedule), self.problem, tiling)[self.launch]
-        return reads * each, writes * each
+    def moved_bytes(self, tiling: Tiling) -> list[tuple[int, int]]:
+        """Bytes (read, written) over all heads. If rows are no whole sectors, there is a pair for each depth of a
+        product's tiles, which the schedule leaves open."""
+        p = self.problem
+        reads, writes = launch_words(find(self.schedule), p, tiling)[self.launch]
+        read, written = (words * p.instances * p.word_bytes for words in (reads, writes))
+        written += sectors_beyond(p, p.Nk, REQUEST_BYTES)
+        if not self.in_tiles:
+            return [(read + sectors_beyond(p, p.Nk, REQUEST_BYTES), written)]
+        times = -(-p.Nk // tiling.rows_k)  # that the left factor is read
+        pieces = [max(SECTOR_BYTES, depth * p.word_bytes) for depth in DEPTHS]
+        beyond = dict.fromkeys(sectors_beyond(p, p.d, piece) for piece in pieces)
+        return [(read + times * more, written) for more in beyond]
 
     def dram_bytes(self, tiling: Tiling, hardware: Hardware, blocks_per_sm: int) -> int:
         """DRAM bytes, read and written, of the launch alone, with an empty L2 before it."""
@@ -97,6 +108,27 @@ PassRow = TypedDict("PassRow", {
     "dram_predicted": int | None, "dram_measured": int, "dram_ratio": float | None,
     "seconds": float, "explains": bool, "alike": str | None, "function": str | None,
 })  # fmt: skip
+
+
+def sectors_beyond(p: Attention, row_words: int, request_bytes: int) -> int:
+    """Bytes of sectors beyond those of the words themselves, of the rows of one matrix for each head.
+
+    All rows lie one after the other. Each is requested in pieces from its start, and a piece takes whole sectors.
+    """
+    row_bytes, rows = row_words * p.word_bytes, p.N * p.instances
+    period = SECTOR_BYTES // gcd(SECTOR_BYTES, row_bytes)  # rows after which the places in a sector repeat
+    touched = [_touched(n * row_bytes % SECTOR_BYTES, row_bytes, request_bytes) for n in range(period)]
+    whole, rest = divmod(rows, period)
+    return whole * sum(touched) + sum(touched[:rest]) - rows * row_bytes
+
+
+def _touched(start: int, length: int, piece: int) -> int:
+    """Bytes of the sectors that a run touches, piece by piece."""
+    pieces, rest = divmod(length, piece)
+    sizes = [piece] * pieces + [rest] * (rest > 0)
+    ends = [start + n * piece + size for n, size in enumerate(sizes)]
+    sectors = (-(-end // SECTOR_BYTES) - (end - size) // SECTOR_BYTES for end, size in zip(ends, sizes, strict=True))
+    return SECTOR_BYTES * sum(sectors)
 
 
 def passes(problem: Attention, dtype: str) -> list[Pass]:
@@ -140,7 +172,7 @@ def _explained(kernel: ProfiledKernel, part: Pass) -> ExplainedPass | None:
     if not same:
         return None
     same.sort(key=lambda one: sum(n & (n - 1) != 0 for n in (one[0].rows_q, one[0].rows_k)))
-    names = [f"{t.rows_q}x{t.rows_k}" for t, _ in same] if part.in_tiles else [""]
+    names = list(dict.fromkeys(f"{t.rows_q}x{t.rows_k}" for t, _ in same)) if part.in_tiles else [""]
     return ExplainedPass(part, kernel, names[0], tuple(names[1:]), *same[0][1])
 
 
@@ -148,9 +180,9 @@ def _explained(kernel: ProfiledKernel, part: Pass) -> ExplainedPass | None:
 def _candidates(part: Pass) -> list[tuple[Tiling, tuple[int, int]]]:
     """(tiles, bytes that they move). Tiles of a product are not longer than the smallest that holds the axis."""
     if not part.in_tiles:
-        return [(WHOLE_ROWS, part.moved_bytes(WHOLE_ROWS))]
+        return [(WHOLE_ROWS, moved) for moved in part.moved_bytes(WHOLE_ROWS)]
     sizes = [_up_to(axis) for axis in (part.problem.N, part.problem.Nk)]
-    return [(t, part.moved_bytes(t)) for t in (Tiling(*pair) for pair in product(*sizes))]
+    return [(t, moved) for t in (Tiling(*pair) for pair in product(*sizes)) for moved in part.moved_bytes(t)]
 
 
 def _up_to(axis: int) -> list[int]:
