@@ -72,13 +72,15 @@ def memories(given: Given, m: str | None, m_elements: str | None, hardware: str 
 
 def check_registers(given: Given, presets: list[str]) -> None:
     """Raise InputError for more registers than an SM of a preset has."""
+    text = given.get("registers")
+    if not isinstance(text, str) or not presets:
+        return
     from ..hardware import load
     from ..units import parse_registers
 
-    text = given.get("registers")
-    for chip in map(load, presets if isinstance(text, str) else []):
+    for chip in map(load, presets):
         room = chip.registers_per_sm_bytes
-        if room is not None and parse_registers(str(text)) > room:
+        if room is not None and parse_registers(text) > room:
             raise InputError("--registers", text, f"at most {room // 1024}KB, the registers of an SM of {chip.name}")
 
 
