@@ -156,12 +156,9 @@ def _load(path: str, mtime: int, size: int) -> MaskFile:
         data = np.load(path, allow_pickle=False)
         data = data.reshape(data.shape[-2:]) if data.ndim > 2 and data.shape[:-2] == (1,) * (data.ndim - 2) else data
     else:
-        with open(path, encoding="ascii") as file:
-            rows = [re.sub(r"[\s,]", "", line) for line in file]
-        rows = [row for row in rows if row]
-        if len({len(row) for row in rows}) > 1:
-            raise ValueError("its rows differ in length")
-        data = np.array([list(row.encode()) for row in rows], dtype=np.int64) - ord("0")
+        from .text_matrix import read_text_matrix
+
+        return MaskFile(path, read_text_matrix(path))
     if data.ndim != 2 or not data.size or data.dtype.kind not in "buif" or not ((data == 0) | (data == 1)).all():
         raise ValueError("it is no matrix of 0 and 1")
     return MaskFile(path, data.astype(bool))

@@ -185,7 +185,11 @@ def test_one_bad_value_is_one_fault(name, values, tmp_path, monkeypatch):
     """A fault that the command finds, and that is found again when all options are read, is told once."""
     monkeypatch.chdir(tmp_path)
     found = []
-    for option in (max(p.opts, key=len) for p in main.get_command(None, name).params if p.param_type_name == "option" and not p.is_flag):
+    for option in (
+        max(p.opts, key=len)
+        for p in main.get_command(None, name).params
+        if p.param_type_name == "option" and not p.is_flag
+    ):
         for value in POOLS.get(option, (EVERY, fuzz.BAD_SCHEDULES))[1][:values]:
             line = list(GOOD[name])
             for other in (option, *(["--M"] if option in ("--M-elements", "--hardware") else [])):

@@ -1,0 +1,67 @@
+"""The wheel and the sdist: what is in them, and that each answers the README's first command in an environment of its own."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+from paths import ROOT
+
+import iosim
+
+README = (ROOT / "README.md").read_text()
+LARGEST_SDIST = 5_000_000
+pytestmark = pytest.mark.needs("build")
+
+
+def run(*command, **more):
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, **more)
+    assert done.returncode == 0, f"{command}:\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """The wheel and the sdist, built as a release is: the wheel from the sdist."""
+    folder = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "build", "-o", folder, ROOT)
+    return {kind: next(folder.glob(f"iosim-{iosim.__version__}*{kind}")) for kind in (".whl", ".tar.gz")}
+
+
+def test_the_version_stands_in_one_place():
+    text = (ROOT / "pyproject.toml").read_text()
+    assert 'dynamic = ["version"]' in text and not re.search(r"^version = ", text, re.M)
+    assert (ROOT / "CHANGELOG.md").read_text().split("\n## ")[1].split()[0] == iosim.__version__
+
+
+def test_what_is_in_them(files):
+    """The sdist has no raw counters and is small; the wheel has the types, the CUDA files and the presets."""
+    assert files[".tar.gz"].stat().st_size < LARGEST_SDIST
+    with tarfile.open(files[".tar.gz"]) as sdist:
+        unpacked = sum(member.size for member in sdist.getmembers())
+        names = [Path(*Path(member.name).parts[1:]).as_posix() for member in sdist.getmembers()]
+    assert unpacked < LARGEST_SDIST and {"README.md", "CHANGELOG.md", "LICENSE", "docs/python.md"} <= {*names}
+    assert {f.relative_to(ROOT).as_posix() for f in (ROOT / "iosim").rglob("*.py")} <= {*names}
+    with zipfile.ZipFile(files[".whl"]) as wheel:
+        inside = wheel.namelist()
+        (about,) = (wheel.read(name).decode() for name in inside if name.endswith(".dist-info/METADATA"))
+    shipped = {"iosim/py.typed", "iosim/cuda/tiles.cuh", "iosim/configs/hardware/h100.toml"}
+    assert shipped <= {*inside} and not any(name.startswith("tests") for name in inside)
+    assert f"Version: {iosim.__version__}" in about and "Python :: 3.14" in about and "License-Expression: MIT" in about
+
+
+@pytest.mark.parametrize("kind", [".whl", ".tar.gz"])
+def test_each_answers_in_an_empty_environment(files, kind, tmp_path):
+    """A command of the README's session prints there what the README says, and --version the version."""
+    env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    run(sys.executable, "-m", "venv", tmp_path / "venv")
+    run(tmp_path / "venv" / "bin" / "pip", "install", "-q", files[kind], env=env)
+    program = tmp_path / "venv" / "bin" / "iosim"
+    assert run(program, "--version", env=env, cwd=tmp_path).split()[-1] == iosim.__version__
+    command, said = re.search(r"```console\n\$ iosim (.*?)\n(.*?)(?=\$ |```)", README, re.S).groups()
+    assert run(program, *shlex.split(command), env=env, cwd=tmp_path) == said

@@ -1,0 +1,45 @@
+"""A text file is the same matrix whatever its spaces and the size of the parts in which it is read."""
+
+import random
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from iosim.masks import text_matrix
+from iosim.masks.text_matrix import read_text_matrix
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 64, 2**22])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\n\n \n"])
+def test_any_part_gives_the_same_matrix(tmp_path, monkeypatch, size, end):
+    monkeypatch.setattr(text_matrix, "CHUNK_BYTES", size)
+    random.seed(size)
+    wanted = np.array([[random.random() < 0.5 for _ in range(5)] for _ in range(9)])
+    rows = ["".join(f"{int(x)}{random.choice(['', ' ', ',', ', ', chr(9)])}" for x in row) for row in wanted]
+    for last in ("", end):
+        (tmp_path / "m.txt").write_bytes((end.join(rows) + last).encode())
+        assert (read_text_matrix(str(tmp_path / "m.txt")) == wanted).all()
+
+
+@pytest.mark.parametrize("text, fault", [("101\n11\n", "length"), ("11\n1", "length"), ("102\n", "0 and 1"), ("", "0 and 1"),
+                                         (" \n", "0 and 1"), ("1é", "0 and 1"), ("1/0", "0 and 1")])  # fmt: skip
+@pytest.mark.parametrize("size", [1, 2, 2**22])
+def test_what_is_no_matrix_is_refused(tmp_path, monkeypatch, text, fault, size):
+    monkeypatch.setattr(text_matrix, "CHUNK_BYTES", size)
+    (tmp_path / "m.txt").write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError, match=fault):
+        read_text_matrix(str(tmp_path / "m.txt"))
+
+
+def test_memory_is_a_few_bytes_a_character(tmp_path):
+    """Twice the characters, and some for the part that is read; it was 17 bytes a character."""
+    N = 3000
+    (tmp_path / "m.txt").write_bytes((b"1" * N + b"\n") * N)
+    tracemalloc.start()
+    try:
+        assert read_text_matrix(str(tmp_path / "m.txt")).shape == (N, N)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 5 * N * N
