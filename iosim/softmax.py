@@ -13,7 +13,9 @@ from .steps.softmax import (
     minus_infinity,
     normalise,
     online_softmax,
+    rescale,
     scores,
+    scores_apart,
     softmax_rows,
     work,
     zeros,
@@ -21,5 +23,5 @@ from .steps.softmax import (
 
 __all__ = [
     "Cost", "accumulate", "denormalise", "drop", "flops", "hide", "keep", "log_sum_exp", "merge", "minus_infinity",
-    "normalise", "online_softmax", "scores", "softmax_rows", "work", "zeros",
+    "normalise", "online_softmax", "rescale", "scores", "scores_apart", "softmax_rows", "work", "zeros",
 ]  # fmt: skip

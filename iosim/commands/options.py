@@ -123,8 +123,16 @@ def read_gqa(text: str, option: str) -> str:
     return text
 
 
+def read_scales(text: str, option: str) -> object:
+    from ..core.problem import KV_SCALES
+    from ..units import parse_count
+
+    return text if text in KV_SCALES else parse_count(text, option)
+
+
 COUNT, SIZE, PASSES = Kind(read_count, ranges=True), Kind(read_size, ranges=True), Kind(read_passes)
 TYPE, MASK, TILES, GQA_KIND = Kind(read_type), Kind(read_mask, ";"), Kind(read_tiles), Kind(read_gqa)
+SCALES = Kind(read_scales)
 SCHEDULE, HARDWARE, TEXT = Kind(read_schedules, listed=True), Kind(read_hardware), Kind(lambda text, option: text)
 
 # ---------------------------------------------------------------- options
@@ -208,6 +216,11 @@ size_options = options(  # of a problem, without its mask and without N, which m
     text_option("--acc-dtype", "Type of what is accumulated on chip and of l, m, LSE (default: that of --dtype, as in "
                 "the papers; real kernels accumulate in fp32).", metavar="TYPE", heading=PROBLEM, kind=TYPE,
                 also=("accumulator", "acc", "acc-type", "accum-dtype")),
+    text_option("--kv-dtype", "Type of K and V in HBM (default: that of --dtype).", metavar="TYPE", heading=PROBLEM,
+                kind=TYPE, also=("kv-cache-dtype", "cache-dtype", "kv-type")),
+    text_option("--kv-scales", "fp32 scales of K and V: none (default), tensor, or the words of a row that share one.",
+                metavar="HOW", heading=PROBLEM, kind=SCALES),
+    flag_option("--latent", "V is the first --dv words of each row of K, as in MLA.", heading=PROBLEM),
 )  # fmt: skip
 mask_options = options(
     text_option("--mask", "dense (default), causal, window:W, sink:K, global:G, strided:S, dilated:W:S, chunk:C, "
@@ -309,7 +322,7 @@ def format_option(text: str) -> Decorator:
 
 AXES = (
     "n", "nk", "d", "dv", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "mask", "m", "m_elements", "hardware",
-    "tiles", "tile_multiple", "splits", "page_size", "gqa", "registers", "stages", "columns",
+    "tiles", "tile_multiple", "splits", "page_size", "gqa", "kv_dtype", "kv_scales", "registers", "stages", "columns",
 )  # fmt: skip
 """Parameters with several values, where a command counts a whole grid."""
 SIZES = ("m", "m_elements", "hardware")

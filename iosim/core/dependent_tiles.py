@@ -45,7 +45,10 @@ class Span(Tile):
 
 
 class Share(Span):
-    """One share of an axis: `each` positions, or fewer in the last share. `tile` says which share it is."""
+    """One share of an axis: `each` positions, or fewer in the last share. `tile` says which share it is.
+
+    The shares themselves may be cut into shares: `tile` may belong to a loop over a Share of their number.
+    """
 
     __slots__ = ("each",)
 
@@ -67,12 +70,20 @@ class Share(Span):
         return smaller(self.each, self.length)
 
     def rows(self, rows: SizeClasses) -> SizeClasses:
-        self._alone(rows)
-        whole, shares = self.length // self.each, -(-self.length // self.each)
-        return [
-            (whole, {self.tile: 1, self: self.each}),
-            (shares - whole, {self.tile: 1, self: self.length % self.each}),
-        ]
+        if not self._in_shares(set(rows[0][1]) - {self.tile}):
+            self._alone(rows)
+        left: Size = -(-self.length // self.each) - self.length // self.each  # 1 if the last share is smaller
+        found = []
+        for times, sizes in reversed(rows):  # it is the last turn of the last row that occurs
+            last = smaller(left, smaller(times, 1))
+            found += [(times - last, {**sizes, self: self.each}), (last, {**sizes, self: self.length % self.each})]
+            left = left - last
+        return found
+
+    def _in_shares(self, others: set[Tile]) -> bool:
+        """Whether the loop over shares is cut into shares itself; `others` are the tiles that its tile depends on."""
+        outer = next((x for x in others if isinstance(x, Share)), None)
+        return outer is not None and others == {outer, outer.tile} and same(outer.length, self.tile.length)
 
 
 class Moved(Span):

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import ScheduleError
 from .machine import Block, Machine, Tile
-from .problem import Attention, Tensor
+from .problem import Attention
 from .rounding import rounder
 
 if TYPE_CHECKING:
@@ -57,11 +57,8 @@ class Numeric(Machine):
         if tensor not in self.hbm:
             spec = self.tensors[tensor]
             fill = np.nan if spec.initial is None else spec.initial
-            self.hbm[tensor] = np.full(self.p.shape(spec), fill, self._dtype(self._type_in_hbm(spec)))
+            self.hbm[tensor] = np.full(self.p.shape(spec), fill, self._dtype(self.p.hbm_type(spec)))
         return self.hbm[tensor]
-
-    def _type_in_hbm(self, spec: Tensor) -> str:
-        return str(self.p.acc_dtype if spec.kind == "state" else self.p.dtype)
 
     def _claim(self, tensor: str, index: tuple[Slice, ...], stores: bool) -> None:
         if self._turn is None:
@@ -92,7 +89,7 @@ class Numeric(Machine):
 
     def _type(self, block: Block) -> str:
         """The name of the element type of a block on chip."""
-        return str(self.p.dtype if block.tensor is not None and block.tensor.kind == "input" else self.p.acc_dtype)
+        return self.p.sram_type(block.tensor)
 
     def _fetch(self, block: Block, tensor: str, where: MaskLine | None) -> None:
         block.value = self._new(block)
@@ -105,7 +102,7 @@ class Numeric(Machine):
     def _put(self, block: Block, tensor: str) -> None:
         index = slices(block.shape)
         self._claim(tensor, index, stores=True)
-        self.array(tensor)[index] = self._rounded(value_of(block), self._type_in_hbm(self.tensors[tensor]))
+        self.array(tensor)[index] = self._rounded(value_of(block), self.p.hbm_type(self.tensors[tensor]))
 
     def _apply(self, step: Step, outputs: tuple[Block, ...], inputs: tuple[Input, ...]) -> None:
         for block in outputs:

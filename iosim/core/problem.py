@@ -33,15 +33,27 @@ class Tensor(NamedTuple):
     """The lengths of its axes: names of fields of `Attention`, as ("N", "d"), or numbers."""
     kind: str = "output"
     """`input` has the type `dtype` everywhere, `output` has `dtype` in HBM and `acc_dtype` on chip, `state` has
-    `acc_dtype` everywhere, `index` is a 32-bit integer everywhere."""
+    `acc_dtype` everywhere, `cache` has `kv_dtype` in HBM and `dtype` on chip, `scale` is fp32 and `index` a 32-bit
+    integer everywhere."""
     initial: float | None = None
     """The value the host fills in before the schedule starts."""
+
+    @property
+    def shared(self) -> bool:
+        """Whether the query heads of a group share it: an input along the keys, such as K and V, or their pages."""
+        return self.kind in ("input", "cache", "scale", "index") and self.axes[0] in OF_KEYS
+
+
+OF_KEYS = ("Nk", "cache_rows", "pages", "scale_rows", "page_scale_rows")  # first axes of what belongs to a KV head
 
 
 TENSORS = {
     "Q": Tensor(("N", "d"), "input"),
-    "K": Tensor(("Nk", "d"), "input"),
-    "V": Tensor(("Nk", "dv"), "input"),
+    "K": Tensor(("Nk", "k_words"), "cache"),
+    "V": Tensor(("Nk", "dv"), "cache"),
+    "Krope": Tensor(("Nk", "rope_words"), "input"),
+    "Kscale": Tensor(("scale_rows", "k_scales"), "scale"),
+    "Vscale": Tensor(("scale_rows", "v_scales"), "scale"),
     "O": Tensor(("N", "dv"), "output", 0.0),
     "S": Tensor(("N", "Nk"), "output"),
     "P": Tensor(("N", "Nk"), "output"),
@@ -73,7 +85,8 @@ class Dense:
 DENSE = cast("Mask", Dense())  # it has no counts and no table; as its lines are None, nothing asks for them
 GQA = ("repeat", "pack")
 MOST_STAGES = 64
-INDEX_BYTES = 4
+KV_SCALES = ("none", "tensor")
+INDEX, INDEX_BYTES = "int32", 4
 
 
 @dataclass(frozen=True)
@@ -113,15 +126,23 @@ class Attention(Generic[S]):
     count_init: bool = False
     """Whether to count the writes with which the host fills O, l and m before Algorithm 1 (Dao et al. 2022) starts."""
     splits: int = 4
-    """The number of shares that split-kv cuts the keys into."""
+    """The number of shares that split-kv and paged-split-kv cut the keys into."""
     page_size: int = 16
-    """Rows of a page of paged's cache."""
+    """Rows of a page of the KV cache of paged and paged-split-kv."""
     gqa: str = "repeat"
     """How query heads share a KV head: `repeat` (each one loads K and V for itself) or `pack` (see `packed`)."""
     register_bytes: int = 0
     """Registers of a thread block that tiles may live in, in bytes (core/placement.py)."""
     stages: int = 1
     """Tiles of the innermost loop that are in flight at a time."""
+    latent: bool = False
+    """Whether V is the first dv words of each row of K, as in MLA. A schedule that loads a tile of both then loads it
+    once. A schedule that ignores the option reads the same words again, as V."""
+    kv_dtype: str | None = None
+    """The element type of K and V in HBM; `dtype` unless given. On chip they have `dtype`."""
+    kv_scales: str = "none"
+    """The fp32 scales of K and V: `none`, `tensor` (one for K and one for V), or the number of words of a row that
+    share one. The last d - dv words of latent rows then lie apart, as Krope, of type `dtype` and without scales."""
     dropout: Dropout | None = None
     """A `masks.dropout.Dropout`, or None. It moves no word: its factors are computed from (row, column) where they are
     needed."""
@@ -144,6 +165,7 @@ class Attention(Generic[S]):
         parse_count(self.page_size, "--page-size")
         parse_count(self.register_bytes, "--registers", least=0)
         parse_count(self.stages, "--stages", most=MOST_STAGES)
+        self._check_cache()
         heads, kv_heads = cast("tuple[Size, Size]", (self.heads, self.kv_heads))
         ragged = heads % kv_heads
         if ragged if isinstance(ragged, int) else ragged.any():
@@ -155,6 +177,79 @@ class Attention(Generic[S]):
         ):
             raise InputError("--gqa", f"pack with --mask {self.mask}", "a dense mask, or causal with --N 1",
                              "--gqa repeat goes with every mask")  # fmt: skip
+
+    def _check_cache(self) -> None:
+        """Raise InputError for rows of K and V that cannot be."""
+        if self.kv_dtype is not None:
+            dtype_bytes(self.kv_dtype, "--kv-dtype")
+        if self.kv_scales not in KV_SCALES:
+            parse_count(self.kv_scales, "--kv-scales")
+        d, dv = cast("tuple[Size, Size]", (self.d, self.dv))
+        if self.latent and not every(dv <= d):
+            raise InputError("--dv", self.dv, f"at most --d {self.d} with --latent", "V is the first dv words of K")
+
+    @property
+    def cache_dtype(self) -> str:
+        """The element type of K and V in HBM."""
+        return self.kv_dtype or self.dtype
+
+    @property
+    def cache_tensors(self) -> tuple[str, ...]:
+        """The tensors that hold K and V in HBM."""
+        rows = ("K",) if self.latent else ("K", "V")
+        scales = () if self.kv_scales == "none" else tuple(f"{name}scale" for name in rows)
+        return (*rows, *(("Krope",) if self.rope_apart else ()), *scales)
+
+    @property
+    def cache_text(self) -> str:
+        """What is unusual about K and V in HBM, after a comma; empty if nothing is."""
+        how = {"none": "", "tensor": " with a scale each"}
+        scales = how.get(self.kv_scales, f" with a scale for each {self.kv_scales} words")
+        unusual = self.cache_dtype != self.dtype or scales
+        return (", V in the rows of K" if self.latent else "") + (
+            f", K and V {self.cache_dtype}{scales}" if unusual else ""
+        )
+
+    @property
+    def scale_words(self) -> int:
+        """The words of a row of K or V that share a scale; 0 if there are no such scales."""
+        return 0 if self.kv_scales in KV_SCALES else int(self.kv_scales)
+
+    @property
+    def rope_apart(self) -> bool:
+        """Whether the last words of latent rows lie apart, without scales and in the type of Q."""
+        return self.latent and self.scale_words > 0 and not every(self.dv == self.d)
+
+    @property
+    def rope_words(self) -> S:
+        """Words of a row of K that lie apart."""
+        d, dv = cast("tuple[Size, Size]", (self.d, self.dv))
+        return cast("S", d - dv if self.rope_apart else 0)
+
+    @property
+    def k_words(self) -> S:
+        """Words of a row of K, without those that lie apart."""
+        return self.dv if self.rope_apart else self.d
+
+    @property
+    def k_scales(self) -> S:
+        """Scales of a row of K, or the only one."""
+        return cast("S", -(-self.k_words // self.scale_words) if self.scale_words else 1)
+
+    @property
+    def v_scales(self) -> S:
+        """Scales of a row of V, or the only one."""
+        return cast("S", -(-self.dv // self.scale_words) if self.scale_words else 1)
+
+    @property
+    def scale_rows(self) -> S:
+        """Rows of the scales of K and of V."""
+        return cast("S", self.Nk if self.scale_words else 1)
+
+    @property
+    def page_scale_rows(self) -> S:
+        """Rows of the scales of a KV cache in pages."""
+        return cast("S", self.cache_rows if self.scale_words else 1)
 
     @property
     def instances(self) -> S:
@@ -206,6 +301,22 @@ class Attention(Generic[S]):
         return cast("S", -(-self.Nk // self.page_size))
 
     @property
+    def share_pages(self) -> S:
+        """Pages in one share of paged-split-kv. The last share may have fewer."""
+        return cast("S", -(-self.pages // self.splits))
+
+    @property
+    def page_shares(self) -> S:
+        """The number of shares that have pages: at most `splits`."""
+        return cast("S", -(-self.pages // self.share_pages))
+
+    @property
+    def page_partial_rows(self) -> S:
+        """Rows of the partial results of paged-split-kv: N for each share."""
+        shares, N = cast("tuple[Size, Size]", (self.page_shares, self.N))
+        return cast("S", shares * N)
+
+    @property
     def cache_rows(self) -> S:
         """Rows in the KV cache of paged. Rows of its last page that hold no key are never read."""
         return cast("S", self.pages * self.page_size)
@@ -224,17 +335,23 @@ class Attention(Generic[S]):
         """Dropout over one tile, or None where there is none."""
         return None if self.dropout is None else self.dropout.part(i, j)
 
+    def hbm_type(self, tensor: Tensor) -> str:
+        """The element type of a tensor in HBM."""
+        types = {"state": str(self.acc_dtype), "cache": self.cache_dtype, "scale": "fp32", "index": INDEX}
+        return types.get(tensor.kind, self.dtype)
+
+    def sram_type(self, tensor: Tensor | None) -> str:
+        """The element type of a block on chip. A block that belongs to no tensor has the type `acc_dtype`."""
+        types = {"input": self.dtype, "cache": self.dtype, "scale": "fp32", "index": INDEX}
+        return types.get(tensor.kind if tensor else "", str(self.acc_dtype))
+
     def hbm_bytes(self, tensor: Tensor) -> int:
         """Bytes of one word of a tensor in HBM."""
-        if tensor.kind == "index":
-            return INDEX_BYTES
-        return self.acc_bytes if tensor.kind == "state" else self.word_bytes
+        return bytes_of(self.hbm_type(tensor))
 
     def sram_bytes(self, tensor: Tensor | None) -> int:
-        """Bytes of one word of a block on chip. A block that belongs to no tensor has the type `acc_dtype`."""
-        if tensor is not None and tensor.kind in ("input", "index"):
-            return self.hbm_bytes(tensor)
-        return self.acc_bytes
+        """Bytes of one word of a block on chip."""
+        return bytes_of(self.sram_type(tensor))
 
     def shape(self, tensor: Tensor) -> tuple[S, ...]:
         """The lengths of a tensor's axes. An axis is given by the name of a field or by a number."""
@@ -249,6 +366,11 @@ class Attention(Generic[S]):
         bound = object.__new__(type(self))  # like `replace`, but without repeating the checks
         vars(bound).update(vars(self), mask=mask)
         return bound
+
+
+def bytes_of(dtype: str) -> int:
+    """Bytes of one word of a type, or of an index."""
+    return INDEX_BYTES if dtype == INDEX else dtype_bytes(dtype)
 
 
 def every(test: Test) -> bool:

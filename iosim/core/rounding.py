@@ -6,6 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from .typing import Array
 
 LARGEST_E4M3, SMALLEST_NORMAL_E4M3 = 448.0, -6  # the largest number; the exponent of the smallest normal number
@@ -32,6 +35,27 @@ def to_e4m3(x: Array) -> Array:
     finite = np.isfinite(x)
     rounded = np.rint(np.where(finite, x, 0) / step) * step
     return np.where(finite, np.clip(rounded, -LARGEST_E4M3, LARGEST_E4M3), x).astype(np.float32)
+
+
+def e4m3_bits(x: Array) -> NDArray[np.uint8]:
+    """The words of 8 bits of numbers, rounded as by `to_e4m3`; 127 for what is not finite."""
+    import numpy as np
+
+    rounded = to_e4m3(x)
+    size, finite = np.abs(np.where(np.isfinite(rounded), rounded, 0)), np.isfinite(rounded)
+    exponent = np.maximum(np.frexp(size)[1] - 1, SMALLEST_NORMAL_E4M3)
+    units = np.ldexp(size, 3 - exponent).astype(np.int64)  # 8 to 15, or less for numbers below the normal ones
+    code = np.where(units < 8, units, units + 8 * (exponent - SMALLEST_NORMAL_E4M3))
+    return np.where(finite, code | (np.signbit(rounded) << 7), 127).astype(np.uint8)
+
+
+def of_e4m3_bits(bits: NDArray[np.uint8]) -> Array:
+    """The numbers that words of 8 bits stand for, in float32."""
+    import numpy as np
+
+    exponent, mantissa = np.maximum(bits >> 3 & 15, 1).astype(np.int32), (bits & 7) + np.where(bits & 120, 8, 0)
+    size = np.ldexp(mantissa.astype(np.float32), exponent - 1 + SMALLEST_NORMAL_E4M3 - 3)
+    return np.where(bits & 127 == 127, np.nan, np.where(bits & 128, -size, size)).astype(np.float32)
 
 
 ROUNDED: dict[str, Callable[[Array], Array]] = {"bf16": to_bf16, "fp8": to_e4m3}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, overload
 
 from ..core.problem import DENSE, Attention
 from ..errors import InputError
+from ..units import dtype_bytes
 from .floors import BACKWARD_CLASS, CLASS, backward_floor, forward_floor, held_words
 
 if TYPE_CHECKING:
@@ -124,7 +125,8 @@ def proven(p: Attention, M_words: int | None, family: str) -> list[Bound]:
 
 def most_words(p: Attention, M_words: int | None) -> int | None:
     """The most words of any type that an SRAM of M holds, if it holds M_words words of the inputs' type."""
-    if M_words is None or (p.acc_bytes >= p.word_bytes and not p.register_bytes):
+    narrow = min(p.acc_bytes, dtype_bytes(p.cache_dtype)) < p.word_bytes
+    if M_words is None or not (narrow or p.register_bytes):
         return M_words
     return held_words(p, (M_words + 1) * p.word_bytes - 1)
 

@@ -17,7 +17,10 @@ RESULT_COLUMNS = (
     "ratio_to_floor",
 )  # fmt: skip
 COLUMNS = PROBLEM_COLUMNS + RESULT_COLUMNS
-OPTIONS = ("lse", "keep_p", "elementwise", "count_init", "splits", "page_size", "gqa", "register_bytes", "stages")
+OPTIONS = (
+    "lse", "keep_p", "elementwise", "count_init", "splits", "page_size", "gqa", "register_bytes", "stages", "latent",
+    "kv_dtype", "kv_scales",
+)  # fmt: skip
 DIVIDED = ("smem_peak_bytes", "register_peak_bytes", "limit")  # where tiles live in registers, or are in flight
 EVERY_COLUMN = (*COLUMNS, "dv", *OPTIONS, *DIVIDED, "tile_multiple", "hardware", "more_tiles")
 

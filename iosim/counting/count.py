@@ -45,6 +45,9 @@ class VariantOptions(TypedDict, total=False):
     gqa: str
     register_bytes: int
     stages: int
+    latent: bool
+    kv_dtype: str | None
+    kv_scales: str
 
 
 class UndroppedOptions(VariantOptions, total=False):
@@ -353,7 +356,7 @@ def run(schedule: Schedule, rule: str, problem: Attention, M_bytes: int | None, 
     counted = measure(schedule, packed, tiling)
     M_words = None if M_bytes is None else int(problem.on_chip_words(M_bytes))
     apart = schedule.family in APART
-    standard = None if apart else measure(SCHEDULES["standard"], problem, Tiling(1, 1))["total"]
+    standard = None if apart else measure(SCHEDULES["standard"], with_plain_keys(problem), Tiling(1, 1))["total"]
     fits = None if M_bytes is None else counted["smem_peak_bytes"] <= M_bytes
     least = None if fits is False else floor_of(problem, M_bytes, schedule.family)
     return Result(
@@ -377,6 +380,11 @@ def limit_of(fits: bool | None, least_smem_bytes: int, M_bytes: int | None) -> s
     if fits is not False or M_bytes is None:
         return None
     return "registers" if least_smem_bytes <= M_bytes else "shared memory"
+
+
+def with_plain_keys(problem: Attention[S]) -> Attention[S]:
+    """The problem with K and V as schedules read them that know of no scales: of the type of Q."""
+    return problem if problem.kv_scales == "none" else replace(problem, kv_scales="none", kv_dtype=None)
 
 
 def measure(schedule: Schedule, problem: Attention[S], tiling: Tiling[S]) -> Counted[S]:

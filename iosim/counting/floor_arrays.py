@@ -37,7 +37,8 @@ def floor_words(problem: Attention[Size], M_bytes: Size | None, family: str, len
     M = broadcast(0 if M_bytes is None else held_words(problem, M_bytes), length)
     seen = seen_at(problem.mask, sizes)
     seen = seen._replace(pairs=np.where(M > 0, seen.pairs, 0))  # for an M of no words the theorems say nothing
-    words = FLOOR_BY_FAMILY[family](seen, sizes["d"].astype(float), sizes["dv"].astype(float), M.astype(float))
+    forms = latent_floors if problem.latent and family == "attention" else FLOOR_BY_FAMILY[family]
+    words = forms(seen, sizes["d"].astype(float), sizes["dv"].astype(float), M.astype(float))
     words = words * (sizes["batch"] * sizes["kv_heads"]).astype(float)
     return np.where(words > 0, words, np.nan)
 
@@ -90,8 +91,8 @@ def forward_floors(seen: SeenAt, d: Floats, dv: Floats, M: Floats) -> Floats:
     values = [
         (d * (seen.rows + seen.keys) + dv * seen.any_keys, writes),
         (simple(P, d, dv, M), writes),
-        (cubes(P, 2 * s, 2 * d, M), fewer - P),
-        *((cubes(P, 2 * s - lam2, lam2, M), fewer) for lam2 in tops),
+        (form_one(P, 2 * s, 2 * d, M), fewer - P),
+        *((form_one(P, 2 * s - lam2, lam2, M), fewer) for lam2 in tops),
     ]
     return greatest(values)
 
@@ -111,15 +112,29 @@ def greatest(values: list[tuple[Floats, Floats]]) -> Floats:
     return np.maximum.reduce([np.where(total < 2**53, total, total * (1 - ERROR)) for total in totals])
 
 
-def cubes(P: Floats, factor: Floats, lam2: Floats, M: Floats) -> Floats:
+def latent_floors(seen: SeenAt, d: Floats, dv: Floats, M: Floats) -> Floats:
+    """The floor of one instance of latent attention at each grid point, in words."""
+    P, norm, writes = seen.pairs, d * d + dv * dv, dv * seen.any_rows
+    fewer = dv * (seen.any_rows - seen.rows)
+    reads = d * (seen.rows + seen.keys) + dv * (seen.any_keys - seen.keys)
+    second = cubes(16 * d * d * P, np.sqrt(27 * norm) * P, np.floor(256 * d**4 / (27 * norm)), M)
+    return greatest([(reads, writes), (squares(P, 4 * d * (d + dv), M, ends=True), fewer), (second, fewer - P)])
+
+
+def form_one(P: Floats, factor: Floats, lam2: Floats, M: Floats) -> Floats:
     """T Z / G(X) + M^2 / X of form I or II, with Z = P factor / 2."""
-    cross = np.floor(64 * lam2 * lam2 / 27)
+    Z2 = P * factor
+    return cubes(4 * lam2 * Z2, np.sqrt(6.75) * Z2, np.floor(64 * lam2 * lam2 / 27), M)
+
+
+def cubes(first: Floats, second: Floats, cross: Floats, M: Floats) -> Floats:
+    """The smaller of T first / X^2 and T second / X^(3/2), which are equal at `cross`, and M^2 / X."""
     found = []
     for more in (0, 1):
         T = np.where(cross <= 2 * M, M, np.where(cross >= 3 * M, 2 * M, cross + more - M))
-        X, Z2 = np.maximum(1, M + T), P * factor
-        ends = np.where((4 * lam2 * Z2 > M * M) & (27 * Z2 * Z2 > 4 * M**3), M * M / X, 0)
-        found.append(np.minimum(4 * T * Z2 * lam2 / (X * X), np.sqrt(6.75 * (T * Z2 / X) ** 2 / X)) + ends)
+        X = np.maximum(1, M + T)
+        ends = np.where((first > M * M) & (second * second > M**3), M * M / X, 0)
+        found.append(np.minimum(T * first / (X * X), T * second / X**1.5) + ends)
     return np.maximum(*found)
 
 

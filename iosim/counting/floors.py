@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple, overload
 
 from ..errors import InputError
 from ..masks.visible import Visible, visible
-from ..units import parse_bytes
+from ..units import dtype_bytes, parse_bytes
 
 if TYPE_CHECKING:
     from ..core.problem import Attention
@@ -180,6 +180,8 @@ def check_dropout(problem: Attention) -> None:
 def forward_floor(problem: Attention, M_words: int | None, tiles: Tiling | None = None) -> Floor:
     """The floor of attention's forward pass, for an SRAM of `M_words` words; the compulsory traffic for None."""
     check_dropout(problem)
+    if problem.latent:
+        return mla_floor(problem, M_words, tiles)
     seen, d, dv = seen_by_group(problem, tiles), problem.d, problem.dv
     reads = d * (seen.rows + seen.keys) + dv * seen.any_keys
     found = forms(seen, d, dv, M_words) if M_words and seen.pairs else ()
@@ -272,5 +274,6 @@ def held_words(problem: Attention[Size], M_bytes: Size) -> Size: ...
 
 
 def held_words(problem: Attention[Size], M_bytes: Size) -> Size:
-    """The most words that M bytes hold: words of the accumulators' type if that is narrower than the inputs' type."""
-    return (M_bytes + problem.register_bytes) // min(problem.word_bytes, problem.acc_bytes)
+    """The most words that M bytes hold: words of the narrowest of the types of Q, of K and V, and of accumulators."""
+    narrowest = min(problem.word_bytes, problem.acc_bytes, dtype_bytes(problem.cache_dtype))
+    return (M_bytes + problem.register_bytes) // narrowest

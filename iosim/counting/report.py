@@ -39,7 +39,7 @@ def problem_row(p: Attention) -> Row:
     names = ("N", "Nk", "d", "dv", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "mask", "lse", "keep_p")
     row = {name: getattr(p, name) for name in (*names, "elementwise", "count_init", "splits", "page_size", "gqa",
                                               "register_bytes", "stages")}  # fmt: skip
-    return {**row, "mask": str(p.mask)}
+    return {**row, "mask": str(p.mask), "latent": p.latent, "kv_dtype": p.cache_dtype, "kv_scales": p.kv_scales}
 
 
 def report_rows(report: Report) -> list[Row]:
@@ -80,7 +80,7 @@ def header(report: Headed) -> str:
     values = f", dv = {p.dv}" if p.dv != p.d else ""
     size = f"attention: N = {p.N}, Nk = {p.Nk}, d = {p.d}{values}, batch {p.batch} x heads {p.heads} (kv {p.kv_heads}"
     size += ", packed)" if p.gqa == "pack" else ")"
-    types = f"{p.dtype} in HBM, {p.acc_dtype} accumulators, mask {p.mask}"
+    types = f"{p.dtype} in HBM, {p.acc_dtype} accumulators{p.cache_text}, mask {p.mask}"
     memory = "M not given"
     if report.M_bytes is not None:
         memory = f"M = {format_bytes(report.M_bytes)}".rstrip(")")

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..core.problem import DENSE
-from ..schedules import SCHEDULES
+from ..schedules import SCHEDULES, applies
 from .sentence import joined
 
 if TYPE_CHECKING:
@@ -47,6 +47,6 @@ def sister_that_skips(schedule: Schedule, problem: Attention) -> Schedule | None
     """The schedule that skips hidden tiles and has the same text; else the first with the same outer loop."""
     skipping = [
         s for s in SCHEDULES.values()
-        if s.skips and s.family == schedule.family and s.outer == schedule.outer and s.about(problem) == problem
+        if s.skips and s.family == schedule.family and s.outer == schedule.outer and applies(s, problem)
     ]  # fmt: skip
     return next((s for s in skipping if s.text is schedule.text), next(iter(skipping), None))

@@ -18,7 +18,7 @@ from ..schedules import SCHEDULES, Schedule, require
 from ..search.best import search
 from .bounds import APART, order_words
 from .columns import COLUMNS, DIVIDED, OPTIONS, more_sizes
-from .count import KEYWORDS, TILE_RULES, Counted, Result, check_names, measure, run
+from .count import KEYWORDS, TILE_RULES, Counted, Result, check_names, measure, run, with_plain_keys
 from .floor_arrays import floor_words
 from .sweep_axes import AXES, NUMBERS, AxisValue, Runs, Sweep, build
 
@@ -217,7 +217,7 @@ def run_in_arrays(problem: Attention[Size], M_bytes: Whole | None, runs: Runs, m
         sizes = {n: as_objects(getattr(problem, n)) for n in NUMBERS}
         problem = replace(problem, **cast("ProblemOptions", sizes))
         M_bytes = as_objects(M_bytes)
-    standard = measure(SCHEDULES["standard"], problem, Tiling(1, 1))["total"]
+    standard = measure(SCHEDULES["standard"], with_plain_keys(problem), Tiling(1, 1))["total"]
     length = len(np.atleast_1d(problem.N))
     families = dict.fromkeys(schedule.family for schedule, _ in runs)
     floors = {family: floor_words(problem, M_bytes, family, length) for family in families}

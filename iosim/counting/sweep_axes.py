@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 NUMBERS = ("N", "Nk", "d", "batch", "heads", "kv_heads", "dv")
 AXES = (*NUMBERS, "dtype", "acc_dtype", "mask", "M", "hardware")
 OPTION_COUNTS = ("splits", "page_size", "stages")
-OPTION_AXES = (*OPTION_COUNTS, "gqa", "register_bytes")
+OPTION_AXES = (*OPTION_COUNTS, "gqa", "register_bytes", "kv_dtype", "kv_scales")
 
 AxisValue = object
 """An axis as it is given: a number, a string, a list of these, or None. `build` checks it."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 SWEEP_KEYS = (
     "N", "Nk", "d", "dv", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "mask", "M", "hardware", "tiles",
     "tile_multiple", "schedule", "count_init", "lse", "keep_p", "elementwise", "splits", "page_size", "gqa",
-    "registers", "stages", "columns",
+    "registers", "stages", "kv_dtype", "kv_scales", "latent", "columns",
 )  # fmt: skip
 
 TomlTable = dict[str, object]
@@ -34,6 +34,9 @@ def read_toml(file: str) -> TomlTable:
         raise InputError("config", file, "a TOML file that can be read", str(error)) from None
 
 
+FLAGS = ("count_init", "lse", "keep_p", "latent")
+
+
 def read_sweep(file: str) -> TomlTable:
     """The keys of the `[sweep]` table of a file, or of its top level if it has none."""
     whole = read_toml(file)
@@ -43,7 +46,7 @@ def read_sweep(file: str) -> TomlTable:
     for key, value in table.items():
         if key not in SWEEP_KEYS:
             raise InputError(f"{file}: key", key, ", ".join(SWEEP_KEYS), suggestion(key, SWEEP_KEYS))
-        if key in ("count_init", "lse", "keep_p") and not isinstance(value, bool):
+        if key in FLAGS and not isinstance(value, bool):
             raise InputError(f"{file}: {key}", value, "true or false")
         if not isinstance(value, str | int | bool | list) or (
             isinstance(value, list) and not all(isinstance(v, str | int) for v in value)
@@ -68,7 +71,7 @@ def sweep_of(file: str | None, given: Given, M: str | None, schedules: tuple[str
     if "registers" in values:
         values["register_bytes"] = values.pop("registers")
     tiles, columns = values.pop("tiles", None), columns_of(values.pop("columns", None))
-    options: TomlTable = {k: values.pop(k) for k in ("count_init", "lse", "keep_p") if k in values}
+    options: TomlTable = {k: values.pop(k) for k in FLAGS if k in values}
     options["elementwise"] = parse_count(
         cast("str", values.pop("elementwise", 0)), "--elementwise", least=0, most=10_000
     )

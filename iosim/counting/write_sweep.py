@@ -23,8 +23,8 @@ Out = str | AbstractContextManager[TextIO]
 Progress = Callable[[int], object]
 """Called with the number of rows of each chunk that is written."""
 GROUP_ROWS = 2**17  # rows of a group in Parquet: memory does not grow with the sweep
-TEXTS = ("dtype", "acc_dtype", "mask", "schedule", "tiling", "gqa", "hardware", "more_tiles")
-TRUTHS = ("fits", "lse", "keep_p", "count_init")
+TEXTS = ("dtype", "acc_dtype", "mask", "schedule", "tiling", "gqa", "kv_dtype", "kv_scales", "hardware", "more_tiles")
+TRUTHS = ("fits", "lse", "keep_p", "count_init", "latent")
 
 
 def write(sweep: Sweep, path: str, kind: str, progress: Progress = lambda rows: None) -> None:

@@ -29,7 +29,7 @@ from .mask_tables import Tables
 from .plan import ROW_WORDS, grid_loop, make_plan, padded_size, tensors_of
 from .program import HbmArray, Kernel, Program
 from .record import Body, LoadNode, Recorder, StepNode, StoreNode, statements
-from .write import Writer, is_shared
+from .write import Writer
 
 if TYPE_CHECKING:
     from ..core.typing import ScheduleLike, Text
@@ -93,6 +93,8 @@ def check_problem(p: Attention) -> None:
     for option, dtype in (("--dtype", p.dtype), ("--acc-dtype", str(p.acc_dtype))):
         if dtype not in KERNEL_DTYPES:
             raise InputError(option, dtype, f"{', '.join(KERNEL_DTYPES)} on a GPU")
+    if p.cache_dtype not in (*KERNEL_DTYPES, "fp8"):
+        raise InputError("--kv-dtype", p.cache_dtype, f"{', '.join(KERNEL_DTYPES)}, fp8 on a GPU")
     if p.instances > MOST_INSTANCES:
         raise InputError("--heads x --batch", p.instances, f"at most {MOST_INSTANCES} on a GPU")
 
@@ -166,9 +168,8 @@ def arrays_of(p: Attention, tensors: dict[str, Tensor], launches: list[Body]) ->
     found = {}
     for name in names:
         spec = tensors[name]
-        instances = p.batch * p.kv_heads if is_shared(spec) else p.instances
-        dtype = "int32" if spec.kind == "index" else str(p.acc_dtype if spec.kind == "state" else p.dtype)
-        found[name] = HbmArray(name, p.shape(spec), instances, dtype, spec.initial)
+        instances = p.batch * p.kv_heads if spec.shared else p.instances
+        found[name] = HbmArray(name, p.shape(spec), instances, p.hbm_type(spec), spec.initial)
     return found
 
 

@@ -15,9 +15,10 @@ template <class B, class F> DEVICE void each_16_rows(const B&, F f) {
     for (int r = Team::index() * 16; r < B::extent_rows; r += Team::teams * 16) f(r);
 }
 
-// S = Q K^T / sqrt(d). 16 queries stay in registers; keys are read 16 or 32 at a time.
-template <class S, class Q, class K> DEVICE void scores_mma(const S& s, const Q& q, const K& k) {
-    constexpr int STEPS = Q::extent_cols / 16, WIDE = S::extent_cols % 32 == 0 ? 2 : 1;
+// S = Q K^T / sqrt(d). 16 queries stay in registers; keys are read 16 or 32 at a time. Columns of Q beyond those of K
+// meet the columns of `rest`.
+template <class S, class Q, class K, class R> DEVICE void scores_mma(const S& s, const Q& q, const K& k, const R& rest) {
+    constexpr int STEPS = Q::extent_cols / 16, FIRST = K::extent_cols / 16, WIDE = S::extent_cols % 32 == 0 ? 2 : 1;
     const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const float scale = 1.0f / sqrtf((float)Q::extent_cols);
     each_16_rows(s, [&](int r) {
@@ -31,7 +32,9 @@ template <class S, class Q, class K> DEVICE void scores_mma(const S& s, const Q&
 #pragma unroll
                 for (int w = 0; w < WIDE; ++w) {
                     unsigned b[4];
-                    ldmatrix(b, k.at(c + w * 16 + lane % 8 + lane / 16 * 8, x * 16 + lane / 8 % 2 * 8));
+                    const int row = c + w * 16 + lane % 8 + lane / 16 * 8, column = lane / 8 % 2 * 8;
+                    if (x < FIRST) ldmatrix(b, k.at(row, x * 16 + column));
+                    else ldmatrix(b, rest.at(row, (x - FIRST) * 16 + column));
                     mma(sum[2 * w], a[x], b[0], b[1], typename K::type());
                     mma(sum[2 * w + 1], a[x], b[2], b[3], typename K::type());
                 }

@@ -112,7 +112,7 @@ def suits_tensor_cores(p: Attention, body: Body) -> bool:
     wide = all(x.extent >= MMA if isinstance(x, Tile) else x % MMA == 0 for block in blocks for x in block.shape)
     inputs = [node.arguments[k] for node in products for k in mark_of(node.step).tensor_inputs]
     tensors = [x.tensor for x in inputs if isinstance(x, Block)]
-    narrow = p.dtype in ("fp16", "bf16") and all(tensor and tensor.kind == "input" for tensor in tensors)
+    narrow = p.dtype in ("fp16", "bf16") and all(tensor and tensor.kind in ("input", "cache") for tensor in tensors)
     return bool(products) and wide and narrow and not any(block.base for block in blocks)
 
 

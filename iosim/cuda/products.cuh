@@ -24,26 +24,29 @@ template <int W, int N, class B> DEVICE void read_run(const B& block, int r, int
     }
 }
 
-// put(r, c, sum of A_rx B_cx over x) for all words of S. Four partial sums have smaller rounding errors than one sum.
-template <class S, class A, class B, class F> DEVICE void rows_by_rows(const S& s, const A& a, const B& b, F put) {
-    constexpr int GROUP = group_of<S>(), W = A::V < B::V ? A::V : B::V, RUN = W < 4 ? 4 : W;
+// put(r, c, sum of A_r,first+x B_cx over the columns x of B) for all words of S. Four partial sums have smaller rounding
+// errors than one sum. APART: `first` may be anything; else it is 0, and pieces of 16 bytes are read.
+template <bool APART = false, class S, class A, class B, class F>
+DEVICE void rows_by_rows(const S& s, const A& a, const B& b, F put, int first = 0) {
+    constexpr int GROUP = group_of<S>(), W = APART ? 1 : A::V < B::V ? A::V : B::V, RUN = W < 4 ? 4 : W;
+    const int columns = min(a.cols - first, b.cols);
     own_groups<GROUP, 1>(s, [&](int r, int c) {
         if (c >= s.cols) return;
         float sum[GROUP][4] = {};
-        const int whole = a.cols / RUN * RUN;
+        const int whole = columns / RUN * RUN;
         for (int x = 0; x < whole; x += RUN) {
             float right[RUN];
             read_run<W>(b, c, x, right);
 #pragma unroll
             for (int g = 0; g < GROUP; ++g) {
                 float left[RUN];
-                read_run<W>(a, min(r + g, s.rows - 1), x, left);
+                read_run<W>(a, min(r + g, s.rows - 1), first + x, left);
 #pragma unroll
                 for (int k = 0; k < RUN; ++k) sum[g][k % 4] += left[k] * right[k];
             }
         }
-        for (int x = whole; x < a.cols; ++x)
-            for (int g = 0; g < GROUP; ++g) sum[g][0] += a.get(min(r + g, s.rows - 1), x) * b.get(c, x);
+        for (int x = whole; x < columns; ++x)
+            for (int g = 0; g < GROUP; ++g) sum[g][0] += a.get(min(r + g, s.rows - 1), first + x) * b.get(c, x);
 #pragma unroll
         for (int g = 0; g < GROUP; ++g)
             if (r + g < s.rows) put(r + g, c, (sum[g][0] + sum[g][1]) + (sum[g][2] + sum[g][3]));

@@ -7,6 +7,7 @@
 typedef float fp32;
 struct fp16 { unsigned short bits; };
 struct bf16 { unsigned short bits; };
+struct fp8 { unsigned char bits; };  // E4M3, only read
 struct __align__(16) Raw16 { unsigned word[4]; };
 
 DEVICE float to_float(float x) { return x; }
@@ -15,6 +16,13 @@ DEVICE float to_float(fp16 x) {
     float result;
     asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(x.bits));
     return result;
+}
+// The exponent and 3 bits of a word of 8 bits in their places in a float, whose exponent is 120 less. Denormals are exact
+// as well. Both words that are not a number have all 7 bits.
+DEVICE float to_float(fp8 x) {
+    const unsigned low = x.bits & 0x7f;
+    const float size = low == 0x7f ? __uint_as_float(0x7fc00000) : __uint_as_float(low << 20) * 1.329227995784916e36f;
+    return x.bits & 0x80 ? -size : size;
 }
 
 // Round to nearest even.

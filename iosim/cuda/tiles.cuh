@@ -14,6 +14,10 @@ template <class T> DEVICE void unpack(Raw16 raw, float* x, T) {
 #pragma unroll
     for (int k = 0; k < 8; ++k) x[k] = to_float(T{(unsigned short)(raw.word[k / 2] >> k % 2 * 16)});
 }
+DEVICE void unpack(Raw16 raw, float* x, fp8) {  // 16 words
+#pragma unroll
+    for (int k = 0; k < 16; ++k) x[k] = to_float(fp8{(unsigned char)(raw.word[k / 4] >> k % 4 * 8)});
+}
 DEVICE Raw16 packed(const float* x, float) {
     Raw16 raw;
 #pragma unroll

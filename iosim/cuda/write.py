@@ -21,6 +21,8 @@ from .record import Body, FreeNode, LoadNode, LoopNode, NewNode, Statement, Step
 if TYPE_CHECKING:
     from ..core.typing import Size
 
+C_TYPES = {"int32": "int"}  # of element types whose name in C is another one
+
 
 @dataclass
 class Writer:
@@ -69,8 +71,7 @@ class Writer:
 
     def hbm_type(self, tensor: str) -> str:
         """The C type of a tensor's words in HBM."""
-        kind = self.tensors[tensor].kind
-        return "int" if kind == "index" else str(self.p.acc_dtype if kind == "state" else self.p.dtype)
+        return C_TYPES.get(name := self.p.hbm_type(self.tensors[tensor]), name)
 
     def prologue(self, reads: list[str], writes: list[str]) -> list[str]:
         """What stands before the statements: teams, shared memory, counters, pointers to this block's instance."""
@@ -91,7 +92,7 @@ class Writer:
     def instance(self, tensor: str) -> str:
         """The number of the instance of a tensor that this thread block works on. A group of heads shares K and V."""
         p = self.p
-        if not is_shared(self.tensors[tensor]) or p.heads == p.kv_heads:
+        if not self.tensors[tensor].shared or p.heads == p.kv_heads:
             return "(long long)blockIdx.y"
         return f"(long long)(blockIdx.y / {p.heads} * {p.kv_heads} + blockIdx.y % {p.heads} / {p.heads // p.kv_heads})"
 
@@ -188,8 +189,7 @@ class Writer:
 
     def sram_type(self, block: Block) -> str:
         """The C type of a block's words on chip."""
-        kind = "" if block.tensor is None else block.tensor.kind
-        return "int" if kind == "index" else str(self.p.dtype if kind == "input" else self.p.acc_dtype)
+        return C_TYPES.get(name := self.p.sram_type(block.tensor), name)
 
     # ------------------------------------------------------------------ copies
 
@@ -283,11 +283,6 @@ class Writer:
         kind = f"Block<{self.sram_type(block)}, {here}, {columns}, {self.team(block)}>"
         width = self.c.size(block.shape[1]) if len(block.shape) > 1 else "1"
         return f"{kind}(sram + {self.plan.offsets[block.base]}, {self.c.size(tile)}, {width}, {first})"
-
-
-def is_shared(tensor: Tensor) -> bool:
-    """Whether the heads of a group share a tensor: an input along the keys, such as K and V, or their pages."""
-    return tensor.kind in ("input", "index") and tensor.axes[0] in ("Nk", "cache_rows", "pages")
 
 
 def needed(declarations: list[str], lines: list[str]) -> list[str]:

@@ -10,12 +10,19 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from types import ModuleType
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from ..core.rounding import e4m3_bits, of_e4m3_bits
 from ..cuda.program import Kernel, Program
 from ..errors import CapacityError, InternalError, MissingError
 from .arrays import CompiledKernel, DeviceArray, DeviceArrays, DeviceTables, ElementType, Module, WordCounts
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..core.typing import Array
 
 WARM_UP = 3
 BUSY_NANOSECONDS = 50_000  # long enough to put a launch and its events into the GPU's queue
@@ -78,14 +85,17 @@ def has_gpu() -> bool:
 
 
 def cupy_dtype(name: str) -> ElementType:
-    """The element type of an array of a dtype; bf16 is kept as its 16 bits (uint16)."""
-    types: dict[str, ElementType] = {"fp64": np.float64, "fp32": np.float32, "fp16": np.float16, "bf16": np.uint16}
+    """The element type of an array of a dtype; bf16 and fp8 are kept as their bits."""
+    types: dict[str, ElementType] = {"fp64": np.float64, "fp32": np.float32, "fp16": np.float16, "bf16": np.uint16,
+                                    "fp8": np.uint8}  # fmt: skip
     return types[name]
 
 
 def to_device(array: object, dtype: str) -> DeviceArray:
     """The floats of a NumPy or CuPy array as a device array of a dtype, rounded to nearest even."""
     xp = cupy()
+    if dtype == "fp8":
+        return cast("DeviceArray", xp.asarray(e4m3_bits(cast("Array", on_host(array)))))
     if dtype != "bf16":
         return xp.ascontiguousarray(xp.asarray(array).astype(cupy_dtype(dtype)))
     bits = xp.asarray(array).astype(np.float32).view(np.uint32)
@@ -94,10 +104,17 @@ def to_device(array: object, dtype: str) -> DeviceArray:
 
 
 def from_device(array: DeviceArray, dtype: str) -> DeviceArray:
-    """The floats of a device array (bf16 bits become float32)."""
+    """The floats of a device array (bits of bf16 and of fp8 become float32)."""
+    if dtype == "fp8":
+        return cast("DeviceArray", cupy().asarray(of_e4m3_bits(cast("NDArray[np.uint8]", on_host(array)))))
     if dtype != "bf16":
         return array
     return (array.astype(np.uint32) << 16).view(np.float32)
+
+
+def on_host(array: object) -> NDArray[np.generic]:  # type: ignore[explicit-any]  # NumPy's own class holds an Any
+    """A NumPy array of the same values."""
+    return np.asarray(getattr(array, "get", lambda: array)())
 
 
 def rounded(array: object, dtype: str) -> DeviceArray:

@@ -44,6 +44,10 @@ class ProblemFields(Types, total=False):
     heads: int
     kv_heads: int
     dropout: Dropout
+    gqa: str
+    latent: bool
+    kv_dtype: str
+    kv_scales: str
 
 
 EXAMPLE_TYPES: dict[str, Types] = {"fp32": {"dtype": "fp32"}, "fp16": {"dtype": "fp16", "acc_dtype": "fp32"}}
@@ -51,6 +55,19 @@ RAGGED: ProblemFields = {"N": 200, "Nk": 333, "d": 40}
 WHOLE: ProblemFields = {"N": 512, "d": 64, "heads": 2}
 TOKEN_SIZES: ProblemFields = {"N": 96, "d": 32, "heads": 2}  # for tiles of one token
 DECODE: ProblemFields = {"N": 1, "Nk": 16384, "d": 128, "heads": 32, "kv_heads": 8}
+
+MLA: ProblemFields = {
+    "N": 1,
+    "Nk": 2000,
+    "d": 576,
+    "dv": 512,
+    "heads": 32,
+    "kv_heads": 1,
+    "gqa": "pack",
+    "latent": True,
+}
+CACHES: list[ProblemFields] = [MLA, {**MLA, "kv_dtype": "fp8", "kv_scales": "128"},
+                               {**DECODE, "Nk": 3000, "kv_dtype": "fp8", "kv_scales": "tensor"}]  # fmt: skip
 
 
 def shapes() -> Iterator[tuple[str, str, ProblemFields, str, int]]:
@@ -72,8 +89,12 @@ def shapes() -> Iterator[tuple[str, str, ProblemFields, str, int]]:
         if schedule.drops:
             whole = {**whole, "dropout": Dropout(0.1, 7)}
         yield name, "1x1" if ideal else "64x64", whole, "causal" if schedule.skips else "dense", 1 if ideal else 16
-    for name in ("split-kv", "paged"):
+    for name in ("split-kv", "paged", "paged-split-kv"):
         yield name, "16x64", {**DECODE, **EXAMPLE_TYPES["fp16"]}, "dense", 1
+    for name in ("flash1", "flash2", "split-kv", "paged-split-kv"):
+        for sizes in CACHES:
+            yield name, "16x16", {**sizes, **EXAMPLE_TYPES["fp16"]}, "dense", 1
+        yield name, "20x12", {**RAGGED, "dtype": "fp32", "kv_dtype": "fp8", "kv_scales": "16"}, "window:50", 1
 
 
 def visible_pairs(p: Attention, tiling: Tiling) -> NDArray[np.bool_] | None:

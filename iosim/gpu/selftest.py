@@ -61,9 +61,10 @@ class CaseRow(TypedDict, total=False):
 def run_case(case: Case) -> CaseRow:
     """The row of one case: output, counts and shared memory."""
     schedule, tiling = SCHEDULES[case.schedule], case.tiling
-    p = schedule.about(Attention(**case.sizes, mask=parse_mask(case.mask)))
+    p = schedule.about(Attention(**case.sizes, mask=parse_mask(case.mask))).packed
     program = generate(schedule, p, tiling, count=True)
-    error, baseline, allowed, counts = (of_attention if case.schedule in CORE else of_example)(case, p, program)
+    plain = case.schedule in CORE and not p.latent and p.kv_scales == "none"
+    error, baseline, allowed, counts = (of_attention if plain else of_example)(case, p, program)
     simulated = measure(schedule, p, tiling)["tensors"]
     wanted: Words = {name: (words["reads"], words["writes"]) for name, words in simulated.items()}
     good = {

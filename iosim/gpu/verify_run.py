@@ -134,6 +134,9 @@ def run_request(request: Request) -> Verdicts:
 
 def plan(problem: Attention, choice: Choice) -> tuple[list[ScheduleJob], list[int]]:
     """(the jobs, the M in bytes of each); no M outside a sweep over M."""
+    if problem.latent or problem.cache_dtype != problem.dtype or problem.kv_scales != "none":
+        raise InputError("--latent, --kv-dtype, --kv-scales", "given", "K and V of the type of Q, without scales",
+                         "python -m iosim.gpu.selftest FOLDER runs kernels with them")  # fmt: skip
     chosen = find_all(choice.schedules) or all_schedules(problem, choice.tuned)
     for schedule in chosen:
         if schedule.answer is not attention_output:

@@ -33,12 +33,35 @@ def attention(q: Array, k: Array, v: Array, visible: Bools | None = None, kept: 
 
 
 def queries_keys_values(rng: np.random.Generator, p: Attention, visible: Bools | None) -> Arrays:
-    """Random Q, K, V of one head."""
-    shapes = {"Q": (p.N, p.d), "K": (p.Nk, p.d), "V": (p.Nk, p.dv)}
-    return {name: rng.normal(scale=2, size=shape) for name, shape in shapes.items()}
+    """Random Q, K, V of one head, as they lie in HBM: latent rows of K hold V, and values with scales are small."""
+    shapes = {"Q": (p.N, p.d), "K": (p.Nk, p.k_words), "V": (p.Nk, p.dv)}
+    arrays: Arrays = {name: rng.normal(scale=2, size=shape) for name, shape in shapes.items()}
+    if p.rope_apart:
+        arrays["Krope"] = rng.normal(scale=2, size=(p.Nk, p.rope_words))
+    if p.latent:
+        arrays["V"] = arrays["K"][:, : p.dv].copy()
+    if p.kv_scales != "none":
+        for name, scales in (("Kscale", p.k_scales), ("Vscale", p.v_scales)):
+            arrays[name] = rng.uniform(0.25, 1.5, size=(p.scale_rows, scales))
+    return arrays
+
+
+def plain_inputs(hbm: Arrays, p: Attention) -> Arrays:
+    """Q, K and V as attention has them: with scales applied, the parts of K joined, and V out of latent rows."""
+    import numpy as np
+
+    found = dict(hbm)
+    for name in ("K", "V") if p.kv_scales != "none" else ():
+        rows = np.asarray(hbm[name], np.float64)
+        factors = np.repeat(np.asarray(hbm[name + "scale"], np.float64), p.scale_words or rows.shape[1], axis=1)
+        found[name] = rows * factors[:, : rows.shape[1]]
+    if p.rope_apart:
+        found["K"] = np.concatenate([found["K"], hbm["Krope"]], axis=1)
+    return {**found, "V": found["K"][:, : p.dv]} if p.latent else found
 
 
 def attention_output(hbm: Arrays, p: Attention, visible: Bools | None) -> Arrays:
     """{"O": the output that a schedule of softmax attention must leave in HBM}."""
     kept = None if p.dropout is None else p.dropout.factors(range(p.N), range(p.Nk))
-    return {"O": attention(hbm["Q"], hbm["K"], hbm["V"], visible, kept)}
+    plain = plain_inputs(hbm, p)
+    return {"O": attention(plain["Q"], plain["K"], plain["V"], visible, kept)}

@@ -1,6 +1,6 @@
 """The names of all schedules, and the files that have them. A file is imported when one of its names is first used."""
 
-from .registry import SCHEDULES, Schedule, find, find_all, register, require
+from .registry import SCHEDULES, Schedule, applies, find, find_all, register, require
 
 # The schedules that `count` shows if none is asked for.
 CORE = ("standard", "standard-tiled", "flash1", "flash2", "block-sparse", "block-sparse-q")
@@ -9,7 +9,7 @@ FILES = {
     "standard": ("standard", "standard-tiled"),
     "flash": ("flash1", "flash2", "block-sparse", "block-sparse-q"),
     "memory_efficient": ("memory-efficient", "flash2-one-room"),
-    "decode": ("split-kv", "paged"),
+    "decode": ("split-kv", "paged", "paged-split-kv"),
     "backward": ("standard-bwd", "flash1-bwd", "block-sparse-bwd"),
     "backward_lse": ("flash2-bwd", "block-sparse-q-bwd", "flash2-bwd-second-pass"),
     "small_cache": ("small-cache", "small-cache-q", "standard-square"),
@@ -19,4 +19,4 @@ FILES = {
 }  # their order in lists
 SCHEDULES.expect(FILES)
 
-__all__ = ["CORE", "FILES", "SCHEDULES", "Schedule", "find", "find_all", "register", "require"]
+__all__ = ["CORE", "FILES", "SCHEDULES", "Schedule", "applies", "find", "find_all", "register", "require"]

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from ..core.dependent_tiles import Moved, Share
 from ..core.problem import Tensor
-from ..oracles.attention import attention_output, queries_keys_values
-from ..steps.softmax import (
-    accumulate,
-    hide,
-    log_sum_exp,
-    merge,
-    minus_infinity,
-    normalise,
-    online_softmax,
-    scores,
-    zeros,
-)
+from ..oracles.attention import attention, plain_inputs, queries_keys_values
+from ..steps.softmax import log_sum_exp, merge, minus_infinity, normalise, zeros
+from .cache import Cache, Keys, cache_room, cache_traffic
+from .flash import attend
 from .registry import Schedule, register
 
 if TYPE_CHECKING:
@@ -27,38 +19,19 @@ if TYPE_CHECKING:
     from ..core.machine import Block, Machine, Tile
     from ..core.problem import Attention
     from ..core.tiling import Tiling
-    from ..core.typing import Arrays, Bools, Words
+    from ..core.typing import Arrays, Bools, Size, Words
+
+    Walk = Callable[[Machine, Attention, Tiling, Cache, Size | Tile], Iterator[tuple[Tile, Keys]]]
+
+
+FLASH_DECODING, VLLM = "Dao, Haziza, Massa and Sizov 2023, Flash-Decoding", "Kwon et al. 2023 (arXiv 2309.06180)"
 
 
 def split_keys(chip: Machine, p: Attention, t: Tiling) -> None:
     """Flash-Decoding: each share of the keys gives a partial O and its LSE, and a second kernel merges them."""
     for c in chip.tiles(p.shares, 1, parallel=True):
-        for i in chip.tiles(p.N, t.rows_q):
-            r = partial_rows(p, c, i)
-            q = chip.load("Q", i)
-            o = chip.compute("Opart", (r, p.dv), zeros)
-            l = chip.compute("LSEpart", (r,), zeros)
-            m = chip.compute("m", (i,), minus_infinity)
-            for j in chip.tiles(Share(p.Nk, p.share_rows, c), t.rows_k):
-                k, v = chip.load("K", j), chip.load("V", j)
-                attend(chip, p, i, j, q, k, v, (m, l, o))
-            chip.update(o, normalise, l)
-            chip.store(o, "Opart", r)
-            chip.update(l, log_sum_exp, m)
-            chip.store(l, "LSEpart", r)
-    for i in chip.tiles(p.N, t.rows_q, parallel=True):
-        o = chip.compute("O", (i, p.dv), zeros)
-        l = chip.compute("l", (i,), zeros)
-        m = chip.compute("m", (i,), minus_infinity)
-        for c in chip.tiles(p.shares, 1):
-            r = partial_rows(p, c, i)
-            part, lse = chip.load("Opart", r), chip.load("LSEpart", r)
-            chip.update((m, l, o), merge, part, lse)
-        chip.update(o, normalise, l)
-        chip.store(o, "O", i)
-        if p.lse:
-            chip.update(l, log_sum_exp, m)
-            chip.store(l, "LSE", i)
+        partial_results(chip, p, t, c, key_tiles, Share(p.Nk, p.share_rows, c), p.partial_rows)
+    merge_results(chip, p, t, p.shares, p.partial_rows)
 
 
 def pages(chip: Machine, p: Attention, t: Tiling) -> None:
@@ -68,12 +41,8 @@ def pages(chip: Machine, p: Attention, t: Tiling) -> None:
         o = chip.compute("O", (i, p.dv), zeros)
         l = chip.compute("l", (i,), zeros)
         m = chip.compute("m", (i,), minus_infinity)
-        for b in chip.tiles(p.pages, 1):
-            entry = chip.load("table", b)
-            for j in chip.tiles(Share(p.Nk, p.page_size, b), t.rows_k):
-                r = cache_rows(p, b, j, entry)
-                k, v = chip.load("K", r), chip.load("V", r)
-                attend(chip, p, i, j, q, k, v, (m, l, o))
+        for j, keys in page_tiles(chip, p, t, Cache(chip, p), p.pages):
+            attend(chip, p, i, j, q, keys, (m, l, o))
         chip.update(o, normalise, l)
         chip.store(o, "O", i)
         if p.lse:
@@ -81,22 +50,68 @@ def pages(chip: Machine, p: Attention, t: Tiling) -> None:
             chip.store(l, "LSE", i)
 
 
-def attend(
-    chip: Machine, p: Attention, i: Tile, j: Tile, q: Block, k: Block, v: Block, state: tuple[Block, Block, Block]
+def split_pages(chip: Machine, p: Attention, t: Tiling) -> None:
+    """Flash-Decoding over a cache in pages: a share has whole pages."""
+    for c in chip.tiles(p.page_shares, 1, parallel=True):
+        partial_results(chip, p, t, c, page_tiles, Share(p.pages, p.share_pages, c), p.page_partial_rows)
+    merge_results(chip, p, t, p.page_shares, p.page_partial_rows)
+
+
+# ---------------------------------------------------------------- parts of these
+
+
+def key_tiles(chip: Machine, p: Attention, t: Tiling, cache: Cache, keys: Size | Tile) -> Iterator[tuple[Tile, Keys]]:
+    """The tiles of keys that lie one after the other, each with its K and V on chip."""
+    for j in chip.tiles(keys, t.rows_k):
+        yield j, cache.load(j)
+
+
+def page_tiles(chip: Machine, p: Attention, t: Tiling, cache: Cache, pages: Size | Tile) -> Iterator[tuple[Tile, Keys]]:
+    """The tiles of keys in pages, each with its K and V on chip. The block table has an entry for each page."""
+    for b in chip.tiles(pages, 1):
+        entry = chip.load("table", b)
+        for j in chip.tiles(Share(p.Nk, p.page_size, b), t.rows_k):
+            yield j, cache.load(cache_rows(p, b, j, entry))
+
+
+def partial_results(
+    chip: Machine, p: Attention, t: Tiling, c: Tile, walk: Walk, share: Share, rows: Size
 ) -> None:  # fmt: skip
-    """One key tile of online softmax (Dao 2023, Algorithm 1, lines 8 to 10)."""
-    m, l, o = state
-    s = chip.compute("S", (i, j), scores, q, k)
-    chip.update(s, hide, p.mask.part(i, j))
-    chip.update((s, m, l, o), online_softmax)  # P in the place of S
-    if p.keep_p:
-        chip.store(s, "P", i, j)
-    chip.update(o, accumulate, s, v)
+    """O and LSE of all queries over the keys of share c. `rows` are those of the results of all shares."""
+    for i in chip.tiles(p.N, t.rows_q):
+        r = partial_rows(p, c, i, rows)
+        q = chip.load("Q", i)
+        o = chip.compute("Opart", (r, p.dv), zeros)
+        l = chip.compute("LSEpart", (r,), zeros)
+        m = chip.compute("m", (i,), minus_infinity)
+        for j, keys in walk(chip, p, t, Cache(chip, p), share):
+            attend(chip, p, i, j, q, keys, (m, l, o))
+        chip.update(o, normalise, l)
+        chip.store(o, "Opart", r)
+        chip.update(l, log_sum_exp, m)
+        chip.store(l, "LSEpart", r)
 
 
-def partial_rows(p: Attention, c: Tile, i: Tile) -> Moved:
+def merge_results(chip: Machine, p: Attention, t: Tiling, shares: Size, rows: Size) -> None:
+    """O from the partial results of all shares."""
+    for i in chip.tiles(p.N, t.rows_q, parallel=True):
+        o = chip.compute("O", (i, p.dv), zeros)
+        l = chip.compute("l", (i,), zeros)
+        m = chip.compute("m", (i,), minus_infinity)
+        for c in chip.tiles(shares, 1):
+            r = partial_rows(p, c, i, rows)
+            part, lse = chip.load("Opart", r), chip.load("LSEpart", r)
+            chip.update((m, l, o), merge, part, lse)
+        chip.update(o, normalise, l)
+        chip.store(o, "O", i)
+        if p.lse:
+            chip.update(l, log_sum_exp, m)
+            chip.store(l, "LSE", i)
+
+
+def partial_rows(p: Attention, c: Tile, i: Tile, rows: Size) -> Moved:
     """The rows of query tile i in the partial results of share c. The shares lie one after the other."""
-    return Moved(p.partial_rows, i, ((p.N, c), (1, i)))
+    return Moved(rows, i, ((p.N, c), (1, i)))
 
 
 def cache_rows(p: Attention, b: Tile, j: Tile, entry: Block) -> Moved:
@@ -116,8 +131,7 @@ def split_traffic(p: Attention, t: Tiling) -> Words:
     passes, rows = -(-p.N // t.rows_q), split_count(p) * p.N
     return {
         "Q": (rows * p.d, 0),
-        "K": (p.Nk * p.d * passes, 0),
-        "V": (p.Nk * p.dv * passes, 0),
+        **cache_traffic(p, p.Nk * passes, split_count(p) * passes),
         "Opart": (rows * p.dv, rows * p.dv),
         "LSEpart": (rows, rows),
         "O": (0, p.N * p.dv),
@@ -134,7 +148,7 @@ def split_room(p: Attention, t: Tiling) -> int:
     """The larger footprint of the two kernels. The first holds Q, O, K, V, S, l and m, with key tiles no longer than a
     share. The second holds two tiles of O (the sum and a part), l, m and one LSE."""
     rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, -(-p.Nk // p.splits))
-    first = (rows_q + rows_k) * (p.d + p.dv) + rows_q * rows_k + 2 * rows_q
+    first = rows_q * (p.d + p.dv + 2) + cache_room(p, rows_k, rows_q * rows_k)
     return max(first, rows_q * (2 * p.dv + 3))
 
 
@@ -148,8 +162,7 @@ def pages_traffic(p: Attention, t: Tiling) -> Words:
     return {
         "Q": (p.N * p.d, 0),
         "table": (-(-p.Nk // p.page_size) * passes, 0),
-        "K": (p.Nk * p.d * passes, 0),
-        "V": (p.Nk * p.dv * passes, 0),
+        **cache_traffic(p, p.Nk * passes, passes),
         "O": (0, p.N * p.dv),
         **extra(p),
     }
@@ -158,7 +171,32 @@ def pages_traffic(p: Attention, t: Tiling) -> Words:
 def pages_room(p: Attention, t: Tiling) -> int:
     """The footprint of flash2 with key tiles no longer than a page, and one entry of the block table."""
     rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, p.page_size, p.Nk)
-    return (rows_q + rows_k) * (p.d + p.dv) + rows_q * rows_k + 2 * rows_q + 1
+    return rows_q * (p.d + p.dv + 2) + cache_room(p, rows_k, rows_q * rows_k) + 1
+
+
+def split_pages_traffic(p: Attention, t: Tiling) -> Words:
+    """The words of split-kv with shares of whole pages, and one table entry for each page and query tile."""
+    passes, rows = -(-p.N // t.rows_q), page_split_count(p) * p.N
+    return {
+        "Q": (rows * p.d, 0),
+        "table": (-(-p.Nk // p.page_size) * passes, 0),
+        **cache_traffic(p, p.Nk * passes, page_split_count(p) * passes),
+        "Opart": (rows * p.dv, rows * p.dv),
+        "LSEpart": (rows, rows),
+        "O": (0, p.N * p.dv),
+        **extra(p),
+    }
+
+
+def page_split_count(p: Attention) -> int:
+    """The number of shares that have pages."""
+    pages = -(-p.Nk // p.page_size)
+    return -(-pages // -(-pages // p.splits))
+
+
+def split_pages_room(p: Attention, t: Tiling) -> int:
+    """The larger footprint of the two kernels: that of paged, and two tiles of O, l, m and one LSE."""
+    return max(pages_room(p, t), min(t.rows_q, p.N) * (2 * p.dv + 3))
 
 
 def extra(p: Attention) -> Words:
@@ -194,9 +232,28 @@ def pages_of_tiles(p: Attention, multiple: int) -> list[int]:
     return [size for size in needed if size >= min(multiple, p.Nk)][::-1] or needed[-1:]
 
 
+def shares_of_pages(p: Attention, multiple: int) -> Iterator[int]:
+    """One number of splits for each possible number of shares, from 1 on. More shares move more, as in split-kv."""
+    pages = rows = -(-p.Nk // p.page_size)
+    while rows >= 1:
+        splits = -(-pages // rows)
+        rows = -(-pages // splits)
+        yield splits
+        rows -= 1
+
+
 PAGE_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
-# ---------------------------------------------------------------- example and answer for a cache in pages
+# ---------------------------------------------------------------- a cache in pages: tensors, example and answer
+
+IN_PAGES = {
+    "K": Tensor(("cache_rows", "k_words"), "cache"),
+    "V": Tensor(("cache_rows", "dv"), "cache"),
+    "Krope": Tensor(("cache_rows", "rope_words"), "input"),
+    "Kscale": Tensor(("page_scale_rows", "k_scales"), "scale"),
+    "Vscale": Tensor(("page_scale_rows", "v_scales"), "scale"),
+    "table": Tensor(("pages",), "index"),
+}
 
 
 def scattered(rng: np.random.Generator, p: Attention, visible: Bools | None) -> Arrays:
@@ -204,7 +261,7 @@ def scattered(rng: np.random.Generator, p: Attention, visible: Bools | None) -> 
     NaN."""
     hbm = queries_keys_values(rng, p, visible)
     table = rng.permutation(p.pages)
-    for name in ("K", "V"):
+    for name in rows_of_keys(hbm, p):
         rows = hbm[name]
         cache = rng.normal(size=(p.pages, p.page_size, rows.shape[1])) * float("nan")
         for b, page in enumerate(table):
@@ -217,15 +274,23 @@ def scattered(rng: np.random.Generator, p: Attention, visible: Bools | None) -> 
 def in_order(hbm: Arrays, p: Attention) -> Arrays:
     """Q, and the rows of K and V in the order of the block table."""
     order = {}
-    for name in ("K", "V"):
+    for name in rows_of_keys(hbm, p):
         width = hbm[name].shape[1]
         order[name] = hbm[name].reshape(p.pages, p.page_size, width)[hbm["table"]].reshape(-1, width)[: p.Nk]
-    return {**hbm, **order}
+    return plain_inputs({**hbm, **order}, p)
+
+
+def rows_of_keys(hbm: Arrays, p: Attention) -> list[str]:
+    """The tensors that have a row for each key."""
+    names = ("K", "V", "Krope", *(("Kscale", "Vscale") if p.scale_words else ()))
+    return [name for name in names if name in hbm]
 
 
 def answer_of_pages(hbm: Arrays, p: Attention, visible: Bools | None) -> Arrays:
     """Softmax attention over the keys in the order of the block table."""
-    return attention_output(in_order(hbm, p), p, visible)
+    order = in_order(hbm, p)
+    kept = None if p.dropout is None else p.dropout.factors(range(p.N), range(p.Nk))
+    return {"O": attention(order["Q"], order["K"], order["V"], visible, kept)}
 
 
 register(
@@ -233,11 +298,13 @@ register(
         "split-kv",
         split_keys,
         "keys split over --splits blocks, then combined",
-        "Dao, Haziza, Massa and Sizov 2023, Flash-Decoding",
+        FLASH_DECODING,
         formula="R = S N (d + dv + 1) + Nk (d + dv) Tr, W = S N (dv + 1) + N dv",
         state="a tile of Q with its O, l, m on chip; S partial O and LSE wait in HBM between launches",
         exact_traffic=split_traffic,
         footprint=split_room,
+        scales=True,
+        drops=True,
         tensors={
             "Opart": Tensor(("partial_rows", "dv"), "state"),
             "LSEpart": Tensor(("partial_rows",), "state"),
@@ -251,20 +318,42 @@ register(
         "paged",
         pages,
         "Q outer, K and V in pages found through a block table",
-        "Kwon et al. 2023 (arXiv 2309.06180), PagedAttention",
+        f"{VLLM}, PagedAttention",
         formula="R = N d + (Nk (d + dv) + pages) Tr, W = N dv",
         state="a tile of Q with its O, l, m on chip; nothing waits in HBM",
         exact_traffic=pages_traffic,
         footprint=pages_room,
-        tensors={
-            "K": Tensor(("cache_rows", "d"), "input"),
-            "V": Tensor(("cache_rows", "dv"), "input"),
-            "table": Tensor(("pages",), "index"),
-        },
+        scales=True,
+        drops=True,
+        tensors=IN_PAGES,
         example=scattered,
         answer=answer_of_pages,
         attention_inputs=in_order,
         chosen={"page_size": pages_of_tiles},
         known_as="paged-attention, paged-kv, vllm",
+    )
+)
+register(
+    Schedule(
+        "paged-split-kv",
+        split_pages,
+        "pages of K and V split over --splits blocks",
+        f"{FLASH_DECODING}, over the pages of {VLLM}; vLLM's PagedAttention V2",
+        formula="R = Sp N (d + dv + 1) + (Nk (d + dv) + pages) Tr, W = Sp N (dv + 1) + N dv",
+        state="a tile of Q with its O, l, m on chip; Sp partial O and LSE wait in HBM between launches",
+        exact_traffic=split_pages_traffic,
+        footprint=split_pages_room,
+        scales=True,
+        drops=True,
+        tensors={
+            **IN_PAGES,
+            "Opart": Tensor(("page_partial_rows", "dv"), "state"),
+            "LSEpart": Tensor(("page_partial_rows",), "state"),
+        },
+        example=scattered,
+        answer=answer_of_pages,
+        attention_inputs=in_order,
+        chosen={"splits": shares_of_pages, "page_size": pages_of_tiles},
+        known_as="paged-attention-v2, flash-mla, flashmla, flashinfer, flash-attn-with-kvcache, vllm",
     )
 )

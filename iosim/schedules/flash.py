@@ -8,18 +8,17 @@ from ..steps.softmax import (
     accumulate,
     denormalise,
     drop,
-    hide,
     log_sum_exp,
     minus_infinity,
     normalise,
     online_softmax,
-    scores,
     zeros,
 )
+from .cache import Cache, Keys, cache_room, cache_traffic, masked_scores
 from .registry import FA1, FA2, Schedule, register
 
 if TYPE_CHECKING:
-    from ..core.machine import Machine
+    from ..core.machine import Block, Machine, Tile
     from ..core.problem import Attention
     from ..core.tiling import Tiling
     from ..core.typing import Words
@@ -29,18 +28,17 @@ if TYPE_CHECKING:
 def keys_outside(chip: Machine, p: Attention, t: Tiling) -> None:
     """FlashAttention (Dao et al. 2022, Algorithms 1 and 5). Keys are the outer loop; O, l, m go back and forth."""
     for j in chip.tiles(p.Nk, t.rows_k, where=p.mask.columns):
-        k, v = chip.load("K", j), chip.load("V", j)
+        keys = Cache(chip, p).load(j)
         for i in chip.tiles(p.N, t.rows_q, where=p.mask.column(j)):
             q, o = chip.load("Q", i), chip.load("O", i)
             l, m = chip.load("l", i), chip.load("m", i)
-            s = chip.compute("S", (i, j), scores, q, k)
-            chip.update(s, hide, p.mask.part(i, j))
+            s = masked_scores(chip, p, i, j, q, keys)
             chip.update(o, denormalise, l)
             chip.update((s, m, l, o), online_softmax)  # P in the place of S
             if p.keep_p:
                 chip.store(s, "P", i, j)
             chip.update(s, drop, p.dropout_part(i, j))
-            chip.update(o, accumulate, s, v)
+            chip.update(o, accumulate, s, keys.v)
             chip.update(o, normalise, l)
             chip.store(o, "O", i)
             chip.store(l, "l", i)
@@ -54,20 +52,25 @@ def queries_outside(chip: Machine, p: Attention, t: Tiling) -> None:
         o = chip.compute("O", (i, p.dv), zeros)
         l = chip.compute("l", (i,), zeros)
         m = chip.compute("m", (i,), minus_infinity)
+        cache = Cache(chip, p)
         for j in chip.tiles(p.Nk, t.rows_k, where=p.mask.row(i)):
-            k, v = chip.load("K", j), chip.load("V", j)
-            s = chip.compute("S", (i, j), scores, q, k)
-            chip.update(s, hide, p.mask.part(i, j))
-            chip.update((s, m, l, o), online_softmax)  # P in the place of S
-            if p.keep_p:
-                chip.store(s, "P", i, j)
-            chip.update(s, drop, p.dropout_part(i, j))
-            chip.update(o, accumulate, s, v)
+            attend(chip, p, i, j, q, cache.load(j), (m, l, o))
         chip.update(o, normalise, l)
         chip.store(o, "O", i)
         if p.lse:
             chip.update(l, log_sum_exp, m)
             chip.store(l, "LSE", i)
+
+
+def attend(chip: Machine, p: Attention, i: Tile, j: Tile, q: Block, keys: Keys, state: tuple[Block, ...]) -> None:
+    """One key tile of online softmax (Dao 2023, Algorithm 1, lines 8 to 10)."""
+    m, l, o = state
+    s = masked_scores(chip, p, i, j, q, keys)
+    chip.update((s, m, l, o), online_softmax)  # P in the place of S
+    if p.keep_p:
+        chip.store(s, "P", i, j)
+    chip.update(s, drop, p.dropout_part(i, j))
+    chip.update(o, accumulate, s, keys.v)
 
 
 # ---------------------------------------------------------------- by hand, from the papers (words of one head)
@@ -82,8 +85,7 @@ def keys_outside_traffic(p: Attention, t: Tiling) -> Words:
     sums = visited(p, t)
     rows, keys = sums["rows"], sums["keys_of_columns"]
     return {
-        "K": (keys * p.d, 0),
-        "V": (keys * p.dv, 0),
+        **cache_traffic(p, keys, sums["columns"]),
         "Q": (rows * p.d, 0),
         "O": (rows * p.dv, rows * p.dv),
         "l": (rows, rows),
@@ -100,8 +102,7 @@ def queries_outside_traffic(p: Attention, t: Tiling) -> Words:
     sums = visited(p, t)
     return {
         "Q": (sums["queries_of_rows"] * p.d, 0),
-        "K": (sums["keys"] * p.d, 0),
-        "V": (sums["keys"] * p.dv, 0),
+        **cache_traffic(p, sums["keys"], -(-p.N // t.rows_q)),
         "O": (0, p.N * p.dv),
         **({"P": (0, sums["pairs"])} if p.keep_p else {}),
         **({"LSE": (0, p.N)} if p.lse else {}),
@@ -117,7 +118,7 @@ def visited(p: Attention, t: Tiling) -> dict[str, int]:
     tiles_q, tiles_k = -(-p.N // t.rows_q), -(-p.Nk // t.rows_k)
     if p.mask.columns is None:
         dense = {"rows": p.N * tiles_k, "keys": p.Nk * tiles_q, "pairs": p.N * p.Nk}
-        return {**dense, "queries_of_rows": p.N, "keys_of_columns": p.Nk}
+        return {**dense, "queries_of_rows": p.N, "keys_of_columns": p.Nk, "columns": tiles_k}
     table = p.mask.table
     heights = [min(t.rows_q, p.N - i * t.rows_q) for i in range(tiles_q)]
     widths = [min(t.rows_k, p.Nk - j * t.rows_k) for j in range(tiles_k)]
@@ -129,13 +130,20 @@ def visited(p: Attention, t: Tiling) -> dict[str, int]:
         "pairs": sum(h * keys for h, keys in zip(heights, per_row, strict=True)),
         "queries_of_rows": sum(h for h, keys in zip(heights, per_row, strict=True) if keys),
         "keys_of_columns": sum(w for w, rows in zip(widths, per_column, strict=True) if rows),
+        "columns": sum(rows > 0 for rows in per_column),
     }
 
 
 def flash_footprint(p: Attention, t: Tiling) -> int:
     """2 Bc d + 2 Br d + Br Bc + 2 Br words: K, V, Q, O, S with P in its place, l, m. Tiles are clipped to the axes."""
     rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
-    return rows_k * (p.d + p.dv) + rows_q * (p.d + p.dv) + rows_q * rows_k + 2 * rows_q
+    return rows_q * (p.d + p.dv + 2) + cache_room(p, rows_k, rows_q * rows_k)
+
+
+def keys_outside_footprint(p: Attention, t: Tiling) -> int:
+    """The same words. The key tile and its scales come before everything else."""
+    rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
+    return cache_room(p, rows_k, rows_q * (p.d + p.dv + 2) + rows_q * rows_k)
 
 
 KEYS_OUTSIDE: ScheduleFields = {
@@ -144,14 +152,16 @@ KEYS_OUTSIDE: ScheduleFields = {
     "outer": "keys",
     "rules": ("paper", "best"),
     "exact_traffic": keys_outside_traffic,
-    "footprint": flash_footprint,
+    "footprint": keys_outside_footprint,
     "initialised": ("O", "l", "m"),
+    "scales": True,
 }
 QUERIES_OUTSIDE: ScheduleFields = {
     "formula": "R = N d + Nk (d + dv) Tr, W = N dv",
     "state": "a tile of Q with its O, l, m on chip; nothing waits in HBM",
     "exact_traffic": queries_outside_traffic,
     "footprint": flash_footprint,
+    "scales": True,
 }
 
 register(

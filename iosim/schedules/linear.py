@@ -145,6 +145,7 @@ register(
         state="one row of Q and O with l, m on chip; nothing waits in HBM",
         exact_traffic=queries_outside_traffic,
         footprint=flash_footprint,
+        scales=True,
         known_as="gather, local, local-attention",
     )
 )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ..core.problem import Attention, Tensor
 from ..core.shapes import same
 from ..errors import InputError, InternalError, ScheduleError, suggestion
-from ..oracles.attention import attention_output, queries_keys_values
+from ..oracles.attention import attention_output, plain_inputs, queries_keys_values
 
 if TYPE_CHECKING:
     from typing import TypeAlias, TypedDict
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         state: str
         search: Search
         inner_matters: bool
+        scales: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +73,8 @@ class Schedule:
     """The tensors that the host fills before the start."""
     drops: bool = False
     """Whether its function applies dropout."""
+    scales: bool = False
+    """Whether its function reads K and V of another type than Q, and applies their scales (`schedules/cache.py`)."""
     tensors: Mapping[str, Tensor] = field(default_factory=dict)
     """Tensors in HBM beside Q, K, V, O, S, P, l, m and LSE (core/problem.py)."""
     family: str = "attention"
@@ -114,7 +117,7 @@ class Schedule:
     @property
     def softmax_inputs(self) -> AttentionInputs | None:
         """`attention_inputs`, or what takes Q, K, V as they are if `answer` is the usual one; else None."""
-        return (lambda hbm, p: hbm) if self.answer is attention_output else self.attention_inputs
+        return plain_inputs if self.answer is attention_output else self.attention_inputs
 
 
 LETTERS = {
@@ -125,6 +128,7 @@ LETTERS = {
     "Tv": "ceil(dv / cols_o)",
     "S": "ceil(Nk / ceil(Nk / splits))",
     "pages": "ceil(Nk / page_size)",
+    "Sp": "ceil(ceil(Nk / page_size) / ceil(ceil(Nk / page_size) / splits))",
 }  # of `formula`
 FA1, FA2 = "Dao et al. 2022 (arXiv 2205.14135)", "Dao 2023 (arXiv 2307.08691)"
 
@@ -222,6 +226,7 @@ def narrowed(problem: Attention, **fields: object) -> Attention:
 def require(schedule: Schedule, problem: Attention) -> None:
     """Raise InputError if a schedule is not about this problem; the docstring of its `about` says why. Raise
     ScheduleError if a schedule of a user never stores its output."""
+    check_cache(schedule, problem)
     nearest = schedule.about(problem)
     for name, value in vars(problem).items():
         wanted = getattr(nearest, name)
@@ -267,6 +272,27 @@ def outputs_of(schedule: Schedule, problem: Attention) -> list[str]:
         return list(schedule.answer(schedule.example(np.random.default_rng(0), problem, None), problem, None))
     except Exception:
         return []
+
+
+def check_cache(schedule: Schedule, problem: Attention) -> None:
+    """Raise InputError for keys and values that the schedule does not know: of another type than Q, with scales, or
+    latent where it is not about attention's forward pass."""
+    if problem.latent and schedule.family != "attention":
+        raise InputError("--latent", "given", f"not with --schedule {schedule.name}", "for attention's forward pass")
+    rows = [("--kv-dtype", problem.cache_dtype, problem.dtype), ("--kv-scales", problem.kv_scales, "none")]
+    for option, found, usual in rows:
+        if found != usual and not schedule.scales:
+            readers = ", ".join(s.name for s in SCHEDULES.values() if s.scales)
+            raise InputError(option, found, f"{usual} with --schedule {schedule.name}", f"others: {readers}")
+
+
+def applies(schedule: Schedule, problem: Attention) -> bool:
+    """Whether a schedule is about this problem."""
+    try:
+        check_cache(schedule, problem)
+    except InputError:
+        return False
+    return schedule.about(problem) == problem
 
 
 def find(name: str | Schedule) -> Schedule:

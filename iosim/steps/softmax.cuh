@@ -62,6 +62,14 @@ template <class L, class M> STEP log_sum_exp(const L& l, const M& m) {
     });
 }
 
+// Every `words` columns have a scale; one row of scales may be that of all rows.
+template <class K, class S> STEP rescale(const K& k, const S& scales, float words) {
+    each_piece(k, [&](float (&x)[K::V], int r, int c) {
+#pragma unroll
+        for (int n = 0; n < K::V; ++n) x[n] *= scales.get(min(r, scales.rows - 1), min((c + n) / (int)words, scales.cols - 1));
+    });
+}
+
 // ---------------------------------------------------------------- sums and maxima over rows: several lanes a row
 
 // The lanes that share a row: at least 4, and as many as leave each at most 4 pieces. So a warp works on several short
@@ -245,8 +253,18 @@ template <class S, class M, class L, class O> STEP online_softmax(const S& s, co
 // S = Q K^T / sqrt(d)
 template <class S, class Q, class K> STEP scores(const S& s, const Q& q, const K& k) {
     const float scale = 1.0f / sqrtf((float)q.cols);
-    if constexpr (S::team::margins) scores_mma(s, q, k);
+    if constexpr (S::team::margins) scores_mma(s, q, k, k);
     else rows_by_rows(s, q, k, [&](int r, int c, float sum) { s.set(r, c, sum * scale); });
+}
+
+// S = (Q_1 K^T + Q_2 rope^T) / sqrt(d), for Q_1 and Q_2 side by side
+template <class S, class Q, class K, class R> STEP scores_apart(const S& s, const Q& q, const K& k, const R& rope) {
+    const float scale = 1.0f / sqrtf((float)q.cols);
+    if constexpr (S::team::margins) scores_mma(s, q, k, rope);
+    else {
+        rows_by_rows(s, q, k, [&](int r, int c, float sum) { s.set(r, c, sum * scale); });
+        rows_by_rows<true>(s, q, rope, [&](int r, int c, float sum) { s.set(r, c, s.get(r, c) + sum * scale); }, k.cols);
+    }
 }
 
 // O += P V

@@ -116,6 +116,24 @@ def scores(s: Array, q: Array, k: Array) -> None:
     s[...] = q @ k.T * (q.shape[1] ** -0.5)
 
 
+@work(other=lambda s, q, k, rope: [s])
+@flops(lambda s, q, k, rope: (2, *s, q[1]))
+@Cost(operations=(1,), timed_as="scores", product="scores", looped=True, reads_whole=(2, 3), tensor_inputs=(1, 2, 3))
+def scores_apart(s: Array, q: Array, k: Array, rope: Array) -> None:
+    """`scores` for rows of K in two parts: s (rows, keys), q (rows, d), k (keys, c), rope (keys, d - c)."""
+    c = k.shape[1]
+    s[...] = (q[:, :c] @ k.T + q[:, c:] @ rope.T) * (q.shape[1] ** -0.5)
+
+
+@work(other=lambda k, scales, words: [k])
+@Cost(operations=(1,), timed_as="denormalise", pieces=True, reads_whole=(1,))
+def rescale(k: Array, scales: Array, words: Array) -> None:
+    """K * scales: k (keys, d), scales (keys, ceil(d / words)) or one row for all keys; each is for `words` columns."""
+    import numpy as np
+
+    k *= scales[:, np.arange(k.shape[1]) // int(words)].astype(k.dtype if k.dtype == np.float64 else np.float32)
+
+
 @work()
 @Cost(operations=(1,), hides=True)
 def hide(s: Array, visible: Array) -> None:
@@ -161,11 +179,14 @@ def online_softmax(s: Array, m: Array, l: Array, o: Array) -> None:
 @flops(lambda o, p, v: (2, *o, v[0]))
 @Cost(product="accumulate", looped=True, reads_whole=(2,), tensor_inputs=(2,))
 def accumulate(o: Array, p: Array, v: Array) -> None:
-    """O += P V: o (rows, dv), p (rows, keys), v (keys, dv). The product has at least the precision of fp32."""
+    """O += P V: o (rows, dv), p (rows, keys), v (keys, dv). The product has at least the precision of fp32.
+
+    v may have more columns than o: only the first dv count, as in latent rows that hold keys and values.
+    """
     import numpy as np
 
     wide = np.result_type(o.dtype, np.float32)
-    o += p.astype(wide, copy=False) @ v.astype(wide, copy=False)
+    o += p.astype(wide, copy=False) @ v[:, : o.shape[1]].astype(wide, copy=False)
 
 
 @work(other=lambda o, l: [o])

@@ -14,13 +14,14 @@ from ..schedules import SCHEDULES, Schedule, find
 from ..schedules.registry import LETTERS, narrowed
 from ..tables import Row
 
-SMALL, TILES = Attention(16, 8, dtype="fp32"), Tiling(8, 8)
+SMALL, TILES = Attention(16, 8, dtype="fp32", page_size=4), Tiling(8, 8)
 TRIED: dict[str, tuple[str, object]] = {  # {option: (field of the problem, a value that may change the traffic)}
     "--lse": ("lse", True),
     "--keep-p": ("keep_p", True),
     "--elementwise": ("elementwise", 1),
     "--splits": ("splits", 3),
-    "--page-size": ("page_size", 5),
+    "--page-size": ("page_size", 6),
+    "--latent": ("latent", True),
     "--mask": ("mask", parse_mask("window:0")),
 }
 
@@ -72,10 +73,13 @@ def options_that_matter(schedule: Schedule, problem: Attention, traffic: Traffic
     ignored: list[str] = []
     for option, (field, value) in TRIED.items():
         asked, changed = narrowed(problem, **{field: value}), Traffic()
+        if field == "latent" and schedule.family != "attention":
+            continue
         if getattr(schedule.about(asked), field) is value:
             Machine(asked, changed).run(schedule, TILES)
             (ignored if changed.tensors == traffic.tensors else read).append(option)
     (read if schedule.initialised else ignored).append("--count-init")
+    read += ["--kv-dtype", "--kv-scales"] if schedule.scales else []
     return read + (["--dropout"] if schedule.drops else []), [option for option in ignored if option != "--mask"]
 
 

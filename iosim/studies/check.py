@@ -11,7 +11,7 @@ import numpy as np
 from ..core.folded import Folded
 from ..core.loop_paths import run_together
 from ..core.numeric import NUMPY_DTYPE
-from ..core.problem import DENSE, Attention
+from ..core.problem import DENSE, TENSORS, Attention
 from ..core.rounding import rounder
 from ..core.row_blocks import RowBlocks
 from ..core.tiling import Tiling
@@ -65,7 +65,9 @@ def check_one(schedule: Schedule, p: Attention, tiling: Tiling, inputs: Arrays, 
     require(schedule, p)
     exact = run_together(lambda: RowBlocks(p, inputs, Traffic(), Capacity()), schedule, tiling)
     counted, room = cast("tuple[Traffic, Capacity]", exact.watchers)
-    rounded = {name: x if x.dtype.kind in "iu" else in_type(x, p.dtype) for name, x in inputs.items()}
+    tensors = {**TENSORS, **schedule.tensors}
+    rounded = {name: in_type(x, p.hbm_type(tensors[name])) for name, x in inputs.items() if x.dtype.kind not in "iu"}
+    rounded = {**inputs, **rounded}
     narrow = run_together(lambda: RowBlocks(p, rounded, double=False), schedule, tiling)
     error = output_error(exact, schedule.answer(inputs, p, visible))
     precise = judged(schedule, p, tiling, narrow, rounded, visible)

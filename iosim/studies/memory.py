@@ -94,7 +94,7 @@ def memory_of(
 def tensor_bytes(p: Attention[S], name: str) -> S:
     """Bytes of a tensor in HBM, over batch and heads. K and V count once for each KV head."""
     tensor = TENSORS[name]
-    words: Size = cast("Size", p.batch) * cast("Size", p.kv_heads if name in ("K", "V") else p.heads)
+    words: Size = cast("Size", p.batch) * cast("Size", p.kv_heads if tensor.shared else p.heads)
     for length in p.shape(tensor):
         words = words * cast("Size", length)
     return cast("S", words * p.hbm_bytes(tensor))
@@ -118,9 +118,9 @@ def tensor_sizes(p: Attention[Size]) -> Row:
         "S_bytes": tensor_bytes(p, "S"),
         "S_and_P_bytes": bytes_together(p, ("S", "P")),
         "score_traffic_bytes": traffic,
-        "score_traffic_share": traffic / (traffic + bytes_together(p, ("Q", "K", "V", "O"))),
+        "score_traffic_share": traffic / (traffic + bytes_together(p, ("Q", *p.cache_tensors, "O"))),
         "Q_bytes": tensor_bytes(p, "Q"),
-        "KV_bytes": bytes_together(p, ("K", "V")),
+        "KV_bytes": bytes_together(p, p.cache_tensors),
         "O_bytes": tensor_bytes(p, "O"),
         "l_and_m_bytes": bytes_together(p, ("l", "m")),
         "LSE_bytes": tensor_bytes(p, "LSE"),
@@ -161,7 +161,7 @@ def largest_lengths(budget: int | str, p: Attention, Nk: int | None) -> list[Row
     for way in KEPT:
 
         def needed(N: int, way: Kept = way) -> int:
-            return bytes_together(replace(p, N=N, Nk=N), ("Q", "K", "V", "O", *way.tensors))
+            return bytes_together(replace(p, N=N, Nk=N), ("Q", *p.cache_tensors, "O", *way.tensors))
 
         N = last_true(lambda N: needed(N) <= budget_bytes, LARGEST_COUNT)
         row = {"kept beside Q, K, V, O": way.name, "largest_N": N, "bytes": needed(N) if N else 0}

@@ -112,8 +112,7 @@ class WorkByKind(Watcher):
     def _whole(self, name: str) -> int:
         """Bytes of a tensor over all heads; query heads of a group share their K and V."""
         tensor, p = self.machine.tensors[name], self.p
-        shared = tensor.kind == "input" and tensor.axes[0] != "N"
-        size = p.batch * (p.kv_heads if shared else p.heads) * p.hbm_bytes(tensor)
+        size = p.batch * (p.kv_heads if tensor.shared else p.heads) * p.hbm_bytes(tensor)
         for length in p.shape(tensor):
             size = size * length
         return int(size)

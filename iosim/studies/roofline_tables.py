@@ -72,7 +72,7 @@ def roofline_pieces(found: Roofline) -> list[Piece]:
     ridges = ", ".join(f"{name} {chip.ridge(name):.1f}" for name in chip.flops_per_second if name != "exp")
     fastest = winners(found)
     lines: list[Piece] = [
-        f"{size}, {p.dtype}, {p.acc_dtype} accumulators, mask {p.mask}",
+        f"{size}, {p.dtype}, {p.acc_dtype} accumulators{p.cache_text}, mask {p.mask}",
         f"{chip.name}: {format_megabytes(chip.hbm_bytes_per_second)}/s, M = {format_bytes(found.M_bytes)}",
         f"ridge in FLOP/B: {ridges}",
         "",

@@ -15,7 +15,7 @@ from ..counting.summary import asked, least_of
 from ..errors import InputError
 from ..masks import parse_mask
 from ..notebook import Answer, numbered
-from ..schedules import SCHEDULES, Schedule, find, find_all, require
+from ..schedules import SCHEDULES, Schedule, applies, find, find_all, require
 from ..schedules.registry import FA1, FA2, narrowed
 from ..units import parse_bytes, parse_count
 from . import curve
@@ -222,7 +222,7 @@ def space_of(names: SchedulesAsked, problem: Attention) -> list[Schedule]:
     InputError for schedules of several families.
     """
     if not names:
-        space = [s for s in SCHEDULES.values() if s.family == "attention" and s.about(problem) == problem]
+        space = [s for s in SCHEDULES.values() if s.family == "attention" and applies(s, problem)]
         if problem.mask is not DENSE:
             return space
         first: dict[Text, Schedule] = {}

@@ -242,7 +242,7 @@ def curve_pieces(found: Curve) -> list[Piece]:
     p = found.problem
     values = f", dv = {p.dv}" if p.dv != p.d else ""
     size = f"attention: N = {p.N}, Nk = {p.Nk}, d = {p.d}{values}, batch {p.batch} x heads {p.heads} (kv {p.kv_heads})"
-    lines = [f"{size}, {p.dtype}, {p.acc_dtype} accumulators, mask {p.mask}"]
+    lines = [f"{size}, {p.dtype}, {p.acc_dtype} accumulators{p.cache_text}, mask {p.mask}"]
     blocks = f" with {found.least_blocks} blocks" if found.least_blocks > 1 else ""
     names = ", ".join(s.name for s in found.space)
     lines.append(f"least traffic{blocks} over {names}: {len(found.steps)} breakpoints")

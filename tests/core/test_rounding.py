@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from iosim import Attention, Numeric, Tiling
-from iosim.core.rounding import rounder, to_bf16, to_e4m3
+from iosim.core.rounding import e4m3_bits, of_e4m3_bits, rounder, to_bf16, to_e4m3
 from iosim.schedules import find
 from iosim.studies.check import check
 
@@ -37,6 +37,17 @@ def test_e4m3_is_the_nearest_on_its_grid():
         and to_e4m3(np.float32(-np.inf)) == -np.inf
     )
     assert to_e4m3(np.float32(17)) == 16 and to_e4m3(np.float32(19)) == 20, "ties go to even"
+
+
+def test_words_of_8_bits_and_their_numbers():
+    words = np.arange(256, dtype=np.uint8)
+    numbers = of_e4m3_bits(words)
+    assert np.isnan(numbers[[127, 255]]).all() and list(numbers[[1, 8, 56, 126]]) == [2.0**-9, 2.0**-6, 1.0, 448.0]
+    assert (np.diff(numbers[:127]) > 0).all() and (numbers[128:255] == -numbers[:127]).all()
+    right = np.isfinite(numbers)
+    assert (e4m3_bits(numbers)[right] == words[right]).all() and (e4m3_bits(numbers)[~right] == 127).all()
+    values = np.random.default_rng(2).normal(scale=100, size=5000).astype(np.float32)
+    assert (of_e4m3_bits(e4m3_bits(values)) == to_e4m3(values)).all()
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp8"])

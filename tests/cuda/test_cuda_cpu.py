@@ -176,13 +176,15 @@ def test_large_scores_of_long_rows_are_summed_in_parts(tmp_path, d):
 # ---------------------------------------------------------------- every step, in NumPy and in CUDA
 
 
-SHAPES = {"S P dP": "ij", "Q O dO dQ part l m D LSE": "i", "K V dK dV": "j", "state z": ""}
+SHAPES = {"S P dP": "ij", "Q Q2 O dO dQ part l m D LSE": "i", "K V dK dV Krope Kscale": "j", "state z": ""}
 SHAPE = {name: tiles for names, tiles in SHAPES.items() for name in names.split()}
-TENSORS = {**SCHEDULES["flash1-bwd"].tensors, **SCHEDULES["linear"].tensors, "part": Tensor(("N", "dv"), "state")}
+TENSORS = {**SCHEDULES["flash1-bwd"].tensors, **SCHEDULES["linear"].tensors, "part": Tensor(("N", "dv"), "state"),
+           "Q2": Tensor(("N", 20), "input"), "Krope": Tensor(("Nk", 4), "input"), "Kscale": Tensor(("Nk", 3), "scale")}  # fmt: skip
 MORE = {  # inputs that are no tensors
     "hide": lambda p, i, j: p.mask.part(i, j),
     "drop": lambda p, i, j: p.dropout_part(i, j),
     "scale": lambda p, i, j: Number(p.d),
+    "rescale": lambda p, i, j: Number(7),
 }
 
 
@@ -211,7 +213,7 @@ ARGUMENTS = {
     "merge": ("m l O", "part LSE"), "add_scores": ("S", "Q K"), "add_maximum": ("m", "S"), "exponentials": ("S", "m"),
     "add_sum": ("l", "P"), "add_maximum_and_sum": ("m l", "S"), "features": ("Q", ""), "add_to_state": ("state", "K V"),
     "add_keys": ("z", "K"), "read_state": ("O", "Q state"), "read_normaliser": ("l", "Q z"),
-    "earlier_products": ("S", "Q K"), "probabilities": ("S", "l m"), "probabilities_from_lse": ("S", "LSE"),
+    "scores_apart": ("S", "Q2 K Krope"), "rescale": ("K", "Kscale"), "earlier_products": ("S", "Q K"), "probabilities": ("S", "l m"), "probabilities_from_lse": ("S", "LSE"),
     "row_dots": ("D", "dO O"), "probability_gradients": ("dP", "dO V"), "score_gradients": ("dP", "P D"),
     "score_gradients_of_rows": ("dP", "P"), "add_value_gradients": ("dV", "P dO"),
     "add_key_gradients": ("dK", "dP Q"), "add_query_gradients": ("dQ", "dP K"),

@@ -5,6 +5,7 @@ As in cuda/test_cuda_cpu.py: output, words per tensor by the kernel and by the p
 
 import random
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import on_cpu
@@ -50,6 +51,19 @@ CASES += [(SCHEDULES[name], Attention(40, 16, Nk=33, batch=2, dtype=dtype, acc_d
 
 CASES += [(SCHEDULES[name], Attention(20, 8, Nk=50, batch=2, dtype="fp32", mask=parse_mask("window:3")), Tiling(8, 8))
           for name in ("block-sparse-bwd", "block-sparse-q-bwd")]  # fmt: skip  # most keys are seen by no query
+
+LATENT = {"latent": True, "heads": 4, "kv_heads": 1, "gqa": "pack"}
+FP8 = {"kv_dtype": "fp8", "acc_dtype": "fp32"}
+CACHES = [  # latent rows, and other types than Q's, with scales
+    (Attention(5, 11, dv=8, Nk=45, dtype="fp32", **LATENT), Tiling(5, 6)),
+    (Attention(7, 48, dv=32, Nk=45, dtype="fp16", kv_scales="16", **FP8, **LATENT), Tiling(16, 16)),
+    (Attention(9, 13, dv=10, Nk=45, dtype="fp32", kv_scales="4", **FP8, latent=True), Tiling(4, 5)),
+    (Attention(19, 32, Nk=45, heads=4, kv_heads=2, dtype="bf16", kv_scales="tensor", **FP8), Tiling(16, 16)),
+    (Attention(9, 20, dv=6, Nk=45, dtype="fp32", kv_dtype="fp16", kv_scales="8"), Tiling(4, 5)),
+]
+for k, name in enumerate(("flash1", "flash2", "split-kv", "paged", "paged-split-kv")):
+    more = [CACHES[k], CACHES[(k + 2) % 5]]
+    CASES += [(SCHEDULES[name], replace(p.packed, splits=3, page_size=7), tiling) for p, tiling in more]
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from iosim.cuda.machine import PRELUDE_FILES, prelude
 SHIM = Path(__file__).parent / "shim" / "shim.h"
 PACKAGE = ROOT / "iosim"
 WHY_NOT = "" if shutil.which("g++") else "g++ is not installed"
-WIDTH = {"fp32": 4, "fp16": 2, "bf16": 2, "int32": 4}
+WIDTH = {"fp8": 1, "fp32": 4, "fp16": 2, "bf16": 2, "int32": 4}
 NUMPY = {"fp32": np.float32, "fp16": np.float16, "int32": np.int32}
 
 
@@ -71,7 +71,16 @@ def without(program, n, line):
     return replace(program, source=source, kernels=tuple(kernels))
 
 
+CODES = np.arange(127)  # of the positive numbers of E4M3, from the exponent and the 3 bits of each
+E4M3 = np.where(CODES < 8, CODES % 8 * 2.0**-9, (8 + CODES % 8) * 2.0 ** (CODES // 8 - 10))
+
+
 def encode(array, dtype):
+    if dtype == "fp8":  # the code of the nearest number
+        size = np.minimum(np.nan_to_num(np.abs(array), nan=0), E4M3[-1])
+        above = np.searchsorted(E4M3, size).clip(1)
+        nearest = above - (size - E4M3[above - 1] <= E4M3[above] - size)
+        return np.where(np.isnan(array), 127, nearest | np.where(np.signbit(array), 128, 0)).astype(np.uint8)
     if dtype != "bf16":
         return np.ascontiguousarray(array, NUMPY[dtype])
     bits = np.ascontiguousarray(array, np.float32).view(np.uint32)
@@ -80,6 +89,8 @@ def encode(array, dtype):
 
 
 def decode(array, dtype):
+    if dtype == "fp8":
+        return (np.append(E4M3, np.nan)[array % 128] * np.where(array < 128, 1, -1)).astype(np.float32)
     return (array.astype(np.uint32) << 16).view(np.float32) if dtype == "bf16" else array
 
 

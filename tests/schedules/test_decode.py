@@ -11,9 +11,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from paths import DATA
 
-from iosim import Attention, Capacity, Flops, Folded, InputError, Machine, Numeric, Tiling, Traffic, count, sweep
+from iosim import (
+    Attention,
+    Capacity,
+    Flops,
+    Folded,
+    InputError,
+    Machine,
+    Numeric,
+    Tiling,
+    Traffic,
+    count,
+    sweep,
+)
 from iosim.core.machine import Tile
 from iosim.core.problem import DENSE
+from iosim.errors import ScheduleError
 from iosim.masks import parse_mask
 from iosim.oracles.attention import attention
 from iosim.schedules import decode, find
@@ -21,7 +34,7 @@ from iosim.search.best import footprint
 from iosim.studies.check import same_counts
 
 LATER = "from __future__ import annotations\n"  # the types in a schedule are not looked up when it runs
-SPLIT, PAGED = find("split-kv"), find("paged")
+SPLIT, PAGED, BOTH = find("split-kv"), find("paged"), find("paged-split-kv")
 MASKS = ["dense", "causal", "~causal", "window:2", "global:1b|strided:3"]
 sizes = st.integers(1, 40)
 
@@ -47,6 +60,28 @@ def three_ways(schedule, p, t, seed):
     assert same_counts(schedule.exact_traffic(p, t), traffics[2].tensors)
     assert footprint(schedule, p, t).peak_words == schedule.footprint(p, t) >= room.peak_words
     return machine, hbm, visible, traffics[2]
+
+
+@settings(max_examples=80, deadline=None)
+@given(sizes, sizes, st.integers(1, 6), st.integers(1, 60), st.integers(1, 20), sizes, sizes, st.sampled_from(MASKS),
+       st.integers(0, 99))  # fmt: skip
+def test_split_pages_three_ways(N, Nk, d, splits, page, rows_q, rows_k, mask, seed):
+    p = Attention(N, d, Nk=Nk, splits=splits, page_size=page, mask=parse_mask(mask), lse=True)
+    traffic = three_ways(BOTH, p, Tiling(rows_q, rows_k), seed)[3]
+    assert len(traffic.launches) == 2 and p.page_shares * p.share_pages >= p.pages
+
+
+def test_split_pages_count_arrays_like_numbers():
+    rng = np.random.default_rng(4)
+    N, Nk, rows = (rng.integers(1, 90, 300) for _ in range(3))
+    many = Traffic()
+    Folded(Attention(N, 8, Nk=Nk, splits=3, page_size=4), many).run(BOTH, Tiling(rows, 3))
+    for k in range(0, 300, 5):
+        one = Traffic()
+        p = Attention(int(N[k]), 8, Nk=int(Nk[k]), splits=3, page_size=4)
+        Machine(p, one).run(BOTH, Tiling(int(rows[k]), 3))
+        assert {name: (np.broadcast_to(r, 300)[k], np.broadcast_to(w, 300)[k]) for name, (r, w) in
+                many.tensors.items()} == one.tensors  # fmt: skip
 
 
 @settings(max_examples=80, deadline=None)
@@ -234,16 +269,20 @@ def test_the_docs_show_what_is_printed(page, iosim):
 # ---------------------------------------------------------------- planted mistakes
 
 
+PARTS = [decode.partial_results, decode.merge_results, decode.key_tiles, decode.page_tiles, decode.cache_rows]
+
+
 class Changed:
     """A schedule with one place of its function changed."""
 
     skips = False
 
     def __init__(self, schedule, old, new):
-        source = inspect.getsource(schedule.text)
-        assert source.count(old) == 1
+        functions = [schedule.text, *PARTS]
+        sources = [inspect.getsource(function) for function in functions]
+        assert sum(source.count(old) for source in sources) == 1
         names = dict(vars(decode))
-        exec(LATER + source.replace(old, new), names)
+        exec(LATER + "".join(source.replace(old, new) for source in sources), names)
         self.tensors, self.text = schedule.tensors, names[schedule.text.__name__]
 
 
@@ -267,15 +306,15 @@ def failing(changed, schedule):
 @pytest.mark.parametrize(
     "old, new, caught_by",
     [
-        ('chip.update(l, log_sum_exp, m)\n            chip.store(l, "LSEp', 'chip.store(l, "LSEp', {"numerics"}),
-        ("            chip.update(o, normalise, l)\n            chip", "            chip", {"numerics"}),
+        ('chip.update(l, log_sum_exp, m)\n        chip.store(l, "LSEp', 'chip.store(l, "LSEp', {"numerics"}),
+        ('chip.update(o, normalise, l)\n        chip.store(o, "Op', 'chip.store(o, "Op', {"numerics"}),
         ('chip.store(l, "LSEpart", r)', 'chip.store(l, "LSEpart", r); chip.store(l, "LSEpart", r)', {"formula"}),
         ("attend(chip", 'q = chip.load("Q", i); attend(chip', {"formula", "footprint"}),
         ("(m, l, o), merge", '(m, l, chip.compute("O", (i, p.dv), zeros)), merge', {"numerics"}),
-        ("chip.tiles(Share(p.Nk, p.share_rows, c), t.rows_k)", "chip.tiles(p.Nk, t.rows_k)", {"formula"}),
+        ("key_tiles, Share(p.Nk, p.share_rows, c)", "key_tiles, p.Nk", {"formula"}),
         (
-            "c, i)\n            part",
-            "c, i)\n            r = Moved(p.partial_rows, i, ((1, i),)); part",
+            "i, rows)\n            part",
+            "i, rows)\n            r = Moved(p.partial_rows, i, ((1, i),)); part",
             {"numerics"},
         ),
     ],
@@ -287,16 +326,26 @@ def test_a_mutant_of_split_keys_is_caught(old, new, caught_by):
 @pytest.mark.parametrize(
     "old, new, caught_by",
     [
-        ("cache_rows(p, b, j, entry)", "Moved(p.cache_rows, j, ((1, j),))", {"numerics"}),
-        ("attend(chip", 'entry = chip.load("table", b); attend(chip', {"formula", "footprint"}),
-        ("Share(p.Nk, ", "Share(p.cache_rows, ", {"numerics", "formula"}),
-        ("k, v =", 'chip.load("V", r); k, v =', {"formula", "footprint"}),
+        ("cache.load(cache_rows(p, b, j, entry))", "cache.load(Moved(p.cache_rows, j, ((1, j),)))", {"numerics"}),
+        ("yield j, cache.load(cache", 'chip.load("table", b); yield j, cache.load(cache', {"formula", "footprint"}),
+        ("Share(p.Nk, p.page", "Share(p.cache_rows, p.page", {"numerics", "formula"}),
+        ("yield j, cache.load(cache", "cache.load(j); yield j, cache.load(cache", None),
     ],
 )
-def test_a_mutant_of_paged_is_caught(old, new, caught_by):
-    assert failing(Changed(PAGED, old, new), PAGED) == caught_by
+@pytest.mark.parametrize("schedule", [PAGED, BOTH], ids=["paged", "paged-split-kv"])
+def test_a_mutant_of_paged_is_caught(schedule, old, new, caught_by):
+    if caught_by is None:  # a tile of keys indexes no cache in pages
+        with pytest.raises(ScheduleError):
+            failing(Changed(schedule, old, new), schedule)
+    else:
+        assert failing(Changed(schedule, old, new), schedule) == caught_by
 
 
-@pytest.mark.parametrize("schedule", [SPLIT, PAGED], ids=["split-kv", "paged"])
+def test_shares_of_whole_keys_are_not_shares_of_pages():
+    changed = Changed(BOTH, "page_tiles, Share(p.pages, p.share_pages, c)", "page_tiles, p.pages")
+    assert failing(changed, BOTH) == {"formula"}
+
+
+@pytest.mark.parametrize("schedule", [SPLIT, PAGED, BOTH], ids=["split-kv", "paged", "paged-split-kv"])
 def test_the_texts_themselves_pass(schedule):
     assert failing(schedule, schedule) == set()

@@ -26,6 +26,7 @@ static Index threadIdx, blockIdx;
 typedef float fp32;
 struct fp16 { unsigned short bits; };
 struct bf16 { unsigned short bits; };
+struct fp8 { unsigned char bits; };
 struct alignas(16) Raw16 { unsigned word[4]; };
 struct alignas(8) float2 { float x, y; };
 static inline float2 make_float2(float x, float y) { return {x, y}; }
@@ -36,6 +37,11 @@ static inline float __uint_as_float(unsigned x) { return as<float>(x); }
 static inline float to_float(float x) { return x; }
 static inline float to_float(bf16 x) { return as<float>((unsigned)x.bits << 16); }
 static inline float to_float(fp16 x) { return (float)as<_Float16>(x.bits); }
+static inline float to_float(fp8 x) {
+    const int mantissa = x.bits & 7, exponent = x.bits >> 3 & 15;
+    if ((x.bits & 0x7f) == 0x7f) return NAN;
+    return (x.bits & 0x80 ? -1 : 1) * (exponent ? ldexpf(8 + mantissa, exponent - 10) : ldexpf(mantissa, -9));
+}
 static inline void from_float(float x, float& y) { y = x; }
 static inline void from_float(float x, fp16& y) { y.bits = as<unsigned short>((_Float16)x); }
 static inline void from_float(float x, bf16& y) {

@@ -1,0 +1,91 @@
+"""Keys and values as a schedule reads them: in another type than Q's, with scales, or as latent rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..steps.passes_and_linear import Number
+from ..steps.softmax import hide, rescale, scores, scores_apart
+
+if TYPE_CHECKING:
+    from ..core.machine import Block, Machine, Tile
+    from ..core.problem import Attention
+    from ..core.typing import Words
+
+
+class Keys(NamedTuple):
+    """A tile of keys and values on chip, in the type of Q. With latent rows, `k` and `v` are the same block."""
+
+    k: Block
+    rope: Block | None
+    """The last words of the rows of K, where they lie apart."""
+    v: Block
+
+
+class Cache:
+    """K and V in HBM, with their scales. One scale for a whole tensor is loaded when the cache is made, so make it
+    before the loop over keys."""
+
+    def __init__(self, chip: Machine, p: Attention):
+        self.chip, self.p = chip, p
+        names = ("K",) if p.latent else ("K", "V")
+        self.scales = {name: chip.load(name + "scale") for name in names} if p.kv_scales == "tensor" else {}
+
+    def load(self, j: Tile) -> Keys:
+        """A tile of keys and values. V is the first words of latent rows, so one load serves both."""
+        k = self.scaled("K", j)
+        rope = self.chip.load("Krope", j) if self.p.rope_apart else None
+        return Keys(k, rope, k if self.p.latent else self.scaled("V", j))
+
+    def scaled(self, name: str, j: Tile) -> Block:
+        """A tile of K or V, multiplied by its scales."""
+        block = self.chip.load(name, j)
+        if self.p.scale_words:
+            scales = self.chip.load(name + "scale", j)
+            self.chip.update(block, rescale, scales, Number(self.p.scale_words))
+            self.chip.free(scales)
+        elif name in self.scales:
+            self.chip.update(block, rescale, self.scales[name], Number(block.shape[1]))  # type: ignore[arg-type]
+        return block
+
+
+def masked_scores(chip: Machine, p: Attention, i: Tile, j: Tile, q: Block, keys: Keys) -> Block:
+    """S = Q K^T / sqrt(d) of a tile, -inf where the mask hides."""
+    if keys.rope is None:
+        s = chip.compute("S", (i, j), scores, q, keys.k)
+    else:
+        s = chip.compute("S", (i, j), scores_apart, q, keys.k, keys.rope)
+    chip.update(s, hide, p.mask.part(i, j))
+    return s
+
+
+# ---------------------------------------------------------------- by hand (words of one head)
+
+
+def cache_traffic(p: Attention, keys: int, turns: int) -> Words:
+    """The words of K and V for `keys` rows, in loops that `turns` outer tiles start.
+
+    Latent rows are read once for K and V. A block of words has one scale, and so has a whole tensor: that is one word
+    in each turn.
+    """
+    rope = p.d - p.dv if p.rope_apart else 0
+    widths = {"K": p.d - rope} | ({} if p.latent else {"V": p.dv})
+    words = {name: keys * width for name, width in widths.items()} | ({"Krope": keys * rope} if rope else {})
+    if p.kv_scales == "tensor":
+        words |= {f"{name}scale": turns for name in widths}
+    elif p.kv_scales != "none":
+        words |= {f"{name}scale": keys * -(-width // int(p.kv_scales)) for name, width in widths.items()}
+    return {name: (reads, 0) for name, reads in words.items()}
+
+
+def cache_room(p: Attention, rows: int, beside: int) -> int:
+    """The most words of a tile of `rows` keys and values, its scales, and `beside` other words that come after them.
+
+    Scales of blocks leave as soon as they are applied: those of K before the rest of K's row comes, and those of V
+    before S comes.
+    """
+    rope, value = p.d - p.dv if p.rope_apart else 0, 0 if p.latent else p.dv
+    block = 0 if p.kv_scales in ("none", "tensor") else int(p.kv_scales)
+    of_k, of_v = (-(-width // block) if block else 0 for width in (p.d - rope, value))
+    whole = (1 if p.latent else 2) if p.kv_scales == "tensor" else 0
+    return whole + max(rows * (p.d - rope + of_k), rows * (p.d + value + of_v), rows * (p.d + value) + beside)

@@ -1,0 +1,187 @@
+"""Keys and values of other types than Q's, with scales, and latent rows: by hand, on arrays, and against the floor."""
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from iosim import SCHEDULES, Attention, Capacity, Folded, InputError, Machine, Numeric, Tiling, Traffic, count, sweep
+from iosim.core.problem import DENSE
+from iosim.counting.floors import floor
+from iosim.masks import parse_mask
+from iosim.oracles.attention import attention
+from iosim.schedules import cache
+from iosim.search.best import footprint
+from iosim.studies.check import same_counts
+from iosim.tuning.least import space_of
+
+WITH_SCALES = [name for name, schedule in SCHEDULES.items() if schedule.scales]
+MLA = {"N": 1, "Nk": 4096, "d": 576, "dv": 512, "heads": 128, "kv_heads": 1, "gqa": "pack", "latent": True,
+       "dtype": "bf16", "acc_dtype": "fp32"}  # fmt: skip
+
+
+def case(rng, name):
+    d = rng.randint(1, 12)
+    latent = rng.random() < 0.5
+    return Attention(
+        rng.randint(1, 20), d, Nk=rng.randint(1, 30), dv=rng.randint(1, d if latent else 12), latent=latent,
+        kv_dtype=rng.choice([None, "fp8", "fp32"]), kv_scales=rng.choice(["none", "tensor", "1", "3", "8"]),
+        splits=rng.randint(1, 5), page_size=rng.randint(1, 9), lse=rng.random() < 0.5, keep_p=rng.random() < 0.3,
+        mask=parse_mask(rng.choice(["dense", "causal", "window:3"])),
+    )  # fmt: skip
+
+
+def failing(p, t, schedule):
+    """The checks that a schedule fails: output, formula by hand, footprint, or the folded count."""
+    seen = None if p.mask is DENSE else p.mask.bind(p, t).visible(0, p.N, 0, p.Nk)
+    hbm, traffics, failed = schedule.example(np.random.default_rng(1), p, seen), [Traffic() for _ in range(3)], set()
+    machine = Numeric(p, hbm, traffics[0]).run(schedule, t)
+    Machine(p, traffics[1]).run(schedule, t)
+    Folded(p, traffics[2]).run(schedule, t)
+    if not np.allclose(machine.array("O"), schedule.answer(hbm, p, seen)["O"], atol=1e-11):
+        failed.add("output")
+    if traffics[0].tensors != traffics[1].tensors or not same_counts(traffics[1].tensors, traffics[2].tensors):
+        failed.add("folded")
+    if not same_counts(dict(schedule.exact_traffic(p.tiled(t, schedule.skips), t)), traffics[2].tensors):
+        failed.add("formula")
+    if footprint(schedule, p, t).peak_words != schedule.footprint(p, t):
+        failed.add("footprint")
+    return failed
+
+
+@pytest.mark.parametrize("name", WITH_SCALES)
+def test_three_ways(name):
+    rng = random.Random(name)
+    for _ in range(40):
+        p, t = case(rng, name), Tiling(rng.randint(1, 22), rng.randint(1, 32))
+        assert failing(p, t, SCHEDULES[name]) == set(), (p, t)
+
+
+@pytest.mark.parametrize("name", [name for name, s in SCHEDULES.items() if s.family == "attention" and not s.scales])
+def test_schedules_that_read_v_apart_are_right_for_latent_rows(name):
+    schedule = SCHEDULES[name]
+    p, t = schedule.about(Attention(7, 6, Nk=11, dv=4, latent=True)), Tiling(3, 4)
+    plain, latent = Traffic(), Traffic()
+    Folded(p, latent).run(schedule, t)
+    Folded(replace(p, latent=False), plain).run(schedule, t)
+    assert latent.tensors == plain.tensors and failing(p, t, schedule) == set()
+
+
+def test_one_load_serves_keys_and_values():
+    """Decoding with 128 query heads in two tiles of 64: Q and O move once, the rows of 576 words once a tile."""
+    found = count(**MLA, tiles="64x64", schedules="flash2")["flash2"]
+    assert found.reads == 128 * 576 + 2 * 4096 * 576 and found.writes == 128 * 512
+    assert found.flops == 2 * 128 * 4096 * (576 + 512)
+    one = count(**MLA, tiles="128x64", schedules="flash2")
+    assert (
+        one["flash2"].total == one.bounds[0].words == floor(Attention(**MLA)).words
+        and one["flash2"].ratio_to_floor == 1
+    )
+
+
+def test_a_row_of_flashmla_has_656_bytes():
+    """512 words of 1 byte, 4 scales of 4 bytes, and 64 words of 2 bytes (FlashMLA, the FP8 KV cache)."""
+    found = count(**MLA, tiles="128x64", schedules="flash2", kv_dtype="fp8", kv_scales="128")["flash2"]
+    assert {name: words["reads"] / 4096 for name, words in found.tensors.items() if name[0] == "K"} == {
+        "K": 512, "Kscale": 4, "Krope": 64}  # fmt: skip
+    assert found.read_bytes == 4096 * 656 + 128 * 576 * 2 and found.write_bytes == 128 * 512 * 2
+    plain = count(**MLA, tiles="128x64", schedules="flash2", kv_dtype="fp8")["flash2"]
+    assert plain.read_bytes == 4096 * 576 + 128 * 576 * 2
+
+
+def test_a_scale_of_a_tensor_is_a_word_of_each_thread_block():
+    p = {"N": 100, "d": 8, "heads": 3, "kv_dtype": "fp8", "kv_scales": "tensor", "tiles": "16x16"}
+    found = count(**p, schedules="flash2")["flash2"]
+    assert found.tensors["Kscale"] == found.tensors["Vscale"] == {"reads": 3 * 7, "writes": 0}
+    assert found.read_bytes == 3 * (2 * 100 * 8 + 7 * (100 * 8 * 2 + 2 * 4))
+
+
+@pytest.mark.parametrize("name", ["flash2", "block-sparse-q", "paged"])
+def test_arrays_count_like_numbers(name):
+    rng = np.random.default_rng(6)
+    N, Nk, dv, rows = (rng.integers(1, 60, 200) for _ in range(4))
+    options = {"latent": True, "kv_scales": "4", "kv_dtype": "fp8"}
+    many, room = Traffic(), Capacity()
+    Folded(Attention(N, dv + 3, Nk=Nk, dv=dv, **options), many, room).run(SCHEDULES[name], Tiling(rows, 5))
+    for k in range(0, 200, 7):
+        one, one_room = Traffic(), Capacity()
+        p = Attention(int(N[k]), int(dv[k]) + 3, Nk=int(Nk[k]), dv=int(dv[k]), **options)
+        Folded(p, one, one_room).run(SCHEDULES[name], Tiling(int(rows[k]), 5))
+        assert {x: int(np.broadcast_to(r, 200)[k]) for x, (r, _) in many.tensors.items()} == {
+            x: r for x, (r, _) in one.tensors.items()}  # fmt: skip
+        assert room.peak_bytes[k] == one_room.peak_bytes
+
+
+def test_floors_of_latent_rows_in_sweeps():
+    """Those of a sweep, in float64, against the exact ones; and no schedule is below."""
+    rng = random.Random(2)
+    for _ in range(60):
+        N, Nk, dv = rng.randint(1, 300), rng.randint(1, 300), rng.randint(1, 40)
+        d, M = dv + rng.randint(0, 20), rng.choice([None, rng.randint(50, 60000)])
+        p = {"N": N, "Nk": Nk, "d": d, "dv": dv, "latent": True, "kv_dtype": rng.choice(["fp16", "fp8"])}
+        names = "flash2,flash1,standard-tiled" if p["kv_dtype"] == "fp16" else "flash2"
+        tiles, exact = rng.choice(["1x1", "7x3", "400x4"]), floor(Attention(**p), M).words
+        for row in sweep(**p, **({} if M is None else {"M": M}), tiles=tiles, schedules=names).to_dict("records"):
+            if row["fits"] is not False:
+                assert row["ratio_to_floor"] == pytest.approx(row["total"] / exact, rel=1e-3)
+                assert row["total"] / exact >= 1
+
+
+def test_the_oracle_by_hand():
+    p = Attention(2, 3, Nk=4, dv=2, latent=True, kv_scales="1")
+    hbm = SCHEDULES["flash2"].example(np.random.default_rng(3), p, None)
+    keys = np.concatenate([hbm["K"] * hbm["Kscale"], hbm["Krope"]], axis=1)
+    assert keys.shape == (4, 3)
+    found = SCHEDULES["flash2"].answer(hbm, p, None)["O"]
+    assert np.allclose(found, attention(hbm["Q"], keys, keys[:, :2]))
+
+
+@pytest.mark.parametrize("bad", [
+    {"latent": True, "dv": 9}, {"kv_dtype": "fp9"}, {"kv_scales": "0"}, {"kv_scales": "some"},
+    {"kv_dtype": "fp8", "schedules": "standard"}, {"kv_scales": "4", "schedules": "memory-efficient"},
+    {"latent": True, "schedules": "flash2-bwd"}, {"latent": True, "schedules": "linear"},
+])  # fmt: skip
+def test_bad_input(bad):
+    with pytest.raises(InputError):
+        count(**{"N": 8, "d": 8, "tiles": "4x4", "schedules": "flash2", **bad})
+
+
+def test_tune_tries_the_schedules_that_apply():
+    space = space_of("", Attention(**MLA, kv_dtype="fp8", kv_scales="128"))
+    assert {s.name for s in space} == {name for name in WITH_SCALES if not SCHEDULES[name].skips}
+
+
+# ---------------------------------------------------------------- planted mistakes
+
+
+@pytest.mark.parametrize("mistake, caught_by", [
+    ("values again", {"formula", "footprint"}),  # V is loaded though it is in K's row
+    ("no scales", {"output", "formula"}), ("scales kept", {"footprint"}), ("scales of the wrong words", {"output"}),
+])  # fmt: skip
+def test_a_mistake_is_caught(mistake, caught_by, monkeypatch):
+    right = cache.Cache.load, cache.Cache.scaled
+
+    def load(self, j):
+        return right[0](self, j)._replace(v=self.chip.load("V", j))
+
+    def unscaled(self, name, j):
+        return self.chip.load(name, j)
+
+    def kept(self, name, j):
+        with monkeypatch.context() as patch:
+            patch.setattr(self.chip, "free", lambda *blocks: None)
+            return right[1](self, name, j)
+
+    def shifted(self, name, j):
+        with monkeypatch.context() as patch:
+            patch.setattr(cache, "Number", lambda words: cache_number(words + 1))
+            return right[1](self, name, j)
+
+    cache_number = cache.Number
+    name, changed = {"values again": ("load", load), "no scales": ("scaled", unscaled), "scales kept": ("scaled", kept),
+                     "scales of the wrong words": ("scaled", shifted)}[mistake]  # fmt: skip
+    monkeypatch.setattr(cache.Cache, name, changed)
+    scales = "none" if mistake == "values again" else "3"
+    p = Attention(9, 8, Nk=10, dv=5, latent=True, kv_scales=scales)
+    assert failing(p, Tiling(4, 4), SCHEDULES["flash2"]) == caught_by
