@@ -353,7 +353,7 @@ register(
         example=scattered,
         answer=answer_of_pages,
         attention_inputs=in_order,
-        chosen={"splits": shares_of_pages, "page_size": pages_of_tiles},
+        chosen={"splits": shares_of_pages},
         known_as="paged-attention-v2, flash-mla, flashmla, flashinfer, flash-attn-with-kvcache, vllm",
     )
 )

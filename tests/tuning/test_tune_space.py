@@ -24,6 +24,8 @@ def allowed(name, p, multiple):
         return [with_option(p, page_size=page) for page in pages if page >= key_tile] or [
             with_option(p, page_size=pages[-1])
         ]
+    if name == "paged-split-kv":
+        return [with_option(p, splits=s) for s in range(1, p.pages + 1)]
     return [p]
 
 
@@ -35,11 +37,12 @@ def problems(name, count, most=11):
     rng = random.Random(name)
     for _ in range(count):
         sizes = {"Nk": rng.randint(1, most), "heads": rng.choice([1, 3]), "acc_dtype": rng.choice(["fp16", "fp32"])}
+        sizes["page_size"] = 3 if name == "paged-split-kv" else 16
         yield Attention(rng.randint(1, most), rng.randint(1, 5), **sizes), rng.choice([1, 1, 2, 3, 4, 20]), rng
 
 
 def test_the_schedules_that_let_choose():
-    assert CHOSEN == ["split-kv", "paged"]
+    assert CHOSEN == ["split-kv", "paged", "paged-split-kv"]
 
 
 @pytest.mark.parametrize("name", CHOSEN)
