@@ -18,6 +18,7 @@ _WHERE = {
     "curve": "tuning.every_M",
     "bounds": "tuning.proven",
     "crossover": "tuning.crossovers",
+    "fastest": "studies.fastest",
     "roofline": "studies.roofline",
     "training": "studies.training",
     "memory": "studies.memory",
@@ -32,6 +33,7 @@ _WHERE = {
     "Best": "tuning.least",
     "Curve": "tuning.least",
     "Bounds": "tuning.proven",
+    "Fastest": "studies.fastest",
     "Roofline": "studies.roofline",
     "Training": "studies.training",
     "Checks": "studies.numeric_check",
@@ -83,6 +85,8 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from .schedules import SCHEDULES as SCHEDULES
     from .schedules import Schedule as Schedule
     from .schedules import register as register
+    from .studies.fastest import Fastest as Fastest
+    from .studies.fastest import fastest as fastest
     from .studies.memory import memory as memory
     from .studies.numeric_check import Checks as Checks
     from .studies.numeric_check import check as check

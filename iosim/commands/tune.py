@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..counting.given import counts, memories, memory
 from ..errors import InputError, suggestion
-from .answer import Output, answer, answer_all, part_of, under_way
+from .answer import Output, answer_all, part_of, under_way
 from .options import (
     COUNT,
     SIZES,
@@ -113,7 +113,7 @@ def show_fastest(
     """Write the fastest tiles by the time model. Progress is told on a terminal."""
     from ..core.problem import Attention
     from ..masks import parse_mask
-    from ..studies import fastest_tables as tables
+    from ..studies.fastest import Fastest
     from ..studies.fastest_tiles import fastest
 
     if hardware is None:
@@ -123,7 +123,7 @@ def show_fastest(
         found = fastest(
             problem, hardware, schedules, multiple, lambda share: tell(f"{share:.0%} of the predictions are made")
         )
-    answer(tables.fastest_rows(found), tables.fastest_json(found), output, tables.fastest_pieces(found))
+    answer_all([part_of({}, Fastest(found), output)], output)
 
 
 def check_curve(size: str | None, plot: str | None) -> None:

@@ -35,14 +35,14 @@ SECTIONS = {
     "Counting": {"counting/count.py": ["count"], "counting/sweep.py": ["sweep"]},
     "Questions": {
         "tuning/least.py": ["tune"], "tuning/every_M.py": ["curve"], "tuning/proven.py": ["bounds"],
-        "tuning/crossovers.py": ["crossover"], "studies/roofline.py": ["roofline"], "studies/training.py": ["training"],
+        "tuning/crossovers.py": ["crossover"], "studies/fastest.py": ["fastest"], "studies/roofline.py": ["roofline"], "studies/training.py": ["training"],
         "studies/memory.py": ["memory"], "masks/picture.py": ["mask"], "studies/numeric_check.py": ["check"],
         "tracing/events.py": ["trace"], "tracing/cache_answer.py": ["cache"], "pictures/picture.py": ["plot"],
     },
     "Answers": {
         "notebook.py": ["Answer", "Table"], "counting/count.py": ["Report", "Result"], "counting/bounds.py": ["Bound"],
         "tuning/least.py": ["Best", "ResultWithBlocks", "Curve"], "tuning/proven.py": ["Bounds"],
-        "studies/roofline.py": ["Roofline"], "studies/training.py": ["Training"],
+        "studies/fastest.py": ["Fastest"], "studies/roofline.py": ["Roofline"], "studies/training.py": ["Training"],
         "studies/numeric_check.py": ["Checks"], "tracing/events.py": ["Events"], "pictures/picture.py": ["Picture"],
     },
     "Floors": {"counting/floors.py": ["floor", "Floor"]},

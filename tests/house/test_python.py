@@ -19,6 +19,7 @@ FUNCTIONS = [
     "sweep",
     "tune",
     "curve",
+    "fastest",
     "bounds",
     "crossover",
     "roofline",
@@ -63,7 +64,7 @@ def test_a_function_has_types_a_docstring_and_the_options_of_its_command(name):
     function = getattr(iosim, name)
     parameters = inspect.signature(function).parameters
     assert inspect.getdoc(function) and all(p.annotation != p.empty for p in parameters.values())
-    if name == "curve":
+    if name in ("curve", "fastest"):
         return
     from iosim.commands.cli import main
 
@@ -75,7 +76,7 @@ def test_a_function_has_types_a_docstring_and_the_options_of_its_command(name):
 NOT_IN_PYTHON = {"as_json", "as_csv", "m_elements", "causal", "detail", "config", "columns", "dry_run", "files", "help"}
 PYTHON_NAMES = {"n": "N", "nk": "Nk", "m": "M", "registers": "register_bytes", "kind": "format", "as_grid": "grid"}
 SPECIAL = {
-    "tune": {"curve", "plot"},  # functions of their own
+    "tune": {"curve", "plot", "by"},  # functions of their own
     "sweep": {"path", "format", "M"},  # the answer is a DataFrame; axes are keywords
     "plot": {"M"},
     "mask": {"mask", "d", "dv", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "path"},  # a mask has two lengths
@@ -138,6 +139,18 @@ def test_an_answer_is_short_as_repr_and_a_table_in_a_notebook(name):
     html = found._repr_html_()
     assert html.count("<table>") == html.count("</table>") >= 1 and "<td" in html
     assert "N&lt;2" not in html and html.count("<tr>") > 1
+
+
+def test_the_fastest_tiles_are_those_of_tune_by_time(iosim):
+    import iosim as package
+
+    line = ["tune", "--N", "128", "--d", "64", "--schedule", "flash2", "--by", "time", "--hardware", "h100"]
+    found = package.fastest(128, 64, "h100", schedules="flash2")
+    said = json.loads(iosim(*line, "--json").stdout)
+    assert {k: v for k, v in said.items() if k not in ("schema", "iosim", "argv")} == json.loads(
+        json.dumps(found.to_dict())
+    )
+    assert repr(found).startswith("<Fastest: N = 128, d = 64 on ") and "; fastest: flash2 " in repr(found)
 
 
 def test_html_is_escaped_and_the_winner_stands_out():
