@@ -25,6 +25,8 @@ GIGABYTES = (0.3, 0.6, 1, 2, 3, 5, 10, 20)  # labels of traffic against M
 COLOURS = (BLUE, ORANGE, RED, GREEN, GREY)
 UNSEEN = shapes.DRAWS[shapes.UNSEEN][1]
 Point = tuple[float, float]
+LATER = "2026-11-23"  # when serving and tiles were measured
+SHAPE = ("N", "d", "heads", "dtype")
 LOWEST = 0.45  # ratios below stand at the foot of the plot, with their numbers
 
 
@@ -34,11 +36,13 @@ def draw(folder: Path, where: Path) -> None:
     predictions(folder, where / "predictions.png")
     kernels(folder, where / "other-peoples-kernels.png")
     not_explained(folder, where / "not-explained.png")
+    tiles_by_time(folder, where / "tiles-by-time.png")
+    serving(folder, where / "serving.png")
 
 
-def saved(figure: Figure, folder: Path, path: Path) -> None:
+def saved(figure: Figure, folder: Path, path: Path, date: str = "") -> None:
     gpu = about(folder)
-    figure.supxlabel(f"{gpu['name']}, {gpu['date']}", x=0.995, ha="right", fontsize=9, color=DARK)
+    figure.supxlabel(f"{gpu['name']}, {date or gpu['date']}", x=0.995, ha="right", fontsize=9, color=DARK)
     figure.savefig(path, dpi=100, metadata={"Software": None})
     plt.close(figure)
 
@@ -227,3 +231,57 @@ def not_explained(folder: Path, path: Path) -> None:
 def wiggle(number: int) -> float:
     """A little up or down, so that dots do not hide each other."""
     return 0.12 * ((number % 5) - 2)
+
+
+# ---------------------------------------------------------------- tiles by time
+
+
+def tiles_by_time(folder: Path, path: Path) -> None:
+    """A strip of times a shape, over the best: all tiles, the pick, and the tiles of least traffic."""
+    times: dict[tuple[str, ...], dict[str, float]] = {}
+    for r in read(folder, "tiles_time.csv"):
+        if r["seconds"]:
+            times.setdefault(tuple(r[name] for name in SHAPE), {})[r["tiles"]] = float(r["seconds"])
+    figure, axis = plt.subplots(figsize=(10, 5.2), layout="constrained")
+    names = []
+    for place, r in enumerate(read(folder, "tiles_rows.csv")):
+        mine = times[tuple(r[name] for name in SHAPE)]
+        best = min(mine.values())
+        values = [seconds / best for seconds in mine.values()]
+        axis.scatter(values, [place + wiggle(n) for n in range(len(values))], s=12, alpha=0.5, color=GREY)
+        marks = ((r["pick"], BLUE, "picked by the model"), (r["least_traffic"], ORANGE, "least traffic"))
+        for tiles, colour, label in marks:
+            if tiles in mine:
+                axis.scatter([mine[tiles] / best], [place], s=60, color=colour, zorder=3, label=label)
+        names.append(f"N {r['N']}, d {r['d']}, {r['heads']} heads, {r['dtype']}")
+    axis.set_yticks(range(len(names)), names)
+    axis.set(xscale="log", xlabel="time / best time", title="flash2: all measured tiles, a dot each")
+    axis.set_xticks([1, 1.5, 2, 3, 5, 10], ["1", "1.5", "2", "3", "5", "10"])
+    axis.minorticks_off()
+    axis.invert_yaxis()
+    handles, labels = axis.get_legend_handles_labels()
+    once = dict(zip(labels, handles, strict=True))
+    axis.legend(once.values(), once.keys(), frameon=False, loc="lower right")
+    clean(axis)
+    saved(figure, folder, path, LATER)
+
+
+def serving(folder: Path, path: Path) -> None:
+    """Predicted over measured bytes of what servers run: a strip a kernel."""
+    found = by(
+        (r for r in read(folder, "serving_rows.csv") if r["best"] == "True" and r["explains"] == "True"), "kernel"
+    )
+    figure, axis = plt.subplots(figsize=(10, 3.6), layout="constrained")
+    for place, rows in enumerate(found.values()):
+        kinds = (("bytes between SM and L2", "read_ratio", BLUE), ("DRAM bytes", "dram_ratio", GREEN))
+        for shift, (what, column, colour) in enumerate(kinds):
+            values = [float(r[column]) ** (-1 if column == "read_ratio" else 1) for r in rows if r[column]]
+            heights = [place + 0.3 * (shift - 0.5)] * len(values)
+            axis.scatter(values, heights, s=18, alpha=0.6, color=colour, label=None if place else what)
+    axis.axvline(1, color="black", linewidth=0.8)
+    axis.set_yticks(range(len(found)), [f"{name}\n{len(rows)} launches" for name, rows in found.items()])
+    axis.set(xlabel="predicted / measured")
+    axis.invert_yaxis()
+    axis.legend(frameon=False, loc="upper right", fontsize=8)
+    clean(axis)
+    saved(figure, folder, path, LATER)
