@@ -84,8 +84,8 @@ LINES = [
     (("sweep", "--N", "1024:8192:+0", "--d", 8, "--M", "4KB"), "--N (the step of 1024:8192:+0)", None),
     (("count", "--N", 64, "--d", 8, "--M", "4KB", "--schedule", "small-cache", "--keep-p"),
      "--keep-p: found 'given'; allowed: not with --schedule small-cache", "False"),
-    (("crossover", "--N", 10**6, "--d", 64), "give --tile-multiple 4\n", None),
-    pytest.param(("crossover", "--N", 10**8, "--d", 64), "give --tile-multiple 512\n", None, marks=pytest.mark.long),
+    (("crossover", "--N", 10**7, "--d", 64), "give --tile-multiple 4\n", None),
+    pytest.param(("crossover", "--N", 10**8, "--d", 64), "give --tile-multiple 32\n", None, marks=pytest.mark.long),
 ]  # fmt: skip
 
 
