@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .arrays import anywhere, choose, larger, plus
 from .folded import Folded
 from .machine import Block, Tile
+from .watchers import Footprint
 
 if TYPE_CHECKING:
     from .problem import Attention
@@ -28,21 +29,6 @@ if TYPE_CHECKING:
     from .typing import Input, MaskLine, ScheduleLike, Shape, Size, Step, Text
 
 MOST_NAMES = 8  # of a launch whose combinations are tried; further names stay in shared memory
-
-
-@dataclass(frozen=True)
-class Footprint:
-    """What a schedule needs on a chip, without its mask.
-
-    `peak_words` and `peak_bytes` count everything that is on the chip at one time, wherever it is. `smem_bytes` must
-    fit in M. `least_smem_bytes` is what it would be with registers without limit.
-    """
-
-    peak_words: Size
-    peak_bytes: Size
-    smem_bytes: Size
-    register_bytes: Size = 0
-    least_smem_bytes: Size = 0
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import CapacityError
 from .arrays import larger, plus
@@ -121,6 +121,20 @@ class Capacity(Watcher):
         words, size = self._room.pop(block)
         self.words = self.words - words
         self.bytes = self.bytes - size
+
+
+class Footprint(NamedTuple):
+    """What a schedule needs on a chip, without its mask.
+
+    `peak_words` and `peak_bytes` count everything that is on the chip at one time, wherever it is. `smem_bytes` must
+    fit in M. `least_smem_bytes` is what it would be with registers without limit.
+    """
+
+    peak_words: Size
+    peak_bytes: Size
+    smem_bytes: Size
+    register_bytes: Size = 0
+    least_smem_bytes: Size = 0
 
 
 class Flops(Watcher):

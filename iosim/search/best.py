@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, cast, overload
 
 from ..core.arrays import anywhere, choose, larger
 from ..core.folded import Folded
-from ..core.placement import Footprint, placed
 from ..core.problem import DENSE, Attention
 from ..core.tiling import Tiling
-from ..core.watchers import Capacity
+from ..core.watchers import Capacity, Footprint
 from ..errors import InputError
 from .inner_tile import inner_matters, least_of_both, one_by_one
 from .outer_tile_under_mask import least_traffic
@@ -30,6 +29,8 @@ def footprint(schedule: ScheduleLike | Text, problem: Attention[Size], tiling: T
 
     dense = problem if problem.mask is DENSE else replace(problem, mask=DENSE)
     if problem.divided:
+        from ..core.placement import placed
+
         return placed(schedule, dense, tiling)
     capacity = Capacity()
     Folded(dense, capacity).run(schedule, tiling)

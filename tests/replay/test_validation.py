@@ -469,8 +469,8 @@ def test_what_servers_run_is_explained_as_written_down(folder):
     """All but cuDNN's decoding. FlexAttention reads at most 1.5 % more than predicted: its lists of blocks."""
     for e, row in serving(folder):
         _, found = explain(e.kernels, e.job.problem)
-        assert (found[0].schedule, found[0].label, str(found[0].explains)) == (
-            row["schedule"], row["tiles"], row["explains"]), row  # fmt: skip
+        assert str(found[0].explains) == row["explains"]
+        assert not found[0].explains or (found[0].schedule, found[0].label) == (row["schedule"], row["tiles"]), row
         assert found[0].explains == ((e.job.name, e.job.problem.N) != ("torch-cudnn", 1))
         most = 1.015 if e.job.name == "torch-flex" else 1.0005
         assert not found[0].explains or 0.9995 <= found[0].read_ratio <= most
