@@ -176,10 +176,10 @@ def _alike(group: list[Explanation]) -> tuple[str, ...]:
     return tuple(name for name in names if name != _tiles(group[0].tiling))
 
 
-def _unlikely_lists(e: Explanation) -> tuple[bool, ...]:
-    """Reasons against an explanation whose loads are known up to lists of blocks only: another grid, and tiles that are
-    no powers of two, which Triton does not have."""
-    return (e.other_grid, _odd(e) > 0) if e.index_bytes else ()
+def _unlikely_lists(e: Explanation) -> tuple[int, ...]:
+    """Reasons against an explanation whose loads are known up to lists of blocks only: another grid, tiles that are no
+    powers of two, which Triton does not have, and a schedule that was registered later."""
+    return (e.other_grid, _odd(e) > 0, list(SCHEDULES).index(e.schedule)) if e.index_bytes else ()
 
 
 def _odd(e: Explanation) -> int:
