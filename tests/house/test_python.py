@@ -79,7 +79,7 @@ SPECIAL = {
     "tune": {"curve", "plot", "by"},  # functions of their own
     "sweep": {"path", "format", "M"},  # the answer is a DataFrame; axes are keywords
     "plot": {"M"},
-    "mask": {"mask", "d", "dv", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "path"},  # a mask has two lengths
+    "mask": {*inspect.signature(iosim.Attention).parameters} - {"N", "Nk"},  # a mask has two lengths
     "trace": {"schedules"}, "cache": {"schedules", "path"},  # one schedule: `schedule`
 }  # fmt: skip
 PATH = {name: SPECIAL.setdefault(name, set()).add("path") for name in FUNCTIONS if name not in ("trace", "plot")}
