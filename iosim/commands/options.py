@@ -281,6 +281,10 @@ variant_options = options(
                 metavar="S", heading=VARIANTS, kind=COUNT),
     text_option("--page-size", "Rows of a page of the KV cache, for paged (default: 16).",
                 metavar="ROWS", heading=VARIANTS, kind=COUNT),
+    text_option("--top-k", "Blocks of keys that each query chooses, for selected (default: 16).",
+                metavar="COUNT", heading=VARIANTS, kind=COUNT, also=("topk", "k", "selected-blocks")),
+    text_option("--key-block", "Keys of a block, for selected (default: 64).",
+                metavar="ROWS", heading=VARIANTS, kind=COUNT, also=("selection-block-size",)),
     text_option("--gqa", "repeat (default): each query head loads K and V; pack: the query heads of a KV head share "
                 "tiles.", metavar="HOW", heading=VARIANTS, kind=GQA_KIND),
 )  # fmt: skip
@@ -322,7 +326,8 @@ def format_option(text: str) -> Decorator:
 
 AXES = (
     "n", "nk", "d", "dv", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "mask", "m", "m_elements", "hardware",
-    "tiles", "tile_multiple", "splits", "page_size", "gqa", "kv_dtype", "kv_scales", "registers", "stages", "columns",
+    "tiles", "tile_multiple", "splits", "page_size", "top_k", "key_block", "gqa", "kv_dtype", "kv_scales",
+    "registers", "stages", "columns",
 )  # fmt: skip
 """Parameters with several values, where a command counts a whole grid."""
 SIZES = ("m", "m_elements", "hardware")
@@ -555,7 +560,7 @@ class Command(click.Command):
 
 # ---------------------------------------------------------------- options that change nothing
 
-VARIANT_FIELDS = ("lse", "keep_p", "elementwise", "count_init", "splits", "page_size")
+VARIANT_FIELDS = ("lse", "keep_p", "elementwise", "count_init", "splits", "page_size", "top_k", "key_block")
 
 
 def check_unread(ctx: click.Context, usual: str) -> None:

@@ -100,7 +100,9 @@ class Moved(Span):
 
     @property
     def start(self) -> Size:  # type: ignore[override]
-        return sum(factor * place(x) for factor, x in self.terms)
+        return (
+            sum(factor * place(x) for factor, x in self.terms) % self.length
+        )  # entries that are not known may be large
 
     @property
     def size(self) -> Size:  # type: ignore[override]
@@ -119,6 +121,6 @@ def place(x: Tile | Block) -> Size:
     if isinstance(x, Tile):
         return x.start
     if x.value is not None:
-        return int(x.value[0])
-    first = x.shape[0]
-    return first.start if isinstance(first, Tile) else 0
+        return int(x.value.flat[0])
+    last = x.shape[-1]
+    return last.start if isinstance(last, Tile) else 0

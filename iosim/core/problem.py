@@ -135,6 +135,12 @@ class Attention(Generic[S]):
     """Registers of a thread block that tiles may live in, in bytes (core/placement.py)."""
     stages: int = 1
     """Tiles of the innermost loop that are in flight at a time."""
+    top_k: int = 16
+    """The number of blocks of keys that each query chooses, for selected."""
+    key_block: int = 64
+    """Keys of a block, for selected."""
+    choice_rows: int = 1
+    """Queries that share a choice of blocks; `packed` sets it to those of all heads of a group."""
     latent: bool = False
     """Whether V is the first dv words of each row of K, as in MLA. A schedule that loads a tile of both then loads it
     once. A schedule that ignores the option reads the same words again, as V."""
@@ -166,6 +172,9 @@ class Attention(Generic[S]):
         parse_count(self.register_bytes, "--registers", least=0)
         parse_count(self.stages, "--stages", most=MOST_STAGES)
         self._check_cache()
+        for name in ("top_k", "key_block", "choice_rows"):
+            if not hasattr(value := getattr(self, name), "dtype"):
+                parse_count(value, "--" + name.replace("_", "-"))
         heads, kv_heads = cast("tuple[Size, Size]", (self.heads, self.kv_heads))
         ragged = heads % kv_heads
         if ragged if isinstance(ragged, int) else ragged.any():
@@ -277,7 +286,8 @@ class Attention(Generic[S]):
             return self
         N, heads, kv_heads = cast("tuple[Size, Size, Size]", (self.N, self.heads, self.kv_heads))
         rows = cast("S", N * (heads // kv_heads))
-        return replace(self, N=rows, heads=self.kv_heads, mask=DENSE, gqa="repeat")
+        shared = self.choice_rows * cast("int", heads // kv_heads)
+        return replace(self, N=rows, heads=self.kv_heads, mask=DENSE, gqa="repeat", choice_rows=shared)
 
     @property
     def share_rows(self) -> S:
@@ -315,6 +325,33 @@ class Attention(Generic[S]):
         """Rows of the partial results of paged-split-kv: N for each share."""
         shares, N = cast("tuple[Size, Size]", (self.page_shares, self.N))
         return cast("S", shares * N)
+
+    @property
+    def choices(self) -> S:
+        """Choices of blocks: one for each query, or for the queries that share one."""
+        N = cast("Size", self.N)
+        return cast("S", N // self.choice_rows)
+
+    @property
+    def choices_made(self) -> S:
+        """The number of pairs of a choice and a block that it has."""
+        return cast("S", cast("Size", self.choices) * self.top_k)
+
+    @property
+    def choices_each(self) -> S:
+        """The number of choices that have the same block, if blocks are chosen evenly."""
+        Nk = cast("Size", self.Nk)
+        return cast("S", -(-cast("Size", self.choices_made) // (Nk // self.key_block)))
+
+    @property
+    def chosen_blocks(self) -> S:
+        """The number of blocks that any choice has. The last one may be in fewer choices."""
+        return cast("S", -(-cast("Size", self.choices_made) // cast("Size", self.choices_each)))
+
+    @property
+    def choice_results(self) -> S:
+        """Rows of the partial results of selected-keys-outside: one for each query and block that it chose."""
+        return cast("S", cast("Size", self.choices_made) * self.choice_rows)
 
     @property
     def cache_rows(self) -> S:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, overload
 from ..core.problem import DENSE, Attention
 from ..errors import InputError
 from ..units import dtype_bytes
-from .floors import BACKWARD_CLASS, CLASS, backward_floor, forward_floor, held_words
+from .floors import BACKWARD_CLASS, CLASS, backward_floor, forward_floor, held_words, selected_floor
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,8 +20,13 @@ if TYPE_CHECKING:
     from ..core.typing import Size
 
 DOCS = "docs/floors.md"
-FLOORS = {"attention": forward_floor, "backward": backward_floor}
-CLASSES = {"attention": CLASS, "backward": BACKWARD_CLASS}
+FLOORS = {"attention": forward_floor, "selected": selected_floor, "backward": backward_floor}
+CLASSES = {"attention": CLASS, "selected": CLASS, "backward": BACKWARD_CLASS}
+MOVED = {
+    "attention": "each input read once, each output written once",
+    "selected": "Q and the keys that one query chose read once, O written once",
+    "backward": "Q, K, V, dO read once, dQ, dK, dV written once",
+}
 SEARCHED = "best known, from search"
 COUNTED = "least of what was counted"
 FA1 = "Dao et al. 2022 (arXiv 2205.14135)"
@@ -104,9 +109,7 @@ def bounds(p: Attention, M_words: int | None, attainable: int | None = None, fam
 def proven(p: Attention, M_words: int | None, family: str) -> list[Bound]:
     """The compulsory words and the floor, under any mask."""
     prefix = "" if family == "attention" else f"{family}: "
-    moved = "each input read once, each output written once"
-    if prefix:
-        moved = "Q, K, V, dO read once, dQ, dK, dV written once"
+    moved = MOVED[family]
     if p.mask is not DENSE:
         moved += ", of what the mask shows"
     try:
@@ -115,7 +118,7 @@ def proven(p: Attention, M_words: int | None, family: str) -> list[Bound]:
         why = f"not counted: {error.hint or error.allowed}"
         return [Bound(f"{prefix}compulsory", None, "floor", moved, why, None),
                 ProvenFloor(f"{prefix}floor", None, "floor", DOCS, why, None, of_class=CLASSES[family])]  # fmt: skip
-    condition = "exact " + ("gradients" if prefix else "attention") + " by standard products"
+    condition = "exact " + ("gradients" if family == "backward" else "attention") + " by standard products"
     return [
         Bound(f"{prefix}compulsory", least.words, "floor", moved, "always", True),
         ProvenFloor(f"{prefix}floor", most.words, "floor", DOCS, condition, True, most.reads, most.form, most.T,
@@ -255,10 +258,16 @@ def backward_bounds(p: Attention, M_words: int | None, attainable: int | None) -
     ]  # fmt: skip
 
 
+def selected_bounds(p: Attention, M_words: int | None, attainable: int | None) -> list[Bound]:
+    """The least of what was counted of attention to chosen blocks. No bound was published."""
+    return [counted("selected: attainable", attainable, bool(M_words))]
+
+
 BOUNDS_BY_FAMILY: dict[str, BoundsOfFamily] = {
     "matmul": matmul_bounds,
     "softmax": softmax_bounds,
     "linear": linear_bounds,
+    "selected": selected_bounds,
     "backward": backward_bounds,
 }
 # Families other than attention's forward pass. They have no ratio to N^2 d^2 / M, and none to Algorithm 0.

@@ -19,7 +19,7 @@ RESULT_COLUMNS = (
 COLUMNS = PROBLEM_COLUMNS + RESULT_COLUMNS
 OPTIONS = (
     "lse", "keep_p", "elementwise", "count_init", "splits", "page_size", "gqa", "register_bytes", "stages", "latent",
-    "kv_dtype", "kv_scales",
+    "top_k", "key_block", "kv_dtype", "kv_scales",
 )  # fmt: skip
 DIVIDED = ("smem_peak_bytes", "register_peak_bytes", "limit")  # where tiles live in registers, or are in flight
 EVERY_COLUMN = (*COLUMNS, "dv", *OPTIONS, *DIVIDED, "tile_multiple", "hardware", "more_tiles")

@@ -45,6 +45,9 @@ class VariantOptions(TypedDict, total=False):
     gqa: str
     register_bytes: int
     stages: int
+    top_k: int
+    key_block: int
+    choice_rows: int
     latent: bool
     kv_dtype: str | None
     kv_scales: str

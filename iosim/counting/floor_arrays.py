@@ -35,9 +35,9 @@ def floor_words(problem: Attention[Size], M_bytes: Size | None, family: str, len
         return None
     sizes = {name: broadcast(getattr(problem, name), length) for name in SIZES}
     M = broadcast(0 if M_bytes is None else held_words(problem, M_bytes), length)
-    seen = seen_at(problem.mask, sizes)
+    seen = selected_at(problem, sizes) if family == "selected" else seen_at(problem.mask, sizes)
     seen = seen._replace(pairs=np.where(M > 0, seen.pairs, 0))  # for an M of no words the theorems say nothing
-    forms = latent_floors if problem.latent and family == "attention" else FLOOR_BY_FAMILY[family]
+    forms = latent_floors if problem.latent and family != "backward" else FLOOR_BY_FAMILY[family]
     words = forms(seen, sizes["d"].astype(float), sizes["dv"].astype(float), M.astype(float))
     words = words * (sizes["batch"] * sizes["kv_heads"]).astype(float)
     return np.where(words > 0, words, np.nan)
@@ -73,6 +73,13 @@ def seen_at(mask: Mask, sizes: Mapping[str, Whole]) -> SeenAt:
         except InputError:
             numbers[shape] = (np.nan,) * 5
     return SeenAt(*np.array([numbers[shape] for shape in map(tuple, shapes.T)]).T)
+
+
+def selected_at(problem: Attention[Size], sizes: Mapping[str, Whole]) -> SeenAt:
+    """What the query heads that share a KV head see of the blocks that they choose."""
+    keys = broadcast(problem.top_k * problem.key_block, len(sizes["N"])).astype(float)
+    rows, several = (sizes["N"] * (sizes["heads"] // sizes["kv_heads"])).astype(float), keys > 1
+    return SeenAt(several * rows * keys, several * rows, several * keys, rows, keys)
 
 
 def dense_at(N: Floats, Nk: Floats, group: Floats) -> SeenAt:
@@ -151,4 +158,4 @@ def simple(P: Floats, d: Floats, dv: Floats, M: Floats) -> Floats:
     return squares(P, 4 * d * (d + dv), M, ends=False)
 
 
-FLOOR_BY_FAMILY = {"attention": forward_floors, "backward": backward_floors}
+FLOOR_BY_FAMILY = {"attention": forward_floors, "selected": forward_floors, "backward": backward_floors}

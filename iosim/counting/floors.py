@@ -180,9 +180,26 @@ def check_dropout(problem: Attention) -> None:
 def forward_floor(problem: Attention, M_words: int | None, tiles: Tiling | None = None) -> Floor:
     """The floor of attention's forward pass, for an SRAM of `M_words` words; the compulsory traffic for None."""
     check_dropout(problem)
+    return floor_of_seen(problem, seen_by_group(problem, tiles), M_words)
+
+
+def selected_floor(problem: Attention, M_words: int | None, tiles: Tiling | None = None) -> Floor:
+    """The floor of attention in which each query sees the keys of `top_k` blocks, whichever these are.
+
+    A choice is a mask. All queries may choose the same blocks, so no more keys than those of one query must be read.
+    """
+    check_dropout(problem)
+    keys, rows = problem.top_k * problem.key_block, problem.N * (problem.heads // problem.kv_heads)
+    several = keys > 1
+    seen = Visible(several * rows * keys, several * rows, several * keys, rows, keys)
+    return floor_of_seen(problem, seen, M_words)
+
+
+def floor_of_seen(problem: Attention, seen: Visible, M_words: int | None) -> Floor:
+    """The floor of a forward pass in which the query heads of a group see this much."""
+    d, dv = problem.d, problem.dv
     if problem.latent:
-        return mla_floor(problem, M_words, tiles)
-    seen, d, dv = seen_by_group(problem, tiles), problem.d, problem.dv
+        return mla_floor(problem, M_words, seen=seen)
     reads = d * (seen.rows + seen.keys) + dv * seen.any_keys
     found = forms(seen, d, dv, M_words) if M_words and seen.pairs else ()
     return highest(problem, seen, M_words, (reads, dv * seen.any_rows), dv * seen.rows, found)
@@ -198,13 +215,15 @@ def backward_floor(problem: Attention, M_words: int | None, tiles: Tiling | None
     return highest(problem, seen, M_words, (reads, writes), d * (seen.rows + 2 * seen.keys), found)
 
 
-def mla_floor(problem: Attention, M_words: int | None, tiles: Tiling | None = None) -> Floor:
+def mla_floor(
+    problem: Attention, M_words: int | None, tiles: Tiling | None = None, seen: Visible | None = None
+) -> Floor:
     """The floor of latent attention, where V is the first dv <= d words of each row of K, so one read serves both.
 
     simple: reads + n >= T |P| dv / max(X^2 dv / (4 d (d + dv)), X dv). II, with s^2 = d^2 + dv^2:
     reads + n >= T |P| s^2 / max(s^2 X^2 / (16 d^2), s (X/3)^(3/2)) - |P|.
     """
-    seen, d, dv = seen_by_group(problem, tiles), problem.d, problem.dv
+    seen, d, dv = seen or seen_by_group(problem, tiles), problem.d, problem.dv
     if dv > d:
         raise InputError("--dv", dv, f"at most --d {d}, because V is part of K")
     reads = d * (seen.rows + seen.keys) + dv * (seen.any_keys - seen.keys)

@@ -13,7 +13,20 @@ if TYPE_CHECKING:
 Given = Mapping[str, str | bool | None]  # options by name, in lower case; None where an option was left out
 Fields = dict[str, Any]  # type: ignore[explicit-any]  # of `Attention`, by name: each has a type of its own
 FIELDS = {"n": "N", "nk": "Nk", "registers": "register_bytes"}  # options whose field of `Attention` has another name
-COUNT_FIELDS = ("N", "Nk", "d", "dv", "batch", "heads", "kv_heads", "splits", "page_size", "stages")
+COUNT_FIELDS = (
+    "N",
+    "Nk",
+    "d",
+    "dv",
+    "batch",
+    "heads",
+    "kv_heads",
+    "splits",
+    "page_size",
+    "top_k",
+    "key_block",
+    "stages",
+)
 
 
 def counts(given: Given, required: tuple[str, ...] = ("N", "d")) -> Fields:

@@ -37,7 +37,8 @@ def report_json(report: Report) -> Row:
 def problem_row(p: Attention) -> Row:
     """The fields of a problem as cells."""
     names = ("N", "Nk", "d", "dv", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "mask", "lse", "keep_p")
-    row = {name: getattr(p, name) for name in (*names, "elementwise", "count_init", "splits", "page_size", "gqa",
+    row = {name: getattr(p, name) for name in (*names, "elementwise", "count_init", "splits", "page_size", "top_k",
+                                              "key_block", "gqa",
                                               "register_bytes", "stages")}  # fmt: skip
     return {**row, "mask": str(p.mask), "latent": p.latent, "kv_dtype": p.cache_dtype, "kv_scales": p.kv_scales}
 

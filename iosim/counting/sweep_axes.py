@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 NUMBERS = ("N", "Nk", "d", "batch", "heads", "kv_heads", "dv")
 AXES = (*NUMBERS, "dtype", "acc_dtype", "mask", "M", "hardware")
-OPTION_COUNTS = ("splits", "page_size", "stages")
+OPTION_COUNTS = ("splits", "page_size", "top_k", "key_block", "stages")
 OPTION_AXES = (*OPTION_COUNTS, "gqa", "register_bytes", "kv_dtype", "kv_scales")
 
 AxisValue = object

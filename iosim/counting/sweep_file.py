@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 SWEEP_KEYS = (
     "N", "Nk", "d", "dv", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "mask", "M", "hardware", "tiles",
-    "tile_multiple", "schedule", "count_init", "lse", "keep_p", "elementwise", "splits", "page_size", "gqa",
+    "tile_multiple", "schedule", "count_init", "lse", "keep_p", "elementwise", "splits", "page_size", "top_k",
+    "key_block", "gqa",
     "registers", "stages", "kv_dtype", "kv_scales", "latent", "columns",
 )  # fmt: skip
 

@@ -48,6 +48,8 @@ class ProblemFields(Types, total=False):
     latent: bool
     kv_dtype: str
     kv_scales: str
+    top_k: int
+    key_block: int
 
 
 EXAMPLE_TYPES: dict[str, Types] = {"fp32": {"dtype": "fp32"}, "fp16": {"dtype": "fp16", "acc_dtype": "fp32"}}
@@ -68,6 +70,8 @@ MLA: ProblemFields = {
 }
 CACHES: list[ProblemFields] = [MLA, {**MLA, "kv_dtype": "fp8", "kv_scales": "128"},
                                {**DECODE, "Nk": 3000, "kv_dtype": "fp8", "kv_scales": "tensor"}]  # fmt: skip
+
+CHUNK: ProblemFields = {"N": 100, "Nk": 1024, "d": 64, "heads": 8, "kv_heads": 2, "gqa": "pack"}
 
 
 def shapes() -> Iterator[tuple[str, str, ProblemFields, str, int]]:
@@ -95,6 +99,11 @@ def shapes() -> Iterator[tuple[str, str, ProblemFields, str, int]]:
         for sizes in CACHES:
             yield name, "16x16", {**sizes, **EXAMPLE_TYPES["fp16"]}, "dense", 1
         yield name, "20x12", {**RAGGED, "dtype": "fp32", "kv_dtype": "fp8", "kv_scales": "16"}, "window:50", 1
+    mla: ProblemFields = {**CACHES[1], "top_k": 64, "key_block": 1, **EXAMPLE_TYPES["fp16"]}
+    chunk: ProblemFields = {**CHUNK, "top_k": 8, "key_block": 32, **EXAMPLE_TYPES["fp16"]}
+    for sizes in (mla, chunk):
+        yield "selected", "16x16", sizes, "dense", 1
+        yield "selected-keys-outside", "1x1", sizes, "dense", 1
 
 
 def visible_pairs(p: Attention, tiling: Tiling) -> NDArray[np.bool_] | None:

@@ -162,7 +162,8 @@ def traffic_chart(
 def sweep_options(values: Mapping[str, object]) -> dict[str, object]:
     """The options of `Attention` among the values, with strings read as numbers."""
     options = {name: values[name] for name in OPTIONS if name in values}
-    limits = {"elementwise": (0, 10_000), "splits": (1, LARGEST_COUNT), "page_size": (1, LARGEST_COUNT)}
+    limits = {"elementwise": (0, 10_000), "splits": (1, LARGEST_COUNT), "page_size": (1, LARGEST_COUNT),
+              "top_k": (1, LARGEST_COUNT), "key_block": (1, LARGEST_COUNT)}  # fmt: skip
     for name, (least, most) in limits.items():
         if name in options:
             text = cast("str | int", options[name])

@@ -15,6 +15,7 @@ FILES = {
     "small_cache": ("small-cache", "small-cache-q", "standard-square"),
     "online_softmax": ("softmax-3pass", "softmax-3pass-code", "softmax-2pass", "attention-3pass", "attention-2pass"),
     "matmul": ("matmul-naive", "matmul-tiled", "matmul-tiled-a", "matmul-tiled-b"),
+    "selected": ("selected", "selected-keys-outside"),
     "linear": ("linear", "linear-causal", "local-gather"),
 }  # their order in lists
 SCHEDULES.expect(FILES)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from ..core.dependent_tiles import Moved, Share
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from ..core.tiling import Tiling
     from ..core.typing import Arrays, Bools, Size, Words
 
-    Walk = Callable[[Machine, Attention, Tiling, Cache, Size | Tile], Iterator[tuple[Tile, Keys]]]
+    KeyTiles = Iterator[tuple[Tile, Keys]]
+    Walk = Callable[[Machine, Attention, Tiling, Size | Tile], KeyTiles]
 
 
 FLASH_DECODING, VLLM = "Dao, Haziza, Massa and Sizov 2023, Flash-Decoding", "Kwon et al. 2023 (arXiv 2309.06180)"
@@ -38,16 +39,7 @@ def pages(chip: Machine, p: Attention, t: Tiling) -> None:
     """Attention with queries outside. K and V lie in pages, and the block table says where each page is."""
     for i in chip.tiles(p.N, t.rows_q, parallel=True):
         q = chip.load("Q", i)
-        o = chip.compute("O", (i, p.dv), zeros)
-        l = chip.compute("l", (i,), zeros)
-        m = chip.compute("m", (i,), minus_infinity)
-        for j, keys in page_tiles(chip, p, t, Cache(chip, p), p.pages):
-            attend(chip, p, i, j, q, keys, (m, l, o))
-        chip.update(o, normalise, l)
-        chip.store(o, "O", i)
-        if p.lse:
-            chip.update(l, log_sum_exp, m)
-            chip.store(l, "LSE", i)
+        whole_result(chip, p, i, q, page_tiles(chip, p, t, p.pages))
 
 
 def split_pages(chip: Machine, p: Attention, t: Tiling) -> None:
@@ -60,53 +52,76 @@ def split_pages(chip: Machine, p: Attention, t: Tiling) -> None:
 # ---------------------------------------------------------------- parts of these
 
 
-def key_tiles(chip: Machine, p: Attention, t: Tiling, cache: Cache, keys: Size | Tile) -> Iterator[tuple[Tile, Keys]]:
+def key_tiles(chip: Machine, p: Attention, t: Tiling, keys: Size | Tile) -> KeyTiles:
     """The tiles of keys that lie one after the other, each with its K and V on chip."""
+    cache = Cache(chip, p)
     for j in chip.tiles(keys, t.rows_k):
         yield j, cache.load(j)
 
 
-def page_tiles(chip: Machine, p: Attention, t: Tiling, cache: Cache, pages: Size | Tile) -> Iterator[tuple[Tile, Keys]]:
+def page_tiles(chip: Machine, p: Attention, t: Tiling, pages: Size | Tile) -> KeyTiles:
     """The tiles of keys in pages, each with its K and V on chip. The block table has an entry for each page."""
+    cache = Cache(chip, p)
     for b in chip.tiles(pages, 1):
         entry = chip.load("table", b)
         for j in chip.tiles(Share(p.Nk, p.page_size, b), t.rows_k):
             yield j, cache.load(cache_rows(p, b, j, entry))
 
 
-def partial_results(
-    chip: Machine, p: Attention, t: Tiling, c: Tile, walk: Walk, share: Share, rows: Size
-) -> None:  # fmt: skip
+def whole_result(chip: Machine, p: Attention, i: Tile, q: Block, tiles: KeyTiles) -> None:
+    """O of a tile of queries over some tiles of keys."""
+    o = chip.compute("O", (i, p.dv), zeros)
+    l = chip.compute("l", (i,), zeros)
+    m = chip.compute("m", (i,), minus_infinity)
+    for j, keys in tiles:
+        attend(chip, p, i, j, q, keys, (m, l, o))
+    store_whole(chip, p, i, m, l, o)
+
+
+def partial_result(chip: Machine, p: Attention, i: Tile, r: Tile, q: Block, tiles: KeyTiles) -> None:
+    """O and LSE of a tile of queries over some tiles of keys, for the rows r of the partial results."""
+    o = chip.compute("Opart", (r, p.dv), zeros)
+    l = chip.compute("LSEpart", (r,), zeros)
+    m = chip.compute("m", (i,), minus_infinity)
+    for j, keys in tiles:
+        attend(chip, p, i, j, q, keys, (m, l, o))
+    chip.update(o, normalise, l)
+    chip.store(o, "Opart", r)
+    chip.update(l, log_sum_exp, m)
+    chip.store(l, "LSEpart", r)
+
+
+def partial_results(chip: Machine, p: Attention, t: Tiling, c: Tile, walk: Walk, share: Share, rows: Size) -> None:
     """O and LSE of all queries over the keys of share c. `rows` are those of the results of all shares."""
     for i in chip.tiles(p.N, t.rows_q):
-        r = partial_rows(p, c, i, rows)
         q = chip.load("Q", i)
-        o = chip.compute("Opart", (r, p.dv), zeros)
-        l = chip.compute("LSEpart", (r,), zeros)
-        m = chip.compute("m", (i,), minus_infinity)
-        for j, keys in walk(chip, p, t, Cache(chip, p), share):
-            attend(chip, p, i, j, q, keys, (m, l, o))
-        chip.update(o, normalise, l)
-        chip.store(o, "Opart", r)
-        chip.update(l, log_sum_exp, m)
-        chip.store(l, "LSEpart", r)
+        partial_result(chip, p, i, partial_rows(p, c, i, rows), q, walk(chip, p, t, share))
 
 
 def merge_results(chip: Machine, p: Attention, t: Tiling, shares: Size, rows: Size) -> None:
     """O from the partial results of all shares."""
     for i in chip.tiles(p.N, t.rows_q, parallel=True):
-        o = chip.compute("O", (i, p.dv), zeros)
-        l = chip.compute("l", (i,), zeros)
-        m = chip.compute("m", (i,), minus_infinity)
-        for c in chip.tiles(shares, 1):
-            r = partial_rows(p, c, i, rows)
-            part, lse = chip.load("Opart", r), chip.load("LSEpart", r)
-            chip.update((m, l, o), merge, part, lse)
-        chip.update(o, normalise, l)
-        chip.store(o, "O", i)
-        if p.lse:
-            chip.update(l, log_sum_exp, m)
-            chip.store(l, "LSE", i)
+        merge_parts(chip, p, i, (partial_rows(p, c, i, rows) for c in chip.tiles(shares, 1)))
+
+
+def merge_parts(chip: Machine, p: Attention, i: Tile, parts: Iterable[Tile]) -> None:
+    """O of a tile of queries from its partial results, whose rows are `parts`."""
+    o = chip.compute("O", (i, p.dv), zeros)
+    l = chip.compute("l", (i,), zeros)
+    m = chip.compute("m", (i,), minus_infinity)
+    for r in parts:
+        part, lse = chip.load("Opart", r), chip.load("LSEpart", r)
+        chip.update((m, l, o), merge, part, lse)
+    store_whole(chip, p, i, m, l, o)
+
+
+def store_whole(chip: Machine, p: Attention, i: Tile, m: Block, l: Block, o: Block) -> None:
+    """Divide O by its row sums and store it, and its LSE if that is asked for."""
+    chip.update(o, normalise, l)
+    chip.store(o, "O", i)
+    if p.lse:
+        chip.update(l, log_sum_exp, m)
+        chip.store(l, "LSE", i)
 
 
 def partial_rows(p: Attention, c: Tile, i: Tile, rows: Size) -> Moved:

@@ -127,6 +127,7 @@ LETTERS = {
     "To": "ceil(N / rows_o)",
     "Tv": "ceil(dv / cols_o)",
     "S": "ceil(Nk / ceil(Nk / splits))",
+    "Sb": "ceil(N top_k / ceil(N top_k key_block / Nk))",
     "pages": "ceil(Nk / page_size)",
     "Sp": "ceil(ceil(Nk / page_size) / ceil(ceil(Nk / page_size) / splits))",
 }  # of `formula`
@@ -277,7 +278,7 @@ def outputs_of(schedule: Schedule, problem: Attention) -> list[str]:
 def check_cache(schedule: Schedule, problem: Attention) -> None:
     """Raise InputError for keys and values that the schedule does not know: of another type than Q, with scales, or
     latent where it is not about attention's forward pass."""
-    if problem.latent and schedule.family != "attention":
+    if problem.latent and schedule.family not in ("attention", "selected"):
         raise InputError("--latent", "given", f"not with --schedule {schedule.name}", "for attention's forward pass")
     rows = [("--kv-dtype", problem.cache_dtype, problem.dtype), ("--kv-scales", problem.kv_scales, "none")]
     for option, found, usual in rows:

@@ -14,13 +14,15 @@ from ..schedules import SCHEDULES, Schedule, find
 from ..schedules.registry import LETTERS, narrowed
 from ..tables import Row
 
-SMALL, TILES = Attention(16, 8, dtype="fp32", page_size=4), Tiling(8, 8)
+SMALL, TILES = Attention(16, 8, dtype="fp32", page_size=4, key_block=4, top_k=2), Tiling(8, 8)
 TRIED: dict[str, tuple[str, object]] = {  # {option: (field of the problem, a value that may change the traffic)}
     "--lse": ("lse", True),
     "--keep-p": ("keep_p", True),
     "--elementwise": ("elementwise", 1),
     "--splits": ("splits", 3),
     "--page-size": ("page_size", 6),
+    "--top-k": ("top_k", 3),
+    "--key-block": ("key_block", 2),
     "--latent": ("latent", True),
     "--mask": ("mask", parse_mask("window:0")),
 }
@@ -73,7 +75,7 @@ def options_that_matter(schedule: Schedule, problem: Attention, traffic: Traffic
     ignored: list[str] = []
     for option, (field, value) in TRIED.items():
         asked, changed = narrowed(problem, **{field: value}), Traffic()
-        if field == "latent" and schedule.family != "attention":
+        if field == "latent" and schedule.family not in ("attention", "selected"):
             continue
         if getattr(schedule.about(asked), field) is value:
             Machine(asked, changed).run(schedule, TILES)

@@ -39,7 +39,13 @@ def fields_read(schedule: Schedule) -> frozenset[str]:
             seen |= looked_at(schedule, schedule.about(narrowed(SMALL, lse=given, keep_p=given)))
     except Exception:  # the text of a file of --load may raise anything
         return EVERY
-    return frozenset(seen)
+    return frozenset(seen) - refused(schedule)
+
+
+def refused(schedule: Schedule) -> set[str]:
+    """The options that may not be given with the schedule."""
+    asked = narrowed(SMALL, lse=True, keep_p=True)
+    return {name for name in ("lse", "keep_p") if not getattr(schedule.about(asked), name)}
 
 
 def looked_at(schedule: Schedule, problem: Attention) -> set[str]:

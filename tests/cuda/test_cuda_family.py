@@ -65,6 +65,15 @@ for k, name in enumerate(("flash1", "flash2", "split-kv", "paged", "paged-split-
     more = [CACHES[k], CACHES[(k + 2) % 5]]
     CASES += [(SCHEDULES[name], replace(p.packed, splits=3, page_size=7), tiling) for p, tiling in more]
 
+CHOICES = [
+    (
+        Attention(7, 48, dv=32, Nk=45, dtype="fp16", kv_scales="16", top_k=3, key_block=9, **FP8, **LATENT),
+        Tiling(16, 16),
+    ),
+    (Attention(6, 9, Nk=40, heads=4, kv_heads=2, dtype="fp32", top_k=2, key_block=5, lse=True), Tiling(3, 4)),
+]
+CASES += [(SCHEDULES[name], p.packed, t) for name in ("selected", "selected-keys-outside") for p, t in CHOICES]
+
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory):

@@ -9,7 +9,7 @@ from paths import DOCS
 import iosim
 
 PAGES = DOCS / "schedules"
-NAMES = ["forward", "matmul", "online-softmax", "small-cache", "linear", "../masks", "latent", "kv-types"]
+NAMES = ["forward", "matmul", "online-softmax", "small-cache", "linear", "../masks", "latent", "kv-types", "selected"]
 
 
 def sessions(name):

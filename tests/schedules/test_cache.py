@@ -16,7 +16,7 @@ from iosim.search.best import footprint
 from iosim.studies.check import same_counts
 from iosim.tuning.least import space_of
 
-WITH_SCALES = [name for name, schedule in SCHEDULES.items() if schedule.scales]
+WITH_SCALES = [name for name, s in SCHEDULES.items() if s.scales and s.family == "attention"]
 MLA = {"N": 1, "Nk": 4096, "d": 576, "dv": 512, "heads": 128, "kv_heads": 1, "gqa": "pack", "latent": True,
        "dtype": "bf16", "acc_dtype": "fp32"}  # fmt: skip
 

@@ -269,7 +269,8 @@ def test_the_docs_show_what_is_printed(page, iosim):
 # ---------------------------------------------------------------- planted mistakes
 
 
-PARTS = [decode.partial_results, decode.merge_results, decode.key_tiles, decode.page_tiles, decode.cache_rows]
+PARTS = [decode.partial_results, decode.partial_result, decode.merge_results, decode.merge_parts, decode.key_tiles,
+         decode.page_tiles, decode.cache_rows]  # fmt: skip
 
 
 class Changed:
@@ -306,15 +307,15 @@ def failing(changed, schedule):
 @pytest.mark.parametrize(
     "old, new, caught_by",
     [
-        ('chip.update(l, log_sum_exp, m)\n        chip.store(l, "LSEp', 'chip.store(l, "LSEp', {"numerics"}),
-        ('chip.update(o, normalise, l)\n        chip.store(o, "Op', 'chip.store(o, "Op', {"numerics"}),
+        ('chip.update(l, log_sum_exp, m)\n    chip.store(l, "LSEp', 'chip.store(l, "LSEp', {"numerics"}),
+        ('chip.update(o, normalise, l)\n    chip.store(o, "Op', 'chip.store(o, "Op', {"numerics"}),
         ('chip.store(l, "LSEpart", r)', 'chip.store(l, "LSEpart", r); chip.store(l, "LSEpart", r)', {"formula"}),
-        ("attend(chip", 'q = chip.load("Q", i); attend(chip', {"formula", "footprint"}),
+        ("attend(chip", 'chip.load("Q", i); attend(chip', {"formula", "footprint"}),
         ("(m, l, o), merge", '(m, l, chip.compute("O", (i, p.dv), zeros)), merge', {"numerics"}),
         ("key_tiles, Share(p.Nk, p.share_rows, c)", "key_tiles, p.Nk", {"formula"}),
         (
-            "i, rows)\n            part",
-            "i, rows)\n            r = Moved(p.partial_rows, i, ((1, i),)); part",
+            "part, lse =",
+            "r = Moved(p.partial_rows, i, ((1, i),)); part, lse =",
             {"numerics"},
         ),
     ],

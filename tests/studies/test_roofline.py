@@ -365,7 +365,7 @@ def test_the_predicted_time_is_that_of_kept_measurements(gpu, shape):
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_every_schedule_is_predicted_unless_it_is_ideal(name):
     p, ideal = SCHEDULES[name].about(Attention(64, 32, heads=2)), "ideal" in SCHEDULES[name].rules
-    sizes = {"Nk": p.Nk, "heads": p.heads, "mask": str(p.mask)}
+    sizes = {"Nk": p.Nk, "heads": p.heads, "mask": str(p.mask), "top_k": p.top_k, "key_block": p.key_block}
     found = roofline(p.N, p.d, "h100", schedules=[name], tiles=None if ideal else "16x16", **sizes)
     row = found.rows[-1]
     assert (row.predicted_seconds is None) == bool(found.not_predicted) == ideal

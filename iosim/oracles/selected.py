@@ -1,0 +1,41 @@
+"""Random choices of blocks of keys, and attention to the chosen keys in float64."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .attention import attention, plain_inputs, queries_keys_values
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..core.problem import Attention
+    from ..core.typing import Arrays, Bools
+
+
+def chosen_blocks(rng: np.random.Generator, p: Attention, visible: Bools | None) -> Arrays:
+    """Random Q, K and V of one head, and choices that use blocks evenly.
+
+    `index` (choices, top_k) names the blocks of each choice. The same by block: `blocks` names each block that somebody
+    chose, `queries` those who chose it, block after block, and `results` (choices, top_k) the places there of each.
+    """
+    import numpy as np
+
+    made = np.arange(p.choices_made)  # block after block; whoever chooses twice is a round of choices later
+    names = rng.permutation(p.Nk // p.key_block)[: p.chosen_blocks]
+    queries = rng.permutation(p.choices)[made % p.choices]
+    results = np.argsort(queries, kind="stable").reshape(p.choices, p.top_k)
+    numbers = {"index": names[made // p.choices_each][results], "blocks": names, "queries": queries, "results": results}
+    return {**queries_keys_values(rng, p, None), **numbers}  # type: ignore[dict-item]  # whole numbers
+
+
+def selected_output(hbm: Arrays, p: Attention, visible: Bools | None) -> Arrays:
+    """{"O": attention of each query to the keys of its blocks}."""
+    import numpy as np
+
+    plain, seen = plain_inputs(hbm, p), np.zeros((p.N, p.Nk), bool)
+    for x, blocks in enumerate(hbm["index"]):
+        rows = slice(x * p.choice_rows, (x + 1) * p.choice_rows)
+        for block in blocks:
+            seen[rows, int(block) * p.key_block : (int(block) + 1) * p.key_block] = True
+    return {"O": attention(plain["Q"], plain["K"], plain["V"], seen)}

@@ -1,0 +1,184 @@
+"""Attention to the blocks of keys that an index chooses, with queries or with blocks of keys in the outer loop.
+
+The index is given: an array that names --top-k blocks of --key-block keys for each query. Query heads that share a KV
+head share a choice if they are packed (--gqa pack).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ..core.arrays import smaller
+from ..core.dependent_tiles import Moved, Share
+from ..core.problem import DENSE, Tensor
+from ..oracles.selected import chosen_blocks, selected_output
+from .cache import Cache, Keys, cache_room, cache_traffic
+from .decode import merge_parts, partial_result, whole_result
+from .registry import Schedule, narrowed, register
+
+if TYPE_CHECKING:
+    from ..core.machine import Block, Machine, Tile
+    from ..core.problem import Attention
+    from ..core.tiling import Tiling
+    from ..core.typing import Size, Words
+
+
+def selected(chip: Machine, p: Attention, t: Tiling) -> None:
+    """Queries outside: the queries of a choice gather its blocks of keys (NSA; with blocks of one key, DSA)."""
+    for x in chip.tiles(p.choices, 1, parallel=True):
+        for i in chip.tiles(Share(p.N, p.choice_rows, x), t.rows_q):
+            q = chip.load("Q", i)
+            whole_result(chip, p, i, q, block_tiles(chip, p, t, x))
+
+
+def selected_keys_outside(chip: Machine, p: Attention, t: Tiling) -> None:
+    """Blocks of keys outside: each is loaded once, and the queries that chose it are gathered (the order of FSA). Every
+    choice of a block gives a partial O and its LSE, and a second kernel merges those of a query."""
+    for c in chip.tiles(p.chosen_blocks, 1, parallel=True):
+        entry = chip.load("blocks", c)
+        cache = Cache(chip, p)
+        for j in chip.tiles(p.key_block, p.key_block):
+            keys = cache.load(keys_of(p, entry, j))
+            for u in chip.tiles(Share(p.choices_made, p.choices_each, c), 1):
+                who = chip.load("queries", u)
+                for i in chip.tiles(p.choice_rows, p.choice_rows):
+                    q = chip.load("Q", rows_of(p, i, who, p.N))
+                    partial_result(chip, p, i, rows_of(p, i, u, p.choice_results), q, iter([(j, keys)]))
+    for x in chip.tiles(p.choices, 1, parallel=True):
+        for i in chip.tiles(Share(p.N, p.choice_rows, x), p.choice_rows):
+            merge_parts(chip, p, i, results_of(chip, p, x, i))
+
+
+# ---------------------------------------------------------------- parts of these
+
+
+def block_tiles(chip: Machine, p: Attention, t: Tiling, x: Tile) -> Iterator[tuple[Tile, Keys]]:
+    """The tiles of keys in the blocks of choice x, each with its K and V on chip."""
+    cache = Cache(chip, p)
+    for b in chip.tiles(p.top_k, 1):
+        entry = chip.load("index", x, b)
+        for j in chip.tiles(p.key_block, t.rows_k):
+            yield j, cache.load(keys_of(p, entry, j))
+
+
+def results_of(chip: Machine, p: Attention, x: Tile, i: Tile) -> Iterator[Moved]:
+    """The rows of the partial results of choice x, which lie where its list says."""
+    for b in chip.tiles(p.top_k, 1):
+        entry, g = chip.load("results", x, b), p.choice_rows
+        yield Moved(p.choice_results, i, ((g, entry), (1, i), (-g, x)))
+
+
+def keys_of(p: Attention, entry: Block, j: Tile) -> Moved:
+    """Key tile j of the block of keys that an entry names."""
+    return Moved(p.Nk, j, ((p.key_block, entry), (1, j)))
+
+
+def rows_of(p: Attention, i: Tile, choice: Tile | Block, length: Size) -> Moved:
+    """The rows of a choice: the `choice_rows` rows of tile i, after as many for each choice before it."""
+    return Moved(length, i, ((p.choice_rows, choice), (1, i)))
+
+
+# ---------------------------------------------------------------- by hand (words of one head)
+
+
+def selected_traffic(p: Attention, t: Tiling) -> Words:
+    """Each choice reads its blocks, and their numbers, for each tile of its rows. Q and O move once."""
+    tiles = p.N // p.choice_rows * -(-p.choice_rows // t.rows_q)
+    lse = {"LSE": (0, p.N)} if p.lse else {}
+    keys = cache_traffic(p, tiles * p.top_k * p.key_block, tiles)
+    return {"Q": (p.N * p.d, 0), "index": (tiles * p.top_k, 0), **keys, "O": (0, p.N * p.dv), **lse}
+
+
+def keys_outside_traffic(p: Attention, t: Tiling) -> Words:
+    """Each chosen block moves once. For each choice of a block Q is read, and a partial O with its LSE is written and
+    read again. The numbers of blocks, of their queries and of the results to merge are words as well."""
+    made, rows = p.N // p.choice_rows * p.top_k, p.N * p.top_k
+    each = -(-made // (p.Nk // p.key_block))
+    blocks = -(-made // each)
+    return {
+        "Q": (rows * p.d, 0),
+        **cache_traffic(p, blocks * p.key_block, blocks),
+        "blocks": (blocks, 0),
+        "queries": (made, 0),
+        "results": (made, 0),
+        "Opart": (rows * p.dv, rows * p.dv),
+        "LSEpart": (rows, rows),
+        "O": (0, p.N * p.dv),
+        **({"LSE": (0, p.N)} if p.lse else {}),
+    }
+
+
+def selected_room(p: Attention, t: Tiling) -> int:
+    """The footprint of flash2 for the rows of a choice and the keys of a block, and one number of a block."""
+    rows, keys = min(t.rows_q, p.choice_rows), min(t.rows_k, p.key_block)
+    return rows * (p.d + p.dv + 2) + cache_room(p, keys, rows * keys) + 1
+
+
+def keys_outside_room(p: Attention, t: Tiling) -> int:
+    """The larger footprint of the two kernels. The first holds a block of keys with its number, and for the rows of a
+    choice Q, O, l, m, S and a number. The second holds two tiles of O, l, m, an LSE and a number."""
+    rows = p.choice_rows
+    first = 1 + cache_room(p, p.key_block, 1 + rows * (p.d + p.dv + 2) + rows * p.key_block)
+    return max(first, rows * (2 * p.dv + 3) + 1)
+
+
+def whole_blocks(p: Attention) -> Attention:
+    """Every query chooses --top-k different blocks of --key-block keys, of those that Nk keys have; no other mask."""
+    block = smaller(p.key_block, p.Nk)
+    Nk = p.Nk // block * block
+    top_k = smaller(p.top_k, Nk // block)
+    return narrowed(p, key_block=block, Nk=Nk, top_k=top_k, mask=DENSE, keep_p=False)
+
+
+NSA, DSA = "Yuan et al. 2025 (arXiv 2502.11089), NSA", "DeepSeek-AI 2025 (arXiv 2512.02556), DSA"
+FSA = "Yan et al. 2025 (arXiv 2508.18224), FSA"
+CHOICES = {
+    "index": Tensor(("choices", "top_k"), "index"),
+    "blocks": Tensor(("chosen_blocks",), "index"),
+    "queries": Tensor(("choices_made",), "index"),
+    "results": Tensor(("choices", "top_k"), "index"),
+    "Opart": Tensor(("choice_results", "dv"), "state"),
+    "LSEpart": Tensor(("choice_results",), "state"),
+}
+
+register(
+    Schedule(
+        "selected",
+        selected,
+        "each query gathers the blocks that it chose",
+        f"{NSA}, section 3.4; {DSA}, for blocks of one key",
+        formula="R = N d + N top_k (key_block (d + dv) + 1), W = N dv",
+        state="a tile of Q with its O, l, m on chip; nothing waits in HBM",
+        exact_traffic=selected_traffic,
+        footprint=selected_room,
+        scales=True,
+        tensors=CHOICES,
+        family="selected",
+        example=chosen_blocks,
+        answer=selected_output,
+        about=whole_blocks,
+        known_as="nsa, dsa, moba, native-sparse-attention, deepseek-sparse-attention, sparse-mla, top-k, quest",
+    )
+)
+register(
+    Schedule(
+        "selected-keys-outside",
+        selected_keys_outside,
+        "each block gathers the queries that chose it",
+        f"{FSA}, with the merging of split-kv",
+        outer="keys",
+        rules=("ideal",),
+        formula="R = N top_k (d + dv + 3) + Sb (key_block (d + dv) + 1), W = N top_k (dv + 1) + N dv",
+        state="a block of K and V on chip; a partial O and LSE of each choice wait in HBM between launches",
+        exact_traffic=keys_outside_traffic,
+        footprint=keys_outside_room,
+        scales=True,
+        tensors=CHOICES,
+        family="selected",
+        example=chosen_blocks,
+        answer=selected_output,
+        about=whole_blocks,
+        known_as="fsa, flash-sparse-attention, moba",
+    )
+)
