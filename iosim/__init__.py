@@ -28,8 +28,11 @@ _WHERE = {
     "cache": "tracing.cache_answer",
     "plot": "pictures.picture",
     "floor": "counting.floors",
+    "explain": "kernels.explain",
+    "tensor": "kernels.arguments",
     "Report": "counting.count",
     "Result": "counting.count",
+    "Explained": "kernels.explain",
     "Best": "tuning.least",
     "Curve": "tuning.least",
     "Bounds": "tuning.proven",
@@ -78,6 +81,9 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from .counting.sweep import sweep as sweep
     from .errors import InputError as InputError
     from .errors import IosimError as IosimError
+    from .kernels.arguments import tensor as tensor
+    from .kernels.explain import Explained as Explained
+    from .kernels.explain import explain as explain
     from .masks.picture import mask as mask
     from .notebook import Table as Table
     from .pictures.picture import Picture as Picture

@@ -31,6 +31,7 @@ COMMANDS = {
     "check": "Run schedules numerically on the CPU: output error, counts, SRAM.",
     "verify": "On a GPU: words, hardware bytes, DRAM, time and output against the model.",
     "profile": "Which schedule and tiles explain an attention kernel that somebody else wrote.",
+    "explain": "What a Triton kernel reads, writes and takes, before it runs; needs no GPU.",
     "calibrate": "Measure this GPU into a hardware file.",
     "tune": "The least traffic that fits, over schedules and tiles; with --curve, for every M.",
     "crossover": "The M or N from which on one schedule moves less than another, exact to the byte.",

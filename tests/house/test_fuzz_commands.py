@@ -7,6 +7,7 @@ import time
 
 import pytest
 import test_fuzz as fuzz
+from paths import TESTS
 
 from iosim.commands.cli import COMMANDS, main
 
@@ -14,7 +15,7 @@ AMOUNTS = [(24, 0.5), pytest.param(150, 5, marks=pytest.mark.long)]  # lines and
 HUGE = ["16777216", str(2**30), str(2**48)]
 COUNTS = ["1", "2", "7", "8", "16", "31", "40"]
 GPU = {"verify", "profile", "calibrate"}
-EXTRAS = GPU | {"plot"}  # they need a GPU or a package that may be missing
+EXTRAS = GPU | {"plot", "explain"}  # they need a GPU or a package that may be missing
 ANSWERS = {name: {0, 2, 3} if name in EXTRAS else {0, 1, 2} for name in COMMANDS}  # 1: a check that failed
 
 AXIS = ["4,8", "4:16:x2", "3:9:+3", "8,"]
@@ -77,18 +78,26 @@ POOLS = {
     "-o": (["-"], fuzz.BAD_PATHS),
     "-x": (["M_bytes"], ["", "nothing"]),
     "-y": (["total"], ["", "nothing"]),
+    "--kernel": (["add", "attention"], ["", "ad", "\0"]),
+    "--grid": (["cdiv(n, BLOCK)", "2", "n, 2"], ["", "x", "1.5", "()", "n(", "1, 2, 3, 4", "2 ** 9 ** 9", "9" * 40, "n" * 99]),
+    "--arg": (["n=100", "X=fp32[n]", "Y=fp32[n]", "Z=fp32[n]"], ["", "=", "n", "n=", "X=fp32[", "X=fp32[0]", "X=no.npy", "n=n", "n=1<<99", "n='a'*9"]),
+    "--const": (["BLOCK=64"], ["", "BLOCK", "BLOCK=0", "BLOCK=()", "BLOCK=1/0", "__import__=1", "BLOCK=__import__('os')"]),
+    "--warps": (["4", "8"], fuzz.BAD_NUMBERS),
+    "--target": (["sm_90", "sm_80"], ["", "sm_1", "90", "sm_9000"]),
+    "--as": (["attention"], ["", "softmax", "attention:", "attention:Q"]),
 }
 ARGUMENTS = {
     "schedules": (fuzz.SCHEDULES, fuzz.BAD_SCHEDULES),
     "hardware": (fuzz.HARDWARE, fuzz.BAD_HARDWARE),
     "mask": (MASKS, fuzz.BAD_MASKS),
+    "explain": ([str(TESTS / "helpers" / "triton_kernels.py")], ["", "/no/such.py", "/", "\0"]),
     "profile": (["torch-flash", "torch-math"], ["", "torch", "\0"]),
 }
 OTHER = ([], ["", "0", "x", "\0", "9" * 40, "/no/such/file"])
 EVERY = [*fuzz.SCHEDULES, "flash1,flash2", "flash2,split-kv", "memory-efficient", "split-kv", "paged", "flash1-bwd", "flash2-bwd-second-pass", "small-cache",
          "softmax-2pass", "attention-3pass", "matmul-tiled-b", "linear", "linear-causal", "local-gather"]  # fmt: skip
 PICTURES = ["picture.svg", "picture.png", "picture.pdf"]
-OFTEN = {"roofline": {"--hardware": 0.9, "--M": 0.1}, "plot": {"-o": 0.95}, "mask": {"--mask": 0.1}}
+OFTEN = {"explain": {"--kernel": 0.9, "--grid": 0.9, "--const": 0.9, "--N": 0.05, "--d": 0.05, "--M": 0}, "roofline": {"--hardware": 0.9, "--M": 0.1}, "plot": {"-o": 0.95}, "mask": {"--mask": 0.1}}
 USUAL = {"--N": 0.97, "--d": 0.95, "--M": 0.7, "--tiles": 0.6, "-o": 0.1, "--hardware": 0.1, "--M-elements": 0.05}
 
 
@@ -99,7 +108,7 @@ def line(rng, name):
     for parameter in main.get_command(None, name).params:
         option = max(parameter.opts, key=len) if parameter.param_type_name == "option" else None
         if option is None:
-            if rng.random() < {"mask": 0.9, "plot": 0.1, "sweep": 0.1}.get(name, 0.4):
+            if rng.random() < {"mask": 0.9, "explain": 0.97, "plot": 0.1, "sweep": 0.1}.get(name, 0.4):
                 args.append(pick(rng, bad, ARGUMENTS.get(name, OTHER)))
         elif parameter.is_flag:
             args += [option] if rng.random() < 0.12 else []

@@ -32,6 +32,7 @@ ROOMS = {
     "predict": {"core", "cuda", "steps"},
     "studies": COUNTED | {"cuda", "predict"},
     "gpu": COUNTED | {"cuda", "predict"},
+    "kernels": COUNTED | {"predict", "gpu"},
     "calibrate": COUNTED | {"cuda", "predict", "gpu"},
     "pictures": COUNTED | {"tuning", "tracing", "studies"},
 }

@@ -1,0 +1,105 @@
+"""`iosim explain`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ..errors import InputError
+from .answer import Output, Part, answer_all, say
+from .options import (
+    COUNT,
+    HARDWARE,
+    Need,
+    Option,
+    flag_option,
+    named_command,
+    outputs,
+    problem_options,
+    text_option,
+)
+
+if TYPE_CHECKING:
+    from ..core.problem import Attention
+    from ..kernels.explain import Explained
+
+GRID = Need("grid")
+
+
+@named_command("explain", needs=(GRID,))
+@click.argument("file")
+@text_option("--kernel", "The kernel's name (default: the only one of the file).", metavar="NAME")
+@text_option("--grid", "Programs: one to three expressions in the names of --arg and --const.", metavar="EXPRESSIONS")
+@click.option("--arg", "args", cls=Option, multiple=True, metavar="NAME=VALUE",
+              help="An argument: a tensor as Q=fp16[H,N,64], a number, an expression, or data as FILE.npy. A name that "
+              "is no argument may stand in expressions.")  # fmt: skip
+@click.option("--const", "consts", cls=Option, multiple=True, metavar="NAME=VALUE",
+              help="A constant of the compilation (tl.constexpr).")  # fmt: skip
+@text_option("--warps", "Warps of a program (default: 4).", metavar="COUNT", kind=COUNT, also=("num-warps",))
+@text_option("--stages", "Stages of a pipelined loop (default: 3).", metavar="COUNT", kind=COUNT, also=("num-stages",))
+@text_option("--target", "Compute capability to compile for.", metavar="sm_XX", default="sm_90", show_default=True)
+@text_option("--hardware", "The GPU whose limits count (default: h100 for sm_90).", metavar="NAME", kind=HARDWARE)
+@text_option("--as", "What it computes: attention (with --N, --d); attention:Q=query,O=out names its arguments. Adds "
+             "the floor and the nearest schedule.", metavar="WHAT", parameter="computes")  # fmt: skip
+@flag_option("--tune", "All configurations of @triton.autotune, best first: those that fit, then fewest words.")
+@flag_option("--no-resources", "Only the words: do not compile to the end (faster).")
+@problem_options
+@outputs
+def command(
+    file: str, kernel: str | None, grid: str | None, args: tuple[str, ...], consts: tuple[str, ...], warps: str | None,
+    stages: str | None, target: str, hardware: str | None, computes: str | None, tune: bool, no_resources: bool,
+    output: Output, **given: str | bool | None,
+) -> None:  # fmt: skip
+    """What a launch of a Triton kernel reads and writes, word by word, and what it takes on a GPU. Needs no GPU.
+
+    The kernel is compiled by Triton for --target, and its own addresses are followed for every program of the grid.
+
+    Example: iosim explain kernels.py --kernel attention --grid "cdiv(N, BM), H" --arg Q=fp16[H,N,D] --arg K=fp16[H,N,D]
+    --arg V=fp16[H,N,D] --arg O=fp16[H,N,D] --arg scale=0.125 --arg N=4096 --arg H=8 --const D=64 --const BM=128
+    --const BN=64 --warps 8 --as attention --heads 8 --d 64
+    """
+    from ..kernels.launch import launch_answers
+
+    problem, roles = meaning(computes, given)
+    if grid is None:
+        raise InputError("--grid", "nothing", "one to three expressions")
+    answers = launch_answers(
+        file, kernel, grid, texts("--arg", args), texts("--const", consts), warps, stages, target, hardware, problem,
+        roles, not no_resources, tune,
+    )  # fmt: skip
+    answer_all([part_of(answer) for answer in answers], output)
+
+
+def part_of(answer: Explained) -> Part:
+    """An answer as a part of the output. Its notes go to stderr."""
+    say(answer.notes)
+    label = {"num_warps": answer.num_warps, "num_stages": answer.num_stages, **answer.constants}
+    return Part(label, answer.to_rows(), answer.to_dict(), answer.pieces())
+
+
+def texts(option: str, given: tuple[str, ...]) -> dict[str, str]:
+    """Texts by name, of options NAME=VALUE."""
+    found = {}
+    for each in given:
+        name, equal, text = each.partition("=")
+        if not equal or not name.strip().isidentifier() or not text.strip():
+            raise InputError(option, each, "NAME=VALUE, as in N=4096 or Q=fp16[8,4096,64]")
+        found[name.strip()] = text.strip()
+    return found
+
+
+def meaning(computes: str | None, given: dict[str, str | bool | None]) -> tuple[Attention | None, dict[str, str]]:
+    """The problem that the kernel solves, and which argument is which tensor; None without --as."""
+    from ..counting.given import problem
+
+    if computes is None:
+        unused = [f"--{name.replace('_', '-')}" for name, value in given.items() if value not in (None, False)]
+        if unused:
+            raise InputError(unused[0], "no --as", "--as attention beside it", "the problem is only for --as attention")
+        return None, {}
+    what, _, named = computes.partition(":")
+    if what != "attention":
+        raise InputError("--as", what, "attention")
+    pairs = [part.partition("=") for part in named.split(",") if part.strip()]
+    return problem(given), {argument.strip(): role.strip() for role, _, argument in pairs}

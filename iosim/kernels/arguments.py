@@ -1,0 +1,235 @@
+"""Arguments of a launch, as texts or values: tensors such as `fp16[H,N,D]`, files of data, and expressions in names."""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING
+
+from ..errors import InputError, suggestion
+
+if TYPE_CHECKING:
+    from .numbers import Elements
+
+DTYPES = {  # what Triton calls them, and their bytes
+    "fp16": ("float16", 2), "bf16": ("bfloat16", 2), "fp32": ("float32", 4), "fp64": ("float64", 8),
+    "fp8": ("float8e4nv", 1), "fp8e4nv": ("float8e4nv", 1), "fp8e5": ("float8e5", 1),
+    "bool": ("int1", 1), "int1": ("int1", 1), "int8": ("int8", 1), "int16": ("int16", 2), "int32": ("int32", 4),
+    "int64": ("int64", 8), "uint8": ("uint8", 1), "uint16": ("uint16", 2), "uint32": ("uint32", 4),
+    "uint64": ("uint64", 8),
+}  # fmt: skip
+ALSO = {"float16": "fp16", "half": "fp16", "bfloat16": "bf16", "float32": "fp32", "float": "fp32", "float64": "fp64",
+        "double": "fp64", "float8_e4m3fn": "fp8e4nv", "float8e4nv": "fp8e4nv", "float8_e5m2": "fp8e5",
+        "float8e5": "fp8e5", "i1": "bool", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
+        "u8": "uint8"}  # fmt: skip
+TENSOR = re.compile(r"\s*([A-Za-z]\w*)\s*\[(.*)\]\s*$")
+ALIGNED = 256  # bytes that the start of every tensor is a multiple of, as PyTorch allocates them
+
+Value = object  # what a kernel takes: an integer, a float, a truth, a text, a type of Triton, a Tensor
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor that a kernel is given: what its words are, its shape, and its data where they are known.
+
+    Its words lie in order, the last axis without gaps.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    data: Elements | None = None
+
+    @property
+    def word_bytes(self) -> int:
+        return DTYPES[self.dtype][1]
+
+    @property
+    def words(self) -> int:
+        return prod(self.shape)
+
+    def stride(self, axis: int | None = None) -> int | tuple[int, ...]:
+        """Words from one index of an axis to the next; of all axes without one."""
+        strides = tuple(prod(self.shape[k + 1 :]) for k in range(len(self.shape)))
+        return strides if axis is None else strides[axis]
+
+
+def tensor(dtype: str, shape: Sequence[int], data: Elements | None = None) -> Tensor:
+    """A tensor for `iosim.explain`: `tensor("fp16", (8, 4096, 64))`. `data` are needed if addresses depend on them."""
+    return Tensor(checked_dtype(dtype, "tensor"), tuple(int(n) for n in shape), data)
+
+
+def checked_dtype(name: str, where: str) -> str:
+    """The name of an element type, as iosim writes it."""
+    short = name.rsplit(".", 1)[-1].lower()
+    short = ALSO.get(short, short)
+    if short not in DTYPES:
+        raise InputError(where, name, ", ".join(DTYPES), suggestion(short, [*DTYPES, *ALSO]))
+    return short
+
+
+def as_tensor(value: Value, where: str) -> Tensor | None:
+    """A tensor of anything with a dtype and a shape (NumPy, PyTorch); None for other values."""
+    if isinstance(value, Tensor):
+        return value
+    dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
+    if dtype is None or shape is None or not hasattr(value, "__getitem__"):
+        return None
+    import numpy as np
+
+    data = value if isinstance(value, np.ndarray) else None
+    return Tensor(checked_dtype(str(dtype), where), tuple(int(n) for n in shape), data)
+
+
+# ---------------------------------------------------------------- texts
+
+OPERATORS: dict[type, Callable[..., Value]] = {  # type: ignore[explicit-any]  # functions of Python's operators
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod, ast.Div: operator.truediv, ast.Pow: operator.pow, ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift, ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Not: operator.not_,
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}  # fmt: skip
+LARGEST = 1 << 63
+MOST_POWER = 64
+MOST_PROGRAMS = (2**31 - 1, 65_535, 65_535)  # of a grid's axes
+
+
+def cdiv(a: int, b: int) -> int:
+    """The quotient rounded up."""
+    return -(-a // b)
+
+
+FUNCTIONS: dict[str, Callable[..., Value]] = {  # type: ignore[explicit-any]  # of any number of integers
+    "cdiv": cdiv,
+    "min": min,
+    "max": max,
+    "next_power_of_2": lambda n: 1 << max(0, n - 1).bit_length(),
+    "stride": lambda t, axis: t.stride(axis),
+    "size": lambda t, axis: t.shape[axis],
+    "numel": lambda t: t.words,
+}
+
+
+class Names:
+    """Texts by name, as given on a command line. A value may use the names of others, in any order."""
+
+    def __init__(self, texts: Mapping[str, str], option: str, more: Mapping[str, Value] | None = None) -> None:
+        self.texts, self.option, self.more = texts, option, more or {}
+        self.values: dict[str, Value] = {}
+        self.under_way: list[str] = []
+        self.read: set[str] = set()
+
+    def __getitem__(self, name: str) -> Value:
+        """The value of a name."""
+        if name not in self.values:
+            if name not in self.texts:
+                if name in self.more:
+                    return self.more[name]
+                hint = suggestion(name, [*self.texts, *FUNCTIONS]) or f"give --arg {name}=..."
+                raise InputError(self.where, name, "a name that is given", hint)
+            if name in self.under_way:
+                raise InputError(self.where, self.texts[name], "no circle of names")
+            self.under_way.append(name)
+            self.values[name] = self.value(self.texts[name])
+            self.under_way.pop()
+        return self.values[name]
+
+    @property
+    def where(self) -> str:
+        """What is being read, for messages."""
+        return f"{self.option} {self.under_way[-1]}" if self.under_way else self.option
+
+    def value(self, text: str) -> Value:
+        """What a text stands for: a tensor, the data of a file, or an expression."""
+        if text.endswith(".npy"):
+            return tensor_of_file(text, self.where)
+        shaped = TENSOR.match(text)
+        if not shaped:
+            return self.expression(text)
+        sizes = self.expression(f"({shaped[2]},)" if shaped[2].strip() else "()")
+        assert isinstance(sizes, tuple)
+        for size in sizes:
+            if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+                raise InputError(self.where, text, "sizes that are whole numbers from 1", f"found {size!r}")
+        return Tensor(checked_dtype(shaped[1], self.where), sizes)
+
+    def expression(self, text: str) -> Value:
+        """The value of an expression such as `cdiv(N, BM) * 2`."""
+        try:
+            tree = ast.parse(text.strip(), mode="eval")
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            raise InputError(self.where, text, "a number, a name, or an expression such as cdiv(N, BM)") from None
+        try:
+            return self.of_node(tree.body, text)
+        except (TypeError, ZeroDivisionError, OverflowError, IndexError, AttributeError, RecursionError) as error:
+            raise InputError(self.where, text, "an expression that has a value", str(error)) from None
+
+    def of_node(self, node: ast.expr, text: str) -> Value:
+        """The value of a part of an expression."""
+        if isinstance(node, ast.Constant):
+            return node.value
+        if isinstance(node, ast.Name):
+            self.read.add(node.id)
+            return self[node.id]
+        if isinstance(node, ast.Tuple):
+            return tuple(self.of_node(part, text) for part in node.elts)
+        if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
+            left, right = self.of_node(node.left, text), self.small_power(node, text)
+            return self.small(OPERATORS[type(node.op)](left, right), text)
+        if isinstance(node, ast.UnaryOp) and type(node.op) in OPERATORS:
+            return OPERATORS[type(node.op)](self.of_node(node.operand, text))
+        if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in OPERATORS:
+            return OPERATORS[type(node.ops[0])](self.of_node(node.left, text), self.of_node(node.comparators[0], text))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute) and not node.keywords:
+            name = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
+            if name in FUNCTIONS:
+                return FUNCTIONS[name](*(self.of_node(part, text) for part in node.args))
+            raise InputError(self.where, name, ", ".join(FUNCTIONS), suggestion(name, FUNCTIONS))
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in ("tl", "triton"):
+            return getattr(self.more["tl"], node.attr)
+        raise InputError(self.where, text, "numbers, names, + - * // %, and " + ", ".join(FUNCTIONS))
+
+    def small_power(self, node: ast.BinOp, text: str) -> Value:
+        """The right side of an operation; an exponent or a shift must be small."""
+        value = self.of_node(node.right, text)
+        least = 0 if isinstance(node.op, ast.LShift) else -MOST_POWER
+        small = isinstance(value, int | float) and least <= value < MOST_POWER
+        if isinstance(node.op, ast.Pow | ast.LShift) and not small:
+            raise InputError(self.where, text, f"an exponent below {MOST_POWER}")
+        return value
+
+    def small(self, value: Value, text: str) -> Value:
+        """A value that a kernel's integer can hold."""
+        if isinstance(value, int) and abs(value) >= LARGEST:
+            raise InputError(self.where, text, "a number of at most 63 bits")
+        return value
+
+
+def tensor_of_file(path: str, where: str) -> Tensor:
+    """The tensor in a file of NumPy."""
+    import numpy as np
+
+    try:
+        data = np.load(path, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise InputError(where, path, "a file of numpy.save", str(error)) from None
+    if not isinstance(data, np.ndarray):
+        raise InputError(where, path, "a file with one array")
+    return Tensor(checked_dtype(str(data.dtype), where), data.shape, data)
+
+
+def read_grid(value: Value) -> tuple[int, int, int]:
+    """A grid of one to three numbers of programs."""
+    sizes = value if isinstance(value, tuple | list) else (value,)
+    whole = all(isinstance(n, int) and not isinstance(n, bool) and n >= 1 for n in sizes)
+    if not whole or not 1 <= len(sizes) <= 3:
+        raise InputError("grid", str(value), "a tuple of one to three whole numbers from 1, such as (cdiv(N, BM), H)")
+    for n, most in zip(sizes, MOST_PROGRAMS, strict=False):
+        if n > most:
+            raise InputError("grid", str(value), f"at most {most} programs on this axis, as CUDA has it")
+    x, y, z = (*sizes, 1, 1)[:3]
+    return int(x), int(y), int(z)

@@ -1,0 +1,289 @@
+"""Compiles a kernel by Triton, for a GPU that need not be there: its code, its shared memory and its registers.
+
+The launch is specialised as Triton's launcher would: integers that are 1 or multiples of 16, and aligned pointers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeGuard
+
+from ..errors import InputError, IosimError, MissingError
+from .arguments import ALIGNED, DTYPES, Tensor, Value, as_tensor
+from .code import Code
+from .read import read_module
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+WARP_SIZE = 32
+ADVICE = "pip install 'iosim[triton]' (about 1 GB; no GPU and no PyTorch are needed)"
+USED = re.compile(r"REG:(\d+) STACK:(\d+)")
+
+
+def require_triton() -> None:
+    """Raise MissingError if Triton is not there."""
+    from importlib.util import find_spec
+
+    if find_spec("triton") is None:
+        raise MissingError(f"Triton is not installed: {ADVICE}")
+
+
+class Argument:
+    """A tensor as Triton's launcher looks at it: its type, and an aligned address."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.dtype, self.shape, self.stride = DTYPES[tensor.dtype][0], tensor.shape, tensor.stride
+        self.bytes = tensor.words * tensor.word_bytes
+
+    def data_ptr(self) -> int:
+        return ALIGNED
+
+    def ptr_range(self) -> int:
+        return self.bytes
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a program takes on a multiprocessor."""
+
+    smem_bytes: int
+    registers: int
+    """Of a thread."""
+    stack_bytes: int
+    """Of a thread: registers that the compiler had no room for."""
+    num_warps: int
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A choice of constants, warps and stages, such as one of `@triton.autotune`."""
+
+    constants: Mapping[str, Value] = field(default_factory=dict)
+    num_warps: int | None = None
+    num_stages: int | None = None
+
+
+class Kernel:
+    """A function of `@triton.jit`, with what decorators put around it: its configurations and heuristics."""
+
+    def __init__(self, found: object) -> None:
+        require_triton()
+        from triton.runtime.autotuner import Autotuner, Heuristics
+        from triton.runtime.jit import JITFunction
+
+        self.heuristics: dict[str, Callable[[Mapping[str, Value]], Value]] = {}
+        self.configurations: list[Configuration] = []
+        while isinstance(found, Autotuner | Heuristics):
+            if isinstance(found, Heuristics):
+                self.heuristics = {**found.values, **self.heuristics}
+            else:
+                self.configurations = [Configuration(c.kwargs, c.num_warps, c.num_stages) for c in found.configs]
+            found = found.fn
+        if not isinstance(found, JITFunction):
+            raise InputError("kernel", str(found), "a function with @triton.jit", "is TRITON_INTERPRET set?")
+        self.function = found
+        self.name: str = found.__name__
+        self.parameters: list[str] = list(found.arg_names)
+
+    @property
+    def constants(self) -> list[str]:
+        """The parameters that are constants of the compilation."""
+        return [p.name for p in self.function.params if p.is_constexpr]
+
+    @property
+    def required(self) -> list[str]:
+        """The parameters that have no default."""
+        return [p.name for p in self.function.params if not p.has_default]
+
+    def check(self, given: Mapping[str, Value]) -> None:
+        """Raise InputError for arguments that are missing or unknown."""
+        from ..errors import suggestion
+
+        for name in given:
+            if name not in self.parameters:
+                raise InputError(f"argument {name}", "no such parameter", ", ".join(self.parameters),
+                                 suggestion(name, self.parameters))  # fmt: skip
+        missing = [name for name in self.required if name not in given]
+        if missing:
+            raise InputError(f"kernel {self.name}", f"no value for {', '.join(missing)}", "a value for each parameter",
+                             " ".join(f"--arg {name}=..." for name in missing))  # fmt: skip
+
+    def completed(self, given: Mapping[str, Value], chosen: Configuration) -> dict[str, Value]:
+        """The arguments, with those that a configuration and heuristics add. What is given counts first."""
+        values = {**chosen.constants, **given}
+        for name, rule in self.heuristics.items():
+            if name not in values:
+                try:
+                    values[name] = rule(values)
+                except Exception as error:
+                    raise InputError(f"heuristic {name}", f"{type(error).__name__}: {error}", "a rule that can be run",
+                                     f"give --const {name}=...") from None  # fmt: skip
+        return values
+
+
+class Compilation:
+    """A kernel with the arguments of one launch, for one target (`sm_90`)."""
+
+    def __init__(
+        self, kernel: Kernel, given: Mapping[str, Value], target: str, num_warps: int, num_stages: int
+    ) -> None:
+        kernel.check(given)
+        self.kernel = kernel
+        self.tensors = {name: t for name, v in given.items() if (t := as_tensor(v, f"argument {name}")) is not None}
+        values = {name: Argument(self.tensors[name]) if name in self.tensors else v for name, v in given.items()}
+        self.given = given
+        self._bind(values, target, {"num_warps": num_warps, "num_stages": num_stages})
+
+    def _bind(self, values: Mapping[str, Value], target: str, options: Mapping[str, int]) -> None:
+        """Specialise the kernel as the launcher would."""
+        from triton.backends.compiler import GPUTarget
+        from triton.compiler import ASTSource, make_backend
+        from triton.runtime.jit import create_function_from_signature
+
+        function = self.kernel.function
+        self.target = GPUTarget("cuda", capability(target), WARP_SIZE)
+        self.backend = make_backend(self.target)
+        binder = create_function_from_signature(function.signature, function.params, self.backend)
+        with quoted(self.kernel):
+            bound, special, kwargs = binder(**values, **options)
+            self.options, self.signature, constants, attributes = function._pack_args(
+                self.backend, kwargs, bound, special, kwargs
+            )
+        self.bound: dict[str, Value] = dict(bound)
+        self.source = ASTSource(function, self.signature, constants, attributes)
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of the parameters that are left in the code: all that are not constants."""
+        return tuple(name for name, type in self.signature.items() if type != "constexpr")
+
+    @property
+    def scalars(self) -> dict[str, int]:
+        """The integers among them."""
+        return {name: int(v) for name, v in self.bound.items() if name in self.parameters and is_integer(v)}
+
+    @cached_property
+    def code(self) -> Code:
+        """The kernel's code, with Triton's own passes applied, and tensor descriptors as addresses with masks."""
+        from triton._C.libtriton import ir, passes
+
+        context = ir.context()
+        ir.load_dialects(context)
+        self.backend.load_dialects(context)
+        with quoted(self.kernel):
+            made = self.backend.get_codegen_implementation(self.options)
+            module = self.source.make_ir(self.target, self.options, made, self.backend.get_module_map(), context)
+            stages: dict[str, Callable[..., object]] = {}  # type: ignore[explicit-any]  # functions of Triton
+            self.backend.add_stages(stages, self.options, self.source.language)
+            module = stages["ttir"](module, {})
+            manager = ir.pass_manager(context)
+            passes.ttir.add_rewrite_tensor_descriptor_to_pointer(manager)
+            passes.common.add_canonicalizer(manager)
+            passes.common.add_cse(manager)
+            manager.run(module, "descriptors")
+        return read_module(module, self.kernel.name, self.parameters)
+
+    @cached_property
+    def resources(self) -> Resources:
+        """Shared memory and registers, from the program that Triton makes for the GPU."""
+        import triton
+
+        with quoted(self.kernel):
+            compiled = triton.compile(self.source, target=self.target, options=self.options.__dict__)
+        registers, stack = used(compiled.asm["cubin"])
+        return Resources(compiled.metadata.shared, registers, stack, compiled.metadata.num_warps)
+
+
+def is_integer(value: Value) -> TypeGuard[int]:
+    return isinstance(value, int)
+
+
+def capability(target: str) -> int:
+    """The number in a target such as `sm_90`."""
+    found = re.fullmatch(r"sm_?(\d{2,3})a?", target)
+    if not found:
+        raise InputError("--target", target, "a compute capability such as sm_90")
+    return int(found[1])
+
+
+def used(cubin: bytes) -> tuple[int, int]:
+    """Registers and stack bytes of a thread, as cuobjdump (in Triton's wheel) reads them from a program."""
+    import subprocess
+    import tempfile
+    from pathlib import Path
+
+    import triton
+
+    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        done = subprocess.run([tool, "--dump-resource-usage", file.name], capture_output=True, text=True, check=False)
+    found = USED.search(done.stdout)
+    if not found:
+        raise MissingError(f"{tool} does not say how many registers a program takes: {done.stderr.strip()[:200]}")
+    return int(found[1]), int(found[2])
+
+
+@contextmanager
+def quoted(kernel: Kernel) -> Iterator[None]:
+    """Turn errors of Triton's compiler into one message with the line of the kernel."""
+    from triton.compiler.errors import CompilationError
+
+    try:
+        yield
+    except CompilationError as error:
+        while isinstance(error.__cause__, CompilationError):
+            error = error.__cause__
+        what = error.error_message or str(error.__cause__ or "an error")
+        raise InputError(place_of_fault(kernel, error.src, error.node), what, "what Triton compiles") from None
+    except IosimError:
+        raise
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}".strip().splitlines()
+        raise InputError(f"kernel {kernel.name}", what[0], "what Triton compiles") from None
+
+
+def place_of_fault(kernel: Kernel, source: str, node: object) -> str:
+    """The file and line that the compiler complains of, with the text of the line."""
+    number = int(getattr(node, "lineno", 1))
+    text = source.splitlines()[number - 1].strip()
+    function = kernel.function
+    file = function.fn.__code__.co_filename
+    if source != function.src:
+        return f"{file}, in a function that {kernel.name} calls, `{text}`"
+    return f"{file}, line {first_line(function.raw_src, function.starting_line_number) + number - 1} `{text}`"
+
+
+def first_line(lines: Sequence[str], start: int) -> int:
+    """The line of `def`, below the decorators."""
+    return start + next((k for k, line in enumerate(lines) if line.lstrip().startswith("def ")), 0)
+
+
+def kernel_of(file: str, name: str | None) -> Kernel:
+    """The kernel of a file, by name; the only one if no name is given."""
+    from .load import functions_of_file
+
+    require_triton()
+    return Kernel(found_in(functions_of_file(file), file, name))
+
+
+def found_in(kernels: Mapping[str, object], file: str, name: str | None) -> object:
+    """The kernel of this name among those of a file."""
+    from ..errors import suggestion
+
+    names: Sequence[str] = list(kernels)
+    if not names:
+        raise InputError(file, "no kernel", "a file with functions of @triton.jit")
+    if name is None:
+        if len(names) > 1:
+            raise InputError("--kernel", "nothing", ", ".join(names))
+        name = names[0]
+    if name not in kernels:
+        raise InputError("--kernel", name, ", ".join(names), suggestion(name, names))
+    return kernels[name]

@@ -1,0 +1,383 @@
+"""`iosim.explain`: what a launch of a Triton kernel moves and takes, without a GPU.
+
+The words are those that programs ask for, at the addresses that the compiler's own code computes. What the caches of a
+GPU then absorb is another question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from math import prod
+from typing import TYPE_CHECKING
+
+from ..core.problem import Attention
+from ..errors import InputError
+from ..hardware import SECTOR_BYTES, Hardware, load
+from ..notebook import Answer
+from .arguments import Value, read_grid
+
+if TYPE_CHECKING:
+    from ..counting.floors import Floor
+    from ..grid import Pieces
+    from ..tables import Row, Rows
+    from .code import Code
+    from .compile import Compilation, Configuration, Kernel, Resources
+    from .nearest import Nearest
+    from .requests import Requests
+
+WAYS = ("reads", "writes", "atomics")
+PRESETS = {"sm_90": "h100", "sm_90a": "h100", "sm_80": "a100-80gb", "sm_89": "l4"}
+WARPS, STAGES = 4, 3  # what Triton takes where a launch says nothing
+OCCUPANCY_KNOWN = ("sm_80", "sm_90", "sm_90a")  # targets whose limits of threads and blocks are those of predict
+REGISTER_BYTES = 4 * 65_536  # of a multiprocessor: on-chip memory of a kernel as well
+Grid = object  # a tuple of numbers, or a function of the arguments
+
+
+@dataclass(frozen=True)
+class Way:
+    """The requests of one kind to one argument. Words and bytes count every lane that asks."""
+
+    words: int = 0
+    bytes: int = 0
+    distinct_words: int = 0
+    """Words that are asked for at least once."""
+    sector_bytes: int = 0
+    """Bytes of the sectors that requests touch, each sector once a request: at least what the L1 is asked for."""
+    masked_lanes: int = 0
+    """Lanes that a mask turns off."""
+    outside_words: int = 0
+    """Distinct words that lie before or behind the tensor."""
+
+    @classmethod
+    def of(cls, requests: Requests, word_bytes: int, tensor_bytes: int) -> Way:
+        """The sums over some requests to a tensor of this size."""
+        first, end = requests.covered()
+        inside = (end.clip(0, tensor_bytes) - first.clip(0, tensor_bytes)).sum()
+        covered = int((end - first).sum())
+        return cls(
+            requests.words,
+            requests.byte_count,
+            covered // word_bytes,
+            SECTOR_BYTES * requests.sectors,
+            requests.lanes - requests.words,
+            (covered - int(inside)) // word_bytes,
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class Explained(Answer):
+    """What a launch moves and takes. `tensors` has the words of each argument: `tensors["Q"]["reads"]`."""
+
+    kernel: str
+    grid: tuple[int, int, int]
+    target: str
+    triton: str
+    num_warps: int
+    num_stages: int
+    constants: Mapping[str, Value]
+    ways: Mapping[str, Mapping[str, Way]]
+    """{argument: {reads, writes, atomics: their numbers}}."""
+    flops: int
+    """Of matrix products (`tl.dot`)."""
+    resources: Resources | None = None
+    hardware: Hardware | None = None
+    nearest: Nearest | None = None
+    floor: Floor | None = None
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def programs(self) -> int:
+        return prod(self.grid)
+
+    @property
+    def tensors(self) -> dict[str, Row]:
+        """Words and bytes of each argument."""
+        return {name: dict(tensor_row(ways)) for name, ways in self.ways.items()}
+
+    def total(self, way: str, what: str = "words") -> int:
+        """A sum over all arguments."""
+        return sum(getattr(ways[way], what) for ways in self.ways.values())
+
+    @property
+    def reads(self) -> int:
+        return self.total("reads")
+
+    @property
+    def writes(self) -> int:
+        return self.total("writes")
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of all requests; an atomic word counts once."""
+        return sum(self.total(way, "bytes") for way in WAYS)
+
+    @property
+    def intensity(self) -> float | None:
+        """FLOPs of matrix products a byte."""
+        return self.flops / self.total_bytes if self.total_bytes else None
+
+    @property
+    def fits(self) -> bool | None:
+        """Whether the shared memory of a program fits in a multiprocessor."""
+        if self.resources is None or self.hardware is None:
+            return None
+        return self.resources.smem_bytes <= self.hardware.shared_memory_per_block_bytes
+
+    @property
+    def blocks_per_sm(self) -> int | None:
+        """The programs that share a multiprocessor; None if they do not fit, or if the target's limits are unknown."""
+        from ..predict.launch_time import blocks_on
+
+        if not self.fits or self.target not in OCCUPANCY_KNOWN or self.resources is None or self.hardware is None:
+            return None
+        r = self.resources
+        return blocks_on(self.hardware.shared_memory_per_sm_bytes, r.smem_bytes, 32 * r.num_warps, r.registers)
+
+    @property
+    def notes(self) -> list[str]:
+        return self.warnings
+
+    def to_dict(self) -> Row:
+        r = self.resources
+        return {
+            "kernel": self.kernel,
+            "grid": list(self.grid),
+            "programs": self.programs,
+            "target": self.target,
+            "triton": self.triton,
+            "num_warps": self.num_warps,
+            "num_stages": self.num_stages,
+            "constants": {name: plain_value(value) for name, value in self.constants.items()},
+            "tensors": self.tensors,
+            "reads": self.reads,
+            "writes": self.writes,
+            "atomics": self.total("atomics"),
+            "total": self.reads + self.writes,
+            "read_bytes": self.total("reads", "bytes"),
+            "write_bytes": self.total("writes", "bytes"),
+            "atomic_bytes": self.total("atomics", "bytes"),
+            "total_bytes": self.total_bytes,
+            "flops": self.flops,
+            "intensity": self.intensity,
+            "smem_bytes": r.smem_bytes if r else None,
+            "registers": r.registers if r else None,
+            "stack_bytes": r.stack_bytes if r else None,
+            "fits": self.fits,
+            "blocks_per_sm": self.blocks_per_sm,
+            "hardware": self.hardware.name if self.hardware else None,
+            "floor": self._floor_row(),
+            "nearest": self.nearest.to_dict() if self.nearest else None,
+            "notes": list(self.warnings),
+        }
+
+    def _floor_row(self) -> Row | None:
+        """The floor, and how far the kernel is from it."""
+        if self.floor is None:
+            return None
+        moved = self.reads + self.writes
+        return {"words": self.floor.words, "form": self.floor.form, "M_words": self.floor.M_words,
+                "ratio": moved / self.floor.words}  # fmt: skip
+
+    def to_rows(self) -> Rows:
+        """A row for each argument."""
+        label: Row = {"kernel": self.kernel, **{name: plain_value(v) for name, v in self.constants.items()}}
+        return [{**label, "argument": name, **row} for name, row in self.tensors.items()]
+
+    def summary(self) -> str:
+        return f"{self.kernel}, {self.programs} programs: {self.reads} words read, {self.writes} written"
+
+    def pieces(self) -> Pieces:
+        from ..grid import Grid
+
+        rows: list[Row] = [{"argument": name, **short(row)} for name, row in self.tensors.items()]
+        return ["\n".join(self._head()), Grid(rows), "\n".join(["", *self._lines()])]
+
+    def _head(self) -> Iterator[str]:
+        """What was launched."""
+        constants = ", ".join(f"{name}={plain_value(value)}" for name, value in self.constants.items())
+        yield f"{self.kernel}, grid {self.grid}: {self.programs} programs of {self.num_warps} warps, {self.target}"
+        if constants:
+            yield constants
+        yield ""
+
+    def _lines(self) -> Iterator[str]:
+        """The answer below the table."""
+        from ..units import format_bytes, format_megabytes
+
+        atomics = self.total("atomics")
+        yield (
+            f"{self.reads} words read and {self.writes} written"
+            + (f", {atomics} changed by atomics" if atomics else "")
+            + f": {format_megabytes(self.total_bytes)}"
+        )
+        if self.flops:
+            yield f"{self.flops} FLOPs of matrix products, {self.intensity:.4g} a byte"
+        if self.resources:
+            yield from self._resource_lines(self.resources, format_bytes)
+        if self.floor:
+            ratio = (self.reads + self.writes) / self.floor.words
+            yield f"floor: {self.floor.words} words ({self.floor.form}); the kernel moves {ratio:.4g} times as many"
+        if self.nearest:
+            yield from self._nearest_lines(self.nearest)
+
+    def _resource_lines(self, r: Resources, text: Callable[[int], str]) -> Iterator[str]:
+        """What a program takes on a multiprocessor."""
+        stack = f", {r.stack_bytes} bytes of stack a thread (spilled registers)" if r.stack_bytes else ""
+        yield f"shared memory {text(r.smem_bytes)} a program, {r.registers} registers a thread{stack}"
+        if self.hardware and self.fits is False:
+            most = text(self.hardware.shared_memory_per_block_bytes)
+            yield f"it does not fit: {self.hardware.name} gives a program at most {most}"
+        elif self.hardware and self.blocks_per_sm:
+            yield f"fits on {self.hardware.name}: {self.blocks_per_sm} programs share a multiprocessor"
+
+    def _nearest_lines(self, n: Nearest) -> Iterator[str]:
+        """The nearest schedule, and where it differs."""
+        if n.equal:
+            yield f"nearest schedule: {n.schedule} {n.tiles}, equal word for word"
+        else:
+            yield f"nearest schedule: {n.schedule} {n.tiles}, {n.distance_words} words away"
+            yield from ("  " + line for line in n.differences())
+
+
+def tensor_row(ways: Mapping[str, Way]) -> Iterator[tuple[str, int | float | None]]:
+    """The numbers of one argument, by their names in the JSON."""
+    read, written, changed = (ways[way] for way in WAYS)
+    yield from (("reads", read.words), ("writes", written.words), ("atomics", changed.words))
+    yield from (("read_bytes", read.bytes), ("write_bytes", written.bytes), ("atomic_bytes", changed.bytes))
+    yield from (("distinct_reads", read.distinct_words), ("distinct_writes", written.distinct_words))
+    yield "times_read", round(read.words / read.distinct_words, 6) if read.distinct_words else None
+    yield from (("read_sector_bytes", read.sector_bytes), ("write_sector_bytes", written.sector_bytes))
+    yield "masked_lanes", sum(way.masked_lanes for way in ways.values())
+    yield "outside_words", sum(way.outside_words for way in ways.values())
+
+
+def short(row: Mapping[str, object]) -> Row:
+    """The columns that people read; those without a number other than 0 are left out, but for reads and writes."""
+    names = ("reads", "writes", "atomics", "distinct_reads", "times_read", "masked_lanes")
+    return {name: row[name] if row[name] is not None else "-" for name in names}
+
+
+def plain_value(value: Value) -> int | float | str | bool | None:
+    """A constant of a kernel as JSON has it."""
+    return value if isinstance(value, int | float | str | bool) or value is None else str(value)
+
+
+# ---------------------------------------------------------------- the function
+
+
+def explain(
+    kernel: object,
+    grid: Grid,
+    *,
+    num_warps: int | None = None,
+    num_stages: int | None = None,
+    target: str = "sm_90",
+    hardware: str | None = None,
+    problem: Attention | None = None,
+    roles: Mapping[str, str] | None = None,
+    resources: bool = True,
+    **arguments: Value,
+) -> Explained:
+    """What a launch of a Triton kernel reads and writes, and what a program of it takes. It needs no GPU.
+
+    `arguments` are those of the kernel: `Q=iosim.tensor("fp16", (H, N, D)), N=4096, BM=128`. `grid` is a tuple, or a
+    function of them. With `problem`, an `iosim.Attention`, the floor and the nearest schedule are found; `roles` says
+    which arguments are Q, K, V, O where their names do not. Without `resources` the kernel is not compiled to the end.
+    InputError for what cannot be known before the kernel runs, with the line that is to blame.
+    """
+    from .compile import Kernel
+
+    found = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
+    (chosen,) = choices(found, arguments)[:1]
+    if len(choices(found, arguments)) > 1:
+        raise InputError(f"kernel {found.name}", f"{len(found.configurations)} configurations of @triton.autotune",
+                         "one", "give its constants, or ask for all of them (--tune)")  # fmt: skip
+    return explained(found, chosen, grid, arguments, num_warps, num_stages, target, hardware, problem, roles, resources)
+
+
+def choices(kernel: Kernel, given: Mapping[str, Value]) -> list[Configuration]:
+    """The configurations that are left when some constants are given; one without constants if there are none."""
+    from .compile import Configuration
+
+    left = [c for c in kernel.configurations if all(given.get(k, v) == v for k, v in c.constants.items())]
+    whole = {name for c in kernel.configurations for name in c.constants} <= set(given)
+    return (left[:1] if whole else left) or [Configuration()]
+
+
+def explained(
+    kernel: Kernel, chosen: Configuration, grid: Grid, given: Mapping[str, Value], num_warps: int | None,
+    num_stages: int | None, target: str, hardware: str | None, problem: Attention | None,
+    roles: Mapping[str, str] | None, resources: bool,
+) -> Explained:  # fmt: skip
+    """The answer for one configuration."""
+    import triton
+
+    from .compile import Compilation
+    from .walk import Launch, walk
+
+    warps, stages = num_warps or chosen.num_warps or WARPS, num_stages or chosen.num_stages or STAGES
+    made = Compilation(kernel, kernel.completed(given, chosen), target, warps, stages)
+    size = read_grid(grid(made.bound) if callable(grid) else grid)
+    data = {name: t.data for name, t in made.tensors.items() if t.data is not None}
+    moved = walk(made.code, Launch(size, made.scalars, data))
+    ways = {name: ways_of(made, name, moved.requests) for name in made.tensors}
+    answer = Explained(
+        kernel.name, size, target, str(triton.__version__), warps, stages,
+        {name: made.bound[name] for name in kernel.constants}, ways, moved.flops,
+        made.resources if resources else None, preset(target, hardware), warnings=outside(made, ways),
+    )  # fmt: skip
+    return answer if problem is None else beside(answer, made.code, problem, roles or {})
+
+
+def ways_of(made: Compilation, name: str, requests: Mapping[tuple[str, str], Requests]) -> dict[str, Way]:
+    """The numbers of one argument."""
+    tensor = made.tensors[name]
+    size = tensor.words * tensor.word_bytes
+    found = {way: requests.get((name, way)) for way in WAYS}
+    return {way: Way() if r is None else Way.of(r, tensor.word_bytes, size) for way, r in found.items()}
+
+
+def outside(made: Compilation, ways: Mapping[str, Mapping[str, Way]]) -> list[str]:
+    """Warnings of words that lie outside of their tensor."""
+    found = {name: {way: w.outside_words for way, w in each.items() if w.outside_words} for name, each in ways.items()}
+    return [
+        f"{name}: {', '.join(f'{words} words of its {way}' for way, words in each.items())} lie outside of its shape "
+        f"{made.tensors[name].shape}: a mask or a stride is wrong, or the shape is"
+        for name, each in found.items()
+        if each
+    ]
+
+
+def preset(target: str, hardware: str | None) -> Hardware | None:
+    """The GPU that a target is compared with: that of `hardware`, else a usual one of the target."""
+    name = hardware or PRESETS.get(target)
+    return load(name) if name else None
+
+
+def beside(answer: Explained, code: Code, problem: Attention, roles: Mapping[str, str]) -> Explained:
+    """The answer with the floor and the nearest schedule."""
+    from dataclasses import replace
+
+    from ..counting.floors import floor
+    from .nearest import nearest, tensor_names
+
+    names = tensor_names(answer.ways, roles)
+    words = {names[a]: (w["reads"].words, w["writes"].words) for a, w in answer.ways.items()}
+    moved = {name: pair for name, pair in words.items() if pair != (0, 0)}
+    stores_lse = words.get("LSE", (0, 0))[1] > 0
+    size = answer.hardware.sram_bytes if answer.hardware else None
+    on_chip = replace(problem, register_bytes=REGISTER_BYTES)
+    return replace(
+        answer,
+        nearest=nearest(moved, replace(problem, lse=stores_lse), products(code)),
+        floor=floor(on_chip, size),
+    )
+
+
+def products(code: Code) -> list[tuple[int, int]]:
+    """The shapes of matrix products in a kernel: a tile of scores has the size Br x Bc."""
+    from .code import DOTS
+
+    found = [o.types[0].shape[-2:] for o in code.operations() if o.name in DOTS]
+    return [(a, b) for a, b in found][:1]

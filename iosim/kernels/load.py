@@ -1,0 +1,157 @@
+"""Runs a user's file and finds its kernels. Packages that it imports and that are missing get stand-ins.
+
+A file of kernels often imports PyTorch for the functions around them. These are not run here.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+from collections.abc import Iterator, MutableSequence, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+
+from ..errors import InputError, IosimError
+
+MISSING: list[str] = []
+"""Packages that were replaced by stand-ins."""
+
+
+class Anything:
+    """A stand-in for whatever a missing package has: it can be called, subclassed, and asked for any attribute."""
+
+    def __init__(self, name: str) -> None:
+        self.__dict__["name"] = name  # not an attribute that a class body could overwrite
+
+    def __getattr__(self, name: str) -> Anything:
+        if name.startswith("__") and name.endswith("__"):
+            raise AttributeError(name)
+        return Anything(f"{self.name}.{name}")
+
+    def __call__(self, *values: object, **named: object) -> object:
+        """A decorator gives back what it decorates."""
+        return values[0] if len(values) == 1 and not named and callable(values[0]) else self
+
+    def __getitem__(self, key: object) -> Anything:
+        return self
+
+    def __mro_entries__(self, bases: tuple[object, ...]) -> tuple[type, ...]:
+        return ()
+
+    def __iter__(self) -> Iterator[object]:
+        return iter(())
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __or__(self, other: object) -> Anything:
+        return self
+
+    __ror__ = __or__
+
+    def __lt__(self, other: object) -> bool:
+        return False
+
+    __gt__ = __le__ = __ge__ = __lt__
+
+    def __repr__(self) -> str:
+        return str(self.__dict__["name"])
+
+
+class StandIn(ModuleType):
+    """A module of a missing package."""
+
+    __path__: MutableSequence[str] = []  # noqa: RUF012  # as modules have it
+
+    def __getattr__(self, name: str) -> Anything:
+        if name.startswith("__") and name.endswith("__"):
+            raise AttributeError(name)
+        return Anything(f"{self.__name__}.{name}")
+
+
+class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds a stand-in for every module that nothing else finds."""
+
+    def __init__(self, own: str) -> None:
+        self.own = own
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        package = name.partition(".")[0]
+        there = package in sys.modules and not isinstance(sys.modules[package], StandIn)
+        if there or package in ("triton", "iosim", self.own):
+            return None
+        return importlib.machinery.ModuleSpec(name, self, is_package=True)
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        if "." not in spec.name and spec.name not in MISSING:
+            MISSING.append(spec.name)
+        return StandIn(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        pass
+
+
+@contextmanager
+def stand_ins(own: str) -> Iterator[None]:
+    """Missing packages are replaced while a file is run, and forgotten afterwards."""
+    finder = StandIns(own)
+    sys.meta_path.append(finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+        for name in [name for name, module in sys.modules.items() if isinstance(module, StandIn)]:
+            del sys.modules[name]
+
+
+def functions_of_file(file: str) -> dict[str, object]:
+    """The kernels of a file by name: functions of `@triton.jit`, tuned ones included, in the order of the file."""
+    from triton.runtime.jit import KernelInterface
+
+    module = run_file(file)
+    return {name: value for name, value in vars(module).items() if isinstance(value, KernelInterface)}
+
+
+def run_file(file: str) -> ModuleType:
+    """The module of a file, under the name of its package if it is inside one."""
+    if "\0" in file or not Path(file).is_file() or not file.endswith(".py"):
+        raise InputError("FILE", file, "a Python file with kernels")
+    path = Path(file).resolve()
+    top = path.parent
+    while (top / "__init__.py").exists():
+        top = top.parent
+    name = ".".join(path.relative_to(top).with_suffix("").parts)
+    sys.path.insert(0, str(top))
+    try:
+        with stand_ins(name.partition(".")[0]):
+            if "." in name:
+                return importlib.import_module(name)
+            spec = importlib.util.spec_from_file_location("kernels_of_user_" + name, path)
+            assert spec is not None and spec.loader is not None
+            module = importlib.util.module_from_spec(spec)
+            sys.modules[spec.name] = module
+            spec.loader.exec_module(module)
+            return module
+    except IosimError:
+        raise
+    except Exception as error:
+        raise InputError(file, fault(error, path), "a file that can be run") from None
+    finally:
+        sys.path.remove(str(top))
+
+
+def fault(error: Exception, path: Path) -> str:
+    """An error with the line of the user's file."""
+    import linecache
+    import traceback
+
+    if isinstance(error, SyntaxError):
+        return f"line {error.lineno} `{(error.text or '').strip()}`: {error.msg}"
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    where = f"line {lines[-1]} `{linecache.getline(str(path), lines[-1] or 0).strip()}`: " if lines else ""
+    return f"{where}{type(error).__name__}: {error}"

@@ -1,0 +1,144 @@
+"""The schedule and tiles of iosim whose words are nearest to those of a kernel, and where they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from itertools import product
+
+from ..core.folded import Folded
+from ..core.problem import Attention
+from ..core.tiling import Tiling
+from ..core.watchers import Traffic
+from ..errors import InputError, IosimError
+from ..gpu.profile.explain import distinct, number_of_launches
+from ..gpu.profile.passes import PROFILE_TILES
+from ..schedules import SCHEDULES, Schedule
+
+Words = Mapping[str, tuple[int, int]]
+"""Words (read, written) by the name of a tensor."""
+
+NAMES = {"q": "Q", "query": "Q", "k": "K", "key": "K", "v": "V", "value": "V", "o": "O", "out": "O", "output": "O",
+         "lse": "LSE", "l": "LSE", "m": "LSE"}  # fmt: skip
+NEEDED = ("Q", "K", "V", "O")
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """A schedule and its tiles, with the words of each tensor in it and in the kernel.
+
+    `alike` are other tiles with the same words.
+    """
+
+    schedule: str
+    tiles: str
+    words: Words
+    kernel: Words
+    alike: tuple[str, ...] = ()
+
+    @property
+    def distance_words(self) -> int:
+        """Words that the two differ by, over all tensors."""
+        return distance(self.words, self.kernel)
+
+    @property
+    def equal(self) -> bool:
+        """Whether every tensor has the same words."""
+        return self.distance_words == 0
+
+    def differences(self) -> list[str]:
+        """Where the words differ, a sentence for each tensor and way."""
+        found = []
+        for name in {**self.words, **self.kernel}:
+            both = (words.get(name, (0, 0)) for words in (self.kernel, self.words))
+            for way, own, other in zip(("read", "written"), *both, strict=True):
+                if own != other:
+                    found.append(difference(name, way, own, other, f"{self.schedule} {self.tiles}"))
+        return found
+
+    def to_dict(self) -> dict[str, object]:
+        """The keys of the JSON."""
+        return {
+            "schedule": self.schedule,
+            "tiles": self.tiles,
+            "alike": list(self.alike),
+            "equal": self.equal,
+            "distance_words": self.distance_words,
+            "tensors": {name: {"reads": r, "writes": w} for name, (r, w) in self.words.items()},
+            "differences": self.differences(),
+        }
+
+
+def difference(name: str, way: str, own: int, other: int, schedule: str) -> str:
+    """One difference in a sentence."""
+    if not other:
+        return f"{name} is {way}, {own} words, and not at all in {schedule}"
+    if not own:
+        return f"{name} is not {way}; {schedule} has {other} words"
+    more = f"{abs(own - other)} words {'more' if own > other else 'less'}"
+    times = f"{own / other:.4g} times as many"
+    return f"{name} is {way} {own} words, {more} than in {schedule} ({times})"
+
+
+def distance(one: Words, two: Words) -> int:
+    """Words that differ, read and written apart, over all tensors."""
+    pairs = ((one.get(name, (0, 0)), two.get(name, (0, 0))) for name in {**one, **two})
+    return sum(abs(a - c) + abs(b - d) for (a, b), (c, d) in pairs)
+
+
+def tensor_names(arguments: Collection[str], given: Mapping[str, str]) -> dict[str, str]:
+    """Which tensor of attention an argument is: what is `given`, else by its name. Others keep their own name."""
+    for name, tensor in given.items():
+        if name not in arguments or tensor not in NAMES.values():
+            raise InputError(
+                "--as attention", f"{tensor}={name}", f"{', '.join(NEEDED)} or LSE = one of {', '.join(arguments)}"
+            )
+    found = dict(given)
+    for name in arguments:
+        meant = NAMES.get(plain_name(name), name)
+        found.setdefault(name, name if meant in found.values() else meant)
+    missing = [name for name in NEEDED if name not in found.values()]
+    if missing:
+        raise InputError("--as attention", f"no argument that is {', '.join(missing)}", "arguments with such names",
+                         "name them as in --as attention:Q=query,O=result")  # fmt: skip
+    return found
+
+
+def plain_name(name: str) -> str:
+    """The name of an argument without what says that it is a pointer: `q` for `Q_ptr`."""
+    return name.lower().strip("_").removesuffix("ptr").removeprefix("ptr").strip("_")
+
+
+def nearest(words: Words, problem: Attention, products: Collection[tuple[int, int]] = ()) -> Nearest:
+    """The schedule and tiles with the least distance. Of equal ones those come first whose tiles are the shape of a
+    matrix product in the kernel (`products`)."""
+    sizes = sorted({*PROFILE_TILES, *(n for pair in products for n in pair)})
+    found = {
+        (name, pair): own
+        for name, schedule in ((s.name, s) for s in distinct(problem) if number_of_launches(s, problem) == 1)
+        for pair in product(sizes, sizes)
+        if (own := counted(schedule, problem, pair)) is not None
+    }
+    least = min(distance(own, words) for own in found.values())
+    best = {key: own for key, own in found.items() if distance(own, words) == least}
+    name, pair = min(best, key=lambda key: unlikely(key[0], key[1], products))
+    alike = [f"{q}x{k}" for other, (q, k) in best if (other, (q, k)) != (name, pair) and other == name]
+    return Nearest(name, f"{pair[0]}x{pair[1]}", best[name, pair], words, tuple(alike))
+
+
+def unlikely(name: str, pair: tuple[int, int], products: Collection[tuple[int, int]]) -> tuple[int, ...]:
+    """Reasons against a schedule and its tiles, the strongest first: a key to sort by."""
+    q, k = pair
+    odd = sum(n & (n - 1) != 0 for n in pair)
+    return pair not in products, list(SCHEDULES).index(name), odd, k > q, -k, -q
+
+
+def counted(schedule: Schedule, problem: Attention, pair: tuple[int, int]) -> dict[str, tuple[int, int]] | None:
+    """The words of a schedule with these tiles, over all heads; None if it is for other problems."""
+    traffic = Traffic()
+    try:
+        Folded(problem, traffic).run(schedule, Tiling(*pair))
+    except (IosimError, AttributeError, TypeError):
+        return None
+    n = problem.instances
+    return {name: (n * int(reads), n * int(writes)) for name, (reads, writes) in traffic.tensors.items()}

@@ -1,0 +1,174 @@
+"""Integers and truth values of many programs at once, kept in parts so that arrays stay small.
+
+An array has an axis of programs and then those of the tensor; an axis of length 1 stands for equal elements. A number
+is the sum of a part that depends on the program, one that depends on the lane, and one that depends on both. A mask is
+the conjunction of such parts. Most addresses need no part that depends on both, so they cost as little as one program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Integers = NDArray[np.int64]
+    Truths = NDArray[np.bool_]
+    Elements = NDArray[np.generic]  # type: ignore[explicit-any]  # NumPy's own class holds an Any
+
+
+def lane_axes(array: Elements) -> tuple[int, ...]:
+    """The axes of a tensor's lanes: all but the first."""
+    return tuple(range(1, array.ndim))
+
+
+@dataclass(frozen=True)
+class Number:
+    """The sum of three parts: of the program, of the lane, and of both (None where there is none)."""
+
+    programs: Integers
+    lanes: Integers
+    mixed: Integers | None = None
+
+    @classmethod
+    def of(cls, array: Integers) -> Number:
+        """The number of an array, in parts where it is a sum of them."""
+        first = array[(slice(None), *[slice(0, 1)] * (array.ndim - 1))]
+        if len(array) == 1:
+            return cls(first, array - first)
+        if array.size == len(array):
+            return cls(array, np.zeros_like(first[:1]))
+        rest = array - first
+        same = bool((rest == rest[:1]).all())
+        return cls(first, rest[:1]) if same else cls(first, np.zeros_like(first[:1]), rest)
+
+    @classmethod
+    def constant(cls, value: int, rank: int) -> Number:
+        """The same integer everywhere, in a tensor of this rank."""
+        zero = np.zeros((1,) * (rank + 1), np.int64)
+        return cls(zero + value, zero)
+
+    @property
+    def array(self) -> Integers:
+        """The sum of its parts."""
+        total = self.programs + self.lanes
+        return total if self.mixed is None else total + self.mixed
+
+    @property
+    def uniform(self) -> int | None:
+        """The integer that it is everywhere, or None."""
+        if self.mixed is not None or self.programs.size != 1 or self.lanes.any():
+            return None
+        return int(self.programs.flat[0])
+
+    @property
+    def range(self) -> tuple[int, int]:
+        """Bounds on its elements."""
+        parts = [part for part in (self.programs, self.lanes, self.mixed) if part is not None]
+        return sum(int(part.min()) for part in parts), sum(int(part.max()) for part in parts)
+
+    def each(self, change: Callable[[Integers], Integers]) -> Number:
+        """The number of changed parts, where the change is one of shape or of a factor."""
+        mixed = None if self.mixed is None else change(self.mixed)
+        return Number(change(self.programs), change(self.lanes), mixed)
+
+    def __add__(self, other: Number) -> Number:
+        mixed = self.mixed if other.mixed is None else other.mixed if self.mixed is None else self.mixed + other.mixed
+        return Number(self.programs + other.programs, self.lanes + other.lanes, mixed)
+
+    def __neg__(self) -> Number:
+        return self.each(lambda part: -part)
+
+    def __sub__(self, other: Number) -> Number:
+        return self + -other
+
+    def __mul__(self, other: Number) -> Number:
+        for one, two in ((self, other), (other, self)):
+            factor = two.uniform
+            if factor is not None:
+                return one.each(lambda part, factor=factor: part * factor)  # type: ignore[misc]
+        return Number.of(self.array * other.array)
+
+
+@dataclass(frozen=True)
+class Mask:
+    """The conjunction of a part of the program, a part of the lane, and any number of parts of both."""
+
+    programs: Truths
+    lanes: Truths
+    mixed: tuple[Truths, ...] = ()
+
+    @classmethod
+    def of(cls, array: Truths) -> Mask:
+        """The mask of an array. It is a part of the program if the lanes of each program agree."""
+        axes = lane_axes(array)
+        yes, no = np.asarray(array.all(axis=axes, keepdims=True)), np.asarray(array.any(axis=axes, keepdims=True))
+        if bool((yes == no).all()):
+            return cls(yes, np.ones_like(yes[:1]))
+        same = len(array) == 1 or bool((array == array[:1]).all())
+        return cls(np.ones_like(yes[:1]), array[:1]) if same else cls(no, np.ones_like(yes[:1]), (array,))
+
+    @property
+    def array(self) -> Truths:
+        """The conjunction of its parts."""
+        found = self.programs & self.lanes
+        for part in self.mixed:
+            found = found & part
+        return found
+
+    def each(self, change: Callable[[Truths], Truths]) -> Mask:
+        """The mask of parts whose shape was changed."""
+        return Mask(change(self.programs), change(self.lanes), tuple(change(part) for part in self.mixed))
+
+    def __and__(self, other: Mask) -> Mask:
+        return Mask(self.programs & other.programs, self.lanes & other.lanes, self.mixed + other.mixed)
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """Addresses: bytes from the start of one argument of the kernel."""
+
+    argument: int
+    offset: Number
+
+
+Known = Number | Mask | Pointer
+
+
+def reshaped(value: Known, change: Callable[[Elements], Elements]) -> Known:
+    """A value whose arrays have another shape."""
+    if isinstance(value, Pointer):
+        return Pointer(value.argument, value.offset.each(change))  # type: ignore[arg-type]
+    return value.each(change)  # type: ignore[arg-type]
+
+
+def chosen(where: Truths, yes: Known, no: Known) -> Known | None:
+    """One value where a truth holds and the other elsewhere; None for pointers into two arguments."""
+    if isinstance(yes, Pointer) and isinstance(no, Pointer):
+        if yes.argument != no.argument:
+            return None
+        offset = chosen(where, yes.offset, no.offset)
+        assert isinstance(offset, Number)
+        return Pointer(yes.argument, offset)
+    if isinstance(yes, Number) and isinstance(no, Number):
+        by_program = where.size == len(where) and yes.mixed is None and no.mixed is None
+        if by_program and yes.lanes.shape == no.lanes.shape and bool((yes.lanes == no.lanes).all()):
+            return Number(np.where(where, yes.programs, no.programs), yes.lanes)
+        return Number.of(np.where(where, yes.array, no.array))
+    if isinstance(yes, Mask) and isinstance(no, Mask):
+        return Mask.of(np.where(where, yes.array, no.array))
+    return None
+
+
+def wrapped(number: Number, bits: int) -> Number:
+    """A number as `bits` bits hold it. It is returned as it is if it fits."""
+    least, most = number.range
+    half = 1 << (bits - 1)
+    if bits >= 64 or (-half <= least and most < half):
+        return number
+    array = number.array
+    return number if array.min() >= -half and array.max() < half else Number.of((array + half) % (2 * half) - half)

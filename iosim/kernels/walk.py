@@ -1,0 +1,327 @@
+"""The walk over a kernel's code: every request of every program, without computing what the kernel computes.
+
+Only values that addresses, masks and bounds depend on are computed, for many programs at once. `on` says which
+programs are at a place; a branch that none takes is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .code import DOTS, MEMORY, READS, Block, Code, Operation, Refusal, Type
+from .needed import end_of, mask_of, needed_values, pointer_of
+from .numbers import Known, Mask, Number, Pointer, chosen
+from .operations import RULES, as_mask, as_number, result_of
+from .requests import Requests
+
+if TYPE_CHECKING:
+    from .numbers import Elements, Integers, Truths
+
+    Values = dict[int, Known]
+
+CHUNK_LANES = 1 << 22  # programs at a time, times the longest axis of a tensor
+MOST_TURNS = 10_000_000  # of a `while`
+BRANCHES = ("cf.br", "cf.cond_br")
+HARMLESS = {  # operations that move no words of arguments
+    *RULES, *DOTS, *BRANCHES, "tt.get_program_id", "tt.get_num_programs", "tt.return", "tt.fp_to_fp", "tt.clampf",
+    "tt.mulhiui", "tt.precise_sqrt", "tt.precise_divf", "tt.extern_elementwise", "tt.elementwise_inline_asm",
+    "tt.int_to_ptr", "tt.ptr_to_int", "tt.join", "tt.split", "tt.cat", "tt.gather", "tt.histogram", "tt.assert",
+    "tt.print", "ub.poison", "gpu.barrier", "tt.make_tensor_descriptor", "tt.fp4_to_fp", "llvm.intr.assume",
+}  # fmt: skip
+
+
+@dataclass
+class Moved:
+    """What a launch asks for: requests by (argument, kind), FLOPs of matrix products, and programs."""
+
+    requests: dict[tuple[str, str], Requests] = field(default_factory=dict)
+    flops: int = 0
+    wrapping: dict[tuple[str | None, int | None], Operation] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How a kernel is started: its grid, its numbers, and the data of arguments where it is known."""
+
+    grid: tuple[int, int, int]
+    scalars: Mapping[str, int]
+    data: Mapping[str, Elements] = field(default_factory=dict)
+
+    @property
+    def programs(self) -> int:
+        return prod(self.grid)
+
+
+def walk(code: Code, launch: Launch) -> Moved:
+    """All requests of a launch. Refusal for what cannot be known of them."""
+    moved = Moved()
+    needed = needed_values(code)
+    longest = max((n for o in code.operations() for t in o.types for n in t.shape), default=1)
+    step = max(1, CHUNK_LANES // longest)
+    for first in range(0, launch.programs, step):
+        Programs(code, launch, needed, moved, first, min(step, launch.programs - first)).run()
+    return moved
+
+
+class Programs:
+    """Some programs of a launch, at work together."""
+
+    def __init__(self, code: Code, launch: Launch, needed: set[int], moved: Moved, first: int, count: int) -> None:
+        self.code, self.launch, self.needed, self.moved = code, launch, needed, moved
+        numbers = np.arange(first, first + count, dtype=np.int64)
+        x, y, _ = launch.grid
+        self.ids = (numbers % x, numbers // x % y, numbers // (x * y))
+        self.count = count
+        self.values: Values = {}
+
+    # ------------------------------------------------------------ values
+
+    def run(self) -> None:
+        """Run the kernel's body, whose blocks follow each other and never lead back."""
+        self.start()
+        places = [np.zeros(self.count, bool) for _ in self.code.blocks]
+        places[0] |= True
+        for number, (block, on) in enumerate(zip(self.code.blocks, places, strict=True)):
+            if on.any():
+                self.run_block(block, on)
+                for target, taken, values in self.branches(block.operations[-1], on):
+                    if target <= number:
+                        raise Refusal(block.operations[-1], "a jump back")
+                    self.enter(self.code.blocks[target], values, taken, places[target])
+                    places[target] |= taken
+
+    def start(self) -> None:
+        """Give the kernel's arguments their values: addresses, and integers that are known."""
+        code = self.code
+        arguments = zip(code.blocks[0].arguments, code.arguments, code.types, strict=True)
+        for number, (value, name, type) in enumerate(arguments):
+            if type.is_pointer:
+                self.values[value] = Pointer(number, Number.constant(0, 0))
+            elif name in self.launch.scalars and type.is_integer:
+                scalar = Number.constant(self.launch.scalars[name], 0)
+                self.values[value] = Mask.of(scalar.array != 0) if type.bits == 1 else scalar
+
+    def branches(self, last: Operation, on: Truths) -> Iterator[tuple[int, Truths, tuple[int, ...]]]:
+        """(target, programs that go there, values they take along) of the branch at the end of a block."""
+        if last.name not in BRANCHES:
+            return
+        ways = [on]
+        at = 0
+        if last.name == "cf.cond_br":
+            condition = self.truth(last, last.operands[0])
+            ways, at = [on & condition, on & ~condition], 1
+        for (target, taken), way in zip(last.targets, ways, strict=True):
+            yield target, way, last.operands[at : at + taken]
+            at += taken
+
+    def enter(self, block: Block, values: Sequence[int], on: Truths, before: Truths) -> None:
+        """Give the arguments of a block their values, for the programs that are `on`."""
+        for argument, value in zip(block.arguments, values, strict=True):
+            if argument in self.needed:
+                new = self.values[value]
+                old = self.values.get(argument) if before.any() else None
+                self.values[argument] = new if old is None else self.either(block.operations[0], on, new, old)
+
+    def either(self, operation: Operation, on: Truths, new: Known, old: Known) -> Known:
+        """The new value for programs that are `on`, and the old one for others."""
+        if on.all():
+            return new
+        part = new.offset.programs if isinstance(new, Pointer) else new.programs
+        found = chosen(on.reshape(-1, *[1] * (part.ndim - 1)), new, old)
+        if found is None:
+            raise Refusal(operation, "addresses of two arguments, by a condition")
+        return found
+
+    def number(self, operation: Operation, value: int) -> Integers:
+        """A scalar of each program."""
+        return np.broadcast_to(as_number(self.values[value], operation).array.reshape(-1), (self.count,))
+
+    def truth(self, operation: Operation, value: int) -> Truths:
+        """A truth of each program."""
+        return np.broadcast_to(as_mask(self.values[value], operation).array.reshape(-1), (self.count,))
+
+    # ------------------------------------------------------------ operations
+
+    def run_block(self, block: Block, on: Truths) -> None:
+        """Run operations in order."""
+        for operation in block.operations:
+            self.run_operation(operation, on)
+
+    def run_operation(self, operation: Operation, on: Truths) -> None:
+        """Run one operation, if what it does or computes is needed."""
+        wanted = any(result in self.needed for result in operation.results)
+        if operation.name in DOTS:
+            self.moved.flops += dot_flops(operation) * int(on.sum())
+        if operation.name in MEMORY:
+            self.request(operation, on)
+            if wanted:
+                self.values[operation.results[0]] = self.loaded(operation, on)
+        elif operation.name.startswith("scf."):
+            if wanted or operation.acts:
+                getattr(self, "run_" + operation.name.removeprefix("scf."), self.refuse)(operation, on)
+        elif operation.name not in HARMLESS and not operation.name.startswith(("arith.", "math.")):
+            self.refuse(operation, on)
+        elif wanted:
+            self.compute(operation)
+
+    def refuse(self, operation: Operation, on: Truths) -> None:
+        raise Refusal(operation, operation.name)
+
+    def compute(self, operation: Operation) -> None:
+        """Compute a value that is needed."""
+        if operation.name in ("tt.get_program_id", "tt.get_num_programs"):
+            axis = operation.numbers["axis"]
+            array = self.ids[axis] if operation.name == "tt.get_program_id" else np.array([self.launch.grid[axis]])
+            self.values[operation.results[0]] = Number.of(array.astype(np.int64))
+            return
+        missing = [k for k, value in enumerate(operation.operands) if value not in self.values]
+        if missing:
+            raise Refusal(operation, f"a floating-point number ({operation.operand_types[missing[0]].element})")
+        if len(operation.results) != 1:
+            raise Refusal(operation, f"{operation.name} in an address, a mask or a loop bound")
+        self.values[operation.results[0]] = result_of(operation, [self.values[v] for v in operation.operands])
+
+    def request(self, operation: Operation, on: Truths) -> None:
+        """Note what an operation asks memory for."""
+        pointer, mask = self.values[pointer_of(operation)], mask_of(operation)
+        if not isinstance(pointer, Pointer):
+            raise Refusal(operation, "an address that is no argument of the kernel")
+        type = operation.operand_types[0]
+        key = self.code.arguments[pointer.argument], MEMORY[operation.name]
+        where = None if mask is None else as_mask(self.values[mask], operation)
+        width = type.pointee.element_bytes
+        self.moved.requests.setdefault(key, Requests()).add(pointer.offset, where, type.shape, width, on)
+
+    def loaded(self, operation: Operation, on: Truths) -> Known:
+        """What a load finds in the data of its argument."""
+        pointer, mask = self.values[pointer_of(operation)], mask_of(operation)
+        assert isinstance(pointer, Pointer)
+        name = self.code.arguments[pointer.argument]
+        data = self.launch.data.get(name)
+        if MEMORY[operation.name] != READS or data is None:
+            hint = f"give its values: --arg {name}=FILE.npy" if MEMORY[operation.name] == READS else ""
+            raise Refusal(operation, f"what is loaded from {name} decides an address, a mask or a loop", hint)
+        type = operation.types[0]
+        if not type.is_integer:
+            raise Refusal(operation, f"a floating-point number ({type.element}) loaded from {name}")
+        lanes = (1,) * len(type.shape)
+        here = on.reshape(-1, *lanes)
+        if mask is not None:
+            here = here & as_mask(self.values[mask], operation).array
+        flat = data.reshape(-1)
+        at = pointer.offset.array // type.element_bytes
+        at, here = np.broadcast_arrays(at, here)
+        if (here & ((at < 0) | (at >= len(flat)))).any():
+            raise Refusal(operation, f"a load outside of {name}, which has {len(flat)} words")
+        found = np.where(here, flat[np.where(here, at, 0)].astype(np.int64), 0)
+        return Mask.of(found & 1 != 0) if type.bits == 1 else Number.of(found)
+
+    # ------------------------------------------------------------ loops and branches
+
+    def run_if(self, operation: Operation, on: Truths) -> None:
+        condition = self.truth(operation, operation.operands[0])
+        ways: list[tuple[Truths, list[Known | None]]] = []
+        for region, way in enumerate((on & condition, on & ~condition)):
+            if way.any() and operation.regions[region:] and operation.regions[region]:
+                self.run_block(operation.regions[region][0], way)
+                ways.append((way, [self.values.get(v) for v in end_of(operation, region)]))
+        for number, result in enumerate(operation.results):
+            if result in self.needed and ways:
+                (way, values), *rest = ways
+                found = values[number]
+                assert found is not None
+                for _, others in rest:
+                    other = others[number]
+                    assert other is not None
+                    found = self.either(operation, way, found, other)
+                self.values[result] = found
+
+    def run_for(self, operation: Operation, on: Truths) -> None:
+        body = operation.regions[0][0]
+        first, end, step = (self.number(operation, value) for value in operation.operands[:3])
+        if (step[on] <= 0).any():
+            raise Refusal(operation, "a loop whose step is not above 0")
+        turns = np.where(on, np.maximum(0, -(-(end - first) // np.maximum(step, 1))), 0)
+        carried = Carried(self, body.arguments[1:], operation.operands[3:], end_of(operation, 0), operation.results)
+        carried.start()
+        for turn in range(int(turns.max(initial=0))):
+            now = turns > turn
+            self.values[body.arguments[0]] = Number.of(first + turn * step if first.any() else turn * uniform(step))
+            self.run_block(body, now)
+            carried.turn(operation, now)
+        carried.end()
+
+    def run_while(self, operation: Operation, on: Truths) -> None:
+        (before,), (after,) = operation.regions
+        condition, *passed = end_of(operation, 0)
+        carried = Carried(self, before.arguments, operation.operands, end_of(operation, 1), ())
+        carried.start()
+        now = on
+        results: dict[int, Known] = {}
+        for _ in range(MOST_TURNS):
+            self.run_block(before, now)
+            goes = now & self.truth(operation, condition)
+            for result, argument, value in zip(operation.results, after.arguments, passed, strict=True):
+                if result in self.needed:
+                    old = results.get(result)
+                    new = self.values[value]
+                    results[result] = new if old is None else self.either(operation, now, new, old)
+                if argument in self.needed:
+                    self.values[argument] = self.values[value]
+            now = goes
+            if not now.any():
+                self.values.update(results)
+                return
+            self.run_block(after, now)
+            carried.turn(operation, now)
+        raise Refusal(operation, f"a loop of more than {MOST_TURNS} turns")
+
+
+class Carried:
+    """The values that a loop hands from one turn to the next.
+
+    If a result is needed after the loop, programs that have left the loop keep theirs.
+    """
+
+    def __init__(
+        self, programs: Programs, arguments: Sequence[int], inits: Sequence[int], last: Sequence[int],
+        results: Sequence[int],
+    ) -> None:  # fmt: skip
+        self.programs = programs
+        needed, results = programs.needed, results or [-1] * len(arguments)
+        self.paths = [path for path in zip(arguments, inits, last, results, strict=True) if {path[0], path[3]} & needed]
+
+    def start(self) -> None:
+        """Before the first turn."""
+        values = self.programs.values
+        values.update({argument: values[init] for argument, init, _, _ in self.paths})
+
+    def turn(self, operation: Operation, on: Truths) -> None:
+        """After a turn of the programs that are `on`."""
+        values, needed = self.programs.values, self.programs.needed
+        new = {argument: values[last] for argument, _, last, _ in self.paths}
+        for argument, _, _, result in self.paths:
+            if result in needed:
+                new[argument] = self.programs.either(operation, on, new[argument], values[argument])
+        values.update(new)
+
+    def end(self) -> None:
+        """After the last turn."""
+        values = self.programs.values
+        values.update({result: values[argument] for argument, _, _, result in self.paths if result >= 0})
+
+
+def uniform(array: Integers) -> Integers:
+    """An array of one element where all are equal."""
+    return array[:1] if (array == array[0]).all() else array
+
+
+def dot_flops(operation: Operation) -> int:
+    """Multiplications and additions of a matrix product."""
+    a: Type = operation.operand_types[0]
+    return 2 * prod(operation.types[0].shape) * a.shape[-1]

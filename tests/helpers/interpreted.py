@@ -1,0 +1,91 @@
+"""Runs launches by Triton's own interpreter, and prints what each argument was asked for: words and distinct words.
+
+Run as a program with TRITON_INTERPRET=1, it reads launches as JSON: [[file, kernel, grid, arguments], ...]. It shares
+no code with iosim.
+"""
+
+import json
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+
+import numpy as np
+
+TYPES = {"fp16": "float16", "fp32": "float32", "int32": "int32"}
+
+
+class Array:
+    """An array that Triton takes for a tensor."""
+
+    def __init__(self, array):
+        self.array, self.dtype, self.shape = array, array.dtype, array.shape
+
+    def data_ptr(self):
+        return self.array.ctypes.data
+
+    def stride(self):
+        return tuple(s // self.array.itemsize for s in self.array.strides)
+
+
+def arrays(arguments):
+    """The arguments, with arrays for tensors and for lists of integers."""
+    made = {}
+    for name, value in arguments.items():
+        if isinstance(value, list) and isinstance(value[0], str):
+            made[name] = Array(np.ones(value[1], TYPES[value[0]]))
+        else:
+            made[name] = Array(np.array(value, "int32")) if isinstance(value, list) else value
+    return made
+
+
+def counted(kernel, grid, arguments):
+    """{argument: {way: [words, distinct words]}} of a launch."""
+    from triton.runtime import interpreter
+
+    made = arrays(arguments)
+    asked = {name: {} for name, value in made.items() if isinstance(value, Array)}
+
+    def note(way, pointers, mask):
+        places = np.broadcast_to(pointers.data, np.shape(pointers.data)).ravel()
+        on = np.broadcast_to(True if mask is None else mask.data, np.shape(pointers.data)).ravel()
+        for place in places[on.astype(bool)]:
+            (name,) = [n for n in asked if made[n].data_ptr() <= place < made[n].data_ptr() + made[n].array.nbytes]
+            asked[name].setdefault(way, []).append(int(place))
+
+    builder = interpreter.InterpreterBuilder
+    load, store, atomic = builder.create_masked_load, builder.create_masked_store, builder.create_atomic_rmw
+
+    def noted_load(self, pointers, mask, *rest, **named):
+        note("reads", pointers, mask)
+        return load(self, pointers, mask, *rest, **named)
+
+    def noted_store(self, pointers, value, mask, *rest, **named):
+        note("writes", pointers, mask)
+        return store(self, pointers, value, mask, *rest, **named)
+
+    def noted_atomic(self, way, pointers, value, mask, *rest, **named):
+        note("atomics", pointers, mask)
+        return atomic(self, way, pointers, value, mask, *rest, **named)
+
+    executor = interpreter.GridExecutor
+    executor._init_args_hst = lambda self, args, kwargs: (args, kwargs)
+    executor._restore_args_dev = lambda *_: None
+    builder.create_masked_load, builder.create_masked_store, builder.create_atomic_rmw = (
+        noted_load,
+        noted_store,
+        noted_atomic,
+    )
+    try:
+        kernel[tuple(grid)](**made)
+    finally:
+        builder.create_masked_load, builder.create_masked_store, builder.create_atomic_rmw = load, store, atomic
+    return {name: {way: [len(at), len(set(at))] for way, at in ways.items()} for name, ways in asked.items()}
+
+
+if __name__ == "__main__":
+    answers = []
+    for file, name, grid, arguments in json.load(sys.stdin):
+        spec = spec_from_file_location("interpreted_kernels", file)
+        module = module_from_spec(spec)
+        spec.loader.exec_module(module)
+        answers.append(counted(getattr(module, name), grid, arguments))
+    print(json.dumps(answers))

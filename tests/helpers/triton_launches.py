@@ -1,0 +1,33 @@
+"""Launches of the kernels in triton_kernels.py: (kernel, grid, arguments). A tensor is its type and its shape."""
+
+TABLE = [2, -1, 0, 5, 2]
+VALUES = [3, 1, 1, 0, 2, 3, 3, 0, 7, 1]
+
+
+def attention(N, D, heads, BM, BN, causal):
+    tensor = ("fp16", (heads, N, D))
+    sizes = {"scale": 0.125, "N": N, "D": D, "BM": BM, "BN": BN, "CAUSAL": causal}
+    return "attention", (-(-N // BM), heads), {**dict.fromkeys("QKVO", tensor), **sizes}
+
+
+def matmul(M, N, K, BM, BN, BK):
+    tensors = {"A": ("fp16", (M, K)), "B": ("fp16", (K, N)), "C": ("fp16", (M, N))}
+    sizes = {"M": M, "N": N, "K": K, "BM": BM, "BN": BN, "BK": BK, "GROUP": 2}
+    return "matmul", (-(-M // BM) * -(-N // BN),), {**tensors, **sizes}
+
+
+LAUNCHES = {
+    "add": ("add", (3,), {**dict.fromkeys("XYZ", ("fp32", (700,))), "n": 700, "BLOCK": 256}),
+    "add, one word": ("add", (1,), {**dict.fromkeys("XYZ", ("fp32", (1,))), "n": 1, "BLOCK": 16}),
+    "softmax": ("softmax", (3,), {"X": ("fp32", (7, 40)), "Y": ("fp32", (7, 40)), "rows": 7, "cols": 33, "stride": 40, "BLOCK": 64}),
+    "matmul": matmul(64, 64, 64, 32, 32, 32),
+    "matmul, ragged": matmul(70, 50, 40, 32, 16, 16),
+    "attention": attention(64, 16, 2, 32, 16, False),
+    "attention, causal": attention(96, 16, 2, 32, 16, True),
+    "attention, ragged": attention(50, 16, 1, 32, 16, False),
+    "attention, ragged and causal": attention(50, 16, 3, 16, 32, True),
+    "gather": ("gather", (6,), {"X": ("fp32", (6, 40)), "Y": ("fp32", (5, 40)), "TABLE": TABLE, "n": 5, "width": 40, "BLOCK": 64}),
+    "gather, in steps": ("gather", (5,), {"X": ("fp32", (6, 40)), "Y": ("fp32", (5, 40)), "TABLE": TABLE, "n": 5, "width": 40, "BLOCK": 16}),
+    "tiles": ("tiles", (3,), {"X": ("fp16", (40, 56)), "Y": ("fp16", (40, 56)), "M": 40, "N": 56, "BM": 16, "BN": 32}),
+    "histogram": ("histogram", (2,), {"X": VALUES, "COUNTS": ("int32", (8,)), "n": 10, "BLOCK": 8}),
+}  # fmt: skip

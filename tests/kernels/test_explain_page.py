@@ -1,0 +1,43 @@
+"""docs/explain.md shows what the program prints, and its example in Python runs."""
+
+import contextlib
+import io
+import re
+import shlex
+import sys
+
+import pytest
+from paths import DOCS, ROOT, TESTS
+
+pytestmark = pytest.mark.needs("triton")
+PAGE = (DOCS / "explain.md").read_text()
+((COMMAND, OUTPUT),) = re.findall(r"```console\n\$ iosim (.*?)\n(.*?)```", PAGE, re.S)
+FILE = "tests/helpers/triton_kernels.py"
+TURN = "        m = new\n"
+MISTAKE = "        tl.store(O + head + rows[:, None] * D + dims[None, :], o.to(tl.float16), mask=rows[:, None] < N)\n"
+
+
+def test_the_session_is_what_is_printed(iosim, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    assert iosim(*shlex.split(COMMAND)).stdout == OUTPUT
+
+
+def test_the_mistake_is_told_as_the_page_says(iosim, tmp_path):
+    file = tmp_path / "mistake.py"
+    file.write_text((ROOT / FILE).read_text().replace(TURN, TURN + MISTAKE, 1))
+    printed = iosim(*shlex.split(COMMAND.replace(FILE, str(file))), "--no-resources").stdout
+    (shown,) = re.findall(r"```text\n(.*?)```", PAGE, re.S)
+    assert printed.endswith(shown) and "O is written" in shown
+
+
+def test_the_example_in_python_prints_a_number(monkeypatch, tmp_path):
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.S)
+    (tmp_path / "kernels.py").write_text((TESTS / "helpers" / "triton_kernels.py").read_text())
+    monkeypatch.syspath_prepend(tmp_path)
+    out = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(out):
+            exec(code, {})
+    finally:
+        sys.modules.pop("kernels", None)
+    assert f"K {out.getvalue().strip()} " in re.sub(r" +", " ", OUTPUT)

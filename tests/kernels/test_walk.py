@@ -1,0 +1,208 @@
+"""The walk over code that is written here, operation by operation: loops, branches, early ends, and data in addresses.
+
+Triton is not needed. What a kernel asks for is compared with a plain loop in Python.
+"""
+
+import numpy as np
+import pytest
+
+from iosim.errors import InputError
+from iosim.kernels.code import Block, Code, Operation, Type
+from iosim.kernels.needed import needed_values
+from iosim.kernels.walk import Launch, walk
+
+I32, I1, POINTER, LANES = Type.of("i32"), Type.of("i1"), Type.of("!tt.ptr<f32>"), Type.of("tensor<8xi32>")
+TYPES = {
+    "i": I32,
+    "b": I1,
+    "p": POINTER,
+    "L": LANES,
+    "P": Type.of("tensor<8x!tt.ptr<f32>>"),
+    "F": Type.of("tensor<8xf32>"),
+}
+
+
+class Text:
+    """Builds operations: a value is a number with a letter for its type."""
+
+    def __init__(self):
+        self.types = {}
+
+    def value(self, letter):
+        self.types[len(self.types) + 1] = TYPES[letter]
+        return len(self.types)
+
+    def op(self, name, *operands, result=None, into=None, regions=(), targets=(), constant=None, **numbers):
+        results = (self.value(result),) if isinstance(result, str) else tuple(result or ())
+        types = tuple(self.types[v] for v in results)
+        made = Operation(
+            name,
+            operands,
+            results,
+            tuple(self.types[v] for v in operands),
+            types,
+            tuple((r,) for r in regions),
+            numbers,
+            constant,
+            targets=targets,
+        )
+        into.append(made)
+        return results[0] if results else made
+
+
+class Kernel(Text):
+    """A kernel with arguments X (a pointer) and n."""
+
+    def __init__(self):
+        super().__init__()
+        self.X, self.n = self.value("p"), self.value("i")
+        self.body = []
+        self.pid = self.op("tt.get_program_id", result="i", into=self.body, axis=0)
+
+    def number(self, value, into=None):
+        return self.op("arith.constant", result="i", into=self.body if into is None else into, constant=value)
+
+    def load(self, at, into, kind="tt.load", result=None):
+        """A load of one word at an index."""
+        address = self.op("tt.addptr", self.X, at, result="p", into=into)
+        return self.op(kind, address, result=result, into=into)
+
+    def code(self, *more):
+        first = Block((self.X, self.n), tuple(self.body))
+        return Code("kernel", ("X", "n"), (POINTER, I32), (first, *(Block((), tuple(b)) for b in more)))
+
+    def words(self, programs, n, *more, data=None):
+        """The words that each index of X is asked for."""
+        launch = Launch((programs, 1, 1), {"n": n}, {} if data is None else {"X": np.array(data)})
+        moved = walk(self.code(*more), launch)
+        found = {}
+        for requests in moved.requests.values():
+            for pattern in requests.patterns.values():
+                starts, counts = pattern.gather()
+                for start, count in zip(starts, counts, strict=True):
+                    for offset in pattern.offsets:
+                        found[int(start + offset) // 4] = found.get(int(start + offset) // 4, 0) + int(count)
+        return found
+
+
+def counted(indices):
+    return {i: indices.count(i) for i in indices}
+
+
+def test_a_loop_whose_bounds_depend_on_the_program():
+    k = Kernel()
+    inner, i = [], k.value("i")
+    at = k.op("arith.addi", i, k.pid, result="i", into=inner)
+    k.load(at, inner)
+    k.op("scf.yield", into=inner)
+    k.op("scf.for", k.pid, k.n, k.number(2), into=k.body, regions=[Block((i,), tuple(inner))])
+    assert k.words(5, 9) == counted([i + p for p in range(5) for i in range(p, 9, 2)])
+    assert k.words(5, 0) == {}
+
+
+def test_values_that_a_loop_carries_are_kept_when_programs_leave_it():
+    """A program adds its number to a sum as many times as its number says, then loads where the sum points."""
+    k = Kernel()
+    zero, one = k.number(0), k.number(1)
+    inner, i, total = [], k.value("i"), k.value("i")
+    new = k.op("arith.addi", total, k.pid, result="i", into=inner)
+    k.op("scf.yield", new, into=inner)
+    last = k.op("scf.for", zero, k.pid, one, zero, result="i", into=k.body, regions=[Block((i, total), tuple(inner))])
+    k.load(last, k.body)
+    assert k.words(6, 0) == counted([p * p for p in range(6)])
+
+
+def test_both_sides_of_a_branch():
+    k = Kernel()
+    two = k.number(2)
+    small = k.op("arith.cmpi", k.pid, two, result="b", into=k.body, predicate=2)
+    yes, no = [], []
+    k.load(k.pid, yes)
+    k.op("scf.yield", k.op("arith.muli", k.pid, two, result="i", into=yes), into=yes)
+    k.op("scf.yield", k.op("arith.addi", k.pid, k.n, result="i", into=no), into=no)
+    chosen = k.op("scf.if", small, result="i", into=k.body, regions=[Block((), tuple(yes)), Block((), tuple(no))])
+    k.load(chosen, k.body)
+    assert k.words(4, 100) == counted([0, 1, 0, 2, 102, 103])
+
+
+def test_a_while_loop_ends_for_each_program_by_itself():
+    """at = pid; while at < n: load(at); at = 2 at + 1; then load(at)."""
+    k = Kernel()
+    one = k.number(1)
+    before, after, a, b = [], [], k.value("i"), k.value("i")
+    on = k.op("arith.cmpi", a, k.n, result="b", into=before, predicate=2)
+    k.op("scf.condition", on, a, into=before)
+    k.load(b, after)
+    twice = k.op("arith.addi", b, b, result="i", into=after)
+    k.op("scf.yield", k.op("arith.addi", twice, one, result="i", into=after), into=after)
+    last = k.op(
+        "scf.while", k.pid, result="i", into=k.body, regions=[Block((a,), tuple(before)), Block((b,), tuple(after))]
+    )
+    k.load(last, k.body)
+    right = []
+    for at in range(7):
+        while at < 20:
+            right.append(at)
+            at = 2 * at + 1
+        right.append(at)
+    assert k.words(7, 20) == counted(right)
+
+
+def test_programs_that_end_early():
+    k = Kernel()
+    beyond = k.op("arith.cmpi", k.pid, k.n, result="b", into=k.body, predicate=5)
+    k.op("cf.cond_br", beyond, into=k.body, targets=((1, 0), (2, 0)))
+    early, rest = [], []
+    k.op("tt.return", into=early)
+    k.load(k.pid, rest)
+    assert k.words(9, 4, early, rest) == counted([0, 1, 2, 3])
+
+
+def test_lanes_with_a_mask_that_depends_on_program_and_lane():
+    k = Kernel()
+    lanes = k.op("tt.make_range", result="L", into=k.body, start=0, end=8)
+    splat = lambda v, t: k.op("tt.splat", v, result=t, into=k.body)  # noqa: E731
+    at = k.op(
+        "arith.addi",
+        splat(k.op("arith.muli", k.pid, k.number(6), result="i", into=k.body), "L"),
+        lanes,
+        result="L",
+        into=k.body,
+    )
+    k.types[mask_type := len(k.types) + 1] = Type.of("tensor<8xi1>")
+    k.op("arith.cmpi", at, splat(k.n, "L"), result=[mask_type], into=k.body, predicate=2)
+    pointers = k.op("tt.addptr", splat(k.X, "P"), at, result="P", into=k.body)
+    k.op("tt.load", pointers, mask_type, result="F", into=k.body)
+    assert k.words(4, 20) == counted([6 * p + j for p in range(4) for j in range(8) if 6 * p + j < 20])
+
+
+def test_an_address_that_is_loaded_takes_the_data():
+    k = Kernel()
+    k.types[k.X] = TYPES["p"] = Type.of("!tt.ptr<i32>")
+    try:
+        found = k.load(k.pid, k.body, result="i")
+        k.load(found, k.body)
+    finally:
+        TYPES["p"] = POINTER
+    assert k.words(3, 0, data=[7, 7, 1, 9]) == counted([0, 1, 2, 7, 7, 1])
+    with pytest.raises(InputError, match="what is loaded from X decides an address.*--arg X=FILE.npy"):
+        k.words(3, 0)
+
+
+@pytest.mark.parametrize("name, why", [("tt.call", "tt.call"), ("tt.descriptor_gather", "tt.descriptor_gather")])
+def test_operations_that_may_move_words_unseen_are_refused(name, why):
+    k = Kernel()
+    k.op(name, into=k.body)
+    with pytest.raises(InputError, match=why):
+        k.words(1, 1)
+
+
+def test_what_only_computes_is_not_looked_at():
+    k = Kernel()
+    k.types[number := len(k.types) + 1] = Type.of("f32")
+    k.op("math.exp", result=[number], into=k.body)
+    used = k.op("arith.muli", k.pid, k.pid, result="i", into=k.body)
+    unused = k.op("arith.divsi", k.pid, k.n, result="i", into=k.body)
+    k.load(used, k.body)
+    assert used in needed_values(k.code()) and not {unused, number} & needed_values(k.code())
+    assert k.words(3, 0) == counted([0, 1, 4])
