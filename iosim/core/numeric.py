@@ -57,6 +57,9 @@ class Numeric(Machine):
         if tensor not in self.hbm:
             spec = self.tensors[tensor]
             fill = np.nan if spec.initial is None else spec.initial
+            if spec.kind == "index":
+                self.hbm[tensor] = np.full(self.p.shape(spec), -1, np.int32)  # type: ignore[assignment]  # whole numbers
+                return self.hbm[tensor]
             self.hbm[tensor] = np.full(self.p.shape(spec), fill, self._dtype(self.p.hbm_type(spec)))
         return self.hbm[tensor]
 

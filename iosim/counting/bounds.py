@@ -258,6 +258,19 @@ def backward_bounds(p: Attention, M_words: int | None, attainable: int | None) -
     ]  # fmt: skip
 
 
+def indexer_bounds(p: Attention, M_words: int | None, attainable: int | None) -> list[Bound]:
+    """The words that any index moves: its inputs, and the numbers of the keys it chooses. A single key is no choice."""
+    choices = p.batch * p.heads * p.N if p.gqa == "repeat" else p.batch * p.kv_heads * p.N
+    rows = p.batch * p.heads * p.N
+    inputs = rows * (p.d + 1) + p.batch * p.kv_heads * p.Nk * p.d
+    least = choices * p.top_k + (inputs if p.Nk > 1 else 0)
+    return [
+        Bound("indexer: compulsory", least, "floor", "Q, weights and keys read once, the index written once", "always",
+              True),
+        counted("indexer: attainable", attainable, bool(M_words)),
+    ]  # fmt: skip
+
+
 def selected_bounds(p: Attention, M_words: int | None, attainable: int | None) -> list[Bound]:
     """The least of what was counted of attention to chosen blocks. No bound was published."""
     return [counted("selected: attainable", attainable, bool(M_words))]
@@ -268,6 +281,7 @@ BOUNDS_BY_FAMILY: dict[str, BoundsOfFamily] = {
     "softmax": softmax_bounds,
     "linear": linear_bounds,
     "selected": selected_bounds,
+    "indexer": indexer_bounds,
     "backward": backward_bounds,
 }
 # Families other than attention's forward pass. They have no ratio to N^2 d^2 / M, and none to Algorithm 0.

@@ -10,6 +10,10 @@ DEVICE void unpack(Raw16 raw, float* x, float) {
 #pragma unroll
     for (int k = 0; k < 4; ++k) x[k] = __uint_as_float(raw.word[k]);
 }
+DEVICE void unpack(Raw16 raw, float* x, int) {  // numbers below 2^24 are exact
+#pragma unroll
+    for (int k = 0; k < 4; ++k) x[k] = (float)(int)raw.word[k];
+}
 template <class T> DEVICE void unpack(Raw16 raw, float* x, T) {
 #pragma unroll
     for (int k = 0; k < 8; ++k) x[k] = to_float(T{(unsigned short)(raw.word[k / 2] >> k % 2 * 16)});
@@ -22,6 +26,12 @@ DEVICE Raw16 packed(const float* x, float) {
     Raw16 raw;
 #pragma unroll
     for (int k = 0; k < 4; ++k) raw.word[k] = __float_as_uint(x[k]);
+    return raw;
+}
+DEVICE Raw16 packed(const float* x, int) {
+    Raw16 raw;
+#pragma unroll
+    for (int k = 0; k < 4; ++k) raw.word[k] = (unsigned)(int)x[k];
     return raw;
 }
 template <class T> DEVICE Raw16 packed(const float* x, T) {

@@ -39,3 +39,26 @@ def selected_output(hbm: Arrays, p: Attention, visible: Bools | None) -> Arrays:
         for block in blocks:
             seen[rows, int(block) * p.key_block : (int(block) + 1) * p.key_block] = True
     return {"O": attention(plain["Q"], plain["K"], plain["V"], seen)}
+
+
+def index_inputs(rng: np.random.Generator, p: Attention, visible: Bools | None) -> Arrays:
+    """Random rows and weights of the heads of an index, and its keys. Their scores are small and exact in every type.
+    So rounding does not change the order. Of equal ones the first is chosen."""
+    import numpy as np
+
+    found = queries_keys_values(rng, p, None)
+    found["Q"] = rng.integers(-1, 2, size=(p.N, p.d)) * (np.arange(p.d) < 8).astype(float)
+    found["K"] = rng.integers(-2, 3, size=(p.Nk, p.d)).astype(float)
+    scales = {name: 2.0 ** rng.integers(-1, 2, size=found[name].shape) for name in ("Kscale",) if name in found}
+    return {**found, **scales, "weights": rng.integers(1, 4, size=p.N).astype(float)}
+
+
+def chosen_keys(hbm: Arrays, p: Attention, visible: Bools | None) -> Arrays:
+    """The scores of all keys, and the positions of the largest of each choice, largest first."""
+    import numpy as np
+
+    plain = plain_inputs(hbm, p)
+    of_heads = np.einsum("nd,kd->nk", plain["Q"], plain["K"]) * (np.einsum("nd,kd->nk", plain["Q"], plain["K"]) > 0)
+    scores = (of_heads * plain["weights"][:, None]).reshape(p.choices, p.choice_rows, p.Nk).sum(axis=1)
+    order = np.lexsort((np.broadcast_to(np.arange(p.Nk), scores.shape), -scores), axis=1)[:, : p.top_k]
+    return {"scores": scores, "index": order}  # type: ignore[dict-item]  # whole numbers

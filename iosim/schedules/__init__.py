@@ -16,6 +16,7 @@ FILES = {
     "online_softmax": ("softmax-3pass", "softmax-3pass-code", "softmax-2pass", "attention-3pass", "attention-2pass"),
     "matmul": ("matmul-naive", "matmul-tiled", "matmul-tiled-a", "matmul-tiled-b"),
     "selected": ("selected", "selected-keys-outside"),
+    "indexer": ("indexer",),
     "linear": ("linear", "linear-causal", "local-gather"),
 }  # their order in lists
 SCHEDULES.expect(FILES)

@@ -26,9 +26,9 @@ class Cache:
     """K and V in HBM, with their scales. One scale for a whole tensor is loaded when the cache is made, so make it
     before the loop over keys."""
 
-    def __init__(self, chip: Machine, p: Attention):
+    def __init__(self, chip: Machine, p: Attention, keys_only: bool = False):
         self.chip, self.p = chip, p
-        names = ("K",) if p.latent else ("K", "V")
+        names = ("K",) if p.latent or keys_only else ("K", "V")
         self.scales = {name: chip.load(name + "scale") for name in names} if p.kv_scales == "tensor" else {}
 
     def load(self, j: Tile) -> Keys:

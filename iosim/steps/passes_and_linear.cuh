@@ -105,6 +105,30 @@ template <class S, class F> STEP drop(const S& s, F factor) {
     });
 }
 
+// ---------------------------------------------------------------- an index of keys
+
+// R = the sum over the rows of S of w max(S, 0)
+template <class R, class S, class W> STEP weighted_sums(const R& result, const S& s, const W& w) {
+    own_pieces<1>(result, result.rows, [&](int r, int c) {
+        float sum = 0.0f;
+        for (int x = 0; x < s.rows; ++x) sum += w.get(x) * fmaxf(s.get(x, c), 0.0f);
+        result.set(r, c, sum);
+    });
+}
+
+// The place of each word is the number of words that are larger, or as large and before it.
+template <class I, class S> STEP largest(const I& index, const S& s) {
+    own_pieces<1>(s, s.rows, [&](int r, int c) {
+        const float mine = s.get(r, c);
+        int place = 0;
+        for (int x = 0; x < s.cols && place < index.cols; ++x) {
+            const float other = s.get(r, x);
+            place += other > mine || (other == mine && x < c);
+        }
+        if (place < index.cols) *index.at(r, place) = c;
+    });
+}
+
 // ---------------------------------------------------------------- linear attention: state (d, dv), z (d)
 
 // phi(x) = elu(x) + 1

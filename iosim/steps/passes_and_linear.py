@@ -49,6 +49,25 @@ def scale(s: Array, d: Array) -> None:
     s *= float(d) ** -0.5
 
 
+# ---------------------------------------------------------------- an index of keys
+
+
+@work(other=lambda r, s, w: [(2, *s)])
+@Cost(operations=(1,), timed_as="normalise", reads_whole=(1, 2))
+def weighted_sums(r: Array, s: Array, w: Array) -> None:
+    """The sum over all rows of w max(S, 0): r (1, keys), s (rows, keys), w (rows,)."""
+    import numpy as np
+
+    r[...] = (np.maximum(s, 0) * w[:, None]).sum(axis=0)
+
+
+@work(other=lambda index, s: [s])
+@Cost(operations=(1,), timed_as="softmax_rows", rows=True, looped=True)
+def largest(index: Array, s: Array) -> None:
+    """The positions of the largest words of each row, largest first: index (rows, k), s (rows, keys), k <= keys."""
+    index[...] = (-s).argsort(axis=1, kind="stable")[:, : index.shape[1]]
+
+
 # ---------------------------------------------------------------- softmax in passes: s (rows, keys), m and l (rows,)
 
 

@@ -176,10 +176,16 @@ def test_large_scores_of_long_rows_are_summed_in_parts(tmp_path, d):
 # ---------------------------------------------------------------- every step, in NumPy and in CUDA
 
 
-SHAPES = {"S P dP": "ij", "Q Q2 O dO dQ part l m D LSE": "i", "K V dK dV Krope Kscale": "j", "state z": ""}
+SHAPES = {
+    "S P dP": "ij",
+    "Q Q2 O dO dQ part l m D LSE index": "i",
+    "K V dK dV Krope Kscale": "j",
+    "row": "",
+    "state z": "",
+}
 SHAPE = {name: tiles for names, tiles in SHAPES.items() for name in names.split()}
 TENSORS = {**SCHEDULES["flash1-bwd"].tensors, **SCHEDULES["linear"].tensors, "part": Tensor(("N", "dv"), "state"),
-           "Q2": Tensor(("N", 20), "input"), "Krope": Tensor(("Nk", 4), "input"), "Kscale": Tensor(("Nk", 3), "scale")}  # fmt: skip
+           "Q2": Tensor(("N", 20), "input"), "Krope": Tensor(("Nk", 4), "input"), "Kscale": Tensor(("Nk", 3), "scale"), "row": Tensor((1, "Nk"), "state"), "index": Tensor(("N", 5), "index")}  # fmt: skip
 MORE = {  # inputs that are no tensors
     "hide": lambda p, i, j: p.mask.part(i, j),
     "drop": lambda p, i, j: p.dropout_part(i, j),
@@ -213,6 +219,7 @@ ARGUMENTS = {
     "merge": ("m l O", "part LSE"), "add_scores": ("S", "Q K"), "add_maximum": ("m", "S"), "exponentials": ("S", "m"),
     "add_sum": ("l", "P"), "add_maximum_and_sum": ("m l", "S"), "features": ("Q", ""), "add_to_state": ("state", "K V"),
     "add_keys": ("z", "K"), "read_state": ("O", "Q state"), "read_normaliser": ("l", "Q z"),
+    "weighted_sums": ("row", "S l"), "largest": ("index", "S"),
     "scores_apart": ("S", "Q2 K Krope"), "rescale": ("K", "Kscale"), "earlier_products": ("S", "Q K"), "probabilities": ("S", "l m"), "probabilities_from_lse": ("S", "LSE"),
     "row_dots": ("D", "dO O"), "probability_gradients": ("dP", "dO V"), "score_gradients": ("dP", "P D"),
     "score_gradients_of_rows": ("dP", "P"), "add_value_gradients": ("dV", "P dO"),

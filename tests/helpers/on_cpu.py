@@ -81,6 +81,8 @@ def encode(array, dtype):
         above = np.searchsorted(E4M3, size).clip(1)
         nearest = above - (size - E4M3[above - 1] <= E4M3[above] - size)
         return np.where(np.isnan(array), 127, nearest | np.where(np.signbit(array), 128, 0)).astype(np.uint8)
+    if dtype == "int32":
+        return np.nan_to_num(array, nan=-1).astype(np.int32)
     if dtype != "bf16":
         return np.ascontiguousarray(array, NUMPY[dtype])
     bits = np.ascontiguousarray(array, np.float32).view(np.uint32)

@@ -1,0 +1,94 @@
+"""The index of sparse attention: by hand, on arrays, and with planted mistakes."""
+
+import random
+
+import numpy as np
+import pytest
+
+from iosim import SCHEDULES, Attention, Capacity, Folded, InputError, Machine, Numeric, Tiling, Traffic, count
+from iosim.schedules import indexer
+from iosim.search.best import footprint
+from iosim.studies.check import same_counts
+
+INDEXER = SCHEDULES["indexer"]
+
+
+def failing(p, t):
+    """The checks that the schedule fails: its outputs, the folded count, the formula by hand, or the footprint."""
+    hbm, traffics, failed = INDEXER.example(np.random.default_rng(1), p, None), [Traffic() for _ in range(3)], set()
+    machine = Numeric(p, hbm, traffics[0]).run(INDEXER, t)
+    Machine(p, traffics[1]).run(INDEXER, t)
+    Folded(p, traffics[2]).run(INDEXER, t)
+    if not all(np.array_equal(machine.array(x), y) for x, y in INDEXER.answer(hbm, p, None).items()):
+        failed.add("output")
+    if traffics[0].tensors != traffics[1].tensors or not same_counts(traffics[1].tensors, traffics[2].tensors):
+        failed.add("folded")
+    if not same_counts(dict(INDEXER.exact_traffic(p, t)), traffics[2].tensors):
+        failed.add("formula")
+    if footprint(INDEXER, p, t).peak_words != INDEXER.footprint(p, t):
+        failed.add("footprint")
+    return failed
+
+
+def test_three_ways():
+    rng = random.Random(1)
+    for _ in range(60):
+        rows, Nk = rng.randint(1, 4), rng.randint(1, 30)
+        p = Attention(
+            rows * rng.randint(1, 5), rng.randint(1, 10), Nk=Nk, top_k=rng.randint(1, Nk), choice_rows=rows,
+            kv_scales=rng.choice(["none", "tensor", "2"]),
+        )  # fmt: skip
+        t = Tiling(rng.randint(1, 6), rng.randint(1, 8))
+        assert failing(p, t) == set(), (p, t)
+
+
+def test_a_key_of_deepseek_has_132_bytes():
+    p = {"N": 1, "Nk": 4096, "d": 128, "heads": 64, "kv_heads": 1, "gqa": "pack", "dtype": "bf16", "acc_dtype": "fp32",
+         "kv_dtype": "fp8", "kv_scales": "128", "top_k": 2048}  # fmt: skip
+    found = count(**p, tiles="64x64", schedules="indexer")
+    one = found["indexer"]
+    assert one.read_bytes == 4096 * 132 + 64 * (2 * 128 + 4) + 4096 * 4 and one.write_bytes == 4 * (4096 + 2048)
+    assert found.bounds[0].words == one.total - 4096 - 2 * 4096, "all but the scales and the scores is compulsory"
+
+
+def test_the_oracle_by_hand():
+    p = Attention(2, 2, Nk=3, top_k=2, choice_rows=2)
+    hbm = {
+        "Q": np.array([[1.0, 0], [0, -1]]),
+        "K": np.array([[1.0, 1], [2, -1], [-1, -5]]),
+        "weights": np.array([1.0, 2]),
+    }
+    found = INDEXER.answer(hbm, p, None)  # 1*1 + 0, 1*2 + 2*1, 0 + 2*5
+    assert found["scores"].tolist() == [[1, 4, 10]] and found["index"].tolist() == [[2, 1]]
+
+
+def test_arrays_count_like_numbers():
+    rng = np.random.default_rng(6)
+    N, Nk, rows = rng.integers(1, 60, 200), rng.integers(3, 90, 200), rng.integers(1, 20, 200)
+    many, room = Traffic(), Capacity()
+    Folded(Attention(N, 6, Nk=Nk, top_k=3), many, room).run(INDEXER, Tiling(1, rows))
+    for k in range(0, 200, 9):
+        one = Traffic()
+        Machine(Attention(int(N[k]), 6, Nk=int(Nk[k]), top_k=3), one).run(INDEXER, Tiling(1, int(rows[k])))
+        assert {x: (int(np.broadcast_to(r, 200)[k]), int(np.broadcast_to(w, 200)[k]))
+                for x, (r, w) in many.tensors.items()} == one.tensors  # fmt: skip
+
+
+@pytest.mark.parametrize("bad", [{"top_k": 33}, {"mask": "causal"}, {"latent": True}, {"lse": True}])
+def test_bad_input(bad):
+    with pytest.raises(InputError):
+        count(**{"N": 8, "Nk": 32, "d": 8, "top_k": 4, **bad}, tiles="4x4", schedules="indexer")
+
+
+@pytest.mark.parametrize("mistake, caught_by", [
+    ("weighted_sums", {"output"}), ("largest", {"output"}), ("add_scores", {"output"}),
+])  # fmt: skip
+def test_a_step_that_is_wrong_is_caught(mistake, caught_by, monkeypatch):
+    wrong = {
+        "weighted_sums": lambda r, s, w: r.__setitem__(..., (s * w[:, None]).sum(axis=0)),  # without max(s, 0)
+        "largest": lambda index, s: index.__setitem__(..., s.argsort(axis=1)[:, : index.shape[1]]),  # the smallest
+        "add_scores": lambda s, q, k: s.__setitem__(..., q @ k.T * q.shape[1] ** -0.5),  # scaled
+    }[mistake]
+    wrong.__name__ = mistake
+    monkeypatch.setattr(indexer, mistake, wrong)
+    assert failing(Attention(8, 5, Nk=20, top_k=4, choice_rows=2), Tiling(2, 3)) == caught_by
