@@ -16,6 +16,7 @@ TEXT = ("txt", "text", "log", "out", "md")
 FORMS: dict[str, dict[str, tuple[str, ...]]] = {
     "answers": {"text": TEXT, "json": ("json",), "csv": ("csv",)},
     "sweep": {"csv": ("csv", "txt"), "jsonl": ("jsonl", "ndjson", "json"), "parquet": ("parquet",)},
+    "gather": {"csv": ("csv", "txt"), "jsonl": ("jsonl", "ndjson", "json"), "parquet": ("parquet",)},
     "trace": {
         "csv": ("csv", "txt"), "jsonl": ("jsonl", "ndjson"), "parquet": ("parquet",),
         "perfetto": ("json", "perfetto-trace"),
@@ -98,7 +99,7 @@ def through(path: str) -> Iterator[str]:
 @contextmanager
 def replaced(target: str) -> Iterator[str]:
     """The name of a temporary file beside the target. At the end it takes the target's place."""
-    temporary = f"{target}.{os.getpid()}.part"
+    temporary = f"{target}.{os.getpid()}-{os.urandom(4).hex()}.part"  # machines may share a folder
     try:
         yield temporary
         os.replace(temporary, target)

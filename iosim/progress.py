@@ -1,14 +1,19 @@
-"""A line of progress on stderr for what takes more than a second: on a terminal, and for the command line only."""
+"""Progress on stderr of what takes more than a second, for the command line only.
+
+A terminal gets one line that changes. Elsewhere only sweeps write progress: a line every 30 seconds.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from time import monotonic
 from typing import TypeVar
 
 T = TypeVar("T")
 QUIET_SECONDS, SECONDS_BETWEEN = 1.0, 0.2
+SECONDS_BETWEEN_LINES = 30.0
 
 
 class State:
@@ -42,3 +47,59 @@ def watched(items: Iterable[T], what: str, total: int) -> Iterator[T]:
         if width:
             sys.stderr.write("\r" + " " * width + "\r")
             sys.stderr.flush()
+
+
+class Meter:
+    """Progress of a known number of rows: rows, rows a second, and the time that is left.
+
+    `advance` is called with each number of rows that is done; `skip` with rows that were there before, which say
+    nothing about the rate. With `quiet` nothing is written.
+    """
+
+    def __init__(self, total: int, quiet: bool = False):
+        self.total, self.quiet, self.done, self.skipped, self.width = total, quiet, 0, 0, 0
+        self.on_terminal = sys.stderr.isatty()
+        self.begun = monotonic()
+        self.following = self.begun + (QUIET_SECONDS if self.on_terminal else SECONDS_BETWEEN_LINES)
+
+    def skip(self, rows: int) -> None:
+        """Note rows that were there before."""
+        self.skipped += rows
+        self.advance(rows)
+
+    def advance(self, rows: int) -> None:
+        """Note rows that are done, and write progress if it is time to."""
+        self.done += rows
+        now = monotonic()
+        if now < self.following or self.quiet:
+            return
+        self.following = now + (SECONDS_BETWEEN if self.on_terminal else SECONDS_BETWEEN_LINES)
+        self.write(self.line(now - self.begun))
+
+    def line(self, seconds: float) -> str:
+        """The progress after so many seconds."""
+        rate = (self.done - self.skipped) / seconds
+        left = f", {time_text((self.total - self.done) / rate)} left" if rate else ""
+        return f"{self.done} of {self.total} rows, {rate:.0f} rows/s{left}"
+
+    def write(self, line: str) -> None:
+        """Write a line, over the last one on a terminal. A stderr that cannot be written to gets nothing."""
+        with suppress(OSError):
+            sys.stderr.write("\r" + line.ljust(self.width) if self.on_terminal else line + "\n")
+            sys.stderr.flush()
+        self.width = len(line)
+
+    def end(self) -> None:
+        """Take the line away from a terminal."""
+        if self.on_terminal and self.width:
+            self.write("")
+            self.write("")
+
+
+def time_text(seconds: float) -> str:
+    """Seconds as `42 s`, `3 min 5 s` or `2 h 10 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "count": "Words and bytes for each schedule, with fit, ratios and bounds.",
     "sweep": "A grid of counts, one tidy row a run, to CSV, JSON lines or Parquet.",
+    "gather": "The parts of a sweep in a folder, as one file.",
     "bounds": "What is proven about the least traffic.",
     "mask": "A picture of a mask, its density and its tile counts.",
     "schedules": "All schedules: source, formula, state and options of each.",

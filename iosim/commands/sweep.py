@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, TextIO
 
@@ -11,19 +13,25 @@ import click
 from ..counting.given import memory, names_of
 from ..errors import InputError, suggestion
 from ..files import form_of
+from ..progress import Meter
+from ..units import parse_count
 from .answer import Output, answer, say
 from .options import (
     AXES,
+    COUNT,
     VARIANT_FIELDS,
     Need,
     check_read,
     chip_options,
+    csv_option,
+    file_option,
     flag_option,
     format_option,
+    json_option,
+    loaded,
     memory_options,
     named_command,
     problem_options,
-    row_outputs,
     text_option,
     tile_options,
     variant_options,
@@ -31,6 +39,8 @@ from .options import (
 
 if TYPE_CHECKING:
     from ..counting.sweep_axes import Sweep
+    from ..sweeps.parts import Work
+    from ..sweeps.workers import Workers
 
 
 NEEDS = (Need("n", ("config",)), Need("d", ("config",)), Need("m", ("m_elements", "hardware", "tiles", "config")))
@@ -45,14 +55,25 @@ NEEDS = (Need("n", ("config",)), Need("d", ("config",)), Need("m", ("m_elements"
 @chip_options
 @text_option("--columns", "Only these columns, in this order, as in N,schedule,total.", metavar="NAMES")
 @flag_option("--dry-run", "Print the number of rows and stop.")
+@text_option(
+    "--jobs", "Processes that count (default: 1).", metavar="COUNT", kind=COUNT, also=("j", "workers", "n-jobs")
+)
+@flag_option("--resume", "Continue the sweep in -o FOLDER/, or begin it.")
+@text_option("--part-rows", "Rows of a file in -o FOLDER/ (default: 131072).", metavar="COUNT", kind=COUNT)
+@flag_option("--quiet", "No progress on stderr.")
 @format_option("csv, jsonl or parquet (default: from the file's name).")
-@row_outputs
+@json_option
+@csv_option
+@file_option("Write to a file, in the form that .csv, .jsonl or .parquet asks for; to parts in FOLDER/; - is stdout.")
 def command(
     config: str | None, as_json: bool, as_csv: bool, path: str | None, dry_run: bool, kind: str | None, m: str | None,
-    m_elements: str | None, hardware: str | None, schedules: tuple[str, ...], tile_multiple: str,
-    **given: str | bool | None,
+    m_elements: str | None, hardware: str | None, schedules: tuple[str, ...], tile_multiple: str, jobs: str | None,
+    resume: bool, part_rows: str | None, quiet: bool, **given: str | bool | None,
 ) -> None:  # fmt: skip
     """A grid of counts, one tidy row a run, to CSV, JSON lines or Parquet.
+
+    With -o FOLDER/ the rows go to files of --part-rows rows, each with a hash in manifest.json. After Ctrl-C, a full
+    disk or a reboot, the same line with --resume continues, and iosim gather puts the parts together.
 
     Axes: 1024,4096 or 16KB:256KB:x2 or 64:256:+64, ends included, for --N, --Nk, --d, --batch, --heads, --kv-heads,
     --dv, --M, --splits, --page-size, --tile-multiple; lists with commas for --dtype, --acc-dtype, --gqa, --tiles,
@@ -63,6 +84,9 @@ def command(
     from ..counting.sweep_file import sweep_of
 
     kind = kind_of(kind, path, as_json, as_csv, dry_run)
+    rows = 0 if part_rows is None else parse_count(part_rows, "--part-rows")
+    count = 1 if jobs is None else parse_count(jobs, "--jobs", most=MOST_JOBS)
+    folder = folder_of(path, resume, part_rows)
     chips = names_of(hardware)
     size = memory(m, m_elements, chips[0] if chips else None)
     if len(chips) > 1:
@@ -75,7 +99,32 @@ def command(
         answer([row], row, Output.asked(as_json, as_csv, path), text=str(plan.rows))
         return
     say(notes_on_masks(plan))
-    write_sweep(plan, path, kind, sys.argv[1:])
+    from ..sweeps.parts import Work, sources_of
+    from ..sweeps.workers import Processes, Serial
+
+    work = Work(plan, kind, rows, sources_of(loaded(click.get_current_context())))
+    workers = Processes(count) if count > 1 else None
+    meter = Meter(plan.rows, quiet)
+    try:
+        if folder:
+            write_parts(work, folder, resume, workers or Serial(), meter)
+        else:
+            write_sweep(work, path, workers, meter)
+    finally:
+        meter.end()
+
+
+MOST_JOBS = 1024
+
+
+def folder_of(path: str | None, resume: bool, part_rows: str | None) -> str | None:
+    """The folder into which parts go; None if one file is written."""
+    if path is not None and (path.endswith("/") or os.path.isfile(os.path.join(path, "manifest.json"))):
+        return path
+    for option, given in (("--resume", resume), ("--part-rows", part_rows)):
+        if given:
+            raise InputError("-o", path or "nothing", f"a folder as in sweep/, with {option}")
+    return None
 
 
 def notes_on_masks(plan: Sweep) -> list[str]:
@@ -103,33 +152,57 @@ def kind_of(kind: str | None, path: str | None, as_json: bool, as_csv: bool, dry
     return kind
 
 
-def write_sweep(plan: Sweep, path: str | None, kind: str, argv: list[str]) -> None:
-    """Write a sweep to stdout, or to a file with a second file that describes it. A progress bar is shown if stderr is
-    a terminal."""
+def write_parts(work: Work, folder: str, resume: bool, workers: Workers, meter: Meter) -> None:
+    """Write a sweep to a folder. Where that ends early, say what is there and how it is continued."""
+    from ..sweeps.run import write_folder
+
+    about = {"argv": sys.argv[1:], "conventions": about_counts(work)}
+    try:
+        write_folder(work, folder, about, resume, workers, meter)
+    except BaseException:
+        if meter.done:
+            say([f"{meter.done} of {work.rows} rows are in {folder}; the same line with --resume continues"])
+        raise
+
+
+def write_sweep(work: Work, path: str | None, workers: Workers | None, meter: Meter) -> None:
+    """Write a sweep to stdout, or to a file with a second file that describes it."""
     from ..counting import write_sweep as writers
+    from ..files import written_whole
+    from ..sweeps.run import write_file
 
-    if path in (None, "-"):
-        writers.WRITERS[kind](plan, Stdout(), lambda rows: None)
+    def write(out: writers.Out) -> None:
+        if workers is None:
+            writers.WRITERS[work.kind](work.plan, out, meter.advance)
+        else:
+            write_file(work, out, workers, meter)
+
+    if path is None or path == "-":
+        meter.quiet = meter.quiet or sys.stdout.isatty()
+        write(Stdout())
         return
-    assert path is not None
-    if not sys.stderr.isatty():
-        writers.write(plan, path, kind)
-    else:
-        from rich.console import Console
-        from rich.progress import Progress
+    with written_whole(path) as temporary:
+        write(temporary)
+    about = about_counts(work)
+    say([DECIMALS] if "decimals" in about else [])
+    describe(path, {"rows": work.rows, "format": work.kind, "conventions": about})
 
-        with Progress(console=Console(stderr=True)) as progress:
-            task = progress.add_task("rows", total=plan.rows)
-            writers.write(plan, path, kind, lambda rows: progress.advance(task, rows))
+
+def about_counts(work: Work) -> dict[str, str]:
+    """What the numbers of a sweep mean."""
     from ..counting.sweep import in_int64
+
+    return {**CONVENTIONS, **({"decimals": DECIMALS} if work.kind == "parquet" and not in_int64(work.plan) else {})}
+
+
+def describe(path: str, about: Mapping[str, object]) -> None:
+    """Write the second file of a file of rows, unless that is a stream."""
     from ..files import passes_through
     from ..tables import to_json
     from .answer import emit
 
-    about = {**CONVENTIONS, "decimals": DECIMALS} if kind == "parquet" and not in_int64(plan) else CONVENTIONS
-    say([DECIMALS] if about is not CONVENTIONS else [])
     if not passes_through(path):
-        emit(to_json({"rows": plan.rows, "format": kind, "conventions": about}, argv), path + ".meta.json")
+        emit(to_json(about, sys.argv[1:]), path + ".meta.json")
 
 
 class Stdout(AbstractContextManager[TextIO]):

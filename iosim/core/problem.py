@@ -81,6 +81,10 @@ class Dense:
     def __str__(self) -> str:
         return "dense"
 
+    def __reduce__(self) -> str:
+        """Pickle as the one mask `DENSE`, because it is known by its identity."""
+        return "DENSE"
+
 
 DENSE = cast("Mask", Dense())  # it has no counts and no table; as its lines are None, nothing asks for them
 GQA = ("repeat", "pack")

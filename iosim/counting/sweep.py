@@ -5,17 +5,21 @@ Imports NumPy; pandas is imported for tables.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import product
+from itertools import accumulate
+from math import prod
 from typing import TYPE_CHECKING, NotRequired, TypedDict, TypeVar, cast
 
 import numpy as np
 
 from ..core.problem import DENSE, Attention
 from ..core.tiling import Tiling, paper_tiles, parse_tiles
+from ..errors import InputError
 from ..schedules import SCHEDULES, Schedule, require
 from ..search.best import search
+from ..units import MOST_POINTS
 from .bounds import APART, order_words
 from .columns import COLUMNS, DIVIDED, OPTIONS, more_sizes
 from .count import KEYWORDS, TILE_RULES, Counted, Result, check_names, measure, run, with_plain_keys
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 CHUNK_ROWS = 16_384  # rows of a chunk, approximately
+SLOW_POINTS = 256  # grid points of a chunk whose points are counted one by one
 
 CellValues = dict[str, object]
 """Columns of one schedule and tile rule: an array with a cell for each grid point, or one value for all."""
@@ -74,40 +79,96 @@ def sweep(
     axes = {name: values.pop(name) for name in AXES if name in values}
     axes |= {} if hardware is None else {"hardware": hardware}
     plan = build(axes, schedules, tiles, tile_multiple, (), **values)
+    if plan.points > MOST_POINTS:
+        raise InputError("sweep", f"{plan.points} grid points", f"at most {MOST_POINTS} in memory", "iosim sweep -o")
     return pd.concat(list(chunks(plan)), ignore_index=True)
 
 
 def chunks(plan: Sweep) -> Iterator[pd.DataFrame]:
-    """The rows of a sweep as DataFrames of about CHUNK_ROWS rows or fewer. They are in grid order: schedules and tile
-    rules run fastest, then the sizes."""
-    shown = plan.shown
-    for multiple, options, (dtype, acc), mask in product(plan.multiples, plan.options, plan.types, plan.masks):
-        runs = plan.runs(mask)
-        for sizes, M_bytes, chips in size_chunks(plan, max(1, CHUNK_ROWS // max(1, len(runs)))):
-            problem = Attention(**sizes, dtype=dtype, acc_dtype=acc, mask=mask, **options)
-            yield frame(problem, M_bytes, runs, multiple, shown, chips)
+    """The rows of a sweep as DataFrames, in grid order."""
+    return iter(Chunks(plan))
 
 
-def size_chunks(plan: Sweep, points: int) -> Iterator[tuple[Sizes, Whole | None, Labels | None]]:
-    """(the sizes, M, the presets if there are several) of `points` grid points at a time.
+class Chunks:
+    """The rows of a sweep as DataFrames of about CHUNK_ROWS rows or fewer, each at its number.
 
-    The last axis, which is that of M, runs fastest.
+    They are in grid order: schedules and tile rules run fastest, then the sizes (the last axis, which is that of M,
+    first), then masks, types, options and tile multiples. The grid is described and not listed, so any chunk of 10^9
+    points is counted without those before it. Chunks do not depend on who counts them, so neither do their bytes.
     """
-    axes = plan.sizes
-    lengths = [1 if values is None else len(values) for values in axes.values()]
-    total = int(np.prod(lengths))
-    for start in range(0, total, points):
-        index = np.unravel_index(np.arange(start, min(total, start + points)), lengths)
-        picked = {name: pick(v, i) for (name, v), i in zip(axes.items(), index, strict=True) if v is not None}
+
+    def __init__(self, plan: Sweep):
+        self.plan, self.shown = plan, plan.shown
+        self.runs = [plan.runs(mask) for mask in plan.masks]
+        axes = {name: values for name, values in plan.sizes.items() if values is not None}
+        self.axes = {name: axis_array(values) for name, values in axes.items()}
+        self.lengths = [1 if values is None else len(values) for values in plan.sizes.values()]
+        self.total = prod(self.lengths)
+        self.points = [points_of_chunk(mask, runs) for mask, runs in zip(plan.masks, self.runs, strict=True)]
+        self.ends = list(accumulate(-(-self.total // points) for points in self.points))
+        self.row_ends = list(accumulate(self.total * len(runs) for runs in self.runs))
+
+    def __len__(self) -> int:
+        return self.ends[-1] * len(self.plan.options) * len(self.plan.types) * len(self.plan.multiples)
+
+    @property
+    def most_rows(self) -> int:
+        """The rows of the largest chunk."""
+        return max(points * len(runs) for points, runs in zip(self.points, self.runs, strict=True))
+
+    def __iter__(self) -> Iterator[pd.DataFrame]:
+        return map(self.__getitem__, range(len(self)))
+
+    def __getitem__(self, number: int) -> pd.DataFrame:
+        """The rows of a chunk."""
+        plan, (outer, at) = self.plan, divmod(number, self.ends[-1])
+        outer, kind = divmod(outer, len(plan.types))
+        dtype, acc = plan.types[kind]
+        which, options = divmod(outer, len(plan.options))
+        place, start = self.place_of_chunk(at)
+        index = np.unravel_index(np.arange(start, min(self.total, start + self.points[place])), self.lengths)
+        places = dict(zip(plan.sizes, index, strict=True))
+        picked = {name: values[places[name]] for name, values in self.axes.items()}
         M_bytes = picked.pop("M", None)
-        chips = np.array(plan.hardware)[index[-1]] if plan.hardware else None
-        yield cast("Sizes", picked), M_bytes, chips
+        chips = np.array(plan.hardware)[places["M"]] if plan.hardware else None
+        sizes = cast("Sizes", picked)
+        problem = Attention(**sizes, dtype=dtype, acc_dtype=acc, mask=plan.masks[place], **plan.options[options])
+        return frame(problem, M_bytes, self.runs[place], plan.multiples[which], self.shown, chips)
+
+    def place_of_chunk(self, at: int) -> tuple[int, int]:
+        """(the number of the mask, the first grid point) of a chunk, among those with the same types and options."""
+        place = bisect_right(self.ends, at)
+        return place, (at - (self.ends[place - 1] if place else 0)) * self.points[place]
+
+    def first_row(self, number: int) -> int:
+        """The number of rows before a chunk."""
+        outer, at = divmod(number, self.ends[-1])
+        before = outer * self.row_ends[-1]
+        if at == 0:
+            return before
+        place, start = self.place_of_chunk(at)
+        return before + (self.row_ends[place - 1] if place else 0) + start * len(self.runs[place])
+
+    def at_row(self, row: int) -> int:
+        """The first chunk that begins at this row or after it."""
+        outer, rest = divmod(row, self.row_ends[-1])
+        place = bisect_right(self.row_ends, rest)
+        rest -= self.row_ends[place - 1] if place else 0
+        chunk = -(-rest // (self.points[place] * len(self.runs[place])))
+        before = self.ends[place - 1] if place else 0
+        return min(len(self), outer * self.ends[-1] + min(self.ends[place], before + chunk))
 
 
-def pick(values: list[int], index: NDArray[np.intp]) -> Whole:
-    """The values of an axis at these indices."""
-    exact = max(values) < 2**62
-    return np.array(values, dtype=np.int64 if exact else object)[index]
+def points_of_chunk(mask: Mask, runs: Runs) -> int:
+    """The grid points of a chunk: fewer where each needs a walk of its own, so that a chunk takes seconds at most."""
+    if not all(in_arrays(mask, *one) for one in runs):
+        return SLOW_POINTS
+    return max(1, CHUNK_ROWS // max(1, len(runs)))
+
+
+def axis_array(values: list[int]) -> Whole:
+    """The values of an axis as an array."""
+    return np.array(values, dtype=np.int64 if max(values) < 2**62 else object)
 
 
 def frame(

@@ -13,7 +13,7 @@ from ..core.tiling import Tiling, parse_tiles, tiles_text
 from ..errors import InputError
 from ..masks import parse_mask
 from ..schedules import Schedule, find, find_all
-from ..units import MOST_POINTS, parse_axis, parse_bytes, parse_count, parse_registers
+from ..units import parse_axis, parse_bytes, parse_count, parse_registers
 from .columns import COLUMNS, EVERY_COLUMN, more_columns
 from .count import TILE_RULES, default_schedules, rules_of
 
@@ -26,6 +26,8 @@ NUMBERS = ("N", "Nk", "d", "batch", "heads", "kv_heads", "dv")
 AXES = (*NUMBERS, "dtype", "acc_dtype", "mask", "M", "hardware")
 OPTION_COUNTS = ("splits", "page_size", "top_k", "key_block", "stages")
 OPTION_AXES = (*OPTION_COUNTS, "gqa", "register_bytes", "kv_dtype", "kv_scales")
+
+MOST_GRID_POINTS = 10**12  # a grid is described, so only its axes take memory
 
 AxisValue = object
 """An axis as it is given: a number, a string, a list of these, or None. `build` checks it."""
@@ -224,5 +226,5 @@ def check_rules(sweep: Sweep) -> None:
 
 def check_points(points: int) -> None:
     """Raise InputError for more grid points than a sweep may have."""
-    if points > MOST_POINTS:
-        raise InputError("sweep", f"{points} grid points", f"at most {MOST_POINTS}")
+    if points > MOST_GRID_POINTS:
+        raise InputError("sweep", f"{points} grid points", f"at most {MOST_GRID_POINTS}")

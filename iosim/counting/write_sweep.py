@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 from ..errors import InputError, MissingError
 from ..files import written_whole
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from .sweep_axes import Sweep
+
+    Tables = Iterator[pd.DataFrame]
 
 Out = str | AbstractContextManager[TextIO]
 """The name of a file, or an open one."""
@@ -33,27 +35,27 @@ def write(sweep: Sweep, path: str, kind: str, progress: Progress = lambda rows: 
         WRITERS[kind](sweep, temporary, progress)
 
 
-def write_csv(sweep: Sweep, out: Out, progress: Progress) -> None:
+def write_csv(sweep: Sweep, out: Out, progress: Progress, tables: Tables | None = None) -> None:
     """Write a sweep as CSV with one header."""
     with open(out, "w", newline="") if isinstance(out, str) else out as file:
-        write_lines(sweep, file, CSV, progress, header(sweep.shown))
+        write_lines(tables or chunks(sweep), file, CSV, progress, header(sweep.shown))
 
 
-def write_jsonl(sweep: Sweep, out: Out, progress: Progress) -> None:
+def write_jsonl(sweep: Sweep, out: Out, progress: Progress, tables: Tables | None = None) -> None:
     """Write a sweep as one JSON object a line."""
     with open(out, "w") if isinstance(out, str) else out as file:
-        write_lines(sweep, file, JSON, progress)
+        write_lines(tables or chunks(sweep), file, JSON, progress)
 
 
-def write_lines(sweep: Sweep, file: TextIO, form: Form, progress: Progress, before: str = "") -> None:
-    """Write the rows of a sweep as lines, after the text `before`. Nothing is written if the first rows fail."""
-    for rows in chunks(sweep):
+def write_lines(tables: Tables, file: TextIO, form: Form, progress: Progress, before: str = "") -> None:
+    """Write the rows of tables as lines, after the text `before`. Nothing is written if the first rows fail."""
+    for rows in tables:
         file.write(before + lines(rows, form))
         before = ""
         progress(len(rows))
 
 
-def write_parquet(sweep: Sweep, out: Out, progress: Progress) -> None:
+def write_parquet(sweep: Sweep, out: Out, progress: Progress, tables: Tables | None = None) -> None:
     """Write a sweep as Parquet, a group of rows at a time, which needs pyarrow."""
     try:
         import pyarrow as pa
@@ -64,7 +66,7 @@ def write_parquet(sweep: Sweep, out: Out, progress: Progress) -> None:
     wanted = pa.schema([(name, arrow) for name, (arrow, _) in columns.items()])
     dtypes = {name: dtype for name, (_, dtype) in columns.items()}
     writer = None
-    for rows in groups_of_rows(chunks(sweep)):
+    for rows in groups_of_rows(tables or chunks(sweep)):
         try:
             table = pa.Table.from_pandas(rows.astype(dtypes), wanted, preserve_index=False)
         except pa.ArrowInvalid:
@@ -106,6 +108,10 @@ def parquet_types(name: str, int64: bool) -> tuple[pa.DataType, str]:
     return (pa.int64(), "Int64") if exact else (pa.decimal128(38, 0), "object")
 
 
-WRITERS: dict[str, Callable[[Sweep, Out, Progress], None]] = {
-    "csv": write_csv, "jsonl": write_jsonl, "parquet": write_parquet,
-}  # fmt: skip
+class Writer(Protocol):
+    """Writes a sweep to a file, or only these `tables` of its rows."""
+
+    def __call__(self, sweep: Sweep, out: Out, progress: Progress, tables: Tables | None = None) -> None: ...
+
+
+WRITERS: dict[str, Writer] = {"csv": write_csv, "jsonl": write_jsonl, "parquet": write_parquet}

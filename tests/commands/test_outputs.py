@@ -150,7 +150,7 @@ ANSWERS = {
 OTHERS = {
     "sweep": SWEEP, "trace": ("trace", "--N", 8, "--d", 4, "--tiles", "4x4"), "report": ("report", *COUNT[1:]),
     "plot": ("plot", "--N", 64, "--d", 8), "calibrate": ("calibrate",),
-    "explain": ("explain", "kernels.py", "--grid", 1),
+    "explain": ("explain", "kernels.py", "--grid", 1), "gather": ("gather", "sweep"),
 }  # fmt: skip
 
 

@@ -34,6 +34,7 @@ ROOMS = {
     "gpu": COUNTED | {"cuda", "predict"},
     "kernels": COUNTED | {"predict", "gpu"},
     "calibrate": COUNTED | {"cuda", "predict", "gpu"},
+    "sweeps": COUNTED | {"tuning", "tracing", "studies"},
     "pictures": COUNTED | {"tuning", "tracing", "studies"},
 }
 ALL = "commands"  # the command line may import every room

@@ -9,7 +9,8 @@ from paths import ROOT
 
 MAP = ROOT / "docs" / "map.md"
 ROOMS = ("core", "masks", "steps", "oracles", "search", "schedules", "counting", "tuning", "tracing", "cuda", "predict",
-         "studies", "gpu", "gpu/ncu", "gpu/profile", "gpu/tuned", "kernels", "calibrate", "pictures", "commands")  # fmt: skip
+         "studies", "gpu", "gpu/ncu", "gpu/profile", "gpu/tuned", "kernels", "calibrate", "sweeps", "pictures",
+         "commands")  # fmt: skip
 HEAD = """# Where things are
 
 A room is a folder of `iosim/` (a Python package). Rooms stand here in reading order. A room imports only rooms above

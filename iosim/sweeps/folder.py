@@ -1,0 +1,211 @@
+"""A folder of parts: manifest.json says what they are, parts.jsonl has a line with a hash for each part.
+
+A part is written whole before its line is, and both are on the disk before the next. So after a fault at any moment
+every line has its part. A run that continues reads the lines, checks each part by its hash, and counts the others.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TextIO, cast
+
+from .. import __version__
+from ..errors import CheckError, InputError
+from ..files import written_whole
+from .parts import Work, Written, differing, digest, file_digest, keep, part_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Checked = Callable[[int], object]
+
+MANIFEST, JOURNAL, LOCK = "manifest.json", "parts.jsonl", "lock"
+
+
+class Folder:
+    """A folder into which one run writes the parts of a sweep. `done` are the parts that are there, by number."""
+
+    def __init__(self, path: str, manifest: dict[str, object], done: dict[int, Written], journal: TextIO):
+        self.path, self.manifest, self.done, self.journal = path, manifest, done, journal
+
+    def record(self, written: Written) -> None:
+        """Note that a part is there."""
+        self.journal.write(line_of(written, str(self.manifest["run"])))
+        self.journal.flush()
+        os.fsync(self.journal.fileno())
+        self.done[written.part] = written
+
+    def finish(self) -> None:
+        """Write the manifest with all parts."""
+        files = [self.done[part]._asdict() for part in sorted(self.done)]
+        write_manifest(self.path, {**self.manifest, "complete": True, "files": files})
+
+
+@contextmanager
+def opened(
+    path: str, work: Work, about: Mapping[str, object], resume: bool, checked: Checked = lambda rows: None
+) -> Iterator[Folder]:
+    """The folder of a run, which no other run can open until this one ends, however it ends.
+
+    `about` is what the manifest says beside the description of the work. `checked` is called with the rows of each part
+    that is already there. InputError for a folder of other arguments, and for one with parts unless `resume` is set.
+    """
+    with writing(path):
+        os.makedirs(path, exist_ok=True)
+        with locked(path):
+            manifest = manifest_of(work, about)
+            done = continued(path, work, manifest, checked) if resume else {}
+            if not resume:
+                check_new(path)
+            clear(path)
+            begin(path, manifest, done)
+            with open(os.path.join(path, JOURNAL), "a", encoding="utf-8") as journal:
+                yield Folder(path, manifest, done, journal)
+
+
+def clear(path: str) -> None:
+    """Remove the unfinished files of a run that was killed."""
+    for name in os.listdir(path):
+        if re.fullmatch(r"(part-\d+\.\w+|manifest\.json|parts\.jsonl)\..+\.part", name):
+            os.unlink(os.path.join(path, name))
+
+
+@contextmanager
+def writing(path: str) -> Iterator[None]:
+    """Turns errors of the file system into one message."""
+    if "\0" in path:
+        raise InputError("-o", path, "a folder that can be written", "a name has no zero byte")
+    try:
+        yield
+    except OSError as error:
+        raise InputError("-o", path, "a folder that can be written", error.strerror or str(error)) from None
+
+
+@contextmanager
+def locked(path: str) -> Iterator[None]:
+    """Holds the lock of a folder. The system lets go of it when this process ends, also if it is killed."""
+    with open(os.path.join(path, LOCK), "a") as file:
+        try:
+            import fcntl
+        except ImportError:  # a system without such locks
+            yield
+            return
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError("-o", path, "a folder that no other run writes to", "wait, or end the other run") from None
+        yield
+
+
+def manifest_of(work: Work, about: Mapping[str, object]) -> dict[str, object]:
+    """The manifest of a run before its parts are there. `run` stands for the version and all arguments."""
+    described = {"iosim": __version__, **work.describe()}
+    return {
+        "schema": 1, "iosim": __version__, **about, "run": digest(json.dumps(described, sort_keys=True)),
+        "arguments": json.loads(json.dumps(described)), "format": work.kind, "rows": work.rows, "parts": len(work),
+        "complete": False, "files": [],
+    }  # fmt: skip
+
+
+def check_new(path: str) -> None:
+    """Raise InputError for a folder that has something in it."""
+    names = set(os.listdir(path)) - {LOCK}
+    if MANIFEST in names or JOURNAL in names:
+        raise InputError("-o", path, "a new folder", "--resume continues the sweep that is in it")
+    if names:
+        raise InputError("-o", path, "a new or empty folder", f"it has {min(names)}")
+
+
+def continued(path: str, work: Work, manifest: Mapping[str, object], checked: Checked) -> dict[int, Written]:
+    """The parts of an earlier run with the same arguments that are there, each checked by its hash."""
+    names = set(os.listdir(path)) - {LOCK}
+    if not names & {MANIFEST, JOURNAL}:
+        check_new(path)
+        return {}
+    try:
+        found = read_manifest(path)
+    except CheckError:
+        found = {}  # the lines name the run as well
+    if found.get("run", manifest["run"]) != manifest["run"]:
+        other = differing(
+            cast("Mapping[str, object]", found.get("arguments", {})),
+            cast("Mapping[str, object]", manifest["arguments"]),
+        )
+        raise InputError("-o", path, "a folder that the same arguments began", f"these differ: {', '.join(other)}")
+    done = {}
+    for run, written in read_journal(path):
+        if run != manifest["run"]:
+            raise InputError("-o", path, "a folder that the same arguments began", "take a new folder")
+        whole = written.file == part_name(written.part, work.kind) and 0 <= written.part < len(work)
+        if whole and is_there(path, written):
+            done[written.part] = written
+            checked(written.rows)
+    return done
+
+
+def is_there(path: str, written: Written) -> bool:
+    """Whether the file of a part has the bytes that were written."""
+    file = os.path.join(path, written.file)
+    whole = os.path.isfile(file) and os.path.getsize(file) == written.bytes
+    return whole and file_digest(file) == written.sha256
+
+
+def begin(path: str, manifest: Mapping[str, object], done: Mapping[int, Written]) -> None:
+    """Write the manifest, and the lines of the parts that are there and no others."""
+    with written_whole(os.path.join(path, JOURNAL)) as temporary:
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.writelines(line_of(done[part], str(manifest["run"])) for part in sorted(done))
+        keep(temporary)
+    write_manifest(path, manifest)
+
+
+def write_manifest(path: str, manifest: Mapping[str, object]) -> None:
+    """Write the manifest, whole or not at all."""
+    with written_whole(os.path.join(path, MANIFEST)) as temporary:
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.write(json.dumps(manifest, indent=1) + "\n")
+        keep(temporary)
+    keep(path)
+
+
+def read_manifest(path: str) -> dict[str, object]:
+    """The manifest of a folder; CheckError if it is damaged, InputError if there is none."""
+    file = os.path.join(path, MANIFEST)
+    try:
+        with open(file, encoding="utf-8") as text:
+            found = json.load(text)
+        if isinstance(found, dict) and isinstance(found.get("files"), list) and "run" in found:
+            return found
+    except FileNotFoundError:
+        raise InputError(
+            "folder", path, "a folder that iosim sweep -o FOLDER/ wrote", f"it has no {MANIFEST}"
+        ) from None
+    except ValueError:
+        pass
+    raise CheckError(f"{file} is damaged; the sweep's own command line with --resume writes it again")
+
+
+def line_of(written: Written, run: str) -> str:
+    """The line of a part."""
+    return json.dumps({**written._asdict(), "run": run}) + "\n"
+
+
+def read_journal(path: str) -> Iterator[tuple[str, Written]]:
+    """(the run, a part) for each line that can be read. A part whose line cannot be read is counted again."""
+    try:
+        with open(os.path.join(path, JOURNAL), encoding="utf-8", errors="replace") as file:
+            for line in file:
+                try:
+                    found = json.loads(line)
+                    run, written = found.pop("run"), Written(**found)
+                    numbers = isinstance(written.part, int) and isinstance(written.rows, int)
+                except (ValueError, TypeError, KeyError, AttributeError):
+                    continue
+                if numbers:
+                    yield run, written
+    except FileNotFoundError:
+        return

@@ -1,0 +1,94 @@
+"""Puts the parts of a folder together into one file. Memory does not grow with their number."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import BinaryIO, cast
+
+from ..errors import CheckError, InputError, MissingError
+from ..files import written_whole
+from .folder import read_manifest, writing
+from .parts import Written, file_digest
+
+Progress = Callable[[int], object]
+"""Called with the rows of each part."""
+BLOCK_BYTES = 2**20
+
+
+def complete(folder: str) -> dict[str, object]:
+    """The manifest of a folder that has all of its parts; an error that says what to do if it has not."""
+    with writing(folder):
+        manifest = read_manifest(folder)
+    if not manifest.get("complete"):
+        raise InputError(
+            "folder", folder, "a folder with all parts of a sweep", "the sweep's command line with --resume finishes it"
+        )
+    return manifest
+
+
+def parts_of(manifest: Mapping[str, object]) -> Iterator[Written]:
+    """The parts of a manifest, in order."""
+    for found in cast("list[dict[str, object]]", manifest["files"]):
+        yield Written(**found)  # type: ignore[arg-type]
+
+
+def gather(folder: str, manifest: Mapping[str, object], out: str, progress: Progress) -> None:
+    """Write all rows of a folder to a file, in the order of the sweep, whole or not at all."""
+    with written_whole(out) as temporary:
+        JOINERS[str(manifest["format"])](folder, manifest, temporary, progress)
+
+
+def join_lines(folder: str, manifest: Mapping[str, object], out: str, progress: Progress) -> None:
+    """Write the lines of all parts. The header is that of the first."""
+    with open(out, "wb") as file:
+        for written in parts_of(manifest):
+            copy_part(folder, written, file, header=manifest["format"] == "csv" and written.part > 0)
+            progress(written.rows)
+
+
+def copy_part(folder: str, written: Written, out: BinaryIO, header: bool) -> None:
+    """Copy a part, without its first line if that is a `header`, and check its hash on the way."""
+    path, found = os.path.join(folder, written.file), hashlib.sha256()
+    try:
+        with open(path, "rb") as file:
+            if header:
+                found.update(file.readline())
+            while block := file.read(BLOCK_BYTES):
+                found.update(block)
+                out.write(block)
+    except FileNotFoundError:
+        raise damaged(path) from None
+    if found.hexdigest() != written.sha256:
+        raise damaged(path)
+
+
+def damaged(path: str) -> CheckError:
+    """The error of a part that is not as it was written."""
+    return CheckError(f"{path} is not as it was written; the sweep's own command line with --resume makes it again")
+
+
+def join_parquet(folder: str, manifest: Mapping[str, object], out: str, progress: Progress) -> None:
+    """Write the groups of rows of all parts."""
+    try:
+        from pyarrow import parquet
+    except ImportError:
+        raise MissingError("Parquet needs pyarrow: pip install 'iosim[parquet]'") from None
+    writer = None
+    for written in parts_of(manifest):
+        path = os.path.join(folder, written.file)
+        if not os.path.isfile(path) or file_digest(path) != written.sha256:
+            raise damaged(path)
+        with parquet.ParquetFile(path) as part:
+            writer = writer or parquet.ParquetWriter(out, part.schema_arrow)
+            for group in range(part.num_row_groups):
+                writer.write_table(part.read_row_group(group))
+        progress(written.rows)
+    if writer:
+        writer.close()
+
+
+JOINERS: dict[str, Callable[[str, Mapping[str, object], str, Progress], None]] = {
+    "csv": join_lines, "jsonl": join_lines, "parquet": join_parquet,
+}  # fmt: skip

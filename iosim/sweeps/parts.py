@@ -1,0 +1,219 @@
+"""A sweep cut into parts: whole chunks of its grid, each of about the same number of rows.
+
+A part is known by its number. Which rows it has follows from the grid, so nobody keeps a list of parts or of points.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..counting.row_text import CSV, JSON, lines
+from ..counting.sweep import SLOW_POINTS, Chunks
+from ..counting.write_sweep import WRITERS
+from ..files import written_whole
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    import pandas as pd
+
+    from ..counting.sweep_axes import Sweep
+
+    class Task(Protocol):
+        """What workers do with a part."""
+
+        def __call__(self, work: Work, part: int) -> object: ...
+
+
+PART_ROWS = 2**17  # about a second of counting, and 20 MB of CSV
+SLOW_PART_ROWS = 2**12  # where points are counted one by one, which may take milliseconds each
+SHOWN_VALUES = 64  # a longer axis is described by its ends and a hash
+FORMS = {"csv": CSV, "jsonl": JSON}
+
+
+class Written(NamedTuple):
+    """A part that is in its file, whole."""
+
+    part: int
+    file: str
+    rows: int
+    bytes: int
+    sha256: str
+
+
+class Source(NamedTuple):
+    """A Python file that registers schedules, as it was when the sweep began."""
+
+    file: str
+    text: str
+
+    def run(self) -> None:
+        """Register its schedules in this process, once."""
+        if self not in RAN:
+            RAN.add(self)
+            exec(compile(self.text, self.file, "exec"), {"__name__": "<loaded>", "__file__": self.file})
+
+
+RAN: set[Source] = set()  # the files that this process ran
+
+
+@dataclass(frozen=True)
+class Work:
+    """A sweep in parts of about `part_rows` rows; 0 for the usual number. `kind` is csv, jsonl or parquet.
+
+    Workers get it as it is. `sources` are the files of --load, which they run first.
+    """
+
+    plan: Sweep
+    kind: str
+    part_rows: int = 0
+    sources: tuple[Source, ...] = ()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle the description only, because the schedules of a chunk cannot be pickled."""
+        return type(self), (self.plan, self.kind, self.part_rows, self.sources)
+
+    @cached_property
+    def chunks(self) -> Chunks:
+        return Chunks(self.plan)
+
+    @cached_property
+    def rows_of_part(self) -> int:
+        """The rows of a part, to within a chunk. A part has at least one chunk, so it is never smaller than one."""
+        slow = SLOW_POINTS in self.chunks.points
+        return max(self.chunks.most_rows, self.part_rows or (SLOW_PART_ROWS if slow else PART_ROWS))
+
+    @property
+    def rows(self) -> int:
+        """The rows of all parts."""
+        return self.plan.rows
+
+    def __len__(self) -> int:
+        return self.chunks.first_row(len(self.chunks) - 1) // self.rows_of_part + 1
+
+    def chunks_of(self, part: int) -> range:
+        """The numbers of the chunks of a part: those whose first row is among its rows."""
+        return range(*(self.chunks.at_row(k * self.rows_of_part) for k in (part, part + 1)))
+
+    def tables(self, part: int) -> Iterator[pd.DataFrame]:
+        """The rows of a part, a chunk at a time."""
+        return (self.chunks[k] for k in self.chunks_of(part))
+
+    def describe(self) -> dict[str, object]:
+        """Everything on which the bytes of the parts depend, apart from the version of iosim: values of JSON."""
+        plan = self.plan
+        return {
+            "what": "count",
+            "format": self.kind,
+            "part_rows": self.rows_of_part,
+            **{name: None if values is None else axis_text(values) for name, values in plan.sizes.items()},
+            "dtype": [list(pair) for pair in plan.types],
+            "mask": [mask_text(str(mask)) for mask in plan.masks],
+            "hardware": list(plan.hardware),
+            "options": axis_text([dict(point) for point in plan.options]),
+            "tile_multiple": plan.multiples,
+            "schedule": [[s.name for s, _ in plan.runs(mask)] for mask in plan.masks],
+            "tiles": list(plan.tiles),
+            "columns": list(plan.shown),
+            "load": {source.file: digest(source.text) for source in self.sources},
+        }
+
+
+def digest(text: str) -> str:
+    """The SHA-256 of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def axis_text(values: Sequence[object]) -> object:
+    """An axis as it is, or a long one by its ends, its length and a hash."""
+    if len(values) <= SHOWN_VALUES:
+        return list(values)
+    return {"first": values[0], "last": values[-1], "values": len(values), "sha256": digest(repr(values))}
+
+
+def mask_text(text: str) -> object:
+    """A mask's text, with a hash of each file that it names."""
+    import re
+
+    files = re.findall(r"file:([^&|()\s]*)", text)
+    return [text, *(file_digest(file) for file in files)] if files else text
+
+
+def file_digest(path: str) -> str:
+    """The SHA-256 of a file."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def part_name(part: int, kind: str) -> str:
+    """The name of a part's file. In the order of names, parts are in the order of rows."""
+    return f"part-{part:08d}.{kind}"
+
+
+def sources_of(files: Sequence[str]) -> tuple[Source, ...]:
+    """The files of --load, with their text. This process has run them."""
+    found = []
+    for file in files:
+        with open(file, encoding="utf-8") as text:
+            found.append(Source(file, text.read()))
+    RAN.update(found)
+    return tuple(found)
+
+
+# ---------------------------------------------------------------- what workers do with a part
+
+
+@dataclass(frozen=True)
+class WritePart:
+    """Writes a part to its file in a folder, whole or not at all."""
+
+    folder: str
+
+    def __call__(self, work: Work, part: int) -> Written:
+        import os
+
+        name, rows = part_name(part, work.kind), 0
+
+        def add(more: int) -> None:
+            nonlocal rows
+            rows += more
+
+        with written_whole(os.path.join(self.folder, name)) as temporary:
+            WRITERS[work.kind](work.plan, temporary, add, work.tables(part))
+            keep(temporary)
+            size, sha256 = os.path.getsize(temporary), file_digest(temporary)
+        keep(self.folder)
+        return Written(part, name, rows, size, sha256)
+
+
+def make_tables(work: Work, part: int) -> list[pd.DataFrame]:
+    """The rows of a part as tables, for a writer of Parquet in another process."""
+    return list(work.tables(part))
+
+
+def make_lines(work: Work, part: int) -> list[tuple[str, int]]:
+    """The lines of a part, without a header, and their number, a chunk at a time."""
+    return [(lines(rows, FORMS[work.kind]), len(rows)) for rows in work.tables(part)]
+
+
+def keep(path: str) -> None:
+    """Ask the system to have a file or a folder on its disk now, so that it is there after a reboot."""
+    import os
+
+    if os.path.isdir(path) and sys.platform == "win32":  # which cannot open folders
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def differing(found: Mapping[str, object], wanted: Mapping[str, object]) -> list[str]:
+    """The names under which two descriptions differ."""
+    return [name for name in wanted if found.get(name) != wanted[name]] + [name for name in found if name not in wanted]

@@ -1,0 +1,56 @@
+"""Runs of a sweep: workers make its parts, which go into a folder, or one after the other into a single file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, cast
+
+from ..counting.row_text import header
+from ..counting.write_sweep import WRITERS
+from .folder import opened
+from .parts import WritePart, Written, make_lines, make_tables
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..counting.write_sweep import Out
+    from ..progress import Meter
+    from .folder import Folder
+    from .parts import Work
+    from .workers import Workers
+
+
+def write_folder(
+    work: Work, path: str, about: Mapping[str, object], resume: bool, workers: Workers, meter: Meter
+) -> None:
+    """Write the parts of a sweep into a folder. With `resume`, those that an earlier run wrote stay."""
+    with opened(path, work, about, resume, meter.skip) as folder:
+        for written in workers.run(WritePart(path), work, missing(work, folder), ordered=False):
+            folder.record(cast("Written", written))
+            meter.advance(cast("Written", written).rows)
+        folder.finish()
+
+
+def missing(work: Work, folder: Folder) -> Iterator[int]:
+    """The parts that are not in a folder."""
+    return (part for part in range(len(work)) if part not in folder.done)
+
+
+def write_file(work: Work, out: Out, workers: Workers, meter: Meter) -> None:
+    """Write a sweep to one file, in the order of its rows, with the bytes of a sweep in one process."""
+    if work.kind == "parquet":
+        WRITERS[work.kind](work.plan, out, meter.advance, tables_in_order(work, workers))
+        return
+    with open(out, "w", newline="") if isinstance(out, str) else out as file:
+        before = header(work.plan.shown) if work.kind == "csv" else ""
+        for pieces in workers.run(make_lines, work, range(len(work)), ordered=True):
+            for text, rows in cast("list[tuple[str, int]]", pieces):
+                file.write(before + text)
+                before = ""
+                meter.advance(rows)
+
+
+def tables_in_order(work: Work, workers: Workers) -> Iterator[pd.DataFrame]:
+    """The rows of a sweep as tables."""
+    for tables in workers.run(make_tables, work, range(len(work)), ordered=True):
+        yield from cast("list[pd.DataFrame]", tables)

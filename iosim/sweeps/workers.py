@@ -1,0 +1,124 @@
+"""Workers that make the parts of a sweep: this process, or processes of this machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
+from itertools import islice
+from typing import TYPE_CHECKING, Protocol
+
+from ..errors import CheckError
+
+if TYPE_CHECKING:
+    from .parts import Task, Work
+
+AHEAD = 3  # parts for each worker that are begun or ready: memory is flat, and no worker waits
+MOST_DEATHS = 3  # times that workers may die before any part is made
+
+DIED = (
+    "processes of --jobs {} died {} times before a part was made: memory may be short; give fewer --jobs, or a smaller "
+    "--part-rows"
+)
+
+
+class Pipe(Protocol):
+    """The end of a pipe from which nothing is ever read."""
+
+    def poll(self, timeout: float | None) -> bool: ...
+
+
+class Workers(Protocol):
+    """Makes parts with a task. Results come in the order of parts if `ordered`, else as they are made."""
+
+    def run(self, task: Task, work: Work, parts: Iterable[int], ordered: bool) -> Iterator[object]: ...
+
+
+class Serial:
+    """This process."""
+
+    def run(self, task: Task, work: Work, parts: Iterable[int], ordered: bool) -> Iterator[object]:
+        for part in parts:
+            yield task(work, part)
+
+
+class Processes:
+    """Processes of this machine. They end when this process does, however it ends.
+
+    If one is killed, the parts that were not finished are made again.
+    """
+
+    def __init__(self, jobs: int):
+        self.jobs = jobs
+
+    def run(self, task: Task, work: Work, parts: Iterable[int], ordered: bool) -> Iterator[object]:
+        import multiprocessing
+
+        context = multiprocessing.get_context("spawn")
+        hold, held = context.Pipe(duplex=False)
+        todo, pending, deaths = iter(parts), dict[int, "Future[object] | None"](), 0
+        try:
+            while True:
+                pool = ProcessPoolExecutor(self.jobs, context, begin, (hold, task, work))
+                try:
+                    for result in results(pool, todo, pending, self.jobs * AHEAD, ordered):
+                        deaths = 0
+                        yield result
+                    return
+                except BrokenExecutor:
+                    deaths += 1
+                    if deaths == MOST_DEATHS:
+                        raise CheckError(DIED.format(self.jobs, deaths)) from None
+                    pending = {part: None for part in pending}
+                finally:
+                    pool.shutdown(wait=False, cancel_futures=True)
+        finally:
+            held.close()
+
+
+def results(
+    pool: ProcessPoolExecutor, todo: Iterator[int], pending: dict[int, Future[object] | None], ahead: int, ordered: bool
+) -> Iterator[object]:
+    """The results of all parts. `pending` are those that were begun and did not come yet, in their order."""
+    while True:
+        for part in islice(todo, ahead - len(pending)):
+            pending[part] = None
+        for part, future in pending.items():
+            if future is None:
+                pending[part] = pool.submit(make, part)
+        begun = {future: part for part, future in pending.items() if future is not None}
+        if not begun:
+            return
+        first = next(iter(begun if ordered else wait(begun, return_when=FIRST_COMPLETED).done))
+        result = first.result()
+        del pending[begun[first]]
+        yield result
+
+
+# ---------------------------------------------------------------- in a process
+
+MADE: list[tuple[Task, Work]] = []  # what this process does with parts
+
+
+def begin(hold: Pipe, task: Task, work: Work) -> None:
+    """Make this process ready: it runs files of --load, leaves Ctrl-C to its parent, and ends with it."""
+    import signal
+    import threading
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=end_with, args=(hold,), daemon=True).start()
+    for source in work.sources:
+        source.run()
+    MADE[:] = [(task, work)]
+
+
+def end_with(hold: Pipe) -> None:
+    """End this process when the other end of a pipe is closed, as the system does with those of a dead process."""
+    hold.poll(None)
+    os._exit(1)
+
+
+def make(part: int) -> object:
+    """The result of a part."""
+    ((task, work),) = MADE
+    return task(work, part)

@@ -1,0 +1,142 @@
+"""Processes give the bytes of one process; one that is killed loses nothing; and none outlives its parent."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from paths import ROOT
+from test_folder import LARGE, gathered, run
+
+from iosim.counting.sweep_axes import build
+from iosim.errors import CheckError, InputError
+from iosim.sweeps.parts import Work, make_lines
+from iosim.sweeps.workers import Processes, Serial
+
+SMALL = {"N": "64:1024:+64", "d": "8:32:+8", "M": "1KB:129KB:+1KB"}
+
+
+class Ends:
+    """A task whose process is killed at a part: once, or always."""
+
+    def __init__(self, part, once=None):
+        self.part, self.once = part, once
+
+    def __call__(self, work, part):
+        if part == self.part and not (self.once and self.once.exists()):
+            if self.once:
+                self.once.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return part
+
+
+class Fails:
+    def __call__(self, work, part):
+        raise InputError("-o", "disk", "one with room")
+
+
+@pytest.fixture
+def work():
+    return Work(build(SMALL, "flash1,flash2"), "csv", 1)
+
+
+def test_two_processes_write_the_bytes_of_one(iosim, tmp_path):
+    whole = iosim(*LARGE[:-2], "-o", "-").stdout.encode()
+    assert iosim(*LARGE[:-2], "--jobs", 2, "-o", tmp_path / "two.csv").exit_code == 0
+    assert (tmp_path / "two.csv").read_bytes() == whole
+    assert iosim(*LARGE, "--jobs", 2, "-o", f"{tmp_path}/sweep/").exit_code == 0
+    assert gathered(iosim, tmp_path / "sweep", tmp_path) == whole
+
+
+def test_a_killed_process_loses_nothing(work, tmp_path):
+    tasks = Ends(1, tmp_path / "killed")
+    found = list(Processes(2).run(tasks, work, range(6), ordered=True))
+    assert found == [0, 1, 2, 3, 4, 5] and (tmp_path / "killed").exists()
+
+
+def test_processes_that_always_die_end_the_run(work):
+    with pytest.raises(CheckError, match="died 3 times"):
+        list(Processes(2).run(Ends(0), work, range(6), ordered=True))
+
+
+def test_an_error_in_a_process_is_the_error_of_the_run(work):
+    with pytest.raises(InputError, match="one with room"):
+        list(Processes(2).run(Fails(), work, range(6), ordered=False))
+
+
+@pytest.mark.needs("pyarrow")
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+@pytest.mark.parametrize("jobs", [2, 4])
+def test_processes_write_other_forms(kind, jobs, iosim, tmp_path):
+    for name, more in (("one", ()), ("more", ("--jobs", jobs))):
+        assert iosim(*LARGE[:-2], *more, "-o", tmp_path / f"{name}.{kind}").exit_code == 0
+    assert (tmp_path / f"one.{kind}").read_bytes() == (tmp_path / f"more.{kind}").read_bytes()
+
+
+def children(pid):
+    """The processes that a process began."""
+    text = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True).stdout
+    return [int(line) for line in text.split()]
+
+
+@pytest.mark.long
+def test_no_process_outlives_its_parent(tmp_path):
+    line = (
+        "sweep",
+        "--N",
+        "64:65536:+64",
+        "--d",
+        "8:128:+8",
+        "--M",
+        "1KB:129KB:+1KB",
+        "--jobs",
+        2,
+        "-o",
+        f"{tmp_path}/sweep/",
+    )
+    parent = run(*line)
+    until = time.monotonic() + 60
+    while not list(tmp_path.glob("sweep/*.csv")) and time.monotonic() < until:
+        time.sleep(0.05)
+    found = children(parent.pid)
+    assert len(found) >= 2
+    parent.kill()
+    parent.wait()
+    until = time.monotonic() + 20
+    while any(os.path.exists(f"/proc/{pid}") for pid in found) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not [pid for pid in found if os.path.exists(f"/proc/{pid}")]
+
+
+def test_schedules_of_files_are_known_in_processes(iosim, tmp_path):
+    file = tmp_path / "own.py"
+    text = (ROOT / "docs" / "adding-a-schedule.md").read_text()
+    code = next(part.partition("```")[0] for part in text.split("```python\n")[1:] if "register" in part)
+    file.write_text(code)
+    name = "wasteful"
+    line = (
+        "--load",
+        file,
+        "sweep",
+        "--N",
+        "512:4096:+8",
+        "--d",
+        64,
+        "--tiles",
+        "16x16",
+        "--schedule",
+        f"{name},flash2",
+    )
+    for jobs, out in ((1, "one.csv"), (2, "two.csv")):
+        done = subprocess.run(
+            [sys.executable, "-m", "iosim", *map(str, line), "--jobs", str(jobs), "-o", tmp_path / out],
+            cwd=ROOT, capture_output=True, text=True)  # fmt: skip
+        assert done.returncode == 0, done.stderr
+    assert (tmp_path / "one.csv").read_bytes() == (tmp_path / "two.csv").read_bytes()
+    assert name in (tmp_path / "two.csv").read_text()
+
+
+def test_one_process_needs_no_other(work):
+    assert len(list(Serial().run(make_lines, work, range(2), ordered=True))) == 2
