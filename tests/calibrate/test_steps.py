@@ -26,7 +26,7 @@ def no_gpu(monkeypatch):
 
 def launch(program):
     """(repetitions, rows, keys, d) of a program."""
-    (turns,) = [n for n in (SHORT, LONG) if f" < {n};" in program.source]
+    (turns,) = [n for n in (SHORT, LONG) if f"x < {n};" in program.source]
     return turns, program.problem.N, program.problem.Nk, program.problem.d
 
 

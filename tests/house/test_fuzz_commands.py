@@ -37,6 +37,8 @@ POOLS = {
     "--kv-heads": (["1", "2"], [*fuzz.BAD_NUMBERS, "4"]),
     "--dtype": (fuzz.DTYPES, fuzz.BAD_DTYPES),
     "--acc-dtype": (fuzz.DTYPES, fuzz.BAD_DTYPES),
+    "--kv-dtype": (fuzz.DTYPES, fuzz.BAD_DTYPES),
+    "--kv-scales": (["none", "tensor", "1", "4"], ["", "rows", "0", "-1"]),
     "--mask": (MASKS, fuzz.BAD_MASKS),
     "--M": (
         ["100", "1KB", "4KB", "500el", "16KB:64KB:x2", "1KB,4KB", "1MB"],
@@ -60,6 +62,8 @@ POOLS = {
     "--splits": (["1", "3", "100"], fuzz.BAD_NUMBERS),
     "--places": (["1", "4"], ["0", "33", "x", ""]),
     "--page-size": (["1", "3", "100"], fuzz.BAD_NUMBERS),
+    "--top-k": (["1", "2", "16"], fuzz.BAD_NUMBERS),
+    "--key-block": (["1", "4", "64"], fuzz.BAD_NUMBERS),
     "--registers": (["0", "64K", "256KB", "100"], [*fuzz.BAD_SIZES, "64KB2"]),
     "--stages": (["1", "2", "3"], [*fuzz.BAD_NUMBERS, "65"]),
     "--gqa": (["repeat", "pack"], ["", "PACK", "packed"]),
@@ -97,7 +101,7 @@ ARGUMENTS = {
 }
 OTHER = ([], ["", "0", "x", "\0", "9" * 40, "/no/such/file"])
 EVERY = [*fuzz.SCHEDULES, "flash1,flash2", "flash2,split-kv", "memory-efficient", "split-kv", "paged", "flash1-bwd", "flash2-bwd-second-pass", "small-cache",
-         "softmax-2pass", "attention-3pass", "matmul-tiled-b", "linear", "linear-causal", "local-gather"]  # fmt: skip
+         "softmax-2pass", "attention-3pass", "matmul-tiled-b", "linear", "linear-causal", "local-gather", "selected", "paged-split"]  # fmt: skip
 PICTURES = ["picture.svg", "picture.png", "picture.pdf"]
 OFTEN = {"explain": {"--kernel": 0.9, "--grid": 0.9, "--const": 0.9, "--N": 0.05, "--d": 0.05, "--M": 0}, "roofline": {"--hardware": 0.9, "--M": 0.1}, "plot": {"-o": 0.95}, "mask": {"--mask": 0.1}}
 USUAL = {"--N": 0.97, "--d": 0.95, "--M": 0.7, "--tiles": 0.6, "-o": 0.1, "--hardware": 0.1, "--M-elements": 0.05}
