@@ -179,7 +179,7 @@ def frame(
     import pandas as pd
 
     length = len(np.atleast_1d(problem.N))
-    results = run_all(problem, M_bytes, runs, multiple, length)
+    results = run_all(problem, M_bytes, runs, multiple, length, "ratio_to_floor" in names)
     base = {name: getattr(problem, name) for name in (*NUMBERS, "dtype", "acc_dtype", *OPTIONS)}
     base |= {"mask": str(problem.mask), "M_bytes": M_bytes, "tile_multiple": multiple, "hardware": chips}
     base["M_words"] = None if M_bytes is None else M_bytes // problem.word_bytes
@@ -229,14 +229,15 @@ def interleave(parts: list[object], length: int, name: str) -> pd.Series:
 
 
 def run_all(
-    problem: Attention[Size], M_bytes: Whole | None, runs: Runs, multiple: int, length: int
+    problem: Attention[Size], M_bytes: Whole | None, runs: Runs, multiple: int, length: int, with_floor: bool
 ) -> list[CellValues]:
-    """The results of all runs, in arrays if that is possible, else point by point."""
+    """The results of all runs, in arrays if that is possible, else point by point. In arrays the ratio to the floor is
+    left empty without `with_floor`, because a floor under a mask may take longer than the counts."""
     results: dict[tuple[Schedule, str], CellValues] = {}
     together = [one for one in runs if in_arrays(problem.mask, *one)]
     single = [one for one in runs if not in_arrays(problem.mask, *one)]
     if together:
-        results |= zip(together, run_in_arrays(problem, M_bytes, together, multiple), strict=True)
+        results |= zip(together, run_in_arrays(problem, M_bytes, together, multiple, with_floor), strict=True)
     if single:
         results |= zip(single, run_by_point(problem, M_bytes, single, multiple, length), strict=True)
     return [results[one] for one in runs]
@@ -269,7 +270,9 @@ def run_by_point(
     return out
 
 
-def run_in_arrays(problem: Attention[Size], M_bytes: Whole | None, runs: Runs, multiple: int) -> list[CellValues]:
+def run_in_arrays(
+    problem: Attention[Size], M_bytes: Whole | None, runs: Runs, multiple: int, with_floor: bool
+) -> list[CellValues]:
     """The results of runs that need one walk for the whole chunk. They are in Python integers if int64 might be too
     small for the counts."""
     for schedule, _ in runs:
@@ -281,7 +284,7 @@ def run_in_arrays(problem: Attention[Size], M_bytes: Whole | None, runs: Runs, m
     standard = measure(SCHEDULES["standard"], with_plain_keys(problem), Tiling(1, 1))["total"]
     length = len(np.atleast_1d(problem.N))
     families = dict.fromkeys(schedule.family for schedule, _ in runs)
-    floors = {family: floor_words(problem, M_bytes, family, length) for family in families}
+    floors = {family: floor_words(problem, M_bytes, family, length) if with_floor else None for family in families}
     return [
         cells_of(problem.packed, M_bytes, schedule, rule, multiple, standard, floors[schedule.family])
         for schedule, rule in runs

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     Counts = int | str | Sequence[int]
 
 EVERY_N = "1:4096:+1"
+SOME_N = "64:4096:+64"  # under a mask, where a length may take some milliseconds
 LESS_IMPORTANT = ("acc_dtype", "Nk", "below_bytes", "above_bytes", "M_words", "dtype")  # columns, the first to go first
 TAKEN = ("N", "d", "M", "hardware", "schedules", "tile_multiple", "mask")
 
@@ -96,8 +97,9 @@ def crossovers_of(given: Given, places: Sequence[Place], schedules: Sequence[str
 
 
 def over_N(given: Given, M: str, asked: list[Question], multiple: int) -> list[Row]:
-    """The rows of the crossovers over N at one M."""
-    lengths = given["n"] or EVERY_N
+    """The rows of the crossovers over N at one M. If no N is given: every N up to 4096, or every 64th under a mask."""
+    masked = given.get("causal") or str(given.get("mask") or "dense").strip() != "dense"
+    lengths = given["n"] or (SOME_N if masked else EVERY_N)
     if not several(str(lengths)):
         raise InputError("--N", lengths, "an axis as 64:8192:+64, or none", "with --M the crossover is over N")
     return rows_over_N({**given, "n": lengths}, M, asked, multiple)
