@@ -93,12 +93,11 @@ def shapes() -> Iterator[tuple[str, str, ProblemFields, str, int]]:
         if schedule.drops:
             whole = {**whole, "dropout": Dropout(0.1, 7)}
         yield name, "1x1" if ideal else "64x64", whole, "causal" if schedule.skips else "dense", 1 if ideal else 16
-    for name in ("split-kv", "paged", "paged-split-kv"):
+    for name in ("split-kv", "paged"):
         yield name, "16x64", {**DECODE, **EXAMPLE_TYPES["fp16"]}, "dense", 1
-    for name in ("flash1", "flash2", "split-kv", "paged-split-kv"):
-        for sizes in CACHES:
-            yield name, "16x16", {**sizes, **EXAMPLE_TYPES["fp16"]}, "dense", 1
-        yield name, "20x12", {**RAGGED, "dtype": "fp32", "kv_dtype": "fp8", "kv_scales": "16"}, "window:50", 1
+    yield "flash2", "20x12", {**RAGGED, "dtype": "fp32", "kv_dtype": "fp8", "kv_scales": "16"}, "window:50", 1
+    for name, n in (("flash1", 0), ("flash2", 1), ("split-kv", 2), ("paged-split-kv", 1), ("paged-split-kv", 2)):
+        yield name, "16x16", {**CACHES[n], **EXAMPLE_TYPES["fp16"]}, "dense", 1
     mla: ProblemFields = {**CACHES[1], "top_k": 64, "key_block": 1, **EXAMPLE_TYPES["fp16"]}
     chunk: ProblemFields = {**CHUNK, "top_k": 8, "key_block": 32, **EXAMPLE_TYPES["fp16"]}
     for sizes in (mla, chunk):

@@ -85,9 +85,18 @@ POOLS = {
     "-x": (["M_bytes"], ["", "nothing"]),
     "-y": (["total"], ["", "nothing"]),
     "--kernel": (["add", "attention"], ["", "ad", "\0"]),
-    "--grid": (["cdiv(n, BLOCK)", "2", "n, 2"], ["", "x", "1.5", "()", "n(", "1, 2, 3, 4", "2 ** 9 ** 9", "9" * 40, "n" * 99]),
-    "--arg": (["n=100", "X=fp32[n]", "Y=fp32[n]", "Z=fp32[n]"], ["", "=", "n", "n=", "X=fp32[", "X=fp32[0]", "X=no.npy", "n=n", "n=1<<99", "n='a'*9"]),
-    "--const": (["BLOCK=64"], ["", "BLOCK", "BLOCK=0", "BLOCK=()", "BLOCK=1/0", "__import__=1", "BLOCK=__import__('os')"]),
+    "--grid": (
+        ["cdiv(n, BLOCK)", "2", "n, 2"],
+        ["", "x", "1.5", "()", "n(", "1, 2, 3, 4", "2 ** 9 ** 9", "9" * 40, "n" * 99],
+    ),
+    "--arg": (
+        ["n=100", "X=fp32[n]", "Y=fp32[n]", "Z=fp32[n]"],
+        ["", "=", "n", "n=", "X=fp32[", "X=fp32[0]", "X=no.npy", "n=n", "n=1<<99", "n='a'*9"],
+    ),
+    "--const": (
+        ["BLOCK=64"],
+        ["", "BLOCK", "BLOCK=0", "BLOCK=()", "BLOCK=1/0", "__import__=1", "BLOCK=__import__('os')"],
+    ),
     "--warps": (["4", "8"], fuzz.BAD_NUMBERS),
     "--target": (["sm_90", "sm_80"], ["", "sm_1", "90", "sm_9000"]),
     "--as": (["attention"], ["", "softmax", "attention:", "attention:Q"]),
@@ -103,7 +112,12 @@ OTHER = ([], ["", "0", "x", "\0", "9" * 40, "/no/such/file"])
 EVERY = [*fuzz.SCHEDULES, "flash1,flash2", "flash2,split-kv", "memory-efficient", "split-kv", "paged", "flash1-bwd", "flash2-bwd-second-pass", "small-cache",
          "softmax-2pass", "attention-3pass", "matmul-tiled-b", "linear", "linear-causal", "local-gather", "selected", "paged-split"]  # fmt: skip
 PICTURES = ["picture.svg", "picture.png", "picture.pdf"]
-OFTEN = {"explain": {"--kernel": 0.9, "--grid": 0.9, "--const": 0.9, "--N": 0.05, "--d": 0.05, "--M": 0}, "roofline": {"--hardware": 0.9, "--M": 0.1}, "plot": {"-o": 0.95}, "mask": {"--mask": 0.1}}
+OFTEN = {
+    "explain": {"--kernel": 0.9, "--grid": 0.9, "--const": 0.9, "--N": 0.05, "--d": 0.05, "--M": 0},
+    "roofline": {"--hardware": 0.9, "--M": 0.1},
+    "plot": {"-o": 0.95},
+    "mask": {"--mask": 0.1},
+}
 USUAL = {"--N": 0.97, "--d": 0.95, "--M": 0.7, "--tiles": 0.6, "-o": 0.1, "--hardware": 0.1, "--M-elements": 0.05}
 
 
