@@ -51,11 +51,10 @@ def cases(folder: Path) -> list[Case]:
         found.append(Case(name, "32x48", {"N": 777, "Nk": 1000, "d": 40, "heads": 3, **fp32}, "causal"))
         found.append(Case(name, "16x32", {"N": 256, "d": 128, "heads": 2, **bf16}, f"file:{tokens_file}"))
         found.append(Case(name, "64x64", {"N": 1024, "d": 64, **half}, "~causal"))
-        inside = name == "block-sparse"
-        for mask in (
-            ("causal&(window:100|sink:4)", "dilated:9:7") if inside else ("causal&chunk:256", "documents:300,724")
-        ):
-            found.append(Case(name, "48x32", {"N": 1024, "d": 64, "heads": 2, **fp16}, mask))
+    found += [Case(name, "48x32", {"N": 1024, "d": 64, "heads": 2, **fp16}, mask) for name, mask in (
+        ("block-sparse", "causal&(window:100|sink:4)"), ("block-sparse", "dilated:9:7"),
+        ("block-sparse-q", "causal&chunk:256"), ("block-sparse-q", "documents:300,724"),
+    )]  # fmt: skip
     for name in ("standard-tiled", "flash1", "flash2"):
         found.append(Case(name, "64x64", {"N": 500, "d": 64, "heads": 6, "kv_heads": 2, "batch": 3, **fp16}, "causal"))
         found.append(Case(name, "48x32", {"N": 300, "d": 72, "heads": 2, **half}, "window:50"))

@@ -77,7 +77,8 @@ NOT_IN_PYTHON = {"as_json", "as_csv", "m_elements", "causal", "detail", "config"
 PYTHON_NAMES = {"n": "N", "nk": "Nk", "m": "M", "registers": "register_bytes", "kind": "format", "as_grid": "grid"}
 SPECIAL = {
     "tune": {"curve", "plot", "by"},  # functions of their own
-    "sweep": {"path", "format", "M"},  # the answer is a DataFrame; axes are keywords
+    # The answer is a DataFrame, made in this process; axes are keywords.
+    "sweep": {"path", "format", "M", "jobs", "part_rows", "resume", "quiet"},
     "plot": {"M"},
     "mask": {*inspect.signature(iosim.Attention).parameters} - {"N", "Nk"},  # a mask has two lengths
     "trace": {"schedules"}, "cache": {"schedules", "path"},  # one schedule: `schedule`
