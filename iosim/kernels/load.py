@@ -39,7 +39,8 @@ class Anything:
         return self
 
     def __mro_entries__(self, bases: tuple[object, ...]) -> tuple[type, ...]:
-        return ()
+        first = next(base for base in bases if isinstance(base, Anything))
+        return (AnyClass,) if first is self else ()
 
     def __iter__(self) -> Iterator[object]:
         return iter(())
@@ -59,6 +60,19 @@ class Anything:
 
     def __repr__(self) -> str:
         return str(self.__dict__["name"])
+
+
+class AnyAttribute(type):
+    """Classes that have every attribute, such as the `apply` of a class of PyTorch."""
+
+    def __getattr__(cls, name: str) -> Anything:
+        if name.startswith("__") and name.endswith("__"):
+            raise AttributeError(name)
+        return Anything(f"{cls.__name__}.{name}")
+
+
+class AnyClass(metaclass=AnyAttribute):
+    """What a class inherits from in place of a class of a missing package."""
 
 
 class StandIn(ModuleType):

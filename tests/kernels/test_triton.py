@@ -229,6 +229,7 @@ def test_a_file_with_packages_that_are_missing_is_read(tmp_path):
     header = (
         "import torch\nfrom torch_of_nobody.autograd import Function\nimport torch_of_nobody.nn.functional as F\n"
         "class Attention(Function):\n    @torch_of_nobody.compile\n    def forward(ctx, x): return F.relu(x)\n"
+        "attend = Attention.apply\n"
     ).replace("import torch\n", "import torch_of_nobody\n")
     file.write_text(header + FILE.read_text())
     assert counted(*LAUNCHES["add"], file=file).reads == 1400
