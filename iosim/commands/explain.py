@@ -32,8 +32,8 @@ GRID = Need("grid")
 @text_option("--kernel", "The kernel's name (default: the only one of the file).", metavar="NAME")
 @text_option("--grid", "Programs: one to three expressions in the names of --arg and --const.", metavar="EXPRESSIONS")
 @click.option("--arg", "args", cls=Option, multiple=True, metavar="NAME=VALUE",
-              help="An argument: a tensor as Q=fp16[H,N,64], a number, an expression, or data as FILE.npy. A name that "
-              "is no argument may stand in expressions.")  # fmt: skip
+              help="An argument: a tensor as Q=fp16[H,N,64], a number, an expression, data as FILE.npy or "
+              "int32[N]:random(LOW, HIGH). A name that is no argument may stand in expressions.")  # fmt: skip
 @click.option("--const", "consts", cls=Option, multiple=True, metavar="NAME=VALUE",
               help="A constant of the compilation (tl.constexpr).")  # fmt: skip
 @text_option("--warps", "Warps of a program (default: 4).", metavar="COUNT", kind=COUNT, also=("num-warps",))

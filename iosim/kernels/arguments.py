@@ -6,7 +6,7 @@ import ast
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,7 @@ ALSO = {"float16": "fp16", "half": "fp16", "bfloat16": "bf16", "float32": "fp32"
         "double": "fp64", "float8_e4m3fn": "fp8e4nv", "float8e4nv": "fp8e4nv", "float8_e5m2": "fp8e5",
         "float8e5": "fp8e5", "i1": "bool", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
         "u8": "uint8"}  # fmt: skip
-TENSOR = re.compile(r"\s*([A-Za-z]\w*)\s*\[(.*)\]\s*$")
+TENSOR = re.compile(r"\s*([A-Za-z]\w*)\s*\[([^\]]*)\]\s*(?::\s*random\((.*)\))?\s*$")
 ALIGNED = 256  # bytes that the start of every tensor is a multiple of, as PyTorch allocates them
 
 Value = object  # what a kernel takes: an integer, a float, a truth, a text, a type of Triton, a Tensor
@@ -155,7 +155,23 @@ class Names:
         for size in sizes:
             if not isinstance(size, int) or isinstance(size, bool) or size < 1:
                 raise InputError(self.where, text, "sizes that are whole numbers from 1", f"found {size!r}")
-        return Tensor(checked_dtype(shaped[1], self.where), sizes)
+        made = Tensor(checked_dtype(shaped[1], self.where), sizes)
+        return made if shaped[3] is None else self.drawn(made, shaped[3])
+
+    def drawn(self, made: Tensor, text: str) -> Tensor:
+        """A tensor of random integers: `LOW, HIGH` or `LOW, HIGH, SEED`, with HIGH left out and 0 as the usual seed."""
+        import numpy as np
+
+        ends = self.expression(f"({text},)")
+        whole = isinstance(ends, tuple) and all(isinstance(n, int) for n in ends)
+        if not whole or not isinstance(ends, tuple) or len(ends) not in (2, 3) or not ends[0] < ends[1]:
+            raise InputError(
+                self.where, f"random({text})", "random(LOW, HIGH) or random(LOW, HIGH, SEED), LOW below HIGH"
+            )
+        low, high, seed = (*ends, 0)[:3]
+        if "int" not in made.dtype:
+            raise InputError(self.where, made.dtype, "integers, for random(LOW, HIGH)")
+        return replace(made, data=np.random.default_rng(abs(seed)).integers(low, high, made.shape))
 
     def expression(self, text: str) -> Value:
         """The value of an expression such as `cdiv(N, BM) * 2`."""

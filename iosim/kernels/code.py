@@ -75,7 +75,8 @@ class Operation:
     """One operation. Values are numbers without a meaning of their own.
 
     `numbers` holds its integer attributes, such as `axis`. `constant` is that of `arith.constant`, or None if it is no
-    integer. `targets` are the blocks that a branch leads to, each with how many operands it takes along.
+    integer. `targets` are the blocks that a branch leads to, each with how many operands it takes along. `order` is
+    that of the axes in `tt.trans`.
     """
 
     name: str
@@ -89,6 +90,7 @@ class Operation:
     line: int | None = None
     file: str | None = None
     targets: tuple[tuple[int, int], ...] = ()
+    order: tuple[int, ...] = ()
 
     def inside(self) -> Iterator[Operation]:
         """All operations of its regions, at any depth."""

@@ -150,9 +150,9 @@ class Compilation:
         self.backend = make_backend(self.target)
         binder = create_function_from_signature(function.signature, function.params, self.backend)
         with quoted(self.kernel):
-            bound, special, kwargs = binder(**values, **options)
+            bound, special, _ = binder(**{**options, **values})  # a parameter may be called num_warps
             self.options, self.signature, constants, attributes = function._pack_args(
-                self.backend, kwargs, bound, special, kwargs
+                self.backend, dict(options), bound, special, dict(options)
             )
         self.bound: dict[str, Value] = dict(bound)
         self.source = ASTSource(function, self.signature, constants, attributes)

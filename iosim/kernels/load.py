@@ -79,6 +79,7 @@ class StandIn(ModuleType):
     """A module of a missing package."""
 
     __path__: MutableSequence[str] = []  # noqa: RUF012  # as modules have it
+    __version__ = "0"
 
     def __getattr__(self, name: str) -> Anything:
         if name.startswith("__") and name.endswith("__"):

@@ -184,10 +184,8 @@ def in_order(operation: Operation, values: Sequence[Known]) -> Known:
 
 
 def transposed(operation: Operation, values: Sequence[Known]) -> Known:
-    """`tt.trans` of a matrix. Of other tensors the order is no integer attribute."""
-    if len(operation.types[0].shape) != 2:
-        raise Refusal(operation, "a transposition of a tensor that is no matrix")
-    return reshaped(values[0], lambda part: part.swapaxes(1, 2))
+    """`tt.trans`: the axes in another order."""
+    return reshaped(values[0], lambda part: part.transpose(0, *(axis + 1 for axis in operation.order)))
 
 
 REDUCTIONS = {"arith.addi": np.add, "arith.maxsi": np.maximum, "arith.minsi": np.minimum, "arith.ori": np.bitwise_or,

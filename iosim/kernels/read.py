@@ -1,7 +1,7 @@
 """Reads the compiler's code of a kernel (Triton's TTIR) through Triton's own bindings into plain values (code.py).
 
-Tested with Triton 3.9. Two things have no binding and are read from text: where a branch leads, and the place of an
-operation, which Triton prints as `loc("name"("file.py":12:3))`.
+Tested with Triton 3.6 and 3.9. What has no binding is read from text (attributes.py); so is the place of an operation,
+which Triton prints as `loc("name"("file.py":12:3))`.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from typing import Protocol
 
+from .attributes import Attributes, constant_of, numbers_of, order_of, targets_of
 from .code import Block, Code, Operation, Type
 
 NUMBERS = ("predicate", "axis", "start", "end")
 PLACE = re.compile(r'"([^"]+)":(\d+):\d+')
-TARGET = re.compile(r"\^bb(\d+)(?:\(([^:)]*):)?")
 
 
 class Named(Protocol):
@@ -51,11 +51,7 @@ class Reader:
     """Builds the tree of a module from a walk over it, in which a region's operations come before their owner."""
 
     def __init__(self, text: str) -> None:
-        self.branches = [
-            [(int(n), len(taken.split(",")) if taken else 0) for n, taken in TARGET.findall(line)]
-            for line in text.splitlines()
-            if line.lstrip().startswith(("cf.br", "cf.cond_br"))
-        ]
+        self.attributes = Attributes(text)
         self.blocks: dict[int, dict[int, tuple[BlockOfTriton, list[Operation]]]] = {}
         self.functions: list[Operation] = []
 
@@ -75,7 +71,7 @@ class Reader:
         """An operation as a plain value."""
         operands = [found.get_operand(k) for k in range(found.get_num_operands())]
         results = [found.get_result(k) for k in range(found.get_num_results())]
-        numbers = {key: value for key in NUMBERS if (value := found.get_int_attr(key)) is not None}
+        text = self.attributes.take(name)
         file, line = place([*results, *operands])
         return Operation(
             name,
@@ -84,11 +80,12 @@ class Reader:
             tuple(Type.of(str(value.get_type())) for value in operands),
             tuple(Type.of(str(value.get_type())) for value in results),
             tuple(self.region(found.get_region(k).id()) for k in range(found.get_num_regions())),
-            numbers,
-            integer(found) if name == "arith.constant" else None,
+            numbers(found, name, text),
+            integer(found, text) if name == "arith.constant" else None,
             line,
             file,
-            tuple(self.branches.pop(0)) if name in ("cf.br", "cf.cond_br") else (),
+            targets_of(text) if name in ("cf.br", "cf.cond_br") else (),
+            order_of(text) if name == "tt.trans" else (),
         )
 
     def region(self, identity: int) -> tuple[Block, ...]:
@@ -108,8 +105,17 @@ def place(values: list[ValueOfTriton]) -> tuple[str | None, int | None]:
     return None, None
 
 
-def integer(found: OperationOfTriton) -> int | None:
+def numbers(found: OperationOfTriton, name: str, text: str) -> dict[str, int]:
+    """The integer attributes of an operation."""
+    if not hasattr(found, "get_int_attr"):
+        return numbers_of(name, text)
+    return {key: value for key in NUMBERS if (value := found.get_int_attr(key)) is not None}
+
+
+def integer(found: OperationOfTriton, text: str) -> int | None:
     """The integer of a constant."""
+    if not hasattr(found, "get_constant_value"):
+        return constant_of(text)
     value = found.get_constant_value()
     return None if value is None else int(value)
 

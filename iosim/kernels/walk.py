@@ -31,7 +31,8 @@ HARMLESS = {  # operations that move no words of arguments
     *RULES, *DOTS, *BRANCHES, "tt.get_program_id", "tt.get_num_programs", "tt.return", "tt.fp_to_fp", "tt.clampf",
     "tt.mulhiui", "tt.precise_sqrt", "tt.precise_divf", "tt.extern_elementwise", "tt.elementwise_inline_asm",
     "tt.int_to_ptr", "tt.ptr_to_int", "tt.join", "tt.split", "tt.cat", "tt.gather", "tt.histogram", "tt.assert",
-    "tt.print", "ub.poison", "gpu.barrier", "tt.make_tensor_descriptor", "tt.fp4_to_fp", "llvm.intr.assume",
+    "tt.print", "ub.poison", "gpu.barrier", "ttg.barrier", "tt.make_tensor_descriptor", "tt.fp4_to_fp",
+    "llvm.intr.assume",
 }  # fmt: skip
 
 

@@ -78,6 +78,14 @@ def test_a_table_as_a_file(ask, tmp_path):
 
 
 @needs_triton
+def test_a_table_that_is_drawn(ask):
+    launch = [FILE, "--kernel", "gather", "--grid", 50, "--arg", "TABLE=int32[n]:random(0, 3, 7)", "--arg", "X=fp32[3,40]",
+              "--arg", "Y=fp32[n,40]", "--arg", "n=50", "--arg", "width=40", "--const", "BLOCK=64", "--no-resources"]  # fmt: skip
+    tensors = ask("explain", *launch)["tensors"]
+    assert (tensors["X"]["reads"], tensors["X"]["distinct_reads"], tensors["X"]["outside_words"]) == (2000, 120, 0)
+
+
+@needs_triton
 def test_all_configurations_of_a_tuned_kernel(ask, iosim):
     launch = [FILE, "--kernel", "tuned", "--grid", "cdiv(n, BLOCK)", "--arg", "X=fp16[n]", "--arg", "Y=fp16[n]",
               "--arg", "n=1000", "--no-resources"]  # fmt: skip
@@ -102,6 +110,8 @@ def test_all_configurations_of_a_tuned_kernel(ask, iosim):
     ([*ADD, "--arg", "W=3"], "--arg W: found 'no such parameter'; allowed: X, Y, Z, n, BLOCK"),
     ([*ADD, "--arg", "X=fp17[n]"], "--arg X: found 'fp17'; allowed: fp16, bf16"),
     ([*ADD, "--arg", "X=fp16[n, 0]"], "sizes that are whole numbers from 1; found 0"),
+    ([*ADD, "--arg", "X=int32[n]:random(3, 3)"], "LOW below HIGH"),
+    ([*ADD, "--arg", "X=fp32[n]:random(0, 3)"], "integers, for random(LOW, HIGH)"),
     ([*ADD, "--arg", "X=missing.npy"], "--arg X: found 'missing.npy'; allowed: a file of numpy.save"),
     ([*ADD, "--const", "n=3"], "--const n: found '3'; allowed: a name that --arg does not give"),
     ([*ADD, "--arg", "n=k", "--arg", "k=n"], "no circle of names"),
