@@ -1,0 +1,114 @@
+"""The lines of a schedule's text: which one a machine is at, and the words that each one moves.
+
+The Python stack says which line calls a primitive, so nothing is said twice and a machine that is not asked does no
+work for it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from os.path import dirname
+from typing import TYPE_CHECKING, NamedTuple
+
+from . import blame
+from .arrays import plus
+from .watchers import Trace, Watcher
+
+if TYPE_CHECKING:
+    from types import CodeType
+
+    from .machine import Block
+    from .typing import Input, Size, Step
+    from .watchers import Event
+
+CORE = dirname(__file__)
+ENTRY = blame.read_text.__code__
+
+
+class Line(NamedTuple):
+    """A line of a function that a schedule consists of."""
+
+    function: str
+    """The function's name, as `Cache.load`."""
+    number: int
+    """The line of the function, from 0 on: 0 is its `def`."""
+    code: CodeType
+    """The function's code, which knows its file."""
+
+
+def lines_now() -> tuple[Line, ...]:
+    """The lines that a running schedule is at: that of its own function first, then those of the functions that it
+    calls. A watcher may ask at any event; outside of a run there are none."""
+    found: list[Line] = []
+    frame = sys._getframe(1)
+    while frame.f_code is not ENTRY:
+        code = frame.f_code
+        if dirname(code.co_filename) == CORE:
+            found.clear()  # what a machine or a watcher calls is no text
+        elif not code.co_name.startswith("<"):
+            found.append(Line(code.co_qualname, frame.f_lineno - code.co_firstlineno, code))
+        if frame.f_back is None:
+            return ()
+        frame = frame.f_back
+    return tuple(reversed(found))
+
+
+def source_of(code: CodeType) -> list[str]:
+    """The lines of a function's source, without the indentation of its `def`; empty if there is no file with it."""
+    from inspect import getsourcelines
+    from textwrap import dedent
+
+    try:
+        return dedent("".join(getsourcelines(code)[0])).splitlines()
+    except OSError:
+        return []
+
+
+def box(lines: Iterable[Line]) -> list[tuple[Line, str]]:
+    """Every line, with its source, of the functions in which the given lines are, in the order of the given lines."""
+    codes = dict.fromkeys(line.code for line in lines)
+    return [(Line(code.co_qualname, k, code), text) for code in codes for k, text in enumerate(source_of(code))]
+
+
+class LineTrace(Trace):
+    """A Trace whose events have `line` as well: the line of the schedule's own function, 0 for its `def`.
+
+    `lines` are all lines that the events came from, in their order: `box(trace.lines)` is the text to show beside them.
+    """
+
+    def __init__(self, emit: Callable[[Event], None] | None = None) -> None:
+        super().__init__(emit)
+        take = self.emit
+        self.lines: dict[Line, None] = {}
+
+        def add(event: Event) -> None:
+            now = lines_now()
+            self.lines |= dict.fromkeys(now)
+            take({**event, "line": now[0].number})
+
+        self.emit = add
+
+
+class LineTraffic(Watcher):
+    """Words read and written at each line of a schedule. A line that calls a function has its words."""
+
+    def __init__(self) -> None:
+        self.words: dict[Line, dict[str, tuple[Size, Size]]] = {}
+        """{line: {tensor: (words read, words written)}}. Lines that only compute have no tensor."""
+
+    def load(self, block: Block, tensor: str, words: Size) -> None:
+        self._add(tensor, words, 0)
+
+    def store(self, block: Block, tensor: str, words: Size) -> None:
+        self._add(tensor, 0, words)
+
+    def step(self, step: Step, outputs: tuple[Block, ...], inputs: tuple[Input, ...], flops: Size) -> None:
+        for line in lines_now():
+            self.words.setdefault(line, {})
+
+    def _add(self, tensor: str, read: Size, written: Size) -> None:
+        for line in dict.fromkeys(lines_now()):
+            moved = self.words.setdefault(line, {})
+            reads, writes = moved.get(tensor, (0, 0))
+            moved[tensor] = plus(reads, read), plus(writes, written)
