@@ -17,11 +17,13 @@ DEVICE float to_float(fp16 x) {
     asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(x.bits));
     return result;
 }
-// The exponent and 3 bits of a word of 8 bits in their places in a float, whose exponent is 120 less. Denormals are exact
-// as well. Both words that are not a number have all 7 bits.
+// The exponent and 3 bits of a word of 8 bits in their places in a float, whose exponent is 120 more. Denormals are
+// multiples of 2^-9; they must not pass through denormal floats, which kernels may flush to zero. Both words that are not a
+// number have all 7 bits.
 DEVICE float to_float(fp8 x) {
     const unsigned low = x.bits & 0x7f;
-    const float size = low == 0x7f ? __uint_as_float(0x7fc00000) : __uint_as_float(low << 20) * 1.329227995784916e36f;
+    const float normal = __uint_as_float(low == 0x7f ? 0x7fc00000 : (low << 20) + 0x3c000000);
+    const float size = low < 8 ? low * 0.001953125f : normal;
     return x.bits & 0x80 ? -size : size;
 }
 
