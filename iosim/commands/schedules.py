@@ -4,25 +4,49 @@ from __future__ import annotations
 
 import click
 
+from ..counting.given import memory, problem
+from ..errors import InputError
 from .answer import Output, answer
-from .options import named_command, outputs
+from .options import memory_options, named_command, outputs, problem_options, tiles_option
 
 
 @named_command("schedules")
 @click.argument("name", required=False)
+@problem_options
+@memory_options
+@tiles_option("With a NAME, --N and --d: Br x Bc as 128x64; or paper, best with --M.")
 @outputs
-def command(name: str | None, output: Output) -> None:
-    """All schedules; with a NAME, all about one of them: source, formula, state, options, tensors.
+def command(
+    name: str | None, output: Output, m: str | None, m_elements: str | None, hardware: str | None, tiles: str | None,
+    **given: str | bool | None,
+) -> None:  # fmt: skip
+    """All schedules; with a NAME, all about one of them: source, formula, state, options, tensors, and its text.
 
     Formulas are the dense traffic in words of one head: R read, W written. Options are those that change
-    the words that it moves. Those that it ignores may be given, and change nothing.
+    the words that it moves. Those that it ignores may be given, and change nothing. The text has the words
+    that each line moves: as formulas, or as numbers with --N, --d and --tiles or --M.
+
+    Example: iosim schedules flash2 --N 8192 --d 128 --M 100KB
     """
     from ..grid import Grid
+    from ..schedules import find
     from ..studies import about_schedules
+    from ..studies.schedule_text import box_text, sizes_of, text_lines
 
-    if name is None and not output.as_json and not output.as_csv:
-        rows = about_schedules.overview()
-        answer(rows, {}, output, [Grid(rows, ("formula", "source", "state"))])
+    size = memory(m, m_elements, hardware)
+    sized = any(value not in (None, False) for value in (*given.values(), size, tiles))
+    if name is None:
+        if sized:
+            raise InputError(
+                "NAME", "nothing", "a schedule, with sizes", "as in iosim schedules flash2 --N 8192 --d 128"
+            )
+        rows = about_schedules.schedule_rows() if output.as_json or output.as_csv else about_schedules.overview()
+        shown = None if output.as_json or output.as_csv else [Grid(rows, ("formula", "source", "state"))]
+        answer(rows, {"schedules": rows}, output, shown)
         return
-    rows = about_schedules.schedule_rows(name)
-    answer(rows, {"schedules": rows}, output, about_schedules.text_of(rows[0]))
+    (row,) = about_schedules.schedule_rows(name)
+    sizes = sizes_of(find(name), problem(given), tiles, size) if sized else None
+    lines = text_lines(find(name), sizes)
+    json = {**row, **({"run": sizes.row()} if sizes else {}), "text": [line.row() for line in lines]}
+    text = "\n\n".join(filter(None, [about_schedules.text_of(row), box_text(lines, sizes)]))
+    answer([row], {"schedules": [json]}, output, text)

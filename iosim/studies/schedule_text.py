@@ -1,0 +1,262 @@
+"""The text of a schedule line by line, with the words that each line moves, as `iosim schedules NAME` prints it.
+
+The words come from a folded run, and so do the formulas: the sizes of that run are primes, so the prime factors of a
+number of words say which sizes it is a product of.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import ceil
+from os.path import basename
+from textwrap import wrap
+from typing import NamedTuple
+
+from ..core.folded import Folded
+from ..core.machine import Machine
+from ..core.problem import DENSE, Attention
+from ..core.text_lines import LineTraffic, box
+from ..core.tiling import Tiling, tiles_text
+from ..counting.count import choose_tiling, rules_of
+from ..counting.summary import asked
+from ..errors import FoldingError, InputError
+from ..schedules import Schedule, require
+from ..schedules.registry import LETTERS
+from ..tables import Row
+from ..units import parse_bytes
+from .about_schedules import SMALL, TILES
+
+Moved = Mapping[str, tuple[int, int]]
+RUNS = (  # every size that a formula may name, and every number of tiles, is another prime
+    (Attention(1009, 101, 2003, 103, splits=7, page_size=49, top_k=5, key_block=3),
+     Tiling(44, 66, depth=10, rows_o=55, cols_o=8)),
+    (Attention(1013, 107, 2011, 109, splits=5, page_size=47, top_k=7, key_block=2),
+     Tiling(36, 55, depth=10, rows_o=45, cols_o=9)),
+)  # fmt: skip
+SIZES = ("N", "Nk", "d", "dv", "splits", "page_size", "top_k", "key_block")
+ALWAYS = "N Nk d dv Tr Tc"  # letters that a line may have, beside those of the schedule's own formula
+WIDTH = 80
+
+
+class TextLine(NamedTuple):
+    """A line of a schedule's text. The words of a line that calls a function are those that the function moves."""
+
+    function: str
+    """The function that it is a line of."""
+    file: str
+    """The name of the function's file."""
+    code: str
+    """The line, with its indentation."""
+    words: Moved
+    """{tensor: (words read, words written)}."""
+    formulas: Mapping[str, tuple[str, str]]
+    """The same as products of sizes, of one head and without a mask: `?` for words that are no such product."""
+
+    def row(self) -> Row:
+        """The line as JSON has it."""
+        tensors = {name: {"reads": r, "writes": w} for name, (r, w) in self.words.items()}
+        formulas = {name: {"reads": r, "writes": w} for name, (r, w) in self.formulas.items()}
+        return {
+            "function": self.function,
+            "file": self.file,
+            "code": self.code,
+            "tensors": tensors,
+            "formulas": formulas,
+        }
+
+
+class Sizes(NamedTuple):
+    """What a schedule is run with."""
+
+    problem: Attention
+    tiling: Tiling
+
+    def row(self) -> Row:
+        """The sizes as JSON has them."""
+        p, t = self.problem, self.tiling
+        return {"N": p.N, "Nk": p.Nk, "d": p.d, "dv": p.dv, "batch": p.batch, "heads": p.heads, "mask": str(p.mask),
+                "Br": t.rows_q, "Bc": t.rows_k}  # fmt: skip
+
+    def __str__(self) -> str:
+        return f"{asked(self.problem)}, tiles {tiles_text(self.tiling)}"
+
+
+def sizes_of(schedule: Schedule, p: Attention, tiles: str | None, M: str | None) -> Sizes:
+    """The problem and the tiles of a schedule: the tiles given, or those of the schedule's rule, which needs M.
+
+    InputError if M is needed and not given, or if nothing fits.
+    """
+    require(schedule, p)
+    M_bytes = None if M is None else parse_bytes(M, p.word_bytes)
+    rule = rules_of(schedule, tiles, p)[-1]
+    if M_bytes is None and rule in ("paper", "best"):
+        raise InputError("--tiles", tiles or "nothing", "Br x Bc as in 64x64", f"or give --M for {rule} tiles")
+    tiling = choose_tiling(schedule, rule, p.packed, M_bytes, 1)
+    if tiling is None:
+        raise InputError("--M", M, "an SRAM in which some tile fits", "give --tiles as 64x64")
+    return Sizes(p.packed, tiling)
+
+
+def text_lines(schedule: Schedule, sizes: Sizes | None = None) -> list[TextLine]:
+    """The lines of a schedule, first those of its own function, then those of the functions that it calls.
+
+    Lines have words if `sizes` are given: those of all heads.
+    """
+    formulas = formulas_of(schedule)
+    if sizes is None:
+        try:
+            ran = traffic_of(schedule, schedule.about(RUNS[0][0]), RUNS[0][1])
+        except FoldingError:
+            ran = LineTraffic()
+            Machine(schedule.about(SMALL), ran).run(schedule, TILES)
+        times = 0
+    else:
+        problem = sizes.problem if schedule.skips else replace(sizes.problem, mask=DENSE)
+        ran, times = traffic_of(schedule, problem, sizes.tiling), sizes.problem.instances
+    found = []
+    for line, code in box(ran.words):
+        moved = {name: (times * int(r), times * int(w)) for name, (r, w) in ran.words.get(line, {}).items()}
+        key = (line.function, line.number)
+        file = basename(line.code.co_filename)
+        found.append(TextLine(line.function, file, code, moved if times else {}, formulas.get(key, {})))
+    return without_docstrings(found)
+
+
+def traffic_of(schedule: Schedule, problem: Attention, tiling: Tiling) -> LineTraffic:
+    """The words of each line of a folded run, of one head."""
+    watcher = LineTraffic()
+    Folded(problem, watcher).run(schedule, tiling)
+    return watcher
+
+
+# ---------------------------------------------------------------- formulas
+
+
+def formulas_of(schedule: Schedule) -> dict[tuple[str, int], dict[str, tuple[str, str]]]:
+    """{(function, line): {tensor: (words read, words written)}} as products of sizes. Two runs must agree on each."""
+    try:
+        first, second = (factored(schedule, *run) for run in RUNS)
+    except FoldingError:
+        return {}
+    return {key: {name: agreed(texts, second.get(key, {}).get(name)) for name, texts in tensors.items()}
+            for key, tensors in first.items()}  # fmt: skip
+
+
+def agreed(texts: tuple[str, str], others: tuple[str, str] | None) -> tuple[str, str]:
+    """The texts, with `?` in the place of one that differs from the other one."""
+    read, written = others or ("?", "?")
+    return texts[0] if texts[0] == read else "?", texts[1] if texts[1] == written else "?"
+
+
+def factored(schedule: Schedule, given: Attention, t: Tiling) -> dict[tuple[str, int], dict[str, tuple[str, str]]]:
+    """The formulas that one run suggests."""
+    p = schedule.about(given)
+    known = letters_of(schedule, p, t)
+    return {
+        (line.function, line.number): {name: (product_text(int(r), known), product_text(int(w), known))
+                                       for name, (r, w) in moved.items()}
+        for line, moved in traffic_of(schedule, p, t).words.items()
+    }  # fmt: skip
+
+
+def letters_of(schedule: Schedule, p: Attention, t: Tiling) -> dict[str, int]:
+    """The values of the letters that formulas of a schedule may have."""
+    sizes = {name: getattr(p, name) for name in SIZES} | vars(t) | {"Br": t.rows_q, "Bc": t.rows_k}
+    used = re.findall(r"[A-Za-z_]+", f"{ALWAYS} {schedule.formula}")
+    tiles = {letter: eval(re.sub(r"(?<=\w) (?=\w)", " * ", text), {"ceil": ceil}, sizes)
+             for letter, text in LETTERS.items()}  # fmt: skip
+    known = {**sizes, **tiles}
+    return {letter: known[letter] for letter in dict.fromkeys(used) if letter in known}
+
+
+def product_text(words: int, sizes: Mapping[str, int]) -> str:
+    """A number of words as a product of sizes, as `2 Nk d Tr`; empty for 0, and `?` if it is no such product. Of sizes
+    that are equal the first one stands for both."""
+    if not words:
+        return ""
+    letters: list[str] = []
+    for letter, size in sizes.items():
+        while words % size == 0 and size > 1:
+            words //= size
+            letters.append(letter)
+    return " ".join([*[str(words)] * (words != 1), *letters]) or "1" if words < 10 else "?"
+
+
+# ---------------------------------------------------------------- text
+
+
+def without_docstrings(lines: list[TextLine]) -> list[TextLine]:
+    """The lines that are no part of a docstring."""
+    kept = []
+    for function in dict.fromkeys((line.file, line.function) for line in lines):
+        own = [line for line in lines if (line.file, line.function) == function]
+        hidden = docstring([line.code for line in own])
+        kept += [line for number, line in enumerate(own) if number not in hidden]
+    return kept
+
+
+def docstring(lines: Sequence[str]) -> range:
+    """The numbers of the lines of a function that are its docstring."""
+    try:
+        (function,) = ast.parse("\n".join(lines)).body
+    except (SyntaxError, ValueError):
+        return range(0)
+    first = function.body[0] if isinstance(function, ast.FunctionDef) else function
+    is_text = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+    return range(first.lineno - 1, first.end_lineno or 0) if is_text else range(0)
+
+
+def box_text(lines: list[TextLine], sizes: Sizes | None = None, width: int = WIDTH) -> str:
+    """The lines in a box of so many characters: code on the left, the words that it moves on the right or below.
+
+    Functions of other files than the first one are only named. The text is empty if there is no line.
+    """
+    if not lines:
+        return ""
+    near = [line for line in lines if line.file == lines[0].file]
+    edge = "+" + "-" * (width - 2) + "+"
+    found = wrap(f"words moved by each line: {sizes}" if sizes else legend(near), width)
+    function = ""
+    for line in near:
+        found += [edge] * (line.function != function)
+        function = line.function
+        found += [f"| {text.ljust(width - 4)} |" for text in beside(line, sizes is not None, width - 4)]
+    return "\n".join([*found, edge, *not_shown([line for line in lines if line not in near], width)])
+
+
+def legend(lines: list[TextLine]) -> str:
+    """What the formulas of lines are of, and what their letters mean."""
+    used = {letter for line in lines for pair in line.formulas.values() for text in pair for letter in text.split()}
+    letters = [f"{letter} = {text}" for letter, text in LETTERS.items() if letter in used]
+    return "; ".join(["words moved by each line, of one head, dense", *letters])
+
+
+def not_shown(lines: list[TextLine], width: int) -> list[str]:
+    """The names of functions that are not shown, and of their files, in lines."""
+    if not lines:
+        return []
+    files, names = (", ".join(dict.fromkeys(name)) for name in zip(*((x.file, x.function) for x in lines), strict=True))
+    return wrap(f"Functions of {files} are not shown: {names}. --json has them.", width)
+
+
+def beside(line: TextLine, counted: bool, room: int) -> list[str]:
+    """The code of a line, and its words: on the right if there is room, else on lines of their own."""
+    depth = " " * (len(line.code) - len(line.code.lstrip()))
+    code = wrap(line.code.strip(), room, initial_indent=depth, subsequent_indent=depth + "    ",
+                break_long_words=False, break_on_hyphens=False) or [""]  # fmt: skip
+    words = words_text(line, counted)
+    if len(code[-1]) + 2 + len(words) <= room:
+        return [*code[:-1], code[-1] + words.rjust(room - len(code[-1]))]
+    return [*code, *(text.rjust(room) for text in wrap(words, room - 4, break_on_hyphens=False))]
+
+
+def words_text(line: TextLine, counted: bool) -> str:
+    """What a line moves: `read K: Nk d Tr, V: Nk dv Tr; write O: N dv`, or the numbers of words."""
+    parts = []
+    for side, verb in enumerate(("read", "write")):
+        texts = {name: pair[side] for name, pair in (line.words if counted else line.formulas).items() if pair[side]}
+        parts += [f"{verb} " + ", ".join(f"{name}: {text}" for name, text in texts.items())] * bool(texts)
+    return "; ".join(parts)
