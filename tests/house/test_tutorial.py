@@ -1,0 +1,165 @@
+"""docs/tutorial.md: commands print what is shown, code prints what is said, and every number of the text is produced."""
+
+import contextlib
+import io
+import json
+import re
+import shlex
+
+import pytest
+from paths import DOCS, ROOT
+
+import iosim
+from iosim.hardware import load
+from iosim.masks.picture import describe
+
+PAGE = (DOCS / "tutorial.md").read_text()
+BLOCKS = re.findall(r"```console\n\$ iosim (.*?)\n(.*?)```", PAGE, re.S)
+PROSE = re.sub(r"\s+", " ", re.sub(r"```.*?```", " ", PAGE, flags=re.S))
+
+
+def in_order(shown, printed):
+    """Whether all shown lines are printed, in this order. Three dots stand for lines that are left out."""
+    rest = "\n" + printed
+    for number, part in enumerate(re.split(r"^\.\.\.\n", shown, flags=re.M)):
+        place = rest.find("\n" + part)
+        if place < 0 or (number == 0 and part and place > 0):
+            return False
+        rest = "\n" + rest[place + 1 + len(part) :] if part else rest
+    return shown.endswith("...\n") or not rest.strip("\n")
+
+
+@pytest.mark.parametrize("command, shown", BLOCKS, ids=[command[:40] for command, _ in BLOCKS])
+def test_what_is_shown_is_printed(command, shown, iosim, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    assert in_order(shown, iosim(*shlex.split(command)).stdout)
+
+
+def test_lines_that_are_not_printed_are_found():
+    printed = "a\nb\nc\nd\n"
+    assert all(in_order(shown, printed) for shown in (printed, "a\n...\nc\nd\n", "...\nb\n...\nd\n", "...\nc\n...\n"))
+    assert not any(
+        in_order(shown, printed)
+        for shown in ("a\n", "b\nc\nd\n", "a\nc\nd\n", "...\nc\n...\nb\n...\n", "...\nx\n...\n")
+    )
+
+
+def test_the_code_prints_what_is_said():
+    code, printed = re.search(r"```python\n(.*?)```\n\nprints\n\n```text\n(.*?)```", PAGE, re.S).groups()
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(code, {})
+    assert out.getvalue() == printed
+
+
+def words(schedule, M=None, N=8192, d=128, tiles=None, **options):
+    return iosim.count(N, d, M, schedules=[schedule], tiles=tiles, **options)[schedule].total
+
+
+def tensors(schedule, N=8192, d=128, **options):
+    return iosim.count(N, d, schedules=[schedule], **options)[schedule].tensors
+
+
+def launches_of_standard():
+    """Algorithm 0 with N = 4 and d = 2, by its launches: words read and written."""
+    found = iosim.count(4, 2, schedules="standard")["standard"]
+    return [(step["reads"], step["writes"]) for step in found.steps]
+
+
+def measured_tiles():
+    kernels = json.loads((ROOT / "tests/data/h200_sdpa.json").read_text())["kernels"]
+    wide = [k for k in kernels if k["backend"] == "FLASH_ATTENTION" and k["pass"] == "forward" and k["d"] == 128]
+    return {tuple(k["tiles"]) for k in wide}
+
+
+H100 = load("h100")
+FACTS = {
+    "| HBM, the \"GPU memory\" of the advertisement | 80 GiB |": lambda: H100.hbm_bytes == 80 * 2**30,
+    "| L2 cache | 50 MiB |": lambda: H100.l2_bytes == 50 * 2**20,
+    "as much as one group of threads may have | 227 KiB | one of 132 SMs": lambda: (
+        (H100.shared_memory_per_block_bytes, H100.sms) == (227 * 1024, 132)
+    ),
+    "| registers | 256 KiB | one of 132 SMs": lambda: H100.registers_per_sm_bytes == 256 * 1024,
+    "3.35 TB/s": lambda: H100.hbm_bytes_per_second == 3.35e12,
+    "989.4 trillion operations on fp16 numbers": lambda: H100.flops_per_second["fp16"] == 989.4e12,
+    "it could do 295 operations": lambda: round(H100.flops_per_second["fp16"] / H100.hbm_bytes_per_second) == 295,
+    "All SMs of this card together have 29 MiB": lambda: round(132 * H100.shared_memory_per_sm_bytes / 2**20) == 29,
+    "Q, K, V and O have 8 words each. S and P have 16 words each": lambda: [
+        sum(tensors("standard", N=4, d=2)[name].values()) for name in "QKVOSP"
+    ] == [8, 8, 8, 8, 32, 32],
+    "| 1: S = Q Kᵀ | Q 8, K 8 | S 16 | | 2: P = softmax(S) | S 16 | P 16 | | 3: O = P V | P 16, V 8 | O 8 |": lambda: (
+        launches_of_standard() == [(8 + 8, 16), (16, 16), (16 + 8, 8)]
+    ),
+    "| in all | 56 | 40 | That is 96 words": lambda: [sum(x) for x in zip(*launches_of_standard(), strict=True)] == [56, 40],
+    "R = 3Nd + 2N² words are read, and W = Nd + 2N² are written": lambda: all(
+        (r.reads, r.writes) == (3 * N * d + 2 * N * N, N * d + 2 * N * N)
+        for N, d in ((4, 2), (77, 8)) for r in iosim.count(N, d, schedules="standard")
+    ),
+    "Nd + d + 1 = 11 words here, and 1048705 words for N = 8192 and d = 128": lambda: [
+        iosim.count(N, d, schedules="standard")["standard"].sram_peak_words for N, d in ((4, 2), (8192, 128))
+    ] == [11, 1048705],
+    "That is 2 MiB in fp16, and an SM has 227 KiB": lambda: round(1048705 * 2 / 2**20, 1) == 2.0,
+    "That is 4Nd words, 32 in the small case. Standard attention moves 96": lambda: (
+        (iosim.bounds(4, 2)["compulsory"].words, words("standard", N=4, d=2)) == (32, 96)
+    ),
+    "M = 100 KiB, which is 51200 words of two bytes, both are 100": lambda: (
+        [(r.Br, r.Bc) for r in iosim.count(8192, 128, "51200el", schedules="flash1", tiles="paper")] == [(100, 100)]
+    ),
+    "loaded again for each of the 82 key tiles, and O is stored 82 times": lambda: [
+        sum(tensors("flash1", M="100KB", tiles="paper")[name].values()) / (8192 * 128) for name in "QO"
+    ] == [82, 164],
+    "They fit only from about M = 8d² on": lambda: [
+        iosim.count(8192, 128, f"{M}el", schedules="flash1", tiles="paper")["flash1", "paper"].fits
+        for M in (7 * 128**2, 9 * 128**2)
+    ] == [False, True],
+    "42 times. So the tile of queries should be as tall as possible, and the tile of keys as small as possible: here 196 rows and 1 row": lambda: [
+        tensors("flash2", M="100KB")[name]["reads"] / (8192 * 128) for name in "KV"
+    ] == [42, 42],
+    "K and V move 2N²d / Br words": lambda: words("flash2", tiles="64x64") - 2 * 8192 * 128 == 2 * 8192**2 * 128 // 64,
+    "With one row at a time it moves 63 times as much": lambda: round(
+        words("flash2", tiles="1x64") / words("standard")) == 63,
+    "d² = 16384 words": lambda: all(
+        min(words(name, f"{M}el", tiles="best") for name in ("standard-tiled", "standard-square") if M >= 8192 or "square" in name)
+        < words("flash2", f"{M}el", tiles="best") for M in (2048, 4096, 8192)
+    ),
+    "to 0.526": lambda: round(
+        words("block-sparse-q", "100KB", mask="causal") / words("flash2", "100KB", mask="causal"), 3) == 0.526,
+    "With T x T square tiles it is (T + 1) / 2T": lambda: all(
+        describe("causal", f"{512 // T}x{512 // T}", 512, 512)["tile_density"] == (T + 1) / (2 * T) for T in (4, 8, 16)
+    ),
+    "With 8 heads of keys for 32 heads of queries": lambda: words("flash2", N=1, Nk=8192, heads=32, tiles="1x64") > 3.9 * words(
+        "flash2", N=1, Nk=8192, heads=32, kv_heads=8, gqa="pack", tiles="4x64"),
+    "Between the SMs and HBM lie 50 MiB": lambda: H100.l2_bytes == 50 * 2**20,
+    "PyTorch's kernel uses 128x64 for d = 128": lambda: measured_tiles() == {(128, 64)},
+    "five texts that teach the same, statement by statement, and 27 errors in them": lambda: (
+        len(re.findall(r"^\| E\d+ \|", (DOCS / "sources.md").read_text(), re.M)) == 27
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("phrase", FACTS)
+def test_numbers_of_the_text(phrase):
+    assert phrase in PROSE
+    assert FACTS[phrase]()
+
+
+def test_no_number_of_the_text_stands_alone():
+    """Every number from 10 on, and every fraction, is in a fact above or in the output of a command above it."""
+    text = PROSE
+    for phrase in FACTS:
+        text = text.replace(phrase, " ")
+    printed = set(re.findall(r"\d+(?:\.\d+)?", " ".join(command + " " + shown for command, shown in BLOCKS)))
+    said = {
+        *re.findall(r"(?<![\w.])\d+(?:\.\d+)?(?![\w²])", re.sub(r"`[^`]*`|\]\([^)]*\)|\d+\. (?=\[)|## \d+", " ", text))
+    }
+    free = {"30", "2022"}  # minutes of the lesson, year of a paper
+    assert (
+        sorted(number for number in said if float(number) >= 10 or "." in number if number not in printed | free) == []
+    )
+    assert len(printed & said) > 10
+
+
+def test_the_lesson_is_one_sitting():
+    """About 30 minutes: 200 words a minute for the prose, and a second a line of what is shown."""
+    shown = sum(shown.count("\n") for _, shown in BLOCKS)
+    assert 15 < len(PROSE.split()) / 200 + shown / 60 < 35 and len(BLOCKS) > 15
