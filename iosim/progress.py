@@ -89,7 +89,7 @@ class Meter:
             sys.stderr.flush()
         self.width = len(line)
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Take the line away from a terminal."""
         if self.on_terminal and self.width:
             self.write("")

@@ -39,6 +39,6 @@ def command(folder: str, path: str | None, quiet: bool) -> None:
     try:
         gather(folder, manifest, "/dev/stdout" if path == "-" else path, meter.advance)
     finally:
-        meter.end()
+        meter.close()
     if path != "-":
         describe(path, {name: manifest[name] for name in ("rows", "format", "conventions")})

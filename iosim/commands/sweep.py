@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, closing, contextmanager
 from typing import TYPE_CHECKING, TextIO
 
 import click
@@ -14,6 +14,7 @@ from ..counting.given import memory, names_of
 from ..errors import InputError, suggestion
 from ..files import form_of
 from ..progress import Meter
+from ..sweeps.workers import Processes, Serial
 from ..units import parse_count
 from .answer import Output, answer, say
 from .options import (
@@ -58,6 +59,7 @@ NEEDS = (Need("n", ("config",)), Need("d", ("config",)), Need("m", ("m_elements"
 @text_option(
     "--jobs", "Processes that count (default: 1).", metavar="COUNT", kind=COUNT, also=("j", "workers", "n-jobs")
 )
+@text_option("--scheduler", "Dask's: local, or tcp://HOST:8786 of one that runs.", metavar="ADDRESS", also=("dask",))
 @flag_option("--resume", "Continue the sweep in -o FOLDER/, or begin it.")
 @text_option("--part-rows", "Rows of a file in -o FOLDER/ (default: 131072).", metavar="COUNT", kind=COUNT)
 @flag_option("--quiet", "No progress on stderr.")
@@ -68,7 +70,7 @@ NEEDS = (Need("n", ("config",)), Need("d", ("config",)), Need("m", ("m_elements"
 def command(
     config: str | None, as_json: bool, as_csv: bool, path: str | None, dry_run: bool, kind: str | None, m: str | None,
     m_elements: str | None, hardware: str | None, schedules: tuple[str, ...], tile_multiple: str, jobs: str | None,
-    resume: bool, part_rows: str | None, quiet: bool, **given: str | bool | None,
+    scheduler: str | None, resume: bool, part_rows: str | None, quiet: bool, **given: str | bool | None,
 ) -> None:  # fmt: skip
     """A grid of counts, one tidy row a run, to CSV, JSON lines or Parquet.
 
@@ -85,7 +87,7 @@ def command(
 
     kind = kind_of(kind, path, as_json, as_csv, dry_run)
     rows = 0 if part_rows is None else parse_count(part_rows, "--part-rows")
-    count = 1 if jobs is None else parse_count(jobs, "--jobs", most=MOST_JOBS)
+    count = None if jobs is None else parse_count(jobs, "--jobs", most=MOST_JOBS)
     folder = folder_of(path, resume, part_rows)
     chips = names_of(hardware)
     size = memory(m, m_elements, chips[0] if chips else None)
@@ -100,18 +102,28 @@ def command(
         return
     say(notes_on_masks(plan))
     from ..sweeps.parts import Work, sources_of
-    from ..sweeps.workers import Processes, Serial
 
     work = Work(plan, kind, rows, sources_of(loaded(click.get_current_context())))
-    workers = Processes(count) if count > 1 else None
-    meter = Meter(plan.rows, quiet)
-    try:
+    with workers_of(count, scheduler) as workers, closing(Meter(plan.rows, quiet)) as meter:
         if folder:
             write_parts(work, folder, resume, workers or Serial(), meter)
         else:
             write_sweep(work, path, workers, meter)
-    finally:
-        meter.end()
+
+
+@contextmanager
+def workers_of(jobs: int | None, scheduler: str | None) -> Iterator[Workers | None]:
+    """The workers of --jobs or of --scheduler; None for this process alone."""
+    if scheduler is None:
+        yield Processes(jobs) if jobs and jobs > 1 else None
+        return
+    if jobs and scheduler != "local":
+        raise InputError("--jobs", jobs, "a number with --scheduler local", "a scheduler has the workers it has")
+    from ..sweeps.scheduler import Dask
+
+    with closing(Dask(scheduler, jobs)) as workers:
+        say([f"dashboard at {workers.dashboard}"] if workers.dashboard else [])
+        yield workers
 
 
 MOST_JOBS = 1024
@@ -119,7 +131,8 @@ MOST_JOBS = 1024
 
 def folder_of(path: str | None, resume: bool, part_rows: str | None) -> str | None:
     """The folder into which parts go; None if one file is written."""
-    if path is not None and (path.endswith("/") or os.path.isfile(os.path.join(path, "manifest.json"))):
+    begun = path is not None and os.path.isdir(path) and (resume or "manifest.json" in os.listdir(path))
+    if path is not None and (path.endswith("/") or begun):
         return path
     for option, given in (("--resume", resume), ("--part-rows", part_rows)):
         if given:

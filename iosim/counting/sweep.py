@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 CHUNK_ROWS = 16_384  # rows of a chunk, approximately
 SLOW_POINTS = 256  # grid points of a chunk whose points are counted one by one
+PART_ROWS = 2**17  # of a part of a sweep: about a second of counting, and 20 MB of CSV
+SLOW_PART_ROWS = 2**12  # of a part whose points are counted one by one, which may take milliseconds each
 
 CellValues = dict[str, object]
 """Columns of one schedule and tile rule: an array with a cell for each grid point, or one value for all."""
@@ -115,6 +117,11 @@ class Chunks:
     def most_rows(self) -> int:
         """The rows of the largest chunk."""
         return max(points * len(runs) for points, runs in zip(self.points, self.runs, strict=True))
+
+    def rows_of_part(self, asked: int = 0) -> int:
+        """The rows of a part, to within a chunk: as many as asked for, or as usual. No part is smaller than a chunk."""
+        slow = SLOW_POINTS in self.points
+        return max(self.most_rows, asked or (SLOW_PART_ROWS if slow else PART_ROWS))
 
     def __iter__(self) -> Iterator[pd.DataFrame]:
         return map(self.__getitem__, range(len(self)))

@@ -10,7 +10,7 @@ from ..errors import InputError, MissingError
 from ..files import written_whole
 from .columns import RESULT_COLUMNS
 from .row_text import CSV, JSON, Form, header, lines
-from .sweep import chunks, in_int64
+from .sweep import Chunks, chunks, in_int64
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,7 +24,6 @@ Out = str | AbstractContextManager[TextIO]
 """The name of a file, or an open one."""
 Progress = Callable[[int], object]
 """Called with the number of rows of each chunk that is written."""
-GROUP_ROWS = 2**17  # rows of a group in Parquet: memory does not grow with the sweep
 TEXTS = ("dtype", "acc_dtype", "mask", "schedule", "tiling", "gqa", "kv_dtype", "kv_scales", "hardware", "more_tiles")
 TRUTHS = ("fits", "lse", "keep_p", "count_init", "latent")
 
@@ -66,7 +65,7 @@ def write_parquet(sweep: Sweep, out: Out, progress: Progress, tables: Tables | N
     wanted = pa.schema([(name, arrow) for name, (arrow, _) in columns.items()])
     dtypes = {name: dtype for name, (_, dtype) in columns.items()}
     writer = None
-    for rows in groups_of_rows(tables or chunks(sweep)):
+    for rows in groups_of_rows(tables or chunks(sweep), Chunks(sweep).rows_of_part()):
         try:
             table = pa.Table.from_pandas(rows.astype(dtypes), wanted, preserve_index=False)
         except pa.ArrowInvalid:
@@ -80,16 +79,19 @@ def write_parquet(sweep: Sweep, out: Out, progress: Progress, tables: Tables | N
         writer.close()
 
 
-def groups_of_rows(parts: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-    """The rows in tables of about GROUP_ROWS."""
+def groups_of_rows(tables: Tables, most: int) -> Tables:
+    """The rows in tables of about `most` rows: those that begin below a multiple of it. So parts of a sweep, gathered,
+    have the groups of a sweep to one file."""
     import pandas as pd
 
     group: list[pd.DataFrame] = []
-    for rows in parts:
-        group.append(rows)
-        if sum(map(len, group)) >= GROUP_ROWS:
+    first, end = 0, most
+    for rows in tables:
+        if first >= end:
             yield pd.concat(group, ignore_index=True)
-            group = []
+            group, end = [], first - first % most + most
+        group.append(rows)
+        first += len(rows)
     if group:
         yield pd.concat(group, ignore_index=True)
 

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..counting.row_text import CSV, JSON, lines
-from ..counting.sweep import SLOW_POINTS, Chunks
+from ..counting.sweep import Chunks
 from ..counting.write_sweep import WRITERS
 from ..files import written_whole
 
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
         def __call__(self, work: Work, part: int) -> object: ...
 
 
-PART_ROWS = 2**17  # about a second of counting, and 20 MB of CSV
-SLOW_PART_ROWS = 2**12  # where points are counted one by one, which may take milliseconds each
 SHOWN_VALUES = 64  # a longer axis is described by its ends and a hash
 FORMS = {"csv": CSV, "jsonl": JSON}
 
@@ -84,9 +82,8 @@ class Work:
 
     @cached_property
     def rows_of_part(self) -> int:
-        """The rows of a part, to within a chunk. A part has at least one chunk, so it is never smaller than one."""
-        slow = SLOW_POINTS in self.chunks.points
-        return max(self.chunks.most_rows, self.part_rows or (SLOW_PART_ROWS if slow else PART_ROWS))
+        """The rows of a part, to within a chunk."""
+        return self.chunks.rows_of_part(self.part_rows)
 
     @property
     def rows(self) -> int:

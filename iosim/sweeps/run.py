@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, cast
 
@@ -25,7 +26,7 @@ def write_folder(
 ) -> None:
     """Write the parts of a sweep into a folder. With `resume`, those that an earlier run wrote stay."""
     with opened(path, work, about, resume, meter.skip) as folder:
-        for written in workers.run(WritePart(path), work, missing(work, folder), ordered=False):
+        for written in workers.run(WritePart(os.path.abspath(path)), work, missing(work, folder), ordered=False):
             folder.record(cast("Written", written))
             meter.advance(cast("Written", written).rows)
         folder.finish()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from ..errors import CheckError
 
@@ -20,6 +20,12 @@ DIED = (
     "processes of --jobs {} died {} times before a part was made: memory may be short; give fewer --jobs, or a smaller "
     "--part-rows"
 )
+
+
+class Later(Protocol):
+    """A result that comes later: a future of the standard library or of Dask."""
+
+    def result(self) -> object: ...
 
 
 class Pipe(Protocol):
@@ -51,17 +57,21 @@ class Processes:
     def __init__(self, jobs: int):
         self.jobs = jobs
 
+    def ahead(self) -> int:
+        """The number of parts that may be begun and not taken."""
+        return self.jobs * AHEAD
+
     def run(self, task: Task, work: Work, parts: Iterable[int], ordered: bool) -> Iterator[object]:
         import multiprocessing
 
         context = multiprocessing.get_context("spawn")
         hold, held = context.Pipe(duplex=False)
-        todo, pending, deaths = iter(parts), dict[int, "Future[object] | None"](), 0
+        todo, pending, deaths = iter(parts), dict[int, "Later | None"](), 0
         try:
             while True:
                 pool = ProcessPoolExecutor(self.jobs, context, begin, (hold, task, work))
                 try:
-                    for result in results(pool, todo, pending, self.jobs * AHEAD, ordered):
+                    for result in results(submit_to(pool), first_of, todo, pending, self.ahead, ordered):
                         deaths = 0
                         yield result
                     return
@@ -76,20 +86,32 @@ class Processes:
             held.close()
 
 
+def submit_to(pool: ProcessPoolExecutor) -> Callable[[int], Later]:
+    """A function that lets a pool make a part."""
+    return lambda part: cast("Later", pool.submit(make, part))
+
+
+def first_of(futures: Iterable[Later]) -> Iterable[Later]:
+    """Those that are ready, once there are any."""
+    return wait(cast("Iterable[Future[object]]", futures), return_when=FIRST_COMPLETED).done
+
+
 def results(
-    pool: ProcessPoolExecutor, todo: Iterator[int], pending: dict[int, Future[object] | None], ahead: int, ordered: bool
-) -> Iterator[object]:
-    """The results of all parts. `pending` are those that were begun and did not come yet, in their order."""
+    submit: Callable[[int], Later], ready: Callable[[Iterable[Later]], Iterable[Later]], todo: Iterator[int],
+    pending: dict[int, Later | None], ahead: Callable[[], int], ordered: bool,
+) -> Iterator[object]:  # fmt: skip
+    """The results of all parts. `pending` are those that were begun and did not come yet, in their order; `ahead()` is
+    how many they may be now."""
     while True:
-        for part in islice(todo, ahead - len(pending)):
+        for part in islice(todo, max(0, ahead() - len(pending))):
             pending[part] = None
         for part, future in pending.items():
             if future is None:
-                pending[part] = pool.submit(make, part)
+                pending[part] = submit(part)
         begun = {future: part for part, future in pending.items() if future is not None}
         if not begun:
             return
-        first = next(iter(begun if ordered else wait(begun, return_when=FIRST_COMPLETED).done))
+        first = next(iter(begun if ordered else ready(begun)))
         result = first.result()
         del pending[begun[first]]
         yield result

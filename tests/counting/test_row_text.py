@@ -91,7 +91,7 @@ def test_texts_are_quoted_where_they_must_be():
 def test_parquet_is_written_in_groups(tmp_path, monkeypatch):
     from pyarrow import parquet
 
-    monkeypatch.setattr(write_sweep, "GROUP_ROWS", 5_000)
+    monkeypatch.setattr(sweep, "PART_ROWS", 5_000)
     plan, out = PLANS["several chunks"], str(tmp_path / "out.parquet")
     write_sweep.write(plan, out, "parquet")
     assert parquet.ParquetFile(out).num_row_groups > 1

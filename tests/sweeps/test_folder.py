@@ -33,10 +33,10 @@ def whole(iosim):
     return iosim(*GRID, "-o", "-").stdout.encode()
 
 
-def run(*args):
+def run(*args, **settings):
     """A process that runs a command line."""
     line = [sys.executable, "-m", "iosim", *map(str, args)]
-    return subprocess.Popen(line, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(line, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **settings)
 
 
 @pytest.fixture
@@ -234,6 +234,12 @@ def test_a_run_that_is_ended_continues(number, iosim, tmp_path, monkeypatch):
     assert gathered(iosim, folder, tmp_path) == iosim(*LARGE[:-2], "-o", "-").stdout.encode()
 
 
+def test_a_run_that_ended_before_its_manifest_continues(iosim, begun, tmp_path, whole):
+    (begun / "manifest.json").unlink()
+    assert iosim(*PARTS, "--resume", "-o", begun).exit_code == 0, "also without a slash at the end"
+    assert gathered(iosim, begun, tmp_path) == whole
+
+
 def test_gather_needs_a_folder_of_parts(iosim, tmp_path):
     assert iosim("gather", tmp_path, "-o", tmp_path / "x.csv").exit_code == 2
     assert iosim("gather", tmp_path / "none", "-o", "-").exit_code == 2
@@ -255,3 +261,20 @@ def test_parts_of_other_forms(kind, iosim, tmp_path):
     assert iosim(*GRID, "--format", kind, "-o", f"{folder}/").exit_code == 0
     assert iosim("gather", folder, "-o", two).exit_code == 0
     assert one.read_bytes() == two.read_bytes()
+
+
+@pytest.mark.needs("pyarrow")
+@pytest.mark.parametrize("rows, slow", [(3000, 2500), (999, 999), (10**6, 700)])
+def test_parts_have_the_groups_of_rows_of_one_file(rows, slow, iosim, tmp_path, monkeypatch):
+    """Also where chunks do not fill parts, and where points are counted one by one."""
+    from pyarrow.parquet import ParquetFile
+
+    monkeypatch.setattr(counted, "PART_ROWS", rows)
+    monkeypatch.setattr(counted, "SLOW_PART_ROWS", slow)
+    folder, one, two = tmp_path / "sweep", tmp_path / "one.parquet", tmp_path / "two.parquet"
+    for line in (GRID, (*HEAD[:-1], "causal;strided:5", "--N", 1024, "--d", 8, "--M", "1KB:129KB:+2KB")):
+        assert iosim(*line, "-o", one).exit_code == 0
+        assert iosim(*line, "--format", "parquet", "--resume", "-o", f"{folder}/{len(line)}/").exit_code == 0
+        assert iosim("gather", folder / str(len(line)), "-o", two).exit_code == 0
+        assert one.read_bytes() == two.read_bytes()
+        assert rows == 10**6 or ParquetFile(one).num_row_groups > 2

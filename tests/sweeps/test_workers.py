@@ -140,3 +140,10 @@ def test_schedules_of_files_are_known_in_processes(iosim, tmp_path):
 
 def test_one_process_needs_no_other(work):
     assert len(list(Serial().run(make_lines, work, range(2), ordered=True))) == 2
+
+
+def test_without_dask_the_message_says_what_to_install(iosim, monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    monkeypatch.delitem(sys.modules, "iosim.sweeps.scheduler", raising=False)
+    result = iosim(*LARGE[:-2], "--scheduler", "local", "-o", "-")
+    assert result.exit_code == 3 and "iosim[dist]" in result.stderr and "--jobs" in result.stderr

@@ -1,0 +1,246 @@
+"""Workers of Dask give the bytes of one process; what they lack is one message; and what is killed loses nothing."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import closing, contextmanager
+
+import pytest
+from paths import ROOT
+from test_folder import LARGE, gathered, run
+
+from iosim.counting.sweep_axes import build
+from iosim.errors import CheckError, InputError, MissingError
+from iosim.sweeps.parts import Work
+
+pytestmark = pytest.mark.needs("distributed")
+LONG = ("sweep", "--N", "64:8192:+64", "--d", "8:32:+8", "--schedule", "flash1,flash2", "--M", "1KB:129KB:+1KB")
+PARTS = ("--part-rows", 1)  # as small as parts can be: with LONG, seconds of work for two workers
+
+
+@contextmanager
+def ended(*processes):
+    try:
+        yield processes
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def dask(*args, **more):
+    line = [sys.executable, "-m", "dask", *map(str, args), "--no-dashboard"]
+    return subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **more)
+
+
+@contextmanager
+def scheduler(tmp_path):
+    """(the address of a scheduler, its process)."""
+    file = tmp_path / "scheduler.json"
+    with ended(dask("scheduler", "--host", "127.0.0.1", "--port", 0, "--scheduler-file", file, cwd=ROOT)) as (process,):
+        until(lambda: file.exists() and file.read_text().endswith("}"))
+        yield json.loads(file.read_text())["address"], process
+
+
+def worker(address, tmp_path, *more, cwd=ROOT):
+    options = ("--nthreads", 1, "--no-nanny", "--local-directory", tmp_path / "workers")
+    return dask("worker", address, *options, *more, cwd=cwd)
+
+
+def until(true):
+    """Wait until something is true."""
+    end = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """(the address of a scheduler, its process, its two workers)."""
+    with scheduler(tmp_path) as (address, process), ended(*(worker(address, tmp_path) for _ in range(2))) as workers:
+        yield address, process, workers
+
+
+@pytest.fixture(scope="module")
+def whole():
+    """The bytes of one process."""
+    return run(*LARGE[:-2], "-o", "-").communicate()[0].encode()
+
+
+def test_workers_of_this_machine_write_the_bytes_of_one_process(tmp_path, whole):
+    first = run(*LARGE[:-2], "--scheduler", "local", "--jobs", 2, "-o", tmp_path / "two.csv")
+    said = first.communicate()[1]
+    assert first.returncode == 0, said
+    assert (tmp_path / "two.csv").read_bytes() == whole
+    assert "dashboard at http://" in said and "Warning" not in said
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_workers_of_a_scheduler_write_the_bytes_of_one_process(kind, iosim, cluster, tmp_path):
+    address, _, _ = cluster
+    rows = LARGE if kind == "csv" else LARGE[:-2]  # --part-rows sets the groups of rows in Parquet
+    assert iosim(*rows, "--scheduler", address, "--format", kind, "-o", f"{tmp_path}/sweep/").exit_code == 0
+    for name, more in (("one", ()), ("two", ("--scheduler", address))):
+        assert iosim(*LARGE[:-2], *more, "-o", tmp_path / f"{name}.{kind}").exit_code == 0
+    assert iosim("gather", tmp_path / "sweep", "-o", tmp_path / f"three.{kind}").exit_code == 0
+    assert len({(tmp_path / f"{name}.{kind}").read_bytes() for name in ("one", "two", "three")}) == 1
+    assert kind == "parquet" or len(list((tmp_path / "sweep").glob("*.csv"))) > 2
+
+
+@pytest.fixture(scope="module")
+def whole_long():
+    """The bytes of a sweep of seconds in one process."""
+    return run(*LONG, "-o", "-").communicate()[0].encode()
+
+
+def begun(folder, *more, **settings):
+    """A run into a folder, in the middle."""
+    process = run(*LONG, *PARTS, *more, "-o", f"{folder}/", **settings)
+    journal = folder / "parts.jsonl"
+    until(lambda: process.poll() is not None or (journal.exists() and journal.read_text()))
+    assert process.poll() is None
+    return process
+
+
+def test_a_killed_worker_loses_nothing(iosim, cluster, tmp_path, whole_long):
+    address, _, workers = cluster
+    first = begun(tmp_path / "sweep", "--scheduler", address)
+    workers[0].kill()
+    assert first.poll() is None
+    said = first.communicate(timeout=60)[1]
+    assert first.returncode == 0, said
+    assert gathered(iosim, tmp_path / "sweep", tmp_path) == whole_long
+
+
+def test_a_killed_scheduler_ends_the_run_which_continues(iosim, cluster, tmp_path, whole_long):
+    address, process, _ = cluster
+    folder = tmp_path / "sweep"
+    first = begun(folder, "--scheduler", address)
+    process.kill()
+    said = first.communicate(timeout=60)[1]
+    assert first.returncode == 1 and "is gone" in said and "--resume" in said and "Traceback" not in said
+    before = len((folder / "parts.jsonl").read_text().splitlines())
+    assert 0 < before < len(list(folder.glob("*.csv"))) + 3
+    assert iosim(*LONG, *PARTS, "--resume", "-o", folder).exit_code == 0
+    assert gathered(iosim, folder, tmp_path) == whole_long
+
+
+def test_ctrl_c_is_one_message(iosim, tmp_path, whole_long):
+    folder = tmp_path / "sweep"
+    first = begun(folder, "--scheduler", "local", "--jobs", 2, start_new_session=True)
+    os.killpg(first.pid, signal.SIGINT)  # as a terminal does, to all processes
+    said = first.communicate(timeout=60)[1]
+    lines = [line for line in said.splitlines() if line]
+    assert first.returncode != 0 and len(lines) <= 3 and "--resume" in lines[-2] and lines[-1] == "Aborted!", said
+    assert iosim(*LONG, *PARTS, "--resume", "-o", folder).exit_code == 0
+    assert gathered(iosim, folder, tmp_path) == whole_long
+
+
+@pytest.mark.parametrize("address, why", [("tcp://127.0.0.1:1", "after 1 s"), ("nowhere", "port"), ("x://1:2", "x")])
+def test_an_address_at_which_nobody_listens(address, why, iosim, tmp_path, monkeypatch):
+    from iosim.sweeps import scheduler
+
+    monkeypatch.setattr(scheduler, "SECONDS_TO_CONNECT", 1)
+    result = iosim(*LARGE, "--scheduler", address, "-o", f"{tmp_path}/sweep/")
+    assert result.exit_code == 2 and result.stderr.splitlines()[-1].startswith(f"Error: --scheduler: found '{address}'")
+    assert why in result.stderr and "dask scheduler starts one" in result.stderr
+    assert not (tmp_path / "sweep").exists()
+
+
+def test_a_scheduler_without_workers(iosim, tmp_path, monkeypatch):
+    from iosim.sweeps import scheduler as file
+
+    monkeypatch.setattr(file, "SECONDS_FOR_WORKERS", 1)
+    with scheduler(tmp_path) as (address, _):
+        result = iosim(*LARGE[:-2], "--scheduler", address, "-o", tmp_path / "x.csv")
+    assert result.exit_code == 3 and f"dask worker {address} starts one" in result.stderr
+
+
+def test_a_worker_with_another_version(iosim, tmp_path):
+    """Its folder has another iosim."""
+    (tmp_path / "iosim").mkdir()
+    (tmp_path / "iosim" / "__init__.py").write_text("__version__ = '0.0.7'")
+    with scheduler(tmp_path) as (address, _), ended(worker(address, tmp_path, cwd=tmp_path)):
+        result = iosim(*LARGE[:-2], "--scheduler", address, "-o", tmp_path / "x.csv")
+    assert result.exit_code == 3 and "has iosim 0.0.7, and this is iosim" in result.stderr
+
+
+@pytest.mark.parametrize("name, at", [("Python", "scheduler"), ("distributed", "workers")])
+def test_other_versions_of_what_carries_the_parts(name, at):
+    from iosim.sweeps.scheduler import check_packages
+
+    def about(python="3.11.7.final.0", distributed="2026.8.0"):
+        return {"host": {"python": python}, "packages": {"distributed": distributed}}
+
+    other = about(**{name.lower(): "1.2.3"})
+    found = {"client": about(), "scheduler": about("3.11.9.final.0"), "workers": {"tcp://a:1": about()}}
+    check_packages(found)
+    found[at] = {"tcp://a:1": about(), "tcp://b:2": other} if at == "workers" else other
+    with pytest.raises(MissingError, match=f"{'b:2' if at == 'workers' else 'the scheduler'} has {name} 1.2"):
+        check_packages(found)
+
+
+FOLDERS = {
+    "Permission denied": "raise PermissionError(13, 'Permission denied')",
+    "another disk": "name = os.path.join(os.path.dirname(__file__), 'elsewhere')",
+}
+
+
+@pytest.mark.parametrize("why", FOLDERS)
+def test_a_folder_that_a_worker_does_not_share(why, iosim, tmp_path):
+    """The worker's `open` does what that of a machine does that lacks the right, or the disk."""
+    text = f"""
+import builtins, io, os
+real = io.open
+def opened(name, *more, **options):
+    if "part-" in str(name):
+        {FOLDERS[why]}
+    return real(name, *more, **options)
+builtins.open = opened
+"""
+    (tmp_path / "other.py").write_text(text)
+    with scheduler(tmp_path) as (address, _), ended(worker(address, tmp_path, "--preload", tmp_path / "other.py")):
+        result = iosim(*LARGE, "--scheduler", address, "-o", f"{tmp_path}/sweep/")
+    assert result.exit_code == 2 and "-o: found" in result.stderr and why in result.stderr
+    assert [file.name for file in tmp_path.glob("sweep/part-*")] == []
+
+
+class Fails:
+    def __init__(self, error):
+        self.error = error
+
+    def __call__(self, work, part):
+        raise self.error
+
+
+class Dies:
+    def __call__(self, work, part):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Number:
+    def __call__(self, work, part):
+        return part
+
+
+def test_an_error_of_a_part_is_the_error_of_the_run():
+    """Also one of a bug, which is no fault of the scheduler."""
+    from iosim.sweeps.scheduler import Dask
+
+    work = Work(build({"N": 64, "d": 8, "M": "1KB"}, "flash1"), "csv")
+    with closing(Dask("local", 1)) as workers:
+        for error in (InputError("-o", "disk", "one with room"), RuntimeError("a bug")):
+            with pytest.raises(type(error), match=str(error)):
+                list(workers.run(Fails(error), work, range(3), ordered=False))
+        assert list(workers.run(Number(), work, range(9), ordered=True)) == [*range(9)], "and it can be used again"
+        with pytest.raises(CheckError, match="its worker died each time"):
+            list(workers.run(Dies(), work, range(1), ordered=True))
+
+
+def test_no_number_of_processes_for_a_scheduler_that_runs(iosim):
+    result = iosim(*LARGE[:-2], "--scheduler", "tcp://a:1", "--jobs", 2, "-o", "-")
+    assert result.exit_code == 2 and "--scheduler local" in result.stderr
