@@ -127,7 +127,7 @@ def continued(path: str, work: Work, manifest: Mapping[str, object], checked: Ch
         check_new(path)
         return {}
     try:
-        found = read_manifest(path)
+        found = read_manifest(path) if MANIFEST in names else {}
     except CheckError:
         found = {}  # the lines name the run as well
     if found.get("run", manifest["run"]) != manifest["run"]:

@@ -236,7 +236,8 @@ def test_a_run_that_is_ended_continues(number, iosim, tmp_path, monkeypatch):
 
 def test_a_run_that_ended_before_its_manifest_continues(iosim, begun, tmp_path, whole):
     (begun / "manifest.json").unlink()
-    assert iosim(*PARTS, "--resume", "-o", begun).exit_code == 0, "also without a slash at the end"
+    result = iosim(*PARTS, "--resume", "-o", begun)
+    assert result.exit_code == 0, result.output
     assert gathered(iosim, begun, tmp_path) == whole
 
 
