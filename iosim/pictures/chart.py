@@ -5,12 +5,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import ceil, floor, log2, log10
 from typing import NamedTuple
 
 # Okabe and Ito's colours, which people with any kind of colour vision can tell apart; neighbours here differ most.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255", "#44AA99")
+TENSORS = {
+    "Q": "#0072B2", "K": "#D55E00", "V": "#E69F00", "S": "#CC79A7", "P": "#882255", "O": "#009E73", "l": "#56B4E9",
+    "m": "#44AA99", "LSE": "#56B4E9",
+}  # fmt: skip
+"""The colour of each tensor, the same on every page and in every picture. `tensor_colours` knows the others."""
+OTHERS = ("#332288", "#999933", "#117733", "#AA4499", "#661100")  # of blocks that are no tensor of TENSORS
+SHAPES = ("circle", "square", "triangle", "diamond", "down", "plus", "cross", "bar")
 AXIS_TITLES = {
     "N": "N, queries", "Nk": "Nk, keys", "d": "d, head dimension", "M_bytes": "M, bytes of SRAM",
     "M_words": "M, words of SRAM", "total": "traffic, words", "reads": "reads, words", "writes": "writes, words",
@@ -189,6 +197,21 @@ def tints(lines: list[ChartLine]) -> list[float]:
         known = labels.setdefault(line.name, [])
         known += [line.label] * (line.label not in known)
     return [TINTS[min(labels[line.name].index(line.label), len(TINTS) - 1)] for line in lines]
+
+
+def tensor_colours(names: Iterable[str]) -> dict[str, str]:
+    """The colour of each tensor or block: that of TENSORS, for dQ and Opart that of Q and O. The rest get
+    colours that no tensor has, in their order."""
+    base = {name: name.removeprefix("d").removesuffix("part").removesuffix("scale") or name for name in names}
+    known = {name: TENSORS[root] for name, root in base.items() if root in TENSORS}
+    others = [name for name in base if name not in known]
+    return known | {name: OTHERS[k % len(OTHERS)] for k, name in enumerate(others)}
+
+
+def shapes(lines: list[ChartLine]) -> dict[str, str]:
+    """The shape of the marks of each label of data, so that lines are told apart without colours."""
+    labels = dict.fromkeys(line.label for line in lines if line.kind == "data")
+    return {label: SHAPES[k % len(SHAPES)] for k, label in enumerate(labels)}
 
 
 def spread_labels(places: list[float], gap: float, low: float, high: float) -> list[float]:

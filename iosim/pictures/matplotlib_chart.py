@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 from ..errors import MissingError
 from ..files import form_of, written_whole
-from .chart import GREY, INK, Chart, ChartLine, Sheet, colours, spread_labels, tints
+from .chart import GREY, INK, Chart, ChartLine, Sheet, colours, shapes, spread_labels, tints
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,19 +65,22 @@ def draw_sheet(sheet: Sheet, path: str, kind: str, option: str = "-o") -> None:
 def figure_of(sheet: Sheet) -> Figure:
     """The figure of a sheet: its title, its charts, a legend or labels at the ends of lines, and notes below."""
     columns, rows = sheet.columns, -(-len(sheet.charts) // sheet.columns)
-    wide, high = (8.4, 3.9 if len(sheet.charts) == 1 else 3.0)
-    room = high * rows + 0.5 + NOTE_INCHES * (len(sheet.notes) + 1)
+    wide, high = (8.4 if columns > 1 else 7.6, 3.9 if len(sheet.charts) == 1 else 3.0)
+    title = wrap(sheet.title, int(11 * wide))
+    head = 0.55 + 0.2 * (len(title) - 1)
+    room = high * rows + head + NOTE_INCHES * (len(sheet.notes) + 1)
     figure, grid = pyplot().subplots(rows, columns, figsize=(wide, room), squeeze=False)
-    bottom, top = (0.55 + NOTE_INCHES * len(sheet.notes)) / room, 1 - 0.55 / room
+    bottom, top = (0.55 + NOTE_INCHES * len(sheet.notes)) / room, 1 - head / room
     figure.subplots_adjust(left=0.095, right=0.97, top=top, bottom=bottom, hspace=0.42, wspace=0.28)
     look = dict(zip([line.label for line in sheet.lines],
                     zip(colours(sheet.lines), tints(sheet.lines), strict=True), strict=True))  # fmt: skip
+    names = shapes(sheet.lines) if columns > 1 else {}
     labels = [line.label for line in sheet.lines if line.kind != "order"] if columns == 1 else [
         line.label for line in sheet.legend]  # fmt: skip
     widest = max([text_inches(figure, label, 8.5) for label in labels], default=0)
     figure.subplots_adjust(right=1 - (widest + 0.45) / wide)
     for axes, chart in zip(grid.flat, sheet.framed, strict=False):
-        fill_axes(axes, chart, look)
+        fill_axes(axes, chart, look, names)
         if columns > 1:
             lighten(axes, first=axes in grid[:, 0])
         if columns == 1:
@@ -86,8 +90,8 @@ def figure_of(sheet: Sheet) -> Figure:
     for axes in grid.flat[len(sheet.charts) :]:
         axes.set_visible(False)
     if columns > 1:
-        draw_legend(figure, sheet, look, 1 - (widest + 0.4) / wide, top)
-    figure.text(0.012, 1 - 0.3 / room, sheet.title, fontsize=10.5, fontweight="bold", ha="left")
+        draw_legend(figure, sheet, look, names, 1 - (widest + 0.4) / wide, top)
+    figure.text(0.012, 1 - (head - 0.25) / room, "\n".join(title), fontsize=10.5, fontweight="bold", ha="left")
     for k, note in enumerate(reversed(sheet.notes)):
         figure.text(0.012, (0.06 + NOTE_INCHES * k) / room, note, fontsize=7.5, color=GREY)
     return figure
@@ -101,22 +105,31 @@ def text_inches(figure: Figure, text: str, size: float) -> float:
     return float(width)
 
 
-def fill_axes(axes: Axes, chart: Chart, look: dict[str, tuple[str, float]]) -> None:
-    """Draw the axes, the shade, the lines and the points of a chart."""
+def fill_axes(axes: Axes, chart: Chart, look: dict[str, tuple[str, float]], names: dict[str, str]) -> None:
+    """Draw the axes, the shade, the lines and the points of a chart. `names` are the shapes of marks by label."""
     style_axes(axes, chart)
     if chart.shaded:
         upper, lower = (chart.line(name) for name in chart.shaded)
         axes.fill_between(upper.x, upper.y, lower.y, color=SHADE, alpha=0.4, linewidth=0)
     for line in chart.lines:
-        draw_line(axes, line, *look[line.label], "steps-post" if chart.steps else "default")
+        style = "steps-post" if chart.steps else "default"
+        draw_line(axes, line, *look[line.label], style, MARKERS[names.get(line.label, "circle")])
     draw_points(axes, chart)
+
+
+MARKERS = {
+    "circle": "o", "square": "s", "triangle": "^", "diamond": "D", "down": "v", "plus": "P", "cross": "X", "bar": "d",
+}  # fmt: skip
 
 
 def lighten(axes: Axes, first: bool) -> None:
     """Leave out what a chart in a row of several has no room for: some ticks, and the name of the y axis but for the
-    first of the row."""
+    first of the row. The first and the last tick have their texts inside, away from the neighbours."""
     texts = [(place, text.get_text()) for place, text in zip(axes.get_xticks(), axes.get_xticklabels(), strict=True)]
     axes.set_xticks(*zip(*texts[:: 1 + (len(texts) > 3) + (len(texts) > 6)], strict=True))
+    left, *_, right = axes.get_xticklabels()
+    left.set_horizontalalignment("left")
+    right.set_horizontalalignment("right")
     axes.set_ylabel(axes.get_ylabel() if first else "")
 
 
@@ -135,12 +148,15 @@ def draw_points(axes: Axes, chart: Chart) -> None:
                       fontsize=7.5, ha="center", va="center", arrowprops=leader)  # fmt: skip
 
 
-def draw_legend(figure: Figure, sheet: Sheet, look: dict[str, tuple[str, float]], left: float, top: float) -> None:
+def draw_legend(
+    figure: Figure, sheet: Sheet, look: dict[str, tuple[str, float]], names: dict[str, str], left: float, top: float
+) -> None:
     """Draw one legend for all charts, to their right."""
     from matplotlib.lines import Line2D
 
     strokes = [Line2D([], [], color=look[line.label][0], alpha=look[line.label][1], linewidth=2,
-                      linestyle=":" if line.kind == "order" else "-") for line in sheet.legend]  # fmt: skip
+                      linestyle=":" if line.kind == "order" else "-", marker=MARKERS.get(names.get(line.label, "")),
+                      markersize=5) for line in sheet.legend]  # fmt: skip
     labels = [line.label for line in sheet.legend]
     figure.legend(strokes, labels, loc="upper left", bbox_to_anchor=(left, top), frameon=False, fontsize=8.5,
                   handlelength=1.4, borderaxespad=0)  # fmt: skip
@@ -162,10 +178,10 @@ def style_axes(axes: Axes, chart: Chart) -> None:
         axes.spines[side].set_visible(False)
 
 
-def draw_line(axes: Axes, line: ChartLine, colour: str, tint: float, style: str) -> None:
+def draw_line(axes: Axes, line: ChartLine, colour: str, tint: float, style: str, shape: str = "o") -> None:
     """Draw a line: solid where it fits, dashed where it needs more SRAM than there is. Floors and orders are thin.
 
-    `style` is matplotlib's style of drawing: `default`, or `steps-post` for a staircase.
+    `style` is matplotlib's style of drawing: `default`, or `steps-post` for a staircase. `shape` is its marker.
     """
     if line.kind != "data":
         axes.plot(line.x, line.y, color=colour, linewidth=1.2, linestyle=":" if line.kind == "order" else "-")
@@ -181,7 +197,7 @@ def draw_line(axes: Axes, line: ChartLine, colour: str, tint: float, style: str)
         fill = colour if line.fits[0] else "white"
         axes.plot(line.x, line.y, "o", color=colour, alpha=tint, markerfacecolor=fill, markersize=6)
         return
-    marker = "o" if len(line.x) <= 16 else None
+    marker = shape if len(line.x) <= 16 else None
     if not all(line.fits):
         axes.plot(line.x, line.y, color=colour, alpha=tint, linewidth=1.1, linestyle=(0, (3, 2)), drawstyle=style,
                   marker=marker, markersize=3)  # fmt: skip

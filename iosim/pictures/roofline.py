@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import InputError
+from ..notebook import numbered
 from .chart import Chart, ChartLine, Sheet
 
 if TYPE_CHECKING:
@@ -30,7 +31,11 @@ def roofline_sheet(found: Roofline) -> Sheet:
                      [True] * 3, "floor")  # fmt: skip
     y = [min([x[0] * speed, *(one.y[0] / 2 for one in marks)]), 2 * peak]
     frame = {"x": (x[0], x[1]), "y": (y[0], y[1])}
-    size = f"N = {p.N}" + (f", Nk = {p.Nk}" if p.Nk != p.N else "") + f", d = {p.d}, {p.heads} heads, {p.dtype}"
+    size = (
+        f"N = {p.N}"
+        + (f", Nk = {p.Nk}" if p.Nk != p.N else "")
+        + f", d = {p.d}, {numbered(p.heads, 'head')}, {p.dtype}"
+    )
     chart = Chart("", "intensity", "flops_per_second", [*marks, roof], frame=frame)
     return Sheet(f"Roofline of {chip.name}: {size}", [chart])
 

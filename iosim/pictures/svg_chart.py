@@ -7,7 +7,7 @@ from itertools import pairwise
 from math import inf, log10
 from typing import TYPE_CHECKING
 
-from .chart import COLOURS, INK, Chart, ChartLine, Sheet, colours, spread_labels, tints
+from .chart import INK, Chart, ChartLine, Sheet, colours, shapes, spread_labels, tensor_colours, tints
 
 if TYPE_CHECKING:
     from ..masks.picture import TileMap
@@ -16,10 +16,11 @@ WIDTH, HEIGHT = 860, 420
 LEFT, TOP, BOTTOM = 62, 14, 46
 LINE_GAP = 15
 THIN = 0.7  # pixels between points of a line
-SHEET_WIDTH = 900
+SHEET_WIDTH = 720  # narrow enough that 12 pixels can be read where a page shows it 500 pixels wide
 SHADE = "#F5D28A"
-Look = tuple[ChartLine, str, float]
-"""A line with its colour and its opacity."""
+MOST_MARKS = 12  # on a line
+Look = tuple[ChartLine, str, float, str]
+"""A line with its colour, its opacity, and the shape of its marks (empty: no marks)."""
 
 
 class Scale:
@@ -43,7 +44,7 @@ class Scale:
 def chart_svg(chart: Chart, mark: tuple[float, str] | None = None) -> str:
     """A chart as SVG for a page, with a label at the end of each line. `mark` is (value, name) of a vertical line."""
     box = Box(WIDTH, HEIGHT, room_for([line.label for line in chart.lines if line.kind != "order"]))
-    look = list(zip(chart.lines, colours(chart.lines), tints(chart.lines), strict=True))
+    look = [(*one, "") for one in zip(chart.lines, colours(chart.lines), tints(chart.lines), strict=True)]
     parts = panel(chart, box, "inside", mark) + lines_of(chart, box, look, "inside") + labels_at_ends(chart, box, look)
     return svg_frame(WIDTH, HEIGHT, chart.title, "".join(parts))
 
@@ -106,7 +107,10 @@ def lines_of(chart: Chart, box: Box, look: list[Look], clip: str) -> list[str]:
     """The lines of a chart, the shade between two of them, and its numbered points."""
     across, up = box.scales(chart)
     parts = [shade(chart, across, up, clip)] if chart.shaded else []
-    parts += [line_svg(chart, line, colour, tint, across, up, clip) for line, colour, tint in look]
+    for line, colour, tint, shape in look:
+        parts.append(line_svg(chart, line, colour, tint, across, up, clip))
+        if shape and line.kind == "data" and len(line.x) > 1:
+            parts += marks_of(line, colour, shape, across, up)
     places = [(across(point.x), up(point.y)) for point in chart.points]
     heads = spread_labels([x for x, _ in places], 18, LEFT + 10, box.right - 10)
     for k, ((x, y), head) in enumerate(zip(places, heads, strict=True), 1):
@@ -152,10 +156,31 @@ def line_svg(
     return drawn
 
 
+def marks_of(line: ChartLine, colour: str, shape: str, across: Scale, up: Scale) -> list[str]:
+    """The marks of a line, on at most MOST_MARKS of its points; hollow where it does not fit."""
+    points = list(zip(line.x, line.y, line.fits, strict=True))[:: -(-len(line.x) // MOST_MARKS)]
+    return [mark_svg(shape, across(x), up(y), colour, fits) for x, y, fits in points]
+
+
+OUTLINES = {  # of marks, around 0 0; a circle is drawn as one
+    "square": "M-3.2 -3.2H3.2V3.2H-3.2Z", "triangle": "M0 -4L3.8 3H-3.8Z", "diamond": "M0 -4.4L4.4 0L0 4.4L-4.4 0Z",
+    "down": "M0 4L3.8 -3H-3.8Z", "plus": "M-4 0H4M0 -4V4", "cross": "M-3.2 -3.2L3.2 3.2M-3.2 3.2L3.2 -3.2",
+    "bar": "M-1.4 -4.4H1.4V4.4H-1.4Z",
+}  # fmt: skip
+
+
+def mark_svg(shape: str, x: float, y: float, colour: str, filled: bool = True) -> str:
+    """A mark of one of the SHAPES."""
+    look = f'fill="{colour if filled else "#fff"}" stroke="{colour}" stroke-width="1.3"'
+    if shape == "circle":
+        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.4" {look}/>'
+    return f'<path transform="translate({x:.1f} {y:.1f})" d="{OUTLINES[shape]}" {look}/>'
+
+
 def labels_at_ends(chart: Chart, box: Box, look: list[Look]) -> list[str]:
     """Labels to the right of a chart, moved apart, each with a leader to the end of its line."""
     across, up = box.scales(chart)
-    drawn = [(line, colour) for line, colour, _ in look if line.kind != "order"]
+    drawn = [(line, colour) for line, colour, *_ in look if line.kind != "order"]
     ends = [(across(line.x[-1]), min(max(up(line.y[-1]), TOP), box.bottom)) for line, _ in drawn]
     placed = spread_labels([y for _, y in ends], LINE_GAP, TOP, box.bottom)
     found = []
@@ -224,33 +249,58 @@ def svg_frame(width: float, height: float, title: str, inside: str) -> str:
 
 
 def sheet_svg(sheet: Sheet) -> str:
-    """A sheet as the text of an SVG file: its title, its charts, and notes below them."""
+    """A sheet as the text of an SVG file: its title, a legend if it has several columns, its charts, and notes."""
     high, between = HEIGHT if len(sheet.charts) == 1 else 300, 4 if sheet.columns == 1 else 20
-    legend = room_for([line.label for line in sheet.legend]) if sheet.columns > 1 else 0
-    rows = -(-len(sheet.charts) // sheet.columns)
-    wide = (SHEET_WIDTH - legend) / sheet.columns
-    look = {line.label: (line, colour, tint) for line, colour, tint in
+    wide = SHEET_WIDTH / sheet.columns
+    names = shapes(sheet.lines) if sheet.columns > 1 else {}
+    look = {line.label: (line, colour, tint, names.get(line.label, "")) for line, colour, tint in
             zip(sheet.lines, colours(sheet.lines), tints(sheet.lines), strict=True)}  # fmt: skip
-    parts = ['<rect width="100%" height="100%" fill="#fff"/>', label(14, 24, sheet.title, "start", INK, 14, bold=True)]
+    parts, top = head_svg(sheet.title)
+    if sheet.columns > 1:
+        legend, top = legend_svg([look[line.label] for line in sheet.legend], top)
+        parts += legend
     for k, chart in enumerate(sheet.framed):
-        x, y = wide * (k % sheet.columns), 48 + (high + between) * (k // sheet.columns)
+        x, y = wide * (k % sheet.columns), top + 18 + (high + between) * (k // sheet.columns)
         inside = "".join(chart_on(sheet, chart, k, wide, high, look))
         parts.append(f'<g transform="translate({x:.1f} {y:.1f})">{inside}</g>')
-    bottom = 48 + (high + between) * rows
-    parts += legend_svg(sheet, [look[line.label] for line in sheet.legend], SHEET_WIDTH - legend) if legend else []
-    parts += [label(14, bottom + 14 + 16 * k, note, "start", MUTED, 11) for k, note in enumerate(sheet.notes)]
-    whole = svg_frame(SHEET_WIDTH, bottom + 10 + 16 * len(sheet.notes), sheet.title, "".join(parts))
-    size = (
-        f' xmlns="http://www.w3.org/2000/svg" width="{SHEET_WIDTH:g}" height="{bottom + 10 + 16 * len(sheet.notes):g}"'
-    )
+    bottom = top + 18 + (high + between) * -(-len(sheet.charts) // sheet.columns)
+    notes = [line for note in sheet.notes for line in broken(note, SHEET_WIDTH - 28)]
+    parts += [label(14, bottom + 14 + 16 * k, note, "start", MUTED) for k, note in enumerate(notes)]
+    return svg_file(SHEET_WIDTH, bottom + 10 + 16 * len(notes), sheet.title, "".join(parts))
+
+
+def svg_file(width: float, height: float, title: str, inside: str) -> str:
+    """The text of an SVG file of this size, in pixels, on white."""
+    whole = svg_frame(width, height, title, '<rect width="100%" height="100%" fill="#fff"/>' + inside)
+    size = f' xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}"'
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + whole.replace(" viewBox", size + " viewBox", 1) + "\n"
+
+
+def head_svg(title: str) -> tuple[list[str], float]:
+    """The title of a sheet, in as many lines as it needs, and the pixels from the top that it takes."""
+    lines = broken(title, SHEET_WIDTH - 28, 14)
+    return [label(14, 24 + 18 * k, line, "start", INK, 14, bold=True) for k, line in enumerate(lines)], 12 + 18 * len(
+        lines
+    )
+
+
+def broken(text: str, width: float, size: float = 12) -> list[str]:
+    """A text in lines that are at most so wide, broken between words."""
+    lines = [""]
+    for word in text.split(" "):
+        longer = f"{lines[-1]} {word}".strip()
+        if lines[-1] and text_width(longer, size) > width:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    return lines
 
 
 def chart_on(sheet: Sheet, chart: Chart, number: int, width: float, height: float, look: dict[str, Look]) -> list[str]:
     """A chart of a sheet."""
     own = [(line, *look[line.label][1:]) for line in chart.lines]
     if sheet.columns > 1:
-        box = Box(width, height, 14)
+        box = Box(width, height, 24)
         head = [label(LEFT, TOP - 17, chart.title, "start", INK, 12, bold=True)]
         return [*head, *panel(chart, box, f"inside{number}"), *lines_of(chart, box, own, f"inside{number}")]
     labels = [line.label for one in sheet.charts for line in one.lines if line.kind != "order"]
@@ -259,14 +309,20 @@ def chart_on(sheet: Sheet, chart: Chart, number: int, width: float, height: floa
     return [*axes, *lines_of(chart, box, own, f"inside{number}"), *labels_at_ends(chart, box, own)]
 
 
-def legend_svg(sheet: Sheet, look: list[Look], x: float) -> list[str]:
-    """The legend of a sheet with several columns: a stroke and a label for each line."""
-    found = []
-    for k, (line, colour, tint) in enumerate(look):
-        y, dash = 58 + 20 * k, "2 4" if line.kind == "order" else ""
-        found.append(polyline([(x + 6, y), (x + 28, y)], colour, 2.2, dash, tint=tint, clip=""))
-        found.append(label(x + 33, y + 4, line.label, "start", INK))
-    return found
+def legend_svg(look: list[Look], top: float) -> tuple[list[str], float]:
+    """The legend of a sheet with several columns: a stroke, a mark and a label for each line, in rows below `top`.
+    Returns it with its lower edge."""
+    found, x, y = list[str](), 14.0, top + 14
+    for line, colour, tint, shape in look:
+        wide = 52 + text_width(line.label)
+        if x > 14 and x + wide > SHEET_WIDTH - 14:
+            x, y = 14.0, y + 20
+        dash = "2 4" if line.kind == "order" else ""
+        found.append(polyline([(x, y), (x + 24, y)], colour, 2.2, dash, tint=tint, clip=""))
+        found += [mark_svg(shape, x + 12, y, colour)] * bool(shape)
+        found.append(label(x + 30, y + 4, line.label, "start", INK))
+        x += wide
+    return found, y + 10
 
 
 def bars_svg(rows: list[tuple[str, list[tuple[str, int]], str]], limit: int, limit_name: str) -> str:
@@ -274,7 +330,7 @@ def bars_svg(rows: list[tuple[str, list[tuple[str, int]], str]], limit: int, lim
     same name have the same colour in all bars."""
     widest = max([limit, *(sum(size for _, size in parts) for _, parts, _ in rows)])
     left, width, height = 205, 410, 34
-    scale, palette = width / widest, part_colours(rows)
+    scale, palette = width / widest, tensor_colours(name for _, parts, _ in rows for name, _ in parts)
     found = []
     for k, (name, parts, note) in enumerate(rows):
         y, x = 22 + k * height, float(left)
@@ -291,12 +347,6 @@ def bars_svg(rows: list[tuple[str, list[tuple[str, int]], str]], limit: int, lim
     mark = left + limit * scale
     found.append(segment(mark, 14, mark, end, "mark") + label(mark, 11, limit_name, "middle"))
     return svg_frame(WIDTH, end + 6, "SRAM at its fullest, by block", "".join(found))
-
-
-def part_colours(rows: list[tuple[str, list[tuple[str, int]], str]]) -> dict[str, str]:
-    """The colour of each part, by its name."""
-    pieces = dict.fromkeys(piece for _, parts, _ in rows for piece, _ in parts)
-    return {piece: COLOURS[k % len(COLOURS)] for k, piece in enumerate(pieces)}
 
 
 def tiles_svg(tiles: TileMap) -> str:

@@ -11,9 +11,9 @@ import iosim as package
 from iosim.counting.bounds import floor_of
 from iosim.counting.count import count
 from iosim.errors import InputError
-from iosim.pictures.chart import Chart, ChartLine, ChartPoint, Sheet
+from iosim.pictures.chart import TENSORS, Chart, ChartLine, ChartPoint, Sheet, shapes, tensor_colours
 from iosim.pictures.roofline import roofline_sheet
-from iosim.pictures.svg_chart import THIN, sheet_svg, text_width, thinned
+from iosim.pictures.svg_chart import OUTLINES, THIN, sheet_svg, text_width, thinned
 from iosim.pictures.traffic import sheet_of_rows, traffic_chart
 from iosim.pictures.tune_curve import FLOOR, LEAST, curve_sheet
 from iosim.studies.roofline import roofline
@@ -34,6 +34,9 @@ SHEETS = {
     "traffic": lambda: Sheet.of(traffic_chart({"N": "512", "d": "32", "mask": "causal"})),
     "traffic against N": lambda: Sheet.of(traffic_chart({"N": "64:4096:x2", "d": "32", "M": "16KB"})),
     "sweep": lambda: sheet_of_rows(rows(), "M_bytes", "total", ("schedule",)),
+    "sweep of many sizes": lambda: sheet_of_rows(
+        package.sweep(N=[1024, 4096, 8192], d=[64, 128], M="16KB:256KB:x2", schedules="flash1,flash2,standard"),
+        "M_bytes", "total", ("schedule",)),
     "sweep over three": lambda: sheet_of_rows(rows(N=(64, 128, 192)), "M_bytes", "total", ("schedule",)),
     "crowded": lambda: Sheet.of(Chart("many lines end at one place", "M_bytes", "total", [
         ChartLine(f"schedule number {k}, best tiles", [1.0, 2.0**k], [8.0, 3.0], [True, True]) for k in range(1, 9)])),
@@ -58,13 +61,13 @@ def boxes(text):
     return found
 
 
-def overlapping(found):
-    """Pairs of texts whose boxes overlap."""
+def overlapping(found, gap=3):
+    """Pairs of texts whose boxes overlap, or stand beside each other with less than `gap` pixels between them."""
     return [
         (a[0], b[0])
         for k, a in enumerate(found)
         for b in found[k + 1 :]
-        if a[1] < b[3] and b[1] < a[3] and a[2] < b[4] and b[2] < a[4]
+        if a[1] < b[3] + gap and b[1] < a[3] + gap and a[2] < b[4] and b[2] < a[4]
     ]
 
 
@@ -78,7 +81,36 @@ def test_texts_of_svg_keep_apart_and_inside(name):
     assert outside == []
 
 
+@pytest.mark.parametrize("name", SHEETS)
+def test_letters_can_be_read_at_500_pixels(name):
+    """8 pixels or more of letters if a page shows the picture 500 pixels wide."""
+    text = sheet_svg(SHEETS[name]())
+    width = float(re.search(r'width="([\d.]+)"', text)[1])
+    sizes = [float(size) for size in re.findall(r'font-size="([\d.]+)"', text)]
+    assert min(sizes) * 500 / width >= 7.6
+
+
+def test_lines_of_small_multiples_are_told_apart_without_colours():
+    sheet = SHEETS["sweep of many sizes"]()
+    found = shapes(sheet.lines)
+    assert len(found) == len(sheet.legend) == len(set(found.values())) == 4
+    text = sheet_svg(sheet)
+    assert all(text.count(OUTLINES[shape]) > 6 for shape in found.values() if shape != "circle")
+    hollow = {*re.findall(r'<path transform="[^"]*" d="([^"]*)" fill="#fff"', text)}
+    assert OUTLINES[found["standard"]] in hollow and OUTLINES[found["flash2, best tiles"]] not in hollow
+
+
+def test_a_tensor_has_one_colour():
+    names = ["Q", "K", "V", "S", "P", "O", "l", "m", "dQ", "dK", "Opart", "other", "another"]
+    found = tensor_colours(names)
+    assert set(found) == set(names) and found["dQ"] == found["Q"] == TENSORS["Q"]
+    assert len({found[x] for x in ("Q", "K", "V", "S", "P", "O", "l", "m")}) == 8 and found["Opart"] == found["O"]
+    assert found["other"] not in [found[x] for x in "QKVSPO"] and tensor_colours(["Q"])["Q"] == found["Q"]
+
+
 def test_boxes_that_overlap_are_found():
+    touching = '<text x="10" y="20" text-anchor="end">256 KiB</text><text x="12" y="20" text-anchor="start">1</text>'
+    assert overlapping(boxes(touching)) == [("256 KiB", "1")]
     near = '<text x="10" y="20" text-anchor="start">abc</text><text x="20" y="22" text-anchor="start">def</text>'
     assert overlapping(boxes(near)) == [("abc", "def")]
 
