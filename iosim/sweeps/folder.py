@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     Checked = Callable[[int], object]
 
 MANIFEST, JOURNAL, LOCK = "manifest.json", "parts.jsonl", "lock"
+UNFINISHED = re.compile(r"(part-\d+\.\w+|manifest\.json|parts\.jsonl)\..+\.part")  # files of a run that was killed
 
 
 class Folder:
@@ -40,7 +41,8 @@ class Folder:
         self.done[written.part] = written
 
     def finish(self) -> None:
-        """Write the manifest with all parts."""
+        """Write the manifest with all parts, and remove what killed workers left."""
+        clear(self.path)
         files = [self.done[part]._asdict() for part in sorted(self.done)]
         write_manifest(self.path, {**self.manifest, "complete": True, "files": files})
 
@@ -70,7 +72,7 @@ def opened(
 def clear(path: str) -> None:
     """Remove the unfinished files of a run that was killed."""
     for name in os.listdir(path):
-        if re.fullmatch(r"(part-\d+\.\w+|manifest\.json|parts\.jsonl)\..+\.part", name):
+        if UNFINISHED.fullmatch(name):
             os.unlink(os.path.join(path, name))
 
 
@@ -113,7 +115,7 @@ def manifest_of(work: Work, about: Mapping[str, object]) -> dict[str, object]:
 
 def check_new(path: str) -> None:
     """Raise InputError for a folder that has something in it."""
-    names = set(os.listdir(path)) - {LOCK}
+    names = {name for name in os.listdir(path) if name != LOCK and not UNFINISHED.fullmatch(name)}
     if MANIFEST in names or JOURNAL in names:
         raise InputError("-o", path, "a new folder", "--resume continues the sweep that is in it")
     if names:
@@ -167,7 +169,7 @@ def write_manifest(path: str, manifest: Mapping[str, object]) -> None:
     """Write the manifest, whole or not at all."""
     with written_whole(os.path.join(path, MANIFEST)) as temporary:
         with open(temporary, "w", encoding="utf-8") as file:
-            file.write(json.dumps(manifest, indent=1) + "\n")
+            file.write(json.dumps(sealed(manifest), indent=1) + "\n")
         keep(temporary)
     keep(path)
 
@@ -176,36 +178,43 @@ def read_manifest(path: str) -> dict[str, object]:
     """The manifest of a folder; CheckError if it is damaged, InputError if there is none."""
     file = os.path.join(path, MANIFEST)
     try:
-        with open(file, encoding="utf-8") as text:
-            found = json.load(text)
-        if isinstance(found, dict) and isinstance(found.get("files"), list) and "run" in found:
-            return found
+        with open(file, encoding="utf-8", errors="replace") as text:
+            found = opened_seal(text.read())
     except FileNotFoundError:
         raise InputError(
             "folder", path, "a folder that iosim sweep -o FOLDER/ wrote", f"it has no {MANIFEST}"
         ) from None
-    except ValueError:
-        pass
-    raise CheckError(f"{file} is damaged; the sweep's own command line with --resume writes it again")
+    if found is None:
+        raise CheckError(f"{file} is damaged; the sweep's own command line with --resume writes it again")
+    return found
+
+
+def sealed(values: Mapping[str, object]) -> dict[str, object]:
+    """The values with a hash of them, so that any change is found."""
+    return {**values, "seal": digest(json.dumps(values))}
+
+
+def opened_seal(text: str) -> dict[str, object] | None:
+    """The values that were sealed; None if the text is not as it was written."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    values = {name: value for name, value in found.items() if name != "seal"} if isinstance(found, dict) else {}
+    return values if values and found == sealed(values) else None
 
 
 def line_of(written: Written, run: str) -> str:
     """The line of a part."""
-    return json.dumps({**written._asdict(), "run": run}) + "\n"
+    return json.dumps(sealed({**written._asdict(), "run": run})) + "\n"
 
 
 def read_journal(path: str) -> Iterator[tuple[str, Written]]:
-    """(the run, a part) for each line that can be read. A part whose line cannot be read is counted again."""
+    """(the run, a part) for each line that is as it was written. A part without such a line is counted again."""
     try:
         with open(os.path.join(path, JOURNAL), encoding="utf-8", errors="replace") as file:
             for line in file:
-                try:
-                    found = json.loads(line)
-                    run, written = found.pop("run"), Written(**found)
-                    numbers = isinstance(written.part, int) and isinstance(written.rows, int)
-                except (ValueError, TypeError, KeyError, AttributeError):
-                    continue
-                if numbers:
-                    yield run, written
+                if found := opened_seal(line):
+                    yield str(found.pop("run")), Written(**found)  # type: ignore[arg-type]
     except FileNotFoundError:
         return

@@ -10,14 +10,12 @@ import sys
 import time
 
 import pytest
-from paths import ROOT
+from sweeps_run import GRID, HEAD, LARGE, gathered, run
 
 from iosim import __version__
 from iosim.counting import sweep as counted
+from iosim.sweeps.folder import read_manifest, write_manifest
 
-HEAD = ("sweep", "--N", "64:1024:+64", "--d", "8:32:+8", "--schedule", "flash1,flash2", "--mask", "dense;causal")
-GRID = (*HEAD, "--M", "1KB:17KB:+1KB")
-LARGE = (*HEAD, "--M", "1KB:129KB:+1KB", "--part-rows", 1)  # for processes of their own, whose chunks are large
 PARTS = (*GRID, "--part-rows", 1)  # as small as parts can be: a chunk
 
 
@@ -33,12 +31,6 @@ def whole(iosim):
     return iosim(*GRID, "-o", "-").stdout.encode()
 
 
-def run(*args, **settings):
-    """A process that runs a command line."""
-    line = [sys.executable, "-m", "iosim", *map(str, args)]
-    return subprocess.Popen(line, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **settings)
-
-
 @pytest.fixture
 def begun(iosim, tmp_path):
     """A folder with the first of the parts, as a run leaves it that is killed between two parts."""
@@ -49,16 +41,9 @@ def begun(iosim, tmp_path):
     for line in lines[1:]:
         (folder / json.loads(line)["file"]).unlink()
     (folder / "parts.jsonl").write_text(lines[0])
-    manifest = json.loads((folder / "manifest.json").read_text())
-    (folder / "manifest.json").write_text(json.dumps({**manifest, "complete": False, "files": []}))
+    manifest = read_manifest(str(folder))
+    write_manifest(str(folder), {**manifest, "complete": False, "files": []})
     return folder
-
-
-def gathered(iosim, folder, tmp_path):
-    out = tmp_path / "out.csv"
-    result = iosim("gather", folder, "-o", out)
-    assert result.exit_code == 0, result.output
-    return out.read_bytes()
 
 
 def test_a_folder_has_parts_and_a_manifest(iosim, tmp_path, whole):
@@ -218,6 +203,7 @@ def test_two_runs_do_not_share_a_folder(iosim, begun, tmp_path):
     assert iosim(*PARTS, "--resume", "-o", begun).exit_code == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_a_run_that_is_ended_continues(number, iosim, tmp_path, monkeypatch):
     monkeypatch.undo()
@@ -232,6 +218,12 @@ def test_a_run_that_is_ended_continues(number, iosim, tmp_path, monkeypatch):
     assert number == signal.SIGKILL or "rows are in" not in said or "--resume" in said
     assert iosim(*LARGE, "--resume", "-o", folder).exit_code == 0
     assert gathered(iosim, folder, tmp_path) == iosim(*LARGE[:-2], "-o", "-").stdout.encode()
+
+
+def test_a_run_that_ended_before_its_first_file_continues(iosim, tmp_path):
+    (tmp_path / "sweep").mkdir()
+    (tmp_path / "sweep" / "parts.jsonl.77-abcd.part").touch()
+    assert iosim(*PARTS, "--resume", "-o", f"{tmp_path}/sweep/").exit_code == 0
 
 
 def test_a_run_that_ended_before_its_manifest_continues(iosim, begun, tmp_path, whole):

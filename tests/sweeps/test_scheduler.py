@@ -1,68 +1,24 @@
 """Workers of Dask give the bytes of one process; what they lack is one message; and what is killed loses nothing."""
 
-import json
 import os
 import signal
-import subprocess
-import sys
-import time
-from contextlib import closing, contextmanager
+from contextlib import closing
 
 import pytest
-from paths import ROOT
-from test_folder import LARGE, gathered, run
+from sweeps_run import LARGE, LONG, SMALLEST, begun, cluster_of, ended, gathered, run, scheduler, worker
 
 from iosim.counting.sweep_axes import build
 from iosim.errors import CheckError, InputError, MissingError
 from iosim.sweeps.parts import Work
 
 pytestmark = pytest.mark.needs("distributed")
-LONG = ("sweep", "--N", "64:8192:+64", "--d", "8:32:+8", "--schedule", "flash1,flash2", "--M", "1KB:129KB:+1KB")
-PARTS = ("--part-rows", 1)  # as small as parts can be: with LONG, seconds of work for two workers
-
-
-@contextmanager
-def ended(*processes):
-    try:
-        yield processes
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-
-
-def dask(*args, **more):
-    line = [sys.executable, "-m", "dask", *map(str, args), "--no-dashboard"]
-    return subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **more)
-
-
-@contextmanager
-def scheduler(tmp_path):
-    """(the address of a scheduler, its process)."""
-    file = tmp_path / "scheduler.json"
-    with ended(dask("scheduler", "--host", "127.0.0.1", "--port", 0, "--scheduler-file", file, cwd=ROOT)) as (process,):
-        until(lambda: file.exists() and file.read_text().endswith("}"))
-        yield json.loads(file.read_text())["address"], process
-
-
-def worker(address, tmp_path, *more, cwd=ROOT):
-    options = ("--nthreads", 1, "--no-nanny", "--local-directory", tmp_path / "workers")
-    return dask("worker", address, *options, *more, cwd=cwd)
-
-
-def until(true):
-    """Wait until something is true."""
-    end = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 @pytest.fixture
 def cluster(tmp_path):
-    """(the address of a scheduler, its process, its two workers)."""
-    with scheduler(tmp_path) as (address, process), ended(*(worker(address, tmp_path) for _ in range(2))) as workers:
-        yield address, process, workers
+    """The address of a scheduler with two workers."""
+    with cluster_of(tmp_path) as (address, _, _):
+        yield address
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +37,7 @@ def test_workers_of_this_machine_write_the_bytes_of_one_process(tmp_path, whole)
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_workers_of_a_scheduler_write_the_bytes_of_one_process(kind, iosim, cluster, tmp_path):
-    address, _, _ = cluster
+    address = cluster
     rows = LARGE if kind == "csv" else LARGE[:-2]  # --part-rows sets the groups of rows in Parquet
     assert iosim(*rows, "--scheduler", address, "--format", kind, "-o", f"{tmp_path}/sweep/").exit_code == 0
     for name, more in (("one", ()), ("two", ("--scheduler", address))):
@@ -97,38 +53,6 @@ def whole_long():
     return run(*LONG, "-o", "-").communicate()[0].encode()
 
 
-def begun(folder, *more, **settings):
-    """A run into a folder, in the middle."""
-    process = run(*LONG, *PARTS, *more, "-o", f"{folder}/", **settings)
-    journal = folder / "parts.jsonl"
-    until(lambda: process.poll() is not None or (journal.exists() and journal.read_text()))
-    assert process.poll() is None
-    return process
-
-
-def test_a_killed_worker_loses_nothing(iosim, cluster, tmp_path, whole_long):
-    address, _, workers = cluster
-    first = begun(tmp_path / "sweep", "--scheduler", address)
-    workers[0].kill()
-    assert first.poll() is None
-    said = first.communicate(timeout=60)[1]
-    assert first.returncode == 0, said
-    assert gathered(iosim, tmp_path / "sweep", tmp_path) == whole_long
-
-
-def test_a_killed_scheduler_ends_the_run_which_continues(iosim, cluster, tmp_path, whole_long):
-    address, process, _ = cluster
-    folder = tmp_path / "sweep"
-    first = begun(folder, "--scheduler", address)
-    process.kill()
-    said = first.communicate(timeout=60)[1]
-    assert first.returncode == 1 and "is gone" in said and "--resume" in said and "Traceback" not in said
-    before = len((folder / "parts.jsonl").read_text().splitlines())
-    assert 0 < before < len(list(folder.glob("*.csv"))) + 3
-    assert iosim(*LONG, *PARTS, "--resume", "-o", folder).exit_code == 0
-    assert gathered(iosim, folder, tmp_path) == whole_long
-
-
 def test_ctrl_c_is_one_message(iosim, tmp_path, whole_long):
     folder = tmp_path / "sweep"
     first = begun(folder, "--scheduler", "local", "--jobs", 2, start_new_session=True)
@@ -136,7 +60,7 @@ def test_ctrl_c_is_one_message(iosim, tmp_path, whole_long):
     said = first.communicate(timeout=60)[1]
     lines = [line for line in said.splitlines() if line]
     assert first.returncode != 0 and len(lines) <= 3 and "--resume" in lines[-2] and lines[-1] == "Aborted!", said
-    assert iosim(*LONG, *PARTS, "--resume", "-o", folder).exit_code == 0
+    assert iosim(*LONG, *SMALLEST, "--resume", "-o", folder).exit_code == 0
     assert gathered(iosim, folder, tmp_path) == whole_long
 
 

@@ -8,7 +8,7 @@ import time
 
 import pytest
 from paths import ROOT
-from test_folder import LARGE, gathered, run
+from sweeps_run import LARGE, gathered, run
 
 from iosim.counting.sweep_axes import build
 from iosim.errors import CheckError, InputError
@@ -56,11 +56,13 @@ def test_a_killed_process_loses_nothing(work, tmp_path):
     assert found == [0, 1, 2, 3, 4, 5] and (tmp_path / "killed").exists()
 
 
+@pytest.mark.long
 def test_processes_that_always_die_end_the_run(work):
     with pytest.raises(CheckError, match="died 3 times"):
         list(Processes(2).run(Ends(0), work, range(6), ordered=True))
 
 
+@pytest.mark.long
 def test_an_error_in_a_process_is_the_error_of_the_run(work):
     with pytest.raises(InputError, match="one with room"):
         list(Processes(2).run(Fails(), work, range(6), ordered=False))
@@ -110,6 +112,7 @@ def test_no_process_outlives_its_parent(tmp_path):
     assert not [pid for pid in found if os.path.exists(f"/proc/{pid}")]
 
 
+@pytest.mark.long
 def test_schedules_of_files_are_known_in_processes(iosim, tmp_path):
     file = tmp_path / "own.py"
     text = (ROOT / "docs" / "adding-a-schedule.md").read_text()

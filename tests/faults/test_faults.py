@@ -1,0 +1,394 @@
+"""After any fault nothing is lost, nothing is doubled, nothing is half-written, and the message says what to do.
+
+`python tests/faults/test_faults.py` makes all tries and writes the table of docs/scale.md; the tests make a share of them,
+which IOSIM_FAULTS=1 makes all.
+"""
+
+import multiprocessing
+import os
+import random
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+import pytest
+from click.testing import CliRunner
+from paths import ROOT
+from sweeps_run import GRID, LARGE, LONG, SMALLEST, begun, cluster_of
+
+from iosim.commands.cli import main
+from iosim.counting import sweep as counted
+
+PAGE = ROOT / "docs" / "scale.md"
+SHARE = float(os.environ.get("IOSIM_FAULTS", 0.1))
+PARTS = (*GRID[:-1], "1KB:9KB:+1KB", *SMALLEST)
+TRACE = ("trace", "--N", 512, "--d", 8, "--tiles", "16x16", "--format", "csv")
+FORK = multiprocessing.get_context("fork")  # a child begins at once, so a kill at any moment finds it at work
+
+
+def command(said, before, *args):
+    """Run a command line in a child, after a function; stderr goes to the file `said`."""
+    sys.argv = ["iosim", *map(str, args)]
+    with open(said, "w") as sys.stderr, open(os.devnull, "w") as sys.stdout:
+        before()
+        main(args=sys.argv[1:], prog_name="iosim")
+
+
+class Run:
+    """A command line in a child of this process."""
+
+    def __init__(self, place, *args, before=lambda: None):
+        self.said = place / f"stderr-{os.urandom(4).hex()}"
+        self.process = FORK.Process(target=command, args=(self.said, before, *args))
+        self.process.start()
+
+    def end(self):
+        """(its exit code, what it wrote to stderr)."""
+        self.process.join(120)
+        assert self.process.exitcode is not None
+        return self.process.exitcode, self.said.read_text() if self.said.exists() else ""
+
+    def kill_after(self, seconds):
+        time.sleep(seconds)
+        self.process.kill()
+        self.process.join()
+
+
+def done(place, *args):
+    """Run a command line that ends well."""
+    code, said = Run(place, *args).end()
+    assert code == 0, said
+
+
+def gathered(place, folder):
+    """The bytes of a folder of parts."""
+    done(place, "gather", folder, "-o", place / "gathered.csv")
+    assert not [file.name for file in Path(folder).iterdir() if file.name.endswith(".part")], "nothing half-written"
+    return (place / "gathered.csv").read_bytes()
+
+
+def resumed(place, line):
+    """The bytes of a folder after --resume."""
+    done(place, *line, "--resume", "-o", f"{place}/sweep/")
+    return gathered(place, place / "sweep")
+
+
+class Undisturbed(NamedTuple):
+    """What a command line writes if nothing happens, and the seconds that it takes."""
+
+    bytes: bytes
+    seconds: float
+
+
+KNOWN = {}
+
+
+def undisturbed(line, folder=True):
+    if not KNOWN:
+        CliRunner().invoke(main, [*map(str, PARTS[:-2])])  # what is imported here, children need not import
+    if line not in KNOWN:
+        with TemporaryDirectory() as found:
+            place, begin = Path(found), time.monotonic()
+            done(place, *line, "-o", f"{place}/sweep/" if folder else place / "x.csv")
+            seconds = time.monotonic() - begin
+            KNOWN[line] = Undisturbed(
+                gathered(place, place / "sweep") if folder else (place / "x.csv").read_bytes(), seconds
+            )
+    return KNOWN[line]
+
+
+# ---------------------------------------------------------------- faults: (the bytes wanted, the bytes found)
+
+
+def killed(place, chance, line=PARTS, more=()):
+    """SIGKILL at a random moment."""
+    wanted = undisturbed((*line, *more))
+    Run(place, *line, *more, "-o", f"{place}/sweep/").kill_after(chance.uniform(0, wanted.seconds))
+    return wanted.bytes, resumed(place, line)
+
+
+def killed_of_two(place, chance):
+    with usual_chunks():
+        return killed(place, chance, LARGE, ("--jobs", 2))
+
+
+def killed_one_file(place, chance, line=PARTS[:-2]):
+    """The file is whole or not there."""
+    wanted, file = undisturbed(line, folder=False), place / "x.csv"
+    Run(place, *line, "-o", file).kill_after(chance.uniform(0, wanted.seconds))
+    assert not file.exists() or file.read_bytes() == wanted.bytes
+    done(place, *line, "-o", file)
+    return wanted.bytes, file.read_bytes()
+
+
+def killed_trace(place, chance):
+    return killed_one_file(place, chance, TRACE)
+
+
+def disk_full(place, chance):
+    """On a small disk if one can be mounted, else with a limit on the size of files. Room comes before --resume."""
+    wanted = undisturbed(PARTS).bytes
+    room = chance.randrange(1, len(wanted))
+    with small_disk(place, room) as (folder, before, make_room):
+        code, said = Run(place, *PARTS, "-o", f"{folder}/sweep/", before=before).end()
+        assert code == 2 and "Error: -o: found" in said, said
+        assert not re.search(r"^note: [1-9]", said, re.M) or "--resume continues" in said
+        make_room()
+        done(place, *PARTS, "--resume", "-o", f"{folder}/sweep/")
+        return wanted, gathered(place, folder / "sweep")
+
+
+def read_only(place, chance):
+    """A folder that is refused, and then may be written again, in the middle of a sweep that was killed."""
+    wanted = undisturbed(PARTS)
+    with not_writable(place) as (folder, allowed):
+        Run(place, *PARTS, "-o", f"{folder}/sweep/").kill_after(wanted.seconds * chance.uniform(0.2, 0.8))
+        before = {file.name: file.read_bytes() for file in folder.glob("sweep/*")}
+        allowed(False)
+        code, said = Run(place, *PARTS, "--resume", "-o", f"{folder}/sweep/").end()
+        assert code == 2 and "a folder that can be written" in said, said
+        assert {file.name: file.read_bytes() for file in folder.glob("sweep/*")} == before
+        allowed(True)
+        done(place, *PARTS, "--resume", "-o", f"{folder}/sweep/")
+        return wanted.bytes, gathered(place, folder / "sweep")
+
+
+def two_runs(place, chance):
+    """Two at once: one is refused, or continues after the other."""
+    first = Run(place, *PARTS, "--resume", "-o", f"{place}/sweep/")
+    time.sleep(chance.uniform(0, undisturbed(PARTS).seconds / 4))
+    second = Run(place, *PARTS, "--resume", "-o", f"{place}/sweep/")
+    codes = {}
+    for one in (first, second):
+        code, said = one.end()
+        assert code == 0 or (code == 2 and "no other run writes to; wait" in said), said
+        codes[one] = code
+    assert 0 in codes.values()
+    return undisturbed(PARTS).bytes, gathered(place, place / "sweep")
+
+
+def killed_worker(place, chance):
+    """A process of --jobs."""
+    with usual_chunks():
+        line = (*LARGE, "--jobs", 2)
+        wanted = undisturbed(line)
+        whole = Run(place, *line, "-o", f"{place}/sweep/")
+        time.sleep(chance.uniform(0.2, 0.9) * wanted.seconds)
+        workers = children(whole.process.pid)
+        if workers:
+            kill(chance.choice(workers))
+        code, said = whole.end()
+        assert code == 0, said
+        return wanted.bytes, gathered(place, place / "sweep")
+
+
+def killed_dask_worker(place, chance):
+    with usual_chunks(), cluster_of(place) as (address, _, workers):
+        first = begun(place / "sweep", "--scheduler", address)
+        chance.choice(workers).kill()
+        said = first.communicate(timeout=60)[1]
+        assert first.returncode == 0, said
+        return undisturbed((*LONG, *SMALLEST)).bytes, gathered(place, place / "sweep")
+
+
+def killed_scheduler(place, chance):
+    with usual_chunks(), cluster_of(place) as (address, scheduler, _):
+        first = begun(place / "sweep", "--scheduler", address)
+        time.sleep(chance.uniform(0, 0.5))
+        scheduler.kill()
+        said = first.communicate(timeout=60)[1]
+        assert first.returncode == 1 and "is gone" in said and "--resume" in said and "Traceback" not in said
+        return undisturbed((*LONG, *SMALLEST)).bytes, resumed(place, (*LONG, *SMALLEST))
+
+
+def in_the_middle(place):
+    """A folder with some of its parts."""
+    Run(place, *PARTS, "-o", f"{place}/sweep/").kill_after(undisturbed(PARTS).seconds * 0.6)
+    return place / "sweep"
+
+
+def cut_part(place, chance):
+    """A part ends early, or has another byte, and the sweep is complete or not."""
+    if chance.random() < 0.5:
+        folder = in_the_middle(place)
+    else:
+        done(place, *PARTS, "-o", f"{place}/sweep/")
+        folder = place / "sweep"
+    parts = sorted(folder.glob("part-*.csv"))
+    if parts:
+        chance.choice([cut, flipped])(chance.choice(parts), chance)
+        code, said = Run(place, "gather", folder, "-o", place / "early.csv").end()
+        assert code in (1, 2) and "--resume" in said and not (place / "early.csv").exists()
+    return undisturbed(PARTS).bytes, resumed(place, PARTS)
+
+
+def corrupted(place, chance):
+    """The manifest or the lines of the parts end early or have another byte, or one of the files is gone."""
+    folder = in_the_middle(place) if chance.random() < 0.5 else None
+    if folder is None:
+        done(place, *PARTS, "-o", f"{place}/sweep/")
+    file = place / "sweep" / chance.choice(["manifest.json", "parts.jsonl"])
+    if file.exists() and file.stat().st_size:
+        chance.choice([cut, flipped, lambda file, chance: file.unlink()])(file, chance)
+    code, said = Run(place, "gather", place / "sweep", "-o", place / "early.csv").end()
+    if code == 0:
+        assert (place / "early.csv").read_bytes() == undisturbed(PARTS).bytes
+    return undisturbed(PARTS).bytes, resumed(place, PARTS)
+
+
+FAULTS = {
+    "SIGKILL, into a folder": (40, killed),
+    "SIGKILL, into a folder, `--jobs 2`": (20, killed_of_two),
+    "SIGKILL, into one file": (20, killed_one_file),
+    "SIGKILL of a trace": (20, killed_trace),
+    "disk full": (20, disk_full),
+    "folder that may only be read": (5, read_only),
+    "two runs into one folder": (20, two_runs),
+    "SIGKILL of a process of `--jobs 2`": (10, killed_worker),
+    "SIGKILL of a worker of Dask": (5, killed_dask_worker),
+    "SIGKILL of Dask's scheduler": (5, killed_scheduler),
+    "a part cut short, or a byte changed": (20, cut_part),
+    "manifest or `parts.jsonl` cut short, changed or gone": (20, corrupted),
+}
+
+# ---------------------------------------------------------------- what they use
+
+
+@contextmanager
+def usual_chunks():
+    """Chunks as they are, because processes that are not forked have no others."""
+    small, counted.CHUNK_ROWS = counted.CHUNK_ROWS, USUAL_ROWS
+    try:
+        yield
+    finally:
+        counted.CHUNK_ROWS = small
+
+
+USUAL_ROWS, SMALL_ROWS = counted.CHUNK_ROWS, 500
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch):
+    """Many parts in a short time."""
+    monkeypatch.setattr(counted, "CHUNK_ROWS", SMALL_ROWS)
+
+
+@contextmanager
+def small_disk(place, room):
+    """(a folder, what a child does first, a function that makes room)."""
+    folder = place / "disk"
+    folder.mkdir()
+    mounted = os.getuid() == 0 and mount("-t", "tmpfs", "-o", f"size={room // 4096 * 4096 + 4096}", "tmpfs", folder)
+    try:
+        if mounted:
+            yield folder, lambda: None, lambda: mount("-o", "remount,size=64m", folder)
+        else:
+            most = min(room, len(undisturbed(PARTS).bytes) // 20)
+            yield folder, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most)), lambda: None
+    finally:
+        if mounted:
+            subprocess.run(["umount", str(folder)], check=True)
+
+
+def mount(*args):
+    return subprocess.run(["mount", *map(str, args)], capture_output=True).returncode == 0
+
+
+@contextmanager
+def not_writable(place):
+    """(a folder, a function that says whether it may be written). Root may always, unless the disk is read-only."""
+    folder = place / "disk"
+    (folder / "sweep").mkdir(parents=True)
+    if os.getuid():
+        yield folder, lambda may: os.chmod(folder / "sweep", 0o755 if may else 0o555)
+    elif mount("-t", "tmpfs", "tmpfs", folder):
+        try:
+            yield folder, lambda may: mount("-o", f"remount,{'rw' if may else 'ro'}", folder)
+        finally:
+            subprocess.run(["umount", str(folder)], check=True)
+    else:
+        pytest.skip("root cannot be refused, and no disk can be mounted")
+
+
+def cut(file, chance):
+    os.truncate(file, chance.randrange(file.stat().st_size))
+
+
+def flipped(file, chance):
+    text = bytearray(file.read_bytes())
+    text[chance.randrange(len(text))] ^= 1 << chance.randrange(7)
+    file.write_bytes(text)
+
+
+def children(pid):
+    """The processes that count for a process."""
+    text = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(pid)], capture_output=True, text=True).stdout
+    return [int(line.split()[0]) for line in text.splitlines() if "spawn_main" in line]
+
+
+def kill(pid):
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+# ---------------------------------------------------------------- tests, and the table
+
+
+def make_tries(name, tries):
+    """(rows lost, rows doubled or wrong) in all tries of a fault."""
+    _, fault = FAULTS[name]
+    lost = doubled = 0
+    for number in range(tries):
+        with TemporaryDirectory() as found:
+            os.chmod(found, 0o755)
+            wanted, got = fault(Path(found), random.Random(f"{name} {number}"))
+        rows, others = Counter(wanted.splitlines()), Counter(got.splitlines())
+        lost, doubled = lost + (rows - others).total(), doubled + (others - rows).total()
+        assert wanted == got or lost or doubled, "the order of rows"
+    return lost, doubled
+
+
+def line(name, tries, lost, doubled):
+    return f"| {name} | {tries} | {lost} | {doubled} |"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", FAULTS)
+def test_nothing_is_lost_and_nothing_is_doubled(name):
+    if "Dask" in name and not find_spec("distributed"):
+        pytest.skip("distributed is not installed: pip install iosim[test-all]")
+    tries, _ = FAULTS[name]
+    assert make_tries(name, max(1, round(tries * SHARE))) == (0, 0)
+
+
+def test_the_page_has_all_faults():
+    found = re.findall(r"^\| (.*) \| (\d+) \| (\d+) \| (\d+) \|$", PAGE.read_text(), re.M)
+    assert found == [(name, str(tries), "0", "0") for name, (tries, _) in FAULTS.items()]
+    assert (
+        sum(tries for name, (tries, _) in FAULTS.items() if name.startswith(("SIGKILL, ", "SIGKILL of a trace"))) == 100
+    )
+
+
+def write_page():
+    """Make all tries, and write the table."""
+    counted.CHUNK_ROWS, rows = SMALL_ROWS, []
+    for name, (tries, _) in FAULTS.items():
+        begin = time.monotonic()
+        rows.append(line(name, tries, *make_tries(name, tries)))
+        print(rows[-1], f"{time.monotonic() - begin:.0f} s", flush=True)
+    before, rest = PAGE.read_text().split("| --- | --: | --: | --: |\n", 1)
+    after = "\n".join(text for text in rest.splitlines() if not text.startswith("| "))
+    PAGE.write_text(before + "| --- | --: | --: | --: |\n" + "\n".join(rows) + "\n" + after + "\n")
+
+
+if __name__ == "__main__":
+    write_page()

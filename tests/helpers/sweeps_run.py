@@ -1,0 +1,85 @@
+"""Sweeps in processes of their own, and schedulers of Dask with workers, for tests."""
+
+import json
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
+from paths import ROOT
+
+HEAD = ("sweep", "--N", "64:1024:+64", "--d", "8:32:+8", "--schedule", "flash1,flash2", "--mask", "dense;causal")
+GRID = (*HEAD, "--M", "1KB:17KB:+1KB")
+SMALLEST = ("--part-rows", 1)  # parts as small as they can be: a chunk
+LARGE = (*HEAD, "--M", "1KB:129KB:+1KB", *SMALLEST)  # some parts, even where chunks are large
+LONG = ("sweep", "--N", "64:8192:+64", "--d", "8:32:+8", "--schedule", "flash1,flash2", "--M", "1KB:129KB:+1KB")
+
+
+def run(*args, **settings):
+    """A process that runs a command line."""
+    line = [sys.executable, "-m", "iosim", *map(str, args)]
+    return subprocess.Popen(line, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **settings)
+
+
+def gathered(iosim, folder, tmp_path):
+    """The bytes that gather makes of a folder."""
+    out = tmp_path / "out.csv"
+    result = iosim("gather", folder, "-o", out)
+    assert result.exit_code == 0, result.output
+    return out.read_bytes()
+
+
+def begun(folder, *more, **settings):
+    """A process that runs LONG into a folder, in the middle."""
+    process = run(*LONG, *SMALLEST, *more, "-o", f"{folder}/", **settings)
+    journal = folder / "parts.jsonl"
+    until(lambda: process.poll() is not None or (journal.exists() and journal.read_text()))
+    assert process.poll() is None
+    return process
+
+
+@contextmanager
+def ended(*processes):
+    """Ends processes at the end."""
+    try:
+        yield processes
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def dask(*args, **more):
+    """A process that runs a command line of Dask."""
+    line = [sys.executable, "-m", "dask", *map(str, args), "--no-dashboard"]
+    return subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **more)
+
+
+@contextmanager
+def scheduler(tmp_path):
+    """(the address of a scheduler, its process)."""
+    file = tmp_path / "scheduler.json"
+    with ended(dask("scheduler", "--host", "127.0.0.1", "--port", 0, "--scheduler-file", file, cwd=ROOT)) as (process,):
+        until(lambda: file.exists() and file.read_text().endswith("}"))
+        yield json.loads(file.read_text())["address"], process
+
+
+def worker(address, tmp_path, *more, cwd=ROOT):
+    """A worker of a scheduler."""
+    options = ("--nthreads", 1, "--no-nanny", "--local-directory", tmp_path / "workers")
+    return dask("worker", address, *options, *more, cwd=cwd)
+
+
+def until(true):
+    """Wait until something is true."""
+    end = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+@contextmanager
+def cluster_of(tmp_path):
+    """(the address of a scheduler, its process, its two workers)."""
+    with scheduler(tmp_path) as (address, process), ended(*(worker(address, tmp_path) for _ in range(2))) as workers:
+        yield address, process, workers
