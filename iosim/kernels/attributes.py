@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 
 PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
+NEEDED = ("arith.constant", "arith.cmpi", "tt.get_program_id", "tt.make_range", "tt.trans", "cf.br", "cf.cond_br")
 AXES = {"x": 0, "y": 1, "z": 2}
 NAMED = re.compile(r"\b(axis|start|end) = (-?\d+) : i32")
 CONSTANT = re.compile(r"arith\.constant (?:dense<)?(-?\d+|true|false)>? :")
 CONSTANT_TRUTH = re.compile(r"arith\.constant (?:dense<)?(true|false)\b")
 TARGET = re.compile(r"\^bb(\d+)(?:\(([^:)]*):)?")
-NAME = re.compile(r'^\s*(?:%[\w:, %]+ = )?"?((?:arith|tt|cf)\.\w+)"?[\s(]')
+NAME = re.compile(r'^\s*(?:%[^=]+ = )?"?((?:arith|tt|cf)\.\w+)"?[\s(]')
 
 
 class Attributes:
@@ -30,6 +31,10 @@ class Attributes:
     def take(self, name: str) -> str:
         """The line of the next operation of this name; empty if it has none."""
         return lines.pop(0) if (lines := self.lines.get(name)) else ""
+
+    def left(self) -> list[str]:
+        """Lines of operations that need text and were not taken: a sign that the order was wrong."""
+        return [line for name in NEEDED for line in self.lines.get(name, [])]
 
 
 def numbers_of(name: str, line: str) -> dict[str, int]:

@@ -276,8 +276,11 @@ def kernel_of(file: str, name: str | None) -> Kernel:
 def found_in(kernels: Mapping[str, object], file: str, name: str | None) -> object:
     """The kernel of this name among those of a file."""
     from ..errors import suggestion
+    from .load import FAILED
 
     names: Sequence[str] = list(kernels)
+    if FAILED and (not names or name not in (None, *names)):
+        raise InputError(file, FAILED[0], "a file that can be run")
     if not names:
         raise InputError(file, "no kernel", "a file with functions of @triton.jit")
     if name is None:

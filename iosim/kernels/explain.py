@@ -316,8 +316,10 @@ def explained(
     from .compile import Compilation
     from .walk import Launch, walk
 
-    warps, stages = num_warps or chosen.num_warps or WARPS, num_stages or chosen.num_stages or STAGES
-    made = Compilation(kernel, kernel.completed(given, chosen), target, warps, stages)
+    values = kernel.completed(given, chosen)
+    warps = num_warps or whole_number(values.get("num_warps")) or chosen.num_warps or WARPS
+    stages = num_stages or whole_number(values.get("num_stages")) or chosen.num_stages or STAGES
+    made = Compilation(kernel, values, target, warps, stages)
     size = read_grid(grid(made.bound) if callable(grid) else grid)
     data = {name: t.data for name, t in made.tensors.items() if t.data is not None}
     moved = walk(made.code, Launch(size, made.scalars, data))
@@ -328,6 +330,11 @@ def explained(
         made.resources if resources else None, preset(target, hardware), warnings=outside(made, ways),
     )  # fmt: skip
     return answer if problem is None else beside(answer, made.code, problem, roles or {})
+
+
+def whole_number(value: Value) -> int | None:
+    """A parameter called num_warps is the number of warps as well, because a launch gives both by one name."""
+    return value if isinstance(value, int) else None
 
 
 def ways_of(made: Compilation, name: str, requests: Mapping[tuple[str, str], Requests]) -> dict[str, Way]:

@@ -10,14 +10,17 @@ import importlib.machinery
 import importlib.util
 import sys
 from collections.abc import Iterator, MutableSequence, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from types import ModuleType
 
 from ..errors import InputError, IosimError
+from .absent import absent_gpu
 
 MISSING: list[str] = []
 """Packages that were replaced by stand-ins."""
+FAILED: list[str] = []
+"""Why statements of the file that was read last could not be run."""
 
 
 class Anything:
@@ -79,7 +82,7 @@ class StandIn(ModuleType):
     """A module of a missing package."""
 
     __path__: MutableSequence[str] = []  # noqa: RUF012  # as modules have it
-    __version__ = "0"
+    __version__ = "0.0.0"
 
     def __getattr__(self, name: str) -> Anything:
         if name.startswith("__") and name.endswith("__"):
@@ -88,16 +91,21 @@ class StandIn(ModuleType):
 
 
 class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds a stand-in for every module that nothing else finds."""
+    """Finds a stand-in for every module that nothing else finds, if a file of the user imports it.
 
-    def __init__(self, own: str) -> None:
-        self.own = own
+    Packages that are installed are left alone: they know what to do without those that they can do without.
+    """
+
+    def __init__(self, own: str, folder: Path) -> None:
+        self.own, self.folder = own, str(folder)
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         package = name.partition(".")[0]
         there = package in sys.modules and not isinstance(sys.modules[package], StandIn)
+        if not importer().startswith((self.folder, __file__)):
+            return None
         if there or package in ("triton", "iosim", self.own):
             return None
         return importlib.machinery.ModuleSpec(name, self, is_package=True)
@@ -111,10 +119,18 @@ class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         pass
 
 
+def importer() -> str:
+    """The file with the import that is under way."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and "importlib" in frame.f_code.co_filename:
+        frame = frame.f_back
+    return frame.f_code.co_filename
+
+
 @contextmanager
-def stand_ins(own: str) -> Iterator[None]:
+def stand_ins(own: str, folder: Path) -> Iterator[None]:
     """Missing packages are replaced while a file is run, and forgotten afterwards."""
-    finder = StandIns(own)
+    finder = StandIns(own, folder)
     sys.meta_path.append(finder)
     try:
         yield
@@ -141,16 +157,17 @@ def run_file(file: str) -> ModuleType:
     while (top / "__init__.py").exists():
         top = top.parent
     name = ".".join(path.relative_to(top).with_suffix("").parts)
+    FAILED.clear()
     sys.path.insert(0, str(top))
     try:
-        with stand_ins(name.partition(".")[0]):
+        with stand_ins(name.partition(".")[0], top / name.partition(".")[0] if "." in name else top), absent_gpu():
             if "." in name:
                 return importlib.import_module(name)
             spec = importlib.util.spec_from_file_location("kernels_of_user_" + name, path)
             assert spec is not None and spec.loader is not None
             module = importlib.util.module_from_spec(spec)
             sys.modules[spec.name] = module
-            spec.loader.exec_module(module)
+            run_statements(path, module)
             return module
     except IosimError:
         raise
@@ -158,6 +175,23 @@ def run_file(file: str) -> ModuleType:
         raise InputError(file, fault(error, path), "a file that can be run") from None
     finally:
         sys.path.remove(str(top))
+
+
+def run_statements(path: Path, module: ModuleType) -> None:
+    """Run a file, one statement after the other. One that fails, such as a launch without a GPU, is left out."""
+    import __future__
+
+    import ast
+
+    flags = 0
+    for statement in ast.parse(path.read_bytes(), str(path)).body:
+        if isinstance(statement, ast.ImportFrom) and statement.module == "__future__":
+            flags |= sum(getattr(__future__, name.name).compiler_flag for name in statement.names)
+        try:
+            with redirect_stdout(sys.stderr):
+                exec(compile(ast.Module([statement], []), str(path), "exec", flags, True), vars(module))
+        except Exception as error:
+            FAILED.append(fault(error, path))
 
 
 def fault(error: Exception, path: Path) -> str:

@@ -126,6 +126,8 @@ def read_module(module, name: str, arguments: tuple[str, ...]) -> Code:  # type:
 
     reader = Reader(module.str_nodebug())
     module.walk(reader.visit)
+    if left := reader.attributes.left():
+        raise InputError(f"kernel {name}", left[0].strip(), "code that iosim can read", "use another release of Triton")
     if len(reader.functions) != 1:
         raise InputError(f"kernel {name}", f"{len(reader.functions)} functions", "one function",
                          "leave out noinline=True")  # fmt: skip
