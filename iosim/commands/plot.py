@@ -27,7 +27,8 @@ from .options import (
 @flag_option("--steps", "With a file of rows: draw stairs; a value holds until the next x.")
 @text_option(
     "--picture",
-    "traffic, gap (to the floor, against every M), roofline (with --hardware) or mask.",
+    "traffic, gap (to the floor, against every M), footprint (of SRAM), timeline (of SRAM), roofline, predicted "
+    "(times; both with --hardware) or mask.",
     default="traffic",
     show_default=True,
 )
@@ -41,7 +42,8 @@ def command(
     m_elements: str | None, hardware: str | None, tiles: str | None, tile_multiple: str, schedules: tuple[str, ...],
     path: str | None, **given: str | bool | None,
 ) -> None:  # fmt: skip
-    """Pictures: traffic against M or N, the gap to the floor, columns of a sweep, a roofline, a mask.
+    """Pictures: traffic against M or N, the gap to the floor, columns of a sweep, what is in SRAM, a roofline,
+    predicted times, a mask.
 
     If --N or --M is an axis, it is the x axis of the picture. A dashed line needs more SRAM than there is. ROWS is a
     file of iosim sweep, tune or cache.
@@ -50,6 +52,9 @@ def command(
     iosim plot sweep.csv -x M_bytes -y total --by schedule -o sweep.png;
     iosim plot --picture gap --N 8192 --d 128 -o gap.svg;
     iosim plot --picture roofline --N 8192 --d 128 --heads 32 --hardware h100 -o roofline.svg;
+    iosim plot --picture footprint --N 8192 --d 128 --M 100KB -o footprint.svg;
+    iosim plot --picture timeline --N 64 --d 16 --M 4KB -o timeline.svg;
+    iosim plot --picture predicted --N 1024:4096:x2 --d 128 --tiles 128x64 --hardware h100 -o predicted.svg;
     iosim plot --picture mask --mask 'causal&window:64' --N 512 --tiles 32x32 -o mask.png
     """
     from ..pictures import matplotlib_chart

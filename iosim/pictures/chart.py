@@ -27,7 +27,7 @@ AXIS_TITLES = {
     "sram_peak_words": "SRAM needed, words", "ratio_to_bound": "traffic / (N²d²/M)",
     "ratio_to_standard": "traffic / standard attention's", "ratio_to_floor": "traffic / floor",
     "intensity": "matrix operations a byte", "flops_per_second": "matrix operations a second",
-    "Br": "Br, query rows a tile", "Bc": "Bc, key rows a tile",
+    "microseconds": "time, microseconds", "Br": "Br, query rows a tile", "Bc": "Bc, key rows a tile",
 }  # fmt: skip
 
 
@@ -206,6 +206,12 @@ def tensor_colours(names: Iterable[str]) -> dict[str, str]:
     known = {name: TENSORS[root] for name, root in base.items() if root in TENSORS}
     others = [name for name in base if name not in known]
     return known | {name: OTHERS[k % len(OTHERS)] for k, name in enumerate(others)}
+
+
+def ink_on(colour: str) -> str:
+    """The colour of letters on a colour: white, or ink on a light one."""
+    red, green, blue = (int(colour[k : k + 2], 16) for k in (1, 3, 5))
+    return "#FFFFFF" if 0.3 * red + 0.59 * green + 0.11 * blue < 140 else INK
 
 
 def shapes(lines: list[ChartLine]) -> dict[str, str]:

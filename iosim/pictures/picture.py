@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from ..core.tiling import parse_tiles, tiles_text
 from ..counting.count import KEYWORDS, check_names
-from ..counting.given import counts, memories
+from ..counting.given import counts, memories, memory, problem
 from ..counting.sweep_axes import AXES, schedule_names
 from ..errors import InputError, suggestion
 from ..masks.picture import TileMap, tile_map
@@ -17,8 +17,11 @@ from ..studies.roofline import roofline
 from ..tuning.least import trace_curve
 from ..units import parse_count
 from . import matplotlib_chart
+from .block_matplotlib import blocks_svg, draw_blocks
 from .chart import Sheet
 from .draw import draw_sheet
+from .occupancy import Footprint, Timeline, block_rows, footprint, timeline
+from .predicted import predicted_sheet
 from .roofline import roofline_sheet
 from .svg_chart import sheet_svg, tiles_svg
 from .traffic import read_rows, sheet_of_rows, traffic_chart
@@ -34,15 +37,16 @@ if TYPE_CHECKING:
     from ..schedules.registry import SchedulesAsked
     from ..tables import Row
 
-PICTURES = ("traffic", "gap", "roofline", "mask")
+PICTURES = ("traffic", "gap", "roofline", "mask", "footprint", "timeline", "predicted")
 TAKEN = ("rows", "x", "y", "by", "steps", "picture", "schedules", "tiles", "tile_multiple", "path", "hardware")
 
 
 @dataclass(frozen=True, repr=False)
 class Picture(Answer):
-    """The answer of `plot`: charts, or a mask tile by tile. A notebook shows it as SVG, without matplotlib."""
+    """The answer of `plot`: charts, a mask tile by tile, or what is in SRAM. A notebook shows it as SVG, without
+    matplotlib."""
 
-    drawn: Sheet | TileMap
+    drawn: Sheet | TileMap | Footprint | Timeline
     """What is drawn, as plain values."""
 
     def save(self, path: str) -> None:
@@ -50,19 +54,26 @@ class Picture(Answer):
         matplotlib_chart.format_of(path)
         if isinstance(self.drawn, Sheet):
             draw_sheet(self.drawn, path)
-        else:
+        elif isinstance(self.drawn, TileMap):
             matplotlib_chart.draw_mask(self.drawn, path)
+        else:
+            draw_blocks(self.drawn, path)
 
     def svg(self) -> str:
         """The picture as SVG text."""
-        return sheet_svg(self.drawn) if isinstance(self.drawn, Sheet) else tiles_svg(self.drawn)
+        if isinstance(self.drawn, Sheet):
+            return sheet_svg(self.drawn)
+        return tiles_svg(self.drawn) if isinstance(self.drawn, TileMap) else blocks_svg(self.drawn)
 
     def _repr_html_(self) -> str:
         svg = self.svg()
         return svg[svg.index("<svg") :]
 
     def to_rows(self) -> list[Row]:
-        """A row for each point of each line; of a mask, one for each tile with the share of it that is visible."""
+        """A row for each point of each line. Of a mask, one for each tile with the share of it that is visible. Of
+        SRAM, one for each block and moment."""
+        if isinstance(self.drawn, Footprint | Timeline):
+            return block_rows(self.drawn)
         if isinstance(self.drawn, TileMap):
             shares = self.drawn.shares.tolist()
             return [{"i": i, "j": j, "visible": x} for i, line in enumerate(shares) for j, x in enumerate(line)]
@@ -114,6 +125,9 @@ def plot(
       or `cache`. With `steps`, a value holds until the next x.
     - `plot(picture="gap", N=8192, d=128)`: the gap between the least traffic and the floor, against every M.
     - `plot(picture="roofline", N=8192, d=128, hardware="H100")`: the launches of a roofline on a GPU.
+    - `plot(picture="footprint", N=8192, d=128, M="100KB")`: what fills the SRAM at its fullest, as bars.
+    - `plot(picture="timeline", N=64, d=16, M="4KB")`: what is in SRAM over the words moved, for one head.
+    - `plot(picture="predicted", N="1024:4096:x2", d=128, tiles=(128, 64), hardware="H100")`: times by the model.
     - `plot(picture="mask", mask="causal&window:64", N=512, tiles=(32, 32))`: a mask, tile by tile.
     - `path`: a file that it is drawn to as well: .svg, .png or .pdf.
 
@@ -152,13 +166,18 @@ def of_problem(
     tiles: str | None,
     multiple: str | int,
 ) -> Picture:
-    """The picture of traffic, or of a mask, from axes and options of a sweep."""
+    """A picture from axes and options of a sweep: any of PICTURES."""
     if picture not in PICTURES:
         raise InputError("--picture", picture, ", ".join(PICTURES), suggestion(picture, PICTURES))
     if picture == "mask":
         return of_mask(values, tiles)
     if picture == "roofline":
         return of_roofline(values, hardware, schedules, tiles, multiple)
+    if picture == "predicted":
+        step = parse_count(multiple, "--tile-multiple")
+        return Picture(predicted_sheet(values, hardware, schedules, tiles, step))
+    if picture in ("footprint", "timeline"):
+        return of_blocks(picture, values, hardware, schedules, tiles, multiple)
     if picture == "gap":
         if any(one is not None for one in (values.get("M"), hardware, tiles)):
             found = "neither with --picture gap, which goes over every M and its tiles"
@@ -189,6 +208,18 @@ def of_roofline(
     M = cast("int | str | None", values.get("M"))
     found = roofline(hardware=hardware, M=M, schedules=schedules, tiles=tiles, tile_multiple=step, **fields)
     return Picture(roofline_sheet(found))
+
+
+def of_blocks(
+    picture: str, values: Mapping[str, AxisValue], hardware: str | None, schedules: Sequence[str], tiles: str | None,
+    multiple: str | int,
+) -> Picture:  # fmt: skip
+    """The picture of what is in SRAM: `footprint` or `timeline`."""
+    p = problem(given_of({name: value for name, value in values.items() if name != "M"}))
+    given = cast("str | None", None if values.get("M") is None else str(values["M"]))
+    M, step = memory(given, None, hardware), parse_count(multiple, "--tile-multiple")
+    ask = footprint if picture == "footprint" else timeline
+    return Picture(ask(p, M, schedules, tiles, step))
 
 
 def of_mask(values: Mapping[str, AxisValue], tiles: str | None) -> Picture:

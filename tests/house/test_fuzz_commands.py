@@ -73,7 +73,7 @@ POOLS = {
     "--line": (["2", "64"], fuzz.BAD_SIZES),
     "--policy": (["lru", "belady", "both"], ["", "LRU", "opt"]),
     "--tensors": (["Q", "Q,K,V,O"], ["", "Z", ",", "Q,,K"]),
-    "--picture": (["traffic", "mask"], ["", "masks"]),
+    "--picture": (["traffic", "mask", "footprint", "timeline"], ["", "masks"]),
     "--format": (["csv", "jsonl", "parquet", "perfetto"], ["", "xlsx"]),
     "--plot": (["no/such/curve.png"], ["x.txt", "", "a\0.png"]),
     "--columns": (["N,total", "schedule"], ["", "M", "totl", ","]),

@@ -1,0 +1,86 @@
+"""The picture of predicted times against N: the generated kernels of schedules on a GPU, and what the peaks allow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, cast
+
+from ..counting.given import counts
+from ..errors import InputError
+from ..hardware import load
+from ..schedules import find_all
+from ..studies.roofline import roofline
+from ..units import parse_axis, parse_count
+from .chart import Chart, ChartLine, Sheet
+
+if TYPE_CHECKING:
+    from ..counting.given import Given
+    from ..counting.sweep_axes import AxisValue
+    from ..studies.roofline import RooflineRow
+
+MOST_SCHEDULES = 4
+MOST_SIZES = 16
+PREDICTED, PEAKS = "predicted", "at the peaks, ideal L2"
+
+
+def predicted_sheet(
+    values: Mapping[str, AxisValue], hardware: str | None, schedules: Sequence[str], tiles: str | None, multiple: int
+) -> Sheet:
+    """Microseconds of schedules against N: two lines a schedule."""
+    if hardware is None:
+        raise InputError("--hardware", "nothing", "a preset: see iosim hardware")
+    names = [schedule.name for schedule in find_all(schedules or ("standard-tiled", "flash1", "flash2"))]
+    if len(names) > MOST_SCHEDULES:
+        raise InputError("--schedule", f"{len(names)} schedules", f"at most {MOST_SCHEDULES}")
+    fields = {name: value for name, value in values.items() if name not in ("M", "N")}
+    rows: dict[str, dict[int, RooflineRow]] = {}
+    for N in sizes(values.get("N")):
+        given = counts(cast("Given", {**fields, "N": N}))
+        found = roofline(hardware=hardware, M=cast("int | str | None", values.get("M")), schedules=names, tiles=tiles,
+                         tile_multiple=multiple, **given)  # fmt: skip
+        for row in found.rows:
+            if row.launch == "all" and row.tiling != "paper":
+                rows.setdefault(row.schedule, {})[N] = row
+    lines = [line for name, by_N in rows.items() for line in lines_of(name, by_N)]
+    if not any(PREDICTED in line.label for line in lines):
+        raise InputError("--hardware", hardware, "a GPU whose kernels were measured, as h100 or h200",
+                         "and tiles whose sides are multiples of 16, as --tiles 128x64")  # fmt: skip
+    about = ", ".join(
+        [
+            f"d = {fields.get('d')}",
+            *(f"{name} = {fields[name]}" for name in ("heads", "batch", "mask") if fields.get(name)),
+        ]
+    )
+    tiled = f", tiles {tiles}" if tiles else ""
+    title = f"Time on {load(hardware).name} by the model: {about}{tiled}"
+    return Sheet(title, [Chart("", "N", "microseconds", lines)])
+
+
+def sizes(given: AxisValue | None) -> list[int]:
+    """The values of N. InputError for one alone, and for too many."""
+    if isinstance(given, str):
+        found = parse_axis(given, "--N", lambda text: parse_count(text, "--N"))
+    else:
+        found = [
+            parse_count(cast("int", N), "--N") for N in (given if isinstance(given, list | tuple) else [given or ""])
+        ]
+    if not 1 < len(found) <= MOST_SIZES:
+        raise InputError("--N", f"{len(found)} values", f"2 to {MOST_SIZES}, as 1024:8192:x2")
+    return found
+
+
+def lines_of(name: str, rows: Mapping[int, RooflineRow]) -> list[ChartLine]:
+    """The predicted times of a schedule, and those at the peaks."""
+    known = {N: row for N, row in rows.items() if row.predicted_seconds}
+    found = (
+        [line(f"{name}, {PREDICTED}", {N: row.predicted_seconds or 0.0 for N, row in known.items()}, rows, name)]
+        if known
+        else []
+    )
+    return [*found, line(f"{name}, {PEAKS}", {N: row.ideal_l2_seconds for N, row in rows.items()}, rows, name)]
+
+
+def line(label: str, seconds: Mapping[int, float], rows: Mapping[int, RooflineRow], key: str) -> ChartLine:
+    """A line of microseconds against N."""
+    return ChartLine(label, [float(N) for N in seconds], [1e6 * s for s in seconds.values()],
+                     [rows[N].fits for N in seconds], key=key)  # fmt: skip
