@@ -27,8 +27,8 @@ from .options import (
 @flag_option("--steps", "With a file of rows: draw stairs; a value holds until the next x.")
 @text_option(
     "--picture",
-    "traffic, gap (to the floor, against every M), footprint (of SRAM), timeline (of SRAM), roofline, predicted "
-    "(times; both with --hardware) or mask.",
+    "traffic, gap (to the floor, against every M), footprint and timeline (of SRAM), race (moves; SVG), "
+    "roofline, predicted (times; both with --hardware) or mask.",
     default="traffic",
     show_default=True,
 )
@@ -54,6 +54,7 @@ def command(
     iosim plot --picture roofline --N 8192 --d 128 --heads 32 --hardware h100 -o roofline.svg;
     iosim plot --picture footprint --N 8192 --d 128 --M 100KB -o footprint.svg;
     iosim plot --picture timeline --N 64 --d 16 --M 4KB -o timeline.svg;
+    iosim plot --picture race --N 64 --d 16 --tiles 16x16 -o race.svg;
     iosim plot --picture predicted --N 1024:4096:x2 --d 128 --tiles 128x64 --hardware h100 -o predicted.svg;
     iosim plot --picture mask --mask 'causal&window:64' --N 512 --tiles 32x32 -o mask.png
     """

@@ -22,6 +22,7 @@ from .chart import Sheet
 from .draw import draw_sheet
 from .occupancy import Footprint, Timeline, block_rows, footprint, timeline
 from .predicted import predicted_sheet
+from .race import Race, draw_race, race, race_rows, race_svg
 from .roofline import roofline_sheet
 from .svg_chart import sheet_svg, tiles_svg
 from .traffic import read_rows, sheet_of_rows, traffic_chart
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from ..schedules.registry import SchedulesAsked
     from ..tables import Row
 
-PICTURES = ("traffic", "gap", "roofline", "mask", "footprint", "timeline", "predicted")
+PICTURES = ("traffic", "gap", "roofline", "mask", "footprint", "timeline", "race", "predicted")
 TAKEN = ("rows", "x", "y", "by", "steps", "picture", "schedules", "tiles", "tile_multiple", "path", "hardware")
 
 
@@ -46,13 +47,15 @@ class Picture(Answer):
     """The answer of `plot`: charts, a mask tile by tile, or what is in SRAM. A notebook shows it as SVG, without
     matplotlib."""
 
-    drawn: Sheet | TileMap | Footprint | Timeline
+    drawn: Sheet | TileMap | Footprint | Timeline | Race
     """What is drawn, as plain values."""
 
     def save(self, path: str) -> None:
         """Draw it to a file whose name ends in .svg, .png or .pdf. The last two need matplotlib, and so does a mask."""
         matplotlib_chart.format_of(path)
-        if isinstance(self.drawn, Sheet):
+        if isinstance(self.drawn, Race):
+            draw_race(self.drawn, path)
+        elif isinstance(self.drawn, Sheet):
             draw_sheet(self.drawn, path)
         elif isinstance(self.drawn, TileMap):
             matplotlib_chart.draw_mask(self.drawn, path)
@@ -61,6 +64,8 @@ class Picture(Answer):
 
     def svg(self) -> str:
         """The picture as SVG text."""
+        if isinstance(self.drawn, Race):
+            return race_svg(self.drawn)
         if isinstance(self.drawn, Sheet):
             return sheet_svg(self.drawn)
         return tiles_svg(self.drawn) if isinstance(self.drawn, TileMap) else blocks_svg(self.drawn)
@@ -72,6 +77,8 @@ class Picture(Answer):
     def to_rows(self) -> list[Row]:
         """A row for each point of each line. Of a mask, one for each tile with the share of it that is visible. Of
         SRAM, one for each block and moment."""
+        if isinstance(self.drawn, Race):
+            return race_rows(self.drawn)
         if isinstance(self.drawn, Footprint | Timeline):
             return block_rows(self.drawn)
         if isinstance(self.drawn, TileMap):
@@ -127,6 +134,7 @@ def plot(
     - `plot(picture="roofline", N=8192, d=128, hardware="H100")`: the launches of a roofline on a GPU.
     - `plot(picture="footprint", N=8192, d=128, M="100KB")`: what fills the SRAM at its fullest, as bars.
     - `plot(picture="timeline", N=64, d=16, M="4KB")`: what is in SRAM over the words moved, for one head.
+    - `plot(picture="race", N=64, d=16, tiles=(16, 16))`: two schedules in motion, tile by tile, as SVG.
     - `plot(picture="predicted", N="1024:4096:x2", d=128, tiles=(128, 64), hardware="H100")`: times by the model.
     - `plot(picture="mask", mask="causal&window:64", N=512, tiles=(32, 32))`: a mask, tile by tile.
     - `path`: a file that it is drawn to as well: .svg, .png or .pdf.
@@ -176,7 +184,7 @@ def of_problem(
     if picture == "predicted":
         step = parse_count(multiple, "--tile-multiple")
         return Picture(predicted_sheet(values, hardware, schedules, tiles, step))
-    if picture in ("footprint", "timeline"):
+    if picture in ("footprint", "timeline", "race"):
         return of_blocks(picture, values, hardware, schedules, tiles, multiple)
     if picture == "gap":
         if any(one is not None for one in (values.get("M"), hardware, tiles)):
@@ -214,10 +222,12 @@ def of_blocks(
     picture: str, values: Mapping[str, AxisValue], hardware: str | None, schedules: Sequence[str], tiles: str | None,
     multiple: str | int,
 ) -> Picture:  # fmt: skip
-    """The picture of what is in SRAM: `footprint` or `timeline`."""
+    """The picture of what is in SRAM, `footprint` or `timeline`, or of two schedules in motion, `race`."""
     p = problem(given_of({name: value for name, value in values.items() if name != "M"}))
     given = cast("str | None", None if values.get("M") is None else str(values["M"]))
     M, step = memory(given, None, hardware), parse_count(multiple, "--tile-multiple")
+    if picture == "race":
+        return Picture(race(p, M, schedules, tiles, step))
     ask = footprint if picture == "footprint" else timeline
     return Picture(ask(p, M, schedules, tiles, step))
 

@@ -35,6 +35,21 @@ def test_the_first_screen_has_the_question_the_picture_the_commands_and_the_answ
     assert screen.index("?**") < screen.index("](docs/gap.svg)") < screen.index(install) < screen.index("> flash2")
 
 
+def test_badges_are_true():
+    """They say the license and the Python versions of pyproject.toml, and are no more than these two."""
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    versions = re.findall(r"Python :: (3\.\d+)", " ".join(project["classifiers"]))
+    badges = re.findall(r"\[!\[([^\]]*)\]\(https://img.shields.io/badge/([^)]*)\)\]\((\w[^)]*)\)", README)
+    said = f"{versions[0]} to {versions[-1]}"
+    assert [(text, label) for text, label, _ in badges] == [
+        (f"License: {project['license']}", f"license-{project['license']}-blue"),
+        (f"Python {said}", f"python-{said.replace(' ', '%20')}-blue"),
+    ]
+    assert project["requires-python"] == f">={versions[0]}" and README.count("shields.io") == 2
+
+
 def test_the_python_example_prints_what_is_said():
     from iosim import SCHEDULES
 

@@ -1,0 +1,98 @@
+"""The moving picture: it ends at the counted words, tiles light when they move, and it is a small and valid file."""
+
+import re
+from xml.etree import ElementTree
+
+import pytest
+from paths import DOCS, ROOT
+from test_sheets import boxes, overlapping
+
+import iosim
+from iosim import Attention
+from iosim.counting.count import count
+from iosim.pictures.race import race, race_svg
+
+SMALL = Attention(64, 16)
+
+
+@pytest.mark.parametrize("name", ["standard-tiled", "flash1", "flash2", "block-sparse-q", "flash2-bwd"])
+def test_words_are_those_that_are_counted(name):
+    """Every tile of Q, K, V and O is lit for as long as its words take, and the run ends at the counted words."""
+    (one,) = race(SMALL, None, (name,), "16x16", 1).runners
+    result = count(64, 16, tiles="16x16", schedules=name)[name]
+    assert one.total == result.total
+    for tensor in set(result.tensors) & {"Q", "K", "V", "O"}:
+        for side, spans in (("reads", one.loads), ("writes", one.stores)):
+            lit = sum(end - start for key, found in spans.items() if key[0] == tensor for start, end in found)
+            assert lit == result.tensors[tensor][side], (tensor, side)
+
+
+def test_tiles_by_hand():
+    """flash2 with N = 4, d = 2, Br = 2, Bc = 4: Q 4 words, K and V 8, O 4; then the same for the second tile."""
+    (one,) = race(Attention(4, 2), None, ("flash2",), "2x4", 1).runners
+    assert one.loads == {("Q", 0, 0): [(0, 4)], ("K", 0, 0): [(4, 12), (28, 36)], ("V", 0, 0): [(12, 20), (36, 44)],
+                         ("Q", 1, 0): [(24, 28)]}  # fmt: skip
+    assert one.stores == {("O", 0, 0): [(20, 24)], ("O", 1, 0): [(44, 48)]}
+    assert one.resident["S"] == [(12, 20), (36, 44)] and one.resident["Q"] == [(0, 48)]
+
+
+def test_rows_of_scores_light_all_tiles_that_they_touch():
+    (one,) = race(SMALL, None, ("standard-tiled",), "16x16", 1).runners
+    assert len([key for key in one.loads if key[0] == "S"]) == 16
+    softmax = [one.loads["S", 0, j] for j in range(4)]
+    assert len({tuple(spans) for spans in softmax}) == 1 and len(softmax[0]) == 16, "a row lights four tiles"
+
+
+def test_the_file_is_valid_small_and_honours_less_motion():
+    text = race_svg(race(SMALL, None, (), "16x16", 1))
+    ElementTree.fromstring(text)
+    assert len(text.encode()) < 150_000
+    assert "@media (prefers-reduced-motion:reduce){.a,.w{animation:none}}" in text
+    assert set(re.findall(r"animation-name:(\w+)", text)) == set(re.findall(r"@keyframes (\w+)", text))
+    assert overlapping(boxes(text)) == []
+    bars = [float(x) for x in re.findall(r'class="w"[^>]* width="([\d.]+)" height="10"', text)]
+    totals = [count(64, 16, tiles="16x16", schedules=x)[x].total for x in ("standard-tiled", "flash2")]
+    assert bars[1] / bars[0] == pytest.approx(totals[1] / totals[0], abs=0.01)
+    assert all(f"{total} words moved in all" in text for total in totals)
+
+
+def test_both_move_words_at_the_same_speed():
+    """The last store of each schedule ends at the same share of a round as its words are of the longest run's."""
+    found = race(SMALL, None, (), "16x16", 1)
+    text = race_svg(found)
+    ends = [float(x) for x in re.findall(r"scaleX\(0\)}([\d.]+)%,100%", text)]
+    longest = max(one.total for one in found.runners)
+    assert ends == [pytest.approx(88 * one.total / longest, abs=0.01) for one in found.runners]
+
+
+def test_the_picture_of_the_readme_is_what_the_tool_draws():
+    command = re.search(
+        r"`iosim (plot --picture race .*?) -o race.svg`", " ".join((ROOT / "README.md").read_text().split())
+    )[1]
+    assert command == "plot --picture race --N 64 --d 16 --tiles 16x16"
+    standard, flash2 = race(SMALL, None, (), "16x16", 1).runners
+    assert (
+        f"move the same tiles: {standard.total} words and {flash2.total}](docs/race.svg)"
+        in (ROOT / "README.md").read_text()
+    )
+    assert race_svg(race(SMALL, None, (), "16x16", 1)) == (DOCS / "race.svg").read_text()
+
+
+BAD = {
+    "a picture that cannot move": ("--tiles", "16x16", "-o", "a.png"),
+    "three schedules": ("--tiles", "16x16", "--schedule", "flash1,flash2,standard", "-o", "a.svg"),
+    "too many tiles": ("--tiles", "2x2", "-o", "a.svg"),
+    "two heads": ("--tiles", "16x16", "--heads", 2, "-o", "a.svg"),
+}
+
+
+@pytest.mark.parametrize("args", BAD.values(), ids=BAD)
+def test_bad_input_is_one_message(iosim, tmp_path, monkeypatch, args):
+    monkeypatch.chdir(tmp_path)
+    answer = iosim("plot", "--picture", "race", "--N", 64, "--d", 16, *args)
+    assert answer.exit_code == 2 and not answer.stdout and "allowed" in answer.stderr and not list(tmp_path.iterdir())
+
+
+def test_rows():
+    found = iosim.plot(picture="race", N=64, d=16, tiles=(16, 16)).to_rows()
+    assert {"schedule": "flash2 16x16", "tensor": "K", "i": 0, "j": 0, "loads": 4, "stores": 0} in found
