@@ -107,7 +107,9 @@ def sweeps(clock, most):
     assert all(tuple(frame.columns) == COLUMNS for frame in frames)
     counted = clock(lambda: list(sweep.chunks(plan)), 3)
     for kind, before in (("csv", csv_by_pandas), ("jsonl", json_by_json)):
-        now = clock(lambda kind=kind: write_sweep.WRITERS[kind](plan, io.StringIO(), lambda rows: None), 3)
+        now = clock(
+            lambda kind=kind: write_sweep.WRITERS[kind](sweep.Chunks(plan), io.StringIO(), lambda rows: None), 3
+        )
         others = clock(lambda before=before: [before(frame) for frame in frames], 1)
         what, aim = {"csv": ("CSV: pandas", "at least 3"), "jsonl": ("JSON lines: `json`", "at least 2.8")}[kind]
         yield f"a sweep of half a million rows to {what} writing / iosim writing", (counted + others) / now, aim

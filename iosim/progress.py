@@ -50,14 +50,14 @@ def watched(items: Iterable[T], what: str, total: int) -> Iterator[T]:
 
 
 class Meter:
-    """Progress of a known number of rows: rows, rows a second, and the time that is left.
+    """Progress of a known number of rows, or of another unit: rows, rows a second, and the time that is left.
 
     `advance` is called with each number of rows that is done; `skip` with rows that were there before, which say
     nothing about the rate. With `quiet` nothing is written.
     """
 
-    def __init__(self, total: int, quiet: bool = False):
-        self.total, self.quiet, self.done, self.skipped, self.width = total, quiet, 0, 0, 0
+    def __init__(self, total: int, quiet: bool = False, unit: str = "rows"):
+        self.total, self.quiet, self.unit, self.done, self.skipped, self.width = total, quiet, unit, 0, 0, 0
         self.on_terminal = sys.stderr.isatty()
         self.begun = monotonic()
         self.following = self.begun + (QUIET_SECONDS if self.on_terminal else SECONDS_BETWEEN_LINES)
@@ -80,7 +80,8 @@ class Meter:
         """The progress after so many seconds."""
         rate = (self.done - self.skipped) / seconds
         left = f", {time_text((self.total - self.done) / rate)} left" if rate else ""
-        return f"{self.done} of {self.total} rows, {rate:.0f} rows/s{left}"
+        shown = f"{rate:.0f}" if rate >= 10 else f"{rate:.2g}"
+        return f"{self.done} of {self.total} {self.unit}, {shown} {self.unit}/s{left}"
 
     def write(self, line: str) -> None:
         """Write a line, over the last one on a terminal. A stderr that cannot be written to gets nothing."""

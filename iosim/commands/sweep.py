@@ -57,6 +57,9 @@ NEEDS = (Need("n", ("config",)), Need("d", ("config",)), Need("m", ("m_elements"
 @text_option("--columns", "Only these columns, in this order, as in N,schedule,total.", metavar="NAMES")
 @flag_option("--dry-run", "Print the number of rows and stop.")
 @text_option(
+    "--what", "Whose rows: count (default), tune, cache, check or roofline, asked at each point.", metavar="NAME"
+)
+@text_option(
     "--jobs", "Processes that count (default: 1).", metavar="COUNT", kind=COUNT, also=("j", "workers", "n-jobs")
 )
 @text_option("--scheduler", "Dask's: local, or tcp://HOST:8786 of one that runs.", metavar="ADDRESS", also=("dask",))
@@ -70,12 +73,14 @@ NEEDS = (Need("n", ("config",)), Need("d", ("config",)), Need("m", ("m_elements"
 def command(
     config: str | None, as_json: bool, as_csv: bool, path: str | None, dry_run: bool, kind: str | None, m: str | None,
     m_elements: str | None, hardware: str | None, schedules: tuple[str, ...], tile_multiple: str, jobs: str | None,
-    scheduler: str | None, resume: bool, part_rows: str | None, quiet: bool, **given: str | bool | None,
+    scheduler: str | None, resume: bool, part_rows: str | None, quiet: bool, what: str | None,
+    **given: str | bool | None,
 ) -> None:  # fmt: skip
     """A grid of counts, one tidy row a run, to CSV, JSON lines or Parquet.
 
-    With -o FOLDER/ the rows go to files of --part-rows rows, each with a hash in manifest.json. After Ctrl-C, a full
-    disk or a reboot, the same line with --resume continues, and iosim gather puts the parts together.
+    --what asks another command at each point. With -o FOLDER/ the rows go to files of --part-rows rows, each with a
+    hash in manifest.json. After Ctrl-C, a full disk or a reboot, the same line with --resume continues, and iosim
+    gather puts the parts together.
 
     Axes: 1024,4096 or 16KB:256KB:x2 or 64:256:+64, ends included, for --N, --Nk, --d, --batch, --heads, --kv-heads,
     --dv, --M, --splits, --page-size, --tile-multiple; lists with commas for --dtype, --acc-dtype, --gqa, --tiles,
@@ -83,6 +88,7 @@ def command(
 
     Example: iosim sweep --N 1024,8192 --d 64,128 --M 16KB:256KB:x2 -o out.csv
     """
+    from ..counting.columns import EVERY_COLUMN
     from ..counting.sweep_file import sweep_of
 
     kind = kind_of(kind, path, as_json, as_csv, dry_run)
@@ -90,25 +96,35 @@ def command(
     count = None if jobs is None else parse_count(jobs, "--jobs", most=MOST_JOBS)
     folder = folder_of(path, resume, part_rows)
     chips = names_of(hardware)
+    asks = question(what)
     size = memory(m, m_elements, chips[0] if chips else None)
-    if len(chips) > 1:
+    if chips and (len(chips) > 1 or asks is not None):
         size, given = None, {**given, "hardware": hardware}
-    plan = sweep_of(config, given, size, schedules, tile_multiple)
+    plan = sweep_of(config, given, size, schedules, tile_multiple, EVERY_COLUMN if asks is None else ())
     asked = [n for n in VARIANT_FIELDS if any(point.get(n) not in (None, False, 0) for point in plan.options)]
     check_read(asked, plan.schedules, multiple_of=plan.tiles if plan.multiples != [1] else None)
     if dry_run:
-        row = {"rows": plan.rows}
-        answer([row], row, Output.asked(as_json, as_csv, path), text=str(plan.rows))
+        row = {"rows": plan.rows} if asks is None else {"points": plan.points * max(1, len(plan.tiles))}
+        answer([row], row, Output.asked(as_json, as_csv, path), text=str(*row.values()))
         return
     say(notes_on_masks(plan))
     from ..sweeps.parts import Work, sources_of
 
-    work = Work(plan, kind, rows, sources_of(loaded(click.get_current_context())))
-    with workers_of(count, scheduler) as workers, closing(Meter(plan.rows, quiet)) as meter:
+    work = Work(plan, kind, rows, sources_of(loaded(click.get_current_context())), asks or "count")
+    with workers_of(count, scheduler) as workers, closing(Meter(work.steps, quiet, work.chunks.unit)) as meter:
         if folder:
             write_parts(work, folder, resume, workers or Serial(), meter)
         else:
             write_sweep(work, path, workers, meter)
+
+
+def question(what: str | None) -> str | None:
+    """The command whose rows a sweep has; None for those of count."""
+    from ..sweeps.questions import COUNT, QUESTIONS
+
+    if what not in (None, COUNT, *QUESTIONS):
+        raise InputError("--what", what, ", ".join((COUNT, *QUESTIONS)), suggestion(str(what), (COUNT, *QUESTIONS)))
+    return None if what == COUNT else what
 
 
 @contextmanager
@@ -174,38 +190,29 @@ def write_parts(work: Work, folder: str, resume: bool, workers: Workers, meter: 
         write_folder(work, folder, about, resume, workers, meter)
     except BaseException:
         if meter.done:
-            say([f"{meter.done} of {work.rows} rows are in {folder}; the same line with --resume continues"])
+            say([f"{meter.done} of {meter.total} {meter.unit} are in {folder}; the same line with --resume continues"])
         raise
 
 
 def write_sweep(work: Work, path: str | None, workers: Workers | None, meter: Meter) -> None:
     """Write a sweep to stdout, or to a file with a second file that describes it."""
-    from ..counting import write_sweep as writers
     from ..files import written_whole
     from ..sweeps.run import write_file
 
-    def write(out: writers.Out) -> None:
-        if workers is None:
-            writers.WRITERS[work.kind](work.plan, out, meter.advance)
-        else:
-            write_file(work, out, workers, meter)
-
     if path is None or path == "-":
         meter.quiet = meter.quiet or sys.stdout.isatty()
-        write(Stdout())
+        write_file(work, Stdout(), workers, meter)
         return
     with written_whole(path) as temporary:
-        write(temporary)
+        rows = write_file(work, temporary, workers, meter)
     about = about_counts(work)
     say([DECIMALS] if "decimals" in about else [])
-    describe(path, {"rows": work.rows, "format": work.kind, "conventions": about})
+    describe(path, {"rows": rows, "format": work.kind, "conventions": about})
 
 
 def about_counts(work: Work) -> dict[str, str]:
     """What the numbers of a sweep mean."""
-    from ..counting.sweep import in_int64
-
-    return {**CONVENTIONS, **({"decimals": DECIMALS} if work.kind == "parquet" and not in_int64(work.plan) else {})}
+    return {**CONVENTIONS, **({"decimals": DECIMALS} if work.kind == "parquet" and not work.chunks.int64 else {})}
 
 
 def describe(path: str, about: Mapping[str, object]) -> None:

@@ -110,6 +110,13 @@ class Chunks:
         self.ends = list(accumulate(-(-self.total // points) for points in self.points))
         self.row_ends = list(accumulate(self.total * len(runs) for runs in self.runs))
 
+    unit = "rows"
+
+    @property
+    def int64(self) -> bool:
+        """Whether int64 holds all counts."""
+        return in_int64(self.plan)
+
     def __len__(self) -> int:
         return self.ends[-1] * len(self.plan.options) * len(self.plan.types) * len(self.plan.multiples)
 

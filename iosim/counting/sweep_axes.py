@@ -42,7 +42,7 @@ class Sweep:
     `sizes` has a list of values for each size in NUMBERS and for M in bytes, or None for the default. `options` are
     those of `Attention` at each point of their axes. `columns` are the columns to show, in order. If it is empty, all
     columns are shown on which a row depends.
-    `hardware` names the presets whose M are in `sizes`, if there are several.
+    `hardware` names the presets whose M are in `sizes`.
     """
 
     sizes: dict[str, list[int] | None]
@@ -85,7 +85,9 @@ class Sweep:
         more_tiles = [schedule.more_tiles for mask in self.masks for schedule, _ in self.runs(mask)]
         needed = {name for options in self.options for name in more_columns(Attention(1, 1, **options), more_tiles)}
         needed |= {"tile_multiple"} if len(self.multiples) > 1 else set()
-        needed |= ({"dv"} if self.sizes["dv"] is not None else set()) | ({"hardware"} if self.hardware else set())
+        needed |= ({"dv"} if self.sizes["dv"] is not None else set()) | (
+            {"hardware"} if len(self.hardware) > 1 else set()
+        )
         return (*COLUMNS, *(name for name in EVERY_COLUMN if name in needed))
 
 
@@ -113,7 +115,7 @@ def build(
     sizes["M"] = read_presets(chips, values.get("M")) if chips else read_memory(values.get("M"), dtypes)
     sweep = Sweep(
         sizes, list(product(dtypes, accumulators)), masks, multiples, cast("list[VariantOptions]", points),
-        tuple(schedule_names(schedules)), tuple(tile_texts(tiles)), columns, tuple(chips) if len(chips) > 1 else (),
+        tuple(schedule_names(schedules)), tuple(tile_texts(tiles)), columns, tuple(chips),
     )  # fmt: skip
     check_sweep(sweep)
     return sweep

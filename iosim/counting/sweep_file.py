@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 from ..errors import InputError, suggestion
+from .columns import EVERY_COLUMN
 from .given import FIELDS, Given
 
 if TYPE_CHECKING:
@@ -56,8 +58,12 @@ def read_sweep(file: str) -> TomlTable:
     return table
 
 
-def sweep_of(file: str | None, given: Given, M: str | None, schedules: tuple[str, ...], tile_multiple: str) -> Sweep:
-    """The sweep that a file and options describe together. An option wins over the file."""
+def sweep_of(
+    file: str | None, given: Given, M: str | None, schedules: tuple[str, ...], tile_multiple: str,
+    known: Sequence[str] = EVERY_COLUMN,
+) -> Sweep:  # fmt: skip
+    """The sweep that a file and options describe together. An option wins over the file. `known` are the columns that
+    may be asked for; if it is empty, all."""
     from ..units import parse_count
     from .sweep_axes import OPTION_AXES, build
 
@@ -71,7 +77,7 @@ def sweep_of(file: str | None, given: Given, M: str | None, schedules: tuple[str
         values.pop("hardware" if M is not None else "M", None)
     if "registers" in values:
         values["register_bytes"] = values.pop("registers")
-    tiles, columns = values.pop("tiles", None), columns_of(values.pop("columns", None))
+    tiles, columns = values.pop("tiles", None), columns_of(values.pop("columns", None), known)
     options: TomlTable = {k: values.pop(k) for k in FLAGS if k in values}
     options["elementwise"] = parse_count(
         cast("str", values.pop("elementwise", 0)), "--elementwise", least=0, most=10_000
@@ -80,13 +86,12 @@ def sweep_of(file: str | None, given: Given, M: str | None, schedules: tuple[str
     return build(values, chosen, tiles, multiple, columns, **options)
 
 
-def columns_of(names: object) -> tuple[str, ...]:
-    """The columns that `N,total` names, or a list of such strings."""
-    from .columns import EVERY_COLUMN
+def columns_of(names: object, known: Sequence[str] = EVERY_COLUMN) -> tuple[str, ...]:
+    """The columns that `N,total` names, or a list of such strings. InputError for one that is not known."""
     from .sweep_axes import split
 
     columns = tuple(split(names))
-    for name in columns:
-        if name not in EVERY_COLUMN:
-            raise InputError("--columns", name, ", ".join(EVERY_COLUMN), suggestion(name, EVERY_COLUMN))
+    for name in columns if known else ():
+        if name not in known:
+            raise InputError("--columns", name, ", ".join(known), suggestion(name, known))
     return columns

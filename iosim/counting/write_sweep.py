@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol, TextIO
 
+from ..column_types import type_of
 from ..errors import InputError, MissingError
 from ..files import written_whole
 from .columns import RESULT_COLUMNS
 from .row_text import CSV, JSON, Form, header, lines
-from .sweep import Chunks, chunks, in_int64
+from .sweep import Chunks
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,26 +25,38 @@ Out = str | AbstractContextManager[TextIO]
 """The name of a file, or an open one."""
 Progress = Callable[[int], object]
 """Called with the number of rows of each chunk that is written."""
-TEXTS = ("dtype", "acc_dtype", "mask", "schedule", "tiling", "gqa", "kv_dtype", "kv_scales", "hardware", "more_tiles")
-TRUTHS = ("fits", "lse", "keep_p", "count_init", "latent")
+
+
+class Grid(Protocol):
+    """Tables of rows, in order: `shown` are their columns, and `int64` says whether all counts are below 2^63."""
+
+    @property
+    def shown(self) -> tuple[str, ...]: ...
+
+    @property
+    def int64(self) -> bool: ...
+
+    def rows_of_part(self) -> int: ...
+
+    def __iter__(self) -> Tables: ...
 
 
 def write(sweep: Sweep, path: str, kind: str, progress: Progress = lambda rows: None) -> None:
     """Write a sweep to a file as csv, jsonl or parquet."""
     with written_whole(path) as temporary:
-        WRITERS[kind](sweep, temporary, progress)
+        WRITERS[kind](Chunks(sweep), temporary, progress)
 
 
-def write_csv(sweep: Sweep, out: Out, progress: Progress, tables: Tables | None = None) -> None:
-    """Write a sweep as CSV with one header."""
+def write_csv(grid: Grid, out: Out, progress: Progress, tables: Tables | None = None) -> None:
+    """Write a grid as CSV with one header."""
     with open(out, "w", newline="") if isinstance(out, str) else out as file:
-        write_lines(tables or chunks(sweep), file, CSV, progress, header(sweep.shown))
+        write_lines(tables or iter(grid), file, CSV, progress, header(grid.shown))
 
 
-def write_jsonl(sweep: Sweep, out: Out, progress: Progress, tables: Tables | None = None) -> None:
-    """Write a sweep as one JSON object a line."""
+def write_jsonl(grid: Grid, out: Out, progress: Progress, tables: Tables | None = None) -> None:
+    """Write a grid as one JSON object a line."""
     with open(out, "w") if isinstance(out, str) else out as file:
-        write_lines(tables or chunks(sweep), file, JSON, progress)
+        write_lines(tables or iter(grid), file, JSON, progress)
 
 
 def write_lines(tables: Tables, file: TextIO, form: Form, progress: Progress, before: str = "") -> None:
@@ -54,18 +67,18 @@ def write_lines(tables: Tables, file: TextIO, form: Form, progress: Progress, be
         progress(len(rows))
 
 
-def write_parquet(sweep: Sweep, out: Out, progress: Progress, tables: Tables | None = None) -> None:
-    """Write a sweep as Parquet, a group of rows at a time, which needs pyarrow."""
+def write_parquet(grid: Grid, out: Out, progress: Progress, tables: Tables | None = None) -> None:
+    """Write a grid as Parquet, a group of rows at a time, which needs pyarrow."""
     try:
         import pyarrow as pa
         from pyarrow import parquet
     except ImportError:
         raise MissingError("Parquet needs pyarrow: pip install 'iosim[parquet]'; CSV works without it") from None
-    columns = {name: parquet_types(name, in_int64(sweep)) for name in sweep.shown}
+    columns = {name: parquet_types(name, grid.int64) for name in grid.shown}
     wanted = pa.schema([(name, arrow) for name, (arrow, _) in columns.items()])
     dtypes = {name: dtype for name, (_, dtype) in columns.items()}
     writer = None
-    for rows in groups_of_rows(tables or chunks(sweep), Chunks(sweep).rows_of_part()):
+    for rows in groups_of_rows(tables or iter(grid), grid.rows_of_part()):
         try:
             table = pa.Table.from_pandas(rows.astype(dtypes), wanted, preserve_index=False)
         except pa.ArrowInvalid:
@@ -100,20 +113,18 @@ def parquet_types(name: str, int64: bool) -> tuple[pa.DataType, str]:
     """The type of a column in Parquet, and in pandas. Counts that int64 might not hold are decimals of 38 digits."""
     import pyarrow as pa
 
-    if name in TEXTS:
-        return pa.dictionary(pa.int32(), pa.string()), "category"
-    if name in TRUTHS:
-        return pa.bool_(), "boolean"
-    if name.startswith("ratio"):
-        return pa.float64(), "float64"
     exact = int64 or name not in RESULT_COLUMNS
-    return (pa.int64(), "Int64") if exact else (pa.decimal128(38, 0), "object")
+    whole = (pa.int64(), "Int64") if exact else (pa.decimal128(38, 0), "object")
+    return {
+        "string": (pa.dictionary(pa.int32(), pa.string()), "category"), "boolean": (pa.bool_(), "boolean"),
+        "number": (pa.float64(), "float64"), "integer": whole,
+    }[type_of(name)]  # fmt: skip
 
 
 class Writer(Protocol):
-    """Writes a sweep to a file, or only these `tables` of its rows."""
+    """Writes a grid to a file, or only these `tables` of its rows."""
 
-    def __call__(self, sweep: Sweep, out: Out, progress: Progress, tables: Tables | None = None) -> None: ...
+    def __call__(self, grid: Grid, out: Out, progress: Progress, tables: Tables | None = None) -> None: ...
 
 
 WRITERS: dict[str, Writer] = {"csv": write_csv, "jsonl": write_jsonl, "parquet": write_parquet}

@@ -21,7 +21,7 @@ from .parts import Work, Written, differing, digest, file_digest, keep, part_nam
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    Checked = Callable[[int], object]
+    Checked = Callable[[Written], object]
 
 MANIFEST, JOURNAL, LOCK = "manifest.json", "parts.jsonl", "lock"
 UNFINISHED = re.compile(r"(part-\d+\.\w+|manifest\.json|parts\.jsonl)\..+\.part")  # files of a run that was killed
@@ -44,17 +44,18 @@ class Folder:
         """Write the manifest with all parts, and remove what killed workers left."""
         clear(self.path)
         files = [self.done[part]._asdict() for part in sorted(self.done)]
-        write_manifest(self.path, {**self.manifest, "complete": True, "files": files})
+        rows = sum(written.rows for written in self.done.values())
+        write_manifest(self.path, {**self.manifest, "rows": rows, "complete": True, "files": files})
 
 
 @contextmanager
 def opened(
-    path: str, work: Work, about: Mapping[str, object], resume: bool, checked: Checked = lambda rows: None
+    path: str, work: Work, about: Mapping[str, object], resume: bool, checked: Checked = lambda written: None
 ) -> Iterator[Folder]:
     """The folder of a run, which no other run can open until this one ends, however it ends.
 
-    `about` is what the manifest says beside the description of the work. `checked` is called with the rows of each part
-    that is already there. InputError for a folder of other arguments, and for one with parts unless `resume` is set.
+    `about` is what the manifest says beside the description of the work. `checked` is called with each part that is
+    already there. InputError for a folder of other arguments, and for one with parts unless `resume` is set.
     """
     with writing(path):
         os.makedirs(path, exist_ok=True)
@@ -145,7 +146,7 @@ def continued(path: str, work: Work, manifest: Mapping[str, object], checked: Ch
         whole = written.file == part_name(written.part, work.kind) and 0 <= written.part < len(work)
         if whole and is_there(path, written):
             done[written.part] = written
-            checked(written.rows)
+            checked(written)
     return done
 
 

@@ -16,6 +16,7 @@ from ..counting.row_text import CSV, JSON, lines
 from ..counting.sweep import Chunks
 from ..counting.write_sweep import WRITERS
 from ..files import written_whole
+from .questions import COUNT, Asked
 
 if TYPE_CHECKING:
     from typing import Protocol
@@ -64,21 +65,25 @@ RAN: set[Source] = set()  # the files that this process ran
 class Work:
     """A sweep in parts of about `part_rows` rows; 0 for the usual number. `kind` is csv, jsonl or parquet.
 
-    Workers get it as it is. `sources` are the files of --load, which they run first.
+    `what` is asked at each point, and `columns` are those of another question than `count`, if they are known. Workers
+    get it as it is. `sources` are the files of --load, which they run first.
     """
 
     plan: Sweep
     kind: str
     part_rows: int = 0
     sources: tuple[Source, ...] = ()
+    what: str = COUNT
+    columns: tuple[str, ...] = ()
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the description only, because the schedules of a chunk cannot be pickled."""
-        return type(self), (self.plan, self.kind, self.part_rows, self.sources)
+        columns = () if self.what == COUNT else self.chunks.shown
+        return type(self), (self.plan, self.kind, self.part_rows, self.sources, self.what, columns)
 
     @cached_property
-    def chunks(self) -> Chunks:
-        return Chunks(self.plan)
+    def chunks(self) -> Chunks | Asked:
+        return Chunks(self.plan) if self.what == COUNT else Asked(self.plan, self.what, self.columns)
 
     @cached_property
     def rows_of_part(self) -> int:
@@ -86,9 +91,18 @@ class Work:
         return self.chunks.rows_of_part(self.part_rows)
 
     @property
-    def rows(self) -> int:
-        """The rows of all parts."""
-        return self.plan.rows
+    def rows(self) -> int | None:
+        """The rows of all parts; None if nobody knows them before they are there."""
+        return self.plan.rows if self.what == COUNT else None
+
+    @property
+    def steps(self) -> int:
+        """What progress ends at: rows, or grid points where nobody knows the rows."""
+        return self.plan.rows if self.what == COUNT else len(self.chunks)
+
+    def steps_of(self, rows: int, chunks: int) -> int:
+        """How far progress goes with rows of some chunks."""
+        return rows if self.what == COUNT else chunks
 
     def __len__(self) -> int:
         return self.chunks.first_row(len(self.chunks) - 1) // self.rows_of_part + 1
@@ -105,7 +119,7 @@ class Work:
         """Everything on which the bytes of the parts depend, apart from the version of iosim: values of JSON."""
         plan = self.plan
         return {
-            "what": "count",
+            "what": self.what,
             "format": self.kind,
             "part_rows": self.rows_of_part,
             **{name: None if values is None else axis_text(values) for name, values in plan.sizes.items()},
@@ -116,7 +130,7 @@ class Work:
             "tile_multiple": plan.multiples,
             "schedule": [[s.name for s, _ in plan.runs(mask)] for mask in plan.masks],
             "tiles": list(plan.tiles),
-            "columns": list(plan.shown),
+            "columns": list(self.chunks.shown),
             "load": {source.file: digest(source.text) for source in self.sources},
         }
 
@@ -181,7 +195,7 @@ class WritePart:
             rows += more
 
         with written_whole(os.path.join(self.folder, name)) as temporary:
-            WRITERS[work.kind](work.plan, temporary, add, work.tables(part))
+            WRITERS[work.kind](work.chunks, temporary, add, work.tables(part))
             keep(temporary)
             size, sha256 = os.path.getsize(temporary), file_digest(temporary)
         keep(self.folder)

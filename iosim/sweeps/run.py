@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, cast
 
 from ..counting.row_text import header
@@ -25,10 +25,15 @@ def write_folder(
     work: Work, path: str, about: Mapping[str, object], resume: bool, workers: Workers, meter: Meter
 ) -> None:
     """Write the parts of a sweep into a folder. With `resume`, those that an earlier run wrote stay."""
-    with opened(path, work, about, resume, meter.skip) as folder:
-        for written in workers.run(WritePart(os.path.abspath(path)), work, missing(work, folder), ordered=False):
-            folder.record(cast("Written", written))
-            meter.advance(cast("Written", written).rows)
+
+    def steps(written: Written) -> int:
+        return work.steps_of(written.rows, len(work.chunks_of(written.part)))
+
+    with opened(path, work, about, resume, lambda written: meter.skip(steps(written))) as folder:
+        for made in workers.run(WritePart(os.path.abspath(path)), work, missing(work, folder), ordered=False):
+            written = cast("Written", made)
+            folder.record(written)
+            meter.advance(steps(written))
         folder.finish()
 
 
@@ -37,18 +42,36 @@ def missing(work: Work, folder: Folder) -> Iterator[int]:
     return (part for part in range(len(work)) if part not in folder.done)
 
 
-def write_file(work: Work, out: Out, workers: Workers, meter: Meter) -> None:
-    """Write a sweep to one file, in the order of its rows, with the bytes of a sweep in one process."""
-    if work.kind == "parquet":
-        WRITERS[work.kind](work.plan, out, meter.advance, tables_in_order(work, workers))
-        return
+def write_file(work: Work, out: Out, workers: Workers | None, meter: Meter) -> int:
+    """Write a sweep to one file, in the order of its rows, with the bytes of a sweep in one process; the number of
+    rows. Without workers, in this process."""
+    if workers is None or work.kind == "parquet":
+        return write_tables(work, out, workers, meter)
+    total = 0
     with open(out, "w", newline="") if isinstance(out, str) else out as file:
-        before = header(work.plan.shown) if work.kind == "csv" else ""
+        before = header(work.chunks.shown) if work.kind == "csv" else ""
         for pieces in workers.run(make_lines, work, range(len(work)), ordered=True):
             for text, rows in cast("list[tuple[str, int]]", pieces):
                 file.write(before + text)
-                before = ""
-                meter.advance(rows)
+                before, total = "", total + rows
+                meter.advance(work.steps_of(rows, 1))
+    return total
+
+
+def write_tables(work: Work, out: Out, workers: Workers | None, meter: Meter) -> int:
+    """Write a sweep to one file from tables; the number of rows."""
+    total = 0
+
+    def watched(tables: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        nonlocal total
+        for rows in tables:
+            yield rows
+            total += len(rows)
+            meter.advance(work.steps_of(len(rows), 1))
+
+    tables = work.chunks if workers is None else tables_in_order(work, workers)
+    WRITERS[work.kind](work.chunks, out, lambda rows: None, watched(tables))
+    return total
 
 
 def tables_in_order(work: Work, workers: Workers) -> Iterator[pd.DataFrame]:

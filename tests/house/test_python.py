@@ -78,7 +78,7 @@ PYTHON_NAMES = {"n": "N", "nk": "Nk", "m": "M", "registers": "register_bytes", "
 SPECIAL = {
     "tune": {"curve", "plot", "by"},  # functions of their own
     # The answer is a DataFrame, made in this process; axes are keywords.
-    "sweep": {"path", "format", "M", "jobs", "scheduler", "part_rows", "resume", "quiet"},
+    "sweep": {"path", "format", "M", "jobs", "scheduler", "part_rows", "resume", "quiet", "what"},
     "plot": {"M"},
     "mask": {*inspect.signature(iosim.Attention).parameters} - {"N", "Nk"},  # a mask has two lengths
     "trace": {"schedules"}, "cache": {"schedules", "path"},  # one schedule: `schedule`

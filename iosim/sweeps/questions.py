@@ -1,0 +1,182 @@
+"""What a sweep may ask at each grid point: `count`, whose rows are made many at once, or what another command answers.
+
+The rows of such a command stand behind the columns of their point. Nobody knows their number before they are asked for,
+so a sweep of them is cut into parts, and its progress told, by grid points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from ..counting.columns import OPTIONS, PROBLEM_COLUMNS
+from ..counting.sweep_axes import NUMBERS
+from ..errors import InputError, InternalError, suggestion
+from ..notebook import column
+from ..tables import finite
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..core.typing import Mask
+    from ..counting.given import Fields
+    from ..counting.sweep_axes import Sweep
+    from ..tables import Row, Rows
+
+COUNT = "count"
+OF_POINT = (*PROBLEM_COLUMNS, "dv", *OPTIONS, "tile_multiple", "hardware")
+POINTS_OF_PART = 64  # a point takes from milliseconds to seconds
+
+
+class Point(NamedTuple):
+    """A grid point: the fields of its problem that are given, and what is asked about it."""
+
+    fields: Fields
+    M_bytes: int | None
+    hardware: str | None
+    schedules: tuple[str, ...]
+    tiles: str | None
+    tile_multiple: int
+
+
+def rows_of_tune(p: Point) -> Rows:
+    from ..tuning.least import tune
+
+    return tune(M=p.M_bytes, schedules=p.schedules, tile_multiple=p.tile_multiple, **p.fields).to_rows()
+
+
+def rows_of_cache(p: Point) -> Rows:
+    from ..tracing.cache_answer import cache
+
+    found = ((s, cache(M=p.M_bytes, tiles=p.tiles, schedule=s, **p.fields)) for s in p.schedules or ("flash1",))
+    return [{"schedule": name, **row} for name, answer in found for row in answer.to_rows()]
+
+
+def rows_of_check(p: Point) -> Rows:
+    from ..studies.numeric_check import check
+
+    return check(tiles=p.tiles or "16x16", schedules=p.schedules, **p.fields).to_rows()
+
+
+def rows_of_roofline(p: Point) -> Rows:
+    from ..studies.roofline import roofline
+
+    if p.hardware is None:
+        raise InputError("--hardware", "nothing", "a preset, with --what roofline")
+    return roofline(
+        hardware=p.hardware, schedules=p.schedules, tiles=p.tiles, tile_multiple=p.tile_multiple, **p.fields
+    ).to_rows()
+
+
+QUESTIONS: dict[str, Callable[[Point], Rows]] = {
+    "tune": rows_of_tune, "cache": rows_of_cache, "check": rows_of_check, "roofline": rows_of_roofline,
+}  # fmt: skip
+WITHOUT_TILES = ("tune",)  # finds them
+
+
+class Asked:
+    """The rows of a command at all points of a grid, as tables of one point each, at their numbers.
+
+    They are in the order of `Chunks`, with tiles fastest. `columns` are those to show: those asked for, or those of the
+    first point of each mask, type, option and tiles.
+    """
+
+    unit = "points"
+    int64 = True
+
+    def __init__(self, plan: Sweep, what: str, columns: tuple[str, ...] = ()):
+        if plan.tiles and what in WITHOUT_TILES:
+            raise InputError("--tiles", ",".join(plan.tiles), f"nothing with --what {what}, which finds the tiles")
+        self.plan, self.ask = plan, QUESTIONS[what]
+        axes = {name: values for name, values in plan.sizes.items() if values is not None}
+        self.axes: dict[str, Sequence[object]] = {
+            "tile_multiple": plan.multiples, "options": plan.options, "type": plan.types, "mask": plan.masks, **axes,
+            "tiles": plan.tiles or (None,),
+        }  # fmt: skip
+        self.shown = columns or self.columns(plan.columns)
+
+    def __len__(self) -> int:
+        return prod(map(len, self.axes.values()))
+
+    @property
+    def most_rows(self) -> int:
+        return 1
+
+    def rows_of_part(self, asked: int = 0) -> int:
+        """The points of a part."""
+        return asked or POINTS_OF_PART
+
+    def first_row(self, number: int) -> int:
+        return number
+
+    def at_row(self, row: int) -> int:
+        return min(len(self), row)
+
+    def __iter__(self) -> Iterator[pd.DataFrame]:
+        return map(self.__getitem__, range(len(self)))
+
+    def __getitem__(self, number: int) -> pd.DataFrame:
+        """The rows of a grid point."""
+        import pandas as pd
+
+        rows = self.rows(number)
+        if not self.plan.columns and (more := {name for row in rows for name in row} - {*self.shown}):
+            raise InternalError(f"columns that the first points of a sweep lack: {', '.join(sorted(more))}")
+        return pd.DataFrame({name: column([row.get(name) for row in rows]) for name in self.shown})
+
+    def rows(self, number: int) -> list[Row]:
+        """The rows of a grid point, with the columns of the point first."""
+        point, before = self.point(number)
+        return [cast("Row", finite({**before, **row})) for row in self.ask(point)]
+
+    def point(self, number: int) -> tuple[Point, Row]:
+        """(a grid point, its columns)."""
+        from ..core.problem import Attention
+
+        at: dict[str, object] = {}
+        places: dict[str, int] = {}
+        for name in reversed(self.axes):
+            number, places[name] = divmod(number, len(self.axes[name]))
+            at[name] = self.axes[name][places[name]]
+        dtype, acc_dtype = cast("tuple[str, str | None]", at["type"])
+        sizes = {name: at[name] for name in NUMBERS if name in at}
+        fields: Fields = {**cast("Fields", at["options"]), **sizes}
+        fields |= {"dtype": dtype, "acc_dtype": acc_dtype, "mask": at["mask"]}
+        hardware = self.plan.hardware[places["M"]] if self.plan.hardware else None
+        M_bytes, multiple = cast("int | None", at.get("M")), cast("int", at["tile_multiple"])
+        point = Point(fields, M_bytes, hardware, self.plan.schedules, cast("str | None", at["tiles"]), multiple)
+        problem = Attention(**fields)
+        known: dict[str, object] = {name: getattr(problem, name, None) for name in OF_POINT}
+        known |= {"mask": str(cast("Mask", at["mask"])), "tile_multiple": multiple, "hardware": hardware}
+        known |= {"M_bytes": M_bytes, "M_words": None if M_bytes is None else M_bytes // problem.word_bytes}
+        before = {name: known[name] for name in self.of_point}
+        return point, before | ({"tiles": point.tiles} if self.plan.tiles else {})
+
+    @property
+    def of_point(self) -> list[str]:
+        """The columns of a point: the problem, and the axes that are unusual."""
+        shown = {*replace(self.plan, columns=()).shown, *(["hardware"] if self.plan.hardware else [])}
+        return [name for name in OF_POINT if name in shown]
+
+    def columns(self, asked: tuple[str, ...]) -> tuple[str, ...]:
+        """The columns of the first points, in the order in which they appear; or those asked for."""
+        firsts = product(*(range(len(values)) if name in BRANCHES else [0] for name, values in self.axes.items()))
+        rows = [row for places in firsts for row in self.rows(self.number(places))]
+        known = tuple(dict.fromkeys(name for row in rows for name in row))
+        for name in asked:
+            if name not in known:
+                raise InputError("--columns", name, ", ".join(known), suggestion(name, known))
+        return asked or known
+
+    def number(self, places: Sequence[int]) -> int:
+        """The number of the grid point at these places of the axes."""
+        found = 0
+        for place, values in zip(places, self.axes.values(), strict=True):
+            found = found * len(values) + place
+        return found
+
+
+BRANCHES = ("options", "type", "mask", "tiles", "tile_multiple")  # axes that may decide which columns there are
