@@ -58,6 +58,7 @@ POOLS = {
     "--unfused": (["scale", "mask-add,dropout"], ["", ",", "scal"]),
     "--elementwise": (["0", "1"], [*fuzz.BAD_NUMBERS, "10001"]),
     "--jobs": (["1"], [*fuzz.BAD_NUMBERS, "1025"]),
+    "--scheduler": (["tcp://"], ["", "nowhere"]),
     "--part-rows": (["1", "100000"], fuzz.BAD_NUMBERS),
     "--splits": (["1", "3", "100"], fuzz.BAD_NUMBERS),
     "--places": (["1", "4"], ["0", "33", "x", ""]),
