@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..files import written_whole
 from .block_svg import TIMELINE_NOTE, footprint_svg, timeline_svg
 from .chart import GREY, INK, ink_on, number, round_steps, size, tensor_colours
+from .draw import write_svg
 from .matplotlib_chart import RC_PARAMS, format_of, pyplot, save
 from .occupancy import Footprint, Timeline
 
@@ -24,8 +24,7 @@ def draw_blocks(found: Footprint | Timeline, path: str) -> None:
     """Draw the picture to a file. The file's name gives the format, and only PNG and PDF need matplotlib."""
     kind = format_of(path)
     if kind == "svg":
-        with written_whole(path) as temporary, open(temporary, "w", encoding="utf-8", newline="") as file:
-            file.write(blocks_svg(found))
+        write_svg(blocks_svg(found), path)
         return
     plt = pyplot()
     with plt.rc_context(RC_PARAMS):

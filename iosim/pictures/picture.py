@@ -19,12 +19,12 @@ from ..units import parse_count
 from . import matplotlib_chart
 from .block_matplotlib import blocks_svg, draw_blocks
 from .chart import Sheet
-from .draw import draw_sheet
+from .draw import draw_mask, draw_sheet
 from .occupancy import Footprint, Timeline, block_rows, footprint, timeline
 from .predicted import predicted_sheet
 from .race import Race, draw_race, race, race_rows, race_svg
 from .roofline import roofline_sheet
-from .svg_chart import sheet_svg, tiles_svg
+from .svg_chart import mask_svg, sheet_svg
 from .traffic import read_rows, sheet_of_rows, traffic_chart
 from .tune_curve import curve_sheet
 
@@ -51,14 +51,14 @@ class Picture(Answer):
     """What is drawn, as plain values."""
 
     def save(self, path: str) -> None:
-        """Draw it to a file whose name ends in .svg, .png or .pdf. The last two need matplotlib, and so does a mask."""
+        """Draw it to a file whose name ends in .svg, .png or .pdf. The last two need matplotlib."""
         matplotlib_chart.format_of(path)
         if isinstance(self.drawn, Race):
             draw_race(self.drawn, path)
         elif isinstance(self.drawn, Sheet):
             draw_sheet(self.drawn, path)
         elif isinstance(self.drawn, TileMap):
-            matplotlib_chart.draw_mask(self.drawn, path)
+            draw_mask(self.drawn, path)
         else:
             draw_blocks(self.drawn, path)
 
@@ -68,7 +68,7 @@ class Picture(Answer):
             return race_svg(self.drawn)
         if isinstance(self.drawn, Sheet):
             return sheet_svg(self.drawn)
-        return tiles_svg(self.drawn) if isinstance(self.drawn, TileMap) else blocks_svg(self.drawn)
+        return mask_svg(self.drawn) if isinstance(self.drawn, TileMap) else blocks_svg(self.drawn)
 
     def _repr_html_(self) -> str:
         svg = self.svg()

@@ -11,11 +11,11 @@ from ..core.watchers import Trace
 from ..counting.count import rules_of
 from ..counting.summary import asked
 from ..errors import InputError
-from ..files import written_whole
 from ..schedules import SCHEDULES
 from ..tracing.event_file import check_length, count_events
 from ..units import parse_bytes
 from .chart import INK, tensor_colours
+from .draw import write_svg
 from .matplotlib_chart import format_of
 from .occupancy import Fullest, chosen, name_of, tiling_of
 from .svg_chart import MUTED, SHEET_WIDTH, broken, head_svg, label, svg_file
@@ -142,8 +142,7 @@ def draw_race(found: Race, path: str) -> None:
     """Write the picture to a file, which must be SVG: the others do not move."""
     if format_of(path) != "svg":
         raise InputError("-o", path, "a file that ends in .svg", "the picture moves")
-    with written_whole(path) as temporary, open(temporary, "w", encoding="utf-8", newline="") as file:
-        file.write(race_svg(found))
+    write_svg(race_svg(found), path)
 
 
 # ---------------------------------------------------------------- SVG

@@ -350,8 +350,35 @@ def bars_svg(rows: list[tuple[str, list[tuple[str, int]], str]], limit: int, lim
 
 
 def tiles_svg(tiles: TileMap) -> str:
-    """A mask as SVG, tile by tile. The more of a tile is visible, the darker it is. Runs of equal small tiles are one
-    rectangle."""
+    """A mask as SVG for a page, tile by tile."""
+    (width, height), found = tile_rects(tiles)
+    return svg_frame(width, height, tiles.title, "".join(found))
+
+
+def mask_svg(tiles: TileMap) -> str:
+    """A mask as the text of an SVG file: its title, its tiles, and what its axes and its shades mean."""
+    (width, height), rects = tile_rects(tiles)
+    left = LEFT + 14
+    parts, top = head_svg(tiles.title)
+    parts.append(label(left, top + 22, "keys →", "start", INK) + label(left - 7, top + 44, "queries ↓", "end", INK))
+    parts.append(f'<g transform="translate({left} {top + 32})">{"".join(rects)}</g>')
+    shades = [(left + width + 24, top + 50 + 24 * k, share) for k, share in enumerate((1.0, 0.5, 0.0))]
+    for x, y, share in shades:
+        look = PLAIN["tile"] + f' opacity="{opacity(share):.2f}"' if share else PLAIN["empty"]
+        parts.append(f'<rect {look} x="{x:.1f}" y="{y - 11:.1f}" width="14" height="14"/>')
+        parts.append(label(x + 20, y, f"{share:.0%} of the pairs visible" if share else "skipped", "start", INK))
+    bottom = top + 32 + max(height, 90) + 16
+    return svg_file(SHEET_WIDTH, bottom, tiles.title, "".join(parts))
+
+
+def opacity(share: float) -> float:
+    """The opacity of a tile of which this share is visible."""
+    return 0.35 + 0.65 * share
+
+
+def tile_rects(tiles: TileMap) -> tuple[tuple[float, float], list[str]]:
+    """(width, height) of a mask, and its tiles. The more of a tile is visible, the darker it is. Runs of equal small
+    tiles are one rectangle."""
     rows, columns = tiles.shares.shape
     scale = 420 / max(rows * tiles.rows_q, columns * tiles.rows_k)
     height, width = scale * tiles.rows_q, scale * tiles.rows_k
@@ -363,7 +390,7 @@ def tiles_svg(tiles: TileMap) -> str:
             if gap or j == columns or line[j] != line[start]:
                 if line[start]:
                     box = f'x="{start * width:.1f}" y="{i * height:.1f}" width="{(j - start) * width - gap:.1f}"'
-                    look = f'height="{height - gap:.1f}" opacity="{0.35 + 0.65 * line[start]:.2f}"'
+                    look = f'height="{height - gap:.1f}" opacity="{opacity(line[start]):.2f}"'
                     found.append(f'<rect class="tile" {PLAIN["tile"]} {box} {look}/>')
                 start = j
-    return svg_frame(columns * width, rows * height, tiles.title, "".join(found))
+    return (columns * width, rows * height), found

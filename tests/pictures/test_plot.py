@@ -201,7 +201,6 @@ def test_steps_hold_a_value(iosim, tmp_path):
     assert (vertices(tmp_path / "a.svg"), vertices(tmp_path / "b.svg")) == (30, 59)
 
 
-@pytest.mark.needs("matplotlib")
 def test_a_picture_of_a_mask(iosim, tmp_path):
     args = ("--mask", "causal&window:64", "--N", 512, "--tiles", "32x32", "-o", tmp_path / "m.svg")
     assert iosim("plot", "--picture", "mask", *args).exit_code == 0

@@ -8,12 +8,14 @@ import pytest
 from paths import DOCS, ROOT
 
 import iosim as package
+from iosim.core.tiling import Tiling
 from iosim.counting.bounds import floor_of
 from iosim.counting.count import count
 from iosim.errors import InputError
+from iosim.masks.picture import tile_map
 from iosim.pictures.chart import TENSORS, Chart, ChartLine, ChartPoint, Sheet, shapes, tensor_colours
 from iosim.pictures.roofline import roofline_sheet
-from iosim.pictures.svg_chart import OUTLINES, THIN, sheet_svg, text_width, thinned
+from iosim.pictures.svg_chart import OUTLINES, THIN, mask_svg, sheet_svg, text_width, thinned
 from iosim.pictures.traffic import sheet_of_rows, traffic_chart
 from iosim.pictures.tune_curve import FLOOR, LEAST, curve_sheet
 from iosim.studies.roofline import roofline
@@ -79,6 +81,15 @@ def test_texts_of_svg_keep_apart_and_inside(name):
     assert len(found) > 8 and overlapping(found) == []
     outside = [b for b in found if not (b[1] >= 0 and b[3] <= width and b[2] >= 0 and b[4] <= height)]
     assert outside == []
+
+
+@pytest.mark.parametrize("mask, Nk", [("causal&window:64", None), ("global:20|strided:64", 128), ("dense", 2048)])
+def test_texts_of_masks_keep_apart_and_inside(mask, Nk):
+    text = mask_svg(tile_map(mask, 512, Nk, Tiling(32, 32)))
+    width, height = map(float, re.search(r'width="([\d.]+)" height="([\d.]+)"', text).groups())
+    found = boxes(text)
+    assert len(found) >= 6 and overlapping(found) == []
+    assert [b for b in found if not (b[1] >= 0 and b[3] <= width and b[2] >= 0 and b[4] <= height)] == []
 
 
 @pytest.mark.parametrize("name", SHEETS)
