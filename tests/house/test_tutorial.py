@@ -122,6 +122,7 @@ FACTS = {
         min(words(name, f"{M}el", tiles="best") for name in ("standard-tiled", "standard-square") if M >= 8192 or "square" in name)
         < words("flash2", f"{M}el", tiles="best") for M in (2048, 4096, 8192)
     ),
+    "`matmul-tiled` moves 143654912 words with this SRAM": lambda: words("matmul-tiled", "100KB") == 146800640,
     "to 0.526": lambda: round(
         words("block-sparse-q", "100KB", mask="causal") / words("flash2", "100KB", mask="causal"), 3) == 0.526,
     "With T x T square tiles it is (T + 1) / 2T": lambda: all(
@@ -157,6 +158,12 @@ def test_no_number_of_the_text_stands_alone():
         sorted(number for number in said if float(number) >= 10 or "." in number if number not in printed | free) == []
     )
     assert len(printed & said) > 10
+
+
+def test_errors_of_other_texts_are_in_the_list():
+    listed = set(re.findall(r"^\| (E\d+) \|", (DOCS / "sources.md").read_text(), re.M))
+    named = set(re.findall(r"\bE\d+\b", PROSE))
+    assert named <= listed and len(named) >= 15
 
 
 def test_the_lesson_is_one_sitting():
