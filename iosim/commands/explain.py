@@ -11,7 +11,6 @@ from .answer import Output, Part, answer_all, say
 from .options import (
     COUNT,
     HARDWARE,
-    Need,
     Option,
     flag_option,
     named_command,
@@ -24,11 +23,11 @@ if TYPE_CHECKING:
     from ..core.problem import Attention
     from ..kernels.explain import Explained
 
-GRID = Need("grid")
 
-
-@named_command("explain", needs=(GRID,))
-@click.argument("file")
+@named_command("explain")
+@click.argument("file", required=False)
+@text_option("--script", "A Python file whose launches are caught and answered for, instead of FILE and a launch.",
+             metavar="FILE.py")  # fmt: skip
 @text_option("--kernel", "The kernel's name (default: the only one of the file).", metavar="NAME")
 @text_option("--grid", "Programs: one to three expressions in the names of --arg and --const.", metavar="EXPRESSIONS")
 @click.option("--arg", "args", cls=Option, multiple=True, metavar="NAME=VALUE",
@@ -47,27 +46,35 @@ GRID = Need("grid")
 @problem_options
 @outputs
 def command(
-    file: str, kernel: str | None, grid: str | None, args: tuple[str, ...], consts: tuple[str, ...], warps: str | None,
-    stages: str | None, target: str, hardware: str | None, computes: str | None, tune: bool, no_resources: bool,
-    output: Output, **given: str | bool | None,
+    file: str | None, script: str | None, kernel: str | None, grid: str | None, args: tuple[str, ...],
+    consts: tuple[str, ...], warps: str | None, stages: str | None, target: str, hardware: str | None,
+    computes: str | None, tune: bool, no_resources: bool, output: Output, **given: str | bool | None,
 ) -> None:  # fmt: skip
     """What a launch of a Triton kernel reads and writes, word by word, and what it takes on a GPU. Needs no GPU.
 
     The kernel is compiled by Triton for --target, and its own addresses are followed for every program of the grid.
+    FILE has kernels, or is a TOML file with launches (file, kernel, grid, warps, stages, tables arg and const).
 
     Example: iosim explain kernels.py --kernel attention --grid "cdiv(N, BM), H" --arg Q=fp16[H,N,D] --arg K=fp16[H,N,D]
     --arg V=fp16[H,N,D] --arg O=fp16[H,N,D] --arg scale=0.125 --arg N=4096 --arg H=8 --const D=64 --const BM=128
     --const BN=64 --warps 8 --as attention --heads 8 --d 64
     """
-    from ..kernels.launch import launch_answers
+    from ..kernels.launch import Question, launch_answers, script_answers
+    from ..kernels.launch_file import LaunchTexts, launches_of_file
 
     problem, roles = meaning(computes, given)
-    if grid is None:
-        raise InputError("--grid", "nothing", "one to three expressions")
-    answers = launch_answers(
-        file, kernel, grid, texts("--arg", args), texts("--const", consts), warps, stages, target, hardware, problem,
-        roles, not no_resources, tune,
-    )  # fmt: skip
+    question = Question(target, hardware, problem, roles, not no_resources, tune)
+    own = LaunchTexts(file or "", kernel, grid, warps, stages, texts("--arg", args), texts("--const", consts))
+    if script is not None:
+        if file is not None or grid is not None or own.arg or own.const:
+            raise InputError("--script", "a launch beside it", "--script alone, with --kernel, --tune and --target")
+        answers, refused = script_answers(script, kernel, question)
+        say(refused)
+    elif file is None:
+        raise InputError("FILE", "nothing", "a Python file with kernels, a TOML file with launches, or --script")
+    else:
+        launches = [own.over(one) for one in launches_of_file(file)] if file.endswith(".toml") else [own]
+        answers = [answer for launch in launches for answer in launch_answers(launch, question)]
     answer_all([part_of(answer) for answer in answers], output)
 
 

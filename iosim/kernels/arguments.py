@@ -36,12 +36,15 @@ Value = object  # what a kernel takes: an integer, a float, a truth, a text, a t
 class Tensor:
     """A tensor that a kernel is given: what its words are, its shape, and its data where they are known.
 
-    Its words lie in order, the last axis without gaps.
+    Its words lie in order, the last axis without gaps, unless `strides` says where they lie.
     """
 
     dtype: str
     shape: tuple[int, ...]
     data: Elements | None = None
+    strides: tuple[int, ...] | None = None
+    offset: int = 0
+    """Words from an aligned address to its start, as in a slice of another tensor."""
 
     @property
     def word_bytes(self) -> int:
@@ -51,9 +54,16 @@ class Tensor:
     def words(self) -> int:
         return prod(self.shape)
 
+    @property
+    def reach(self) -> int:
+        """Words from its first to its last, both included."""
+        if self.strides is None or 0 in self.shape:
+            return self.words
+        return 1 + sum((n - 1) * abs(step) for n, step in zip(self.shape, self.strides, strict=True))
+
     def stride(self, axis: int | None = None) -> int | tuple[int, ...]:
         """Words from one index of an axis to the next; of all axes without one."""
-        strides = tuple(prod(self.shape[k + 1 :]) for k in range(len(self.shape)))
+        strides = self.strides or tuple(prod(self.shape[k + 1 :]) for k in range(len(self.shape)))
         return strides if axis is None else strides[axis]
 
 
@@ -80,8 +90,17 @@ def as_tensor(value: Value, where: str) -> Tensor | None:
         return None
     import numpy as np
 
-    data = value if isinstance(value, np.ndarray) else None
-    return Tensor(checked_dtype(str(dtype), where), tuple(int(n) for n in shape), data)
+    short, sizes = checked_dtype(str(dtype), where), tuple(int(n) for n in shape)
+    if isinstance(value, np.ndarray):
+        return Tensor(short, sizes, value)
+    stride, offset = getattr(value, "stride", None), getattr(value, "storage_offset", None)
+    strides = tuple(int(n) for n in stride()) if callable(stride) else None
+    found = Tensor(short, sizes, None, strides, int(offset()) if callable(offset) else 0)
+    if not hasattr(value, "_iosim_values"):
+        return found
+    from .pretend import values_of
+
+    return replace(found, data=values_of(value, found.reach))
 
 
 # ---------------------------------------------------------------- texts

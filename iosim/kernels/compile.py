@@ -38,10 +38,10 @@ class Argument:
 
     def __init__(self, tensor: Tensor) -> None:
         self.dtype, self.shape, self.stride = DTYPES[tensor.dtype][0], tensor.shape, tensor.stride
-        self.bytes = tensor.words * tensor.word_bytes
+        self.bytes, self.start = tensor.reach * tensor.word_bytes, tensor.offset * tensor.word_bytes
 
     def data_ptr(self) -> int:
-        return ALIGNED
+        return ALIGNED + self.start
 
     def ptr_range(self) -> int:
         return self.bytes
@@ -76,6 +76,7 @@ class Kernel:
         from triton.runtime.autotuner import Autotuner, Heuristics
         from triton.runtime.jit import JITFunction
 
+        self.found = found
         self.heuristics: dict[str, Callable[[Mapping[str, Value]], Value]] = {}
         self.configurations: list[Configuration] = []
         while isinstance(found, Autotuner | Heuristics):

@@ -85,6 +85,10 @@ class Explained(Answer):
     nearest: Nearest | None = None
     floor: Floor | None = None
     warnings: list[str] = field(default_factory=list)
+    place: str | None = None
+    """The line of a script that launches it."""
+    launches: int = 1
+    """Equal launches of a script."""
 
     @property
     def programs(self) -> int:
@@ -168,6 +172,8 @@ class Explained(Answer):
             "hardware": self.hardware.name if self.hardware else None,
             "floor": self._floor_row(),
             "nearest": self.nearest.to_dict() if self.nearest else None,
+            "place": self.place,
+            "launches": self.launches,
             "notes": list(self.warnings),
         }
 
@@ -196,6 +202,8 @@ class Explained(Answer):
     def _head(self) -> Iterator[str]:
         """What was launched."""
         constants = ", ".join(f"{name}={plain_value(value)}" for name, value in self.constants.items())
+        if self.place:
+            yield self.place + (f", {self.launches} equal launches" if self.launches > 1 else "")
         yield f"{self.kernel}, grid {self.grid}: {self.programs} programs of {self.num_warps} warps, {self.target}"
         if constants:
             yield constants
@@ -340,7 +348,7 @@ def whole_number(value: Value) -> int | None:
 def ways_of(made: Compilation, name: str, requests: Mapping[tuple[str, str], Requests]) -> dict[str, Way]:
     """The numbers of one argument."""
     tensor = made.tensors[name]
-    size = tensor.words * tensor.word_bytes
+    size = tensor.reach * tensor.word_bytes
     found = {way: requests.get((name, way)) for way in WAYS}
     return {way: Way() if r is None else Way.of(r, tensor.word_bytes, size) for way, r in found.items()}
 

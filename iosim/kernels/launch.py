@@ -4,45 +4,95 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ..errors import InputError, suggestion
 from .arguments import Names, Value
-from .compile import Kernel, kernel_of
+from .compile import Configuration, Kernel, kernel_of
 from .explain import Explained, choices, explained
+from .launch_file import LaunchTexts
 
 if TYPE_CHECKING:
     from ..core.problem import Attention
+    from .script import Caught
 
 WORD = re.compile(r"[A-Za-z_]\w*")
 
 
-def launch_answers(
-    file: str, name: str | None, grid: str, args: Mapping[str, str], consts: Mapping[str, str], warps: str | None,
-    stages: str | None, target: str, hardware: str | None, problem: Attention | None, roles: Mapping[str, str],
-    resources: bool, tune: bool,
-) -> list[Explained]:  # fmt: skip
-    """The answer for a launch; with `tune` one for each configuration, those that fit and move least first."""
+@dataclass(frozen=True)
+class Question:
+    """What is asked of launches: for which GPU, beside which problem, and how much of the answer is wanted."""
+
+    target: str = "sm_90"
+    hardware: str | None = None
+    problem: Attention | None = None
+    roles: Mapping[str, str] = field(default_factory=dict)
+    resources: bool = True
+    tune: bool = False
+
+    def answer(self, kernel: Kernel, chosen: Configuration, grid: Value, given: Mapping[str, Value],
+               num_warps: int | None, num_stages: int | None) -> Explained:  # fmt: skip
+        """The answer for one configuration."""
+        return explained(kernel, chosen, grid, given, num_warps, num_stages, self.target, self.hardware, self.problem,
+                         self.roles, self.resources)  # fmt: skip
+
+    def choices(self, kernel: Kernel, given: Mapping[str, Value]) -> list[Configuration]:
+        """The configurations that are left: one, unless all of them are asked for."""
+        left = choices(kernel, given)
+        if len(left) > 1 and not self.tune:
+            raise InputError(f"kernel {kernel.name}", f"{len(left)} configurations of @triton.autotune",
+                             "one, or --tune", f"give --const for {', '.join(left[0].constants)}")  # fmt: skip
+        return left
+
+
+def launch_answers(launch: LaunchTexts, question: Question) -> list[Explained]:
+    """The answer for a launch; for several configurations those that fit and move least first."""
     from ..units import parse_count
 
-    kernel = kernel_of(file, name)
-    num_warps = None if warps is None else parse_count(warps, "--warps")
-    num_stages = None if stages is None else parse_count(stages, "--stages")
+    if launch.grid is None:
+        raise InputError("--grid", "nothing", "one to three expressions")
+    kernel = kernel_of(launch.file, launch.kernel)
+    args, consts = launch.arg, launch.const
+    num_warps = None if launch.warps is None else parse_count(launch.warps, "--warps")
+    num_stages = None if launch.stages is None else parse_count(launch.stages, "--stages")
     given = given_values(kernel, args, consts)
-    left = choices(kernel, given)
-    if len(left) > 1 and not tune:
-        raise InputError(f"kernel {kernel.name}", f"{len(left)} configurations of @triton.autotune", "one, or --tune",
-                         f"give --const for {', '.join(left[0].constants)}")  # fmt: skip
     found = []
-    for chosen in left:
+    for chosen in question.choices(kernel, given):
         values = kernel.completed(given, chosen)
         reading = reader(args, consts, values)
-        size = reading.value(f"({grid},)")
+        size = reading.value(f"({launch.grid},)")
         check_read(kernel, {**args, **consts}, reading.read)
-        found.append(
-            explained(kernel, chosen, size, given, num_warps, num_stages, target, hardware, problem, roles, resources)
-        )
+        found.append(question.answer(kernel, chosen, size, given, num_warps, num_stages))
     return sorted(found, key=rank)
+
+
+def script_answers(file: str, name: str | None, question: Question) -> tuple[list[Explained], list[str]]:
+    """The answers for the launches of a script, equal ones once, and what could not be answered."""
+    from .compile import capability
+    from .script import caught_launches
+
+    caught, early = caught_launches(file, capability(question.target))
+    refused = [f"{file} ended early, {early}"] if early else []
+    kept: dict[tuple[object, ...], list[Caught]] = {}
+    for launch in caught:
+        if name in (None, launch.kernel.name):
+            kept.setdefault(launch.key, []).append(launch)
+    found: list[Explained] = []
+    for first, *others in kept.values():
+        try:
+            new = [
+                question.answer(first.kernel, chosen, first.grid, first.arguments, first.num_warps, first.num_stages)
+                for chosen in question.choices(first.kernel, first.arguments)
+            ]
+            found += [replace(a, place=first.line, launches=1 + len(others)) for a in sorted(new, key=rank)]
+        except InputError as error:
+            refused.append(f"{first.line}: {error}")
+    if not found:
+        names = ", ".join(dict.fromkeys(launch.kernel.name for launch in caught)) or "no kernel"
+        raise InputError(refused[0] if refused else f"--script {file}", f"launches of {names}, and no answer",
+                         "a script that launches kernels" if name is None else f"a launch of {name}")  # fmt: skip
+    return found, refused
 
 
 def rank(answer: Explained) -> tuple[bool, int, int]:

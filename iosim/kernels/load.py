@@ -104,11 +104,16 @@ class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     ) -> importlib.machinery.ModuleSpec | None:
         package = name.partition(".")[0]
         there = package in sys.modules and not isinstance(sys.modules[package], StandIn)
-        if not importer().startswith((self.folder, __file__)):
+        if not self.of_user(importer()):
             return None
         if there or package in ("triton", "iosim", self.own):
             return None
         return importlib.machinery.ModuleSpec(name, self, is_package=True)
+
+    def of_user(self, file: str) -> bool:
+        """Whether a file is in the user's folder, and not in a package that is installed below it."""
+        inside = file.startswith(self.folder) and "site-packages" not in file.removeprefix(self.folder)
+        return inside or file == __file__
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
         if "." not in spec.name and spec.name not in MISSING:
@@ -157,10 +162,14 @@ def run_file(file: str) -> ModuleType:
     while (top / "__init__.py").exists():
         top = top.parent
     name = ".".join(path.relative_to(top).with_suffix("").parts)
+    own = name.partition(".")[0]
     FAILED.clear()
-    sys.path.insert(0, str(top))
     try:
-        with stand_ins(name.partition(".")[0], top / name.partition(".")[0] if "." in name else top), absent_gpu():
+        with (
+            folder_on_path(top),
+            stand_ins(own, top / own if "." in name else top),
+            absent_gpu(),
+        ):
             if "." in name:
                 return importlib.import_module(name)
             spec = importlib.util.spec_from_file_location("kernels_of_user_" + name, path)
@@ -173,8 +182,17 @@ def run_file(file: str) -> ModuleType:
         raise
     except Exception as error:
         raise InputError(file, fault(error, path), "a file that can be run") from None
+
+
+@contextmanager
+def folder_on_path(folder: Path) -> Iterator[None]:
+    """Modules of a folder can be imported meanwhile."""
+    sys.path.insert(0, str(folder))
+    try:
+        yield
     finally:
-        sys.path.remove(str(top))
+        if str(folder) in sys.path:
+            sys.path.remove(str(folder))
 
 
 def run_statements(path: Path, module: ModuleType) -> None:

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import argparse
 import csv
+import gzip
 import json
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Iterator
@@ -194,10 +196,16 @@ def notes_of(path: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def measured(folder: str, jobs: list[list[int]], out: Path, ncu: list[str], end: float) -> dict[tuple[int, int], dict]:
-    """Notes on jobs by (launch, configuration). A job that ends its process is left out, and the rest go on."""
+def measured(
+    folder: str, jobs: list[list[int]], ncu: list[str], end: float, kept: Path | None = None
+) -> dict[tuple[int, int], dict]:
+    """Notes on jobs by (launch, configuration). A job that ends its process is left out, and the rest go on.
+
+    What the profiler writes is kept in a file, if one is given.
+    """
     found: dict[tuple[int, int], dict] = {}
     part, rest = 0, jobs
+    out = Path(tempfile.mkdtemp())  # a fresh one, because notes are added to files
     while rest and time.monotonic() < end and part < 20:
         jobs = rest[:AT_A_TIME]
         jobs_path, notes_path, log = out / f"jobs{part}.json", out / f"notes{part}.jsonl", out / f"ncu{part}.csv"
@@ -218,7 +226,14 @@ def measured(folder: str, jobs: list[list[int]], out: Path, ncu: list[str], end:
         for note in notes:
             found[note["number"], note["choice"]] = note  # type: ignore[index]
         for note, kernel in zip(ran, kernels, strict=False):
-            note |= {"profiled": kernel.name, **{name: kernel.metrics.get(m) for name, m in METRICS.items()}}
+            metrics = {name: kernel.metrics.get(m) for name, m in METRICS.items()}
+            if kernel.name.partition("(")[0] != note["name"]:
+                print(f"{kernel.name} was profiled where {note['name']} was launched", file=sys.stderr)
+                break
+            note |= metrics
+        if log.exists() and kept is not None:
+            with gzip.open(kept, "ab") as file:
+                file.write(log.read_bytes())
         if len(notes) < len(jobs):
             print(f"job {jobs[len(notes)]} ended the process: {said[-1500:]}", file=sys.stderr)
             found[tuple(jobs[len(notes)])] = {"ran": False, "why": said[-200:]}  # type: ignore[index]
@@ -313,6 +328,8 @@ def main() -> int:
     parser.add_argument("--table")
     parser.add_argument("--only", default="", help="launches whose file or kernel has this in its name")
     parser.add_argument("--processes", type=int)
+    parser.add_argument("--times", help="a file with the times; only bytes are measured")
+    parser.add_argument("--seconds", type=float, default=LIMIT_SECONDS)
     parser.add_argument("--worker", nargs=2)
     parser.add_argument("--profiled", action="store_true")
     given = parser.parse_args()
@@ -331,37 +348,40 @@ def main() -> int:
     print(f"{len(rows)} rows by iosim in {time.monotonic() - begin:.0f} s", file=sys.stderr)
     write(rows, out)
     if not given.dry:
-        measure(given.packages, rows, out, begin + LIMIT_SECONDS)
+        measure(given.packages, rows, out, begin + given.seconds, given.times)
         write(rows, out)
     print("\n".join(table(read_rows(out / "on_gpu.csv"))))
     return 0
 
 
-def measure(packages: str, rows: list[dict[str, object]], out: Path, end: float) -> None:
+def measure(packages: str, rows: list[dict[str, object]], out: Path, end: float, times_of: str | None) -> None:
     """Add to the rows what is measured: once alone for times, once under the profiler for bytes."""
-    import tempfile
-
     safe = [row for row in rows if "reads" in row and not row["why"]]
-    with tempfile.TemporaryDirectory() as scratch:
+    start = time.monotonic()
+    if times_of is None:
         jobs = [[row["number"], row["choice"]] for row in safe]
-        start = time.monotonic()
-        times = measured(packages, jobs, Path(scratch), [], start + (end - start) * 0.45)  # type: ignore[arg-type]
+        found = measured(packages, jobs, [], start + (end - start) * 0.45)  # type: ignore[arg-type]
         for row in safe:
-            row |= times.get((row["number"], row["choice"]), {})  # type: ignore[call-overload]
-        write(rows, out)
-        print(f"times: {time.monotonic() - start:.0f} s", file=sys.stderr)
-        ncu = find_ncu()
-        command = [ncu, "--clock-control", "none", "--csv", "--print-units", "base", "--profile-from-start", "off",
-                   "--force-overwrite", "--metrics", ",".join(known_metrics(ncu))]  # fmt: skip
-        jobs = [[row["number"], row["choice"]] for row in safe if row.get("ran")]
-        bytes_ = measured(packages, jobs, Path(scratch), command, end)  # type: ignore[arg-type]
-        if not any("nanoseconds" in note for note in bytes_.values()):
-            print("none profiled: once more with the usual metrics", file=sys.stderr)
-            command[-1] = ",".join((*counters.METRICS, *counters.LAUNCH_METRICS))
-            bytes_ = measured(packages, jobs, Path(scratch), command, end)  # type: ignore[arg-type]
+            row |= found.get((row["number"], row["choice"]), {})  # type: ignore[call-overload]
+    else:
+        before = {tuple(row[name] for name in WHERE): row for row in read_rows(Path(times_of))}
         for row in safe:
-            row |= {k: v for k, v in bytes_.get((row["number"], row["choice"]), {}).items() if k in METRICS}  # type: ignore[call-overload]
-        print(f"bytes: {time.monotonic() - start:.0f} s", file=sys.stderr)
+            old = before.get(tuple(str(row[name]) for name in WHERE), {})
+            row |= {name: old.get(name) for name in RAN} | {"ran": old.get("ran") == "True"}
+    write(rows, out)
+    print(f"times: {time.monotonic() - start:.0f} s", file=sys.stderr)
+    ncu = find_ncu()
+    command = [ncu, "--clock-control", "none", "--csv", "--print-units", "base", "--profile-from-start", "off",
+               "--force-overwrite", "--metrics", ",".join(known_metrics(ncu))]  # fmt: skip
+    jobs = [[row["number"], row["choice"]] for row in safe if row.get("ran")]
+    bytes_ = measured(packages, jobs, command, end, out / "ncu.csv.gz")  # type: ignore[arg-type]
+    if not any("nanoseconds" in note for note in bytes_.values()):
+        print("none profiled: once more with the usual metrics", file=sys.stderr)
+        command[-1] = ",".join((*counters.METRICS, *counters.LAUNCH_METRICS))
+        bytes_ = measured(packages, jobs, command, end, out / "ncu.csv.gz")  # type: ignore[arg-type]
+    for row in safe:
+        row |= {k: v for k, v in bytes_.get((row["number"], row["choice"]), {}).items() if k in METRICS}  # type: ignore[call-overload]
+    print(f"bytes: {time.monotonic() - start:.0f} s", file=sys.stderr)
 
 
 def write(rows: list[dict[str, object]], out: Path) -> None:

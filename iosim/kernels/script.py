@@ -1,0 +1,145 @@
+"""Runs a script with its launches caught: each is noted with its arguments, and none is run.
+
+With PyTorch its tensors take no memory (pretend.py). Without it a script can launch kernels with `iosim.tensor`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, redirect_stdout
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+
+from ..errors import InputError, IosimError
+from .absent import absent_gpu
+from .arguments import Value, as_tensor
+from .compile import Kernel, require_triton
+from .load import fault, folder_on_path, stand_ins
+
+
+@dataclass(frozen=True)
+class Caught:
+    """A launch of a script: its kernel, its grid (a tuple or a function of the arguments), and its arguments."""
+
+    kernel: Kernel
+    grid: Value
+    arguments: Mapping[str, Value]
+    num_warps: int | None
+    num_stages: int | None
+    line: str
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Launches with the same key have the same answer."""
+        return (id(self.kernel.found), str(self.grid) if not callable(self.grid) else "",
+                tuple((name, described(value)) for name, value in self.arguments.items()),
+                self.num_warps, self.num_stages)  # fmt: skip
+
+
+def described(value: Value) -> object:
+    """What of an argument decides the answer."""
+    from .arguments import Tensor
+
+    if isinstance(value, Tensor):
+        data = None if value.data is None else value.data.tobytes()
+        return value.dtype, value.shape, value.reach, value.offset, data
+    return repr(value)
+
+
+def caught_launches(file: str, capability: int = 90) -> tuple[list[Caught], str | None]:
+    """The launches of a script in order, and why it ended early if it did."""
+    require_triton()
+    if "\0" in file or not Path(file).is_file():
+        raise InputError("--script", file, "a Python file that launches kernels")
+    path = Path(file).resolve()
+    found: list[Caught] = []
+    early = None
+    with ExitStack() as stack:
+        take = partial(note_in, found, path)
+        for each in (folder_on_path(path.parent), stand_ins(path.stem, path.parent), absent_gpu(capability),
+                     launches_caught(take), tensors(), redirect_stdout(sys.stderr)):  # fmt: skip
+            stack.enter_context(each)
+        try:
+            run_as_main(path)
+        except IosimError:
+            raise
+        except SystemExit:
+            pass
+        except Exception as error:
+            early = fault(error, path)
+    return found, early
+
+
+def note_in(
+    found: list[Caught], path: Path, kernel: object, values: tuple[Value, ...], named: Mapping[str, Value]
+) -> None:
+    """Keep a launch."""
+    found.append(note(path, kernel, values, named))
+
+
+def run_as_main(path: Path) -> None:
+    """Run a file as Python does with a file on its command line."""
+    import runpy
+
+    before = sys.argv
+    sys.argv = [str(path)]
+    try:
+        runpy.run_path(str(path), run_name="__main__")
+    finally:
+        sys.argv = before
+
+
+def tensors() -> AbstractContextManager[None]:
+    """PyTorch's tensors without memory, if PyTorch is there."""
+    if find_spec("torch") is None:
+        return nullcontext()
+    from .pretend import pretended_tensors
+
+    return pretended_tensors()
+
+
+def note(path: Path, found: object, values: tuple[Value, ...], named: Mapping[str, Value]) -> Caught:
+    """A launch as it was asked for."""
+    kernel = Kernel(found)
+    given = {**dict(zip(kernel.parameters, values, strict=False)), **named}
+    arguments = {}
+    for name in kernel.parameters:
+        if name in given:
+            value = given[name]
+            tensor = as_tensor(value, f"{place(path)}: argument {name}")
+            arguments[name] = value if tensor is None else tensor
+    warps, stages = (n if isinstance(n := given.get(name), int) else None for name in ("num_warps", "num_stages"))
+    return Caught(kernel, given.get("grid"), arguments, warps, stages, place(path))
+
+
+def place(path: Path) -> str:
+    """The line of the script that is being run."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename != str(path):
+        frame = frame.f_back
+    return f"{path.name}, line {frame.f_lineno}"
+
+
+@contextmanager
+def launches_caught(take: Callable[[object, tuple[Value, ...], Mapping[str, Value]], None]) -> Iterator[None]:
+    """Launches of kernels of Triton are given to a function in place of being run."""
+    from triton import testing
+    from triton.runtime.autotuner import Autotuner
+    from triton.runtime.jit import JITFunction
+
+    def run(self: object, *values: Value, **named: Value) -> None:
+        take(self, values, named)
+
+    def once(function: Callable[[], Value], *values: Value, **named: Value) -> float:
+        function()
+        return 1.0
+
+    before = JITFunction.run, Autotuner.run, testing.do_bench
+    JITFunction.run, Autotuner.run, testing.do_bench = run, run, once
+    try:
+        yield
+    finally:
+        JITFunction.run, Autotuner.run, testing.do_bench = before

@@ -1,0 +1,139 @@
+"""Scripts that launch kernels: the launches are caught, and nothing runs."""
+
+import pytest
+from paths import TESTS
+
+pytestmark = pytest.mark.needs("triton")
+FILE = TESTS / "helpers" / "triton_kernels.py"
+HEADER = f"import sys\nsys.path.insert(0, {str(FILE.parent)!r})\nfrom triton_kernels import *\n"
+
+WITHOUT_TORCH = """
+import iosim, numpy as np
+X = iosim.tensor("fp32", (6, 40))
+for _ in range(3):
+    gather[(5,)](X, X, np.array([2, -1, 0, 5, 2], "int32"), 5, 40, BLOCK=64)
+tuned[lambda meta: (triton.cdiv(1000, meta["BLOCK"]),)](X, X, 240)
+if __name__ == "__main__":
+    add[(1,)](X, X, X, 99, BLOCK=128, num_warps=2)
+print("a line of the script")
+add[(1,)](X, X)
+raise SystemExit(0)
+"""
+
+WITH_TORCH = """
+import torch
+x = torch.randn(2, 512, 64, device="cuda", dtype=torch.float16)
+assert x.is_cuda and x.device.type == "cuda" and torch.cuda.get_device_properties(x.device).multi_processor_count == 132
+o = torch.empty_like(x)
+attention[lambda meta: (triton.cdiv(512, meta["BM"]), 2)](
+    x, x, x, o, 0.125, 512, D=64, BM=64, BN=32, CAUSAL=True, num_warps=8)
+table = torch.arange(5, device="cuda", dtype=torch.int32) % 3
+table[1] = -1
+assert table.max().item() == 2
+X = torch.zeros(6, 40, device="cuda")
+gather[(5,)](X, torch.empty(5, 40, device="cuda"), table, 5, 40, BLOCK=64)
+half = torch.zeros(80, device="cuda")[40:].view(1, 40)[:, ::2]
+add[(1,)](half, half, half, 20, BLOCK=32)
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, v):
+        return v * 2
+    @staticmethod
+    def backward(ctx, g):
+        made = torch.empty(g.numel(), device=g.device)
+        add[(1,)](g, g, made, g.numel(), BLOCK=64)
+        return made
+v = torch.ones(40, device="cuda", requires_grad=True)
+Doubled.apply(v).sum().backward()
+torch.testing.assert_close(v.grad, v)
+"""
+
+
+@pytest.fixture
+def script(tmp_path):
+    def write(text):
+        path = tmp_path / "bench.py"
+        path.write_text(HEADER + text)
+        return path
+
+    return write
+
+
+def test_launches_are_answered_for_in_order(ask, iosim, script):
+    path = script(WITHOUT_TORCH)
+    found = iosim("explain", "--script", path, "--no-resources")
+    assert "a line of the script" in found.stderr and "a line of the script" not in found.stdout
+    assert "bench.py, line 9: kernel tuned: found '2 configurations of @triton.autotune'" in found.stderr
+    answers = ask("explain", "--script", path, "--no-resources", "--tune")["answers"]
+    assert [(a["kernel"], a["launches"], a["place"]) for a in answers] == [
+        ("gather", 3, "bench.py, line 8"), ("tuned", 1, "bench.py, line 9"), ("tuned", 1, "bench.py, line 9"),
+        ("add", 1, "bench.py, line 11")]  # fmt: skip
+    assert answers[0]["tensors"]["X"]["reads"] == 160 and answers[0]["tensors"]["TABLE"]["reads"] == 5
+    assert sorted(a["constants"]["BLOCK"] for a in answers[1:3]) == [256, 1024] and answers[3]["num_warps"] == 2
+
+
+def test_a_launch_that_lacks_arguments_is_told_with_its_line(iosim, script):
+    found = iosim("explain", "--script", script(WITHOUT_TORCH), "--no-resources")
+    assert found.exit_code == 0
+    assert "bench.py, line 13: kernel add: found 'no value for Z, n, BLOCK'" in found.stderr.replace("\n", " ")
+
+
+def test_only_one_kernel_of_a_script(ask, script):
+    assert ask("explain", "--script", script(WITHOUT_TORCH), "--kernel", "add", "--no-resources")["reads"] == 198
+
+
+@pytest.mark.parametrize("text, message", [
+    ("x = 1\n", "launches of no kernel"),
+    ("x = undefined\nadd[(1,)]()\n", "ended early, line 4 `x = undefined`: NameError"),
+    ("add[1.5](1, 1, 1, 1, 1)\n", "line 4"),
+])  # fmt: skip
+def test_a_script_without_an_answer(iosim, script, text, message):
+    found = iosim("explain", "--script", script(text))
+    assert found.exit_code == 2 and message in found.stderr and "Traceback" not in found.stderr, found.stderr
+
+
+def test_a_script_stands_alone(iosim, script):
+    assert "--script alone" in iosim("explain", FILE, "--script", script("")).stderr
+    assert "a Python file that launches kernels" in iosim("explain", "--script", "nothing.py").stderr
+
+
+@pytest.mark.needs("torch")
+def test_tensors_of_pytorch_take_no_memory_and_integers_keep_their_values(ask, script):
+    answers = ask("explain", "--script", script(WITH_TORCH), "--no-resources")["answers"]
+    assert [a["kernel"] for a in answers] == ["attention", "gather", "add", "add"]
+    assert answers[0]["tensors"]["K"]["reads"] == 2 * 64 * sum(64 * (i + 1) for i in range(8))
+    assert answers[1]["tensors"]["X"]["reads"] == 4 * 40
+    assert answers[1]["tensors"]["X"]["distinct_reads"] == 3 * 40  # rows 0, 2, 0, 1
+    assert answers[2]["tensors"]["X"]["outside_words"] == 0  # a view of every second word reaches over 39
+    assert answers[3]["place"] == "bench.py, line 25" and answers[3]["reads"] == 80
+
+
+LAUNCH = """
+file = "kernels.py"
+kernel = "add"
+grid = "cdiv(n, BLOCK)"
+arg = { X = "fp32[n]", Y = "fp32[n]", Z = "fp32[n]", n = 100 }
+const = { BLOCK = 64 }
+"""
+
+
+def test_a_launch_as_a_file(ask, tmp_path):
+    (tmp_path / "kernels.py").write_text(FILE.read_text())
+    (tmp_path / "launch.toml").write_text(LAUNCH)
+    line = ["explain", tmp_path / "launch.toml", "--no-resources"]
+    assert ask(*line)["reads"] == 200
+    assert ask(*line, "--arg", "n=70", "--const", "BLOCK=16")["grid"] == [5, 1, 1]
+    tables = "\n".join("[[launch]]" + LAUNCH.replace("100", n) for n in ("10", "20"))
+    (tmp_path / "launch.toml").write_text(tables)
+    assert [a["writes"] for a in ask(*line)["answers"]] == [10, 20]
+
+
+@pytest.mark.parametrize("text, message", [
+    ("grid = 3", 'no file'), ("fil = 'x.py'", "did you mean 'file'?"), ("file = ", "a TOML file with a launch"),
+    ("launch = 3", "tables [[launch]]"), ("file = 'x.py'\narg = 3", "a table of names and values"),
+    ("file = 'x.py'\ngrid = '1'", "x.py'; allowed: a Python file with kernels"),
+])  # fmt: skip
+def test_faults_of_a_launch_file(iosim, tmp_path, text, message):
+    (tmp_path / "launch.toml").write_text(text)
+    found = iosim("explain", tmp_path / "launch.toml")
+    assert found.exit_code == 2 and message in found.stderr and "Traceback" not in found.stderr, found.stderr
