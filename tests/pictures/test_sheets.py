@@ -1,6 +1,7 @@
 """Sheets of charts: what they show is counted, texts neither overlap nor leave the sheet, and the README's picture is true."""
 
 import re
+from functools import cache
 from html import unescape
 
 import pandas as pd
@@ -45,6 +46,12 @@ SHEETS = {
 }  # fmt: skip
 
 
+@cache
+def drawn(name):
+    """The SVG of a sheet."""
+    return sheet_svg(SHEETS[name]())
+
+
 def boxes(text):
     """(text, left, top, right, bottom) of every text of an SVG, in its own pixels."""
     found, dx, dy = [], 0.0, 0.0
@@ -75,7 +82,7 @@ def overlapping(found, gap=3):
 
 @pytest.mark.parametrize("name", SHEETS)
 def test_texts_of_svg_keep_apart_and_inside(name):
-    text = sheet_svg(SHEETS[name]())
+    text = drawn(name)
     width, height = map(float, re.search(r'width="([\d.]+)" height="([\d.]+)"', text).groups())
     found = boxes(text)
     assert len(found) > 8 and overlapping(found) == []
@@ -95,7 +102,7 @@ def test_texts_of_masks_keep_apart_and_inside(mask, Nk):
 @pytest.mark.parametrize("name", SHEETS)
 def test_letters_can_be_read_at_500_pixels(name):
     """8 pixels or more of letters if a page shows the picture 500 pixels wide."""
-    text = sheet_svg(SHEETS[name]())
+    text = drawn(name)
     width = float(re.search(r'width="([\d.]+)"', text)[1])
     sizes = [float(size) for size in re.findall(r'font-size="([\d.]+)"', text)]
     assert min(sizes) * 500 / width >= 7.6
