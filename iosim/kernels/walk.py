@@ -69,6 +69,26 @@ def walk(code: Code, launch: Launch) -> Moved:
     return moved
 
 
+def in_order_of_jumps(blocks: Sequence[Block]) -> list[int]:
+    """The blocks of a body that can be reached, each after all that lead to it. Refusal if a jump leads back."""
+    found: list[int] = []
+    under_way: list[int] = []
+
+    def visit(number: int) -> None:
+        under_way.append(number)
+        last = blocks[number].operations[-1]
+        for target, _ in last.targets:
+            if target in under_way:
+                raise Refusal(last, "a jump back")
+            if target not in found:
+                visit(target)
+        under_way.pop()
+        found.append(number)
+
+    visit(0)
+    return found[::-1]
+
+
 class Programs:
     """Some programs of a launch, at work together."""
 
@@ -83,16 +103,15 @@ class Programs:
     # ------------------------------------------------------------ values
 
     def run(self) -> None:
-        """Run the kernel's body, whose blocks follow each other and never lead back."""
+        """Run the blocks of the kernel's body, each after all that lead to it."""
         self.start()
         places = [np.zeros(self.count, bool) for _ in self.code.blocks]
         places[0] |= True
-        for number, (block, on) in enumerate(zip(self.code.blocks, places, strict=True)):
+        for number in in_order_of_jumps(self.code.blocks):
+            block, on = self.code.blocks[number], places[number]
             if on.any():
                 self.run_block(block, on)
                 for target, taken, values in self.branches(block.operations[-1], on):
-                    if target <= number:
-                        raise Refusal(block.operations[-1], "a jump back")
                     self.enter(self.code.blocks[target], values, taken, places[target])
                     places[target] |= taken
 

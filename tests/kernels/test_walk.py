@@ -158,6 +158,29 @@ def test_programs_that_end_early():
     assert k.words(9, 4, early, rest) == counted([0, 1, 2, 3])
 
 
+def test_two_early_ends_share_a_block_that_stands_before_the_second():
+    """Programs from n on end in block 1; so do those below 2, whose test stands in block 2."""
+    k = Kernel()
+    beyond = k.op("arith.cmpi", k.pid, k.n, result="b", into=k.body, predicate=5)
+    k.op("cf.cond_br", beyond, into=k.body, targets=((1, 0), (2, 0)))
+    ends, second, rest = [], [], []
+    k.op("tt.return", into=ends)
+    small = k.op("arith.cmpi", k.pid, k.number(2, second), result="b", into=second, predicate=2)
+    k.op("cf.cond_br", small, into=second, targets=((1, 0), (3, 0)))
+    k.load(k.pid, rest)
+    k.op("tt.return", into=rest)
+    assert k.words(9, 5, ends, second, rest) == {2: 1, 3: 1, 4: 1}
+
+
+def test_a_jump_back_is_refused():
+    k = Kernel()
+    k.op("cf.br", into=k.body, targets=((1, 0),))
+    again = []
+    k.op("cf.br", into=again, targets=((1, 0),))
+    with pytest.raises(InputError, match="a jump back"):
+        k.words(1, 1, again)
+
+
 def test_lanes_with_a_mask_that_depends_on_program_and_lane():
     k = Kernel()
     lanes = k.op("tt.make_range", result="L", into=k.body, start=0, end=8)
