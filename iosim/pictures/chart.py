@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 # Okabe and Ito's colours, which people with any kind of colour vision can tell apart; neighbours here differ most.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255", "#44AA99")
+SCHEDULES_SEEN = ("standard", "standard-tiled", "flash1", "flash2")  # in most pictures; colours go with COLOURS
 TENSORS = {
     "Q": "#0072B2", "K": "#D55E00", "V": "#E69F00", "S": "#CC79A7", "P": "#882255", "O": "#009E73", "l": "#56B4E9",
     "m": "#44AA99", "LSE": "#56B4E9",
@@ -184,9 +185,14 @@ TINTS = (1.0, 0.5, 0.3)  # opacity of lines of the same key, the first, second a
 
 
 def colours(lines: list[ChartLine]) -> list[str]:
-    """A colour for each line: grey for floors and orders, and the palette for data, one colour for each key."""
-    keys = [*dict.fromkeys(line.name for line in lines if line.kind == "data" and line.name != INKED)]
-    palette = {name: COLOURS[k % len(COLOURS)] for k, name in enumerate(keys)} | {INKED: INK}
+    """A colour for each line: grey for floors and orders, and the palette for data, one colour for each key. A schedule
+    of SCHEDULES_SEEN has the same colour in every picture; others get those that are left, in their order."""
+    keys = dict.fromkeys(line.name for line in lines if line.kind == "data" and line.name != INKED)
+    known = {name: COLOURS[k] for k, name in enumerate(SCHEDULES_SEEN) if name in keys}
+    kept = len(SCHEDULES_SEEN)
+    left = [colour for colour in (*COLOURS[kept:], *COLOURS[:kept]) if colour not in known.values()]
+    others = [name for name in keys if name not in known]
+    palette = known | {name: left[k % len(left)] for k, name in enumerate(others)} | {INKED: INK}
     return [palette[line.name] if line.kind == "data" else GREY for line in lines]
 
 

@@ -14,7 +14,7 @@ from iosim.counting.bounds import floor_of
 from iosim.counting.count import count
 from iosim.errors import InputError
 from iosim.masks.picture import tile_map
-from iosim.pictures.chart import TENSORS, Chart, ChartLine, ChartPoint, Sheet, shapes, tensor_colours
+from iosim.pictures.chart import TENSORS, Chart, ChartLine, ChartPoint, Sheet, colours, shapes, tensor_colours
 from iosim.pictures.roofline import roofline_sheet
 from iosim.pictures.svg_chart import OUTLINES, THIN, mask_svg, sheet_svg, text_width, thinned
 from iosim.pictures.traffic import sheet_of_rows, traffic_chart
@@ -116,6 +116,16 @@ def test_lines_of_small_multiples_are_told_apart_without_colours():
     assert all(text.count(OUTLINES[shape]) > 6 for shape in found.values() if shape != "circle")
     hollow = {*re.findall(r'<path transform="[^"]*" d="([^"]*)" fill="#fff"', text)}
     assert OUTLINES[found["standard"]] in hollow and OUTLINES[found["flash2, best tiles"]] not in hollow
+
+
+def test_a_schedule_has_one_colour_in_every_picture():
+    def drawn(*names):
+        lines = [ChartLine(name, [1.0, 2.0], [1.0, 2.0], [True, True]) for name in names]
+        return dict(zip(names, colours(lines), strict=True))
+
+    every = drawn("standard", "standard-tiled", "flash1", "flash2", "split-kv")
+    assert drawn("flash2", "flash1", "other") | every == every | {"other": drawn("other", "flash1", "flash2")["other"]}
+    assert len(set(every.values())) == 5 and len(set(drawn(*"abcdefgh").values())) == 8
 
 
 def test_a_tensor_has_one_colour():
