@@ -1,31 +1,40 @@
-"""The type of every column of a table that iosim writes. A name has one type, in whichever answer it stands."""
+"""The type of every column of a table that iosim writes. All but two names have one type in all answers."""
 
 from __future__ import annotations
 
 TEXTS = frozenset({
-    "N_axis", "acc_dtype", "bound_by", "chosen_by", "class", "combination", "condition", "dtype", "event", "faults",
-    "form", "formula", "gqa", "hardware", "ideal_l2_binds", "kind", "kv_dtype", "kv_scales", "label", "launch", "limit",
-    "mask", "more_tiles", "name", "options", "policy", "predicted_binds", "binds", "phase", "question", "role",
-    "schedule", "source", "stored", "summary", "tiles", "tiling", "unfused", "check",
-    "forward_schedule", "backward_schedule",
+    "acc_dtype", "alike", "backward_schedule", "binds", "bound_by", "check", "chosen_by", "class", "combination",
+    "condition", "CUDA", "dtype", "event", "family", "faults", "form", "formula", "forward_schedule", "gqa",
+    "hardware", "ideal_l2_binds", "ignores", "kernel", "key", "kind", "kv_dtype", "kv_scales", "label", "launch",
+    "limit", "mask", "more tiles", "more_tiles", "name", "options", "outer", "phase", "policy", "predicted_binds",
+    "question", "role", "says", "schedule", "skips tiles", "source", "state", "stored", "summary", "tensors",
+    "tiles", "tiling", "unfused",
 })  # fmt: skip
 TRUTHS = frozenset({
-    "backward_fits", "complete", "count_init", "fits", "forward_fits", "keep_p", "latent", "lse", "ok", "recomputed",
-    "valid",
+    "backward_fits", "complete", "count_init", "dram_at_the_edge", "explains", "fits", "forward_fits", "keep_p",
+    "latent", "lse", "ok", "recomputed", "valid", "whole_tiles",
 })  # fmt: skip
 NUMBERS = frozenset({
-    "M_over_d2", "T", "allowed_bias", "allowed_error", "bias", "flops_per_byte", "formula_density", "intensity",
-    "lambda", "order_words", "ridge", "saha_ye_words", "score_traffic_share", "seconds", "seconds_over_fastest",
-    "tile_density", "token_density", "x_scratchpad",
+    "allowed_bias", "allowed_error", "bias", "flops_per_byte", "flops_per_second", "formula_density", "intensity",
+    "lambda", "M_over_d2", "order_words", "ridge", "saha_ye_words", "score_traffic_share", "seconds",
+    "seconds_over_fastest", "seconds_predicted", "sm_bytes_per_second", "T", "tile_density", "token_density",
+    "x_scratchpad",
 })  # fmt: skip
 
 
-def type_of(name: str) -> str:
-    """The type of a column, as JSON Schema names it: string, boolean, number or integer. Any cell may be empty."""
+SHARES = ("_seconds", "_ratio", "ratio_to_floor")
+OF_ANSWERS = {("bounds", "words"): "number", ("trace", "launch"): "integer"}
+
+
+def type_of(name: str, command: str = "") -> str:
+    """The type of a column in the rows of a command, as JSON Schema names it: string, boolean, number or integer. Any
+    cell may be empty."""
+    if (command, name) in OF_ANSWERS:
+        return OF_ANSWERS[command, name]
     if name in TEXTS:
         return "string"
     if name in TRUTHS:
         return "boolean"
-    if name in NUMBERS or name.startswith(("ratio", "error_")) or name.endswith("_seconds"):
+    if name in NUMBERS or name.startswith(("ratio", "error_")) or name.endswith(SHARES):
         return "number"
     return "integer"

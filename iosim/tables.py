@@ -74,7 +74,7 @@ def finite(value: object) -> object:
 
 
 def to_csv(rows: Rows, columns: tuple[str, ...] | None = None) -> str:
-    """The CSV text of rows. It has all columns of the first row, unless `columns` names some. None is an empty cell."""
+    """The CSV text of rows. It has all columns of the first row, unless `columns` names some."""
     import csv
     import io
 
@@ -82,8 +82,18 @@ def to_csv(rows: Rows, columns: tuple[str, ...] | None = None) -> str:
     out = io.StringIO()
     writer = csv.DictWriter(out, names, lineterminator="\n")
     writer.writeheader()
-    writer.writerows({k: "" if v is None else v for k, v in row.items()} for row in rows)
+    writer.writerows({k: csv_cell(v) for k, v in row.items()} for row in rows)
     return out.getvalue()
+
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # first characters of a text that a spreadsheet computes or runs
+
+
+def csv_cell(value: object) -> object:
+    """A value as a cell of CSV, empty for None. An apostrophe before it keeps a text from being a formula."""
+    if isinstance(value, str) and value.startswith(FORMULA):
+        return "'" + value
+    return "" if value is None else value
 
 
 def ratio(value: float | None) -> str:

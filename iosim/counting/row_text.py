@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from ..tables import csv_cell
 from .digits import joined, quad, quads_of_floats, quads_of_integers, quads_of_texts
 
 if TYPE_CHECKING:
@@ -30,9 +31,9 @@ ROWS = 4096  # rows that are written together: their columns fit into a cache
 
 @cache
 def csv_text(text: str) -> str:
-    """A text as a cell of CSV, quoted where it must be."""
+    """A text as a cell of CSV, quoted where it must be, and never a formula of a spreadsheet."""
     out = io.StringIO()
-    csv.writer(out, lineterminator="").writerow([text, ""])
+    csv.writer(out, lineterminator="").writerow([csv_cell(text), ""])
     return out.getvalue().removesuffix(",")
 
 

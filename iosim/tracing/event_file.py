@@ -12,6 +12,7 @@ from ..core.machine import Machine
 from ..core.watchers import Trace, Watcher
 from ..errors import FoldingError, InputError, MissingError, suggestion
 from ..files import form_of
+from ..tables import csv_cell
 
 if TYPE_CHECKING:
     from ..core.machine import Block
@@ -140,7 +141,7 @@ def csv_writer(file: TextIO, columns: tuple[str, ...]) -> Iterator[Emit]:
 
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(columns)
-    yield lambda event: writer.writerow(event.values())
+    yield lambda event: writer.writerow(map(csv_cell, event.values()))
 
 
 @contextmanager

@@ -343,6 +343,9 @@ def kill(pid):
 # ---------------------------------------------------------------- tests, and the table
 
 
+LINE = "| --- | --: | --: | --: |\n"
+
+
 def make_tries(name, tries):
     """(rows lost, rows doubled or wrong) in all tries of a fault."""
     _, fault = FAULTS[name]
@@ -385,9 +388,8 @@ def write_page():
         begin = time.monotonic()
         rows.append(line(name, tries, *make_tries(name, tries)))
         print(rows[-1], f"{time.monotonic() - begin:.0f} s", flush=True)
-    before, rest = PAGE.read_text().split("| --- | --: | --: | --: |\n", 1)
-    after = "\n".join(text for text in rest.splitlines() if not text.startswith("| "))
-    PAGE.write_text(before + "| --- | --: | --: | --: |\n" + "\n".join(rows) + "\n" + after + "\n")
+    before, rest = PAGE.read_text().split(LINE, 1)
+    PAGE.write_text(before + LINE + "\n".join(rows) + "\n\n" + rest.split("\n\n", 1)[1])
 
 
 if __name__ == "__main__":

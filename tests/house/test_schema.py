@@ -1,0 +1,273 @@
+"""docs/schema.json has the shape of every answer in JSON and CSV, and answers have the shape that it says.
+
+`python tests/house/test_schema.py` writes it: the shape of an object is that of all EXAMPLES together, and the type of a
+column is that of `iosim.column_types`. The lines in OTHERS were not looked at for it.
+"""
+
+import csv
+import io
+import json
+import shlex
+import sys
+from functools import cache, reduce
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from click.testing import CliRunner
+from paths import ROOT
+
+from iosim.column_types import type_of
+from iosim.commands.cli import COMMANDS, main
+
+PAGE = ROOT / "docs" / "schema.json"
+SIZES = "--N 64 --d 8"
+NCU = ROOT / "tests" / "data"
+VERIFY = f"--N 2048 --d 64 --heads 132 --tiles 64x64 --dtype fp32 --from-ncu {NCU / 'ncu_generated.csv'}"
+PROFILE = f"torch-flash --N 4096 --d 64 --heads 32 --from-ncu {NCU / 'ncu_flash.csv'}"
+
+EXAMPLES = {
+    "count": [
+        f"{SIZES} --M 4KB",
+        f"{SIZES} --M 4KB --registers 4K --stages 2 --mask causal --lse --batch 2",
+        f"{SIZES} --dv 4 --tiles 16x16 --mask 'strided:5|window:3'",
+        f"{SIZES} --M 16B",
+        f"{SIZES} --M 64KB --schedule small-cache,paged-split-kv",
+        f"{SIZES} --M 4KB,8KB",
+        f"{SIZES} --hardware h100,t4",
+    ],
+    "bounds": [f"{SIZES} --M 4KB", SIZES, f"{SIZES} --M 4KB --mask causal", f"{SIZES} --M 1KB,2KB"],
+    "tune": [
+        f"{SIZES} --M 4KB",
+        f"{SIZES} --M 16B",
+        f"{SIZES} --M 4KB,8KB",
+        f"{SIZES} --M 4KB --stages 2 --mask causal --least-blocks 2",
+    ],
+    "check": [
+        "--N 8 --d 4 --tiles 4x4",
+        "--N 16 --d 4 --tiles 4x4 --schedule flash2 --dtype bf16 --lse",
+        "--N 8 --d 4 --dtype fp32",
+    ],
+    "mask": ["causal --N 64 --tiles 8x8", "'strided:5' --N 64 --tiles 8x8", "'window:9&causal' --N 64"],
+    "hardware": ["", "h100", "t4"],
+    "schedules": ["", "flash2"],
+    "memory": [SIZES, f"{SIZES} --grid --tiles 16x16", "--N 64,128 --d 8 --heads 2"],
+    "crossover": [SIZES, f"{SIZES} --schedule flash2,standard", "--N 64 --d 4 --heads 2"],
+    "cache": [
+        f"{SIZES} --tiles 8x8 --M 4KB",
+        f"{SIZES} --tiles 8x8 --M 4KB,8KB --schedule flash1,flash2",
+        f"{SIZES} --tiles 8x8 --M 4KB --curve",
+        f"{SIZES} --tiles 8x8 --M 4KB --granularity tile --policy lru",
+    ],
+    "roofline": [
+        "--N 512 --d 64 --hardware h100",
+        "--N 512 --d 64 --hardware h100,t4 --decode",
+        "--N 512 --d 64 --hardware t4 --tiles 64x64 --mask causal",
+        "--N 64 --d 8 --hardware t4 --M 16B",
+    ],
+    "training": ["--N 512 --d 64 --tiles 16x16", "--N 512 --d 64 --M 64KB --unfused dropout"],
+    "verify": [f"{VERIFY} --schedule flash1 --schedule flash2"],
+    "profile": [PROFILE],
+}
+OTHERS = {
+    "count": [
+        "--N 100 --d 16 --M 51200el --dtype fp32 --heads 4 --kv-heads 2",
+        f"{SIZES} --Nk 32 --M 4KB --schedule split-kv --splits 2",
+    ],
+    "bounds": ["--N 4096 --d 128 --M 100KB --heads 2 --mask window:64"],
+    "tune": ["--N 128 --d 16 --hardware t4 --schedule flash1,flash2"],
+    "check": ["--N 12 --d 4 --mask causal --schedule flash1"],
+    "mask": ["'global:3' --N 33 --tiles 8x4"],
+    "hardware": ["a100-40gb"],
+    "schedules": ["flash1"],
+    "memory": ["--N 1024 --d 64 --heads 8"],
+    "crossover": ["--N 256 --d 32"],
+    "cache": ["--N 32 --d 8 --tiles 16x8 --M 1KB --schedule flash2 --policy belady"],
+    "roofline": ["--N 256 --d 32 --hardware a100-40gb"],
+    "training": ["--N 128 --d 32 --M 32KB --mask causal"],
+    "verify": [],
+    "profile": [],
+}
+ROWS = {  # commands with rows only; JSON lines have the same keys as CSV
+    "sweep": [f"{SIZES} --M 4KB", f"{SIZES} --dv 4 --M 4KB --registers 4K --stages 1,2 --gqa repeat --tile-multiple 1,8",
+              "--N 64 --d 8 --hardware h100,t4 --schedule small-cache", f"{SIZES} --M 4KB --lse --keep-p --schedule paged"],
+    "trace": ["--N 8 --d 4 --tiles 4x4", "--N 8 --d 4 --tiles 4x4 --schedule flash1,flash2"],
+}  # fmt: skip
+OTHER_ROWS = {
+    "sweep": "--N 64,128 --d 8 --tiles 8x8 --mask dense;causal",
+    "trace": "--N 16 --d 4 --tiles 8x8 --schedule standard",
+}
+SWEEP = ("sweep", "--N", "64", "--d", "8", "--M", "4KB", "-o")
+WITHOUT = {  # commands without an answer in JSON or CSV that is made here
+    "gather": "rows of a sweep", "plot": "a picture", "report": "a page", "calibrate": "a GPU is measured",
+    "explain": "needs Triton",
+}  # fmt: skip
+MAPS = ("tensors", "more_tiles", "options", "flops_per_second", "ridges", "not_predicted", "stored", "flops_by_kind")
+
+
+def invoked(*args):
+    """The result of a command line, which is what the answer says that it is."""
+    before, sys.argv = sys.argv, ["iosim", *args]
+    try:
+        return CliRunner().invoke(main, args)
+    finally:
+        sys.argv = before
+
+
+@cache
+def run(command, line, form):
+    result = invoked(command, *shlex.split(line), form)
+    assert result.exit_code in (0, 1) and result.stdout, (command, line, result.output)
+    return result.stdout
+
+
+def shape(value, name=""):
+    """The schema of one value."""
+    if isinstance(value, dict):
+        inner = {key: shape(part, key) for key, part in value.items()}
+        if name in MAPS:
+            return {"type": ["object"], "additionalProperties": reduce(both, inner.values(), {})}
+        return {"type": ["object"], "properties": inner, "required": sorted(inner)}
+    if isinstance(value, list):
+        return {"type": ["array"], "items": reduce(both, (shape(part, name) for part in value), {})}
+    kinds = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
+    return {"type": [kinds[type(value)]]}
+
+
+def both(one, other):
+    """The schema of values of either."""
+    if not one or not other:
+        return one or other
+    kinds = {*one["type"], *other["type"]}
+    found = {"type": sorted(kinds - ({"integer"} if "number" in kinds else set()))}
+    if "properties" in one and "properties" in other:
+        names = list(dict.fromkeys([*one["properties"], *other["properties"]]))
+        found["properties"] = {
+            name: both(one["properties"].get(name, {}), other["properties"].get(name, {})) for name in names
+        }
+        found["required"] = sorted({*one["required"]} & {*other["required"]})
+        return found
+    for key in ("properties", "required", "additionalProperties", "items"):
+        if key in one or key in other:
+            inner = (one.get(key), other.get(key))
+            found[key] = (
+                both(*inner) if key in ("additionalProperties", "items") and all(inner) else inner[0] or inner[1]
+            )
+    return found
+
+
+def finished(schema, name=""):
+    """The schema with null where only null was seen, and with all that a column of this name may have."""
+    found = {key: value for key, value in schema.items() if key != "type"}
+    kinds = {*schema.get("type", [])}
+    if kinds == {"null"}:
+        kinds |= {type_of(name)}  # a list or an object is null in no example
+    if kinds:
+        found["type"] = next(iter(kinds)) if len(kinds) == 1 else sorted(kinds)
+    if "properties" in found:
+        found["properties"] = {key: finished(part, key) for key, part in found["properties"].items()}
+    for key in ("items", "additionalProperties"):
+        if key in found:
+            found[key] = finished(found[key], name)
+    return found
+
+
+def rows_of(command, text):
+    """The rows of CSV, with their cells read as the types of their columns."""
+    return [
+        {name: read(cell, type_of(name, command)) for name, cell in row.items()}
+        for row in csv.DictReader(io.StringIO(text))
+    ]
+
+
+def read(cell, kind):
+    if cell == "":
+        return None
+    if kind == "boolean":
+        return {"True": True, "False": False}[cell]
+    return {"integer": int, "number": float, "string": str}[kind](cell)
+
+
+def of_rows(command, tables):
+    """The schema of rows of CSV: the type of a column is that of its name."""
+    names = list(dict.fromkeys(name for rows in tables for row in rows for name in row))
+    always = [name for name in names if all(name in row for rows in tables for row in rows)]
+    columns = {name: {"type": ["null", type_of(name, command)]} for name in names}
+    return {"type": "array", "items": {"type": "object", "properties": columns, "required": sorted(always)}}
+
+
+def schema():
+    """The whole page."""
+    found = {}
+    for command, lines in EXAMPLES.items():
+        answers = [json.loads(run(command, line, "--json")) for line in lines]
+        found[f"{command}.json"] = finished(reduce(both, map(shape, answers)))
+        found[f"{command}.csv"] = of_rows(command, [rows_of(command, run(command, line, "--csv")) for line in lines])
+    for command, lines in ROWS.items():
+        found[f"{command}.csv"] = of_rows(command, [rows_of(command, run(command, line, "--csv")) for line in lines])
+    found["manifest.json"], found["FILE.meta.json"] = map(finished, map(shape, written_by_a_sweep()))
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Answers of iosim: --json as they are, --csv as rows whose empty cells are null",
+        "$defs": found,
+    }
+
+
+def written_by_a_sweep():
+    """The manifest of a folder, and what stands beside a file."""
+    with TemporaryDirectory() as folder:
+        for name in ("sweep/", "x.csv"):
+            assert invoked(*SWEEP, f"{folder}/{name}").exit_code == 0
+        manifest = json.loads(Path(folder, "sweep/manifest.json").read_text())
+        manifest["arguments"] = {}  # depend on what is asked
+        return manifest, json.loads(Path(folder, "x.csv.meta.json").read_text())
+
+
+def text_of(value):
+    return json.dumps(value, indent=1) + "\n"
+
+
+@pytest.fixture(scope="module")
+def page():
+    return json.loads(PAGE.read_text())
+
+
+def test_every_command_has_a_schema_or_says_why_not():
+    assert sorted([*EXAMPLES, *ROWS, *WITHOUT]) == sorted(COMMANDS) and [*OTHERS, *OTHER_ROWS] == [*EXAMPLES, *ROWS]
+
+
+@pytest.mark.long
+def test_the_page_is_of_today():
+    assert PAGE.read_text() == text_of(schema()), "python tests/house/test_schema.py writes it"
+
+
+@pytest.mark.needs("jsonschema")
+@pytest.mark.parametrize("command", EXAMPLES)
+def test_answers_have_the_shape_that_the_page_says(command, page):
+    from jsonschema import Draft202012Validator
+
+    Draft202012Validator.check_schema(page)
+    of_json, of_csv = (Draft202012Validator(page["$defs"][f"{command}.{form}"]) for form in ("json", "csv"))
+    for line in [*EXAMPLES[command][:1], *OTHERS[command]]:
+        answer, rows = json.loads(run(command, line, "--json")), rows_of(command, run(command, line, "--csv"))
+        of_json.validate(answer)
+        of_csv.validate(rows)
+        with pytest.raises(Exception, match="'schema' is a required property"):
+            of_json.validate({name: value for name, value in answer.items() if name != "schema"})
+        if rows:
+            with pytest.raises(Exception, match="is not of type"):
+                of_csv.validate([{**rows[0], next(iter(rows[0])): ["x"]}])
+
+
+@pytest.mark.needs("jsonschema")
+@pytest.mark.parametrize("command", ROWS)
+def test_rows_have_the_columns_that_the_page_says(command, page):
+    from jsonschema import Draft202012Validator
+
+    rows = rows_of(command, run(command, OTHER_ROWS[command], "--csv"))
+    Draft202012Validator(page["$defs"][f"{command}.csv"]).validate(rows)
+    assert {*rows[0]} <= {*page["$defs"][f"{command}.csv"]["items"]["properties"]}
+
+
+if __name__ == "__main__":
+    PAGE.write_text(text_of(schema()))
