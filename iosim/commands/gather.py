@@ -37,7 +37,7 @@ def command(folder: str, path: str | None, quiet: bool) -> None:
         raise InputError("-o", path, f"a file that ends in .{kind}, as the parts do")
     meter = Meter(cast("int", manifest["rows"]), quiet)
     try:
-        gather(folder, manifest, "/dev/stdout" if path == "-" else path, meter.advance)
+        gather(folder, manifest, path, meter.advance)
     finally:
         meter.close()
     if path != "-":

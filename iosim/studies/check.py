@@ -56,13 +56,13 @@ def check(
     rows = []
     for schedule in schedules:
         begin(schedule.name)
+        require(schedule, p)
         rows.append(check_one(schedule, p, tiling, schedule.example(rng, p, visible), visible))
     return rows
 
 
 def check_one(schedule: Schedule, p: Attention, tiling: Tiling, inputs: Arrays, visible: Bools | None) -> Row:
     """The row of one schedule; `visible` is what the mask lets see, (N, Nk), or None if all."""
-    require(schedule, p)
     exact = run_together(lambda: RowBlocks(p, inputs, Traffic(), Capacity()), schedule, tiling)
     counted, room = cast("tuple[Traffic, Capacity]", exact.watchers)
     tensors = {**TENSORS, **schedule.tensors}

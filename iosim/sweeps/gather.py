@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import BinaryIO, cast
 
@@ -35,17 +36,20 @@ def parts_of(manifest: Mapping[str, object]) -> Iterator[Written]:
 
 
 def gather(folder: str, manifest: Mapping[str, object], out: str, progress: Progress) -> None:
-    """Write all rows of a folder to a file, in the order of the sweep, whole or not at all."""
-    with written_whole(out) as temporary:
-        JOINERS[str(manifest["format"])](folder, manifest, temporary, progress)
+    """Write all rows of a folder, in the order of the sweep: to a file, whole or not at all, or to stdout (`-`)."""
+    join = JOINERS[str(manifest["format"])]
+    if out == "-":
+        join(folder, manifest, sys.stdout.buffer, progress)
+        return
+    with written_whole(out) as temporary, open(temporary, "wb") as file:
+        join(folder, manifest, file, progress)
 
 
-def join_lines(folder: str, manifest: Mapping[str, object], out: str, progress: Progress) -> None:
+def join_lines(folder: str, manifest: Mapping[str, object], out: BinaryIO, progress: Progress) -> None:
     """Write the lines of all parts. The header is that of the first."""
-    with open(out, "wb") as file:
-        for written in parts_of(manifest):
-            copy_part(folder, written, file, header=manifest["format"] == "csv" and written.part > 0)
-            progress(written.rows)
+    for written in parts_of(manifest):
+        copy_part(folder, written, out, header=manifest["format"] == "csv" and written.part > 0)
+        progress(written.rows)
 
 
 def copy_part(folder: str, written: Written, out: BinaryIO, header: bool) -> None:
@@ -69,7 +73,7 @@ def damaged(path: str) -> CheckError:
     return CheckError(f"{path} is not as it was written; the sweep's own command line with --resume makes it again")
 
 
-def join_parquet(folder: str, manifest: Mapping[str, object], out: str, progress: Progress) -> None:
+def join_parquet(folder: str, manifest: Mapping[str, object], out: BinaryIO, progress: Progress) -> None:
     """Write the groups of rows of all parts."""
     try:
         from pyarrow import parquet
@@ -89,6 +93,6 @@ def join_parquet(folder: str, manifest: Mapping[str, object], out: str, progress
         writer.close()
 
 
-JOINERS: dict[str, Callable[[str, Mapping[str, object], str, Progress], None]] = {
+JOINERS: dict[str, Callable[[str, Mapping[str, object], BinaryIO, Progress], None]] = {
     "csv": join_lines, "jsonl": join_lines, "parquet": join_parquet,
 }  # fmt: skip

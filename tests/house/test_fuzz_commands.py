@@ -58,6 +58,7 @@ POOLS = {
     "--unfused": (["scale", "mask-add,dropout"], ["", ",", "scal"]),
     "--elementwise": (["0", "1"], [*fuzz.BAD_NUMBERS, "10001"]),
     "--jobs": (["1"], [*fuzz.BAD_NUMBERS, "1025"]),
+    "--what": (["count", "tune", "cache", "check", "roofline"], ["", "counts", "count,tune"]),
     "--scheduler": (["tcp://"], ["", "nowhere"]),
     "--part-rows": (["1", "100000"], fuzz.BAD_NUMBERS),
     "--splits": (["1", "3", "100"], fuzz.BAD_NUMBERS),
@@ -98,6 +99,7 @@ POOLS = {
         ["BLOCK=64"],
         ["", "BLOCK", "BLOCK=0", "BLOCK=()", "BLOCK=1/0", "__import__=1", "BLOCK=__import__('os')"],
     ),
+    "--script": ([], ["", "/no/such.py", "/", "\0"]),
     "--warps": (["4", "8"], fuzz.BAD_NUMBERS),
     "--target": (["sm_90", "sm_80"], ["", "sm_1", "90", "sm_9000"]),
     "--as": (["attention"], ["", "softmax", "attention:", "attention:Q"]),
@@ -180,6 +182,15 @@ def faults(name, seed, lines, seconds, folder):
         if time.process_time() - start > seconds:
             break
     return found, codes
+
+
+@pytest.fixture(scope="module", autouse=True)
+def parts(tmp_path_factory):
+    """A folder of parts, for gather."""
+    folder = str(tmp_path_factory.mktemp("parts") / "sweep")
+    result = fuzz.run(["sweep", "--N", "8,16", "--d", "4", "--M", "4KB", "-o", f"{folder}/"])
+    assert result.exit_code == 0, result.output
+    ARGUMENTS["gather"] = ([folder], OTHER[1])
 
 
 @pytest.mark.parametrize("lines, seconds", AMOUNTS)

@@ -238,6 +238,15 @@ def test_gather_needs_a_folder_of_parts(iosim, tmp_path):
     assert iosim("gather", tmp_path / "none", "-o", "-").exit_code == 2
 
 
+def test_gather_adds_to_what_stdout_has(iosim, begun, tmp_path, whole):
+    assert iosim(*PARTS, "--resume", "-o", begun).exit_code == 0
+    with open(tmp_path / "both", "wb") as file:
+        file.write(b"before\n")
+        file.flush()
+        subprocess.run([sys.executable, "-m", "iosim", "gather", begun, "-o", "-"], stdout=file, check=True)
+    assert (tmp_path / "both").read_bytes() == b"before\n" + whole
+
+
 def test_gather_writes_the_form_of_the_parts(iosim, begun, tmp_path, whole):
     assert iosim(*PARTS, "--resume", "-o", begun).exit_code == 0
     for path in ((), ("-o", tmp_path / "out.jsonl")):
