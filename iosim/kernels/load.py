@@ -111,9 +111,10 @@ class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return importlib.machinery.ModuleSpec(name, self, is_package=True)
 
     def of_user(self, file: str) -> bool:
-        """Whether a file is in the user's folder, and not in a package that is installed below it."""
-        inside = file.startswith(self.folder) and "site-packages" not in file.removeprefix(self.folder)
-        return inside or file == __file__
+        """Whether a file is the user's, and not one of a package that is installed, or of Python itself."""
+        if file.startswith(self.folder):
+            return "-packages" not in file.removeprefix(self.folder)
+        return file == __file__ or not ("-packages" in file or file.startswith((sys.base_prefix, "<")))
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
         if "." not in spec.name and spec.name not in MISSING:

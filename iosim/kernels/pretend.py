@@ -36,6 +36,7 @@ def pretended_tensors() -> Iterator[None]:
     with ExitStack() as stack:
         for name, answer in cuda.items():
             stack.enter_context(mock.patch.object(torch.cuda, name, answer))
+        stack.enter_context(mock.patch.object(torch._C, "_cuda_getCurrentRawStream", lambda *_: 0, create=True))
         stack.enter_context(mock.patch.object(torch, "allclose", lambda *_, **__: True))
         stack.enter_context(mock.patch.object(torch.testing, "assert_close", lambda *_, **__: None))
         stack.enter_context(mock.patch.object(FakeTensor, "device", property(device_for(FakeTensor.device.fget))))

@@ -55,7 +55,7 @@ def test_future_statements_count_for_the_whole_file(tmp_path):
 
 def test_installed_packages_get_no_stand_ins(tmp_path, monkeypatch):
     """A package that can do without another one is left to do so."""
-    site = tmp_path / "site"
+    site = tmp_path / "site-packages"
     site.mkdir()
     (site / "installed_one.py").write_text(
         "try:\n    import of_nobody\n    found = True\nexcept ImportError:\n    found = False\n"

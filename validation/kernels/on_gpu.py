@@ -165,6 +165,7 @@ def work(folder: str, jobs_path: str, notes_path: str, profiled: bool) -> None:
                     made = launch()
                     torch.cuda.synchronize()
                     note |= {
+                        "name": made.name,
                         "own_registers": made.n_regs,
                         "own_smem": made.metadata.shared,
                         "own_spills": made.n_spills,
@@ -214,6 +215,9 @@ def measured(
         command = [*ncu, "--log-file", str(log), *worker, "--profiled"] if ncu else worker
         said = run(command, max(10.0, end - time.monotonic()))
         notes = notes_of(notes_path)
+        if log.exists() and kept is not None:  # before all that may fail
+            with gzip.open(kept, "ab") as file:
+                file.write(log.read_bytes() + notes_path.read_bytes())
         kernels: list[counters.ProfiledKernel] = []
         if ncu and log.exists():
             try:
@@ -227,13 +231,10 @@ def measured(
             found[note["number"], note["choice"]] = note  # type: ignore[index]
         for note, kernel in zip(ran, kernels, strict=False):
             metrics = {name: kernel.metrics.get(m) for name, m in METRICS.items()}
-            if kernel.name.partition("(")[0] != note["name"]:
-                print(f"{kernel.name} was profiled where {note['name']} was launched", file=sys.stderr)
+            if kernel.name.partition("(")[0] != note.get("name"):
+                print(f"{kernel.name} was profiled where {note.get('name')} was launched", file=sys.stderr)
                 break
             note |= metrics
-        if log.exists() and kept is not None:
-            with gzip.open(kept, "ab") as file:
-                file.write(log.read_bytes())
         if len(notes) < len(jobs):
             print(f"job {jobs[len(notes)]} ended the process: {said[-1500:]}", file=sys.stderr)
             found[tuple(jobs[len(notes)])] = {"ran": False, "why": said[-200:]}  # type: ignore[index]
