@@ -20,7 +20,7 @@ def command(
     m: str | None, m_elements: str | None, hardware: str | None, schedules: tuple[str, ...], tiles: str | None,
     tile_multiple: str, path: str | None, **given: str | bool | None,
 ) -> None:  # fmt: skip
-    """One self-contained HTML page: counts, bounds, traffic against M, SRAM by block, the mask.
+    """One self-contained HTML page: traffic against M, a player of tiles that move, counts, bounds, SRAM, the mask.
 
     Example: iosim report --N 8192 --d 128 --M 100KB -o report.html
     """

@@ -1,4 +1,4 @@
-"""The page of `iosim report`: one HTML file about a problem, without scripts and without files beside it.
+"""The page of `iosim report`: one HTML file about a problem, with a player and without files beside it.
 
 It has styles for light and dark screens and for paper.
 """
@@ -22,7 +22,7 @@ from ..masks.picture import MOST_PICTURE_PAIRS, tile_map
 from ..schedules import find
 from ..tables import Rows
 from ..units import binary, format_bytes
-from . import svg_chart
+from . import player, svg_chart
 from .chart import Chart, size
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 72rem;
        margin: 0 auto; padding: 1.5rem; }
 h1 { font-size: 1.5rem; margin: 0 0 .2rem; } h2 { font-size: 1.1rem; margin: 2rem 0 .4rem; }
+summary h2 { display: inline-block; margin: .6rem 0; } summary { cursor: pointer; }
 p { max-width: 46rem; margin: .3rem 0 .7rem; }
 .answer { font-size: 1.05rem; border-left: 3px solid var(--tile); padding-left: .8rem; }
 .small, footer { color: var(--muted); font-size: .85rem; }
@@ -82,29 +83,38 @@ def page(found: Report, chart: Chart, argv: list[str], tiles: str | None = None,
     about = " ".join(header(found).split("\n")).strip()
     mark = float(found.M_bytes or 0), f"M = {size(found.M_bytes or 0)}"
     sections = [
+        section("Traffic against M", svg_chart.chart_svg(chart, mark), "A dashed line needs more SRAM than M."),
+        player.player_html(found),
         section("Words moved", counts_table(found), "Between HBM and SRAM, over all heads and batches. "
                 "<i>best</i> tiles are those of least traffic that fit; <i>paper</i> tiles are Bc = ceil(M/4d), "
                 "Br = min(Bc, d), which often do not. A word is one scalar."),
-        section("What is proven", bounds_html(found.bounds), "A floor is a number that no exact algorithm beats. "
+        folded("What is proven", bounds_html(found.bounds), "A floor is a number that no exact algorithm beats. "
                 "An order says how traffic grows; its constant is unknown, so no count can be compared with it alone."),
-        section("Traffic against M", svg_chart.chart_svg(chart, mark), "A dashed line needs more SRAM than M."),
         section("What is in SRAM at its fullest", footprint_bars(found, ran), "Bytes of the blocks resident together."),
     ]  # fmt: skip
     if p.mask is not DENSE:
         sections.append(mask_section(found, ran))
-    sections.append(section("Words by tensor and step", rows_table(detail_table(found)), ""))
+    sections.append(folded("Words by tensor and step", rows_table(detail_table(found)), ""))
     command = escape(" ".join(["iosim", *argv]))
     foot = f"<footer>iosim {found.version} · <code>{command}</code> · M in 1024s; a ragged last tile counts at its size"
     head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(heading)}</title>'
     said = f"<p class=answer>{escape(found.answer)}</p>"
     body = f"<h1>{escape(heading)}</h1><p>{escape(about)}</p>{said}{''.join(sections)}{foot}</footer>"
-    return f'<!doctype html>\n<html lang="en"><head>{head}<style>{STYLE}</style></head><body>{body}</body></html>\n'
+    styles = f"<style>{STYLE}{player.style()}</style>"
+    return f'<!doctype html>\n<html lang="en"><head>{head}{styles}</head><body>{body}</body></html>\n'
 
 
 def section(title: str, content: str, words: str) -> str:
     """A section of the page: its title, `words` in small print (HTML), then its content (HTML)."""
     text = f'<p class="small">{words}</p>' if words else ""
     return f'\n<section><h2>{escape(title)}</h2>{text}<div class="wide">{content}</div></section>'
+
+
+def folded(title: str, content: str, words: str) -> str:
+    """A section that the reader unfolds."""
+    text = f'<p class="small">{words}</p>' if words else ""
+    inside = f'{text}<div class="wide">{content}</div>'
+    return f"\n<section><details><summary><h2>{escape(title)}</h2></summary>{inside}</details></section>"
 
 
 def rows_table(rows: Rows) -> str:

@@ -1,0 +1,230 @@
+"""The player of `iosim report`: a small case of the same shape, event by event, for at most two schedules.
+
+The events are those of a machine that visits every tile, with the lines of the schedule's text that they come from.
+player.js shows them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from ..core.machine import Machine
+from ..core.problem import DENSE, Attention
+from ..core.text_lines import LineTrace, box, lines_now
+from ..core.tiling import Tiling
+from ..counting.count import Report, rules_of
+from ..errors import IosimError
+from ..masks import parse_mask
+from ..schedules import Schedule, find, require
+from ..tracing.event_file import count_events
+from .chart import ink_on, tensor_colours
+
+if TYPE_CHECKING:
+    from ..core.machine import Block
+    from ..core.typing import Mask
+    from ..core.watchers import Event
+
+LONGEST, WIDEST, TILE = 48, 8, 8  # tokens of the longer sequence, words of a row, tokens of a tile
+MOST_EVENTS, MOST_SCHEDULES = 4000, 2
+USUAL = ("standard-tiled", "flash2")
+STORED = ("Q", "K", "V", "S", "P", "O")
+
+
+class Played(LineTrace):
+    """Keeps each event with the words of each block in SRAM after it, and the lines that it comes from."""
+
+    def __init__(self) -> None:
+        self.now: dict[Block, int] = {}
+        self.frames: list[Frame] = []
+        super().__init__(self.keep)
+
+    def allocate(self, block: Block) -> None:
+        super().allocate(block)
+        self.now[block] = int(block.words)
+
+    def free(self, block: Block) -> None:
+        super().free(block)
+        del self.now[block]
+
+    def keep(self, event: Event) -> None:
+        """Add a frame."""
+        inside: dict[str, int] = {}
+        for block, words in self.now.items():
+            inside[block.name] = inside.get(block.name, 0) + words
+        self.frames.append(Frame(event, inside, [(line.function, line.number) for line in lines_now()]))
+
+
+@dataclass(frozen=True)
+class Frame:
+    """An event, the words of each block in SRAM after it, and its lines as (function, number)."""
+
+    event: Event
+    inside: dict[str, int]
+    lines: list[tuple[str, int]]
+
+
+@dataclass(frozen=True)
+class Play:
+    """The run of one schedule. `text` has (function, number, source line) of each line to show."""
+
+    name: str
+    tiling: Tiling
+    frames: list[Frame]
+    text: list[tuple[str, int, str]]
+
+    @property
+    def peak_words(self) -> int:
+        """The most words in SRAM at one time."""
+        return max((sum(frame.inside.values()) for frame in self.frames), default=0)
+
+    def moved(self) -> dict[str, tuple[int, int]]:
+        """{tensor: (words read, words written)}."""
+        found: dict[str, tuple[int, int]] = {}
+        for event in (frame.event for frame in self.frames if frame.event["words"]):
+            reads, writes = found.get(str(event["name"]), (0, 0))
+            words = int(event["words"])  # type: ignore[call-overload]
+            loads = event["event"] == "load"
+            found[str(event["name"])] = (reads + words * loads, writes + words * (not loads))
+        return found
+
+
+def small_case(p: Attention) -> Attention:
+    """One head of a problem of the same shape: its longer sequence has 48 tokens and its longer rows 8 words. A mask
+    keeps its form; its lengths shrink with the tokens."""
+    by, narrow = max(1.0, max(p.N, p.Nk) / LONGEST), max(1.0, max(p.d, p.dv) / WIDEST)
+
+    def small(words: int, scale: float) -> int:
+        return max(1, round(words / scale))
+
+    sizes = {"N": small(p.N, by), "Nk": small(p.Nk, by), "d": small(p.d, narrow), "dv": small(p.dv, narrow)}
+    plain = Attention(**sizes, dtype=p.dtype, acc_dtype=p.acc_dtype, lse=p.lse, keep_p=p.keep_p)  # type: ignore[arg-type]
+    try:
+        return replace(plain, mask=small_mask(p.mask, by))
+    except IosimError:  # a mask from a file, or one whose lengths no longer add up
+        return plain
+
+
+def small_mask(mask: Mask, by: float) -> Mask:
+    """A mask whose lengths are so many times shorter."""
+    if mask is DENSE:
+        return mask
+    return parse_mask(re.sub(r"\d+", lambda found: str(max(1, round(int(found[0]) / by))), str(mask)))
+
+
+def play(schedule: Schedule, p: Attention, tiling: Tiling) -> Play:
+    """The run of a schedule. IosimError for a problem that it does not take."""
+    p = schedule.about(p)
+    require(schedule, p)
+    played = Played()
+    Machine(p, played).run(schedule, tiling)
+    text = [(line.function, line.number, source) for line, source in box(played.lines)]
+    return Play(schedule.name, tiling, played.frames, text)
+
+
+def plays(found: Report) -> tuple[Attention, list[Play]]:
+    """The small case of a report, and the runs of at most two of its schedules that are short enough to be watched."""
+    p = small_case(found.problem)
+    asked = list(dict.fromkeys(result.schedule for result in found.results))
+    names = [name for name in USUAL if name in asked] if set(USUAL) <= set(asked) else asked
+    runs: list[Play] = []
+    for schedule in map(find, names):
+        rule = rules_of(schedule, f"{TILE}x{TILE}", p)[-1] if "ideal" not in schedule.rules else "ideal"
+        tiling = Tiling(1, 1) if rule == "ideal" else Tiling(min(TILE, p.N), min(TILE, p.Nk))
+        try:
+            if count_events(schedule, schedule.about(p), tiling).total <= MOST_EVENTS:
+                runs.append(play(schedule, p, tiling))
+        except IosimError:
+            continue
+        if len(runs) == MOST_SCHEDULES:
+            break
+    return p, runs
+
+
+def small_memory(found: Report, runs: Sequence[Play]) -> int:
+    """M of the small case, in words: what the fuller run needs. Where a run of the report does not fit, the box is
+    smaller in the same ratio, so that one sees it overflow."""
+    peak = max(run.peak_words for run in runs)
+    names = {run.name for run in runs}
+    given = [r for r in found.results if r.schedule in names and r.tiling == "given" and r.sram_peak_bytes]
+    over = max((float(r.sram_peak_bytes or 0) / (found.M_bytes or 1) for r in given), default=1.0)
+    return max(1, int(peak / max(1.0, over)))
+
+
+def data_of(found: Report, p: Attention, runs: Sequence[Play]) -> dict[str, object]:
+    """What player.js needs, for JSON."""
+    names = dict.fromkeys(name for run in runs for name in (*run.moved(), *(n for f in run.frames for n in f.inside)))
+    colours = tensor_colours([*names])
+    return {
+        "M": small_memory(found, runs),
+        "colours": {name: [colour, ink_on(colour)] for name, colour in colours.items()},
+        "runs": [run_data(run, p) for run in runs],
+    }
+
+
+def run_data(run: Play, p: Attention) -> dict[str, object]:
+    """A run for JSON. An event is [kind, name, row, rows, column, columns, words, blocks in SRAM, lines]."""
+    numbers = {(function, number): k for k, (function, number, _) in enumerate(run.text)}
+    moved = run.moved()
+    stored = [name for name in dict.fromkeys([*STORED, *moved]) if name in moved or name in STORED]
+    events = [
+        [*(frame.event[key] for key in ("event", "name", "row", "rows", "column", "columns", "words")),
+         frame.inside, [numbers[line] for line in frame.lines if line in numbers]]
+        for frame in run.frames
+    ]  # fmt: skip
+    return {
+        "name": run.name,
+        "tiles": f"{run.tiling.rows_q}x{run.tiling.rows_k}",
+        "tensors": {name: shape_of(name, run, p) for name in stored},
+        "events": events,
+        "text": [source for _, _, source in run.text],
+        "peak": run.peak_words,
+    }
+
+
+def shape_of(name: str, run: Play, p: Attention) -> list[int]:
+    """[rows, columns, rows of a tile, columns of a tile] of a tensor in HBM."""
+    touched = [frame.event for frame in run.frames if frame.event["name"] == name and frame.event["words"]]
+    if not touched:
+        rows, columns = (p.Nk if name in "KV" else p.N), (p.Nk if name in "SP" else p.d)
+        return [rows, columns, run.tiling.rows_k if name in "KV" else run.tiling.rows_q,
+                run.tiling.rows_k if name in "SP" else columns]  # fmt: skip
+    ends = [[int(e[a]) + int(e[b]) for e in touched] for a, b in (("row", "rows"), ("column", "columns"))]  # type: ignore[call-overload]
+    tile = [max(int(e[key]) for e in touched) for key in ("rows", "columns")]  # type: ignore[call-overload]
+    return [max(ends[0]), max(ends[1]), *tile]
+
+
+def player_html(found: Report) -> str:
+    """The section of the player as HTML; empty if no schedule of the report has a run that can be watched."""
+    p, runs = plays(found)
+    if not runs:
+        return ""
+    data = json.dumps(data_of(found, p, runs), separators=(",", ":")).replace("<", "\\u003c")
+    script = files("iosim.pictures").joinpath("player.js").read_text(encoding="utf-8")
+    return (
+        '\n<section id="player"><h2>Watch it move</h2>'
+        f'<p class="small">{escape(about(found, p, runs))}</p><div class="stage"></div></section>'
+        f'\n<script type="application/json" id="play">{data}</script>\n<script>{script}</script>'
+    )
+
+
+def about(found: Report, p: Attention, runs: Sequence[Play]) -> str:
+    """How the small case was made, in words."""
+    real = found.problem
+    mask = "" if p.mask is DENSE else f", mask {p.mask}"
+    lost = " The mask of the report cannot be made smaller, so this is dense." * (p.mask is DENSE is not real.mask)
+    many = " All schedules move words at the same speed, so the one that moves fewer is done first." * (len(runs) > 1)
+    return (
+        f"A small case of the same shape, one head: N = {p.N}, Nk = {p.Nk}, d = {p.d}{mask}. The real one has N = "
+        f"{real.N}, Nk = {real.Nk}, d = {real.d}.{lost} Each event is one of the schedule's own run.{many}"
+    )
+
+
+def style() -> str:
+    """The style sheet of the player."""
+    return files("iosim.pictures").joinpath("player.css").read_text(encoding="utf-8")
