@@ -100,6 +100,8 @@ def _parse_range(text: str, where: str, parse: Callable[[str], int]) -> list[int
     if stop < start:
         raise InputError(where, text, "a stop that is not below the start")
     if kind == "x":
+        if start < 1:
+            raise InputError(where, text, "a start from 1, which is multiplied")
         factor = parse_count(parts[2][1:], f"{where} (the step of {text})", least=2)
         values = [start]
         while values[-1] * factor <= stop:
@@ -109,6 +111,8 @@ def _parse_range(text: str, where: str, parse: Callable[[str], int]) -> list[int
         step = parse(parts[2][1:])
     except InputError as fault:
         raise InputError(f"{where} (the step of {text})", fault.found, fault.allowed, fault.hint) from None
+    if step < 1:
+        raise InputError(where, text, allowed)
     if (stop - start) // step >= MOST_POINTS:
         raise InputError(where, text, f"at most {MOST_POINTS} points")
     return list(range(start, stop + 1, step))

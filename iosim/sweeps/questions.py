@@ -130,7 +130,18 @@ class Asked:
     def rows(self, number: int) -> list[Row]:
         """The rows of a grid point, with the columns of the point first."""
         point, before = self.point(number)
-        return [cast("Row", finite({**before, **row})) for row in self.ask(point)]
+        try:
+            return [cast("Row", finite({**before, **row})) for row in self.ask(point)]
+        except InputError as error:
+            raise InputError(error.where, error.found, error.allowed, self.place(error.hint, before)) from None
+
+    def place(self, hint: str, before: Row) -> str:
+        """A hint, and where in the grid it is."""
+        several = [name for name, values in self.axes.items() if len(values) > 1]
+        names = {"M": ["hardware"] if self.plan.hardware else ["M_bytes"], "type": ["dtype", "acc_dtype"]}
+        shown = [name for axis in several for name in names.get(axis, [axis]) if name in before]
+        at = ", ".join(f"{name} {before[name]}" for name in shown)
+        return "; ".join(part for part in (hint, f"at {at}" if at else "") if part)
 
     def point(self, number: int) -> tuple[Point, Row]:
         """(a grid point, its columns)."""
@@ -163,7 +174,8 @@ class Asked:
 
     def columns(self, asked: tuple[str, ...]) -> tuple[str, ...]:
         """The columns of the first points, in the order in which they appear; or those asked for."""
-        firsts = product(*(range(len(values)) if name in BRANCHES else [0] for name, values in self.axes.items()))
+        branches = (*BRANCHES, *(["M"] if self.plan.hardware else []))  # a GPU may lack a type
+        firsts = product(*(range(len(values)) if name in branches else [0] for name, values in self.axes.items()))
         rows = [row for places in firsts for row in self.rows(self.number(places))]
         known = tuple(dict.fromkeys(name for row in rows for name in row))
         for name in asked:

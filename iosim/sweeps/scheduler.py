@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 try:
     import distributed
+    from distributed.comm import get_address_host_port
 except ImportError:
     from ..errors import MissingError
 
@@ -203,6 +204,7 @@ def connected(address: str) -> object:
     """A client of a scheduler that runs."""
     allowed = "local, or the address of a running scheduler as tcp://HOST:8786"
     try:
+        get_address_host_port(address, strict=True)  # a client of a wrong address says more when it is thrown away
         return distributed.Client(address, timeout=SECONDS_TO_CONNECT)
     except (OSError, ValueError) as error:
         raise InputError("--scheduler", address, allowed, f"{brief(error)}; dask scheduler starts one") from None

@@ -17,6 +17,7 @@ COUNTS = ["1", "2", "7", "8", "16", "31", "40"]
 GPU = {"verify", "profile", "calibrate"}
 EXTRAS = GPU | {"plot", "explain"}  # they need a GPU or a package that may be missing
 ANSWERS = {name: {0, 2, 3} if name in EXTRAS else {0, 1, 2} for name in COMMANDS}  # 1: a check that failed
+ANSWERS["sweep"] = {0, 2, 3}  # 3: without Dask
 
 AXIS = ["4,8", "4:16:x2", "3:9:+3", "8,"]
 MASKS = [

@@ -214,6 +214,14 @@ def test_what_is_no_axis(text, message):
     assert str(caught.value).startswith("--N")
 
 
+@pytest.mark.parametrize("text", ["0:64K:x2", "1:10:+0", "0:10:+0"])
+def test_an_axis_of_registers_ends(text):
+    """0 is a number of registers, and no step."""
+    with pytest.raises(InputError, match="--registers"):
+        parse_axis(text, "--registers", parse_registers)
+    assert parse_axis("0:8B:+4B", "--registers", parse_registers) == [0, 4, 8]
+
+
 def test_the_longest_geometric_axis_ends():
     assert parse_axis(f"1:{2**48}:x2", "--N", count) == [2**e for e in range(49)]
 

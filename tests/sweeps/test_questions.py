@@ -114,6 +114,17 @@ def test_what_is_refused(iosim):
         assert result.exit_code == 2 and message in result.stderr and not result.stdout, more
 
 
+def test_a_point_without_an_answer_is_named(iosim, tmp_path):
+    """Before anything is written if the GPU or an option is the fault, else where it is found."""
+    line = ("sweep", "--what", "roofline", "--N", "64,128", "--d", 8, "--dtype", "fp16,fp8", "--hardware", "h100,t4")
+    result = iosim(*line, "-o", "-")
+    assert result.exit_code == 2 and "at dtype fp8, acc_dtype fp8, N 64, hardware t4" in result.stderr
+    assert not result.stdout
+    line = ("sweep", "--what", "cache", "--N", 64, "--d", 8, "--M", "4KB", "--tiles", "8x8", "--heads", "1,2")
+    result = iosim(*line, "-o", tmp_path / "x.csv")
+    assert result.exit_code == 2 and result.stderr.endswith("; at heads 2\n") and not list(tmp_path.iterdir())
+
+
 def test_the_number_of_points_is_known_before(iosim):
     line = ("sweep", "--N", "64,128", "--d", 8, "--M", "4KB,8KB", "--tiles", "8x8,16x16", "--what", "cache")
     assert iosim(*line, "--dry-run").stdout == "8\n"
