@@ -64,7 +64,9 @@ def test_ctrl_c_is_one_message(iosim, tmp_path, whole_long):
     assert gathered(iosim, folder, tmp_path) == whole_long
 
 
-@pytest.mark.parametrize("address, why", [("tcp://127.0.0.1:1", "after 1 s"), ("nowhere", "protocol like tcp:"), ("x://1:2", "x")])
+@pytest.mark.parametrize(
+    "address, why", [("tcp://127.0.0.1:1", "after 1 s"), ("nowhere", "protocol like tcp:"), ("x://1:2", "x")]
+)
 def test_an_address_at_which_nobody_listens(address, why, iosim, tmp_path, monkeypatch):
     from iosim.sweeps import scheduler
 
