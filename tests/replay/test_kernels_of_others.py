@@ -1,9 +1,11 @@
-"""What docs/explain.md says of kernels that nobody here wrote is what validation/kernels/counted.csv has."""
+"""What docs/explain.md says of kernels that nobody here wrote is what the files of
+validation/kernels have."""
 
 import csv
 import re
 import tomllib
 
+import on_gpu
 from paths import DOCS, VALIDATION
 
 import iosim
@@ -11,6 +13,9 @@ import iosim
 PAGE = (DOCS / "explain.md").read_text()
 with open(VALIDATION / "kernels" / "counted.csv") as file:
     ROWS = list(csv.DictReader(file))
+with open(VALIDATION / "kernels" / "drawn.csv") as file:
+    DRAWN = list(csv.DictReader(file))
+GPU = on_gpu.read_rows(VALIDATION / "kernels" / "on_gpu.csv")
 LAUNCHES = tomllib.loads((VALIDATION / "kernels" / "launches.toml").read_text())
 
 
@@ -21,17 +26,64 @@ def test_every_launch_has_an_answer():
     assert [row["why"] for row in ROWS if row["answer"] == "counted" and row["why"]] == []
 
 
-def test_the_table_of_the_page():
-    rows = re.findall(r"^\| ([^|]+) \| (\d+) \| (\d+) \| (\d+)[^|]* \|$", PAGE, re.M)
-    assert [row[0] for row in rows] == [p["version"] for p in LAUNCHES.values()]
-    for version, launches, counted, refused in rows:
-        answers = [row["answer"] for row in ROWS if row["package"] == version]
-        assert (len(answers), answers.count("counted"), answers.count("refused")) == (
-            int(launches),
-            int(counted),
-            int(refused),
-        )
-    assert all("tl.float32(" in row["why"] for row in ROWS if row["answer"] == "refused")
+def test_the_list_of_launches():
+    answers = [row["answer"] for row in ROWS]
+    assert f"{answers.count('counted')} of {len(answers)} are counted" in PAGE
+    assert all(re.search(r", line \d+ `|^kernel ", row["why"]) for row in ROWS if row["answer"] == "refused")
+
+
+def test_the_table_of_kernels_that_were_drawn():
+    rows = re.findall(r"^\| ([^|]+) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|$", PAGE, re.M)
+    names = {
+        "Dao": "flash_attn",
+        "Triton": "tutorials",
+        "vLLM": "vllm",
+        "unsloth": "unsloth",
+        "liger": "liger_kernel",
+        "flash": "fla",
+    }
+    assert {names[re.match("[A-Za-z]+", row[0])[0]] for row in rows[:-1]} == {row["package"] for row in DRAWN}
+    for page, *numbers in rows:
+        package = names.get(re.match("[A-Za-z]+", page)[0])
+        answers = [row["answer"] for row in DRAWN if page == "all" or row["package"] == package]
+        kinds = [answers.count(kind) for kind in ("counted", "refused", "no launch")]
+        assert [len(answers), *kinds] == [int(n) for n in numbers]
+    assert len(DRAWN) == 100 and max(float(row["seconds"] or 0) for row in DRAWN) < 1.5
+
+
+def ratios(row):
+    """Bytes of loads and of stores that a GPU counted, for each that was said."""
+    said = [on_gpu.whole(row, "read_sectors"), on_gpu.whole(row, "write_sectors")]
+    found = [on_gpu.loads_of(row), on_gpu.stores_of(row)]
+    return [f / s for f, s in zip(found, said, strict=True) if s]
+
+
+def test_the_table_of_the_gpu():
+    done = on_gpu.profiled(GPU)
+    most = [max(ratios(row)) for row in done]
+    kernels = {(row["file"], row["kernel"]) for row, r in zip(done, most, strict=True) if r == 1}
+    same = {
+        name: sum(on_gpu.whole(row, a) == on_gpu.whole(row, b) for row in done)
+        for name, a, b in (("registers", "ncu_registers", "registers"), ("smem", "own_smem", "smem"))
+    }
+    rows = dict(re.findall(r"^\| ([^|]+) \| ([\d]+)(?: \([^|]+\))? \|$", PAGE, re.M))
+    assert {key: int(value) for key, value in rows.items()} == {
+        "bytes of sectors, loaded and stored, equal to what was said": sum(r == 1 for r in most),
+        "the same within a tenth": sum(1 < r <= 1.1 for r in most),
+        "more than was said, up to half": sum(1.1 < r <= 1.5 for r in most),
+        "more than that": sum(r > 1.5 for r in most),
+        "fewer than was said": sum(min(ratios(row)) < 1 for row in done),
+        "registers of a thread, equal": same["registers"],
+        "shared memory of a program, equal": same["smem"],
+    }
+    assert f"({len(kernels)} kernels)" in PAGE and max(most) < 8.3 and rows["fewer than was said"] == "0"
+    launched = {(row["file"], row["kernel"]) for row in done}
+    assert f"{len(done)} launches of {len(launched)} kernels" in PAGE and f"the other {len(GPU) - len(done)}" in PAGE
+
+
+def test_the_places_of_the_fastest_configurations():
+    said = [int(n) for line in on_gpu.ranks(on_gpu.profiled(GPU)) for n in re.findall(r"number (\d+)", line)]
+    assert said == [int(n) for n in re.findall(r"number (\d+)", PAGE)]
 
 
 def test_the_words_of_attention_are_those_of_its_schedule():

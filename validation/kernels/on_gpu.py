@@ -14,6 +14,7 @@ import argparse
 import csv
 import gzip
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -268,19 +269,23 @@ def whole(row: dict[str, str], name: str) -> int:
 
 
 def loads_of(row: dict[str, str]) -> int:
-    """Bytes that the kernel loaded: as the load/store unit saw them, or the crossbar (TMA)."""
-    loads, crossbar = whole(row, "loads"), whole(row, "from_l2")
-    return loads if 2 * loads >= crossbar else crossbar
+    """Bytes that the kernel loaded: as the load/store unit saw them, or the crossbar where it loads by TMA only."""
+    return whole(row, "loads") or whole(row, "from_l2")
 
 
 def stores_of(row: dict[str, str]) -> int:
-    stores, sectors = whole(row, "stores"), 32 * whole(row, "l2_writes")
-    return sectors if 2 * stores < sectors and 2 * whole(row, "loads") < whole(row, "from_l2") else stores
+    """Bytes that the kernel stored: as the load/store unit saw them, or the L2 where it stores by TMA only."""
+    return whole(row, "stores") or 32 * whole(row, "l2_writes")
+
+
+def profiled(rows: list[dict[str, str]]) -> list[dict[str, str]]:
+    """The rows that the profiler measured."""
+    return [row for row in rows if row.get("ran") == "True" and row.get("nanoseconds") not in (None, "", "None")]
 
 
 def table(rows: list[dict[str, str]]) -> Iterator[str]:
     """A line for each kernel, and sums."""
-    done = [row for row in rows if row.get("ran") == "True" and row.get("nanoseconds") not in (None, "", "None")]
+    done = profiled(rows)
     yield f"{'kernel':44} launches  loads/said (least, most)  stores/said (least, most)  registers  shared memory"
     equal = {"loads": 0, "stores": 0, "registers": 0, "smem": 0}
     for name, group in groupby(done, key=lambda row: (row["file"], row["kernel"])):
@@ -386,10 +391,11 @@ def measure(packages: str, rows: list[dict[str, object]], out: Path, end: float,
 
 
 def write(rows: list[dict[str, object]], out: Path) -> None:
+    """Write a row for each launch. The folder of the packages is left out of what is said."""
     with (out / "on_gpu.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, extrasaction="ignore", lineterminator="\n")
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows({**row, "why": re.sub(r"/\S*/packages/", "", str(row.get("why") or ""))} for row in rows)
 
 
 if __name__ == "__main__":
