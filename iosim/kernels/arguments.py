@@ -46,6 +46,9 @@ class Tensor:
     offset: int = 0
     """Words from an aligned address to its start, as in a slice of another tensor."""
 
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
     @property
     def word_bytes(self) -> int:
         return DTYPES[self.dtype][1]
@@ -69,7 +72,9 @@ class Tensor:
 
 def tensor(dtype: str, shape: Sequence[int], data: Elements | None = None) -> Tensor:
     """A tensor for `iosim.explain`: `tensor("fp16", (8, 4096, 64))`. `data` are needed if addresses depend on them."""
-    return Tensor(checked_dtype(dtype, "tensor"), tuple(int(n) for n in shape), data)
+    if not all(hasattr(n, "__index__") and operator.index(n) >= 1 for n in shape):
+        raise InputError("tensor", str(tuple(shape)), "sizes that are whole numbers from 1")
+    return Tensor(checked_dtype(dtype, "tensor"), tuple(operator.index(n) for n in shape), data)
 
 
 def checked_dtype(name: str, where: str) -> str:
@@ -173,7 +178,7 @@ class Names:
         assert isinstance(sizes, tuple)
         for size in sizes:
             if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-                raise InputError(self.where, text, "sizes that are whole numbers from 1", f"found {size!r}")
+                raise InputError(self.where, text, "sizes that are whole numbers from 1", f"found {size}")
         made = Tensor(checked_dtype(shaped[1], self.where), sizes)
         return made if shaped[3] is None else self.drawn(made, shaped[3])
 
@@ -191,6 +196,11 @@ class Names:
         if "int" not in made.dtype:
             raise InputError(self.where, made.dtype, "integers, for random(LOW, HIGH)")
         return replace(made, data=np.random.default_rng(abs(seed)).integers(low, high, made.shape))
+
+    def grid(self, text: str) -> Value:
+        """What a text of one to three expressions stands for, with or without parentheses around them."""
+        value = self.expression(text)
+        return value if isinstance(value, tuple) else (value,)
 
     def expression(self, text: str) -> Value:
         """The value of an expression such as `cdiv(N, BM) * 2`."""
@@ -257,14 +267,17 @@ def tensor_of_file(path: str, where: str) -> Tensor:
     return Tensor(checked_dtype(str(data.dtype), where), data.shape, data)
 
 
-def read_grid(value: Value) -> tuple[int, int, int]:
-    """A grid of one to three numbers of programs."""
+def read_grid(value: Value, text: str = "") -> tuple[int, int, int]:
+    """A grid of one to three numbers of programs; `text` is what the user wrote."""
+    where, hint = ("--grid", f"from {text!r}") if text else ("grid", "")
     sizes = value if isinstance(value, tuple | list) else (value,)
+    shown = f"({', '.join(map(str, sizes))}{',' * (len(sizes) == 1)})"
     whole = all(isinstance(n, int) and not isinstance(n, bool) and n >= 1 for n in sizes)
     if not whole or not 1 <= len(sizes) <= 3:
-        raise InputError("grid", str(value), "a tuple of one to three whole numbers from 1, such as (cdiv(N, BM), H)")
+        allowed = "a tuple of one to three whole numbers from 1, such as (cdiv(N, BM), H)"
+        raise InputError(where, shown, allowed, hint)
     for n, most in zip(sizes, MOST_PROGRAMS, strict=False):
         if n > most:
-            raise InputError("grid", str(value), f"at most {most} programs on this axis, as CUDA has it")
+            raise InputError(where, shown, f"at most {most} programs on this axis, as CUDA has it", hint)
     x, y, z = (*sizes, 1, 1)[:3]
     return int(x), int(y), int(z)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from ..errors import InputError
+from .places import place
 
 READS, WRITES, ATOMICS = "reads", "writes", "atomics"
 MEMORY = {"tt.load": READS, "tt.store": WRITES, "tt.atomic_rmw": ATOMICS, "tt.atomic_cas": ATOMICS}
@@ -133,9 +134,6 @@ class Refusal(InputError):
 
 def place_of(operation: Operation) -> str:
     """Where an operation stands in the user's file, with the text of the line."""
-    from linecache import getline
-
     if operation.file is None or operation.line is None:
         return f"the kernel, {operation.name}"
-    text = getline(operation.file, operation.line).strip()
-    return f"{operation.file}, line {operation.line}" + (f" `{text}`" if text else "")
+    return place(operation.file, operation.line)

@@ -5,7 +5,9 @@ The launch is specialised as Triton's launcher would: integers that are 1 or mul
 
 from __future__ import annotations
 
+import ast
 import re
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING, TypeGuard
 from ..errors import InputError, IosimError, MissingError
 from .arguments import ALIGNED, DTYPES, Tensor, Value, as_tensor
 from .code import Code
+from .places import Fault, definition, file_of, first_line, function_of, names_on, of_triton, place
 from .read import read_module
 
 if TYPE_CHECKING:
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 
 WARP_SIZE = 32
 ADVICE = "pip install 'iosim[triton]' (about 1 GB; no GPU and no PyTorch are needed)"
+COMPILES = "what Triton compiles"
 USED = re.compile(r"REG:(\d+) STACK:(\d+)")
 
 
@@ -102,17 +106,28 @@ class Kernel:
         return [p.name for p in self.function.params if not p.has_default]
 
     def check(self, given: Mapping[str, Value]) -> None:
-        """Raise InputError for arguments that are missing or unknown."""
-        from ..errors import suggestion
-
+        """Raise InputError for arguments that are missing or unknown, or that cannot be constants."""
         for name in given:
             if name not in self.parameters:
-                raise InputError(f"argument {name}", "no such parameter", ", ".join(self.parameters),
-                                 suggestion(name, self.parameters))  # fmt: skip
+                raise self.unknown(f"argument {name}", name)
         missing = [name for name in self.required if name not in given]
         if missing:
-            raise InputError(f"kernel {self.name}", f"no value for {', '.join(missing)}", "a value for each parameter",
-                             " ".join(f"--arg {name}=..." for name in missing))  # fmt: skip
+            where = definition(self.function, missing[0] if len(missing) == 1 else None)
+            options = ("--const" if name in self.constants else "--arg" for name in missing)
+            hint = " ".join(f"{option} {name}=..." for option, name in zip(options, missing, strict=True))
+            what = f"no value for {', '.join(missing)}"
+            raise Fault(f"{where}: kernel {self.name}", what, "a value for each parameter", hint)
+        for name in self.constants:
+            if isinstance(given.get(name), Tensor):
+                where = definition(self.function, name)
+                raise Fault(where, f"{name} is {given[name]}", "a constant of the compilation", f"--const {name}=...")
+
+    def unknown(self, where: str, name: str) -> Fault:
+        """What is said of an argument that is no parameter."""
+        from ..errors import suggestion
+
+        allowed = f"{', '.join(self.parameters)} ({definition(self.function)})"
+        return Fault(where, "no such parameter", allowed, suggestion(name, self.parameters))
 
     def completed(self, given: Mapping[str, Value], chosen: Configuration) -> dict[str, Value]:
         """The arguments, with those that a configuration and heuristics add. What is given counts first."""
@@ -149,8 +164,8 @@ class Compilation:
         function = self.kernel.function
         self.target = GPUTarget("cuda", capability(target), WARP_SIZE)
         self.backend = make_backend(self.target)
-        binder = create_function_from_signature(function.signature, function.params, self.backend)
-        with quoted(self.kernel):
+        with quoted(self.kernel, self.given):
+            binder = create_function_from_signature(function.signature, function.params, self.backend)
             bound, special, _ = binder(**{**options, **values})  # a parameter may be called num_warps
             self.options, self.signature, constants, attributes = function._pack_args(
                 self.backend, dict(options), bound, special, dict(options)
@@ -176,7 +191,7 @@ class Compilation:
         context = ir.context()
         ir.load_dialects(context)
         self.backend.load_dialects(context)
-        with quoted(self.kernel):
+        with quoted(self.kernel, self.given):
             made = self.backend.get_codegen_implementation(self.options)
             module = self.source.make_ir(self.target, self.options, made, self.backend.get_module_map(), context)
             stages: dict[str, Callable[..., object]] = {}  # type: ignore[explicit-any]  # functions of Triton
@@ -194,7 +209,7 @@ class Compilation:
         """Shared memory and registers, from the program that Triton makes for the GPU."""
         import triton
 
-        with quoted(self.kernel):
+        with quoted(self.kernel, self.given):
             compiled = triton.compile(self.source, target=self.target, options=self.options.__dict__)
         registers, stack = used(compiled.asm["cubin"])
         return Resources(compiled.metadata.shared, registers, stack, compiled.metadata.num_warps)
@@ -232,38 +247,47 @@ def used(cubin: bytes) -> tuple[int, int]:
 
 
 @contextmanager
-def quoted(kernel: Kernel) -> Iterator[None]:
+def quoted(kernel: Kernel, given: Mapping[str, Value]) -> Iterator[None]:
     """Turn errors of Triton's compiler into one message with the line of the kernel."""
     from triton.compiler.errors import CompilationError
 
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "TRITON_DEFAULT_FP_FUSION")
+            yield
     except CompilationError as error:
-        while isinstance(error.__cause__, CompilationError):
-            error = error.__cause__
-        what = error.error_message or str(error.__cause__ or "an error")
-        raise InputError(place_of_fault(kernel, error.src, error.node), what, "what Triton compiles") from None
+        raise fault_of(kernel, given, error) from None
     except IosimError:
         raise
     except Exception as error:
         what = f"{type(error).__name__}: {error}".strip().splitlines()
-        raise InputError(f"kernel {kernel.name}", what[0], "what Triton compiles") from None
+        raise Fault(f"{definition(kernel.function)}: kernel {kernel.name}", what[0], COMPILES) from None
 
 
-def place_of_fault(kernel: Kernel, source: str, node: object) -> str:
-    """The file and line that the compiler complains of, with the text of the line."""
-    number = int(getattr(node, "lineno", 1))
-    text = source.splitlines()[number - 1].strip()
-    function = kernel.function
-    file = function.fn.__code__.co_filename
-    if source != function.src:
-        return f"{file}, in a function that {kernel.name} calls, `{text}`"
-    return f"{file}, line {first_line(function.raw_src, function.starting_line_number) + number - 1} `{text}`"
+def fault_of(kernel: Kernel, given: Mapping[str, Value], error: BaseException | None) -> Fault:
+    """What the compiler complains of, at the innermost line that is the user's, with the arguments on that line."""
+    from triton.compiler.errors import CompilationError
+
+    what, where, names = "", definition(kernel.function), set[str]()
+    while isinstance(error, CompilationError):
+        what = plain(error.error_message or str(error.__cause__ or "an error"))
+        function = function_of(kernel.function, error.src)
+        if function is not None and not of_triton(function):
+            number = int(getattr(error.node, "lineno", 1))
+            where = place(file_of(function), first_line(function) + number - 1)
+            names = names_on(error.src, number) if function is kernel.function else set()
+        error = error.__cause__
+    shown = [f"{name} is {given[name]}" for name in kernel.parameters if name in names and name in given]
+    return Fault(where, what, COMPILES, "here " + ", ".join(shown) if shown else "")
 
 
-def first_line(lines: Sequence[str], start: int) -> int:
-    """The line of `def`, below the decorators."""
-    return start + next((k for k, line in enumerate(lines) if line.lstrip().startswith("def ")), 0)
+def plain(text: str) -> str:
+    """An error's text: Triton writes some as `NameError('x is not defined')`."""
+    found = re.fullmatch(r"(\w+)\((['\"].*['\"])\)", text, re.S)
+    try:
+        return f"{found[1]}: {ast.literal_eval(found[2])}" if found else text
+    except (SyntaxError, ValueError):
+        return text
 
 
 def kernel_of(file: str, name: str | None) -> Kernel:
@@ -280,8 +304,8 @@ def found_in(kernels: Mapping[str, object], file: str, name: str | None) -> obje
     from .load import FAILED
 
     names: Sequence[str] = list(kernels)
-    if FAILED and (not names or name not in (None, *names)):
-        raise InputError(file, FAILED[0], "a file that can be run")
+    if FAILED and not names:
+        raise Fault(file, FAILED[0], "a file that can be run")
     if not names:
         raise InputError(file, "no kernel", "a file with functions of @triton.jit")
     if name is None:
@@ -289,5 +313,12 @@ def found_in(kernels: Mapping[str, object], file: str, name: str | None) -> obje
             raise InputError("--kernel", "nothing", ", ".join(names))
         name = names[0]
     if name not in kernels:
-        raise InputError("--kernel", name, ", ".join(names), suggestion(name, names))
+        hints = [near_kernel(kernels, suggestion(name, names)), *(f"{file}, {what}" for what in FAILED[:1])]
+        raise Fault("--kernel", name, ", ".join(names), "; ".join(hint for hint in hints if hint))
     return kernels[name]
+
+
+def near_kernel(kernels: Mapping[str, object], hint: str) -> str:
+    """A suggestion with the line of the kernel that it names."""
+    near = next((kernel for name, kernel in kernels.items() if repr(name) in hint), None)
+    return hint if near is None else f"{hint} ({definition(Kernel(near).function)})"

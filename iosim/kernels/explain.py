@@ -16,6 +16,8 @@ from ..errors import InputError
 from ..hardware import SECTOR_BYTES, Hardware, load
 from ..notebook import Answer
 from .arguments import Value, read_grid
+from .outside import outside
+from .places import Fault, place
 
 if TYPE_CHECKING:
     from ..counting.floors import Floor
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 WAYS = ("reads", "writes", "atomics")
 PRESETS = {"sm_90": "h100", "sm_90a": "h100", "sm_80": "a100-80gb", "sm_89": "l4"}
+WARPS_ALLOWED = (1, 2, 4, 8, 16, 32)  # a program has at most 1024 threads
 WARPS, STAGES = 4, 3  # what Triton takes where a launch says nothing
 OCCUPANCY_KNOWN = ("sm_80", "sm_90", "sm_90a")  # targets whose limits of threads and blocks are those of predict
 REGISTER_BYTES = 4 * 65_536  # of a multiprocessor: on-chip memory of a kernel as well
@@ -327,17 +330,33 @@ def explained(
     values = kernel.completed(given, chosen)
     warps = num_warps or whole_number(values.get("num_warps")) or chosen.num_warps or WARPS
     stages = num_stages or whole_number(values.get("num_stages")) or chosen.num_stages or STAGES
+    if warps not in WARPS_ALLOWED:
+        raise InputError("num_warps (--warps)", warps, ", ".join(map(str, WARPS_ALLOWED)))
     made = Compilation(kernel, values, target, warps, stages)
-    size = read_grid(grid(made.bound) if callable(grid) else grid)
+    size = read_grid(grid_of(grid, made.bound) if callable(grid) else grid)
     data = {name: t.data for name, t in made.tensors.items() if t.data is not None}
-    moved = walk(made.code, Launch(size, made.scalars, data))
+    launch = Launch(size, made.scalars, data)
+    moved = walk(made.code, launch)
     ways = {name: ways_of(made, name, moved.requests) for name in made.tensors}
     answer = Explained(
         kernel.name, size, target, str(triton.__version__), warps, stages,
         {name: made.bound[name] for name in kernel.constants}, ways, moved.flops,
-        made.resources if resources else None, preset(target, hardware), warnings=outside(made, ways),
+        made.resources if resources else None, preset(target, hardware),
+        warnings=outside(made.tensors, ways, lambda: walk(made.code, launch, by_line=True)),
     )  # fmt: skip
     return answer if problem is None else beside(answer, made.code, problem, roles or {})
+
+
+def grid_of(grid: Callable[[Mapping[str, Value]], Value], arguments: Mapping[str, Value]) -> Value:
+    """The grid that a function of the arguments gives."""
+    try:
+        return grid(arguments)
+    except Exception as error:
+        code = getattr(grid, "__code__", None)
+        where = "grid" if code is None else f"grid ({place(code.co_filename, code.co_firstlineno)})"
+        raise Fault(
+            where, f"{type(error).__name__}: {error}", "a function of the arguments that gives a tuple"
+        ) from None
 
 
 def whole_number(value: Value) -> int | None:
@@ -345,23 +364,12 @@ def whole_number(value: Value) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def ways_of(made: Compilation, name: str, requests: Mapping[tuple[str, str], Requests]) -> dict[str, Way]:
+def ways_of(made: Compilation, name: str, requests: Mapping[tuple[str, ...], Requests]) -> dict[str, Way]:
     """The numbers of one argument."""
     tensor = made.tensors[name]
     size = tensor.reach * tensor.word_bytes
     found = {way: requests.get((name, way)) for way in WAYS}
     return {way: Way() if r is None else Way.of(r, tensor.word_bytes, size) for way, r in found.items()}
-
-
-def outside(made: Compilation, ways: Mapping[str, Mapping[str, Way]]) -> list[str]:
-    """Warnings of words that lie outside of their tensor."""
-    found = {name: {way: w.outside_words for way, w in each.items() if w.outside_words} for name, each in ways.items()}
-    return [
-        f"{name}: {', '.join(f'{words} words of its {way}' for way, words in each.items())} lie outside of its shape "
-        f"{made.tensors[name].shape}: a mask or a stride is wrong, or the shape is"
-        for name, each in found.items()
-        if each
-    ]
 
 
 def preset(target: str, hardware: str | None) -> Hardware | None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ..errors import InputError, suggestion
-from .arguments import Names, Value
+from ..errors import InputError
+from .arguments import Names, Value, read_grid
 from .compile import Configuration, Kernel, kernel_of
 from .explain import Explained, choices, explained
 from .launch_file import LaunchTexts
+from .places import Fault, definition
 
 if TYPE_CHECKING:
     from ..core.problem import Attention
@@ -41,8 +43,9 @@ class Question:
         """The configurations that are left: one, unless all of them are asked for."""
         left = choices(kernel, given)
         if len(left) > 1 and not self.tune:
-            raise InputError(f"kernel {kernel.name}", f"{len(left)} configurations of @triton.autotune",
-                             "one, or --tune", f"give --const for {', '.join(left[0].constants)}")  # fmt: skip
+            raise Fault(f"{definition(kernel.function)}: kernel {kernel.name}",
+                        f"{len(left)} configurations of @triton.autotune", "one, or --tune",
+                        f"give --const for {', '.join(left[0].constants)}")  # fmt: skip
         return left
 
 
@@ -60,8 +63,10 @@ def launch_answers(launch: LaunchTexts, question: Question) -> list[Explained]:
     found = []
     for chosen in question.choices(kernel, given):
         values = kernel.completed(given, chosen)
+        kernel.check(values)
         reading = reader(args, consts, values)
-        size = reading.value(f"({launch.grid},)")
+        with beside(kernel):
+            size = read_grid(reading.grid(launch.grid), launch.grid)
         check_read(kernel, {**args, **consts}, reading.read)
         found.append(question.answer(kernel, chosen, size, given, num_warps, num_stages))
     return sorted(found, key=rank)
@@ -81,13 +86,14 @@ def script_answers(file: str, name: str | None, question: Question) -> tuple[lis
     found: list[Explained] = []
     for first, *others in kept.values():
         try:
+            first.check()
             new = [
                 question.answer(first.kernel, chosen, first.grid, first.arguments, first.num_warps, first.num_stages)
                 for chosen in question.choices(first.kernel, first.arguments)
             ]
             found += [replace(a, place=first.line, launches=1 + len(others)) for a in sorted(new, key=rank)]
         except InputError as error:
-            refused.append(f"{first.line}: {error}")
+            refused.append(f"{first.quoted}: {error}")
     if not found:
         names = ", ".join(dict.fromkeys(launch.kernel.name for launch in caught)) or "no kernel"
         raise InputError(refused[0] if refused else f"--script {file}", f"launches of {names}, and no answer",
@@ -115,7 +121,22 @@ def given_values(kernel: Kernel, args: Mapping[str, str], consts: Mapping[str, s
     functions = kernel.function.fn.__globals__
     names = reader(args, consts)
     names.more = {"tl": names.more["tl"], **{k: v for k, v in functions.items() if hasattr(v, "cache_key")}}
-    return {name: names[name] for name in kernel.parameters if name in names.texts}
+    found = {}
+    for name in kernel.parameters:
+        if name in names.texts:
+            with beside(kernel, name):
+                found[name] = names[name]
+    return found
+
+
+@contextmanager
+def beside(kernel: Kernel, parameter: str | None = None) -> Iterator[None]:
+    """Add to faults where the kernel, or a parameter of it, stands in the user's file."""
+    try:
+        yield
+    except InputError as error:
+        hint = "; ".join(part for part in (error.hint, definition(kernel.function, parameter)) if part)
+        raise Fault(error.where, str(error.found), error.allowed, hint) from None
 
 
 def check_read(kernel: Kernel, given: Mapping[str, str], read: set[str]) -> None:
@@ -123,5 +144,4 @@ def check_read(kernel: Kernel, given: Mapping[str, str], read: set[str]) -> None
     used = read | {word for text in given.values() for word in WORD.findall(text)}
     for name in given:
         if name not in kernel.parameters and name not in used:
-            raise InputError(f"--arg {name}", "no such parameter", ", ".join(kernel.parameters),
-                             suggestion(name, kernel.parameters))  # fmt: skip
+            raise kernel.unknown(f"--arg {name}", name)

@@ -16,6 +16,7 @@ from types import ModuleType
 
 from ..errors import InputError, IosimError
 from .absent import absent_gpu
+from .places import Fault
 
 MISSING: list[str] = []
 """Packages that were replaced by stand-ins."""
@@ -182,7 +183,7 @@ def run_file(file: str) -> ModuleType:
     except IosimError:
         raise
     except Exception as error:
-        raise InputError(file, fault(error, path), "a file that can be run") from None
+        raise Fault(file, fault(error, path), "a file that can be run") from None
 
 
 @contextmanager

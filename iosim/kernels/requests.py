@@ -68,6 +68,12 @@ class Pattern:
             total += touched * int(counts[starts % SECTOR_BYTES == rest].sum())
         return total
 
+    def behind(self, size: int) -> tuple[int, int]:
+        """(requests without a byte among the first `size`, all requests)."""
+        starts, counts = self.gather()
+        away = (starts >= size) | (starts + self.offsets[-1] + self.word_bytes <= 0)
+        return int(counts[away].sum()), int(counts.sum())
+
     def pieces(self) -> Iterator[tuple[Integers, Integers]]:
         """The bytes that it covers, as intervals (first, end), some at a time."""
         offsets = np.unique(self.offsets)
@@ -165,6 +171,11 @@ class Requests:
     def sectors(self) -> int:
         """Sectors that requests touch, each once a request."""
         return sum(pattern.sectors for pattern in self.patterns.values())
+
+    def behind(self, size: int) -> tuple[int, int]:
+        """(requests without a byte among the first `size`, all requests). A program may make several."""
+        pairs = [pattern.behind(size) for pattern in self.patterns.values()]
+        return sum(away for away, _ in pairs), sum(all for _, all in pairs)
 
     def covered(self) -> tuple[Integers, Integers]:
         """The bytes that were asked for at least once, as intervals in order."""

@@ -18,6 +18,7 @@ from .absent import absent_gpu
 from .arguments import Value, as_tensor
 from .compile import Kernel, require_triton
 from .load import fault, folder_on_path, stand_ins
+from .places import place
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,25 @@ class Caught:
     arguments: Mapping[str, Value]
     num_warps: int | None
     num_stages: int | None
-    line: str
+    path: Path
+    number: int
+    unknown: tuple[str, ...] = ()
+    """Arguments that are neither parameters of the kernel nor options of a launch."""
+
+    @property
+    def line(self) -> str:
+        """Where the script launches it."""
+        return f"{self.path.name}, line {self.number}"
+
+    @property
+    def quoted(self) -> str:
+        """Where the script launches it, with the text of the line."""
+        return place(str(self.path), self.number).replace(str(self.path), self.path.name, 1)
+
+    def check(self) -> None:
+        """Raise InputError for arguments that the kernel does not have."""
+        for name in self.unknown:
+            raise self.kernel.unknown(name, name.removeprefix("argument "))
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -103,24 +122,33 @@ def tensors() -> AbstractContextManager[None]:
 
 def note(path: Path, found: object, values: tuple[Value, ...], named: Mapping[str, Value]) -> Caught:
     """A launch as it was asked for."""
-    kernel = Kernel(found)
+    kernel, number = Kernel(found), line_of(path)
     given = {**dict(zip(kernel.parameters, values, strict=False)), **named}
     arguments = {}
     for name in kernel.parameters:
         if name in given:
             value = given[name]
-            tensor = as_tensor(value, f"{place(path)}: argument {name}")
+            tensor = as_tensor(value, f"{path.name}, line {number}: argument {name}")
             arguments[name] = value if tensor is None else tensor
     warps, stages = (n if isinstance(n := given.get(name), int) else None for name in ("num_warps", "num_stages"))
-    return Caught(kernel, given.get("grid"), arguments, warps, stages, place(path))
+    more = tuple(f"argument {k + 1}" for k in range(len(kernel.parameters), len(values)))
+    unknown = tuple(f"argument {name}" for name in named if name not in {*kernel.parameters, *options_of_launches()})
+    return Caught(kernel, given.get("grid"), arguments, warps, stages, path, number, more + unknown)
 
 
-def place(path: Path) -> str:
+def options_of_launches() -> set[str]:
+    """What a launch may say beside the arguments of its kernel."""
+    from triton.backends.nvidia.compiler import CUDAOptions
+
+    return {"grid", "warmup", "device", "stream", "device_type", "bin_ids", *CUDAOptions.__dataclass_fields__}
+
+
+def line_of(path: Path) -> int:
     """The line of the script that is being run."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename != str(path):
         frame = frame.f_back
-    return f"{path.name}, line {frame.f_lineno}"
+    return frame.f_lineno
 
 
 @contextmanager

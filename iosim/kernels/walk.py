@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .code import DOTS, MEMORY, READS, Block, Code, Operation, Refusal, Type
+from .code import DOTS, MEMORY, READS, Block, Code, Operation, Refusal, Type, place_of
 from .needed import end_of, mask_of, needed_values, pointer_of
 from .numbers import Known, Mask, Number, Pointer, chosen
 from .operations import RULES, as_mask, as_number, result_of
@@ -40,8 +40,10 @@ HARMLESS = {  # operations that move no words of arguments
 class Moved:
     """What a launch asks for: requests by (argument, kind), FLOPs of matrix products, and programs."""
 
-    requests: dict[tuple[str, str], Requests] = field(default_factory=dict)
+    requests: dict[tuple[str, ...], Requests] = field(default_factory=dict)
     flops: int = 0
+    by_line: bool = False
+    """Whether the place of an operation, with the text of its line, belongs to the key of its requests."""
     wrapping: dict[tuple[str | None, int | None], Operation] = field(default_factory=dict)
 
 
@@ -58,9 +60,9 @@ class Launch:
         return prod(self.grid)
 
 
-def walk(code: Code, launch: Launch) -> Moved:
+def walk(code: Code, launch: Launch, by_line: bool = False) -> Moved:
     """All requests of a launch. Refusal for what cannot be known of them."""
-    moved = Moved()
+    moved = Moved(by_line=by_line)
     needed = needed_values(code)
     longest = max((n for o in code.operations() for t in o.types for n in t.shape), default=1)
     step = max(1, CHUNK_LANES // longest)
@@ -212,7 +214,8 @@ class Programs:
         if not isinstance(pointer, Pointer):
             raise Refusal(operation, "an address that is no argument of the kernel")
         type = operation.operand_types[0]
-        key = self.code.arguments[pointer.argument], MEMORY[operation.name]
+        key: tuple[str, ...] = self.code.arguments[pointer.argument], MEMORY[operation.name]
+        key += (place_of(operation),) if self.moved.by_line else ()
         where = None if mask is None else as_mask(self.values[mask], operation)
         width = type.pointee.element_bytes
         self.moved.requests.setdefault(key, Requests()).add(pointer.offset, where, type.shape, width, on)

@@ -66,6 +66,14 @@ def counted(kernel, grid, arguments):
         note("atomics", pointers, mask)
         return atomic(self, way, pointers, value, mask, *rest, **named)
 
+    patch = interpreter._patch_lang_tensor
+
+    def patched(tensor, scope):
+        """Make integers of arrays with one element: NumPy 2.4 does not, and Triton 3.6 asks it to."""
+        patch(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.squeeze()))
+
+    interpreter._patch_lang_tensor = patched
     executor = interpreter.GridExecutor
     executor._init_args_hst = lambda self, args, kwargs: (args, kwargs)
     executor._restore_args_dev = lambda *_: None
@@ -78,6 +86,7 @@ def counted(kernel, grid, arguments):
         kernel[tuple(grid)](**made)
     finally:
         builder.create_masked_load, builder.create_masked_store, builder.create_atomic_rmw = load, store, atomic
+        interpreter._patch_lang_tensor = patch
     return {name: {way: [len(at), len(set(at))] for way, at in ways.items()} for name, ways in asked.items()}
 
 

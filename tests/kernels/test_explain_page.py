@@ -12,14 +12,22 @@ from paths import DOCS, ROOT, TESTS
 pytestmark = pytest.mark.needs("triton")
 PAGE = (DOCS / "explain.md").read_text()
 ((COMMAND, OUTPUT),) = re.findall(r"```console\n\$ iosim (.*?)\n(.*?)```", PAGE, re.S)
+(MADE_WITH,) = re.findall(r"this page was made with (\d+\.\d+)", PAGE)
 FILE = "tests/helpers/triton_kernels.py"
 TURN = "        m = new\n"
 MISTAKE = "        tl.store(O + head + rows[:, None] * D + dims[None, :], o.to(tl.float16), mask=rows[:, None] < N)\n"
 
 
 def test_the_session_is_what_is_printed(iosim, monkeypatch):
+    import triton
+
     monkeypatch.chdir(ROOT)
-    assert iosim(*shlex.split(COMMAND)).stdout == OUTPUT
+    printed = iosim(*shlex.split(COMMAND)).stdout
+    if not triton.__version__.startswith(MADE_WITH):  # another compiler takes other registers
+        (taken,) = re.findall(r"(\d+) registers a thread", printed)
+        assert 32 <= int(taken) <= 255
+        printed = printed.replace(f"{taken} registers", re.findall(r"\d+ registers", OUTPUT)[0])
+    assert printed == OUTPUT
 
 
 def test_the_mistake_is_told_as_the_page_says(iosim, tmp_path):

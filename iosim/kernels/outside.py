@@ -1,0 +1,60 @@
+"""Words that lie outside of a tensor's shape: a note, or a fault where a whole request does, with the kernel's line.
+
+A tile at the edge reaches over the end where its mask is missing. A request without one word inside says more: the
+shape that was given does not suit the kernel. Tensors of a script are parts of others, so of these it is only told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from .places import Fault
+
+if TYPE_CHECKING:
+    from .arguments import Tensor
+    from .explain import Way
+    from .requests import Requests
+    from .walk import Moved
+
+HINT = "the shape is wrong, or the grid, a stride or a mask is"
+
+
+def outside(
+    tensors: Mapping[str, Tensor], ways: Mapping[str, Mapping[str, Way]], again: Callable[[], Moved]
+) -> list[str]:
+    """A note for each tensor with words outside of its shape. `again` walks over the launch line by line."""
+    words = {name: {way: w.outside_words for way, w in each.items() if w.outside_words} for name, each in ways.items()}
+    found = {name: each for name, each in words.items() if each}
+    if not found:
+        return []
+    requests = again().requests
+    for name, way, line in requests:
+        if way in found.get(name, {}) and tensors[name].strides is None:
+            check(name, tensors[name], way, line, requests[name, way, line])
+    return [note(name, tensors[name], ways, requests) for name, ways in found.items()]
+
+
+def check(name: str, tensor: Tensor, way: str, line: str, requests: Requests) -> None:
+    """Fault if a request has no word inside of its tensor."""
+    away, all = requests.behind(tensor.reach * tensor.word_bytes)
+    if away:
+        what = f"{away} of {all} requests of its {way} have no word inside of {name}, which is {tensor}"
+        raise Fault(f"argument {name} ({line})", what, f"a shape that has the words of its {way}", HINT)
+
+
+def note(name: str, tensor: Tensor, ways: Mapping[str, int], requests: Mapping[tuple[str, ...], Requests]) -> str:
+    """What is said of words outside of one tensor."""
+    counts = ", ".join(f"{words} words of its {way}" for way, words in ways.items())
+    size = tensor.reach * tensor.word_bytes
+    lines = [line for (who, way, line), r in requests.items() if who == name and way in ways and reaches_over(r, size)]
+    return (
+        f"{name}: {counts} lie outside of its shape {tensor.shape}: a mask or a stride is wrong, or the shape is "
+        f"({'; '.join(dict.fromkeys(lines))})"
+    )
+
+
+def reaches_over(requests: Requests, size: int) -> bool:
+    """Whether some byte lies before or behind a tensor of this size."""
+    first, end = requests.covered()
+    return bool(len(first)) and bool(first[0] < 0 or end[-1] > size)

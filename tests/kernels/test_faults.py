@@ -1,0 +1,186 @@
+"""Bad input to `iosim explain` is one message that quotes a line of the user, and exit code 2."""
+
+import subprocess
+import sys
+
+import pytest
+from paths import ROOT, TESTS
+
+pytestmark = pytest.mark.needs("triton")
+FILE = TESTS / "helpers" / "triton_kernels.py"
+LINES = FILE.read_text().splitlines()
+
+
+def quoted(text, file=FILE):
+    """The place of the first line of a file that begins so, as a message shows it."""
+    lines = file.read_text().splitlines()
+    number = next(k for k, line in enumerate(lines) if line.strip().startswith(text))
+    return f"{file}, line {number + 1} `{lines[number].strip()}`"
+
+
+DEFINED = quoted("def add(")
+LOADED = quoted("tl.store(Z + at, tl.load(X + at")
+USUAL = {**{f"arg {name}": "fp32[n]" for name in "XYZ"}, "arg n": "100", "const BLOCK": "64", "grid": "cdiv(n, BLOCK)"}
+
+
+def line_of(changes, file=FILE, kernel="add"):
+    """A command line for the usual launch of `add`, with changes; None takes an option away."""
+    line = ["explain", file, "--kernel", kernel, "--no-resources"]
+    for option, value in {**USUAL, **changes}.items():
+        if value is not None:
+            word, _, name = option.partition(" ")
+            line += [f"--{word}", f"{name}={value}" if name else value]
+    return line
+
+
+@pytest.mark.parametrize("changes, parts", [
+    ({"arg Y": None}, (f"Error: {DEFINED}: kernel add: found 'no value for Y'", "--arg Y=...")),
+    ({"const BLOCK": None}, (f"Error: {DEFINED}: kernel add: found 'no value for BLOCK'", "; --const BLOCK=...")),
+    ({"const BLOCK": "fp32[3]"}, (f"Error: {DEFINED}: found 'BLOCK is fp32[3]'; allowed: a constant",)),
+    ({"arg YY": "fp32[n]"}, ("Error: --arg YY: found 'no such parameter'", DEFINED, "did you mean 'Y'?")),
+    ({"grid": "cdiv(n, BLOCK"}, ("Error: --grid: found 'cdiv(n, BLOCK'; allowed: a number, a name", DEFINED)),
+    ({"grid": "lambda meta: 3"}, ("Error: --grid: found 'lambda meta: 3'", DEFINED)),
+    ({"grid": "cdiv(N, BLOCK)"}, ("Error: --grid: found 'N'; allowed: a name that is given", DEFINED)),
+    ({"grid": "n // (n - 100)"}, ("Error: --grid: found 'n // (n - 100)'", "division or modulo by zero", DEFINED)),
+    ({"grid": "n / 8"}, ("Error: --grid: found '(12.5,)'", "from 'n / 8'", DEFINED)),
+    ({"grid": "n - 100"}, ("Error: --grid: found '(0,)'", "from 'n - 100'", DEFINED)),
+    ({"grid": "X"}, ("Error: --grid: found '(fp32[100],)'; allowed: a tuple of one to three whole numbers", DEFINED)),
+    ({"arg X": "fp32[0]"}, ("Error: --arg X: found 'fp32[0]'; allowed: sizes that are whole numbers from 1", DEFINED)),
+    ({"arg X": "fp32[n - 104]"}, ("Error: --arg X: found 'fp32[n - 104]'", "; found -4; ", DEFINED)),
+    ({"arg X": "fp32[Y]"}, ("Error: --arg X: found 'fp32[Y]'", "; found fp32[100]; ", DEFINED)),
+    ({"arg X": "7"}, (f"Error: {LOADED}: found \"Unsupported ptr type", "; here X is 7, Y is fp32[100], Z is fp32[100]")),
+    ({"arg X": "fp32[64]"}, (f"Error: argument X ({LOADED})", "1 of 2 requests of its reads have no word inside of X")),
+    ({"arg Z": "fp32[32]"}, (f"Error: argument Z ({LOADED})", "requests of its writes have no word", "which is fp32[32]")),
+    ({"const BLOCK": "100"}, (f"Error: {quoted('at = tl.program_id(0) * BLOCK')}: found", "a power of 2", "; here BLOCK is 100")),
+    ({"warps": "3"}, ("Error: num_warps (--warps): found 3; allowed: 1, 2, 4, 8, 16, 32",)),
+])  # fmt: skip
+def test_one_message_with_the_line(iosim, changes, parts):
+    found = iosim(*line_of(changes))
+    assert found.exit_code == 2 and found.stdout == "", found.stderr
+    assert found.stderr.count("\n") == 1 and all(part in found.stderr for part in parts), found.stderr
+
+
+def test_a_kernel_that_is_not_there(iosim):
+    found = iosim(*line_of({}, kernel="Add"))
+    names = "add, softmax, matmul, attention, gather, tiles, histogram, tuned"
+    assert found.exit_code == 2
+    assert found.stderr == f"Error: --kernel: found 'Add'; allowed: {names}; did you mean 'add'? ({DEFINED})\n"
+
+
+def test_a_kernel_that_is_not_there_in_a_file_that_fails(iosim, tmp_path):
+    file = tmp_path / "kernels.py"
+    file.write_text(FILE.read_text() + "\n\nx = undefined\n")
+    found = iosim(*line_of({}, file, kernel="nothing_like_it"))
+    assert found.exit_code == 2 and "allowed: add, softmax" in found.stderr
+    assert f"{file}, line 122 `x = undefined`: NameError: name 'undefined' is not defined" in found.stderr
+
+
+def test_a_parameter_on_a_line_of_its_own(iosim, tmp_path):
+    file = tmp_path / "kernels.py"
+    file.write_text(FILE.read_text().replace("def add(X, Y, Z, n, ", "def add(\n    X,\n    Y,\n    Z,\n    n,\n    "))
+    found = iosim(*line_of({"const BLOCK": None}, file))
+    assert found.exit_code == 2 and f"Error: {file}, line 13 `BLOCK: tl.constexpr):`: kernel add" in found.stderr
+
+
+COMPILED = {
+    "no such name": ("tl.load(X + at, mask=on)", "tl.load(X + at, mask=onn)", "NameError: onn is not defined"),
+    "no such function": (
+        "tl.load(X + at, mask=on)",
+        "tl.lod(X + at, mask=on)",
+        "AttributeError: module 'triton.language' has no attribute 'lod'",
+    ),
+    "in a function that it calls": ("tl.load(X + at, mask=on)", "half(X, at, on)", "incompatible dimensions"),
+    "inside of Triton": ("tl.load(X + at, mask=on)", "tl.sum(X)", "'pointer_type' object has no attribute 'numel'"),
+}
+HALF = """
+@triton.jit
+def half(X, at, on):
+    found = tl.load(X + tl.arange(0, 32), mask=on)
+    return found
+"""
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_code_that_does_not_compile(iosim, tmp_path, name):
+    old, new, what = COMPILED[name]
+    file = tmp_path / "kernels.py"
+    file.write_text(FILE.read_text().replace(old, new, 1) + "\n" + HALF)
+    found = iosim(*line_of({}, file))
+    assert found.exit_code == 2 and found.stdout == ""
+    where = "found = tl.load" if new.startswith("half") else f"tl.store(Z + at, {new}"
+    assert found.stderr.startswith(f"Error: {quoted(where, file)}: found") and what in found.stderr, found.stderr
+
+
+def test_a_file_that_is_not_python(iosim, tmp_path):
+    file = tmp_path / "kernels.py"
+    long = "x = [" + "1, " * 60
+    file.write_text(f"import triton\n{long}\n")
+    found = iosim(*line_of({}, file))
+    assert found.exit_code == 2 and f"line 2 `{long.strip()}`: '[' was never closed" in found.stderr
+
+
+def test_nothing_of_triton_stands_beside_the_message():
+    """A process of its own, because Triton warns only once."""
+    line = [sys.executable, "-m", "iosim", *map(str, line_of({"arg X": "7"}))]
+    done = subprocess.run(line, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 2 and done.stderr.startswith("Error: ") and done.stderr.count("\n") == 1
+
+
+def test_a_tile_over_the_edge_is_a_note(iosim):
+    """Every request has a word inside: a mask may be missing, so there is an answer."""
+    found = iosim(*line_of({"arg X": "fp32[70]"}))
+    assert found.exit_code == 0 and "100       0" in found.stdout
+    assert f"X: 30 words of its reads lie outside of its shape (70,): a mask or a stride is wrong, or the shape is ({LOADED})" in found.stderr  # fmt: skip
+
+
+def test_parts_of_tensors_may_reach_over(iosim, tmp_path):
+    """A script can give a kernel the start of a tensor by a part of it, so this is only told."""
+    from iosim.kernels.arguments import Tensor
+    from iosim.kernels.compile import kernel_of
+    from iosim.kernels.explain import explain
+
+    values = {name: Tensor("fp32", (10,), None, (1,)) for name in "XYZ"}
+    answer = explain(kernel_of(str(FILE), "add"), 2, **values, n=100, BLOCK=64, resources=False)
+    assert answer.reads == 200 and len(answer.warnings) == 3
+
+
+@pytest.mark.parametrize("shape", [(0,), (4, -1), (2.5,)])
+def test_sizes_of_a_tensor_in_python(shape):
+    from iosim.errors import InputError
+    from iosim.kernels.arguments import tensor
+
+    with pytest.raises(InputError, match="sizes that are whole numbers from 1"):
+        tensor("fp16", shape)
+
+
+SCRIPT = """
+import sys
+sys.path.insert(0, {folder!r})
+import iosim
+from triton_kernels import add
+X = iosim.tensor("fp32", (64,))
+add[(1,)](X, X, X, 64, {call})
+"""
+
+
+@pytest.mark.parametrize("call, parts", [
+    ("64, 5", ("found 'no such parameter'", "argument 6: ")),
+    ("BLOCK=64, BLOK=3", ("found 'no such parameter'", "argument BLOK: ", "did you mean 'BLOCK'?")),
+    ("BLOCK=64, num_warps=5", ("num_warps (--warps): found 5",)),
+    ("BLOCK=48", ("arange's range must be a power of 2", "here BLOCK is 48")),
+])  # fmt: skip
+def test_faults_of_a_launch_in_a_script(iosim, tmp_path, call, parts):
+    file = tmp_path / "bench.py"
+    file.write_text(SCRIPT.format(folder=str(FILE.parent), call=call))
+    found = iosim("explain", "--script", file)
+    where = f"bench.py, line 7 `add[(1,)](X, X, X, 64, {call})`: "
+    assert found.exit_code == 2 and all(part in found.stderr for part in (where, *parts)), found.stderr
+
+
+def test_a_grid_that_fails_is_quoted(iosim, tmp_path):
+    file = tmp_path / "bench.py"
+    text = SCRIPT.format(folder=str(FILE.parent), call="64").replace("(1,)]", 'lambda meta: meta["BLOK"]]')
+    file.write_text(text)
+    found = iosim("explain", "--script", file)
+    line = '`add[lambda meta: meta["BLOK"]](X, X, X, 64, 64)`'
+    assert found.exit_code == 2 and f"line 7 {line}: grid ({file}, line 7 {line}): found \"KeyError: 'BLOK'\"" in found.stderr  # fmt: skip
