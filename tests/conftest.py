@@ -51,3 +51,9 @@ def ask(iosim):
         return json.loads(result.stdout)
 
     return run
+
+
+@pytest.fixture(autouse=True)
+def no_window(monkeypatch):
+    """No test opens a browser on the screen."""
+    monkeypatch.setattr("webbrowser.open", lambda url: True)

@@ -40,8 +40,12 @@ COMMANDS = {
     "cache": "A schedule's accesses through a cache: LRU and Belady's optimum.",
     "plot": "Pictures: traffic against M or N, columns of a sweep, a mask.",
     "report": "One self-contained HTML page about a problem.",
+    "play": "The same page in a browser: schedules move tile by tile.",
     "trace": "Every load, step and store of a run: CSV, JSON lines, Parquet, Perfetto.",
 }
+
+ELSEWHERE = {"play": ("report", "play")}
+"""The (file, function) of commands that share the file of another one."""
 
 
 class Failure(click.ClickException):
@@ -61,7 +65,8 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        return import_module(f".{name}", __package__).command  # type: ignore[no-any-return]
+        file, attribute = ELSEWHERE.get(name, (name, "command"))
+        return getattr(import_module(f".{file}", __package__), attribute)  # type: ignore[no-any-return]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

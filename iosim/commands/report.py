@@ -1,13 +1,35 @@
-"""`iosim report`."""
+"""`iosim report` and `iosim play`: the page about a problem, written or shown."""
 
 from __future__ import annotations
 
 import sys
 
+import click
+
 from ..counting.given import counts, memory
-from ..errors import InputError
+from ..errors import InputError, MissingError
 from ..files import form_of
 from .options import D, M, N, file_option, memory_options, named_command, problem_options, tile_options, variant_options
+
+
+def page_text(
+    m: str | None, m_elements: str | None, hardware: str | None, schedules: tuple[str, ...], tiles: str | None,
+    tile_multiple: str, given: dict[str, str | bool | None],
+) -> str:  # fmt: skip
+    """The page as HTML, from the options of the command line."""
+    from ..counting import count
+    from ..pictures.page import page
+    from ..pictures.traffic import traffic_chart
+    from ..units import parse_count
+
+    values = counts(given)
+    size = memory(m, m_elements, hardware)
+    if size is None:
+        raise InputError("--M", "nothing", "a size as in 100KB", "or --hardware")
+    multiple = parse_count(tile_multiple, "--tile-multiple")
+    found = count.count(M=size, schedules=schedules, tiles=tiles, tile_multiple=multiple, **values)
+    chart = traffic_chart({k: v for k, v in values.items() if v not in (None, False)}, schedules, tiles, multiple)
+    return page(found, chart, sys.argv[1:], tiles, multiple, hardware)
 
 
 @named_command("report", needs=(N, D, M), usual="core")
@@ -24,18 +46,36 @@ def command(
 
     Example: iosim report --N 8192 --d 128 --M 100KB -o report.html
     """
-    from ..counting import count
-    from ..pictures.page import page
-    from ..pictures.traffic import traffic_chart
-    from ..units import parse_count
     from .answer import emit
 
     form_of(path, "report")
-    values = counts(given)
-    size = memory(m, m_elements, hardware)
-    if size is None:
-        raise InputError("--M", "nothing", "a size as in 100KB", "or --hardware")
-    multiple = parse_count(tile_multiple, "--tile-multiple")
-    found = count.count(M=size, schedules=schedules, tiles=tiles, tile_multiple=multiple, **values)
-    chart = traffic_chart({k: v for k, v in values.items() if v not in (None, False)}, schedules, tiles, multiple)
-    emit(page(found, chart, sys.argv[1:], tiles, multiple), path)
+    emit(page_text(m, m_elements, hardware, schedules, tiles, tile_multiple, given), path)
+
+
+@named_command("play", needs=(N, D, M), usual="core")
+@problem_options
+@memory_options
+@tile_options
+@variant_options
+@file_option("Keep the page in a file, FILE.html, and not in a temporary one.")
+def play(
+    m: str | None, m_elements: str | None, hardware: str | None, schedules: tuple[str, ...], tiles: str | None,
+    tile_multiple: str, path: str | None, **given: str | bool | None,
+) -> None:  # fmt: skip
+    """The page of iosim report, opened in a browser: schedules move tile by tile. The name of its file is printed.
+
+    Example: iosim play --N 8192 --d 128 --M 100KB --schedule flash1,flash2
+    """
+    import webbrowser
+    from pathlib import Path
+    from tempfile import mkdtemp
+
+    from .answer import emit
+
+    form_of(path, "report")
+    text = page_text(m, m_elements, hardware, schedules, tiles, tile_multiple, given)
+    page = Path(mkdtemp(prefix="iosim-")) / "play.html" if path in (None, "-") else Path(path or "").resolve()
+    emit(text, str(page))
+    click.echo(page)
+    if not webbrowser.open(page.as_uri()):
+        raise MissingError(f"no browser was found; open {page} with one, or name one in the variable BROWSER")

@@ -17,13 +17,17 @@ from ..counting import report
 from ..counting.bounds import Bound
 from ..counting.count import Report, Result, choose_tiling
 from ..counting.report import count_table, detail_table, header
+from ..errors import IosimError
 from ..grid import ByteCell
+from ..hardware import load
 from ..masks.picture import MOST_PICTURE_PAIRS, tile_map
 from ..schedules import find
+from ..studies.roofline import Roofline, filled, peaks
 from ..tables import Rows
 from ..units import binary, format_bytes
 from . import player, svg_chart
 from .chart import Chart, size
+from .roofline import roofline_sheet
 
 if TYPE_CHECKING:
     from ..core.machine import Block
@@ -45,10 +49,25 @@ p { max-width: 46rem; margin: .3rem 0 .7rem; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .25rem .55rem; border-bottom: 1px solid var(--rule); text-align: left; vertical-align: top; }
 th { font-weight: 600; white-space: nowrap; } .n { text-align: right; white-space: nowrap; } .no { font-weight: 700; }
+@media (max-width: 45rem) { .wide > svg { min-width: 38rem; } }
 svg { width: 100%; height: auto; display: block; } svg { color: var(--ink); }
 .grid { stroke: var(--rule); } .mark { stroke: var(--muted); }
 .part { stroke: var(--paper); stroke-width: 1; } .empty { fill: var(--empty); } .tile { fill: var(--tile); }
 """
+
+
+CONVENTIONS = """<ul>
+<li>A word is one scalar. It counts each time it crosses between HBM and SRAM.</li>
+<li>All that a step needs is in SRAM while it runs, with its result. A schedule fits if this is at most M.</li>
+<li>Q, K, V and O are in HBM at the start or the end. S and P may stay in SRAM; l and m are one word a row
+each.</li>
+<li>Every block is read whole: a ragged last tile counts at its own size. Heads and batches are added up.</li>
+<li>KB, KiB and K are 1024. M is bytes, and words of the problem's type where it says words.</li>
+</ul>"""
+EXAMPLE_GPU = "h100"  # of the roofline, where no hardware is asked for
+EXAMPLE_TILES = "64x64"  # of the roofline, where no tiles are asked for: those of least traffic are slow on a GPU
+MOST_ROOFLINE = 3  # schedules of the roofline
+LONGEST_BAR = 6  # times the floor, or the shortest bar; a longer bar is a line of text
 
 
 class Residents(Capacity):
@@ -71,11 +90,14 @@ class Residents(Capacity):
         del self.now[block]
 
 
-def page(found: Report, chart: Chart, argv: list[str], tiles: str | None = None, multiple: int = 1) -> str:
+def page(
+    found: Report, chart: Chart, argv: list[str], tiles: str | None = None, multiple: int = 1,
+    hardware: str | None = None,
+) -> str:  # fmt: skip
     """The HTML text of a report's page.
 
-    `chart` is the traffic against M. `tiles` and `multiple` are the options that the report was counted with, `argv`
-    the words of the command line after `iosim`.
+    `chart` is the traffic against M. `tiles`, `multiple` and `hardware` are the options that the report was counted
+    with, `argv` the words of the command line after `iosim`.
     """
     ran = tilings(found, tiles, multiple)
     p = found.problem
@@ -90,31 +112,40 @@ def page(found: Report, chart: Chart, argv: list[str], tiles: str | None = None,
                 "Br = min(Bc, d), which often do not. A word is one scalar."),
         folded("What is proven", bounds_html(found.bounds), "A floor is a number that no exact algorithm beats. "
                 "An order says how traffic grows; its constant is unknown, so no count can be compared with it alone."),
+        section("Words by tensor", tensor_bars(found), "What each tensor adds, read and written together. The mark is "
+                "the least that any exact algorithm can move."),
+        roofline_section(found, hardware, tiles, multiple),
         section("What is in SRAM at its fullest", footprint_bars(found, ran), "Bytes of the blocks resident together."),
     ]  # fmt: skip
     if p.mask is not DENSE:
         sections.append(mask_section(found, ran))
     sections.append(folded("Words by tensor and step", rows_table(detail_table(found)), ""))
+    sections.append(folded("How it is counted", CONVENTIONS, ""))
     command = escape(" ".join(["iosim", *argv]))
     foot = f"<footer>iosim {found.version} · <code>{command}</code> · M in 1024s; a ragged last tile counts at its size"
     head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(heading)}</title>'
     said = f"<p class=answer>{escape(found.answer)}</p>"
     body = f"<h1>{escape(heading)}</h1><p>{escape(about)}</p>{said}{''.join(sections)}{foot}</footer>"
     styles = f"<style>{STYLE}{player.style()}</style>"
-    return f'<!doctype html>\n<html lang="en"><head>{head}{styles}</head><body>{body}</body></html>\n'
+    return f'<!doctype html>\n<html lang="en"><head>{head}{styles}</head><body><main>{body}</main></body></html>\n'
 
 
 def section(title: str, content: str, words: str) -> str:
     """A section of the page: its title, `words` in small print (HTML), then its content (HTML)."""
     text = f'<p class="small">{words}</p>' if words else ""
-    return f'\n<section><h2>{escape(title)}</h2>{text}<div class="wide">{content}</div></section>'
+    return f"\n<section><h2>{escape(title)}</h2>{text}{scrolling(title, content)}</section>"
 
 
 def folded(title: str, content: str, words: str) -> str:
     """A section that the reader unfolds."""
     text = f'<p class="small">{words}</p>' if words else ""
-    inside = f'{text}<div class="wide">{content}</div>'
+    inside = text + scrolling(title, content)
     return f"\n<section><details><summary><h2>{escape(title)}</h2></summary>{inside}</details></section>"
+
+
+def scrolling(title: str, content: str) -> str:
+    """Content that may be wider than the screen. The keyboard can reach and scroll it."""
+    return f'<div class="wide" tabindex="0" role="group" aria-label="{escape(title)}">{content}</div>'
 
 
 def rows_table(rows: Rows) -> str:
@@ -189,6 +220,46 @@ def footprint_bars(found: Report, ran: list[tuple[Result, Tiling]]) -> str:
     )
     drawn = svg_chart.bars_svg(within, limit, f"M = {size(limit)}") if within else ""
     return f"{drawn}{''.join(beyond)}<details><summary>in numbers</summary>{table}</details>"
+
+
+def tensor_bars(found: Report) -> str:
+    """Bars of the words of each tensor, for each schedule's last result that fits. The longest are lines of text."""
+    results = {r.schedule: r for r in found.results if r.total and r.fits is not False}
+    if not results:
+        return "<p>(nothing fits)</p>"
+    least = min(r.total or 0 for r in results.values())
+    floors = [r.total / r.ratio_to_floor for r in results.values() if r.total and r.ratio_to_floor]
+    rows: list[tuple[str, list[tuple[str, int]], str]] = []
+    beyond: list[tuple[str, list[tuple[str, int]], str]] = []
+    for r in sorted(results.values(), key=lambda r: r.total or 0):
+        parts = [(name, moved["reads"] + moved["writes"]) for name, moved in r.tensors.items()]
+        tiles = f" {r.Br}x{r.Bc}" if r.Br else ""
+        (rows if (r.total or 0) <= LONGEST_BAR * least else beyond).append((r.schedule + tiles, parts, f"{r.total:,}"))
+    mark = round(min(floors)) if floors else least
+    drawn = svg_chart.bars_svg(rows, mark, "floor" if floors else "least here", "Words by tensor", "words")
+    return drawn + "".join(f"<p>{escape(name)}: {escape(note)} words</p>" for name, _, note in beyond)
+
+
+def roofline_section(found: Report, hardware: str | None, tiles: str | None, multiple: int) -> str:
+    """The section of the roofline, for at most three schedules; empty if the GPU has no peak for the types."""
+    names = list(dict.fromkeys(r.schedule for r in found.results))
+    usual = [name for name in player.USUAL if name in names] or names
+    try:
+        chip = load(hardware or EXAMPLE_GPU)
+        peaks(chip, found.problem)
+        seen = filled(Roofline(found.problem, chip, chip.sram_bytes, []), [*map(find, usual[:MOST_ROOFLINE])],
+                      tiles or EXAMPLE_TILES, multiple)  # fmt: skip
+        sheet = roofline_sheet(seen)
+    except IosimError:
+        return ""
+    example = "" if hardware else " No hardware was asked for, so this is an example."
+    words = (
+        "How fast each schedule can compute at its operations a byte, at the peaks of the GPU, with its shared memory "
+        f"and tiles as kernels have them. <code>iosim roofline</code> predicts times.{example}"
+    )
+    return section(
+        f"On a GPU: {seen.hardware.name}", svg_chart.chart_svg(replace(sheet.charts[0], title=sheet.title)), words
+    )
 
 
 def mask_section(found: Report, ran: list[tuple[Result, Tiling]]) -> str:

@@ -102,20 +102,22 @@
     const head = make("h3", "", lane, run.name + " " + run.tiles);
     view.total = make("span", "", head);
     const hbm = make("div", "hbm", lane);
-    hbm.setAttribute("aria-label", "Tensors in HBM, in tiles");
+    hbm.setAttribute("aria-label", "Tensors in HBM, in tiles, drawn to scale");
+    const unit = Math.min(2.25, 110 / Math.max(...Object.values(run.tensors).map(([rows, columns]) => Math.max(rows, columns)))); // pixels a word
     for (const [name, [rows, columns, high, wide]] of Object.entries(run.tensors)) {
       const moves = run.events.some((event) => event[NAME] === name && event[WORDS]);
       const tensor = make("div", "tensor" + (moves ? "" : " never"), hbm);
       const cells = make("div", "cells", tensor), across = Math.ceil(columns / wide);
-      const small = Math.max(2, Math.min(12, Math.floor(150 / Math.max(across, Math.ceil(rows / high)))));
-      cells.style.gridTemplateColumns = `repeat(${across}, ${small}px)`;
+      const [broad, tall] = [Math.max(2, unit * wide), Math.max(2, unit * high)];
+      cells.style.gridTemplateColumns = `repeat(${across}, ${broad}px)`;
       cells.style.justifyContent = "center";
-      if (small < 5) cells.style.gap = "0";
+      if (Math.min(broad, tall) < 5) cells.style.gap = "0";
       cells.style.setProperty("--c", (data.colours[name] || ["var(--muted)"])[0]);
       view.cells[name] = [];
       for (let k = 0; k < Math.ceil(rows / high) * across; ++k) {
         const cell = make("div", "cell", cells);
-        cell.style.width = cell.style.height = small + "px";
+        cell.style.width = broad + "px";
+        cell.style.height = tall + "px";
         view.cells[name].push(cell);
       }
       make("div", "", tensor, name);

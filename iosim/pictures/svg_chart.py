@@ -7,7 +7,7 @@ from itertools import pairwise
 from math import inf, log10
 from typing import TYPE_CHECKING
 
-from .chart import INK, Chart, ChartLine, Sheet, colours, shapes, spread_labels, tensor_colours, tints
+from .chart import INK, Chart, ChartLine, Sheet, colours, ink_on, shapes, spread_labels, tensor_colours, tints
 
 if TYPE_CHECKING:
     from ..masks.picture import TileMap
@@ -45,7 +45,8 @@ def chart_svg(chart: Chart, mark: tuple[float, str] | None = None) -> str:
     """A chart as SVG for a page, with a label at the end of each line. `mark` is (value, name) of a vertical line."""
     box = Box(WIDTH, HEIGHT, room_for([line.label for line in chart.lines if line.kind != "order"]))
     look = [(*one, "") for one in zip(chart.lines, colours(chart.lines), tints(chart.lines), strict=True)]
-    parts = panel(chart, box, "inside", mark) + lines_of(chart, box, look, "inside") + labels_at_ends(chart, box, look)
+    clip = f"inside-{chart.x_name}-{chart.y_name}"  # a page has several charts
+    parts = panel(chart, box, clip, mark) + lines_of(chart, box, look, clip) + labels_at_ends(chart, box, look)
     return svg_frame(WIDTH, HEIGHT, chart.title, "".join(parts))
 
 
@@ -325,9 +326,12 @@ def legend_svg(look: list[Look], top: float) -> tuple[list[str], float]:
     return found, y + 10
 
 
-def bars_svg(rows: list[tuple[str, list[tuple[str, int]], str]], limit: int, limit_name: str) -> str:
-    """Stacked bars as SVG, one for each row (name, [(part, bytes)], note), and a mark at `limit` bytes. Parts of the
-    same name have the same colour in all bars."""
+def bars_svg(
+    rows: list[tuple[str, list[tuple[str, int]], str]], limit: int, limit_name: str,
+    title: str = "SRAM at its fullest, by block", unit: str = "B",
+) -> str:  # fmt: skip
+    """Stacked bars as SVG, one for each row (name, [(part, size)], note), and a mark at `limit`. Parts of the same name
+    have the same colour in all bars."""
     widest = max([limit, *(sum(size for _, size in parts) for _, parts, _ in rows)])
     left, width, height = 205, 410, 34
     scale, palette = width / widest, tensor_colours(name for _, parts, _ in rows for name, _ in parts)
@@ -336,17 +340,17 @@ def bars_svg(rows: list[tuple[str, list[tuple[str, int]], str]], limit: int, lim
         y, x = 22 + k * height, float(left)
         found.append(label(left - 8, y + 15, name, "end"))
         for piece, size in parts:
-            title = f"<title>{escape(piece)}: {size} B</title>"
+            tip = f"<title>{escape(piece)}: {size} {unit}</title>"
             box = f'x="{x:.1f}" y="{y}" width="{size * scale:.1f}" height="22" fill="{palette[piece]}"'
-            found.append(f'<rect class="part" {box}>{title}</rect>')
+            found.append(f'<rect class="part" {box}>{tip}</rect>')
             if size * scale > 9 * len(piece) + 4:
-                found.append(label(x + size * scale / 2, y + 15, piece, "middle", "#fff"))
+                found.append(label(x + size * scale / 2, y + 15, piece, "middle", ink_on(palette[piece])))
             x += size * scale
         found.append(label(x + 8, y + 15, note, "start"))
     end = 22 + len(rows) * height
     mark = left + limit * scale
     found.append(segment(mark, 14, mark, end, "mark") + label(mark, 11, limit_name, "middle"))
-    return svg_frame(WIDTH, end + 6, "SRAM at its fullest, by block", "".join(found))
+    return svg_frame(WIDTH, end + 6, title, "".join(found))
 
 
 def tiles_svg(tiles: TileMap) -> str:

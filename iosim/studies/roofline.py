@@ -10,7 +10,7 @@ The third time is predicted (predict/generated.py): that of the generated kernel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
@@ -239,15 +239,22 @@ def roofline(
     chip = load(hardware)
     peaks(chip, problem)
     M_bytes = chip.sram_bytes if M is None else parse_bytes(M, problem.word_bytes)
-    chosen = find_all(schedules) or default_schedules(problem)
-    for schedule in chosen:
-        require(schedule, problem)
     found = Roofline(problem, chip, M_bytes, [], measured_on=measured_as(hardware))
-    problems = [problem, replace(problem, N=1)] if decode and problem.N > 1 else [problem]
+    return filled(found, find_all(schedules) or default_schedules(problem), tiles, tile_multiple, decode)
+
+
+def filled(
+    found: Roofline, schedules: Sequence[Schedule], tiles: str | None, tile_multiple: int = 1, decode: bool = False
+) -> Roofline:
+    """A roofline with its rows. Without `measured_on` it has no predicted times, which can take seconds."""
+    for schedule in schedules:
+        require(schedule, found.problem)
+    problems = [found.problem, replace(found.problem, N=1)] if decode and found.problem.N > 1 else [found.problem]
     for p in problems:
-        for schedule in chosen:
+        for schedule in schedules:
             for rule in rules_of(schedule, tiles, p):
-                add_rows(found, schedule, rule, p, choose_tiling(schedule, rule, p.packed, M_bytes, tile_multiple))
+                tiling = choose_tiling(schedule, rule, p.packed, found.M_bytes, tile_multiple)
+                add_rows(found, schedule, rule, p, tiling)
     return found
 
 

@@ -196,8 +196,9 @@ def parts(tmp_path_factory):
 
 @pytest.mark.parametrize("lines, seconds", AMOUNTS)
 @pytest.mark.parametrize("name", COMMANDS)
-def test_random_lines_of_every_command(name, lines, seconds, tmp_path, monkeypatch):
+def test_random_lines_of_every_command(name, lines, seconds, tmp_path, monkeypatch, tmp_path_factory):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path_factory.getbasetemp()))
     monkeypatch.setattr(sys, "argv", ["iosim"])
     found, codes = faults(name, 0, lines, seconds, tmp_path)
     assert not found, f"{len(found)} of {len(codes)}:\n" + "\n".join(found)

@@ -4,8 +4,12 @@ import json
 import re
 import shutil
 import subprocess
+from html import unescape
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
+from paths import DOCS
 
 from iosim.counting.count import count
 from iosim.pictures.player import plays, small_memory
@@ -75,12 +79,80 @@ def test_a_browser_shows_all_words_at_the_end(iosim, tmp_path, width, more):
 
 @BROWSER
 @pytest.mark.long
-def test_a_browser_plays_and_obeys_keys(iosim, tmp_path):
+def test_a_browser_obeys_keys(iosim, tmp_path):
     page = tmp_path / "page.html"
     iosim("report", *SIZES, "-o", page)
     plain = page.read_text()
+    end = sum(event[6] for event in data(plain)["runs"][0]["events"])
     press = "document.dispatchEvent(new KeyboardEvent('keydown', {key: '%s'}));"
-    for keys, check in [("ArrowRight", lambda a: a > 0), ("End", lambda a: a > 1000), (" ", lambda a: a > 0)]:
-        page.write_text(plain.replace("</body>", f"<script>{press % keys}</script></body>"))
-        moved = int(re.search(r'data-moved="(\d+)"', browser(page, "t=0&speed=4"))[1])
-        assert check(moved), (keys, moved)
+    for key, begin, wanted in [("ArrowRight", 0, 64), ("End", 0, end), ("Home", 640, 0), ("ArrowLeft", 64, 0)]:
+        page.write_text(plain.replace("</body>", f"<script>{press % key}</script></body>"))
+        assert int(re.search(r'data-moved="(\d+)"', browser(page, f"t={begin}"))[1]) == wanted, key
+
+
+@BROWSER
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "way",
+    ["dispatchEvent(new KeyboardEvent('keydown', {key: ' '}))", "querySelectorAll('.controls button')[2].click()"],
+)
+def test_a_browser_plays_to_the_end(way, iosim, tmp_path):
+    """Frames come every 16 ms of the browser's own virtual time, so that a busy machine plays as far as an idle one."""
+    page = tmp_path / "page.html"
+    iosim("report", *SIZES, "-o", page)
+    text = page.read_text()
+    wanted = [str(sum(event[6] for event in run["events"])) for run in data(text)["runs"]]
+    frames = "<script>window.requestAnimationFrame = f => setTimeout(() => f(performance.now()), 16);</script>"
+    page.write_text(
+        text.replace("<body>", "<body>" + frames).replace("</body>", f"<script>document.{way}</script></body>")
+    )
+    assert re.findall(r'data-moved="(\d+)"', browser(page, "t=0&speed=16")) == wanted
+
+
+@BROWSER
+@pytest.mark.long
+@pytest.mark.needs("axe_core_python")
+@pytest.mark.parametrize("width, more", [(1600, ()), (360, ()), (1200, ("--force-dark-mode",))])
+def test_axe_finds_no_fault(iosim, tmp_path, width, more):
+    """axe-core reads the page as a screen reader and an eye would: names, roles, contrast."""
+    page = tmp_path / "page.html"
+    iosim("report", *SIZES, "--mask", "causal", "-o", page)
+    axe = (Path(find_spec("axe_core_python").submodule_search_locations[0]) / "axe.min.js").read_text()
+    run = "axe.run().then(r => document.body.dataset.faults = JSON.stringify(r.violations.map(v => [v.impact, v.id, v.nodes.map(n => n.target)])))"
+    page.write_text(page.read_text().replace("</body>", f"<script>{axe};{run}</script></body>"))
+    found = re.search(r'data-faults="([^"]*)"', browser(page, "t=end", width, more))[1]
+    assert json.loads(unescape(found)) == []
+
+
+def test_a_schedule_of_the_users_own_is_played(iosim, tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(re.search(r"```python\n(.*?)```", (DOCS / "adding-a-schedule.md").read_text(), re.S)[1])
+    done = iosim("--load", file, "report", *SIZES, "--schedule", "flash2,wasteful", "--tiles", "64x64")
+    assert [run["name"] for run in data(done.stdout)["runs"]] == ["flash2", "wasteful"]
+    assert "chip.load(&quot;Q&quot;, i)" not in done.stdout and "where=p.mask.row(i)" in done.stdout
+
+
+def test_play_opens_the_page(iosim, tmp_path, monkeypatch):
+    opened = []
+    monkeypatch.setattr("webbrowser.open", lambda url: opened.append(url) or len(opened) < 3)
+    page = tmp_path / "page.html"
+    assert iosim("play", *SIZES, "-o", page).stdout == f"{page}\n" and opened == [page.as_uri()]
+    kept = Path(iosim("play", *SIZES).stdout.strip())
+    assert opened[1] == kept.as_uri() and data(kept.read_text())["runs"]
+    failed = iosim("play", *SIZES, "-o", page)
+    assert failed.exit_code == 3 and f"open {page} with one" in failed.stderr
+
+
+def test_the_page_has_bars_of_words_and_a_roofline(iosim):
+    text = iosim("report", *SIZES).stdout
+    words = count(N=1024, d=64, M="64KB")["flash2"].tensors["K"]
+    assert f"<title>K: {words['reads'] + words['writes']} words</title>" in text
+    assert "On a GPU: H100" in text and "so this is an example" in text
+    named = iosim("report", *SIZES[:4], "--hardware", "t4").stdout
+    assert "On a GPU: T4" in named and "so this is an example" not in named
+    assert "On a GPU" not in iosim("report", *SIZES[:4], "--hardware", "t4", "--dtype", "fp8").stdout
+
+
+def test_the_pictures_of_the_docs_are_there_and_small():
+    names = re.findall(r"\]\((pictures/[\w-]+\.png)\)", (DOCS / "report.md").read_text())
+    assert len(names) == 2 and all((DOCS / name).stat().st_size < 150_000 for name in names)
