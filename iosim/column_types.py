@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 TEXTS = frozenset({
-    "acc_dtype", "alike", "backward_schedule", "binds", "bound_by", "check", "chosen_by", "class", "combination",
+    "acc_dtype", "alike", "backward_schedule", "binds", "bound_by", "by", "check", "chosen_by", "class", "combination",
     "condition", "CUDA", "dtype", "event", "family", "faults", "form", "formula", "forward_schedule", "gqa",
-    "hardware", "ideal_l2_binds", "ignores", "kernel", "key", "kind", "kv_dtype", "kv_scales", "label", "launch",
-    "limit", "mask", "more tiles", "more_tiles", "name", "options", "outer", "phase", "policy", "predicted_binds",
-    "question", "role", "says", "schedule", "skips tiles", "source", "state", "stored", "summary", "tensors",
-    "tiles", "tiling", "unfused",
+    "granularity", "hardware", "ideal_l2_binds", "ignores", "kernel", "key", "kind", "kv_dtype", "kv_scales", "label",
+    "launch", "limit", "mask", "more tiles", "more_tiles", "name", "options", "outer", "phase", "policy",
+    "predicted_binds", "question", "role", "says", "schedule", "skips tiles", "source", "state", "stored", "summary",
+    "tensors", "tiles", "tiling", "unfused",
 })  # fmt: skip
 TRUTHS = frozenset({
     "backward_fits", "complete", "count_init", "dram_at_the_edge", "explains", "fits", "forward_fits", "keep_p",
     "latent", "lse", "ok", "recomputed", "valid", "whole_tiles",
 })  # fmt: skip
 NUMBERS = frozenset({
-    "allowed_bias", "allowed_error", "bias", "flops_per_byte", "flops_per_second", "formula_density", "intensity",
-    "lambda", "M_over_d2", "order_words", "ridge", "saha_ye_words", "score_traffic_share", "seconds",
+    "allowed_bias", "allowed_error", "bias", "dropout", "flops_per_byte", "flops_per_second", "formula_density",
+    "intensity", "lambda", "M_over_d2", "order_words", "ridge", "saha_ye_words", "score_traffic_share", "seconds",
     "seconds_over_fastest", "seconds_predicted", "sm_bytes_per_second", "T", "tile_density", "token_density",
     "x_scratchpad",
 })  # fmt: skip

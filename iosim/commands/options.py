@@ -71,6 +71,12 @@ def read_passes(text: str, option: str) -> int:
     return parse_count(text, option, least=0, most=10_000)
 
 
+def read_seed(text: str, option: str) -> int:
+    from ..units import parse_count
+
+    return parse_count(text, option, least=0)
+
+
 def read_size(text: str, option: str) -> int:
     from ..units import parse_bytes
 
@@ -130,16 +136,18 @@ def read_scales(text: str, option: str) -> object:
     return text if text in KV_SCALES else parse_count(text, option)
 
 
-COUNT, SIZE, PASSES = Kind(read_count, ranges=True), Kind(read_size, ranges=True), Kind(read_passes)
+COUNT, SIZE, PASSES = (Kind(read, ranges=True) for read in (read_count, read_size, read_passes))
 TYPE, MASK, TILES, GQA_KIND = Kind(read_type), Kind(read_mask, ";"), Kind(read_tiles), Kind(read_gqa)
 SCALES = Kind(read_scales)
+SEED, LISTS = Kind(read_seed, ranges=True), Kind(lambda text, option: text, ";")
 SCHEDULE, HARDWARE, TEXT = Kind(read_schedules, listed=True), Kind(read_hardware), Kind(lambda text, option: text)
 
 # ---------------------------------------------------------------- options
 
 REQUIRED, PROBLEM, MEMORY = "Required", "Problem", "Memory"
 CHOICE, VARIANTS, OWN, ANSWER = "Schedules and tiles", "What schedules may do", "Options", "Answer"
-HEADINGS = (REQUIRED, PROBLEM, MEMORY, CHOICE, OWN, VARIANTS, ANSWER)
+OF_WHAT = "Options of the command of --what"
+HEADINGS = (REQUIRED, PROBLEM, MEMORY, CHOICE, OWN, OF_WHAT, VARIANTS, ANSWER)
 
 
 class Option(click.Option):
@@ -327,7 +335,7 @@ def format_option(text: str) -> Decorator:
 AXES = (
     "n", "nk", "d", "dv", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "mask", "m", "m_elements", "hardware",
     "tiles", "tile_multiple", "splits", "page_size", "top_k", "key_block", "gqa", "kv_dtype", "kv_scales",
-    "registers", "stages", "columns",
+    "registers", "stages", "elementwise", "columns",
 )  # fmt: skip
 """Parameters with several values, where a command counts a whole grid."""
 SIZES = ("m", "m_elements", "hardware")
@@ -615,13 +623,17 @@ SEVERAL_FAULTS = ("option", "--schedule")  # places of messages that may stand i
 
 
 def commands_with(ctx: click.Context, name: str) -> list[str]:
-    """The commands that have an option."""
+    """The commands that have an option themselves."""
     root = ctx.find_root()
     group = root.command
     if not isinstance(group, click.Group):
         return []
     found = ((command, group.get_command(root, command)) for command in group.list_commands(root))
-    return [command for command, made in found if made and any(name in option.opts for option in made.params)]
+    return [
+        command
+        for command, made in found
+        if made and any(name in option.opts and getattr(option, "heading", "") != OF_WHAT for option in made.params)
+    ]
 
 
 def without(line: Sequence[str], option: str, value: bool) -> list[str]:

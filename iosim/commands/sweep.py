@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, TextIO
 
 import click
@@ -20,6 +21,10 @@ from .answer import Output, answer, say
 from .options import (
     AXES,
     COUNT,
+    LISTS,
+    OF_WHAT,
+    SEED,
+    SIZE,
     VARIANT_FIELDS,
     Need,
     check_read,
@@ -32,6 +37,7 @@ from .options import (
     loaded,
     memory_options,
     named_command,
+    options,
     problem_options,
     text_option,
     tile_options,
@@ -44,10 +50,28 @@ if TYPE_CHECKING:
     from ..sweeps.workers import Workers
 
 
-NEEDS = (Need("n", ("config",)), Need("d", ("config",)), Need("m", ("m_elements", "hardware", "tiles", "config")))
+own_options = options(
+    text_option("--by", "tune: traffic (default) or time.", metavar="WHAT", heading=OF_WHAT),
+    text_option("--least-blocks", "tune: at least so many blocks.", metavar="COUNT", heading=OF_WHAT, kind=COUNT),
+    flag_option("--curve", "tune, cache: every M at which the answer changes.", heading=OF_WHAT),
+    text_option("--granularity", "cache: line (default), word or tile.", metavar="WHAT", heading=OF_WHAT),
+    text_option("--line", "cache: bytes of a line (default: 64).", metavar="SIZE", heading=OF_WHAT, kind=SIZE),
+    text_option("--policy", "cache: lru, belady or both (default).", metavar="NAME", heading=OF_WHAT),
+    text_option("--tensors", "cache: only these, as Q,K; lists are apart by semicolons.", metavar="NAMES",
+                heading=OF_WHAT, kind=LISTS),
+    text_option("--seed", "check: seed of random inputs (default: 0).", metavar="COUNT", heading=OF_WHAT, kind=SEED),
+    text_option("--dropout", "check: probability that an element of P is dropped.", metavar="P", heading=OF_WHAT),
+    flag_option("--decode", "roofline: add the same with one query.", heading=OF_WHAT),
+)  # fmt: skip
+OWN_AXES = ("by", "least_blocks", "granularity", "line", "policy", "tensors", "seed", "dropout")
+NEEDS = (
+    Need("n", ("config",)),
+    Need("d", ("config",)),
+    Need("m", ("m_elements", "hardware", "tiles", "config", "what")),
+)
 
 
-@named_command("sweep", needs=NEEDS, axes=AXES, usual=None)
+@named_command("sweep", needs=NEEDS, axes=(*AXES, *OWN_AXES), usual=None)
 @click.argument("config", required=False)
 @problem_options
 @memory_options
@@ -66,6 +90,7 @@ NEEDS = (Need("n", ("config",)), Need("d", ("config",)), Need("m", ("m_elements"
 @flag_option("--resume", "Continue the sweep in -o FOLDER/, or begin it.")
 @text_option("--part-rows", "Rows of a file in -o FOLDER/ (default: 131072).", metavar="COUNT", kind=COUNT)
 @flag_option("--quiet", "No progress on stderr.")
+@own_options
 @format_option("csv, jsonl or parquet (default: from the file's name).")
 @json_option
 @csv_option
@@ -83,13 +108,15 @@ def command(
     gather puts the parts together.
 
     Axes: 1024,4096 or 16KB:256KB:x2 or 64:256:+64, ends included, for --N, --Nk, --d, --batch, --heads, --kv-heads,
-    --dv, --M, --splits, --page-size, --tile-multiple; lists with commas for --dtype, --acc-dtype, --gqa, --tiles,
-    --schedule, --hardware; masks with semicolons, as 'causal;window:64'. Or a TOML file with the same names.
+    --dv, --M, --splits, --page-size, --tile-multiple, --elementwise; lists with commas for --dtype, --acc-dtype, --gqa,
+    --tiles, --schedule, --hardware; masks with semicolons, as 'causal;window:64'; and those of the command of --what.
+    Or a TOML file with the same names.
 
     Example: iosim sweep --N 1024,8192 --d 64,128 --M 16KB:256KB:x2 -o out.csv
     """
     from ..counting.columns import EVERY_COLUMN
     from ..counting.sweep_file import sweep_of
+    from ..sweeps.own_options import asking
 
     kind = kind_of(kind, path, as_json, as_csv, dry_run)
     rows = 0 if part_rows is None else parse_count(part_rows, "--part-rows")
@@ -97,10 +124,14 @@ def command(
     folder = folder_of(path, resume, part_rows)
     chips = names_of(hardware)
     asks = question(what)
-    size = memory(m, m_elements, chips[0] if chips else None)
+    both = asks == "roofline"
+    size = memory(m, m_elements, chips[0] if chips and not both else None)
     if chips and (len(chips) > 1 or asks is not None):
-        size, given = None, {**given, "hardware": hardware}
-    plan = sweep_of(config, given, size, schedules, tile_multiple, EVERY_COLUMN if asks is None else ())
+        size, given = size if both else None, {**given, "hardware": hardware}
+    plan = sweep_of(
+        config, given, size, schedules, tile_multiple, EVERY_COLUMN if asks is None else (),
+        partial(asking, what or "count"),
+    )  # fmt: skip
     asked = [n for n in VARIANT_FIELDS if any(point.get(n) not in (None, False, 0) for point in plan.options)]
     check_read(asked, plan.schedules, multiple_of=plan.tiles if plan.multiples != [1] else None)
     if dry_run:
@@ -120,7 +151,8 @@ def command(
 
 def question(what: str | None) -> str | None:
     """The command whose rows a sweep has; None for those of count."""
-    from ..sweeps.questions import COUNT, QUESTIONS
+    from ..sweeps.own_options import COUNT
+    from ..sweeps.questions import QUESTIONS
 
     if what not in (None, COUNT, *QUESTIONS):
         raise InputError("--what", what, ", ".join((COUNT, *QUESTIONS)), suggestion(str(what), (COUNT, *QUESTIONS)))

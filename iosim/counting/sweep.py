@@ -80,7 +80,7 @@ def sweep(
     check_names("sweep", values, (*AXES, *KEYWORDS), ("schedules", "tiles", "tile_multiple", "hardware"))
     axes = {name: values.pop(name) for name in AXES if name in values}
     axes |= {} if hardware is None else {"hardware": hardware}
-    plan = build(axes, schedules, tiles, tile_multiple, (), **values)
+    plan = build(axes, schedules, tiles, tile_multiple, (), None, **values)
     if plan.points > MOST_POINTS:
         raise InputError("sweep", f"{plan.points} grid points", f"at most {MOST_POINTS} in memory", "iosim sweep -o")
     return pd.concat(list(chunks(plan)), ignore_index=True)

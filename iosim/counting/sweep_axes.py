@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ..core.problem import DENSE, Attention
 from ..core.tiling import Tiling, parse_tiles, tiles_text
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 NUMBERS = ("N", "Nk", "d", "batch", "heads", "kv_heads", "dv")
 AXES = (*NUMBERS, "dtype", "acc_dtype", "mask", "M", "hardware")
 OPTION_COUNTS = ("splits", "page_size", "top_k", "key_block", "stages")
-OPTION_AXES = (*OPTION_COUNTS, "gqa", "register_bytes", "kv_dtype", "kv_scales")
+OPTION_AXES = (*OPTION_COUNTS, "elementwise", "gqa", "register_bytes", "kv_dtype", "kv_scales")
 
 MOST_GRID_POINTS = 10**12  # a grid is described, so only its axes take memory
 
@@ -42,7 +42,8 @@ class Sweep:
     `sizes` has a list of values for each size in NUMBERS and for M in bytes, or None for the default. `options` are
     those of `Attention` at each point of their axes. `columns` are the columns to show, in order. If it is empty, all
     columns are shown on which a row depends.
-    `hardware` names the presets whose M are in `sizes`.
+    `hardware` names the presets whose M are in `sizes`. `own` are axes of options that `count` lacks, for a sweep of
+    another command.
     """
 
     sizes: dict[str, list[int] | None]
@@ -54,6 +55,7 @@ class Sweep:
     tiles: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     hardware: tuple[str, ...] = ()
+    own: dict[str, Sequence[object]] = field(default_factory=dict)
 
     @property
     def points_of_options(self) -> int:
@@ -63,7 +65,7 @@ class Sweep:
     @property
     def points(self) -> int:
         """The number of grid points."""
-        return self.points_of_options * len(self.options) * len(self.multiples)
+        return self.points_of_options * len(self.options) * len(self.multiples) * prod(map(len, self.own.values()))
 
     @property
     def rows(self) -> int:
@@ -91,12 +93,20 @@ class Sweep:
         return (*COLUMNS, *(name for name in EVERY_COLUMN if name in needed))
 
 
+class Asking(NamedTuple):
+    """What a sweep that asks another command may have: axes of options that `count` lacks, and each M of each preset.
+    Whether it needs M is left to that command."""
+
+    own: dict[str, Sequence[object]]
+    M_of_each: bool
+
+
 def build(
     values: dict[str, AxisValue], schedules: AxisValue = (), tiles: AxisValue = None, tile_multiple: AxisValue = 1,
-    columns: tuple[str, ...] = (), **options: AxisValue,
+    columns: tuple[str, ...] = (), asking: Asking | None = None, **options: AxisValue,
 ) -> Sweep:  # fmt: skip
     """The sweep over axes (AXES) and options of `Attention`. The options in OPTION_AXES and `tile_multiple` are axes
-    too.
+    too. `asking` says what is different for a sweep that asks another command than `count`.
 
     Each fault is an InputError that names the option.
     """
@@ -112,12 +122,16 @@ def build(
     masks = read_masks(values.get("mask"))
     multiples = [parse_count(cast("int", multiple), "--tile-multiple") for multiple in given_multiples]
     chips = split(values.get("hardware"))
-    sizes["M"] = read_presets(chips, values.get("M")) if chips else read_memory(values.get("M"), dtypes)
+    if chips and values.get("M") is not None and not (asking and asking.M_of_each):
+        raise InputError("--M", values["M"], "one of --M, --M-elements, --hardware")
+    given_M = read_memory(values.get("M"), dtypes)
+    sizes["M"] = read_presets(chips, given_M) if chips else given_M
     sweep = Sweep(
         sizes, list(product(dtypes, accumulators)), masks, multiples, cast("list[VariantOptions]", points),
-        tuple(schedule_names(schedules)), tuple(tile_texts(tiles)), columns, tuple(chips),
+        tuple(schedule_names(schedules)), tuple(tile_texts(tiles)), columns,
+        tuple(chip for chip in chips for _ in given_M or [0]), asking.own if asking else {},
     )  # fmt: skip
-    check_sweep(sweep)
+    check_sweep(sweep, needs_M=asking is None)
     return sweep
 
 
@@ -172,7 +186,14 @@ def option_axis(name: str, value: AxisValue) -> Sequence[int | str | None]:
     """An axis of an option of `Attention`."""
     if name == "register_bytes":
         return read_axis(value, "--registers", parse_registers) or [None]
+    if name == "elementwise":
+        return read_axis(value, "--elementwise", read_passes) or [0]
     return count_axis(name, value) if name in OPTION_COUNTS else split(value)
+
+
+def read_passes(text: str | int) -> int:
+    """The number of passes of --elementwise."""
+    return parse_count(text, "--elementwise", least=0, most=10_000)
 
 
 def read_masks(value: AxisValue) -> list[Mask]:
@@ -190,18 +211,16 @@ def read_memory(value: AxisValue, dtypes: Sequence[str]) -> list[int] | None:
     return sizes
 
 
-def read_presets(names: Sequence[str], M: AxisValue) -> list[int]:
-    """The M of presets; InputError if M is given as well."""
+def read_presets(names: Sequence[str], given: Sequence[int] | None) -> list[int]:
+    """The M of each preset, or each of the given ones for each preset."""
     from ..hardware import load
 
-    if M is not None:
-        raise InputError("--M", M, "one of --M, --M-elements, --hardware")
-    return [load(name).sram_bytes for name in names]
+    return [M for chip in map(load, names) for M in given or [chip.sram_bytes]]
 
 
-def check_sweep(sweep: Sweep) -> None:
+def check_sweep(sweep: Sweep, needs_M: bool = True) -> None:
     """Raise InputError for a fault of a sweep, before anything is counted or written."""
-    check_rules(sweep)
+    check_rules(sweep, needs_M)
     check_points(sweep.points_of_options)
     for options in sweep.options:
         for dtype, acc in sweep.types:
@@ -216,13 +235,13 @@ def check_sweep(sweep: Sweep) -> None:
     check_points(sweep.points)
 
 
-def check_rules(sweep: Sweep) -> None:
+def check_rules(sweep: Sweep, needs_M: bool) -> None:
     """Raise InputError for tiles that cannot be read, and for tile rules that need M if M was not given."""
     for mask in sweep.masks:
         for schedule, rule in sweep.runs(mask):
             if rule not in ("ideal", *TILE_RULES):
                 parse_tiles(rule, more=schedule.more_tiles, rules=True)
-            elif rule != "ideal" and sweep.sizes["M"] is None:
+            elif needs_M and rule != "ideal" and sweep.sizes["M"] is None:
                 raise InputError("--M", "nothing", "an axis as in 16KB:256KB:x2", "or give --tiles as 128x64")
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from ..errors import InputError, suggestion
 from .columns import EVERY_COLUMN
 from .given import FIELDS, Given
 
 if TYPE_CHECKING:
-    from .sweep_axes import Sweep
+    from .sweep_axes import Asking, Sweep
 
 
 SWEEP_KEYS = (
@@ -18,10 +18,13 @@ SWEEP_KEYS = (
     "tile_multiple", "schedule", "count_init", "lse", "keep_p", "elementwise", "splits", "page_size", "top_k",
     "key_block", "gqa",
     "registers", "stages", "kv_dtype", "kv_scales", "latent", "columns",
+    "by", "least_blocks", "curve", "granularity", "line", "policy", "tensors", "seed", "dropout", "decode",
 )  # fmt: skip
 
 TomlTable = dict[str, object]
 """The values of a TOML table, by key."""
+Asked = Callable[[TomlTable], "Asking | None"]
+"""Takes the options of a command that a sweep asks."""
 
 
 def read_toml(file: str) -> TomlTable:
@@ -37,7 +40,7 @@ def read_toml(file: str) -> TomlTable:
         raise InputError("config", file, "a TOML file that can be read", str(error)) from None
 
 
-FLAGS = ("count_init", "lse", "keep_p", "latent")
+FLAGS = ("count_init", "lse", "keep_p", "latent")  # of the problem
 
 
 def read_sweep(file: str) -> TomlTable:
@@ -60,11 +63,10 @@ def read_sweep(file: str) -> TomlTable:
 
 def sweep_of(
     file: str | None, given: Given, M: str | None, schedules: tuple[str, ...], tile_multiple: str,
-    known: Sequence[str] = EVERY_COLUMN,
+    known: Sequence[str] = EVERY_COLUMN, asking: Asked = lambda values: None,
 ) -> Sweep:  # fmt: skip
     """The sweep that a file and options describe together. An option wins over the file. `known` are the columns that
-    may be asked for; if it is empty, all."""
-    from ..units import parse_count
+    may be asked for; if it is empty, all. `asking` takes the options that `count` lacks out of the values."""
     from .sweep_axes import OPTION_AXES, build
 
     values = {} if file is None else read_sweep(file)
@@ -73,17 +75,16 @@ def sweep_of(
     values |= {FIELDS.get(k, k): v for k, v in given.items() if v not in (None, False)}
     if M is not None:
         values["M"] = M
-    if M is not None or given.get("hardware") is not None:  # an option wins
+    other = asking(values)
+    if (M is not None or given.get("hardware") is not None) and not (other and other.M_of_each):  # an option wins
         values.pop("hardware" if M is not None else "M", None)
     if "registers" in values:
         values["register_bytes"] = values.pop("registers")
     tiles, columns = values.pop("tiles", None), columns_of(values.pop("columns", None), known)
     options: TomlTable = {k: values.pop(k) for k in FLAGS if k in values}
-    options["elementwise"] = parse_count(
-        cast("str", values.pop("elementwise", 0)), "--elementwise", least=0, most=10_000
-    )
+    options["elementwise"] = 0
     options |= {name: values.pop(name) for name in OPTION_AXES if name in values}
-    return build(values, chosen, tiles, multiple, columns, **options)
+    return build(values, chosen, tiles, multiple, columns, other, **options)
 
 
 def columns_of(names: object, known: Sequence[str] = EVERY_COLUMN) -> tuple[str, ...]:

@@ -147,7 +147,7 @@ def traffic_chart(
         if axes.get("M") is not None:
             raise InputError("--M", axes["M"], "several values, as 16KB:1MB:x2, or none", "or several --N")
         axes["M"] = octaves(axes)
-    plan = sweep.build(axes, schedules, tiles, multiple, (), **sweep_options(values))
+    plan = sweep.build(axes, schedules, tiles, multiple, (), None, **sweep_options(values))
     import pandas as pd
 
     rows = pd.concat(list(sweep.chunks(plan)), ignore_index=True)

@@ -11,7 +11,7 @@ The third time is predicted (predict/generated.py): that of the generated kernel
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from ..core.folded import Folded
@@ -168,6 +168,14 @@ class RooflineRow:
     predicted_binds: str | None = None
     predicted_dram_read_bytes: int | None = None
     predicted_dram_write_bytes: int | None = None
+
+
+def roofline_columns() -> tuple[str, ...]:
+    """The columns of the rows of a Roofline, also where there is no row because nothing fits."""
+    from .roofline_tables import LABELS
+
+    others = [column.name for column in fields(RooflineRow) if column.name not in (*LABELS, "work")]
+    return (*LABELS, *(column.name for column in fields(LaunchWork)), *others)
 
 
 @dataclass(frozen=True)

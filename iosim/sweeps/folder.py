@@ -115,8 +115,10 @@ def manifest_of(work: Work, about: Mapping[str, object]) -> dict[str, object]:
 
 
 def check_new(path: str) -> None:
-    """Raise InputError for a folder that has something in it."""
+    """Raise InputError for a folder that has something in it: not for one that a run began without writing a part."""
     names = {name for name in os.listdir(path) if name != LOCK and not UNFINISHED.fullmatch(name)}
+    if names == {MANIFEST, JOURNAL} and not any(read_journal(path)) and is_manifest(path):
+        return
     if MANIFEST in names or JOURNAL in names:
         raise InputError("-o", path, "a new folder", "--resume continues the sweep that is in it")
     if names:
@@ -188,6 +190,14 @@ def read_manifest(path: str) -> dict[str, object]:
     if found is None:
         raise CheckError(f"{file} is damaged; the sweep's own command line with --resume writes it again")
     return found
+
+
+def is_manifest(path: str) -> bool:
+    """Whether the manifest of a folder is as it was written."""
+    try:
+        return bool(read_manifest(path))
+    except CheckError:
+        return False
 
 
 def sealed(values: Mapping[str, object]) -> dict[str, object]:

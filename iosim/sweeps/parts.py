@@ -16,7 +16,8 @@ from ..counting.row_text import CSV, JSON, lines
 from ..counting.sweep import Chunks
 from ..counting.write_sweep import WRITERS
 from ..files import written_whole
-from .questions import COUNT, Asked
+from .own_options import COUNT
+from .questions import Asked
 
 if TYPE_CHECKING:
     from typing import Protocol
@@ -127,6 +128,7 @@ class Work:
             "mask": [mask_text(str(mask)) for mask in plan.masks],
             "hardware": list(plan.hardware),
             "options": axis_text([dict(point) for point in plan.options]),
+            **{name: axis_text(values) for name, values in plan.own.items()},
             "tile_multiple": plan.multiples,
             "schedule": [[s.name for s, _ in plan.runs(mask)] for mask in plan.masks],
             "tiles": list(plan.tiles),
@@ -226,5 +228,15 @@ def keep(path: str) -> None:
 
 
 def differing(found: Mapping[str, object], wanted: Mapping[str, object]) -> list[str]:
-    """The names under which two descriptions differ."""
+    """The names under which two descriptions differ. An option of the problem has its own name."""
+    found, wanted = apart(found), apart(wanted)
     return [name for name in wanted if found.get(name) != wanted[name]] + [name for name in found if name not in wanted]
+
+
+def apart(described: Mapping[str, object]) -> dict[str, object]:
+    """A description with the values of each option at all points, in place of `options` if these are listed."""
+    points = described.get("options")
+    if not isinstance(points, list) or not points:
+        return {**described}
+    options = {name: [point.get(name) for point in points] for name in points[0]}
+    return {**{name: value for name, value in described.items() if name != "options"}, **options}

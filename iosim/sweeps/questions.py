@@ -13,10 +13,11 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ..counting.columns import OPTIONS, PROBLEM_COLUMNS
-from ..counting.sweep_axes import NUMBERS
+from ..counting.sweep_axes import NUMBERS, option_name
 from ..errors import InputError, InternalError, suggestion
 from ..notebook import column
 from ..tables import finite
+from .own_options import OWN
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from ..counting.sweep_axes import Sweep
     from ..tables import Row, Rows
 
-COUNT = "count"
 OF_POINT = (*PROBLEM_COLUMNS, "dv", *OPTIONS, "tile_multiple", "hardware")
 POINTS_OF_PART = 64  # a point takes from milliseconds to seconds
 
@@ -40,25 +40,47 @@ class Point(NamedTuple):
     schedules: tuple[str, ...]
     tiles: str | None
     tile_multiple: int
+    own: Fields
 
 
 def rows_of_tune(p: Point) -> Rows:
-    from ..tuning.least import tune
+    from ..tuning.least import trace_curve, tune
 
-    return tune(M=p.M_bytes, schedules=p.schedules, tile_multiple=p.tile_multiple, **p.fields).to_rows()
+    own = {**p.own}
+    by, curve = own.pop("by", None), own.pop("curve", False)
+    if by == "time":
+        if own or curve:
+            raise InputError("--by", f"time with {option_name(min(own, default='curve'))}", "one of the two")
+        return rows_of_fastest(p)
+    searched = {"schedules": p.schedules, "tile_multiple": p.tile_multiple, **p.fields, **own}
+    if not curve:
+        return tune(M=p.M_bytes, **searched).to_rows()
+    if p.M_bytes is not None:
+        raise InputError("--M", p.M_bytes, "nothing with --curve, which goes over every M", "leave out one of the two")
+    return trace_curve(**searched).to_rows()
+
+
+def rows_of_fastest(p: Point) -> Rows:
+    from ..studies.fastest import fastest
+
+    if p.hardware is None:
+        raise InputError("--by", "time", "with --hardware h100, h200, or a file of iosim calibrate")
+    return fastest(hardware=p.hardware, schedules=p.schedules, tile_multiple=p.tile_multiple, **p.fields).to_rows()
 
 
 def rows_of_cache(p: Point) -> Rows:
     from ..tracing.cache_answer import cache
 
-    found = ((s, cache(M=p.M_bytes, tiles=p.tiles, schedule=s, **p.fields)) for s in p.schedules or ("flash1",))
+    found = (
+        (s, cache(M=p.M_bytes, tiles=p.tiles, schedule=s, **p.fields, **p.own)) for s in p.schedules or ("flash1",)
+    )
     return [{"schedule": name, **row} for name, answer in found for row in answer.to_rows()]
 
 
 def rows_of_check(p: Point) -> Rows:
     from ..studies.numeric_check import check
 
-    return check(tiles=p.tiles or "16x16", schedules=p.schedules, **p.fields).to_rows()
+    return check(tiles=p.tiles or "16x16", schedules=p.schedules, **p.fields, **p.own).to_rows()
 
 
 def rows_of_roofline(p: Point) -> Rows:
@@ -67,8 +89,9 @@ def rows_of_roofline(p: Point) -> Rows:
     if p.hardware is None:
         raise InputError("--hardware", "nothing", "a preset, with --what roofline")
     return roofline(
-        hardware=p.hardware, schedules=p.schedules, tiles=p.tiles, tile_multiple=p.tile_multiple, **p.fields
-    ).to_rows()
+        hardware=p.hardware, M=p.M_bytes, schedules=p.schedules, tiles=p.tiles, tile_multiple=p.tile_multiple,
+        **p.fields, **p.own,
+    ).to_rows()  # fmt: skip
 
 
 QUESTIONS: dict[str, Callable[[Point], Rows]] = {
@@ -77,11 +100,24 @@ QUESTIONS: dict[str, Callable[[Point], Rows]] = {
 WITHOUT_TILES = ("tune",)  # finds them
 
 
+def columns_of_tune() -> tuple[str, ...]:
+    return ("blocks", "options", "more_tiles")
+
+
+def columns_of_roofline() -> tuple[str, ...]:
+    from ..studies.roofline import roofline_columns
+
+    return roofline_columns()
+
+
+FOUND_LATER = {"tune": columns_of_tune, "roofline": columns_of_roofline}  # columns that the first points may lack
+
+
 class Asked:
     """The rows of a command at all points of a grid, as tables of one point each, at their numbers.
 
     They are in the order of `Chunks`, with tiles fastest. `columns` are those to show: those asked for, or those of the
-    first point of each mask, type, option and tiles.
+    first point of each mask, type, option, tiles, and own option of the command that decides on them.
     """
 
     unit = "points"
@@ -90,11 +126,11 @@ class Asked:
     def __init__(self, plan: Sweep, what: str, columns: tuple[str, ...] = ()):
         if plan.tiles and what in WITHOUT_TILES:
             raise InputError("--tiles", ",".join(plan.tiles), f"nothing with --what {what}, which finds the tiles")
-        self.plan, self.ask = plan, QUESTIONS[what]
+        self.plan, self.what, self.ask = plan, what, QUESTIONS[what]
         axes = {name: values for name, values in plan.sizes.items() if values is not None}
         self.axes: dict[str, Sequence[object]] = {
             "tile_multiple": plan.multiples, "options": plan.options, "type": plan.types, "mask": plan.masks, **axes,
-            "tiles": plan.tiles or (None,),
+            **plan.own, "tiles": plan.tiles or (None,),
         }  # fmt: skip
         self.shown = columns or self.columns(plan.columns)
 
@@ -158,12 +194,14 @@ class Asked:
         fields |= {"dtype": dtype, "acc_dtype": acc_dtype, "mask": at["mask"]}
         hardware = self.plan.hardware[places["M"]] if self.plan.hardware else None
         M_bytes, multiple = cast("int | None", at.get("M")), cast("int", at["tile_multiple"])
-        point = Point(fields, M_bytes, hardware, self.plan.schedules, cast("str | None", at["tiles"]), multiple)
+        own: Fields = {name: at[name] for name in self.plan.own}
+        point = Point(fields, M_bytes, hardware, self.plan.schedules, cast("str | None", at["tiles"]), multiple, own)
         problem = Attention(**fields)
         known: dict[str, object] = {name: getattr(problem, name, None) for name in OF_POINT}
         known |= {"mask": str(cast("Mask", at["mask"])), "tile_multiple": multiple, "hardware": hardware}
         known |= {"M_bytes": M_bytes, "M_words": None if M_bytes is None else M_bytes // problem.word_bytes}
         before = {name: known[name] for name in self.of_point}
+        before |= {name: value for name, value in own.items() if value is not True}
         return point, before | ({"tiles": point.tiles} if self.plan.tiles else {})
 
     @property
@@ -174,10 +212,12 @@ class Asked:
 
     def columns(self, asked: tuple[str, ...]) -> tuple[str, ...]:
         """The columns of the first points, in the order in which they appear; or those asked for."""
-        branches = (*BRANCHES, *(["M"] if self.plan.hardware else []))  # a GPU may lack a type
+        branches = {*BRANCHES, *(name for name in self.plan.own if OWN[name].decides)}
+        branches |= {"M"} if self.plan.hardware else set()  # a GPU may lack a type
         firsts = product(*(range(len(values)) if name in branches else [0] for name, values in self.axes.items()))
-        rows = [row for places in firsts for row in self.rows(self.number(places))]
-        known = tuple(dict.fromkeys(name for row in rows for name in row))
+        numbers = [self.number(places) for places in firsts]
+        rows = [self.point(numbers[0])[1], *(row for number in numbers for row in self.rows(number))]
+        known = tuple(dict.fromkeys([*(name for row in rows for name in row), *FOUND_LATER.get(self.what, tuple)()]))
         for name in asked:
             if name not in known:
                 raise InputError("--columns", name, ", ".join(known), suggestion(name, known))

@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -62,6 +63,7 @@ class Dask:
     def __init__(self, address: str, jobs: int | None = None):
         for name in ("distributed", "distributed.client", "tornado.application"):
             logging.getLogger(name).setLevel(logging.CRITICAL)  # what they say is said in one message
+        warnings.filterwarnings("ignore", category=distributed.versions.VersionMismatchWarning)
         self.address = address
         self.client = cast("Client", local(jobs) if address == "local" else connected(address))
         try:

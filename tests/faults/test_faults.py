@@ -22,6 +22,8 @@ from typing import NamedTuple
 
 import pytest
 from click.testing import CliRunner
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "helpers"))
 from paths import ROOT
 from sweeps_run import GRID, LARGE, LONG, SMALLEST, begun, cluster_of
 

@@ -5,6 +5,8 @@ import inspect
 import io
 import re
 import shlex
+import subprocess
+import sys
 
 import pytest
 from paths import ROOT
@@ -137,3 +139,21 @@ def test_what_a_kernel_was_measured_to_load(ask):
         tiles = ["--tiles", "{}x{}".format(*k["tiles"]), "--schedule", "flash2", "--acc-dtype", "fp32"]
         measured = k["metrics"]["l1tex__t_bytes_pipe_lsu_mem_global_op_ld.sum"]
         assert ask("count", *sizes, *tiles)["results"][0]["read_bytes"] == measured
+
+
+def test_scripts_that_write_pages_begin_without_pytest():
+    """pytest adds tests/helpers to the path, and `python tests/house/test_map.py` does not."""
+    text = (ROOT / "CONTRIBUTING.md").read_text() + "".join(page.read_text() for page in (ROOT / "docs").glob("*.md"))
+    files = sorted(set(re.findall(r"python\s+(tests/\w+/\w+\.py)", text)))
+    assert len(files) > 5
+    code = """
+import runpy, sys
+for file in sys.argv[1:]:
+    path, known = [*sys.path], {*sys.modules}
+    runpy.run_path(file, run_name="read")
+    sys.path[:] = path
+    for name in {*sys.modules} - known:
+        if "helpers" in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
+"""
+    subprocess.run([sys.executable, "-c", code, *files], cwd=ROOT, check=True)

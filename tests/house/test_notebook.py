@@ -8,7 +8,10 @@ import contextlib
 import io
 import json
 import re
+import sys
+from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent.parent / "helpers"))
 from paths import DOCS, ROOT
 
 FILE = DOCS / "notebook.ipynb"

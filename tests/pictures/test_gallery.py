@@ -8,10 +8,13 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from html import unescape
 from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "helpers"))
 from paths import DOCS
 
 PAGE = (DOCS / "gallery.md").read_text()

@@ -63,6 +63,29 @@ def test_a_folder_has_parts_and_a_manifest(iosim, tmp_path, whole):
     assert about["rows"] == manifest["rows"] and about["format"] == "csv"
 
 
+def test_a_folder_without_a_part_is_as_good_as_new(iosim, begun, tmp_path, whole):
+    """A run that ended before its first part leaves a manifest. One of another program stays."""
+    (begun / "part-00000000.csv").unlink()
+    lines = (begun / "parts.jsonl").read_text()
+    result = iosim(*PARTS, "-o", begun)
+    assert result.exit_code == 2 and "--resume continues" in result.stderr, "a line says that a part was there"
+    (begun / "parts.jsonl").write_text("")
+    assert iosim(*PARTS, "-o", f"{begun}/").exit_code == 0
+    assert gathered(iosim, begun, tmp_path) == whole and (begun / "parts.jsonl").read_text().startswith(lines)
+    other = tmp_path / "other"
+    other.mkdir()
+    for names in (["manifest.json"], ["manifest.json", "parts.jsonl"]):
+        for name in names:
+            (other / name).write_text('{"of": "another program"}' if name == "manifest.json" else "")
+        assert iosim(*PARTS, "-o", f"{other}/").exit_code == 2
+        assert (other / "manifest.json").read_text() == '{"of": "another program"}'
+
+
+def test_an_option_that_differs_is_named(iosim, begun):
+    result = iosim(*PARTS, "--lse", "--resume", "-o", begun)
+    assert result.exit_code == 2 and "these differ: columns, lse\n" in result.stderr
+
+
 def test_a_sweep_continues_with_the_parts_that_are_there(iosim, begun, tmp_path, whole):
     first = begun / "part-00000000.csv"
     before = first.stat().st_mtime_ns

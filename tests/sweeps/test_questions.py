@@ -9,45 +9,83 @@ import pytest
 from sweeps_run import gathered
 
 from iosim.column_types import type_of
+from iosim.commands.cli import main
+from iosim.commands.options import OF_WHAT, Option
+from iosim.commands.sweep import OWN_AXES
 from iosim.counting.sweep_axes import build
+from iosim.counting.sweep_file import SWEEP_KEYS
 from iosim.errors import InternalError
+from iosim.sweeps.own_options import OWN
 from iosim.sweeps.questions import QUESTIONS, Asked
 
 AXES = {
-    "tune": {"--N": (32, 64), "--d": (8,), "--dtype": ("fp16", "fp32"), "--M": ("2KB", "4KB"), "--stages": (1, 2)},
-    "cache": {"--N": (32, 64), "--d": (8, 16), "--mask": ("dense", "causal"), "--M": ("1KB", "2KB"),
-              "--tiles": ("8x8", "16x4")},
-    "check": {"--N": (16, 32), "--d": (8,), "--dtype": ("fp16", "fp32"), "--acc-dtype": ("fp32", "fp64"),
-              "--tiles": ("8x8", "16x8")},
+    "tune": {"--N": (32,), "--d": (8,), "--dtype": ("fp16", "fp32"), "--M": ("2KB", "4KB"), "--stages": (1, 2),
+             "--least-blocks": (1, 40)},
+    "cache": {"--N": (32, 64), "--d": (8,), "--mask": ("dense", "causal"), "--M": ("1KB", "2KB"), "--line": (32, 64),
+              "--policy": ("lru", "both"), "--tensors": ("Q,K", "V"), "--tiles": ("16x4",)},
+    "check": {"--N": (16,), "--d": (8,), "--dtype": ("fp16", "fp32"), "--acc-dtype": ("fp32", "fp64"),
+              "--seed": (0, 3), "--dropout": (0.0, 0.25), "--tiles": ("8x8", "16x8")},
     "roofline": {"--N": (32, 64), "--d": (8,), "--heads": (1, 2), "--tile-multiple": (1, 8), "--hardware": ("h100", "t4")},
 }  # fmt: skip
+OTHERS = [  # of the same commands, with other options
+    ("tune", {"--N": (32,), "--d": (64, 16), "--M": ("4KB", "64KB", "16B")}),
+    ("tune", {"--N": (32, 64), "--d": (8,), "--curve": (True,)}),
+    ("tune", {"--N": (32,), "--d": (16,), "--hardware": ("h100",), "--by": ("time", "traffic")}),
+    ("cache", {"--N": (32,), "--d": (8,), "--M": ("2KB",), "--granularity": ("word", "tile", "line"), "--tiles": ("8x8",)}),
+    ("cache", {"--N": (32, 64), "--d": (8,), "--policy": ("lru",), "--curve": (True,), "--tiles": ("8x8",)}),
+    ("roofline", {"--N": (32, 64), "--d": (8,), "--M": ("16B", "2KB"), "--hardware": ("a100-40gb", "t4"), "--decode": (True,)}),
+    ("roofline", {"--N": (32,), "--d": (8,), "--schedule": ("standard",), "--elementwise": (0, 2), "--hardware": ("t4",)}),
+]  # fmt: skip
+ORDER = ("--tile-multiple", "--stages", "--elementwise", "--schedule", "--dtype", "--acc-dtype", "--mask", "--N", "--d",
+         "--heads", "--hardware", "--M", "--by", "--least-blocks", "--curve", "--granularity", "--line", "--policy",
+         "--tensors", "--seed", "--dropout", "--decode", "--tiles")  # fmt: skip
 SCHEDULES = ("--schedule", "flash1,flash2")
 
 
 def line_of(what, axes):
-    between = {"--mask": ";"}
-    return [text for name, values in axes.items() for text in (name, between.get(name, ",").join(map(str, values)))]
+    between = {"--mask": ";", "--tensors": ";"}
+    return words((name, True if values == (True,) else between.get(name, ",").join(map(str, values)))
+                 for name, values in axes.items())  # fmt: skip
+
+
+def words(pairs):
+    """Options with their values; flags have none."""
+    return [text for name, value in pairs for text in ([name] if value is True else [name, str(value)])]
 
 
 def cells(text):
     return list(csv.DictReader(io.StringIO(text)))
 
 
-@pytest.mark.parametrize("what", QUESTIONS)
-def test_rows_are_those_of_the_command_at_each_point(what, iosim):
-    axes = AXES[what]
-    found = cells(iosim("sweep", "--what", what, *line_of(what, axes), *SCHEDULES, "-o", "-").stdout)
-    order = [name for name in ("--tile-multiple", "--stages", "--dtype", "--acc-dtype", "--mask", "--N", "--d",
-                               "--heads", "--M", "--hardware", "--tiles") if name in axes]  # fmt: skip
+@pytest.mark.parametrize("what, axes", [*AXES.items(), *OTHERS], ids=str)
+def test_rows_are_those_of_the_command_at_each_point(what, axes, iosim):
+    schedules = () if "--schedule" in axes else SCHEDULES
+    result = iosim("sweep", "--what", what, *line_of(what, axes), *schedules, "-o", "-")
+    assert result.exit_code == 0, result.output
+    found, order = cells(result.stdout), [name for name in ORDER if name in axes]
     for place in itertools.product(*(axes[name] for name in order)):
-        point = [str(text) for pair in zip(order, place, strict=True) for text in pair]
-        for row in cells(iosim(what, *point, *SCHEDULES, "--csv").stdout):
+        point = [*zip(order, place, strict=True)]
+        for row in cells(iosim(what, *words(point), *schedules, "--csv").stdout):
             same = found.pop(0)
             assert {name: same[name] for name in row} == row
-            for name, value in zip(order, place, strict=True):
+            for name, value in point:
                 column = name.strip("-").replace("-", "_")
-                assert same.get(column, str(value)) == str(value)
-    assert not found
+                assert column in row or same.get(column, str(value)) == str(value)
+    assert not found and result.stdout.count("\n") > 1
+
+
+@pytest.mark.parametrize("what", QUESTIONS)
+def test_every_option_of_the_command_is_one_of_the_sweep(what):
+    """One with a value is an axis."""
+    mine, its = main.get_command(None, "sweep"), main.get_command(None, what)
+    options = {option.name: option for option in mine.params if isinstance(option, Option)}
+    for option in its.params:
+        if option.name not in ("plot", "tiles" if what == "tune" else "") and isinstance(option, Option):
+            assert option.name in options
+            assert option.is_flag or option.name in (*mine.axes, "schedules", "path"), option.name
+    own = {name for name, option in options.items() if option.heading == OF_WHAT}
+    assert own == {*OWN} and {name for name in own if not options[name].is_flag} == {*OWN_AXES} <= {*mine.axes}
+    assert {*OWN} <= {*SWEEP_KEYS}
 
 
 @pytest.fixture(params=QUESTIONS)
@@ -108,6 +146,15 @@ def test_what_is_refused(iosim):
         (("--what", "rofline"), "did you mean 'roofline'?"),
         (("--what", "tune", "--tiles", "8x8"), "which finds the tiles"),
         (("--what", "roofline"), "--hardware"),
+        (("--what", "roofline", "--line", 64), "--line: found '--what roofline'; allowed: --what cache"),
+        (("--seed", 3), "--seed: found '--what count'; allowed: --what check"),
+        (("--what", "cache", "--tiles", "8x8", "--policy", "lru,lrv"), "did you mean 'lru'?"),
+        (("--what", "cache", "--tiles", "8x8", "--line", "16el"), "bytes as 64"),
+        (("--what", "cache", "--tiles", "8x8", "--granularity", "word", "--line", 8), "--granularity word"),
+        (("--what", "check", "--dropout", "0,2"), "--dropout: found"),
+        (("--what", "tune", "--curve"), "which goes over every M"),
+        (("--what", "tune", "--by", "time"), "--hardware h100"),
+        (("--what", "tune", "--hardware", "h100"), "one of --M"),
         (("--what", "check", "--columns", "words,nothing"), "nothing"),
     ):
         result = iosim(*line, *more, "-o", "-")

@@ -95,6 +95,17 @@ def test_a_worker_with_another_version(iosim, tmp_path):
     assert result.exit_code == 3 and "has iosim 0.0.7, and this is iosim" in result.stderr
 
 
+def test_another_version_of_dask_is_said_once(iosim, tmp_path, recwarn):
+    """Dask warns of it as well, with a table."""
+    text = "import distributed.versions as of; of._version_cached = lambda name: '2001.1.0'"
+    (tmp_path / "other.py").write_text(text)
+    with scheduler(tmp_path) as (address, _), ended(worker(address, tmp_path, "--preload", tmp_path / "other.py")):
+        for _ in range(2):  # the second client finds the worker, and then Dask warns
+            result = iosim(*LARGE[:-2], "--scheduler", address, "-o", tmp_path / "x.csv")
+    assert result.exit_code == 3 and "has distributed 2001.1.0, and this is distributed" in result.stderr
+    assert not [warning for warning in recwarn if "ismatch" in str(warning.message)]
+
+
 @pytest.mark.parametrize("name, at", [("Python", "scheduler"), ("distributed", "workers")])
 def test_other_versions_of_what_carries_the_parts(name, at):
     from iosim.sweeps.scheduler import check_packages

@@ -1,0 +1,99 @@
+"""Options that count lacks and a command of `--what` has. Each is an axis of a sweep that asks that command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..counting.sweep_axes import Asking, option_name, read_axis, split
+from ..errors import InputError, suggestion
+from ..masks.dropout import parse_dropout
+from ..units import parse_bytes, parse_count
+
+if TYPE_CHECKING:
+    from ..counting.sweep_axes import AxisValue
+
+
+COUNT = "count"
+
+
+class Own(NamedTuple):
+    """An option of the commands `of`. `read` gives the values of its axis; `decides` is true if the columns of a row
+    depend on the value."""
+
+    of: tuple[str, ...]
+    read: Callable[[AxisValue, str], Sequence[object] | None]
+    decides: bool = False
+
+
+def numbers(least: int) -> Callable[[AxisValue, str], Sequence[object] | None]:
+    """A reader of whole numbers from `least` on."""
+    return lambda value, where: read_axis(value, where, lambda text: parse_count(text, where, least=least))
+
+
+def one_of(*allowed: str) -> Callable[[AxisValue, str], Sequence[object]]:
+    """A reader of these words."""
+
+    def read(value: AxisValue, where: str) -> Sequence[object]:
+        for word in split(value):
+            if word not in allowed:
+                raise InputError(where, word, ", ".join(allowed), suggestion(word, allowed))
+        return split(value)
+
+    return read
+
+
+def flag(value: AxisValue, where: str) -> Sequence[object]:
+    """The one value of a flag that is set."""
+    if value is not True:
+        raise InputError(where, value, "true or false")
+    return [True]
+
+
+def sizes(value: AxisValue, where: str) -> Sequence[object] | None:
+    """Sizes in bytes. Words differ in size from point to point."""
+    if any("el" in part.lower() for part in split(value)):
+        raise InputError(where, value, "bytes as 64 or 1KB in a sweep")
+    return read_axis(value, where, lambda text: parse_bytes(text, 1, where))
+
+
+def probabilities(value: AxisValue, where: str) -> Sequence[object]:
+    """Probabilities of dropout."""
+    found = [parse_dropout(text, "0") for text in split(value)]
+    return [chance.probability for chance in found if chance is not None]
+
+
+def groups(value: AxisValue, where: str) -> Sequence[object]:
+    """Lists of names as `Q,K;V`."""
+    several = (
+        value.split(";") if isinstance(value, str) else list(value) if isinstance(value, list | tuple) else [value]
+    )
+    return list(dict.fromkeys(str(names).strip() for names in several))
+
+
+OWN = {
+    "by": Own(("tune",), one_of("traffic", "time"), decides=True),
+    "least_blocks": Own(("tune",), numbers(1), decides=True),
+    "curve": Own(("tune", "cache"), flag, decides=True),
+    "granularity": Own(("cache",), one_of("line", "word", "tile")),
+    "line": Own(("cache",), sizes),
+    "policy": Own(("cache",), one_of("lru", "belady", "both")),
+    "tensors": Own(("cache",), groups),
+    "seed": Own(("check",), numbers(0)),
+    "dropout": Own(("check",), probabilities),
+    "decode": Own(("roofline",), flag, decides=True),
+}
+
+
+def asking(what: str, values: dict[str, AxisValue]) -> Asking | None:
+    """What a sweep of the command `what` has beside that of a count; None for `count`. The options in OWN are taken out
+    of the values. InputError for one that the command does not have."""
+    own: dict[str, Sequence[object]] = {}
+    for name in [name for name in OWN if name in values]:
+        value, where = values.pop(name), option_name(name)
+        if value is None or value is False:
+            continue
+        if what not in OWN[name].of:
+            raise InputError(where, f"--what {what}", " or ".join(f"--what {one}" for one in OWN[name].of))
+        own[name] = OWN[name].read(value, where) or [None]
+    return None if what == COUNT else Asking(own, M_of_each=what == "roofline")
