@@ -236,7 +236,7 @@ HOW = {
     "latency_seconds": "a chain of dependent loads over 2 GiB, the L2 full of other lines",
     "l2_latency_seconds": "a chain of dependent loads over 1 MiB",
     "tile_latency_seconds": "l2_latency_seconds, plus the extra time of a tile of flash2 whose K and V come from DRAM",
-    "asking_ratio": "share of the time a warp asks for copies that others wait: flash2, as many blocks as fit",
+    "asking_ratio": "share of the time in which a warp asks for copies and others wait: flash2, many blocks",
     "tensor_flops_per_second": "mma.sync m16n8k16 with fp32 sums, 8 accumulators a warp",
 }
 HOW_LOOPS = (

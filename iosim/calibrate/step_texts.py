@@ -45,7 +45,7 @@ from ..steps.softmax import (
 )
 
 if TYPE_CHECKING:
-    from ..core.typing import Text
+    from ..core.typing import ScheduleText
 
 TILE_ROWS = 64  # of a tile
 MARGIN = 4  # rows by which a ragged tile is smaller than its room
@@ -149,7 +149,7 @@ SCALAR: dict[str, Callable[[Machine, Tile, Tile, Block], object]] = {
     STORE_SCALAR: lambda on, i, j, s: on.store(s, "S", i, j),
 }
 # The launches in which the same copies stand between other steps (`in_passing` of calibrate/steps.py).
-PASSING: dict[str, Text] = {LOAD_SCALAR: output_pass, STORE_SCALAR: score_pass}
+PASSING: dict[str, ScheduleText] = {LOAD_SCALAR: output_pass, STORE_SCALAR: score_pass}
 
 
 def is_product(name: str) -> bool:
@@ -161,7 +161,7 @@ def measured_sizes(name: str) -> tuple[TileSize, ...]:
     return ODD if name in SCALAR else MEASURED_STEPS[name].sizes
 
 
-def scalar_text(name: str, times: int) -> Text:
+def scalar_text(name: str, times: int) -> ScheduleText:
     """A schedule that copies each tile of a row of S word by word, as often as asked."""
 
     def repeated(chip: Machine, p: Attention, t: Tiling) -> None:
@@ -175,7 +175,7 @@ def scalar_text(name: str, times: int) -> Text:
     return repeated
 
 
-def repeated_step(repeat: Repeat, times: int) -> Text:
+def repeated_step(repeat: Repeat, times: int) -> ScheduleText:
     """A schedule like flash2 in which each tile repeats one step as often as asked. One block works on all row
     tiles."""
 

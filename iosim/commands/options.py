@@ -145,7 +145,7 @@ SCHEDULE, HARDWARE, TEXT = Kind(read_schedules, listed=True), Kind(read_hardware
 # ---------------------------------------------------------------- options
 
 REQUIRED, PROBLEM, MEMORY = "Required", "Problem", "Memory"
-CHOICE, VARIANTS, OWN, ANSWER = "Schedules and tiles", "What schedules may do", "Options", "Answer"
+CHOICE, VARIANTS, OWN, ANSWER = "Schedules and tiles", "Options of schedules", "Options", "Answer"
 OF_WHAT = "Options of the command of --what"
 HEADINGS = (REQUIRED, PROBLEM, MEMORY, CHOICE, OWN, OF_WHAT, VARIANTS, ANSWER)
 

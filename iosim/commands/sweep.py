@@ -103,9 +103,11 @@ def command(
 ) -> None:  # fmt: skip
     """A grid of counts, one tidy row a run, to CSV, JSON lines or Parquet.
 
-    --what asks another command at each point. With -o FOLDER/ the rows go to files of --part-rows rows, each with a
-    hash in manifest.json. After Ctrl-C, a full disk or a reboot, the same line with --resume continues, and iosim
-    gather puts the parts together.
+    CONFIG is a TOML file with axes and options by their names; an option of the command line wins over it. --what asks
+    another command at each point.
+
+    With -o FOLDER/ the rows go to files of --part-rows rows, each with a hash in manifest.json. After Ctrl-C, a full
+    disk or a reboot, the same line with --resume continues, and iosim gather puts the parts together.
 
     Axes: 1024,4096 or 16KB:256KB:x2 or 64:256:+64, ends included, for --N, --Nk, --d, --batch, --heads, --kv-heads,
     --dv, --M, --splits, --page-size, --tile-multiple, --elementwise; lists with commas for --dtype, --acc-dtype, --gqa,

@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from .machine import Machine
     from .problem import Attention
     from .tiling import Tiling
-    from .typing import Size, Text
+    from .typing import ScheduleText, Size
 
 PACKAGE = __name__.partition(".")[0]
 
 
-def read_text(text: Text, chip: Machine, p: Attention[Size], tiling: Tiling[Size]) -> None:
+def read_text(text: ScheduleText, chip: Machine, p: Attention[Size], tiling: Tiling[Size]) -> None:
     """Call a schedule's function. If it is not part of iosim, its errors become ScheduleErrors with file and line."""
     try:
         text(chip, cast("Attention", p), cast("Tiling", tiling))

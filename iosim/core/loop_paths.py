@@ -14,14 +14,14 @@ from .machine import Machine, Tile
 
 if TYPE_CHECKING:
     from .tiling import Tiling
-    from .typing import MaskLine, ScheduleLike, Size, Text
+    from .typing import MaskLine, ScheduleLike, ScheduleText, Size
 
 Path = tuple[int, ...]
 
 
 class Refused(BaseException):
-    """The turns of the loop at `path` cannot be taken together. It is no Exception, so that it is not taken for an
-    error of the schedule."""
+    """The turns of the loop at `path` cannot be taken together. It is not an Exception, so nothing takes it
+    for an error of the schedule."""
 
     def __init__(self, path: Path):
         super().__init__(path)
@@ -65,7 +65,7 @@ class LoopPaths(Machine):
 M = TypeVar("M", bound=LoopPaths)
 
 
-def run_together(make: Callable[[], M], schedule: ScheduleLike | Text, tiling: Tiling) -> M:
+def run_together(make: Callable[[], M], schedule: ScheduleLike | ScheduleText, tiling: Tiling) -> M:
     """The machine after a run. `make` makes a machine with new watchers; it is called again after each refusal.
 
     An error while turns are taken together is a refusal too: turn by turn it shows again, or was none.

@@ -24,7 +24,7 @@ from .shapes import described, product, same, shape_of
 
 if TYPE_CHECKING:
     from .tiling import Tiling
-    from .typing import Array, Input, MaskLine, ScheduleLike, Shape, Size, Step, Text, Watcher
+    from .typing import Array, Input, MaskLine, ScheduleLike, ScheduleText, Shape, Size, Step, Watcher
 
 
 class Tile:
@@ -71,13 +71,13 @@ class Machine:
         self._depth = 0
         self._broken = ""
 
-    def run(self, schedule: ScheduleLike | Text, tiling: Tiling[Size]) -> Self:
+    def run(self, schedule: ScheduleLike | ScheduleText, tiling: Tiling[Size]) -> Self:
         """Run a Schedule, or the function of one, and return this machine. ScheduleError if a block is never freed."""
         self.tensors: dict[str, Tensor] = {**TENSORS, **getattr(schedule, "tensors", {})}
         self.p = self.problem.tiled(tiling, getattr(schedule, "skips", True))
         for watcher in self.watchers:
             watcher.start(self)
-        blame.read_text(cast("Text", getattr(schedule, "text", schedule)), self, self.p, tiling)
+        blame.read_text(cast("ScheduleText", getattr(schedule, "text", schedule)), self, self.p, tiling)
         self._check()
         if self._resident:
             names = ", ".join(block.name for block in self._resident)

@@ -26,7 +26,7 @@ from .watchers import Footprint
 if TYPE_CHECKING:
     from .problem import Attention
     from .tiling import Tiling
-    from .typing import Input, MaskLine, ScheduleLike, Shape, Size, Step, Text
+    from .typing import Input, MaskLine, ScheduleLike, ScheduleText, Shape, Size, Step
 
 MOST_NAMES = 8  # of a launch whose combinations are tried; further names stay in shared memory
 
@@ -166,7 +166,7 @@ class Placing(Folded):
             self.launches.append(Launch())
 
 
-def placed(schedule: ScheduleLike | Text, problem: Attention[Size], tiling: Tiling[Size]) -> Footprint:
+def placed(schedule: ScheduleLike | ScheduleText, problem: Attention[Size], tiling: Tiling[Size]) -> Footprint:
     """The footprint of a schedule with the registers and the stages of its problem."""
     machine = Placing(problem).run(schedule, tiling)
     words: Size = 0

@@ -192,7 +192,7 @@ class Attention(Generic[S]):
                              "--gqa repeat goes with every mask")  # fmt: skip
 
     def _check_cache(self) -> None:
-        """Raise InputError for rows of K and V that cannot be."""
+        """Raise InputError for rows of K and V that contradict each other."""
         if self.kv_dtype is not None:
             dtype_bytes(self.kv_dtype, "--kv-dtype")
         if self.kv_scales not in KV_SCALES:

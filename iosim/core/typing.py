@@ -33,7 +33,7 @@ Bools = NDArray[np.bool]
 Arrays = dict[str, Array]
 """Arrays of one head by the names of their tensors."""
 
-Text = Callable[[Machine, Attention, Tiling], None]
+ScheduleText = Callable[[Machine, Attention, Tiling], None]
 """The function of a schedule, written for one problem. `Folded` runs it for arrays of problems too."""
 Words = dict[str, tuple[int, int]]
 """{tensor: (words read, words written)}, of one head, from formulas that were derived by hand."""
@@ -162,7 +162,7 @@ class ScheduleLike(Protocol):
     """The fields of a Schedule that machines and searches read. schedules/registry.py says what they mean."""
 
     @property
-    def text(self) -> Text: ...
+    def text(self) -> ScheduleText: ...
 
     @property
     def outer(self) -> str: ...

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from .count import Result
 
 BASELINE = "standard"  # what results are compared with where it was counted, as `ratio_to_standard` is
-NEAR = 1.01  # a result that moves at most so many times as much is no other answer
+NEAR = 1.01  # results that move up to so many times as much are named together with the winner
 MAIN = 0.8  # reasons are given until they explain this share of a difference
-COST = 0.1  # what a schedule moves more is said from this share of what it saves on
+COST = 0.1  # what the winner moves more of is said if it is at least this share of what it saves
 
 
 def answer_of(report: Answered) -> str:

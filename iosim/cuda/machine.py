@@ -32,7 +32,7 @@ from .record import Body, LoadNode, Recorder, StepNode, StoreNode, statements
 from .write import Writer
 
 if TYPE_CHECKING:
-    from ..core.typing import ScheduleLike, Text
+    from ..core.typing import ScheduleLike, ScheduleText
 
 STEP_FILES = ("steps/softmax.cuh", "steps/passes_and_linear.cuh", "steps/backward.cuh")
 PRELUDE_FILES = ("cuda/ptx.cuh", "cuda/tiles.cuh", "cuda/mma.cuh", "cuda/products.cuh", *STEP_FILES)
@@ -41,7 +41,7 @@ MOST_INSTANCES = 65_535  # of a grid along y (CUDA programming guide)
 
 
 def generate(
-    schedule: ScheduleLike | Text, problem: Attention, tiling: Tiling, count: bool = False,
+    schedule: ScheduleLike | ScheduleText, problem: Attention, tiling: Tiling, count: bool = False,
     tensor_cores: bool | None = None, row_words: int = ROW_WORDS,
 ) -> Program:  # fmt: skip
     """The CUDA C++ program of a Schedule, or of the function of one, for one problem and one tiling.
@@ -83,7 +83,7 @@ def generate(
     return program
 
 
-def name_of(schedule: ScheduleLike | Text) -> str:
+def name_of(schedule: ScheduleLike | ScheduleText) -> str:
     """The name of a schedule or a function, as part of a name in C."""
     return re.sub(r"\W", "_", str(getattr(schedule, "name", None) or getattr(schedule, "__name__", "")))
 
@@ -142,7 +142,7 @@ def counters_of(launches: list[Body]) -> list[tuple[str, str]]:
     return list(found)
 
 
-def filled_before(schedule: ScheduleLike | Text, launches: list[Body]) -> tuple[str, ...]:
+def filled_before(schedule: ScheduleLike | ScheduleText, launches: list[Body]) -> tuple[str, ...]:
     """The tensors that the host fills. They are read before they are written, or the schedule calls them `initialised`
     because it does not write all of their words."""
     return tuple(dict.fromkeys([*read_first(launches), *getattr(schedule, "initialised", ())]))
@@ -197,7 +197,7 @@ class Peaks(Capacity):
 
 
 def padded_footprints(
-    schedule: ScheduleLike | Text, p: Attention, tiling: Tiling, rounded: list[bool]
+    schedule: ScheduleLike | ScheduleText, p: Attention, tiling: Tiling, rounded: list[bool]
 ) -> tuple[int, int]:
     """Peak bytes in SRAM: (with tiles rounded up to multiples of 16 in the launches marked `rounded`, without)."""
     plain, padded = Peaks(False), Peaks(True)
@@ -206,12 +206,12 @@ def padded_footprints(
     return max(chosen), max(plain.launches)
 
 
-def can_generate(schedule: ScheduleLike | Text) -> bool:
+def can_generate(schedule: ScheduleLike | ScheduleText) -> bool:
     """Whether a schedule has kernels."""
     return not why_not(schedule)
 
 
-def why_not(schedule: ScheduleLike | Text) -> str:
+def why_not(schedule: ScheduleLike | ScheduleText) -> str:
     """The reason why a schedule has no kernels; empty if it has. To find out, kernels are generated for a small problem
     to which the schedule applies."""
     problem = getattr(schedule, "about", lambda p: p)(Attention(32, 16, dtype="fp32"))

@@ -53,8 +53,9 @@ Piece = tuple[int, int, int, int]
 def pieces(seen: list[KeyInterval], band: Band) -> Iterator[Piece]:
     """The number of keys that each query of a band sees, as pieces on which it is linear.
 
-    As x grows, an interval of keys moves over start..stop-1. While it enters, query x + 1 sees one key more than query
-    x. Then the number stays the same. While the interval leaves, each query sees one key less.
+    Query x sees the keys x + low to x + high, of those in the band of keys. As x grows, these keys move over the band.
+    While they enter it, each query sees one key more than the one before. Then the number stays the same. While they
+    leave it, each query sees one key fewer.
     """
     bends: dict[int, int] = defaultdict(int)
     for a, b, start, stop in seen:

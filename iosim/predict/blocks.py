@@ -22,7 +22,7 @@ from ..errors import InputError
 from .l2 import CellNumbers
 
 if TYPE_CHECKING:
-    from ..core.typing import ScheduleLike, Size, Text
+    from ..core.typing import ScheduleLike, ScheduleText, Size
 
 MOST_HEAD_EVENTS = 6_000_000  # loads and stores of tiles of one head: half a minute of visiting every tile
 LEAST_CELL_COLUMNS = 32
@@ -131,7 +131,11 @@ class Events(BlockWatcher):
 
 
 def touches_of(
-    schedule: ScheduleLike | Text, problem: Attention, tiling: Tiling, *watchers: Watcher, backwards: bool = False
+    schedule: ScheduleLike | ScheduleText,
+    problem: Attention,
+    tiling: Tiling,
+    *watchers: Watcher,
+    backwards: bool = False,
 ) -> Touches:
     """The touches of one head. Other watchers may see the same run.
 

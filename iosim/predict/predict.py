@@ -26,7 +26,7 @@ from .launch_time import Rates, StepRates, Time, time_of_launches
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..core.typing import ScheduleLike, Size, Text
+    from ..core.typing import ScheduleLike, ScheduleText, Size
 
 Key = TypeVar("Key", StepKey, LoopKey)
 
@@ -147,7 +147,7 @@ def partition_bytes(hardware: Hardware) -> int:
     return hardware.l2_bytes // 2
 
 
-def launch_words(schedule: ScheduleLike | Text, problem: Attention, tiling: Tiling) -> list[tuple[int, int]]:
+def launch_words(schedule: ScheduleLike | ScheduleText, problem: Attention, tiling: Tiling) -> list[tuple[int, int]]:
     """(words read, words written) of each launch, of one head."""
     traffic = Traffic()
     Folded(problem, traffic).run(schedule, tiling)
@@ -160,7 +160,7 @@ def in_whole_tiles(p: Attention, t: Tiling) -> Attention:
 
 
 def predict(
-    schedule: ScheduleLike | Text,
+    schedule: ScheduleLike | ScheduleText,
     problem: Attention,
     tiling: Tiling,
     hardware: Hardware | None = None,

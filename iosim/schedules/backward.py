@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..core.machine import Machine
     from ..core.problem import Attention
     from ..core.tiling import Tiling
-    from ..core.typing import Text, Words
+    from ..core.typing import ScheduleText, Words
     from .registry import ScheduleFields
 
 
@@ -173,7 +173,7 @@ BACKWARD_TENSORS = {
 
 def backward(
     name: str,
-    text: Text,
+    text: ScheduleText,
     summary: str,
     source: str,
     skips: bool = False,

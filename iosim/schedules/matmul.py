@@ -18,7 +18,7 @@ from .registry import Schedule, narrowed, register
 if TYPE_CHECKING:
     from ..core.machine import Machine
     from ..core.problem import Attention
-    from ..core.typing import FootprintFormula, Text, TrafficFormula, Words
+    from ..core.typing import FootprintFormula, ScheduleText, TrafficFormula, Words
     from .registry import Search
 
 
@@ -157,7 +157,7 @@ HONG_KUNG = "Hong and Kung 1981"
 
 
 def product_schedule(
-    name: str, text: Text, summary: str, traffic: TrafficFormula, formula: str, state: str,
+    name: str, text: ScheduleText, summary: str, traffic: TrafficFormula, formula: str, state: str,
     footprint: FootprintFormula = product_footprint, source: str = HONG_KUNG, rules: tuple[str, ...] = ("best",),
     search: Search | None = None, more_tiles: tuple[str, ...] = (), initialised: tuple[str, ...] = (),
     known_as: str = "",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..core.machine import Block, Machine, Tile
     from ..core.problem import Attention
     from ..core.tiling import Tiling
-    from ..core.typing import Text, TrafficFormula, Words
+    from ..core.typing import ScheduleText, TrafficFormula, Words
 
 MG = "Milakov and Gimelshein 2018 (arXiv 1805.02867)"
 
@@ -185,7 +185,7 @@ def attention_footprint(p: Attention, t: Tiling) -> int:
 
 
 def softmax_schedule(
-    name: str, text: Text, summary: str, traffic: TrafficFormula, source: str, formula: str, state: str,
+    name: str, text: ScheduleText, summary: str, traffic: TrafficFormula, source: str, formula: str, state: str,
     known_as: str = "",
 ) -> None:  # fmt: skip
     register(

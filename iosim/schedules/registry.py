@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias, TypedDict
 
     from ..core.tiling import Tiling
-    from ..core.typing import Answer, Arrays, Example, FootprintFormula, Size, Text, TrafficFormula
+    from ..core.typing import Answer, Arrays, Example, FootprintFormula, ScheduleText, Size, TrafficFormula
 
     Search = Callable[["Schedule", Attention, int, int], Tiling | None]  # (schedule, p, M_bytes, multiple)
     Candidates = Callable[[Attention, int], Tiling[Size]]  # (p, multiple)
@@ -53,7 +53,7 @@ class Schedule:
 
     name: str
     """What it is called: letters, digits, and - . _ between them."""
-    text: Text
+    text: ScheduleText
     """The schedule's function: it is called as `text(chip, p, t)` with a machine, a problem and a tiling."""
     summary: str
     """What it does, in one line for lists."""

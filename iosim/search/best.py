@@ -16,14 +16,14 @@ from .outer_tile_under_mask import least_traffic
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..core.typing import ScheduleLike, Size, Test, Text
+    from ..core.typing import ScheduleLike, ScheduleText, Size, Test
     from ..schedules import Schedule
 
 
 NEWTON_STEPS = 4
 
 
-def footprint(schedule: ScheduleLike | Text, problem: Attention[Size], tiling: Tiling[Size]) -> Footprint:
+def footprint(schedule: ScheduleLike | ScheduleText, problem: Attention[Size], tiling: Tiling[Size]) -> Footprint:
     """What a schedule needs on the chip, without its mask. Only `smem_bytes` must fit in M."""
     from dataclasses import replace
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..core.tiling import Tiling
-    from ..core.typing import ScheduleLike, Size, Text, Tiles
+    from ..core.typing import ScheduleLike, ScheduleText, Size, Tiles
 
 MOST_MASKED = 2**14  # outer tiles that may be counted one by one, which takes some seconds
 MOST_IN_ARRAYS = 2**20  # outer tiles that may be counted in arrays: up to 20 s, and 2 s in a closed form
@@ -64,7 +64,7 @@ def worth_arrays(largest: int) -> bool:
     return "numpy" in sys.modules or largest > WORTH_NUMPY
 
 
-def moved_bytes(schedule: ScheduleLike | Text, problem: Attention[Size], tiling: Tiling[Size]) -> Size:
+def moved_bytes(schedule: ScheduleLike | ScheduleText, problem: Attention[Size], tiling: Tiling[Size]) -> Size:
     """The bytes that one head moves. Words are not compared: some tensors have wider ones than others."""
     watcher = Traffic()
     machine = Folded(problem, watcher).run(schedule, tiling)

@@ -106,10 +106,10 @@ def seen_pairs(
 ) -> list[Tiling]:  # fmt: skip
     """All tilings that are best at some M, where each tile of rows needs the columns up to the last one it sees.
 
-    `reach(rows)` lists (rows, columns up to the last one seen) of every tile. `cost` grows with each of three sums over
-    these tiles: of columns, of rows times tiles of columns, and of rows times columns. How these change with the rows
-    is not known, so every pair is counted: for each number of columns, all numbers of rows at once, as arrays. `room`
-    and `cost` are called with numbers and with arrays.
+    `reach(rows)` lists (rows, columns up to the last one seen) of every tile. `cost` takes three sums over these tiles,
+    and grows with each: the columns, the rows times the tiles of columns, and the rows times the columns. Nobody knows
+    how the sums change with the size of a tile. So every pair of sizes is counted: for each number of columns, all
+    numbers of rows at once, as arrays. `room` and `cost` are called with numbers and with arrays.
     """
     import numpy as np
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..core.machine import Block
     from ..core.problem import Attention
     from ..core.tiling import Tiling
-    from ..core.typing import Input, ScheduleLike, Size, Step, Text
+    from ..core.typing import Input, ScheduleLike, ScheduleText, Size, Step
     from ..core.watchers import Event
     from ..schedules import Schedule
 
@@ -85,7 +85,7 @@ class EventCount(Watcher):
         self.total += self.turns
 
 
-def count_events(schedule: ScheduleLike | Text, problem: Attention, tiling: Tiling) -> EventCount:
+def count_events(schedule: ScheduleLike | ScheduleText, problem: Attention, tiling: Tiling) -> EventCount:
     """The number of events of a run, known before it starts; 0 if the schedule cannot be folded.
 
     Under a mask there may be fewer, because loads for an empty line of the mask are counted here.
@@ -110,7 +110,7 @@ def check_length(events: int, most: int = MOST_EVENTS) -> None:
 
 
 def emit_events(
-    schedule: ScheduleLike | Text, problem: Attention, tiling: Tiling, emit: Emit, most: int = MOST_EVENTS,
+    schedule: ScheduleLike | ScheduleText, problem: Attention, tiling: Tiling, emit: Emit, most: int = MOST_EVENTS,
     progress: Callable[[str], None] = lambda done: None,
 ) -> int:  # fmt: skip
     """Visit every tile, hand every event to `emit`, and return the number of events. `progress` is told how far it is

@@ -84,10 +84,10 @@ def sorted_needs(ids: Numbers, before: Numbers, weights: Numbers) -> Numbers:
 def sums_of_smaller(values: Numbers, w: Numbers) -> Numbers:
     """For every place t: the sum of w[u] over u < t with values[u] < values[t]. Values that occur twice get wrong sums.
 
-    The places are first sorted by their values. Then they are sorted back into their own order, by one bit of the place
-    after the other, the highest bit first. Each bit divides every group: places without it go left, and places with it
-    go right. For a place that goes right, all places that go left are earlier, and those that stood before it have
-    smaller values. So their weights are added to its sum.
+    The places are sorted by their values first. Then they are sorted back into their own order, bit by bit of the
+    place, the highest bit first. A bit divides each group in two: places without it go left, places with it go right.
+    A place that goes left is earlier than any that goes right. If it stood before one of these, its value is smaller.
+    So its weight is added to the sum of that place.
     """
     n = len(values)
     size = 1 << max(n - 1, 1).bit_length()

@@ -22,7 +22,7 @@ from . import curve
 from .thread_blocks import blocks
 
 if TYPE_CHECKING:
-    from ..core.typing import Mask, Text
+    from ..core.typing import Mask, ScheduleText
     from ..counting.count import ProblemOptions
     from ..grid import Pieces
     from ..schedules.registry import SchedulesAsked
@@ -225,7 +225,7 @@ def space_of(names: SchedulesAsked, problem: Attention) -> list[Schedule]:
         space = [s for s in SCHEDULES.values() if s.family == "attention" and applies(s, problem)]
         if problem.mask is not DENSE:
             return space
-        first: dict[Text, Schedule] = {}
+        first: dict[ScheduleText, Schedule] = {}
         for schedule in space:
             first.setdefault(schedule.text, schedule)
         return list(first.values())

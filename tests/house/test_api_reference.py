@@ -63,7 +63,7 @@ SECTIONS = {
     },
 }  # fmt: skip
 TYPES = {
-    "core/typing.py": ["Size", "Shape", "Array", "Bools", "Arrays", "Text", "Step", "Values", "Input", "MaskLine", "Mask",
+    "core/typing.py": ["Size", "Shape", "Array", "Bools", "Arrays", "ScheduleText", "Step", "Values", "Input", "MaskLine", "Mask",
                        "Dropout", "ScheduleLike", "TrafficFormula", "FootprintFormula", "Example", "Answer"],
     "counting/sweep_axes.py": ["AxisValue"],
 }  # fmt: skip

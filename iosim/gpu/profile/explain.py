@@ -34,7 +34,7 @@ from .passes import (
 )
 
 if TYPE_CHECKING:
-    from ...core.typing import Text
+    from ...core.typing import ScheduleText
 
 MOST_SPLITS = 128
 SPLIT_TILES = Tiling(64, 128)  # a query tile for decoding; reads do not depend on the key tile
@@ -216,7 +216,7 @@ def possible_explanations(
 
 def distinct(problem: Attention) -> list[Schedule]:
     """Attention schedules in tiles. Without a mask, those that differ only in skipping tiles are one."""
-    found: dict[tuple[Text, bool], Schedule] = {}
+    found: dict[tuple[ScheduleText, bool], Schedule] = {}
     for schedule in SCHEDULES.values():
         if schedule.family == "attention" and "ideal" not in schedule.rules:
             found.setdefault((schedule.text, schedule.skips and problem.mask is not DENSE), schedule)
