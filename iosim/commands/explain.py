@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 @text_option("--hardware", "The GPU whose limits count (default: h100 for sm_90).", metavar="NAME", kind=HARDWARE)
 @text_option("--as", "What it computes: attention (with --N, --d); attention:Q=query,O=out names its arguments. Adds "
              "the floor and the nearest schedule.", metavar="WHAT", parameter="computes")  # fmt: skip
-@flag_option("--tune", "All configurations of @triton.autotune, best first: those that fit, then fewest words.")
+@flag_option("--tune", "All configurations of @triton.autotune, best first: those that fit, then by predicted time.")
 @flag_option("--no-resources", "Only the words: do not compile to the end (faster).")
 @problem_options
 @outputs
@@ -59,8 +59,10 @@ def command(
     --arg V=fp16[H,N,D] --arg O=fp16[H,N,D] --arg scale=0.125 --arg N=4096 --arg H=8 --const D=64 --const BM=128
     --const BN=64 --warps 8 --as attention --heads 8 --d 64
     """
+    from ..grid import Grid
     from ..kernels.launch import Question, launch_answers, script_answers
     from ..kernels.launch_file import LaunchTexts, launches_of_file
+    from ..kernels.ranking import ranking
 
     problem, roles = meaning(computes, given)
     question = Question(target, hardware, problem, roles, not no_resources, tune)
@@ -74,8 +76,15 @@ def command(
         raise InputError("FILE", "nothing", "a Python file with kernels, a TOML file with launches, or --script")
     else:
         launches = [own.over(one) for one in launches_of_file(file)] if file.endswith(".toml") else [own]
-        answers = [answer for launch in launches for answer in launch_answers(launch, question)]
-    answer_all([part_of(answer) for answer in answers], output)
+        answers = []
+        for launch in launches:
+            found, refused = launch_answers(launch, question)
+            say(refused)
+            answers += found
+    parts = [part_of(answer) for answer in answers]
+    if tune and script is None and len(launches) == 1 and len(answers) > 1:
+        parts[0] = parts[0]._replace(text=[Grid(ranking(answers)), "", *parts[0].text])
+    answer_all(parts, output)
 
 
 def part_of(answer: Explained) -> Part:

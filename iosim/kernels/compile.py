@@ -61,6 +61,8 @@ class Resources:
     stack_bytes: int
     """Of a thread: registers that the compiler had no room for."""
     num_warps: int
+    products: str
+    """What computes its matrix products: `wgmma`, `mma` (tensor cores too) or `simt`."""
 
 
 @dataclass(frozen=True)
@@ -212,7 +214,9 @@ class Compilation:
         with quoted(self.kernel, self.given):
             compiled = triton.compile(self.source, target=self.target, options=self.options.__dict__)
         registers, stack = used(compiled.asm["cubin"])
-        return Resources(compiled.metadata.shared, registers, stack, compiled.metadata.num_warps)
+        ptx = compiled.asm["ptx"]
+        products = "wgmma" if "wgmma.mma_async" in ptx else "mma" if "mma.sync" in ptx else "simt"
+        return Resources(compiled.metadata.shared, registers, stack, compiled.metadata.num_warps, products)
 
 
 def is_integer(value: Value) -> TypeGuard[int]:

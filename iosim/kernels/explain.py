@@ -7,7 +7,7 @@ GPU then absorb is another question.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -16,20 +16,24 @@ from ..errors import InputError
 from ..hardware import SECTOR_BYTES, Hardware, load
 from ..notebook import Answer
 from .arguments import Value, read_grid
+from .code import DOTS
 from .outside import outside
 from .places import Fault, place
 
 if TYPE_CHECKING:
     from ..counting.floors import Floor
     from ..grid import Pieces
+    from ..predict.launch_time import Time
     from ..tables import Row, Rows
     from .code import Code
     from .compile import Compilation, Configuration, Kernel, Resources
     from .nearest import Nearest
     from .requests import Requests
+    from .work import Works
 
 WAYS = ("reads", "writes", "atomics")
 PRESETS = {"sm_90": "h100", "sm_90a": "h100", "sm_80": "a100-80gb", "sm_89": "l4"}
+DECIMALS = 9  # of seconds
 WARPS_ALLOWED = (1, 2, 4, 8, 16, 32)  # a program has at most 1024 threads
 WARPS, STAGES = 4, 3  # what Triton takes where a launch says nothing
 OCCUPANCY_KNOWN = ("sm_80", "sm_90", "sm_90a")  # targets whose limits of threads and blocks are those of predict
@@ -45,6 +49,7 @@ class Way:
     bytes: int = 0
     distinct_words: int = 0
     """Words that are asked for at least once."""
+    distinct_bytes: int = 0
     sector_bytes: int = 0
     """Bytes of the sectors that requests touch, each sector once a request: at least what the L1 is asked for."""
     masked_lanes: int = 0
@@ -62,6 +67,7 @@ class Way:
             requests.words,
             requests.byte_count,
             covered // word_bytes,
+            covered,
             SECTOR_BYTES * requests.sectors,
             requests.lanes - requests.words,
             (covered - int(inside)) // word_bytes,
@@ -92,6 +98,8 @@ class Explained(Answer):
     """The line of a script that launches it."""
     launches: int = 1
     """Equal launches of a script."""
+    time: Time | None = None
+    """By rates that were measured on the GPU; None if none were, or without resources."""
 
     @property
     def programs(self) -> int:
@@ -142,6 +150,11 @@ class Explained(Answer):
         return blocks_on(self.hardware.shared_memory_per_sm_bytes, r.smem_bytes, 32 * r.num_warps, r.registers)
 
     @property
+    def predicted_seconds(self) -> float | None:
+        """The time of the launch, if the GPU has nothing else to do."""
+        return None if self.time is None else round(self.time.seconds, DECIMALS)
+
+    @property
     def notes(self) -> list[str]:
         return self.warnings
 
@@ -172,6 +185,8 @@ class Explained(Answer):
             "stack_bytes": r.stack_bytes if r else None,
             "fits": self.fits,
             "blocks_per_sm": self.blocks_per_sm,
+            "predicted_seconds": self.predicted_seconds,
+            "predicted_binds": self.time.bound_by if self.time else None,
             "hardware": self.hardware.name if self.hardware else None,
             "floor": self._floor_row(),
             "nearest": self.nearest.to_dict() if self.nearest else None,
@@ -240,7 +255,18 @@ class Explained(Answer):
             most = text(self.hardware.shared_memory_per_block_bytes)
             yield f"it does not fit: {self.hardware.name} gives a program at most {most}"
         elif self.hardware and self.blocks_per_sm:
-            yield f"fits on {self.hardware.name}: {self.blocks_per_sm} programs share a multiprocessor"
+            one = self.blocks_per_sm == 1
+            share = (
+                "one program at a time on a multiprocessor"
+                if one
+                else f"{self.blocks_per_sm} programs share a multiprocessor"
+            )
+            yield f"fits on {self.hardware.name}: {share}"
+        if self.hardware and self.time:
+            t = self.time
+            parts = {"DRAM": t.dram_seconds, "L2": t.l2_seconds, "programs": t.block_seconds}
+            shown = ", ".join(f"{name} {1e6 * seconds:.1f}" for name, seconds in parts.items())
+            yield f"predicted on {self.hardware.name}: {1e6 * t.seconds:.1f} us ({shown})"
 
     def _nearest_lines(self, n: Nearest) -> Iterator[str]:
         """The nearest schedule, and where it differs."""
@@ -338,12 +364,14 @@ def explained(
     launch = Launch(size, made.scalars, data)
     moved = walk(made.code, launch)
     ways = {name: ways_of(made, name, moved.requests) for name in made.tensors}
+    limits = preset(target, hardware)
     answer = Explained(
         kernel.name, size, target, str(triton.__version__), warps, stages,
-        {name: made.bound[name] for name in kernel.constants}, ways, moved.flops,
-        made.resources if resources else None, preset(target, hardware),
+        {name: made.bound[name] for name in kernel.constants}, ways, moved.works.flops,
+        made.resources if resources else None, limits,
         warnings=outside(made.tensors, ways, lambda: walk(made.code, launch, by_line=True)),
     )  # fmt: skip
+    answer = replace(answer, time=predicted(answer, made.code, moved.works, hardware or PRESETS.get(target)))
     return answer if problem is None else beside(answer, made.code, problem, roles or {})
 
 
@@ -372,6 +400,22 @@ def ways_of(made: Compilation, name: str, requests: Mapping[tuple[str, ...], Req
     return {way: Way() if r is None else Way.of(r, tensor.word_bytes, size) for way, r in found.items()}
 
 
+def predicted(answer: Explained, code: Code, works: Works, hardware: str | None) -> Time | None:
+    """The time of a launch on a GPU whose rates were measured. None if it multiplies fp64, which was not."""
+    from ..hardware import measured_as
+    from ..predict.predict import rates_of
+    from .seconds import time_of
+
+    measured = None if hardware is None else measured_as(hardware)
+    rates = None if measured is None else rates_of(measured)
+    unknown = any(o.name in DOTS and o.operand_types[0].element == "f64" for o in code.operations())
+    if rates is None or unknown or answer.resources is None or answer.blocks_per_sm is None:
+        return None
+    words = sum(way.distinct_bytes for ways in answer.ways.values() for way in ways.values())
+    sectors = sum(answer.total(way, "sector_bytes") for way in WAYS)
+    return time_of(works, answer.resources, answer.blocks_per_sm, words, sectors, rates)
+
+
 def preset(target: str, hardware: str | None) -> Hardware | None:
     """The GPU that a target is compared with: that of `hardware`, else a usual one of the target."""
     name = hardware or PRESETS.get(target)
@@ -380,8 +424,6 @@ def preset(target: str, hardware: str | None) -> Hardware | None:
 
 def beside(answer: Explained, code: Code, problem: Attention, roles: Mapping[str, str]) -> Explained:
     """The answer with the floor and the nearest schedule."""
-    from dataclasses import replace
-
     from ..counting.floors import floor
     from .nearest import nearest, tensor_names
 
@@ -400,7 +442,5 @@ def beside(answer: Explained, code: Code, problem: Attention, roles: Mapping[str
 
 def products(code: Code) -> list[tuple[int, int]]:
     """The shapes of matrix products in a kernel: a tile of scores has the size Br x Bc."""
-    from .code import DOTS
-
     found = [o.types[0].shape[-2:] for o in code.operations() if o.name in DOTS]
     return [(a, b) for a, b in found][:1]

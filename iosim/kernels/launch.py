@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..errors import InputError
@@ -14,6 +15,7 @@ from .compile import Configuration, Kernel, kernel_of
 from .explain import Explained, choices, explained
 from .launch_file import LaunchTexts
 from .places import Fault, definition
+from .ranking import ranked
 
 if TYPE_CHECKING:
     from ..core.problem import Attention
@@ -39,6 +41,10 @@ class Question:
         return explained(kernel, chosen, grid, given, num_warps, num_stages, self.target, self.hardware, self.problem,
                          self.roles, self.resources)  # fmt: skip
 
+    def answer_for(self, launch: Caught, chosen: Configuration) -> Explained:
+        """The answer for one configuration of a launch of a script."""
+        return self.answer(launch.kernel, chosen, launch.grid, launch.arguments, launch.num_warps, launch.num_stages)
+
     def choices(self, kernel: Kernel, given: Mapping[str, Value]) -> list[Configuration]:
         """The configurations that are left: one, unless all of them are asked for."""
         left = choices(kernel, given)
@@ -49,8 +55,8 @@ class Question:
         return left
 
 
-def launch_answers(launch: LaunchTexts, question: Question) -> list[Explained]:
-    """The answer for a launch; for several configurations those that fit and move least first."""
+def launch_answers(launch: LaunchTexts, question: Question) -> tuple[list[Explained], list[str]]:
+    """The answers for a launch, and what could not be answered: several configurations are ranked."""
     from ..units import parse_count
 
     if launch.grid is None:
@@ -60,16 +66,33 @@ def launch_answers(launch: LaunchTexts, question: Question) -> list[Explained]:
     num_warps = None if launch.warps is None else parse_count(launch.warps, "--warps")
     num_stages = None if launch.stages is None else parse_count(launch.stages, "--stages")
     given = given_values(kernel, args, consts)
-    found = []
-    for chosen in question.choices(kernel, given):
+
+    def answer(chosen: Configuration) -> Explained:
         values = kernel.completed(given, chosen)
         kernel.check(values)
         reading = reader(args, consts, values)
         with beside(kernel):
-            size = read_grid(reading.grid(launch.grid), launch.grid)
+            size = read_grid(reading.grid(launch.grid or ""), launch.grid or "")
         check_read(kernel, {**args, **consts}, reading.read)
-        found.append(question.answer(kernel, chosen, size, given, num_warps, num_stages))
-    return sorted(found, key=rank)
+        return question.answer(kernel, chosen, size, given, num_warps, num_stages)
+
+    return answered(question.choices(kernel, given), answer)
+
+
+def answered(
+    choices: list[Configuration], answer: Callable[[Configuration], Explained]
+) -> tuple[list[Explained], list[str]]:
+    """The answers for configurations, best first, and what of them could not be answered. InputError without any."""
+    found: list[Explained] = []
+    refused: list[InputError] = []
+    for chosen in choices:
+        try:
+            found.append(answer(chosen))
+        except InputError as error:
+            refused.append(error)
+    if not found:
+        raise refused[0]
+    return ranked(found), [str(error) for error in refused]
 
 
 def script_answers(file: str, name: str | None, question: Question) -> tuple[list[Explained], list[str]]:
@@ -87,11 +110,10 @@ def script_answers(file: str, name: str | None, question: Question) -> tuple[lis
     for first, *others in kept.values():
         try:
             first.check()
-            new = [
-                question.answer(first.kernel, chosen, first.grid, first.arguments, first.num_warps, first.num_stages)
-                for chosen in question.choices(first.kernel, first.arguments)
-            ]
-            found += [replace(a, place=first.line, launches=1 + len(others)) for a in sorted(new, key=rank)]
+            launched = partial(question.answer_for, first)
+            new, failed = answered(question.choices(first.kernel, first.arguments), launched)
+            found += [replace(a, place=first.line, launches=1 + len(others)) for a in new]
+            refused += [f"{first.quoted}: {error}" for error in failed]
         except InputError as error:
             refused.append(f"{first.quoted}: {error}")
     if not found:
@@ -99,11 +121,6 @@ def script_answers(file: str, name: str | None, question: Question) -> tuple[lis
         raise InputError(refused[0] if refused else f"--script {file}", f"launches of {names}, and no answer",
                          "a script that launches kernels" if name is None else f"a launch of {name}")  # fmt: skip
     return found, refused
-
-
-def rank(answer: Explained) -> tuple[bool, int, int]:
-    """The key by which configurations are sorted: what fits first, then fewest bytes, then most programs at a time."""
-    return answer.fits is False, answer.total_bytes, -(answer.blocks_per_sm or 0)
 
 
 def reader(args: Mapping[str, str], consts: Mapping[str, str], more: Mapping[str, Value] | None = None) -> Names:

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .code import DOTS, MEMORY, READS, Block, Code, Operation, Refusal, Type, place_of
+from .code import DOTS, MEMORY, READS, Block, Code, Operation, Refusal, place_of
 from .needed import end_of, mask_of, needed_values, pointer_of
 from .numbers import Known, Mask, Number, Pointer, chosen
 from .operations import RULES, as_mask, as_number, result_of
 from .requests import Requests
+from .work import Work, Works, work_of
 
 if TYPE_CHECKING:
     from .numbers import Elements, Integers, Truths
@@ -41,10 +42,9 @@ class Moved:
     """What a launch asks for: requests by (argument, kind), FLOPs of matrix products, and programs."""
 
     requests: dict[tuple[str, ...], Requests] = field(default_factory=dict)
-    flops: int = 0
+    works: Works = field(default_factory=Works)
     by_line: bool = False
     """Whether the place of an operation, with the text of its line, belongs to the key of its requests."""
-    wrapping: dict[tuple[str | None, int | None], Operation] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,8 @@ class Programs:
         self.ids = (numbers % x, numbers // x % y, numbers // (x * y))
         self.count = count
         self.values: Values = {}
+        self.work = np.zeros((count, len(Work._fields)), np.int64)
+        self.done: dict[int, Work] = {}
 
     # ------------------------------------------------------------ values
 
@@ -116,6 +118,7 @@ class Programs:
                 for target, taken, values in self.branches(block.operations[-1], on):
                     self.enter(self.code.blocks[target], values, taken, places[target])
                     places[target] |= taken
+        self.moved.works.add(self.work)
 
     def start(self) -> None:
         """Give the kernel's arguments their values: addresses, and integers that are known."""
@@ -171,14 +174,17 @@ class Programs:
 
     def run_block(self, block: Block, on: Truths) -> None:
         """Run operations in order."""
+        if id(block) not in self.done:
+            self.done[id(block)] = work_of(block)
+        done = self.done[id(block)]
+        if any(done):
+            self.work += on[:, None] * np.array(done, np.int64)
         for operation in block.operations:
             self.run_operation(operation, on)
 
     def run_operation(self, operation: Operation, on: Truths) -> None:
         """Run one operation, if what it does or computes is needed."""
         wanted = any(result in self.needed for result in operation.results)
-        if operation.name in DOTS:
-            self.moved.flops += dot_flops(operation) * int(on.sum())
         if operation.name in MEMORY:
             self.request(operation, on)
             if wanted:
@@ -342,9 +348,3 @@ class Carried:
 def uniform(array: Integers) -> Integers:
     """An array of one element where all are equal."""
     return array[:1] if (array == array[0]).all() else array
-
-
-def dot_flops(operation: Operation) -> int:
-    """Multiplications and additions of a matrix product."""
-    a: Type = operation.operand_types[0]
-    return 2 * prod(operation.types[0].shape) * a.shape[-1]

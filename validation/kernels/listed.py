@@ -77,10 +77,10 @@ class Ready:
     num_warps: int
     num_stages: int
 
-    def explained(self, resources: bool = True) -> Explained:
+    def explained(self, resources: bool = True, hardware: str | None = None) -> Explained:
         """What iosim says of it."""
         return explained(self.kernel, self.chosen, self.grid, self.values, self.num_warps, self.num_stages, "sm_90",
-                         None, None, None, resources)  # fmt: skip
+                         hardware, None, None, resources)  # fmt: skip
 
 
 def ready(one: Listed) -> list[Ready]:

@@ -1,0 +1,77 @@
+"""The time of a launch by rates that `iosim calibrate` measured on a GPU: the largest of three parts, plus a start.
+
+- DRAM: each word that the launch asks for goes once to DRAM or comes from there.
+- L2: all sectors that requests touch pass through the L2.
+- Programs: each computes products, exponentials and other operations one after another. Where it reads it waits, the
+  first time for DRAM and then once a turn for the L2. Programs that share a multiprocessor queue for its units. They
+  start in the order of the grid wherever a place is free.
+
+No rate is fitted to a kernel. The waits are the least known part: loads ahead hide some of them, but a turn of a loop
+also waits for its own results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING
+
+from ..predict.last_wave import last_end
+from ..predict.launch_time import SUBPARTITIONS, Rates, Time, cycle_seconds
+
+if TYPE_CHECKING:
+    from .compile import Resources
+    from .work import Work, Works
+
+
+def time_of(
+    works: Works, resources: Resources, blocks_per_sm: int, dram_bytes: int, l2_bytes: int, rates: Rates
+) -> Time:
+    """The time of a launch whose requests touch so many bytes of the L2, and of DRAM if each word goes there once."""
+    dram, l2 = dram_bytes / rates.dram_bytes_per_second, l2_bytes / rates.l2_bytes_per_second
+    places = min(blocks_per_sm, -(-works.programs // rates.sms))
+    each = dram / works.programs * rates.sms
+
+    @cache
+    def seconds(kind: Work, together: int) -> float:
+        return program_seconds(kind, resources, each, together, rates)
+
+    own = programs_seconds(works, rates.sms, places, seconds)
+    return Time(max(dram, l2, own) + rates.launch_seconds, dram, l2, own, rates.launch_seconds)
+
+
+def programs_seconds(works: Works, sms: int, places: int, seconds: Callable[[Work, int], float]) -> float:
+    """Seconds until the last program ends. For very many programs of several kinds all places are taken to be full."""
+    kinds = list(works.counts)
+    if len(kinds) == 1:
+        return -(-works.programs // (sms * places)) * seconds(kinds[0], places)
+    if works.order is None:
+        full = {kind: seconds(kind, places) for kind in kinds}
+        return sum(full[kind] * n for kind, n in works.counts.items()) / (sms * places) + max(full.values())
+    numbers = [int(number) for some in works.order for number in some]
+    return last_end(numbers, 1, sms, places, lambda number, together: seconds(kinds[number], together))
+
+
+def program_seconds(work: Work, resources: Resources, dram_seconds: float, together: int, rates: Rates) -> float:
+    """Seconds of one program with `together` programs on its multiprocessor, for which it keeps the DRAM busy so long.
+
+    A program of fewer than 4 warps reaches only its own quarters of the multiprocessor.
+    """
+    units = [part * rates.sms for part in arithmetic_seconds(work, resources.products, rates)]
+    alone = sum(units) * SUBPARTITIONS / min(SUBPARTITIONS, resources.num_warps)
+    waits = rates.l2_latency_seconds * max(0, work.waits - 1) + (rates.latency_seconds if work.waits else 0.0)
+    return cycle_seconds(alone + waits + dram_seconds, [*units, dram_seconds], together)
+
+
+def arithmetic_seconds(work: Work, products: str, rates: Rates) -> list[float]:
+    """Seconds of products, exponentials and other operations, each at the rate of the whole GPU."""
+    if products == "simt":
+        matrix = work.flops / 2 / rates.simt_operations_per_second
+    else:
+        rate = rates.wgmma_flops_per_second if products == "wgmma" else 0.0
+        matrix = work.tensor_flops / (rate or rates.tensor_flops_per_second["fp16"])
+    return [
+        matrix,
+        work.exponentials / rates.exponentials_per_second,
+        work.operations / rates.simt_operations_per_second,
+    ]

@@ -1,0 +1,149 @@
+"""The time of a launch follows from what its programs do, by rates of the GPU alone. Worked out by hand here."""
+
+import numpy as np
+import pytest
+
+from iosim.kernels.compile import Resources
+from iosim.kernels.seconds import program_seconds, time_of
+from iosim.kernels.work import MOST_FOLLOWED, Work, Works
+from iosim.predict.launch_time import Rates
+
+SMS = 10
+RATES = Rates(
+    sms=SMS, dram_bytes_per_second=1e12, l2_bytes_per_second=4e12, tensor_flops_per_second={"fp16": 1e14},
+    simt_operations_per_second=1e13, exponentials_per_second=1e12, launch_seconds=1e-6, latency_seconds=4e-7,
+    shared_memory_per_sm_bytes=233_472, l2_latency_seconds=1e-7, wgmma_flops_per_second=2e14,
+)  # fmt: skip
+PROGRAM = Resources(0, 32, 0, 4, "wgmma")
+
+
+def works(*rows):
+    """The work of programs in the order of the grid."""
+    found = Works()
+    found.add(np.array(rows, np.int64))
+    return found
+
+
+def near(value):
+    return pytest.approx(value, rel=1e-12)
+
+
+PRODUCTS = Work(flops=2_000_000_000, tensor_flops=2_000_000_000)  # 10 us on the whole GPU, 100 us on one multiprocessor
+
+
+def test_a_program_alone_does_one_thing_after_another():
+    work = PRODUCTS._replace(exponentials=3_000_000, operations=5_000_000, waits=4)
+    parts = 1e-5 * SMS + 3e-6 * SMS + 5e-7 * SMS
+    assert program_seconds(work, PROGRAM, 2e-6, 1, RATES) == near(parts + 4e-7 + 3 * 1e-7 + 2e-6)
+
+
+@pytest.mark.parametrize("products, seconds", [("wgmma", 1e-4), ("mma", 2e-4), ("simt", 1e-3)])
+def test_products_have_the_rate_of_what_computes_them(products, seconds):
+    assert program_seconds(PRODUCTS, Resources(0, 32, 0, 4, products), 0.0, 1, RATES) == near(seconds)
+
+
+def test_few_warps_reach_only_their_quarters():
+    assert program_seconds(PRODUCTS, Resources(0, 32, 0, 2, "wgmma"), 0.0, 1, RATES) == near(2e-4)
+    assert program_seconds(PRODUCTS, Resources(0, 32, 0, 8, "wgmma"), 0.0, 1, RATES) == near(1e-4)
+
+
+def test_programs_that_share_a_multiprocessor_fill_the_waits_of_each_other():
+    work = PRODUCTS._replace(waits=1 + 1000)
+    alone, two, many = (program_seconds(work, PROGRAM, 0.0, n, RATES) for n in (1, 2, 40))
+    assert alone == near(1e-4 + 4e-7 + 1e-4)
+    assert alone < two < 2 * alone and many == pytest.approx(40 * 1e-4, rel=0.01)
+
+
+def test_waves_are_whole():
+    of = {n: time_of(works(*[PRODUCTS] * n), PROGRAM, 1, 0, 0, RATES) for n in (1, 10, 11, 20, 21)}
+    assert [round(t.block_seconds * 1e4, 9) for t in of.values()] == [1, 1, 2, 2, 3]
+    assert of[11].seconds == near(2e-4 + 1e-6) and of[11].bound_by == "blocks"
+
+
+def test_the_longest_part_counts():
+    one = works(*[PRODUCTS] * 10)
+    assert time_of(one, PROGRAM, 1, 0, 800_000_000, RATES).seconds == near(2e-4 + 1e-6)
+    assert time_of(one, PROGRAM, 1, 0, 800_000_000, RATES).bound_by == "L2"
+    words = works(*[Work(waits=1)] * 20_000)
+    assert time_of(words, PROGRAM, 16, 1 << 30, 0, RATES).seconds == pytest.approx((1 << 30) / 1e12, rel=0.01)
+
+
+def test_long_programs_at_the_end_of_the_grid_end_late():
+    short, long = Work(operations=1_000_000), Work(operations=10_000_000)
+    first = time_of(works(*[long] * 5, *[short] * 50), PROGRAM, 1, 0, 0, RATES)
+    last = time_of(works(*[short] * 50, *[long] * 5), PROGRAM, 1, 0, 0, RATES)
+    assert first.block_seconds == near(1e-5) and last.block_seconds == near(5 * 1e-6 + 1e-5)
+
+
+def test_very_many_programs_are_not_followed_one_by_one():
+    rows = np.tile(np.array([[0, 0, 0, n, 0] for n in (1_000, 2_000, 3_000)], np.int64), (MOST_FOLLOWED // 3, 1))
+    few, many = Works(), Works()
+    few.add(rows)
+    many.add(rows)
+    many.add(rows[:3])
+    assert few.order is not None and many.order is None
+    times = [time_of(w, PROGRAM, 2, 0, 0, RATES).block_seconds for w in (few, many)]
+    assert times[0] == pytest.approx(times[1], rel=1e-3)
+
+
+def test_works_can_be_noted_in_parts():
+    rows = np.array([[4, 4, 0, 1, 0], [4, 4, 0, 1, 0], [8, 4, 0, 1, 2], [4, 4, 0, 1, 0], [2, 2, 2, 2, 2]])
+    whole, parts = works(*rows), Works()
+    for some in (rows[:2], rows[2:4], rows[4:]):
+        parts.add(some)
+    assert parts.counts == whole.counts and parts.flops == 22 and parts.programs == 5
+    for found in (whole, parts):
+        kinds = list(found.counts)
+        assert [kinds[k] for some in found.order for k in some] == [Work(*row) for row in rows.tolist()]
+
+
+@pytest.mark.needs("triton")
+def test_the_work_of_attention():
+    """A turn has two products, an exponential a score and one a row, and at least six operations a score."""
+    import triton_launches
+    from paths import TESTS
+
+    from iosim.kernels.arguments import tensor
+    from iosim.kernels.compile import Compilation, kernel_of
+    from iosim.kernels.walk import Launch, walk
+
+    name, grid, arguments = triton_launches.attention(512, 64, 2, 128, 64, True)
+    values = {key: tensor(*given) if isinstance(given, tuple) else given for key, given in arguments.items()}
+    made = Compilation(kernel_of(str(TESTS / "helpers" / "triton_kernels.py"), name), values, "sm_90", 4, 3)
+    found = walk(made.code, Launch((*grid, 1), made.scalars)).works
+    assert len(found.counts) == 4 and set(found.counts.values()) == {2}
+    for turns, kind in zip((2, 4, 6, 8), found.counts, strict=True):
+        assert kind.flops == kind.tensor_flops == turns * 2 * 2 * 128 * 64 * 64
+        assert kind.exponentials == turns * (128 * 64 + 128) and kind.waits == turns + 1
+        assert 6 * 128 * 64 <= kind.operations / turns <= 10 * 128 * 64
+
+
+@pytest.mark.needs("triton")
+def test_configurations_are_ranked_by_their_time(iosim, ask):
+    from paths import TESTS
+
+    line = ["explain", TESTS / "helpers" / "triton_kernels.py", "--kernel", "tuned", "--grid", "cdiv(n, BLOCK)",
+            "--arg", "X=fp16[n]", "--arg", "Y=fp16[n]", "--arg", "n=4000000", "--tune"]  # fmt: skip
+    answers = ask(*line)["answers"]
+    times = [a["predicted_seconds"] for a in answers]
+    assert times == sorted(times) and 4e-6 < times[0] < 2e-5 and answers[0]["predicted_binds"] in ("DRAM", "blocks")
+    header, dashes, *rows = iosim(*line).stdout.splitlines()[:4]
+    assert header.split() == ["BLOCK", "EVEN", "warps", "stages", "fits", "programs_per_SM", "bytes", "predicted_us"]
+    assert [int(row.split()[0]) for row in rows] == [a["BLOCK"] for a in answers]
+    h200 = ask(*line, "--hardware", "h200")["answers"][0]["predicted_seconds"]
+    assert h200 < times[0]
+    assert ask(*line, "--hardware", "a100-80gb")["answers"][0]["predicted_seconds"] is None
+    assert ask(*line, "--no-resources")["answers"][0]["predicted_binds"] is None
+
+
+@pytest.mark.needs("triton")
+def test_a_configuration_that_does_not_compile_is_told(iosim, ask, tmp_path):
+    from paths import TESTS
+
+    file = tmp_path / "kernels.py"
+    file.write_text((TESTS / "helpers" / "triton_kernels.py").read_text().replace('{"BLOCK": 1024}', '{"BLOCK": 1000}'))
+    line = ["explain", file, "--kernel", "tuned", "--grid", "cdiv(n, BLOCK)", "--arg", "X=fp16[n]", "--arg", "Y=fp16[n]",
+            "--arg", "n=4000", "--tune", "--no-resources"]  # fmt: skip
+    found = iosim(*line)
+    assert found.exit_code == 0 and "a power of 2" in found.stderr and "here BLOCK is 1000" in found.stderr
+    assert ask(*line)["constants"]["BLOCK"] == 256
