@@ -112,7 +112,6 @@ def command(
     Axes: 1024,4096 or 16KB:256KB:x2 or 64:256:+64, ends included, for --N, --Nk, --d, --batch, --heads, --kv-heads,
     --dv, --M, --splits, --page-size, --tile-multiple, --elementwise; lists with commas for --dtype, --acc-dtype, --gqa,
     --tiles, --schedule, --hardware; masks with semicolons, as 'causal;window:64'; and those of the command of --what.
-    Or a TOML file with the same names.
 
     Example: iosim sweep --N 1024,8192 --d 64,128 --M 16KB:256KB:x2 -o out.csv
     """

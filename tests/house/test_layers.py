@@ -279,3 +279,9 @@ def test_importtime_agrees():
     assert done.returncode == 0
     loaded = {line.rpartition("|")[2].strip().split(".")[0] for line in done.stderr.splitlines()}
     assert {"click", "iosim"} <= loaded and not loaded & set(HEAVY)
+
+
+def test_files_of_tests_have_different_names():
+    """pytest takes a file without a package by its name alone, so a second one of the same name is not collected."""
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))
