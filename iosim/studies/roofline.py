@@ -322,7 +322,7 @@ def without_tensor_cores(schedule: Schedule, p: Attention, tiling: Tiling) -> li
         f"{p.dtype} has more than 16 bits": p.dtype == "fp32",
         f"a tile of {rows} queries has fewer than 16": rows < 16,
         f"a tile of {keys} keys has fewer than 16": keys < 16,
-        f"d = {p.d} is no multiple of 16": p.d % 16 != 0,
+        f"d = {p.d} is not a multiple of 16": p.d % 16 != 0,
     }
     why = next((reason for reason, holds in reasons.items() if holds), None)
     if why is None or any(kernel.tensor_cores for kernel in generate(schedule, p, tiling).kernels):

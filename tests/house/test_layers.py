@@ -1,4 +1,4 @@
-"""One table says which room may import which, and tests hold it. Others say what a count really loads.
+"""One table says which package may import which, and tests hold it. Others say what a count really loads.
 
 Imports are read from the source, so that those inside functions count as well. Imports under `if TYPE_CHECKING:` do not
 count, because they do not run.
@@ -16,9 +16,9 @@ PACKAGE = ROOT / "iosim"
 FILES = {str(file.relative_to(PACKAGE)): file for file in sorted(PACKAGE.rglob("*.py"))}
 TREES = {name: ast.parse(file.read_text()) for name, file in FILES.items()}
 
-# In reading order. A room may import itself, the root's files, and the rooms named here.
+# In reading order. A package may import itself, the root's files, and the packages named here.
 COUNTED = {"core", "masks", "steps", "oracles", "search", "schedules", "counting"}
-ROOMS = {
+PACKAGES = {
     "core": set(),
     "masks": {"core"},
     "steps": set(),
@@ -37,7 +37,7 @@ ROOMS = {
     "sweeps": COUNTED | {"tuning", "tracing", "studies"},
     "pictures": COUNTED | {"tuning", "tracing", "studies"},
 }
-ALL = "commands"  # the command line may import every room
+ALL = "commands"  # the command line may import every package
 WITHOUT_ROOT = ("steps", "oracles")  # they stand alone
 OF_THE_ROOT = {"__main__.py": {"commands.cli"}, "softmax.py": {"steps.softmax"}}  # the start, and the place in 0.1
 
@@ -84,8 +84,8 @@ def tops(name):
     return {m.split(".")[0] for m in modules(name)}
 
 
-def room_of(module):
-    """The room of a module `core.machine` or a file `core/machine.py`; "" for the root."""
+def package_of(module):
+    """The package of a module `core.machine` or a file `core/machine.py`; "" for the root."""
     first, *more = module.removesuffix(".py").replace("/", ".").split(".")
     return first if more or (PACKAGE / first).is_dir() else ""
 
@@ -96,33 +96,33 @@ def test_the_reader_of_imports_reads():
     assert {"hardware", "commands.answer"} <= own("commands/hardware.py"), "imports in functions are seen"
     tree = ast.parse("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import numpy\nelse:\n    import json\n")
     assert modules("core/x.py", tree) == {"typing", "json"}
-    assert room_of("core/machine.py") == room_of("core.machine") == "core" and room_of("errors") == ""
+    assert package_of("core/machine.py") == package_of("core.machine") == "core" and package_of("errors") == ""
 
 
 def test_every_folder_is_a_room():
     folders = {path.name for path in PACKAGE.iterdir() if path.is_dir() and any(path.glob("*.py"))}
-    assert folders == {*ROOMS, ALL}
+    assert folders == {*PACKAGES, ALL}
     for folder in {file.parent for file in FILES.values()}:
-        assert len(list(folder.glob("*.py"))) <= 25, f"{folder}: is a room missing?"
+        assert len(list(folder.glob("*.py"))) <= 25, f"{folder}: is a package missing?"
 
 
-@pytest.mark.parametrize("name", [name for name in FILES if room_of(name) != ALL])
+@pytest.mark.parametrize("name", [name for name in FILES if package_of(name) != ALL])
 def test_a_file_imports_what_its_room_may(name):
-    room = room_of(name)
-    allowed = ROOMS[room] | {room} if room else set()
+    package = package_of(name)
+    allowed = PACKAGES[package] | {package} if package else set()
     for module in own(name):
         if name in OF_THE_ROOT:
             assert module in OF_THE_ROOT[name]
-        elif room_of(module):
-            assert room_of(module) in allowed, f"{name} imports {module}"
+        elif package_of(module):
+            assert package_of(module) in allowed, f"{name} imports {module}"
         else:
-            assert room not in WITHOUT_ROOT, f"{name} imports {module}"
+            assert package not in WITHOUT_ROOT, f"{name} imports {module}"
 
 
 def test_rooms_import_one_way():
-    rooms = list(ROOMS)
-    for number, room in enumerate(rooms):
-        assert ROOMS[room] - {room} <= set(rooms[:number]), room
+    packages = list(PACKAGES)
+    for number, package in enumerate(packages):
+        assert PACKAGES[package] - {package} <= set(packages[:number]), package
 
 
 def circles(arrows):
@@ -139,7 +139,7 @@ def test_circles_are_found():
 
 
 def test_no_file_imports_itself_around_a_corner():
-    """Imports form no circle, those inside functions included. Only a package (`__init__`) may be imported back."""
+    """Imports form no circle, those inside functions included. Only an `__init__` may be imported back."""
     names = {name.removesuffix(".py").removesuffix("/__init__").replace("/", "."): name for name in FILES}
     assert circles({module: own(name) & names.keys() for module, name in names.items() if module}) == set()
 
@@ -199,7 +199,7 @@ def test_texts_of_measured_steps_are_written_without_a_gpu():
 
 
 def test_only_the_command_line_imports_click():
-    assert {room_of(name) for name in FILES if "click" in tops(name)} == {ALL}
+    assert {package_of(name) for name in FILES if "click" in tops(name)} == {ALL}
 
 
 @pytest.mark.parametrize("name", TEXT_FILES)

@@ -8,15 +8,16 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "helpers"))
 from paths import ROOT
 
 MAP = ROOT / "docs" / "map.md"
-ROOMS = ("core", "masks", "steps", "oracles", "search", "schedules", "counting", "tuning", "tracing", "cuda", "predict",
-         "studies", "gpu", "gpu/ncu", "gpu/profile", "gpu/tuned", "kernels", "calibrate", "sweeps", "pictures",
-         "commands")  # fmt: skip
+PACKAGES = ("core", "masks", "steps", "oracles", "search", "schedules", "counting", "tuning", "tracing", "cuda",
+            "predict", "studies", "gpu", "gpu/ncu", "gpu/profile", "gpu/tuned", "kernels", "calibrate", "sweeps",
+            "pictures", "commands")  # fmt: skip
 HEAD = """# Where things are
 
-A room is a folder of `iosim/` (a Python package). Rooms stand here in reading order. A room imports only rooms above
-it, and the files of the root; the table in `tests/house/test_layers.py` says which. Start at `iosim/core/machine.py`: a
-schedule is a function that a machine runs, and everything else stands on that. Then read one schedule,
-`iosim/schedules/flash.py`. [api.md](api.md) has the names that a script may use, with their types.
+This page lists every file of `iosim/`. Each folder is a Python package. The packages are in reading order: a package
+imports only packages above it, and files of the root. The table in `tests/house/test_layers.py` says which.
+
+Start at `iosim/core/machine.py`. A schedule is a function that a machine runs, and everything else is built on that. Then
+read one schedule, `iosim/schedules/flash.py`. [api.md](api.md) has the names that a script may use, with their types.
 """
 
 
@@ -36,9 +37,9 @@ def section(title, about, files):
     )
 
 
-def in_order(room):
-    """The files of a room: first those that its package's docstring names, in that order, then the others by name."""
-    folder = ROOT / "iosim" / room
+def in_order(package):
+    """The files of a package: first those that its docstring names, in that order, then the others by name."""
+    folder = ROOT / "iosim" / package
     text = docstring(folder / "__init__.py")
     files = [file for file in sorted(folder.glob("*.py")) if file.name != "__init__.py"]
     return sorted(files, key=lambda file: text.find(file.name) if file.name in text else len(text))
@@ -49,11 +50,12 @@ def written():
     parts = [
         HEAD,
         *(
-            section(f"iosim/{room}", first_line(ROOT / "iosim" / room / "__init__.py"), in_order(room))
-            for room in ROOMS
+            section(f"iosim/{package}", first_line(ROOT / "iosim" / package / "__init__.py"), in_order(package))
+            for package in PACKAGES
         ),
     ]
-    return "\n".join([*parts, section("iosim", "Values and edges that every room may use.", root)])
+    about = "Files that every package but `steps` and `oracles` may import."
+    return "\n".join([*parts, section("iosim", about, root)])
 
 
 def test_the_map_names_every_module():
@@ -62,7 +64,7 @@ def test_the_map_names_every_module():
 
 def test_every_room_is_in_the_map():
     folders = {str(file.parent.relative_to(ROOT / "iosim")) for file in (ROOT / "iosim").rglob("__init__.py")}
-    assert folders - {"."} == set(ROOMS)
+    assert folders - {"."} == set(PACKAGES)
 
 
 if __name__ == "__main__":

@@ -444,7 +444,7 @@ CUDA_CORES = [
     (["--tiles", "432x6"], "flash2 432x6: a tile of 6 keys has fewer than 16, so"),
     (["--tiles", "8x32"], "flash2 8x32: a tile of 8 queries has fewer than 16, so"),
     (["--tiles", "32x32", "--dtype", "fp32"], "flash2 32x32: fp32 has more than 16 bits, so"),
-    (["--tiles", "32x32", "--d", 40], "flash2 32x32: d = 40 is no multiple of 16, so"),
+    (["--tiles", "32x32", "--d", 40], "flash2 32x32: d = 40 is not a multiple of 16, so"),
 ]
 
 
