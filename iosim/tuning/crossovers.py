@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Unpack, cast
 
+from ..core.problem import DENSE
 from ..counting.count import KEYWORDS, check_names
 from ..counting.given import memories, problem, several
 from ..errors import InputError
@@ -13,11 +14,13 @@ from ..grid import Grid
 from ..notebook import Table
 from ..schedules import find_all
 from ..units import parse_axis, parse_count
-from . import crossover_sentence
+from . import crossover_sentence, gap
 from .crossover import crossover_of, crossover_rows, questions_of
 from .crossover_over_N import rows_over_N
+from .least import curve_of
 
 if TYPE_CHECKING:
+    from ..core.problem import Attention
     from ..core.typing import Mask
     from ..counting.count import ProblemOptions
     from ..counting.given import Given, Place
@@ -92,8 +95,15 @@ def crossovers_of(given: Given, places: Sequence[Place], schedules: Sequence[str
             rows += [{**label, **row} for row in over_N(one, str(M), asked, multiple)]
     said = crossover_sentence.answer_lines(asked, answers, multiple) or crossover_sentence.lines_over_N(rows)
     title = " or ".join(dict.fromkeys(question.text for question in asked)) if schedules else "six questions of papers"
+    if not schedules and not places and len(sizes) == len(types) == 1:
+        said += gap_lines(problem(one), multiple)
     json: Row = {"crossovers": rows, "answer": " ".join(said)}
     return Table(title, rows, json, [Grid(rows, LESS_IMPORTANT), "", *said])
+
+
+def gap_lines(p: Attention, multiple: int) -> list[str]:
+    """Where the least traffic of all schedules is farthest above the floor. Empty under a mask, where it takes long."""
+    return [] if p.mask is not DENSE else gap.answer_lines(curve_of(p, tile_multiple=multiple))
 
 
 def over_N(given: Given, M: str, asked: list[Question], multiple: int) -> list[Row]:

@@ -296,11 +296,19 @@ def trace_curve(
     problem = Attention(N, d, mask=parse_mask(mask), **options)
     parse_count(tile_multiple, "--tile-multiple")
     parse_count(least_blocks, "--least-blocks")
+    return curve_of(problem, schedules, tile_multiple, least_blocks, options)
+
+
+def curve_of(
+    problem: Attention, schedules: SchedulesAsked = (), tile_multiple: int = 1, least_blocks: int = 1,
+    given: Collection[str] = (),
+) -> Curve:  # fmt: skip
+    """The least traffic of a problem against M; `given` names its options that are not searched."""
     asked = space_of(schedules, problem)
     space, own = searchable(asked, problem, least_blocks), {}
     for schedule in space:
         try:
-            own[schedule.name] = curve.free_steps(schedule, problem, tile_multiple, options, least_blocks)
+            own[schedule.name] = curve.free_steps(schedule, problem, tile_multiple, given, least_blocks)
         except InputError:
             if schedules or schedule.masked_candidates is None or problem.mask.tile_units:
                 raise  # else it has more pairs of tiles than can be counted
