@@ -126,3 +126,11 @@ def test_over_N_it_says_from_which(ask):
     found = ask("crossover", "--M", "4KB", "--d", 16, "--N", "16:512:+16", "--schedule", "flash2,standard")
     (first, _) = found["crossovers"]
     assert f"from N = {first['N']} on" in found["answer"] and "M = 4096 B" in found["answer"]
+
+
+def test_six_questions_end_with_the_gap():
+    """The sentence is that of the curve. Under a mask, and for two schedules that were named, there is none."""
+    said = answer_lines(trace_curve(96, 8))
+    assert package.crossover(N=96, d=8).to_dict()["answer"].endswith(" ".join(said)) and "largest" in said[0]
+    for options in ({"mask": "causal"}, {"schedules": "flash2,standard"}, {"d": [8, 16]}):
+        assert "The gap" not in package.crossover(**{"N": 96, "d": 8, **options}).to_dict()["answer"]
