@@ -15,6 +15,7 @@ from iosim.core.loop_paths import run_together
 from iosim.core.row_blocks import RowBlocks
 from iosim.counting import sweep, write_sweep
 from iosim.counting.columns import COLUMNS
+from iosim.counting.sweep_axes import build
 from iosim.masks import parse_mask
 from iosim.schedules import find
 from iosim.search.best import best_tiles
@@ -102,7 +103,7 @@ def json_by_json(frame):
 
 def sweeps(clock, most):
     axes = {"N": list(range(1000, 1000 + most)), "d": [64, 128]}
-    plan = sweep.build({**axes, "M": list(range(16384, 16384 + most // 2 * 512, 512))}, ["flash1", "flash2"], "128x64")
+    plan = build({**axes, "M": list(range(16384, 16384 + most // 2 * 512, 512))}, ["flash1", "flash2"], "128x64")
     frames = list(sweep.chunks(plan))
     assert all(tuple(frame.columns) == COLUMNS for frame in frames)
     counted = clock(lambda: list(sweep.chunks(plan)), 3)
@@ -114,7 +115,7 @@ def sweeps(clock, most):
         what, aim = {"csv": ("CSV: pandas", "at least 3"), "jsonl": ("JSON lines: `json`", "at least 2.8")}[kind]
         yield f"a sweep of half a million rows to {what} writing / iosim writing", (counted + others) / now, aim
     axes["M"] = list(range(65536, 65536 + most // 10 * 512, 512))
-    dense, causal = (sweep.build({**axes, "mask": mask}, ["block-sparse-q"], "128x64") for mask in ("dense", "causal"))
+    dense, causal = (build({**axes, "mask": mask}, ["block-sparse-q"], "128x64") for mask in ("dense", "causal"))
     ratio = clock(lambda: list(sweep.chunks(causal)), 3) / clock(lambda: list(sweep.chunks(dense)), 3)
     yield "a row of a causal sweep / of a dense one", ratio, ""
     for mask, aim in (("~(causal&window:100)", "at least 20"), ("strided:300&causal", "at least 20")):
@@ -128,7 +129,7 @@ def alone(clock, most, mask, tiles):
     def seconds(N, rows):
         M = list(range(65536, 65536 + 512 * rows, 512))
         axes = {"N": N, "d": [64, 128], "M": M, "mask": mask}
-        plan = sweep.build(axes, ["block-sparse-q"], tiles)
+        plan = build(axes, ["block-sparse-q"], tiles)
         return clock(lambda: list(sweep.chunks(plan)), 1) / (2 * len(N) * rows)
 
     together, in_arrays = seconds(list(range(2000, 2010)), most), sweep.in_arrays

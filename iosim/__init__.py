@@ -13,7 +13,7 @@ __version__ = "0.2.0"
 
 _WHERE = {
     "count": "counting.count",
-    "sweep": "counting.sweep",
+    "sweep": "sweeps.frame",
     "tune": "tuning.least",
     "curve": "tuning.every_M",
     "bounds": "tuning.proven",
@@ -78,7 +78,6 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from .counting.count import count as count
     from .counting.floors import Floor as Floor
     from .counting.floors import floor as floor
-    from .counting.sweep import sweep as sweep
     from .errors import InputError as InputError
     from .errors import IosimError as IosimError
     from .kernels.arguments import tensor as tensor
@@ -100,6 +99,7 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from .studies.roofline import roofline as roofline
     from .studies.training import Training as Training
     from .studies.training import training as training
+    from .sweeps.frame import sweep as sweep
     from .tracing.cache_answer import cache as cache
     from .tracing.events import Events as Events
     from .tracing.events import trace as trace

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, closing, contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, closing
 from functools import partial
 from typing import TYPE_CHECKING, TextIO
 
@@ -15,7 +15,7 @@ from ..counting.given import memory, names_of
 from ..errors import InputError, suggestion
 from ..files import form_of
 from ..progress import Meter
-from ..sweeps.workers import Processes, Serial
+from ..sweeps.workers import Serial
 from ..units import parse_count
 from .answer import Output, answer, say
 from .options import (
@@ -117,14 +117,15 @@ def command(
     """
     from ..counting.columns import EVERY_COLUMN
     from ..counting.sweep_file import sweep_of
+    from ..sweeps.own_options import COUNT as COUNTED
     from ..sweeps.own_options import asking
+    from ..sweeps.questions import known_question
 
     kind = kind_of(kind, path, as_json, as_csv, dry_run)
     rows = 0 if part_rows is None else parse_count(part_rows, "--part-rows")
-    count = None if jobs is None else parse_count(jobs, "--jobs", most=MOST_JOBS)
     folder = folder_of(path, resume, part_rows)
     chips = names_of(hardware)
-    asks = question(what)
+    asks = None if what is None or known_question(what) == COUNTED else what
     both = asks == "roofline"
     size = memory(m, m_elements, chips[0] if chips and not both else None)
     if chips and (len(chips) > 1 or asks is not None):
@@ -141,41 +142,15 @@ def command(
         return
     say(notes_on_masks(plan))
     from ..sweeps.parts import Work, sources_of
+    from ..sweeps.run import workers_of
 
     work = Work(plan, kind, rows, sources_of(loaded(click.get_current_context())), asks or "count")
-    with workers_of(count, scheduler) as workers, closing(Meter(work.steps, quiet, work.chunks.unit)) as meter:
+    with workers_of(jobs, scheduler) as workers, closing(Meter(work.steps, quiet, work.chunks.unit)) as meter:
+        say([f"dashboard at {found}"] if (found := getattr(workers, "dashboard", None)) else [])
         if folder:
             write_parts(work, folder, resume, workers or Serial(), meter)
         else:
             write_sweep(work, path, workers, meter)
-
-
-def question(what: str | None) -> str | None:
-    """The command whose rows a sweep has; None for those of count."""
-    from ..sweeps.own_options import COUNT
-    from ..sweeps.questions import QUESTIONS
-
-    if what not in (None, COUNT, *QUESTIONS):
-        raise InputError("--what", what, ", ".join((COUNT, *QUESTIONS)), suggestion(str(what), (COUNT, *QUESTIONS)))
-    return None if what == COUNT else what
-
-
-@contextmanager
-def workers_of(jobs: int | None, scheduler: str | None) -> Iterator[Workers | None]:
-    """The workers of --jobs or of --scheduler; None for this process alone."""
-    if scheduler is None:
-        yield Processes(jobs) if jobs and jobs > 1 else None
-        return
-    if jobs and scheduler != "local":
-        raise InputError("--jobs", jobs, "a number with --scheduler local", "a scheduler has the workers it has")
-    from ..sweeps.scheduler import Dask
-
-    with closing(Dask(scheduler, jobs)) as workers:
-        say([f"dashboard at {workers.dashboard}"] if workers.dashboard else [])
-        yield workers
-
-
-MOST_JOBS = 1024
 
 
 def folder_of(path: str | None, resume: bool, part_rows: str | None) -> str | None:

@@ -16,15 +16,13 @@ import numpy as np
 
 from ..core.problem import DENSE, Attention
 from ..core.tiling import Tiling, paper_tiles, parse_tiles
-from ..errors import InputError
 from ..schedules import SCHEDULES, Schedule, require
 from ..search.best import search
-from ..units import MOST_POINTS
 from .bounds import APART, order_words
 from .columns import COLUMNS, DIVIDED, OPTIONS, more_sizes
-from .count import KEYWORDS, TILE_RULES, Counted, Result, check_names, measure, run, with_plain_keys
+from .count import TILE_RULES, Counted, Result, measure, run, with_plain_keys
 from .floor_arrays import floor_words
-from .sweep_axes import AXES, NUMBERS, AxisValue, Runs, Sweep, build
+from .sweep_axes import NUMBERS, Runs, Sweep
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,33 +55,6 @@ class Sizes(TypedDict):
     heads: NotRequired[Size]
     kv_heads: NotRequired[Size]
     dv: NotRequired[Size]
-
-
-def sweep(
-    schedules: AxisValue = (), tiles: AxisValue = None, tile_multiple: AxisValue = 1, hardware: AxisValue = None,
-    **values: AxisValue,
-) -> pd.DataFrame:  # fmt: skip
-    """The counts of a whole grid as one pandas DataFrame: `sweep(N="1024:8192:x2", d=[64, 128], M="16KB:256KB:x2")`.
-
-    A row is one grid point, schedule and tile rule. Its columns are those of `iosim sweep`, in words and bytes.
-
-    - The axes are N, Nk, d, batch, heads, kv_heads, dv, dtype, acc_dtype, mask, M, hardware, tiles, tile_multiple,
-      splits, page_size and gqa.
-    - An axis is one value, a list, or a string as `1024,4096`. An axis of sizes may be a range: `1024:8192:x2` doubles,
-      and `8:64:+8` adds 8.
-    - `schedules` are those of `count`. Other options are fields of `Attention`.
-
-    Raises InputError for a value that is not allowed, and for a keyword that is not known.
-    """
-    import pandas as pd
-
-    check_names("sweep", values, (*AXES, *KEYWORDS), ("schedules", "tiles", "tile_multiple", "hardware"))
-    axes = {name: values.pop(name) for name in AXES if name in values}
-    axes |= {} if hardware is None else {"hardware": hardware}
-    plan = build(axes, schedules, tiles, tile_multiple, (), None, **values)
-    if plan.points > MOST_POINTS:
-        raise InputError("sweep", f"{plan.points} grid points", f"at most {MOST_POINTS} in memory", "iosim sweep -o")
-    return pd.concat(list(chunks(plan)), ignore_index=True)
 
 
 def chunks(plan: Sweep) -> Iterator[pd.DataFrame]:

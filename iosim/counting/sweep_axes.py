@@ -139,7 +139,7 @@ def split(value: AxisValue) -> list[str]:
     """The parts of `a,b`, or of a list of such strings, without repetitions."""
     if value is None:
         return []
-    values = [value] if isinstance(value, str | int) else list(cast("Sequence[object]", value))
+    values = [value] if isinstance(value, str | int | float) else list(cast("Sequence[object]", value))
     return list(dict.fromkeys(part.strip() for v in values for part in str(v).split(",")))
 
 

@@ -136,7 +136,8 @@ def traffic_chart(
 
     `values` are axes and options of a sweep, by name. Without an axis, M goes over `octaves`.
     """
-    from ..counting import sweep
+    from ..counting.sweep import chunks
+    from ..counting.sweep_axes import build
     from ..schedules import find
 
     axes = {name: value for name, value in values.items() if name not in OPTIONS}
@@ -147,10 +148,10 @@ def traffic_chart(
         if axes.get("M") is not None:
             raise InputError("--M", axes["M"], "several values, as 16KB:1MB:x2, or none", "or several --N")
         axes["M"] = octaves(axes)
-    plan = sweep.build(axes, schedules, tiles, multiple, (), None, **sweep_options(values))
+    plan = build(axes, schedules, tiles, multiple, (), None, **sweep_options(values))
     import pandas as pd
 
-    rows = pd.concat(list(sweep.chunks(plan)), ignore_index=True)
+    rows = pd.concat(list(chunks(plan)), ignore_index=True)
     x = "N" if many == ["N"] else "M_bytes"
     lines = from_rows(rows, x, "total", ("schedule",)).lines
     families = {find(name).family for name in rows["schedule"].unique()}

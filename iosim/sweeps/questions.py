@@ -17,7 +17,7 @@ from ..counting.sweep_axes import NUMBERS, option_name
 from ..errors import InputError, InternalError, suggestion
 from ..notebook import column
 from ..tables import finite
-from .own_options import OWN
+from .own_options import COUNT, OWN
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -111,6 +111,13 @@ def columns_of_roofline() -> tuple[str, ...]:
 
 
 FOUND_LATER = {"tune": columns_of_tune, "roofline": columns_of_roofline}  # columns that the first points may lack
+
+
+def known_question(what: str) -> str:
+    """The name of a command whose rows a sweep may have; InputError for another one."""
+    if what not in (COUNT, *QUESTIONS):
+        raise InputError("--what", what, ", ".join((COUNT, *QUESTIONS)), suggestion(what, (COUNT, *QUESTIONS)))
+    return what
 
 
 class Asked:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, cast
 
 from ..counting.row_text import header
 from ..counting.write_sweep import WRITERS
+from ..errors import InputError
+from ..units import parse_count
 from .folder import opened
 from .parts import WritePart, Written, make_lines, make_tables
+from .workers import Processes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,6 +23,24 @@ if TYPE_CHECKING:
     from .folder import Folder
     from .parts import Work
     from .workers import Workers
+
+
+MOST_JOBS = 1024
+
+
+@contextmanager
+def workers_of(jobs: int | str | None, scheduler: str | None) -> Iterator[Workers | None]:
+    """The workers that were asked for, until the end; None for this process alone."""
+    count = 1 if jobs is None else parse_count(jobs, "--jobs", most=MOST_JOBS)
+    if scheduler is None:
+        yield Processes(count) if count > 1 else None
+        return
+    if count > 1 and scheduler != "local":
+        raise InputError("--jobs", jobs, "a number with --scheduler local", "a scheduler has the workers it has")
+    from .scheduler import Dask
+
+    with closing(Dask(scheduler, None if jobs is None else count)) as workers:
+        yield workers
 
 
 def write_folder(

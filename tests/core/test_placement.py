@@ -11,10 +11,10 @@ from iosim.core.placement import MOST_NAMES, Launch, Placing
 from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling
 from iosim.counting.count import count, measure
-from iosim.counting.sweep import sweep
 from iosim.errors import InputError
 from iosim.schedules import SCHEDULES, find
 from iosim.search.best import best_tiles, footprint
+from iosim.sweeps.frame import sweep
 from iosim.tuning.least import trace_curve, tune
 
 MUCH = 2**40  # registers without limit

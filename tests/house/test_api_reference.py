@@ -32,7 +32,7 @@ ABOUT = {
     "`Cost` mark what a step costs.",
 }
 SECTIONS = {
-    "Counting": {"counting/count.py": ["count"], "counting/sweep.py": ["sweep"]},
+    "Counting": {"counting/count.py": ["count"], "sweeps/frame.py": ["sweep"]},
     "Questions": {
         "tuning/least.py": ["tune"], "tuning/every_M.py": ["curve"], "tuning/proven.py": ["bounds"],
         "tuning/crossovers.py": ["crossover"], "studies/fastest.py": ["fastest"], "studies/roofline.py": ["roofline"], "studies/training.py": ["training"],

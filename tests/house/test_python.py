@@ -3,6 +3,7 @@
 import doctest
 import inspect
 import json
+import os
 import re
 import subprocess
 import sys
@@ -77,8 +78,7 @@ NOT_IN_PYTHON = {"as_json", "as_csv", "m_elements", "causal", "detail", "config"
 PYTHON_NAMES = {"n": "N", "nk": "Nk", "m": "M", "registers": "register_bytes", "kind": "format", "as_grid": "grid"}
 SPECIAL = {
     "tune": {"curve", "plot", "by"},  # functions of their own
-    # The answer is a DataFrame, made in this process; axes are keywords.
-    "sweep": {"path", "format", "M", "jobs", "scheduler", "part_rows", "resume", "quiet", "what"},
+    "sweep": {"path", "format", "part_rows", "resume", "quiet"},  # the answer is a DataFrame
     "plot": {"M"},
     "mask": {*inspect.signature(iosim.Attention).parameters} - {"N", "Nk"},  # a mask has two lengths
     "trace": {"schedules"}, "cache": {"schedules", "path"},  # one schedule: `schedule`
@@ -113,6 +113,57 @@ def test_a_command_and_its_function_say_the_same(name, iosim):
     assert iosim(*line).stdout == str(found).partition("\nnote: ")[0] + "\n"
     written = iosim(*line, "--csv").stdout.splitlines()
     assert written[0].split(",") == list(found.to_frame().columns) and len(written) == 1 + len(found.to_frame())
+
+
+SWEEPS = {
+    "count": ("--M 1KB,4KB --mask dense;causal", {"M": ["1KB", 4096], "mask": ["dense", "causal"]}),
+    "tune": ("--M 16B,64KB --least-blocks 1,4 --schedule flash1,flash2",
+             {"M": ["16B", "64KB"], "least_blocks": (1, 4), "schedules": "flash1,flash2"}),
+    "cache": ("--M 1KB --tiles 16x16 --line 32,64 --tensors Q;K,V",
+              {"M": "1KB", "tiles": (16, 16), "line": "32,64", "tensors": ["Q", "K,V"]}),
+    "check": ("--tiles 16x8 --seed 0:2:+1 --dropout 0.25 --schedule flash2",
+              {"tiles": (16, 8), "seed": range(3), "dropout": 0.25, "schedules": "flash2"}),
+    "roofline": ("--hardware t4 --M 16B,64KB --decode", {"hardware": "t4", "M": ["16B", "64KB"], "decode": True}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", SWEEPS)
+def test_a_sweep_has_the_rows_of_the_command(what, iosim, tmp_path):
+    import pandas as pd
+
+    import iosim as package
+
+    options, keywords = SWEEPS[what]
+    out = tmp_path / "x.csv"
+    assert iosim("sweep", "--N", "32,64", "--d", 8, "--what", what, *options.split(), "-o", out).exit_code == 0
+    found, said = (
+        package.sweep(N=[32, 64], d=8, what=what, **keywords),
+        pd.read_csv(out, dtype=str, keep_default_na=False),
+    )
+    assert list(found) == list(said) and len(found) == len(said) > 1
+    for name in found:
+        assert ["" if pd.isna(cell) else str(cell) for cell in found[name].tolist()] == said[name].tolist(), name
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("what", ["count", "tune"])
+def test_a_sweep_in_processes_has_the_same_rows(what):
+    from pandas.testing import assert_frame_equal
+
+    import iosim as package
+
+    options, keywords = SWEEPS[what]
+    one, two = (package.sweep(N="32:96:+32", d=8, what=what, **keywords, jobs=jobs) for jobs in (1, 2))
+    assert_frame_equal(one, two)
+
+
+@pytest.mark.long
+def test_a_script_without_a_guard_is_told_so(tmp_path):
+    """Every process that Python begins runs the script again."""
+    script = tmp_path / "script.py"
+    script.write_text("import iosim; iosim.sweep(N=64, d=8, M='1KB', jobs=2)")
+    found = subprocess.run([sys.executable, script], capture_output=True, text=True, cwd=ROOT, env=os.environ)
+    assert found.returncode == 1 and found.stderr.endswith("must stand under if __name__ == '__main__'\n")
 
 
 def test_mask_trace_and_plot_say_what_their_commands_say(iosim, tmp_path):
@@ -179,6 +230,10 @@ BAD = {
     "memory without d": (lambda: iosim.memory(64), "--d: found 'nothing'"),
     "too many lengths": (lambda: iosim.memory("1:100001:+1", 8), "--N: found '100001 lengths'"),
     "an unknown keyword": (lambda: iosim.bounds(64, 8, masks="causal"), "bounds: keyword: found 'masks'.*did you mean 'mask'"),
+    "an option of another command": (lambda: iosim.sweep(N=64, d=8, M="1KB", line=64), "--line: found '--what count'"),
+    "an unknown command": (lambda: iosim.sweep(N=64, d=8, M="1KB", what="tone"), "did you mean 'tune'"),
+    "no process": (lambda: iosim.sweep(N=64, d=8, M="1KB", jobs=0), "--jobs"),
+    "an unknown keyword of a sweep": (lambda: iosim.sweep(N=64, d=8, M="1KB", lines=64), "keyword: found 'lines'"),
     "a picture of rows and sizes": (lambda: iosim.plot("x.csv", N=3), "one of the two"),
 }  # fmt: skip
 

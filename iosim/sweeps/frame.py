@@ -1,0 +1,74 @@
+"""A sweep as one DataFrame, as `iosim.sweep` answers it: counts, or what another command answers at each point."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ..counting.count import KEYWORDS, check_names
+from ..counting.sweep_axes import AXES, build
+from ..errors import CheckError, InputError
+from ..notebook import column
+from ..units import MOST_POINTS
+from .own_options import COUNT, asking
+from .parts import Work
+from .questions import known_question
+from .run import tables_in_order, workers_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..counting.sweep_axes import AxisValue
+
+TAKEN = ("schedules", "tiles", "tile_multiple", "hardware", "what", "jobs", "scheduler")
+IN_A_SCRIPT = "in a script, jobs must stand under if __name__ == '__main__'"
+
+
+def sweep(
+    schedules: AxisValue = (), tiles: AxisValue = None, tile_multiple: AxisValue = 1, hardware: AxisValue = None, *,
+    what: str = COUNT, jobs: int | None = None, scheduler: str | None = None, M: AxisValue = None, by: AxisValue = None,
+    least_blocks: AxisValue = None, curve: bool = False, granularity: AxisValue = None, line: AxisValue = None,
+    policy: AxisValue = None, tensors: AxisValue = None, seed: AxisValue = None, dropout: AxisValue = None,
+    decode: bool = False, **values: AxisValue,
+) -> pd.DataFrame:  # fmt: skip
+    """The counts of a whole grid as one pandas DataFrame: `sweep(N="1024:8192:x2", d=[64, 128], M="16KB:256KB:x2")`.
+
+    A row is one grid point, schedule and tile rule. Its columns are those of `iosim sweep`, in words and bytes.
+
+    - The axes are N, Nk, d, batch, heads, kv_heads, dv, dtype, acc_dtype, mask, M, hardware, tiles, tile_multiple,
+      and the options of schedules that have values, as splits and gqa.
+    - An axis is one value, a list, or a string as `1024,4096`. An axis of sizes may be a range: `1024:8192:x2` doubles,
+      and `8:64:+8` adds 8.
+    - `schedules` are those of `count`. Other options are fields of `Attention`.
+    - `what`: whose rows: `count`, or `tune`, `cache`, `check` or `roofline`, asked at each point. The options from `by`
+      to `decode` are those of these commands, and axes as well, except the flags `curve` and `decode`.
+    - `jobs`: processes of this machine that count. `scheduler`: one of Dask, as `local` or `tcp://HOST:8786`.
+
+    Raises InputError for a value that is not allowed, and for a keyword that is not known.
+    """
+    check_names("sweep", values, (*AXES, *KEYWORDS), TAKEN)
+    own = {
+        "by": by, "least_blocks": least_blocks, "curve": curve, "granularity": granularity, "line": line,
+        "policy": policy, "tensors": tensors, "seed": seed, "dropout": dropout, "decode": decode,
+    }  # fmt: skip
+    axes = {"M": M, "hardware": hardware, **{name: values.pop(name) for name in AXES if name in values}}
+    asked = asking(known_question(what), own)
+    plan = build(axes, schedules, tiles, tile_multiple, (), asked, **values)
+    if plan.points > MOST_POINTS:
+        raise InputError("sweep", f"{plan.points} grid points", f"at most {MOST_POINTS} in memory", "iosim sweep -o")
+    work = Work(plan, "csv", what=what)
+    try:
+        with workers_of(jobs, scheduler) as workers:
+            return joined(list(work.chunks if workers is None else tables_in_order(work, workers)), what)
+    except CheckError as error:
+        raise CheckError(f"{error}; {IN_A_SCRIPT}" if jobs and jobs > 1 else str(error)) from None
+
+
+def joined(tables: Sequence[pd.DataFrame], what: str) -> pd.DataFrame:
+    """Tables below each other. The points of another command than `count` may leave different cells empty."""
+    import pandas as pd
+
+    if what == COUNT:
+        return pd.concat(tables, ignore_index=True)
+    cells = {name: [cell for table in tables for cell in table[name].tolist()] for name in tables[0]}
+    return pd.DataFrame({name: column([None if pd.isna(x) else x for x in found]) for name, found in cells.items()})
