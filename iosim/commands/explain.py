@@ -42,13 +42,15 @@ if TYPE_CHECKING:
 @text_option("--as", "What it computes: attention (with --N, --d); attention:Q=query,O=out names its arguments. Adds "
              "the floor and the nearest schedule.", metavar="WHAT", parameter="computes")  # fmt: skip
 @flag_option("--tune", "All configurations of @triton.autotune, best first: those that fit, then by predicted time.")
+@text_option("--trace", "Also write each request, in order, as iosim trace does: FILE.csv, .jsonl, .parquet, or .json "
+             "for Perfetto.", metavar="FILE")  # fmt: skip
 @flag_option("--no-resources", "Only the words: do not compile to the end (faster).")
 @problem_options
 @outputs
 def command(
     file: str | None, script: str | None, kernel: str | None, grid: str | None, args: tuple[str, ...],
     consts: tuple[str, ...], warps: str | None, stages: str | None, target: str, hardware: str | None,
-    computes: str | None, tune: bool, no_resources: bool, output: Output, **given: str | bool | None,
+    computes: str | None, tune: bool, trace: str | None, no_resources: bool, output: Output, **given: str | bool | None,
 ) -> None:  # fmt: skip
     """What a launch of a Triton kernel reads and writes, word by word, and what it takes on a GPU. Needs no GPU.
 
@@ -62,10 +64,14 @@ def command(
     from ..grid import Grid
     from ..kernels.launch import Question, launch_answers, script_answers
     from ..kernels.launch_file import LaunchTexts, launches_of_file
+    from ..kernels.log import COLUMNS, Log
     from ..kernels.ranking import ranking
+    from ..tracing.event_file import write_events
 
     problem, roles = meaning(computes, given)
-    question = Question(target, hardware, problem, roles, not no_resources, tune)
+    kind = trace_format(trace, script, tune)
+    log = None if trace is None else Log()
+    question = Question(target, hardware, problem, roles, not no_resources, tune, log)
     own = LaunchTexts(file or "", kernel, grid, warps, stages, texts("--arg", args), texts("--const", consts))
     if script is not None:
         if file is not None or grid is not None or own.arg or own.const:
@@ -76,11 +82,16 @@ def command(
         raise InputError("FILE", "nothing", "a Python file with kernels, a TOML file with launches, or --script")
     else:
         launches = [own.over(one) for one in launches_of_file(file)] if file.endswith(".toml") else [own]
+        if log is not None and len(launches) > 1:
+            raise InputError("--trace", f"{len(launches)} launches", "one launch")
         answers = []
         for launch in launches:
             found, refused = launch_answers(launch, question)
             say(refused)
             answers += found
+    if log is not None:
+        events = log.events()
+        write_events(lambda emit: len([emit(event) for event in events]), trace, kind, COLUMNS)
     parts = [part_of(answer) for answer in answers]
     if tune and script is None and len(launches) == 1 and len(answers) > 1:
         parts[0] = parts[0]._replace(text=[Grid(ranking(answers)), "", *parts[0].text])
@@ -92,6 +103,21 @@ def part_of(answer: Explained) -> Part:
     say(answer.notes)
     label = {"num_warps": answer.num_warps, "num_stages": answer.num_stages, **answer.constants}
     return Part(label, answer.to_rows(), answer.to_dict(), answer.pieces())
+
+
+def trace_format(path: str | None, script: str | None, tune: bool) -> str:
+    """The format of the file of --trace, which is of one launch."""
+    from ..tracing.event_file import event_format
+
+    if path is None:
+        return ""
+    beside = "--script" if script is not None else "--tune" if tune else "stdout" if path == "-" else None
+    if beside is not None:
+        raise InputError("--trace", beside, "a file, of one launch with one configuration")
+    try:
+        return event_format(None, path, False, False)
+    except InputError as error:
+        raise InputError("--trace", path, error.allowed, error.hint) from None
 
 
 def texts(option: str, given: tuple[str, ...]) -> dict[str, str]:

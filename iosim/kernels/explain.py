@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ..tables import Row, Rows
     from .code import Code
     from .compile import Compilation, Configuration, Kernel, Resources
+    from .log import Log
     from .nearest import Nearest
     from .requests import Requests
     from .work import Works
@@ -345,7 +346,7 @@ def choices(kernel: Kernel, given: Mapping[str, Value]) -> list[Configuration]:
 def explained(
     kernel: Kernel, chosen: Configuration, grid: Grid, given: Mapping[str, Value], num_warps: int | None,
     num_stages: int | None, target: str, hardware: str | None, problem: Attention | None,
-    roles: Mapping[str, str] | None, resources: bool,
+    roles: Mapping[str, str] | None, resources: bool, log: Log | None = None,
 ) -> Explained:  # fmt: skip
     """The answer for one configuration."""
     import triton
@@ -362,7 +363,9 @@ def explained(
     size = read_grid(grid_of(grid, made.bound) if callable(grid) else grid)
     data = {name: t.data for name, t in made.tensors.items() if t.data is not None}
     launch = Launch(size, made.scalars, data)
-    moved = walk(made.code, launch)
+    if log is not None:
+        log.tensors = made.tensors
+    moved = walk(made.code, launch, log=log)
     ways = {name: ways_of(made, name, moved.requests) for name in made.tensors}
     limits = preset(target, hardware)
     answer = Explained(

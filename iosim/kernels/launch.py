@@ -19,6 +19,7 @@ from .ranking import ranked
 
 if TYPE_CHECKING:
     from ..core.problem import Attention
+    from .log import Log
     from .script import Caught
 
 WORD = re.compile(r"[A-Za-z_]\w*")
@@ -34,12 +35,14 @@ class Question:
     roles: Mapping[str, str] = field(default_factory=dict)
     resources: bool = True
     tune: bool = False
+    log: Log | None = None
+    """Is told the requests of the one launch."""
 
     def answer(self, kernel: Kernel, chosen: Configuration, grid: Value, given: Mapping[str, Value],
                num_warps: int | None, num_stages: int | None) -> Explained:  # fmt: skip
         """The answer for one configuration."""
         return explained(kernel, chosen, grid, given, num_warps, num_stages, self.target, self.hardware, self.problem,
-                         self.roles, self.resources)  # fmt: skip
+                         self.roles, self.resources, self.log)  # fmt: skip
 
     def answer_for(self, launch: Caught, chosen: Configuration) -> Explained:
         """The answer for one configuration of a launch of a script."""

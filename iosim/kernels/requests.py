@@ -5,7 +5,7 @@ Most programs ask for the same pattern at another place. So a launch is a few pa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
@@ -101,7 +101,9 @@ def joined(pieces: Iterator[tuple[Integers, Integers]]) -> tuple[Integers, Integ
 class Requests:
     """All requests of one kind (reads, writes or atomics) to one argument."""
 
-    def __init__(self) -> None:
+    def __init__(self, note: Callable[[Integers, Integers, Integers], None] | None = None) -> None:
+        self.note = note
+        """Is told each request: bytes from the first of its words, the programs, and where each starts."""
         self.patterns: dict[tuple[int, bytes], Pattern] = {}
         self.lanes = 0
         """Lanes that could have asked, those that are masked off included."""
@@ -116,20 +118,22 @@ class Requests:
         inner = on & ~edge
         if offset.mixed is None:
             base = np.broadcast_to(offset.programs.reshape(-1), on.shape)
-            self._ask(offset.lanes, lanes, shape, word_bytes, base[inner])
+            self._ask(offset.lanes, lanes, shape, word_bytes, base[inner], np.flatnonzero(inner))
         else:
             edge, inner = on, inner & False
         if edge.any():
             self._ask_one_by_one(offset, mask, shape, word_bytes, np.flatnonzero(edge))
 
-    def _ask(self, offset: Integers, mask: Truths, shape: tuple[int, ...], word: int, base: Integers) -> None:
+    def _ask(
+        self, offset: Integers, mask: Truths, shape: tuple[int, ...], word: int, base: Integers, programs: Integers
+    ) -> None:
         """The same request of several programs, which start at `base`."""
         if len(base) == 0:
             return
         on = np.broadcast_to(mask[0], shape)
-        self._keep(np.broadcast_to(offset[0], shape)[on], word, base)
+        self._keep(np.broadcast_to(offset[0], shape)[on], word, base, programs)
 
-    def _keep(self, offsets: Integers, word: int, base: Integers) -> None:
+    def _keep(self, offsets: Integers, word: int, base: Integers, programs: Integers) -> None:
         """Note a request for words at these distances from each base."""
         if offsets.size == 0:
             return
@@ -140,6 +144,8 @@ class Requests:
         if pattern is None:
             pattern = self.patterns[key] = Pattern(offsets, word)
         pattern.add(base + least)
+        if self.note is not None:
+            self.note(offsets, programs, base + least)
 
     def _ask_one_by_one(
         self, offset: Number, mask: Mask | None, shape: tuple[int, ...], word: int, programs: Integers
@@ -155,7 +161,7 @@ class Requests:
             for rows in alike(at, on):
                 lanes = on[rows[0]]
                 if lanes.any():
-                    self._keep(at[rows[0]][lanes] - at[rows[0], 0], word, at[rows, 0])
+                    self._keep(at[rows[0]][lanes] - at[rows[0], 0], word, at[rows, 0], some[rows])
 
     @property
     def words(self) -> int:

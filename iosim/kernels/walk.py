@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from .requests import Requests
 from .work import Work, Works, work_of
 
 if TYPE_CHECKING:
+    from .log import Log
     from .numbers import Elements, Integers, Truths
 
     Values = dict[int, Known]
@@ -45,6 +47,8 @@ class Moved:
     works: Works = field(default_factory=Works)
     by_line: bool = False
     """Whether the place of an operation, with the text of its line, belongs to the key of its requests."""
+    log: Log | None = None
+    """Is told each request in order."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +64,9 @@ class Launch:
         return prod(self.grid)
 
 
-def walk(code: Code, launch: Launch, by_line: bool = False) -> Moved:
+def walk(code: Code, launch: Launch, by_line: bool = False, log: Log | None = None) -> Moved:
     """All requests of a launch. Refusal for what cannot be known of them."""
-    moved = Moved(by_line=by_line)
+    moved = Moved(by_line=by_line, log=log)
     needed = needed_values(code)
     longest = max((n for o in code.operations() for t in o.types for n in t.shape), default=1)
     step = max(1, CHUNK_LANES // longest)
@@ -99,7 +103,7 @@ class Programs:
         numbers = np.arange(first, first + count, dtype=np.int64)
         x, y, _ = launch.grid
         self.ids = (numbers % x, numbers // x % y, numbers // (x * y))
-        self.count = count
+        self.first, self.count = first, count
         self.values: Values = {}
         self.work = np.zeros((count, len(Work._fields)), np.int64)
         self.done: dict[int, Work] = {}
@@ -224,7 +228,12 @@ class Programs:
         key += (place_of(operation),) if self.moved.by_line else ()
         where = None if mask is None else as_mask(self.values[mask], operation)
         width = type.pointee.element_bytes
-        self.moved.requests.setdefault(key, Requests()).add(pointer.offset, where, type.shape, width, on)
+        if key not in self.moved.requests:
+            log = self.moved.log
+            self.moved.requests[key] = Requests(None if log is None else partial(log.note, key[0], key[1]))
+        if self.moved.log is not None:
+            self.moved.log.first, self.moved.log.number = self.first, self.moved.log.number + 1
+        self.moved.requests[key].add(pointer.offset, where, type.shape, width, on)
 
     def loaded(self, operation: Operation, on: Truths) -> Known:
         """What a load finds in the data of its argument."""

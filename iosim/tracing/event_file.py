@@ -215,7 +215,8 @@ def perfetto_writer(file: TextIO, columns: tuple[str, ...]) -> Iterator[Emit]:
         args = {key: event[key] for key in EVENT_COLUMNS[2:]}
         shape: dict[str, object] = {"ph": "X", "dur": words} if track < 3 else {"ph": "i", "s": "t"}
         put({"name": name, "cat": kind, "tid": track, "ts": now, "args": args, **shape})
-        put({"name": "resident words", "ph": "C", "ts": now, "args": {"words": event["resident_words"]}})
+        if event["resident_words"] is not None:  # of a kernel of others it is not known
+            put({"name": "resident words", "ph": "C", "ts": now, "args": {"words": event["resident_words"]}})
         now += words
 
     file.write('{"displayTimeUnit": "ms", "otherData": {"clock": "words moved"}, "traceEvents": [\n')

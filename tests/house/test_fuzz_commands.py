@@ -100,6 +100,7 @@ POOLS = {
         ["BLOCK=64"],
         ["", "BLOCK", "BLOCK=0", "BLOCK=()", "BLOCK=1/0", "__import__=1", "BLOCK=__import__('os')"],
     ),
+    "--trace": (["trace.csv", "trace.json"], fuzz.BAD_PATHS),
     "--script": ([], ["", "/no/such.py", "/", "\0"]),
     "--warps": (["4", "8"], fuzz.BAD_NUMBERS),
     "--target": (["sm_90", "sm_80"], ["", "sm_1", "90", "sm_9000"]),
