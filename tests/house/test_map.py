@@ -16,7 +16,7 @@ HEAD = """# Where things are
 This page lists every file of `iosim/`. Each folder is a Python package. The packages are in reading order: a package
 imports only packages above it, and files of the root. The table in `tests/house/test_layers.py` says which.
 
-Start at `iosim/core/machine.py`. A schedule is a function that a machine runs, and everything else is built on that. Then
+Start at `iosim/core/machine.py`. A schedule is a function that a machine runs, and all else is built on that. Then
 read one schedule, `iosim/schedules/flash.py`. [api.md](api.md) has the names that a script may use, with their types.
 """
 

@@ -82,7 +82,7 @@ FACTS = {
     "| registers | 256 KiB | one of 132 SMs": lambda: H100.registers_per_sm_bytes == 256 * 1024,
     "3.35 TB/s": lambda: H100.hbm_bytes_per_second == 3.35e12,
     "989.4 trillion operations on fp16 numbers": lambda: H100.flops_per_second["fp16"] == 989.4e12,
-    "it could do 295 operations": lambda: round(H100.flops_per_second["fp16"] / H100.hbm_bytes_per_second) == 295,
+    "That is 295 operations for each byte": lambda: round(H100.flops_per_second["fp16"] / H100.hbm_bytes_per_second) == 295,
     "All SMs of this card together have 29 MiB": lambda: round(132 * H100.shared_memory_per_sm_bytes / 2**20) == 29,
     "Q, K, V and O have 8 words each. S and P have 16 words each": lambda: [
         sum(tensors("standard", N=4, d=2)[name].values()) for name in "QKVOSP"
@@ -98,7 +98,7 @@ FACTS = {
     "Nd + d + 1 = 11 words here, and 1048705 words for N = 8192 and d = 128": lambda: [
         iosim.count(N, d, schedules="standard")["standard"].sram_peak_words for N, d in ((4, 2), (8192, 128))
     ] == [11, 1048705],
-    "That is 2 MiB in fp16, and an SM has 227 KiB": lambda: round(1048705 * 2 / 2**20, 1) == 2.0,
+    "In fp16 these are 2 MiB, and an SM has 227 KiB": lambda: round(1048705 * 2 / 2**20, 1) == 2.0,
     "That is 4Nd words, 32 in the small case. Standard attention moves 96": lambda: (
         (iosim.bounds(4, 2)["compulsory"].words, words("standard", N=4, d=2)) == (32, 96)
     ),
@@ -108,7 +108,7 @@ FACTS = {
     "loaded again for each of the 82 key tiles, and O is stored 82 times": lambda: [
         sum(tensors("flash1", M="100KB", tiles="paper")[name].values()) / (8192 * 128) for name in "QO"
     ] == [82, 164],
-    "They fit only from about M = 8d² on": lambda: [
+    "The tiles fit only from about M = 8d² on": lambda: [
         iosim.count(8192, 128, f"{M}el", schedules="flash1", tiles="paper")["flash1", "paper"].fits
         for M in (7 * 128**2, 9 * 128**2)
     ] == [False, True],
@@ -128,11 +128,11 @@ FACTS = {
     "With T x T square tiles it is (T + 1) / 2T": lambda: all(
         describe("causal", f"{512 // T}x{512 // T}", 512, 512)["tile_density"] == (T + 1) / (2 * T) for T in (4, 8, 16)
     ),
-    "With 8 heads of keys for 32 heads of queries": lambda: words("flash2", N=1, Nk=8192, heads=32, tiles="1x64") > 3.9 * words(
+    "Here 32 query heads share 8 KV heads": lambda: words("flash2", N=1, Nk=8192, heads=32, tiles="1x64") > 3.9 * words(
         "flash2", N=1, Nk=8192, heads=32, kv_heads=8, gqa="pack", tiles="4x64"),
-    "Between the SMs and HBM lie 50 MiB": lambda: H100.l2_bytes == 50 * 2**20,
+    "It has 50 MiB, between the SMs and HBM": lambda: H100.l2_bytes == 50 * 2**20,
     "PyTorch's kernel uses 128x64 for d = 128": lambda: measured_tiles() == {(128, 64)},
-    "five texts that teach the same, statement by statement, and 27 errors in them": lambda: (
+    "five other texts about this, statement by statement, and 27 errors in them": lambda: (
         len(re.findall(r"^\| E\d+ \|", (DOCS / "sources.md").read_text(), re.M)) == 27
     ),
 }  # fmt: skip

@@ -68,15 +68,15 @@ def test_the_table_of_the_gpu():
     }
     rows = dict(re.findall(r"^\| ([^|]+) \| ([\d]+)(?: \([^|]+\))? \|$", PAGE, re.M))
     assert {key: int(value) for key, value in rows.items()} == {
-        "bytes of sectors, loaded and stored, equal to what was said": sum(r == 1 for r in most),
-        "the same within a tenth": sum(1 < r <= 1.1 for r in most),
-        "more than was said, up to half": sum(1.1 < r <= 1.5 for r in most),
+                "bytes of sectors, loaded and stored: as predicted": sum(r == 1 for r in most),
+        "more than predicted, by a tenth at most": sum(1 < r <= 1.1 for r in most),
+        "more, by up to a half": sum(1.1 < r <= 1.5 for r in most),
         "more than that": sum(r > 1.5 for r in most),
-        "fewer than was said": sum(min(ratios(row)) < 1 for row in done),
-        "registers of a thread, equal": same["registers"],
-        "shared memory of a program, equal": same["smem"],
+        "fewer than predicted": sum(min(ratios(row)) < 1 for row in done),
+        "registers of a thread: as predicted": same["registers"],
+        "shared memory of a program: as predicted": same["smem"],
     }
-    assert f"({len(kernels)} kernels)" in PAGE and max(most) < 8.3 and rows["fewer than was said"] == "0"
+    assert f"({len(kernels)} kernels)" in PAGE and max(most) < 8.3 and rows["fewer than predicted"] == "0"
     launched = {(row["file"], row["kernel"]) for row in done}
     assert f"{len(done)} launches of {len(launched)} kernels" in PAGE and f"the other {len(GPU) - len(done)}" in PAGE
 

@@ -22,18 +22,18 @@ FLAT = 1.25  # times the best: beyond it larger blocks cost more, which is not w
 Row = dict[str, str]
 
 HOW = """\
-`PYTHONPATH=. python3 validation/figure2/measure.py validation/FOLDER` times kernels on one GPU that are generated from
-the schedules. With `--page` it makes this part of the page from `figure2.csv`. Neither the kernels nor the
-GPU are those of the paper. Bytes are simulated, between SM and L2. Predicted times are those of the
-[model](../hardware/predictions.md)."""
+`PYTHONPATH=. python3 validation/figure2/measure.py validation/FOLDER` generates kernels from the schedules and times
+them on a GPU. With `--page` it writes the tables and verdicts below from `figure2.csv`. Neither the kernels nor the
+GPU are those of the paper. Bytes are simulated, between SM and L2. Predicted times come from the
+[time model](../hardware/predictions.md)."""
 MIDDLE = f"""
 ## Measured
 
 {HOW}
 
-The tile size that does not change the words (Br of flash1, Bc of flash2) is 64, or the largest that fits. A rank
-correlation of 1 means that more bytes always took more time. Traffic is taken to limit the time up to the first
-block whose time is within {NOISE:.0%} of the best, and something else from there on.
+One tile size does not change the words: Br of flash1, and Bc of flash2. It is 64, or the largest that fits. A rank
+correlation of 1 means that more bytes always took more time. The page looks for the first block whose time is within
+{NOISE:.0%} of the best. Up to that block, traffic is taken to limit the time; from there on, something else.
 
 <!-- figure2 -->
 <!-- end figure2 -->
@@ -44,8 +44,11 @@ RIGHT = f"""
 {HOW}
 
 The problem has N = 4096, d = 64, 16 heads, batch 8, and fp16 with fp32 accumulators. Tiles are 64x128, because 64x256
-do not fit in the backward pass. Time is called proportional if time over dense time is
-within {TOLERANCE:.0%} of the share s of active tiles. Of the products of the backward pass, only S is on tensor cores.
+do not fit in the backward pass. Of the matrix products of the backward pass, only S runs on tensor cores.
+
+s is the share of active tiles. Time is called proportional to s if time over dense time is within {TOLERANCE:.0%} of s.
+The constant c is chosen so that at the smallest s the time over dense time is `s + (1 - s) c`. A part c of the dense
+time then does not shrink with s.
 
 <!-- figure2 -->
 <!-- end figure2 -->
@@ -110,19 +113,21 @@ def falls(rows: list[Row]) -> str:
     steps = all(after < before for before, after in pairwise(ms[: turn + 1]))
     text = f"`{rows[0]['schedule']}`, {rows[0]['acc_dtype']}: rank correlation {rank_correlation(moved, ms):.2f}"
     if not turn:
-        return f"{text}; no block with fewer bytes is faster than {tiles(rows[0])}: the statement **does not hold**."
+        return f"{text}; no block with fewer bytes is faster than {tiles(rows[0])}. The statement **does not hold**."
     text += (
-        f". From {tiles(rows[0])} to {tiles(rows[turn])} the bytes fall by a factor of {moved[0] / moved[turn]:.2f} "
+        f". From {tiles(rows[0])} to {tiles(rows[turn])} the bytes fall to 1/{moved[0] / moved[turn]:.2f} and the time "
     )
-    text += f"and the time by {ms[0] / ms[turn]:.2f}, {'falling at every step' if steps else 'but not at every step'}. "
+    text += f"falls to 1/{ms[0] / ms[turn]:.2f}, {'at every step' if steps else 'but not at every step'}. "
     verdict = "**holds**" if steps else "**does not hold**"
     if turn + 1 == len(rows):
-        return f"{text}No larger block fits, so no other limit was seen: as far as that goes, the statement {verdict}."
+        return (
+            f"{text}No larger block fits, so no other limit was seen. For the measured blocks the statement {verdict}."
+        )
     later = [time / ms[turn] for time in ms[turn + 1 :]]
     if steps and max(later) > FLAT:
         verdict = f"**holds up to {tiles(rows[turn])}**, and some larger blocks are slower"
-    text += f"Up to {tiles(rows[-1])} the bytes fall by another {moved[turn] / moved[-1]:.2f}, and the time is "
-    return f"{text}{min(later):.2f} to {max(later):.2f} times as long: the statement {verdict}."
+    text += f"From there to {tiles(rows[-1])} the bytes fall to 1/{moved[turn] / moved[-1]:.2f}, but the time is "
+    return f"{text}{min(later):.2f} to {max(later):.2f} times as long. The statement {verdict}."
 
 
 # ---------------------------------------------------------------- right
@@ -163,15 +168,15 @@ def right_part(forward: list[Row], backward: list[Row]) -> tuple[list[dict[str, 
 
 
 def proportional(schedule: str, side: str, shares: list[float], ms: list[float]) -> str:
-    """Whether time over dense time is the share s; beside it the constant c of s + (1 - s) c at the smallest share."""
+    """Whether time over dense time is the share s. Also the constant c: at the smallest share it is s + (1 - s) c."""
     dense = ms[shares.index(1.0)]
     ratios = [time / dense / share for share, time in zip(shares, ms, strict=True)]
     least = min(shares)
     c = (ms[shares.index(least)] / dense - least) / (1 - least) if least < 1 else 0.0
     verdict = "**holds**" if max(abs(r - 1) for r in ratios) <= TOLERANCE else "**does not hold**"
-    return (f"`{schedule}`, {side}: rank correlation with s {rank_correlation(shares, ms):.2f}; time / dense / s is "
-            f"{min(ratios):.2f} to {max(ratios):.2f}; as s + (1 - s) c at the smallest s: c = {c:.4f}. The "
-            f"statement that time is proportional to s {verdict}.")  # fmt: skip
+    return (f"`{schedule}`, {side}: rank correlation with s {rank_correlation(shares, ms):.2f}; "
+            f"(time / dense time) / s is {min(ratios):.2f} to {max(ratios):.2f}; c = {c:.4f}. "
+            f"The statement that time is proportional to s {verdict}.")  # fmt: skip
 
 
 # ---------------------------------------------------------------- the pages
