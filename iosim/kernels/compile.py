@@ -204,7 +204,11 @@ class Compilation:
             passes.common.add_canonicalizer(manager)
             passes.common.add_cse(manager)
             manager.run(module, "descriptors")
-        return read_module(module, self.kernel.name, self.parameters)
+        try:
+            return read_module(module, self.kernel.name, self.parameters)
+        except InputError as error:
+            where = f"{definition(self.kernel.function)}: {error.where}"
+            raise Fault(where, str(error.found), error.allowed, error.hint) from None
 
     @cached_property
     def resources(self) -> Resources:
