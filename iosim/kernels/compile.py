@@ -281,7 +281,7 @@ def fault_of(kernel: Kernel, given: Mapping[str, Value], error: BaseException | 
         what = plain(error.error_message or str(error.__cause__ or "an error"))
         function = function_of(kernel.function, error.src)
         if function is not None and not of_triton(function):
-            number = int(getattr(error.node, "lineno", 1))
+            number = min(int(getattr(error.node, "lineno", 1)), len(error.src.splitlines()))
             where = place(file_of(function), first_line(function) + number - 1)
             names = names_on(error.src, number) if function is kernel.function else set()
         error = error.__cause__

@@ -111,6 +111,15 @@ def test_code_that_does_not_compile(iosim, tmp_path, name):
     assert found.stderr.startswith(f"Error: {quoted(where, file)}: found") and what in found.stderr, found.stderr
 
 
+def test_a_function_that_is_not_inlined(iosim, tmp_path):
+    file = tmp_path / "kernels.py"
+    helper = "@triton.jit(noinline=True)\ndef start(n):\n    return n // 3\n"
+    file.write_text(FILE.read_text().replace("on = at < n\n", "on = at < start(n)\n", 1) + "\n\n" + helper)
+    found = iosim(*line_of({}, file))
+    assert found.exit_code == 2
+    assert found.stderr.startswith(f"Error: {quoted('def add(', file)}: kernel add: found '2 functions'")
+
+
 def test_a_file_that_is_not_python(iosim, tmp_path):
     file = tmp_path / "kernels.py"
     long = "x = [" + "1, " * 60
