@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ..counting.given import memories, problem
+from ..counting.given import memories, memory, problem
+from ..errors import InputError
 from .answer import Output, answer_all, part_of
 from .options import (
     SIZE,
     SIZES,
-    D,
     M,
-    N,
+    Need,
     flag_option,
     memory_options,
     named_command,
@@ -22,7 +22,7 @@ from .options import (
 )
 
 
-@named_command("cache", needs=(N, D, M), axes=SIZES, usual="flash1")
+@named_command("cache", needs=(Need("n", ("trace",)), Need("d", ("trace",)), M), axes=SIZES, usual="flash1")
 @problem_options
 @memory_options
 @tiles_option("Br x Bc as 64x64; or paper, best with one --M.")
@@ -34,12 +34,14 @@ from .options import (
 @text_option("--line", "Bytes of a line (default: 64).", metavar="SIZE", kind=SIZE)
 @text_option("--policy", "lru, belady or both.", default="both", show_default=True)
 @text_option("--tensors", "Only these tensors, as in Q,K,V,O.", metavar="NAMES")
+@text_option("--trace", "A file of iosim trace or iosim explain --trace (.csv, .jsonl, .parquet), in place of a "
+             "schedule; words have the size of --dtype unless the file says it.", metavar="FILE")  # fmt: skip
 @flag_option("--curve", "Every size at which the result of the LRU changes.")
 @outputs
 def command(
     m: str | None, m_elements: str | None, hardware: str | None, tiles: str | None, schedules: tuple[str, ...],
-    granularity: str, line: str | None, policy: str, tensors: str | None, curve: bool, output: Output,
-    **given: str | bool | None,
+    granularity: str, line: str | None, policy: str, tensors: str | None, trace: str | None, curve: bool,
+    output: Output, **given: str | bool | None,
 ) -> None:  # fmt: skip
     """What a cache of M bytes in place of the explicit SRAM would move: LRU and Belady's optimum, with write-backs.
 
@@ -50,9 +52,17 @@ def command(
     from itertools import product
 
     from ..schedules import find_all
-    from ..tracing.cache_answer import cache_of
-    from ..units import parse_bytes
+    from ..tracing.cache_answer import cache_of, cache_of_file
+    from ..units import dtype_bytes, parse_axis, parse_bytes
 
+    if trace is not None:
+        alone(given, tiles, schedules)
+        word = dtype_bytes(str(given.get("dtype") or "fp16"))
+        size = memory(m, m_elements, hardware)
+        sizes = [] if size is None else parse_axis(size, "--M", lambda text: parse_bytes(text, word))
+        found = cache_of_file(trace, word, sizes, granularity, line, policy, tensors or (), curve)
+        answer_all([part_of({}, found, output)], output)
+        return
     p = problem(given)
     places = memories(given, m, m_elements, hardware)
     sizes = [parse_bytes(place.M, p.word_bytes) for place in places if place.M is not None]
@@ -63,3 +73,13 @@ def command(
         found = cache_of(p, schedule, tiles, own, one, granularity, line, policy, tensors or (), curve)
         parts.append(part_of({**label, "schedule": schedule.name}, found, output))
     answer_all(parts, output)
+
+
+def alone(given: dict[str, str | bool | None], tiles: str | None, schedules: tuple[str, ...]) -> None:
+    """InputError for options of a schedule beside --trace. The type of words is no such option."""
+    flags = {"n": "--N", "nk": "--Nk", "d": "--d"}
+    beside = [flags.get(name, "--" + name.replace("_", "-")) for name, value in given.items() if value]
+    beside = [flag for flag in beside if flag != "--dtype"]
+    beside += [*(["--tiles"] if tiles else []), *(["--schedule"] if schedules else [])]
+    if beside:
+        raise InputError("--trace", beside[0], "a file alone: it has the loads and stores already", "leave one out")

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from .numbers import Integers
 
 EVENTS = {READS: "load", WRITES: "store", ATOMICS: "atomic"}
-COLUMNS = ("event", "name", "row", "rows", "column", "columns", "words", "resident_words", "launch", "program")
+COLUMNS = ("event", "name", "row", "rows", "column", "columns", "words", "resident_words", "launch",
+           "program", "word_bytes")  # fmt: skip
 MOST_EVENTS = 5_000_000
 
 
@@ -65,7 +66,8 @@ class Log:
         order = np.lexsort((table[:, 4], table[:, 3], table[:, 1], table[:, 0]))
         for program, _, which, row, column, rows, columns, words in table[order].tolist():
             request = self.requests[which]
-            values = (EVENTS[request.way], request.name, row, rows, column, columns, words, None, 1, program)
+            values = (EVENTS[request.way], request.name, row, rows, column, columns, words, None, 1, program,
+                      self.tensors[request.name].word_bytes)  # fmt: skip
             yield cast("Event", dict(zip(COLUMNS, values, strict=True)))
 
 

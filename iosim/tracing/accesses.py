@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ..core.problem import Attention
     from ..core.tiling import Tiling
     from ..core.typing import Bools, MaskLine, ScheduleLike, Shape, Size
+    from .event_reader import MovesOfFile
     from .reuse_distance import Numbers
 
 GRANULARITIES = ("line", "word", "tile")
@@ -194,7 +195,7 @@ def record(schedule: ScheduleLike, problem: Attention, tiling: Tiling, tensors: 
     return moves
 
 
-def accesses(moves: Moves, granularity: str = "line", line_bytes: int = 64) -> Accesses:
+def accesses(moves: Moves | MovesOfFile, granularity: str = "line", line_bytes: int = 64) -> Accesses:
     """The string of accesses to lines, words or tiles. InputError where the tensors have no such units."""
     if granularity not in GRANULARITIES:
         raise InputError("--granularity", granularity, ", ".join(GRANULARITIES), suggestion(granularity, GRANULARITIES))

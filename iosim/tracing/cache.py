@@ -7,7 +7,7 @@ object stands for its lines, and every count is exact line by line.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict, cast
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ..core.typing import ScheduleLike
     from ..tables import Row, Rows
     from .accesses import Accesses, Moves
+    from .event_reader import MovesOfFile
     from .reuse_distance import Numbers
 
 POLICIES = ("lru", "belady", "both")
@@ -55,8 +56,8 @@ class ExplicitSRAM(TypedDict):
     writes: int
     total: int
     total_bytes: int
-    sram_peak_words: int
-    sram_peak_bytes: int
+    sram_peak_words: int | None
+    sram_peak_bytes: int | None
     tensors: dict[str, dict[str, int]]
 
 
@@ -145,6 +146,30 @@ def compare(
     if policy not in POLICIES:
         raise InputError("--policy", policy, ", ".join(POLICIES), suggestion(policy, POLICIES))
     moves = record(schedule, problem, tiling, tensors)
+    own = explicit_sram(schedule, problem, tiling, moves)
+    return compare_moves(moves, own, sizes, granularity=granularity, line_bytes=line_bytes, policy=policy, curve=curve)
+
+
+def compare_file(
+    path: str, word_bytes: int, sizes: Sequence[int], *, granularity: str = "line", line_bytes: int = 64,
+    tensors: tuple[str, ...] = (), policy: str = "both", curve: bool = False,
+) -> Comparison:  # fmt: skip
+    """What caches of `sizes` bytes would move for the loads and stores of a file of events."""
+    from .event_reader import moves_of_file
+
+    if policy not in POLICIES:
+        raise InputError("--policy", policy, ", ".join(POLICIES), suggestion(policy, POLICIES))
+    moves = moves_of_file(path, word_bytes, tensors)
+    peak = moves.peak_words
+    own = moved(moves.tensors, moves.total_bytes, peak, None if peak is None else peak * word_bytes)
+    return compare_moves(moves, own, sizes, granularity=granularity, line_bytes=line_bytes, policy=policy, curve=curve)
+
+
+def compare_moves(
+    moves: Moves | MovesOfFile, own: ExplicitSRAM, sizes: Sequence[int], *, granularity: str, line_bytes: int,
+    policy: str, curve: bool,
+) -> Comparison:  # fmt: skip
+    """What caches of `sizes` bytes would move, beside what the moves themselves do."""
     string = accesses(moves, granularity, line_bytes)
     sizes = list(dict.fromkeys(sizes))
     capacities = [size // string.unit_bytes for size in sizes]
@@ -159,16 +184,15 @@ def compare(
     if policy != "lru":
         best = {capacity: belady(string, capacity) for capacity in dict.fromkeys(capacities)}
         found += [best[capacity] for capacity in capacities]
-    scratchpad = moves.total_bytes
     return {
         "accesses": string.total,
         "objects": len(np.unique(string.ids)),
         "granularity": granularity,
         "unit_bytes": string.unit_bytes,
         "optimal": not string.whole or len(np.unique(string.weights)) == 1,
-        "scratchpad": explicit_sram(schedule, problem, tiling, moves),
+        "scratchpad": own,
         "results": [
-            {**vars(c), "M_bytes": M, "used_bytes": c.M_bytes, "x_scratchpad": c.total_bytes / scratchpad}
+            {**vars(c), "M_bytes": M, "used_bytes": c.M_bytes, "x_scratchpad": c.total_bytes / own["total_bytes"]}
             for M, c in zip(asked, found, strict=False)
         ],
     }
@@ -178,14 +202,21 @@ def explicit_sram(schedule: ScheduleLike, problem: Attention, tiling: Tiling, mo
     """The row of what the schedule itself moves, in words and bytes, and of the SRAM that it needs for that."""
     room = footprint(schedule, problem, tiling)
     counted = cast("dict[str, tuple[int, int]]", moves.tensors)
+    return moved(counted, moves.total_bytes, cast("int", room.peak_words), cast("int", room.peak_bytes))
+
+
+def moved(
+    counted: Mapping[str, tuple[int, int]], total_bytes: int, peak_words: int | None, peak_bytes: int | None
+) -> ExplicitSRAM:
+    """The row of what is read and written, and of the SRAM that this needs."""
     reads, writes = sum(r for r, _ in counted.values()), sum(w for _, w in counted.values())
     return {
         "reads": reads,
         "writes": writes,
         "total": reads + writes,
-        "total_bytes": moves.total_bytes,
-        "sram_peak_words": cast("int", room.peak_words),
-        "sram_peak_bytes": cast("int", room.peak_bytes),
+        "total_bytes": total_bytes,
+        "sram_peak_words": peak_words,
+        "sram_peak_bytes": peak_bytes,
         "tensors": {name: {"reads": r, "writes": w} for name, (r, w) in counted.items()},
     }
 
@@ -198,10 +229,9 @@ def comparison_header(name: str, found: Comparison) -> str:
     greedy = (
         "" if found["optimal"] else "\nbelady: tiles of several sizes leave whole, farthest first: a good choice only"
     )
-    return (
-        f"{name}: {unit}\nits explicit SRAM of {own['sram_peak_bytes']} B moves {own['total']} words, "
-        f"{own['total_bytes']} B{greedy}\n\n"
-    )
+    room = own["sram_peak_bytes"]
+    itself = "without a cache it moves" if room is None else f"its explicit SRAM of {room} B moves"
+    return f"{name}: {unit}\n{itself} {own['total']} words, {own['total_bytes']} B{greedy}\n\n"
 
 
 def for_terminal(results: Rows) -> list[Row]:

@@ -16,7 +16,7 @@ from ..masks import parse_mask
 from ..notebook import Table
 from ..schedules import find
 from ..units import parse_axis, parse_bytes
-from .cache import compare, comparison_header, for_terminal
+from .cache import compare, compare_file, comparison_header, for_terminal
 from .event_file import one_head_run
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ..grid import Pieces
     from ..schedules import Schedule
     from ..tables import Row
+    from .cache import Comparison
 
 TAKEN = (
     "N", "d", "M", "hardware", "tiles", "schedule", "granularity", "line", "policy", "tensors", "curve", "mask",
@@ -74,20 +75,47 @@ def cache_of(
     line: int | str | None, policy: str, tensors: str | Sequence[str], curve: bool,
 ) -> Table:  # fmt: skip
     """The caches of `sizes` bytes for one schedule. `one` is the M for paper and best tiles."""
+    line_bytes = checked(sizes, granularity, line, policy, curve, p.word_bytes)
+    name = find(schedule).name
+    found = compare(
+        *one_head_run(p, name, tiles, None if one is None else str(one)), sizes, granularity=granularity,
+        policy=policy, curve=curve, line_bytes=line_bytes, tensors=names_of(tensors),
+    )  # fmt: skip
+    return table_of(name, f"{name}, {asked(p)}", found)
+
+
+def cache_of_file(
+    path: str, word_bytes: int, sizes: Sequence[int], granularity: str, line: int | str | None, policy: str,
+    tensors: str | Sequence[str], curve: bool,
+) -> Table:  # fmt: skip
+    """The caches of `sizes` bytes for the loads and stores of a file of events, whose words have so many bytes."""
+    line_bytes = checked(sizes, granularity, line, policy, curve, word_bytes)
+    found = compare_file(path, word_bytes, sizes, granularity=granularity, policy=policy, curve=curve,
+                         line_bytes=line_bytes, tensors=names_of(tensors))  # fmt: skip
+    return table_of(path, path, found)
+
+
+def checked(
+    sizes: Sequence[int], granularity: str, line: int | str | None, policy: str, curve: bool, word_bytes: int
+) -> int:
+    """The bytes of a line. InputError for options that do not go together."""
     if not sizes and not (curve and policy == "lru"):
         raise InputError("--M", "nothing", "a size as in 100KB, or an axis as 16KB:1MB:x2", "or --curve --policy lru")
     if curve and policy == "belady":
         raise InputError("--curve", "--policy belady", "lru or both: one pass gives all sizes of an LRU only")
     if line is not None and granularity != "line":
         raise InputError("--line", f"--granularity {granularity}", "line, where --line is given")
-    name = find(schedule).name
-    names = tensors.split(",") if isinstance(tensors, str) else tensors
-    found = compare(
-        *one_head_run(p, name, tiles, None if one is None else str(one)), sizes, granularity=granularity,
-        policy=policy, curve=curve, line_bytes=64 if line is None else parse_bytes(line, p.word_bytes, "--line"),
-        tensors=tuple(dict.fromkeys(filter(None, names))),
-    )  # fmt: skip
+    return 64 if line is None else parse_bytes(line, word_bytes, "--line")
+
+
+def names_of(tensors: str | Sequence[str]) -> tuple[str, ...]:
+    """The tensors that are asked for, each once."""
+    return tuple(dict.fromkeys(filter(None, tensors.split(",") if isinstance(tensors, str) else tensors)))
+
+
+def table_of(name: str, title: str, found: Comparison) -> Table:
+    """A comparison as an answer."""
     rows = found["results"]
     table = Grid(for_terminal(rows), ("written_bytes", "write_backs", "fetched_bytes"))
     text: Pieces = [comparison_header(name, found).removesuffix("\n"), table]
-    return Table(f"{name}, {asked(p)}", rows, cast("Row", found), text)
+    return Table(title, rows, cast("Row", found), text)

@@ -81,7 +81,7 @@ SPECIAL = {
     "sweep": {"path", "format", "part_rows", "resume", "quiet"},  # the answer is a DataFrame
     "plot": {"M"},
     "mask": {*inspect.signature(iosim.Attention).parameters} - {"N", "Nk"},  # a mask has two lengths
-    "trace": {"schedules"}, "cache": {"schedules", "path"},  # one schedule: `schedule`
+    "trace": {"schedules"}, "cache": {"schedules", "path", "trace"},  # one schedule: `schedule`
 }  # fmt: skip
 PATH = {name: SPECIAL.setdefault(name, set()).add("path") for name in FUNCTIONS if name not in ("trace", "plot")}
 

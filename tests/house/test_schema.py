@@ -61,6 +61,7 @@ EXAMPLES = {
         f"{SIZES} --tiles 8x8 --M 4KB,8KB --schedule flash1,flash2",
         f"{SIZES} --tiles 8x8 --M 4KB --curve",
         f"{SIZES} --tiles 8x8 --M 4KB --granularity tile --policy lru",
+        f"--trace {NCU / 'kernel_events.csv'} --M 4KB",
     ],
     "roofline": [
         "--N 512 --d 64 --hardware h100",

@@ -78,6 +78,14 @@ def test_the_requests_of_attention_are_the_events_of_its_schedule(iosim, tmp_pat
 
 
 @needs_triton
+def test_a_cache_takes_the_file(iosim, ask, tmp_path):
+    iosim(*launch(1, "--trace", tmp_path / "kernel.csv"))
+    schedule = ["--schedule", "block-sparse-q", "--tiles", "32x16", "--causal"]
+    own = ask("cache", "--N", 50, "--d", 16, *schedule, "--M", "1KB,4KB")
+    assert ask("cache", "--trace", tmp_path / "kernel.csv", "--M", "1KB,4KB")["results"] == own["results"]
+
+
+@needs_triton
 def test_heads_follow_each_other(iosim, tmp_path):
     iosim(*launch(2, "--trace", tmp_path / "two.csv"))
     found = rows(tmp_path / "two.csv")

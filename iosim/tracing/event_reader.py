@@ -1,0 +1,152 @@
+"""Reads a file of events, as `iosim trace` and `iosim explain --trace` write them, back as the moves of tiles.
+
+A tensor's rows are as wide as its rightmost tile reaches, and it has as many as its lowest. A file of `explain` has the
+bytes of each word; for others they are those of the type that is given.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..errors import InputError, MissingError, suggestion
+from ..files import form_of
+from .event_file import MOST_EVENTS, check_length
+
+if TYPE_CHECKING:
+    from .reuse_distance import Numbers
+
+STORES = {"load": (0,), "store": (1,), "atomic": (0, 1)}  # an atomic operation loads and stores
+PLACE = ("row", "rows", "column", "columns")
+Line = Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class MovesOfFile:
+    """The moves of a file: rows (tensor, is store, row, rows, column, columns), and each tensor's shape and word."""
+
+    names: list[str]
+    table: Numbers
+    shapes: list[tuple[int, ...]]
+    widths: list[int]
+    peak_words: int | None
+    """The most words that were on chip, if the file says."""
+
+    @property
+    def tensors(self) -> dict[str, tuple[int, int]]:
+        """{tensor: (words read, words written)}."""
+        words = self.table[:, 3] * self.table[:, 5]
+        sums = [[int(words[(self.table[:, 0] == k) & (self.table[:, 1] == w)].sum()) for w in (0, 1)]
+                for k in range(len(self.names))]  # fmt: skip
+        return {name: (read, written) for name, (read, written) in zip(self.names, sums, strict=True)}
+
+    @property
+    def total_bytes(self) -> int:
+        """The bytes that these tensors move."""
+        return sum(sum(pair) * width for pair, width in zip(self.tensors.values(), self.widths, strict=True))
+
+
+def moves_of_file(path: str, word_bytes: int, tensors: tuple[str, ...] = ()) -> MovesOfFile:
+    """The moves in a file of events, of all tensors or of those asked for. InputError for another file."""
+    numbers: dict[str, int] = {}
+    widths: dict[str, int] = {}
+    rows: list[tuple[int, ...]] = []
+    seen: dict[str, None] = {}
+    peak = None
+    with lines_of(path) as lines:
+        for number, line in enumerate(lines, 1):
+            kind, name = str(line.get("event")), str(line.get("name"))
+            peak = highest(peak, line.get("resident_words"))
+            if line.get("schedule"):
+                raise InputError(f"{path}, event {number}", "a column schedule", "the events of one schedule")
+            if kind not in STORES:
+                continue
+            seen[name] = None
+            if tensors and name not in tensors:
+                continue
+            place = [whole(line, key, path, number) for key in PLACE]
+            widths.setdefault(name, whole(line, "word_bytes", path, number) if line.get("word_bytes") else word_bytes)
+            rows += [(numbers.setdefault(name, len(numbers)), store, *place) for store in STORES[kind]]
+            check_length(len(rows), MOST_EVENTS)
+    for name in tensors:
+        if name not in seen:
+            raise InputError("--tensors", name, f"{', '.join(seen)}: what {path} moves", suggestion(name, seen))
+    if not rows:
+        raise InputError("--trace", path, "a file with loads and stores, of iosim trace or iosim explain --trace")
+    table = np.array(rows, np.int64)
+    return MovesOfFile(list(numbers), table, shapes_of(table, len(numbers)), [widths[name] for name in numbers], peak)
+
+
+def shapes_of(table: Numbers, tensors: int) -> list[tuple[int, ...]]:
+    """The shape of each tensor, from the ends of its tiles. Rows before the first belong to it as well."""
+    found: list[tuple[int, ...]] = []
+    for number in range(tensors):
+        _, _, row, rows, column, columns = table[table[:, 0] == number].T
+        if row.min() < 0:
+            table[table[:, 0] == number, 2] -= row.min()
+        found.append((int((row + rows).max() - min(0, row.min())), int((column + columns).max())))
+    return found
+
+
+def highest(before: int | None, value: object) -> int | None:
+    """The larger of two numbers of words, of which either may be absent."""
+    if value in (None, ""):
+        return before
+    return max(before or 0, int(str(value)))
+
+
+def whole(line: Line, key: str, path: str, number: int) -> int:
+    """A whole number of an event."""
+    text = str(line.get(key))
+    if not text.removeprefix("-").isdigit():
+        raise InputError(f"{path}, event {number}: {key}", text, "a whole number, as iosim trace writes it")
+    return int(text)
+
+
+@contextmanager
+def lines_of(path: str) -> Iterator[Iterable[Line]]:
+    """The events of a CSV, JSON lines or Parquet file, one by one."""
+    try:
+        kind = form_of(path, "trace")
+    except InputError as error:
+        raise InputError("--trace", path, error.allowed) from None
+    if kind == "perfetto":
+        raise InputError("--trace", path, "a file that ends in .csv, .jsonl or .parquet")
+    try:
+        if kind == "parquet":
+            yield from_parquet(path)
+            return
+        with open(path, newline="", encoding="utf-8") as file:
+            if kind == "jsonl":
+                yield map(object_of, file)
+            else:
+                import csv
+
+                yield csv.DictReader(file)
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError("--trace", path, "a file of iosim trace", str(error)) from None
+
+
+def object_of(text: str) -> Line:
+    """The event of a JSON line."""
+    found = json.loads(text)
+    if not isinstance(found, dict):
+        raise ValueError(f"{text.strip()[:40]} is no event")
+    return found
+
+
+def from_parquet(path: str) -> Iterator[Line]:
+    """The events of a Parquet file."""
+    try:
+        import pyarrow.parquet as parquet
+    except ImportError:
+        raise MissingError("Parquet needs pyarrow: pip install 'iosim[parquet]'; CSV works without it") from None
+    for batch in parquet.ParquetFile(path).iter_batches():
+        yield from batch.to_pylist()
