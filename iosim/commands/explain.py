@@ -22,6 +22,8 @@ from .options import (
 if TYPE_CHECKING:
     from ..core.problem import Attention
     from ..kernels.explain import Explained
+    from ..kernels.log import Log
+    from ..tracing.event_file import Emit
 
 
 @named_command("explain")
@@ -64,9 +66,8 @@ def command(
     from ..grid import Grid
     from ..kernels.launch import Question, launch_answers, script_answers
     from ..kernels.launch_file import LaunchTexts, launches_of_file
-    from ..kernels.log import COLUMNS, Log
+    from ..kernels.log import Log
     from ..kernels.ranking import ranking
-    from ..tracing.event_file import write_events
 
     problem, roles = meaning(computes, given)
     kind = trace_format(trace, script, tune)
@@ -90,8 +91,7 @@ def command(
             say(refused)
             answers += found
     if log is not None:
-        events = log.events()
-        write_events(lambda emit: len([emit(event) for event in events]), trace, kind, COLUMNS)
+        write_trace(log, trace, kind)
     parts = [part_of(answer) for answer in answers]
     if tune and script is None and len(launches) == 1 and len(answers) > 1:
         parts[0] = parts[0]._replace(text=[Grid(ranking(answers)), "", *parts[0].text])
@@ -118,6 +118,24 @@ def trace_format(path: str | None, script: str | None, tune: bool) -> str:
         return event_format(None, path, False, False)
     except InputError as error:
         raise InputError("--trace", path, error.allowed, error.hint) from None
+
+
+def write_trace(log: Log, path: str | None, kind: str) -> None:
+    """Write the events of a launch to a file."""
+    from ..kernels.log import COLUMNS
+    from ..tracing.event_file import write_events
+
+    def put(emit: Emit) -> int:
+        written = 0
+        for event in log.events():
+            emit(event)
+            written += 1
+        return written
+
+    try:
+        write_events(put, path, kind, COLUMNS)
+    except InputError as error:
+        raise InputError("--trace", error.found, error.allowed, error.hint) from None
 
 
 def texts(option: str, given: tuple[str, ...]) -> dict[str, str]:

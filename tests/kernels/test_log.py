@@ -132,6 +132,7 @@ def test_other_formats(iosim, tmp_path):
 @pytest.mark.parametrize("more, message", [
     (("--trace", "-"), "--trace: found 'stdout'; allowed: a file"),
     (("--trace", "x.csv", "--tune"), "--trace: found '--tune'"),
+    (("--trace", "/no/such/folder/x.csv"), "--trace: found '/no/such/folder/x.csv'; allowed: a file in a folder that"),
     (("--trace", "x.svg"), "--trace: found 'x.svg'; allowed: a file that ends in .csv"),
 ])  # fmt: skip
 def test_faults(iosim, more, message):
