@@ -102,7 +102,8 @@ def part_of(answer: Explained) -> Part:
     """An answer as a part of the output. Its notes go to stderr."""
     say(answer.notes)
     label = {"num_warps": answer.num_warps, "num_stages": answer.num_stages, **answer.constants}
-    return Part(label, answer.to_rows(), answer.to_dict(), answer.pieces())
+    time = {"fits": answer.fits, "predicted_seconds": answer.predicted_seconds}
+    return Part({**label, **time}, answer.to_rows(), answer.to_dict(), answer.pieces())
 
 
 def trace_format(path: str | None, script: str | None, tune: bool) -> str:

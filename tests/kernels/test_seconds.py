@@ -130,6 +130,8 @@ def test_configurations_are_ranked_by_their_time(iosim, ask):
     header, dashes, *rows = iosim(*line).stdout.splitlines()[:4]
     assert header.split() == ["BLOCK", "EVEN", "warps", "stages", "fits", "programs_per_SM", "bytes", "predicted_us"]
     assert [int(row.split()[0]) for row in rows] == [a["BLOCK"] for a in answers]
+    columns, *cells = (row.split(",") for row in iosim(*line, "--csv").stdout.splitlines())
+    assert [float(row[columns.index("predicted_seconds")]) for row in cells] == sorted(times * 2)
     h200 = ask(*line, "--hardware", "h200")["answers"][0]["predicted_seconds"]
     assert h200 < times[0]
     assert ask(*line, "--hardware", "a100-80gb")["answers"][0]["predicted_seconds"] is None
