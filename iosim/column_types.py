@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 TEXTS = frozenset({
-    "acc_dtype", "alike", "backward_schedule", "binds", "bound_by", "by", "check", "chosen_by", "class", "combination",
-    "condition", "CUDA", "dtype", "event", "family", "faults", "form", "formula", "forward_schedule", "gqa",
-    "granularity", "hardware", "ideal_l2_binds", "ignores", "kernel", "key", "kind", "kv_dtype", "kv_scales", "label",
-    "launch", "limit", "mask", "more tiles", "more_tiles", "name", "options", "outer", "phase", "policy",
+    "acc_dtype", "alike", "argument", "backward_schedule", "binds", "bound_by", "by", "check", "chosen_by", "class",
+    "combination", "condition", "CUDA", "dtype", "event", "family", "faults", "form", "formula", "forward_schedule",
+    "gqa", "granularity", "hardware", "ideal_l2_binds", "ignores", "kernel", "key", "kind", "kv_dtype", "kv_scales",
+    "label", "launch", "limit", "mask", "more tiles", "more_tiles", "name", "options", "outer", "phase", "policy",
     "predicted_binds", "question", "role", "says", "schedule", "skips tiles", "source", "state", "stored", "summary",
     "tensors", "tiles", "tiling", "unfused",
 })  # fmt: skip
@@ -17,8 +17,8 @@ TRUTHS = frozenset({
 NUMBERS = frozenset({
     "allowed_bias", "allowed_error", "bias", "dropout", "flops_per_byte", "flops_per_second", "formula_density",
     "intensity", "lambda", "M_over_d2", "order_words", "ridge", "saha_ye_words", "score_traffic_share", "seconds",
-    "seconds_over_fastest", "seconds_predicted", "sm_bytes_per_second", "T", "tile_density", "token_density",
-    "x_scratchpad",
+    "seconds_over_fastest", "seconds_predicted", "sm_bytes_per_second", "T", "tile_density", "times_read",
+    "token_density", "x_scratchpad",
 })  # fmt: skip
 
 

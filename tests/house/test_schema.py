@@ -7,9 +7,12 @@ column is that of `iosim.column_types`. The lines in OTHERS were not looked at f
 import csv
 import io
 import json
+import runpy
 import shlex
 import sys
+import tomllib
 from functools import cache, reduce
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -28,6 +31,11 @@ SIZES = "--N 64 --d 8"
 NCU = ROOT / "tests" / "data"
 VERIFY = f"--N 2048 --d 64 --heads 132 --tiles 64x64 --dtype fp32 --from-ncu {NCU / 'ncu_generated.csv'}"
 PROFILE = f"torch-flash --N 4096 --d 64 --heads 32 --from-ncu {NCU / 'ncu_flash.csv'}"
+KERNELS = shlex.quote(str(ROOT / "tests" / "helpers" / "triton_kernels.py"))
+OF_ATTENTION = ("--grid 'cdiv(N, BM), H' --arg Q=fp16[H,N,D] --arg K=fp16[H,N,D] --arg V=fp16[H,N,D] --arg O=fp16[H,N,D] "
+                "--arg scale=0.125 --arg N=256 --arg H=2 --const D=64 --const BM=64 --const BN=64")  # fmt: skip
+OF_ADD = "--grid 'cdiv(n, BLOCK)' --arg X=fp32[n] --arg Y=fp32[n] --arg Z=fp32[n] --arg n=1000 --const BLOCK=128"
+TRACES = ["--N 8 --d 4 --tiles 4x4", "--N 8 --d 4 --tiles 4x4 --schedule flash1,flash2 --mask causal"]
 
 EXAMPLES = {
     "count": [
@@ -72,6 +80,13 @@ EXAMPLES = {
     "training": ["--N 512 --d 64 --tiles 16x16", "--N 512 --d 64 --M 64KB --unfused dropout"],
     "verify": [f"{VERIFY} --schedule flash1 --schedule flash2"],
     "profile": [PROFILE],
+    "explain": [
+        f"{KERNELS} --kernel attention {OF_ATTENTION} --const CAUSAL=False --as attention --N 256 --d 64 --heads 2",
+        f"{KERNELS} --kernel attention {OF_ATTENTION} --const CAUSAL=True --target sm_80",
+        f"{KERNELS} --kernel add {OF_ADD}",
+        f"{KERNELS} --kernel add {OF_ADD} --no-resources",
+        f"{KERNELS} --kernel tuned --grid 4 --arg X=fp32[n] --arg Y=fp32[n] --arg n=1000 --tune",
+    ],
 }
 OTHERS = {
     "count": [
@@ -91,7 +106,10 @@ OTHERS = {
     "training": ["--N 128 --d 32 --M 32KB --mask causal"],
     "verify": [],
     "profile": [],
-}
+    "explain": [f"{KERNELS} --kernel softmax --grid 4 --arg X=fp16[9,40] --arg Y=fp16[9,40] --arg rows=9 --arg cols=40 "
+                "--arg stride=40 --const BLOCK=64"],
+}  # fmt: skip
+NEEDS = {"explain": "triton"}  # where it is missing, the page keeps what it has
 ROWS = {  # commands with rows only; JSON lines have the same keys as CSV
     "sweep": [f"{SIZES} --M 4KB", f"{SIZES} --dv 4 --M 4KB --registers 4K --stages 1,2 --gqa repeat --tile-multiple 1,8",
               "--N 64 --d 8 --hardware h100,t4 --schedule small-cache", f"{SIZES} --M 4KB --lse --keep-p --schedule paged",
@@ -111,9 +129,9 @@ OTHER_ROWS = {
 SWEEP = ("sweep", "--N", "64", "--d", "8", "--M", "4KB", "-o")
 WITHOUT = {  # commands without an answer in JSON or CSV that is made here
     "gather": "rows of a sweep", "plot": "a picture", "report": "a page", "play": "a page", "calibrate": "a GPU is measured",
-    "explain": "needs Triton",
 }  # fmt: skip
-MAPS = ("tensors", "more_tiles", "options", "flops_per_second", "ridges", "not_predicted", "stored", "flops_by_kind")
+MAPS = ("tensors", "more_tiles", "options", "flops_per_second", "ridges", "not_predicted", "stored", "flops_by_kind",
+        "constants", "steps", "loop_ratios", "first_seconds", "tensor_flops_per_second")  # fmt: skip
 
 
 def invoked(*args):
@@ -140,7 +158,8 @@ def shape(value, name=""):
             return {"type": ["object"], "additionalProperties": reduce(both, inner.values(), {})}
         return {"type": ["object"], "properties": inner, "required": sorted(inner)}
     if isinstance(value, list):
-        return {"type": ["array"], "items": reduce(both, (shape(part, name) for part in value), {})}
+        of = "" if name == "steps" else name  # those of a schedule are a list, and the measured ones a map
+        return {"type": ["array"], "items": reduce(both, (shape(part, of) for part in value), {})}
     kinds = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
     return {"type": [kinds[type(value)]]}
 
@@ -186,9 +205,14 @@ def finished(schema, name=""):
 def rows_of(command, text):
     """The rows of CSV, with their cells read as the types of their columns."""
     return [
-        {name: read(cell, type_of(name, command)) for name, cell in row.items()}
+        {name: read(cell, type_of(name, command)) for name, cell in row.items() if is_named(command, name)}
         for row in csv.DictReader(io.StringIO(text))
     ]
+
+
+def is_named(command, name):
+    """Whether a column has the name that iosim gives it, and not that of a kernel's constant, as BLOCK."""
+    return command != "explain" or name.islower()
 
 
 def read(cell, kind):
@@ -211,12 +235,19 @@ def schema():
     """The whole page."""
     found = {}
     for command, lines in EXAMPLES.items():
+        if lacks(command):
+            kept = json.loads(PAGE.read_text())["$defs"]
+            found |= {name: kept[name] for name in (f"{command}.json", f"{command}.csv")}
+            continue
         answers = [json.loads(run(command, line, "--json")) for line in lines]
         found[f"{command}.json"] = finished(reduce(both, map(shape, answers)))
         found[f"{command}.csv"] = of_rows(command, [rows_of(command, run(command, line, "--csv")) for line in lines])
     for command, lines in ROWS.items():
         found[f"{command}.csv"] = of_rows(command, [rows_of(command, run(command, line, "--csv")) for line in lines])
-    found["manifest.json"], found["FILE.meta.json"] = map(finished, map(shape, written_by_a_sweep()))
+    found["trace.json"] = finished(reduce(both, (shape(json.loads(run("trace", line, "--json"))) for line in TRACES)))
+    found["calibrate.json"] = finished(shape(calibrated()))
+    of_sweep = ("manifest.json", "parts.jsonl", "FILE.meta.json")
+    found |= zip(of_sweep, map(finished, map(shape, written_by_a_sweep())), strict=True)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Answers of iosim: --json as they are, --csv as rows whose empty cells are null",
@@ -224,14 +255,32 @@ def schema():
     }
 
 
+def lacks(command):
+    """Whether a command cannot answer here."""
+    return command in NEEDS and not find_spec(NEEDS[command])
+
+
+def calibrated():
+    """The answer of `iosim calibrate --json`, with what the tests of calibration say that was measured."""
+    from iosim.calibrate import gpu
+
+    found = runpy.run_path(str(ROOT / "tests" / "calibrate" / "test_gpu.py"))["FOUND"]
+    before, gpu.measure_all = gpu.measure_all, lambda: found
+    try:
+        return json.loads(invoked("calibrate", "--json").stdout)
+    finally:
+        gpu.measure_all = before
+
+
 def written_by_a_sweep():
-    """The manifest of a folder, and what stands beside a file."""
+    """The manifest of a folder, a line of its journal, and what stands beside a file."""
     with TemporaryDirectory() as folder:
         for name in ("sweep/", "x.csv"):
             assert invoked(*SWEEP, f"{folder}/{name}").exit_code == 0
         manifest = json.loads(Path(folder, "sweep/manifest.json").read_text())
         manifest["arguments"] = {}  # depend on what is asked
-        return manifest, json.loads(Path(folder, "x.csv.meta.json").read_text())
+        line = Path(folder, "sweep/parts.jsonl").read_text().splitlines()[0]
+        return manifest, json.loads(line), json.loads(Path(folder, "x.csv.meta.json").read_text())
 
 
 def text_of(value):
@@ -257,6 +306,8 @@ def test_the_page_is_of_today():
 def test_answers_have_the_shape_that_the_page_says(command, page):
     from jsonschema import Draft202012Validator
 
+    if lacks(command):
+        pytest.skip(f"{NEEDS[command]} is not installed")
     Draft202012Validator.check_schema(page)
     of_json, of_csv = (Draft202012Validator(page["$defs"][f"{command}.{form}"]) for form in ("json", "csv"))
     for line in [*EXAMPLES[command][:1], *OTHERS[command]]:
@@ -279,6 +330,31 @@ def test_rows_have_the_columns_that_the_page_says(command, page):
         rows = rows_of(command, run(command, line, "--csv"))
         Draft202012Validator(page["$defs"][f"{command}.csv"]).validate(rows)
         assert {*rows[0]} <= {*page["$defs"][f"{command}.csv"]["items"]["properties"]}
+
+
+@pytest.mark.needs("jsonschema")
+def test_a_timeline_has_the_shape_that_the_page_says(page):
+    from jsonschema import Draft202012Validator
+
+    timeline = json.loads(run("trace", "--N 16 --d 4 --tiles 8x8 --schedule standard", "--json"))
+    of_trace = Draft202012Validator(page["$defs"]["trace.json"])
+    of_trace.validate(timeline)
+    with pytest.raises(Exception, match="is a required property"):
+        of_trace.validate({**timeline, "traceEvents": [{"name": "x", "ph": "X"}]})
+
+
+@pytest.mark.needs("jsonschema")
+def test_what_was_measured_on_a_gpu_has_the_shape_that_the_page_says(page):
+    """The kept file of an H200 has the keys of what is measured, apart from those that stand above [measured]."""
+    from jsonschema import Draft202012Validator
+
+    schema = page["$defs"]["calibrate.json"]["properties"]["measured"]
+    kept = tomllib.loads((ROOT / "configs" / "measured" / "h200.toml").read_text())
+    above = {"name", "sms", "l2_bytes", "hbm_bytes", "shared_memory_per_block_bytes", "shared_memory_per_sm_bytes"}
+    measured = {**kept["measured"], **{name: kept[name] for name in above}, "cuda": int(kept["measured"]["cuda"])}
+    measured.pop("device")
+    assert {*measured} == {*schema["properties"]}
+    Draft202012Validator(schema).validate(measured)
 
 
 if __name__ == "__main__":
