@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 from ..counting.count import Result
 from ..counting.report import header, problem_row
+from ..counting.sentence import BASELINE
 from ..grid import ByteCell, Grid
 from ..tables import Row, ratio
 from ..units import format_megabytes
 
 if TYPE_CHECKING:
     from ..grid import Piece
-    from .training import Training
+    from .training import Training, TrainingStep
 
 STEP_COLUMNS = (
     "combination", "tiling", "fits", "recomputed", "stored_bytes", "reads", "writes", "total", "dropout_mask_bytes",
@@ -28,6 +29,7 @@ def training_json(found: Training) -> Row:
         "problem": problem_row(found.problem),
         "sram": {"M_bytes": found.M_bytes, "M_words": found.M_words},
         "results": [asdict(step) for step in found.steps],
+        "answer": " ".join(answer_lines(found)),
     }
 
 
@@ -65,7 +67,7 @@ def training_pieces(found: Training) -> list[Piece]:
         for step in found.steps
     ]
     less_important = ("GFLOP", "stored bytes", "backward bytes", "forward bytes", "stored", "backward")
-    return [header(found), Grid(rows, less_important), *notes_on_totals(found)]
+    return [header(found), Grid(rows, less_important), *notes_on_totals(found), "", *answer_lines(found)]
 
 
 def schedule_and_tiles(result: Result) -> str:
@@ -87,3 +89,39 @@ def notes_on_totals(found: Training) -> list[str]:
         if step.unfused
     ]
     return ["", *lines] if lines else []
+
+
+# ---------------------------------------------------------------- the answer in a sentence
+
+
+def answer_lines(found: Training) -> list[str]:
+    """Which step moves the fewest bytes of those that fit, by what factor, and what it stores and computes for that."""
+    fitting = [step for step in found.steps if step.fits is not False and step.total_bytes]
+    if not fitting:
+        return ["Nothing that was counted fits in this SRAM."]
+    best, *others = sorted(fitting, key=lambda step: step.total_bytes or 0)
+    if best.ratio_to_standard is None or best.combination == BASELINE:
+        lines = [f"{named(best)} moves the fewest bytes of what was counted."]
+    else:
+        lines = [f"{named(best)} moves {less_or_more(best.ratio_to_standard)} bytes than {BASELINE}."]
+    standard = next((step for step in found.steps if step.combination == BASELINE), best)
+    if standard is not best and standard.flops and standard.stored_bytes and best.flops:
+        stored = less_or_more(best.stored_bytes / standard.stored_bytes) if best.stored_bytes else "no"
+        lines.append(f"It stores {stored} bytes between the passes, and computes {best.flops / standard.flops:.3g} "
+                     "times as many FLOPs.")  # fmt: skip
+    after = next((step for step in others if step.combination != best.combination), None)
+    if after is not None:
+        share = (after.total_bytes or 0) / (best.total_bytes or 1)
+        lines.append(f"{named(after)} is next, with {share:.3g} times the bytes.")
+    return lines if found.M_bytes else [*lines, "Whether it fits is not known without M."]
+
+
+def named(step: TrainingStep) -> str:
+    """A step with the tiles of both passes: `flash2 (410x15, backward 6x216)`."""
+    tiles = [f"{r.Br}x{r.Bc}" for r in (step.forward, step.backward) if r.Br]
+    return step.combination + (f" ({tiles[0]}, backward {tiles[1]})" if len(tiles) == 2 else "")
+
+
+def less_or_more(share: float) -> str:
+    """`3.48x fewer` for 0.287."""
+    return f"{1 / share:.3g}x fewer" if share <= 1 else f"{share:.3g}x more"

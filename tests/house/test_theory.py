@@ -101,7 +101,7 @@ CONVENTIONS = {
     "`K`, `KB` and `KiB` all mean 1024": lambda: (
         len({iosim.count(N=9, d=1, M=m, schedules=["flash2"]).M_bytes for m in ("7K", "7kb", "7KiB", "7168")}) == 1
     ),
-    "`51200el` gives words": lambda: iosim.count(N=9, d=1, M="51200el", dtype="fp32").M_bytes == 4 * 51200,
+    "`51200el` is a number of words": lambda: iosim.count(N=9, d=1, M="51200el", dtype="fp32").M_bytes == 4 * 51200,
     "Below M = 4d + 3 words not even 1x1 fits": CLAIMS["Below M = 4d + 3 no tile at all fits"],
     "which needs Nd + d + 1 words of SRAM": lambda: one("standard", 100, 16, tiles="1x1").sram_peak_words == 1617,
     "`--elementwise K` adds K passes that read and write the N x Nk scores": lambda: (
@@ -110,7 +110,7 @@ CONVENTIONS = {
     "`--count-init` adds these `Nd + 2N` writes": lambda: (
         one("flash1", 99, 8, tiles="8x8", count_init=True).writes == one("flash1", 99, 8, tiles="8x8").writes + 99 * 10
     ),
-    "LSE, unless `--lse` asks for it (N writes more)": lambda: (
+    "LSE, unless `--lse` asks for it (N more writes)": lambda: (
         one("flash2", 99, 8, tiles="8x8", lse=True).writes == one("flash2", 99, 8, tiles="8x8").writes + 99
     ),
     "`--N 1 --Nk 8192 --mask window:255` sees the first 256 keys, not the last": lambda: (
@@ -125,7 +125,7 @@ CONVENTIONS = {
     "`--registers 64K` lets tiles live in 64K registers of 4 bytes (`256KB` means the same)": lambda: (
         parse_registers("64K") == parse_registers("256KB") == 4 * 65536
     ),
-    "needs 279552 B in one SRAM, more than the 232448 B there are": lambda: (
+    "In one SRAM it needs 279552 B, more than the 232448 B that a thread block has": lambda: (
         (one("flash2", 8192, 128, tiles="128x176", acc_dtype="fp32").sram_peak_bytes, load("H100").sram_bytes)
         == (279552, 232448)
     ),

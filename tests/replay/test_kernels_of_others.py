@@ -68,7 +68,7 @@ def test_the_table_of_the_gpu():
     }
     rows = dict(re.findall(r"^\| ([^|]+) \| ([\d]+)(?: \([^|]+\))? \|$", PAGE, re.M))
     assert {key: int(value) for key, value in rows.items()} == {
-                "bytes of sectors, loaded and stored: as predicted": sum(r == 1 for r in most),
+        "bytes of sectors, loaded and stored: as predicted": sum(r == 1 for r in most),
         "more than predicted, by a tenth at most": sum(1 < r <= 1.1 for r in most),
         "more, by up to a half": sum(1.1 < r <= 1.5 for r in most),
         "more than that": sum(r > 1.5 for r in most),

@@ -264,3 +264,21 @@ def test_bad_input(args, option, iosim):
     result = iosim("training", "--N", 64, "--d", 8, *args)
     assert result.exit_code == 2 and result.stdout == "" and option in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_the_answer_in_a_sentence(ask, iosim):
+    """Its factors are those of the rows. Nothing is said to fit where M is not known."""
+    line = ("training", "--N", 4096, "--d", 128, "--hardware", "h100")
+    found = ask(*line)
+    steps = {step["combination"]: step for step in found["results"]}
+    best, standard = steps["flash2"], steps["standard"]
+    share = standard["total_bytes"] / best["total_bytes"]
+    said = found["answer"]
+    assert said.startswith(f"flash2 (410x15, backward 6x216) moves {share:.3g}x fewer bytes than standard.")
+    assert f"stores {standard['stored_bytes'] / best['stored_bytes']:.3g}x fewer bytes" in said
+    assert f"computes {best['flops'] / standard['flops']:.3g} times as many FLOPs" in said
+    assert "flash1 (16x410, backward 5x216) is next" in said and "is not known" not in said
+    assert iosim(*line).stdout.replace("\n", " ").strip().endswith(said)
+    assert "Nothing that was counted fits" in ask("training", "--N", 4096, "--d", 128, "--M", "1KB")["answer"]
+    open_ = ask("training", "--N", 4096, "--d", 128, "--tiles", "64x64")["answer"]
+    assert open_.startswith("standard moves the fewest") and open_.endswith("not known without M.")
