@@ -1,4 +1,4 @@
-"""The type of every column of a table that iosim writes. All but two names have one type in all answers."""
+"""The type of every column of a table that iosim writes. Two columns have another type in some answers."""
 
 from __future__ import annotations
 

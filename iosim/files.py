@@ -25,7 +25,7 @@ FORMS: dict[str, dict[str, tuple[str, ...]]] = {
     "plot": {"png": ("png",), "svg": ("svg",), "pdf": ("pdf",)},
     "calibrate": {"toml": ("toml",), "json": ("json",)},
 }  # fmt: skip
-"""{writer: {form: the endings of names that ask for it}}. The first form is that of a name without an ending."""
+"""{writer: {form: the file endings that ask for it}}. A name without an ending gets the first form."""
 SPREADSHEETS = ("xlsx", "xls", "ods")
 
 
@@ -48,13 +48,13 @@ def form_of(path: str | None, writer: str, required: bool = False) -> str:
 
 
 def endings_of(writer: str) -> str:
-    """The main endings of a writer in words."""
+    """The main endings of a writer, as a text such as `.csv or .parquet`."""
     *names, last = [f".{endings[0]}" for endings in FORMS[writer].values()]
     return f"{', '.join(names)} or {last}" if names else last
 
 
 def other_writers(ending: str, writer: str) -> str:
-    """The hint on an ending that a writer does not know: the commands that do, or the ending that was meant."""
+    """The hint for an ending that a writer does not know: the commands that know it, or the ending that was meant."""
     if ending in SPREADSHEETS:
         return "a spreadsheet opens .csv" if "csv" in FORMS[writer] else ""
     others = [name for name, forms in FORMS.items() if any(ending in endings for endings in forms.values())]
@@ -99,7 +99,7 @@ def through(path: str) -> Iterator[str]:
 @contextmanager
 def replaced(target: str) -> Iterator[str]:
     """The name of a temporary file beside the target. At the end it takes the target's place."""
-    temporary = f"{target}.{os.getpid()}-{os.urandom(4).hex()}.part"  # machines may share a folder
+    temporary = f"{target}.{os.getpid()}-{os.urandom(4).hex()}.part"  # unique even if several machines share a folder
     try:
         yield temporary
         os.replace(temporary, target)

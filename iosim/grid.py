@@ -1,7 +1,7 @@
 """Tables for people: which columns a terminal shows, how wide they are, and how numbers are written.
 
 A pipe gets all columns and all digits as plain text (tables.py). A terminal gets a table by rich. If it is too narrow,
-columns of text fold first, then the columns that the table can best do without are left out, and a line says which.
+columns of text are folded first. Then the least important columns are left out, and a line says which.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .tables import Rows
 
 LEAST_TEXT = 20  # characters: a column of text may fold to this width
-LONGEST_PIECE = 20  # characters; longer names are broken
+LONGEST_PIECE = 20  # characters; longer words are broken
 MOST_TEXT = 300  # characters of a cell; a longer one ends in a note
 GAP = 2  # characters between columns
 NUMBER = re.compile(r"[1-9]\d*(\.\d+)?")
@@ -50,8 +50,8 @@ class ByteCell(int):
 class Grid:
     """A table for people.
 
-    `spare` names the columns that a narrow terminal may leave out, the first to go first. `best` are the numbers of
-    the rows that stand out.
+    `spare` names the columns that a narrow terminal may leave out, in the order in which they are left out. `best` are
+    the indices of the rows that are highlighted.
     """
 
     rows: Rows
@@ -81,8 +81,8 @@ class Layout:
 
 
 def layout(grid: Grid, width: int) -> Layout:
-    """The columns that fit into a width. Columns that are not spare go from the right, after those that are; the first
-    one stays."""
+    """The columns that fit into a width. Spare columns are left out first, then the others from the right. The first
+    one always stays."""
     cells = {name: [name, *(shown(row[name]) for row in grid.rows)] for name in grid.rows[0]}
     widths = {name: max(map(len, texts)) for name, texts in cells.items()}
     least = {name: foldable(texts) for name, texts in cells.items()}
@@ -102,14 +102,14 @@ def layout(grid: Grid, width: int) -> Layout:
 
 
 def foldable(texts: Sequence[str]) -> int:
-    """The least width of a column: that of its longest piece, but no less than LEAST_TEXT for text that can fold."""
+    """The least width of a column: that of its longest piece, and at least LEAST_TEXT for text that can be folded."""
     whole, piece = max(map(len, texts)), max(len(piece.rstrip(" ")) for text in texts for piece in word_pieces(text))
     return min(whole, max(piece, LEAST_TEXT))
 
 
 def word_pieces(text: str) -> list[str]:
-    """The pieces of a text between which a line may end: after a space, a comma or a slash, and in long names. A number
-    is one piece."""
+    """The pieces of a text between which a line may break: after a space, a comma or a slash, and in long words. A
+    number is one piece."""
     if is_number(text) and not re.search("[a-zA-Z]", text):
         return [text]
     found = re.split(r"(?<=[ ,/])", text)
@@ -118,7 +118,7 @@ def word_pieces(text: str) -> list[str]:
 
 
 def folded(text: str, width: int) -> str:
-    """The text in lines of at most this width, except a single longer piece."""
+    """The text in lines of at most this width. Only a single longer piece may exceed it."""
     lines, line = list[str](), ""
     for piece in word_pieces(text):
         if line and len(line) + len(piece.rstrip(" ")) > width:
@@ -187,7 +187,7 @@ def print_grid(grid: Grid, console: Console) -> None:
 
 
 def cell(text: str) -> Text:
-    """A cell of rich's, in which nothing is markup. What does not fit stands out."""
+    """A cell as a `rich` text, without markup. What does not fit runs over the edge."""
     from rich.text import Text
 
     return Text(text, style="bold red" if text in ("NO", "nothing fits") or text.startswith("none:") else "")

@@ -71,8 +71,8 @@ class Hardware:
         return self.sms * self.shared_memory_per_sm_bytes
 
     def ridge(self, dtype: str) -> float | None:
-        """The intensity, in FLOPs a byte, above which the peak rate of a type is the limit, and below which the HBM is.
-        None if the peak is not known."""
+        """The intensity, in FLOPs a byte, at which the limit changes from HBM to the peak rate of a type. None if the
+        peak is not known."""
         peak = self.flops_per_second.get(dtype)
         return None if peak is None else peak / self.hbm_bytes_per_second
 
@@ -109,9 +109,9 @@ def measured_of(device: str) -> Hardware | None:
 
 
 def measured_as(name: str) -> Hardware | None:
-    """The hardware with the [measured] rates for `load(name)`; None where no rates were measured.
+    """The hardware `name` with its [measured] rates; None if it has none.
 
-    It is a hardware file that holds them, or for a preset the file of the same name in configs/measured.
+    The rates stand in the hardware file itself, or for a preset in the file of the same name in configs/measured.
     """
     hardware = load(name)
     path = configs_folder() / "measured" / f"{name.lower()}.toml"
@@ -201,7 +201,7 @@ def _measured(where: str, table: object) -> None:
 
 
 def _number(where: str, value: object, most: float, hint: str) -> None:
-    """InputError for a value that is no number from 0 to `most`. NaN is refused, because it is not at least 0."""
+    """Raise InputError for a value that is not a number from 0 to `most`. NaN is not."""
     real = isinstance(value, int | float) and not isinstance(value, bool)
     if not real or not 0 <= value < float("inf") or value > most:  # type: ignore[operator]
         allowed = "a number of at least 0" if most > 1 else "a number from 0 to 1"

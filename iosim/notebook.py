@@ -1,4 +1,4 @@
-"""What the answers of `import iosim` share: plain text, a notebook's table, a DataFrame, and the keys of the JSON."""
+"""The base of all answers of `import iosim`: plain text, a notebook's table, a DataFrame, and the keys of the JSON."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Answer:
 
     @property
     def notes(self) -> list[str]:
-        """What to know of the answer beside its numbers. The command writes it to stderr."""
+        """Notes on the answer, which the command writes to stderr."""
         return []
 
     def __str__(self) -> str:
@@ -98,7 +98,7 @@ class Table(Answer, Sequence["Mapping[str, object]"]):
 
 
 def column(values: list[object]) -> object:
-    """The cells of a column as pandas takes them: with gaps, whole numbers are Int64 and truths are boolean."""
+    """The cells of a column for pandas. Where cells are empty, integers are Int64 and booleans are boolean."""
     import pandas as pd
 
     known = [value for value in values if value is not None]
@@ -111,7 +111,7 @@ def column(values: list[object]) -> object:
 
 
 def numbered(count: int, thing: str) -> str:
-    """`1 row`, `2 rows`."""
+    """A count with its noun: `1 row`, `2 rows`."""
     return f"{count} {thing}" + "s" * (count != 1)
 
 
@@ -123,7 +123,7 @@ def html_text(text: str) -> str:
 
 
 def html_table(grid: Grid) -> str:
-    """A table in HTML. Rows that stand out are bold."""
+    """A table in HTML. Highlighted rows are bold."""
     if not grid.rows:
         return html_text("(no rows)")
     cells = [[shown(value) for value in row.values()] for row in grid.rows]

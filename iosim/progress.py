@@ -1,6 +1,6 @@
-"""Progress on stderr of what takes more than a second, for the command line only.
+"""Progress on stderr for work that takes more than a second, on the command line only.
 
-A terminal gets one line that changes. Elsewhere only sweeps write progress: a line every 30 seconds.
+A terminal shows one line, which is updated. Without a terminal only sweeps write progress: a line every 30 seconds.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SECONDS_BETWEEN_LINES = 30.0
 
 
 class State:
-    """Whether progress is wanted, and whether some work has the line: of nested work, only the outermost has it."""
+    """Whether progress is wanted, and whether the line is in use. If work is nested, only the outermost uses it."""
 
     wanted = False
     busy = False
@@ -29,7 +29,8 @@ def want_progress() -> None:
 
 
 def watched(items: Iterable[T], what: str, total: int) -> Iterator[T]:
-    """The items, one after the other. After a second a line says how many of `total` are done; it goes at the end."""
+    """The items, one after the other. After a second a line says how many of `total` are done; it is erased at the
+    end."""
     if not State.wanted or State.busy or not sys.stderr.isatty():
         yield from items
         return
@@ -50,10 +51,10 @@ def watched(items: Iterable[T], what: str, total: int) -> Iterator[T]:
 
 
 class Meter:
-    """Progress of a known number of rows, or of another unit: rows, rows a second, and the time that is left.
+    """Progress of a known number of rows, or of another `unit`: rows done, rows a second, and the time left.
 
-    `advance` is called with each number of rows that is done; `skip` with rows that were there before, which say
-    nothing about the rate. With `quiet` nothing is written.
+    Call `advance` with the number of rows just done. Call `skip` with the number of rows that an earlier run did, which
+    do not count for the rate. With `quiet` nothing is written.
     """
 
     def __init__(self, total: int, quiet: bool = False, unit: str = "rows"):
@@ -63,12 +64,12 @@ class Meter:
         self.following = self.begun + (QUIET_SECONDS if self.on_terminal else SECONDS_BETWEEN_LINES)
 
     def skip(self, rows: int) -> None:
-        """Note rows that were there before."""
+        """Count rows that an earlier run did."""
         self.skipped += rows
         self.advance(rows)
 
     def advance(self, rows: int) -> None:
-        """Note rows that are done, and write progress if it is time to."""
+        """Count rows that are done, and write progress if it is due."""
         self.done += rows
         now = monotonic()
         if now < self.following or self.quiet:
@@ -77,21 +78,21 @@ class Meter:
         self.write(self.line(now - self.begun))
 
     def line(self, seconds: float) -> str:
-        """The progress after so many seconds."""
+        """The text of the progress after `seconds`."""
         rate = (self.done - self.skipped) / seconds
         left = f", {time_text((self.total - self.done) / rate)} left" if rate else ""
         shown = f"{rate:.0f}" if rate >= 10 else f"{rate:.2g}"
         return f"{self.done} of {self.total} {self.unit}, {shown} {self.unit}/s{left}"
 
     def write(self, line: str) -> None:
-        """Write a line, over the last one on a terminal. A stderr that cannot be written to gets nothing."""
+        """Write a line, on a terminal over the last one. Errors of stderr are ignored."""
         with suppress(OSError):
             sys.stderr.write("\r" + line.ljust(self.width) if self.on_terminal else line + "\n")
             sys.stderr.flush()
         self.width = len(line)
 
     def close(self) -> None:
-        """Take the line away from a terminal."""
+        """Erase the line on a terminal."""
         if self.on_terminal and self.width:
             self.write("")
             self.write("")

@@ -20,7 +20,7 @@ Rows = Sequence[Mapping[str, object]]
 
 
 class Headed(Protocol):
-    """An answer that has a problem and an SRAM size: what stands above every table."""
+    """An answer with a problem and an SRAM size, which stand above every table."""
 
     @property
     def problem(self) -> Attention: ...
@@ -40,7 +40,7 @@ class Answered(Headed, Protocol):
 
 
 class Tiled(Protocol):
-    """Whatever has tile sizes. If Br is None, there are none to show."""
+    """An object with tile sizes. If Br is None, there are none to show."""
 
     @property
     def Br(self) -> int | None: ...
@@ -90,7 +90,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")  # first characters of a text that a 
 
 
 def csv_cell(value: object) -> object:
-    """A value as a cell of CSV, empty for None. An apostrophe before it keeps a text from being a formula."""
+    """A value as a cell of CSV, empty for None. A text that looks like a formula gets an apostrophe before it."""
     if isinstance(value, str) and value.startswith(FORMULA):
         return "'" + value
     return "" if value is None else value
@@ -102,7 +102,7 @@ def ratio(value: float | None) -> str:
 
 
 def excess(share: float) -> str:
-    """A number above 1 with three digits, or with as many as show that it is above 1."""
+    """A number above 1 with three digits, or with more if three would show 1."""
     if share >= 1000:
         return f"{share:.0f}"
     return next((text for digits in range(3, 17) if (text := f"{share:.{digits}g}") != "1"), "more than 1")

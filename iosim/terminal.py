@@ -70,8 +70,8 @@ def labels(rows: list[list[str]], widths: list[int], width: int) -> int:
 
 
 def groups(widths: list[int], keys: int, width: int) -> list[tuple[list[int], list[int]]]:
-    """The (columns, their widths) of each part. A wide column of text gets the room that is left, if that is at least
-    LEAST_TEXT."""
+    """The (columns, their widths) of each part. A wide column of text is wrapped to the width that is left if that is
+    at least LEAST_TEXT."""
     found: list[tuple[list[int], list[int]]] = []
     first = list(range(keys)), [min(widths[0], 2 * width // 5)] if keys == 1 else widths[:keys]
     group, room = list(first[0]), list(first[1])

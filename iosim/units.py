@@ -62,8 +62,8 @@ def parse_bytes(text: str | int, word_bytes: int, where: str = "--M") -> int:
 
 
 def parse_registers(text: str | int, where: str = "--registers") -> int:
-    """The bytes of registers that a text gives: `64K` is 65,536 registers of 4 bytes, and `256KB` the same in bytes.
-    An int is bytes."""
+    """The bytes of registers that a text gives: `64K` is 65,536 registers of 4 bytes, and `256KB` is the same in bytes.
+    An int is a number of bytes."""
     allowed = "a number of registers as 64K (4 bytes each), or bytes as 256KB; 0 for none"
     if isinstance(text, int) or text.strip() in ("0", "0B"):
         return parse_count(text if isinstance(text, int) else 0, where, least=0)
@@ -119,7 +119,7 @@ def _parse_range(text: str, where: str, parse: Callable[[str], int]) -> list[int
 
 
 def format_bytes(size: int) -> str:
-    """A size as `512 B`, or from 1 KiB on with a larger unit in brackets, as `102400 B (100 KiB)`."""
+    """A size as `512 B`; from 1 KiB on also in a larger unit, as `102400 B (100 KiB)`."""
     for unit, factor in (("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024)):
         if size >= factor:
             value = f"{size // factor}" if size % factor == 0 else f"{size / factor:.2f}"
@@ -136,7 +136,7 @@ def format_megabytes(size: int) -> str:
 
 
 def binary(size: int) -> str:
-    """Bytes in the largest unit of 1024s that is at most the size: `128 MiB`, `1.25 GiB`."""
+    """Bytes in the largest binary unit that is at most the size: `128 MiB`, `1.25 GiB`."""
     for unit, factor in (("PiB", 1024**5), ("TiB", 1024**4), ("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024)):
         if size >= factor:
             return f"{size // factor} {unit}" if size % factor == 0 else f"{size / factor:.2f} {unit}"

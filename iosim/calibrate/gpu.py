@@ -31,9 +31,9 @@ SOURCE = Path(__file__).with_name("calibrate.cu")
 BIG_BYTES = 1 << 31  # a buffer far larger than any L2
 L2_STEP_BYTES = 4 << 20  # from one size of buffer to the next
 L2_PASS_BYTES = 1 << 32  # read in all for each size
-LOOP_THREADS, TIMES = 256, 4096  # threads of a block; turns of a loop of arithmetic
+LOOP_THREADS, TIMES = 256, 4096  # threads of a block; iterations of a loop of arithmetic
 PEAK_REPEATS = 7  # launches, of which the median time counts
-WGMMA_TIMES = 64  # turns: a third of a millisecond, because the GPU lowers its clock when it is busy for longer
+WGMMA_TIMES = 64  # iterations: a third of a millisecond, because the GPU lowers its clock when it is busy for longer
 MMA_FLOPS = 16 * 8 * 16 * 2  # of one m16n8k16
 WGMMA_FLOPS = 64 * 128 * 16 * 2  # of one m64n128k16
 CHAINS = 8  # independent operations of a thread
@@ -69,7 +69,7 @@ class Bench:
         grids, n = (
             (self.sms * 16, count // LOOP_THREADS),
             xp.int64(count),
-        )  # few blocks with many turns, or many blocks with one
+        )  # few blocks with many iterations, or many blocks with one
         copy, read, write = (
             BIG_BYTES / min(self.seconds(f"{name}_bytes", blocks, LOOP_THREADS, a, b, n) for blocks in grids)
             for name in ("copy", "read", "write")

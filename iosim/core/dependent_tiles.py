@@ -3,7 +3,7 @@
 A schedule loops over them with `chip.tiles`, or indexes tensors with them:
 
     for j in chip.tiles(Share(p.Nk, n, s), t.rows_k):          # the n keys of share s
-    chip.store(o, "part", Moved(rows, i, ((p.N, s), (1, i))))  # tile i's rows, after N for each earlier share
+    chip.store(o, "part", Moved(rows, i, ((p.N, s), (1, i))))  # tile i, from row p.N * s + i.start on
 
 A machine that visits every tile reads `start` and `size`. The folded machine calls `rows`, which returns all sizes.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Span(Tile):
-    """A part of an axis of `length`: `size` positions from `start` on. `tile`, of an outer loop, decides which ones."""
+    """A part of an axis of `length`: `size` positions from `start` on. `tile`, of an outer loop, says which."""
 
     __slots__ = ("tile",)
     tile: Tile
@@ -47,7 +47,7 @@ class Span(Tile):
 class Share(Span):
     """One share of an axis: `each` positions, or fewer in the last share. `tile` says which share it is.
 
-    The shares themselves may be cut into shares: `tile` may belong to a loop over a Share of their number.
+    Shares may be nested: `tile` may come from a loop over another Share, whose positions are then shares.
     """
 
     __slots__ = ("each",)
@@ -74,14 +74,14 @@ class Share(Span):
             self._alone(rows)
         left: Size = -(-self.length // self.each) - self.length // self.each  # 1 if the last share is smaller
         found = []
-        for times, sizes in reversed(rows):  # it is the last turn of the last row that occurs
+        for times, sizes in reversed(rows):  # the smaller share is the last one
             last = smaller(left, smaller(times, 1))
             found += [(times - last, {**sizes, self: self.each}), (last, {**sizes, self: self.length % self.each})]
             left = left - last
         return found
 
     def _in_shares(self, others: set[Tile]) -> bool:
-        """Whether the loop over shares is cut into shares itself; `others` are the tiles that its tile depends on."""
+        """Whether the shares are nested. `others` are the tiles that the loop over the shares depends on."""
         outer = next((x for x in others if isinstance(x, Share)), None)
         return outer is not None and others == {outer, outer.tile} and same(outer.length, self.tile.length)
 
@@ -100,9 +100,7 @@ class Moved(Span):
 
     @property
     def start(self) -> Size:  # type: ignore[override]
-        return (
-            sum(factor * place(x) for factor, x in self.terms) % self.length
-        )  # entries that are not known may be large
+        return sum(factor * place(x) for factor, x in self.terms) % self.length  # unknown entries may be large
 
     @property
     def size(self) -> Size:  # type: ignore[override]

@@ -1,7 +1,7 @@
-"""Machines that take many turns of a loop together, and find out by running which loops allow that.
+"""Machines that run many iterations of a loop together, and find out by running which loops allow that.
 
 A loop has a path: its place among the loops of each enclosing loop. A machine raises Refused with the path of a loop
-whose turns it cannot take together. The run then starts anew, and walks that loop turn by turn.
+whose iterations it cannot run together. The run then starts anew, and runs that loop one iteration at a time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Path = tuple[int, ...]
 
 
 class Refused(BaseException):
-    """The turns of the loop at `path` cannot be taken together. It is not an Exception, so nothing takes it
+    """The iterations of the loop at `path` cannot be run together. It is not an Exception, so that no handler takes it
     for an error of the schedule."""
 
     def __init__(self, path: Path):
@@ -29,20 +29,21 @@ class Refused(BaseException):
 
 
 class LoopPaths(Machine):
-    """A machine that knows the path of each loop. The turns of loops whose paths are in `singly` are taken singly."""
+    """A machine that knows the path of each loop. Loops whose paths are in `singly` run one
+    iteration at a time."""
 
     singly: AbstractSet[Path] = frozenset()
     merged: Path | None = None
-    """The path of the loop whose turns are being taken together."""
+    """The path of the loop whose iterations are being run together."""
     _path: Path = ()
-    _siblings: tuple[list[int], ...] = ()  # for each open loop, how many loops began in its current turn
+    _siblings: tuple[list[int], ...] = ()  # for each open loop, how many loops began in its current iteration
 
     def together(self, length: Size | Tile, size: Size, where: MaskLine | None) -> Iterable[Tile] | None:
-        """The tiles of a loop whose turns are taken together; None if this loop is walked turn by turn."""
+        """The tiles of a loop whose iterations run together; None if they run one at a time."""
         raise NotImplementedError
 
     def refuse(self, wrong: bool = True) -> None:
-        """Raise Refused if something is wrong with taking the turns of the current loop together."""
+        """Raise Refused if `wrong` and the iterations of the current loop are being run together."""
         if wrong and self.merged is not None:
             raise Refused(self.merged)
 
@@ -68,7 +69,8 @@ M = TypeVar("M", bound=LoopPaths)
 def run_together(make: Callable[[], M], schedule: ScheduleLike | ScheduleText, tiling: Tiling) -> M:
     """The machine after a run. `make` makes a machine with new watchers; it is called again after each refusal.
 
-    An error while turns are taken together is a refusal too: turn by turn it shows again, or was none.
+    An error while iterations run together is a refusal too. If it is an error of the schedule, it occurs again when
+    they run one at a time.
     """
     singly: set[Path] = set()
     while True:

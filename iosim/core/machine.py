@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 
 class Tile:
-    """What turn `index` of a loop works on: `size` consecutive positions of an axis of `length`, from `start` on."""
+    """What iteration `index` of a loop works on: `size` consecutive positions of an axis of `length`, from `start`
+    on."""
 
     __slots__ = ("index", "length", "size", "start")
 
@@ -89,7 +90,7 @@ class Machine:
     def tiles(self, length: Size | Tile, size: Size, where: MaskLine | None = None,
               parallel: bool = False) -> Iterator[Tile]:  # fmt: skip
         """Tiles of at most `size` positions of an axis; with `where`, only the active tiles of that line of the mask.
-        `parallel` claims that the turns are independent. Blocks that a turn makes are freed at its end."""
+        `parallel` claims that the iterations are independent. Blocks that an iteration makes are freed at its end."""
         self._check()
         for tile in self._walk(length, size, where, parallel):
             self._depth += 1

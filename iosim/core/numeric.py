@@ -70,7 +70,7 @@ class Numeric(Machine):
             self._owners[tensor] = np.full(self.array(tensor).shape, -1)
         owners = self._owners[tensor]
         if ((owners[index] != -1) & (owners[index] != self._turn[1])).any():
-            raise ScheduleError(f"a parallel loop is not: two of its turns touch the same part of {tensor}")
+            raise ScheduleError(f"this parallel loop is not parallel: two iterations touch the same part of {tensor}")
         if stores:
             owners[index] = self._turn[1]
 
@@ -114,7 +114,7 @@ class Numeric(Machine):
         arrays = [value_of(x) if isinstance(x, Block) else x.array() for x in inputs]
         arrays = [
             array.astype(np.float32) if array.dtype == np.float16 else array for array in arrays
-        ]  # as GPUs multiply
+        ]  # GPUs multiply fp16 exactly and add in fp32
         for array in arrays:
             array.flags.writeable = False
         with np.errstate(over="ignore"):

@@ -7,8 +7,8 @@ The rules are properties of blocks, and hold for every schedule:
   rows: a step that marks the block with `Cost.reads_whole` (the second factor of a product), or a step on a part of it.
 - What the innermost loop of a thread block loads has `stages` tiles in flight, each in shared memory.
 
-Each launch has its own registers. Blocks of one name go together, and the choice of names is the one that needs the
-least shared memory.
+Each launch has its own registers. All blocks of one name live in the same place. The names that live in registers are
+those that leave the least shared memory.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from .tiling import Tiling
     from .typing import Input, MaskLine, ScheduleLike, ScheduleText, Shape, Size, Step
 
-MOST_NAMES = 8  # of a launch whose combinations are tried; further names stay in shared memory
+MOST_NAMES = 8  # tried in all combinations for a launch; further names stay in shared memory
 
 
 @dataclass
 class Loop:
-    """A loop of the text. `inside_block`: a thread block goes through it; it is not the grid."""
+    """A loop of the text. `inside_block`: each thread block runs it, so it is not a loop of the grid."""
 
     inside_block: bool
     innermost: bool = True
@@ -52,7 +52,7 @@ class Resident:
     """Whether it must lie in shared memory."""
 
     def copies(self, stages: int) -> int:
-        """How often it is on the chip at one time."""
+        """The number of tiles of it that are on the chip at one time."""
         flies = self.loaded and self.loop is not None and self.loop.innermost and self.loop.inside_block
         return stages if flies else 1
 
@@ -71,7 +71,7 @@ class Launch:
     changes: list[Change] = field(default_factory=list)
 
     def free_names(self) -> list[str]:
-        """Names of blocks that may live in registers, the first ones of the text first."""
+        """Names of blocks that may live in registers, in the order of the schedule's text."""
         names = dict.fromkeys(change.block.name for change in self.changes)
         bound = {change.block.name for change in self.changes if change.block.shared}
         return [name for name in names if name not in bound][:MOST_NAMES]
@@ -97,9 +97,10 @@ class Launch:
         return most[0], most[1]
 
     def best(self, stages: int, room_bytes: int) -> tuple[Size, Size, Size]:
-        """(shared memory, registers, the least shared memory with registers without limit), each a peak in bytes.
+        """(shared memory, registers, shared memory if registers had no limit), each a peak in bytes.
 
-        As many names as possible live in `room_bytes` of registers; of equal shared memory, more of them.
+        The names in registers leave the least shared memory, and take at most `room_bytes`. Of two sets that leave
+        equally much, the larger one is taken.
         """
         every = list(subsets(self.free_names()))
         all_in = self.peaks(stages, every[0])
@@ -120,7 +121,7 @@ def subsets(names: list[str]) -> Iterator[frozenset[str]]:
 
 
 class Placing(Folded):
-    """A folded machine that notes which blocks come and leave in each launch, and where they may lie."""
+    """A folded machine that records the blocks of each launch, and which of them must lie in shared memory."""
 
     def __init__(self, problem: Attention[Size]):
         super().__init__(problem)

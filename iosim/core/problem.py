@@ -338,18 +338,18 @@ class Attention(Generic[S]):
 
     @property
     def choices_made(self) -> S:
-        """The number of pairs of a choice and a block that it has."""
+        """The number of pairs of a choice and one of its blocks."""
         return cast("S", cast("Size", self.choices) * self.top_k)
 
     @property
     def choices_each(self) -> S:
-        """The number of choices that have the same block, if blocks are chosen evenly."""
+        """The number of choices that each block is in, if blocks are chosen evenly."""
         Nk = cast("Size", self.Nk)
         return cast("S", -(-cast("Size", self.choices_made) // (Nk // self.key_block)))
 
     @property
     def chosen_blocks(self) -> S:
-        """The number of blocks that any choice has. The last one may be in fewer choices."""
+        """The number of blocks that are in some choice. The last one may be in fewer choices than the others."""
         return cast("S", -(-cast("Size", self.choices_made) // cast("Size", self.choices_each)))
 
     @property

@@ -38,19 +38,19 @@ def to_e4m3(x: Array) -> Array:
 
 
 def e4m3_bits(x: Array) -> NDArray[np.uint8]:
-    """The words of 8 bits of numbers, rounded as by `to_e4m3`; 127 for what is not finite."""
+    """The e4m3 encodings of numbers, rounded as by `to_e4m3`; 127 for NaN and infinity."""
     import numpy as np
 
     rounded = to_e4m3(x)
     size, finite = np.abs(np.where(np.isfinite(rounded), rounded, 0)), np.isfinite(rounded)
     exponent = np.maximum(np.frexp(size)[1] - 1, SMALLEST_NORMAL_E4M3)
-    units = np.ldexp(size, 3 - exponent).astype(np.int64)  # 8 to 15, or less for numbers below the normal ones
+    units = np.ldexp(size, 3 - exponent).astype(np.int64)  # 8 to 15, or 0 to 7 for subnormal numbers
     code = np.where(units < 8, units, units + 8 * (exponent - SMALLEST_NORMAL_E4M3))
     return np.where(finite, code | (np.signbit(rounded) << 7), 127).astype(np.uint8)
 
 
 def of_e4m3_bits(bits: NDArray[np.uint8]) -> Array:
-    """The numbers that words of 8 bits stand for, in float32."""
+    """The numbers that e4m3 encodings stand for, in float32."""
     import numpy as np
 
     exponent, mantissa = np.maximum(bits >> 3 & 15, 1).astype(np.int32), (bits & 7) + np.where(bits & 120, 8, 0)

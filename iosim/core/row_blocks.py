@@ -1,8 +1,8 @@
-"""The numeric machine for schedules that visit single rows: it takes many turns of such a loop at once.
+"""The numeric machine for schedules that visit single rows: it runs many iterations of such a loop at once.
 
-A loop over single positions whose turns are independent is walked in blocks of positions. The same steps run on larger
-arrays, so a run takes seconds where it took minutes. Words are counted as before, and a block in SRAM counts as one
-position. Whether turns are independent is found out by running.
+A loop over single positions whose iterations are independent is walked in blocks of positions. The same steps run on
+larger arrays, so a run takes seconds where it took minutes. Words are counted as before, and a block in SRAM counts as
+one position. Whether iterations are independent is found out by running.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST_ROWS = 1024
 
 
 class Rows(Tile):
-    """Some single positions of a loop. In SRAM they take the room of one."""
+    """Several single positions of a loop. In SRAM they count as one."""
 
     __slots__ = ()
 
@@ -37,13 +37,13 @@ class Rows(Tile):
 
 
 class RowBlocks(LoopPaths, Numeric):
-    """A numeric machine that takes turns of loops over single positions together."""
+    """A numeric machine that runs many iterations of a loop over single positions together."""
 
     def together(self, length: Size | Tile, size: Size, where: MaskLine | None) -> Iterable[Tile] | None:
         if not isinstance(length, int) or length < 4 or size != 1 or where is not None:
             return None
         self._outside = self._depth
-        self._stored: dict[str, NDArray[np.int64]] = {}  # the block of turns that stored each word
+        self._stored: dict[str, NDArray[np.int64]] = {}  # the block of iterations that stored each word
         return self._blocks(length)
 
     def _blocks(self, length: int) -> Iterator[Tile]:
@@ -63,7 +63,7 @@ class RowBlocks(LoopPaths, Numeric):
         return once * self._rows if apart else once
 
     def _touch(self, tensor: str, shape: Shape, stores: bool) -> None:
-        """Refuse if another block of turns stored a word of this part of a tensor."""
+        """Refuse if another block of iterations stored a word of this part of a tensor."""
         if self.merged is None:
             return
         self.refuse(any(isinstance(x, Span) for x in shape))

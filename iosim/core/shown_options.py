@@ -1,4 +1,4 @@
-"""What `help` and a notebook say of a function that takes the fields of a problem: each of them, with its default."""
+"""Signatures that show every field of a problem as an option with its default, for `help` and notebooks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def spelled_out(function: Callable[..., object]) -> None:  # type: ignore[explic
     own, rest = [*shown.parameters.values()][:-1], [*shown.parameters.values()][-1]
     if rest.kind is not inspect.Parameter.VAR_KEYWORD:
         return
-    several = "AxisValue" in str(rest.annotation)  # of `sweep` and `plot`: every option may be an axis
+    several = "AxisValue" in str(rest.annotation)  # in `sweep` and `plot` every option may be an axis
     taken = {parameter.name for parameter in own}
     usual = {"mask": "dense", **({name: None for name in ("N", "d")} if several else {})}
     options = [

@@ -1,7 +1,7 @@
-"""The lines of a schedule's text: which one a machine is at, and the words that each one moves.
+"""The line of a schedule's text that a machine is at, and the words that each line moves.
 
-The Python stack says which line calls a primitive, so nothing is said twice and a machine that is not asked does no
-work for it.
+The Python stack says which line calls a primitive. So a schedule needs no marks, and a machine without these watchers
+does no extra work.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ENTRY = blame.read_text.__code__
 
 
 class Line(NamedTuple):
-    """A line of a function that a schedule consists of."""
+    """A line of a schedule's function, or of a function that it calls."""
 
     function: str
     """The function's name, as `Cache.load`."""
@@ -45,7 +45,7 @@ def lines_now() -> tuple[Line, ...]:
     while frame.f_code is not ENTRY:
         code = frame.f_code
         if dirname(code.co_filename) == CORE:
-            found.clear()  # what a machine or a watcher calls is no text
+            found.clear()  # functions that a machine or a watcher calls are not part of the schedule
         elif not code.co_name.startswith("<"):
             found.append(Line(code.co_qualname, frame.f_lineno - code.co_firstlineno, code))
         if frame.f_back is None:
@@ -55,7 +55,7 @@ def lines_now() -> tuple[Line, ...]:
 
 
 def source_of(code: CodeType) -> list[str]:
-    """The lines of a function's source, without the indentation of its `def`; empty if there is no file with it."""
+    """The lines of a function's source, without the indentation of its `def`; empty if no file has it."""
     from inspect import getsourcelines
     from textwrap import dedent
 
@@ -66,7 +66,7 @@ def source_of(code: CodeType) -> list[str]:
 
 
 def box(lines: Iterable[Line]) -> list[tuple[Line, str]]:
-    """Every line, with its source, of the functions in which the given lines are, in the order of the given lines."""
+    """(line, source) for every line of the functions that the given lines are in, in the order of the given lines."""
     codes = dict.fromkeys(line.code for line in lines)
     return [(Line(code.co_qualname, k, code), text) for code in codes for k, text in enumerate(source_of(code))]
 
@@ -91,7 +91,8 @@ class LineTrace(Trace):
 
 
 class LineTraffic(Watcher):
-    """Words read and written at each line of a schedule. A line that calls a function has its words."""
+    """Words read and written at each line of a schedule. A line that calls a function also has the words of that
+    function."""
 
     def __init__(self) -> None:
         self.words: dict[Line, dict[str, tuple[Size, Size]]] = {}

@@ -64,11 +64,7 @@ Input = Block | Values
 
 
 class MaskLine(Protocol):
-    """The tiles of one row or of one column of a bound mask, or all its columns.
-
-    `kind` is row, column or columns. `tile` is the tile of that row or column, and None for columns. A loop over a line
-    leaves out the tiles that the mask hides.
-    """
+    """What machines use of `masks.mask.Line`: a loop over a line leaves out the tiles that the mask hides."""
 
     @property
     def kind(self) -> str: ...
@@ -86,7 +82,7 @@ class MaskLine(Protocol):
 
 
 class BoundMask(Protocol):
-    """A mask over N x Nk tokens in tiles of rows_q x rows_k. Its lines are None where no tile may be left out."""
+    """What machines and schedules use of `masks.mask.BoundMask`, and of the dense mask."""
 
     @property
     def N(self) -> Size: ...

@@ -61,7 +61,7 @@ class Expressions:
         return f"n{letter(x)}" if isinstance(x, Tile) else str(x)
 
     def turns(self, tile: SymbolicTile) -> str:
-        """The number of turns of the loop over a tile."""
+        """The number of iterations of the loop over a tile."""
         if tile.parent is None:
             return str(turns_of(tile))
         return f"({self.size(tile.parent)} + {tile.step - 1}) / {tile.step}"

@@ -154,7 +154,7 @@ def tensors_of(body: Body) -> tuple[list[str], list[str]]:
 
 
 def grid_loop(body: Body) -> LoopNode | None:
-    """The parallel loop that makes up a launch; its turns become thread blocks. None if there is more to it."""
+    """The parallel loop that makes up a launch; its iterations become thread blocks. None if there is more to it."""
     if len(body) == 1 and isinstance(body[0], LoopNode) and body[0].parallel:
         return body[0]
     return None

@@ -128,8 +128,8 @@ class Writer:
         return [*barrier_lines(needed), *text], needed.state.add(new, copy)
 
     def loop(self, loop: LoopNode, entry: State) -> tuple[list[str], State]:
-        """(lines of a loop, the state after it). The body is written again until its barriers also hold for what the
-        turn before left behind."""
+        """(lines of a loop, the state after it). The body is written again until its barriers also suffice for
+        what the iteration before left unfinished."""
         start = entry
         while True:
             lines, end = self.block(loop.body, start)
@@ -153,7 +153,7 @@ class Writer:
         return [f"for (int {i} = 0; {i} < {before_last}; ++{i}) {{", *whole, "}", "{", *last, "}"]
 
     def of_grid(self, loop: LoopNode, lines: list[str]) -> list[str]:
-        """The body of the loop whose turns are the thread blocks."""
+        """The body of the loop whose iterations are the thread blocks."""
         if loop not in self.split:
             return self.placed(loop, "blockIdx.x", 0, lines)
         whole, last = self.whole_and_last(loop, "blockIdx.x", "blockIdx.x", lines)

@@ -2,8 +2,8 @@
 
 Most masks are counted as in counts.py, with a whole array in place of each number: both axes are cut into
 bands of tiles that the mask treats alike, and in a pair of bands a tile is active if t = j*Bc - i*Br lies in one of
-some intervals. Bands and intervals that one problem has and another has not are empty there. What is not empty stands
-in flat arrays, beside the index of its problem.
+some intervals. A band or an interval that a problem does not have is empty. Those that are not empty stand in flat
+arrays, each beside the index of its problem.
 
 Masks with `strided`, `chunk` or `documents` are counted one problem after another, each combination of sizes once.
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..core.typing import Size
 
 K = TypeVar("K")
-Whole = NDArray[np.int64]  # or Python integers (dtype object), where int64 is too small
+Whole = NDArray[np.int64]  # of Python integers (dtype object) where int64 is too small
 Flags = NDArray[np.bool_]
 Piece = tuple[Whole, Whole]
 """(offset, length) of a part of each tile; the length is 0 or less where there is no such part."""
@@ -70,7 +70,7 @@ def array_counts(expr: Expr, rows: Axis[Size], cols: Axis[Size], shift: Size) ->
 
 
 def combined(found: Sequence[Counts], join: Callable[[list[Whole]], Whole]) -> Counts:
-    """Counts each of which `join` makes from those of all `found`."""
+    """The counts that `join` makes from the same counts of all `found`, one count at a time."""
 
     def of(part: Callable[[Counts], dict[K, Size]]) -> dict[K, Size]:
         return {key: join([cast("Whole", part(one)[key]) for one in found]) for key in part(found[0])}
@@ -106,7 +106,8 @@ def counts_of_chunk(expr: Expr, rows: Axis[Whole], cols: Axis[Whole], shift: Who
 
 
 def bands(axis: Axis[Whole], cuts: Sequence[int]) -> list[Bands]:
-    """The bands of an axis: before each cut, the tile that a cut divides, after the last cut, and the ragged tile."""
+    """The bands of an axis: tiles before each cut, the tile that a cut divides, tiles after the last cut, the ragged
+    tile."""
     whole, size, length = axis.whole, axis.size, axis.length
     edges = [whole * 0]
     for cut in cuts[1:]:
@@ -128,7 +129,8 @@ def bands(axis: Axis[Whole], cuts: Sequence[int]) -> list[Bands]:
 def visible_deltas(
     expr: Expr, x: int, y: int, N: Whole, Nk: Whole, shift: Whole
 ) -> Iterator[tuple[Whole, Whole, Flags]]:
-    """(low, high, whether these deltas are visible) in the cell that starts at (x, y), between two edges of atoms."""
+    """(low, high, whether these deltas are visible) in the cell that starts at (x, y). No atom changes inside
+    low..high."""
     edges = [-N, Nk]
     for atom in atoms(expr):
         if atom.kind == "causal":
@@ -184,7 +186,7 @@ def active(
 
 
 def disjoint(intervals: Found) -> tuple[NDArray[np.intp], Whole, Whole]:
-    """(index, low, high) of the same numbers in intervals that do not overlap."""
+    """(index, low, high) of intervals that hold the same numbers and do not overlap."""
     index, low, high = intervals
     least = low.min()
     span = max(high.max(), low.max()) - least + 2
@@ -192,7 +194,7 @@ def disjoint(intervals: Found) -> tuple[NDArray[np.intp], Whole, Whole]:
     order = np.argsort(at + (low - least), kind="stable")
     index, low, high, at = index[order], low[order], high[order], at[order]
     reached = np.maximum.accumulate(at + (high - least))
-    before = np.append(at[:1] - 1, reached[:-1]) - at + least  # the last number that earlier intervals of it have
+    before = np.append(at[:1] - 1, reached[:-1]) - at + least  # the last number in the problem's earlier intervals
     low = np.maximum(low, before + 1)
     kept = np.flatnonzero(low <= high)
     return index[kept], low[kept], high[kept]
@@ -235,9 +237,9 @@ def covered(line: list[Found], length: int) -> Whole:
 
 
 def distinct(columns: Sequence[Whole]) -> tuple[list[Whole], NDArray[np.intp]]:
-    """(the rows of some columns without repetitions, the place of each row among them).
+    """(the distinct rows of a table that is given by its columns, the index of each row among them).
 
-    Many problems of a search or of a sweep differ in d or M only, which a mask does not depend on.
+    In a search or a sweep many problems differ only in d or M, and a mask depends on neither.
     """
     ranges = [(int(column.min()), int(column.max())) for column in columns]
     spans = [most - least + 1 for least, most in ranges]

@@ -6,8 +6,8 @@ bands of tiles that the mask treats alike. In a pair of bands, whether tile (i, 
 t = j*Bc - i*Br: it is active if t lies in one of some intervals. A sum of floors counts the tiles of an interval. All
 numbers are Python integers.
 
-A band of rows sees all segments but its own alike. So the other axis is cut only where the segments of the band start
-and end, and the number of pairs of bands grows with the number of segments, and not with its square.
+To a band of rows all segments but its own are alike. So the other axis is cut only where the band's own segments start
+and end. The number of pairs of bands then grows with the number of segments, and not with its square.
 """
 
 from __future__ import annotations
@@ -109,11 +109,11 @@ class Counter:
         return counts
 
     def row_bands(self, cols: Band | None = None) -> list[Band]:
-        """The bands of rows; if a band of columns is given, only those that it does not see alike."""
+        """The bands of rows, cut only where the band `cols` sees a difference; cut everywhere if it is None."""
         return self.bands(self.rows, self.cols, cols)
 
     def col_bands(self, rows: Band | None = None) -> list[Band]:
-        """The bands of columns; if a band of rows is given, only those that it does not see alike."""
+        """The bands of columns, cut only where the band `rows` sees a difference; cut everywhere if it is None."""
         return self.bands(self.cols, self.rows, rows)
 
     def bands(self, axis: Axis[int], other: Axis[int], against: Band | None) -> list[Band]:

@@ -63,7 +63,7 @@ class DropoutPart(NamedTuple):
 
 
 def parse_dropout(text: str | None, seed: str) -> Dropout | None:
-    """The dropout that two texts give, a probability and a seed; None without a probability."""
+    """The dropout of a probability and a seed, both given as text; None without a probability."""
     if text is None:
         return None
     try:

@@ -107,7 +107,7 @@ def _bind(mask: Mask, N: int, Nk: int, rows_q: int, rows_k: int, skips: bool) ->
 class Line(Generic[S]):
     """The tiles of one row or one column, or all key columns, for loops that leave out hidden tiles.
 
-    `kind` is row, column or columns. `tile` is the tile of that row or column.
+    `kind` is row, column or columns. `tile` is the tile of that row or column, and None for columns.
     """
 
     mask: BoundMask[S]
@@ -207,7 +207,8 @@ class BoundMask(Generic[S]):
         return np.broadcast_to(self._holds(self.mask.expr, tokens, tiles), (rows, keys)).copy()
 
     def _holds(self, expr: Expr, tokens: Places, tiles: Places) -> Bools:
-        """Whether an expression holds at each of some places, which are given in tokens and in tiles."""
+        """Whether an expression holds at each place. Places are given in tokens and, for atoms that count tiles, in
+        tiles."""
         if isinstance(expr, Join):
             found = self._holds(expr.parts[0], tokens, tiles)
             for part in expr.parts[1:]:
@@ -235,8 +236,8 @@ class BoundMask(Generic[S]):
 
     @cached_property
     def table(self) -> Bools:
-        """Booleans (Tr x Tc), True for an active tile. They come from evaluating every pair of tokens, and not from the
-        formulas of the counts. So the two can be compared."""
+        """Booleans (Tr x Tc), True for an active tile. Every pair of tokens is evaluated, without the formulas of the
+        counts. So the two can be compared."""
         import numpy as np
 
         N, Nk, rows_q, rows_k = map(int, (self.N, self.Nk, self.rows_q, self.rows_k))
@@ -253,7 +254,7 @@ class BoundMask(Generic[S]):
         return table
 
     def pairs(self, row_ragged: bool, column_ragged: bool) -> Size:
-        """The number of active tiles whose row and column are ragged or whole, as the two arguments say."""
+        """The number of active tiles. The arguments say whether their row, and their column, is ragged or whole."""
         return self._counts.pairs[bool(row_ragged), bool(column_ragged)]
 
     def rows(self, ragged: bool) -> Size:
@@ -291,7 +292,7 @@ class BoundMask(Generic[S]):
         return Counter(expr, cast("Axis", rows), cast("Axis", cols), cast("int", shift)).counts()
 
     def _array_counts(self) -> Counts:
-        """The counts of arrays of sizes."""
+        """The counts for arrays of sizes."""
         expr, kind = self.mask.expr, self.unit
         shift: Size = self.shift if kind == "tokens" else 0
         if has_closed_form(expr):

@@ -96,8 +96,8 @@ def token_axes(mask: masks.BoundMask) -> tuple[Axis[int], Axis[int]]:
 
 
 def reach_by_interval(mask: masks.BoundMask) -> NDArray[np.int64]:
-    """The same for a mask of tokens. In a pair of bands, and between two edges of causal and windows, what a query sees
-    depends only on y - x modulo the strides: on its residue."""
+    """The reach of each query under a mask of tokens. In a pair of bands, and between two edges of causal and windows,
+    what a query sees depends only on y - x modulo the strides: on its residue."""
     import numpy as np
 
     if mask.N > MOST_QUERIES:
@@ -135,7 +135,7 @@ def see(reach: NDArray[np.int64], rows: Band, cols: Band, counter: Counter, delt
 
 
 def steps_back(seen: Bools) -> NDArray[np.int64]:
-    """For each residue, how far back the nearest one is that is seen, around the end of the period if need be."""
+    """For each residue, the steps back to the nearest residue that is seen. The period wraps around."""
     import numpy as np
 
     places = np.arange(2 * len(seen))
@@ -144,7 +144,7 @@ def steps_back(seen: Bools) -> NDArray[np.int64]:
 
 
 def reach_by_pair(mask: masks.BoundMask) -> NDArray[np.int64]:
-    """The same for any mask. Every pair of tokens is evaluated."""
+    """The reach of each query under any mask. Every pair of tokens is evaluated."""
     import numpy as np
 
     from .mask import MOST_TABLE_PAIRS, PAIRS_AT_ONCE

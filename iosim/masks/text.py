@@ -57,7 +57,7 @@ class _Parser:
         return InputError(WHERE, self.text, ALLOWED, hint)
 
     def take(self, *words: str) -> bool:
-        """Whether the next word is one of these. If it is, the parser goes past it."""
+        """Whether the next word is one of these. If so, the parser moves past it."""
         found = self.at < len(self.words) and self.words[self.at] in words
         self.at += found
         return found
@@ -115,7 +115,7 @@ class _Parser:
         return Atom(name, tiles=bool(colon))
 
     def dilated(self, value: str, word: str) -> Expr:
-        """W keys on either side of the query, S apart: a window that is W * S wide, and a stride of S."""
+        """W keys on either side of the query, S apart: a window W * S wide, joined with a stride of S."""
         first, _, second = value.partition(":")
         keys, stride = sized("window", first, word), sized("strided", second, word)
         if keys.tiles != stride.tiles:
@@ -167,8 +167,8 @@ def _load(path: str, mtime: int, size: int) -> MaskFile:
 def block_mask(path: str, arrays: dict[str, NDArray[np.int64]]) -> MaskFile:
     """A BlockMask of PyTorch's FlexAttention, from the arrays of its fields.
 
-    For each row of blocks, `kv_num_blocks` says how many of `kv_indices` count. The blocks that are visible as a whole
-    may be listed apart, in `full_kv_num_blocks` and `full_kv_indices`. `BLOCK_SIZE` is 128 unless given.
+    For each row of blocks, the first `kv_num_blocks` of `kv_indices` are visible. Blocks without a hidden pair
+    may be listed separately, in `full_kv_num_blocks` and `full_kv_indices`. `BLOCK_SIZE` is 128 unless given.
     """
     import numpy as np
 

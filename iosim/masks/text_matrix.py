@@ -1,4 +1,4 @@
-"""Reads a matrix of 0 and 1 from a text file, some MB at a time: memory is about twice the number of its digits."""
+"""Reads a matrix of 0 and 1 from a text file, some MB at a time. It needs about two bytes of memory a digit."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ NEWLINES, DROPPED = b"\n\r", b" ,\t\v\f\x1c\x1d\x1e\x1f"
 
 
 def read_text_matrix(path: str) -> NDArray[np.bool_]:
-    """The matrix of a file with a row a line. Spaces, commas and empty lines are dropped.
+    """The matrix of a file with one row on each line. Spaces, commas and empty lines are dropped.
 
     Raises ValueError for another character and for rows that differ in length.
     """
     parts: list[NDArray[np.uint8]] = []
-    columns, open_row = 0, 0  # characters of a row, and of the row that the last chunk left open
+    columns, open_row = 0, 0  # characters of a row, and of the unfinished row at the end of the last chunk
     with open(path, "rb") as file:
         while raw := file.read(CHUNK_BYTES):
             text = raw.translate(None, DROPPED)
@@ -36,7 +36,7 @@ def read_text_matrix(path: str) -> NDArray[np.bool_]:
 
 
 def row_length(text: bytes, columns: int, open_row: int) -> tuple[int, int]:
-    """(the length of all rows so far, the length of the row that the text leaves open)."""
+    """(the length of all complete rows so far, the length of the unfinished row at the end of the text)."""
     ends = np.flatnonzero(np.isin(np.frombuffer(text, np.uint8), np.frombuffer(NEWLINES, np.uint8)))
     if not ends.size:
         return columns, open_row + len(text)
@@ -48,7 +48,7 @@ def row_length(text: bytes, columns: int, open_row: int) -> tuple[int, int]:
 
 
 def same_length(columns: int, length: int) -> int:
-    """The length of a row, which is that of the rows before it, if there are any. ValueError if it is not."""
+    """The length of a row. ValueError if the rows before it have another length."""
     if columns not in (0, length):
         raise ValueError("its rows differ in length")
     return length

@@ -84,7 +84,7 @@ def of_stride(size: int, N: int, Nk: int) -> Visible:
 
 
 def by_block(mask: Mask, file: MaskFile, N: int, Nk: int) -> Visible:
-    """What the queries of a block mask see: each of its blocks is looked at once."""
+    """What the queries of a block mask see, with one look at each of its blocks."""
     from .expression import Atom
     from .mask import Mask
 
@@ -108,8 +108,8 @@ def by_pair(mask: Mask, N: int, Nk: int, tiling: Tiling | None) -> Visible:
 
 
 def looked_at(bound: BoundMask, heights: NDArray[np.int64], widths: NDArray[np.int64]) -> Visible:
-    """What queries see, from every pair of a bound mask. Each row stands for as many queries, and each column for as
-    many keys, as `heights` and `widths` say."""
+    """What queries see, from every entry of a bound mask's table. A row stands for `heights` queries, and a column for
+    `widths` keys."""
     import numpy as np
 
     from .mask import PAIRS_AT_ONCE

@@ -53,7 +53,7 @@ Piece = tuple[int, int, int, int]
 def pieces(seen: list[KeyInterval], band: Band) -> Iterator[Piece]:
     """The number of keys that each query of a band sees, as pieces on which it is linear.
 
-    Query x sees the keys x + low to x + high, of those in the band of keys. As x grows, these keys move over the band.
+    Of the band of keys, query x sees those from x + low to x + high. As x grows, these keys move over the band.
     While they enter it, each query sees one key more than the one before. Then the number stays the same. While they
     leave it, each query sees one key fewer.
     """

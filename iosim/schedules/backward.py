@@ -1,6 +1,6 @@
-"""Backward passes, which compute dQ, dK and dV from dO: standard, and that of FlashAttention.
+"""Backward passes, which compute dQ, dK and dV from dO: the standard one, and that of FlashAttention.
 
-The forward pass leaves in HBM what they read: P (standard), or O with l and m (FlashAttention). Dropout is computed
+They read what the forward pass left in HBM: P (standard), or O with l and m (FlashAttention). Dropout is computed
 again from (row, column), so it moves no words. The order of FlashAttention-2 is in backward_lse.py.
 """
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def standard(chip: Machine, p: Attention, t: Tiling) -> None:
-    """Algorithm 3 of Dao et al. 2022, as the paper counts it: one operand is on chip whole, inputs are read once."""
+    """Algorithm 3 of Dao et al. 2022, as the paper counts it: one operand is whole on chip, each input is read once."""
     do = chip.load("dO")
     for j in chip.tiles(p.Nk, 1):  # line 1: dV = P^T dO
         dv = chip.compute("dV", (j, p.dv), zeros)
@@ -146,13 +146,13 @@ def keys_outside_traffic(p: Attention, t: Tiling) -> Words:
 
 
 def standard_footprint(p: Attention, t: Tiling) -> int:
-    """The larger of two: one operand whole, one row of another or of the result, and one score; rows of P and dP."""
+    """The larger of two: a whole operand, a row of the other or of the result, and a score; whole rows of P and dP."""
     longest = max((p.N + 1) * p.dv, (p.Nk + 1) * p.dv, (p.Nk + 1) * p.d, (p.N + 1) * p.d)
     return max(longest + 1, 2 * t.rows_s * p.Nk)
 
 
 def keys_outside_footprint(p: Attention, t: Tiling) -> int:
-    """The words of K, V, dK and dV, of Q, O, dO and dQ, of P in the place of S and dS in that of dP, and of l, m, D."""
+    """The words of K, V, dK, dV, Q, O, dO, dQ, l, m and D, and of two tiles of scores: S, later P, and dP, later dS."""
     rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
     return 2 * (rows_q + rows_k) * (p.d + p.dv) + 2 * rows_q * rows_k + 3 * rows_q
 
@@ -180,7 +180,7 @@ def backward(
     known_as: str = "",
     **more: Unpack[ScheduleFields],
 ) -> Schedule:
-    """A schedule of a backward pass. Its example has random inputs and what a forward pass leaves for them."""
+    """A schedule of a backward pass. Its example has random inputs, and what a forward pass over them leaves in HBM."""
     return Schedule(
         name, text, summary, source, tensors=BACKWARD_TENSORS, family="backward",
         skips=skips, drops=True, example=backward_inputs,

@@ -133,7 +133,7 @@ def second_pass_traffic(p: Attention, t: Tiling) -> Words:
 
 
 def keys_outside_lse_footprint(p: Attention, t: Tiling) -> int:
-    """The larger of two: K, V, dK, dV, Q, dO, dQ, S, dP, LSE and D; dO, O and D of the launch before."""
+    """The larger of two: K, V, dK, dV, Q, dO, dQ, S, dP, LSE and D; dO, O and D in the launch before it."""
     rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
     main = 2 * rows_k * (p.d + p.dv) + rows_q * (2 * p.d + p.dv) + 2 * rows_q * rows_k + 2 * rows_q
     return max(main, rows_q * (2 * p.dv + 1))

@@ -1,4 +1,4 @@
-"""Keys and values as a schedule reads them: in another type than Q's, with scales, or as latent rows."""
+"""The loads of keys and values: in another type than that of Q, with scales, or as latent rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Keys(NamedTuple):
 
     k: Block
     rope: Block | None
-    """The last words of the rows of K, where they lie apart."""
+    """The last words of the rows of K if they lie apart, else None."""
     v: Block
 
 
@@ -63,10 +63,10 @@ def masked_scores(chip: Machine, p: Attention, i: Tile, j: Tile, q: Block, keys:
 
 
 def cache_traffic(p: Attention, keys: int, turns: int) -> Words:
-    """The words of K and V for `keys` rows, in loops that `turns` outer tiles start.
+    """The words of K and V for `keys` rows, in `turns` loops over keys: one for each outer tile.
 
-    Latent rows are read once for K and V. A block of words has one scale, and so has a whole tensor: that is one word
-    in each turn.
+    Latent rows are read once for K and V. Scales of blocks are read with their rows. The one scale of a whole tensor is
+    read once for each of the loops.
     """
     rope = p.d - p.dv if p.rope_apart else 0
     widths = {"K": p.d - rope} | ({} if p.latent else {"V": p.dv})
@@ -79,10 +79,11 @@ def cache_traffic(p: Attention, keys: int, turns: int) -> Words:
 
 
 def cache_room(p: Attention, rows: int, beside: int) -> int:
-    """The most words of a tile of `rows` keys and values, its scales, and `beside` other words that come after them.
+    """The most words of a tile of `rows` keys and values, its scales, and `beside` other words that are added after
+    them.
 
-    Scales of blocks leave as soon as they are applied: those of K before the rest of K's row comes, and those of V
-    before S comes.
+    Scales of blocks are freed as soon as they are applied: those of K before the rest of K's row is loaded, and those
+    of V before S is made.
     """
     rope, value = p.d - p.dv if p.rope_apart else 0, 0 if p.latent else p.dv
     block = 0 if p.kv_scales in ("none", "tensor") else int(p.kv_scales)

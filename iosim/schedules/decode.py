@@ -43,7 +43,7 @@ def pages(chip: Machine, p: Attention, t: Tiling) -> None:
 
 
 def split_pages(chip: Machine, p: Attention, t: Tiling) -> None:
-    """Flash-Decoding over a cache in pages: a share has whole pages."""
+    """Flash-Decoding over a cache in pages: each share consists of whole pages."""
     for c in chip.tiles(p.page_shares, 1, parallel=True):
         partial_results(chip, p, t, c, page_tiles, Share(p.pages, p.share_pages, c), p.page_partial_rows)
     merge_results(chip, p, t, p.page_shares, p.page_partial_rows)
@@ -53,7 +53,7 @@ def split_pages(chip: Machine, p: Attention, t: Tiling) -> None:
 
 
 def key_tiles(chip: Machine, p: Attention, t: Tiling, keys: Size | Tile) -> KeyTiles:
-    """The tiles of keys that lie one after the other, each with its K and V on chip."""
+    """The tiles of contiguous keys, each with its K and V on chip."""
     cache = Cache(chip, p)
     for j in chip.tiles(keys, t.rows_k):
         yield j, cache.load(j)
@@ -79,7 +79,7 @@ def whole_result(chip: Machine, p: Attention, i: Tile, q: Block, tiles: KeyTiles
 
 
 def partial_result(chip: Machine, p: Attention, i: Tile, r: Tile, q: Block, tiles: KeyTiles) -> None:
-    """O and LSE of a tile of queries over some tiles of keys, for the rows r of the partial results."""
+    """O and LSE of a tile of queries over some tiles of keys, stored as rows r of the partial results."""
     o = chip.compute("Opart", (r, p.dv), zeros)
     l = chip.compute("LSEpart", (r,), zeros)
     m = chip.compute("m", (i,), minus_infinity)
@@ -92,7 +92,7 @@ def partial_result(chip: Machine, p: Attention, i: Tile, r: Tile, q: Block, tile
 
 
 def partial_results(chip: Machine, p: Attention, t: Tiling, c: Tile, walk: Walk, share: Share, rows: Size) -> None:
-    """O and LSE of all queries over the keys of share c. `rows` are those of the results of all shares."""
+    """O and LSE of all queries over the keys of share c. `rows` is the number of rows of the partial results."""
     for i in chip.tiles(p.N, t.rows_q):
         q = chip.load("Q", i)
         partial_result(chip, p, i, partial_rows(p, c, i, rows), q, walk(chip, p, t, share))
@@ -140,8 +140,8 @@ def cache_rows(p: Attention, b: Tile, j: Tile, entry: Block) -> Moved:
 def split_traffic(p: Attention, t: Tiling) -> Words:
     """R = S N d + 2 Nk d Tr + S N (d + 1), W = S N (d + 1) + N d, with S shares and dv = d.
 
-    Every share reads Q once and its keys with every query tile, and writes N rows of O and LSE. The second kernel reads
-    these and writes O.
+    Every share reads Q once, reads its keys once for each query tile, and writes N rows of O and LSE. The second kernel
+    reads these and writes O.
     """
     passes, rows = -(-p.N // t.rows_q), split_count(p) * p.N
     return {
@@ -170,8 +170,8 @@ def split_room(p: Attention, t: Tiling) -> int:
 def pages_traffic(p: Attention, t: Tiling) -> Words:
     """R = N d + Tr (2 Nk d + ceil(Nk / page)), W = N d, with dv = d.
 
-    These are the words of flash2, and one word of the block table for each page and query tile. Only the part of the
-    last page that has keys moves.
+    These are the words of flash2, and one word of the block table for each page and query tile. Of the last page only
+    the rows with keys move.
     """
     passes = -(-p.N // t.rows_q)
     return {
@@ -240,7 +240,7 @@ def shares_of_tiles(p: Attention, multiple: int) -> Iterator[int]:
 def pages_of_tiles(p: Attention, multiple: int) -> list[int]:
     """The page sizes of Kwon et al. 2023, section 7.2, that hold a key tile, largest first.
 
-    Only the smallest of those that hold all keys is in the list, and the list is never empty. Larger pages move fewer
+    Of the sizes that hold all keys, only the smallest is in the list. The list is never empty. Larger pages move fewer
     table entries and need the same SRAM.
     """
     needed = [size for size in PAGE_SIZES if size < 2 * p.Nk]
@@ -248,7 +248,8 @@ def pages_of_tiles(p: Attention, multiple: int) -> list[int]:
 
 
 def shares_of_pages(p: Attention, multiple: int) -> Iterator[int]:
-    """One number of splits for each possible number of shares, from 1 on. More shares move more, as in split-kv."""
+    """One number of splits for each possible number of shares, from 1 on. More shares move more words, as in
+    split-kv."""
     pages = rows = -(-p.Nk // p.page_size)
     while rows >= 1:
         splits = -(-pages // rows)

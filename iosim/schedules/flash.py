@@ -110,7 +110,8 @@ def queries_outside_traffic(p: Attention, t: Tiling) -> Words:
 
 
 def visited(p: Attention, t: Tiling) -> dict[str, int]:
-    """Sums of query rows, key rows and pairs over the active tiles, and the queries and keys of lines with such a tile.
+    """The sums of query rows, key rows and pairs over the active tiles; the queries and the keys in lines with such a
+    tile.
 
     Dense sums are in closed form. With a mask they come from its table of active tiles, and not from the counts that
     the folded machine uses.
@@ -135,13 +136,13 @@ def visited(p: Attention, t: Tiling) -> dict[str, int]:
 
 
 def flash_footprint(p: Attention, t: Tiling) -> int:
-    """2 Bc d + 2 Br d + Br Bc + 2 Br words: K, V, Q, O, S with P in its place, l, m. Tiles are clipped to the axes."""
+    """2 Bc d + 2 Br d + Br Bc + 2 Br words: K, V, Q, O, S (later P), l, m. Tiles are clipped to the axes."""
     rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
     return rows_q * (p.d + p.dv + 2) + cache_room(p, rows_k, rows_q * rows_k)
 
 
 def keys_outside_footprint(p: Attention, t: Tiling) -> int:
-    """The same words. The key tile and its scales come before everything else."""
+    """The words of `flash_footprint`, but the key tile and its scales are loaded before everything else."""
     rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
     return cache_room(p, rows_k, rows_q * (p.d + p.dv + 2) + rows_q * rows_k)
 

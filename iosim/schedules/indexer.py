@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 def indexer(chip: Machine, p: Attention, t: Tiling) -> None:
-    """The score of a key is the sum of w_h max(q_h k, 0) over the heads h of the index. A second kernel takes the keys
-    of the largest scores."""
+    """The lightning indexer: a key's score is the sum of w_h max(q_h k, 0) over the heads h of the index. A second
+    kernel takes the keys of the largest scores."""
     for x in chip.tiles(p.choices, 1, parallel=True):
         for i in chip.tiles(Share(p.N, p.choice_rows, x), p.choice_rows):
             q, w = chip.load("Q", i), chip.load("weights", i)
@@ -41,8 +41,10 @@ def indexer(chip: Machine, p: Attention, t: Tiling) -> None:
 
 
 def indexer_traffic(p: Attention, t: Tiling) -> Words:
-    """R = N (d + 1) + X Nk (d + 1), W = X (Nk + top_k), for X choices. The rows of all heads of the index and their
-    weights move once, and the keys once for each choice. The scores are written, and read to take the largest."""
+    """R = N (d + 1) + X Nk (d + 1), W = X (Nk + top_k), for X choices.
+
+    Q of all heads of the index and the weights are read once, and the keys once for each choice. The scores are
+    written, and read again to find the largest."""
     choices = p.N // p.choice_rows
     keys = {name: words for name, words in cache_traffic(p, choices * p.Nk, choices).items() if name != "V"}
     return {
@@ -55,8 +57,8 @@ def indexer_traffic(p: Attention, t: Tiling) -> Words:
 
 
 def indexer_room(p: Attention, t: Tiling) -> int:
-    """The larger footprint of the two kernels: Q and w of a choice, a tile of keys with its scales or S and a tile of
-    scores; or all scores of a choice and the chosen keys."""
+    """The larger footprint of the two kernels. The first holds Q and w of a choice and a tile of keys, and with them
+    the scales of these keys, or S and a tile of scores. The second holds all scores of a choice and the chosen keys."""
     rows, keys = p.choice_rows, min(t.rows_k, p.Nk)
     scales = 0 if p.kv_scales in ("none", "tensor") else -(-p.d // int(p.kv_scales))
     whole = int(p.kv_scales == "tensor")

@@ -79,12 +79,12 @@ def read_tile(chip: Machine, p: Attention, i: Tile, state: Block, z: Block) -> t
 
 
 def linear_traffic(p: Attention, t: Tiling) -> Words:
-    """R = N d + Nk (d + dv), W = N dv, whatever the tiles: everything moves once. The state never leaves the chip."""
+    """R = N d + Nk (d + dv), W = N dv, for all tiles: every word moves once. The state never leaves the chip."""
     return {"Q": (p.N * p.d, 0), "K": (p.Nk * p.d, 0), "V": (p.Nk * p.dv, 0), "O": (0, p.N * p.dv)}
 
 
 def linear_footprint(p: Attention, t: Tiling) -> int:
-    """The words of the state, d dv + d, and of the larger of two: a tile of K and V; a tile of Q and O with l."""
+    """The words of the state, d dv + d, plus the larger of two: a tile of K and V; a tile of Q and O with l."""
     rows, keys = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
     return p.d * p.dv + p.d + max(keys * (p.d + p.dv), rows * (p.d + p.dv + 1))
 

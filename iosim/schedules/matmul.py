@@ -127,7 +127,8 @@ def best_c_stays(schedule: Schedule, p: Attention, M_bytes: int, multiple: int) 
 
 
 def best_a_stays(schedule: Schedule, p: Attention, M_bytes: int, multiple: int) -> Tiling | None:
-    """The best Br and depth, which decide the traffic, with Bc = `multiple`, which takes the least room."""
+    """The tiles of least traffic, which depends on Br and depth. Bc is `multiple`, the size that needs the least
+    SRAM."""
     acc, word, columns = p.acc_bytes, p.word_bytes, min(multiple, p.Nk)
     found = least_passes(
         p.N, p.d, multiple, M_bytes,
@@ -138,7 +139,7 @@ def best_a_stays(schedule: Schedule, p: Attention, M_bytes: int, multiple: int) 
 
 
 def best_b_stays(schedule: Schedule, p: Attention, M_bytes: int, multiple: int) -> Tiling | None:
-    """The best depth and Bc, which decide the traffic, as in `best_a_stays` with A and B exchanged."""
+    """The tiles of least traffic, which depends on depth and Bc: `best_a_stays` with A and B exchanged."""
     found = best_a_stays(schedule, narrowed(p, N=p.Nk, Nk=p.N), M_bytes, multiple)
     return found and Tiling(multiple, found.rows_q, depth=found.depth)
 

@@ -1,6 +1,6 @@
-"""Attention with queries outside, and with K and V one after the other in the same SRAM.
+"""Attention with queries outside, where K and V use the same SRAM one after the other.
 
-Q stays on chip, or is read again with every key tile. The kernel of PyTorch's EFFICIENT_ATTENTION reads it again.
+Q either stays on chip or is read again with every key tile. PyTorch's EFFICIENT_ATTENTION reads it again.
 """
 
 from __future__ import annotations
@@ -105,13 +105,13 @@ def last_keys(p: Attention, t: Tiling) -> list[tuple[int, int]]:
 
 
 def room(p: Attention, t: Tiling) -> int:
-    """2 Br d + Bc d + Br Bc + 2 Br words with dv = d: O, l, m and S, beside them Q and K, and then V in their place."""
+    """2 Br d + Bc d + Br Bc + 2 Br words with dv = d: O, l, m, S, Q and K. V then uses the SRAM of Q and K."""
     rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
     return rows_q * (p.dv + 2) + rows_q * rows_k + max((rows_q + rows_k) * p.d, rows_k * p.dv)
 
 
 def stay_traffic(p: Attention, t: Tiling) -> Words:
-    """R = N d + 2 Nk d Tr, W = N d, with dv = d, whatever the mask hides: the dense words of flash2."""
+    """R = N d + 2 Nk d Tr, W = N d, with dv = d, under every mask: the dense words of flash2."""
     passes = -(-p.N // t.rows_q)
     return {
         "Q": (p.N * p.d, 0),
@@ -124,7 +124,7 @@ def stay_traffic(p: Attention, t: Tiling) -> Words:
 
 
 def stay_room(p: Attention, t: Tiling) -> int:
-    """Bc d + 2 Br d + Br Bc + 2 Br words with dv = d: those of flash2 with one tile of keys or values, not two."""
+    """Bc d + 2 Br d + Br Bc + 2 Br words with dv = d: those of flash2, but with one tile for K and V instead of two."""
     rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
     return rows_q * (p.d + p.dv + 2) + rows_q * rows_k + rows_k * max(p.d, p.dv)
 
@@ -134,7 +134,7 @@ def best_row_tile(schedule: Schedule, p: Attention, M_bytes: int, multiple: int)
     with the largest Bc. Without a mask, larger Br never move more; with one, every Br is counted."""
 
     def keys(n_q: int) -> int:
-        """The key rows of the largest tile beside so many multiples of query rows; 0 or less if none fits."""
+        """The rows of the largest key tile that fits beside `n_q` multiples of query rows; 0 or less if none fits."""
         rooms = room_bytes(p, min(n_q * multiple, p.N))
         return min(largest((M_bytes - beside) // each, p.Nk, multiple) for each, beside in rooms)
 
@@ -147,7 +147,7 @@ def best_row_tile(schedule: Schedule, p: Attention, M_bytes: int, multiple: int)
 
 
 def best_rows_under_mask(p: Attention, most: int, multiple: int, keys: Callable[[int], int]) -> int:
-    """The best query tile under a mask of tokens, in multiples: 1 to `most` are counted, each with its `keys`."""
+    """The best query tile under a mask of tokens, in multiples. Each of 1 to `most` is counted, with its own `keys`."""
     if p.mask.tile_units or most > MOST_IN_ARRAYS:
         raise InputError(
             "--tiles", f"best with --mask {p.mask}", f"a mask in tokens and at most {MOST_IN_ARRAYS} query tiles",
@@ -176,7 +176,7 @@ def best_rows(p: Attention, M_bytes: int, multiple: int) -> int:
 
 
 def room_bytes(p: Attention, rows: int) -> list[tuple[int, int]]:
-    """(bytes for each key of the tile, bytes besides the keys) while Q and K are on chip, and the same while V is."""
+    """(bytes for each key of the tile, bytes besides the keys), first while Q and K are on chip, then while V is."""
     acc, word = p.acc_bytes, p.word_bytes
     stays = rows * (p.dv + 2) * acc
     return [(rows * acc + p.d * word, stays + rows * p.d * word), (rows * acc + p.dv * word, stays)]

@@ -148,7 +148,8 @@ def softmax_traffic(reads: int) -> TrafficFormula:
 
 
 def stored_traffic(p: Attention, t: Tiling) -> Words:
-    """R = 3 N Nk, W = 2 N Nk. S is read twice. The exponentials are written, read again, and written as quotients."""
+    """R = 3 N Nk, W = 2 N Nk. S is read twice. The exponentials are written and read again, and the quotients are
+    written."""
     n = p.N * p.Nk
     return {"S": (2 * n, 0), "P": (n, 2 * n)}
 

@@ -52,7 +52,7 @@ class Schedule:
     """
 
     name: str
-    """What it is called: letters, digits, and - . _ between them."""
+    """Its name: letters and digits, with - . _ between them."""
     text: ScheduleText
     """The schedule's function: it is called as `text(chip, p, t)` with a machine, a problem and a tiling."""
     summary: str
@@ -62,7 +62,7 @@ class Schedule:
     outer: str = "queries"
     """What its outer loop goes over, "queries" or "keys". A larger tile of that loop means less traffic."""
     rules: tuple[str, ...] = ("best",)
-    """The tile rules that are shown if none is asked for: some of best, paper and ideal."""
+    """The tile rules that `count` shows unless others are asked for: some of best, paper and ideal."""
     skips: bool = False
     """Whether it leaves out the tiles that a mask hides. If not, a mask only hides scores."""
     exact_traffic: TrafficFormula | None = None
@@ -84,14 +84,14 @@ class Schedule:
     answer: Answer = attention_output
     """`answer(hbm, p, visible)`: the outputs that it must leave in HBM for such arrays, in float64."""
     attention_inputs: AttentionInputs | None = None
-    """`attention_inputs(hbm, p)`: Q, K, V whose softmax attention is the output O, where another `answer` than the
-    usual one has that output."""
+    """`attention_inputs(hbm, p)`: Q, K, V whose softmax attention is the output O. It is needed only if `answer` is not
+    the usual one and has that output."""
     search: Search | None = None
-    """`search(schedule, p, M_bytes, multiple)`: the best tiling; None if nothing fits. It is needed only where the
-    search of search/best.py does not find that tiling."""
+    """`search(schedule, p, M_bytes, multiple)`: the best tiling; None if nothing fits. It is needed only if
+    search/best.py does not find that tiling."""
     inner_matters: bool | None = None
-    """Whether dense traffic depends on the number of inner tiles. If True, it falls with the numbers of outer and of
-    inner tiles and depends on nothing else. If None, iosim finds out by counting small and large tiles."""
+    """Whether dense traffic depends on the number of inner tiles. If True, it falls as the numbers of outer and of
+    inner tiles fall, and depends on nothing else. If None, iosim finds out by counting small and large tiles."""
     candidates: Candidates | None = None
     """`candidates(p, multiple)`: a Tiling of arrays that has a best tiling for every M, without a mask. None if such
     tilings are not known."""
@@ -112,11 +112,13 @@ class Schedule:
     state: str = ""
     """What stays on chip, and what waits in HBM."""
     known_as: str = ""
-    """Names that papers and libraries give it, with commas. They are not accepted, but lead to its name in messages."""
+    """Names that papers and libraries give it, with commas. They are not accepted, but messages then suggest its
+    name."""
 
     @property
     def softmax_inputs(self) -> AttentionInputs | None:
-        """`attention_inputs`, or what takes Q, K, V as they are if `answer` is the usual one; else None."""
+        """`attention_inputs`; if it is not given, a function that takes Q, K, V as they are if `answer` is the usual
+        one."""
         return plain_inputs if self.answer is attention_output else self.attention_inputs
 
 
@@ -151,8 +153,8 @@ class Schedules(MutableMapping[str, Schedule]):
         return name in self._files
 
     def pending(self, name: str) -> bool:
-        """Whether an expected name is not registered, after its file was imported. A file that is just being imported
-        is not imported again."""
+        """Whether an expected name is still not registered after its file was imported. A file whose import is under
+        way is not imported again."""
         if self._found[name] is None:
             import_module(f".{self._files[name]}", __package__)
         return self._found[name] is None
@@ -189,7 +191,7 @@ def register(schedule: Schedule) -> Schedule:
     """Add a schedule, and return it. From then on every command and function accepts its name.
 
     An earlier schedule of the same name is replaced, so that a cell of a notebook may run again. Raises InputError for
-    the name of a schedule of iosim's own, and for a field of the wrong kind.
+    a name that iosim itself uses, and for a field of the wrong kind.
     """
     if not isinstance(schedule, Schedule):
         raise InputError("register", str(schedule), "a Schedule")
@@ -244,7 +246,7 @@ def require(schedule: Schedule, problem: Attention) -> None:
 def check_outputs(schedule: Schedule) -> None:
     """Raise ScheduleError for an output that a small run without a mask never stores.
 
-    A run that fails says nothing here: the real one will say more.
+    An error in the small run is ignored: the real run raises it again, with more detail.
     """
     from ..core.folded import Folded
     from ..core.tiling import Tiling
@@ -264,7 +266,7 @@ def check_outputs(schedule: Schedule) -> None:
 
 
 def outputs_of(schedule: Schedule, problem: Attention) -> list[str]:
-    """The names of the tensors of its answer; none if they cannot be found."""
+    """The names of the tensors of a schedule's answer; none if they cannot be found."""
     if schedule.answer is attention_output:
         return ["O"]
     import numpy as np
@@ -276,8 +278,8 @@ def outputs_of(schedule: Schedule, problem: Attention) -> list[str]:
 
 
 def check_cache(schedule: Schedule, problem: Attention) -> None:
-    """Raise InputError for keys and values that the schedule does not know: of another type than Q, with scales, or
-    latent where it is not about attention's forward pass."""
+    """Raise InputError for keys and values that the schedule cannot read: of another type than Q, with scales, or
+    latent if it is not a forward pass of attention."""
     if problem.latent and schedule.family not in ("attention", "selected"):
         raise InputError("--latent", "given", f"not with --schedule {schedule.name}", "for attention's forward pass")
     rows = [("--kv-dtype", problem.cache_dtype, problem.dtype), ("--kv-scales", problem.kv_scales, "none")]
@@ -297,8 +299,8 @@ def applies(schedule: Schedule, problem: Attention) -> bool:
 
 
 def find(name: str | Schedule) -> Schedule:
-    """A schedule by name, in any case; or a Schedule itself, which is registered if it is not. Raises InputError for an
-    unknown name."""
+    """A schedule by its name, in upper or lower case. A Schedule is returned as it is, and is registered if it is not
+    yet. Raises InputError for an unknown name."""
     if isinstance(name, Schedule):
         there = name.name in SCHEDULES and SCHEDULES[name.name] is name
         return name if there else register(name)
@@ -312,7 +314,8 @@ def find(name: str | Schedule) -> Schedule:
 
 
 def suggested(word: str) -> str:
-    """The text `did you mean X?` with the schedules that others call so, else with the closest names."""
+    """The text `did you mean X?`, with the schedules that are known as `word` elsewhere, else with the closest
+    names."""
     letters = plain(word)
     meant = [s.name for s in SCHEDULES.values() if letters in map(plain, (s.name, *s.known_as.split(",")))]
     if meant:
@@ -321,12 +324,12 @@ def suggested(word: str) -> str:
 
 
 def plain(word: str) -> str:
-    """A word without what stands between its letters and digits."""
+    """A word without anything but its letters and digits."""
     return re.sub(r"[^a-z0-9]", "", word.lower())
 
 
 def find_all(names: SchedulesAsked) -> list[Schedule]:
-    """The schedules that `flash1,flash2` names, or several such strings or Schedules, each schedule once."""
+    """The schedules of a text as `flash1,flash2`, or of several such texts or Schedules; each schedule once."""
     asked = [names] if isinstance(names, str | Schedule) else names
     found = [find(part) for one in asked for part in ([one] if isinstance(one, Schedule) else str(one).split(","))]
     return list({id(schedule): schedule for schedule in found}.values())

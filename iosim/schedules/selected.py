@@ -1,7 +1,7 @@
 """Attention to the blocks of keys that an index chooses, with queries or with blocks of keys in the outer loop.
 
-The index is given: an array that names --top-k blocks of --key-block keys for each query. Query heads that share a KV
-head share a choice if they are packed (--gqa pack).
+The index is given: an array that names --top-k blocks of --key-block keys for each query. With --gqa pack,
+the query heads that share a KV head also share a choice.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def selected(chip: Machine, p: Attention, t: Tiling) -> None:
 
 
 def selected_keys_outside(chip: Machine, p: Attention, t: Tiling) -> None:
-    """Blocks of keys outside: each is loaded once, and the queries that chose it are gathered (the order of FSA). Every
-    choice of a block gives a partial O and its LSE, and a second kernel merges those of a query."""
+    """Blocks of keys outside: each is loaded once, and the queries that chose it are gathered (the order of FSA). Each
+    pair of a query and a chosen block gives a partial O and its LSE. A second kernel merges those of each query."""
     for c in chip.tiles(p.chosen_blocks, 1, parallel=True):
         entry = chip.load("blocks", c)
         cache = Cache(chip, p)
@@ -63,7 +63,7 @@ def block_tiles(chip: Machine, p: Attention, t: Tiling, x: Tile) -> Iterator[tup
 
 
 def results_of(chip: Machine, p: Attention, x: Tile, i: Tile) -> Iterator[Moved]:
-    """The rows of the partial results of choice x, which lie where its list says."""
+    """The rows of the partial results of choice x. A list says where they lie."""
     for b in chip.tiles(p.top_k, 1):
         entry, g = chip.load("results", x, b), p.choice_rows
         yield Moved(p.choice_results, i, ((g, entry), (1, i), (-g, x)))
@@ -75,7 +75,8 @@ def keys_of(p: Attention, entry: Block, j: Tile) -> Moved:
 
 
 def rows_of(p: Attention, i: Tile, choice: Tile | Block, length: Size) -> Moved:
-    """The rows of a choice: the `choice_rows` rows of tile i, after as many for each choice before it."""
+    """The rows of tile i of a choice, which has `choice_rows` rows. Each earlier choice has as many rows before
+    them."""
     return Moved(length, i, ((p.choice_rows, choice), (1, i)))
 
 
@@ -83,7 +84,8 @@ def rows_of(p: Attention, i: Tile, choice: Tile | Block, length: Size) -> Moved:
 
 
 def selected_traffic(p: Attention, t: Tiling) -> Words:
-    """Each choice reads its blocks, and their numbers, for each tile of its rows. Q and O move once."""
+    """The words of selected. For each tile of its rows a choice reads its blocks and their numbers. Q and O move
+    once."""
     tiles = p.N // p.choice_rows * -(-p.choice_rows // t.rows_q)
     lse = {"LSE": (0, p.N)} if p.lse else {}
     keys = cache_traffic(p, tiles * p.top_k * p.key_block, tiles)
@@ -91,8 +93,9 @@ def selected_traffic(p: Attention, t: Tiling) -> Words:
 
 
 def keys_outside_traffic(p: Attention, t: Tiling) -> Words:
-    """Each chosen block moves once. For each choice of a block Q is read, and a partial O with its LSE is written and
-    read again. The numbers of blocks, of their queries and of the results to merge are words as well."""
+    """The words of selected-keys-outside. Each chosen block moves once. For each pair of a choice and a block, Q is
+    read, and a partial O with its LSE is written and read again. The indices of blocks, of their queries and of the
+    results to merge are words as well."""
     made, rows = p.N // p.choice_rows * p.top_k, p.N * p.top_k
     each = -(-made // (p.Nk // p.key_block))
     blocks = -(-made // each)
@@ -110,21 +113,21 @@ def keys_outside_traffic(p: Attention, t: Tiling) -> Words:
 
 
 def selected_room(p: Attention, t: Tiling) -> int:
-    """The footprint of flash2 for the rows of a choice and the keys of a block, and one number of a block."""
+    """The footprint of flash2 for the rows of a choice and the keys of a block, and one index of a block."""
     rows, keys = min(t.rows_q, p.choice_rows), min(t.rows_k, p.key_block)
     return rows * (p.d + p.dv + 2) + cache_room(p, keys, rows * keys) + 1
 
 
 def keys_outside_room(p: Attention, t: Tiling) -> int:
-    """The larger footprint of the two kernels. The first holds a block of keys with its number, and for the rows of a
-    choice Q, O, l, m, S and a number. The second holds two tiles of O, l, m, an LSE and a number."""
+    """The larger footprint of the two kernels. The first holds a block of keys with its index, and Q, O, l, m, S and an
+    index for the rows of a choice. The second holds two tiles of O, l, m, an LSE and an index."""
     rows = p.choice_rows
     first = 1 + cache_room(p, p.key_block, 1 + rows * (p.d + p.dv + 2) + rows * p.key_block)
     return max(first, rows * (2 * p.dv + 3) + 1)
 
 
 def whole_blocks(p: Attention) -> Attention:
-    """Every query chooses --top-k different blocks of --key-block keys, of those that Nk keys have; no other mask."""
+    """Every query chooses --top-k different blocks of --key-block keys among the Nk keys; no other mask."""
     block = smaller(p.key_block, p.Nk)
     Nk = p.Nk // block * block
     top_k = smaller(p.top_k, Nk // block)

@@ -1,8 +1,8 @@
 """Attention for an SRAM of less than d^2 words, where a tile of whole rows of Q, K, V is too large.
 
-Saha and Ye 2024 show that Theta(N^2 d / sqrt(M)) words are the optimum there. Standard attention reaches it with square
-tiles of all three axes in both products, and S goes through HBM. In small-cache and small-cache-q softmax has no pass
-of its own: the second product reads S anyway, and finds the maximum and the sum of each row online. So S is written
+Saha and Ye 2024 show that the optimum there is Theta(N^2 d / sqrt(M)) words. Standard attention reaches it with square
+tiles of all three axes in both products, and S goes through HBM. In small-cache and small-cache-q softmax has no
+separate pass: the second product reads S anyway, and finds the maximum and the sum of each row online. So S is written
 once and read ceil(dv / cols_o) times, and no maximum or sum ever moves.
 """
 
@@ -31,7 +31,7 @@ F = TypeVar("F")
 
 
 class First(Protocol):
-    """Finds the best tile of the first product, at one M or for every M at once. `solve` decides which."""
+    """Finds the best tile of the first product. `solve` says whether at one M or for every M at once."""
 
     def __call__(self, p: Attention, M_bytes: int, multiple: int, solve: Solver[F]) -> F: ...
 

@@ -44,8 +44,8 @@ def footprint_of(capacity: Capacity) -> Footprint:
 
 
 def require_search(schedule: ScheduleLike, problem: Attention[Size]) -> None:
-    """Raise InputError where the best tiles of a schedule are known for one undivided SRAM only: it has a search of its
-    own, by formulas."""
+    """Raise InputError for a schedule whose own search knows only one undivided SRAM, if the problem divides the
+    chip."""
     if problem.divided and getattr(schedule, "search", None) is not None:
         raise InputError("--registers, --stages", f"best tiles of {getattr(schedule, 'name', 'a schedule')}",
                          "a schedule without a search of its own", "give --tiles, or another --schedule")  # fmt: skip
@@ -71,7 +71,7 @@ def best_tiles(schedule: Schedule, problem: Attention, M_bytes: int, multiple: i
 def search(
     schedule: ScheduleLike, problem: Attention[Size], M_bytes: Size, multiple: int = 1
 ) -> tuple[Tiling[Size], Test]:  # fmt: skip
-    """The pair (tiles, whether any fit), of numbers or of arrays. A schedule's own `search` is not used."""
+    """(tiles, whether any fit), as numbers or as arrays. A schedule's own `search` is not used."""
     outer_is_q = schedule.outer == "queries"
     outer_length, inner_length = (problem.N, problem.Nk) if outer_is_q else (problem.Nk, problem.N)
 
@@ -104,7 +104,7 @@ def search(
 def last_within(needed: Callable[[Size], Size], M_bytes: Size, most: Size) -> Size:
     """The largest n from 1 to `most` whose need is at most M; 0 if there is none. The need grows with n.
 
-    It grows nearly in a straight line. So for numbers a few steps of Newton's method come before the search by halves.
+    The need is nearly linear in n. So for numbers a few steps of Newton's method come before the binary search.
     """
     low, high = 0 * most, most
     if isinstance(M_bytes, int) and isinstance(low, int) and isinstance(high, int):

@@ -42,7 +42,8 @@ def inner_matters(schedule: ScheduleLike, problem: Attention[Size], tiling: Tile
 
 
 def least_dense(move: Callable[[int, int], int], largest_inner: Callable[[int], int], most: int) -> tuple[int, int]:
-    """The pair (outer, inner) of least `move(outer, inner)`, for outer tiles from 1 to `most`, all in multiples."""
+    """The pair (outer, inner) of least `move(outer, inner)`, for outer tiles from 1 to `most`. Sizes are counted in
+    multiples."""
     inner, move = cache(largest_inner), cache(move)
     best = min((move(n, inner(n)), n) for n in {1, most})
     ranges = [(1, most)]

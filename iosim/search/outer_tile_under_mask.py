@@ -1,7 +1,8 @@
 """The outer tile of least traffic under a mask: candidates are counted one by one, or all in one walk over arrays.
 
-Every outer tile is a candidate, because a larger one may move more. It loads rows that are not needed if the mask hides
-all of some smaller tile. It also stores more of P: all its rows with every key that any of them sees.
+Every outer tile is a candidate, because a larger one may move more. A larger tile loads rows that smaller tiles would
+leave out, where the mask hides all of a smaller tile. It also stores more of P: each of its rows for every key that
+any of them sees.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 MOST_MASKED = 2**14  # outer tiles that may be counted one by one, which takes some seconds
 MOST_IN_ARRAYS = 2**20  # outer tiles that may be counted in arrays: up to 20 s, and 2 s in a closed form
-WORTH_NUMPY = 1024  # outer tiles; counting so many one by one takes as long as importing NumPy
+WORTH_NUMPY = 1024  # outer tiles; to count so many one by one takes as long as to import NumPy
 CANDIDATES_AT_ONCE = 2**17  # some hundred MB
 
 
@@ -35,8 +36,7 @@ def least_traffic(
 ) -> Size:  # fmt: skip
     """The n from 1 to `largest` for which the tiles `tiling(n * multiple, multiple)` move the fewest bytes.
 
-    Among equal n it is the smallest. Sizes and `largest` are numbers, or arrays if the mask can be
-    counted for arrays.
+    Among equal n it is the smallest. Sizes and `largest` are numbers, or arrays if the mask can be counted for arrays.
     """
     if problem.mask.tile_units:
         raise InputError(

@@ -86,7 +86,7 @@ def falls_among(
     rows: SizeArray, columns: SizeArray, rows_axis: int, columns_axis: int,
     room: Callable[[int], tuple[int, int]], cost: Callable[[int, int], int],
 ) -> tuple[SizeArray, SizeArray, SizeArray, SizeArray]:  # fmt: skip
-    """(M, cost, rows, columns) of the pairs that cost less than all others of these that need no more M."""
+    """(M, cost, rows, columns) of the pairs that cost less than every other pair that needs as much M or less."""
     import numpy as np
 
     room_of, cost_of = (
@@ -104,12 +104,12 @@ def seen_pairs(
     rows_axis: int, columns_axis: int, multiple: int,
     reach: Reach, room: Callable[[int], list[tuple[int, int]]], cost: Callable[[int, int, int], int],
 ) -> list[Tiling]:  # fmt: skip
-    """All tilings that are best at some M, where each tile of rows needs the columns up to the last one it sees.
+    """All tilings that are best at some M, if each tile of rows needs the columns up to the last one it sees.
 
     `reach(rows)` lists (rows, columns up to the last one seen) of every tile. `cost` takes three sums over these tiles,
-    and grows with each: the columns, the rows times the tiles of columns, and the rows times the columns. Nobody knows
-    how the sums change with the size of a tile. So every pair of sizes is counted: for each number of columns, all
-    numbers of rows at once, as arrays. `room` and `cost` are called with numbers and with arrays.
+    and grows with each: the columns, the rows times the tiles of columns, and the rows times the columns. How
+    the sums change with the size of a tile is not known. So every pair of sizes is counted: for each number of columns,
+    all numbers of rows at once, as arrays. `room` and `cost` are called with numbers and with arrays.
     """
     import numpy as np
 

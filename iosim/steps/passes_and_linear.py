@@ -64,7 +64,7 @@ def weighted_sums(r: Array, s: Array, w: Array) -> None:
 @work(other=lambda index, s: [s])
 @Cost(operations=(1,), timed_as="softmax_rows", rows=True, looped=True)
 def largest(index: Array, s: Array) -> None:
-    """The positions of the largest words of each row, largest first: index (rows, k), s (rows, keys), k <= keys."""
+    """The positions of the k largest words of each row, largest first: index (rows, k), s (rows, keys), k <= keys."""
     index[...] = (-s).argsort(axis=1, kind="stable")[:, : index.shape[1]]
 
 

@@ -70,21 +70,22 @@ class Cost:
     timed_as: str = ""
     """The measured step (calibrate/step_texts.py) whose rates this step takes. Empty: it was measured itself."""
     product: Literal["", "scores", "accumulate"] = ""
-    """Which of the two measured matrix products this step is computed and timed like. Empty: it is not a product."""
+    """The measured matrix product whose time this step has. Empty if the step is not a product."""
     rows: bool = False
     """The step reduces rows: the lanes of a warp share some whole rows at a time."""
     looped: bool = False
     """The step is slower in a real loop than when it is repeated alone, with its operands still in registers."""
     pieces: bool = False
-    """The time for 16 bytes does not depend on the size of a word."""
+    """Whether the time for 16 bytes is the same for every size of word."""
     fills: bool = False
-    """The step writes all words that a tile has room for, even if the tile is ragged, and reads nothing loaded."""
+    """Whether the step writes every word of the room for a tile, even a ragged one, and reads nothing that was
+    loaded."""
     hides: bool = False
     """The first input is a part of the mask. Where it hides nothing, the step does nothing."""
     rescales: bool = False
     """The step multiplies its last output by a factor where the maximum of a row grows."""
     reads_whole: tuple[int, ...] = ()
-    """The arguments of which each warp reads all rows. In the other arguments a warp touches only its own rows."""
+    """The arguments of which every warp reads all rows. In the others a warp touches only its own rows."""
     tensor_inputs: tuple[int, ...] = ()
     """Arguments that must be 16-bit inputs for tensor cores. Empty: the step has no version for them."""
 

@@ -37,7 +37,7 @@ MOST_RUNS = 20_000_000
 
 
 class Turns(LoopPaths):
-    """A machine without values that makes all turns of an innermost loop at once: places and sizes are arrays."""
+    """A machine without values that runs all iterations of an innermost loop at once: places and sizes are arrays."""
 
     turns = 0
 
@@ -76,7 +76,7 @@ class Moves(Traffic):
         self.seen: dict[str, None] = {}
         self.names: list[str] = []
         self.numbers = array("q")
-        self._of_turns: list[list[Size]] = []  # moves of the loop whose turns are made at once
+        self._of_turns: list[list[Size]] = []  # moves of the loop whose iterations run at once
 
     def start(self, machine: Machine) -> None:
         self.machine = cast("Turns", machine)
@@ -114,7 +114,7 @@ class Moves(Traffic):
         self._check_length()
 
     def turns_ended(self) -> None:
-        """Add the moves of a loop whose turns were made at once, in the order of single turns."""
+        """Add the moves of a loop whose iterations ran at once, in the order of single iterations."""
         moves = [
             np.broadcast_to(np.stack(np.broadcast_arrays(*move)).T, (self.machine.turns, 6)) for move in self._of_turns
         ]

@@ -23,8 +23,8 @@ ONE_WORD_IN = 10  # a launch can decide the number of blocks if it moves at leas
 class Blocks(Folded):
     """Counts a schedule, and notes the number of blocks of each launch, as the grid of a kernel has them.
 
-    If the outermost loop is parallel and nothing stays in SRAM around it, that is the number of its turns. Otherwise it
-    is 1.
+    If the outermost loop is parallel and nothing stays in SRAM around it, that is the number of its iterations.
+    Otherwise it is 1.
     """
 
     def __init__(self, problem: Attention[Size], *watchers: Watcher):
