@@ -56,6 +56,11 @@ svg { width: 100%; height: auto; display: block; } svg { color: var(--ink); }
 """
 
 
+LETTERS = (
+    "Attention computes O = P V from the matrices Q, K and V, where P is the softmax of S = Q K<sup>T</sup> / √d, row "
+    "by row. l is the sum and m the maximum of a row of S, which the softmax needs. HBM is the large, slow memory of a "
+    "GPU. SRAM is the small, fast one, of M bytes, in which everything is computed. Words move between the two."
+)
 CONVENTIONS = """<ul>
 <li>A word is one scalar. It counts each time it crosses between HBM and SRAM.</li>
 <li>All that a step needs is in SRAM while it runs, with its result. A schedule fits if this is at most M.</li>
@@ -105,7 +110,8 @@ def page(
     about = " ".join(header(found).split("\n")).strip()
     mark = float(found.M_bytes or 0), f"M = {size(found.M_bytes or 0)}"
     sections = [
-        section("Traffic against M", svg_chart.chart_svg(chart, mark), "A dashed line needs more SRAM than M."),
+        section("Traffic against M", svg_chart.chart_svg(chart, mark), "A dashed line needs more SRAM than M. No exact "
+                "algorithm moves fewer words than the floor."),
         player.player_html(found),
         section("Words moved", counts_table(found), "Between HBM and SRAM, over all heads and batches. "
                 "<i>best</i> tiles are those of least traffic that fit; <i>paper</i> tiles are Bc = ceil(M/4d), "
@@ -125,6 +131,8 @@ def page(
     foot = f"<footer>iosim {found.version} · <code>{command}</code> · M in 1024s; a ragged last tile counts at its size"
     head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(heading)}</title>'
     said = f"<p class=answer>{escape(found.answer)}</p>"
+    if all(find(r.schedule).family == "attention" for r in found.results):
+        said += f'<p class="small">{LETTERS}</p>'
     body = f"<h1>{escape(heading)}</h1><p>{escape(about)}</p>{said}{''.join(sections)}{foot}</footer>"
     styles = f"<style>{STYLE}{player.style()}</style>"
     return f'<!doctype html>\n<html lang="en"><head>{head}{styles}</head><body><main>{body}</main></body></html>\n'

@@ -53,11 +53,9 @@
         if (j < across) found.push(i * across + j);
     return found;
   };
-  const place = (event) => {
-    const from = event[ROW] + "–" + (event[ROW] + event[ROWS] - 1);
-    const columns = "SP".includes(event[NAME]) ? ", columns " + event[COLUMN] + "–" + (event[COLUMN] + event[COLUMNS] - 1) : "";
-    return event[NAME] + ", rows " + from + columns;
-  };
+  const range = (name, from, count) => (count === 1 ? `, ${name} ${from}` : `, ${name}s ${from}–${from + count - 1}`);
+  const place = (event) =>
+    event[NAME] + range("row", event[ROW], event[ROWS]) + ("SP".includes(event[NAME]) ? range("column", event[COLUMN], event[COLUMNS]) : "");
   const told = (event) => {
     if (!event) return "Nothing has moved yet.";
     if (event[KIND] === "load") return "Load " + place(event) + ": " + event[WORDS] + " words into SRAM.";

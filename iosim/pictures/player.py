@@ -214,7 +214,7 @@ def player_html(found: Report) -> str:
 
 
 def about(found: Report, p: Attention, runs: Sequence[Play]) -> str:
-    """How the small case was made, in words."""
+    """How the small case was made, and what both cases move, in words."""
     real = found.problem
     mask = "" if p.mask is DENSE else f", mask {p.mask}"
     lost = " The mask of the report cannot be made smaller, so this is dense." * (p.mask is DENSE is not real.mask)
@@ -222,7 +222,18 @@ def about(found: Report, p: Attention, runs: Sequence[Play]) -> str:
     return (
         f"A small case of the same shape, one head: N = {p.N}, Nk = {p.Nk}, d = {p.d}{mask}. The real one has N = "
         f"{real.N}, Nk = {real.Nk}, d = {real.d}.{lost} Each event is one of the schedule's own run.{many}"
+        f"{''.join(scaled(found, run) for run in runs)}"
     )
+
+
+def scaled(found: Report, run: Play) -> str:
+    """The words that a run moves here, and with the real sizes; empty where nothing fits."""
+    results = [r for r in found.results if r.schedule == run.name and r.total and r.fits is not False]
+    if not results:
+        return ""
+    tiles = f" with tiles of {results[-1].Br}x{results[-1].Bc}" if results[-1].Br else ""
+    moved = sum(map(sum, run.moved().values()))
+    return f" {run.name} moves {moved:,} words here, and {results[-1].total:,} in the real one{tiles}."
 
 
 def style() -> str:

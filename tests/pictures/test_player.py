@@ -156,3 +156,16 @@ def test_the_page_has_bars_of_words_and_a_roofline(iosim):
 def test_the_pictures_of_the_docs_are_there_and_small():
     names = re.findall(r"\]\((pictures/[\w-]+\.png)\)", (DOCS / "report.md").read_text())
     assert len(names) == 2 and all((DOCS / name).stat().st_size < 150_000 for name in names)
+
+
+def test_the_page_says_what_both_cases_move_and_what_the_letters_mean(iosim):
+    text = iosim("report", *SIZES).stdout
+    real = count(N=1024, d=64, M="64KB")["flash2", "best"]
+    small = next(run for run in data(text)["runs"] if run["name"] == "flash2")
+    here = sum(event[6] for event in small["events"])
+    assert (
+        f"flash2 moves {here:,} words here, and {real.total:,} in the real one with tiles of {real.Br}x{real.Bc}."
+        in text
+    )
+    assert "Attention computes O = P V" in text
+    assert "Attention computes" not in iosim("report", *SIZES, "--schedule", "matmul-tiled").stdout
