@@ -201,7 +201,7 @@ def _measured(where: str, table: object) -> None:
 
 
 def _number(where: str, value: object, most: float, hint: str) -> None:
-    """Raise InputError for a value that is not a number from 0 to `most`. NaN is not."""
+    """Raise InputError for a value that is not a number from 0 to `most`, such as NaN."""
     real = isinstance(value, int | float) and not isinstance(value, bool)
     if not real or not 0 <= value < float("inf") or value > most:  # type: ignore[operator]
         allowed = "a number of at least 0" if most > 1 else "a number from 0 to 1"

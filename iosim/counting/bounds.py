@@ -75,9 +75,10 @@ BoundsOfFamily = Callable[[Attention, int | None, int | None], list[Bound]]
 
 
 def compulsory_words(p: Attention) -> int:
-    """The words that move if every input that O depends on is read once, K and V once a KV head, and O is written once.
+    """The words that move if each input that O depends on is read once and O is written once. K and V are read once for
+    each KV head.
 
-    InputError if what a mask shows cannot be counted.
+    Raises InputError if the visible keys of a mask cannot be counted.
     """
     return forward_floor(replace(p, dropout=None), None).words
 
@@ -127,7 +128,7 @@ def proven(p: Attention, M_words: int | None, family: str) -> list[Bound]:
 
 
 def most_words(p: Attention, M_words: int | None) -> int | None:
-    """The most words of any type that an SRAM of M holds, if it holds M_words words of the inputs' type."""
+    """The most words, of whatever type, in an SRAM that holds M_words words of the inputs' type."""
     narrow = min(p.acc_bytes, dtype_bytes(p.cache_dtype)) < p.word_bytes
     if M_words is None or not (narrow or p.register_bytes):
         return M_words
@@ -146,7 +147,7 @@ def floor_of(p: Attention, M_bytes: int | None, family: str) -> int | None:
 
 
 def of_dense(table: BoundsOfFamily) -> BoundsOfFamily:
-    """A function of bounds that are proven for dense attention only: under a mask it marks them as not valid.
+    """A function like `table`, which marks the bounds as not valid under a mask: they are proven for dense attention.
 
     A mask may leave out inputs and products, so the proof does not hold there.
     """
@@ -193,8 +194,8 @@ def counted(name: str, attainable: int | None, known: bool) -> Bound:
 
 
 def of_all_schedules(found: list[Bound], schedules: int) -> list[Bound]:
-    """The bounds for a search over all tiles of all schedules; `schedules` is their number. The least traffic is then
-    that of the search, not only of what was counted."""
+    """The bounds, whose least traffic comes from a search over all tiles of all schedules and not from single counts.
+    `schedules` is the number of schedules."""
     source = f"iosim: the least of all tiles of {schedules} schedules that compute the same"
     return [
         replace(b, kind=SEARCHED, source=source, condition="all schedules and tiles") if b.kind == COUNTED else b
@@ -222,8 +223,8 @@ def matmul_bounds(p: Attention, M_words: int | None, attainable: int | None) -> 
 
 @of_dense
 def softmax_bounds(p: Attention, M_words: int | None, attainable: int | None) -> list[Bound]:
-    """The bounds of P = softmax(S) of an N x Nk matrix. No bound depends on M: with an SRAM of three words a schedule
-    moves only 1.5 times the floor."""
+    """The bounds of P = softmax(S) of an N x Nk matrix. No bound depends on M: a schedule with an SRAM of three
+    words moves only 1.5 times the floor."""
     words = (1 if p.Nk == 1 else 2) * p.instances * p.N * p.Nk  # the softmax of one number is 1
     return [
         Bound("softmax: compulsory", words, "floor", "S read once, P written once", "always", True),
@@ -259,7 +260,8 @@ def backward_bounds(p: Attention, M_words: int | None, attainable: int | None) -
 
 
 def indexer_bounds(p: Attention, M_words: int | None, attainable: int | None) -> list[Bound]:
-    """The words that any index moves: its inputs, and the numbers of the keys it chooses. A single key is no choice."""
+    """The words that any index moves: its inputs, and the indices of the chosen keys. With a single key nothing is
+    chosen."""
     choices = p.batch * p.heads * p.N if p.gqa == "repeat" else p.batch * p.kv_heads * p.N
     rows = p.batch * p.heads * p.N
     inputs = rows * (p.d + 1) + p.batch * p.kv_heads * p.Nk * p.d
@@ -272,7 +274,7 @@ def indexer_bounds(p: Attention, M_words: int | None, attainable: int | None) ->
 
 
 def selected_bounds(p: Attention, M_words: int | None, attainable: int | None) -> list[Bound]:
-    """The least of what was counted of attention to chosen blocks. No bound was published."""
+    """The least traffic counted for attention to chosen blocks. No bound has been published."""
     return [counted("selected: attainable", attainable, bool(M_words))]
 
 
@@ -284,5 +286,5 @@ BOUNDS_BY_FAMILY: dict[str, BoundsOfFamily] = {
     "indexer": indexer_bounds,
     "backward": backward_bounds,
 }
-# Families other than attention's forward pass. They have no ratio to N^2 d^2 / M, and none to Algorithm 0.
+# Families other than the forward pass of attention. They have no ratio to N^2 d^2 / M or to Algorithm 0.
 APART = tuple(BOUNDS_BY_FAMILY)

@@ -21,13 +21,13 @@ OPTIONS = (
     "lse", "keep_p", "elementwise", "count_init", "splits", "page_size", "gqa", "register_bytes", "stages", "latent",
     "top_k", "key_block", "kv_dtype", "kv_scales",
 )  # fmt: skip
-DIVIDED = ("smem_peak_bytes", "register_peak_bytes", "limit")  # where tiles live in registers, or are in flight
+DIVIDED = ("smem_peak_bytes", "register_peak_bytes", "limit")  # if not all is in SRAM
 EVERY_COLUMN = (*COLUMNS, "dv", *OPTIONS, *DIVIDED, "tile_multiple", "hardware", "more_tiles")
 
 
 def more_columns(problem: Attention, more_tiles: Iterable[object]) -> tuple[str, ...]:
     """The columns at the end of a row: options that are not at their defaults, and `more_tiles` if any tiling has more
-    sizes than Br and Bc. With them a row has everything on which its counts depend."""
+    sizes than Br and Bc. So a row holds everything on which its counts depend."""
     unusual = [name for name in OPTIONS if getattr(problem, name) != getattr(type(problem), name)]
     values = ["dv"] if isinstance(problem.dv, int) and problem.dv != problem.d else []
     divided = DIVIDED if problem.divided else ()

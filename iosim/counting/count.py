@@ -132,25 +132,25 @@ class Result(Answer):
     """`total` over N Nk d^2 / M of all heads, the order of Dao et al. 2022, Theorem 2. None for what is not attention's
     forward pass."""
     ratio_to_standard: float | None = None
-    """`total` over the `total` of the schedule `standard`. None for what is not attention's forward pass."""
+    """`total` over the `total` of the schedule `standard`. None unless the schedule is a forward pass of attention."""
     ratio_to_floor: float | None = None
-    """`total` over the floor of counting/floors.py, or without M over the compulsory words. None if the tiles do not
-    fit in M."""
+    """`total` over the floor of counting/floors.py; without M, over the compulsory words. None if the tiles do not fit
+    in M."""
     smem_peak_bytes: int | None = None
     """The part of the footprint that must fit in M: all of it, unless tiles may live in registers."""
     register_peak_bytes: int | None = None
-    """Bytes of tiles that live in registers, at most."""
+    """The most bytes of tiles that live in registers at one time."""
     least_smem_bytes: int | None = None
-    """What `smem_peak_bytes` would be with registers without limit."""
+    """What `smem_peak_bytes` would be if registers had no limit."""
     limit: str | None = None
-    """What is too small for tiles that do not fit: `registers` if with more of them the tiles would fit in M, else
+    """What is too small for tiles that do not fit: `registers` if the tiles would fit in M with more registers, else
     `shared memory`."""
     more_tiles: dict[str, int] = field(default_factory=dict, hash=False)
     """Tile sizes beside Br and Bc, by their names in `Tiling`."""
     tensors: dict[str, dict[str, int]] = field(default_factory=dict, hash=False)
     """`{tensor: {"reads": words, "writes": words}}`."""
     steps: list[dict[str, int]] = field(default_factory=list, hash=False)
-    """`{"reads": words, "writes": words}` of each kernel launch, in their order. The name is that of iosim 0.1."""
+    """`{"reads": words, "writes": words}` of each kernel launch, in order. The name `steps` is that of iosim 0.1."""
 
     def pieces(self) -> Pieces:
         from .report import result_text
@@ -199,8 +199,8 @@ class Report(Answer):
     def __getitem__(self, key: str | Schedule | tuple[str | Schedule, str]) -> Result:
         """The result of `report["flash1", "paper"]`, a schedule and a tile rule.
 
-        `report["flash1"]` is the schedule's first result that fits, or its first one if none does. Raises KeyError for
-        what was not counted.
+        `report["flash1"]` is the schedule's first result that fits, or its first one if none does. Raises KeyError if
+        the schedule or the tile rule was not counted.
         """
         named, tiling = key if isinstance(key, tuple) else (key, None)
         name = named.name if isinstance(named, Schedule) else named
@@ -244,7 +244,7 @@ class Report(Answer):
 
     @property
     def notes(self) -> list[str]:
-        """What to know of schedules that skip nothing under the mask."""
+        """Notes on schedules that skip nothing under the mask."""
         from .report import notes_on_mask
 
         return notes_on_mask(self)
@@ -386,7 +386,7 @@ def limit_of(fits: bool | None, least_smem_bytes: int, M_bytes: int | None) -> s
 
 
 def with_plain_keys(problem: Attention[S]) -> Attention[S]:
-    """The problem with K and V as schedules read them that know of no scales: of the type of Q."""
+    """The problem with K and V of the type of Q and without scales, for schedules that cannot read others."""
     return problem if problem.kv_scales == "none" else replace(problem, kv_scales="none", kv_dtype=None)
 
 

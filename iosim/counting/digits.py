@@ -1,8 +1,8 @@
-"""Numbers as text, many at once: what `str` gives for an integer and `repr` for a float, byte for byte.
+"""Numbers as text, many at once: the bytes that `str` gives for an integer and `repr` for a float.
 
-A text lies in columns of four bytes, four digits in each. Bytes that are zero are blank: who joins the columns of a row
-leaves them out. A float is written with the fewest digits that read back as the same float. Its digits are found in
-float64, with the rounding error of the one product that matters (Dekker 1971); where that does not decide, `repr` does.
+A text is stored in columns of four bytes, with four digits in each. Zero bytes are blanks, which are left out when the
+columns of a row are joined. A float is written with the fewest digits that read back as the same float. They are found
+in float64, with the exact rounding error of one product (Dekker 1971). Where that does not decide, `repr` is called.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ SPLITTER = 134217729.0  # 2^27 + 1 halves the digits of a float
 
 
 class Tables(NamedTuple):
-    """The texts of 0 to 9999, four characters each: twice, of which the second half has blanks."""
+    """The texts of 0 to 9999, four characters each, in two halves. In the second half some zeros are blanks."""
 
     leading: Quad
-    """The second half without zeros in front."""
+    """In the second half leading zeros are blanks."""
     trailing: Quad
-    """The second half without zeros at the end."""
+    """In the second half trailing zeros are blanks."""
     first: Quad
-    """As `trailing`, but with one zero for 0."""
+    """As `trailing`, but 0 has one zero."""
     last: Quad
-    """As `leading`, but with one zero for 0."""
+    """As `leading`, but 0 has one zero."""
 
 
 @cache
@@ -64,7 +64,7 @@ def quad(text: bytes) -> np.uint32:
 
 
 def quads_of_integers(values: Whole) -> list[Quad]:
-    """Integers from 0 on, as columns of four bytes. Negative ones are not taken."""
+    """Integers as columns of four bytes. None may be negative."""
     return quads_of_groups(groups_of(values))
 
 
@@ -89,7 +89,7 @@ def quads_of_groups(groups: list[Whole]) -> list[Quad]:
 
 
 class Decimal(NamedTuple):
-    """Floats in decimal: integers over powers of ten, and where they are not known to be what `repr` gives."""
+    """Floats in decimal: integers over powers of ten, and whether each is in doubt, so that `repr` must be called."""
 
     digits: Whole
     power: Whole
@@ -98,7 +98,7 @@ class Decimal(NamedTuple):
 
 @cache
 def powers() -> tuple[Floats, Floats, Floats, Whole]:
-    """10^0 to 10^22, which are floats without error; their upper and lower halves; and 10^0 to 10^18 as integers."""
+    """(10^0 to 10^22, which floats hold exactly; their upper halves; their lower halves; 10^0 to 10^18 as integers)."""
     power = np.array([10.0**k for k in range(23)])
     upper = SPLITTER * power - (SPLITTER * power - power)
     return power, upper, power - upper, np.array([10**k for k in range(19)])
@@ -107,9 +107,9 @@ def powers() -> tuple[Floats, Floats, Floats, Whole]:
 def shortest(x: Floats) -> Decimal:
     """The decimals of fewest digits that read back as the floats, which are from 10^-4 to below 10^15.
 
-    Fifteen digits are tried first: an integer below 2^53 over a power of ten is divided with one rounding, so the test
-    is exact. Of 17 digits the product x 10^k is computed with its rounding error, which is exact as well. A decimal of
-    16 digits reads back as x if it is nearer than half a unit in the last place of x.
+    Fifteen digits are tried first. An integer below 2^53 is divided by a power of ten with one rounding, so this test
+    is exact. For 17 digits the product x 10^k is computed together with its rounding error, so it is exact as well. A
+    decimal of 16 digits reads back as x if it differs by less than half a unit in the last place of x.
     """
     power, upper, lower, _ = powers()
     limits = np.array([float(f"1e{k}") for k in range(LEAST_POWER + 1, MOST_POWER + 1)])
@@ -154,7 +154,7 @@ def quads_of_floats(values: Floats) -> list[Quad]:
 
 
 def quads_of_decimals(found: Decimal) -> list[Quad]:
-    """Decimals as text: all digits in front of the point, and those after it up to the last that is not zero."""
+    """Decimals as text: all digits before the point, and those after it up to the last that is not zero."""
     ten, text, k = powers()[3], tables(), found.power
     whole = np.where(k > 18, 0, found.digits // ten.take(np.minimum(k, 18)))
     after = found.digits - whole * ten.take(np.where(k > 18, 0, k))

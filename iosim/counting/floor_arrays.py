@@ -1,8 +1,8 @@
 """Floors of many problems at once, for the ratios of a sweep. Imports NumPy.
 
-These are the forms of floors.py in float64. They give the exact floor, or a little less (one word an instance, or 2e-14
-of it). floors.py cannot serve both: its exact comparison of squares needs integers of hundreds of bits, which no NumPy
-type holds, and arrays of Python integers would be slow. A test compares the two.
+These are the forms of floors.py in float64. They give the exact floor, or less by at most one word an instance
+or a share of 2e-14. floors.py cannot serve both: its exact comparison of squares needs integers of hundreds of bits.
+No NumPy type holds these, and arrays of Python integers would be slow. A test compares the two files.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def floor_words(problem: Attention[Size], M_bytes: Size | None, family: str, len
     sizes = {name: broadcast(getattr(problem, name), length) for name in SIZES}
     M = broadcast(0 if M_bytes is None else held_words(problem, M_bytes), length)
     seen = selected_at(problem, sizes) if family == "selected" else seen_at(problem.mask, sizes)
-    seen = seen._replace(pairs=np.where(M > 0, seen.pairs, 0))  # for an M of no words the theorems say nothing
+    seen = seen._replace(pairs=np.where(M > 0, seen.pairs, 0))  # the theorems say nothing about an M of 0 words
     forms = latent_floors if problem.latent and family != "backward" else FLOOR_BY_FAMILY[family]
     words = forms(seen, sizes["d"].astype(float), sizes["dv"].astype(float), M.astype(float))
     words = words * (sizes["batch"] * sizes["kv_heads"]).astype(float)
@@ -76,7 +76,7 @@ def seen_at(mask: Mask, sizes: Mapping[str, Whole]) -> SeenAt:
 
 
 def selected_at(problem: Attention[Size], sizes: Mapping[str, Whole]) -> SeenAt:
-    """What the query heads that share a KV head see of the blocks that they choose."""
+    """What the query heads that share a KV head see at each grid point, in the blocks that they choose."""
     keys = broadcast(problem.top_k * problem.key_block, len(sizes["N"])).astype(float)
     rows, several = (sizes["N"] * (sizes["heads"] // sizes["kv_heads"])).astype(float), keys > 1
     return SeenAt(several * rows * keys, several * rows, several * keys, rows, keys)
@@ -114,7 +114,7 @@ def backward_floors(seen: SeenAt, d: Floats, dv: Floats, M: Floats) -> Floats:
 
 
 def greatest(values: list[tuple[Floats, Floats]]) -> Floats:
-    """The largest of some sums. Each is given as (a number to round up, a whole number)."""
+    """The largest of several sums. Each is given as (a number to round up, an integer to add)."""
     totals = [np.ceil(number * (1 - ERROR)) + whole for number, whole in values]
     return np.maximum.reduce([np.where(total < 2**53, total, total * (1 - ERROR)) for total in totals])
 

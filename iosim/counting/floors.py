@@ -11,7 +11,7 @@ and X = M + T. Any T >= 1 and any lambda from 1/2 to d give a valid floor, so th
               G(lambda) = max(X^2 / (16 lambda), (X/3)^(3/2));  writes >= n
     backward  reads + n'     >= 12 T |P| / max(X^2 / (4 d^2), 12 X);  n' words are written (d = dv)
 
-If there is more work than one memory of M words can do, M^2 / X is added to I, II and backward.
+If one memory of M words cannot do all of the work, M^2 / X is added to I, II and backward.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Floor:
     compulsory, simple, I, II or backward. `T` and `lam` (lambda) are those of the form, or None if it has none.
     `M_words` is None if M was not given. An instance is the query heads that share a KV head, in one batch; there are
     `instances` of them. `pairs` (|P|), `rows`, `written` (n) and `writes` (the compulsory ones) are of one instance.
-    For I, II and backward, words / instances = what the form gives + writes - written.
+    For I, II and backward, words / instances = the right side of the form + writes - written.
     """
 
     words: int
@@ -88,7 +88,7 @@ class Form(NamedTuple):
         X = M + T
         top, factor, power = self.other
         more = M * M if self.ends and self.beyond(M) else 0
-        # (r + price) X - more is an integer. So it is at least T X Z / G, rounded up: the root of a square.
+        # (r + price) X - more is an integer. So it is at least T X Z / G rounded up, which is the root of a square.
         first = root_above(T * T * self.square, X * X)
         second = root_above(T * T * X * X * top, factor * X**power)
         return -(-(min(first, second) + more) // X) - self.price
@@ -115,7 +115,7 @@ def root_above(top: int, bottom: int) -> int:
 
 
 def form_one(pairs: int, d: int, dv: int, lam2: int, price: int | None = None) -> Form:
-    """Form I with lambda = lam2 / 2. With a price it is form II, where Z has all of d + dv and lambda = d."""
+    """Form I with lambda = lam2 / 2. With a price it is form II: Z contains the whole of d + dv, and lambda = d."""
     work = pairs * (2 * (d + dv) - (lam2 if price is None else 0))  # twice Z
     name = "I" if price is None else "II"
     cross = 64 * lam2**2 // 27
@@ -123,14 +123,14 @@ def form_one(pairs: int, d: int, dv: int, lam2: int, price: int | None = None) -
 
 
 def simple_form(pairs: int, d: int, dv: int) -> Form:
-    """The form for the reads of any algorithm that computes the scores and the products p v, and sums these in any way,
-    fast ones included."""
+    """The form for the reads of any algorithm that computes the scores and the products p v. It may sum them in any
+    way, also by fast matrix multiplication."""
     cross = 4 * d * (d + dv)
     return Form("simple", None, (cross * pairs) ** 2, (pairs**2, 1, 2), cross, 0, False, False)
 
 
 def backward_form(pairs: int, d: int) -> Form:
-    """The form for the reads of a backward pass and the words of dQ, dK, dV that any visible pair changes."""
+    """The form for the reads of a backward pass, plus the words of dQ, dK and dV that depend on some visible pair."""
     cross = 48 * d * d
     return Form("backward", None, (cross * pairs) ** 2, (pairs**2, 1, 2), cross, 0, True, True)
 
@@ -184,9 +184,9 @@ def forward_floor(problem: Attention, M_words: int | None, tiles: Tiling | None 
 
 
 def selected_floor(problem: Attention, M_words: int | None, tiles: Tiling | None = None) -> Floor:
-    """The floor of attention in which each query sees the keys of `top_k` blocks, whichever these are.
+    """The floor of attention in which each query sees the keys of any `top_k` blocks.
 
-    A choice is a mask. All queries may choose the same blocks, so no more keys than those of one query must be read.
+    A choice is a mask. All queries may choose the same blocks, so only the keys of one query must be read.
     """
     check_dropout(problem)
     keys, rows = problem.top_k * problem.key_block, problem.N * (problem.heads // problem.kv_heads)
@@ -196,7 +196,7 @@ def selected_floor(problem: Attention, M_words: int | None, tiles: Tiling | None
 
 
 def floor_of_seen(problem: Attention, seen: Visible, M_words: int | None) -> Floor:
-    """The floor of a forward pass in which the query heads of a group see this much."""
+    """The floor of a forward pass in which the query heads of a group see `seen`."""
     d, dv = problem.d, problem.dv
     if problem.latent:
         return mla_floor(problem, M_words, seen=seen)
@@ -206,7 +206,8 @@ def floor_of_seen(problem: Attention, seen: Visible, M_words: int | None) -> Flo
 
 
 def backward_floor(problem: Attention, M_words: int | None, tiles: Tiling | None = None) -> Floor:
-    """The floor of the gradients dQ, dK, dV, for an SRAM of `M_words` words. For d != dv it is compulsory traffic."""
+    """The floor of the gradients dQ, dK, dV, for an SRAM of `M_words` words. For d != dv it is the compulsory
+    traffic."""
     check_dropout(problem)
     seen, d, dv = seen_by_group(problem, tiles), problem.d, problem.dv
     reads = d * (seen.rows + seen.keys) + dv * (seen.keys + seen.any_rows)
@@ -293,6 +294,6 @@ def held_words(problem: Attention[Size], M_bytes: Size) -> Size: ...
 
 
 def held_words(problem: Attention[Size], M_bytes: Size) -> Size:
-    """The most words that M bytes hold: words of the narrowest of the types of Q, of K and V, and of accumulators."""
+    """The most words that M bytes hold: those of the narrowest type among Q, K and V, and the accumulators."""
     narrowest = min(problem.word_bytes, problem.acc_bytes, dtype_bytes(problem.cache_dtype))
     return (M_bytes + problem.register_bytes) // narrowest

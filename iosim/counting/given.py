@@ -67,8 +67,8 @@ class Place(NamedTuple):
 
 
 def memories(given: Given, m: str | None, m_elements: str | None, hardware: str | None) -> list[Place]:
-    """The SRAMs of `--M 16KB:64KB:x2`, `--M-elements 1024,2048` or `--hardware h100,h200`; one of no size if none is
-    given. A single one has no label."""
+    """The SRAMs of `--M 16KB:64KB:x2`, `--M-elements 1024,2048` or `--hardware h100,h200`. A single one has no label.
+    If no option is given, it is one SRAM without a size."""
     from ..units import dtype_bytes, parse_axis, parse_bytes
 
     names = names_of(hardware)
@@ -108,7 +108,7 @@ def several(text: str) -> bool:
 
 
 def memory(m: Size, m_elements: str | None = None, hardware: str | None = None) -> Size:
-    """M from the one of three options that gives it; None if none does. An axis if --M is one."""
+    """M from that one of three options which is given; None without any. If --M is an axis, the result is one."""
     ways = {"--M": m, "--M-elements": m_elements, "--hardware": hardware}
     given = [name for name, value in ways.items() if value is not None]
     if len(given) > 1:

@@ -19,7 +19,7 @@ from .columns import COLUMNS, PROBLEM_COLUMNS, more_columns, more_sizes, tile_si
 from .sentence import answer_lines, answer_of, winners
 from .skipping import mask_notes
 
-LESS_IMPORTANT = ("writes", "reads", "SRAM words", "x N^2d^2/M", "bytes")  # columns, the first to go first
+LESS_IMPORTANT = ("writes", "reads", "SRAM words", "x N^2d^2/M", "bytes")  # in the order of leaving out
 
 
 def report_json(report: Report) -> Row:
@@ -59,7 +59,7 @@ def report_text(report: Report) -> str:
 def report_pieces(report: Report, detail: bool = False) -> list[Piece]:
     """A report for people: what was asked, the results, the bounds, what does not fit, and the answer in a sentence.
 
-    With `detail`, the words of each tensor and of each step too.
+    With `detail` it also has the words of each tensor and of each launch.
     """
     counted = Grid(count_table(report), LESS_IMPORTANT, winners(report.results))
     details: list[Piece] = ["", Grid(detail_table(report))] if detail else []
@@ -113,7 +113,7 @@ def count_table(report: Answered) -> list[Row]:
 
 
 def divided_cells(result: Result, problem: Attention) -> Row:
-    """Cells on shared memory and registers, where tiles may be in both."""
+    """Cells on shared memory and registers, if tiles may be in both."""
     if not problem.divided:
         return {}
     return {"shared bytes": result.smem_peak_bytes, "register bytes": result.register_peak_bytes}
@@ -172,7 +172,7 @@ def detail_rows(report: Report) -> list[Row]:
 
 
 def notes_on_mask(report: Answered) -> list[str]:
-    """What to know of schedules that skip nothing under the report's mask."""
+    """Notes on schedules that skip nothing under the report's mask."""
     return mask_notes(report.problem, (r.schedule for r in report.results))
 
 
@@ -196,7 +196,7 @@ def bounds_grid(bounds: list[Bound]) -> Grid:
 
 
 def bound_rows(bounds: list[Bound]) -> list[Row]:
-    """Bounds as rows of one CSV. The columns that only a floor fills are the last."""
+    """Bounds as rows of one CSV. Columns that only a floor fills come last."""
     rows = [as_row(bound) for bound in bounds]
     names = dict.fromkeys(name for row in rows for name in row)
     return [{name: row.get(name) for name in names} for row in rows]

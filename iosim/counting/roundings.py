@@ -1,4 +1,4 @@
-"""Where a schedule of attention rounds, found by watching it: the baseline of its output error rounds there as well."""
+"""The places where a schedule of attention rounds, found by watching a run. The error's baseline rounds there too."""
 
 from __future__ import annotations
 
@@ -17,22 +17,23 @@ if TYPE_CHECKING:
 
 
 class Roundings(NamedTuple):
-    """Where a schedule rounds. It is the same for every mask."""
+    """The places where a schedule rounds. They are the same for every mask."""
 
     travels: set[str]
     """The tensors that it both stores and loads."""
     divided: bool
     """Whether it divides tiles of scores by their sums before the product with V, instead of O after it."""
     keys: int
-    """The keys after which O is rounded: the rows of the smallest tile of V in a product."""
+    """The number of keys after which O is rounded: the rows of the smallest tile of V in a product."""
     sums: int
-    """The keys after which the sums of rows are rounded: the smallest tile of scores that l is updated with."""
+    """The number of keys after which row sums are rounded: the columns of the smallest tile of scores that updates
+    l."""
     depth: int
-    """The products after which a score is rounded: the smallest part of d that is added to scores."""
+    """The number of products after which a score is rounded: the smallest part of d that is added to scores."""
 
 
 class Products(Watcher):
-    """A watcher of the steps that use scores: how they divide, and how many keys one product takes."""
+    """A watcher of the steps that use scores: where they divide, and how many keys each product takes."""
 
     def __init__(self) -> None:
         self.divided = False
@@ -53,12 +54,12 @@ class Products(Watcher):
 
 
 def extent(axis: Tile | Size) -> int:
-    """The positions of an axis of a block, in a run for one problem."""
+    """The number of positions of an axis of a block, in a run for one problem."""
     return int(axis.extent if isinstance(axis, Tile) else axis)
 
 
 def roundings(schedule: Schedule, problem: Attention, tiling: Tiling) -> Roundings:
-    """Where a schedule of attention rounds with these tiles."""
+    """The places where a schedule of attention rounds with these tiles."""
     traffic, products = Traffic(), Products()
     Folded(replace(problem, mask=DENSE), traffic, products).run(schedule, tiling)
     travels = {name for name, (reads, writes) in traffic.tensors.items() if reads and writes}

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Values = NDArray[np.int64] | NDArray[np.bool_] | NDArray[np.float64] | NDArray[np.object_]
 
-ROWS = 4096  # rows that are written together: their columns fit into a cache
+ROWS = 4096  # rows that are written together, so that their columns fit into a cache
 
 
 @cache
@@ -42,7 +42,8 @@ json_text = cache(json.dumps)
 
 @dataclass(frozen=True)
 class Form:
-    """How lines are written: what stands before each cell, a text, no value, False and True, the end of a line."""
+    """The format of lines: the text before each cell, cells of text, cells without a value, truths, the end of a
+    line."""
 
     before: Callable[[int, str], str]
     text: Callable[[str], str]
@@ -62,7 +63,7 @@ def header(names: Sequence[str]) -> str:
 
 def lines(rows: pd.DataFrame, form: Form) -> str:
     """The rows as lines of text."""
-    if form is CSV and len(rows.columns) == 1:  # else a line without a value would be empty
+    if form is CSV and len(rows.columns) == 1:  # a line without a value would be empty
         form = replace(form, none='""')
     columns = {str(name): Column.of(rows[name]) for name in rows.columns}
     parts = ({n: c.part(k) for n, c in columns.items()} for k in range(0, len(rows), ROWS))
@@ -70,7 +71,7 @@ def lines(rows: pd.DataFrame, form: Form) -> str:
 
 
 def quads_of_rows(columns: dict[str, Column], form: Form) -> Iterator[Quad]:
-    """The lines as columns of four bytes. What is the same in all lines is one text."""
+    """The lines as columns of four bytes. Text that is the same in all lines is one column."""
     shared, length = "", 0
     for k, (name, column) in enumerate(columns.items()):
         shared, length = shared + form.before(k, name), len(column.values)
@@ -84,7 +85,7 @@ def quads_of_rows(columns: dict[str, Column], form: Form) -> Iterator[Quad]:
 
 
 def quads_of_constant(text: str, length: int) -> Iterator[Quad]:
-    """A text that is in all rows, as columns of four bytes."""
+    """A text that is the same in all rows, as columns of four bytes."""
     whole = text.encode()
     for k in range(0, len(whole), 4):
         yield np.broadcast_to(quad(whole[k : k + 4]), (length,))
@@ -92,7 +93,7 @@ def quads_of_constant(text: str, length: int) -> Iterator[Quad]:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table: values, and where there are none. With `labels`, the values are places in them."""
+    """A column of a table: its values, and which are missing. With `labels` the values are indices into them."""
 
     values: Values
     absent: Flags
@@ -100,7 +101,7 @@ class Column:
 
     @classmethod
     def of(cls, column: pd.Series) -> Column:
-        """The column of a table of pandas."""
+        """The Column of a pandas column."""
         import pandas as pd
 
         absent = column.isna().to_numpy()
@@ -112,7 +113,7 @@ class Column:
         return cls(column.to_numpy(), absent)
 
     def part(self, start: int) -> Column:
-        """ROWS rows of the column."""
+        """The ROWS rows of the column from `start` on."""
         return replace(self, values=self.values[start : start + ROWS], absent=self.absent[start : start + ROWS])
 
     @property
@@ -123,7 +124,7 @@ class Column:
         return bool((self.values == self.values[0]).all() and not self.absent.any())
 
     def texts(self, form: Form, first: int | None = None) -> list[str]:
-        """The cells, or the first ones, one by one."""
+        """The texts of all cells, or of the `first` ones, made one by one."""
         values = cast("list[object]", self.values[:first].tolist())
         if self.labels:
             values = [self.labels[int(str(k))] for k in values]
@@ -148,6 +149,6 @@ class Column:
         return self.with_none(quads, form) if self.absent.any() else quads
 
     def with_none(self, quads: list[Quad], form: Form) -> list[Quad]:
-        """The columns with what stands for no value where there is none: at most four bytes."""
+        """The columns, with the text for no value in rows without one. It has at most four bytes."""
         none = [quad(form.none.encode()), *[quad(b"")] * len(quads)]
         return [np.where(self.absent, blank, column) for blank, column in zip(none, quads, strict=False)]

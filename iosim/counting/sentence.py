@@ -1,6 +1,6 @@
 """The answer of a count in a sentence: which schedule wins, by what factor, why, and how far it is from the floor.
 
-All of it is read off the counts. The reason is that of the tensors whose traffic differs most.
+Everything in it follows from the counts. The reason names the tensors whose traffic differs most.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from .bounds import Bound
     from .count import Result
 
-BASELINE = "standard"  # what results are compared with where it was counted, as `ratio_to_standard` is
-NEAR = 1.01  # results that move up to so many times as much are named together with the winner
-MAIN = 0.8  # reasons are given until they explain this share of a difference
-COST = 0.1  # what the winner moves more of is said if it is at least this share of what it saves
+BASELINE = "standard"  # results are compared with it if it was counted, as in `ratio_to_standard`
+NEAR = 1.01  # results that move up to this factor more are named together with the winner
+MAIN = 0.8  # reasons are added until they explain this share of a difference
+COST = 0.1  # extra traffic of the winner is named if it is at least this share of what it saves
 
 
 def answer_of(report: Answered) -> str:
@@ -33,7 +33,7 @@ def answer_of(report: Answered) -> str:
 
 
 def answer_lines(report: Answered) -> list[str]:
-    """The sentences of the answer, about each family of schedules that was counted."""
+    """The sentences of the answer, family by family of the schedules that were counted."""
     families = by_family(report.results).values()
     return [line for found in families for line in lines_of_family(report.problem, found, report.M_bytes)]
 
@@ -44,7 +44,7 @@ def winner_of(results: Sequence[Result]) -> Result | None:
 
 
 def winners(results: Sequence[Result]) -> list[int]:
-    """The numbers of the results that win, one in each family."""
+    """The indices of the winning results, one for each family."""
     found = [winner_of(of_family) for of_family in by_family(results).values()]
     return [k for k, result in enumerate(results) if any(result is winner for winner in found)]
 
@@ -91,7 +91,7 @@ def named(result: Result) -> str:
 
 
 def nothing_fits(counted: Sequence[Result], M_bytes: int | None) -> str:
-    """The sentence where no result fits: how much SRAM the least of them needs."""
+    """The sentence for the case that no result fits: the least SRAM that any of them needs."""
     if not counted or not M_bytes:
         return "Nothing that was counted fits in this SRAM."
     least = min(counted, key=lambda r: r.smem_peak_bytes or 0)
@@ -109,7 +109,7 @@ def comparison(problem: Attention, winner: Result, other: Result, M_bytes: int |
 
 
 def beyond(result: Result, M_bytes: int | None) -> str:
-    """What has to be said of a result that does not fit."""
+    """The clause that says that a result does not fit; an empty text if it fits."""
     if result.fits is not False or not M_bytes:
         return ""
     return f", which would need {times(result.smem_peak_bytes or 0, M_bytes)} times this SRAM"
@@ -122,7 +122,7 @@ def next_best(problem: Attention, winner: Result, other: Result) -> str:
 
 
 def nearly_as_good(winner: Result, near: Sequence[Result]) -> str:
-    """The sentence about results that move as much, or hardly more."""
+    """The sentence about results that move as much as the winner, or hardly more."""
     most = max(near, key=moved_bytes)
     verb = "moves" if len(near) == 1 else "move"
     if moved_bytes(most) == moved_bytes(winner):
@@ -131,7 +131,7 @@ def nearly_as_good(winner: Result, near: Sequence[Result]) -> str:
 
 
 def than(winner: Result, other: Result) -> str:
-    """`3.02x fewer words than`, from the counts of both. In bytes where types of several widths move."""
+    """The text `3.02x fewer words than`. It compares bytes if types of several widths move."""
     mine, its, unit = winner.total or 0, other.total or 0, "words"
     if mine * moved_bytes(other) != its * moved_bytes(winner):
         mine, its, unit = moved_bytes(winner), moved_bytes(other), "bytes"
@@ -141,12 +141,12 @@ def than(winner: Result, other: Result) -> str:
 
 
 def times(large: float, small: float) -> str:
-    """large / small in three digits, or in more if it takes more to show that it is above 1."""
+    """large / small in three digits, or in more if three would show 1."""
     return excess(large / small) if small and large > small else "1" if small else "infinitely"
 
 
 def distance_to_floor(share: float | None, M_bytes: int | None) -> str:
-    """The sentence that sets a ratio to the floor; an empty text where there is none."""
+    """The sentence about a ratio to the floor; an empty text if there is none."""
     if share is None:
         return ""
     if share == 1:
@@ -157,7 +157,7 @@ def distance_to_floor(share: float | None, M_bytes: int | None) -> str:
 
 
 def at_most(share: float) -> str:
-    """A ratio in the three decimals that tables show; with `about` if these are below it."""
+    """A ratio with three decimals, as in tables; with `about` before it if these are below the ratio."""
     text = ratio(share)
     return text if float(text) >= share else f"about {text}"
 
@@ -166,7 +166,7 @@ def at_most(share: float) -> str:
 
 
 class Moved(NamedTuple):
-    """What a result moves of a tensor: words read and written, and both as passes over the tensor."""
+    """The traffic of one tensor in a result: words read and written, and both as passes over the tensor."""
 
     reads: int
     writes: int
@@ -179,8 +179,8 @@ class Moved(NamedTuple):
 
 
 def why(problem: Attention, winner: Result, other: Result, costs: bool = True) -> str:
-    """The reason of a difference, after a colon: what the winner moves less of, and with `costs` what it moves more of.
-    An empty text if no tensor differs."""
+    """The reason for a difference, after a colon: the tensors of which the winner moves less, and with `costs` those of
+    which it moves more. An empty text if no tensor differs."""
     names = dict.fromkeys([*other.tensors, *winner.tensors])
     pairs = {name: (moved(problem, winner, name), moved(problem, other, name)) for name in names}
     sign = 1 if (other.total or 0) >= (winner.total or 0) else -1
@@ -196,8 +196,8 @@ def why(problem: Attention, winner: Result, other: Result, costs: bool = True) -
 
 
 def main_of(saved: dict[str, int]) -> list[str]:
-    """The tensors of the largest positive differences, as many as explain most of their sum; those of equal difference
-    together."""
+    """The tensors with the largest positive differences: as many as explain most of the sum. Tensors of equal
+    difference stay together."""
     order = sorted((name for name in saved if saved[name] > 0), key=lambda name: -saved[name])
     total, found, reached = sum(saved[name] for name in order), list[str](), 0
     for name in order:
@@ -209,7 +209,7 @@ def main_of(saved: dict[str, int]) -> list[str]:
 
 
 def moved(problem: Attention, result: Result, name: str) -> Moved:
-    """What a result moves of a tensor."""
+    """The traffic of one tensor in a result."""
     words = result.tensors.get(name, {"reads": 0, "writes": 0})
     reads, writes = words["reads"], words["writes"]
     tensor = {**TENSORS, **SCHEDULES[result.schedule].tensors}.get(name)
@@ -230,7 +230,7 @@ def clauses(pairs: dict[str, tuple[Moved, Moved]], names: Sequence[str]) -> str:
 
 
 def difference(mine: Moved, its: Moved) -> tuple[str, str]:
-    """What a result does with a tensor, and what the other does with it: as a predicate of one, and of several."""
+    """The predicate that compares two results' traffic of a tensor: (for one tensor, for several)."""
     if not mine.total:
         return "never goes through HBM", "never go through HBM"
     if not its.total:
@@ -246,7 +246,7 @@ def difference(mine: Moved, its: Moved) -> tuple[str, str]:
 
 
 def done(reads: int, writes: int) -> tuple[str, str]:
-    """What is done to each word of a tensor, and how often: ("read", "42 times")."""
+    """(verb, how often) for each word of a tensor, as ("read", "42 times")."""
     if reads and writes:
         if reads == writes:
             return "read and written", often(reads)
@@ -255,7 +255,7 @@ def done(reads: int, writes: int) -> tuple[str, str]:
 
 
 def often(number: int) -> str:
-    """A number of times."""
+    """A number of times, in words."""
     return {1: "once", 2: "twice"}.get(number, f"{number} times")
 
 

@@ -1,4 +1,4 @@
-"""Notes on schedules that a mask saves nothing: which they are, and which schedules leave out what is hidden."""
+"""Notes on schedules that move as much with a mask as without, and on the schedules that skip hidden tiles."""
 
 from __future__ import annotations
 
@@ -36,15 +36,16 @@ def same_text(schedule: Schedule, name: str) -> bool:
 
 
 def blind_to_mask(schedule: Schedule, problem: Attention) -> bool:
-    """Whether a mask hides scores of a schedule, but saves it no word: its text skips no tile, and it is no schedule
-    for this mask alone."""
+    """Whether a mask hides scores of a schedule but saves it no word: it skips no tile, and it is not made for this
+    mask alone."""
     if problem.mask is DENSE or problem.packed.mask is DENSE or schedule.skips:
         return False
     return schedule.about(replace(problem, mask=DENSE)).mask is DENSE
 
 
 def sister_that_skips(schedule: Schedule, problem: Attention) -> Schedule | None:
-    """The schedule that skips hidden tiles and has the same text; else the first with the same outer loop."""
+    """The schedule that has the same text and skips hidden tiles; else the first that skips them with the same outer
+    loop."""
     skipping = [
         s for s in SCHEDULES.values()
         if s.skips and s.family == schedule.family and s.outer == schedule.outer and applies(s, problem)

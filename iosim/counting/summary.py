@@ -1,4 +1,4 @@
-"""Answers in a few words: what `repr` says of them."""
+"""Answers in a few words, for `repr`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 
 def asked(p: Attention, M_bytes: int | None = None) -> str:
-    """A problem by its sizes, and by whatever is not at its default: `N = 8192, d = 128, M = 102400 B (100 KiB)`."""
+    """A problem as its sizes and the options that are not at their defaults: `N = 8192, d = 128, M = 102400 B (100
+    KiB)`."""
     usual = type(p)(p.N, p.d)
     names = ("Nk", "dv", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "mask", *OPTIONS)
     unusual = [f"{name} = {getattr(p, name)}" for name in names if getattr(p, name) != getattr(usual, name)]
@@ -24,7 +25,7 @@ def asked(p: Attention, M_bytes: int | None = None) -> str:
 
 
 def moved(result: Result) -> str:
-    """A result by its schedule, tiles and words: `flash2 best 196x1, 90177536 words, 180.36 MB`."""
+    """A result as its schedule, tiles and words: `flash2 best 196x1, 90177536 words, 180.36 MB`."""
     name = f"{result.schedule} {result.tiling}{tile_sizes(result)}"
     if result.total is None or result.total_bytes is None:
         return f"{name}, nothing fits"
@@ -33,6 +34,6 @@ def moved(result: Result) -> str:
 
 
 def least_of(results: Sequence[Result]) -> str:
-    """The result that moves least, of those that fit or may fit, after a semicolon; nothing if there is none."""
+    """The least result of those that fit or may fit, as text after a semicolon; empty if there is none."""
     fitting = [r for r in results if r.total is not None and r.fits is not False]
     return f"; least: {moved(min(fitting, key=lambda r: r.total_bytes or 0))}" if fitting else ""

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 CHUNK_ROWS = 16_384  # rows of a chunk, approximately
-SLOW_POINTS = 256  # grid points of a chunk whose points are counted one by one
-PART_ROWS = 2**17  # of a part of a sweep: about a second of counting, and 20 MB of CSV
-SLOW_PART_ROWS = 2**12  # of a part whose points are counted one by one, which may take milliseconds each
+SLOW_POINTS = 256  # grid points of a chunk if they are counted one by one
+PART_ROWS = 2**17  # rows of a part: about a second of counting, and 20 MB of CSV
+SLOW_PART_ROWS = 2**12  # rows of a part if its points are counted one by one, which may take milliseconds each
 
 CellValues = dict[str, object]
 """Columns of one schedule and tile rule: an array with a cell for each grid point, or one value for all."""
@@ -63,11 +63,11 @@ def chunks(plan: Sweep) -> Iterator[pd.DataFrame]:
 
 
 class Chunks:
-    """The rows of a sweep as DataFrames of about CHUNK_ROWS rows or fewer, each at its number.
+    """The rows of a sweep as numbered DataFrames, of about CHUNK_ROWS rows at most.
 
     They are in grid order: schedules and tile rules run fastest, then the sizes (the last axis, which is that of M,
-    first), then masks, types, options and tile multiples. The grid is described and not listed, so any chunk of 10^9
-    points is counted without those before it. Chunks do not depend on who counts them, so neither do their bytes.
+    first), then masks, types, options and tile multiples. The grid is never listed, so any chunk of 10^9
+    points is counted without those before it. A chunk and its bytes are the same on every machine.
     """
 
     def __init__(self, plan: Sweep):
@@ -97,7 +97,8 @@ class Chunks:
         return max(points * len(runs) for points, runs in zip(self.points, self.runs, strict=True))
 
     def rows_of_part(self, asked: int = 0) -> int:
-        """The rows of a part, to within a chunk: as many as asked for, or as usual. No part is smaller than a chunk."""
+        """The rows of a part, rounded to whole chunks: `asked`, or the usual number if it is 0. A part has at least one
+        chunk."""
         slow = SLOW_POINTS in self.points
         return max(self.most_rows, asked or (SLOW_PART_ROWS if slow else PART_ROWS))
 
@@ -121,7 +122,8 @@ class Chunks:
         return frame(problem, M_bytes, self.runs[place], plan.multiples[which], self.shown, chips)
 
     def place_of_chunk(self, at: int) -> tuple[int, int]:
-        """(the number of the mask, the first grid point) of a chunk, among those with the same types and options."""
+        """(the index of the mask, the first grid point) of a chunk, among the points with the same types and
+        options."""
         place = bisect_right(self.ends, at)
         return place, (at - (self.ends[place - 1] if place else 0)) * self.points[place]
 
@@ -145,7 +147,7 @@ class Chunks:
 
 
 def points_of_chunk(mask: Mask, runs: Runs) -> int:
-    """The grid points of a chunk: fewer where each needs a walk of its own, so that a chunk takes seconds at most."""
+    """The grid points of a chunk: fewer if each needs its own walk, so that a chunk takes seconds at most."""
     if not all(in_arrays(mask, *one) for one in runs):
         return SLOW_POINTS
     return max(1, CHUNK_ROWS // max(1, len(runs)))
@@ -216,8 +218,8 @@ def interleave(parts: list[object], length: int, name: str) -> pd.Series:
 def run_all(
     problem: Attention[Size], M_bytes: Whole | None, runs: Runs, multiple: int, length: int, with_floor: bool
 ) -> list[CellValues]:
-    """The results of all runs, in arrays if that is possible, else point by point. In arrays the ratio to the floor is
-    left empty without `with_floor`, because a floor under a mask may take longer than the counts."""
+    """The results of all runs, in arrays if possible, else point by point. In arrays the ratio to the floor is computed
+    only `with_floor`, because under a mask the floor may take longer than the counts."""
     results: dict[tuple[Schedule, str], CellValues] = {}
     together = [one for one in runs if in_arrays(problem.mask, *one)]
     single = [one for one in runs if not in_arrays(problem.mask, *one)]
@@ -238,7 +240,7 @@ def in_arrays(mask: Mask, schedule: Schedule, rule: str) -> bool:
 def run_by_point(
     problem: Attention[Size], M_bytes: Whole | None, runs: Runs, multiple: int, length: int
 ) -> list[CellValues]:
-    """The results of runs that need one walk for every grid point."""
+    """The results of runs with one walk for every grid point."""
     columns: list[list[Result]] = [[] for _ in runs]
     for k in range(length):
         sizes = {n: int(np.broadcast_to(getattr(problem, n), (length,))[k]) for n in NUMBERS}
@@ -258,8 +260,7 @@ def run_by_point(
 def run_in_arrays(
     problem: Attention[Size], M_bytes: Whole | None, runs: Runs, multiple: int, with_floor: bool
 ) -> list[CellValues]:
-    """The results of runs that need one walk for the whole chunk. They are in Python integers if int64 might be too
-    small for the counts."""
+    """The results of runs with one walk for the whole chunk. Counts are Python integers if int64 might be too small."""
     for schedule, _ in runs:
         require(schedule, cast("Attention", problem))
     if any(not fits_int64(p, schedule) for p in (problem, problem.packed) for schedule, _ in runs):
@@ -293,7 +294,7 @@ def fits_int64(problem: Attention[Size], schedule: Schedule) -> bool:
 
 
 def in_int64(plan: Sweep) -> bool:
-    """Whether int64 holds every count of a sweep, which the largest size of each axis decides."""
+    """Whether int64 holds every count of a sweep. The largest size of each axis decides it."""
     largest = {name: max(values) for name, values in plan.sizes.items() if values is not None and name != "M"}
     largest = {"Nk": largest["N"], "dv": largest["d"], **largest, "kv_heads": 1}
     sizes = cast("ProblemOptions", largest)
@@ -359,7 +360,7 @@ def limits(fits: object, least_smem_bytes: Size, M_bytes: Whole | None) -> objec
 
 
 def ratio_to_bound(problem: Attention[Size], M_bytes: Whole, counted: Counted[Size]) -> Floats:
-    """Words over N^2 d^2 / M. A cell is None for an M that holds no word, and the array then has dtype object."""
+    """Words over N^2 d^2 / M. A cell is None if M holds no word; the array then has dtype object."""
     M_words = cast("Whole", problem.on_chip_words(M_bytes))
     ratio = np.asarray(counted["total"] / order_words(problem, np.where(M_words < 1, 1, M_words)))
     return ratio if (M_words >= 1).all() else np.where(M_words < 1, empty(ratio), ratio)

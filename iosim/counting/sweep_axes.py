@@ -27,7 +27,7 @@ AXES = (*NUMBERS, "dtype", "acc_dtype", "mask", "M", "hardware")
 OPTION_COUNTS = ("splits", "page_size", "top_k", "key_block", "stages")
 OPTION_AXES = (*OPTION_COUNTS, "elementwise", "gqa", "register_bytes", "kv_dtype", "kv_scales")
 
-MOST_GRID_POINTS = 10**12  # a grid is described, so only its axes take memory
+MOST_GRID_POINTS = 10**12  # a grid is never listed, so only its axes take memory
 
 AxisValue = object
 """An axis as it is given: a number, a string, a list of these, or None. `build` checks it."""
@@ -37,11 +37,11 @@ Runs = list[tuple[Schedule, str]]
 
 @dataclass(frozen=True)
 class Sweep:
-    """A grid of problems, and what is counted at each point.
+    """A grid of problems, with the schedules and tiles that are counted at each point.
 
     `sizes` has a list of values for each size in NUMBERS and for M in bytes, or None for the default. `options` are
-    those of `Attention` at each point of their axes. `columns` are the columns to show, in order. If it is empty, all
-    columns are shown on which a row depends.
+    those of `Attention` at each point of their axes. `columns` are the columns to show, in order. If it is empty, the
+    results and all columns on which they depend are shown.
     `hardware` names the presets whose M are in `sizes`. `own` are axes of options that `count` lacks, for a sweep of
     another command.
     """
@@ -94,8 +94,8 @@ class Sweep:
 
 
 class Asking(NamedTuple):
-    """What a sweep that asks another command may have: axes of options that `count` lacks, and each M of each preset.
-    Whether it needs M is left to that command."""
+    """What a sweep of another command than `count` may have: axes of options that `count` lacks, and every M at every
+    preset. That command decides whether M is needed."""
 
     own: dict[str, Sequence[object]]
     M_of_each: bool
@@ -106,9 +106,9 @@ def build(
     columns: tuple[str, ...] = (), asking: Asking | None = None, **options: AxisValue,
 ) -> Sweep:  # fmt: skip
     """The sweep over axes (AXES) and options of `Attention`. The options in OPTION_AXES and `tile_multiple` are axes
-    too. `asking` says what is different for a sweep that asks another command than `count`.
+    too. `asking` holds the additions for a sweep of another command than `count`.
 
-    Each fault is an InputError that names the option.
+    Raises InputError, which names the option, for any fault.
     """
     axes = {name: option_axis(name, options.pop(name)) for name in OPTION_AXES if name in options}
     given_multiples = count_axis("tile_multiple", tile_multiple)
@@ -150,7 +150,7 @@ def schedule_names(value: AxisValue) -> list[str]:
 
 
 def tile_texts(value: AxisValue) -> list[str]:
-    """Tiles and rules as texts: `(128, 64)` and a Tiling are one, a list has several."""
+    """Tiles and rules as texts. `(128, 64)` or a Tiling is one text; a list gives several."""
     one = isinstance(value, Tiling) or (isinstance(value, tuple) and all(isinstance(size, int) for size in value))
     values = [value] if one or value is None or isinstance(value, str) else list(cast("Sequence[object]", value))
     return split([tiles_text(cast("TilesAsked", v)) for v in values if v is not None])
@@ -212,7 +212,7 @@ def read_memory(value: AxisValue, dtypes: Sequence[str]) -> list[int] | None:
 
 
 def read_presets(names: Sequence[str], given: Sequence[int] | None) -> list[int]:
-    """The M of each preset, or each of the given ones for each preset."""
+    """The M of each preset; if M is given, all given values for each preset."""
     from ..hardware import load
 
     return [M for chip in map(load, names) for M in given or [chip.sram_bytes]]

@@ -24,7 +24,7 @@ SWEEP_KEYS = (
 TomlTable = dict[str, object]
 """The values of a TOML table, by key."""
 Asked = Callable[[TomlTable], "Asking | None"]
-"""Takes the options of a command that a sweep asks."""
+"""A function that takes the options of another command out of a table."""
 
 
 def read_toml(file: str) -> TomlTable:
@@ -40,7 +40,7 @@ def read_toml(file: str) -> TomlTable:
         raise InputError("config", file, "a TOML file that can be read", str(error)) from None
 
 
-FLAGS = ("count_init", "lse", "keep_p", "latent")  # of the problem
+FLAGS = ("count_init", "lse", "keep_p", "latent")  # options of the problem
 
 
 def read_sweep(file: str) -> TomlTable:
@@ -66,7 +66,7 @@ def sweep_of(
     known: Sequence[str] = EVERY_COLUMN, asking: Asked = lambda values: None,
 ) -> Sweep:  # fmt: skip
     """The sweep that a file and options describe together. An option wins over the file. `known` are the columns that
-    may be asked for; if it is empty, all. `asking` takes the options that `count` lacks out of the values."""
+    may be asked for; all may if it is empty. `asking` takes the options that `count` lacks out of the values."""
     from .sweep_axes import OPTION_AXES, build
 
     values = {} if file is None else read_sweep(file)

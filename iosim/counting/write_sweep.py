@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 Out = str | AbstractContextManager[TextIO]
 """The name of a file, or an open one."""
 Progress = Callable[[int], object]
-"""Called with the number of rows of each chunk that is written."""
+"""A function that is called with the number of rows of each chunk that is written."""
 
 
 class Grid(Protocol):
-    """Tables of rows, in order: `shown` are their columns, and `int64` says whether all counts are below 2^63."""
+    """Tables of rows, in order. `shown` are their columns, and `int64` says whether all counts are below 2^63."""
 
     @property
     def shown(self) -> tuple[str, ...]: ...
@@ -68,7 +68,7 @@ def write_lines(tables: Tables, file: TextIO, form: Form, progress: Progress, be
 
 
 def write_parquet(grid: Grid, out: Out, progress: Progress, tables: Tables | None = None) -> None:
-    """Write a grid as Parquet, a group of rows at a time, which needs pyarrow."""
+    """Write a grid as Parquet, a group of rows at a time. It needs pyarrow."""
     try:
         import pyarrow as pa
         from pyarrow import parquet
@@ -93,8 +93,8 @@ def write_parquet(grid: Grid, out: Out, progress: Progress, tables: Tables | Non
 
 
 def groups_of_rows(tables: Tables, most: int) -> Tables:
-    """The rows in tables of about `most` rows: those that begin below a multiple of it. So parts of a sweep, gathered,
-    have the groups of a sweep to one file."""
+    """The rows in tables of about `most` rows. A chunk that begins at or after the next multiple of `most` starts a
+    new table. So the gathered parts of a sweep have the same groups as a sweep to one file."""
     import pandas as pd
 
     group: list[pd.DataFrame] = []

@@ -1,8 +1,8 @@
-"""The error that an output may have: softmax attention in float64 beside a baseline in the precision of the kernel.
+"""The allowed error of an output: softmax attention in float64, and a baseline in the precision of the kernel.
 
 The baseline rounds wherever a kernel of its types has to. An output is judged in two ways. Its largest error may be at
-most twice that of the baseline. Its bias, the slope of the output on the answer less 1, may be at most what the bias of
-the baseline and chance explain: rounding errors go up and down, so over many rows they hardly change the slope.
+most twice that of the baseline. Its bias is the slope of the output against the exact answer, less 1. The bias of the
+baseline and chance must explain it: rounding errors go up and down, so over many rows they hardly change the slope.
 
 The functions take an array module (NumPy or CuPy) as first argument, and share nothing with the schedules.
 """
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     DeviceRounding = Callable[[DeviceArray], DeviceArray]  # to a type and back to float32
 
 TIMES_BASELINE = 2.0
-FLOOR = 1e-5  # a share of the largest output: float32 sums differ by as much when their order changes
-DEVIATIONS = 4.0  # standard errors by which a slope may be off
+FLOOR = 1e-5  # share of the largest output; float32 sums differ by this much when their order changes
+DEVIATIONS = 4.0  # standard errors that a slope may deviate
 UNIT = {"fp64": 2.0**-53, "fp32": 2.0**-24, "fp16": 2.0**-11, "bf16": 2.0**-8, "fp8": 2.0**-4}
 """The largest relative error of one rounding, by type."""
-ROWS_AT_ONCE = 1024  # query rows at a time, so that few scores are kept
+ROWS_AT_ONCE = 1024  # query rows at a time, so that few scores are in memory
 
 
 def reference(
@@ -46,7 +46,7 @@ def _rows(xp: ModuleType, q: DeviceArray, k: DeviceArray, v: DeviceArray, visibl
 
 
 def _weights(xp: ModuleType, s: DeviceArray, visible: DeviceArray | None) -> tuple[DeviceArray, DeviceArray]:
-    """(exponentials of the scores less the maximum of their row, sums of the rows)."""
+    """(exponentials of the scores, each less the maximum of its row; their row sums)."""
     if visible is not None:
         s = xp.where(visible, s, -xp.inf)
     top = s.max(axis=1, keepdims=True)
@@ -65,8 +65,8 @@ def baseline(
     Scores, sums and O are rounded to the accumulator's type, P and the output to the narrow type. O is rounded after
     each key tile, or after each `held` keys of a tile. `travels` names the tensors that the schedule both stores and
     loads; S, P and O are also rounded to the narrow type if they are among them. With `divided`, each tile of P is
-    divided by the final sums before its product, instead of O after it. `kept`: the factors of dropout. `sums`: the
-    keys after which the sums of a P that travels are rounded. `depth`: the products after which a score is rounded.
+    divided by the final sums before its product, instead of O after it. `kept` gives the factors of dropout. If P
+    travels, its row sums are rounded after each `sums` keys. A score is rounded after each `depth` products.
     """
     q, k, v = (x.astype(xp.float32) for x in (q, k, v))
     scale, parts = xp.float32(q.shape[1] ** -0.5), []
@@ -124,15 +124,15 @@ def _product(
 
 
 def largest_error(xp: ModuleType, found: DeviceArray, expected: DeviceArray) -> float:
-    """The largest absolute difference; infinite where one is NaN."""
+    """The largest absolute difference; infinite if one is NaN."""
     return _finite(float(xp.max(xp.abs(found.astype(xp.float64) - expected))))
 
 
 def bias(xp: ModuleType, found: DeviceArray, expected: DeviceArray) -> tuple[float, float]:
     """(slope of `found` on `expected`, through zero, less 1; its standard error).
 
-    Errors of one row may go together, those of two rows are taken as independent. The bias is infinite where a value is
-    NaN, and 0 if all that is expected is 0.
+    Errors within a row may be correlated. Those of two rows are assumed to be independent. The bias is infinite if a
+    value is NaN, and 0 if all expected values are 0.
     """
     error = (found.astype(xp.float64) - expected) * expected
     square = expected * expected
@@ -158,10 +158,10 @@ def _finite(value: float) -> float:
 
 
 class Judge:
-    """What is found in the heads of an output, and what is allowed.
+    """The errors found in the heads of an output, and those that are allowed.
 
-    `dtype` is the type of the output. `cut` is a further bias that is allowed, where hardware may cut sums toward zero
-    instead of rounding them.
+    `dtype` is the type of the output. `cut` is a further bias that is allowed if the hardware may truncate sums
+    toward zero instead of rounding them.
     """
 
     def __init__(self, xp: ModuleType, dtype: str, cut: float = 0.0) -> None:

@@ -33,7 +33,7 @@ def attention(q: Array, k: Array, v: Array, visible: Bools | None = None, kept: 
 
 
 def queries_keys_values(rng: np.random.Generator, p: Attention, visible: Bools | None) -> Arrays:
-    """Random Q, K, V of one head, as they lie in HBM: latent rows of K hold V, and values with scales are small."""
+    """Random Q, K, V of one head as stored in HBM: latent rows of K hold V, and values with scales are small."""
     shapes = {"Q": (p.N, p.d), "K": (p.Nk, p.k_words), "V": (p.Nk, p.dv)}
     arrays: Arrays = {name: rng.normal(scale=2, size=shape) for name, shape in shapes.items()}
     if p.rope_apart:
@@ -47,7 +47,7 @@ def queries_keys_values(rng: np.random.Generator, p: Attention, visible: Bools |
 
 
 def plain_inputs(hbm: Arrays, p: Attention) -> Arrays:
-    """Q, K and V as attention has them: with scales applied, the parts of K joined, and V out of latent rows."""
+    """Q, K and V as attention uses them: scales applied, the parts of K joined, and V taken from latent rows."""
     import numpy as np
 
     found = dict(hbm)

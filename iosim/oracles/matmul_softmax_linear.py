@@ -28,7 +28,8 @@ def matrix_product(hbm: Arrays, p: Attention, visible: Bools | None) -> Arrays:
 
 
 def unit_inputs(rng: np.random.Generator, p: Attention, visible: Bools | None) -> Arrays:
-    """Random Q, K, V of variance 1. Larger scores would be less exact: a narrow accumulator rounds each partial sum."""
+    """Random Q, K, V of variance 1. Larger scores would be less exact, because a narrow accumulator rounds each
+    partial sum."""
     shapes = {"Q": (p.N, p.d), "K": (p.Nk, p.d), "V": (p.Nk, p.dv)}
     arrays: Arrays = {name: rng.normal(size=shape) for name, shape in shapes.items()}
     return {**arrays, "V": arrays["K"][:, : p.dv].copy()} if p.latent else arrays

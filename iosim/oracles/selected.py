@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 def chosen_blocks(rng: np.random.Generator, p: Attention, visible: Bools | None) -> Arrays:
     """Random Q, K and V of one head, and choices that use blocks evenly.
 
-    `index` (choices, top_k) names the blocks of each choice. The same by block: `blocks` names each block that somebody
-    chose, `queries` those who chose it, block after block, and `results` (choices, top_k) the places there of each.
+    `index` (choices, top_k) names the blocks of each choice. The other arrays are sorted by block: `blocks` names each
+    chosen block, and `queries` the choices that have it. `results` (choices, top_k) gives the position in `queries` of
+    each pair of a choice and a block.
     """
     import numpy as np
 
-    made = np.arange(p.choices_made)  # block after block; whoever chooses twice is a round of choices later
+    made = np.arange(p.choices_made)  # pairs in the order of blocks; after the last choice comes the first again
     names = rng.permutation(p.Nk // p.key_block)[: p.chosen_blocks]
     queries = rng.permutation(p.choices)[made % p.choices]
     results = np.argsort(queries, kind="stable").reshape(p.choices, p.top_k)
@@ -42,8 +43,8 @@ def selected_output(hbm: Arrays, p: Attention, visible: Bools | None) -> Arrays:
 
 
 def index_inputs(rng: np.random.Generator, p: Attention, visible: Bools | None) -> Arrays:
-    """Random rows and weights of the heads of an index, and its keys. Their scores are small and exact in every type.
-    So rounding does not change the order. Of equal ones the first is chosen."""
+    """Random queries and weights of the heads of an index, and its keys. The scores are small and exact in every type.
+    So rounding does not change their order. Of equal scores the first is chosen."""
     import numpy as np
 
     found = queries_keys_values(rng, p, None)
@@ -54,7 +55,7 @@ def index_inputs(rng: np.random.Generator, p: Attention, visible: Bools | None) 
 
 
 def chosen_keys(hbm: Arrays, p: Attention, visible: Bools | None) -> Arrays:
-    """The scores of all keys, and the positions of the largest of each choice, largest first."""
+    """The scores of all keys, and the positions of each choice's largest scores, largest first."""
     import numpy as np
 
     plain = plain_inputs(hbm, p)

@@ -44,7 +44,8 @@ def indexer_traffic(p: Attention, t: Tiling) -> Words:
     """R = N (d + 1) + X Nk (d + 1), W = X (Nk + top_k), for X choices.
 
     Q of all heads of the index and the weights are read once, and the keys once for each choice. The scores are
-    written, and read again to find the largest."""
+    written, and read again to find the largest.
+    """
     choices = p.N // p.choice_rows
     keys = {name: words for name, words in cache_traffic(p, choices * p.Nk, choices).items() if name != "V"}
     return {

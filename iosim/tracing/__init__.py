@@ -1,6 +1,6 @@
-"""The events of a run, and what a cache in place of the explicit SRAM would move.
+"""The events of a run, and the traffic of a cache in place of the explicit SRAM.
 
-Read in this order: event_file.py writes the events. accesses.py turns them into a string of accesses. cache.py replays
+In reading order: event_file.py writes the events. accesses.py turns them into a string of accesses. cache.py replays
 such a string through an LRU, with the distances of reuse_distance.py (or of reuse_distance_numba.py), and through
 the optimum of belady.py.
 """

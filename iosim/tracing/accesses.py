@@ -1,9 +1,10 @@
-"""The HBM accesses of a schedule, as a cache would see them: a sequence of objects.
+"""The HBM accesses of a schedule as a cache sees them: a sequence of objects.
 
-A run that visits every tile leaves a list of tile moves. Tensors are row-major. They lie one behind the other, and each
+A run that visits every tile leaves a list of tile moves. Tensors are row-major. They lie one after the other, and each
 starts a new line. So in memory a tile is one or more runs of lines. Overlapping runs are cut into pieces, so that every
 piece is always accessed as a whole and in order. These pieces are the objects. An access to a piece stands for accesses
-to all of its lines. So a string of such accesses is much shorter than a string of lines, and loses nothing.
+to all of its lines. So a string of such accesses is much shorter than a string of lines, and holds the same
+information.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Turns(LoopPaths):
             cast("Moves", watcher).turns_ended()
 
     def _walk(self, length: Size | Tile, size: Size, where: MaskLine | None, parallel: bool) -> Iterator[Tile]:
-        self.refuse()  # a loop inside
+        self.refuse()  # an inner loop
         return super()._walk(length, size, where, parallel)
 
     def total(self, shape: Shape, where: MaskLine | None = None) -> Size:
@@ -65,7 +66,7 @@ class Moves(Traffic):
     """Records the tile moves of the tensors in `wanted` (of all if it is empty), and counts their traffic.
 
     A move is (tensor, is store, row, rows, column, columns). All moves stand in one flat array. A tensor of more than
-    two axes is a stack of matrices, whose rows are numbered from the first matrix to the last.
+    two axes is a stack of matrices, whose rows are numbered through all of them.
     """
 
     machine: Turns
@@ -92,7 +93,7 @@ class Moves(Traffic):
             self._add(tensor, 1, block)
 
     def wants(self, tensor: str) -> bool:
-        """Whether a tensor was asked for. In any case it is noted as seen."""
+        """Whether a tensor was asked for. Either way it is recorded as seen."""
         self.seen[tensor] = None
         return not self.wanted or tensor in self.wanted
 
@@ -196,7 +197,8 @@ def record(schedule: ScheduleLike, problem: Attention, tiling: Tiling, tensors: 
 
 
 def accesses(moves: Moves | MovesOfFile, granularity: str = "line", line_bytes: int = 64) -> Accesses:
-    """The string of accesses to lines, words or tiles. InputError where the tensors have no such units."""
+    """The string of accesses to lines, words or tiles. Raises InputError if the tensors have no
+    such units."""
     if granularity not in GRANULARITIES:
         raise InputError("--granularity", granularity, ", ".join(GRANULARITIES), suggestion(granularity, GRANULARITIES))
     if granularity == "tile":
@@ -227,7 +229,7 @@ def line_accesses(
 def line_runs(
     moves: Numbers, shapes: Sequence[tuple[int, ...]], widths: Sequence[int], line_bytes: int
 ) -> tuple[Numbers, Numbers, Bools]:
-    """The arrays (first line, line behind the last, is store) of all runs of lines that the moves touch.
+    """The arrays (first line, line after the last, is store) of all runs of lines that the moves touch.
 
     A tile of whole rows is one run. Any other tile is one run for each row. A line that two rows of a tile share is
     touched once.
@@ -254,7 +256,7 @@ def line_runs(
 def tile_accesses(moves: Numbers, widths: Sequence[int]) -> Accesses:
     """The string of accesses to tiles, from the table of the moves. Units are bytes.
 
-    A tile is known by its place. InputError if tiles of a tensor overlap.
+    A tile is identified by its place. Raises InputError if tiles of a tensor overlap.
     """
     places, ids = np.unique(moves[:, [0, 2, 3, 4, 5]], axis=0, return_inverse=True)
     tensor, row, rows, column, columns = places.T

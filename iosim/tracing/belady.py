@@ -1,8 +1,8 @@
-"""Belady's optimum (1966): on a miss, the unit whose next use is farthest away leaves. Exact, for whole runs of units.
+"""Belady's optimum (1966): on a miss, the unit with the farthest next use is evicted. Exact, for runs of units.
 
 An object is a run of units (words or lines) that are always accessed one after the other. So the next use of its last
-unit is the farthest of all its units. When an object is evicted, its last units leave first. What stays of it is a few
-pieces.
+unit is the farthest of all its units. When an object is evicted, its last units leave first. A few
+pieces of it remain.
 
 A unit that misses is always placed in the cache: there is no bypass. The number of misses is the least possible. The
 number of write-backs is not: another replacement may have fewer.
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from .reuse_distance import Numbers
 
 ResidentRun = tuple[int, int, bool]
-"""(start, stop, dirty): units start..stop-1 of an object are in the cache, and they are dirty or not."""
+"""(start, stop, dirty): units start..stop-1 of an object are in the cache, and `dirty` says whether they are dirty."""
 
 
 class BeladyCache:
-    """A cache of `capacity` units that evicts the object whose next use is farthest away. A part of it may stay."""
+    """A cache of `capacity` units that evicts the object with the farthest next use. A part of the object may stay."""
 
     def __init__(self, capacity: int):
         self.capacity, self.room = capacity, capacity
@@ -38,7 +38,7 @@ class BeladyCache:
         return self.misses[0], self.write_backs
 
     def keep(self, x: int, pieces: list[ResidentRun], following: int) -> None:
-        """Note the resident pieces of an object, and its next use."""
+        """Record the resident pieces of an object, and its next use."""
         self.pieces[x], self.next[x] = pieces, following
         heappush(self.queue, (-following, x))
 
@@ -82,11 +82,12 @@ class BeladyCache:
     def place(
         self, ahead: deque[ResidentRun], done: list[ResidentRun], start: int, stop: int, store: bool, following: int
     ) -> None:
-        """Place units start..stop-1 of an object, which miss. `done` holds its units before them, `ahead` those behind.
+        """Place units start..stop-1 of an object, which miss. `done` holds its units before them, `ahead` those after
+        them.
 
-        They take free room first. Next they take the room of objects that are used after this one, and then that of
-        this object's own units that were just accessed. If none was accessed yet, one unit gives its room: of an object
-        that is used before this one, or of `ahead`.
+        They take free room first. Next they replace objects whose next use is after that of this one, and then this
+        object's own units that were just accessed. If none was accessed yet, one unit is evicted: of an object that is
+        used before this one, or of `ahead`.
         """
         missing = stop - start
         self.misses[store] += missing
@@ -119,7 +120,7 @@ class BeladyCache:
             ahead.append((start, stop - 1, dirty))
 
     def flush(self) -> None:
-        """Evict everything, so that what is dirty is written back."""
+        """Evict everything, so that dirty units are written back."""
         for x in list(self.pieces):
             self.evict(x, self.capacity)
 
@@ -133,10 +134,11 @@ def append_joined(pieces: list[ResidentRun], piece: ResidentRun) -> None:
 
 
 class WholeObjectCache(BeladyCache):
-    """A cache that evicts by Belady's rule, and whose objects enter and leave as a whole.
+    """A cache with Belady's rule in which objects are loaded and evicted as a whole.
 
     This is the optimum only if all objects have the same weight. With different weights the optimum is NP-hard to find,
-    and this is the usual greedy choice. `misses` and `write_backs` count objects. `fetched` and `written` count units.
+    and this is the usual greedy heuristic. `misses` and `write_backs` count objects. `fetched` and `written` count
+    units.
     """
 
     def __init__(self, capacity: int):
@@ -172,7 +174,8 @@ class WholeObjectCache(BeladyCache):
 
 
 def replay_accesses(cache: BeladyCache, ids: Numbers, weights: Numbers, stores: Bools, following: Numbers) -> None:
-    """Run a string of accesses through a cache, and flush it. `following` has the next use of the object accessed."""
+    """Run a string of accesses through a cache, and flush it. `following` holds the next use of
+    each accessed object."""
     for x, units, store, later in zip(
         ids.tolist(), weights[ids].tolist(), stores.tolist(), following.tolist(), strict=True
     ):

@@ -1,8 +1,8 @@
 """Fully associative caches in place of the explicit SRAM: LRU of every size in one pass, and Belady's optimum.
 
 A load that misses fetches its lines. A store places its lines without reading them and leaves them dirty. Dirty lines
-are written back when they leave the cache, and at the end. All lines of an object share one reuse distance, so an
-object stands for its lines, and every count is exact line by line.
+are written back when they leave the cache, and at the end. All lines of an object share one reuse distance. So an
+object stands for its lines, and every count is exact to the line.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ class ExplicitSRAM(TypedDict):
 class Comparison(TypedDict):
     """Caches of several sizes beside the explicit SRAM of a schedule.
 
-    `results` are CacheCounts as rows. Their `M_bytes` is the M asked for. `used_bytes` is what a cache of whole lines
-    uses of it. `x_scratchpad` is their bytes over those of the explicit SRAM. `optimal` says whether Belady's rule is
-    the optimum for these objects.
+    `results` are CacheCounts as rows. Their `M_bytes` is the M asked for. `used_bytes` is the part of it
+    that whole lines fill. `x_scratchpad` is the bytes of a cache over those of the explicit SRAM. `optimal` says
+    whether Belady's rule is the optimum for these objects.
     """
 
     accesses: int
@@ -86,7 +86,7 @@ class LRU:
         need = needs(string.ids, string.weights, fast)
         older = dirty_needs(string.ids, string.stores, need)
         again = string.stores & (older < UNREACHED)
-        self.last = np.unique(string.ids[string.stores])  # their last value is written back by a cache of any capacity
+        self.last = np.unique(string.ids[string.stores])  # a cache of any capacity writes back their last value
         self.loads = (need[~string.stores], string.ids[~string.stores])
         self.stores = (need[string.stores], string.ids[string.stores])
         self.overwrites = (older[again], string.ids[again])
@@ -154,7 +154,7 @@ def compare_file(
     path: str, word_bytes: int, sizes: Sequence[int], *, granularity: str = "line", line_bytes: int = 64,
     tensors: tuple[str, ...] = (), policy: str = "both", curve: bool = False,
 ) -> Comparison:  # fmt: skip
-    """What caches of `sizes` bytes would move for the loads and stores of a file of events."""
+    """The traffic of caches of `sizes` bytes, for the loads and stores of a file of events."""
     from .event_reader import moves_of_file
 
     if policy not in POLICIES:
@@ -169,7 +169,7 @@ def compare_moves(
     moves: Moves | MovesOfFile, own: ExplicitSRAM, sizes: Sequence[int], *, granularity: str, line_bytes: int,
     policy: str, curve: bool,
 ) -> Comparison:  # fmt: skip
-    """What caches of `sizes` bytes would move, beside what the moves themselves do."""
+    """The traffic of caches of `sizes` bytes, beside that of the moves themselves."""
     string = accesses(moves, granularity, line_bytes)
     sizes = list(dict.fromkeys(sizes))
     capacities = [size // string.unit_bytes for size in sizes]
@@ -199,7 +199,7 @@ def compare_moves(
 
 
 def explicit_sram(schedule: ScheduleLike, problem: Attention, tiling: Tiling, moves: Moves) -> ExplicitSRAM:
-    """The row of what the schedule itself moves, in words and bytes, and of the SRAM that it needs for that."""
+    """The row with the words and bytes that the schedule itself moves, and the SRAM that it needs."""
     room = footprint(schedule, problem, tiling)
     counted = cast("dict[str, tuple[int, int]]", moves.tensors)
     return moved(counted, moves.total_bytes, cast("int", room.peak_words), cast("int", room.peak_bytes))
@@ -208,7 +208,7 @@ def explicit_sram(schedule: ScheduleLike, problem: Attention, tiling: Tiling, mo
 def moved(
     counted: Mapping[str, tuple[int, int]], total_bytes: int, peak_words: int | None, peak_bytes: int | None
 ) -> ExplicitSRAM:
-    """The row of what is read and written, and of the SRAM that this needs."""
+    """The row with the words and bytes that are read and written, and the SRAM that this needs."""
     reads, writes = sum(r for r, _ in counted.values()), sum(w for _, w in counted.values())
     return {
         "reads": reads,
@@ -235,7 +235,7 @@ def comparison_header(name: str, found: Comparison) -> str:
 
 
 def for_terminal(results: Rows) -> list[Row]:
-    """The columns of the results that a terminal shows. M in whole lines stands beside M where they differ."""
+    """The columns of the results that a terminal shows. M in whole lines is shown beside M if they differ."""
     used = ("used_bytes",) if any(row["used_bytes"] != row["M_bytes"] for row in results) else ()
     names = ("policy", "M_bytes", *used, "misses", "write_backs", "fetched_bytes", "written_bytes")
     return [{**{n: row[n] for n in names}, "x SRAM's bytes": f"{row['x_scratchpad']:.4f}"} for row in results]

@@ -49,14 +49,14 @@ def cache(
     mask: str | Mask = "dense",
     **options: Unpack[ProblemOptions],
 ) -> Table:
-    """What a cache of M bytes in place of the explicit SRAM would move: a Table with a row for each policy and M.
+    """The traffic of a cache of M bytes in place of the explicit SRAM: a Table with a row for each policy and M.
 
     - `M`: one size, several, or an axis as `16KB:1MB:x2`; or the SRAM of a `hardware`.
-    - `granularity`: what is accessed and evicted as a whole: `line`, `word` or `tile`. A line has 64 bytes unless
-      `line` says otherwise.
+    - `granularity`: the unit of accesses and evictions: `line`, `word` or `tile`. A line has `line` bytes, by default
+      64.
     - `policy`: `lru`, `belady` or `both`.
-    - `tensors`: only these, as `"Q,K,V"`.
-    - `curve`: every size at which the result of the LRU changes.
+    - `tensors`: the tensors to include, as `"Q,K,V"`; by default all.
+    - `curve`: show every size at which the result of the LRU changes.
     - Other options are those of `count`.
 
     Raises InputError for whatever is not allowed.
@@ -74,7 +74,8 @@ def cache_of(
     p: Attention, schedule: str | Schedule, tiles: str | None, sizes: Sequence[int], one: int | None, granularity: str,
     line: int | str | None, policy: str, tensors: str | Sequence[str], curve: bool,
 ) -> Table:  # fmt: skip
-    """The caches of `sizes` bytes for one schedule. `one` is the M for paper and best tiles."""
+    """The caches of `sizes` bytes for one schedule. `one` is the M for which paper and best tiles are
+    chosen."""
     line_bytes = checked(sizes, granularity, line, policy, curve, p.word_bytes)
     name = find(schedule).name
     found = compare(
@@ -88,7 +89,8 @@ def cache_of_file(
     path: str, word_bytes: int, sizes: Sequence[int], granularity: str, line: int | str | None, policy: str,
     tensors: str | Sequence[str], curve: bool,
 ) -> Table:  # fmt: skip
-    """The caches of `sizes` bytes for the loads and stores of a file of events, whose words have so many bytes."""
+    """The caches of `sizes` bytes for the loads and stores of a file of events, whose words have `word_bytes`
+    bytes."""
     line_bytes = checked(sizes, granularity, line, policy, curve, word_bytes)
     found = compare_file(path, word_bytes, sizes, granularity=granularity, policy=policy, curve=curve,
                          line_bytes=line_bytes, tensors=names_of(tensors))  # fmt: skip
@@ -98,7 +100,7 @@ def cache_of_file(
 def checked(
     sizes: Sequence[int], granularity: str, line: int | str | None, policy: str, curve: bool, word_bytes: int
 ) -> int:
-    """The bytes of a line. InputError for options that do not go together."""
+    """The bytes of a line. Raises InputError for options that exclude each other."""
     if not sizes and not (curve and policy == "lru"):
         raise InputError("--M", "nothing", "a size as in 100KB, or an axis as 16KB:1MB:x2", "or --curve --policy lru")
     if curve and policy == "belady":

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 
 def one_head_run(given: Attention, name: str, tiles: str | None, M: str | None) -> tuple[Schedule, Attention, Tiling]:
-    """The schedule, problem and tiling of a run that visits every tile, from what a command line gives.
+    """The schedule, problem and tiling of a run that visits every tile, from the options of a command line.
 
-    InputError if the problem has more than one head, or if the tiles need M and it is not given.
+    Raises InputError if the problem has more than one head, or if the tiles need M and it is not given.
     """
     from ..counting.count import choose_tiling, rules_of
     from ..schedules import find, require
@@ -61,7 +61,7 @@ def one_head_run(given: Attention, name: str, tiles: str | None, M: str | None) 
 
 
 class EventCount(Watcher):
-    """Counts the events of a run from a folded walk: `moves` are loads and stores, `total` counts steps as well."""
+    """The number of events of a run, from a folded walk. `moves` counts loads and stores, `total` steps as well."""
 
     def __init__(self) -> None:
         self.moves, self.total = 0, 0
@@ -88,7 +88,7 @@ class EventCount(Watcher):
 def count_events(schedule: ScheduleLike | ScheduleText, problem: Attention, tiling: Tiling) -> EventCount:
     """The number of events of a run, known before it starts; 0 if the schedule cannot be folded.
 
-    Under a mask there may be fewer, because loads for an empty line of the mask are counted here.
+    Under a mask a run may have fewer, because here loads for an empty line of the mask are counted too.
     """
     watcher = EventCount()
     try:
@@ -113,8 +113,8 @@ def emit_events(
     schedule: ScheduleLike | ScheduleText, problem: Attention, tiling: Tiling, emit: Emit, most: int = MOST_EVENTS,
     progress: Callable[[str], None] = lambda done: None,
 ) -> int:  # fmt: skip
-    """Visit every tile, hand every event to `emit`, and return the number of events. `progress` is told how far it is
-    now and then."""
+    """Visit every tile, hand every event to `emit`, and return the number of events. Now and then `progress` gets
+    a text about the progress."""
     total = count_events(schedule, problem, tiling).total
     check_length(total, most)
     seen = 0
@@ -187,7 +187,7 @@ def perfetto_writer(file: TextIO, columns: tuple[str, ...]) -> Iterator[Emit]:
     """Write events in Chrome's trace-event format, which Perfetto opens.
 
     The clock is words moved, 1 us a word. Loads and stores are slices, steps are instants, residency is a counter. Each
-    of several schedules is a process of its own, whose clock starts at 0.
+    of several schedules is a separate process, whose clock starts at 0.
     """
     now, pid, between = 0, 0, ""
     running: object = None
@@ -215,7 +215,7 @@ def perfetto_writer(file: TextIO, columns: tuple[str, ...]) -> Iterator[Emit]:
         args = {key: event[key] for key in EVENT_COLUMNS[2:]}
         shape: dict[str, object] = {"ph": "X", "dur": words} if track < 3 else {"ph": "i", "s": "t"}
         put({"name": name, "cat": kind, "tid": track, "ts": now, "args": args, **shape})
-        if event["resident_words"] is not None:  # of a kernel of others it is not known
+        if event["resident_words"] is not None:  # it is not known for other people's kernels
             put({"name": "resident words", "ph": "C", "ts": now, "args": {"words": event["resident_words"]}})
         now += words
 
@@ -233,7 +233,7 @@ TEXT_WRITERS: dict[str, Callable[[TextIO, tuple[str, ...]], AbstractContextManag
 
 
 def event_format(kind: str | None, path: str | None, as_json: bool, as_csv: bool) -> str:
-    """The format of an event file: the one asked for, else that of the ending of its name, else csv."""
+    """The format of an event file: the one asked for, else that of the file's ending, else csv."""
     if as_json and as_csv:
         raise InputError("--json", "--csv as well", "one of the two")
     asked = "perfetto" if as_json else "csv" if as_csv else None
@@ -249,7 +249,8 @@ def event_format(kind: str | None, path: str | None, as_json: bool, as_csv: bool
 
 
 def emit_runs(runs: Sequence[tuple[Schedule, Attention, Tiling]], emit: Emit, progress: Callable[[str], None]) -> int:
-    """Emit the events of several runs, each with its schedule; of one run without it. Returns their number."""
+    """Emit the events of some runs, and return their number. If there are several runs, each event names its
+    schedule."""
     if len(runs) == 1:
         return emit_events(*runs[0], emit, progress=progress)
 

@@ -1,7 +1,7 @@
-"""Reads a file of events, as `iosim trace` and `iosim explain --trace` write them, back as the moves of tiles.
+"""The moves of tiles in a file of events that `iosim trace` or `iosim explain --trace` wrote.
 
-A tensor's rows are as wide as its rightmost tile reaches, and it has as many as its lowest. A file of `explain` has the
-bytes of each word; for others they are those of the type that is given.
+A tensor's width is the right edge of its rightmost tile, and its height the lower edge of its lowest. A file of
+`explain` gives the bytes of each word. For other files they are those of the given type.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ Line = Mapping[str, object]
 
 @dataclass(frozen=True)
 class MovesOfFile:
-    """The moves of a file: rows (tensor, is store, row, rows, column, columns), and each tensor's shape and word."""
+    """The moves of a file: rows (tensor, is store, row, rows, column, columns), with each tensor's shape and bytes of
+    a word."""
 
     names: list[str]
     table: Numbers
@@ -52,7 +53,8 @@ class MovesOfFile:
 
 
 def moves_of_file(path: str, word_bytes: int, tensors: tuple[str, ...] = ()) -> MovesOfFile:
-    """The moves in a file of events, of all tensors or of those asked for. InputError for another file."""
+    """The moves in a file of events, of all tensors or of those asked for. Raises InputError for a file of
+    another kind."""
     numbers: dict[str, int] = {}
     widths: dict[str, int] = {}
     rows: list[tuple[int, ...]] = []
@@ -94,7 +96,7 @@ def shapes_of(table: Numbers, tensors: int) -> list[tuple[int, ...]]:
 
 
 def highest(before: int | None, value: object) -> int | None:
-    """The larger of two numbers of words, of which either may be absent."""
+    """The larger of two numbers of words, either of which may be absent."""
     if value in (None, ""):
         return before
     return max(before or 0, int(str(value)))

@@ -31,12 +31,12 @@ TAKEN = ("N", "d", "M", "hardware", "tiles", "schedule", "path", "format", "mask
 
 @dataclass(frozen=True, repr=False)
 class Events(Answer):
-    """The answer of `trace`. The run is made anew whenever its events are asked for."""
+    """The answer of `trace`. The schedule is run again whenever its events are asked for."""
 
     schedule: Schedule
-    """Whose run it is."""
+    """The schedule that is run."""
     problem: Attention
-    """One head."""
+    """The problem, of one head."""
     tiling: Tiling
     """The tiles of the run."""
 
@@ -56,7 +56,7 @@ class Events(Answer):
         self, path: str | None, format: str | None = None, progress: Callable[[str], None] = lambda done: None
     ) -> int:
         """Write the events to a file, whole or not at all, and return their number. `format` is csv, jsonl, parquet or
-        perfetto; by default the file's name decides. `progress` is told how far it is now and then."""
+        perfetto; by default the file's name decides. Now and then `progress` gets a text about the progress."""
         kind = event_format(format, path, False, False)
         check_length(count_events(self.schedule, self.problem, self.tiling).total)  # before anything is on stdout
         run = (self.schedule, self.problem, self.tiling)

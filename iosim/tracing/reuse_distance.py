@@ -1,12 +1,12 @@
-"""Reuse distances (Mattson et al. 1970) of weighted objects, from which the misses of an LRU of every size follow.
+"""Reuse distances (Mattson et al. 1970) of weighted objects. They give the misses of an LRU of every size.
 
 A string of accesses is an array `ids` of objects. Object x fills `weights[x]` units of the cache. The *need* of an
 access is the least capacity at which it hits: the units of all distinct objects accessed since the last access to the
 same object, its own units included.
 
-An LRU of C units hits exactly if need <= C. This is the stack property of LRU. It also holds with weights: what lies
-above an object on the stack only grows until the object is accessed again. So an object that is too deep stays too
-deep.
+An LRU of C units hits exactly if need <= C. This is the stack property of LRU. It also holds with weights: the weight
+above an object on the stack only grows until the object is accessed again. So an object that no longer fits stays out
+until then.
 """
 
 from __future__ import annotations
@@ -82,12 +82,12 @@ def sorted_needs(ids: Numbers, before: Numbers, weights: Numbers) -> Numbers:
 
 
 def sums_of_smaller(values: Numbers, w: Numbers) -> Numbers:
-    """For every place t: the sum of w[u] over u < t with values[u] < values[t]. Values that occur twice get wrong sums.
+    """The sum of w[u] over u < t with values[u] < values[t], for every index t. All values must differ.
 
-    The places are sorted by their values first. Then they are sorted back into their own order, bit by bit of the
-    place, the highest bit first. A bit divides each group in two: places without it go left, places with it go right.
-    A place that goes left is earlier than any that goes right. If it stood before one of these, its value is smaller.
-    So its weight is added to the sum of that place.
+    The indices are first sorted by their values. Then a radix sort, highest bit first, brings them back into their own
+    order. Each bit splits every group in two: indices without the bit go left, those with it go right. An index that
+    goes left is smaller than any that goes right. If it stood before one of these, its value is smaller as well. So its
+    weight is added to the sum of that index.
     """
     n = len(values)
     size = 1 << max(n - 1, 1).bit_length()
@@ -108,8 +108,8 @@ def sums_of_smaller(values: Numbers, w: Numbers) -> Numbers:
 def dirty_needs(ids: Numbers, stores: Bools, need: Numbers) -> Numbers:
     """For every store, the largest need since the store before it to the same object, its own need included.
 
-    A cache of C units had to write back the older value exactly if this exceeds C (Thompson and Smith 1989). The last
-    value of an object is written back at the end in any case, and is not in this array. The array holds UNREACHED for
+    A cache of C units wrote back the older value exactly if this exceeds C (Thompson and Smith 1989). The last value of
+    an object is always written back at the end, and is not in this array. The array holds UNREACHED for
     the first store to an object, and 0 for a load.
     """
     order = np.argsort(ids, kind="stable")

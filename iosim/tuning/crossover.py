@@ -1,7 +1,7 @@
 """The M from which on one choice of schedule and tiles moves less than another, exact to the byte.
 
 The traffic of a choice never grows with M: it is a falling staircase. Two staircases are compared on an interval of M.
-If the ends of the interval do not decide the comparison for all of it, the interval is halved.
+If its two ends do not decide the comparison for the whole interval, the interval is halved.
 """
 
 from __future__ import annotations
@@ -54,9 +54,11 @@ QUESTIONS = (
 
 @dataclass(frozen=True)
 class Crossover:
-    """The answer to a question: the least M such that `below` moves less there and at every larger M; None without one.
+    """The answer to a question: the least M such that `below` moves less at it and at every larger M; None if there is
+    none.
 
-    `below_bytes` and `above_bytes` are what both move at that M. `above_bytes` is None if nothing of `above` fits.
+    `below_bytes` and `above_bytes` are the bytes that both move at that M. `above_bytes` is None if nothing of `above`
+    fits.
     """
 
     question: str
@@ -67,9 +69,10 @@ class Crossover:
 
 
 def questions_of(names: Sequence[str]) -> list[Question]:
-    """The questions which of two schedules moves less, each with its best tiles; without names, all QUESTIONS.
+    """Two questions: from which M on each of two schedules moves less than the other, with best tiles. Without names,
+    all QUESTIONS.
 
-    InputError for one name, for three or more, and for schedules of two families.
+    Raises InputError unless there are two names, of schedules of one family.
     """
     if not names:
         return list(QUESTIONS)
@@ -79,7 +82,7 @@ def questions_of(names: Sequence[str]) -> list[Question]:
     one, other = chosen
     if one.family != other.family:
         families = f"{one.name} ({one.family}), {other.name} ({other.family})"
-        raise InputError("--schedule", families, "two schedules of one family, since others compute something else")
+        raise InputError("--schedule", families, "two schedules of one family, because others compute something else")
     sides = [((s.name,), "ideal" if "ideal" in s.rules else "best") for s in chosen]
     labels = [names[0] + (" (fits or not)" if rule == "ideal" else "") for names, rule in sides]
     return [Question(f"{labels[a]} below {labels[b]}", sides[a], sides[b]) for a, b in ((0, 1), (1, 0))]
@@ -108,7 +111,7 @@ def crossover_of(question: Question, p: Attention, multiple: int = 1) -> Crossov
 
 
 def first_below(below: LeastBytes, above: LeastBytes, most: int) -> int | None:
-    """The least M from which on below(M) < above(M); None if that does not hold at `most`.
+    """The least M such that below(M) < above(M) there and at every larger M; None if it does not hold at `most`.
 
     Neither function changes beyond `most`, and both fall with M. So below(M) < above(M) in a whole interval if `below`
     at its start is less than `above` at its end.
@@ -150,7 +153,7 @@ def traffic_against_M(names: Sequence[str], rule: str, p: Attention, multiple: i
 
 
 def paper_steps(schedule: Schedule, p: Attention) -> list[curve.CurveStep]:
-    """The steps of the paper's tiles as M grows. M is what the rule is given, whether or not the tiles fit in it.
+    """The steps of the paper's tiles as M grows. M is what the rule is given, even if the tiles do not fit in it.
 
     Bc = ceil(M / 4d) is b from M = 4d (b - 1) + 1 words on. The traffic of the schedule must depend on Bc alone, as
     that of Algorithm 1 does.
@@ -163,7 +166,7 @@ def paper_steps(schedule: Schedule, p: Attention) -> list[curve.CurveStep]:
 
 
 def traffic_by_search(schedules: Sequence[Schedule], p: Attention, multiple: int) -> tuple[LeastBytes, int]:
-    """What `traffic_against_M` returns for best tiles, for schedules without candidates. It searches at each M."""
+    """The result of `traffic_against_M` for best tiles of schedules without candidates. It searches at each M."""
 
     @cache
     def moved(M: int) -> float:
@@ -189,7 +192,7 @@ def crossover_rows(found: Sequence[Crossover]) -> list[Row]:
 
 
 def unusual_fields(p: Attention) -> list[str]:
-    """The fields of a problem beside its sizes and types that are not at their defaults."""
+    """The fields of a problem that are not at their defaults, without its sizes and types."""
     usual = Attention(p.N, p.d, p.Nk)
     names = ("dv", "batch", "heads", "kv_heads", "mask", *OPTIONS)
     return [name for name in names if getattr(p, name) != getattr(usual, name)]

@@ -26,8 +26,8 @@ Moved = dict[int, int | None]
 def rows_over_N(given: Given, M: str, asked: Sequence[Question], multiple: int) -> list[Row]:
     """A row for each question. `given` are options of a command line, and `n` among them is the axis.
 
-    N is the answer: the first N of the axis such that `below` moves less at it and at every later one; None without
-    one. `N_last` is the last N of the axis. `below_bytes` and `above_bytes` are what both move at N.
+    N is the answer: the first N of the axis such that `below` moves less at it and at every later one; None if there is
+    none. `N_last` is the last N of the axis. `below_bytes` and `above_bytes` are the bytes that both move at N.
     """
     p = problem({**given, "n": "1"})
 
@@ -50,7 +50,7 @@ def rows_over_N(given: Given, M: str, asked: Sequence[Question], multiple: int) 
 def first_below(below: Moved, above: Moved) -> int | None:
     """The first N from which on `below` is less than `above` at every N; None if it is not less at the last one.
 
-    What fits is less than what does not.
+    A schedule that fits counts as less than one that does not.
     """
     found = None
     for N in sorted(below, reverse=True):

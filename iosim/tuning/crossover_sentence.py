@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def answer_lines(asked: Sequence[Question], found: Sequence[Crossover], multiple: int = 1) -> list[str]:
-    """A sentence for each question. About several problems it has the range of M in units of d^2 words."""
+    """A sentence for each question. For several problems it gives the range of M in units of d^2 words."""
     lines = []
     for question in asked:
         answers = [c for c in found if c.question == question.text]

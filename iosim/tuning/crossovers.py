@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     Counts = int | str | Sequence[int]
 
 EVERY_N = "1:4096:+1"
-SOME_N = "64:4096:+64"  # under a mask, where a length may take some milliseconds
-LESS_IMPORTANT = ("acc_dtype", "Nk", "below_bytes", "above_bytes", "M_words", "dtype")  # columns, the first to go first
+SOME_N = "64:4096:+64"  # under a mask, where each length may take milliseconds
+LESS_IMPORTANT = ("acc_dtype", "Nk", "below_bytes", "above_bytes", "M_words", "dtype")  # left out first to last
 TAKEN = ("N", "d", "M", "hardware", "schedules", "tile_multiple", "mask")
 
 
@@ -49,10 +49,10 @@ def crossover(
 ) -> Table:
     """The M or the N from which on one schedule moves less than another, exact to the byte: a Table.
 
-    - `schedules`: two of them. By default the answers are those to six questions that papers raise.
+    - `schedules`: two of them. By default six questions that papers raise are answered.
     - Without `M` the answer is an M. `d` and `dtype` may be several, as `[64, 128]` and `"fp16,fp32"`.
-    - With `M` or a `hardware` the answer is an N: the first of the axis `N` (`"64:8192:+64"`; by default every N up to
-      4096) from which on to the last of them one schedule moves less.
+    - With `M` or a `hardware` the answer is an N: the first of the axis `N` such that one schedule moves less at it and
+      at every later one. An axis is a text as `"64:8192:+64"`; by default it has every N up to 4096.
     - Other options are those of `count`.
 
     Raises InputError for whatever is not allowed.
@@ -74,7 +74,7 @@ def axis_text(values: Counts | None) -> str | None:
 
 
 def crossovers_of(given: Given, places: Sequence[Place], schedules: Sequence[str], tile_multiple: str | int) -> Table:
-    """The crossovers over M of the options of a problem; over N at each of the places, if there are any."""
+    """The crossovers over M for the options of a problem. If there are `places`, crossovers over N at each of them."""
     if given["n"] is None and not places:
         raise InputError("--N", "nothing", "a whole number from 1", "give --N, or --M for a crossover over N")
     if given["d"] is None:
@@ -102,12 +102,14 @@ def crossovers_of(given: Given, places: Sequence[Place], schedules: Sequence[str
 
 
 def gap_lines(p: Attention, multiple: int) -> list[str]:
-    """Where the least traffic of all schedules is farthest above the floor. Empty under a mask, where it takes long."""
+    """Sentences on where the least traffic of all schedules is farthest above the floor. None under a mask, where this
+    takes long."""
     return [] if p.mask is not DENSE else gap.answer_lines(curve_of(p, tile_multiple=multiple))
 
 
 def over_N(given: Given, M: str, asked: list[Question], multiple: int) -> list[Row]:
-    """The rows of the crossovers over N at one M. If no N is given: every N up to 4096, or every 64th under a mask."""
+    """The rows of the crossovers over N at one M. The default is every N up to 4096, or every 64th
+    under a mask."""
     masked = given.get("causal") or str(given.get("mask") or "dense").strip() != "dense"
     lengths = given["n"] or (SOME_N if masked else EVERY_N)
     if not several(str(lengths)):

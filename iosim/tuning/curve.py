@@ -2,9 +2,8 @@
 
 The dense traffic of a schedule depends only on the number of its outer tiles, and falls with it. Its footprint grows
 with both tiles. About 2 sqrt(N) numbers of outer tiles are possible. For each number only one tiling can be best: the
-smallest outer tile that gives this number, with the smallest inner tile. Its footprint is the M from which on its
-traffic can be reached. A schedule for which this does not hold may state its candidates
-(search/shared_sram_curve.py).
+smallest outer tile that gives this number, with the smallest inner tile. Its footprint is the least M at which this
+traffic is possible. A schedule for which this does not hold may state its candidates (search/shared_sram_curve.py).
 
 One folded walk over arrays counts all candidates. The lower envelope of their steps is the curve.
 """
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from ..core.typing import Size
     from ..search.shared_sram_curve import SizeArray
 
-MOST_CANDIDATES = 2**18  # candidates of one schedule, which take some seconds
+MOST_CANDIDATES = 2**18  # candidates of one schedule; they take some seconds
 MASKED_AT_ONCE = 2**16  # outer tiles
 
 
@@ -94,8 +93,8 @@ def free_steps(
 ) -> list[CurveStep]:
     """The envelope of one schedule, over all values of the options that it lets `tune` choose and that are not given.
 
-    The first values have the least traffic, and later ones may have more blocks. So values are tried in their order,
-    until with one of them every tiling has enough blocks.
+    The first values have the least traffic, and later ones may have more blocks. So values are tried in order, up to
+    the first with which every tiling has enough blocks.
     """
     found = []
     for options in choices(schedule, p, multiple, given):
@@ -114,7 +113,7 @@ def choices(schedule: Schedule, p: Attention, multiple: int, given: Collection[s
 
 
 def most_blocks(schedule: Schedule, p: Attention, multiple: int, given: Collection[str]) -> int:
-    """The most blocks of any candidate with any options, however much M it needs."""
+    """The most blocks of any candidate with any options, for any M."""
     import numpy as np
 
     found = [narrowed(p, **options).packed for options in choices(schedule, p, multiple, given)]
@@ -145,15 +144,15 @@ def widened(schedule: Schedule, p: Attention, step: CurveStep, M_bytes: int, mul
 def exact(schedule: Schedule, p: Attention, least_blocks: int = 1) -> bool:
     """Whether `steps` has a best tiling for every M.
 
-    It has not if the schedule has a search of its own and states no candidates, or if the schedule does not say that
-    its inner tile matters and it does. `candidates` and `inner_matters` hold without a mask only. So if a mask matters,
-    such a schedule must state `masked_candidates`. Stated candidates leave out tilings that move more. These may have
-    more blocks, so stated candidates are not enough if a least number of blocks is asked for.
+    There are three cases in which it has none. The schedule has its own search and states no candidates. Its inner tile
+    matters, but it does not say so. A mask matters, and it states `candidates` or `inner_matters`, which hold without a
+    mask only, but no `masked_candidates`. Also, stated candidates leave out tilings that move more. These may have more
+    blocks, so stated candidates are not enough if a least number of blocks is asked for.
     """
     p = p.packed
     masked = mask_matters(schedule, p)
     if p.divided and (schedule.search is not None or schedule.candidates is not None):
-        return False  # both know one SRAM only
+        return False  # both assume one undivided SRAM
     if least_blocks > 1 and (schedule.masked_candidates if masked else schedule.candidates) is not None:
         return False
     if schedule.inner_matters or schedule.candidates is not None:
@@ -169,7 +168,7 @@ def mask_matters(schedule: Schedule, p: Attention) -> bool:
 
 
 def require_tokens(p: Attention) -> None:
-    """InputError for a mask that changes with the tiles: it hides something else with each tiling."""
+    """Raise InputError for a mask that changes with the tiles, because it hides other pairs with each tiling."""
     if p.mask.tile_units:
         raise InputError(
             "--mask", str(p.mask), "a mask that does not change with the tiles: one in tokens, without b or file",
@@ -181,7 +180,7 @@ def require_tokens(p: Attention) -> None:
 
 
 def candidate_tilings(schedule: Schedule, p: Attention, multiple: int) -> Iterable[Tiling[Size]]:
-    """Tilings among which there is a best one for every M. Their sizes may be arrays."""
+    """Tilings that include a best one for every M. Their sizes may be arrays."""
     if "ideal" in schedule.rules:
         return [Tiling(1, 1)]
     if mask_matters(schedule, p):
@@ -204,7 +203,7 @@ def dense_tilings(schedule: Schedule, p: Attention, multiple: int) -> Iterable[T
 def in_integers(schedule: Schedule, p: Attention, tiling: Tiling[Size]) -> Tiling[Size]:
     """The tiling with arrays of int64 if every count is certain to fit, else of Python integers.
 
-    The smallest tiles without a mask move most, so their counts bound all others.
+    The smallest tiles without a mask move most, so their counts bound those of all others.
     """
     p = replace(p, mask=DENSE)
     most = measure(schedule, p, replace(tiling, rows_q=1, rows_k=1, rows_o=1, cols_o=1))
@@ -218,7 +217,7 @@ def masked_tilings(schedule: Schedule, p: Attention, multiple: int) -> Iterable[
     """The candidates under a mask of tokens.
 
     The smallest inner tile is still best, unless the schedule states its candidates. But every size of the outer tile
-    is a candidate, because each has a count of its own.
+    is a candidate, because each has a different count.
     """
     require_tokens(p)
     if schedule.masked_candidates is not None:
@@ -259,8 +258,8 @@ def smallest_tile_sizes(length: int, multiple: int = 1) -> list[int]:
 
 
 def counted_steps(schedule: Schedule, p: Attention, tiling: Tiling[Size], least_blocks: int = 1) -> list[CurveStep]:
-    """The steps of all tilings, from one walk. Steps that are best at no M, and those with too few blocks, are left
-    out."""
+    """The steps of all tilings, from one walk. It leaves out steps that are best at no M and
+    steps with too few blocks."""
     columns = step_columns(schedule, p, tiling, least_blocks)
     if least_blocks > 1:
         enough = columns["blocks"] >= least_blocks

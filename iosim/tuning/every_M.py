@@ -22,7 +22,8 @@ def curve(
     least_blocks: int = 1,
     **options: Unpack[ProblemOptions],
 ) -> Curve:
-    """The least traffic against M, as `iosim tune --curve`: a Curve, whose `steps` are all M at which it falls.
+    """The least traffic against M, as in `iosim tune --curve`: a Curve. Its `steps` are all M at which the least
+    traffic falls.
 
     The arguments are those of `tune`, without M. Schedules whose best tiling is not known at every M are not searched;
     `left_out` names them. Raises InputError for whatever is not allowed.

@@ -1,6 +1,6 @@
-"""The gap between the least traffic and the floor against M: where it is largest, and the sentence that says so.
+"""The gap between the least traffic and the floor at every M, and a sentence on where it is largest.
 
-The least traffic is a staircase and the floor falls with M, so the gap of a step is largest at its last byte of M.
+The least traffic is a staircase, and the floor falls with M. So the gap of a step is largest at its last byte of M.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .curve import CurveStep
     from .least import Curve
 
-STRETCHES = {  # of M, in words: the best order changes at about 0.17 d^2 and at d^2, so each has a largest gap
+STRETCHES = {  # ranges of M in words; the best loop order changes at about 0.17 d^2 and at d^2
     "from d to d^2/2 words": (lambda d: d, lambda d: d * d / 2),
     "from d^2/2 to 4 d^2 words": (lambda d: d * d / 2, lambda d: 4 * d * d),
     "above 4 d^2 words": (lambda d: 4 * d * d, lambda d: inf),
@@ -42,7 +42,7 @@ class Gap:
 def gaps(found: Curve) -> list[Gap]:
     """The gap at the last byte of each step of a curve, in the order of M. The last step has no end and no gap.
 
-    An empty list for a family without a floor, and under a mask that it cannot be counted for.
+    The list is empty for a family without a floor, and under a mask for which the floor cannot be counted.
     """
     family, lines = found.space[0].family, []
     for step, after in zip(found.steps, found.steps[1:], strict=False):
@@ -53,7 +53,7 @@ def gaps(found: Curve) -> list[Gap]:
 
 
 def ratio_to_floor(p: Attention, step: CurveStep, family: str) -> tuple[int | None, float | None]:
-    """The floor in words at the M of a step, and the words of the step over it; None where there is no floor."""
+    """(the floor in words at the M of a step, the words of the step over it); None where there is no floor."""
     least = floor_of(p, step.M_bytes, family)
     return least, step.total / least if least else None
 
@@ -76,7 +76,7 @@ def answer_lines(found: Curve) -> list[str]:
 
 
 def worst(some: Sequence[Gap]) -> Gap | None:
-    """The largest gap; None of none."""
+    """The largest gap; None if there is none."""
     return max(some, key=lambda gap: gap.ratio, default=None)
 
 

@@ -58,8 +58,8 @@ PUBLISHED = (
 class ResultWithBlocks(Result):
     """A result with the options of the problem that were chosen for it, and its blocks (tuning/thread_blocks.py).
 
-    If nothing with the least number of blocks fits, the last two fields say why. `needs_M_bytes` is the M from which on
-    a tiling with that number fits. If no tiling has that number, `most_blocks` is the most that any has.
+    If no tiling with the least number of blocks fits, one of the last two fields says why. `needs_M_bytes` is the least
+    M at which such a tiling fits. If no tiling has that many blocks, `most_blocks` is the most that any has.
     """
 
     options: dict[str, int] = field(default_factory=dict, hash=False)
@@ -70,7 +70,8 @@ class ResultWithBlocks(Result):
 
 @dataclass(frozen=True, repr=False)
 class Best(Answer):
-    """The answer of `tune`. `results` has the best tiles of each schedule: least traffic first, what does not fit last.
+    """The answer of `tune`. `results` has the best tiles of each schedule, by rising traffic. Those that do not fit
+    come last.
 
     `published` has published tiles and their results. `left_out` names the schedules that were not searched, because
     their best tiling with `least_blocks` blocks is not known.
@@ -122,7 +123,7 @@ class Best(Answer):
 
     @property
     def notes(self) -> list[str]:
-        """What to know of schedules that skip nothing under the mask."""
+        """Notes on schedules that skip nothing under the mask."""
         from .tables import notes_on_mask
 
         return notes_on_mask(self)
@@ -132,20 +133,21 @@ def tune(
     N: int, d: int, M: int | str | None = None, *, hardware: str | None = None, schedules: SchedulesAsked = (),
     tile_multiple: int = 1, mask: str | Mask = "dense", least_blocks: int = 1, **options: Unpack[ProblemOptions],
 ) -> Best:  # fmt: skip
-    """The least traffic of every schedule of softmax attention in an SRAM of M bytes (`100KB`, `51200el`), or of the
-    SRAM of a `hardware`: a Best.
+    """The least traffic of every schedule of softmax attention in an SRAM: a Best.
+
+    The SRAM has M bytes (`100KB`, or in words `51200el`), or is that of a `hardware`.
 
     The search covers the loop orders of the schedules and all tile sizes that are multiples of `tile_multiple`, ragged
     last tiles included. It also covers the options that a schedule lets `tune` choose (`splits`, `page_size`), unless
     they are given. The whole footprint must fit in M, and the bytes moved are compared. With `least_blocks`, only
     tilings with at least that number of thread blocks are searched. Other options are the fields of `Attention`.
-    InputError for whatever is not allowed.
+    Raises InputError for whatever is not allowed.
     """
     check_names("tune", options, KEYWORDS, TAKEN)
     problem = Attention(N, d, mask=parse_mask(mask), **options)
     size = memory(M, None, hardware)
     if size is None:
-        raise InputError("--M", "nothing", "a size as in 100KB", "or --curve for all of them; in Python, iosim.curve")
+        raise InputError("--M", "nothing", "a size as in 100KB", "or --curve for every M; in Python, iosim.curve")
     M_bytes = parse_bytes(size, problem.word_bytes)
     parse_count(tile_multiple, "--tile-multiple")
     parse_count(least_blocks, "--least-blocks")
@@ -206,7 +208,8 @@ def count_with_blocks(
 
 
 def searchable(asked: list[Schedule], problem: Attention, least_blocks: int) -> list[Schedule]:
-    """The schedules whose least traffic with `least_blocks` blocks is known at every M. InputError if there is none."""
+    """The schedules whose least traffic with `least_blocks` blocks is known at every M. Raises InputError if there is
+    none."""
     space = [s for s in asked if curve.exact(s, problem, least_blocks)]
     if not space:
         option = "--curve" if least_blocks == 1 else "--least-blocks"
@@ -219,7 +222,7 @@ def space_of(names: SchedulesAsked, problem: Attention) -> list[Schedule]:
     """The schedules asked for. If none is, all schedules of softmax attention that apply to this problem.
 
     Without a mask, schedules that differ only in skipping tiles are the same, and only the first of them is searched.
-    InputError for schedules of several families.
+    Raises InputError for schedules of several families.
     """
     if not names:
         space = [s for s in SCHEDULES.values() if s.family == "attention" and applies(s, problem)]
@@ -287,7 +290,7 @@ def trace_curve(
     N: int, d: int, *, schedules: SchedulesAsked = (), tile_multiple: int = 1, mask: str | Mask = "dense",
     least_blocks: int = 1, **options: Unpack[ProblemOptions],
 ) -> Curve:  # fmt: skip
-    """The least traffic against M: every M in bytes at which it falls, from the first that holds any tiles.
+    """The least traffic against M: every M in bytes at which it falls, from the least M that holds any tiles.
 
     The arguments are those of `tune`, without M. Schedules whose best tiling is not known at every M are not searched.
     `left_out` names them.
@@ -303,7 +306,7 @@ def curve_of(
     problem: Attention, schedules: SchedulesAsked = (), tile_multiple: int = 1, least_blocks: int = 1,
     given: Collection[str] = (),
 ) -> Curve:  # fmt: skip
-    """The least traffic of a problem against M; `given` names its options that are not searched."""
+    """The least traffic of a problem against M; `given` names the options that are not searched."""
     asked = space_of(schedules, problem)
     space, own = searchable(asked, problem, least_blocks), {}
     for schedule in space:
@@ -311,7 +314,7 @@ def curve_of(
             own[schedule.name] = curve.free_steps(schedule, problem, tile_multiple, given, least_blocks)
         except InputError:
             if schedules or schedule.masked_candidates is None or problem.mask.tile_units:
-                raise  # else it has more pairs of tiles than can be counted
+                raise  # otherwise it has too many pairs of tiles to count
     space = [s for s in space if s.name in own]
     steps = curve.envelope(step for found in own.values() for step in found)
     published = []

@@ -1,4 +1,4 @@
-"""What is proven about the least traffic of a problem, as `iosim.bounds` answers it."""
+"""Proven statements about the least traffic of a problem, as `iosim.bounds` answers them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Bounds(Answer):
-    """The answer of `bounds`: each statement with its words, its kind, and where it holds."""
+    """The answer of `bounds`: each statement with its words, its kind, and the condition under which it holds."""
 
     report: Report
     """The problem and the SRAM."""
@@ -33,7 +33,7 @@ class Bounds(Answer):
     """The statements: floors, orders, and the least traffic that was found."""
 
     def __getitem__(self, name: str) -> Bound:
-        """The bound of this name. Raises KeyError for another."""
+        """The bound of this name. Raises KeyError if there is none."""
         return {bound.name: bound for bound in self.bounds}[name]
 
     def __iter__(self) -> Iterator[Bound]:
@@ -42,7 +42,7 @@ class Bounds(Answer):
 
     @property
     def answer(self) -> str:
-        """What is proven, in a sentence."""
+        """The proven floor and its distance from the best known, in a sentence."""
         return answer_of_bounds(list(self.bounds))
 
     def pieces(self) -> Pieces:
@@ -68,11 +68,11 @@ def bounds(
     mask: str | Mask = "dense",
     **options: Unpack[ProblemOptions],
 ) -> Bounds:
-    """What is proven about the least traffic, with the kind and the validity of each statement: a Bounds.
+    """Proven statements about the least traffic, each with its kind and validity: a Bounds.
 
-    With M, or the SRAM of a `hardware`, the last one is the least traffic of all schedules and tiles. Under a mask that
-    `tune` refuses, it is the least of what `count` counts. Options are those of `count`. Raises InputError for whatever
-    is not allowed.
+    With M, or the SRAM of a `hardware`, the last statement is the least traffic of all schedules and tiles. Under a
+    mask that `tune` refuses, it is the least traffic that `count` finds. Options are those of `count`. Raises
+    InputError for whatever is not allowed.
     """
     check_names("bounds", options, KEYWORDS, ("N", "d", "M", "hardware", "mask"))
     M = memory(M, None, hardware)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .curve import CurveStep
     from .least import Best, Curve, PublishedTiles, ResultWithBlocks
 
-LESS_IMPORTANT = ("SRAM bytes", "blocks", "x N^2d^2/M", "bytes", "rule's M")  # columns, the first to go first
+LESS_IMPORTANT = ("SRAM bytes", "blocks", "x N^2d^2/M", "bytes", "rule's M")  # left out first to last
 
 
 # ---------------------------------------------------------------- one M
@@ -81,7 +81,7 @@ def space_json(schedules: Sequence[str], found: Best | Curve, left_out: Sequence
 
 
 def tune_pieces(best: Best) -> list[Piece]:
-    """The answer for people: what was asked, the best of each schedule, published tiles, the bounds, a sentence."""
+    """The answer for people: the question, the best tiles of each schedule, published tiles, the bounds, a sentence."""
     first = winner_line(best)
     if best.left_out:
         first += "not in the space: " + ", ".join(best.left_out) + "\n"
@@ -128,7 +128,8 @@ def why_none_fits(r: ResultWithBlocks) -> str:
 
 
 class CurveRow(TypedDict):
-    """A step of the curve, with the bounds at its M in words. The last three columns are there if any step has them."""
+    """A step of the curve, with the bounds at its M in words. The last three columns exist only if some step
+    has them."""
 
     M_bytes: int
     M_words: int
@@ -238,7 +239,7 @@ def curve_json(found: Curve) -> Row:
 
 
 def curve_pieces(found: Curve) -> list[Piece]:
-    """The answer for people: what was asked, the steps, and published tiles."""
+    """The answer for people: the question, the steps, and published tiles."""
     p = found.problem
     values = f", dv = {p.dv}" if p.dv != p.d else ""
     size = f"attention: N = {p.N}, Nk = {p.Nk}, d = {p.d}{values}, batch {p.batch} x heads {p.heads} (kv {p.kv_heads})"

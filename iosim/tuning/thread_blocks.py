@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from ..core.tiling import Tiling
     from ..core.typing import MaskLine, ScheduleLike, Size, Watcher
 
-ONE_WORD_IN = 10  # a launch can decide the number of blocks if it moves at least one in so many of all words
+ONE_WORD_IN = 10  # a launch can decide the number of blocks if it moves at least this fraction of all words
 
 
 class Blocks(Folded):
-    """Counts a schedule, and notes the number of blocks of each launch, as the grid of a kernel has them.
+    """Counts a schedule, and records the number of blocks of each launch: the size of a kernel's grid.
 
     If the outermost loop is parallel and nothing stays in SRAM around it, that is the number of its iterations.
     Otherwise it is 1.
