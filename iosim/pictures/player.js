@@ -12,7 +12,7 @@
     return found;
   };
   const grouped = (x) => String(x).replace(/\B(?=(\d{3})+$)/g, "\u202f");
-  const [KIND, NAME, ROW, ROWS, COLUMN, COLUMNS, WORDS, INSIDE, LINES] = [0, 1, 2, 3, 4, 5, 6, 7, 8];
+  const [KIND, NAME, ROW, ROWS, COLUMN, COLUMNS, WORDS, INSIDE, LINES, TIMES] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
 
   // ---- what a run has done after each event
   for (const run of data.runs) {
@@ -56,10 +56,11 @@
   const range = (name, from, count) => (count === 1 ? `, ${name} ${from}` : `, ${name}s ${from}–${from + count - 1}`);
   const place = (event) =>
     event[NAME] + range("row", event[ROW], event[ROWS]) + ("SP".includes(event[NAME]) ? range("column", event[COLUMN], event[COLUMNS]) : "");
+  const often = (event) => (event[TIMES] > 1 ? ` In the real run this happens ${grouped(event[TIMES])} times.` : "");
   const told = (event) => {
     if (!event) return "Nothing has moved yet.";
-    if (event[KIND] === "load") return "Load " + place(event) + ": " + event[WORDS] + " words into SRAM.";
-    if (event[KIND] === "store") return "Store " + place(event) + ": " + event[WORDS] + " words to HBM.";
+    if (event[KIND] === "load") return "Load " + place(event) + ": " + event[WORDS] + " words into SRAM." + often(event);
+    if (event[KIND] === "store") return "Store " + place(event) + ": " + event[WORDS] + " words to HBM." + often(event);
     return "Compute " + event[KIND].replaceAll("_", " ") + " in SRAM: " + place(event) + ". Nothing moves.";
   };
 

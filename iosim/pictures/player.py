@@ -8,26 +8,30 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from ..core.folded import Folded
 from ..core.machine import Machine
 from ..core.problem import DENSE, Attention
 from ..core.text_lines import LineTrace, box, lines_now
-from ..core.tiling import Tiling
+from ..core.tiling import Tiling, parse_tiles
+from ..counting.columns import tile_sizes
 from ..counting.count import Report, rules_of
 from ..errors import IosimError
 from ..masks import parse_mask
 from ..schedules import Schedule, find, require
-from ..tracing.event_file import count_events
+from ..tracing.event_file import EventCount, count_events
 from .chart import ink_on, tensor_colours
 
 if TYPE_CHECKING:
     from ..core.machine import Block
-    from ..core.typing import Mask
+    from ..core.typing import Mask, Size
     from ..core.watchers import Event
 
 LONGEST, WIDEST, TILE = 48, 8, 8  # tokens of the longer sequence, words of a row, tokens of a tile
@@ -67,6 +71,17 @@ class Frame:
     event: Event
     inside: dict[str, int]
     lines: list[tuple[str, int]]
+
+
+class Repeated(EventCount):
+    """Counts how often each load and store happens in a run, by the lines that it comes from."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.times: Counter[tuple[tuple[str, int], ...]] = Counter()
+
+    def load(self, block: Block, tensor: str, words: Size) -> None:
+        self.times[tuple((line.function, line.number) for line in lines_now())] += self.turns
 
 
 @dataclass(frozen=True)
@@ -163,18 +178,37 @@ def data_of(found: Report, p: Attention, runs: Sequence[Play]) -> dict[str, obje
     return {
         "M": small_memory(found, runs),
         "colours": {name: [colour, ink_on(colour)] for name, colour in colours.items()},
-        "runs": [run_data(run, p) for run in runs],
+        "runs": [run_data(run, p, real_times(found, run)) for run in runs],
     }
 
 
-def run_data(run: Play, p: Attention) -> dict[str, object]:
-    """A run for JSON. An event is [kind, name, row, rows, column, columns, words, blocks in SRAM, lines]."""
+def real_times(found: Report, run: Play) -> Mapping[tuple[tuple[str, int], ...], int]:
+    """How often each load and store of a run happens with the real sizes, over all heads, from a folded walk.
+
+    Empty where nothing fits, and for a schedule that cannot be folded.
+    """
+    results = [r for r in found.results if r.schedule == run.name and r.total and r.fits is not False]
+    schedule, watcher, instances = find(run.name), Repeated(), found.problem.packed.instances
+    if results:
+        tiles = tile_sizes(results[-1]).strip() or "1x1"
+        with suppress(IosimError):
+            tiling = parse_tiles(tiles, more=schedule.more_tiles)
+            Folded(schedule.about(found.problem.packed), watcher).run(schedule, tiling)
+    return {lines: instances * times for lines, times in watcher.times.items()}
+
+
+def run_data(run: Play, p: Attention, times: Mapping[tuple[tuple[str, int], ...], int]) -> dict[str, object]:
+    """A run for JSON. An event is [kind, name, row, rows, column, columns, words, blocks in SRAM, lines, times].
+
+    `times` says how often its line does this in the real run; 0 where nothing moves, or if it is not known.
+    """
     numbers = {(function, number): k for k, (function, number, _) in enumerate(run.text)}
     moved = run.moved()
     stored = [name for name in dict.fromkeys([*STORED, *moved]) if name in moved or name in STORED]
     events = [
         [*(frame.event[key] for key in ("event", "name", "row", "rows", "column", "columns", "words")),
-         frame.inside, [numbers[line] for line in frame.lines if line in numbers]]
+         frame.inside, [numbers[line] for line in frame.lines if line in numbers],
+         times.get(tuple(frame.lines), 0) if frame.event["words"] else 0]
         for frame in run.frames
     ]  # fmt: skip
     return {

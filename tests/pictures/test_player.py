@@ -11,8 +11,13 @@ from pathlib import Path
 import pytest
 from paths import DOCS
 
+from iosim.core.problem import Attention
+from iosim.core.tiling import Tiling
 from iosim.counting.count import count
+from iosim.masks import parse_mask
 from iosim.pictures.player import plays, small_memory
+from iosim.schedules import find
+from iosim.tracing.event_file import count_events
 
 SIZES = ("--N", 1024, "--d", 64, "--M", "64KB")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -169,3 +174,16 @@ def test_the_page_says_what_both_cases_move_and_what_the_letters_mean(iosim):
     )
     assert "Attention computes O = P V" in text
     assert "Attention computes" not in iosim("report", *SIZES, "--schedule", "matmul-tiled").stdout
+
+
+@pytest.mark.parametrize("mask", ["dense", "causal"])
+def test_how_often_an_event_happens_in_the_real_run(iosim, mask):
+    """The numbers of all lines add up to the loads and stores of the real run, which is never walked."""
+    names = ["flash1", "block-sparse-q"]
+    asked = ("--mask", mask, "--heads", 2, "--schedule", ",".join(names), "--tiles", "64x32")
+    runs = data(iosim("report", *SIZES, *asked).stdout)["runs"]
+    for run, name in zip(runs, names, strict=True):
+        times = {(tuple(event[8]), event[0]): event[9] for event in run["events"] if event[6]}
+        p = Attention(1024, 64, mask=parse_mask(mask))
+        real = count_events(find(name), p, Tiling(64, 32))
+        assert sum(times.values()) == 2 * real.moves and min(times.values()) > 1
