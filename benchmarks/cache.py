@@ -55,7 +55,7 @@ def replay(string):
     return cache.LRU(string).counts([M // 64])[0].misses
 
 
-def peer(lines):
+def peer(lines, size=M):
     """A turn of libCacheSim's LRU, made ready: a function that returns (seconds, misses)."""
     import libcachesim as lcs
 
@@ -70,7 +70,7 @@ def peer(lines):
     def turn():
         reader.reset()
         start = time.perf_counter()
-        ratio, _ = lcs.LRU(cache_size=M).process_trace(reader)
+        ratio, _ = lcs.LRU(cache_size=size).process_trace(reader)
         return time.perf_counter() - start, round(ratio * len(lines))
 
     return turn
