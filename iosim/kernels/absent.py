@@ -1,25 +1,25 @@
-"""What Triton is told of a GPU that is not there, so that files which ask for it can be read."""
+"""A driver of Triton for a GPU that is not there, so that files which ask for a GPU can be read."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-SEEN = {  # what files of kernels ask for, as an H100 answers
+SEEN = {  # properties that files of kernels ask for, with the values of an H100
     "multiprocessor_count": 132, "max_shared_mem": 232_448, "max_num_regs": 65_536, "warpSize": 32,
     "sm_clock_rate": 1_980_000, "mem_clock_rate": 2_619_000, "mem_bus_width": 5120,
 }  # fmt: skip
 
 
 class Utilities:
-    """The part of a driver that knows the GPU."""
+    """The part of a driver that reports properties of the GPU."""
 
     def get_device_properties(self, device: int = 0) -> dict[str, int]:
         return dict(SEEN)
 
 
 class Driver:
-    """A driver of Triton that has a target, and runs nothing."""
+    """A driver of Triton with a target, which runs nothing."""
 
     utils = Utilities()
 
@@ -58,7 +58,7 @@ class Driver:
 
 @contextmanager
 def absent_gpu(capability: int = 90) -> Iterator[None]:
-    """Triton sees a GPU of this capability meanwhile, which may be asked but runs nothing."""
+    """A context in which Triton sees a GPU of this capability, with properties, that runs nothing."""
     from triton.runtime import driver
 
     before = driver._active

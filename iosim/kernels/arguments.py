@@ -15,7 +15,7 @@ from ..errors import InputError, suggestion
 if TYPE_CHECKING:
     from .numbers import Elements
 
-DTYPES = {  # what Triton calls them, and their bytes
+DTYPES = {  # {name: (Triton's name, bytes)}
     "fp16": ("float16", 2), "bf16": ("bfloat16", 2), "fp32": ("float32", 4), "fp64": ("float64", 8),
     "fp8": ("float8e4nv", 1), "fp8e4nv": ("float8e4nv", 1), "fp8e5": ("float8e5", 1),
     "bool": ("int1", 1), "int1": ("int1", 1), "int8": ("int8", 1), "int16": ("int16", 2), "int32": ("int32", 4),
@@ -27,16 +27,16 @@ ALSO = {"float16": "fp16", "half": "fp16", "bfloat16": "bf16", "float32": "fp32"
         "float8e5": "fp8e5", "i1": "bool", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
         "u8": "uint8"}  # fmt: skip
 TENSOR = re.compile(r"\s*([A-Za-z]\w*)\s*\[([^\]]*)\]\s*(?::\s*random\((.*)\))?\s*$")
-ALIGNED = 256  # bytes that the start of every tensor is a multiple of, as PyTorch allocates them
+ALIGNED = 256  # bytes: every tensor starts at a multiple, as in PyTorch
 
-Value = object  # what a kernel takes: an integer, a float, a truth, a text, a type of Triton, a Tensor
+Value = object  # an argument of a kernel: an integer, a float, a truth, a text, a type of Triton, a Tensor
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor that a kernel is given: what its words are, its shape, and its data where they are known.
+    """A tensor argument: its element type, its shape, and its data if they are known.
 
-    Its words lie in order, the last axis without gaps, unless `strides` says where they lie.
+    It is contiguous in row-major order unless `strides` are given.
     """
 
     dtype: str
@@ -59,13 +59,13 @@ class Tensor:
 
     @property
     def reach(self) -> int:
-        """Words from its first to its last, both included."""
+        """The number of words from its first to its last, both included."""
         if self.strides is None or 0 in self.shape:
             return self.words
         return 1 + sum((n - 1) * abs(step) for n, step in zip(self.shape, self.strides, strict=True))
 
     def stride(self, axis: int | None = None) -> int | tuple[int, ...]:
-        """Words from one index of an axis to the next; of all axes without one."""
+        """The stride of an axis in words; without an axis, the strides of all."""
         strides = self.strides or tuple(prod(self.shape[k + 1 :]) for k in range(len(self.shape)))
         return strides if axis is None else strides[axis]
 
@@ -78,7 +78,7 @@ def tensor(dtype: str, shape: Sequence[int], data: Elements | None = None) -> Te
 
 
 def checked_dtype(name: str, where: str) -> str:
-    """The name of an element type, as iosim writes it."""
+    """The name of an element type as iosim writes it. Raises InputError for an unknown one."""
     short = name.rsplit(".", 1)[-1].lower()
     short = ALSO.get(short, short)
     if short not in DTYPES:
@@ -87,7 +87,7 @@ def checked_dtype(name: str, where: str) -> str:
 
 
 def as_tensor(value: Value, where: str) -> Tensor | None:
-    """A tensor of anything with a dtype and a shape (NumPy, PyTorch); None for other values."""
+    """The Tensor for an object with a dtype and a shape (NumPy, PyTorch); None for other values."""
     if isinstance(value, Tensor):
         return value
     dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
@@ -119,7 +119,7 @@ OPERATORS: dict[type, Callable[..., Value]] = {  # type: ignore[explicit-any]  #
 }  # fmt: skip
 LARGEST = 1 << 63
 MOST_POWER = 64
-MOST_PROGRAMS = (2**31 - 1, 65_535, 65_535)  # of a grid's axes
+MOST_PROGRAMS = (2**31 - 1, 65_535, 65_535)  # on each axis of a grid
 
 
 def cdiv(a: int, b: int) -> int:
@@ -139,7 +139,7 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {  # type: ignore[explicit-any]  # 
 
 
 class Names:
-    """Texts by name, as given on a command line. A value may use the names of others, in any order."""
+    """Values by name, from texts as given on a command line. A text may use other names, in any order."""
 
     def __init__(self, texts: Mapping[str, str], option: str, more: Mapping[str, Value] | None = None) -> None:
         self.texts, self.option, self.more = texts, option, more or {}
@@ -164,11 +164,11 @@ class Names:
 
     @property
     def where(self) -> str:
-        """What is being read, for messages."""
+        """The name of the value that is being read, for messages."""
         return f"{self.option} {self.under_way[-1]}" if self.under_way else self.option
 
     def value(self, text: str) -> Value:
-        """What a text stands for: a tensor, the data of a file, or an expression."""
+        """The value of a text: a tensor, the data of a file, or an expression."""
         if text.endswith(".npy"):
             return tensor_of_file(text, self.where)
         shaped = TENSOR.match(text)
@@ -183,7 +183,8 @@ class Names:
         return made if shaped[3] is None else self.drawn(made, shaped[3])
 
     def drawn(self, made: Tensor, text: str) -> Tensor:
-        """A tensor of random integers: `LOW, HIGH` or `LOW, HIGH, SEED`, with HIGH left out and 0 as the usual seed."""
+        """A tensor of random integers from `LOW, HIGH` or `LOW, HIGH, SEED`. HIGH is excluded. The seed is 0 by
+        default."""
         import numpy as np
 
         ends = self.expression(f"({text},)")
@@ -198,7 +199,7 @@ class Names:
         return replace(made, data=np.random.default_rng(abs(seed)).integers(low, high, made.shape))
 
     def grid(self, text: str) -> Value:
-        """What a text of one to three expressions stands for, with or without parentheses around them."""
+        """The value of one to three expressions, with or without parentheses around them."""
         value = self.expression(text)
         return value if isinstance(value, tuple) else (value,)
 
@@ -214,7 +215,7 @@ class Names:
             raise InputError(self.where, text, "an expression that has a value", str(error)) from None
 
     def of_node(self, node: ast.expr, text: str) -> Value:
-        """The value of a part of an expression."""
+        """The value of a node of an expression."""
         if isinstance(node, ast.Constant):
             return node.value
         if isinstance(node, ast.Name):
@@ -239,7 +240,7 @@ class Names:
         raise InputError(self.where, text, "numbers, names, + - * // %, and " + ", ".join(FUNCTIONS))
 
     def small_power(self, node: ast.BinOp, text: str) -> Value:
-        """The right side of an operation; an exponent or a shift must be small."""
+        """The right operand of an operation. Raises InputError for a large exponent or shift."""
         value = self.of_node(node.right, text)
         least = 0 if isinstance(node.op, ast.LShift) else -MOST_POWER
         small = isinstance(value, int | float) and least <= value < MOST_POWER
@@ -248,14 +249,14 @@ class Names:
         return value
 
     def small(self, value: Value, text: str) -> Value:
-        """A value that a kernel's integer can hold."""
+        """The value itself. Raises InputError for an integer that a kernel cannot hold."""
         if isinstance(value, int) and abs(value) >= LARGEST:
             raise InputError(self.where, text, "a number of at most 63 bits")
         return value
 
 
 def tensor_of_file(path: str, where: str) -> Tensor:
-    """The tensor in a file of NumPy."""
+    """The tensor in a NumPy file."""
     import numpy as np
 
     try:

@@ -1,7 +1,8 @@
-"""Attributes of operations that a release of Triton has no binding for, from the module's text.
+"""Attributes of operations that a release of Triton has no binding for, read from the module's text.
 
-Triton 3.9 gives integers by bindings; 3.6 does not. No release gives where a branch leads, or the order of `tt.trans`.
-Operations of one name stand in the text in the order of a walk, because none of these is inside another of its name.
+Triton 3.9 gives integers by bindings; 3.6 does not. No release gives the targets of a branch, or the order of
+`tt.trans`. Operations of one name stand in the text in the order of a walk, because none is nested in another of the
+same name.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ NAME = re.compile(r'^\s*(?:%[^=]+ = )?"?((?:arith|tt|cf)\.\w+)"?[\s(]')
 
 
 class Attributes:
-    """The lines of a module by the names of their operations, in order. Each is taken once."""
+    """The lines of a module by the names of their operations, in order. Each line is taken once."""
 
     def __init__(self, text: str) -> None:
         self.lines: dict[str, list[str]] = {}
@@ -33,7 +34,7 @@ class Attributes:
         return lines.pop(0) if (lines := self.lines.get(name)) else ""
 
     def left(self) -> list[str]:
-        """Lines of operations that need text and were not taken: a sign that the order was wrong."""
+        """The lines that were not taken, of operations that need text. If there are any, the order was wrong."""
         return [line for name in NEEDED for line in self.lines.get(name, [])]
 
 
@@ -56,7 +57,7 @@ def constant_of(line: str) -> int | None:
 
 
 def targets_of(line: str) -> tuple[tuple[int, int], ...]:
-    """The blocks that a branch leads to, each with how many values it takes along."""
+    """The pairs (target block, number of operands for it) of a branch."""
     return tuple((int(n), len(taken.split(",")) if taken else 0) for n, taken in TARGET.findall(line))
 
 

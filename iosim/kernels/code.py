@@ -1,4 +1,4 @@
-"""The code of a kernel as plain values: operations with their operands, regions and lines. Nothing of Triton is left.
+"""The code of a kernel as plain values: operations with their operands, regions and lines, without objects of Triton.
 
 The names of operations are those of MLIR, such as `arith.addi` and `tt.load`.
 """
@@ -22,7 +22,7 @@ WIDTH = re.compile(r"(?:i|u|f|bf)(\d+)|f(8)E")
 
 @dataclass(frozen=True)
 class Type:
-    """The type of a value: the shape of a tensor (empty for a scalar), and what an element is."""
+    """The type of a value: the shape of a tensor (empty for a scalar), and the element type."""
 
     shape: tuple[int, ...]
     element: str
@@ -30,7 +30,7 @@ class Type:
 
     @classmethod
     def of(cls, text: str) -> Type:
-        """The type that a text of MLIR stands for: `tensor<128x1x!tt.ptr<f16>>`, `i32`."""
+        """The type of a text of MLIR: `tensor<128x1x!tt.ptr<f16>>`, `i32`."""
         if not text.startswith("tensor<"):
             return cls((), text)
         inner = text.removeprefix("tensor<").removesuffix(">")
@@ -48,7 +48,7 @@ class Type:
 
     @property
     def pointee(self) -> Type:
-        """What a pointer points to: `f16` of `!tt.ptr<f16>` and of `!tt.ptr<f16, 1>`."""
+        """The type that a pointer points to: `f16` for `!tt.ptr<f16>` and of `!tt.ptr<f16, 1>`."""
         return Type((), self.element.removeprefix("!tt.ptr<").removesuffix(">").partition(",")[0])
 
     @property
@@ -65,7 +65,7 @@ class Type:
 
 @dataclass(frozen=True)
 class Block:
-    """Operations in order, and the values that the block is entered with."""
+    """Operations in order, and the block's arguments."""
 
     arguments: tuple[int, ...]
     operations: tuple[Operation, ...]
@@ -73,11 +73,11 @@ class Block:
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation. Values are numbers without a meaning of their own.
+    """One operation. Values are represented by arbitrary numbers.
 
-    `numbers` holds its integer attributes, such as `axis`. `constant` is that of `arith.constant`, or None if it is no
-    integer. `targets` are the blocks that a branch leads to, each with how many operands it takes along. `order` is
-    that of the axes in `tt.trans`.
+    `numbers` holds its integer attributes, such as `axis`. `constant` is the integer of `arith.constant`, or
+    None. `targets` are the pairs (target block, number of operands for it) of a branch. `order` is the order of axes
+    of `tt.trans`.
     """
 
     name: str
@@ -103,13 +103,14 @@ class Operation:
 
     @cached_property
     def acts(self) -> bool:
-        """Whether it moves words or multiplies matrices, itself or inside."""
+        """Whether it, or an operation inside it, moves words or multiplies matrices."""
         return any(o.name in MEMORY or o.name in DOTS for o in (self, *self.inside()))
 
 
 @dataclass(frozen=True)
 class Code:
-    """A kernel: the blocks of its body, and the names of its arguments in the order of the first block's."""
+    """A kernel: the blocks of its body, and the names of its arguments, in the order of the arguments of its first
+    block."""
 
     name: str
     arguments: tuple[str, ...]
@@ -125,7 +126,7 @@ class Code:
 
 
 class Refusal(InputError):
-    """What cannot be known of a kernel without running it, with the line that is to blame."""
+    """The error for something that cannot be known without running the kernel. It names the line that causes it."""
 
     def __init__(self, operation: Operation, why: str, hint: str = ""):
         self.line = operation.line
@@ -133,7 +134,7 @@ class Refusal(InputError):
 
 
 def place_of(operation: Operation) -> str:
-    """Where an operation stands in the user's file, with the text of the line."""
+    """The line of an operation in the user's file, with its text."""
     if operation.file is None or operation.line is None:
         return f"the kernel, {operation.name}"
     return place(operation.file, operation.line)

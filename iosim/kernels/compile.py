@@ -1,6 +1,7 @@
-"""Compiles a kernel by Triton, for a GPU that need not be there: its code, its shared memory and its registers.
+"""Compiles a kernel with Triton, for a GPU that need not be there. Gives its code, shared memory and registers.
 
-The launch is specialised as Triton's launcher would: integers that are 1 or multiples of 16, and aligned pointers.
+The kernel is specialised as Triton's launcher does it, for integers that are 1 or multiples of 16 and for aligned
+pointers.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ USED = re.compile(r"REG:(\d+) STACK:(\d+)")
 
 
 def require_triton() -> None:
-    """Raise MissingError if Triton is not there."""
+    """Raise MissingError if Triton is not installed."""
     from importlib.util import find_spec
 
     if find_spec("triton") is None:
@@ -38,7 +39,7 @@ def require_triton() -> None:
 
 
 class Argument:
-    """A tensor as Triton's launcher looks at it: its type, and an aligned address."""
+    """A tensor as Triton's launcher sees it: a type and an aligned address."""
 
     def __init__(self, tensor: Tensor) -> None:
         self.dtype, self.shape, self.stride = DTYPES[tensor.dtype][0], tensor.shape, tensor.stride
@@ -53,16 +54,16 @@ class Argument:
 
 @dataclass(frozen=True)
 class Resources:
-    """What a program takes on a multiprocessor."""
+    """The resources of a multiprocessor that one program needs."""
 
     smem_bytes: int
     registers: int
-    """Of a thread."""
+    """Registers of one thread."""
     stack_bytes: int
-    """Of a thread: registers that the compiler had no room for."""
+    """Stack bytes of one thread, which hold values that found no register."""
     num_warps: int
     products: str
-    """What computes its matrix products: `wgmma`, `mma` (tensor cores too) or `simt`."""
+    """The instructions of its matrix products: `wgmma`, `mma` (tensor cores too) or `simt`."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class Configuration:
 
 
 class Kernel:
-    """A function of `@triton.jit`, with what decorators put around it: its configurations and heuristics."""
+    """A function of `@triton.jit`, with the configurations and heuristics of its other decorators."""
 
     def __init__(self, found: object) -> None:
         require_triton()
@@ -99,7 +100,7 @@ class Kernel:
 
     @property
     def constants(self) -> list[str]:
-        """The parameters that are constants of the compilation."""
+        """The parameters that are compile-time constants."""
         return [p.name for p in self.function.params if p.is_constexpr]
 
     @property
@@ -125,14 +126,14 @@ class Kernel:
                 raise Fault(where, f"{name} is {given[name]}", "a constant of the compilation", f"--const {name}=...")
 
     def unknown(self, where: str, name: str) -> Fault:
-        """What is said of an argument that is no parameter."""
+        """The error for an argument that is not a parameter."""
         from ..errors import suggestion
 
         allowed = f"{', '.join(self.parameters)} ({definition(self.function)})"
         return Fault(where, "no such parameter", allowed, suggestion(name, self.parameters))
 
     def completed(self, given: Mapping[str, Value], chosen: Configuration) -> dict[str, Value]:
-        """The arguments, with those that a configuration and heuristics add. What is given counts first."""
+        """The arguments, with those that a configuration and heuristics add. Given values take precedence."""
         values = {**chosen.constants, **given}
         for name, rule in self.heuristics.items():
             if name not in values:
@@ -158,7 +159,7 @@ class Compilation:
         self._bind(values, target, {"num_warps": num_warps, "num_stages": num_stages})
 
     def _bind(self, values: Mapping[str, Value], target: str, options: Mapping[str, int]) -> None:
-        """Specialise the kernel as the launcher would."""
+        """Specialise the kernel as the launcher does."""
         from triton.backends.compiler import GPUTarget
         from triton.compiler import ASTSource, make_backend
         from triton.runtime.jit import create_function_from_signature
@@ -177,17 +178,17 @@ class Compilation:
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """The names of the parameters that are left in the code: all that are not constants."""
+        """The names of the parameters that are left in the compiled code: all but constants."""
         return tuple(name for name, type in self.signature.items() if type != "constexpr")
 
     @property
     def scalars(self) -> dict[str, int]:
-        """The integers among them."""
+        """The integer arguments among `parameters`."""
         return {name: int(v) for name, v in self.bound.items() if name in self.parameters and is_integer(v)}
 
     @cached_property
     def code(self) -> Code:
-        """The kernel's code, with Triton's own passes applied, and tensor descriptors as addresses with masks."""
+        """The kernel's code after Triton's own passes. Tensor descriptors are replaced by addresses with masks."""
         from triton._C.libtriton import ir, passes
 
         context = ir.context()
@@ -212,7 +213,7 @@ class Compilation:
 
     @cached_property
     def resources(self) -> Resources:
-        """Shared memory and registers, from the program that Triton makes for the GPU."""
+        """The shared memory and registers of the binary that Triton makes for the GPU."""
         import triton
 
         with quoted(self.kernel, self.given):
@@ -236,7 +237,7 @@ def capability(target: str) -> int:
 
 
 def used(cubin: bytes) -> tuple[int, int]:
-    """Registers and stack bytes of a thread, as cuobjdump (in Triton's wheel) reads them from a program."""
+    """(registers, stack bytes) of a thread, as cuobjdump (in Triton's wheel) reads them from a binary."""
     import subprocess
     import tempfile
     from pathlib import Path
@@ -256,7 +257,7 @@ def used(cubin: bytes) -> tuple[int, int]:
 
 @contextmanager
 def quoted(kernel: Kernel, given: Mapping[str, Value]) -> Iterator[None]:
-    """Turn errors of Triton's compiler into one message with the line of the kernel."""
+    """Turn errors of Triton's compiler into a Fault with the line of the kernel."""
     from triton.compiler.errors import CompilationError
 
     try:
@@ -273,7 +274,7 @@ def quoted(kernel: Kernel, given: Mapping[str, Value]) -> Iterator[None]:
 
 
 def fault_of(kernel: Kernel, given: Mapping[str, Value], error: BaseException | None) -> Fault:
-    """What the compiler complains of, at the innermost line that is the user's, with the arguments on that line."""
+    """The compiler's error at the innermost line of the user's file, with the values of the arguments on that line."""
     from triton.compiler.errors import CompilationError
 
     what, where, names = "", definition(kernel.function), set[str]()
@@ -290,7 +291,7 @@ def fault_of(kernel: Kernel, given: Mapping[str, Value], error: BaseException | 
 
 
 def plain(text: str) -> str:
-    """An error's text: Triton writes some as `NameError('x is not defined')`."""
+    """The plain text of an error. Triton writes some as `NameError('x is not defined')`."""
     found = re.fullmatch(r"(\w+)\((['\"].*['\"])\)", text, re.S)
     try:
         return f"{found[1]}: {ast.literal_eval(found[2])}" if found else text
@@ -299,7 +300,7 @@ def plain(text: str) -> str:
 
 
 def kernel_of(file: str, name: str | None) -> Kernel:
-    """The kernel of a file, by name; the only one if no name is given."""
+    """The kernel of a file by its name; without a name, the only kernel."""
     from .load import functions_of_file
 
     require_triton()

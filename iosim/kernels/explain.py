@@ -1,7 +1,7 @@
-"""`iosim.explain`: what a launch of a Triton kernel moves and takes, without a GPU.
+"""`iosim.explain`: the words that a launch of a Triton kernel moves and the resources it needs, without a GPU.
 
-The words are those that programs ask for, at the addresses that the compiler's own code computes. What the caches of a
-GPU then absorb is another question.
+The words are those that programs request, at the addresses that the compiled code computes. How many of the requests
+the caches of a GPU serve is not counted here.
 """
 
 from __future__ import annotations
@@ -34,33 +34,34 @@ if TYPE_CHECKING:
 
 WAYS = ("reads", "writes", "atomics")
 PRESETS = {"sm_90": "h100", "sm_90a": "h100", "sm_80": "a100-80gb", "sm_89": "l4"}
-DECIMALS = 9  # of seconds
+DECIMALS = 9  # of seconds in the JSON
 WARPS_ALLOWED = (1, 2, 4, 8, 16, 32)  # a program has at most 1024 threads
-WARPS, STAGES = 4, 3  # what Triton takes where a launch says nothing
-OCCUPANCY_KNOWN = ("sm_80", "sm_90", "sm_90a")  # targets whose limits of threads and blocks are those of predict
-REGISTER_BYTES = 4 * 65_536  # of a multiprocessor: on-chip memory of a kernel as well
+WARPS, STAGES = 4, 3  # Triton's defaults
+OCCUPANCY_KNOWN = ("sm_80", "sm_90", "sm_90a")  # targets with the thread and block limits of predict
+REGISTER_BYTES = 4 * 65_536  # of a multiprocessor; registers are on-chip memory as well
 Grid = object  # a tuple of numbers, or a function of the arguments
 
 
 @dataclass(frozen=True)
 class Way:
-    """The requests of one kind to one argument. Words and bytes count every lane that asks."""
+    """The requests of one kind to one argument. Words and bytes count every lane of a request."""
 
     words: int = 0
     bytes: int = 0
     distinct_words: int = 0
-    """Words that are asked for at least once."""
+    """Words that are requested at least once."""
     distinct_bytes: int = 0
     sector_bytes: int = 0
-    """Bytes of the sectors that requests touch, each sector once a request: at least what the L1 is asked for."""
+    """Bytes of the sectors that requests touch. A sector counts once for each request. The L1 is asked for at least
+    these bytes."""
     masked_lanes: int = 0
     """Lanes that a mask turns off."""
     outside_words: int = 0
-    """Distinct words that lie before or behind the tensor."""
+    """Distinct words before the start or after the end of the tensor."""
 
     @classmethod
     def of(cls, requests: Requests, word_bytes: int, tensor_bytes: int) -> Way:
-        """The sums over some requests to a tensor of this size."""
+        """The sums over `requests` to a tensor of `tensor_bytes`."""
         first, end = requests.covered()
         inside = (end.clip(0, tensor_bytes) - first.clip(0, tensor_bytes)).sum()
         covered = int((end - first).sum())
@@ -77,7 +78,8 @@ class Way:
 
 @dataclass(frozen=True, repr=False)
 class Explained(Answer):
-    """What a launch moves and takes. `tensors` has the words of each argument: `tensors["Q"]["reads"]`."""
+    """The words that a launch moves and the resources it needs. `tensors` has the words of each argument:
+    `tensors["Q"]["reads"]`."""
 
     kernel: str
     grid: tuple[int, int, int]
@@ -87,20 +89,20 @@ class Explained(Answer):
     num_stages: int
     constants: Mapping[str, Value]
     ways: Mapping[str, Mapping[str, Way]]
-    """{argument: {reads, writes, atomics: their numbers}}."""
+    """{argument: {kind: requests}}, where a kind is reads, writes or atomics."""
     flops: int
-    """Of matrix products (`tl.dot`)."""
+    """FLOPs of matrix products (`tl.dot`)."""
     resources: Resources | None = None
     hardware: Hardware | None = None
     nearest: Nearest | None = None
     floor: Floor | None = None
     warnings: list[str] = field(default_factory=list)
     place: str | None = None
-    """The line of a script that launches it."""
+    """The line of the script with the launch; None without a script."""
     launches: int = 1
-    """Equal launches of a script."""
+    """The number of equal launches in a script."""
     time: Time | None = None
-    """By rates that were measured on the GPU; None if none were, or without resources."""
+    """The predicted time, by rates that were measured on the GPU. None without such rates or without resources."""
 
     @property
     def programs(self) -> int:
@@ -125,7 +127,7 @@ class Explained(Answer):
 
     @property
     def total_bytes(self) -> int:
-        """Bytes of all requests; an atomic word counts once."""
+        """The bytes of all requests. An atomic word counts once."""
         return sum(self.total(way, "bytes") for way in WAYS)
 
     @property
@@ -152,7 +154,7 @@ class Explained(Answer):
 
     @property
     def predicted_seconds(self) -> float | None:
-        """The time of the launch, if the GPU has nothing else to do."""
+        """The time of the launch on an otherwise idle GPU."""
         return None if self.time is None else round(self.time.seconds, DECIMALS)
 
     @property
@@ -197,7 +199,7 @@ class Explained(Answer):
         }
 
     def _floor_row(self) -> Row | None:
-        """The floor, and how far the kernel is from it."""
+        """The floor, and the ratio of the kernel's words to it."""
         if self.floor is None:
             return None
         moved = self.reads + self.writes
@@ -219,7 +221,7 @@ class Explained(Answer):
         return ["\n".join(self._head()), Grid(rows), "\n".join(["", *self._lines()])]
 
     def _head(self) -> Iterator[str]:
-        """What was launched."""
+        """The lines that describe the launch."""
         constants = ", ".join(f"{name}={plain_value(value)}" for name, value in self.constants.items())
         if self.place:
             yield self.place + (f", {self.launches} equal launches" if self.launches > 1 else "")
@@ -249,7 +251,7 @@ class Explained(Answer):
             yield from self._nearest_lines(self.nearest)
 
     def _resource_lines(self, r: Resources, text: Callable[[int], str]) -> Iterator[str]:
-        """What a program takes on a multiprocessor."""
+        """The lines about the resources of a program."""
         stack = f", {r.stack_bytes} bytes of stack a thread (spilled registers)" if r.stack_bytes else ""
         yield f"shared memory {text(r.smem_bytes)} a program, {r.registers} registers a thread{stack}"
         if self.hardware and self.fits is False:
@@ -270,7 +272,7 @@ class Explained(Answer):
             yield f"predicted on {self.hardware.name}: {1e6 * t.seconds:.1f} us ({shown})"
 
     def _nearest_lines(self, n: Nearest) -> Iterator[str]:
-        """The nearest schedule, and where it differs."""
+        """The lines about the nearest schedule and its differences."""
         if n.equal:
             yield f"nearest schedule: {n.schedule} {n.tiles}, equal word for word"
         else:
@@ -279,7 +281,7 @@ class Explained(Answer):
 
 
 def tensor_row(ways: Mapping[str, Way]) -> Iterator[tuple[str, int | float | None]]:
-    """The numbers of one argument, by their names in the JSON."""
+    """The (key, number) pairs of one argument in the JSON."""
     read, written, changed = (ways[way] for way in WAYS)
     yield from (("reads", read.words), ("writes", written.words), ("atomics", changed.words))
     yield from (("read_bytes", read.bytes), ("write_bytes", written.bytes), ("atomic_bytes", changed.bytes))
@@ -291,13 +293,13 @@ def tensor_row(ways: Mapping[str, Way]) -> Iterator[tuple[str, int | float | Non
 
 
 def short(row: Mapping[str, object]) -> Row:
-    """The columns that people read; those without a number other than 0 are left out, but for reads and writes."""
+    """The columns for people. Columns without a number above 0 are left out, except reads and writes."""
     names = ("reads", "writes", "atomics", "distinct_reads", "times_read", "masked_lanes")
     return {name: row[name] if row[name] is not None else "-" for name in names}
 
 
 def plain_value(value: Value) -> int | float | str | bool | None:
-    """A constant of a kernel as JSON has it."""
+    """A constant of a kernel as a value of JSON."""
     return value if isinstance(value, int | float | str | bool) or value is None else str(value)
 
 
@@ -317,12 +319,12 @@ def explain(
     resources: bool = True,
     **arguments: Value,
 ) -> Explained:
-    """What a launch of a Triton kernel reads and writes, and what a program of it takes. It needs no GPU.
+    """The words that a launch of a Triton kernel reads and writes, and the resources of a program. It needs no GPU.
 
-    `arguments` are those of the kernel: `Q=iosim.tensor("fp16", (H, N, D)), N=4096, BM=128`. `grid` is a tuple, or a
+    `arguments` are the kernel's arguments: `Q=iosim.tensor("fp16", (H, N, D)), N=4096, BM=128`. `grid` is a tuple, or a
     function of them. With `problem`, an `iosim.Attention`, the floor and the nearest schedule are found; `roles` says
-    which arguments are Q, K, V, O where their names do not. Without `resources` the kernel is not compiled to the end.
-    InputError for what cannot be known before the kernel runs, with the line that is to blame.
+    which arguments are Q, K, V, O if their names do not. Without `resources` the kernel is not compiled to a binary.
+    Raises InputError, with the line that causes it, if something cannot be known before the kernel runs.
     """
     from .compile import Kernel
 
@@ -335,7 +337,8 @@ def explain(
 
 
 def choices(kernel: Kernel, given: Mapping[str, Value]) -> list[Configuration]:
-    """The configurations that are left when some constants are given; one without constants if there are none."""
+    """The configurations that agree with the given constants. A kernel without configurations has one, without
+    constants."""
     from .compile import Configuration
 
     left = [c for c in kernel.configurations if all(given.get(k, v) == v for k, v in c.constants.items())]
@@ -391,12 +394,13 @@ def grid_of(grid: Callable[[Mapping[str, Value]], Value], arguments: Mapping[str
 
 
 def whole_number(value: Value) -> int | None:
-    """A parameter called num_warps is the number of warps as well, because a launch gives both by one name."""
+    """The value as a number of warps or stages; None if it is not an integer. If a kernel has a parameter num_warps, a
+    launch sets both by that name."""
     return value if isinstance(value, int) else None
 
 
 def ways_of(made: Compilation, name: str, requests: Mapping[tuple[str, ...], Requests]) -> dict[str, Way]:
-    """The numbers of one argument."""
+    """The requests of each kind to one argument."""
     tensor = made.tensors[name]
     size = tensor.reach * tensor.word_bytes
     found = {way: requests.get((name, way)) for way in WAYS}
@@ -404,7 +408,8 @@ def ways_of(made: Compilation, name: str, requests: Mapping[tuple[str, ...], Req
 
 
 def predicted(answer: Explained, code: Code, works: Works, hardware: str | None) -> Time | None:
-    """The time of a launch on a GPU whose rates were measured. None if it multiplies fp64, which was not."""
+    """The time of a launch on a GPU whose rates were measured. None for products in fp64, whose rate is not
+    measured."""
     from ..hardware import measured_as
     from ..predict.predict import rates_of
     from .seconds import time_of
@@ -420,7 +425,7 @@ def predicted(answer: Explained, code: Code, works: Works, hardware: str | None)
 
 
 def preset(target: str, hardware: str | None) -> Hardware | None:
-    """The GPU that a target is compared with: that of `hardware`, else a usual one of the target."""
+    """The GPU that a target is compared with: `hardware`, else a common GPU with that target."""
     name = hardware or PRESETS.get(target)
     return load(name) if name else None
 
@@ -444,6 +449,6 @@ def beside(answer: Explained, code: Code, problem: Attention, roles: Mapping[str
 
 
 def products(code: Code) -> list[tuple[int, int]]:
-    """The shapes of matrix products in a kernel: a tile of scores has the size Br x Bc."""
+    """The shapes of the matrix products in a kernel. That of a tile of scores is Br x Bc."""
     found = [o.types[0].shape[-2:] for o in code.operations() if o.name in DOTS]
     return [(a, b) for a, b in found][:1]

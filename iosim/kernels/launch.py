@@ -1,4 +1,4 @@
-"""A launch from texts, as a command line gives them: a file, a kernel, a grid, and values by name."""
+"""Answers for a launch that is given as texts: a file, a kernel, a grid, and values by name."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WORD = re.compile(r"[A-Za-z_]\w*")
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of launches: for which GPU, beside which problem, and how much of the answer is wanted."""
+    """The options of a question about launches: the GPU, the problem to compare with, and the parts of the answer."""
 
     target: str = "sm_90"
     hardware: str | None = None
@@ -36,7 +36,7 @@ class Question:
     resources: bool = True
     tune: bool = False
     log: Log | None = None
-    """Is told the requests of the one launch."""
+    """The log that receives the requests of the only launch."""
 
     def answer(self, kernel: Kernel, chosen: Configuration, grid: Value, given: Mapping[str, Value],
                num_warps: int | None, num_stages: int | None) -> Explained:  # fmt: skip
@@ -49,7 +49,7 @@ class Question:
         return self.answer(launch.kernel, chosen, launch.grid, launch.arguments, launch.num_warps, launch.num_stages)
 
     def choices(self, kernel: Kernel, given: Mapping[str, Value]) -> list[Configuration]:
-        """The configurations that are left: one, unless all of them are asked for."""
+        """The configurations that agree with the given constants. Without `tune` there must be only one."""
         left = choices(kernel, given)
         if len(left) > 1 and not self.tune:
             raise Fault(f"{definition(kernel.function)}: kernel {kernel.name}",
@@ -59,7 +59,7 @@ class Question:
 
 
 def launch_answers(launch: LaunchTexts, question: Question) -> tuple[list[Explained], list[str]]:
-    """The answers for a launch, and what could not be answered: several configurations are ranked."""
+    """(answers for a launch, messages about configurations without one). Several configurations are ranked."""
     from ..units import parse_count
 
     if launch.grid is None:
@@ -85,7 +85,8 @@ def launch_answers(launch: LaunchTexts, question: Question) -> tuple[list[Explai
 def answered(
     choices: list[Configuration], answer: Callable[[Configuration], Explained]
 ) -> tuple[list[Explained], list[str]]:
-    """The answers for configurations, best first, and what of them could not be answered. InputError without any."""
+    """(answers for configurations, best first; messages about those without one). InputError if no configuration has
+    one."""
     found: list[Explained] = []
     refused: list[InputError] = []
     for chosen in choices:
@@ -99,7 +100,7 @@ def answered(
 
 
 def script_answers(file: str, name: str | None, question: Question) -> tuple[list[Explained], list[str]]:
-    """The answers for the launches of a script, equal ones once, and what could not be answered."""
+    """(answers for the launches of a script, messages about launches without one). Equal launches have one answer."""
     from .compile import capability
     from .script import caught_launches
 
@@ -127,7 +128,7 @@ def script_answers(file: str, name: str | None, question: Question) -> tuple[lis
 
 
 def reader(args: Mapping[str, str], consts: Mapping[str, str], more: Mapping[str, Value] | None = None) -> Names:
-    """A reader of expressions in the names of arguments and constants."""
+    """The reader of expressions that may use the names of arguments and constants."""
     import triton.language as tl
 
     for name in consts:
@@ -151,7 +152,7 @@ def given_values(kernel: Kernel, args: Mapping[str, str], consts: Mapping[str, s
 
 @contextmanager
 def beside(kernel: Kernel, parameter: str | None = None) -> Iterator[None]:
-    """Add to faults where the kernel, or a parameter of it, stands in the user's file."""
+    """Add the line of the kernel, or of its parameter, in the user's file to any InputError."""
     try:
         yield
     except InputError as error:

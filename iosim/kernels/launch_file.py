@@ -1,4 +1,4 @@
-"""Launches from a TOML file: one at its top, or several as `[[launch]]`. What a command line says counts first.
+"""Launches from a TOML file: one at its top level, or several as `[[launch]]`. Options of a command line win over it.
 
 file = "kernels.py"          # beside the TOML file; the other keys are those of the options
 kernel = "attention"
@@ -25,7 +25,7 @@ KEYS = ("file", "kernel", "grid", "warps", "stages", "arg", "const")
 
 @dataclass(frozen=True)
 class LaunchTexts:
-    """A launch as texts: what the options of the command say."""
+    """A launch as texts, with a field for each option of the command."""
 
     file: str
     kernel: str | None = None
@@ -36,7 +36,7 @@ class LaunchTexts:
     const: Mapping[str, str] = field(default_factory=dict)
 
     def over(self, other: LaunchTexts) -> LaunchTexts:
-        """This launch, with what it does not say from another one."""
+        """This launch, with missing fields taken from `other`."""
         names = {**self.arg, **self.const}
         return replace(
             other,
@@ -78,7 +78,7 @@ def launch_of(table: Mapping[str, object], path: str) -> LaunchTexts:
 
 
 def named_texts(table: object, where: str) -> dict[str, str]:
-    """Texts by name, of a table of numbers and texts."""
+    """The values of a table as texts, by name. They may be numbers or texts."""
     if not isinstance(table, dict):
         raise InputError(where, str(table), "a table of names and values")
     return {name: str(value) for name, value in table.items()}

@@ -1,6 +1,6 @@
-"""Runs a user's file and finds its kernels. Packages that it imports and that are missing get stand-ins.
+"""Runs a user's file and finds its kernels. Missing packages that it imports are replaced by stand-ins.
 
-A file of kernels often imports PyTorch for the functions around them. These are not run here.
+A file of kernels often imports PyTorch for functions that launch them. Those functions are not run here.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from .places import Fault
 MISSING: list[str] = []
 """Packages that were replaced by stand-ins."""
 FAILED: list[str] = []
-"""Why statements of the file that was read last could not be run."""
+"""The errors of statements that could not be run, in the file that was read last."""
 
 
 class Anything:
-    """A stand-in for whatever a missing package has: it can be called, subclassed, and asked for any attribute."""
+    """A stand-in for any object of a missing package. It can be called and subclassed, and has every attribute."""
 
     def __init__(self, name: str) -> None:
         self.__dict__["name"] = name  # not an attribute that a class body could overwrite
@@ -36,7 +36,7 @@ class Anything:
         return Anything(f"{self.name}.{name}")
 
     def __call__(self, *values: object, **named: object) -> object:
-        """A decorator gives back what it decorates."""
+        """The stand-in itself. Called as a decorator, it returns the decorated function."""
         return values[0] if len(values) == 1 and not named and callable(values[0]) else self
 
     def __getitem__(self, key: object) -> Anything:
@@ -76,7 +76,7 @@ class AnyAttribute(type):
 
 
 class AnyClass(metaclass=AnyAttribute):
-    """What a class inherits from in place of a class of a missing package."""
+    """The base class in place of a class of a missing package."""
 
 
 class StandIn(ModuleType):
@@ -94,7 +94,7 @@ class StandIn(ModuleType):
 class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds a stand-in for every module that nothing else finds, if a file of the user imports it.
 
-    Packages that are installed are left alone: they know what to do without those that they can do without.
+    Imports by installed packages get no stand-in, because these packages handle missing ones themselves.
     """
 
     def __init__(self, own: str, folder: Path) -> None:
@@ -112,7 +112,7 @@ class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return importlib.machinery.ModuleSpec(name, self, is_package=True)
 
     def of_user(self, file: str) -> bool:
-        """Whether a file is the user's, and not one of a package that is installed, or of Python itself."""
+        """Whether a file is the user's, and not part of an installed package or of Python itself."""
         if file.startswith(self.folder):
             return "-packages" not in file.removeprefix(self.folder)
         return file == __file__ or not ("-packages" in file or file.startswith((sys.base_prefix, "<")))
@@ -127,7 +127,7 @@ class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def importer() -> str:
-    """The file with the import that is under way."""
+    """The file whose import statement is running."""
     frame = sys._getframe(2)
     while frame.f_back is not None and "importlib" in frame.f_code.co_filename:
         frame = frame.f_back
@@ -136,7 +136,7 @@ def importer() -> str:
 
 @contextmanager
 def stand_ins(own: str, folder: Path) -> Iterator[None]:
-    """Missing packages are replaced while a file is run, and forgotten afterwards."""
+    """Replace missing packages inside the `with` block, and remove the stand-ins after it."""
     finder = StandIns(own, folder)
     sys.meta_path.append(finder)
     try:
@@ -188,7 +188,7 @@ def run_file(file: str) -> ModuleType:
 
 @contextmanager
 def folder_on_path(folder: Path) -> Iterator[None]:
-    """Modules of a folder can be imported meanwhile."""
+    """Let modules of a folder be imported inside the `with` block."""
     sys.path.insert(0, str(folder))
     try:
         yield
@@ -198,7 +198,7 @@ def folder_on_path(folder: Path) -> Iterator[None]:
 
 
 def run_statements(path: Path, module: ModuleType) -> None:
-    """Run a file, one statement after the other. One that fails, such as a launch without a GPU, is left out."""
+    """Run a file, one statement after the other. A statement that fails, such as a launch without a GPU, is skipped."""
     import __future__
 
     import ast

@@ -1,7 +1,7 @@
-"""The requests of a launch one after another, as the events of `iosim trace`: tiles that are read or written.
+"""The requests of a launch in order, as events of `iosim trace`: tiles that are read or written.
 
-Programs follow each other in the order of the grid, as if each had the GPU for itself. A request is a tile where its
-words lie in a rectangle of the tensor, else several.
+Programs run one after the other, in the order of the grid. A request is one tile if its words form a rectangle of the
+tensor, else several.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ MOST_EVENTS = 5_000_000
 
 
 class Request(NamedTuple):
-    """A request of some programs that differs only in where it starts. Bytes from the first of its words, in order."""
+    """One request, made by several programs from different starts. `offsets` are bytes from its first word, in
+    order."""
 
     number: int
     name: str
@@ -43,14 +44,14 @@ class Log:
 
     requests: list[Request] = field(default_factory=list)
     first: int = 0
-    """The program that is number 0 among those at work."""
+    """The number in the grid of the first program in the current group."""
     number: int = 0
-    """Of the operation that asks now."""
+    """The number of the current operation."""
     waiting: int = 0
     tensors: Mapping[str, Tensor] = field(default_factory=dict)
 
     def note(self, name: str, way: str, offsets: Integers, programs: Integers, starts: Integers) -> None:
-        """Note a request of some programs."""
+        """Record a request of some programs."""
         self.waiting += len(starts)
         check_length(self.waiting)
         self.requests.append(Request(self.number, name, way, offsets, programs + self.first, starts))
@@ -58,7 +59,7 @@ class Log:
     def events(self) -> Iterator[Event]:
         """The events in order, with the columns of `iosim trace` and the number of the program.
 
-        What a program keeps is not followed, so `resident_words` has no value.
+        The words that a program keeps on chip are not known, so `resident_words` has no value.
         """
         parts = [tiles_of(r, k, self.tensors[r.name]) for k, r in enumerate(self.requests)]
         check_length(sum(len(part) for part in parts))
@@ -72,7 +73,7 @@ class Log:
 
 
 def check_length(events: int) -> None:
-    """InputError for too many events."""
+    """Raise InputError for too many events."""
     if events > MOST_EVENTS:
         raise InputError("--trace", f"{events} events or more", f"at most {MOST_EVENTS}", "a smaller grid")
 
@@ -95,7 +96,7 @@ def tiles_of(request: Request, which: int, tensor: Tensor) -> Integers:
 
 
 def rectangles(words: Integers, width: int) -> Integers:
-    """The tiles that cover words, in rows of this width: (row, column, rows, columns, how many words are asked for)."""
+    """The tiles that cover words, in rows of this width: (row, column, rows, columns, number of words requested)."""
     places, times = np.unique(words, return_counts=True)
     new = np.r_[True, (np.diff(places) > 1) | (places[1:] % width == 0)]
     begin = np.flatnonzero(new)

@@ -1,4 +1,4 @@
-"""The schedule and tiles of iosim whose words are nearest to those of a kernel, and where they differ."""
+"""The schedule and tiles of iosim whose traffic is nearest to that of a kernel, and the differences."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Nearest:
 
     @property
     def distance_words(self) -> int:
-        """Words that the two differ by, over all tensors."""
+        """The sum of the differences in words, over all tensors."""
         return distance(self.words, self.kernel)
 
     @property
@@ -47,7 +47,7 @@ class Nearest:
         return self.distance_words == 0
 
     def differences(self) -> list[str]:
-        """Where the words differ, a sentence for each tensor and way."""
+        """A sentence for each difference in the words that are read or written of a tensor."""
         found = []
         for name in {**self.words, **self.kernel}:
             both = (words.get(name, (0, 0)) for words in (self.kernel, self.words))
@@ -70,7 +70,7 @@ class Nearest:
 
 
 def difference(name: str, way: str, own: int, other: int, schedule: str) -> str:
-    """One difference in a sentence."""
+    """The sentence about one difference."""
     if not other:
         return f"{name} is {way}, {own} words, and not at all in {schedule}"
     if not own:
@@ -81,13 +81,13 @@ def difference(name: str, way: str, own: int, other: int, schedule: str) -> str:
 
 
 def distance(one: Words, two: Words) -> int:
-    """Words that differ, read and written apart, over all tensors."""
+    """The sum of the differences in words read and in words written, over all tensors."""
     pairs = ((one.get(name, (0, 0)), two.get(name, (0, 0))) for name in {**one, **two})
     return sum(abs(a - c) + abs(b - d) for (a, b), (c, d) in pairs)
 
 
 def tensor_names(arguments: Collection[str], given: Mapping[str, str]) -> dict[str, str]:
-    """Which tensor of attention an argument is: what is `given`, else by its name. Others keep their own name."""
+    """{argument: tensor of attention}, as `given`, else by its name. Other arguments keep their names."""
     for name, tensor in given.items():
         if name not in arguments or tensor not in NAMES.values():
             raise InputError(
@@ -105,13 +105,13 @@ def tensor_names(arguments: Collection[str], given: Mapping[str, str]) -> dict[s
 
 
 def plain_name(name: str) -> str:
-    """The name of an argument without what says that it is a pointer: `q` for `Q_ptr`."""
+    """The name of an argument in lower case, without a mark that it is a pointer: `q` for `Q_ptr`."""
     return name.lower().strip("_").removesuffix("ptr").removeprefix("ptr").strip("_")
 
 
 def nearest(words: Words, problem: Attention, products: Collection[tuple[int, int]] = ()) -> Nearest:
-    """The schedule and tiles with the least distance. Of equal ones those come first whose tiles are the shape of a
-    matrix product in the kernel (`products`)."""
+    """The schedule and tiles with the least distance. At equal distance, tiles that have the shape of a matrix product
+    in the kernel (`products`) are preferred."""
     sizes = sorted({*PROFILE_TILES, *(n for pair in products for n in pair)})
     found = {
         (name, pair): own
@@ -127,7 +127,7 @@ def nearest(words: Words, problem: Attention, products: Collection[tuple[int, in
 
 
 def unlikely(name: str, pair: tuple[int, int], products: Collection[tuple[int, int]]) -> tuple[int, ...]:
-    """Reasons against a schedule and its tiles, the strongest first: a key to sort by."""
+    """A sort key for choices at equal distance: reasons against a schedule and its tiles, the strongest first."""
     q, k = pair
     odd = sum(n & (n - 1) != 0 for n in pair)
     return pair not in products, list(SCHEDULES).index(name), odd, k > q, -k, -q

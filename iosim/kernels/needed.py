@@ -1,4 +1,4 @@
-"""Which values of a kernel are needed to know the words that it moves: all that lead to addresses, masks and bounds."""
+"""The values of a kernel that decide the words that it moves: all that addresses, masks and bounds depend on."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Iterable
 
 from .code import MEMORY, Code, Operation
 
-MASK_AT = {"tt.load": 1, "tt.store": 2, "tt.atomic_rmw": 2}  # where the mask stands among the operands
-CONTROL = {"scf.for": 3, "scf.if": 1, "scf.while": 0, "scf.condition": 1, "cf.cond_br": 1, "cf.br": 0}  # first operands
+MASK_AT = {"tt.load": 1, "tt.store": 2, "tt.atomic_rmw": 2}  # the index of the mask among the operands
+CONTROL = {"scf.for": 3, "scf.if": 1, "scf.while": 0, "scf.condition": 1, "cf.cond_br": 1, "cf.br": 0}  # how many first operands decide
 
 
 def pointer_of(operation: Operation) -> int:
-    """The operand that says where an operation loads from or stores to."""
+    """The operand with the address that an operation loads from or stores to."""
     return operation.operands[0]
 
 
 def mask_of(operation: Operation) -> int | None:
-    """The operand that says which lanes of an operation are on; None if all are."""
+    """The operand with the mask of an operation; None without one."""
     at = MASK_AT.get(operation.name)
     return operation.operands[at] if at is not None and len(operation.operands) > at else None
 
@@ -35,7 +35,7 @@ def needed_values(code: Code) -> set[int]:
 
 
 def asked_by(operation: Operation) -> Iterable[int]:
-    """The values that an operation must know for its own sake."""
+    """The operands of an operation that are needed even if its results are not."""
     if operation.name in MEMORY:
         mask = mask_of(operation)
         return (pointer_of(operation),) if mask is None else (pointer_of(operation), mask)

@@ -1,7 +1,7 @@
 """Integers and truth values of many programs at once, kept in parts so that arrays stay small.
 
 An array has an axis of programs and then those of the tensor; an axis of length 1 stands for equal elements. A number
-is the sum of a part that depends on the program, one that depends on the lane, and one that depends on both. A mask is
+is the sum of three parts: one depends on the program, one on the lane, and one on both. A mask is
 the conjunction of such parts. Most addresses need no part that depends on both, so they cost as little as one program.
 """
 
@@ -28,7 +28,7 @@ def lane_axes(array: Elements) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Number:
-    """The sum of three parts: of the program, of the lane, and of both (None where there is none)."""
+    """The sum of three parts, which depend on the program, on the lane, and on both (None if there is no such part)."""
 
     programs: Integers
     lanes: Integers
@@ -36,7 +36,7 @@ class Number:
 
     @classmethod
     def of(cls, array: Integers) -> Number:
-        """The number of an array, in parts where it is a sum of them."""
+        """The Number of an array, in separate parts if it is a sum of them."""
         first = array[(slice(None), *[slice(0, 1)] * (array.ndim - 1))]
         if len(array) == 1:
             return cls(first, array - first)
@@ -60,7 +60,7 @@ class Number:
 
     @property
     def uniform(self) -> int | None:
-        """The integer that it is everywhere, or None."""
+        """Its value if all elements are equal, else None."""
         if self.mixed is not None or self.programs.size != 1 or self.lanes.any():
             return None
         return int(self.programs.flat[0])
@@ -72,7 +72,7 @@ class Number:
         return sum(int(part.min()) for part in parts), sum(int(part.max()) for part in parts)
 
     def each(self, change: Callable[[Integers], Integers]) -> Number:
-        """The number of changed parts, where the change is one of shape or of a factor."""
+        """The Number with each part changed, by a change of shape or by a factor."""
         mixed = None if self.mixed is None else change(self.mixed)
         return Number(change(self.programs), change(self.lanes), mixed)
 
@@ -96,7 +96,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Mask:
-    """The conjunction of a part of the program, a part of the lane, and any number of parts of both."""
+    """The conjunction of parts: one depends on the program, one on the lane, and any number depend on both."""
 
     programs: Truths
     lanes: Truths
@@ -104,7 +104,7 @@ class Mask:
 
     @classmethod
     def of(cls, array: Truths) -> Mask:
-        """The mask of an array. It is a part of the program if the lanes of each program agree."""
+        """The Mask of an array. It depends only on the program if all lanes of each program agree."""
         axes = lane_axes(array)
         yes, no = np.asarray(array.all(axis=axes, keepdims=True)), np.asarray(array.any(axis=axes, keepdims=True))
         if bool((yes == no).all()):
@@ -121,7 +121,7 @@ class Mask:
         return found
 
     def each(self, change: Callable[[Truths], Truths]) -> Mask:
-        """The mask of parts whose shape was changed."""
+        """The Mask with the shape of each part changed."""
         return Mask(change(self.programs), change(self.lanes), tuple(change(part) for part in self.mixed))
 
     def __and__(self, other: Mask) -> Mask:
@@ -140,14 +140,14 @@ Known = Number | Mask | Pointer
 
 
 def reshaped(value: Known, change: Callable[[Elements], Elements]) -> Known:
-    """A value whose arrays have another shape."""
+    """The value with its arrays in another shape."""
     if isinstance(value, Pointer):
         return Pointer(value.argument, value.offset.each(change))  # type: ignore[arg-type]
     return value.each(change)  # type: ignore[arg-type]
 
 
 def chosen(where: Truths, yes: Known, no: Known) -> Known | None:
-    """One value where a truth holds and the other elsewhere; None for pointers into two arguments."""
+    """`yes` where the condition holds, `no` elsewhere; None for pointers into two arguments."""
     if isinstance(yes, Pointer) and isinstance(no, Pointer):
         if yes.argument != no.argument:
             return None
@@ -165,7 +165,7 @@ def chosen(where: Truths, yes: Known, no: Known) -> Known | None:
 
 
 def wrapped(number: Number, bits: int) -> Number:
-    """A number as `bits` bits hold it. It is returned as it is if it fits."""
+    """A number reduced to `bits` bits. It is returned as it is if it fits."""
     least, most = number.range
     half = 1 << (bits - 1)
     if bits >= 64 or (-half <= least and most < half):

@@ -1,6 +1,6 @@
-"""What single operations compute on integers and truth values: a table from their names to functions.
+"""The meaning of single operations on integers and truth values: a table from their names to functions.
 
-Arithmetic has the width of its type and wraps as the GPU's does. Floating-point numbers are not computed.
+Arithmetic wraps at the width of its type, as on the GPU. Floating-point numbers are not computed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def as_mask(value: Known, operation: Operation) -> Mask:
 
 
 def typed(number: Number, type: Type) -> Known:
-    """A number as its type holds it: wrapped, or a truth value for `i1`."""
+    """A number in its type: wrapped around, or a truth value for `i1`."""
     return Mask.of(number.array & 1 != 0) if type.bits == 1 else wrapped(number, type.bits)
 
 
@@ -46,7 +46,7 @@ def unsigned(array: Integers, bits: int) -> NDArray[np.uint64]:
 
 
 def divided(a: Integers, b: Integers) -> Integers:
-    """The quotient rounded towards zero; 0 where the divisor is 0, which a program must not use."""
+    """The quotient rounded towards zero. It is 0 where the divisor is 0: a correct program does not use it."""
     b = np.where(b == 0, 1, b)
     return np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))
 
@@ -56,7 +56,7 @@ def remainder(a: Integers, b: Integers) -> Integers:
 
 
 def of_unsigned(change: Callable[[NDArray[np.uint64], NDArray[np.uint64]], NDArray[np.uint64]]) -> Rule:
-    """An operation on integers without a sign."""
+    """The rule of an operation on unsigned integers."""
 
     def rule(operation: Operation, values: Sequence[Known]) -> Known:
         bits = operation.types[0].bits
@@ -67,7 +67,7 @@ def of_unsigned(change: Callable[[NDArray[np.uint64], NDArray[np.uint64]], NDArr
 
 
 def of_arrays(change: Callable[[Integers, Integers], Integers]) -> Rule:
-    """An operation on integers with a sign."""
+    """The rule of an operation on signed integers."""
 
     def rule(operation: Operation, values: Sequence[Known]) -> Known:
         a, b = (as_number(value, operation).array for value in values)
@@ -77,7 +77,7 @@ def of_arrays(change: Callable[[Integers, Integers], Integers]) -> Rule:
 
 
 def of_numbers(change: Callable[[Number, Number], Number]) -> Rule:
-    """An operation that keeps the parts of numbers apart."""
+    """The rule of an operation that keeps the parts of numbers separate."""
 
     def rule(operation: Operation, values: Sequence[Known]) -> Known:
         a, b = (as_number(value, operation) for value in values)
@@ -87,7 +87,7 @@ def of_numbers(change: Callable[[Number, Number], Number]) -> Rule:
 
 
 def of_truths(change: Callable[[Truths, Truths], Truths], bits: Callable[[Integers, Integers], Integers]) -> Rule:
-    """An operation on truth values, or on the bits of integers."""
+    """The rule of an operation on truth values, or on the bits of integers."""
 
     def rule(operation: Operation, values: Sequence[Known]) -> Known:
         if operation.types[0].bits != 1:
@@ -99,12 +99,12 @@ def of_truths(change: Callable[[Truths, Truths], Truths], bits: Callable[[Intege
 
 
 def compared(operation: Operation, values: Sequence[Known]) -> Known:
-    """`arith.cmpi`. Its predicates are those of MLIR: eq ne slt sle sgt sge ult ule ugt uge."""
+    """The result of `arith.cmpi`. Its predicates are those of MLIR: eq ne slt sle sgt sge ult ule ugt uge."""
     if all(isinstance(value, Pointer) for value in values):
         raise Refusal(operation, "a comparison of addresses")
     one, two = (as_number(value, operation) for value in values)
     number = operation.numbers["predicate"]
-    if number >= len(COMPARISONS):  # those without a sign, which begin with `less`
+    if number >= len(COMPARISONS):  # unsigned predicates, which start again with `less`
         bits = operation.operand_types[0].bits
         a, b = unsigned(one.array, bits), unsigned(two.array, bits)
         return Mask.of(COMPARISONS[number - 4](a, b))
@@ -115,9 +115,9 @@ COMPARISONS = (np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.gr
 
 
 def decided(difference: Number, predicate: int) -> Mask | None:
-    """Whether a difference is below 0 (or what the predicate says), if all lanes of each program agree; else None.
+    """The comparison of a difference with 0, if all lanes of each program agree; else None.
 
-    It looks at the ends of a program's range only.
+    It looks only at the ends of a program's range.
     """
     if difference.mixed is not None or difference.lanes.size == 1 or predicate < COMPARISONS.index(np.less):
         return None
@@ -127,7 +127,7 @@ def decided(difference: Number, predicate: int) -> Mask | None:
 
 
 def selected(operation: Operation, values: Sequence[Known]) -> Known:
-    """`arith.select`."""
+    """The result of `arith.select`."""
     where, yes, no = values
     found = chosen(as_mask(where, operation).array, yes, no)
     if found is None:
@@ -136,7 +136,7 @@ def selected(operation: Operation, values: Sequence[Known]) -> Known:
 
 
 def moved(operation: Operation, values: Sequence[Known]) -> Known:
-    """`tt.addptr`: the distance is in elements of what the pointer points to."""
+    """The result of `tt.addptr`. The distance is in elements of the type that the pointer points to."""
     pointer, distance = values
     if not isinstance(pointer, Pointer):
         raise Refusal(operation, "an address that is no argument of the kernel")
@@ -145,7 +145,7 @@ def moved(operation: Operation, values: Sequence[Known]) -> Known:
 
 
 def splat(operation: Operation, values: Sequence[Known]) -> Known:
-    """A scalar as a tensor of equal elements, which keeps axes of length 1."""
+    """A scalar as a tensor of equal elements, stored with axes of length 1."""
     ones = (1,) * len(operation.types[0].shape)
     return reshaped(values[0], lambda part: part.reshape(len(part), *ones))
 
@@ -155,7 +155,7 @@ def expanded(operation: Operation, values: Sequence[Known]) -> Known:
 
 
 def same(operation: Operation, values: Sequence[Known]) -> Known:
-    """The value itself, where only its type changes."""
+    """The value itself, for operations that only change its type."""
     value = values[0]
     return typed(value, operation.types[0]) if isinstance(value, Number) and operation.types[0].is_integer else value
 
@@ -173,7 +173,7 @@ def whole(part: Elements, shape: Sequence[int]) -> Elements:
 
 
 def in_order(operation: Operation, values: Sequence[Known]) -> Known:
-    """`tt.reshape`: the elements in order, in another shape."""
+    """The result of `tt.reshape`: the same elements in order, in another shape."""
     old, new = operation.operand_types[0].shape, operation.types[0].shape
 
     def change(part: Elements) -> Elements:
@@ -184,7 +184,7 @@ def in_order(operation: Operation, values: Sequence[Known]) -> Known:
 
 
 def transposed(operation: Operation, values: Sequence[Known]) -> Known:
-    """`tt.trans`: the axes in another order."""
+    """The result of `tt.trans`: the axes in another order."""
     return reshaped(values[0], lambda part: part.transpose(0, *(axis + 1 for axis in operation.order)))
 
 
@@ -193,7 +193,7 @@ REDUCTIONS = {"arith.addi": np.add, "arith.maxsi": np.maximum, "arith.minsi": np
 
 
 def combined(operation: Operation, values: Sequence[Known]) -> Known:
-    """`tt.reduce` and `tt.scan` with one operation in their body."""
+    """The result of `tt.reduce` or `tt.scan` with one operation in the body."""
     body = [o.name for o in operation.regions[0][0].operations[:-1]]
     if len(values) != 1 or len(body) != 1 or body[0] not in REDUCTIONS:
         raise Refusal(operation, f"a reduction by {', '.join(body) or 'nothing'}")
@@ -204,13 +204,13 @@ def combined(operation: Operation, values: Sequence[Known]) -> Known:
 
 
 def ranged(operation: Operation, values: Sequence[Known]) -> Known:
-    """`tt.make_range`: the lanes' numbers."""
+    """The result of `tt.make_range`: the indices of the lanes."""
     first, end = operation.numbers["start"], operation.numbers["end"]
     return Number(np.zeros((1, 1), np.int64), np.arange(first, end, dtype=np.int64)[None])
 
 
 def constant(operation: Operation, values: Sequence[Known]) -> Known:
-    """`arith.constant`, of integers that are equal in all lanes."""
+    """The value of `arith.constant`, for integers that are equal in all lanes."""
     if operation.constant is None or not operation.types[0].is_integer:
         raise Refusal(operation, f"a constant of type {operation.types[0].element} or of unequal lanes")
     return typed(Number.constant(operation.constant, len(operation.types[0].shape)), operation.types[0])
@@ -259,7 +259,7 @@ RULES: dict[str, Rule] = {
 
 
 def result_of(operation: Operation, values: Sequence[Known]) -> Known:
-    """What an operation with one result computes."""
+    """The result of an operation with one result."""
     rule = RULES.get(operation.name)
     if rule is None:
         raise Refusal(operation, f"{operation.name} in an address, a mask or a loop bound")

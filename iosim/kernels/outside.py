@@ -1,7 +1,7 @@
-"""Words that lie outside of a tensor's shape: a note, or a fault where a whole request does, with the kernel's line.
+"""Notes on words outside of a tensor's shape, with the kernel's line. A request wholly outside is a fault.
 
-A tile at the edge reaches over the end where its mask is missing. A request without one word inside says more: the
-shape that was given does not suit the kernel. Tensors of a script are parts of others, so of these it is only told.
+If a mask is missing, a tile at the edge reaches over the end. A request without a word inside means more: the given
+shape does not suit the kernel. Tensors of a script may be parts of others, so for them there is only a note.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def outside(
 
 
 def check(name: str, tensor: Tensor, way: str, line: str, requests: Requests) -> None:
-    """Fault if a request has no word inside of its tensor."""
+    """Raise a Fault if a request has no word inside of its tensor."""
     away, all = requests.behind(tensor.reach * tensor.word_bytes)
     if away:
         what = f"{away} of {all} requests of its {way} have no word inside of {name}, which is {tensor}"
@@ -44,7 +44,7 @@ def check(name: str, tensor: Tensor, way: str, line: str, requests: Requests) ->
 
 
 def note(name: str, tensor: Tensor, ways: Mapping[str, int], requests: Mapping[tuple[str, ...], Requests]) -> str:
-    """What is said of words outside of one tensor."""
+    """The note on words outside of one tensor."""
     counts = ", ".join(f"{words} words of its {way}" for way, words in ways.items())
     size = tensor.reach * tensor.word_bytes
     lines = [line for (who, way, line), r in requests.items() if who == name and way in ways and reaches_over(r, size)]
@@ -55,6 +55,6 @@ def note(name: str, tensor: Tensor, ways: Mapping[str, int], requests: Mapping[t
 
 
 def reaches_over(requests: Requests, size: int) -> bool:
-    """Whether some byte lies before or behind a tensor of this size."""
+    """Whether some byte lies before the start or after the end of a tensor of this size."""
     first, end = requests.covered()
     return bool(len(first)) and bool(first[0] < 0 or end[-1] > size)

@@ -16,7 +16,7 @@ MOST_SHOWN = 600  # characters of a fault
 
 
 class Fault(InputError):
-    """What is wrong in the user's file. What a compiler says of it is shown whole, which an InputError cuts."""
+    """An error in the user's file. It shows a compiler's message in full, which an InputError would cut."""
 
     def __init__(self, where: str, found: str, allowed: str, hint: str = ""):
         super().__init__(where, found, allowed, hint)
@@ -43,7 +43,7 @@ def file_of(function: JITFunction) -> str:
 
 
 def definition(function: JITFunction, parameter: str | None = None) -> str:
-    """The line of a function's `def`, or the one with a parameter of it."""
+    """The line of a function's `def`, or the line with its `parameter`."""
     line = first_line(function)
     if parameter is not None:
         (tree,) = ast.parse(function.src).body
@@ -53,7 +53,7 @@ def definition(function: JITFunction, parameter: str | None = None) -> str:
 
 
 def function_of(function: JITFunction, source: str) -> JITFunction | None:
-    """The function with this text: a kernel, or one that it calls."""
+    """The function with this source: a kernel, or a function that it calls."""
     return next((each for each in called(function) if each.src == source), None)
 
 
@@ -63,7 +63,7 @@ def of_triton(function: JITFunction) -> bool:
 
 
 def called(function: JITFunction) -> Iterator[JITFunction]:
-    """A function, and those of `@triton.jit` that it may call, at any depth."""
+    """A function, and the functions of `@triton.jit` that it may call, at any depth."""
     from triton.runtime.jit import JITFunction
 
     seen: set[int] = set()

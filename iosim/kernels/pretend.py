@@ -1,7 +1,7 @@
-"""PyTorch's tensors without memory, on a GPU that is not there. Whole numbers keep their values where that is cheap.
+"""PyTorch's tensors without memory, on a GPU that is not there. Small tensors of integers keep their values.
 
-PyTorch's own fake tensors have the shapes. Beside a fake tensor of integers stands its value, computed by the same
-operation on the CPU, so that page tables, lengths and routes which a script makes are known.
+PyTorch's own fake tensors have the shapes. A fake tensor of integers also keeps its values, which the same operations
+compute on the CPU. So page tables, lengths and routes that a script makes are known.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ VALUES = "_iosim_values"
 
 @contextmanager
 def pretended_tensors() -> Iterator[None]:
-    """New tensors are pretended meanwhile, and PyTorch says that there is an H100."""
+    """Let new tensors be pretended inside the `with` block, while PyTorch reports an H100."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
@@ -83,7 +83,7 @@ def on_the_cpu():  # type: ignore[no-untyped-def]
 def device_for(own: Callable[[Value], Value]) -> Callable[[Value], Value]:
     """The device of a pretended tensor: a GPU where a script reads `x.device`, and the CPU for PyTorch itself.
 
-    PyTorch asks in the same way, so the instruction that is under way tells who asks.
+    PyTorch reads `x.device` as well, so the running instruction decides who is asking.
     """
     import dis
     import sys
@@ -100,7 +100,7 @@ def device_for(own: Callable[[Value], Value]) -> Callable[[Value], Value]:
 
 
 def properties() -> Value:
-    """What PyTorch says of an H100, as far as launches ask."""
+    """The properties of an H100 that launches ask PyTorch for."""
     from types import SimpleNamespace
 
     return SimpleNamespace(
@@ -149,7 +149,7 @@ def kept_values():  # type: ignore[no-untyped-def]
             elif function._schema.is_mutable:
                 for v in given[:1]:
                     if hasattr(v, VALUES):
-                        delattr(v, VALUES)  # it is no longer known
+                        delattr(v, VALUES)  # its value is no longer known
             return made
 
     from torch._subclasses.fake_tensor import FakeTensor
@@ -159,7 +159,8 @@ def kept_values():  # type: ignore[no-untyped-def]
 
 
 def values_of(tensor: Value, reach: int) -> Elements | None:
-    """The integers of a pretended tensor in the order of memory, from its first to its last, where they are known."""
+    """The integers of a pretended tensor in the order of memory, from its first to its last; None if they are not
+    known."""
     kept = getattr(tensor, VALUES, None)
     if kept is None:
         return None

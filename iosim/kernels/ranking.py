@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def ranked(answers: list[Explained]) -> list[Explained]:
     """The answers for configurations, best first: those that fit, then by predicted seconds.
 
-    Of equal ones the parts of the time count, then bytes, then how many programs share a multiprocessor.
+    Ties are broken by the parts of the time, then by bytes, then by the programs that share a multiprocessor.
     """
     return sorted(answers, key=rank)
 
@@ -28,12 +28,12 @@ def rank(answer: Explained) -> tuple[float, ...]:
 
 
 def ranking(answers: list[Explained]) -> Rows:
-    """A row for each configuration, in short."""
+    """A short row for each configuration."""
     return [row_of(answer) for answer in answers]
 
 
 def row_of(answer: Explained) -> Row:
-    """What decides the place of a configuration."""
+    """The numbers that decide the rank of a configuration."""
     return {
         **{name: plain_value(value) for name, value in answer.constants.items()},
         "warps": answer.num_warps,

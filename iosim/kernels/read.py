@@ -1,7 +1,7 @@
 """Reads the compiler's code of a kernel (Triton's TTIR) through Triton's own bindings into plain values (code.py).
 
-Tested with Triton 3.6 and 3.9. What has no binding is read from text (attributes.py); so is the place of an operation,
-which Triton prints as `loc("name"("file.py":12:3))`.
+Tested with Triton 3.6 and 3.9. Attributes without a binding are read from text (attributes.py). So is the place of an
+operation, which Triton prints as `loc("name"("file.py":12:3))`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ class OperationOfTriton(Protocol):
 
 
 class Reader:
-    """Builds the tree of a module from a walk over it, in which a region's operations come before their owner."""
+    """Builds the tree of a module from a walk in which the operations of a region come before the operation that owns
+    it."""
 
     def __init__(self, text: str) -> None:
         self.attributes = Attributes(text)

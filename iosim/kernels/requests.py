@@ -1,6 +1,6 @@
-"""What programs ask memory for: patterns of words, and where each starts. Words, distinct words and sectors follow.
+"""The memory requests of programs: patterns of words, with their starts. They give words, distinct words and sectors.
 
-Most programs ask for the same pattern at another place. So a launch is a few patterns with many starts.
+Most programs request the same pattern from different starts. So a launch is a few patterns with many starts.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
     Lanes = TypeVar("Lanes", Integers, Truths)
 
-MOST_STARTS = 1 << 22  # that are kept before equal ones are put together
-MOST_PIECES = 1 << 22  # intervals that are joined at a time
+MOST_STARTS = 1 << 22  # starts that are kept before equal ones are merged
+MOST_PIECES = 1 << 22  # intervals that are merged at a time
 
 
 @dataclass
 class Pattern:
-    """Words at fixed distances, asked for together: bytes from the first of them, in order, and their starts.
+    """Words at fixed distances that one request asks for: their bytes from the first word, in order, and the starts.
 
-    A word that several lanes ask for stands there several times.
+    A word that several lanes ask for is listed several times.
     """
 
     offsets: Integers
@@ -37,7 +37,7 @@ class Pattern:
     waiting: int = 0
 
     def add(self, starts: Integers) -> None:
-        """Ask for the pattern at these places."""
+        """Add requests for the pattern at these starts."""
         self.starts.append(starts)
         self.counts.append(np.ones_like(starts))
         self.waiting += len(starts)
@@ -45,7 +45,7 @@ class Pattern:
             self.gather()
 
     def gather(self) -> tuple[Integers, Integers]:
-        """The places in order, each once, with how often the pattern is asked for there."""
+        """(the distinct starts in order, the number of requests at each)."""
         starts, inverse = np.unique(np.concatenate(self.starts), return_inverse=True)
         counts = np.zeros(len(starts), np.int64)
         np.add.at(counts, inverse, np.concatenate(self.counts))
@@ -54,12 +54,12 @@ class Pattern:
 
     @property
     def words(self) -> int:
-        """Words that were asked for, in all."""
+        """The number of words in all requests."""
         return len(self.offsets) * int(self.gather()[1].sum())
 
     @property
     def sectors(self) -> int:
-        """Sectors that the requests touch. A sector counts once for each request that touches it."""
+        """The sectors that requests touch. A sector counts once for each request that touches it."""
         starts, counts = self.gather()
         total = 0
         for rest in np.unique(starts % SECTOR_BYTES):
@@ -75,7 +75,7 @@ class Pattern:
         return int(counts[away].sum()), int(counts.sum())
 
     def pieces(self) -> Iterator[tuple[Integers, Integers]]:
-        """The bytes that it covers, as intervals (first, end), some at a time."""
+        """The bytes that it covers, as intervals (first, end), in chunks."""
         offsets = np.unique(self.offsets)
         breaks = np.flatnonzero(np.diff(offsets) > self.word_bytes)
         first, end = offsets[[0, *(breaks + 1)]], offsets[[*breaks, -1]] + self.word_bytes
@@ -103,13 +103,13 @@ class Requests:
 
     def __init__(self, note: Callable[[Integers, Integers, Integers], None] | None = None) -> None:
         self.note = note
-        """Is told each request: bytes from the first of its words, the programs, and where each starts."""
+        """A function that is called for each request with (bytes from its first word, the programs, their starts)."""
         self.patterns: dict[tuple[int, bytes], Pattern] = {}
         self.lanes = 0
-        """Lanes that could have asked, those that are masked off included."""
+        """The number of lanes, including those that are masked off."""
 
     def add(self, offset: Number, mask: Mask | None, shape: tuple[int, ...], word_bytes: int, on: Truths) -> None:
-        """The request of the programs that are `on`, for words at these bytes where the mask holds."""
+        """Add a request of the programs that are `on`, for the words at `offset` where the mask holds."""
         self.lanes += int(np.prod(shape, dtype=np.int64)) * int(on.sum())
         lanes = np.ones((1,) * (len(shape) + 1), np.bool_) if mask is None else mask.lanes
         if mask is not None:
@@ -127,14 +127,14 @@ class Requests:
     def _ask(
         self, offset: Integers, mask: Truths, shape: tuple[int, ...], word: int, base: Integers, programs: Integers
     ) -> None:
-        """The same request of several programs, which start at `base`."""
+        """Add the same request of several programs, which start at `base`."""
         if len(base) == 0:
             return
         on = np.broadcast_to(mask[0], shape)
         self._keep(np.broadcast_to(offset[0], shape)[on], word, base, programs)
 
     def _keep(self, offsets: Integers, word: int, base: Integers, programs: Integers) -> None:
-        """Note a request for words at these distances from each base."""
+        """Record a request for words at these distances from each base."""
         if offsets.size == 0:
             return
         least = offsets.min()
@@ -150,7 +150,7 @@ class Requests:
     def _ask_one_by_one(
         self, offset: Number, mask: Mask | None, shape: tuple[int, ...], word: int, programs: Integers
     ) -> None:
-        """Requests of programs that are not all alike: those that differ only in their start are asked together."""
+        """Add requests of programs that are not all alike. Those that differ only in their start are added together."""
         places = offset.array
         truths = np.ones((1,) * places.ndim, np.bool_) if mask is None else mask.array
         step = max(1, MOST_PIECES // max(1, int(np.prod(shape))))
@@ -165,17 +165,17 @@ class Requests:
 
     @property
     def words(self) -> int:
-        """Words that were asked for."""
+        """The number of words in all requests."""
         return sum(pattern.words for pattern in self.patterns.values())
 
     @property
     def byte_count(self) -> int:
-        """Bytes that were asked for."""
+        """The number of bytes in all requests."""
         return sum(pattern.words * pattern.word_bytes for pattern in self.patterns.values())
 
     @property
     def sectors(self) -> int:
-        """Sectors that requests touch, each once a request."""
+        """The sectors that requests touch. A sector counts once for each request."""
         return sum(pattern.sectors for pattern in self.patterns.values())
 
     def behind(self, size: int) -> tuple[int, int]:
@@ -184,7 +184,7 @@ class Requests:
         return sum(away for away, _ in pairs), sum(all for _, all in pairs)
 
     def covered(self) -> tuple[Integers, Integers]:
-        """The bytes that were asked for at least once, as intervals in order."""
+        """The bytes that were requested at least once, as intervals in order."""
         return joined(piece for pattern in self.patterns.values() for piece in pattern.pieces())
 
 
@@ -203,7 +203,7 @@ def edge_programs(mask: Mask | None, on: Truths) -> Truths:
 
 
 def alike(places: Integers, on: Truths) -> Sequence[Integers]:
-    """Groups of rows that differ only in where they start."""
+    """Groups of rows that differ only in their start."""
     rows = np.where(on, places - places[:, :1], np.iinfo(np.int64).min)
     text = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.itemsize * rows.shape[1]))).ravel()
     _, inverse = np.unique(text, return_inverse=True)

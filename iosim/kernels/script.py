@@ -1,6 +1,6 @@
-"""Runs a script with its launches caught: each is noted with its arguments, and none is run.
+"""Runs a script and catches its launches: each is recorded with its arguments, and none is run.
 
-With PyTorch its tensors take no memory (pretend.py). Without it a script can launch kernels with `iosim.tensor`.
+If PyTorch is installed, its tensors take no memory (pretend.py). Without it a script can use `iosim.tensor`.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class Caught:
 
     @property
     def line(self) -> str:
-        """Where the script launches it."""
+        """The line of the script with the launch."""
         return f"{self.path.name}, line {self.number}"
 
     @property
     def quoted(self) -> str:
-        """Where the script launches it, with the text of the line."""
+        """The line of the script with the launch, and its text."""
         return place(str(self.path), self.number).replace(str(self.path), self.path.name, 1)
 
     def check(self) -> None:
@@ -52,14 +52,14 @@ class Caught:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """Launches with the same key have the same answer."""
+        """A key. Launches with the same key have the same answer."""
         return (id(self.kernel.found), str(self.grid) if not callable(self.grid) else "",
                 tuple((name, described(value)) for name, value in self.arguments.items()),
                 self.num_warps, self.num_stages)  # fmt: skip
 
 
 def described(value: Value) -> object:
-    """What of an argument decides the answer."""
+    """The properties of an argument that decide the answer."""
     from .arguments import Tensor
 
     if isinstance(value, Tensor):
@@ -69,7 +69,7 @@ def described(value: Value) -> object:
 
 
 def caught_launches(file: str, capability: int = 90) -> tuple[list[Caught], str | None]:
-    """The launches of a script in order, and why it ended early if it did."""
+    """(the launches of a script in order, the error that ended it early or None)."""
     require_triton()
     if "\0" in file or not Path(file).is_file():
         raise InputError("--script", file, "a Python file that launches kernels")
@@ -95,7 +95,7 @@ def caught_launches(file: str, capability: int = 90) -> tuple[list[Caught], str 
 def note_in(
     found: list[Caught], path: Path, kernel: object, values: tuple[Value, ...], named: Mapping[str, Value]
 ) -> None:
-    """Keep a launch."""
+    """Append a launch to `found`."""
     found.append(note(path, kernel, values, named))
 
 
@@ -112,7 +112,7 @@ def run_as_main(path: Path) -> None:
 
 
 def tensors() -> AbstractContextManager[None]:
-    """PyTorch's tensors without memory, if PyTorch is there."""
+    """A context in which PyTorch's tensors take no memory, if PyTorch is installed."""
     if find_spec("torch") is None:
         return nullcontext()
     from .pretend import pretended_tensors
@@ -121,7 +121,7 @@ def tensors() -> AbstractContextManager[None]:
 
 
 def note(path: Path, found: object, values: tuple[Value, ...], named: Mapping[str, Value]) -> Caught:
-    """A launch as it was asked for."""
+    """The caught launch of a kernel with its arguments."""
     kernel, number = Kernel(found), line_of(path)
     given = {**dict(zip(kernel.parameters, values, strict=False)), **named}
     arguments = {}
@@ -137,7 +137,7 @@ def note(path: Path, found: object, values: tuple[Value, ...], named: Mapping[st
 
 
 def options_of_launches() -> set[str]:
-    """What a launch may say beside the arguments of its kernel."""
+    """The keywords of a launch that are not arguments of its kernel."""
     from triton.backends.nvidia.compiler import CUDAOptions
 
     return {"grid", "warmup", "device", "stream", "device_type", "bin_ids", *CUDAOptions.__dataclass_fields__}
@@ -153,7 +153,7 @@ def line_of(path: Path) -> int:
 
 @contextmanager
 def launches_caught(take: Callable[[object, tuple[Value, ...], Mapping[str, Value]], None]) -> Iterator[None]:
-    """Launches of kernels of Triton are given to a function in place of being run."""
+    """Call `take` for each launch of a Triton kernel, in place of running it."""
     from triton import testing
     from triton.runtime.autotuner import Autotuner
     from triton.runtime.jit import JITFunction

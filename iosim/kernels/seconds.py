@@ -1,13 +1,13 @@
-"""The time of a launch by rates that `iosim calibrate` measured on a GPU: the largest of three parts, plus a start.
+"""The time of a launch, from rates that `iosim calibrate` measured: the largest of three parts, plus a start.
 
-- DRAM: each word that the launch asks for goes once to DRAM or comes from there.
+- DRAM: each distinct word of the launch moves to or from DRAM once.
 - L2: all sectors that requests touch pass through the L2.
-- Programs: each computes products, exponentials and other operations one after another. Where it reads it waits, the
-  first time for DRAM and then once a turn for the L2. Programs that share a multiprocessor queue for its units. They
-  start in the order of the grid wherever a place is free.
+- Programs: each computes products, exponentials and other operations one after another. It waits for its first reads
+  from DRAM, and then in each iteration for the L2. Programs that share a multiprocessor queue for its units. They start
+  in the order of the grid, wherever a place is free.
 
-No rate is fitted to a kernel. The waits are the least known part: loads ahead hide some of them, but a turn of a loop
-also waits for its own results.
+No rate is fitted to a kernel. The waits are the least known part: loads ahead hide some of them, but an iteration also
+waits for its own results.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 def time_of(
     works: Works, resources: Resources, blocks_per_sm: int, dram_bytes: int, l2_bytes: int, rates: Rates
 ) -> Time:
-    """The time of a launch whose requests touch so many bytes of the L2, and of DRAM if each word goes there once."""
+    """The time of a launch. `l2_bytes` are the bytes that requests touch in the L2; `dram_bytes` those of distinct
+    words."""
     dram, l2 = dram_bytes / rates.dram_bytes_per_second, l2_bytes / rates.l2_bytes_per_second
     places = min(blocks_per_sm, -(-works.programs // rates.sms))
     each = dram / works.programs * rates.sms
@@ -41,7 +42,8 @@ def time_of(
 
 
 def programs_seconds(works: Works, sms: int, places: int, seconds: Callable[[Work, int], float]) -> float:
-    """Seconds until the last program ends. For very many programs of several kinds all places are taken to be full."""
+    """Seconds until the last program ends. For very many programs of several kinds all places are assumed to be
+    busy."""
     kinds = list(works.counts)
     if len(kinds) == 1:
         return -(-works.programs // (sms * places)) * seconds(kinds[0], places)
@@ -53,7 +55,8 @@ def programs_seconds(works: Works, sms: int, places: int, seconds: Callable[[Wor
 
 
 def program_seconds(work: Work, resources: Resources, dram_seconds: float, together: int, rates: Rates) -> float:
-    """Seconds of one program with `together` programs on its multiprocessor, for which it keeps the DRAM busy so long.
+    """Seconds of one program while `together` programs share its multiprocessor. Its share of DRAM takes
+    `dram_seconds`.
 
     A program of fewer than 4 warps reaches only its own quarters of the multiprocessor.
     """

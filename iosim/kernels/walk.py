@@ -1,7 +1,7 @@
 """The walk over a kernel's code: every request of every program, without computing what the kernel computes.
 
 Only values that addresses, masks and bounds depend on are computed, for many programs at once. `on` says which
-programs are at a place; a branch that none takes is left out.
+programs run the current code. A branch that no program takes is left out.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Values = dict[int, Known]
 
 CHUNK_LANES = 1 << 22  # programs at a time, times the longest axis of a tensor
-MOST_TURNS = 10_000_000  # of a `while`
+MOST_TURNS = 10_000_000  # iterations of a `while`
 BRANCHES = ("cf.br", "cf.cond_br")
 HARMLESS = {  # operations that move no words of arguments
     *RULES, *DOTS, *BRANCHES, "tt.get_program_id", "tt.get_num_programs", "tt.return", "tt.fp_to_fp", "tt.clampf",
@@ -41,19 +41,19 @@ HARMLESS = {  # operations that move no words of arguments
 
 @dataclass
 class Moved:
-    """What a launch asks for: requests by (argument, kind), FLOPs of matrix products, and programs."""
+    """The requests of a launch by (argument, kind), its FLOPs of matrix products, and its programs."""
 
     requests: dict[tuple[str, ...], Requests] = field(default_factory=dict)
     works: Works = field(default_factory=Works)
     by_line: bool = False
-    """Whether the place of an operation, with the text of its line, belongs to the key of its requests."""
+    """Whether the key of a request also has the line of its operation, with the text."""
     log: Log | None = None
-    """Is told each request in order."""
+    """The log that receives each request in order."""
 
 
 @dataclass(frozen=True)
 class Launch:
-    """How a kernel is started: its grid, its numbers, and the data of arguments where it is known."""
+    """The start of a kernel: its grid, its integer arguments, and the data of tensors that are known."""
 
     grid: tuple[int, int, int]
     scalars: Mapping[str, int]
@@ -65,7 +65,7 @@ class Launch:
 
 
 def walk(code: Code, launch: Launch, by_line: bool = False, log: Log | None = None) -> Moved:
-    """All requests of a launch. Refusal for what cannot be known of them."""
+    """All requests of a launch. Raises Refusal if something about them cannot be known."""
     moved = Moved(by_line=by_line, log=log)
     needed = needed_values(code)
     longest = max((n for o in code.operations() for t in o.types for n in t.shape), default=1)
@@ -76,7 +76,8 @@ def walk(code: Code, launch: Launch, by_line: bool = False, log: Log | None = No
 
 
 def in_order_of_jumps(blocks: Sequence[Block]) -> list[int]:
-    """The blocks of a body that can be reached, each after all that lead to it. Refusal if a jump leads back."""
+    """The blocks of a body that can be reached, each after all blocks that lead to it. Raises Refusal for a jump
+    back."""
     found: list[int] = []
     under_way: list[int] = []
 
@@ -96,7 +97,7 @@ def in_order_of_jumps(blocks: Sequence[Block]) -> list[int]:
 
 
 class Programs:
-    """Some programs of a launch, at work together."""
+    """A group of programs of a launch that run together."""
 
     def __init__(self, code: Code, launch: Launch, needed: set[int], moved: Moved, first: int, count: int) -> None:
         self.code, self.launch, self.needed, self.moved = code, launch, needed, moved
@@ -111,7 +112,7 @@ class Programs:
     # ------------------------------------------------------------ values
 
     def run(self) -> None:
-        """Run the blocks of the kernel's body, each after all that lead to it."""
+        """Run the blocks of the kernel's body, each after all blocks that lead to it."""
         self.start()
         places = [np.zeros(self.count, bool) for _ in self.code.blocks]
         places[0] |= True
@@ -136,7 +137,7 @@ class Programs:
                 self.values[value] = Mask.of(scalar.array != 0) if type.bits == 1 else scalar
 
     def branches(self, last: Operation, on: Truths) -> Iterator[tuple[int, Truths, tuple[int, ...]]]:
-        """(target, programs that go there, values they take along) of the branch at the end of a block."""
+        """(target, programs that jump there, operands for it) of the branch at the end of a block."""
         if last.name not in BRANCHES:
             return
         ways = [on]
@@ -167,11 +168,11 @@ class Programs:
         return found
 
     def number(self, operation: Operation, value: int) -> Integers:
-        """A scalar of each program."""
+        """A scalar integer of each program."""
         return np.broadcast_to(as_number(self.values[value], operation).array.reshape(-1), (self.count,))
 
     def truth(self, operation: Operation, value: int) -> Truths:
-        """A truth of each program."""
+        """A scalar truth value of each program."""
         return np.broadcast_to(as_mask(self.values[value], operation).array.reshape(-1), (self.count,))
 
     # ------------------------------------------------------------ operations
@@ -187,7 +188,7 @@ class Programs:
             self.run_operation(operation, on)
 
     def run_operation(self, operation: Operation, on: Truths) -> None:
-        """Run one operation, if what it does or computes is needed."""
+        """Run one operation, if its effect or its result is needed."""
         wanted = any(result in self.needed for result in operation.results)
         if operation.name in MEMORY:
             self.request(operation, on)
@@ -219,7 +220,7 @@ class Programs:
         self.values[operation.results[0]] = result_of(operation, [self.values[v] for v in operation.operands])
 
     def request(self, operation: Operation, on: Truths) -> None:
-        """Note what an operation asks memory for."""
+        """Record the memory request of an operation."""
         pointer, mask = self.values[pointer_of(operation)], mask_of(operation)
         if not isinstance(pointer, Pointer):
             raise Refusal(operation, "an address that is no argument of the kernel")
@@ -236,7 +237,7 @@ class Programs:
         self.moved.requests[key].add(pointer.offset, where, type.shape, width, on)
 
     def loaded(self, operation: Operation, on: Truths) -> Known:
-        """What a load finds in the data of its argument."""
+        """The values of a load, from the data of its argument."""
         pointer, mask = self.values[pointer_of(operation)], mask_of(operation)
         assert isinstance(pointer, Pointer)
         name = self.code.arguments[pointer.argument]
@@ -317,11 +318,11 @@ class Programs:
                 return
             self.run_block(after, now)
             carried.turn(operation, now)
-        raise Refusal(operation, f"a loop of more than {MOST_TURNS} turns")
+        raise Refusal(operation, f"a loop of more than {MOST_TURNS} iterations")
 
 
 class Carried:
-    """The values that a loop hands from one turn to the next.
+    """The values that a loop passes from one iteration to the next.
 
     If a result is needed after the loop, programs that have left the loop keep theirs.
     """
@@ -335,12 +336,12 @@ class Carried:
         self.paths = [path for path in zip(arguments, inits, last, results, strict=True) if {path[0], path[3]} & needed]
 
     def start(self) -> None:
-        """Before the first turn."""
+        """Set the values before the first iteration."""
         values = self.programs.values
         values.update({argument: values[init] for argument, init, _, _ in self.paths})
 
     def turn(self, operation: Operation, on: Truths) -> None:
-        """After a turn of the programs that are `on`."""
+        """Set the values after an iteration of the programs that are `on`."""
         values, needed = self.programs.values, self.programs.needed
         new = {argument: values[last] for argument, _, last, _ in self.paths}
         for argument, _, _, result in self.paths:
@@ -349,7 +350,7 @@ class Carried:
         values.update(new)
 
     def end(self) -> None:
-        """After the last turn."""
+        """Set the results of the loop after the last iteration."""
         values = self.programs.values
         values.update({result: values[argument] for argument, _, _, result in self.paths if result >= 0})
 

@@ -1,7 +1,7 @@
 """Arithmetic of one program in a straight piece of a kernel's code: FLOPs of products, exponentials, other operations.
 
-An operation on a tensor counts once for each element, as in the roofline. Scalars and integers are left out: they are
-few, or address computations that the compiler moves away.
+An operation on a tensor counts once for each element, as in the roofline. Scalars and integers are left out: scalars
+are few, and the compiler hoists most address computations.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .code import Block, Operation
     from .numbers import Integers
 
-MOST_FOLLOWED = 100_000  # programs whose kinds are kept in the order of the grid
+MOST_FOLLOWED = 100_000  # programs whose kinds are recorded in the order of the grid
 
 EXPONENTIALS = ("math.exp", "math.exp2", "math.log", "math.log2", "math.sin", "math.cos", "math.tanh", "math.rsqrt",
                 "math.sqrt", "math.erf", "tt.extern_elementwise")  # fmt: skip
@@ -24,30 +24,30 @@ FLOATS = ("f16", "bf16", "f32", "f64", "f8E5M2", "f8E4M3FN")
 
 
 class Work(NamedTuple):
-    """What one program computes, and how often it waits for words that it reads."""
+    """The operations of one program, and its waits for words that it reads."""
 
     flops: int = 0
-    """Of matrix products."""
+    """FLOPs of matrix products."""
     tensor_flops: int = 0
-    """The same as products of words of 16 bits: those of 8 bits take half of the time, those of 32 twice."""
+    """FLOPs of matrix products, weighted by time: 1 for 16-bit words, 1/2 for 8-bit words, 2 for 32-bit words."""
     exponentials: int = 0
     operations: int = 0
     """Other operations on floating-point numbers."""
     waits: int = 0
-    """Turns of a loop, or straight pieces of code, that read."""
+    """The number of iterations, or of straight pieces of code, that read."""
 
 
 @dataclass
 class Works:
-    """What all programs of a launch compute. Programs of a kind do the same."""
+    """The operations of all programs of a launch. Programs of one kind do the same."""
 
     counts: dict[Work, int] = field(default_factory=dict)
-    """How many programs there are of each kind."""
+    """{kind: number of programs}."""
     order: list[Integers] | None = field(default_factory=list)
-    """The kinds of all programs in the order of the grid, by their numbers; None if there are too many programs."""
+    """The kind of each program in the order of the grid, as an index into `counts`; None for too many programs."""
 
     def add(self, rows: Integers) -> None:
-        """Note programs that follow in the grid: a row of numbers for each."""
+        """Add the next programs of the grid: a row of numbers for each."""
         import numpy as np
 
         same = len(rows) == 1 or bool((rows == rows[0]).all())
@@ -72,7 +72,7 @@ class Works:
 
 
 def work_of(block: Block) -> Work:
-    """What a program computes when it runs the operations of a block once, without what loops and branches hold."""
+    """The operations of a block that is run once, without those inside loops and branches."""
     flops = tensor_flops = exponentials = operations = 0
     for operation in block.operations:
         if operation.name in DOTS:
@@ -90,10 +90,10 @@ def work_of(block: Block) -> Work:
 
 
 def of_floats(operation: Operation) -> bool:
-    """Whether an operation takes a tensor of floating-point numbers. A choice has them in the second place."""
+    """Whether an operation takes a tensor of floating-point numbers. A `select` has it as its second operand."""
     return any(type.shape and type.element in FLOATS for type in operation.operand_types)
 
 
 def dot_flops(operation: Operation) -> int:
-    """Multiplications and additions of a matrix product, of whole tiles."""
+    """The multiplications and additions of a matrix product of whole tiles."""
     return 2 * prod(operation.types[0].shape) * operation.operand_types[0].shape[-1]

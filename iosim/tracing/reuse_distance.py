@@ -82,7 +82,8 @@ def sorted_needs(ids: Numbers, before: Numbers, weights: Numbers) -> Numbers:
 
 
 def sums_of_smaller(values: Numbers, w: Numbers) -> Numbers:
-    """The sum of w[u] over u < t with values[u] < values[t], for every index t. All values must differ.
+    """The sum of w[u] over u < t with values[u] < values[t], for every index t. Only the sums of values that occur
+    once are right.
 
     The indices are first sorted by their values. Then a radix sort, highest bit first, brings them back into their own
     order. Each bit splits every group in two: indices without the bit go left, those with it go right. An index that
