@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from .code import MEMORY, Code, Operation
 
 MASK_AT = {"tt.load": 1, "tt.store": 2, "tt.atomic_rmw": 2}  # the index of the mask among the operands
-CONTROL = {"scf.for": 3, "scf.if": 1, "scf.while": 0, "scf.condition": 1, "cf.cond_br": 1, "cf.br": 0}  # how many first operands decide
+# How many of the first operands decide control flow.
+CONTROL = {"scf.for": 3, "scf.if": 1, "scf.while": 0, "scf.condition": 1, "cf.cond_br": 1, "cf.br": 0}
 
 
 def pointer_of(operation: Operation) -> int:
