@@ -8,6 +8,7 @@ from ..counting.given import FIELDS, memory
 from .options import (
     AXES,
     Need,
+    chip_options,
     file_option,
     flag_option,
     memory_options,
@@ -36,6 +37,7 @@ from .options import (
 @memory_options
 @tile_options
 @variant_options
+@chip_options
 @file_option("A .png, .svg or .pdf file.")
 def command(
     rows: str | None, x: str | None, y: str | None, by: str | None, steps: bool, picture: str, m: str | None,

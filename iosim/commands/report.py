@@ -9,7 +9,18 @@ import click
 from ..counting.given import counts, memory
 from ..errors import InputError, MissingError
 from ..files import form_of
-from .options import D, M, N, file_option, memory_options, named_command, problem_options, tile_options, variant_options
+from .options import (
+    D,
+    M,
+    N,
+    chip_options,
+    file_option,
+    memory_options,
+    named_command,
+    problem_options,
+    tile_options,
+    variant_options,
+)
 
 
 def page_text(
@@ -37,6 +48,7 @@ def page_text(
 @memory_options
 @tile_options
 @variant_options
+@chip_options
 @file_option("Write to a file, FILE.html; - is stdout.")
 def command(
     m: str | None, m_elements: str | None, hardware: str | None, schedules: tuple[str, ...], tiles: str | None,
@@ -57,6 +69,7 @@ def command(
 @memory_options
 @tile_options
 @variant_options
+@chip_options
 @file_option("Keep the page in a file, FILE.html, and not in a temporary one.")
 def play(
     m: str | None, m_elements: str | None, hardware: str | None, schedules: tuple[str, ...], tiles: str | None,

@@ -166,7 +166,11 @@ def small_memory(found: Report, runs: Sequence[Play]) -> int:
     smaller in the same ratio, so that one sees it overflow."""
     peak = max(run.peak_words for run in runs)
     names = {run.name for run in runs}
-    given = [r for r in found.results if r.schedule in names and r.tiling == "given" and r.sram_peak_bytes]
+    given = [
+        r
+        for r in found.results
+        if r.schedule in names and r.fits is False and r.tiling == "given" and r.sram_peak_bytes
+    ]
     over = max((float(r.sram_peak_bytes or 0) / (found.M_bytes or 1) for r in given), default=1.0)
     return max(1, int(peak / max(1.0, over)))
 

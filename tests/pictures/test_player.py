@@ -187,3 +187,19 @@ def test_how_often_an_event_happens_in_the_real_run(iosim, mask):
         p = Attention(1024, 64, mask=parse_mask(mask))
         real = count_events(find(name), p, Tiling(64, 32))
         assert sum(times.values()) == 2 * real.moves and min(times.values()) > 1
+
+
+def test_tiles_in_registers_do_not_overflow(iosim):
+    """FlashAttention-3's tiles fit with registers, so the player does not show them overflow. Without, it does."""
+    line = ("report", "--N", 1024, "--d", 128, "--M", "227KB", "--acc-dtype", "fp32", "--tiles", "128x176",
+            "--schedule", "flash2")  # fmt: skip
+    with_registers, without = (data(iosim(*line, *more).stdout) for more in (("--registers", "64K", "--stages", 2), ()))
+    assert with_registers["M"] == with_registers["runs"][0]["peak"] and without["M"] < without["runs"][0]["peak"]
+
+
+def test_a_picture_of_tiles_in_registers(iosim, tmp_path):
+    """With registers more tiles fit, so the picture is another one."""
+    pages = [tmp_path / "a.svg", tmp_path / "b.svg"]
+    for page, more in zip(pages, ((), ("--registers", "64K")), strict=True):
+        assert iosim("plot", "--N", 512, "--d", 64, "--schedule", "flash2", *more, "-o", page).exit_code == 0
+    assert pages[0].read_text() != pages[1].read_text()
