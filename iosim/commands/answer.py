@@ -66,7 +66,7 @@ def answer(
 ) -> None:
     """Write an answer in the form asked for: JSON, CSV, or text.
 
-    Without `text`, the text is a table of the rows. `columns` are those of the CSV; without any, all.
+    Without `text`, the text is a table of the rows. The CSV has `columns`, or all columns without them.
     """
     from .. import grid, tables
 
@@ -84,8 +84,8 @@ def answer(
 
 
 def say(notes: Iterable[str]) -> None:
-    """Write notes for people to stderr; a terminal breaks them between words. A stderr that cannot be written to loses
-    them, and the answer stays."""
+    """Write notes for people to stderr; on a terminal, lines break between words. If stderr cannot be written to, the
+    notes are lost and the answer stays."""
     with suppress(OSError):
         for text in notes:
             lines = [f"note: {text}"]
@@ -99,7 +99,7 @@ def say(notes: Iterable[str]) -> None:
 
 
 class Part(NamedTuple):
-    """The answer to one of several questions: `label` tells it from the others."""
+    """The answer to one of several questions: `label` distinguishes it from the others."""
 
     label: Mapping[str, object]
     rows: Rows
@@ -108,7 +108,7 @@ class Part(NamedTuple):
 
 
 def part_of(label: Mapping[str, object], found: Answer, output: Output) -> Part:
-    """What a function answered, as a part of the answer of a command. Its notes are said."""
+    """A function's answer as a part of a command's answer. Its notes are written to stderr."""
     say(found.notes)
     as_data = output.as_json or output.as_csv
     json = found.to_dict() if output.as_json else None
@@ -116,8 +116,8 @@ def part_of(label: Mapping[str, object], found: Answer, output: Output) -> Part:
 
 
 def answer_all(parts: Sequence[Part], output: Output) -> None:
-    """Write the answers to one or several questions. In JSON several are a list `answers`. In CSV they follow each
-    other, and in both each has its label."""
+    """Write the answers to one or several questions. Several answers are a list `answers` in JSON, and follow each
+    other in CSV. Each has its label."""
     if len(parts) == 1:
         (one,) = parts
         answer(one.rows, one.json, output, one.text)

@@ -29,21 +29,21 @@ from .options import (
 @schedule_option("Of iosim schedules: a,b or repeated (default: flash1).")
 @variant_options
 @text_option(
-    "--granularity", "What is accessed and evicted as a whole: line, word or tile.", default="line", show_default=True
+    "--granularity", "The unit of accesses and evictions: line, word or tile.", default="line", show_default=True
 )
 @text_option("--line", "Bytes of a line (default: 64).", metavar="SIZE", kind=SIZE)
 @text_option("--policy", "lru, belady or both.", default="both", show_default=True)
 @text_option("--tensors", "Only these tensors, as in Q,K,V,O.", metavar="NAMES")
-@text_option("--trace", "A file of iosim trace or iosim explain --trace (.csv, .jsonl, .parquet), in place of a "
-             "schedule; words have the size of --dtype unless the file says it.", metavar="FILE")  # fmt: skip
-@flag_option("--curve", "Every size at which the result of the LRU changes.")
+@text_option("--trace", "Take the accesses from a file of iosim trace or iosim explain --trace (.csv, .jsonl, "
+             ".parquet). Words have the size of --dtype unless the file says otherwise.", metavar="FILE")  # fmt: skip
+@flag_option("--curve", "Show every size at which the result of the LRU changes.")
 @outputs
 def command(
     m: str | None, m_elements: str | None, hardware: str | None, tiles: str | None, schedules: tuple[str, ...],
     granularity: str, line: str | None, policy: str, tensors: str | None, trace: str | None, curve: bool,
     output: Output, **given: str | bool | None,
 ) -> None:  # fmt: skip
-    """What a cache of M bytes in place of the explicit SRAM would move: LRU and Belady's optimum, with write-backs.
+    """The traffic of a cache of M bytes in place of the explicit SRAM: LRU and Belady's optimum, with write-backs.
 
     M may be an axis, as 16KB:1MB:x2. The cache is fully associative; a load that misses fetches, a store does not.
 
@@ -76,7 +76,7 @@ def command(
 
 
 def alone(given: dict[str, str | bool | None], tiles: str | None, schedules: tuple[str, ...]) -> None:
-    """InputError for options of a schedule beside --trace. The type of words is no such option."""
+    """Raise InputError for options of a schedule beside --trace. --dtype is allowed."""
     flags = {"n": "--N", "nk": "--Nk", "d": "--d"}
     beside = [flags.get(name, "--" + name.replace("_", "-")) for name, value in given.items() if value]
     beside = [flag for flag in beside if flag != "--dtype"]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "count": "Words and bytes for each schedule, with fit, ratios and bounds.",
-    "sweep": "A grid of counts, one tidy row a run, to CSV, JSON lines or Parquet.",
+    "sweep": "A grid of counts, one row for each, as CSV, JSON lines or Parquet.",
     "gather": "The parts of a sweep in a folder, as one file.",
     "bounds": "What is proven about the least traffic.",
     "mask": "A picture of a mask, its density and its tile counts.",
@@ -32,7 +32,7 @@ COMMANDS = {
     "check": "Run schedules numerically on the CPU: output error, counts, SRAM.",
     "verify": "On a GPU: words, hardware bytes, DRAM, time and output against the model.",
     "profile": "Which schedule and tiles explain an attention kernel that somebody else wrote.",
-    "explain": "What a Triton kernel reads, writes and takes, before it runs; needs no GPU.",
+    "explain": "Words that a Triton kernel reads and writes, and its resources, before it runs; needs no GPU.",
     "calibrate": "Measure this GPU into a hardware file.",
     "tune": "The least traffic that fits, over schedules and tiles; with --curve, for every M.",
     "crossover": "The M or N from which on one schedule moves less than another, exact to the byte.",
@@ -109,8 +109,8 @@ class Commands(click.Group):
 
 
 def blamed(error: Exception) -> Exception:
-    """The error as a failure with one message, if a file of --load is to blame (its formula, search or example) or if
-    stdout cannot be written to. Any other error is a bug and returned as it is."""
+    """The error as a Failure with one message, if a file of --load caused it (its formula, search or example) or if
+    stdout cannot be written to. Any other error is a bug, and is returned as it is."""
     from ..core import blame
 
     where = blame.line_of(error, LOADED)
@@ -136,7 +136,7 @@ def unwritten(error: BaseException) -> Failure | None:
 
 
 def nowhere(stream: TextIO) -> None:
-    """Let a stream lead nowhere."""
+    """Send a stream to the null device."""
     import os
 
     with open(os.devnull, "w") as null:
@@ -144,7 +144,8 @@ def nowhere(stream: TextIO) -> None:
 
 
 def hold_streams() -> None:
-    """Give closed streams a file, so that no file of an answer takes their place. Nothing can be written to stdout."""
+    """Open the null device for closed streams, so that no file of an answer gets their number. A closed stdout stays
+    unwritable."""
     import os
 
     if sys.stdout is None or sys.stderr is None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 @tile_options
 @variant_options
 @chip_options
-@flag_option("--detail", "Words of each tensor and each launch as well; with --csv a row for each.")
+@flag_option("--detail", "Also show the words of each tensor and each launch; with --csv a row for each.")
 @outputs
 def command(
     m: str | None, m_elements: str | None, hardware: str | None, schedules: tuple[str, ...], tiles: str | None,
@@ -57,7 +57,7 @@ def command(
 
 
 def part_with_details(label: Mapping[str, object], found: Report, output: Output) -> Part:
-    """A report with the words of each tensor and each launch."""
+    """The part of an answer that holds a report with the words of each tensor and each launch."""
     from ..counting import report
 
     pieces = report.report_pieces(found, detail=True)

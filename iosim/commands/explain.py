@@ -28,25 +28,25 @@ if TYPE_CHECKING:
 
 @named_command("explain")
 @click.argument("file", required=False)
-@text_option("--script", "A Python file whose launches are caught and answered for, instead of FILE and a launch.",
+@text_option("--script", "A Python file: explain each launch that it makes, in place of FILE and --grid.",
              metavar="FILE.py")  # fmt: skip
 @text_option("--kernel", "The kernel's name (default: the only one of the file).", metavar="NAME")
-@text_option("--grid", "Programs: one to three expressions in the names of --arg and --const.", metavar="EXPRESSIONS")
+@text_option("--grid", "Programs on each axis: expressions in the names of --arg and --const.", metavar="EXPRESSIONS")
 @click.option("--arg", "args", cls=Option, multiple=True, metavar="NAME=VALUE",
               help="An argument: a tensor as Q=fp16[H,N,64], a number, an expression, data as FILE.npy or "
-              "int32[N]:random(LOW, HIGH). A name that is no argument may stand in expressions.")  # fmt: skip
+              "int32[N]:random(LOW, HIGH). Other names may be given for use in expressions.")  # fmt: skip
 @click.option("--const", "consts", cls=Option, multiple=True, metavar="NAME=VALUE",
-              help="A constant of the compilation (tl.constexpr).")  # fmt: skip
+              help="A compile-time constant (tl.constexpr).")  # fmt: skip
 @text_option("--warps", "Warps of a program (default: 4).", metavar="COUNT", kind=COUNT, also=("num-warps",))
 @text_option("--stages", "Stages of a pipelined loop (default: 3).", metavar="COUNT", kind=COUNT, also=("num-stages",))
 @text_option("--target", "Compute capability to compile for.", metavar="sm_XX", default="sm_90", show_default=True)
-@text_option("--hardware", "The GPU whose limits count (default: h100 for sm_90).", metavar="NAME", kind=HARDWARE)
+@text_option("--hardware", "The GPU whose limits apply (default: h100 for sm_90).", metavar="NAME", kind=HARDWARE)
 @text_option("--as", "What it computes: attention (with --N, --d); attention:Q=query,O=out names its arguments. Adds "
              "the floor and the nearest schedule.", metavar="WHAT", parameter="computes")  # fmt: skip
-@flag_option("--tune", "All configurations of @triton.autotune, best first: those that fit, then by predicted time.")
+@flag_option("--tune", "Rank all configurations of @triton.autotune: those that fit first, then by predicted time.")
 @text_option("--trace", "Also write each request, in order, as iosim trace does: FILE.csv, .jsonl, .parquet, or .json "
              "for Perfetto.", metavar="FILE")  # fmt: skip
-@flag_option("--no-resources", "Only the words: do not compile to the end (faster).")
+@flag_option("--no-resources", "Count only words: do not compile to a binary (faster).")
 @problem_options
 @outputs
 def command(
@@ -54,10 +54,11 @@ def command(
     consts: tuple[str, ...], warps: str | None, stages: str | None, target: str, hardware: str | None,
     computes: str | None, tune: bool, trace: str | None, no_resources: bool, output: Output, **given: str | bool | None,
 ) -> None:  # fmt: skip
-    """What a launch of a Triton kernel reads and writes, word by word, and what it takes on a GPU. Needs no GPU.
+    """The words that a launch of a Triton kernel reads and writes, and the resources it needs. Runs without a GPU.
 
-    The kernel is compiled by Triton for --target, and its own addresses are followed for every program of the grid.
-    FILE has kernels, or is a TOML file with launches (file, kernel, grid, warps, stages, tables arg and const).
+    Triton compiles the kernel for --target. iosim computes the addresses of every program of the grid.
+    FILE is a Python file with kernels, or a TOML file with launches (keys file, kernel, grid, warps, stages; tables arg
+    and const).
 
     Example: iosim explain kernels.py --kernel attention --grid "cdiv(N, BM), H" --arg Q=fp16[H,N,D] --arg K=fp16[H,N,D]
     --arg V=fp16[H,N,D] --arg O=fp16[H,N,D] --arg scale=0.125 --arg N=4096 --arg H=8 --const D=64 --const BM=128
@@ -99,7 +100,7 @@ def command(
 
 
 def part_of(answer: Explained) -> Part:
-    """An answer as a part of the output. Its notes go to stderr."""
+    """An answer as a part of the output. Its notes are written to stderr."""
     say(answer.notes)
     label = {"num_warps": answer.num_warps, "num_stages": answer.num_stages, **answer.constants}
     time = {"fits": answer.fits, "predicted_seconds": answer.predicted_seconds}
@@ -107,7 +108,7 @@ def part_of(answer: Explained) -> Part:
 
 
 def trace_format(path: str | None, script: str | None, tune: bool) -> str:
-    """The format of the file of --trace, which is of one launch."""
+    """The format of the file of --trace. InputError unless there is one launch with one configuration."""
     from ..tracing.event_file import event_format
 
     if path is None:
@@ -140,7 +141,7 @@ def write_trace(log: Log, path: str | None, kind: str) -> None:
 
 
 def texts(option: str, given: tuple[str, ...]) -> dict[str, str]:
-    """Texts by name, of options NAME=VALUE."""
+    """{name: text} from options NAME=VALUE."""
     found = {}
     for each in given:
         name, equal, text = each.partition("=")
@@ -151,7 +152,7 @@ def texts(option: str, given: tuple[str, ...]) -> dict[str, str]:
 
 
 def meaning(computes: str | None, given: dict[str, str | bool | None]) -> tuple[Attention | None, dict[str, str]]:
-    """The problem that the kernel solves, and which argument is which tensor; None without --as."""
+    """(the problem that the kernel solves or None without --as, {tensor: argument})."""
     from ..counting.given import problem
 
     if computes is None:

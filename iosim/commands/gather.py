@@ -13,9 +13,9 @@ from .options import file_option, flag_option, named_command
 @named_command("gather")
 @click.argument("folder")
 @flag_option("--quiet", "No progress on stderr.")
-@file_option("The file; its ending must be that of the parts. - is stdout.")
+@file_option("The file, with the ending of the parts; - is stdout.")
 def command(folder: str, path: str | None, quiet: bool) -> None:
-    """Put the parts of a sweep in a folder together into one file, with the bytes of a sweep to that file.
+    """Join the parts of a sweep in a folder into one file. Its bytes are those of a sweep to that file.
 
     Each part is compared with its hash. Memory does not grow with the number of rows.
 

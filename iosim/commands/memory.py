@@ -13,7 +13,7 @@ from .options import COUNT, SIZE, D, flag_option, named_command, outputs, size_o
 @text_option("--budget", "The largest N whose tensors fit in this much memory, as in 12GB.", metavar="SIZE",
              kind=SIZE, also=("memory", "hbm"))  # fmt: skip
 @tiles_option("Bytes of tiles on chip: Br x Bc, or several as in 64x64,128x64.")
-@flag_option("--grid", "With --N and --tiles: which program has which rows.", parameter="as_grid")
+@flag_option("--grid", "With --N and --tiles: show the rows of each program.", parameter="as_grid")
 @outputs
 def command(
     n: str | None, budget: str | None, tiles: str | None, as_grid: bool, output: Output, **given: str | bool | None

@@ -1,7 +1,7 @@
 """The grammar of the command line: options that several commands share, and how a command reads them.
 
-An option has the heading of the help that it stands under, and the kind of its value. So a command that fails reads all
-its options once more, and names every fault at once. A command says which options it needs, and which may be axes.
+Each option has a heading in the help, and a kind of value. So a command that fails can read all its options once more
+and name every fault at once. A command declares which options it needs, and which may be axes.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 
 class Kind(NamedTuple):
-    """How the text of an option is read: `read(text, option)` raises InputError for one that is not allowed.
+    """The kind of value of an option: `read(text, option)` reads it, and raises InputError if it is not allowed.
 
-    `between` stands between the values of an axis. `ranges`: whether start:stop:step stands for several values.
-    `listed`: whether every command takes a list of values.
+    `between` separates the values of an axis. `ranges` says whether start:stop:step stands for several values, and
+    `listed` whether every command takes a list of values.
     """
 
     read: Callable[[str, str], object]
@@ -38,7 +38,7 @@ class Kind(NamedTuple):
     listed: bool = False
 
     def parts(self, text: str) -> list[str]:
-        """The values of a text that may be a list for every command; else the text."""
+        """The values of a text if every command takes lists; else the text alone."""
         return text.split(",") if self.listed else [text]
 
     def read_all(self, text: str, option: str, axis: bool) -> None:
@@ -80,7 +80,7 @@ def read_seed(text: str, option: str) -> int:
 def read_size(text: str, option: str) -> int:
     from ..units import parse_bytes
 
-    return parse_bytes(text, 2, option)  # whether a size is valid does not depend on the width of a word
+    return parse_bytes(text, 2, option)  # a size is valid or not for any width of a word
 
 
 def read_registers(text: str, option: str) -> int:
@@ -151,7 +151,7 @@ HEADINGS = (REQUIRED, PROBLEM, MEMORY, CHOICE, OWN, OF_WHAT, VARIANTS, ANSWER)
 
 
 class Option(click.Option):
-    """An option with a heading in the help and a kind of value. `also` are names that other programs give it."""
+    """An option with a heading in the help and a kind of value. `also` are its names in other programs."""
 
     def __init__(
         self, param_decls: Sequence[str] | None = None, *, heading: str = OWN, kind: Kind = TEXT,
@@ -167,7 +167,7 @@ class Option(click.Option):
 
 
 def one_value(ctx: click.Context, option: click.Parameter, values: Sequence[str]) -> str | None:
-    """The value of an option. Several values of an axis become one text. Of any other option the last one counts, as
+    """The value of an option. Several values of an axis become one text. For any other option the last value counts, as
     in most programs, and a note says so."""
     found = list(dict.fromkeys(values))
     assert isinstance(option, Option) and isinstance(ctx.command, Command)
@@ -221,8 +221,8 @@ size_options = options(  # of a problem, without its mask and without N, which m
                 also=("nkv", "num-kv-heads", "n-kv-heads", "kv-head")),
     text_option("--dtype", "Type of Q, K, V, O, S, P in HBM: fp16 (default), bf16, fp32, fp8, fp64.", metavar="TYPE",
                 heading=PROBLEM, kind=TYPE, also=("type", "precision", "data-type")),
-    text_option("--acc-dtype", "Type of what is accumulated on chip and of l, m, LSE (default: that of --dtype, as in "
-                "the papers; real kernels accumulate in fp32).", metavar="TYPE", heading=PROBLEM, kind=TYPE,
+    text_option("--acc-dtype", "Type of accumulators on chip and of l, m, LSE (default: that of --dtype, as in the "
+                "papers; real kernels accumulate in fp32).", metavar="TYPE", heading=PROBLEM, kind=TYPE,
                 also=("accumulator", "acc", "acc-type", "accum-dtype")),
     text_option("--kv-dtype", "Type of K and V in HBM (default: that of --dtype).", metavar="TYPE", heading=PROBLEM,
                 kind=TYPE, also=("kv-cache-dtype", "cache-dtype", "kv-type")),
@@ -256,7 +256,7 @@ memory_options = options(
 SCHEDULE_NAMES = ("algorithm", "algo", "kernel", "algorithms", "method")
 
 
-def schedule_option(text: str = "Only these: a,b or repeated; see iosim schedules.") -> Decorator:
+def schedule_option(text: str = "Only these schedules: a,b or repeated; see iosim schedules.") -> Decorator:
     """The option --schedule, as a tuple of texts with one or several names."""
     return click.option("--schedule", "schedules", cls=Option, heading=CHOICE, kind=SCHEDULE, multiple=True,
                         metavar="NAMES", help=text, also=SCHEDULE_NAMES)  # fmt: skip
@@ -312,7 +312,7 @@ def file_option(text: str) -> Decorator:
 
 
 row_outputs = options(
-    json_option, csv_option, file_option("Write to a file, in the form that .json or .csv asks for; - is stdout.")
+    json_option, csv_option, file_option("Write to a file; its ending .json or .csv decides the form; - is stdout.")
 )
 
 
@@ -340,7 +340,7 @@ AXES = (
 """Parameters with several values, where a command counts a whole grid."""
 SIZES = ("m", "m_elements", "hardware")
 """Parameters with several values, where a command answers for one problem after the other."""
-AXIS_HINTS = {"m": "An axis as 16KB:64KB:x2 has an answer for each.", "hardware": "Several as h100,t4."}
+AXIS_HINTS = {"m": "An axis as 16KB:64KB:x2 gives an answer for each.", "hardware": "Several as h100,t4."}
 """What the help adds to these parameters if they are axes."""
 
 # ---------------------------------------------------------------- commands
@@ -363,7 +363,7 @@ def load_file(file: str) -> None:
 
 
 def load_files(ctx: click.Context, option: click.Parameter, files: tuple[str, ...]) -> None:
-    """Run the files of --load, and note their names for `loaded`."""
+    """Run the files of --load, and record their names for `loaded`."""
     for file in files:
         load_file(file)
     ctx.meta[FILES] = (*loaded(ctx), *files)
@@ -381,7 +381,7 @@ load_option = Option(
 
 
 def note(ctx: click.Context, text: str) -> None:
-    """Keep a note about an option that changes nothing. It is said on stderr below the answer."""
+    """Keep a note about an option that changes nothing. It is written to stderr below the answer."""
     ctx.meta.setdefault(NOTES, []).append(text)
 
 
@@ -402,12 +402,12 @@ M_OR_TILES = Need("m", ("m_elements", "hardware", "tiles"))
 
 
 class Command(click.Command):
-    """A command whose help has headings, which names all faults of a line at once, and which takes --load as well.
+    """A command with headings in its help and the option --load. It names all faults of a line at once.
 
     `needs` are the options that stand first in the help. Parameters in `axes` may have several values. `instead` says
     what to do instead of an option that this command does not have. `usual` are the schedules of a line without
-    --schedule: names with commas, or `core` for those of iosim count; None if the command looks for itself what they
-    read.
+    --schedule: names with commas, or `core` for those of iosim count. It is None if the command itself checks the
+    options that schedules read.
     """
 
     needs: tuple[Need, ...] = ()
@@ -448,7 +448,7 @@ class Command(click.Command):
     # ------------------------------------------------------------ faults, all at once
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse a line. An option that is not known is dropped with its value, and noted as a fault."""
+        """Parse a line. An unknown option is dropped with its value, and recorded as a fault."""
         ctx.allow_extra_args, line = True, list(args)
         while True:
             try:
@@ -476,7 +476,7 @@ class Command(click.Command):
         return extra
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command. Where it fails, or where the line could not be parsed, name all faults of its options."""
+        """Run the command. If it fails, or if the line could not be parsed, name all faults of its options."""
         found = faults_in(ctx)
         try:
             if ctx.params.pop("causal", False):
@@ -488,7 +488,7 @@ class Command(click.Command):
         raise together([*found, *self.unreadable(ctx), *self.missing(ctx), *self.contradictory(ctx)], example_of(self))
 
     def answered(self, ctx: click.Context) -> object:
-        """Run the command, and say the notes below its answer, also if a check failed."""
+        """Run the command, and write the notes below its answer, also if a check failed."""
         if self.usual is not None:
             check_unread(ctx, self.usual)
         failed = None
@@ -502,7 +502,7 @@ class Command(click.Command):
         return result
 
     def take_causal(self, params: dict[str, object]) -> None:
-        """Put the mask of --causal where that of --mask is."""
+        """Set the mask to causal if --causal is given."""
         other = params.get("mask") or params.get("expression")
         if other not in (None, "causal"):
             raise InputError(
@@ -525,7 +525,7 @@ class Command(click.Command):
         return found
 
     def contradictory(self, ctx: click.Context) -> list[InputError]:
-        """The fault of a problem whose options can be read one by one, and do not go together."""
+        """The fault of options that can each be read but exclude each other."""
         from ..counting.given import problem
 
         sizes = [str(option.name) for option in self.options_of(ctx) if option.heading in (PROBLEM, VARIANTS)]
@@ -583,7 +583,7 @@ def check_unread(ctx: click.Context, usual: str) -> None:
 def check_read(
     given: Iterable[str], named: Sequence[str], usual: str = "core", multiple_of: Sequence[str] | None = None
 ) -> None:
-    """Say on stderr which options none of the schedules reads; raise InputError for a --tile-multiple without a search.
+    """Write a note for each option that no schedule reads. Raise InputError for a --tile-multiple without a search.
 
     `given` are fields of the problem. `usual` are the schedules if none is named: names with commas, or `core` for
     those of iosim count. `multiple_of` are the tiles to which --tile-multiple was given; None without it.
@@ -611,7 +611,7 @@ def unread(given: Iterable[str], schedules: Sequence[Schedule]) -> Iterator[tupl
 
 
 def refuse_multiple(schedules: Sequence[Schedule], tiles: str) -> None:
-    """Raise InputError for --tile-multiple where no tiles are searched. `tiles` are empty if none were given."""
+    """Raise InputError for --tile-multiple where no tiles are searched. `tiles` is empty if none were given."""
     ideal = bool(schedules) and all("best" not in s.rules for s in schedules)
     if ideal or (tiles and "best" not in tiles.split(",")):
         found = f"with --schedule {', '.join(s.name for s in schedules)}" if ideal else f"with --tiles {tiles}"
@@ -619,11 +619,11 @@ def refuse_multiple(schedules: Sequence[Schedule], tiles: str) -> None:
 
 
 NOTHING = "nothing"
-SEVERAL_FAULTS = ("option", "--schedule")  # places of messages that may stand in one line more than once
+SEVERAL_FAULTS = ("option", "--schedule")  # places that several messages of one line may have
 
 
 def commands_with(ctx: click.Context, name: str) -> list[str]:
-    """The commands that have an option themselves."""
+    """The commands that have an option of this name."""
     root = ctx.find_root()
     group = root.command
     if not isinstance(group, click.Group):
@@ -675,7 +675,7 @@ def named_command(
     usual: str | None = "",
     instead: Mapping[str, str] | None = None,
 ) -> Callable[[Function], Command]:
-    """A command of this name made of a function and its options."""
+    """A decorator that makes a command of this name from a function and its options."""
 
     def make(function: Function) -> Command:
         made = click.command(name, cls=Command)(function)

@@ -1,4 +1,4 @@
-"""`iosim report` and `iosim play`: the page about a problem, written or shown."""
+"""`iosim report` and `iosim play`: the page about a problem, written to a file or opened in a browser."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def command(
 @tile_options
 @variant_options
 @chip_options
-@file_option("Keep the page in a file, FILE.html, and not in a temporary one.")
+@file_option("Keep the page in FILE.html; by default its file is temporary.")
 def play(
     m: str | None, m_elements: str | None, hardware: str | None, schedules: tuple[str, ...], tiles: str | None,
     tile_multiple: str, path: str | None, **given: str | bool | None,

@@ -30,7 +30,7 @@ from .options import (
              heading=MEMORY, kind=HARDWARE, also=GPU_NAMES)  # fmt: skip
 @tile_options
 @variant_options
-@flag_option("--decode", "Add the same with one query over the same keys.")
+@flag_option("--decode", "Add rows for one query over the same keys.")
 @outputs
 def command(
     m: str | None, m_elements: str | None, hardware: str | None, schedules: tuple[str, ...], tiles: str | None,

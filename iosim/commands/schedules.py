@@ -20,11 +20,11 @@ def command(
     name: str | None, output: Output, m: str | None, m_elements: str | None, hardware: str | None, tiles: str | None,
     **given: str | bool | None,
 ) -> None:  # fmt: skip
-    """All schedules; with a NAME, all about one of them: source, formula, state, options, tensors, and its text.
+    """All schedules, or with a NAME one of them: its source, formula, state, options, tensors and text.
 
-    Formulas are the dense traffic in words of one head: R read, W written. Options are those that change
-    the words that it moves. Those that it ignores may be given, and change nothing. The text has the words
-    that each line moves: as formulas, or as numbers with --N, --d and --tiles or --M.
+    Formulas are the dense traffic in words of one head: R read, W written. Options are those that change the
+    words moved. Ignored options may be given, and change nothing. The text shows the words that each line moves: as
+    formulas, or as numbers with --N, --d and --tiles or --M.
 
     Example: iosim schedules flash2 --N 8192 --d 128 --M 100KB
     """

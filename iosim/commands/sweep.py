@@ -52,16 +52,16 @@ if TYPE_CHECKING:
 
 own_options = options(
     text_option("--by", "tune: traffic (default) or time.", metavar="WHAT", heading=OF_WHAT),
-    text_option("--least-blocks", "tune: at least so many blocks.", metavar="COUNT", heading=OF_WHAT, kind=COUNT),
-    flag_option("--curve", "tune, cache: every M at which the answer changes.", heading=OF_WHAT),
+    text_option("--least-blocks", "tune: least number of thread blocks.", metavar="COUNT", heading=OF_WHAT, kind=COUNT),
+    flag_option("--curve", "tune, cache: show every M at which the answer changes.", heading=OF_WHAT),
     text_option("--granularity", "cache: line (default), word or tile.", metavar="WHAT", heading=OF_WHAT),
     text_option("--line", "cache: bytes of a line (default: 64).", metavar="SIZE", heading=OF_WHAT, kind=SIZE),
     text_option("--policy", "cache: lru, belady or both (default).", metavar="NAME", heading=OF_WHAT),
-    text_option("--tensors", "cache: only these, as Q,K; lists are apart by semicolons.", metavar="NAMES",
+    text_option("--tensors", "cache: only these, as Q,K; semicolons separate lists.", metavar="NAMES",
                 heading=OF_WHAT, kind=LISTS),
     text_option("--seed", "check: seed of random inputs (default: 0).", metavar="COUNT", heading=OF_WHAT, kind=SEED),
     text_option("--dropout", "check: probability that an element of P is dropped.", metavar="P", heading=OF_WHAT),
-    flag_option("--decode", "roofline: add the same with one query.", heading=OF_WHAT),
+    flag_option("--decode", "roofline: add rows for one query.", heading=OF_WHAT),
 )  # fmt: skip
 OWN_AXES = ("by", "least_blocks", "granularity", "line", "policy", "tensors", "seed", "dropout")
 NEEDS = (
@@ -80,13 +80,11 @@ NEEDS = (
 @chip_options
 @text_option("--columns", "Only these columns, in this order, as in N,schedule,total.", metavar="NAMES")
 @flag_option("--dry-run", "Print the number of rows and stop.")
-@text_option(
-    "--what", "Whose rows: count (default), tune, cache, check or roofline, asked at each point.", metavar="NAME"
-)
+@text_option("--what", "The command at each point: count (default), tune, cache, check or roofline.", metavar="NAME")
 @text_option(
     "--jobs", "Processes that count (default: 1).", metavar="COUNT", kind=COUNT, also=("j", "workers", "n-jobs")
 )
-@text_option("--scheduler", "Dask's: local, or tcp://HOST:8786 of one that runs.", metavar="ADDRESS", also=("dask",))
+@text_option("--scheduler", "Dask scheduler: local, or an address tcp://HOST:8786.", metavar="ADDRESS", also=("dask",))
 @flag_option("--resume", "Continue the sweep in -o FOLDER/, or begin it.")
 @text_option("--part-rows", "Rows of a file in -o FOLDER/ (default: 131072).", metavar="COUNT", kind=COUNT)
 @flag_option("--quiet", "No progress on stderr.")
@@ -94,24 +92,25 @@ NEEDS = (
 @format_option("csv, jsonl or parquet (default: from the file's name).")
 @json_option
 @csv_option
-@file_option("Write to a file, in the form that .csv, .jsonl or .parquet asks for; to parts in FOLDER/; - is stdout.")
+@file_option("Write to a file; its ending .csv, .jsonl or .parquet decides the form. FOLDER/ gets parts; - is stdout.")
 def command(
     config: str | None, as_json: bool, as_csv: bool, path: str | None, dry_run: bool, kind: str | None, m: str | None,
     m_elements: str | None, hardware: str | None, schedules: tuple[str, ...], tile_multiple: str, jobs: str | None,
     scheduler: str | None, resume: bool, part_rows: str | None, quiet: bool, what: str | None,
     **given: str | bool | None,
 ) -> None:  # fmt: skip
-    """A grid of counts, one tidy row a run, to CSV, JSON lines or Parquet.
+    """A grid of counts, one row for each, as CSV, JSON lines or Parquet.
 
     CONFIG is a TOML file with axes and options by their names; an option of the command line wins over it. --what asks
     another command at each point.
 
     With -o FOLDER/ the rows go to files of --part-rows rows, each with a hash in manifest.json. After Ctrl-C, a full
-    disk or a reboot, the same line with --resume continues, and iosim gather puts the parts together.
+    disk or a reboot, the same line with --resume continues. iosim gather joins the parts.
 
-    Axes: 1024,4096 or 16KB:256KB:x2 or 64:256:+64, ends included, for --N, --Nk, --d, --batch, --heads, --kv-heads,
-    --dv, --M, --splits, --page-size, --tile-multiple, --elementwise; lists with commas for --dtype, --acc-dtype, --gqa,
-    --tiles, --schedule, --hardware; masks with semicolons, as 'causal;window:64'; and those of the command of --what.
+    Axes of numbers are 1024,4096 or 16KB:256KB:x2 or 64:256:+64, ends included: --N, --Nk, --d, --batch, --heads,
+    --kv-heads, --dv, --M, --splits, --page-size, --tile-multiple, --elementwise. Axes of names are lists with commas:
+    --dtype, --acc-dtype, --gqa, --tiles, --schedule, --hardware. Masks have semicolons, as 'causal;window:64'. Options
+    of the command of --what are axes as well.
 
     Example: iosim sweep --N 1024,8192 --d 64,128 --M 16KB:256KB:x2 -o out.csv
     """
@@ -165,7 +164,7 @@ def folder_of(path: str | None, resume: bool, part_rows: str | None) -> str | No
 
 
 def notes_on_masks(plan: Sweep) -> list[str]:
-    """What to know of schedules that skip nothing under the masks of a sweep."""
+    """Notes on schedules that skip nothing under the masks of a sweep."""
     from ..core.problem import Attention
     from ..counting.skipping import mask_notes
 
@@ -190,7 +189,7 @@ def kind_of(kind: str | None, path: str | None, as_json: bool, as_csv: bool, dry
 
 
 def write_parts(work: Work, folder: str, resume: bool, workers: Workers, meter: Meter) -> None:
-    """Write a sweep to a folder. Where that ends early, say what is there and how it is continued."""
+    """Write a sweep to a folder. If it ends early, say which rows are there and how to continue."""
     from ..sweeps.run import write_folder
 
     about = {"argv": sys.argv[1:], "conventions": about_counts(work)}
@@ -219,12 +218,12 @@ def write_sweep(work: Work, path: str | None, workers: Workers | None, meter: Me
 
 
 def about_counts(work: Work) -> dict[str, str]:
-    """What the numbers of a sweep mean."""
+    """The meaning of the numbers of a sweep, for the file beside it."""
     return {**CONVENTIONS, **({"decimals": DECIMALS} if work.kind == "parquet" and not work.chunks.int64 else {})}
 
 
 def describe(path: str, about: Mapping[str, object]) -> None:
-    """Write the second file of a file of rows, unless that is a stream."""
+    """Write the file that describes a file of rows, unless the rows go to a stream."""
     from ..files import passes_through
     from ..tables import to_json
     from .answer import emit

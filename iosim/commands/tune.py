@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 WAYS = ("traffic", "time")
 INSTEAD = {"--tiles": "iosim tune finds the tiles itself; iosim count --tiles 128x64 counts given ones"}
 LEAST_BLOCKS = (
-    "Only choices with at least this many thread blocks, for example one for each SM. Launches that move less than a "
-    "tenth of the words do not count."
+    "Only tilings with at least this many thread blocks, for example one for each SM. Launches that move less than a "
+    "tenth of the words are ignored."
 )
 
 
@@ -50,10 +50,10 @@ LEAST_BLOCKS = (
 @text_option(
     "--by",
     "traffic (default), or time: the fastest tiles of generated kernels by the time model, beside those "
-    "of least traffic. It needs --hardware h100, h200 or a file of iosim calibrate.",
+    "of least traffic. time needs --hardware h100, h200 or a file of iosim calibrate.",
     metavar="WHAT",
 )
-@flag_option("--curve", "Every M at which the least traffic falls, instead of one M.")
+@flag_option("--curve", "Show every M at which the least traffic falls, instead of one M.")
 @text_option("--plot", "With --curve: draw the curve to FILE.png or FILE.svg.", metavar="FILE")
 @outputs
 def command(
@@ -61,7 +61,7 @@ def command(
     least_blocks: str | None, by: str | None, curve: bool, plot: str | None, output: Output,
     **given: str | bool | None,
 ) -> None:  # fmt: skip
-    """The least traffic over the schedules and tiles that really fit, and how far published tiles are from it.
+    """The least traffic of all schedules and tiles that fit, and the distance of published tiles from it.
 
     Example: iosim tune --N 8192 --d 128 --M 100KB
     """
@@ -92,7 +92,7 @@ def command(
 
 
 def one_size(size: str | int | None, plot: str | None) -> str | int:
-    """The M to search at; InputError without one, or with --plot, which draws curves only."""
+    """The M to search at. Raises InputError without one, and with --plot, which draws only curves."""
     if size is None:
         raise InputError("--M", "nothing", "a size as in 100KB", "or --curve for all of them")
     if plot is not None:
@@ -101,7 +101,7 @@ def one_size(size: str | int | None, plot: str | None) -> str | int:
 
 
 def check_time(others: Mapping[str, object]) -> None:
-    """Raise InputError for options that do not go with --by time, whose kernels have a GPU's shared memory."""
+    """Raise InputError for options that exclude --by time: its kernels use the shared memory of a GPU."""
     given = [name for name, value in others.items() if value is not None]
     if given:
         raise InputError("--by", f"time with {given[0]}", "--hardware, whose shared memory counts", "leave out one")
@@ -110,7 +110,7 @@ def check_time(others: Mapping[str, object]) -> None:
 def show_fastest(
     values: Fields, hardware: str | None, schedules: tuple[str, ...], multiple: int, output: Output
 ) -> None:
-    """Write the fastest tiles by the time model. Progress is told on a terminal."""
+    """Write the fastest tiles by the time model. A terminal shows progress."""
     from ..core.problem import Attention
     from ..masks import parse_mask
     from ..studies.fastest import Fastest

@@ -39,20 +39,20 @@ NEEDS = (Need("n", ("sweep_m", "from_ncu")), Need("d", ("sweep_m", "from_ncu")))
 )
 @problem_options
 @tiles_option("Br x Bc as 64x64, or best (with --M).")
-@text_option("--M", "Shared memory of a block: the best tiles (multiples of 16) that fit in it. An axis "
-             "is a --sweep-m.", metavar="SIZE",
+@text_option("--M", "Shared memory of a block, for the best tiles (multiples of 16) that fit in it. An axis "
+             "is the same as --sweep-m.", metavar="SIZE",
              heading=MEMORY, kind=SIZE)  # fmt: skip
 @schedule_option("Only these: a,b or repeated (default: all core schedules).")
 @flag_option("--lse", "Also store the log-sum-exp of each row (queries outside).", heading=VARIANTS)
-@flag_option("--tuned", "The tuned kernels instead of the generated ones.")
+@flag_option("--tuned", "Run the tuned kernels instead of the generated ones.")
 @click.option("--sweep-m", "--sweep-M", "sweep_m", cls=Option, metavar="AXIS",
               help="SM bytes against M, as 16KB:227KB:x2 (default: N = 8192, d = 64, 16 heads).")  # fmt: skip
 @text_option("--hardware", "A preset, or a file of iosim calibrate (default: by the name of the GPU).",
              kind=HARDWARE)  # fmt: skip
-@text_option("--from-ncu", "Judge a kept profile; this needs no GPU.", metavar="FILE")
+@text_option("--from-ncu", "Judge a profile from a file; this needs no GPU.", metavar="FILE")
 @text_option("--keep", "Keep the profiler's CSV here.", metavar="FILE")
 @click.option("--places", cls=Option, type=click.IntRange(1, MOST_PLACES), default=1, metavar="COUNT",
-              help="Profile each launch with its arrays in this many places; DRAM bytes are the mean.")  # fmt: skip
+              help="Profile each launch with its arrays at this many addresses; DRAM bytes are the mean.")  # fmt: skip
 @flag_option("--no-counters", "Without Nsight Compute: words, output and time only.")
 @outputs
 def command(
