@@ -375,8 +375,8 @@ def loaded(ctx: click.Context) -> tuple[str, ...]:
 
 
 load_option = Option(
-    ["--load"], heading=ANSWER, multiple=True, metavar="FILE.py", help="Python files that register schedules.",
-    is_eager=True, expose_value=False, callback=load_files,
+    ["--load"], heading=ANSWER, multiple=True, metavar="FILE.py",
+    help="Run these Python files, which register schedules.", is_eager=True, expose_value=False, callback=load_files,
 )  # fmt: skip
 
 

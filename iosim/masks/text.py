@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from functools import lru_cache
+from math import prod
 from typing import TYPE_CHECKING
 
 from ..errors import InputError, suggestion
@@ -145,15 +146,33 @@ def read_file(path: str) -> MaskFile:
         raise InputError(WHERE, f"file:{path}", allowed, str(fault)) from fault
 
 
+def check_archive(path: str) -> None:
+    """Raise ValueError for arrays that take more memory than a file may have bytes, before they take it."""
+    import zipfile
+
+    from numpy.lib import format as npy
+
+    with zipfile.ZipFile(path) as archive:
+        if sum(member.file_size for member in archive.infolist()) > LARGEST_FILE:
+            raise ValueError(f"its arrays have more than {LARGEST_FILE} bytes")
+        for member in archive.infolist():
+            with archive.open(member) as file:
+                read = {1: npy.read_array_header_1_0, 2: npy.read_array_header_2_0}[npy.read_magic(file)[0]]
+                shape, _, dtype = read(file)
+            if prod(shape) * dtype.itemsize > member.file_size:
+                raise ValueError(f"{member.filename} is shorter than its shape {shape} says")
+
+
 @lru_cache(maxsize=32)
 def _load(path: str, mtime: int, size: int) -> MaskFile:
     import numpy as np
 
     if path.endswith(".npz"):
+        check_archive(path)
         with np.load(path, allow_pickle=False) as arrays:
             return block_mask(path, dict(arrays))
     if path.endswith(".npy"):
-        data = np.load(path, allow_pickle=False)
+        data = np.load(path, allow_pickle=False, mmap_mode="r")  # takes no memory for what the file lacks
         data = data.reshape(data.shape[-2:]) if data.ndim > 2 and data.shape[:-2] == (1,) * (data.ndim - 2) else data
     else:
         from .text_matrix import read_text_matrix

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from ..tables import Row, Rows
 
 OF_POINT = (*PROBLEM_COLUMNS, "dv", *OPTIONS, "tile_multiple", "hardware")
-POINTS_OF_PART = 64  # a point takes from milliseconds to seconds
+POINTS_OF_PART = {"tune": 128}  # half a second or more: a point takes from milliseconds to seconds
+USUAL_POINTS = 64
 
 
 class Point(NamedTuple):
@@ -150,7 +151,7 @@ class Asked:
 
     def rows_of_part(self, asked: int = 0) -> int:
         """The points of a part."""
-        return asked or POINTS_OF_PART
+        return asked or POINTS_OF_PART.get(self.what, USUAL_POINTS)
 
     def first_row(self, number: int) -> int:
         return number

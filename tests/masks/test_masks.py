@@ -1,12 +1,16 @@
 """Masks: counts in closed form against brute force over tokens, errors of the grammar, files, known densities."""
 
+import io
 import random
+import tracemalloc
+import zipfile
 from types import SimpleNamespace
 
 import pytest
 
 from iosim.core.problem import DENSE
 from iosim.errors import InputError
+from iosim.masks import text as masks_text
 from iosim.masks.closed_form import closed_counts, floor_sum
 from iosim.masks.counts import Counter
 from iosim.masks.mask import axis, formula_density, parse, token_density
@@ -313,3 +317,34 @@ def test_lines_and_densities():
     assert bound.columns.active(last) and bound.columns.any and bound.row(first).any
     hidden = bind("causal:b", 8, 8, 2, 2, skips=False)
     assert hidden.columns is hidden.row(first) is hidden.column(first) is None
+
+
+def written(path, shape, dtype, content=b"", members=1):
+    """A .npy, or an archive of some, whose header has this shape."""
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": dtype, "fortran_order": False, "shape": shape})
+    if path.suffix == ".npy":
+        path.write_bytes(header.getvalue() + content)
+        return
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for number in range(members):
+            archive.writestr(f"array{number}.npy", header.getvalue() + content)
+
+
+def test_a_file_takes_no_memory_for_what_it_lacks(tmp_path, monkeypatch):
+    """Its header may say anything, and an archive may be a thousand times as large as its file."""
+    monkeypatch.setattr(masks_text, "LARGEST_FILE", 10**6)
+    matrix, blocks, bomb = tmp_path / "matrix.npy", tmp_path / "blocks.npz", tmp_path / "bomb.npz"
+    written(matrix, (10**6, 10**6), "|b1")
+    written(blocks, (10**13,), "<i8", b"\0" * 80)
+    written(bomb, (10**5, 8), "|b1", b"\0" * (8 * 10**5), members=2)
+    tracemalloc.start()
+    for path, why in (
+        (matrix, "greater than file size"),
+        (blocks, "is shorter than"),
+        (bomb, "more than 1000000 bytes"),
+    ):
+        with pytest.raises(InputError, match=why):
+            parse(f"file:{path}")
+    assert tracemalloc.get_traced_memory()[1] < 10**7
+    tracemalloc.stop()
