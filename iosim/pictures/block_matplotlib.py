@@ -1,4 +1,4 @@
-"""The pictures of what is in SRAM (occupancy.py), drawn by matplotlib as PNG or PDF."""
+"""Pictures of the contents of SRAM (occupancy.py), drawn by matplotlib as PNG or PDF."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def footprint_figure(found: Footprint) -> Figure:
 
 
 def timeline_figure(found: Timeline) -> Figure:
-    """A panel for each schedule, with the same axes: words in SRAM, block on block, over the words moved."""
+    """A panel for each schedule, with the same axes: words in SRAM, stacked by block, against the words moved."""
     palette = tensor_colours(dict.fromkeys(name for run in found.runs for name in run.words))
     high = 1.65 + 1.7 * len(found.runs)
     figure, grid = pyplot().subplots(len(found.runs), 1, figsize=(7.2, high), squeeze=False)
@@ -86,7 +86,7 @@ def timeline_figure(found: Timeline) -> Figure:
 
 
 def frame(axes: Axes, found: Timeline) -> None:
-    """Set the axes of a panel, which are those of all panels, and draw M."""
+    """Set the axes of a panel, which are the same in all panels, and draw M."""
     last = max(run.x[-1] for run in found.runs)
     top = max([*(run.peak for run in found.runs), *([found.limit] if found.limit else [])]) * 1.06
     axes.set_xlim(0, last)

@@ -1,4 +1,4 @@
-"""The pictures of what is in SRAM (occupancy.py) as the text of SVG files, written without a library."""
+"""Pictures of the contents of SRAM (occupancy.py) as the text of SVG files, written without a library."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def bar_svg(
 
 
 def legend(palette: dict[str, str], top: float) -> tuple[list[str], float]:
-    """A coloured square for each block, below `top`, and the lower edge of it."""
+    """(a coloured square for each block below `top`, the lower edge of the legend)."""
     found, x, y = list[str](), 14.0, top + 6
     for name, colour in palette.items():
         if x + 40 + text_width(name) > SHEET_WIDTH - 14:
@@ -74,7 +74,7 @@ def legend(palette: dict[str, str], top: float) -> tuple[list[str], float]:
 
 
 def timeline_svg(found: Timeline) -> str:
-    """A panel for each schedule, with the same axes: words in SRAM, block on block, over the words moved."""
+    """A panel for each schedule, with the same axes: words in SRAM, stacked by block, against the words moved."""
     palette = tensor_colours(dict.fromkeys(name for run in found.runs for name in run.words))
     parts, top = head_svg(found.title)
     keys, top = legend(palette, top)
@@ -114,7 +114,7 @@ def panel(
 def areas(
     run: Run, x0: float, y0: float, across: float, up: float, palette: dict[str, str]
 ) -> list[str]:  # fmt: skip
-    """An area for each block, on those before it."""
+    """An area for each block, stacked on the blocks before it."""
     found, names, floor = list[str](), list[str](), [0] * (len(run.x) - 1)
     places = [x0 + x * across for x in run.x]
     for name, words in run.words.items():
@@ -132,7 +132,7 @@ def areas(
 def name_in_area(
     name: str, places: Sequence[float], edges: Sequence[tuple[int, int]], y0: float, up: float, ink: str
 ) -> list[str]:  # fmt: skip
-    """The name of a block in the widest stretch of its area that has room for it; nothing if none has."""
+    """The name of a block in the widest part of its area that has room for it; empty if none has."""
     stretches: list[tuple[float, float, int, int]] = []
     for (low, high), left, right in zip(edges, places, places[1:], strict=False):
         if stretches and stretches[-1][1:] == (left, low, high):

@@ -18,7 +18,7 @@ TENSORS = {
     "m": "#44AA99", "LSE": "#56B4E9",
 }  # fmt: skip
 """The colour of each tensor, the same on every page and in every picture. `tensor_colours` knows the others."""
-OTHERS = ("#332288", "#999933", "#117733", "#AA4499", "#661100")  # of blocks that are no tensor of TENSORS
+OTHERS = ("#332288", "#999933", "#117733", "#AA4499", "#661100")  # colours of blocks that are not tensors of TENSORS
 SHAPES = ("circle", "square", "triangle", "diamond", "down", "plus", "cross", "bar")
 AXIS_TITLES = {
     "N": "N, queries", "Nk": "Nk, keys", "d": "d, head dimension", "M_bytes": "M, bytes of SRAM",
@@ -46,16 +46,16 @@ class ChartLine:
     fits: list[bool]
     kind: str = "data"
     key: str = ""
-    """What has a colour of its own, as the schedule; the label unless given."""
+    """The name that decides the colour, such as the schedule; the label unless given."""
 
     @property
     def name(self) -> str:
-        """What has a colour of its own."""
+        """The name that decides the colour."""
         return self.key or self.label
 
 
 class ChartPoint(NamedTuple):
-    """A point with a number beside it. The number is explained below the chart by the label."""
+    """A point with a number beside it. Its label explains the number below the chart."""
 
     label: str
     x: float

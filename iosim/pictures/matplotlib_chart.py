@@ -28,8 +28,8 @@ MISSING = "pictures need matplotlib: pip install 'iosim[plot]'; iosim report wor
 
 
 def pyplot(missing: str = MISSING) -> ModuleType:
-    """The module matplotlib.pyplot, set to draw to files without a display. MissingError with the message `missing` if
-    matplotlib is not installed."""
+    """The module matplotlib.pyplot, set to draw to files without a display. Raises MissingError with the message
+    `missing` if matplotlib is not installed."""
     try:
         import matplotlib
     except ImportError:
@@ -46,7 +46,7 @@ def format_of(path: str | None) -> str:
 
 
 def save(figure: Figure, path: str, kind: str, option: str = "-o") -> None:
-    """Write a figure to the file that `option` names, whole or not at all. No date is in it, so that equal pictures are
+    """Write a figure to the file that `option` names, whole or not at all. It holds no date, so equal pictures are
     equal files."""
     stamp = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
     with written_whole(path, option) as temporary:
@@ -123,8 +123,8 @@ MARKERS = {
 
 
 def lighten(axes: Axes, first: bool) -> None:
-    """Leave out what a chart in a row of several has no room for: some ticks, and the name of the y axis but for the
-    first of the row. The first and the last tick have their texts inside, away from the neighbours."""
+    """Simplify a chart that shares its row with others. Some ticks are left out, and only the first chart of the row
+    names its y axis. The texts of the first and the last tick stay inside, away from the neighbours."""
     texts = [(place, text.get_text()) for place, text in zip(axes.get_xticks(), axes.get_xticklabels(), strict=True)]
     axes.set_xticks(*zip(*texts[:: 1 + (len(texts) > 3) + (len(texts) > 6)], strict=True))
     left, *_, right = axes.get_xticklabels()

@@ -1,4 +1,4 @@
-"""What is in SRAM, as plain values: at its fullest, as bars (`footprint`), and while a schedule runs (`timeline`)."""
+"""The contents of SRAM as plain values: at its fullest, as bars (`footprint`), and during a run (`timeline`)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..core.typing import Size
     from ..tables import Row
 
-MOST_EVENTS = 200_000  # of a run that a timeline shows
+MOST_EVENTS = 200_000  # most events of a run that a timeline shows
 MOST_SCHEDULES = 8
 COLUMNS = 240  # moments that a timeline shows
 LONGEST = 3  # times M; a longer bar is cut off
@@ -45,7 +45,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Footprint:
-    """The picture of what fills the SRAM. `limit` is M in bytes; None if there is none."""
+    """The picture of the blocks that fill the SRAM. `limit` is M in bytes; None if there is none."""
 
     title: str
     bars: list[Bar]
@@ -53,19 +53,19 @@ class Footprint:
 
     @property
     def longest(self) -> int:
-        """The bytes that the picture has room for. Bars longer than that are cut off."""
+        """The bytes that the picture has room for. Longer bars are cut off."""
         widest = max(bar.bytes for bar in self.bars)
         return widest if self.limit is None else max(min(widest, LONGEST * self.limit), self.limit)
 
     def note(self, bar: Bar) -> str:
-        """The text beside a bar: its bytes, and how many times M that is if it does not fit."""
+        """The text beside a bar: its bytes, and their ratio to M if it does not fit."""
         text = binary(bar.bytes)
         return text if self.limit is None or bar.bytes <= self.limit else f"{text}, {bar.bytes / self.limit:.3g} x M"
 
 
 @dataclass(frozen=True)
 class Run:
-    """What is in SRAM while a schedule runs: `words[name][k]` words of a block from x[k] to x[k + 1] words moved."""
+    """The contents of SRAM during a run: `words[name][k]` words of a block from x[k] to x[k + 1] words moved."""
 
     name: str
     x: list[int]
@@ -79,7 +79,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Timeline:
-    """The picture of SRAM over the words that are moved, for each of some schedules. `limit` is M in words."""
+    """The picture of the SRAM of several schedules against the words moved. `limit` is M in words."""
 
     title: str
     runs: list[Run]
@@ -103,7 +103,8 @@ def footprint(
 
 
 def timeline(p: Attention, M: int | str | None, schedules: Sequence[str], tiles: str | None, multiple: int) -> Timeline:
-    """What is in SRAM over the words moved, of each schedule with its tiles. InputError for too long a run."""
+    """The contents of SRAM against the words moved, for each schedule with its tiles. Raises InputError for too long a
+    run."""
     M_bytes = None if M is None else parse_bytes(M, p.word_bytes)
     if p.instances != 1:
         raise InputError("--heads, --batch", p.instances, "1 in all: every head leaves the same picture")
@@ -121,7 +122,7 @@ def timeline(p: Attention, M: int | str | None, schedules: Sequence[str], tiles:
 
 
 def chosen(names: Sequence[str], usual: Sequence[Schedule], p: Attention) -> list[Schedule]:
-    """The schedules that are named, or the usual ones. InputError for too many of them."""
+    """The named schedules, or the usual ones. Raises InputError for too many."""
     found = list(find_all(names) or usual)
     if len(found) > MOST_SCHEDULES:
         raise InputError("--schedule", f"{len(found)} schedules", f"at most {MOST_SCHEDULES}")
@@ -131,7 +132,7 @@ def chosen(names: Sequence[str], usual: Sequence[Schedule], p: Attention) -> lis
 
 
 def tiling_of(schedule: Schedule, rule: str, p: Attention, M_bytes: int | None, multiple: int) -> Tiling:
-    """The tiles of a schedule. InputError if they need M and it is not given, or if none fits."""
+    """The tiles of a schedule. Raises InputError if they need M and it is not given, or if none fits."""
     if M_bytes is None and rule in ("paper", "best"):
         raise InputError("--tiles", "nothing", "Br x Bc as in 64x64", f"or give --M for {rule} tiles")
     tiling = choose_tiling(schedule, rule, p.packed, M_bytes, multiple)
@@ -160,7 +161,7 @@ Moment = tuple[int, dict[str, int]]
 
 
 class Fullest(Watcher):
-    """Keeps what is in SRAM at its fullest between the start of each load or store and the start of the next one."""
+    """Records SRAM at its fullest between the start of each load or store and the start of the next one."""
 
     def __init__(self) -> None:
         self.now: dict[str, int] = {}
@@ -178,7 +179,7 @@ class Fullest(Watcher):
         self.now[block.name] -= int(block.words)
 
     def load(self, block: Block, tensor: str, words: Size) -> None:
-        if self._before is not None and self._before[0] is block:  # it comes with this load, not before it
+        if self._before is not None and self._before[0] is block:  # this load made the block
             self.kept[-1] = self._before[1]
         if words:
             self.kept.append((self.moved, dict(self.now)))
@@ -189,7 +190,7 @@ class Fullest(Watcher):
         self.load(block, tensor, words)
 
     def run(self, name: str) -> Run:
-        """What was kept."""
+        """The recorded run."""
         names = dict.fromkeys(name for _, words in self.kept for name in words)
         words = {block: [now.get(block, 0) for _, now in self.kept] for block in names}
         return Run(name, [*(x for x, _ in self.kept), self.moved], words)
@@ -211,7 +212,7 @@ def thinned(run: Run, last: int) -> Run:
 
 
 def block_rows(found: Footprint | Timeline) -> list[Row]:
-    """A row for each block of each bar; of a timeline, for each block and moment."""
+    """A row for each block of each bar. For a timeline, a row for each block and moment."""
     if isinstance(found, Footprint):
         return [{"schedule": bar.name, "block": name, "bytes": part} for bar in found.bars for name, part in bar.parts]
     return [{"schedule": run.name, "words_moved": x, "block": name, "words": words[k]} for run in found.runs

@@ -1,4 +1,4 @@
-"""The page of `iosim report`: one HTML file about a problem, with a player and without files beside it.
+"""The page of `iosim report`: one HTML file about a problem, with a player, in a single file.
 
 It has styles for light and dark screens and for paper.
 """
@@ -69,10 +69,10 @@ each.</li>
 <li>Every block is read whole: a ragged last tile counts at its own size. Heads and batches are added up.</li>
 <li>KB, KiB and K are 1024. M is bytes, and words of the problem's type where it says words.</li>
 </ul>"""
-EXAMPLE_GPU = "h100"  # of the roofline, where no hardware is asked for
-EXAMPLE_TILES = "64x64"  # of the roofline, where no tiles are asked for: those of least traffic are slow on a GPU
-MOST_ROOFLINE = 3  # schedules of the roofline
-LONGEST_BAR = 6  # times the floor, or the shortest bar; a longer bar is a line of text
+EXAMPLE_GPU = "h100"  # for the roofline, if no hardware is given
+EXAMPLE_TILES = "64x64"  # for the roofline, if no tiles are given: those of least traffic are slow on a GPU
+MOST_ROOFLINE = 3  # most schedules in the roofline
+LONGEST_BAR = 6  # times the floor or the shortest bar; longer bars become a line of text
 
 
 class Residents(Capacity):
@@ -231,7 +231,8 @@ def footprint_bars(found: Report, ran: list[tuple[Result, Tiling]]) -> str:
 
 
 def tensor_bars(found: Report) -> str:
-    """Bars of the words of each tensor, for each schedule's last result that fits. The longest are lines of text."""
+    """Bars of the words of each tensor, for each schedule's last result that fits. The longest bars become lines of
+    text."""
     results = {r.schedule: r for r in found.results if r.total and r.fits is not False}
     if not results:
         return "<p>(nothing fits)</p>"

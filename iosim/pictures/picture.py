@@ -44,11 +44,11 @@ TAKEN = ("rows", "x", "y", "by", "steps", "picture", "schedules", "tiles", "tile
 
 @dataclass(frozen=True, repr=False)
 class Picture(Answer):
-    """The answer of `plot`: charts, a mask tile by tile, or what is in SRAM. A notebook shows it as SVG, without
+    """The answer of `plot`: charts, a mask tile by tile, or the contents of SRAM. A notebook shows it as SVG, without
     matplotlib."""
 
     drawn: Sheet | TileMap | Footprint | Timeline | Race
-    """What is drawn, as plain values."""
+    """The drawing, as plain values."""
 
     def save(self, path: str) -> None:
         """Draw it to a file whose name ends in .svg, .png or .pdf. The last two need matplotlib."""
@@ -75,8 +75,8 @@ class Picture(Answer):
         return svg[svg.index("<svg") :]
 
     def to_rows(self) -> list[Row]:
-        """A row for each point of each line. Of a mask, one for each tile with the share of it that is visible. Of
-        SRAM, one for each block and moment."""
+        """A row for each point of each line. A mask has a row for each tile, with the share of it that is visible. SRAM
+        has a row for each block and moment."""
         if isinstance(self.drawn, Race):
             return race_rows(self.drawn)
         if isinstance(self.drawn, Footprint | Timeline):
@@ -137,7 +137,7 @@ def plot(
     - `plot(picture="race", N=64, d=16, tiles=(16, 16))`: two schedules in motion, tile by tile, as SVG.
     - `plot(picture="predicted", N="1024:4096:x2", d=128, tiles=(128, 64), hardware="H100")`: times by the model.
     - `plot(picture="mask", mask="causal&window:64", N=512, tiles=(32, 32))`: a mask, tile by tile.
-    - `path`: a file that it is drawn to as well: .svg, .png or .pdf.
+    - `path`: a file to draw to as well: .svg, .png or .pdf.
 
     Raises InputError for whatever is not allowed.
     """
@@ -200,7 +200,7 @@ def of_problem(
 
 
 def given_of(values: Mapping[str, AxisValue]) -> Given:
-    """The options of one problem, as a command line has them."""
+    """The options of one problem, as a command line gives them."""
     return cast("Given", values)
 
 

@@ -41,7 +41,7 @@ STORED = ("Q", "K", "V", "S", "P", "O")
 
 
 class Played(LineTrace):
-    """Keeps each event with the words of each block in SRAM after it, and the lines that it comes from."""
+    """Records each event, the words of each block in SRAM after it, and its lines of the schedule."""
 
     def __init__(self) -> None:
         self.now: dict[Block, int] = {}
@@ -111,7 +111,7 @@ class Play:
 
 def small_case(p: Attention) -> Attention:
     """One head of a problem of the same shape: its longer sequence has 48 tokens and its longer rows 8 words. A mask
-    keeps its form; its lengths shrink with the tokens."""
+    keeps its form, and its lengths shrink in proportion."""
     by, narrow = max(1.0, max(p.N, p.Nk) / LONGEST), max(1.0, max(p.d, p.dv) / WIDEST)
 
     def small(words: int, scale: float) -> int:
@@ -126,14 +126,14 @@ def small_case(p: Attention) -> Attention:
 
 
 def small_mask(mask: Mask, by: float) -> Mask:
-    """A mask whose lengths are so many times shorter."""
+    """The mask with its lengths divided by `by`."""
     if mask is DENSE:
         return mask
     return parse_mask(re.sub(r"\d+", lambda found: str(max(1, round(int(found[0]) / by))), str(mask)))
 
 
 def play(schedule: Schedule, p: Attention, tiling: Tiling) -> Play:
-    """The run of a schedule. IosimError for a problem that it does not take."""
+    """The run of a schedule. Raises IosimError for a problem that it does not accept."""
     p = schedule.about(p)
     require(schedule, p)
     played = Played()
@@ -162,8 +162,8 @@ def plays(found: Report) -> tuple[Attention, list[Play]]:
 
 
 def small_memory(found: Report, runs: Sequence[Play]) -> int:
-    """M of the small case, in words: what the fuller run needs. Where a run of the report does not fit, the box is
-    smaller in the same ratio, so that one sees it overflow."""
+    """M of the small case in words: the larger need of the runs. If a run of the report does not fit, M is smaller in
+    the same ratio, so that the run overflows in the picture too."""
     peak = max(run.peak_words for run in runs)
     names = {run.name for run in runs}
     given = [
@@ -176,7 +176,7 @@ def small_memory(found: Report, runs: Sequence[Play]) -> int:
 
 
 def data_of(found: Report, p: Attention, runs: Sequence[Play]) -> dict[str, object]:
-    """What player.js needs, for JSON."""
+    """The data of player.js, as values of JSON."""
     names = dict.fromkeys(name for run in runs for name in (*run.moved(), *(n for f in run.frames for n in f.inside)))
     colours = tensor_colours([*names])
     return {

@@ -1,4 +1,4 @@
-"""The picture of predicted times against N: the generated kernels of schedules on a GPU, and what the peaks allow."""
+"""The picture of predicted times against N: generated kernels of schedules on a GPU, and their times at the peaks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PREDICTED, PEAKS = "predicted", "at the peaks, ideal L2"
 def predicted_sheet(
     values: Mapping[str, AxisValue], hardware: str | None, schedules: Sequence[str], tiles: str | None, multiple: int
 ) -> Sheet:
-    """Microseconds of schedules against N: two lines a schedule."""
+    """The microseconds of schedules against N, with two lines for each schedule."""
     if hardware is None:
         raise InputError("--hardware", "nothing", "a preset: see iosim hardware")
     names = [schedule.name for schedule in find_all(schedules or ("standard-tiled", "flash1", "flash2"))]
@@ -57,7 +57,7 @@ def predicted_sheet(
 
 
 def sizes(given: AxisValue | None) -> list[int]:
-    """The values of N. InputError for one alone, and for too many."""
+    """The values of N. Raises InputError for a single one, and for too many."""
     if isinstance(given, str):
         found = parse_axis(given, "--N", lambda text: parse_count(text, "--N"))
     else:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..tables import Row
 
 MOST_SCHEDULES, MOST_EVENTS, MOST_TILES = 2, 5000, 16
-SECONDS, END = 14, 88  # of a round, and the per cent of it that the longest run takes
+SECONDS, END = 14, 88  # seconds of a round, and the percentage of it that the longest run takes
 CELL, GAP = 15, 13
 NOTE = (
     "A tile is bright while it is loaded, and has a dark edge while it is stored. Dashed tiles are never in HBM. All "
@@ -37,22 +37,22 @@ NOTE = (
 SQUARES = ("S", "P", "dS", "dP")
 ORDER = ("Q", "K", "V", "S", "P", "O", "l", "m", "LSE")
 Span = tuple[int, int]
-"""From one number of words moved to another one."""
+"""(start, end) in words moved."""
 
 
 @dataclass(frozen=True)
 class Runner:
-    """A schedule in the picture: when each tile in HBM moves, and when each block is in SRAM."""
+    """A schedule in the picture: the spans in which each tile moves, and in which each block is in SRAM."""
 
     name: str
     total: int
-    """Words moved in all."""
+    """The number of words moved."""
     loads: dict[tuple[str, int, int], list[Span]]
-    """When a tile (tensor, row of tiles, column of tiles) is loaded."""
+    """The spans in which a tile (tensor, row of tiles, column of tiles) is loaded."""
     stores: dict[tuple[str, int, int], list[Span]]
-    """When it is stored."""
+    """The spans in which a tile is stored."""
     resident: dict[str, list[Span]]
-    """When a block is in SRAM."""
+    """The spans in which a block is in SRAM."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Race:
 def race(p: Attention, M: int | str | None, schedules: Sequence[str], tiles: str | None, multiple: int) -> Race:
     """The animated picture of two schedules with the same tiles: standard-tiled and flash2, if none are named.
 
-    InputError for a run that is too long to be watched, or for more than one head.
+    Raises InputError for a run that is too long to watch, or for more than one head.
     """
     M_bytes = None if M is None else parse_bytes(M, p.word_bytes)
     if p.instances != 1:
@@ -85,7 +85,7 @@ def race(p: Attention, M: int | str | None, schedules: Sequence[str], tiles: str
 
 
 def runner(p: Attention, schedule: Schedule, rule: str, tiling: Tiling, cells: Tiling) -> Runner:
-    """What a run moves. Tiles of the picture are `cells`; an event lights all that it touches."""
+    """The Runner of a schedule. Tiles of the picture are `cells`; an event lights all those that it touches."""
     check_length(count_events(schedule, p.packed, tiling).total, MOST_EVENTS)
     trace, fullest = Trace(), Fullest()
     Machine(p.packed, trace, fullest).run(schedule, tiling)
@@ -116,7 +116,7 @@ def touched(event: Event, cells: Tiling) -> list[tuple[str, int, int]]:
 
 
 def add(spans: list[Span], span: Span) -> None:
-    """Add a span; one that begins where the last one ends makes that one longer."""
+    """Add a span. If it begins where the last one ends, the last one is extended."""
     if spans and spans[-1][1] == span[0]:
         spans[-1] = (spans[-1][0], span[1])
     else:
@@ -124,7 +124,7 @@ def add(spans: list[Span], span: Span) -> None:
 
 
 def joined(spans: Iterable[Span]) -> list[Span]:
-    """The spans, those that follow each other as one."""
+    """The spans, with adjacent ones joined."""
     found: list[Span] = []
     for span in spans:
         add(found, span)
@@ -139,7 +139,7 @@ def race_rows(found: Race) -> list[Row]:
 
 
 def draw_race(found: Race, path: str) -> None:
-    """Write the picture to a file, which must be SVG: the others do not move."""
+    """Write the picture to a file, which must be SVG: other formats do not move."""
     if format_of(path) != "svg":
         raise InputError("-o", path, "a file that ends in .svg", "the picture moves")
     write_svg(race_svg(found), path)
@@ -149,7 +149,7 @@ def draw_race(found: Race, path: str) -> None:
 
 
 class Styles:
-    """The rules of the style sheet: an animation for each thing that changes. Words become per cent of a round."""
+    """The rules of the style sheet: an animation for each element that changes. Words become percentages of a round."""
 
     def __init__(self, longest: int):
         self.longest, self.rules = longest, [
@@ -158,11 +158,12 @@ class Styles:
         ]  # fmt: skip
 
     def at(self, words: int) -> str:
-        """The per cent of a round at which so many words have moved."""
+        """The percentage of a round at which `words` have moved."""
         return f"{words * END / self.longest:.2f}".rstrip("0").rstrip(".") + "%"
 
     def states(self, changes: Iterable[tuple[int, str]], first: str) -> str:
-        """The name of an animation that begins with `first`, and has each state from its number of words on."""
+        """The name of an animation that begins with the state `first`. Each other state begins at its number of
+        words."""
         frames = {"0%": first} | {self.at(words): state for words, state in changes}
         return self.add("".join(f"{when}{{{state}}}" for when, state in frames.items()))
 
@@ -174,8 +175,8 @@ class Styles:
 
 
 def race_svg(found: Race) -> str:
-    """The picture as the text of an SVG file. Its style sheet moves it, so that a reader who asks for less motion sees
-    the end."""
+    """The picture as the text of an SVG file. Its style sheet animates it, so a reader whose system asks for reduced
+    motion sees the final state."""
     names = [name for name in ORDER if any(key[0] == name for r in found.runners for key in (*r.loads, *r.stores))]
     names += [*dict.fromkeys(key[0] for r in found.runners for key in (*r.loads, *r.stores) if key[0] not in ORDER)]
     blocks = dict.fromkeys(name for r in found.runners for name in r.resident)

@@ -16,7 +16,7 @@ WIDTH, HEIGHT = 860, 420
 LEFT, TOP, BOTTOM = 62, 14, 46
 LINE_GAP = 15
 THIN = 0.7  # pixels between points of a line
-SHEET_WIDTH = 720  # narrow enough that 12 pixels can be read where a page shows it 500 pixels wide
+SHEET_WIDTH = 720  # so that text of 12 pixels is readable on a page that is 500 pixels wide
 SHADE = "#F5D28A"
 MOST_MARKS = 12  # on a line
 Look = tuple[ChartLine, str, float, str]
@@ -63,7 +63,7 @@ class Box:
 
 
 def room_for(labels: list[str]) -> float:
-    """Pixels that labels to the right of a chart take."""
+    """The width in pixels of labels to the right of a chart."""
     return 34 + max(map(text_width, labels), default=0.0)
 
 
@@ -93,7 +93,7 @@ def panel(chart: Chart, box: Box, clip: str, mark: tuple[float, str] | None = No
 
 
 def apart(ticks: list[tuple[float, str]], scale: Scale) -> list[tuple[float, str]]:
-    """The ticks of an axis whose texts do not touch that of the tick before."""
+    """The ticks of an axis, without those whose text would touch the text before."""
     found: list[tuple[float, str]] = []
     end = -inf
     for value, text in ticks:
@@ -134,7 +134,7 @@ def shade(chart: Chart, across: Scale, up: Scale, clip: str) -> str:
 def line_svg(
     chart: Chart, line: ChartLine, colour: str, tint: float, across: Scale, up: Scale, clip: str
 ) -> str:  # fmt: skip
-    """A line as SVG. If it does not fit everywhere, it is dashed, and the stretches that fit are drawn over it."""
+    """A line as SVG. If it does not fit everywhere, it is dashed, with solid lines over the parts that fit."""
     points = [(across(x), up(y)) for x, y in zip(line.x, line.y, strict=True)]
     if line.kind != "data":
         if line.kind == "floor":
@@ -194,7 +194,7 @@ def labels_at_ends(chart: Chart, box: Box, look: list[Look]) -> list[str]:
 
 
 def thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The points without those that lie close to the last one kept; the ends stay."""
+    """The points, without those close to the last one kept. The first and the last stay."""
     found = points[:1]
     for point in points[1:-1]:
         if max(abs(point[0] - found[-1][0]), abs(point[1] - found[-1][1])) >= THIN:
@@ -286,7 +286,7 @@ def head_svg(title: str) -> tuple[list[str], float]:
 
 
 def broken(text: str, width: float, size: float = 12) -> list[str]:
-    """A text in lines that are at most so wide, broken between words."""
+    """A text broken between words into lines of at most `width` pixels."""
     lines = [""]
     for word in text.split(" "):
         longer = f"{lines[-1]} {word}".strip()
@@ -311,8 +311,8 @@ def chart_on(sheet: Sheet, chart: Chart, number: int, width: float, height: floa
 
 
 def legend_svg(look: list[Look], top: float) -> tuple[list[str], float]:
-    """The legend of a sheet with several columns: a stroke, a mark and a label for each line, in rows below `top`.
-    Returns it with its lower edge."""
+    """The legend of a sheet with several columns: a stroke, a mark and a label for each line, in rows below `top`. It
+    is returned with its lower edge."""
     found, x, y = list[str](), 14.0, top + 14
     for line, colour, tint, shape in look:
         wide = 52 + text_width(line.label)

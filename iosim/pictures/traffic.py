@@ -20,14 +20,14 @@ SPLITS = (  # columns that may split lines further, in this order
     "M_bytes", "hardware",
 )  # fmt: skip
 POINTS_AN_OCTAVE = 8
-MOST_LINES = 8  # of a chart, the proven ones not counted
+MOST_LINES = 8  # lines of a chart, without the proven ones
 UNFIT = " (does not fit)"
-MOST_CHARTS = 12  # of a sheet
-ONE_CHART = ("tiling", "schedule", "policy")  # what these tell apart stands in one chart
+MOST_CHARTS = 12  # charts of a sheet
+ONE_CHART = ("tiling", "schedule", "policy")  # rows that differ in these are lines of one chart
 
 
 def sheet_of_rows(rows: pd.DataFrame, x: str, y: str, by: tuple[str, ...], steps: bool = False) -> Sheet:
-    """Lines of column y against column x, one for each value of the columns `by` and of what else tells rows apart.
+    """Lines of column y against column x, one for each value of `by` and of other columns in which rows differ.
 
     More than MOST_LINES lines stand in several charts, one for each problem.
     """
@@ -49,7 +49,7 @@ def sheet_of_rows(rows: pd.DataFrame, x: str, y: str, by: tuple[str, ...], steps
 
 
 def part_of_sheet(chart: Chart, title: str) -> Chart:
-    """A chart with a title, whose labels are those of other charts, too: dashes say what does not fit."""
+    """A chart with a title, for a sheet with common labels. So dashes mark what does not fit, and not the label."""
     lines = [replace(line, label=line.label.removesuffix(UNFIT)) for line in chart.lines]
     return replace(chart, title=title, lines=lines)
 
@@ -95,7 +95,7 @@ def check_columns(rows: pd.DataFrame, x: str, y: str, by: tuple[str, ...]) -> No
 def numbers(option: str, column: pd.Series) -> pd.Series:
     """A column as numbers. Counts above 2^63, which pandas keeps as objects or texts, become floats.
 
-    InputError for a column that holds anything else.
+    Raises InputError for a column that holds anything else.
     """
     if column.dtype.kind in "iuf":
         return column
@@ -212,8 +212,8 @@ def proven_lines(rows: pd.DataFrame, x: str, family: str) -> list[ChartLine]:
 
 
 def proven_points(rows: pd.DataFrame, x: str, family: str) -> Iterator[tuple[float, int | None, float | None]]:
-    """(x, words of the floor, words of the order), for each x in ascending order. A number is None where it is not
-    known, and the order where it does not hold."""
+    """(x, words of the floor, words of the order), for each x in ascending order. A number is None if it is unknown.
+    The order is also None where it does not hold."""
     import pandas as pd
 
     from ..core.problem import Attention

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 PICTURE_KINDS = (".png", ".svg")
 LEAST, FLOOR, ORDER = "least of all schedules", "floor", "N²d²/M (order only)"
-MOST_SCHEDULES = 5  # with a line of their own
+MOST_SCHEDULES = 5  # schedules with their own line
 ALIKE, MOST_OF = 1.05, 0.8  # two schedules share a line if their words differ by at most 1.05 at 80 % of all M
-HIGHEST = 8.0  # of the ratio to the floor that is shown
+HIGHEST = 8.0  # the highest ratio to the floor that is shown
 Points = list[tuple[int, int]]
-"""(M in bytes, words moved from there on)."""
+"""(M in bytes, words moved from this M on)."""
 
 
 def check_name(path: str) -> None:
@@ -46,7 +46,7 @@ def curve_sheet(found: Curve, option: str = "--picture", given: str = "gap", pub
 
     With `published`, published tiles are points with numbers.
 
-    InputError, which names the option that asks for the picture, for a curve without steps.
+    Raises InputError for a curve without steps. It names the option that asks for the picture.
     """
     if not found.steps:
         raise InputError(option, given, "a curve with steps", "fewer --least-blocks")
@@ -80,7 +80,8 @@ def places(found: Curve, first: int, last: int) -> list[int]:
 
 
 def line_at(name: str, steps: Sequence[CurveStep], M: Sequence[int], key: str = "") -> ChartLine:
-    """The line of a staircase at each M where it has tiles. An ideal schedule has words below its M too, dashed."""
+    """The line of a staircase at each M where it has tiles. An ideal schedule also has words below its M, which are
+    dashed."""
     known = [(place, step_at(steps, place)) for place in M]
     if steps[0].Br is None:
         known = [(place, step or steps[0]) for place, step in known]
@@ -90,7 +91,7 @@ def line_at(name: str, steps: Sequence[CurveStep], M: Sequence[int], key: str = 
 
 
 def shown(found: Curve, M: Sequence[int]) -> dict[str, list[CurveStep]]:
-    """The schedules that have a line of their own: the first ones that move other words than those before them."""
+    """The schedules with their own line: the first ones that move other words than those before them."""
     chosen: dict[str, list[CurveStep]] = {}
     for schedule in found.space:
         steps = found.own[schedule.name]

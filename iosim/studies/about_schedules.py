@@ -1,4 +1,4 @@
-"""The rows of `iosim schedules`: what a schedule says of itself, and what running it on a small problem shows."""
+"""The rows of `iosim schedules`: the fields of a schedule, and the result of running it on a small problem."""
 
 from __future__ import annotations
 
@@ -67,9 +67,10 @@ def schedule_row(schedule: Schedule) -> Row:
 
 
 def options_that_matter(schedule: Schedule, problem: Attention, traffic: Traffic) -> tuple[list[str], list[str]]:
-    """The options that a schedule reads, and those that it ignores: they may be given, and change nothing.
+    """(the options that a schedule reads, the options that it ignores). Ignored options may be given, and change
+    nothing.
 
-    `traffic` is what it moves without any. A mask that changes no word is in neither list, because it hides scores.
+    `traffic` is its traffic without options. A mask that changes no word is in neither list, because it hides scores.
     """
     read: list[str] = []
     ignored: list[str] = []

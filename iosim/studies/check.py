@@ -1,4 +1,4 @@
-"""`iosim check`: runs schedules on the CPU and compares their output, counts and footprint with what is expected."""
+"""`iosim check`: runs schedules on the CPU and compares their output, counts and footprint with the expected ones."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from ..tables import Row
 
 HALF = 2e-2  # allowed error in fp16, which has 11 bits, for numbers of about 1; it grows with the value of the last bit
-FEW = 256  # so few words of an output may all be right in the baseline by chance
-ROUNDINGS = 4  # of a word as large as the largest input: what an output of few words may be off by as well
+FEW = 256  # in an output of so few words the baseline may be exact by chance
+ROUNDINGS = 4  # roundings of the largest input that are also allowed in an output of few words
 # The allowed errors of schedules that have no baseline, and of the float64 run.
 TOLERANCE = {"fp64": 1e-12, "fp32": 1e-5, "fp16": HALF, "bf16": HALF * 2 ** (11 - 8), "fp8": HALF * 2 ** (11 - 4)}
 
@@ -38,13 +38,14 @@ def check(
     problem: Attention, tiling: Tiling, schedules: list[Schedule], seed: int = 0,
     begin: Callable[[str], None] = lambda name: None,
 ) -> list[Row]:  # fmt: skip
-    """A row for each schedule, on random inputs. `begin` is told the name of each before its run.
+    """A row for each schedule, on random inputs. `begin` is called with the name of each before its run.
 
     A row has the largest absolute error of the output, in float64 and in the problem's dtype; the words that the run
     moved, that the formula by hand gives and that the folded machine counts; the peak SRAM and the footprint by hand.
     For the error in the dtype, the inputs and the result of every load, store and step are rounded to it, and the
-    expected output is the float64 answer to the rounded inputs. The output of softmax attention may be off by what a
-    baseline of the same precision explains (oracles/accuracy.py), and so may its bias, the slope on the answer less 1.
+    expected output is the float64 answer to the rounded inputs. For softmax attention, a baseline of the same
+    precision decides the allowed error and the allowed bias, which is the slope against the answer less 1
+    (oracles/accuracy.py).
     `ok` is False if anything disagrees; `faults` says what.
     """
     rng = np.random.default_rng(seed)
@@ -86,7 +87,7 @@ class Precise(NamedTuple):
     allowed_error: float
     bias: float
     allowed_bias: float | None
-    """None for an output of few words, whose bias is not judged."""
+    """The largest bias that is allowed; None for an output of few words, whose bias is not judged."""
 
     def faults(self, dtype: str) -> list[str]:
         """A fault for the error and one for the bias, if they are too large."""
@@ -100,8 +101,8 @@ class Precise(NamedTuple):
 def judged(
     schedule: Schedule, p: Attention, tiling: Tiling, narrow: Numeric, inputs: Arrays, visible: Bools | None
 ) -> Precise:
-    """The errors of a rounded run. Those of softmax attention are allowed what a baseline of the same precision has.
-    For other outputs there is no baseline: the error has a fixed limit, and the bias what chance explains."""
+    """The errors of a rounded run. For softmax attention, a baseline of the same precision decides what is allowed.
+    Other outputs have no baseline: the error has a fixed limit, and only chance may explain the bias."""
     answers, coarser = schedule.answer(inputs, p, visible), max(p.dtype, str(p.acc_dtype), key=UNIT.__getitem__)
     if (attention_inputs := schedule.softmax_inputs) is not None:
         judge = Judge(np, coarser)
@@ -122,7 +123,7 @@ def judged(
 def baseline_output(
     schedule: Schedule, p: Attention, tiling: Tiling, inputs: Arrays, visible: Bools | None
 ) -> DeviceArray:
-    """Softmax attention of Q, K, V that rounds where the schedule does, in NumPy, without its steps."""
+    """Softmax attention of Q, K, V in NumPy, without the schedule's steps. It rounds where the schedule does."""
     rounds, factors = roundings(schedule, p, tiling), p.dropout
     q, k, v = (of_numpy(inputs[name]) for name in "QKV")
 
@@ -139,7 +140,7 @@ def baseline_output(
 
 
 def of_numpy(array: Array | Bools) -> DeviceArray:
-    """An array of NumPy, in the type that stands for arrays of NumPy and CuPy."""
+    """A NumPy array, typed as a DeviceArray (of NumPy or CuPy)."""
     return cast("DeviceArray", array)
 
 
@@ -214,7 +215,7 @@ def same_counts(a: Mapping[str, Sequence[Size]], b: Mapping[str, Sequence[Size]]
 def run_checks(
     given: Attention, tiles: str, names: tuple[str, ...], seed: str, begin: Callable[[str], None]
 ) -> tuple[list[Row], bool]:
-    """(the rows of `check` for what a command line says, whether all are ok). At most 2^22 scores."""
+    """(the rows of `check` for a command line, whether all are ok). Allows at most 2^22 scores."""
     from ..core.tiling import parse_tiles
     from ..counting.count import default_schedules
     from ..schedules import SCHEDULES, find_all

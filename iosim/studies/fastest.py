@@ -54,11 +54,11 @@ def fastest(
     mask: str | Mask = "dense",
     **options: Unpack[ProblemOptions],
 ) -> Fastest:
-    """The tiles with which generated kernels are fastest by the time model, as `iosim tune --by time`: a Fastest.
+    """The tiles with which generated kernels are fastest by the time model, as in `iosim tune --by time`: a Fastest.
 
-    Those of least traffic stand beside them. `hardware` is a GPU whose rates were measured: `h100`, `h200`, or a file
-    of `iosim calibrate`. Predictions take up to half a minute for each schedule. Other options are those of `count`.
-    Raises InputError for whatever is not allowed.
+    Each result also has the tiles of least traffic. `hardware` is a GPU whose rates were measured: `h100`, `h200`, or a
+    file of `iosim calibrate`. Predictions take up to half a minute for each schedule. Other options are those of
+    `count`. Raises InputError for whatever is not allowed.
     """
     taken = ("N", "d", "hardware", "schedules", "tile_multiple", "mask")
     check_names("fastest", options, KEYWORDS, taken)

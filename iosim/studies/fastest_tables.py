@@ -38,7 +38,7 @@ def fastest_json(found: FastestAnswer) -> Row:
 
 
 def fastest_pieces(found: FastestAnswer) -> list[Piece]:
-    """The answer as text: a table, the sentence, how it was found, and what has no prediction."""
+    """The answer as text: a table, the sentence, how it was found, and schedules without a prediction."""
     rows: list[Row] = [
         {
             "schedule": tiles.schedule,
@@ -65,7 +65,7 @@ def fastest_pieces(found: FastestAnswer) -> list[Piece]:
 
 
 def sentence(found: FastestAnswer) -> str:
-    """Which tiles are fastest, by how much, and among how many."""
+    """The sentence that names the fastest tiles, their advantage, and the number of candidates."""
     if not found.results:
         return "No schedule can be predicted."
     one = found.results[0]

@@ -2,7 +2,7 @@
 
 All candidates are predicted if that takes no more than LIMIT_SECONDS on one core. Otherwise they are first predicted on
 a shorter problem with as many thread blocks, and then the best of them on the problem itself, until the limit is
-reached. Beside the fastest tiles stand those of least traffic.
+reached. The tiles of least traffic are predicted too.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from ..core.problem import Attention
     from ..cuda.program import Program
 
-SIZES = (16, 32, 48, 64, 80, 96, 128, 192, 256)  # of a candidate's tiles
-LIMIT_SECONDS = 30.0  # of predictions, about, for each schedule
-LEAST_IN_FULL = 3  # candidates are always predicted on the problem itself
+SIZES = (16, 32, 48, 64, 80, 96, 128, 192, 256)  # sizes of a candidate's tiles
+LIMIT_SECONDS = 30.0  # about this long for the predictions of each schedule
+LEAST_IN_FULL = 3  # so many candidates are always predicted on the problem itself
 SHORTEST = 256  # queries and keys of a shorter problem, at least
 MULTIPLE = 16  # tiles of tensor cores
 Progress = Callable[[float], None]
-"""Is told which share of the work is done."""
+"""A function that is called with the share of the work that is done."""
 
 
 @dataclass(frozen=True)
 class TimedTiles:
-    """Tiles of a schedule's generated kernels: predicted seconds, what binds (DRAM, L2 or blocks), SM bytes and thread
+    """Tiles of a schedule's generated kernels: predicted seconds, the limit (DRAM, L2 or blocks), SM bytes and thread
     blocks. `chosen_by` is time or traffic."""
 
     schedule: str
@@ -60,7 +60,7 @@ class TimedTiles:
 class FastestTiles:
     """The fastest tiles of one schedule, and those of least traffic; None if these cannot be predicted.
 
-    `candidates` were compared, `in_full` of them on the problem itself.
+    `candidates` is the number of tilings compared, `in_full` the number of them predicted on the problem itself.
     """
 
     fastest: TimedTiles
@@ -71,7 +71,8 @@ class FastestTiles:
 
 @dataclass(frozen=True)
 class FastestAnswer:
-    """The answer of `iosim tune --by time`: the schedules, the fastest first, and why others have no prediction."""
+    """The answer of `iosim tune --by time`: the schedules, fastest first, and the reasons why others have no
+    prediction."""
 
     problem: Attention
     hardware: Hardware
@@ -124,7 +125,7 @@ def fastest_tiles(
 
 
 def candidates(schedule: Schedule, problem: Attention, hardware: Hardware) -> list[Tiling]:
-    """All pairs of SIZES whose kernel fits a block's shared memory. No size is longer than the first that holds the
+    """All pairs of SIZES whose kernel fits a block's shared memory. Sizes end at the first that holds the whole
     axis."""
     pairs = product(*(sizes_up_to(length) for length in (problem.N, problem.Nk)))
     room = hardware.shared_memory_per_block_bytes
@@ -143,7 +144,7 @@ def cost(schedule: Schedule, problem: Attention, tiling: Tiling, hardware: Hardw
 
 
 def within(order: list[int], costs: list[float]) -> list[int]:
-    """The first candidates of an order whose predictions keep to the limit, and a few at least."""
+    """The first candidates of an order whose predictions together stay within the limit, and at least LEAST_IN_FULL."""
     found, spent = list[int](), 0.0
     for n in order:
         if len(found) >= LEAST_IN_FULL and spent + costs[n] > LIMIT_SECONDS / 2:
@@ -156,8 +157,8 @@ def within(order: list[int], costs: list[float]) -> list[int]:
 def shorter(
     schedule: Schedule, problem: Attention, tilings: list[Tiling], hardware: Hardware, seconds: float
 ) -> Attention:
-    """The problem with fewer queries and keys, and so many more heads that it has as many thread blocks. Its candidates
-    are predicted in half of the limit, unless it cannot be shorter."""
+    """A problem with fewer queries and keys, and with more heads so that it has as many thread blocks. Predicting its
+    candidates takes half of the limit, or more if it cannot be shorter."""
     short = problem
     while seconds > LIMIT_SECONDS / 2 and max(short.N, short.Nk) > SHORTEST:
         N, Nk = (max(1, min(n, SHORTEST), n // 2) for n in (short.N, short.Nk))
@@ -169,7 +170,7 @@ def shorter(
 
 
 def told(tilings: Sequence[Tiling], progress: Progress, start: float) -> Iterator[Tiling]:
-    """The tilings, while progress is told from a share `start` of the work on."""
+    """The tilings, one by one. `progress` is called with the share of the work, from `start` on."""
     share = (1.0 if start else 0.5) - start
     for done, tiling in enumerate(tilings):
         progress(start + share * done / len(tilings))
@@ -191,7 +192,8 @@ def timed(schedule: Schedule, problem: Attention, tiling: Tiling, hardware: Hard
 
 def of_least_traffic(schedule: Schedule, problem: Attention, hardware: Hardware, multiple: int) -> TimedTiles | None:
     """The tiles of least traffic whose kernel fits a block's shared memory, with their time; None if they take too long
-    to predict, or if there are none. A kernel aligns its blocks, so it may need a little more than the tiles do."""
+    to predict, or if there are none. A kernel aligns its blocks, so it may need slightly more shared memory than its
+    tiles."""
     units, M_bytes = max(multiple, MULTIPLE if problem.word_bytes == 2 else 1), hardware.sram_bytes
     while (tiling := best_tiles(schedule, problem, M_bytes, units)) is not None:
         beyond = generate(schedule, problem, tiling).smem_bytes - hardware.shared_memory_per_block_bytes

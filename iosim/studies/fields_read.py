@@ -1,4 +1,4 @@
-"""Which fields of the problem a schedule reads, found by running it on a small problem that notes every look."""
+"""The fields of the problem that a schedule reads, found by a run on a small problem that records each access."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EVERY = frozenset(f.name for f in fields(Attention))
 
 @dataclass(frozen=True)
 class Noting(Attention):
-    """A problem that notes the names of the fields at which somebody looked."""
+    """A problem that records the names of the fields that are read."""
 
     seen: set[str] = field(default_factory=set, compare=False)
 

@@ -57,8 +57,8 @@ def memory(
 
     - With `N`, one length, several, or an axis as `1024:32768:x2`: bytes of scores, inputs, row statistics, KV cache.
     - With a `budget`, as `12GB`: the largest N whose tensors fit in it, for each way to compute attention.
-    - With `tiles`, as `64x64` or `64x64,128x64`: bytes of tiles on chip. With `N` and `grid`: which program of a
-      one-dimensional grid has which rows.
+    - With `tiles`, as `64x64` or `64x64,128x64`: bytes of tiles on chip. With `N` and `grid`: the rows of
+      each program of a one-dimensional grid.
 
     Other options are those of `count`. Raises InputError for whatever is not allowed.
     """
@@ -72,7 +72,7 @@ def memory(
 def memory_of(
     p: Attention, N: Axis | None, Nk: int | None, budget: int | str | None, tiles: str | None, as_grid: bool
 ) -> Table:
-    """The answer of `memory` for a problem, whose lengths are not read."""
+    """The answer of `memory` for a problem. The problem's own lengths are not used."""
     from .memory_tables import memory_grid
 
     ways = {"--budget": budget, "--tiles": tiles, "--N": N}
@@ -108,8 +108,8 @@ def bytes_together(p: Attention[S], names: tuple[str, ...]) -> S:
 def tensor_sizes(p: Attention[Size]) -> Row:
     """The row of a problem: bytes of its tensors, over batch and heads. With arrays of problems, its columns.
 
-    The traffic of scores writes and reads S and P once each. Its share is of the traffic of Algorithm 0, which moves
-    Q, K, V and O once as well.
+    The score traffic is one write and one read of both S and P. Its share refers to the traffic of Algorithm 0, which
+    also moves Q, K, V and O once.
     """
     traffic = cast("int", 2 * bytes_together(p, ("S", "P")))  # or an array
     return {
@@ -183,7 +183,7 @@ def tiles_on_chip(tiles: str, p: Attention) -> list[Row]:
 
 
 def rows_of_grid(N: int | str, tiles: str, problem: Attention) -> list[Row]:
-    """A row for each program of a one-dimensional grid: which rows of which head it has.
+    """A row for each program of a one-dimensional grid: its head and its rows.
 
     Programs are numbered (batch index x heads + head) x Tr + block, where a block is a tile of query rows.
     """

@@ -6,7 +6,7 @@ from ..grid import Grid
 from ..tables import Rows
 from ..units import binary
 
-LESS_IMPORTANT = ("score traffic share", "Nk", "score traffic")  # columns, the first to go first
+LESS_IMPORTANT = ("score traffic share", "Nk", "score traffic")  # left out first to last
 
 
 def memory_grid(rows: Rows) -> Grid:

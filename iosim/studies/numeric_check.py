@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..schedules.registry import SchedulesAsked
     from ..tables import Rows
 
-LESS_IMPORTANT = (  # columns, the first to go first
+LESS_IMPORTANT = (  # columns, left out first to last
     "allowed_bias", "folded_words", "footprint_words", "peak_words", "formula_words", "allowed_error", "bias", "words",
 )  # fmt: skip
 ABSOLUTE = "error_: the largest absolute error of the outputs, whose inputs are random numbers of about 1"
@@ -54,11 +54,11 @@ def check(
     mask: str | Mask = "dense",
     **options: Unpack[UndroppedOptions],
 ) -> Checks:
-    """Run schedules on the CPU, and compare their output, counts and SRAM with what they must be: a Checks.
+    """Run schedules on the CPU, and compare their output, counts and SRAM with the expected ones: a Checks.
 
-    A row for each schedule has the largest absolute error of its output, in float64 and in its own types, its words and
-    its SRAM by the run and by formulas derived by hand, `ok`, and `faults`. `dropout` is the probability that an
-    element of P is dropped; `seed` decides which ones, and the random inputs. Other options are those of `count`.
+    A row for each schedule has the largest absolute error of its output in float64 and in its own types. It has the
+    words and the SRAM of the run and of formulas derived by hand, `ok`, and `faults`. `dropout` is the probability that
+    an element of P is dropped; `seed` decides which ones, and the random inputs. Other options are those of `count`.
     Raises InputError for whatever is not allowed.
     """
     taken = ("N", "d", "tiles", "schedules", "seed", "dropout", "mask")
@@ -85,5 +85,5 @@ def shown_checks(rows: Rows, parts: Rows) -> list[Piece]:
 
 
 def without_faults(row: Mapping[str, object]) -> dict[str, object]:
-    """A row as the table has it."""
+    """A row of the table, without its faults."""
     return {name: value for name, value in row.items() if name != "faults"}

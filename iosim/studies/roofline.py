@@ -133,15 +133,15 @@ class Labels(TypedDict):
 class RooflineRow:
     """A launch, or all of them (`launch` = all), on one GPU.
 
-    `seconds` and `ideal_l2_seconds` are what the peaks allow; `binds` and `ideal_l2_binds` name the slowest resource.
-    `intensity` is matrix FLOPs a byte; for a launch without any it is all its operations a byte. `ridge` is the
-    intensity from which on that kind of arithmetic is the limit, and not the HBM.
+    `seconds` and `ideal_l2_seconds` are times at the peaks; `binds` and `ideal_l2_binds` name the slowest resource.
+    `intensity` is matrix FLOPs a byte; for a launch without any it is all its operations a byte. At an intensity above
+    `ridge` the limit is that kind of arithmetic, and not the HBM.
 
-    `sram_peak_bytes`, and the words moved over their floor, stand on rows of all launches together (the latter if it
-    fits and there is a floor).
+    Only rows of all launches have `sram_peak_bytes` and the ratio of words to their floor. The ratio is there if the
+    tiles fit and there is a floor.
 
-    The predicted values are of the generated kernels, all launches together: seconds, what binds (DRAM, L2 or blocks),
-    and DRAM bytes. They are None on other rows, and where there is no prediction (`Roofline.not_predicted` says why).
+    These rows also have the predictions for the generated kernels: seconds, the limit (DRAM, L2 or blocks), and DRAM
+    bytes. They are None on other rows and without a prediction (`Roofline.not_predicted` says why).
     """
 
     phase: str
@@ -171,7 +171,7 @@ class RooflineRow:
 
 
 def roofline_columns() -> tuple[str, ...]:
-    """The columns of the rows of a Roofline, also where there is no row because nothing fits."""
+    """The columns of the rows of a Roofline, even if it has no row because nothing fits."""
     from .roofline_tables import LABELS
 
     others = [column.name for column in fields(RooflineRow) if column.name not in (*LABELS, "work")]
@@ -189,7 +189,7 @@ class Missing:
 
 @dataclass(frozen=True, repr=False)
 class Roofline(Answer):
-    """What `roofline` answers. `measured_on` is the GPU whose rates predict; None where none were measured.
+    """The answer of `roofline`. `measured_on` is the GPU whose rates predict; None if none were measured.
 
     `on_cuda_cores` names predicted kernels whose products cannot run on tensor cores, and says why.
     """
@@ -224,7 +224,7 @@ class Roofline(Answer):
 
     @property
     def notes(self) -> list[str]:
-        """What to know of schedules that skip nothing under the mask."""
+        """Notes on schedules that skip nothing under the mask."""
         from .roofline_tables import notes_on_mask
 
         return notes_on_mask(self)
@@ -237,8 +237,8 @@ def roofline(
 ) -> Roofline:  # fmt: skip
     """Work, bytes and times of schedules on a GPU, launch by launch: a Roofline.
 
-    `hardware` is a preset, as `H100`, or a hardware file. M is that of the GPU unless given. `decode` adds the same
-    with one query over the same keys. Other options are those of `count`. Raises InputError for whatever is not
+    `hardware` is a preset, as `H100`, or a hardware file. M is that of the GPU unless given. `decode` adds rows for
+    one query over the same keys. Other options are those of `count`. Raises InputError for whatever is not
     allowed.
     """
     check_names("roofline", options, KEYWORDS, TAKEN)
@@ -286,7 +286,7 @@ def add_rows(found: Roofline, schedule: Schedule, rule: str, p: Attention, tilin
 
 
 def with_words(row: RooflineRow, schedule: Schedule, p: Attention, tiling: Tiling, M_bytes: int) -> RooflineRow:
-    """The row of all launches with its footprint, and the words that it moves over their floor."""
+    """The row of all launches with its footprint, and the ratio of its words to their floor."""
     counted = measure(schedule, p.packed, tiling)
     least = floor_of(p, M_bytes, schedule.family) if row.fits else None
     share = counted["total"] / least if least else None

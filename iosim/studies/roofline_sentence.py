@@ -1,4 +1,4 @@
-"""The answer of a roofline in a sentence: which schedule is fastest at the peaks, by what factor, and what binds it."""
+"""The answer of a roofline in a sentence: the schedule that is fastest at the peaks, its advantage, and its limit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SLOWEST = {
 
 
 def winners(found: Roofline) -> list[RooflineRow]:
-    """The row of least time at the peaks of each phase, over all launches, of those that fit."""
+    """The row of least time at the peaks for each phase: of all launches, among those that fit."""
     within = [row for row in found.rows if row.launch == "all" and row.fits]
     phases = dict.fromkeys(row.phase for row in within)
     return [min((row for row in within if row.phase == phase), key=lambda row: row.seconds) for phase in phases]
@@ -53,14 +53,14 @@ def named(row: RooflineRow) -> str:
 
 
 def nearly_as_fast(winner: RooflineRow, near: Sequence[RooflineRow]) -> str:
-    """The sentence about rows that take as long, or hardly longer."""
+    """The sentence about rows that take as long as the winner, or hardly longer."""
     most = times(max(row.seconds for row in near), winner.seconds)
     verb = "takes" if len(near) == 1 else "take"
     return f"{joined(map(named, near))} {verb} {'as long' if most == '1' else f'at most {most} times as long'}."
 
 
 def compared(winner: RooflineRow, other: RooflineRow, M_bytes: int) -> str:
-    """The end of a sentence: how the winner's time and bytes compare with those of another row, and what binds both."""
+    """The end of a sentence: the winner's time and bytes compared with those of another row, and the limit of both."""
     beyond = "" if other.fits else f", which would need {times(other.sram_peak_bytes or 0, M_bytes)} times this SRAM"
     less = winner.seconds <= other.seconds
     share = times(*sorted((winner.seconds, other.seconds), reverse=True))

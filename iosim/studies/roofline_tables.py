@@ -26,7 +26,7 @@ LESS_IMPORTANT = (
     "binds there",
     "phase",
     "bytes",
-)  # columns, the first to go first
+)  # columns, left out first to last
 LABELS = ("phase", "schedule", "tiling", "Br", "Bc", "fits", "launch")
 DASH = "-"
 
@@ -60,12 +60,12 @@ def roofline_json(found: Roofline) -> Cells:
 
 
 def notes_on_mask(found: Roofline) -> list[str]:
-    """What to know of schedules that skip nothing under the problem's mask."""
+    """Notes on schedules that skip nothing under the problem's mask."""
     return mask_notes(found.problem, (row.schedule for row in found.rows))
 
 
 def roofline_pieces(found: Roofline) -> list[Piece]:
-    """The answer for people: what was asked, a row for each launch, what each time is, what is left out, a sentence."""
+    """The answer for people: the question, a row for each launch, the meaning of the times, omissions, a sentence."""
     p, chip = found.problem, found.hardware
     values = f", dv = {p.dv}" if p.dv != p.d else ""
     size = f"attention: N = {p.N}, Nk = {p.Nk}, d = {p.d}{values}, batch {p.batch} x heads {p.heads} (kv {p.kv_heads})"

@@ -1,7 +1,7 @@
 """The text of a schedule line by line, with the words that each line moves, as `iosim schedules NAME` prints it.
 
-The words come from a folded run, and so do the formulas: the sizes of that run are primes, so the prime factors of a
-number of words say which sizes it is a product of.
+The words come from a folded run, and so do the formulas. The sizes of that run are primes, so the prime factors of a
+number of words say which sizes were multiplied.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from ..units import parse_bytes
 from .about_schedules import SMALL, TILES
 
 Moved = Mapping[str, tuple[int, int]]
-RUNS = (  # every size that a formula may name, and every number of tiles, is another prime
+RUNS = (  # each size that a formula may name, and each number of tiles, is a different prime
     (Attention(1009, 101, 2003, 103, splits=7, page_size=49, top_k=5, key_block=3),
      Tiling(44, 66, depth=10, rows_o=55, cols_o=8)),
     (Attention(1013, 107, 2011, 109, splits=5, page_size=47, top_k=7, key_block=2),
      Tiling(36, 55, depth=10, rows_o=45, cols_o=9)),
 )  # fmt: skip
 SIZES = ("N", "Nk", "d", "dv", "splits", "page_size", "top_k", "key_block")
-ALWAYS = "N Nk d dv Tr Tc"  # letters that a line may have, beside those of the schedule's own formula
+ALWAYS = "N Nk d dv Tr Tc"  # letters for every line, beside those of the schedule's own formula
 WIDTH = 80
 
 
 class TextLine(NamedTuple):
-    """A line of a schedule's text. The words of a line that calls a function are those that the function moves."""
+    """A line of a schedule's text. A line that calls a function has the words that the function moves."""
 
     function: str
-    """The function that it is a line of."""
+    """The name of the function that has the line."""
     file: str
     """The name of the function's file."""
     code: str
@@ -53,10 +53,10 @@ class TextLine(NamedTuple):
     words: Moved
     """{tensor: (words read, words written)}."""
     formulas: Mapping[str, tuple[str, str]]
-    """The same as products of sizes, of one head and without a mask: `?` for words that are no such product."""
+    """The same as products of sizes, for one head without a mask. `?` stands for words that are not such a product."""
 
     def row(self) -> Row:
-        """The line as JSON has it."""
+        """The line as the keys of its JSON."""
         tensors = {name: {"reads": r, "writes": w} for name, (r, w) in self.words.items()}
         formulas = {name: {"reads": r, "writes": w} for name, (r, w) in self.formulas.items()}
         return {
@@ -69,13 +69,13 @@ class TextLine(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """What a schedule is run with."""
+    """The problem and the tiles that a schedule is run with."""
 
     problem: Attention
     tiling: Tiling
 
     def row(self) -> Row:
-        """The sizes as JSON has them."""
+        """The sizes as the keys of their JSON."""
         p, t = self.problem, self.tiling
         return {"N": p.N, "Nk": p.Nk, "d": p.d, "dv": p.dv, "batch": p.batch, "heads": p.heads, "mask": str(p.mask),
                 "Br": t.rows_q, "Bc": t.rows_k}  # fmt: skip
@@ -87,7 +87,7 @@ class Sizes(NamedTuple):
 def sizes_of(schedule: Schedule, p: Attention, tiles: str | None, M: str | None) -> Sizes:
     """The problem and the tiles of a schedule: the tiles given, or those of the schedule's rule, which needs M.
 
-    InputError if M is needed and not given, or if nothing fits.
+    Raises InputError if M is needed and not given, or if nothing fits.
     """
     require(schedule, p)
     M_bytes = None if M is None else parse_bytes(M, p.word_bytes)
@@ -103,7 +103,7 @@ def sizes_of(schedule: Schedule, p: Attention, tiles: str | None, M: str | None)
 def text_lines(schedule: Schedule, sizes: Sizes | None = None) -> list[TextLine]:
     """The lines of a schedule, first those of its own function, then those of the functions that it calls.
 
-    Lines have words if `sizes` are given: those of all heads.
+    Lines have words, of all heads, if `sizes` are given.
     """
     formulas = formulas_of(schedule)
     if sizes is None:
@@ -146,7 +146,7 @@ def formulas_of(schedule: Schedule) -> dict[tuple[str, int], dict[str, tuple[str
 
 
 def agreed(texts: tuple[str, str], others: tuple[str, str] | None) -> tuple[str, str]:
-    """The texts, with `?` in the place of one that differs from the other one."""
+    """The texts, each replaced by `?` if it differs from the other run's text."""
     read, written = others or ("?", "?")
     return texts[0] if texts[0] == read else "?", texts[1] if texts[1] == written else "?"
 
@@ -173,8 +173,8 @@ def letters_of(schedule: Schedule, p: Attention, t: Tiling) -> dict[str, int]:
 
 
 def product_text(words: int, sizes: Mapping[str, int]) -> str:
-    """A number of words as a product of sizes, as `2 Nk d Tr`; empty for 0, and `?` if it is no such product. Of sizes
-    that are equal the first one stands for both."""
+    """A number of words as a product of sizes, as `2 Nk d Tr`; empty for 0, and `?` if it is no such product. If two
+    sizes are equal, the first one is used."""
     if not words:
         return ""
     letters: list[str] = []
@@ -199,7 +199,7 @@ def without_docstrings(lines: list[TextLine]) -> list[TextLine]:
 
 
 def docstring(lines: Sequence[str]) -> range:
-    """The numbers of the lines of a function that are its docstring."""
+    """The indices of the lines of a function's docstring."""
     try:
         (function,) = ast.parse("\n".join(lines)).body
     except (SyntaxError, ValueError):
@@ -210,9 +210,9 @@ def docstring(lines: Sequence[str]) -> range:
 
 
 def box_text(lines: list[TextLine], sizes: Sizes | None = None, width: int = WIDTH) -> str:
-    """The lines in a box of so many characters: code on the left, the words that it moves on the right or below.
+    """The lines in a box of `width` characters: code on the left, its words on the right or below.
 
-    Functions of other files than the first one are only named. The text is empty if there is no line.
+    Functions from other files than the first are only named. The text is empty if there is no line.
     """
     if not lines:
         return ""
@@ -228,7 +228,7 @@ def box_text(lines: list[TextLine], sizes: Sizes | None = None, width: int = WID
 
 
 def legend(lines: list[TextLine]) -> str:
-    """What the formulas of lines are of, and what their letters mean."""
+    """The legend of the formulas: what they count, and the meaning of their letters."""
     used = {letter for line in lines for pair in line.formulas.values() for text in pair for letter in text.split()}
     letters = [f"{letter} = {text}" for letter, text in LETTERS.items() if letter in used]
     return "; ".join(["words moved by each line, of one head, dense", *letters])
@@ -254,7 +254,7 @@ def beside(line: TextLine, counted: bool, room: int) -> list[str]:
 
 
 def words_text(line: TextLine, counted: bool) -> str:
-    """What a line moves: `read K: Nk d Tr, V: Nk dv Tr; write O: N dv`, or the numbers of words."""
+    """The words that a line moves: `read K: Nk d Tr, V: Nk dv Tr; write O: N dv`, or the numbers of words."""
     parts = []
     for side, verb in enumerate(("read", "write")):
         texts = {name: pair[side] for name, pair in (line.words if counted else line.formulas).items() if pair[side]}

@@ -148,10 +148,10 @@ def training(
     mask: str | Mask = "dense",
     **options: Unpack[ProblemOptions],
 ) -> Training:
-    """Count forward and backward passes together.
+    """The traffic of forward and backward passes together: a Training.
 
     `combinations` are names of COMBINATIONS. `backward_tiles` is `tiles` unless given. `unfused` are names of PASSES:
-    operations that standard attention does in passes of their own. Other options are those of `iosim.count`. Raises
+    operations that standard attention does in separate passes. Other options are those of `iosim.count`. Raises
     InputError for whatever is not allowed.
     """
     taken = ("N", "d", "M", "hardware", "combinations", "tiles", "backward_tiles", "tile_multiple", "unfused", "mask")

@@ -76,7 +76,7 @@ def schedule_and_tiles(result: Result) -> str:
 
 
 def bytes_cell(result: Result, after: str = "") -> ByteCell | str:
-    """The bytes that a pass moves, or that nothing fits."""
+    """The cell with the bytes that a pass moves, or `nothing fits`."""
     return "nothing fits" if result.total_bytes is None else ByteCell(result.total_bytes, after)
 
 

@@ -1,7 +1,8 @@
-"""A folder of parts: manifest.json says what they are, parts.jsonl has a line with a hash for each part.
+"""A folder of parts: manifest.json describes them, and parts.jsonl has a line with a hash for each part.
 
-A part is written whole before its line is, and both are on the disk before the next. So after a fault at any moment
-every line has its part. A run that continues reads the lines, checks each part by its hash, and counts the others.
+A part is written completely before its line, and both are on disk before the next part. So after a fault at any
+moment every line has its part. A run that continues reads the lines, checks each part by its hash, and counts the
+others.
 """
 
 from __future__ import annotations
@@ -28,13 +29,14 @@ UNFINISHED = re.compile(r"(part-\d+\.\w+|manifest\.json|parts\.jsonl)\..+\.part"
 
 
 class Folder:
-    """A folder into which one run writes the parts of a sweep. `done` are the parts that are there, by number."""
+    """A folder into which one run writes the parts of a sweep. `done` are the parts that are already there, by
+    number."""
 
     def __init__(self, path: str, manifest: dict[str, object], done: dict[int, Written], journal: TextIO):
         self.path, self.manifest, self.done, self.journal = path, manifest, done, journal
 
     def record(self, written: Written) -> None:
-        """Note that a part is there."""
+        """Record that a part is there."""
         self.journal.write(line_of(written, str(self.manifest["run"])))
         self.journal.flush()
         os.fsync(self.journal.fileno())
@@ -52,10 +54,11 @@ class Folder:
 def opened(
     path: str, work: Work, about: Mapping[str, object], resume: bool, checked: Checked = lambda written: None
 ) -> Iterator[Folder]:
-    """The folder of a run, which no other run can open until this one ends, however it ends.
+    """The folder of a run. No other run can open it until this one ends, for whatever reason.
 
-    `about` is what the manifest says beside the description of the work. `checked` is called with each part that is
-    already there. InputError for a folder of other arguments, and for one with parts unless `resume` is set.
+    `about` is added to the description of the work in the manifest. `checked` is called with each part that is
+    already there. Raises InputError for a folder of other arguments, and without `resume` for a folder with
+    parts.
     """
     with writing(path):
         os.makedirs(path, exist_ok=True)
@@ -79,7 +82,7 @@ def clear(path: str) -> None:
 
 @contextmanager
 def writing(path: str) -> Iterator[None]:
-    """Turns errors of the file system into one message."""
+    """Turn errors of the file system into one message."""
     if "\0" in path:
         raise InputError("-o", path, "a folder that can be written", "a name has no zero byte")
     try:
@@ -90,7 +93,7 @@ def writing(path: str) -> Iterator[None]:
 
 @contextmanager
 def locked(path: str) -> Iterator[None]:
-    """Holds the lock of a folder. The system lets go of it when this process ends, also if it is killed."""
+    """Hold the lock of a folder. The system releases it when this process ends, even if it is killed."""
     with open(os.path.join(path, LOCK), "a") as file:
         try:
             import fcntl
@@ -105,7 +108,7 @@ def locked(path: str) -> Iterator[None]:
 
 
 def manifest_of(work: Work, about: Mapping[str, object]) -> dict[str, object]:
-    """The manifest of a run before its parts are there. `run` stands for the version and all arguments."""
+    """The manifest of a run before its parts are there. `run` is a hash of the version and all arguments."""
     described = {"iosim": __version__, **work.describe()}
     return {
         "schema": 1, "iosim": __version__, **about, "run": digest(json.dumps(described, sort_keys=True)),
@@ -115,7 +118,7 @@ def manifest_of(work: Work, about: Mapping[str, object]) -> dict[str, object]:
 
 
 def check_new(path: str) -> None:
-    """Raise InputError for a folder that has something in it: not for one that a run began without writing a part."""
+    """Raise InputError for a folder that is not empty. A folder that a run began without writing a part is allowed."""
     names = {name for name in os.listdir(path) if name != LOCK and not UNFINISHED.fullmatch(name)}
     if names == {MANIFEST, JOURNAL} and not any(read_journal(path)) and is_manifest(path):
         return
@@ -126,7 +129,7 @@ def check_new(path: str) -> None:
 
 
 def continued(path: str, work: Work, manifest: Mapping[str, object], checked: Checked) -> dict[int, Written]:
-    """The parts of an earlier run with the same arguments that are there, each checked by its hash."""
+    """The parts that an earlier run with the same arguments wrote, each checked by its hash."""
     names = set(os.listdir(path)) - {LOCK}
     if not names & {MANIFEST, JOURNAL}:
         check_new(path)
@@ -134,7 +137,7 @@ def continued(path: str, work: Work, manifest: Mapping[str, object], checked: Ch
     try:
         found = read_manifest(path) if MANIFEST in names else {}
     except CheckError:
-        found = {}  # the lines name the run as well
+        found = {}  # lines without a manifest still name their run
     if found.get("run", manifest["run"]) != manifest["run"]:
         other = differing(
             cast("Mapping[str, object]", found.get("arguments", {})),
@@ -153,14 +156,14 @@ def continued(path: str, work: Work, manifest: Mapping[str, object], checked: Ch
 
 
 def is_there(path: str, written: Written) -> bool:
-    """Whether the file of a part has the bytes that were written."""
+    """Whether the file of a part still has the bytes that were written."""
     file = os.path.join(path, written.file)
     whole = os.path.isfile(file) and os.path.getsize(file) == written.bytes
     return whole and file_digest(file) == written.sha256
 
 
 def begin(path: str, manifest: Mapping[str, object], done: Mapping[int, Written]) -> None:
-    """Write the manifest, and the lines of the parts that are there and no others."""
+    """Write the manifest, and lines for only those parts that are there."""
     with written_whole(os.path.join(path, JOURNAL)) as temporary:
         with open(temporary, "w", encoding="utf-8") as file:
             file.writelines(line_of(done[part], str(manifest["run"])) for part in sorted(done))
@@ -178,7 +181,7 @@ def write_manifest(path: str, manifest: Mapping[str, object]) -> None:
 
 
 def read_manifest(path: str) -> dict[str, object]:
-    """The manifest of a folder; CheckError if it is damaged, InputError if there is none."""
+    """The manifest of a folder. Raises CheckError if it is damaged, InputError if there is none."""
     file = os.path.join(path, MANIFEST)
     try:
         with open(file, encoding="utf-8", errors="replace") as text:
@@ -193,7 +196,7 @@ def read_manifest(path: str) -> dict[str, object]:
 
 
 def is_manifest(path: str) -> bool:
-    """Whether the manifest of a folder is as it was written."""
+    """Whether the manifest of a folder is undamaged."""
     try:
         return bool(read_manifest(path))
     except CheckError:
@@ -201,12 +204,12 @@ def is_manifest(path: str) -> bool:
 
 
 def sealed(values: Mapping[str, object]) -> dict[str, object]:
-    """The values with a hash of them, so that any change is found."""
+    """The values with their hash, so that any change is found."""
     return {**values, "seal": digest(json.dumps(values))}
 
 
 def opened_seal(text: str) -> dict[str, object] | None:
-    """The values that were sealed; None if the text is not as it was written."""
+    """The sealed values of a text; None if the text was changed."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
@@ -221,7 +224,7 @@ def line_of(written: Written, run: str) -> str:
 
 
 def read_journal(path: str) -> Iterator[tuple[str, Written]]:
-    """(the run, a part) for each line that is as it was written. A part without such a line is counted again."""
+    """(the run, a part) for each unchanged line. A part without such a line is counted again."""
     try:
         with open(os.path.join(path, JOURNAL), encoding="utf-8", errors="replace") as file:
             for line in file:

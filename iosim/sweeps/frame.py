@@ -1,4 +1,4 @@
-"""A sweep as one DataFrame, as `iosim.sweep` answers it: counts, or what another command answers at each point."""
+"""A sweep as one DataFrame, as `iosim.sweep` answers it: counts, or the answers of another command at each point."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def sweep(
     A row is one grid point, schedule and tile rule. Its columns are those of `iosim sweep`, in words and bytes.
 
     - The axes are N, Nk, d, batch, heads, kv_heads, dv, dtype, acc_dtype, mask, M, hardware, tiles, tile_multiple,
-      and the options of schedules that have values, as splits and gqa.
+      and the options of schedules that take a value, as splits and gqa.
     - An axis is one value, a list, or a string as `1024,4096`. An axis of sizes may be a range: `1024:8192:x2` doubles,
       and `8:64:+8` adds 8.
     - `schedules` are those of `count`. Other options are fields of `Attention`.
-    - `what`: whose rows: `count`, or `tune`, `cache`, `check` or `roofline`, asked at each point. The options from `by`
-      to `decode` are those of these commands, and axes as well, except the flags `curve` and `decode`.
-    - `jobs`: processes of this machine that count. `scheduler`: one of Dask, as `local` or `tcp://HOST:8786`.
+    - `what`: the command that is asked at each point: `count`, `tune`, `cache`, `check` or `roofline`. The options from
+      `by` to `decode` belong to these commands. They are axes too, except the flags `curve` and `decode`.
+    - `jobs`: the number of processes of this machine. `scheduler`: a Dask scheduler, as `local` or `tcp://HOST:8786`.
 
     Raises InputError for a value that is not allowed, and for a keyword that is not known.
     """
@@ -65,7 +65,7 @@ def sweep(
 
 
 def joined(tables: Sequence[pd.DataFrame], what: str) -> pd.DataFrame:
-    """Tables below each other. The points of another command than `count` may leave different cells empty."""
+    """The tables, one below the other. Points of another command than `count` may leave different cells empty."""
     import pandas as pd
 
     if what == COUNT:

@@ -1,4 +1,4 @@
-"""Puts the parts of a folder together into one file. Memory does not grow with their number."""
+"""Joins the parts of a folder into one file. Memory does not grow with their number."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .folder import read_manifest, writing
 from .parts import Written, file_digest
 
 Progress = Callable[[int], object]
-"""Called with the rows of each part."""
+"""A function that is called with the number of rows of each part."""
 BLOCK_BYTES = 2**20
 
 
 def complete(folder: str) -> dict[str, object]:
-    """The manifest of a folder that has all of its parts; an error that says what to do if it has not."""
+    """The manifest of a folder. Raises an error, which says what to do, if parts are missing."""
     with writing(folder):
         manifest = read_manifest(folder)
     if not manifest.get("complete"):
@@ -53,7 +53,7 @@ def join_lines(folder: str, manifest: Mapping[str, object], out: BinaryIO, progr
 
 
 def copy_part(folder: str, written: Written, out: BinaryIO, header: bool) -> None:
-    """Copy a part, without its first line if that is a `header`, and check its hash on the way."""
+    """Copy a part and check its hash. If its first line is a `header`, it is left out."""
     path, found = os.path.join(folder, written.file), hashlib.sha256()
     try:
         with open(path, "rb") as file:
@@ -69,7 +69,7 @@ def copy_part(folder: str, written: Written, out: BinaryIO, header: bool) -> Non
 
 
 def damaged(path: str) -> CheckError:
-    """The error of a part that is not as it was written."""
+    """The error for a damaged part."""
     return CheckError(f"{path} is not as it was written; the sweep's own command line with --resume makes it again")
 
 

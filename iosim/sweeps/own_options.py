@@ -1,4 +1,4 @@
-"""Options that count lacks and a command of `--what` has. Each is an axis of a sweep that asks that command."""
+"""Options that `count` lacks and a command of `--what` has. Each is an axis of a sweep of that command."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COUNT = "count"
 
 
 class Own(NamedTuple):
-    """An option of the commands `of`. `read` gives the values of its axis; `decides` is true if the columns of a row
+    """An option of the commands `of`. `read` gives the values of its axis. `decides` is true if the columns of a row
     depend on the value."""
 
     of: tuple[str, ...]
@@ -51,7 +51,7 @@ def flag(value: AxisValue, where: str) -> Sequence[object]:
 
 
 def sizes(value: AxisValue, where: str) -> Sequence[object] | None:
-    """Sizes in bytes. Words differ in size from point to point."""
+    """Sizes in bytes. Words are not allowed, because their size differs from point to point."""
     if any("el" in part.lower() for part in split(value)):
         raise InputError(where, value, "bytes as 64 or 1KB in a sweep")
     return read_axis(value, where, lambda text: parse_bytes(text, 1, where))
@@ -86,8 +86,8 @@ OWN = {
 
 
 def asking(what: str, values: dict[str, AxisValue]) -> Asking | None:
-    """What a sweep of the command `what` has beside that of a count; None for `count`. The options in OWN are taken out
-    of the values. InputError for one that the command does not have."""
+    """The additions of a sweep of the command `what` to a sweep of counts; None for `count`. Options in OWN are taken
+    out of `values`. Raises InputError for an option that the command does not have."""
     own: dict[str, Sequence[object]] = {}
     for name in [name for name in OWN if name in values]:
         value, where = values.pop(name), option_name(name)

@@ -1,6 +1,6 @@
 """A sweep cut into parts: whole chunks of its grid, each of about the same number of rows.
 
-A part is known by its number. Which rows it has follows from the grid, so nobody keeps a list of parts or of points.
+A part is identified by its number. Its rows follow from the grid, so no list of parts or points is kept.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..counting.sweep_axes import Sweep
 
     class Task(Protocol):
-        """What workers do with a part."""
+        """The work on one part."""
 
         def __call__(self, work: Work, part: int) -> object: ...
 
@@ -37,7 +37,7 @@ FORMS = {"csv": CSV, "jsonl": JSON}
 
 
 class Written(NamedTuple):
-    """A part that is in its file, whole."""
+    """A part that was written to its file."""
 
     part: int
     file: str
@@ -47,7 +47,7 @@ class Written(NamedTuple):
 
 
 class Source(NamedTuple):
-    """A Python file that registers schedules, as it was when the sweep began."""
+    """A Python file that registers schedules, with its text when the sweep began."""
 
     file: str
     text: str
@@ -64,10 +64,10 @@ RAN: set[Source] = set()  # the files that this process ran
 
 @dataclass(frozen=True)
 class Work:
-    """A sweep in parts of about `part_rows` rows; 0 for the usual number. `kind` is csv, jsonl or parquet.
+    """A sweep in parts of about `part_rows` rows; 0 means the usual number. `kind` is csv, jsonl or parquet.
 
-    `what` is asked at each point, and `columns` are those of another question than `count`, if they are known. Workers
-    get it as it is. `sources` are the files of --load, which they run first.
+    The command `what` is asked at each point. `columns` are the columns of another command than `count`, if they are
+    known. `sources` are the files of --load. Workers get this object, and run these files first.
     """
 
     plan: Sweep
@@ -88,21 +88,21 @@ class Work:
 
     @cached_property
     def rows_of_part(self) -> int:
-        """The rows of a part, to within a chunk."""
+        """The rows of a part, rounded to whole chunks."""
         return self.chunks.rows_of_part(self.part_rows)
 
     @property
     def rows(self) -> int | None:
-        """The rows of all parts; None if nobody knows them before they are there."""
+        """The rows of all parts; None if their number is not known before they are made."""
         return self.plan.rows if self.what == COUNT else None
 
     @property
     def steps(self) -> int:
-        """What progress ends at: rows, or grid points where nobody knows the rows."""
+        """The end of the progress: the number of rows, or of grid points if the rows are not known."""
         return self.plan.rows if self.what == COUNT else len(self.chunks)
 
     def steps_of(self, rows: int, chunks: int) -> int:
-        """How far progress goes with rows of some chunks."""
+        """The progress for some rows or chunks: the number of rows, or of grid points if the rows are not known."""
         return rows if self.what == COUNT else chunks
 
     def __len__(self) -> int:
@@ -117,7 +117,7 @@ class Work:
         return (self.chunks[k] for k in self.chunks_of(part))
 
     def describe(self) -> dict[str, object]:
-        """Everything on which the bytes of the parts depend, apart from the version of iosim: values of JSON."""
+        """Everything that decides the bytes of the parts, except the version of iosim, as values of JSON."""
         plan = self.plan
         return {
             "what": self.what,
@@ -143,7 +143,7 @@ def digest(text: str) -> str:
 
 
 def axis_text(values: Sequence[object]) -> object:
-    """An axis as it is, or a long one by its ends, its length and a hash."""
+    """An axis as it is; a long axis as its ends, its length and a hash."""
     if len(values) <= SHOWN_VALUES:
         return list(values)
     return {"first": values[0], "last": values[-1], "values": len(values), "sha256": digest(repr(values))}
@@ -164,7 +164,7 @@ def file_digest(path: str) -> str:
 
 
 def part_name(part: int, kind: str) -> str:
-    """The name of a part's file. In the order of names, parts are in the order of rows."""
+    """The name of a part's file. Names sort in the order of rows."""
     return f"part-{part:08d}.{kind}"
 
 
@@ -215,10 +215,10 @@ def make_lines(work: Work, part: int) -> list[tuple[str, int]]:
 
 
 def keep(path: str) -> None:
-    """Ask the system to have a file or a folder on its disk now, so that it is there after a reboot."""
+    """Force a file or a folder to disk now, so that it survives a reboot."""
     import os
 
-    if os.path.isdir(path) and sys.platform == "win32":  # which cannot open folders
+    if os.path.isdir(path) and sys.platform == "win32":  # Windows cannot open folders
         return
     handle = os.open(path, os.O_RDONLY)
     try:
@@ -228,13 +228,14 @@ def keep(path: str) -> None:
 
 
 def differing(found: Mapping[str, object], wanted: Mapping[str, object]) -> list[str]:
-    """The names under which two descriptions differ. An option of the problem has its own name."""
+    """The keys in which two descriptions differ. Options of the problem count as separate keys."""
     found, wanted = apart(found), apart(wanted)
     return [name for name in wanted if found.get(name) != wanted[name]] + [name for name in found if name not in wanted]
 
 
 def apart(described: Mapping[str, object]) -> dict[str, object]:
-    """A description with the values of each option at all points, in place of `options` if these are listed."""
+    """A description in which each option of the problem is a key of its own, with its values at all points, if
+    `options` are listed."""
     points = described.get("options")
     if not isinstance(points, list) or not points:
         return {**described}

@@ -1,7 +1,7 @@
-"""What a sweep may ask at each grid point: `count`, whose rows are made many at once, or what another command answers.
+"""The command of a sweep at each grid point: `count`, whose rows are made many at once, or another command.
 
-The rows of such a command stand behind the columns of their point. Nobody knows their number before they are asked for,
-so a sweep of them is cut into parts, and its progress told, by grid points.
+The rows of another command follow the columns of their point. Their number is not known in advance. So parts and
+progress of such a sweep are counted in grid points.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ USUAL_POINTS = 64
 
 
 class Point(NamedTuple):
-    """A grid point: the fields of its problem that are given, and what is asked about it."""
+    """A grid point: the given fields of its problem, and the options of the question about it."""
 
     fields: Fields
     M_bytes: int | None
@@ -98,7 +98,7 @@ def rows_of_roofline(p: Point) -> Rows:
 QUESTIONS: dict[str, Callable[[Point], Rows]] = {
     "tune": rows_of_tune, "cache": rows_of_cache, "check": rows_of_check, "roofline": rows_of_roofline,
 }  # fmt: skip
-WITHOUT_TILES = ("tune",)  # finds them
+WITHOUT_TILES = ("tune",)  # it finds the tiles
 
 
 def columns_of_tune() -> tuple[str, ...]:
@@ -115,17 +115,17 @@ FOUND_LATER = {"tune": columns_of_tune, "roofline": columns_of_roofline}  # colu
 
 
 def known_question(what: str) -> str:
-    """The name of a command whose rows a sweep may have; InputError for another one."""
+    """The name of a command whose rows a sweep may have. Raises InputError for any other."""
     if what not in (COUNT, *QUESTIONS):
         raise InputError("--what", what, ", ".join((COUNT, *QUESTIONS)), suggestion(what, (COUNT, *QUESTIONS)))
     return what
 
 
 class Asked:
-    """The rows of a command at all points of a grid, as tables of one point each, at their numbers.
+    """The rows of a command at all points of a grid, as numbered tables of one point each.
 
-    They are in the order of `Chunks`, with tiles fastest. `columns` are those to show: those asked for, or those of the
-    first point of each mask, type, option, tiles, and own option of the command that decides on them.
+    They are in the order of `Chunks`, with tiles fastest. `columns` are the columns asked for. By default they are
+    those of the first points: one point for each mask, type, option, tiles, and own option that decides on columns.
     """
 
     unit = "points"
@@ -180,7 +180,7 @@ class Asked:
             raise InputError(error.where, error.found, error.allowed, self.place(error.hint, before)) from None
 
     def place(self, hint: str, before: Row) -> str:
-        """A hint, and where in the grid it is."""
+        """A hint, with the grid point that it is about."""
         several = [name for name, values in self.axes.items() if len(values) > 1]
         names = {"M": ["hardware"] if self.plan.hardware else ["M_bytes"], "type": ["dtype", "acc_dtype"]}
         shown = [name for axis in several for name in names.get(axis, [axis]) if name in before]
@@ -214,7 +214,7 @@ class Asked:
 
     @property
     def of_point(self) -> list[str]:
-        """The columns of a point: the problem, and the axes that are unusual."""
+        """The columns of a point: the problem, and the axes that are not at their defaults."""
         shown = {*replace(self.plan, columns=()).shown, *(["hardware"] if self.plan.hardware else [])}
         return [name for name in OF_POINT if name in shown]
 
@@ -232,11 +232,11 @@ class Asked:
         return asked or known
 
     def number(self, places: Sequence[int]) -> int:
-        """The number of the grid point at these places of the axes."""
+        """The number of the grid point with these indices of the axes."""
         found = 0
         for place, values in zip(places, self.axes.values(), strict=True):
             found = found * len(values) + place
         return found
 
 
-BRANCHES = ("options", "type", "mask", "tiles", "tile_multiple")  # axes that may decide which columns there are
+BRANCHES = ("options", "type", "mask", "tiles", "tile_multiple")  # axes that may change the set of columns

@@ -30,7 +30,7 @@ MOST_JOBS = 1024
 
 @contextmanager
 def workers_of(jobs: int | str | None, scheduler: str | None) -> Iterator[Workers | None]:
-    """The workers that were asked for, until the end; None for this process alone."""
+    """The workers that were asked for; None for this process alone. They end with the `with` block."""
     count = 1 if jobs is None else parse_count(jobs, "--jobs", most=MOST_JOBS)
     if scheduler is None:
         yield Processes(count) if count > 1 else None
@@ -65,8 +65,8 @@ def missing(work: Work, folder: Folder) -> Iterator[int]:
 
 
 def write_file(work: Work, out: Out, workers: Workers | None, meter: Meter) -> int:
-    """Write a sweep to one file, in the order of its rows, with the bytes of a sweep in one process; the number of
-    rows. Without workers, in this process."""
+    """Write a sweep to one file, and return the number of rows. The bytes are those of a sweep in one process. Without
+    workers this process makes them."""
     if workers is None or work.kind == "parquet":
         return write_tables(work, out, workers, meter)
     total = 0
@@ -81,7 +81,7 @@ def write_file(work: Work, out: Out, workers: Workers | None, meter: Meter) -> i
 
 
 def write_tables(work: Work, out: Out, workers: Workers | None, meter: Meter) -> int:
-    """Write a sweep to one file from tables; the number of rows."""
+    """Write a sweep to one file from tables, and return the number of rows."""
     total = 0
 
     def watched(tables: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
@@ -97,6 +97,6 @@ def write_tables(work: Work, out: Out, workers: Workers | None, meter: Meter) ->
 
 
 def tables_in_order(work: Work, workers: Workers) -> Iterator[pd.DataFrame]:
-    """The rows of a sweep as tables."""
+    """The rows of a sweep as tables, in order."""
     for tables in workers.run(make_tables, work, range(len(work)), ordered=True):
         yield from cast("list[pd.DataFrame]", tables)

@@ -1,4 +1,4 @@
-"""Workers of Dask: of a scheduler that the user started anywhere, or of this machine. Imports distributed."""
+"""Workers of Dask, either of a scheduler that the user started anywhere or of this machine. Imports distributed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .workers import Later
 
     class Client(Protocol):
-        """What is used of a client of Dask."""
+        """The methods of a Dask client that are used."""
 
         dashboard_link: str
         status: str
@@ -57,12 +57,12 @@ KILLED = "a part was begun {} times, and its worker died each time: memory may b
 class Dask:
     """Workers of a scheduler: `local` for `jobs` processes of this machine, or an address as tcp://HOST:8786.
 
-    A worker that is killed loses nothing: the scheduler gives its parts to others. Workers may come and go.
+    If a worker is killed, nothing is lost: the scheduler gives its parts to others. Workers may come and go.
     """
 
     def __init__(self, address: str, jobs: int | None = None):
         for name in ("distributed", "distributed.client", "tornado.application"):
-            logging.getLogger(name).setLevel(logging.CRITICAL)  # what they say is said in one message
+            logging.getLogger(name).setLevel(logging.CRITICAL)  # one message reports it all
         warnings.filterwarnings("ignore", category=distributed.versions.VersionMismatchWarning)
         self.address = address
         self.client = cast("Client", local(jobs) if address == "local" else connected(address))
@@ -84,7 +84,7 @@ class Dask:
         return self.client.dashboard_link if "dashboard" in services else None
 
     def close(self) -> None:
-        """Leave the scheduler, and end it if it is of this process."""
+        """Disconnect from the scheduler, and end it if this process started it."""
         self.client.close()
 
     def run(self, task: Task, work: Work, parts: Iterable[int], ordered: bool) -> Iterator[object]:
@@ -99,7 +99,7 @@ class Dask:
 
     @contextmanager
     def begun(self, plugin: Begin) -> Iterator[str]:
-        """The name under which all workers know what they do, until the end."""
+        """A name by which workers know the task and the work. They forget it after the `with` block."""
         name = f"iosim-{os.urandom(8).hex()}"
         self.client.register_plugin(plugin, name=name)
         lost = False
@@ -114,7 +114,7 @@ class Dask:
 
     @contextmanager
     def faults(self) -> Iterator[None]:
-        """Turns faults of the scheduler and of workers into one message; those of a part stay what they are."""
+        """Turn faults of the scheduler and of workers into one message. Faults of a part stay as they are."""
         try:
             yield
         except distributed.KilledWorker as error:
@@ -135,7 +135,7 @@ class Dask:
 
 
 def ready(futures: Iterable[Later]) -> Iterable[Later]:
-    """Those that are ready, once there are any."""
+    """The futures that are ready. It waits until there is one."""
     return cast("Iterable[Later]", distributed.wait(list(futures), return_when="FIRST_COMPLETED").done)
 
 
@@ -150,7 +150,7 @@ def check_packages(found: Mapping[str, Mapping[str, object]]) -> None:
 
 
 def versions_of(about: object) -> dict[str, str]:
-    """The versions of a process that decide whether others understand it."""
+    """The versions of packages that must be equal in all processes."""
     found = cast("Mapping[str, Mapping[str, object]]", about)
     python = ".".join(str(found["host"]["python"]).split(".")[:2])
     return {"Python": python, "distributed": str(found["packages"]["distributed"])}
@@ -159,7 +159,7 @@ def versions_of(about: object) -> dict[str, str]:
 def check_iosim(client: Client) -> None:
     """Raise MissingError for a scheduler or a worker with another version of iosim, or with none."""
 
-    def version() -> str:  # is sent as code, because a process may lack this file
+    def version() -> str:  # sent as code, because a process may lack this file
         try:
             from iosim import __version__ as found
         except ImportError:
@@ -172,7 +172,7 @@ def check_iosim(client: Client) -> None:
 
 
 def differs(who: str, name: str, theirs: str, own: str) -> MissingError:
-    """The error of a process that has another version."""
+    """The error for a process with another version."""
     who = who if who.startswith("the ") else f"worker {who}"
     return MissingError(f"{who} has {name} {theirs}, and this is {name} {own}: install the same there")
 
@@ -191,8 +191,8 @@ def local(jobs: int | None) -> object:
 
 @contextmanager
 def deaf_to_ctrl_c() -> Iterator[None]:
-    """Processes that begin here are not ended by Ctrl-C, which is left to this one."""
-    if threading.current_thread() is not threading.main_thread():  # others may not change what a signal does
+    """A context in which new processes ignore Ctrl-C, so that this process handles it."""
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
         yield
         return
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -203,17 +203,17 @@ def deaf_to_ctrl_c() -> Iterator[None]:
 
 
 def connected(address: str) -> object:
-    """A client of a scheduler that runs."""
+    """The client of a running scheduler."""
     allowed = "local, or the address of a running scheduler as tcp://HOST:8786"
     try:
-        get_address_host_port(address, strict=True)  # a client of a wrong address says more when it is thrown away
+        get_address_host_port(address, strict=True)  # a client says more about a wrong address when deleted
         return distributed.Client(address, timeout=SECONDS_TO_CONNECT)
     except (OSError, ValueError) as error:
         raise InputError("--scheduler", address, allowed, f"{brief(error)}; dask scheduler starts one") from None
 
 
 def probe(folder: str) -> tuple[str, str]:
-    """(a file that a worker wrote into a folder, why it could not)."""
+    """(the file that a worker wrote into a folder, the reason if it could not)."""
     import os
 
     path = os.path.join(folder, f"part-0.probe.{os.urandom(4).hex()}.part")
@@ -231,7 +231,7 @@ def brief(error: Exception) -> str:
 
 
 class Begin(distributed.WorkerPlugin):  # type: ignore[misc]
-    """Makes each worker ready, those that come later as well: it has the task and the work, and ran files of --load."""
+    """Prepares each worker, also those that come later: it gets the task and the work, and runs the files of --load."""
 
     def __init__(self, task: Task, work: Work):
         self.task, self.work = task, work
@@ -242,6 +242,6 @@ class Begin(distributed.WorkerPlugin):  # type: ignore[misc]
 
 
 def make(name: str, part: int) -> object:
-    """The result of a part, on a worker."""
+    """The result of a part. Runs on a worker."""
     begun = cast("Begin", distributed.get_worker().plugins[name])
     return begun.task(begun.work, part)

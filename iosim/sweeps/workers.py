@@ -13,8 +13,8 @@ from ..errors import CheckError
 if TYPE_CHECKING:
     from .parts import Task, Work
 
-AHEAD = 3  # parts for each worker that are begun or ready: memory is flat, and no worker waits
-MOST_DEATHS = 3  # times that workers may die before any part is made
+AHEAD = 3  # parts begun or ready for each worker, so that memory is bounded and no worker waits
+MOST_DEATHS = 3  # deaths of workers that are allowed before any part is made
 
 DIED = (
     "processes of --jobs {} died {} times before a part was made: memory may be short; give fewer --jobs, or a smaller "
@@ -35,13 +35,13 @@ class Pipe(Protocol):
 
 
 class Workers(Protocol):
-    """Makes parts with a task. Results come in the order of parts if `ordered`, else as they are made."""
+    """Makes parts with a task. Results come in the order of parts if `ordered`, else in the order of completion."""
 
     def run(self, task: Task, work: Work, parts: Iterable[int], ordered: bool) -> Iterator[object]: ...
 
 
 class Serial:
-    """This process."""
+    """Makes parts in this process."""
 
     def run(self, task: Task, work: Work, parts: Iterable[int], ordered: bool) -> Iterator[object]:
         for part in parts:
@@ -49,7 +49,7 @@ class Serial:
 
 
 class Processes:
-    """Processes of this machine. They end when this process does, however it ends.
+    """Makes parts in processes of this machine. They end when this process ends, for whatever reason.
 
     If one is killed, the parts that were not finished are made again.
     """
@@ -58,7 +58,7 @@ class Processes:
         self.jobs = jobs
 
     def ahead(self) -> int:
-        """The number of parts that may be begun and not taken."""
+        """The number of parts that may be begun before their results are taken."""
         return self.jobs * AHEAD
 
     def run(self, task: Task, work: Work, parts: Iterable[int], ordered: bool) -> Iterator[object]:
@@ -87,12 +87,12 @@ class Processes:
 
 
 def submit_to(pool: ProcessPoolExecutor) -> Callable[[int], Later]:
-    """A function that lets a pool make a part."""
+    """A function that submits a part to a pool."""
     return lambda part: cast("Later", pool.submit(make, part))
 
 
 def first_of(futures: Iterable[Later]) -> Iterable[Later]:
-    """Those that are ready, once there are any."""
+    """The futures that are ready. It waits until there is one."""
     return wait(cast("Iterable[Future[object]]", futures), return_when=FIRST_COMPLETED).done
 
 
@@ -100,8 +100,8 @@ def results(
     submit: Callable[[int], Later], ready: Callable[[Iterable[Later]], Iterable[Later]], todo: Iterator[int],
     pending: dict[int, Later | None], ahead: Callable[[], int], ordered: bool,
 ) -> Iterator[object]:  # fmt: skip
-    """The results of all parts. `pending` are those that were begun and did not come yet, in their order; `ahead()` is
-    how many they may be now."""
+    """The results of all parts. `pending` are the parts that were begun and whose results are not taken yet, in order.
+    `ahead()` is the number of them that is allowed now."""
     while True:
         for part in islice(todo, max(0, ahead() - len(pending))):
             pending[part] = None
@@ -119,11 +119,11 @@ def results(
 
 # ---------------------------------------------------------------- in a process
 
-MADE: list[tuple[Task, Work]] = []  # what this process does with parts
+MADE: list[tuple[Task, Work]] = []  # the task and the work of this process
 
 
 def begin(hold: Pipe, task: Task, work: Work) -> None:
-    """Make this process ready: it runs files of --load, leaves Ctrl-C to its parent, and ends with it."""
+    """Prepare this process. It runs the files of --load, ignores Ctrl-C, and ends when its parent ends."""
     import signal
     import threading
 
@@ -135,7 +135,7 @@ def begin(hold: Pipe, task: Task, work: Work) -> None:
 
 
 def end_with(hold: Pipe) -> None:
-    """End this process when the other end of a pipe is closed, as the system does with those of a dead process."""
+    """End this process when the other end of a pipe is closed. The system closes it when the parent dies."""
     hold.poll(None)
     os._exit(1)
 
