@@ -16,8 +16,8 @@ TYPES = {"fp16": "float16", "fp32": "float32", "int32": "int32"}
 class Array:
     """An array that Triton takes for a tensor."""
 
-    def __init__(self, array):
-        self.array, self.dtype, self.shape = array, array.dtype, array.shape
+    def __init__(self, array, dtype=None):
+        self.array, self.dtype, self.shape = array, dtype or array.dtype, array.shape
 
     def data_ptr(self):
         return self.array.ctypes.data
@@ -45,11 +45,17 @@ def counted(kernel, grid, arguments):
     asked = {name: {} for name, value in made.items() if isinstance(value, Array)}
 
     def note(way, pointers, mask):
-        places = np.broadcast_to(pointers.data, np.shape(pointers.data)).ravel()
+        places = pointers.data.ravel()
         on = np.broadcast_to(True if mask is None else mask.data, np.shape(pointers.data)).ravel()
-        for place in places[on.astype(bool)]:
-            (name,) = [n for n in asked if made[n].data_ptr() <= place < made[n].data_ptr() + made[n].array.nbytes]
-            asked[name].setdefault(way, []).append(int(place))
+        places = places[on.astype(bool)]
+        for name in asked:
+            start = made[name].data_ptr()
+            inside = (start <= places) & (places < start + made[name].array.nbytes)
+            if inside.any():
+                asked[name].setdefault(way, []).append(places[inside])
+            places = places[~inside]
+        if places.size:
+            raise IndexError(f"{way}: {places.size} words outside of every tensor")
 
     builder = interpreter.InterpreterBuilder
     load, store, atomic = builder.create_masked_load, builder.create_masked_store, builder.create_atomic_rmw
@@ -87,7 +93,10 @@ def counted(kernel, grid, arguments):
     finally:
         builder.create_masked_load, builder.create_masked_store, builder.create_atomic_rmw = load, store, atomic
         interpreter._patch_lang_tensor = patch
-    return {name: {way: [len(at), len(set(at))] for way, at in ways.items()} for name, ways in asked.items()}
+    return {
+        name: {way: [sum(map(len, at)), len(np.unique(np.concatenate(at)))] for way, at in ways.items()}
+        for name, ways in asked.items()
+    }
 
 
 if __name__ == "__main__":

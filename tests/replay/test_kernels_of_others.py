@@ -15,6 +15,8 @@ with open(VALIDATION / "kernels" / "counted.csv") as file:
     ROWS = list(csv.DictReader(file))
 with open(VALIDATION / "kernels" / "drawn.csv") as file:
     DRAWN = list(csv.DictReader(file))
+with open(VALIDATION / "kernels" / "interpreted.csv") as file:
+    INTERPRETED = list(csv.DictReader(file))
 GPU = on_gpu.read_rows(VALIDATION / "kernels" / "on_gpu.csv")
 LAUNCHES = tomllib.loads((VALIDATION / "kernels" / "launches.toml").read_text())
 
@@ -30,6 +32,38 @@ def test_the_list_of_launches():
     answers = [row["answer"] for row in ROWS]
     assert f"{answers.count('counted')} of {len(answers)} are counted" in PAGE
     assert all(re.search(r", line \d+ `|^kernel ", row["why"]) for row in ROWS if row["answer"] == "refused")
+
+
+def words_of(text):
+    """{(argument, way): (words, distinct words)} of a cell such as `Q reads 8 of 4; O writes 4 of 4`."""
+    parts = (re.fullmatch(r"(\w+) (reads|writes|atomics) (\d+) of (\d+)", part).groups() for part in text.split("; "))
+    return {(name, way): (int(words), int(distinct)) for name, way, words, distinct in parts}
+
+
+def test_the_interpreter_counts_the_words_of_every_launch_that_is_counted():
+    where = ("package", "file", "kernel")
+    assert [[row[k] for k in where] for row in INTERPRETED] == [[row[k] for k in where] for row in ROWS]
+    compared = [row for row in INTERPRETED if row["interpreted"]]
+    assert [bool(row["interpreted"]) for row in INTERPRETED] == [row["answer"] == "counted" for row in ROWS]
+    differ = [row for row in compared if words_of(row["said"]) != words_of(row["interpreted"])]
+    for row in INTERPRETED:
+        assert row["same"] == ("" if row not in compared else "merged" if row in differ else "yes")
+        assert bool(row["why"]) == (row not in compared)
+    assert [row["kernel"] for row in differ] == ["_attn_bwd"]
+    page = " ".join(PAGE.split())
+    assert f"For {len(compared)} of the {len(ROWS)} launches" in page
+    assert f"The words of {len(compared) - len(differ)} are equal" in page
+    assert f"The other {len(ROWS) - len(compared)} are refused" in page
+
+
+def test_what_differs_is_a_load_that_the_compiler_makes_once_and_the_gpu_agrees():
+    (row,) = [row for row in INTERPRETED if row["same"] == "merged"]
+    said, found = words_of(row["said"]), words_of(row["interpreted"])
+    more = {key: found[key][0] - words for key, (words, _) in said.items() if found[key] != said[key]}
+    assert more == {("D", "reads"): int(row["programs"]) * 128} and "BLOCK_M2=128" in row["sizes"]
+    assert {key: distinct for key, (_, distinct) in said.items()} == {key: n for key, (_, n) in found.items()}
+    measured = [row for row in on_gpu.profiled(GPU) if row["kernel"] == "_attn_bwd"]
+    assert measured and all(on_gpu.loads_of(row) == on_gpu.whole(row, "read_bytes") for row in measured)
 
 
 def test_the_table_of_kernels_that_were_drawn():

@@ -48,19 +48,22 @@ class Listed:
         return int(self.texts[name]) if name in self.texts else None
 
 
-def listed(folder: str | Path, all_sizes: bool = False) -> list[Listed]:
-    """All launches of the list; with `all_sizes` each with all of its sizes, else with the first."""
+def listed(folder: str | Path, all_sizes: bool = False, small: bool = False) -> list[Listed]:
+    """All launches of the list: each with all of its sizes, with its small ones, or else with the first."""
     found = []
     for package in tomllib.loads((HERE / "launches.toml").read_text()).values():
         root = HERE.parents[1] / package["root"] if "root" in package else Path(folder) / package["package"]
         for one in package["launch"]:
             sizes = one.get("sizes", package.get("sizes", [{}]))
+            if small:
+                sizes = [{**package["small"], **one.get("small", {})}]
             for size in sizes if all_sizes else sizes[:1]:
                 texts = size | {k: v for k, v in one.get("values", {}).items() if k not in size}
                 texts |= {k: v for k, v in package["values"].items() if k not in texts}
                 label = ", ".join(f"{name}={text}" for name, text in size.items())
+                grid = texts.pop("grid", one["grid"])
                 path = str((root / one["file"]).resolve())
-                found.append(Listed(package["version"], one["file"], path, one["kernel"], one["grid"], texts, label,
+                found.append(Listed(package["version"], one["file"], path, one["kernel"], grid, texts, label,
                                     one.get("words", {}) if not size else {}))  # fmt: skip
     return found
 
