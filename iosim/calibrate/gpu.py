@@ -42,7 +42,7 @@ WAIT_MILLISECONDS = 400
 CHASE_STRIDE_BYTES, CHASE_STEPS = 4096 + 128, 20_000  # of a chain of dependent loads
 
 TomlValues = dict[str, Any]  # type: ignore[explicit-any] # the tables of a TOML file: strings, numbers and tables
-"""What was measured, by its key in a hardware file."""
+"""The measured values, by their keys in a hardware file."""
 
 
 class Bench:

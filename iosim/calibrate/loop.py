@@ -39,7 +39,7 @@ ASKING_SHAPES: tuple[TileShape, ...] = tuple(
     (rows, *sizes) for rows in (16, 32, 64) for sizes in ((64, 64), (32, 64), (32, 128))
 )
 # Here the compiler does not know the tile sizes: the last tiles are smaller, and there are too few whole tiles for a
-# loop of their own. So the two launches can differ by at most two tiles, and the result is less exact.
+# separate loop. So the two launches can differ by at most two tiles, and the result is less exact.
 UNSIZED_LOOP: Loop = (2 * TILE_ROWS - MARGIN, 2 * TILE_ROWS - MARGIN, 4 * TILE_ROWS - MARGIN)
 
 RatesByStep = Mapping[StepKey, StepRates]

@@ -1,7 +1,7 @@
 """The schedules whose kernels calibrate/steps.py measures: flash2 that repeats one step of a tile, and copies of words.
 
-MEASURED_STEPS and SCALAR say what is repeated. The functions below make a program of it, and say how much work a
-repetition is.
+MEASURED_STEPS and SCALAR list what is repeated. The functions below make programs of it, and return the work of a
+repetition.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from ..core.typing import ScheduleText
 
 TILE_ROWS = 64  # of a tile
-MARGIN = 4  # rows by which a ragged tile is smaller than its room
+MARGIN = 4  # rows that a ragged tile has fewer than its room
 SHORT, LONG = 16, 81  # the two numbers of repetitions that are compared
 UNIT_TYPES: dict[Unit, tuple[str, int]] = {
     "tensor": ("fp16", 16),
@@ -162,7 +162,7 @@ def measured_sizes(name: str) -> tuple[TileSize, ...]:
 
 
 def scalar_text(name: str, times: int) -> ScheduleText:
-    """A schedule that copies each tile of a row of S word by word, as often as asked."""
+    """A schedule that copies each tile of a row of S word by word, `times` times."""
 
     def repeated(chip: Machine, p: Attention, t: Tiling) -> None:
         for i in chip.tiles(p.N, t.rows_q, parallel=True):
@@ -176,8 +176,7 @@ def scalar_text(name: str, times: int) -> ScheduleText:
 
 
 def repeated_step(repeat: Repeat, times: int) -> ScheduleText:
-    """A schedule like flash2 in which each tile repeats one step as often as asked. One block works on all row
-    tiles."""
+    """A schedule like flash2 in which each tile repeats one step `times` times. One block works on all row tiles."""
 
     def text(chip: Machine, p: Attention, t: Tiling) -> None:
         for i in chip.tiles(p.N, t.rows_q, parallel=t.rows_q >= p.N):

@@ -1,14 +1,14 @@
 """Measures how fast this GPU runs each tile step of the generated kernels.
 
 Each step has a kernel that repeats it, generated from a schedule (calibrate/step_texts.py). The kernel is timed with
-few repetitions and with many. The difference leaves out what is outside of the loop. This is done
+few repetitions and with many. The difference leaves out the time outside of the loop. This is done
 
-- in one block of as few warps as possible, which takes as long as its longest chain of instructions;
-- in as many blocks as fit, which wait for the units that they share.
+- in one block of as few warps as possible: it takes as long as its longest chain of instructions;
+- in as many blocks as fit: they wait for the units that they share.
 
 Both are done for two sizes of tile, which gives a fixed time and a rate (`StepRates`). Some steps are also measured on
-ragged tiles, which do not use all the room that is reserved for them. Last, `first_seconds` measures how much longer a
-step takes the first time in a launch.
+ragged tiles, which do not use all the room that is reserved for them. Last, `first_seconds` measures the extra time of
+the first run of a step in a launch.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Decides where a kernel needs a barrier, and which: only where a statement conflicts with accesses of other threads.
+"""Decides where a kernel needs which barrier: only where a statement conflicts with accesses of other threads.
 
-Two accesses conflict if they touch the same memory and at least one of them writes. What they need depends on whose
-rows they touch, because each team of threads owns the same rows of every block (cuda/tiles.cuh):
+Two accesses conflict if they touch the same memory and at least one of them writes. The barrier between them depends on
+whose rows they touch, because each team of threads owns the same rows of every block (cuda/tiles.cuh):
 
 - If both touch only the team's own rows of one block, the team synchronises. A team is mostly a warp, so this is cheap.
 - Otherwise the whole thread block synchronises.
 
-An asynchronous copy is waited for where its block is next used, not earlier. cuda/write.py says what each statement
-touches. The mark of a step says which arguments it reads whole. These barriers stand between statements; a step may
-hold others inside (steps/*.cuh).
+The wait for an asynchronous copy comes where its block is next used, not earlier. cuda/write.py says what each
+statement touches. The mark of a step says which arguments it reads whole. These barriers stand between statements; a
+step may hold others inside (steps/*.cuh).
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ class State:
     copies: tuple[int, ...] = ()
 
     def before(self, new: list[Access]) -> Needed:
-        """What must stand before a statement with these accesses. Copies end in the order in which they began."""
+        """The wait and the barrier before a statement with these accesses. Copies end in the order in which they
+        began."""
         met = [(old, need) for old in self.accesses for access in new if (need := old.against(access))]
         waits = [self.copies.index(old.copy) for old, _ in met if old.copy in self.copies]
         state, flying = self, None
@@ -91,7 +92,7 @@ class State:
 
 
 class Needed(NamedTuple):
-    """What must stand before a statement: a wait for copies, and a barrier."""
+    """The wait for copies and the barrier that a statement needs before it."""
 
     copies: int | None
     """The number of copies that may still be under way after the wait; None if there is nothing to wait for."""

@@ -1,6 +1,6 @@
-"""C expressions for what a kernel finds out while it runs: where tiles lie, and which of them a mask leaves out.
+"""C expressions that a kernel evaluates while it runs: the places of tiles, and whether a mask leaves a tile out.
 
-Also the arguments of steps that are not blocks: a part of a mask or of dropout, and numbers.
+They include the arguments of steps that are not blocks: a part of a mask or of dropout, and numbers.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class Expressions:
         return f"({self.size(tile.parent)} + {tile.step - 1}) / {tile.step}"
 
     def position(self, tile: SymbolicTile, index: str, size: int = 0) -> list[str]:
-        """Declarations of the index, first position and size of a tile: i, i0, ni. `size`: the size of all tiles that
-        come here, 0 if they differ. ScheduleError if only a block says where the tile lies."""
+        """Declarations of the index, first position and size of a tile: i, i0, ni. `size` is the size of all tiles at
+        this place, or 0 if sizes differ. Raises ScheduleError if only a block says where the tile lies."""
         i, parent = letter(tile), tile.parent
         if parent is not None and words_of(parent):
             raise ScheduleError("a loop over a part of an axis whose place is in a block cannot be written as CUDA")
@@ -84,7 +84,7 @@ class Expressions:
     # ------------------------------------------------------------------ inputs of steps that are not blocks
 
     def value(self, x: Input) -> str:
-        """The argument of a step that is not a block. ScheduleError if no kernel can take it."""
+        """The argument of a step that is not a block. Raises ScheduleError if no kernel can take it."""
         if isinstance(x, Part):
             return self.visible(x)
         if isinstance(x, Number):
@@ -132,8 +132,8 @@ class Expressions:
         return self.tables.use(name)
 
     def line(self, line: MaskLine, tile: Tile | None = None) -> str:
-        """A C expression: whether a tile of a line of the mask is active; without a tile, whether any tile of the line
-        is."""
+        """The C expression for whether a tile of a line of the mask is active. Without a tile, for whether any tile of
+        the line is active."""
         mask = line.mask
         if line.kind == "columns":
             return f"bit({self.table('any_k')}, {self.index(tile, mask.rows_k)})"
@@ -144,8 +144,8 @@ class Expressions:
         return f"bit({self.table('active')}, {self.index(i, mask.rows_q)} * {mask.Tc} + {self.index(j, mask.rows_k)})"
 
     def index(self, tile: Tile | None, rows: Size) -> str:
-        """The number of a tile among the mask's tiles of `rows` positions. ScheduleError if the loop has tiles of
-        another size."""
+        """The number of a tile among the mask's tiles of `rows` positions. Raises ScheduleError if the loop has tiles
+        of another size."""
         if not isinstance(tile, SymbolicTile) or tile.step != rows or tile.parent is not None:
             raise ScheduleError("a loop over a line of the mask must use the mask's tile size")
         return letter(tile)
@@ -165,7 +165,7 @@ def split_loops(body: Body) -> set[LoopNode]:
     """The loops that are written twice: once for whole tiles, once for a last tile that is smaller.
 
     The compiler then knows both sizes, but there is more code. So a loop must have enough whole tiles. If the kernel
-    would be too long, loops are taken out again in the order in which they are written, outer ones first.
+    would be too long, loops are written once after all, outer ones first.
     """
     loops = [node for node in statements(body) if isinstance(node, LoopNode)]
     found = [x for x in loops if last_size(x.tile) and int(x.tile.length) // x.tile.step >= WHOLE_TURNS]
@@ -180,7 +180,7 @@ def bodies(body: Body, split: Collection[LoopNode]) -> int:
 
 
 def letter(tile: Tile) -> str:
-    """The C name of a tile's index. ScheduleError for a part of an axis that does not belong to a loop."""
+    """The C name of a tile's index. Raises ScheduleError for a part of an axis that does not belong to a loop."""
     return LOOPS[cast("SymbolicTile | Span", tile).depth]
 
 

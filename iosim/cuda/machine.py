@@ -3,7 +3,7 @@
 The other three machines count, carry arrays, or visit every tile (core/). Here each file does one part of the work:
 
 - record.py runs the schedule's function once and keeps its statements, launch by launch.
-- plan.py decides about threads and tensor cores; shared_memory.py places the blocks.
+- plan.py decides on threads and tensor cores; shared_memory.py places the blocks.
 - write.py writes a kernel, with barriers from barriers.py and expressions from expressions.py.
 
 The kernels call tile steps, which are written by hand: CUDA in steps/*.cuh, on the types and copies of cuda/*.cuh.
@@ -46,9 +46,9 @@ def generate(
 ) -> Program:  # fmt: skip
     """The CUDA C++ program of a Schedule, or of the function of one, for one problem and one tiling.
 
-    `count` compiles the word counters in. `tensor_cores`: None uses them where dtype and sizes allow, False never, True
-    raises InputError where no launch can use them. `row_words`: words of the largest tile for each thread where all
-    threads share each row. Raises InputError for dtypes, and ScheduleError for steps, that have no CUDA.
+    `count` compiles the word counters in. `tensor_cores`: None uses them if dtype and sizes allow it, False never, True
+    raises InputError if no launch can use them. `row_words`: words of the largest tile for each thread if all threads
+    share each row. Raises InputError for dtypes, and ScheduleError for steps, that have no CUDA.
     """
     problem = problem.packed
     check_problem(problem)
@@ -84,7 +84,7 @@ def generate(
 
 
 def name_of(schedule: ScheduleLike | ScheduleText) -> str:
-    """The name of a schedule or a function, as part of a name in C."""
+    """The name of a schedule or a function, in a form that a C name may contain."""
     return re.sub(r"\W", "_", str(getattr(schedule, "name", None) or getattr(schedule, "__name__", "")))
 
 
@@ -143,8 +143,8 @@ def counters_of(launches: list[Body]) -> list[tuple[str, str]]:
 
 
 def filled_before(schedule: ScheduleLike | ScheduleText, launches: list[Body]) -> tuple[str, ...]:
-    """The tensors that the host fills. They are read before they are written, or the schedule calls them `initialised`
-    because it does not write all of their words."""
+    """The tensors that the host fills: those read before they are written, and those that the schedule calls
+    `initialised` because it does not write all of their words."""
     return tuple(dict.fromkeys([*read_first(launches), *getattr(schedule, "initialised", ())]))
 
 
@@ -212,8 +212,8 @@ def can_generate(schedule: ScheduleLike | ScheduleText) -> bool:
 
 
 def why_not(schedule: ScheduleLike | ScheduleText) -> str:
-    """The reason why a schedule has no kernels; empty if it has. To find out, kernels are generated for a small problem
-    to which the schedule applies."""
+    """The reason why a schedule has no kernels; empty if it has. This generates kernels for a small problem to which
+    the schedule applies."""
     problem = getattr(schedule, "about", lambda p: p)(Attention(32, 16, dtype="fp32"))
     try:
         generate(schedule, problem, Tiling(16, 16))

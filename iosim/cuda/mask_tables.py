@@ -22,7 +22,7 @@ CONSTANT_BYTES = 12 * 1024  # tables up to this size are constants of the source
 
 
 class Tables:
-    """The tables that the kernels of one program need, by name. Each is made when it is first asked for.
+    """The tables that the kernels of one program need, by name. Each is made when it is first used.
 
     Tables of bits: `active` (tiles that are not empty) and `whole` (tiles in which nothing is hidden), Tr x Tc; `any_q`
     and `any_k`, the row tiles and key tiles with any active tile; `file0` and so on, the files of the mask. Tables of

@@ -21,12 +21,12 @@ MOST_WARPS = 8  # of a thread block whose teams are warps
 MOST_SHARING = 512  # threads that share each row, if a tile has fewer than FEW_ROWS
 ROW_WORDS = 32  # words of the largest tile for each thread: as many as fit in registers with 1024 threads
 
-# A multiprocessor of compute capability 9.0 (NVIDIA): its shared memory, of which every block costs some extra, its
+# A multiprocessor of compute capability 9.0 (NVIDIA): its shared memory, the extra shared memory of each block, its
 # registers, and the most blocks that it holds.
 SM_SHARED_BYTES, BLOCK_EXTRA_BYTES = 228 * 1024, 1024
 SM_REGISTERS = 65_536
 SM_BLOCKS = 32
-PRODUCT_REGISTERS, OTHER_REGISTERS = 128, 64  # that a thread of a launch needs, with and without a matrix product
+PRODUCT_REGISTERS, OTHER_REGISTERS = 128, 64  # for a thread of a launch, with and without a matrix product
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Plan:
 
     @property
     def blocks(self) -> int:
-        """The thread blocks that a multiprocessor should hold at once: as many as fit in its shared memory, if each
+        """The thread blocks that a multiprocessor should hold at once: as many as fit in its shared memory while each
         thread still has the registers that it needs."""
         by_memory = SM_SHARED_BYTES // (self.smem_bytes + BLOCK_EXTRA_BYTES)
         by_registers = SM_REGISTERS // (self.threads * (PRODUCT_REGISTERS if self.whole else OTHER_REGISTERS))
@@ -154,7 +154,8 @@ def tensors_of(body: Body) -> tuple[list[str], list[str]]:
 
 
 def grid_loop(body: Body) -> LoopNode | None:
-    """The parallel loop that makes up a launch; its iterations become thread blocks. None if there is more to it."""
+    """The parallel loop that makes up a launch; its iterations become thread blocks. None if the launch has anything
+    outside of such a loop."""
     if len(body) == 1 and isinstance(body[0], LoopNode) and body[0].parallel:
         return body[0]
     return None

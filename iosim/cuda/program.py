@@ -37,7 +37,7 @@ class Kernel:
     Its arguments are, in order, a pointer for each of `tensors`, one for each of `tables` (uint32 words), and
     `unsigned long long* counts`, which is used only if compiled with -DIOSIM_COUNT. In a generated kernel blockIdx.y is
     the instance: the head and the batch. It is compiled so that `blocks_per_sm` blocks fit on a multiprocessor: the
-    compiler limits the registers of a thread to that.
+    compiler limits the registers of a thread accordingly.
     """
 
     name: str

@@ -22,7 +22,8 @@ class SymbolicTile(Tile):
     """A tile of a loop that a kernel will run, over an axis of `length` or over a `parent` tile.
 
     `step` is the size of all tiles but the last. `extent` is the most positions that one has: less than `step` if the
-    axis is shorter. `depth` counts the loops around it. ScheduleError if a schedule asks for its place or its size.
+    axis is shorter. `depth` counts the loops around it. A schedule that asks for its place or its size gets a
+    ScheduleError.
     """
 
     __slots__ = ("_extent", "depth", "parent", "step")

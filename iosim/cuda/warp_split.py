@@ -84,9 +84,9 @@ def times_read(keys: int) -> int:
 def words_of_lanes(output: Block, single: bool, warps: int) -> tuple[int, int]:
     """(words of all lanes of busy warps, words of all lanes of the block) in a product without tensor cores.
 
-    A turn costs a warp the same time whether all of its lanes have a word or only one does, so idle lanes count. If all
-    threads share each row, idle warps count as well in the second number. `single`: a lane has one column at a time,
-    else GROUP_WORDS.
+    A step of a warp takes the same time if only one of its lanes has a word. So idle lanes count. If all threads share
+    each row, idle warps count in the second number as well. With `single` a lane has one column at a time, else
+    GROUP_WORDS.
     """
     shape = (*output.shape, 1)[:2]  # a vector has one column
     rows, columns = map(used, shape)
@@ -116,8 +116,8 @@ def busy_turns(groups: int, room: int, filled: int, lanes: int) -> int:
 def row_parts(block: Block, together: int) -> tuple[int, int]:
     """(rows that a warp works on at a time, words of a row rounded up to whole turns of its lanes).
 
-    Four lanes share a row. More lanes do if each of the four would have more than 4 pieces of `together` words. A whole
-    warp does if the tile has fewer than LEAST_ROWS rows (steps/softmax.cuh).
+    Four lanes share a row. More lanes share it if each of the four would have more than 4 pieces of `together` words. A
+    whole warp shares it if the tile has fewer than LEAST_ROWS rows (steps/softmax.cuh).
     """
     rows, columns = map(full, block.shape)
     lanes = 4 if rows >= LEAST_ROWS else LANES
@@ -128,7 +128,7 @@ def row_parts(block: Block, together: int) -> tuple[int, int]:
 
 
 def uneven(block: Block, warps: int, tensor_cores: bool) -> float:
-    """Rows of the busiest warp in a product, over an even share; 1 where all threads share each row.
+    """The rows of the busiest warp in a product over an even share; 1 if all threads share each row.
 
     Rows go to warps in teams, in turn. Without tensor cores 96 rows are 12 teams of 8 rows. Then 4 of 8 warps have two
     teams.

@@ -1,4 +1,4 @@
-"""Writes one launch as a CUDA kernel: its loops, copies and calls of steps, with the barriers that barriers.py says."""
+"""Writes one launch as a CUDA kernel: its loops, copies and calls of steps, with the barriers of barriers.py."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .record import Body, FreeNode, LoadNode, LoopNode, NewNode, Statement, Step
 if TYPE_CHECKING:
     from ..core.typing import Size
 
-C_TYPES = {"int32": "int"}  # of element types whose name in C is another one
+C_TYPES = {"int32": "int"}  # element types with another name in C
 
 
 @dataclass

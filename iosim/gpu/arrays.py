@@ -1,5 +1,4 @@
-"""Types of arrays and kernels on a GPU. CuPy has no annotations, so these classes declare the part of it that iosim
-uses."""
+"""Types of arrays and kernels on a GPU. CuPy has no annotations, so these classes declare the parts that iosim uses."""
 
 from __future__ import annotations
 

@@ -42,10 +42,10 @@ DRIVERS = ("libcuda.so.1", "nvcuda.dll")
 
 
 def cupy() -> ModuleType:
-    """The module CuPy, where a GPU was found.
+    """The module CuPy, if there is a GPU.
 
-    A machine without a GPU is told so first, because there CuPy would not help. `import cupy` alone succeeds without a
-    GPU, and its errors then mislead.
+    Without a GPU the error says so first, because CuPy would not help there. `import cupy` alone succeeds without a
+    GPU, and its later errors mislead.
     """
     try:
         import cupy
@@ -85,7 +85,7 @@ def has_gpu() -> bool:
 
 
 def cupy_dtype(name: str) -> ElementType:
-    """The element type of an array of a dtype; bf16 and fp8 are kept as their bits."""
+    """The element type of an array of a dtype; bf16 and fp8 are stored as their bits."""
     types: dict[str, ElementType] = {"fp64": np.float64, "fp32": np.float32, "fp16": np.float16, "bf16": np.uint16,
                                     "fp8": np.uint8}  # fmt: skip
     return types[name]

@@ -1,4 +1,4 @@
-"""PyTorch's FlexAttention with a mask of iosim. PyTorch is passed in, so nothing here imports it."""
+"""PyTorch's FlexAttention with a mask of iosim. PyTorch is an argument, so this file does not import it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Attend = Callable[[object, object, object], None]  # of Q, K and V on the device
 
 
 def compiled(torch: ModuleType, p: Attention) -> Attend:
-    """A function that runs FlexAttention on Q, K and V of a problem. Its first call compiles a kernel for this problem,
-    whose block mask leaves out hidden tiles."""
+    """A function that runs FlexAttention on Q, K and V of a problem. Its first call compiles a kernel for this problem.
+    The block mask of the kernel leaves out hidden tiles."""
     from importlib import import_module
 
     own = import_module("torch.nn.attention.flex_attention")
-    torch._dynamo.reset()  # else PyTorch stops compiling after a few problems
+    torch._dynamo.reset()  # otherwise PyTorch stops compiling after a few problems
     holds = None if p.mask is DENSE else predicate(cast("Mask", p.mask).expr, p.Nk - p.N)
     blocks = holds and own.create_block_mask(lambda batch, head, x, y: holds(x, y), None, None, p.N, p.Nk, "cuda")
     attention = torch.compile(own.flex_attention, dynamic=False)
@@ -40,7 +40,7 @@ def compiled(torch: ModuleType, p: Attention) -> Attend:
 
 def predicate(expr: Expr, shift: int) -> Holds:
     """The mask as a function of positions x of queries and y of keys, for arrays of any library. `shift` is Nk - N.
-    InputError for a mask of tiles or of a file, which FlexAttention cannot compute from positions."""
+    Raises InputError for a mask of tiles or of a file, which FlexAttention cannot compute from positions."""
     if isinstance(expr, Join):
         parts = [predicate(part, shift) for part in expr.parts]
         if expr.op == "~":
@@ -53,7 +53,7 @@ def predicate(expr: Expr, shift: int) -> Holds:
 
 
 def joined(parts: list[Holds], join: Callable[[Bools, Bools], Bools]) -> Holds:
-    """All parts as one predicate. It is a plain loop, which PyTorch's compiler follows."""
+    """All parts as one predicate. It is a plain loop, which PyTorch's compiler can trace."""
 
     def holds(x: object, y: object) -> Bools:
         found = parts[0](x, y)
@@ -69,7 +69,7 @@ def of_atom(atom: Atom, shift: int) -> Callable[..., object] | None:  # type: ig
     size = atom.size
 
     def document(position: Array) -> Array:
-        """The number of documents that end at a position or before it."""
+        """The number of documents that end at or before a position."""
         return cast("Array", sum((position >= end) * 1 for end in ends(atom.lengths)))
 
     formulas: dict[str, Callable[..., object]] = {  # type: ignore[explicit-any]

@@ -109,7 +109,7 @@ def job_from_json(kept: Mapping[str, object]) -> Job:
 
 
 def key_of(job: Job) -> str:
-    """A string that is equal for equal jobs, however many places they run in."""
+    """A string that is equal for equal jobs, at any number of addresses."""
     return json.dumps({key: value for key, value in job.to_json().items() if key != "places"}, sort_keys=True)
 
 
@@ -119,7 +119,7 @@ def schedule_job(name: str, problem: Attention, tiling: Tiling, tuned: bool = Fa
 
 
 def torch_job(name: str, problem: Attention) -> TorchJob:
-    """The job of a kernel of PyTorch; InputError for a name that is not in PYTORCHS."""
+    """The job of a kernel of PyTorch; Raises InputError for a name that is not in PYTORCHS."""
     if name not in PYTORCHS:
         raise InputError("kernel", name, ", ".join(PYTORCHS), suggestion(name, PYTORCHS))
     return TorchJob(name, replace(problem, lse=problem.lse and name == STORES_LSE))

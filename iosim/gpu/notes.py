@@ -39,8 +39,8 @@ class JobJson(JobSizes, total=False):
 
 
 class OutputErrors(TypedDict, total=False):
-    """The largest error of an output, that of the baseline, and the allowed error; the same of the bias, the slope on
-    the answer less 1, which older profiles lack; and the words that are NaN."""
+    """The largest error of an output, that of the baseline, and the allowed error; the same three of the bias; and the
+    number of words that are NaN. The bias is the slope against the answer less 1. Older profiles lack it."""
 
     error: float
     baseline_error: float

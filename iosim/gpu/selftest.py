@@ -1,4 +1,4 @@
-"""The self-test: runs every schedule on this GPU and compares output, words and shared memory with what is expected.
+"""The self-test: runs every schedule on this GPU and compares output, words and shared memory with the expected ones.
 
 `python -m iosim.gpu.selftest FOLDER` needs CuPy and a GPU. It writes FOLDER/selftest.csv and FOLDER/speed.csv, and
 prints both, shortened, at the end. The exit code is 1 if any row fails. `--only TEXT` runs the cases whose line
@@ -118,7 +118,7 @@ def of_example(case: Case, p: Attention, program: Program) -> tuple[float, float
     inputs, answers = example_arrays(SCHEDULES[case.schedule], p, case.tiling, program, 7, rounded_on_host)
     outputs, counts = run_on_device(program, inputs)
     error = max(largest_of(outputs[name] - xp.asarray(x)) / np.abs(x).max() for name, x in answers.items())
-    rounds = max(counts[name][1] / x.size for name, x in answers.items())  # times that each word is rounded
+    rounds = max(counts[name][1] / x.size for name, x in answers.items())  # roundings of each word
     return error, 0.0, (EXAMPLE_ULPS + rounds - 1) * ULP[p.dtype] + 1e-5, counts
 
 

@@ -29,7 +29,7 @@ TUNED_REGISTERS = 168  # a thread: 65536 / 384 threads, rounded down to a multip
 class Evidence:
     """The evidence on one job: the worker's note, made without the profiler, and the profiled kernels.
 
-    `M_bytes` is the SRAM that its tiles were chosen for, if they were.
+    `M_bytes` is the SRAM for which its tiles were chosen; None if they were given.
     """
 
     job: Job
@@ -147,7 +147,7 @@ def _judge(what: str, simulated: int, found: int, slack: int, tma: bool, faults:
 
 
 def floor_row(evidence: Evidence, sm: SmRow) -> FloorRow:
-    """The floor, and the bytes of `sm` over it. A word of the floor may be of the narrower of both types."""
+    """The floor, and the ratio of the bytes of `sm` to it. A word of the floor has the narrower of the two types."""
     job = evidence.scheduled
     schedule, p = find(job.name), job.problem
     M_bytes = evidence.M_bytes or int(footprint(schedule, p, job.tiling).peak_bytes)

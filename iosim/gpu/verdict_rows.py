@@ -65,7 +65,8 @@ class TimeRow(TypedDict):
 
 
 class OutputRow(TypedDict):
-    """The largest error of the output and its bias, the slope on the answer less 1; the largest that are allowed."""
+    """The largest error and bias of the output, and the largest that are allowed. The bias is the slope against the
+    answer less 1."""
 
     error: float | None
     allowed_error: float | None
@@ -76,8 +77,8 @@ class OutputRow(TypedDict):
 class FloorRow(TypedDict):
     """The floor (docs/floors.md) at `floor_M_bytes`, and SM bytes over it: simulated, and counted by the hardware.
 
-    M is the size that tiles were chosen for, else the SRAM that the given tiles need. None where there is no floor, or
-    no counter of all bytes.
+    M is the size that tiles were chosen for, else the SRAM that the given tiles need. Values are None
+    without a floor, or without a counter of all bytes.
     """
 
     floor_M_bytes: int
@@ -87,7 +88,7 @@ class FloorRow(TypedDict):
 
 
 class Verdict(WordRow, SmRow, DramRow, TimeRow, OutputRow, FloorRow):
-    """The row of a job: predicted and measured side by side. `ok` says whether all agree, `faults` what does not."""
+    """The row of a job: predicted and measured side by side. `ok` says whether all agree, and `faults` which do not."""
 
     schedule: str
     tiles: str

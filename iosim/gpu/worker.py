@@ -179,7 +179,7 @@ def output_errors(job: ScheduleJob, scale: float) -> OutputErrors:
     outputs, _ = runner(job).run(inputs)
     found = outputs["O"].reshape(p.instances, p.N, p.dv)
     visible, rounds, held = visible_rows(job), roundings(find(job.name), p, job.tiling), held_keys(job)
-    sums = -(-p.Nk // held) if held and p.acc_dtype != "fp32" else 0  # of tensor cores, in a narrow type
+    sums = -(-p.Nk // held) if held and p.acc_dtype != "fp32" else 0  # sums of tensor cores in a narrow type
     judge = Judge(xp, p.dtype, cut=sums * accuracy.UNIT[str(p.acc_dtype)])
     for head in sorted({round(x) for x in np.linspace(0, p.instances - 1, HEADS_CHECKED)}):
         kv = head // p.heads * p.kv_heads + head % p.heads // (p.heads // p.kv_heads)

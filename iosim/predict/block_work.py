@@ -1,13 +1,13 @@
 """The work of each thread block of a launch, counted while a schedule is run over every tile.
 
-What is counted is what the kernel does, which is more than the schedule says:
+The counts include work of the kernel that the schedule does not show:
 
 - On tensor cores a product is computed in whole tiles of 16 x 16. Without them lanes take groups of words in turns, and
   in the last turn some lanes are idle.
-- An asynchronous copy costs the warps that ask for it only the time to ask. The block waits for it where a step first
-  uses what was copied.
-- A tile is ragged if it does not use all the room that the kernel reserves for it. The kernel has other loops for it,
-  so the work on ragged tiles is counted apart.
+- An asynchronous copy costs its warps only the time to issue it. The block waits for it where a step first uses the
+  copied words.
+- A tile is ragged if it does not use all the room that the kernel reserves for it. The kernel has separate loops for
+  ragged tiles, so their work is counted separately.
 
 The work of a step is kept under a `StepKey`, beside the mark (`steps.softmax.Cost`) that says how the step is timed.
 predict/launch_time.py turns these numbers into seconds, with rates that `iosim calibrate` measured.
@@ -147,7 +147,7 @@ class Occupancy:
     asynchronous: bool = False
     """Matrix products are warpgroup products (wgmma)."""
     generated: bool = True
-    """The kernel was generated from a schedule, and runs it step by step."""
+    """Whether the kernel was generated from a schedule, and runs it step by step."""
 
     @property
     def unit(self) -> Unit:
@@ -303,7 +303,7 @@ class WorkCounter(BlockWatcher):
         """Count the wait for asynchronous copies, where a step first uses one of their blocks.
 
         The kernel waits for all copies that are under way. The wait is free if the block has already waited for a load
-        through registers that was asked for later.
+        through registers that was issued later.
         """
         if any((block.base or block) in self.copies for block in blocks):
             if not self.stalled:

@@ -140,8 +140,8 @@ def touches_of(
     """The touches of one head. Other watchers may see the same run.
 
     `backwards`: inner loops go from the last tile to the first. Under a causal mask, blocks that run at the same time
-    are then at different keys, and each key tile stays in use for longer. InputError if nothing is moved, or if there
-    are more than MOST_HEAD_EVENTS loads and stores.
+    are then at different keys, and each key tile stays in use for longer. Raises InputError if nothing is moved, or if
+    there are more than MOST_HEAD_EVENTS loads and stores.
     """
     from dataclasses import replace
 

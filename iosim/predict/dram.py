@@ -72,10 +72,11 @@ def dram_bytes(
 ) -> Dram:
     """The DRAM traffic of all heads. `places` says for each launch how many blocks run at a time.
 
-    The L2 starts empty. `capacity_bytes` is the size of one partition. predict/l2.py says how much that holds.
+    The L2 starts empty. `capacity_bytes` is the size of one partition. predict/l2.py computes how much of it holds
+    data.
 
     `cold`: empty the L2 before every launch; write-backs between launches are not counted.
-    `block_bytes`: bytes of registers that each block spills once, when it starts, where the block before it did.
+    `block_bytes`: bytes of registers that each block spills once at its start, where the block before it spilled.
     `left_bytes`: dirty bytes of others that are in the L2 when a launch starts.
     `with_range`: also play an L2 with less room and one with more, unless everything fits into the one with less.
     """
@@ -94,10 +95,10 @@ def dram_bytes(
 def _follow(
     found: Touches, problem: Attention, places: list[int], heads: Heads, caches: list[Cache], cold: bool
 ) -> tuple[int, tuple[tuple[int, int], ...]]:
-    """Play all launches through each cache. Returns (dirty bytes, (bytes read, bytes written) of each launch) of the
-    first one.
+    """Play all launches through each cache. Returns (dirty bytes, (bytes read, bytes written) of each launch) of
+    the first cache.
 
-    Dirty bytes are those that no launch wrote to DRAM.
+    Dirty bytes are those that were not written to DRAM in any launch.
     """
     cache, dirty, by_launch, none = caches[0], 0, [], heads.left[:0]
     for launch, room in zip(found.launches, places, strict=True):

@@ -1,4 +1,4 @@
-"""An estimate of how long a prediction takes to make. It costs one folded walk.
+"""An estimate of the time that a prediction takes. It costs one folded walk.
 
 A prediction visits every tile of one head, and follows the cells of all heads through the L2. With tiny tiles that
 takes minutes. A command that makes many predictions uses the estimate to skip those.

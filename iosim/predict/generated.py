@@ -1,7 +1,7 @@
 """The predicted DRAM bytes and seconds of the kernels that are generated from a schedule. It needs no GPU.
 
-`iosim roofline` uses `predict_generated`. `iosim verify` finds occupancies with the same function, so both predict the
-same time, unless the profiler finds another occupancy.
+`iosim roofline` uses `predict_generated`. `iosim verify` finds occupancies with the same function. So both predict the
+same time, unless the profiler reports another occupancy.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def occupancies(
     registers: int | None = None,
     profiled: Sequence[int | None] = (),
 ) -> list[Occupancy]:
-    """The occupancy of each launch: the blocks of an SM that its threads and its shared memory allow, but at most as
-    many as it was compiled for.
+    """The occupancy of each launch: the blocks of an SM that threads and shared memory allow, but no more than the
+    launch was compiled for.
 
     The `registers` of a thread limit them too, if they are known. `profiled` has the blocks of an SM that the profiler
     found, or None, for each launch. It is ignored if it has another length.
@@ -69,9 +69,9 @@ def occupancies(
 def predict_generated(schedule: ScheduleLike, program: Program, hardware: Hardware) -> Prediction:
     """Words, SM bytes, DRAM bytes and (where rates were measured) time of a program made from a schedule.
 
-    They are those under a profiler that empties the L2 before every launch. Registers are not known without a compiler,
-    so a multiprocessor is taken to hold the blocks that a kernel is compiled for. ScheduleError for a step without a
-    mark of its cost.
+    They hold under a profiler that empties the L2 before every launch. Registers are not known without a compiler, so
+    a multiprocessor is assumed to hold the blocks that a kernel is compiled for. Raises ScheduleError for a step
+    without a mark of its cost.
     """
     sits = occupancies(launch_shapes(program), hardware)
     return predict(schedule, program.problem, program.tiling, hardware, sits, cold=True)

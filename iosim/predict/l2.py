@@ -1,22 +1,22 @@
 """A cache that models an L2 of two partitions: the bytes that it reads from DRAM and writes to DRAM.
 
-What is modelled, as seen on an H200 with buffers of 16 to 72 MiB that one, 16 or all multiprocessors read, write or
-both (`l2_buffers.csv`):
+The model has these properties of an H200. They were seen with buffers of 16 to 72 MiB that one, 16 or all
+multiprocessors read, write or both (`l2_buffers.csv`):
 
 - A line of memory has its home in one partition, the one beside its DRAM.
 - A multiprocessor asks the partition on its own side. That partition keeps a copy of what it fetches from the other
   one. So data that both sides read are kept twice.
-- Each partition replaces what was used least recently (LRU).
+- Each partition replaces the least recently used lines (LRU).
 - Written bytes stay in their partition. They go to DRAM when many other bytes were used since (TOUCHED), or when too
   many are dirty (DIRTY). They can still be read from the L2 then.
 
-How it is computed: the unit is a cell (predict/blocks.py), and half of each cell has its home in each partition. Time
-is counted in steps, one for each call of `Cache.touch`. A partition notes two steps for each cell: when its copy was
-last used, and when its home half was last used. An LRU holds exactly what was used since some step; so the cache only
-has to know that step, a `Window`.
+The unit of the computation is a cell (predict/blocks.py), and half of each cell has its home in each partition. Time
+is counted in steps, one for each call of `Cache.touch`. A partition records two steps for each cell: the last use of
+its copy, and the last use of its home half. An LRU holds exactly the data used since some step. So the cache only has
+to know that step, a `Window`.
 
-Addresses are unknown, so sets of lines are not modelled. They matter where the data that are used again just about fill
-the L2. Caches with SPREAD less room and with SPREAD more show how much depends on it.
+Addresses are unknown, so sets of lines are not modelled. They matter if the reused data just about fill the L2. Caches
+with SPREAD less room and with SPREAD more show how much depends on it.
 """
 
 from __future__ import annotations
@@ -82,11 +82,11 @@ class Uses:
         last[cells] = step
 
     def shrink(self, window: Window, step: int, least: int = 0) -> float:
-        """Remove from a window what was used before step `least`, then the oldest until the rest fits. Returns their
-        bytes.
+        """Remove from a window the data used before step `least`, then the oldest until the rest fits. Returns the
+        bytes removed.
 
-        All bytes of a step leave together, as soon as less than half of them would fit. On average this is neither too
-        early nor too late.
+        All bytes of a step are removed together, as soon as less than half of them would fit. On average this is
+        neither too early nor too late.
         """
         gone, window.most = 0.0, max(window.most, window.held)
         while window.first <= step and (window.held > window.room or window.first < least):
@@ -133,7 +133,7 @@ class Partition:
         self.uses.use(last, cells, halves, step, self.held, self.touched)
 
     def shrink(self, step: int, written: Uses) -> float:
-        """Remove what does not fit, and return the bytes written to DRAM."""
+        """Remove data that do not fit, and return the bytes written to DRAM."""
         self.uses.shrink(self.held, step)
         self.uses.shrink(self.touched, step)
         return written.shrink(self.dirty, step, least=self.touched.first)

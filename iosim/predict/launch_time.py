@@ -63,7 +63,7 @@ class StepRates(NamedTuple):
     warp_work_per_second: float
     """The rate of one warp alone, beyond its fixed time."""
     block_seconds: float
-    """The fixed time of a block among as many as fit, in which it keeps its multiprocessor busy."""
+    """The fixed time in which a block keeps its multiprocessor busy, with as many blocks as fit."""
     gpu_work_per_second: float
     """The rate of the whole GPU with as many blocks as fit, beyond their fixed time."""
 
@@ -100,9 +100,9 @@ class Rates:
     def of_step(self, key: StepKey, timed_as: str = "") -> StepRates:
         """The rates of a step. `timed_as` names another step, which was measured in its place.
 
-        A step that was not measured on ragged tiles is taken to be as fast as on whole ones. One that was not measured
-        in a kernel with tensor cores (copies of single words) is taken to be as fast as without them. InputError if
-        there are no rates.
+        A step that was not measured on ragged tiles is assumed to be as fast as on whole ones. A step that was not
+        measured in a kernel with tensor cores (copies of single words) is assumed to be as fast as without them. Raises
+        InputError if there are no rates.
         """
         step = timed_as or key.step
         units: tuple[Unit, ...] = (key.unit, "simt")
@@ -200,7 +200,7 @@ def late_share(share: float, blocks: int, instances: int, occupancy: Occupancy, 
 
 
 def places(blocks: int, occupancy: Occupancy, rates: Rates) -> int:
-    """The places for blocks that are in use on a multiprocessor, for a launch of `blocks` blocks in all."""
+    """The number of blocks that run at a time on a multiprocessor, for a launch of `blocks` blocks in all."""
     return min(occupancy.blocks_per_sm, -(-blocks // rates.sms))
 
 
@@ -298,8 +298,8 @@ class BlockTimer:
         return cycle_seconds(chain, [demand * together / turns for demand in shared], turns)
 
     def _step_seconds(self, key: StepKey, step: StepWork) -> tuple[float, float, float]:
-        """(seconds of all runs of a step in a block that shares nothing, seconds in which it keeps its multiprocessor
-        busy, seconds in which its requests for copies keep other warps waiting)."""
+        """(seconds of all runs of a step in a block alone, seconds in which it keeps its multiprocessor busy, seconds
+        in which its requests for copies keep other warps waiting)."""
         rates, warps = self.rates.of_step(key, step.cost.timed_as), self.occupancy.warps
         alone = step.times * rates.warp_seconds + step.chain / warps / rates.warp_work_per_second
         fixed = step.times * rates.block_seconds * warps / MEASURED_WARPS[key.unit]
@@ -340,9 +340,9 @@ def fullest(warps: int) -> float:
 def cycle_seconds(chain: float, demands: Sequence[float], blocks: int) -> float:
     """Seconds of a block, if `blocks` blocks run together and queue for shared units.
 
-    Alone it takes `chain` seconds, of which it spends `demands` at the units. The blocks are the customers of a closed
-    network with a queue for each unit; the rest of the chain is a delay without a queue. Mean value analysis (Reiser
-    and Lavenberg 1980).
+    Alone it takes `chain` seconds, of which it spends `demands` at the units. The model is mean value analysis (Reiser
+    and Lavenberg 1980): blocks are the customers of a closed network with a queue for each unit. The rest of the chain
+    is a delay without a queue.
     """
     delay, queued = max(chain - sum(demands), 0.0), [0.0] * len(demands)
     total = chain

@@ -113,8 +113,8 @@ def rates_of(hardware: Hardware, profiled: bool = False) -> Rates | None:
 
 
 def steps_of(table: Mapping[str, list[float]]) -> dict[StepKey, StepRates]:
-    """The rates of [measured.steps]. InputError if an older iosim measured them, because they had another meaning
-    there."""
+    """The rates of [measured.steps]. Raises InputError if an older iosim measured them, because they had another
+    meaning there."""
     again = "measure this GPU again: iosim calibrate"
     steps = {parsed(StepKey, name): rates for name, rates in table.items()}
     for key, rates in steps.items():
@@ -138,7 +138,7 @@ def parsed(kind: type[Key], name: str) -> Key:
 
 
 def partition_bytes(hardware: Hardware) -> int:
-    """The size of a partition of the L2: half of the L2. What the partition holds is `HELD` times that (predict/l2.py).
+    """The size of a partition of the L2: half of the L2. It holds `HELD` times that (predict/l2.py).
 
     From the A100 on the L2 has two partitions, and each keeps a copy of what its own side reads. So data that all
     multiprocessors share have room in one of them only. Older GPUs have one partition; predictions were not compared
@@ -178,7 +178,7 @@ def predict(
     `cold`: every launch starts with an empty L2, as under Nsight Compute, which flushes it.
     `backwards`: inner loops go from the last tile to the first.
     `taken_bytes`: bytes of the L2 that hold no tensor.
-    `block_bytes`: bytes that each block writes once, in a place of its own.
+    `block_bytes`: bytes that each block writes once, to addresses that no other block uses.
     `with_range`: also find the DRAM bytes with a little less and a little more room in the L2.
     """
     dense = problem

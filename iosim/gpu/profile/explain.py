@@ -42,7 +42,7 @@ LEAST_SHARE = 0.5  # of the loads of a call: a kernel with less does not stand f
 # Bounds on stores, as multiples of the predicted ones: a log-sum-exp more or less, and single words that take whole
 # sectors, are within them. A kernel that stores S or parts of O is outside.
 WRITES = 0.75, 3.0
-OTHER_GRID_WRITES = 0.95, 1.05  # where the kernel has another number of blocks, too
+OTHER_GRID_WRITES = 0.95, 1.05  # if the kernel also has another number of blocks
 INDEXED = "flex_attention"  # PyTorch's FlexAttention finds its tiles of keys in lists of blocks
 BACKWARDS = "flash_fwd"  # FlashAttention-2 walks keys from the last tile to the first (its flash_fwd_kernel.h)
 
@@ -54,7 +54,8 @@ class Explanation:
     `alike` are other tiles that predict the same. With `whole_tiles`, ragged tiles are loaded whole, as bulk copies
     (TMA) do. `splits` is the number of blocks that share the keys of a head; then only the first launch is predicted.
     With `packed`, the query heads of a group are rows of one tile (`--gqa pack`). `share` is the part of the call's
-    loads that kernels of this name make. `other_grid`: the kernel has not a block for each query tile (and split).
+    loads that kernels of this name make. With `other_grid` the kernel does not have one block for each query
+    tile (and split).
     """
 
     schedule: str
@@ -72,20 +73,20 @@ class Explanation:
     index_bytes: int = 0
 
     def problem(self, problem: Attention) -> Attention:
-        """The problem as this explanation has it."""
+        """The problem in the form of this explanation."""
         p = replace(problem, gqa="pack").packed if self.packed else problem
         return replace(p, splits=self.splits) if self.splits else p
 
     @property
     def label(self) -> str:
-        """The tiles, with the splits and packing where there are any."""
+        """The tiles, with splits and packing if there are any."""
         splits = f"/splits={self.splits}" if self.splits else ""
         return _tiles(self.tiling) + splits + "/pack" * self.packed
 
     @property
     def explains(self) -> bool:
-        """Whether it predicts the loads, is not contradicted by the stores and the grid, and its kernel makes most
-        loads of the call."""
+        """Whether it predicts the loads, agrees with the stores and the grid, and its kernel makes most loads of the
+        call."""
         least, most = OTHER_GRID_WRITES if self.other_grid else WRITES
         stores = least <= (self.write_ratio or 1) <= most
         most_read = RATIO_TOLERANCE + self.index_bytes / max(1, self.read_bytes)
@@ -155,17 +156,17 @@ def explain(
 
 
 def index_bytes(e: Explanation, kernel: ProfiledKernel, problem: Attention) -> int:
-    """The most bytes that lists of blocks add: for each tile of keys a warp loads the numbers of this block and of the
-    next one, and for each tile of queries the lengths and starts of two lists. Each is a sector."""
+    """The most bytes that lists of blocks add. For each tile of keys a warp loads the indices of this block and of the
+    next one. For each tile of queries it loads the lengths and starts of two lists. Each of these is a sector."""
     p = e.problem(problem)
-    read_k = launch_words(SCHEDULES[e.schedule], p, e.tiling)[0][0] * p.instances  # of Q, K and V: no fewer than of K
+    read_k = launch_words(SCHEDULES[e.schedule], p, e.tiling)[0][0] * p.instances  # of Q, K and V, not only of K
     tiles = ceil(read_k / ((p.d + p.dv) * e.tiling.rows_k)) + _blocks(e, problem)
     warps = -(-prod(kernel.block) // LANES)
     return SECTOR_BYTES * warps * (2 * tiles + 4 * _blocks(e, problem))
 
 
 def _blocks(e: Explanation, problem: Attention) -> int:
-    """The blocks of a kernel with one for each query tile (and split)."""
+    """The number of blocks of a kernel that has one for each query tile (and split)."""
     p = e.problem(problem)
     return -(-p.N // e.tiling.rows_q) * p.instances * (e.splits or 1)
 
@@ -177,18 +178,18 @@ def _alike(group: list[Explanation]) -> tuple[str, ...]:
 
 
 def _unlikely_lists(e: Explanation) -> tuple[int, ...]:
-    """Reasons against an explanation whose loads are known up to lists of blocks only: another grid, tiles that are no
-    powers of two, which Triton does not have, and a schedule that was registered later."""
+    """A sort key for explanations that differ from the loads only by lists of blocks. Reasons against one are another
+    grid, tiles that are not powers of two, which Triton lacks, and a schedule that was registered later."""
     return (e.other_grid, _odd(e) > 0, list(SCHEDULES).index(e.schedule)) if e.index_bytes else ()
 
 
 def _odd(e: Explanation) -> int:
-    """How many of its tile sizes are no powers of two."""
+    """The number of its tile sizes that are not powers of two."""
     return sum(n & (n - 1) != 0 for n in (e.tiling.rows_q, e.tiling.rows_k))
 
 
 def _unlikely(e: Explanation) -> tuple[float, ...]:
-    """Reasons against an explanation that predicts the reads, the strongest first: a key to sort by."""
+    """A sort key for explanations that predict the reads: reasons against them, the strongest first."""
     rows_q, rows_k = e.tiling.rows_q, e.tiling.rows_k
     registered = list(SCHEDULES).index(e.schedule)  # the core schedules come first
     return e.other_grid, abs((e.write_ratio or 1) - 1), _odd(e), registered, rows_k > rows_q, -rows_k, -rows_q
@@ -201,7 +202,7 @@ def _tiles(t: Tiling) -> str:
 def possible_explanations(
     kernel: ProfiledKernel, problem: Attention, masked_tiles: bool
 ) -> Iterator[Explanation | None]:
-    """Every attention schedule with every pair of tile sizes, also with packed groups of query heads; None where a
+    """Every attention schedule with every pair of tile sizes, also with packed groups of query heads; None if a
     schedule is for other problems."""
     for schedule in distinct(problem):
         launches = number_of_launches(schedule, problem)
@@ -215,7 +216,7 @@ def possible_explanations(
 
 
 def distinct(problem: Attention) -> list[Schedule]:
-    """Attention schedules in tiles. Without a mask, those that differ only in skipping tiles are one."""
+    """The attention schedules with tiles. Without a mask, only the first of those that differ in skipping tiles."""
     found: dict[tuple[ScheduleText, bool], Schedule] = {}
     for schedule in SCHEDULES.values():
         if schedule.family == "attention" and "ideal" not in schedule.rules:
@@ -357,7 +358,7 @@ def explanation_row(
 
 
 def in_words(e: Explanation, first: Explanation) -> str:
-    """What an answer means, beside the first one."""
+    """The meaning of an answer in words, compared with the first one."""
     if not e.explains:
         return f"does not explain it: {fault(e)}"
     if e == first:
@@ -372,7 +373,7 @@ def in_words(e: Explanation, first: Explanation) -> str:
 
 
 def fault(e: Explanation) -> str:
-    """Why an answer does not explain a kernel."""
+    """The reason why an answer does not explain a kernel."""
     off = e.read_ratio - 1
     if abs(off) > RATIO_TOLERANCE:
         return f"the kernel loads {abs(off):.2%} {'more' if off > 0 else 'less'} than it predicts"

@@ -1,11 +1,10 @@
 """The three passes of attention among the kernels of a call that is not fused, and their tiles.
 
 Each product, S = Q K^T and O = P V, is the schedule `matmul-tiled`, and the softmax is that of `standard-tiled`. A pass
-explains a kernel if it predicts both its reads and its writes within 0.05 %. All three must be there, in this order and
-in words of one type: that of the inputs, that of the sums, or fp32, to which PyTorch converts. All other kernels
-(scaling, conversions, masks, a search for rows without a key) are added up in one row. Where rows do not start at
-sectors of 32 bytes, whole sectors are predicted. Time is not predicted, because
-the steps of a library's products were not measured.
+explains a kernel if it predicts both its reads and its writes within 0.05 %. All three must occur in this order, in
+words of one type: that of the inputs, that of the sums, or fp32, to which PyTorch converts. All other kernels (scaling,
+conversions, masks, a search for rows without a key) are added up in one row. If rows do not start at sectors of 32
+bytes, whole sectors are predicted. Time is not predicted, because the steps of a library's products were not measured.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ PROFILE_TILES = (16, 32, 48, 64, 80, 96, 112, 128, 160, 176, 192, 224, 256)
 
 @dataclass(frozen=True)
 class Pass:
-    """A pass of attention: launch number `launch` of a schedule, on a problem of its own.
+    """A pass of attention: launch number `launch` of a schedule, on a separate problem.
 
     For a product, N, Nk and d are its rows, its columns and the axis that is summed over. `called` is a part of its
     kernel's name. It decides between kernels that move the same bytes, such as a scaling of S in place.
@@ -57,15 +56,15 @@ class Pass:
         return self.schedule == PRODUCT
 
     def moved_bytes(self, tiling: Tiling) -> list[tuple[int, int]]:
-        """Bytes (read, written) over all heads. If rows are no whole sectors, there is a pair for each depth of a
-        product's tiles, which the schedule leaves open."""
+        """Bytes (read, written) over all heads. If rows are not whole sectors, there is a pair for each possible depth
+        of a product's tiles, because the schedule does not fix it."""
         p = self.problem
         reads, writes = launch_words(find(self.schedule), p, tiling)[self.launch]
         read, written = (words * p.instances * p.word_bytes for words in (reads, writes))
         written += sectors_beyond(p, p.Nk, REQUEST_BYTES)
         if not self.in_tiles:
             return [(read + sectors_beyond(p, p.Nk, REQUEST_BYTES), written)]
-        times = -(-p.Nk // tiling.rows_k)  # that the left factor is read
+        times = -(-p.Nk // tiling.rows_k)  # times that the left factor is read
         pieces = [max(SECTOR_BYTES, depth * p.word_bytes) for depth in DEPTHS]
         beyond = dict.fromkeys(sectors_beyond(p, p.d, piece) for piece in pieces)
         return [(read + times * more, written) for more in beyond]
@@ -111,7 +110,7 @@ PassRow = TypedDict("PassRow", {
 
 
 def sectors_beyond(p: Attention, row_words: int, request_bytes: int) -> int:
-    """Bytes of sectors beyond those of the words themselves, of the rows of one matrix for each head.
+    """The bytes that whole sectors add to the words themselves, for the rows of one matrix for each head.
 
     All rows lie one after the other. Each is requested in pieces from its start, and a piece takes whole sectors.
     """

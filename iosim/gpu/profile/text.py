@@ -1,4 +1,4 @@
-"""Explanations as text: a short table, and what each answer means in a sentence."""
+"""Explanations as text: a short table, and a sentence on the meaning of each answer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ...grid import Grid, Piece
 
-MOST_TILES = 10  # that are named as alike; JSON and CSV have all
+MOST_TILES = 10  # tiles that are named as alike; JSON and CSV have all
 SHOWN = {  # columns of the table, and their titles; those without a value in any row are left out
     "kernel": "kernel", "answer": "answer", "pass": "pass", "dtype": "type", "schedule": "schedule", "tiles": "tiles",
     "read_measured": "loaded B", "read_ratio": "loaded/predicted", "write_measured": "stored B",
@@ -14,7 +14,7 @@ SHOWN = {  # columns of the table, and their titles; those without a value in an
     "dram_measured": "DRAM B", "dram_ratio": "predicted DRAM/DRAM", "seconds": "seconds",
     "time_ratio": "predicted seconds/seconds", "spilled_bytes": "spilled B",
 }  # fmt: skip
-LESS_IMPORTANT = (  # columns, the first to go first
+LESS_IMPORTANT = (  # columns, left out first to last
     "spilled B", "predicted DRAM/DRAM", "predicted seconds/seconds", "seconds", "DRAM B", "type", "stored B",
     "loaded B", "stored/predicted", "pass",
 )  # fmt: skip
