@@ -67,7 +67,7 @@ class Table(Answer, Sequence["Mapping[str, object]"]):
     """An answer that is a table. It is a sequence of its rows."""
 
     title: str
-    """What was asked."""
+    """The question."""
     rows: Rows
     """Cells by the names of their columns."""
     json: Row = field(default_factory=dict)

@@ -24,7 +24,7 @@ class State:
 
 
 def want_progress() -> None:
-    """Let `watched` write from now on. The command line calls it; a script does not."""
+    """Turn on the output of `watched`. The command line calls this; a script does not."""
     State.wanted = True
 
 

@@ -146,7 +146,7 @@ class Bench:
         return self.seconds("chase", 1, 1, chain, self.out, xp.int32(steps), flush=flush) / steps
 
     def limits(self) -> TomlValues:
-        """What the driver says about the GPU: the keys LIMITS."""
+        """The properties of the GPU that the driver reports: the keys LIMITS."""
         a = self.attributes
         return {
             "sms": self.sms,

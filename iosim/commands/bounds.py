@@ -14,7 +14,7 @@ from .options import SIZES, D, N, memory_options, named_command, outputs, proble
 def command(
     m: str | None, m_elements: str | None, hardware: str | None, output: Output, **given: str | bool | None
 ) -> None:  # fmt: skip
-    """What is proven about the least traffic, with the kind and the validity of each statement."""
+    """Proven statements about the least traffic, each with its kind and validity."""
     from ..tuning.proven import bounds
 
     values, parts = counts(given), []

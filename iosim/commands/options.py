@@ -341,7 +341,7 @@ AXES = (
 SIZES = ("m", "m_elements", "hardware")
 """Parameters with several values, where a command answers for one problem after the other."""
 AXIS_HINTS = {"m": "An axis as 16KB:64KB:x2 gives an answer for each.", "hardware": "Several as h100,t4."}
-"""What the help adds to these parameters if they are axes."""
+"""The text that the help adds to these parameters if they are axes."""
 
 # ---------------------------------------------------------------- commands
 

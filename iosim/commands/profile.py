@@ -22,7 +22,7 @@ def command(
     kernel: str | None, from_ncu: str | None, keep: str | None, no_lse: bool, hardware: str | None,
     output: Output, **given: str | bool | None,
 ) -> None:  # fmt: skip
-    """Which schedule and tiles explain an attention kernel that somebody else wrote.
+    """The schedule and tiles that explain an attention kernel which somebody else wrote.
 
     KERNEL is torch-flash, torch-cudnn, torch-efficient, torch-math or torch-flex (FlexAttention); with --from-ncu it is
     any name. A schedule explains a kernel if it predicts the bytes that the kernel loads within 0.05 %. The bytes

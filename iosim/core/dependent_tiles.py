@@ -87,7 +87,8 @@ class Share(Span):
 
 
 class Moved(Span):
-    """As many positions as `tile` has, at another place of an axis of `length`. Their start is a sum over `terms`.
+    """A part with as many positions as `tile`, at another place of an axis of `length`. Its start is a sum over
+    `terms`.
 
     A term (factor, x) adds factor * place(x). The place of a tile is its start. The place of a block is its first word,
     as in an entry of a block table. A machine without values assumes that each entry holds its own position.

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
 
 class Tile:
-    """What iteration `index` of a loop works on: `size` consecutive positions of an axis of `length`, from `start`
-    on."""
+    """The tile of iteration `index` of a loop: `size` consecutive positions of an axis of `length`, from `start` on."""
 
     __slots__ = ("index", "length", "size", "start")
 

@@ -120,7 +120,7 @@ class Attention(Generic[S]):
     acc_dtype: str | None = None
     """The element type of accumulators: O, S, P, l and m on chip, and l, m and LSE in HBM. `dtype` unless given."""
     mask: Mask = DENSE
-    """Which keys a query sees. `iosim.masks.parse_mask` makes one from text."""
+    """The keys that each query sees. `iosim.masks.parse_mask` makes one from text."""
     lse: bool = False
     """Whether the log-sum-exp of each row is stored. A schedule that cannot store it ignores the option."""
     keep_p: bool = False
@@ -134,7 +134,7 @@ class Attention(Generic[S]):
     page_size: int = 16
     """Rows of a page of the KV cache of paged and paged-split-kv."""
     gqa: str = "repeat"
-    """How query heads share a KV head: `repeat` (each one loads K and V for itself) or `pack` (see `packed`)."""
+    """The way query heads share a KV head: `repeat` (each one loads K and V for itself) or `pack` (see `packed`)."""
     register_bytes: int = 0
     """Registers of a thread block that tiles may live in, in bytes (core/placement.py)."""
     stages: int = 1
@@ -215,7 +215,7 @@ class Attention(Generic[S]):
 
     @property
     def cache_text(self) -> str:
-        """What is unusual about K and V in HBM, after a comma; empty if nothing is."""
+        """The unusual properties of K and V in HBM, as a text after a comma; empty if there are none."""
         how = {"none": "", "tensor": " with a scale each"}
         scales = how.get(self.kv_scales, f" with a scale for each {self.kv_scales} words")
         unusual = self.cache_dtype != self.dtype or scales
@@ -399,8 +399,8 @@ class Attention(Generic[S]):
         return tuple(getattr(self, axis) if isinstance(axis, str) else axis for axis in tensor.axes)
 
     def tiled(self, tiling: Tiling[Size], skips: bool = True) -> Attention[S]:
-        """The same problem with its mask bound to tile sizes. Without `skips` the mask only hides scores, and no tile
-        is left out."""
+        """The problem with its mask bound to tile sizes. Without `skips` the mask only hides scores, and no tile is
+        left out."""
         mask = self.mask.bind(self, tiling, skips)
         if mask is self.mask:
             return self

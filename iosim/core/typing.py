@@ -64,7 +64,7 @@ Input = Block | Values
 
 
 class MaskLine(Protocol):
-    """What machines use of `masks.mask.Line`: a loop over a line leaves out the tiles that the mask hides."""
+    """The part of `masks.mask.Line` that machines use. A loop over a line leaves out the tiles that the mask hides."""
 
     @property
     def kind(self) -> str: ...
@@ -82,7 +82,7 @@ class MaskLine(Protocol):
 
 
 class BoundMask(Protocol):
-    """What machines and schedules use of `masks.mask.BoundMask`, and of the dense mask."""
+    """The part of `masks.mask.BoundMask`, and of the dense mask, that machines and schedules use."""
 
     @property
     def N(self) -> Size: ...

@@ -124,7 +124,7 @@ class Capacity(Watcher):
 
 
 class Footprint(NamedTuple):
-    """What a schedule needs on a chip, without its mask.
+    """The space that a schedule needs on a chip, without its mask.
 
     `peak_words` and `peak_bytes` count everything that is on the chip at one time, wherever it is. `smem_bytes` must
     fit in M. `least_smem_bytes` is what it would be with registers without limit.

@@ -41,7 +41,7 @@ class Bound:
     words: int | float | None
     """Words over all heads. None if M is needed and was not given, or if no number is claimed for a single M."""
     kind: str
-    """What is claimed: a floor, an order whose constant is unknown, existence, the best known, or the least counted."""
+    """The claim: a floor, an order whose constant is unknown, existence, the best known, or the least counted."""
     source: str
     """The publication, with its theorem."""
     condition: str

@@ -141,10 +141,10 @@ class Result(Answer):
     register_peak_bytes: int | None = None
     """The most bytes of tiles that live in registers at one time."""
     least_smem_bytes: int | None = None
-    """What `smem_peak_bytes` would be if registers had no limit."""
+    """The value of `smem_peak_bytes` if registers had no limit."""
     limit: str | None = None
-    """What is too small for tiles that do not fit: `registers` if the tiles would fit in M with more registers, else
-    `shared memory`."""
+    """The resource that is too small for tiles that do not fit: `registers` if they would fit in M with more registers,
+    else `shared memory`."""
     more_tiles: dict[str, int] = field(default_factory=dict, hash=False)
     """Tile sizes beside Br and Bc, by their names in `Tiling`."""
     tensors: dict[str, dict[str, int]] = field(default_factory=dict, hash=False)
@@ -191,7 +191,7 @@ class Report(Answer):
 
     @property
     def answer(self) -> str:
-        """Which schedule wins, by what factor, why, and how far it is from the floor, in sentences."""
+        """The sentences on the schedule that wins, its advantage, the reason, and its distance from the floor."""
         from .sentence import answer_of
 
         return answer_of(self)
@@ -379,7 +379,7 @@ def run(schedule: Schedule, rule: str, problem: Attention, M_bytes: int | None, 
 
 
 def limit_of(fits: bool | None, least_smem_bytes: int, M_bytes: int | None) -> str | None:
-    """What is too small for tiles that do not fit, as in `Result.limit`; None if they fit."""
+    """The resource that is too small for tiles that do not fit, as in `Result.limit`; None if they fit."""
     if fits is not False or M_bytes is None:
         return None
     return "registers" if least_smem_bytes <= M_bytes else "shared memory"

@@ -29,9 +29,9 @@ class Tables(NamedTuple):
     """The texts of 0 to 9999, four characters each, in two halves. In the second half some zeros are blanks."""
 
     leading: Quad
-    """In the second half leading zeros are blanks."""
+    """The texts whose second half has no leading zeros."""
     trailing: Quad
-    """In the second half trailing zeros are blanks."""
+    """The texts whose second half has no trailing zeros."""
     first: Quad
     """As `trailing`, but 0 has one zero."""
     last: Quad

@@ -108,7 +108,7 @@ def several(text: str) -> bool:
 
 
 def memory(m: Size, m_elements: str | None = None, hardware: str | None = None) -> Size:
-    """M from that one of three options which is given; None without any. If --M is an axis, the result is one."""
+    """M from the one of three options that is given; None if none is. If --M is an axis, so is the result."""
     ways = {"--M": m, "--M-elements": m_elements, "--hardware": hardware}
     given = [name for name, value in ways.items() if value is not None]
     if len(given) > 1:

@@ -94,8 +94,8 @@ class Sweep:
 
 
 class Asking(NamedTuple):
-    """What a sweep of another command than `count` may have: axes of options that `count` lacks, and every M at every
-    preset. That command decides whether M is needed."""
+    """The additions of a sweep of another command than `count`: axes of options that `count` lacks, and every M at
+    every preset. That command decides whether M is needed."""
 
     own: dict[str, Sequence[object]]
     M_of_each: bool

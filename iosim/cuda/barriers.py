@@ -29,7 +29,7 @@ class Access:
     low: int
     high: int
     block: int
-    """Which block of SRAM is accessed, or copied from or to HBM."""
+    """The block of SRAM that is accessed, or copied from or to HBM."""
     own: bool
     """Every team touches only the rows that it owns."""
     writes: bool

@@ -47,7 +47,7 @@ class Expressions:
         return "0" if isinstance(tile, Seen) else f"{letter(tile)}0"
 
     def place(self, x: Tile | Block) -> str:
-        """Where a tile starts, or the first word of a block."""
+        """The start of a tile, or the first word of a block."""
         return f"*{self.names[x]}.at(0, 0)" if isinstance(x, Block) else self.start(x)
 
     def size(self, x: Tile | Size) -> str:

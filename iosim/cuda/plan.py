@@ -1,4 +1,4 @@
-"""What is decided for a launch before it is written: tensor cores or not, threads and teams, where blocks lie."""
+"""The plan of a launch, made before it is written: tensor cores, threads and teams, and the places of blocks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PRODUCT_REGISTERS, OTHER_REGISTERS = 128, 64  # for a thread of a launch, with a
 
 @dataclass(frozen=True)
 class Plan:
-    """What is decided for one launch. A team of threads, a warp or the whole thread block, owns rows of every block."""
+    """The plan of one launch. A team of threads, a warp or the whole thread block, owns rows of every block."""
 
     threads: int
     """Threads of a thread block."""
@@ -41,7 +41,7 @@ class Plan:
     """Consecutive rows that a team owns, before the next team's rows follow."""
     tensor_cores: bool
     offsets: dict[Block, int]
-    """Where each block starts in shared memory, in bytes."""
+    """The start of each block in shared memory, in bytes."""
     smem_bytes: int
     whole: frozenset[Block]
     """Blocks that matrix products read whole. All threads load them together, and no team owns their rows."""

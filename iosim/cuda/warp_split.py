@@ -1,4 +1,4 @@
-"""How generated kernels divide the rows and words of a tile among warps and lanes.
+"""The division of a tile's rows and words among warps and lanes in generated kernels.
 
 The rules are those of the CUDA: cuda/mma.cuh, cuda/products.cuh and steps/softmax.cuh. Predictions of time read them
 here. All sizes are those of one problem, in words.
@@ -77,7 +77,8 @@ def keys_held(keys: int) -> int:
 
 
 def times_read(keys: int) -> int:
-    """How often `accumulate` reads and writes its output: once for each part of P that it holds in registers."""
+    """The number of times that `accumulate` reads and writes its output: once for each part of P that it holds in
+    registers."""
     return -(-keys // keys_held(keys))
 
 

@@ -74,7 +74,7 @@ class Writer:
         return C_TYPES.get(name := self.p.hbm_type(self.tensors[tensor]), name)
 
     def prologue(self, reads: list[str], writes: list[str]) -> list[str]:
-        """What stands before the statements: teams, shared memory, counters, pointers to this block's instance."""
+        """The code before the statements: teams, shared memory, counters, pointers to this block's instance."""
         plan = self.plan
         margins = str(plan.tensor_cores).lower()
         lines = [
@@ -97,7 +97,7 @@ class Writer:
         return f"(long long)(blockIdx.y / {p.heads} * {p.kv_heads} + blockIdx.y % {p.heads} / {p.heads // p.kv_heads})"
 
     def epilogue(self, reads: list[str], writes: list[str]) -> list[str]:
-        """What stands after the statements: the counters are added to those of the other blocks."""
+        """The code after the statements, which adds the counters to those of the other blocks."""
         used = [(f"{name}_reads", (name, "reads")) for name in reads]
         used += [(f"{name}_writes", (name, "writes")) for name in writes]
         return [f"{counter}.flush(counts + {self.counters.index(key)});" for counter, key in used]

@@ -37,7 +37,7 @@ DEFAULT_DEVICE = "NVIDIA H200"  # for a kept profile, which does not name its GP
 
 @dataclass(frozen=True)
 class Choice:
-    """Which kernels to verify, as the strings of the command line."""
+    """The kernels to verify, as the strings of the command line."""
 
     schedules: tuple[str, ...] = ()
     tiles: str | None = None

@@ -188,7 +188,7 @@ def run_file(file: str) -> ModuleType:
 
 @contextmanager
 def folder_on_path(folder: Path) -> Iterator[None]:
-    """Let modules of a folder be imported inside the `with` block."""
+    """A context in which modules of a folder can be imported."""
     sys.path.insert(0, str(folder))
     try:
         yield

@@ -46,7 +46,7 @@ def asked_by(operation: Operation) -> Iterable[int]:
 
 
 def dependencies(code: Code) -> dict[int, list[int]]:
-    """For each value, the values that it is computed from."""
+    """{value: values that it is computed from}."""
     arrows: dict[int, list[int]] = {}
     for operation in code.operations():
         for value, source in flows(operation):

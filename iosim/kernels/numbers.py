@@ -48,7 +48,7 @@ class Number:
 
     @classmethod
     def constant(cls, value: int, rank: int) -> Number:
-        """The same integer everywhere, in a tensor of this rank."""
+        """A tensor of this rank with the same integer everywhere."""
         zero = np.zeros((1,) * (rank + 1), np.int64)
         return cls(zero + value, zero)
 

@@ -21,7 +21,7 @@ VALUES = "_iosim_values"
 
 @contextmanager
 def pretended_tensors() -> Iterator[None]:
-    """Let new tensors be pretended inside the `with` block, while PyTorch reports an H100."""
+    """A context in which new tensors are pretended and PyTorch reports an H100."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 

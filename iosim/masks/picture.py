@@ -28,7 +28,7 @@ TileNumbers = tuple[int, int]  # the numbers of row tiles and of key tiles
 
 
 class MaskRow(TypedDict):
-    """What `iosim mask` says of a mask. `bound` is the mask bound to tiles, or (Tr, Tc) for the dense mask."""
+    """The row of `iosim mask`. `bound` is the mask bound to tiles, or (Tr, Tc) for the dense mask."""
 
     mask: str
     N: int

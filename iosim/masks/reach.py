@@ -66,7 +66,7 @@ def seen(p: Attention, i: Tile) -> Size | Tile:
 
 
 def reaches(bound: BoundMask) -> list[tuple[int, int]]:
-    """For every query tile of a bound mask: (its rows, the number of keys up to the last one it sees)."""
+    """(rows, number of keys up to the last one seen) of every query tile of a bound mask."""
     if not isinstance(bound.N, int):
         raise FoldingError("the last key that a query tile sees is counted for one problem at a time, not for arrays")
     mask = cast("masks.BoundMask", bound)
@@ -84,7 +84,7 @@ def reaches(bound: BoundMask) -> list[tuple[int, int]]:
 
 @lru_cache(maxsize=64)
 def reach_of_rows(mask: masks.BoundMask) -> NDArray[np.int64]:
-    """For each query, the number of keys up to the last one it sees."""
+    """The number of keys up to the last one that each query sees."""
     if mask.unit == "tokens" and Counter(mask.mask.expr, *token_axes(mask), mask.shift).period <= MOST_PERIOD:
         return reach_by_interval(mask)
     return reach_by_pair(mask)
@@ -135,7 +135,7 @@ def see(reach: NDArray[np.int64], rows: Band, cols: Band, counter: Counter, delt
 
 
 def steps_back(seen: Bools) -> NDArray[np.int64]:
-    """For each residue, the steps back to the nearest residue that is seen. The period wraps around."""
+    """The steps back from each residue to the nearest one that is seen. The period wraps around."""
     import numpy as np
 
     places = np.arange(2 * len(seen))

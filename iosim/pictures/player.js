@@ -34,7 +34,7 @@
     }
     return found;
   }
-  // The number of events that have happened once so many words have moved.
+  // The number of events that have happened when `words` words have moved.
   const reached = (run, words) => {
     let low = 0, high = run.events.length;
     while (low < high) {

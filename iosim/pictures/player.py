@@ -187,7 +187,7 @@ def data_of(found: Report, p: Attention, runs: Sequence[Play]) -> dict[str, obje
 
 
 def real_times(found: Report, run: Play) -> Mapping[tuple[tuple[str, int], ...], int]:
-    """How often each load and store of a run happens with the real sizes, over all heads, from a folded walk.
+    """The number of times that each load and store of a run happens with the real sizes, over all heads.
 
     Empty where nothing fits, and for a schedule that cannot be folded.
     """
@@ -252,7 +252,7 @@ def player_html(found: Report) -> str:
 
 
 def about(found: Report, p: Attention, runs: Sequence[Play]) -> str:
-    """How the small case was made, and what both cases move, in words."""
+    """The sentences on how the small case was made, and on the words that both cases move."""
     real = found.problem
     mask = "" if p.mask is DENSE else f", mask {p.mask}"
     lost = " The mask of the report cannot be made smaller, so this is dense." * (p.mask is DENSE is not real.mask)

@@ -135,7 +135,7 @@ def cost_of(step: object) -> Cost:
 
 @dataclass(frozen=True)
 class Occupancy:
-    """How the blocks of a launch occupy the GPU, and what kind of kernel they run."""
+    """The way the blocks of a launch occupy the GPU, and the kind of their kernel."""
 
     blocks_per_sm: int
     """Blocks that a multiprocessor holds at the same time."""
@@ -151,13 +151,13 @@ class Occupancy:
 
     @property
     def unit(self) -> Unit:
-        """What computes the matrix products."""
+        """The units that compute matrix products."""
         return "tensor" if self.tensor_cores else "simt"
 
 
 @dataclass
 class StepWork:
-    """What one block does in all its runs of one step."""
+    """The work of one block in all its runs of one step."""
 
     cost: Cost
     work: float = 0
@@ -166,12 +166,12 @@ class StepWork:
     """The work if every warp had as much as the busiest one. Narrow products on tensor cores count twice, because a
     warp works on one at a time instead of two."""
     times: float = 0
-    """How often the step's fixed time is spent."""
+    """The number of times that the step's fixed time is spent."""
 
 
 @dataclass
 class BlockWork:
-    """What one block does."""
+    """The work of one block."""
 
     flops: int = 0
     operations: int = 0
@@ -180,7 +180,7 @@ class BlockWork:
     loads: int = 0
     """Tiles loaded."""
     waits: float = 0
-    """How often the block waits for a load."""
+    """The number of times that the block waits for a load."""
     load_bytes: int = 0
     first_bytes: int = 0
     """Bytes loaded before the first step that reads anything."""
@@ -230,7 +230,7 @@ class WorkCounter(BlockWatcher):
 
     @property
     def occupancy(self) -> Occupancy:
-        """How the blocks of the current launch occupy the GPU."""
+        """The way the blocks of the current launch occupy the GPU."""
         number = sum(map(bool, self.launches[:-1]))
         return self.occupancies[number] if number < len(self.occupancies) else Occupancy(1)
 

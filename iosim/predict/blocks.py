@@ -1,4 +1,4 @@
-"""What the thread blocks of one head load and store, launch by launch: the input of the model of the L2.
+"""The loads and stores of the thread blocks of one head, launch by launch: the input of the model of the L2.
 
 Tensors are cut into cells, rectangles so small that every tile is made of whole ones. A touch is one load or store of
 one cell.
@@ -81,7 +81,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class Touches:
-    """What one head touches, launch by launch."""
+    """The touches of one head, launch by launch."""
 
     launches: list[Launch]
     sizes_bytes: NDArray[np.int64]

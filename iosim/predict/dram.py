@@ -187,7 +187,7 @@ class Dram:
         return self.most_bytes - self.least_bytes > EDGE * self.total_bytes
 
     def beside(self, idle_bytes: int) -> Dram:
-        """The same traffic with what the driver moves added."""
+        """This traffic, with that of the driver added."""
         return replace(
             self,
             write_bytes=self.write_bytes + idle_bytes,

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 CellNumbers = NDArray[np.int64]
 """Numbers of cells, each at most once."""
 StepNumbers = NDArray[np.int64]
-"""For each cell the step in which something happened last."""
+"""The step in which something last happened to each cell."""
 Bytes = NDArray[np.float64]
 
 # Shares of a partition's capacity: what it holds, what may be used after a write until the write goes to DRAM, and what

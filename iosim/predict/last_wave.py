@@ -1,4 +1,4 @@
-"""When the last block of a launch ends, if blocks start in grid order wherever a place is free.
+"""The end of a launch's last block, if blocks start in grid order wherever a place is free.
 
 The blocks on a multiprocessor share its units: the fewer they are, the faster is each. So a long block that is alone on
 its multiprocessor at the end takes less time than it would among others.

@@ -56,7 +56,7 @@ BESIDE_STEPS = (LOAD, STORE, STORE_SCALAR)  # copies that run beside the steps o
 
 
 class StepRates(NamedTuple):
-    """How fast one step is. Work is flops of a product, bytes of a copy, else words."""
+    """The speed of one step. Work is flops of a product, bytes of a copy, else words."""
 
     warp_seconds: float
     """The fixed time of one warp alone."""
@@ -70,7 +70,7 @@ class StepRates(NamedTuple):
 
 @dataclass(frozen=True)
 class Rates:
-    """What a GPU can do, all multiprocessors together; the keys of `[measured]` in a hardware file."""
+    """The rates of a GPU, all multiprocessors together; the keys of `[measured]` in a hardware file."""
 
     sms: int
     dram_bytes_per_second: float
@@ -91,7 +91,7 @@ class Rates:
     """The time of products and steps over rows in a real loop, over their time repeated alone. 1 where it was not
     measured. Where it was measured only for known tile sizes, unknown ones have the same ratio."""
     first_seconds: dict[Unit, float] = field(default_factory=dict)
-    """How much longer a step takes the first time in a launch; 0 where it was not measured."""
+    """The extra seconds of a step the first time in a launch; 0 if not measured."""
     asking_ratio: float = 0.0
     """While a warp asks for a copy, the other warps of its quarter wait for this share of the time. It is measured with
     as many blocks as fit: with it the model's tile of flash2 is as slow as the real one, in the median of nine tile
@@ -206,7 +206,7 @@ def places(blocks: int, occupancy: Occupancy, rates: Rates) -> int:
 
 @dataclass(frozen=True)
 class Memory:
-    """What the loads of one launch meet."""
+    """The conditions for the loads of one launch."""
 
     latency: float
     """The mean time in seconds until a load has come."""
@@ -216,7 +216,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class BlockTimer:
-    """How long the blocks of one launch take on a GPU."""
+    """The times of the blocks of one launch on a GPU."""
 
     rates: Rates
     occupancy: Occupancy

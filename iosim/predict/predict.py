@@ -39,7 +39,7 @@ STEP_NUMBERS = 4  # of a StepRates
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a schedule moves and computes, over all heads."""
+    """The traffic and the operations of a schedule, over all heads."""
 
     tensors: dict[str, tuple[int, int]]
     """{tensor: (words read, words written)} by the multiprocessors."""
@@ -91,7 +91,7 @@ class Sectors(Watcher):
 
 
 def rates_of(hardware: Hardware, profiled: bool = False) -> Rates | None:
-    """What `iosim calibrate` measured on this GPU; None for a preset that was not measured.
+    """The values that `iosim calibrate` measured on this GPU; None for a preset that was not measured.
 
     `profiled`: use the overhead of an empty launch under the profiler, which runs launches one at a time.
     """

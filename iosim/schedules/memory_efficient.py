@@ -97,7 +97,7 @@ def moved(p: Attention, keys: int, rows: int, square: int) -> Words:
 
 
 def last_keys(p: Attention, t: Tiling) -> list[tuple[int, int]]:
-    """For every query tile: (its rows, the keys up to the last visible one), from the whole matrix of visible pairs."""
+    """The pair (rows, keys up to the last visible one) of every query tile, from the whole matrix of visible pairs."""
     visible = p.mask.visible(0, p.N, 0, p.Nk)
     needed = (visible[:, ::-1].cumsum(axis=1) > 0).sum(axis=1)  # a key is needed if it is seen, or if a later one is
     parts = [needed[x : x + t.rows_q] for x in range(0, p.N, t.rows_q)]

@@ -1,4 +1,4 @@
-"""What a schedule consists of: its function, formulas derived by hand, a reference in float64, and its source."""
+"""The parts of a schedule: its function, formulas derived by hand, a reference in float64, and its source."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ class Schedule:
     text: ScheduleText
     """The schedule's function: it is called as `text(chip, p, t)` with a machine, a problem and a tiling."""
     summary: str
-    """What it does, in one line for lists."""
+    """A summary in one line, for lists."""
     source: str = ""
-    """Where it is published."""
+    """The publication that it comes from."""
     outer: str = "queries"
-    """What its outer loop goes over, "queries" or "keys". A larger tile of that loop means less traffic."""
+    """The axis of its outer loop, "queries" or "keys". A larger tile of that loop means less traffic."""
     rules: tuple[str, ...] = ("best",)
     """The tile rules that `count` shows unless others are asked for: some of best, paper and ideal."""
     skips: bool = False
@@ -110,7 +110,7 @@ class Schedule:
     """Its dense traffic in words of one head, in LETTERS and sizes of the problem. A space is a product. A test checks
     that it agrees with `exact_traffic`."""
     state: str = ""
-    """What stays on chip, and what waits in HBM."""
+    """The data that stay on chip, and those that wait in HBM."""
     known_as: str = ""
     """Names that papers and libraries give it, with commas. They are not accepted, but messages then suggest its
     name."""

@@ -24,7 +24,7 @@ NEWTON_STEPS = 4
 
 
 def footprint(schedule: ScheduleLike | ScheduleText, problem: Attention[Size], tiling: Tiling[Size]) -> Footprint:
-    """What a schedule needs on the chip, without its mask. Only `smem_bytes` must fit in M."""
+    """The space that a schedule needs on the chip, without its mask. Only `smem_bytes` must fit in M."""
     from dataclasses import replace
 
     dense = problem if problem.mask is DENSE else replace(problem, mask=DENSE)

@@ -74,7 +74,7 @@ def last_fitting(fits: Callable[[int], bool], most: int) -> int:
 
 
 def sizes_by_passes(length: int, multiple: int) -> Iterator[int]:
-    """For each number of passes over an axis, from most to one: the smallest tile that is a multiple of `multiple`."""
+    """The smallest tile, a multiple of `multiple`, for each number of passes over an axis, from most to one."""
     size = multiple
     yield size
     while size < length:

@@ -47,7 +47,7 @@ MOST_SECONDS = 5.0  # that one prediction may take, about; longer ones are left 
 
 @dataclass
 class LaunchWork:
-    """What one kernel does, over all heads. `floor_bytes` touches every word of its tensors once."""
+    """The work of one kernel, over all heads. `floor_bytes` touches every word of its tensors once."""
 
     read_bytes: int = 0
     write_bytes: int = 0
@@ -119,7 +119,7 @@ class WorkByKind(Watcher):
 
 
 class Labels(TypedDict):
-    """Which kernels a row is about."""
+    """The kernels that a row is about."""
 
     phase: str
     schedule: str
@@ -297,7 +297,8 @@ def with_words(row: RooflineRow, schedule: Schedule, p: Attention, tiling: Tilin
 
 
 def predicted(schedule: Schedule, rule: str, p: Attention, tiling: Tiling, chip: Hardware) -> Prediction:
-    """What the generated kernels take on a GPU whose rates were measured. An IosimError says why there is none."""
+    """The prediction for the generated kernels on a GPU whose rates were measured. An IosimError gives the reason if
+    there is none."""
     from ..cuda.machine import generate
     from ..predict.effort import seconds_to_predict
     from ..predict.generated import check_room, predict_generated

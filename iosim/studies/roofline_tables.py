@@ -88,7 +88,7 @@ def roofline_pieces(found: Roofline) -> list[Piece]:
 
 
 def times_explained(found: Roofline) -> list[str]:
-    """What each of the three times is, and why some are not predicted."""
+    """The meaning of the three times, and the reasons why some are not predicted."""
     lines = [
         "us: at the peaks, perfectly overlapped, and every word comes from HBM",
         "us ideal L2: at the peaks, perfectly overlapped, and an L2 keeps all data of a launch",

@@ -53,7 +53,7 @@ class TextLine(NamedTuple):
     words: Moved
     """{tensor: (words read, words written)}."""
     formulas: Mapping[str, tuple[str, str]]
-    """The same as products of sizes, for one head without a mask. `?` stands for words that are not such a product."""
+    """The words as products of sizes, for one head without a mask. `?` stands for words that are not such a product."""
 
     def row(self) -> Row:
         """The line as the keys of its JSON."""

@@ -95,7 +95,8 @@ def notes_on_totals(found: Training) -> list[str]:
 
 
 def answer_lines(found: Training) -> list[str]:
-    """Which step moves the fewest bytes of those that fit, by what factor, and what it stores and computes for that."""
+    """The sentences on the step that fits and moves the fewest bytes: its advantage, and what it stores and computes
+    for it."""
     fitting = [step for step in found.steps if step.fits is not False and step.total_bytes]
     if not fitting:
         return ["Nothing that was counted fits in this SRAM."]

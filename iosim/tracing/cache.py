@@ -50,7 +50,7 @@ class CacheCounts:
 
 
 class ExplicitSRAM(TypedDict):
-    """What a schedule itself moves, and the SRAM that it needs for that."""
+    """The traffic of a schedule itself, and the SRAM that it needs."""
 
     reads: int
     writes: int
@@ -128,7 +128,7 @@ def counts_in_bytes(policy: str, string: Accesses, numbers: Sequence[int]) -> Ca
 
 
 def beyond(need: Numbers, amounts: Numbers, capacities: Numbers) -> Numbers:
-    """For each capacity: the sum of the amounts whose need exceeds it."""
+    """The sum of the amounts whose need exceeds a capacity, for each capacity."""
     order = np.argsort(need, kind="stable")
     within = np.concatenate([[0], np.cumsum(amounts[order])])
     return cast("Numbers", within[-1] - within[np.searchsorted(need[order], capacities, side="right")])
@@ -139,7 +139,7 @@ def compare(
     granularity: str = "line", line_bytes: int = 64,
     tensors: tuple[str, ...] = (), policy: str = "both", curve: bool = False,
 ) -> Comparison:  # fmt: skip
-    """What caches of `sizes` bytes would move in place of a schedule's explicit SRAM, beside what that SRAM moves.
+    """The traffic of caches of `sizes` bytes in place of a schedule's explicit SRAM, beside that of the SRAM.
 
     With `curve`, the LRU has a row for every size at which a count of it changes.
     """

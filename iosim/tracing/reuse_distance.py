@@ -28,7 +28,7 @@ NUMBA_FROM = 300_000  # accesses from which Numba's second of compiling is worth
 
 
 def previous_access(ids: Numbers) -> Numbers:
-    """For each access, the place of the access before it to the same object; -1 for a first access."""
+    """The place of the previous access to the same object, for each access; -1 for a first access."""
     order = np.argsort(ids, kind="stable")
     found = np.full(len(ids), -1, np.int64)
     same = ids[order[1:]] == ids[order[:-1]]
@@ -37,7 +37,7 @@ def previous_access(ids: Numbers) -> Numbers:
 
 
 def next_access(ids: Numbers) -> Numbers:
-    """For each access, the place of the next access to the same object; UNREACHED for a last access."""
+    """The place of the next access to the same object, for each access; UNREACHED for a last access."""
     before = previous_access(ids)
     found = np.full(len(ids), UNREACHED, np.int64)
     again = np.flatnonzero(before >= 0)
@@ -107,7 +107,7 @@ def sums_of_smaller(values: Numbers, w: Numbers) -> Numbers:
 
 
 def dirty_needs(ids: Numbers, stores: Bools, need: Numbers) -> Numbers:
-    """For every store, the largest need since the store before it to the same object, its own need included.
+    """The largest need since the previous store to the same object, for every store. Its own need is included.
 
     A cache of C units wrote back the older value exactly if this exceeds C (Thompson and Smith 1989). The last value of
     an object is always written back at the end, and is not in this array. The array holds UNREACHED for

@@ -1,4 +1,4 @@
-"""From which M, or from which N, one schedule moves less than another, as `iosim.crossover` answers it."""
+"""The M or the N from which on one schedule moves less than another, as `iosim.crossover` answers it."""
 
 from __future__ import annotations
 

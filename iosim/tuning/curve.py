@@ -248,7 +248,7 @@ def arranged(schedule: Schedule, outer: Size, inner: Size) -> Tiling[Size]:
 
 
 def smallest_tile_sizes(length: int, multiple: int = 1) -> list[int]:
-    """For each number of tiles that an axis can have: the smallest tile, a multiple of `multiple`, that gives it."""
+    """The smallest tile for each number of tiles that an axis can have. It is a multiple of `multiple`."""
     if length // multiple > (MOST_CANDIDATES // 2) ** 2:
         raise InputError("--N", length, f"at most {(MOST_CANDIDATES // 2) ** 2} tiles of --tile-multiple {multiple}")
     return list(sizes_by_passes(length, multiple))

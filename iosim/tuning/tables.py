@@ -68,7 +68,7 @@ def tune_json(best: Best) -> Row:
 
 
 def space_json(schedules: Sequence[str], found: Best | Curve, left_out: Sequence[str]) -> Row:
-    """What was searched, as the key `space` of the JSON."""
+    """The space that was searched, for the key `space` of the JSON."""
     return {
         "schedules": list(schedules),
         "left_out": list(left_out),
