@@ -123,8 +123,8 @@ def timed_sizes(
 ) -> Iterator[tuple[int, float, list[float]]]:
     """(rows of a tile, factor, seconds for each size), first for blocks of few warps, then for as many blocks as fit.
 
-    The factor times the work of a block is the work that its time stands for: that of one warp, then that of one block
-    on each multiprocessor.
+    The factor turns the work of a block into the work that was timed: in the first case that of one warp, in the second
+    that of one block on each multiprocessor.
     """
     alone, full = [], []
     dtype, warps = "fp16" if name in SCALAR else UNIT_TYPES[unit][0], few_warps(name, unit)

@@ -165,7 +165,7 @@ def split_loops(body: Body) -> set[LoopNode]:
     """The loops that are written twice: once for whole tiles, once for a last tile that is smaller.
 
     The compiler then knows both sizes, but there is more code. So a loop must have enough whole tiles. If the kernel
-    would be too long, loops are written once after all, outer ones first.
+    would be too long, some loops are written only once, outer ones first.
     """
     loops = [node for node in statements(body) if isinstance(node, LoopNode)]
     found = [x for x in loops if last_size(x.tile) and int(x.tile.length) // x.tile.step >= WHOLE_TURNS]

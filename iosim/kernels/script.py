@@ -52,7 +52,7 @@ class Caught:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """A key. Launches with the same key have the same answer."""
+        """The key of a launch. Launches with the same key have the same answer."""
         return (id(self.kernel.found), str(self.grid) if not callable(self.grid) else "",
                 tuple((name, described(value)) for name, value in self.arguments.items()),
                 self.num_warps, self.num_stages)  # fmt: skip

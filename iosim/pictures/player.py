@@ -74,7 +74,7 @@ class Frame:
 
 
 class Repeated(EventCount):
-    """Counts how often each load and store happens in a run, by the lines that it comes from."""
+    """Counts each load and store of a run, by the lines of the schedule that it comes from."""
 
     def __init__(self) -> None:
         super().__init__()

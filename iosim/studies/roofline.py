@@ -180,7 +180,7 @@ def roofline_columns() -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Missing:
-    """Kernels whose time is not predicted, and why."""
+    """The kernels whose time is not predicted, each with the reason."""
 
     schedule: str
     tiles: str

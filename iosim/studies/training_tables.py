@@ -124,5 +124,5 @@ def named(step: TrainingStep) -> str:
 
 
 def less_or_more(share: float) -> str:
-    """`3.48x fewer` for 0.287."""
+    """The text `3.48x fewer` for 0.287, and `2x more` for 2."""
     return f"{1 / share:.3g}x fewer" if share <= 1 else f"{share:.3g}x more"

@@ -193,7 +193,7 @@ def _set(metrics: dict[str, float], name: str, text: str, unit: str, where: str)
 
 
 def _shape(text: str | None) -> tuple[int, ...]:
-    """`(8, 1, 32)` -> (8, 1, 32)."""
+    """The numbers of a text as `(8, 1, 32)`."""
     parts = (text or "").strip("()").split(",")
     return tuple(int(part) for part in parts if part.strip().isdigit())
 
