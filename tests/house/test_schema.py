@@ -284,7 +284,10 @@ def written_by_a_sweep():
 
 
 def text_of(value):
-    return json.dumps(value, indent=1) + "\n"
+    """The page: a line for each definition."""
+    *head, (name, definitions) = value.items()
+    lines = ",\n".join(f"{json.dumps(key)}: {json.dumps(one)}" for key, one in definitions.items())
+    return json.dumps(dict(head))[:-1] + f", {json.dumps(name)}: {{\n{lines}\n}}}}\n"
 
 
 @pytest.fixture(scope="module")
