@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from ..core.typing import ScheduleText
 
 TILE_ROWS = 64  # of a tile
-MARGIN = 4  # rows that a ragged tile has fewer than its room
+MARGIN = 4  # rows of its room that a ragged tile does not use
 SHORT, LONG = 16, 81  # the two numbers of repetitions that are compared
 UNIT_TYPES: dict[Unit, tuple[str, int]] = {
     "tensor": ("fp16", 16),

@@ -208,7 +208,7 @@ def options(*decorators: Decorator) -> Decorator:
 
 # ---------------------------------------------------------------- shared options
 
-size_options = options(  # of a problem, without its mask and without N, which may be a number or an axis
+size_options = options(  # options of a problem, except its mask and N, which may be an axis
     text_option("--d", "Head dimension: words of a query and of a key.", metavar="COUNT", heading=PROBLEM, kind=COUNT,
                 also=("head-dim", "headdim", "dim", "dk")),
     text_option("--Nk", "Keys (default: N).", metavar="COUNT", heading=PROBLEM, kind=COUNT, also=("keys", "kv-len")),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 else:
     from typing import TypeVar
 
-    S = TypeVar("S")  # the type of a size: an int, unless an Attention[Size] or a Tiling[Size] says arrays
+    S = TypeVar("S")  # the type of a size: an int, or a Size in an Attention[Size] and a Tiling[Size]
 
 
 class Tensor(NamedTuple):

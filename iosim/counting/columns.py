@@ -21,7 +21,7 @@ OPTIONS = (
     "lse", "keep_p", "elementwise", "count_init", "splits", "page_size", "gqa", "register_bytes", "stages", "latent",
     "top_k", "key_block", "kv_dtype", "kv_scales",
 )  # fmt: skip
-DIVIDED = ("smem_peak_bytes", "register_peak_bytes", "limit")  # if not all is in SRAM
+DIVIDED = ("smem_peak_bytes", "register_peak_bytes", "limit")  # for tiles in registers
 EVERY_COLUMN = (*COLUMNS, "dv", *OPTIONS, *DIVIDED, "tile_multiple", "hardware", "more_tiles")
 
 

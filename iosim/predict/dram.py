@@ -20,7 +20,7 @@ from ..core.problem import Attention
 from .blocks import Launch, Touches
 from .l2 import SIDES, SPREAD, Cache, CellNumbers, room_of
 
-MOST_STEPS = 200_000  # of a launch; blocks make several touches a step where there would be more
+MOST_STEPS = 200_000  # steps of a launch; if there would be more, blocks make several touches a step
 
 
 class Heads:
@@ -150,7 +150,7 @@ def _run(launch: Launch, caches: list[Cache], every: Heads, problem: Attention, 
         position[busy] += stride
 
 
-EDGE = 0.4  # share of the bytes: twice what a prediction may be off
+EDGE = 0.4  # share of the bytes: twice the allowed deviation of a prediction
 
 
 @dataclass(frozen=True)

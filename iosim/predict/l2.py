@@ -40,7 +40,7 @@ HELD, TOUCHED, DIRTY = 1.08, 0.9, 0.5
 # Chosen by hand. The room that fits best has a deviation of 0.1 between those shapes; this is nearly twice as much.
 SPREAD = 0.15
 SIDES = 2
-FEW_STEPS = 1024  # for which there is room at first
+FEW_STEPS = 1024  # steps for which space is allocated at first
 NEVER = 0  # a step before all others
 
 

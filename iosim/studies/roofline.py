@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 # The operations of one kind: products of factors, from the shapes of a step's arguments.
 OperationTerms = Callable[..., "Iterable[Shape]"]  # type: ignore[explicit-any]  # each step has arguments of its own
 TAKEN = ("N", "d", "hardware", "M", "schedules", "tiles", "tile_multiple", "decode", "mask")
-MOST_SECONDS = 5.0  # that one prediction may take, about; longer ones are left out
+MOST_SECONDS = 5.0  # about the longest time of one prediction; longer ones are left out
 
 
 @dataclass

@@ -206,7 +206,7 @@ def connected(address: str) -> object:
     """The client of a running scheduler."""
     allowed = "local, or the address of a running scheduler as tcp://HOST:8786"
     try:
-        get_address_host_port(address, strict=True)  # a client says more about a wrong address when deleted
+        get_address_host_port(address, strict=True)  # checked first: a client prints more when deleted
         return distributed.Client(address, timeout=SECONDS_TO_CONNECT)
     except (OSError, ValueError) as error:
         raise InputError("--scheduler", address, allowed, f"{brief(error)}; dask scheduler starts one") from None

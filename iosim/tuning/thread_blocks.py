@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..core.tiling import Tiling
     from ..core.typing import MaskLine, ScheduleLike, Size, Watcher
 
-ONE_WORD_IN = 10  # a launch can decide the number of blocks if it moves at least this fraction of all words
+ONE_WORD_IN = 10  # a launch can decide the number of blocks if it moves at least one in so many of all words
 
 
 class Blocks(Folded):

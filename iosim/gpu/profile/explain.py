@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 MOST_SPLITS = 128
 SPLIT_TILES = Tiling(64, 128)  # a query tile for decoding; reads do not depend on the key tile
-LEAST_SHARE = 0.5  # of the loads of a call: a kernel with less does not stand for the call
+LEAST_SHARE = 0.5  # share of a call's loads; a kernel with less does not represent the call
 # Bounds on stores, as multiples of the predicted ones: a log-sum-exp more or less, and single words that take whole
 # sectors, are within them. A kernel that stores S or parts of O is outside.
 WRITES = 0.75, 3.0
