@@ -50,7 +50,7 @@ def fit_table(lines: list[str], width: int) -> list[str]:
         return lines
     spans = columns(lines[1])
     cells = [[line[span].strip() for span in spans] for line in (lines[0], *lines[2:])]
-    right = [all(line[span.stop - 1 : span.stop].strip() for line in lines) for span in spans]  # right-aligned, with its head
+    right = [all(line[span.stop - 1 : span.stop].strip() for line in lines) for span in spans]  # aligned right
     widths = [span.stop - span.start for span in spans]
     keys = labels(cells[1:], widths, width)
     out: list[str] = []
