@@ -117,7 +117,8 @@ def known_steps() -> frozenset[str]:
 
 
 def check_steps(launches: list[Body]) -> list[str]:
-    """The CUDA of the steps that bring their own, as `step.cuda = "..."`. ScheduleError for a step without any."""
+    """The CUDA of the steps that bring their own, as `step.cuda = "..."`. Raises ScheduleError for a step without
+    CUDA."""
     steps = {
         node.step.__name__: node.step for body in launches for node in statements(body) if isinstance(node, StepNode)
     }

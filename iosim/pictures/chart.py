@@ -262,7 +262,7 @@ def power(factor: float, exponent: int) -> str:
 
 
 def size(value: int) -> str:
-    """Bytes in the largest unit of 1024s that is at most the size: `1.5 KiB`."""
+    """Bytes in the largest binary unit that is at most the size: `1.5 KiB`."""
     for unit, factor in (("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024)):
         if value >= factor:
             return f"{value / factor:g} {unit}"

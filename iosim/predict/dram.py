@@ -45,7 +45,7 @@ class Heads:
         self.mark = np.zeros(len(self.sizes), np.int64)
 
     def cells(self, touches: CellNumbers, heads: NDArray[np.int64]) -> CellNumbers:
-        """The numbers, among the cells of all heads, of touches by blocks of these heads."""
+        """The cells that blocks of these heads touch, as numbers among the cells of all heads."""
         own = touches >= self.shared
         return touches + np.where(own, self.own_first + heads * self.own, heads // self.group * self.shared)
 

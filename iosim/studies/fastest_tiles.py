@@ -139,7 +139,7 @@ def sizes_up_to(length: int) -> tuple[int, ...]:
 
 
 def cost(schedule: Schedule, problem: Attention, tiling: Tiling, hardware: Hardware) -> float:
-    """About how many seconds the prediction of these tiles takes."""
+    """The approximate seconds that the prediction of these tiles takes."""
     return seconds_to_predict(schedule, generate(schedule, problem, tiling), hardware)
 
 
