@@ -59,7 +59,10 @@ svg { width: 100%; height: auto; display: block; } svg { color: var(--ink); }
 LETTERS = (
     "Attention computes O = P V from the matrices Q, K and V, where P is the softmax of S = Q K<sup>T</sup> / √d, row "
     "by row. l is the sum and m the maximum of a row of S, which the softmax needs. HBM is the large, slow memory of a "
-    "GPU. SRAM is the small, fast one, of M bytes, in which everything is computed. Words move between the two."
+    "GPU. SRAM is the small, fast one, of M bytes, in which everything is computed. Words, which are single numbers, "
+    "move between the two. Q has N rows, K and V have Nk; a row of Q or K has d numbers. Tiles are parts that are "
+    "worked on together: Br x Bc means Br rows of Q with Bc rows of K and V. The floor is proven: no algorithm of its "
+    "class, which is exact attention by standard matrix products, moves fewer words."
 )
 CONVENTIONS = """<ul>
 <li>A word is one scalar. It counts each time it crosses between HBM and SRAM.</li>

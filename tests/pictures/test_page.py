@@ -206,3 +206,12 @@ BAD = {
 def test_bad_input_is_one_message(iosim, args):
     answer = iosim("report", *args)
     assert answer.exit_code == 2 and answer.stdout == "" and "allowed" in answer.stderr
+
+
+@pytest.mark.parametrize(
+    "name", ["Br x Bc means", "The floor is proven", "Words, which are single numbers", "Q has N rows"]
+)
+def test_terms_of_the_answer_are_explained_before_the_first_chart(page, name):
+    """A first reader needs the terms next to the answer that uses them."""
+    text = page(*SIZES)[1]
+    assert text.index("class=answer") < text.index(name) < text.index("<svg")
