@@ -43,7 +43,7 @@ body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(
        margin: 0 auto; padding: 1.5rem; }
 h1 { font-size: 1.5rem; margin: 0 0 .2rem; } h2 { font-size: 1.1rem; margin: 2rem 0 .4rem; }
 summary h2 { display: inline-block; margin: .6rem 0; } summary { cursor: pointer; }
-p { max-width: 46rem; margin: .3rem 0 .7rem; }
+p, ul { max-width: 46rem; margin: .3rem 0 .7rem; } ul { padding-left: 1.2rem; }
 .answer { font-size: 1.05rem; border-left: 3px solid var(--tile); padding-left: .8rem; }
 .small, footer { color: var(--muted); font-size: .85rem; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; }
@@ -56,14 +56,16 @@ svg { width: 100%; height: auto; display: block; } svg { color: var(--ink); }
 """
 
 
-LETTERS = (
-    "Attention computes O = P V from the matrices Q, K and V, where P is the softmax of S = Q K<sup>T</sup> / √d, row "
-    "by row. l is the sum and m the maximum of a row of S, which the softmax needs. HBM is the large, slow memory of a "
-    "GPU. SRAM is the small, fast one, of M bytes, in which everything is computed. Words, which are single numbers, "
-    "move between the two. Q has N rows, K and V have Nk; a row of Q or K has d numbers. Tiles are parts that are "
-    "worked on together: Br x Bc means Br rows of Q with Bc rows of K and V. The floor is proven: no algorithm of its "
-    "class, which is exact attention by standard matrix products, moves fewer words."
-)
+LETTERS = """<ul class="small">
+<li>Attention computes O = P V from the matrices Q, K and V, where P is the softmax of S = Q K<sup>T</sup> / √d, row by
+row. l is the sum and m the maximum of a row of S, which the softmax needs. Q has N rows, K and V have Nk; a row of Q or
+K has d numbers.</li>
+<li>HBM is the large, slow memory of a GPU. SRAM is the small, fast one, of M bytes, in which everything is computed.
+Words, which are single numbers, move between the two.</li>
+<li>Tiles are parts that are worked on together: Br x Bc means Br rows of Q with Bc rows of K and V.</li>
+<li>The floor is proven: no algorithm of its class, which is exact attention by standard matrix products, moves fewer
+words.</li>
+</ul>"""
 CONVENTIONS = """<ul>
 <li>A word is one scalar. It counts each time it crosses between HBM and SRAM.</li>
 <li>All that a step needs is in SRAM while it runs, with its result. A schedule fits if this is at most M.</li>
@@ -135,10 +137,20 @@ def page(
     head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(heading)}</title>'
     said = f"<p class=answer>{escape(found.answer)}</p>"
     if all(find(r.schedule).family == "attention" for r in found.results):
-        said += f'<p class="small">{LETTERS}</p>'
+        said += f"<p>{escape(in_words(found))}</p>{LETTERS}"
     body = f"<h1>{escape(heading)}</h1><p>{escape(about)}</p>{said}{''.join(sections)}{foot}</footer>"
     styles = f"<style>{STYLE}{player.style()}</style>"
     return f'<!doctype html>\n<html lang="en"><head>{head}{styles}</head><body><main>{body}</main></body></html>\n'
+
+
+def in_words(found: Report) -> str:
+    """The words that the winner moves, and the fewest that any algorithm of the class can move; empty if none fits."""
+    best = min((r for r in found.results if r.total and r.fits is not False), key=lambda r: r.total or 0, default=None)
+    if best is None:
+        return ""
+    least = next((b.words for b in found.bounds if b.name == "floor" and b.words), None)
+    floor = "" if least is None else f" No algorithm of the class can move fewer than {least:,}."
+    return f"{best.schedule} moves {best.total:,} words.{floor}"
 
 
 def section(title: str, content: str, words: str) -> str:

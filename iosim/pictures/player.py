@@ -23,6 +23,7 @@ from ..core.text_lines import LineTrace, box, lines_now
 from ..core.tiling import Tiling, parse_tiles
 from ..counting.columns import tile_sizes
 from ..counting.count import Report, rules_of
+from ..counting.sentence import BASELINE
 from ..errors import IosimError
 from ..masks import parse_mask
 from ..schedules import Schedule, find, require
@@ -257,10 +258,14 @@ def about(found: Report, p: Attention, runs: Sequence[Play]) -> str:
     mask = "" if p.mask is DENSE else f", mask {p.mask}"
     lost = " The mask of the report cannot be made smaller, so this is dense." * (p.mask is DENSE is not real.mask)
     many = " All schedules move words at the same speed, so the one that moves fewer is done first." * (len(runs) > 1)
+    tiled = any(run.name == USUAL[0] for run in runs) and any(
+        r.schedule == BASELINE and r.fits is False for r in found.results
+    )
+    instead = f" {USUAL[0]} is {BASELINE} attention in tiles that fit; {BASELINE} itself needs more SRAM." * tiled
     return (
         f"A small case of the same shape, one head: N = {p.N}, Nk = {p.Nk}, d = {p.d}{mask}. The real one has N = "
         f"{real.N}, Nk = {real.Nk}, d = {real.d}.{lost} Each event is one of the schedule's own run.{many}"
-        f"{''.join(scaled(found, run) for run in runs)}"
+        f"{''.join(scaled(found, run) for run in runs)}{instead} Dashed tiles are never in HBM."
     )
 
 
