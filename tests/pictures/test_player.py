@@ -16,7 +16,7 @@ from iosim.core.tiling import Tiling
 from iosim.counting.count import count
 from iosim.masks import parse_mask
 from iosim.pictures.player import plays, small_memory
-from iosim.schedules import find
+from iosim.schedules import SCHEDULES, find
 from iosim.tracing.event_file import count_events
 
 SIZES = ("--N", 1024, "--d", 64, "--M", "64KB")
@@ -132,7 +132,10 @@ def test_axe_finds_no_fault(iosim, tmp_path, width, more):
 def test_a_schedule_of_the_users_own_is_played(iosim, tmp_path):
     file = tmp_path / "mine.py"
     file.write_text(re.search(r"```python\n(.*?)```", (DOCS / "adding-a-schedule.md").read_text(), re.S)[1])
-    done = iosim("--load", file, "report", *SIZES, "--schedule", "flash2,wasteful", "--tiles", "64x64")
+    try:
+        done = iosim("--load", file, "report", *SIZES, "--schedule", "flash2,wasteful", "--tiles", "64x64")
+    finally:
+        SCHEDULES.pop("wasteful", None)
     assert [run["name"] for run in data(done.stdout)["runs"]] == ["flash2", "wasteful"]
     assert "chip.load(&quot;Q&quot;, i)" not in done.stdout and "where=p.mask.row(i)" in done.stdout
 
