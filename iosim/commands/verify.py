@@ -13,7 +13,6 @@ from .options import (
     HARDWARE,
     MEMORY,
     SIZE,
-    VARIANTS,
     Need,
     Option,
     flag_option,
@@ -24,6 +23,7 @@ from .options import (
     schedule_option,
     text_option,
     tiles_option,
+    variant_options,
 )
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ NEEDS = (Need("n", ("sweep_m", "from_ncu")), Need("d", ("sweep_m", "from_ncu")))
              "is the same as --sweep-m.", metavar="SIZE",
              heading=MEMORY, kind=SIZE)  # fmt: skip
 @schedule_option("Only these: a,b or repeated (default: all core schedules).")
-@flag_option("--lse", "Also store the log-sum-exp of each row (queries outside).", heading=VARIANTS)
+@variant_options
 @flag_option("--tuned", "Run the tuned kernels instead of the generated ones.")
 @click.option("--sweep-m", "--sweep-M", "sweep_m", cls=Option, metavar="AXIS",
               help="SM bytes against M, as 16KB:227KB:x2 (default: N = 8192, d = 64, 16 heads).")  # fmt: skip

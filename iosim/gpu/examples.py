@@ -5,7 +5,8 @@ The self-test on a GPU uses them, and so do the tests that run kernels on a CPU:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Required, TypedDict, cast
 
 import numpy as np
@@ -110,29 +111,42 @@ def visible_pairs(p: Attention, tiling: Tiling) -> NDArray[np.bool_] | None:
     return None if p.mask is DENSE else p.mask.bind(p, tiling, True).visible(0, p.N, 0, p.Nk)
 
 
-def example_arrays(
-    schedule: Schedule, p: Attention, tiling: Tiling, program: Program, seed: int, rounded: HostRounding
-) -> tuple[HostArrays, HostArrays]:
-    """(inputs, answers): arrays of shape (instances, *axes).
+def example_inputs(
+    schedule: Schedule, p: Attention, tiling: Tiling, program: Program, seed: int, rounded: HostRounding,
+    scaled: Mapping[str, float] = MappingProxyType({}),
+) -> tuple[HostArrays, list[HostArrays]]:  # fmt: skip
+    """(inputs, arrays of each instance). Inputs have the shape (instances, *axes).
 
-    Inputs are rounded by `rounded`, and the query heads of a group share K and V. Answers are in float64 and belong to
-    the rounded inputs.
+    They are multiplied by the factors of `scaled`, by tensor, and then rounded by `rounded`. The query heads of a group
+    share K and V.
     """
     rng, visible, group = np.random.default_rng(seed), visible_pairs(p, tiling), p.heads // p.kv_heads
     instances: list[HostArrays] = []
-    answers: list[HostArrays] = []
     for head in range(p.instances):
         hbm = cast("HostArrays", schedule.example(rng, p, visible))
         for name, array in program.arrays.items():
             if name in hbm and array.instances < p.instances and head % group:
                 hbm[name] = instances[-1][name]
             elif name in hbm and array.dtype != "int32":
-                hbm[name] = rounded(np.asarray(hbm[name], np.float64), array.dtype)
+                hbm[name] = rounded(np.asarray(hbm[name], np.float64) * scaled.get(name, 1.0), array.dtype)
         instances.append(hbm)
-        answers.append(cast("HostArrays", schedule.answer(cast("dict[str, Array]", hbm), p, visible)))
     inputs = {
         name: np.stack([hbm[name] for hbm in instances[:: group if array.instances < p.instances else 1]])
         for name, array in program.arrays.items()
         if name in instances[0]
     }
+    return inputs, instances
+
+
+def answers_of(schedule: Schedule, p: Attention, tiling: Tiling, hbm: HostArrays) -> HostArrays:
+    """The answers of one instance, in float64, to its rounded inputs."""
+    return cast("HostArrays", schedule.answer(cast("dict[str, Array]", hbm), p, visible_pairs(p, tiling)))
+
+
+def example_arrays(
+    schedule: Schedule, p: Attention, tiling: Tiling, program: Program, seed: int, rounded: HostRounding
+) -> tuple[HostArrays, HostArrays]:
+    """(inputs, answers): arrays of shape (instances, *axes), as in `example_inputs` and `answers_of`."""
+    inputs, instances = example_inputs(schedule, p, tiling, program, seed, rounded)
+    answers = [answers_of(schedule, p, tiling, hbm) for hbm in instances]
     return inputs, {name: np.stack([answer[name] for answer in answers]) for name in answers[0]}

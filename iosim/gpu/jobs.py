@@ -14,7 +14,7 @@ from ..masks import parse_mask
 from ..predict.generated import LaunchShape, launch_shapes
 from ..schedules import find
 from .arrays import DeviceArrays
-from .notes import JobJson, JobSizes, KernelSizes
+from .notes import JobJson, JobOptions, JobSizes, KernelSizes
 
 TORCH = {
     "torch-flash": "FLASH_ATTENTION",
@@ -88,7 +88,10 @@ Job = KernelJob | WaitJob
 
 
 def _sizes(problem: Attention) -> JobSizes:
-    return cast("JobSizes", {key: getattr(problem, key) for key in JobSizes.__annotations__})
+    usual = Attention(problem.N, problem.d)
+    kept = {key: getattr(problem, key) for key in JobSizes.__annotations__}
+    return cast("JobSizes", {key: value for key, value in kept.items()
+                             if key not in JobOptions.__annotations__ or value != getattr(usual, key)})  # fmt: skip
 
 
 def _places(places: int) -> JobJson:

@@ -10,7 +10,20 @@ from typing import TypedDict
 from ..predict.generated import LaunchShape
 
 
-class JobSizes(TypedDict, total=False):
+class JobOptions(TypedDict, total=False):
+    """Fields of `Attention` that a job keeps where they are not usual."""
+
+    dv: int
+    page_size: int
+    elementwise: int
+    latent: bool
+    kv_dtype: str | None
+    kv_scales: str
+    top_k: int
+    key_block: int
+
+
+class JobSizes(JobOptions, total=False):
     """Fields of `Attention` that a job keeps; those that an older profile lacks have their defaults."""
 
     N: int

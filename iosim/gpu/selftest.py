@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..core.problem import DENSE, Attention
 from ..core.tiling import Tiling
@@ -25,19 +24,18 @@ from ..cuda.machine import generate
 from ..cuda.program import Program
 from ..errors import IosimError
 from ..masks import parse_mask
+from ..oracles.accuracy import UNIT
 from ..schedules import CORE, SCHEDULES
 from . import device
 from .arrays import DeviceArray, DeviceArrays
-from .examples import HostArray, example_arrays
+from .examples import example_arrays
+from .outputs import allowed_of_example, rounded_on_host
 from .run import run_on_device
 from .selftest_cases import Case, cases
 from .speed import speeds
 
 if TYPE_CHECKING:
     from ..core.typing import Words
-
-ULP = {"fp32": 2.0**-24, "fp16": 2.0**-11, "bf16": 2.0**-8}
-EXAMPLE_ULPS = 6  # scores, probabilities and gradients that pass through HBM are rounded there as well
 
 
 class CaseRow(TypedDict, total=False):
@@ -107,7 +105,7 @@ def of_attention(case: Case, p: Attention, program: Program) -> tuple[float, flo
     rounds = counts["O"][1] / (p.instances * p.N * p.dv)  # times that each word of O is rounded to its dtype
     if p.acc_dtype != "fp32":
         rounds += -(-p.Nk // tiling.rows_k)
-    allowed = 2 * baseline + (rounds * ULP[p.dtype] + 2e-6) * largest
+    allowed = 2 * baseline + (rounds * UNIT[p.dtype] + 2e-6) * largest
     return error if bool(xp.isfinite(outputs["O"]).all()) else float("inf"), baseline, allowed, counts
 
 
@@ -119,12 +117,7 @@ def of_example(case: Case, p: Attention, program: Program) -> tuple[float, float
     outputs, counts = run_on_device(program, inputs)
     error = max(largest_of(outputs[name] - xp.asarray(x)) / np.abs(x).max() for name, x in answers.items())
     rounds = max(counts[name][1] / x.size for name, x in answers.items())  # roundings of each word
-    return error, 0.0, (EXAMPLE_ULPS + rounds - 1) * ULP[p.dtype] + 1e-5, counts
-
-
-def rounded_on_host(array: NDArray[np.float64], dtype: str) -> HostArray:
-    """The values of an array, rounded to a type on the GPU."""
-    return device.cupy().asnumpy(device.rounded(array, dtype)).astype(np.float64)  # type: ignore[no-any-return]
+    return error, 0.0, allowed_of_example(rounds, p.dtype), counts
 
 
 def total_words(words: Words) -> int:

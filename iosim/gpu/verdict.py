@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import mean, median
 
+from ..core.problem import bytes_of
 from ..counting.bounds import floor_of
 from ..hardware import SECTOR_BYTES, Hardware
 from ..predict import generated
@@ -51,7 +52,8 @@ def verify(evidence: Evidence, hardware: Hardware | None) -> Verdict:
     p, tiling = job.problem, job.tiling
     faults = [evidence.note["failed"]] if "failed" in evidence.note else []
     sits = evident_occupancies(evidence, hardware) if hardware else None
-    predicted = predict(find(job.name), p, tiling, hardware, sits, cold=bool(evidence.kernels), with_range=True)
+    schedule, cold = find(job.name), bool(evidence.kernels)
+    predicted = predict(schedule, p.packed, tiling, hardware, sits, cold=cold, with_range=True)
     words = word_row(predicted, evidence.note, faults)
     sm = sm_row(predicted, evidence, faults)
     output = output_row(evidence.note, faults)
@@ -128,7 +130,7 @@ def sm_row(predicted: Prediction, evidence: Evidence, faults: list[str]) -> SmRo
     tma = any(k.through_tma for k in kernels)
     if tma:
         job = evidence.scheduled
-        boxes = predict(find(job.name), in_whole_tiles(job.problem, job.tiling), job.tiling).read_bytes
+        boxes = predict(find(job.name), in_whole_tiles(job.problem.packed, job.tiling), job.tiling).read_bytes
         extra += boxes - predicted.read_bytes
     _judge("read", predicted.read_bytes, read, predicted.read_slack_bytes + extra, tma, faults)
     if not any(k.stores_unseen for k in kernels):
@@ -147,12 +149,12 @@ def _judge(what: str, simulated: int, found: int, slack: int, tma: bool, faults:
 
 
 def floor_row(evidence: Evidence, sm: SmRow) -> FloorRow:
-    """The floor, and the ratio of the bytes of `sm` to it. A word of the floor has the narrower of the two types."""
+    """The floor, and the ratio of the bytes of `sm` to it. A word of the floor has the narrowest of the types."""
     job = evidence.scheduled
     schedule, p = find(job.name), job.problem
-    M_bytes = evidence.M_bytes or int(footprint(schedule, p, job.tiling).peak_bytes)
+    M_bytes = evidence.M_bytes or int(footprint(schedule, p.packed, job.tiling).peak_bytes)
     words = floor_of(p, M_bytes, schedule.family)
-    least = words and words * min(p.word_bytes, p.acc_bytes)
+    least = words and words * min(p.word_bytes, p.acc_bytes, bytes_of(p.cache_dtype))
     read, written = sm["hw_read_bytes"], sm["hw_write_bytes"]
     moved = None if read is None or written is None else read + written
     return {"floor_M_bytes": M_bytes, "floor_bytes": least,

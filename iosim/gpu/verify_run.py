@@ -19,8 +19,7 @@ from ..counting.given import Given
 from ..counting.given import problem as problem_given
 from ..errors import InputError, MissingError
 from ..hardware import Hardware, load, measured_of, names
-from ..oracles.attention import attention_output
-from ..schedules import Schedule, find, find_all
+from ..schedules import Schedule, applies, find, find_all, require
 from ..search.best import best_tiles
 from ..units import parse_axis, parse_bytes
 from .jobs import Job, ScheduleJob, job_from_json, key_of, schedule_job
@@ -134,14 +133,14 @@ def run_request(request: Request) -> Verdicts:
 
 def plan(problem: Attention, choice: Choice) -> tuple[list[ScheduleJob], list[int]]:
     """(the jobs, the M in bytes of each); no M outside a sweep over M."""
-    if problem.latent or problem.cache_dtype != problem.dtype or problem.kv_scales != "none":
-        raise InputError("--latent, --kv-dtype, --kv-scales", "given", "K and V of the type of Q, without scales",
-                         "python -m iosim.gpu.selftest FOLDER runs kernels with them")  # fmt: skip
+    if problem.count_init:
+        raise InputError("--count-init", "given", "not with verify", "the host fills O, l and m, which no kernel does")
+    if choice.tuned and (problem.cache_text or problem.gqa == "pack"):
+        raise InputError("--tuned", f"with --gqa {problem.gqa}{problem.cache_text}", "K and V of the type of Q",
+                         "leave out --tuned: generated kernels have these options")  # fmt: skip
     chosen = find_all(choice.schedules) or all_schedules(problem, choice.tuned)
     for schedule in chosen:
-        if schedule.answer is not attention_output:
-            raise InputError("--schedule", schedule.name, "schedules that make O of Q, K and V",
-                             "python -m iosim.gpu.selftest FOLDER runs all schedules")  # fmt: skip
+        require(schedule, problem)
     if choice.sweep_M:
         return plan_sweep(problem, choice, chosen, choice.sweep_M)
     return [schedule_job(s.name, problem, tiles_of(s, problem, choice), choice.tuned, choice.places)
@@ -153,7 +152,7 @@ def plan_sweep(
 ) -> tuple[list[ScheduleJob], list[int]]:
     """(a job for each schedule and M in which tiles of 16 fit, the M of each)."""
     axis = parse_axis(sweep_M, "--sweep-M", lambda text: parse_bytes(text, problem.word_bytes, "--sweep-M"))
-    pairs = [(s, size, best_tiles(s, problem, size, MULTIPLE)) for s in chosen for size in axis]
+    pairs = [(s, size, best_tiles(s, problem.packed, size, MULTIPLE)) for s in chosen for size in axis]
     found = [(schedule_job(s.name, problem, tiling, choice.tuned, choice.places), size)
              for s, size, tiling in pairs if tiling]  # fmt: skip
     if not found:
@@ -168,7 +167,7 @@ def all_schedules(problem: Attention, tuned: bool) -> list[Schedule]:
         from .tuned.launch import MASKS, TUNED_FILES
 
         return [find(name) for name in TUNED_FILES if MASKS.get(name, "dense") == str(problem.mask)] or [find("flash2")]
-    return [s for s in default_schedules(problem) if "ideal" not in s.rules]
+    return [s for s in default_schedules(problem) if "ideal" not in s.rules and applies(s, problem)]
 
 
 def tiles_of(schedule: Schedule, problem: Attention, choice: Choice) -> Tiling:
@@ -181,7 +180,7 @@ def tiles_of(schedule: Schedule, problem: Attention, choice: Choice) -> Tiling:
         return parse_tiles(choice.tiles)
     if choice.M is None:
         raise InputError("--tiles", "nothing", "Br x Bc as in 64x64", "or give --M: then the best tiles that fit")
-    tiling = best_tiles(schedule, problem, parse_bytes(choice.M, problem.word_bytes), MULTIPLE)
+    tiling = best_tiles(schedule, problem.packed, parse_bytes(choice.M, problem.word_bytes), MULTIPLE)
     if tiling is None:
         raise InputError("--M", choice.M, f"a size in which tiles of {MULTIPLE} fit for {schedule.name}")
     return tiling

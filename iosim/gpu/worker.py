@@ -16,20 +16,14 @@ from pathlib import Path
 
 import numpy as np
 
-from ..core.problem import DENSE
-from ..counting.roundings import roundings
-from ..cuda.warp_split import keys_held
 from ..errors import IosimError
-from ..oracles import accuracy
-from ..oracles.accuracy import Judge
 from ..schedules import find
 from . import device, flex
-from .arrays import DeviceArrays
-from .jobs import FLEX, TORCH, Job, KernelJob, ScheduleJob, TorchJob, WaitJob, job_from_json, runner
+from .jobs import FLEX, TORCH, Job, ScheduleJob, TorchJob, WaitJob, job_from_json, runner
 from .ncu.counters import ELSEWHERE, MARKERS
-from .notes import Note, OutputErrors
+from .notes import Note
+from .outputs import inputs_of, output_errors
 
-HEADS_CHECKED = 4
 REPEATS = 10
 FLUSH_BYTES = 1 << 30
 LARGE_LOGITS = 8.0  # scale of Q and K in the second output check
@@ -149,7 +143,8 @@ def measure_kernels(job: ScheduleJob) -> Note:
     found: Note = {"words": words, "launches": list(kernels.launches)}
     found.update(kernels.sizes)
     found.update(output_errors(job, 1.0))
-    found["large_logits"] = output_errors(job, LARGE_LOGITS)
+    if find(job.name).softmax_inputs:
+        found["large_logits"] = output_errors(job, LARGE_LOGITS)
     found["seconds"] = seconds(kernels.call(inputs_of(job)))
     return found
 
@@ -158,54 +153,6 @@ def one_line(error: Exception) -> str:
     """An error as one line. The type of an IosimError is left out, because its message says enough."""
     text = " ".join(str(error).split())[:500]
     return text if isinstance(error, IosimError) else f"{type(error).__name__}: {text}"
-
-
-def inputs_of(job: KernelJob, scale: float = 1.0, seed: int = 0) -> DeviceArrays:
-    """Random Q, K, V of every head, in float32 on the device, rounded to the problem's type."""
-    p, xp = job.problem, device.cupy()
-    rng = xp.random.default_rng(seed)
-    shapes = {"Q": (p.instances, p.N, p.d), "K": (p.batch * p.kv_heads, p.Nk, p.d)}
-    shapes["V"] = (p.batch * p.kv_heads, p.Nk, p.dv)
-    arrays = {name: rng.standard_normal(shape, dtype=xp.float32) for name, shape in shapes.items()}
-    arrays["Q"] *= scale
-    arrays["K"] *= scale
-    return {name: device.rounded(array, p.dtype) for name, array in arrays.items()}
-
-
-def output_errors(job: ScheduleJob, scale: float) -> OutputErrors:
-    """The largest error and bias over some heads, and the largest that are allowed. Outputs start as NaN."""
-    p, xp = job.problem, device.cupy()
-    inputs = inputs_of(job, scale)
-    outputs, _ = runner(job).run(inputs)
-    found = outputs["O"].reshape(p.instances, p.N, p.dv)
-    visible, rounds, held = visible_rows(job), roundings(find(job.name), p, job.tiling), held_keys(job)
-    sums = -(-p.Nk // held) if held and p.acc_dtype != "fp32" else 0  # sums of tensor cores in a narrow type
-    judge = Judge(xp, p.dtype, cut=sums * accuracy.UNIT[str(p.acc_dtype)])
-    for head in sorted({round(x) for x in np.linspace(0, p.instances - 1, HEADS_CHECKED)}):
-        kv = head // p.heads * p.kv_heads + head % p.heads // (p.heads // p.kv_heads)
-        q, k, v = inputs["Q"][head], inputs["K"][kv], inputs["V"][kv]
-        same = accuracy.baseline(xp, q, k, v, lambda x: device.rounded(x, p.dtype),
-                                 lambda x: device.rounded(x, str(p.acc_dtype)), job.tiling.rows_k,
-                                 visible, rounds.travels, rounds.divided, held)  # fmt: skip
-        judge.add(found[head], same, accuracy.reference(xp, q, k, v, visible))
-    return {"error": min(judge.error, 1e300), "baseline_error": judge.baseline_error,
-            "allowed_error": judge.allowed_error, "bias": min(judge.bias, 1e300), "allowed_bias": judge.allowed_bias,
-            "unwritten": int(xp.isnan(found).sum())}  # fmt: skip
-
-
-def held_keys(job: ScheduleJob) -> int | None:
-    """The number of keys after which tensor cores round O; None if the kernel does not use them."""
-    on_tensor_cores = any(launch["tensor_cores"] for launch in runner(job).launches)
-    return keys_held(job.tiling.rows_k) if on_tensor_cores else None
-
-
-def visible_rows(job: ScheduleJob) -> accuracy.Rows | None:
-    """A function visible(first row, rows) -> bool (rows, Nk) on the device; None for a dense mask."""
-    p = job.problem
-    if p.mask is DENSE:
-        return None
-    bound = p.mask.bind(p, job.tiling, True)
-    return lambda x, rows: device.cupy().asarray(bound.visible(x, rows, 0, p.Nk))
 
 
 def seconds(call: Start) -> float:

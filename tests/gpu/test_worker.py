@@ -11,7 +11,7 @@ from iosim.core.problem import Attention
 from iosim.core.rounding import to_bf16
 from iosim.core.tiling import Tiling
 from iosim.counting.roundings import roundings
-from iosim.gpu import run, worker
+from iosim.gpu import outputs, run, worker
 from iosim.gpu.jobs import schedule_job, wait_job
 from iosim.gpu.ncu import run as ncu
 from iosim.masks import parse_mask
@@ -91,7 +91,7 @@ class Fake:
     def run(self, inputs, count=False):
         group = self.p.heads // self.p.kv_heads
         kv = [h // self.p.heads * self.p.kv_heads + h % self.p.heads // group for h in range(self.p.instances)]
-        mask = worker.visible_rows(self.job)
+        mask = outputs.visible_rows(self.job)
         visible = None if mask is None else mask(0, self.p.N)
         o = np.stack([attention(inputs["Q"][h], inputs["K"][kv[h]], inputs["V"][kv[h]], visible)
                       for h in range(self.p.instances)])  # fmt: skip
@@ -113,6 +113,7 @@ class Fake:
 def no_gpu(monkeypatch):
     monkeypatch.setattr(worker.device, "cupy", lambda: np)
     monkeypatch.setattr(worker, "runner", Fake)
+    monkeypatch.setattr(outputs, "runner", Fake)
     monkeypatch.setattr(worker, "seconds", lambda call: 1e-3)
 
 
@@ -160,11 +161,11 @@ def test_a_job_with_places_is_launched_in_each(no_gpu, monkeypatch, room, names)
 def test_a_bias_below_the_allowed_error_is_found(no_gpu, monkeypatch, dtype):
     """1.002 times the right output is within twice the baseline's error in bf16, and near it in fp16."""
     job = schedule_job("flash2", Attention(300, 32, dtype=dtype, acc_dtype="fp32", heads=2), Tiling(16, 16))
-    monkeypatch.setattr(worker.device, "rounded", lambda x, kind: roundings_of(x, kind))
-    right = worker.output_errors(job, 1.0)
+    monkeypatch.setattr(worker.device, "rounded", lambda x, dtype: roundings_of(x, dtype))
+    right = outputs.output_errors(job, 1.0)
     assert right["error"] <= right["allowed_error"] and right["bias"] <= right["allowed_bias"]
     monkeypatch.setattr(Fake, "slope", 1.006 if dtype == "bf16" else 1.002)
-    wrong = worker.output_errors(job, 1.0)
+    wrong = outputs.output_errors(job, 1.0)
     assert wrong["error"] <= wrong["allowed_error"] * 3 and wrong["bias"] > wrong["allowed_bias"] > 0
 
 
@@ -277,5 +278,7 @@ def test_o_is_rounded_as_often_as_the_kernel_has_to():
     exact = [accuracy.baseline(np, q, k, v, half, lambda x: x, 432, held=held) for held in (None, 16)]
     assert np.allclose(*exact, atol=1e-3), "only roundings differ"
     p = Attention(864, 16, dtype="fp16", acc_dtype="fp16")
-    assert [worker.held_keys(schedule_job("flash1", p, Tiling(16, keys))) for keys in (96, 432)] == [96, 16]
-    assert worker.held_keys(schedule_job("flash1", replace(p, dtype="fp32", acc_dtype="fp32"), Tiling(16, 432))) is None
+    assert [outputs.held_keys(schedule_job("flash1", p, Tiling(16, keys))) for keys in (96, 432)] == [96, 16]
+    assert (
+        outputs.held_keys(schedule_job("flash1", replace(p, dtype="fp32", acc_dtype="fp32"), Tiling(16, 432))) is None
+    )

@@ -1,0 +1,179 @@
+"""The inputs of a job's kernels, and the errors of their outputs.
+
+Softmax attention is judged against a baseline of the same precision (oracles/accuracy.py), and by its bias. Outputs of
+other schedules are judged by the roundings that each of their words had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from ..core.problem import DENSE, Attention
+from ..counting.roundings import roundings
+from ..cuda.machine import generate
+from ..cuda.warp_split import keys_held
+from ..oracles import accuracy
+from ..oracles.accuracy import UNIT, Judge
+from ..oracles.attention import attention_output
+from ..predict.predict import predict
+from ..schedules import Schedule, find
+from . import device
+from .arrays import DeviceArray, DeviceArrays
+from .examples import HostArray, HostArrays, answers_of, example_inputs
+from .jobs import GeneratedJob, KernelJob, ScheduleJob, TunedJob, runner
+from .notes import OutputErrors
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..core.typing import Array
+
+    Kernels = GeneratedJob | TunedJob
+
+HEADS_CHECKED = 4
+EXAMPLE_ULPS = 6  # scores, probabilities and gradients that pass through HBM are rounded there as well
+SUMS = 1e-5  # share of the largest output; float32 sums differ by this much when their order changes
+
+
+# ---------------------------------------------------------------- inputs
+
+
+def inputs_of(job: KernelJob, scale: float = 1.0, seed: int = 0) -> DeviceArrays:
+    """Random inputs of every head, as floats on the device, rounded to the types of their tensors. Q and K are
+    multiplied by `scale` before that."""
+    if isinstance(job, ScheduleJob) and not is_plain(find(job.name), job.problem):
+        inputs, _ = example_of(job, scale, seed)
+        return {name: device.cupy().asarray(array) for name, array in inputs.items()}
+    p, xp = job.problem, device.cupy()
+    rng = xp.random.default_rng(seed)
+    shapes = {"Q": (p.instances, p.N, p.d), "K": (p.batch * p.kv_heads, p.Nk, p.d)}
+    shapes["V"] = (p.batch * p.kv_heads, p.Nk, p.dv)
+    arrays = {name: rng.standard_normal(shape, dtype=xp.float32) for name, shape in shapes.items()}
+    arrays["Q"] *= scale
+    arrays["K"] *= scale
+    return {name: device.rounded(array, p.dtype) for name, array in arrays.items()}
+
+
+def is_plain(schedule: Schedule, p: Attention) -> bool:
+    """Whether a schedule makes O of Q, K and V that lie in HBM as attention uses them."""
+    return schedule.answer is attention_output and not p.cache_text
+
+
+def example_of(job: ScheduleJob, scale: float = 1.0, seed: int = 0) -> tuple[HostArrays, list[HostArrays]]:
+    """(inputs, arrays of each head) of a schedule's own example."""
+    p = job.problem.packed
+    program = generate(find(job.name), p, job.tiling)
+    scaled = dict.fromkeys(("Q", "K", "Krope"), scale) if find(job.name).softmax_inputs else {}
+    return example_inputs(find(job.name), p, job.tiling, program, seed, rounded_on_host, scaled)
+
+
+def rounded_on_host(array: NDArray[np.float64], dtype: str) -> HostArray:
+    """The values of an array, rounded to a type on the GPU."""
+    return device.on_host(device.rounded(array, dtype)).astype(np.float64)
+
+
+# ---------------------------------------------------------------- errors
+
+
+def output_errors(job: ScheduleJob, scale: float = 1.0) -> OutputErrors:
+    """The largest error of some heads, and the largest that is allowed; for softmax attention also the bias. Outputs
+    start as NaN."""
+    schedule = find(job.name)
+    if is_plain(schedule, job.problem):
+        return plain_errors(job, scale)
+    return cache_errors(job, scale) if schedule.softmax_inputs else example_errors(job)
+
+
+def plain_errors(job: ScheduleJob, scale: float) -> OutputErrors:
+    """The errors of attention on Q, K and V."""
+    p, inputs = job.problem, inputs_of(job, scale)
+    output = runner(job).run(inputs)[0]["O"].reshape(p.instances, p.N, p.dv)
+    kv = [head // p.heads * p.kv_heads + head % p.heads // (p.heads // p.kv_heads) for head in range(p.instances)]
+    heads = {head: (inputs["Q"][head], inputs["K"][kv[head]], inputs["V"][kv[head]]) for head in checked(p)}
+    return judged(job, output, heads, heads)
+
+
+def cache_errors(job: ScheduleJob, scale: float) -> OutputErrors:
+    """The errors of attention on keys and values in pages, in latent rows, or with scales. The kernels round each
+    scaled word to the type of Q, and so does the baseline."""
+    p, (inputs, instances), xp = job.problem.packed, example_of(job, scale), device.cupy()
+    output = runner(job).run(on_device(inputs))[0]["O"].reshape(p.instances, p.N, p.dv)
+    softmax_inputs = find(job.name).softmax_inputs
+    assert softmax_inputs is not None, "the caller chose such schedules"
+    plain = {head: softmax_inputs(cast("dict[str, Array]", instances[head]), p) for head in checked(p)}
+    exact = {head: (xp.asarray(x["Q"]), xp.asarray(x["K"]), xp.asarray(x["V"])) for head, x in plain.items()}
+    narrow = {head: (device.rounded(q, p.dtype), device.rounded(k, p.dtype), device.rounded(v, p.dtype))
+              for head, (q, k, v) in exact.items()}  # fmt: skip
+    return judged(job, output, exact, narrow)
+
+
+def on_device(inputs: HostArrays) -> DeviceArrays:
+    """The inputs on the device."""
+    return {name: device.cupy().asarray(array) for name, array in inputs.items()}
+
+
+Heads = Mapping[int, tuple[DeviceArray, DeviceArray, DeviceArray]]  # Q, K and V of some heads
+
+
+def judged(job: ScheduleJob, output: DeviceArray, exact: Heads, rounded: Heads) -> OutputErrors:
+    """The errors of `output` (instances, N, dv) in some heads. Its answer belongs to the inputs `exact`, the baseline
+    to the inputs `rounded`."""
+    p, xp = job.problem.packed, device.cupy()
+    visible, rounds, held = visible_rows(job), roundings(find(job.name), p, job.tiling), held_keys(job)
+    sums = -(-p.Nk // held) if held and p.acc_dtype != "fp32" else 0  # sums of tensor cores in a narrow type
+    keys = min(job.tiling.rows_k, rounds.keys)
+    judge = Judge(xp, p.dtype, cut=sums * UNIT[str(p.acc_dtype)])
+    for head, (q, k, v) in exact.items():
+        same = accuracy.baseline(xp, *rounded[head], partial(device.rounded, dtype=p.dtype),
+                                 partial(device.rounded, dtype=str(p.acc_dtype)), keys, visible, rounds.travels,
+                                 rounds.divided, held)  # fmt: skip
+        judge.add(output[head], same, accuracy.reference(xp, q, k, v, visible))
+    return {"error": min(judge.error, 1e300), "baseline_error": judge.baseline_error,
+            "allowed_error": judge.allowed_error, "bias": min(judge.bias, 1e300), "allowed_bias": judge.allowed_bias,
+            "unwritten": int(xp.isnan(output).sum())}  # fmt: skip
+
+
+def example_errors(job: ScheduleJob) -> OutputErrors:
+    """The errors of a schedule's own example. Each is a share of the largest value of its tensor; that of the worst
+    tensor counts."""
+    p, (inputs, instances), xp = job.problem.packed, example_of(job), device.cupy()
+    outputs, _ = runner(job).run(on_device(inputs))
+    schedule, words = find(job.name), predict(find(job.name), p, job.tiling).tensors
+    error, rounds, unwritten = 0.0, 1.0, 0
+    for head in checked(p):
+        for name, wanted in answers_of(schedule, p, job.tiling, instances[head]).items():
+            found = outputs[name].reshape(p.instances, *wanted.shape)[head]
+            worst = accuracy.largest_error(xp, found, xp.asarray(wanted)) / float(np.abs(wanted).max())
+            error, unwritten = max(error, worst), unwritten + int(xp.isnan(found).sum())
+            rounds = max(rounds, words[name][1] / (p.instances * wanted.size))
+    return {"error": min(error, 1e300), "baseline_error": 0.0, "allowed_error": allowed_of_example(rounds, p.dtype),
+            "unwritten": unwritten}  # fmt: skip
+
+
+def allowed_of_example(rounds: float, dtype: str) -> float:
+    """The largest error of an example whose words were each rounded so many times."""
+    return (EXAMPLE_ULPS + rounds - 1) * UNIT[dtype] + SUMS
+
+
+def checked(p: Attention) -> list[int]:
+    """The heads whose outputs are checked."""
+    return sorted({round(x) for x in np.linspace(0, p.instances - 1, HEADS_CHECKED)})
+
+
+def held_keys(job: ScheduleJob) -> int | None:
+    """The number of keys after which tensor cores round O; None if the kernel does not use them."""
+    on_tensor_cores = any(launch["tensor_cores"] for launch in runner(job).launches)
+    return keys_held(job.tiling.rows_k) if on_tensor_cores else None
+
+
+def visible_rows(job: ScheduleJob) -> accuracy.Rows | None:
+    """A function visible(first row, rows) -> bool (rows, Nk) on the device; None for a dense mask."""
+    p = job.problem.packed
+    if p.mask is DENSE:
+        return None
+    bound = p.mask.bind(p, job.tiling, True)
+    return lambda x, rows: device.cupy().asarray(bound.visible(x, rows, 0, p.Nk))

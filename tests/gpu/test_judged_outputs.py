@@ -1,0 +1,95 @@
+"""Outputs of kernels on a cache of another type, in pages or latent, and of other schedules: judged, with g++ in the
+place of the GPU."""
+
+from dataclasses import replace
+
+import numpy as np
+import on_cpu
+import pytest
+
+from iosim.core.problem import Attention
+from iosim.core.tiling import Tiling
+from iosim.cuda.machine import generate
+from iosim.gpu import outputs
+from iosim.gpu.jobs import job_from_json, key_of, schedule_job
+from iosim.masks import parse_mask
+from iosim.schedules import find
+
+pytestmark = pytest.mark.skipif(bool(on_cpu.WHY_NOT), reason=on_cpu.WHY_NOT)
+
+MLA = {"d": 40, "dv": 32, "heads": 4, "kv_heads": 1, "gqa": "pack", "latent": True}
+FP8 = {"dtype": "bf16", "acc_dtype": "fp32", "kv_dtype": "fp8"}
+JOBS = [
+    schedule_job("flash2", Attention(2, Nk=37, **MLA, **FP8, kv_scales="16"), Tiling(8, 16)),
+    schedule_job("paged-split-kv", Attention(1, Nk=45, **MLA, dtype="fp32", page_size=7, splits=2), Tiling(4, 5)),
+    schedule_job("split-kv", Attention(3, 16, Nk=40, heads=2, **FP8, kv_scales="tensor"), Tiling(4, 8)),
+    schedule_job("flash2-bwd", Attention(24, 16, heads=2, dtype="fp32", mask=parse_mask("causal")), Tiling(8, 8)),
+    schedule_job("selected", Attention(4, 16, Nk=64, dtype="fp32", top_k=2, key_block=8), Tiling(4, 4)),
+    schedule_job("matmul-tiled", Attention(20, 12, Nk=17, dtype="fp16", acc_dtype="fp32"), Tiling(8, 8)),
+]
+NAMES = [job.name for job in JOBS]
+
+
+def decoded(array, dtype):
+    return on_cpu.decode(on_cpu.encode(np.asarray(array), dtype), dtype).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory):
+    """Each job's program and its kernels, compiled once."""
+    programs = [generate(find(job.name), job.problem, job.tiling, count=True) for job in JOBS]
+    return programs, on_cpu.build(programs, tmp_path_factory.mktemp("outputs"))
+
+
+@pytest.fixture
+def on_the_cpu(libraries, monkeypatch):
+    """Kernels of JOBS run on the CPU. `spoil` maps their inputs to those that they see."""
+    programs, library = libraries
+    spoil = {"inputs": lambda inputs: inputs}
+
+    class OnCpu:
+        def __init__(self, job):
+            self.number = JOBS.index(job)
+            self.launches = [{"tensor_cores": kernel.tensor_cores} for kernel in programs[self.number].kernels]
+
+        def run(self, inputs, count=False):
+            inputs = {name: np.asarray(array, np.float64) for name, array in inputs.items()}
+            found, words, _ = on_cpu.run(library, self.number, programs[self.number], spoil["inputs"](inputs), False)
+            return found, words
+
+    monkeypatch.setattr(outputs, "runner", OnCpu)
+    monkeypatch.setattr(outputs.device, "cupy", lambda: np)
+    monkeypatch.setattr(outputs.device, "rounded", decoded)
+    return spoil
+
+
+@pytest.mark.parametrize("job", JOBS, ids=NAMES)
+def test_right_outputs_are_right(on_the_cpu, job):
+    for scale in (1.0, 8.0):
+        found = outputs.output_errors(job, scale)
+        assert found["error"] <= found["allowed_error"] < 0.2 * scale and not found["unwritten"], found
+        assert found.get("bias", 0) <= found.get("allowed_bias", 0)
+    assert ("bias" in found) == (find(job.name).softmax_inputs is not None)
+
+
+@pytest.mark.parametrize("job, tensor", [*zip(JOBS, ("Kscale", "Krope", "Vscale", "dO", "index", "A"), strict=True)])
+def test_a_wrong_input_is_a_wrong_output(on_the_cpu, job, tensor):
+    """The kernel sees a tensor that is 2 % larger, or other blocks of keys."""
+
+    def spoiled(inputs):
+        name = tensor if tensor in inputs else "K"
+        array = inputs[name]
+        return {**inputs, name: (array + 1) % 8 if name == "index" else array * 1.02}
+
+    on_the_cpu["inputs"] = spoiled
+    found = outputs.output_errors(job)
+    assert found["error"] > found["allowed_error"] or found["bias"] > found["allowed_bias"]
+
+
+@pytest.mark.parametrize("job", JOBS, ids=NAMES)
+def test_jobs_travel_whole(job):
+    """Every option that changes the kernels is in the job's JSON. Options with their usual values are left out."""
+    assert job_from_json(job.to_json()) == job and key_of(job_from_json(job.to_json())) == key_of(job)
+    assert "latent" not in schedule_job("flash2", Attention(8, 4), Tiling(2, 2)).to_json()
+    other = replace(job, problem=replace(job.problem, dv=job.problem.dv - 1))
+    assert key_of(other) != key_of(job)
