@@ -6,8 +6,8 @@
 
 Each part is two processes: the worker alone (words, output errors, times by events), then once more under Nsight
 Compute (bytes, DRAM, times of kernels). FOLDER gets about.json, hardware.toml and a CSV for each part, with all that
-was found; `--rows` writes rows.csv, torch_rows.csv, math_rows.csv, serving_rows.csv, sweep_rows.csv
-and slopes.csv from them. A short
+was found; `--rows` writes rows.csv, family_rows.csv, torch_rows.csv, math_rows.csv, serving_rows.csv,
+sweep_rows.csv and slopes.csv from them. A short
 table comes last.
 """
 
@@ -36,7 +36,7 @@ from iosim.hardware import read_hardware
 from validation import shapes
 
 THEIRS = ("torch", "math", "serving")  # sets of PyTorch's kernels only
-PARTS = ("calibrate", *shapes.OWN, *THEIRS, "sweep")
+PARTS = ("calibrate", *shapes.OWN, "family", *THEIRS, "sweep")
 
 
 def main() -> int:
@@ -216,6 +216,7 @@ def write_rows(folder: Path) -> None:
     (folder / "rows.csv").write_text(tables.to_csv(flat_rows(mine)), encoding="utf-8")
     show(mine)
     write_sweep(folder)
+    write_family(folder)
     write_theirs(folder, "torch_rows.csv", "tuned", "torch")
     write_theirs(folder, "math_rows.csv", "math")
     write_theirs(folder, "serving_rows.csv", "serving")
@@ -228,6 +229,14 @@ def write_theirs(folder: Path, name: str, *parts: str) -> None:
         rows = torch_rows([e.job for e in theirs], [e.kernels for e in theirs], hardware, folder)
         (folder / name).write_text(tables.to_csv(rows), encoding="utf-8")
         print(tables.table([row for row in rows if row["best"]]))
+
+
+def write_family(folder: Path) -> None:
+    """Write words, SM bytes and outputs of all other schedules."""
+    rows = [verify(e, None) for e in evidence(folder, "family")]
+    if rows:
+        (folder / "family_rows.csv").write_text(tables.to_csv(flat_rows(rows)), encoding="utf-8")
+        show(rows)
 
 
 def write_sweep(folder: Path) -> None:

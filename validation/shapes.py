@@ -7,8 +7,9 @@ from itertools import product
 from random import Random
 
 from iosim.core.problem import Attention
-from iosim.core.tiling import Tiling
+from iosim.core.tiling import Tiling, parse_tiles
 from iosim.cuda.machine import generate
+from iosim.gpu.examples import shapes as examples
 from iosim.gpu.jobs import Job, schedule_job, torch_job
 from iosim.gpu.tuned.launch import tuned as kernel_of
 from iosim.masks import parse_mask
@@ -58,8 +59,9 @@ MASK_FILE = "file:validation/mask_16x16.txt"  # 0/1 for 16 x 16 tiles of 64: an 
 
 
 def jobs_of(part: str) -> list[Job]:
-    """A set by its name: one of OWN, `torch`, `math`, `serving` or `sweep`."""
-    chosen = {"generated": generated, "tuned": tuned, "torch": torch, "math": math, "serving": serving, "sweep": sweep}
+    """A set by its name: one of OWN, `family`, `torch`, `math`, `serving` or `sweep`."""
+    chosen = {"generated": generated, "tuned": tuned, "torch": torch, "math": math, "serving": serving, "sweep": sweep,
+              "family": family}  # fmt: skip
     jobs = drawn(DRAWS[part][0]) if part in DRAWS else chosen[part]()
     return [replace(job, places=PLACES) if (part, job.name, job.problem.N, job.problem.d) in AT_THE_EDGE else job
             for job in jobs]  # fmt: skip
@@ -126,6 +128,33 @@ def generated() -> list[Job]:
     jobs += [_job(name, 2048, 64, 32, "64x64", "fp16", "fp32", mask) for name in family for mask in ("dense", "causal")]
     decode = Attention(1, 128, Nk=8192, heads=32, dtype="fp16", acc_dtype="fp32", splits=8)
     return [*jobs, schedule_job("split-kv", decode, Tiling(16, 64))]
+
+
+def family() -> list[Job]:
+    """Every schedule outside the core on the examples of the self-test, and the caches of servers at larger sizes."""
+    jobs = []
+    for name, tiles, sizes, mask, depth in examples():
+        fields = {key: value for key, value in sizes.items() if key != "dropout"}
+        problem = find(name).about(Attention(**fields, mask=parse_mask(mask)))
+        jobs.append(schedule_job(name, problem, replace(parse_tiles(tiles), depth=depth)))
+    types = {"dtype": "bf16", "acc_dtype": "fp32"}
+    latent = Attention(1, 576, Nk=8192, dv=512, batch=4, heads=128, kv_heads=1, gqa="pack", latent=True, **types)
+    flash_mla = replace(latent, kv_dtype="fp8", kv_scales="128", page_size=64, splits=8)
+    grouped = Attention(1, 128, Nk=20000, heads=32, kv_heads=8, gqa="pack", splits=16, **types)
+    tensor = replace(grouped, kv_dtype="fp8", kv_scales="tensor")
+    chosen = Attention(64, 128, Nk=8192, heads=16, kv_heads=1, gqa="pack", top_k=16, key_block=64, **types)
+    rows = [
+        ("flash2", "64x16", latent), ("split-kv", "32x32", replace(latent, splits=8)), ("flash2", "64x16", flash_mla),
+        ("paged-split-kv", "32x32", flash_mla), ("paged", "16x16", replace(grouped, page_size=16)),
+        ("split-kv", "16x64", tensor), ("paged-split-kv", "16x64", replace(tensor, page_size=128)),
+        ("flash2", "64x64", Attention(2048, 128, heads=8, kv_dtype="fp8", kv_scales="64", **types)),
+        ("selected", "16x64", chosen),
+    ]  # fmt: skip
+    large = Attention(2048, 64, heads=8, **types)
+    rows += [(name, "64x64", large) for name in ("flash1-bwd", "flash2-bwd", "flash2-bwd-second-pass")]
+    rows += [(name, "64x64", replace(large, mask=parse_mask("causal")))
+             for name in ("block-sparse-bwd", "block-sparse-q-bwd", "linear-causal")]  # fmt: skip
+    return jobs + [schedule_job(name, p, parse_tiles(tiles)) for name, tiles, p in rows]
 
 
 def _job(name: str, N: int, d: int, heads: int, tiles: str, dtype: str, acc: str, mask: str) -> Job:

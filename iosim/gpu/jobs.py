@@ -44,8 +44,7 @@ class ScheduleJob:
 
     def to_json(self) -> JobJson:
         """The job as JSON, which `job_from_json` reads."""
-        t = self.tiling
-        own: JobJson = {"run": self.name, "mask": str(self.problem.mask), "tiles": [t.rows_q, t.rows_k, t.rows_s]}
+        own: JobJson = {"run": self.name, "mask": str(self.problem.mask), "tiles": _tiles(self.tiling)}
         return {**own, "tuned": self.tuned, **_sizes(self.problem), **_places(self.places)}
 
     def __reduce__(self) -> Pickled:
@@ -94,6 +93,17 @@ def _sizes(problem: Attention) -> JobSizes:
                              if key not in JobOptions.__annotations__ or value != getattr(usual, key)})  # fmt: skip
 
 
+def _tiles(t: Tiling) -> list[int]:
+    """The sizes of a tiling, in the order of its fields, without the last ones if they are usual. 0 is None."""
+    sizes = [t.rows_q, t.rows_k, t.rows_s, t.depth, t.rows_o or 0, t.cols_o or 0]
+    return sizes[:3] if sizes[3:] == [1, 0, 0] else sizes
+
+
+def _tiling(sizes: list[int]) -> Tiling:
+    """The tiling that `_tiles` wrote."""
+    return Tiling(*sizes[:4], *(size or None for size in sizes[4:]))
+
+
 def _places(places: int) -> JobJson:
     return {"places": places} if places > 1 else {}
 
@@ -108,7 +118,7 @@ def job_from_json(kept: Mapping[str, object]) -> Job:
     places = job.get("places", 1)
     if job["run"] in PYTORCHS:
         return TorchJob(job["run"], problem, places)
-    return ScheduleJob(job["run"], problem, Tiling(*job["tiles"]), job.get("tuned", False), places)
+    return ScheduleJob(job["run"], problem, _tiling(job["tiles"]), job.get("tuned", False), places)
 
 
 def key_of(job: Job) -> str:

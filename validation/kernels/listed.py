@@ -48,10 +48,12 @@ class Listed:
         return int(self.texts[name]) if name in self.texts else None
 
 
-def listed(folder: str | Path, all_sizes: bool = False, small: bool = False) -> list[Listed]:
-    """All launches of the list: each with all of its sizes, with its small ones, or else with the first."""
+def listed(
+    folder: str | Path, all_sizes: bool = False, small: bool = False, name: str = "launches.toml"
+) -> list[Listed]:
+    """All launches of a list: each with all of its sizes, with its small ones, or else with the first."""
     found = []
-    for package in tomllib.loads((HERE / "launches.toml").read_text()).values():
+    for package in tomllib.loads((HERE / name).read_text()).values():
         root = HERE.parents[1] / package["root"] if "root" in package else Path(folder) / package["package"]
         for one in package["launch"]:
             sizes = one.get("sizes", package.get("sizes", [{}]))

@@ -4,8 +4,9 @@
     PYTHONPATH=. python3 validation/kernels/on_gpu.py PACKAGES FOLDER --dry  # no GPU: only what iosim says
     PYTHONPATH=. python3 validation/kernels/on_gpu.py --table on_gpu.csv     # the table again, from a kept file
 
-The launches are those of launches.toml, each with all of its sizes and all configurations of `@triton.autotune`.
-PACKAGES is as for corpus.py. FOLDER gets on_gpu.csv, a row for each launch. A table comes last.
+The launches are those of launches.toml, or with `--list held_out.toml` of that file, each with all of its sizes and all
+configurations of `@triton.autotune`. PACKAGES is as for corpus.py. FOLDER gets on_gpu.csv, a row for each launch. A
+table comes last.
 """
 
 from __future__ import annotations
@@ -60,22 +61,23 @@ METRICS = {
 WHERE = ("package", "file", "kernel", "sizes", "configuration", "grid", "num_warps", "num_stages")
 SAID = ("reads", "writes", "atomic_words", "read_bytes", "write_bytes", "read_sectors", "write_sectors",
         "atomic_sectors", "distinct_read_bytes", "distinct_write_bytes", "flops", "smem", "registers", "stack",
-        "blocks_per_sm", "seconds", "why")  # fmt: skip
+        "blocks_per_sm", "seconds", "why", "predicted_seconds")  # fmt: skip
 RAN = ("ran", "own_registers", "own_smem", "own_spills", "milliseconds")
 COLUMNS = (*WHERE, *SAID, *RAN, *METRICS)
 LIMIT_SECONDS = 280
 AT_A_TIME = 64  # launches of one process under the profiler, which writes its file at the end
 DEVICE = "cuda"
+HARDWARE = "h200"  # whose rates predict the times
 
 
 # ---------------------------------------------------------------- what iosim says
 
 
-def rows_of(job: tuple[str, int]) -> list[dict[str, object]]:
-    """The rows of one launch of the list, one for each configuration."""
-    folder, number = job
+def rows_of(job: tuple[str, str, int]) -> list[dict[str, object]]:
+    """The rows of one launch of a list, one for each configuration."""
+    folder, name, number = job
     warnings.simplefilter("ignore")
-    one = listed(folder, all_sizes=True)[number]
+    one = listed(folder, all_sizes=True, name=name)[number]
     where = {"package": one.package, "file": one.file, "kernel": one.kernel, "sizes": one.sizes}
     try:
         return [{"number": number, "choice": k, **where, **said(each)} for k, each in enumerate(ready(one))]
@@ -93,7 +95,7 @@ def said(each: Ready) -> dict[str, object]:
         "num_stages": each.num_stages,
     }
     try:
-        found = each.explained()
+        found = each.explained(hardware=HARDWARE)
     except IosimError as error:
         return row | {"why": str(error)[:300]}
     ways = list(found.ways.values())
@@ -117,6 +119,7 @@ def said(each: Ready) -> dict[str, object]:
         "blocks_per_sm": found.blocks_per_sm,
         "seconds": round(time.perf_counter() - start, 2),
         "why": "; ".join(found.warnings)[:300],
+        "predicted_seconds": f"{found.time.seconds:.4g}" if found.time else "",
     }
 
 
@@ -140,7 +143,7 @@ def on_device(value: object) -> object:
     return torch.zeros(value.shape, dtype=kind, device=DEVICE)
 
 
-def work(folder: str, jobs_path: str, notes_path: str, profiled: bool) -> None:
+def work(folder: str, name: str, jobs_path: str, notes_path: str, profiled: bool) -> None:
     """Launch the jobs of a file. A note a job is written at once, so that a fault loses only its own."""
     import torch
     import triton
@@ -149,7 +152,7 @@ def work(folder: str, jobs_path: str, notes_path: str, profiled: bool) -> None:
     warnings.simplefilter("ignore")
     triton.set_allocator(lambda size, alignment, stream: torch.empty(size, dtype=torch.int8, device="cuda"))
     torch.manual_seed(0)
-    launches = listed(folder, all_sizes=True)
+    launches = listed(folder, all_sizes=True, name=name)
     jobs = json.loads(Path(jobs_path).read_text())
     with open(notes_path, "a") as notes:
         for number, group in groupby(jobs, key=lambda job: job[0]):
@@ -199,9 +202,11 @@ def notes_of(path: Path) -> list[dict[str, object]]:
 
 
 def measured(
-    folder: str, jobs: list[list[int]], ncu: list[str], end: float, kept: Path | None = None
+    where: tuple[str, str], jobs: list[list[int]], ncu: list[str], end: float, kept: Path | None = None
 ) -> dict[tuple[int, int], dict]:
-    """Notes on jobs by (launch, configuration). A job that ends its process is left out, and the rest go on.
+    """Notes on jobs of `where`, (folder, list), by (launch, configuration).
+
+    A job that ends its process is left out, and the rest go on.
 
     What the profiler writes is kept in a file, if one is given.
     """
@@ -212,7 +217,17 @@ def measured(
         jobs = rest[:AT_A_TIME]
         jobs_path, notes_path, log = out / f"jobs{part}.json", out / f"notes{part}.jsonl", out / f"ncu{part}.csv"
         jobs_path.write_text(json.dumps(jobs))
-        worker = [sys.executable, __file__, folder, "-", "--worker", str(jobs_path), str(notes_path)]
+        worker = [
+            sys.executable,
+            __file__,
+            where[0],
+            "-",
+            "--list",
+            where[1],
+            "--worker",
+            str(jobs_path),
+            str(notes_path),
+        ]
         command = [*ncu, "--log-file", str(log), *worker, "--profiled"] if ncu else worker
         said = run(command, max(10.0, end - time.monotonic()))
         notes = notes_of(notes_path)
@@ -316,11 +331,18 @@ def ranks(rows: list[dict[str, str]]) -> Iterator[str]:
     for name, group in groupby(rows, key=lambda row: (row["kernel"], row["sizes"])):
         some = [r for r in group if r["milliseconds"]]
         if len(some) > 3:
-            order = sorted(
-                some, key=lambda r: (whole(r, "read_bytes") + whole(r, "write_bytes"), -whole(r, "blocks_per_sm"))
-            )
             best = min(some, key=lambda r: float(r["milliseconds"]))
-            yield f"{name}: the fastest of {len(some)} configurations is number {order.index(best) + 1} by bytes"
+            place = sorted(some, key=by_bytes).index(best) + 1
+            line = f"{name}: the fastest of {len(some)} configurations is number {place} by bytes"
+            if all(r.get("predicted_seconds") for r in some):
+                place = sorted(some, key=lambda r: float(r["predicted_seconds"])).index(best) + 1
+                line += f", number {place} by predicted time"
+            yield line
+
+
+def by_bytes(row: dict[str, str]) -> tuple[int, int]:
+    """What a ranking by bytes sorts by: fewer bytes, then more programs on a multiprocessor."""
+    return whole(row, "read_bytes") + whole(row, "write_bytes"), -whole(row, "blocks_per_sm")
 
 
 # ---------------------------------------------------------------- the whole
@@ -332,6 +354,7 @@ def main() -> int:
     parser.add_argument("folder", nargs="?")
     parser.add_argument("--dry", action="store_true")
     parser.add_argument("--table")
+    parser.add_argument("--list", default="launches.toml", help="the list of launches, in this folder")
     parser.add_argument("--only", default="", help="launches whose file or kernel has this in its name")
     parser.add_argument("--processes", type=int)
     parser.add_argument("--times", help="a file with the times; only bytes are measured")
@@ -340,33 +363,33 @@ def main() -> int:
     parser.add_argument("--profiled", action="store_true")
     given = parser.parse_args()
     if given.worker:
-        work(given.packages, *given.worker, given.profiled)
+        work(given.packages, given.list, *given.worker, given.profiled)
         return 0
     if given.table:
         print("\n".join(table(read_rows(Path(given.table)))))
         return 0
     begin, out = time.monotonic(), Path(given.folder)
     out.mkdir(parents=True, exist_ok=True)
-    launches = listed(given.packages, all_sizes=True)
+    launches = listed(given.packages, all_sizes=True, name=given.list)
     numbers = [n for n, one in enumerate(launches) if given.only in f"{one.file} {one.kernel}"]
     with ProcessPoolExecutor(given.processes) as pool:
-        rows = [row for some in pool.map(rows_of, [(given.packages, n) for n in numbers]) for row in some]
+        rows = [row for some in pool.map(rows_of, [(given.packages, given.list, n) for n in numbers]) for row in some]
     print(f"{len(rows)} rows by iosim in {time.monotonic() - begin:.0f} s", file=sys.stderr)
     write(rows, out)
     if not given.dry:
-        measure(given.packages, rows, out, begin + given.seconds, given.times)
+        measure((given.packages, given.list), rows, out, begin + given.seconds, given.times)
         write(rows, out)
     print("\n".join(table(read_rows(out / "on_gpu.csv"))))
     return 0
 
 
-def measure(packages: str, rows: list[dict[str, object]], out: Path, end: float, times_of: str | None) -> None:
+def measure(where: tuple[str, str], rows: list[dict[str, object]], out: Path, end: float, times_of: str | None) -> None:
     """Add to the rows what is measured: once alone for times, once under the profiler for bytes."""
     safe = [row for row in rows if "reads" in row and not row["why"]]
     start = time.monotonic()
     if times_of is None:
         jobs = [[row["number"], row["choice"]] for row in safe]
-        found = measured(packages, jobs, [], start + (end - start) * 0.45)  # type: ignore[arg-type]
+        found = measured(where, jobs, [], start + (end - start) * 0.45)  # type: ignore[arg-type]
         for row in safe:
             row |= found.get((row["number"], row["choice"]), {})  # type: ignore[call-overload]
     else:
@@ -380,11 +403,11 @@ def measure(packages: str, rows: list[dict[str, object]], out: Path, end: float,
     command = [ncu, "--clock-control", "none", "--csv", "--print-units", "base", "--profile-from-start", "off",
                "--force-overwrite", "--metrics", ",".join(known_metrics(ncu))]  # fmt: skip
     jobs = [[row["number"], row["choice"]] for row in safe if row.get("ran")]
-    bytes_ = measured(packages, jobs, command, end, out / "ncu.csv.gz")  # type: ignore[arg-type]
+    bytes_ = measured(where, jobs, command, end, out / "ncu.csv.gz")  # type: ignore[arg-type]
     if not any("nanoseconds" in note for note in bytes_.values()):
         print("none profiled: once more with the usual metrics", file=sys.stderr)
         command[-1] = ",".join((*counters.METRICS, *counters.LAUNCH_METRICS))
-        bytes_ = measured(packages, jobs, command, end, out / "ncu.csv.gz")  # type: ignore[arg-type]
+        bytes_ = measured(where, jobs, command, end, out / "ncu.csv.gz")  # type: ignore[arg-type]
     for row in safe:
         row |= {k: v for k, v in bytes_.get((row["number"], row["choice"]), {}).items() if k in METRICS}  # type: ignore[call-overload]
     print(f"bytes: {time.monotonic() - start:.0f} s", file=sys.stderr)
