@@ -5,7 +5,7 @@ from __future__ import annotations
 from .options import file_option, json_option, named_command
 
 
-@named_command("calibrate")
+@named_command("calibrate", gpu=True)
 @json_option
 @file_option("Write to a file, FILE.toml or FILE.json; - is stdout.")
 def command(as_json: bool, path: str | None) -> None:

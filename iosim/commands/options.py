@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from ..errors import InputError, IosimError, suggestion
+from ..errors import InputError, IosimError, MissingError, suggestion
 from .answer import Output, say
 
 if TYPE_CHECKING:
@@ -407,13 +407,14 @@ class Command(click.Command):
     `needs` are the options that stand first in the help. Parameters in `axes` may have several values. `instead` says
     what to do instead of an option that this command does not have. `usual` are the schedules of a line without
     --schedule: names with commas, or `core` for those of iosim count. It is None if the command itself checks the
-    options that schedules read.
+    options that schedules read. `gpu` says whether it needs a GPU, except with --from-ncu.
     """
 
     needs: tuple[Need, ...] = ()
     axes: tuple[str, ...] = ()
     usual: str | None = ""
     instead: Mapping[str, str] = {}
+    gpu: bool = False
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         *own, help_option = super().get_params(ctx)
@@ -485,7 +486,24 @@ class Command(click.Command):
                 return self.answered(ctx)
         except InputError as error:
             found.append(error)
-        raise together([*found, *self.unreadable(ctx), *self.missing(ctx), *self.contradictory(ctx)], example_of(self))
+        faults = [*found, *self.unreadable(ctx), *self.missing(ctx), *self.contradictory(ctx)]
+        raise self.without_gpu(ctx, faults) or together(faults, example_of(self))
+
+    def without_gpu(self, ctx: click.Context, faults: Sequence[InputError]) -> IosimError | None:
+        """The error of a command that needs a GPU where none is found; None for any other command and machine.
+
+        Nobody is asked for a missing option then. Options that are wrong are named below, and the exit code is 2.
+        """
+        if not self.gpu or ctx.params.get("from_ncu"):
+            return None
+        from ..gpu.device import cupy
+
+        wrong = [fault for fault in faults if fault.found != NOTHING]
+        try:
+            cupy()
+        except MissingError as absent:
+            return IosimError(f"{absent}\n{together(wrong, '')}") if wrong else absent
+        return None
 
     def answered(self, ctx: click.Context) -> object:
         """Run the command, and write the notes below its answer, also if a check failed."""
@@ -674,12 +692,13 @@ def named_command(
     axes: tuple[str, ...] = (),
     usual: str | None = "",
     instead: Mapping[str, str] | None = None,
+    gpu: bool = False,
 ) -> Callable[[Function], Command]:
     """A decorator that makes a command of this name from a function and its options."""
 
     def make(function: Function) -> Command:
         made = click.command(name, cls=Command)(function)
-        made.needs, made.axes, made.usual, made.instead = needs, axes, usual, instead or {}
+        made.needs, made.axes, made.usual, made.instead, made.gpu = needs, axes, usual, instead or {}, gpu
         return made
 
     return make

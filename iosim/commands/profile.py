@@ -9,7 +9,7 @@ from .answer import Output, answer
 from .options import HARDWARE, D, N, flag_option, named_command, outputs, problem_options, text_option
 
 
-@named_command("profile", needs=(N, D))
+@named_command("profile", needs=(N, D), gpu=True)
 @click.argument("kernel", required=False)
 @problem_options
 @text_option("--from-ncu", "Explain a kept profile of any attention kernel.", metavar="FILE")

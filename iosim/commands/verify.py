@@ -34,9 +34,7 @@ MOST_PLACES = 32
 NEEDS = (Need("n", ("sweep_m", "from_ncu")), Need("d", ("sweep_m", "from_ncu")))
 
 
-@named_command(
-    "verify", needs=(Need("n", ("sweep_m", "from_ncu")), Need("d", ("sweep_m", "from_ncu"))), usual="core", axes=("m",)
-)
+@named_command("verify", needs=NEEDS, usual="core", axes=("m",), gpu=True)
 @problem_options
 @tiles_option("Br x Bc as 64x64, or best (with --M).")
 @text_option("--M", "Shared memory of a block, for the best tiles (multiples of 16) that fit in it. An axis "

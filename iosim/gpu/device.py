@@ -35,8 +35,8 @@ extern "C" __global__ void iosim_wait(long long nanoseconds) {
 """
 NO_GPU = "no NVIDIA GPU, or no driver for it, was found on this machine"
 WITHOUT = (
-    "kept profiles (--from-ncu FILE), predictions (roofline, tune --by time), counting, sweeping and checking work "
-    "without one"
+    "this works without: verify and profile with --from-ncu FILE (a kept profile), roofline and tune --by time "
+    "(predicted times), count, sweep, check, and all other commands"
 )
 DRIVERS = ("libcuda.so.1", "nvcuda.dll")
 

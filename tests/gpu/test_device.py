@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from iosim.commands.cli import COMMANDS
 from iosim.gpu import device
 
 
@@ -38,6 +39,48 @@ def test_a_machine_without_a_gpu_is_told_so_first(iosim, monkeypatch, command):
     assert done.stderr.startswith("Error: no NVIDIA GPU") and "--from-ncu FILE" in done.stderr
     monkeypatch.setattr(device, "driver_sees", lambda: 1)
     assert "CuPy is not installed" in iosim(*command).stderr and '"iosim[gpu]", about 400 MB' in iosim(*command).stderr
+
+
+@pytest.fixture
+def no_gpu(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    monkeypatch.setattr(device, "driver_sees", lambda: 0)
+
+
+def test_commands_that_need_a_gpu_say_so(iosim, no_gpu):
+    """Also without any option."""
+    found = [name for name in COMMANDS if "no NVIDIA GPU" in iosim(name).stderr]
+    assert found == ["verify", "profile", "calibrate"]
+
+
+@pytest.mark.parametrize("line", ["verify", "verify --N 512 --d 64", "verify --N 512", "profile", "profile torch-flash",
+                                  "profile --N 512 --d 64", "profile torch-flash --d 64"])  # fmt: skip
+def test_without_a_gpu_nobody_is_asked_for_missing_options(iosim, no_gpu, monkeypatch, line):
+    done = iosim(*line.split())
+    assert done.exit_code == 3 and done.stderr.startswith("Error: no NVIDIA GPU") and "nothing" not in done.stderr
+    monkeypatch.setattr(device, "cupy", lambda: None)  # a machine with a GPU asks for them
+    there = iosim(*line.split())
+    assert there.exit_code == 2 and "found 'nothing'" in there.stderr and "no NVIDIA GPU" not in there.stderr
+
+
+@pytest.mark.parametrize("line, wrong", [
+    ("verify --schedule flahs", ["--schedule: found 'flahs'"]),
+    ("verify --d 64 --N x --tiles 4by4", ["--N: found 'x'", "--tiles: found '4by4'"]),
+    ("profile torch-flash --N 512 --d 64 --heads 6 --kv-heads 4", ["--kv-heads: found 4"]),
+    ("calibrate -o x.pdf", ["-o: found 'x.pdf'"]),
+])  # fmt: skip
+def test_without_a_gpu_wrong_options_are_named_below_it(iosim, no_gpu, line, wrong):
+    done = iosim(*line.split())
+    first, *others = done.stderr.splitlines()
+    assert done.exit_code == 2 and first.startswith("Error: no NVIDIA GPU")
+    assert all(any(fault in other for other in others) for fault in wrong) and "nothing" not in done.stderr
+
+
+def test_a_kept_profile_needs_no_gpu(iosim, no_gpu):
+    """The options that it misses are named, and no GPU."""
+    for name in ("verify", "profile"):
+        done = iosim(name, "--from-ncu", "kept.csv")
+        assert done.exit_code == 2 and "--N" in done.stderr and "GPU" not in done.stderr
 
 
 def test_the_driver_is_asked_without_a_package(monkeypatch):

@@ -385,7 +385,8 @@ def test_a_sweep_needs_no_other_option(monkeypatch, ask, more, problem):
     assert {(row["N"], row["d"], row["heads"]) for row in rows} == {problem}
 
 
-def test_a_sweep_with_half_a_problem_says_what_is_missing(iosim):
+def test_a_sweep_with_half_a_problem_says_what_is_missing(iosim, monkeypatch):
+    monkeypatch.setattr("iosim.gpu.device.cupy", lambda: None)  # without a GPU it says only that
     result = iosim("verify", "--sweep-M", "64KB", "--N", 512)
     assert result.exit_code == 2 and "give --d" in result.stderr
 
