@@ -30,22 +30,32 @@ LeastBytes = Callable[[int], float]
 
 @dataclass(frozen=True)
 class Question:
-    """The question from which M on `below` moves less than `above`. Each is (names of schedules, tile rule)."""
+    """The question from which M on `below` moves less than `above`. Each is (names of schedules, tile rule).
 
-    text: str
+    `one` and `other` are the names that sentences give to the two sides.
+    """
+
+    one: str
+    other: str
     below: tuple[tuple[str, ...], str]
     above: tuple[tuple[str, ...], str]
+
+    @property
+    def text(self) -> str:
+        """The statement that the answer makes true: `flash2 moves less than standard`."""
+        return f"{self.one} moves less than {self.other}"
 
 
 ALGORITHM_0 = (("standard",), "ideal")
 QUESTIONS = (
-    Question("Algorithm 1 with paper tiles (fit or not) below Algorithm 0", (("flash1",), "paper"), ALGORITHM_0),
-    Question("flash1, best tiles, below Algorithm 0", (("flash1",), "best"), ALGORITHM_0),
-    Question("flash2, best tiles, below Algorithm 0", (("flash2",), "best"), ALGORITHM_0),
-    Question("flash2 below standard-tiled, best tiles", (("flash2",), "best"), (("standard-tiled",), "best")),
-    Question("flash2 below small-cache, best tiles", (("flash2",), "best"), (("small-cache",), "best")),
+    Question("Algorithm 1 with paper tiles (fit or not)", "Algorithm 0", (("flash1",), "paper"), ALGORITHM_0),
+    Question("flash1 (best tiles)", "Algorithm 0", (("flash1",), "best"), ALGORITHM_0),
+    Question("flash2 (best tiles)", "Algorithm 0", (("flash2",), "best"), ALGORITHM_0),
+    Question("flash2", "standard-tiled (best tiles)", (("flash2",), "best"), (("standard-tiled",), "best")),
+    Question("flash2", "small-cache (best tiles)", (("flash2",), "best"), (("small-cache",), "best")),
     Question(
-        "flash2 below small-cache and small-cache-q, best tiles",
+        "flash2",
+        "small-cache and small-cache-q (best tiles)",
         (("flash2",), "best"),
         (("small-cache", "small-cache-q"), "best"),
     ),
@@ -58,7 +68,7 @@ class Crossover:
     none.
 
     `below_bytes` and `above_bytes` are the bytes that both move at that M. `above_bytes` is None if nothing of `above`
-    fits.
+    fits. `smaller_M_bytes` is the largest M below it, or of all if it is None, at which `below` moves less.
     """
 
     question: str
@@ -66,6 +76,7 @@ class Crossover:
     M_bytes: int | None
     below_bytes: int | None = None
     above_bytes: int | None = None
+    smaller_M_bytes: int | None = None
 
 
 def questions_of(names: Sequence[str]) -> list[Question]:
@@ -85,7 +96,7 @@ def questions_of(names: Sequence[str]) -> list[Question]:
         raise InputError("--schedule", families, "two schedules of one family, because others compute something else")
     sides = [((s.name,), "ideal" if "ideal" in s.rules else "best") for s in chosen]
     labels = [names[0] + (" (fits or not)" if rule == "ideal" else "") for names, rule in sides]
-    return [Question(f"{labels[a]} below {labels[b]}", sides[a], sides[b]) for a, b in ((0, 1), (1, 0))]
+    return [Question(labels[a], labels[b], sides[a], sides[b]) for a, b in ((0, 1), (1, 0))]
 
 
 def crossovers(problem: Attention, multiple: int = 1) -> list[Crossover]:
@@ -103,11 +114,13 @@ def crossover_of(question: Question, p: Attention, multiple: int = 1) -> Crossov
         require(SCHEDULES[name], p)
     below, most_below = traffic_against_M(*question.below, p, multiple)
     above, most_above = traffic_against_M(*question.above, p, multiple)
-    M = first_below(below, above, max(most_below, most_above))
+    most = max(most_below, most_above)
+    M = first_below(below, above, most)
     if M is None:
-        return Crossover(question.text, p, None)
+        return Crossover(question.text, p, None, smaller_M_bytes=last_below(below, above, most))
     left, right = below(M), above(M)
-    return Crossover(question.text, p, M, int(left), None if right == inf else int(right))
+    smaller = last_below(below, above, M - 1)
+    return Crossover(question.text, p, M, int(left), None if right == inf else int(right), smaller)
 
 
 def first_below(below: LeastBytes, above: LeastBytes, most: int) -> int | None:
@@ -129,6 +142,20 @@ def first_below(below: LeastBytes, above: LeastBytes, most: int) -> int | None:
         return last_failure(middle + 1, high) or last_failure(low, middle)
 
     return last_failure(1, most) + 1
+
+
+def last_below(below: LeastBytes, above: LeastBytes, most: int) -> int | None:
+    """The last M up to `most` at which below(M) < above(M); None if there is none. Both functions fall with M."""
+
+    def last(low: int, high: int) -> int | None:
+        if low > high or below(high) >= above(low):
+            return None
+        if below(high) < above(high):
+            return high
+        middle = (low + high) // 2
+        return last(middle + 1, high) or last(low, middle)
+
+    return last(1, most)
 
 
 def traffic_against_M(names: Sequence[str], rule: str, p: Attention, multiple: int) -> tuple[LeastBytes, int]:

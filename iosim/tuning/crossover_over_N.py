@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ..counting.given import Given, problem
 from ..counting.sweep import chunks
@@ -23,12 +23,23 @@ Moved = dict[int, int | None]
 """The least bytes moved at each N in order; None where nothing fits."""
 
 
-def rows_over_N(given: Given, M: str, asked: Sequence[Question], multiple: int) -> list[Row]:
-    """A row for each question. `given` are options of a command line, and `n` among them is the axis.
+class OverN(NamedTuple):
+    """The answer to a question at one M.
 
-    N is the answer: the first N of the axis such that `below` moves less at it and at every later one; None if there is
-    none. `N_last` is the last N of the axis. `below_bytes` and `above_bytes` are the bytes that both move at N.
+    `N` in the row is the first N of the axis such that `below` moves less at it and at every larger one; None if there
+    is none. `N_last` is the last N of the axis. `below_bytes` and `above_bytes` are the bytes that both move at N.
+
+    `first` is the first N of the axis. `earlier` is the largest N below the answer, or of all if there is none, at
+    which `below` moves less.
     """
+
+    row: Row
+    first: int
+    earlier: int | None
+
+
+def answers_over_N(given: Given, M: str, asked: Sequence[Question], multiple: int) -> list[OverN]:
+    """The answer to each question. `given` are options of a command line, and `n` among them is the axis."""
     p = problem({**given, "n": "1"})
 
     @cache
@@ -36,29 +47,33 @@ def rows_over_N(given: Given, M: str, asked: Sequence[Question], multiple: int) 
         options = {**given, "tiles": None if rule == "ideal" else rule}
         return least_bytes(options, M, names, multiple)
 
-    found: list[Row] = []
+    found: list[OverN] = []
     for question in asked:
         below, above = side(*question.below), side(*question.above)
         N = first_below(below, above)
+        earlier = [n for n in below if moves_less(below[n], above[n]) and (N is None or n < N)]
         about: Row = {"question": question.text, "N": N, "N_last": max(below), "d": p.d}
         about |= {"dtype": p.dtype, "acc_dtype": p.acc_dtype, "M_bytes": parse_bytes(M, p.word_bytes)}
         moved = {"below_bytes": None if N is None else below[N], "above_bytes": None if N is None else above[N]}
-        found.append({**about, **moved, **{name: str(getattr(p, name)) for name in unusual_fields(p)}})
+        row: Row = {**about, **moved, **{name: str(getattr(p, name)) for name in unusual_fields(p)}}
+        found.append(OverN(row, min(below), max(earlier, default=None)))
     return found
 
 
 def first_below(below: Moved, above: Moved) -> int | None:
-    """The first N from which on `below` is less than `above` at every N; None if it is not less at the last one.
-
-    A schedule that fits counts as less than one that does not.
-    """
+    """The first N from which on `below` is less than `above` at every N; None if it is not less at the last one."""
     found = None
     for N in sorted(below, reverse=True):
-        one, other = below[N], above[N]
-        if one is None or (other is not None and one >= other):
+        if not moves_less(below[N], above[N]):
             break
         found = N
     return found
+
+
+def moves_less(one: int | None, other: int | None) -> bool:
+    """Whether one number of bytes is less than another. None is that of a schedule that does not fit, which is more
+    than any number."""
+    return one is not None and (other is None or one < other)
 
 
 def least_bytes(given: Given, M: str, names: tuple[str, ...], multiple: int) -> Moved:

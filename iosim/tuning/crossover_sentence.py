@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 from ..counting.count import Result, run
 from ..counting.sentence import comparison, distance_to_floor
 from ..schedules import SCHEDULES
+from ..units import binary
 
 if TYPE_CHECKING:
     from ..core.problem import Attention
-    from ..tables import Row
     from .crossover import Crossover, Question
+    from .crossover_over_N import OverN
+
+KIB = 1024
 
 
 def answer_lines(asked: Sequence[Question], found: Sequence[Crossover], multiple: int = 1) -> list[str]:
@@ -28,17 +31,37 @@ def answer_lines(asked: Sequence[Question], found: Sequence[Crossover], multiple
 
 
 def about_one(question: Question, found: Crossover, multiple: int) -> str:
-    """The sentence about one problem: the comparison at the M of the crossover."""
+    """The sentences about one problem: the M at which this is so, and the comparison at the crossover."""
     M, p = found.M_bytes, found.problem
+    where = where_in_M(question, found)
     if M is None:
-        return f"{question.text}: at no M."
+        return where
     below, above = (least_of(p, *side, M, multiple) for side in (question.below, question.above))
-    where = f"From M = {M} B on ({M // p.word_bytes / p.d**2:.3g} d^2 words):"
     if below is None:
-        return f"{where} {question.text}."
+        return where
     distance = distance_to_floor(below.ratio_to_floor, M)
-    compared = f"{question.text}, of which nothing fits there." if above is None else comparison(p, below, above, M)
-    return " ".join(part for part in (where, compared, distance) if part)
+    compared = f"nothing of {question.other} fits." if above is None else comparison(p, below, above, M)
+    return " ".join(part for part in (where, f"At M = {M} B {compared}", distance) if part)
+
+
+def where_in_M(question: Question, found: Crossover) -> str:
+    """The sentence that says at which M the statement of a question is true."""
+    p, M, smaller = found.problem, found.M_bytes, found.smaller_M_bytes
+    if M is None and smaller is None:
+        return f"{question.text} at no M."
+    if M is None:
+        return f"{question.text} at some M, of which {size_of(p, smaller or 0)} is the largest."
+    here = f"{question.text} at M = {size_of(p, M)} and at every larger M"
+    if smaller is None:
+        return f"{here}, but at no smaller one."
+    return f"{here}. It does so at some smaller M too, of which {smaller} B is the largest."
+
+
+def size_of(p: Attention, M_bytes: int) -> str:
+    """An M in bytes, words and units of d^2 words: `8640 B (8.44 KiB, 4320 fp16 words, 1.05 d^2)`."""
+    words = M_bytes // p.word_bytes
+    also = [binary(M_bytes)] if M_bytes >= KIB else []
+    return f"{M_bytes} B ({', '.join([*also, f'{words} {p.dtype} words', f'{words / p.d**2:.3g} d^2'])})"
 
 
 def least_of(p: Attention, names: Sequence[str], rule: str, M_bytes: int, multiple: int) -> Result | None:
@@ -52,18 +75,31 @@ def about_several(question: Question, found: Sequence[Crossover]) -> str:
     shares = [c.M_bytes // c.problem.word_bytes / c.problem.d**2 for c in found if c.M_bytes is not None]
     never = len(found) - len(shares)
     if not shares:
-        return f"{question.text}: at no M, for all {len(found)} problems."
-    text = f"{question.text}: from {min(shares):.3g} d^2 words on"
+        return f"There is no M from which on {question.text}, in any of the {len(found)} problems."
+    size = f"M = {min(shares):.3g} d^2 words"
     if max(shares) > min(shares):
-        text = f"{question.text}: from {min(shares):.3g} to {max(shares):.3g} d^2 words on, by problem"
-    return text + (f"; at no M for {never} of {len(found)} problems." if never else ".")
+        size = f"an M of {min(shares):.3g} to {max(shares):.3g} d^2 words (by problem)"
+    text = f"{question.text} at {size} and at every larger M"
+    return text + (f"; in {never} of {len(found)} problems there is no such M." if never else ".")
 
 
-def lines_over_N(rows: Sequence[Row]) -> list[str]:
-    """A sentence for each row of a crossover over N."""
-    return [
-        f"{row['question']}: " + (f"at no N up to {row['N_last']}" if row["N"] is None else
-                                  f"from N = {row['N']} on, up to the last of them, {row['N_last']}")
-        + f" (M = {row['M_bytes']} B, d = {row['d']}, {row['dtype']})."
-        for row in rows
-    ]  # fmt: skip
+def lines_over_N(found: Sequence[OverN]) -> list[str]:
+    """A sentence for each answer of a crossover over N."""
+    return [line_over_N(one) for one in found]
+
+
+def line_over_N(found: OverN) -> str:
+    """The sentence about one answer: the N of the axis at which this is so."""
+    row, first, earlier = found
+    text, start, last = row["question"], row["N"], row["N_last"]
+    about = f"(M = {row['M_bytes']} B, d = {row['d']}, {row['dtype']})"
+    if start is None and earlier is None:
+        return f"{text} at no N up to {last} {about}."
+    if start is None:
+        return f"{text} at some N up to {last}, of which {earlier} is the largest {about}."
+    if start == first:
+        return f"{text} at every N of the axis, from {first} to {last} {about}."
+    here = f"{text} at N = {start}" + (", the largest one" if start == last else f" and at every larger N up to {last}")
+    if earlier is None:
+        return f"{here}, but at no smaller one {about}."
+    return f"{here} {about}. It does so at some smaller N too, of which {earlier} is the largest."

@@ -16,7 +16,7 @@ from ..schedules import find_all
 from ..units import parse_axis, parse_count
 from . import crossover_sentence, gap
 from .crossover import crossover_of, crossover_rows, questions_of
-from .crossover_over_N import rows_over_N
+from .crossover_over_N import answers_over_N
 from .least import curve_of
 
 if TYPE_CHECKING:
@@ -27,12 +27,13 @@ if TYPE_CHECKING:
     from ..schedules.registry import SchedulesAsked
     from ..tables import Row
     from .crossover import Crossover, Question
+    from .crossover_over_N import OverN
 
     Counts = int | str | Sequence[int]
 
 EVERY_N = "1:4096:+1"
 SOME_N = "64:4096:+64"  # under a mask, where each length may take milliseconds
-LESS_IMPORTANT = ("acc_dtype", "Nk", "below_bytes", "above_bytes", "M_words", "dtype")  # left out first to last
+LESS_IMPORTANT = ("acc_dtype", "Nk", "M_words", "dtype", "above_bytes", "below_bytes")  # left out first to last
 TAKEN = ("N", "d", "M", "hardware", "schedules", "tile_multiple", "mask")
 
 
@@ -85,6 +86,7 @@ def crossovers_of(given: Given, places: Sequence[Place], schedules: Sequence[str
     types = dict.fromkeys(part.strip() for part in str(given.get("dtype") or "fp16").split(","))
     rows: list[Row] = []
     answers: list[Crossover] = []
+    said: list[str] = []
     for d, dtype in product(sizes, types):
         one = {**given, "d": str(d), "dtype": dtype}
         if not places:
@@ -92,8 +94,10 @@ def crossovers_of(given: Given, places: Sequence[Place], schedules: Sequence[str
             answers += found
             rows += crossover_rows(found)
         for label, M in places:
-            rows += [{**label, **row} for row in over_N(one, str(M), asked, multiple)]
-    said = crossover_sentence.answer_lines(asked, answers, multiple) or crossover_sentence.lines_over_N(rows)
+            at_M = over_N(one, str(M), asked, multiple)
+            rows += [{**label, **answer.row} for answer in at_M]
+            said += crossover_sentence.lines_over_N(at_M)
+    said += crossover_sentence.answer_lines(asked, answers, multiple)
     title = " or ".join(dict.fromkeys(question.text for question in asked)) if schedules else "six questions of papers"
     if not schedules and not places and len(sizes) == len(types) == 1:
         said += gap_lines(problem(one), multiple)
@@ -107,11 +111,11 @@ def gap_lines(p: Attention, multiple: int) -> list[str]:
     return [] if p.mask is not DENSE else gap.answer_lines(curve_of(p, tile_multiple=multiple))
 
 
-def over_N(given: Given, M: str, asked: list[Question], multiple: int) -> list[Row]:
-    """The rows of the crossovers over N at one M. The default is every N up to 4096, or every 64th
+def over_N(given: Given, M: str, asked: list[Question], multiple: int) -> list[OverN]:
+    """The answers of the crossovers over N at one M. The default is every N up to 4096, or every 64th
     under a mask."""
     masked = given.get("causal") or str(given.get("mask") or "dense").strip() != "dense"
     lengths = given["n"] or (SOME_N if masked else EVERY_N)
     if not several(str(lengths)):
         raise InputError("--N", lengths, "an axis as 64:8192:+64, or none", "with --M the crossover is over N")
-    return rows_over_N({**given, "n": lengths}, M, asked, multiple)
+    return answers_over_N({**given, "n": lengths}, M, asked, multiple)

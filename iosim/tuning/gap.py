@@ -11,6 +11,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from ..counting.bounds import floor_of
+from ..counting.sentence import joined
 
 if TYPE_CHECKING:
     from ..core.problem import Attention
@@ -65,14 +66,20 @@ def answer_lines(found: Curve) -> list[str]:
         name: [gap for gap in known if low(p.d) <= gap.M_bytes // p.word_bytes < high(p.d)]
         for name, (low, high) in STRETCHES.items()
     }
-    largest = [f"{name} at {said(p, gap)}" for name, some in stretches.items() if (gap := worst(some))]
+    largest = [
+        f"{gap.ratio:.3f} times the floor for M {name} ({gap.schedule} at {place(p, gap)})"
+        for name, some in stretches.items()
+        if (gap := worst(some))
+    ]
     if not largest:
         return [
             "No gap is known: there is no floor here, or no step of the curve in the range where it means something."
         ]
-    lines = [f"The gap between the least traffic and the floor is largest {'; '.join(largest)}."]
     best = min((gap for some in stretches.values() for gap in some), key=lambda gap: gap.ratio)
-    return [*lines, f"It is smallest at {said(p, best)}."]
+    return [
+        f"The least traffic is at most {joined(largest)}.",
+        f"It is nearest to the floor, {best.ratio:.3f} times it, with {best.schedule} at {place(p, best)}.",
+    ]
 
 
 def worst(some: Sequence[Gap]) -> Gap | None:
@@ -80,7 +87,6 @@ def worst(some: Sequence[Gap]) -> Gap | None:
     return max(some, key=lambda gap: gap.ratio, default=None)
 
 
-def said(p: Attention, gap: Gap) -> str:
-    """A gap in words: `M = 31431 B (0.959 d^2 words), where small-cache-q moves 1.363 times the floor`."""
-    share = gap.M_bytes // p.word_bytes / p.d**2
-    return f"M = {gap.M_bytes} B ({share:.3g} d^2 words), where {gap.schedule} moves {gap.ratio:.3f} times the floor"
+def place(p: Attention, gap: Gap) -> str:
+    """The M of a gap: `M = 31431 B = 0.959 d^2 words`."""
+    return f"M = {gap.M_bytes} B = {gap.M_bytes // p.word_bytes / p.d**2:.3g} d^2 words"

@@ -12,6 +12,7 @@ from iosim.counting.bounds import floor_of
 from iosim.counting.count import count
 from iosim.masks import parse_mask
 from iosim.tuning import crossover, crossover_sentence
+from iosim.tuning.crossover_over_N import OverN
 from iosim.tuning.gap import answer_lines, gaps
 from iosim.tuning.least import trace_curve, tune
 from iosim.tuning.tables import curve_rows
@@ -47,15 +48,16 @@ def test_no_gap_between_the_steps_is_larger(N, d, mask, names):
 @pytest.mark.parametrize("N, d", [(8192, 128), (2048, 32)])
 def test_the_sentence_names_the_largest(N, d):
     text = " ".join(answer_lines(trace_curve(N, d)))
-    found = re.findall(r"M = (\d+) B \(([\d.]+) d\^2 words\), where ([\w-]+) moves ([\d.]+) times the floor", text)
-    assert len(found) == 4
-    for M, share, name, ratio in found:
-        best = tune(N, d, int(M))
-        least = {r.schedule for r in best.results if r.total == best.winner.total}
-        assert name in least and f"{best.winner.ratio_to_floor:.3f}" == ratio
+    worst = re.findall(r"([\d.]+) times the floor for M [^(]+ \(([\w-]+) at M = (\d+) B = ([\d.]+) d\^2 words\)", text)
+    best = re.findall(r"([\d.]+) times it, with ([\w-]+) at M = (\d+) B = ([\d.]+) d\^2 words\.", text)
+    assert len(worst) == 3 and len(best) == 1
+    for ratio, name, M, share in [*worst, *best]:
+        searched = tune(N, d, int(M))
+        least = {r.schedule for r in searched.results if r.total == searched.winner.total}
+        assert name in least and f"{searched.winner.ratio_to_floor:.3f}" == ratio
         assert float(share) == pytest.approx(int(M) // 2 / d**2, rel=0.006)
-    smallest, largest = float(found[-1][3]), max(float(ratio) for *_, ratio in found)
-    assert smallest < largest
+    ratios = [gap.ratio for gap in gaps(trace_curve(N, d)) if gap.M_bytes >= 2 * d]
+    assert [f"{limit(ratios):.3f}" for limit in (max, min)] == [max(ratio for ratio, *_ in worst), best[0][0]]
 
 
 def test_where_the_gap_is_largest_for_large_sizes():
@@ -78,7 +80,7 @@ def test_where_the_gap_is_largest_for_large_sizes():
 def test_curves_say_it(ask, iosim):
     args = ("tune", "--N", 64, "--d", 8, "--curve")
     found, text = ask(*args), iosim(*args).stdout
-    assert " ".join(text.split()).endswith(found["answer"]) and "largest" in found["answer"]
+    assert " ".join(text.split()).endswith(found["answer"]) and "nearest to the floor" in found["answer"]
     assert "x floor" in text and found["curve"][0]["floor_words"] > 0
     assert "No gap is known" in ask(*args, "--schedule", "linear")["answer"]
 
@@ -93,15 +95,62 @@ def test_crossovers_are_compared_at_their_M(N, d):
     lines = crossover_sentence.answer_lines(asked, found)
     assert len(lines) == len(asked)
     for one, line in zip(found, lines, strict=True):
-        if one.M_bytes is None:
-            assert line.endswith(": at no M.")
-            continue
-        assert line.startswith(f"From M = {one.M_bytes} B on (")
+        assert line.startswith(f"{one.question} at M = {one.M_bytes} B (") and "and at every larger M" in line
         if one.above_bytes is None:
-            assert "nothing fits there" in line
+            assert re.search(r"At M = \d+ B nothing of [\w -]+ \(best tiles\) fits\.", line)
             continue
         factor = float(re.search(r" moves ([\d.]+)x fewer words than ", line)[1])
         assert factor == pytest.approx(one.above_bytes / one.below_bytes, rel=0.006) and factor > 1
+
+
+def stairs(*steps):
+    """A falling staircase: (M, bytes) of each step, and infinity before the first."""
+    return lambda M: min((moved for start, moved in steps if start <= M), default=float("inf"))
+
+
+@pytest.mark.parametrize("below, above, smaller", [
+    (stairs((1, 5)), stairs((1, 6)), 9), (stairs((1, 6)), stairs((1, 5)), None), (stairs((1, 5)), stairs((1, 5)), None),
+    (stairs((1, 9), (3, 1)), stairs((1, 8), (2, 5)), 9), (stairs((1, 7)), stairs((1, 8), (4, 6)), 3),
+    (stairs((2, 7)), stairs((1, 9), (4, 8), (5, 6)), 4), (stairs((7, 1)), stairs((8, 2)), 9), (stairs(), stairs(), None),
+    (stairs((3, 7), (6, 4), (9, 1)), stairs((1, 8), (5, 5), (7, 3), (9, 1)), 6),
+])  # fmt: skip
+def test_the_last_M_at_which_one_staircase_is_below_another(below, above, smaller):
+    """The expected numbers were read off by hand."""
+    assert crossover.last_below(below, above, 9) == smaller
+
+
+PLACES = {  # the M at which one side moves less, and how a sentence says so
+    (4, 5, 6, 7, 8, 9): r"at M = 4 B \(4 fp8 words, 4 d\^2\) and at every larger M, but at no smaller one\.$",
+    (1, 2, 5, 6, 7, 8, 9): r"at M = 5 B \(.*\) and at every larger M\. It does so at some smaller M too, of which 2 B is the largest\.$",
+    (3, 4): r"at some M, of which 4 B \(4 fp8 words, 4 d\^2\) is the largest\.$",
+    (): r"at no M\.$",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("less", PLACES, ids=str)
+def test_the_sentence_says_at_which_M_it_is_so(less):
+    last = max((M for M in range(1, 10) if M not in less), default=0)
+    start = last + 1 if last < 9 else None
+    smaller = max((M for M in less if last > M), default=None)
+    found = crossover.Crossover("", Attention(9, 1, dtype="fp8"), start, 1, 2, smaller)
+    line = crossover_sentence.where_in_M(crossover.QUESTIONS[0], found)
+    assert re.match(r"Algorithm 1 with paper tiles \(fit or not\) moves less than Algorithm 0 " + PLACES[less], line), (
+        line
+    )
+
+
+@pytest.mark.parametrize("row, first, earlier, said", [
+    ({"N": 16}, 16, None, "at every N of the axis, from 16 to 64 (M = 8 B, d = 2, fp16)."),
+    ({"N": 32}, 16, None, "at N = 32 and at every larger N up to 64, but at no smaller one (M = 8 B, d = 2, fp16)."),
+    ({"N": 64}, 16, None, "at N = 64, the largest one, but at no smaller one (M = 8 B, d = 2, fp16)."),
+    ({"N": 48}, 16, 16, "at N = 48 and at every larger N up to 64 (M = 8 B, d = 2, fp16). It does so at some smaller N "
+                        "too, of which 16 is the largest."),
+    ({"N": None}, 16, 32, "at some N up to 64, of which 32 is the largest (M = 8 B, d = 2, fp16)."),
+    ({"N": None}, 16, None, "at no N up to 64 (M = 8 B, d = 2, fp16)."),
+])  # fmt: skip
+def test_the_sentence_says_at_which_N_it_is_so(row, first, earlier, said):
+    whole = {"question": "x moves less than y", "N_last": 64, "M_bytes": 8, "d": 2, "dtype": "fp16", **row}
+    assert crossover_sentence.line_over_N(OverN(whole, first, earlier)) == "x moves less than y " + said
 
 
 def test_tiles_that_do_not_fit_are_said_so_of_the_winner_too():
@@ -111,26 +160,43 @@ def test_tiles_that_do_not_fit_are_said_so_of_the_winner_too():
     assert (
         "flash1 (97x97), which would need 1.21 times this SRAM, moves 1.001x fewer words than standard, which" in line
     )
-    assert "within" not in line, "what does not fit has no distance to the floor of this M"
+    assert "times what any algorithm" not in line, "what does not fit has no distance to the floor of this M"
 
 
 def test_several_problems_have_a_range(ask):
     answer = ask("crossover", "--N", 1024, "--d", "16,32", "--schedule", "flash2,flash1")["answer"]
     rows = ask("crossover", "--N", 1024, "--d", "16,32", "--schedule", "flash2,flash1")["crossovers"]
-    shares = [row["M_over_d2"] for row in rows if row["question"] == "flash2 below flash1"]
-    low, high = map(float, re.search(r"flash2 below flash1: from ([\d.]+) to ([\d.]+) d\^2", answer).groups())
+    text = "flash2 moves less than flash1"
+    shares = [row["M_over_d2"] for row in rows if row["question"] == text]
+    low, high = map(float, re.search(text + r" at an M of ([\d.]+) to ([\d.]+) d\^2 words", answer).groups())
     assert (low, high) == (pytest.approx(min(shares), rel=0.006), pytest.approx(max(shares), rel=0.006))
+    assert answer.endswith(" There is no M from which on flash1 moves less than flash2, in any of the 2 problems.")
 
 
 def test_over_N_it_says_from_which(ask):
     found = ask("crossover", "--M", "4KB", "--d", 16, "--N", "16:512:+16", "--schedule", "flash2,standard")
     (first, _) = found["crossovers"]
-    assert f"from N = {first['N']} on" in found["answer"] and "M = 4096 B" in found["answer"]
+    assert first["N"] == 16 and found["answer"].startswith(
+        "flash2 moves less than standard (fits or not) at every N of the axis, from 16 to 512 (M = 4096 B, d = 16, fp16)."
+    )
+
+
+def test_over_N_it_says_at_which_other_N(ask):
+    """Against counts at every N of the axis."""
+    both = [count(N, 8, 700, schedules="flash1,flash2", tiles="best").results for N in range(1, 61)]
+    one, other = (
+        {N for N, (a, b) in enumerate(both, 1) if sign * (a.total_bytes - b.total_bytes) < 0} for sign in (1, -1)
+    )
+    answer = ask("crossover", "--d", 8, "--M", 700, "--N", "1:60:+1", "--schedule", "flash1,flash2")["answer"]
+    start = next(N for N in range(1, 61) if other >= {*range(N, 61)})
+    assert f"flash1 moves less than flash2 at some N up to 60, of which {max(one)} is the largest" in answer
+    assert f"flash2 moves less than flash1 at N = {start} and at every larger N up to 60" in answer
+    assert f"at some smaller N too, of which {max(N for N in other if start > N)} is the largest." in answer
 
 
 def test_six_questions_end_with_the_gap():
     """The sentence is that of the curve. Under a mask, and for two schedules that were named, there is none."""
     said = answer_lines(trace_curve(96, 8))
-    assert package.crossover(N=96, d=8).to_dict()["answer"].endswith(" ".join(said)) and "largest" in said[0]
+    assert package.crossover(N=96, d=8).to_dict()["answer"].endswith(" ".join(said)) and "times the floor" in said[0]
     for options in ({"mask": "causal"}, {"schedules": "flash2,standard"}, {"d": [8, 16]}):
-        assert "The gap" not in package.crossover(**{"N": 96, "d": 8, **options}).to_dict()["answer"]
+        assert "The least traffic" not in package.crossover(**{"N": 96, "d": 8, **options}).to_dict()["answer"]
