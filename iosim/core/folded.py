@@ -30,24 +30,27 @@ if TYPE_CHECKING:
     from .typing import MaskLine, Shape, Size, SizeClasses, Watcher
 
 
+def unknown(name: str) -> property:
+    """A property of a tile that no tile of the folded machine has: reading it raises FoldingError."""
+
+    def read(tile: Tile) -> int:
+        raise FoldingError(
+            f"this schedule looks at a tile's {name}, which stands for many tiles here; run it unrolled to count it"
+        )
+
+    return property(read)
+
+
 class FoldedTile(Tile):
     """All tiles of a loop at once. `extent` is the size of the largest one; no other size is known."""
 
-    __slots__ = ("_extent",)
+    __slots__ = ("extent",)
+    extent: Size  # type: ignore[misc]
 
     def __init__(self, length: Size, extent: Size):
-        self.length, self._extent = length, extent
+        self.length, self.extent = length, extent
 
-    @property
-    def extent(self) -> Size:
-        return self._extent
-
-    def __getattribute__(self, name: str) -> object:
-        if name in ("index", "start", "size"):
-            raise FoldingError(
-                f"this schedule looks at a tile's {name}, which stands for many tiles here; run it unrolled to count it"
-            )
-        return object.__getattribute__(self, name)
+    index, start, size = map(unknown, ("index", "start", "size"))  # type: ignore[assignment]
 
 
 class Group:

@@ -91,6 +91,7 @@ GQA = ("repeat", "pack")
 MOST_STAGES = 64
 KV_SCALES = ("none", "tensor")
 INDEX, INDEX_BYTES = "int32", 4
+SAME_TYPE = {"scale": "fp32", "index": INDEX}  # kinds of tensors whose type is the same in every problem
 
 
 @dataclass(frozen=True)
@@ -378,13 +379,14 @@ class Attention(Generic[S]):
 
     def hbm_type(self, tensor: Tensor) -> str:
         """The element type of a tensor in HBM."""
-        types = {"state": str(self.acc_dtype), "cache": self.cache_dtype, "scale": "fp32", "index": INDEX}
-        return types.get(tensor.kind, self.dtype)
+        if tensor.kind == "cache":
+            return self.cache_dtype
+        return str(self.acc_dtype) if tensor.kind == "state" else SAME_TYPE.get(tensor.kind, self.dtype)
 
     def sram_type(self, tensor: Tensor | None) -> str:
         """The element type of a block on chip. A block that belongs to no tensor has the type `acc_dtype`."""
-        types = {"input": self.dtype, "cache": self.dtype, "scale": "fp32", "index": INDEX}
-        return types.get(tensor.kind if tensor else "", str(self.acc_dtype))
+        kind = tensor.kind if tensor else ""
+        return self.dtype if kind in ("input", "cache") else SAME_TYPE.get(kind, str(self.acc_dtype))
 
     def hbm_bytes(self, tensor: Tensor) -> int:
         """Bytes of one word of a tensor in HBM."""
@@ -396,17 +398,21 @@ class Attention(Generic[S]):
 
     def shape(self, tensor: Tensor) -> tuple[S, ...]:
         """The lengths of a tensor's axes. An axis is given by the name of a field or by a number."""
-        return tuple(getattr(self, axis) if isinstance(axis, str) else axis for axis in tensor.axes)
+        return tuple([getattr(self, axis) if isinstance(axis, str) else axis for axis in tensor.axes])
 
     def tiled(self, tiling: Tiling[Size], skips: bool = True) -> Attention[S]:
         """The problem with its mask bound to tile sizes. Without `skips` the mask only hides scores, and no tile is
         left out."""
-        mask = self.mask.bind(self, tiling, skips)
-        if mask is self.mask:
-            return self
-        bound = object.__new__(type(self))  # like `replace`, but without repeating the checks
-        vars(bound).update(vars(self), mask=mask)
-        return bound
+        return with_mask(self, self.mask.bind(self, tiling, skips))
+
+
+def with_mask(problem: Attention[S], mask: Mask = DENSE) -> Attention[S]:
+    """The problem with another mask, or with none: like `replace`, but without repeating the checks."""
+    if mask is problem.mask:
+        return problem
+    other = object.__new__(type(problem))
+    vars(other).update(vars(problem), mask=mask)
+    return other
 
 
 def bytes_of(dtype: str) -> int:

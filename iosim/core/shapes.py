@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, overload
+from collections.abc import Iterable, Iterator, Mapping
+from math import prod
+from typing import TYPE_CHECKING, cast, overload
 
 from ..errors import ScheduleError
 
@@ -23,10 +24,8 @@ def product(factors: Iterable[Size]) -> Size: ...
 
 def product(factors: Iterable[Size]) -> Size:
     """The product of the factors; 1 if there are none."""
-    result: Size | None = None
-    for factor in factors:
-        result = factor if result is None else result * factor
-    return 1 if result is None else result
+    rest = iter(factors)
+    return cast("Size", prod(cast("Iterator[int]", rest), start=cast("int", next(rest, 1))))
 
 
 def same(a: object, b: object) -> bool:

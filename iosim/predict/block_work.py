@@ -16,7 +16,7 @@ predict/launch_time.py turns these numbers into seconds, with rates that `iosim 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -193,10 +193,20 @@ class BlockWork:
 
     def add(self, key: StepKey, cost: Cost, work: float, times: float = 1, chain: float | None = None) -> None:
         """Add one run of a step; without `chain` all warps have the same share of its work."""
-        found = self.steps.setdefault(key, StepWork(cost))
+        found = self.steps.get(key)
+        if found is None:
+            found = self.steps[key] = StepWork(cost)
         found.work += work
         found.chain += work if chain is None else chain
         found.times += times
+
+    def add_all(self, one: BlockWork) -> None:
+        """Add the work of one run of a step."""
+        self.flops += one.flops
+        self.operations += one.operations
+        self.exponentials += one.exponentials
+        for key, done in one.steps.items():
+            self.add(key, done.cost, done.work, done.times, done.chain)
 
 
 @dataclass
@@ -212,11 +222,21 @@ class WorkCounter(BlockWatcher):
     stalled: bool = False  # the block waited for a load through registers, and no step ran since
     seen: Counter[tuple[int, int]] = field(default_factory=Counter)  # {(block, first row): score tiles so far}
 
+    def __post_init__(self) -> None:
+        self._launch_starts()
+
+    def _launch_starts(self) -> None:
+        number = sum(map(bool, self.launches[:-1]))
+        self.occupancy = self.occupancies[number] if number < len(self.occupancies) else Occupancy(1)
+        """The way the blocks of the current launch occupy the GPU."""
+        self._known: dict[Hashable, BlockWork] = {}  # the work of steps of this launch, by `_alike`
+
     def launch_ended(self) -> None:
         self.launches.append({})
         self.seen.clear()
         self.copies.clear()
         self.stalled = False
+        self._launch_starts()
 
     @property
     def blocks(self) -> list[list[BlockWork]]:
@@ -226,13 +246,10 @@ class WorkCounter(BlockWatcher):
     @property
     def here(self) -> BlockWork:
         """The work of the current block."""
-        return self.launches[-1].setdefault(self.machine.thread_block, BlockWork())
-
-    @property
-    def occupancy(self) -> Occupancy:
-        """The way the blocks of the current launch occupy the GPU."""
-        number = sum(map(bool, self.launches[:-1]))
-        return self.occupancies[number] if number < len(self.occupancies) else Occupancy(1)
+        launch, block = self.launches[-1], self.machine.thread_block
+        if block not in launch:
+            launch[block] = BlockWork()
+        return launch[block]
 
     def _key(self, step: str, output: bool = False, ragged: bool = False, sized: bool = True) -> StepKey:
         return StepKey(self.occupancy.unit, step, output, ragged, sized)
@@ -242,21 +259,33 @@ class WorkCounter(BlockWatcher):
     def load(self, block: Block, tensor: str, words: Size) -> None:
         if not words:
             return
-        here, step, moved = self.here, self._load_step(block, tensor), int(words) * self._widths(tensor)[0]
+        here, kind = self.here, (LOAD, tensor, words, alike([block]))
+        if kind not in self._known:
+            self._known[kind] = self._load_work(block, tensor, int(words))
+        one = self._known[kind]
         here.loads += 1
-        here.load_bytes += moved
-        if step != LOAD:
-            self._stall(block, tensor, step, int(words))
-            here.add(self._key(step), COPY, moved)
-            return
-        self.copies.add(block)
-        self.stalled = False
-        if self._is_whole(block):
-            here.add(self._key(LOAD), COPY, moved, times=0)
-        elif self.occupancy.tensor_cores:  # zeros are written into the rest of the room
-            here.add(self._key(LOAD, ragged=True), COPY, self._room(block) * self._widths(tensor)[0], times=0)
+        here.load_bytes += one.load_bytes
+        if one.stalls:
+            self._stall(block, tensor, self._load_step(block, tensor), int(words))
         else:
-            here.add(self._key(LOAD, ragged=True), COPY, moved, 0, moved * self._busiest(block))
+            self.copies.add(block)
+            self.stalled = False
+        here.add_all(one)
+
+    def _load_work(self, block: Block, tensor: str, words: int) -> BlockWork:
+        """The work of one load. It has stalls if the load goes through registers."""
+        step, width = self._load_step(block, tensor), self._widths(tensor)[0]
+        moved = words * width
+        work = BlockWork(load_bytes=moved, stalls=int(step != LOAD))
+        if step != LOAD:
+            work.add(self._key(step), COPY, moved)
+        elif self._is_whole(block):
+            work.add(self._key(LOAD), COPY, moved, times=0)
+        elif self.occupancy.tensor_cores:  # zeros are written into the rest of the room
+            work.add(self._key(LOAD, ragged=True), COPY, self._room(block) * width, times=0)
+        else:
+            work.add(self._key(LOAD, ragged=True), COPY, moved, 0, moved * self._busiest(block))
+        return work
 
     def _load_step(self, block: Block, tensor: str) -> str:
         """The name of the kind of copy that a load is timed as."""
@@ -282,12 +311,21 @@ class WorkCounter(BlockWatcher):
             here.stalls += turns - 1
 
     def store(self, block: Block, tensor: str, words: Size) -> None:
-        moved = int(words) * self._widths(tensor)[0]
-        self.here.store_bytes += moved
-        self.here.last_bytes += moved
-        aligned = self._aligned(tensor)
-        key = self._key(STORE, ragged=self._ragged(block)) if aligned else self._key(STORE_SCALAR)
-        self.here.add(key, COPY, moved, chain=moved * self._busiest(block))
+        here, kind = self.here, (STORE, tensor, words, alike([block]))
+        if kind not in self._known:
+            self._known[kind] = self._store_work(block, tensor, int(words))
+        one = self._known[kind]
+        here.store_bytes += one.store_bytes
+        here.last_bytes += one.store_bytes
+        here.add_all(one)
+
+    def _store_work(self, block: Block, tensor: str, words: int) -> BlockWork:
+        """The work of one store."""
+        moved = words * self._widths(tensor)[0]
+        work = BlockWork(store_bytes=moved)
+        key = self._key(STORE, ragged=self._ragged(block)) if self._aligned(tensor) else self._key(STORE_SCALAR)
+        work.add(key, COPY, moved, chain=moved * self._busiest(block))
+        return work
 
     def _aligned(self, tensor: str) -> bool:
         """Whether every row in HBM starts at a multiple of 16 bytes. Otherwise rows are copied word by word."""
@@ -331,46 +369,57 @@ class WorkCounter(BlockWatcher):
     # ------------------------------------------------------------------ steps
 
     def step(self, step: Step, outputs: tuple[Block, ...], inputs: tuple[Input, ...], flops: Size) -> None:
-        cost = cost_of(step)
-        self._wait([x for x in (*outputs, *inputs) if isinstance(x, Block)])
+        cost, blocks, here = cost_of(step), [x for x in (*outputs, *inputs) if isinstance(x, Block)], self.here
+        self._wait(blocks)
         self.stalled = False
         if not cost.fills:
-            self.here.first_bytes = self.here.first_bytes or self.here.load_bytes
-            self.here.last_bytes = 0
-        self._units(cost, outputs)
-        if cost.product:
-            self._product(cost, outputs[0], [x for x in inputs if isinstance(x, Block)], int(flops))
-        elif not (cost.hides and hides_nothing(inputs[0])):
-            self._go_over(step.__name__, cost, outputs, inputs)
+            here.first_bytes = here.first_bytes or here.load_bytes
+            here.last_bytes = 0
+        hidden = cost.hides and hides_nothing(inputs[0])
+        kind = step, hidden, flops, len(outputs), alike(blocks)
+        if kind not in self._known:
+            self._known[kind] = self._work_of(step.__name__, cost, outputs, blocks, int(flops), hidden)
+        here.add_all(self._known[kind])
         if cost.rescales:
             self._rescale(outputs[0], outputs[-1])
 
-    def _go_over(self, name: str, cost: Cost, outputs: tuple[Block, ...], inputs: tuple[Input, ...]) -> None:
+    def _work_of(
+        self, name: str, cost: Cost, outputs: tuple[Block, ...], blocks: list[Block], flops: int, hidden: bool
+    ) -> BlockWork:
+        """The work of one run of a step, without the rescaling of O. `blocks` are its outputs, then its inputs."""
+        work = BlockWork()
+        self._units(work, cost, outputs)
+        if cost.product:
+            self._product(work, cost, outputs[0], blocks[len(outputs) :], flops)
+        elif not hidden:
+            self._go_over(work, name, cost, blocks)
+        return work
+
+    def _go_over(self, work: BlockWork, name: str, cost: Cost, blocks: list[Block]) -> None:
         """Add a step that works on every word of a tile: its first output, or the tile that it reduces to a vector."""
-        blocks = [x for x in (*outputs, *inputs) if isinstance(x, Block)]
-        tile = next((x for x in blocks if len(x.shape) > 1), outputs[0])
+        tile = next((x for x in blocks if len(x.shape) > 1), blocks[0])
         sized = not (cost.looped and unsized(*blocks))
         if cost.fills:
-            self._fill(name, cost, tile)
+            self._fill(work, name, cost, tile)
         elif cost.rows:
-            self._go_over_rows(self._key(name, ragged=self._ragged(tile), sized=sized), cost, tile)
+            self._go_over_rows(work, self._key(name, ragged=self._ragged(tile), sized=sized), cost, tile)
         else:  # the loop runs over all words of a row that there is room for
             words = self._words(tile.shape[:1]) * product(full(x) for x in tile.shape[1:]) * self._share(cost, tile)
             key = self._key(name, ragged=self._ragged(tile), sized=sized)
-            self.here.add(key, cost, words, chain=words * self._busiest(tile))
+            work.add(key, cost, words, chain=words * self._busiest(tile))
 
-    def _fill(self, name: str, cost: Cost, tile: Block) -> None:
+    def _fill(self, work: BlockWork, name: str, cost: Cost, tile: Block) -> None:
         """Add a step that writes all the room of a tile."""
         words = self._room(tile) * self._share(cost, tile)
         occupancy = self.occupancy
-        self.here.add(self._key(name), cost, words, chain=words * uneven(tile, occupancy.warps, occupancy.tensor_cores))
+        work.add(self._key(name), cost, words, chain=words * uneven(tile, occupancy.warps, occupancy.tensor_cores))
 
-    def _go_over_rows(self, key: StepKey, cost: Cost, tile: Block) -> None:
+    def _go_over_rows(self, work: BlockWork, key: StepKey, cost: Cost, tile: Block) -> None:
         """Add a step over rows. A warp works on some rows at a time; its lanes wait for the end of a turn."""
         at_once, columns = row_parts(tile, self._words_together(tile))
         rows = self._words(tile.shape[:1])
         turns = max(1.0, rows / at_once / self.occupancy.warps / MEASURED_TURNS[key.unit])
-        self.here.add(key, cost, rows * columns, turns, rows * columns * self._busiest(tile, at_once))
+        work.add(key, cost, rows * columns, turns, rows * columns * self._busiest(tile, at_once))
 
     def _busiest(self, block: Block, at_once: int = 1) -> float:
         """Rows of the busiest warp, over an even share."""
@@ -390,22 +439,22 @@ class WorkCounter(BlockWatcher):
         width = self._width(block)
         return 1 if full(block.shape[1]) * width % 16 else 16 // width
 
-    def _units(self, cost: Cost, outputs: tuple[Block, ...]) -> None:
+    def _units(self, work: BlockWork, cost: Cost, outputs: tuple[Block, ...]) -> None:
         """Count operations and exponentials. A kernel that loads ahead computes ragged tiles as if they were whole."""
         words = [self._words(block.shape) for block in outputs]
         if self.occupancy.loads_ahead:
             ratios = [padded(1, block) for block in outputs]
             words = [n * up // down for n, (up, down) in zip(words, ratios, strict=True)]
-        self.here.operations += sum(n * w for n, w in zip(cost.operations, words, strict=False))
-        self.here.exponentials += cost.exponentials * words[0]
+        work.operations += sum(n * w for n, w in zip(cost.operations, words, strict=False))
+        work.exponentials += cost.exponentials * words[0]
 
-    def _product(self, cost: Cost, output: Block, inputs: Sequence[Block], flops: int) -> None:
+    def _product(self, work: BlockWork, cost: Cost, output: Block, inputs: Sequence[Block], flops: int) -> None:
         """Add a product as it is computed, and the words of its output that are read and written in shared memory.
 
         `accumulate` reads and writes its output once for each part of P that it holds in registers; `scores` writes it
         once.
         """
-        here, occupancy, words = self.here, self.occupancy, self._words(output.shape)
+        occupancy, words = self.occupancy, self._words(output.shape)
         chain: float
         if occupancy.tensor_cores:
             up, down = padded(1 if occupancy.loads_ahead else MMA, output, *inputs)
@@ -417,11 +466,11 @@ class WorkCounter(BlockWatcher):
         else:
             busy, waited = words_of_lanes(output, cost.product == "scores", occupancy.warps)
             flops, chain = flops * busy // words, flops * waited * uneven(output, occupancy.warps, False) // words
-        here.flops += flops
+        work.flops += flops
         sized = not unsized(output, *inputs)
-        here.add(self._key(cost.product, sized=sized), cost, flops, chain=chain)
+        work.add(self._key(cost.product, sized=sized), cost, flops, chain=chain)
         chain = words * uneven(output, occupancy.warps, occupancy.tensor_cores)
-        here.add(self._key(cost.product, output=True, sized=sized), cost, words, 0, chain)
+        work.add(self._key(cost.product, output=True, sized=sized), cost, words, 0, chain)
 
     def _rescale(self, scores: Block, output: Block) -> None:
         """Add the work of rescaling O where the maximum of a row grows.
@@ -434,6 +483,16 @@ class WorkCounter(BlockWatcher):
         probability = 1 - (1 - 1 / self.seen[row]) ** row_parts(scores, self._words_together(scores))[0]
         words = probability * (self._words(output.shape) * self._width(output) / MEASURED_BYTES)
         self.here.add(self._key("rescale"), RESCALE, words, probability, words * self._busiest(scores))
+
+
+def alike(blocks: list[Block]) -> Hashable:
+    """The same for all blocks of the same tensors and sizes, if the same dimensions share a tile."""
+    number: dict[Tile, int] = {}
+    return tuple([
+        (block.tensor, *[
+            (number.setdefault(x, len(number)), x.length, full(x), x.size) if isinstance(x, Tile) else x
+            for x in block.shape])
+        for block in blocks])  # fmt: skip
 
 
 def hides_nothing(part: Input) -> bool:

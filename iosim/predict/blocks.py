@@ -187,7 +187,11 @@ def _cells(events: list[TileEvent], machine: Unrolled) -> dict[str, Cells]:
 
 def _launch(events: list[TileEvent], tensors: dict[str, Cells]) -> Launch:
     """The touches of one launch, from its events in the order in which its blocks run."""
-    parts = [tensors[e.tensor].touched(e.row, e.rows, e.column, e.columns) for e in events]
+    places = [(e.tensor, e.row, e.rows, e.column, e.columns) for e in events]
+    cells = {
+        place: tensors[place[0]].touched(*place[1:]) for place in dict.fromkeys(places)
+    }  # many blocks share a tile
+    parts = [cells[place] for place in places]
     counts = np.array([len(part) for part in parts])
     writes = np.repeat(np.array([event.write for event in events]), counts)
     blocks = np.repeat(np.array([event.block for event in events]), counts)

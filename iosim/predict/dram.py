@@ -11,6 +11,7 @@ the launches:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,6 +22,10 @@ from .blocks import Launch, Touches
 from .l2 import SIDES, SPREAD, Cache, CellNumbers, room_of
 
 MOST_STEPS = 200_000  # steps of a launch; if there would be more, blocks make several touches a step
+MOST_AT_ONCE = 2**16  # touches that are looked up together
+
+Places = NDArray[np.int64]
+"""A number for each place on the GPU, or for some of them."""
 
 
 class Heads:
@@ -55,6 +60,8 @@ class Heads:
 
     def once(self, cells: CellNumbers) -> CellNumbers:
         """These cells, each once."""
+        if len(cells) < 2:
+            return cells
         order = np.arange(len(cells))
         self.mark[cells] = order
         return cells[self.mark[cells] == order]
@@ -122,7 +129,7 @@ def _touch(caches: list[Cache], loaded: list[CellNumbers], stored: list[CellNumb
 def _run(launch: Launch, caches: list[Cache], every: Heads, problem: Attention, places: int) -> None:
     """Play one launch through each cache: first the blocks of one head in grid order, then those of the next head."""
     blocks = len(launch.starts) - 1
-    queue, total = 0, blocks * problem.instances
+    queue, total, none = 0, blocks * problem.instances, every.left[:0]
     places = min(places, total)
     work = -(-len(launch.touches) * problem.instances // places)
     stride = -(-work // MOST_STEPS)
@@ -135,19 +142,36 @@ def _run(launch: Launch, caches: list[Cache], every: Heads, problem: Attention, 
             position[free], end[free] = launch.starts[new % blocks], launch.starts[new % blocks + 1]
             head[free] = new // blocks
             queue += len(free)
-        busy = position < end
-        if not busy.any():
+        busy = np.flatnonzero(position < end)
+        if not len(busy):
             return
-        at = position[busy, None] + np.arange(stride)
-        inside = at < end[busy, None]
-        counts = inside.sum(1)
-        at, asking = at[inside], np.repeat(side[busy], counts)
-        cells = every.cells(launch.touches[at], np.repeat(head[busy], counts))
-        loads, stores = ~launch.writes[at], launch.writes[at]
-        loaded, stored = ([every.once(cells[kind & (asking == s)]) for s in range(SIDES)] for kind in (loads, stores))
-        stored = [np.append(stored[s], every.of_places(free[side[free] == s])) for s in range(SIDES)]
-        _touch(caches, loaded, stored)
-        position[busy] += stride
+        until = -(-int((end - position)[busy].min()) // stride)  # a block ends; no other one starts before that
+        steps = min(until, MOST_AT_ONCE // (len(busy) * stride) + 1)
+        at = position[busy] + np.arange(0, steps * stride, stride)[:, None]
+        starting = [every.of_places(free[side[free] == s]) for s in range(SIDES)]
+        for loaded, stored in _steps(launch, every, at, end[busy], head[busy], side[busy], stride):
+            if every.places:
+                stored = [np.append(*both) for both in zip(stored, starting, strict=True)]
+                starting = [none, none]
+            _touch(caches, loaded, stored)
+        position[busy] += steps * stride
+
+
+def _steps(
+    launch: Launch, every: Heads, at: Places, end: Places, head: Places, side: Places, stride: int
+) -> Iterator[tuple[list[CellNumbers], list[CellNumbers]]]:
+    """The cells that each side loads, and those that it stores, step by step.
+
+    Each row of `at` is a step, and each column a block: its next `stride` touches, from this one up to `end`.
+    """
+    at = (at[:, :, None] + np.arange(stride)).reshape(len(at), -1)
+    end, head, side = (np.repeat(each, stride) for each in (end, head, side))
+    inside, at = at < end, np.minimum(at, len(launch.touches) - 1)
+    cells, writes = every.cells(launch.touches[at], head), launch.writes[at]
+    loads, stores = ([inside & (writes == kind) & (side == s) for s in range(SIDES)] for kind in (False, True))
+    for k in range(len(at)):
+        loaded, stored = ([every.once(cells[k, asked[k]]) for asked in kind] for kind in (loads, stores))
+        yield loaded, stored
 
 
 EDGE = 0.4  # share of the bytes: twice the allowed deviation of a prediction

@@ -69,17 +69,19 @@ class Uses:
         if step == len(self.bytes_in):
             self.bytes_in = np.concatenate([self.bytes_in, np.zeros_like(self.bytes_in)])
 
-    def use(self, last: StepNumbers, cells: CellNumbers, halves: Bytes, step: int, *windows: Window) -> None:
-        """Note that halves of these cells are used in this step.
+    def use(self, last: StepNumbers, used: CellNumbers, halves: Bytes, step: int, *windows: Window) -> NDArray[np.bool]:
+        """Note that these halves of cells are used in this step. Returns which of them were not in the first window.
 
-        `last` holds the step of the last use of each cell, and is changed. Those that are not in a window enter it.
+        `last` holds the step of the last use of each, and is changed. Those that are not in a window enter it.
         """
-        before = last[cells]
-        for window in windows:
-            window.held += float((before < window.first) @ halves)
+        before = last[used]
+        outside = [before < window.first for window in windows]
+        for window, entering in zip(windows, outside, strict=True):
+            window.held += float(entering @ halves)
         np.subtract.at(self.bytes_in, before, halves)
         self.bytes_in[step] += halves.sum()
-        last[cells] = step
+        last[used] = step
+        return outside[0]
 
     def shrink(self, window: Window, step: int, least: int = 0) -> float:
         """Remove from a window the data used before step `least`, then the oldest until the rest fits. Returns the
@@ -115,11 +117,11 @@ class Window:
 class Partition:
     """One side of the L2. It holds the halves at home here, and copies of halves at home on the other side.
 
-    `homes` and `copies`: the step in which each was last used.
+    `last`: the step in which each was last used, first of the homes of all cells, then of their copies.
     """
 
     def __init__(self, cells: int, room: Room):
-        self.homes, self.copies = np.full(cells, NEVER), np.full(cells, NEVER)
+        self.last = np.full(2 * cells, NEVER)
         self.uses = Uses()
         self.held, self.touched, self.dirty = map(Window, room)
 
@@ -128,9 +130,9 @@ class Partition:
         """What is held, what is used after a write until that goes to DRAM, and what is dirty."""
         return self.held, self.touched, self.dirty
 
-    def use(self, last: StepNumbers, cells: CellNumbers, halves: Bytes, step: int) -> None:
-        """Use the halves of these cells; `last` is `homes` or `copies` of this partition."""
-        self.uses.use(last, cells, halves, step, self.held, self.touched)
+    def use(self, used: CellNumbers, halves: Bytes, step: int) -> NDArray[np.bool]:
+        """Use these homes and copies, numbered as in `last`. Returns which of them were not here."""
+        return self.uses.use(self.last, used, halves, step, self.held, self.touched)
 
     def shrink(self, step: int, written: Uses) -> float:
         """Remove data that do not fit, and return the bytes written to DRAM."""
@@ -201,22 +203,25 @@ class Cache:
         """Load cells on one side. The half at home here comes from DRAM if it is not here. The other half comes from
         its home, unless a copy is here; if it is not at home either, it comes from DRAM."""
         here, there, halves = self.partitions[side], self.partitions[1 - side], self.halves[cells]
-        self.first_bytes += int(self.sizes[cells[~self.known[cells]]].sum())
-        self.known[cells] = True
-        fetched = here.copies[cells] < here.held.first
-        self.reads += float((here.homes[cells] < here.held.first) @ halves)
-        here.use(here.copies, cells, halves, self.step)
-        here.use(here.homes, cells, halves, self.step)
+        new = cells[~self.known[cells]]
+        if len(new):
+            self.first_bytes += int(self.sizes[new].sum())
+            self.known[new] = True
+        absent = here.use(*self._both(cells, halves), self.step)
+        self.reads += float(absent[: len(cells)] @ halves)
+        fetched = absent[len(cells) :]
         if fetched.any():
             cells, halves = cells[fetched], halves[fetched]
-            self.reads += float((there.homes[cells] < there.held.first) @ halves)
-            there.use(there.homes, cells, halves, self.step)
+            self.reads += float(there.use(cells, halves, self.step) @ halves)
+
+    def _both(self, cells: CellNumbers, halves: Bytes) -> tuple[CellNumbers, Bytes]:
+        """The homes of these cells, then their copies, and the bytes of each."""
+        return np.concatenate((cells, cells + len(self.sizes))), np.concatenate((halves, halves))
 
     def _store(self, side: int, cells: CellNumbers) -> None:
         """Store cells on one side. Both halves become dirty at home; this side keeps a copy of the other half."""
-        here, halves = self.partitions[side], self.halves[cells]
+        halves = self.halves[cells]
         self.known[cells] = True
-        here.use(here.copies, cells, halves, self.step)
-        for partition in self.partitions:
-            partition.use(partition.homes, cells, halves, self.step)
+        self.partitions[side].use(*self._both(cells, halves), self.step)
+        self.partitions[1 - side].use(cells, halves, self.step)
         self.written.use(self.last_written, cells, halves, self.step, *(each.dirty for each in self.partitions))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast, overload
 
 from ..core.arrays import anywhere, choose, larger
 from ..core.folded import Folded
-from ..core.problem import DENSE, Attention
+from ..core.problem import DENSE, Attention, with_mask
 from ..core.tiling import Tiling
 from ..core.watchers import Capacity, Footprint
 from ..errors import InputError
@@ -25,15 +25,12 @@ NEWTON_STEPS = 4
 
 def footprint(schedule: ScheduleLike | ScheduleText, problem: Attention[Size], tiling: Tiling[Size]) -> Footprint:
     """The space that a schedule needs on the chip, without its mask. Only `smem_bytes` must fit in M."""
-    from dataclasses import replace
-
-    dense = problem if problem.mask is DENSE else replace(problem, mask=DENSE)
     if problem.divided:
         from ..core.placement import placed
 
-        return placed(schedule, dense, tiling)
+        return placed(schedule, with_mask(problem), tiling)
     capacity = Capacity()
-    Folded(dense, capacity).run(schedule, tiling)
+    Folded(with_mask(problem), capacity).run(schedule, tiling)
     return footprint_of(capacity)
 
 
