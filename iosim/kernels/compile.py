@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TypeGuard
 from ..errors import InputError, IosimError, MissingError
 from .arguments import ALIGNED, DTYPES, Tensor, Value, as_tensor
 from .code import Code
+from .notes import load_widths
 from .places import Fault, definition, file_of, first_line, function_of, names_on, of_triton, place
 from .read import read_module
 
@@ -64,6 +65,8 @@ class Resources:
     num_warps: int
     products: str
     """The instructions of its matrix products: `wgmma`, `mma` (tensor cores too) or `simt`."""
+    load_widths: Mapping[int, int] = field(default_factory=dict)
+    """Load instructions by the bytes that a thread loads at a time."""
 
 
 @dataclass(frozen=True)
@@ -221,7 +224,8 @@ class Compilation:
         registers, stack = used(compiled.asm["cubin"])
         ptx = compiled.asm["ptx"]
         products = "wgmma" if "wgmma.mma_async" in ptx else "mma" if "mma.sync" in ptx else "simt"
-        return Resources(compiled.metadata.shared, registers, stack, compiled.metadata.num_warps, products)
+        warps = compiled.metadata.num_warps
+        return Resources(compiled.metadata.shared, registers, stack, warps, products, load_widths(ptx))
 
 
 def is_integer(value: Value) -> TypeGuard[int]:

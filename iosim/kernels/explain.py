@@ -17,7 +17,7 @@ from ..hardware import SECTOR_BYTES, Hardware, load
 from ..notebook import Answer
 from .arguments import Value, read_grid
 from .code import DOTS
-from .outside import outside
+from .notes import outside, split_loads
 from .places import Fault, place
 
 if TYPE_CHECKING:
@@ -377,6 +377,8 @@ def explained(
         made.resources if resources else None, limits,
         warnings=outside(made.tensors, ways, lambda: walk(made.code, launch, by_line=True)),
     )  # fmt: skip
+    if answer.resources is not None:
+        answer.warnings.extend(split_loads(answer.resources.load_widths, made.scalars))
     answer = replace(answer, time=predicted(answer, made.code, moved.works, hardware or PRESETS.get(target)))
     return answer if problem is None else beside(answer, made.code, problem, roles or {})
 

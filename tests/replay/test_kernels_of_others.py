@@ -20,6 +20,10 @@ with open(VALIDATION / "kernels" / "interpreted.csv") as file:
     INTERPRETED = list(csv.DictReader(file))
 COUNTERS = VALIDATION / "kernels" / "on_gpu.csv"
 GPU = on_gpu.read_rows(COUNTERS) if COUNTERS.exists() else []
+HELD = VALIDATION / "kernels" / "held_out.csv"
+HELD_OUT = on_gpu.profiled(on_gpu.read_rows(HELD)) if HELD.exists() else []
+FLEX = on_gpu.read_rows(VALIDATION / "kernels" / "flex.csv")
+SERVING = VALIDATION / "h200-2026-11-22" / "serving_rows.csv"
 needs_counters = pytest.mark.skipif(not GPU, reason="a package without the counters of a GPU")
 LAUNCHES = tomllib.loads((VALIDATION / "kernels" / "launches.toml").read_text())
 
@@ -124,6 +128,48 @@ def test_the_table_of_the_gpu():
 def test_the_places_of_the_fastest_configurations():
     said = [int(n) for line in on_gpu.ranks(on_gpu.profiled(GPU)) for n in re.findall(r"number (\d+)", line)]
     assert said == [int(n) for n in re.findall(r"number (\d+)", PAGE)]
+
+
+@needs_counters
+def test_the_ranking_of_launches_that_were_held_out():
+    """The table of the page, and that no launch of the list was among those that the model was made with."""
+    assert "\n".join(on_gpu.places(HELD_OUT)) in PAGE
+    table = [line.split(" | ") for line in list(on_gpu.places(HELD_OUT))[2:]]
+    first = [int(place) <= -(-int(count) // 4) for _, _, count, place, *_ in table]
+    assert len(table) == 10 and sum(first) == 5 and "In five of them" in PAGE
+    ragged = [row for row in HELD_OUT if row["sizes"] == "M=1000, N=3000, K=520"]
+    shares = sorted(float(row["predicted_seconds"]) * 1e9 / on_gpu.whole(row, "nanoseconds") for row in ragged)
+    assert f"it predicts {shares[0]:.2f} to {shares[-1]:.2f} of the time" in " ".join(PAGE.split())
+    known = {(row["kernel"], row["sizes"]) for row in GPU}
+    assert not known & {(row["kernel"], row["sizes"]) for row in HELD_OUT}
+
+
+@pytest.mark.parametrize("row", [row for row in FLEX if row["Nk"] == row["N"]], ids=lambda r: f"{r['mask']}-{r['d']}")
+def test_flex_attention_moves_the_words_of_its_schedule(row):
+    """PyTorch's kernel, counted by iosim explain, against the schedule that it names."""
+    sizes = {name: int(row[name]) for name in ("N", "Nk", "d", "batch", "heads", "kv_heads")}
+    found = iosim.count(**sizes, mask=row["mask"], tiles=row["tiles"], schedules=[row["schedule"]])[row["schedule"]]
+    assert {name: sum(way.values()) for name, way in found.tensors.items()} == {n: int(row[n]) for n in "QKVO"}
+
+
+@pytest.mark.parametrize("number", range(len(FLEX)))
+def test_a_gpu_read_the_words_of_flex_attention_and_its_lists(number):
+    """Bytes by the counters of an H200: those of Q, K and V, and at most a sector for each warp and word of a list."""
+    with open(SERVING, newline="") as file:
+        measured = [r for r in csv.DictReader(file) if r["kernel"] == "torch-flex" and r["best"] == "True"]
+    row, found = FLEX[number], measured[number]
+    assert len(measured) == len(FLEX) and found["mask"] == row["mask"] and found["d"] == row["d"]
+    inputs = 2 * sum(int(row[name]) for name in "QKV")
+    assert inputs < int(found["read_measured"]) <= inputs + 32 * int(row["warps"]) * int(row["lists"])
+
+
+def test_what_the_page_says_of_flex_attention():
+    seconds = [float(row["seconds"]) for row in FLEX]
+    text = " ".join(PAGE.split())
+    assert f"counted the {len(FLEX)} kernels" in text
+    assert f"in {min(seconds):.1f} to {max(seconds):.1f} seconds each" in text
+    whole = [row for row in FLEX if row["state"] == "0"]
+    assert len(whole) == 9 and {row["schedule"] for row in whole} == {"flash2", "block-sparse-q"}
 
 
 def test_the_words_of_attention_are_those_of_its_schedule():

@@ -25,7 +25,7 @@ from iosim.gpu.profile.passes import explain_passes
 from iosim.gpu.verdict import verify
 from iosim.hardware import read_hardware
 from iosim.predict.predict import in_whole_tiles, predict
-from iosim.schedules import CORE, find
+from iosim.schedules import CORE, SCHEDULES, find
 
 FOLDERS = sorted(path.parent for path in VALIDATION.glob("*/generated.csv"))
 WHOLE = [
@@ -77,6 +77,22 @@ def test_words_and_bytes_agree(folder):
     assert all(row["device_words"] == row["words"] for row in rows)
     generated = [verify(e, None) for e in evidence(folder, "generated")]
     assert all(row["ok"] for row in generated)
+
+
+@needs_measurements
+@pytest.mark.parametrize("folder", WHOLE, ids=lambda p: p.name)
+def test_every_schedule_was_measured(folder):
+    """Schedules outside the core, and caches of other types: the rows that were kept are those of today, all right."""
+    rows = [verify(e, None) for e in evidence(folder, "family")]
+    assert [row["faults"] for row in rows if not row["ok"]] == []
+    assert all(row["device_words"] == row["words"] for row in rows)
+    kept = read_csv(folder / "family_rows.csv")
+    for name in ("schedule", "sm_read_bytes", "hw_read_bytes", "sm_write_bytes", "hw_write_bytes", "error"):
+        assert [str(row[name]) for row in rows] == [row[name] for row in kept], name
+    assert {row["schedule"] for row in [*kept, *read_csv(folder / "rows.csv")]} >= set(SCHEDULES)
+    problems = [e.job.problem for e in evidence(folder, "family")]
+    for has in (lambda p: p.latent, lambda p: p.kv_scales == "tensor", lambda p: p.kv_scales == "128"):
+        assert sum(has(p) and p.gqa == "pack" for p in problems) >= 2
 
 
 def trace_size(e):

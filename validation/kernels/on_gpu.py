@@ -340,6 +340,21 @@ def ranks(rows: list[dict[str, str]]) -> Iterator[str]:
             yield line
 
 
+def places(rows: list[dict[str, str]]) -> Iterator[str]:
+    """A row of a table for each launch: the place of its fastest configuration in the ranking by predicted time."""
+    yield "| kernel | sizes | configurations | place of the fastest | first / fastest | first quarter / fastest |"
+    yield "|---|---|---|---|---|---|"
+    for (kernel, sizes), group in groupby(rows, key=lambda row: (row["kernel"], row["sizes"])):
+        order = sorted(group, key=lambda row: float(row["predicted_seconds"]))
+        times = [float(row["milliseconds"]) for row in order]
+        least = min(times)
+        quarter = min(times[: -(-len(times) // 4)])
+        yield (
+            f"| `{kernel}` | {sizes} | {len(times)} | {times.index(least) + 1} | {times[0] / least:.2f} | "
+            f"{quarter / least:.2f} |"
+        )
+
+
 def by_bytes(row: dict[str, str]) -> tuple[int, int]:
     """What a ranking by bytes sorts by: fewer bytes, then more programs on a multiprocessor."""
     return whole(row, "read_bytes") + whole(row, "write_bytes"), -whole(row, "blocks_per_sm")

@@ -14,7 +14,7 @@ def agreement(folder: Path) -> str:
 
 
 def agreement_of(folder: Path) -> str:
-    rows = read(folder, "rows.csv")
+    rows = every(folder)
     words = sum(r["words"] == r["device_words"] for r in rows)
     exact = sum(map(is_exact, rows))
     good = sum(r["ok"] == "True" for r in rows)
@@ -23,6 +23,12 @@ def agreement_of(folder: Path) -> str:
         f"The hardware counted exactly the simulated bytes in {exact}. In {good} everything agrees: the words, the "
         "bytes within the bound for partial sectors, and the output."
     )
+
+
+def every(folder: Path) -> list[Row]:
+    """The rows of all shapes: of the schedules whose DRAM bytes and times were studied, and of the others."""
+    more = read(folder, "family_rows.csv") if (folder / "family_rows.csv").exists() else []
+    return [*read(folder, "rows.csv"), *more]
 
 
 def is_exact(r: Row) -> bool:
@@ -38,7 +44,7 @@ def schedules(folder: Path) -> str:
                    "most read / simulated": most((float(r["read_ratio"]) for r in rows), ".3f"),
                    "most written / simulated": most((float(r["write_ratio"]) for r in rows if r["write_ratio"]), ".3f"),
                    "largest error / allowed": most(map(of_allowed, rows), ".2f")}
-                  for name, rows in by_schedule(read(folder, "rows.csv")).items()])  # fmt: skip
+                  for name, rows in by_schedule(every(folder)).items()])  # fmt: skip
 
 
 def of_allowed(r: Row) -> float:
@@ -83,7 +89,8 @@ def closest(folder: Path) -> str:
 
 
 def rows(folder: Path) -> str:
-    return (f"Every shape has a row in {link(folder, 'rows.csv')}, every M in {link(folder, 'sweep_rows.csv')}. "
+    return (f"Every shape has a row in {link(folder, 'rows.csv')} or {link(folder, 'family_rows.csv')}, "
+            f"every M in {link(folder, 'sweep_rows.csv')}. "
             f"Measured on {device(folder)}")  # fmt: skip
 
 

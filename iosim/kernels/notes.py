@@ -1,11 +1,17 @@
-"""Notes on words outside of a tensor's shape, with the kernel's line. A request wholly outside is a fault.
+"""Notes on a launch: words outside of a tensor's shape, and loads that Triton splits into single words.
 
 If a mask is missing, a tile at the edge reaches over the end. A request without a word inside means more: the given
-shape does not suit the kernel. Tensors of a script may be parts of others, so for them there is only a note.
+shape does not suit the kernel, which is a fault. Tensors of a script may be parts of others, so for them there is only
+a note.
+
+Triton joins words of a thread to one load of up to 16 bytes where sizes and strides are constants or multiples of 16.
+Elsewhere each word is a load of its own, and no load can run ahead.
 """
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -18,6 +24,11 @@ if TYPE_CHECKING:
     from .walk import Moved
 
 HINT = "the shape is wrong, or the grid, a stride or a mask is"
+LOAD = re.compile(r"\bld\.global(?:\.[a-zA-Z][\w:]*)*?(?:\.v(\d))?\.[bsuf](\d+)\s")
+COPY = re.compile(r"\bcp\.async\.c[ag]\.shared\.global[^;]*?,\s*(0x[0-9a-f]+|\d+)\s*[,;]")
+SPECIALISED = 16  # Triton's specialisation asks for multiples of this
+NARROW_BYTES = 4  # loads of fewer bytes are of single words; an asynchronous copy cannot be one of them
+FEW = 8  # load instructions: with fewer, a thread may just have one word each
 
 
 def outside(
@@ -58,3 +69,22 @@ def reaches_over(requests: Requests, size: int) -> bool:
     """Whether some byte lies before the start or after the end of a tensor of this size."""
     first, end = requests.covered()
     return bool(len(first)) and bool(first[0] < 0 or end[-1] > size)
+
+
+def load_widths(ptx: str) -> dict[int, int]:
+    """{bytes that a thread loads at a time: load instructions} of a kernel's PTX, asynchronous copies included."""
+    widths = [int(parts or 1) * int(bits) // 8 for parts, bits in LOAD.findall(ptx)]
+    return dict(Counter([*widths, *(int(size, 0) for size in COPY.findall(ptx))]))
+
+
+def split_loads(widths: Mapping[int, int], scalars: Mapping[str, int]) -> list[str]:
+    """A note if most loads are of single words and an argument may be the reason; else nothing."""
+    narrow, every = sum(count for width, count in widths.items() if width < NARROW_BYTES), sum(widths.values())
+    odd = [f"{name} = {value}" for name, value in scalars.items() if value > 1 and value % SPECIALISED]
+    if narrow < FEW or 2 * narrow < every or not odd:
+        return []
+    return [
+        f"{narrow} of {every} load instructions are of single words, where a thread may load 16 bytes at a time. "
+        f"Triton joins words if sizes and strides are multiples of {SPECIALISED}; found {', '.join(odd)}. "
+        "A predicted time does not know this, and is much too short"
+    ]
