@@ -8,6 +8,7 @@ from .options import (
     SIZES,
     D,
     Need,
+    chip_options,
     memory_options,
     multiple_option,
     named_command,
@@ -29,6 +30,7 @@ from .options import (
 @schedule_option("Two schedules, as flash2,standard (default: six questions that papers raise).")
 @multiple_option
 @variant_options
+@chip_options
 @outputs
 def command(
     m: str | None, m_elements: str | None, hardware: str | None, schedules: tuple[str, ...], tile_multiple: str,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..counting.given import counts, memories, names_of
+from ..counting.given import check_registers, counts, memories, names_of
 from .answer import Output, answer_all, part_of
 from .options import (
     GPU_NAMES,
@@ -12,6 +12,7 @@ from .options import (
     D,
     N,
     Need,
+    chip_options,
     flag_option,
     named_command,
     outputs,
@@ -30,6 +31,7 @@ from .options import (
              heading=MEMORY, kind=HARDWARE, also=GPU_NAMES)  # fmt: skip
 @tile_options
 @variant_options
+@chip_options
 @flag_option("--decode", "Add rows for one query over the same keys.")
 @outputs
 def command(
@@ -55,6 +57,7 @@ def command(
         raise InputError("--hardware", "nothing", "a preset: see iosim hardware")
     multiple = parse_count(tile_multiple, "--tile-multiple")
     names = names_of(hardware)
+    check_registers(given, names)
     parts = []
     for name, (label, size) in product(names, memories(given, m, m_elements, None)):
         found = roofline.roofline(

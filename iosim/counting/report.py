@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .count import Report, Result
 
 from ..grid import ByteCell, Grid, Piece, plain
+from ..notebook import numbered
 from ..tables import Answered, Headed, Row, excess, ratio
 from .bounds import as_row
 from .columns import COLUMNS, PROBLEM_COLUMNS, more_columns, more_sizes, tile_sizes
@@ -86,9 +87,14 @@ def header(report: Headed) -> str:
     if report.M_bytes is not None:
         memory = f"M = {format_bytes(report.M_bytes)}".rstrip(")")
         memory += (", " if "(" in memory else " (") + f"{report.M_words} {p.dtype} words)"
-    if p.divided:
-        memory += f", {format_bytes(p.register_bytes)} of registers for tiles, {p.stages} stages in flight"
-    return f"{size}\n{types}, {memory}\n"
+    return f"{size}\n{types}, {memory}{divided_text(p)}\n"
+
+
+def divided_text(p: Attention) -> str:
+    """The registers and stages of a chip that is more than one SRAM, after its M; an empty text for one SRAM."""
+    if not p.divided:
+        return ""
+    return f", {format_bytes(p.register_bytes)} of registers for tiles, {numbered(p.stages, 'stage')} in flight"
 
 
 def count_table(report: Answered) -> list[Row]:

@@ -45,7 +45,7 @@ def require_search(schedule: ScheduleLike, problem: Attention[Size]) -> None:
     chip."""
     if problem.divided and getattr(schedule, "search", None) is not None:
         raise InputError("--registers, --stages", f"best tiles of {getattr(schedule, 'name', 'a schedule')}",
-                         "a schedule without a search of its own", "give --tiles, or another --schedule")  # fmt: skip
+                         "a schedule without a search of its own", "iosim count --tiles counts given ones")  # fmt: skip
 
 
 def best_tiles(schedule: Schedule, problem: Attention, M_bytes: int, multiple: int = 1) -> Tiling | None:

@@ -90,6 +90,9 @@ def fastest(
     if chip is None:
         raise InputError("--hardware", hardware, "h100, h200, or a file of iosim calibrate",
                          "the time model needs the rates of a GPU that was measured")  # fmt: skip
+    if problem.divided:
+        raise InputError("--by", "time with --registers or --stages", "one SRAM: generated kernels keep their tiles in "
+                         "shared memory, and load one tile at a time", "leave out both")  # fmt: skip
     asked = find_all(schedules) or [s for s in default_schedules(problem) if "ideal" not in s.rules]
     results, missing = list[FastestTiles](), dict[str, str]()
     for schedule in asked:

@@ -19,7 +19,16 @@ from ..core.problem import DENSE, Attention
 from ..core.tiling import Tiling, tiles_text
 from ..core.watchers import Watcher
 from ..counting.bounds import floor_of
-from ..counting.count import KEYWORDS, ProblemOptions, check_names, choose_tiling, default_schedules, measure, rules_of
+from ..counting.count import (
+    KEYWORDS,
+    ProblemOptions,
+    check_names,
+    choose_tiling,
+    default_schedules,
+    limit_of,
+    measure,
+    rules_of,
+)
 from ..counting.summary import asked
 from ..errors import InputError, IosimError
 from ..hardware import Hardware, load, measured_as
@@ -137,8 +146,9 @@ class RooflineRow:
     `intensity` is matrix FLOPs a byte; for a launch without any it is all its operations a byte. At an intensity above
     `ridge` the limit is that kind of arithmetic, and not the HBM.
 
-    Only rows of all launches have `sram_peak_bytes` and the ratio of words to their floor. The ratio is there if the
-    tiles fit and there is a floor.
+    Only rows of all launches have `sram_peak_bytes`, its parts in shared memory and in registers, and the ratio of
+    words to their floor. The ratio is there if the tiles fit and there is a floor. `limit` is what is too small for
+    tiles that do not fit, as in `Result.limit`.
 
     These rows also have the predictions for the generated kernels: seconds, the limit (DRAM, L2 or blocks), and DRAM
     bytes. They are None on other rows and without a prediction (`Roofline.not_predicted` says why).
@@ -164,6 +174,9 @@ class RooflineRow:
     ideal_l2_binds: str
     sram_peak_bytes: int | None = None
     ratio_to_floor: float | None = None
+    smem_peak_bytes: int | None = None
+    register_peak_bytes: int | None = None
+    limit: str | None = None
     predicted_seconds: float | None = None
     predicted_binds: str | None = None
     predicted_dram_read_bytes: int | None = None
@@ -286,11 +299,16 @@ def add_rows(found: Roofline, schedule: Schedule, rule: str, p: Attention, tilin
 
 
 def with_words(row: RooflineRow, schedule: Schedule, p: Attention, tiling: Tiling, M_bytes: int) -> RooflineRow:
-    """The row of all launches with its footprint, and the ratio of its words to their floor."""
+    """The row of all launches with its footprint, what is too small for it, and the ratio of its words to their
+    floor."""
     counted = measure(schedule, p.packed, tiling)
     least = floor_of(p, M_bytes, schedule.family) if row.fits else None
     share = counted["total"] / least if least else None
-    return replace(row, sram_peak_bytes=counted["sram_peak_bytes"], ratio_to_floor=share)
+    return replace(
+        row, ratio_to_floor=share, limit=limit_of(row.fits, counted["least_smem_bytes"], M_bytes),
+        sram_peak_bytes=counted["sram_peak_bytes"], smem_peak_bytes=counted["smem_peak_bytes"],
+        register_peak_bytes=counted["register_peak_bytes"],
+    )  # fmt: skip
 
 
 # ---------------------------------------------------------------- the prediction
@@ -305,6 +323,9 @@ def predicted(schedule: Schedule, rule: str, p: Attention, tiling: Tiling, chip:
 
     if rule == "ideal":
         raise IosimError("an ideal schedule has no tiles")
+    if p.divided:
+        raise IosimError("the generated kernels keep their tiles in shared memory, and load one tile at a time; leave "
+                          "out --registers and --stages")  # fmt: skip
     program = generate(schedule, p, tiling)
     check_room(program, chip)
     seconds = seconds_to_predict(schedule, program, chip)

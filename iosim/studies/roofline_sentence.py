@@ -44,7 +44,7 @@ def lines_of_phase(found: Roofline, winner: RooflineRow) -> list[str]:
     lines += [nearly_as_fast(winner, near)] if near else []
     lines += [f"It takes {compared(winner, within[0], found.M_bytes)}"] if within and within[0] is not other else []
     distance = distance_to_floor(winner.ratio_to_floor, found.M_bytes)
-    return [*lines, distance.replace("It is", "Its words are")] if distance else lines
+    return [*lines, distance] if distance else lines
 
 
 def named(row: RooflineRow) -> str:
@@ -61,7 +61,7 @@ def nearly_as_fast(winner: RooflineRow, near: Sequence[RooflineRow]) -> str:
 
 def compared(winner: RooflineRow, other: RooflineRow, M_bytes: int) -> str:
     """The end of a sentence: the winner's time and bytes compared with those of another row, and the limit of both."""
-    beyond = "" if other.fits else f", which would need {times(other.sram_peak_bytes or 0, M_bytes)} times this SRAM"
+    beyond = "" if other.fits else f", which would need {times(other.smem_peak_bytes or 0, M_bytes)} times this SRAM"
     less = winner.seconds <= other.seconds
     share = times(*sorted((winner.seconds, other.seconds), reverse=True))
     text = f"{share}x {'less' if less else 'more'} than {named(other)}{beyond}: "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from ..counting.report import problem_row
+from ..counting.report import divided_text, problem_row
 from ..counting.skipping import mask_notes
 from ..grid import ByteCell, Grid, Piece
 from ..tables import Row as Cells
@@ -70,13 +70,13 @@ def roofline_pieces(found: Roofline) -> list[Piece]:
     values = f", dv = {p.dv}" if p.dv != p.d else ""
     size = f"attention: N = {p.N}, Nk = {p.Nk}, d = {p.d}{values}, batch {p.batch} x heads {p.heads} (kv {p.kv_heads})"
     ridges = ", ".join(f"{name} {chip.ridge(name):.1f}" for name in chip.flops_per_second if name != "exp")
-    fastest = winners(found)
+    fastest, memory = winners(found), f"M = {format_bytes(found.M_bytes)}{divided_text(p)}"
     lines: list[Piece] = [
         f"{size}, {p.dtype}, {p.acc_dtype} accumulators{p.cache_text}, mask {p.mask}",
-        f"{chip.name}: {format_megabytes(chip.hbm_bytes_per_second)}/s, M = {format_bytes(found.M_bytes)}",
+        f"{chip.name}: {format_megabytes(chip.hbm_bytes_per_second)}/s, {memory}",
         f"ridge in FLOP/B: {ridges}",
         "",
-        Grid([line(row) for row in found.rows], LESS_IMPORTANT, [found.rows.index(row) for row in fastest]),
+        Grid([line(row, p.divided) for row in found.rows], LESS_IMPORTANT, [found.rows.index(row) for row in fastest]),
         "",
         *times_explained(found),
     ]
@@ -104,18 +104,23 @@ def times_explained(found: Roofline) -> list[str]:
         "binds there: the longest part of the prediction: DRAM, L2, or blocks (the work of thread blocks)",
         *found.on_cuda_cores,
     ]
-    lines += [f"no prediction for {one.schedule} {one.tiles}: {one.why}" for one in found.not_predicted]
+    whom: dict[str, list[str]] = {}
+    for one in found.not_predicted:
+        whom.setdefault(one.why, []).append(f"{one.schedule} {one.tiles}")
+    lines += [f"no prediction for {', '.join(dict.fromkeys(names))}: {why}" for why, names in whom.items()]
     return list(dict.fromkeys(lines))
 
 
-def line(row: RooflineRow) -> Cells:
-    """One launch as the cells that a person reads."""
+def line(row: RooflineRow, divided: bool) -> Cells:
+    """One launch as the cells that a person reads. Of a `divided` chip they say how much of each part is used."""
     work = row.work
+    parts: Cells = {"shared bytes": row.smem_peak_bytes, "register bytes": row.register_peak_bytes} if divided else {}
     return {
         "phase": row.phase,
         "schedule": row.schedule,
         "tiles": f"{row.Br}x{row.Bc}" if row.Br else row.tiling,
         "fits": "yes" if row.fits else "NO",
+        **parts,
         "launch": row.launch,
         "bytes": ByteCell(work.total_bytes),
         "matrix FLOP": f"{work.matrix_flops:.3e}",

@@ -45,6 +45,11 @@ class Question:
         """The statement that the answer makes true: `flash2 moves less than standard`."""
         return f"{self.one} moves less than {self.other}"
 
+    @property
+    def of_one_sram(self) -> bool:
+        """Whether best tiles are known for one SRAM only, without registers and stages."""
+        return any(SCHEDULES[name].search is not None for name in (*self.below[0], *self.above[0]))
+
 
 ALGORITHM_0 = (("standard",), "ideal")
 QUESTIONS = (

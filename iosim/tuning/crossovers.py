@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Unpack, cast
 
 from ..core.problem import DENSE
 from ..counting.count import KEYWORDS, check_names
-from ..counting.given import memories, problem, several
+from ..counting.given import counts, memories, problem, several
 from ..errors import InputError
 from ..grid import Grid
 from ..notebook import Table
@@ -50,7 +50,8 @@ def crossover(
 ) -> Table:
     """The M or the N from which on one schedule moves less than another, exact to the byte: a Table.
 
-    - `schedules`: two of them. By default six questions that papers raise are answered.
+    - `schedules`: two of them. By default six questions that papers raise are answered; four of them if there are
+      registers or stages.
     - Without `M` the answer is an M. `d` and `dtype` may be several, as `[64, 128]` and `"fp16,fp32"`.
     - With `M` or a `hardware` the answer is an N: the first of the axis `N` such that one schedule moves less at it and
       at every later one. An axis is a text as `"64:8192:+64"`; by default it has every N up to 4096.
@@ -82,6 +83,8 @@ def crossovers_of(given: Given, places: Sequence[Place], schedules: Sequence[str
         raise InputError("--d", "nothing", "head dimensions as in 64,128", "give --d")
     multiple = parse_count(tile_multiple, "--tile-multiple")
     asked = questions_of(schedules)
+    left_out = [q.text for q in asked if q.of_one_sram] if divided(given) and not schedules else []
+    asked = [q for q in asked if q.text not in left_out]
     sizes = parse_axis(str(given["d"]), "--d", lambda text: parse_count(text, "--d"))
     types = dict.fromkeys(part.strip() for part in str(given.get("dtype") or "fp16").split(","))
     rows: list[Row] = []
@@ -98,11 +101,21 @@ def crossovers_of(given: Given, places: Sequence[Place], schedules: Sequence[str
             rows += [{**label, **answer.row} for answer in at_M]
             said += crossover_sentence.lines_over_N(at_M)
     said += crossover_sentence.answer_lines(asked, answers, multiple)
-    title = " or ".join(dict.fromkeys(question.text for question in asked)) if schedules else "six questions of papers"
-    if not schedules and not places and len(sizes) == len(types) == 1:
+    title = " or ".join(dict.fromkeys(question.text for question in asked)) if schedules else "questions of papers"
+    if not schedules and not places and not divided(given) and len(sizes) == len(types) == 1:
         said += gap_lines(problem(one), multiple)
+    if left_out:
+        said.append(
+            f"Not asked with registers or stages: {', '.join(left_out)}. Those tiles are known for one SRAM only."
+        )
     json: Row = {"crossovers": rows, "answer": " ".join(said)}
     return Table(title, rows, json, [Grid(rows, LESS_IMPORTANT), "", *said])
+
+
+def divided(given: Given) -> bool:
+    """Whether the options give registers, or more than one stage."""
+    fields = counts({name: given.get(name) for name in ("registers", "register_bytes", "stages")}, required=())
+    return fields.get("register_bytes", 0) > 0 or fields.get("stages", 1) > 1
 
 
 def gap_lines(p: Attention, multiple: int) -> list[str]:

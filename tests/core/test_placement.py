@@ -3,6 +3,7 @@ kernels."""
 
 from dataclasses import replace
 from itertools import combinations
+from math import inf
 
 import numpy as np
 import pytest
@@ -14,7 +15,10 @@ from iosim.counting.count import count, measure
 from iosim.errors import InputError
 from iosim.schedules import SCHEDULES, find
 from iosim.search.best import best_tiles, footprint
+from iosim.studies.roofline import roofline
 from iosim.sweeps.frame import sweep
+from iosim.tuning.crossover import QUESTIONS
+from iosim.tuning.crossovers import crossover
 from iosim.tuning.least import trace_curve, tune
 
 MUCH = 2**40  # registers without limit
@@ -235,6 +239,91 @@ def test_the_curve_is_what_tune_finds():
     for step in steps.steps[::9]:
         at, below = (tune(96, 16, step.M_bytes - less, **options).winner for less in (0, 1))
         assert at.total_bytes == step.total_bytes and (below is None or below.total_bytes > step.total_bytes)
+
+
+@pytest.mark.parametrize("pair, room, stages", [
+    ("flash2,flash1", 40, 1), ("flash1,standard-tiled", 0, 3), ("flash2-one-room,flash2", 150, 2), ("flash2,standard", 150, 2),
+])  # fmt: skip
+def test_crossovers_are_where_counts_say(pair, room, stages):
+    """Both questions, against the least bytes that `count` finds around the answer and at some other M."""
+    most, names = 1000, pair.split(",")
+    options = {"acc_dtype": "fp32", "register_bytes": room, "stages": stages}
+
+    def less(M, below, above):
+        found = [
+            count(6, 3, M, schedules=name, tiles="ideal" if name == "standard" else "best", **options)
+            for name in (below, above)
+        ]
+        one, other = (report.results[0].total_bytes or inf for report in found)
+        return one < other
+
+    for row, sides in zip(crossover(6, 3, schedules=names, **options).to_rows(), (names, names[::-1]), strict=True):
+        M = row["M_bytes"]
+        assert less(most, *sides) == (M is not None)
+        if M is not None:
+            assert not less(M - 1, *sides) and all(less(size, *sides) for size in (M, M + 1, *range(M, most, 97)))
+        assert {name: str(value) for name, value in options.items() if value not in (0, 1)}.items() <= row.items()
+
+
+def test_registers_change_where_two_schedules_cross(ask, iosim):
+    """flash2 passes Algorithm 0 when its query tile has 32 rows: (32 + 2) 64 + 32 (64 + 1 + 2) words of one SRAM, and
+    (32 + 4) 64 of shared memory with two stages and all that is computed in registers."""
+    lines = [
+        ("crossover", "--N", 1024, "--d", 64),
+        ("crossover", "--N", 1024, "--d", 64, "--registers", "64K", "--stages", 2),
+    ]
+    found = [{row["question"]: row["M_bytes"] for row in ask(*line)["crossovers"]} for line in lines]
+    name = "flash2 (best tiles) moves less than Algorithm 0"
+    assert [one[name] for one in found] == [2 * (34 * 64 + 32 * 67), 2 * 36 * 64]
+    assert (
+        set(found[0]) - set(found[1]) == {q.text for q in QUESTIONS if "small-cache" in q.text} and len(found[1]) == 4
+    )
+    assert "Not asked with registers or stages: flash2 moves less than small-cache" in iosim(*lines[1]).stdout
+    over_N = ask(
+        "crossover", "--d", 64, "--M", "5KB", "--N", "64:512:+64", *lines[1][5:], "--schedule", "flash2,flash1"
+    )
+    counted = count(512, 64, "5KB", schedules="flash2", tiles="best", register_bytes=2**18, stages=2).results[0]
+    whole = crossover("512,512", 64, "5KB", schedules="flash2,flash1", register_bytes=2**18, stages=2).to_rows()
+    assert whole[0]["below_bytes"] == counted.total_bytes and over_N["crossovers"][0]["N"] == 64
+    refused = iosim("crossover", "--d", 64, "--N", "64,128", "--hardware", "h100", "--registers", "1M")
+    assert refused.exit_code == 2 and "the registers of an SM of H100" in refused.stderr
+
+
+def test_a_roofline_has_the_footprint_and_traffic_of_a_count(ask, iosim):
+    """Also FlashAttention-3's tile, which fits with registers only."""
+    shape = ("--N", 512, "--d", 128, "--acc-dtype", "fp32", "--hardware", "h100", "--registers", "64K", "--stages", 2)
+    names = (
+        "smem_peak_bytes",
+        "register_peak_bytes",
+        "sram_peak_bytes",
+        "limit",
+        "fits",
+        "read_bytes",
+        "write_bytes",
+        "ratio_to_floor",
+    )
+    for tiles in ("128x176", "best", "512x512"):
+        line = (*shape, "--schedule", "flash2,flash1", "--tiles", tiles)
+        counted, found = ask("count", *line)["results"], ask("roofline", *line)
+        rows = [row for row in found["results"] if row["launch"] == "all"]
+        assert [[row[name] for name in ("Br", "Bc", *names)] for row in rows] == [
+            [row[name] for name in ("Br", "Bc", *names)] for row in counted
+        ]
+        assert all("leave out --registers and --stages" in one["why"] for one in found["not_predicted"])
+        assert len(found["not_predicted"]) == 2 and found["problem"]["stages"] == 2
+        out = iosim("roofline", *line).stdout
+        assert "262144 B (256 KiB) of registers for tiles, 2 stages in flight" in out and "register bytes" in out
+    assert (rows[0]["fits"], rows[0]["limit"]) == (False, "shared memory")
+    plain = roofline(512, 128, "h100", tiles=(128, 176), schedules="flash2", acc_dtype="fp32")
+    assert [plain.rows[0].smem_peak_bytes, plain.rows[0].fits] == [plain.rows[0].sram_peak_bytes, False]
+    refused = iosim("roofline", *shape[:-4], "--registers", "1M")
+    assert refused.exit_code == 2 and "the registers of an SM of H100" in refused.stderr
+
+
+def test_generated_kernels_have_neither_registers_nor_stages(iosim):
+    for option in (("--registers", "64K"), ("--stages", 2)):
+        done = iosim("tune", "--N", 512, "--d", 64, "--by", "time", "--hardware", "h100", *option)
+        assert done.exit_code == 2 and "leave out both" in done.stderr
 
 
 def test_a_search_by_formulas_knows_one_sram_only():

@@ -63,7 +63,12 @@ EXAMPLES = {
     "hardware": ["", "h100", "t4"],
     "schedules": ["", "flash2"],
     "memory": [SIZES, f"{SIZES} --grid --tiles 16x16", "--N 64,128 --d 8 --heads 2"],
-    "crossover": [SIZES, f"{SIZES} --schedule flash2,standard", "--N 64 --d 4 --heads 2"],
+    "crossover": [
+        SIZES,
+        f"{SIZES} --schedule flash2,standard",
+        "--N 64 --d 4 --heads 2",
+        f"{SIZES} --registers 4K --stages 2",
+    ],
     "cache": [
         f"{SIZES} --tiles 8x8 --M 4KB",
         f"{SIZES} --tiles 8x8 --M 4KB,8KB --schedule flash1,flash2",
@@ -76,6 +81,7 @@ EXAMPLES = {
         "--N 512 --d 64 --hardware h100,t4 --decode",
         "--N 512 --d 64 --hardware t4 --tiles 64x64 --mask causal",
         "--N 64 --d 8 --hardware t4 --M 16B",
+        "--N 64 --d 8 --hardware t4 --registers 4K --stages 2 --M 4KB --tiles 64x64",
     ],
     "training": ["--N 512 --d 64 --tiles 16x16", "--N 512 --d 64 --M 64KB --unfused dropout"],
     "verify": [f"{VERIFY} --schedule flash1 --schedule flash2"],
