@@ -6,6 +6,7 @@ import graphlib
 import json
 import re
 import sys
+from dataclasses import replace
 from math import prod
 from statistics import median
 
@@ -93,6 +94,22 @@ def test_every_schedule_was_measured(folder):
     problems = [e.job.problem for e in evidence(folder, "family")]
     for has in (lambda p: p.latent, lambda p: p.kv_scales == "tensor", lambda p: p.kv_scales == "128"):
         assert sum(has(p) and p.gqa == "pack" for p in problems) >= 2
+
+
+@needs_measurements
+@pytest.mark.parametrize("folder", WHOLE, ids=lambda p: p.name)
+def test_what_the_page_says_of_cudnn_in_decoding(folder):
+    """Its grid and its stores are those of split-kv with packed heads, and its loads are a little more in each block."""
+    (found,) = (e for e in evidence(folder, "serving") if e.job.name == "torch-cudnn" and e.job.problem.N == 1)
+    p, first = replace(found.job.problem, gqa="pack", splits=32), found.kernels[0]
+    said = predict(find("split-kv"), p.packed, parse_tiles("16x128"))
+    stores = sum(2 * said.tensors[name][1] * 2 for name in ("Opart", "LSEpart"))
+    assert first.grid == (p.splits, p.kv_heads, 1)
+    assert stores <= first.store_bytes <= stores + said.write_slack_bytes
+    more = first.load_bytes - sum(2 * said.tensors[name][0] for name in ("Q", "K", "V"))
+    page = (ROOT / "docs" / "hardware" / "serving.md").read_text()
+    assert more % (p.splits * p.kv_heads) == 0 and f"reads {more // (p.splits * p.kv_heads):,} bytes more" in page
+    assert f"{more / first.load_bytes:.1%}".replace("%", " %") in page
 
 
 def trace_size(e):
