@@ -451,3 +451,32 @@ def test_on_a_gpu(ask):
         pytest.skip("no GPU, or no CuPy, is here")
     answer = ask("verify", "--N", 500, "--d", 64, "--heads", 2, "--tiles", "64x64", "--no-counters")
     assert answer["ok"] and all(row["device_words"] == row["words"] for row in answer["rows"])
+
+
+@pytest.mark.parametrize("line, says", [
+    (["--count-init"], "the host fills O, l and m"),
+    (["--tuned", "--gqa", "pack"], "generated kernels have these options"),
+    (["--tuned", "--latent", "--dv", 32], "generated kernels have these options"),
+    (["--schedule", "memory-efficient", "--kv-dtype", "fp8"], "others: flash1, flash2"),
+    (["--schedule", "flash2-bwd", "--latent"], "for attention's forward pass"),
+])  # fmt: skip
+def test_options_that_kernels_do_not_have_are_refused(iosim, line, says):
+    done = iosim("verify", "--N", 64, "--d", 64, "--tiles", "16x16", *line, "--from-ncu", KEPT)
+    assert done.exit_code == 2 and says in done.stderr and done.stdout == ""
+
+
+def test_a_kept_profile_of_latent_rows_in_pages(ask, tmp_path):
+    """Every option of the problem reaches the prediction: the bytes are those of rows of 656 bytes, read for each
+    query tile and share."""
+    p = Attention(1, 576, Nk=1024, dv=512, heads=32, kv_heads=1, gqa="pack", latent=True, kv_dtype="fp8",
+                  kv_scales="128", page_size=64, splits=2, dtype="bf16", acc_dtype="fp32")  # fmt: skip
+    found = predict(find("paged-split-kv"), p.packed, Tiling(32, 32))
+    assert found.read_bytes == 1024 * 656 + 16 * 4 + 2 * 32 * 576 * 2 + 2 * 32 * (512 + 1) * 4
+    path = kept(tmp_path, found.read_bytes, found.write_bytes)
+    path.write_text(path.read_text() + "".join(f'"1","k","{name}","byte","0"\n' for name in (
+        counters.LOADS, counters.FROM_L2, counters.STORES)))  # fmt: skip
+    sizes = {"N": 1, "d": 576, "Nk": 1024, "dv": 512, "heads": 32, "kv-heads": 1, "gqa": "pack", "kv-dtype": "fp8",
+             "kv-scales": 128, "page-size": 64, "splits": 2, "dtype": "bf16", "acc-dtype": "fp32"}  # fmt: skip
+    line = [part for name, value in sizes.items() for part in (f"--{name}", value)]
+    answer = ask("verify", *line, "--latent", "--schedule", "paged-split-kv", "--tiles", "32x32", "--from-ncu", path)
+    assert answer["ok"] and answer["rows"][0]["read_ratio"] == 1.0
