@@ -7,6 +7,7 @@ import sys
 from ..counting.given import problem
 from .answer import Output, answer_all, part_of, under_way
 from .options import (
+    SEED,
     named_command,
     outputs,
     problem_options,
@@ -21,7 +22,7 @@ from .options import (
 @problem_options
 @tiles_option("Br x Bc as 48x40.", default="16x16")
 @schedule_option()
-@text_option("--seed", "Seed of the random inputs.", default="0", show_default=True)
+@text_option("--seed", "Seed of the random inputs.", default="0", show_default=True, kind=SEED)
 @text_option("--dropout", "Probability that an element of P is dropped; --seed decides which ones.", metavar="P")
 @variant_options
 @outputs

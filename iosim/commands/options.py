@@ -136,11 +136,14 @@ def read_scales(text: str, option: str) -> object:
     return text if text in KV_SCALES else parse_count(text, option)
 
 
-COUNT, SIZE, PASSES = (Kind(read, ranges=True) for read in (read_count, read_size, read_passes))
+NUMERIC = (read_count, read_size, read_passes, read_seed, read_registers)
+COUNT, SIZE, PASSES, SEED, REGISTERS = (Kind(read, ranges=True) for read in NUMERIC)
 TYPE, MASK, TILES, GQA_KIND = Kind(read_type), Kind(read_mask, ";"), Kind(read_tiles), Kind(read_gqa)
 SCALES = Kind(read_scales)
-SEED, LISTS = Kind(read_seed, ranges=True), Kind(lambda text, option: text, ";")
+LISTS = Kind(lambda text, option: text, ";")
 SCHEDULE, HARDWARE, TEXT = Kind(read_schedules, listed=True), Kind(read_hardware), Kind(lambda text, option: text)
+ONE_OR_AXIS = (COUNT, SIZE, PASSES, SEED, REGISTERS, TYPE, HARDWARE)
+"""Kinds of options that take several values in some commands, and one in others."""
 
 # ---------------------------------------------------------------- options
 
@@ -298,7 +301,7 @@ variant_options = options(
 )  # fmt: skip
 chip_options = options(
     text_option("--registers", "Registers of a thread block that tiles may live in, as 64K (of 4 bytes) or 256KB "
-                "(default: none).", metavar="COUNT", heading=MEMORY, kind=Kind(read_registers, ranges=True)),
+                "(default: none).", metavar="COUNT", heading=MEMORY, kind=REGISTERS),
     text_option("--stages", "Tiles of the innermost loop that are in flight at a time (default: 1).", metavar="COUNT",
                 heading=MEMORY, kind=COUNT),
 )  # fmt: skip
@@ -486,7 +489,7 @@ class Command(click.Command):
                 return self.answered(ctx)
         except InputError as error:
             found.append(error)
-        faults = [*found, *self.unreadable(ctx), *self.missing(ctx), *self.contradictory(ctx)]
+        faults = [*self.lists(ctx), *found, *self.unreadable(ctx), *self.missing(ctx), *self.contradictory(ctx)]
         raise self.without_gpu(ctx, faults) or together(faults, example_of(self))
 
     def without_gpu(self, ctx: click.Context, faults: Sequence[InputError]) -> IosimError | None:
@@ -541,6 +544,21 @@ class Command(click.Command):
                 except InputError as fault:
                     found.append(fault)
         return found
+
+    def lists(self, ctx: click.Context) -> list[InputError]:
+        """A fault for each option that has several values where this command takes one."""
+        from ..counting.given import several
+        from ..sweeps.questions import QUESTIONS
+
+        name = str(ctx.info_name)
+        sweep = {"count": "iosim sweep", **{what: f"iosim sweep --what {what}" for what in QUESTIONS}}
+        hint = f"{sweep[name]} takes several" if name in sweep else f"run iosim {name} once for each"
+        texts = ((option, ctx.params.get(str(option.name))) for option in self.options_of(ctx))
+        return [
+            InputError(option.flag, text, "one value", hint)
+            for option, text in texts
+            if isinstance(text, str) and several(text) and option.name not in self.axes and option.kind in ONE_OR_AXIS
+        ]
 
     def contradictory(self, ctx: click.Context) -> list[InputError]:
         """The fault of options that can each be read but exclude each other."""

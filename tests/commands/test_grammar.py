@@ -292,6 +292,23 @@ def test_an_option_of_another_command_is_found(iosim):
     assert "a value after it" in faults(iosim("count", *PROBLEM, "--M"))
 
 
+@pytest.mark.parametrize("line, option, text, instead", [
+    ("report --N 64 --d 8 --M 1KB,2KB", "--M", "1KB,2KB", "run iosim report once for each"),
+    ("play --N 64,128 --d 8 --M 1KB", "--N", "64,128", "run iosim play once for each"),
+    ("trace --N 64 --d 8 --tiles best --M 1KB:4KB:x2", "--M", "1KB:4KB:x2", "run iosim trace once for each"),
+    ("trace --N 64 --d 8 --tiles best --hardware h100,t4", "--hardware", "h100,t4", "run iosim trace once for each"),
+    ("count --N 64,128 --d 8 --M 1KB", "--N", "64,128", "iosim sweep takes several"),
+    ("tune --N 64 --d 8 --M 1KB --dtype fp16,fp32", "--dtype", "fp16,fp32", "iosim sweep --what tune takes several"),
+    ("check --N 8 --d 8 --seed 1,2", "--seed", "1,2", "iosim sweep --what check takes several"),
+])  # fmt: skip
+def test_several_values_where_one_is_taken(line, option, text, instead, iosim):
+    """Also beside another fault."""
+    said = f"{option}: found {text!r}; allowed: one value; {instead}\n"
+    assert faults(iosim(*line.split())) == f"Error: {said}"
+    both = faults(iosim(*line.split(), "--heads", "x"))
+    assert both.startswith("Error: 2 faults\n") and f"  {said}" in both and "--heads: found 'x'" in both
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_fits_80_columns_and_what_is_needed_comes_first(name, iosim, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
