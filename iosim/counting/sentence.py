@@ -153,7 +153,7 @@ def distance_to_floor(share: float | None, M_bytes: int | None) -> str:
         return "No exact algorithm can move less." if M_bytes is None else "No algorithm of the class can move less."
     if M_bytes is None:
         return f"That is {excess(share)} times the compulsory words."
-    return f"It moves at most {at_most(share)} times what any algorithm of the class must move."
+    return f"It is within {at_most(share)} of the least that any algorithm of the class can move."
 
 
 def at_most(share: float) -> str:
@@ -289,4 +289,4 @@ def answer_of_floor(floor: Bound, known: dict[str, Bound]) -> str:
     found = f"the {best.kind}, moves" if "," in best.kind else f"the {best.kind} moves"
     if best.words == floor.words:
         return f"{text}, and {found} no more."
-    return f"{text}; {found} {best.words}, at most {at_most(best.words / floor.words)} times that."
+    return f"{text}; {found} {best.words}, within {at_most(best.words / floor.words)} of that."

@@ -32,9 +32,11 @@ LeastBytes = Callable[[int], float]
 class Question:
     """The question from which M on `below` moves less than `above`. Each is (names of schedules, tile rule).
 
-    `one` and `other` are the names that sentences give to the two sides.
+    `label` names the question in tables, JSON and CSV. `one` and `other` are the names that sentences give to the two
+    sides.
     """
 
+    label: str
     one: str
     other: str
     below: tuple[tuple[str, ...], str]
@@ -53,12 +55,43 @@ class Question:
 
 ALGORITHM_0 = (("standard",), "ideal")
 QUESTIONS = (
-    Question("Algorithm 1 with paper tiles (fit or not)", "Algorithm 0", (("flash1",), "paper"), ALGORITHM_0),
-    Question("flash1 (best tiles)", "Algorithm 0", (("flash1",), "best"), ALGORITHM_0),
-    Question("flash2 (best tiles)", "Algorithm 0", (("flash2",), "best"), ALGORITHM_0),
-    Question("flash2", "standard-tiled (best tiles)", (("flash2",), "best"), (("standard-tiled",), "best")),
-    Question("flash2", "small-cache (best tiles)", (("flash2",), "best"), (("small-cache",), "best")),
     Question(
+        "Algorithm 1 with paper tiles (fit or not) below Algorithm 0",
+        "Algorithm 1 with paper tiles (fit or not)",
+        "Algorithm 0",
+        (("flash1",), "paper"),
+        ALGORITHM_0,
+    ),
+    Question(
+        "flash1, best tiles, below Algorithm 0",
+        "flash1 (best tiles)",
+        "Algorithm 0",
+        (("flash1",), "best"),
+        ALGORITHM_0,
+    ),
+    Question(
+        "flash2, best tiles, below Algorithm 0",
+        "flash2 (best tiles)",
+        "Algorithm 0",
+        (("flash2",), "best"),
+        ALGORITHM_0,
+    ),
+    Question(
+        "flash2 below standard-tiled, best tiles",
+        "flash2",
+        "standard-tiled (best tiles)",
+        (("flash2",), "best"),
+        (("standard-tiled",), "best"),
+    ),
+    Question(
+        "flash2 below small-cache, best tiles",
+        "flash2",
+        "small-cache (best tiles)",
+        (("flash2",), "best"),
+        (("small-cache",), "best"),
+    ),
+    Question(
+        "flash2 below small-cache and small-cache-q, best tiles",
         "flash2",
         "small-cache and small-cache-q (best tiles)",
         (("flash2",), "best"),
@@ -101,7 +134,10 @@ def questions_of(names: Sequence[str]) -> list[Question]:
         raise InputError("--schedule", families, "two schedules of one family, because others compute something else")
     sides = [((s.name,), "ideal" if "ideal" in s.rules else "best") for s in chosen]
     labels = [names[0] + (" (fits or not)" if rule == "ideal" else "") for names, rule in sides]
-    return [Question(labels[a], labels[b], sides[a], sides[b]) for a, b in ((0, 1), (1, 0))]
+    return [
+        Question(f"{labels[a]} below {labels[b]}", labels[a], labels[b], sides[a], sides[b])
+        for a, b in ((0, 1), (1, 0))
+    ]
 
 
 def crossovers(problem: Attention, multiple: int = 1) -> list[Crossover]:
@@ -122,10 +158,10 @@ def crossover_of(question: Question, p: Attention, multiple: int = 1) -> Crossov
     most = max(most_below, most_above)
     M = first_below(below, above, most)
     if M is None:
-        return Crossover(question.text, p, None, smaller_M_bytes=last_below(below, above, most))
+        return Crossover(question.label, p, None, smaller_M_bytes=last_below(below, above, most))
     left, right = below(M), above(M)
     smaller = last_below(below, above, M - 1)
-    return Crossover(question.text, p, M, int(left), None if right == inf else int(right), smaller)
+    return Crossover(question.label, p, M, int(left), None if right == inf else int(right), smaller)
 
 
 def first_below(below: LeastBytes, above: LeastBytes, most: int) -> int | None:

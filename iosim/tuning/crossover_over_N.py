@@ -29,11 +29,12 @@ class OverN(NamedTuple):
     `N` in the row is the first N of the axis such that `below` moves less at it and at every larger one; None if there
     is none. `N_last` is the last N of the axis. `below_bytes` and `above_bytes` are the bytes that both move at N.
 
-    `first` is the first N of the axis. `earlier` is the largest N below the answer, or of all if there is none, at
-    which `below` moves less.
+    `text` is the statement that the answer makes true. `first` is the first N of the axis. `earlier` is the largest N
+    below the answer, or of all if there is none, at which `below` moves less.
     """
 
     row: Row
+    text: str
     first: int
     earlier: int | None
 
@@ -52,11 +53,11 @@ def answers_over_N(given: Given, M: str, asked: Sequence[Question], multiple: in
         below, above = side(*question.below), side(*question.above)
         N = first_below(below, above)
         earlier = [n for n in below if moves_less(below[n], above[n]) and (N is None or n < N)]
-        about: Row = {"question": question.text, "N": N, "N_last": max(below), "d": p.d}
+        about: Row = {"question": question.label, "N": N, "N_last": max(below), "d": p.d}
         about |= {"dtype": p.dtype, "acc_dtype": p.acc_dtype, "M_bytes": parse_bytes(M, p.word_bytes)}
         moved = {"below_bytes": None if N is None else below[N], "above_bytes": None if N is None else above[N]}
         row: Row = {**about, **moved, **{name: str(getattr(p, name)) for name in unusual_fields(p)}}
-        found.append(OverN(row, min(below), max(earlier, default=None)))
+        found.append(OverN(row, question.text, min(below), max(earlier, default=None)))
     return found
 
 

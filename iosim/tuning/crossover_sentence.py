@@ -22,7 +22,7 @@ def answer_lines(asked: Sequence[Question], found: Sequence[Crossover], multiple
     """A sentence for each question. For several problems it gives the range of M in units of d^2 words."""
     lines = []
     for question in asked:
-        answers = [c for c in found if c.question == question.text]
+        answers = [c for c in found if c.question == question.label]
         if len(answers) == 1:
             lines.append(about_one(question, answers[0], multiple))
         elif answers:
@@ -90,8 +90,8 @@ def lines_over_N(found: Sequence[OverN]) -> list[str]:
 
 def line_over_N(found: OverN) -> str:
     """The sentence about one answer: the N of the axis at which this is so."""
-    row, first, earlier = found
-    text, start, last = row["question"], row["N"], row["N_last"]
+    row, text, first, earlier = found
+    start, last = row["N"], row["N_last"]
     about = f"(M = {row['M_bytes']} B, d = {row['d']}, {row['dtype']})"
     if start is None and earlier is None:
         return f"{text} at no N up to {last} {about}."

@@ -273,10 +273,10 @@ def test_registers_change_where_two_schedules_cross(ask, iosim):
         ("crossover", "--N", 1024, "--d", 64, "--registers", "64K", "--stages", 2),
     ]
     found = [{row["question"]: row["M_bytes"] for row in ask(*line)["crossovers"]} for line in lines]
-    name = "flash2 (best tiles) moves less than Algorithm 0"
+    name = "flash2, best tiles, below Algorithm 0"
     assert [one[name] for one in found] == [2 * (34 * 64 + 32 * 67), 2 * 36 * 64]
     assert (
-        set(found[0]) - set(found[1]) == {q.text for q in QUESTIONS if "small-cache" in q.text} and len(found[1]) == 4
+        set(found[0]) - set(found[1]) == {q.label for q in QUESTIONS if "small-cache" in q.label} and len(found[1]) == 4
     )
     assert "Not asked with registers or stages: flash2 moves less than small-cache" in iosim(*lines[1]).stdout
     over_N = ask(

@@ -285,7 +285,7 @@ def test_crossovers_agree_with_the_break_even_points_of_the_sources(ask):
     for row in ask("crossover", "--N", 8192, "--d", "64,128")["crossovers"]:
         if row["question"].startswith("Algorithm 1 with paper"):
             assert 2.9 < row["M_over_d2"] < 3.1
-        if row["question"].startswith("flash2 (best tiles) moves less than Algorithm 0"):
+        if row["question"].startswith("flash2, best tiles, below Algorithm 0"):
             assert 1.0 < row["M_over_d2"] < 1.06
 
 
