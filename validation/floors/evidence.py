@@ -144,14 +144,16 @@ def row(search: str, x: Instance, found: str, words: int, note: str) -> dict[str
     return dict(zip(FIELDS, values, strict=True))
 
 
-def rows(short: bool, limit: int, work: int, only: str | None = None) -> Iterator[dict[str, object]]:
-    """All rows, as they are found; of one search if `only` names it."""
+def rows(
+    short: bool, limit: int, work: int, only: str | None = None, part: slice = slice(None)
+) -> Iterator[dict[str, object]]:
+    """All rows, as they are found; of one search if `only` names it. `part` says which instances of each search."""
     with tempfile.TemporaryDirectory() as folder:
         pebble, adversary = build("pebble", Path(folder)), build("adversary", Path(folder))
-        for x in tiny(short) if only != "orders" else ():
+        for x in list(tiny(short))[part] if only != "orders" else ():
             found, words, states = ask(pebble, x, limit)
             yield row("exact", x, found, int(words), states)
-        for x in larger(short) if only != "exact" else ():
+        for x in list(larger(short))[part] if only != "exact" else ():
             events = sum(map(sum, x.visible())) * (x.d + x.dv)
             tries = [ask(adversary, x, max(200, work // events), seed) for seed in (1, 2)]
             words, start = min(tries, key=lambda found: int(found[0]))

@@ -123,13 +123,19 @@ static State canonical(State s) {
 
 // What can no longer be of use is dropped, and what must still be read is a lower bound on the cost to come.
 static std::vector<Set> part_of_row, part_of_output;   // of row i; of output (i,m)
-static Set column_k(int j) { Set s = 0; for (int m = 0; m < d; m++) s |= bit(word('k', j, m, 0)); return s; }
+static std::vector<Set> whole, of_q, of_k, of_v;        // the words of output (i,m), q (i,m), k (j,m) and v (j,m)
+static void find_words() {                             // once: the search needs them in every state
+    for (int i = 0; i < N; i++) for (int m = 0; m < dv; m++) whole.push_back(sees[i] ? bit(word('o', i, m, sees[i])) : 0);
+    for (int i = 0; i < N; i++) for (int m = 0; m < d; m++) of_q.push_back(bit(word('q', i, m, 0)));
+    for (int j = 0; j < Nk; j++) for (int m = 0; m < d; m++) of_k.push_back(bit(word('k', j, m, 0)));
+    for (int j = 0; j < Nk; j++) for (int m = 0; m < dv; m++) of_v.push_back(bit(word('v', j, m, 0)));
+}
 static State cleaned(State s) {
     int open_rows = 0;
     for (int i = 0; i < N; i++) {
         bool open = false;
         for (int m = 0; m < dv; m++) {
-            bool made = s.slow & bit(word('o', i, m, sees[i]));
+            bool made = s.slow & whole[i * dv + m];
             if (sees[i] && !made) open = true;
             if (made) { Set gone = part_of_output[i * dv + m]; s.fast &= ~gone; s.slow &= ~gone; }
         }
@@ -139,11 +145,11 @@ static State cleaned(State s) {
     for (int j = 0; j < Nk; j++) {
         bool used = false;
         for (int i = 0; i < N; i++) if ((open_rows >> i & 1) && (sees[i] >> j & 1)) used = true;
-        if (!used) s.fast &= ~column_k(j);
+        for (int m = 0; m < d && !used; m++) s.fast &= ~of_k[j * d + m];
         for (int m = 0; m < dv && !mla; m++) {
             used = false;
-            for (int i = 0; i < N; i++) if ((sees[i] >> j & 1) && !(s.slow & bit(word('o', i, m, sees[i])))) used = true;
-            if (!used) s.fast &= ~bit(word('v', j, m, 0));
+            for (int i = 0; i < N; i++) if ((sees[i] >> j & 1) && !(s.slow & whole[i * dv + m])) used = true;
+            if (!used) s.fast &= ~of_v[j * dv + m];
         }
     }
     return s;
@@ -154,13 +160,13 @@ static int still_to_read(State s) {
     for (int i = 0; i < N; i++) for (int j = 0; j < Nk; j++) if (sees[i] >> j & 1) {
         bool wanted = false;
         for (int m = 0; m < dv; m++) {
-            if (s.slow & bit(word('o', i, m, sees[i]))) continue;
+            if (s.slow & whole[i * dv + m]) continue;
             if (held & has_key[(i * dv + m) * Nk + j]) continue;
-            needed |= bit(word('v', j, m, 0));
+            needed |= of_v[j * dv + m];
             wanted = true;
         }
         if (wanted) for (int m = 0; m < d; m++)
-            if (!(held & has_column[(i * Nk + j) * d + m])) needed |= bit(word('q', i, m, 0)) | bit(word('k', j, m, 0));
+            if (!(held & has_column[(i * Nk + j) * d + m])) needed |= of_q[i * d + m] | of_k[j * d + m];
     }
     return __builtin_popcountll(needed & ~s.fast);
 }
@@ -228,6 +234,7 @@ int main(int argc, char** argv) {
     mla = argc > 9;
     build();
     find_symmetries();
+    find_words();
     part_of_row.assign(N, 0); part_of_output.assign(N * dv, 0);
     has_key.assign(N * dv * Nk, 0); has_column.assign(N * Nk * d, 0);
     for (size_t w = 0; w < words.size(); w++) {
