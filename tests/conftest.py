@@ -1,6 +1,8 @@
-"""Fixtures for all tests, and the marks `needs` and `long` (CONTRIBUTING.md says which command runs what)."""
+"""Fixtures for all tests, and the marks `needs`, `long` and `early` (CONTRIBUTING.md says which command runs what)."""
 
+import gc
 import json
+import os
 from importlib.util import find_spec
 
 import nvrtc
@@ -13,10 +15,25 @@ from iosim.commands.cli import main
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")  # no test fails because the machine is busy
 
+gc.disable()  # until all tests are found: they stay, so there is nothing to collect
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # dozens of tests start `python -m iosim`: it is compiled once
+
+
+def pytest_configure(config):
+    """Keep the order of the files under `--dist loadscope`. By itself xdist starts with those that have most tests."""
+    config.option.loadscopereorder = False
+
+
+def pytest_collection_finish():
+    gc.freeze()
+    gc.enable()
+
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects
 def pytest_collection_modifyitems(items):
-    """Mark tests that need more than the extra `test` installs as long, and skip them if that is missing."""
+    """Mark tests that need more than the extra `test` installs as long, and skip them if that is missing. Put early
+    tests first."""
+    items.sort(key=lambda item: item.get_closest_marker("early") is None)
     for item in items:
         for mark in list(item.iter_markers("needs")):
             item.add_marker(pytest.mark.long)

@@ -122,6 +122,7 @@ def test_exact_search_and_search_over_orders_agree(tmp_path):
             assert int(evidence.ask(adversary, x, 6000, 1)[0]) == int(words), x
 
 
+@pytest.mark.early
 class AllOfTheEvidence:
     """One part of all instances. Each part is a class, so that `--dist loadscope` gives them to several workers."""
 

@@ -11,6 +11,8 @@ from paths import TESTS
 
 from iosim.commands.cli import COMMANDS, main
 
+pytestmark = pytest.mark.early
+
 AMOUNTS = [(24, 0.5), pytest.param(150, 5, marks=pytest.mark.long)]  # lines and CPU seconds, whichever comes first
 HUGE = ["16777216", str(2**30), str(2**48)]
 COUNTS = ["1", "2", "7", "8", "16", "31", "40"]

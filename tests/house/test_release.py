@@ -16,7 +16,7 @@ import iosim
 
 README = (ROOT / "README.md").read_text()
 LARGEST_SDIST = 5_000_000
-pytestmark = pytest.mark.needs("build")
+pytestmark = [pytest.mark.needs("build"), pytest.mark.early]
 
 
 def run(*command, **more):

@@ -146,6 +146,7 @@ def assert_predictions_are_those_of_today(pairs, folder):
         assert new["seconds_predicted"] == pytest.approx(float(old["seconds_predicted"]))
 
 
+@pytest.mark.early
 class TestATenth:
     """Every tenth of the small traces. A class by itself, so that `--dist loadscope` gives it to a worker of its own."""
 
@@ -156,6 +157,7 @@ class TestATenth:
         assert_predictions_are_those_of_today(pairs[::10], folder)
 
 
+@pytest.mark.early
 class TestAtTheEnds:
     """The small traces of the least and the largest sizes. A shape that two GPUs share is replayed on the first."""
 
@@ -171,6 +173,7 @@ class TestAtTheEnds:
             seen.update(shapes)
 
 
+@pytest.mark.early
 class AllPredictions:
     """One part of all small traces. Each part is a class, so that `--dist loadscope` gives them to several workers."""
 
@@ -191,6 +194,7 @@ for part in range(EIGHTHS):
 
 @needs_measurements
 @pytest.mark.long
+@pytest.mark.early
 class TestAtTheEdgeOfTheL2:
     """Shapes whose DRAM bytes depend on the addresses of the arrays, as the model says; traces of any size."""
 

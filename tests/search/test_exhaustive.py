@@ -19,6 +19,8 @@ from iosim.search import outer_tile_under_mask
 from iosim.search.best import best_tiles, footprint
 from iosim.tuning.curve import curve, exact, step_at
 
+pytestmark = pytest.mark.early
+
 TILED = [s.name for s in SCHEDULES.values() if "ideal" not in s.rules]
 SKIPPING = [name for name in TILED if SCHEDULES[name].skips]
 WIDTHS = ["fp8", "fp16", "fp32", "fp64"]

@@ -18,6 +18,8 @@ from iosim.counting.count import run
 from iosim.masks import parse_mask
 from iosim.tuning.crossover import QUESTIONS, crossover_of, first_below, traffic_against_M
 
+pytestmark = pytest.mark.early
+
 BASE = ["tune", "--N", 8192, "--d", 128]
 SMALL = [x for n in ("small-cache", "small-cache-q", "standard-square", "flash1", "flash2", "standard-tiled",
                      "memory-efficient") for x in ("--schedule", n)]  # fmt: skip

@@ -21,6 +21,8 @@ from iosim.tuning.curve import exact, free_steps, most_blocks, step_at
 from iosim.tuning.least import space_of, tune
 from iosim.tuning.thread_blocks import blocks
 
+pytestmark = pytest.mark.early
+
 SPACE = [s.name for s in space_of((), Attention(8, 4)) if exact(s, Attention(8, 4), 2)]
 MASKED = Attention(8, 4, mask=parse_mask("causal"))
 SPACE_MASKED = [s.name for s in space_of((), MASKED) if exact(s, MASKED, 2)]
