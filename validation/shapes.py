@@ -142,13 +142,14 @@ def family() -> list[Job]:
     flash_mla = replace(latent, kv_dtype="fp8", kv_scales="128", page_size=64, splits=8)
     grouped = Attention(1, 128, Nk=20000, heads=32, kv_heads=8, gqa="pack", splits=16, **types)
     tensor = replace(grouped, kv_dtype="fp8", kv_scales="tensor")
+    rows_of_cache = Attention(4096, 576, Nk=65536, dv=512, latent=True, kv_dtype="fp8", kv_scales="128", **types)
     chosen = Attention(64, 128, Nk=8192, heads=16, kv_heads=1, gqa="pack", top_k=16, key_block=64, **types)
     rows = [
         ("flash2", "64x16", latent), ("split-kv", "32x32", replace(latent, splits=8)), ("flash2", "64x16", flash_mla),
         ("paged-split-kv", "32x32", flash_mla), ("paged", "16x16", replace(grouped, page_size=16)),
         ("split-kv", "16x64", tensor), ("paged-split-kv", "16x64", replace(tensor, page_size=128)),
         ("flash2", "64x64", Attention(2048, 128, heads=8, kv_dtype="fp8", kv_scales="64", **types)),
-        ("selected", "16x64", chosen),
+        ("selected", "16x64", chosen), ("cache-write", "1x1", rows_of_cache),
     ]  # fmt: skip
     large = Attention(2048, 64, heads=8, **types)
     rows += [(name, "64x64", large) for name in ("flash1-bwd", "flash2-bwd", "flash2-bwd-second-pass")]

@@ -273,6 +273,21 @@ def indexer_bounds(p: Attention, M_words: int | None, attainable: int | None) ->
     ]  # fmt: skip
 
 
+def cache_bounds(p: Attention, M_words: int | None, attainable: int | None) -> list[Bound]:
+    """The words that any write of new rows moves: each row and its slot once, and the row with its scales in the
+    cache."""
+    rope = p.d - p.dv if p.rope_apart else 0
+    scaled = [p.d - rope, *([] if p.latent else [p.dv])]
+    scales = sum(-(-width // p.scale_words) for width in scaled) if p.scale_words else 0
+    row = 2 * (sum(scaled) + rope) + 1 + scales
+    once = len(scaled) if p.kv_scales == "tensor" else 0
+    least = p.batch * p.kv_heads * (p.N * row + once)
+    return [
+        Bound("cache: compulsory", least, "floor", "rows and their slots read once, written once", "always", True),
+        counted("cache: attainable", attainable, bool(M_words)),
+    ]
+
+
 def selected_bounds(p: Attention, M_words: int | None, attainable: int | None) -> list[Bound]:
     """The least traffic counted for attention to chosen blocks. No bound has been published."""
     return [counted("selected: attainable", attainable, bool(M_words))]
@@ -284,6 +299,7 @@ BOUNDS_BY_FAMILY: dict[str, BoundsOfFamily] = {
     "linear": linear_bounds,
     "selected": selected_bounds,
     "indexer": indexer_bounds,
+    "cache": cache_bounds,
     "backward": backward_bounds,
 }
 # Families other than the forward pass of attention. They have no ratio to N^2 d^2 / M or to Algorithm 0.

@@ -7,7 +7,7 @@
 typedef float fp32;
 struct fp16 { unsigned short bits; };
 struct bf16 { unsigned short bits; };
-struct fp8 { unsigned char bits; };  // E4M3, only read
+struct fp8 { unsigned char bits; };  // E4M3
 struct __align__(16) Raw16 { unsigned word[4]; };
 
 DEVICE float to_float(float x) { return x; }

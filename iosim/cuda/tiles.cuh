@@ -4,6 +4,16 @@
 // Words of type int, which are entries of a table.
 DEVICE float to_float(int x) { return (float)x; }
 DEVICE void from_float(float x, int& result) { result = (int)x; }
+// E4M3, rounded to nearest even; what is larger than 448 becomes 448. Below 2^-6 words are multiples of 2^-9: adding 2^23
+// rounds them.
+DEVICE void from_float(float x, fp8& result) {
+    const float size = fminf(fabsf(x), 448.0f);
+    const unsigned word = __float_as_uint(size);
+    const unsigned normal = ((word + 0x7ffff + (word >> 20 & 1)) >> 20) - 960;
+    const unsigned small = __float_as_uint(size * 512.0f + 8388608.0f) & 15;
+    const unsigned bits = x != x ? 0x7f : size < 0.015625f ? small : normal;
+    result.bits = (unsigned char)(bits | (__float_as_uint(x) >> 31 << 7));
+}
 
 // 16 bytes as floats, and back.
 DEVICE void unpack(Raw16 raw, float* x, float) {
@@ -32,6 +42,18 @@ DEVICE Raw16 packed(const float* x, int) {
     Raw16 raw;
 #pragma unroll
     for (int k = 0; k < 4; ++k) raw.word[k] = (unsigned)(int)x[k];
+    return raw;
+}
+DEVICE Raw16 packed(const float* x, fp8) {  // 16 words
+    Raw16 raw;
+#pragma unroll
+    for (int k = 0; k < 4; ++k) raw.word[k] = 0;
+#pragma unroll
+    for (int k = 0; k < 16; ++k) {
+        fp8 word;
+        from_float(x[k], word);
+        raw.word[k / 4] |= (unsigned)word.bits << k % 4 * 8;
+    }
     return raw;
 }
 template <class T> DEVICE Raw16 packed(const float* x, T) {

@@ -99,6 +99,9 @@ def shapes() -> Iterator[tuple[str, str, ProblemFields, str, int]]:
     yield "flash2", "20x12", {**RAGGED, "dtype": "fp32", "kv_dtype": "fp8", "kv_scales": "16"}, "window:50", 1
     for name, n in (("flash1", 0), ("flash2", 1), ("split-kv", 2), ("paged-split-kv", 1), ("paged-split-kv", 2)):
         yield name, "16x16", {**CACHES[n], **EXAMPLE_TYPES["fp16"]}, "dense", 1
+    for scales in ("128", "tensor"):
+        new: ProblemFields = {"N": 50, "Nk": 300, "d": 576, "dv": 512, "latent": scales == "128"}
+        yield "cache-write", "1x1", {**new, "kv_dtype": "fp8", "kv_scales": scales, "dtype": "bf16"}, "dense", 1
     mla: ProblemFields = {**CACHES[1], "top_k": 64, "key_block": 1, **EXAMPLE_TYPES["fp16"]}
     chunk: ProblemFields = {**CHUNK, "top_k": 8, "key_block": 32, **EXAMPLE_TYPES["fp16"]}
     for sizes in (mla, chunk):

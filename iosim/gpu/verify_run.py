@@ -176,6 +176,8 @@ def tiles_of(schedule: Schedule, problem: Attention, choice: Choice) -> Tiling:
         from .tuned.launch import tuned
 
         return tuned(schedule.name, problem).tiling
+    if "ideal" in schedule.rules:  # it has no tiles to choose
+        return Tiling(1, 1)
     if choice.tiles not in (None, "best"):
         return parse_tiles(choice.tiles)
     if choice.M is None:

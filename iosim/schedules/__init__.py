@@ -17,6 +17,7 @@ FILES = {
     "matmul": ("matmul-naive", "matmul-tiled", "matmul-tiled-a", "matmul-tiled-b"),
     "selected": ("selected", "selected-keys-outside"),
     "indexer": ("indexer",),
+    "cache_write": ("cache-write",),
     "linear": ("linear", "linear-causal", "local-gather"),
 }  # their order in lists
 SCHEDULES.expect(FILES)

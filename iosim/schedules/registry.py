@@ -277,10 +277,13 @@ def outputs_of(schedule: Schedule, problem: Attention) -> list[str]:
         return []
 
 
+LATENT_FAMILIES = ("attention", "selected", "cache")  # whose rows of K may hold V
+
+
 def check_cache(schedule: Schedule, problem: Attention) -> None:
     """Raise InputError for keys and values that the schedule cannot read: of another type than Q, with scales, or
     latent if it is not a forward pass of attention."""
-    if problem.latent and schedule.family not in ("attention", "selected"):
+    if problem.latent and schedule.family not in LATENT_FAMILIES:
         raise InputError("--latent", "given", f"not with --schedule {schedule.name}", "for attention's forward pass")
     rows = [("--kv-dtype", problem.cache_dtype, problem.dtype), ("--kv-scales", problem.kv_scales, "none")]
     for option, found, usual in rows:

@@ -129,6 +129,27 @@ template <class I, class S> STEP largest(const I& index, const S& s) {
     });
 }
 
+// ---------------------------------------------------------------- rows of a cache
+
+template <class Y, class X> STEP copied(const Y& y, const X& x) {
+    own_pieces<1>(y, y.rows, [&](int r, int c) { y.set(r, c, x.get(r, c)); });
+}
+
+// The largest absolute value of each `words` columns over 448, the largest number of FP8; 1 for zeros
+template <class S, class X> STEP block_scales(const S& s, const X& x, float words) {
+    own_pieces<1>(s, s.rows, [&](int r, int c) {
+        float most = 0.0f;
+        for (int k = c * (int)words; k < min((c + 1) * (int)words, x.cols); ++k) most = fmaxf(most, fabsf(x.get(r, k)));
+        s.set(r, c, most > 0.0f ? most / 448.0f : 1.0f);
+    });
+}
+
+template <class Y, class X, class S> STEP quantised(const Y& y, const X& x, const S& scales, float words) {
+    own_pieces<1>(y, y.rows, [&](int r, int c) {
+        y.set(r, c, x.get(r, c) / scales.get(min(r, scales.rows - 1), min(c / (int)words, scales.cols - 1)));
+    });
+}
+
 // ---------------------------------------------------------------- linear attention: state (d, dv), z (d)
 
 // phi(x) = elu(x) + 1

@@ -68,6 +68,41 @@ def largest(index: Array, s: Array) -> None:
     index[...] = (-s).argsort(axis=1, kind="stable")[:, : index.shape[1]]
 
 
+# ---------------------------------------------------------------- rows of a cache
+
+LARGEST_FP8 = 448.0  # E4M3
+
+
+@work()
+@Cost(operations=(1,), timed_as="denormalise", reads_whole=(1,))
+def copied(y: Array, x: Array) -> None:
+    """Y = X, in the type of Y: both of any shape."""
+    y[...] = x
+
+
+@work(other=lambda s, x, words: [x, s])
+@Cost(operations=(1,), timed_as="normalise", reads_whole=(1,))
+def block_scales(s: Array, x: Array, words: Array) -> None:
+    """The scale of each `words` columns of X: their largest absolute value over 448, the largest number of FP8 (E4M3);
+    1 for zeros. s (rows, ceil(d / words)), x (rows, d)."""
+    import numpy as np
+
+    step = int(words)
+    for block in range(s.shape[1]):
+        s[:, block] = np.abs(x[:, block * step : (block + 1) * step]).max(axis=1) / LARGEST_FP8
+    s[s == 0] = 1
+
+
+@work(other=lambda y, x, scales, words: [y])
+@Cost(operations=(1,), timed_as="denormalise", reads_whole=(1, 2))
+def quantised(y: Array, x: Array, scales: Array, words: Array) -> None:
+    """Y = X / scales: y and x (rows, d), scales (rows, ceil(d / words)) or one row for all; each is for `words`
+    columns."""
+    import numpy as np
+
+    y[...] = x / scales[:, np.arange(x.shape[1]) // int(words)]
+
+
 # ---------------------------------------------------------------- softmax in passes: s (rows, keys), m and l (rows,)
 
 

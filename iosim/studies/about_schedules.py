@@ -11,7 +11,7 @@ from ..core.tiling import Tiling
 from ..core.watchers import Traffic
 from ..masks import parse_mask
 from ..schedules import SCHEDULES, Schedule, find
-from ..schedules.registry import LETTERS, narrowed
+from ..schedules.registry import LATENT_FAMILIES, LETTERS, narrowed
 from ..tables import Row
 
 SMALL, TILES = Attention(16, 8, dtype="fp32", page_size=4, key_block=4, top_k=2), Tiling(8, 8)
@@ -76,7 +76,7 @@ def options_that_matter(schedule: Schedule, problem: Attention, traffic: Traffic
     ignored: list[str] = []
     for option, (field, value) in TRIED.items():
         asked, changed = narrowed(problem, **{field: value}), Traffic()
-        if field == "latent" and schedule.family not in ("attention", "selected"):
+        if field == "latent" and schedule.family not in LATENT_FAMILIES:
             continue
         if getattr(schedule.about(asked), field) is value:
             Machine(asked, changed).run(schedule, TILES)

@@ -74,6 +74,14 @@ CHOICES = [
 ]
 CASES += [(SCHEDULES[name], p.packed, t) for name in ("selected", "selected-keys-outside") for p, t in CHOICES]
 
+ROWS = [
+    Attention(5, 48, dv=32, Nk=9, dtype="bf16", kv_scales="16", **FP8, latent=True),
+    Attention(6, 32, dv=7, Nk=6, heads=2, dtype="fp16", kv_scales="tensor", **FP8),
+    Attention(3, 13, dv=10, Nk=8, dtype="fp32", kv_dtype="fp16"),
+    Attention(4, 9, dv=5, Nk=7, dtype="fp32", kv_scales="4", **FP8),
+]
+CASES += [(SCHEDULES["cache-write"], p, Tiling(1, 1)) for p in ROWS]
+
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory):

@@ -40,6 +40,8 @@ PROGRAMS = {
     "flash2 with scales, ragged": program("flash2", "20x12", d=24, kv_dtype="fp8", kv_scales="8", **FP32),
     "selected": program("selected", "16x16", N=32, d=64, top_k=8, key_block=32, choice_rows=16, count=True, **FP16),
     "selected-keys-outside": program("selected-keys-outside", "1x1", N=32, d=64, top_k=8, key_block=32, choice_rows=16, **FP16),
+    "rows of FlashMLA": program("cache-write", "1x1", N=4, Nk=64, d=576, dv=512, latent=True, kv_dtype="fp8",
+                                kv_scales="128", **BF16),
     "indexer": program("indexer", "64x64", N=64, Nk=512, d=128, top_k=64, choice_rows=64, kv_dtype="fp8", kv_scales="128",
                        count=True, **BF16),
     "documents": program("block-sparse-q", "64x64", d=64, mask="documents:300,24,700&(chunk:256|sink:4)", **FP16),
