@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, cast
 
 from ..errors import FoldingError
 from .arrays import smaller
+from .dependent_tiles import Span
 from .machine import Machine, Tile
 from .problem import Attention
 from .shapes import same
 
 if TYPE_CHECKING:
-    from .dependent_tiles import Span
     from .typing import MaskLine, Shape, Size, SizeClasses, Watcher
 
 
@@ -187,11 +187,21 @@ class Folded(Machine):
         return Group(occurring([(lines(False), {tile: size}), (lines(True), {tile: length % size})]))
 
 
+class Unsummed(Folded):
+    """A folded machine that sums no words. It is for those who ask only for the room of blocks, which need no sum."""
+
+    def total(self, shape: Shape, where: MaskLine | None = None) -> Size:
+        for x in shape:
+            if isinstance(x, Span):  # to sum its sizes is to check that they are known
+                return super().total(shape, where)
+        return 0
+
+
 def joined(tile: Tile, groups: dict[Tile, Group]) -> dict[Tile, Group]:
     """The groups, with `tile` added to the group of the tile that it depends on (core/dependent_tiles.py)."""
     if tile in groups:
         return groups
-    span = cast("Span", tile)
+    span = cast(Span, tile)
     group = Group(span.rows(groups[span.tile].rows))
     return {**groups, **dict.fromkeys(group.tiles, group)}
 

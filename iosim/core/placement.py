@@ -19,7 +19,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
 from .arrays import anywhere, choose, larger, plus
-from .folded import Folded
+from .folded import Unsummed
 from .machine import Block, Tile
 from .watchers import Footprint
 
@@ -120,7 +120,7 @@ def subsets(names: list[str]) -> Iterator[frozenset[str]]:
         yield from map(frozenset, combinations(names, size))
 
 
-class Placing(Folded):
+class Placing(Unsummed):
     """A folded machine that records the blocks of each launch, and which of them must lie in shared memory."""
 
     def __init__(self, problem: Attention[Size]):

@@ -45,10 +45,11 @@ def shape_of(tensor: str, tiles: tuple[Tile, ...], tensors: Mapping[str, Tensor]
     if len(tiles) > len(axes):
         raise ScheduleError(f"{tensor} has {len(axes)} axes; {len(tiles)} tiles were given")
     for tile, axis in zip(tiles, axes, strict=False):
-        if not hasattr(tile, "length"):
+        length = getattr(tile, "length", None)
+        if length is None:
             raise ScheduleError(f"{tensor} is indexed by tiles of chip.tiles, not by {tile!r}")
-        if not same(tile.length, axis):
-            raise ScheduleError(f"a tile of an axis of {tile.length} cannot index {tensor}'s axis of {axis}")
+        if length is not axis and not same(length, axis):
+            raise ScheduleError(f"a tile of an axis of {length} cannot index {tensor}'s axis of {axis}")
     return (*tiles, *axes[len(tiles) :])
 
 

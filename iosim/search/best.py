@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast, overload
 
 from ..core.arrays import anywhere, choose, larger
-from ..core.folded import Folded
+from ..core.folded import Unsummed
 from ..core.problem import DENSE, Attention, with_mask
 from ..core.tiling import Tiling
 from ..core.watchers import Capacity, Footprint
@@ -30,7 +30,7 @@ def footprint(schedule: ScheduleLike | ScheduleText, problem: Attention[Size], t
 
         return placed(schedule, with_mask(problem), tiling)
     capacity = Capacity()
-    Folded(with_mask(problem), capacity).run(schedule, tiling)
+    Unsummed(with_mask(problem), capacity).run(schedule, tiling)
     return footprint_of(capacity)
 
 

@@ -222,7 +222,8 @@ def test_best_tiles_respect_both_limits(name, room, stages):
     p = Attention(30, 8, Nk=26, acc_dtype="fp32", register_bytes=room, stages=stages)
     schedule = find(name)
     tilings = [Tiling(i, j) for i in range(1, 31) for j in range(1, 27)]
-    needs = [(int(measure(schedule, p, t)["total_bytes"]), footprint(schedule, p, t).smem_bytes) for t in tilings]
+    counts = [measure(schedule, p, t) for t in tilings]
+    needs = [(int(counted["total_bytes"]), counted["smem_peak_bytes"]) for counted in counts]
     for M in (400, 1000, 2500):
         fitting = [total for total, smem in needs if smem <= M]
         best = best_tiles(schedule, p, M)
