@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .tables import table
 from .units import binary, format_megabytes
@@ -46,8 +45,7 @@ class ByteCell(int):
     __repr__ = __str__
 
 
-@dataclass(frozen=True)
-class Grid:
+class Grid(NamedTuple):
     """A table for people.
 
     `spare` names the columns that a narrow terminal may leave out, in the order in which they are left out. `best` are
@@ -72,8 +70,7 @@ def plain(pieces: Pieces) -> str:
 # ---------------------------------------------------------------- what a terminal shows
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(NamedTuple):
     """The columns that are shown, with their widths, and those that are left out."""
 
     widths: dict[str, int]

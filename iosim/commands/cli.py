@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import errno
+import gc
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,10 +13,9 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from .. import __version__
 from ..errors import InputError, IosimError, ScheduleError, suggestion
 from ..progress import want_progress
-from .options import LOADED, load_option
+from .options import LOADED, help_option, load_option, version_option
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -58,6 +59,9 @@ class Failure(click.ClickException):
 
 class Commands(click.Group):
     """The commands by name. A command's file is loaded when it is asked for. A misspelt name gets a suggestion."""
+
+    def get_help_option(self, ctx: click.Context) -> click.Option:
+        return help_option
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -179,9 +183,9 @@ def ended_by_signals() -> Iterator[None]:
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="iosim")
 def main() -> None:
     """How many words an attention schedule moves between HBM and an SRAM of M words, exactly."""
 
 
-main.params.append(load_option)
+main.params += [version_option, load_option]
+atexit.register(gc.freeze)  # what is frozen is left out of Python's last search for garbage: a tenth of `iosim count`

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from .. import __version__
 from ..errors import InputError, IosimError, MissingError, suggestion
 from .answer import Output, say
 
@@ -383,6 +384,22 @@ load_option = Option(
 )  # fmt: skip
 
 
+def telling(text_of: Callable[[click.Context], str], *names: str, text: str) -> click.Option:
+    """An option that writes a text and ends. click has such options for the help and the version, but looks for
+    translations of theirs, for which Python loads `locale`."""
+
+    def tell(ctx: click.Context, option: click.Parameter, asked: bool) -> None:
+        if asked and not ctx.resilient_parsing:
+            click.echo(text_of(ctx), color=ctx.color)
+            ctx.exit()
+
+    return click.Option(names, is_flag=True, is_eager=True, expose_value=False, callback=tell, help=text)
+
+
+help_option = telling(lambda ctx: ctx.get_help(), "-h", "--help", text="Show this message and exit.")
+version_option = telling(lambda ctx: f"iosim, version {__version__}", "--version", text="Show the version and exit.")
+
+
 def note(ctx: click.Context, text: str) -> None:
     """Keep a note about an option that changes nothing. It is written to stderr below the answer."""
     ctx.meta.setdefault(NOTES, []).append(text)
@@ -418,6 +435,9 @@ class Command(click.Command):
     usual: str | None = ""
     instead: Mapping[str, str] = {}
     gpu: bool = False
+
+    def get_help_option(self, ctx: click.Context) -> click.Option:
+        return help_option
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         *own, help_option = super().get_params(ctx)

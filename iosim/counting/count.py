@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Generic, TypedDict, Unpack, cast
+from functools import lru_cache
+from typing import TYPE_CHECKING, Unpack, cast
 
 from .. import __version__
 from ..core.folded import Folded
@@ -22,72 +23,16 @@ from .given import memory
 
 if TYPE_CHECKING:
     from ..core.tiling import TilesAsked
-    from ..core.typing import Dropout, Mask, Size
+    from ..core.typing import Mask, Size
     from ..grid import Pieces
     from ..schedules.registry import SchedulesAsked
     from ..tables import Row, Rows
+    from .typing import Counted, ProblemOptions
 
     Words = dict[str, tuple[Size, Size]]  # {tensor: (words read, words written)}, of one head
 
 TILE_RULES = ("paper", "best")
 KEYWORDS = tuple(f.name for f in fields(Attention) if f.name not in ("N", "d", "mask"))  # further keywords of `count`
-
-
-class VariantOptions(TypedDict, total=False):
-    """Fields of `Attention` that are the same at many points of a sweep."""
-
-    lse: bool
-    keep_p: bool
-    elementwise: int
-    count_init: bool
-    splits: int
-    page_size: int
-    gqa: str
-    register_bytes: int
-    stages: int
-    top_k: int
-    key_block: int
-    choice_rows: int
-    latent: bool
-    kv_dtype: str | None
-    kv_scales: str
-
-
-class UndroppedOptions(VariantOptions, total=False):
-    """Fields of `Attention` that may be left out, except the mask and dropout."""
-
-    Nk: int
-    dv: int
-    batch: int
-    heads: int
-    kv_heads: int
-    dtype: str
-    acc_dtype: str | None
-
-
-class ProblemOptions(UndroppedOptions, total=False):
-    """Fields of `Attention` that may be left out, except the mask: those in KEYWORDS."""
-
-    dropout: Dropout | None
-
-
-class Counted(TypedDict, Generic[S]):
-    """The counts of one walk, over all heads: numbers, or arrays for a walk over arrays of problems."""
-
-    sram_peak_words: S
-    sram_peak_bytes: S
-    smem_peak_bytes: S
-    register_peak_bytes: S
-    least_smem_bytes: S
-    reads: S
-    writes: S
-    total: S
-    read_bytes: S
-    write_bytes: S
-    total_bytes: S
-    flops: S
-    tensors: dict[str, dict[str, S]]
-    steps: list[dict[str, S]]
 
 
 @dataclass(frozen=True, repr=False)
@@ -359,7 +304,7 @@ def run(schedule: Schedule, rule: str, problem: Attention, M_bytes: int | None, 
     counted = measure(schedule, packed, tiling)
     M_words = None if M_bytes is None else int(problem.on_chip_words(M_bytes))
     apart = schedule.family in APART
-    standard = None if apart else measure(SCHEDULES["standard"], with_plain_keys(problem), Tiling(1, 1))["total"]
+    standard = None if apart else total_of_ideal(SCHEDULES["standard"], with_plain_keys(problem))
     fits = None if M_bytes is None else counted["smem_peak_bytes"] <= M_bytes
     least = None if fits is False else floor_of(problem, M_bytes, schedule.family)
     return Result(
@@ -383,6 +328,12 @@ def limit_of(fits: bool | None, least_smem_bytes: int, M_bytes: int | None) -> s
     if fits is not False or M_bytes is None:
         return None
     return "registers" if least_smem_bytes <= M_bytes else "shared memory"
+
+
+@lru_cache(maxsize=16)
+def total_of_ideal(schedule: Schedule, problem: Attention) -> int:
+    """The words that a schedule without tiles moves; the same number is needed for each result of a problem."""
+    return measure(schedule, problem, Tiling(1, 1))["total"]
 
 
 def with_plain_keys(problem: Attention[S]) -> Attention[S]:

@@ -17,7 +17,6 @@ If one memory of M words cannot do all of the work, M^2 / X is added to I, II an
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from math import isqrt
 from typing import TYPE_CHECKING, NamedTuple, overload
 
@@ -40,8 +39,7 @@ BACKWARD_CLASS = (
 )
 
 
-@dataclass(frozen=True)
-class Floor:
+class Floor(NamedTuple):
     """The least words, and the numbers with which they can be computed again by hand.
 
     `words` (reads and writes) and `reads` are over all heads and batches. `form` says which statement gives `words`:

@@ -20,7 +20,7 @@ from ..schedules import SCHEDULES, Schedule, require
 from ..search.best import search
 from .bounds import APART, order_words
 from .columns import COLUMNS, DIVIDED, OPTIONS, more_sizes
-from .count import TILE_RULES, Counted, Result, measure, run, with_plain_keys
+from .count import TILE_RULES, Result, measure, run, with_plain_keys
 from .floor_arrays import floor_words
 from .sweep_axes import NUMBERS, Runs, Sweep
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..core.typing import Mask, Size, Test
-    from .count import ProblemOptions
+    from .typing import Counted, ProblemOptions
 
     Whole = NDArray[np.int64]  # or Python integers (dtype object), if int64 is too small
     Floats = NDArray[np.float64]

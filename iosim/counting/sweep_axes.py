@@ -20,7 +20,7 @@ from .count import TILE_RULES, default_schedules, rules_of
 if TYPE_CHECKING:
     from ..core.tiling import TilesAsked
     from ..core.typing import Mask
-    from .count import VariantOptions
+    from .typing import VariantOptions
 
 NUMBERS = ("N", "Nk", "d", "batch", "heads", "kv_heads", "dv")
 AXES = (*NUMBERS, "dtype", "acc_dtype", "mask", "M", "hardware")

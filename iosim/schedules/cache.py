@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..steps.passes_and_linear import Number
 from ..steps.softmax import hide, rescale, scores, scores_apart
 
 if TYPE_CHECKING:
@@ -40,6 +39,10 @@ class Cache:
     def scaled(self, name: str, j: Tile) -> Block:
         """A tile of K or V, multiplied by its scales."""
         block = self.chip.load(name, j)
+        if self.p.kv_scales == "none":
+            return block
+        from ..steps.passes_and_linear import Number
+
         if self.p.scale_words:
             scales = self.chip.load(name + "scale", j)
             self.chip.update(block, rescale, scales, Number(self.p.scale_words))

@@ -8,8 +8,7 @@ it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -55,8 +54,7 @@ def work(exps: StepTerms = nothing, other: StepTerms = nothing) -> Callable[[Any
     return mark
 
 
-@dataclass(frozen=True)
-class Cost:
+class Cost(NamedTuple):
     """A mark that says how a kernel runs a step, for predictions of time and for the planning of generated kernels.
 
     The time of a kernel cannot be predicted if one of its steps lacks this mark. Arguments are numbered from 0.

@@ -17,7 +17,7 @@ from .fastest_tables import fastest_json, fastest_pieces, fastest_rows
 
 if TYPE_CHECKING:
     from ..core.typing import Mask
-    from ..counting.count import ProblemOptions
+    from ..counting.typing import ProblemOptions
     from ..grid import Pieces
     from ..schedules.registry import SchedulesAsked
     from ..tables import Row

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ..core.tiling import TilesAsked
     from ..core.typing import Size
-    from ..counting.count import ProblemOptions
+    from ..counting.typing import ProblemOptions
     from ..tables import Row
 
     Axis = int | str | Sequence[int | str]

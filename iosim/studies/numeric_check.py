@@ -21,7 +21,7 @@ from .online_softmax import softmax_pieces
 if TYPE_CHECKING:
     from ..core.tiling import TilesAsked
     from ..core.typing import Mask
-    from ..counting.count import UndroppedOptions
+    from ..counting.typing import UndroppedOptions
     from ..grid import Piece
     from ..schedules.registry import SchedulesAsked
     from ..tables import Rows

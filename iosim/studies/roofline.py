@@ -21,7 +21,6 @@ from ..core.watchers import Watcher
 from ..counting.bounds import floor_of
 from ..counting.count import (
     KEYWORDS,
-    ProblemOptions,
     check_names,
     choose_tiling,
     default_schedules,
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from ..core.machine import Block, Machine
     from ..core.tiling import TilesAsked
     from ..core.typing import Input, Mask, Shape, Size, Step
+    from ..counting.typing import ProblemOptions
     from ..grid import Pieces
     from ..predict.predict import Prediction
     from ..schedules.registry import SchedulesAsked

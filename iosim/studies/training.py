@@ -22,7 +22,7 @@ from .memory import tensor_bytes
 if TYPE_CHECKING:
     from ..core.tiling import TilesAsked
     from ..core.typing import Mask
-    from ..counting.count import ProblemOptions
+    from ..counting.typing import ProblemOptions
     from ..grid import Pieces
     from ..tables import Row, Rows
 

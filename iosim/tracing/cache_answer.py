@@ -22,7 +22,7 @@ from .event_file import one_head_run
 if TYPE_CHECKING:
     from ..core.tiling import TilesAsked
     from ..core.typing import Mask
-    from ..counting.count import ProblemOptions
+    from ..counting.typing import ProblemOptions
     from ..grid import Pieces
     from ..schedules import Schedule
     from ..tables import Row

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..core.tiling import TilesAsked
     from ..core.typing import Mask
     from ..core.watchers import Event
-    from ..counting.count import ProblemOptions
+    from ..counting.typing import ProblemOptions
     from ..grid import Pieces
     from ..tables import Row
 

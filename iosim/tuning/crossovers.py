@@ -22,8 +22,8 @@ from .least import curve_of
 if TYPE_CHECKING:
     from ..core.problem import Attention
     from ..core.typing import Mask
-    from ..counting.count import ProblemOptions
     from ..counting.given import Given, Place
+    from ..counting.typing import ProblemOptions
     from ..schedules.registry import SchedulesAsked
     from ..tables import Row
     from .crossover import Crossover, Question

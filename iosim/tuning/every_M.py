@@ -8,7 +8,7 @@ from .least import Curve, trace_curve
 
 if TYPE_CHECKING:
     from ..core.typing import Mask
-    from ..counting.count import ProblemOptions
+    from ..counting.typing import ProblemOptions
     from ..schedules.registry import SchedulesAsked
 
 

@@ -23,7 +23,7 @@ from .thread_blocks import blocks
 
 if TYPE_CHECKING:
     from ..core.typing import Mask, ScheduleText
-    from ..counting.count import ProblemOptions
+    from ..counting.typing import ProblemOptions
     from ..grid import Pieces
     from ..schedules.registry import SchedulesAsked
     from ..tables import Row, Rows

@@ -18,7 +18,8 @@ from .least import tune
 
 if TYPE_CHECKING:
     from ..core.typing import Mask
-    from ..counting.count import ProblemOptions, Report
+    from ..counting.count import Report
+    from ..counting.typing import ProblemOptions
     from ..grid import Pieces
     from ..tables import Row
 

@@ -13,6 +13,7 @@ from iosim.masks import parse_mask
 from iosim.oracles.attention import attention
 from iosim.schedules import cache
 from iosim.search.best import footprint
+from iosim.steps import passes_and_linear
 from iosim.studies.check import same_counts
 from iosim.tuning.least import space_of
 
@@ -181,10 +182,10 @@ def test_a_mistake_is_caught(mistake, caught_by, monkeypatch):
 
     def shifted(self, name, j):
         with monkeypatch.context() as patch:
-            patch.setattr(cache, "Number", lambda words: cache_number(words + 1))
+            patch.setattr(passes_and_linear, "Number", lambda words: cache_number(words + 1))
             return right[1](self, name, j)
 
-    cache_number = cache.Number
+    cache_number = passes_and_linear.Number
     name, changed = {"values again": ("load", load), "no scales": ("scaled", unscaled), "scales kept": ("scaled", kept),
                      "scales of the wrong words": ("scaled", shifted)}[mistake]  # fmt: skip
     monkeypatch.setattr(cache.Cache, name, changed)
