@@ -11,6 +11,7 @@ import time
 from functools import partial
 
 import numpy as np
+import pandas  # noqa: F401  # not in the time of the first sweep
 
 from iosim import Attention, Folded, Machine, Numeric, Tiling, Trace, Traffic
 from iosim.core.loop_paths import run_together

@@ -58,9 +58,17 @@ class Group:
 
     def __init__(self, rows: SizeClasses):
         self.rows, self.tiles = rows, set(rows[0][1])
+        self._moments: dict[tuple[int, ...], Size] = {}
 
     def moment(self, exponents: dict[Tile, int]) -> Size:
-        """The sum over all iterations of the product of the tile sizes, each raised to its exponent."""
+        """The sum over all iterations of the product of the tile sizes, each raised to its exponent. The same sum is
+        asked for many times: by the loads of K and of V, for example."""
+        key = tuple([exponents.get(tile, 0) for tile in self.tiles])
+        if key not in self._moments:
+            self._moments[key] = self._moment(exponents)
+        return self._moments[key]
+
+    def _moment(self, exponents: dict[Tile, int]) -> Size:
         total: Size = 0
         for times, sizes in self.rows:
             for tile, size in sizes.items():
@@ -88,7 +96,7 @@ class AxisGroup(Group):
         e = exponents.get(self.tile, 0)
         if e == 0:
             return self.count
-        return self.length if e == 1 else super().moment(exponents)
+        return self.length if e == 1 else self._moment(exponents)
 
 
 def classes(length: Size, size: Size, tile: Tile) -> SizeClasses:
