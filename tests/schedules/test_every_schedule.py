@@ -2,9 +2,11 @@
 
 import random
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
+from footprints import footprints
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -75,15 +77,15 @@ def test_arrays_count_like_numbers(name):
     N, Nk, rows_q, rows_k = (rng.integers(1, 200, 500) for _ in range(4))
     d = rng.integers(1, 70, 500)
     many, room = Traffic(), Capacity()
-    problem = replace(schedule.about(Attention(N, d, Nk=Nk)), mask=DENSE)
+    problem = replace(schedule.about(Attention(N, d, Nk=Nk, acc_dtype="fp32")), mask=DENSE)
     Folded(problem, many, room).run(schedule, Tiling(rows_q, rows_k))
     for k in range(0, 500, 7):
         one, one_room = Traffic(), Capacity()
-        p = replace(schedule.about(Attention(int(N[k]), int(d[k]), Nk=int(Nk[k]))), mask=DENSE)
+        p = replace(schedule.about(Attention(int(N[k]), int(d[k]), Nk=int(Nk[k]), acc_dtype="fp32")), mask=DENSE)
         Folded(p, one, one_room).run(schedule, Tiling(int(rows_q[k]), int(rows_k[k])))
         found = {t: tuple(int(np.broadcast_to(x, 500)[k]) for x in words) for t, words in many.tensors.items()}
         assert found == one.tensors
-        assert int(room.peak_words[k]) == one_room.peak_words
+        assert int(room.peak_words[k]) == one_room.peak_words and int(room.peak_bytes[k]) == one_room.peak_bytes
 
 
 @pytest.mark.parametrize("name", [n for n in SCHEDULES if n != "standard"])
@@ -96,11 +98,11 @@ def test_best_is_the_least_of_an_exhaustive_search(name, mask):
         p = schedule.about(p)
         M = rng.randint(8 * d + 6, 40 * d + 200)
         totals, depth = {}, multiple if "depth" in schedule.more_tiles else 1
-        for rows_q in range(multiple, p.N + multiple, multiple):
-            for rows_k in range(multiple, p.Nk + multiple, multiple):
-                tiling = Tiling(rows_q, rows_k, depth=depth)
-                if footprint(schedule, p, tiling).peak_bytes <= M:
-                    totals[tiling] = words(schedule, p, tiling)
+        sizes = product(*(range(multiple, length + multiple, multiple) for length in (p.N, p.Nk)))
+        tilings = [Tiling(rows_q, rows_k, depth=depth) for rows_q, rows_k in sizes]
+        for tiling, need in zip(tilings, footprints(schedule, p, tilings), strict=True):
+            if need.peak_bytes <= M:
+                totals[tiling] = words(schedule, p, tiling)
         best = best_tiles(schedule, p, M, multiple)
         assert (best is None) == (not totals)
         if totals and schedule.more_tiles:  # a larger space, gone through in the schedule's own tests

@@ -9,6 +9,7 @@ from itertools import product
 from operator import attrgetter
 
 import pytest
+from footprints import footprints
 from random_masks import random_mask
 
 from iosim import SCHEDULES, Attention, Tiling
@@ -16,7 +17,7 @@ from iosim.core.problem import DENSE, TENSORS
 from iosim.masks import parse_mask
 from iosim.masks.dropout import Dropout
 from iosim.search import outer_tile_under_mask
-from iosim.search.best import best_tiles, footprint
+from iosim.search.best import best_tiles
 from iosim.tuning.curve import curve, exact, step_at
 
 pytestmark = pytest.mark.early
@@ -66,7 +67,8 @@ def judge(rng, name, monkeypatch, most=14):
     outer = attrgetter("rows_q" if schedule.outer == "queries" else "rows_k")
     p = random_problem(rng, name, most)
     monkeypatch.setattr(outer_tile_under_mask, "worth_arrays", lambda largest: arrays)
-    needs = {t: footprint(schedule, p, t).smem_bytes for t in every_tiling(schedule, p, multiple)}
+    space = every_tiling(schedule, p, multiple)
+    needs = {t: need.smem_bytes for t, need in zip(space, footprints(schedule, p, space), strict=True)}
     moved = {t: bytes_of(schedule, p, t) for t in needs}
     steps = curve([schedule], p, multiple) if exact(schedule, p) else None
     fitting = 0

@@ -5,6 +5,7 @@ import random
 from itertools import product
 
 import pytest
+from footprints import footprints
 from paths import DATA
 
 from iosim import SCHEDULES, Attention, Schedule, Tiling, count
@@ -34,8 +35,8 @@ def every_tiling(schedule, p, multiple):
     tilings = [Tiling(**dict(zip(names, sizes, strict=True))) for sizes in product(*ranges)]
     if "ideal" in schedule.rules:
         tilings = [Tiling(1, 1)]
-    for tiling in tilings:
-        yield footprint(schedule, p, tiling).peak_bytes, moved(schedule, p, tiling)
+    for tiling, need in zip(tilings, footprints(schedule, p, tilings), strict=True):
+        yield need.peak_bytes, moved(schedule, p, tiling)
 
 
 def moved(schedule, p, tiling):

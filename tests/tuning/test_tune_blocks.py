@@ -7,6 +7,7 @@ import re
 
 import numpy as np
 import pytest
+from footprints import footprints
 from paths import DOCS
 from test_curve import moved, staircase
 from test_tune_space import allowed, problems, with_option
@@ -138,11 +139,12 @@ def check_least_blocks(name, p, multiple, wanted):
     pairs = []
     most = 0
     for q in allowed(name, p, multiple):
-        for tiling in tilings(schedule, q, multiple):
+        space = tilings(schedule, q, multiple)
+        for tiling, need in zip(space, footprints(schedule, q, space), strict=True):
             here = counted_blocks(schedule, q, tiling)
             most = max(most, here)
             if here >= wanted:
-                pairs.append((footprint(schedule, q, tiling).peak_bytes, moved(schedule, q, tiling)))
+                pairs.append((need.peak_bytes, moved(schedule, q, tiling)))
     found = free_steps(schedule, p, multiple, (), wanted)
     assert [(s.M_bytes, s.total_bytes) for s in found] == staircase(pairs), (p, multiple, wanted)
     assert most_blocks(schedule, p, multiple, ()) == most
