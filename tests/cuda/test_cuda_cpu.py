@@ -1,7 +1,6 @@
 """Generated kernels run on the CPU (shim/): output, words per tensor by the kernel and by the pointers, both orders."""
 
 import random
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import on_cpu
@@ -52,12 +51,10 @@ CASES = [case(k) for k in range(60)]
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory):
-    """All cases, compiled in two halves at once: [(program, library, its number there)]."""
+    """All cases, compiled together: [(program, library, its number there)]."""
     made = [generate(schedule, p, tiling, count=True) for schedule, p, tiling in CASES]
-    folder, half = tmp_path_factory.mktemp("shim"), len(made) // 2
-    with ThreadPoolExecutor(2) as pool:
-        libraries = list(pool.map(on_cpu.build, (made[:half], made[half:]), [folder] * 2, ["a", "b"]))
-    return [(program, libraries[k // half], k % half) for k, program in enumerate(made)]
+    library = on_cpu.build(made, tmp_path_factory.mktemp("shim"))
+    return [(program, library, k) for k, program in enumerate(made)]
 
 
 def inputs_of(program, seed):

@@ -4,7 +4,6 @@ As in cuda/test_cuda_cpu.py: output, words per tensor by the kernel and by the p
 """
 
 import random
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -85,12 +84,10 @@ CASES += [(SCHEDULES["cache-write"], p, Tiling(1, 1)) for p in ROWS]
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory):
-    """All cases, compiled in two halves at once: [(program, library, its number there)]."""
+    """All cases, compiled together: [(program, library, its number there)]."""
     made = [generate(schedule, p, tiling, count=True) for schedule, p, tiling in CASES]
-    folder = tmp_path_factory.mktemp("family")
-    with ThreadPoolExecutor(2) as pool:
-        libraries = list(pool.map(on_cpu.build, (made[::2], made[1::2]), [folder] * 2, ["a", "b"]))
-    return [(program, libraries[k % 2], k // 2) for k, program in enumerate(made)]
+    library = on_cpu.build(made, tmp_path_factory.mktemp("family"))
+    return [(program, library, k) for k, program in enumerate(made)]
 
 
 def rounded(array, dtype):
