@@ -163,7 +163,7 @@ def test_lines_that_come_in_turns_equal_brute_force(turn):
         assert bound._counts == bound.table_counts(bound.table), (text, sizes)
 
 
-@pytest.mark.parametrize("N", [2**24, 2**48])
+@pytest.mark.parametrize("N", [2**20, pytest.param(2**24, marks=pytest.mark.long), 2**48])
 def test_lines_in_turns_are_counted_at_any_size(N):
     import iosim as package
 
