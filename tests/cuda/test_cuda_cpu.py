@@ -187,7 +187,7 @@ MORE = {  # inputs that are no tensors
     "hide": lambda p, i, j: p.mask.part(i, j),
     "drop": lambda p, i, j: p.dropout_part(i, j),
     "scale": lambda p, i, j: Number(p.d),
-    "rescale": lambda p, i, j: Number(7),
+    **dict.fromkeys(("rescale", "block_scales", "quantised"), lambda p, i, j: Number(7)),
 }
 
 
@@ -217,6 +217,7 @@ ARGUMENTS = {
     "add_sum": ("l", "P"), "add_maximum_and_sum": ("m l", "S"), "features": ("Q", ""), "add_to_state": ("state", "K V"),
     "add_keys": ("z", "K"), "read_state": ("O", "Q state"), "read_normaliser": ("l", "Q z"),
     "weighted_sums": ("row", "S l"), "largest": ("index", "S"),
+    "copied": ("Q", "O"), "block_scales": ("Kscale", "K"), "quantised": ("V", "K Kscale"),
     "scores_apart": ("S", "Q2 K Krope"), "rescale": ("K", "Kscale"), "earlier_products": ("S", "Q K"), "probabilities": ("S", "l m"), "probabilities_from_lse": ("S", "LSE"),
     "row_dots": ("D", "dO O"), "probability_gradients": ("dP", "dO V"), "score_gradients": ("dP", "P D"),
     "score_gradients_of_rows": ("dP", "P"), "add_value_gradients": ("dV", "P dO"),
