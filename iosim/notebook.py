@@ -74,6 +74,13 @@ class Table(Answer, Sequence["Mapping[str, object]"]):
     """The keys of the command's JSON."""
     shown: Pieces = ()
     """The texts and tables that the command prints; without any, one table of the rows."""
+    remarks: Sequence[str] = ()
+    """Notes on the answer."""
+
+    @property
+    def notes(self) -> list[str]:
+        """Notes on the answer, which the command writes to stderr."""
+        return [*self.remarks]
 
     def to_dict(self) -> Row:
         return self.json

@@ -75,7 +75,7 @@ def check_problem(
     rows, right = run_checks(p, tiles, tuple(names), seed, begin)
     parts = softmax_pieces()
     ok = right and all(bool(part["ok"]) for part in parts)
-    return Checks(asked(p), rows, {"checks": rows, "pieces": parts, "ok": right}, shown_checks(rows, parts), ok)
+    return Checks(asked(p), rows, {"checks": rows, "pieces": parts, "ok": right}, shown_checks(rows, parts), ok=ok)
 
 
 def shown_checks(rows: Rows, parts: Rows) -> list[Piece]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Unpack, cast
 from ..core.problem import DENSE
 from ..counting.count import KEYWORDS, check_names
 from ..counting.given import counts, memories, problem, several
+from ..counting.skipping import mask_notes
 from ..errors import InputError
 from ..grid import Grid
 from ..notebook import Table
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from ..counting.typing import ProblemOptions
     from ..schedules.registry import SchedulesAsked
     from ..tables import Row
-    from .crossover import Crossover, Question
+    from .crossover import Question
     from .crossover_over_N import OverN
 
     Counts = int | str | Sequence[int]
@@ -85,31 +86,45 @@ def crossovers_of(given: Given, places: Sequence[Place], schedules: Sequence[str
     asked = questions_of(schedules)
     left_out = [q.text for q in asked if q.of_one_sram] if divided(given) and not schedules else []
     asked = [q for q in asked if q.text not in left_out]
-    sizes = parse_axis(str(given["d"]), "--d", lambda text: parse_count(text, "--d"))
-    types = dict.fromkeys(part.strip() for part in str(given.get("dtype") or "fp16").split(","))
-    rows: list[Row] = []
-    answers: list[Crossover] = []
-    said: list[str] = []
-    for d, dtype in product(sizes, types):
-        one = {**given, "d": str(d), "dtype": dtype}
-        if not places:
-            found = [crossover_of(question, problem(one), multiple) for question in asked]
-            answers += found
-            rows += crossover_rows(found)
-        for label, M in places:
-            at_M = over_N(one, str(M), asked, multiple)
-            rows += [{**label, **answer.row} for answer in at_M]
-            said += crossover_sentence.lines_over_N(at_M)
-    said += crossover_sentence.answer_lines(asked, answers, multiple)
-    title = " or ".join(dict.fromkeys(question.text for question in asked)) if schedules else "questions of papers"
-    if not schedules and not places and not divided(given) and len(sizes) == len(types) == 1:
-        said += gap_lines(problem(one), multiple)
+    cases = cases_of(given)
+    rows, said = answers_at(cases, places, asked, multiple) if places else answers_of(cases, asked, multiple)
+    if len(cases) == 1 and not (schedules or places or divided(given)):
+        said += gap_lines(problem(cases[0]), multiple)
     if left_out:
         said.append(
             f"Not asked with registers or stages: {', '.join(left_out)}. Those tiles are known for one SRAM only."
         )
-    json: Row = {"crossovers": rows, "answer": " ".join(said)}
-    return Table(title, rows, json, [Grid(rows, LESS_IMPORTANT), "", *said])
+    names = [name for q in asked for name in (*q.below[0], *q.above[0])]
+    notes = mask_notes(problem({**cases[0], "n": "1"} if places else cases[0]), names)
+    title = " or ".join(dict.fromkeys(question.text for question in asked)) if schedules else "questions of papers"
+    json: Row = {"crossovers": rows, "answer": " ".join(said), "notes": notes}
+    return Table(title, rows, json, [Grid(rows, LESS_IMPORTANT), "", *said], notes)
+
+
+def cases_of(given: Given) -> list[Given]:
+    """The options of each problem: of every head dimension with every type."""
+    sizes = parse_axis(str(given["d"]), "--d", lambda text: parse_count(text, "--d"))
+    types = dict.fromkeys(part.strip() for part in str(given.get("dtype") or "fp16").split(","))
+    return [{**given, "d": str(d), "dtype": dtype} for d, dtype in product(sizes, types)]
+
+
+def answers_of(cases: Sequence[Given], asked: list[Question], multiple: int) -> tuple[list[Row], list[str]]:
+    """(rows, sentences) of the crossovers over M."""
+    found = [crossover_of(question, problem(one), multiple) for one in cases for question in asked]
+    return crossover_rows(found), crossover_sentence.answer_lines(asked, found, multiple)
+
+
+def answers_at(
+    cases: Sequence[Given], places: Sequence[Place], asked: list[Question], multiple: int
+) -> tuple[list[Row], list[str]]:
+    """(rows, sentences) of the crossovers over N, at each M."""
+    rows: list[Row] = []
+    said: list[str] = []
+    for one, (label, M) in product(cases, places):
+        found = over_N(one, str(M), asked, multiple)
+        rows += [{**label, **answer.row} for answer in found]
+        said += crossover_sentence.lines_over_N(found)
+    return rows, said
 
 
 def divided(given: Given) -> bool:

@@ -364,6 +364,15 @@ def test_some_answer_of_a_crossover_over_n_is_an_n_in_between(ask):
     assert {row["N"] for row in found} >= {None, 64, 256, 512} and len(found) == len(QUESTIONS)
 
 
+@pytest.mark.parametrize("over", [("--N", 64), ("--M", "2KB", "--N", "16:64:+16")])
+def test_a_crossover_says_which_schedules_skip_nothing_under_a_mask(over, ask, iosim):
+    line = ("crossover", *over, "--d", 8, "--schedule", "flash2,block-sparse")
+    note = "flash2 skips nothing under mask causal: its words and FLOPs are those of dense attention"
+    assert iosim(*line, "--causal").stderr.startswith(f"note: {note}") and ask(*line)["notes"] == []
+    (found,) = ask(*line, "--causal")["notes"]
+    assert found.startswith(note) and "block-sparse-q is flash2 with hidden tiles skipped" in found
+
+
 @pytest.mark.parametrize("args, text", [
     (("--schedule", "flash2"), "two schedules"), (("--schedule", "flash1,flash2,standard"), "two schedules"),
     (("--schedule", "flash2,matmul-tiled"), "one family"), (("--M", "1KB", "--schedule", "flash2,flash1"), "an axis as"),
