@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from ..counting.given import memories, memory, problem
-from ..errors import InputError
 from .answer import Output, answer_all, part_of
 from .options import (
     SIZE,
     SIZES,
     M,
     Need,
+    alone,
     flag_option,
     memory_options,
     named_command,
@@ -56,7 +56,7 @@ def command(
     from ..units import dtype_bytes, parse_axis, parse_bytes
 
     if trace is not None:
-        alone(given, tiles, schedules)
+        alone(given, ("--dtype",), tiles=tiles, schedule=schedules)
         word = dtype_bytes(str(given.get("dtype") or "fp16"))
         size = memory(m, m_elements, hardware)
         sizes = [] if size is None else parse_axis(size, "--M", lambda text: parse_bytes(text, word))
@@ -73,13 +73,3 @@ def command(
         found = cache_of(p, schedule, tiles, own, one, granularity, line, policy, tensors or (), curve)
         parts.append(part_of({**label, "schedule": schedule.name}, found, output))
     answer_all(parts, output)
-
-
-def alone(given: dict[str, str | bool | None], tiles: str | None, schedules: tuple[str, ...]) -> None:
-    """Raise InputError for options of a schedule beside --trace. --dtype is allowed."""
-    flags = {"n": "--N", "nk": "--Nk", "d": "--d"}
-    beside = [flags.get(name, "--" + name.replace("_", "-")) for name, value in given.items() if value]
-    beside = [flag for flag in beside if flag != "--dtype"]
-    beside += [*(["--tiles"] if tiles else []), *(["--schedule"] if schedules else [])]
-    if beside:
-        raise InputError("--trace", beside[0], "a file alone: it has the loads and stores already", "leave one out")

@@ -6,7 +6,7 @@ and name every fault at once. A command declares which options it needs, and whi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -740,3 +740,15 @@ def named_command(
         return made
 
     return make
+
+
+def alone(
+    given: Mapping[str, str | bool | None], allowed: Collection[str] = (), **more: str | Collection[str] | None
+) -> None:
+    """Raise InputError for an option of a problem or a schedule beside --trace, except those that are allowed."""
+    flags = {"n": "--N", "nk": "--Nk", "d": "--d"}
+    beside = [flags.get(name, "--" + name.replace("_", "-")) for name, value in given.items() if value]
+    beside += ["--" + name.replace("_", "-") for name, value in more.items() if value]
+    for flag in beside:
+        if flag not in allowed:
+            raise InputError("--trace", flag, "a file alone: it has the loads and stores already", "leave one out")

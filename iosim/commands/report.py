@@ -10,24 +10,37 @@ from ..counting.given import counts, memory
 from ..errors import InputError, MissingError
 from ..files import form_of
 from .options import (
-    D,
-    M,
-    N,
+    Need,
+    alone,
     chip_options,
     file_option,
     memory_options,
     named_command,
     problem_options,
+    text_option,
     tile_options,
     variant_options,
+)
+
+WITHOUT_TRACE = (Need("n", ("trace",)), Need("d", ("trace",)), Need("m", ("m_elements", "hardware", "trace")))
+trace_option = text_option(
+    "--trace",
+    "Show a file of iosim trace or iosim explain --trace (.csv, .jsonl, .parquet) in place of schedules: at most 4000 "
+    "events.",
+    metavar="FILE",
 )
 
 
 def page_text(
     m: str | None, m_elements: str | None, hardware: str | None, schedules: tuple[str, ...], tiles: str | None,
-    tile_multiple: str, given: dict[str, str | bool | None],
+    tile_multiple: str, trace: str | None, given: dict[str, str | bool | None],
 ) -> str:  # fmt: skip
     """The page as HTML, from the options of the command line."""
+    if trace is not None:
+        from ..pictures.trace_page import trace_page
+
+        alone(given, tiles=tiles, schedule=schedules, M=m, M_elements=m_elements, hardware=hardware)
+        return trace_page(trace)
     from ..counting import count
     from ..pictures.page import page
     from ..pictures.traffic import traffic_chart
@@ -43,16 +56,17 @@ def page_text(
     return page(found, chart, sys.argv[1:], tiles, multiple, hardware)
 
 
-@named_command("report", needs=(N, D, M), usual="core")
+@named_command("report", needs=WITHOUT_TRACE, usual="core")
 @problem_options
 @memory_options
 @tile_options
 @variant_options
 @chip_options
+@trace_option
 @file_option("Write to a file, FILE.html; - is stdout.")
 def command(
     m: str | None, m_elements: str | None, hardware: str | None, schedules: tuple[str, ...], tiles: str | None,
-    tile_multiple: str, path: str | None, **given: str | bool | None,
+    tile_multiple: str, trace: str | None, path: str | None, **given: str | bool | None,
 ) -> None:  # fmt: skip
     """One self-contained HTML page: traffic against M, a player of tiles that move, counts, bounds, SRAM, the mask.
 
@@ -61,21 +75,23 @@ def command(
     from .answer import emit
 
     form_of(path, "report")
-    emit(page_text(m, m_elements, hardware, schedules, tiles, tile_multiple, given), path)
+    emit(page_text(m, m_elements, hardware, schedules, tiles, tile_multiple, trace, given), path)
 
 
-@named_command("play", needs=(N, D, M), usual="core")
+@named_command("play", needs=WITHOUT_TRACE, usual="core")
 @problem_options
 @memory_options
 @tile_options
 @variant_options
 @chip_options
+@trace_option
 @file_option("Keep the page in FILE.html; by default its file is temporary.")
 def play(
     m: str | None, m_elements: str | None, hardware: str | None, schedules: tuple[str, ...], tiles: str | None,
-    tile_multiple: str, path: str | None, **given: str | bool | None,
+    tile_multiple: str, trace: str | None, path: str | None, **given: str | bool | None,
 ) -> None:  # fmt: skip
-    """The page of iosim report, opened in a browser: schedules move tile by tile. The name of its file is printed.
+    """The page of iosim report, opened in a browser: schedules, or a kernel, move tile by tile. The name of its file is
+    printed.
 
     Example: iosim play --N 8192 --d 128 --M 100KB --schedule flash1,flash2
     """
@@ -86,7 +102,7 @@ def play(
     from .answer import emit
 
     form_of(path, "report")
-    text = page_text(m, m_elements, hardware, schedules, tiles, tile_multiple, given)
+    text = page_text(m, m_elements, hardware, schedules, tiles, tile_multiple, trace, given)
     page = Path(mkdtemp(prefix="iosim-")) / "play.html" if path in (None, "-") else Path(path or "").resolve()
     emit(text, str(page))
     click.echo(page)

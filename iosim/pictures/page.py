@@ -134,11 +134,16 @@ def page(
     sections.append(folded("How it is counted", CONVENTIONS, ""))
     command = escape(" ".join(["iosim", *argv]))
     foot = f"<footer>iosim {found.version} · <code>{command}</code> · M in 1024s; a ragged last tile counts at its size"
-    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(heading)}</title>'
     said = f"<p class=answer>{escape(found.answer)}</p>"
     if all(find(r.schedule).family == "attention" for r in found.results):
         said += f"<p>{escape(in_words(found))}</p>{LETTERS}"
     body = f"<h1>{escape(heading)}</h1><p>{escape(about)}</p>{said}{''.join(sections)}{foot}</footer>"
+    return document(heading, body)
+
+
+def document(title: str, body: str) -> str:
+    """A page with this title and body (HTML), in one file."""
+    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(title)}</title>'
     styles = f"<style>{STYLE}{player.style()}</style>"
     return f'<!doctype html>\n<html lang="en"><head>{head}{styles}</head><body><main>{body}</main></body></html>\n'
 

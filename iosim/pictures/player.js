@@ -55,7 +55,7 @@
   };
   const range = (name, from, count) => (count === 1 ? `, ${name} ${from}` : `, ${name}s ${from}–${from + count - 1}`);
   const place = (event) =>
-    event[NAME] + range("row", event[ROW], event[ROWS]) + ("SP".includes(event[NAME]) ? range("column", event[COLUMN], event[COLUMNS]) : "");
+    event[NAME] + range("row", event[ROW], event[ROWS]) + (data.file || "SP".includes(event[NAME]) ? range("column", event[COLUMN], event[COLUMNS]) : "");
   const often = (event) => (event[TIMES] > 1 ? ` In the real run this happens ${grouped(event[TIMES])} times.` : "");
   const told = (event) => {
     if (!event) return "Nothing has moved yet.";
@@ -126,7 +126,7 @@
     view.sram = make("div", "sram", lane);
     view.box = make("div", "box", lane);
     view.box.style.width = (100 * data.M) / most + "%";
-    view.occupancy = graph(run, lane);
+    view.occupancy = run.peak === null ? null : graph(run, lane);
     const table = make("table", "", lane), header = make("tr", "", make("thead", "", table));
     for (const [text, name] of [["tensor", ""], ["read", "n"], ["written", "n"], ["", ""]]) make("th", name, header, text);
     const body = make("tbody", "", table);
@@ -138,7 +138,8 @@
     }
     view.code = make("div", "code", lane);
     view.code.tabIndex = 0;
-    view.code.setAttribute("aria-label", "The text of " + run.name);
+    view.code.setAttribute("aria-label", (data.file ? "The programs of " : "The text of ") + run.name);
+    view.code.hidden = !run.text.length;
     view.text = run.text.map((line) => make("div", "", view.code, line || " "));
     return view;
   });
@@ -167,7 +168,7 @@
     shape("line", { x1: 0, x2: 1000, y1: limit, y2: limit, style: "stroke:var(--muted);stroke-width:2;stroke-dasharray:8 6" });
     const cursor = shape("line", { y1: 0, y2: 100, style: "stroke:var(--ink);stroke-width:3" });
     lane.append(svg);
-    const note = make("div", "sram", lane, "words in SRAM against words moved; dashed: M");
+    const note = make("div", "sram", lane, "words in SRAM against words moved; dashed: " + (data.file ? "the most" : "M"));
     note.setAttribute("aria-hidden", "true");
     return cursor;
   }
@@ -199,7 +200,8 @@
     view.lane.dataset.moved = moved;
     view.event.textContent = finished ? "Done: " + told(event) : told(event);
     const inside = event ? event[INSIDE] : {}, held = Object.values(inside).reduce((a, b) => a + b, 0);
-    view.sram.textContent = "SRAM: " + held + " of M = " + data.M + " words";
+    view.sram.textContent = run.peak === null ? "The file does not say what is on chip."
+      : data.file ? "SRAM: " + held + " words, at most " + data.M : "SRAM: " + held + " of M = " + data.M + " words";
     view.box.classList.toggle("over", held > data.M);
     if (held > data.M) make("span", "over-note", view.sram, " — " + (held - data.M) + " words too many: does not fit");
     view.box.replaceChildren();
@@ -210,8 +212,7 @@
       block.title = name + ": " + size + " words";
     }
     const x = (1000 * moved) / longest;
-    view.occupancy.setAttribute("x1", x);
-    view.occupancy.setAttribute("x2", x);
+    if (view.occupancy) for (const name of ["x1", "x2"]) view.occupancy.setAttribute(name, x);
     const lit = new Set(event ? event[LINES] : []);
     view.text.forEach((line, k) => line.classList.toggle("lit", lit.has(k)));
     const first = event && event[LINES].length ? view.text[event[LINES][event[LINES].length - 1]] : null;

@@ -241,14 +241,17 @@ def shape_of(name: str, run: Play, p: Attention) -> list[int]:
 def player_html(found: Report) -> str:
     """The section of the player as HTML; empty if no schedule of the report has a run that can be watched."""
     p, runs = plays(found)
-    if not runs:
-        return ""
-    data = json.dumps(data_of(found, p, runs), separators=(",", ":")).replace("<", "\\u003c")
+    return section_of(about(found, p, runs), data_of(found, p, runs)) if runs else ""
+
+
+def section_of(words: str, data: Mapping[str, object]) -> str:
+    """The section of the player as HTML: `words` in small print, and the data of player.js."""
+    text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
     script = files("iosim.pictures").joinpath("player.js").read_text(encoding="utf-8")
     return (
         '\n<section id="player"><h2>Watch it move</h2>'
-        f'<p class="small">{escape(about(found, p, runs))}</p><div class="stage"></div></section>'
-        f'\n<script type="application/json" id="play">{data}</script>\n<script>{script}</script>'
+        f'<p class="small">{escape(words)}</p><div class="stage"></div></section>'
+        f'\n<script type="application/json" id="play">{text}</script>\n<script>{script}</script>'
     )
 
 

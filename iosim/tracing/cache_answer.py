@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from os import PathLike, fspath
 from typing import TYPE_CHECKING, Unpack, cast
 
 from ..core.problem import Attention
@@ -15,7 +16,7 @@ from ..grid import Grid
 from ..masks import parse_mask
 from ..notebook import Table
 from ..schedules import find
-from ..units import parse_axis, parse_bytes
+from ..units import dtype_bytes, parse_axis, parse_bytes
 from .cache import compare, compare_file, comparison_header, for_terminal
 from .event_file import one_head_run
 
@@ -29,15 +30,17 @@ if TYPE_CHECKING:
     from .cache import Comparison
 
 TAKEN = (
-    "N", "d", "M", "hardware", "tiles", "schedule", "granularity", "line", "policy", "tensors", "curve", "mask",
+    "N", "d", "M", "trace", "hardware", "tiles", "schedule", "granularity", "line", "policy", "tensors", "curve",
+    "mask",
 )  # fmt: skip
 
 
 def cache(
-    N: int,
-    d: int,
+    N: int | None = None,
+    d: int | None = None,
     M: int | str | Sequence[int | str] | None = None,
     *,
+    trace: str | PathLike[str] | None = None,
     hardware: str | None = None,
     tiles: TilesAsked | None = None,
     schedule: str | Schedule = "flash1",
@@ -57,17 +60,46 @@ def cache(
     - `policy`: `lru`, `belady` or `both`.
     - `tensors`: the tensors to include, as `"Q,K,V"`; by default all.
     - `curve`: show every size at which the result of the LRU changes.
+    - `trace`: a file of `iosim trace` or `iosim explain --trace`, in place of a schedule and its problem.
     - Other options are those of `count`.
 
     Raises InputError for whatever is not allowed.
     """
     check_names("cache", options, KEYWORDS, TAKEN)
+    if trace is not None:
+        problem: dict[str, object] = {
+            "N": N,
+            "d": d,
+            "tiles": tiles,
+            **options,
+            "mask": mask if mask != "dense" else "",
+        }
+        return of_file_alone(fspath(trace), problem, M, hardware, granularity, line, policy, tensors, curve)
+    if N is None or d is None:
+        raise InputError("N and d", "nothing", "a number for each", "or trace=FILE")
     p = Attention(N, d, mask=parse_mask(mask), **options)
-    several = M if M is None or isinstance(M, int | str) else ",".join(map(str, M))
-    size = memory(several, None, hardware)
-    sizes = [] if size is None else parse_axis(size, "--M", lambda text: parse_bytes(text, p.word_bytes))
+    sizes = sizes_of(M, hardware, p.word_bytes)
     one = sizes[0] if len(sizes) == 1 else None
     return cache_of(p, schedule, tiles_text(tiles), sizes, one, granularity, line, policy, tensors, curve)
+
+
+def sizes_of(M: int | str | Sequence[int | str] | None, hardware: str | None, word_bytes: int) -> Sequence[int]:
+    """The sizes of M in bytes."""
+    several = M if M is None or isinstance(M, int | str) else ",".join(map(str, M))
+    size = memory(several, None, hardware)
+    return [] if size is None else parse_axis(size, "--M", lambda text: parse_bytes(text, word_bytes))
+
+
+def of_file_alone(
+    path: str, problem: Mapping[str, object], M: int | str | Sequence[int | str] | None, hardware: str | None,
+    granularity: str, line: int | str | None, policy: str, tensors: str | Sequence[str], curve: bool,
+) -> Table:  # fmt: skip
+    """The caches for a file of events. Raises InputError for options of a problem, except dtype."""
+    beside = [name for name, value in problem.items() if value and name != "dtype"]
+    if beside:
+        raise InputError("trace", beside[0], "a file alone: it has the loads and stores already", "leave one out")
+    word_bytes = dtype_bytes(str(problem.get("dtype") or "fp16"))
+    return cache_of_file(path, word_bytes, sizes_of(M, hardware, word_bytes), granularity, line, policy, tensors, curve)
 
 
 def cache_of(

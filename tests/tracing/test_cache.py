@@ -331,3 +331,16 @@ def test_turns_that_are_made_at_once_leave_the_same_moves(name, mask):
     Singly(p, singly).run(schedule, tiling)
     assert at_once.names == singly.names and at_once.tensors == singly.tensors
     assert (at_once.table == singly.table).all() and at_once.table.shape == singly.table.shape
+
+
+def test_a_file_from_python(iosim, ask, tmp_path):
+    import iosim as package
+
+    file = tmp_path / "flash1.csv"
+    iosim("trace", "--N", 64, "--d", 16, "--tiles", "16x16", "--schedule", "flash1", "-o", file)
+    found = package.cache(trace=file, M=["1KB", 4096], dtype="fp32")
+    assert found.to_dict()["results"] == ask("cache", "--trace", file, "--M", "1KB,4KB", "--dtype", "fp32")["results"]
+    with pytest.raises(package.InputError, match="trace: found 'N'; allowed: a file alone"):
+        package.cache(64, trace=file, M="1KB")
+    with pytest.raises(package.InputError, match="N and d: found 'nothing'; allowed: a number for each; or trace=FILE"):
+        package.cache(M="1KB")
