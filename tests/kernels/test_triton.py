@@ -37,7 +37,7 @@ def counted(kernel, grid, arguments, file=FILE, **more):
 def interpreted(launches):
     """What Triton's interpreter finds for launches (file, kernel, grid, arguments)."""
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", HELPERS / "interpreted.py"], input=json.dumps(launches, default=str), text=True,
+        [sys.executable, "-W", "ignore", HELPERS / "triton_interpreter.py"], input=json.dumps(launches, default=str), text=True,
         capture_output=True, env={**os.environ, "TRITON_INTERPRET": "1"}, timeout=600)  # fmt: skip
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -18,6 +18,8 @@ with open(VALIDATION / "kernels" / "drawn.csv") as file:
     DRAWN = list(csv.DictReader(file))
 with open(VALIDATION / "kernels" / "interpreted.csv") as file:
     INTERPRETED = list(csv.DictReader(file))
+with open(VALIDATION / "kernels" / "interpreted_drawn.csv") as file:
+    AGAIN = list(csv.DictReader(file))
 COUNTERS = VALIDATION / "kernels" / "on_gpu.csv"
 GPU = on_gpu.read_rows(COUNTERS) if COUNTERS.exists() else []
 HELD = VALIDATION / "kernels" / "held_out.csv"
@@ -25,6 +27,9 @@ HELD_OUT = on_gpu.profiled(on_gpu.read_rows(HELD)) if HELD.exists() else []
 FLEX = on_gpu.read_rows(VALIDATION / "kernels" / "flex.csv")
 SERVING = VALIDATION / "h200-2026-11-22" / "serving_rows.csv"
 needs_counters = pytest.mark.skipif(not GPU, reason="a package without the counters of a GPU")
+NAMES = {"Dao": "flash_attn", "Triton": "tutorials", "vLLM": "vllm", "unsloth": "unsloth", "liger": "liger_kernel",
+         "flash": "fla"}  # fmt: skip
+WHERE = ("package", "file", "kernel")
 LAUNCHES = tomllib.loads((VALIDATION / "kernels" / "launches.toml").read_text())
 
 
@@ -48,8 +53,7 @@ def words_of(text):
 
 
 def test_the_interpreter_counts_the_words_of_every_launch_that_is_counted():
-    where = ("package", "file", "kernel")
-    assert [[row[k] for k in where] for row in INTERPRETED] == [[row[k] for k in where] for row in ROWS]
+    assert [[row[k] for k in WHERE] for row in INTERPRETED] == [[row[k] for k in WHERE] for row in ROWS]
     compared = [row for row in INTERPRETED if row["interpreted"]]
     assert [bool(row["interpreted"]) for row in INTERPRETED] == [row["answer"] == "counted" for row in ROWS]
     differ = [row for row in compared if words_of(row["said"]) != words_of(row["interpreted"])]
@@ -74,23 +78,105 @@ def test_what_differs_is_a_load_that_the_compiler_makes_once_and_the_gpu_agrees(
     assert measured and all(on_gpu.loads_of(row) == on_gpu.whole(row, "read_bytes") for row in measured)
 
 
+def package_of(page):
+    """The folder of a package by its name on the page; None for the row of all."""
+    return NAMES.get(re.match("[A-Za-z]+", page)[0])
+
+
 def test_the_table_of_kernels_that_were_drawn():
     rows = re.findall(r"^\| ([^|]+) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|$", PAGE, re.M)
-    names = {
-        "Dao": "flash_attn",
-        "Triton": "tutorials",
-        "vLLM": "vllm",
-        "unsloth": "unsloth",
-        "liger": "liger_kernel",
-        "flash": "fla",
-    }
-    assert {names[re.match("[A-Za-z]+", row[0])[0]] for row in rows[:-1]} == {row["package"] for row in DRAWN}
+    assert {package_of(row[0]) for row in rows[:-1]} == {row["package"] for row in DRAWN}
     for page, *numbers in rows:
-        package = names.get(re.match("[A-Za-z]+", page)[0])
-        answers = [row["answer"] for row in DRAWN if page == "all" or row["package"] == package]
+        answers = [row["answer"] for row in DRAWN if page == "all" or row["package"] == package_of(page)]
         kinds = [answers.count(kind) for kind in ("counted", "refused", "no launch")]
         assert [len(answers), *kinds] == [int(n) for n in numbers]
     assert len(DRAWN) == 100 and max(float(row["seconds"] or 0) for row in DRAWN) < 1.5
+
+
+PAIRS = (("words", "iosim_words"), ("distinct_words", "iosim_distinct_words"))
+
+
+def by_kernel(rows):
+    """{(package, file, kernel): its rows}, in order."""
+    found = {}
+    for row in rows:
+        found.setdefault(tuple(row[key] for key in WHERE), []).append(row)
+    return found
+
+
+def verdict_of(rows):
+    """The verdict on a kernel: the worst of those on its arguments."""
+    order = ["same", "fewer", "different", "not run"]
+    return order[max(order.index(row["verdict"]) for row in rows)]
+
+
+def test_every_drawn_kernel_that_is_counted_is_interpreted():
+    counted = [tuple(row[key] for key in WHERE) for row in DRAWN if row["answer"] == "counted"]
+    assert list(by_kernel(AGAIN)) == counted
+    for row in AGAIN:
+        numbers = [int(row[key] or 0) for pair in PAIRS for key in pair]
+        found, said = numbers[::2], numbers[1::2]
+        assert 0 < int(row["programs"]) <= int(row["grid_programs"])
+        assert row["way"] in (
+            [
+                "",
+            ]
+            if row["verdict"] == "not run"
+            else ["reads", "writes", "atomics"]
+        )
+        assert (row["verdict"] == "same") == (found == said and found[0] > 0) and row["verdict"] != "different"
+        assert bool(row["why"]) == (row["verdict"] in ("fewer", "not run"))
+
+
+def test_fewer_words_are_those_of_the_lines_that_are_named():
+    rows = [row for row in AGAIN if row["verdict"] == "fewer"]
+    assert rows
+    for row in rows:
+        less = re.findall(r", line \d+ `[^`]+`: (\d+) words less", row["why"])
+        assert sum(map(int, less)) == int(row["words"]) - int(row["iosim_words"]) > 0
+        assert row["way"] == "reads" and row["why"].startswith(row["file"])
+
+
+def test_the_interpreted_programs_are_of_the_launches_of_the_drawn_list():
+    """All programs of a launch move the words that drawn.csv has, and some of them no more."""
+    drawn = {tuple(row[key] for key in WHERE): row for row in DRAWN}
+    whole = 0
+    for key, rows in by_kernel(AGAIN).items():
+        if key[0] in ("tutorials", "flash_attn"):  # other sizes
+            continue
+        moved = [sum(int(row["iosim_words"]) for row in rows if row["way"] == way) for way in ("reads", "writes")]
+        all_programs = [int(drawn[key][way]) for way in ("reads", "writes")]
+        if rows[0]["programs"] == rows[0]["grid_programs"]:
+            assert moved == all_programs, key
+            whole += 1
+        else:
+            assert all(some <= every for some, every in zip(moved, all_programs, strict=True)), key
+            assert 0 < sum(moved) < sum(all_programs), key
+    assert whole > 0
+
+
+def test_launches_of_the_list_are_interpreted_alike_by_both_scripts():
+    listed = {(row["file"], row["kernel"]): row for row in INTERPRETED}
+    both = 0
+    for (package, file, kernel), rows in by_kernel(AGAIN).items():
+        if package in ("tutorials", "flash_attn"):
+            row = listed[file.removeprefix(package + "/"), kernel]
+            for names, cell in zip(zip(*PAIRS, strict=True), (row["interpreted"], row["said"]), strict=True):
+                numbers = {(r["argument"], r["way"]): tuple(int(r[name]) for name in names) for r in rows}
+                assert {key: pair for key, pair in numbers.items() if pair[0]} == words_of(cell)
+            both += 1
+    assert both == sum(row["package"] in ("tutorials", "flash_attn") and row["answer"] == "counted" for row in DRAWN)
+
+
+def test_the_table_of_the_interpreter():
+    verdicts = {key: verdict_of(rows) for key, rows in by_kernel(AGAIN).items()}
+    rows = re.findall(r"^\| ([^|]+) \| (\d+) \| (\d+) \| (\d+) \|$", PAGE, re.M)
+    assert {package_of(page) for page, *_ in rows[:-1]} == {row["package"] for row in DRAWN} and rows[-1][0] == "all"
+    for page, *numbers in rows:
+        found = [verdict for key, verdict in verdicts.items() if page == "all" or key[0] == package_of(page)]
+        assert [found.count(kind) for kind in ("same", "fewer", "not run")] == [int(n) for n in numbers]
+    page = " ".join(PAGE.split())
+    assert f"For the {len(verdicts)} counted kernels" in page and f"{len(AGAIN)} numbers of words" in page
 
 
 def ratios(row):

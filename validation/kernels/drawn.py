@@ -26,7 +26,7 @@ from listed import listed, ready
 
 from iosim.errors import IosimError
 from iosim.kernels import explain
-from iosim.kernels.script import caught_launches
+from iosim.kernels.script import Caught, caught_launches
 
 HERE = Path(__file__).parent
 SEED = 2026
@@ -66,28 +66,33 @@ def answer(launches: list[tuple], row: dict[str, object]) -> dict[str, object]:
     return {**row, "seconds": f"{time.perf_counter() - start:.2f}"}
 
 
-def caught(folder: Path, package: str, wanted: list[tuple[str, str]]) -> list[dict[str, object]]:
-    """The rows of kernels whose launches are caught from a package's scripts."""
-    by_kernel: dict[tuple[str, str], dict] = {}
+def launches_of(folder: Path, package: str) -> dict[tuple[str, str], list[tuple[str, Caught]]]:
+    """The different launches of each kernel of a package: {(file, name): [(script, launch), ...]}."""
+    found: dict[tuple[str, str], dict[object, tuple[str, Caught]]] = {}
     for script in SCRIPTS[package]:
         for launch in caught_launches(str(HERE / "scripts" / f"{script}.py"))[0]:
             file = Path(launch.kernel.function.fn.__code__.co_filename)
             if file.is_relative_to(folder):
-                by_kernel.setdefault((str(file.relative_to(folder)), launch.kernel.name), {}).setdefault(
-                    launch.key, launch
-                )
+                key = str(file.relative_to(folder)), launch.kernel.name
+                found.setdefault(key, {}).setdefault(launch.key, (script, launch))
+    return {key: list(each.values()) for key, each in found.items()}
+
+
+def caught(folder: Path, package: str, wanted: list[tuple[str, str]]) -> list[dict[str, object]]:
+    """The rows of kernels whose launches are caught from a package's scripts."""
+    by_kernel = launches_of(folder, package)
     rows = []
     for file, name in wanted:
-        launches = [lambda one=one: first(one) for one in by_kernel.get((file, name), {}).values()]
+        launches = [lambda one=one: first(one) for _, one in by_kernel.get((file, name), [])]
         rows.append(answer(launches, {"package": package, "file": file, "kernel": name}))
     return rows
 
 
-def first(launch):
-    """What iosim says of the first configuration of a caught launch."""
+def first(launch: Caught, grid: object = None) -> explain.Explained:
+    """What iosim says of the first configuration of a caught launch, on another grid if one is given."""
     chosen = explain.choices(launch.kernel, launch.arguments)[0]
-    return explain.explained(launch.kernel, chosen, launch.grid, launch.arguments, launch.num_warps, launch.num_stages,
-                             "sm_90", None, None, None, False)  # fmt: skip
+    return explain.explained(launch.kernel, chosen, grid or launch.grid, launch.arguments, launch.num_warps,
+                             launch.num_stages, "sm_90", None, None, None, False)  # fmt: skip
 
 
 def by_list(folder: Path, package: str, wanted: list[tuple[str, str]]) -> list[dict[str, object]]:

@@ -14,10 +14,12 @@ TYPES = {"fp16": "float16", "fp32": "float32", "int32": "int32"}
 
 
 class Array:
-    """An array that Triton takes for a tensor."""
+    """An array that Triton takes for a tensor. Addresses from `start` to `end` belong to it."""
 
-    def __init__(self, array, dtype=None):
+    def __init__(self, array, dtype=None, around_bytes=0):
         self.array, self.dtype, self.shape = array, dtype or array.dtype, array.shape
+        start, end = np.lib.array_utils.byte_bounds(array)
+        self.start, self.end = start - around_bytes, end + around_bytes
 
     def data_ptr(self):
         return self.array.ctypes.data
@@ -37,6 +39,27 @@ def arrays(arguments):
     return made
 
 
+def loop_numbers(*ends, **named):
+    """The numbers of a loop as tensors, as compiled code has them. Triton's interpreter gives integers of Python."""
+    import triton.language as tl
+    from triton.runtime.interpreter import TensorHandle
+
+    for number in range(*(int(end) for end in ends)):
+        yield tl.tensor(TensorHandle(np.array([number], np.int32), tl.int32), tl.int32)
+
+
+def give_loop_numbers(function, seen):
+    """Let a function, and all that it may call, loop over tensors."""
+    from triton.runtime.interpreter import InterpretedFunction
+
+    if isinstance(function, InterpretedFunction) and function.fn.__globals__ not in seen:
+        names = function.fn.__globals__
+        seen.append(names)
+        for value in list(names.values()):
+            give_loop_numbers(value, seen)
+        names["range"] = loop_numbers
+
+
 def counted(kernel, grid, arguments):
     """{argument: {way: [words, distinct words]}} of a launch."""
     from triton.runtime import interpreter
@@ -49,8 +72,7 @@ def counted(kernel, grid, arguments):
         on = np.broadcast_to(True if mask is None else mask.data, np.shape(pointers.data)).ravel()
         places = places[on.astype(bool)]
         for name in asked:
-            start = made[name].data_ptr()
-            inside = (start <= places) & (places < start + made[name].array.nbytes)
+            inside = (made[name].start <= places) & (places < made[name].end)
             if inside.any():
                 asked[name].setdefault(way, []).append(places[inside])
             places = places[~inside]
@@ -61,6 +83,7 @@ def counted(kernel, grid, arguments):
     load, store, atomic = builder.create_masked_load, builder.create_masked_store, builder.create_atomic_rmw
 
     def noted_load(self, pointers, mask, *rest, **named):
+        mask.data = mask.data.astype(bool)  # a comparison of two integers of Python has another type
         note("reads", pointers, mask)
         return load(self, pointers, mask, *rest, **named)
 
@@ -79,7 +102,14 @@ def counted(kernel, grid, arguments):
         patch(tensor, scope)
         scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.squeeze()))
 
-    interpreter._patch_lang_tensor = patched
+    patch_core = interpreter._patch_lang_core
+
+    def patched_core(lang, scope):
+        patch_core(lang, scope)
+        scope.set_attr(lang, "range", loop_numbers)
+
+    interpreter._patch_lang_tensor, interpreter._patch_lang_core = patched, patched_core
+    give_loop_numbers(kernel, [])
     executor = interpreter.GridExecutor
     executor._init_args_hst = lambda self, args, kwargs: (args, kwargs)
     executor._restore_args_dev = lambda *_: None
@@ -92,7 +122,7 @@ def counted(kernel, grid, arguments):
         kernel[tuple(grid)](**made)
     finally:
         builder.create_masked_load, builder.create_masked_store, builder.create_atomic_rmw = load, store, atomic
-        interpreter._patch_lang_tensor = patch
+        interpreter._patch_lang_tensor, interpreter._patch_lang_core = patch, patch_core
     return {
         name: {way: [sum(map(len, at)), len(np.unique(np.concatenate(at)))] for way, at in ways.items()}
         for name, ways in asked.items()
