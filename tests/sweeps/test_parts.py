@@ -26,9 +26,21 @@ def plan(monkeypatch):
     return build(GRID, ("flash1", "flash2-bwd-second-pass"), "best", "1,8", (), page_size="16,32")
 
 
-def test_chunks_are_found_by_their_number_and_by_their_rows(plan):
+@pytest.fixture(scope="module")
+def tables():
+    """The tables of the chunks of that plan, computed once."""
+    return {}
+
+
+def tables_of(plan, tables):
+    if not tables:
+        tables.update(enumerate(Chunks(plan)))
+    return list(tables.values())
+
+
+def test_chunks_are_found_by_their_number_and_by_their_rows(plan, tables):
     chunks, firsts, row = Chunks(plan), [], 0
-    for number, rows in enumerate(chunks):
+    for number, rows in enumerate(tables_of(plan, tables)):
         assert chunks.first_row(number) == row and 0 < len(rows) <= chunks.most_rows
         firsts.append(row)
         row += len(rows)
@@ -36,8 +48,8 @@ def test_chunks_are_found_by_their_number_and_by_their_rows(plan):
     assert [chunks.at_row(k) for k in range(row + 1)] == [bisect_left(firsts, k) for k in range(row + 1)]
 
 
-def test_rows_do_not_depend_on_chunks(plan, monkeypatch):
-    pieces = pd.concat(list(Chunks(plan)), ignore_index=True)
+def test_rows_do_not_depend_on_chunks(plan, tables, monkeypatch):
+    pieces = pd.concat(tables_of(plan, tables), ignore_index=True)
     monkeypatch.undo()
     whole = pd.concat(list(Chunks(plan)), ignore_index=True)
     assert pieces.to_csv() == whole.to_csv()
