@@ -13,7 +13,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
 from typing import TYPE_CHECKING
 
 from ..core.problem import DENSE, Attention
@@ -107,9 +106,17 @@ def free_steps(
 
 
 def choices(schedule: Schedule, p: Attention, multiple: int, given: Collection[str]) -> Iterator[dict[str, int]]:
-    """The values of all options that `tune` may choose and that are not given. Those of least traffic come first."""
-    free = {name: values(p, multiple) for name, values in schedule.chosen.items() if name not in given}
-    return (dict(zip(free, values, strict=True)) for values in product(*free.values()))
+    """The values of all options that `tune` may choose and that are not given. Those of least traffic come first.
+
+    They are found one by one, because a long cache can be split in millions of ways.
+    """
+    name = next((name for name in schedule.chosen if name not in given), None)
+    if name is None:
+        yield {}
+        return
+    for value in schedule.chosen[name](p, multiple):
+        for others in choices(schedule, p, multiple, {*given, name}):
+            yield {name: value, **others}
 
 
 def most_blocks(schedule: Schedule, p: Attention, multiple: int, given: Collection[str]) -> int:

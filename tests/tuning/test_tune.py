@@ -230,8 +230,9 @@ def known():
     return [q for q in QUESTIONS if set(q.below[0] + q.above[0]) <= set(SCHEDULES)]
 
 
-def moved(names, rule, p, M, known):
+def moved(names, rule, p, M, known=None):
     """The least bytes at an M, with the tiles of this M alone. `known` has the bytes of tiles that were counted."""
+    p, known = p.packed, {} if known is None else known
     chosen = [(SCHEDULES[name], choose_tiling(SCHEDULES[name], rule, p, M, 1)) for name in names]
     for schedule, tiling in chosen:
         if tiling is not None and (schedule.name, tiling) not in known:
