@@ -9,14 +9,14 @@ import pytest
 from paths import ROOT
 
 from iosim.calibrate import step_texts
-from iosim.core.machine import Tile
-from iosim.core.problem import Attention
+from iosim.core.machine import Block, Tile
+from iosim.core.problem import TENSORS, Attention
 from iosim.core.tiling import Tiling
 from iosim.cuda.warp_split import KEYS_HELD, busiest_rows, busy_turns, full, padded, times_read, uneven
 from iosim.errors import InputError, ScheduleError
 from iosim.hardware import read_hardware
 from iosim.masks import parse_mask
-from iosim.predict.block_work import BlockWork, Occupancy, WorkCounter, cost_of
+from iosim.predict.block_work import BlockWork, Occupancy, WorkCounter, alike, cost_of
 from iosim.predict.blocks import touches_of
 from iosim.predict.predict import predict
 from iosim.schedules import find
@@ -382,3 +382,20 @@ def test_the_marked_step_of_the_docs_is_timed():
     p, text = Attention(64, 16, acc_dtype="fp32"), text_with(given["squash"])
     found = predict(text, p, Tiling(16, 16), read_hardware(max(MEASURED)), [Occupancy(1)])
     assert found.time.block_seconds > 0
+
+
+def test_blocks_are_alike_if_a_step_over_them_has_the_same_work():
+    def block(*shape, tensor=None):
+        return Block("S", shape, tensor, 0)
+
+    first, second, ragged = Tile(80, 16, 0, 0), Tile(80, 16, 16, 1), Tile(80, 16, 64, 1)  # the last has room for 64
+    assert alike([block(first, 8)]) == alike([block(second, 8)])
+    others = [
+        block(ragged, 8),
+        block(first, 9),
+        block(first),
+        block(Tile(16, 16, 0, 0), 8),
+        block(first, 8, tensor=TENSORS["Q"]),
+    ]
+    assert len({alike([one]) for one in [block(first, 8), *others]}) == 1 + len(others)
+    assert alike([block(first, first)]) != alike([block(first, second)])
