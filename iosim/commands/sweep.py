@@ -137,6 +137,9 @@ def command(
     check_read(asked, plan.schedules, multiple_of=plan.tiles if plan.multiples != [1] else None)
     if dry_run:
         row = {"rows": plan.rows} if asks is None else {"points": plan.points * max(1, len(plan.tiles))}
+        if path is not None and os.path.isfile(path):
+            raise InputError("-o", path, "a file that does not exist yet, or no -o, with --dry-run",
+                             "only the number of rows would be left in it")  # fmt: skip
         answer([row], row, Output.asked(as_json, as_csv, path), text=str(*row.values()))
         return
     say(notes_on_masks(plan))

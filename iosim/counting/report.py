@@ -18,7 +18,7 @@ from ..tables import Answered, Headed, Row, excess, ratio
 from .bounds import as_row
 from .columns import COLUMNS, PROBLEM_COLUMNS, more_columns, more_sizes, tile_sizes
 from .sentence import answer_lines, answer_of, winners
-from .skipping import mask_notes
+from .skipping import group_notes, mask_notes
 
 LESS_IMPORTANT = ("writes", "reads", "SRAM words", "x N^2d^2/M", "bytes")  # in the order of leaving out
 
@@ -178,8 +178,8 @@ def detail_rows(report: Report) -> list[Row]:
 
 
 def notes_on_mask(report: Answered) -> list[str]:
-    """Notes on schedules that skip nothing under the report's mask."""
-    return mask_notes(report.problem, (r.schedule for r in report.results))
+    """Notes on schedules that skip nothing under the report's mask, and on query heads that share nothing."""
+    return [*mask_notes(report.problem, (r.schedule for r in report.results)), *group_notes(report.problem)]
 
 
 def bounds_table(bounds: list[Bound]) -> list[Row]:

@@ -1,11 +1,11 @@
-"""Notes on schedules that move as much with a mask as without, and on the schedules that skip hidden tiles."""
+"""Notes on masks and query heads that save nothing, and on the schedules or options with which they do."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..core.problem import DENSE
+from ..core.problem import DENSE, every
 from ..schedules import SCHEDULES, applies
 from .sentence import joined
 
@@ -28,6 +28,14 @@ def mask_notes(problem: Attention, names: Iterable[str]) -> list[str]:
     same = [f"{s.name} is {name} with hidden tiles skipped" for name, s in found.items() if s and same_text(s, name)]
     others = dict.fromkeys(f"{s.name} skips hidden tiles" for s in found.values() if s)
     return ["; ".join([text, *(same or others)])]
+
+
+def group_notes(problem: Attention) -> list[str]:
+    """A note if a single query is decoded and the query heads of a group read K and V each for themselves."""
+    if problem.gqa != "repeat" or not every(problem.N == 1) or every(problem.kv_heads == problem.heads):
+        return []
+    return ["each query head reads K and V for itself; with --gqa pack the query heads of a KV head share them, as in "
+            "decoding kernels"]  # fmt: skip
 
 
 def same_text(schedule: Schedule, name: str) -> bool:

@@ -102,10 +102,10 @@ def answered(
 def script_answers(file: str, name: str | None, question: Question) -> tuple[list[Explained], list[str]]:
     """(answers for the launches of a script, messages about launches without one). Equal launches have one answer."""
     from .compile import capability
-    from .script import caught_launches
+    from .script import caught_launches, without_pytorch
 
     caught, early = caught_launches(file, capability(question.target))
-    refused = [f"{file} ended early, {early}"] if early else []
+    refused = [f"{file} ended early, {early}{without_pytorch(file)}"] if early else []
     kept: dict[tuple[object, ...], list[Caught]] = {}
     for launch in caught:
         if name in (None, launch.kernel.name):

@@ -5,6 +5,7 @@ If PyTorch is installed, its tensors take no memory (pretend.py). Without it a s
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, redirect_stdout
@@ -118,6 +119,16 @@ def tensors() -> AbstractContextManager[None]:
     from .pretend import pretended_tensors
 
     return pretended_tensors()
+
+
+def without_pytorch(file: str) -> str:
+    """The end of a message about a script that names PyTorch, if it is not installed; else nothing."""
+    if find_spec("torch") is not None or not re.search(r"\btorch\b", Path(file).read_text(errors="replace")):
+        return ""
+    return (
+        "; PyTorch is not installed, so its tensors have no shapes here: pip install torch (its CPU build is enough), "
+        "or give the script tensors of iosim.tensor"
+    )
 
 
 def note(path: Path, found: object, values: tuple[Value, ...], named: Mapping[str, Value]) -> Caught:

@@ -41,6 +41,7 @@ def lines_of_phase(found: Roofline, winner: RooflineRow) -> list[str]:
     first = "" if len({row.phase for row in found.rows}) == 1 else f"{winner.phase}: "
     first += f"{named(winner)} takes {winner.seconds * 1e6:.2f} us at the peaks of {found.hardware.name}"
     lines = [first + (f", {compared(winner, other, found.M_bytes)}" if other else f"; {SLOWEST[winner.binds]}.")]
+    lines += with_ideal_l2(winner)
     lines += [nearly_as_fast(winner, near)] if near else []
     lines += [f"It takes {compared(winner, within[0], found.M_bytes)}"] if within and within[0] is not other else []
     distance = distance_to_floor(winner.ratio_to_floor, found.M_bytes)
@@ -50,6 +51,14 @@ def lines_of_phase(found: Roofline, winner: RooflineRow) -> list[str]:
 def named(row: RooflineRow) -> str:
     """A row by its schedule and tiles."""
     return row.schedule + (f" ({row.Br}x{row.Bc})" if row.Br else "")
+
+
+def with_ideal_l2(row: RooflineRow) -> list[str]:
+    """The sentence about the time with an ideal L2, if something else binds then; else nothing."""
+    if row.ideal_l2_binds == row.binds:
+        return []
+    return [f"With an ideal L2, which serves all that is read again, it takes {row.ideal_l2_seconds * 1e6:.2f} us, and "
+            f"{SLOWEST[row.ideal_l2_binds]}."]  # fmt: skip
 
 
 def nearly_as_fast(winner: RooflineRow, near: Sequence[RooflineRow]) -> str:
@@ -68,6 +77,9 @@ def compared(winner: RooflineRow, other: RooflineRow, M_bytes: int) -> str:
     mine, its = winner.work.total_bytes, other.work.total_bytes
     if mine != its:
         text += f"it moves {times(max(its, mine), min(its, mine))}x {'fewer' if its > mine else 'more'} bytes, and "
+    done, theirs = winner.work.matrix_flops, other.work.matrix_flops
+    if theirs > NEAR * done and "matrix" in (winner.binds, other.binds):
+        text += f"computes {times(theirs, done)}x fewer FLOPs of products, and "
     if winner.binds == other.binds:
         return f"{text}{SLOWEST[winner.binds]} in both."
     return f"{text}{SLOWEST[winner.binds]}, not {SLOWEST[other.binds].rpartition(' ')[0]}."

@@ -96,6 +96,14 @@ def test_the_name_chooses_the_form(args, tmp_path, iosim):
     assert written("z.csv", "--json").startswith("{"), "what is asked for wins"
 
 
+def test_a_dry_run_leaves_a_table_as_it_is(tmp_path, iosim):
+    line = ("sweep", *COUNT[1:], "-o", tmp_path / "x.csv")
+    assert iosim(*line).exit_code == 0
+    kept = (tmp_path / "x.csv").read_text()
+    done = iosim(*line, "--dry-run")
+    assert done.exit_code == 2 and "does not exist yet" in done.stderr and (tmp_path / "x.csv").read_text() == kept
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
 @pytest.mark.parametrize("args", [COUNT, (*COUNT, "--json"), SWEEP, ("schedules",)])
 def test_a_full_disk_is_one_message(args):

@@ -56,3 +56,13 @@ WRONG = [
 def test_what_is_wrong_is_said_before_anything_is_written(args, where, iosim):
     result = iosim("sweep", "--N", "64,128", "--d", 8, "--M", "4KB", *args)
     assert result.exit_code == 2 and result.stdout == "" and where in result.stderr
+
+
+def test_query_heads_that_share_nothing_are_noted_in_decoding(ask, iosim):
+    """For one query the words of K and V are a quarter with --gqa pack; for more queries each head has its own tiles."""
+    line = ["count", "--Nk", 256, "--d", 16, "--heads", 8, "--kv-heads", 2, "--M", "16KB", "--schedule", "flash2"]
+    plain, packed = (ask(*line, "--N", 1, *more) for more in ((), ("--gqa", "pack")))
+    assert ["--gqa pack" in note for note in plain["notes"]] == [True] and packed["notes"] == []
+    reads = [answer["results"][0]["tensors"]["K"]["reads"] for answer in (plain, packed)]
+    assert reads[0] == 4 * reads[1]
+    assert "--gqa pack" in iosim(*line, "--N", 1).stderr and ask(*line, "--N", 64)["notes"] == []

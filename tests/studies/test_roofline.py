@@ -503,3 +503,26 @@ def test_the_effort_of_a_prediction_is_known_before(name, problem, tiling):
     assert effort.events == every.count
     touched = [len(launch.touches) for launch in touches_of(schedule, seen, tiling).launches]
     assert effort.touches() == pytest.approx(touched, rel=0.3)
+
+
+def test_the_sentence_names_what_binds_with_an_ideal_l2(ask):
+    """Two kinds of limit in one sentence, with the seconds of the row."""
+    line = ["roofline", "--hardware", "h100", "--N", 4096, "--d", 128, "--heads", 16, "--tiles", "128x128",
+            "--schedule", "flash2"]  # fmt: skip
+    found = ask(*line)
+    (row,) = (row for row in found["results"] if row["launch"] == "all")
+    assert (row["binds"], row["ideal_l2_binds"]) == ("memory", "matrix")
+    us = f"{row['ideal_l2_seconds'] * 1e6:.2f} us"
+    assert (
+        f"With an ideal L2, which serves all that is read again, it takes {us}, and matrix products bind."
+        in (found["answer"])
+    )
+
+
+def test_a_time_is_explained_by_fewer_products_too(ask):
+    """Under a causal mask flash2 computes about twice the products of block-sparse-q, and they bind."""
+    line = ["roofline", "--hardware", "h100", "--N", 4096, "--d", 128, "--heads", 16, "--causal", "--tiles", "512x16"]
+    found = ask(*line, "--M", "1MB", "--schedule", "flash2,block-sparse-q")
+    flops = {row["schedule"]: row["matrix_flops"] for row in found["results"] if row["launch"] == "all"}
+    factor = flops["flash2"] / flops["block-sparse-q"]
+    assert f"computes {factor:.3g}x fewer FLOPs of products, and" in found["answer"], found["answer"]
