@@ -3,6 +3,8 @@
 import pytest
 from paths import TESTS
 
+from iosim.kernels import script
+
 pytestmark = pytest.mark.needs("triton")
 FILE = TESTS / "helpers" / "triton_kernels.py"
 HEADER = f"import sys\nsys.path.insert(0, {str(FILE.parent)!r})\nfrom triton_kernels import *\n"
@@ -144,3 +146,12 @@ def test_faults_of_a_launch_file(iosim, tmp_path, text, message):
     (tmp_path / "launch.toml").write_text(text)
     found = iosim("explain", tmp_path / "launch.toml")
     assert found.exit_code == 2 and message in found.stderr and "Traceback" not in found.stderr, found.stderr
+
+
+@pytest.mark.parametrize("installed, text, told", [
+    (False, "import torch\n", True), (False, "import numpy\n", False), (True, "import torch\n", False),
+])  # fmt: skip
+def test_a_script_that_needs_pytorch_is_told_so(monkeypatch, tmp_path, installed, text, told):
+    (tmp_path / "bench.py").write_text(text)
+    monkeypatch.setattr(script, "find_spec", lambda name: object() if installed else None)
+    assert ("PyTorch is not installed" in script.without_pytorch(str(tmp_path / "bench.py"))) == told
