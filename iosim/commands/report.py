@@ -39,7 +39,9 @@ def page_text(
     if trace is not None:
         from ..pictures.trace_page import trace_page
 
-        alone(given, tiles=tiles, schedule=schedules, M=m, M_elements=m_elements, hardware=hardware)
+        multiple_of = tile_multiple if tile_multiple != "1" else None
+        alone(given, tiles=tiles, tile_multiple=multiple_of, schedule=schedules, M=m, M_elements=m_elements,
+              hardware=hardware)  # fmt: skip
         return trace_page(trace)
     from ..counting import count
     from ..pictures.page import page

@@ -87,6 +87,7 @@ def test_the_longest_file_that_is_shown(tmp_path):
 @pytest.mark.parametrize("lines, more, message", [
     (["load,X,0,1,0,8,8,,1,0,4"], ("--N", 64), "--trace: found '--N'; allowed: a file alone"),
     (["load,X,0,1,0,8,8,,1,0,4"], ("--M", "1KB"), "--trace: found '--M'; allowed: a file alone"),
+    (["load,X,0,1,0,8,8,,1,0,4"], ("--tile-multiple", 16), "--trace: found '--tile-multiple'; allowed: a file alone"),
     (["load,X,0,one,0,8,8,,1,0,4"], (), "event 1: rows: found 'one'; allowed: a whole number"),
     ([], (), "allowed: a file with loads and stores"),
 ])  # fmt: skip
