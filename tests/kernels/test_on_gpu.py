@@ -60,9 +60,9 @@ def pretended_run(on_gpu, faulty=()):
 def test_counters_stand_beside_the_launch_they_are_of(on_gpu, monkeypatch, tmp_path, capsys, faulty):
     monkeypatch.setattr(on_gpu, "run", pretended_run(on_gpu, faulty))
     jobs = [[n, 0] for n in range(150)]
-    alone = on_gpu.measured("", jobs, [], time.monotonic() + 60)
+    alone = on_gpu.measured(("", "launches.toml"), jobs, [], time.monotonic() + 60)
     ran = [job for job in jobs if alone[job[0], 0]["ran"]]
     assert len(ran) == 150 - 30 - len(faulty)
-    found = on_gpu.measured("", ran, ["ncu"], time.monotonic() + 60, tmp_path / "ncu.csv.gz")
+    found = on_gpu.measured(("", "launches.toml"), ran, ["ncu"], time.monotonic() + 60, tmp_path / "ncu.csv.gz")
     assert all(found[number, 0]["ncu_registers"] == number for number, _ in ran)
     assert "profiled" not in capsys.readouterr().err

@@ -75,6 +75,8 @@ def test_the_picture_of_the_readme_is_what_the_tool_draws():
         f"move the same tiles: {standard.total} words and {flash2.total}](docs/race.svg)"
         in (ROOT / "README.md").read_text()
     )
+    if not (DOCS / "race.svg").exists():
+        pytest.skip("a package without the pictures of the README")
     assert race_svg(race(SMALL, None, (), "16x16", 1)) == (DOCS / "race.svg").read_text()
 
 

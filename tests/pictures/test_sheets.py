@@ -202,6 +202,8 @@ def test_the_picture_of_the_readme_is_what_the_tool_draws():
     readme = (ROOT / "README.md").read_text()
     first = re.search(r"!\[[^\]]*\]\((?!https://img.shields.io)([^)]*)\)", readme)  # after the badges
     assert first[1] == "docs/gap.svg" and readme[: first.start()].count("\n") < 20
+    if not (DOCS / "gap.svg").exists():
+        pytest.skip("a package without the pictures of the README")
     assert sheet_svg(curve_sheet(trace_curve(8192, 128))) == (DOCS / "gap.svg").read_text()
 
 
