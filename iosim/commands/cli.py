@@ -93,10 +93,12 @@ class Commands(click.Group):
         try:
             with ended_by_signals():
                 return super().main(*args, **settings)  # type: ignore[call-overload]
+        except IosimError as error:  # of an option before the command
+            failure = Failure(error)
         except OSError as error:
-            failure = unwritten(error)
-            if failure is None:
+            if (found := unwritten(error)) is None:
                 raise
+            failure = found
         try:
             failure.show()
         except OSError:

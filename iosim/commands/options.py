@@ -356,10 +356,13 @@ FAULTS, FILES, NOTES = "iosim.faults", "iosim.files", "iosim.notes"
 def load_file(file: str) -> None:
     """Run a file that registers schedules."""
     import runpy
+    import sys
+    from contextlib import redirect_stdout
 
     LOADED.append(file)
     try:
-        runpy.run_path(file)
+        with redirect_stdout(sys.stderr):  # stdout is for the answer
+            runpy.run_path(file)
     except IosimError:
         raise
     except Exception as error:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..gpu.verify_run import Verdicts
 
 MOST_PLACES = 32
-NEEDS = (Need("n", ("sweep_m", "from_ncu")), Need("d", ("sweep_m", "from_ncu")))
+NEEDS = (Need("n", ("sweep_m",)), Need("d", ("sweep_m",)))
 
 
 @named_command("verify", needs=NEEDS, usual="core", axes=("m",), gpu=True)

@@ -115,13 +115,13 @@ def page(
     about = " ".join(header(found).split("\n")).strip()
     mark = float(found.M_bytes or 0), f"M = {size(found.M_bytes or 0)}"
     sections = [
-        section("Traffic against M", svg_chart.chart_svg(chart, mark), "A dashed line needs more SRAM than M. No exact "
-                "algorithm moves fewer words than the floor."),
+        section("Traffic against M", svg_chart.chart_svg(chart, mark), "A dashed line needs more SRAM than M. No "
+                "algorithm of its class moves fewer words than the floor."),
         player.player_html(found),
         section("Words moved", counts_table(found), "Between HBM and SRAM, over all heads and batches. "
                 "<i>best</i> tiles are those of least traffic that fit; <i>paper</i> tiles are Bc = ceil(M/4d), "
                 "Br = min(Bc, d), which often do not. A word is one scalar."),
-        folded("What is proven", bounds_html(found.bounds), "A floor is a number that no exact algorithm beats. "
+        folded("What is proven", bounds_html(found.bounds), "A floor is a number that no algorithm of its class beats. "
                 "An order says how traffic grows; its constant is unknown, so no count can be compared with it alone."),
         section("Words by tensor", tensor_bars(found), "What each tensor adds, read and written together. The mark is "
                 "the least that any exact algorithm can move."),

@@ -60,7 +60,7 @@ def ratio_to_floor(p: Attention, step: CurveStep, family: str) -> tuple[int | No
 
 
 def answer_lines(found: Curve) -> list[str]:
-    """The sentences about a curve: where the gap to the floor is largest, and where it is smallest."""
+    """The sentence about a curve: where the gap to the floor is largest, in each range of M."""
     p, known = found.problem, gaps(found)
     stretches = {
         name: [gap for gap in known if low(p.d) <= gap.M_bytes // p.word_bytes < high(p.d)]
@@ -75,11 +75,7 @@ def answer_lines(found: Curve) -> list[str]:
         return [
             "No gap is known: there is no floor here, or no step of the curve in the range where it means something."
         ]
-    best = min((gap for some in stretches.values() for gap in some), key=lambda gap: gap.ratio)
-    return [
-        f"The least traffic is at most {joined(largest)}.",
-        f"It is nearest to the floor, {best.ratio:.3f} times it, with {best.schedule} at {place(p, best)}.",
-    ]
+    return [f"The least traffic is at most {joined(largest)}."]
 
 
 def worst(some: Sequence[Gap]) -> Gap | None:

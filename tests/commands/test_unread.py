@@ -1,5 +1,7 @@
 """Options that change nothing are accepted, and stderr says so. A multiple of tiles that are given is refused."""
 
+import json
+
 import pytest
 
 from iosim import SCHEDULES, Attention, Schedule, Tiling
@@ -141,3 +143,19 @@ def test_fields_of_a_text_of_ones_own():
         Schedule("mine", text, "")
     )
     assert fields_read(Schedule("fails", lambda chip, p, t: 1 / 0, "")) == EVERY
+
+
+@pytest.mark.parametrize("text", [None, "print((\n"], ids=["no such file", "no Python"])
+def test_a_file_that_cannot_be_loaded_is_one_message_before_the_command_too(iosim, tmp_path, text):
+    if text is not None:
+        (tmp_path / "bad.py").write_text(text)
+    for line in (["--load", tmp_path / "bad.py", "count"], ["count", "--load", tmp_path / "bad.py"]):
+        done = iosim(*line, "--N", 8, "--d", 4)
+        assert done.exit_code == 2 and done.stdout == "" and "a Python file that runs" in done.stderr
+        assert "Traceback" not in done.output and isinstance(done.exception, SystemExit)
+
+
+def test_what_a_loaded_file_prints_is_no_answer(iosim, tmp_path):
+    (tmp_path / "mine.py").write_text("print('a line of the file')\n")
+    done = iosim("--load", tmp_path / "mine.py", "count", "--N", 8, "--d", 4, "--M", "1KB", "--json")
+    assert json.loads(done.stdout)["results"] and "a line of the file" in done.stderr

@@ -49,15 +49,14 @@ def test_no_gap_between_the_steps_is_larger(N, d, mask, names):
 def test_the_sentence_names_the_largest(N, d):
     text = " ".join(answer_lines(trace_curve(N, d)))
     worst = re.findall(r"([\d.]+) times the floor for M [^(]+ \(([\w-]+) at M = (\d+) B = ([\d.]+) d\^2 words\)", text)
-    best = re.findall(r"([\d.]+) times it, with ([\w-]+) at M = (\d+) B = ([\d.]+) d\^2 words\.", text)
-    assert len(worst) == 3 and len(best) == 1
-    for ratio, name, M, share in [*worst, *best]:
+    assert len(worst) == 3
+    for ratio, name, M, share in worst:
         searched = tune(N, d, int(M))
         least = {r.schedule for r in searched.results if r.total == searched.winner.total}
         assert name in least and f"{searched.winner.ratio_to_floor:.3f}" == ratio
         assert float(share) == pytest.approx(int(M) // 2 / d**2, rel=0.006)
     ratios = [gap.ratio for gap in gaps(trace_curve(N, d)) if gap.M_bytes >= 2 * d]
-    assert [f"{limit(ratios):.3f}" for limit in (max, min)] == [max(ratio for ratio, *_ in worst), best[0][0]]
+    assert f"{max(ratios):.3f}" == max(ratio for ratio, *_ in worst)
 
 
 def test_where_the_gap_is_largest_for_large_sizes():
@@ -80,7 +79,7 @@ def test_where_the_gap_is_largest_for_large_sizes():
 def test_curves_say_it(ask, iosim):
     args = ("tune", "--N", 64, "--d", 8, "--curve")
     found, text = ask(*args), iosim(*args).stdout
-    assert " ".join(text.split()).endswith(found["answer"]) and "nearest to the floor" in found["answer"]
+    assert " ".join(text.split()).endswith(found["answer"]) and "times the floor" in found["answer"]
     assert "x floor" in text and found["curve"][0]["floor_words"] > 0
     assert "No gap is known" in ask(*args, "--schedule", "linear")["answer"]
 
