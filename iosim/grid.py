@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from .tables import table
-from .units import binary, format_megabytes
+from .units import binary
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,7 +27,7 @@ NUMBER = re.compile(r"[1-9]\d*(\.\d+)?")
 
 
 class ByteCell(int):
-    """A number of bytes as a cell of a table: decimal as plain text (`180.36 MB`), binary on a terminal (`172 MiB`).
+    """A number of bytes as a cell of a table, which shows it in binary units: `172 MiB`.
 
     `after` is a text that follows the number.
     """
@@ -40,7 +40,7 @@ class ByteCell(int):
         return cell
 
     def __str__(self) -> str:
-        return format_megabytes(int(self)) + self.after
+        return binary(int(self)) + self.after
 
     __repr__ = __str__
 
@@ -130,7 +130,7 @@ def shown(value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, ByteCell):
-        return binary(int(value)) + value.after
+        return str(value)
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     text = str(value)

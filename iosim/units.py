@@ -127,12 +127,12 @@ def format_bytes(size: int) -> str:
     return f"{size} B"
 
 
-def format_megabytes(size: int) -> str:
-    """A size in decimal units, as traffic is quoted: `180.36 MB`."""
+def format_rate(bytes_per_second: int | float) -> str:
+    """A bandwidth, which is decimal as everybody writes it: `3.35 TB/s`. Sizes are binary."""
     for unit, factor in (("PB", 10**15), ("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if size >= factor:
-            return f"{size / factor:.2f} {unit}"
-    return f"{size} B"
+        if bytes_per_second >= factor:
+            return f"{bytes_per_second / factor:.2f} {unit}/s"
+    return f"{bytes_per_second:g} B/s"
 
 
 def binary(size: int) -> str:

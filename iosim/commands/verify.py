@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..counting.given import several
+from ..units import binary
 from .answer import Output, answer
 from .options import (
     HARDWARE,
@@ -84,9 +85,9 @@ def command(
 
 def at_the_edge(row: Verdict) -> str:
     """The note on a row whose DRAM bytes depend on where the arrays lie."""
-    least, most = (round((end or 0) / 1e6) for end in (row["dram_least_predicted"], row["dram_most_predicted"]))
+    least, most = (binary(round(end or 0)) for end in (row["dram_least_predicted"], row["dram_most_predicted"]))
     return (f"{row['schedule']}: the data used again just about fill the L2, so DRAM bytes depend on where the arrays "
-            f"lie ({least} to {most} MB by the model); --places 8 measures the mean of eight places")  # fmt: skip
+            f"lie ({least} to {most} by the model); --places 8 measures the mean of eight places")  # fmt: skip
 
 
 def whose_rates(found: Verdicts, name: str) -> str:

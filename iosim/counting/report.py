@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from ..units import format_bytes, format_megabytes
+from ..units import binary, format_bytes
 
 if TYPE_CHECKING:
     from ..core.problem import Attention
@@ -152,7 +152,7 @@ def result_text(result: Result) -> str:
     tiles = f"{result.tiling} tiles" + tile_sizes(result)
     lines = [
         f"{result.schedule}, {tiles}: {result.reads} words read, {result.writes} written, {result.total} in all "
-        f"({format_megabytes(result.total_bytes)}); SRAM peak {result.sram_peak_words} words, "
+        f"({binary(result.total_bytes)}); SRAM peak {result.sram_peak_words} words, "
         f"{format_bytes(result.sram_peak_bytes)}; fits: {verdict(result)}"
     ]
     lines += [f"  {name}: {t['reads']} words read, {t['writes']} written" for name, t in result.tensors.items()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..units import format_bytes, format_megabytes
+from ..units import binary, format_bytes
 from .columns import OPTIONS, tile_sizes
 
 if TYPE_CHECKING:
@@ -25,12 +25,12 @@ def asked(p: Attention, M_bytes: int | None = None) -> str:
 
 
 def moved(result: Result) -> str:
-    """A result as its schedule, tiles and words: `flash2 best 196x1, 90177536 words, 180.36 MB`."""
+    """A result as its schedule, tiles and words: `flash2 best 196x1, 90177536 words, 172 MiB`."""
     name = f"{result.schedule} {result.tiling}{tile_sizes(result)}"
     if result.total is None or result.total_bytes is None:
         return f"{name}, nothing fits"
     unfit = ", does not fit" if result.fits is False else ""
-    return f"{name}, {result.total} words, {format_megabytes(result.total_bytes)}{unfit}"
+    return f"{name}, {result.total} words, {binary(result.total_bytes)}{unfit}"
 
 
 def least_of(results: Sequence[Result]) -> str:

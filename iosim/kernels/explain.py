@@ -232,13 +232,13 @@ class Explained(Answer):
 
     def _lines(self) -> Iterator[str]:
         """The answer below the table."""
-        from ..units import format_bytes, format_megabytes
+        from ..units import binary, format_bytes
 
         atomics = self.total("atomics")
         yield (
             f"{self.reads} words read and {self.writes} written"
             + (f", {atomics} changed by atomics" if atomics else "")
-            + f": {format_megabytes(self.total_bytes)}"
+            + f": {binary(self.total_bytes)}"
         )
         if self.flops:
             yield f"{self.flops} FLOPs of matrix products, {self.intensity:.4g} a byte"

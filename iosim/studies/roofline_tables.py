@@ -9,7 +9,7 @@ from ..counting.report import divided_text, problem_row
 from ..counting.skipping import mask_notes
 from ..grid import ByteCell, Grid, Piece
 from ..tables import Row as Cells
-from ..units import format_bytes, format_megabytes
+from ..units import format_bytes, format_rate
 from .roofline_sentence import answer_lines, winners
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def roofline_pieces(found: Roofline) -> list[Piece]:
     fastest, memory = winners(found), f"M = {format_bytes(found.M_bytes)}{divided_text(p)}"
     lines: list[Piece] = [
         f"{size}, {p.dtype}, {p.acc_dtype} accumulators{p.cache_text}, mask {p.mask}",
-        f"{chip.name}: {format_megabytes(chip.hbm_bytes_per_second)}/s, {memory}",
+        f"{chip.name}: {format_rate(chip.hbm_bytes_per_second)}, {memory}",
         f"ridge in FLOP/B: {ridges}",
         "",
         Grid([line(row, p.divided) for row in found.rows], LESS_IMPORTANT, [found.rows.index(row) for row in fastest]),

@@ -10,7 +10,7 @@ from ..counting.report import header, problem_row
 from ..counting.sentence import BASELINE
 from ..grid import ByteCell, Grid
 from ..tables import Row, ratio
-from ..units import format_megabytes
+from ..units import binary
 
 if TYPE_CHECKING:
     from ..grid import Piece
@@ -84,7 +84,7 @@ def notes_on_totals(found: Training) -> list[str]:
     """A line for each step with unfused passes: which, and the bytes of their dropout masks."""
     lines = [
         f"{step.combination}: unfused {', '.join(step.unfused)}"
-        + (f"; dropout masks {format_megabytes(step.dropout_mask_bytes)} more" if step.dropout_mask_bytes else "")
+        + (f"; dropout masks {binary(step.dropout_mask_bytes)} more" if step.dropout_mask_bytes else "")
         for step in found.steps
         if step.unfused
     ]

@@ -11,7 +11,7 @@ from iosim.units import (
     PREFIX_BYTES,
     dtype_bytes,
     format_bytes,
-    format_megabytes,
+    format_rate,
     parse_axis,
     parse_bytes,
     parse_count,
@@ -235,9 +235,9 @@ def test_bytes_are_printed_with_their_1024s():
         "5368709120 B (5 GiB)"]  # fmt: skip
 
 
-def test_traffic_is_printed_in_1000s():
-    assert [format_megabytes(x) for x in (999, 1000, 180_355_072, 2 * 10**9, 3 * 10**12, 4 * 10**15)] == [
-        "999 B", "1.00 kB", "180.36 MB", "2.00 GB", "3.00 TB", "4.00 PB"]  # fmt: skip
+def test_only_bandwidths_are_printed_in_1000s():
+    assert [format_rate(x) for x in (999, 1000, 180_355_072, 2 * 10**9, 3.35 * 10**12, 4 * 10**15)] == [
+        "999 B/s", "1.00 kB/s", "180.36 MB/s", "2.00 GB/s", "3.35 TB/s", "4.00 PB/s"]  # fmt: skip
 
 
 @pytest.mark.parametrize("bytes_", [1, 1024, 102400, MIB, 7 * GIB])
