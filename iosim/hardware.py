@@ -35,6 +35,9 @@ MEASURED_KEYS = (  # keys that it has at least
     "latency_seconds",
     "tensor_flops_per_second",
 )
+WGMMA = "wgmma_flops_per_second"  # a key of [measured]: 16-bit products; the table of peaks has those of mma.sync
+WGMMA_DTYPES = ("fp16", "bf16")
+MEASURED_TEXTS = ("device", "date", "driver", "cuda", "sm_clock", "memory_clock")
 FLOP_DTYPES = ("fp16", "bf16", "fp8", "fp32", "fp64")
 SECTOR_BYTES = 32  # of every GPU here: the unit in which caches and DRAM move data
 
@@ -44,8 +47,9 @@ class Hardware:
     """A GPU. Sizes are in bytes, rates per second.
 
     `flops_per_second` holds the peak rate of dense matrix products for each element type that has one, and the rate of
-    exponentials as `exp`. `hbm_bytes` is the size of the device memory, which may be GDDR. `sources` says where each
-    number was found. `measured` is what `iosim calibrate` found; None for a preset from data sheets.
+    exponentials as `exp`. Of a calibrated GPU it is the highest rate that was measured with any instruction: what no
+    kernel exceeds. `hbm_bytes` is the size of the device memory, which may be GDDR. `sources` says where each number
+    was found. `measured` is what `iosim calibrate` found; None for a preset from data sheets.
     """
 
     name: str
@@ -155,8 +159,17 @@ def read_hardware(path: Path) -> Hardware:
     block, sm = data["shared_memory_per_block_bytes"], data["shared_memory_per_sm_bytes"]
     if block > sm:
         raise InputError(f"{path}: shared_memory_per_block_bytes", block, f"at most {sm}, what the SM has")
-    data["flops_per_second"], data["sources"] = MappingProxyType(rates), MappingProxyType(sources)
+    wider = wgmma_peaks(rates, measured or {})
+    if wider:
+        sources = {**sources, "flops_per_second": f"{sources['flops_per_second']}; {', '.join(wider)}: {WGMMA}"}
+    data["flops_per_second"], data["sources"] = MappingProxyType({**rates, **wider}), MappingProxyType(sources)
     return Hardware(**{**data, MEASURED: measured})
+
+
+def wgmma_peaks(rates: Toml, measured: Toml) -> dict[str, int]:
+    """The measured rate of wgmma for each element type whose peak in `rates` is below it."""
+    found = round(measured.get(WGMMA, 0))
+    return {dtype: found for dtype in WGMMA_DTYPES if dtype in rates and found > rates[dtype]}
 
 
 def _files() -> list[Path]:
@@ -193,7 +206,7 @@ def _measured(where: str, table: object) -> None:
         if key not in table:
             raise InputError(f"{where}.{key}", "nothing", "this key is required", again)
     for key, value in table.items():
-        if not isinstance(value, str | dict):
+        if key not in MEASURED_TEXTS and not isinstance(value, dict):
             _number(f"{where}.{key}", value, 1.0 if key == "asking_ratio" else float("inf"), again)
     for key in ("tensor_flops_per_second", "loop_ratios", "first_seconds"):
         for name, value in table.get(key, {}).items():

@@ -498,9 +498,27 @@ class Command(click.Command):
             line = rest
         if extra:
             name = f"iosim {ctx.info_name}"
-            faults_in(ctx).append(InputError(name, " ".join(extra), "options with their values",
-                                             "a value with spaces needs quotes"))  # fmt: skip
+            hint = self.as_one_value(ctx, args, extra) or "a value with spaces needs quotes"
+            faults_in(ctx).append(InputError(name, " ".join(extra), "options with their values", hint))
         return extra
+
+    def as_one_value(self, ctx: click.Context, args: Sequence[str], extra: Sequence[str]) -> str:
+        """The hint for values that follow an option with spaces, such as `--hardware h100 t4`, if it takes several: the
+        option with all of them as it takes them. An empty text for any other line."""
+        from shlex import quote
+
+        several = {
+            name: option.kind.between
+            for option in self.options_of(ctx)
+            if option.kind.listed or option.name in self.axes
+            for name in option.opts
+        }
+        line = [part for text in args for part in (text.split("=", 1) if text.startswith("--") else [text])]
+        for k, name in enumerate(line):
+            if name in several and line[k + 2 : k + 2 + len(extra)] == [*extra]:
+                values = [text.strip(several[name]) for text in (line[k + 1], *extra)]
+                return f"write {name} {quote(several[name].join(values))}"
+        return ""
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command. If it fails, or if the line could not be parsed, name all faults of its options."""

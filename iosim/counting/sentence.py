@@ -5,6 +5,7 @@ Everything in it follows from the counts. The reason names the tensors whose tra
 
 from __future__ import annotations
 
+from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.problem import TENSORS
@@ -157,9 +158,12 @@ def distance_to_floor(share: float | None, M_bytes: int | None) -> str:
 
 
 def at_most(share: float) -> str:
-    """A ratio with three decimals, as in tables; with `about` before it if these are below the ratio."""
+    """A ratio with the decimals of tables, or a little more: if these are below the ratio, there is a fourth, rounded
+    up. So the text is never below the ratio."""
     text = ratio(share)
-    return text if float(text) >= share else f"about {text}"
+    if float(text) >= share:
+        return text
+    return next(f"{n / 10**4:.4f}" for n in count(int(share * 10**4)) if n / 10**4 >= share)
 
 
 # ---------------------------------------------------------------- the reason

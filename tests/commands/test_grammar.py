@@ -292,6 +292,21 @@ def test_an_option_of_another_command_is_found(iosim):
     assert "a value after it" in faults(iosim("count", *PROBLEM, "--M"))
 
 
+@pytest.mark.parametrize("given, hint", [
+    ("--hardware h100 t4", "write --hardware h100,t4"), ("--hardware=h100, T4 b200", "write --hardware h100,T4,b200"),
+    ("--hardware h100 --schedule flash1 flash2", "write --schedule flash1,flash2"),
+    ("--hardware h100 --N 64 128", "a value with spaces needs quotes"), ("t4 --hardware h100", "needs quotes"),
+])  # fmt: skip
+def test_values_with_spaces_between_them_are_written_as_one(given, hint, iosim):
+    """Where an option takes several values; --N takes one here."""
+    assert faults(iosim("roofline", *PROBLEM, *given.split())).count(hint) == 1
+
+
+def test_masks_of_a_sweep_are_one_quoted_value(iosim):
+    line = ("sweep", *PROBLEM, *M, "file.toml", "--mask", "causal", "window:4", "dense")
+    assert "write --mask 'causal;window:4;dense'" in faults(iosim(*line))
+
+
 @pytest.mark.parametrize("line, option, text, instead", [
     ("report --N 64 --d 8 --M 1KB,2KB", "--M", "1KB,2KB", "run iosim report once for each"),
     ("play --N 64,128 --d 8 --M 1KB", "--N", "64,128", "run iosim play once for each"),

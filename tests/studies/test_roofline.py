@@ -425,6 +425,18 @@ def test_without_measured_rates_nothing_is_predicted(ask, iosim, monkeypatch, tm
     assert said in iosim("roofline", *shape, "--hardware", "a100-80gb").stdout
 
 
+def test_the_peak_of_a_calibrated_gpu_is_that_of_wgmma():
+    """Kernels of others reach it: the ideal roofline knows no lower one. The prediction of generated kernels, which use
+    mma.sync, is that of the preset with the same measured rates."""
+    file = hardware.configs_folder() / "measured" / "h200.toml"
+    wgmma = hardware.read_hardware(file).measured["wgmma_flops_per_second"]
+    shape = {"N": 512, "d": 64, "schedules": "flash2", "tiles": "64x64"}
+    (row,), (preset,) = (roofline(hardware=name, **shape).rows for name in (str(file), "h200"))
+    assert row.matrix_seconds == row.work.matrix_flops / wgmma
+    assert row.ridge == wgmma / hardware.read_hardware(file).hbm_bytes_per_second
+    assert row.predicted_seconds == preset.predicted_seconds is not None
+
+
 def test_the_table_shows_three_times_and_says_what_they_are(iosim):
     out = iosim(
         "roofline", "--N", 256, "--d", 64, "--hardware", "h200", "--schedule", "flash2", "--tiles", "64x64"
