@@ -424,6 +424,9 @@ N, D, M = Need("n"), Need("d"), Need("m", ("m_elements", "hardware"))
 M_OR_TILES = Need("m", ("m_elements", "hardware", "tiles"))
 
 
+NO_COLOUR = dict.fromkeys(("--no-color", "--no-colour", "--color"), "a terminal without colour: set NO_COLOR=1")
+
+
 class Command(click.Command):
     """A command with headings in its help and the option --load. It names all faults of a line at once.
 
@@ -436,7 +439,7 @@ class Command(click.Command):
     needs: tuple[Need, ...] = ()
     axes: tuple[str, ...] = ()
     usual: str | None = ""
-    instead: Mapping[str, str] = {}
+    instead: Mapping[str, str] = NO_COLOUR
     gpu: bool = False
 
     def get_help_option(self, ctx: click.Context) -> click.Option:
@@ -757,7 +760,13 @@ def named_command(
 
     def make(function: Function) -> Command:
         made = click.command(name, cls=Command)(function)
-        made.needs, made.axes, made.usual, made.instead, made.gpu = needs, axes, usual, instead or {}, gpu
+        made.needs, made.axes, made.usual, made.instead, made.gpu = (
+            needs,
+            axes,
+            usual,
+            {**NO_COLOUR, **(instead or {})},
+            gpu,
+        )
         return made
 
     return make

@@ -287,6 +287,7 @@ def test_an_option_that_is_meant_is_suggested(wrong, right, iosim):
 def test_an_option_of_another_command_is_found(iosim):
     assert "iosim count --tiles" in faults(iosim("tune", *PROBLEM, *M, "--tiles", "4x4"))
     assert "an option of iosim cache" in faults(iosim("count", *PROBLEM, *M, "--granularity", "word"))
+    assert "set NO_COLOR=1" in faults(iosim("count", *PROBLEM, *M, "--no-color"))
     assert "options with their values" in faults(iosim("count", "64", *PROBLEM, *M))
     assert "it is a flag" in faults(iosim("count", *PROBLEM, *M, "--json=3"))
     assert "a value after it" in faults(iosim("count", *PROBLEM, "--M"))

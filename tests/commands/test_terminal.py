@@ -72,9 +72,17 @@ def test_80_columns_are_enough(line, iosim):
     codes = {code for codes in re.findall(r"\x1b\[([0-9;]*)m", text) for code in codes.split(";")}
     assert codes <= {"0", "1", "2", "3"}, "bold, dim or italic, no colour"
     piped = iosim(*line.split(), *LINES[line])
+    assert "\x1b" not in piped.output
     plain = re.sub(r"(?<=\d),(?=\d{3})", "", bare(text))
     whole = set(re.findall(r"(?<![\w.-])\d{4,}(?:\.\d+)?(?![\w.-]| [KMGTP]iB)", plain))
     assert whole <= set(re.findall(r"\d+(?:\.\d+)?", piped.stdout)), "no number that a pipe does not have"
+
+
+@pytest.mark.parametrize("line", ["count", "check"])
+def test_a_dumb_terminal_gets_no_escape_sequence(line):
+    """count highlights rows elsewhere, and check has a line that moves."""
+    text = on_terminal([*line.split(), *LINES[line]], 80, TERM="dumb")
+    assert "flash2" in text and "\x1b" not in text
 
 
 def table_of(text):
