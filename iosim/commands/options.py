@@ -488,7 +488,7 @@ class Command(click.Command):
                 rest = without(line, error.option_name, value=True)
             except click.BadOptionUsage as error:
                 fault = (
-                    InputError(error.option_name, "no value", "a value after it")
+                    InputError(error.option_name, "no value", "a value after it", example_value(self, error.option_name))
                     if "require" in error.message
                     else (InputError(error.option_name, "a value", "no value: it is a flag"))
                 )
@@ -746,6 +746,16 @@ def example_of(command: click.Command) -> str:
     """The first example of a command's help."""
     _, _, text = (command.help or "").partition("Example: ")
     return " ".join(text.partition("\n\n")[0].split())
+
+
+def example_value(command: click.Command, option: str) -> str:
+    """The option with its value in the first example of a command's help, as a hint; empty if it is not in it."""
+    import shlex
+    from itertools import pairwise
+
+    words = shlex.split(example_of(command))
+    values = [value for name, value in pairwise(words) if name == option]
+    return f"as in {option} {shlex.quote(values[0])}" if values else ""
 
 
 def named_command(

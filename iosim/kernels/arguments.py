@@ -119,6 +119,7 @@ OPERATORS: dict[type, Callable[..., Value]] = {  # type: ignore[explicit-any]  #
 }  # fmt: skip
 LARGEST = 1 << 63
 MOST_POWER = 64
+GRID_EXAMPLE = '--grid "cdiv(N, BM), H" or --grid 128'
 MOST_PROGRAMS = (2**31 - 1, 65_535, 65_535)  # on each axis of a grid
 
 
@@ -153,14 +154,30 @@ class Names:
             if name not in self.texts:
                 if name in self.more:
                     return self.more[name]
-                hint = suggestion(name, [*self.texts, *FUNCTIONS]) or f"give --arg {name}=..."
-                raise InputError(self.where, name, "a name that is given", hint)
+                raise self.not_given(name)
             if name in self.under_way:
                 raise InputError(self.where, self.texts[name], "no circle of names")
             self.under_way.append(name)
             self.values[name] = self.value(self.texts[name])
             self.under_way.pop()
         return self.values[name]
+
+    def not_given(self, name: str) -> InputError:
+        """The error for a name that no option gives. The name of a type lacks the sizes of a tensor."""
+        if self.under_way and (name in DTYPES or name in ALSO):
+            its = self.under_way[-1]
+            dtype = ALSO.get(name, name)
+            allowed = f"a tensor with its sizes, as {its}={dtype}[8,4096,64]"
+            return InputError(self.where, name, allowed, f"or a type of Triton, as {its}=tl.{DTYPES[dtype][0]}")
+        hint = suggestion(name, [*self.texts, *FUNCTIONS]) or f"give its value, as --arg {name}=128"
+        return InputError(self.where, name, "a name that is given", hint)
+
+    @property
+    def example(self) -> str:
+        """An example of what the option takes, for messages."""
+        if self.under_way:
+            return f"a tensor has a type and sizes, as {self.under_way[-1]}=fp16[8,4096,64]"
+        return f"one to three of them, as {GRID_EXAMPLE}"
 
     @property
     def where(self) -> str:
@@ -208,7 +225,8 @@ class Names:
         try:
             tree = ast.parse(text.strip(), mode="eval")
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            raise InputError(self.where, text, "a number, a name, or an expression such as cdiv(N, BM)") from None
+            allowed = "a number, a name, or an expression such as cdiv(N, BM)"
+            raise InputError(self.where, text, allowed, self.example) from None
         try:
             return self.of_node(tree.body, text)
         except (TypeError, ZeroDivisionError, OverflowError, IndexError, AttributeError, RecursionError) as error:
@@ -234,10 +252,13 @@ class Names:
             name = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
             if name in FUNCTIONS:
                 return FUNCTIONS[name](*(self.of_node(part, text) for part in node.args))
+            if name in DTYPES or name in ALSO:
+                raise self.not_given(name)
             raise InputError(self.where, name, ", ".join(FUNCTIONS), suggestion(name, FUNCTIONS))
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in ("tl", "triton"):
             return getattr(self.more["tl"], node.attr)
-        raise InputError(self.where, text, "numbers, names, + - * // %, and " + ", ".join(FUNCTIONS))
+        allowed = "numbers, names, + - * // %, and " + ", ".join(FUNCTIONS)
+        raise InputError(self.where, text, allowed, self.example)
 
     def small_power(self, node: ast.BinOp, text: str) -> Value:
         """The right operand of an operation. Raises InputError for a large exponent or shift."""

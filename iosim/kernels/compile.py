@@ -121,6 +121,8 @@ class Kernel:
             where = definition(self.function, missing[0] if len(missing) == 1 else None)
             options = ("--const" if name in self.constants else "--arg" for name in missing)
             hint = " ".join(f"{option} {name}=..." for option, name in zip(options, missing, strict=True))
+            if any(name not in self.constants for name in missing):
+                hint += "; a tensor as X=fp16[8,4096,64], a number as N=4096"
             what = f"no value for {', '.join(missing)}"
             raise Fault(f"{where}: kernel {self.name}", what, "a value for each parameter", hint)
         for name in self.constants:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ..errors import InputError
-from .arguments import Names, Value, read_grid
+from .arguments import GRID_EXAMPLE, Names, Value, read_grid
 from .compile import Configuration, Kernel, kernel_of
 from .explain import Explained, choices, explained
 from .launch_file import LaunchTexts
@@ -63,7 +63,7 @@ def launch_answers(launch: LaunchTexts, question: Question) -> tuple[list[Explai
     from ..units import parse_count
 
     if launch.grid is None:
-        raise InputError("--grid", "nothing", "one to three expressions")
+        raise InputError("--grid", "nothing", "the number of programs on each axis", f"as {GRID_EXAMPLE}")
     kernel = kernel_of(launch.file, launch.kernel)
     args, consts = launch.arg, launch.const
     num_warps = None if launch.warps is None else parse_count(launch.warps, "--warps")

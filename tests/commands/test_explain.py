@@ -34,7 +34,9 @@ def test_without_triton_it_says_what_to_install(iosim, monkeypatch):
 
 
 @pytest.mark.parametrize("line, message", [
-    ((FILE,), "--grid: found 'nothing'"),
+    ((FILE,), "--grid: found 'nothing'; allowed: the number of programs on each axis; as --grid \"cdiv(N, BM), H\""),
+    ((FILE, "--grid"), "--grid: found 'no value'; allowed: a value after it; as in --grid 'cdiv(N, BM), H'"),
+    ((FILE, "--grid", "1", "--arg"), "--arg: found 'no value'; allowed: a value after it; as in --arg 'Q=fp16[H,N,D]'"),
     ((FILE, "--grid", "1", "--arg", "N"), "--arg: found 'N'; allowed: NAME=VALUE"),
     ((FILE, "--grid", "1", "--heads", "2"), "--heads: found 'no --as'"),
     ((FILE, "--grid", "1", "--as", "flash"), "--as: found 'flash'; allowed: attention"),
@@ -102,12 +104,18 @@ def test_all_configurations_of_a_tuned_kernel(ask, iosim):
 @pytest.mark.parametrize("line, message", [
     ([FILE, "--grid", 1], "--kernel: found 'nothing'; allowed: add, softmax, matmul"),
     ([FILE, "--kernel", "atention", "--grid", 1], "did you mean 'attention'?"),
+    ([FILE, "--kernel", "add", "--grid", 1], "--const BLOCK=...; a tensor as X=fp16[8,4096,64], a number as N=4096"),
     ([FILE, "--kernel", "add", "--grid", 1], "kernel add: found 'no value for X, Y, Z, n, BLOCK'"),
     ([*ADD, "--grid", "n / 2.5"], "grid: found '(40.0,)'; allowed: a tuple of one to three whole numbers"),
     ([*ADD, "--grid", "n, n, n, n"], "allowed: a tuple of one to three whole numbers"),
     ([*ADD, "--grid", "2, 70000"], "at most 65535 programs on this axis"),
     ([*ADD, "--grid", "cdiv(m, 2)"], "--grid: found 'm'; allowed: a name that is given"),
     ([*ADD, "--arg", "W=3"], "--arg W: found 'no such parameter'; allowed: X, Y, Z, n, BLOCK"),
+    ([*ADD, "--grid", "2x4"], "; one to three of them, as --grid \"cdiv(N, BM), H\" or --grid 128; "),
+    ([*ADD, "--arg", "X=float16"], "--arg X: found 'float16'; allowed: a tensor with its sizes, as X=fp16[8,4096,64]; "),
+    ([*ADD, "--arg", "X=fp32(100)"], "--arg X: found 'fp32'; allowed: a tensor with its sizes, as X=fp32[8,4096,64]; "),
+    ([*ADD, "--arg", "X=[100]"], "; a tensor has a type and sizes, as X=fp16[8,4096,64]; "),
+    ([*ADD, "--arg", "X=fp32[q]"], "--arg X: found 'q'; allowed: a name that is given; give its value, as --arg q=128; "),
     ([*ADD, "--arg", "X=fp17[n]"], "--arg X: found 'fp17'; allowed: fp16, bf16"),
     ([*ADD, "--arg", "X=fp16[n, 0]"], "sizes that are whole numbers from 1; found 0"),
     ([*ADD, "--arg", "X=int32[n]:random(3, 3)"], "LOW below HIGH"),

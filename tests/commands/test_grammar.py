@@ -290,7 +290,7 @@ def test_an_option_of_another_command_is_found(iosim):
     assert "set NO_COLOR=1" in faults(iosim("count", *PROBLEM, *M, "--no-color"))
     assert "options with their values" in faults(iosim("count", "64", *PROBLEM, *M))
     assert "it is a flag" in faults(iosim("count", *PROBLEM, *M, "--json=3"))
-    assert "a value after it" in faults(iosim("count", *PROBLEM, "--M"))
+    assert "a value after it; as in --M 100KB" in faults(iosim("count", *PROBLEM, "--M"))
 
 
 @pytest.mark.parametrize("given, hint", [
