@@ -38,7 +38,7 @@ def form_of(path: str | None, writer: str, required: bool = False) -> str:
     ending = re.search(r"[^/.]\.([A-Za-z][A-Za-z0-9-]*)$", path or "")
     if ending is None or path is None or passes_through(path):
         if required:
-            raise InputError("-o", path or "nothing", f"a file that ends in {endings_of(writer)}")
+            raise InputError("-o", path or "nothing", f"a file that ends in {endings_of(writer)}", "as -o picture.svg")
         return next(iter(forms))
     found = ending[1].lower()
     for form, endings in forms.items():

@@ -488,7 +488,9 @@ class Command(click.Command):
                 rest = without(line, error.option_name, value=True)
             except click.BadOptionUsage as error:
                 fault = (
-                    InputError(error.option_name, "no value", "a value after it", example_value(self, error.option_name))
+                    InputError(
+                        error.option_name, "no value", "a value after it", example_value(self, error.option_name)
+                    )
                     if "require" in error.message
                     else (InputError(error.option_name, "a value", "no value: it is a flag"))
                 )

@@ -8,7 +8,7 @@ import click
 
 from ..counting.given import counts, memory
 from ..errors import InputError, MissingError
-from ..files import form_of
+from ..files import form_of, passes_through
 from .options import (
     Need,
     alone,
@@ -65,7 +65,7 @@ def page_text(
 @variant_options
 @chip_options
 @trace_option
-@file_option("Write to a file, FILE.html; - is stdout.")
+@file_option("Write to a file, FILE.html; - is stdout, which gets the page by default unless it is a terminal.")
 def command(
     m: str | None, m_elements: str | None, hardware: str | None, schedules: tuple[str, ...], tiles: str | None,
     tile_multiple: str, trace: str | None, path: str | None, **given: str | bool | None,
@@ -77,6 +77,8 @@ def command(
     from .answer import emit
 
     form_of(path, "report")
+    if path is None and sys.stdout.isatty():
+        raise InputError("-o", "nothing, and stdout is a terminal", "a file, as -o report.html", "a pipe gets the page")
     emit(page_text(m, m_elements, hardware, schedules, tiles, tile_multiple, trace, given), path)
 
 
@@ -104,8 +106,10 @@ def play(
     from .answer import emit
 
     form_of(path, "report")
+    if path is not None and (path == "-" or passes_through(path)):
+        raise InputError("-o", path, "a file, as -o page.html", "iosim report writes the page to stdout")
     text = page_text(m, m_elements, hardware, schedules, tiles, tile_multiple, trace, given)
-    page = Path(mkdtemp(prefix="iosim-")) / "play.html" if path in (None, "-") else Path(path or "").resolve()
+    page = Path(mkdtemp(prefix="iosim-")) / "play.html" if path is None else Path(path).resolve()
     emit(text, str(page))
     click.echo(page)
     if not webbrowser.open(page.as_uri()):

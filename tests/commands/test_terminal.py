@@ -36,7 +36,7 @@ LINES = {
 }
 
 
-def on_terminal(args, columns, **more):
+def on_terminal(args, columns, code=0, **more):
     """What a terminal of so many columns is sent."""
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (24, columns))
@@ -55,7 +55,7 @@ def on_terminal(args, columns, **more):
                 break
             found += part
     os.close(ours)
-    assert process.returncode == 0, found
+    assert process.returncode == code, found
     return found.decode().replace("\r\n", "\n")
 
 
@@ -83,6 +83,24 @@ def test_a_dumb_terminal_gets_no_escape_sequence(line):
     """count highlights rows elsewhere, and check has a line that moves."""
     text = on_terminal([*line.split(), *LINES[line]], 80, TERM="dumb")
     assert "flash2" in text and "\x1b" not in text
+
+
+def test_a_page_is_not_poured_over_a_terminal(iosim):
+    """It is refused with the name of a file to write. A pipe gets the page, and so does a terminal with `-o -`."""
+    line = ["report", "--N", "64", "--d", "8", "--M", "4KB"]
+    refused = " ".join(bare(on_terminal(line, 80, code=2)).split())
+    assert refused == (
+        "Error: -o: found 'nothing, and stdout is a terminal'; allowed: a file, as -o report.html; a pipe gets the page"
+    )
+    assert iosim(*line).stdout.startswith("<!doctype html>")
+    assert "<!doctype html>" in on_terminal([*line, "-o", "-"], 80)
+
+
+@pytest.mark.parametrize("name, file", [("play", "page.html"), ("plot", "picture.svg")])
+@pytest.mark.parametrize("path", ["-", "/dev/stdout"])
+def test_neither_is_a_picture_nor_a_page_to_open(name, file, path, iosim):
+    found = iosim(name, "--N", "64", "--d", "8", *["--M", "4KB"] * (name == "play"), "-o", path)
+    assert found.exit_code == 2 and not found.stdout and f"as -o {file}" in found.stderr
 
 
 def table_of(text):
