@@ -1,7 +1,7 @@
 """Tables for people: which columns a terminal shows, how wide they are, and how numbers are written.
 
 A pipe gets all columns and all digits as plain text (tables.py). A terminal gets a table by rich. If it is too narrow,
-columns of text are folded first. Then the least important columns are left out, and a line says which.
+headings and columns of text are folded first. Then the least important columns are left out, and a line says which.
 """
 
 from __future__ import annotations
@@ -49,12 +49,13 @@ class Grid(NamedTuple):
     """A table for people.
 
     `spare` names the columns that a narrow terminal may leave out, in the order in which they are left out. `best` are
-    the indices of the rows that are highlighted.
+    the indices of the rows that are highlighted. With `tall`, headings of several words may take several lines.
     """
 
     rows: Rows
     spare: tuple[str, ...] = ()
     best: Collection[int] = ()
+    tall: bool = False
 
 
 Piece = str | Grid
@@ -80,9 +81,9 @@ class Layout(NamedTuple):
 def layout(grid: Grid, width: int) -> Layout:
     """The columns that fit into a width. Spare columns are left out first, then the others from the right. The first
     one always stays."""
-    cells = {name: [name, *(shown(row[name]) for row in grid.rows)] for name in grid.rows[0]}
-    widths = {name: max(map(len, texts)) for name, texts in cells.items()}
-    least = {name: foldable(texts) for name, texts in cells.items()}
+    cells = {name: [shown(row[name]) for row in grid.rows] for name in grid.rows[0]}
+    widths = {name: max(map(len, (name, *texts))) for name, texts in cells.items()}
+    least = {name: foldable([*(name.split(" ") if grid.tall else [name]), *texts]) for name, texts in cells.items()}
     left_out: list[str] = []
     others = [*widths][1:]
     for name in [*(n for n in grid.spare if n in widths), *(n for n in reversed(others) if n not in grid.spare)]:
@@ -173,7 +174,7 @@ def print_grid(grid: Grid, console: Console) -> None:
     drawn = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False, header_style="bold")
     for name, wide in found.widths.items():
         number = all(is_number(shown(row[name])) for row in grid.rows)
-        drawn.add_column(cell(name), justify="right" if number else "left", width=wide, no_wrap=True)
+        drawn.add_column(cell(folded(name, wide)), justify="right" if number else "left", width=wide, no_wrap=True)
     for k, row in enumerate(grid.rows):
         texts = [folded(shown(row[name]), wide) for name, wide in found.widths.items()]
         drawn.add_row(*map(cell, texts), style="bold green" if k in grid.best else "")

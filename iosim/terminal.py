@@ -22,9 +22,15 @@ def fit(text: str, width: int) -> str:
         else:
             end = k + 1
             long = len(lines[k]) > width
-            out += wrap(lines[k], width, subsequent_indent="  ", break_long_words=False) if long else [lines[k]]
+            out += wrapped(lines[k], width) if long else [lines[k]]
         k = end
     return "\n".join(out)
+
+
+def wrapped(line: str, width: int) -> list[str]:
+    """A long line in lines of at most `width` characters, broken only at spaces: options such as --tile-multiple stay
+    whole."""
+    return wrap(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def columns(ruler: str) -> list[slice[int, int, None]]:

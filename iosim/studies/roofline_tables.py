@@ -20,12 +20,16 @@ LESS_IMPORTANT = (
     "other",
     "matrix FLOP",
     "ridge",
-    "binds then",
-    "us ideal L2",
     "FLOP/B",
-    "binds there",
-    "phase",
     "bytes",
+    "register bytes",
+    "shared bytes",
+    "limit predicted",
+    "limit no L2",
+    "us no L2",
+    "phase",
+    "fits",
+    "launch",
 )  # columns, left out first to last
 LABELS = ("phase", "schedule", "tiling", "Br", "Bc", "fits", "launch")
 DASH = "-"
@@ -76,7 +80,7 @@ def roofline_pieces(found: Roofline) -> list[Piece]:
         f"{chip.name}: {format_rate(chip.hbm_bytes_per_second)}, {memory}",
         f"ridge in FLOP/B: {ridges}",
         "",
-        Grid([line(row, p.divided) for row in found.rows], LESS_IMPORTANT, [found.rows.index(row) for row in fastest]),
+        Grid([line(row, p.divided) for row in found.rows], spare(found), [*map(found.rows.index, fastest)], tall=True),
         "",
         *times_explained(found),
     ]
@@ -87,12 +91,18 @@ def roofline_pieces(found: Roofline) -> list[Piece]:
     return [*lines, "", *answer_lines(found)]
 
 
+def spare(found: Roofline) -> tuple[str, ...]:
+    """The columns that a narrow terminal leaves out, first to last. A phase that is that of all rows is the first."""
+    one = len({row.phase for row in found.rows}) == 1
+    return tuple(dict.fromkeys((*["phase"] * one, *LESS_IMPORTANT)))
+
+
 def times_explained(found: Roofline) -> list[str]:
     """The meaning of the three times, and the reasons why some are not predicted."""
     lines = [
-        "us: at the peaks, perfectly overlapped, and every word comes from HBM",
-        "us ideal L2: at the peaks, perfectly overlapped, and an L2 keeps all data of a launch",
-        "binds: the slowest resource at the peaks; binds then: the same with the ideal L2",
+        "us no L2: microseconds at the peaks, perfectly overlapped, if every word comes from HBM",
+        "us ideal L2: the same if an L2 keeps all data of a launch",
+        "limit: the slowest resource, which binds: memory, matrix (products), exp (exponentials), other (operations)",
     ]
     if found.measured_on is None:
         lines.append(f"us predicted: no rates were measured for {found.hardware.name}: run iosim calibrate there and "
@@ -101,7 +111,7 @@ def times_explained(found: Roofline) -> list[str]:
     lines += [
         "us predicted: the time of the generated kernels, one launch after the other, with rates measured on "
         + found.measured_on.name.removesuffix(" (measured)"),
-        "binds there: the longest part of the prediction: DRAM, L2, or blocks (the work of thread blocks)",
+        "limit predicted: the longest part of the prediction: DRAM, L2, or blocks (the work of thread blocks)",
         *found.on_cuda_cores,
     ]
     whom: dict[str, list[str]] = {}
@@ -128,10 +138,10 @@ def line(row: RooflineRow, divided: bool) -> Cells:
         "other": f"{work.other_ops:.3e}",
         "FLOP/B": DASH if row.intensity is None else f"{row.intensity:.2f}",
         "ridge": f"{row.ridge:.1f}",
-        "us": f"{row.seconds * 1e6:.2f}",
-        "binds": row.binds,
+        "us no L2": f"{row.seconds * 1e6:.2f}",
+        "limit no L2": row.binds,
         "us ideal L2": f"{row.ideal_l2_seconds * 1e6:.2f}",
-        "binds then": row.ideal_l2_binds,
+        "limit ideal L2": row.ideal_l2_binds,
         "us predicted": DASH if row.predicted_seconds is None else f"{row.predicted_seconds * 1e6:.2f}",
-        "binds there": row.predicted_binds or DASH,
+        "limit predicted": row.predicted_binds or DASH,
     }

@@ -7,11 +7,13 @@ import re
 import subprocess
 import sys
 import termios
+from dataclasses import replace
 
 import pytest
 from paths import ROOT
 
 from iosim.grid import ByteCell, Grid, foldable, folded, layout, shown
+from iosim.studies.roofline import roofline
 from iosim.tables import table
 from iosim.terminal import end_of_table, fit
 
@@ -145,8 +147,35 @@ def test_notes_are_broken_between_words():
 
 
 def test_the_roofline_shows_its_answer_at_80_columns():
-    head, rows = table_of(on_terminal(["roofline", *LINES["roofline"]], 80))
-    assert head.split()[-4:] == ["us", "binds", "us", "predicted"] and len(rows) > 5
+    """Headings of several words are folded to make room."""
+    row = roofline(512, 64, "h100", schedules="standard-tiled").rows[-1]
+    us = [f"{seconds * 1e6:,.2f}" for seconds in (row.seconds, row.ideal_l2_seconds, row.predicted_seconds)]
+    text = bare(on_terminal(["roofline", *LINES["roofline"]], 80))
+    head, rows = table_of(text)
+    tiles = f"{row.Br}x{row.Bc}"
+    assert ["standard-tiled", tiles, "yes", "all", us[0], row.binds, us[1], row.ideal_l2_binds, us[2]] in rows
+    lines = text.splitlines()
+    above = lines[lines.index(head) - 2 : lines.index(head)]
+    assert [line.split() for line in above] == [["us", "us", "limit"], ["no", "limit", "ideal", "ideal"]]
+    assert head.split()[4:] == ["L2", "no", "L2", "L2", "L2", "us", "predicted"]
+
+
+TIMES = ("us no L2", "limit no L2", "us ideal L2", "limit ideal L2", "us predicted", "limit predicted")
+
+
+@pytest.mark.parametrize("decode, width, left_out", [(False, 80, {1, 5}), (True, 80, {0, 1, 5}), (False, 140, set())])
+def test_what_of_the_times_a_roofline_shows(decode, width, left_out):
+    """Of times with six digits. The time with an ideal L2, its limit and the predicted time are always there."""
+    found = roofline(256, 64, "h100", tiles="64x64", schedules="standard-tiled,flash2", decode=decode)
+    slow = [replace(row, seconds=0.0123, ideal_l2_seconds=0.0012, predicted_seconds=0.1478) for row in found.rows]
+    (grid,) = (piece for piece in replace(found, rows=slow).pieces() if isinstance(piece, Grid))
+    there = layout(grid, width).widths
+    assert [name for name in TIMES if name not in there] == [TIMES[k] for k in sorted(left_out)]
+    assert {"schedule", "tiles", "fits", "launch"} <= set(there) and decode <= ("phase" in there)
+
+
+def test_a_long_line_breaks_at_spaces_only():
+    assert fit("give --tile-multiple 16 or else", 20) == "give --tile-multiple\n  16 or else"
 
 
 def test_brackets_are_no_markup():
@@ -173,10 +202,10 @@ def test_what_explains_a_kernel_fits_a_terminal():
 def layouts(seed):
     """A random table with random spare columns, a width, and its layout."""
     rng = random.Random(seed)
-    rows = random_rows(rng)
+    rows = random_rows(rng, between=" ")
     names = list(rows[0])
     spare = tuple(rng.sample(names[1:], rng.randint(0, len(names) - 1)))
-    grid = Grid(rows, spare)
+    grid = Grid(rows, spare, tall=rng.random() < 0.5)
     width = rng.choice([60, 80, 100, 140])
     return grid, width, layout(grid, width)
 
@@ -192,7 +221,8 @@ def test_a_table_fits_and_leaves_out_no_more_than_it_must(seed):
     assert set(order[: len(found.left_out)]) == set(found.left_out), "the least important ones"
     if found.left_out:
         back = order[len(found.left_out) - 1]
-        least = {n: foldable([n, *(shown(row[n]) for row in grid.rows)]) for n in [*found.widths, back]}
+        heads = {n: n.split() if grid.tall else [n] for n in [*found.widths, back]}
+        least = {n: foldable([*words, *(shown(row[n]) for row in grid.rows)]) for n, words in heads.items()}
         assert sum(least.values()) + 2 * (len(least) - 1) > width, "one more does not fit"
 
 
@@ -243,8 +273,8 @@ def test_a_pipe_has_every_column_and_digit(iosim):
     assert "not shown" not in text and "89,128" not in text
 
 
-def random_rows(rng):
-    names = [f"{'name' * rng.randint(1, 3)}{k}" for k in range(rng.randint(1, 14))]
+def random_rows(rng, between=""):
+    names = [f"{between.join(['name'] * rng.randint(1, 3))}{k}" for k in range(rng.randint(1, 14))]
     kinds = [rng.choice("nntw") for _ in names]
     made = {
         "n": lambda: rng.randint(0, 10 ** rng.randint(1, 20)),

@@ -442,13 +442,14 @@ def test_the_table_shows_three_times_and_says_what_they_are(iosim):
         "roofline", "--N", 256, "--d", 64, "--hardware", "h200", "--schedule", "flash2", "--tiles", "64x64"
     ).stdout
     head = re.split(r"  +", next(line for line in out.splitlines() if line.startswith("phase")))
-    assert [name for name in head if name.startswith("us")] == ["us", "us ideal L2", "us predicted"]
+    assert [name for name in head if name.startswith("us")] == ["us no L2", "us ideal L2", "us predicted"]
     assert [line.partition(":")[0] for line in out.splitlines() if line.startswith("us")] == [
-        "us",
+        "us no L2",
         "us ideal L2",
         "us predicted",
     ]
-    assert all(f"{name}: " in out for name in head if name.startswith("binds"))
+    assert [name for name in head if "limit" in name] == ["limit no L2", "limit ideal L2", "limit predicted"]
+    assert "\nlimit: " in out and "\nlimit predicted: " in out
     assert "with rates measured on NVIDIA H200\n" in out and "CUDA cores" not in out
 
 
