@@ -54,7 +54,8 @@ def page_text(
         raise InputError("--M", "nothing", "a size as in 100KB", "or --hardware")
     multiple = parse_count(tile_multiple, "--tile-multiple")
     found = count.count(M=size, schedules=schedules, tiles=tiles, tile_multiple=multiple, **values)
-    chart = traffic_chart({k: v for k, v in values.items() if v not in (None, False)}, schedules, tiles, multiple)
+    chart = traffic_chart({k: v for k, v in values.items() if v not in (None, False)}, schedules, tiles, multiple,
+                          found.M_bytes)  # fmt: skip
     return page(found, chart, sys.argv[1:], tiles, multiple, hardware)
 
 

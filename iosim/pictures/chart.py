@@ -101,6 +101,11 @@ class Chart:
         values = [v for line in self.lines if not only or line.kind == only for v in getattr(line, axis)]
         return min(values), max(values)
 
+    def around(self, x: float) -> Chart:
+        """The chart with an x axis that goes from at least x / 2 to at least 2 x, whether a line does or not."""
+        low, high = self.limits("x")
+        return replace(self, frame={"x": (min(low, x / 2), max(high, 2 * x)), "y": self.limits("y")})
+
     def is_log(self, axis: str) -> bool:
         """Whether an axis is logarithmic: its values are positive and span a factor of 8 or more."""
         low, high = self.frame[axis] if self.frame else self.span(axis)

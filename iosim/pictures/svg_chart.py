@@ -42,7 +42,8 @@ class Scale:
 
 
 def chart_svg(chart: Chart, mark: tuple[float, str] | None = None) -> str:
-    """A chart as SVG for a page, with a label at the end of each line. `mark` is (value, name) of a vertical line."""
+    """A chart as SVG for a page, with a label at the end of each line. `mark` is (value, name) of a vertical line
+    within its x axis."""
     box = Box(WIDTH, HEIGHT, room_for([line.label for line in chart.lines if line.kind != "order"]))
     look = [(*one, "") for one in zip(chart.lines, colours(chart.lines), tints(chart.lines), strict=True)]
     clip = f"inside-{chart.x_name}-{chart.y_name}"  # a page has several charts
@@ -86,9 +87,11 @@ def panel(chart: Chart, box: Box, clip: str, mark: tuple[float, str] | None = No
         parts.append(segment(LEFT, up(value), right, up(value), "grid") + label(LEFT - 7, up(value) + 4, text, "end"))
     parts.append(label((LEFT + right) / 2, box.height - 8, chart.x_label, "middle"))
     parts.append(label(LEFT, TOP - 2, chart.y_label, "start"))
-    if mark and chart.limits("x")[0] <= mark[0] <= chart.limits("x")[1]:
+    if mark:
         x = across(mark[0])
-        parts.append(segment(x, TOP, x, bottom, "mark") + label(x + 4, TOP + 12, mark[1], "start"))
+        beyond = x + 4 + text_width(mark[1]) > right
+        side = label(x - 4, TOP + 12, mark[1], "end") if beyond else label(x + 4, TOP + 12, mark[1], "start")
+        parts.append(segment(x, TOP, x, bottom, "mark") + side)
     return parts
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from math import ceil, log2
+from math import ceil, floor, log2
 from typing import TYPE_CHECKING, cast
 
 from ..counting.columns import OPTIONS
@@ -129,12 +129,14 @@ def value_text(name: str, value: int | str) -> str:
 
 
 def traffic_chart(
-    values: Mapping[str, object], schedules: tuple[str, ...] = (), tiles: str | None = None, multiple: str | int = 1
-) -> Chart:
+    values: Mapping[str, object], schedules: tuple[str, ...] = (), tiles: str | None = None, multiple: str | int = 1,
+    around: int | None = None,
+) -> Chart:  # fmt: skip
     """Words that each schedule moves against M, or against N if N is an axis. Dense attention has the floor and the
     order beside them.
 
-    `values` are axes and options of a sweep, by name. Without an axis, M goes over `octaves`.
+    `values` are axes and options of a sweep, by name. Without an axis, M goes over `octaves`, which reach
+    beyond the M `around` on both sides.
     """
     from ..counting.sweep import chunks
     from ..counting.sweep_axes import build
@@ -147,7 +149,7 @@ def traffic_chart(
     if not many:
         if axes.get("M") is not None:
             raise InputError("--M", axes["M"], "several values, as 16KB:1MB:x2, or none", "or several --N")
-        axes["M"] = octaves(axes)
+        axes["M"] = octaves(axes, around)
     plan = build(axes, schedules, tiles, multiple, (), None, **sweep_options(values))
     import pandas as pd
 
@@ -157,7 +159,8 @@ def traffic_chart(
     families = {find(name).family for name in rows["schedule"].unique()}
     if len(families) == 1:
         lines = [*lines, *proven_lines(rows, x, families.pop())]
-    return Chart(title_of(rows, x), x, "total", lines)
+    chart = Chart(title_of(rows, x), x, "total", lines)
+    return chart if around is None else chart.around(float(around))
 
 
 def sweep_options(values: Mapping[str, object]) -> dict[str, object]:
@@ -184,15 +187,17 @@ def title_of(rows: pd.DataFrame, x: str) -> str:
     return "Words moved between HBM and SRAM: " + ", ".join([*about, *mask])
 
 
-def octaves(values: Mapping[str, object]) -> list[int]:
+def octaves(values: Mapping[str, object], around: int | None = None) -> list[int]:
     """Sizes of SRAM in bytes, 8 in each octave, from one that holds tiles of a few rows to one that holds all of K and
-    V."""
+    V. They go from at least half of `around` to at least twice as much."""
     from ..units import dtype_bytes
 
     N, d = (parse_count(cast("str | int", values.get(name) or ""), f"--{name}") for name in ("N", "d"))
     word = dtype_bytes(str(values.get("dtype") or "fp16"))
     low = ceil(log2(8 * d * word))
     high = max(low + 4, min(60, ceil(log2(4 * N * d * word))))
+    if around is not None:
+        low, high = max(0, min(low, floor(log2(around)) - 1)), min(60, max(high, ceil(log2(around)) + 1))
     return sorted(
         {round(2 ** (k / POINTS_AN_OCTAVE)) for k in range(low * POINTS_AN_OCTAVE, high * POINTS_AN_OCTAVE + 1)}
     )

@@ -101,6 +101,18 @@ def test_the_picture_has_the_floor_of_each_M(page, mask):
     assert chart.line("floor").y == [package.floor(p, int(M)).words for M in chart.line("floor").x]
 
 
+@pytest.mark.parametrize("M, name", [("16", "16 B"), ("2KB", "2 KiB"), ("1GB", "1 GiB")])
+def test_the_picture_has_the_M_of_the_question(page, M, name):
+    """Its line is inside, however small or large M is: no tiles fit in 16 bytes, and 1 GiB holds all many times."""
+    _, text = page("--N", 64, "--d", 8, "--M", M, "--schedule", "flash2")
+    picture = text[text.index("Traffic against M") :].partition("</svg>")[0]
+    left, width = map(float, re.search(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)"', picture).groups())
+    (place,) = re.findall(r'class="mark"[^>]* d="M([\d.]+) ', picture)
+    assert left + 20 < float(place) < left + width - 20 and f">M = {name}</text>" in picture
+    ticks = dict(re.findall(r'<text x="([\d.]+)" y="[\d.]+" text-anchor="middle">(\d+ [KMG]?i?B)<', picture))
+    assert ticks.get(place, name) == name, "a tick below the line says the same"
+
+
 def test_bounds_have_their_kind(page):
     parsed, _ = page(*SIZES)
     rows = {row[0]: row for row in parsed.tables[1]}
