@@ -56,7 +56,7 @@
   const range = (name, from, count) => (count === 1 ? `, ${name} ${from}` : `, ${name}s ${from}–${from + count - 1}`);
   const place = (event) =>
     event[NAME] + range("row", event[ROW], event[ROWS]) + (data.file || "SP".includes(event[NAME]) ? range("column", event[COLUMN], event[COLUMNS]) : "");
-  const often = (event) => (event[TIMES] > 1 ? ` In the real run this happens ${grouped(event[TIMES])} times.` : "");
+  const often = (event) => (event[TIMES] > 1 ? ` With the sizes of the question this happens ${grouped(event[TIMES])} times.` : "");
   const told = (event) => {
     if (!event) return "Nothing has moved yet.";
     if (event[KIND] === "load") return "Load " + place(event) + ": " + event[WORDS] + " words into SRAM." + often(event);
@@ -102,7 +102,8 @@
     view.total = make("span", "", head);
     const hbm = make("div", "hbm", lane);
     hbm.setAttribute("aria-label", "Tensors in HBM, in tiles, drawn to scale");
-    const unit = Math.min(2.25, 110 / Math.max(...Object.values(run.tensors).map(([rows, columns]) => Math.max(rows, columns)))); // pixels a word
+    const side = data.runs.length > 2 ? 76 : 110; // pixels of the longest side, so that all tensors stand in a row
+    const unit = Math.min(2.25, side / Math.max(...Object.values(run.tensors).map(([rows, columns]) => Math.max(rows, columns)))); // pixels a word
     for (const [name, [rows, columns, high, wide]] of Object.entries(run.tensors)) {
       const moves = run.events.some((event) => event[NAME] === name && event[WORDS]);
       const tensor = make("div", "tensor" + (moves ? "" : " never"), hbm);

@@ -1,4 +1,4 @@
-"""The player of `iosim report`: a small case of the same shape, event by event, for at most two schedules.
+"""The player of `iosim report`: a small case of the same shape, event by event, for the winner and two others.
 
 The events are those of a machine that visits every tile, with the lines of the schedule's text that they come from.
 player.js shows them.
@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from html import escape
 from importlib.resources import files
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from ..core.folded import Folded
@@ -22,12 +23,13 @@ from ..core.problem import DENSE, Attention
 from ..core.text_lines import LineTrace, box, lines_now
 from ..core.tiling import Tiling, parse_tiles
 from ..counting.columns import tile_sizes
-from ..counting.count import Report, rules_of
-from ..counting.sentence import BASELINE
+from ..counting.count import Report, Result, rules_of
+from ..counting.sentence import BASELINE, winners
 from ..errors import IosimError
 from ..masks import parse_mask
 from ..schedules import Schedule, find, require
 from ..tracing.event_file import EventCount, count_events
+from ..units import binary
 from .chart import ink_on, tensor_colours
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from ..core.watchers import Event
 
 LONGEST, WIDEST, TILE = 48, 8, 8  # tokens of the longer sequence, words of a row, tokens of a tile
-MOST_EVENTS, MOST_SCHEDULES = 4000, 2
+MOST_EVENTS, MOST_RIVALS = 4000, 2
 USUAL = ("standard-tiled", "flash2")
 STORED = ("Q", "K", "V", "S", "P", "O")
 
@@ -144,28 +146,45 @@ def play(schedule: Schedule, p: Attention, tiling: Tiling) -> Play:
 
 
 def plays(found: Report) -> tuple[Attention, list[Play]]:
-    """The small case of a report, and the runs of at most two of its schedules that are short enough to be watched."""
+    """The small case of a report, and the runs of the winner and of two of its rivals, in the order of the report.
+
+    The rivals are the usual ones if they were counted, else the first ones. A run that is too long to be watched is
+    left out.
+    """
     p = small_case(found.problem)
     asked = list(dict.fromkeys(result.schedule for result in found.results))
     names = [name for name in USUAL if name in asked] if set(USUAL) <= set(asked) else asked
-    runs: list[Play] = []
-    for schedule in map(find, names):
-        rule = rules_of(schedule, f"{TILE}x{TILE}", p)[-1] if "ideal" not in schedule.rules else "ideal"
-        tiling = Tiling(1, 1) if rule == "ideal" else Tiling(min(TILE, p.N), min(TILE, p.Nk))
-        try:
-            if count_events(schedule, schedule.about(p), tiling).total <= MOST_EVENTS:
-                runs.append(play(schedule, p, tiling))
-        except IosimError:
-            continue
-        if len(runs) == MOST_SCHEDULES:
-            break
-    return p, runs
+    rivals = islice((run for name in names if (run := short_play(find(name), p))), MOST_RIVALS)
+    runs = {run.name: run for run in rivals}
+    best = winner(found)
+    if best and best not in runs and (run := short_play(find(best), p)):
+        runs[best] = run
+    return p, [runs[name] for name in asked if name in runs]
+
+
+def winner(found: Report) -> str | None:
+    """The schedule that wins in the answer of a report; None if nothing fits."""
+    return next((found.results[k].schedule for k in winners(found.results)), None)
+
+
+def short_play(schedule: Schedule, p: Attention) -> Play | None:
+    """The run of a schedule with tiles of TILE rows; None if it is too long or if the schedule refuses the problem."""
+    rule = rules_of(schedule, f"{TILE}x{TILE}", p)[-1] if "ideal" not in schedule.rules else "ideal"
+    tiling = Tiling(1, 1) if rule == "ideal" else Tiling(min(TILE, p.N), min(TILE, p.Nk))
+    with suppress(IosimError):
+        if count_events(schedule, schedule.about(p), tiling).total <= MOST_EVENTS:
+            return play(schedule, p, tiling)
+    return None
 
 
 def small_memory(found: Report, runs: Sequence[Play]) -> int:
-    """M of the small case in words: the larger need of the runs. If a run of the report does not fit, M is smaller in
-    the same ratio, so that the run overflows in the picture too."""
+    """M of the small case in words: the largest need of the runs. If a run of the report does not fit, M is smaller in
+    the same ratio, so that the run overflows in the picture too. If nothing fits, every run overflows."""
     peak = max(run.peak_words for run in runs)
+    if winner(found) is None:
+        needs = [r.smem_peak_bytes for r in found.results if r.smem_peak_bytes]
+        least = min(needs, default=0) / (found.M_bytes or 1)
+        return max(1, int(min(run.peak_words for run in runs) / max(1.0, least)))
     names = {run.name for run in runs}
     given = [
         r
@@ -192,7 +211,7 @@ def real_times(found: Report, run: Play) -> Mapping[tuple[tuple[str, int], ...],
 
     Empty where nothing fits, and for a schedule that cannot be folded.
     """
-    results = [r for r in found.results if r.schedule == run.name and r.total and r.fits is not False]
+    results = fitting(found, run.name)
     schedule, watcher, instances = find(run.name), Repeated(), found.problem.packed.instances
     if results:
         tiles = tile_sizes(results[-1]).strip() or "1x1"
@@ -200,6 +219,11 @@ def real_times(found: Report, run: Play) -> Mapping[tuple[tuple[str, int], ...],
             tiling = parse_tiles(tiles, more=schedule.more_tiles)
             Folded(schedule.about(found.problem.packed), watcher).run(schedule, tiling)
     return {lines: instances * times for lines, times in watcher.times.items()}
+
+
+def fitting(found: Report, name: str) -> list[Result]:
+    """The results of a schedule that fit, or may fit, in the question's M."""
+    return [r for r in found.results if r.schedule == name and r.total and r.fits is not False]
 
 
 def run_data(run: Play, p: Attention, times: Mapping[tuple[tuple[str, int], ...], int]) -> dict[str, object]:
@@ -256,30 +280,56 @@ def section_of(words: str, data: Mapping[str, object]) -> str:
 
 
 def about(found: Report, p: Attention, runs: Sequence[Play]) -> str:
-    """The sentences on how the small case was made, and on the words that both cases move."""
-    real = found.problem
-    mask = "" if p.mask is DENSE else f", mask {p.mask}"
-    lost = " The mask of the report cannot be made smaller, so this is dense." * (p.mask is DENSE is not real.mask)
-    many = " All schedules move words at the same speed, so the one that moves fewer is done first." * (len(runs) > 1)
-    tiled = any(run.name == USUAL[0] for run in runs) and any(
+    """The sentences on how the small case differs from the question, and on the words that both move."""
+    lost = " The mask cannot be made smaller, so the example is dense." * (p.mask is DENSE is not found.problem.mask)
+    many = " All schedules move words at the same speed, so the one that moves fewest is done first." * (len(runs) > 1)
+    tiled = any(run.name == USUAL[0] and fitting(found, run.name) for run in runs) and any(
         r.schedule == BASELINE and r.fits is False for r in found.results
     )
     instead = f" {USUAL[0]} is {BASELINE} attention in tiles that fit; {BASELINE} itself needs more SRAM." * tiled
     return (
-        f"A small case of the same shape, one head: N = {p.N}, Nk = {p.Nk}, d = {p.d}{mask}. The real one has N = "
-        f"{real.N}, Nk = {real.Nk}, d = {real.d}.{lost} Each event is one of the schedule's own run.{many}"
-        f"{''.join(scaled(found, run) for run in runs)}{instead} Dashed tiles are never in HBM."
+        f"{compared(found, p, small_memory(found, runs))}{lost} Each event is one of the schedule's own run.{many}"
+        f"{shown_winner(found, runs)}{''.join(scaled(found, run) for run in runs)}{instead} Dashed tiles are never in "
+        "HBM."
     )
 
 
+def compared(found: Report, p: Attention, M: int) -> str:
+    """The sentences on the sizes of the example, with M in words, and on those of the question."""
+    real, M_words = found.problem, found.M_words or 0
+    several = real.batch * real.heads > 1
+    less = M_words > M and p.N * p.Nk * p.d < real.N * real.Nk * real.d
+    of_example = sizes(p, "one head" if several else "")
+    of_question = sizes(real, f"batch {real.batch} x heads {real.heads}" if several else "")
+    return (
+        f"The example {'is smaller than' if less else 'differs from'} the question. It has {of_example} and M = {M:,} "
+        f"words. The question has {of_question} and M = {M_words:,} words ({binary(found.M_bytes or 0)})."
+    )
+
+
+def sizes(p: Attention, heads: str) -> str:
+    """The sizes of a problem, its heads and its mask as text."""
+    parts = [heads] * bool(heads) + [f"N = {p.N}", f"Nk = {p.Nk}", f"d = {p.d}"]
+    return ", ".join(parts + [f"mask {p.mask}"] * (p.mask is not DENSE))
+
+
+def shown_winner(found: Report, runs: Sequence[Play]) -> str:
+    """The sentence on the schedule that wins in the question, or on the fact that nothing fits."""
+    best = winner(found)
+    if best is None:
+        return " Nothing that was counted fits in the question's M, so nothing fits here."
+    unseen = "" if any(run.name == best for run in runs) else "; its run is too long to be shown"
+    return f" {best} moves the fewest bytes in the question{unseen}."
+
+
 def scaled(found: Report, run: Play) -> str:
-    """The words that a run moves here, and with the real sizes; empty where nothing fits."""
-    results = [r for r in found.results if r.schedule == run.name and r.total and r.fits is not False]
+    """The words that a run moves here, and those of its best result in the question, if one fits."""
+    results = fitting(found, run.name)
     if not results:
-        return ""
+        return f" {run.name} does not fit in the question." if winner(found) else ""
     tiles = f" with tiles of {results[-1].Br}x{results[-1].Bc}" if results[-1].Br else ""
     moved = sum(map(sum, run.moved().values()))
-    return f" {run.name} moves {moved:,} words here, and {results[-1].total:,} in the real one{tiles}."
+    return f" {run.name} moves {moved:,} words here, and {results[-1].total:,} in the question{tiles}."
 
 
 def style() -> str:
