@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     TilesAsked: TypeAlias = "str | tuple[int, int] | Tiling"
 
+MMA = 16  # rows, columns and depth of a product on tensor cores: sides of tiles are multiples of it
+
 
 @dataclass(frozen=True)
 class Tiling(Generic[S]):

@@ -128,6 +128,8 @@ class Report(Answer):
     """A result for each schedule and tile rule, in the order of the schedules."""
     version: str = __version__
     """The version of iosim that counted."""
+    tiles: str | None = None
+    """The tiles that were asked for: `paper`, `best`, or Br x Bc; None for the rules of each schedule."""
 
     @property
     def M_words(self) -> int | None:
@@ -189,10 +191,10 @@ class Report(Answer):
 
     @property
     def notes(self) -> list[str]:
-        """Notes on schedules that skip nothing under the mask."""
-        from .report import notes_on_mask
+        """Notes on schedules that skip nothing under the mask, and on tiles that tensor cores cannot use."""
+        from .report import notes_on_report
 
-        return notes_on_mask(self)
+        return notes_on_report(self)
 
 
 def count(
@@ -237,7 +239,7 @@ def count(
         for rule in rules_of(schedule, tiles, problem)
     ]
     M_words = None if M_bytes is None else M_bytes // problem.word_bytes
-    return Report(problem, M_bytes, proven_bounds(problem, M_words, results), results)
+    return Report(problem, M_bytes, proven_bounds(problem, M_words, results), results, tiles=tiles)
 
 
 def check_names(where: str, given: Iterable[str], allowed: Iterable[str], others: tuple[str, ...] = ()) -> None:

@@ -19,6 +19,7 @@ from .bounds import as_row
 from .columns import COLUMNS, PROBLEM_COLUMNS, more_columns, more_sizes, tile_sizes
 from .sentence import answer_lines, answer_of, winners
 from .skipping import group_notes, mask_notes
+from .tensor_tiles import tile_notes
 
 LESS_IMPORTANT = ("writes", "reads", "SRAM words", "x N^2d^2/M", "bytes")  # in the order of leaving out
 
@@ -31,7 +32,7 @@ def report_json(report: Report) -> Row:
         "bounds": [as_row(bound) for bound in report.bounds],
         "results": [asdict(result) for result in report.results],
         "answer": answer_of(report),
-        "notes": notes_on_mask(report),
+        "notes": notes_on_report(report),
     }
 
 
@@ -180,6 +181,17 @@ def detail_rows(report: Report) -> list[Row]:
 def notes_on_mask(report: Answered) -> list[str]:
     """Notes on schedules that skip nothing under the report's mask, and on query heads that share nothing."""
     return [*mask_notes(report.problem, (r.schedule for r in report.results)), *group_notes(report.problem)]
+
+
+def notes_on_tiles(report: Answered, instead: str = "") -> list[str]:
+    """A note on winners whose tiles tensor cores cannot use; `instead` names what finds others beside
+    --tile-multiple."""
+    return tile_notes([(report.problem, report.results[k]) for k in winners(report.results)], instead)
+
+
+def notes_on_report(report: Report) -> list[str]:
+    """Notes on a count. Only those who ask for the best tiles alone hear of tensor cores."""
+    return [*notes_on_mask(report), *(notes_on_tiles(report) if report.tiles == "best" else [])]
 
 
 def bounds_table(bounds: list[Bound]) -> list[Row]:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from ..core.machine import Block, Tile
 from ..core.problem import Attention
 from ..core.shapes import product
+from ..core.tiling import MMA
 from ..steps.softmax import Cost
 from .record import Body, FreeNode, LoadNode, LoopNode, NewNode, StepNode, StoreNode, statements
 from .shared_memory import Life, place_blocks
-from .warp_split import FEW_ROWS, LANES, LEAST_ROWS, MMA, TEAM_ROWS
+from .warp_split import FEW_ROWS, LANES, LEAST_ROWS, TEAM_ROWS
 
 if TYPE_CHECKING:
     from ..core.typing import Size

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from ..core.machine import Block, Tile
 from ..core.shapes import product
+from ..core.tiling import MMA
 
 if TYPE_CHECKING:
     from ..core.typing import Size
 
 LANES = 32  # threads of a warp
 
-# Tensor cores (cuda/mma.cuh).
-MMA = 16  # rows, columns and depth of a product; where the columns allow it, a warp works on two products side by side
+# Tensor cores (cuda/mma.cuh): where the columns allow it, a warp works on two products side by side.
 KEYS_HELD = (128, 64, 32, 16)  # P in registers: up to 128 keys whole, else in parts, the largest of these that divides
 
 # Products without tensor cores (cuda/products.cuh).

@@ -13,7 +13,7 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
 
-from ..core.tiling import Tiling
+from ..core.tiling import MMA, Tiling
 from ..counting.count import default_schedules
 from ..cuda.machine import generate
 from ..errors import CapacityError, InputError, IosimError
@@ -31,7 +31,6 @@ SIZES = (16, 32, 48, 64, 80, 96, 128, 192, 256)  # sizes of a candidate's tiles
 LIMIT_SECONDS = 30.0  # about this long for the predictions of each schedule
 LEAST_IN_FULL = 3  # so many candidates are always predicted on the problem itself
 SHORTEST = 256  # queries and keys of a shorter problem, at least
-MULTIPLE = 16  # tiles of tensor cores
 Progress = Callable[[float], None]
 """A function that is called with the share of the work that is done."""
 
@@ -197,7 +196,7 @@ def of_least_traffic(schedule: Schedule, problem: Attention, hardware: Hardware,
     """The tiles of least traffic whose kernel fits a block's shared memory, with their time; None if they take too long
     to predict, or if there are none. A kernel aligns its blocks, so it may need slightly more shared memory than its
     tiles."""
-    units, M_bytes = max(multiple, MULTIPLE if problem.word_bytes == 2 else 1), hardware.sram_bytes
+    units, M_bytes = max(multiple, MMA if problem.word_bytes == 2 else 1), hardware.sram_bytes
     while (tiling := best_tiles(schedule, problem, M_bytes, units)) is not None:
         beyond = generate(schedule, problem, tiling).smem_bytes - hardware.shared_memory_per_block_bytes
         if beyond <= 0:

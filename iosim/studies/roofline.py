@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from ..core.folded import Folded
 from ..core.problem import DENSE, Attention
-from ..core.tiling import Tiling, tiles_text
+from ..core.tiling import MMA, Tiling, tiles_text
 from ..core.watchers import Watcher
 from ..counting.bounds import floor_of
 from ..counting.count import (
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 # The operations of one kind: products of factors, from the shapes of a step's arguments.
 OperationTerms = Callable[..., "Iterable[Shape]"]  # type: ignore[explicit-any]  # each step has arguments of its own
 TAKEN = ("N", "d", "hardware", "M", "schedules", "tiles", "tile_multiple", "decode", "mask")
+LARGE = 128  # rows and keys of tiles that are soon predicted
 MOST_SECONDS = 5.0  # about the longest time of one prediction; longer ones are left out
 
 
@@ -237,10 +238,10 @@ class Roofline(Answer):
 
     @property
     def notes(self) -> list[str]:
-        """Notes on schedules that skip nothing under the mask."""
-        from .roofline_tables import notes_on_mask
+        """Notes on schedules that skip nothing under the mask, and on tiles that tensor cores cannot use."""
+        from .roofline_tables import notes_on_answer
 
-        return notes_on_mask(self)
+        return notes_on_answer(self)
 
 
 def roofline(
@@ -330,9 +331,17 @@ def predicted(schedule: Schedule, rule: str, p: Attention, tiling: Tiling, chip:
     check_room(program, chip)
     seconds = seconds_to_predict(schedule, program, chip)
     if seconds > MOST_SECONDS:
-        raise IosimError(f"it would take about {seconds:.0f} s to predict; try larger tiles or a smaller N, "
-                          "for example with --tiles 128x128 or --tile-multiple 16")  # fmt: skip
+        raise IosimError(f"it would take about {seconds:.0f} s to predict; try {shorter(rule, tiling)}")
     return predict_generated(schedule, program, chip)
+
+
+def shorter(rule: str, tiling: Tiling) -> str:
+    """What makes a prediction shorter. Tiles are no advice to those who have such tiles."""
+    if tiling.rows_q * tiling.rows_k >= LARGE**2:
+        return "a smaller N"
+    odd = rule == "best" and (tiling.rows_q % MMA or tiling.rows_k % MMA)
+    others = f" or --tile-multiple {MMA}" if odd else ""
+    return f"larger tiles or a smaller N, for example with --tiles {LARGE}x{LARGE}{others}"
 
 
 def without_tensor_cores(schedule: Schedule, p: Attention, tiling: Tiling) -> list[str]:
@@ -342,9 +351,9 @@ def without_tensor_cores(schedule: Schedule, p: Attention, tiling: Tiling) -> li
     rows, keys = min(tiling.rows_q, p.N), min(tiling.rows_k, p.Nk)
     reasons = {
         f"{p.dtype} has more than 16 bits": p.dtype == "fp32",
-        f"a tile of {rows} queries has fewer than 16": rows < 16,
-        f"a tile of {keys} keys has fewer than 16": keys < 16,
-        f"d = {p.d} is not a multiple of 16": p.d % 16 != 0,
+        f"a tile of {rows} queries has fewer than {MMA}": rows < MMA,
+        f"a tile of {keys} keys has fewer than {MMA}": keys < MMA,
+        f"d = {p.d} is not a multiple of {MMA}": p.d % MMA != 0,
     }
     why = next((reason for reason, holds in reasons.items() if holds), None)
     if why is None or any(kernel.tensor_cores for kernel in generate(schedule, p, tiling).kernels):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from ..counting.report import divided_text, problem_row
 from ..counting.skipping import mask_notes
+from ..counting.tensor_tiles import tile_notes
 from ..grid import ByteCell, Grid, Piece
 from ..tables import Row as Cells
 from ..units import format_bytes, format_rate
@@ -59,13 +60,15 @@ def roofline_json(found: Roofline) -> Cells:
         "results": roofline_rows(found),
         "not_predicted": [asdict(missing) for missing in found.not_predicted],
         "answer": " ".join(answer_lines(found)),
-        "notes": notes_on_mask(found),
+        "notes": notes_on_answer(found),
     }
 
 
-def notes_on_mask(found: Roofline) -> list[str]:
-    """Notes on schedules that skip nothing under the problem's mask."""
-    return mask_notes(found.problem, (row.schedule for row in found.rows))
+def notes_on_answer(found: Roofline) -> list[str]:
+    """Notes on schedules that skip nothing under the problem's mask, and on winners whose tiles tensor cores cannot
+    use."""
+    best = [(replace(found.problem, N=1) if row.phase == "decode" else found.problem, row) for row in winners(found)]
+    return [*mask_notes(found.problem, (row.schedule for row in found.rows)), *tile_notes(best)]
 
 
 def roofline_pieces(found: Roofline) -> list[Piece]:
@@ -92,9 +95,11 @@ def roofline_pieces(found: Roofline) -> list[Piece]:
 
 
 def spare(found: Roofline) -> tuple[str, ...]:
-    """The columns that a narrow terminal leaves out, first to last. A phase that is that of all rows is the first."""
-    one = len({row.phase for row in found.rows}) == 1
-    return tuple(dict.fromkeys((*["phase"] * one, *LESS_IMPORTANT)))
+    """The columns that a narrow terminal leaves out, first to last: those that say nothing, and the less important."""
+    one_phase = len({row.phase for row in found.rows}) == 1
+    none_predicted = all(row.predicted_seconds is None for row in found.rows)
+    empty = ("phase",) * one_phase + ("us predicted", "limit predicted") * none_predicted
+    return tuple(dict.fromkeys((*empty, *LESS_IMPORTANT)))
 
 
 def times_explained(found: Roofline) -> list[str]:

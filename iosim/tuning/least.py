@@ -123,10 +123,10 @@ class Best(Answer):
 
     @property
     def notes(self) -> list[str]:
-        """Notes on schedules that skip nothing under the mask."""
-        from .tables import notes_on_mask
+        """Notes on schedules that skip nothing under the mask, and on tiles that tensor cores cannot use."""
+        from .tables import notes_on_best
 
-        return notes_on_mask(self)
+        return notes_on_best(self)
 
 
 def tune(

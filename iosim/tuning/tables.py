@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 from ..counting.bounds import as_row, bounds
 from ..counting.columns import COLUMNS, flags, more_columns, more_sizes, tile_sizes
-from ..counting.report import bounds_grid, header, notes, notes_on_mask, problem_row, verdict
+from ..counting.report import bounds_grid, header, notes, notes_on_mask, notes_on_tiles, problem_row, verdict
 from ..counting.sentence import answer_lines, answer_of, winners
 from ..grid import ByteCell, Grid
 from ..tables import Rows, ratio
@@ -63,8 +63,13 @@ def tune_json(best: Best) -> Row:
         "results": [row(r) for r in best.results],
         "published": [{"label": c.label, "source": c.source, **row(r)} for c, r in best.published],
         "answer": answer_of(best),
-        "notes": notes_on_mask(best),
+        "notes": notes_on_best(best),
     }
+
+
+def notes_on_best(best: Best) -> list[str]:
+    """Notes on the answer for one M. The time model finds tiles for tensor cores too."""
+    return [*notes_on_mask(best), *notes_on_tiles(best, instead=", or --by time --hardware h100")]
 
 
 def space_json(schedules: Sequence[str], found: Best | Curve, left_out: Sequence[str]) -> Row:

@@ -174,6 +174,13 @@ def test_what_of_the_times_a_roofline_shows(decode, width, left_out):
     assert {"schedule", "tiles", "fits", "launch"} <= set(there) and decode <= ("phase" in there)
 
 
+def test_columns_without_a_prediction_give_way_first():
+    (grid,) = (x for x in roofline(256, 64, "a100-80gb", schedules="flash2").pieces() if isinstance(x, Grid))
+    assert grid.spare[:3] == ("phase", "us predicted", "limit predicted")
+    there = layout(grid, 80).widths
+    assert [name in there for name in TIMES] == [True] * 4 + [False] * 2
+
+
 def test_a_long_line_breaks_at_spaces_only():
     assert fit("give --tile-multiple 16 or else", 20) == "give --tile-multiple\n  16 or else"
 

@@ -52,7 +52,7 @@ LINES = {
 
 @pytest.mark.parametrize("command", LINES)
 def test_commands_say_it(command, ask, iosim):
-    args = (command, "--N", 64, "--d", 16, "--schedule", "flash2", "--mask", "causal", *LINES[command])
+    args = (command, "--N", 64, "--d", 8, "--schedule", "flash2", "--mask", "causal", *LINES[command])
     (note,) = ask(*args)["notes"]
     found = iosim(*args)
     assert f"note: {note}\n" in found.stderr and "note:" not in found.stdout and "block-sparse-q" in note
