@@ -32,14 +32,14 @@ def case(name, k):
     dtype, acc = ("fp16", "fp32") if wide else rng.choice([("fp32", "fp32"), ("fp32", "fp32"), ("bf16", "fp32")])
     shared = k == 0 and schedule.family == "attention"
     p = Attention(
-        rng.randint(17, 40), rng.choice([16, 32]) if wide else rng.choice([3, 4, 8]), Nk=rng.randint(17, 50),
+        rng.randint(17, 40), 16 if wide else rng.choice([3, 8]), Nk=rng.randint(17, 50),
         heads=4 if shared else 1, kv_heads=2 if shared else 1, batch=1 if shared else 2, dtype=dtype, acc_dtype=acc,
         mask=parse_mask(MASKS[0] if k == 0 else rng.choice(MASKS)), splits=rng.choice([1, 3, 4]),
         page_size=rng.choice([4, 7, 16]), lse=rng.random() < 0.5, keep_p=rng.random() < 0.3,
         dropout=Dropout(0.3, 5) if schedule.drops and k == 2 else None,
     )  # fmt: skip
-    rows = [16, 32] if wide else [1, 2, 5, 11, 16]
-    tiling = Tiling(rng.choice(rows), rng.choice(rows), rng.choice([1, 3]), depth=16 if wide else rng.choice([1, 2, 3]))
+    rows = [16, 32] if wide else [1, 5, 16]
+    tiling = Tiling(rng.choice(rows), rng.choice(rows), rng.choice([1, 3]), depth=16 if wide else rng.choice([1, 3]))
     return schedule, schedule.about(p), Tiling(1, 1) if "ideal" in schedule.rules else tiling
 
 

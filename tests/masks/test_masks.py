@@ -36,10 +36,11 @@ def expression(rng, suffix, depth=2):
     return rng.choice((f"({left}|{right})", f"({left}&{right})", f"~({left}|{right})", f"~{left}"))
 
 
+@pytest.mark.parametrize("masks", [500, pytest.param(3000, marks=pytest.mark.long)])
 @pytest.mark.parametrize("suffix, most", [("", 45), ("b", 45), (None, 45), ("", 4), ("b", 2)])
-def test_counts_equal_brute_force(suffix, most):
+def test_counts_equal_brute_force(suffix, most, masks):
     rng = random.Random(f"{suffix}{most}")
-    for _ in range(1500):
+    for _ in range(masks):
         text = expression(rng, suffix)
         sizes = rng.randint(1, 40), rng.randint(1, 40), rng.randint(1, most), rng.randint(1, most)
         bound = bind(text + rng.choice(("", "&dense")), *sizes)
@@ -54,9 +55,10 @@ def lengths(rng, N):
     return ",".join(str(b - a) for a, b in zip([0, *cuts], [*cuts, N], strict=True))
 
 
-def test_documents_equal_brute_force():
+@pytest.mark.parametrize("masks", [200, pytest.param(1200, marks=pytest.mark.long)])
+def test_documents_equal_brute_force(masks):
     rng = random.Random(4)
-    for _ in range(600):
+    for _ in range(masks):
         N = rng.randint(1, 60)
         text = rng.choice(("{}", "{}&causal", "{}&({})", "{}|({})", "~({}&{})")).format(
             f"documents:{lengths(rng, N)}", expression(rng, "", 1)
@@ -148,11 +150,12 @@ def test_block_masks_without_their_fields(tmp_path):
             parse(f"file:{path}")
 
 
+@pytest.mark.parametrize("masks", [120, pytest.param(800, marks=pytest.mark.long)])
 @pytest.mark.parametrize("turn", [False, True])
-def test_lines_that_come_in_turns_equal_brute_force(turn):
+def test_lines_that_come_in_turns_equal_brute_force(turn, masks):
     """There are few keys, so most rows see none. `global` adds rows and bands that are not periodic."""
     rng = random.Random(11)
-    for _ in range(400):
+    for _ in range(masks):
         text = f"strided:{rng.randint(5, 30)}"
         text += rng.choice(
             ("", "|global:7", "&~global:11", f"|strided:{rng.randint(5, 20)}", "&~strided:10", "|global:1")

@@ -84,7 +84,7 @@ def test_split_pages_count_arrays_like_numbers():
                 many.tensors.items()} == one.tensors  # fmt: skip
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(sizes, sizes, st.integers(1, 6), st.integers(1, 6), st.integers(1, 60), sizes, sizes, st.sampled_from(MASKS),
        st.integers(0, 99))  # fmt: skip
 def test_split_keys_three_ways(N, Nk, d, dv, splits, rows_q, rows_k, mask, seed):

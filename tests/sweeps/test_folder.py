@@ -4,38 +4,55 @@ import csv
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from functools import partial
 
 import pytest
+from click.testing import CliRunner
 from sweeps_run import GRID, HEAD, LARGE, gathered, run
 
 from iosim import __version__
+from iosim.commands.cli import main
 from iosim.counting import sweep as counted
 from iosim.sweeps.folder import read_manifest, write_manifest
 
 PARTS = (*GRID, "--part-rows", 1)  # as small as parts can be: a chunk
+CHUNK_ROWS = 1000
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """Small chunks, and so small parts."""
-    monkeypatch.setattr(counted, "CHUNK_ROWS", 1000)
+    monkeypatch.setattr(counted, "CHUNK_ROWS", CHUNK_ROWS)
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    """The bytes of the sweep in one file, and the folder of its parts: made once. Tests change copies."""
+    folder = tmp_path_factory.mktemp("swept") / "sweep"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(counted, "CHUNK_ROWS", CHUNK_ROWS)
+        invoke = partial(CliRunner().invoke, main, prog_name="iosim")
+        whole = invoke([*map(str, GRID), "-o", "-"]).stdout.encode()
+        assert invoke([*map(str, PARTS), "-o", f"{folder}/"]).exit_code == 0
+    return whole, folder
 
 
 @pytest.fixture
-def whole(iosim):
+def whole(swept):
     """The bytes of the sweep in one file."""
-    return iosim(*GRID, "-o", "-").stdout.encode()
+    return swept[0]
 
 
 @pytest.fixture
-def begun(iosim, tmp_path):
+def begun(swept, tmp_path):
     """A folder with the first of the parts, as a run leaves it that is killed between two parts."""
-    assert iosim(*PARTS, "-o", f"{tmp_path}/sweep/").exit_code == 0
     folder = tmp_path / "sweep"
+    shutil.copytree(swept[1], folder)
     lines = (folder / "parts.jsonl").read_text().splitlines(True)
     assert len(lines) > 1
     for line in lines[1:]:

@@ -21,10 +21,10 @@ from iosim.sweeps.questions import QUESTIONS, Asked
 AXES = {
     "tune": {"--N": (32,), "--d": (8,), "--dtype": ("fp16", "fp32"), "--M": ("2KB", "4KB"), "--stages": (1, 2),
              "--least-blocks": (1, 40)},
-    "cache": {"--N": (32, 64), "--d": (8,), "--mask": ("dense", "causal"), "--M": ("1KB", "2KB"), "--line": (32, 64),
+    "cache": {"--N": (32,), "--d": (8,), "--mask": ("dense", "causal"), "--M": ("1KB", "2KB"), "--line": (32, 64),
               "--policy": ("lru", "both"), "--tensors": ("Q,K", "V"), "--tiles": ("16x4",)},
-    "check": {"--N": (16,), "--d": (8,), "--dtype": ("fp16", "fp32"), "--acc-dtype": ("fp32", "fp64"),
-              "--seed": (0, 3), "--dropout": (0.0, 0.25), "--tiles": ("8x8", "16x8")},
+    "check": {"--N": (8,), "--d": (4,), "--dtype": ("fp16", "fp32"), "--acc-dtype": ("fp32", "fp64"),
+              "--seed": (0, 3), "--dropout": (0.0, 0.25), "--tiles": ("4x4", "8x4")},
     "roofline": {"--N": (32, 64), "--d": (8,), "--heads": (1, 2), "--tile-multiple": (1, 8), "--hardware": ("h100", "t4")},
 }  # fmt: skip
 OTHERS = [  # of the same commands, with other options
