@@ -16,6 +16,7 @@ LARGEST_BYTES = 2**60
 MOST_POINTS = 10_000_000
 
 _SIZE = re.compile(r"(\d{1,25})(?:\.(\d{1,12}))?\s*(?:([kmg])(?:i?b)?|b)?", re.IGNORECASE)
+_COUNT = re.compile(r"([+-]?[0-9]{1,30})([kmg]?)", re.IGNORECASE)
 _WORDS = re.compile(r"(\d{1,25})\s*el", re.IGNORECASE)
 SIZES_ALLOWED = (
     "bytes as 102400, 100K, 100KB or 100KiB (K = 1024, M and G are its powers); "
@@ -31,13 +32,16 @@ def dtype_bytes(dtype: str, where: str = "--dtype") -> int:
 
 
 def parse_count(text: str | int, where: str, least: int = 1, most: int = LARGEST_COUNT) -> int:
-    """The whole number that a text or an int gives; InputError unless it is from `least` to `most`."""
+    """The whole number that a text or an int gives; `64K` is 65,536. InputError unless it is from `least` to `most`."""
     allowed = f"a whole number from {least} to {most}"
     if isinstance(text, bool) or not isinstance(text, int | str):
         raise InputError(where, text, allowed)
-    if isinstance(text, str) and not re.fullmatch(r"[+-]?[0-9]{1,30}", text.strip()):
+    if isinstance(text, int):
+        value = text
+    elif match := _COUNT.fullmatch(text.strip()):
+        value = int(match[1]) * PREFIX_BYTES[match[2].lower()]
+    else:
         raise InputError(where, text, allowed)
-    value = int(text)
     if not least <= value <= most:
         raise InputError(where, text, allowed)
     return value

@@ -241,7 +241,7 @@ mask_options = options(
     flag_option("--causal", "Short for --mask causal.", heading=PROBLEM),
 )  # fmt: skip
 problem_options = options(
-    text_option("--N", "Queries: the sequence length.", metavar="COUNT", heading=PROBLEM, kind=COUNT,
+    text_option("--N", "Queries: the sequence length, as 4096 or 4K.", metavar="COUNT", heading=PROBLEM, kind=COUNT,
                 also=("seqlen", "seq-len", "seq", "length", "sequence-length", "queries", "n-ctx", "l")),
     size_options,
     mask_options,

@@ -107,10 +107,10 @@ def command(
     With -o FOLDER/ the rows go to files of --part-rows rows, each with a hash in manifest.json. After Ctrl-C, a full
     disk or a reboot, the same line with --resume continues. iosim gather joins the parts.
 
-    Axes of numbers are 1024,4096 or 16KB:256KB:x2 or 64:256:+64, ends included: --N, --Nk, --d, --batch, --heads,
-    --kv-heads, --dv, --M, --splits, --page-size, --tile-multiple, --elementwise. Axes of names are lists with commas:
-    --dtype, --acc-dtype, --gqa, --tiles, --schedule, --hardware. Masks have semicolons, as 'causal;window:64'. Options
-    of the command of --what are axes as well.
+    Axes of numbers are 1024,4096 or 1K:64K:x2 (K = 1024) or 64:256:+64, ends included: --N, --Nk, --d, --batch,
+    --heads, --kv-heads, --dv, --M, --splits, --page-size, --tile-multiple, --elementwise. Axes of names are lists with
+    commas: --dtype, --acc-dtype, --gqa, --tiles, --schedule, --hardware. Masks have semicolons, as 'causal;window:64'.
+    Options of the command of --what are axes as well.
 
     Example: iosim sweep --N 1024,8192 --d 64,128 --M 16KB:256KB:x2 -o out.csv
     """

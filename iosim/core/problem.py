@@ -168,7 +168,8 @@ class Attention(Generic[S]):
         for name in ("N", "Nk", "d", "dv", "batch", "heads", "kv_heads"):
             value = getattr(self, name)
             if isinstance(value, str):
-                raise InputError(name, value, "a whole number", f"{name}={value.strip()}, without quotes")
+                number = str(parse_count(value, name)) if value.strip()[-1:].isalpha() else value.strip()
+                raise InputError(name, value, "a whole number", f"{name}={number}, without quotes")
             if not hasattr(value, "dtype"):  # arrays were checked where their axis was read
                 parse_count(value, "--" + name.replace("_", "-"))
         parse_count(self.elementwise, "--elementwise", least=0)
@@ -197,7 +198,7 @@ class Attention(Generic[S]):
         if self.kv_dtype is not None:
             dtype_bytes(self.kv_dtype, "--kv-dtype")
         if self.kv_scales not in KV_SCALES:
-            parse_count(self.kv_scales, "--kv-scales")
+            object.__setattr__(self, "kv_scales", str(parse_count(self.kv_scales, "--kv-scales")))
         d, dv = cast("tuple[Size, Size]", (self.d, self.dv))
         if self.latent and not every(dv <= d):
             raise InputError("--dv", self.dv, f"at most --d {self.d} with --latent", "V is the first dv words of K")

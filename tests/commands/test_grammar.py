@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import random
+import re
 
 import pytest
 
@@ -45,6 +46,38 @@ def test_an_axis_of_m_is_the_answers_one_after_the_other(name, args, axis, sizes
         alone = rows_of(iosim(name, *args, "--M", size, "--csv"))
         mine = [row for row in found if int(row["M_bytes"]) == size]
         assert [{k: v for k, v in row.items() if k in alone[0]} for row in mine] == alone
+
+
+SHORT = {
+    "count": ("--N", "1K", "--Nk", "2k", "--d", 8, "--tiles", "16x1K"),
+    "bounds": ("--N", "1K", "--Nk", "2k", "--d", 8, "--M-elements", "1K,4K"),
+    "memory": ("--N", "1K:4K:x2,8K", "--Nk", "2k", "--d", 8),
+    "sweep": ("--N", "1K:2K:+1K", "--Nk", "2k", "--d", 8, "--schedule", "flash2", "--M", "4KB", "--mask", "window:1K"),
+    "cache": ("--N", "1K", "--Nk", "2k", "--d", 8, "--tiles", "64x64", "--M", "4KB", "--granularity", "tile"),
+    "crossover": ("--N", "1K:2K:x2", "--d", 8, "--M", "4KB", "--schedule", "flash1,flash2"),
+    "roofline": (
+        "--N",
+        "1K",
+        "--Nk",
+        "2k",
+        "--d",
+        8,
+        "--hardware",
+        "h100",
+        "--kv-scales",
+        "1K",
+        "--schedule",
+        "flash2",
+    ),
+}
+
+
+@pytest.mark.parametrize("name, short", SHORT.items(), ids=SHORT)
+def test_K_is_1024_in_every_number(name, short, iosim):
+    long = [re.sub(r"(\d+)[Kk]\b", lambda m: str(1024 * int(m[1])), str(text)) for text in short]
+    assert any("1024" in text for text in long)
+    found, expected = (rows_of(iosim(name, *line, "--csv")) for line in (short, long))
+    assert [{**row, "mask": None} for row in found] == [{**row, "mask": None} for row in expected]
 
 
 @pytest.mark.parametrize("name", ["count", "bounds", "tune", "training"])

@@ -110,12 +110,26 @@ def test_the_largest_sizes():
             parse_bytes(text, 2)
 
 
-@pytest.mark.parametrize(("text", "expected"), [("1", 1), (" 42 ", 42), ("+7", 7), ("007", 7), (9, 9), (2**48, 2**48)])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1", 1),
+        (" 42 ", 42),
+        ("+7", 7),
+        ("007", 7),
+        ("4K", 4096),
+        ("64k", 65536),
+        ("1M", 2**20),
+        ("2g", 2**31),
+        (9, 9),
+        (2**48, 2**48),
+    ],
+)
 def test_counts(text, expected):
     assert count(text) == expected
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "1.5", "1e9", "1K", "", " ", "NaN", "inf", "abc", "1_0", "1 0", "--1", "0x8",
+@pytest.mark.parametrize("text", ["0", "-1", "1.5", "1e9", "1KB", "1.5K", "1 K", "K", "1T", "-1K", "0K", "", " ", "NaN", "inf", "abc", "1_0", "1 0", "--1", "0x8",
                                   "9" * 31, "9" * 5000, str(2**48 + 1), 0, -3, 2**48 + 1, 1.0, True, None])  # fmt: skip
 def test_what_is_no_count(text):
     with pytest.raises(InputError, match=f"^--N: found .*; allowed: a whole number from 1 to {LARGEST_COUNT}$"):
@@ -146,6 +160,7 @@ def test_long_values_are_cut_in_messages():
         ("1024,4096", [1024, 4096]),
         (" 3 , 1 ,2", [3, 1, 2]),  # the values stay in the order given
         ("4,4,2,4", [4, 2]),  # a value that is repeated is kept once
+        ("1K,2K:8k:x2,512:1K:+256", [1024, 2048, 4096, 8192, 512, 768]),  # K is 1024 in each part
         ("16:256:x2", [16, 32, 64, 128, 256]),  # both ends are included
         ("16:255:x2", [16, 32, 64, 128]),  # no value exceeds the end
         ("16:257:x2", [16, 32, 64, 128, 256]),
