@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import ceil, floor, log2, log10
 from typing import NamedTuple
 
@@ -243,6 +244,12 @@ def spread_labels(places: list[float], gap: float, low: float, high: float) -> l
         found[k] = min(found[k], top)
         top = found[k] - gap
     return found
+
+
+def stride_apart(places: list[tuple[float, float]], gap: float) -> int:
+    """The least k for which every k-th of these (left, right) ends at least `gap` before the next one begins."""
+    strides = range(1, max(2, len(places)))
+    return next((k for k in strides if all(a[1] + gap <= b[0] for a, b in pairwise(places[::k]))), len(places) or 1)
 
 
 def round_steps(low: float, high: float) -> list[float]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import MissingError
 from ..files import form_of, written_whole
-from .chart import GREY, INK, Chart, ChartLine, Sheet, colours, shapes, spread_labels, tints
+from .chart import GREY, INK, Chart, ChartLine, Sheet, colours, shapes, spread_labels, stride_apart, tints
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..masks.picture import TileMap
 
 SHADE = "#F5D28A"
-NOTE_INCHES = 0.17
+NOTE_INCHES, HEAD_INCHES = 0.17, 0.2  # of a line of notes, and of a title
 RC_PARAMS = {
     "font.family": "sans-serif", "font.size": 9, "axes.edgecolor": "#888888", "axes.labelcolor": INK,
     "text.color": INK, "xtick.color": INK, "ytick.color": INK, "svg.fonttype": "none", "svg.hashsalt": "iosim",
@@ -67,31 +67,35 @@ def figure_of(sheet: Sheet) -> Figure:
     columns, rows = sheet.columns, -(-len(sheet.charts) // sheet.columns)
     wide, high = (8.4 if columns > 1 else 7.6, 3.9 if len(sheet.charts) == 1 else 3.0)
     title = wrap(sheet.title, int(11 * wide))
-    head = 0.55 + 0.2 * (len(title) - 1)
-    room = high * rows + head + NOTE_INCHES * (len(sheet.notes) + 1)
-    figure, grid = pyplot().subplots(rows, columns, figsize=(wide, room), squeeze=False)
+    heads = [wrap(chart.title, 72 // columns) for chart in sheet.charts] if columns > 1 else []
+    more = HEAD_INCHES * (max(map(len, heads), default=1) - 1)  # for more lines of a chart's title
+    figure, grid = pyplot().subplots(rows, columns, squeeze=False)
+    labels = [line.label for line in (sheet.lines if columns == 1 else sheet.legend) if line.kind != "order"]
+    widest = max([text_inches(figure, label, 8.5) for label in labels], default=0)
+    abreast = max(1, int((wide - 0.3) / (widest + 0.55)))  # labels of a row of the legend
+    legend = 0.35 + HEAD_INCHES * -(-len(labels) // abreast) if columns > 1 else 0.0
+    head = 0.55 + HEAD_INCHES * (len(title) - 1) + legend + more
+    room = (high + more) * rows - more + head + NOTE_INCHES * (len(sheet.notes) + 1)
+    figure.set_size_inches(wide, room)
     bottom, top = (0.55 + NOTE_INCHES * len(sheet.notes)) / room, 1 - head / room
-    figure.subplots_adjust(left=0.095, right=0.97, top=top, bottom=bottom, hspace=0.42, wspace=0.28)
+    right = 0.96 if columns > 1 else 1 - (widest + 0.45) / wide
+    figure.subplots_adjust(left=0.095, right=right, top=top, bottom=bottom, hspace=0.42 + more / 2, wspace=0.3)
     look = dict(zip([line.label for line in sheet.lines],
                     zip(colours(sheet.lines), tints(sheet.lines), strict=True), strict=True))  # fmt: skip
     names = shapes(sheet.lines) if columns > 1 else {}
-    labels = [line.label for line in sheet.lines if line.kind != "order"] if columns == 1 else [
-        line.label for line in sheet.legend]  # fmt: skip
-    widest = max([text_inches(figure, label, 8.5) for label in labels], default=0)
-    figure.subplots_adjust(right=1 - (widest + 0.45) / wide)
-    for axes, chart in zip(grid.flat, sheet.framed, strict=False):
+    for k, (axes, chart) in enumerate(zip(grid.flat, sheet.framed, strict=False)):
         fill_axes(axes, chart, look, names)
         if columns > 1:
-            lighten(axes, first=axes in grid[:, 0])
-        if columns == 1:
-            label_lines(axes, [(line, look[line.label][0]) for line in chart.lines if line.kind != "order"])
+            lighten(axes, first=k % columns == 0)
+            axes.set_title("\n".join(heads[k]), fontsize=9, loc="right")
         else:
-            axes.set_title(chart.title, fontsize=9, loc="right")
+            label_lines(axes, [(line, look[line.label][0]) for line in chart.lines if line.kind != "order"])
     for axes in grid.flat[len(sheet.charts) :]:
         axes.set_visible(False)
     if columns > 1:
-        draw_legend(figure, sheet, look, names, 1 - (widest + 0.4) / wide, top)
-    figure.text(0.012, 1 - (head - 0.25) / room, "\n".join(title), fontsize=10.5, fontweight="bold", ha="left")
+        draw_legend(figure, sheet, look, names, abreast, 1 - (head - legend - more) / room)
+    below = head - legend - more - 0.25
+    figure.text(0.012, 1 - below / room, "\n".join(title), fontsize=10.5, fontweight="bold", ha="left")
     for k, note in enumerate(reversed(sheet.notes)):
         figure.text(0.012, (0.06 + NOTE_INCHES * k) / room, note, fontsize=7.5, color=GREY)
     return figure
@@ -123,13 +127,13 @@ MARKERS = {
 
 
 def lighten(axes: Axes, first: bool) -> None:
-    """Simplify a chart that shares its row with others. Some ticks are left out, and only the first chart of the row
-    names its y axis. The texts of the first and the last tick stay inside, away from the neighbours."""
-    texts = [(place, text.get_text()) for place, text in zip(axes.get_xticks(), axes.get_xticklabels(), strict=True)]
-    axes.set_xticks(*zip(*texts[:: 1 + (len(texts) > 3) + (len(texts) > 6)], strict=True))
-    left, *_, right = axes.get_xticklabels()
-    left.set_horizontalalignment("left")
-    right.set_horizontalalignment("right")
+    """Simplify a chart that shares its row with others. It has only so many ticks that their texts keep apart, and only
+    the first chart of the row names its y axis."""
+    axes.figure.canvas.draw()
+    texts = axes.get_xticklabels()
+    places = [(box.x0, box.x1) for box in (text.get_window_extent() for text in texts)]
+    kept = texts[:: stride_apart(places, 0.08 * axes.figure.dpi)]
+    axes.set_xticks([text.get_position()[0] for text in kept], [text.get_text() for text in kept])
     axes.set_ylabel(axes.get_ylabel() if first else "")
 
 
@@ -149,17 +153,17 @@ def draw_points(axes: Axes, chart: Chart) -> None:
 
 
 def draw_legend(
-    figure: Figure, sheet: Sheet, look: dict[str, tuple[str, float]], names: dict[str, str], left: float, top: float
+    figure: Figure, sheet: Sheet, look: dict[str, tuple[str, float]], names: dict[str, str], abreast: int, top: float
 ) -> None:
-    """Draw one legend for all charts, to their right."""
+    """Draw one legend for all charts, above them, with so many labels abreast. `top` is its upper edge."""
     from matplotlib.lines import Line2D
 
     strokes = [Line2D([], [], color=look[line.label][0], alpha=look[line.label][1], linewidth=2,
                       linestyle=":" if line.kind == "order" else "-", marker=MARKERS.get(names.get(line.label, "")),
                       markersize=5) for line in sheet.legend]  # fmt: skip
     labels = [line.label for line in sheet.legend]
-    figure.legend(strokes, labels, loc="upper left", bbox_to_anchor=(left, top), frameon=False, fontsize=8.5,
-                  handlelength=1.4, borderaxespad=0)  # fmt: skip
+    figure.legend(strokes, labels, loc="upper left", bbox_to_anchor=(0.008, top), frameon=False, fontsize=8.5,
+                  handlelength=1.4, borderaxespad=0, ncols=abreast, columnspacing=1.2)  # fmt: skip
 
 
 def style_axes(axes: Axes, chart: Chart) -> None:

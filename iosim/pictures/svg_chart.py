@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from html import escape
 from itertools import pairwise
-from math import inf, log10
+from math import log10
 from typing import TYPE_CHECKING
 
-from .chart import INK, Chart, ChartLine, Sheet, colours, ink_on, shapes, spread_labels, tensor_colours, tints
+from .chart import (
+    INK,
+    Chart,
+    ChartLine,
+    Sheet,
+    colours,
+    ink_on,
+    shapes,
+    spread_labels,
+    stride_apart,
+    tensor_colours,
+    tints,
+)
 
 if TYPE_CHECKING:
     from ..masks.picture import TileMap
@@ -86,7 +98,7 @@ def panel(chart: Chart, box: Box, clip: str, mark: tuple[float, str] | None = No
     for value, text in chart.ticks("y"):
         parts.append(segment(LEFT, up(value), right, up(value), "grid") + label(LEFT - 7, up(value) + 4, text, "end"))
     parts.append(label((LEFT + right) / 2, box.height - 8, chart.x_label, "middle"))
-    parts.append(label(LEFT, TOP - 2, chart.y_label, "start"))
+    parts.append(label(max(2.0, min(LEFT, box.width - 4 - text_width(chart.y_label))), TOP - 2, chart.y_label, "start"))
     if mark:
         x = across(mark[0])
         beyond = x + 4 + text_width(mark[1]) > right
@@ -96,15 +108,9 @@ def panel(chart: Chart, box: Box, clip: str, mark: tuple[float, str] | None = No
 
 
 def apart(ticks: list[tuple[float, str]], scale: Scale) -> list[tuple[float, str]]:
-    """The ticks of an axis, without those whose text would touch the text before."""
-    found: list[tuple[float, str]] = []
-    end = -inf
-    for value, text in ticks:
-        half = text_width(text) / 2
-        if scale(value) - half >= end:
-            found.append((value, text))
-            end = scale(value) + half + 6
-    return found
+    """The ticks of an axis, or every second or third of them, so that no text touches the text before."""
+    places = [(scale(value) - text_width(text) / 2, scale(value) + text_width(text) / 2) for value, text in ticks]
+    return ticks[:: stride_apart(places, 6)]
 
 
 def lines_of(chart: Chart, box: Box, look: list[Look], clip: str) -> list[str]:
@@ -254,8 +260,10 @@ def svg_frame(width: float, height: float, title: str, inside: str) -> str:
 
 def sheet_svg(sheet: Sheet) -> str:
     """A sheet as the text of an SVG file: its title, a legend if it has several columns, its charts, and notes."""
-    high, between = HEIGHT if len(sheet.charts) == 1 else 300, 4 if sheet.columns == 1 else 20
     wide = SHEET_WIDTH / sheet.columns
+    heads = [chart_head(chart.title, wide) if sheet.columns > 1 else [] for chart in sheet.charts]
+    more = LINE_GAP * (max(map(len, heads)) - 1) if sheet.columns > 1 else 0  # pixels for more lines of a title
+    high, between = HEIGHT if len(sheet.charts) == 1 else 300, 4 if sheet.columns == 1 else 20 + more
     names = shapes(sheet.lines) if sheet.columns > 1 else {}
     look = {line.label: (line, colour, tint, names.get(line.label, "")) for line, colour, tint in
             zip(sheet.lines, colours(sheet.lines), tints(sheet.lines), strict=True)}  # fmt: skip
@@ -264,13 +272,21 @@ def sheet_svg(sheet: Sheet) -> str:
         legend, top = legend_svg([look[line.label] for line in sheet.legend], top)
         parts += legend
     for k, chart in enumerate(sheet.framed):
-        x, y = wide * (k % sheet.columns), top + 18 + (high + between) * (k // sheet.columns)
-        inside = "".join(chart_on(sheet, chart, k, wide, high, look))
+        x, y = wide * (k % sheet.columns), top + 18 + more + (high + between) * (k // sheet.columns)
+        inside = "".join([*heads[k], *chart_on(sheet, chart, k, wide, high, look)])
         parts.append(f'<g transform="translate({x:.1f} {y:.1f})">{inside}</g>')
-    bottom = top + 18 + (high + between) * -(-len(sheet.charts) // sheet.columns)
+    bottom = top + 18 + more + (high + between) * -(-len(sheet.charts) // sheet.columns)
     notes = [line for note in sheet.notes for line in broken(note, SHEET_WIDTH - 28)]
     parts += [label(14, bottom + 14 + 16 * k, note, "start", MUTED) for k, note in enumerate(notes)]
     return svg_file(SHEET_WIDTH, bottom + 10 + 16 * len(notes), sheet.title, "".join(parts))
+
+
+def chart_head(title: str, width: float) -> list[str]:
+    """The title of a chart that shares its row with others, above its axes, in as many lines as it needs."""
+    lines = broken(title, width - LEFT, 12)
+    left = max(2.0, min(LEFT, width - max(map(text_width, lines)) - 4))
+    above = [TOP - 17 - LINE_GAP * k for k in reversed(range(len(lines)))]
+    return [label(left, y, line, "start", INK, 12, bold=True) for line, y in zip(lines, above, strict=True)]
 
 
 def svg_file(width: float, height: float, title: str, inside: str) -> str:
@@ -305,8 +321,7 @@ def chart_on(sheet: Sheet, chart: Chart, number: int, width: float, height: floa
     own = [(line, *look[line.label][1:]) for line in chart.lines]
     if sheet.columns > 1:
         box = Box(width, height, 24)
-        head = [label(LEFT, TOP - 17, chart.title, "start", INK, 12, bold=True)]
-        return [*head, *panel(chart, box, f"inside{number}"), *lines_of(chart, box, own, f"inside{number}")]
+        return [*panel(chart, box, f"inside{number}"), *lines_of(chart, box, own, f"inside{number}")]
     labels = [line.label for one in sheet.charts for line in one.lines if line.kind != "order"]
     box = Box(width, height, room_for(labels))
     axes = panel(chart, box, f"inside{number}")

@@ -64,7 +64,8 @@ def known_rows(rows: pd.DataFrame, x: str, y: str, by: tuple[str, ...]) -> tuple
         raise InputError("rows", "none", f"rows with {x} and {y}")
     names = list(by)
     for column in (c for c in SPLITS if c in rows.columns and c not in (x, y, *by)):
-        if known.duplicated([x, *names]).any() and known[column].nunique() > 1:
+        several = known.groupby([x, *names], dropna=False)[column].nunique()  # one where it follows, as Nk from N
+        if several.max() > 1:
             names.append(column)
     if known.duplicated([x, *names]).any():
         raise InputError("--by", ",".join(names), f"columns that leave one {y} for each {x}")

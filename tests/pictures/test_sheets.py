@@ -14,7 +14,17 @@ from iosim.counting.bounds import floor_of
 from iosim.counting.count import count
 from iosim.errors import InputError
 from iosim.masks.picture import tile_map
-from iosim.pictures.chart import TENSORS, Chart, ChartLine, ChartPoint, Sheet, colours, shapes, tensor_colours
+from iosim.pictures.chart import (
+    TENSORS,
+    Chart,
+    ChartLine,
+    ChartPoint,
+    Sheet,
+    colours,
+    shapes,
+    stride_apart,
+    tensor_colours,
+)
 from iosim.pictures.roofline import roofline_sheet
 from iosim.pictures.svg_chart import OUTLINES, THIN, mask_svg, sheet_svg, text_width, thinned
 from iosim.pictures.traffic import sheet_of_rows, traffic_chart
@@ -41,6 +51,14 @@ SHEETS = {
         package.sweep(N=[1024, 4096, 8192], d=[64, 128], M="16KB:256KB:x2", schedules="flash1,flash2,standard"),
         "M_bytes", "total", ("schedule",)),
     "sweep over three": lambda: sheet_of_rows(rows(N=(64, 128, 192)), "M_bytes", "total", ("schedule",)),
+    "sweep of eight problems": lambda: sheet_of_rows(
+        package.sweep(N=[1024, 2048, 4096, 8192], d=[64, 128], M="20KB:1200KB:x2", schedules="flash1,standard"),
+        "M_bytes", "total", ("schedule",)),
+    "sweep of long names": lambda: sheet_of_rows(
+        rows((64, 128), (8,), ["flash2", "block-sparse", "block-sparse-q"], dtype=["bf16", "fp32"],
+             mask=["causal", "causal&window:1024|global:64"]),
+        "M_bytes", "ratio_to_standard", ("schedule",)),
+    "sweep against N": lambda: sheet_of_rows(rows((64, 96, 1024), (8, 16, 32), batch=3), "N", "total", ("schedule",)),
     "crowded": lambda: Sheet.of(Chart("many lines end at one place", "M_bytes", "total", [
         ChartLine(f"schedule number {k}, best tiles", [1.0, 2.0**k], [8.0, 3.0], [True, True]) for k in range(1, 9)])),
 }  # fmt: skip
@@ -252,6 +270,18 @@ def test_a_sweep_over_two_axes_has_a_chart_for_each_problem():
         line = chart.line("flash2, best tiles")
         assert line.y == [count(N, d, M)["flash2"].total for M in (1024, 4096, 16384)]
     assert len(sheet.legend) == 5 and len({chart.frame["y"] for chart in sheet.framed}) == 1
+
+
+def test_a_column_that_follows_from_another_splits_nothing():
+    """Nk is N in every row, so a picture against N has no chart for each Nk."""
+    sheet = SHEETS["sweep against N"]()
+    assert [chart.title for chart in sheet.charts] == [f"d = {d}, M = {M} KiB" for d in (8, 16, 32) for M in (1, 4, 16)]
+    assert all(line.x == [64, 96, 1024] for chart in sheet.charts for line in chart.lines if line.label == "standard")
+
+
+def test_ticks_are_left_out_evenly():
+    places = [(float(x - 8), float(x + 8)) for x in range(0, 100, 10)]
+    assert [stride_apart(places, gap) for gap in (-7, 0, 5, 1000)] == [1, 2, 3, 10] and stride_apart([], 5) == 1
 
 
 def test_a_few_lines_stay_in_one_chart():
