@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from ..counting.given import counts, memories
 from .answer import Output, answer_all, part_of
-from .options import SIZES, D, N, memory_options, named_command, outputs, problem_options
+from .options import SIZES, D, N, chip_options, memory_options, named_command, outputs, problem_options
 
 
 @named_command("bounds", needs=(N, D), axes=SIZES)
 @problem_options
 @memory_options
+@chip_options
 @outputs
 def command(
     m: str | None, m_elements: str | None, hardware: str | None, output: Output, **given: str | bool | None

@@ -143,7 +143,7 @@ TYPE, MASK, TILES, GQA_KIND = Kind(read_type), Kind(read_mask, ";"), Kind(read_t
 SCALES = Kind(read_scales)
 LISTS = Kind(lambda text, option: text, ";")
 SCHEDULE, HARDWARE, TEXT = Kind(read_schedules, listed=True), Kind(read_hardware), Kind(lambda text, option: text)
-ONE_OR_AXIS = (COUNT, SIZE, PASSES, SEED, REGISTERS, TYPE, HARDWARE)
+ONE_OR_AXIS = (COUNT, SIZE, PASSES, SEED, REGISTERS, TYPE, HARDWARE, TILES)
 """Kinds of options that take several values in some commands, and one in others."""
 
 # ---------------------------------------------------------------- options
@@ -600,8 +600,9 @@ class Command(click.Command):
         sweep = {"count": "iosim sweep", **{what: f"iosim sweep --what {what}" for what in QUESTIONS}}
         hint = f"{sweep[name]} takes several" if name in sweep else f"run iosim {name} once for each"
         texts = ((option, ctx.params.get(str(option.name))) for option in self.options_of(ctx))
+        one = {TILES: "one value, as 128x64 (query rows first)"}
         return [
-            InputError(option.flag, text, "one value", hint)
+            InputError(option.flag, text, one.get(option.kind, "one value"), hint)
             for option, text in texts
             if isinstance(text, str) and several(text) and option.name not in self.axes and option.kind in ONE_OR_AXIS
         ]

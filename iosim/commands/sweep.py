@@ -104,6 +104,9 @@ def command(
     CONFIG is a TOML file with axes and options by their names; an option of the command line wins over it. --what asks
     another command at each point.
 
+    Without --schedule the rows are standard, standard-tiled, flash1 and flash2, and under a mask block-sparse and
+    block-sparse-q too. Name others, of iosim schedules; --what tune searches all.
+
     With -o FOLDER/ the rows go to files of --part-rows rows, each with a hash in manifest.json. After Ctrl-C, a full
     disk or a reboot, the same line with --resume continues. iosim gather joins the parts.
 

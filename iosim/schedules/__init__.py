@@ -1,6 +1,6 @@
 """The names of all schedules, and the files that have them. A file is imported when one of its names is first used."""
 
-from .registry import SCHEDULES, Schedule, applies, find, find_all, register, require
+from .registry import SCHEDULES, Schedule, applies, find, find_all, reads_cache, register, require
 
 # The schedules that `count` shows if none is asked for.
 CORE = ("standard", "standard-tiled", "flash1", "flash2", "block-sparse", "block-sparse-q")
@@ -22,4 +22,15 @@ FILES = {
 }  # their order in lists
 SCHEDULES.expect(FILES)
 
-__all__ = ["CORE", "FILES", "SCHEDULES", "Schedule", "applies", "find", "find_all", "register", "require"]
+__all__ = [
+    "CORE",
+    "FILES",
+    "SCHEDULES",
+    "Schedule",
+    "applies",
+    "find",
+    "find_all",
+    "reads_cache",
+    "register",
+    "require",
+]

@@ -165,6 +165,16 @@ QUERIES_OUTSIDE: ScheduleFields = {
     "scales": True,
 }
 
+OWN_TILES = (
+    "with tiles of its own, as in iosim count --N 8192 --d 128 --hardware h100 --acc-dtype fp32 --schedule flash2 "
+    "--tiles 128x176 --registers 64K --stages 2 (docs/conventions.md)"
+)
+LATER_VERSIONS = {
+    **dict.fromkeys(("fa3", "flash3", "flash-attention-3", "flash-attn-3", "flash-v3"),
+                    f"FlashAttention-3 moves the words of flash2, {OWN_TILES}"),
+    **dict.fromkeys(("fa4", "flash4", "flash-attention-4", "flash-attn-4", "flash-v4"),
+                    f"FlashAttention-4 has the loops of flash2; FlashAttention-3 has them {OWN_TILES}"),
+}  # fmt: skip
 register(
     Schedule(
         "flash1",
@@ -185,7 +195,8 @@ register(
         drops=True,
         **QUERIES_OUTSIDE,
         known_as="fa2, fa, flash, flash-attention, flash-attn, flash-attention-2, flash-attn-2, flash-v2, torch-flash, "
-        "sdpa, cudnn, fa3, flash3, flash-attention-3, flash-attn-3",
+        "sdpa, cudnn, " + ", ".join(LATER_VERSIONS),
+        pointers=LATER_VERSIONS,
     )
 )
 register(

@@ -114,6 +114,8 @@ class Schedule:
     known_as: str = ""
     """Names that papers and libraries give it, with commas. They are not accepted, but messages then suggest its
     name."""
+    pointers: Mapping[str, str] = field(default_factory=dict)
+    """`{name: text}` for names in `known_as` that stand for more than this schedule: messages add the text."""
 
     @property
     def softmax_inputs(self) -> AttentionInputs | None:
@@ -292,13 +294,18 @@ def check_cache(schedule: Schedule, problem: Attention) -> None:
             raise InputError(option, found, f"{usual} with --schedule {schedule.name}", f"others: {readers}")
 
 
-def applies(schedule: Schedule, problem: Attention) -> bool:
-    """Whether a schedule is about this problem."""
+def reads_cache(schedule: Schedule, problem: Attention) -> bool:
+    """Whether a schedule can read the keys and values of this problem."""
     try:
         check_cache(schedule, problem)
     except InputError:
         return False
-    return schedule.about(problem) == problem
+    return True
+
+
+def applies(schedule: Schedule, problem: Attention) -> bool:
+    """Whether a schedule is about this problem."""
+    return reads_cache(schedule, problem) and schedule.about(problem) == problem
 
 
 def find(name: str | Schedule) -> Schedule:
@@ -321,9 +328,10 @@ def suggested(word: str) -> str:
     names."""
     letters = plain(word)
     meant = [s.name for s in SCHEDULES.values() if letters in map(plain, (s.name, *s.known_as.split(",")))]
-    if meant:
-        return f"did you mean {' or '.join(map(repr, meant))}?"
-    return suggestion(word, SCHEDULES)
+    if not meant:
+        return suggestion(word, SCHEDULES)
+    more = [text for s in SCHEDULES.values() for name, text in s.pointers.items() if plain(name) == letters]
+    return " ".join([f"did you mean {' or '.join(map(repr, meant))}?", *more])
 
 
 def plain(word: str) -> str:

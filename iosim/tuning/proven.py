@@ -6,19 +6,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Unpack
 
+from ..core.problem import Attention
 from ..counting.bounds import Bound
-from ..counting.count import KEYWORDS, check_names, count
+from ..counting.bounds import bounds as bounds_of
+from ..counting.count import KEYWORDS, Report, check_names, count, default_schedules
 from ..counting.given import memory
 from ..counting.report import bound_rows, bounds_grid, header, report_json
 from ..counting.sentence import answer_of_bounds
 from ..counting.summary import asked
 from ..errors import InputError
+from ..masks import parse_mask
 from ..notebook import Answer, numbered
+from ..schedules import reads_cache
 from .least import tune
 
 if TYPE_CHECKING:
     from ..core.typing import Mask
-    from ..counting.count import Report
     from ..counting.typing import ProblemOptions
     from ..grid import Pieces
     from ..tables import Row
@@ -45,6 +48,13 @@ class Bounds(Answer):
     def answer(self) -> str:
         """The proven floor and its distance from the best known, in a sentence."""
         return answer_of_bounds(list(self.bounds))
+
+    @property
+    def notes(self) -> list[str]:
+        """A note on scales of K and V, which no bound counts."""
+        if self.report.problem.kv_scales == "none":
+            return []
+        return ["no bound counts the scales of K and V; the words of schedules, as attainable, contain them"]
 
     def pieces(self) -> Pieces:
         return [header(self.report).removesuffix("\n"), bounds_grid(list(self.bounds)), "", self.answer]
@@ -77,7 +87,16 @@ def bounds(
     """
     check_names("bounds", options, KEYWORDS, ("N", "d", "M", "hardware", "mask"))
     M = memory(M, None, hardware)
-    found = count(N, d, M, schedules=("standard",) if M is None else (), mask=mask, **options)
+    problem = Attention(N, d, mask=parse_mask(mask), **options)
+    counted = [
+        s
+        for s in default_schedules(problem)
+        if reads_cache(s, problem) and (M is not None or "ideal" in s.rules)  # whose tiles need no M
+    ]
+    if not counted:
+        found = Report(problem, None, bounds_of(problem, None), [])
+    else:
+        found = count(N, d, M, schedules=counted, mask=mask, **options)
     if M is None:
         return Bounds(found, found.bounds)
     try:

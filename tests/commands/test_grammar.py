@@ -358,6 +358,17 @@ def test_several_values_where_one_is_taken(line, option, text, instead, iosim):
     assert both.startswith("Error: 2 faults\n") and f"  {said}" in both and "--heads: found 'x'" in both
 
 
+@pytest.mark.parametrize("line, text, instead", [
+    ("count --N 64 --d 8 --M 1KB", "64x64,128x128", "iosim sweep takes several"),
+    ("count --N 64 --d 8 --M 1KB", "a,b", "iosim sweep takes several"),
+    ("cache --N 64 --d 8 --M 1KB", "8x8,paper", "iosim sweep --what cache takes several"),
+    ("training --N 64 --d 8 --M 1KB", "8x8,16x16", "run iosim training once for each"),
+])  # fmt: skip
+def test_several_tiles_where_one_is_taken(line, text, instead, iosim):
+    said = f"--tiles: found {text!r}; allowed: one value, as 128x64 (query rows first); {instead}\n"
+    assert faults(iosim(*line.split(), "--tiles", text)) == f"Error: {said}"
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_fits_80_columns_and_what_is_needed_comes_first(name, iosim, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
@@ -373,6 +384,16 @@ def test_help_fits_80_columns_and_what_is_needed_comes_first(name, iosim, monkey
     for need in command.needs:
         flag = next(p.opts for p in command.params if p.name == need.parameter)
         assert any(f"  {option}" in first for option in flag)
+
+
+def test_the_help_of_a_sweep_says_which_schedules_it_counts(iosim):
+    """Those of its rows: without a mask, and under one."""
+    said = " ".join(iosim("sweep", "--help").stdout.split()).partition("Without --schedule the rows are ")[2]
+    dense, masked = said.partition("and under a mask")[::2]
+    for mask, text in (("dense", dense), ("causal", dense + masked.partition(" too.")[0])):
+        rows = rows_of(iosim("sweep", *PROBLEM, *M, "--mask", mask, "--columns", "schedule"))
+        named = set(re.findall(r"[a-z]+[a-z0-9-]*", text)) - {"and", "a", "under", "mask"}
+        assert named == {row["schedule"] for row in rows}
 
 
 def test_the_help_says_what_the_accumulators_are(iosim):

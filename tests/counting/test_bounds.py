@@ -147,3 +147,36 @@ def test_detail_in_csv(iosim):
         for kind in ("tensor", "launch"):
             assert sum(int(row["reads"]) for row in here if row["part"].startswith(kind)) == total
         assert all(row["N"] == "64" and row["Br"] for row in here)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--kv-dtype", "fp8"),
+        ("--kv-dtype", "fp32", "--causal"),
+        ("--kv-dtype", "fp8", "--kv-scales", "tensor"),
+        ("--kv-dtype", "fp8", "--kv-scales", 16, "--latent", "--dv", 32),
+        ("--registers", "64K", "--stages", 2, "--acc-dtype", "fp32"),
+    ],
+)
+def test_bounds_take_the_options_of_count(options, ask):
+    """The floors are those of a count of a schedule that reads such keys, with M and without it."""
+    for size in (("--M", "16KB"), ()):
+        args = ("--N", 512, "--d", 64, *options, *size)
+        found, counted = (
+            {bound["name"]: bound for bound in ask(*line)["bounds"]}
+            for line in (
+                ("bounds", *args),
+                ("count", *args, "--schedule", "flash2", *([] if size else ["--tiles", "16x16"])),
+            )
+        )
+        for name in found.keys() - {"attainable"}:
+            assert found[name] == counted[name]
+        if size:
+            assert found["floor"]["words"] <= found["attainable"]["words"] <= counted["attainable"]["words"]
+
+
+def test_a_floor_of_scaled_keys_says_that_scales_are_not_in_it(iosim):
+    args = ("bounds", "--N", 512, "--d", 64, "--kv-dtype", "fp8")
+    assert "no bound counts the scales" in iosim(*args, "--kv-scales", 16).stderr
+    assert iosim(*args).stderr == ""

@@ -238,6 +238,19 @@ def test_names_of_others_lead_to_a_schedule(word, names):
     assert set(re.findall(r"'([\w-]+)'", found.value.hint)) == names
 
 
+@pytest.mark.parametrize("word", ["flash3", "FlashAttention3", "fa3", "fa4", "flash4"])
+def test_later_versions_of_flash_attention_point_to_their_tiles(word):
+    """With the command line of docs/conventions.md."""
+    with pytest.raises(InputError) as found:
+        find(word)
+    hint = found.value.hint
+    version = f"FlashAttention-{word[-1]}"
+    assert hint.startswith("did you mean 'flash2'? " + version)
+    line = re.search(r"iosim count .*--stages 2", hint)
+    assert line and line[0] + "\n" in (ROOT / "docs" / "conventions.md").read_text()
+    assert "(docs/conventions.md)" in hint
+
+
 def test_names_of_others_are_no_names_here():
     """Else a schedule would never be suggested, but found."""
     words = [word for s in SCHEDULES.values() for word in s.known_as.split(", ") if word]
