@@ -17,6 +17,7 @@ from ..studies.roofline import roofline
 from ..tuning.least import trace_curve
 from ..units import parse_count
 from . import matplotlib_chart
+from .asked import check_asked, is_axis
 from .block_matplotlib import blocks_svg, draw_blocks
 from .chart import Sheet
 from .draw import draw_mask, draw_sheet
@@ -147,11 +148,15 @@ def plot(
     text = tiles_text(tiles)
     if rows is not None:
         if values or hardware or text or schedules:
-            raise InputError("rows", "rows and options of a problem", "one of the two", "x, y, by go with rows")
+            allowed = "a file of rows, as iosim plot sweep.csv -x M_bytes -y total --by schedule, or --N and --d"
+            raise InputError("rows", "rows and options of a problem", allowed)
+        if picture != "traffic":
+            raise InputError("--picture", picture, "no --picture with a file of rows", "-x and -y name its columns")
         found = of_rows(rows, x, y, by, steps)
     else:
         if x or y or by or steps:
-            raise InputError("-x, -y, --by, --steps", "given", "rows with them, as iosim sweep writes")
+            allowed = "a file of rows with them, as iosim plot sweep.csv -x M_bytes -y total"
+            raise InputError("-x, -y, --by, --steps", "given", allowed)
         found = of_problem(picture, values, hardware, schedule_names(schedules), text, tile_multiple)
     if path is not None:
         found.save(path)
@@ -177,24 +182,25 @@ def of_problem(
     """A picture from axes and options of a sweep: any of PICTURES."""
     if picture not in PICTURES:
         raise InputError("--picture", picture, ", ".join(PICTURES), suggestion(picture, PICTURES))
+    check_asked(picture, values, hardware, tiles)
     if picture == "mask":
         return of_mask(values, tiles)
     if picture == "roofline":
         return of_roofline(values, hardware, schedules, tiles, multiple)
     if picture == "predicted":
         step = parse_count(multiple, "--tile-multiple")
-        return Picture(predicted_sheet(values, hardware, schedules, tiles, step))
+        return Picture(predicted_sheet(values, hardware or "", schedules, tiles, step))
     if picture in ("footprint", "timeline", "race"):
         return of_blocks(picture, values, hardware, schedules, tiles, multiple)
     if picture == "gap":
-        if any(one is not None for one in (values.get("M"), hardware, tiles)):
-            found = "neither with --picture gap, which goes over every M and its tiles"
-            raise InputError("--M, --tiles", "given", found)
         step = parse_count(multiple, "--tile-multiple")
         return Picture(curve_sheet(trace_curve(schedules=schedules, tile_multiple=step, **counts(given_of(values)))))
     M = values.get("M")
     places = [] if hardware is None else memories({}, None if M is None else str(M), None, hardware)
     sizes = [str(place.M) for place in places if place.M is not None]
+    if len(set(sizes)) == 1 and not is_axis(values["N"]):
+        allowed = "GPUs with different M, as v100,h100, or none for every M"
+        raise InputError("--hardware", hardware, allowed, "or several --N, as --N 1024,2048")
     axes = {**values, "M": ",".join(dict.fromkeys(sizes))} if sizes else dict(values)
     return Picture(Sheet.of(traffic_chart(axes, tuple(schedules), tiles, multiple)))
 
@@ -209,8 +215,7 @@ def of_roofline(
     multiple: str | int,
 ) -> Picture:  # fmt: skip
     """The picture of a roofline on one GPU."""
-    if hardware is None:
-        raise InputError("--hardware", "nothing", "a preset: see iosim hardware")
+    assert hardware is not None
     fields = counts(given_of({name: value for name, value in values.items() if name != "M"}))
     step = parse_count(multiple, "--tile-multiple")
     M = cast("int | str | None", values.get("M"))
@@ -234,10 +239,6 @@ def of_blocks(
 
 def of_mask(values: Mapping[str, AxisValue], tiles: str | None) -> Picture:
     """The picture of the mask among the values."""
-    if values.get("mask") is None:
-        raise InputError("--mask", "nothing", "a mask, as causal")
-    if values.get("N") is None:
-        raise InputError("--N", "nothing", "a whole number from 1", "give --N")
     N, Nk = (None if values.get(n) is None else parse_count(cast("int", values[n]), f"--{n}") for n in ("N", "Nk"))
     assert N is not None
     return Picture(tile_map(str(values["mask"]), N, Nk, parse_tiles(tiles or "64x64")))

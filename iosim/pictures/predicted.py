@@ -24,11 +24,9 @@ PREDICTED, PEAKS = "predicted", "at the peaks, ideal L2"
 
 
 def predicted_sheet(
-    values: Mapping[str, AxisValue], hardware: str | None, schedules: Sequence[str], tiles: str | None, multiple: int
+    values: Mapping[str, AxisValue], hardware: str, schedules: Sequence[str], tiles: str | None, multiple: int
 ) -> Sheet:
     """The microseconds of schedules against N, with two lines for each schedule."""
-    if hardware is None:
-        raise InputError("--hardware", "nothing", "a preset: see iosim hardware")
     names = [schedule.name for schedule in find_all(schedules or ("standard-tiled", "flash1", "flash2"))]
     if len(names) > MOST_SCHEDULES:
         raise InputError("--schedule", f"{len(names)} schedules", f"at most {MOST_SCHEDULES}")
@@ -65,7 +63,7 @@ def sizes(given: AxisValue | None) -> list[int]:
             parse_count(cast("int", N), "--N") for N in (given if isinstance(given, list | tuple) else [given or ""])
         ]
     if not 1 < len(found) <= MOST_SIZES:
-        raise InputError("--N", f"{len(found)} values", f"2 to {MOST_SIZES}, as 1024:8192:x2")
+        raise InputError("--N", str(given), f"2 to {MOST_SIZES} values, as 1024:8192:x2")
     return found
 
 

@@ -8,8 +8,10 @@ from math import ceil, floor, log2
 from typing import TYPE_CHECKING, cast
 
 from ..counting.columns import OPTIONS
+from ..counting.sweep_axes import option_name
 from ..errors import InputError, suggestion
 from ..units import LARGEST_COUNT, parse_count
+from .asked import first_of
 from .chart import AXIS_TITLES, Chart, ChartLine, Sheet, size
 
 if TYPE_CHECKING:
@@ -72,13 +74,19 @@ def known_rows(rows: pd.DataFrame, x: str, y: str, by: tuple[str, ...]) -> tuple
     return known, names
 
 
-def from_rows(rows: pd.DataFrame, x: str, y: str, by: tuple[str, ...], steps: bool = False) -> Chart:
-    """The chart of some rows, with at most MOST_LINES lines."""
+def from_rows(
+    rows: pd.DataFrame, x: str, y: str, by: tuple[str, ...], steps: bool = False, asked: bool = False
+) -> Chart:
+    """The chart of some rows, with at most MOST_LINES lines. With `asked`, options of a problem gave the rows."""
     known, names = known_rows(rows, x, y, by)
     # Lines stand in the order of all rows, also of those without a y.
     order = rows.groupby(names, sort=False, dropna=False).ngroup() if names else rows.index.to_series() * 0
     groups = [group for _, group in known.groupby(order.loc[known.index])]
     if len(groups) > MOST_LINES:
+        if asked:
+            options = [option_name(name) for name in names if name != "tiling"]
+            raise InputError(", ".join(options), f"{len(groups)} lines", f"at most {MOST_LINES} lines",
+                             "name fewer schedules, as --schedule flash1,flash2, or fewer other values")  # fmt: skip
         widest = max(names, key=lambda name: known[name].nunique())
         raise InputError("--by", f"{len(groups)} lines, for all {', '.join(names)}", f"at most {MOST_LINES} lines",
                          f"keep the rows of fewer values of {widest}")  # fmt: skip
@@ -146,17 +154,25 @@ def traffic_chart(
     axes = {name: value for name, value in values.items() if name not in OPTIONS}
     many = [name for name in ("N", "M") if any(c in str(axes.get(name, "")) for c in ",:")]
     if len(many) > 1:
-        raise InputError("--N, --M", f"{axes['N']} and {axes['M']}", "several values of one of them")
+        example = f"as --N {axes['N']} --M {first_of(axes['M'])}, or --N {first_of(axes['N'])} --M {axes['M']}"
+        raise InputError("--N, --M", f"{axes['N']} and {axes['M']}", "several values of one of them", example)
     if not many:
         if axes.get("M") is not None:
-            raise InputError("--M", axes["M"], "several values, as 16KB:1MB:x2, or none", "or several --N")
+            hint = "or several --N, as --N 1024,2048; --picture footprint draws one M"
+            raise InputError("--M", axes["M"], "several values, as 16KB:1MB:x2, or none", hint)
         axes["M"] = octaves(axes, around)
-    plan = build(axes, schedules, tiles, multiple, (), None, **sweep_options(values))
+    try:
+        plan = build(axes, schedules, tiles, multiple, (), None, **sweep_options(values))
+    except InputError as fault:
+        if many and (fault.where, fault.found) == ("--M", "nothing"):
+            allowed = "one value beside several --N, as --M 100KB"
+            raise InputError("--M", "nothing", allowed, "or give --tiles as 128x64") from None
+        raise
     import pandas as pd
 
     rows = pd.concat(list(chunks(plan)), ignore_index=True)
     x = "N" if many == ["N"] else "M_bytes"
-    lines = from_rows(rows, x, "total", ("schedule",)).lines
+    lines = from_rows(rows, x, "total", ("schedule",), asked=True).lines
     families = {find(name).family for name in rows["schedule"].unique()}
     if len(families) == 1:
         lines = [*lines, *proven_lines(rows, x, families.pop())]

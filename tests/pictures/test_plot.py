@@ -245,7 +245,70 @@ def test_bad_input_is_one_message(iosim, tmp_path, monkeypatch, args):
     assert list(tmp_path.iterdir()) == []
 
 
+def drawn(picture, **options):
+    """A line of `plot` with options by name; N and d by default."""
+    given = {"N": 64, "d": 8} | options
+    words = [word for name, value in given.items() if value is not None for word in (f"--{name}", str(value))]
+    return ("--picture", picture, *words)
+
+
+ADVICE = {  # a line that is refused, a part of the message, and the line that the message says to write
+    "traffic at one M": (
+        drawn("traffic", M="4KB"), "several values, as 16KB:1MB:x2, or none; or several --N, as --N 1024,2048;",
+        [drawn("traffic", M="16KB:1MB:x2"), drawn("traffic"), drawn("traffic", N="1024,2048", M="4KB"),
+         drawn("footprint", M="4KB")]),
+    "traffic against both": (
+        drawn("traffic", N="64,128", M="1KB:4KB:x2"), "as --N 64,128 --M 1KB, or --N 64 --M 1KB:4KB:x2",
+        [drawn("traffic", N="64,128", M="1KB"), drawn("traffic", M="1KB:4KB:x2")]),
+    "traffic against N without M": (
+        drawn("traffic", N="64,128"), "one value beside several --N, as --M 100KB; or give --tiles as 128x64",
+        [drawn("traffic", N="64,128", M="100KB"), drawn("traffic", N="64,128", tiles="128x64")]),
+    "traffic at one GPU": (
+        drawn("traffic", hardware="h100"), "as v100,h100, or none for every M; or several --N, as --N 1024,2048",
+        [drawn("traffic", hardware="v100,h100"), drawn("traffic", N="1024,2048", hardware="h100")]),
+    "too many lines": (
+        drawn("traffic", d="8,16", M="1KB,2KB"), "--schedule, --d: found '10 lines'; allowed: at most 8 lines; name fewer",
+        [drawn("traffic", d="8,16", M="1KB,2KB", schedule="flash1,flash2")]),
+    "nothing": (drawn("traffic", N=None, d=None), "--N, --d: found 'nothing'", [drawn("traffic", N=8192, d=128)]),
+    "a gap at one M": (
+        drawn("gap", M="4KB"), "leave it out; --picture traffic takes a range, as --M 16KB:1MB:x2",
+        [drawn("gap"), drawn("traffic", M="16KB:1MB:x2")]),
+    "a gap over a range of M": (drawn("gap", M="1KB:4KB:x2"), "--M: found '1KB:4KB:x2'; allowed: no --M", [drawn("gap")]),
+    "a gap of tiles": (drawn("gap", tiles="8x8"), "--tiles: found '8x8'; allowed: no --tiles", [drawn("gap")]),
+    "a gap of several N": (
+        drawn("gap", N="64,128"), "--picture gap, as --N 64; --picture traffic and --picture predicted take several",
+        [drawn("gap"), drawn("traffic", N="64,128", M="4KB"),
+         drawn("predicted", N="256,512", d=64, hardware="h100", tiles="64x64")]),
+    "a roofline over M": (
+        drawn("roofline", hardware="h100", M="4KB:8KB:x2"), "as --M 4KB; --picture traffic takes several",
+        [drawn("roofline", hardware="h100", M="4KB"), drawn("traffic", M="4KB:8KB:x2")]),
+    "a roofline of nothing": (
+        drawn("roofline", N=None, d=None), "as --N 8192 --d 128 --hardware h100",
+        [drawn("roofline", N=8192, d=128, hardware="h100", schedule="flash2", tiles="128x64")]),
+    "SRAM over M": (drawn("footprint", M="1KB:4KB:x2"), "as --M 1KB;", [drawn("footprint", M="1KB")]),
+    "SRAM without M": (
+        drawn("footprint"), "Br x Bc as in 64x64; or give --M",
+        [drawn("footprint", tiles="64x64"), drawn("footprint", M="4KB")]),
+    "one predicted N": (
+        drawn("predicted", N=256, d=64, hardware="h100", tiles="64x64"), "found '256'; allowed: 2 to 16 values, as 1024:8192:x2",
+        [drawn("predicted", N="256:512:x2", d=64, hardware="h100", tiles="64x64", schedule="flash2")]),
+    "a mask of nothing": (
+        drawn("mask", N=None, d=None), "as --mask causal --N 8192", [drawn("mask", N=8192, d=None, mask="causal")]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong, said, right", ADVICE.values(), ids=ADVICE)
+def test_a_message_says_what_to_write(iosim, tmp_path, wrong, said, right):
+    """Whoever follows it gets a picture, and not another message."""
+    refused = iosim("plot", *wrong, "-o", tmp_path / "a.svg")
+    assert refused.exit_code == 2 and said in refused.stderr and refused.stderr.count("\n") == 1, refused.stderr
+    for line in right:
+        answer = iosim("plot", *line, "-o", tmp_path / "a.svg")
+        assert answer.exit_code == 0, (line, answer.stderr)
+
+
 FILES = {
+    "a picture of a problem": ("-x", "M_bytes", "-y", "total", "--picture", "gap"),
     "a column that is none": ("-x", "M_byte", "-y", "total"),
     "a column of texts": ("-x", "M_bytes", "-y", "schedule"),
     "no columns": (),

@@ -1,0 +1,63 @@
+"""What each picture of a problem takes: the options that it needs, those that it leaves out, and where it takes several
+values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ..counting.sweep_axes import NUMBERS, option_name
+from ..errors import InputError
+
+if TYPE_CHECKING:
+    from ..counting.sweep_axes import AxisValue
+
+SEVERAL = {"traffic": (*NUMBERS, "M", "hardware"), "predicted": ("N",)}
+"""{picture: options with several values}. The other pictures take one value of each."""
+NEEDED = {"mask": ("mask", "N")}  # the others need N and d
+EXAMPLES = {"mask": "causal", "N": "8192", "d": "128", "hardware": "h100"}
+
+
+def check_asked(picture: str, values: Mapping[str, AxisValue], hardware: str | None, tiles: str | None) -> None:
+    """Raise InputError for an option that a picture needs and does not have, for one that it does not take, and for
+    several values where it takes one."""
+    given = {**values, "hardware": hardware, "tiles": tiles}
+    check_needed(picture, given)
+    if picture == "gap":
+        for name in ("M", "hardware", "tiles"):
+            if given.get(name) is not None:
+                allowed = f"no --{name} with --picture gap, which goes over every M with the best tiles"
+                ranged = "; --picture traffic takes a range, as --M 16KB:1MB:x2" * (name == "M")
+                raise InputError(f"--{name}", str(given[name]), allowed, "leave it out" + ranged)
+    for name in (*NUMBERS, "M", "hardware"):
+        if name not in SEVERAL.get(picture, ()) and is_axis(given.get(name)):
+            raise InputError(option_name(name), str(given[name]), *one_value(picture, name, given[name]))
+
+
+def check_needed(picture: str, given: Mapping[str, AxisValue]) -> None:
+    """Raise InputError that names the options that a picture needs and does not have."""
+    needed = (*NEEDED.get(picture, ("N", "d")), *["hardware"] * (picture in ("roofline", "predicted")))
+    absent = [name for name in needed if given.get(name) is None]
+    if absent:
+        where = ", ".join(option_name(name) for name in absent)
+        example = " ".join(f"{option_name(name)} {EXAMPLES[name]}" for name in absent)
+        raise InputError(where, "nothing", f"a value for --picture {picture}, as {example}")
+
+
+def one_value(picture: str, name: str, value: AxisValue) -> tuple[str, str]:
+    """What is allowed for an option of which a picture takes one value, and the pictures that take several."""
+    option = option_name(name)
+    others = [f"--picture {other}" for other, names in SEVERAL.items() if name in names]
+    more = f"{' and '.join(others)} take{'s' * (len(others) == 1)} several"
+    return f"one value with --picture {picture}, as {option} {first_of(value)}", more
+
+
+def is_axis(value: AxisValue) -> bool:
+    """Whether a value is a list or a range."""
+    return not isinstance(value, int) and any(mark in str(value) for mark in ",:")
+
+
+def first_of(value: AxisValue) -> str:
+    """The first value of an axis, as text."""
+    return re.split("[,:]", str(value).strip("[]() "))[0].strip("'\" ")
