@@ -148,8 +148,8 @@ def plot(
     text = tiles_text(tiles)
     if rows is not None:
         if values or hardware or text or schedules:
-            allowed = "a file of rows, as iosim plot sweep.csv -x M_bytes -y total --by schedule, or --N and --d"
-            raise InputError("rows", "rows and options of a problem", allowed)
+            hint = "rows, as iosim plot sweep.csv -x M_bytes -y total --by schedule, or --N and --d"
+            raise InputError("rows", "rows and options of a problem", "one of the two", hint)
         if picture != "traffic":
             raise InputError("--picture", picture, "no --picture with a file of rows", "-x and -y name its columns")
         found = of_rows(rows, x, y, by, steps)
