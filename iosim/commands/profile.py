@@ -5,14 +5,18 @@ from __future__ import annotations
 import click
 
 from ..counting.given import problem
-from .answer import Output, answer
-from .options import HARDWARE, D, N, flag_option, named_command, outputs, problem_options, text_option
+from .answer import Output, answer, say
+from .options import HARDWARE, Need, flag_option, named_command, outputs, problem_options, text_option
 
 
-@named_command("profile", needs=(N, D), gpu=True)
+@named_command("profile", needs=(Need("n", ("from_ncu",)), Need("d", ("from_ncu",))), gpu=True)
 @click.argument("kernel", required=False)
 @problem_options
-@text_option("--from-ncu", "Explain a kept profile of any attention kernel.", metavar="FILE")
+@text_option(
+    "--from-ncu",
+    "Explain a kept profile of any attention kernel. Without --N, each call with the shape that the file names.",
+    metavar="FILE",
+)
 @text_option("--keep", "Keep the profiler's CSV here.", metavar="FILE")
 @flag_option("--no-lse", "The kernel stores no log-sum-exp.")
 @text_option("--hardware", "Also predict DRAM bytes and (except for passes) time: a preset, or a file of iosim "
@@ -35,9 +39,11 @@ def command(
     from ..gpu.profile.run import explain_kernel
     from ..gpu.profile.text import explanations_pieces
 
-    p = problem(given, acc_dtype="fp32", lse=not no_lse)
-    rows = explain_kernel(kernel, p, from_ncu, keep, hardware)
+    own = from_ncu is not None and not any(given.values())
+    p = None if own else problem(given, acc_dtype="fp32", lse=not no_lse)
+    rows, notes = explain_kernel(kernel, p, from_ncu, keep, hardware)
     explained = {str(row["kernel"]) for row in rows if row["explains"]}
+    say(notes)
     for name in dict.fromkeys(str(row["kernel"]) for row in rows if row["kernel"] not in explained):
         click.echo(f"note: nothing explains {name}: are N, d, heads and mask those of the profile?", err=True)
     answer(rows, {"explanations": rows}, output, explanations_pieces(rows))

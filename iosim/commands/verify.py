@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..gpu.verify_run import Verdicts
 
 MOST_PLACES = 32
-NEEDS = (Need("n", ("sweep_m",)), Need("d", ("sweep_m",)))
+NEEDS = (Need("n", ("sweep_m", "from_ncu")), Need("d", ("sweep_m", "from_ncu")))
 
 
 @named_command("verify", needs=NEEDS, usual="core", axes=("m",), gpu=True)
@@ -48,7 +48,11 @@ NEEDS = (Need("n", ("sweep_m",)), Need("d", ("sweep_m",)))
               help="SM bytes against M, as 16KB:227KB:x2 (default: N = 8192, d = 64, 16 heads).")  # fmt: skip
 @text_option("--hardware", "A preset, or a file of iosim calibrate (default: by the name of the GPU).",
              kind=HARDWARE)  # fmt: skip
-@text_option("--from-ncu", "Judge a profile from a file; this needs no GPU.", metavar="FILE")
+@text_option(
+    "--from-ncu",
+    "Judge a profile from a file; this needs no GPU. Without other options, all runs that it names.",
+    metavar="FILE",
+)
 @text_option("--keep", "Keep the profiler's CSV here.", metavar="FILE")
 @click.option("--places", cls=Option, type=click.IntRange(1, MOST_PLACES), default=1, metavar="COUNT",
               help="Profile each launch with its arrays at this many addresses; DRAM bytes are the mean.")  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from ..core.problem import Attention
 from ..core.tiling import Tiling
@@ -15,6 +15,9 @@ from ..predict.generated import LaunchShape, launch_shapes
 from ..schedules import find
 from .arrays import DeviceArrays
 from .notes import JobJson, JobOptions, JobSizes, KernelSizes
+
+if TYPE_CHECKING:
+    from .ncu.counters import Profile
 
 TORCH = {
     "torch-flash": "FLASH_ATTENTION",
@@ -119,6 +122,12 @@ def job_from_json(kept: Mapping[str, object]) -> Job:
     if job["run"] in PYTORCHS:
         return TorchJob(job["run"], problem, places)
     return ScheduleJob(job["run"], problem, _tiling(job["tiles"]), job.get("tuned", False), places)
+
+
+def kept_jobs(profile: Profile) -> list[Job]:
+    """The jobs of a kept profile, in order: its first notes name them. None if another program wrote it."""
+    jobs = [job_from_json(note["job"]) for note in profile.notes if "job" in note][: len(profile.jobs)]
+    return jobs if len(jobs) == len(profile.jobs) else []
 
 
 def key_of(job: Job) -> str:

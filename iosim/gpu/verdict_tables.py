@@ -9,10 +9,13 @@ from .verdict_rows import Summary, Verdict
 
 
 def short_rows(rows: Sequence[Verdict]) -> list[Row]:
-    """The rows, with only the columns that fit a page."""
+    """The rows, with only the columns that fit a page. Those of a problem are shown if rows have several."""
+    problems = [{"N": row["N"], "Nk": row["Nk"], "d": row["d"], "mask": row["mask"]} for row in rows]
+    several = any(problem != problems[0] for problem in problems)
     return [
         {
             "schedule": row["schedule"],
+            **(problem if several else {}),
             "tiles": row["tiles"],
             "words": row["words"],
             "on device": row["device_words"],
@@ -30,7 +33,7 @@ def short_rows(rows: Sequence[Verdict]) -> list[Row]:
             "allowed": row["allowed_error"] and f"{row['allowed_error']:.1e}",
             "ok": "yes" if row["ok"] else "NO",
         }
-        for row in rows
+        for row, problem in zip(rows, problems, strict=True)
     ]
 
 

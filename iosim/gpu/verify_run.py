@@ -22,7 +22,7 @@ from ..hardware import Hardware, load, measured_of, names
 from ..schedules import Schedule, applies, find, find_all, require
 from ..search.best import best_tiles
 from ..units import parse_axis, parse_bytes
-from .jobs import Job, ScheduleJob, job_from_json, key_of, schedule_job
+from .jobs import Job, ScheduleJob, job_from_json, kept_jobs, key_of, schedule_job
 from .ncu import counters
 from .ncu import run as ncu
 from .notes import Note
@@ -108,6 +108,9 @@ class Verdicts:
 def parse_request(given: Given, choice: Choice, hardware: str | None, source: Source) -> Request:
     """The request made of the options of a problem (`given`) and of the other options of the command line."""
     asked = {name: value for name, value in given.items() if value is not None}
+    if isinstance(source, KeptProfile) and choice == Choice() and not any(asked.values()):
+        jobs = named_jobs(source)
+        return Request(jobs[0].problem, jobs, [], hardware_of(hardware, source), source)
     if choice.sweep_M and not asked.keys() & {"n", "d"}:
         asked = {**SWEPT, **asked}
     problem = problem_given(asked)
@@ -238,15 +241,29 @@ def combine(
     return [Evidence(job, note, found) for job, note, found in zip(jobs, notes, kernels, strict=True)]
 
 
+def named_jobs(source: KeptProfile) -> list[ScheduleJob]:
+    """The runs of schedules that a kept profile names. InputError if it names none."""
+    known = kept_jobs(counters.read_profile(source.path))
+    jobs = [job for job in known if isinstance(job, ScheduleJob)]
+    if not jobs:
+        hint = "for kernels of others: iosim profile" if known else "this profile does not name its runs"
+        raise InputError("--N, --d", "nothing", "a value for each, and the other options of the profile", hint)
+    return jobs
+
+
 def replay(jobs: Sequence[ScheduleJob], profile: counters.Profile, where: str) -> list[Evidence]:
-    """The evidence in a kept profile. Its kernels belong to the jobs of this command line in their order; its notes are
-    matched by the jobs that they name."""
-    if len(profile.jobs) != len(jobs):
-        raise InputError("--from-ncu", where, f"a profile of {len(jobs)} runs (it has {len(profile.jobs)})",
-                         "give the options that it was made with, and --schedule for each run")  # fmt: skip
+    """The evidence in a kept profile. As many kernels as jobs belong to the jobs in their order. Of more kernels, those
+    are taken that were kept for a job of this name. Notes are matched by the jobs that they name."""
+    kernels = profile.jobs
+    if len(kernels) != len(jobs):
+        known = {key_of(job): found for job, found in zip(kept_jobs(profile), kernels, strict=False)}
+        if not known.keys() >= {key_of(job) for job in jobs}:
+            hint = ("leave out --N, --d and --schedule: then it judges all of these runs, or give those of one"
+                    if known else "give the options that it was made with, and --schedule for each run")  # fmt: skip
+            raise InputError("--from-ncu", where, f"a profile of {len(jobs)} runs (it has {len(kernels)})", hint)
+        kernels = [known[key_of(job)] for job in jobs]
     notes = {key_of(job_from_json(note["job"])): note for note in profile.notes if "job" in note and "words" in note}
-    return [Evidence(job, notes.get(key_of(job), {}), kernels)
-            for job, kernels in zip(jobs, profile.jobs, strict=True)]  # fmt: skip
+    return [Evidence(job, notes.get(key_of(job), {}), found) for job, found in zip(jobs, kernels, strict=True)]
 
 
 # ---------------------------------------------------------------- slopes of a sweep over M

@@ -5,6 +5,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+from paths import DATA
 
 from iosim.commands.cli import COMMANDS
 from iosim.gpu import device
@@ -79,7 +80,7 @@ def test_without_a_gpu_wrong_options_are_named_below_it(iosim, no_gpu, line, wro
 def test_a_kept_profile_needs_no_gpu(iosim, no_gpu):
     """The options that it misses are named, and no GPU."""
     for name in ("verify", "profile"):
-        done = iosim(name, "--from-ncu", "kept.csv")
+        done = iosim(name, "--from-ncu", DATA / "ncu_generated.csv")
         assert done.exit_code == 2 and "--N" in done.stderr and "GPU" not in done.stderr
 
 

@@ -9,6 +9,7 @@ from paths import DATA
 
 from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling
+from iosim.gpu.jobs import torch_job
 from iosim.gpu.ncu import counters
 from iosim.gpu.profile.explain import Explanation, explain, in_words, occupancy
 from iosim.masks import parse_mask
@@ -197,6 +198,44 @@ def test_any_kernel_needs_no_name(iosim):
         "profile", "--N", 1024, "--d", 64, "--heads", 32, "--from-ncu", DATA / "ncu_flash_four.csv", "--csv"
     )
     assert "#4" in several.stdout
+
+
+SHAPES = [{"N": 96, "d": 16, "heads": 2}, {"N": 64, "d": 16, "heads": 2}]
+
+
+@pytest.fixture
+def several(tmp_path):
+    """A profile of two shapes, which the file names, as --keep writes it."""
+    lines = ['"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"']
+    jobs = [torch_job("torch-flash", Attention(**shape, acc_dtype="fp32", lse=True)) for shape in SHAPES]
+    for number, job in enumerate(jobs):
+        p = predict(find("flash2"), job.problem, Tiling(32, 32))
+        metrics = {counters.LOADS: p.read_bytes, counters.FROM_L2: p.read_bytes, counters.STORES: p.write_bytes,
+                   counters.DRAM_READ: 10**6, counters.DRAM_WRITE: 10**6}  # fmt: skip
+        lines.append(f'"{2 * number}","spin_kernel","{counters.LOADS}","byte","0"')
+        lines += [f'"{2 * number + 1}","flash_fwd_kernel","{name}","byte","{value}"' for name, value in metrics.items()]
+    lines += [counters.NOTE + json.dumps({"job": job.to_json()}) for job in jobs]
+    (tmp_path / "several.csv").write_text("\n".join(lines))
+    return tmp_path / "several.csv"
+
+
+def test_each_call_of_a_kept_profile_has_its_own_shape(several, iosim, ask):
+    rows = ask("profile", "--from-ncu", several)["explanations"]
+    best = [row for row in rows if row["answer"] == 1]
+    assert [{name: row[name] for name in ("N", "d", "heads")} for row in best] == SHAPES
+    assert all(row["schedule"] == "flash2" and row["explains"] for row in best)
+    assert iosim("profile", "--from-ncu", several).stderr == ""
+
+
+def test_it_is_said_that_one_shape_is_taken_for_all_calls(several, iosim):
+    line = ("--N", 96, "--d", 16, "--heads", 2)
+    said = iosim("profile", *line, "--from-ncu", several).stderr
+    assert "taken for all 2 calls, but 1 of these calls had other shapes; without these options" in said
+    several.write_text(several.read_text().partition(counters.NOTE)[0])
+    assert "all 2 calls: the file does not name their shapes" in iosim("profile", *line, "--from-ncu", several).stderr
+    none = iosim("profile", "--from-ncu", several)
+    assert none.exit_code == 2 and none.stderr.count("\n") == 1
+    assert "--N, --d: found 'nothing'" in none.stderr and "does not name its shapes" in none.stderr
 
 
 def test_names_are_checked(iosim, monkeypatch):

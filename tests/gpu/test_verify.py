@@ -57,6 +57,20 @@ def kept(folder, read, written):
     return folder / "kept.csv"
 
 
+def kept_runs(folder, jobs):
+    """The profile of several jobs, which the file names, as --keep writes it: a marker before the kernel of each."""
+    lines = ['"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"']
+    for number, job in enumerate(jobs):
+        p = predict(find(job.name), job.problem, job.tiling)
+        lines.append(f'"{2 * number}","iosim_marker","{counters.LOADS}","byte","0"')
+        for name, value in kernel(p.read_bytes, p.write_bytes).metrics.items():
+            lines.append(f'"{2 * number + 1}","k","{name}","ns","{value}"' if name == counters.TIME
+                         else f'"{2 * number + 1}","k","{name}","byte","{value}"')  # fmt: skip
+    notes = [{"job": job.to_json()} for job in jobs] + [note_for(job) for job in jobs]
+    (folder / "runs.csv").write_text("\n".join([*lines, *(counters.NOTE + json.dumps(note) for note in notes)]))
+    return folder / "runs.csv"
+
+
 def evidence(job):
     p = predict(find(job.name), job.problem, job.tiling)
     return Evidence(job, note_for(job), [kernel(p.read_bytes, p.write_bytes)])
@@ -123,6 +137,43 @@ def test_all_tuned_kernels_that_know_the_mask(mask, names):
 def test_a_profile_of_something_else_is_a_mismatch(iosim):
     wrong = iosim(*SMALL, "--schedule", "flash1", "--from-ncu", KEPT)
     assert wrong.exit_code == 1 and "the hardware counted 4636803072 B" in wrong.stdout
+
+
+RUNS = [
+    schedule_job(name, Attention(N, 64, heads=4, dtype="fp32"), Tiling(tile, 64))
+    for name, N, tile in (("flash2", 256, 64), ("flash2", 512, 64), ("flash1", 256, 32))
+]
+
+
+def test_a_kept_profile_of_several_shapes_is_judged_with_the_shapes_that_it_names(tmp_path, iosim, ask):
+    path = kept_runs(tmp_path, RUNS)
+    answer = ask("verify", "--from-ncu", path, "--hardware", "h200")
+    assert [(row["schedule"], row["N"], row["tiles"]) for row in answer["rows"]] == [
+        ("flash2", 256, "64x64"), ("flash2", 512, "64x64"), ("flash1", 256, "32x64")]  # fmt: skip
+    assert answer["ok"] and all(row["device_words"] == row["words"] for row in answer["rows"])
+    assert all(row["read_ratio"] == row["write_ratio"] == 1 for row in answer["rows"])
+    text = iosim("verify", "--from-ncu", path, "--hardware", "h200").stdout
+    assert text.split()[:5] == ["schedule", "N", "Nk", "d", "mask"]
+
+
+def test_one_run_of_a_kept_profile_of_several_is_found_by_its_options(tmp_path, iosim, ask):
+    path = kept_runs(tmp_path, RUNS)
+    line = ("verify", "--d", 64, "--heads", 4, "--dtype", "fp32", "--tiles", "64x64", "--schedule", "flash2", "--from-ncu", path,
+            "--hardware", "h200")  # fmt: skip
+    (row,) = ask(*line, "--N", 512)["rows"]
+    assert row["ok"] and row["N"] == 512 and row["read_ratio"] == 1
+    other = iosim(*line, "--N", 1024)
+    assert other.exit_code == 2 and "it has 3" in other.stderr and "leave out --N, --d and --schedule" in other.stderr
+
+
+def test_a_profile_that_names_no_runs_asks_for_the_options(tmp_path, iosim):
+    done = iosim("verify", "--from-ncu", KEPT)
+    assert (
+        done.exit_code == 2 and "--N, --d: found 'nothing'" in done.stderr and "does not name its runs" in done.stderr
+    )
+    theirs = kept_runs(tmp_path, RUNS[:1]).read_text().replace('"run": "flash2"', '"run": "torch-flash"')
+    (tmp_path / "theirs.csv").write_text(theirs)
+    assert "iosim profile" in iosim("verify", "--from-ncu", tmp_path / "theirs.csv").stderr
 
 
 def test_a_profile_of_another_number_of_runs(iosim):

@@ -8,7 +8,8 @@ from ...grid import Grid, Piece
 
 MOST_TILES = 10  # tiles that are named as alike; JSON and CSV have all
 SHOWN = {  # columns of the table, and their titles; those without a value in any row are left out
-    "kernel": "kernel", "answer": "answer", "pass": "pass", "dtype": "type", "schedule": "schedule", "tiles": "tiles",
+    "kernel": "kernel", "N": "N", "Nk": "Nk", "d": "d", "heads": "heads", "mask": "mask", "answer": "answer",
+    "pass": "pass", "dtype": "type", "schedule": "schedule", "tiles": "tiles",
     "read_measured": "loaded B", "read_ratio": "loaded/predicted", "write_measured": "stored B",
     "write_ratio": "stored/predicted",
     "dram_measured": "DRAM B", "dram_ratio": "predicted DRAM/DRAM", "seconds": "seconds",
@@ -16,7 +17,7 @@ SHOWN = {  # columns of the table, and their titles; those without a value in an
 }  # fmt: skip
 LESS_IMPORTANT = (  # columns, left out first to last
     "spilled B", "predicted DRAM/DRAM", "predicted seconds/seconds", "seconds", "DRAM B", "type", "stored B",
-    "loaded B", "stored/predicted", "pass",
+    "loaded B", "stored/predicted", "pass", "Nk", "heads",
 )  # fmt: skip
 Row = Mapping[str, object]
 
