@@ -1,12 +1,13 @@
 """Progress on stderr for work that takes more than a second, on the command line only.
 
-A terminal shows one line, which is updated. Without a terminal only sweeps write progress: a line every 30 seconds.
+A terminal shows one line, which is updated. Without a terminal, sweeps and other work of minutes write a line every 30
+seconds.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from time import monotonic
 from typing import TypeVar
@@ -48,6 +49,23 @@ def watched(items: Iterable[T], what: str, total: int) -> Iterator[T]:
         if width:
             sys.stderr.write("\r" + " " * width + "\r")
             sys.stderr.flush()
+
+
+def now_and_then() -> Callable[[str], None]:
+    """A function that writes a text to stderr as a line, if the last line is 30 seconds ago. Errors of stderr are
+    ignored."""
+    following = monotonic() + SECONDS_BETWEEN_LINES
+
+    def tell(text: str) -> None:
+        nonlocal following
+        if monotonic() < following:
+            return
+        following = monotonic() + SECONDS_BETWEEN_LINES
+        with suppress(OSError):
+            sys.stderr.write(text + "\n")
+            sys.stderr.flush()
+
+    return tell
 
 
 class Meter:

@@ -136,9 +136,12 @@ def title(label: Mapping[str, object]) -> list[str]:
 
 @contextmanager
 def under_way() -> Iterator[Callable[[str], None]]:
-    """A function that shows on stderr what is being computed now. It shows nothing unless stderr is a terminal."""
+    """A function that shows on stderr what is being computed now. If stderr is no terminal, it is a line every 30
+    seconds."""
     if not sys.stderr.isatty():
-        yield lambda name: None
+        from ..progress import now_and_then
+
+        yield now_and_then()
         return
     from rich.console import Console
 

@@ -20,14 +20,15 @@ from .options import (
 
 @named_command("check", usual="core")
 @problem_options
-@tiles_option("Br x Bc as 48x40.", default="16x16")
+@tiles_option("Br x Bc as 48x40 (default: 16x16, or smaller so that each axis has two tiles).")
 @schedule_option()
 @text_option("--seed", "Seed of the random inputs.", default="0", show_default=True, kind=SEED)
 @text_option("--dropout", "Probability that an element of P is dropped; --seed decides which ones.", metavar="P")
 @variant_options
 @outputs
 def command(
-    tiles: str, schedules: tuple[str, ...], seed: str, dropout: str | None, output: Output, **given: str | bool | None
+    tiles: str | None, schedules: tuple[str, ...], seed: str, dropout: str | None, output: Output,
+    **given: str | bool | None,
 ) -> None:  # fmt: skip
     """Run schedules numerically on the CPU: output error, counts, SRAM; and the pieces of online softmax.
 
@@ -42,7 +43,7 @@ def command(
     small = {name: default for name, default in (("n", "96"), ("d", "16")) if given[name] is None}
     p = problem({**given, **small}, dropout=parse_dropout(dropout, seed))
     with under_way() as begin:
-        found = check_problem(p, tiles, schedules, seed, begin)
+        found = check_problem(p, tiles, schedules, seed, lambda name: begin(f"checking {name}"))
     answer_all([part_of({}, found, output)], output)
     if not found.ok:
         sys.exit(1)

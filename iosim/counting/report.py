@@ -17,6 +17,7 @@ from ..notebook import numbered
 from ..tables import Answered, Headed, Row, excess, ratio
 from .bounds import as_row
 from .columns import COLUMNS, PROBLEM_COLUMNS, more_columns, more_sizes, tile_sizes
+from .least_room import room_notes
 from .sentence import answer_lines, answer_of, winners
 from .skipping import group_notes, mask_notes
 from .tensor_tiles import tile_notes
@@ -191,7 +192,8 @@ def notes_on_tiles(report: Answered, instead: str = "") -> list[str]:
 
 def notes_on_report(report: Report) -> list[str]:
     """Notes on a count. Only those who ask for the best tiles alone hear of tensor cores."""
-    return [*notes_on_mask(report), *(notes_on_tiles(report) if report.tiles == "best" else [])]
+    tiles = notes_on_tiles(report) if report.tiles == "best" else []
+    return [*notes_on_mask(report), *tiles, *room_notes(report)]
 
 
 def bounds_table(bounds: list[Bound]) -> list[Row]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from math import isqrt
 from typing import TYPE_CHECKING, NamedTuple, TypedDict, cast
 
 import numpy as np
@@ -212,8 +213,12 @@ def same_counts(a: Mapping[str, Sequence[Size]], b: Mapping[str, Sequence[Size]]
     return all(tuple(a.get(name, (0, 0))) == tuple(b.get(name, (0, 0))) for name in {*a, *b})
 
 
+MOST_SCORES, MOST_WORDS = 2**22, 2**24
+LARGEST_TILE = 16  # of a check that names no tiles
+
+
 def run_checks(
-    given: Attention, tiles: str, names: tuple[str, ...], seed: str, begin: Callable[[str], None]
+    given: Attention, tiles: str | None, names: tuple[str, ...], seed: str, begin: Callable[[str], None]
 ) -> tuple[list[Row], bool]:
     """(the rows of `check` for a command line, whether all are ok). Allows at most 2^22 scores."""
     from ..core.tiling import parse_tiles
@@ -222,11 +227,30 @@ def run_checks(
     from ..units import parse_count
 
     problem = given.packed
-    if problem.N * problem.Nk > 2**22 or max(problem.N, problem.Nk) * problem.d > 2**24:
-        raise InputError("--N", problem.N, "at most 2^22 scores (N x Nk) and 2^24 words a tensor in a numeric run")
+    if problem.N * problem.Nk > MOST_SCORES or max(problem.N, problem.Nk) * problem.d > MOST_WORDS:
+        raise InputError("--N", problem.N, "at most 2^22 scores (N x Nk) and 2^24 words a tensor in a numeric run",
+                         size_that_runs(given))  # fmt: skip
     schedules = find_all(names) or default_schedules(problem)
     if problem.dropout is not None and not all(s.drops for s in schedules):
         allowed = ", ".join(s.name for s in SCHEDULES.values() if s.drops)
         raise InputError("--schedule", ", ".join(s.name for s in schedules), f"with --dropout one of {allowed}")
-    rows = check(problem, parse_tiles(tiles), schedules, parse_count(seed, "--seed", least=0), begin)
+    tiling = usual_tiles(problem) if tiles is None else parse_tiles(tiles)
+    rows = check(problem, tiling, schedules, parse_count(seed, "--seed", least=0), begin)
     return rows, all(row["ok"] for row in rows)
+
+
+def usual_tiles(problem: Attention) -> Tiling:
+    """The tiles of a check that names none: 16x16, or smaller, so that each axis of two rows or more has two tiles."""
+    lengths = problem.N, problem.Nk
+    return Tiling(*(LARGEST_TILE if length > LARGEST_TILE else -(-length // 2) for length in lengths))
+
+
+def size_that_runs(given: Attention) -> str:
+    """The hint for a problem that is too large: the largest sizes that are not. As many keys stay as can."""
+    heads, longest = given.packed.N // given.N, MOST_WORDS // given.d
+    if given.Nk == given.N:
+        N = min(isqrt(MOST_SCORES // heads), longest // heads)
+        return f"as in --N {N}" if N else "try a smaller --d"
+    Nk = min(given.Nk, longest, MOST_SCORES // heads)
+    N = min(given.N, longest // heads, MOST_SCORES // heads // Nk) if Nk else 0
+    return f"as in --N {N} --Nk {Nk}" if N else "try a smaller --d"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
@@ -94,16 +95,22 @@ def fastest(
                          "shared memory, and load one tile at a time", "leave out both")  # fmt: skip
     asked = find_all(schedules) or [s for s in default_schedules(problem) if "ideal" not in s.rules]
     results, missing = list[FastestTiles](), dict[str, str]()
-    for schedule in asked:
+    for number, schedule in enumerate(asked):
         require(schedule, problem)
+        whole = partial(share_of_all, progress, number, len(asked))
         try:
-            results.append(fastest_tiles(schedule, problem, chip, multiple, progress))
+            results.append(fastest_tiles(schedule, problem, chip, multiple, whole))
         except InputError:
             raise
         except IosimError as error:
             missing[schedule.name] = str(error)
     results.sort(key=lambda found: found.fastest.seconds)
     return FastestAnswer(problem, chip, results, missing)
+
+
+def share_of_all(progress: Progress, done: int, schedules: int, share: float) -> None:
+    """Call `progress` with the share of the work on all schedules, after `done` of them and a share of the next."""
+    progress((done + share) / schedules)
 
 
 def fastest_tiles(

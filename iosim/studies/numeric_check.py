@@ -47,7 +47,7 @@ def check(
     N: int = 96,
     d: int = 16,
     *,
-    tiles: TilesAsked = "16x16",
+    tiles: TilesAsked | None = None,
     schedules: SchedulesAsked = (),
     seed: int | str = 0,
     dropout: float | str | None = None,
@@ -57,19 +57,20 @@ def check(
     """Run schedules on the CPU, and compare their output, counts and SRAM with the expected ones: a Checks.
 
     A row for each schedule has the largest absolute error of its output in float64 and in its own types. It has the
-    words and the SRAM of the run and of formulas derived by hand, `ok`, and `faults`. `dropout` is the probability that
-    an element of P is dropped; `seed` decides which ones, and the random inputs. Other options are those of `count`.
+    words and the SRAM of the run and of formulas derived by hand, `ok`, and `faults`. Without `tiles` they are 16x16,
+    or smaller if N or Nk is, so that each axis has two tiles. `dropout` is the probability that an element of P is
+    dropped; `seed` decides which ones, and the random inputs. Other options are those of `count`.
     Raises InputError for whatever is not allowed.
     """
     taken = ("N", "d", "tiles", "schedules", "seed", "dropout", "mask")
     check_names("check", options, KEYWORDS, taken)
     chance = parse_dropout(None if dropout is None else str(dropout), str(seed))
     p = Attention(N, d, mask=parse_mask(mask), dropout=chance, **options)
-    return check_problem(p, str(tiles_text(tiles)), [schedule.name for schedule in find_all(schedules)], str(seed))
+    return check_problem(p, tiles_text(tiles), [schedule.name for schedule in find_all(schedules)], str(seed))
 
 
 def check_problem(
-    p: Attention, tiles: str, names: Iterable[str], seed: str, begin: Callable[[str], None] = lambda name: None
+    p: Attention, tiles: str | None, names: Iterable[str], seed: str, begin: Callable[[str], None] = lambda name: None
 ) -> Checks:
     """The checks of schedules on a problem. `begin` is called with the name of each before it runs."""
     rows, right = run_checks(p, tiles, tuple(names), seed, begin)

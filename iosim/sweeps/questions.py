@@ -81,7 +81,7 @@ def rows_of_cache(p: Point) -> Rows:
 def rows_of_check(p: Point) -> Rows:
     from ..studies.numeric_check import check
 
-    return check(tiles=p.tiles or "16x16", schedules=p.schedules, **p.fields, **p.own).to_rows()
+    return check(tiles=p.tiles, schedules=p.schedules, **p.fields, **p.own).to_rows()
 
 
 def rows_of_roofline(p: Point) -> Rows:

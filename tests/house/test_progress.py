@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from iosim import progress
+from iosim.studies import fastest_tiles
 
 
 class Terminal(io.StringIO):
@@ -57,3 +58,30 @@ def test_no_line_for_scripts_and_files(clock, monkeypatch, wanted, stream):
     monkeypatch.setattr(progress.State, "wanted", wanted)
     clock.stderr = stream()
     assert list(progress.watched(range(20), "tiles", 20)) == list(range(20)) and clock.stderr.getvalue() == ""
+
+
+def test_lines_now_and_then_for_files(clock):
+    """Each is 30 seconds after the last: after 99 looks at the clock of 0.3 s, and two more for each line."""
+    clock.stderr = io.StringIO()
+    tell = progress.now_and_then()
+    for number in range(301):
+        tell(f"at {number}")
+    lines = clock.stderr.getvalue().splitlines()
+    assert lines[0] == "at 99" and 2 <= len(lines) <= 3 and clock.stderr.getvalue().endswith("\n")
+
+
+@pytest.mark.parametrize("line", [
+    ("tune", "--by", "time", "--N", 32, "--d", 16, "--hardware", "h200"),
+    ("check", "--N", 32, "--d", 8),
+])  # fmt: skip
+def test_long_work_tells_its_progress_through_a_pipe(line, iosim, monkeypatch):
+    """Shares grow from schedule to schedule."""
+    monkeypatch.setattr(fastest_tiles, "SIZES", (16, 32))
+    assert iosim(*line).stderr.count("\n") <= 1
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
+    said = iosim(*line).stderr.splitlines()
+    if line[0] == "check":
+        assert said == [f"checking {name}" for name in ("standard", "standard-tiled", "flash1", "flash2")]
+        return
+    shares = [int(text.partition("%")[0]) for text in said if text.endswith("% of the predictions are made")]
+    assert len(shares) > 3 and shares == sorted(shares) and shares[0] < 20 and shares[-1] > 80

@@ -7,8 +7,9 @@ import pytest
 
 from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling
+from iosim.errors import InputError
 from iosim.schedules import find
-from iosim.studies.check import check
+from iosim.studies.check import check, run_checks, size_that_runs
 
 P, T = Attention(48, 16, dtype="fp16", acc_dtype="fp32"), Tiling(16, 16)
 FLASH2 = find("flash2")
@@ -107,3 +108,33 @@ class Scaled:
 
 def a_little_more(o):
     o *= 1.002
+
+
+@pytest.mark.parametrize(
+    "N, Nk, tiles", [(96, 96, "16x16"), (17, 20, "16x16"), (16, 40, "8x16"), (5, 2, "3x1"), (1, 3, "1x2")]
+)
+def test_usual_tiles_are_two_at_least_on_each_axis(N, Nk, tiles, ask):
+    """The words are those of these tiles."""
+    line = ("check", "--N", N, "--Nk", Nk, "--d", 4, "--schedule", "flash1,flash2")
+    assert ask(*line)["checks"] == ask(*line, "--tiles", tiles)["checks"]
+    Br, Bc = map(int, tiles.split("x"))
+    assert -(-N // Br) >= min(2, N) and -(-Nk // Bc) >= min(2, Nk)
+
+
+@pytest.mark.parametrize("sizes, options, hint", [
+    ((4096, None), {}, {"N": 2048}),
+    ((4096, 100_000), {}, {"N": 41, "Nk": 100_000}),
+    ((1, 10**7), {"d": 64}, {"N": 1, "Nk": 262_144}),
+    ((4096, None), {"heads": 8, "kv_heads": 2, "gqa": "pack"}, {"N": 1024}),
+    ((2**22, None), {"d": 2**20}, {"N": 16}),
+])  # fmt: skip
+def test_a_size_that_runs_is_suggested(sizes, options, hint):
+    """It is just small enough: twice the queries are too many."""
+    N, Nk = sizes
+    given = Attention(N, **{"d": 16, "Nk": Nk, **options})
+    assert size_that_runs(given) == "as in " + " ".join(f"--{name} {size}" for name, size in hint.items())
+    with pytest.raises(InputError, match=f"as in --N {hint['N']}"):
+        run_checks(given, None, (), "0", print)
+    for factor in (1, 2):
+        p = replace(given, N=factor * hint["N"], Nk=factor * hint["N"] if Nk is None else hint["Nk"]).packed
+        assert (p.N * p.Nk <= 2**22 and max(p.N, p.Nk) * p.d <= 2**24) == (factor == 1) or (factor == 2 and N == 1)
