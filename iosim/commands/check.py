@@ -35,7 +35,7 @@ def command(
     error_fp64 and error_TYPE are the largest absolute errors of the outputs. For error_TYPE every load, store and step
     rounds to its type (--dtype, --acc-dtype). bf16 and fp8 (E4M3, saturating) are rounded in float32. The error may be
     at most twice that of a separate softmax attention with the same roundings. bias is the slope of the output on the
-    answer, less 1.
+    float64 reference, less 1.
     """
     from ..masks.dropout import parse_dropout
     from ..studies.numeric_check import check_problem

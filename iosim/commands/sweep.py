@@ -101,7 +101,7 @@ def command(
 ) -> None:  # fmt: skip
     """A grid of counts, one row for each, as CSV, JSON lines or Parquet.
 
-    CONFIG is a TOML file with axes and options by their names; an option of the command line wins over it. --what asks
+    CONFIG is a TOML file with axes and options by their names; an option of the command line overrides it. --what asks
     another command at each point.
 
     Without --schedule the rows are standard, standard-tiled, flash1 and flash2, and under a mask block-sparse and

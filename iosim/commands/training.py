@@ -32,7 +32,7 @@ from .options import (
              heading=CHOICE, kind=TILES)  # fmt: skip
 @multiple_option
 @click.option("--combination", "combinations", cls=Option, heading=CHOICE, multiple=True, metavar="NAMES",
-              help="Only these: a,b or repeated.")  # fmt: skip
+              help="Only these ways of forward and backward: a,b or repeated.")  # fmt: skip
 @text_option("--unfused", "Passes that standard runs as kernels of their own: scale, mask-add, mask-fill, dropout.",
              metavar="NAMES")  # fmt: skip
 @outputs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from validation.pages.errors import FAR, at_the_edge, big, off_the_edge
+from validation.pages.errors import FAR, at_the_edge, big, off_the_edge, ours
 from validation.pages.text import Row, about, by_schedule, explained, extent, link, others, read, table
 
 FEW_QUERIES = 256  # a launch with no more queries has few tiles
@@ -54,7 +54,9 @@ def claim_of(folder: Path) -> str:
     wrong = sum(r.get("ok", "True") != "True" for r in rows) + sum(r.get("explains", "True") != "True" for r in rows)
     dram, time = len(far(big(rows), "dram_ratio")), len(far_in_time(folder))
     return (
-        f"**{about(folder)['name']}, {len(rows)} launches.** Words, and bytes read between SM and L2, are explained in "
+        f"**{about(folder)['name']}, {len(rows)} launches.** {len(ours(folder))} are the shapes of "
+        f"[predictions](predictions.md), {len(explained(folder))} are [PyTorch's fused kernels]"
+        "(other-peoples-kernels.md). Words, and bytes read between SM and L2, are explained in "
         f"{len(rows) - wrong if wrong else 'all'} of them. DRAM bytes are more than {FAR:.0%} off in {dram}. Time is "
         f"more than {FAR:.0%} off in {time}; for {len(without_reason(folder))} of these no reason is known."
     )
@@ -103,7 +105,7 @@ def dram(folder: Path) -> str:
     gpu = about(folder)["name"].split()[1]
     return (f"- On the {gpu} the single figure is {few} too low for {len(edge)} such "
             f"shapes: it can be {1 / min(ratios):.0f} times too small.\n"
-            f"- Far off, although iosim does not take it to fill the L2: {single}.")  # fmt: skip
+            f"- Far off, with data that are clearly smaller or larger than the L2: {single}.")  # fmt: skip
 
 
 def shape(r: Row) -> str:
