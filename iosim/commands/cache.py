@@ -45,7 +45,8 @@ def command(
 ) -> None:  # fmt: skip
     """The traffic of a cache of M bytes in place of the explicit SRAM: LRU and Belady's optimum, with write-backs.
 
-    M may be an axis, as 16KB:1MB:x2. The cache is fully associative; a load that misses fetches its line, a store never does.
+    M may be an axis, as 16KB:1MB:x2. The cache is fully associative. A load that misses fetches its line, a store never
+    does.
 
     Example: iosim cache --N 8192 --d 128 --tiles 64x64 --schedule flash1 --M 100KB
     """
