@@ -1,7 +1,7 @@
 """Progress on stderr for work that takes more than a second, on the command line only.
 
 A terminal shows one line, which is updated. Without a terminal, sweeps and other work of minutes write a line every 30
-seconds.
+seconds. The first line of work whose length is not known comes after a second.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ def watched(items: Iterable[T], what: str, total: int) -> Iterator[T]:
 
 
 def now_and_then() -> Callable[[str], None]:
-    """A function that writes a text to stderr as a line, if the last line is 30 seconds ago. Errors of stderr are
-    ignored."""
-    following = monotonic() + SECONDS_BETWEEN_LINES
+    """A function that writes a text to stderr as a line: the first after a second, then one every 30 seconds. Errors of
+    stderr are ignored."""
+    following = monotonic() + QUIET_SECONDS
 
     def tell(text: str) -> None:
         nonlocal following

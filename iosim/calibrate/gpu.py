@@ -11,6 +11,7 @@ import datetime
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -192,14 +193,20 @@ def effective_bytes(rates: dict[int, float]) -> int:
     return largest
 
 
-def measure_all() -> TomlValues:
-    """All that a hardware file needs, with the date and the GPU. It takes some minutes."""
+def measure_all(tell: Callable[[str], None] = lambda text: None) -> TomlValues:
+    """All that a hardware file needs, with the date and the GPU. It takes some minutes, and tells what is measured."""
     bench = Bench()
     properties = bench.xp.cuda.runtime.getDeviceProperties(bench.xp.cuda.Device().id)
     found: TomlValues = {"name": properties["name"].decode(), "date": datetime.date.today().isoformat()}
     found |= {"cuda": bench.xp.cuda.runtime.runtimeGetVersion(), **smi()}
-    found |= bench.limits() | bench.memory() | bench.l2() | bench.arithmetic() | bench.latency() | profiler_overheads()
+    parts = {"limits": bench.limits, "memory": bench.memory, "the L2": bench.l2, "arithmetic": bench.arithmetic,
+             "latencies": bench.latency, "the profiler": profiler_overheads}  # fmt: skip
+    for name, measure in parts.items():
+        tell(f"measuring {name}")
+        found |= measure()
+    tell("measuring the steps of schedules")
     steps = measure_steps(bench.sms, found["shared_memory_per_sm_bytes"])
+    tell("measuring loops of tiles")
     found["tile_latency_seconds"] = found["l2_latency_seconds"] + far_seconds()
     ratios = loop_ratios(steps, bench.sms)
     found["asking_ratio"] = asking_ratio(steps, ratios, bench.sms, found["shared_memory_per_sm_bytes"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -99,25 +100,26 @@ def say(notes: Iterable[str]) -> None:
 
 
 class Part(NamedTuple):
-    """The answer to one of several questions: `label` distinguishes it from the others."""
+    """The answer to one of several questions: `label` distinguishes it from the others. `notes` are for stderr."""
 
     label: Mapping[str, object]
     rows: Rows
     json: Mapping[str, object] | None
     text: Pieces
+    notes: Sequence[str] = ()
 
 
 def part_of(label: Mapping[str, object], found: Answer, output: Output) -> Part:
-    """A function's answer as a part of a command's answer. Its notes are written to stderr."""
-    say(found.notes)
+    """A function's answer as a part of a command's answer."""
     as_data = output.as_json or output.as_csv
     json = found.to_dict() if output.as_json else None
-    return Part(label, found.to_rows() if output.as_csv else [], json, [] if as_data else found.pieces())
+    return Part(label, found.to_rows() if output.as_csv else [], json, [] if as_data else found.pieces(), found.notes)
 
 
 def answer_all(parts: Sequence[Part], output: Output) -> None:
-    """Write the answers to one or several questions. Several answers are a list `answers` in JSON, and follow each
-    other in CSV. Each has its label."""
+    """Write the answers to one or several questions, and their notes to stderr. Several answers are a list
+    `answers` in JSON, and follow each other in CSV. Each has its label."""
+    say(notes_of(parts))
     if len(parts) == 1:
         (one,) = parts
         answer(one.rows, one.json, output, one.text)
@@ -129,6 +131,15 @@ def answer_all(parts: Sequence[Part], output: Output) -> None:
     answer([{name: row.get(name) for name in names} for row in rows], json, output, text)
 
 
+def notes_of(parts: Sequence[Part]) -> list[str]:
+    """The notes of all answers. Of notes that differ only in numbers there is the first, and how many are like it."""
+    alike: dict[str, list[str]] = {}
+    for note in (note for part in parts for note in part.notes):
+        alike.setdefault(re.sub(r"\d+", "", note), []).append(note)
+    several = [list(dict.fromkeys(notes)) for notes in alike.values()]
+    return [f"{first} (and {len(more)} more like this)" if more else first for first, *more in several]
+
+
 def title(label: Mapping[str, object]) -> list[str]:
     """The line above one of several answers; M and the schedule are in the answer itself."""
     return [f"{name} {value}" for name, value in label.items() if name == "hardware"]
@@ -136,8 +147,8 @@ def title(label: Mapping[str, object]) -> list[str]:
 
 @contextmanager
 def under_way() -> Iterator[Callable[[str], None]]:
-    """A function that shows on stderr what is being computed now. If stderr is no terminal, it is a line every 30
-    seconds."""
+    """A function that shows on stderr what is being computed now. If stderr is no terminal, it is a line after a
+    second, and then one every 30 seconds."""
     if not sys.stderr.isatty():
         from ..progress import now_and_then
 

@@ -15,7 +15,10 @@ from .options import SIZES, D, N, chip_options, memory_options, named_command, o
 def command(
     m: str | None, m_elements: str | None, hardware: str | None, output: Output, **given: str | bool | None
 ) -> None:  # fmt: skip
-    """Proven statements about the least traffic, each with its kind and validity."""
+    """Proven statements about the least traffic, each with its kind and validity.
+
+    Example: iosim bounds --N 8192 --d 128 --M 100KB
+    """
     from ..tuning.proven import bounds
 
     values, parts = counts(given), []

@@ -18,8 +18,11 @@ def command(as_json: bool, path: str | None) -> None:
     from ..calibrate.gpu import measure_all, toml
     from ..files import form_of
     from ..tables import to_json
-    from .answer import emit
+    from .answer import emit, say, under_way
 
     as_json = as_json or form_of(path, "calibrate") == "json"
-    found = measure_all()
+    with under_way() as tell:
+        found = measure_all(tell)
     emit(to_json({"measured": found}, sys.argv[1:]) if as_json else toml(found), path)
+    if path not in (None, "-") and not as_json:
+        say([f"these are the rates of {found['name']}: give them as --hardware {path}"])

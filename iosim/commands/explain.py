@@ -100,11 +100,10 @@ def command(
 
 
 def part_of(answer: Explained) -> Part:
-    """An answer as a part of the output. Its notes are written to stderr."""
-    say(answer.notes)
+    """An answer as a part of the output."""
     label = {"num_warps": answer.num_warps, "num_stages": answer.num_stages, **answer.constants}
     time = {"fits": answer.fits, "predicted_seconds": answer.predicted_seconds}
-    return Part({**label, **time}, answer.to_rows(), answer.to_dict(), answer.pieces())
+    return Part({**label, **time}, answer.to_rows(), answer.to_dict(), answer.pieces(), answer.notes)
 
 
 def trace_format(path: str | None, script: str | None, tune: bool) -> str:

@@ -509,8 +509,11 @@ class Command(click.Command):
 
     def as_one_value(self, ctx: click.Context, args: Sequence[str], extra: Sequence[str]) -> str:
         """The hint for values that follow an option with spaces, such as `--hardware h100 t4`, if it takes several: the
-        option with all of them as it takes them. An empty text for any other line."""
+        option with all of them as it takes them. A unit after a number, as in `--M 100 KB`, is a part of the number. An
+        empty text for any other line."""
         from shlex import quote
+
+        from ..units import PREFIX_BYTES
 
         several = {
             name: option.kind.between
@@ -522,7 +525,8 @@ class Command(click.Command):
         for k, name in enumerate(line):
             if name in several and line[k + 2 : k + 2 + len(extra)] == [*extra]:
                 values = [text.strip(several[name]) for text in (line[k + 1], *extra)]
-                return f"write {name} {quote(several[name].join(values))}"
+                unit = values[0].isdecimal() and values[1].lower().removesuffix("b").removesuffix("i") in PREFIX_BYTES
+                return f"write {name} {quote(('' if unit else several[name]).join(values))}"
         return ""
 
     def invoke(self, ctx: click.Context) -> object:

@@ -54,7 +54,7 @@ def command(
 
     values = counts(given)
     if hardware is None:
-        raise InputError("--hardware", "nothing", "a preset: see iosim hardware")
+        raise InputError("--hardware", "nothing", "a preset: see iosim hardware", "as --hardware h100")
     multiple = parse_count(tile_multiple, "--tile-multiple")
     names = names_of(hardware)
     check_registers(given, names)

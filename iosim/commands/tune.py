@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..counting.given import counts, memories, memory
+from ..counting.given import counts, memories, memory, names_of
 from ..errors import InputError, suggestion
 from .answer import Output, answer_all, part_of, under_way
 from .options import (
@@ -50,7 +50,7 @@ LEAST_BLOCKS = (
 @text_option(
     "--by",
     "traffic (default), or time: the fastest tiles of generated kernels by the time model, beside those "
-    "of least traffic. time needs --hardware h100, h200 or a file of iosim calibrate.",
+    "of least traffic. time needs --hardware h100, h200, a file of iosim calibrate, or several of these.",
     metavar="WHAT",
 )
 @flag_option("--curve", "Show every M at which the least traffic falls, instead of one M.")
@@ -110,7 +110,7 @@ def check_time(others: Mapping[str, object]) -> None:
 def show_fastest(
     values: Fields, hardware: str | None, schedules: tuple[str, ...], multiple: int, output: Output
 ) -> None:
-    """Write the fastest tiles by the time model. A terminal shows progress."""
+    """Write the fastest tiles by the time model on each GPU, with progress on stderr."""
     from ..core.problem import Attention
     from ..masks import parse_mask
     from ..studies.fastest import Fastest
@@ -119,11 +119,14 @@ def show_fastest(
     if hardware is None:
         raise InputError("--by", "time", "with --hardware h100, h200, or a file of iosim calibrate")
     problem = Attention(**{**values, "mask": parse_mask(values.get("mask", "dense"))})
-    with under_way() as tell:
-        found = fastest(
-            problem, hardware, schedules, multiple, lambda share: tell(f"{share:.0%} of the predictions are made")
-        )
-    answer_all([part_of({}, Fastest(found), output)], output)
+    names, parts = names_of(hardware), []
+    for name in names:
+        with under_way() as tell:
+            found = fastest(
+                problem, name, schedules, multiple, lambda share: tell(f"{share:.0%} of the predictions are made")
+            )
+        parts.append(part_of({"hardware": name} if len(names) > 1 else {}, Fastest(found), output))
+    answer_all(parts, output)
 
 
 def check_curve(size: str | None, plot: str | None) -> None:

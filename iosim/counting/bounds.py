@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, overload
 
 from ..core.problem import DENSE, Attention
 from ..errors import InputError
-from ..units import dtype_bytes
 from .floors import BACKWARD_CLASS, CLASS, backward_floor, forward_floor, held_words, selected_floor
 
 if TYPE_CHECKING:
@@ -96,25 +95,26 @@ def order_words(p: Attention[Size], M_words: Size | float) -> float | NDArray[np
     return p.instances * p.N * p.Nk * p.d * p.d / M_words
 
 
-def bounds(p: Attention, M_words: int | None, attainable: int | None = None, family: str = "attention") -> list[Bound]:
+def bounds(p: Attention, M_bytes: int | None, attainable: int | None = None, family: str = "attention") -> list[Bound]:
     """The bounds that are known for a family of schedules. `attainable` is the least traffic of what was
     counted."""
-    on_chip = None if M_words is None else int(p.on_chip_words(M_words * p.word_bytes))
+    on_chip = None if M_bytes is None else int(p.on_chip_words(M_bytes))
     found = BOUNDS_BY_FAMILY.get(family, attention_bounds)(p, on_chip, attainable)
     if family not in FLOORS:
         return found
-    floors = proven(p, M_words, family)
+    floors = proven(p, M_bytes, family)
     return [*floors, *found]
 
 
-def proven(p: Attention, M_words: int | None, family: str) -> list[Bound]:
+def proven(p: Attention, M_bytes: int | None, family: str) -> list[Bound]:
     """The compulsory words and the floor, under any mask."""
     prefix = "" if family == "attention" else f"{family}: "
     moved = MOVED[family]
     if p.mask is not DENSE:
         moved += ", of what the mask shows"
     try:
-        least, most = FLOORS[family](p, None), FLOORS[family](p, most_words(p, M_words))
+        held = None if M_bytes is None else held_words(p, M_bytes)
+        least, most = FLOORS[family](p, None), FLOORS[family](p, held)
     except InputError as error:
         why = f"not counted: {error.hint or error.allowed}"
         return [Bound(f"{prefix}compulsory", None, "floor", moved, why, None),
@@ -125,14 +125,6 @@ def proven(p: Attention, M_words: int | None, family: str) -> list[Bound]:
         ProvenFloor(f"{prefix}floor", most.words, "floor", DOCS, condition, True, most.reads, most.form, most.T,
                     most.lam, CLASSES[family]),
     ]  # fmt: skip
-
-
-def most_words(p: Attention, M_words: int | None) -> int | None:
-    """The most words, of whatever type, in an SRAM that holds M_words words of the inputs' type."""
-    narrow = min(p.acc_bytes, dtype_bytes(p.cache_dtype)) < p.word_bytes
-    if M_words is None or not (narrow or p.register_bytes):
-        return M_words
-    return held_words(p, (M_words + 1) * p.word_bytes - 1)
 
 
 def floor_of(p: Attention, M_bytes: int | None, family: str) -> int | None:

@@ -238,8 +238,7 @@ def count(
         for schedule in chosen
         for rule in rules_of(schedule, tiles, problem)
     ]
-    M_words = None if M_bytes is None else M_bytes // problem.word_bytes
-    return Report(problem, M_bytes, proven_bounds(problem, M_words, results), results, tiles=tiles)
+    return Report(problem, M_bytes, proven_bounds(problem, M_bytes, results), results, tiles=tiles)
 
 
 def check_names(where: str, given: Iterable[str], allowed: Iterable[str], others: tuple[str, ...] = ()) -> None:
@@ -250,13 +249,13 @@ def check_names(where: str, given: Iterable[str], allowed: Iterable[str], others
             raise InputError(f"{where}: keyword", name, ", ".join(known), suggestion(name, known))
 
 
-def proven_bounds(problem: Attention, M_words: int | None, results: list[Result]) -> list[Bound]:
+def proven_bounds(problem: Attention, M_bytes: int | None, results: list[Result]) -> list[Bound]:
     """The bounds of each family that was counted, with its least traffic that fits."""
     found: list[Bound] = []
     for family in dict.fromkeys(SCHEDULES[r.schedule].family for r in results):
         of_family = [r for r in results if SCHEDULES[r.schedule].family == family]
         least = min((r.total for r in of_family if r.fits and r.total is not None), default=None)
-        found += bounds(problem, M_words, least, family)
+        found += bounds(problem, M_bytes, least, family)
     return found
 
 

@@ -61,7 +61,9 @@ class Question:
 def launch_answers(launch: LaunchTexts, question: Question) -> tuple[list[Explained], list[str]]:
     """(answers for a launch, messages about configurations without one). Several configurations are ranked."""
     from ..units import parse_count
+    from .load import check_file
 
+    check_file(launch.file)
     if launch.grid is None:
         raise InputError("--grid", "nothing", "the number of programs on each axis", f"as {GRID_EXAMPLE}")
     kernel = kernel_of(launch.file, launch.kernel)

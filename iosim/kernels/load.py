@@ -155,10 +155,17 @@ def functions_of_file(file: str) -> dict[str, object]:
     return {name: value for name, value in vars(module).items() if isinstance(value, KernelInterface)}
 
 
+def check_file(file: str) -> None:
+    """Raise InputError unless a Python file of this name exists."""
+    if "\0" in file or not file.endswith(".py"):
+        raise InputError("FILE", file, "a Python file with kernels")
+    if not Path(file).is_file():
+        raise InputError("FILE", file, "a Python file with kernels", "there is no such file")
+
+
 def run_file(file: str) -> ModuleType:
     """The module of a file, under the name of its package if it is inside one."""
-    if "\0" in file or not Path(file).is_file() or not file.endswith(".py"):
-        raise InputError("FILE", file, "a Python file with kernels")
+    check_file(file)
     path = Path(file).resolve()
     top = path.parent
     while (top / "__init__.py").exists():

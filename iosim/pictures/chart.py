@@ -20,6 +20,7 @@ TENSORS = {
 }  # fmt: skip
 """The colour of each tensor, the same on every page and in every picture. `tensor_colours` knows the others."""
 OTHERS = ("#332288", "#999933", "#117733", "#AA4499", "#661100")  # colours of blocks that are not tensors of TENSORS
+MOST_SEEN = 8  # points along x that are marked one by one
 SHAPES = ("circle", "square", "triangle", "diamond", "down", "plus", "cross", "bar")
 AXIS_TITLES = {
     "N": "N, queries", "Nk": "Nk, keys", "d": "d, head dimension", "M_bytes": "M, bytes of SRAM",
@@ -102,6 +103,13 @@ class Chart:
         values = [v for line in self.lines if not only or line.kind == only for v in getattr(line, axis)]
         return min(values), max(values)
 
+    @property
+    def seen_points(self) -> list[float]:
+        """The x of the counted points, if they are few enough to be seen one by one; else nothing. The lines of a
+        roofline have no such points."""
+        x = sorted({x for line in self.lines if line.kind == "data" for x in line.x})
+        return x if 1 < len(x) <= MOST_SEEN and not self.steps and self.x_name != "intensity" else []
+
     def around(self, x: float) -> Chart:
         """The chart with an x axis that goes from at least x / 2 to at least 2 x, whether a line does or not."""
         low, high = self.limits("x")
@@ -113,10 +121,12 @@ class Chart:
         return low > 0 and high >= 8 * low
 
     def ticks(self, axis: str) -> list[tuple[float, str]]:
-        """(value, text) of each tick. On logarithmic axes, x has powers of two and y powers of ten, or 1, 2, 5 between
-        them; linear axes have round steps."""
+        """(value, text) of each tick. The ticks of x are the counted points if these are few. Otherwise a logarithmic x
+        has powers of two. A logarithmic y has powers of ten, or 1, 2, 5 between them. Linear axes have round steps."""
         low, high = self.limits(axis)
         name = self.x_name if axis == "x" else self.y_name
+        if axis == "x" and self.seen_points:
+            return [(x, size(int(x)) if name.endswith("bytes") else number(x)) for x in self.seen_points]
         if not self.is_log(axis):
             return [(v, number(v)) for v in round_steps(low, high)]
         if axis == "x":

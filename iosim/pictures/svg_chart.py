@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from .chart import (
     INK,
+    SHAPES,
     Chart,
     ChartLine,
     Sheet,
@@ -119,8 +120,8 @@ def lines_of(chart: Chart, box: Box, look: list[Look], clip: str) -> list[str]:
     parts = [shade(chart, across, up, clip)] if chart.shaded else []
     for line, colour, tint, shape in look:
         parts.append(line_svg(chart, line, colour, tint, across, up, clip))
-        if shape and line.kind == "data" and len(line.x) > 1:
-            parts += marks_of(line, colour, shape, across, up)
+        if line.kind == "data" and len(line.x) > 1 and (shape or chart.seen_points):
+            parts += marks_of(line, colour, shape or SHAPES[0], across, up)
     places = [(across(point.x), up(point.y)) for point in chart.points]
     heads = spread_labels([x for x, _ in places], 18, LEFT + 10, box.right - 10)
     for k, ((x, y), head) in enumerate(zip(places, heads, strict=True), 1):

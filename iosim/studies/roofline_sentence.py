@@ -44,6 +44,7 @@ def lines_of_phase(found: Roofline, winner: RooflineRow) -> list[str]:
     lines += with_ideal_l2(winner)
     lines += [nearly_as_fast(winner, near)] if near else []
     lines += [f"It takes {compared(winner, within[0], found.M_bytes)}"] if within and within[0] is not other else []
+    lines += as_generated(winner, [row for row in [winner, *phase] if row.fits])
     distance = distance_to_floor(winner.ratio_to_floor, found.M_bytes)
     return [*lines, distance] if distance else lines
 
@@ -59,6 +60,23 @@ def with_ideal_l2(row: RooflineRow) -> list[str]:
         return []
     return [f"With an ideal L2, which serves all that is read again, it takes {row.ideal_l2_seconds * 1e6:.2f} us, and "
             f"{SLOWEST[row.ideal_l2_binds]}."]  # fmt: skip
+
+
+def as_generated(winner: RooflineRow, fitting: Sequence[RooflineRow]) -> list[str]:
+    """The sentences about the predicted time of generated kernels: the winner's, and a shorter one of other rows that
+    fit."""
+    timed = [(row.predicted_seconds, row) for row in fitting if row.predicted_seconds is not None]
+    if not timed:
+        return []
+    least, fastest = min(timed, key=lambda one: one[0])
+    own, lines = winner.predicted_seconds, []
+    if own is not None:
+        share = times(own, winner.seconds)
+        lines = [f"Its generated kernels are predicted to take {own * 1e6:.2f} us, {share}x its time at the peaks."]
+    if own is None or own > NEAR * least:
+        which = f"Of the generated kernels whose time is predicted, those of {named(fastest)} are fastest"
+        lines.append(f"{which}: {least * 1e6:.2f} us.")
+    return lines
 
 
 def nearly_as_fast(winner: RooflineRow, near: Sequence[RooflineRow]) -> str:

@@ -162,7 +162,7 @@ def tune(
     published = [
         (c, count_with_blocks(find(c.schedule), c.tiles, problem, M_bytes)) for c in published_in(space, problem)
     ]
-    proven = bounds(problem, M_bytes // problem.word_bytes, least, space[0].family if space else "attention")
+    proven = bounds(problem, M_bytes, least, space[0].family if space else "attention")
     if not schedules and tile_multiple == least_blocks == 1 and not problem.divided:
         proven = of_all_schedules(proven, len(space))
     left_out = tuple(s.name for s in asked if s not in space)

@@ -10,6 +10,7 @@ from ..core.problem import Attention
 from ..counting.bounds import Bound
 from ..counting.bounds import bounds as bounds_of
 from ..counting.count import KEYWORDS, Report, check_names, count, default_schedules
+from ..counting.floors import held_words
 from ..counting.given import memory
 from ..counting.report import bound_rows, bounds_grid, header, report_json
 from ..counting.sentence import answer_of_bounds
@@ -51,10 +52,10 @@ class Bounds(Answer):
 
     @property
     def notes(self) -> list[str]:
-        """A note on scales of K and V, which no bound counts."""
-        if self.report.problem.kv_scales == "none":
-            return []
-        return ["no bound counts the scales of K and V; the words of schedules, as attainable, contain them"]
+        """Notes on words of several types in one SRAM, and on scales of K and V, which no bound counts."""
+        p = self.report.problem
+        scales = "no bound counts the scales of K and V; the words of schedules, as attainable, contain them"
+        return [*notes_on_words(p, self.report.M_bytes), *([] if p.kv_scales == "none" else [scales])]
 
     def pieces(self) -> Pieces:
         return [header(self.report).removesuffix("\n"), bounds_grid(list(self.bounds)), "", self.answer]
@@ -68,6 +69,14 @@ class Bounds(Answer):
 
     def summary(self) -> str:
         return f"{asked(self.report.problem, self.report.M_bytes)}; {numbered(len(self.bounds), 'bound')}"
+
+
+def notes_on_words(p: Attention, M_bytes: int | None) -> list[str]:
+    """A note if the floors count more words in the SRAM than the orders do."""
+    held = None if M_bytes is None else held_words(p, M_bytes)
+    if M_bytes is None or held == p.on_chip_words(M_bytes):
+        return []
+    return [f"the floors count M as {held} words, of the narrowest type; the orders count it in words of {p.dtype}"]
 
 
 def bounds(

@@ -69,7 +69,7 @@ def tune_json(best: Best) -> Row:
 
 def notes_on_best(best: Best) -> list[str]:
     """Notes on the answer for one M. The time model finds tiles for tensor cores too."""
-    return [*notes_on_mask(best), *notes_on_tiles(best, instead=", or --by time --hardware h100")]
+    return [*notes_on_mask(best), *notes_on_tiles(best, instead=", or --by time with --hardware h100 or h200")]
 
 
 def space_json(schedules: Sequence[str], found: Best | Curve, left_out: Sequence[str]) -> Row:
@@ -179,13 +179,12 @@ def curve_rows(found: Curve) -> list[CurveRow]:
 def curve_row(found: Curve, step: CurveStep, filled: set[str]) -> CurveRow:
     """The row of one step. `filled` names those of the last three columns that the curve has."""
     p, family = found.problem, found.space[0].family
-    M_words = step.M_bytes // p.word_bytes
-    words = {b.name.removeprefix(f"{family}: "): b.words for b in bounds(p, M_words, family=family)}
+    words = {b.name.removeprefix(f"{family}: "): b.words for b in bounds(p, step.M_bytes, family=family)}
     order = words.get("N^2 d^2 / M")
     floor, share = ratio_to_floor(p, step, family)
     row: CurveRow = {
         "M_bytes": step.M_bytes,
-        "M_words": M_words,
+        "M_words": step.M_bytes // p.word_bytes,
         "schedule": step.schedule,
         "Br": step.Br,
         "Bc": step.Bc,

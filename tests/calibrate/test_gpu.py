@@ -6,6 +6,8 @@ from dataclasses import replace
 import pytest
 from paths import DATA
 
+from iosim import progress
+from iosim.calibrate import gpu
 from iosim.calibrate.gpu import HOW, effective_bytes, profiler_overheads, toml
 from iosim.errors import InputError, MissingError
 from iosim.gpu.ncu import counters
@@ -110,6 +112,19 @@ def test_what_calibrate_writes_is_enough_for_a_roofline(ask, tmp_path):
     path = tmp_path / "gpu.toml"
     path.write_text(toml(FOUND))
     assert ask("roofline", "--N", 512, "--d", 64, "--hardware", path)
+
+
+def test_the_command_says_how_to_use_its_file(iosim, ask, tmp_path, monkeypatch):
+    """The parts that take long are told while they are measured."""
+    told = []
+    monkeypatch.setattr(progress, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(gpu, "measure_all", lambda tell: told.append(tell("measuring memory")) or FOUND)
+    path = tmp_path / "gpu.toml"
+    done = iosim("calibrate", "-o", path)
+    note = f"note: these are the rates of {FOUND['name']}: give them as --hardware {path}"
+    assert done.exit_code == 0 and done.stderr.splitlines() == ["measuring memory", note] and told
+    assert ask("roofline", "--N", 512, "--d", 64, "--hardware", path)
+    assert iosim("calibrate", "--json").stderr.splitlines() == ["measuring memory"]
 
 
 def test_an_empty_launch_by_the_profiler(monkeypatch):

@@ -35,6 +35,7 @@ def test_without_triton_it_says_what_to_install(iosim, monkeypatch):
 
 @pytest.mark.parametrize("line, message", [
     ((FILE,), "--grid: found 'nothing'; allowed: the number of programs on each axis; as --grid \"cdiv(N, BM), H\""),
+    (("absent.py", "--arg", "x=1"), "FILE: found 'absent.py'; allowed: a Python file with kernels; there is no such file"),
     ((FILE, "--grid"), "--grid: found 'no value'; allowed: a value after it; as in --grid 'cdiv(N, BM), H'"),
     ((FILE, "--grid", "1", "--arg"), "--arg: found 'no value'; allowed: a value after it; as in --arg 'Q=fp16[H,N,D]'"),
     ((FILE, "--grid", "1", "--arg", "N"), "--arg: found 'N'; allowed: NAME=VALUE"),

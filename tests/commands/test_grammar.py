@@ -329,7 +329,8 @@ def test_an_option_of_another_command_is_found(iosim):
 @pytest.mark.parametrize("given, hint", [
     ("--hardware h100 t4", "write --hardware h100,t4"), ("--hardware=h100, T4 b200", "write --hardware h100,T4,b200"),
     ("--hardware h100 --schedule flash1 flash2", "write --schedule flash1,flash2"),
-    ("--hardware h100 --N 64 128", "a value with spaces needs quotes"), ("t4 --hardware h100", "needs quotes"),
+    ("--hardware h100 --M 100 KB", "write --M 100KB"), ("--hardware h100 --M 64 kib", "write --M 64kib"),
+    ("--hardware h100 --M 64 128", "write --M 64,128"), ("--hardware h100 --N 64 128", "a value with spaces needs quotes"), ("t4 --hardware h100", "needs quotes"),
 ])  # fmt: skip
 def test_values_with_spaces_between_them_are_written_as_one(given, hint, iosim):
     """Where an option takes several values; --N takes one here."""
@@ -399,3 +400,14 @@ def test_the_help_of_a_sweep_says_which_schedules_it_counts(iosim):
 def test_the_help_says_what_the_accumulators_are(iosim):
     text = " ".join(iosim("count", "--help").stdout.split())
     assert "fp16 (default)" in text and "(default: that of --dtype" in text and "dense (default)" in text
+
+
+def test_notes_that_differ_only_in_numbers_are_said_once(iosim):
+    """The tiles of three sizes are of no use to tensor cores; of two GPUs with one size, there is one note alone."""
+    line = ("tune", "--N", 2048, "--d", 64, "--schedule", "flash2")
+    (one,) = iosim(*line, "--M", "40KB").stderr.splitlines()
+    (several,) = iosim(*line, "--M", "40KB,100KB,50KB").stderr.splitlines()
+    assert several == one + " (and 2 more like this)"
+    (gpus,) = iosim(*line, "--hardware", "h100,h200").stderr.splitlines()
+    assert gpus.startswith("note: tensor cores take multiples of 16") and "more like" not in gpus
+    assert iosim(*line, "--hardware", "h100,h1000").stderr.startswith("Error: --hardware: found 'h1000'")

@@ -85,7 +85,7 @@ def test_narrow_accumulators_have_the_floor_of_a_larger_memory():
     found = count(2048, 64, "64KB", **sizes)
     entry = next(b for b in found.bounds if isinstance(b, ProvenFloor))
     least = floor(found.problem, "64KB")
-    assert least.words - 2 * 2**10 < entry.words <= least.words < floor(Attention(2048, 64, dtype="fp32"), "64KB").words
+    assert entry.words == least.words < floor(Attention(2048, 64, dtype="fp32"), "64KB").words
     assert found.results[0].ratio_to_floor == found.results[0].total / least.words
 
 
@@ -180,3 +180,14 @@ def test_a_floor_of_scaled_keys_says_that_scales_are_not_in_it(iosim):
     args = ("bounds", "--N", 512, "--d", 64, "--kv-dtype", "fp8")
     assert "no bound counts the scales" in iosim(*args, "--kv-scales", 16).stderr
     assert iosim(*args).stderr == ""
+
+
+@pytest.mark.parametrize("options, words", [
+    (("--kv-dtype", "fp8"), 16384), (("--dtype", "fp32", "--acc-dtype", "fp16"), 8192), (("--kv-dtype", "fp32"), None),
+    (("--registers", "1K"), None), ((), None),
+])  # fmt: skip
+def test_it_is_said_if_floors_and_orders_count_other_words(options, words, iosim):
+    """16 KiB hold as many words as they would of the narrowest type. Registers are in both counts."""
+    said = iosim("bounds", "--N", 512, "--d", 64, "--M", "16KB", *options).stderr
+    assert said.count("\n") == said.count("the floors count M as") == bool(words)
+    assert words is None or f"M as {words} words" in said

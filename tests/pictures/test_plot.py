@@ -13,6 +13,7 @@ from iosim.counting.count import count
 from iosim.errors import InputError, MissingError
 from iosim.masks import picture as tilemap
 from iosim.pictures import chart as curves
+from iosim.pictures.svg_chart import chart_svg
 from iosim.pictures.traffic import from_rows, octaves, traffic_chart
 
 SIZES = ("--N", 256, "--d", 16)
@@ -102,6 +103,19 @@ def test_ticks_lie_inside_and_are_enough(x, y):
         ticks = chart.ticks(axis)
         assert low < high and len(ticks) >= 2 and all(low <= v <= high for v, _ in ticks)
         assert len({text for _, text in ticks}) == len(ticks) <= 16
+
+
+def test_few_points_are_the_ticks():
+    """Each counted N has its tick and its mark. Nine points are too many, and a staircase has corners, not points."""
+
+    def over(x, **more):
+        return curves.Chart("", "N", "total", [curves.ChartLine("flash2", x, x, [True] * len(x))], **more)
+
+    few, many = [1024.0, 3000.0, 4096.0], [1024.0 + 700 * n for n in range(9)]
+    assert over(few).ticks("x") == [(1024.0, "1024"), (3000.0, "3000"), (4096.0, "4096")]
+    assert chart_svg(over(few)).count("<circle") == 3
+    for chart in (over(many), over(few, steps=True)):
+        assert 1024.0 not in [x for x, _ in chart.ticks("x")] and "<circle" not in chart_svg(chart)
 
 
 def test_grey_is_for_what_is_proven():

@@ -98,7 +98,18 @@ def test_the_command(ask, iosim, monkeypatch):
     assert head.startswith("schedule,chosen_by,Br,Bc,seconds,bound_by,sm_bytes,blocks,seconds_over_fastest")
 
 
+def test_each_gpu_has_its_answer(ask, monkeypatch):
+    monkeypatch.setattr(tiles, "SIZES", (16, 32))
+    line = (*LINE, "--schedule", "flash2")
+    both = ask(*line[:-3], "h200,h100", *line[-2:])["answers"]
+    assert ["H200" in both[0]["hardware"], "H100" in both[1]["hardware"]] == [True, True] and both[0]["results"] == ask(
+        *line
+    )["results"]
+    assert both[0]["results"] != both[1]["results"]
+
+
 @pytest.mark.parametrize("more, message", [
+    (("--by", "time", "--hardware", "h100,b200"), "found 'b200'; allowed: h100, h200, or a file of iosim calibrate"),
     (("--by", "time"), "--hardware h100, h200, or a file of iosim calibrate"),
     (("--by", "time", "--hardware", "l4"), "the time model needs the rates of a GPU that was measured"),
     (("--by", "time", "--hardware", "h200", "--curve"), "time with --curve"),

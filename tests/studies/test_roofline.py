@@ -532,6 +532,23 @@ def test_the_sentence_names_what_binds_with_an_ideal_l2(ask):
     )
 
 
+def test_the_sentence_has_the_predicted_time(ask):
+    """That of the winner. If another row is predicted to be faster, that one too; without measured rates, none."""
+    line = ["roofline", "--N", 1024, "--d", 64, "--heads", 8]
+    found = ask(*line, "--hardware", "h100", "--tiles", "64x64", "--schedule", "flash2")
+    (row,) = (row for row in found["results"] if row["launch"] == "all")
+    us, share = row["predicted_seconds"] * 1e6, row["predicted_seconds"] / row["seconds"]
+    text = f"Its generated kernels are predicted to take {us:.2f} us, {share:.3g}x its time at the peaks."
+    assert text in found["answer"] and "kernels whose time is predicted" not in found["answer"]
+
+    several = ask(*line, "--hardware", "h100", "--tiles", "16x256", "--schedule", "flash1,flash2")
+    timed = {r["schedule"]: r["predicted_seconds"] for r in several["results"] if r["predicted_seconds"]}
+    fastest = min(timed, key=timed.get)
+    assert fastest != several["answer"].split()[0] == "flash1" and f"those of {fastest} (" in several["answer"]
+    assert f"are fastest: {timed[fastest] * 1e6:.2f} us." in several["answer"]
+    assert "predicted" not in ask(*line, "--hardware", "b200")["answer"]
+
+
 def test_a_time_is_explained_by_fewer_products_too(ask):
     """Under a causal mask flash2 computes about twice the products of block-sparse-q, and they bind."""
     line = ["roofline", "--hardware", "h100", "--N", 4096, "--d", 128, "--heads", 16, "--causal", "--tiles", "512x16"]

@@ -369,7 +369,9 @@ def in_words(e: Explanation, first: Explanation) -> str:
     against = ["it would have another number of blocks"] if e.other_grid and not first.other_grid else []
     if (e.write_ratio or 1) != (first.write_ratio or 1):
         against.append(f"the kernel stores {e.write_ratio or 1:.3g} times what it predicts")
-    return "less likely: " + (" and ".join(against) or "its loads are farther off") + "; its loads are explained too"
+    if against:
+        return f"less likely: {' and '.join(against)}; its loads are explained too"
+    return "less likely: its loads are explained too, but are farther off"
 
 
 def fault(e: Explanation) -> str:
