@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from ..counting.given import FIELDS, memory
+from .answer import say
 from .options import (
     AXES,
     Need,
@@ -60,13 +61,17 @@ def command(
     iosim plot --picture predicted --N 1024:4096:x2 --d 128 --tiles 128x64 --hardware h100 -o predicted.svg;
     iosim plot --picture mask --mask 'causal&window:64' --N 512 --tiles 32x32 -o mask.png
     """
+    from ..counting.sentence import joined
     from ..pictures import matplotlib_chart
+    from ..pictures.asked import unused
     from ..pictures.picture import plot
 
     matplotlib_chart.format_of(path)
     values: dict[str, object] = {FIELDS.get(k, k): v for k, v in given.items() if v not in (None, False)}
     size = memory(m, m_elements, None)
     values |= {} if size is None else {"M": size}
+    if vain := unused(picture, values, schedules, hardware):
+        say([f"{joined(vain)} {'changes' if len(vain) == 1 else 'change'} nothing in --picture {picture}"])
     plot(
         rows, x=x, y=y, by=by or (), steps=steps, picture=picture, hardware=hardware, schedules=schedules, tiles=tiles,
         tile_multiple=tile_multiple, path=path, **values,

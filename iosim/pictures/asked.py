@@ -12,6 +12,7 @@ from ..errors import InputError
 
 if TYPE_CHECKING:
     from ..counting.sweep_axes import AxisValue
+    from ..schedules.registry import SchedulesAsked
 
 SEVERAL = {"traffic": (*NUMBERS, "M", "hardware"), "predicted": ("N",)}
 """{picture: options with several values}. The other pictures take one value of each."""
@@ -33,6 +34,14 @@ def check_asked(picture: str, values: Mapping[str, AxisValue], hardware: str | N
     for name in (*NUMBERS, "M", "hardware"):
         if name not in SEVERAL.get(picture, ()) and is_axis(given.get(name)):
             raise InputError(option_name(name), str(given[name]), *one_value(picture, name, given[name]))
+
+
+def unused(picture: str, values: Mapping[str, object], schedules: SchedulesAsked, hardware: str | None) -> list[str]:
+    """The options that are given and have no part in a picture: the mask's shows only tokens and tiles."""
+    if picture != "mask":
+        return []
+    given = {"--M": values.get("M"), "--schedule": schedules or None, "--hardware": hardware}
+    return [option for option, value in given.items() if value is not None]
 
 
 def check_needed(picture: str, given: Mapping[str, AxisValue]) -> None:

@@ -82,9 +82,10 @@ def check_problem(
 def shown_checks(rows: Rows, parts: Rows) -> list[Piece]:
     """The checks as tables, with the faults below them."""
     wrong = [f"{row['check']}: {row['faults']}" for row in rows if not row["ok"]]
-    return [Grid([without_faults(row) for row in rows], LESS_IMPORTANT), ABSOLUTE, *wrong, "", Grid(parts)]
+    return [Grid([shown_row(row) for row in rows], LESS_IMPORTANT), ABSOLUTE, *wrong, "", Grid(parts)]
 
 
-def without_faults(row: Mapping[str, object]) -> dict[str, object]:
-    """A row of the table, without its faults."""
-    return {name: value for name, value in row.items() if name != "faults"}
+def shown_row(row: Mapping[str, object]) -> dict[str, object]:
+    """A row of the table: errors with two digits, and without its faults."""
+    cells = {name: f"{value:.1e}" if isinstance(value, float) else value for name, value in row.items()}
+    return {name: cell for name, cell in cells.items() if name != "faults"}

@@ -105,6 +105,15 @@ def test_ticks_lie_inside_and_are_enough(x, y):
         assert len({text for _, text in ticks}) == len(ticks) <= 16
 
 
+def test_options_with_no_part_in_a_mask_are_named(iosim, tmp_path):
+    line = ("plot", "--picture", "mask", "--mask", "window:64", "--N", 256, "-o", tmp_path / "m.svg")
+    assert iosim(*line, "--tiles", "16x16").stderr == ""
+    one = iosim(*line, "--hardware", "h100")
+    assert one.exit_code == 0 and one.stderr == "note: --hardware changes nothing in --picture mask\n"
+    two = iosim(*line, "--M", "100KB", "--schedule", "flash2").stderr
+    assert two == "note: --M and --schedule change nothing in --picture mask\n"
+
+
 def test_few_points_are_the_ticks():
     """Each counted N has its tick and its mark. Nine points are too many, and a staircase has corners, not points."""
 

@@ -1,6 +1,7 @@
 """`iosim check` says what is wrong, each fault by itself."""
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -138,3 +139,11 @@ def test_a_size_that_runs_is_suggested(sizes, options, hint):
     for factor in (1, 2):
         p = replace(given, N=factor * hint["N"], Nk=factor * hint["N"] if Nk is None else hint["Nk"]).packed
         assert (p.N * p.Nk <= 2**22 and max(p.N, p.Nk) * p.d <= 2**24) == (factor == 1) or (factor == 2 and N == 1)
+
+
+def test_errors_are_shown_with_two_digits_and_kept_exactly(iosim, ask):
+    line = ("check", "--N", 32, "--d", 8, "--schedule", "flash2")
+    (row,) = ask(*line)["checks"]
+    shown = iosim(*line).stdout.splitlines()[2]
+    assert f" {row['allowed_error']:.1e} " in shown and not re.search(r"\.\d{3}", shown)
+    assert repr(row["allowed_error"]) in iosim(*line, "--csv").stdout and len(repr(row["allowed_error"])) > 12
