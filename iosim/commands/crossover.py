@@ -38,7 +38,7 @@ def command(
 ) -> None:  # fmt: skip
     """The M or the N from which on one schedule moves less than another, exact to the byte.
 
-    Without --M the answer is an M, for each of the head dimensions --d 64,128 and types --dtype fp16,fp32. With --M or
+    Without --M the answer is an M for each head dimension and type given, as --d 64,128 --dtype fp16,fp32. With --M or
     --hardware the answer is an N of the axis --N: from there to the end of the axis one schedule moves less. By default
     the axis has every N up to 4096, or every 64th under a mask.
 

@@ -15,7 +15,8 @@ from .options import file_option, flag_option, named_command
 @flag_option("--quiet", "No progress on stderr.")
 @file_option("The file, with the ending of the parts; - is stdout.")
 def command(folder: str, path: str | None, quiet: bool) -> None:
-    """Join the parts of a sweep in a folder into one file. Its bytes are those of a sweep to that file.
+    """Join the parts of a sweep in a folder into one file. The file is the same as if the sweep had written it
+    directly.
 
     Each part is compared with its hash. Memory does not grow with the number of rows.
 

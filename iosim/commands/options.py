@@ -388,8 +388,8 @@ load_option = Option(
 
 
 def telling(text_of: Callable[[click.Context], str], *names: str, text: str) -> click.Option:
-    """An option that writes a text and ends. click has such options for the help and the version, but looks for
-    translations of theirs, for which Python loads `locale`."""
+    """An option that writes a text and ends the program. click has such options for the help and the version, but looks
+    up translations of their texts, and for that Python loads `locale`."""
 
     def tell(ctx: click.Context, option: click.Parameter, asked: bool) -> None:
         if asked and not ctx.resilient_parsing:
@@ -508,9 +508,9 @@ class Command(click.Command):
         return extra
 
     def as_one_value(self, ctx: click.Context, args: Sequence[str], extra: Sequence[str]) -> str:
-        """The hint for values that follow an option with spaces, such as `--hardware h100 t4`, if it takes several: the
-        option with all of them as it takes them. A unit after a number, as in `--M 100 KB`, is a part of the number. An
-        empty text for any other line."""
+        """The hint for an option whose values are separated by spaces, such as `--hardware h100 t4`: how to write all
+        of them. A unit after a number, as in `--M 100 KB`, is a part of the number. An empty text for any other line,
+        and for an option that takes one value."""
         from shlex import quote
 
         from ..units import PREFIX_BYTES
@@ -756,7 +756,8 @@ def example_of(command: click.Command) -> str:
 
 
 def example_value(command: click.Command, option: str) -> str:
-    """The option with its value in the first example of a command's help, as a hint; empty if it is not in it."""
+    """The option with its value in the first example of a command's help, as a hint; empty if that example does not
+    have the option."""
     import shlex
     from itertools import pairwise
 

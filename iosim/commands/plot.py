@@ -48,8 +48,8 @@ def command(
     """Pictures: traffic against M or N, the gap to the floor, columns of a sweep, what is in SRAM, a roofline,
     predicted times, a mask.
 
-    If --N or --M is an axis, it is the x axis of the picture. A dashed line is of a schedule that
-    needs more SRAM than there is. ROWS is a file of iosim sweep, tune or cache.
+    If --N or --M is an axis, it is the x axis of the picture. A schedule that does not fit has a dashed line. ROWS is a
+    file of iosim sweep, tune or cache.
 
     Examples: iosim plot --N 8192 --d 128 -o traffic.png;
     iosim plot sweep.csv -x M_bytes -y total --by schedule -o sweep.png;

@@ -29,10 +29,10 @@ def command(
     """The schedule and tiles that explain an attention kernel which somebody else wrote.
 
     KERNEL is torch-flash, torch-cudnn, torch-efficient, torch-math or torch-flex (FlexAttention); with --from-ncu it is
-    any name. A schedule explains a kernel if it predicts the bytes that the kernel loads within 0.05 %. The bytes
-    stored may be 0.75 to 3 times as many, and DRAM bytes may differ. A call of many kernels has a row for each pass of
-    attention (two products and the softmax), and one for all other kernels. spilled_bytes is the traffic of registers
-    that were spilled (empty where bulk stores hide it).
+    any name. A schedule explains a kernel if it predicts the bytes that the kernel loads within 0.05 %. The kernel may
+    store 0.75 to 3 times the predicted bytes, and DRAM bytes may differ. A call of many kernels has a row for each pass
+    of attention (two products and the softmax), and one for all other kernels. spilled_bytes is the traffic of
+    registers that were spilled (empty where bulk stores hide it).
 
     Example: iosim profile torch-flash --N 4096 --d 128 --heads 32 --causal
     """

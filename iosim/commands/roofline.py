@@ -41,8 +41,9 @@ def command(
     """FLOPs by kind, intensity, ridge, and which resource binds, launch by launch, with three times.
 
     Two times are the ideal roofline: what the peaks of the --hardware allow, with every word from HBM, and with an
-    ideal L2. The third is the predicted time of the generated kernels, as in iosim verify, where rates were measured:
-    h100, h200, or a file of iosim calibrate. M is what one block of the --hardware may use, unless it is given.
+    ideal L2. The third is the predicted time of the generated kernels, by the model of iosim verify. It needs measured
+    rates: those of h100, h200, or a file of iosim calibrate. M is what one block of the --hardware may use, unless it
+    is given.
 
     Example: iosim roofline --N 8192 --d 128 --heads 32 --hardware H100 --decode
     """

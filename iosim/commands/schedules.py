@@ -22,9 +22,9 @@ def command(
 ) -> None:  # fmt: skip
     """All schedules, or with a NAME one of them: its source, formula, state, options, tensors and text.
 
-    Formulas are the dense traffic in words of one head: R read, W written. Options are those that change the
-    words moved. Ignored options may be given, and change nothing. The text shows the words that each line moves: as
-    formulas, or as numbers with --N, --d and --tiles or --M.
+    Formulas are the dense traffic in words of one head: R read, W written. The options listed are those that change the
+    words moved. Options that the schedule ignores may be given, and change nothing. The text shows the words that each
+    line moves: as formulas, or as numbers with --N, --d and --tiles or --M.
 
     Example: iosim schedules flash2 --N 8192 --d 128 --M 100KB
     """

@@ -105,7 +105,7 @@ def command(
     another command at each point.
 
     Without --schedule the rows are standard, standard-tiled, flash1 and flash2, and under a mask block-sparse and
-    block-sparse-q too. Name others, of iosim schedules; --what tune searches all.
+    block-sparse-q too. --schedule names others, which iosim schedules lists; --what tune searches all.
 
     With -o FOLDER/ the rows go to files of --part-rows rows, each with a hash in manifest.json. After Ctrl-C, a full
     disk or a reboot, the same line with --resume continues. iosim gather joins the parts.

@@ -82,7 +82,7 @@ class Dense:
         return "dense"
 
     def __reduce__(self) -> str:
-        """Pickle as the one mask `DENSE`, because it is known by its identity."""
+        """Pickle as the one object `DENSE`, because other code tests for it with `is`."""
         return "DENSE"
 
 

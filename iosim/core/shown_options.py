@@ -9,7 +9,7 @@ from .problem import Attention
 
 
 def spelled_out(function: Callable[..., object]) -> None:  # type: ignore[explicit-any]  # any function
-    """Give a function that takes the fields of a problem a signature with each of them, for `help` and notebooks."""
+    """Replace the `**options` in a function's signature with every field of a problem, for `help` and notebooks."""
     shown = inspect.signature(function)
     fields = inspect.signature(Attention).parameters
     own, rest = [*shown.parameters.values()][:-1], [*shown.parameters.values()][-1]

@@ -1,7 +1,8 @@
 """The predicted DRAM bytes and seconds of the kernels that are generated from a schedule. It needs no GPU.
 
-`iosim roofline` uses `predict_generated`. `iosim verify` finds occupancies with the same function. So both predict the
-same time, unless the profiler reports another occupancy.
+`iosim roofline` and `iosim tune --by time` call `predict_generated`, which calls `predict` with the occupancies that
+`occupancies` finds. `iosim verify` calls these two itself, and gives `occupancies` what the profiler reports. So for a
+profiled run both predict the same time, unless the profiler reports another occupancy.
 """
 
 from __future__ import annotations
