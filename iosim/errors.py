@@ -19,7 +19,7 @@ class InputError(IosimError, ValueError):
     def __init__(self, where: str, found: object, allowed: str, hint: str = ""):
         self.where, self.found, self.allowed, self.hint = where, found, allowed, hint
         shown = repr(found) if isinstance(found, str) else str(found)
-        shown = shown if len(shown) <= 80 else shown[:77] + "..."
+        shown = shown if len(shown) <= 80 else shown[:76] + "..." + shown[-1]  # with its closing quote
         super().__init__(f"{where}: found {shown}; allowed: {allowed}" + (f"; {hint}" if hint else ""))
 
     def __reduce__(self) -> tuple[object, ...]:

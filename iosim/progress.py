@@ -1,20 +1,21 @@
 """Progress on stderr for work that takes more than a second, on the command line only.
 
 A terminal shows one line, which is updated. Without a terminal, sweeps and other work of minutes write a line every 30
-seconds. The first line of work whose length is not known comes after a second.
+seconds. Except for sweeps, the first one comes after five seconds.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from threading import Lock, Timer
 from time import monotonic
 from typing import TypeVar
 
 T = TypeVar("T")
 QUIET_SECONDS, SECONDS_BETWEEN = 1.0, 0.2
-SECONDS_BETWEEN_LINES = 30.0
+QUIET_SECONDS_OF_LINES, SECONDS_BETWEEN_LINES = 5.0, 30.0  # without a terminal
 
 
 class State:
@@ -51,21 +52,67 @@ def watched(items: Iterable[T], what: str, total: int) -> Iterator[T]:
             sys.stderr.flush()
 
 
-def now_and_then() -> Callable[[str], None]:
-    """A function that writes a text to stderr as a line: the first after a second, then one every 30 seconds. Errors of
-    stderr are ignored."""
-    following = monotonic() + QUIET_SECONDS
+class Now:
+    """The text of what is computed now, on stderr. Errors of stderr are ignored.
 
-    def tell(text: str) -> None:
-        nonlocal following
-        if monotonic() < following:
-            return
-        following = monotonic() + SECONDS_BETWEEN_LINES
+    On a terminal it is one line, which comes after a second, changes, and is erased at the end. Elsewhere it is a line
+    after five seconds, and another every 30 seconds.
+    """
+
+    def __init__(self) -> None:
+        self.on_terminal = sys.stderr.isatty()
+        self.text, self.width, self.written, self.lock = "", 0, False, Lock()
+        self.quiet_seconds = QUIET_SECONDS if self.on_terminal else QUIET_SECONDS_OF_LINES
+        self.following = monotonic() + self.quiet_seconds
+
+    def tell(self, text: str) -> None:
+        """Take the text, and write it if the last one is old enough."""
+        with self.lock:
+            self.text = text
+            if monotonic() >= self.following:
+                self.write(text)
+
+    def begin(self) -> None:
+        """Write the last text if nothing is written yet: the next one may be far away."""
+        with self.lock:
+            if self.text and not self.written:
+                self.write(self.text)
+
+    def write(self, text: str) -> None:
+        """Write a text, on a terminal over the last one."""
+        self.written = True
+        self.following = monotonic() + (SECONDS_BETWEEN if self.on_terminal else SECONDS_BETWEEN_LINES)
         with suppress(OSError):
-            sys.stderr.write(text + "\n")
+            sys.stderr.write("\r" + text.ljust(self.width) if self.on_terminal else text + "\n")
             sys.stderr.flush()
+        self.width = len(text)
 
-    return tell
+    def end(self) -> None:
+        """Erase the line on a terminal."""
+        with self.lock:
+            if self.on_terminal and self.width:
+                self.write("")
+                self.write("")
+
+
+@contextmanager
+def under_way(quiet: bool = False) -> Iterator[Callable[[str], None]]:
+    """A function that takes the text of what is computed now, for stderr. Nothing else shows progress meanwhile. With
+    `quiet` nothing is written."""
+    if quiet:
+        yield lambda text: None
+        return
+    now, before = Now(), State.busy
+    clock = Timer(now.quiet_seconds, now.begin)
+    clock.daemon = True
+    clock.start()
+    State.busy = True
+    try:
+        yield now.tell
+    finally:
+        State.busy = before
+        clock.cancel()
+        now.end()
 
 
 class Meter:

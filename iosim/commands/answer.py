@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -143,18 +143,3 @@ def notes_of(parts: Sequence[Part]) -> list[str]:
 def title(label: Mapping[str, object]) -> list[str]:
     """The line above one of several answers; M and the schedule are in the answer itself."""
     return [f"{name} {value}" for name, value in label.items() if name == "hardware"]
-
-
-@contextmanager
-def under_way() -> Iterator[Callable[[str], None]]:
-    """A function that shows on stderr what is being computed now. If stderr is no terminal, it is a line after a
-    second, and then one every 30 seconds."""
-    if not sys.stderr.isatty():
-        from ..progress import now_and_then
-
-        yield now_and_then()
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status("starting") as status:
-        yield status.update

@@ -26,7 +26,7 @@ from .options import (
 @problem_options
 @memory_options
 @tiles_option("Br x Bc as 64x64; or paper, best with one --M.")
-@schedule_option("Of iosim schedules: a,b or repeated (default: flash1).")
+@schedule_option("Schedules, as a,b or repeated; iosim schedules lists them (default: flash1).")
 @variant_options
 @text_option(
     "--granularity", "The unit of accesses and evictions: line, word or tile.", default="line", show_default=True

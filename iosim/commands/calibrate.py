@@ -17,8 +17,9 @@ def command(as_json: bool, path: str | None) -> None:
 
     from ..calibrate.gpu import measure_all, toml
     from ..files import form_of
+    from ..progress import under_way
     from ..tables import to_json
-    from .answer import emit, say, under_way
+    from .answer import emit, say
 
     as_json = as_json or form_of(path, "calibrate") == "json"
     with under_way() as tell:

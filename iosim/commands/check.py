@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from ..counting.given import problem
-from .answer import Output, answer_all, part_of, under_way
+from .answer import Output, answer_all, part_of
 from .options import (
     SEED,
     named_command,
@@ -34,10 +34,11 @@ def command(
 
     error_fp64 and error_TYPE are the largest absolute errors of the outputs. For error_TYPE every load, store and step
     rounds to its type (--dtype, --acc-dtype). bf16 and fp8 (E4M3, saturating) are rounded in float32. The error may be
-    at most twice that of a separate softmax attention with the same roundings. bias is the slope of the output on the
-    float64 reference, less 1.
+    at most twice that of a separate softmax attention with the same roundings. bias is the slope of a
+    line fitted to the output against the float64 reference, minus 1.
     """
     from ..masks.dropout import parse_dropout
+    from ..progress import under_way
     from ..studies.numeric_check import check_problem
 
     small = {name: default for name, default in (("n", "96"), ("d", "16")) if given[name] is None}

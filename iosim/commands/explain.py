@@ -20,8 +20,12 @@ from .options import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..core.problem import Attention
     from ..kernels.explain import Explained
+    from ..kernels.launch import Question
+    from ..kernels.launch_file import LaunchTexts
     from ..kernels.log import Log
     from ..tracing.event_file import Emit
 
@@ -65,38 +69,53 @@ def command(
     --const BN=64 --warps 8 --as attention --heads 8 --d 64
     """
     from ..grid import Grid
-    from ..kernels.launch import Question, launch_answers, script_answers
-    from ..kernels.launch_file import LaunchTexts, launches_of_file
+    from ..kernels.launch import Question
+    from ..kernels.launch_file import LaunchTexts
     from ..kernels.log import Log
     from ..kernels.ranking import ranking
+    from ..progress import under_way
 
     problem, roles = meaning(computes, given)
     kind = trace_format(trace, script, tune)
     log = None if trace is None else Log()
     question = Question(target, hardware, problem, roles, not no_resources, tune, log)
     own = LaunchTexts(file or "", kernel, grid, warps, stages, texts("--arg", args), texts("--const", consts))
-    if script is not None:
-        if file is not None or grid is not None or own.arg or own.const:
-            raise InputError("--script", "a launch beside it", "--script alone, with --kernel, --tune and --target")
-        answers, refused = script_answers(script, kernel, question)
-        say(refused)
-    elif file is None:
-        raise InputError("FILE", "nothing", "a Python file with kernels, a TOML file with launches, or --script")
-    else:
-        launches = [own.over(one) for one in launches_of_file(file)] if file.endswith(".toml") else [own]
-        if log is not None and len(launches) > 1:
-            raise InputError("--trace", f"{len(launches)} launches", "one launch")
-        answers = []
-        for launch in launches:
-            found, refused = launch_answers(launch, question)
-            say(refused)
-            answers += found
+    with under_way() as tell:
+        launches, answers, refused = explained(script, own, question, tell)
+    say(refused)
     if log is not None:
         write_trace(log, trace, kind)
     parts = [part_of(answer) for answer in answers]
-    if tune and script is None and len(launches) == 1 and len(answers) > 1:
+    if tune and launches == 1 and len(answers) > 1:
         parts[0] = parts[0]._replace(text=[Grid(ranking(answers)), "", *parts[0].text])
     answer_all(parts, output)
+
+
+def explained(
+    script: str | None, own: LaunchTexts, question: Question, tell: Callable[[str], None]
+) -> tuple[int, list[Explained], list[str]]:
+    """(the number of launches in FILE, the answers, messages about what has no answer). A script counts as none."""
+    from ..kernels.launch import launch_answers, script_answers
+    from ..kernels.launch_file import launches_of_file
+
+    if script is not None:
+        if own.file or own.grid is not None or own.arg or own.const:
+            raise InputError("--script", "a launch beside it", "--script alone, with --kernel, --tune and --target")
+        tell(f"explaining the launches of {script}")
+        return 0, *script_answers(script, own.kernel, question)
+    if not own.file:
+        raise InputError("FILE", "nothing", "a Python file with kernels, a TOML file with launches, or --script")
+    launches = [own.over(one) for one in launches_of_file(own.file)] if own.file.endswith(".toml") else [own]
+    if question.log is not None and len(launches) > 1:
+        raise InputError("--trace", f"{len(launches)} launches", "one launch")
+    answers: list[Explained] = []
+    refused: list[str] = []
+    for number, launch in enumerate(launches, 1):
+        tell(f"explaining launch {number} of {len(launches)}")
+        found, more = launch_answers(launch, question)
+        answers += found
+        refused += more
+    return len(launches), answers, refused
 
 
 def part_of(answer: Explained) -> Part:
@@ -162,5 +181,7 @@ def meaning(computes: str | None, given: dict[str, str | bool | None]) -> tuple[
     what, _, named = computes.partition(":")
     if what != "attention":
         raise InputError("--as", what, "attention")
+    if absent := [option for option, name in (("--N", "n"), ("--d", "d")) if given[name] is None]:
+        raise InputError(", ".join(absent), "nothing", "a value for each", "as in --as attention --N 4096 --d 64")
     pairs = [part.partition("=") for part in named.split(",") if part.strip()]
     return problem(given), {argument.strip(): role.strip() for role, _, argument in pairs}

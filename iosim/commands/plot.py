@@ -72,7 +72,8 @@ def command(
     values |= {} if size is None else {"M": size}
     if vain := unused(picture, values, schedules, hardware):
         say([f"{joined(vain)} {'changes' if len(vain) == 1 else 'change'} nothing in --picture {picture}"])
-    plot(
+    found = plot(
         rows, x=x, y=y, by=by or (), steps=steps, picture=picture, hardware=hardware, schedules=schedules, tiles=tiles,
         tile_multiple=tile_multiple, path=path, **values,
     )  # fmt: skip
+    say(found.notes)

@@ -14,7 +14,7 @@ from .options import HARDWARE, Need, flag_option, named_command, outputs, proble
 @problem_options
 @text_option(
     "--from-ncu",
-    "Explain a kept profile of any attention kernel. Without --N, each call with the shape that the file names.",
+    "Explain a kept profile of any attention kernel. Without --N, explain each call, with its shape from the file.",
     metavar="FILE",
 )
 @text_option("--keep", "Keep the profiler's CSV here.", metavar="FILE")
@@ -38,10 +38,12 @@ def command(
     """
     from ..gpu.profile.run import explain_kernel
     from ..gpu.profile.text import explanations_pieces
+    from ..progress import under_way
 
     own = from_ncu is not None and not any(given.values())
     p = None if own else problem(given, acc_dtype="fp32", lse=not no_lse)
-    rows, notes = explain_kernel(kernel, p, from_ncu, keep, hardware)
+    with under_way() as tell:
+        rows, notes = explain_kernel(kernel, p, from_ncu, keep, hardware, tell)
     explained = {str(row["kernel"]) for row in rows if row["explains"]}
     say(notes)
     for name in dict.fromkeys(str(row["kernel"]) for row in rows if row["kernel"] not in explained):

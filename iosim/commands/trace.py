@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ..counting.given import memory, problem
-from .answer import under_way
 from .options import (
     D,
     N,
@@ -22,7 +21,7 @@ from .options import (
 @problem_options
 @memory_options
 @tiles_option("Br x Bc as 16x16; or paper, best with --M.")
-@schedule_option("Of iosim schedules: a,b or repeated (default: flash2).")
+@schedule_option("Schedules, as a,b or repeated; iosim schedules lists them (default: flash2).")
 @variant_options
 @format_option("csv, jsonl, parquet, perfetto (default: from the file's name).")
 @row_outputs
@@ -36,6 +35,9 @@ def command(
 
     Example: iosim trace --N 64 --d 16 --tiles 16x16 --schedule flash1 -o trace.json
     """
+    import sys
+
+    from ..progress import under_way
     from ..schedules import find_all
     from ..tracing import event_file
 
@@ -46,5 +48,6 @@ def command(
     for run in runs:  # before anything is on stdout
         event_file.check_length(event_file.count_events(*run).total)
     columns = (*(["schedule"] if len(runs) > 1 else []), *event_file.EVENT_COLUMNS)
-    with under_way() as progress:
+    seen = path in (None, "-") and sys.stdout.isatty()  # the events themselves show the progress
+    with under_way(quiet=seen) as progress:
         event_file.write_events(lambda emit: event_file.emit_runs(runs, emit, progress), path, kind, columns)

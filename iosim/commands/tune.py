@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..counting.given import counts, memories, memory, names_of
+from ..counting.given import counts, memories, names_of
 from ..errors import InputError, suggestion
-from .answer import Output, answer_all, part_of, under_way
+from .answer import Output, answer_all, part_of
 from .options import (
     COUNT,
     SIZES,
@@ -79,7 +79,7 @@ def command(
         return
     places = memories(given, m, m_elements, hardware)
     if curve:
-        check_curve(memory(m, m_elements, hardware), plot)
+        check_curve({"--M": m, "--M-elements": m_elements, "--hardware": hardware}, plot)
         least = tune.trace_curve(schedules=schedules, tile_multiple=multiple, least_blocks=blocks, **values)
         show_curve(least, plot, output)
         return
@@ -113,6 +113,7 @@ def show_fastest(
     """Write the fastest tiles by the time model on each GPU, with progress on stderr."""
     from ..core.problem import Attention
     from ..masks import parse_mask
+    from ..progress import under_way
     from ..studies.fastest import Fastest
     from ..studies.fastest_tiles import fastest
 
@@ -129,10 +130,11 @@ def show_fastest(
     answer_all(parts, output)
 
 
-def check_curve(size: str | None, plot: str | None) -> None:
+def check_curve(sizes: Mapping[str, str | None], plot: str | None) -> None:
     """Raise InputError for options that do not go with --curve."""
-    if size is not None:
-        raise InputError("--M", size, "nothing with --curve, which goes over every M", "leave out one of the two")
+    for option, size in sizes.items():
+        if size is not None:
+            raise InputError(option, size, "nothing with --curve, which goes over every M", "leave out one of the two")
     if plot is not None:
         from ..pictures.tune_curve import check_name
 

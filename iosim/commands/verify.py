@@ -50,7 +50,7 @@ NEEDS = (Need("n", ("sweep_m", "from_ncu")), Need("d", ("sweep_m", "from_ncu")))
              kind=HARDWARE)  # fmt: skip
 @text_option(
     "--from-ncu",
-    "Judge a profile from a file; this needs no GPU. Without other options, all runs that it names.",
+    "Judge a profile from a file; this needs no GPU. Without other options, judge all runs that the file names.",
     metavar="FILE",
 )
 @text_option("--keep", "Keep the profiler's CSV here.", metavar="FILE")
@@ -69,13 +69,16 @@ def command(
     """
     from ..gpu.verdict_tables import flat_rows
     from ..gpu.verify_run import Choice, KeptProfile, Measurement, parse_request, run_request
+    from ..progress import under_way
 
     load = loaded(click.get_current_context())
     source = KeptProfile(from_ncu) if from_ncu else Measurement(not no_counters, keep, load)
     if m is not None and several(m) and sweep_m is None:
         m, sweep_m = None, m
     choice = Choice(schedules, tiles, m, sweep_m, tuned, places)
-    found = run_request(parse_request(given, choice, hardware, source))
+    request = parse_request(given, choice, hardware, source)
+    with under_way() as tell:
+        found = run_request(request, tell)
     ok = all(row["ok"] for row in found.rows)
     answer(flat_rows(found.rows), verdicts_json(found, ok), output, "\n".join(verdicts_text(found)))
     for row in found.rows:

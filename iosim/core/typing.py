@@ -24,7 +24,7 @@ Test = bool | NDArray[np.bool]
 Shape = tuple[Tile | Size, ...]
 """The dimensions of a block or a tensor: a tile of an axis, or a length."""
 SizeClasses = list[tuple[Size, dict[Tile, Size]]]
-"""Rows (how often, {tile: size}): which sizes some tiles have at the same time, and how often they do."""
+"""Rows (times, {tile: size}): sizes that some tiles have together, and how many times."""
 
 Array = NDArray[np.floating]  # type: ignore[explicit-any]  # NumPy's own alias holds an Any
 """The values of a tensor or of a block."""

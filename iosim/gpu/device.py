@@ -38,6 +38,7 @@ WITHOUT = (
     "this works without: verify and profile with --from-ncu FILE (a kept profile), roofline and tune --by time "
     "(predicted times), count, sweep, check, and all other commands"
 )
+NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
 DRIVERS = ("libcuda.so.1", "nvcuda.dll")
 
 
@@ -51,17 +52,31 @@ def cupy() -> ModuleType:
         import cupy
     except ImportError as fault:
         if driver_sees() == 0:
-            raise MissingError(f"{NO_GPU}; {WITHOUT}") from fault
+            raise MissingError(f"{no_gpu()}; {WITHOUT}") from fault
         raise MissingError(
             f'CuPy is not installed ({fault}): pip install "iosim[gpu]", about 400 MB; {WITHOUT}'
         ) from fault
     if not cupy.cuda.is_available():
-        raise MissingError(f"{NO_GPU}; {WITHOUT}")
+        raise MissingError(f"{no_gpu()}; {WITHOUT}")
     return cupy  # type: ignore[no-any-return]
 
 
+def no_gpu() -> str:
+    """Why no GPU was found: there is none, or its driver does not start."""
+    error = driver_answer()[1]
+    return f"no NVIDIA GPU can be used: its driver answers error {error} (nvidia-smi may say why)" if error else NO_GPU
+
+
 def driver_sees() -> int:
-    """The number of GPUs that NVIDIA's driver sees; 0 without a driver. It needs no package."""
+    """The number of GPUs that NVIDIA's driver sees; 0 without a driver."""
+    return driver_answer()[0]
+
+
+def driver_answer() -> tuple[int, int]:
+    """(the number of GPUs that NVIDIA's driver sees, the error that it answers or 0). It needs no package.
+
+    Without a driver both are 0. A driver that finds no GPU makes no error either.
+    """
     import ctypes
 
     for name in DRIVERS:
@@ -70,9 +85,9 @@ def driver_sees() -> int:
         except OSError:
             continue
         count = ctypes.c_int(0)
-        if driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0:
-            return count.value
-    return 0
+        error = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
+        return (0, 0) if error == NO_DEVICE else (0, error) if error else (count.value, 0)
+    return 0, 0
 
 
 def has_gpu() -> bool:

@@ -6,7 +6,7 @@ The evidence is measured here, or comes from a kept profile.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import exp, log
 from pathlib import Path
@@ -120,11 +120,14 @@ def parse_request(given: Given, choice: Choice, hardware: str | None, source: So
     return Request(problem, jobs, sweep_bytes, chip, source, M_bytes)
 
 
-def run_request(request: Request) -> Verdicts:
-    """The verdicts on all jobs of a request."""
+def run_request(request: Request, tell: Callable[[str], None] = lambda text: None) -> Verdicts:
+    """The verdicts on all jobs of a request. `tell` gets a text on what is done next."""
     sizes: list[int | None] = [*request.sweep_bytes] or [request.M_bytes] * len(request.jobs)
-    found = zip(gather(request.jobs, request.source), sizes, strict=True)
-    rows = [verify(replace(item, M_bytes=size), request.hardware) for item, size in found]
+    rows: list[Verdict] = []
+    tell("reading the profile" if isinstance(request.source, KeptProfile) else "measuring on the GPU")
+    for job, item, size in zip(request.jobs, gather(request.jobs, request.source), sizes, strict=True):
+        tell(f"run {len(rows) + 1} of {len(sizes)}: {job.name}")
+        rows.append(verify(replace(item, M_bytes=size), request.hardware))
     if not request.sweep_bytes:
         return Verdicts(rows, request.hardware.name if request.hardware else None, summary(rows))
     swept: list[SweepVerdict] = [{"M_bytes": size, **row} for size, row in zip(request.sweep_bytes, rows, strict=True)]

@@ -95,12 +95,18 @@ def _bind(mask: Mask, N: int, Nk: int, rows_q: int, rows_k: int, skips: bool) ->
     check_lengths(mask.expr, N, Nk)
     for file in (atom.file for atom in atoms(mask.expr) if atom.file):
         if not file.fits(N, Nk) and (file.block or file.data.shape != (bound.Tr, bound.Tc)):
-            allowed = f"tile shape ({bound.Tr}, {bound.Tc}) or token shape ({N}, {Nk})"
+            allowed, hint = f"tile shape ({bound.Tr}, {bound.Tc}) or token shape ({N}, {Nk})", its_tiles(file, N, Nk)
             if file.block:
                 (height, width), shape = file.block, file.shape(N, Nk)
-                allowed = f"{shape}, for blocks of {height}x{width} over {N} x {Nk} tokens"
-            raise InputError(f"{WHERE} file:{file.path}", file.data.shape, allowed)
+                allowed, hint = f"{shape}, for blocks of {height}x{width} over {N} x {Nk} tokens", ""
+            raise InputError(f"{WHERE} file:{file.path}", file.data.shape, allowed, hint)
     return bound
+
+
+def its_tiles(file: MaskFile, N: int, Nk: int) -> str:
+    """The option with the tiles that a file of tiles is for, as a hint; empty if no tiles of equal size cover all."""
+    rows, columns = file.data.shape
+    return f"its tiles are those of --tiles {N // rows}x{Nk // columns}" if not (N % rows or Nk % columns) else ""
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,7 @@ class _Parser:
         self.at += 1
         name, colon, value = word.partition(":")
         if name not in MASK_NAMES:
-            raise self.error(suggestion(name, MASK_NAMES) or f"there is no mask {name!r}")
+            raise self.error(spelt(word) or suggestion(name, MASK_NAMES) or f"there is no mask {name!r}")
         if name == "file":
             return Atom("file", file=read_file(value))
         if name in LEAST:
@@ -122,6 +122,15 @@ class _Parser:
         if keys.tiles != stride.tiles:
             raise self.error("W and S of dilated:W:S both in tokens, or both in tiles")
         return Join("&", (Atom("window", keys.size * stride.size, keys.tiles), stride))
+
+
+def spelt(word: str) -> str:
+    """The hint for masks with commas between them, and for `window=512`; an empty text for any other word."""
+    names = [re.split("[:=]", part)[0] for part in word.split(",")]
+    if not all(name in MASK_NAMES for name in names):
+        return ""
+    masks = [part.replace("=", ":") for part in word.split(",")]
+    return f"write {'&'.join(masks)}" + (f" (both) or {'|'.join(masks)} (either)" if len(masks) > 1 else "")
 
 
 def sized(name: str, value: str, word: str) -> Atom:

@@ -50,6 +50,13 @@ class Picture(Answer):
 
     drawn: Sheet | TileMap | Footprint | Timeline | Race
     """The drawing, as plain values."""
+    remarks: tuple[str, ...] = ()
+    """Notes on the answer that is drawn."""
+
+    @property
+    def notes(self) -> list[str]:
+        """Notes on the answer that is drawn, which the command writes to stderr."""
+        return [*self.remarks]
 
     def save(self, path: str) -> None:
         """Draw it to a file whose name ends in .svg, .png or .pdf. The last two need matplotlib."""
@@ -220,7 +227,7 @@ def of_roofline(
     step = parse_count(multiple, "--tile-multiple")
     M = cast("int | str | None", values.get("M"))
     found = roofline(hardware=hardware, M=M, schedules=schedules, tiles=tiles, tile_multiple=step, **fields)
-    return Picture(roofline_sheet(found))
+    return Picture(roofline_sheet(found), (*found.notes,))
 
 
 def of_blocks(

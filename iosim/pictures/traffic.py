@@ -94,11 +94,17 @@ def from_rows(
     return Chart(f"{AXIS_TITLES.get(y, y)}, against {AXIS_TITLES.get(x, x)}", x, y, lines, steps)
 
 
+COLUMN_MEANT = {"M": "M_bytes", "bytes": "total_bytes", "words": "total", "traffic": "total"}
+
+
 def check_columns(rows: pd.DataFrame, x: str, y: str, by: tuple[str, ...]) -> None:
     """Raise InputError for a column that is not there."""
     for option, name in (("-x", x), ("-y", y), *(("--by", b) for b in by)):
         if name not in rows.columns:
-            raise InputError(option, name, ", ".join(map(str, rows.columns)), suggestion(name, map(str, rows.columns)))
+            known = [*map(str, rows.columns)]
+            meant = COLUMN_MEANT.get(name)
+            hint = f"did you mean {meant!r}?" if meant in known else suggestion(name, known)
+            raise InputError(option, name, ", ".join(known), hint)
 
 
 def numbers(option: str, column: pd.Series) -> pd.Series:

@@ -117,7 +117,7 @@ def test_what_calibrate_writes_is_enough_for_a_roofline(ask, tmp_path):
 def test_the_command_says_how_to_use_its_file(iosim, ask, tmp_path, monkeypatch):
     """The parts that take long are told while they are measured."""
     told = []
-    monkeypatch.setattr(progress, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "QUIET_SECONDS_OF_LINES", 0.0)
     monkeypatch.setattr(gpu, "measure_all", lambda tell: told.append(tell("measuring memory")) or FOUND)
     path = tmp_path / "gpu.toml"
     done = iosim("calibrate", "-o", path)

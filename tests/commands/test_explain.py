@@ -40,6 +40,8 @@ def test_without_triton_it_says_what_to_install(iosim, monkeypatch):
     ((FILE, "--grid", "1", "--arg"), "--arg: found 'no value'; allowed: a value after it; as in --arg 'Q=fp16[H,N,D]'"),
     ((FILE, "--grid", "1", "--arg", "N"), "--arg: found 'N'; allowed: NAME=VALUE"),
     ((FILE, "--grid", "1", "--heads", "2"), "--heads: found 'no --as'"),
+    ((FILE, "--grid", "1", "--as", "attention"), "--N, --d: found 'nothing'; allowed: a value for each"),
+    ((FILE, "--grid", "1", "--as", "attention", "--N", "64"), "--d: found 'nothing'"),
     ((FILE, "--grid", "1", "--as", "flash"), "--as: found 'flash'; allowed: attention"),
 ])  # fmt: skip
 def test_faults_that_need_no_triton(iosim, line, message):

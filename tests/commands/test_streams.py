@@ -30,6 +30,24 @@ def shell(args, redirect, cwd):
     )
 
 
+@pytest.mark.parametrize("args", [LINES["trace"], (*LINES["trace"], "--json"), ("check", *SIZES, "--csv")], ids=str)
+def test_rows_go_to_stdout_while_a_terminal_shows_progress(args, tmp_path):
+    """stderr is a terminal, and stdout is not. The bytes are those without a terminal."""
+    keeper, terminal = os.openpty()
+    path = os.pathsep.join([os.getcwd(), os.environ.get("PYTHONPATH", "")])
+    line = [*IOSIM, *map(str, args)]
+    outputs = []
+    for stderr in (terminal, subprocess.DEVNULL):
+        done = subprocess.run(
+            line, stdout=subprocess.PIPE, stderr=stderr, timeout=60, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path},
+            check=True,
+        )  # fmt: skip
+        outputs.append(done.stdout)
+    os.close(terminal)
+    os.close(keeper)
+    assert outputs[0] == outputs[1] and outputs[0].count(b"\n") > 3
+
+
 @full
 @pytest.mark.parametrize("args", LINES.values(), ids=LINES)
 @pytest.mark.parametrize("redirect, found", [(">/dev/full", "No space left on device"), (">&-", "Bad file descriptor")])

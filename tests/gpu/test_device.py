@@ -98,10 +98,14 @@ def test_the_driver_is_asked_without_a_package(monkeypatch):
 
     monkeypatch.setattr(ctypes, "CDLL", library)
     assert device.driver_sees() == 3
+    drivers["libcuda.so.1"].cuInit = lambda flags: 803  # CUDA_ERROR_SYSTEM_DRIVER_MISMATCH
+    assert device.driver_sees() == 0 and device.no_gpu().startswith(
+        "no NVIDIA GPU can be used: its driver answers error 803"
+    )
     drivers["libcuda.so.1"].cuInit = lambda flags: 100  # CUDA_ERROR_NO_DEVICE
-    assert device.driver_sees() == 0
+    assert device.driver_sees() == 0 and device.no_gpu() == device.NO_GPU
     drivers.clear()
-    assert device.driver_sees() == 0
+    assert device.driver_sees() == 0 and device.no_gpu() == device.NO_GPU
 
 
 def test_all_kernels_are_compiled_once_a_context_is_there(monkeypatch):

@@ -1,9 +1,11 @@
 """Progress is written to a terminal only, after a second, for the command line, and is gone at the end."""
 
 import io
+import time
 from types import SimpleNamespace
 
 import pytest
+from paths import DATA
 
 from iosim import progress
 from iosim.studies import fastest_tiles
@@ -61,13 +63,44 @@ def test_no_line_for_scripts_and_files(clock, monkeypatch, wanted, stream):
 
 
 def test_lines_now_and_then_for_files(clock):
-    """The first comes after a second, and each other one 30 seconds after the last. A look at the clock takes 0.3 s."""
+    """The first comes after five seconds, and each other one 30 seconds after the last. A look at the clock takes 0.3 s."""
     clock.stderr = io.StringIO()
-    tell = progress.now_and_then()
-    for number in range(301):
-        tell(f"at {number}")
+    with progress.under_way() as tell:
+        for number in range(301):
+            tell(f"at {number}")
     lines = clock.stderr.getvalue().splitlines()
-    assert lines[:2] == ["at 3", "at 103"] and 3 <= len(lines) <= 4 and clock.stderr.getvalue().endswith("\n")
+    assert lines[:2] == ["at 16", "at 116"] and 3 <= len(lines) <= 4 and clock.stderr.getvalue().endswith("\n")
+
+
+def test_a_terminal_has_one_line_for_work_under_way(clock):
+    with progress.under_way() as tell:
+        for number in range(9):
+            tell(f"at {number}")
+        assert list(progress.watched("abcdefgh", "tiles", 8)) == list("abcdefgh"), "which shows nothing meanwhile"
+    *lines, blank, end = clock.stderr.getvalue().split("\r")[1:]
+    assert lines[0] == "at 3" and len(lines) > 2 and "tiles" not in "".join(lines) and (blank, end) == (" " * 4, "")
+    assert not progress.State.busy
+    with progress.under_way(quiet=True) as tell:
+        tell("nothing")
+    assert "nothing" not in clock.stderr.getvalue()
+
+
+def test_the_text_is_shown_after_a_second_even_if_no_other_comes(monkeypatch):
+    """A first step of a minute is named while it runs."""
+    monkeypatch.setattr(progress, "QUIET_SECONDS_OF_LINES", 0.05)
+    streams = SimpleNamespace(stderr=io.StringIO())
+    monkeypatch.setattr(progress, "sys", streams)
+    with progress.under_way() as tell:
+        tell("the only step")
+        deadline = time.monotonic() + 10
+        while not streams.stderr.getvalue() and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert streams.stderr.getvalue() == "the only step\n"
+    streams.stderr = io.StringIO()
+    with progress.under_way() as tell:
+        tell("soon done")
+    time.sleep(0.1)
+    assert streams.stderr.getvalue() == "", "nothing after the end"
 
 
 @pytest.mark.parametrize("line", [
@@ -78,7 +111,7 @@ def test_long_work_tells_its_progress_through_a_pipe(line, iosim, monkeypatch):
     """Shares grow from schedule to schedule."""
     monkeypatch.setattr(fastest_tiles, "SIZES", (16, 32))
     assert iosim(*line).stderr.count("\n") <= 1
-    monkeypatch.setattr(progress, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "QUIET_SECONDS_OF_LINES", 0.0)
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
     said = iosim(*line).stderr.splitlines()
     if line[0] == "check":
@@ -86,3 +119,14 @@ def test_long_work_tells_its_progress_through_a_pipe(line, iosim, monkeypatch):
         return
     shares = [int(text.partition("%")[0]) for text in said if text.endswith("% of the predictions are made")]
     assert len(shares) > 3 and shares == sorted(shares) and shares[0] < 20 and shares[-1] > 80
+
+
+@pytest.mark.parametrize("line, said", [
+    (("verify", "--N", 2048, "--d", 64, "--tiles", "64x64", "--heads", 132, "--dtype", "fp32", "--schedule", "flash1,flash2",
+      "--from-ncu", DATA / "ncu_generated.csv"), "run 2 of 2: flash2"),
+    (("profile", "--from-ncu", DATA / "ncu_flash.csv", "--N", 4096, "--d", 64, "--heads", 32), "reading the profile"),
+])  # fmt: skip
+def test_a_kept_profile_is_read_with_progress(line, said, iosim, monkeypatch):
+    monkeypatch.setattr(progress, "QUIET_SECONDS_OF_LINES", 0.0)
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
+    assert said in iosim(*line).stderr

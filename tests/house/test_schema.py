@@ -271,7 +271,7 @@ def calibrated():
     from iosim.calibrate import gpu
 
     found = runpy.run_path(str(ROOT / "tests" / "calibrate" / "test_gpu.py"))["FOUND"]
-    before, gpu.measure_all = gpu.measure_all, lambda: found
+    before, gpu.measure_all = gpu.measure_all, lambda tell: found
     try:
         return json.loads(invoked("calibrate", "--json").stdout)
     finally:

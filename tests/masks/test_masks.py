@@ -272,6 +272,25 @@ def test_errors(text):
         parse(text)
 
 
+@pytest.mark.parametrize("text, hint", [
+    ("causal,window:512", "write causal&window:512 (both) or causal|window:512 (either)"),
+    ("window=512", "write window:512"), ("causal,window=5", "write causal&window:5 (both)"), ("casual,window:5", "did you mean"),
+])  # fmt: skip
+def test_masks_with_other_signs_between_them(text, hint):
+    with pytest.raises(InputError) as caught:
+        parse(text)
+    assert hint in str(caught.value)
+
+
+def test_a_file_of_tiles_names_its_tiles(tmp_path):
+    """If each entry stands for as many tokens; 5 entries do not divide 64 tokens."""
+    for size, hint in ((4, "its tiles are those of --tiles 16x16"), (5, "")):
+        np.save(tmp_path / "m.npy", np.tri(size, dtype=bool))
+        with pytest.raises(InputError) as caught:
+            bind(f"file:{tmp_path / 'm.npy'}", 64, 64, 8, 8)
+        assert caught.value.hint == hint
+
+
 def test_suggestion_and_text():
     with pytest.raises(InputError, match="did you mean 'causal'"):
         parse("casual")

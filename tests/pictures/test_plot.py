@@ -105,6 +105,21 @@ def test_ticks_lie_inside_and_are_enough(x, y):
         assert len({text for _, text in ticks}) == len(ticks) <= 16
 
 
+@pytest.mark.parametrize(
+    "given, meant", [("M", "M_bytes"), ("bytes", "total_bytes"), ("words", "total"), ("totl", "total")]
+)
+def test_a_column_by_another_name(given, meant, tmp_path):
+    rows = pd.DataFrame({"M_bytes": [1], "M_words": [1], "read_bytes": [1], "total_bytes": [1], "total": [1]})
+    with pytest.raises(InputError, match=f"did you mean '{meant}'"):
+        from_rows(rows, given, "total", ())
+
+
+def test_the_picture_of_a_roofline_has_its_notes(iosim, tmp_path):
+    line = ("--N", 2048, "--d", 64, "--hardware", "a100-80gb", "--schedule", "flash2")
+    said = iosim("plot", "--picture", "roofline", *line, "-o", tmp_path / "r.svg").stderr
+    assert said == iosim("roofline", *line).stderr and "try --tile-multiple 16" in said
+
+
 def test_options_with_no_part_in_a_mask_are_named(iosim, tmp_path):
     line = ("plot", "--picture", "mask", "--mask", "window:64", "--N", 256, "-o", tmp_path / "m.svg")
     assert iosim(*line, "--tiles", "16x16").stderr == ""

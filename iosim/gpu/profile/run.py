@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ...core.problem import Attention
@@ -19,18 +19,22 @@ Rows = list[dict[str, object]]
 
 
 def explain_kernel(
-    name: str | None, problem: Attention | None, from_ncu: str | None, keep: str | None, hardware: str | None
-) -> tuple[Rows, list[str]]:
+    name: str | None, problem: Attention | None, from_ncu: str | None, keep: str | None, hardware: str | None,
+    tell: Callable[[str], None] = lambda text: None,
+) -> tuple[Rows, list[str]]:  # fmt: skip
     """The rows of one of PyTorch's kernels, which is profiled here, or of all calls of a kept profile; and notes.
 
-    Without a problem, each call of the profile has the one that the file names.
+    Without a problem, each call of the profile has the one that the file names. `tell` gets a text on what is done
+    next.
     """
+    tell("reading the profile" if from_ncu else "profiling on the GPU")
     problems, calls, notes = calls_of(name, problem, from_ncu, keep)
     if not all(calls):
         raise InputError("--from-ncu", from_ncu or "a profile", "a profile with a kernel in it")
     chip = load(hardware) if hardware else None
     every: Rows = []
     for number, (p, kernels) in enumerate(zip(problems, calls, strict=True), 1):
+        tell(f"call {number} of {len(calls)}")
         mark = f" #{number}" if len(calls) > 1 else ""
         shape = {} if problem else shape_of(p)
         every += [{**row, "kernel": row["kernel"] + mark, **shape} for row in explained(name, kernels, p, chip)]
