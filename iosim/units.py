@@ -59,7 +59,8 @@ def parse_bytes(text: str | int, word_bytes: int, where: str = "--M") -> int:
         if rest:
             raise InputError(where, text, SIZES_ALLOWED, f"{text.strip()} is {size} bytes and a fraction")
     else:
-        raise InputError(where, text, SIZES_ALLOWED)
+        several = "iosim.sweep takes several" if isinstance(text, list | tuple) else ""
+        raise InputError(where, text, SIZES_ALLOWED, several)
     if not 1 <= size <= LARGEST_BYTES:
         raise InputError(where, text, f"from 1 to {LARGEST_BYTES} bytes")
     return size

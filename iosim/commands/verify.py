@@ -9,7 +9,7 @@ import click
 
 from ..counting.given import several
 from ..units import binary
-from .answer import Output, answer
+from .answer import Output, answer, say
 from .options import (
     HARDWARE,
     MEMORY,
@@ -87,6 +87,8 @@ def command(
     if not hardware and found.hardware:
         click.echo(whose_rates(found, found.hardware), err=True)
     if not ok:
+        if from_ncu and given.get("n") is not None:
+            say(["if these rows are wrong, are N, d, heads, mask and --dtype those of the profile?"])
         sys.exit(1)
 
 

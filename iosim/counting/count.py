@@ -243,7 +243,7 @@ def count(
 
 def check_names(where: str, given: Iterable[str], allowed: Iterable[str], others: tuple[str, ...] = ()) -> None:
     """Raise InputError for a keyword that is neither allowed nor one of the function's other keywords."""
-    known = [*others, *allowed]
+    known = list(dict.fromkeys([*others, *allowed]))
     for name in given:
         if name not in known:
             raise InputError(f"{where}: keyword", name, ", ".join(known), suggestion(name, known))

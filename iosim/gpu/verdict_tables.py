@@ -10,7 +10,13 @@ from .verdict_rows import Summary, Verdict
 
 def short_rows(rows: Sequence[Verdict]) -> list[Row]:
     """The rows, with only the columns that fit a page. Those of a problem are shown if rows have several."""
-    problems = [{"N": row["N"], "Nk": row["Nk"], "d": row["d"], "mask": row["mask"]} for row in rows]
+    sizes = [{"N": row["N"], "Nk": row["Nk"], "d": row["d"], "mask": row["mask"]} for row in rows]
+    more = [{"batch": row["batch"], "heads": row["heads"], "dtype": row["dtype"], "acc_dtype": row["acc_dtype"]}
+            for row in rows]  # fmt: skip
+    vary = {name for one in more for name, value in one.items() if value != more[0][name]}
+    problems = [
+        {**size, **{name: one[name] for name in one if name in vary}} for size, one in zip(sizes, more, strict=True)
+    ]
     several = any(problem != problems[0] for problem in problems)
     return [
         {

@@ -78,7 +78,8 @@ def mask(expression: str | AnyMask, N: int, Nk: int | None = None, *, tiles: Til
     """
     row = describe(expression, str(tiles_text(tiles)), N, Nk)
     picture = draw(row.pop("bound"))
-    lines = [picture, *(f"{name}: {'-' if value is None else value}" for name, value in row.items())]
+    hint = ["(one tile covers the whole mask; smaller ones, as --tiles 1x1, show more)"] * (row["Tr"] * row["Tc"] == 1)
+    lines = [picture, *hint, *(f"{name}: {'-' if value is None else value}" for name, value in row.items())]
     cells = {name: value for name, value in row.items()}
     title = f"{row['mask']}, {row['N']} x {row['Nk']}, {row['active_tiles']} of {row['Tr'] * row['Tc']} tiles active"
     return Table(title, [cells], {**cells, "picture": picture.splitlines()}, ["\n".join(lines)])

@@ -171,8 +171,9 @@ class Sheet:
         """The charts, with the same axes if they stand in several columns."""
         if self.columns == 1:
             return self.charts
-        limits = {axis: [chart.limits(axis) for chart in self.charts] for axis in ("x", "y")}
-        frame = {axis: (min(low for low, _ in all_), max(high for _, high in all_)) for axis, all_ in limits.items()}
+        points = tuple(point for chart in self.charts for point in chart.points)
+        whole = replace(self.charts[0], lines=self.lines, points=points, frame=None)
+        frame = {axis: whole.limits(axis) for axis in ("x", "y")}
         return [replace(chart, frame=frame) for chart in self.charts]
 
     @property

@@ -112,7 +112,7 @@ def page(
     ran = tilings(found, tiles, multiple)
     p = found.problem
     heading = f"Attention, N = {p.N}, d = {p.d}, M = {size(found.M_bytes or 0)}"
-    about = " ".join(header(found).split("\n")).strip()
+    about = ", ".join(header(found).strip().split("\n"))
     mark = float(found.M_bytes or 0), f"M = {size(found.M_bytes or 0)}"
     sections = [
         section("Traffic against M", svg_chart.chart_svg(chart, mark), "A dashed line needs more SRAM than M. No "

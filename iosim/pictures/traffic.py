@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import ceil, floor, log2
 from typing import TYPE_CHECKING, cast
@@ -45,9 +45,24 @@ def sheet_of_rows(rows: pd.DataFrame, x: str, y: str, by: tuple[str, ...], steps
         raise InputError("rows", f"{groups} lines in {len(charts)} charts, for all {', '.join(apart)}",
                          f"at most {MOST_CHARTS} charts",
                          f"keep the rows of one {widest}, or draw -x {widest}")  # fmt: skip
-    heads = [", ".join(value_text(name, part.iloc[0][name]) for name in apart) for part in charts]
-    drawn = [part_of_sheet(from_rows(part, x, y, by, steps), head) for part, head in zip(charts, heads, strict=True)]
-    return Sheet(title, drawn, columns=2 if len(drawn) <= 4 else 3)
+    values = [tuple(part.iloc[0][name] for name in apart) for part in charts]
+    heads = [", ".join(map(value_text, apart, found)) for found in values]
+    lines = tuple(name for name in names if name not in apart)  # in every chart, so that labels are alike
+    drawn = [part_of_sheet(from_rows(part, x, y, lines, steps), head) for part, head in zip(charts, heads, strict=True)]
+    return Sheet(title, drawn, abreast(values))
+
+
+def abreast(values: Sequence[tuple[object, ...]]) -> int:
+    """The number of charts in a row. `values` are those of the columns that tell the charts apart, chart by chart.
+
+    If 2 to 4 values of one follow each other again and again, each of them has a column of the sheet.
+    """
+    for column in zip(*values, strict=True):
+        width = len(set(column))
+        again = all(value == column[k % width] for k, value in enumerate(column))
+        if 2 <= width <= 4 and len(column) > width and again:
+            return width
+    return 2 if len(values) <= 4 else 3
 
 
 def part_of_sheet(chart: Chart, title: str) -> Chart:

@@ -411,3 +411,9 @@ def test_notes_that_differ_only_in_numbers_are_said_once(iosim):
     (gpus,) = iosim(*line, "--hardware", "h100,h200").stderr.splitlines()
     assert gpus.startswith("note: tensor cores take multiples of 16") and "more like" not in gpus
     assert iosim(*line, "--hardware", "h100,h1000").stderr.startswith("Error: --hardware: found 'h1000'")
+
+
+def test_a_mask_of_one_tile_asks_for_smaller_ones(iosim):
+    assert "--tiles 1x1, show more" in iosim("mask", "causal", "--N", 8).stdout
+    whole = iosim("mask", "causal", "--N", 8, "--tiles", "1x1")
+    assert whole.stdout.startswith("#.......\n##......\n") and "one tile" not in whole.stdout

@@ -359,6 +359,9 @@ def test_summary_and_short():
     found = {"rows": 3, "ok": 2, "time_median_error": 0.0123, "time_worst_error": 0.2}
     assert in_words(found) == "2 of 3 agree; time predicted 1.2 % off in the median, 20.0 % at worst"
     assert short_rows(rows)[0]["ok"] == "yes" and short_rows(rows)[0]["x simulated"] == "1.00000"
+    assert not {"N", "heads", "dtype"} & short_rows(rows)[0].keys(), "all rows are of one problem"
+    two = short_rows([rows[0], {**rows[0], "dtype": "bf16"}])
+    assert [row["dtype"] for row in two] == [rows[0]["dtype"], "bf16"] and "N" in two[0] and "heads" not in two[0]
 
 
 # ---------------------------------------------------------------- the floor

@@ -226,6 +226,7 @@ BAD = {
     "tiles of one": (lambda: iosim.count(64, 8, tiles=(16,)), r"--tiles: .*\(128, 64\)"),
     "tiles of none": (lambda: iosim.count(64, 8, tiles=(0, 16)), "--tiles"),
     "an unknown schedule": (lambda: iosim.tune(64, 8, "4KB", schedules="flash3"), "--schedule: found 'flash3'"),
+    "tune of several M": (lambda: iosim.tune(64, 8, M=["1KB", "2KB"]), "iosim.sweep takes several"),
     "tune without M": (lambda: iosim.tune(64, 8), "--M: found 'nothing'"),
     "memory without d": (lambda: iosim.memory(64), "--d: found 'nothing'"),
     "too many lengths": (lambda: iosim.memory("1:100001:+1", 8), "--N: found '100001 lengths'"),

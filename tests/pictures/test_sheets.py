@@ -272,6 +272,25 @@ def test_a_sweep_over_two_axes_has_a_chart_for_each_problem():
     assert len(sheet.legend) == 5 and len({chart.frame["y"] for chart in sheet.framed}) == 1
 
 
+@pytest.mark.parametrize("N, d, columns", [
+    ((64, 128, 192), (8, 12, 16, 20), 4), ((64, 128, 192, 256), (8, 16), 2), ((64, 128), (8, 12, 16), 3),
+    ((64, 128), (8, 10, 12, 14, 16), 3),
+])  # fmt: skip
+def test_values_of_the_inner_axis_stand_below_each_other(N, d, columns):
+    """Five values have no room. Labels and the axis are those of the whole sheet, also where only the best tiles fit."""
+    sheet = sheet_of_rows(rows(N, d, ("flash1", "flash2")), "M_bytes", "ratio_to_floor", ("schedule",))
+    assert sheet.columns == columns
+    assert {line.label for line in sheet.lines} == {"flash1, paper tiles", "flash1, best tiles", "flash2, best tiles"}
+    assert len({chart.is_log("y") for chart in sheet.framed}) == 1
+
+
+def test_one_steep_chart_makes_the_axis_of_all_logarithmic():
+    flat, steep = (Chart("", "M_bytes", "total", [ChartLine("flash2", [1.0, 2.0], y, [True, True])])
+                   for y in ([2.0, 3.0], [2.0, 99.0]))  # fmt: skip
+    sheet = Sheet("", [flat, steep], 2)
+    assert not flat.is_log("y") and all(chart.is_log("y") for chart in sheet.framed)
+
+
 def test_a_column_that_follows_from_another_splits_nothing():
     """Nk is N in every row, so a picture against N has no chart for each Nk."""
     sheet = SHEETS["sweep against N"]()
