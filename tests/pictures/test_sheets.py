@@ -50,6 +50,7 @@ SHEETS = {
     "sweep of many sizes": lambda: sheet_of_rows(
         package.sweep(N=[1024, 4096, 8192], d=[64, 128], M="16KB:256KB:x2", schedules="flash1,flash2,standard"),
         "M_bytes", "total", ("schedule",)),
+    "sweep in four columns": lambda: sheet_of_rows(rows((64, 128, 192), (8, 12, 16, 20)), "M_bytes", "total", ("schedule",)),
     "sweep over three": lambda: sheet_of_rows(rows(N=(64, 128, 192)), "M_bytes", "total", ("schedule",)),
     "sweep of eight problems": lambda: sheet_of_rows(
         package.sweep(N=[1024, 2048, 4096, 8192], d=[64, 128], M="20KB:1200KB:x2", schedules="flash1,standard"),
