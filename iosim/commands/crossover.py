@@ -40,7 +40,7 @@ def command(
 
     Without --M the answer is an M for each head dimension and type given, as --d 64,128 --dtype fp16,fp32. With --M or
     --hardware the answer is an N of the axis --N: from there to the end of the axis one schedule moves less. By default
-    the axis has every N up to 4096, or every 64th under a mask.
+    the axis has every N up to 4096, or every 64th under a mask. Several M, as --M 16KB,64KB, have an N each.
 
     Example: iosim crossover --N 8192 --d 64,128,256
     """

@@ -230,7 +230,8 @@ size_options = options(  # options of a problem, except its mask and N, which ma
                 also=("accumulator", "acc", "acc-type", "accum-dtype")),
     text_option("--kv-dtype", "Type of K and V in HBM (default: that of --dtype).", metavar="TYPE", heading=PROBLEM,
                 kind=TYPE, also=("kv-cache-dtype", "cache-dtype", "kv-type")),
-    text_option("--kv-scales", "fp32 scales of K and V: none (default), tensor, or the words of a row that share one.",
+    text_option("--kv-scales", "fp32 scales of K and V: none (default), tensor (one for all), or a number: so many "
+                "words of a row share a scale.",
                 metavar="HOW", heading=PROBLEM, kind=SCALES),
     flag_option("--latent", "V is the first --dv words of each row of K, as in MLA.", heading=PROBLEM),
 )  # fmt: skip

@@ -26,7 +26,8 @@ SPLITTER = 134217729.0  # 2^27 + 1 halves the digits of a float
 
 
 class Tables(NamedTuple):
-    """The texts of 0 to 9999, four characters each, in two halves. In the second half some zeros are blanks."""
+    """The texts of 0 to 9999, four characters each, in two halves. In the second half leading or trailing zeros are
+    blanks."""
 
     leading: Quad
     """The texts whose second half has no leading zeros."""
