@@ -9,12 +9,12 @@ from random import Random
 from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling, parse_tiles
 from iosim.cuda.machine import generate
-from iosim.gpu.examples import shapes as examples
 from iosim.gpu.jobs import Job, schedule_job, torch_job
 from iosim.gpu.tuned.launch import tuned as kernel_of
 from iosim.masks import parse_mask
 from iosim.schedules import find
 from iosim.search.best import best_tiles
+from validation.examples import examples
 
 # Sets of shapes drawn at random: seed, and name in tables. Beside it what the set showed, mended before the next.
 DRAWS = {
@@ -133,10 +133,8 @@ def generated() -> list[Job]:
 def family() -> list[Job]:
     """Every schedule outside the core on the examples of the self-test, and the caches of servers at larger sizes."""
     jobs = []
-    for name, tiles, sizes, mask, depth in examples():
-        fields = {key: value for key, value in sizes.items() if key != "dropout"}
-        problem = find(name).about(Attention(**fields, mask=parse_mask(mask)))
-        jobs.append(schedule_job(name, problem, replace(parse_tiles(tiles), depth=depth)))
+    for case in examples():
+        jobs.append(schedule_job(case.schedule, replace(case.problem, dropout=None), case.tiling))
     types = {"dtype": "bf16", "acc_dtype": "fp32"}
     latent = Attention(1, 576, Nk=8192, dv=512, batch=4, heads=128, kv_heads=1, gqa="pack", latent=True, **types)
     flash_mla = replace(latent, kv_dtype="fp8", kv_scales="128", page_size=64, splits=8)

@@ -6,15 +6,16 @@ other schedules are judged by the roundings that each of their words had.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..core.problem import DENSE, Attention
 from ..counting.roundings import roundings
 from ..cuda.machine import generate
+from ..cuda.program import Program
 from ..cuda.warp_split import keys_held
 from ..oracles import accuracy
 from ..oracles.accuracy import UNIT, Judge
@@ -23,16 +24,15 @@ from ..predict.predict import predict
 from ..schedules import Schedule, find
 from . import device
 from .arrays import DeviceArray, DeviceArrays
-from .examples import HostArray, HostArrays, answers_of, example_inputs
-from .jobs import GeneratedJob, KernelJob, ScheduleJob, TunedJob, runner
+from .jobs import KernelJob, ScheduleJob, runner
 from .notes import OutputErrors
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..core.typing import Array
+    from ..core.typing import Array, Arrays, Bools
 
-    Kernels = GeneratedJob | TunedJob
+    HostRounding = Callable[[NDArray[np.float64], str], Array]  # (array, dtype)
 
 HEADS_CHECKED = 4
 EXAMPLE_ULPS = 6  # scores, probabilities and gradients that pass through HBM are rounded there as well
@@ -46,8 +46,7 @@ def inputs_of(job: KernelJob, scale: float = 1.0, seed: int = 0) -> DeviceArrays
     """Random inputs of every head, as floats on the device, rounded to the types of their tensors. Q and K are
     multiplied by `scale` before that."""
     if isinstance(job, ScheduleJob) and not is_plain(find(job.name), job.problem):
-        inputs, _ = example_of(job, scale, seed)
-        return {name: device.cupy().asarray(array) for name, array in inputs.items()}
+        return on_device(example_of(job, scale, seed)[1])
     p, xp = job.problem, device.cupy()
     rng = xp.random.default_rng(seed)
     shapes = {"Q": (p.instances, p.N, p.d), "K": (p.batch * p.kv_heads, p.Nk, p.d)}
@@ -63,15 +62,53 @@ def is_plain(schedule: Schedule, p: Attention) -> bool:
     return schedule.answer is attention_output and not p.cache_text
 
 
-def example_of(job: ScheduleJob, scale: float = 1.0, seed: int = 0) -> tuple[HostArrays, list[HostArrays]]:
-    """(inputs, arrays of each head) of a schedule's own example."""
-    p = job.problem.packed
-    program = generate(find(job.name), p, job.tiling)
-    scaled = dict.fromkeys(("Q", "K", "Krope"), scale) if find(job.name).softmax_inputs else {}
-    return example_inputs(find(job.name), p, job.tiling, program, seed, rounded_on_host, scaled)
+def example_of(job: ScheduleJob, scale: float = 1.0, seed: int = 0) -> tuple[Program, Arrays, list[Arrays]]:
+    """(the program, inputs, arrays of each head) of a schedule's own example."""
+    schedule = find(job.name)
+    program = generate(schedule, job.problem, job.tiling)
+    scaled = dict.fromkeys(("Q", "K", "Krope"), scale) if schedule.softmax_inputs else {}
+    return program, *example_inputs(schedule, program, seed, rounded_on_host, scaled)
 
 
-def rounded_on_host(array: NDArray[np.float64], dtype: str) -> HostArray:
+def example_inputs(
+    schedule: Schedule, program: Program, seed: int, rounded: HostRounding, scaled: Mapping[str, float] | None = None
+) -> tuple[Arrays, list[Arrays]]:
+    """(inputs, arrays of each instance) of a program of the schedule. Inputs have the shape (instances, *axes).
+
+    They are multiplied by the factors of `scaled`, by tensor, and then rounded by `rounded`. The query heads of a group
+    share K and V.
+    """
+    p, factors, visible = program.problem, scaled or {}, visible_pairs(program)
+    rng, group = np.random.default_rng(seed), p.heads // p.kv_heads
+    instances: list[Arrays] = []
+    for head in range(p.instances):
+        hbm = schedule.example(rng, p, visible)
+        for name, array in program.arrays.items():
+            if name in hbm and array.instances < p.instances and head % group:
+                hbm[name] = instances[-1][name]
+            elif name in hbm and array.dtype != "int32":
+                hbm[name] = rounded(np.asarray(hbm[name], np.float64) * factors.get(name, 1.0), array.dtype)
+        instances.append(hbm)
+    inputs = {
+        name: np.stack([hbm[name] for hbm in instances[:: group if array.instances < p.instances else 1]])
+        for name, array in program.arrays.items()
+        if name in instances[0]
+    }
+    return inputs, instances
+
+
+def visible_pairs(program: Program) -> Bools | None:
+    """(N, Nk) booleans, or None where nothing is hidden."""
+    p = program.problem
+    return None if p.mask is DENSE else p.mask.bind(p, program.tiling, True).visible(0, p.N, 0, p.Nk)
+
+
+def answers_of(schedule: Schedule, program: Program, hbm: Arrays) -> Arrays:
+    """The answers of one instance, in float64, to its rounded inputs."""
+    return schedule.answer(hbm, program.problem, visible_pairs(program))
+
+
+def rounded_on_host(array: NDArray[np.float64], dtype: str) -> Array:
     """The values of an array, rounded to a type on the GPU."""
     return device.on_host(device.rounded(array, dtype)).astype(np.float64)
 
@@ -100,18 +137,19 @@ def plain_errors(job: ScheduleJob, scale: float) -> OutputErrors:
 def cache_errors(job: ScheduleJob, scale: float) -> OutputErrors:
     """The errors of attention on keys and values in pages, in latent rows, or with scales. The kernels round each
     scaled word to the type of Q, and so does the baseline."""
-    p, (inputs, instances), xp = job.problem.packed, example_of(job, scale), device.cupy()
+    p, xp = job.problem.packed, device.cupy()
+    _, inputs, instances = example_of(job, scale)
     output = runner(job).run(on_device(inputs))[0]["O"].reshape(p.instances, p.N, p.dv)
     softmax_inputs = find(job.name).softmax_inputs
     assert softmax_inputs is not None, "the caller chose such schedules"
-    plain = {head: softmax_inputs(cast("dict[str, Array]", instances[head]), p) for head in checked(p)}
+    plain = {head: softmax_inputs(instances[head], p) for head in checked(p)}
     exact = {head: (xp.asarray(x["Q"]), xp.asarray(x["K"]), xp.asarray(x["V"])) for head, x in plain.items()}
     narrow = {head: (device.rounded(q, p.dtype), device.rounded(k, p.dtype), device.rounded(v, p.dtype))
               for head, (q, k, v) in exact.items()}  # fmt: skip
     return judged(job, output, exact, narrow)
 
 
-def on_device(inputs: HostArrays) -> DeviceArrays:
+def on_device(inputs: Arrays) -> DeviceArrays:
     """The inputs on the device."""
     return {name: device.cupy().asarray(array) for name, array in inputs.items()}
 
@@ -140,12 +178,13 @@ def judged(job: ScheduleJob, output: DeviceArray, exact: Heads, rounded: Heads) 
 def example_errors(job: ScheduleJob) -> OutputErrors:
     """The errors of a schedule's own example. Each is a share of the largest value of its tensor; that of the worst
     tensor counts."""
-    p, (inputs, instances), xp = job.problem.packed, example_of(job), device.cupy()
+    p, xp = job.problem.packed, device.cupy()
+    program, inputs, instances = example_of(job)
     outputs, _ = runner(job).run(on_device(inputs))
     schedule, words = find(job.name), predict(find(job.name), p, job.tiling).tensors
     error, rounds, unwritten = 0.0, 1.0, 0
     for head in checked(p):
-        for name, wanted in answers_of(schedule, p, job.tiling, instances[head]).items():
+        for name, wanted in answers_of(schedule, program, instances[head]).items():
             found = outputs[name].reshape(p.instances, *wanted.shape)[head]
             worst = accuracy.largest_error(xp, found, xp.asarray(wanted)) / float(np.abs(wanted).max())
             error, unwritten = max(error, worst), unwritten + int(xp.isnan(found).sum())

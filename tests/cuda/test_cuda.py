@@ -14,11 +14,12 @@ from iosim.cuda.shared_memory import ALIGNMENT, Life, peak, place_blocks
 from iosim.errors import MissingError, ScheduleError
 from iosim.gpu import device
 from iosim.gpu.run import run_on_device
-from iosim.gpu.selftest import cases, run_case
 from iosim.masks import parse_mask
 from iosim.schedules import CORE, Schedule, find
 from iosim.search.best import footprint
 from iosim.steps.softmax import keep, scores, zeros
+from validation.examples import cases
+from validation.selftest import run_case
 
 FP16 = {"dtype": "fp16", "acc_dtype": "fp32"}
 

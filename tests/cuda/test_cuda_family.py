@@ -13,10 +13,10 @@ import pytest
 from iosim import SCHEDULES, Attention, Folded, Tiling, Traffic
 from iosim.core.problem import DENSE
 from iosim.cuda.machine import can_generate, generate
-from iosim.gpu.examples import example_arrays
 from iosim.masks import parse_mask
 from iosim.masks.dropout import Dropout
 from iosim.schedules import CORE
+from validation.examples import example_arrays
 
 pytestmark = pytest.mark.skipif(bool(on_cpu.WHY_NOT), reason=on_cpu.WHY_NOT)
 TOLERANCE = {"fp32": 2e-5, "fp16": 2e-2, "bf16": 1e-1}
@@ -104,7 +104,7 @@ def simulated(schedule, p, tiling):
 def test_kernels_compute_and_move_what_the_simulation_says(programs, k):
     schedule, p, tiling = CASES[k]
     program, library, number = programs[k]
-    inputs, answers = example_arrays(schedule, p, tiling, program, k, rounded)
+    inputs, answers = example_arrays(schedule, program, k, rounded)
     words = simulated(schedule, p, tiling)
     for backwards in (False, True):
         outputs, counted, pointers = on_cpu.run(library, number, program, inputs, backwards)
@@ -134,7 +134,7 @@ def test_a_barrier_left_out_is_seen(tmp_path, name):
     program = generate(schedule, p, tiling, count=True)
     sync = on_cpu.lines_of(program, r"__syncthreads\(\);")
     library = on_cpu.build([program, *(on_cpu.without(program, *place) for place in sync)], tmp_path)
-    inputs, answers = example_arrays(schedule, p, tiling, program, 1, rounded)
+    inputs, answers = example_arrays(schedule, program, 1, rounded)
 
     def right(k):
         for backwards in (False, True):

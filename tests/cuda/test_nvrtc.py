@@ -8,10 +8,10 @@ import pytest
 from iosim import SCHEDULES, Attention, Tiling
 from iosim.core.tiling import parse_tiles
 from iosim.cuda.machine import generate
-from iosim.gpu.selftest import cases
 from iosim.masks import parse_mask
 from iosim.masks.dropout import Dropout
 from iosim.schedules import CORE
+from validation.examples import cases
 
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 FP16, FP32, BF16 = ({"dtype": "fp16", "acc_dtype": "fp32"}, {"dtype": "fp32"}, {"dtype": "bf16", "acc_dtype": "fp32"})

@@ -168,7 +168,8 @@ def backward_pass(forward: ScheduleJob, job: ScheduleJob, inputs: Row) -> Row:
 def gradients(job: ScheduleJob) -> Row:
     """The error, words and shared memory of a backward schedule with these tiles on a small problem."""
     from iosim.gpu import worker
-    from iosim.gpu.selftest import Case, run_case
+    from validation.examples import Case
+    from validation.selftest import run_case
 
     try:
         found = run_case(Case(job.name, f"{job.tiling.rows_q}x{job.tiling.rows_k}", CHECKED, "strided:2b"))

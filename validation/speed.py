@@ -1,27 +1,28 @@
 """Speeds of generated kernels on this GPU: flash1, flash2, and each launch of standard-tiled beside a copy.
 
-`python -m iosim.gpu.speed --softmax` compares plans of the softmax pass: words of a row for each thread, rows a block.
+`PYTHONPATH=. python3 validation/speed.py --softmax` compares plans of the softmax pass: words of a row for each thread,
+rows a block.
 """
 
 from __future__ import annotations
 
-import itertools
 import sys
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 
-from ..core.problem import Attention
-from ..core.tiling import parse_tiles
-from ..counting.count import measure
-from ..cuda.machine import generate
-from ..cuda.plan import ROW_WORDS
-from ..errors import IosimError
-from ..masks import parse_mask
-from ..schedules import SCHEDULES
-from . import device
-from .examples import Types
-from .run import launch_all, prepare
+from iosim.core.problem import Attention
+from iosim.core.tiling import parse_tiles
+from iosim.counting.count import measure
+from iosim.cuda.machine import generate
+from iosim.cuda.plan import ROW_WORDS
+from iosim.errors import IosimError
+from iosim.gpu import device
+from iosim.gpu.run import launch_all, prepare
+from iosim.masks import parse_mask
+from iosim.schedules import SCHEDULES
+from validation.examples import FP16, FP32, HALF
 
 SpeedRow = dict[str, str | float]
 
@@ -29,30 +30,28 @@ SpeedRow = dict[str, str | float]
 def speeds() -> list[SpeedRow]:
     """TFLOP/s of flash1 and flash2, and the softmax pass of standard-tiled as a share of the copy bandwidth."""
     rows = []
-    fp16: Types = {"dtype": "fp16", "acc_dtype": "fp32"}
-    for name, tiles, d in itertools.product(["flash2", "flash1"], ["64x64", "128x64", "64x128"], [64, 128]):
-        p = Attention(4096, d, heads=132, **fp16)
+    for name, tiles, d in product(["flash2", "flash1"], ["64x64", "128x64", "64x128"], [64, 128]):
+        p = Attention(4096, d, heads=132, **FP16)
         rows.append(timed_row(name, tiles, p, None))
-    rows.append(timed_row("flash2", "64x64", Attention(4096, 64, heads=132, dtype="fp32"), None))
-    rows.append(timed_row("flash2", "128x64", Attention(4096, 128, heads=132, mask=parse_mask("causal"), **fp16), None))
+    rows.append(timed_row("flash2", "64x64", Attention(4096, 64, heads=132, **FP32), None))
+    rows.append(timed_row("flash2", "128x64", Attention(4096, 128, heads=132, mask=parse_mask("causal"), **FP16), None))
     copy = device.copy_bandwidth()
     rows.append({"kernel": "copy of 2 GiB", "GB_per_s": copy / 1e9})
-    for p, k in itertools.product(square_problems(), range(3)):
+    for p, k in product(square_problems(), range(3)):
         rows.append(timed_row("standard-tiled", "128x128", p, k, copy))
     return rows
 
 
 def square_problems() -> list[Attention]:
     """Problems with scores of a GiB or more."""
-    kinds: list[Types] = [{"dtype": "fp16", "acc_dtype": "fp32"}, {"dtype": "fp32"}, {"dtype": "fp16"}]
-    sizes = itertools.product([1024, 4096, 8192, 16384], kinds)
+    sizes = product([1024, 4096, 8192, 16384], [FP16, FP32, HALF])
     return [Attention(N, 64, heads=max(1, 2**29 // N**2), **types) for N, types in sizes]
 
 
 def softmax_plans() -> list[SpeedRow]:
     """The softmax pass with 16, 32 and 64 words of a row for each thread, and one or two rows a block."""
     copy = device.copy_bandwidth()
-    plans = itertools.product(square_problems(), (16, 32, 64), (1, 2))
+    plans = product(square_problems(), (16, 32, 64), (1, 2))
     rows = [timed_row("standard-tiled", "128x128", p, 1, copy, words, rows_s) for p, words, rows_s in plans]
     return [{"kernel": "copy of 2 GiB", "GB_per_s": copy / 1e9}, *rows]
 

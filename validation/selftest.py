@@ -1,8 +1,8 @@
 """The self-test: runs every schedule on this GPU and compares output, words and shared memory with the expected ones.
 
-`python -m iosim.gpu.selftest FOLDER` needs CuPy and a GPU. It writes FOLDER/selftest.csv and FOLDER/speed.csv, and
-prints both, shortened, at the end. The exit code is 1 if any row fails. `--only TEXT` runs the cases whose line
-contains the text, and `--no-speed` leaves out the speeds.
+`PYTHONPATH=. python3 validation/selftest.py FOLDER` needs CuPy and a GPU. It writes FOLDER/selftest.csv and
+FOLDER/speed.csv, and prints both, shortened, at the end. The exit code is 1 if any row fails. `--only TEXT` runs the
+cases whose line contains the text, and `--no-speed` leaves out the speeds.
 """
 
 from __future__ import annotations
@@ -13,56 +13,38 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..core.problem import DENSE, Attention
-from ..core.tiling import Tiling
-from ..counting.count import measure
-from ..cuda.machine import generate
-from ..cuda.program import Program
-from ..errors import IosimError
-from ..masks import parse_mask
-from ..oracles.accuracy import UNIT
-from ..schedules import CORE, SCHEDULES
-from . import device
-from .arrays import DeviceArray, DeviceArrays
-from .examples import example_arrays
-from .outputs import allowed_of_example, rounded_on_host
-from .run import run_on_device
-from .selftest_cases import Case, cases
-from .speed import speeds
+from iosim.core.problem import DENSE, Attention
+from iosim.core.tiling import Tiling
+from iosim.counting.count import measure
+from iosim.cuda.machine import generate
+from iosim.cuda.program import Program
+from iosim.errors import IosimError
+from iosim.gpu import device
+from iosim.gpu.outputs import allowed_of_example, rounded_on_host
+from iosim.gpu.run import run_on_device
+from iosim.oracles.accuracy import UNIT
+from iosim.schedules import CORE, SCHEDULES
+from validation.examples import Case, cases, example_arrays
+from validation.speed import speeds
 
 if TYPE_CHECKING:
-    from ..core.typing import Words
+    from iosim.core.typing import Words
+    from iosim.gpu.arrays import DeviceArray, DeviceArrays
+
+Row = dict[str, object]
 
 
-class CaseRow(TypedDict, total=False):
-    """The results of a case. `failed` names the checks that failed, or the error that prevented all of them."""
-
-    case: str
-    launches: int
-    tensor_cores: bool
-    words: int
-    simulated_words: int
-    smem_bytes: int
-    footprint_bytes: int
-    plain_footprint_bytes: int
-    error: float
-    baseline_error: float
-    allowed_error: float
-    ok: bool
-    failed: str
-
-
-def run_case(case: Case) -> CaseRow:
-    """The row of one case: output, counts and shared memory."""
+def run_case(case: Case) -> Row:
+    """The row of one case: output, counts and shared memory. `failed` names the checks that failed."""
     schedule, tiling = SCHEDULES[case.schedule], case.tiling
-    p = schedule.about(Attention(**case.sizes, mask=parse_mask(case.mask))).packed
+    p = case.problem.packed
     program = generate(schedule, p, tiling, count=True)
     plain = case.schedule in CORE and not p.latent and p.kv_scales == "none"
-    error, baseline, allowed, counts = (of_attention if plain else of_example)(case, p, program)
+    error, baseline, allowed, counts = of_attention(program, case.scale) if plain else of_example(case, program)
     simulated = measure(schedule, p, tiling)["tensors"]
     wanted: Words = {name: (words["reads"], words["writes"]) for name, words in simulated.items()}
     good = {
@@ -87,17 +69,18 @@ def run_case(case: Case) -> CaseRow:
     }
 
 
-def of_attention(case: Case, p: Attention, program: Program) -> tuple[float, float, float, Words]:
-    """(error, baseline error, allowed error, words counted) of attention, on inputs made on the GPU.
+def of_attention(program: Program, scale: float) -> tuple[float, float, float, Words]:
+    """(error, baseline error, allowed error, words counted) of attention, on inputs made on the GPU. Q is multiplied by
+    `scale`.
 
-    The baseline is the same attention computed in the types of the case.
+    The baseline is the same attention computed in the types of the problem.
     """
-    xp, tiling = device.cupy(), case.tiling
+    p, tiling, xp = program.problem, program.tiling, device.cupy()
     rng = xp.random.default_rng(7)
     inputs = {}
     for name in ("Q", "K", "V"):
         array = program.arrays[name]
-        values = rng.standard_normal(array.full_shape, np.float32) * (case.scale if name == "Q" else 1.0)
+        values = rng.standard_normal(array.full_shape, np.float32) * (scale if name == "Q" else 1.0)
         inputs[name] = device.rounded(values, array.dtype)
     outputs, counts = run_on_device(program, inputs)
     scores = p.dtype if "S" in program.arrays else str(p.acc_dtype)  # the type that S is rounded to on its way
@@ -109,15 +92,15 @@ def of_attention(case: Case, p: Attention, program: Program) -> tuple[float, flo
     return error if bool(xp.isfinite(outputs["O"]).all()) else float("inf"), baseline, allowed, counts
 
 
-def of_example(case: Case, p: Attention, program: Program) -> tuple[float, float, float, Words]:
+def of_example(case: Case, program: Program) -> tuple[float, float, float, Words]:
     """(error, 0, allowed error, words counted) on a schedule's own example. An error is a share of the largest value of
     its tensor; that of the worst tensor counts."""
     xp = device.cupy()
-    inputs, answers = example_arrays(SCHEDULES[case.schedule], p, case.tiling, program, 7, rounded_on_host)
+    inputs, answers = example_arrays(SCHEDULES[case.schedule], program, 7, rounded_on_host)
     outputs, counts = run_on_device(program, inputs)
     error = max(largest_of(outputs[name] - xp.asarray(x)) / np.abs(x).max() for name, x in answers.items())
     rounds = max(counts[name][1] / x.size for name, x in answers.items())  # roundings of each word
-    return error, 0.0, allowed_of_example(rounds, p.dtype), counts
+    return error, 0.0, allowed_of_example(rounds, program.problem.dtype), counts
 
 
 def total_words(words: Words) -> int:
@@ -202,7 +185,7 @@ def main(arguments: list[str]) -> int:
     folder = Path(arguments[0] if arguments and not arguments[0].startswith("--") else tempfile.mkdtemp())
     folder.mkdir(parents=True, exist_ok=True)
     print(device.name(), flush=True)
-    begin, rows = time.time(), list[CaseRow]()
+    begin, rows = time.time(), list[Row]()
     for case in [case for case in cases(folder) if only in str(case)]:
         try:
             rows.append(run_case(case))
