@@ -19,8 +19,8 @@ import pandas as pd
 
 import iosim
 from iosim import Attention, Tiling
-from iosim.counting.row_text import CSV, lines
 from iosim.schedules import find
+from iosim.sweeps.row_text import CSV, lines
 from iosim.tracing import accesses
 from iosim.tracing.cache import LRU
 

@@ -16,12 +16,15 @@ import pandas  # noqa: F401  # not in the time of the first sweep
 from iosim import Attention, Folded, Machine, Numeric, Tiling, Trace, Traffic
 from iosim.core.loop_paths import run_together
 from iosim.core.row_blocks import RowBlocks
-from iosim.counting import sweep, write_sweep
+from iosim.counting import sweep
 from iosim.counting.columns import COLUMNS
 from iosim.counting.sweep_axes import build
 from iosim.masks import parse_mask
 from iosim.schedules import find
 from iosim.search.best import best_tiles
+from iosim.sweeps.executors import Serial
+from iosim.sweeps.parts import Work
+from iosim.sweeps.run import write_file
 from iosim.tracing.accesses import record
 
 MASKS = ("causal", "window:1024", "global:64", "strided:128")
@@ -116,9 +119,7 @@ def sweeps(clock, most):
     assert all(tuple(frame.columns) == COLUMNS for frame in frames)
     counted = clock(lambda: list(sweep.chunks(plan)), 3)
     for kind, before in (("csv", csv_by_pandas), ("jsonl", json_by_json)):
-        now = clock(
-            lambda kind=kind: write_sweep.WRITERS[kind](sweep.Chunks(plan), io.StringIO(), lambda rows: None), 3
-        )
+        now = clock(lambda kind=kind: write_file(Work(plan, kind), io.StringIO(), Serial()), 3)
         others = clock(lambda before=before: [before(frame) for frame in frames], 1)
         what, aim = {"csv": ("CSV: pandas", "at least 3"), "jsonl": ("JSON lines: `json`", "at least 2.8")}[kind]
         yield f"a sweep of half a million rows to {what} writing / iosim writing", (counted + others) / now, aim

@@ -15,7 +15,6 @@ from ..counting.given import memory, names_of
 from ..errors import InputError, suggestion
 from ..files import form_of
 from ..progress import Meter
-from ..sweeps.workers import Serial
 from ..units import parse_count
 from .answer import Output, answer, say
 from .options import (
@@ -46,8 +45,8 @@ from .options import (
 
 if TYPE_CHECKING:
     from ..counting.sweep_axes import Sweep
+    from ..sweeps.executors import Executor
     from ..sweeps.parts import Work
-    from ..sweeps.workers import Workers
 
 
 own_options = options(
@@ -147,15 +146,18 @@ def command(
         return
     say(notes_on_masks(plan))
     from ..sweeps.parts import Work, sources_of
-    from ..sweeps.run import workers_of
+    from ..sweeps.run import executor_of
 
     work = Work(plan, kind, rows, sources_of(loaded(click.get_current_context())), asks or "count")
-    with workers_of(jobs, scheduler) as workers, closing(Meter(work.steps, quiet, work.chunks.unit)) as meter:
-        say([f"dashboard at {found}"] if (found := getattr(workers, "dashboard", None)) else [])
+    with (
+        closing(executor_of(jobs, scheduler)) as executor,
+        closing(Meter(work.steps, quiet, work.chunks.unit)) as meter,
+    ):
+        say(executor.notes)
         if folder:
-            write_parts(work, folder, resume, workers or Serial(), meter)
+            write_parts(work, folder, resume, executor, meter)
         else:
-            write_sweep(work, path, workers, meter)
+            write_sweep(work, path, executor, meter)
 
 
 def folder_of(path: str | None, resume: bool, part_rows: str | None) -> str | None:
@@ -194,30 +196,30 @@ def kind_of(kind: str | None, path: str | None, as_json: bool, as_csv: bool, dry
     return kind
 
 
-def write_parts(work: Work, folder: str, resume: bool, workers: Workers, meter: Meter) -> None:
+def write_parts(work: Work, folder: str, resume: bool, executor: Executor, meter: Meter) -> None:
     """Write a sweep to a folder. If it ends early, say which rows are there and how to continue."""
     from ..sweeps.run import write_folder
 
     about = {"argv": sys.argv[1:], "conventions": about_counts(work)}
     try:
-        write_folder(work, folder, about, resume, workers, meter)
+        write_folder(work, folder, about, resume, executor, meter)
     except BaseException:
         if meter.done:
             say([f"{meter.done} of {meter.total} {meter.unit} are in {folder}; the same line with --resume continues"])
         raise
 
 
-def write_sweep(work: Work, path: str | None, workers: Workers | None, meter: Meter) -> None:
+def write_sweep(work: Work, path: str | None, executor: Executor, meter: Meter) -> None:
     """Write a sweep to stdout, or to a file with a second file that describes it."""
     from ..files import written_whole
     from ..sweeps.run import write_file
 
     if path is None or path == "-":
         meter.quiet = meter.quiet or sys.stdout.isatty()
-        write_file(work, Stdout(), workers, meter)
+        write_file(work, Stdout(), executor, meter.advance)
         return
     with written_whole(path) as temporary:
-        rows = write_file(work, temporary, workers, meter)
+        rows = write_file(work, temporary, executor, meter.advance)
     about = about_counts(work)
     say([DECIMALS] if "decimals" in about else [])
     describe(path, {"rows": rows, "format": work.kind, "conventions": about})

@@ -35,6 +35,10 @@ class Folder:
     def __init__(self, path: str, manifest: dict[str, object], done: dict[int, Written], journal: TextIO):
         self.path, self.manifest, self.done, self.journal = path, manifest, done, journal
 
+    def missing(self, work: Work) -> Iterator[int]:
+        """The parts that are not there."""
+        return (part for part in range(len(work)) if part not in self.done)
+
     def record(self, written: Written) -> None:
         """Record that a part is there."""
         self.journal.write(line_of(written, str(self.manifest["run"])))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from ..counting.count import KEYWORDS, check_names
@@ -10,10 +11,11 @@ from ..counting.sweep_axes import AXES, build
 from ..errors import CheckError, InputError
 from ..notebook import column
 from ..units import MOST_POINTS
+from .executors import results
 from .own_options import COUNT, asking
-from .parts import Work
+from .parts import Job, Work, make_tables
 from .questions import known_question
-from .run import tables_in_order, workers_of
+from .run import executor_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,8 +60,8 @@ def sweep(
         raise InputError("sweep", f"{plan.points} grid points", f"at most {MOST_POINTS} in memory", "iosim sweep -o")
     work = Work(plan, "csv", what=what)
     try:
-        with workers_of(jobs, scheduler) as workers:
-            return joined(list(work.chunks if workers is None else tables_in_order(work, workers)), what)
+        with closing(executor_of(jobs, scheduler)) as executor:
+            return joined(list(results(executor, Job(make_tables, work), range(len(work)))), what)
     except CheckError as error:
         raise CheckError(f"{error}; {IN_A_SCRIPT}" if jobs and jobs > 1 else str(error)) from None
 

@@ -6,31 +6,30 @@ A part is identified by its number. Its rows follow from the grid, so no list of
 from __future__ import annotations
 
 import hashlib
+import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
-from ..counting.row_text import CSV, JSON, lines
 from ..counting.sweep import Chunks
-from ..counting.write_sweep import WRITERS
 from ..files import written_whole
 from .own_options import COUNT
+from .pieces import Lines, write_lines, write_parquet
 from .questions import Asked
+from .row_text import CSV, JSON, header, lines
 
 if TYPE_CHECKING:
-    from typing import Protocol
-
     import pandas as pd
 
     from ..counting.sweep_axes import Sweep
+    from .pieces import Out
 
-    class Task(Protocol):
-        """The work on one part."""
+    Piece = TypeVar("Piece", Lines, pd.DataFrame)
 
-        def __call__(self, work: Work, part: int) -> object: ...
-
+T = TypeVar("T", covariant=True)
 
 SHOWN_VALUES = 64  # a longer axis is described by its ends and a hash
 FORMS = {"csv": CSV, "jsonl": JSON}
@@ -112,10 +111,6 @@ class Work:
         """The numbers of the chunks of a part: those whose first row is among its rows."""
         return range(*(self.chunks.at_row(k * self.rows_of_part) for k in (part, part + 1)))
 
-    def tables(self, part: int) -> Iterator[pd.DataFrame]:
-        """The rows of a part, a chunk at a time."""
-        return (self.chunks[k] for k in self.chunks_of(part))
-
     def describe(self) -> dict[str, object]:
         """Everything that decides the bytes of the parts, except the version of iosim, as values of JSON."""
         plan = self.plan
@@ -178,7 +173,56 @@ def sources_of(files: Sequence[str]) -> tuple[Source, ...]:
     return tuple(found)
 
 
-# ---------------------------------------------------------------- what workers do with a part
+# ---------------------------------------------------------------- what is made of a part
+
+
+class Task(Protocol[T]):
+    """Makes something of a part, piece by piece."""
+
+    def __call__(self, work: Work, part: int) -> Iterator[T]: ...
+
+
+@dataclass(frozen=True)
+class Job(Generic[T]):
+    """A task for the parts of a sweep. It can be sent to another process."""
+
+    task: Task[T]
+    work: Work
+
+    def prepare(self) -> None:
+        """Register the schedules of the files of --load in this process."""
+        for source in self.work.sources:
+            source.run()
+
+    def pieces(self, part: int) -> Iterator[T]:
+        """What the task makes of a part."""
+        return self.task(self.work, part)
+
+
+def make_tables(work: Work, part: int) -> Iterator[pd.DataFrame]:
+    """The rows of a part, a chunk at a time."""
+    return (work.chunks[k] for k in work.chunks_of(part))
+
+
+def make_lines(work: Work, part: int) -> Iterator[Lines]:
+    """The lines of a part, a chunk at a time."""
+    return (Lines(lines(rows, FORMS[work.kind]), len(rows)) for rows in make_tables(work, part))
+
+
+class Makes(Protocol):
+    """The pieces that a task makes of some parts, one after the other."""
+
+    def __call__(self, task: Task[Piece], /) -> Generator[Piece, None, None]: ...
+
+
+def write(work: Work, out: Out, made: Makes) -> None:
+    """Write the pieces of a sweep, or of some parts, to a file."""
+    if work.kind == "parquet":
+        with closing(made(make_tables)) as tables:
+            write_parquet(work.chunks, out, tables)
+        return
+    with closing(made(make_lines)) as pieces:
+        write_lines(header(work.chunks.shown) if work.kind == "csv" else "", out, pieces)
 
 
 @dataclass(frozen=True)
@@ -187,37 +231,25 @@ class WritePart:
 
     folder: str
 
-    def __call__(self, work: Work, part: int) -> Written:
-        import os
-
+    def __call__(self, work: Work, part: int) -> Iterator[Written]:
         name, rows = part_name(part, work.kind), 0
 
-        def add(more: int) -> None:
+        def counted(task: Task[Piece]) -> Generator[Piece, None, None]:
             nonlocal rows
-            rows += more
+            for piece in task(work, part):
+                yield piece
+                rows += len(piece)
 
         with written_whole(os.path.join(self.folder, name)) as temporary:
-            WRITERS[work.kind](work.chunks, temporary, add, work.tables(part))
+            write(work, temporary, counted)
             keep(temporary)
             size, sha256 = os.path.getsize(temporary), file_digest(temporary)
         keep(self.folder)
-        return Written(part, name, rows, size, sha256)
-
-
-def make_tables(work: Work, part: int) -> list[pd.DataFrame]:
-    """The rows of a part as tables, for a writer of Parquet in another process."""
-    return list(work.tables(part))
-
-
-def make_lines(work: Work, part: int) -> list[tuple[str, int]]:
-    """The lines of a part, without a header, and their number, a chunk at a time."""
-    return [(lines(rows, FORMS[work.kind]), len(rows)) for rows in work.tables(part)]
+        yield Written(part, name, rows, size, sha256)
 
 
 def keep(path: str) -> None:
     """Force a file or a folder to disk now, so that it survives a reboot."""
-    import os
-
     if os.path.isdir(path) and sys.platform == "win32":  # Windows cannot open folders
         return
     handle = os.open(path, os.O_RDONLY)

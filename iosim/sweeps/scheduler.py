@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, cast
@@ -22,12 +22,12 @@ except ImportError:
 
 from .. import __version__
 from ..errors import CheckError, InputError, MissingError
+from .executors import AHEAD, differs, made_by, this_maker
 from .parts import WritePart
-from .workers import AHEAD, results
 
 if TYPE_CHECKING:
-    from .parts import Task, Work
-    from .workers import Later
+    from .executors import Later, Made
+    from .parts import Job
 
     class Client(Protocol):
         """The methods of a Dask client that are used."""
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         def nthreads(self) -> Mapping[str, int]: ...
         def run(self, function: Callable[[], object]) -> dict[str, object]: ...
         def run_on_scheduler(self, function: Callable[[], object]) -> object: ...
-        def submit(self, function: Callable[[str, int], object], name: str, part: int, pure: bool) -> Later: ...
+        def submit(self, function: Callable[[str, int], Made], name: str, part: int, pure: bool) -> Later: ...
         def register_plugin(self, plugin: object, name: str) -> object: ...
         def unregister_worker_plugin(self, name: str) -> object: ...
         def close(self) -> None: ...
@@ -64,7 +64,7 @@ class Dask:
         for name in ("distributed", "distributed.client", "tornado.application"):
             logging.getLogger(name).setLevel(logging.CRITICAL)  # one message reports it all
         warnings.filterwarnings("ignore", category=distributed.versions.VersionMismatchWarning)
-        self.address = address
+        self.address, self.name, self.job_name = address, f"the scheduler at {address}", ""
         self.client = cast("Client", local(jobs) if address == "local" else connected(address))
         try:
             self.client.wait_for_workers(1, SECONDS_FOR_WORKERS)
@@ -78,49 +78,44 @@ class Dask:
             raise
 
     @property
-    def dashboard(self) -> str | None:
+    def notes(self) -> list[str]:
         """The address of the dashboard, if there is one."""
         services = self.client.scheduler_info().get("services", {})
-        return self.client.dashboard_link if "dashboard" in services else None
+        return [f"dashboard at {self.client.dashboard_link}"] if "dashboard" in services else []
 
-    def close(self) -> None:
-        """Disconnect from the scheduler, and end it if this process started it."""
-        self.client.close()
-
-    def run(self, task: Task, work: Work, parts: Iterable[int], ordered: bool) -> Iterator[object]:
-        with self.faults():
-            if isinstance(task, WritePart):
-                self.check_folder(task.folder)
-            with self.begun(Begin(task, work)) as name:
-                yield from results(
-                    lambda part: self.client.submit(make, name, part, pure=False), ready, iter(parts), {},
-                    lambda: AHEAD * max(1, sum(self.client.nthreads().values())), ordered,
-                )  # fmt: skip
+    @property
+    def ahead(self) -> int:
+        """The number of parts that may be begun: more, when workers come."""
+        return AHEAD * max(1, sum(self.client.nthreads().values()))
 
     @contextmanager
-    def begun(self, plugin: Begin) -> Iterator[str]:
-        """A name by which workers know the task and the work. They forget it after the `with` block."""
-        name = f"iosim-{os.urandom(8).hex()}"
-        self.client.register_plugin(plugin, name=name)
-        lost = False
+    def running(self, job: Job[object]) -> Iterator[None]:
+        """Give the job to all workers, also to those that come later. They forget it at the end."""
+        name, lost = f"iosim-{os.urandom(8).hex()}", False
         try:
-            yield name
-        except LOST:
-            lost = True
-            raise
-        finally:
-            if not lost:
-                self.client.unregister_worker_plugin(name)
-
-    @contextmanager
-    def faults(self) -> Iterator[None]:
-        """Turn faults of the scheduler and of workers into one message. Faults of a part stay as they are."""
-        try:
+            if isinstance(job.task, WritePart):
+                self.check_folder(job.task.folder)
+            self.client.register_plugin(Begin(job), name=name)
+            self.job_name = name
             yield
         except distributed.KilledWorker as error:
             raise CheckError(KILLED.format(error.allowed_failures + 1)) from None
         except LOST:
+            lost = True
             raise CheckError(GONE.format(self.address)) from None
+        finally:
+            if self.job_name == name and not lost:
+                self.client.unregister_worker_plugin(name)
+
+    def submit(self, part: int) -> Later:
+        return self.client.submit(make, self.job_name, part, pure=False)
+
+    def ready(self, begun: Collection[Later]) -> Collection[Later]:
+        return cast("Collection[Later]", distributed.wait(list(begun), return_when="FIRST_COMPLETED").done)
+
+    def close(self) -> None:
+        """Disconnect from the scheduler, and end it if this process started it."""
+        self.client.close()
 
     def check_folder(self, folder: str) -> None:
         """Raise InputError if a worker cannot write into a folder of this machine."""
@@ -134,11 +129,6 @@ class Dask:
             os.unlink(path)
 
 
-def ready(futures: Iterable[Later]) -> Iterable[Later]:
-    """The futures that are ready. It waits until there is one."""
-    return cast("Iterable[Later]", distributed.wait(list(futures), return_when="FIRST_COMPLETED").done)
-
-
 def check_packages(found: Mapping[str, Mapping[str, object]]) -> None:
     """Raise MissingError for a scheduler or a worker with another version of Python or distributed than this process.
     `found` is the answer of Dask's `get_versions`."""
@@ -146,7 +136,7 @@ def check_packages(found: Mapping[str, Mapping[str, object]]) -> None:
     for who, about in (("the scheduler", found["scheduler"]), *found["workers"].items()):
         for name, theirs in versions_of(about).items():
             if theirs != own[name]:
-                raise differs(who, name, theirs, own[name])
+                raise differs(named(who), name, theirs, own[name])
 
 
 def versions_of(about: object) -> dict[str, str]:
@@ -168,13 +158,12 @@ def check_iosim(client: Client) -> None:
 
     for who, theirs in {"the scheduler": client.run_on_scheduler(version), **client.run(version)}.items():
         if theirs != __version__:
-            raise differs(who, "iosim", str(theirs), __version__)
+            raise differs(named(who), "iosim", str(theirs), __version__)
 
 
-def differs(who: str, name: str, theirs: str, own: str) -> MissingError:
-    """The error for a process with another version."""
-    who = who if who.startswith("the ") else f"worker {who}"
-    return MissingError(f"{who} has {name} {theirs}, and this is {name} {own}: install the same there")
+def named(who: str) -> str:
+    """The scheduler, or a worker with its address, in messages."""
+    return who if who.startswith("the ") else f"worker {who}"
 
 
 def local(jobs: int | None) -> object:
@@ -231,17 +220,17 @@ def brief(error: Exception) -> str:
 
 
 class Begin(distributed.WorkerPlugin):  # type: ignore[misc]
-    """Prepares each worker, also those that come later: it gets the task and the work, and runs the files of --load."""
+    """Prepares each worker, also those that come later."""
 
-    def __init__(self, task: Task, work: Work):
-        self.task, self.work = task, work
+    def __init__(self, job: Job[object]):
+        self.job = job
 
     def setup(self, worker: object) -> None:
-        for source in self.work.sources:
-            source.run()
+        self.job.prepare()
+        this_maker()
 
 
-def make(name: str, part: int) -> object:
-    """The result of a part. Runs on a worker."""
-    begun = cast("Begin", distributed.get_worker().plugins[name])
-    return begun.task(begun.work, part)
+def make(name: str, part: int) -> Made:
+    """A part of a job. Runs on a worker."""
+    worker = distributed.get_worker()
+    return made_by(named(worker.address), cast("Begin", worker.plugins[name]).job, part)

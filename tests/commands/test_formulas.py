@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from paths import DATA, ROOT
 
-from iosim.counting import row_text
+from iosim.sweeps import row_text
 from iosim.tables import FORMULA, csv_cell, to_csv
 
 NAMES = ["=HYPERLINK(1)", "+cmd", "-1", "@sum"]

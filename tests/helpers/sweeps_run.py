@@ -64,10 +64,10 @@ def scheduler(tmp_path):
         yield json.loads(file.read_text())["address"], process
 
 
-def worker(address, tmp_path, *more, cwd=ROOT):
+def worker(address, tmp_path, *more, cwd=ROOT, **settings):
     """A worker of a scheduler."""
     options = ("--nthreads", 1, "--no-nanny", "--local-directory", tmp_path / "workers")
-    return dask("worker", address, *options, *more, cwd=cwd)
+    return dask("worker", address, *options, *more, cwd=cwd, **settings)
 
 
 def until(true):

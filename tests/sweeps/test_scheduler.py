@@ -1,15 +1,19 @@
 """Workers of Dask give the bytes of one process; what they lack is one message; and what is killed loses nothing."""
 
 import os
+import shutil
 import signal
 from contextlib import closing
 
 import pytest
+from paths import ROOT
 from sweeps_run import LARGE, LONG, SMALLEST, begun, cluster_of, ended, gathered, run, scheduler, worker
 
+from iosim import __version__
 from iosim.counting.sweep_axes import build
 from iosim.errors import CheckError, InputError, MissingError
-from iosim.sweeps.parts import Work
+from iosim.sweeps.executors import results
+from iosim.sweeps.parts import Job, Work
 
 pytestmark = pytest.mark.needs("distributed")
 
@@ -95,6 +99,19 @@ def test_a_worker_with_another_version(iosim, tmp_path):
     assert result.exit_code == 3 and "has iosim 0.0.7, and this is iosim" in result.stderr
 
 
+def test_a_worker_that_comes_later_with_other_files(tmp_path):
+    """It has the same version, and joins a sweep that runs."""
+    other = shutil.copytree(ROOT / "iosim", tmp_path / "other" / "iosim").parent
+    with (other / "iosim" / "counting" / "count.py").open("a") as file:
+        file.write("# edited\n")
+    with scheduler(tmp_path) as (address, _), ended(worker(address, tmp_path)):
+        first = begun(tmp_path / "sweep", "--scheduler", address)
+        paths = {**os.environ, "PYTHONPATH": str(other)}
+        with ended(worker(address, tmp_path, cwd=other, env=paths)):
+            said = first.communicate(timeout=60)[1]
+    assert first.returncode == 3 and f"has other Python files of iosim {__version__}" in said, said
+
+
 def test_another_version_of_dask_is_said_once(iosim, tmp_path, recwarn):
     """Dask warns of it as well, with a table."""
     text = "import distributed.versions as of; of._version_cached = lambda name: '2001.1.0'"
@@ -152,16 +169,18 @@ class Fails:
 
     def __call__(self, work, part):
         raise self.error
+        yield
 
 
 class Dies:
     def __call__(self, work, part):
         os.kill(os.getpid(), signal.SIGKILL)
+        yield
 
 
 class Number:
     def __call__(self, work, part):
-        return part
+        yield part
 
 
 def test_an_error_of_a_part_is_the_error_of_the_run():
@@ -172,10 +191,12 @@ def test_an_error_of_a_part_is_the_error_of_the_run():
     with closing(Dask("local", 1)) as workers:
         for error in (InputError("-o", "disk", "one with room"), RuntimeError("a bug")):
             with pytest.raises(type(error), match=str(error)):
-                list(workers.run(Fails(error), work, range(3), ordered=False))
-        assert list(workers.run(Number(), work, range(9), ordered=True)) == [*range(9)], "and it can be used again"
+                list(results(workers, Job(Fails(error), work), range(3), ordered=False))
+        assert list(results(workers, Job(Number(), work), range(9), ordered=True)) == [*range(9)], (
+            "and it can be used again"
+        )
         with pytest.raises(CheckError, match="its worker died each time"):
-            list(workers.run(Dies(), work, range(1), ordered=True))
+            list(results(workers, Job(Dies(), work), range(1), ordered=True))
 
 
 def test_no_number_of_processes_for_a_scheduler_that_runs(iosim):

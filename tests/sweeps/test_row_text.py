@@ -8,9 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from iosim.counting import digits, row_text, sweep, write_sweep
+from iosim.counting import sweep
 from iosim.counting.sweep_axes import build
 from iosim.errors import InputError
+from iosim.sweeps import row_text
+from iosim.sweeps.executors import Serial
+from iosim.sweeps.parts import Work
+from iosim.sweeps.run import write_file
 
 
 @pytest.fixture(autouse=True)
@@ -20,8 +24,8 @@ def small_chunks(monkeypatch):
 
 def texts(quads):
     """The cells of columns of four bytes."""
-    end = np.full(len(quads[0]), digits.quad(b"\n"))
-    return digits.joined([*quads, end]).decode().split("\n")[:-1]
+    end = np.full(len(quads[0]), row_text.quad(b"\n"))
+    return row_text.joined([*quads, end]).decode().split("\n")[:-1]
 
 
 SEEDS = np.random.default_rng(7)
@@ -39,21 +43,21 @@ FLOATS = {
 
 @pytest.mark.parametrize("values", FLOATS.values(), ids=FLOATS)
 def test_floats_are_written_as_repr_writes_them(values):
-    assert texts(digits.quads_of_floats(values)) == [repr(x) for x in values.tolist()]
+    assert texts(row_text.quads_of_floats(values)) == [repr(x) for x in values.tolist()]
 
 
 def test_nearly_all_ratios_are_decided_without_repr():
-    assert digits.shortest(FLOATS["ratios"]).doubtful.mean() < 1e-3
+    assert row_text.shortest(FLOATS["ratios"]).doubtful.mean() < 1e-3
 
 
 def test_not_a_number_is_blank():
-    assert texts(digits.quads_of_floats(np.array([np.nan, 1.5]))) == ["", "1.5"]
+    assert texts(row_text.quads_of_floats(np.array([np.nan, 1.5]))) == ["", "1.5"]
 
 
 def test_integers_are_written_as_str_writes_them():
     values = SEEDS.integers(0, 2**63 - 1, 20_000) >> SEEDS.integers(0, 63, 20_000)
     values[:6] = 0, 9_999, 10_000, 99_999_999, 100_000_000, 2**63 - 1
-    assert texts(digits.quads_of_integers(values)) == list(map(str, values.tolist()))
+    assert texts(row_text.quads_of_integers(values)) == list(map(str, values.tolist()))
 
 
 PLANS = {
@@ -72,10 +76,10 @@ PLANS = {
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 def test_lines_are_those_of_pandas_and_json(plan, tmp_path):
     parts = list(sweep.chunks(plan))
-    write_sweep.write(plan, str(tmp_path / "out.csv"), "csv")
+    write_file(Work(plan, "csv"), str(tmp_path / "out.csv"), Serial())
     wanted = "".join(p.to_csv(index=False, header=k == 0, lineterminator="\n") for k, p in enumerate(parts))
     assert (tmp_path / "out.csv").read_text() == wanted
-    write_sweep.write(plan, str(tmp_path / "out.jsonl"), "jsonl")
+    write_file(Work(plan, "jsonl"), str(tmp_path / "out.jsonl"), Serial())
     rows = [row for p in parts for row in p.astype(object).where(p.notna(), None).to_dict("records")]
     wanted = "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows)
     assert (tmp_path / "out.jsonl").read_text() == wanted
@@ -93,7 +97,7 @@ def test_parquet_is_written_in_groups(tmp_path, monkeypatch):
 
     monkeypatch.setattr(sweep, "PART_ROWS", 5_000)
     plan, out = PLANS["several chunks"], str(tmp_path / "out.parquet")
-    write_sweep.write(plan, out, "parquet")
+    write_file(Work(plan, "parquet"), out, Serial())
     assert parquet.ParquetFile(out).num_row_groups > 1
     read, wanted = pd.read_parquet(out), pd.concat(list(sweep.chunks(plan)), ignore_index=True)
     pd.testing.assert_frame_equal(read, wanted, check_dtype=False, check_categorical=False)
@@ -102,11 +106,11 @@ def test_parquet_is_written_in_groups(tmp_path, monkeypatch):
 @pytest.mark.needs("pyarrow")
 def test_counts_that_int64_does_not_hold_are_decimals_in_parquet(tmp_path):
     plan, out = PLANS["counts above 2^63"], str(tmp_path / "out.parquet")
-    write_sweep.write(plan, out, "parquet")
+    write_file(Work(plan, "parquet"), out, Serial())
     wanted = pd.concat(list(sweep.chunks(plan)))
     assert list(map(int, pd.read_parquet(out)["flops"])) == list(wanted["flops"]) and max(wanted["flops"]) > 2**63
     with pytest.raises(InputError, match="38 digits"):
-        write_sweep.write(build({"N": 2**48, "d": 2**40}, ["flash2"], "64x64"), out, "parquet")
+        write_file(Work(build({"N": 2**48, "d": 2**40}, ["flash2"], "64x64"), "parquet"), out, Serial())
 
 
 @pytest.mark.needs("pyarrow")
@@ -115,9 +119,11 @@ def test_memory_does_not_grow_with_a_sweep_to_parquet(tmp_path):
     code = """
 import resource, sys
 from iosim.counting.sweep_axes import build
-from iosim.counting.write_sweep import write
+from iosim.sweeps.executors import Serial
+from iosim.sweeps.parts import Work
+from iosim.sweeps.run import write_file
 plan = build({"N": list(range(1000, 1000 + int(sys.argv[1]))), "d": [64, 128], "M": "16KB:266KB:+1KB"}, ["flash1", "flash2"], "128x64")
-write(plan, sys.argv[2], "parquet")
+write_file(Work(plan, "parquet"), sys.argv[2], Serial())
 print(plan.rows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
     said = [

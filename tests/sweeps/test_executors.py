@@ -5,15 +5,16 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 from paths import ROOT
 from sweeps_run import LARGE, gathered, run
 
 from iosim.counting.sweep_axes import build
-from iosim.errors import CheckError, InputError
-from iosim.sweeps.parts import Work, make_lines
-from iosim.sweeps.workers import Processes, Serial
+from iosim.errors import CheckError, InputError, MissingError
+from iosim.sweeps.executors import Made, Maker, Processes, Serial, results, this_maker
+from iosim.sweeps.parts import Job, Work, make_lines
 
 SMALL = {"N": "64:1024:+64", "d": "8:32:+8", "M": "1KB:129KB:+1KB"}
 
@@ -29,12 +30,13 @@ class Ends:
             if self.once:
                 self.once.touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        return part
+        yield part
 
 
 class Fails:
     def __call__(self, work, part):
         raise InputError("-o", "disk", "one with room")
+        yield
 
 
 @pytest.fixture
@@ -52,20 +54,20 @@ def test_two_processes_write_the_bytes_of_one(iosim, tmp_path):
 
 def test_a_killed_process_loses_nothing(work, tmp_path):
     tasks = Ends(1, tmp_path / "killed")
-    found = list(Processes(2).run(tasks, work, range(6), ordered=True))
+    found = list(results(Processes(2), Job(tasks, work), range(6), ordered=True))
     assert found == [0, 1, 2, 3, 4, 5] and (tmp_path / "killed").exists()
 
 
 @pytest.mark.long
 def test_processes_that_always_die_end_the_run(work):
     with pytest.raises(CheckError, match="died 3 times"):
-        list(Processes(2).run(Ends(0), work, range(6), ordered=True))
+        list(results(Processes(2), Job(Ends(0), work), range(6), ordered=True))
 
 
 @pytest.mark.long
 def test_an_error_in_a_process_is_the_error_of_the_run(work):
     with pytest.raises(InputError, match="one with room"):
-        list(Processes(2).run(Fails(), work, range(6), ordered=False))
+        list(results(Processes(2), Job(Fails(), work), range(6), ordered=False))
 
 
 @pytest.mark.needs("pyarrow")
@@ -142,7 +144,27 @@ def test_schedules_of_files_are_known_in_processes(iosim, tmp_path):
 
 
 def test_one_process_needs_no_other(work):
-    assert len(list(Serial().run(make_lines, work, range(2), ordered=True))) == 2
+    assert len(list(results(Serial(), Job(make_lines, work), range(2)))) == 2
+
+
+class Others(Serial):
+    """An executor whose parts another iosim makes."""
+
+    def __init__(self, maker):
+        self.maker = maker
+
+    def submit(self, part):
+        return SimpleNamespace(result=lambda: Made([part], "worker tcp://a:1", self.maker))
+
+
+@pytest.mark.parametrize("maker, said", [
+    (Maker("0.0.7", this_maker().sources), "worker tcp://a:1 has iosim 0.0.7, and this is iosim"),
+    (this_maker()._replace(sources="0"), "worker tcp://a:1 has other Python files of iosim"),
+])  # fmt: skip
+def test_rows_of_another_iosim_are_not_taken(maker, said, work):
+    assert list(results(Others(this_maker()), Job(make_lines, work), range(3))) == [0, 1, 2]
+    with pytest.raises(MissingError, match=said):
+        list(results(Others(maker), Job(make_lines, work), range(3)))
 
 
 def test_without_dask_the_message_says_what_to_install(iosim, monkeypatch):

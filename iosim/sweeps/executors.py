@@ -1,0 +1,249 @@
+"""What makes the parts of a sweep: this process, several processes, or Dask (scheduler.py).
+
+An executor begins parts, waits for those that are ready, and ends what it started. `results` is the one loop that gives
+it parts. A part from another process comes with what made it, so that no row of another iosim is taken.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, cast
+
+from .. import __version__
+from ..errors import CheckError, MissingError
+
+if TYPE_CHECKING:
+    from .parts import Job
+
+T = TypeVar("T")
+AHEAD = 3  # parts begun or ready for each worker, so that memory is bounded and no worker waits
+MOST_DEATHS = 3  # deaths of workers that are allowed before any part is made
+DIED = "{} died {} times before a part was made: memory may be short; give fewer --jobs, or a smaller --part-rows"
+
+
+class Maker(NamedTuple):
+    """What makes a part: a version of iosim, and the SHA-256 of its Python files."""
+
+    version: str
+    sources: str
+
+
+class Made(NamedTuple):
+    """What a job makes of a part, piece by piece. `who` made it with which iosim; None for this process."""
+
+    pieces: Iterable[object]
+    who: str | None = None
+    maker: Maker | None = None
+
+
+class Later(Protocol):
+    """A part that is begun: a future of the standard library or of Dask."""
+
+    def result(self) -> Made: ...
+
+
+class Executor(Protocol):
+    """Makes parts of a job while it is `running`. `close` ends what is left."""
+
+    @property
+    def name(self) -> str:
+        """What makes the parts, for messages."""
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What users should know about it."""
+
+    @property
+    def ahead(self) -> int:
+        """The number of parts that may be begun before their results are taken."""
+
+    def running(self, job: Job[object]) -> AbstractContextManager[None]:
+        """Prepare everything for the parts of a job, and end it after the `with` block."""
+
+    def submit(self, part: int) -> Later:
+        """Begin a part."""
+
+    def ready(self, begun: Collection[Later]) -> Collection[Later]:
+        """The parts that are ready. It waits until there is one."""
+
+    def close(self) -> None:
+        """End what the executor started."""
+
+
+def results(executor: Executor, job: Job[T], parts: Iterable[int], ordered: bool = True) -> Generator[T, None, None]:
+    """The pieces that a job makes of all parts: in the order of the parts, or in that in which they are ready.
+
+    Parts whose worker died are begun again. Raises CheckError if workers die again and again, and MissingError for a
+    part of another iosim.
+    """
+    todo, waiting, begun, deaths = iter(parts), list[int](), dict[int, Later](), 0
+    with executor.running(job):
+        while True:
+            waiting += islice(todo, max(0, executor.ahead - len(begun) - len(waiting)))
+            try:
+                begun |= {part: executor.submit(part) for part in waiting}
+                if not begun:
+                    return
+                part = next(iter(begun)) if ordered else first_ready(executor, begun)
+                made = begun[part].result()
+            except BrokenExecutor:
+                deaths += 1
+                if deaths == MOST_DEATHS:
+                    raise CheckError(DIED.format(executor.name, deaths)) from None
+                waiting, begun = list(dict.fromkeys([*begun, *waiting])), {}
+                continue
+            check_maker(made)
+            del begun[part]
+            waiting, deaths = [], 0
+            yield from cast("Iterable[T]", made.pieces)
+
+
+def first_ready(executor: Executor, begun: dict[int, Later]) -> int:
+    """The first part that is ready."""
+    ready = executor.ready(begun.values())
+    return next(part for part, later in begun.items() if later in ready)
+
+
+def check_maker(made: Made) -> None:
+    """Raise MissingError for a part that another iosim made."""
+    if made.maker is None or made.maker == this_maker():
+        return
+    own, who = this_maker(), str(made.who)
+    if made.maker.version != own.version:
+        raise differs(who, "iosim", made.maker.version, own.version)
+    raise MissingError(
+        f"{who} has other Python files of iosim {own.version}: install the same there, and start it again"
+    )
+
+
+def differs(who: str, name: str, theirs: str, own: str) -> MissingError:
+    """The error for a process with another version."""
+    return MissingError(f"{who} has {name} {theirs}, and this is {name} {own}: install the same there")
+
+
+@cache
+def this_maker() -> Maker:
+    """The iosim of this process."""
+    found, package = hashlib.sha256(), Path(__file__).parent.parent
+    for file in sorted(package.rglob("*.py")):
+        found.update(file.read_bytes())
+    return Maker(__version__, found.hexdigest())
+
+
+def made_by(who: str, job: Job[object], part: int) -> Made:
+    """All pieces of a part, to be sent to another process."""
+    return Made(list(job.pieces(part)), who, this_maker())
+
+
+# ---------------------------------------------------------------- this process
+
+
+class Here(NamedTuple):
+    """A part that is made when its pieces are taken."""
+
+    job: Job[object]
+    part: int
+
+    def result(self) -> Made:
+        return Made(self.job.pieces(self.part))
+
+
+class Serial:
+    """Makes parts in this process, one after the other."""
+
+    name, notes, ahead = "this process", (), 1
+
+    @contextmanager
+    def running(self, job: Job[object]) -> Iterator[None]:
+        self.job = job
+        yield
+
+    def submit(self, part: int) -> Later:
+        return Here(self.job, part)
+
+    def ready(self, begun: Collection[Later]) -> Collection[Later]:
+        return begun
+
+    def close(self) -> None:
+        return
+
+
+# ---------------------------------------------------------------- processes of this machine
+
+
+class Pipe(Protocol):
+    """The end of a pipe from which nothing is ever read."""
+
+    def poll(self, timeout: float | None) -> bool: ...
+
+
+class Processes:
+    """Makes parts in processes of this machine. They end when this process ends, for whatever reason."""
+
+    notes = ()
+
+    def __init__(self, jobs: int):
+        self.jobs, self.name, self.ahead = jobs, f"processes of --jobs {jobs}", jobs * AHEAD
+
+    @contextmanager
+    def running(self, job: Job[object]) -> Iterator[None]:
+        from multiprocessing import get_context
+
+        this_maker()  # before the processes begin, so that files that change later are found
+        context = get_context("spawn")
+        hold, held = context.Pipe(duplex=False)
+        self.new_pool = lambda: ProcessPoolExecutor(self.jobs, context, begin, (hold, job, self.name))
+        self.pool = self.new_pool()
+        try:
+            yield
+        finally:
+            self.pool.shutdown(wait=False, cancel_futures=True)
+            held.close()
+
+    def submit(self, part: int) -> Later:
+        """Begin a part, with new processes if one has died."""
+        try:
+            return cast("Later", self.pool.submit(make, part))
+        except BrokenExecutor:
+            self.pool = self.new_pool()
+            return cast("Later", self.pool.submit(make, part))
+
+    def ready(self, begun: Collection[Later]) -> Collection[Later]:
+        return wait(cast("Collection[Future[Made]]", begun), return_when=FIRST_COMPLETED).done
+
+    def close(self) -> None:
+        return
+
+
+JOBS: list[tuple[Job[object], str]] = []  # the job of this process, and who makes its parts
+
+
+def begin(hold: Pipe, job: Job[object], who: str) -> None:
+    """Prepare this process. It ignores Ctrl-C, and ends when its parent ends."""
+    import signal
+    import threading
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=end_with, args=(hold,), daemon=True).start()
+    job.prepare()
+    this_maker()
+    JOBS[:] = [(job, who)]
+
+
+def end_with(hold: Pipe) -> None:
+    """End this process when the other end of a pipe is closed. The system closes it when the parent dies."""
+    hold.poll(None)
+    os._exit(1)
+
+
+def make(part: int) -> Made:
+    """A part of the job of this process."""
+    ((job, who),) = JOBS
+    return made_by(who, job, part)
