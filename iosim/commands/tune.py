@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..counting.given import counts, memories, names_of
+from ..counting.given import counts, memories, names_of, problem
 from ..errors import InputError, suggestion
 from .answer import Output, answer_all, part_of
 from .options import (
@@ -28,7 +28,7 @@ from .options import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..counting.given import Fields
+    from ..core.problem import Attention
     from ..tuning.least import Curve
 
 WAYS = ("traffic", "time")
@@ -75,7 +75,7 @@ def command(
         raise InputError("--by", by, " or ".join(WAYS), suggestion(str(by), WAYS))
     if by == "time":
         check_time({"--M": m, "--M-elements": m_elements, "--least-blocks": least_blocks, "--curve": curve or None})
-        show_fastest(values, hardware, schedules, multiple, output)
+        show_fastest(problem(given), hardware, schedules, multiple, output)
         return
     places = memories(given, m, m_elements, hardware)
     if curve:
@@ -107,24 +107,19 @@ def check_time(others: Mapping[str, object]) -> None:
         raise InputError("--by", f"time with {given[0]}", "--hardware, whose shared memory counts", "leave out one")
 
 
-def show_fastest(
-    values: Fields, hardware: str | None, schedules: tuple[str, ...], multiple: int, output: Output
-) -> None:
+def show_fastest(p: Attention, hardware: str | None, schedules: tuple[str, ...], multiple: int, output: Output) -> None:
     """Write the fastest tiles by the time model on each GPU, with progress on stderr."""
-    from ..core.problem import Attention
-    from ..masks import parse_mask
     from ..progress import under_way
     from ..studies.fastest import Fastest
     from ..studies.fastest_tiles import fastest
 
     if hardware is None:
         raise InputError("--by", "time", "with --hardware h100, h200, or a file of iosim calibrate")
-    problem = Attention(**{**values, "mask": parse_mask(values.get("mask", "dense"))})
     names, parts = names_of(hardware), []
     for name in names:
         with under_way() as tell:
             found = fastest(
-                problem, name, schedules, multiple, lambda share: tell(f"{share:.0%} of the predictions are made")
+                p, name, schedules, multiple, lambda share: tell(f"{share:.0%} of the predictions are made")
             )
         parts.append(part_of({"hardware": name} if len(names) > 1 else {}, Fastest(found), output))
     answer_all(parts, output)

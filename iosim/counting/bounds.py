@@ -138,6 +138,13 @@ def floor_of(p: Attention, M_bytes: int | None, family: str) -> int | None:
     return found.words or None
 
 
+def order_of(p: Attention, M_bytes: int | None, family: str) -> float | None:
+    """The words of the order N^2 d^2 / M; None where it does not hold, as under a mask or for M > Nd."""
+    words = None if M_bytes is None else int(p.on_chip_words(M_bytes))
+    holds = family == "attention" and p.mask is DENSE and words and p.d <= words <= p.N * p.d
+    return order_words(p, words) if words and holds else None
+
+
 def of_dense(table: BoundsOfFamily) -> BoundsOfFamily:
     """A function like `table`, which marks the bounds as not valid under a mask: they are proven for dense attention.
 

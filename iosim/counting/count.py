@@ -294,6 +294,13 @@ def choose_tiling(
     return paper_tiles(problem, M_words) if M_words else None
 
 
+def counted_tiling(result: Result) -> Tiling:
+    """The tiles of a result that has any; Tiling(1, 1) if its schedule chooses none."""
+    if result.Br is None or result.Bc is None:
+        return Tiling(1, 1)
+    return Tiling(result.Br, result.Bc, **result.more_tiles)
+
+
 def run(schedule: Schedule, rule: str, problem: Attention, M_bytes: int | None, multiple: int = 1) -> Result:
     """The count of one schedule with one tile rule."""
     require(schedule, problem)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from math import prod
-from typing import TYPE_CHECKING, NotRequired, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, NamedTuple, NotRequired, TypedDict, TypeVar, cast
 
 import numpy as np
 
@@ -62,6 +62,19 @@ def chunks(plan: Sweep) -> Iterator[pd.DataFrame]:
     return iter(Chunks(plan))
 
 
+class Question(NamedTuple):
+    """The problems of a chunk in arrays, with what is counted of them: the arguments of `frame`."""
+
+    problem: Attention[Size]
+    M_bytes: Whole | None
+    runs: Runs
+    multiple: int
+    names: Sequence[str]
+    """The columns to show."""
+    chips: Labels | None
+    """The names of the presets whose M these are."""
+
+
 class Chunks:
     """The rows of a sweep as numbered DataFrames, of about CHUNK_ROWS rows at most.
 
@@ -107,6 +120,17 @@ class Chunks:
 
     def __getitem__(self, number: int) -> pd.DataFrame:
         """The rows of a chunk."""
+        return frame(*self.question(number))
+
+    def with_problems(self, number: int) -> pd.DataFrame:
+        """The rows of a chunk, and a column `problem` with the `Attention` that each of them counts."""
+        question = self.question(number)
+        rows, problem = frame(*question), question.problem
+        points = len(rows) // len(question.runs)
+        return rows.assign(problem=[problem_at(problem, k, points) for k in range(points) for _ in question.runs])
+
+    def question(self, number: int) -> Question:
+        """The problems of a chunk, with what is counted of them."""
         plan, (outer, at) = self.plan, divmod(number, self.ends[-1])
         outer, kind = divmod(outer, len(plan.types))
         dtype, acc = plan.types[kind]
@@ -119,7 +143,7 @@ class Chunks:
         chips = np.array(plan.hardware)[places["M"]] if plan.hardware else None
         sizes = cast("Sizes", picked)
         problem = Attention(**sizes, dtype=dtype, acc_dtype=acc, mask=plan.masks[place], **plan.options[options])
-        return frame(problem, M_bytes, self.runs[place], plan.multiples[which], self.shown, chips)
+        return Question(problem, M_bytes, self.runs[place], plan.multiples[which], self.shown, chips)
 
     def place_of_chunk(self, at: int) -> tuple[int, int]:
         """(the index of the mask, the first grid point) of a chunk, among the points with the same types and
@@ -243,8 +267,7 @@ def run_by_point(
     """The results of runs with one walk for every grid point."""
     columns: list[list[Result]] = [[] for _ in runs]
     for k in range(length):
-        sizes = {n: int(np.broadcast_to(getattr(problem, n), (length,))[k]) for n in NUMBERS}
-        point = replace(cast("Attention", problem), **cast("ProblemOptions", sizes))
+        point = problem_at(problem, k, length)
         M = None if M_bytes is None else int(M_bytes[k])
         for column, (schedule, rule) in zip(columns, runs, strict=True):
             column.append(run(schedule, rule, point, M, multiple))
@@ -255,6 +278,12 @@ def run_by_point(
         cells["more_tiles"] = np.array([more_sizes(r.more_tiles) for r in column], object)
         out.append({"schedule": schedule.name, "tiling": column[0].tiling, **cells})
     return out
+
+
+def problem_at(problem: Attention[Size], k: int, length: int) -> Attention:
+    """The k-th of `length` problems in arrays."""
+    sizes = {name: int(np.broadcast_to(getattr(problem, name), (length,))[k]) for name in NUMBERS}
+    return replace(cast("Attention", problem), **cast("ProblemOptions", sizes))
 
 
 def run_in_arrays(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, cast
 
 from ..core.problem import Attention
@@ -90,10 +90,10 @@ Job = KernelJob | WaitJob
 
 
 def _sizes(problem: Attention) -> JobSizes:
-    usual = Attention(problem.N, problem.d)
+    usual = {field.name: field.default for field in fields(problem)} | {"dv": problem.d}
     kept = {key: getattr(problem, key) for key in JobSizes.__annotations__}
-    return cast("JobSizes", {key: value for key, value in kept.items()
-                             if key not in JobOptions.__annotations__ or value != getattr(usual, key)})  # fmt: skip
+    unusual = {key: value for key, value in kept.items() if value != usual[key]}
+    return cast("JobSizes", {key: kept[key] for key in kept if key in unusual or key not in JobOptions.__annotations__})
 
 
 def _tiles(t: Tiling) -> list[int]:

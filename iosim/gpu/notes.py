@@ -21,6 +21,10 @@ class JobOptions(TypedDict, total=False):
     kv_scales: str
     top_k: int
     key_block: int
+    choice_rows: int
+    count_init: bool
+    register_bytes: int
+    stages: int
 
 
 class JobSizes(JobOptions, total=False):

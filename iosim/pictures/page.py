@@ -14,8 +14,8 @@ from ..core.problem import DENSE
 from ..core.tiling import Tiling
 from ..core.watchers import Capacity
 from ..counting import report
-from ..counting.bounds import Bound
-from ..counting.count import Report, Result, choose_tiling
+from ..counting.bounds import Bound, floor_of
+from ..counting.count import Report, Result, counted_tiling
 from ..counting.report import count_table, detail_table, header
 from ..errors import IosimError
 from ..grid import ByteCell
@@ -109,7 +109,7 @@ def page(
     `chart` is the traffic against M. `tiles`, `multiple` and `hardware` are the options that the report was counted
     with, `argv` the words of the command line after `iosim`.
     """
-    ran = tilings(found, tiles, multiple)
+    ran = tilings(found)
     p = found.problem
     heading = f"Attention, N = {p.N}, d = {p.d}, M = {size(found.M_bytes or 0)}"
     about = ", ".join(header(found).strip().split("\n"))
@@ -213,15 +213,9 @@ def bounds_html(bounds: list[Bound]) -> str:
     return rows_table([{**row, "source": bound.source} for row, bound in zip(rows, bounds, strict=True)])
 
 
-def tilings(found: Report, tiles: str | None, multiple: int) -> list[tuple[Result, Tiling]]:
+def tilings(found: Report) -> list[tuple[Result, Tiling]]:
     """(result, its tiles) of each result that has tiles that fit or were given."""
-    ran = []
-    for result in found.results:
-        rule = tiles or "" if result.tiling == "given" else result.tiling
-        tiling = choose_tiling(find(result.schedule), rule, found.problem, found.M_bytes, multiple)
-        if tiling is not None and result.total is not None:
-            ran.append((result, tiling))
-    return ran
+    return [(result, counted_tiling(result)) for result in found.results if result.total is not None]
 
 
 def footprint_bars(found: Report, ran: list[tuple[Result, Tiling]]) -> str:
@@ -230,7 +224,7 @@ def footprint_bars(found: Report, ran: list[tuple[Result, Tiling]]) -> str:
     rows = []
     for result, tiling in ran:
         room = Residents()
-        Folded(replace(found.problem, mask=DENSE), room).run(find(result.schedule), tiling)
+        Folded(replace(found.problem.packed, mask=DENSE), room).run(find(result.schedule), tiling)
         tiles = f" {result.Br}x{result.Bc}" if result.Br else ""
         note = f"{format_bytes(int(room.peak_bytes))}" + ("" if result.fits else ": does not fit")
         rows.append((f"{result.schedule} {result.tiling}{tiles}", room.parts, note))
@@ -257,14 +251,15 @@ def tensor_bars(found: Report) -> str:
     if not results:
         return "<p>(nothing fits)</p>"
     least = min(r.total or 0 for r in results.values())
-    floors = [r.total / r.ratio_to_floor for r in results.values() if r.total and r.ratio_to_floor]
+    families = {find(name).family for name in results}
+    floors = [words for family in families if (words := floor_of(found.problem, found.M_bytes, family))]
     rows: list[tuple[str, list[tuple[str, int]], str]] = []
     beyond: list[tuple[str, list[tuple[str, int]], str]] = []
     for r in sorted(results.values(), key=lambda r: r.total or 0):
         parts = [(name, moved["reads"] + moved["writes"]) for name, moved in r.tensors.items()]
         tiles = f" {r.Br}x{r.Bc}" if r.Br else ""
         (rows if (r.total or 0) <= LONGEST_BAR * least else beyond).append((r.schedule + tiles, parts, f"{r.total:,}"))
-    mark = round(min(floors)) if floors else least
+    mark = min(floors, default=least)
     drawn = svg_chart.bars_svg(rows, mark, "floor" if floors else "least here", "Words by tensor", "words")
     return drawn + "".join(f"<p>{escape(name)}: {escape(note)} words</p>" for name, _, note in beyond)
 

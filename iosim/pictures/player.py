@@ -21,13 +21,13 @@ from ..core.folded import Folded
 from ..core.machine import Machine
 from ..core.problem import DENSE, Attention
 from ..core.text_lines import LineTrace, box, lines_now
-from ..core.tiling import Tiling, parse_tiles
-from ..counting.columns import tile_sizes
-from ..counting.count import Report, Result, rules_of
+from ..core.tiling import Tiling
+from ..counting.count import Report, Result, counted_tiling
 from ..counting.sentence import BASELINE, winners
 from ..errors import IosimError
 from ..masks import parse_mask
 from ..schedules import Schedule, find, require
+from ..schedules.registry import narrowed
 from ..tracing.event_file import EventCount, count_events
 from ..units import binary
 from .chart import ink_on, tensor_colours
@@ -89,9 +89,10 @@ class Repeated(EventCount):
 
 @dataclass(frozen=True)
 class Play:
-    """The run of one schedule. `text` has (function, number, source line) of each line to show."""
+    """The run of one schedule on its problem. `text` has (function, number, source line) of each line to show."""
 
     name: str
+    problem: Attention
     tiling: Tiling
     frames: list[Frame]
     text: list[tuple[str, int, str]]
@@ -113,19 +114,23 @@ class Play:
 
 
 def small_case(p: Attention) -> Attention:
-    """One head of a problem of the same shape: its longer sequence has 48 tokens and its longer rows 8 words. A mask
-    keeps its form, and its lengths shrink in proportion."""
+    """The problem for one head of K and V, with fewer tokens and shorter rows: 48 tokens of the longer sequence, and 8
+    words of the longer rows. A mask keeps its form, and its lengths shrink in proportion. All other options stay, but
+    writes before the start are no event, and blocks of chosen keys shrink if there would be only one."""
     by, narrow = max(1.0, max(p.N, p.Nk) / LONGEST), max(1.0, max(p.d, p.dv) / WIDEST)
 
     def small(words: int, scale: float) -> int:
         return max(1, round(words / scale))
 
     sizes = {"N": small(p.N, by), "Nk": small(p.Nk, by), "d": small(p.d, narrow), "dv": small(p.dv, narrow)}
-    plain = Attention(**sizes, dtype=p.dtype, acc_dtype=p.acc_dtype, lse=p.lse, keep_p=p.keep_p)  # type: ignore[arg-type]
+    if 2 * p.key_block > sizes["Nk"]:
+        sizes["key_block"] = small(p.key_block, by)
+    group = min(p.heads // p.kv_heads, max(1, LONGEST // sizes["N"])) if p.gqa == "pack" else 1
+    dense = narrowed(p, **sizes, batch=1, heads=group, kv_heads=1, count_init=False, mask=DENSE)
     try:
-        return replace(plain, mask=small_mask(p.mask, by))
+        return replace(dense, mask=small_mask(p.mask, by))
     except IosimError:  # a mask from a file, or one whose lengths no longer add up
-        return plain
+        return dense
 
 
 def small_mask(mask: Mask, by: float) -> Mask:
@@ -137,12 +142,11 @@ def small_mask(mask: Mask, by: float) -> Mask:
 
 def play(schedule: Schedule, p: Attention, tiling: Tiling) -> Play:
     """The run of a schedule. Raises IosimError for a problem that it does not accept."""
-    p = schedule.about(p)
     require(schedule, p)
     played = Played()
-    Machine(p, played).run(schedule, tiling)
+    Machine(p.packed, played).run(schedule, tiling)
     text = [(line.function, line.number, source) for line, source in box(played.lines)]
-    return Play(schedule.name, tiling, played.frames, text)
+    return Play(schedule.name, p.packed, tiling, played.frames, text)
 
 
 def plays(found: Report) -> tuple[Attention, list[Play]]:
@@ -169,10 +173,10 @@ def winner(found: Report) -> str | None:
 
 def short_play(schedule: Schedule, p: Attention) -> Play | None:
     """The run of a schedule with tiles of TILE rows; None if it is too long or if the schedule refuses the problem."""
-    rule = rules_of(schedule, f"{TILE}x{TILE}", p)[-1] if "ideal" not in schedule.rules else "ideal"
-    tiling = Tiling(1, 1) if rule == "ideal" else Tiling(min(TILE, p.N), min(TILE, p.Nk))
+    p = schedule.about(p)
+    tiling = Tiling(1, 1) if "ideal" in schedule.rules else Tiling(min(TILE, p.packed.N), min(TILE, p.Nk))
     with suppress(IosimError):
-        if count_events(schedule, schedule.about(p), tiling).total <= MOST_EVENTS:
+        if count_events(schedule, p.packed, tiling).total <= MOST_EVENTS:
             return play(schedule, p, tiling)
     return None
 
@@ -195,14 +199,14 @@ def small_memory(found: Report, runs: Sequence[Play]) -> int:
     return max(1, int(peak / max(1.0, over)))
 
 
-def data_of(found: Report, p: Attention, runs: Sequence[Play]) -> dict[str, object]:
+def data_of(found: Report, runs: Sequence[Play]) -> dict[str, object]:
     """The data of player.js, as values of JSON."""
     names = dict.fromkeys(name for run in runs for name in (*run.moved(), *(n for f in run.frames for n in f.inside)))
     colours = tensor_colours([*names])
     return {
         "M": small_memory(found, runs),
         "colours": {name: [colour, ink_on(colour)] for name, colour in colours.items()},
-        "runs": [run_data(run, p, real_times(found, run)) for run in runs],
+        "runs": [run_data(run, real_times(found, run)) for run in runs],
     }
 
 
@@ -214,10 +218,8 @@ def real_times(found: Report, run: Play) -> Mapping[tuple[tuple[str, int], ...],
     results = fitting(found, run.name)
     schedule, watcher, instances = find(run.name), Repeated(), found.problem.packed.instances
     if results:
-        tiles = tile_sizes(results[-1]).strip() or "1x1"
         with suppress(IosimError):
-            tiling = parse_tiles(tiles, more=schedule.more_tiles)
-            Folded(schedule.about(found.problem.packed), watcher).run(schedule, tiling)
+            Folded(found.problem.packed, watcher).run(schedule, counted_tiling(results[-1]))
     return {lines: instances * times for lines, times in watcher.times.items()}
 
 
@@ -226,7 +228,7 @@ def fitting(found: Report, name: str) -> list[Result]:
     return [r for r in found.results if r.schedule == name and r.total and r.fits is not False]
 
 
-def run_data(run: Play, p: Attention, times: Mapping[tuple[tuple[str, int], ...], int]) -> dict[str, object]:
+def run_data(run: Play, times: Mapping[tuple[tuple[str, int], ...], int]) -> dict[str, object]:
     """A run for JSON. An event is [kind, name, row, rows, column, columns, words, blocks in SRAM, lines, times].
 
     `times` says how often its line does this in the real run; 0 where nothing moves, or if it is not known.
@@ -243,15 +245,16 @@ def run_data(run: Play, p: Attention, times: Mapping[tuple[tuple[str, int], ...]
     return {
         "name": run.name,
         "tiles": f"{run.tiling.rows_q}x{run.tiling.rows_k}",
-        "tensors": {name: shape_of(name, run, p) for name in stored},
+        "tensors": {name: shape_of(name, run) for name in stored},
         "events": events,
         "text": [source for _, _, source in run.text],
         "peak": run.peak_words,
     }
 
 
-def shape_of(name: str, run: Play, p: Attention) -> list[int]:
+def shape_of(name: str, run: Play) -> list[int]:
     """[rows, columns, rows of a tile, columns of a tile] of a tensor in HBM."""
+    p = run.problem
     touched = [frame.event for frame in run.frames if frame.event["name"] == name and frame.event["words"]]
     if not touched:
         rows, columns = (p.Nk if name in "KV" else p.N), (p.Nk if name in "SP" else p.d)
@@ -265,7 +268,7 @@ def shape_of(name: str, run: Play, p: Attention) -> list[int]:
 def player_html(found: Report) -> str:
     """The section of the player as HTML; empty if no schedule of the report has a run that can be watched."""
     p, runs = plays(found)
-    return section_of(about(found, p, runs), data_of(found, p, runs)) if runs else ""
+    return section_of(about(found, p, runs), data_of(found, runs)) if runs else ""
 
 
 def section_of(words: str, data: Mapping[str, object]) -> str:
@@ -281,14 +284,15 @@ def section_of(words: str, data: Mapping[str, object]) -> str:
 
 def about(found: Report, p: Attention, runs: Sequence[Play]) -> str:
     """The sentences on how the small case differs from the question, and on the words that both move."""
-    lost = " The mask cannot be made smaller, so the example is dense." * (p.mask is DENSE is not found.problem.mask)
+    less = " The mask cannot be made smaller, so the example is dense." * (p.mask is DENSE is not found.problem.mask)
+    less += " The writes that --count-init counts come before these runs." * found.problem.count_init
     many = " All schedules move words at the same speed, so the one that moves fewest is done first." * (len(runs) > 1)
     tiled = any(run.name == USUAL[0] and fitting(found, run.name) for run in runs) and any(
         r.schedule == BASELINE and r.fits is False for r in found.results
     )
     instead = f" {USUAL[0]} is {BASELINE} attention in tiles that fit; {BASELINE} itself needs more SRAM." * tiled
     return (
-        f"{compared(found, p, small_memory(found, runs))}{lost} Each event is one of the schedule's own run.{many}"
+        f"{compared(found, p, small_memory(found, runs))}{less} Each event is one of the schedule's own run.{many}"
         f"{shown_winner(found, runs)}{''.join(scaled(found, run) for run in runs)}{instead} Dashed tiles are never in "
         "HBM."
     )
@@ -299,7 +303,8 @@ def compared(found: Report, p: Attention, M: int) -> str:
     real, M_words = found.problem, found.M_words or 0
     several = real.batch * real.heads > 1
     less = M_words > M and p.N * p.Nk * p.d < real.N * real.Nk * real.d
-    of_example = sizes(p, "one head" if several else "")
+    heads = f"{p.heads} query heads that share K and V" if p.heads > 1 else "one head"
+    of_example = sizes(p, heads if several else "")
     of_question = sizes(real, f"batch {real.batch} x heads {real.heads}" if several else "")
     return (
         f"The example {'is smaller than' if less else 'differs from'} the question. It has {of_example} and M = {M:,} "
@@ -309,8 +314,9 @@ def compared(found: Report, p: Attention, M: int) -> str:
 
 def sizes(p: Attention, heads: str) -> str:
     """The sizes of a problem, its heads and its mask as text."""
-    parts = [heads] * bool(heads) + [f"N = {p.N}", f"Nk = {p.Nk}", f"d = {p.d}"]
-    return ", ".join(parts + [f"mask {p.mask}"] * (p.mask is not DENSE))
+    values = [f"dv = {p.dv}"] * (p.dv != p.d)
+    parts = [heads] * bool(heads) + [f"N = {p.N}", f"Nk = {p.Nk}", f"d = {p.d}", *values]
+    return ", ".join(parts + [f"mask {p.mask}"] * (p.mask is not DENSE)) + p.cache_text
 
 
 def shown_winner(found: Report, runs: Sequence[Play]) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import ceil, floor, log2
 from typing import TYPE_CHECKING, cast
 
+from ..counting.bounds import floor_of, order_of
 from ..counting.columns import OPTIONS
 from ..counting.sweep_axes import option_name
 from ..errors import InputError, suggestion
@@ -16,6 +17,10 @@ from .chart import AXIS_TITLES, Chart, ChartLine, Sheet, size
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from ..core.problem import Attention
+
+    Words = Callable[[Attention, int | None, str], float | None]  # of a bound: (problem, M in bytes, family)
 
 SPLITS = (  # columns that may split lines further, in this order
     "tiling", "schedule", "policy", "dtype", "acc_dtype", "mask", "d", "dv", "N", "Nk", "heads", "kv_heads", "batch",
@@ -79,14 +84,20 @@ def known_rows(rows: pd.DataFrame, x: str, y: str, by: tuple[str, ...]) -> tuple
     known = rows.dropna(subset=[x, y])
     if known.empty:
         raise InputError("rows", "none", f"rows with {x} and {y}")
-    names = list(by)
-    for column in (c for c in SPLITS if c in rows.columns and c not in (x, y, *by)):
-        several = known.groupby([x, *names], dropna=False)[column].nunique()  # one where it follows, as Nk from N
-        if several.max() > 1:
-            names.append(column)
+    names = [*by, *splitting(known, x, by, [c for c in SPLITS if c not in (x, y, *by)])]
     if known.duplicated([x, *names]).any():
         raise InputError("--by", ",".join(names), f"columns that leave one {y} for each {x}")
     return known, names
+
+
+def splitting(rows: pd.DataFrame, x: str, by: Sequence[str], columns: Sequence[str]) -> list[str]:
+    """Those of the columns in which rows of the same x and `by` differ."""
+    names: list[str] = []
+    for column in (c for c in columns if c in rows.columns):
+        several = rows.groupby([x, *by, *names], dropna=False)[column].nunique()  # one where it follows, as Nk from N
+        if several.max() > 1:
+            names.append(column)
+    return names
 
 
 def from_rows(
@@ -168,7 +179,7 @@ def traffic_chart(
     `values` are axes and options of a sweep, by name. Without an axis, M goes over `octaves`, which reach
     beyond the M `around` on both sides.
     """
-    from ..counting.sweep import chunks
+    from ..counting.sweep import Chunks
     from ..counting.sweep_axes import build
     from ..schedules import find
 
@@ -191,7 +202,8 @@ def traffic_chart(
         raise
     import pandas as pd
 
-    rows = pd.concat(list(chunks(plan)), ignore_index=True)
+    made = Chunks(plan)
+    rows = pd.concat([made.with_problems(number) for number in range(len(made))], ignore_index=True)
     x = "N" if many == ["N"] else "M_bytes"
     lines = from_rows(rows, x, "total", ("schedule",), asked=True).lines
     families = {find(name).family for name in rows["schedule"].unique()}
@@ -215,14 +227,10 @@ def sweep_options(values: Mapping[str, object]) -> dict[str, object]:
 
 def title_of(rows: pd.DataFrame, x: str) -> str:
     """The title of a chart of traffic: what all its points have in common."""
-    import pandas as pd
-
+    shown = [name for name in ("N", "d", "dtype", "M_bytes", "mask") if name != x and rows[name].nunique() == 1]
     row = rows.iloc[0]
-    about = [f"N = {row['N']}"] * (x != "N") + [f"d = {row['d']}", str(row["dtype"])]
-    if x == "N" and pd.notna(row["M_bytes"]):
-        about.append(f"M = {size(int(row['M_bytes']))}")
-    mask = [] if row["mask"] == "dense" else [f"mask {row['mask']}"]
-    return "Words moved between HBM and SRAM: " + ", ".join([*about, *mask])
+    about = [f"mask {row[name]}" if name == "mask" else value_text(name, row[name]) for name in shown]
+    return "Words moved between HBM and SRAM: " + ", ".join(text for text in about if text != "mask dense")
 
 
 def octaves(values: Mapping[str, object], around: int | None = None) -> list[int]:
@@ -245,34 +253,30 @@ FLOOR, ORDER = "floor", "N²d²/M (order only)"
 
 
 def proven_lines(rows: pd.DataFrame, x: str, family: str) -> list[ChartLine]:
-    """The line of the floor, and that of the order of Theorem 2 over the x where it holds (d <= M <= Nd)."""
-    found = list(proven_points(rows, x, family))
-    floor = [(place, float(words)) for place, words, _ in found if words]
-    order = [(place, words) for place, _, words in found if words is not None]
-    lines = ((FLOOR, floor, "floor"), (ORDER, order, "order"))
-    return [ChartLine(label, [place for place, _ in points], [words for _, words in points], [True] * len(points), kind)
-            for label, points, kind in lines if points]  # fmt: skip
+    """The line of the floor of each problem that the rows differ in. A single problem has the line of the order of
+    Theorem 2 as well, over the x where it holds (d <= M <= Nd)."""
+    apart = splitting(rows, x, (), [name for name in SPLITS if name not in (x, *ONE_CHART)])
+    if not apart:
+        return [*proven_line(FLOOR, rows, x, floor_of, family), *proven_line(ORDER, rows, x, order_of, family)]
+    found = []
+    for _, group in rows.groupby(apart, sort=False):
+        values = [value_text(name, group.iloc[0][name]) for name in apart]
+        found += proven_line(", ".join([FLOOR, *values]), group, x, floor_of, family)
+    return found
 
 
-def proven_points(rows: pd.DataFrame, x: str, family: str) -> Iterator[tuple[float, int | None, float | None]]:
-    """(x, words of the floor, words of the order), for each x in ascending order. A number is None if it is unknown.
-    The order is also None where it does not hold."""
+def proven_line(label: str, rows: pd.DataFrame, x: str, words_of: Words, family: str) -> list[ChartLine]:
+    """The line of the words of a bound against x, where it is known; nothing if it never is. `rows` have one problem at
+    each x."""
     import pandas as pd
 
-    from ..core.problem import Attention
-    from ..counting.bounds import floor_of, order_words
-    from ..masks import parse_mask
-
-    mask = parse_mask(str(rows["mask"].iloc[0]))
+    known: dict[float, float] = {}
     for row in rows.drop_duplicates(x).sort_values(x).to_dict("records"):
-        N, d, Nk, batch, heads, kv_heads = (int(row[name]) for name in ("N", "d", "Nk", "batch", "heads", "kv_heads"))
-        dv = int(row["dv"]) if pd.notna(row.get("dv")) else d
-        types = {name: str(row[name]) for name in ("dtype", "acc_dtype")}
-        p = Attention(N, d, Nk, dv, batch, heads, kv_heads, types["dtype"], types["acc_dtype"], mask)
-        M = int(row["M_words"]) if pd.notna(row["M_words"]) else None
-        holds = family == "attention" and str(mask) == "dense" and M and p.d <= M <= p.N * p.d
-        least = floor_of(p, int(row["M_bytes"]) if pd.notna(row["M_bytes"]) else None, family)
-        yield float(row[x]), least, order_words(p, M) if holds and M else None
+        M_bytes = int(row["M_bytes"]) if pd.notna(row["M_bytes"]) else None
+        words = words_of(row["problem"], M_bytes, family)
+        known |= {float(row[x]): float(words)} if words else {}
+    kind = "order" if words_of is order_of else "floor"
+    return [ChartLine(label, [*known], [*known.values()], [True] * len(known), kind)] if known else []
 
 
 def read_rows(file: str) -> pd.DataFrame:

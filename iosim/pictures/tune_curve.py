@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..counting.bounds import floor_of, order_words
+from ..counting.bounds import floor_of, order_of
 from ..errors import InputError
 from ..tuning.curve import step_at
 from .chart import INKED, Chart, ChartLine, ChartPoint, Sheet
@@ -65,7 +65,7 @@ def curve_sheet(found: Curve, option: str = "--picture", given: str = "gap", pub
     if not all(floors):
         return Sheet(title, [Chart("", "M_bytes", "total", [*chosen, least], points=points)])
     floor = ChartLine(FLOOR, [*map(float, M)], [*map(float, floors)], [True] * len(M), "floor")
-    lines = [*chosen, *order_line(p, M, str(p.mask) == "dense" and family == "attention"), floor, least]
+    lines = [*chosen, *order_line(p, M, family), floor, least]
     words = Chart("", "M_bytes", "total", lines, points=points, shaded=(LEAST, FLOOR))
     ratios = [over(line, floor) for line in (*chosen, floor, least)]
     frame = {"x": words.limits("x"), "y": (1.0, HIGHEST)}
@@ -107,11 +107,10 @@ def alike(one: Sequence[CurveStep], other: Sequence[CurveStep], M: Sequence[int]
     return len(near) >= MOST_OF * len(pairs)
 
 
-def order_line(p: Attention, M: Sequence[int], holds: bool) -> list[ChartLine]:
+def order_line(p: Attention, M: Sequence[int], family: str) -> list[ChartLine]:
     """The line of N^2 d^2 / M over the M where it holds."""
-    inside = [place for place in M if p.d <= place // p.word_bytes <= p.N * p.d] if holds else []
-    words = [order_words(p, place // p.word_bytes) for place in inside]
-    return [ChartLine(ORDER, [*map(float, inside)], words, [True] * len(words), "order")] if inside else []
+    words = {place: words for place in M if (words := order_of(p, place, family))}
+    return [ChartLine(ORDER, [*map(float, words)], [*words.values()], [True] * len(words), "order")] if words else []
 
 
 def over(line: ChartLine, floor: ChartLine) -> ChartLine:
