@@ -29,7 +29,7 @@ _WHERE = {
     "plot": "pictures.picture",
     "floor": "counting.floors",
     "explain": "kernels.explain",
-    "tensor": "kernels.arguments",
+    "tensor": "kernels.read.arguments",
     "Report": "counting.count",
     "Result": "counting.count",
     "Explained": "kernels.explain",
@@ -80,9 +80,9 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from .counting.floors import floor as floor
     from .errors import InputError as InputError
     from .errors import IosimError as IosimError
-    from .kernels.arguments import tensor as tensor
     from .kernels.explain import Explained as Explained
     from .kernels.explain import explain as explain
+    from .kernels.read.arguments import tensor as tensor
     from .masks.picture import mask as mask
     from .notebook import Table as Table
     from .pictures.picture import Picture as Picture

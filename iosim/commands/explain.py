@@ -23,10 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..core.problem import Attention
-    from ..kernels.explain import Explained
-    from ..kernels.launch import Question
-    from ..kernels.launch_file import LaunchTexts
-    from ..kernels.log import Log
+    from ..kernels.explain import Explained, Question
+    from ..kernels.read.launch_texts import LaunchTexts
+    from ..kernels.walk.log import Log
     from ..tracing.event_file import Emit
 
 
@@ -69,10 +68,10 @@ def command(
     --const BN=64 --warps 8 --as attention --heads 8 --d 64
     """
     from ..grid import Grid
-    from ..kernels.launch import Question
-    from ..kernels.launch_file import LaunchTexts
-    from ..kernels.log import Log
-    from ..kernels.ranking import ranking
+    from ..kernels.explain import Question
+    from ..kernels.launches import ranking
+    from ..kernels.read.launch_texts import LaunchTexts
+    from ..kernels.walk.log import Log
     from ..progress import under_way
 
     problem, roles = meaning(computes, given)
@@ -95,8 +94,8 @@ def explained(
     script: str | None, own: LaunchTexts, question: Question, tell: Callable[[str], None]
 ) -> tuple[int, list[Explained], list[str]]:
     """(the number of launches in FILE, the answers, messages about what has no answer). A script counts as none."""
-    from ..kernels.launch import launch_answers, script_answers
-    from ..kernels.launch_file import launches_of_file
+    from ..kernels.launches import launch_answers, script_answers
+    from ..kernels.read.launch_texts import launches_of_file
 
     if script is not None:
         if own.file or own.grid is not None or own.arg or own.const:
@@ -142,7 +141,7 @@ def trace_format(path: str | None, script: str | None, tune: bool) -> str:
 
 def write_trace(log: Log, path: str | None, kind: str) -> None:
     """Write the events of a launch to a file."""
-    from ..kernels.log import COLUMNS
+    from ..kernels.walk.log import COLUMNS
     from ..tracing.event_file import write_events
 
     def put(emit: Emit) -> int:

@@ -15,22 +15,23 @@ from ..core.problem import Attention
 from ..errors import InputError
 from ..hardware import SECTOR_BYTES, Hardware, load
 from ..notebook import Answer
-from .arguments import Value, read_grid
-from .code import DOTS
 from .notes import outside, split_loads
-from .places import Fault, place
+from .read.arguments import read_grid
+from .read.compile import Compilation, Resources
+from .read.kernel import Configuration, Kernel, KernelLaunch
+from .walk.code import DOTS, Code
+from .walk.launch import Value
+from .walk.places import Fault, place
 
 if TYPE_CHECKING:
     from ..counting.floors import Floor
     from ..grid import Pieces
     from ..predict.launch_time import Time
     from ..tables import Row, Rows
-    from .code import Code
-    from .compile import Compilation, Configuration, Kernel, Resources
-    from .log import Log
     from .nearest import Nearest
-    from .requests import Requests
-    from .work import Works
+    from .walk.log import Log
+    from .walk.requests import Requests
+    from .walk.work import Works
 
 WAYS = ("reads", "writes", "atomics")
 PRESETS = {"sm_90": "h100", "sm_90a": "h100", "sm_80": "a100-80gb", "sm_89": "l4"}
@@ -326,61 +327,65 @@ def explain(
     which arguments are Q, K, V, O if their names do not. Without `resources` the kernel is not compiled to a binary.
     Raises InputError, with the line that causes it, if something cannot be known before the kernel runs.
     """
-    from .compile import Kernel
-
     found = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
-    (chosen,) = choices(found, arguments)[:1]
-    if len(choices(found, arguments)) > 1:
-        raise InputError(f"kernel {found.name}", f"{len(found.configurations)} configurations of @triton.autotune",
-                         "one", "give its constants, or ask for all of them (--tune)")  # fmt: skip
-    return explained(found, chosen, grid, arguments, num_warps, num_stages, target, hardware, problem, roles, resources)
+    chosen, *others = found.choices(arguments)
+    if others:
+        configurations = f"{len(found.configurations)} configurations of @triton.autotune"
+        hint = "give its constants, or ask for all of them (--tune)"
+        raise InputError(f"kernel {found.name}", configurations, "one", hint)
+    question = Question(target, hardware, problem, roles or {}, resources)
+    return explained(KernelLaunch(found, grid, arguments, num_warps, num_stages), chosen, question)
 
 
-def choices(kernel: Kernel, given: Mapping[str, Value]) -> list[Configuration]:
-    """The configurations that agree with the given constants. A kernel without configurations has one, without
-    constants."""
-    from .compile import Configuration
+@dataclass(frozen=True)
+class Question:
+    """The options of a question about launches: the GPU, the problem to compare with, and the parts of the answer."""
 
-    left = [c for c in kernel.configurations if all(given.get(k, v) == v for k, v in c.constants.items())]
-    whole = {name for c in kernel.configurations for name in c.constants} <= set(given)
-    return (left[:1] if whole else left) or [Configuration()]
+    target: str = "sm_90"
+    hardware: str | None = None
+    problem: Attention | None = None
+    roles: Mapping[str, str] = field(default_factory=dict)
+    resources: bool = True
+    tune: bool = False
+    log: Log | None = None
+    """The log that receives the requests of the only launch."""
 
 
-def explained(
-    kernel: Kernel, chosen: Configuration, grid: Grid, given: Mapping[str, Value], num_warps: int | None,
-    num_stages: int | None, target: str, hardware: str | None, problem: Attention | None,
-    roles: Mapping[str, str] | None, resources: bool, log: Log | None = None,
-) -> Explained:  # fmt: skip
+def explained(asked: KernelLaunch, chosen: Configuration, question: Question) -> Explained:
     """The answer for one configuration."""
     import triton
 
-    from .compile import Compilation
-    from .walk import Launch, walk
+    from .walk.walk import walk
 
-    values = kernel.completed(given, chosen)
-    warps = num_warps or whole_number(values.get("num_warps")) or chosen.num_warps or WARPS
-    stages = num_stages or whole_number(values.get("num_stages")) or chosen.num_stages or STAGES
+    kernel, target = asked.kernel, question.target
+    values = kernel.completed(asked.arguments, chosen)
+    warps = asked.num_warps or whole_number(values.get("num_warps")) or chosen.num_warps or WARPS
+    stages = asked.num_stages or whole_number(values.get("num_stages")) or chosen.num_stages or STAGES
     if warps not in WARPS_ALLOWED:
         raise InputError("num_warps (--warps)", warps, ", ".join(map(str, WARPS_ALLOWED)))
     made = Compilation(kernel, values, target, warps, stages)
-    size = read_grid(grid_of(grid, made.bound) if callable(grid) else grid)
-    data = {name: t.data for name, t in made.tensors.items() if t.data is not None}
-    launch = Launch(size, made.scalars, data)
-    if log is not None:
-        log.tensors = made.tensors
-    moved = walk(made.code, launch, log=log)
+    launch = made.launch(read_grid(grid_of(asked.grid, made.bound) if callable(asked.grid) else asked.grid))
+    moved = walk(made.code, launch, log=question.log)
     ways = {name: ways_of(made, name, moved.requests) for name in made.tensors}
-    limits = preset(target, hardware)
     answer = Explained(
-        kernel.name, size, target, str(triton.__version__), warps, stages,
-        {name: made.bound[name] for name in kernel.constants}, ways, moved.works.flops,
-        made.resources if resources else None, limits,
+        kernel.name,
+        launch.grid,
+        target,
+        str(triton.__version__),
+        warps,
+        stages,
+        {name: made.bound[name] for name in kernel.constants},
+        ways,
+        moved.works.flops,
+        made.resources if question.resources else None,
+        preset(target, question.hardware),
         warnings=outside(made.tensors, ways, lambda: walk(made.code, launch, by_line=True)),
-    )  # fmt: skip
+    )
     if answer.resources is not None:
         answer.warnings.extend(split_loads(answer.resources.load_widths, made.scalars))
-    answer = replace(answer, time=predicted(answer, made.code, moved.works, hardware or PRESETS.get(target)))
-    return answer if problem is None else beside(answer, made.code, problem, roles or {})
+    hardware = question.hardware or PRESETS.get(target)
+    answer = replace(answer, time=predicted(answer, made.code, moved.works, hardware))
+    return answer if question.problem is None else beside(answer, made.code, question.problem, question.roles)
 
 
 def grid_of(grid: Callable[[Mapping[str, Value]], Value], arguments: Mapping[str, Value]) -> Value:

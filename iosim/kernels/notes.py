@@ -10,22 +10,18 @@ Elsewhere each word is a load of its own, and no load can run ahead.
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from .places import Fault
+from .walk.places import Fault
 
 if TYPE_CHECKING:
-    from .arguments import Tensor
     from .explain import Way
-    from .requests import Requests
-    from .walk import Moved
+    from .walk.launch import Tensor
+    from .walk.requests import Requests
+    from .walk.walk import Moved
 
 HINT = "the shape is wrong, or the grid, a stride or a mask is"
-LOAD = re.compile(r"\bld\.global(?:\.[a-zA-Z][\w:]*)*?(?:\.v(\d))?\.[bsuf](\d+)\s")
-COPY = re.compile(r"\bcp\.async\.c[ag]\.shared\.global[^;]*?,\s*(0x[0-9a-f]+|\d+)\s*[,;]")
 SPECIALISED = 16  # Triton's specialisation asks for multiples of this
 NARROW_BYTES = 4  # loads of fewer bytes are of single words; an asynchronous copy cannot be one of them
 FEW = 8  # load instructions: with fewer, a thread may just have one word each
@@ -69,12 +65,6 @@ def reaches_over(requests: Requests, size: int) -> bool:
     """Whether some byte lies before the start or after the end of a tensor of this size."""
     first, end = requests.covered()
     return bool(len(first)) and bool(first[0] < 0 or end[-1] > size)
-
-
-def load_widths(ptx: str) -> dict[int, int]:
-    """{bytes that a thread loads at a time: load instructions} of a kernel's PTX, asynchronous copies included."""
-    widths = [int(parts or 1) * int(bits) // 8 for parts, bits in LOAD.findall(ptx)]
-    return dict(Counter([*widths, *(int(size, 0) for size in COPY.findall(ptx))]))
 
 
 def split_loads(widths: Mapping[int, int], scalars: Mapping[str, int]) -> list[str]:

@@ -20,8 +20,8 @@ from ..predict.last_wave import last_end
 from ..predict.launch_time import SUBPARTITIONS, Rates, Time, cycle_seconds
 
 if TYPE_CHECKING:
-    from .compile import Resources
-    from .work import Work, Works
+    from .read.compile import Resources
+    from .walk.work import Work, Works
 
 
 def time_of(

@@ -46,7 +46,7 @@ SECTIONS = {
         "studies/numeric_check.py": ["Checks"], "tracing/events.py": ["Events"], "pictures/picture.py": ["Picture"],
     },
     "Floors": {"counting/floors.py": ["floor", "Floor"]},
-    "Kernels": {"kernels/explain.py": ["explain", "Explained", "Way"], "kernels/arguments.py": ["tensor"]},
+    "Kernels": {"kernels/explain.py": ["explain", "Explained", "Way"], "kernels/read/arguments.py": ["tensor"]},
     "The problem and its tiles": {"core/problem.py": ["Attention", "Tensor"], "core/tiling.py": ["Tiling"]},
     "Schedules": {"schedules/registry.py": ["Schedule", "SCHEDULES", "register"]},
     "Machines": {

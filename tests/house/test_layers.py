@@ -37,6 +37,8 @@ PACKAGES = {
     "sweeps": COUNTED | {"tuning", "tracing", "studies"},
     "pictures": COUNTED | {"tuning", "tracing", "studies"},
 }
+# Folders inside a package, in the same way. The files of the package itself may import all of its folders.
+FOLDERS = {"kernels": {"pretend": set(), "walk": set(), "read": {"pretend", "walk"}}}
 ALL = "commands"  # the command line may import every package
 WITHOUT_ROOT = ("steps", "oracles")  # they stand alone
 OF_THE_ROOT = {"__main__.py": {"commands.cli"}, "softmax.py": {"steps.softmax"}}  # the start, and the place in 0.1
@@ -117,6 +119,16 @@ def test_a_file_imports_what_its_room_may(name):
             assert package_of(module) in allowed, f"{name} imports {module}"
         else:
             assert package not in WITHOUT_ROOT, f"{name} imports {module}"
+
+
+@pytest.mark.parametrize("package", FOLDERS)
+def test_folders_of_a_package_import_one_way(package):
+    folders = FOLDERS[package]
+    for name in (name for name in FILES if package_of(name) == package):
+        folder = Path(name).parts[1]
+        for module in (m.split(".") for m in own(name) if package_of(m) == package):
+            if folder in folders:
+                assert module[1:] and module[1] in folders[folder] | {folder}, f"{name} imports {'.'.join(module)}"
 
 
 def test_rooms_import_one_way():

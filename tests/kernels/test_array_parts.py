@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iosim.hardware import SECTOR_BYTES
-from iosim.kernels.code import Operation, Type
-from iosim.kernels.numbers import Mask, Number, chosen, wrapped
-from iosim.kernels.operations import RULES, decided, divided, remainder
-from iosim.kernels.requests import Requests
+from iosim.kernels.walk.code import Operation, Type
+from iosim.kernels.walk.numbers import Mask, Number, chosen, wrapped
+from iosim.kernels.walk.operations import RULES, decided, divided, remainder
+from iosim.kernels.walk.requests import Requests
 
 PROGRAMS, ROWS, COLUMNS = 3, 4, 2
 

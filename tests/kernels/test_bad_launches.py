@@ -144,9 +144,9 @@ def test_a_tile_over_the_edge_is_a_note(iosim):
 
 def test_parts_of_tensors_may_reach_over(iosim, tmp_path):
     """A script can give a kernel the start of a tensor by a part of it, so this is only told."""
-    from iosim.kernels.arguments import Tensor
-    from iosim.kernels.compile import kernel_of
     from iosim.kernels.explain import explain
+    from iosim.kernels.read.user_code import kernel_of
+    from iosim.kernels.walk.launch import Tensor
 
     values = {name: Tensor("fp32", (10,), None, (1,)) for name in "XYZ"}
     answer = explain(kernel_of(str(FILE), "add"), 2, **values, n=100, BLOCK=64, resources=False)
@@ -156,7 +156,7 @@ def test_parts_of_tensors_may_reach_over(iosim, tmp_path):
 @pytest.mark.parametrize("shape", [(0,), (4, -1), (2.5,)])
 def test_sizes_of_a_tensor_in_python(shape):
     from iosim.errors import InputError
-    from iosim.kernels.arguments import tensor
+    from iosim.kernels.read.arguments import tensor
 
     with pytest.raises(InputError, match="sizes that are whole numbers from 1"):
         tensor("fp16", shape)

@@ -26,8 +26,9 @@ def found(tmp_path, monkeypatch):
     import interpreted_drawn
 
     import iosim
-    from iosim.kernels.compile import Configuration, kernel_of
-    from iosim.kernels.explain import explained
+    from iosim.kernels.explain import Question, explained
+    from iosim.kernels.read.kernel import Configuration, KernelLaunch
+    from iosim.kernels.read.user_code import kernel_of
 
     file = tmp_path / "sums.py"
     file.write_text(KERNEL)
@@ -36,7 +37,8 @@ def found(tmp_path, monkeypatch):
 
     def rows(change=lambda answer: answer):
         def said():
-            return change(explained(kernel, Configuration(), (4,), values, 4, 3, "sm_90", None, None, None, False))
+            launch = KernelLaunch(kernel, (4,), values, 4, 3)
+            return change(explained(launch, Configuration(), Question(resources=False)))
 
         asked = interpreted_drawn.Asked(str(file), "sums", (4, 1, 1), values, kernel.constants)
         small = interpreted_drawn.Small(asked, kernel, prod(asked.grid), said)

@@ -17,10 +17,11 @@ def {name}(X, BLOCK: tl.constexpr):
 
 
 def functions(path, text):
-    from iosim.kernels import load
+    from iosim.kernels.read.user_code import functions_of_file
 
     path.write_text(text)
-    return list(load.functions_of_file(str(path))), list(load.FAILED)
+    found, failed = functions_of_file(str(path))
+    return list(found), failed
 
 
 def test_statements_that_fail_are_left_out(tmp_path):
@@ -69,7 +70,7 @@ def test_installed_packages_get_no_stand_ins(tmp_path, monkeypatch):
 
 
 def test_text_that_is_not_read_in_its_order_is_told():
-    from iosim.kernels.attributes import Attributes
+    from iosim.kernels.read.ttir import Attributes
 
     lines = "  %c-7_i32 = arith.constant -7 : i32\n  %0 = tt.get_program_id x : i32\n"
     found = Attributes(lines)

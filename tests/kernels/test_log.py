@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from paths import TESTS
 
-from iosim.kernels.log import COLUMNS, MOST_EVENTS, Log, rectangles
+from iosim.kernels.walk.log import COLUMNS, MOST_EVENTS, Log, rectangles
 
 needs_triton = pytest.mark.needs("triton")
 FILE = TESTS / "helpers" / "triton_kernels.py"
@@ -102,15 +102,15 @@ def test_words_of_a_trace_are_those_of_the_answer(name):
     import test_triton
     from triton_launches import LAUNCHES
 
-    from iosim.kernels.compile import Compilation, kernel_of
-    from iosim.kernels.walk import Launch, walk
+    from iosim.kernels.read.compile import Compilation
+    from iosim.kernels.read.user_code import kernel_of
+    from iosim.kernels.walk.walk import walk
 
     kernel, grid, arguments = LAUNCHES[name]
     values = {key: test_triton.value_of(given) for key, given in arguments.items()}
     made = Compilation(kernel_of(str(FILE), kernel), values, "sm_90", 4, 3)
-    log = Log(tensors=made.tensors)
-    data = {key: t.data for key, t in made.tensors.items() if t.data is not None}
-    moved = walk(made.code, Launch((*grid, 1, 1)[:3], made.scalars, data), log=log)
+    log = Log()
+    moved = walk(made.code, made.launch((*grid, 1, 1)[:3]), log=log)
     sums = {}
     for event in log.events():
         key = event["name"], {"load": "reads", "store": "writes", "atomic": "atomics"}[event["event"]]

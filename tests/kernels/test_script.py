@@ -3,7 +3,7 @@
 import pytest
 from paths import TESTS
 
-from iosim.kernels import script as scripts
+from iosim.kernels.read import user_code
 
 pytestmark = pytest.mark.needs("triton")
 FILE = TESTS / "helpers" / "triton_kernels.py"
@@ -153,5 +153,5 @@ def test_faults_of_a_launch_file(iosim, tmp_path, text, message):
 ])  # fmt: skip
 def test_a_script_that_needs_pytorch_is_told_so(monkeypatch, tmp_path, installed, text, told):
     (tmp_path / "bench.py").write_text(text)
-    monkeypatch.setattr(scripts, "find_spec", lambda name: object() if installed else None)
-    assert ("PyTorch is not installed" in scripts.without_pytorch(str(tmp_path / "bench.py"))) == told
+    monkeypatch.setattr(user_code, "find_spec", lambda name: object() if installed else None)
+    assert ("PyTorch is not installed" in user_code.without_pytorch(str(tmp_path / "bench.py"))) == told

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from iosim.kernels.compile import Resources
+from iosim.kernels.read.compile import Resources
 from iosim.kernels.seconds import program_seconds, time_of
-from iosim.kernels.work import MOST_FOLLOWED, Work, Works
+from iosim.kernels.walk.work import MOST_FOLLOWED, Work, Works
 from iosim.predict.launch_time import Rates
 
 SMS = 10
@@ -103,14 +103,15 @@ def test_the_work_of_attention():
     import triton_launches
     from paths import TESTS
 
-    from iosim.kernels.arguments import tensor
-    from iosim.kernels.compile import Compilation, kernel_of
-    from iosim.kernels.walk import Launch, walk
+    from iosim.kernels.read.arguments import tensor
+    from iosim.kernels.read.compile import Compilation
+    from iosim.kernels.read.user_code import kernel_of
+    from iosim.kernels.walk.walk import walk
 
     name, grid, arguments = triton_launches.attention(512, 64, 2, 128, 64, True)
     values = {key: tensor(*given) if isinstance(given, tuple) else given for key, given in arguments.items()}
     made = Compilation(kernel_of(str(TESTS / "helpers" / "triton_kernels.py"), name), values, "sm_90", 4, 3)
-    found = walk(made.code, Launch((*grid, 1), made.scalars)).works
+    found = walk(made.code, made.launch((*grid, 1))).works
     assert len(found.counts) == 4 and set(found.counts.values()) == {2}
     for turns, kind in zip((2, 4, 6, 8), found.counts, strict=True):
         assert kind.flops == kind.tensor_flops == turns * 2 * 2 * 128 * 64 * 64

@@ -2,7 +2,8 @@
 
 import pytest
 
-from iosim.kernels.notes import load_widths, split_loads
+from iosim.kernels.notes import split_loads
+from iosim.kernels.read.compile import load_widths
 
 PTX = """
     @%p1 ld.global.v4.b32 { %r1, %r2, %r3, %r4 }, [ %rd1 + 0 ];

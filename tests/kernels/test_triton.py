@@ -28,7 +28,7 @@ def value_of(given):
 
 def counted(kernel, grid, arguments, file=FILE, **more):
     """The answer for a launch, without the rest of the compilation."""
-    from iosim.kernels.compile import kernel_of
+    from iosim.kernels.read.user_code import kernel_of
 
     values = {name: value_of(given) for name, given in arguments.items()}
     return iosim.explain(kernel_of(str(file), kernel), grid, **{"resources": False, **more}, **values)
@@ -65,11 +65,11 @@ def test_words_are_those_of_the_interpreter(name, by_interpreter):
 @pytest.mark.parametrize("name", LAUNCHES)
 def test_the_text_has_the_attributes_of_the_bindings(name, monkeypatch):
     """Older releases of Triton have no bindings for them, so they are read from the text."""
-    from iosim.kernels import read
+    from iosim.kernels.read import ttir
 
     right = as_interpreter(counted(*LAUNCHES[name]))
-    monkeypatch.setattr(read, "numbers", lambda found, name, text: read.numbers_of(name, text))
-    monkeypatch.setattr(read, "integer", lambda found, text: read.constant_of(text))
+    monkeypatch.setattr(ttir, "numbers", lambda found, name, text: ttir.numbers_of(name, text))
+    monkeypatch.setattr(ttir, "integer", lambda found, text: ttir.constant_of(text))
     assert as_interpreter(counted(*LAUNCHES[name])) == right
 
 

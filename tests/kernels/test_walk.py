@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from iosim.errors import InputError
-from iosim.kernels.code import Block, Code, Operation, Type
-from iosim.kernels.needed import needed_values
-from iosim.kernels.walk import Launch, walk
+from iosim.kernels.walk.code import Block, Code, Operation, Type, needed_values
+from iosim.kernels.walk.launch import Launch, Tensor
+from iosim.kernels.walk.walk import walk
 
 I32, I1, POINTER, LANES = Type.of("i32"), Type.of("i1"), Type.of("!tt.ptr<f32>"), Type.of("tensor<8xi32>")
 TYPES = {
@@ -20,6 +20,10 @@ TYPES = {
     "P": Type.of("tensor<8x!tt.ptr<f32>>"),
     "F": Type.of("tensor<8xf32>"),
 }
+
+
+def tensor_of(data):
+    return Tensor("int32", (len(data),), np.array(data))
 
 
 class Text:
@@ -73,7 +77,7 @@ class Kernel(Text):
 
     def words(self, programs, n, *more, data=None):
         """The words that each index of X is asked for."""
-        launch = Launch((programs, 1, 1), {"n": n}, {} if data is None else {"X": np.array(data)})
+        launch = Launch((programs, 1, 1), {"n": n}, {} if data is None else {"X": tensor_of(data)})
         moved = walk(self.code(*more), launch)
         found = {}
         for requests in moved.requests.values():

@@ -20,13 +20,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from listed import listed, ready
 
 from iosim.errors import IosimError
-from iosim.kernels import explain
-from iosim.kernels.script import Caught, caught_launches
+from iosim.kernels.explain import Explained, Question, explained
+from iosim.kernels.read.user_code import Caught, caught_launches
 
 HERE = Path(__file__).parent
 SEED = 2026
@@ -56,9 +57,9 @@ def answer(launches: list[tuple], row: dict[str, object]) -> dict[str, object]:
     """A row with the words of the first launch that can be counted, or why none can."""
     start = time.perf_counter()
     row |= {"answer": "no launch"}
-    for explained in launches[:3]:
+    for ask in launches[:3]:
         try:
-            found = explained()
+            found = ask()
             row |= {"answer": "counted", "reads": found.reads, "writes": found.writes, "why": ""}
             break
         except IosimError as error:
@@ -88,11 +89,10 @@ def caught(folder: Path, package: str, wanted: list[tuple[str, str]]) -> list[di
     return rows
 
 
-def first(launch: Caught, grid: object = None) -> explain.Explained:
+def first(launch: Caught, grid: object = None) -> Explained:
     """What iosim says of the first configuration of a caught launch, on another grid if one is given."""
-    chosen = explain.choices(launch.kernel, launch.arguments)[0]
-    return explain.explained(launch.kernel, chosen, grid or launch.grid, launch.arguments, launch.num_warps,
-                             launch.num_stages, "sm_90", None, None, None, False)  # fmt: skip
+    chosen = launch.kernel.choices(launch.arguments)[0]
+    return explained(replace(launch, grid=grid or launch.grid), chosen, Question(resources=False))
 
 
 def by_list(folder: Path, package: str, wanted: list[tuple[str, str]]) -> list[dict[str, object]]:

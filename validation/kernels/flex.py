@@ -24,9 +24,10 @@ import numpy as np
 from iosim.core.problem import DENSE, Attention
 from iosim.core.tiling import Tiling
 from iosim.gpu.jobs import TorchJob, job_from_json
-from iosim.kernels.arguments import Tensor, tensor
-from iosim.kernels.compile import kernel_of
 from iosim.kernels.explain import explain
+from iosim.kernels.read.arguments import tensor
+from iosim.kernels.read.user_code import kernel_of
+from iosim.kernels.walk.launch import Tensor
 
 BLOCK = 128  # queries and keys of a block of create_block_mask
 ROLES = {"arg_Q": "Q", "arg_K": "K", "arg_V": "V", "out_ptr0": "O"}

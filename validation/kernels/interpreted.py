@@ -29,8 +29,8 @@ from typing import NamedTuple
 from listed import Listed, listed, ready
 
 from iosim.errors import IosimError
-from iosim.kernels.arguments import DTYPES, Tensor
 from iosim.kernels.explain import Explained
+from iosim.kernels.walk.launch import DTYPES, Tensor
 
 HELPERS = Path(__file__).resolve().parents[2] / "tests" / "helpers"
 LIMIT_SECONDS = 120
@@ -134,12 +134,12 @@ def work() -> None:
     sys.path.insert(0, str(HELPERS))
     import triton_interpreter as helper  # type: ignore[import-not-found]
 
-    from iosim.kernels.load import functions_of_file
+    from iosim.kernels.read.user_code import functions_of_file
 
     out, sys.stdout = sys.stdout, sys.stderr
     asked = Asked(*pickle.load(sys.stdin.buffer))
     without_machine_code()
-    kernel = launched_by(asked) if asked.script else functions_of_file(asked.path)[asked.kernel]
+    kernel = launched_by(asked) if asked.script else functions_of_file(asked.path)[0][asked.kernel]
     while hasattr(kernel, "configs") or hasattr(kernel, "values"):  # @triton.autotune and @triton.heuristics
         kernel = kernel.fn  # type: ignore[attr-defined]
     given = {n: v if n in asked.constants else argument_of(v, helper) for n, v in asked.values.items()}
@@ -155,9 +155,9 @@ def launched_by(asked: Asked) -> object:
     from triton.runtime.autotuner import Autotuner
     from triton.runtime.interpreter import InterpretedFunction
 
-    from iosim.kernels.absent import absent_gpu
-    from iosim.kernels.load import folder_on_path, stand_ins
-    from iosim.kernels.script import run_as_main, tensors
+    from iosim.kernels.pretend.driver import absent_gpu
+    from iosim.kernels.pretend.packages import stand_ins
+    from iosim.kernels.read.user_code import folder_on_path, run_as_main, tensors
 
     def run(self: object, *values: object, **named: object) -> None:
         function = self

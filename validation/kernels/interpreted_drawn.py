@@ -37,12 +37,12 @@ from interpreted import Asked, Uninterpreted, Words, each_load_kept, interpreted
 from listed import listed, ready
 
 from iosim.errors import IosimError
-from iosim.kernels import explain
-from iosim.kernels.arguments import as_tensor, read_grid
-from iosim.kernels.compile import Compilation, Kernel
 from iosim.kernels.explain import STAGES, WARPS, Explained
-from iosim.kernels.script import Caught
-from iosim.kernels.walk import Launch, walk
+from iosim.kernels.read.arguments import as_tensor, read_grid
+from iosim.kernels.read.compile import Compilation
+from iosim.kernels.read.kernel import Kernel
+from iosim.kernels.read.user_code import Caught
+from iosim.kernels.walk.walk import walk
 
 HERE = Path(__file__).parent
 COLUMNS = ["package", "file", "kernel", "programs", "grid_programs", "argument", "way", "words", "distinct_words",
@@ -70,15 +70,13 @@ class Small:
     def lines(self) -> dict[tuple[str, ...], int]:
         """The words of each line: {(argument, way, line): words}."""
         made = Compilation(self.kernel, self.asked.values, "sm_90", WARPS, STAGES)
-        data = {name: t.data for name, t in made.tensors.items() if t.data is not None}
-        launch = Launch(self.asked.grid, made.scalars, data)
-        return {key: r.words for key, r in walk(made.code, launch, by_line=True).requests.items()}
+        return {key: r.words for key, r in walk(made.code, made.launch(self.asked.grid), by_line=True).requests.items()}
 
 
 def small_launches(launches: list[tuple[str, Caught]]) -> Iterator[Small]:
     """The caught launch that drawn.py counts, on fewer and fewer programs."""
     script, launch = next(pair for pair in launches[:3] if counts(pair[1]))
-    chosen = explain.choices(launch.kernel, launch.arguments)[0]
+    chosen = launch.kernel.choices(launch.arguments)[0]
     values = launch.kernel.completed(launch.arguments, chosen)
     whole = read_grid(launch.grid(values) if callable(launch.grid) else launch.grid)
     tensors = {name: value if (t := as_tensor(value, name)) is None else t for name, value in values.items()}

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from iosim.kernels.arguments import read_grid
-from iosim.kernels.compile import Configuration, Kernel, kernel_of
-from iosim.kernels.explain import STAGES, WARPS, Explained, choices, explained
-from iosim.kernels.launch import given_values, reader
+from iosim.kernels.explain import STAGES, WARPS, Explained, Question, explained
+from iosim.kernels.read.arguments import read_grid
+from iosim.kernels.read.kernel import Configuration, Kernel, KernelLaunch
+from iosim.kernels.read.launch_texts import given_values, reader
+from iosim.kernels.read.user_code import kernel_of
 
 HERE = Path(__file__).parent
 
@@ -84,8 +85,8 @@ class Ready:
 
     def explained(self, resources: bool = True, hardware: str | None = None) -> Explained:
         """What iosim says of it."""
-        return explained(self.kernel, self.chosen, self.grid, self.values, self.num_warps, self.num_stages, "sm_90",
-                         hardware, None, None, resources)  # fmt: skip
+        launch = KernelLaunch(self.kernel, self.grid, self.values, self.num_warps, self.num_stages)
+        return explained(launch, self.chosen, Question(hardware=hardware, resources=resources))
 
 
 def ready(one: Listed) -> list[Ready]:
@@ -93,7 +94,7 @@ def ready(one: Listed) -> list[Ready]:
     kernel = kernel_of(one.path, one.kernel)
     texts, given = one.given(kernel)
     found = []
-    for chosen in choices(kernel, given):
+    for chosen in kernel.choices(given):
         values = kernel.completed(given, chosen)
         grid = read_grid(reader(texts, {}, values).value(f"({one.grid},)"))
         warps = chosen.num_warps or one.number("num_warps") or WARPS

@@ -31,7 +31,7 @@ from listed import Ready, listed, ready
 from iosim.errors import IosimError
 from iosim.gpu.ncu import counters
 from iosim.gpu.ncu.run import find_ncu
-from iosim.kernels.arguments import DTYPES, Tensor
+from iosim.kernels.walk.launch import DTYPES, Tensor
 
 METRICS = {
     "loads": counters.LOADS,

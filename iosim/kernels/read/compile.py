@@ -9,34 +9,27 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TypeGuard
 
-from ..errors import InputError, IosimError, MissingError
-from .arguments import ALIGNED, DTYPES, Tensor, Value, as_tensor
-from .code import Code
-from .notes import load_widths
-from .places import Fault, definition, file_of, first_line, function_of, names_on, of_triton, place
-from .read import read_module
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+from ...errors import InputError, IosimError, MissingError
+from ..walk.code import Code
+from ..walk.launch import DTYPES, Launch, Tensor, Value
+from ..walk.places import Fault, place
+from .arguments import as_tensor
+from .kernel import Kernel, file_of, first_line, function_of, names_on, of_triton
+from .ttir import read_module
 
 WARP_SIZE = 32
-ADVICE = "pip install 'iosim[triton]' (about 1 GB; no GPU and no PyTorch are needed)"
+ALIGNED = 256  # bytes: every tensor starts at a multiple, as in PyTorch
 COMPILES = "what Triton compiles"
+LOAD = re.compile(r"\bld\.global(?:\.[a-zA-Z][\w:]*)*?(?:\.v(\d))?\.[bsuf](\d+)\s")
+COPY = re.compile(r"\bcp\.async\.c[ag]\.shared\.global[^;]*?,\s*(0x[0-9a-f]+|\d+)\s*[,;]")
 USED = re.compile(r"REG:(\d+) STACK:(\d+)")
-
-
-def require_triton() -> None:
-    """Raise MissingError if Triton is not installed."""
-    from importlib.util import find_spec
-
-    if find_spec("triton") is None:
-        raise MissingError(f"Triton is not installed: {ADVICE}")
 
 
 class Argument:
@@ -67,87 +60,6 @@ class Resources:
     """The instructions of its matrix products: `wgmma`, `mma` (tensor cores too) or `simt`."""
     load_widths: Mapping[int, int] = field(default_factory=dict)
     """Load instructions by the bytes that a thread loads at a time."""
-
-
-@dataclass(frozen=True)
-class Configuration:
-    """A choice of constants, warps and stages, such as one of `@triton.autotune`."""
-
-    constants: Mapping[str, Value] = field(default_factory=dict)
-    num_warps: int | None = None
-    num_stages: int | None = None
-
-
-class Kernel:
-    """A function of `@triton.jit`, with the configurations and heuristics of its other decorators."""
-
-    def __init__(self, found: object) -> None:
-        require_triton()
-        from triton.runtime.autotuner import Autotuner, Heuristics
-        from triton.runtime.jit import JITFunction
-
-        self.found = found
-        self.heuristics: dict[str, Callable[[Mapping[str, Value]], Value]] = {}
-        self.configurations: list[Configuration] = []
-        while isinstance(found, Autotuner | Heuristics):
-            if isinstance(found, Heuristics):
-                self.heuristics = {**found.values, **self.heuristics}
-            else:
-                self.configurations = [Configuration(c.kwargs, c.num_warps, c.num_stages) for c in found.configs]
-            found = found.fn
-        if not isinstance(found, JITFunction):
-            raise InputError("kernel", str(found), "a function with @triton.jit", "is TRITON_INTERPRET set?")
-        self.function = found
-        self.name: str = found.__name__
-        self.parameters: list[str] = list(found.arg_names)
-
-    @property
-    def constants(self) -> list[str]:
-        """The parameters that are compile-time constants."""
-        return [p.name for p in self.function.params if p.is_constexpr]
-
-    @property
-    def required(self) -> list[str]:
-        """The parameters that have no default."""
-        return [p.name for p in self.function.params if not p.has_default]
-
-    def check(self, given: Mapping[str, Value]) -> None:
-        """Raise InputError for arguments that are missing or unknown, or that cannot be constants."""
-        for name in given:
-            if name not in self.parameters:
-                raise self.unknown(f"argument {name}", name)
-        missing = [name for name in self.required if name not in given]
-        if missing:
-            where = definition(self.function, missing[0] if len(missing) == 1 else None)
-            options = ("--const" if name in self.constants else "--arg" for name in missing)
-            hint = " ".join(f"{option} {name}=..." for option, name in zip(options, missing, strict=True))
-            if any(name not in self.constants for name in missing):
-                hint += "; a tensor as X=fp16[8,4096,64], a number as N=4096"
-            what = f"no value for {', '.join(missing)}"
-            raise Fault(f"{where}: kernel {self.name}", what, "a value for each parameter", hint)
-        for name in self.constants:
-            if isinstance(given.get(name), Tensor):
-                where = definition(self.function, name)
-                raise Fault(where, f"{name} is {given[name]}", "a constant of the compilation", f"--const {name}=...")
-
-    def unknown(self, where: str, name: str) -> Fault:
-        """The error for an argument that is not a parameter."""
-        from ..errors import suggestion
-
-        allowed = f"{', '.join(self.parameters)} ({definition(self.function)})"
-        return Fault(where, "no such parameter", allowed, suggestion(name, self.parameters))
-
-    def completed(self, given: Mapping[str, Value], chosen: Configuration) -> dict[str, Value]:
-        """The arguments, with those that a configuration and heuristics add. Given values take precedence."""
-        values = {**chosen.constants, **given}
-        for name, rule in self.heuristics.items():
-            if name not in values:
-                try:
-                    values[name] = rule(values)
-                except Exception as error:
-                    raise InputError(f"heuristic {name}", f"{type(error).__name__}: {error}", "a rule that can be run",
-                                     f"give --const {name}=...") from None  # fmt: skip
-        return values
 
 
 class Compilation:
@@ -191,6 +103,10 @@ class Compilation:
         """The integer arguments among `parameters`."""
         return {name: int(v) for name, v in self.bound.items() if name in self.parameters and is_integer(v)}
 
+    def launch(self, grid: tuple[int, int, int]) -> Launch:
+        """The launch of the compiled code on a grid."""
+        return Launch(grid, self.scalars, self.tensors)
+
     @cached_property
     def code(self) -> Code:
         """The kernel's code after Triton's own passes. Tensor descriptors are replaced by addresses with masks."""
@@ -213,7 +129,7 @@ class Compilation:
         try:
             return read_module(module, self.kernel.name, self.parameters)
         except InputError as error:
-            where = f"{definition(self.kernel.function)}: {error.where}"
+            where = f"{self.kernel.definition()}: {error.where}"
             raise Fault(where, str(error.found), error.allowed, error.hint) from None
 
     @cached_property
@@ -261,6 +177,12 @@ def used(cubin: bytes) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
+def load_widths(ptx: str) -> dict[int, int]:
+    """{bytes that a thread loads at a time: load instructions} of a kernel's PTX, asynchronous copies included."""
+    widths = [int(parts or 1) * int(bits) // 8 for parts, bits in LOAD.findall(ptx)]
+    return dict(Counter([*widths, *(int(size, 0) for size in COPY.findall(ptx))]))
+
+
 @contextmanager
 def quoted(kernel: Kernel, given: Mapping[str, Value]) -> Iterator[None]:
     """Turn errors of Triton's compiler into a Fault with the line of the kernel."""
@@ -276,14 +198,14 @@ def quoted(kernel: Kernel, given: Mapping[str, Value]) -> Iterator[None]:
         raise
     except Exception as error:
         what = f"{type(error).__name__}: {error}".strip().splitlines()
-        raise Fault(f"{definition(kernel.function)}: kernel {kernel.name}", what[0], COMPILES) from None
+        raise Fault(f"{kernel.definition()}: kernel {kernel.name}", what[0], COMPILES) from None
 
 
 def fault_of(kernel: Kernel, given: Mapping[str, Value], error: BaseException | None) -> Fault:
     """The compiler's error at the innermost line of the user's file, with the values of the arguments on that line."""
     from triton.compiler.errors import CompilationError
 
-    what, where, names = "", definition(kernel.function), set[str]()
+    what, where, names = "", kernel.definition(), set[str]()
     while isinstance(error, CompilationError):
         what = plain(error.error_message or str(error.__cause__ or "an error"))
         function = function_of(kernel.function, error.src)
@@ -303,37 +225,3 @@ def plain(text: str) -> str:
         return f"{found[1]}: {ast.literal_eval(found[2])}" if found else text
     except (SyntaxError, ValueError):
         return text
-
-
-def kernel_of(file: str, name: str | None) -> Kernel:
-    """The kernel of a file by its name; without a name, the only kernel."""
-    from .load import functions_of_file
-
-    require_triton()
-    return Kernel(found_in(functions_of_file(file), file, name))
-
-
-def found_in(kernels: Mapping[str, object], file: str, name: str | None) -> object:
-    """The kernel of this name among those of a file."""
-    from ..errors import suggestion
-    from .load import FAILED
-
-    names: Sequence[str] = list(kernels)
-    if FAILED and not names:
-        raise Fault(file, FAILED[0], "a file that can be run")
-    if not names:
-        raise InputError(file, "no kernel", "a file with functions of @triton.jit")
-    if name is None:
-        if len(names) > 1:
-            raise InputError("--kernel", "nothing", ", ".join(names))
-        name = names[0]
-    if name not in kernels:
-        hints = [near_kernel(kernels, suggestion(name, names)), *(f"{file}, {what}" for what in FAILED[:1])]
-        raise Fault("--kernel", name, ", ".join(names), "; ".join(hint for hint in hints if hint))
-    return kernels[name]
-
-
-def near_kernel(kernels: Mapping[str, object], hint: str) -> str:
-    """A suggestion with the line of the kernel that it names."""
-    near = next((kernel for name, kernel in kernels.items() if repr(name) in hint), None)
-    return hint if near is None else f"{hint} ({definition(Kernel(near).function)})"

@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
-from unittest import mock
 
 if TYPE_CHECKING:
-    from .arguments import Value
-    from .numbers import Elements
+    from ..walk.numbers import Elements
 
 MOST_KEPT = 1 << 24  # elements whose values are kept
 VALUES = "_iosim_values"
@@ -22,6 +20,8 @@ VALUES = "_iosim_values"
 @contextmanager
 def pretended_tensors() -> Iterator[None]:
     """A context in which new tensors are pretended and PyTorch reports an H100."""
+    from unittest import mock
+
     import torch
     from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
@@ -61,7 +61,7 @@ def on_the_cpu():  # type: ignore[no-untyped-def]
         torch.Tensor.get_device: 0,
     }
 
-    def cpu(value: Value) -> Value:
+    def cpu(value: object) -> object:
         if isinstance(value, torch.device) or (isinstance(value, str) and value.startswith("cuda")):
             return torch.device("cpu")
         return value
@@ -80,7 +80,7 @@ def on_the_cpu():  # type: ignore[no-untyped-def]
     return OnTheCpu()
 
 
-def device_for(own: Callable[[Value], Value]) -> Callable[[Value], Value]:
+def device_for(own: Callable[[object], object]) -> Callable[[object], object]:
     """The device of a pretended tensor: a GPU where a script reads `x.device`, and the CPU for PyTorch itself.
 
     PyTorch reads `x.device` as well, so the running instruction decides who is asking.
@@ -90,7 +90,7 @@ def device_for(own: Callable[[Value], Value]) -> Callable[[Value], Value]:
 
     import torch
 
-    def device(tensor: Value) -> Value:
+    def device(tensor: object) -> object:
         frame = sys._getframe(1)
         inside = str(frame.f_globals.get("__name__")).partition(".")[0] == "torch"
         read = dis.opname[frame.f_code.co_code[frame.f_lasti]].startswith("LOAD_ATTR")
@@ -99,7 +99,7 @@ def device_for(own: Callable[[Value], Value]) -> Callable[[Value], Value]:
     return device
 
 
-def properties() -> Value:
+def properties() -> object:
     """The properties of an H100 that launches ask PyTorch for."""
     from types import SimpleNamespace
 
@@ -120,7 +120,7 @@ def kept_values():  # type: ignore[no-untyped-def]
         kind = not tensor.dtype.is_floating_point and not tensor.dtype.is_complex
         return kind and tensor.numel() <= MOST_KEPT
 
-    def real(value: Value) -> Value:
+    def real(value: object) -> object:
         if isinstance(value, torch.Tensor):
             return getattr(value, VALUES) if hasattr(value, VALUES) else value
         return torch.device("cpu") if isinstance(value, torch.device) else value
@@ -158,7 +158,7 @@ def kept_values():  # type: ignore[no-untyped-def]
     return Kept()
 
 
-def values_of(tensor: Value, reach: int) -> Elements | None:
+def values_of(tensor: object, reach: int) -> Elements | None:
     """The integers of a pretended tensor in the order of memory, from its first to its last; None if they are not
     known."""
     kept = getattr(tensor, VALUES, None)

@@ -6,24 +6,24 @@ programs run the current code. A branch that no program takes is left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .code import DOTS, MEMORY, READS, Block, Code, Operation, Refusal, place_of
-from .needed import end_of, mask_of, needed_values, pointer_of
+from .code import DOTS, MEMORY, READS, Block, Code, Operation, needed_values
+from .launch import Launch
 from .numbers import Known, Mask, Number, Pointer, chosen
 from .operations import RULES, as_mask, as_number, result_of
+from .places import Refusal, place_of
 from .requests import Requests
 from .work import Work, Works, work_of
 
 if TYPE_CHECKING:
     from .log import Log
-    from .numbers import Elements, Integers, Truths
+    from .numbers import Integers, Truths
 
     Values = dict[int, Known]
 
@@ -51,22 +51,11 @@ class Moved:
     """The log that receives each request in order."""
 
 
-@dataclass(frozen=True)
-class Launch:
-    """The start of a kernel: its grid, its integer arguments, and the data of tensors that are known."""
-
-    grid: tuple[int, int, int]
-    scalars: Mapping[str, int]
-    data: Mapping[str, Elements] = field(default_factory=dict)
-
-    @property
-    def programs(self) -> int:
-        return prod(self.grid)
-
-
 def walk(code: Code, launch: Launch, by_line: bool = False, log: Log | None = None) -> Moved:
     """All requests of a launch. Raises Refusal if something about them cannot be known."""
     moved = Moved(by_line=by_line, log=log)
+    if log is not None:
+        log.tensors = launch.tensors
     needed = needed_values(code)
     longest = max((n for o in code.operations() for t in o.types for n in t.shape), default=1)
     step = max(1, CHUNK_LANES // longest)
@@ -141,13 +130,11 @@ class Programs:
         if last.name not in BRANCHES:
             return
         ways = [on]
-        at = 0
         if last.name == "cf.cond_br":
             condition = self.truth(last, last.operands[0])
-            ways, at = [on & condition, on & ~condition], 1
-        for (target, taken), way in zip(last.targets, ways, strict=True):
-            yield target, way, last.operands[at : at + taken]
-            at += taken
+            ways = [on & condition, on & ~condition]
+        for (target, values), way in zip(last.jumps(), ways, strict=True):
+            yield target, way, values
 
     def enter(self, block: Block, values: Sequence[int], on: Truths, before: Truths) -> None:
         """Give the arguments of a block their values, for the programs that are `on`."""
@@ -221,7 +208,7 @@ class Programs:
 
     def request(self, operation: Operation, on: Truths) -> None:
         """Record the memory request of an operation."""
-        pointer, mask = self.values[pointer_of(operation)], mask_of(operation)
+        pointer, mask = self.values[operation.pointer], operation.mask
         if not isinstance(pointer, Pointer):
             raise Refusal(operation, "an address that is no argument of the kernel")
         type = operation.operand_types[0]
@@ -238,10 +225,10 @@ class Programs:
 
     def loaded(self, operation: Operation, on: Truths) -> Known:
         """The values of a load, from the data of its argument."""
-        pointer, mask = self.values[pointer_of(operation)], mask_of(operation)
+        pointer, mask = self.values[operation.pointer], operation.mask
         assert isinstance(pointer, Pointer)
         name = self.code.arguments[pointer.argument]
-        data = self.launch.data.get(name)
+        data = self.launch.tensors[name].data if name in self.launch.tensors else None
         if MEMORY[operation.name] != READS or data is None:
             hint = f"give its values: --arg {name}=FILE.npy" if MEMORY[operation.name] == READS else ""
             raise Refusal(operation, f"what is loaded from {name} decides an address, a mask or a loop", hint)
@@ -268,7 +255,7 @@ class Programs:
         for region, way in enumerate((on & condition, on & ~condition)):
             if way.any() and operation.regions[region:] and operation.regions[region]:
                 self.run_block(operation.regions[region][0], way)
-                ways.append((way, [self.values.get(v) for v in end_of(operation, region)]))
+                ways.append((way, [self.values.get(v) for v in operation.end_of(region)]))
         for number, result in enumerate(operation.results):
             if result in self.needed and ways:
                 (way, values), *rest = ways
@@ -286,7 +273,7 @@ class Programs:
         if (step[on] <= 0).any():
             raise Refusal(operation, "a loop whose step is not above 0")
         turns = np.where(on, np.maximum(0, -(-(end - first) // np.maximum(step, 1))), 0)
-        carried = Carried(self, body.arguments[1:], operation.operands[3:], end_of(operation, 0), operation.results)
+        carried = Carried(self, body.arguments[1:], operation.operands[3:], operation.end_of(0), operation.results)
         carried.start()
         for turn in range(int(turns.max(initial=0))):
             now = turns > turn
@@ -297,8 +284,8 @@ class Programs:
 
     def run_while(self, operation: Operation, on: Truths) -> None:
         (before,), (after,) = operation.regions
-        condition, *passed = end_of(operation, 0)
-        carried = Carried(self, before.arguments, operation.operands, end_of(operation, 1), ())
+        condition, *passed = operation.end_of(0)
+        carried = Carried(self, before.arguments, operation.operands, operation.end_of(1), ())
         carried.start()
         now = on
         results: dict[int, Known] = {}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from ..hardware import SECTOR_BYTES
+from ...hardware import SECTOR_BYTES
 from .numbers import Mask, Number
 
 if TYPE_CHECKING:

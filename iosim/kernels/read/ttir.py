@@ -1,7 +1,9 @@
-"""Reads the compiler's code of a kernel (Triton's TTIR) through Triton's own bindings into plain values (code.py).
+"""Reads the compiler's code of a kernel (Triton's TTIR) through Triton's own bindings into plain values (walk/code.py).
 
-Tested with Triton 3.6 and 3.9. Attributes without a binding are read from text (attributes.py). So is the place of an
-operation, which Triton prints as `loc("name"("file.py":12:3))`.
+Tested with Triton 3.6 and 3.9. Attributes without a binding are read from the module's text: 3.9 gives integers by
+bindings, 3.6 does not, and no release gives the targets of a branch or the order of `tt.trans`. Operations of one name
+stand in the text in the order of a walk, because none is nested in another of the same name. The place of an operation
+is read from text too, which Triton prints as `loc("name"("file.py":12:3))`.
 """
 
 from __future__ import annotations
@@ -9,8 +11,8 @@ from __future__ import annotations
 import re
 from typing import Protocol
 
-from .attributes import Attributes, constant_of, numbers_of, order_of, targets_of
-from .code import Block, Code, Operation, Type
+from ...errors import InputError
+from ..walk.code import Block, Code, Operation, Type
 
 NUMBERS = ("predicate", "axis", "start", "end")
 PLACE = re.compile(r'"([^"]+)":(\d+):\d+')
@@ -123,8 +125,6 @@ def integer(found: OperationOfTriton, text: str) -> int | None:
 
 def read_module(module, name: str, arguments: tuple[str, ...]) -> Code:  # type: ignore[no-untyped-def]
     """The code of a module of Triton, with one function."""
-    from ..errors import InputError
-
     reader = Reader(module.str_nodebug())
     module.walk(reader.visit)
     if left := reader.attributes.left():
@@ -136,3 +136,63 @@ def read_module(module, name: str, arguments: tuple[str, ...]) -> Code:  # type:
     entry = module.get_function(module.get_entry_func_name())
     types = tuple(Type.of(str(entry.args(k).get_type())) for k in range(entry.get_num_args()))
     return Code(name, arguments, types, blocks)
+
+
+# ---------------------------------------------------------------- attributes in the module's text
+
+PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
+NEEDED = ("arith.constant", "arith.cmpi", "tt.get_program_id", "tt.make_range", "tt.trans", "cf.br", "cf.cond_br")
+AXES = {"x": 0, "y": 1, "z": 2}
+NAMED = re.compile(r"\b(axis|start|end) = (-?\d+) : i32")
+CONSTANT = re.compile(r"arith\.constant (?:dense<)?(-?\d+|true|false)>? :")
+CONSTANT_TRUTH = re.compile(r"arith\.constant (?:dense<)?(true|false)\b")
+TARGET = re.compile(r"\^bb(\d+)(?:\(([^:)]*):)?")
+NAME = re.compile(r'^\s*(?:%[^=]+ = )?"?((?:arith|tt|cf)\.\w+)"?[\s(]')
+
+
+class Attributes:
+    """The lines of a module by the names of their operations, in order. Each line is taken once."""
+
+    def __init__(self, text: str) -> None:
+        self.lines: dict[str, list[str]] = {}
+        for line in text.splitlines():
+            found = NAME.match(line)
+            if found:
+                self.lines.setdefault(found[1], []).append(line)
+
+    def take(self, name: str) -> str:
+        """The line of the next operation of this name; empty if it has none."""
+        return lines.pop(0) if (lines := self.lines.get(name)) else ""
+
+    def left(self) -> list[str]:
+        """The lines that were not taken, of operations that need text. If there are any, the order was wrong."""
+        return [line for name in NEEDED for line in self.lines.get(name, [])]
+
+
+def numbers_of(name: str, line: str) -> dict[str, int]:
+    """The integer attributes of an operation."""
+    if name == "arith.cmpi":
+        return {"predicate": PREDICATES.index(line.split("arith.cmpi ")[1].split(",")[0].strip())}
+    if name in ("tt.get_program_id", "tt.get_num_programs"):
+        return {"axis": AXES[line.split(name)[1].split()[0]]}
+    return {key: int(value) for key, value in NAMED.findall(line)}
+
+
+def constant_of(line: str) -> int | None:
+    """The integer of a constant; None for other constants."""
+    truth = CONSTANT_TRUTH.search(line)
+    if truth:
+        return int(truth[1] == "true")
+    found = CONSTANT.search(line)
+    return int(found[1]) if found else None
+
+
+def targets_of(line: str) -> tuple[tuple[int, int], ...]:
+    """The pairs (target block, number of operands for it) of a branch."""
+    return tuple((int(n), len(taken.split(",")) if taken else 0) for n, taken in TARGET.findall(line))
+
+
+def order_of(line: str) -> tuple[int, ...]:
+    """The order of axes of `tt.trans`."""
+    found = re.search(r"order = array<i32: ([\d, ]+)>", line)
+    return tuple(int(n) for n in found[1].split(",")) if found else ()

@@ -1,4 +1,4 @@
-"""Runs a user's file and finds its kernels. Missing packages that it imports are replaced by stand-ins.
+"""Stand-ins for packages that a user's file imports and that are not installed.
 
 A file of kernels often imports PyTorch for functions that launch them. Those functions are not run here.
 """
@@ -7,21 +7,11 @@ from __future__ import annotations
 
 import importlib.abc
 import importlib.machinery
-import importlib.util
 import sys
 from collections.abc import Iterator, MutableSequence, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-
-from ..errors import InputError, IosimError
-from .absent import absent_gpu
-from .places import Fault
-
-MISSING: list[str] = []
-"""Packages that were replaced by stand-ins."""
-FAILED: list[str] = []
-"""The errors of statements that could not be run, in the file that was read last."""
 
 
 class Anything:
@@ -115,11 +105,9 @@ class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         """Whether a file is the user's, and not part of an installed package or of Python itself."""
         if file.startswith(self.folder):
             return "-packages" not in file.removeprefix(self.folder)
-        return file == __file__ or not ("-packages" in file or file.startswith((sys.base_prefix, "<")))
+        return not ("-packages" in file or file.startswith((sys.base_prefix, "<")))
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        if "." not in spec.name and spec.name not in MISSING:
-            MISSING.append(spec.name)
         return StandIn(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
@@ -145,89 +133,3 @@ def stand_ins(own: str, folder: Path) -> Iterator[None]:
         sys.meta_path.remove(finder)
         for name in [name for name, module in sys.modules.items() if isinstance(module, StandIn)]:
             del sys.modules[name]
-
-
-def functions_of_file(file: str) -> dict[str, object]:
-    """The kernels of a file by name: functions of `@triton.jit`, tuned ones included, in the order of the file."""
-    from triton.runtime.jit import KernelInterface
-
-    module = run_file(file)
-    return {name: value for name, value in vars(module).items() if isinstance(value, KernelInterface)}
-
-
-def check_file(file: str) -> None:
-    """Raise InputError unless a Python file of this name exists."""
-    if "\0" in file or not file.endswith(".py"):
-        raise InputError("FILE", file, "a Python file with kernels")
-    if not Path(file).is_file():
-        raise InputError("FILE", file, "a Python file with kernels", "there is no such file")
-
-
-def run_file(file: str) -> ModuleType:
-    """The module of a file, under the name of its package if it is inside one."""
-    check_file(file)
-    path = Path(file).resolve()
-    top = path.parent
-    while (top / "__init__.py").exists():
-        top = top.parent
-    name = ".".join(path.relative_to(top).with_suffix("").parts)
-    own = name.partition(".")[0]
-    FAILED.clear()
-    try:
-        with (
-            folder_on_path(top),
-            stand_ins(own, top / own if "." in name else top),
-            absent_gpu(),
-        ):
-            if "." in name:
-                return importlib.import_module(name)
-            spec = importlib.util.spec_from_file_location("kernels_of_user_" + name, path)
-            assert spec is not None and spec.loader is not None
-            module = importlib.util.module_from_spec(spec)
-            sys.modules[spec.name] = module
-            run_statements(path, module)
-            return module
-    except IosimError:
-        raise
-    except Exception as error:
-        raise Fault(file, fault(error, path), "a file that can be run") from None
-
-
-@contextmanager
-def folder_on_path(folder: Path) -> Iterator[None]:
-    """A context in which modules of a folder can be imported."""
-    sys.path.insert(0, str(folder))
-    try:
-        yield
-    finally:
-        if str(folder) in sys.path:
-            sys.path.remove(str(folder))
-
-
-def run_statements(path: Path, module: ModuleType) -> None:
-    """Run a file, one statement after the other. A statement that fails, such as a launch without a GPU, is skipped."""
-    import __future__
-
-    import ast
-
-    flags = 0
-    for statement in ast.parse(path.read_bytes(), str(path)).body:
-        if isinstance(statement, ast.ImportFrom) and statement.module == "__future__":
-            flags |= sum(getattr(__future__, name.name).compiler_flag for name in statement.names)
-        try:
-            with redirect_stdout(sys.stderr):
-                exec(compile(ast.Module([statement], []), str(path), "exec", flags, True), vars(module))
-        except Exception as error:
-            FAILED.append(fault(error, path))
-
-
-def fault(error: Exception, path: Path) -> str:
-    """An error with the line of the user's file."""
-    import linecache
-    import traceback
-
-    if isinstance(error, SyntaxError):
-        return f"line {error.lineno} `{(error.text or '').strip()}`: {error.msg}"
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
-    where = f"line {lines[-1]} `{linecache.getline(str(path), lines[-1] or 0).strip()}`: " if lines else ""
-    return f"{where}{type(error).__name__}: {error}"

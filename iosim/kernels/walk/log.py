@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
-from ..errors import InputError
+from ...errors import InputError
 from .code import ATOMICS, READS, WRITES
 
 if TYPE_CHECKING:
-    from ..core.watchers import Event
-    from .arguments import Tensor
+    from ...core.watchers import Event
+    from .launch import Tensor
     from .numbers import Integers
 
 EVENTS = {READS: "load", WRITES: "store", ATOMICS: "atomic"}

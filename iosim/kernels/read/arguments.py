@@ -6,68 +6,21 @@ import ast
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import prod
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..errors import InputError, suggestion
+from ...errors import InputError, suggestion
+from ..pretend.tensors import VALUES, values_of
+from ..walk.launch import DTYPES, Tensor, Value
 
 if TYPE_CHECKING:
-    from .numbers import Elements
+    from ..walk.numbers import Elements
 
-DTYPES = {  # {name: (Triton's name, bytes)}
-    "fp16": ("float16", 2), "bf16": ("bfloat16", 2), "fp32": ("float32", 4), "fp64": ("float64", 8),
-    "fp8": ("float8e4nv", 1), "fp8e4nv": ("float8e4nv", 1), "fp8e5": ("float8e5", 1),
-    "bool": ("int1", 1), "int1": ("int1", 1), "int8": ("int8", 1), "int16": ("int16", 2), "int32": ("int32", 4),
-    "int64": ("int64", 8), "uint8": ("uint8", 1), "uint16": ("uint16", 2), "uint32": ("uint32", 4),
-    "uint64": ("uint64", 8),
-}  # fmt: skip
 ALSO = {"float16": "fp16", "half": "fp16", "bfloat16": "bf16", "float32": "fp32", "float": "fp32", "float64": "fp64",
         "double": "fp64", "float8_e4m3fn": "fp8e4nv", "float8e4nv": "fp8e4nv", "float8_e5m2": "fp8e5",
         "float8e5": "fp8e5", "i1": "bool", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
         "u8": "uint8"}  # fmt: skip
 TENSOR = re.compile(r"\s*([A-Za-z]\w*)\s*\[([^\]]*)\]\s*(?::\s*random\((.*)\))?\s*$")
-ALIGNED = 256  # bytes: every tensor starts at a multiple, as in PyTorch
-
-Value = object  # an argument of a kernel: an integer, a float, a truth, a text, a type of Triton, a Tensor
-
-
-@dataclass(frozen=True)
-class Tensor:
-    """A tensor argument: its element type, its shape, and its data if they are known.
-
-    It is contiguous in row-major order unless `strides` are given.
-    """
-
-    dtype: str
-    shape: tuple[int, ...]
-    data: Elements | None = None
-    strides: tuple[int, ...] | None = None
-    offset: int = 0
-    """Words from an aligned address to its start, as in a slice of another tensor."""
-
-    def __str__(self) -> str:
-        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
-
-    @property
-    def word_bytes(self) -> int:
-        return DTYPES[self.dtype][1]
-
-    @property
-    def words(self) -> int:
-        return prod(self.shape)
-
-    @property
-    def reach(self) -> int:
-        """The number of words from its first to its last, both included."""
-        if self.strides is None or 0 in self.shape:
-            return self.words
-        return 1 + sum((n - 1) * abs(step) for n, step in zip(self.shape, self.strides, strict=True))
-
-    def stride(self, axis: int | None = None) -> int | tuple[int, ...]:
-        """The stride of an axis in words; without an axis, the strides of all."""
-        strides = self.strides or tuple(prod(self.shape[k + 1 :]) for k in range(len(self.shape)))
-        return strides if axis is None else strides[axis]
 
 
 def tensor(dtype: str, shape: Sequence[int], data: Elements | None = None) -> Tensor:
@@ -101,11 +54,7 @@ def as_tensor(value: Value, where: str) -> Tensor | None:
     stride, offset = getattr(value, "stride", None), getattr(value, "storage_offset", None)
     strides = tuple(int(n) for n in stride()) if callable(stride) else None
     found = Tensor(short, sizes, None, strides, int(offset()) if callable(offset) else 0)
-    if not hasattr(value, "_iosim_values"):
-        return found
-    from .pretend import values_of
-
-    return replace(found, data=values_of(value, found.reach))
+    return replace(found, data=values_of(value, found.reach)) if hasattr(value, VALUES) else found
 
 
 # ---------------------------------------------------------------- texts

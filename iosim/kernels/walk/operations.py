@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .code import Operation, Refusal, Type
+from .code import Operation, Type
 from .numbers import Known, Mask, Number, Pointer, chosen, reshaped, wrapped
+from .places import Refusal
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -1,0 +1,140 @@
+"""Answers for launches that are given as texts or by a script, and the ranking of a kernel's configurations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING
+
+from ..errors import InputError
+from ..units import parse_count
+from .explain import Explained, Question, explained, plain_value
+from .read.arguments import GRID_EXAMPLE, read_grid
+from .read.compile import capability
+from .read.kernel import Configuration, Kernel, KernelLaunch
+from .read.launch_texts import LaunchTexts, beside, check_read, given_values, reader
+from .read.user_code import Caught, caught_launches, check_file, kernel_of, without_pytorch
+from .walk.launch import Value
+from .walk.places import Fault
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..tables import Row, Rows
+
+
+def launch_answers(texts: LaunchTexts, question: Question) -> tuple[list[Explained], list[str]]:
+    """(answers for a launch, messages about configurations without one). Several configurations are ranked."""
+    check_file(texts.file)
+    if texts.grid is None:
+        raise InputError("--grid", "nothing", "the number of programs on each axis", f"as {GRID_EXAMPLE}")
+    kernel = kernel_of(texts.file, texts.kernel)
+    num_warps = None if texts.warps is None else parse_count(texts.warps, "--warps")
+    num_stages = None if texts.stages is None else parse_count(texts.stages, "--stages")
+    given = given_values(kernel, texts.arg, texts.const)
+
+    def answer(chosen: Configuration) -> Explained:
+        grid = grid_of_text(texts.grid or "", texts, kernel, kernel.completed(given, chosen))
+        return explained(KernelLaunch(kernel, grid, given, num_warps, num_stages), chosen, question)
+
+    return answered(wanted(kernel, given, question.tune), answer)
+
+
+def grid_of_text(text: str, texts: LaunchTexts, kernel: Kernel, values: Mapping[str, Value]) -> tuple[int, int, int]:
+    """The grid of a launch with these values."""
+    kernel.check(values)
+    names = reader(texts.arg, texts.const, values)
+    with beside(kernel):
+        grid = read_grid(names.grid(text), text)
+    check_read(kernel, {**texts.arg, **texts.const}, names.read)
+    return grid
+
+
+def wanted(kernel: Kernel, given: Mapping[str, Value], tune: bool) -> list[Configuration]:
+    """The configurations that agree with the given constants. Without `tune` there must be only one."""
+    left = kernel.choices(given)
+    if len(left) > 1 and not tune:
+        found = f"{len(left)} configurations of @triton.autotune"
+        hint = f"give --const for {', '.join(left[0].constants)}"
+        raise Fault(f"{kernel.definition()}: kernel {kernel.name}", found, "one, or --tune", hint)
+    return left
+
+
+def answered(
+    choices: list[Configuration], answer: Callable[[Configuration], Explained]
+) -> tuple[list[Explained], list[str]]:
+    """(answers for configurations, best first; messages about those without one). InputError if no configuration has
+    one."""
+    found: list[Explained] = []
+    refused: list[InputError] = []
+    for chosen in choices:
+        try:
+            found.append(answer(chosen))
+        except InputError as error:
+            refused.append(error)
+    if not found:
+        raise refused[0]
+    return ranked(found), [str(error) for error in refused]
+
+
+def script_answers(file: str, name: str | None, question: Question) -> tuple[list[Explained], list[str]]:
+    """(answers for the launches of a script, messages about launches without one). Equal launches have one answer."""
+    caught, early = caught_launches(file, capability(question.target))
+    refused = [f"{file} ended early, {early}{without_pytorch(file)}"] if early else []
+    kept: dict[tuple[object, ...], list[Caught]] = {}
+    for launch in caught:
+        if name in (None, launch.kernel.name):
+            kept.setdefault(launch.key, []).append(launch)
+    found: list[Explained] = []
+    for first, *others in kept.values():
+        try:
+            first.check()
+            choices = wanted(first.kernel, first.arguments, question.tune)
+            new, failed = answered(choices, partial(explained, first, question=question))
+            found += [replace(a, place=first.line, launches=1 + len(others)) for a in new]
+            refused += [f"{first.quoted}: {error}" for error in failed]
+        except InputError as error:
+            refused.append(f"{first.quoted}: {error}")
+    if not found:
+        names = ", ".join(dict.fromkeys(launch.kernel.name for launch in caught)) or "no kernel"
+        allowed = "a script that launches kernels" if name is None else f"a launch of {name}"
+        raise InputError(refused[0] if refused else f"--script {file}", f"launches of {names}, and no answer", allowed)
+    return found, refused
+
+
+# ---------------------------------------------------------------- configurations, best first
+
+
+def ranked(answers: list[Explained]) -> list[Explained]:
+    """The answers for configurations, best first: those that fit, then by predicted seconds.
+
+    Ties are broken by the parts of the time, then by bytes, then by the programs that share a multiprocessor.
+    """
+    return sorted(answers, key=rank)
+
+
+def rank(answer: Explained) -> tuple[float, ...]:
+    """The key by which configurations are sorted."""
+    time = answer.time
+    parts = (time.seconds, time.block_seconds, time.l2_seconds) if time else (inf, inf, inf)
+    return answer.fits is False, *parts, answer.total_bytes, -(answer.blocks_per_sm or 0)
+
+
+def ranking(answers: list[Explained]) -> Rows:
+    """A short row for each configuration."""
+    return [row_of(answer) for answer in answers]
+
+
+def row_of(answer: Explained) -> Row:
+    """The numbers that decide the rank of a configuration."""
+    return {
+        **{name: plain_value(value) for name, value in answer.constants.items()},
+        "warps": answer.num_warps,
+        "stages": answer.num_stages,
+        "fits": "-" if answer.fits is None else answer.fits,
+        "programs_per_SM": answer.blocks_per_sm or "-",
+        "bytes": answer.total_bytes,
+        "predicted_us": f"{1e6 * answer.time.seconds:.1f}" if answer.time else "-",
+    }
