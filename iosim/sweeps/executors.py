@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
@@ -49,32 +50,33 @@ class Later(Protocol):
     def result(self) -> Made: ...
 
 
-class Executor(Protocol):
-    """Makes parts of a job while it is `running`. `close` ends what is left."""
+class Executor(ABC):
+    """Makes parts of a job while it is `running`."""
 
-    @property
-    def name(self) -> str:
-        """What makes the parts, for messages."""
+    name: str
+    """What makes the parts, for messages."""
+    notes: Sequence[str] = ()
+    """What users should know about it."""
 
-    @property
-    def notes(self) -> Sequence[str]:
-        """What users should know about it."""
-
-    @property
-    def ahead(self) -> int:
-        """The number of parts that may be begun before their results are taken."""
-
+    @abstractmethod
     def running(self, job: Job[object]) -> AbstractContextManager[None]:
         """Prepare everything for the parts of a job, and end it after the `with` block."""
 
+    @abstractmethod
     def submit(self, part: int) -> Later:
         """Begin a part."""
 
     def ready(self, begun: Collection[Later]) -> Collection[Later]:
         """The parts that are ready. It waits until there is one."""
+        return begun
+
+    def ahead(self) -> int:
+        """The number of parts that may be begun before their results are taken."""
+        return 1
 
     def close(self) -> None:
         """End what the executor started."""
+        return
 
 
 def results(executor: Executor, job: Job[T], parts: Iterable[int], ordered: bool = True) -> Generator[T, None, None]:
@@ -86,7 +88,7 @@ def results(executor: Executor, job: Job[T], parts: Iterable[int], ordered: bool
     todo, waiting, begun, deaths = iter(parts), list[int](), dict[int, Later](), 0
     with executor.running(job):
         while True:
-            waiting += islice(todo, max(0, executor.ahead - len(begun) - len(waiting)))
+            waiting += islice(todo, max(0, executor.ahead() - len(begun) - len(waiting)))
             try:
                 begun |= {part: executor.submit(part) for part in waiting}
                 if not begun:
@@ -155,10 +157,10 @@ class Here(NamedTuple):
         return Made(self.job.pieces(self.part))
 
 
-class Serial:
+class Serial(Executor):
     """Makes parts in this process, one after the other."""
 
-    name, notes, ahead = "this process", (), 1
+    name = "this process"
 
     @contextmanager
     def running(self, job: Job[object]) -> Iterator[None]:
@@ -167,12 +169,6 @@ class Serial:
 
     def submit(self, part: int) -> Later:
         return Here(self.job, part)
-
-    def ready(self, begun: Collection[Later]) -> Collection[Later]:
-        return begun
-
-    def close(self) -> None:
-        return
 
 
 # ---------------------------------------------------------------- processes of this machine
@@ -184,13 +180,11 @@ class Pipe(Protocol):
     def poll(self, timeout: float | None) -> bool: ...
 
 
-class Processes:
+class Processes(Executor):
     """Makes parts in processes of this machine. They end when this process ends, for whatever reason."""
 
-    notes = ()
-
     def __init__(self, jobs: int):
-        self.jobs, self.name, self.ahead = jobs, f"processes of --jobs {jobs}", jobs * AHEAD
+        self.jobs, self.name = jobs, f"processes of --jobs {jobs}"
 
     @contextmanager
     def running(self, job: Job[object]) -> Iterator[None]:
@@ -218,8 +212,8 @@ class Processes:
     def ready(self, begun: Collection[Later]) -> Collection[Later]:
         return wait(cast("Collection[Future[Made]]", begun), return_when=FIRST_COMPLETED).done
 
-    def close(self) -> None:
-        return
+    def ahead(self) -> int:
+        return AHEAD * self.jobs
 
 
 JOBS: list[tuple[Job[object], str]] = []  # the job of this process, and who makes its parts

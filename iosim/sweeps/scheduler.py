@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 import threading
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, cast
+from multiprocessing import resource_tracker
+from typing import TYPE_CHECKING, cast
 
 try:
     import distributed
@@ -22,30 +24,14 @@ except ImportError:
 
 from .. import __version__
 from ..errors import CheckError, InputError, MissingError
-from .executors import AHEAD, differs, made_by, this_maker
+from .executors import AHEAD, Executor, differs, made_by, this_maker
 from .parts import WritePart
 
 if TYPE_CHECKING:
     from .executors import Later, Made
     from .parts import Job
 
-    class Client(Protocol):
-        """The methods of a Dask client that are used."""
-
-        dashboard_link: str
-        status: str
-
-        def scheduler_info(self) -> Mapping[str, Mapping[str, object]]: ...
-        def wait_for_workers(self, n_workers: int, timeout: float) -> None: ...
-        def get_versions(self) -> Mapping[str, Mapping[str, object]]: ...
-        def nthreads(self) -> Mapping[str, int]: ...
-        def run(self, function: Callable[[], object]) -> dict[str, object]: ...
-        def run_on_scheduler(self, function: Callable[[], object]) -> object: ...
-        def submit(self, function: Callable[[str, int], Made], name: str, part: int, pure: bool) -> Later: ...
-        def register_plugin(self, plugin: object, name: str) -> object: ...
-        def unregister_worker_plugin(self, name: str) -> object: ...
-        def close(self) -> None: ...
-
+    Versions = Mapping[str, Mapping[str, object]]
 
 SECONDS_TO_CONNECT, SECONDS_FOR_WORKERS = 10, 30
 LOST = (distributed.CancelledError, OSError)  # a part's own errors of the file system are InputErrors
@@ -54,7 +40,7 @@ GONE = "the scheduler at {} is gone; start it again, then the same line with --r
 KILLED = "a part was begun {} times, and its worker died each time: memory may be short; give a smaller --part-rows"
 
 
-class Dask:
+class Dask(Executor):
     """Workers of a scheduler: `local` for `jobs` processes of this machine, or an address as tcp://HOST:8786.
 
     If a worker is killed, nothing is lost: the scheduler gives its parts to others. Workers may come and go.
@@ -65,11 +51,13 @@ class Dask:
             logging.getLogger(name).setLevel(logging.CRITICAL)  # one message reports it all
         warnings.filterwarnings("ignore", category=distributed.versions.VersionMismatchWarning)
         self.address, self.name, self.job_name = address, f"the scheduler at {address}", ""
-        self.client = cast("Client", local(jobs) if address == "local" else connected(address))
+        self.client = local(jobs) if address == "local" else connected(address)
         try:
             self.client.wait_for_workers(1, SECONDS_FOR_WORKERS)
-            check_packages(self.client.get_versions())
+            check_packages(cast("Versions", self.client.get_versions()))
             check_iosim(self.client)
+            if "dashboard" in self.client.scheduler_info().get("services", {}):
+                self.notes = [f"dashboard at {self.client.dashboard_link}"]
         except TimeoutError:
             self.close()
             raise MissingError(NO_WORKER.format(address, SECONDS_FOR_WORKERS, address)) from None
@@ -77,13 +65,6 @@ class Dask:
             self.close()
             raise
 
-    @property
-    def notes(self) -> list[str]:
-        """The address of the dashboard, if there is one."""
-        services = self.client.scheduler_info().get("services", {})
-        return [f"dashboard at {self.client.dashboard_link}"] if "dashboard" in services else []
-
-    @property
     def ahead(self) -> int:
         """The number of parts that may be begun: more, when workers come."""
         return AHEAD * max(1, sum(self.client.nthreads().values()))
@@ -129,7 +110,7 @@ class Dask:
             os.unlink(path)
 
 
-def check_packages(found: Mapping[str, Mapping[str, object]]) -> None:
+def check_packages(found: Versions) -> None:
     """Raise MissingError for a scheduler or a worker with another version of Python or distributed than this process.
     `found` is the answer of Dask's `get_versions`."""
     own = versions_of(found["client"])
@@ -146,7 +127,7 @@ def versions_of(about: object) -> dict[str, str]:
     return {"Python": python, "distributed": str(found["packages"]["distributed"])}
 
 
-def check_iosim(client: Client) -> None:
+def check_iosim(client: distributed.Client) -> None:
     """Raise MissingError for a scheduler or a worker with another version of iosim, or with none."""
 
     def version() -> str:  # sent as code, because a process may lack this file
@@ -166,32 +147,41 @@ def named(who: str) -> str:
     return who if who.startswith("the ") else f"worker {who}"
 
 
-def local(jobs: int | None) -> object:
-    """A client of a scheduler and workers of this machine."""
-    with deaf_to_ctrl_c():
-        return distributed.Client(
+def local(jobs: int | None) -> distributed.Client:
+    """A client of a scheduler and workers of this machine. Ctrl-C ends it when they have started."""
+    with without_ctrl_c() as pressed:
+        client = distributed.Client(
             n_workers=jobs or os.cpu_count(),
             threads_per_worker=1,
             dashboard_address=":0",
             memory_limit=0,
             silence_logs=logging.CRITICAL,
         )
+    if pressed:
+        client.close()
+        raise KeyboardInterrupt
+    return client
 
 
 @contextmanager
-def deaf_to_ctrl_c() -> Iterator[None]:
-    """A context in which new processes ignore Ctrl-C, so that this process handles it."""
-    if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
-        yield
+def without_ctrl_c() -> Iterator[list[int]]:
+    """A block whose new threads and processes never get Ctrl-C. If it was pressed, the list is not empty at the end."""
+    pressed = list[int]()
+    in_main_thread = threading.current_thread() is threading.main_thread()  # only there can a handler be set
+    if sys.platform == "win32" or not in_main_thread:
+        yield pressed
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    resource_tracker.ensure_running()  # the thread that begins it gets Ctrl-C afterwards
+    handler = signal.signal(signal.SIGINT, lambda number, frame: pressed.append(number))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        yield
+        yield pressed
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.signal(signal.SIGINT, handler)
 
 
-def connected(address: str) -> object:
+def connected(address: str) -> distributed.Client:
     """The client of a running scheduler."""
     allowed = "local, or the address of a running scheduler as tcp://HOST:8786"
     try:

@@ -68,6 +68,25 @@ def test_ctrl_c_is_one_message(iosim, tmp_path, whole_long):
     assert gathered(iosim, folder, tmp_path) == whole_long
 
 
+def test_ctrl_c_while_workers_start_ends_the_run(monkeypatch):
+    from iosim.sweeps import scheduler as file
+
+    begun = []
+
+    class Client:
+        def __init__(self, **options):
+            os.kill(os.getpid(), signal.SIGINT)
+            begun.append("begun")
+
+        def close(self):
+            begun.append("closed")
+
+    monkeypatch.setattr(file.distributed, "Client", Client)
+    with pytest.raises(KeyboardInterrupt):
+        file.local(2)
+    assert begun == ["begun", "closed"]
+
+
 @pytest.mark.parametrize(
     "address, why", [("tcp://127.0.0.1:1", "after 1 s"), ("nowhere", "protocol like tcp:"), ("x://1:2", "x")]
 )
@@ -100,15 +119,15 @@ def test_a_worker_with_another_version(iosim, tmp_path):
 
 
 def test_a_worker_that_comes_later_with_other_files(tmp_path):
-    """It has the same version, and joins a sweep that runs."""
+    """It has the same version, and joins a sweep of minutes."""
     other = shutil.copytree(ROOT / "iosim", tmp_path / "other" / "iosim").parent
     with (other / "iosim" / "counting" / "count.py").open("a") as file:
         file.write("# edited\n")
     with scheduler(tmp_path) as (address, _), ended(worker(address, tmp_path)):
-        first = begun(tmp_path / "sweep", "--scheduler", address)
+        first = begun(tmp_path / "sweep", "--scheduler", address, "--d", "8:8192:+8", "--columns", "N")
         paths = {**os.environ, "PYTHONPATH": str(other)}
         with ended(worker(address, tmp_path, cwd=other, env=paths)):
-            said = first.communicate(timeout=60)[1]
+            said = first.communicate(timeout=120)[1]
     assert first.returncode == 3 and f"has other Python files of iosim {__version__}" in said, said
 
 
