@@ -30,8 +30,8 @@ _WHERE = {
     "floor": "counting.floors",
     "explain": "kernels.explain",
     "tensor": "kernels.read.arguments",
-    "Report": "counting.count",
-    "Result": "counting.count",
+    "Report": "counting.report",
+    "Result": "counting.result",
     "Explained": "kernels.explain",
     "Best": "tuning.least",
     "Curve": "tuning.least",
@@ -73,11 +73,11 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from .core.watchers import Flops as Flops
     from .core.watchers import Trace as Trace
     from .core.watchers import Traffic as Traffic
-    from .counting.count import Report as Report
-    from .counting.count import Result as Result
     from .counting.count import count as count
     from .counting.floors import Floor as Floor
     from .counting.floors import floor as floor
+    from .counting.report import Report as Report
+    from .counting.result import Result as Result
     from .errors import InputError as InputError
     from .errors import IosimError as IosimError
     from .kernels.explain import Explained as Explained

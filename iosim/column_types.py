@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .answer import Type
+
 TEXTS = frozenset({
     "acc_dtype", "alike", "argument", "backward_schedule", "binds", "bound_by", "by", "check", "chosen_by", "class",
     "combination", "condition", "CUDA", "dtype", "event", "family", "faults", "form", "formula", "forward_schedule",
@@ -23,10 +28,10 @@ NUMBERS = frozenset({
 
 
 SHARES = ("_seconds", "_ratio", "ratio_to_floor")
-OF_ANSWERS = {("bounds", "words"): "number", ("trace", "launch"): "integer"}
+OF_ANSWERS: dict[tuple[str, str], Type] = {("bounds", "words"): "number", ("trace", "launch"): "integer"}
 
 
-def type_of(name: str, command: str = "") -> str:
+def type_of(name: str, command: str = "") -> Type:
     """The type of a column in the rows of a command, as JSON Schema names it: string, boolean, number or integer. Any
     cell may be empty."""
     if (command, name) in OF_ANSWERS:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from .tables import table
 from .units import binary
@@ -57,15 +57,25 @@ class Grid(NamedTuple):
     best: Collection[int] = ()
     tall: bool = False
 
+    def grid(self) -> Grid:
+        """The table itself."""
+        return self
 
-Piece = str | Grid
+
+class ForPeople(Protocol):
+    """A table that people can see: a Grid, or rows with declared columns (answer.py)."""
+
+    def grid(self) -> Grid: ...
+
+
+Piece = str | ForPeople
 Pieces = Sequence[Piece]
 """An answer for people: texts and tables, one below the other."""
 
 
 def plain(pieces: Pieces) -> str:
     """The pieces as plain text with all columns and digits."""
-    return "\n".join(piece if isinstance(piece, str) else table(piece.rows) for piece in pieces)
+    return "\n".join(piece if isinstance(piece, str) else table(piece.grid().rows) for piece in pieces)
 
 
 # ---------------------------------------------------------------- what a terminal shows
@@ -159,7 +169,7 @@ def print_pieces(pieces: Pieces) -> None:
         if isinstance(piece, str):
             console.out(fit(piece, console.width))
         else:
-            print_grid(piece, console)
+            print_grid(piece.grid(), console)
 
 
 def print_grid(grid: Grid, console: Console) -> None:

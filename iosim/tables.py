@@ -3,53 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import count
 from math import isfinite
-from typing import TYPE_CHECKING, Protocol
 
 from . import __version__
-
-if TYPE_CHECKING:
-    from .core.problem import Attention
-    from .counting.count import Result
-
 
 Row = dict[str, object]
 """Cells by the names of their columns."""
 Rows = Sequence[Mapping[str, object]]
 """Rows of a table; all have the columns of the first."""
-
-
-class Headed(Protocol):
-    """An answer with a problem and an SRAM size, which stand above every table."""
-
-    @property
-    def problem(self) -> Attention: ...
-
-    @property
-    def M_bytes(self) -> int | None: ...
-
-    @property
-    def M_words(self) -> int | None: ...
-
-
-class Answered(Headed, Protocol):
-    """An answer with a result for each schedule and tiling."""
-
-    @property
-    def results(self) -> Sequence[Result]: ...
-
-
-class Tiled(Protocol):
-    """An object with tile sizes. If Br is None, there are none to show."""
-
-    @property
-    def Br(self) -> int | None: ...
-
-    @property
-    def Bc(self) -> int | None: ...
-
-    @property
-    def more_tiles(self) -> Mapping[str, int]: ...
 
 
 def to_json(value: Mapping[str, object], argv: list[str]) -> str:
@@ -106,6 +68,15 @@ def excess(share: float) -> str:
     if share >= 1000:
         return f"{share:.0f}"
     return next((text for digits in range(3, 17) if (text := f"{share:.{digits}g}") != "1"), "more than 1")
+
+
+def at_most(share: float) -> str:
+    """A ratio with the decimals of tables, or a little more: if these are below the ratio, there is a fourth, rounded
+    up. So the text is never below the ratio."""
+    text = ratio(share)
+    if float(text) >= share:
+        return text
+    return next(f"{n / 10**4:.4f}" for n in count(int(share * 10**4)) if n / 10**4 >= share)
 
 
 def table(rows: Rows) -> str:

@@ -13,9 +13,12 @@ import click
 from ..errors import InputError
 
 if TYPE_CHECKING:
+    from ..answer import Answer, Table, Type
     from ..grid import Pieces
-    from ..notebook import Answer
-    from ..tables import Rows
+    from ..tables import Row, Rows
+
+    Part = tuple[Mapping[str, object], Answer]
+    """A label, and the answer to one of several questions. The label tells it from the others."""
 
 
 class Output(NamedTuple):
@@ -58,32 +61,6 @@ def emit(text: str, path: str | None) -> None:
         file.write(text)
 
 
-def answer(
-    rows: Rows,
-    json: Mapping[str, object] | None,
-    output: Output,
-    text: str | Pieces | None = None,
-    columns: tuple[str, ...] | None = None,
-) -> None:
-    """Write an answer in the form asked for: JSON, CSV, or text.
-
-    Without `text`, the text is a table of the rows. The CSV has `columns`, or all columns without them.
-    """
-    from .. import grid, tables
-
-    pieces = [grid.Grid(rows)] if text is None else [text] if isinstance(text, str) else text
-    if output.as_json and output.as_csv:
-        raise InputError("--json", "--csv as well", "one of the two")
-    if output.as_json:
-        emit(tables.to_json(json or {}, sys.argv[1:]), output.path)
-    elif output.as_csv:
-        emit(tables.to_csv(rows, columns), output.path)
-    elif output.on_terminal:
-        grid.print_pieces(pieces)
-    else:
-        emit(grid.plain(pieces) + "\n", output.path)
-
-
 def say(notes: Iterable[str]) -> None:
     """Write notes for people to stderr; on a terminal, lines break between words. If stderr cannot be written to, the
     notes are lost and the answer stays."""
@@ -99,42 +76,71 @@ def say(notes: Iterable[str]) -> None:
             click.echo("\n".join(lines), err=True)
 
 
-class Part(NamedTuple):
-    """The answer to one of several questions: `label` distinguishes it from the others. `notes` are for stderr."""
+def answer(rows: Rows, json: Row, output: Output, text: str | Pieces = ()) -> None:
+    """Write rows as an answer. Without `text`, the text is a table of the rows."""
+    from ..notebook import Table
 
-    label: Mapping[str, object]
-    rows: Rows
-    json: Mapping[str, object] | None
-    text: Pieces
-    notes: Sequence[str] = ()
+    answer_all([({}, Table("", rows, json, [text] if isinstance(text, str) else text))], output)
 
 
-def part_of(label: Mapping[str, object], found: Answer, output: Output) -> Part:
-    """A function's answer as a part of a command's answer."""
-    as_data = output.as_json or output.as_csv
-    json = found.to_dict() if output.as_json else None
-    return Part(label, found.to_rows() if output.as_csv else [], json, [] if as_data else found.pieces(), found.notes)
+def answer_all(parts: Sequence[Part], output: Output, above: Pieces = ()) -> None:
+    """Write the answers to one or several questions in the form asked for, and their notes to stderr.
 
+    Several answers are a list `answers` in JSON, and follow each other in CSV. Each has its label. In text they stand
+    below the pieces `above`.
+    """
+    from .. import grid, tables
 
-def answer_all(parts: Sequence[Part], output: Output) -> None:
-    """Write the answers to one or several questions, and their notes to stderr. Several answers are a list
-    `answers` in JSON, and follow each other in CSV. Each has its label."""
     say(notes_of(parts))
+    if output.as_json and output.as_csv:
+        raise InputError("--json", "--csv as well", "one of the two")
+    if output.as_json:
+        emit(tables.to_json(json_of(parts), sys.argv[1:]), output.path)
+    elif output.as_csv:
+        emit(tables.to_csv(table_of(parts).to_rows()), output.path)
+    elif output.on_terminal:
+        grid.print_pieces([*above, *pieces_of(parts)])
+    else:
+        emit(grid.plain([*above, *pieces_of(parts)]) + "\n", output.path)
+
+
+def json_of(parts: Sequence[Part]) -> Mapping[str, object]:
+    """The keys of the JSON."""
     if len(parts) == 1:
-        (one,) = parts
-        answer(one.rows, one.json, output, one.text)
-        return
-    rows = [{**part.label, **row} for part in parts for row in part.rows]
-    names = dict.fromkeys(name for row in rows for name in row)
-    json = {"answers": [{**part.label, **(part.json or {})} for part in parts]}
-    text = [piece for k, part in enumerate(parts) for piece in (*[""] * bool(k), *title(part.label), *part.text)]
-    answer([{name: row.get(name) for name in names} for row in rows], json, output, text)
+        return parts[0][1].to_dict()
+    return {"answers": [{**label, **found.to_dict()} for label, found in parts]}
+
+
+def table_of(parts: Sequence[Part]) -> Table:
+    """The rows of the CSV, with their columns. Several answers may have different columns: their cells are empty where
+    an answer lacks a column."""
+    from ..answer import Column, Table, type_of
+
+    if len(parts) == 1:
+        return parts[0][1].table()
+    types: dict[str, Type] = {}
+    rows: list[Row] = []
+    for label, found in parts:
+        own = found.table()
+        if own.rows:
+            types |= {name: type_of(value) for name, value in label.items()} | own.types()
+        rows += [{**label, **row} for row in own]
+    return Table([Column(name, kind) for name, kind in types.items()], rows)
+
+
+def pieces_of(parts: Sequence[Part]) -> Pieces:
+    """The text of the answers. An empty line stands between two of them."""
+    if len(parts) == 1:
+        return parts[0][1].pieces()
+    return [
+        piece for k, (label, found) in enumerate(parts) for piece in (*[""] * bool(k), *title(label), *found.pieces())
+    ]
 
 
 def notes_of(parts: Sequence[Part]) -> list[str]:
     """The notes of all answers. Of notes that differ only in numbers there is the first, and how many are like it."""
     alike: dict[str, list[str]] = {}
-    for note in (note for part in parts for note in part.notes):
+    for note in (note for _, found in parts for note in found.notes):
         alike.setdefault(re.sub(r"\d+", "", note), []).append(note)
     several = [list(dict.fromkeys(notes)) for notes in alike.values()]
     return [f"{first} (and {len(more)} more like this)" if more else first for first, *more in several]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..counting.given import counts, memories
-from .answer import Output, answer_all, part_of
+from .answer import Output, answer_all
 from .options import SIZES, D, N, chip_options, memory_options, named_command, outputs, problem_options
 
 
@@ -23,5 +23,5 @@ def command(
 
     values, parts = counts(given), []
     for label, size in memories(given, m, m_elements, hardware):
-        parts.append(part_of(label, bounds(M=size, **values), output))
+        parts.append((label, bounds(M=size, **values)))
     answer_all(parts, output)

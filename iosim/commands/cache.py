@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..counting.given import memories, memory, problem
-from .answer import Output, answer_all, part_of
+from .answer import Output, answer_all
 from .options import (
     SIZE,
     SIZES,
@@ -62,7 +62,7 @@ def command(
         size = memory(m, m_elements, hardware)
         sizes = [] if size is None else parse_axis(size, "--M", lambda text: parse_bytes(text, word))
         found = cache_of_file(trace, word, sizes, granularity, line, policy, tensors or (), curve)
-        answer_all([part_of({}, found, output)], output)
+        answer_all([({}, found)], output)
         return
     p = problem(given)
     places = memories(given, m, m_elements, hardware)
@@ -72,5 +72,5 @@ def command(
     apart = [(place.label, [size]) for place, size in zip(places, sizes, strict=False) if "hardware" in place.label]
     for (label, own), schedule in product(apart or [({}, sizes)], find_all(schedules or "flash1")):
         found = cache_of(p, schedule, tiles, own, one, granularity, line, policy, tensors or (), curve)
-        parts.append(part_of({**label, "schedule": schedule.name}, found, output))
+        parts.append(({**label, "schedule": schedule.name}, found))
     answer_all(parts, output)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 from ..counting.given import counts, memories
-from .answer import Output, Part, answer_all, part_of
+from .answer import Output, answer_all
 from .options import (
     M_OR_TILES,
     SIZES,
@@ -20,11 +20,6 @@ from .options import (
     tile_options,
     variant_options,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ..counting.count import Report
 
 
 @named_command("count", needs=(N, D, M_OR_TILES), axes=SIZES, usual="core")
@@ -49,16 +44,6 @@ def command(
     values = counts(given)
     places = memories(given, m, m_elements, hardware)
     multiple = parse_count(tile_multiple, "--tile-multiple")
-    reports = [
-        count.count(M=place.M, schedules=schedules, tiles=tiles, tile_multiple=multiple, **values) for place in places
-    ]
-    part = part_with_details if detail else part_of
-    answer_all([part(place.label, found, output) for place, found in zip(places, reports, strict=True)], output)
-
-
-def part_with_details(label: Mapping[str, object], found: Report, output: Output) -> Part:
-    """The part of an answer that holds a report with the words of each tensor and each launch."""
-    from ..counting import report
-
-    pieces = report.report_pieces(found, detail=True)
-    return part_of(label, found, output)._replace(rows=report.detail_rows(found), text=pieces)
+    asked = {"schedules": schedules, "tiles": tiles, "tile_multiple": multiple, **values}
+    reports = [replace(count.count(M=place.M, **asked), detail=detail) for place in places]
+    answer_all([(place.label, found) for place, found in zip(places, reports, strict=True)], output)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..counting.given import memories
-from .answer import Output, answer_all, part_of
+from .answer import Output, answer_all
 from .options import (
     SIZES,
     D,
@@ -47,4 +47,4 @@ def command(
     from ..tuning.crossovers import crossovers_of
 
     places = [] if (m, m_elements, hardware) == (None, None, None) else memories(given, m, m_elements, hardware)
-    answer_all([part_of({}, crossovers_of(given, places, schedules, tile_multiple), output)], output)
+    answer_all([({}, crossovers_of(given, places, schedules, tile_multiple))], output)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..errors import InputError
-from .answer import Output, Part, answer_all, say
+from .answer import Output, answer_all, say
 from .options import (
     COUNT,
     HARDWARE,
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ..kernels.read.launch_texts import LaunchTexts
     from ..kernels.walk.log import Log
     from ..tracing.event_file import Emit
+    from .answer import Part
 
 
 @named_command("explain")
@@ -85,9 +86,8 @@ def command(
     if log is not None:
         write_trace(log, trace, kind)
     parts = [part_of(answer) for answer in answers]
-    if tune and launches == 1 and len(answers) > 1:
-        parts[0] = parts[0]._replace(text=[Grid(ranking(answers)), "", *parts[0].text])
-    answer_all(parts, output)
+    ranked = tune and launches == 1 and len(answers) > 1
+    answer_all(parts, output, above=[Grid(ranking(answers)), ""] if ranked else [])
 
 
 def explained(
@@ -118,10 +118,10 @@ def explained(
 
 
 def part_of(answer: Explained) -> Part:
-    """An answer as a part of the output."""
+    """An answer with its label."""
     label = {"num_warps": answer.num_warps, "num_stages": answer.num_stages, **answer.constants}
     time = {"fits": answer.fits, "predicted_seconds": answer.predicted_seconds}
-    return Part({**label, **time}, answer.to_rows(), answer.to_dict(), answer.pieces(), answer.notes)
+    return {**label, **time}, answer
 
 
 def trace_format(path: str | None, script: str | None, tune: bool) -> str:

@@ -6,7 +6,7 @@ import click
 
 from ..counting.given import counts
 from ..errors import InputError
-from .answer import Output, answer_all, part_of
+from .answer import Output, answer_all
 from .options import N, named_command, outputs, problem_options, tiles_option
 
 
@@ -28,4 +28,4 @@ def command(
     if text is None or (expression is not None and mask is not None):
         raise InputError("--mask", "nothing or two masks", "one mask, as in iosim mask causal --N 512")
     values = {k: v for k, v in counts(given, required=("N",)).items() if k in ("N", "Nk")}
-    answer_all([part_of({}, picture.mask(text, tiles=tiles, **values), output)], output)
+    answer_all([({}, picture.mask(text, tiles=tiles, **values))], output)

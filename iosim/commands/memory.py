@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..counting.given import counts
-from .answer import Output, answer_all, part_of
+from .answer import Output, answer_all
 from .options import COUNT, SIZE, D, flag_option, named_command, outputs, size_options, text_option, tiles_option
 
 
@@ -28,4 +28,4 @@ def command(
     values = counts(given, required=("d",))
     Nk: int | None = values.pop("Nk", None)
     found = memory_of(Attention(1, **values), n, Nk, budget, tiles, as_grid)
-    answer_all([part_of({}, found, output)], output)
+    answer_all([({}, found)], output)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..counting.given import check_registers, counts, memories, names_of
-from .answer import Output, answer_all, part_of
+from .answer import Output, answer_all
 from .options import (
     GPU_NAMES,
     HARDWARE,
@@ -64,5 +64,5 @@ def command(
         found = roofline.roofline(
             hardware=name, M=size, schedules=schedules, tiles=tiles, tile_multiple=multiple, decode=decode, **values
         )
-        parts.append(part_of({**({"hardware": name} if len(names) > 1 else {}), **label}, found, output))
+        parts.append(({**({"hardware": name} if len(names) > 1 else {}), **label}, found))
     answer_all(parts, output)

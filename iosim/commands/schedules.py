@@ -41,7 +41,7 @@ def command(
                 "NAME", "nothing", "a schedule, with sizes", "as in iosim schedules flash2 --N 8192 --d 128"
             )
         rows = about_schedules.schedule_rows() if output.as_json or output.as_csv else about_schedules.overview()
-        shown = None if output.as_json or output.as_csv else [Grid(rows, ("formula", "source", "state"))]
+        shown = [] if output.as_json or output.as_csv else [Grid(rows, ("formula", "source", "state"))]
         answer(rows, {"schedules": rows}, output, shown)
         return
     (row,) = about_schedules.schedule_rows(name)

@@ -142,7 +142,7 @@ def command(
         if path is not None and os.path.isfile(path):
             raise InputError("-o", path, "a file that does not exist yet, or no -o, with --dry-run",
                              "only the number of rows would be left in it")  # fmt: skip
-        answer([row], row, Output.asked(as_json, as_csv, path), text=str(*row.values()))
+        answer([row], {**row}, Output.asked(as_json, as_csv, path), text=str(*row.values()))
         return
     say(notes_on_masks(plan))
     from ..sweeps.parts import Work, sources_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ..counting.given import counts, memories
-from .answer import Output, answer_all, part_of
+from .answer import Output, answer_all
 from .options import (
     CHOICE,
     M_OR_TILES,
@@ -54,5 +54,5 @@ def command(
             M=size, combinations=combinations, tiles=tiles, backward_tiles=backward_tiles, tile_multiple=multiple,
             unfused=() if unfused is None else unfused, **values,
         )  # fmt: skip
-        parts.append(part_of(label, found, output))
+        parts.append((label, found))
     answer_all(parts, output)

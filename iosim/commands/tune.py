@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..counting.given import counts, memories, names_of, problem
 from ..errors import InputError, suggestion
-from .answer import Output, answer_all, part_of
+from .answer import Output, answer_all
 from .options import (
     COUNT,
     SIZES,
@@ -87,7 +87,7 @@ def command(
     for label, M in places:
         at = one_size(M, plot)
         found = tune.tune(M=at, schedules=schedules, tile_multiple=multiple, least_blocks=blocks, **values)
-        parts.append(part_of(label, found, output))
+        parts.append((label, found))
     answer_all(parts, output)
 
 
@@ -121,7 +121,7 @@ def show_fastest(p: Attention, hardware: str | None, schedules: tuple[str, ...],
             found = fastest(
                 p, name, schedules, multiple, lambda share: tell(f"{share:.0%} of the predictions are made")
             )
-        parts.append(part_of({"hardware": name} if len(names) > 1 else {}, Fastest(found), output))
+        parts.append(({"hardware": name} if len(names) > 1 else {}, Fastest(found)))
     answer_all(parts, output)
 
 
@@ -142,4 +142,4 @@ def show_curve(found: Curve, plot: str | None, output: Output) -> None:
         from ..pictures.tune_curve import draw_curve
 
         draw_curve(found, plot)
-    answer_all([part_of({}, found, output)], output)
+    answer_all([({}, found)], output)

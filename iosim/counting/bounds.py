@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
 from math import sqrt
 from typing import TYPE_CHECKING, overload
 
+from ..answer import Column, Table
 from ..core.problem import DENSE, Attention
 from ..errors import InputError
+from ..tables import at_most
 from .floors import BACKWARD_CLASS, CLASS, backward_floor, forward_floor, held_words, selected_floor
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from ..answer import Columns
     from ..core.typing import Size
+    from ..tables import Row
 
 DOCS = "docs/floors.md"
 FLOORS = {"attention": forward_floor, "selected": selected_floor, "backward": backward_floor}
@@ -63,10 +67,42 @@ class ProvenFloor(Bound):
     of_class: str = ""
 
 
-def as_row(bound: Bound) -> dict[str, object]:
+def as_row(bound: Bound) -> Row:
     """The keys of a bound's JSON."""
     names = {"lam": "lambda", "of_class": "class"}
     return {names.get(name, name): value for name, value in vars(bound).items()}
+
+
+def words_text(row: Row) -> object:
+    """The words of a bound, of which an order has decimals."""
+    words = row["words"]
+    return f"{words:.1f}" if isinstance(words, float) else words
+
+
+CLAIM: Columns[Row] = (
+    Column("name", "string", "bound"),
+    Column("words", "number", "words", words_text),
+    Column("kind", "string", "kind", spare=2),
+    Column("source", "string"),
+)
+VALIDITY: Columns[Row] = (
+    Column("condition", "string", "valid", spare=1),
+    Column("valid", "boolean", "holds here", "yes or no"),
+)
+OF_FLOOR: Columns[Row] = (
+    Column("reads"),
+    Column("form", "string"),
+    Column("T", "number"),
+    Column("lambda", "number"),
+    Column("class", "string"),
+)
+
+
+def bounds_table(bounds: Sequence[Bound]) -> Table:
+    """Bounds as a table. Columns that only a floor fills come last, and are there if there is a floor."""
+    rows = [as_row(bound) for bound in bounds]
+    floor = [column for column in OF_FLOOR if any(column.name in row for row in rows)]
+    return Table((*CLAIM, *VALIDITY, *floor), rows, shown=(*CLAIM, *VALIDITY[::-1]))
 
 
 BoundsOfFamily = Callable[[Attention, int | None, int | None], list[Bound]]
@@ -303,3 +339,28 @@ BOUNDS_BY_FAMILY: dict[str, BoundsOfFamily] = {
 }
 # Families other than the forward pass of attention. They have no ratio to N^2 d^2 / M or to Algorithm 0.
 APART = tuple(BOUNDS_BY_FAMILY)
+
+
+# ---------------------------------------------------------------- the answer in a sentence
+
+
+def answer_of_bounds(bounds: Sequence[Bound]) -> str:
+    """The sentence of a list of bounds: the floor of each family, and how far the best known is from it."""
+    known = {bound.name: bound for bound in bounds}
+    floors = [bound for bound in bounds if bound.name.endswith("floor")]
+    return " ".join(answer_of_floor(bound, known) for bound in floors)
+
+
+def answer_of_floor(floor: Bound, known: dict[str, Bound]) -> str:
+    """The sentence about one floor."""
+    prefix = floor.name.removesuffix("floor")
+    if floor.words is None:
+        return f"No floor is known here: {floor.condition}."
+    best = known.get(f"{prefix}attainable")
+    text = f"No algorithm of the class moves fewer than {floor.words} words"
+    if best is None or not best.valid or not best.words or not floor.words:
+        return text + "."
+    found = f"the {best.kind}, moves" if "," in best.kind else f"the {best.kind} moves"
+    if best.words == floor.words:
+        return f"{text}, and {found} no more."
+    return f"{text}; {found} {best.words}, within {at_most(best.words / floor.words)} of that."

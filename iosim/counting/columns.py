@@ -1,28 +1,44 @@
-"""The columns of a count and of a sweep, in their order."""
+"""The columns of a count and of a sweep, in their order: those of the problem, then those of a result (result.py)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from ..answer import Column
+from .result import MORE_TILES, PLACES, RESULT
+
 if TYPE_CHECKING:
+    from ..answer import Columns, Type
     from ..core.problem import Attention
-    from ..tables import Tiled
+    from ..tables import Row
+    from .result import Result
 
 
 PROBLEM_COLUMNS = ("N", "Nk", "d", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "mask", "M_bytes", "M_words")
-RESULT_COLUMNS = (
-    "schedule", "tiling", "Br", "Bc", "fits", "sram_peak_words", "sram_peak_bytes", "reads", "writes", "total",
-    "read_bytes", "write_bytes", "total_bytes", "flops", "ratio_to_bound", "ratio_to_standard",
-    "ratio_to_floor",
-)  # fmt: skip
+RESULT_COLUMNS = tuple(column.name for column in RESULT if column.type is not None)
 COLUMNS = PROBLEM_COLUMNS + RESULT_COLUMNS
 OPTIONS = (
     "lse", "keep_p", "elementwise", "count_init", "splits", "page_size", "gqa", "register_bytes", "stages", "latent",
     "top_k", "key_block", "kv_dtype", "kv_scales",
 )  # fmt: skip
-DIVIDED = ("smem_peak_bytes", "register_peak_bytes", "limit")  # for tiles in registers
+DIVIDED = tuple(column.name for column in PLACES)
 EVERY_COLUMN = (*COLUMNS, "dv", *OPTIONS, *DIVIDED, "tile_multiple", "hardware", "more_tiles")
+OF_PROBLEM: dict[str, Type] = {  # the types of columns of a problem that do not hold integers
+    "dtype": "string", "acc_dtype": "string", "mask": "string", "lse": "boolean", "keep_p": "boolean",
+    "count_init": "boolean", "gqa": "string", "latent": "boolean", "kv_dtype": "string", "kv_scales": "string",
+    "hardware": "string",
+}  # fmt: skip
+
+
+def problem_columns(cells: Row) -> dict[str, Column[object]]:
+    """The columns of a problem by their names, with the same cells in every row."""
+    return {name: Column(name, OF_PROBLEM.get(name, "integer")).always(cell) for name, cell in cells.items()}
+
+
+def result_columns(more: Columns[Result] = ()) -> dict[str, Column[Result]]:
+    """The columns of a result by their names, and `more` of them."""
+    return {column.name: column for column in (*RESULT, *PLACES, MORE_TILES, *more)}
 
 
 def more_columns(problem: Attention, more_tiles: Iterable[object]) -> tuple[str, ...]:
@@ -32,18 +48,6 @@ def more_columns(problem: Attention, more_tiles: Iterable[object]) -> tuple[str,
     values = ["dv"] if isinstance(problem.dv, int) and problem.dv != problem.d else []
     divided = DIVIDED if problem.divided else ()
     return (*values, *unusual, *divided, *(["more_tiles"] if any(more_tiles) else []))
-
-
-def more_sizes(sizes: Mapping[str, object]) -> str:
-    """Tile sizes as `--tiles` takes them after the first slash: `depth=8/rows_o=4`."""
-    return "/".join(f"{name}={size}" for name, size in sizes.items())
-
-
-def tile_sizes(result: Tiled) -> str:
-    """Tile sizes as `--tiles` takes them, after a space; an empty string if there are none."""
-    if not result.Br:
-        return ""
-    return f" {result.Br}x{result.Bc}" + ("/" + more_sizes(result.more_tiles) if result.more_tiles else "")
 
 
 def flags(options: Mapping[str, int]) -> str:

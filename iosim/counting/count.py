@@ -2,199 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Iterable
+from dataclasses import fields, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Unpack, cast
 
-from .. import __version__
 from ..core.folded import Folded
 from ..core.problem import DENSE, Attention, S
 from ..core.tiling import Tiling, paper_tiles, parse_tiles, tiles_text
 from ..core.watchers import Capacity, Flops, Traffic
 from ..errors import InputError, suggestion
 from ..masks import parse_mask
-from ..notebook import Answer, numbered
 from ..schedules import CORE, SCHEDULES, Schedule, find_all, require
 from ..search.best import best_tiles, footprint, footprint_of
 from ..units import parse_bytes, parse_count
 from .bounds import APART, Bound, bounds, floor_of, order_words
 from .given import memory
+from .report import Report
+from .result import Result
 
 if TYPE_CHECKING:
     from ..core.tiling import TilesAsked
     from ..core.typing import Mask, Size
-    from ..grid import Pieces
     from ..schedules.registry import SchedulesAsked
-    from ..tables import Row, Rows
     from .typing import Counted, ProblemOptions
 
     Words = dict[str, tuple[Size, Size]]  # {tensor: (words read, words written)}, of one head
 
 TILE_RULES = ("paper", "best")
 KEYWORDS = tuple(f.name for f in fields(Attention) if f.name not in ("N", "d", "mask"))  # further keywords of `count`
-
-
-@dataclass(frozen=True, repr=False)
-class Result(Answer):
-    """The count of one schedule with one tiling.
-
-    Words, bytes and operations are over all heads and batches. A field is None if it needs an M that was not given, or
-    if no tiles fit.
-    """
-
-    schedule: str
-    """The name of the schedule."""
-    tiling: str
-    """The rule that chose the tiles: `ideal`, `paper`, `best`, or `given`."""
-    Br: int | None = None
-    """Query rows of a tile; None for `ideal`, which has no tiles."""
-    Bc: int | None = None
-    """Key rows of a tile; None for `ideal`."""
-    fits: bool | None = None
-    """Whether the footprint is at most M."""
-    sram_peak_words: int | None = None
-    """The footprint: the most words in SRAM at one time, of one head, without the mask."""
-    sram_peak_bytes: int | None = None
-    """The footprint in bytes."""
-    reads: int | None = None
-    """Words read from HBM."""
-    writes: int | None = None
-    """Words written to HBM."""
-    total: int | None = None
-    """Words read and written."""
-    read_bytes: int | None = None
-    """Bytes read from HBM."""
-    write_bytes: int | None = None
-    """Bytes written to HBM."""
-    total_bytes: int | None = None
-    """Bytes read and written."""
-    flops: int | None = None
-    """Floating-point operations of the matrix products (one multiply-add is 2)."""
-    flops_per_byte: float | None = None
-    """`flops` over `total_bytes`."""
-    ratio_to_bound: float | None = None
-    """`total` over N Nk d^2 / M of all heads, the order of Dao et al. 2022, Theorem 2. None for what is not attention's
-    forward pass."""
-    ratio_to_standard: float | None = None
-    """`total` over the `total` of the schedule `standard`. None unless the schedule is a forward pass of attention."""
-    ratio_to_floor: float | None = None
-    """`total` over the floor of counting/floors.py; without M, over the compulsory words. None if the tiles do not fit
-    in M."""
-    smem_peak_bytes: int | None = None
-    """The part of the footprint that must fit in M: all of it, unless tiles may live in registers."""
-    register_peak_bytes: int | None = None
-    """The most bytes of tiles that live in registers at one time."""
-    least_smem_bytes: int | None = None
-    """The value of `smem_peak_bytes` if registers had no limit."""
-    limit: str | None = None
-    """The resource that is too small for tiles that do not fit: `registers` if they would fit in M with more registers,
-    else `shared memory`."""
-    more_tiles: dict[str, int] = field(default_factory=dict, hash=False)
-    """Tile sizes beside Br and Bc, by their names in `Tiling`."""
-    tensors: dict[str, dict[str, int]] = field(default_factory=dict, hash=False)
-    """`{tensor: {"reads": words, "writes": words}}`."""
-    steps: list[dict[str, int]] = field(default_factory=list, hash=False)
-    """`{"reads": words, "writes": words}` of each kernel launch, in order. The name `steps` is that of iosim 0.1."""
-
-    def pieces(self) -> Pieces:
-        from .report import result_text
-
-        return [result_text(self)]
-
-    def to_rows(self) -> Rows:
-        return [vars(self)]
-
-    def to_dict(self) -> Row:
-        return asdict(self)
-
-    def summary(self) -> str:
-        from .summary import moved
-
-        return moved(self)
-
-
-@dataclass(frozen=True, repr=False)
-class Report(Answer):
-    """The answer of `count`: the problem, the SRAM, the bounds, and a result for each schedule and tiling."""
-
-    problem: Attention
-    """The problem that was counted."""
-    M_bytes: int | None
-    """The SRAM in bytes; None if it was not given."""
-    bounds: list[Bound]
-    """The bounds that are proven for this problem, in words over all heads (as `iosim bounds` shows them)."""
-    results: list[Result]
-    """A result for each schedule and tile rule, in the order of the schedules."""
-    version: str = __version__
-    """The version of iosim that counted."""
-    tiles: str | None = None
-    """The tiles that were asked for: `paper`, `best`, or Br x Bc; None for the rules of each schedule."""
-
-    @property
-    def M_words(self) -> int | None:
-        """The words of the problem's `dtype` that M holds, rounded down."""
-        return None if self.M_bytes is None else self.M_bytes // self.problem.word_bytes
-
-    @property
-    def answer(self) -> str:
-        """The sentences on the schedule that wins, its advantage, the reason, and its distance from the floor."""
-        from .sentence import answer_of
-
-        return answer_of(self)
-
-    def __getitem__(self, key: str | Schedule | tuple[str | Schedule, str]) -> Result:
-        """The result of `report["flash1", "paper"]`, a schedule and a tile rule.
-
-        `report["flash1"]` is the schedule's first result that fits, or its first one if none does. Raises KeyError if
-        the schedule or the tile rule was not counted.
-        """
-        named, tiling = key if isinstance(key, tuple) else (key, None)
-        name = named.name if isinstance(named, Schedule) else named
-        found = [r for r in self.results if r.schedule == name and tiling in (None, r.tiling)]
-        if not found:
-            there = ", ".join(f"{r.schedule!r}, {r.tiling!r}" for r in self.results)
-            raise KeyError(f"{key!r} was not counted; there is {there}")
-        return next((r for r in found if r.fits), found[0])
-
-    def __iter__(self) -> Iterator[Result]:
-        """The results, in their order."""
-        return iter(self.results)
-
-    def __len__(self) -> int:
-        """The number of results."""
-        return len(self.results)
-
-    def __contains__(self, key: object) -> bool:
-        """Whether the report has a schedule, a pair (schedule, tiling), or a result."""
-        return any(key in (r.schedule, (r.schedule, r.tiling)) or key == r for r in self.results)
-
-    def pieces(self) -> Pieces:
-        from .report import report_pieces
-
-        return report_pieces(self)
-
-    def to_rows(self) -> Rows:
-        from .report import report_rows
-
-        return report_rows(self)
-
-    def to_dict(self) -> Row:
-        from .report import report_json
-
-        return report_json(self)
-
-    def summary(self) -> str:
-        from .summary import asked, least_of
-
-        return f"{asked(self.problem, self.M_bytes)}; {numbered(len(self), 'result')}{least_of(self.results)}"
-
-    @property
-    def notes(self) -> list[str]:
-        """Notes on schedules that skip nothing under the mask, and on tiles that tensor cores cannot use."""
-        from .report import notes_on_report
-
-        return notes_on_report(self)
 
 
 def count(

@@ -10,21 +10,23 @@ from ..search.best import footprint
 from ..units import format_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..core.problem import Attention
-    from .count import Report
+    from .result import Result
 
 
-def room_notes(report: Report) -> list[str]:
+def room_notes(problem: Attention, M_bytes: int | None, results: Sequence[Result]) -> list[str]:
     """A note if no result of a count fits in M."""
-    if report.M_bytes is None or not report.results or any(r.fits is not False for r in report.results):
+    if M_bytes is None or not results or any(r.fits is not False for r in results):
         return []
-    names = dict.fromkeys(r.schedule for r in report.results)
-    needs = {name: least_bytes(name, report.problem) for name in names if "ideal" not in SCHEDULES[name].rules}
+    names = dict.fromkeys(r.schedule for r in results)
+    needs = {name: least_bytes(name, problem) for name in names if "ideal" not in SCHEDULES[name].rules}
     tried = [
         f"{name} with 1x1 tiles needs {format_bytes(needs[name])}" for name in sorted(needs, key=needs.__getitem__)
     ]
-    text = f"nothing fits in {format_bytes(report.M_bytes)}"
-    if needs and min(needs.values()) <= report.M_bytes:
+    text = f"nothing fits in {format_bytes(M_bytes)}"
+    if needs and min(needs.values()) <= M_bytes:
         return [f"{text}: try smaller tiles, or --tiles best to find those that fit; {tried[0]}"]
     text += f": {tried[0]}, the least of what was counted" if tried else ""
     if any(SCHEDULES[name].family == "attention" for name in names):

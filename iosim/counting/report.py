@@ -1,40 +1,153 @@
-"""A report as rows, tables, JSON and text."""
+"""The answer of `count`: the problem, the SRAM, the bounds, and a result for each schedule and tiling."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from ..units import binary, format_bytes
-
-if TYPE_CHECKING:
-    from ..core.problem import Attention
-    from .bounds import Bound
-    from .count import Report, Result
-
-from ..grid import ByteCell, Grid, Piece, plain
-from ..notebook import numbered
-from ..tables import Answered, Headed, Row, excess, ratio
-from .bounds import as_row
-from .columns import COLUMNS, PROBLEM_COLUMNS, more_columns, more_sizes, tile_sizes
+from .. import __version__
+from ..answer import Answer, Column, Table, numbered
+from ..schedules import Schedule
+from ..tables import excess
+from .asked import asked, header
+from .bounds import as_row, bounds_table
+from .columns import COLUMNS, PROBLEM_COLUMNS, more_columns, problem_columns, result_columns
 from .least_room import room_notes
+from .result import MOVES, NEEDS, PLACES, RESULT, least_of
 from .sentence import answer_lines, answer_of, winners
 from .skipping import group_notes, mask_notes
 from .tensor_tiles import tile_notes
 
-LESS_IMPORTANT = ("writes", "reads", "SRAM words", "x N^2d^2/M", "bytes")  # in the order of leaving out
+if TYPE_CHECKING:
+    from ..answer import Columns
+    from ..core.problem import Attention
+    from ..grid import Pieces
+    from ..tables import Row
+    from .bounds import Bound
+    from .result import Answered, Result
 
 
-def report_json(report: Report) -> Row:
-    """A report as the keys of its JSON."""
-    return {
-        "problem": problem_row(report.problem),
-        "sram": {"M_bytes": report.M_bytes, "M_words": report.M_words},
-        "bounds": [as_row(bound) for bound in report.bounds],
-        "results": [asdict(result) for result in report.results],
-        "answer": answer_of(report),
-        "notes": notes_on_report(report),
-    }
+@dataclass(frozen=True, repr=False)
+class Report(Answer):
+    """The answer of `count`: the problem, the SRAM, the bounds, and a result for each schedule and tiling."""
+
+    problem: Attention
+    """The problem that was counted."""
+    M_bytes: int | None
+    """The SRAM in bytes; None if it was not given."""
+    bounds: list[Bound]
+    """The bounds that are proven for this problem, in words over all heads (as `iosim bounds` shows them)."""
+    results: list[Result]
+    """A result for each schedule and tile rule, in the order of the schedules."""
+    version: str = __version__
+    """The version of iosim that counted."""
+    tiles: str | None = None
+    """The tiles that were asked for: `paper`, `best`, or Br x Bc; None for the rules of each schedule."""
+    detail: bool = False
+    """Whether the rows are those of each tensor and of each launch."""
+
+    @property
+    def M_words(self) -> int | None:
+        """The words of the problem's `dtype` that M holds, rounded down."""
+        return None if self.M_bytes is None else self.M_bytes // self.problem.word_bytes
+
+    @property
+    def answer(self) -> str:
+        """The sentences on the schedule that wins, its advantage, the reason, and its distance from the floor."""
+        return answer_of(self)
+
+    def __getitem__(self, key: str | Schedule | tuple[str | Schedule, str]) -> Result:
+        """The result of `report["flash1", "paper"]`, a schedule and a tile rule.
+
+        `report["flash1"]` is the schedule's first result that fits, or its first one if none does. Raises KeyError if
+        the schedule or the tile rule was not counted.
+        """
+        named, tiling = key if isinstance(key, tuple) else (key, None)
+        name = named.name if isinstance(named, Schedule) else named
+        found = [r for r in self.results if r.schedule == name and tiling in (None, r.tiling)]
+        if not found:
+            there = ", ".join(f"{r.schedule!r}, {r.tiling!r}" for r in self.results)
+            raise KeyError(f"{key!r} was not counted; there is {there}")
+        return next((r for r in found if r.fits), found[0])
+
+    def __iter__(self) -> Iterator[Result]:
+        """The results, in their order."""
+        return iter(self.results)
+
+    def __len__(self) -> int:
+        """The number of results."""
+        return len(self.results)
+
+    def __contains__(self, key: object) -> bool:
+        """Whether the report has a schedule, a pair (schedule, tiling), or a result."""
+        return any(key in (r.schedule, (r.schedule, r.tiling)) or key == r for r in self.results)
+
+    def table(self) -> Table:
+        return self.details() if self.detail else self.counts()
+
+    def counts(self) -> Table:
+        """A row for each result, with the columns of a sweep."""
+        known: dict[str, Column[Result]] = {**self.of_problem(), **result_columns()}
+        names = (*COLUMNS, *more_columns(self.problem, [r.more_tiles for r in self.results]))
+        shown = (*NEEDS, *PLACES, *MOVES) if self.problem.divided else RESULT
+        return Table([known[name] for name in names], self.results, shown=shown, best=winners(self.results))
+
+    def details(self) -> Table:
+        """A row for the words of each tensor and of each launch."""
+        known = self.of_problem()
+        return Table([*(known[name] for name in PROBLEM_COLUMNS), *DETAIL], detail_rows(self.results))
+
+    def of_problem(self) -> dict[str, Column[object]]:
+        """The columns of the problem and the SRAM, by their names."""
+        return problem_columns({**problem_row(self.problem), "M_bytes": self.M_bytes, "M_words": self.M_words})
+
+    def pieces(self) -> Pieces:
+        above: Pieces = [header(self.problem, self.M_bytes), self.counts(), "", bounds_table(self.bounds)]
+        details: Pieces = ["", self.details()] if self.detail else []
+        return [*above, *details, *unfit_lines(self), "", *answer_lines(self)]
+
+    def to_dict(self) -> Row:
+        return {
+            "problem": problem_row(self.problem),
+            "sram": {"M_bytes": self.M_bytes, "M_words": self.M_words},
+            "bounds": [as_row(bound) for bound in self.bounds],
+            "results": [asdict(result) for result in self.results],
+            "answer": self.answer,
+            "notes": self.notes,
+        }
+
+    def summary(self) -> str:
+        return f"{asked(self.problem, self.M_bytes)}; {numbered(len(self), 'result')}{least_of(self.results)}"
+
+    @property
+    def notes(self) -> list[str]:
+        """Notes on schedules that skip nothing under the mask, and on tiles that tensor cores cannot use. Only those
+        who ask for the best tiles alone hear of tensor cores."""
+        tiles = notes_on_tiles(self) if self.tiles == "best" else []
+        return [*notes_on_mask(self), *tiles, *room_notes(self.problem, self.M_bytes, self.results)]
+
+
+DETAIL: Columns[Row] = (
+    Column("schedule", "string", "schedule"),
+    Column("tiling", "string", "tiling"),
+    Column("Br"),
+    Column("Bc"),
+    Column("fits", "boolean"),
+    Column("part", "string", "part"),
+    Column("reads", heading="reads"),
+    Column("writes", heading="writes"),
+)
+
+
+def detail_rows(results: list[Result]) -> list[Row]:
+    """The words of each tensor and of each launch, with the result that they belong to."""
+    rows: list[Row] = []
+    for r in results:
+        parts = [(f"tensor {name}", words) for name, words in r.tensors.items()]
+        parts += [(f"launch {number}", words) for number, words in enumerate(r.steps, 1)]
+        rows += [{**vars(r), "part": part, **words} for part, words in parts]
+    return rows
 
 
 def problem_row(p: Attention) -> Row:
@@ -46,95 +159,7 @@ def problem_row(p: Attention) -> Row:
     return {**row, "mask": str(p.mask), "latent": p.latent, "kv_dtype": p.cache_dtype, "kv_scales": p.kv_scales}
 
 
-def report_rows(report: Report) -> list[Row]:
-    """One flat row for each result, with the columns of a sweep."""
-    problem = {**problem_row(report.problem), "M_bytes": report.M_bytes, "M_words": report.M_words}
-    columns = (*COLUMNS, *more_columns(report.problem, [r.more_tiles for r in report.results]))
-    rows = [{**problem, **vars(r), "more_tiles": more_sizes(r.more_tiles)} for r in report.results]
-    return [{name: row[name] for name in columns} for row in rows]
-
-
-def report_text(report: Report) -> str:
-    """A report as plain text."""
-    return plain(report_pieces(report))
-
-
-def report_pieces(report: Report, detail: bool = False) -> list[Piece]:
-    """A report for people: what was asked, the results, the bounds, what does not fit, and the answer in a sentence.
-
-    With `detail` it also has the words of each tensor and of each launch.
-    """
-    counted = Grid(count_table(report), LESS_IMPORTANT, winners(report.results))
-    details: list[Piece] = ["", Grid(detail_table(report))] if detail else []
-    return [
-        header(report),
-        counted,
-        "",
-        bounds_grid(report.bounds),
-        *details,
-        *notes(report),
-        "",
-        *answer_lines(report),
-    ]
-
-
-def header(report: Headed) -> str:
-    """The lines above every table: the problem and the SRAM."""
-    p = report.problem
-    values = f", dv = {p.dv}" if p.dv != p.d else ""
-    size = f"attention: N = {p.N}, Nk = {p.Nk}, d = {p.d}{values}, batch {p.batch} x heads {p.heads} (kv {p.kv_heads}"
-    size += ", packed)" if p.gqa == "pack" else ")"
-    types = f"{p.dtype} in HBM, {p.acc_dtype} accumulators{p.cache_text}, mask {p.mask}"
-    memory = "M not given"
-    if report.M_bytes is not None:
-        memory = f"M = {format_bytes(report.M_bytes)}".rstrip(")")
-        memory += (", " if "(" in memory else " (") + f"{report.M_words} {p.dtype} words)"
-    return f"{size}\n{types}, {memory}{divided_text(p)}\n"
-
-
-def divided_text(p: Attention) -> str:
-    """The registers and stages of a chip that is more than one SRAM, after its M; an empty text for one SRAM."""
-    if not p.divided:
-        return ""
-    return f", {format_bytes(p.register_bytes)} of registers for tiles, {numbered(p.stages, 'stage')} in flight"
-
-
-def count_table(report: Answered) -> list[Row]:
-    """The results as the rows that `iosim count` shows."""
-    return [
-        {
-            "schedule": r.schedule,
-            "tiles": r.tiling + tile_sizes(r),
-            "fits": verdict(r),
-            "SRAM words": r.sram_peak_words,
-            **divided_cells(r, report.problem),
-            "reads": r.reads,
-            "writes": r.writes,
-            "total words": r.total,
-            "bytes": None if r.total_bytes is None else ByteCell(r.total_bytes),
-            "x N^2d^2/M": ratio(r.ratio_to_bound),
-            "x standard": ratio(r.ratio_to_standard),
-            "x floor": ratio(r.ratio_to_floor),
-        }
-        for r in report.results
-    ]
-
-
-def divided_cells(result: Result, problem: Attention) -> Row:
-    """Cells on shared memory and registers, if tiles may be in both."""
-    if not problem.divided:
-        return {}
-    return {"shared bytes": result.smem_peak_bytes, "register bytes": result.register_peak_bytes}
-
-
-def verdict(result: Result) -> str:
-    """Whether a result fits, as tables show it."""
-    if result.total is None:
-        return "nothing fits"
-    return {True: "yes", False: "NO", None: "-"}[result.fits]
-
-
-def notes(report: Answered) -> list[str]:
+def unfit_lines(report: Answered) -> list[str]:
     """Lines below a table that say how far each result that does not fit is above M."""
     lines = []
     for r in report.results:
@@ -147,38 +172,6 @@ def notes(report: Answered) -> list[str]:
     return ["", *lines] if lines else []
 
 
-def result_text(result: Result) -> str:
-    """One result in words, with units."""
-    if result.total_bytes is None or result.sram_peak_bytes is None:
-        return f"{result.schedule} ({result.tiling} tiles): nothing fits"
-    tiles = f"{result.tiling} tiles" + tile_sizes(result)
-    lines = [
-        f"{result.schedule}, {tiles}: {result.reads} words read, {result.writes} written, {result.total} in all "
-        f"({binary(result.total_bytes)}); SRAM peak {result.sram_peak_words} words, "
-        f"{format_bytes(result.sram_peak_bytes)}; fits: {verdict(result)}"
-    ]
-    lines += [f"  {name}: {t['reads']} words read, {t['writes']} written" for name, t in result.tensors.items()]
-    return "\n".join(lines)
-
-
-def detail_table(report: Answered) -> list[Row]:
-    """Rows with the words of each tensor and of each launch."""
-    rows: list[Row] = []
-    for r in report.results:
-        label = {"schedule": r.schedule, "tiling": r.tiling}
-        rows += [{**label, "part": f"tensor {name}", **t} for name, t in r.tensors.items()]
-        rows += [{**label, "part": f"launch {i}", **launch} for i, launch in enumerate(r.steps, 1)]
-    return rows
-
-
-def detail_rows(report: Report) -> list[Row]:
-    """The rows of `detail_table` for CSV, each with the columns of the problem and of the tiling."""
-    rows = {(row["schedule"], row["tiling"]): row for row in report_rows(report)}
-    names = [*PROBLEM_COLUMNS, "schedule", "tiling", "Br", "Bc", "fits"]
-    details = detail_table(report)
-    return [{**{name: rows[d["schedule"], d["tiling"]][name] for name in names}, **d} for d in details]
-
-
 def notes_on_mask(report: Answered) -> list[str]:
     """Notes on schedules that skip nothing under the report's mask, and on query heads that share nothing."""
     return [*mask_notes(report.problem, (r.schedule for r in report.results)), *group_notes(report.problem)]
@@ -188,35 +181,3 @@ def notes_on_tiles(report: Answered, instead: str = "") -> list[str]:
     """A note on winners whose tiles tensor cores cannot use; `instead` names what finds others beside
     --tile-multiple."""
     return tile_notes([(report.problem, report.results[k]) for k in winners(report.results)], instead)
-
-
-def notes_on_report(report: Report) -> list[str]:
-    """Notes on a count. Only those who ask for the best tiles alone hear of tensor cores."""
-    tiles = notes_on_tiles(report) if report.tiles == "best" else []
-    return [*notes_on_mask(report), *tiles, *room_notes(report)]
-
-
-def bounds_table(bounds: list[Bound]) -> list[Row]:
-    """Bounds as rows of a table."""
-    return [
-        {
-            "bound": b.name,
-            "words": "-" if b.words is None else b.words if isinstance(b.words, int) else f"{b.words:.1f}",
-            "kind": b.kind,
-            "holds here": {True: "yes", False: "no", None: "-"}[b.valid],
-            "valid": b.condition,
-        }
-        for b in bounds
-    ]
-
-
-def bounds_grid(bounds: list[Bound]) -> Grid:
-    """Bounds as a table for people."""
-    return Grid(bounds_table(bounds), ("valid", "kind"))
-
-
-def bound_rows(bounds: list[Bound]) -> list[Row]:
-    """Bounds as rows of one CSV. Columns that only a floor fills come last."""
-    rows = [as_row(bound) for bound in bounds]
-    names = dict.fromkeys(name for row in rows for name in row)
-    return [{name: row.get(name) for name in names} for row in rows]

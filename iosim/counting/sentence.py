@@ -5,22 +5,20 @@ Everything in it follows from the counts. The reason names the tensors whose tra
 
 from __future__ import annotations
 
-from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.problem import TENSORS
 from ..schedules import SCHEDULES
 from ..schedules.registry import narrowed
-from ..tables import excess, ratio
-from .columns import flags, tile_sizes
+from ..tables import at_most, excess
+from .columns import flags
+from .result import tile_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ..core.problem import Attention
-    from ..tables import Answered
-    from .bounds import Bound
-    from .count import Result
+    from .result import Answered, Result
 
 BASELINE = "standard"  # results are compared with it if it was counted, as in `ratio_to_standard`
 NEAR = 1.01  # results that move up to this factor more are named together with the winner
@@ -157,15 +155,6 @@ def distance_to_floor(share: float | None, M_bytes: int | None) -> str:
     return f"It is within {at_most(share)} of the least that any algorithm of the class can move."
 
 
-def at_most(share: float) -> str:
-    """A ratio with the decimals of tables, or a little more: if these are below the ratio, there is a fourth, rounded
-    up. So the text is never below the ratio."""
-    text = ratio(share)
-    if float(text) >= share:
-        return text
-    return next(f"{n / 10**4:.4f}" for n in count(int(share * 10**4)) if n / 10**4 >= share)
-
-
 # ---------------------------------------------------------------- the reason
 
 
@@ -269,28 +258,3 @@ def joined(parts: Iterable[str]) -> str:
     if any("," in part for part in (*first, last)):
         return ", and ".join([*first, last])
     return f"{', '.join(first)} and {last}" if first else last
-
-
-# ---------------------------------------------------------------- bounds
-
-
-def answer_of_bounds(bounds: Sequence[Bound]) -> str:
-    """The sentence of a list of bounds: the floor of each family, and how far the best known is from it."""
-    known = {bound.name: bound for bound in bounds}
-    floors = [bound for bound in bounds if bound.name.endswith("floor")]
-    return " ".join(answer_of_floor(bound, known) for bound in floors)
-
-
-def answer_of_floor(floor: Bound, known: dict[str, Bound]) -> str:
-    """The sentence about one floor."""
-    prefix = floor.name.removesuffix("floor")
-    if floor.words is None:
-        return f"No floor is known here: {floor.condition}."
-    best = known.get(f"{prefix}attainable")
-    text = f"No algorithm of the class moves fewer than {floor.words} words"
-    if best is None or not best.valid or not best.words or not floor.words:
-        return text + "."
-    found = f"the {best.kind}, moves" if "," in best.kind else f"the {best.kind} moves"
-    if best.words == floor.words:
-        return f"{text}, and {found} no more."
-    return f"{text}; {found} {best.words}, within {at_most(best.words / floor.words)} of that."

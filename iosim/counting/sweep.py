@@ -19,9 +19,10 @@ from ..core.tiling import Tiling, paper_tiles, parse_tiles
 from ..schedules import SCHEDULES, Schedule, require
 from ..search.best import search
 from .bounds import APART, order_words
-from .columns import COLUMNS, DIVIDED, OPTIONS, more_sizes
-from .count import TILE_RULES, Result, measure, run, with_plain_keys
+from .columns import COLUMNS, DIVIDED, OPTIONS
+from .count import TILE_RULES, measure, run, with_plain_keys
 from .floor_arrays import floor_words
+from .result import Result, more_sizes
 from .sweep_axes import NUMBERS, Runs, Sweep
 
 if TYPE_CHECKING:

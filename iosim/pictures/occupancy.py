@@ -10,8 +10,8 @@ from ..core.folded import Folded
 from ..core.machine import Machine
 from ..core.problem import DENSE, Attention
 from ..core.watchers import Watcher
+from ..counting.asked import asked
 from ..counting.count import choose_tiling, default_schedules, rules_of
-from ..counting.summary import asked
 from ..errors import InputError
 from ..schedules import SCHEDULES, Schedule, find_all, require
 from ..tracing.event_file import check_length, count_events

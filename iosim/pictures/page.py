@@ -13,10 +13,11 @@ from ..core.folded import Folded
 from ..core.problem import DENSE
 from ..core.tiling import Tiling
 from ..core.watchers import Capacity
-from ..counting import report
-from ..counting.bounds import Bound, floor_of
-from ..counting.count import Report, Result, counted_tiling
-from ..counting.report import count_table, detail_table, header
+from ..counting.asked import header
+from ..counting.bounds import Bound, bounds_table, floor_of
+from ..counting.count import counted_tiling
+from ..counting.report import Report, unfit_lines
+from ..counting.result import Result
 from ..errors import IosimError
 from ..grid import ByteCell
 from ..hardware import load
@@ -112,7 +113,7 @@ def page(
     ran = tilings(found)
     p = found.problem
     heading = f"Attention, N = {p.N}, d = {p.d}, M = {size(found.M_bytes or 0)}"
-    about = ", ".join(header(found).strip().split("\n"))
+    about = ", ".join(header(p, found.M_bytes).strip().split("\n"))
     mark = float(found.M_bytes or 0), f"M = {size(found.M_bytes or 0)}"
     sections = [
         section("Traffic against M", svg_chart.chart_svg(chart, mark), "A dashed line needs more SRAM than M. No "
@@ -130,7 +131,7 @@ def page(
     ]  # fmt: skip
     if p.mask is not DENSE:
         sections.append(mask_section(found, ran))
-    sections.append(folded("Words by tensor and step", rows_table(detail_table(found)), ""))
+    sections.append(folded("Words by tensor and step", rows_table(found.details().grid().rows), ""))
     sections.append(folded("How it is counted", CONVENTIONS, ""))
     command = escape(" ".join(["iosim", *argv]))
     foot = f"<footer>iosim {found.version} · <code>{command}</code> · M in 1024s; a ragged last tile counts at its size"
@@ -203,13 +204,13 @@ def html_cell(value: object) -> str:
 
 def counts_table(found: Report) -> str:
     """The table of counts with its notes, as HTML."""
-    notes = "".join(f"<p>{escape(line)}</p>" for line in report.notes(found) if line)
-    return rows_table(count_table(found)) + notes
+    notes = "".join(f"<p>{escape(line)}</p>" for line in unfit_lines(found) if line)
+    return rows_table(found.counts().grid().rows) + notes
 
 
 def bounds_html(bounds: list[Bound]) -> str:
     """The table of bounds with their sources, as HTML."""
-    rows = report.bounds_table(bounds)
+    rows = bounds_table(bounds).grid().rows
     return rows_table([{**row, "source": bound.source} for row, bound in zip(rows, bounds, strict=True)])
 
 

@@ -22,7 +22,9 @@ from ..core.machine import Machine
 from ..core.problem import DENSE, Attention
 from ..core.text_lines import LineTrace, box, lines_now
 from ..core.tiling import Tiling
-from ..counting.count import Report, Result, counted_tiling
+from ..counting.count import counted_tiling
+from ..counting.report import Report
+from ..counting.result import Result
 from ..counting.sentence import BASELINE, winners
 from ..errors import IosimError
 from ..masks import parse_mask

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from ..core.machine import Machine
 from ..core.watchers import Trace
+from ..counting.asked import asked
 from ..counting.count import rules_of
-from ..counting.summary import asked
 from ..errors import InputError
 from ..schedules import SCHEDULES
 from ..tracing.event_file import check_length, count_events

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Unpack
 
 from ..core.problem import Attention
+from ..counting.asked import asked
 from ..counting.count import KEYWORDS, check_names
-from ..counting.summary import asked
 from ..masks import parse_mask
 from ..notebook import Answer
 from ..schedules import find_all

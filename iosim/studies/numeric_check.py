@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Unpack
 
 from ..core.problem import Attention
 from ..core.tiling import tiles_text
+from ..counting.asked import asked
 from ..counting.count import KEYWORDS, check_names
-from ..counting.summary import asked
 from ..grid import Grid
 from ..masks import parse_mask
 from ..masks.dropout import parse_dropout

@@ -18,6 +18,7 @@ from ..core.folded import Folded
 from ..core.problem import DENSE, Attention
 from ..core.tiling import MMA, Tiling, tiles_text
 from ..core.watchers import Watcher
+from ..counting.asked import asked
 from ..counting.bounds import floor_of
 from ..counting.count import (
     KEYWORDS,
@@ -28,7 +29,6 @@ from ..counting.count import (
     measure,
     rules_of,
 )
-from ..counting.summary import asked
 from ..errors import InputError, IosimError
 from ..hardware import Hardware, load, measured_as
 from ..masks import parse_mask

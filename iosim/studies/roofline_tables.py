@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
-from ..counting.report import divided_text, problem_row
+from ..counting.asked import divided_text, size_line
+from ..counting.report import problem_row
 from ..counting.skipping import mask_notes
 from ..counting.tensor_tiles import tile_notes
 from ..grid import ByteCell, Grid, Piece
@@ -74,12 +75,10 @@ def notes_on_answer(found: Roofline) -> list[str]:
 def roofline_pieces(found: Roofline) -> list[Piece]:
     """The answer for people: the question, a row for each launch, the meaning of the times, omissions, a sentence."""
     p, chip = found.problem, found.hardware
-    values = f", dv = {p.dv}" if p.dv != p.d else ""
-    size = f"attention: N = {p.N}, Nk = {p.Nk}, d = {p.d}{values}, batch {p.batch} x heads {p.heads} (kv {p.kv_heads})"
     ridges = ", ".join(f"{name} {chip.ridge(name):.1f}" for name in chip.flops_per_second if name != "exp")
     fastest, memory = winners(found), f"M = {format_bytes(found.M_bytes)}{divided_text(p)}"
     lines: list[Piece] = [
-        f"{size}, {p.dtype}, {p.acc_dtype} accumulators{p.cache_text}, mask {p.mask}",
+        f"{size_line(p)}, {p.dtype}, {p.acc_dtype} accumulators{p.cache_text}, mask {p.mask}",
         f"{chip.name}: {format_rate(chip.hbm_bytes_per_second)}, {memory}",
         f"ridge in FLOP/B: {ridges}",
         "",

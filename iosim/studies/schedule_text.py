@@ -20,8 +20,8 @@ from ..core.machine import Machine
 from ..core.problem import DENSE, Attention
 from ..core.text_lines import LineTraffic, box
 from ..core.tiling import Tiling, tiles_text
+from ..counting.asked import asked
 from ..counting.count import choose_tiling, rules_of
-from ..counting.summary import asked
 from ..errors import FoldingError, InputError
 from ..schedules import Schedule, require
 from ..schedules.registry import LETTERS

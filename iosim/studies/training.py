@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 from ..core.problem import DENSE, Attention
 from ..core.tiling import parse_tiles, tiles_text
-from ..counting.count import KEYWORDS, TILE_RULES, Result, check_names, rules_of, run
+from ..counting.asked import asked
+from ..counting.count import KEYWORDS, TILE_RULES, check_names, rules_of, run
 from ..counting.given import memory
-from ..counting.summary import asked
+from ..counting.result import Result
 from ..errors import InputError, suggestion
 from ..masks import parse_mask
 from ..notebook import Answer, numbered

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from ..counting.count import Result
-from ..counting.report import header, problem_row
+from ..counting.asked import header
+from ..counting.report import problem_row
+from ..counting.result import Result
 from ..counting.sentence import BASELINE
 from ..grid import ByteCell, Grid
 from ..tables import Row, ratio
@@ -67,7 +68,13 @@ def training_pieces(found: Training) -> list[Piece]:
         for step in found.steps
     ]
     less_important = ("GFLOP", "stored bytes", "backward bytes", "forward bytes", "stored", "backward")
-    return [header(found), Grid(rows, less_important), *notes_on_totals(found), "", *answer_lines(found)]
+    return [
+        header(found.problem, found.M_bytes),
+        Grid(rows, less_important),
+        *notes_on_totals(found),
+        "",
+        *answer_lines(found),
+    ]
 
 
 def schedule_and_tiles(result: Result) -> str:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Unpack, cast
 
 from ..core.problem import Attention
 from ..core.tiling import tiles_text
+from ..counting.asked import asked
 from ..counting.count import KEYWORDS, check_names
 from ..counting.given import memory
-from ..counting.summary import asked
 from ..errors import InputError
 from ..grid import Grid
 from ..masks import parse_mask

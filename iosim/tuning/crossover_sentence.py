@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..counting.count import Result, run
+from ..counting.count import run
+from ..counting.result import Result
 from ..counting.sentence import comparison, distance_to_floor
 from ..schedules import SCHEDULES
 from ..units import binary

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Unpack
 
 from ..core.problem import DENSE, Attention
 from ..core.tiling import Tiling
+from ..counting.asked import asked
 from ..counting.bounds import Bound, bounds, of_all_schedules
-from ..counting.count import KEYWORDS, Result, check_names, run
+from ..counting.count import KEYWORDS, check_names, run
 from ..counting.given import memory
-from ..counting.summary import asked, least_of
+from ..counting.result import Result, least_of
 from ..errors import InputError
 from ..masks import parse_mask
 from ..notebook import Answer, numbered

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Unpack
 
+from ..answer import Answer, Table, numbered
 from ..core.problem import Attention
-from ..counting.bounds import Bound
+from ..counting.asked import asked, header
+from ..counting.bounds import Bound, answer_of_bounds, as_row, bounds_table
 from ..counting.bounds import bounds as bounds_of
-from ..counting.count import KEYWORDS, Report, check_names, count, default_schedules
+from ..counting.count import KEYWORDS, check_names, count, default_schedules
 from ..counting.floors import held_words
 from ..counting.given import memory
-from ..counting.report import bound_rows, bounds_grid, header, report_json
-from ..counting.sentence import answer_of_bounds
-from ..counting.summary import asked
+from ..counting.report import Report, problem_row
 from ..errors import InputError
 from ..masks import parse_mask
-from ..notebook import Answer, numbered
 from ..schedules import reads_cache
 from .least import tune
 
@@ -48,7 +47,7 @@ class Bounds(Answer):
     @property
     def answer(self) -> str:
         """The proven floor and its distance from the best known, in a sentence."""
-        return answer_of_bounds(list(self.bounds))
+        return answer_of_bounds(self.bounds)
 
     @property
     def notes(self) -> list[str]:
@@ -57,15 +56,20 @@ class Bounds(Answer):
         scales = "no bound counts the scales of K and V; the words of schedules, as attainable, contain them"
         return [*notes_on_words(p, self.report.M_bytes), *([] if p.kv_scales == "none" else [scales])]
 
-    def pieces(self) -> Pieces:
-        return [header(self.report).removesuffix("\n"), bounds_grid(list(self.bounds)), "", self.answer]
+    def table(self) -> Table:
+        return bounds_table(self.bounds)
 
-    def to_rows(self) -> list[Row]:
-        return bound_rows(list(self.bounds))
+    def pieces(self) -> Pieces:
+        asked = header(self.report.problem, self.report.M_bytes).removesuffix("\n")
+        return [asked, self.table(), "", self.answer]
 
     def to_dict(self) -> Row:
-        whole = report_json(replace(self.report, bounds=list(self.bounds)))
-        return {**{name: whole[name] for name in ("problem", "sram", "bounds")}, "answer": self.answer}
+        return {
+            "problem": problem_row(self.report.problem),
+            "sram": {"M_bytes": self.report.M_bytes, "M_words": self.report.M_words},
+            "bounds": [as_row(bound) for bound in self.bounds],
+            "answer": self.answer,
+        }
 
     def summary(self) -> str:
         return f"{asked(self.report.problem, self.report.M_bytes)}; {numbered(len(self.bounds), 'bound')}"

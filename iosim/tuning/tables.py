@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, NotRequired, TypedDict
 
-from ..counting.bounds import as_row, bounds
-from ..counting.columns import COLUMNS, flags, more_columns, more_sizes, tile_sizes
-from ..counting.report import bounds_grid, header, notes, notes_on_mask, notes_on_tiles, problem_row, verdict
+from ..counting.asked import header, size_line
+from ..counting.bounds import as_row, bounds, bounds_table
+from ..counting.columns import COLUMNS, flags, more_columns
+from ..counting.report import notes_on_mask, notes_on_tiles, problem_row, unfit_lines
+from ..counting.result import more_sizes, tile_sizes, verdict
 from ..counting.sentence import answer_lines, answer_of, winners
 from ..grid import ByteCell, Grid
 from ..tables import Rows, ratio
@@ -17,7 +19,7 @@ from . import gap
 from .gap import ratio_to_floor
 
 if TYPE_CHECKING:
-    from ..counting.count import Result
+    from ..counting.result import Result
     from ..grid import Piece
     from ..tables import Row
     from .curve import CurveStep
@@ -92,8 +94,9 @@ def tune_pieces(best: Best) -> list[Piece]:
         first += "not in the space: " + ", ".join(best.left_out) + "\n"
     results = Grid([result_row(best, r) for r in best.results], LESS_IMPORTANT, winners(best.results))
     published = Grid([{"choice": c.label, **result_row(best, r)} for c, r in best.published], LESS_IMPORTANT)
-    parts: list[Piece] = [header(best) + first, results, "", "published:", published, "", bounds_grid(best.bounds)]
-    return [*parts, *notes(best), "", *answer_lines(best)]
+    above = header(best.problem, best.M_bytes) + first
+    parts: list[Piece] = [above, results, "", "published:", published, "", bounds_table(best.bounds)]
+    return [*parts, *unfit_lines(best), "", *answer_lines(best)]
 
 
 def winner_line(best: Best) -> str:
@@ -245,9 +248,7 @@ def curve_json(found: Curve) -> Row:
 def curve_pieces(found: Curve) -> list[Piece]:
     """The answer for people: the question, the steps, and published tiles."""
     p = found.problem
-    values = f", dv = {p.dv}" if p.dv != p.d else ""
-    size = f"attention: N = {p.N}, Nk = {p.Nk}, d = {p.d}{values}, batch {p.batch} x heads {p.heads} (kv {p.kv_heads})"
-    lines = [f"{size}, {p.dtype}, {p.acc_dtype} accumulators{p.cache_text}, mask {p.mask}"]
+    lines = [f"{size_line(p)}, {p.dtype}, {p.acc_dtype} accumulators{p.cache_text}, mask {p.mask}"]
     blocks = f" with {found.least_blocks} blocks" if found.least_blocks > 1 else ""
     names = ", ".join(s.name for s in found.space)
     lines.append(f"least traffic{blocks} over {names}: {len(found.steps)} breakpoints")

@@ -7,9 +7,9 @@ import pytest
 
 from iosim import sweep
 from iosim.counting.columns import COLUMNS, EVERY_COLUMN
-from iosim.counting.report import excess
 from iosim.errors import InputError
 from iosim.pictures.traffic import traffic_chart
+from iosim.tables import excess
 
 SMALL = ["--N", "64", "--d", "8", "--M", "2KB"]
 UNUSUAL = {

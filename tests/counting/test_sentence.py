@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import iosim
-from iosim.counting import sentence
+from iosim.counting.bounds import answer_of_bounds
 from iosim.counting.count import count
-from iosim.counting.sentence import answer_lines, answer_of, answer_of_bounds, named, winner_of
-from iosim.tables import ratio
+from iosim.counting.sentence import answer_lines, answer_of, named, winner_of
+from iosim.tables import at_most, ratio
 from iosim.tuning.least import tune
 
 MASKS = ("dense", "dense", "causal", "window:5", "causal&window:9", "global:2")
@@ -196,10 +196,10 @@ def test_commands_end_with_it(command, ask, iosim):
 )  # fmt: skip
 def test_a_distance_is_never_below_the_ratio(share, text):
     """The sentence says `within`. So it begins with the digits of the table, and may go on."""
-    assert sentence.at_most(share) == text and float(text) >= share
+    assert at_most(share) == text and float(text) >= share
 
 
 @given(st.floats(1, 1e9))
 def test_a_distance_begins_with_the_digits_of_the_table(share):
-    text = sentence.at_most(share)
+    text = at_most(share)
     assert text.startswith(ratio(share)) and 0 <= float(text) - share < 0.001

@@ -12,7 +12,7 @@ import pytest
 from paths import ROOT
 
 import iosim
-from iosim.notebook import Answer
+from iosim.answer import Answer
 
 PAGE = (ROOT / "docs" / "python.md").read_text()
 FUNCTIONS = [

@@ -1,0 +1,48 @@
+"""What was asked: a problem and its SRAM, in a few words and as the lines above every table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..answer import numbered
+from ..units import format_bytes
+from .columns import OPTIONS
+
+if TYPE_CHECKING:
+    from ..core.problem import Attention
+
+
+def asked(p: Attention, M_bytes: int | None = None) -> str:
+    """A problem as its sizes and the options that are not at their defaults: `N = 8192, d = 128, M = 102400 B (100
+    KiB)`."""
+    usual = type(p)(p.N, p.d)
+    names = ("Nk", "dv", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "mask", *OPTIONS)
+    unusual = [f"{name} = {getattr(p, name)}" for name in names if getattr(p, name) != getattr(usual, name)]
+    size = [] if M_bytes is None else [f"M = {format_bytes(M_bytes)}"]
+    return ", ".join([f"N = {p.N}", f"d = {p.d}", *unusual, *size])
+
+
+def header(p: Attention, M_bytes: int | None) -> str:
+    """The lines above every table: the problem and the SRAM."""
+    types = f"{p.dtype} in HBM, {p.acc_dtype} accumulators{p.cache_text}, mask {p.mask}"
+    memory = "M not given"
+    if M_bytes is not None:
+        memory = f"M = {format_bytes(M_bytes)}".rstrip(")")
+        memory += (", " if "(" in memory else " (") + f"{M_bytes // p.word_bytes} {p.dtype} words)"
+    size = size_line(p)
+    if p.gqa == "pack":
+        size = size.removesuffix(")") + ", packed)"
+    return f"{size}\n{types}, {memory}{divided_text(p)}\n"
+
+
+def size_line(p: Attention) -> str:
+    """The sizes of a problem: `attention: N = 8192, Nk = 8192, d = 128, batch 1 x heads 1 (kv 1)`."""
+    values = f", dv = {p.dv}" if p.dv != p.d else ""
+    return f"attention: N = {p.N}, Nk = {p.Nk}, d = {p.d}{values}, batch {p.batch} x heads {p.heads} (kv {p.kv_heads})"
+
+
+def divided_text(p: Attention) -> str:
+    """The registers and stages of a chip that is more than one SRAM, after its M; an empty text for one SRAM."""
+    if not p.divided:
+        return ""
+    return f", {format_bytes(p.register_bytes)} of registers for tiles, {numbered(p.stages, 'stage')} in flight"

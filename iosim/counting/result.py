@@ -1,0 +1,202 @@
+"""The count of one schedule with one tiling: its values, its columns, and its text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from ..answer import Answer, Column, Table
+from ..units import binary, format_bytes
+
+if TYPE_CHECKING:
+    from ..answer import Columns
+    from ..core.problem import Attention
+    from ..grid import Pieces
+    from ..tables import Row
+
+
+@dataclass(frozen=True, repr=False)
+class Result(Answer):
+    """The count of one schedule with one tiling.
+
+    Words, bytes and operations are over all heads and batches. A field is None if it needs an M that was not given, or
+    if no tiles fit.
+    """
+
+    schedule: str
+    """The name of the schedule."""
+    tiling: str
+    """The rule that chose the tiles: `ideal`, `paper`, `best`, or `given`."""
+    Br: int | None = None
+    """Query rows of a tile; None for `ideal`, which has no tiles."""
+    Bc: int | None = None
+    """Key rows of a tile; None for `ideal`."""
+    fits: bool | None = None
+    """Whether the footprint is at most M."""
+    sram_peak_words: int | None = None
+    """The footprint: the most words in SRAM at one time, of one head, without the mask."""
+    sram_peak_bytes: int | None = None
+    """The footprint in bytes."""
+    reads: int | None = None
+    """Words read from HBM."""
+    writes: int | None = None
+    """Words written to HBM."""
+    total: int | None = None
+    """Words read and written."""
+    read_bytes: int | None = None
+    """Bytes read from HBM."""
+    write_bytes: int | None = None
+    """Bytes written to HBM."""
+    total_bytes: int | None = None
+    """Bytes read and written."""
+    flops: int | None = None
+    """Floating-point operations of the matrix products (one multiply-add is 2)."""
+    flops_per_byte: float | None = None
+    """`flops` over `total_bytes`."""
+    ratio_to_bound: float | None = None
+    """`total` over N Nk d^2 / M of all heads, the order of Dao et al. 2022, Theorem 2. None for what is not attention's
+    forward pass."""
+    ratio_to_standard: float | None = None
+    """`total` over the `total` of the schedule `standard`. None unless the schedule is a forward pass of attention."""
+    ratio_to_floor: float | None = None
+    """`total` over the floor of counting/floors.py; without M, over the compulsory words. None if the tiles do not fit
+    in M."""
+    smem_peak_bytes: int | None = None
+    """The part of the footprint that must fit in M: all of it, unless tiles may live in registers."""
+    register_peak_bytes: int | None = None
+    """The most bytes of tiles that live in registers at one time."""
+    least_smem_bytes: int | None = None
+    """The value of `smem_peak_bytes` if registers had no limit."""
+    limit: str | None = None
+    """The resource that is too small for tiles that do not fit: `registers` if they would fit in M with more registers,
+    else `shared memory`."""
+    more_tiles: dict[str, int] = field(default_factory=dict, hash=False)
+    """Tile sizes beside Br and Bc, by their names in `Tiling`."""
+    tensors: dict[str, dict[str, int]] = field(default_factory=dict, hash=False)
+    """`{tensor: {"reads": words, "writes": words}}`."""
+    steps: list[dict[str, int]] = field(default_factory=list, hash=False)
+    """`{"reads": words, "writes": words}` of each kernel launch, in order. The name `steps` is that of iosim 0.1."""
+
+    def table(self) -> Table:
+        known = {column.name: column for column in (*RESULT, *PLACES)}
+        return Table([known.get(name, Column(name, "object")) for name in vars(self)], [self])
+
+    def pieces(self) -> Pieces:
+        return [result_text(self)]
+
+    def to_dict(self) -> Row:
+        return asdict(self)
+
+    def summary(self) -> str:
+        return moved(self)
+
+
+class Answered(Protocol):
+    """An answer with a result for each schedule and tiling, of one problem and one SRAM."""
+
+    @property
+    def problem(self) -> Attention: ...
+
+    @property
+    def M_bytes(self) -> int | None: ...
+
+    @property
+    def results(self) -> Sequence[Result]: ...
+
+
+class Tiled(Protocol):
+    """An object with tile sizes. If Br is None, there are none to show."""
+
+    @property
+    def Br(self) -> int | None: ...
+
+    @property
+    def Bc(self) -> int | None: ...
+
+    @property
+    def more_tiles(self) -> Mapping[str, int]: ...
+
+
+# ---------------------------------------------------------------- texts
+
+
+def more_sizes(sizes: Mapping[str, object]) -> str:
+    """Tile sizes as `--tiles` takes them after the first slash: `depth=8/rows_o=4`."""
+    return "/".join(f"{name}={size}" for name, size in sizes.items())
+
+
+def tile_sizes(result: Tiled) -> str:
+    """Tile sizes as `--tiles` takes them, after a space; an empty string if there are none."""
+    if not result.Br:
+        return ""
+    return f" {result.Br}x{result.Bc}" + ("/" + more_sizes(result.more_tiles) if result.more_tiles else "")
+
+
+def verdict(result: Result) -> str:
+    """Whether a result fits, as tables show it."""
+    if result.total is None:
+        return "nothing fits"
+    return {True: "yes", False: "NO", None: "-"}[result.fits]
+
+
+def moved(result: Result) -> str:
+    """A result as its schedule, tiles and words: `flash2 best 196x1, 90177536 words, 172 MiB`."""
+    name = f"{result.schedule} {result.tiling}{tile_sizes(result)}"
+    if result.total is None or result.total_bytes is None:
+        return f"{name}, nothing fits"
+    unfit = ", does not fit" if result.fits is False else ""
+    return f"{name}, {result.total} words, {binary(result.total_bytes)}{unfit}"
+
+
+def least_of(results: Sequence[Result]) -> str:
+    """The least result of those that fit or may fit, as text after a semicolon; empty if there is none."""
+    fitting = [r for r in results if r.total is not None and r.fits is not False]
+    return f"; least: {moved(min(fitting, key=lambda r: r.total_bytes or 0))}" if fitting else ""
+
+
+def result_text(result: Result) -> str:
+    """One result in words, with units."""
+    if result.total_bytes is None or result.sram_peak_bytes is None:
+        return f"{result.schedule} ({result.tiling} tiles): nothing fits"
+    tiles = f"{result.tiling} tiles" + tile_sizes(result)
+    lines = [
+        f"{result.schedule}, {tiles}: {result.reads} words read, {result.writes} written, {result.total} in all "
+        f"({binary(result.total_bytes)}); SRAM peak {result.sram_peak_words} words, "
+        f"{format_bytes(result.sram_peak_bytes)}; fits: {verdict(result)}"
+    ]
+    lines += [f"  {name}: {t['reads']} words read, {t['writes']} written" for name, t in result.tensors.items()]
+    return "\n".join(lines)
+
+
+# ---------------------------------------------------------------- columns
+
+NEEDS: Columns[Result] = (
+    Column("schedule", "string", "schedule"),
+    Column("tiling", "string"),
+    Column("Br"),
+    Column("Bc"),
+    Column("tiles", None, "tiles", cell=lambda r: r.tiling + tile_sizes(r)),
+    Column("fits", "boolean", "fits", cell=verdict),
+    Column("sram_peak_words", heading="SRAM words", spare=3),
+    Column("sram_peak_bytes"),
+)
+PLACES: Columns[Result] = (  # if tiles may live in registers too
+    Column("smem_peak_bytes", heading="shared bytes"),
+    Column("register_peak_bytes", heading="register bytes"),
+    Column("limit", "string"),
+)
+MOVES: Columns[Result] = (
+    Column("reads", heading="reads", spare=2),
+    Column("writes", heading="writes", spare=1),
+    Column("total", heading="total words"),
+    Column("read_bytes"),
+    Column("write_bytes"),
+    Column("total_bytes", heading="bytes", cell="bytes", spare=5),
+    Column("flops"),
+    Column("ratio_to_bound", "number", "x N^2d^2/M", ".3f", spare=4),
+    Column("ratio_to_standard", "number", "x standard", ".3f"),
+    Column("ratio_to_floor", "number", "x floor", ".3f"),
+)
+RESULT = (*NEEDS, *MOVES)
+MORE_TILES: Column[Result] = Column("more_tiles", "string", of=lambda r: more_sizes(r.more_tiles))
