@@ -141,8 +141,8 @@ def trace_format(path: str | None, script: str | None, tune: bool) -> str:
 
 def write_trace(log: Log, path: str | None, kind: str) -> None:
     """Write the events of a launch to a file."""
-    from ..kernels.walk.log import COLUMNS
-    from ..tracing.event_file import write_events
+    from ..kernels.walk.log import MORE_COLUMNS
+    from ..tracing.event_file import EVENT_COLUMNS, write_events
 
     def put(emit: Emit) -> int:
         written = 0
@@ -152,7 +152,7 @@ def write_trace(log: Log, path: str | None, kind: str) -> None:
         return written
 
     try:
-        write_events(put, path, kind, COLUMNS)
+        write_events(put, path, kind, (*EVENT_COLUMNS, *MORE_COLUMNS))
     except InputError as error:
         raise InputError("--trace", error.found, error.allowed, error.hint) from None
 

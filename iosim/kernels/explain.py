@@ -204,8 +204,12 @@ class Explained(Answer):
         if self.floor is None:
             return None
         moved = self.reads + self.writes
-        return {"words": self.floor.words, "form": self.floor.form, "M_words": self.floor.M_words,
-                "ratio": moved / self.floor.words}  # fmt: skip
+        return {
+            "words": self.floor.words,
+            "form": self.floor.form,
+            "M_words": self.floor.M_words,
+            "ratio": moved / self.floor.words,
+        }
 
     def to_rows(self) -> Rows:
         """A row for each argument."""

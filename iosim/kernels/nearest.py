@@ -18,8 +18,14 @@ from ..schedules import SCHEDULES, Schedule
 Words = Mapping[str, tuple[int, int]]
 """Words (read, written) by the name of a tensor."""
 
-NAMES = {"q": "Q", "query": "Q", "k": "K", "key": "K", "v": "V", "value": "V", "o": "O", "out": "O", "output": "O",
-         "lse": "LSE", "l": "LSE", "m": "LSE"}  # fmt: skip
+SPELLINGS = {
+    "Q": ("q", "query"),
+    "K": ("k", "key"),
+    "V": ("v", "value"),
+    "O": ("o", "out", "output"),
+    "LSE": ("lse", "l", "m"),
+}
+NAMES = {spelling: tensor for tensor, spellings in SPELLINGS.items() for spelling in spellings}
 NEEDED = ("Q", "K", "V", "O")
 
 
@@ -89,18 +95,18 @@ def distance(one: Words, two: Words) -> int:
 def tensor_names(arguments: Collection[str], given: Mapping[str, str]) -> dict[str, str]:
     """{argument: tensor of attention}, as `given`, else by its name. Other arguments keep their names."""
     for name, tensor in given.items():
-        if name not in arguments or tensor not in NAMES.values():
-            raise InputError(
-                "--as attention", f"{tensor}={name}", f"{', '.join(NEEDED)} or LSE = one of {', '.join(arguments)}"
-            )
+        if name not in arguments or tensor not in SPELLINGS:
+            allowed = f"{', '.join(NEEDED)} or LSE = one of {', '.join(arguments)}"
+            raise InputError("--as attention", f"{tensor}={name}", allowed)
     found = dict(given)
     for name in arguments:
         meant = NAMES.get(plain_name(name), name)
         found.setdefault(name, name if meant in found.values() else meant)
     missing = [name for name in NEEDED if name not in found.values()]
     if missing:
-        raise InputError("--as attention", f"no argument that is {', '.join(missing)}", "arguments with such names",
-                         "name them as in --as attention:Q=query,O=result")  # fmt: skip
+        hint = "name them as in --as attention:Q=query,O=result"
+        absent = f"no argument that is {', '.join(missing)}"
+        raise InputError("--as attention", absent, "arguments with such names", hint)
     return found
 
 

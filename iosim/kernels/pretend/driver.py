@@ -6,9 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 SEEN = {  # properties that files of kernels ask for, with the values of an H100
-    "multiprocessor_count": 132, "max_shared_mem": 232_448, "max_num_regs": 65_536, "warpSize": 32,
-    "sm_clock_rate": 1_980_000, "mem_clock_rate": 2_619_000, "mem_bus_width": 5120,
-}  # fmt: skip
+    "multiprocessor_count": 132,
+    "max_shared_mem": 232_448,
+    "max_num_regs": 65_536,
+    "warpSize": 32,
+    "sm_clock_rate": 1_980_000,
+    "mem_clock_rate": 2_619_000,
+    "mem_bus_width": 5120,
+}
 
 
 class Utilities:

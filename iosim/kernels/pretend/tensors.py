@@ -104,10 +104,18 @@ def properties() -> object:
     from types import SimpleNamespace
 
     return SimpleNamespace(
-        multi_processor_count=132, total_memory=80 << 30, major=9, minor=0, name="NVIDIA H100 80GB HBM3",
-        shared_memory_per_block_optin=232_448, shared_memory_per_multiprocessor=233_472, warp_size=32,
-        L2_cache_size=50 << 20, max_threads_per_multi_processor=2048, regs_per_multiprocessor=65_536,
-    )  # fmt: skip
+        multi_processor_count=132,
+        total_memory=80 << 30,
+        major=9,
+        minor=0,
+        name="NVIDIA H100 80GB HBM3",
+        shared_memory_per_block_optin=232_448,
+        shared_memory_per_multiprocessor=233_472,
+        warp_size=32,
+        L2_cache_size=50 << 20,
+        max_threads_per_multi_processor=2048,
+        regs_per_multiprocessor=65_536,
+    )
 
 
 def kept_values():  # type: ignore[no-untyped-def]

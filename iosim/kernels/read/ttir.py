@@ -130,8 +130,8 @@ def read_module(module, name: str, arguments: tuple[str, ...]) -> Code:  # type:
     if left := reader.attributes.left():
         raise InputError(f"kernel {name}", left[0].strip(), "code that iosim can read", "use another release of Triton")
     if len(reader.functions) != 1:
-        raise InputError(f"kernel {name}", f"{len(reader.functions)} functions", "one function",
-                         "leave out noinline=True, and returns in the middle of functions that it calls")  # fmt: skip
+        hint = "leave out noinline=True, and returns in the middle of functions that it calls"
+        raise InputError(f"kernel {name}", f"{len(reader.functions)} functions", "one function", hint)
     blocks = reader.functions[0].regions[0]
     entry = module.get_function(module.get_entry_func_name())
     types = tuple(Type.of(str(entry.args(k).get_type())) for k in range(entry.get_num_args()))

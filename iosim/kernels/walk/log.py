@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from .numbers import Integers
 
 EVENTS = {READS: "load", WRITES: "store", ATOMICS: "atomic"}
-COLUMNS = ("event", "name", "row", "rows", "column", "columns", "words", "resident_words", "launch",
-           "program", "word_bytes")  # fmt: skip
+MORE_COLUMNS = ("program", "word_bytes")  # beside those of `iosim trace`
 MOST_EVENTS = 5_000_000
 
 
@@ -67,9 +66,20 @@ class Log:
         order = np.lexsort((table[:, 4], table[:, 3], table[:, 1], table[:, 0]))
         for program, _, which, row, column, rows, columns, words in table[order].tolist():
             request = self.requests[which]
-            values = (EVENTS[request.way], request.name, row, rows, column, columns, words, None, 1, program,
-                      self.tensors[request.name].word_bytes)  # fmt: skip
-            yield cast("Event", dict(zip(COLUMNS, values, strict=True)))
+            event = {
+                "event": EVENTS[request.way],
+                "name": request.name,
+                "row": row,
+                "rows": rows,
+                "column": column,
+                "columns": columns,
+                "words": words,
+                "resident_words": None,
+                "launch": 1,
+                "program": program,
+                "word_bytes": self.tensors[request.name].word_bytes,
+            }
+            yield cast("Event", event)  # one of its numbers is None
 
 
 def check_length(events: int) -> None:

@@ -189,8 +189,15 @@ def transposed(operation: Operation, values: Sequence[Known]) -> Known:
     return reshaped(values[0], lambda part: part.transpose(0, *(axis + 1 for axis in operation.order)))
 
 
-REDUCTIONS = {"arith.addi": np.add, "arith.maxsi": np.maximum, "arith.minsi": np.minimum, "arith.ori": np.bitwise_or,
-              "arith.andi": np.bitwise_and, "arith.xori": np.bitwise_xor, "arith.muli": np.multiply}  # fmt: skip
+REDUCTIONS = {
+    "arith.addi": np.add,
+    "arith.maxsi": np.maximum,
+    "arith.minsi": np.minimum,
+    "arith.ori": np.bitwise_or,
+    "arith.andi": np.bitwise_and,
+    "arith.xori": np.bitwise_xor,
+    "arith.muli": np.multiply,
+}
 
 
 def combined(operation: Operation, values: Sequence[Known]) -> Known:

@@ -315,9 +315,13 @@ class Carried:
     """
 
     def __init__(
-        self, programs: Programs, arguments: Sequence[int], inits: Sequence[int], last: Sequence[int],
+        self,
+        programs: Programs,
+        arguments: Sequence[int],
+        inits: Sequence[int],
+        last: Sequence[int],
         results: Sequence[int],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.programs = programs
         needed, results = programs.needed, results or [-1] * len(arguments)
         self.paths = [path for path in zip(arguments, inits, last, results, strict=True) if {path[0], path[3]} & needed]

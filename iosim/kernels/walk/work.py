@@ -18,8 +18,19 @@ if TYPE_CHECKING:
 
 MOST_FOLLOWED = 100_000  # programs whose kinds are recorded in the order of the grid
 
-EXPONENTIALS = ("math.exp", "math.exp2", "math.log", "math.log2", "math.sin", "math.cos", "math.tanh", "math.rsqrt",
-                "math.sqrt", "math.erf", "tt.extern_elementwise")  # fmt: skip
+EXPONENTIALS = (
+    "math.exp",
+    "math.exp2",
+    "math.log",
+    "math.log2",
+    "math.sin",
+    "math.cos",
+    "math.tanh",
+    "math.rsqrt",
+    "math.sqrt",
+    "math.erf",
+    "tt.extern_elementwise",
+)
 FLOATS = ("f16", "bf16", "f32", "f64", "f8E5M2", "f8E4M3FN")
 
 
