@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from math import ceil
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from ..core.dependent_tiles import Moved, Share, Span
 from ..core.machine import Block, Tile
@@ -117,7 +117,8 @@ class Expressions:
     def unless_whole(self, part: Part) -> str:
         """The condition in front of a step that hides: not for tiles in which nothing is hidden. Empty if no table of
         tiles fits the step's loops."""
-        mask, i, j = part.mask, cast("SymbolicTile", part.i), cast("SymbolicTile", part.j)
+        mask, i, j = part.mask, part.i, part.j
+        assert isinstance(i, SymbolicTile) and isinstance(j, SymbolicTile)
         parent = j.parent
         if (i.step, j.step) != (mask.rows_q, mask.rows_k) or i.parent:
             return ""
@@ -181,7 +182,8 @@ def bodies(body: Body, split: Collection[LoopNode]) -> int:
 
 def letter(tile: Tile) -> str:
     """The C name of a tile's index. Raises ScheduleError for a part of an axis that does not belong to a loop."""
-    return LOOPS[cast("SymbolicTile | Span", tile).depth]
+    assert isinstance(tile, SymbolicTile | Span)
+    return LOOPS[tile.depth]
 
 
 def words_of(tile: Tile | Size) -> list[Block]:

@@ -41,9 +41,13 @@ MOST_INSTANCES = 65_535  # of a grid along y (CUDA programming guide)
 
 
 def generate(
-    schedule: ScheduleLike | ScheduleText, problem: Attention, tiling: Tiling, count: bool = False,
-    tensor_cores: bool | None = None, row_words: int = ROW_WORDS,
-) -> Program:  # fmt: skip
+    schedule: ScheduleLike | ScheduleText,
+    problem: Attention,
+    tiling: Tiling,
+    count: bool = False,
+    tensor_cores: bool | None = None,
+    row_words: int = ROW_WORDS,
+) -> Program:
     """The CUDA C++ program of a Schedule, or of the function of one, for one problem and one tiling.
 
     `count` compiles the word counters in. `tensor_cores`: None uses them if dtype and sizes allow it, False never, True
@@ -57,30 +61,52 @@ def generate(
     steps = check_steps(launches)
     plans = [make_plan(p, body, tensor_cores is not False, row_words) for body in launches]
     if tensor_cores and not any(plan.tensor_cores for plan in plans):
-        raise InputError(
-            "tensor cores", f"{p.dtype}, {tiling}", "fp16 or bf16, d a multiple of 16, tiles of 16 or more"
-        )
+        allowed = "fp16 or bf16, d a multiple of 16, tiles of 16 or more"
+        raise InputError("tensor cores", f"{p.dtype}, {tiling}", allowed)
     counters = counters_of(launches)
     tables = None if p.mask is DENSE else Tables(p.mask)
     name = name_of(schedule)
-    kernels = []
-    for k, (body, plan) in enumerate(zip(launches, plans, strict=True)):
-        writer = Writer(name if len(launches) == 1 else f"{name}_{k}", p, tensors, plan, tables, counters)
-        source, loop = writer.kernel(body), grid_loop(body)
-        turns = 1 if loop is None else turns_of(loop.tile)
-        used = tuple(dict.fromkeys([n for names in tensors_of(body) for n in names]))
-        kernels.append(Kernel(writer.name, source, (turns, p.instances, 1), (plan.threads, 1, 1), plan.smem_bytes, used,
-                              writer.table_arguments, plan.tensor_cores, plan.blocks))  # fmt: skip
+    names = [name] if len(launches) == 1 else [f"{name}_{k}" for k in range(len(launches))]
+    writers = [Writer(name, p, tensors, plan, tables, counters) for name, plan in zip(names, plans, strict=True)]
+    kernels = [kernel_of(writer, body) for writer, body in zip(writers, launches, strict=True)]
     constants = tables.constants if tables else ""
     source = "\n".join([prelude(), constants, *steps, *(kernel.source for kernel in kernels)])
     rounded, plain = padded_footprints(schedule, p, tiling, [plan.tensor_cores for plan in plans])
-    arguments, starts = tables.arguments if tables else {}, filled_before(schedule, launches)
-    program = Program(name, problem, tiling, tuple(kernels), source, arrays_of(p, tensors, launches), rounded, plain,
-                      tuple(counters), arguments, starts, count)  # fmt: skip
+    program = Program(
+        name,
+        problem,
+        tiling,
+        tuple(kernels),
+        source,
+        arrays_of(p, tensors, launches),
+        rounded,
+        plain,
+        tuple(counters),
+        tables.arguments if tables else {},
+        filled_before(schedule, launches),
+        count,
+    )
     if program.smem_bytes < program.footprint_bytes:
         sizes = f"laid out in {program.smem_bytes} B, but {program.footprint_bytes} B live at once"
         raise InternalError(f"{name}: {sizes}")
     return program
+
+
+def kernel_of(writer: Writer, body: Body) -> Kernel:
+    """One launch: its source, grid, threads and arguments."""
+    source, loop, plan = writer.kernel(body), grid_loop(body), writer.plan
+    turns = 1 if loop is None else turns_of(loop.tile)
+    return Kernel(
+        writer.name,
+        source,
+        (turns, writer.p.instances, 1),
+        (plan.threads, 1, 1),
+        plan.smem_bytes,
+        tuple(dict.fromkeys(name for names in tensors_of(body) for name in names)),
+        writer.table_arguments,
+        plan.tensor_cores,
+        plan.blocks,
+    )
 
 
 def name_of(schedule: ScheduleLike | ScheduleText) -> str:
@@ -205,11 +231,6 @@ def padded_footprints(
     Folded(replace(p, mask=DENSE), plain, padded).run(schedule, tiling)
     chosen = [b if wanted else a for a, b, wanted in zip(plain.launches, padded.launches, rounded, strict=True)]
     return max(chosen), max(plain.launches)
-
-
-def can_generate(schedule: ScheduleLike | ScheduleText) -> bool:
-    """Whether a schedule has kernels."""
-    return not why_not(schedule)
 
 
 def why_not(schedule: ScheduleLike | ScheduleText) -> str:

@@ -44,11 +44,5 @@ def place_blocks(lives: list[Life]) -> tuple[list[int], int]:
                 break
             offset = max(offset, -(-high // lives[k].alignment) * lives[k].alignment)
         offsets[k] = offset
-    return [offsets[k] for k in range(len(lives))], max(
-        (offsets[k] + life.size for k, life in enumerate(lives)), default=0
-    )
-
-
-def peak(lives: list[Life]) -> int:
-    """The most bytes that are alive at one time: no placement needs less."""
-    return max((sum(x.size for x in lives if x.start <= life.start < x.end) for life in lives), default=0)
+    ends = [offsets[k] + life.size for k, life in enumerate(lives)]
+    return [offsets[k] for k in range(len(lives))], max(ends, default=0)

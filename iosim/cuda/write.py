@@ -56,8 +56,8 @@ class Writer:
         parameters += [f"const unsigned* {name}" for name in self.table_arguments]
         bounds = f"{self.plan.threads}, {self.plan.blocks}"
         head = f'extern "C" __global__ void __launch_bounds__({bounds}) {self.name}('
-        return "\n".join([head, *indent([", ".join([*parameters, "unsigned long long* counts"]) + ") {"]),
-                          *indent(inner), "}", ""])  # fmt: skip
+        arguments = ", ".join([*parameters, "unsigned long long* counts"]) + ") {"
+        return "\n".join([head, *indent([arguments, *inner]), "}", ""])
 
     @property
     def table_arguments(self) -> tuple[str, ...]:

@@ -124,7 +124,11 @@ def test_other_formats(iosim, tmp_path):
     for end in ("jsonl", "json"):
         assert iosim(*launch(1, "--trace", tmp_path / f"trace.{end}")).exit_code == 0
     events = [json.loads(line) for line in (tmp_path / "trace.jsonl").read_text().splitlines()]
-    assert tuple(events[0]) == (*EVENT_COLUMNS, *MORE_COLUMNS) and events[0]["resident_words"] is None and len(events) == 16
+    assert (
+        tuple(events[0]) == (*EVENT_COLUMNS, *MORE_COLUMNS)
+        and events[0]["resident_words"] is None
+        and len(events) == 16
+    )
     slices = [e for e in json.loads((tmp_path / "trace.json").read_text())["traceEvents"] if e["ph"] == "X"]
     assert [e["dur"] for e in slices] == [e["words"] for e in events]
 
