@@ -9,7 +9,7 @@ from random import Random
 from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling, parse_tiles
 from iosim.cuda.machine import generate
-from iosim.gpu.jobs import Job, schedule_job, torch_job
+from iosim.gpu.jobs import Job, ScheduleJob, torch_job
 from iosim.gpu.tuned.launch import tuned as kernel_of
 from iosim.masks import parse_mask
 from iosim.schedules import find
@@ -123,18 +123,18 @@ def generated() -> list[Job]:
         ]
     jobs = [_job(*row) for row in rows]
     grouped = Attention(1000, 64, Nk=777, heads=6, kv_heads=2, batch=2, dtype="fp16", acc_dtype="fp32", lse=True)
-    jobs += [schedule_job(name, grouped, Tiling(48, 48)) for name in ("flash1", "flash2", "standard-tiled")]
+    jobs += [ScheduleJob(name, grouped, Tiling(48, 48)) for name in ("flash1", "flash2", "standard-tiled")]
     family = ("memory-efficient", "flash2-one-room", "attention-2pass")
     jobs += [_job(name, 2048, 64, 32, "64x64", "fp16", "fp32", mask) for name in family for mask in ("dense", "causal")]
     decode = Attention(1, 128, Nk=8192, heads=32, dtype="fp16", acc_dtype="fp32", splits=8)
-    return [*jobs, schedule_job("split-kv", decode, Tiling(16, 64))]
+    return [*jobs, ScheduleJob("split-kv", decode, Tiling(16, 64))]
 
 
 def family() -> list[Job]:
     """Every schedule outside the core on the examples of the self-test, and the caches of servers at larger sizes."""
     jobs = []
     for case in examples():
-        jobs.append(schedule_job(case.schedule, replace(case.problem, dropout=None), case.tiling))
+        jobs.append(ScheduleJob(case.schedule, replace(case.problem, dropout=None), case.tiling))
     types = {"dtype": "bf16", "acc_dtype": "fp32"}
     latent = Attention(1, 576, Nk=8192, dv=512, batch=4, heads=128, kv_heads=1, gqa="pack", latent=True, **types)
     flash_mla = replace(latent, kv_dtype="fp8", kv_scales="128", page_size=64, splits=8)
@@ -153,13 +153,13 @@ def family() -> list[Job]:
     rows += [(name, "64x64", large) for name in ("flash1-bwd", "flash2-bwd", "flash2-bwd-second-pass")]
     rows += [(name, "64x64", replace(large, mask=parse_mask("causal")))
              for name in ("block-sparse-bwd", "block-sparse-q-bwd", "linear-causal")]  # fmt: skip
-    return jobs + [schedule_job(name, p, parse_tiles(tiles)) for name, tiles, p in rows]
+    return jobs + [ScheduleJob(name, p, parse_tiles(tiles)) for name, tiles, p in rows]
 
 
 def _job(name: str, N: int, d: int, heads: int, tiles: str, dtype: str, acc: str, mask: str) -> Job:
     rows_q, rows_k = map(int, tiles.split("x"))
     problem = Attention(N, d, heads=heads, dtype=dtype, acc_dtype=acc, mask=parse_mask(mask))
-    return schedule_job(name, problem, Tiling(rows_q, rows_k))
+    return ScheduleJob(name, problem, Tiling(rows_q, rows_k))
 
 
 DRAWN = 36
@@ -184,7 +184,7 @@ def drawn(seed: int) -> list[Job]:
         mask = parse_mask(draw.choice(CHOICES["mask"]) if name.startswith("block-sparse") else "dense")
         p = Attention(N, d, heads=heads, dtype=types[0], acc_dtype=types[1], mask=mask)
         if 4 * N * N * d * heads <= MOST_FLOPS and min(tiling.rows_q, tiling.rows_k) <= N and _fits(name, p, tiling):
-            jobs.append(schedule_job(name, p, tiling))
+            jobs.append(ScheduleJob(name, p, tiling))
     return jobs
 
 
@@ -210,7 +210,7 @@ def tuned() -> list[Job]:
 
 
 def _tuned(name: str, problem: Attention) -> Job:
-    return schedule_job(name, problem, kernel_of(name, problem).tiling, tuned=True)
+    return ScheduleJob(name, problem, kernel_of(name, problem).tiling, tuned=True)
 
 
 SWEEP_M = (16384, 24576, 32768, 49152, 65536, 98304, 131072, 196608, 232448)  # bytes of shared memory
@@ -221,7 +221,7 @@ def sweep_sizes() -> list[tuple[Job, int]]:
     problem, found = Attention(8192, 64, heads=16, dtype="fp16", acc_dtype="fp32"), []
     for name in ("flash1", "flash2", "standard-tiled"):
         tilings = {size: best_tiles(find(name), problem, size, 16) for size in SWEEP_M}
-        found += [(schedule_job(name, problem, tiling), size) for size, tiling in tilings.items() if tiling]
+        found += [(ScheduleJob(name, problem, tiling), size) for size, tiling in tilings.items() if tiling]
     return found
 
 

@@ -81,14 +81,14 @@ def timed(p: Attention, tilings: list[Tiling]) -> list[dict[str, Any]]:
 
     from iosim.cuda.machine import generate
     from iosim.gpu import device
-    from iosim.gpu.jobs import schedule_job
+    from iosim.gpu.jobs import ScheduleJob
     from iosim.gpu.run import launch_all, prepare
     from iosim.gpu.worker import FLUSH_BYTES, inputs_of, one_line
 
     programs = [generate(FLASH2, p, tiling) for tiling in tilings]
     device.compile_all(programs)
     flush = device.cupy().empty(FLUSH_BYTES, np.uint8)
-    inputs = inputs_of(schedule_job("flash2", p, tilings[0]))
+    inputs = inputs_of(ScheduleJob("flash2", p, tilings[0]))
     rows = []
     for tiling, program in zip(tilings, programs, strict=True):
         label = {"N": p.N, "d": p.d, "heads": p.heads, "dtype": p.dtype, "tiles": f"{tiling.rows_q}x{tiling.rows_k}"}

@@ -21,7 +21,7 @@ from ..core.tiling import Tiling
 from ..errors import MissingError
 from ..gpu import device
 from ..gpu.arrays import DeviceArray
-from ..gpu.jobs import schedule_job, wait_job
+from ..gpu.jobs import ScheduleJob, WaitJob
 from ..gpu.ncu import counters
 from ..gpu.ncu import run as ncu
 from ..gpu.tuned.launch import source
@@ -75,8 +75,11 @@ class Bench:
             BIG_BYTES / min(self.seconds(f"{name}_bytes", blocks, LOOP_THREADS, a, b, n) for blocks in grids)
             for name in ("copy", "read", "write")
         )
-        return {"dram_bytes_per_second": 2 * copy, "dram_read_bytes_per_second": read,
-                "dram_write_bytes_per_second": write}  # fmt: skip
+        return {
+            "dram_bytes_per_second": 2 * copy,
+            "dram_read_bytes_per_second": read,
+            "dram_write_bytes_per_second": write,
+        }
 
     def l2(self) -> TomlValues:
         """Bytes a second from the L2, and the largest buffer that all multiprocessors can read from it."""
@@ -89,8 +92,11 @@ class Bench:
             times = max(2, L2_PASS_BYTES // part)
             seconds = self.seconds("read_again", blocks, 512, buffer, self.out, xp.int64(n), xp.int32(times))
             rates[part] = n * 16 * times / seconds
-        return {"l2_bytes_per_second": max(rates.values()), "l2_effective_bytes": effective_bytes(rates),
-                "l2_rates": rates}  # fmt: skip
+        return {
+            "l2_bytes_per_second": max(rates.values()),
+            "l2_effective_bytes": effective_bytes(rates),
+            "l2_rates": rates,
+        }
 
     def arithmetic(self) -> TomlValues:
         """Multiply-adds, exponentials and flops of products a second, of all multiprocessors together."""
@@ -104,8 +110,12 @@ class Bench:
             a, b = xp.uint32(one), xp.uint32(one + 0x00010001)
             seconds = self.seconds(f"mma_{name}", blocks, LOOP_THREADS, self.out, a, b, times)
             tensor[name] = lanes // 32 * MMA_FLOPS / seconds
-        return {"simt_operations_per_second": fma, "exponentials_per_second": exp, "tensor_flops_per_second": tensor,
-                "wgmma_flops_per_second": self.wgmma()}  # fmt: skip
+        return {
+            "simt_operations_per_second": fma,
+            "exponentials_per_second": exp,
+            "tensor_flops_per_second": tensor,
+            "wgmma_flops_per_second": self.wgmma(),
+        }
 
     def wgmma(self) -> float:
         """Flops a second of warpgroup products; 0 on GPUs other than Hopper, which have none."""
@@ -164,10 +174,10 @@ def profiler_overheads() -> TomlValues:
     Empty kernels stand between the profiled jobs. The driver's traffic is measured while a kernel only waits. Empty if
     there is no profiler.
     """
-    job = schedule_job("flash2", Attention(16, 16, dtype="fp32"), Tiling(16, 16))
+    job = ScheduleJob("flash2", Attention(16, 16, dtype="fp32"), Tiling(16, 16))
     with tempfile.TemporaryDirectory() as folder:
         try:
-            found = ncu.profile([job] * EMPTY_LAUNCHES + [wait_job(WAIT_MILLISECONDS)], str(Path(folder, "ncu.csv")))
+            found = ncu.profile([job] * EMPTY_LAUNCHES + [WaitJob(WAIT_MILLISECONDS)], str(Path(folder, "ncu.csv")))
         except MissingError:
             return {}
     launch = {"profiled_launch_seconds": median(kernel.seconds for kernel in found.empty)}
@@ -199,8 +209,14 @@ def measure_all(tell: Callable[[str], None] = lambda text: None) -> TomlValues:
     properties = bench.xp.cuda.runtime.getDeviceProperties(bench.xp.cuda.Device().id)
     found: TomlValues = {"name": properties["name"].decode(), "date": datetime.date.today().isoformat()}
     found |= {"cuda": bench.xp.cuda.runtime.runtimeGetVersion(), **smi()}
-    parts = {"limits": bench.limits, "memory": bench.memory, "the L2": bench.l2, "arithmetic": bench.arithmetic,
-             "latencies": bench.latency, "the profiler": profiler_overheads}  # fmt: skip
+    parts = {
+        "limits": bench.limits,
+        "memory": bench.memory,
+        "the L2": bench.l2,
+        "arithmetic": bench.arithmetic,
+        "latencies": bench.latency,
+        "the profiler": profiler_overheads,
+    }
     for name, measure in parts.items():
         tell(f"measuring {name}")
         found |= measure()
@@ -257,8 +273,11 @@ def toml(found: TomlValues) -> str:
     """The text of a hardware file: the keys of configs/hardware/*.toml, and [measured] for predictions."""
     where = f"{found['name']}, driver {found['driver']}, {found['date']}"
     device_property, measured = f"device property, {where}", f"iosim calibrate, {where}"
-    rates = {**found["tensor_flops_per_second"], "fp32": 2 * found["simt_operations_per_second"],
-             "exp": found["exponentials_per_second"]}  # fmt: skip
+    rates = {
+        **found["tensor_flops_per_second"],
+        "fp32": 2 * found["simt_operations_per_second"],
+        "exp": found["exponentials_per_second"],
+    }
     lines = [f"# {where}; clocks just before: SM {found['sm_clock']}, memory {found['memory_clock']}"]
     lines += [
         "# Written by iosim calibrate. Bytes, and bytes or operations a second, all multiprocessors together.",

@@ -101,8 +101,13 @@ def has_gpu() -> bool:
 
 def cupy_dtype(name: str) -> ElementType:
     """The element type of an array of a dtype; bf16 and fp8 are stored as their bits."""
-    types: dict[str, ElementType] = {"fp64": np.float64, "fp32": np.float32, "fp16": np.float16, "bf16": np.uint16,
-                                    "fp8": np.uint8}  # fmt: skip
+    types: dict[str, ElementType] = {
+        "fp64": np.float64,
+        "fp32": np.float32,
+        "fp16": np.float16,
+        "bf16": np.uint16,
+        "fp8": np.uint8,
+    }
     return types[name]
 
 
@@ -110,18 +115,20 @@ def to_device(array: object, dtype: str) -> DeviceArray:
     """The floats of a NumPy or CuPy array as a device array of a dtype, rounded to nearest even."""
     xp = cupy()
     if dtype == "fp8":
-        return cast("DeviceArray", xp.asarray(e4m3_bits(cast("Array", on_host(array)))))
+        bits: DeviceArray = xp.asarray(e4m3_bits(cast("Array", on_host(array))))
+        return bits
     if dtype != "bf16":
         return xp.ascontiguousarray(xp.asarray(array).astype(cupy_dtype(dtype)))
-    bits = xp.asarray(array).astype(np.float32).view(np.uint32)
-    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+    words = xp.asarray(array).astype(np.float32).view(np.uint32)
+    rounded = (words + 0x7FFF + ((words >> 16) & 1)) >> 16
     return xp.ascontiguousarray(rounded.astype(np.uint16))
 
 
 def from_device(array: DeviceArray, dtype: str) -> DeviceArray:
     """The floats of a device array (bits of bf16 and of fp8 become float32)."""
     if dtype == "fp8":
-        return cast("DeviceArray", cupy().asarray(of_e4m3_bits(cast("NDArray[np.uint8]", on_host(array)))))
+        floats: DeviceArray = cupy().asarray(of_e4m3_bits(cast("NDArray[np.uint8]", on_host(array))))
+        return floats
     if dtype != "bf16":
         return array
     return (array.astype(np.uint32) << 16).view(np.float32)

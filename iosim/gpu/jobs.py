@@ -135,21 +135,11 @@ def key_of(job: Job) -> str:
     return json.dumps({key: value for key, value in job.to_json().items() if key != "places"}, sort_keys=True)
 
 
-def schedule_job(name: str, problem: Attention, tiling: Tiling, tuned: bool = False, places: int = 1) -> ScheduleJob:
-    """The job of a schedule."""
-    return ScheduleJob(name, problem, tiling, tuned, places)
-
-
 def torch_job(name: str, problem: Attention) -> TorchJob:
     """The job of a kernel of PyTorch; Raises InputError for a name that is not in PYTORCHS."""
     if name not in PYTORCHS:
         raise InputError("kernel", name, ", ".join(PYTORCHS), suggestion(name, PYTORCHS))
     return TorchJob(name, replace(problem, lse=problem.lse and name == STORES_LSE))
-
-
-def wait_job(milliseconds: int) -> WaitJob:
-    """The job that waits for so long."""
-    return WaitJob(milliseconds)
 
 
 class GeneratedJob:
@@ -196,16 +186,19 @@ class TunedJob:
         self.kernel = tuned(job.name, job.problem)
         own, asked = self.kernel.tiling, job.tiling
         if own != asked:
-            raise InputError("--tuned --tiles", f"{asked.rows_q}x{asked.rows_k}",
-                             f"{own.rows_q}x{own.rows_k} for {job.name}")  # fmt: skip
+            raise InputError(
+                "--tuned --tiles", f"{asked.rows_q}x{asked.rows_k}", f"{own.rows_q}x{own.rows_k} for {job.name}"
+            )
 
     @property
     def launches(self) -> list[LaunchShape]:
         """The shape of each launch."""
         names = ["flash2"] if self.kernel.one_launch else ["scores", "softmax_rows", "output"]
         threads = {"softmax_rows": self.kernel.row[1]}
-        return [{"smem_bytes": self.kernel.smem_bytes[name], "threads": threads.get(name, THREADS),
-                 "tensor_cores": True} for name in names]  # fmt: skip
+        return [
+            {"smem_bytes": self.kernel.smem_bytes[name], "threads": threads.get(name, THREADS), "tensor_cores": True}
+            for name in names
+        ]
 
     @property
     def sizes(self) -> KernelSizes:

@@ -144,8 +144,10 @@ def cache_errors(job: ScheduleJob, scale: float) -> OutputErrors:
     assert softmax_inputs is not None, "the caller chose such schedules"
     plain = {head: softmax_inputs(instances[head], p) for head in checked(p)}
     exact = {head: (xp.asarray(x["Q"]), xp.asarray(x["K"]), xp.asarray(x["V"])) for head, x in plain.items()}
-    narrow = {head: (device.rounded(q, p.dtype), device.rounded(k, p.dtype), device.rounded(v, p.dtype))
-              for head, (q, k, v) in exact.items()}  # fmt: skip
+    narrow = {
+        head: (device.rounded(q, p.dtype), device.rounded(k, p.dtype), device.rounded(v, p.dtype))
+        for head, (q, k, v) in exact.items()
+    }
     return judged(job, output, exact, narrow)
 
 
@@ -166,13 +168,26 @@ def judged(job: ScheduleJob, output: DeviceArray, exact: Heads, rounded: Heads) 
     keys = min(job.tiling.rows_k, rounds.keys)
     judge = Judge(xp, p.dtype, cut=sums * UNIT[str(p.acc_dtype)])
     for head, (q, k, v) in exact.items():
-        same = accuracy.baseline(xp, *rounded[head], partial(device.rounded, dtype=p.dtype),
-                                 partial(device.rounded, dtype=str(p.acc_dtype)), keys, visible, rounds.travels,
-                                 rounds.divided, held)  # fmt: skip
+        same = accuracy.baseline(
+            xp,
+            *rounded[head],
+            partial(device.rounded, dtype=p.dtype),
+            partial(device.rounded, dtype=str(p.acc_dtype)),
+            keys,
+            visible,
+            rounds.travels,
+            rounds.divided,
+            held,
+        )
         judge.add(output[head], same, accuracy.reference(xp, q, k, v, visible))
-    return {"error": min(judge.error, 1e300), "baseline_error": judge.baseline_error,
-            "allowed_error": judge.allowed_error, "bias": min(judge.bias, 1e300), "allowed_bias": judge.allowed_bias,
-            "unwritten": int(xp.isnan(output).sum())}  # fmt: skip
+    return {
+        "error": min(judge.error, 1e300),
+        "baseline_error": judge.baseline_error,
+        "allowed_error": judge.allowed_error,
+        "bias": min(judge.bias, 1e300),
+        "allowed_bias": judge.allowed_bias,
+        "unwritten": int(xp.isnan(output).sum()),
+    }
 
 
 def example_errors(job: ScheduleJob) -> OutputErrors:
@@ -189,8 +204,12 @@ def example_errors(job: ScheduleJob) -> OutputErrors:
             worst = accuracy.largest_error(xp, found, xp.asarray(wanted)) / float(np.abs(wanted).max())
             error, unwritten = max(error, worst), unwritten + int(xp.isnan(found).sum())
             rounds = max(rounds, words[name][1] / (p.instances * wanted.size))
-    return {"error": min(error, 1e300), "baseline_error": 0.0, "allowed_error": allowed_of_example(rounds, p.dtype),
-            "unwritten": unwritten}  # fmt: skip
+    return {
+        "error": min(error, 1e300),
+        "baseline_error": 0.0,
+        "allowed_error": allowed_of_example(rounds, p.dtype),
+        "unwritten": unwritten,
+    }
 
 
 def allowed_of_example(rounds: float, dtype: str) -> float:

@@ -20,8 +20,10 @@ def make_arrays(program: Program, inputs: Mapping[str, object]) -> DeviceArrays:
     *axes if all instances are alike. K and V have batch x kv_heads instances. A tensor that is not an input holds its
     initial value if the schedule reads it before writing (O = 0, l = 0, m = -inf), else NaN in every word.
     """
-    return {name: _input(array, inputs[name]) if name in inputs else _poison(array, name in program.starts)
-            for name, array in program.arrays.items()}  # fmt: skip
+    return {
+        name: _input(array, inputs[name]) if name in inputs else _poison(array, name in program.starts)
+        for name, array in program.arrays.items()
+    }
 
 
 def _input(array: HbmArray, value: object) -> DeviceArray:

@@ -121,8 +121,14 @@ def sm_row(predicted: Prediction, evidence: Evidence, faults: list[str]) -> SmRo
     """Bytes between SM and L2, simulated beside counted: loads by op_ld (by the crossbar for TMA), stores by op_st and
     op_red."""
     kernels = evidence.kernels
-    row: SmRow = {"sm_read_bytes": predicted.read_bytes, "hw_read_bytes": None, "read_ratio": None,
-                  "sm_write_bytes": predicted.write_bytes, "hw_write_bytes": None, "write_ratio": None}  # fmt: skip
+    row: SmRow = {
+        "sm_read_bytes": predicted.read_bytes,
+        "hw_read_bytes": None,
+        "read_ratio": None,
+        "sm_write_bytes": predicted.write_bytes,
+        "hw_write_bytes": None,
+        "write_ratio": None,
+    }
     if not kernels:
         return row
     extra = table_bytes(evidence)
@@ -137,8 +143,13 @@ def sm_row(predicted: Prediction, evidence: Evidence, faults: list[str]) -> SmRo
         _judge("written", predicted.write_bytes, written, predicted.write_slack_bytes, False, faults)
     else:
         written = 0
-    return {**row, "hw_read_bytes": read, "read_ratio": quotient(read, predicted.read_bytes),
-            "hw_write_bytes": written or None, "write_ratio": quotient(written, predicted.write_bytes)}  # fmt: skip
+    return {
+        **row,
+        "hw_read_bytes": read,
+        "read_ratio": quotient(read, predicted.read_bytes),
+        "hw_write_bytes": written or None,
+        "write_ratio": quotient(written, predicted.write_bytes),
+    }
 
 
 def _judge(what: str, simulated: int, found: int, slack: int, tma: bool, faults: list[str]) -> None:
@@ -157,9 +168,12 @@ def floor_row(evidence: Evidence, sm: SmRow) -> FloorRow:
     least = words and words * min(p.word_bytes, p.acc_bytes, bytes_of(p.cache_dtype))
     read, written = sm["hw_read_bytes"], sm["hw_write_bytes"]
     moved = None if read is None or written is None else read + written
-    return {"floor_M_bytes": M_bytes, "floor_bytes": least,
-            "ratio_to_floor": quotient(sm["sm_read_bytes"] + sm["sm_write_bytes"], least),
-            "measured_ratio_to_floor": None if moved is None else quotient(moved, least)}  # fmt: skip
+    return {
+        "floor_M_bytes": M_bytes,
+        "floor_bytes": least,
+        "ratio_to_floor": quotient(sm["sm_read_bytes"] + sm["sm_write_bytes"], least),
+        "measured_ratio_to_floor": None if moved is None else quotient(moved, least),
+    }
 
 
 def table_bytes(evidence: Evidence) -> int:
@@ -186,18 +200,28 @@ def dram_row(predicted: Prediction, kernels: Sequence[ProfiledKernel]) -> DramRo
         "dram_least_predicted": found.least_bytes if found else None,
         "dram_most_predicted": found.most_bytes if found else None,
         "dram_at_the_edge": found.at_the_edge if found else None,
-        "dram_read_bytes": None, "dram_write_bytes": None, "dram_ratio": None, "dram_places": None,
-        "dram_least_bytes": None, "dram_most_bytes": None,
-    }  # fmt: skip
+        "dram_read_bytes": None,
+        "dram_write_bytes": None,
+        "dram_ratio": None,
+        "dram_places": None,
+        "dram_least_bytes": None,
+        "dram_most_bytes": None,
+    }
     if not kernels or found is None:
         return row
     by_place = zip(*(kernel.dram_places for kernel in kernels), strict=True)
     places = [(sum(read for read, _ in launches), sum(written for _, written in launches)) for launches in by_place]
     read, written = (round(mean(kind)) for kind in zip(*places, strict=True))
     totals = [sum(place) for place in places]
-    return {**row, "dram_read_bytes": read, "dram_write_bytes": written,
-            "dram_ratio": quotient(found.total_bytes, read + written), "dram_places": len(places),
-            "dram_least_bytes": min(totals), "dram_most_bytes": max(totals)}  # fmt: skip
+    return {
+        **row,
+        "dram_read_bytes": read,
+        "dram_write_bytes": written,
+        "dram_ratio": quotient(found.total_bytes, read + written),
+        "dram_places": len(places),
+        "dram_least_bytes": min(totals),
+        "dram_most_bytes": max(totals),
+    }
 
 
 def time_row(predicted: Prediction, evidence: Evidence) -> TimeRow:
@@ -228,8 +252,12 @@ def output_row(note: Note, faults: list[str]) -> OutputRow:
             faults.append(f"output bias{label} {bias:.3g}, allowed {allowed_bias:.3g}")
         if unwritten:
             faults.append(f"{unwritten} output words{label} are not numbers")
-    return {"error": note.get("error"), "allowed_error": note.get("allowed_error"),
-            "bias": note.get("bias"), "allowed_bias": note.get("allowed_bias")}  # fmt: skip
+    return {
+        "error": note.get("error"),
+        "allowed_error": note.get("allowed_error"),
+        "bias": note.get("bias"),
+        "allowed_bias": note.get("allowed_bias"),
+    }
 
 
 def quotient(a: float, b: float | None) -> float | None:

@@ -22,7 +22,7 @@ from ..hardware import Hardware, load, measured_of, names
 from ..schedules import Schedule, applies, find, find_all, require
 from ..search.best import best_tiles
 from ..units import parse_axis, parse_bytes
-from .jobs import Job, ScheduleJob, job_from_json, kept_jobs, key_of, schedule_job
+from .jobs import Job, ScheduleJob, job_from_json, kept_jobs, key_of
 from .ncu import counters
 from .ncu import run as ncu
 from .notes import Note
@@ -142,15 +142,20 @@ def plan(problem: Attention, choice: Choice) -> tuple[list[ScheduleJob], list[in
     if problem.count_init:
         raise InputError("--count-init", "given", "not with verify", "the host fills O, l and m, which no kernel does")
     if choice.tuned and (problem.cache_text or problem.gqa == "pack"):
-        raise InputError("--tuned", f"with --gqa {problem.gqa}{problem.cache_text}", "K and V of the type of Q",
-                         "leave out --tuned: generated kernels have these options")  # fmt: skip
+        found = f"with --gqa {problem.gqa}{problem.cache_text}"
+        hint = "leave out --tuned: generated kernels have these options"
+        raise InputError("--tuned", found, "K and V of the type of Q", hint)
     chosen = find_all(choice.schedules) or all_schedules(problem, choice.tuned)
     for schedule in chosen:
         require(schedule, problem)
     if choice.sweep_M:
         return plan_sweep(problem, choice, chosen, choice.sweep_M)
-    return [schedule_job(s.name, problem, tiles_of(s, problem, choice), choice.tuned, choice.places)
-            for s in chosen], []  # fmt: skip
+    return [job_of(s, problem, tiles_of(s, problem, choice), choice) for s in chosen], []
+
+
+def job_of(schedule: Schedule, problem: Attention, tiling: Tiling, choice: Choice) -> ScheduleJob:
+    """The run of a schedule with these tiles."""
+    return ScheduleJob(schedule.name, problem, tiling, choice.tuned, choice.places)
 
 
 def plan_sweep(
@@ -159,8 +164,7 @@ def plan_sweep(
     """(a job for each schedule and M in which tiles of 16 fit, the M of each)."""
     axis = parse_axis(sweep_M, "--sweep-M", lambda text: parse_bytes(text, problem.word_bytes, "--sweep-M"))
     pairs = [(s, size, best_tiles(s, problem.packed, size, MULTIPLE)) for s in chosen for size in axis]
-    found = [(schedule_job(s.name, problem, tiling, choice.tuned, choice.places), size)
-             for s, size, tiling in pairs if tiling]  # fmt: skip
+    found = [(job_of(s, problem, tiling, choice), size) for s, size, tiling in pairs if tiling]
     if not found:
         raise InputError("--sweep-M", sweep_M, "sizes in which tiles of 16 fit", "larger M or smaller --d")
     return [job for job, _ in found], [size for _, size in found]
@@ -261,8 +265,9 @@ def replay(jobs: Sequence[ScheduleJob], profile: counters.Profile, where: str) -
     if len(kernels) != len(jobs):
         known = {key_of(job): found for job, found in zip(kept_jobs(profile), kernels, strict=False)}
         if not known.keys() >= {key_of(job) for job in jobs}:
-            hint = ("leave out --N, --d and --schedule: then it judges all of these runs, or give those of one"
-                    if known else "give the options that it was made with, and --schedule for each run")  # fmt: skip
+            hint = "give the options that it was made with, and --schedule for each run"
+            if known:
+                hint = "leave out --N, --d and --schedule: then it judges all of these runs, or give those of one"
             raise InputError("--from-ncu", where, f"a profile of {len(jobs)} runs (it has {len(kernels)})", hint)
         kernels = [known[key_of(job)] for job in jobs]
     notes = {key_of(job_from_json(note["job"])): note for note in profile.notes if "job" in note and "words" in note}
@@ -277,12 +282,20 @@ def slopes(rows: Sequence[SweepVerdict], problem: Attention) -> list[Slope]:
     found: list[Slope] = []
     for name in dict.fromkeys(row["schedule"] for row in rows):
         mine = [row for row in rows if row["schedule"] == name]
-        simulated = _fit([(row["M_bytes"], row["sm_read_bytes"] + row["sm_write_bytes"]) for row in mine], problem)
-        measured = _fit([(row["M_bytes"], row["hw_read_bytes"] + (row["hw_write_bytes"] or 0)) for row in mine
-                         if row["hw_read_bytes"]], problem)  # fmt: skip
-        found.append({"schedule": name, "points": len(mine),
-                      "slope_simulated": simulated[0], "constant_simulated": simulated[1],
-                      "slope_measured": measured[0], "constant_measured": measured[1]})  # fmt: skip
+        by_model = [(row["M_bytes"], row["sm_read_bytes"] + row["sm_write_bytes"]) for row in mine]
+        counted = [(row["M_bytes"], row["hw_read_bytes"], row["hw_write_bytes"] or 0) for row in mine]
+        by_hardware = [(size, read + written) for size, read, written in counted if read]
+        simulated, measured = _fit(by_model, problem), _fit(by_hardware, problem)
+        found.append(
+            {
+                "schedule": name,
+                "points": len(mine),
+                "slope_simulated": simulated[0],
+                "constant_simulated": simulated[1],
+                "slope_measured": measured[0],
+                "constant_measured": measured[1],
+            }
+        )
     return found
 
 

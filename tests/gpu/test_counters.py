@@ -7,11 +7,11 @@ from paths import DATA
 
 from iosim import Attention, Tiling
 from iosim.errors import InputError, MissingError
-from iosim.gpu.jobs import schedule_job
+from iosim.gpu.jobs import ScheduleJob
 from iosim.gpu.ncu import counters
 from iosim.gpu.ncu import run as ncu
 
-JOBS = [schedule_job("flash2", Attention(n, 16), Tiling(16, 16)) for n in range(1, 6)]
+JOBS = [ScheduleJob("flash2", Attention(n, 16), Tiling(16, 16)) for n in range(1, 6)]
 KERNELS = json.loads((DATA / "h200_sdpa.json").read_text())["kernels"]
 KEPT = [metric for metric in counters.METRICS if metric != counters.L2_WRITES]  # what was asked for at the time
 

@@ -11,7 +11,7 @@ from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling
 from iosim.cuda.machine import generate
 from iosim.gpu import outputs
-from iosim.gpu.jobs import job_from_json, key_of, schedule_job
+from iosim.gpu.jobs import ScheduleJob, job_from_json, key_of
 from iosim.masks import parse_mask
 from iosim.schedules import find
 
@@ -20,12 +20,12 @@ pytestmark = pytest.mark.skipif(bool(on_cpu.WHY_NOT), reason=on_cpu.WHY_NOT)
 MLA = {"d": 40, "dv": 32, "heads": 4, "kv_heads": 1, "gqa": "pack", "latent": True}
 FP8 = {"dtype": "bf16", "acc_dtype": "fp32", "kv_dtype": "fp8"}
 JOBS = [
-    schedule_job("flash2", Attention(2, Nk=37, **MLA, **FP8, kv_scales="16"), Tiling(8, 16)),
-    schedule_job("paged-split-kv", Attention(1, Nk=45, **MLA, dtype="fp32", page_size=7, splits=2), Tiling(4, 5)),
-    schedule_job("split-kv", Attention(3, 16, Nk=40, heads=2, **FP8, kv_scales="tensor"), Tiling(4, 8)),
-    schedule_job("flash2-bwd", Attention(24, 16, heads=2, dtype="fp32", mask=parse_mask("causal")), Tiling(8, 8)),
-    schedule_job("selected", Attention(4, 16, Nk=64, dtype="fp32", top_k=2, key_block=8), Tiling(4, 4)),
-    schedule_job("matmul-tiled", Attention(20, 12, Nk=17, dtype="fp16", acc_dtype="fp32"), Tiling(8, 8)),
+    ScheduleJob("flash2", Attention(2, Nk=37, **MLA, **FP8, kv_scales="16"), Tiling(8, 16)),
+    ScheduleJob("paged-split-kv", Attention(1, Nk=45, **MLA, dtype="fp32", page_size=7, splits=2), Tiling(4, 5)),
+    ScheduleJob("split-kv", Attention(3, 16, Nk=40, heads=2, **FP8, kv_scales="tensor"), Tiling(4, 8)),
+    ScheduleJob("flash2-bwd", Attention(24, 16, heads=2, dtype="fp32", mask=parse_mask("causal")), Tiling(8, 8)),
+    ScheduleJob("selected", Attention(4, 16, Nk=64, dtype="fp32", top_k=2, key_block=8), Tiling(4, 4)),
+    ScheduleJob("matmul-tiled", Attention(20, 12, Nk=17, dtype="fp16", acc_dtype="fp32"), Tiling(8, 8)),
 ]
 NAMES = [job.name for job in JOBS]
 
@@ -90,7 +90,7 @@ def test_a_wrong_input_is_a_wrong_output(on_the_cpu, job, tensor):
 def test_jobs_travel_whole(job):
     """Every option that changes the kernels is in the job's JSON. Options with their usual values are left out."""
     assert job_from_json(job.to_json()) == job and key_of(job_from_json(job.to_json())) == key_of(job)
-    assert "latent" not in schedule_job("flash2", Attention(8, 4), Tiling(2, 2)).to_json()
+    assert "latent" not in ScheduleJob("flash2", Attention(8, 4), Tiling(2, 2)).to_json()
     for more in ({"depth": 8}, {"rows_o": 4, "cols_o": 2}, {"cols_o": 2}):
         other = replace(job, tiling=replace(job.tiling, **more))
         assert job_from_json(other.to_json()) == other and key_of(other) != key_of(job)

@@ -4,7 +4,7 @@ import pytest
 from paths import DATA
 
 from iosim import Attention, Tiling
-from iosim.gpu.jobs import schedule_job, torch_job
+from iosim.gpu.jobs import ScheduleJob, torch_job
 from iosim.gpu.ncu import counters, spills
 from iosim.gpu.ncu import run as ncu
 from iosim.gpu.ncu.counters import ProfiledKernel
@@ -96,7 +96,7 @@ def test_stores_are_asked_for_where_registers_spill_and_kept_with_the_profile(tm
     assert spills.block_bytes(kernels[0]) == (9216, 7168)
     assert counters.read_profile(tmp_path / "kept.csv") == found
     assert sorted(path.name for path in tmp_path.iterdir()) == ["all.csv", "kept.csv", "ncu"]
-    ours = [schedule_job("flash2", Attention(4096, 128), Tiling(64, 64))] * 3
+    ours = [ScheduleJob("flash2", Attention(4096, 128), Tiling(64, 64))] * 3
     assert not any(k.stack_stores for (k,) in ncu.profile(ours, str(tmp_path / "kept.csv")).jobs)
 
 

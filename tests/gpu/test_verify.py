@@ -12,7 +12,7 @@ from iosim.core.problem import DENSE, Attention
 from iosim.core.tiling import Tiling
 from iosim.counting.floors import floor
 from iosim.gpu import verify_run
-from iosim.gpu.jobs import job_from_json, key_of, runner, schedule_job, torch_job, wait_job
+from iosim.gpu.jobs import ScheduleJob, WaitJob, job_from_json, key_of, runner, torch_job
 from iosim.gpu.ncu import counters
 from iosim.gpu.verdict import Evidence, dram_row, evident_occupancies, summary, verify
 from iosim.gpu.verdict_tables import in_words, short_rows
@@ -76,7 +76,7 @@ def evidence(job):
     return Evidence(job, note_for(job), [kernel(p.read_bytes, p.write_bytes)])
 
 
-JOB = schedule_job("flash2", Attention(256, 64, heads=4, dtype="fp32"), Tiling(64, 64))
+JOB = ScheduleJob("flash2", Attention(256, 64, heads=4, dtype="fp32"), Tiling(64, 64))
 
 
 def test_the_kept_profile_agrees(ask):
@@ -140,7 +140,7 @@ def test_a_profile_of_something_else_is_a_mismatch(iosim):
 
 
 RUNS = [
-    schedule_job(name, Attention(N, 64, heads=4, dtype="fp32"), Tiling(tile, 64))
+    ScheduleJob(name, Attention(N, 64, heads=4, dtype="fp32"), Tiling(tile, 64))
     for name, N, tile in (("flash2", 256, 64), ("flash2", 512, 64), ("flash1", 256, 32))
 ]
 
@@ -196,7 +196,7 @@ def test_without_a_gpu_it_says_what_is_missing(iosim, monkeypatch):
 
 @pytest.mark.parametrize("name", ["standard-tiled", "flash1", "flash2"])
 def test_all_right(name):
-    job = schedule_job(name, Attention(256, 64, heads=4, dtype="fp32"), Tiling(64, 64))
+    job = ScheduleJob(name, Attention(256, 64, heads=4, dtype="fp32"), Tiling(64, 64))
     row = verify(evidence(job), load("h200"))
     assert row["ok"] and row["faults"] == "" and row["device_words"] == row["words"]
 
@@ -464,8 +464,8 @@ def test_jobs_survive_json():
     p = Attention(
         100, 32, Nk=70, heads=6, kv_heads=3, batch=2, dtype="bf16", acc_dtype="fp32", mask=parse_mask("causal")
     )
-    for job in (schedule_job("flash1", p, Tiling(16, 32)), torch_job("torch-flash", p), wait_job(3),
-                schedule_job("flash2", p, Tiling(128, 128), tuned=True, places=4)):  # fmt: skip
+    for job in (ScheduleJob("flash1", p, Tiling(16, 32)), torch_job("torch-flash", p), WaitJob(3),
+                ScheduleJob("flash2", p, Tiling(128, 128), tuned=True, places=4)):  # fmt: skip
         assert job_from_json(json.loads(json.dumps(job.to_json()))) == job
     assert torch_job("torch-flash", p).problem == p
     assert not torch_job("torch-cudnn", replace(p, lse=True)).problem.lse, "only torch-flash stores one"
@@ -475,13 +475,13 @@ def test_jobs_survive_json():
 def test_jobs_survive_a_pool_of_processes(mask):
     """The dense mask is known by identity."""
     problem = Attention(100, 32, mask=parse_mask(mask))
-    for job in (schedule_job("flash1", problem, Tiling(16, 32), places=2), torch_job("torch-flash", problem)):
+    for job in (ScheduleJob("flash1", problem, Tiling(16, 32), places=2), torch_job("torch-flash", problem)):
         copy = pickle.loads(pickle.dumps(job))
         assert copy == job and (copy.problem.mask is DENSE) == (mask == "dense")
 
 
 def test_a_job_of_an_older_profile_has_the_defaults_of_options_that_it_lacks():
-    job = schedule_job("flash2", Attention(100, 32), Tiling(16, 32), places=3)
+    job = ScheduleJob("flash2", Attention(100, 32), Tiling(16, 32), places=3)
     kept = {key: value for key, value in job.to_json().items() if key not in ("splits", "gqa")}
     assert list(job.to_json())[-1] == "places" and job_from_json(kept) == job
     assert key_of(job_from_json(kept)) == key_of(replace(job, places=1)), "places do not tell jobs apart"

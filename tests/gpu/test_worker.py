@@ -12,7 +12,7 @@ from iosim.core.rounding import to_bf16
 from iosim.core.tiling import Tiling
 from iosim.counting.roundings import roundings
 from iosim.gpu import outputs, run, worker
-from iosim.gpu.jobs import schedule_job, wait_job
+from iosim.gpu.jobs import ScheduleJob, WaitJob
 from iosim.gpu.ncu import run as ncu
 from iosim.masks import parse_mask
 from iosim.oracles import accuracy
@@ -40,7 +40,7 @@ def test_a_job_that_waits_starts_one_thread_for_so_many_nanoseconds(monkeypatch)
         return lambda *launch: started.append(launch)
 
     monkeypatch.setattr(worker.device, "cupy", lambda: SimpleNamespace(RawKernel=raw_kernel))
-    worker.starter_of(wait_job(400))()
+    worker.starter_of(WaitJob(400))()
     assert started == [((1,), (1,), (400_000_000,))]
 
 
@@ -120,13 +120,13 @@ def no_gpu(monkeypatch):
 @pytest.mark.parametrize("mask", ["dense", "causal"])
 def test_the_worker_measures(no_gpu, mask, monkeypatch):
     problem = replace(SMALL, heads=4, kv_heads=2, batch=2, mask=parse_mask(mask))
-    note = worker.measure_job(schedule_job("flash2", problem, Tiling(16, 16)))
+    note = worker.measure_job(ScheduleJob("flash2", problem, Tiling(16, 16)))
     assert "failed" not in note, note
     assert note["error"] <= note["allowed_error"] and note["unwritten"] == 0
     assert note["large_logits"]["error"] <= note["large_logits"]["allowed_error"]
     assert json.loads(json.dumps(note)) and note["seconds"] == 1e-3
     monkeypatch.setattr(Fake, "wrong", True)
-    note = worker.measure_job(schedule_job("flash2", problem, Tiling(16, 16)))
+    note = worker.measure_job(ScheduleJob("flash2", problem, Tiling(16, 16)))
     assert note["error"] > note["allowed_error"]
 
 
@@ -135,7 +135,7 @@ def test_the_worker_notes_what_fails(no_gpu, monkeypatch):
         raise ValueError("illegal address")
 
     monkeypatch.setattr(Fake, "run", fail)
-    note = worker.measure_job(schedule_job("flash2", SMALL, Tiling(16, 16)))
+    note = worker.measure_job(ScheduleJob("flash2", SMALL, Tiling(16, 16)))
     assert note == {"failed": "ValueError: illegal address"}
 
 
@@ -152,7 +152,7 @@ def test_a_job_with_places_is_launched_in_each(no_gpu, monkeypatch, room, names)
     monkeypatch.setattr(worker, "profiled", lambda launch, name="iosim_marker": (seen.append(name), launch()))
     monkeypatch.setattr(Fake, "placed", [])
     monkeypatch.setattr(Fake, "room", room)
-    note = worker.profile_job(schedule_job("flash2", SMALL, Tiling(16, 16), places=3))
+    note = worker.profile_job(ScheduleJob("flash2", SMALL, Tiling(16, 16), places=3))
     assert seen == names and Fake.placed == [place for place in range(min(room, 3)) for _ in range(2)]
     assert note == ({} if room == 99 else {"failed": "MemoryError: full"})
 
@@ -160,7 +160,7 @@ def test_a_job_with_places_is_launched_in_each(no_gpu, monkeypatch, room, names)
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
 def test_a_bias_below_the_allowed_error_is_found(no_gpu, monkeypatch, dtype):
     """1.002 times the right output is within twice the baseline's error in bf16, and near it in fp16."""
-    job = schedule_job("flash2", Attention(300, 32, dtype=dtype, acc_dtype="fp32", heads=2), Tiling(16, 16))
+    job = ScheduleJob("flash2", Attention(300, 32, dtype=dtype, acc_dtype="fp32", heads=2), Tiling(16, 16))
     monkeypatch.setattr(worker.device, "rounded", lambda x, dtype: roundings_of(x, dtype))
     right = outputs.output_errors(job, 1.0)
     assert right["error"] <= right["allowed_error"] and right["bias"] <= right["allowed_bias"]
@@ -278,7 +278,5 @@ def test_o_is_rounded_as_often_as_the_kernel_has_to():
     exact = [accuracy.baseline(np, q, k, v, half, lambda x: x, 432, held=held) for held in (None, 16)]
     assert np.allclose(*exact, atol=1e-3), "only roundings differ"
     p = Attention(864, 16, dtype="fp16", acc_dtype="fp16")
-    assert [outputs.held_keys(schedule_job("flash1", p, Tiling(16, keys))) for keys in (96, 432)] == [96, 16]
-    assert (
-        outputs.held_keys(schedule_job("flash1", replace(p, dtype="fp32", acc_dtype="fp32"), Tiling(16, 432))) is None
-    )
+    assert [outputs.held_keys(ScheduleJob("flash1", p, Tiling(16, keys))) for keys in (96, 432)] == [96, 16]
+    assert outputs.held_keys(ScheduleJob("flash1", replace(p, dtype="fp32", acc_dtype="fp32"), Tiling(16, 432))) is None

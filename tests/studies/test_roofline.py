@@ -18,7 +18,7 @@ from iosim.core.problem import DENSE
 from iosim.core.unrolled import Unrolled
 from iosim.core.watchers import Watcher
 from iosim.counting.count import measure
-from iosim.gpu.jobs import runner, schedule_job
+from iosim.gpu.jobs import ScheduleJob, runner
 from iosim.gpu.ncu.counters import ProfiledKernel
 from iosim.gpu.verdict import Evidence, verify
 from iosim.masks import parse_mask
@@ -308,7 +308,7 @@ def test_bad_input(iosim, args, name):
 
 def judged(name, problem, tiling, hardware):
     """The row of `iosim verify`, of kernels of which the profiler says nothing but that they ran."""
-    job = schedule_job(name, problem, tiling)
+    job = ScheduleJob(name, problem, tiling)
     return verify(Evidence(job, {}, [ProfiledKernel("k") for _ in runner(job).launches]), hardware)
 
 

@@ -26,7 +26,7 @@ from iosim import tables
 from iosim.core.problem import DENSE, Attention
 from iosim.core.tiling import Tiling
 from iosim.errors import IosimError
-from iosim.gpu.jobs import ScheduleJob, runner, schedule_job
+from iosim.gpu.jobs import ScheduleJob, runner
 from iosim.gpu.verdict import Evidence, evident_occupancies
 from iosim.hardware import Hardware, read_hardware
 from iosim.masks import parse_mask
@@ -52,11 +52,11 @@ def jobs() -> Iterator[tuple[str, ScheduleJob, ScheduleJob | None]]:
         p = Attention(1024, 64, heads=16, batch=64, dtype="fp16", acc_dtype=acc)
         tiling = next(filter(lambda t: fits(name, p, t), shapes(name, size)), None)
         if tiling:
-            yield "middle", schedule_job(name, p, tiling), None
+            yield "middle", ScheduleJob(name, p, tiling), None
     pairs = [c for c in COMBINATIONS if find(c.forward).skips]
     for c, mask in product(pairs, densities()):
         p = Attention(4096, 64, heads=16, batch=8, dtype="fp16", acc_dtype="fp32", mask=mask, lse="LSE" in c.stored)
-        yield "right", *(schedule_job(name, p, BACKWARD_TILES) for name in (c.forward, c.backward))
+        yield "right", *(ScheduleJob(name, p, BACKWARD_TILES) for name in (c.forward, c.backward))
 
 
 def shapes(name: str, size: int) -> list[Tiling]:

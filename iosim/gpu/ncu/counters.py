@@ -221,8 +221,11 @@ def _merged(places: list[list[ProfiledKernel]]) -> list[ProfiledKernel]:
 
 def _with_stores(jobs: list[list[ProfiledKernel]], notes: list[Note]) -> list[list[ProfiledKernel]]:
     """The jobs with the stores to the stack that notes hold, which belong to the kernel that loads most."""
-    noted = {note["number"]: tuple((first, width, warps) for first, width, warps in note["stack_stores"])
-             for note in notes if "stack_stores" in note}  # fmt: skip
+    noted = {
+        note["number"]: tuple((first, width, warps) for first, width, warps in note["stack_stores"])
+        for note in notes
+        if "stack_stores" in note
+    }
     for number, stores in noted.items():
         largest = max(jobs[number], key=lambda kernel: kernel.load_bytes)
         jobs[number] = [replace(k, stack_stores=stores) if k is largest else k for k in jobs[number]]

@@ -86,8 +86,10 @@ def stack_stores(ncu: str, jobs: Sequence[Job], numbers: Sequence[int], notes_pa
     if len(found) != len(numbers):
         raise MissingError(f"{len(numbers)} jobs were launched and the instructions of {len(found)} listed by ncu")
     most = [max(kernels, key=lambda stores: sum(bytes_ * warps for _, bytes_, warps in stores)) for kernels in found]
-    return [{"number": n, "job": jobs[n].to_json(), "stack_stores": [list(store) for store in most[i]]}
-            for i, n in enumerate(numbers)]  # fmt: skip
+    return [
+        {"number": n, "job": jobs[n].to_json(), "stack_stores": [list(store) for store in most[i]]}
+        for i, n in enumerate(numbers)
+    ]
 
 
 def taken(notes_path: Path) -> list[Note]:

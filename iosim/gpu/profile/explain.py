@@ -259,7 +259,7 @@ def number_of_launches(schedule: Schedule, problem: Attention) -> int:
 
 def _candidate(
     schedule: Schedule, problem: Attention, tiling: Tiling, kernel: ProfiledKernel, packed: bool
-) -> Explanation | None:  # fmt: skip
+) -> Explanation | None:
     """A schedule with these tiles as an explanation; None if it is for other problems."""
     try:
         problem = replace(problem, gqa="pack").packed if packed else problem
@@ -315,8 +315,10 @@ def explanation_rows(
     hardware: Hardware | None = None,
 ) -> list[ExplanationRow]:
     """A row for each explanation. With `hardware`, the first one has DRAM and time as well, if it explains."""
-    rows = [explanation_row(label, kernel, e, problem, hardware if number == 0 and e.explains else None)
-            for number, e in enumerate(explanations)]  # fmt: skip
+    rows = [
+        explanation_row(label, kernel, e, problem, hardware if number == 0 and e.explains else None)
+        for number, e in enumerate(explanations)
+    ]
     for number, (row, e) in enumerate(zip(rows, explanations, strict=True), 1):
         row["answer"], row["says"] = number, in_words(e, explanations[0])
     return rows

@@ -100,13 +100,29 @@ class ExplainedPass:
 
 
 # A pass beside the counters of its kernel. The row of all other kernels of a call has their counters only.
-PassRow = TypedDict("PassRow", {
-    "kernel": str, "pass": str, "dtype": str | None, "schedule": str | None, "tiles": str | None,
-    "read_predicted": int | None, "read_measured": int, "read_ratio": float | None,
-    "write_predicted": int | None, "write_measured": int, "write_ratio": float | None,
-    "dram_predicted": int | None, "dram_measured": int, "dram_ratio": float | None,
-    "seconds": float, "explains": bool, "alike": str | None, "function": str | None,
-})  # fmt: skip
+PassRow = TypedDict(
+    "PassRow",
+    {
+        "kernel": str,
+        "pass": str,
+        "dtype": str | None,
+        "schedule": str | None,
+        "tiles": str | None,
+        "read_predicted": int | None,
+        "read_measured": int,
+        "read_ratio": float | None,
+        "write_predicted": int | None,
+        "write_measured": int,
+        "write_ratio": float | None,
+        "dram_predicted": int | None,
+        "dram_measured": int,
+        "dram_ratio": float | None,
+        "seconds": float,
+        "explains": bool,
+        "alike": str | None,
+        "function": str | None,
+    },
+)
 
 
 def sectors_beyond(p: Attention, row_words: int, request_bytes: int) -> int:

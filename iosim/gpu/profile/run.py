@@ -19,9 +19,13 @@ Rows = list[dict[str, object]]
 
 
 def explain_kernel(
-    name: str | None, problem: Attention | None, from_ncu: str | None, keep: str | None, hardware: str | None,
+    name: str | None,
+    problem: Attention | None,
+    from_ncu: str | None,
+    keep: str | None,
+    hardware: str | None,
     tell: Callable[[str], None] = lambda text: None,
-) -> tuple[Rows, list[str]]:  # fmt: skip
+) -> tuple[Rows, list[str]]:
     """The rows of one of PyTorch's kernels, which is profiled here, or of all calls of a kept profile; and notes.
 
     Without a problem, each call of the profile has the one that the file names. `tell` gets a text on what is done
@@ -51,12 +55,15 @@ def calls_of(
         problem, calls = profile_kernel(name, problem, keep)
         return [problem], calls, []
     profile = counters.read_profile(from_ncu)
-    named = [(job.problem, kernels) for job, kernels in zip(kept_jobs(profile), profile.jobs, strict=False)
-             if kernels and not isinstance(job, WaitJob)]  # fmt: skip
+    named = [
+        (job.problem, kernels)
+        for job, kernels in zip(kept_jobs(profile), profile.jobs, strict=False)
+        if kernels and not isinstance(job, WaitJob)
+    ]
     if problem is None:
         if not named:
-            raise InputError("--N, --d", "nothing", "a value for each, and the other options of the profile",
-                             "this profile does not name its shapes")  # fmt: skip
+            allowed = "a value for each, and the other options of the profile"
+            raise InputError("--N, --d", "nothing", allowed, "this profile does not name its shapes")
         return [p for p, _ in named], [kernels for _, kernels in named], []
     return [problem] * len(profile.jobs), profile.jobs, other_shapes(problem, [p for p, _ in named], len(profile.jobs))
 
@@ -65,8 +72,10 @@ def other_shapes(problem: Attention, named: Sequence[Attention], calls: int) -> 
     """A note if several calls are explained with one problem although they may have others."""
     others = sum(shape_of(p) != shape_of(problem) for p in named)
     if others:
-        return [f"--N, --d and the other options are taken for all {calls} calls, but {others} of these calls had "
-                "other shapes; without these options each has its own"]  # fmt: skip
+        return [
+            f"--N, --d and the other options are taken for all {calls} calls, but {others} of these calls had "
+            "other shapes; without these options each has its own"
+        ]
     if calls > 1 and not named:
         return [f"--N, --d and the other options are taken for all {calls} calls: the file does not name their shapes"]
     return []

@@ -22,9 +22,15 @@ from ..arrays import DeviceArray, DeviceArrays, Module, WordCounts
 
 KERNELS = Path(__file__).parent
 COUNTERS = (  # the tensor and direction that each word of the array `counts` counts
-    ("Q", "reads"), ("K", "reads"), ("V", "reads"), ("O", "writes"), ("S", "writes"), ("S", "reads"), ("P", "writes"),
+    ("Q", "reads"),
+    ("K", "reads"),
+    ("V", "reads"),
+    ("O", "writes"),
+    ("S", "writes"),
+    ("S", "reads"),
+    ("P", "writes"),
     ("P", "reads"),
-)  # fmt: skip
+)
 ROWS_Q = {"flash2.cu": 128, "standard.cu": 256}
 ROWS_K = 128
 PANEL = 64  # 2-byte words: the width of a box swizzled by 128 bytes
@@ -89,14 +95,14 @@ def tuned(schedule: str, problem: Attention) -> TunedKernel:
     p = problem
     masked = MASKS.get(schedule, "dense")
     one_launch = TUNED_FILES.get(schedule) == "flash2.cu"
+    whole = p.Nk % 8 == 0 and p.Nk <= 65536
     rules = [
         ("--tuned --schedule", schedule, ", ".join(TUNED_FILES), schedule in TUNED_FILES),
         ("--tuned --dtype", p.dtype, "fp16 or bf16", p.dtype in ("fp16", "bf16")),
         ("--tuned --d", p.d, "64 or 128", p.d in (64, 128) and p.dv == p.d),
         ("--tuned --mask", p.mask, f"{masked} for {schedule}", str(p.mask) == masked),
-        ("--tuned --Nk", p.Nk, "a multiple of 8 up to 65536, for rows of whole 16-byte chunks",
-         one_launch or (p.Nk % 8 == 0 and p.Nk <= 65536)),
-    ]  # fmt: skip
+        ("--tuned --Nk", p.Nk, "a multiple of 8 up to 65536, for rows of whole 16-byte chunks", one_launch or whole),
+    ]
     for option, found, allowed, holds in rules:
         if not holds:
             raise InputError(option, found, allowed)
@@ -139,10 +145,19 @@ def _encoded(array: DeviceArray, dims: tuple[int, ...], strides: tuple[int, ...]
     address, axes = -(-ctypes.addressof(room) // 64) * 64, len(dims)
     fp16, swizzle_128, promote_256 = 6, 3, 3
     fault = ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeTiled(
-        ctypes.c_void_p(address), fp16, axes, ctypes.c_void_p(array.data.ptr), (ctypes.c_uint64 * axes)(*dims),
-        (ctypes.c_uint64 * (axes - 1))(*(2 * n for n in strides)), (ctypes.c_uint32 * axes)(*box),
-        (ctypes.c_uint32 * axes)(*[1] * axes), 0, swizzle_128, promote_256, 0,
-    )  # fmt: skip
+        ctypes.c_void_p(address),
+        fp16,
+        axes,
+        ctypes.c_void_p(array.data.ptr),
+        (ctypes.c_uint64 * axes)(*dims),
+        (ctypes.c_uint64 * (axes - 1))(*(2 * n for n in strides)),
+        (ctypes.c_uint32 * axes)(*box),
+        (ctypes.c_uint32 * axes)(*[1] * axes),
+        0,
+        swizzle_128,
+        promote_256,
+        0,
+    )
     if fault:
         raise MissingError(f"cuTensorMapEncodeTiled failed with {fault} for an array of shape {array.shape}")
     return np.frombuffer(ctypes.string_at(address, 128), dtype=np.dtype("V128"))[0]  # type: ignore[no-any-return]
@@ -164,18 +179,17 @@ def launches(
             function.max_dynamic_shared_size_bytes = smem
         return lambda: function(grid, (threads,), arguments, shared_mem=smem)
 
+    scale = p.d**-0.5
     if kernel.one_launch:
-        scale = np.float32(p.d**-0.5 * np.log2(np.e))
-        lse = arrays.get("LSE", counts)
-        return [start("flash2", blocks, 384, maps["Q"], maps["K"], maps["V"], arrays["O"], lse, counts, N, Nk, group,
-                      scale)]  # fmt: skip
-    chunks, panels = np.int32(p.Nk // 8), panel_map(arrays["S"], WARP_ROWS, rows_k)
+        base_2, lse = np.float32(scale * np.log2(np.e)), arrays.get("LSE", counts)
+        inputs = maps["Q"], maps["K"], maps["V"]
+        return [start("flash2", blocks, 384, *inputs, arrays["O"], lse, counts, N, Nk, group, base_2)]
+    chunks, panels, scaled = np.int32(p.Nk // 8), panel_map(arrays["S"], WARP_ROWS, rows_k), np.float32(scale)
     return [
-        start("scores", blocks, 384, maps["Q"], maps["K"], panels, arrays["S"], counts, N, Nk, group,
-              np.float32(p.d**-0.5)),
+        start("scores", blocks, 384, maps["Q"], maps["K"], panels, arrays["S"], counts, N, Nk, group, scaled),
         start("softmax_rows", (p.N * p.instances,), kernel.row[1], arrays["S"], arrays["P"], counts, chunks),
         start("output", blocks, 384, tensor_map(arrays["P"], rows_q), maps["V"], arrays["O"], counts, N, Nk, group),
-    ]  # fmt: skip
+    ]
 
 
 def tuned_arrays(kernel: TunedKernel, inputs: Mapping[str, object]) -> DeviceArrays:
