@@ -38,8 +38,9 @@ is no more than a table is a `Table` with a title; it needs no class of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from inspect import get_annotations
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar, cast
 
 from .grid import ByteCell, Grid, is_number, plain, shown
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from .grid import Pieces
     from .tables import Row, Rows
 
+PLAIN: dict[str, Type] = {"int": "integer", "float": "number", "str": "string", "bool": "boolean"}
 Type = Literal["integer", "number", "string", "boolean", "object"]
 R = TypeVar("R", contravariant=True)
 
@@ -101,6 +103,26 @@ class Column(Generic[R]):
 
 Columns = Sequence[Column[R]]
 """The columns of a table, in the order of the CSV."""
+
+
+def in_order(columns: Columns[R], names: Iterable[str]) -> list[Column[R]]:
+    """The columns with these names, in the order of the names. Raises KeyError for a name that no column has."""
+    known = {column.name: column for column in columns}
+    return [known[name] for name in names]
+
+
+def columns_of(kind: type, *own: Column[R]) -> list[Column[R]]:
+    """A column for each field of a dataclass or TypedDict that holds a number, a text, or True and False. Its type is
+    that of the field's annotation. `own` are columns that say more; they take the place of the fields they name."""
+    given = {column.name: column for column in own}
+    found: list[Column[R]] = []
+    for base in reversed(kind.__mro__):
+        for name, annotation in get_annotations(base).items():
+            text = str(getattr(annotation, "__forward_arg__", annotation))
+            plain_type = PLAIN.get(text.replace("NotRequired[", "").rstrip("]").split(" ")[0])
+            if name in given or plain_type:
+                found.append(given.get(name, Column(name, plain_type)))
+    return found
 
 
 class Answer:

@@ -8,9 +8,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from .answer import Column, Table, numbered
 from .errors import InputError, MissingError, suggestion
 
 if TYPE_CHECKING:
+    from .answer import Columns
     from .tables import Row
 
 Toml = dict[str, Any]  # type: ignore[explicit-any]  # a table of a TOML file; `read_hardware` checks its values
@@ -227,30 +229,43 @@ def _positive(where: str, value: object) -> None:
         raise InputError(where, value, "a whole number above 0")
 
 
-def preset_rows() -> list[Row]:
-    """A row for each preset, with its most important numbers."""
-    return [
-        {
-            "name": path.stem,
-            "M_bytes": h.sram_bytes,
-            "sms": h.sms,
-            "sram_total_bytes": h.sram_total_bytes,
-            "l2_bytes": h.l2_bytes,
-            "hbm_bytes": h.hbm_bytes,
-            "hbm_bytes_per_second": h.hbm_bytes_per_second,
-            "fp16_flops_per_second": h.flops_per_second.get("fp16"),
-            REGISTERS: h.registers_per_sm_bytes,
-        }
-        for path in _files()
-        for h in [read_hardware(path)]
-    ]
+PRESET: Columns[Row] = (
+    Column("name", "string"),
+    Column("M_bytes"),
+    Column("sms"),
+    Column("sram_total_bytes"),
+    Column("l2_bytes"),
+    Column("hbm_bytes"),
+    Column("hbm_bytes_per_second"),
+    Column("fp16_flops_per_second"),
+    Column(REGISTERS),
+)
+NUMBER: Columns[Row] = (Column("key", "string"), Column("value"), Column("source", "string"))
 
 
-def number_rows(name: str) -> list[Row]:
-    """A row for each number of a preset, with its source."""
+def presets() -> Table:
+    """The presets, each with its most important numbers."""
+    files = _files()
+    names = [column.name for column in PRESET]
+    rows: list[Row] = []
+    for path in files:
+        h = read_hardware(path)
+        own = {"name": path.stem, "M_bytes": h.sram_bytes, "fp16_flops_per_second": h.flops_per_second.get("fp16")}
+        rows.append({name: own[name] if name in own else getattr(h, name) for name in names})
+    return Table(PRESET, rows, numbered(len(files), "preset"), {"hardware": rows})
+
+
+def numbers(name: str) -> Table:
+    """The numbers of a preset, each with its source."""
     h = load(name)
-    counts = [key for key in (*COUNT_KEYS, REGISTERS) if key in h.sources]
-    rows: list[Row] = [{"key": key, "value": getattr(h, key), "source": h.sources[key]} for key in counts]
+    rows: list[Row] = [
+        {"key": key, "value": getattr(h, key), "source": h.sources[key]}
+        for key in (*COUNT_KEYS, REGISTERS)
+        if key in h.sources
+    ]
     source = h.sources["flops_per_second"]
-    rates = h.flops_per_second.items()
-    return rows + [{"key": f"{dtype}_flops_per_second", "value": rate, "source": source} for dtype, rate in rates]
+    rows += [
+        {"key": f"{dtype}_flops_per_second", "value": rate, "source": source}
+        for dtype, rate in h.flops_per_second.items()
+    ]
+    return Table(NUMBER, rows, name, {"hardware": rows})

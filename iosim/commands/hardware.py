@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from .answer import Output, answer
+from .answer import Output, answer_all
 from .options import named_command, outputs
 
 
@@ -13,7 +13,6 @@ from .options import named_command, outputs
 @outputs
 def command(name: str | None, output: Output) -> None:
     """Hardware presets; with a NAME, every number of one of them with its source."""
-    from ..hardware import number_rows, preset_rows
+    from ..hardware import numbers, presets
 
-    rows = preset_rows() if name is None else number_rows(name)
-    answer(rows, {"hardware": rows}, output)
+    answer_all([({}, presets() if name is None else numbers(name))], output)

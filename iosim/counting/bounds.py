@@ -8,7 +8,7 @@ from functools import wraps
 from math import sqrt
 from typing import TYPE_CHECKING, overload
 
-from ..answer import Column, Table
+from ..answer import Column, Table, in_order
 from ..core.problem import DENSE, Attention
 from ..errors import InputError
 from ..tables import at_most
@@ -79,16 +79,15 @@ def words_text(row: Row) -> object:
     return f"{words:.1f}" if isinstance(words, float) else words
 
 
-CLAIM: Columns[Row] = (
+BOUND: Columns[Row] = (
     Column("name", "string", "bound"),
     Column("words", "number", "words", words_text),
     Column("kind", "string", "kind", spare=2),
     Column("source", "string"),
-)
-VALIDITY: Columns[Row] = (
     Column("condition", "string", "valid", spare=1),
     Column("valid", "boolean", "holds here", "yes or no"),
 )
+SHOWN = ("name", "words", "kind", "valid", "condition")
 OF_FLOOR: Columns[Row] = (
     Column("reads"),
     Column("form", "string"),
@@ -102,7 +101,7 @@ def bounds_table(bounds: Sequence[Bound]) -> Table:
     """Bounds as a table. Columns that only a floor fills come last, and are there if there is a floor."""
     rows = [as_row(bound) for bound in bounds]
     floor = [column for column in OF_FLOOR if any(column.name in row for row in rows)]
-    return Table((*CLAIM, *VALIDITY, *floor), rows, shown=(*CLAIM, *VALIDITY[::-1]))
+    return Table((*BOUND, *floor), rows, shown=in_order(BOUND, SHOWN))
 
 
 BoundsOfFamily = Callable[[Attention, int | None, int | None], list[Bound]]

@@ -6,13 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ..answer import Column
-from .result import MORE_TILES, PLACES, RESULT
+from .result import PLACES, RESULT
 
 if TYPE_CHECKING:
-    from ..answer import Columns, Type
+    from ..answer import Type
     from ..core.problem import Attention
     from ..tables import Row
-    from .result import Result
 
 
 PROBLEM_COLUMNS = ("N", "Nk", "d", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "mask", "M_bytes", "M_words")
@@ -31,14 +30,9 @@ OF_PROBLEM: dict[str, Type] = {  # the types of columns of a problem that do not
 }  # fmt: skip
 
 
-def problem_columns(cells: Row) -> dict[str, Column[object]]:
-    """The columns of a problem by their names, with the same cells in every row."""
-    return {name: Column(name, OF_PROBLEM.get(name, "integer")).always(cell) for name, cell in cells.items()}
-
-
-def result_columns(more: Columns[Result] = ()) -> dict[str, Column[Result]]:
-    """The columns of a result by their names, and `more` of them."""
-    return {column.name: column for column in (*RESULT, *PLACES, MORE_TILES, *more)}
+def problem_columns(cells: Row) -> list[Column[object]]:
+    """The columns of a problem, with the same cells in every row."""
+    return [Column(name, OF_PROBLEM.get(name, "integer")).always(cell) for name, cell in cells.items()]
 
 
 def more_columns(problem: Attention, more_tiles: Iterable[object]) -> tuple[str, ...]:

@@ -7,14 +7,14 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from .. import __version__
-from ..answer import Answer, Column, Table, numbered
+from ..answer import Answer, Column, Table, in_order, numbered
 from ..schedules import Schedule
 from ..tables import excess
 from .asked import asked, header
 from .bounds import as_row, bounds_table
-from .columns import COLUMNS, PROBLEM_COLUMNS, more_columns, problem_columns, result_columns
+from .columns import COLUMNS, PROBLEM_COLUMNS, more_columns, problem_columns
 from .least_room import room_notes
-from .result import MOVES, NEEDS, PLACES, RESULT, least_of
+from .result import MORE_TILES, MOVES, NEEDS, PLACES, RESULT, least_of
 from .sentence import answer_lines, answer_of, winners
 from .skipping import group_notes, mask_notes
 from .tensor_tiles import tile_notes
@@ -88,18 +88,17 @@ class Report(Answer):
 
     def counts(self) -> Table:
         """A row for each result, with the columns of a sweep."""
-        known: dict[str, Column[Result]] = {**self.of_problem(), **result_columns()}
+        known: Columns[Result] = [*self.of_problem(), *RESULT, *PLACES, MORE_TILES]
         names = (*COLUMNS, *more_columns(self.problem, [r.more_tiles for r in self.results]))
         shown = (*NEEDS, *PLACES, *MOVES) if self.problem.divided else RESULT
-        return Table([known[name] for name in names], self.results, shown=shown, best=winners(self.results))
+        return Table(in_order(known, names), self.results, shown=shown, best=winners(self.results))
 
     def details(self) -> Table:
         """A row for the words of each tensor and of each launch."""
-        known = self.of_problem()
-        return Table([*(known[name] for name in PROBLEM_COLUMNS), *DETAIL], detail_rows(self.results))
+        return Table([*in_order(self.of_problem(), PROBLEM_COLUMNS), *DETAIL], detail_rows(self.results))
 
-    def of_problem(self) -> dict[str, Column[object]]:
-        """The columns of the problem and the SRAM, by their names."""
+    def of_problem(self) -> list[Column[object]]:
+        """The columns of the problem and the SRAM."""
         return problem_columns({**problem_row(self.problem), "M_bytes": self.M_bytes, "M_words": self.M_words})
 
     def pieces(self) -> Pieces:

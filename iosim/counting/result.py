@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from ..answer import Answer, Column, Table
+from ..answer import Answer, Column, Table, columns_of
 from ..units import binary, format_bytes
 
 if TYPE_CHECKING:
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from ..core.problem import Attention
     from ..grid import Pieces
     from ..tables import Row
+
+
+MAPS = ("more_tiles", "tensors", "steps", "options")  # fields of results that hold several numbers
 
 
 @dataclass(frozen=True, repr=False)
@@ -79,8 +82,7 @@ class Result(Answer):
     """`{"reads": words, "writes": words}` of each kernel launch, in order. The name `steps` is that of iosim 0.1."""
 
     def table(self) -> Table:
-        known = {column.name: column for column in (*RESULT, *PLACES)}
-        return Table([known.get(name, Column(name, "object")) for name in vars(self)], [self])
+        return Table(columns_of(type(self), *(Column(name, "object") for name in MAPS)), [self])
 
     def pieces(self) -> Pieces:
         return [result_text(self)]

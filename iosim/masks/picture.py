@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NotRequired, TypedDict, cast
 
+from ..answer import Table, columns_of
 from ..core.problem import DENSE, Attention
 from ..core.tiling import Tiling, parse_tiles, tiles_text
 from ..errors import InputError
-from ..notebook import Table
 from . import parse_mask
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def mask(expression: str | AnyMask, N: int, Nk: int | None = None, *, tiles: Til
     lines = [picture, *hint, *(f"{name}: {'-' if value is None else value}" for name, value in row.items())]
     cells = {name: value for name, value in row.items()}
     title = f"{row['mask']}, {row['N']} x {row['Nk']}, {row['active_tiles']} of {row['Tr'] * row['Tc']} tiles active"
-    return Table(title, [cells], {**cells, "picture": picture.splitlines()}, ["\n".join(lines)])
+    return Table(columns_of(MaskRow), [cells], title, {**cells, "picture": picture.splitlines()}, ["\n".join(lines)])
 
 
 def draw(bound: BoundMask | TileNumbers) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Unpack, cast
 
+from ..answer import Column, Table
 from ..core.problem import TENSORS, Attention, S
 from ..core.tiling import parse_tiles, tiles_text
 from ..counting.count import KEYWORDS, check_names
 from ..errors import InputError
-from ..notebook import Table
 from ..schedules import SCHEDULES
 from ..search.best import footprint, last_true
 from ..units import LARGEST_COUNT, parse_axis, parse_bytes, parse_count
@@ -17,6 +17,7 @@ from ..units import LARGEST_COUNT, parse_axis, parse_bytes, parse_count
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ..answer import Columns
     from ..core.tiling import TilesAsked
     from ..core.typing import Size
     from ..counting.typing import ProblemOptions
@@ -26,6 +27,47 @@ if TYPE_CHECKING:
 
 MOST_PROGRAMS = 2**16
 MOST_LENGTHS = 100_000  # rows of an axis of N: some seconds, and some hundred MB
+
+
+def percent(row: Row) -> str:
+    """The share of the score traffic, for people."""
+    return f"{100 * cast('float', row['score_traffic_share']):.1f} %"
+
+
+OF_LENGTH: Columns[Row] = (
+    Column("N", heading="N"),
+    Column("Nk", heading="Nk", spare=2),
+    Column("S_bytes", heading="S", cell="bytes"),
+    Column("S_and_P_bytes", heading="S and P", cell="bytes"),
+    Column("score_traffic_bytes", heading="score traffic", cell="bytes", spare=3),
+    Column("score_traffic_share", "number", "score traffic share", percent, spare=1),
+    Column("Q_bytes", heading="Q", cell="bytes"),
+    Column("KV_bytes", heading="KV", cell="bytes"),
+    Column("O_bytes", heading="O", cell="bytes"),
+    Column("l_and_m_bytes", heading="l and m", cell="bytes"),
+    Column("LSE_bytes", heading="LSE", cell="bytes"),
+)
+OF_BUDGET: Columns[Row] = (
+    Column("kept beside Q, K, V, O", "string", "kept beside Q, K, V, O"),
+    Column("largest_N", heading="largest N"),
+    Column("bytes", heading="bytes", cell="bytes"),
+    Column("budget_bytes", heading="budget", cell="bytes"),
+)
+OF_TILES: Columns[Row] = (
+    Column("Br", heading="Br"),
+    Column("Bc", heading="Bc"),
+    Column("QKV_bytes", heading="QKV", cell="bytes"),
+    Column("footprint_bytes", heading="footprint", cell="bytes"),
+)
+OF_GRID: Columns[Row] = (
+    Column("program", heading="program"),
+    Column("batch_head", heading="batch head"),
+    Column("block", heading="block"),
+    Column("batch", heading="batch"),
+    Column("head", heading="head"),
+    Column("first_row", heading="first row"),
+    Column("rows", heading="rows"),
+)
 
 
 class Kept(NamedTuple):
@@ -73,8 +115,6 @@ def memory_of(
     p: Attention, N: Axis | None, Nk: int | None, budget: int | str | None, tiles: str | None, as_grid: bool
 ) -> Table:
     """The answer of `memory` for a problem. The problem's own lengths are not used."""
-    from .memory_tables import memory_grid
-
     ways = {"--budget": budget, "--tiles": tiles, "--N": N}
     asked = {name for name, value in ways.items() if value is not None}
     allowed = {"--N", "--tiles"} if as_grid else set(ways)
@@ -82,13 +122,13 @@ def memory_of(
         found = " and ".join(sorted(asked)) or "nothing"
         raise InputError("memory", found, "one of --N, --budget, --tiles; or --grid with --N and --tiles")
     if tiles is not None:
-        rows = tiles_on_chip(tiles, p) if N is None else rows_of_grid(cast("int | str", N), tiles, p)
+        columns, rows = (OF_TILES, tiles_on_chip(tiles, p)) if N is None else (OF_GRID, rows_of_grid(N, tiles, p))
     elif N is not None:
-        rows = sizes_of_axis(N, p, Nk)
+        columns, rows = OF_LENGTH, sizes_of_axis(N, p, Nk)
     else:
-        rows = largest_lengths(cast("int | str", budget), p, Nk)
+        columns, rows = OF_BUDGET, largest_lengths(cast("int | str", budget), p, Nk)
     title = f"d = {p.d}, " + ", ".join(f"{name.strip('-')} {ways[name]}" for name in sorted(asked))
-    return Table(title, rows, {"results": rows}, [memory_grid(rows)])
+    return Table(columns, rows, title)
 
 
 def tensor_bytes(p: Attention[S], name: str) -> S:
@@ -182,12 +222,12 @@ def tiles_on_chip(tiles: str, p: Attention) -> list[Row]:
     return rows
 
 
-def rows_of_grid(N: int | str, tiles: str, problem: Attention) -> list[Row]:
+def rows_of_grid(N: Axis, tiles: str, problem: Attention) -> list[Row]:
     """A row for each program of a one-dimensional grid: its head and its rows.
 
     Programs are numbered (batch index x heads + head) x Tr + block, where a block is a tile of query rows.
     """
-    p, t = of_length(problem, parse_count(N, "--N"), None), parse_tiles(tiles)
+    p, t = of_length(problem, parse_count(cast("int | str", N), "--N"), None), parse_tiles(tiles)
     blocks = -(-p.N // t.rows_q)
     if p.instances * blocks > MOST_PROGRAMS:
         raise InputError("--grid", f"{p.instances * blocks} programs", f"at most {MOST_PROGRAMS}")

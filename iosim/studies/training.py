@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, Unpack
 
+from ..answer import Answer, Column, Table, in_order, numbered
 from ..core.problem import DENSE, Attention
 from ..core.tiling import parse_tiles, tiles_text
-from ..counting.asked import asked
+from ..counting.asked import asked, header
+from ..counting.columns import problem_columns
 from ..counting.count import KEYWORDS, TILE_RULES, check_names, rules_of, run
 from ..counting.given import memory
-from ..counting.result import Result
+from ..counting.report import problem_row
+from ..counting.result import RESULT, Result
+from ..counting.sentence import BASELINE
 from ..errors import InputError, suggestion
+from ..grid import ByteCell
 from ..masks import parse_mask
-from ..notebook import Answer, numbered
 from ..schedules import SCHEDULES
 from ..schedules.registry import FA1, FA2
-from ..units import parse_bytes, parse_count
+from ..units import binary, parse_bytes, parse_count
 from .memory import tensor_bytes
 
 if TYPE_CHECKING:
+    from ..answer import Columns
     from ..core.tiling import TilesAsked
     from ..core.typing import Mask
     from ..counting.typing import ProblemOptions
     from ..grid import Pieces
-    from ..tables import Row, Rows
+    from ..tables import Row
 
 
 class Combination(NamedTuple):
@@ -116,23 +121,125 @@ class Training(Answer):
         """M in words of the problem's dtype."""
         return None if self.M_bytes is None else self.M_bytes // self.problem.word_bytes
 
+    def table(self) -> Table:
+        cells = {**problem_row(self.problem), "M_bytes": self.M_bytes, "M_words": self.M_words}
+        return Table((*problem_columns(cells), *STEP, *of_pass("forward"), *of_pass("backward")), self.steps)
+
     def pieces(self) -> Pieces:
-        from .training_tables import training_pieces
-
-        return training_pieces(self)
-
-    def to_rows(self) -> Rows:
-        from .training_tables import training_rows
-
-        return training_rows(self)
+        above = header(self.problem, self.M_bytes)
+        return [above, self.table(), *unfused_lines(self), "", *answer_lines(self)]
 
     def to_dict(self) -> Row:
-        from .training_tables import training_json
-
-        return training_json(self)
+        return {
+            "problem": problem_row(self.problem),
+            "sram": {"M_bytes": self.M_bytes, "M_words": self.M_words},
+            "results": [asdict(step) for step in self.steps],
+            "answer": " ".join(answer_lines(self)),
+        }
 
     def summary(self) -> str:
         return f"{asked(self.problem, self.M_bytes)}; {numbered(len(self.steps), 'step')}"
+
+
+# ---------------------------------------------------------------- columns and texts
+
+
+def schedule_and_tiles(result: Result) -> str:
+    """A pass as `flash2 128x64`."""
+    return result.schedule + (f" {result.Br}x{result.Bc}" if result.Br else "")
+
+
+def bytes_moved(result: Result, after: str = "") -> ByteCell | str:
+    """The bytes that a pass moves, for people; or `nothing fits`."""
+    return "nothing fits" if result.total_bytes is None else ByteCell(result.total_bytes, after)
+
+
+STEP: Columns[TrainingStep] = (
+    Column("combination", "string", "combination"),
+    Column("tiling", "string"),
+    Column("forward", None, "forward", lambda step: schedule_and_tiles(step.forward)),
+    Column("backward", None, "backward", lambda step: schedule_and_tiles(step.backward), spare=6),
+    Column("fits", "boolean", "fits", "yes or NO"),
+    Column("recomputed", "boolean"),
+    Column("tensors", None, "stored", lambda step: ", ".join(step.stored) or "nothing", spare=5),
+    Column("stored_bytes", heading="stored bytes", spare=2),
+    Column("reads"),
+    Column("writes"),
+    Column("total"),
+    Column("dropout_mask_bytes"),
+    Column(
+        "forward_bytes",
+        None,
+        "forward bytes",
+        lambda step: bytes_moved(step.forward, " twice" if step.recomputed else ""),
+        spare=4,
+    ),
+    Column("backward_bytes", None, "backward bytes", lambda step: bytes_moved(step.backward), spare=3),
+    Column("total_bytes", heading="total bytes", cell="bytes"),
+    Column("flops"),
+    Column("gflop", None, "GFLOP", ".1f", spare=1, of=lambda step: step.flops and step.flops / 1e9),
+    Column("ratio_to_standard", "number", "x standard", ".3f"),
+    Column("unfused", "string", of=lambda step: ",".join(step.unfused)),
+    Column("stored", "string", of=lambda step: "+".join(step.stored)),
+)
+PASS = ("schedule", "Br", "Bc", "fits", "sram_peak_bytes", "reads", "writes", "total_bytes")
+
+
+def of_pass(side: str) -> list[Column[TrainingStep]]:
+    """The columns of the `forward` or the `backward` pass of a step."""
+
+    def column(own: Column[Result]) -> Column[TrainingStep]:
+        return Column(f"{side}_{own.name}", own.type, of=lambda step: own.value(getattr(step, side)))
+
+    return list(map(column, in_order(RESULT, PASS)))
+
+
+def unfused_lines(found: Training) -> list[str]:
+    """A line for each step with unfused passes: which, and the bytes of their dropout masks."""
+    lines = [
+        f"{step.combination}: unfused {', '.join(step.unfused)}"
+        + (f"; dropout masks {binary(step.dropout_mask_bytes)} more" if step.dropout_mask_bytes else "")
+        for step in found.steps
+        if step.unfused
+    ]
+    return ["", *lines] if lines else []
+
+
+def answer_lines(found: Training) -> list[str]:
+    """The sentences on the step that fits and moves the fewest bytes: its advantage, and what it stores and computes
+    for it."""
+    fitting = [step for step in found.steps if step.fits is not False and step.total_bytes]
+    if not fitting:
+        return ["Nothing that was counted fits in this SRAM."]
+    best, *others = sorted(fitting, key=lambda step: step.total_bytes or 0)
+    if best.ratio_to_standard is None or best.combination == BASELINE:
+        lines = [f"{named(best)} moves the fewest bytes of what was counted."]
+    else:
+        lines = [f"{named(best)} moves {less_or_more(best.ratio_to_standard)} bytes than {BASELINE}."]
+    standard = next((step for step in found.steps if step.combination == BASELINE), best)
+    if standard is not best and standard.flops and standard.stored_bytes and best.flops:
+        stored = less_or_more(best.stored_bytes / standard.stored_bytes) if best.stored_bytes else "no"
+        lines.append(f"It stores {stored} bytes between the passes, and computes {best.flops / standard.flops:.3g} "
+                     "times as many FLOPs.")  # fmt: skip
+    after = next((step for step in others if step.combination != best.combination), None)
+    if after is not None:
+        share = (after.total_bytes or 0) / (best.total_bytes or 1)
+        lines.append(f"{named(after)} is next, with {share:.3g} times the bytes.")
+    return lines if found.M_bytes else [*lines, "Whether it fits is not known without M."]
+
+
+def named(step: TrainingStep) -> str:
+    """A step with the tiles of both passes: `flash2 (410x15, backward 6x216)`."""
+    tiles = [f"{r.Br}x{r.Bc}" for r in (step.forward, step.backward) if r.Br]
+    return step.combination + (f" ({tiles[0]}, backward {tiles[1]})" if len(tiles) == 2 else "")
+
+
+def less_or_more(share: float) -> str:
+    """The text `3.48x fewer` for 0.287, and `2x more` for 2."""
+    return f"{1 / share:.3g}x fewer" if share <= 1 else f"{share:.3g}x more"
+
+
+# ---------------------------------------------------------------- the count
 
 
 def training(

@@ -1,10 +1,13 @@
 """An answer's columns are declared once, and every form of it follows: CSV, a DataFrame, text, a terminal, a notebook."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import NotRequired, TypedDict
 
 import pytest
 
-from iosim.answer import Answer, Column, Table, type_of
+from iosim.answer import Answer, Column, Table, columns_of, in_order, type_of
 from iosim.grid import ByteCell, layout
 from iosim.tables import to_csv
 
@@ -106,3 +109,26 @@ def test_an_answer_says_its_notes_and_texts():
 
 def test_types_of_labels():
     assert [type_of(value) for value in (True, 3, 0.5, "x")] == ["boolean", "integer", "number", "string"]
+
+
+class Kept(TypedDict):
+    name: str
+    words: int | None
+    share: NotRequired[float]
+    tensors: dict[str, int]
+
+
+def test_fields_with_a_plain_type_are_columns():
+    """Those of a dataclass or a TypedDict; a column that says more takes the place of the field that it names."""
+    own = Column("words", heading="words moved")
+    assert [(c.name, c.type, c.heading) for c in columns_of(Kept, own)] == [
+        ("name", "string", None), ("words", "integer", "words moved"), ("share", "number", None),
+    ]  # fmt: skip
+    assert [c.name for c in columns_of(Launch)] == ["schedule", "Br", "Bc", "total_bytes", "ratio", "fits"]
+    assert columns_of(Kept, Column("tensors", "object"))[-1].type == "object"
+
+
+def test_columns_in_another_order():
+    assert [c.name for c in in_order(COLUMNS, ("fits", "Br"))] == ["fits", "Br"]
+    with pytest.raises(KeyError):
+        in_order(COLUMNS, ["fit"])

@@ -86,7 +86,7 @@ def test_registers_of_an_sm(name):
     """64K registers of 4 bytes on every NVIDIA GPU here; 512 KiB on a compute unit of AMD."""
     chip = hardware.load(name)
     assert chip.registers_per_sm_bytes == (512 if name == "MI300X" else 256) * KIB
-    assert "registers_per_sm_bytes" in {row["key"] for row in hardware.number_rows(name)}
+    assert "registers_per_sm_bytes" in {row["key"] for row in hardware.numbers(name)}
 
 
 def test_registers_do_not_change_what_a_preset_counts(ask):
@@ -104,7 +104,7 @@ def test_more_registers_than_a_preset_has_are_refused(iosim):
 
 def test_numbers_that_no_vendor_states_are_marked():
     """Blackwell's data sheets say neither how many SMs there are nor the size of the L2."""
-    marked = {name: {row["key"] for row in hardware.number_rows(name) if "NOT FROM THE VENDOR" in row["source"]}
+    marked = {name: {row["key"] for row in hardware.numbers(name) if "NOT FROM THE VENDOR" in row["source"]}
               for name in hardware.names()}  # fmt: skip
     assert {"sms", "l2_bytes"} <= marked["B200"] & marked["GB200"]
     assert not any(marked[name] for name in ("H100", "H200", "A100-80GB", "RTX-4090", "RTX-5090"))

@@ -14,7 +14,7 @@ from iosim.predict.generated import predict_generated
 from iosim.schedules import find
 from iosim.search.best import best_tiles
 from iosim.studies import fastest_tiles as tiles
-from iosim.studies.fastest_tables import sentence
+from iosim.studies.fastest import sentence
 
 H200, FLASH2 = measured_as("h200"), find("flash2")
 P = Attention(300, 32, heads=8, dtype="fp16", acc_dtype="fp32")
