@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from .typing import Size, Test
 
 
@@ -31,6 +34,13 @@ def plus(a: Size, b: Size) -> Size:
     if isinstance(a, int) and a == 0:
         return b
     return a if isinstance(b, int) and b == 0 else a + b
+
+
+def sums(values: Size, owners: NDArray[np.int64]) -> Size:
+    """The sum of the values of each owner. `owners` are numbers from 0, in order."""
+    import numpy as np
+
+    return np.add.reduceat(values, np.flatnonzero(np.diff(owners, prepend=-1)))
 
 
 def choose(test: Test, yes: Size, no: Size) -> Size:

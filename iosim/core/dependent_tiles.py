@@ -18,6 +18,9 @@ from .machine import Block, Tile
 from .shapes import same
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from .typing import Size, SizeClasses
 
 
@@ -27,6 +30,8 @@ class Span(Tile):
     __slots__ = ("tile",)
     tile: Tile
     index = 0
+    owners: NDArray[np.int64] | None = None
+    """The configuration of each element, if `rows` has one row, with arrays of the tiles of all configurations."""
 
     @property
     def depth(self) -> int:

@@ -20,13 +20,16 @@ from operator import mul
 from typing import TYPE_CHECKING, cast
 
 from ..errors import FoldingError
-from .arrays import smaller
+from .arrays import smaller, sums
 from .dependent_tiles import Span
 from .machine import Machine, Tile
 from .problem import Attention
 from .shapes import same
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from .typing import MaskLine, Shape, Size, SizeClasses, Watcher
 
 
@@ -54,11 +57,25 @@ class FoldedTile(Tile):
 
 
 class Group:
-    """The tiles of loops that depend on each other, as rows (how often, {tile: size})."""
+    """The tiles of loops that depend on each other, as rows (how often, {tile: size}).
 
-    def __init__(self, rows: SizeClasses):
-        self.rows, self.tiles = rows, set(rows[0][1])
+    With `owners` (core/dependent_tiles.py) the arrays of a row list the tiles of all configurations.
+    """
+
+    def __init__(self, rows: SizeClasses, owners: NDArray[np.int64] | None = None):
+        self.rows, self.tiles, self.owners = rows, set(rows[0][1]), owners
         self._moments: dict[tuple[int, ...], Size] = {}
+
+    def within(self, outer: Tile, size: Size, tile: Tile) -> Group:
+        """The group with a loop over one of its tiles, `outer`, in tiles of `size`."""
+        if self.owners is not None and not isinstance(size, int):
+            size = size[self.owners]
+        rows = [
+            (times * n, {**sizes, **part})
+            for times, sizes in self.rows
+            for n, part in classes(sizes[outer], size, tile)
+        ]
+        return Group(rows, self.owners)
 
     def moment(self, exponents: dict[Tile, int]) -> Size:
         """The sum over all iterations of the product of the tile sizes, each raised to its exponent. The same sum is
@@ -75,14 +92,14 @@ class Group:
                 if tile in exponents:
                     times = times * (size if exponents[tile] == 1 else size ** exponents[tile])
             total = total + times
-        return total
+        return total if self.owners is None else sums(total, self.owners)
 
 
 class AxisGroup(Group):
     """The tiles of one axis, independent of other loops."""
 
     def __init__(self, tile: Tile, length: Size, size: Size):
-        self.tile, self.length, self.size, self.tiles = tile, length, size, {tile}
+        self.tile, self.length, self.size, self.tiles, self.owners = tile, length, size, {tile}, None
 
     @cached_property
     def count(self) -> Size:
@@ -151,14 +168,7 @@ class Folded(Machine):
         if where is not None:
             changed = self._masked(where, tile, size)
         elif isinstance(length, Tile):
-            group = joined(length, outer)[length]
-            inner = Group(
-                [
-                    (times * n, {**sizes, **part})
-                    for times, sizes in group.rows
-                    for n, part in classes(sizes[length], size, tile)
-                ]
-            )
+            inner = joined(length, outer)[length].within(length, size, tile)
             changed = dict.fromkeys(inner.tiles, inner)
         else:
             changed = {tile: AxisGroup(tile, length, size)}
@@ -210,7 +220,7 @@ def joined(tile: Tile, groups: dict[Tile, Group]) -> dict[Tile, Group]:
     if tile in groups:
         return groups
     span = cast(Span, tile)
-    group = Group(span.rows(groups[span.tile].rows))
+    group = Group(span.rows(groups[span.tile].rows), span.owners)
     return {**groups, **dict.fromkeys(group.tiles, group)}
 
 

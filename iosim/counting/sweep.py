@@ -256,8 +256,9 @@ def run_all(
 
 
 def in_arrays(mask: Mask, schedule: Schedule, rule: str) -> bool:
-    """Whether one walk can count all grid points. A schedule with a `search` of its own takes one problem at a time."""
-    if schedule.search and (rule == "best" or mask is not DENSE):
+    """Whether one walk can count all grid points. A schedule that states its candidates takes one problem at a
+    time."""
+    if schedule.candidates and (rule == "best" or mask is not DENSE):
         return False
     return mask is DENSE or bool(mask.counts_arrays)
 

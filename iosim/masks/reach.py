@@ -8,15 +8,13 @@ If no tile may be left out, the query tile needs all keys.
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ..core.dependent_tiles import Span
 from ..core.machine import Tile
-from ..core.tiling import Tiling
 from ..errors import FoldingError, InputError
 from .bands import Band
 from .closed_form import Axis
@@ -35,14 +33,27 @@ MOST_QUERIES = 2**25  # one number each: 256 MB
 QUERIES_AT_ONCE = 2**20
 
 
+class Reaches(NamedTuple):
+    """The query tiles of several sizes, one size after another, as arrays.
+
+    Each tile has its rows, the number of keys up to the last one that it sees, and the place of its size in the list of
+    sizes.
+    """
+
+    heights: NDArray[np.int64]
+    keys: NDArray[np.int64]
+    owners: NDArray[np.int64]
+
+
 class Seen(Span):
     """The keys from the first of the axis to the last one that any query of `tile` sees."""
 
-    __slots__ = ("mask",)
+    __slots__ = ("mask", "owners")
     start = 0  # type: ignore[assignment]
 
     def __init__(self, mask: BoundMask, tile: Tile):
         self.mask, self.tile, self.length = cast("masks.BoundMask", mask), tile, mask.Nk
+        self.owners = None
 
     @property
     def size(self) -> int:  # type: ignore[override]
@@ -56,8 +67,13 @@ class Seen(Span):
 
     def rows(self, rows: SizeClasses) -> SizeClasses:
         self._alone(rows)
-        kinds = Tally(reaches(self.mask))
-        return [(times, {self.tile: height, self: keys}) for (height, keys), times in kinds.items()]
+        sizes = self.mask.rows_q
+        if isinstance(sizes, int):
+            kinds = Tally(reaches(self.mask))
+            return [(times, {self.tile: height, self: keys}) for (height, keys), times in kinds.items()]
+        heights, keys, self.owners = reaches_of_sizes(self.mask, sizes)
+        once = (heights >= 0).astype(sizes.dtype)
+        return [(once, {self.tile: heights.astype(sizes.dtype), self: keys.astype(sizes.dtype)})]
 
 
 def seen(p: Attention, i: Tile) -> Size | Tile:
@@ -77,9 +93,13 @@ def reaches(bound: BoundMask) -> list[tuple[int, int]]:
         return list(zip(heights, keys, strict=True))
     import numpy as np
 
-    whole = mask if mask.tile_units else replace(mask, rows_q=1, rows_k=1)
-    keys = np.maximum.reduceat(reach_of_rows(whole), list(starts)).tolist()
+    keys = np.maximum.reduceat(reach_of_rows(in_tokens(mask)), list(starts)).tolist()
     return list(zip(heights, keys, strict=True))
+
+
+def in_tokens(mask: masks.BoundMask) -> masks.BoundMask:
+    """The mask in tiles of one token, unless tiles change what it hides."""
+    return mask if mask.tile_units else replace(mask, rows_q=1, rows_k=1)
 
 
 @lru_cache(maxsize=64)
@@ -161,22 +181,29 @@ def reach_by_pair(mask: masks.BoundMask) -> NDArray[np.int64]:
     return reach
 
 
-def reaches_of_sizes(p: Attention, multiple: int, most: int) -> Iterator[NDArray[np.int64]]:
-    """The keys up to the last one seen of every query tile, for tiles of 1 to `most` multiples, in this order.
-
-    The maximum of a tile is that of two overlapping ranges whose length is a power of two. So all sizes together take
-    about N log N steps.
-    """
+def reaches_of_sizes(bound: BoundMask, sizes: NDArray[np.int64]) -> Reaches:
+    """The query tiles of all sizes, and the keys up to the last one that each sees, under a mask of tokens."""
     import numpy as np
 
-    reach = reach_of_rows(cast("masks.BoundMask", p.tiled(Tiling(1, 1)).mask))
-    ends = np.maximum.accumulate(reach[::-1])[::-1]  # the maximum from each query to the last one
-    span, highest = 1, reach  # the maximum of `span` queries from each one on
-    for size in range(multiple, (most + 1) * multiple, multiple):
-        while 2 * span <= min(size, p.N):
-            highest = np.maximum(highest[:-span], highest[span:])
-            span *= 2
-        starts = np.arange(0, p.N, size)
-        whole = starts[:-1]
-        tiles = np.maximum(highest[whole], highest[whole + size - span])
-        yield np.append(tiles, ends[starts[-1]])
+    mask = cast("masks.BoundMask", bound)
+    if not isinstance(mask.N, int):
+        raise FoldingError("the last key that a query tile sees is counted for one problem at a time, not for arrays")
+    sizes = np.minimum(sizes, mask.N).astype(np.int64)
+    tiles = -(-mask.N // sizes)
+    owners = np.repeat(np.arange(len(sizes)), tiles)
+    starts = (np.arange(len(owners)) - (np.cumsum(tiles) - tiles)[owners]) * sizes[owners]
+    heights = np.minimum(sizes[owners], mask.N - starts)
+    return Reaches(heights, maxima(reach_of_rows(in_tokens(mask)), starts, heights), owners)
+
+
+def maxima(values: NDArray[np.int64], starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The maximum of each range of values: that of two overlapping ranges whose length is a power of two."""
+    import numpy as np
+
+    found, powers = np.empty_like(starts), np.frexp(lengths)[1] - 1
+    for power in range(powers.max() + 1):
+        some, span = np.flatnonzero(powers == power), 2**power
+        first = starts[some]
+        found[some] = np.maximum(values[first], values[first + lengths[some] - span])
+        values = np.maximum(values[:-span], values[span:])  # of twice as many from each place on
+    return found

@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..core.tiling import Tiling
-from ..search.best import footprint, last_true
-from ..search.shared_sram import least_passes
+from ..search.pairs import Pair, Pairs
 from ..steps.backward import (
     add_key_gradients,
     add_query_gradients,
@@ -27,8 +26,8 @@ from .registry import FA2, register
 if TYPE_CHECKING:
     from ..core.machine import Block, Machine, Tile
     from ..core.problem import Attention
-    from ..core.typing import Words
-    from .registry import Schedule, ScheduleFields
+    from ..core.typing import Size, Words
+    from .registry import ScheduleFields
 
 
 def keys_outside_lse(chip: Machine, p: Attention, t: Tiling) -> None:
@@ -146,36 +145,21 @@ def second_pass_footprint(p: Attention, t: Tiling) -> int:
     return max(both + max(rows_k * (p.d + p.dv), rows_q * p.d), rows_q * (2 * p.dv + 1))
 
 
-def best_of_both(schedule: Schedule, p: Attention, M_bytes: int, multiple: int) -> Tiling | None:
-    """The tiles of least traffic of the second-pass form, exactly; None if nothing fits. Traffic falls as either
-    tile grows, so the best query tile is paired with the largest key tile that fits beside it."""
+def second_pass_sizes(p: Attention, multiple: int) -> list[Pair]:
+    """Rows of the query tile and of the key tile: traffic falls as either grows."""
     acc, word, both = p.acc_bytes, p.word_bytes, p.d + p.dv
 
-    def room(rows: int) -> list[tuple[int, int]]:
+    def room(rows: Size) -> list[tuple[Size, Size]]:
         """(bytes for each key, bytes besides the keys) of three phases. The first holds K, V, dK, dV with Q, dO, the
         second K, V with Q, dO, dQ, and both hold S, dP, LSE, D. The third computes the row sums and needs no keys."""
         tiles = 2 * rows * acc
-        sums = rows * (2 * p.dv * word + acc)
         return [
             (both * (word + acc) + tiles, rows * both * word + tiles),
             (both * word + tiles, rows * (both * word + p.d * acc) + tiles),
-            (1, max(0, sums - M_bytes) * (M_bytes + 1)),
+            (0, rows * (2 * p.dv * word + acc)),
         ]
 
-    found = least_passes(
-        p.N, p.Nk, multiple, M_bytes, room,
-        cost=lambda passes_q, passes_k: passes_k * p.N * (both * word + 2 * acc) + passes_q * p.Nk * both * word,
-    )  # fmt: skip
-    return found and largest_keys(schedule, p, M_bytes, multiple, found.tile[0])
-
-
-def largest_keys(schedule: Schedule, p: Attention, M_bytes: int, multiple: int, rows_q: int) -> Tiling:
-    """The tiling with these query rows and the most keys that fit."""
-
-    def fits(n: int) -> bool:
-        return bool(footprint(schedule, p, Tiling(rows_q, n * multiple)).smem_bytes <= M_bytes)
-
-    return Tiling(rows_q, last_true(fits, -(-p.Nk // multiple)) * multiple)
+    return [Pair(p.N, p.Nk, room, cost=lambda keys, rows, square: rows * (both * word + 2 * acc) + keys * both * word)]
 
 
 KEYS_OUTSIDE_LSE: ScheduleFields = {
@@ -216,7 +200,6 @@ register(
         state="dK, dV of a key tile, then dQ of a query tile on chip; LSE waits since forward, D between launches",
         exact_traffic=second_pass_traffic,
         footprint=second_pass_footprint,
-        inner_matters=True,
-        search=best_of_both,
+        candidates=Pairs(second_pass_sizes),
     )
 )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ..core.problem import DENSE, Tensor
 from ..core.tiling import Tiling
 from ..oracles.matmul_softmax_linear import matrix_product, two_matrices
-from ..search.shared_sram import least_passes
+from ..search.pairs import Pair, Pairs
 from ..steps.softmax import accumulate, zeros
 from .registry import Schedule, narrowed, register
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..core.machine import Machine
     from ..core.problem import Attention
     from ..core.typing import FootprintFormula, ScheduleText, TrafficFormula, Words
-    from .registry import Search
+    from .registry import Candidates
 
 
 def c_stays(chip: Machine, p: Attention, t: Tiling) -> None:
@@ -115,33 +115,42 @@ def naive_footprint(p: Attention, t: Tiling) -> int:
 # ---------------------------------------------------------------- the best tiles
 
 
-def best_c_stays(schedule: Schedule, p: Attention, M_bytes: int, multiple: int) -> Tiling | None:
-    """The tile of C of least traffic. Depth costs SRAM and changes no traffic, so it is the smallest, `multiple`."""
+def c_sizes(p: Attention, multiple: int) -> list[Pair]:
+    """Rows and columns of the tile of C. Depth costs SRAM and changes no traffic."""
     acc, column = p.acc_bytes, p.word_bytes * min(multiple, p.d)
-    found = least_passes(
-        p.N, p.Nk, multiple, M_bytes,
-        room=lambda rows: (rows * acc + column, rows * column),  # bytes for each column of the tile, and besides
-        cost=lambda passes_b, passes_a: p.d * (p.Nk * passes_b + p.N * passes_a),
-    )  # fmt: skip
-    return found and Tiling(*found.tile, depth=multiple)
+    return [
+        Pair(
+            p.N,
+            p.Nk,
+            room=lambda rows: [(rows * acc + column, rows * column)],
+            cost=lambda columns, rows, area: p.d * (columns + rows),
+            others=("depth",),
+        )
+    ]
 
 
-def best_a_stays(schedule: Schedule, p: Attention, M_bytes: int, multiple: int) -> Tiling | None:
-    """The tiles of least traffic, which depends on Br and depth. Bc is `multiple`, the size that needs the least
-    SRAM."""
-    acc, word, columns = p.acc_bytes, p.word_bytes, min(multiple, p.Nk)
-    found = least_passes(
-        p.N, p.d, multiple, M_bytes,
-        room=lambda rows: ((rows + columns) * word, rows * columns * acc),
-        cost=lambda passes_b, passes_c: p.Nk * (p.d * passes_b + 2 * p.N * passes_c),
-    )  # fmt: skip
-    return found and Tiling(found.tile[0], multiple, depth=found.tile[1])
+def a_sizes(p: Attention, multiple: int) -> list[Pair]:
+    """Rows and depth of the tile of A. The columns of B cost SRAM and change no traffic."""
+    return [held_tile(p, p.N, p.Nk, multiple, ("rows_q", "rows_k"))]
 
 
-def best_b_stays(schedule: Schedule, p: Attention, M_bytes: int, multiple: int) -> Tiling | None:
-    """The tiles of least traffic, which depends on depth and Bc: `best_a_stays` with A and B exchanged."""
-    found = best_a_stays(schedule, narrowed(p, N=p.Nk, Nk=p.N), M_bytes, multiple)
-    return found and Tiling(multiple, found.rows_q, depth=found.depth)
+def b_sizes(p: Attention, multiple: int) -> list[Pair]:
+    """Columns and depth of the tile of B. The rows of A cost SRAM and change no traffic."""
+    return [held_tile(p, p.Nk, p.N, multiple, ("rows_k", "rows_q"))]
+
+
+def held_tile(p: Attention, length: int, other: int, multiple: int, sizes: tuple[str, str]) -> Pair:
+    """The sizes of a tile that stays: on the axis of this length, and of the depth. Tiles of C go back and forth beside
+    it, for every part of the other axis."""
+    acc, word, thin = p.acc_bytes, p.word_bytes, min(multiple, other)
+    return Pair(
+        length,
+        p.d,
+        room=lambda rows: [((rows + thin) * word, rows * thin * acc)],
+        cost=lambda depths, rows, area: other * (depths + 2 * rows),
+        sizes=(sizes[0], "depth"),
+        others=(sizes[1],),
+    )
 
 
 def without_mask(p: Attention) -> Attention:
@@ -160,7 +169,7 @@ HONG_KUNG = "Hong and Kung 1981"
 def product_schedule(
     name: str, text: ScheduleText, summary: str, traffic: TrafficFormula, formula: str, state: str,
     footprint: FootprintFormula = product_footprint, source: str = HONG_KUNG, rules: tuple[str, ...] = ("best",),
-    search: Search | None = None, more_tiles: tuple[str, ...] = (), initialised: tuple[str, ...] = (),
+    candidates: Candidates | None = None, more_tiles: tuple[str, ...] = (), initialised: tuple[str, ...] = (),
     known_as: str = "",
 ) -> None:  # fmt: skip
     """Register a schedule of C = A B."""
@@ -179,7 +188,7 @@ def product_schedule(
             family="matmul",
             example=two_matrices,
             answer=matrix_product,
-            search=search,
+            candidates=candidates,
             about=without_mask,
             more_tiles=more_tiles,
             formula=formula,
@@ -192,13 +201,13 @@ product_schedule("matmul-naive", naive, "every multiplication loads both factors
                  footprint=naive_footprint, rules=("ideal",), source="definition",
                  formula="R = 2 N d Nk, W = N Nk", state="one word of C on chip", known_as="naive-matmul")  # fmt: skip
 product_schedule("matmul-tiled", c_stays, "a tile of C stays, A and B stream", tiled_traffic,
-                 search=best_c_stays, more_tiles=("depth",), formula="R = N d Tc + Nk d Tr, W = N Nk",
+                 candidates=Pairs(c_sizes), more_tiles=("depth",), formula="R = N d Tc + Nk d Tr, W = N Nk",
                  state="a tile of C on chip; nothing waits in HBM", known_as="matmul, gemm, tiled-matmul")  # fmt: skip
 product_schedule("matmul-tiled-a", a_stays, "a tile of A stays, C goes back and forth", a_stays_traffic,
-                 search=best_a_stays, more_tiles=("depth",), initialised=("C",),
+                 candidates=Pairs(a_sizes), more_tiles=("depth",), initialised=("C",),
                  formula="R = N d + Nk d Tr + N Nk Td, W = N Nk Td",
                  state="a tile of A on chip; sums of C wait in HBM")  # fmt: skip
 product_schedule("matmul-tiled-b", b_stays, "a tile of B stays, C goes back and forth", b_stays_traffic,
-                 search=best_b_stays, more_tiles=("depth",), initialised=("C",),
+                 candidates=Pairs(b_sizes), more_tiles=("depth",), initialised=("C",),
                  formula="R = N d Tc + Nk d + N Nk Td, W = N Nk Td",
                  state="a tile of B on chip; sums of C wait in HBM")  # fmt: skip

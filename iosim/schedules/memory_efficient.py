@@ -9,22 +9,15 @@ from typing import TYPE_CHECKING
 
 from ..core.problem import DENSE
 from ..core.tiling import Tiling
-from ..errors import InputError
-from ..masks.reach import reaches, reaches_of_sizes, seen
-from ..progress import watched
-from ..search.best import last_true
-from ..search.outer_tile_under_mask import MOST_IN_ARRAYS
-from ..search.shared_sram import largest, least_passes
-from ..search.shared_sram_curve import seen_pairs
+from ..masks.reach import seen
+from ..search.pairs import Pair, Pairs
 from ..steps.softmax import accumulate, hide, log_sum_exp, minus_infinity, normalise, online_softmax, scores, zeros
 from .registry import Schedule, register
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ..core.machine import Machine
     from ..core.problem import Attention
-    from ..core.typing import Words
+    from ..core.typing import Size, Words
 
 
 def queries_again(chip: Machine, p: Attention, t: Tiling) -> None:
@@ -129,67 +122,25 @@ def stay_room(p: Attention, t: Tiling) -> int:
     return rows_q * (p.d + p.dv + 2) + rows_q * rows_k + rows_k * max(p.d, p.dv)
 
 
-def best_row_tile(schedule: Schedule, p: Attention, M_bytes: int, multiple: int) -> Tiling | None:
-    """The tiles of least traffic that fit; None if nothing fits. Traffic never grows with Bc, so each Br is paired
-    with the largest Bc. Without a mask, larger Br never move more; with one, every Br is counted."""
-
-    def keys(n_q: int) -> int:
-        """The rows of the largest key tile that fits beside `n_q` multiples of query rows; 0 or less if none fits."""
-        rooms = room_bytes(p, min(n_q * multiple, p.N))
-        return min(largest((M_bytes - beside) // each, p.Nk, multiple) for each, beside in rooms)
-
-    if p.mask is DENSE:
-        found = best_rows(p, M_bytes, multiple)
-    else:
-        most = last_true(lambda n: keys(n) > 0, -(-p.N // multiple))
-        found = best_rows_under_mask(p, most, multiple, keys) if most else 0
-    return Tiling(found * multiple, keys(found)) if found else None
+def sizes(p: Attention, multiple: int) -> list[Pair]:
+    """Rows of the query tile and of the key tile. Under a mask a query tile needs the keys up to the last one that it
+    sees."""
+    return [
+        Pair(
+            p.N,
+            p.Nk,
+            room=lambda rows: room_bytes(p, rows),
+            cost=lambda keys, rows, square: keys * (p.d + p.dv) + rows * p.d + square * p.keep_p,
+            sees=None if p.mask is DENSE else p,
+        )
+    ]
 
 
-def best_rows_under_mask(p: Attention, most: int, multiple: int, keys: Callable[[int], int]) -> int:
-    """The best query tile under a mask of tokens, in multiples. Each of 1 to `most` is counted, with its own `keys`."""
-    if p.mask.tile_units or most > MOST_IN_ARRAYS:
-        raise InputError(
-            "--tiles", f"best with --mask {p.mask}", f"a mask in tokens and at most {MOST_IN_ARRAYS} query tiles",
-            "give --tiles as 128x64, or a --tile-multiple",
-        )  # fmt: skip
-    best = (-1, 0)
-    sizes = watched(reaches_of_sizes(p, multiple, most), "query tiles", most)
-    for n, reach in enumerate(sizes, 1):
-        rows, last = n * multiple, p.N - (len(reach) - 1) * n * multiple
-        turns = -(-reach // keys(n))
-        again, square = (int(part.sum()) * rows - int(part[-1]) * (rows - last) for part in (turns, reach))
-        words = sum(map(sum, moved(p, int(reach.sum()), again, square).values()))
-        if best[0] < 0 or words < best[0]:
-            best = words, n
-    return best[1]
-
-
-def best_rows(p: Attention, M_bytes: int, multiple: int) -> int:
-    """The best query tile without a mask, in multiples; 0 if nothing fits."""
-    found = least_passes(
-        p.N, p.Nk, multiple, M_bytes,
-        room=lambda rows: room_bytes(p, rows),
-        cost=lambda passes_q, passes_k: p.Nk * (p.d + p.dv) * passes_q + p.N * p.d * passes_k,
-    )  # fmt: skip
-    return found.tile[0] // multiple if found else 0
-
-
-def room_bytes(p: Attention, rows: int) -> list[tuple[int, int]]:
+def room_bytes(p: Attention, rows: Size) -> list[tuple[Size, Size]]:
     """(bytes for each key of the tile, bytes besides the keys), first while Q and K are on chip, then while V is."""
     acc, word = p.acc_bytes, p.word_bytes
     stays = rows * (p.dv + 2) * acc
     return [(rows * acc + p.d * word, stays + rows * p.d * word), (rows * acc + p.dv * word, stays)]
-
-
-def masked_candidates(p: Attention, multiple: int) -> list[Tiling]:
-    """The tilings that are best at some M, under a mask of tokens."""
-    return seen_pairs(
-        p.N, p.Nk, multiple,
-        reach=lambda rows: reaches(p.tiled(Tiling(rows, multiple)).mask),
-        room=lambda rows: room_bytes(p, rows),
-        cost=lambda keys, rows, square: sum(map(sum, moved(p, keys, rows, square).values())),
-    )  # fmt: skip
 
 
 register(
@@ -203,9 +154,7 @@ register(
         state="O, l, m of a query tile on chip; Q comes again with every K; nothing waits in HBM",
         exact_traffic=traffic,
         footprint=room,
-        search=best_row_tile,
-        inner_matters=True,
-        masked_candidates=masked_candidates,
+        candidates=Pairs(sizes),
         known_as="efficient, mem-efficient, torch-efficient, xformers, cutlass, memory-efficient-attention",
     )
 )

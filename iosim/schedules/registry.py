@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from ..core.tiling import Tiling
     from ..core.typing import Answer, Arrays, Example, FootprintFormula, ScheduleText, Size, TrafficFormula
 
-    Search = Callable[["Schedule", Attention, int, int], Tiling | None]  # (schedule, p, M_bytes, multiple)
-    Candidates = Callable[[Attention, int], Tiling[Size]]  # (p, multiple)
-    MaskedCandidates = Callable[[Attention, int], list[Tiling]]
+    Candidates = Callable[[Attention, int], Iterable[Tiling[Size]]]  # (p, multiple)
     AttentionInputs = Callable[[Arrays, Attention], Arrays]
     Choices = Callable[[Attention, int], Iterable[int]]
 
@@ -38,8 +36,7 @@ if TYPE_CHECKING:
         initialised: tuple[str, ...]
         formula: str
         state: str
-        search: Search
-        inner_matters: bool
+        candidates: Candidates
         scales: bool
 
 
@@ -60,7 +57,8 @@ class Schedule:
     source: str = ""
     """The publication that it comes from."""
     outer: str = "queries"
-    """The axis of its outer loop, "queries" or "keys". A larger tile of that loop means less traffic."""
+    """The axis of its outer loop, "queries" or "keys". A larger tile of that loop means less traffic, unless
+    `candidates` are given."""
     rules: tuple[str, ...] = ("best",)
     """The tile rules that `count` shows unless others are asked for: some of best, paper and ideal."""
     skips: bool = False
@@ -86,17 +84,11 @@ class Schedule:
     attention_inputs: AttentionInputs | None = None
     """`attention_inputs(hbm, p)`: Q, K, V whose softmax attention is the output O. It is needed only if `answer` is not
     the usual one and has that output."""
-    search: Search | None = None
-    """`search(schedule, p, M_bytes, multiple)`: the best tiling; None if nothing fits. It is needed only if
-    search/best.py does not find that tiling."""
-    inner_matters: bool | None = None
-    """Whether dense traffic depends on the number of inner tiles. If True, it falls as the numbers of outer and of
-    inner tiles fall, and depends on nothing else. If None, iosim finds out by counting small and large tiles."""
     candidates: Candidates | None = None
-    """`candidates(p, multiple)`: a Tiling of arrays that has a best tiling for every M, without a mask. None if such
-    tilings are not known."""
-    masked_candidates: MaskedCandidates | None = None
-    """`masked_candidates(p, multiple)`: a list of Tilings that has a best one for every M, under a mask of tokens."""
+    """`candidates(p, multiple)`: Tilings, of numbers or of arrays, that have a best one for every M, in one undivided
+    SRAM. If the schedule skips tiles, they have one under every mask of tokens, too. The curve of least traffic is
+    their envelope, and `best` is that curve at one M. They are not needed if a larger tile of the outer loop is best
+    without a mask. `Pairs` (search/pairs.py) makes them where two tile sizes share the SRAM."""
     chosen: Mapping[str, Choices] = field(default_factory=dict)
     """Options of the problem that `tune` chooses if they are not given: `{field: values(p, multiple)}`, best first. At
     every M an earlier value moves no more words than a later one."""
@@ -206,7 +198,7 @@ def register(schedule: Schedule) -> Schedule:
     return schedule
 
 
-FUNCTIONS = ("exact_traffic", "footprint", "search", "candidates", "masked_candidates", "example", "answer", "about")
+FUNCTIONS = ("exact_traffic", "footprint", "candidates", "example", "answer", "about")
 
 
 def rules_of_fields(s: Schedule) -> Iterator[tuple[str, bool, str]]:

@@ -8,12 +8,11 @@ once and read ceil(dv / cols_o) times, and no maximum or sum ever moves.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
 from ..core.tiling import Tiling
 from ..oracles.matmul_softmax_linear import unit_inputs
-from ..search.shared_sram import least_passes
-from ..search.shared_sram_curve import best_together, falls
+from ..search.pairs import Pair, Pairs
 from ..steps.passes_and_linear import Number, add_scores, scale
 from ..steps.softmax import accumulate, hide, minus_infinity, normalise, online_softmax, zeros
 from .online_softmax import softmax_2pass
@@ -23,18 +22,7 @@ from .standard import score_pass
 if TYPE_CHECKING:
     from ..core.machine import Machine
     from ..core.problem import Attention
-    from ..core.typing import Size, Words
-    from ..search.shared_sram_curve import Solver
-    from .registry import Candidates, Search
-
-F = TypeVar("F")
-
-
-class First(Protocol):
-    """Finds the best tile of the first product. `solve` says whether at one M or for every M at once."""
-
-    def __call__(self, p: Attention, M_bytes: int, multiple: int, solve: Solver[F]) -> F: ...
-
+    from ..core.typing import Words
 
 SY = "Saha and Ye 2024 (arXiv 2402.07443)"
 
@@ -168,61 +156,56 @@ def square_footprint(p: Attention, t: Tiling) -> int:
 
 
 # ---------------------------------------------------------------- the best tiles: each product has its own
-# Traffic does not depend on the depth, and the footprint grows with it. So the smallest depth, `multiple`, is best.
+# Traffic does not depend on the depth, and the footprint grows with it. So the smallest depth is best.
 
 
-def search_of_both(first: First, state: int, softmax_words: int = 0) -> Search:
-    """A function that finds the best tile of the first product and the best tile of O. The two share no SRAM."""
-
-    def best(schedule: Schedule, p: Attention, M_bytes: int, multiple: int) -> Tiling | None:
-        scores_tile = first(p, M_bytes, multiple, least_passes)
-        output = best_output(p, M_bytes, multiple, state, least_passes)
-        if scores_tile is None or output is None or M_bytes < softmax_words * p.acc_bytes:
-            return None
-        rows_q, rows_k = scores_tile.tile
-        rows_o, cols_o = output.tile
-        return Tiling(rows_q, rows_k, depth=multiple, rows_o=rows_o, cols_o=cols_o)
-
-    return best
+def small_cache_sizes(p: Attention, multiple: int) -> list[Pair]:
+    """The sizes of the tile of S, and those of the tile of O."""
+    return [tile_of_scores(p, multiple), tile_of_output(p, multiple)]
 
 
-def candidates(first: First, state: int) -> Candidates:
-    """A function that finds the best tiles of both products for every M at once."""
-
-    def every(p: Attention, multiple: int) -> Tiling[Size]:
-        return best_together(first(p, 0, multiple, falls), best_output(p, 0, multiple, state, falls), multiple)
-
-    return every
-
-
-def best_scores_stay(p: Attention, M_bytes: int, multiple: int, solve: Solver[F]) -> F:
-    """The best tile of S while Q and K stream."""
-    acc, column = p.acc_bytes, p.word_bytes * min(multiple, p.d)  # bytes of a score, of a row of a part of Q or K
-    return solve(
-        p.N, p.Nk, multiple, M_bytes,
-        room=lambda rows: (rows * acc + column, rows * column),
-        cost=lambda passes_k, passes_q: p.d * (p.Nk * passes_k + p.N * passes_q),
-    )  # fmt: skip
-
-
-def best_queries_stay(p: Attention, M_bytes: int, multiple: int, solve: Solver[F]) -> F:
-    """The largest Br with the smallest Bc, because traffic does not depend on Bc."""
+def queries_sizes(p: Attention, multiple: int) -> list[Pair]:
+    """Br and Bc while rows of Q stay, and the sizes of the tile of O. Traffic does not depend on Bc."""
     acc, word = p.acc_bytes, p.word_bytes
-    return solve(
-        p.N, p.Nk, multiple, M_bytes,
-        room=lambda rows: (rows * acc + p.d * word, rows * p.d * word),
-        cost=lambda passes_k, passes_q: p.Nk * passes_k,
-    )  # fmt: skip
+    first = Pair(
+        p.N,
+        p.Nk,
+        room=lambda rows: [(rows * acc + p.d * word, rows * p.d * word)],
+        cost=lambda keys, rows, square: keys,
+        others=("depth",),
+    )
+    return [first, tile_of_output(p, multiple)]
 
 
-def best_output(p: Attention, M_bytes: int, multiple: int, state: int, solve: Solver[F]) -> F:
-    """The best tile of O. O, `state` numbers for each row and the loaded part of S or P have the accumulator's type."""
+def square_sizes(p: Attention, multiple: int) -> list[Pair]:
+    """The sizes of the tile of S, and those of the tile of O. Softmax, between them, needs three words."""
+    return [tile_of_scores(p, multiple, softmax_words=3), tile_of_output(p, multiple, state=0)]
+
+
+def tile_of_scores(p: Attention, multiple: int, softmax_words: int = 0) -> Pair:
+    """The sizes of the tile of S, while Q and K stream."""
+    acc, column = p.acc_bytes, p.word_bytes * min(multiple, p.d)  # bytes of a score, of a row of a part of Q or K
+    return Pair(
+        p.N,
+        p.Nk,
+        room=lambda rows: [(rows * acc + column, rows * column), (0, softmax_words * acc)],
+        cost=lambda keys, rows, square: p.d * (keys + rows),
+        others=("depth",),
+    )
+
+
+def tile_of_output(p: Attention, multiple: int, state: int = 2) -> Pair:
+    """The sizes of the tile of O. O, `state` numbers for each row and the loaded part of S or P have the accumulator's
+    type."""
     acc, word, depth = p.acc_bytes, p.word_bytes, min(multiple, p.Nk)
-    return solve(
-        p.N, p.dv, multiple, M_bytes,
-        room=lambda rows: (rows * acc + word * depth, rows * (state + depth) * acc),
-        cost=lambda passes_v, passes_s: p.Nk * (p.dv * passes_v + p.N * passes_s),
-    )  # fmt: skip
+    return Pair(
+        p.N,
+        p.dv,
+        room=lambda rows: [(rows * acc + word * depth, rows * (state + depth) * acc)],
+        cost=lambda columns, rows, square: p.Nk * (columns + rows),
+        sizes=("rows_o", "cols_o"),
+        others=("depth",),
+    )
 
 
 def without_p(p: Attention) -> Attention:
@@ -240,8 +223,7 @@ register(
         state="a tile of S, then of O with l, m on chip; S waits in HBM between launches",
         exact_traffic=small_cache_traffic,
         footprint=small_cache_footprint,
-        search=search_of_both(best_scores_stay, state=2),
-        candidates=candidates(best_scores_stay, state=2),
+        candidates=Pairs(small_cache_sizes),
         example=unit_inputs,
         about=without_p,
         more_tiles=("depth", "rows_o", "cols_o"),
@@ -258,8 +240,7 @@ register(
         state="rows of Q, then a tile of O with l, m on chip; S waits in HBM between launches",
         exact_traffic=queries_traffic,
         footprint=queries_footprint,
-        search=search_of_both(best_queries_stay, state=2),
-        candidates=candidates(best_queries_stay, state=2),
+        candidates=Pairs(queries_sizes),
         example=unit_inputs,
         about=without_p,
         more_tiles=("depth", "rows_o", "cols_o"),
@@ -276,8 +257,7 @@ register(
         exact_traffic=square_traffic,
         footprint=square_footprint,
         example=unit_inputs,
-        search=search_of_both(best_scores_stay, state=0, softmax_words=3),
-        candidates=candidates(best_scores_stay, state=0),
+        candidates=Pairs(square_sizes),
         more_tiles=("depth", "rows_o", "cols_o"),
     )
 )

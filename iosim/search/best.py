@@ -1,26 +1,49 @@
-"""The tiles of least traffic that fit in M, and the SRAM that a schedule needs."""
+"""The tiles of least traffic that fit in M, and the SRAM that a schedule needs.
+
+A schedule declares its outer loop, and its dense traffic falls as the outer tile grows. There are three cases:
+
+- Dense traffic does not depend on the inner tile. The largest outer tile that fits is best.
+- It depends on the inner tile too. Each outer tile is paired with the largest inner tile that fits beside it. A larger
+  tile of either loop must never move more words.
+- A mask leaves out tiles. Then a larger outer tile may move more: it loads rows that smaller tiles would leave out, and
+  stores more of P. So every outer tile is counted, one by one or in one walk over arrays.
+
+A schedule for which none of this holds states its candidates (search/pairs.py has those of most such schedules).
+"""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import cache
+from itertools import islice
 from typing import TYPE_CHECKING, cast, overload
 
 from ..core.arrays import anywhere, choose, larger
-from ..core.folded import Unsummed
+from ..core.folded import Folded, Unsummed
 from ..core.problem import DENSE, Attention, with_mask
 from ..core.tiling import Tiling
-from ..core.watchers import Capacity, Footprint
+from ..core.watchers import Capacity, Footprint, Traffic
 from ..errors import InputError
-from .inner_tile import inner_matters, least_of_both, one_by_one
-from .outer_tile_under_mask import least_traffic
+from ..progress import watched
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import numpy as np
+    from numpy.typing import NDArray
 
     from ..core.typing import ScheduleLike, ScheduleText, Size, Test
     from ..schedules import Schedule
 
 
 NEWTON_STEPS = 4
+MOST_MASKED = 2**14  # outer tiles that may be counted one by one, which takes some seconds
+MOST_IN_ARRAYS = 2**20  # outer tiles that may be counted in arrays: up to 20 s, and 2 s in a closed form
+WORTH_NUMPY = 1024  # outer tiles; to count so many one by one takes as long as to import NumPy
+CANDIDATES_AT_ONCE = 2**17  # some hundred MB
+
+
+# ---------------------------------------------------------------- what a tiling needs and moves
 
 
 def footprint(schedule: ScheduleLike | ScheduleText, problem: Attention[Size], tiling: Tiling[Size]) -> Footprint:
@@ -40,62 +63,108 @@ def footprint_of(capacity: Capacity) -> Footprint:
     return Footprint(capacity.peak_words, peak, peak, 0, peak)
 
 
-def require_search(schedule: ScheduleLike, problem: Attention[Size]) -> None:
-    """Raise InputError for a schedule whose own search knows only one undivided SRAM, if the problem divides the
-    chip."""
-    if problem.divided and getattr(schedule, "search", None) is not None:
-        raise InputError("--registers, --stages", f"best tiles of {getattr(schedule, 'name', 'a schedule')}",
-                         "a schedule without a search of its own", "iosim count --tiles counts given ones")  # fmt: skip
+def moved_bytes(schedule: ScheduleLike | ScheduleText, problem: Attention[Size], tiling: Tiling[Size]) -> Size:
+    """The bytes that one head moves. Words are not compared: some tensors have wider ones than others."""
+    watcher = Traffic()
+    machine = Folded(problem, watcher).run(schedule, tiling)
+    width = {name: problem.hbm_bytes(machine.tensors[name]) for name in watcher.tensors}
+    return sum((reads + writes) * width[name] for name, (reads, writes) in watcher.tensors.items())
+
+
+def arranged(schedule: ScheduleLike, outer: Size, inner: Size) -> Tiling[Size]:
+    """The tiling of an outer and an inner tile."""
+    return Tiling(outer, inner) if schedule.outer == "queries" else Tiling(inner, outer)
+
+
+def lengths(schedule: ScheduleLike, problem: Attention[Size]) -> tuple[Size, Size]:
+    """The lengths of the axes of the outer and of the inner loop."""
+    return (problem.N, problem.Nk) if schedule.outer == "queries" else (problem.Nk, problem.N)
+
+
+def mask_matters(schedule: ScheduleLike, problem: Attention[Size]) -> bool:
+    """Whether a mask changes what the schedule moves."""
+    return problem.mask is not DENSE and getattr(schedule, "skips", True)
+
+
+# ---------------------------------------------------------------- the best tiling
 
 
 def best_tiles(schedule: Schedule, problem: Attention, M_bytes: int, multiple: int = 1) -> Tiling | None:
     """The tiles of least traffic in bytes that fit, exactly; None if nothing fits.
 
-    A schedule declares its outer loop, and its dense traffic falls as the outer tile grows. If dense traffic depends on
-    the inner tile too, both sizes are searched (search/inner_tile.py). Otherwise only the outer size is searched.
-
     If only the outer size is searched, the inner tile is the largest that fits without a mask. With a mask of tokens it
     is the smallest, because a whole tile is read if any of it is seen. The outer tile is the smallest of those that
     give the fewest tiles. With a mask it is the smallest of those of least traffic.
     """
-    if schedule.search is not None:
-        require_search(schedule, problem)
-        return schedule.search(schedule, problem, M_bytes, multiple)
+    if schedule.candidates is not None:
+        return best_candidate(schedule, problem, M_bytes, multiple)
     tiling, found = search(schedule, problem, M_bytes, multiple)
     return cast("Tiling", tiling) if found else None
+
+
+def best_candidate(schedule: Schedule, problem: Attention, M_bytes: int, multiple: int) -> Tiling | None:
+    """The best of the tilings that a schedule states; None if none fits. Raises InputError if the problem divides the
+    chip, because they hold for one undivided SRAM."""
+    from .pairs import Pairs
+
+    if problem.divided:
+        raise InputError("--registers, --stages", f"best tiles of {schedule.name}",
+                         "a schedule without a search of its own", "iosim count --tiles counts given ones")  # fmt: skip
+    assert schedule.candidates is not None
+    if isinstance(schedule.candidates, Pairs):
+        return schedule.candidates.best(problem, M_bytes, multiple)
+    return least_of(schedule, problem, schedule.candidates(problem, multiple), M_bytes)
+
+
+def least_of(
+    schedule: Schedule, problem: Attention, tilings: Iterable[Tiling[Size]], M_bytes: int
+) -> Tiling | None:  # fmt: skip
+    """The tiling of least traffic that fits, of tilings whose sizes may be arrays; None if none fits. Of equal ones it
+    is the first of those that need the least SRAM."""
+    import numpy as np
+
+    counted = problem if mask_matters(schedule, problem) else with_mask(problem)
+    kind = int if costs_fit_int64(schedule, problem) else object
+    best: list[tuple[int, int, Tiling]] = []
+    for tiling in tilings:
+        sizes = {name: np.asarray(size, kind) for name, size in vars(tiling).items() if size is not None}
+        each = Tiling(**sizes)
+        need, moved = footprint(schedule, problem, each).smem_bytes, moved_bytes(schedule, counted, each)
+        need, moved, *columns = np.atleast_1d(*np.broadcast_arrays(need, moved, *sizes.values()))
+        fitting = np.flatnonzero(need <= M_bytes)
+        for k in fitting[np.lexsort((need[fitting], moved[fitting]))][:1].tolist():
+            chosen = Tiling(**{name: int(column[k]) for name, column in zip(sizes, columns, strict=True)})
+            best.append((int(moved[k]), int(need[k]), chosen))
+    return min(best, key=lambda one: one[:2])[2] if best else None
 
 
 def search(
     schedule: ScheduleLike, problem: Attention[Size], M_bytes: Size, multiple: int = 1
 ) -> tuple[Tiling[Size], Test]:  # fmt: skip
-    """(tiles, whether any fit), as numbers or as arrays. A schedule's own `search` is not used."""
-    outer_is_q = schedule.outer == "queries"
-    outer_length, inner_length = (problem.N, problem.Nk) if outer_is_q else (problem.Nk, problem.N)
-
-    def tiling(outer: Size, inner: Size) -> Tiling[Size]:
-        return Tiling(outer, inner) if outer_is_q else Tiling(inner, outer)
+    """(tiles, whether any fit), as numbers or as arrays, of a schedule that states no candidates."""
+    outer_length, inner_length = lengths(schedule, problem)
 
     def needed(outer: Size, inner: Size) -> Size:
-        return footprint(schedule, problem, tiling(outer, inner)).smem_bytes
+        return footprint(schedule, problem, arranged(schedule, outer, inner)).smem_bytes
 
     largest = last_within(lambda n: needed(n * multiple, multiple), M_bytes, -(-outer_length // multiple))
     found, largest = largest > 0, larger(largest, 1)
-    if anywhere(found) and inner_matters(schedule, problem, tiling, multiple):
+    if anywhere(found) and inner_matters(schedule, problem, multiple):
         if not isinstance(largest, int):
-            return one_by_one(search, schedule, problem, M_bytes, multiple)
+            return one_by_one(schedule, problem, M_bytes, multiple)
 
         def largest_inner(n: int) -> int:
             bytes_of = lambda k: needed(n * multiple, k * multiple)  # noqa: E731
             return cast("int", last_within(bytes_of, M_bytes, -(-inner_length // multiple)))
 
-        return least_of_both(schedule, problem, tiling, largest, largest_inner, multiple), found
-    if problem.mask is not DENSE and getattr(schedule, "skips", True) and anywhere(found):
-        return tiling(least_traffic(schedule, problem, tiling, largest, multiple) * multiple, multiple), found
+        return least_of_both(schedule, problem, largest, largest_inner, multiple), found
+    if anywhere(found) and mask_matters(schedule, problem):
+        return arranged(schedule, least_outer(schedule, problem, largest, multiple) * multiple, multiple), found
     count = -(-outer_length // (largest * multiple))
     rows = -(-outer_length // count)
     outer = -(-rows // multiple) * multiple
     inner = last_within(lambda n: needed(outer, n * multiple), M_bytes, -(-inner_length // multiple))
-    return tiling(outer, larger(inner, 1) * multiple), found
+    return arranged(schedule, outer, larger(inner, 1) * multiple), found
 
 
 def last_within(needed: Callable[[Size], Size], M_bytes: Size, most: Size) -> Size:
@@ -138,3 +207,177 @@ def last_true(test: Callable[..., Test], most: Size) -> Size:  # type: ignore[ex
         holds = test(middle)
         low, high = choose(holds, middle, low), choose(holds, high, larger(middle - 1, low))
     return low
+
+
+# ---------------------------------------------------------------- where the inner tile matters
+
+
+def inner_matters(schedule: ScheduleLike, problem: Attention[Size], multiple: int = 1) -> bool:
+    """Whether dense traffic depends on the inner tile. The smallest and the largest inner tile are compared, beside the
+    smallest outer tile and beside the largest."""
+    (outer, inner), dense = lengths(schedule, problem), with_mask(problem)
+    return any(
+        anywhere(
+            moved_bytes(schedule, dense, arranged(schedule, size, multiple))
+            != moved_bytes(schedule, dense, arranged(schedule, size, inner))
+        )
+        for size in (multiple, outer)
+    )
+
+
+def least_of_both(
+    schedule: ScheduleLike, problem: Attention[Size], largest: int, largest_inner: Callable[[int], int], multiple: int
+) -> Tiling[Size]:
+    """The tiling of least traffic, for outer tiles of 1 to `largest` multiples, each with any inner tile that fits."""
+
+    def tiling(n: int, k: int) -> Tiling[Size]:
+        return arranged(schedule, n * multiple, k * multiple)
+
+    if mask_matters(schedule, problem):
+        pairs = ((n, k) for n in range(1, largest + 1) for k in range(1, largest_inner(n) + 1))
+        return least_masked(schedule, problem, [tiling(n, k) for n, k in islice(pairs, MOST_MASKED + 1)])
+    dense = with_mask(problem)
+
+    def moved(n: int, k: int) -> int:
+        return cast("int", moved_bytes(schedule, dense, tiling(n, k)))
+
+    return tiling(*least_dense(moved, largest_inner, largest))
+
+
+def least_dense(move: Callable[[int, int], int], largest_inner: Callable[[int], int], most: int) -> tuple[int, int]:
+    """The pair (outer, inner) of least `move(outer, inner)`, for outer tiles from 1 to `most`, in multiples.
+
+    Each outer tile is paired with the largest inner tile that fits beside it, which shrinks as the outer tile grows.
+    Take a range of outer tiles. Its largest outer tile with the inner tile of its smallest one moves no more than any
+    pair of the range. This is a lower bound for the range. Ranges are halved until their bound is no better than the
+    best pair found.
+    """
+    inner, move = cache(largest_inner), cache(move)
+    best = min((move(n, inner(n)), n) for n in {1, most})
+    ranges = [(1, most)]
+    while ranges:
+        low, high = ranges.pop()
+        if low > high or move(high, inner(low)) >= best[0]:
+            continue
+        middle = (low + high) // 2
+        best = min(best, (move(middle, inner(middle)), middle))
+        ranges += [(low, middle - 1), (middle + 1, high)]
+    return best[1], inner(best[1])
+
+
+def least_masked(schedule: ScheduleLike, problem: Attention[Size], tilings: list[Tiling[Size]]) -> Tiling[Size]:
+    """The tiling of least traffic under a mask of tokens. Larger tiles may move more there, so all are counted."""
+    require_tokens(problem)
+    if len(tilings) > MOST_MASKED:
+        raise InputError(
+            "--tiles", f"best among more than {MOST_MASKED} tilings", "fewer where a mask is counted for each",
+            "give --tiles as 128x64, or a --tile-multiple",
+        )  # fmt: skip
+    return min(tilings, key=lambda tiling: cast("int", moved_bytes(schedule, problem, tiling)))
+
+
+def one_by_one(
+    schedule: ScheduleLike, problem: Attention[Size], M_bytes: Size, multiple: int
+) -> tuple[Tiling[Size], Test]:  # fmt: skip
+    """The arrays (tiles, whether any fit), found by a search for one problem at a time."""
+    import numpy as np
+
+    names = ("N", "Nk", "d", "dv", "batch", "heads", "kv_heads")
+    columns = np.broadcast_arrays(M_bytes, *(getattr(problem, name) for name in names))
+    found = []
+    for M, *sizes in zip(*(column.ravel().tolist() for column in columns), strict=True):
+        point = replace(problem, **dict(zip(names, sizes, strict=True)))
+        found.append(search(schedule, point, M, multiple))
+    kind = columns[1].dtype
+    rows_q, rows_k = (np.array([getattr(t, name) for t, _ in found], kind) for name in ("rows_q", "rows_k"))
+    return replace(found[0][0], rows_q=rows_q, rows_k=rows_k), np.array([fits for _, fits in found])
+
+
+# ---------------------------------------------------------------- outer tiles under a mask
+
+
+def require_tokens(problem: Attention[Size]) -> None:
+    """Raise InputError for a mask that changes with the tiles."""
+    if problem.mask.tile_units:
+        raise InputError(
+            "--tiles", "best", f"a mask that does not change with the tiles (--mask {problem.mask} counts tiles)",
+            "give --tiles as 128x64, or the mask in tokens",
+        )  # fmt: skip
+
+
+def least_outer(schedule: ScheduleLike, problem: Attention[Size], largest: Size, multiple: int) -> Size:
+    """The n from 1 to `largest` for which an outer tile of n multiples, with the smallest inner tile, moves the fewest
+    bytes.
+
+    Among equal n it is the smallest. Sizes and `largest` are numbers, or arrays if the mask can be counted for arrays.
+    """
+    require_tokens(problem)
+    single = largest if isinstance(largest, int) else None
+    arrays = problem.mask.counts_arrays and (single is None or worth_arrays(single))
+    most = MOST_IN_ARRAYS if arrays and problem.mask.counts_at_once else MOST_MASKED
+    highest = int(largest.max()) if not isinstance(largest, int) else largest
+    if highest > most:
+        raise InputError(
+            "--tiles", f"best among {highest} outer tiles", f"at most {most} where a mask is counted for each",
+            "give --tiles as 128x64, or a --tile-multiple",
+        )  # fmt: skip
+    if arrays:
+        found = least_in_arrays(schedule, problem, largest, multiple)
+        return found if single is None else int(found[0])
+
+    def moved(n: int) -> int:
+        return cast("int", moved_bytes(schedule, problem, arranged(schedule, n * multiple, multiple)))
+
+    return min(watched(range(1, highest + 1), "outer tiles", highest), key=moved)
+
+
+def worth_arrays(largest: int) -> bool:
+    """Whether one walk over arrays is faster than counting `largest` tiles one by one."""
+    return "numpy" in sys.modules or largest > WORTH_NUMPY
+
+
+def least_in_arrays(
+    schedule: ScheduleLike, problem: Attention[Size], largest: Size, multiple: int
+) -> NDArray[np.int64]:  # fmt: skip
+    """The n from 1 to `largest` with the least bytes moved, for all problems at once. The candidates of all problems
+    stand one after another in one array. Each walk counts a chunk of that array."""
+    import numpy as np
+
+    names = ("N", "Nk", "d", "dv")
+    kind = np.int64 if costs_fit_int64(schedule, problem) else object
+    sizes = [np.asarray(getattr(problem, name), kind) for name in names]
+    *sizes, counts = np.broadcast_arrays(*map(np.atleast_1d, (*sizes, largest)))
+    counts = counts.astype(np.int64)
+    found = np.empty(len(counts), np.int64)
+    parts = list(parts_of(np.cumsum(counts), CANDIDATES_AT_ONCE))
+    for part in watched(parts, "outer tiles, in parts", len(parts)):
+        row = np.repeat(np.arange(part.start, part.stop), counts[part])
+        starts = np.cumsum(counts[part]) - counts[part]
+        n = (np.arange(len(row)) - starts[row - part.start] + 1).astype(kind)
+        picked = dict(zip(names, (size[row] for size in sizes), strict=True))
+        point = replace(problem, **picked, batch=1, heads=1, kv_heads=1)  # type: ignore[arg-type]
+        total = moved_bytes(schedule, point, arranged(schedule, n * multiple, multiple))
+        least = np.flatnonzero(total == np.minimum.reduceat(total, starts)[row - part.start])
+        found[part] = n[least[np.unique(row[least], return_index=True)[1]]]
+    return found
+
+
+def parts_of(ends: NDArray[np.int64], most: int) -> Iterator[slice[int, int, None]]:
+    """Slices of rows that hold at most `most` entries together, or of one row. `ends` are the sums of the entries up to
+    each row."""
+    start = done = 0
+    while start < len(ends):
+        stop = max(start + 1, int(ends.searchsorted(done + most, side="right")))
+        yield slice(start, stop)
+        start, done = stop, int(ends[stop - 1])
+
+
+def costs_fit_int64(schedule: ScheduleLike, problem: Attention[Size]) -> bool:
+    """Whether every count fits an int64. The largest sizes, without a mask and in tiles of one row, bound all counts;
+    that bound is counted in Python integers."""
+    import numpy as np
+
+    largest = {name: int(np.max(getattr(problem, name))) for name in ("N", "Nk", "d", "dv")}
+    worst = replace(problem, **largest, batch=1, heads=1, kv_heads=1, mask=DENSE)  # type: ignore[arg-type]
+    most = cast("int", moved_bytes(schedule, worst, Tiling(1, 1)))
+    return bool(8 * max(most, (worst.N + worst.Nk + 2) ** 2) < 2**63)

@@ -50,7 +50,7 @@ class Question:
     @property
     def of_one_sram(self) -> bool:
         """Whether best tiles are known for one SRAM only, without registers and stages."""
-        return any(SCHEDULES[name].search is not None for name in (*self.below[0], *self.above[0]))
+        return any(SCHEDULES[name].candidates is not None for name in (*self.below[0], *self.above[0]))
 
 
 ALGORITHM_0 = (("standard",), "ideal")

@@ -3,7 +3,7 @@
 The dense traffic of a schedule depends only on the number of its outer tiles, and falls with it. Its footprint grows
 with both tiles. About 2 sqrt(N) numbers of outer tiles are possible. For each number only one tiling can be best: the
 smallest outer tile that gives this number, with the smallest inner tile. Its footprint is the least M at which this
-traffic is possible. A schedule for which this does not hold may state its candidates (search/shared_sram_curve.py).
+traffic is possible. A schedule for which this does not hold may state its candidates (search/pairs.py).
 
 One folded walk over arrays counts all candidates. The lower envelope of their steps is the curve.
 """
@@ -22,16 +22,21 @@ from ..errors import InputError
 from ..progress import watched
 from ..schedules import Schedule
 from ..schedules.registry import narrowed
-from ..search.best import footprint, last_true
-from ..search.inner_tile import inner_matters
-from ..search.outer_tile_under_mask import MOST_IN_ARRAYS, MOST_MASKED
-from ..search.shared_sram import sizes_by_passes
-from ..search.shared_sram_curve import cheaper, integers, pairs
+from ..search.best import (
+    MOST_IN_ARRAYS,
+    MOST_MASKED,
+    arranged,
+    footprint,
+    inner_matters,
+    last_true,
+    mask_matters,
+)
+from ..search.pairs import Pairs, cheaper, integers, sizes_by_passes
 from .thread_blocks import blocks
 
 if TYPE_CHECKING:
     from ..core.typing import Size
-    from ..search.shared_sram_curve import SizeArray
+    from ..search.pairs import SizeArray
 
 MOST_CANDIDATES = 2**18  # candidates of one schedule; they take some seconds
 MASKED_AT_ONCE = 2**16  # outer tiles
@@ -151,27 +156,16 @@ def widened(schedule: Schedule, p: Attention, step: CurveStep, M_bytes: int, mul
 def exact(schedule: Schedule, p: Attention, least_blocks: int = 1) -> bool:
     """Whether `steps` has a best tiling for every M.
 
-    There are three cases in which it has none. The schedule has its own search and states no candidates. Its inner tile
-    matters, but it does not say so. A mask matters, and it states `candidates` or `inner_matters`, which hold without a
-    mask only, but no `masked_candidates`. Also, stated candidates leave out tilings that move more. These may have more
-    blocks, so stated candidates are not enough if a least number of blocks is asked for.
+    It has none if the inner tile of a schedule without stated candidates matters. Stated candidates hold for one
+    undivided SRAM. If a least number of blocks is asked for, they must include those that move more, because these may
+    have more blocks.
     """
     p = p.packed
-    masked = mask_matters(schedule, p)
-    if p.divided and (schedule.search is not None or schedule.candidates is not None):
-        return False  # both assume one undivided SRAM
-    if least_blocks > 1 and (schedule.masked_candidates if masked else schedule.candidates) is not None:
+    if schedule.candidates is None:
+        return "ideal" in schedule.rules or not inner_matters(schedule, p)
+    if p.divided:
         return False
-    if schedule.inner_matters or schedule.candidates is not None:
-        return not masked or schedule.masked_candidates is not None
-    if schedule.search is not None or "ideal" in schedule.rules:
-        return schedule.search is None
-    return not inner_matters(schedule, p, lambda outer, inner: arranged(schedule, outer, inner))
-
-
-def mask_matters(schedule: Schedule, p: Attention) -> bool:
-    """Whether a mask changes what the schedule moves."""
-    return p.mask is not DENSE and schedule.skips
+    return least_blocks == 1 or (isinstance(schedule.candidates, Pairs) and schedule.candidates.complete(p))
 
 
 def require_tokens(p: Attention) -> None:
@@ -190,21 +184,46 @@ def candidate_tilings(schedule: Schedule, p: Attention, multiple: int) -> Iterab
     """Tilings that include a best one for every M. Their sizes may be arrays."""
     if "ideal" in schedule.rules:
         return [Tiling(1, 1)]
-    if mask_matters(schedule, p):
-        return masked_tilings(schedule, p, multiple)
-    return (in_integers(schedule, p, tiling) for tiling in dense_tilings(schedule, p, multiple))
+    masked = mask_matters(schedule, p)
+    if masked:
+        require_tokens(p)
+    stated = schedule.candidates
+    found = outer_tilings(schedule, p, multiple) if stated is None else stated(p, multiple)
+    if masked and not p.mask.counts_arrays:
+        return (one for tiling in found for one in one_by_one(tiling))
+    return (in_integers(schedule, p, tiling) for tiling in found)
 
 
-def dense_tilings(schedule: Schedule, p: Attention, multiple: int) -> Iterable[Tiling[Size]]:
-    """The candidates without a mask, as tilings of arrays."""
+def outer_tilings(schedule: Schedule, p: Attention, multiple: int) -> Iterator[Tiling[Size]]:
+    """The candidates of a schedule that states none: outer tiles beside the smallest inner tile, as arrays.
+
+    Without a mask there is one for each number of outer tiles. Under a mask of tokens every size is a candidate,
+    because each has a different count.
+    """
     import numpy as np
 
-    if schedule.candidates is not None:
-        return [schedule.candidates(p, multiple)]
-    if schedule.inner_matters:
-        return (Tiling(*some) for some in pairs(p.N, p.Nk, multiple))
     length = p.N if schedule.outer == "queries" else p.Nk
-    return [arranged(schedule, np.array(smallest_tile_sizes(length, multiple), object), multiple)]
+    if not mask_matters(schedule, p):
+        yield arranged(schedule, np.array(smallest_tile_sizes(length, multiple), object), multiple)
+        return
+    units = -(-length // multiple)
+    most = MOST_IN_ARRAYS if p.mask.counts_at_once else MOST_MASKED
+    if units > most:
+        raise InputError("--mask", f"{units} outer tiles", f"at most {most} where a mask is counted for each",
+                         "give a --tile-multiple")  # fmt: skip
+    starts = range(1, units + 1, MASKED_AT_ONCE)
+    for start in watched(starts, f"outer tiles of {schedule.name}, in parts", len(starts)):
+        part = np.arange(start, min(units + 1, start + MASKED_AT_ONCE)).astype(object)
+        yield arranged(schedule, part * multiple, multiple)
+
+
+def one_by_one(tiling: Tiling[Size]) -> Iterator[Tiling]:
+    """The tilings of a tiling of arrays."""
+    import numpy as np
+
+    sizes = {name: size for name, size in vars(tiling).items() if size is not None}
+    for each in zip(*(column.tolist() for column in np.broadcast_arrays(*sizes.values())), strict=True):
+        yield Tiling(**dict(zip(sizes, each, strict=True)))
 
 
 def in_integers(schedule: Schedule, p: Attention, tiling: Tiling[Size]) -> Tiling[Size]:
@@ -212,46 +231,14 @@ def in_integers(schedule: Schedule, p: Attention, tiling: Tiling[Size]) -> Tilin
 
     The smallest tiles without a mask move most, so their counts bound those of all others.
     """
+    arrays = {name: size for name, size in vars(tiling).items() if hasattr(size, "astype")}
+    if not arrays:
+        return tiling
     p = replace(p, mask=DENSE)
-    most = measure(schedule, p, replace(tiling, rows_q=1, rows_k=1, rows_o=1, cols_o=1))
+    most = measure(schedule, p, replace(tiling, **dict.fromkeys(arrays, 1)))
     room = int(footprint(schedule, p, Tiling(p.N, p.Nk)).peak_bytes)
     kind = integers(int(most["total_bytes"]), int(most["flops"]), room, (p.N + p.Nk + 2) ** 2)
-    fields = {name: value.astype(kind) for name, value in vars(tiling).items() if hasattr(value, "astype")}
-    return replace(tiling, **fields)
-
-
-def masked_tilings(schedule: Schedule, p: Attention, multiple: int) -> Iterable[Tiling[Size]]:
-    """The candidates under a mask of tokens.
-
-    The smallest inner tile is still best, unless the schedule states its candidates. But every size of the outer tile
-    is a candidate, because each has a different count.
-    """
-    require_tokens(p)
-    if schedule.masked_candidates is not None:
-        return schedule.masked_candidates(p, multiple)
-    units = -(-(p.N if schedule.outer == "queries" else p.Nk) // multiple)
-    most = MOST_IN_ARRAYS if p.mask.counts_at_once else MOST_MASKED
-    if units > most:
-        raise InputError("--mask", f"{units} outer tiles", f"at most {most} where a mask is counted for each",
-                         "give a --tile-multiple")  # fmt: skip
-    if not p.mask.counts_arrays:
-        return [arranged(schedule, n * multiple, multiple) for n in range(1, units + 1)]
-    starts = range(1, units + 1, MASKED_AT_ONCE)
-    ends = (min(units + 1, start + MASKED_AT_ONCE) for start in starts)
-    parts = watched(list(zip(starts, ends, strict=True)), f"outer tiles of {schedule.name}, in parts", len(starts))
-    return (in_integers(schedule, p, outer_tiles(schedule, start, stop, multiple)) for start, stop in parts)
-
-
-def outer_tiles(schedule: Schedule, start: int, stop: int, multiple: int) -> Tiling[Size]:
-    """Outer tiles of `start` to `stop` - 1 multiples beside the smallest inner tile, as a tiling of arrays."""
-    import numpy as np
-
-    return arranged(schedule, np.arange(start, stop).astype(object) * multiple, multiple)
-
-
-def arranged(schedule: Schedule, outer: Size, inner: Size) -> Tiling[Size]:
-    """The tiling of an outer and an inner tile."""
-    return Tiling(outer, inner) if schedule.outer == "queries" else Tiling(inner, outer)
+    return replace(tiling, **{name: size.astype(kind) for name, size in arrays.items()})
 
 
 def smallest_tile_sizes(length: int, multiple: int = 1) -> list[int]:

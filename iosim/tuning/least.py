@@ -155,7 +155,7 @@ def tune(
     asked = space_of(schedules, problem)
     if any(curve.mask_matters(s, problem) and "ideal" not in s.rules for s in asked):
         curve.require_tokens(problem)
-    known = asked if not problem.divided or schedules else [s for s in asked if s.search is None]
+    known = asked if not problem.divided or schedules else [s for s in asked if s.candidates is None]
     space = known if least_blocks == 1 else searchable(known, problem, least_blocks)
     found = [best_of(s, problem, M_bytes, tile_multiple, options, least_blocks) for s in space]
     found.sort(key=lambda r: (not r.fits, r.total is None, r.total_bytes))
@@ -314,7 +314,8 @@ def curve_of(
         try:
             own[schedule.name] = curve.free_steps(schedule, problem, tile_multiple, given, least_blocks)
         except InputError:
-            if schedules or schedule.masked_candidates is None or problem.mask.tile_units:
+            stated = schedule.candidates is not None and curve.mask_matters(schedule, problem)
+            if schedules or not stated or problem.mask.tile_units:
                 raise  # otherwise it has too many pairs of tiles to count
     space = [s for s in space if s.name in own]
     steps = curve.envelope(step for found in own.values() for step in found)

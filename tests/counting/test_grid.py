@@ -78,11 +78,12 @@ def test_masked_counts_beyond_int64_stay_exact():
         assert reads == 2**20 * 2**20 * (N + 2 * (N * (N + 1) // 2))
 
 
-def test_a_schedule_with_a_search_of_its_own_is_asked_point_by_point(monkeypatch):
-    own = replace(find("flash2"), name="own", search=lambda schedule, p, M_bytes, multiple: Tiling(p.N // 2, M_bytes))
+def test_a_schedule_that_states_its_candidates_is_asked_point_by_point(monkeypatch):
+    """One of tiles of half of the queries, beside 1 or 2 keys. What moves does not depend on the keys."""
+    own = replace(find("flash2"), name="own", candidates=lambda p, multiple: [Tiling(p.N // 2, k) for k in (2, 1)])
     monkeypatch.setitem(SCHEDULES, "own", own)
-    rows = sweep(N=[8, 20], d=4, M=[3, 5], schedules=["flash2", "own"], tiles="best")
-    assert [(r.Br, r.Bc) for r in rows.itertuples() if r.schedule == "own"] == [(4, 3), (4, 5), (10, 3), (10, 5)]
+    rows = sweep(N=[8, 20], d=4, M=["1KB", "2KB"], schedules=["flash2", "own"], tiles="best")
+    assert [(r.Br, r.Bc) for r in rows.itertuples() if r.schedule == "own"] == [(4, 1), (4, 1), (10, 1), (10, 1)]
     assert list(rows["schedule"]) == ["flash2", "own"] * 4
 
 

@@ -12,7 +12,6 @@ import iosim
 from iosim import SCHEDULES, Attention, Folded, Tiling, Traffic
 from iosim.schedules.small_cache import scores_stay
 from iosim.search.best import best_tiles, footprint
-from iosim.search.shared_sram import least_passes, sizes_by_passes
 from iosim.steps.softmax import accumulate, minus_infinity, normalise, online_softmax, zeros
 
 NAMES = ["small-cache", "small-cache-q", "standard-square"]
@@ -49,33 +48,6 @@ def test_deeper_parts_of_the_sum_move_the_same_words():
     for name in NAMES:
         found = {words(SCHEDULES[name], p, Tiling(4, 5, depth=c, rows_o=6, cols_o=7)) for c in (1, 2, 5, 12, 40)}
         assert len(found) == 1
-
-
-def test_one_tile_for_each_number_of_passes():
-    for length, multiple in product((1, 2, 7, 30, 64, 97), (1, 2, 3, 16)):
-        passes = [-(-length // size) for size in sizes_by_passes(length, multiple)]
-        every = {-(-length // size) for size in range(multiple, length + multiple, multiple)}
-        assert passes == sorted(every, reverse=True)
-
-
-def test_any_cost_and_room_against_every_pair():
-    """Costs favour rows, columns or neither, and the room has any shape. The tile found has the cost that is found."""
-    rng = random.Random(7)
-    for _ in range(300):
-        rows_axis, columns_axis, multiple = rng.randint(1, 30), rng.randint(1, 30), rng.choice([1, 2, 3, 5])
-        x, y, u, v, w, M = (rng.choice([0, 1, 3, 10]) for _ in range(6))
-        M = M * rng.randint(1, 100)
-        room, cost = (lambda r, u=u, v=v, w=w: (r * u + v + 1, r * w)), (lambda a, b, x=x, y=y: x * a + y * b)
-        space = {}
-        for rows in range(multiple, rows_axis + multiple, multiple):
-            for columns in range(multiple, columns_axis + multiple, multiple):
-                each, beside = room(min(rows, rows_axis))
-                if each * min(columns, columns_axis) + beside <= M:
-                    space[rows, columns] = cost(-(-rows_axis // rows), -(-columns_axis // columns))
-        found = least_passes(rows_axis, columns_axis, multiple, M, room, cost)
-        assert (found is None) == (not space)
-        if found:
-            assert found.cost == space[found.tile] == min(space.values())
 
 
 # ---------------------------------------------------------------- the order, and the best schedule

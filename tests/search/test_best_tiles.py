@@ -8,7 +8,7 @@ import pytest
 from iosim import Attention, Folded, Tiling, Traffic, count
 from iosim.masks import parse_mask
 from iosim.schedules import find
-from iosim.search import outer_tile_under_mask
+from iosim.search import best as best_module
 from iosim.search.best import best_tiles, footprint, last_true, last_within, search
 
 BEST = [  # M, acc_dtype, multiple, Br x Bc, total words
@@ -96,7 +96,7 @@ def test_the_search_under_a_mask_finds_the_least(name, mask, monkeypatch):
         totals = {t: traffic(schedule, p, t) for t in tilings if footprint(schedule, p, t).peak_bytes <= M}
         ways = []
         for arrays in (False, True):
-            monkeypatch.setattr(outer_tile_under_mask, "worth_arrays", lambda largest, arrays=arrays: arrays)
+            monkeypatch.setattr(best_module, "worth_arrays", lambda largest, arrays=arrays: arrays)
             ways.append(best_tiles(schedule, p, M, multiple))
         assert ways[0] == (found := ways[1])
         assert (found is None) == (not totals)
@@ -105,7 +105,7 @@ def test_the_search_under_a_mask_finds_the_least(name, mask, monkeypatch):
 
 @pytest.mark.parametrize("chunk", [1, 7, 2**15])
 def test_arrays_are_searched_like_numbers(chunk, monkeypatch):
-    monkeypatch.setattr(outer_tile_under_mask, "CANDIDATES_AT_ONCE", chunk)
+    monkeypatch.setattr(best_module, "CANDIDATES_AT_ONCE", chunk)
     rng = np.random.default_rng(chunk)
     N, Nk, d, M = rng.integers([[1], [1], [1], [20]], [[60], [60], [8], [900]], (4, 30))
     for name in ("flash1", "flash2", "block-sparse", "block-sparse-q"):

@@ -16,7 +16,7 @@ from iosim import SCHEDULES, Attention, Tiling
 from iosim.core.problem import DENSE, TENSORS
 from iosim.masks import parse_mask
 from iosim.masks.dropout import Dropout
-from iosim.search import outer_tile_under_mask
+from iosim.search import best as best_module
 from iosim.search.best import best_tiles
 from iosim.tuning.curve import curve, exact, step_at
 
@@ -38,7 +38,7 @@ def random_problem(rng, name, most):
         "splits": rng.randint(1, 5), "page_size": rng.randint(1, 5), "gqa": rng.choice(["repeat", "repeat", "pack"]),
         "dropout": Dropout(0.5, 1) if schedule.drops and rng.random() < 0.5 else None,
     }  # fmt: skip
-    if schedule.search is None and rng.random() < 0.4:
+    if schedule.candidates is None and rng.random() < 0.4:
         options |= {"register_bytes": rng.choice([0, 20, 100, 400]), "stages": rng.randint(1, 3)}
     if name == "linear-causal":
         options["gqa"] = "repeat"
@@ -66,7 +66,7 @@ def judge(rng, name, monkeypatch, most=14):
     schedule, multiple = SCHEDULES[name], rng.choice([1, 1, 1, 2, 3])
     outer = attrgetter("rows_q" if schedule.outer == "queries" else "rows_k")
     p = random_problem(rng, name, most)
-    monkeypatch.setattr(outer_tile_under_mask, "worth_arrays", lambda largest: arrays)
+    monkeypatch.setattr(best_module, "worth_arrays", lambda largest: arrays)
     space = every_tiling(schedule, p, multiple)
     needs = {t: need.smem_bytes for t, need in zip(space, footprints(schedule, p, space), strict=True)}
     moved = {t: bytes_of(schedule, p, t) for t in needs}

@@ -10,11 +10,10 @@ from paths import DOCS
 import iosim
 from iosim import SCHEDULES, Attention, Schedule, Tiling, count
 from iosim.masks import parse_mask
-from iosim.search.best import best_tiles, footprint, search
-from iosim.search.inner_tile import inner_matters
-from iosim.search.outer_tile_under_mask import moved_bytes
+from iosim.search.best import best_tiles, footprint, inner_matters, moved_bytes, search
+from iosim.search.pairs import size_pairs
 from iosim.steps.softmax import zeros
-from iosim.tuning.curve import exact
+from iosim.tuning.curve import curve, exact, step_at
 
 PAGE = DOCS / "adding-a-schedule.md"
 
@@ -59,7 +58,7 @@ def test_an_inner_tile_that_matters_beside_a_large_outer_tile_only():
     rng, schedule = random.Random(4), Schedule("turns", turns_in_a_tile, "made up")
     for _ in range(12):
         p, M = Attention(rng.randint(2, 16), rng.randint(1, 4), Nk=rng.randint(2, 16)), rng.randint(20, 400)
-        assert inner_matters(schedule, p, Tiling)
+        assert inner_matters(schedule, p)
         found, least = best_tiles(schedule, p, M), every(schedule, p, M)
         assert (found is None) == (least is None)
         assert found is None or moved_bytes(schedule, p, found) == least
@@ -126,10 +125,8 @@ def test_arrays_and_sweeps_find_the_same(wasteful):
 
 def test_what_is_built_in_is_found_out_at_once():
     for name in ("flash1", "flash2", "standard-tiled", "block-sparse-q", "split-kv"):
-        assert SCHEDULES[name].inner_matters is None
-        p = Attention(300, 8, Nk=260)
-        outer_is_q = SCHEDULES[name].outer == "queries"
-        assert not inner_matters(SCHEDULES[name], p, lambda a, b, q=outer_is_q: Tiling(a, b) if q else Tiling(b, a))
+        assert SCHEDULES[name].candidates is None
+        assert not inner_matters(SCHEDULES[name], Attention(300, 8, Nk=260))
     before = time.process_time()
     best_tiles(SCHEDULES["flash2"], Attention(2**20, 128), 102400)
     assert time.process_time() - before < 0.1  # it takes 2 ms on an idle machine
@@ -141,9 +138,36 @@ def test_large_sizes_take_no_walk_for_each_tile(wasteful):
     assert found is not None and time.process_time() - before < 5
 
 
-def test_no_curve_where_nobody_stated_how_the_inner_tile_matters(wasteful):
+def test_no_curve_where_nobody_stated_the_candidates(wasteful):
     p = Attention(64, 8)
     assert not exact(wasteful, p) and exact(SCHEDULES["flash2"], p)
-    assert exact(Schedule("stated", wasteful.text, "made up", inner_matters=True), p)
-    assert not exact(Schedule("stated", wasteful.text, "made up", inner_matters=True, skips=True),
-                     Attention(64, 8, mask=parse_mask("causal")))  # fmt: skip
+
+
+def by_passes(p, multiple):
+    """A tiling for each pair of numbers of tiles, which is enough for the schedule of the page."""
+    return (Tiling(*sizes) for sizes in size_pairs(p.N, p.Nk, multiple))
+
+
+def one_by_one(p, multiple):
+    return [
+        Tiling(int(q), int(k))
+        for tiling in by_passes(p, multiple)
+        for q, k in zip(tiling.rows_q, tiling.rows_k, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("candidates", [by_passes, one_by_one])
+def test_stated_candidates_give_the_curve_and_the_best_at_one_m(wasteful, candidates):
+    """The least at one M is the step of the curve, and the least of every tiling."""
+    rng, schedule = random.Random(9), Schedule("stated", wasteful.text, "made up", candidates=candidates)
+    for _ in range(12):
+        p = Attention(rng.randint(1, 24), rng.randint(1, 5), Nk=rng.randint(1, 24), acc_dtype="fp32")
+        M, multiple = rng.randint(4 * p.d, 60 * p.d + 400), rng.choice([1, 1, 2, 3])
+        found, least = best_tiles(schedule, p, M, multiple), every(schedule, p, M, multiple)
+        step = step_at(curve([schedule], p, multiple), M)
+        assert exact(schedule, p) and (found is None) == (least is None) == (step is None)
+        if found is not None:
+            assert moved_bytes(schedule, p, found) == least == step.total_bytes
+            assert footprint(schedule, p, found).peak_bytes == step.M_bytes <= M
+    with pytest.raises(iosim.InputError, match="a schedule without a search of its own"):
+        best_tiles(schedule, Attention(64, 8, stages=2), 1000)

@@ -13,7 +13,7 @@ from iosim.core.problem import TENSORS
 from iosim.counting.count import measure
 from iosim.errors import InputError
 from iosim.masks import parse_mask
-from iosim.search import shared_sram_curve
+from iosim.search import pairs as pairs_module
 from iosim.search.best import best_tiles, footprint
 from iosim.steps.softmax import zeros
 from iosim.tuning import curve as curve_module
@@ -230,7 +230,7 @@ def test_candidates_in_parts_are_those_of_one_piece(name, monkeypatch):
         p, multiple = small(rng, 40, mask=parse_mask(mask))
         whole = curve([SCHEDULES[name]], p, multiple)
         with monkeypatch.context() as patch:
-            patch.setattr(shared_sram_curve, "AT_ONCE", 7)
+            patch.setattr(pairs_module, "AT_ONCE", 7)
             patch.setattr(curve_module, "MASKED_AT_ONCE", 3)
             assert curve([SCHEDULES[name]], p, multiple) == whole != []
 
@@ -249,7 +249,7 @@ def test_the_curve_of_half_a_million_queries(name):
 
 def test_a_schedule_with_too_many_pairs_is_left_out_under_a_mask(monkeypatch):
     """Of memory-efficient every pair of tiles is counted under a mask. The others have a curve all the same."""
-    monkeypatch.setattr(shared_sram_curve, "MOST_SEEN", 100)
+    monkeypatch.setattr(pairs_module, "MOST_SEEN", 100)
     found = trace_curve(40, 8, mask="causal")
     assert "memory-efficient" in [s.name for s in found.left_out] and "block-sparse-q" in found.own
     assert not {s.name for s in found.left_out} & {s.name for s in found.space}
