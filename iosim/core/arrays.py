@@ -1,8 +1,9 @@
-"""Minimum, maximum, sum and choice, of numbers or of arrays. NumPy is loaded only for arrays."""
+"""Minimum, maximum, sum, choice and bisection, of numbers or of arrays. NumPy is loaded only for arrays."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, overload
 
 if TYPE_CHECKING:
     import numpy as np
@@ -62,3 +63,32 @@ def clamp(x: Size, least: Size, most: Size) -> Size:
 def anywhere(test: Test) -> bool:
     """Whether the test is true; for an array, whether any element is."""
     return test if isinstance(test, bool) else bool(test.any())
+
+
+@overload
+def last_true(test: Callable[[int], bool], most: int) -> int: ...
+
+
+@overload
+def last_true(test: Callable[[Size], Test], most: Size) -> Size: ...
+
+
+def last_true(test: Callable[..., Test], most: Size) -> Size:  # type: ignore[explicit-any]
+    """The largest n from 1 to `most` for which a test holds; 0 if there is none. The test must hold up to some n, and
+    fail after it. If `most` is an array, so is n."""
+    low, high = 0 * most, most
+    while anywhere(low < high):
+        middle = larger((low + high + 1) // 2, 1)  # an element whose search is over tests its answer again
+        holds = test(middle)
+        low, high = choose(holds, middle, low), choose(holds, high, larger(middle - 1, low))
+    return low
+
+
+def parts_of(ends: NDArray[np.int64], most: int) -> Iterator[slice[int, int, None]]:
+    """Slices of rows that hold at most `most` entries together, or of one row. `ends` are the sums of the entries up to
+    each row."""
+    start = done = 0
+    while start < len(ends):
+        stop = max(start + 1, int(ends.searchsorted(done + most, side="right")))
+        yield slice(start, stop)
+        start, done = stop, int(ends[stop - 1])

@@ -14,13 +14,13 @@ A schedule for which none of this holds states its candidates (search/pairs.py h
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache
 from itertools import islice
-from typing import TYPE_CHECKING, cast, overload
+from typing import TYPE_CHECKING, cast
 
-from ..core.arrays import anywhere, choose, larger
+from ..core.arrays import anywhere, larger, last_true, parts_of
 from ..core.folded import Folded, Unsummed
 from ..core.problem import DENSE, Attention, with_mask
 from ..core.tiling import Tiling
@@ -190,25 +190,6 @@ def last_within(needed: Callable[[Size], Size], M_bytes: Size, most: Size) -> Si
     return low + last_true(lambda more: needed(low + more) <= M_bytes, high - low)
 
 
-@overload
-def last_true(test: Callable[[int], bool], most: int) -> int: ...
-
-
-@overload
-def last_true(test: Callable[[Size], Test], most: Size) -> Size: ...
-
-
-def last_true(test: Callable[..., Test], most: Size) -> Size:  # type: ignore[explicit-any]
-    """The largest n from 1 to `most` for which a test holds; 0 if there is none. The test must hold up to some n, and
-    fail after it. If `most` is an array, so is n."""
-    low, high = 0 * most, most
-    while anywhere(low < high):
-        middle = larger((low + high + 1) // 2, 1)  # an element whose search is over tests its answer again
-        holds = test(middle)
-        low, high = choose(holds, middle, low), choose(holds, high, larger(middle - 1, low))
-    return low
-
-
 # ---------------------------------------------------------------- where the inner tile matters
 
 
@@ -360,16 +341,6 @@ def least_in_arrays(
         least = np.flatnonzero(total == np.minimum.reduceat(total, starts)[row - part.start])
         found[part] = n[least[np.unique(row[least], return_index=True)[1]]]
     return found
-
-
-def parts_of(ends: NDArray[np.int64], most: int) -> Iterator[slice[int, int, None]]:
-    """Slices of rows that hold at most `most` entries together, or of one row. `ends` are the sums of the entries up to
-    each row."""
-    start = done = 0
-    while start < len(ends):
-        stop = max(start + 1, int(ends.searchsorted(done + most, side="right")))
-        yield slice(start, stop)
-        start, done = stop, int(ends[stop - 1])
 
 
 def costs_fit_int64(schedule: ScheduleLike, problem: Attention[Size]) -> bool:

@@ -16,13 +16,12 @@ from functools import cache, reduce
 from math import isqrt
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from ..core.arrays import choose, larger, smaller
+from ..core.arrays import choose, larger, last_true, parts_of, smaller
 from ..core.problem import Attention
 from ..core.tiling import Tiling
 from ..errors import InputError
 from ..masks.reach import reaches_of_sizes
 from ..progress import watched
-from .best import MOST_IN_ARRAYS, last_true, parts_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
 
 MOST = 2**24  # pairs; they take twenty seconds
 AT_ONCE = 2**18  # pairs; they take some hundred MB
+MOST_ROWS = 2**20  # numbers of rows that may be counted under a mask
 MOST_SEEN = 2**28  # pairs of sizes under a mask; a small part of them is counted
 SEEN_AT_ONCE = 2**17  # tiles of rows; they take some MB
 
@@ -183,9 +183,9 @@ def least_seen(pair: Pair, M_bytes: int, multiple: int) -> tuple[int, int] | Non
     most = most_rows(pair, M_bytes, multiple)
     if most == 0:
         return None
-    if p.mask.tile_units or most > MOST_IN_ARRAYS:
+    if p.mask.tile_units or most > MOST_ROWS:
         raise InputError(
-            "--tiles", f"best with --mask {p.mask}", f"a mask in tokens and at most {MOST_IN_ARRAYS} query tiles",
+            "--tiles", f"best with --mask {p.mask}", f"a mask in tokens and at most {MOST_ROWS} query tiles",
             "give --tiles as 128x64, or a --tile-multiple",
         )  # fmt: skip
     import numpy as np

@@ -6,12 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Unpack, cast
 
 from ..answer import Column, Table
+from ..core.arrays import last_true
 from ..core.problem import TENSORS, Attention, S
 from ..core.tiling import parse_tiles, tiles_text
 from ..counting.count import KEYWORDS, check_names
 from ..errors import InputError
 from ..schedules import SCHEDULES
-from ..search.best import footprint, last_true
+from ..search.best import footprint
 from ..units import LARGEST_COUNT, parse_axis, parse_bytes, parse_count
 
 if TYPE_CHECKING:

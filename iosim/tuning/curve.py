@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from ..core.arrays import last_true
 from ..core.problem import DENSE, Attention
 from ..core.tiling import Tiling
 from ..counting.count import measure
@@ -22,15 +23,7 @@ from ..errors import InputError
 from ..progress import watched
 from ..schedules import Schedule
 from ..schedules.registry import narrowed
-from ..search.best import (
-    MOST_IN_ARRAYS,
-    MOST_MASKED,
-    arranged,
-    footprint,
-    inner_matters,
-    last_true,
-    mask_matters,
-)
+from ..search.best import MOST_IN_ARRAYS, MOST_MASKED, arranged, footprint, inner_matters, mask_matters
 from ..search.pairs import Pairs, cheaper, integers, sizes_by_passes
 from .thread_blocks import blocks
 
