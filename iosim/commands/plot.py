@@ -62,11 +62,11 @@ def command(
     iosim plot --picture mask --mask 'causal&window:64' --N 512 --tiles 32x32 -o mask.png
     """
     from ..counting.sentence import joined
-    from ..pictures import matplotlib_chart
     from ..pictures.asked import unused
+    from ..pictures.draw import format_of
     from ..pictures.picture import plot
 
-    matplotlib_chart.format_of(path)
+    format_of(path)
     values: dict[str, object] = {FIELDS.get(k, k): v for k, v in given.items() if v not in (None, False)}
     size = memory(m, m_elements, None)
     values |= {} if size is None else {"M": size}

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NotRequired, TypedDict, cast
 
 from ..answer import Table, columns_of
 from ..core.problem import DENSE, Attention
-from ..core.tiling import Tiling, parse_tiles, tiles_text
+from ..core.tiling import parse_tiles, tiles_text
 from ..errors import InputError
 from . import parse_mask
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from ..core.tiling import TilesAsked
     from ..core.typing import Mask as AnyMask
     from .mask import BoundMask, Mask
@@ -22,7 +18,6 @@ if TYPE_CHECKING:
 
 WIDEST = 64  # the most tiles a side that are drawn
 MOST_PICTURE_PAIRS = 2**28  # pairs of tokens that are evaluated for a picture
-MOST_TILES = 1024
 
 TileNumbers = tuple[int, int]  # the numbers of row tiles and of key tiles
 
@@ -107,44 +102,3 @@ def corner(bound: BoundMask, rows: int, columns: int) -> list[list[bool]]:
     return [
         [bool(seen[i * Br : (i + 1) * Br, j * Bc : (j + 1) * Bc].any()) for j in range(columns)] for i in range(rows)
     ]
-
-
-@dataclass(frozen=True)
-class TileMap:
-    """`shares` (Tr, Tc): how much of each tile is visible, from 0 to 1. Tiles have `rows_q` x `rows_k` tokens."""
-
-    title: str
-    shares: NDArray[np.float64]
-    rows_q: int
-    rows_k: int
-
-
-def tile_map(mask: str | AnyMask, N: int, Nk: int | None, tiling: Tiling) -> TileMap:
-    """The map of a mask, by evaluating every pair of queries and keys."""
-    p = Attention(N, 1, Nk=N if Nk is None else Nk, mask=parse_mask(mask))
-    rows, columns = range(0, p.N, tiling.rows_q), range(0, p.Nk, tiling.rows_k)
-    if p.N * p.Nk > MOST_PICTURE_PAIRS or max(len(rows), len(columns)) > MOST_TILES:
-        found = f"{p.N} x {p.Nk} tokens in {len(rows)} x {len(columns)} tiles"
-        raise InputError("mask picture", found, f"at most {MOST_PICTURE_PAIRS} pairs and {MOST_TILES} tiles a side",
-                         "try a smaller --N or larger --tiles")  # fmt: skip
-    import numpy as np
-
-    shares = np.ones((len(rows), len(columns))) if p.mask is DENSE else visible_shares(p, tiling)
-    active = int((shares > 0).sum())
-    title = f"{p.mask}, N = {p.N}, Nk = {p.Nk}, tiles {tiling.rows_q}x{tiling.rows_k}: "
-    title += f"{active} of {shares.size} tiles active ({active / shares.size:.1%})"
-    return TileMap(title, shares, min(tiling.rows_q, p.N), min(tiling.rows_k, p.Nk))
-
-
-def visible_shares(p: Attention, tiling: Tiling) -> NDArray[np.float64]:
-    """The visible share of every tile. The problem's mask must not be dense."""
-    import numpy as np
-
-    bound = p.mask.bind(p, tiling, True)
-    rows, columns = range(0, p.N, tiling.rows_q), range(0, p.Nk, tiling.rows_k)
-    shares = np.empty((len(rows), len(columns)))
-    for i, start in enumerate(rows):  # one row of tiles at a time, so that memory does not grow with N^2
-        height = min(tiling.rows_q, p.N - start)
-        seen = bound.visible(start, height, 0, p.Nk).sum(axis=0)
-        shares[i] = np.add.reduceat(seen, columns) / (height * np.diff([*columns, p.Nk]))
-    return shares

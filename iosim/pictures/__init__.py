@@ -1,1 +1,1 @@
-"""Pictures: charts as values, drawn by matplotlib or as SVG, and the page of `iosim report`."""
+"""Pictures: charts and other drawings as values with their SVG, and the page of `iosim report`."""

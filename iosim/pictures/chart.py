@@ -1,25 +1,15 @@
-"""A chart as plain values: its lines, and the axes, ticks and colours that follow from them.
-
-`pictures/matplotlib_chart.py` draws it to a file, `pictures/svg_chart.py` for a page.
-"""
+"""A chart as plain values: its lines, and the axes, ticks and colours that follow from them. chart_svg.py draws it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import ceil, floor, log2, log10
 from typing import NamedTuple
 
-# Okabe and Ito's colours, which people with any kind of colour vision can tell apart; neighbours here differ most.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255", "#44AA99")
-SCHEDULES_SEEN = ("standard", "standard-tiled", "flash1", "flash2")  # in most pictures; colours go with COLOURS
-TENSORS = {
-    "Q": "#0072B2", "K": "#D55E00", "V": "#E69F00", "S": "#CC79A7", "P": "#882255", "O": "#009E73", "l": "#56B4E9",
-    "m": "#44AA99", "LSE": "#56B4E9",
-}  # fmt: skip
-"""The colour of each tensor, the same on every page and in every picture. `tensor_colours` knows the others."""
-OTHERS = ("#332288", "#999933", "#117733", "#AA4499", "#661100")  # colours of blocks that are not tensors of TENSORS
+from .colours import COLOURS, GREY, INK, SCHEDULES_SEEN
+
 MOST_SEEN = 8  # points along x that are marked one by one
 SHAPES = ("circle", "square", "triangle", "diamond", "down", "plus", "cross", "bar")
 AXIS_TITLES = {
@@ -153,55 +143,11 @@ class Chart:
         return min(0.0, low), high * 1.08 or 1.0
 
 
-@dataclass(frozen=True)
-class Sheet:
-    """Charts on one sheet, in rows of so many columns. In several columns they have the same axes and one legend."""
-
-    title: str
-    charts: list[Chart]
-    columns: int = 1
-
-    @classmethod
-    def of(cls, chart: Chart) -> Sheet:
-        """A sheet with one chart."""
-        return cls(chart.title, [chart])
-
-    @property
-    def framed(self) -> list[Chart]:
-        """The charts, with the same axes if they stand in several columns."""
-        if self.columns == 1:
-            return self.charts
-        points = tuple(point for chart in self.charts for point in chart.points)
-        whole = replace(self.charts[0], lines=self.lines, points=points, frame=None)
-        frame = {axis: whole.limits(axis) for axis in ("x", "y")}
-        return [replace(chart, frame=frame) for chart in self.charts]
-
-    @property
-    def lines(self) -> list[ChartLine]:
-        """The lines of all charts."""
-        return [line for chart in self.charts for line in chart.lines]
-
-    @property
-    def legend(self) -> list[ChartLine]:
-        """A line for each label, in their order."""
-        return list({line.label: line for line in self.lines}.values())
-
-    @property
-    def notes(self) -> list[str]:
-        """The lines of text below the charts: what numbered points are, and what dashes mean."""
-        found = [f"{k}: {point.label}" for chart in self.charts for k, point in enumerate(chart.points, 1)]
-        found += ["shaded: the gap between the least traffic found and the floor"] * any(c.shaded for c in self.charts)
-        unfit = [line for line in self.lines if not all(line.fits)]
-        look = "hollow" if all(len(line.x) == 1 for line in unfit) else "dashed"
-        return found + [f"{look}: needs more SRAM than M"] * bool(unfit)
-
-
-INK, GREY = "#333333", "#767676"
 INKED = "least"  # the key of the line in ink
 TINTS = (1.0, 0.5, 0.3)  # opacity of lines of the same key, the first, second and later ones
 
 
-def colours(lines: list[ChartLine]) -> list[str]:
+def colours(lines: Sequence[ChartLine]) -> list[str]:
     """A colour for each line: grey for floors and orders, and the palette for data, one colour for each key. A schedule
     of SCHEDULES_SEEN has the same colour in every picture; others get those that are left, in their order."""
     keys = dict.fromkeys(line.name for line in lines if line.kind == "data" and line.name != INKED)
@@ -213,7 +159,7 @@ def colours(lines: list[ChartLine]) -> list[str]:
     return [palette[line.name] if line.kind == "data" else GREY for line in lines]
 
 
-def tints(lines: list[ChartLine]) -> list[float]:
+def tints(lines: Sequence[ChartLine]) -> list[float]:
     """The opacity of each line: lines of the same colour differ in it, those of the same label do not."""
     labels: dict[str, list[str]] = {}
     for line in lines:
@@ -222,22 +168,7 @@ def tints(lines: list[ChartLine]) -> list[float]:
     return [TINTS[min(labels[line.name].index(line.label), len(TINTS) - 1)] for line in lines]
 
 
-def tensor_colours(names: Iterable[str]) -> dict[str, str]:
-    """The colour of each tensor or block: that of TENSORS, for dQ and Opart that of Q and O. The rest get
-    colours that no tensor has, in their order."""
-    base = {name: name.removeprefix("d").removesuffix("part").removesuffix("scale") or name for name in names}
-    known = {name: TENSORS[root] for name, root in base.items() if root in TENSORS}
-    others = [name for name in base if name not in known]
-    return known | {name: OTHERS[k % len(OTHERS)] for k, name in enumerate(others)}
-
-
-def ink_on(colour: str) -> str:
-    """The colour of letters on a colour: white, or ink on a light one."""
-    red, green, blue = (int(colour[k : k + 2], 16) for k in (1, 3, 5))
-    return "#FFFFFF" if 0.3 * red + 0.59 * green + 0.11 * blue < 140 else INK
-
-
-def shapes(lines: list[ChartLine]) -> dict[str, str]:
+def shapes(lines: Sequence[ChartLine]) -> dict[str, str]:
     """The shape of the marks of each label of data, so that lines are told apart without colours."""
     labels = dict.fromkeys(line.label for line in lines if line.kind == "data")
     return {label: SHAPES[k % len(SHAPES)] for k, label in enumerate(labels)}

@@ -7,12 +7,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from html import escape
-from typing import TYPE_CHECKING
 
-from ..core.folded import Folded
 from ..core.problem import DENSE
 from ..core.tiling import Tiling
-from ..core.watchers import Capacity
 from ..counting.asked import header
 from ..counting.bounds import Bound, bounds_table, floor_of
 from ..counting.count import counted_tiling
@@ -21,17 +18,19 @@ from ..counting.result import Result
 from ..errors import IosimError
 from ..grid import ByteCell
 from ..hardware import load
-from ..masks.picture import MOST_PICTURE_PAIRS, tile_map
+from ..masks.picture import MOST_PICTURE_PAIRS
 from ..schedules import find
 from ..studies.roofline import Roofline, filled, peaks
 from ..tables import Rows
 from ..units import binary, format_bytes
-from . import player, svg_chart
+from . import player
 from .chart import Chart, size
+from .chart_svg import WIDTH, chart_svg
+from .colours import ink_on, tensor_colours
+from .footprint import fullest
+from .mask import tile_map, tiles_svg
 from .roofline import roofline_sheet
-
-if TYPE_CHECKING:
-    from ..core.machine import Block
+from .svg import label, segment, svg_frame
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1c1c1c; --muted: #6a6a6a; --paper: #fff; --rule: #dcdcdc; --tile: #0072b2;
@@ -81,26 +80,6 @@ MOST_ROOFLINE = 3  # most schedules in the roofline
 LONGEST_BAR = 6  # times the floor or the shortest bar; longer bars become a line of text
 
 
-class Residents(Capacity):
-    """A watcher that keeps which blocks are in SRAM at its fullest: `parts`, as (name, bytes)."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.now: dict[Block, int] = {}
-        self.parts: list[tuple[str, int]] = []
-
-    def allocate(self, block: Block) -> None:
-        before = self.peak_bytes
-        super().allocate(block)
-        self.now[block] = int(block.words * self._width(block.tensor))
-        if self.peak_bytes > before:
-            self.parts = [(b.name, block_bytes) for b, block_bytes in self.now.items()]
-
-    def free(self, block: Block) -> None:
-        super().free(block)
-        del self.now[block]
-
-
 def page(
     found: Report, chart: Chart, argv: list[str], tiles: str | None = None, multiple: int = 1,
     hardware: str | None = None,
@@ -116,7 +95,7 @@ def page(
     about = ", ".join(header(p, found.M_bytes).strip().split("\n"))
     mark = float(found.M_bytes or 0), f"M = {size(found.M_bytes or 0)}"
     sections = [
-        section("Traffic against M", svg_chart.chart_svg(chart, mark), "A dashed line needs more SRAM than M. No "
+        section("Traffic against M", chart_svg(chart, mark), "A dashed line needs more SRAM than M. No "
                 "algorithm of its class moves fewer words than the floor."),
         player.player_html(found),
         section("Words moved", counts_table(found), "Between HBM and SRAM, over all heads and batches. "
@@ -224,24 +203,19 @@ def footprint_bars(found: Report, ran: list[tuple[Result, Tiling]]) -> str:
     4 M are lines of text instead of bars."""
     rows = []
     for result, tiling in ran:
-        room = Residents()
-        Folded(replace(found.problem.packed, mask=DENSE), room).run(find(result.schedule), tiling)
+        parts = fullest(find(result.schedule), found.problem, tiling)
         tiles = f" {result.Br}x{result.Bc}" if result.Br else ""
-        note = f"{format_bytes(int(room.peak_bytes))}" + ("" if result.fits else ": does not fit")
-        rows.append((f"{result.schedule} {result.tiling}{tiles}", room.parts, note))
+        note = format_bytes(sum(part for _, part in parts)) + ("" if result.fits else ": does not fit")
+        rows.append((f"{result.schedule} {result.tiling}{tiles}", parts, note))
     limit = found.M_bytes or 0
     within = [row for row in rows if sum(part_bytes for _, part_bytes in row[1]) <= 4 * limit]
     beyond = [
         f"<p>{escape(name)}: {escape(note)}</p>" for name, parts, note in rows if (name, parts, note) not in within
     ]
     table = rows_table(
-        [
-            {"schedule": name, **{"block": piece, "bytes": part_bytes}}
-            for name, parts, _ in rows
-            for piece, part_bytes in parts
-        ]
+        [{"schedule": name, "block": piece, "bytes": part} for name, parts, _ in rows for piece, part in parts]
     )
-    drawn = svg_chart.bars_svg(within, limit, f"M = {size(limit)}") if within else ""
+    drawn = bars_svg(within, limit, f"M = {size(limit)}") if within else ""
     return f"{drawn}{''.join(beyond)}<details><summary>in numbers</summary>{table}</details>"
 
 
@@ -261,8 +235,35 @@ def tensor_bars(found: Report) -> str:
         tiles = f" {r.Br}x{r.Bc}" if r.Br else ""
         (rows if (r.total or 0) <= LONGEST_BAR * least else beyond).append((r.schedule + tiles, parts, f"{r.total:,}"))
     mark = min(floors, default=least)
-    drawn = svg_chart.bars_svg(rows, mark, "floor" if floors else "least here", "Words by tensor", "words")
+    drawn = bars_svg(rows, mark, "floor" if floors else "least here", "Words by tensor", "words")
     return drawn + "".join(f"<p>{escape(name)}: {escape(note)} words</p>" for name, _, note in beyond)
+
+
+def bars_svg(
+    rows: list[tuple[str, list[tuple[str, int]], str]], limit: int, limit_name: str,
+    title: str = "SRAM at its fullest, by block", unit: str = "B",
+) -> str:  # fmt: skip
+    """Stacked bars as SVG, one for each row (name, [(part, size)], note), and a mark at `limit`. Parts of the same name
+    have the same colour in all bars."""
+    widest = max([limit, *(sum(part for _, part in parts) for _, parts, _ in rows)])
+    left, width, height = 205, 410, 34
+    scale, palette = width / widest, tensor_colours(name for _, parts, _ in rows for name, _ in parts)
+    found = []
+    for k, (name, parts, note) in enumerate(rows):
+        y, x = 22 + k * height, float(left)
+        found.append(label(left - 8, y + 15, name, "end"))
+        for piece, part in parts:
+            tip, wide = f"<title>{escape(piece)}: {part} {unit}</title>", part * scale
+            box = f'x="{x:.1f}" y="{y}" width="{wide:.1f}" height="22" fill="{palette[piece]}"'
+            found.append(f'<rect class="part" {box}>{tip}</rect>')
+            if wide > 9 * len(piece) + 4:
+                found.append(label(x + wide / 2, y + 15, piece, "middle", ink_on(palette[piece])))
+            x += wide
+        found.append(label(x + 8, y + 15, note, "start"))
+    end = 22 + len(rows) * height
+    mark = left + limit * scale
+    found.append(segment(mark, 14, mark, end, "mark") + label(mark, 11, limit_name, "middle"))
+    return svg_frame(WIDTH, end + 6, title, "".join(found))
 
 
 def roofline_section(found: Report, hardware: str | None, tiles: str | None, multiple: int) -> str:
@@ -282,9 +283,7 @@ def roofline_section(found: Report, hardware: str | None, tiles: str | None, mul
         "How fast each schedule can compute at its operations a byte, at the peaks of the GPU, with its shared memory "
         f"and tiles as kernels have them. <code>iosim roofline</code> predicts times.{example}"
     )
-    return section(
-        f"On a GPU: {seen.hardware.name}", svg_chart.chart_svg(replace(sheet.charts[0], title=sheet.title)), words
-    )
+    return section(f"On a GPU: {seen.hardware.name}", chart_svg(replace(sheet.charts[0], title=sheet.title)), words)
 
 
 def mask_section(found: Report, ran: list[tuple[Result, Tiling]]) -> str:
@@ -298,4 +297,4 @@ def mask_section(found: Report, ran: list[tuple[Result, Tiling]]) -> str:
         )
     tiles = tile_map(p.mask, p.N, p.Nk, tiling)
     whose = f", as {result.schedule} {result.tiling} sees it" if result else ""
-    return section("Mask", svg_chart.tiles_svg(tiles), escape(tiles.title + whose) + ". Queries down, keys across.")
+    return section("Mask", tiles_svg(tiles), escape(tiles.title + whose) + ". Queries down, keys across.")

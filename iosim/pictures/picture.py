@@ -11,21 +11,20 @@ from ..counting.count import KEYWORDS, check_names
 from ..counting.given import counts, memories, memory, problem
 from ..counting.sweep_axes import AXES, schedule_names
 from ..errors import InputError, suggestion
-from ..masks.picture import TileMap, tile_map
 from ..notebook import Answer, numbered
 from ..studies.roofline import roofline
 from ..tuning.least import trace_curve
 from ..units import parse_count
-from . import matplotlib_chart
+from . import draw
 from .asked import check_asked, is_axis
-from .block_matplotlib import blocks_svg, draw_blocks
-from .chart import Sheet
-from .draw import draw_mask, draw_sheet
-from .occupancy import Footprint, Timeline, block_rows, footprint, timeline
+from .draw import Drawn
+from .footprint import footprint
+from .mask import tile_map
 from .predicted import predicted_sheet
-from .race import Race, draw_race, race, race_rows, race_svg
+from .race import Race, race
 from .roofline import roofline_sheet
-from .svg_chart import mask_svg, sheet_svg
+from .sheet import Sheet
+from .timeline import timeline
 from .traffic import read_rows, sheet_of_rows, traffic_chart
 from .tune_curve import curve_sheet
 
@@ -45,10 +44,9 @@ TAKEN = ("rows", "x", "y", "by", "steps", "picture", "schedules", "tiles", "tile
 
 @dataclass(frozen=True, repr=False)
 class Picture(Answer):
-    """The answer of `plot`: charts, a mask tile by tile, or the contents of SRAM. A notebook shows it as SVG, without
-    matplotlib."""
+    """The answer of `plot`: charts, a mask tile by tile, or the contents of SRAM. A notebook shows it as SVG."""
 
-    drawn: Sheet | TileMap | Footprint | Timeline | Race
+    drawn: Drawn
     """The drawing, as plain values."""
     remarks: tuple[str, ...] = ()
     """Notes on the answer that is drawn."""
@@ -59,24 +57,14 @@ class Picture(Answer):
         return [*self.remarks]
 
     def save(self, path: str) -> None:
-        """Draw it to a file whose name ends in .svg, .png or .pdf. The last two need matplotlib."""
-        matplotlib_chart.format_of(path)
-        if isinstance(self.drawn, Race):
-            draw_race(self.drawn, path)
-        elif isinstance(self.drawn, Sheet):
-            draw_sheet(self.drawn, path)
-        elif isinstance(self.drawn, TileMap):
-            draw_mask(self.drawn, path)
-        else:
-            draw_blocks(self.drawn, path)
+        """Draw it to a file whose name ends in .svg, .png or .pdf. The last two need vl-convert (extra `plot`)."""
+        if isinstance(self.drawn, Race) and draw.format_of(path) != "svg":
+            raise InputError("-o", path, "a file that ends in .svg", "the picture moves")
+        draw.save(self.drawn, path)
 
     def svg(self) -> str:
         """The picture as SVG text."""
-        if isinstance(self.drawn, Race):
-            return race_svg(self.drawn)
-        if isinstance(self.drawn, Sheet):
-            return sheet_svg(self.drawn)
-        return mask_svg(self.drawn) if isinstance(self.drawn, TileMap) else blocks_svg(self.drawn)
+        return self.drawn.svg()
 
     def _repr_html_(self) -> str:
         svg = self.svg()
@@ -85,26 +73,7 @@ class Picture(Answer):
     def to_rows(self) -> list[Row]:
         """A row for each point of each line. A mask has a row for each tile, with the share of it that is visible. SRAM
         has a row for each block and moment."""
-        if isinstance(self.drawn, Race):
-            return race_rows(self.drawn)
-        if isinstance(self.drawn, Footprint | Timeline):
-            return block_rows(self.drawn)
-        if isinstance(self.drawn, TileMap):
-            shares = self.drawn.shares.tolist()
-            return [{"i": i, "j": j, "visible": x} for i, line in enumerate(shares) for j, x in enumerate(line)]
-        return [
-            {
-                "chart": chart.title,
-                "line": line.label,
-                "kind": line.kind,
-                chart.x_name: x,
-                chart.y_name: y,
-                "fits": fits,
-            }
-            for chart in self.drawn.charts
-            for line in chart.lines
-            for x, y, fits in zip(line.x, line.y, line.fits, strict=True)
-        ]
+        return self.drawn.rows()
 
     def to_dict(self) -> Row:
         return {"title": self.drawn.title, "points": self.to_rows()}
@@ -151,7 +120,7 @@ def plot(
     """
     check_names("plot", values, (*AXES, *KEYWORDS), TAKEN)
     if path is not None:
-        matplotlib_chart.format_of(path)
+        draw.format_of(path)
     text = tiles_text(tiles)
     if rows is not None:
         if values or hardware or text or schedules:

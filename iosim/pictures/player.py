@@ -32,7 +32,7 @@ from ..schedules import Schedule, find, require
 from ..schedules.registry import narrowed
 from ..tracing.event_file import EventCount, count_events
 from ..units import binary
-from .chart import ink_on, tensor_colours
+from .colours import ink_on, tensor_colours
 
 if TYPE_CHECKING:
     from ..core.machine import Block

@@ -11,7 +11,8 @@ from ..hardware import load
 from ..schedules import find_all
 from ..studies.roofline import roofline
 from ..units import parse_axis, parse_count
-from .chart import Chart, ChartLine, Sheet
+from .chart import Chart, ChartLine
+from .sheet import Sheet
 
 if TYPE_CHECKING:
     from ..counting.given import Given

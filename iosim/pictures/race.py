@@ -14,11 +14,10 @@ from ..errors import InputError
 from ..schedules import SCHEDULES
 from ..tracing.event_file import check_length, count_events
 from ..units import parse_bytes
-from .chart import INK, tensor_colours
-from .draw import write_svg
-from .matplotlib_chart import format_of
-from .occupancy import Fullest, chosen, name_of, tiling_of
-from .svg_chart import MUTED, SHEET_WIDTH, broken, head_svg, label, svg_file
+from .colours import GREY, INK, tensor_colours
+from .footprint import chosen, name_of, tiling_of
+from .svg import SHEET_WIDTH, broken, head_svg, label, svg_file
+from .timeline import Fullest
 
 if TYPE_CHECKING:
     from ..core.problem import Attention
@@ -62,6 +61,34 @@ class Race:
     title: str
     runners: list[Runner]
     tiles: tuple[int, int]
+
+    def rows(self) -> list[Row]:
+        """A row for each tile that moves: how often it is loaded and stored."""
+        found: list[Row] = []
+        for one in self.runners:
+            for cell in dict.fromkeys([*one.loads, *one.stores]):
+                name, i, j = cell
+                moves = {"loads": len(one.loads.get(cell, [])), "stores": len(one.stores.get(cell, []))}
+                found.append({"schedule": one.name, "tensor": name, "i": i, "j": j, **moves})
+        return found
+
+    def svg(self) -> str:
+        """The text of an SVG file. Its style sheet animates it, so a reader whose system asks for reduced motion sees
+        the final state."""
+        moved = dict.fromkeys(key[0] for one in self.runners for key in (*one.loads, *one.stores))
+        names = [*(name for name in ORDER if name in moved), *(name for name in moved if name not in ORDER)]
+        blocks = dict.fromkeys(name for one in self.runners for name in one.resident)
+        palette = tensor_colours([*dict.fromkeys([*names, *blocks])])
+        styles = Styles(max(one.total for one in self.runners))
+        parts, top = head_svg(self.title)
+        wide = SHEET_WIDTH / len(self.runners)
+        for k, one in enumerate(self.runners):
+            parts += Lane(one, self.tiles, 14 + k * wide, top + 22, wide - 28).svg(names, palette, styles)
+        bottom = top + 22 + max(self.tiles) * CELL + 130
+        notes = broken(NOTE, SHEET_WIDTH - 28)
+        parts += [label(14, bottom + 16 * k, line, "start", GREY) for k, line in enumerate(notes)]
+        sheet = f"<style>{''.join(styles.rules)}</style>"
+        return svg_file(SHEET_WIDTH, bottom + 16 * len(notes), self.title, sheet + "".join(parts))
 
 
 def race(p: Attention, M: int | str | None, schedules: Sequence[str], tiles: str | None, multiple: int) -> Race:
@@ -131,23 +158,6 @@ def joined(spans: Iterable[Span]) -> list[Span]:
     return found
 
 
-def race_rows(found: Race) -> list[Row]:
-    """A row for each tile that moves: how often it is loaded and stored."""
-    cells = [(one, cell) for one in found.runners for cell in dict.fromkeys([*one.loads, *one.stores])]
-    return [{"schedule": one.name, "tensor": cell[0], "i": cell[1], "j": cell[2], "loads": len(one.loads.get(cell, [])),
-             "stores": len(one.stores.get(cell, []))} for one, cell in cells]  # fmt: skip
-
-
-def draw_race(found: Race, path: str) -> None:
-    """Write the picture to a file, which must be SVG: other formats do not move."""
-    if format_of(path) != "svg":
-        raise InputError("-o", path, "a file that ends in .svg", "the picture moves")
-    write_svg(race_svg(found), path)
-
-
-# ---------------------------------------------------------------- SVG
-
-
 class Styles:
     """The rules of the style sheet: an animation for each element that changes. Words become percentages of a round."""
 
@@ -174,58 +184,59 @@ class Styles:
         return name
 
 
-def race_svg(found: Race) -> str:
-    """The picture as the text of an SVG file. Its style sheet animates it, so a reader whose system asks for reduced
-    motion sees the final state."""
-    names = [name for name in ORDER if any(key[0] == name for r in found.runners for key in (*r.loads, *r.stores))]
-    names += [*dict.fromkeys(key[0] for r in found.runners for key in (*r.loads, *r.stores) if key[0] not in ORDER)]
-    blocks = dict.fromkeys(name for r in found.runners for name in r.resident)
-    palette = tensor_colours([*dict.fromkeys([*names, *blocks])])
-    longest = max(r.total for r in found.runners)
-    styles, wide = Styles(longest), SHEET_WIDTH / len(found.runners)
-    parts, top = head_svg(found.title)
-    high = max(found.tiles) * CELL + 130
-    for k, one in enumerate(found.runners):
-        parts += lane(one, found, names, palette, styles, 14 + k * wide, top + 22, wide - 28, longest)
-    bottom = top + 22 + high
-    notes = broken(NOTE, SHEET_WIDTH - 28)
-    parts += [label(14, bottom + 16 * k, line, "start", MUTED) for k, line in enumerate(notes)]
-    sheet = f"<style>{''.join(styles.rules)}</style>"
-    return svg_file(SHEET_WIDTH, bottom + 16 * len(notes), found.title, sheet + "".join(parts))
+class Lane:
+    """One schedule in a picture: its tensors in HBM, its blocks in SRAM, and a bar of the words moved.
 
+    It stands at `x`, `y` and is `wide`. `tiles` are the numbers of query tiles and of key tiles.
+    """
 
-def lane(
-    one: Runner, found: Race, names: list[str], palette: dict[str, str], styles: Styles, x: float, y: float,
-    wide: float, longest: int,
-) -> list[str]:  # fmt: skip
-    """One schedule: its tensors in HBM, its blocks in SRAM, and a bar of the words moved."""
-    parts, place = [label(x, y, one.name, "start", INK, bold=True), label(x, y + 20, "HBM", "start", MUTED)], x + 42
-    low = y + 44 + max(found.tiles) * CELL
-    for name in names:
-        rows, columns = (
-            found.tiles[1 if name.lstrip("d") in ("K", "V") else 0],
-            found.tiles[1] if name in SQUARES else 1,
-        )
-        parts.append(label(place + columns * CELL / 2, y + 20, name, "middle", INK))
-        parts += [tile_svg(one, (name, i, j), palette[name], styles, place + j * CELL, y + 28 + i * CELL)
-                  for i in range(rows) for j in range(columns)]  # fmt: skip
-        place += columns * CELL + GAP
-    parts.append(label(x, low + 16, "SRAM", "start", MUTED))
-    for k, (name, spans) in enumerate(one.resident.items()):
-        here = f"fill:{palette[name]};fill-opacity:1"
-        gone = f"fill:{palette[name]};fill-opacity:.15"
-        rule = styles.states(on_and_off(spans, here, gone), gone)
-        left = x + 42 + k * 34
-        place_of = f'x="{left:.1f}" y="{low + 3:.1f}" width="30" height="18" rx="3"'
-        parts.append(f'<rect class="a" style="{gone};animation-name:{rule}" {place_of}/>')
-        parts.append(label(left + 15, low + 16, name, "middle", INK, bold=True))
-    share = one.total / longest
-    grows = styles.add(f"0%{{transform:scaleX(0)}}{styles.at(one.total)},100%{{transform:scaleX(1)}}")
-    room = wide - 6
-    parts.append(f'<rect x="{x:.1f}" y="{low + 32:.1f}" width="{room:.1f}" height="10" fill="#eef2f5"/>')
-    parts.append(f'<rect class="w" style="transform-origin:{x:.1f}px 0;animation-name:{grows}" x="{x:.1f}" '
-                 f'y="{low + 32:.1f}" width="{room * share:.1f}" height="10" fill="{INK}"/>')  # fmt: skip
-    return [*parts, label(x, low + 58, f"{one.total} words moved in all", "start", INK)]
+    def __init__(self, one: Runner, tiles: tuple[int, int], x: float, y: float, wide: float):
+        self.one, self.tiles, self.x, self.y, self.wide = one, tiles, x, y, wide
+        self.low = y + 44 + max(tiles) * CELL  # the upper edge of SRAM
+
+    def svg(self, names: Sequence[str], palette: dict[str, str], styles: Styles) -> list[str]:
+        """The lane with these tensors."""
+        head = [label(self.x, self.y, self.one.name, "start", INK, bold=True)]
+        return [*head, *self.hbm(names, palette, styles), *self.sram(palette, styles), *self.bar(styles)]
+
+    def hbm(self, names: Sequence[str], palette: dict[str, str], styles: Styles) -> list[str]:
+        """The tensors, tile by tile."""
+        parts, place = [label(self.x, self.y + 20, "HBM", "start", GREY)], self.x + 42
+        for name in names:
+            rows = self.tiles[1 if name.lstrip("d") in ("K", "V") else 0]
+            columns = self.tiles[1] if name in SQUARES else 1
+            parts.append(label(place + columns * CELL / 2, self.y + 20, name, "middle", INK))
+            for i in range(rows):
+                for j in range(columns):
+                    x, y = place + j * CELL, self.y + 28 + i * CELL
+                    parts.append(tile_svg(self.one, (name, i, j), palette[name], styles, x, y))
+            place += columns * CELL + GAP
+        return parts
+
+    def sram(self, palette: dict[str, str], styles: Styles) -> list[str]:
+        """The blocks, each bright while it is in SRAM."""
+        parts = [label(self.x, self.low + 16, "SRAM", "start", GREY)]
+        for k, (name, spans) in enumerate(self.one.resident.items()):
+            here = f"fill:{palette[name]};fill-opacity:1"
+            gone = f"fill:{palette[name]};fill-opacity:.15"
+            rule = styles.states(on_and_off(spans, here, gone), gone)
+            left = self.x + 42 + k * 34
+            place = f'x="{left:.1f}" y="{self.low + 3:.1f}" width="30" height="18" rx="3"'
+            parts.append(f'<rect class="a" style="{gone};animation-name:{rule}" {place}/>')
+            parts.append(label(left + 15, self.low + 16, name, "middle", INK, bold=True))
+        return parts
+
+    def bar(self, styles: Styles) -> list[str]:
+        """The bar of the words moved, which grows, and their number."""
+        one, x, y, room = self.one, self.x, self.low + 32, self.wide - 6
+        grows = styles.add(f"0%{{transform:scaleX(0)}}{styles.at(one.total)},100%{{transform:scaleX(1)}}")
+        long = room * one.total / styles.longest
+        style = f"transform-origin:{x:.1f}px 0;animation-name:{grows}"
+        return [
+            f'<rect x="{x:.1f}" y="{y:.1f}" width="{room:.1f}" height="10" fill="#eef2f5"/>',
+            f'<rect class="w" style="{style}" x="{x:.1f}" y="{y:.1f}" width="{long:.1f}" height="10" fill="{INK}"/>',
+            label(x, y + 26, f"{one.total} words moved in all", "start", INK),
+        ]
 
 
 def tile_svg(one: Runner, cell: tuple[str, int, int], colour: str, styles: Styles, x: float, y: float) -> str:

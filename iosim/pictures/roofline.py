@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..answer import numbered
 from ..errors import InputError
-from ..notebook import numbered
-from .chart import Chart, ChartLine, Sheet
+from .chart import Chart, ChartLine
+from .sheet import Sheet
 
 if TYPE_CHECKING:
     from ..studies.roofline import Roofline, RooflineRow

@@ -13,7 +13,7 @@ from pathlib import Path
 from ..errors import InputError
 from ..tables import Rows
 from ..tracing.event_reader import PLACE, STORES, Line, highest, lines_of, whole
-from .chart import ink_on, tensor_colours
+from .colours import ink_on, tensor_colours
 from .page import document, rows_table, section
 from .player import MOST_EVENTS, section_of
 

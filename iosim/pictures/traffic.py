@@ -13,7 +13,8 @@ from ..counting.sweep_axes import option_name
 from ..errors import InputError, suggestion
 from ..units import LARGEST_COUNT, parse_count
 from .asked import first_of
-from .chart import AXIS_TITLES, Chart, ChartLine, Sheet, size
+from .chart import AXIS_TITLES, Chart, ChartLine, size
+from .sheet import Sheet
 
 if TYPE_CHECKING:
     import pandas as pd

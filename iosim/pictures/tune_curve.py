@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from ..counting.bounds import floor_of, order_of
 from ..errors import InputError
 from ..tuning.curve import step_at
-from .chart import INKED, Chart, ChartLine, ChartPoint, Sheet
-from .draw import draw_sheet
+from .chart import INKED, Chart, ChartLine, ChartPoint
+from .draw import save
+from .sheet import Sheet
 
 if TYPE_CHECKING:
     from ..core.problem import Attention
@@ -38,7 +39,7 @@ def check_name(path: str) -> None:
 def draw_curve(found: Curve, path: str) -> None:
     """Draw a curve to a PNG or SVG file."""
     check_name(path)
-    draw_sheet(curve_sheet(found, "--plot", path, published=True), path, "--plot")
+    save(curve_sheet(found, "--plot", path, published=True), path, "--plot")
 
 
 def curve_sheet(found: Curve, option: str = "--picture", given: str = "gap", published: bool = False) -> Sheet:

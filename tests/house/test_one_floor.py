@@ -22,7 +22,7 @@ from iosim.errors import IosimError
 from iosim.hardware import load
 from iosim.kernels.explain import REGISTER_BYTES
 from iosim.masks import parse_mask
-from iosim.pictures import svg_chart
+from iosim.pictures import page
 from iosim.pictures.picture import Picture
 from iosim.pictures.player import plays
 from iosim.schedules import find
@@ -221,7 +221,7 @@ def in_gap(asked):
 
 def in_report(asked):
     """The page has the floor in a sentence, in a table, as a line of its chart and as a mark of its bars."""
-    drawn, marks = asked.calls(svg_chart, "chart_svg"), asked.calls(svg_chart, "bars_svg")
+    drawn, marks = asked.calls(page, "chart_svg"), asked.calls(page, "bars_svg")
     text, least = asked.iosim("report", *asked.line, "--schedule", asked.schedule, "--M", M).stdout, asked.floor(6000)
     assert f"{least:,}".replace(",", "\u202f") in text
     said = re.findall(r"No algorithm of the class can move fewer than ([\d,]+)\.", text)

@@ -90,7 +90,7 @@ def test_colours_are_told_apart_with_any_cones(cones):
     """The first six colours of lines, and the six large tensors, each pair at least 10 apart in CIE Lab."""
     import numpy as np
 
-    from iosim.pictures.chart import COLOURS, TENSORS
+    from iosim.pictures.colours import COLOURS, TENSORS
 
     for group in (COLOURS[:6], [TENSORS[name] for name in "QKVSPO"]):
         places = [seen(colour, np.array(CONES[cones])) for colour in group]

@@ -9,10 +9,10 @@ import iosim
 from iosim import Attention
 from iosim.counting.count import count
 from iosim.errors import InputError
-from iosim.pictures.block_matplotlib import blocks_svg, footprint_figure, timeline_figure
-from iosim.pictures.chart import INK, ink_on
-from iosim.pictures.occupancy import COLUMNS, Footprint, Run, footprint, thinned, timeline
+from iosim.pictures.colours import INK, ink_on
+from iosim.pictures.footprint import footprint
 from iosim.pictures.predicted import predicted_sheet
+from iosim.pictures.timeline import COLUMNS, Run, thinned, timeline
 from iosim.studies.roofline import roofline
 
 MINE = ("standard", "standard-tiled", "flash1", "flash2")
@@ -74,34 +74,12 @@ def test_a_long_run_keeps_its_peak():
 
 @pytest.mark.parametrize("name", DRAWN)
 def test_texts_keep_apart_and_inside(name):
-    text = blocks_svg(DRAWN[name]())
+    text = DRAWN[name]().svg()
     width, height = map(float, re.search(r'width="([\d.]+)" height="([\d.]+)"', text).groups())
     found = boxes(text)
     assert len(found) > 6 and overlapping(found) == []
     assert [b for b in found if not (b[1] >= 0 and b[3] <= width and b[2] >= 0 and b[4] <= height)] == []
     assert len(text) < 60_000
-
-
-@pytest.mark.parametrize("name", DRAWN)
-@pytest.mark.needs("matplotlib")
-def test_texts_of_matplotlib_keep_apart_and_inside(name):
-    from matplotlib import pyplot as plt
-    from matplotlib.text import Text
-
-    from iosim.pictures.matplotlib_chart import RC_PARAMS, pyplot
-
-    pyplot()
-    drawn = DRAWN[name]()
-    with plt.rc_context(RC_PARAMS):
-        figure = (footprint_figure if isinstance(drawn, Footprint) else timeline_figure)(drawn)
-        figure.canvas.draw()
-        texts = [t for t in figure.findobj(Text) if t.get_visible() and t.get_text().strip()]
-        found = [(t.get_text(), *Text.get_window_extent(t).extents) for t in texts]
-        right, top = figure.bbox.width, figure.bbox.height
-        plt.close(figure)
-    shown = [b for b in found if b[3] > 0 and b[1] < right and b[4] > 0 and b[2] < top]
-    assert overlapping(shown, gap=1) == []
-    assert [b for b in shown if not (b[1] >= -1 and b[3] <= right + 1 and b[2] >= -1 and b[4] <= top + 1)] == []
 
 
 def test_letters_stand_out():
@@ -134,10 +112,10 @@ GOOD = {
 
 
 @pytest.mark.parametrize("picture", GOOD)
-def test_the_command_draws_them_without_matplotlib(picture, iosim, tmp_path, monkeypatch):
+def test_the_command_draws_them_without_a_library(picture, iosim, tmp_path, monkeypatch):
     import sys
 
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
     answer = iosim("plot", "--picture", picture, *GOOD[picture], "-o", tmp_path / "a.svg")
     assert answer.exit_code == 0 and answer.stdout == "", answer.stderr
     assert (tmp_path / "a.svg").read_text().startswith("<?xml")

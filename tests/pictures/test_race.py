@@ -10,7 +10,7 @@ from test_sheets import boxes, overlapping
 import iosim
 from iosim import Attention
 from iosim.counting.count import count
-from iosim.pictures.race import race, race_svg
+from iosim.pictures.race import race
 
 SMALL = Attention(64, 16)
 
@@ -44,7 +44,7 @@ def test_rows_of_scores_light_all_tiles_that_they_touch():
 
 
 def test_the_file_is_valid_small_and_honours_less_motion():
-    text = race_svg(race(SMALL, None, (), "16x16", 1))
+    text = race(SMALL, None, (), "16x16", 1).svg()
     ElementTree.fromstring(text)
     assert len(text.encode()) < 150_000
     assert "@media (prefers-reduced-motion:reduce){.a,.w{animation:none}}" in text
@@ -59,7 +59,7 @@ def test_the_file_is_valid_small_and_honours_less_motion():
 def test_both_move_words_at_the_same_speed():
     """The last store of each schedule ends at the same share of a round as its words are of the longest run's."""
     found = race(SMALL, None, (), "16x16", 1)
-    text = race_svg(found)
+    text = found.svg()
     ends = [float(x) for x in re.findall(r"scaleX\(0\)}([\d.]+)%,100%", text)]
     longest = max(one.total for one in found.runners)
     assert ends == [pytest.approx(88 * one.total / longest, abs=0.01) for one in found.runners]
@@ -77,7 +77,7 @@ def test_the_picture_of_the_readme_is_what_the_tool_draws():
     )
     if not (DOCS / "race.svg").exists():
         pytest.skip("a package without the pictures of the README")
-    assert race_svg(race(SMALL, None, (), "16x16", 1)) == (DOCS / "race.svg").read_text()
+    assert race(SMALL, None, (), "16x16", 1).svg() == (DOCS / "race.svg").read_text()
 
 
 BAD = {

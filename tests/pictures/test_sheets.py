@@ -13,20 +13,13 @@ from iosim.core.tiling import Tiling
 from iosim.counting.bounds import floor_of
 from iosim.counting.count import count
 from iosim.errors import InputError
-from iosim.masks.picture import tile_map
-from iosim.pictures.chart import (
-    TENSORS,
-    Chart,
-    ChartLine,
-    ChartPoint,
-    Sheet,
-    colours,
-    shapes,
-    stride_apart,
-    tensor_colours,
-)
+from iosim.pictures.chart import Chart, ChartLine, ChartPoint, colours, shapes, stride_apart
+from iosim.pictures.chart_svg import OUTLINES
+from iosim.pictures.colours import TENSORS, tensor_colours
+from iosim.pictures.mask import tile_map
 from iosim.pictures.roofline import roofline_sheet
-from iosim.pictures.svg_chart import OUTLINES, THIN, mask_svg, sheet_svg, text_width, thinned
+from iosim.pictures.sheet import Sheet
+from iosim.pictures.svg import THIN, text_width, thinned
 from iosim.pictures.traffic import sheet_of_rows, traffic_chart
 from iosim.pictures.tune_curve import FLOOR, LEAST, curve_sheet
 from iosim.studies.roofline import roofline
@@ -68,7 +61,7 @@ SHEETS = {
 @cache
 def drawn(name):
     """The SVG of a sheet."""
-    return sheet_svg(SHEETS[name]())
+    return SHEETS[name]().svg()
 
 
 def boxes(text):
@@ -111,7 +104,7 @@ def test_texts_of_svg_keep_apart_and_inside(name):
 
 @pytest.mark.parametrize("mask, Nk", [("causal&window:64", None), ("global:20|strided:64", 128), ("dense", 2048)])
 def test_texts_of_masks_keep_apart_and_inside(mask, Nk):
-    text = mask_svg(tile_map(mask, 512, Nk, Tiling(32, 32)))
+    text = tile_map(mask, 512, Nk, Tiling(32, 32)).svg()
     width, height = map(float, re.search(r'width="([\d.]+)" height="([\d.]+)"', text).groups())
     found = boxes(text)
     assert len(found) >= 6 and overlapping(found) == []
@@ -131,7 +124,7 @@ def test_lines_of_small_multiples_are_told_apart_without_colours():
     sheet = SHEETS["sweep of many sizes"]()
     found = shapes(sheet.lines)
     assert len(found) == len(sheet.legend) == len(set(found.values())) == 4
-    text = sheet_svg(sheet)
+    text = sheet.svg()
     assert all(text.count(OUTLINES[shape]) > 6 for shape in found.values() if shape != "circle")
     hollow = {*re.findall(r'<path transform="[^"]*" d="([^"]*)" fill="#fff"', text)}
     assert OUTLINES[found["standard"]] in hollow and OUTLINES[found["flash2, best tiles"]] not in hollow
@@ -160,27 +153,6 @@ def test_boxes_that_overlap_are_found():
     assert overlapping(boxes(touching)) == [("256 KiB", "1")]
     near = '<text x="10" y="20" text-anchor="start">abc</text><text x="20" y="22" text-anchor="start">def</text>'
     assert overlapping(boxes(near)) == [("abc", "def")]
-
-
-@pytest.mark.parametrize("name", SHEETS)
-@pytest.mark.needs("matplotlib")
-def test_texts_of_matplotlib_keep_apart_and_inside(name):
-    from matplotlib import pyplot as plt
-    from matplotlib.text import Text
-
-    from iosim.pictures.matplotlib_chart import RC_PARAMS, figure_of, pyplot
-
-    pyplot()
-    with plt.rc_context(RC_PARAMS):
-        figure = figure_of(SHEETS[name]())
-        figure.canvas.draw()
-        texts = [t for t in figure.findobj(Text) if t.get_visible() and t.get_text().strip()]
-        found = [(t.get_text(), *Text.get_window_extent(t).extents) for t in texts]  # without arrows
-        right, top = figure.bbox.width, figure.bbox.height
-        plt.close(figure)
-    drawn = [box for box in found if box[3] > 0 and box[1] < right and box[4] > 0 and box[2] < top]
-    assert overlapping(drawn) == []
-    assert [b for b in drawn if not (b[1] >= -1 and b[3] <= right + 1 and b[2] >= -1 and b[4] <= top + 1)] == []
 
 
 # ---------------------------------------------------------------- the gap
@@ -223,12 +195,12 @@ def test_the_picture_of_the_readme_is_what_the_tool_draws():
     assert first[1] == "docs/gap.svg" and readme[: first.start()].count("\n") < 20
     if not (DOCS / "gap.svg").exists():
         pytest.skip("a package without the pictures of the README")
-    assert sheet_svg(curve_sheet(trace_curve(8192, 128))) == (DOCS / "gap.svg").read_text()
+    assert curve_sheet(trace_curve(8192, 128)).svg() == (DOCS / "gap.svg").read_text()
 
 
 def test_the_command_draws_it(iosim, tmp_path):
     assert iosim("plot", "--picture", "gap", "--N", 64, "--d", 8, "-o", tmp_path / "g.svg").exit_code == 0
-    assert (tmp_path / "g.svg").read_text() == sheet_svg(curve_sheet(trace_curve(64, 8)))
+    assert (tmp_path / "g.svg").read_text() == curve_sheet(trace_curve(64, 8)).svg()
     args = ("--N", 64, "--d", 8, "-o", tmp_path / "h.svg")
     assert iosim("plot", "--picture", "gap", "--M", "4KB", *args).exit_code == 2
     assert iosim("plot", "--picture", "roofline", *args).exit_code == 2
@@ -236,10 +208,10 @@ def test_the_command_draws_it(iosim, tmp_path):
     assert not (tmp_path / "i.svg").exists() and "roof: HBM" in (tmp_path / "h.svg").read_text()
 
 
-def test_svg_needs_no_matplotlib(iosim, tmp_path, monkeypatch):
+def test_svg_needs_no_library(iosim, tmp_path, monkeypatch):
     import sys
 
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
     for args in (("--picture", "gap"), ()):
         assert iosim("plot", *args, "--N", 64, "--d", 8, "-o", tmp_path / "a.svg").exit_code == 0
     assert iosim("tune", "--curve", "--N", 64, "--d", 8, "--plot", tmp_path / "b.svg").exit_code == 0
@@ -333,5 +305,5 @@ def test_numbered_points_are_explained():
     chart = Chart("", "M_bytes", "total", [ChartLine("a", [1.0, 99.0], [1.0, 2.0], [True] * 2)],
                   points=(ChartPoint("here", 5.0, 1.5), ChartPoint("there", 5.0, 1.2)))  # fmt: skip
     assert Sheet.of(chart).notes == ["1: here", "2: there"]
-    words = [box[0] for box in boxes(sheet_svg(Sheet.of(chart)))]
-    assert words.count("2") >= 1 and "2: there" in words and overlapping(boxes(sheet_svg(Sheet.of(chart)))) == []
+    words = [box[0] for box in boxes(Sheet.of(chart).svg())]
+    assert words.count("2") >= 1 and "2: there" in words and overlapping(boxes(Sheet.of(chart).svg())) == []

@@ -188,9 +188,9 @@ def test_bad_input(iosim, args, name):
     assert "Traceback" not in result.stderr
 
 
-def test_a_picture_without_matplotlib(tmp_path):
-    """The exit code is 3 and there is one message, whether or not matplotlib is installed here."""
-    code = "import sys; sys.modules['matplotlib'] = None\nfrom iosim.commands.cli import main; main(sys.argv[1:])"
+def test_a_picture_without_vl_convert(tmp_path):
+    """The exit code is 3 and there is one message, whether or not vl-convert is installed here."""
+    code = "import sys; sys.modules['vl_convert'] = None\nfrom iosim.commands.cli import main; main(sys.argv[1:])"
     file = tmp_path / "x.png"
     args = [sys.executable, "-c", code, "tune", "--N", "64", "--d", "8", "--curve", "--plot", str(file)]
     done = subprocess.run(args, capture_output=True, text=True, cwd=ROOT)
@@ -198,7 +198,7 @@ def test_a_picture_without_matplotlib(tmp_path):
 
 
 @pytest.mark.parametrize("kind, head", [("png", b"\x89PNG"), ("svg", b"<?xml")])
-@pytest.mark.needs("matplotlib")
+@pytest.mark.needs("vl_convert")
 def test_a_picture(iosim, tmp_path, kind, head):
     file = tmp_path / f"x.{kind}"
     assert iosim("tune", "--N", 256, "--d", 16, "--curve", "--plot", file).exit_code == 0
@@ -206,7 +206,7 @@ def test_a_picture(iosim, tmp_path, kind, head):
 
 
 @pytest.mark.parametrize("kind", ["png", "svg"])
-@pytest.mark.needs("matplotlib")
+@pytest.mark.needs("vl_convert")
 def test_a_picture_that_does_not_fit_the_disk_leaves_the_older_one(tmp_path, kind):
     """A file may have 4 KiB here. One message, the older picture as it was, and no part of the new one."""
     limit = "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
