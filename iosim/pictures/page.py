@@ -20,7 +20,8 @@ from ..grid import ByteCell
 from ..hardware import load
 from ..masks.picture import MOST_PICTURE_PAIRS
 from ..schedules import find
-from ..studies.roofline import Roofline, filled, peaks
+from ..studies.ideal_roofline import peaks
+from ..studies.roofline import Roofline, filled
 from ..tables import Rows
 from ..units import binary, format_bytes
 from . import player

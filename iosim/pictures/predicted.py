@@ -17,7 +17,7 @@ from .sheet import Sheet
 if TYPE_CHECKING:
     from ..counting.given import Given
     from ..counting.sweep_axes import AxisValue
-    from ..studies.roofline import RooflineRow
+    from ..studies.ideal_roofline import RooflineRow
 
 MOST_SCHEDULES = 4
 MOST_SIZES = 16

@@ -10,7 +10,8 @@ from .chart import Chart, ChartLine
 from .sheet import Sheet
 
 if TYPE_CHECKING:
-    from ..studies.roofline import Roofline, RooflineRow
+    from ..studies.ideal_roofline import RooflineRow
+    from ..studies.roofline import Roofline
 
 MOST_SCHEDULES = 8
 

@@ -1,195 +1,45 @@
 """Arithmetic of each kind against bytes, launch by launch: intensity, ridge, and three times on a GPU.
 
-The ideal roofline holds each launch against the GPU's peaks. A launch takes as long as its slowest resource: memory,
-matrix products, exponentials or other operations, all perfectly overlapped. Launches follow each other. It gives two
-times, which differ in what they assume of memory. Either every word of the two-level model comes from HBM (no L2), or
-each launch moves each word of a tensor to or from HBM once (ideal L2).
-
-The third time is predicted (predict/generated.py): that of the generated kernels, with rates measured on the GPU.
+Two times are those of the ideal roofline (ideal_roofline.py), at the GPU's peaks. The third time is predicted
+(predict/generated.py): that of the generated kernels, with rates measured on the GPU.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Unpack
 
-from ..core.folded import Folded
-from ..core.problem import DENSE, Attention
+from ..answer import Answer, Column, Table, columns_of, in_order, numbered
+from ..core.problem import Attention
 from ..core.tiling import MMA, Tiling, tiles_text
-from ..core.watchers import Watcher
-from ..counting.asked import asked
+from ..counting.asked import asked, divided_text, size_line
 from ..counting.bounds import floor_of
-from ..counting.count import (
-    KEYWORDS,
-    check_names,
-    choose_tiling,
-    default_schedules,
-    limit_of,
-    measure,
-    rules_of,
-)
-from ..errors import InputError, IosimError
+from ..counting.count import KEYWORDS, check_names, choose_tiling, default_schedules, limit_of, measure, rules_of
+from ..counting.report import problem_row
+from ..counting.sentence import BASELINE, NEAR, distance_to_floor, joined, times
+from ..counting.skipping import mask_notes
+from ..counting.tensor_tiles import tile_notes
+from ..errors import IosimError
 from ..hardware import Hardware, load, measured_as
 from ..masks import parse_mask
-from ..notebook import Answer, numbered
 from ..schedules import Schedule, find_all, require
-from ..search.best import footprint
-from ..units import parse_bytes, parse_count
+from ..units import format_bytes, format_rate, parse_bytes, parse_count
+from .ideal_roofline import RooflineRow, peaks, rows_of, work_by_kind
 
 if TYPE_CHECKING:
-    from ..core.machine import Block, Machine
+    from ..answer import Columns
     from ..core.tiling import TilesAsked
-    from ..core.typing import Input, Mask, Shape, Size, Step
+    from ..core.typing import Mask
     from ..counting.typing import ProblemOptions
-    from ..grid import Pieces
+    from ..grid import Piece, Pieces
     from ..predict.predict import Prediction
     from ..schedules.registry import SchedulesAsked
-    from ..tables import Row as Cells
-    from ..tables import Rows
+    from ..tables import Row
 
-# The operations of one kind: products of factors, from the shapes of a step's arguments.
-OperationTerms = Callable[..., "Iterable[Shape]"]  # type: ignore[explicit-any]  # each step has arguments of its own
 TAKEN = ("N", "d", "hardware", "M", "schedules", "tiles", "tile_multiple", "decode", "mask")
 LARGE = 128  # rows and keys of tiles that are soon predicted
 MOST_SECONDS = 5.0  # about the longest time of one prediction; longer ones are left out
-
-
-@dataclass
-class LaunchWork:
-    """The work of one kernel, over all heads. `floor_bytes` touches every word of its tensors once."""
-
-    read_bytes: int = 0
-    write_bytes: int = 0
-    floor_bytes: int = 0
-    matrix_flops: int = 0
-    exps: int = 0
-    other_ops: int = 0
-
-    @property
-    def total_bytes(self) -> int:
-        return self.read_bytes + self.write_bytes
-
-    def __add__(self, more: LaunchWork) -> LaunchWork:
-        return LaunchWork(**{name: value + getattr(more, name) for name, value in vars(self).items()})
-
-
-class WorkByKind(Watcher):
-    """Bytes and operations by kind, for each launch; `unmarked` are steps whose operations nobody stated."""
-
-    def __init__(self) -> None:
-        self.launches: list[LaunchWork] = []
-        self.unmarked: set[str] = set()
-        self._restart()
-
-    def _restart(self) -> None:
-        self._now = LaunchWork()
-        self._moved: dict[tuple[str, str], int] = {}
-
-    def start(self, machine: Machine) -> None:
-        self.machine, self.p = machine, machine.p
-
-    def load(self, block: Block, tensor: str, words: Size) -> None:
-        self._now.read_bytes += self._move("read", tensor, words)
-
-    def store(self, block: Block, tensor: str, words: Size) -> None:
-        self._now.write_bytes += self._move("write", tensor, words)
-
-    def _move(self, way: str, tensor: str, words: Size) -> int:
-        """The bytes of all heads that move, which are also kept by tensor."""
-        moved = int(words * self.p.hbm_bytes(self.machine.tensors[tensor]) * self.p.instances)
-        self._moved[way, tensor] = self._moved.get((way, tensor), 0) + moved
-        return moved
-
-    def step(self, step: Step, outputs: tuple[Block, ...], inputs: tuple[Input, ...], flops: Size) -> None:
-        instances = int(self.p.instances)
-        self._now.matrix_flops += int(flops) * instances
-        work: tuple[OperationTerms, OperationTerms] | None = getattr(step, "work", None)
-        if work is None:
-            self.unmarked.add(step.__name__)
-            return
-        shapes = [getattr(x, "shape", ()) for x in (*outputs, *inputs)]
-        exps, other = (sum(int(self.machine.total(term)) for term in terms(*shapes)) for terms in work)
-        self._now.exps += exps * instances
-        self._now.other_ops += other * instances
-
-    def launch_ended(self) -> None:
-        sizes = {name: self._whole(name) for _, name in self._moved}
-        self._now.floor_bytes = sum(min(moved, sizes[name]) for (_, name), moved in self._moved.items())
-        self.launches.append(self._now)
-        self._restart()
-
-    def _whole(self, name: str) -> int:
-        """Bytes of a tensor over all heads; query heads of a group share their K and V."""
-        tensor, p = self.machine.tensors[name], self.p
-        size = p.batch * (p.kv_heads if tensor.shared else p.heads) * p.hbm_bytes(tensor)
-        for length in p.shape(tensor):
-            size = size * length
-        return int(size)
-
-
-class Labels(TypedDict):
-    """The kernels that a row is about."""
-
-    phase: str
-    schedule: str
-    tiling: str
-    Br: int | None
-    Bc: int | None
-    fits: bool
-
-
-@dataclass(frozen=True)
-class RooflineRow:
-    """A launch, or all of them (`launch` = all), on one GPU.
-
-    `seconds` and `ideal_l2_seconds` are times at the peaks; `binds` and `ideal_l2_binds` name the slowest resource.
-    `intensity` is matrix FLOPs a byte; for a launch without any it is all its operations a byte. At an intensity above
-    `ridge` the limit is that kind of arithmetic, and not the HBM.
-
-    Only rows of all launches have `sram_peak_bytes`, its parts in shared memory and in registers, and the ratio of
-    words to their floor. The ratio is there if the tiles fit and there is a floor. `limit` is what is too small for
-    tiles that do not fit, as in `Result.limit`.
-
-    These rows also have the predictions for the generated kernels: seconds, the limit (DRAM, L2 or blocks), and DRAM
-    bytes. They are None on other rows and without a prediction (`Roofline.not_predicted` says why).
-    """
-
-    phase: str
-    schedule: str
-    tiling: str
-    Br: int | None
-    Bc: int | None
-    fits: bool
-    launch: str
-    work: LaunchWork
-    intensity: float | None
-    ridge: float
-    memory_seconds: float
-    matrix_seconds: float
-    exp_seconds: float
-    other_seconds: float
-    seconds: float
-    binds: str
-    ideal_l2_seconds: float
-    ideal_l2_binds: str
-    sram_peak_bytes: int | None = None
-    ratio_to_floor: float | None = None
-    smem_peak_bytes: int | None = None
-    register_peak_bytes: int | None = None
-    limit: str | None = None
-    predicted_seconds: float | None = None
-    predicted_binds: str | None = None
-    predicted_dram_read_bytes: int | None = None
-    predicted_dram_write_bytes: int | None = None
-
-
-def roofline_columns() -> tuple[str, ...]:
-    """The columns of the rows of a Roofline, even if it has no row because nothing fits."""
-    from .roofline_tables import LABELS
-
-    others = [column.name for column in fields(RooflineRow) if column.name not in (*LABELS, "work")]
-    return (*LABELS, *(column.name for column in fields(LaunchWork)), *others)
 
 
 @dataclass(frozen=True)
@@ -218,20 +68,50 @@ class Roofline(Answer):
     not_predicted: list[Missing] = field(default_factory=list)
     on_cuda_cores: list[str] = field(default_factory=list)
 
+    def table(self) -> Table:
+        one_phase = len({row.phase for row in self.rows}) == 1
+        none_predicted = all(row.predicted_seconds is None for row in self.rows)
+        empty = ["phase"] * one_phase + ["predicted_seconds", "predicted_binds"] * none_predicted
+        first = {name: place - len(empty) for place, name in enumerate(empty)}  # left out before all others
+        columns = [replace(column, spare=first.get(column.name, column.spare)) for column in LAUNCH]
+        names = [name for name in SHOWN if self.problem.divided or name not in ON_CHIP]
+        best = [*map(self.rows.index, winners(self))]
+        return Table(columns, self.rows, shown=in_order(columns, names), best=best, tall=True)
+
     def pieces(self) -> Pieces:
-        from .roofline_tables import roofline_pieces
+        p, chip = self.problem, self.hardware
+        ridges = ", ".join(f"{name} {chip.ridge(name):.1f}" for name in chip.flops_per_second if name != "exp")
+        memory = f"M = {format_bytes(self.M_bytes)}{divided_text(p)}"
+        lines: list[Piece] = [
+            f"{size_line(p)}, {p.dtype}, {p.acc_dtype} accumulators{p.cache_text}, mask {p.mask}",
+            f"{chip.name}: {format_rate(chip.hbm_bytes_per_second)}, {memory}",
+            f"ridge in FLOP/B: {ridges}",
+            "",
+            self.table(),
+            "",
+            *times_explained(self),
+        ]
+        if self.nothing_fits:
+            lines.append("no tiles fit: " + ", ".join(self.nothing_fits))
+        if self.unmarked:
+            lines.append("steps whose exponentials and other operations are not counted: " + ", ".join(self.unmarked))
+        return [*lines, "", *answer_lines(self)]
 
-        return roofline_pieces(self)
-
-    def to_rows(self) -> Rows:
-        from .roofline_tables import roofline_rows
-
-        return roofline_rows(self)
-
-    def to_dict(self) -> Cells:
-        from .roofline_tables import roofline_json
-
-        return roofline_json(self)
+    def to_dict(self) -> Row:
+        chip, rates = self.hardware, self.measured_on
+        peaks = {"hbm_bytes_per_second": chip.hbm_bytes_per_second, "flops_per_second": dict(chip.flops_per_second)}
+        ridges = {name: chip.ridge(name) for name in chip.flops_per_second if name != "exp"}
+        return {
+            "problem": problem_row(self.problem),
+            "hardware": {"name": chip.name, **peaks, "ridges": ridges, "measured_on": rates.name if rates else None},
+            "sram": {"M_bytes": self.M_bytes, "M_words": self.M_bytes // self.problem.word_bytes},
+            "unmarked_steps": self.unmarked,
+            "nothing_fits": self.nothing_fits,
+            "results": self.to_rows(),
+            "not_predicted": [asdict(missing) for missing in self.not_predicted],
+            "answer": " ".join(answer_lines(self)),
+            "notes": self.notes,
+        }
 
     def summary(self) -> str:
         return f"{asked(self.problem, self.M_bytes)} on {self.hardware.name}; {numbered(len(self.rows), 'row')}"
@@ -239,9 +119,9 @@ class Roofline(Answer):
     @property
     def notes(self) -> list[str]:
         """Notes on schedules that skip nothing under the mask, and on tiles that tensor cores cannot use."""
-        from .roofline_tables import notes_on_answer
-
-        return notes_on_answer(self)
+        p, best = self.problem, winners(self)
+        tiles = tile_notes((replace(p, N=1) if row.phase == "decode" else p, row) for row in best)
+        return [*mask_notes(p, (row.schedule for row in self.rows)), *tiles]
 
 
 def roofline(
@@ -371,85 +251,164 @@ def with_prediction(row: RooflineRow, found: Prediction) -> RooflineRow:
                    predicted_dram_read_bytes=dram.read_bytes, predicted_dram_write_bytes=dram.write_bytes)  # fmt: skip
 
 
-# ---------------------------------------------------------------- the ideal roofline
+# ---------------------------------------------------------------- columns and texts
 
 
-def work_by_kind(schedule: Schedule, p: Attention, tiling: Tiling) -> WorkByKind:
-    """The work of one folded walk. A mask that only hides moves no word and saves no step."""
-    seen = p if schedule.skips or p.mask is DENSE else replace(p, mask=DENSE)
-    watcher = WorkByKind()
-    Folded(seen, watcher).run(schedule, tiling)
-    return watcher
+def microseconds(seconds: float | None) -> str | None:
+    """A time for people."""
+    return None if seconds is None else f"{seconds * 1e6:.2f}"
 
 
-def peaks(chip: Hardware, p: Attention) -> dict[str, float]:
-    """Peaks a second, by kind: bytes, matrix FLOPs of the problem's type, exponentials, other fp32 operations.
-
-    A peak counts a multiply-add as two; other operations are single, so half of the fp32 peak.
-    """
-    known = {name: name in chip.flops_per_second for name in (p.dtype, "fp32", "exp")}
-    if not all(known.values()):
-        missing = next(name for name, there in known.items() if not there)
-        has = ", ".join(name for name in chip.flops_per_second if name != "exp")
-        raise InputError("--dtype", p.dtype, f"a type whose peak {chip.name} states: {has}",
-                         f"no peak is known for {missing}")  # fmt: skip
-    peak = chip.flops_per_second
-    return {"memory": chip.hbm_bytes_per_second, "matrix": peak[p.dtype], "exp": peak["exp"], "other": peak["fp32"] / 2}
-
-
-def rows_of(
-    schedule: Schedule,
-    rule: str,
-    p: Attention,
-    tiling: Tiling,
-    launches: list[LaunchWork],
-    chip: Hardware,
-    M_bytes: int,
-) -> list[RooflineRow]:
-    """A row for each launch, and one for all together if there are several."""
-    ideal = rule == "ideal"
-    label: Labels = {
-        "phase": "decode" if p.N == 1 < p.Nk else "prefill",
-        "schedule": schedule.name,
-        "tiling": rule if rule in ("ideal", "paper", "best") else "given",
-        "Br": None if ideal else tiling.rows_q,
-        "Bc": None if ideal else tiling.rows_k,
-        "fits": int(footprint(schedule, p.packed, tiling).smem_bytes) <= M_bytes,
-    }
-    rows = [row_at_peaks(label, str(i), launch, p, chip) for i, launch in enumerate(launches, 1)]
-    if len(rows) == 1:
-        return [replace(rows[0], launch="all")]
-    whole = row_at_peaks(label, "all", sum(launches[1:], launches[0]), p, chip)
-    # Launches run one after the other, and each waits for its own slowest resource.
-    seconds, cached = sum(row.seconds for row in rows), sum(row.ideal_l2_seconds for row in rows)
-    return [*rows, replace(whole, seconds=seconds, ideal_l2_seconds=cached)]
+ROW: Columns[RooflineRow] = columns_of(
+    RooflineRow,
+    Column("phase", "string", "phase", spare=12),
+    Column("schedule", "string", "schedule"),
+    Column("fits", "boolean", "fits", "yes or NO", 13),
+    Column("launch", "string", "launch", spare=14),
+    Column("intensity", "number", "FLOP/B", ".2f", 5),
+    Column("ridge", "number", "ridge", ".1f", 4),
+    Column("seconds", "number", "us no L2", lambda row: microseconds(row.seconds), 11),
+    Column("binds", "string", "limit no L2", spare=10),
+    Column("ideal_l2_seconds", "number", "us ideal L2", lambda row: microseconds(row.ideal_l2_seconds)),
+    Column("ideal_l2_binds", "string", "limit ideal L2"),
+    Column("smem_peak_bytes", heading="shared bytes", spare=8),
+    Column("register_peak_bytes", heading="register bytes", spare=7),
+    Column("predicted_seconds", "number", "us predicted", lambda row: microseconds(row.predicted_seconds)),
+    Column("predicted_binds", "string", "limit predicted", spare=9),
+)
+WORK: Columns[RooflineRow] = (
+    Column("tiles", None, "tiles", lambda row: f"{row.Br}x{row.Bc}" if row.Br else row.tiling),
+    Column("read_bytes", of=lambda row: row.work.read_bytes),
+    Column("write_bytes", of=lambda row: row.work.write_bytes),
+    Column("total_bytes", None, "bytes", "bytes", 6, of=lambda row: row.work.total_bytes),
+    Column("floor_bytes", of=lambda row: row.work.floor_bytes),
+    Column("matrix_flops", heading="matrix FLOP", cell=".3e", spare=3, of=lambda row: row.work.matrix_flops),
+    Column("exps", heading="exp", cell=".3e", spare=1, of=lambda row: row.work.exps),
+    Column("other_ops", heading="other", cell=".3e", spare=2, of=lambda row: row.work.other_ops),
+)
+LABELS = 7  # columns that say what a row is about
+LAUNCH = (*ROW[:LABELS], *WORK, *ROW[LABELS:])
+ON_CHIP = ("smem_peak_bytes", "register_peak_bytes")  # shown if tiles may be in both
+SHOWN = (
+    "phase", "schedule", "tiles", "fits", *ON_CHIP, "launch", "total_bytes", "matrix_flops", "exps", "other_ops",
+    "intensity", "ridge", "seconds", "binds", "ideal_l2_seconds", "ideal_l2_binds", "predicted_seconds",
+    "predicted_binds",
+)  # fmt: skip
 
 
-def row_at_peaks(label: Labels, launch: str, work: LaunchWork, p: Attention, chip: Hardware) -> RooflineRow:
-    """The row of one launch: its work, intensity, ridge, and times at the peaks."""
-    peak = peaks(chip, p)
-    times = {
-        "memory": work.total_bytes / peak["memory"],
-        "matrix": work.matrix_flops / peak["matrix"],
-        "exp": work.exps / peak["exp"],
-        "other": work.other_ops / peak["other"],
-    }
-    cached = {**times, "memory": work.floor_bytes / peak["memory"]}
-    slowest, slowest_cached = max(times, key=times.__getitem__), max(cached, key=cached.__getitem__)
-    operations = work.matrix_flops or work.exps + work.other_ops
-    kind = p.dtype if work.matrix_flops else "fp32"
-    return RooflineRow(
-        **label,
-        launch=launch,
-        work=work,
-        intensity=operations / work.total_bytes if work.total_bytes else None,
-        ridge=chip.flops_per_second[kind] / chip.hbm_bytes_per_second,
-        memory_seconds=times["memory"],
-        matrix_seconds=times["matrix"],
-        exp_seconds=times["exp"],
-        other_seconds=times["other"],
-        seconds=times[slowest],
-        binds=slowest,
-        ideal_l2_seconds=cached[slowest_cached],
-        ideal_l2_binds=slowest_cached,
-    )
+def times_explained(found: Roofline) -> list[str]:
+    """The meaning of the three times, and the reasons why some are not predicted."""
+    lines = [
+        "us no L2: microseconds at the peaks, perfectly overlapped, if every word comes from HBM",
+        "us ideal L2: the same if an L2 keeps all data of a launch",
+        "limit: the slowest resource, which binds: memory, matrix (products), exp (exponentials), other (operations)",
+    ]
+    if found.measured_on is None:
+        lines.append(f"us predicted: no rates were measured for {found.hardware.name}: run iosim calibrate there and "
+                     "give its file")  # fmt: skip
+        return lines
+    lines += [
+        "us predicted: the time of the generated kernels, one launch after the other, with rates measured on "
+        + found.measured_on.name.removesuffix(" (measured)"),
+        "limit predicted: the longest part of the prediction: DRAM, L2, or blocks (the work of thread blocks)",
+        *found.on_cuda_cores,
+    ]
+    whom: dict[str, list[str]] = {}
+    for one in found.not_predicted:
+        whom.setdefault(one.why, []).append(f"{one.schedule} {one.tiles}")
+    lines += [f"no prediction for {', '.join(dict.fromkeys(names))}: {why}" for why, names in whom.items()]
+    return list(dict.fromkeys(lines))
+
+
+# ---------------------------------------------------------------- the answer in a sentence
+
+SLOWEST = {
+    "memory": "the HBM binds", "matrix": "matrix products bind", "exp": "exponentials bind",
+    "other": "operations outside of products bind",
+}  # fmt: skip
+
+
+def winners(found: Roofline) -> list[RooflineRow]:
+    """The row of least time at the peaks for each phase: of all launches, among those that fit."""
+    within = [row for row in found.rows if row.launch == "all" and row.fits]
+    phases = dict.fromkeys(row.phase for row in within)
+    return [min((row for row in within if row.phase == phase), key=lambda row: row.seconds) for phase in phases]
+
+
+def answer_lines(found: Roofline) -> list[str]:
+    """The sentences of the answer, about each phase."""
+    lines = [line for winner in winners(found) for line in lines_of_phase(found, winner)]
+    return lines or ["Nothing that was asked for fits in this SRAM."]
+
+
+def lines_of_phase(found: Roofline, winner: RooflineRow) -> list[str]:
+    """The sentences about one phase."""
+    phase = [row for row in found.rows if row.phase == winner.phase and row.launch == "all" and row is not winner]
+    slower = sorted((row for row in phase if row.seconds > NEAR * winner.seconds), key=lambda row: row.seconds)
+    near = [row for row in phase if row.fits and row not in slower]
+    baseline = [row for row in phase if row.schedule == BASELINE]
+    within = [row for row in slower if row.fits]
+    other = next(iter([*baseline, *within, *slower]), None)
+    first = "" if len({row.phase for row in found.rows}) == 1 else f"{winner.phase}: "
+    first += f"{named(winner)} takes {winner.seconds * 1e6:.2f} us at the peaks of {found.hardware.name}"
+    lines = [first + (f", {compared(winner, other, found.M_bytes)}" if other else f"; {SLOWEST[winner.binds]}.")]
+    lines += with_ideal_l2(winner)
+    lines += [nearly_as_fast(winner, near)] if near else []
+    lines += [f"It takes {compared(winner, within[0], found.M_bytes)}"] if within and within[0] is not other else []
+    lines += as_generated(winner, [row for row in [winner, *phase] if row.fits])
+    distance = distance_to_floor(winner.ratio_to_floor, found.M_bytes)
+    return [*lines, distance] if distance else lines
+
+
+def named(row: RooflineRow) -> str:
+    """A row by its schedule and tiles."""
+    return row.schedule + (f" ({row.Br}x{row.Bc})" if row.Br else "")
+
+
+def with_ideal_l2(row: RooflineRow) -> list[str]:
+    """The sentence about the time with an ideal L2, if something else binds then; else nothing."""
+    if row.ideal_l2_binds == row.binds:
+        return []
+    return [f"With an ideal L2, which serves all that is read again, it takes {row.ideal_l2_seconds * 1e6:.2f} us, and "
+            f"{SLOWEST[row.ideal_l2_binds]}."]  # fmt: skip
+
+
+def as_generated(winner: RooflineRow, fitting: Sequence[RooflineRow]) -> list[str]:
+    """The sentences about the predicted time of generated kernels: the winner's, and a shorter one of other rows that
+    fit."""
+    timed = [(row.predicted_seconds, row) for row in fitting if row.predicted_seconds is not None]
+    if not timed:
+        return []
+    least, fastest = min(timed, key=lambda one: one[0])
+    own, lines = winner.predicted_seconds, []
+    if own is not None:
+        share = times(own, winner.seconds)
+        lines = [f"Its generated kernels are predicted to take {own * 1e6:.2f} us, {share}x its time at the peaks."]
+    if own is None or own > NEAR * least:
+        which = f"Of the generated kernels whose time is predicted, those of {named(fastest)} are fastest"
+        lines.append(f"{which}: {least * 1e6:.2f} us.")
+    return lines
+
+
+def nearly_as_fast(winner: RooflineRow, near: Sequence[RooflineRow]) -> str:
+    """The sentence about rows that take as long as the winner, or hardly longer."""
+    most = times(max(row.seconds for row in near), winner.seconds)
+    verb = "takes" if len(near) == 1 else "take"
+    return f"{joined(map(named, near))} {verb} {'as long' if most == '1' else f'at most {most} times as long'}."
+
+
+def compared(winner: RooflineRow, other: RooflineRow, M_bytes: int) -> str:
+    """The end of a sentence: the winner's time and bytes compared with those of another row, and the limit of both."""
+    beyond = "" if other.fits else f", which would need {times(other.smem_peak_bytes or 0, M_bytes)} times this SRAM"
+    less = winner.seconds <= other.seconds
+    share = times(*sorted((winner.seconds, other.seconds), reverse=True))
+    text = f"{share}x {'less' if less else 'more'} than {named(other)}{beyond}: "
+    mine, its = winner.work.total_bytes, other.work.total_bytes
+    if mine != its:
+        text += f"it moves {times(max(its, mine), min(its, mine))}x {'fewer' if its > mine else 'more'} bytes, and "
+    done, theirs = winner.work.matrix_flops, other.work.matrix_flops
+    if theirs > NEAR * done and "matrix" in (winner.binds, other.binds):
+        text += f"computes {times(theirs, done)}x fewer FLOPs of products, and "
+    if winner.binds == other.binds:
+        return f"{text}{SLOWEST[winner.binds]} in both."
+    return f"{text}{SLOWEST[winner.binds]}, not {SLOWEST[other.binds].rpartition(' ')[0]}."

@@ -106,9 +106,9 @@ def columns_of_tune() -> tuple[str, ...]:
 
 
 def columns_of_roofline() -> tuple[str, ...]:
-    from ..studies.roofline import roofline_columns
+    from ..studies.roofline import LAUNCH
 
-    return roofline_columns()
+    return tuple(column.name for column in LAUNCH if column.type is not None)
 
 
 FOUND_LATER = {"tune": columns_of_tune, "roofline": columns_of_roofline}  # columns that the first points may lack

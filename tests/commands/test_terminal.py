@@ -168,14 +168,13 @@ def test_what_of_the_times_a_roofline_shows(decode, width, left_out):
     """Of times with six digits. The time with an ideal L2, its limit and the predicted time are always there."""
     found = roofline(256, 64, "h100", tiles="64x64", schedules="standard-tiled,flash2", decode=decode)
     slow = [replace(row, seconds=0.0123, ideal_l2_seconds=0.0012, predicted_seconds=0.1478) for row in found.rows]
-    (grid,) = (piece for piece in replace(found, rows=slow).pieces() if isinstance(piece, Grid))
-    there = layout(grid, width).widths
+    there = layout(replace(found, rows=slow).table().grid(), width).widths
     assert [name for name in TIMES if name not in there] == [TIMES[k] for k in sorted(left_out)]
     assert {"schedule", "tiles", "fits", "launch"} <= set(there) and decode <= ("phase" in there)
 
 
 def test_columns_without_a_prediction_give_way_first():
-    (grid,) = (x for x in roofline(256, 64, "a100-80gb", schedules="flash2").pieces() if isinstance(x, Grid))
+    grid = roofline(256, 64, "a100-80gb", schedules="flash2").table().grid()
     assert grid.spare[:3] == ("phase", "us predicted", "limit predicted")
     there = layout(grid, 80).widths
     assert [name in there for name in TIMES] == [True] * 4 + [False] * 2

@@ -7,7 +7,7 @@ from paths import ROOT
 
 from iosim import Attention, Folded, Tiling
 from iosim.schedules import find
-from iosim.studies.roofline import WorkByKind
+from iosim.studies.ideal_roofline import WorkByKind
 
 PAGE = (ROOT / "docs/papers/fig2-left.md").read_text(encoding="utf-8")
 LEFT = " ".join(PAGE.split())  # without its line breaks

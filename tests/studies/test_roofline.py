@@ -26,7 +26,8 @@ from iosim.predict.blocks import touches_of
 from iosim.predict.effort import Effort
 from iosim.schedules import CORE
 from iosim.steps import backward, passes_and_linear, softmax
-from iosim.studies.roofline import LaunchWork, WorkByKind, roofline, work_by_kind
+from iosim.studies.ideal_roofline import LaunchWork, WorkByKind, work_by_kind
+from iosim.studies.roofline import roofline
 
 
 @pytest.fixture

@@ -1,0 +1,239 @@
+"""The ideal roofline: the work of each launch by kind, and its times at the peaks of a GPU.
+
+A launch takes as long as its slowest resource: memory, matrix products, exponentials or other operations, all perfectly
+overlapped. Launches follow each other. There are two times, which differ in what they assume of memory. Either every
+word of the two-level model comes from HBM (no L2), or each launch moves each word of a tensor to or from HBM once
+(ideal L2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypedDict
+
+from ..core.folded import Folded
+from ..core.problem import DENSE, Attention
+from ..core.watchers import Watcher
+from ..errors import InputError
+from ..search.best import footprint
+
+if TYPE_CHECKING:
+    from ..core.machine import Block, Machine
+    from ..core.tiling import Tiling
+    from ..core.typing import Input, Shape, Size, Step
+    from ..hardware import Hardware
+    from ..schedules import Schedule
+
+# The operations of one kind: products of factors, from the shapes of a step's arguments.
+OperationTerms = Callable[..., "Iterable[Shape]"]  # type: ignore[explicit-any]  # each step has arguments of its own
+
+
+@dataclass
+class LaunchWork:
+    """The work of one kernel, over all heads. `floor_bytes` touches every word of its tensors once."""
+
+    read_bytes: int = 0
+    write_bytes: int = 0
+    floor_bytes: int = 0
+    matrix_flops: int = 0
+    exps: int = 0
+    other_ops: int = 0
+
+    @property
+    def total_bytes(self) -> int:
+        return self.read_bytes + self.write_bytes
+
+    def __add__(self, more: LaunchWork) -> LaunchWork:
+        return LaunchWork(**{name: value + getattr(more, name) for name, value in vars(self).items()})
+
+
+class WorkByKind(Watcher):
+    """Bytes and operations by kind, for each launch; `unmarked` are steps whose operations nobody stated."""
+
+    def __init__(self) -> None:
+        self.launches: list[LaunchWork] = []
+        self.unmarked: set[str] = set()
+        self._restart()
+
+    def _restart(self) -> None:
+        self._now = LaunchWork()
+        self._moved: dict[tuple[str, str], int] = {}
+
+    def start(self, machine: Machine) -> None:
+        self.machine, self.p = machine, machine.p
+
+    def load(self, block: Block, tensor: str, words: Size) -> None:
+        self._now.read_bytes += self._move("read", tensor, words)
+
+    def store(self, block: Block, tensor: str, words: Size) -> None:
+        self._now.write_bytes += self._move("write", tensor, words)
+
+    def _move(self, way: str, tensor: str, words: Size) -> int:
+        """The bytes of all heads that move, which are also kept by tensor."""
+        moved = int(words * self.p.hbm_bytes(self.machine.tensors[tensor]) * self.p.instances)
+        self._moved[way, tensor] = self._moved.get((way, tensor), 0) + moved
+        return moved
+
+    def step(self, step: Step, outputs: tuple[Block, ...], inputs: tuple[Input, ...], flops: Size) -> None:
+        instances = int(self.p.instances)
+        self._now.matrix_flops += int(flops) * instances
+        work: tuple[OperationTerms, OperationTerms] | None = getattr(step, "work", None)
+        if work is None:
+            self.unmarked.add(step.__name__)
+            return
+        shapes = [getattr(x, "shape", ()) for x in (*outputs, *inputs)]
+        exps, other = (sum(int(self.machine.total(term)) for term in terms(*shapes)) for terms in work)
+        self._now.exps += exps * instances
+        self._now.other_ops += other * instances
+
+    def launch_ended(self) -> None:
+        sizes = {name: self._whole(name) for _, name in self._moved}
+        self._now.floor_bytes = sum(min(moved, sizes[name]) for (_, name), moved in self._moved.items())
+        self.launches.append(self._now)
+        self._restart()
+
+    def _whole(self, name: str) -> int:
+        """Bytes of a tensor over all heads; query heads of a group share their K and V."""
+        tensor, p = self.machine.tensors[name], self.p
+        size = p.batch * (p.kv_heads if tensor.shared else p.heads) * p.hbm_bytes(tensor)
+        for length in p.shape(tensor):
+            size = size * length
+        return int(size)
+
+
+class Labels(TypedDict):
+    """The kernels that a row is about."""
+
+    phase: str
+    schedule: str
+    tiling: str
+    Br: int | None
+    Bc: int | None
+    fits: bool
+
+
+@dataclass(frozen=True)
+class RooflineRow:
+    """A launch, or all of them (`launch` = all), on one GPU.
+
+    `seconds` and `ideal_l2_seconds` are times at the peaks; `binds` and `ideal_l2_binds` name the slowest resource.
+    `intensity` is matrix FLOPs a byte; for a launch without any it is all its operations a byte. At an intensity above
+    `ridge` the limit is that kind of arithmetic, and not the HBM.
+
+    Only rows of all launches have `sram_peak_bytes`, its parts in shared memory and in registers, and the ratio of
+    words to their floor. The ratio is there if the tiles fit and there is a floor. `limit` is what is too small for
+    tiles that do not fit, as in `Result.limit`.
+
+    These rows also have the predictions for the generated kernels: seconds, the limit (DRAM, L2 or blocks), and DRAM
+    bytes. They are None on other rows and without a prediction (`Roofline.not_predicted` says why).
+    """
+
+    phase: str
+    schedule: str
+    tiling: str
+    Br: int | None
+    Bc: int | None
+    fits: bool
+    launch: str
+    work: LaunchWork
+    intensity: float | None
+    ridge: float
+    memory_seconds: float
+    matrix_seconds: float
+    exp_seconds: float
+    other_seconds: float
+    seconds: float
+    binds: str
+    ideal_l2_seconds: float
+    ideal_l2_binds: str
+    sram_peak_bytes: int | None = None
+    ratio_to_floor: float | None = None
+    smem_peak_bytes: int | None = None
+    register_peak_bytes: int | None = None
+    limit: str | None = None
+    predicted_seconds: float | None = None
+    predicted_binds: str | None = None
+    predicted_dram_read_bytes: int | None = None
+    predicted_dram_write_bytes: int | None = None
+
+
+def work_by_kind(schedule: Schedule, p: Attention, tiling: Tiling) -> WorkByKind:
+    """The work of one folded walk. A mask that only hides moves no word and saves no step."""
+    seen = p if schedule.skips or p.mask is DENSE else replace(p, mask=DENSE)
+    watcher = WorkByKind()
+    Folded(seen, watcher).run(schedule, tiling)
+    return watcher
+
+
+def peaks(chip: Hardware, p: Attention) -> dict[str, float]:
+    """Peaks a second, by kind: bytes, matrix FLOPs of the problem's type, exponentials, other fp32 operations.
+
+    A peak counts a multiply-add as two; other operations are single, so half of the fp32 peak.
+    """
+    known = {name: name in chip.flops_per_second for name in (p.dtype, "fp32", "exp")}
+    if not all(known.values()):
+        missing = next(name for name, there in known.items() if not there)
+        has = ", ".join(name for name in chip.flops_per_second if name != "exp")
+        raise InputError("--dtype", p.dtype, f"a type whose peak {chip.name} states: {has}",
+                         f"no peak is known for {missing}")  # fmt: skip
+    peak = chip.flops_per_second
+    return {"memory": chip.hbm_bytes_per_second, "matrix": peak[p.dtype], "exp": peak["exp"], "other": peak["fp32"] / 2}
+
+
+def rows_of(
+    schedule: Schedule,
+    rule: str,
+    p: Attention,
+    tiling: Tiling,
+    launches: list[LaunchWork],
+    chip: Hardware,
+    M_bytes: int,
+) -> list[RooflineRow]:
+    """A row for each launch, and one for all together if there are several."""
+    ideal = rule == "ideal"
+    label: Labels = {
+        "phase": "decode" if p.N == 1 < p.Nk else "prefill",
+        "schedule": schedule.name,
+        "tiling": rule if rule in ("ideal", "paper", "best") else "given",
+        "Br": None if ideal else tiling.rows_q,
+        "Bc": None if ideal else tiling.rows_k,
+        "fits": int(footprint(schedule, p.packed, tiling).smem_bytes) <= M_bytes,
+    }
+    rows = [row_at_peaks(label, str(i), launch, p, chip) for i, launch in enumerate(launches, 1)]
+    if len(rows) == 1:
+        return [replace(rows[0], launch="all")]
+    whole = row_at_peaks(label, "all", sum(launches[1:], launches[0]), p, chip)
+    # Launches run one after the other, and each waits for its own slowest resource.
+    seconds, cached = sum(row.seconds for row in rows), sum(row.ideal_l2_seconds for row in rows)
+    return [*rows, replace(whole, seconds=seconds, ideal_l2_seconds=cached)]
+
+
+def row_at_peaks(label: Labels, launch: str, work: LaunchWork, p: Attention, chip: Hardware) -> RooflineRow:
+    """The row of one launch: its work, intensity, ridge, and times at the peaks."""
+    peak = peaks(chip, p)
+    times = {
+        "memory": work.total_bytes / peak["memory"],
+        "matrix": work.matrix_flops / peak["matrix"],
+        "exp": work.exps / peak["exp"],
+        "other": work.other_ops / peak["other"],
+    }
+    cached = {**times, "memory": work.floor_bytes / peak["memory"]}
+    slowest, slowest_cached = max(times, key=times.__getitem__), max(cached, key=cached.__getitem__)
+    operations = work.matrix_flops or work.exps + work.other_ops
+    kind = p.dtype if work.matrix_flops else "fp32"
+    return RooflineRow(
+        **label,
+        launch=launch,
+        work=work,
+        intensity=operations / work.total_bytes if work.total_bytes else None,
+        ridge=chip.flops_per_second[kind] / chip.hbm_bytes_per_second,
+        memory_seconds=times["memory"],
+        matrix_seconds=times["matrix"],
+        exp_seconds=times["exp"],
+        other_seconds=times["other"],
+        seconds=times[slowest],
+        binds=slowest,
+        ideal_l2_seconds=cached[slowest_cached],
+        ideal_l2_binds=slowest_cached,
+    )
