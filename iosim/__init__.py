@@ -15,7 +15,7 @@ _WHERE = {
     "count": "counting.count",
     "sweep": "sweeps.frame",
     "tune": "tuning.least",
-    "curve": "tuning.every_M",
+    "curve": "tuning.least",
     "bounds": "tuning.proven",
     "crossover": "tuning.crossovers",
     "fastest": "studies.fastest",
@@ -104,9 +104,9 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from .tracing.events import Events as Events
     from .tracing.events import trace as trace
     from .tuning.crossovers import crossover as crossover
-    from .tuning.every_M import curve as curve
     from .tuning.least import Best as Best
     from .tuning.least import Curve as Curve
+    from .tuning.least import curve as curve
     from .tuning.least import tune as tune
     from .tuning.proven import Bounds as Bounds
     from .tuning.proven import bounds as bounds

@@ -80,7 +80,7 @@ def command(
     places = memories(given, m, m_elements, hardware)
     if curve:
         check_curve({"--M": m, "--M-elements": m_elements, "--hardware": hardware}, plot)
-        least = tune.trace_curve(schedules=schedules, tile_multiple=multiple, least_blocks=blocks, **values)
+        least = tune.curve(schedules=schedules, tile_multiple=multiple, least_blocks=blocks, **values)
         show_curve(least, plot, output)
         return
     parts = []

@@ -13,7 +13,7 @@ from ..counting.sweep_axes import AXES, schedule_names
 from ..errors import InputError, suggestion
 from ..notebook import Answer, numbered
 from ..studies.roofline import roofline
-from ..tuning.least import trace_curve
+from ..tuning.least import curve
 from ..units import parse_count
 from . import draw
 from .asked import check_asked, is_axis
@@ -170,7 +170,7 @@ def of_problem(
         return of_blocks(picture, values, hardware, schedules, tiles, multiple)
     if picture == "gap":
         step = parse_count(multiple, "--tile-multiple")
-        return Picture(curve_sheet(trace_curve(schedules=schedules, tile_multiple=step, **counts(given_of(values)))))
+        return Picture(curve_sheet(curve(schedules=schedules, tile_multiple=step, **counts(given_of(values)))))
     M = values.get("M")
     places = [] if hardware is None else memories({}, None if M is None else str(M), None, hardware)
     sizes = [str(place.M) for place in places if place.M is not None]

@@ -129,28 +129,25 @@ def c_sizes(p: Attention, multiple: int) -> list[Pair]:
     ]
 
 
-def a_sizes(p: Attention, multiple: int) -> list[Pair]:
-    """Rows and depth of the tile of A. The columns of B cost SRAM and change no traffic."""
-    return [held_tile(p, p.N, p.Nk, multiple, ("rows_q", "rows_k"))]
+def held_tile(p: Attention, multiple: int, sizes: tuple[str, str]) -> list[Pair]:
+    """The sizes of a tile of A or B that stays: the first of `sizes`, and the depth. Tiles of C go back and forth. The
+    second of `sizes` costs SRAM and changes no traffic."""
+    held, streamed = (p.N, p.Nk) if sizes[0] == "rows_q" else (p.Nk, p.N)
+    acc, word, thin = p.acc_bytes, p.word_bytes, min(multiple, streamed)
+    return [
+        Pair(
+            held,
+            p.d,
+            room=lambda rows: [((rows + thin) * word, rows * thin * acc)],
+            cost=lambda depths, rows, area: streamed * (depths + 2 * rows),
+            sizes=(sizes[0], "depth"),
+            others=(sizes[1],),
+        )
+    ]
 
 
-def b_sizes(p: Attention, multiple: int) -> list[Pair]:
-    """Columns and depth of the tile of B. The rows of A cost SRAM and change no traffic."""
-    return [held_tile(p, p.Nk, p.N, multiple, ("rows_k", "rows_q"))]
-
-
-def held_tile(p: Attention, length: int, other: int, multiple: int, sizes: tuple[str, str]) -> Pair:
-    """The sizes of a tile that stays: on the axis of this length, and of the depth. Tiles of C go back and forth beside
-    it, for every part of the other axis."""
-    acc, word, thin = p.acc_bytes, p.word_bytes, min(multiple, other)
-    return Pair(
-        length,
-        p.d,
-        room=lambda rows: [((rows + thin) * word, rows * thin * acc)],
-        cost=lambda depths, rows, area: other * (depths + 2 * rows),
-        sizes=(sizes[0], "depth"),
-        others=(sizes[1],),
-    )
+A_SIZES = Pairs(lambda p, multiple: held_tile(p, multiple, ("rows_q", "rows_k")))
+B_SIZES = Pairs(lambda p, multiple: held_tile(p, multiple, ("rows_k", "rows_q")))
 
 
 def without_mask(p: Attention) -> Attention:
@@ -204,10 +201,10 @@ product_schedule("matmul-tiled", c_stays, "a tile of C stays, A and B stream", t
                  candidates=Pairs(c_sizes), more_tiles=("depth",), formula="R = N d Tc + Nk d Tr, W = N Nk",
                  state="a tile of C on chip; nothing waits in HBM", known_as="matmul, gemm, tiled-matmul")  # fmt: skip
 product_schedule("matmul-tiled-a", a_stays, "a tile of A stays, C goes back and forth", a_stays_traffic,
-                 candidates=Pairs(a_sizes), more_tiles=("depth",), initialised=("C",),
+                 candidates=A_SIZES, more_tiles=("depth",), initialised=("C",),
                  formula="R = N d + Nk d Tr + N Nk Td, W = N Nk Td",
                  state="a tile of A on chip; sums of C wait in HBM")  # fmt: skip
 product_schedule("matmul-tiled-b", b_stays, "a tile of B stays, C goes back and forth", b_stays_traffic,
-                 candidates=Pairs(b_sizes), more_tiles=("depth",), initialised=("C",),
+                 candidates=B_SIZES, more_tiles=("depth",), initialised=("C",),
                  formula="R = N d Tc + Nk d + N Nk Td, W = N Nk Td",
                  state="a tile of B on chip; sums of C wait in HBM")  # fmt: skip

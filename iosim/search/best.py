@@ -96,21 +96,14 @@ def best_tiles(schedule: Schedule, problem: Attention, M_bytes: int, multiple: i
     is the smallest, because a whole tile is read if any of it is seen. The outer tile is the smallest of those that
     give the fewest tiles. With a mask it is the smallest of those of least traffic.
     """
-    if schedule.candidates is not None:
-        return best_candidate(schedule, problem, M_bytes, multiple)
-    tiling, found = search(schedule, problem, M_bytes, multiple)
-    return cast("Tiling", tiling) if found else None
-
-
-def best_candidate(schedule: Schedule, problem: Attention, M_bytes: int, multiple: int) -> Tiling | None:
-    """The best of the tilings that a schedule states; None if none fits. Raises InputError if the problem divides the
-    chip, because they hold for one undivided SRAM."""
-    from .pairs import Pairs
-
+    if schedule.candidates is None:
+        tiling, found = search(schedule, problem, M_bytes, multiple)
+        return cast("Tiling", tiling) if found else None
     if problem.divided:
         raise InputError("--registers, --stages", f"best tiles of {schedule.name}",
                          "a schedule without a search of its own", "iosim count --tiles counts given ones")  # fmt: skip
-    assert schedule.candidates is not None
+    from .pairs import Pairs
+
     if isinstance(schedule.candidates, Pairs):
         return schedule.candidates.best(problem, M_bytes, multiple)
     return least_of(schedule, problem, schedule.candidates(problem, multiple), M_bytes)
@@ -120,22 +113,18 @@ def least_of(
     schedule: Schedule, problem: Attention, tilings: Iterable[Tiling[Size]], M_bytes: int
 ) -> Tiling | None:  # fmt: skip
     """The tiling of least traffic that fits, of tilings whose sizes may be arrays; None if none fits. Of equal ones it
-    is the first of those that need the least SRAM."""
+    is one that needs the least SRAM."""
     import numpy as np
 
     counted = problem if mask_matters(schedule, problem) else with_mask(problem)
-    kind = int if costs_fit_int64(schedule, problem) else object
-    best: list[tuple[int, int, Tiling]] = []
+    found: list[tuple[int, ...]] = []
     for tiling in tilings:
-        sizes = {name: np.asarray(size, kind) for name, size in vars(tiling).items() if size is not None}
+        sizes = {name: np.array(size, object) for name, size in vars(tiling).items() if size is not None}
         each = Tiling(**sizes)
-        need, moved = footprint(schedule, problem, each).smem_bytes, moved_bytes(schedule, counted, each)
-        need, moved, *columns = np.atleast_1d(*np.broadcast_arrays(need, moved, *sizes.values()))
-        fitting = np.flatnonzero(need <= M_bytes)
-        for k in fitting[np.lexsort((need[fitting], moved[fitting]))][:1].tolist():
-            chosen = Tiling(**{name: int(column[k]) for name, column in zip(sizes, columns, strict=True)})
-            best.append((int(moved[k]), int(need[k]), chosen))
-    return min(best, key=lambda one: one[:2])[2] if best else None
+        columns = moved_bytes(schedule, counted, each), footprint(schedule, problem, each).smem_bytes, *sizes.values()
+        rows = zip(*(column.ravel().tolist() for column in np.broadcast_arrays(*columns)), strict=True)
+        found += [row for row in rows if row[1] <= M_bytes]
+    return Tiling(**dict(zip(sizes, min(found)[2:], strict=True))) if found else None
 
 
 def search(

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, reduce
 from math import isqrt
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 from ..core.arrays import choose, larger, last_true, parts_of, smaller
 from ..core.problem import Attention
@@ -109,8 +109,7 @@ class Pairs:
 
     def complete(self, p: Attention) -> bool:
         """Whether there is a candidate for all numbers of tiles, and not only for those of least traffic."""
-        found = self.of(p, 1)
-        return len(found) == 1 and found[0].sees is None
+        return all(pair.sees is None and not pair.others for pair in self.of(p, 1))
 
     def best(self, p: Attention, M_bytes: int, multiple: int) -> Tiling | None:
         """The tiling of least traffic that fits in M; None if nothing fits."""
@@ -205,14 +204,6 @@ def least_seen(pair: Pair, M_bytes: int, multiple: int) -> tuple[int, int] | Non
 # ---------------------------------------------------------------- at every M, without a mask
 
 
-class Falls(NamedTuple):
-    """Arrays of equal length. From `M` bytes on, a tile of these sizes costs less than every tile before it."""
-
-    M: SizeArray
-    rows: SizeArray
-    columns: SizeArray
-
-
 def size_pairs(rows_axis: int, columns_axis: int, multiple: int) -> Iterator[tuple[SizeArray, SizeArray]]:
     """The smallest rows and columns for each pair of numbers of passes: arrays of Python integers, some at a time."""
     import numpy as np
@@ -228,8 +219,9 @@ def size_pairs(rows_axis: int, columns_axis: int, multiple: int) -> Iterator[tup
         yield np.repeat(np.array(part, object), len(columns)), np.tile(np.array(columns, object), len(part))
 
 
-def falls(pair: Pair, multiple: int) -> Falls:
-    """The tiles that `least_passes` finds, for every M at once."""
+def falls(pair: Pair, multiple: int) -> list[SizeArray]:
+    """The tiles that `least_passes` finds, for every M at once: arrays of M, rows and columns. From each M on, its tile
+    costs less than every tile before it."""
     import numpy as np
 
     kind, found = pair.kind(multiple), []
@@ -238,10 +230,10 @@ def falls(pair: Pair, multiple: int) -> Falls:
         M = cast("SizeArray", pair.needed(rows, columns))
         cost = cast("SizeArray", pair.passes_cost(-(-pair.rows // rows), -(-pair.columns // columns)))
         kept = cheaper(M, cost)
-        found.append((M[kept], cost[kept], rows[kept], columns[kept]))
-    M, cost, rows, columns = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    kept = cheaper(M, cost)
-    return Falls(M[kept], rows[kept], columns[kept])
+        found.append([column[kept] for column in (M, rows, columns, cost)])
+    *tiles, cost = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    kept = cheaper(tiles[0], cost)
+    return [column[kept] for column in tiles]
 
 
 def best_together(pairs: Sequence[Pair], multiple: int) -> Tiling[Size]:
@@ -249,12 +241,12 @@ def best_together(pairs: Sequence[Pair], multiple: int) -> Tiling[Size]:
     import numpy as np
 
     every = [falls(pair, multiple) for pair in pairs]
-    M = np.unique(np.concatenate([one.M for one in every]))
-    M = M[max(one.M[0] for one in every) <= M]
+    M = np.unique(np.concatenate([needed for needed, _, _ in every]))
+    M = M[max(needed[0] for needed, _, _ in every) <= M]
     sizes: dict[str, Size] = {}
-    for pair, one in zip(pairs, every, strict=True):
-        at = np.searchsorted(one.M, M, side="right") - 1
-        sizes |= pair.tile(one.rows[at], one.columns[at], multiple)
+    for pair, (needed, rows, columns) in zip(pairs, every, strict=True):
+        at = np.searchsorted(needed, M, side="right") - 1
+        sizes |= pair.tile(rows[at], columns[at], multiple)
     return Tiling(**sizes)
 
 

@@ -45,7 +45,7 @@ class Point(NamedTuple):
 
 
 def rows_of_tune(p: Point) -> Rows:
-    from ..tuning.least import trace_curve, tune
+    from ..tuning import least
 
     own = {**p.own}
     by, curve = own.pop("by", None), own.pop("curve", False)
@@ -55,10 +55,10 @@ def rows_of_tune(p: Point) -> Rows:
         return rows_of_fastest(p)
     searched = {"schedules": p.schedules, "tile_multiple": p.tile_multiple, **p.fields, **own}
     if not curve:
-        return tune(M=p.M_bytes, **searched).to_rows()
+        return least.tune(M=p.M_bytes, **searched).to_rows()
     if p.M_bytes is not None:
         raise InputError("--M", p.M_bytes, "nothing with --curve, which goes over every M", "leave out one of the two")
-    return trace_curve(**searched).to_rows()
+    return least.curve(**searched).to_rows()
 
 
 def rows_of_fastest(p: Point) -> Rows:

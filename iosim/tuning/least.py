@@ -18,8 +18,9 @@ from ..masks import parse_mask
 from ..notebook import Answer, numbered
 from ..schedules import SCHEDULES, Schedule, applies, find, find_all, require
 from ..schedules.registry import FA1, FA2, narrowed
+from ..search.best import mask_matters
 from ..units import parse_bytes, parse_count
-from . import curve
+from .curve import CurveStep, choices, envelope, exact, free_steps, most_blocks, require_tokens, step_at, widened
 from .thread_blocks import blocks
 
 if TYPE_CHECKING:
@@ -153,8 +154,8 @@ def tune(
     parse_count(tile_multiple, "--tile-multiple")
     parse_count(least_blocks, "--least-blocks")
     asked = space_of(schedules, problem)
-    if any(curve.mask_matters(s, problem) and "ideal" not in s.rules for s in asked):
-        curve.require_tokens(problem)
+    if any(mask_matters(s, problem) and "ideal" not in s.rules for s in asked):
+        require_tokens(problem)
     known = asked if not problem.divided or schedules else [s for s in asked if s.candidates is None]
     space = known if least_blocks == 1 else searchable(known, problem, least_blocks)
     found = [best_of(s, problem, M_bytes, tile_multiple, options, least_blocks) for s in space]
@@ -180,16 +181,16 @@ def best_of(
     """
     rule = "ideal" if "ideal" in schedule.rules else "best"
     if least_blocks == 1:
-        options = next(curve.choices(schedule, problem.packed, multiple, given))
+        options = next(choices(schedule, problem.packed, multiple, given))
         return count_with_blocks(schedule, rule, problem, M_bytes, multiple, options)
-    steps = curve.free_steps(schedule, problem, multiple, given, least_blocks)
+    steps = free_steps(schedule, problem, multiple, given, least_blocks)
     if not steps:
-        most = curve.most_blocks(schedule, problem, multiple, given)
+        most = most_blocks(schedule, problem, multiple, given)
         return ResultWithBlocks(schedule.name, rule, fits=False, most_blocks=most)
-    step = curve.step_at(steps, M_bytes)
+    step = step_at(steps, M_bytes)
     if step is None:
         return ResultWithBlocks(schedule.name, rule, fits=False, needs_M_bytes=steps[0].M_bytes)
-    step = curve.widened(schedule, problem, step, M_bytes, multiple)
+    step = widened(schedule, problem, step, M_bytes, multiple)
     tiles = rule if step.Br is None else f"{step.Br}x{step.Bc}"
     return replace(count_with_blocks(schedule, tiles, problem, M_bytes, multiple, step.options), tiling=rule)
 
@@ -211,7 +212,7 @@ def count_with_blocks(
 def searchable(asked: list[Schedule], problem: Attention, least_blocks: int) -> list[Schedule]:
     """The schedules whose least traffic with `least_blocks` blocks is known at every M. Raises InputError if there is
     none."""
-    space = [s for s in asked if curve.exact(s, problem, least_blocks)]
+    space = [s for s in asked if exact(s, problem, least_blocks)]
     if not space:
         option = "--curve" if least_blocks == 1 else "--least-blocks"
         raise InputError("--schedule", ", ".join(s.name for s in asked), "a schedule whose candidates are known",
@@ -250,7 +251,7 @@ def published_in(space: list[Schedule], problem: Attention) -> list[PublishedTil
 
 @dataclass(frozen=True, repr=False)
 class Curve(Answer):
-    """The answer of `trace_curve`: the steps of the least traffic, and published tiles at the M that they need.
+    """The answer of `curve`: the steps of the least traffic, and published tiles at the M that they need.
 
     Each entry of `published` has four parts: the tiles, the M in bytes that their rule was given (or None), their
     result, and the step of the least traffic at the M that they need. `own` has the steps of each schedule.
@@ -259,11 +260,11 @@ class Curve(Answer):
     problem: Attention
     space: list[Schedule]
     left_out: list[Schedule]
-    steps: list[curve.CurveStep]
-    published: list[tuple[PublishedTiles, int | None, Result, curve.CurveStep | None]]
+    steps: list[CurveStep]
+    published: list[tuple[PublishedTiles, int | None, Result, CurveStep | None]]
     tile_multiple: int = 1
     least_blocks: int = 1
-    own: dict[str, list[curve.CurveStep]] = field(default_factory=dict, hash=False)
+    own: dict[str, list[CurveStep]] = field(default_factory=dict, hash=False)
 
     def pieces(self) -> Pieces:
         from .tables import curve_pieces
@@ -287,16 +288,17 @@ class Curve(Answer):
 PAPER_M = (65_536, 98_304, 166_912, 232_448)  # SRAM that one block may use on a T4, V100, A100, H100, in bytes
 
 
-def trace_curve(
+def curve(
     N: int, d: int, *, schedules: SchedulesAsked = (), tile_multiple: int = 1, mask: str | Mask = "dense",
     least_blocks: int = 1, **options: Unpack[ProblemOptions],
 ) -> Curve:  # fmt: skip
-    """The least traffic against M: every M in bytes at which it falls, from the least M that holds any tiles.
+    """The least traffic against M, as in `iosim tune --curve`: a Curve. Its `steps` are all M at which the least
+    traffic falls.
 
-    The arguments are those of `tune`, without M. Schedules whose best tiling is not known at every M are not searched.
-    `left_out` names them.
+    The arguments are those of `tune`, without M. Schedules whose best tiling is not known at every M are not searched;
+    `left_out` names them. Raises InputError for whatever is not allowed.
     """
-    check_names("trace_curve", options, KEYWORDS, TAKEN)
+    check_names("curve", options, KEYWORDS, TAKEN)
     problem = Attention(N, d, mask=parse_mask(mask), **options)
     parse_count(tile_multiple, "--tile-multiple")
     parse_count(least_blocks, "--least-blocks")
@@ -312,18 +314,18 @@ def curve_of(
     space, own = searchable(asked, problem, least_blocks), {}
     for schedule in space:
         try:
-            own[schedule.name] = curve.free_steps(schedule, problem, tile_multiple, given, least_blocks)
+            own[schedule.name] = free_steps(schedule, problem, tile_multiple, given, least_blocks)
         except InputError:
-            stated = schedule.candidates is not None and curve.mask_matters(schedule, problem)
+            stated = schedule.candidates is not None and mask_matters(schedule, problem)
             if schedules or not stated or problem.mask.tile_units:
                 raise  # otherwise it has too many pairs of tiles to count
     space = [s for s in space if s.name in own]
-    steps = curve.envelope(step for found in own.values() for step in found)
+    steps = envelope(step for found in own.values() for step in found)
     published = []
     for choice in published_in(space, problem):
         for M in PAPER_M if choice.tiles == "paper" else (None,):
             result = run(find(choice.schedule), choice.tiles, problem, M)
             needed = result.smem_peak_bytes
-            published.append((choice, M, result, None if needed is None else curve.step_at(steps, needed)))
+            published.append((choice, M, result, None if needed is None else step_at(steps, needed)))
     left_out = [s for s in asked if s not in space]
     return Curve(problem, space, left_out, steps, published, tile_multiple, least_blocks, own)

@@ -19,7 +19,7 @@ from iosim.studies.roofline import roofline
 from iosim.sweeps.frame import sweep
 from iosim.tuning.crossover import QUESTIONS
 from iosim.tuning.crossovers import crossover
-from iosim.tuning.least import trace_curve, tune
+from iosim.tuning.least import curve, tune
 
 MUCH = 2**40  # registers without limit
 RAGGED = Attention(100, 24, Nk=70, dv=40, dtype="fp16", acc_dtype="fp32", register_bytes=MUCH)
@@ -235,7 +235,7 @@ def test_best_tiles_respect_both_limits(name, room, stages):
 
 def test_the_curve_is_what_tune_finds():
     options = {"acc_dtype": "fp32", "register_bytes": 4096, "stages": 2}
-    steps = trace_curve(96, 16, **options)
+    steps = curve(96, 16, **options)
     assert {s.name for s in steps.left_out} == {"memory-efficient", "small-cache", "small-cache-q", "standard-square"}
     for step in steps.steps[::9]:
         at, below = (tune(96, 16, step.M_bytes - less, **options).winner for less in (0, 1))

@@ -23,7 +23,7 @@ from iosim.pictures.svg import THIN, text_width, thinned
 from iosim.pictures.traffic import sheet_of_rows, traffic_chart
 from iosim.pictures.tune_curve import FLOOR, LEAST, curve_sheet
 from iosim.studies.roofline import roofline
-from iosim.tuning.least import trace_curve, tune
+from iosim.tuning.least import curve, tune
 
 
 def rows(N=(64, 128), d=(8, 16), schedules=(), **more):
@@ -31,11 +31,11 @@ def rows(N=(64, 128), d=(8, 16), schedules=(), **more):
 
 
 SHEETS = {
-    "gap": lambda: curve_sheet(trace_curve(256, 16)),
-    "gap with published tiles": lambda: curve_sheet(trace_curve(512, 64), published=True),
-    "gap under a mask": lambda: curve_sheet(trace_curve(64, 8, mask="causal", schedules="flash1,flash2,block-sparse-q")),
-    "gap of one": lambda: curve_sheet(trace_curve(64, 8, schedules="flash2")),
-    "no floor": lambda: curve_sheet(trace_curve(64, 8, schedules="linear")),
+    "gap": lambda: curve_sheet(curve(256, 16)),
+    "gap with published tiles": lambda: curve_sheet(curve(512, 64), published=True),
+    "gap under a mask": lambda: curve_sheet(curve(64, 8, mask="causal", schedules="flash1,flash2,block-sparse-q")),
+    "gap of one": lambda: curve_sheet(curve(64, 8, schedules="flash2")),
+    "no floor": lambda: curve_sheet(curve(64, 8, schedules="linear")),
     "roofline": lambda: roofline_sheet(roofline(1024, 64, "h100", heads=4, tiles="64x64", decode=True)),
     "traffic": lambda: Sheet.of(traffic_chart({"N": "512", "d": "32", "mask": "causal"})),
     "traffic against N": lambda: Sheet.of(traffic_chart({"N": "64:4096:x2", "d": "32", "M": "16KB"})),
@@ -159,7 +159,7 @@ def test_boxes_that_overlap_are_found():
 
 
 def test_the_gap_is_what_is_counted():
-    sheet = curve_sheet(trace_curve(256, 16))
+    sheet = curve_sheet(curve(256, 16))
     words, ratios = sheet.charts
     p = package.Attention(256, 16)
     for chart in sheet.charts:
@@ -177,13 +177,13 @@ def test_the_gap_is_what_is_counted():
 
 
 def test_an_ideal_schedule_is_dashed_where_it_does_not_fit():
-    line = curve_sheet(trace_curve(256, 16)).charts[0].line("standard")
+    line = curve_sheet(curve(256, 16)).charts[0].line("standard")
     needs = count(256, 16, "1MB", schedules="standard")["standard"].sram_peak_bytes
     assert [x >= needs for x in line.x] == line.fits and False in line.fits and len(set(line.y)) == 1
 
 
 def test_schedules_that_move_alike_share_a_line():
-    sheet = curve_sheet(trace_curve(256, 16))
+    sheet = curve_sheet(curve(256, 16))
     labels = [line.label for line in sheet.charts[0].lines if line.kind == "data"]
     assert len(labels) <= 6 and "flash2" in labels and "paged" not in labels and "split-kv" not in labels
 
@@ -195,12 +195,12 @@ def test_the_picture_of_the_readme_is_what_the_tool_draws():
     assert first[1] == "docs/gap.svg" and readme[: first.start()].count("\n") < 20
     if not (DOCS / "gap.svg").exists():
         pytest.skip("a package without the pictures of the README")
-    assert curve_sheet(trace_curve(8192, 128)).svg() == (DOCS / "gap.svg").read_text()
+    assert curve_sheet(curve(8192, 128)).svg() == (DOCS / "gap.svg").read_text()
 
 
 def test_the_command_draws_it(iosim, tmp_path):
     assert iosim("plot", "--picture", "gap", "--N", 64, "--d", 8, "-o", tmp_path / "g.svg").exit_code == 0
-    assert (tmp_path / "g.svg").read_text() == curve_sheet(trace_curve(64, 8)).svg()
+    assert (tmp_path / "g.svg").read_text() == curve_sheet(curve(64, 8)).svg()
     args = ("--N", 64, "--d", 8, "-o", tmp_path / "h.svg")
     assert iosim("plot", "--picture", "gap", "--M", "4KB", *args).exit_code == 2
     assert iosim("plot", "--picture", "roofline", *args).exit_code == 2

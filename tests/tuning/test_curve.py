@@ -18,7 +18,8 @@ from iosim.search.best import best_tiles, footprint
 from iosim.steps.softmax import zeros
 from iosim.tuning import curve as curve_module
 from iosim.tuning.curve import curve, exact, smallest_tile_sizes, step_at, steps
-from iosim.tuning.least import space_of, trace_curve, tune
+from iosim.tuning.least import curve as trace_curve
+from iosim.tuning.least import space_of, tune
 
 GOLDEN = json.loads((DATA / "golden.json").read_text())
 SEARCH = GOLDEN["search_cases"] + GOLDEN["big_table_N8192_d128"]

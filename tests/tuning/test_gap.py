@@ -14,7 +14,7 @@ from iosim.masks import parse_mask
 from iosim.tuning import crossover, crossover_sentence
 from iosim.tuning.crossover_over_N import OverN
 from iosim.tuning.gap import answer_lines, gaps
-from iosim.tuning.least import trace_curve, tune
+from iosim.tuning.least import curve, tune
 from iosim.tuning.tables import curve_rows
 
 PROBLEMS = [
@@ -26,7 +26,7 @@ PROBLEMS = [
 
 @pytest.mark.parametrize("N, d, mask, names", PROBLEMS)
 def test_rows_have_the_floor_of_their_M(N, d, mask, names):
-    found = trace_curve(N, d, mask=mask, schedules=names)
+    found = curve(N, d, mask=mask, schedules=names)
     p = Attention(N, d, mask=parse_mask(mask))
     for row in curve_rows(found):
         assert row["floor_words"] == package.floor(p, row["M_bytes"]).words
@@ -36,7 +36,7 @@ def test_rows_have_the_floor_of_their_M(N, d, mask, names):
 @pytest.mark.parametrize("N, d, mask, names", PROBLEMS)
 def test_no_gap_between_the_steps_is_larger(N, d, mask, names):
     """At every single byte of M the ratio is at most that of the end of its step."""
-    found = trace_curve(N, d, mask=mask, schedules=names)
+    found = curve(N, d, mask=mask, schedules=names)
     known, starts = gaps(found), [step.M_bytes for step in found.steps]
     assert len(known) == len(found.steps) - 1
     for M in range(starts[0], starts[-1]):
@@ -47,7 +47,7 @@ def test_no_gap_between_the_steps_is_larger(N, d, mask, names):
 
 @pytest.mark.parametrize("N, d", [(8192, 128), (2048, 32)])
 def test_the_sentence_names_the_largest(N, d):
-    text = " ".join(answer_lines(trace_curve(N, d)))
+    text = " ".join(answer_lines(curve(N, d)))
     worst = re.findall(r"([\d.]+) times the floor for M [^(]+ \(([\w-]+) at M = (\d+) B = ([\d.]+) d\^2 words\)", text)
     assert len(worst) == 3
     for ratio, name, M, share in worst:
@@ -55,7 +55,7 @@ def test_the_sentence_names_the_largest(N, d):
         least = {r.schedule for r in searched.results if r.total == searched.winner.total}
         assert name in least and f"{searched.winner.ratio_to_floor:.3f}" == ratio
         assert float(share) == pytest.approx(int(M) // 2 / d**2, rel=0.006)
-    ratios = [gap.ratio for gap in gaps(trace_curve(N, d)) if gap.M_bytes >= 2 * d]
+    ratios = [gap.ratio for gap in gaps(curve(N, d)) if gap.M_bytes >= 2 * d]
     assert f"{max(ratios):.3f}" == max(ratio for ratio, *_ in worst)
 
 
@@ -199,7 +199,7 @@ def test_over_N_it_says_at_which_other_N(ask):
 
 def test_six_questions_end_with_the_gap():
     """The sentence is that of the curve. Under a mask, and for two schedules that were named, there is none."""
-    said = answer_lines(trace_curve(96, 8))
+    said = answer_lines(curve(96, 8))
     assert package.crossover(N=96, d=8).to_dict()["answer"].endswith(" ".join(said)) and "times the floor" in said[0]
     for options in ({"mask": "causal"}, {"schedules": "flash2,standard"}, {"d": [8, 16]}):
         assert "The least traffic" not in package.crossover(**{"N": 96, "d": 8, **options}).to_dict()["answer"]

@@ -7,7 +7,7 @@ from test_curve import every_tiling, staircase
 
 from iosim import SCHEDULES, Attention
 from iosim.tuning.curve import choices, free_steps, step_at
-from iosim.tuning.least import trace_curve, tune
+from iosim.tuning.least import curve, tune
 
 CHOSEN = [s.name for s in SCHEDULES.values() if s.chosen]
 PAGES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -78,8 +78,7 @@ def test_every_number_of_shares_is_chosen_from_once(multiple):
 @pytest.mark.parametrize("name, M", [("split-kv", 600), ("paged", 500), ("split-kv", 100_000)])
 def test_one_m_finds_what_all_of_them_find(name, M):
     found = tune(100, 8, M, schedules=[name])
-    curve = trace_curve(100, 8, schedules=[name])
-    step = step_at(curve.steps, M)
+    step = step_at(curve(100, 8, schedules=[name]).steps, M)
     assert found.winner.total_bytes == step.total_bytes and found.winner.options == step.options != {}
 
 
