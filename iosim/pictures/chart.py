@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import ceil, floor, log2, log10
@@ -39,6 +39,11 @@ class ChartLine:
     kind: str = "data"
     key: str = ""
     """The name that decides the colour, such as the schedule; the label unless given."""
+
+    @classmethod
+    def of(cls, label: str, points: Mapping[float, float], kind: str = "data", key: str = "") -> ChartLine:
+        """The line through points {x: y}, which all fit."""
+        return cls(label, [*points], [*points.values()], [True] * len(points), kind, key)
 
     @property
     def name(self) -> str:

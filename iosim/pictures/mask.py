@@ -61,8 +61,8 @@ def tile_map(mask: str | Mask, N: int, Nk: int | None, tiling: Tiling) -> TileMa
     rows, columns = range(0, p.N, tiling.rows_q), range(0, p.Nk, tiling.rows_k)
     if p.N * p.Nk > MOST_PICTURE_PAIRS or max(len(rows), len(columns)) > MOST_TILES:
         found = f"{p.N} x {p.Nk} tokens in {len(rows)} x {len(columns)} tiles"
-        raise InputError("mask picture", found, f"at most {MOST_PICTURE_PAIRS} pairs and {MOST_TILES} tiles a side",
-                         "try a smaller --N or larger --tiles")  # fmt: skip
+        allowed = f"at most {MOST_PICTURE_PAIRS} pairs and {MOST_TILES} tiles a side"
+        raise InputError("mask picture", found, allowed, "try a smaller --N or larger --tiles")
     import numpy as np
 
     shares = np.ones((len(rows), len(columns))) if p.mask is DENSE else visible_shares(p, tiling)

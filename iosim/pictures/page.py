@@ -75,6 +75,18 @@ each.</li>
 <li>Every block is read whole: a ragged last tile counts at its own size. Heads and batches are added up.</li>
 <li>KB, KiB and K are 1024. M is bytes, and words of the problem's type where it says words.</li>
 </ul>"""
+OF_TRAFFIC = "A dashed line needs more SRAM than M. No algorithm of its class moves fewer words than the floor."
+OF_WORDS = (
+    "Between HBM and SRAM, over all heads and batches. <i>best</i> tiles are those of least traffic that fit; "
+    "<i>paper</i> tiles are Bc = ceil(M/4d), Br = min(Bc, d), which often do not. A word is one scalar."
+)
+OF_BOUNDS = (
+    "A floor is a number that no algorithm of its class beats. An order says how traffic grows; its constant is "
+    "unknown, so no count can be compared with it alone."
+)
+OF_TENSORS = (
+    "What each tensor adds, read and written together. The mark is the least that any exact algorithm can move."
+)
 EXAMPLE_GPU = "h100"  # for the roofline, if no hardware is given
 EXAMPLE_TILES = "64x64"  # for the roofline, if no tiles are given: those of least traffic are slow on a GPU
 MOST_ROOFLINE = 3  # most schedules in the roofline
@@ -82,9 +94,13 @@ LONGEST_BAR = 6  # times the floor or the shortest bar; longer bars become a lin
 
 
 def page(
-    found: Report, chart: Chart, argv: list[str], tiles: str | None = None, multiple: int = 1,
+    found: Report,
+    chart: Chart,
+    argv: list[str],
+    tiles: str | None = None,
+    multiple: int = 1,
     hardware: str | None = None,
-) -> str:  # fmt: skip
+) -> str:
     """The HTML text of a report's page.
 
     `chart` is the traffic against M. `tiles`, `multiple` and `hardware` are the options that the report was counted
@@ -96,19 +112,14 @@ def page(
     about = ", ".join(header(p, found.M_bytes).strip().split("\n"))
     mark = float(found.M_bytes or 0), f"M = {size(found.M_bytes or 0)}"
     sections = [
-        section("Traffic against M", chart_svg(chart, mark), "A dashed line needs more SRAM than M. No "
-                "algorithm of its class moves fewer words than the floor."),
+        section("Traffic against M", chart_svg(chart, mark), OF_TRAFFIC),
         player.player_html(found),
-        section("Words moved", counts_table(found), "Between HBM and SRAM, over all heads and batches. "
-                "<i>best</i> tiles are those of least traffic that fit; <i>paper</i> tiles are Bc = ceil(M/4d), "
-                "Br = min(Bc, d), which often do not. A word is one scalar."),
-        folded("What is proven", bounds_html(found.bounds), "A floor is a number that no algorithm of its class beats. "
-                "An order says how traffic grows; its constant is unknown, so no count can be compared with it alone."),
-        section("Words by tensor", tensor_bars(found), "What each tensor adds, read and written together. The mark is "
-                "the least that any exact algorithm can move."),
+        section("Words moved", counts_table(found), OF_WORDS),
+        folded("What is proven", bounds_html(found.bounds), OF_BOUNDS),
+        section("Words by tensor", tensor_bars(found), OF_TENSORS),
         roofline_section(found, hardware, tiles, multiple),
         section("What is in SRAM at its fullest", footprint_bars(found, ran), "Bytes of the blocks resident together."),
-    ]  # fmt: skip
+    ]
     if p.mask is not DENSE:
         sections.append(mask_section(found, ran))
     sections.append(folded("Words by tensor and step", rows_table(found.details().grid().rows), ""))
@@ -216,7 +227,8 @@ def footprint_bars(found: Report, ran: list[tuple[Result, Tiling]]) -> str:
     table = rows_table(
         [{"schedule": name, "block": piece, "bytes": part} for name, parts, _ in rows for piece, part in parts]
     )
-    drawn = bars_svg(within, limit, f"M = {size(limit)}") if within else ""
+    mark = limit, f"M = {size(limit)}"
+    drawn = bars_svg(within, mark, "SRAM at its fullest, by block", "B") if within else ""
     return f"{drawn}{''.join(beyond)}<details><summary>in numbers</summary>{table}</details>"
 
 
@@ -229,23 +241,24 @@ def tensor_bars(found: Report) -> str:
     least = min(r.total or 0 for r in results.values())
     families = {find(name).family for name in results}
     floors = [words for family in families if (words := floor_of(found.problem, found.M_bytes, family))]
-    rows: list[tuple[str, list[tuple[str, int]], str]] = []
-    beyond: list[tuple[str, list[tuple[str, int]], str]] = []
+    rows: Bars = []
+    beyond: Bars = []
     for r in sorted(results.values(), key=lambda r: r.total or 0):
         parts = [(name, moved["reads"] + moved["writes"]) for name, moved in r.tensors.items()]
         tiles = f" {r.Br}x{r.Bc}" if r.Br else ""
         (rows if (r.total or 0) <= LONGEST_BAR * least else beyond).append((r.schedule + tiles, parts, f"{r.total:,}"))
-    mark = min(floors, default=least)
-    drawn = bars_svg(rows, mark, "floor" if floors else "least here", "Words by tensor", "words")
+    mark = (min(floors), "floor") if floors else (least, "least here")
+    drawn = bars_svg(rows, mark, "Words by tensor", "words")
     return drawn + "".join(f"<p>{escape(name)}: {escape(note)} words</p>" for name, _, note in beyond)
 
 
-def bars_svg(
-    rows: list[tuple[str, list[tuple[str, int]], str]], limit: int, limit_name: str,
-    title: str = "SRAM at its fullest, by block", unit: str = "B",
-) -> str:  # fmt: skip
-    """Stacked bars as SVG, one for each row (name, [(part, size)], note), and a mark at `limit`. Parts of the same name
-    have the same colour in all bars."""
+Bars = list[tuple[str, list[tuple[str, int]], str]]
+"""(name, its parts as (name, size), a note) of each bar."""
+
+
+def bars_svg(rows: Bars, mark: tuple[int, str], title: str, unit: str) -> str:
+    """Stacked bars as SVG, and a mark (size, name). Parts of the same name have the same colour in all bars."""
+    limit, limit_name = mark
     widest = max([limit, *(sum(part for _, part in parts) for _, parts, _ in rows)])
     left, width, height = 205, 410, 34
     scale, palette = width / widest, tensor_colours(name for _, parts, _ in rows for name, _ in parts)
@@ -262,8 +275,8 @@ def bars_svg(
             x += wide
         found.append(label(x + 8, y + 15, note, "start"))
     end = 22 + len(rows) * height
-    mark = left + limit * scale
-    found.append(segment(mark, 14, mark, end, "mark") + label(mark, 11, limit_name, "middle"))
+    x = left + limit * scale
+    found.append(segment(x, 14, x, end, "mark") + label(x, 11, limit_name, "middle"))
     return svg_frame(WIDTH, end + 6, title, "".join(found))
 
 
@@ -274,8 +287,8 @@ def roofline_section(found: Report, hardware: str | None, tiles: str | None, mul
     try:
         chip = load(hardware or EXAMPLE_GPU)
         peaks(chip, found.problem)
-        seen = filled(Roofline(found.problem, chip, chip.sram_bytes, []), [*map(find, usual[:MOST_ROOFLINE])],
-                      tiles or EXAMPLE_TILES, multiple)  # fmt: skip
+        empty, schedules = Roofline(found.problem, chip, chip.sram_bytes, []), [*map(find, usual[:MOST_ROOFLINE])]
+        seen = filled(empty, schedules, tiles or EXAMPLE_TILES, multiple)
         sheet = roofline_sheet(seen)
     except IosimError:
         return ""

@@ -239,11 +239,14 @@ def run_data(run: Play, times: Mapping[tuple[tuple[str, int], ...], int]) -> dic
     moved = run.moved()
     stored = [name for name in dict.fromkeys([*STORED, *moved]) if name in moved or name in STORED]
     events = [
-        [*(frame.event[key] for key in ("event", "name", "row", "rows", "column", "columns", "words")),
-         frame.inside, [numbers[line] for line in frame.lines if line in numbers],
-         times.get(tuple(frame.lines), 0) if frame.event["words"] else 0]
+        [
+            *(frame.event[key] for key in ("event", "name", "row", "rows", "column", "columns", "words")),
+            frame.inside,
+            [numbers[line] for line in frame.lines if line in numbers],
+            times.get(tuple(frame.lines), 0) if frame.event["words"] else 0,
+        ]
         for frame in run.frames
-    ]  # fmt: skip
+    ]
     return {
         "name": run.name,
         "tiles": f"{run.tiling.rows_q}x{run.tiling.rows_k}",
@@ -260,8 +263,8 @@ def shape_of(name: str, run: Play) -> list[int]:
     touched = [frame.event for frame in run.frames if frame.event["name"] == name and frame.event["words"]]
     if not touched:
         rows, columns = (p.Nk if name in "KV" else p.N), (p.Nk if name in "SP" else p.d)
-        return [rows, columns, run.tiling.rows_k if name in "KV" else run.tiling.rows_q,
-                run.tiling.rows_k if name in "SP" else columns]  # fmt: skip
+        high, wide = run.tiling.rows_k if name in "KV" else run.tiling.rows_q, run.tiling.rows_k
+        return [rows, columns, high, wide if name in "SP" else columns]
     ends = [[int(e[a]) + int(e[b]) for e in touched] for a, b in (("row", "rows"), ("column", "columns"))]  # type: ignore[call-overload]
     tile = [max(int(e[key]) for e in touched) for key in ("rows", "columns")]  # type: ignore[call-overload]
     return [max(ends[0]), max(ends[1]), *tile]

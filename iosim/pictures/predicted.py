@@ -35,21 +35,22 @@ def predicted_sheet(
     rows: dict[str, dict[int, RooflineRow]] = {}
     for N in sizes(values.get("N")):
         given = counts(cast("Given", {**fields, "N": N}))
-        found = roofline(hardware=hardware, M=cast("int | str | None", values.get("M")), schedules=names, tiles=tiles,
-                         tile_multiple=multiple, **given)  # fmt: skip
+        found = roofline(
+            hardware=hardware,
+            M=cast("int | str | None", values.get("M")),
+            schedules=names,
+            tiles=tiles,
+            tile_multiple=multiple,
+            **given,
+        )
         for row in found.rows:
             if row.launch == "all" and row.tiling != "paper":
                 rows.setdefault(row.schedule, {})[N] = row
     lines = [line for name, by_N in rows.items() for line in lines_of(name, by_N)]
     if not any(PREDICTED in line.label for line in lines):
-        raise InputError("--hardware", hardware, "a GPU whose kernels were measured, as h100 or h200",
-                         "and tiles whose sides are multiples of 16, as --tiles 128x64")  # fmt: skip
-    about = ", ".join(
-        [
-            f"d = {fields.get('d')}",
-            *(f"{name} = {fields[name]}" for name in ("heads", "batch", "mask") if fields.get(name)),
-        ]
-    )
+        hint = "and tiles whose sides are multiples of 16, as --tiles 128x64"
+        raise InputError("--hardware", hardware, "a GPU whose kernels were measured, as h100 or h200", hint)
+    about = ", ".join(f"{name} = {fields[name]}" for name in ("d", "heads", "batch", "mask") if fields.get(name))
     tiled = f", tiles {tiles}" if tiles else ""
     title = f"Time on {load(hardware).name} by the model: {about}{tiled}"
     return Sheet(title, [Chart("", "N", "microseconds", lines)])
@@ -70,16 +71,12 @@ def sizes(given: AxisValue | None) -> list[int]:
 
 def lines_of(name: str, rows: Mapping[int, RooflineRow]) -> list[ChartLine]:
     """The predicted times of a schedule, and those at the peaks."""
-    known = {N: row for N, row in rows.items() if row.predicted_seconds}
-    found = (
-        [line(f"{name}, {PREDICTED}", {N: row.predicted_seconds or 0.0 for N, row in known.items()}, rows, name)]
-        if known
-        else []
-    )
-    return [*found, line(f"{name}, {PEAKS}", {N: row.ideal_l2_seconds for N, row in rows.items()}, rows, name)]
+    known = {N: row.predicted_seconds for N, row in rows.items() if row.predicted_seconds}
+    predicted = [line(f"{name}, {PREDICTED}", known, rows, name)] if known else []
+    return [*predicted, line(f"{name}, {PEAKS}", {N: row.ideal_l2_seconds for N, row in rows.items()}, rows, name)]
 
 
 def line(label: str, seconds: Mapping[int, float], rows: Mapping[int, RooflineRow], key: str) -> ChartLine:
     """A line of microseconds against N."""
-    return ChartLine(label, [float(N) for N in seconds], [1e6 * s for s in seconds.values()],
-                     [rows[N].fits for N in seconds], key=key)  # fmt: skip
+    times, fits = [1e6 * each for each in seconds.values()], [rows[N].fits for N in seconds]
+    return ChartLine(label, [*map(float, seconds)], times, fits, key=key)

@@ -162,10 +162,12 @@ class Styles:
     """The rules of the style sheet: an animation for each element that changes. Words become percentages of a round."""
 
     def __init__(self, longest: int):
-        self.longest, self.rules = longest, [
-            f".a{{animation:{SECONDS}s step-end infinite}}", f".w{{animation:{SECONDS}s linear infinite}}",
+        self.longest = longest
+        self.rules = [
+            f".a{{animation:{SECONDS}s step-end infinite}}",
+            f".w{{animation:{SECONDS}s linear infinite}}",
             "@media (prefers-reduced-motion:reduce){.a,.w{animation:none}}",
-        ]  # fmt: skip
+        ]
 
     def at(self, words: int) -> str:
         """The percentage of a round at which `words` have moved."""

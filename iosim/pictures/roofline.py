@@ -29,15 +29,11 @@ def roofline_sheet(found: Roofline) -> Sheet:
     peak, speed = chip.flops_per_second[p.dtype], chip.hbm_bytes_per_second
     ridge = peak / speed
     x = [min([ridge / 8, *(one.x[0] / 2 for one in marks)]), max([ridge * 8, *(one.x[0] * 2 for one in marks)])]
-    roof = ChartLine(f"roof: HBM, {p.dtype} products", [x[0], ridge, x[1]], [x[0] * speed, peak, peak],
-                     [True] * 3, "floor")  # fmt: skip
+    roof = ChartLine.of(f"roof: HBM, {p.dtype} products", {x[0]: x[0] * speed, ridge: peak, x[1]: peak}, "floor")
     y = [min([x[0] * speed, *(one.y[0] / 2 for one in marks)]), 2 * peak]
     frame = {"x": (x[0], x[1]), "y": (y[0], y[1])}
-    size = (
-        f"N = {p.N}"
-        + (f", Nk = {p.Nk}" if p.Nk != p.N else "")
-        + f", d = {p.d}, {numbered(p.heads, 'head')}, {p.dtype}"
-    )
+    keys = f", Nk = {p.Nk}" if p.Nk != p.N else ""
+    size = f"N = {p.N}{keys}, d = {p.d}, {numbered(p.heads, 'head')}, {p.dtype}"
     chart = Chart("", "intensity", "flops_per_second", [*marks, roof], frame=frame)
     return Sheet(f"Roofline of {chip.name}: {size}", [chart])
 
@@ -46,5 +42,5 @@ def mark(row: RooflineRow, seconds: float, what: str) -> ChartLine:
     """A line of one point: the matrix operations a second of a row that takes so long."""
     tiles = f" {row.Br}x{row.Bc}" if row.Br else ""
     phase = "" if row.phase == "prefill" else f"{row.phase}, "
-    return ChartLine(f"{row.schedule}{tiles}, {phase}{what}", [row.intensity or 0.0], [row.work.matrix_flops / seconds],
-                     [row.fits], key=row.schedule)  # fmt: skip
+    label, speed = f"{row.schedule}{tiles}, {phase}{what}", row.work.matrix_flops / seconds
+    return ChartLine(label, [row.intensity or 0.0], [speed], [row.fits], key=row.schedule)

@@ -6,6 +6,7 @@ the player lists, and says nothing about what is on chip.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -55,10 +56,8 @@ def events_of(path: str) -> list[Event]:
             if several <= MOST_EVENTS:
                 found += [event_of(line, kind, path, number) for kind in kinds]
     if several > MOST_EVENTS:
-        raise InputError(
-            "--trace", f"{several} events", f"at most {MOST_EVENTS}, as many as can be watched",
-            "a smaller grid or smaller sizes, when the file is made",
-        )  # fmt: skip
+        hint = "a smaller grid or smaller sizes, when the file is made"
+        raise InputError("--trace", f"{several} events", f"at most {MOST_EVENTS}, as many as can be watched", hint)
     if not any(event.words for event in found):
         raise InputError("--trace", path, "a file with loads and stores, of iosim trace or iosim explain --trace")
     return found
@@ -98,12 +97,7 @@ def data_of(path: str, events: list[Event]) -> dict[str, object]:
     shapes = shapes_of(events)
     parts = list(dict.fromkeys(event.part for event in events))
     held = [event.resident_words for event in events if event.resident_words is not None]
-    rows = [
-        [event.kind, event.name, event.row - shapes[event.name][4] if event.words else event.row, event.rows,
-         event.column, event.columns, event.words,
-         {} if event.resident_words is None else {ON_CHIP: event.resident_words}, [parts.index(event.part)], 0]
-        for event in events
-    ]  # fmt: skip
+    rows = [event_row(event, shapes, parts) for event in events]
     run = {
         "name": Path(path).name,
         "tiles": "",
@@ -113,8 +107,20 @@ def data_of(path: str, events: list[Event]) -> dict[str, object]:
         "peak": max(held) if held else None,
     }
     colours = tensor_colours([*shapes, ON_CHIP])
-    return {"M": max(held, default=1), "file": True, "runs": [run],
-            "colours": {name: [colour, ink_on(colour)] for name, colour in colours.items()}}  # fmt: skip
+    return {
+        "M": max(held, default=1),
+        "file": True,
+        "runs": [run],
+        "colours": {name: [colour, ink_on(colour)] for name, colour in colours.items()},
+    }
+
+
+def event_row(event: Event, shapes: Mapping[str, Sequence[int]], parts: Sequence[str]) -> list[object]:
+    """An event as player.js takes it: [kind, name, row, rows, column, columns, words, words on chip, [its part], 0]."""
+    row = event.row - shapes[event.name][4] if event.words else event.row
+    inside = {} if event.resident_words is None else {ON_CHIP: event.resident_words}
+    place = [row, event.rows, event.column, event.columns]
+    return [event.kind, event.name, *place, event.words, inside, [parts.index(event.part)], 0]
 
 
 def words_by_tensor(events: list[Event]) -> Rows:

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import ceil, floor, log2
 from typing import TYPE_CHECKING, cast
 
-from ..counting.bounds import floor_of, order_of
 from ..counting.columns import OPTIONS
 from ..counting.sweep_axes import option_name
 from ..errors import InputError, suggestion
 from ..units import LARGEST_COUNT, parse_count
 from .asked import first_of
 from .chart import AXIS_TITLES, Chart, ChartLine, size
+from .proven import FLOOR, floor_line, order_line
 from .sheet import Sheet
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..core.problem import Attention
-
-    Words = Callable[[Attention, int | None, str], float | None]  # of a bound: (problem, M in bytes, family)
+    from .proven import Place
 
 SPLITS = (  # columns that may split lines further, in this order
     "tiling", "schedule", "policy", "dtype", "acc_dtype", "mask", "d", "dv", "N", "Nk", "heads", "kv_heads", "batch",
@@ -250,34 +248,29 @@ def octaves(values: Mapping[str, object], around: int | None = None) -> list[int
     )
 
 
-FLOOR, ORDER = "floor", "N²d²/M (order only)"
-
-
 def proven_lines(rows: pd.DataFrame, x: str, family: str) -> list[ChartLine]:
-    """The line of the floor of each problem that the rows differ in. A single problem has the line of the order of
-    Theorem 2 as well, over the x where it holds (d <= M <= Nd)."""
+    """The line of the floor of each problem that the rows differ in. A single problem has the line of the order as
+    well."""
     apart = splitting(rows, x, (), [name for name in SPLITS if name not in (x, *ONE_CHART)])
     if not apart:
-        return [*proven_line(FLOOR, rows, x, floor_of, family), *proven_line(ORDER, rows, x, order_of, family)]
+        places = places_of(rows, x)
+        return [*floor_line(places, family), *order_line(places, family)]
     found = []
     for _, group in rows.groupby(apart, sort=False):
         values = [value_text(name, group.iloc[0][name]) for name in apart]
-        found += proven_line(", ".join([FLOOR, *values]), group, x, floor_of, family)
+        found += floor_line(places_of(group, x), family, ", ".join([FLOOR, *values]))
     return found
 
 
-def proven_line(label: str, rows: pd.DataFrame, x: str, words_of: Words, family: str) -> list[ChartLine]:
-    """The line of the words of a bound against x, where it is known; nothing if it never is. `rows` have one problem at
-    each x."""
+def places_of(rows: pd.DataFrame, x: str) -> list[Place]:
+    """The problem and M at each x of rows that have one problem there."""
     import pandas as pd
 
-    known: dict[float, float] = {}
+    found = []
     for row in rows.drop_duplicates(x).sort_values(x).to_dict("records"):
         M_bytes = int(row["M_bytes"]) if pd.notna(row["M_bytes"]) else None
-        words = words_of(row["problem"], M_bytes, family)
-        known |= {float(row[x]): float(words)} if words else {}
-    kind = "order" if words_of is order_of else "floor"
-    return [ChartLine(label, [*known], [*known.values()], [True] * len(known), kind)] if known else []
+        found.append((float(row[x]), row["problem"], M_bytes))
+    return found
 
 
 def read_rows(file: str) -> pd.DataFrame:

@@ -6,20 +6,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..counting.bounds import floor_of, order_of
 from ..errors import InputError
 from ..tuning.curve import step_at
 from .chart import INKED, Chart, ChartLine, ChartPoint
 from .draw import save
+from .proven import FLOOR, floor_line, order_line
 from .sheet import Sheet
 
 if TYPE_CHECKING:
-    from ..core.problem import Attention
     from ..tuning.curve import CurveStep
     from ..tuning.least import Curve
 
 PICTURE_KINDS = (".png", ".svg")
-LEAST, FLOOR, ORDER = "least of all schedules", "floor", "N²d²/M (order only)"
+LEAST = "least of all schedules"
 MOST_SCHEDULES = 5  # schedules with their own line
 ALIKE, MOST_OF = 1.05, 0.8  # two schedules share a line if their words differ by at most 1.05 at 80 % of all M
 HIGHEST = 8.0  # the highest ratio to the floor that is shown
@@ -54,26 +53,27 @@ def curve_sheet(found: Curve, option: str = "--picture", given: str = "gap", pub
     p, family = found.problem, found.space[0].family
     last = 2 * found.steps[-1].M_bytes
     first = min(max(found.steps[0].M_bytes, p.d * p.word_bytes), last // 4 or 1)
-    M = places(found, first, last)
+    M = ends_of_steps(found, first, last)
     least = line_at(LEAST, found.steps, M, INKED)
     chosen = [line_at(name, steps, M) for name, steps in shown(found, M).items()]
-    floors = [floor_of(p, place, family) or 0 for place in M]
+    places = [(float(place), p, place) for place in M]
+    floors = floor_line(places, family)
     size = f"N = {p.N}" + (f", Nk = {p.Nk}" if p.Nk != p.N else "") + f", d = {p.d}, {p.dtype}"
     size += f", mask {p.mask}" if str(p.mask) != "dense" else ""
     size += f", at least {found.least_blocks} blocks" if found.least_blocks > 1 else ""
     title = f"How many words attention moves, and how few it could: {size}"
     points = published_points(found, first, last) if published else ()
-    if not all(floors):
+    if not floors or len(floors[0].x) < len(M):
         return Sheet(title, [Chart("", "M_bytes", "total", [*chosen, least], points=points)])
-    floor = ChartLine(FLOOR, [*map(float, M)], [*map(float, floors)], [True] * len(M), "floor")
-    lines = [*chosen, *order_line(p, M, family), floor, least]
+    (floor,) = floors
+    lines = [*chosen, *order_line(places, family), floor, least]
     words = Chart("", "M_bytes", "total", lines, points=points, shaded=(LEAST, FLOOR))
     ratios = [over(line, floor) for line in (*chosen, floor, least)]
     frame = {"x": words.limits("x"), "y": (1.0, HIGHEST)}
     return Sheet(title, [words, Chart("", "M_bytes", "ratio_to_floor", ratios, shaded=(LEAST, FLOOR), frame=frame)])
 
 
-def places(found: Curve, first: int, last: int) -> list[int]:
+def ends_of_steps(found: Curve, first: int, last: int) -> list[int]:
     """The M of a picture: the first and the last byte of each step of every line in it."""
     starts = {step.M_bytes for steps in (found.steps, *found.own.values()) for step in steps}
     within = {M for start in starts for M in (start - 1, start) if first <= M <= last}
@@ -106,12 +106,6 @@ def alike(one: Sequence[CurveStep], other: Sequence[CurveStep], M: Sequence[int]
     pairs = [(a, step_at(other, place)) for place in M if (a := step_at(one, place))]
     near = [a for a, b in pairs if b and max(a.total, b.total) <= ALIKE * min(a.total, b.total)]
     return len(near) >= MOST_OF * len(pairs)
-
-
-def order_line(p: Attention, M: Sequence[int], family: str) -> list[ChartLine]:
-    """The line of N^2 d^2 / M over the M where it holds."""
-    words = {place: words for place in M if (words := order_of(p, place, family))}
-    return [ChartLine(ORDER, [*map(float, words)], [*words.values()], [True] * len(words), "order")] if words else []
 
 
 def over(line: ChartLine, floor: ChartLine) -> ChartLine:

@@ -227,7 +227,7 @@ def in_report(asked):
     said = re.findall(r"No algorithm of the class can move fewer than ([\d,]+)\.", text)
     assert said in ([], [f"{least:,}"])
     asked.check_line(drawn[0][0].line("floor"))
-    assert [mark for _, mark, name, *_ in marks if name == "floor"] in ([], [least])
+    assert [size for _, (size, name), *_ in marks if name == "floor"] in ([], [least])
 
 
 def in_player(asked):

@@ -17,11 +17,12 @@ from iosim.pictures.chart import Chart, ChartLine, ChartPoint, colours, shapes, 
 from iosim.pictures.chart_svg import OUTLINES
 from iosim.pictures.colours import TENSORS, tensor_colours
 from iosim.pictures.mask import tile_map
+from iosim.pictures.proven import FLOOR
 from iosim.pictures.roofline import roofline_sheet
 from iosim.pictures.sheet import Sheet
 from iosim.pictures.svg import THIN, text_width, thinned
 from iosim.pictures.traffic import sheet_of_rows, traffic_chart
-from iosim.pictures.tune_curve import FLOOR, LEAST, curve_sheet
+from iosim.pictures.tune_curve import LEAST, curve_sheet
 from iosim.studies.roofline import roofline
 from iosim.tuning.least import curve, tune
 
