@@ -142,7 +142,7 @@ MEASURED_STEPS: dict[str, MeasuredStep] = {
     LOAD_CONVERTED: MeasuredStep(lambda on, at: on.load("O", at.i), bytes_of_rows),
     LOAD_VECTOR: MeasuredStep(lambda on, at: on.load("l", at.i), lambda rows, keys, d, width: rows * 4),
     STORE: MeasuredStep(lambda on, at: on.store(at.o, "O", at.i), bytes_of_rows, ragged=True),
-}  # fmt: skip
+}
 # Copies of single words of 2 bytes: tiles of S whose rows start anywhere in HBM.
 SCALAR: dict[str, Callable[[Machine, Tile, Tile, Block], object]] = {
     LOAD_SCALAR: lambda on, i, j, s: on.load("S", i, j),

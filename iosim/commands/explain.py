@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -13,6 +13,7 @@ from .options import (
     HARDWARE,
     Option,
     flag_option,
+    gathered,
     named_command,
     outputs,
     problem_options,
@@ -30,34 +31,78 @@ if TYPE_CHECKING:
     from .answer import Part
 
 
+class Launch(NamedTuple):
+    """The options of one launch, as texts."""
+
+    file: str | None
+    kernel: str | None
+    grid: str | None
+    args: tuple[str, ...]
+    consts: tuple[str, ...]
+    warps: str | None
+    stages: str | None
+
+    @property
+    def texts(self) -> LaunchTexts:
+        """The launch, with its arguments by name."""
+        from ..kernels.read.launch_texts import LaunchTexts
+
+        arg, const = texts("--arg", self.args), texts("--const", self.consts)
+        return LaunchTexts(self.file or "", self.kernel, self.grid, self.warps, self.stages, arg, const)
+
+
+class Asked(NamedTuple):
+    """The options that say what is asked about launches."""
+
+    target: str
+    hardware: str | None
+    computes: str | None
+    tune: bool
+    trace: str | None
+    no_resources: bool
+
+
 @named_command("explain")
 @click.argument("file", required=False)
-@text_option("--script", "A Python file: explain each launch that it makes, in place of FILE and --grid.",
-             metavar="FILE.py")  # fmt: skip
+@text_option(
+    "--script", "A Python file: explain each launch that it makes, in place of FILE and --grid.", metavar="FILE.py"
+)
 @text_option("--kernel", "The kernel's name (default: the only one of the file).", metavar="NAME")
 @text_option("--grid", "Programs on each axis: expressions in the names of --arg and --const.", metavar="EXPRESSIONS")
-@click.option("--arg", "args", cls=Option, multiple=True, metavar="NAME=VALUE",
-              help="An argument: a tensor as Q=fp16[H,N,64], a number, an expression, data as FILE.npy or "
-              "int32[N]:random(LOW, HIGH). Other names may be given for use in expressions.")  # fmt: skip
-@click.option("--const", "consts", cls=Option, multiple=True, metavar="NAME=VALUE",
-              help="A compile-time constant (tl.constexpr).")  # fmt: skip
+@click.option(
+    "--arg",
+    "args",
+    cls=Option,
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="An argument: a tensor as Q=fp16[H,N,64], a number, an expression, data as FILE.npy or "
+    "int32[N]:random(LOW, HIGH). Other names may be given for use in expressions.",
+)
+@click.option(
+    "--const", "consts", cls=Option, multiple=True, metavar="NAME=VALUE", help="A compile-time constant (tl.constexpr)."
+)
 @text_option("--warps", "Warps of a program (default: 4).", metavar="COUNT", kind=COUNT, also=("num-warps",))
 @text_option("--stages", "Stages of a pipelined loop (default: 3).", metavar="COUNT", kind=COUNT, also=("num-stages",))
 @text_option("--target", "Compute capability to compile for.", metavar="sm_XX", default="sm_90", show_default=True)
 @text_option("--hardware", "The GPU whose limits apply (default: h100 for sm_90).", metavar="NAME", kind=HARDWARE)
-@text_option("--as", "What it computes: attention (with --N, --d); attention:Q=query,O=out names its arguments. Adds "
-             "the floor and the nearest schedule.", metavar="WHAT", parameter="computes")  # fmt: skip
+@text_option(
+    "--as",
+    "What it computes: attention (with --N, --d); attention:Q=query,O=out names its arguments. Adds "
+    "the floor and the nearest schedule.",
+    metavar="WHAT",
+    parameter="computes",
+)
 @flag_option("--tune", "Rank all configurations of @triton.autotune: those that fit first, then by predicted time.")
-@text_option("--trace", "Also write each request, in order, as iosim trace does: FILE.csv, .jsonl, .parquet, or .json "
-             "for Perfetto.", metavar="FILE")  # fmt: skip
+@text_option(
+    "--trace",
+    "Also write each request, in order, as iosim trace does: FILE.csv, .jsonl, .parquet, or .json for Perfetto.",
+    metavar="FILE",
+)
 @flag_option("--no-resources", "Count only words: do not compile to a binary (faster).")
 @problem_options
 @outputs
-def command(
-    file: str | None, script: str | None, kernel: str | None, grid: str | None, args: tuple[str, ...],
-    consts: tuple[str, ...], warps: str | None, stages: str | None, target: str, hardware: str | None,
-    computes: str | None, tune: bool, trace: str | None, no_resources: bool, output: Output, **given: str | bool | None,
-) -> None:  # fmt: skip
+@gathered(launch=Launch, asked=Asked)
+def command(launch: Launch, asked: Asked, script: str | None, output: Output, **given: str | bool | None) -> None:
     """The words that a launch of a Triton kernel reads and writes, and the resources it needs. Runs without a GPU.
 
     Triton compiles the kernel for --target. iosim computes the addresses of every program of the grid.
@@ -71,22 +116,21 @@ def command(
     from ..grid import Grid
     from ..kernels.explain import Question
     from ..kernels.launches import ranking
-    from ..kernels.read.launch_texts import LaunchTexts
     from ..kernels.walk.log import Log
     from ..progress import under_way
 
-    problem, roles = meaning(computes, given)
-    kind = trace_format(trace, script, tune)
-    log = None if trace is None else Log()
-    question = Question(target, hardware, problem, roles, not no_resources, tune, log)
-    own = LaunchTexts(file or "", kernel, grid, warps, stages, texts("--arg", args), texts("--const", consts))
+    problem, roles = meaning(asked.computes, given)
+    kind = trace_format(asked.trace, script, asked.tune)
+    log = None if asked.trace is None else Log()
+    question = Question(asked.target, asked.hardware, problem, roles, not asked.no_resources, asked.tune, log)
+    own = launch.texts
     with under_way() as tell:
         launches, answers, refused = explained(script, own, question, tell)
     say(refused)
     if log is not None:
-        write_trace(log, trace, kind)
+        write_trace(log, asked.trace, kind)
     parts = [part_of(answer) for answer in answers]
-    ranked = tune and launches == 1 and len(answers) > 1
+    ranked = asked.tune and launches == 1 and len(answers) > 1
     answer_all(parts, output, above=[Grid(ranking(answers)), ""] if ranked else [])
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
+from inspect import signature
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -19,7 +20,7 @@ from .answer import Output, say
 if TYPE_CHECKING:
     from ..schedules import Schedule
 
-    Function = Callable[..., None]  # type: ignore[explicit-any]  # each command has options of its own
+    Function = Callable[..., object]  # type: ignore[explicit-any]  # each command has options of its own
     Decorator = Callable[[Function], Function]
     Params = Mapping[str, object]
 
@@ -330,6 +331,22 @@ def outputs(function: Function) -> Function:
         function(output=Output.asked(as_json, as_csv, path), **given)
 
     return row_outputs(command)
+
+
+def gathered(**makers: Function) -> Decorator:
+    """Several options as one argument: with `gathered(launch=Launch)` the function takes `launch`. Launch makes it of
+    the options that it has as parameters."""
+    names = {name: tuple(signature(make).parameters) for name, make in makers.items()}
+
+    def apply(function: Function) -> Function:
+        @wraps(function)
+        def command(**given: object) -> None:
+            own = {name: {option: given.pop(option) for option in names[name]} for name in names}
+            function(**given, **{name: makers[name](**options) for name, options in own.items()})
+
+        return command
+
+    return apply
 
 
 def format_option(text: str) -> Decorator:

@@ -19,13 +19,21 @@ from .options import HARDWARE, Need, flag_option, named_command, outputs, proble
 )
 @text_option("--keep", "Keep the profiler's CSV here.", metavar="FILE")
 @flag_option("--no-lse", "The kernel stores no log-sum-exp.")
-@text_option("--hardware", "Also predict DRAM bytes and (except for passes) time: a preset, or a file of iosim "
-             "calibrate.", kind=HARDWARE)  # fmt: skip
+@text_option(
+    "--hardware",
+    "Also predict DRAM bytes and (except for passes) time: a preset, or a file of iosim calibrate.",
+    kind=HARDWARE,
+)
 @outputs
 def command(
-    kernel: str | None, from_ncu: str | None, keep: str | None, no_lse: bool, hardware: str | None,
-    output: Output, **given: str | bool | None,
-) -> None:  # fmt: skip
+    kernel: str | None,
+    from_ncu: str | None,
+    keep: str | None,
+    no_lse: bool,
+    hardware: str | None,
+    output: Output,
+    **given: str | bool | None,
+) -> None:
     """The schedule and tiles that explain an attention kernel which somebody else wrote.
 
     KERNEL is torch-flash, torch-cudnn, torch-efficient, torch-math or torch-flex (FlexAttention); with --from-ncu it is

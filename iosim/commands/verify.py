@@ -17,6 +17,7 @@ from .options import (
     Need,
     Option,
     flag_option,
+    gathered,
     loaded,
     named_command,
     outputs,
@@ -29,53 +30,79 @@ from .options import (
 
 if TYPE_CHECKING:
     from ..gpu.verdict_rows import Verdict
-    from ..gpu.verify_run import Verdicts
+    from ..gpu.verify_run import Choice, Source, Verdicts
 
 MOST_PLACES = 32
 NEEDS = (Need("n", ("sweep_m", "from_ncu")), Need("d", ("sweep_m", "from_ncu")))
 
 
+def choice_of(
+    schedules: tuple[str, ...], tiles: str | None, m: str | None, sweep_m: str | None, tuned: bool, places: int
+) -> Choice:
+    """The choice of kernels. An axis of --M is the same as --sweep-M."""
+    from ..gpu.verify_run import Choice
+
+    if m is not None and several(m) and sweep_m is None:
+        m, sweep_m = None, m
+    return Choice(schedules, tiles, m, sweep_m, tuned, places)
+
+
+def source_of(from_ncu: str | None, keep: str | None, no_counters: bool) -> Source:
+    """The source of evidence: a kept profile, or this GPU."""
+    from ..gpu.verify_run import KeptProfile, Measurement
+
+    load = loaded(click.get_current_context())
+    return KeptProfile(from_ncu) if from_ncu else Measurement(not no_counters, keep, load)
+
+
 @named_command("verify", needs=NEEDS, usual="core", axes=("m",), gpu=True)
 @problem_options
 @tiles_option("Br x Bc as 64x64, or best (with --M).")
-@text_option("--M", "Shared memory of a block, for the best tiles (multiples of 16) that fit in it. An axis "
-             "is the same as --sweep-m.", metavar="SIZE",
-             heading=MEMORY, kind=SIZE)  # fmt: skip
+@text_option(
+    "--M",
+    "Shared memory of a block, for the best tiles (multiples of 16) that fit in it. An axis is the same as --sweep-m.",
+    metavar="SIZE",
+    heading=MEMORY,
+    kind=SIZE,
+)
 @schedule_option("Only these: a,b or repeated (default: all core schedules).")
 @variant_options
 @flag_option("--tuned", "Run the tuned kernels instead of the generated ones.")
-@click.option("--sweep-m", "--sweep-M", "sweep_m", cls=Option, metavar="AXIS",
-              help="SM bytes against M, as 16KB:227KB:x2 (default: N = 8192, d = 64, 16 heads).")  # fmt: skip
-@text_option("--hardware", "A preset, or a file of iosim calibrate (default: by the name of the GPU).",
-             kind=HARDWARE)  # fmt: skip
+@click.option(
+    "--sweep-m",
+    "--sweep-M",
+    "sweep_m",
+    cls=Option,
+    metavar="AXIS",
+    help="SM bytes against M, as 16KB:227KB:x2 (default: N = 8192, d = 64, 16 heads).",
+)
+@text_option("--hardware", "A preset, or a file of iosim calibrate (default: by the name of the GPU).", kind=HARDWARE)
 @text_option(
     "--from-ncu",
     "Judge a profile from a file; this needs no GPU. Without other options, judge all runs that the file names.",
     metavar="FILE",
 )
 @text_option("--keep", "Keep the profiler's CSV here.", metavar="FILE")
-@click.option("--places", cls=Option, type=click.IntRange(1, MOST_PLACES), default=1, metavar="COUNT",
-              help="Profile each launch with its arrays at this many addresses; DRAM bytes are the mean.")  # fmt: skip
+@click.option(
+    "--places",
+    cls=Option,
+    type=click.IntRange(1, MOST_PLACES),
+    default=1,
+    metavar="COUNT",
+    help="Profile each launch with its arrays at this many addresses; DRAM bytes are the mean.",
+)
 @flag_option("--no-counters", "Without Nsight Compute: words, output and time only.")
 @outputs
-def command(
-    tiles: str | None, m: str | None, schedules: tuple[str, ...], tuned: bool, sweep_m: str | None,
-    hardware: str | None, from_ncu: str | None, keep: str | None, places: int, no_counters: bool, output: Output,
-    **given: str | bool | None,
-) -> None:  # fmt: skip
+@gathered(choice=choice_of, source=source_of)
+def command(choice: Choice, source: Source, hardware: str | None, output: Output, **given: str | bool | None) -> None:
     """On a GPU: words counted by the kernels, bytes counted by the hardware, DRAM, time and output, against the model.
 
     Example: iosim verify --N 2048 --d 64 --tiles 64x64 --heads 132
     """
     from ..gpu.verdict_tables import flat_rows
-    from ..gpu.verify_run import Choice, KeptProfile, Measurement, parse_request, run_request
+    from ..gpu.verify_run import KeptProfile, parse_request, run_request
     from ..progress import under_way
 
-    load = loaded(click.get_current_context())
-    source = KeptProfile(from_ncu) if from_ncu else Measurement(not no_counters, keep, load)
-    if m is not None and several(m) and sweep_m is None:
-        m, sweep_m = None, m
-    choice = Choice(schedules, tiles, m, sweep_m, tuned, places)
     request = parse_request(given, choice, hardware, source)
     with under_way() as tell:
         found = run_request(request, tell)
@@ -87,7 +114,7 @@ def command(
     if not hardware and found.hardware:
         click.echo(whose_rates(found, found.hardware), err=True)
     if not ok:
-        if from_ncu and given.get("n") is not None:
+        if isinstance(source, KeptProfile) and given.get("n") is not None:
             say(["if these rows are wrong, are N, d, heads, mask and --dtype those of the profile?"])
         sys.exit(1)
 
@@ -95,8 +122,10 @@ def command(
 def at_the_edge(row: Verdict) -> str:
     """The note on a row whose DRAM bytes depend on where the arrays lie."""
     least, most = (binary(round(end or 0)) for end in (row["dram_least_predicted"], row["dram_most_predicted"]))
-    return (f"{row['schedule']}: the data used again just about fill the L2, so DRAM bytes depend on where the arrays "
-            f"lie ({least} to {most} by the model); --places 8 measures the mean of eight places")  # fmt: skip
+    return (
+        f"{row['schedule']}: the data used again just about fill the L2, so DRAM bytes depend on where the arrays "
+        f"lie ({least} to {most} by the model); --places 8 measures the mean of eight places"
+    )
 
 
 def whose_rates(found: Verdicts, name: str) -> str:

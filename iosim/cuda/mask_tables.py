@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,8 @@ class Tables:
     """
 
     def __init__(self, mask: Mask):
-        self.mask = cast("BoundMask", mask)
+        assert isinstance(mask, BoundMask), "a dense mask needs no tables"
+        self.mask: BoundMask = mask
         self.words: dict[str, BitWords] = {}
         self._files: dict[str, MaskFile] = {}
         self._named: dict[Atom, str] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, cast
 
@@ -31,7 +31,7 @@ STORES_LSE = "torch-flash"  # the only one that stores a log-sum-exp when nothin
 WAIT = "wait"
 THREADS = 384  # a block of a tuned product
 # Jobs are pickled as JSON, because a pickled copy of DENSE would not be DENSE.
-Pickled = tuple[Callable[[Mapping[str, object]], object], tuple[JobJson]]
+Pickled = tuple[Callable[[JobJson], object], tuple[JobJson]]
 
 
 @dataclass(frozen=True)
@@ -111,12 +111,11 @@ def _places(places: int) -> JobJson:
     return {"places": places} if places > 1 else {}
 
 
-def job_from_json(kept: Mapping[str, object]) -> Job:
+def job_from_json(job: JobJson) -> Job:
     """The job that `to_json` wrote. Options that an older profile lacks have their defaults."""
-    job = cast("JobJson", kept)
     if job["run"] == WAIT:
         return WaitJob(job["milliseconds"])
-    sizes = cast("JobSizes", {key: kept[key] for key in JobSizes.__annotations__ if key in kept})
+    sizes = cast("JobSizes", {key: value for key, value in job.items() if key in JobSizes.__annotations__})
     problem = Attention(mask=parse_mask(job["mask"]), **sizes)
     places = job.get("places", 1)
     if job["run"] in PYTORCHS:
