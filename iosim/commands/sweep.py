@@ -204,6 +204,7 @@ def write_parts(work: Work, folder: str, resume: bool, executor: Executor, meter
     try:
         write_folder(work, folder, about, resume, executor, meter)
     except BaseException:
+        meter.close()
         if meter.done:
             say([f"{meter.done} of {meter.total} {meter.unit} are in {folder}; the same line with --resume continues"])
         raise

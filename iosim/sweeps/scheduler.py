@@ -9,7 +9,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing import resource_tracker
 from typing import TYPE_CHECKING, cast
@@ -51,7 +51,8 @@ class Dask(Executor):
             logging.getLogger(name).setLevel(logging.CRITICAL)  # one message reports it all
         warnings.filterwarnings("ignore", category=distributed.versions.VersionMismatchWarning)
         self.address, self.name, self.job_name = address, f"the scheduler at {address}", ""
-        self.client = local(jobs) if address == "local" else connected(address)
+        self.own_workers = (jobs or os.cpu_count() or 1) if address == "local" else 0
+        self.client = local(self.own_workers) if self.own_workers else connected(address)
         try:
             self.client.wait_for_workers(1, SECONDS_FOR_WORKERS)
             check_packages(cast("Versions", self.client.get_versions()))
@@ -96,6 +97,9 @@ class Dask(Executor):
 
     def close(self) -> None:
         """Disconnect from the scheduler, and end it if this process started it."""
+        if self.own_workers:
+            with suppress(TimeoutError):  # Dask cannot end a worker that is starting again after its death
+                self.client.wait_for_workers(self.own_workers, SECONDS_TO_CONNECT)
         self.client.close()
 
     def check_folder(self, folder: str) -> None:
@@ -147,11 +151,11 @@ def named(who: str) -> str:
     return who if who.startswith("the ") else f"worker {who}"
 
 
-def local(jobs: int | None) -> distributed.Client:
+def local(jobs: int) -> distributed.Client:
     """A client of a scheduler and workers of this machine. Ctrl-C ends it when they have started."""
     with without_ctrl_c() as pressed:
         client = distributed.Client(
-            n_workers=jobs or os.cpu_count(),
+            n_workers=jobs,
             threads_per_worker=1,
             dashboard_address=":0",
             memory_limit=0,

@@ -1,7 +1,9 @@
 """Progress is written to a terminal only, after a second, for the command line, and is gone at the end."""
 
 import io
+import re
 import time
+from contextlib import closing
 from types import SimpleNamespace
 
 import pytest
@@ -24,14 +26,24 @@ def clock(monkeypatch):
     monkeypatch.setattr(progress.State, "wanted", True)
     streams = SimpleNamespace(stderr=Terminal())
     monkeypatch.setattr(progress, "sys", streams)
+    monkeypatch.setenv("TERM", "xterm")
     return streams
+
+
+ERASED = "\n\x1b[?25h\r\x1b[1A\x1b[2K"  # the cursor is shown again, and the line is blank
+
+
+def lines_of(text):
+    """The texts that a line of a terminal shows, one after the other, without bars and colours."""
+    assert text.endswith(ERASED)
+    plain = re.sub(r"\x1b\[[?\d;]*[A-Za-z]", "", text.removesuffix(ERASED))
+    return [line.strip("━╸╺ ") for line in plain.split("\r")[1:]]
 
 
 def test_a_line_after_a_second(clock):
     assert list(progress.watched("abcdefgh", "tiles", 8)) == list("abcdefgh")
-    *lines, blank, end = clock.stderr.getvalue().split("\r")[1:]
-    assert lines[0] == "tiles: 3 of 8" and len(lines) > 2 and end == ""
-    assert blank == " " * len(lines[0])
+    lines = lines_of(clock.stderr.getvalue())
+    assert lines[0] == "tiles: 3 of 8" and len(lines) > 2 and "━" in clock.stderr.getvalue()
 
 
 def test_nothing_within_a_second(clock):
@@ -52,7 +64,7 @@ def test_a_line_is_gone_after_an_error(clock):
 
     with pytest.raises(ValueError):
         list(progress.watched(fails(), "tiles", 9))
-    assert clock.stderr.getvalue().endswith(" \r") and not progress.State.busy
+    assert lines_of(clock.stderr.getvalue()) and not progress.State.busy
 
 
 @pytest.mark.parametrize("wanted, stream", [(False, Terminal), (True, io.StringIO)])
@@ -77,8 +89,8 @@ def test_a_terminal_has_one_line_for_work_under_way(clock):
         for number in range(9):
             tell(f"at {number}")
         assert list(progress.watched("abcdefgh", "tiles", 8)) == list("abcdefgh"), "which shows nothing meanwhile"
-    *lines, blank, end = clock.stderr.getvalue().split("\r")[1:]
-    assert lines[0] == "at 3" and len(lines) > 2 and "tiles" not in "".join(lines) and (blank, end) == (" " * 4, "")
+    lines = lines_of(clock.stderr.getvalue())
+    assert lines[0] == "at 3" and len(lines) > 2 and "tiles" not in "".join(lines)
     assert not progress.State.busy
     with progress.under_way(quiet=True) as tell:
         tell("nothing")
@@ -130,3 +142,29 @@ def test_a_kept_profile_is_read_with_progress(line, said, iosim, monkeypatch):
     monkeypatch.setattr(progress, "QUIET_SECONDS_OF_LINES", 0.0)
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
     assert said in iosim(*line).stderr
+
+
+def counted(quiet=False):
+    """The meter of 400 points, of which an earlier run made 100."""
+    with closing(progress.Meter(400, quiet, "points")) as meter:
+        meter.skip(100)
+        for _ in range(300):
+            meter.advance(1)
+
+
+def test_a_sweep_says_its_rate_and_the_time_left(clock):
+    counted()
+    assert lines_of(clock.stderr.getvalue())[0] == "101 of 400 points, 1.1 points/s, 4 min 29 s left"
+    clock.stderr = io.StringIO()
+    counted(quiet=True)
+    assert clock.stderr.getvalue() == ""
+    counted()
+    first, *others = clock.stderr.getvalue().splitlines()
+    assert re.fullmatch(r"1(49|50) of 400 points, 1.6 points/s, 2 min 3\d s left", first), "after half a minute"
+    assert len(others) == 5, "and each half minute"
+
+
+def test_a_terminal_that_cannot_erase_gets_lines(clock, monkeypatch):
+    monkeypatch.setenv("TERM", "dumb")
+    counted()
+    assert "\x1b" not in clock.stderr.getvalue() and clock.stderr.getvalue().count("\n") == 6
