@@ -37,7 +37,7 @@ def plus(a: Size, b: Size) -> Size:
     return a if isinstance(b, int) and b == 0 else a + b
 
 
-def sums(values: Size, owners: NDArray[np.int64]) -> Size:
+def sums(values: Size, owners: NDArray[np.int64]) -> NDArray[np.int64]:
     """The sum of the values of each owner. `owners` are numbers from 0, in order."""
     import numpy as np
 

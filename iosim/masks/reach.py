@@ -67,6 +67,10 @@ class Seen(Span):
 
     def rows(self, rows: SizeClasses) -> SizeClasses:
         self._alone(rows)
+        if not isinstance(self.mask.N, int):
+            raise FoldingError(
+                "the last key that a query tile sees is counted for one problem at a time, not for arrays"
+            )
         sizes = self.mask.rows_q
         if isinstance(sizes, int):
             kinds = Tally(reaches(self.mask))
@@ -83,8 +87,6 @@ def seen(p: Attention, i: Tile) -> Size | Tile:
 
 def reaches(bound: BoundMask) -> list[tuple[int, int]]:
     """(rows, number of keys up to the last one seen) of every query tile of a bound mask."""
-    if not isinstance(bound.N, int):
-        raise FoldingError("the last key that a query tile sees is counted for one problem at a time, not for arrays")
     mask = cast("masks.BoundMask", bound)
     starts = range(0, mask.N, mask.rows_q)
     heights = [min(mask.rows_q, mask.N - x) for x in starts]
@@ -186,8 +188,6 @@ def reaches_of_sizes(bound: BoundMask, sizes: NDArray[np.int64]) -> Reaches:
     import numpy as np
 
     mask = cast("masks.BoundMask", bound)
-    if not isinstance(mask.N, int):
-        raise FoldingError("the last key that a query tile sees is counted for one problem at a time, not for arrays")
     sizes = np.minimum(sizes, mask.N).astype(np.int64)
     tiles = -(-mask.N // sizes)
     owners = np.repeat(np.arange(len(sizes)), tiles)

@@ -159,36 +159,25 @@ def square_footprint(p: Attention, t: Tiling) -> int:
 # Traffic does not depend on the depth, and the footprint grows with it. So the smallest depth is best.
 
 
-def small_cache_sizes(p: Attention, multiple: int) -> list[Pair]:
-    """The sizes of the tile of S, and those of the tile of O."""
-    return [tile_of_scores(p, multiple), tile_of_output(p, multiple)]
-
-
-def queries_sizes(p: Attention, multiple: int) -> list[Pair]:
-    """Br and Bc while rows of Q stay, and the sizes of the tile of O. Traffic does not depend on Bc."""
+def tile_of_queries(p: Attention) -> Pair:
+    """Br and Bc while rows of Q stay. Traffic does not depend on Bc."""
     acc, word = p.acc_bytes, p.word_bytes
-    first = Pair(
+    return Pair(
         p.N,
         p.Nk,
         room=lambda rows: [(rows * acc + p.d * word, rows * p.d * word)],
         cost=lambda keys, rows, square: keys,
         others=("depth",),
     )
-    return [first, tile_of_output(p, multiple)]
 
 
-def square_sizes(p: Attention, multiple: int) -> list[Pair]:
-    """The sizes of the tile of S, and those of the tile of O. Softmax, between them, needs three words."""
-    return [tile_of_scores(p, multiple, softmax_words=3), tile_of_output(p, multiple, state=0)]
-
-
-def tile_of_scores(p: Attention, multiple: int, softmax_words: int = 0) -> Pair:
-    """The sizes of the tile of S, while Q and K stream."""
+def tile_of_scores(p: Attention, multiple: int, between: int = 0) -> Pair:
+    """The sizes of the tile of S, while Q and K stream. `between` words are needed between the products."""
     acc, column = p.acc_bytes, p.word_bytes * min(multiple, p.d)  # bytes of a score, of a row of a part of Q or K
     return Pair(
         p.N,
         p.Nk,
-        room=lambda rows: [(rows * acc + column, rows * column), (0, softmax_words * acc)],
+        room=lambda rows: [(rows * acc + column, rows * column), (0, between * acc)],
         cost=lambda keys, rows, square: p.d * (keys + rows),
         others=("depth",),
     )
@@ -223,7 +212,7 @@ register(
         state="a tile of S, then of O with l, m on chip; S waits in HBM between launches",
         exact_traffic=small_cache_traffic,
         footprint=small_cache_footprint,
-        candidates=Pairs(small_cache_sizes),
+        candidates=Pairs(lambda p, multiple: [tile_of_scores(p, multiple), tile_of_output(p, multiple)]),
         example=unit_inputs,
         about=without_p,
         more_tiles=("depth", "rows_o", "cols_o"),
@@ -240,7 +229,7 @@ register(
         state="rows of Q, then a tile of O with l, m on chip; S waits in HBM between launches",
         exact_traffic=queries_traffic,
         footprint=queries_footprint,
-        candidates=Pairs(queries_sizes),
+        candidates=Pairs(lambda p, multiple: [tile_of_queries(p), tile_of_output(p, multiple)]),
         example=unit_inputs,
         about=without_p,
         more_tiles=("depth", "rows_o", "cols_o"),
@@ -257,7 +246,9 @@ register(
         exact_traffic=square_traffic,
         footprint=square_footprint,
         example=unit_inputs,
-        candidates=Pairs(square_sizes),
+        candidates=Pairs(
+            lambda p, multiple: [tile_of_scores(p, multiple, between=3), tile_of_output(p, multiple, state=0)]
+        ),
         more_tiles=("depth", "rows_o", "cols_o"),
     )
 )

@@ -119,8 +119,8 @@ def least_of(
     counted = problem if mask_matters(schedule, problem) else with_mask(problem)
     found: list[tuple[int, ...]] = []
     for tiling in tilings:
-        sizes = {name: np.array(size, object) for name, size in vars(tiling).items() if size is not None}
-        each = Tiling(**sizes)
+        sizes = {name: size for name, size in vars(tiling).items() if size is not None}
+        each = Tiling(**{n: size if isinstance(size, int) else size.astype(object) for n, size in sizes.items()})
         columns = moved_bytes(schedule, counted, each), footprint(schedule, problem, each).smem_bytes, *sizes.values()
         rows = zip(*(column.ravel().tolist() for column in np.broadcast_arrays(*columns)), strict=True)
         found += [row for row in rows if row[1] <= M_bytes]

@@ -16,7 +16,7 @@ from functools import cache, reduce
 from math import isqrt
 from typing import TYPE_CHECKING, cast
 
-from ..core.arrays import choose, larger, last_true, parts_of, smaller
+from ..core.arrays import choose, larger, last_true, parts_of, smaller, sums
 from ..core.problem import Attention
 from ..core.tiling import Tiling
 from ..errors import InputError
@@ -168,11 +168,7 @@ def least_passes(pair: Pair, M_bytes: int, multiple: int) -> tuple[int, int] | N
 
 def most_rows(pair: Pair, M_bytes: int, multiple: int) -> int:
     """The most rows that fit beside the fewest columns, in multiples; 0 if none do."""
-
-    def fits(n: int) -> bool:
-        return bool(pair.most_columns(n * multiple, M_bytes, multiple) > 0)
-
-    return last_true(fits, -(-pair.rows // multiple))
+    return last_true(lambda n: bool(pair.needed(n * multiple, multiple) <= M_bytes), -(-pair.rows // multiple))
 
 
 def least_seen(pair: Pair, M_bytes: int, multiple: int) -> tuple[int, int] | None:
@@ -279,8 +275,7 @@ class SeenCost:
         self.pair, self.heights, self.reach = pair, tiles.heights.astype(rows.dtype), tiles.keys.astype(rows.dtype)
         self.tiles = np.bincount(tiles.owners)
         self.firsts = np.cumsum(self.tiles) - self.tiles
-        self.columns = np.add.reduceat(self.reach, self.firsts)
-        self.area = np.add.reduceat(self.heights * self.reach, self.firsts)
+        self.columns, self.area = sums(self.reach, tiles.owners), sums(self.heights * self.reach, tiles.owners)
 
     def __call__(self, n: Places, columns: SizeArray) -> SizeArray:
         """The costs of tiles of the n-th rows beside these columns."""
