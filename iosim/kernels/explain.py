@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..core.problem import Attention
 from ..errors import InputError
-from ..hardware import SECTOR_BYTES, Hardware, load
+from ..hardware import Hardware, load
 from ..notebook import Answer
 from .notes import outside, split_loads
 from .read.arguments import read_grid
@@ -22,6 +22,7 @@ from .read.kernel import Configuration, Kernel, KernelLaunch
 from .walk.code import DOTS, Code
 from .walk.launch import Value
 from .walk.places import Fault, place
+from .ways import WAYS, Way, tensor_row, ways_of
 
 if TYPE_CHECKING:
     from ..counting.floors import Floor
@@ -30,10 +31,8 @@ if TYPE_CHECKING:
     from ..tables import Row, Rows
     from .nearest import Nearest
     from .walk.log import Log
-    from .walk.requests import Requests
     from .walk.work import Works
 
-WAYS = ("reads", "writes", "atomics")
 PRESETS = {"sm_90": "h100", "sm_90a": "h100", "sm_80": "a100-80gb", "sm_89": "l4"}
 DECIMALS = 9  # of seconds in the JSON
 WARPS_ALLOWED = (1, 2, 4, 8, 16, 32)  # a program has at most 1024 threads
@@ -41,40 +40,6 @@ WARPS, STAGES = 4, 3  # Triton's defaults
 OCCUPANCY_KNOWN = ("sm_80", "sm_90", "sm_90a")  # targets with the thread and block limits of predict
 REGISTER_BYTES = 4 * 65_536  # of a multiprocessor; registers are on-chip memory as well
 Grid = object  # a tuple of numbers, or a function of the arguments
-
-
-@dataclass(frozen=True)
-class Way:
-    """The requests of one kind to one argument. Words and bytes count every lane of a request."""
-
-    words: int = 0
-    bytes: int = 0
-    distinct_words: int = 0
-    """Words that are requested at least once."""
-    distinct_bytes: int = 0
-    sector_bytes: int = 0
-    """Bytes of the sectors that requests touch. A sector counts once for each request. The L1 is asked for at least
-    these bytes."""
-    masked_lanes: int = 0
-    """Lanes that a mask turns off."""
-    outside_words: int = 0
-    """Distinct words before the start or after the end of the tensor."""
-
-    @classmethod
-    def of(cls, requests: Requests, word_bytes: int, tensor_bytes: int) -> Way:
-        """The sums over `requests` to a tensor of `tensor_bytes`."""
-        first, end = requests.covered()
-        inside = (end.clip(0, tensor_bytes) - first.clip(0, tensor_bytes)).sum()
-        covered = int((end - first).sum())
-        return cls(
-            requests.words,
-            requests.byte_count,
-            covered // word_bytes,
-            covered,
-            SECTOR_BYTES * requests.sectors,
-            requests.lanes - requests.words,
-            (covered - int(inside)) // word_bytes,
-        )
 
 
 @dataclass(frozen=True, repr=False)
@@ -285,18 +250,6 @@ class Explained(Answer):
             yield from ("  " + line for line in n.differences())
 
 
-def tensor_row(ways: Mapping[str, Way]) -> Iterator[tuple[str, int | float | None]]:
-    """The (key, number) pairs of one argument in the JSON."""
-    read, written, changed = (ways[way] for way in WAYS)
-    yield from (("reads", read.words), ("writes", written.words), ("atomics", changed.words))
-    yield from (("read_bytes", read.bytes), ("write_bytes", written.bytes), ("atomic_bytes", changed.bytes))
-    yield from (("distinct_reads", read.distinct_words), ("distinct_writes", written.distinct_words))
-    yield "times_read", round(read.words / read.distinct_words, 6) if read.distinct_words else None
-    yield from (("read_sector_bytes", read.sector_bytes), ("write_sector_bytes", written.sector_bytes))
-    yield "masked_lanes", sum(way.masked_lanes for way in ways.values())
-    yield "outside_words", sum(way.outside_words for way in ways.values())
-
-
 def short(row: Mapping[str, object]) -> Row:
     """The columns for people. Columns without a number above 0 are left out, except reads and writes."""
     names = ("reads", "writes", "atomics", "distinct_reads", "times_read", "masked_lanes")
@@ -370,7 +323,7 @@ def explained(asked: KernelLaunch, chosen: Configuration, question: Question) ->
     made = Compilation(kernel, values, target, warps, stages)
     launch = made.launch(read_grid(grid_of(asked.grid, made.bound) if callable(asked.grid) else asked.grid))
     moved = walk(made.code, launch, log=question.log)
-    ways = {name: ways_of(made, name, moved.requests) for name in made.tensors}
+    ways = {name: ways_of(made.tensors[name], name, moved.requests) for name in made.tensors}
     answer = Explained(
         kernel.name,
         launch.grid,
@@ -408,14 +361,6 @@ def whole_number(value: Value) -> int | None:
     """The value as a number of warps or stages; None if it is not an integer. If a kernel has a parameter num_warps, a
     launch sets both by that name."""
     return value if isinstance(value, int) else None
-
-
-def ways_of(made: Compilation, name: str, requests: Mapping[tuple[str, ...], Requests]) -> dict[str, Way]:
-    """The requests of each kind to one argument."""
-    tensor = made.tensors[name]
-    size = tensor.reach * tensor.word_bytes
-    found = {way: requests.get((name, way)) for way in WAYS}
-    return {way: Way() if r is None else Way.of(r, tensor.word_bytes, size) for way, r in found.items()}
 
 
 def predicted(answer: Explained, code: Code, works: Works, hardware: str | None) -> Time | None:

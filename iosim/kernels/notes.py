@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 from .walk.places import Fault
 
 if TYPE_CHECKING:
-    from .explain import Way
     from .walk.launch import Tensor
     from .walk.requests import Requests
     from .walk.walk import Moved
+    from .ways import Way
 
 HINT = "the shape is wrong, or the grid, a stride or a mask is"
 SPECIALISED = 16  # Triton's specialisation asks for multiples of this

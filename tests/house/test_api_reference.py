@@ -46,7 +46,10 @@ SECTIONS = {
         "studies/numeric_check.py": ["Checks"], "tracing/events.py": ["Events"], "pictures/picture.py": ["Picture"],
     },
     "Floors": {"counting/floors.py": ["floor", "Floor"]},
-    "Kernels": {"kernels/explain.py": ["explain", "Explained", "Way"], "kernels/read/arguments.py": ["tensor"]},
+    "Kernels": {
+        "kernels/explain.py": ["explain", "Explained"], "kernels/ways.py": ["Way"],
+        "kernels/read/arguments.py": ["tensor"],
+    },
     "The problem and its tiles": {"core/problem.py": ["Attention", "Tensor"], "core/tiling.py": ["Tiling"]},
     "Schedules": {"schedules/registry.py": ["Schedule", "SCHEDULES", "register"]},
     "Machines": {

@@ -1,0 +1,69 @@
+"""The requests of one argument in numbers: words, bytes and sectors that are read, written, or changed by atomics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..hardware import SECTOR_BYTES
+from .walk.code import ATOMICS, READS, WRITES
+
+if TYPE_CHECKING:
+    from .walk.launch import Tensor
+    from .walk.requests import Requests
+
+WAYS = (READS, WRITES, ATOMICS)
+
+
+@dataclass(frozen=True)
+class Way:
+    """The requests of one kind to one argument. Words and bytes count every lane of a request."""
+
+    words: int = 0
+    bytes: int = 0
+    distinct_words: int = 0
+    """Words that are requested at least once."""
+    distinct_bytes: int = 0
+    sector_bytes: int = 0
+    """Bytes of the sectors that requests touch. A sector counts once for each request. The L1 is asked for at least
+    these bytes."""
+    masked_lanes: int = 0
+    """Lanes that a mask turns off."""
+    outside_words: int = 0
+    """Distinct words before the start or after the end of the tensor."""
+
+    @classmethod
+    def of(cls, requests: Requests, word_bytes: int, tensor_bytes: int) -> Way:
+        """The sums over `requests` to a tensor of `tensor_bytes`."""
+        first, end = requests.covered()
+        inside = (end.clip(0, tensor_bytes) - first.clip(0, tensor_bytes)).sum()
+        covered = int((end - first).sum())
+        return cls(
+            requests.words,
+            requests.byte_count,
+            covered // word_bytes,
+            covered,
+            SECTOR_BYTES * requests.sectors,
+            requests.lanes - requests.words,
+            (covered - int(inside)) // word_bytes,
+        )
+
+
+def ways_of(tensor: Tensor, name: str, requests: Mapping[tuple[str, ...], Requests]) -> dict[str, Way]:
+    """The requests of each kind to one argument."""
+    size = tensor.reach * tensor.word_bytes
+    found = {way: requests.get((name, way)) for way in WAYS}
+    return {way: Way() if r is None else Way.of(r, tensor.word_bytes, size) for way, r in found.items()}
+
+
+def tensor_row(ways: Mapping[str, Way]) -> Iterator[tuple[str, int | float | None]]:
+    """The (key, number) pairs of one argument in the JSON."""
+    read, written, changed = (ways[way] for way in WAYS)
+    yield from (("reads", read.words), ("writes", written.words), ("atomics", changed.words))
+    yield from (("read_bytes", read.bytes), ("write_bytes", written.bytes), ("atomic_bytes", changed.bytes))
+    yield from (("distinct_reads", read.distinct_words), ("distinct_writes", written.distinct_words))
+    yield "times_read", round(read.words / read.distinct_words, 6) if read.distinct_words else None
+    yield from (("read_sector_bytes", read.sector_bytes), ("write_sector_bytes", written.sector_bytes))
+    yield "masked_lanes", sum(way.masked_lanes for way in ways.values())
+    yield "outside_words", sum(way.outside_words for way in ways.values())
