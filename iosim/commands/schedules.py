@@ -6,7 +6,7 @@ import click
 
 from ..counting.given import memory, problem
 from ..errors import InputError
-from .answer import Output, answer
+from .answer import Output, answer_all
 from .options import memory_options, named_command, outputs, problem_options, tiles_option
 
 
@@ -28,10 +28,9 @@ def command(
 
     Example: iosim schedules flash2 --N 8192 --d 128 --M 100KB
     """
-    from ..grid import Grid
     from ..schedules import find
-    from ..studies import about_schedules
-    from ..studies.schedule_text import box_text, sizes_of, text_lines
+    from ..studies.about_schedules import Schedules
+    from ..studies.schedule_text import schedule_answer, sizes_of
 
     size = memory(m, m_elements, hardware)
     sized = any(value not in (None, False) for value in (*given.values(), size, tiles))
@@ -40,13 +39,8 @@ def command(
             raise InputError(
                 "NAME", "nothing", "a schedule, with sizes", "as in iosim schedules flash2 --N 8192 --d 128"
             )
-        rows = about_schedules.schedule_rows() if output.as_json or output.as_csv else about_schedules.overview()
-        shown = [] if output.as_json or output.as_csv else [Grid(rows, ("formula", "source", "state"))]
-        answer(rows, {"schedules": rows}, output, shown)
+        answer_all([({}, Schedules())], output)
         return
-    (row,) = about_schedules.schedule_rows(name)
-    sizes = sizes_of(find(name), problem(given), tiles, size) if sized else None
-    lines = text_lines(find(name), sizes)
-    json = {**row, **({"run": sizes.row()} if sizes else {}), "text": [line.row() for line in lines]}
-    text = "\n\n".join(filter(None, [about_schedules.text_of(row), box_text(lines, sizes)]))
-    answer([row], {"schedules": [json]}, output, text)
+    schedule = find(name)
+    sizes = sizes_of(schedule, problem(given), tiles, size) if sized else None
+    answer_all([({}, schedule_answer(schedule, sizes))], output)

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import re
 from textwrap import wrap
+from typing import TYPE_CHECKING
 
+from ..answer import Answer, Column, Table, numbered
 from ..core.machine import Machine
 from ..core.problem import Attention, Tensor
 from ..core.tiling import Tiling
 from ..core.watchers import Traffic
 from ..masks import parse_mask
-from ..schedules import SCHEDULES, Schedule, find
+from ..schedules import SCHEDULES, Schedule
 from ..schedules.registry import LATENT_FAMILIES, LETTERS, narrowed
-from ..tables import Row
+
+if TYPE_CHECKING:
+    from ..answer import Columns
+    from ..grid import Pieces
+    from ..tables import Row
 
 SMALL, TILES = Attention(16, 8, dtype="fp32", page_size=4, key_block=4, top_k=2), Tiling(8, 8)
 TRIED: dict[str, tuple[str, object]] = {  # {option: (field of the problem, a value that may change the traffic)}
@@ -28,15 +34,39 @@ TRIED: dict[str, tuple[str, object]] = {  # {option: (field of the problem, a va
 }
 
 
-def schedule_rows(name: str | None = None) -> list[Row]:
-    """A row with all that is known of each schedule, or of the one with this name."""
-    return [schedule_row(schedule) for schedule in (SCHEDULES.values() if name is None else [find(name)])]
+ABOUT: Columns[Row] = (
+    Column("schedule", "string", "schedule"),
+    Column("summary", "string", "summary"),
+    Column("family", "string"),
+    Column("source", "string", "source", spare=2),
+    Column("formula", "string", "formula", spare=1),
+    Column("state", "string", "state", spare=3),
+    Column("launches"),
+    Column("outer", "string"),
+    Column("tiles", "string"),
+    Column("more tiles", "string"),
+    Column("skips tiles", "string"),
+    Column("options", "string"),
+    Column("ignores", "string"),
+    Column("tensors", "string"),
+    Column("CUDA", "string"),
+)
 
 
-def overview() -> list[Row]:
-    """A short row for each schedule, from its own fields."""
-    names = ("summary", "source", "formula", "state")
-    return [{"schedule": s.name, **{name: getattr(s, name) for name in names}} for s in SCHEDULES.values()]
+class Schedules(Answer):
+    """The answer of `iosim schedules`: all schedules. People see a few of the columns, which need no run."""
+
+    def table(self) -> Table:
+        return Table(ABOUT, list(map(schedule_row, SCHEDULES.values())))
+
+    def pieces(self) -> Pieces:
+        return [Table(ABOUT, [{**vars(schedule), "schedule": schedule.name} for schedule in SCHEDULES.values()])]
+
+    def to_dict(self) -> Row:
+        return {"schedules": self.to_rows()}
+
+    def summary(self) -> str:
+        return numbered(len(SCHEDULES), "schedule")
 
 
 def schedule_row(schedule: Schedule) -> Row:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict, cast
 
 import numpy as np
 
+from ..answer import Column
 from ..core.folded import Folded
 from ..core.loop_paths import run_together
 from ..core.numeric import NUMPY_DTYPE
@@ -23,6 +24,7 @@ from ..oracles.accuracy import DEVIATIONS, UNIT, Judge, baseline, bias
 from ..schedules import Schedule, require
 
 if TYPE_CHECKING:
+    from ..answer import Columns
     from ..core.numeric import Numeric
     from ..core.typing import Array, Arrays, Bools, Size
     from ..gpu.arrays import DeviceArray
@@ -61,6 +63,26 @@ def check(
         require(schedule, p)
         rows.append(check_one(schedule, p, tiling, schedule.example(rng, p, visible), visible))
     return rows
+
+
+def check_columns(dtype: str) -> list[Column[Row]]:
+    """The columns of the rows of `check` for problems of one element type."""
+    names = dict.fromkeys(("error_fp64", f"error_{dtype}"))
+    errors: Columns[Row] = [Column(name, "number", name, ".1e") for name in names]
+    return [
+        Column("check", "string", "check"),
+        *errors,
+        Column("allowed_error", "number", "allowed_error", ".1e", spare=6),
+        Column("bias", "number", "bias", ".1e", spare=7),
+        Column("allowed_bias", "number", "allowed_bias", ".1e", spare=1),
+        Column("words", heading="words", spare=8),
+        Column("formula_words", heading="formula_words", spare=5),
+        Column("folded_words", heading="folded_words", spare=2),
+        Column("peak_words", heading="peak_words", spare=4),
+        Column("footprint_words", heading="footprint_words", spare=3),
+        Column("ok", "boolean", "ok"),
+        Column("faults", "string"),
+    ]
 
 
 def check_one(schedule: Schedule, p: Attention, tiling: Tiling, inputs: Arrays, visible: Bools | None) -> Row:

@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Unpack
 
+from ..answer import Table
 from ..core.problem import Attention
 from ..core.tiling import tiles_text
 from ..counting.asked import asked
 from ..counting.count import KEYWORDS, check_names
-from ..grid import Grid
 from ..masks import parse_mask
 from ..masks.dropout import parse_dropout
-from ..notebook import Table
 from ..schedules import find_all
-from .check import run_checks
-from .online_softmax import softmax_pieces
+from .check import check_columns, run_checks
+from .online_softmax import PIECE, softmax_pieces
 
 if TYPE_CHECKING:
     from ..core.tiling import TilesAsked
     from ..core.typing import Mask
     from ..counting.typing import UndroppedOptions
-    from ..grid import Piece
+    from ..grid import Pieces
     from ..schedules.registry import SchedulesAsked
-    from ..tables import Rows
 
-LESS_IMPORTANT = (  # columns, left out first to last
-    "allowed_bias", "folded_words", "footprint_words", "peak_words", "formula_words", "allowed_error", "bias", "words",
-)  # fmt: skip
 ABSOLUTE = "error_: the largest absolute error of the outputs, whose inputs are random numbers of about 1"
 
 
@@ -76,16 +71,7 @@ def check_problem(
     rows, right = run_checks(p, tiles, tuple(names), seed, begin)
     parts = softmax_pieces()
     ok = right and all(bool(part["ok"]) for part in parts)
-    return Checks(asked(p), rows, {"checks": rows, "pieces": parts, "ok": right}, shown_checks(rows, parts), ok=ok)
-
-
-def shown_checks(rows: Rows, parts: Rows) -> list[Piece]:
-    """The checks as tables, with the faults below them."""
+    columns = check_columns(p.dtype)
     wrong = [f"{row['check']}: {row['faults']}" for row in rows if not row["ok"]]
-    return [Grid([shown_row(row) for row in rows], LESS_IMPORTANT), ABSOLUTE, *wrong, "", Grid(parts)]
-
-
-def shown_row(row: Mapping[str, object]) -> dict[str, object]:
-    """A row of the table: errors with two digits, and without its faults."""
-    cells = {name: f"{value:.1e}" if isinstance(value, float) else value for name, value in row.items()}
-    return {name: cell for name, cell in cells.items() if name != "faults"}
+    text: Pieces = [Table(columns, rows), ABSOLUTE, *wrong, "", Table(PIECE, parts)]
+    return Checks(columns, rows, asked(p), {"checks": rows, "pieces": parts, "ok": right}, text, ok=ok)

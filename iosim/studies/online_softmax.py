@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..answer import Column
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ..answer import Columns
     from ..tables import Row
 
     Vector = NDArray[np.float64]
@@ -23,6 +26,9 @@ TEN = (
     0.59885727, 4.17296555, 9.17626131, 8.75696076, 1.12491781, 4.37783372, 1.52455393, 2.9992116, 8.44856526,
     2.23537473,
 )  # fmt: skip
+
+
+PIECE: Columns[Row] = (Column("piece", "string"), Column("value", "string"), Column("ok", "boolean"))
 
 
 def blockwise_softmax(x: RowOfNumbers, block: int, rescale_sum: bool = True, rescale_earlier: bool = True) -> Vector:

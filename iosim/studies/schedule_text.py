@@ -15,6 +15,7 @@ from os.path import basename
 from textwrap import wrap
 from typing import NamedTuple
 
+from ..answer import Table
 from ..core.folded import Folded
 from ..core.machine import Machine
 from ..core.problem import DENSE, Attention
@@ -27,7 +28,7 @@ from ..schedules import Schedule, require
 from ..schedules.registry import LETTERS
 from ..tables import Row
 from ..units import parse_bytes
-from .about_schedules import SMALL, TILES
+from .about_schedules import ABOUT, SMALL, TILES, schedule_row, text_of
 
 Moved = Mapping[str, tuple[int, int]]
 RUNS = (  # each size that a formula may name, and each number of tiles, is a different prime
@@ -82,6 +83,15 @@ class Sizes(NamedTuple):
 
     def __str__(self) -> str:
         return f"{asked(self.problem)}, tiles {tiles_text(self.tiling)}"
+
+
+def schedule_answer(schedule: Schedule, sizes: Sizes | None = None) -> Table:
+    """The answer of `iosim schedules NAME`: all that is known of one schedule, and its text."""
+    row, lines = schedule_row(schedule), text_lines(schedule, sizes)
+    run: Row = {"run": sizes.row()} if sizes else {}
+    json = {**row, **run, "text": [line.row() for line in lines]}
+    text = "\n\n".join(filter(None, [text_of(row), box_text(lines, sizes)]))
+    return Table(ABOUT, [row], schedule.name, {"schedules": [json]}, [text])
 
 
 def sizes_of(schedule: Schedule, p: Attention, tiles: str | None, M: str | None) -> Sizes:
