@@ -174,7 +174,7 @@ def folder_of(path: str | None, resume: bool, part_rows: str | None) -> str | No
 def notes_on_masks(plan: Sweep) -> list[str]:
     """Notes on schedules that skip nothing under the masks of a sweep."""
     from ..core.problem import Attention
-    from ..counting.skipping import mask_notes
+    from ..counting.notes import mask_notes
 
     problems = [(Attention(1, 1, mask=mask), plan.runs(mask)) for mask in plan.masks]
     return [note for problem, runs in problems for note in mask_notes(problem, (s.name for s, _ in runs))]

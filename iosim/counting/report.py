@@ -13,11 +13,9 @@ from ..tables import excess
 from .asked import asked, header
 from .bounds import as_row, bounds_table
 from .columns import COLUMNS, PROBLEM_COLUMNS, more_columns, problem_columns
-from .least_room import room_notes
+from .notes import notes_on_mask, notes_on_tiles, room_notes
 from .result import MORE_TILES, MOVES, NEEDS, PLACES, RESULT, least_of
 from .sentence import answer_lines, answer_of, winners
-from .skipping import group_notes, mask_notes
-from .tensor_tiles import tile_notes
 
 if TYPE_CHECKING:
     from ..answer import Columns
@@ -169,14 +167,3 @@ def unfit_lines(report: Answered) -> list[str]:
             share = excess(needed / report.M_bytes)
             lines.append(f"{r.schedule} {r.tiling}: needs {needed} B of {what}, {share} x M: does not fit{hint}")
     return ["", *lines] if lines else []
-
-
-def notes_on_mask(report: Answered) -> list[str]:
-    """Notes on schedules that skip nothing under the report's mask, and on query heads that share nothing."""
-    return [*mask_notes(report.problem, (r.schedule for r in report.results)), *group_notes(report.problem)]
-
-
-def notes_on_tiles(report: Answered, instead: str = "") -> list[str]:
-    """A note on winners whose tiles tensor cores cannot use; `instead` names what finds others beside
-    --tile-multiple."""
-    return tile_notes([(report.problem, report.results[k]) for k in winners(report.results)], instead)

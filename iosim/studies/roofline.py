@@ -16,10 +16,9 @@ from ..core.tiling import MMA, Tiling, tiles_text
 from ..counting.asked import asked, divided_text, size_line
 from ..counting.bounds import floor_of
 from ..counting.count import KEYWORDS, check_names, choose_tiling, default_schedules, limit_of, measure, rules_of
+from ..counting.notes import mask_notes, tile_notes
 from ..counting.report import problem_row
 from ..counting.sentence import BASELINE, NEAR, distance_to_floor, joined, times
-from ..counting.skipping import mask_notes
-from ..counting.tensor_tiles import tile_notes
 from ..errors import IosimError
 from ..hardware import Hardware, load, measured_as
 from ..masks import parse_mask

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Unpack, cast
 from ..core.problem import DENSE
 from ..counting.count import KEYWORDS, check_names
 from ..counting.given import counts, memories, problem, several
-from ..counting.skipping import mask_notes
+from ..counting.notes import mask_notes
 from ..errors import InputError
 from ..grid import Grid
 from ..notebook import Table

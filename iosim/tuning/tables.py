@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NotRequired, TypedDict
 from ..counting.asked import header, size_line
 from ..counting.bounds import as_row, bounds, bounds_table
 from ..counting.columns import COLUMNS, flags, more_columns
-from ..counting.report import notes_on_mask, notes_on_tiles, problem_row, unfit_lines
+from ..counting.notes import notes_on_mask, notes_on_tiles
+from ..counting.report import problem_row, unfit_lines
 from ..counting.result import more_sizes, tile_sizes, verdict
 from ..counting.sentence import answer_lines, answer_of, winners
 from ..grid import ByteCell, Grid

@@ -5,7 +5,7 @@ import pytest
 import iosim as package
 from iosim.core.problem import DENSE, Attention
 from iosim.counting.count import count
-from iosim.counting.skipping import blind_to_mask, mask_notes
+from iosim.counting.notes import blind_to_mask, mask_notes
 from iosim.masks import parse_mask
 
 MASKED = Attention(64, 8, mask=parse_mask("window:3"))

@@ -6,7 +6,7 @@ import pytest
 
 from iosim import SCHEDULES, Attention, count, roofline
 from iosim.core.problem import DENSE
-from iosim.counting.tensor_tiles import suits_tensor_cores, tile_notes
+from iosim.counting.notes import suits_tensor_cores, tile_notes
 from iosim.schedules import applies
 
 SIZES = ("--N", 8192, "--d", 128)

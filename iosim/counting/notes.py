@@ -1,0 +1,177 @@
+"""Notes on a count: what saves nothing under a mask, tiles that tensor cores cannot use, and the least SRAM.
+
+Each note is a text that names what to try. There is none where nothing is to be said.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ..core.folded import Unsummed
+from ..core.machine import Block, Tile
+from ..core.problem import DENSE, every, with_mask
+from ..core.tiling import MMA, Tiling
+from ..core.watchers import Watcher
+from ..schedules import SCHEDULES, applies
+from ..search.best import footprint
+from ..units import format_bytes
+from .sentence import joined, winners
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Protocol
+
+    from ..core.problem import Attention
+    from ..core.typing import Input, Size, Step
+    from ..schedules import Schedule
+    from .result import Answered, Result
+
+    class Found(Protocol):
+        """A schedule with the rule that chose its tiles, and their sizes."""
+
+        @property
+        def schedule(self) -> str: ...
+
+        @property
+        def tiling(self) -> str: ...
+
+        @property
+        def Br(self) -> int | None: ...
+
+        @property
+        def Bc(self) -> int | None: ...
+
+
+# ---------------------------------------------------------------- masks and query heads
+
+
+def notes_on_mask(report: Answered) -> list[str]:
+    """Notes on schedules that skip nothing under the report's mask, and on query heads that share nothing."""
+    return [*mask_notes(report.problem, (r.schedule for r in report.results)), *group_notes(report.problem)]
+
+
+def mask_notes(problem: Attention, names: Iterable[str]) -> list[str]:
+    """A note if the problem has a mask and some of the schedules skip nothing under it; else nothing."""
+    blind = [SCHEDULES[name] for name in dict.fromkeys(names) if blind_to_mask(SCHEDULES[name], problem)]
+    if not blind:
+        return []
+    one = len(blind) == 1
+    text = f"{joined(s.name for s in blind)} {'skips' if one else 'skip'} nothing under mask {problem.mask}: "
+    text += f"{'its' if one else 'their'} words and FLOPs are those of dense attention"
+    found = {schedule.name: sister_that_skips(schedule, problem) for schedule in blind}
+    same = [f"{s.name} is {name} with hidden tiles skipped" for name, s in found.items() if s and same_text(s, name)]
+    others = dict.fromkeys(f"{s.name} skips hidden tiles" for s in found.values() if s)
+    return ["; ".join([text, *(same or others)])]
+
+
+def group_notes(problem: Attention) -> list[str]:
+    """A note if a single query is decoded and the query heads of a group read K and V each for themselves."""
+    if problem.gqa != "repeat" or not every(problem.N == 1) or every(problem.kv_heads == problem.heads):
+        return []
+    return ["each query head reads K and V for itself; with --gqa pack the query heads of a KV head share them, as in "
+            "decoding kernels"]  # fmt: skip
+
+
+def same_text(schedule: Schedule, name: str) -> bool:
+    """Whether a schedule has the text of the one with this name."""
+    return schedule.text is SCHEDULES[name].text
+
+
+def blind_to_mask(schedule: Schedule, problem: Attention) -> bool:
+    """Whether a mask hides scores of a schedule but saves it no word: it skips no tile, and it is not made for this
+    mask alone."""
+    if problem.mask is DENSE or problem.packed.mask is DENSE or schedule.skips:
+        return False
+    return schedule.about(replace(problem, mask=DENSE)).mask is DENSE
+
+
+def sister_that_skips(schedule: Schedule, problem: Attention) -> Schedule | None:
+    """The schedule that has the same text and skips hidden tiles; else the first that skips them with the same outer
+    loop."""
+    skipping = [
+        s for s in SCHEDULES.values()
+        if s.skips and s.family == schedule.family and s.outer == schedule.outer and applies(s, problem)
+    ]  # fmt: skip
+    return next((s for s in skipping if s.text is schedule.text), next(iter(skipping), None))
+
+
+# ---------------------------------------------------------------- tensor cores
+
+
+TENSOR_DTYPES = ("fp16", "bf16", "fp8")
+
+
+class Products(Watcher):
+    """The tiles along the sides of matrix products. A product with a single row is one of a vector: it is left out."""
+
+    def __init__(self) -> None:
+        self.sides: set[Tile] = set()
+
+    def step(self, step: Step, outputs: tuple[Block, ...], inputs: tuple[Input, ...], flops: Size) -> None:
+        if getattr(step, "flops", None):
+            tiles = {x for b in (*outputs, *inputs) if isinstance(b, Block) for x in b.shape if isinstance(x, Tile)}
+            if all(tile.length != 1 for tile in tiles):
+                self.sides |= tiles
+
+
+def suits_tensor_cores(problem: Attention, schedule: str, Br: int, Bc: int) -> bool:
+    """Whether each of Br and Bc is a multiple of 16 or covers its axis, where it is a side of a matrix product."""
+    p, watcher = with_mask(problem.packed), Products()
+    Unsummed(p, watcher).run(SCHEDULES[schedule], Tiling(Br, Bc))
+    sizes = {tile.extent for tile in watcher.sides}
+    return not any(size % MMA and size < axis and size in sizes for size, axis in ((Br, p.N), (Bc, p.Nk)))
+
+
+def on_tensor_cores(p: Attention) -> bool:
+    """Whether kernels compute the products of a problem on tensor cores: its type is one of theirs, and rows are long
+    enough."""
+    return p.dtype in TENSOR_DTYPES and min(p.d, p.dv) >= MMA
+
+
+def tile_notes(found: Iterable[tuple[Attention, Found]], instead: str = "") -> list[str]:
+    """A note if the best tiles of some problems are of no use to tensor cores, though these suit the problem; else
+    nothing. `instead` names other options beside --tile-multiple."""
+    odd = [
+        f"{one.schedule} ({one.Br}x{one.Bc})"
+        for problem, one in found
+        if one.tiling == "best" and one.Br and one.Bc and on_tensor_cores(problem)
+        and not suits_tensor_cores(problem, one.schedule, one.Br, one.Bc)
+    ]  # fmt: skip
+    if not odd:
+        return []
+    return [
+        f"tensor cores take multiples of {MMA}, unlike the tiles of {joined(odd)}: try --tile-multiple {MMA}{instead}"
+    ]
+
+
+def notes_on_tiles(report: Answered, instead: str = "") -> list[str]:
+    """A note on winners whose tiles tensor cores cannot use; `instead` names what finds others beside
+    --tile-multiple."""
+    return tile_notes([(report.problem, report.results[k]) for k in winners(report.results)], instead)
+
+
+# ---------------------------------------------------------------- the least SRAM
+
+
+def room_notes(problem: Attention, M_bytes: int | None, results: Sequence[Result]) -> list[str]:
+    """A note if no result of a count fits in M."""
+    if M_bytes is None or not results or any(r.fits is not False for r in results):
+        return []
+    names = dict.fromkeys(r.schedule for r in results)
+    needs = {name: least_bytes(name, problem) for name in names if "ideal" not in SCHEDULES[name].rules}
+    tried = [
+        f"{name} with 1x1 tiles needs {format_bytes(needs[name])}" for name in sorted(needs, key=needs.__getitem__)
+    ]
+    text = f"nothing fits in {format_bytes(M_bytes)}"
+    if needs and min(needs.values()) <= M_bytes:
+        return [f"{text}: try smaller tiles, or --tiles best to find those that fit; {tried[0]}"]
+    text += f": {tried[0]}, the least of what was counted" if tried else ""
+    if any(SCHEDULES[name].family == "attention" for name in names):
+        text += "; iosim tune searches all schedules, and some of them need less"
+    return [text]
+
+
+def least_bytes(name: str, problem: Attention) -> int:
+    """The shared memory in bytes that a schedule needs with the smallest tiles."""
+    return int(footprint(SCHEDULES[name], problem.packed, Tiling(1, 1)).smem_bytes)
