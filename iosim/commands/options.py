@@ -15,6 +15,7 @@ import click
 
 from .. import __version__
 from ..errors import InputError, IosimError, MissingError, suggestion
+from ..masks.atoms import ROWS
 from .answer import Output, say
 
 if TYPE_CHECKING:
@@ -236,9 +237,9 @@ size_options = options(  # options of a problem, except its mask and N, which ma
                 metavar="HOW", heading=PROBLEM, kind=SCALES),
     flag_option("--latent", "V is the first --dv words of each row of K, as in MLA.", heading=PROBLEM),
 )  # fmt: skip
+MASKS = ", ".join(row.syntax for row in ROWS).replace("dense", "dense (default)")
 mask_options = options(
-    text_option("--mask", "dense (default), causal, window:W, sink:K, global:G, strided:S, dilated:W:S, chunk:C, "
-                "documents:A,B,..., file:PATH; &, |, ~ combine them. 2b is 2 tiles.",
+    text_option("--mask", f"{MASKS}; &, |, ~ combine them. 2b is 2 tiles.",
                 metavar="MASK", heading=PROBLEM, kind=MASK),
     flag_option("--causal", "Short for --mask causal.", heading=PROBLEM),
 )  # fmt: skip

@@ -2,23 +2,77 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InputError
-from ..masks.expression import Atom, Expr, Join, MaskFile
-from ..masks.mask import BoundMask
+from ..errors import InputError, InternalError
+from ..masks.atoms import Documents
+from ..masks.expression import Atom, Join, evaluate
+from ..masks.mask import BoundMask, Mask
 from ..masks.reach import reaches
 
 if TYPE_CHECKING:
-    from ..core.typing import Bools, Mask
+    from ..core.typing import Bools, Size
+    from ..core.typing import Mask as AnyMask
+    from ..masks.files import MaskFile
 
 BitWords = NDArray[np.uint32]
 
 MOST_BITS = 2**33  # a table of 1 GiB
 CONSTANT_BYTES = 12 * 1024  # tables up to this size are constants of the source; larger ones are arguments
+
+
+# ---------------------------------------------------------------- C expressions
+
+SUM, PRODUCT, ALONE = 5, 6, 9  # precedences of + and -, of * / %, and of an expression without an operator
+
+
+def infix(sign: str, level: int) -> Callable[[CText, CText | int], CText]:
+    """A method that joins two expressions by an operator of this precedence."""
+
+    def join(left: CText, right: CText | int) -> CText:
+        right = right if isinstance(right, CText) else CText(str(right))
+        if sign in "/%" and left.level == SUM and " - " in left.text:
+            raise InternalError(f"C rounds {left.text} / {right.text} up where Python rounds it down")
+        return CText(f"{left.inside(level)} {sign} {right.inside(level + 1)}", level)
+
+    return join
+
+
+class CText:
+    """A C expression of numbers that are never negative. The operators of Python make larger ones, with parentheses
+    only where C needs them. `level` is the precedence of the operator that was applied last."""
+
+    def __init__(self, text: str, level: int = ALONE):
+        self.text, self.level = text, level
+
+    def inside(self, level: int) -> str:
+        """The text as an operand of an operator of this level."""
+        return self.text if self.level >= level else f"({self.text})"
+
+    __or__, __and__ = infix("||", 1), infix("&&", 2)
+    __lt__, __le__, __gt__, __ge__ = infix("<", 4), infix("<=", 4), infix(">", 4), infix(">=", 4)
+    __add__, __sub__ = infix("+", SUM), infix("-", SUM)
+    __mul__, __floordiv__, __mod__ = infix("*", PRODUCT), infix("/", PRODUCT), infix("%", PRODUCT)
+    __ne__ = infix("!=", 3)  # type: ignore[assignment]  # of an object it is a bool
+
+    def __eq__(self, other: CText | int) -> CText:  # type: ignore[override]  # as above
+        return CText("true") if isinstance(other, CText) and self.text == other.text else infix("==", 3)(self, other)
+
+    def __invert__(self) -> CText:
+        return CText(f"!{self.inside(ALONE)}", ALONE - 1)
+
+
+def joined(op: str, texts: list[str]) -> str:
+    """C expressions, each in parentheses or without an operator, joined by an operator of masks."""
+    return f"!{texts[0]}" if op == "~" else f"({f' {op}{op} '.join(texts)})"
+
+
+# ---------------------------------------------------------------- tables
 
 
 class Tables:
@@ -30,12 +84,12 @@ class Tables:
     document of each token.
     """
 
-    def __init__(self, mask: Mask):
+    def __init__(self, mask: AnyMask):
         assert isinstance(mask, BoundMask), "a dense mask needs no tables"
         self.mask: BoundMask = mask
         self.words: dict[str, BitWords] = {}
-        self._files: dict[str, MaskFile] = {}
-        self._named: dict[Atom, str] = {}
+        self._files: dict[MaskFile, str] = {}
+        self._named: dict[Documents, str] = {}
 
     def use(self, name: str) -> str:
         """The name of a table, which is made if it is not there yet."""
@@ -73,67 +127,55 @@ class Tables:
         return table if name == "active" else np.asarray(table.any(axis={"any_q": 1, "any_k": 0}[name]))
 
     def _whole(self) -> Bools:
-        """The tiles (Tr x Tc) in which the mask hides nothing."""
-        mask, starts = self.mask, np.arange(0, self.mask.Nk, self.mask.rows_k)
-        table = np.ones((mask.Tr, mask.Tc), bool)
-        chunk = max(1, 2**22 // mask.Nk)
-        for i in range(mask.Tr):
-            for x in range(i * mask.rows_q, min((i + 1) * mask.rows_q, mask.N), chunk):
-                rows = min(chunk, (i + 1) * mask.rows_q - x, mask.N - x)
-                table[i] &= np.logical_and.reduceat(mask.visible(x, rows, 0, mask.Nk).all(axis=0), starts)
-        return table
+        """The tiles (Tr x Tc) in which the mask hides nothing: those in which its negation sees nothing."""
+        hidden = Mask(f"~({self.mask})", Join("~", (self.mask.mask.expr,)))
+        return ~replace(self.mask, mask=hidden).table
 
     # ------------------------------------------------------------------ tokens
 
-    def visible(self, expr: Expr | None = None) -> str:
+    def visible(self) -> str:
         """A C expression: whether query x sees key y, both positions of tokens of type int."""
-        expr = self.mask.mask.expr if expr is None else expr
-        if isinstance(expr, Join):
-            parts = [self.visible(part) for part in expr.parts]
-            joined = f" {expr.op}{expr.op} ".join(parts)
-            return f"!{parts[0]}" if expr.op == "~" else f"({joined})"
-        if expr.kind == "documents":
-            return self._documents(expr)
-        return self._file(expr) if expr.file else self._atom(expr)
+        return evaluate(self.mask.mask.expr, self._atom, joined)
 
     def _atom(self, atom: Atom) -> str:
-        m, size = self.mask, min(atom.size, 2**31 - 1)  # an int; no position is larger
-        x, y = (f"(x / {m.rows_q})", f"(y / {m.rows_k})") if atom.tiles else ("x", "y")
-        shift = 0 if atom.tiles else m.Nk - m.N
-        return {
-            "causal": f"({y} <= {x} + ({shift}))",
-            "window": f"({x} - {y} <= {size} && {y} - {x} <= {size})",
-            "global": f"({x} < {size} || {y} < {size})",
-            "sink": f"({y} < {size})",
-            "strided": f"({x} % {size} == {y} % {size})",
-            "chunk": f"({x} / {size} == {y} / {size})",
-            "dense": "true",
-        }[atom.kind]
+        """The C expression of one atom, in parentheses if it has an operator."""
+        m, places = self.mask, ("x", "y", f"({self.mask.Nk - self.mask.N})")
+        if atom.tiles:
+            places = f"(x / {m.rows_q})", f"(y / {m.rows_k})", "(0)"
+        x, y, shift = (cast("Size", CText(place)) for place in places)
+        return cast("CText", atom.sees(x, y, shift, self._value(atom))).inside(ALONE)
 
-    def _documents(self, atom: Atom) -> str:
-        """Whether x and y lie in the same document, from a table of the document of each token."""
-        if atom not in self._named:
-            self._named[atom] = f"document{len(self._named)}"
-            self.words[self._named[atom]] = np.repeat(np.arange(len(atom.lengths), dtype=np.uint32), atom.lengths)
-        name = self._named[atom]
-        return f"({name}[x] == {name}[y])"
+    def _value(self, atom: Atom) -> int | Callable[[CText], CText] | Callable[[CText, CText], CText]:
+        """The value of an atom in C. Documents and files are read from tables."""
+        if isinstance(atom.value, int):
+            return min(atom.value, 2**31 - 1)  # an int; no position is larger
+        return self._documents(atom.value) if isinstance(atom.value, Documents) else self._file(atom.value)
 
-    def _file(self, atom: Atom) -> str:
-        assert atom.file is not None
-        m, data = self.mask, atom.file.data
+    def _documents(self, documents: Documents) -> Callable[[CText], CText]:
+        """The document of a position, from a table of the document of each token."""
+        if documents not in self._named:
+            self._named[documents] = f"document{len(self._named)}"
+            lengths = documents.lengths
+            self.words[self._named[documents]] = np.repeat(np.arange(len(lengths), dtype=np.uint32), lengths)
+        name = self._named[documents]
+        return lambda position: CText(f"{name}[{position.text}]")
+
+    def _file(self, file: MaskFile) -> Callable[[CText, CText], CText]:
+        """The number of a file at two positions."""
+        m, data = self.mask, file.data
         if data.size > MOST_BITS:
             raise InputError("--mask", f"{data.size} pairs in a file", f"at most {MOST_BITS} on a GPU")
-        name = next((n for n, owner in self._files.items() if owner is atom.file), None)
-        if name is None:
-            name = f"file{len(self._files)}"
-            self._files[name] = atom.file
-            self.words[name] = bits(data)
-        if atom.file.block:
-            rows, keys = atom.file.block
-            return f"bit({name}, x / {rows} * {data.shape[1]}LL + y / {keys})"
-        if data.shape == (m.N, m.Nk):
-            return f"bit({name}, x * {m.Nk}LL + y)"
-        return f"bit({name}, x / {m.rows_q} * {m.Tc}LL + y / {m.rows_k})"
+        if file not in self._files:
+            self._files[file] = f"file{len(self._files)}"
+            self.words[self._files[file]] = bits(data)
+        name, columns = self._files[file], CText(f"{data.shape[1]}LL")
+        rows, keys = file.entry(m.N, m.Nk, m.rows_q, m.rows_k)
+
+        def number(x: CText, y: CText) -> CText:
+            row, column = (x // rows, y // keys) if (rows, keys) != (1, 1) else (x, y)
+            return CText(f"bit({name}, {(row * columns + column).text})")
+
+        return number
 
 
 def bits(table: Bools) -> BitWords:

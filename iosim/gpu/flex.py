@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, cast
 
 from ..core.problem import DENSE, Attention
 from ..errors import InputError
-from ..masks.expression import Atom, Expr, Join
-from ..masks.segments import ends
+from ..masks.atoms import Documents, ends
+from ..masks.expression import Atom, Expr, atoms, evaluate
 
 if TYPE_CHECKING:
     from ..core.typing import Array, Bools
     from ..masks.mask import Mask
 
-Holds = Callable[[object, object], "Bools"]  # (query positions, key positions) -> visible
+Holds = Callable[["Array", "Array"], "Bools"]  # (query positions, key positions) -> visible
 Attend = Callable[[object, object, object], None]  # of Q, K and V on the device
 
 
@@ -41,21 +41,20 @@ def compiled(torch: ModuleType, p: Attention) -> Attend:
 def predicate(expr: Expr, shift: int) -> Holds:
     """The mask as a function of positions x of queries and y of keys, for arrays of any library. `shift` is Nk - N.
     Raises InputError for a mask of tiles or of a file, which FlexAttention cannot compute from positions."""
-    if isinstance(expr, Join):
-        parts = [predicate(part, shift) for part in expr.parts]
-        if expr.op == "~":
-            return lambda x, y: ~parts[0](x, y)
-        return joined(parts, and_ if expr.op == "&" else or_)
-    found = of_atom(expr, shift)
-    if expr.tiles or found is None:
-        raise InputError("--mask", expr.kind, "masks of tokens that are computed from positions, for FlexAttention")
-    return cast("Holds", found)
+    for atom in atoms(expr):
+        if atom.tiles or atom.file:
+            raise InputError("--mask", atom.kind, "masks of tokens that are computed from positions, for FlexAttention")
+    holds = evaluate(expr, lambda atom: of_atom(atom, shift), joined)
+    return lambda x, y: holds(x, y) & (x == x) & (y == y)  # an atom may read only one of x and y
 
 
-def joined(parts: list[Holds], join: Callable[[Bools, Bools], Bools]) -> Holds:
+def joined(op: str, parts: list[Holds]) -> Holds:
     """All parts as one predicate. It is a plain loop, which PyTorch's compiler can trace."""
+    if op == "~":
+        return lambda x, y: ~parts[0](x, y)
+    join = and_ if op == "&" else or_
 
-    def holds(x: object, y: object) -> Bools:
+    def holds(x: Array, y: Array) -> Bools:
         found = parts[0](x, y)
         for part in parts[1:]:
             found = join(found, part(x, y))
@@ -64,22 +63,14 @@ def joined(parts: list[Holds], join: Callable[[Bools, Bools], Bools]) -> Holds:
     return holds
 
 
-def of_atom(atom: Atom, shift: int) -> Callable[..., object] | None:  # type: ignore[explicit-any]
-    """One atom as a function of positions; None for an atom that has no formula."""
-    size = atom.size
+def of_atom(atom: Atom, shift: int) -> Holds:
+    """One atom as a function of positions."""
+    see, value = atom.row.see, atom.value
+    assert see is not None
+    n = document_of(ends(value.lengths)) if isinstance(value, Documents) else value
+    return cast("Holds", lambda x, y: see(x, y, n, shift))
 
-    def document(position: Array) -> Array:
-        """The number of documents that end at or before a position."""
-        return cast("Array", sum((position >= end) * 1 for end in ends(atom.lengths)))
 
-    formulas: dict[str, Callable[..., object]] = {  # type: ignore[explicit-any]
-        "dense": lambda x, y: x == x,
-        "causal": lambda x, y: y <= x + shift,
-        "window": lambda x, y: (x - y <= size) & (y - x <= size),
-        "global": lambda x, y: (x < size) | (y < size),
-        "sink": lambda x, y: (y < size) & (x == x),
-        "strided": lambda x, y: x % size == y % size,
-        "chunk": lambda x, y: x // size == y // size,
-        "documents": lambda x, y: document(x) == document(y),
-    }
-    return formulas.get(atom.kind)
+def document_of(stops: tuple[int, ...]) -> Callable[[Array], Array]:
+    """The function that gives the document of each position: the number of documents that end at or before it."""
+    return lambda position: cast("Array", sum((position >= stop) * 1 for stop in stops))

@@ -1,24 +1,27 @@
 """Masks: predicates on (query, key) pairs, from their text to exact counts of tiles.
 
-In reading order: expression.py and text.py parse, mask.py binds a mask to tiles. Its counts come from closed_form.py or
-from counts.py, which stands on bands.py. visible.py and visible_intervals.py count pairs of tokens for the floors.
-reach.py, dropout.py and picture.py are for schedules and for people.
+In reading order: atoms.py is the table of predicates. expression.py joins them, text.py and files.py read them, and
+mask.py binds a mask to tiles. Its counts come from counts.py, which stands on closed_form.py. visible.py and
+visible_intervals.py count pairs of tokens for the floors. reach.py, dropout.py and picture.py are for schedules and for
+people.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
-
-from ..core.problem import DENSE
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..core.typing import Mask
 
 
 def parse_mask(text: str | Mask) -> Mask:
-    """The mask that a text describes; a mask is returned as it is. `dense` imports no further module."""
-    if text == "dense" or text is DENSE:
-        return DENSE
-    from . import mask
+    """The mask that a text describes; a mask is returned as it is. `dense` imports little."""
+    if text == "dense":
+        from ..core.problem import DENSE
 
-    return cast("Mask", text) if isinstance(text, mask.Mask) else mask.parse(cast("str", text))
+        return DENSE
+    if not isinstance(text, str) and hasattr(text, "bind"):
+        return text
+    from .mask import parse
+
+    return parse(text)  # type: ignore[arg-type]  # it says what is wrong with another value

@@ -5,12 +5,14 @@ bands of tiles that the mask treats alike, and in a pair of bands a tile is acti
 some intervals. A band or an interval that a problem does not have is empty. Those that are not empty stand in flat
 arrays, each beside the index of its problem.
 
-Masks with `strided`, `chunk` or `documents` are counted one problem after another, each combination of sizes once.
+Only diagonals and first positions (atoms.py) are counted so. A mask with stripes or segments is counted one problem
+after another, each combination of sizes once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
@@ -19,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..progress import watched
-from .closed_form import Axis, Counts, floor_sum
-from .expression import Expr, Join, atoms
-from .segments import SEGMENTED, segment
+from .atoms import Diagonals, First
+from .closed_form import Axis, Counts, tiles_below
+from .expression import Atom, Expr, atoms, evaluate, joined
 
 if TYPE_CHECKING:
     from ..core.typing import Size
@@ -59,8 +61,9 @@ def array_counts(expr: Expr, rows: Axis[Size], cols: Axis[Size], shift: Size) ->
     if any(size.dtype == object for size in sizes):
         sizes = tuple(size.astype(object) for size in sizes)
     length = len(sizes[0])
-    cuts = sorted({0, *(atom.size for atom in atoms(expr) if atom.kind in ("global", "sink"))})
-    edges = 2 + sum(1 + (atom.kind == "window") for atom in atoms(expr))
+    shapes = [atom.shape for atom in atoms(expr)]
+    cuts = sorted({0, *(shape.size for shape in shapes if isinstance(shape, First))})
+    edges = 2 + sum(len(shape.edges(0)) for shape in shapes if isinstance(shape, Diagonals))
     chunk = max(1, INTERVALS_AT_ONCE // (edges * (2 * len(cuts)) ** 2))
     found = []
     for start in range(0, length, chunk):
@@ -131,41 +134,17 @@ def visible_deltas(
 ) -> Iterator[tuple[Whole, Whole, Flags]]:
     """(low, high, whether these deltas are visible) in the cell that starts at (x, y). No atom changes inside
     low..high."""
-    edges = [-N, Nk]
+    edges: list[Size] = [-N, Nk]
     for atom in atoms(expr):
-        if atom.kind == "causal":
-            edges.append(shift + 1)
-        elif atom.kind == "window":
-            edges += [N * 0 - atom.size, N * 0 + atom.size + 1]
+        if isinstance(atom.shape, Diagonals):
+            edges += atom.shape.edges(shift)
     inside = np.sort(np.stack([np.clip(edge, -N, Nk) for edge in edges]), axis=0)
     for low, stop in pairwise(inside):
-        yield low, stop - 1, (low < stop) & holds(expr, x, y, low, shift)
+        found = evaluate(expr, partial(Atom.sees_in_cell, x=x, y=y, delta=low, shift=shift), joined)
+        yield low, stop - 1, (low < stop) & found
 
 
-def holds(expr: Expr, x: int, y: int, delta: Whole, shift: Whole, residue: Whole | None = None) -> Flags:
-    """Whether the expression holds at each `delta`. Only predicates of positions read x and y. Only `strided` reads
-    `residue`, which is equal to the delta modulo every stride."""
-    if isinstance(expr, Join):
-        found = [holds(part, x, y, delta, shift, residue) for part in expr.parts]
-        if expr.op == "~":
-            return ~found[0]
-        for other in found[1:]:
-            found[0] = found[0] & other if expr.op == "&" else found[0] | other
-        return found[0]
-    if expr.kind == "causal":
-        return (delta <= shift).astype(bool)
-    if expr.kind == "window":
-        return (abs(delta) <= expr.size).astype(bool)
-    if expr.kind == "strided" and residue is not None:
-        return residue % expr.size == 0
-    if expr.kind in SEGMENTED:
-        return np.full(delta.shape, segment(expr, x) == segment(expr, y))
-    return np.full(delta.shape, expr.kind == "dense" or y < expr.size or (expr.kind == "global" and x < expr.size))
-
-
-def active(
-    row: Bands, col: Bands, visible: dict[tuple[int, int], list[tuple[Whole, Whole, Flags]]]
-) -> Found:  # fmt: skip
+def active(row: Bands, col: Bands, visible: dict[tuple[int, int], list[tuple[Whole, Whole, Flags]]]) -> Found:
     """The intervals of t = j*Bc - i*Br at which a tile of a pair of bands is active. They may overlap."""
     exists = (row.start < row.stop) & (col.start < col.stop)
     found: list[Found] = []
@@ -177,8 +156,8 @@ def active(
             for low, high, seen in visible[k, n]:
                 index = np.flatnonzero(here & seen)
                 moved = (row_offset - col_offset)[index]
-                found.append(Found(index, low[index] + moved - col_length[index] + 1,
-                                    high[index] + moved + row_length[index] - 1))  # fmt: skip
+                first, last = low[index] + moved - col_length[index] + 1, high[index] + moved + row_length[index] - 1
+                found.append(Found(index, first, last))
     if not found:
         none = np.zeros(0, np.int64)
         return Found(none, none, none)
@@ -203,16 +182,9 @@ def disjoint(intervals: Found) -> tuple[NDArray[np.intp], Whole, Whole]:
 def add_pairs(total: Whole, found: Found, row: Bands, col: Bands, Br: Whole, Bc: Whole) -> None:
     """Add the number of active tiles of a pair of bands to `total`."""
     index, low, high = disjoint(found)
-    band = [part[index] for part in (row.start, row.stop, col.start, col.stop, Br, Bc)]
-    np.add.at(total, index, below(high, *band) - below(low - 1, *band))
-
-
-def below(bound: Whole, rs: Whole, re: Whole, cs: Whole, ce: Whole, Br: Whole, Bc: Whole) -> Whole:
-    """The number of tiles of rows rs..re-1 and columns cs..ce-1 with j*Bc - i*Br <= bound."""
-    first = np.clip(-((bound - cs * Bc) // Br), rs, re)  # rows before it have none of these tiles
-    full = np.clip(-((bound - (ce - 1) * Bc) // Br), rs, re)  # rows from it on have all of them
-    between = cast("Whole", floor_sum(full - first, Bc, Br, bound + first * Br)) - (full - first) * (cs - 1)
-    return between + (re - full) * (ce - cs)
+    rows, cols = (row.start[index], row.stop[index]), (col.start[index], col.stop[index])
+    counted, before = (tiles_below(bound, rows, cols, Br[index], Bc[index]) for bound in (high, low - 1))
+    np.add.at(total, index, counted - before)
 
 
 def lines(found: Found, first: Bands, second: Bands, size: Whole, other: Whole) -> Found:

@@ -1,18 +1,17 @@
-"""Counts of active tiles in closed form, for numbers or for arrays of sizes: strips of diagonals, and global tokens.
+"""Counts of active tiles of a strip of diagonals in closed form, for numbers or for arrays of sizes.
 
 A strip is the set of pairs (x, y) with low <= y - x <= high. `causal` and `window:W` are strips, and so are
 their combinations by &. In a strip each row tile sees one range of column tiles. So counts are sums of clamped floors,
-and such a sum takes O(log N) steps. `global:G` hides one rectangle of tiles. All numbers are integers. Arrays have the
-type int64, or object (Python integers) where a count may not fit.
+and such a sum takes O(log N) steps. All numbers are integers. Arrays have the type int64, or object (Python integers)
+where a count may not fit.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, NamedTuple, overload
 
-from ..core.arrays import anywhere, choose, clamp, larger, smaller
+from ..core.arrays import anywhere, clamp, larger, smaller
 from ..core.problem import S
-from .expression import DENSE, Atom, Expr
 
 if TYPE_CHECKING:
     from ..core.typing import Size, Test
@@ -75,46 +74,6 @@ class Strip(NamedTuple):
         return Strip(-self.high, -self.low)
 
 
-def has_closed_form(expr: Expr) -> bool:
-    """Whether `closed_counts` knows the expression."""
-    return (isinstance(expr, Atom) and expr.kind == "global") or strip_of(expr, 1, 1, 0) is not None
-
-
-def closed_counts(expr: Expr, rows: Axis[Size], cols: Axis[Size], shift: Size) -> Counts | None:
-    """The counts of an expression whose atoms have the unit of the axes; None if there is no closed form for it here.
-    `shift` moves the diagonal of `causal`: y - x <= shift."""
-    if isinstance(expr, Atom) and expr.kind == "global":
-        return global_counts(expr.size, rows, cols)
-    if isinstance(expr, Atom) and expr.kind == "strided" and expr.size < least(rows) + least(cols):
-        expr = DENSE  # every tile has enough diagonals for all residues, so it is active
-    strip = strip_of(expr, rows.length, cols.length, shift)
-    return None if strip is None else strip_counts(strip, rows, cols)
-
-
-def least(axis: Axis[Size]) -> int:
-    """The size of the smallest tile of an axis. The axis must have numbers, not arrays."""
-    return min(int(axis.rest or axis.size), int(axis.size))
-
-
-def strip_of(expr: Expr, N: Size, Nk: Size, shift: Size) -> Strip | None:
-    """The expression as a strip within -N..Nk; None if it is not a strip. An empty strip lies outside all pairs."""
-    if isinstance(expr, Atom):
-        if expr.kind == "causal":
-            return Strip(-N, shift)
-        if expr.kind == "window":
-            return Strip(larger(-expr.size, -N), smaller(expr.size, Nk))
-        return Strip(-N, Nk) if expr.kind == "dense" else None
-    if expr.op != "&":
-        return None
-    low, high = -N, Nk
-    for part in expr.parts:
-        strip = strip_of(part, N, Nk, shift)
-        if strip is None:
-            return None
-        low, high = larger(low, strip.low), smaller(high, strip.high)
-    return Strip(choose(low <= high, low, Nk), choose(low <= high, high, Nk))
-
-
 def strip_counts(strip: Strip, rows: Axis[Size], cols: Axis[Size]) -> Counts:
     """The counts of a strip. Whole tiles are counted as ranges, ragged tiles one by one."""
     flipped, last_row, last_col = strip.mirrored, rows.last, cols.last
@@ -143,17 +102,22 @@ def meets(strip: Strip, row: tuple[Size, Size], col: tuple[Size, Size]) -> Test:
 
 def whole_pairs(strip: Strip, rows: Axis[Size], cols: Axis[Size]) -> Size:
     """The number of pairs (whole row tile, whole column tile that it sees)."""
-    stops = clamped_floors(rows, rows.size - 1 + strip.high + cols.size, cols)
-    return stops - clamped_floors(rows, strip.low, cols)
+    sizes = rows.whole, cols.whole, rows.size, cols.size
+    return clamped_floors(rows.size - 1 + strip.high + cols.size, *sizes) - clamped_floors(strip.low, *sizes)
 
 
-def clamped_floors(rows: Axis[Size], start: Size, cols: Axis[Size]) -> Size:
-    """The sum over the whole row tiles i of floor((i * Br + start) / Bc), clamped to 0..whole columns."""
-    first = clamp(-(start // rows.size), 0, rows.whole)  # before this row the floor is clamped to 0
-    behind: Size = start - cols.whole * cols.size  # type: ignore[assignment]  # NumPy's type of - is wider
-    full = clamp(-(behind // rows.size), 0, rows.whole)  # from this row on it is clamped to all columns
-    between = floor_sum(full - first, cols.size, rows.size, start + first * rows.size)
-    return between + (rows.whole - full) * cols.whole
+def tiles_below(bound: Size, rows: tuple[Size, Size], cols: tuple[Size, Size], Br: Size, Bc: Size) -> Size:
+    """The number of tiles (i, j) of two bands (start, stop) with j*Bc - i*Br <= bound."""
+    start = bound + rows[0] * Br - (cols[0] - 1) * Bc
+    return clamped_floors(start, rows[1] - rows[0], cols[1] - cols[0], Br, Bc)
+
+
+def clamped_floors(start: Size, rows: Size, cols: Size, Br: Size, Bc: Size) -> Size:
+    """The sum over 0 <= i < rows of floor((i * Br + start) / Bc), clamped to 0..cols."""
+    first = clamp(-(start // Br), 0, rows)  # before this row the floor is clamped to 0
+    behind: Size = start - cols * Bc  # type: ignore[assignment]  # NumPy's type of - is wider
+    full = clamp(-(behind // Br), 0, rows)  # from this row on it is clamped to all columns
+    return floor_sum(full - first, Bc, Br, start + first * Br) + (rows - full) * cols
 
 
 @overload
@@ -174,16 +138,3 @@ def floor_sum(n: Size, m: Size, a: Size, b: Size) -> Size:
         # The lattice points under the line, counted from the other axis; none are left if top < m.
         n, b, m, a = top // m, top % m, larger(a, 1), m
     return total
-
-
-def global_counts(size: int, rows: Axis[Size], cols: Axis[Size]) -> Counts:
-    """The counts of `x < size or y < size`: all tiles but those whose row and column both begin at `size` or later."""
-    far = [(axis.whole - clamp(-(-size // axis.size), 0, axis.whole), axis.ragged * (axis.last[0] >= size))
-           for axis in (rows, cols)]  # fmt: skip
-    row_tiles, col_tiles = (rows.whole, rows.ragged), (cols.whole, cols.ragged)
-    some = int(size > 0)
-    return Counts(
-        {(bool(r), bool(c)): row_tiles[r] * col_tiles[c] - far[0][r] * far[1][c] for r in (0, 1) for c in (0, 1)},
-        {bool(r): some * row_tiles[r] for r in (0, 1)},
-        {bool(c): some * col_tiles[c] for c in (0, 1)},
-    )

@@ -13,32 +13,139 @@ and end. The number of pairs of bands then grows with the number of segments, an
 from __future__ import annotations
 
 from bisect import bisect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from math import gcd, lcm
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from ..core.arrays import choose, larger, smaller
 from ..errors import InputError
-from .bands import Band, Intervals, Turn, bands, covered, merge_intervals, total, whole
-from .closed_form import Axis, Counts, floor_sum
-from .expression import Expr, Join, atoms
-from .segments import SEGMENTED, edges, segment
+from .atoms import Chunks, Diagonals, Documents, First, Stripes
+from .closed_form import Axis, Counts, Strip, floor_sum, strip_counts, tiles_below
+from .expression import Atom, Expr, atoms, evaluate
+
+if TYPE_CHECKING:
+    from ..core.typing import Size, Test
 
 MOST_STRIPES = 2**21
 TileSpan = tuple[int, int]  # (offset, length) within a tile
 
 
-def _below(bound: int, rows: Band, cols: Band, Br: int, Bc: int) -> int:
-    """The number of tiles (i, j) of a pair of bands with j*Bc - i*Br <= bound."""
-    # Rows before `first` have none of these tiles; rows from `full` on have all of them.
-    first = _clamp(-((bound - cols.start * Bc) // Br), rows)
-    full = _clamp(-((bound - (cols.stop - 1) * Bc) // Br), rows)
-    between = floor_sum(full - first, Bc, Br, bound + first * Br) - (full - first) * (cols.start - 1)
-    return between + (rows.stop - full) * (cols.stop - cols.start)
+# ---------------------------------------------------------------- closed forms
 
 
-def _clamp(tile: int, band: Band) -> int:
-    return min(max(tile, band.start), band.stop)
+def closed_counts(expr: Expr, rows: Axis[Size], cols: Axis[Size], shift: Size) -> Counts | None:
+    """The counts of an expression whose atoms have the unit of the axes; None if there is no closed form for it here.
+    `shift` moves the diagonal of `causal`: y - x <= shift."""
+    if isinstance(expr, Atom) and expr.row.counts and isinstance(expr.value, int):
+        return expr.row.counts(expr.value, rows, cols)
+    strip = strip_of(expr, rows.length, cols.length, shift)
+    return None if strip is None else strip_counts(strip, rows, cols)
+
+
+def strip_of(expr: Expr, N: Size, Nk: Size, shift: Size) -> Strip | None:
+    """The expression as a strip within -N..Nk; None if it is not a strip. An empty strip lies outside all pairs."""
+    if isinstance(expr, Atom):
+        return Strip(*expr.shape.bounds(N, Nk, shift)) if isinstance(expr.shape, Diagonals) else None
+    if expr.op != "&":
+        return None
+    low, high = -N, Nk
+    for part in expr.parts:
+        strip = strip_of(part, N, Nk, shift)
+        if strip is None:
+            return None
+        low, high = larger(low, strip.low), smaller(high, strip.high)
+    return Strip(choose(low <= high, low, Nk), choose(low <= high, high, Nk))
+
+
+# ---------------------------------------------------------------- bands, and sets of their tiles
+
+Intervals = list[tuple[int, int]]  # disjoint, ascending, both ends included
+
+
+class Band(NamedTuple):
+    """The tiles from `start` to `stop` - 1, which a mask treats alike. A `ragged` band is the one shorter last tile.
+
+    `pieces` are the parts of a tile, as (offset, length), that no cut divides: no boundary of a `global`, a `sink` or a
+    segment. In a band of several tiles, the only piece is the whole tile.
+    """
+
+    start: int
+    stop: int
+    pieces: tuple[tuple[int, int], ...]
+    ragged: bool
+
+
+def bands(axis: Axis[int], cuts: Iterable[int]) -> list[Band]:
+    """The bands of an axis. A band ends at each position in `cuts`, and before a ragged last tile."""
+    length, size = axis.length, axis.size
+    inner = sorted({cut for cut in cuts if 0 < cut < length})
+    special = {cut // size for cut in inner if cut % size} | ({axis.whole} if axis.rest else set())
+    edges = sorted({0, axis.tiles} | {cut // size for cut in inner} | special | {tile + 1 for tile in special})
+    found = []
+    for start, stop in pairwise(edges):
+        first, end = start * size, min((start + 1) * size, length)
+        ends = [first, *(cut for cut in inner if first < cut < end), end]
+        pieces = tuple((a - first, b - a) for a, b in pairwise(ends))
+        found.append(Band(start, stop, pieces, axis.rest > 0 and stop == axis.tiles))
+    return found
+
+
+def merge_intervals(intervals: Iterable[tuple[int, int]], reach: int = 1) -> Intervals:
+    """The union of intervals. Two become one if fewer than `reach` numbers lie between them."""
+    merged: Intervals = []
+    for low, high in sorted(intervals):
+        if merged and low - merged[-1][1] <= reach:
+            merged[-1] = merged[-1][0], max(high, merged[-1][1])
+        else:
+            merged.append((low, high))
+    return merged
+
+
+class Turn(NamedTuple):
+    """Tiles of a band in a pattern that repeats every `step` tiles. `runs` are its intervals in the first period."""
+
+    runs: Intervals
+    step: int
+
+    def before(self, tiles: int) -> int:
+        """The number of tiles of the pattern among the first `tiles` tiles of the band."""
+        turns, rest = divmod(tiles, self.step)
+        return turns * total(self.runs) + sum(max(0, min(high + 1, rest) - low) for low, high in self.runs)
+
+
+def covered(band: Band, lines: Iterable[Callable[[], Intervals | Turn]]) -> int:
+    """The number of tiles of a band that are in at least one of several sets.
+
+    `lines` are functions that return the sets. They are called one by one until all tiles are found. All patterns of a
+    band have the same step.
+    """
+    found: Intervals = []
+    turn = Turn([], 1)
+    for line in lines:
+        more = line()
+        if isinstance(more, Turn):
+            turn = Turn(merge_intervals([*turn.runs, *more.runs]), more.step)
+        else:
+            found = merge_intervals([*found, *more])
+        if found == [whole(band)]:
+            break
+    ends = [band.start, *(end for low, high in found for end in (low, high + 1)), band.stop]
+    gaps = zip(ends[::2], ends[1::2], strict=True)
+    return total(found) + sum(turn.before(stop - band.start) - turn.before(start - band.start) for start, stop in gaps)
+
+
+def whole(band: Band) -> tuple[int, int]:
+    """The interval of all tiles of a band."""
+    return band.start, band.stop - 1
+
+
+def total(intervals: Intervals) -> int:
+    """The number of tiles in disjoint intervals."""
+    return sum(high - low + 1 for low, high in intervals)
+
+
+# ---------------------------------------------------------------- the counter
 
 
 def tiles_between(low: int, high: int, first: Band, second: Band, size: int, other: int) -> Intervals:
@@ -64,6 +171,18 @@ def lines(found: Intervals, first: Band, second: Band, size: int, other: int) ->
     return merge_intervals(run for a, b in found for run in tiles_between(a, b, first, second, size, other))
 
 
+CellTest = Callable[[int, int, int], "Test"]
+"""(x, y, delta) -> whether the pairs with y - x = delta are visible in the cell that starts at (x, y)."""
+
+
+def joined_tests(op: str, tests: list[CellTest]) -> CellTest:
+    """Tests joined by an operator of expressions. The last ones are called only if the first ones do not decide."""
+    if op == "~":
+        return lambda *at: not tests[0](*at)
+    enough = all if op == "&" else any
+    return lambda *at: enough(test(*at) for test in tests)
+
+
 class Active(NamedTuple):
     """The active tiles of a pair of bands: their number, and functions that return the rows and columns with any."""
 
@@ -80,16 +199,16 @@ class Counter:
 
     def __init__(self, expr: Expr, rows: Axis[int], cols: Axis[int], shift: int):
         self.expr, self.rows, self.cols, self.shift = expr, rows, cols, shift
-        self.edges: set[int] = set()  # deltas at which a causal or a window starts or ends
-        for atom in atoms(expr):
-            if atom.kind == "causal":
-                self.edges.add(shift + 1)
-            elif atom.kind == "window":
-                self.edges |= {-atom.size, atom.size + 1}
-        self.strides = {atom.size for atom in atoms(expr) if atom.kind == "strided"}
+        self.holds = evaluate(
+            expr, lambda atom: lambda x, y, delta: atom.sees_in_cell(x, y, delta, shift), joined_tests
+        )
+        shapes = [atom.shape for atom in atoms(expr)]
+        diagonals = (shape for shape in shapes if isinstance(shape, Diagonals))
+        self.edges = {int(edge) for shape in diagonals for edge in shape.edges(shift)}  # where one starts or ends
+        self.strides = {shape.size for shape in shapes if isinstance(shape, Stripes)}
         self.period = lcm(*self.strides)
-        self.cuts = [atom.size for atom in atoms(expr) if atom.kind in ("global", "sink")]
-        self.segmented = [atom for atom in atoms(expr) if atom.kind in SEGMENTED]
+        self.cuts = [shape.size for shape in shapes if isinstance(shape, First)]
+        self.segmented = [shape for shape in shapes if isinstance(shape, Chunks | Documents)]
 
     def counts(self) -> Counts:
         """The counts of all pairs of bands together."""
@@ -121,8 +240,8 @@ class Counter:
         first, last = 0, axis.length - 1
         if against is not None:
             first, last = against.start * other.size, min(against.stop * other.size, other.length) - 1
-        affordable(sum((last - first) // atom.size for atom in self.segmented if atom.size))
-        return bands(axis, [*self.cuts, *(cut for atom in self.segmented for cut in edges(atom, first, last))])
+        affordable(sum((last - first) // shape.size for shape in self.segmented if isinstance(shape, Chunks)))
+        return bands(axis, [*self.cuts, *(cut for segments in self.segmented for cut in segments.edges(first, last))])
 
     def active(self, rows: Band, cols: Band) -> Active:
         """The active tiles of a pair of bands, counted by residues or by intervals, whichever takes fewer steps."""
@@ -136,11 +255,13 @@ class Counter:
             steps = turns(self.period, rows, Br) + turns(self.period, cols, Bc)
             if steps <= (last - first) // self.period:
                 return periodic(residues, self.period, rows, cols, Br, Bc)
-        found = merge_intervals(
-            run for low, high, piece in self.visible(rows, cols) for run in [dilate(low, high, *piece)]
-        )
+        found = merge_intervals(dilate(low, high, *piece) for low, high, piece in self.visible(rows, cols))
+
+        def below(bound: int) -> int:
+            return int(tiles_below(bound, rows[:2], cols[:2], Br, Bc))
+
         return Active(
-            sum(_below(b, rows, cols, Br, Bc) - _below(a - 1, rows, cols, Br, Bc) for a, b in found),
+            sum(below(high) - below(low - 1) for low, high in found),
             lambda: lines(found, rows, cols, Br, Bc),
             lambda: lines([(-b, -a) for a, b in reversed(found)], cols, rows, Bc, Br),
         )
@@ -202,25 +323,7 @@ class Counter:
             for multiple in range(low + (-low) % S - S, high + 1, S):
                 starts |= {multiple, multiple + 1}
         ends = [*sorted(start for start in starts if low <= start <= high), high + 1]
-        return merge_intervals((a, b - 1) for a, b in pairwise(ends) if self.holds(self.expr, x, y, a))
-
-    def holds(self, expr: Expr, x: int, y: int, delta: int) -> bool:
-        """Whether the expression holds at `delta`; only predicates of positions read x and y."""
-        if isinstance(expr, Join):
-            if expr.op == "~":
-                return not self.holds(expr.parts[0], x, y, delta)
-            return (all if expr.op == "&" else any)(self.holds(part, x, y, delta) for part in expr.parts)
-        if expr.kind == "causal":
-            return delta <= self.shift
-        if expr.kind == "window":
-            return abs(delta) <= expr.size
-        if expr.kind == "global":
-            return x < expr.size or y < expr.size
-        if expr.kind == "sink":
-            return y < expr.size
-        if expr.kind in SEGMENTED:
-            return segment(expr, x) == segment(expr, y)
-        return expr.kind == "dense" or delta % expr.size == 0
+        return merge_intervals((a, b - 1) for a, b in pairwise(ends) if self.holds(x, y, a))
 
 
 def affordable(stripes: int) -> None:

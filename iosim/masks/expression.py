@@ -2,45 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cached_property, reduce
+from operator import and_, or_
+from typing import TYPE_CHECKING, TypeVar
+
+from ..errors import InputError
+from .atoms import BY_DIFFERENCE, BY_NAME, Documents, Shape
 
 if TYPE_CHECKING:
-    from ..core.typing import Bools
+    from ..core.typing import Size, Test
+    from .atoms import Of, Row
+    from .files import MaskFile
 
+    Value = int | Documents | MaskFile
 
-@dataclass(frozen=True, eq=False)
-class MaskFile:
-    """The matrix of 0 and 1 that a file holds. It is equal only to itself, because the file may change.
-
-    `block` is set for a FlexAttention block mask: each number then stands for that many queries x keys.
-    """
-
-    path: str
-    data: Bools
-    block: tuple[int, int] | None = None
-
-    def fits(self, N: int, Nk: int) -> bool:
-        """Whether the matrix has a number for each pair of tokens, or of blocks if it has blocks."""
-        return self.data.shape == self.shape(N, Nk)
-
-    def shape(self, N: int, Nk: int) -> tuple[int, int]:
-        """The shape that fits N queries and Nk keys."""
-        rows, keys = self.block or (1, 1)
-        return -(-N // rows), -(-Nk // keys)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Atom:
-    """One predicate. `kind` is dense, causal, window, sink, global, strided, chunk, documents or file. `size` counts
-    tiles if `tiles` is set, else tokens. `lengths` are those of the documents."""
+    """One predicate: the one of the row `kind` of atoms.py, with its number, documents or file as `value`.
+
+    A number counts tiles if `tiles` is set, else tokens.
+    """
 
     kind: str
-    size: int = 0
+    value: Value = 0
     tiles: bool = False
-    file: MaskFile | None = None
-    lengths: tuple[int, ...] = ()
+
+    @property
+    def row(self) -> Row:
+        """The row of the table."""
+        return BY_NAME[self.kind]
+
+    @property
+    def file(self) -> MaskFile | None:
+        """The file whose matrix says what is visible; None for any other atom."""
+        return None if isinstance(self.value, int | Documents) else self.value
+
+    @cached_property
+    def shape(self) -> Shape | None:
+        """What its counts follow from; None if it must be looked at pair by pair."""
+        return None if self.row.shape is None else self.row.shape(self.value)
+
+    def sees(self, x: Size, y: Size, shift: Size, n: Value | Of[object] | None = None) -> Test:
+        """Whether queries x see keys y. `n` replaces the value."""
+        see = BY_NAME[self.kind].see
+        assert see is not None, "the parser puts other atoms in place of one that stands for them"
+        return see(x, y, self.value if n is None else n, shift)
+
+    def sees_in_cell(self, x: Size, y: Size, delta: Size, shift: Size) -> Test:
+        """Whether the pairs of a cell with y - x = delta are visible. (x, y) is the first pair of the cell. In a cell
+        nothing else than the difference matters to its `shape`."""
+        if isinstance(self.shape, BY_DIFFERENCE):
+            x, y = 0, delta
+        return self.sees(x, y, shift)
 
 
 @dataclass(frozen=True)
@@ -63,10 +81,35 @@ def atoms(expr: Expr) -> Iterator[Atom]:
             yield from atoms(part)
 
 
+def evaluate(expr: Expr, of: Callable[[Atom], T], join: Callable[[str, list[T]], T]) -> T:
+    """The value of an expression. `of` gives the value of each atom, and `join(op, values)` makes one of several."""
+    if isinstance(expr, Atom):
+        return of(expr)
+    return join(expr.op, [evaluate(part, of, join) for part in expr.parts])
+
+
+def joined(op: str, tests: list[Test]) -> Test:
+    """Booleans, or arrays of them, joined by an operator of expressions."""
+    if op == "~":
+        return not tests[0] if isinstance(tests[0], bool) else ~tests[0]
+    return reduce(and_ if op == "&" else or_, tests)
+
+
 def unit(expr: Expr) -> str:
-    """`tokens` or `tiles` if all atoms agree, else `mixed`. Files are always mixed."""
-    found = {"mixed" if atom.file else "tiles" if atom.tiles else "tokens" for atom in atoms(expr) if atom != DENSE}
+    """`tokens` or `tiles` if all atoms agree, else `mixed`. Atoms without a shape are always mixed."""
+    counted = [atom for atom in atoms(expr) if atom != DENSE]
+    found = {"mixed" if atom.shape is None else "tiles" if atom.tiles else "tokens" for atom in counted}
     return found.pop() if len(found) == 1 else "mixed" if found else "tokens"
+
+
+def check_lengths(expr: Expr, N: int, Nk: int) -> None:
+    """Raise InputError for documents that do not have all queries and all keys."""
+    for documents in (atom.value for atom in atoms(expr) if isinstance(atom.value, Documents)):
+        total = sum(documents.lengths)
+        if (N, Nk) != (total, total):
+            allowed = f"lengths that add up to N = {N} and to Nk = {Nk}"
+            hint = "give padding as a document of its own"
+            raise InputError("--mask documents", f"{total} tokens in all", allowed, hint)
 
 
 DENSE = Atom("dense")

@@ -6,6 +6,7 @@ of their tiles instead. Only tables, parts and files import NumPy. Counts (close
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from operator import index
@@ -14,10 +15,10 @@ from typing import TYPE_CHECKING, Generic, cast, overload
 from ..core.arrays import smaller
 from ..core.problem import DENSE, Attention, S
 from ..errors import InputError
-from .closed_form import Axis, Counts, closed_counts, has_closed_form
-from .counts import Counter
-from .expression import Atom, Expr, Join, MaskFile, atoms, unit
-from .segments import check_lengths, ends
+from .atoms import Diagonals, First
+from .closed_form import Axis, Counts
+from .counts import Counter, closed_counts
+from .expression import Atom, Expr, atoms, check_lengths, evaluate, joined, unit
 from .text import WHERE, parse_expression
 
 if TYPE_CHECKING:
@@ -26,13 +27,11 @@ if TYPE_CHECKING:
 
     from ..core.machine import Tile
     from ..core.tiling import Tiling
-    from ..core.typing import Bools, Size
+    from ..core.typing import Bools, Size, Test
     from ..core.typing import Mask as AnyMask
-
-    Places = tuple[NDArray[np.int64], NDArray[np.int64], Size]  # x, y and the shift of causal's diagonal
+    from .files import MaskFile
 
 MOST_TABLE_PAIRS = 2**33  # the most pairs of tokens that may be evaluated for a table
-AT_ONCE = ("dense", "causal", "window", "global", "sink")  # predicates that array_counts.py knows
 PAIRS_AT_ONCE = 2**22  # pairs of tokens that are evaluated at once
 
 
@@ -66,7 +65,7 @@ class Mask:
     @cached_property
     def counts_at_once(self) -> bool:
         """Whether arrays of problems and tilings are counted in one pass, and not each by itself."""
-        return self.counts_arrays and all(atom.kind in AT_ONCE for atom in atoms(self.expr))
+        return self.counts_arrays and all(isinstance(atom.shape, Diagonals | First) for atom in atoms(self.expr))
 
     @overload
     def bind(self, problem: Attention, tiling: Tiling, skips: bool = True) -> BoundMask: ...
@@ -91,22 +90,11 @@ class Mask:
 
 @lru_cache(maxsize=2**14)
 def _bind(mask: Mask, N: int, Nk: int, rows_q: int, rows_k: int, skips: bool) -> BoundMask:
-    bound = BoundMask(mask, N, Nk, rows_q, rows_k, skips)
     check_lengths(mask.expr, N, Nk)
-    for file in (atom.file for atom in atoms(mask.expr) if atom.file):
-        if not file.fits(N, Nk) and (file.block or file.data.shape != (bound.Tr, bound.Tc)):
-            allowed, hint = f"tile shape ({bound.Tr}, {bound.Tc}) or token shape ({N}, {Nk})", its_tiles(file, N, Nk)
-            if file.block:
-                (height, width), shape = file.block, file.shape(N, Nk)
-                allowed, hint = f"{shape}, for blocks of {height}x{width} over {N} x {Nk} tokens", ""
-            raise InputError(f"{WHERE} file:{file.path}", file.data.shape, allowed, hint)
-    return bound
-
-
-def its_tiles(file: MaskFile, N: int, Nk: int) -> str:
-    """The option with the tiles that a file of tiles is for, as a hint; empty if no tiles of equal size cover all."""
-    rows, columns = file.data.shape
-    return f"its tiles are those of --tiles {N // rows}x{Nk // columns}" if not (N % rows or Nk % columns) else ""
+    for atom in atoms(mask.expr):
+        if atom.file:
+            atom.file.entry(N, Nk, rows_q, rows_k)
+    return BoundMask(mask, N, Nk, rows_q, rows_k, skips)
 
 
 @dataclass(frozen=True)
@@ -208,37 +196,19 @@ class BoundMask(Generic[S]):
         import numpy as np
 
         x, y = x0 + np.arange(rows)[:, None], y0 + np.arange(keys)[None, :]
-        tokens = x, y, self.shift
-        tiles = x // self.rows_q, y // self.rows_k, 0
-        return np.broadcast_to(self._holds(self.mask.expr, tokens, tiles), (rows, keys)).copy()
+        i, j = x // self.rows_q, y // self.rows_k
 
-    def _holds(self, expr: Expr, tokens: Places, tiles: Places) -> Bools:
-        """Whether an expression holds at each place. Places are given in tokens and, for atoms that count tiles, in
-        tiles."""
-        if isinstance(expr, Join):
-            found = self._holds(expr.parts[0], tokens, tiles)
-            for part in expr.parts[1:]:
-                other = self._holds(part, tokens, tiles)
-                found = found & other if expr.op == "&" else found | other
-            return ~found if expr.op == "~" else found
-        if expr.file:
-            rows, keys = expr.file.block or (1, 1)
-            x, y, _ = tokens if expr.file.fits(int(self.N), int(self.Nk)) else tiles
-            return expr.file.data[x // rows, y // keys]
-        x, y, shift = tiles if expr.tiles else tokens
-        if expr.kind == "documents":
-            return same_document(expr.lengths, x, y)
-        if expr.kind == "causal":
-            return y <= x + shift
-        if expr.kind == "window":
-            return abs(x - y) <= expr.size
-        if expr.kind == "global":
-            return (x < expr.size) | (y < expr.size)
-        if expr.kind == "sink":
-            return y < expr.size
-        if expr.kind == "chunk":
-            return x // expr.size == y // expr.size
-        return x % expr.size == y % expr.size if expr.kind == "strided" else x == x
+        def sees(atom: Atom) -> Test:
+            if atom.file:
+                return atom.sees(x, y, 0, self._numbers(atom.file))
+            return atom.sees(i, j, 0) if atom.tiles else atom.sees(x, y, self.shift)
+
+        return np.broadcast_to(evaluate(self.mask.expr, sees, joined), (rows, keys)).copy()
+
+    def _numbers(self, file: MaskFile) -> Callable[[NDArray[np.int64], NDArray[np.int64]], Bools]:
+        """The numbers of a file as a function of positions of tokens."""
+        rows, keys = file.entry(int(self.N), int(self.Nk), int(self.rows_q), int(self.rows_k))
+        return lambda x, y: file.data[x // rows, y // keys]
 
     @cached_property
     def table(self) -> Bools:
@@ -288,30 +258,26 @@ class BoundMask(Generic[S]):
             return self.table_counts(self.blocks_table(expr.file))
         if kind == "mixed":
             return self.table_counts(self.table)
-        if not all(isinstance(size, int) for size in (self.N, self.Nk, self.rows_q, self.rows_k)):
-            return self._array_counts()
         rows, cols = axis(self.N, self.rows_q, kind), axis(self.Nk, self.rows_k, kind)
-        shift = self.shift if kind == "tokens" else 0
+        shift: Size = self.shift if kind == "tokens" else 0
         found = closed_counts(expr, rows, cols, shift)
         if found is not None:
             return found
+        if not all(isinstance(size, int) for size in (self.N, self.Nk, self.rows_q, self.rows_k)):
+            return self._array_counts()
         return Counter(expr, cast("Axis", rows), cast("Axis", cols), cast("int", shift)).counts()
 
     def _array_counts(self) -> Counts:
-        """The counts for arrays of sizes."""
-        expr, kind = self.mask.expr, self.unit
-        shift: Size = self.shift if kind == "tokens" else 0
-        if has_closed_form(expr):
-            rows, cols = axis(self.N, self.rows_q, kind), axis(self.Nk, self.rows_k, kind)
-            return cast("Counts", closed_counts(expr, rows, cols, shift))
+        """The counts for arrays of sizes, without a closed form."""
         import numpy as np
 
         from .array_counts import array_counts, combined, distinct, each_counts
 
+        expr, kind = self.mask.expr, self.unit
         sizes, places = distinct(np.broadcast_arrays(self.N, self.Nk, self.rows_q, self.rows_k))
         if self.mask.counts_at_once:
             N, Nk, rows_q, rows_k = sizes
-            shift = Nk - N if kind == "tokens" else 0
+            shift: Size = Nk - N if kind == "tokens" else 0
             found = array_counts(expr, axis(N, rows_q, kind), axis(Nk, rows_k, kind), shift)
         else:
             found = each_counts(sizes, lambda *one: _bind(self.mask, *one, True)._counts)
@@ -349,14 +315,6 @@ def blocks_of(length: int, size: int, block: int) -> tuple[NDArray[np.int64], ND
     return starts // block, (np.minimum(starts + size, length) - 1) // block + 1
 
 
-def same_document(lengths: tuple[int, ...], x: NDArray[np.int64], y: NDArray[np.int64]) -> Bools:
-    """Whether positions of queries and of keys lie in the same document."""
-    import numpy as np
-
-    stops = np.array(ends(lengths))
-    return cast("Bools", np.searchsorted(stops, x, "right") == np.searchsorted(stops, y, "right"))
-
-
 def axis(length: Size, size: Size, unit: str) -> Axis[Size]:
     """An axis in tiles of `size` tokens; its positions are tokens or tiles, as `unit` says."""
     whole, rest = length // size, length % size
@@ -368,14 +326,10 @@ def formula_density(mask: object, bound: BoundMask) -> tuple[str, float] | None:
     atom = mask.expr if isinstance(mask, Mask) else None
     if not isinstance(atom, Atom):
         return None
-    T, size = bound.Tc, atom.size
-    if atom.kind == "causal":
-        return "(T+1)/(2T)", (T + 1) / (2 * T)
-    if atom.kind == "window" and atom.tiles:
-        return "(2w+1)/T", min(1.0, (2 * size + 1) / T)
-    if atom.kind == "global" and atom.tiles:
-        return "1-(1-g/T)^2", 1 - max(0.0, 1 - size / T) ** 2
-    return ("1/S", 1 / size) if atom.kind == "strided" else None
+    density = atom.row.density
+    if density is None or (density.tiles and not atom.tiles) or not isinstance(atom.value, int):
+        return None
+    return density.formula, density.value(bound.Tc, atom.value)
 
 
 def token_density(mask: Mask, N: int, Nk: int, Br: int, Bc: int) -> tuple[int, int]:

@@ -16,16 +16,17 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from ..core.dependent_tiles import Span
 from ..core.machine import Tile
 from ..errors import FoldingError, InputError
-from .bands import Band
+from .atoms import Stripes
 from .closed_form import Axis
-from .counts import Counter
+from .counts import Band, Counter
+from .expression import Atom, evaluate, joined
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from ..core.problem import Attention
-    from ..core.typing import Bools, BoundMask, Size, SizeClasses
+    from ..core.typing import Bools, BoundMask, Size, SizeClasses, Test
     from . import mask as masks
 
 MOST_PERIOD = 2**20  # of strides together
@@ -139,11 +140,14 @@ def see(reach: NDArray[np.int64], rows: Band, cols: Band, counter: Counter, delt
     """Raise `reach` to what the queries of a band see in a band of keys, where y - x lies in `deltas` (low, stop)."""
     import numpy as np
 
-    from .array_counts import holds
-
     (low, stop), period = deltas, counter.period
-    at, shift = np.array(low), np.array(counter.shift)
-    seen = np.broadcast_to(holds(counter.expr, rows.start, cols.start, at, shift, np.arange(period)), (period,))
+
+    def residues(atom: Atom) -> Test:
+        """Whether an atom sees each residue. Only stripes tell one difference of `deltas` from another."""
+        at = np.arange(period) if isinstance(atom.shape, Stripes) else low
+        return atom.sees_in_cell(rows.start, cols.start, at, counter.shift)
+
+    seen = np.broadcast_to(evaluate(counter.expr, residues, joined), (period,))
     if not seen.any():
         return
     back = steps_back(seen)

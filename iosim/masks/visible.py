@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..core.typing import Mask as AnyMask
-    from .expression import MaskFile
+    from .files import MaskFile
     from .mask import BoundMask, Mask
 
 MOST_VISIBLE_PAIRS = 2**26  # looked at one by one: about a second
@@ -53,21 +53,20 @@ def visible(mask: AnyMask, N: int, Nk: int, tiling: Tiling | None = None) -> Vis
 @lru_cache(maxsize=1024)
 def of_mask(found: Mask, N: int, Nk: int, tiling: Tiling | None) -> Visible:
     """What the queries see under any mask but the dense one."""
-    from .expression import Atom, atoms
-    from .segments import check_lengths
+    from .atoms import Stripes
+    from .expression import Atom, atoms, check_lengths, unit
     from .visible_intervals import by_interval
 
     check_lengths(found.expr, N, Nk)
     if isinstance(found.expr, Atom) and found.expr.file and found.expr.file.block:
         return by_block(found, found.expr.file, N, Nk)
-    files = [atom for atom in atoms(found.expr) if atom.file]
     by_tiles = any(atom.tiles or (atom.file and not atom.file.fits(N, Nk)) for atom in atoms(found.expr))
     if by_tiles and tiling is None:
         raise InputError("--mask", found.text, "a mask of tokens", "what a mask of tiles hides depends on the tiles")
-    if by_tiles or files:
+    if by_tiles or unit(found.expr) == "mixed":
         return by_pair(found, N, Nk, tiling)
-    if isinstance(found.expr, Atom) and found.expr.kind == "strided":
-        return of_stride(found.expr.size, N, Nk)
+    if isinstance(found.expr, Atom) and isinstance(found.expr.shape, Stripes):
+        return of_stride(found.expr.shape.size, N, Nk)
     return Visible(*by_interval(found.expr, N, Nk))
 
 
@@ -90,7 +89,7 @@ def by_block(mask: Mask, file: MaskFile, N: int, Nk: int) -> Visible:
 
     mask.bind(Attention(N, 1, Nk), Tiling(N, Nk))  # InputError if the blocks are not those of N x Nk tokens
     rows, keys = file.data.shape
-    blocks = Mask(mask.text, Atom("file", file=replace(file, block=None)))
+    blocks = Mask(mask.text, Atom("file", replace(file, block=None)))
     height, width = file.block or (1, 1)
     return looked_at(blocks.bind(Attention(rows, 1, keys), Tiling(1, 1)), sizes_of(N, height), sizes_of(Nk, width))
 

@@ -10,9 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from ..errors import InputError
-from .bands import Band, Intervals, merge_intervals, total
 from .closed_form import Axis
-from .counts import Counter, dilate
+from .counts import Band, Counter, Intervals, dilate, merge_intervals, total
 from .expression import Expr
 
 MOST_INTERVALS = 2**22  # some seconds

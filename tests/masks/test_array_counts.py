@@ -1,7 +1,6 @@
 """Masks counted for arrays of sizes, and the last key that each query sees, against every pair of tokens."""
 
 import random
-import re
 
 import numpy as np
 import pytest
@@ -19,15 +18,8 @@ def random_sizes(rng, count, most):
     return sizes.astype(object) if rng.random() < 0.2 else sizes
 
 
-def in_tiles(found):
-    """An atom of tokens as one of tiles."""
-    return "causal:b" if found[0] == "causal" else f"{found[0].replace(':2:', ':2b:')}b"
-
-
 def judge(rng, count):
-    text = random_mask(rng, 3)
-    if rng.random() < 0.3:
-        text = re.sub(r"(window|global|strided|sink|chunk|dilated:2):\d+|causal", in_tiles, text)
+    text = random_mask(rng, 3, "b" if rng.random() < 0.3 else "")
     mask = parse_mask(text)
     if not isinstance(mask, Mask):
         return

@@ -7,12 +7,13 @@ import zipfile
 from types import SimpleNamespace
 
 import pytest
+from random_masks import random_atom
 
 from iosim.core.problem import DENSE
 from iosim.errors import InputError
-from iosim.masks import text as masks_text
-from iosim.masks.closed_form import closed_counts, floor_sum
-from iosim.masks.counts import Counter
+from iosim.masks import files as masks_files
+from iosim.masks.closed_form import floor_sum
+from iosim.masks.counts import Counter, closed_counts
 from iosim.masks.mask import axis, formula_density, parse, token_density
 from iosim.masks.text import parse_expression
 
@@ -27,11 +28,7 @@ def expression(rng, suffix, depth=2):
     """A random expression. The suffix is '' for tokens, 'b' for tiles, None for a mix."""
     if depth == 0 or rng.random() < 0.3:
         b = rng.choice(("", "b")) if suffix is None else suffix
-        name = rng.choice(("causal", "window", "global", "strided", "strided", "sink", "chunk", "dilated"))
-        if name == "causal":
-            return "causal" + (":b" if b else "")
-        number = f"{rng.randint(1 if name in ('strided', 'chunk') else 0, 5 if b else 20)}{b}"
-        return f"{name}:{number}" + (f":{rng.randint(1, 4)}{b}" if name == "dilated" else "")
+        return random_atom(rng, 5 if b else 20, b)
     left, right = expression(rng, suffix, depth - 1), expression(rng, suffix, depth - 1)
     return rng.choice((f"({left}|{right})", f"({left}&{right})", f"~({left}|{right})", f"~{left}"))
 
@@ -43,7 +40,7 @@ def test_counts_equal_brute_force(suffix, most, masks):
     for _ in range(masks):
         text = expression(rng, suffix)
         sizes = rng.randint(1, 40), rng.randint(1, 40), rng.randint(1, most), rng.randint(1, most)
-        bound = bind(text + rng.choice(("", "&dense")), *sizes)
+        bound = bind(f"({text})" + rng.choice(("", "&dense")), *sizes)
         assert bound._counts == bound.table_counts(bound.table), (text, sizes)
         visible = int(bound.visible(0, bound.N, 0, bound.Nk).sum())
         assert token_density(bound.mask, *sizes) == (visible, bound.N * bound.Nk), (text, sizes)
@@ -196,7 +193,7 @@ def test_arrays_count_like_numbers(text, kind):
 
 @pytest.mark.parametrize("text", CLOSED)
 def test_closed_forms_equal_the_counter_of_bands(text):
-    """Both derivations have only the sum of floors in common. The sizes are too large for a table."""
+    """Both derivations have only the sum of clamped floors in common. The sizes are too large for a table."""
     rng, expr = random.Random(text), parse_expression(text)
     for _ in range(200):
         N, Nk, Br, Bc = (rng.randint(1, 2 ** rng.randint(1, most)) for most in (40, 40, 20, 20))
@@ -355,7 +352,7 @@ def written(path, shape, dtype, content=b"", members=1):
 
 def test_a_file_takes_no_memory_for_what_it_lacks(tmp_path, monkeypatch):
     """Its header may say anything, and an archive may be a thousand times as large as its file."""
-    monkeypatch.setattr(masks_text, "LARGEST_FILE", 10**6)
+    monkeypatch.setattr(masks_files, "LARGEST_FILE", 10**6)
     matrix, blocks, bomb = tmp_path / "matrix.npy", tmp_path / "blocks.npz", tmp_path / "bomb.npz"
     written(matrix, (10**6, 10**6), "|b1")
     written(blocks, (10**13,), "<i8", b"\0" * 80)

@@ -6,14 +6,14 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from iosim.masks import text_matrix
-from iosim.masks.text_matrix import read_text_matrix
+from iosim.masks import files
+from iosim.masks.files import read_text_matrix
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64, 2**22])
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\n\n \n"])
 def test_any_part_gives_the_same_matrix(tmp_path, monkeypatch, size, end):
-    monkeypatch.setattr(text_matrix, "CHUNK_BYTES", size)
+    monkeypatch.setattr(files, "CHUNK_BYTES", size)
     random.seed(size)
     wanted = np.array([[random.random() < 0.5 for _ in range(5)] for _ in range(9)])
     rows = ["".join(f"{int(x)}{random.choice(['', ' ', ',', ', ', chr(9)])}" for x in row) for row in wanted]
@@ -26,7 +26,7 @@ def test_any_part_gives_the_same_matrix(tmp_path, monkeypatch, size, end):
                                          (" \n", "0 and 1"), ("1é", "0 and 1"), ("1/0", "0 and 1")])  # fmt: skip
 @pytest.mark.parametrize("size", [1, 2, 2**22])
 def test_what_is_no_matrix_is_refused(tmp_path, monkeypatch, text, fault, size):
-    monkeypatch.setattr(text_matrix, "CHUNK_BYTES", size)
+    monkeypatch.setattr(files, "CHUNK_BYTES", size)
     (tmp_path / "m.txt").write_text(text, encoding="utf-8")
     with pytest.raises(ValueError, match=fault):
         read_text_matrix(str(tmp_path / "m.txt"))
