@@ -53,7 +53,7 @@ def command(
     from itertools import product
 
     from ..schedules import find_all
-    from ..tracing.cache_answer import cache_of, cache_of_file
+    from ..tracing.cache_answer import cache_of, cache_of_file, caches_of
     from ..units import dtype_bytes, parse_axis, parse_bytes
 
     if trace is not None:
@@ -61,7 +61,8 @@ def command(
         word = dtype_bytes(str(given.get("dtype") or "fp16"))
         size = memory(m, m_elements, hardware)
         sizes = [] if size is None else parse_axis(size, "--M", lambda text: parse_bytes(text, word))
-        found = cache_of_file(trace, word, sizes, granularity, line, policy, tensors or (), curve)
+        caches = caches_of(sizes, word, granularity, line, policy, curve, tensors or ())
+        found = cache_of_file(trace, word, caches)
         answer_all([({}, found)], output)
         return
     p = problem(given)
@@ -71,6 +72,7 @@ def command(
     parts = []
     apart = [(place.label, [size]) for place, size in zip(places, sizes, strict=False) if "hardware" in place.label]
     for (label, own), schedule in product(apart or [({}, sizes)], find_all(schedules or "flash1")):
-        found = cache_of(p, schedule, tiles, own, one, granularity, line, policy, tensors or (), curve)
+        caches = caches_of(own, p.word_bytes, granularity, line, policy, curve, tensors or ())
+        found = cache_of(p, schedule, tiles, one, caches)
         parts.append(({**label, "schedule": schedule.name}, found))
     answer_all(parts, output)

@@ -264,8 +264,10 @@ def tile_accesses(moves: Numbers, widths: Sequence[int]) -> Accesses:
         spans = np.unique(np.column_stack([tensor, start, start + size]), axis=0)
         if ((spans[1:, 0] == spans[:-1, 0]) & (spans[1:, 1] < spans[:-1, 2])).any():
             raise InputError(
-                "--granularity", "tile", f"a schedule whose tiles of a tensor do not overlap (here in {axis})",
+                "--granularity",
+                "tile",
+                f"a schedule whose tiles of a tensor do not overlap (here in {axis})",
                 "try line or word",
-            )  # fmt: skip
+            )
     weights = rows * columns * np.array(widths)[tensor]
     return Accesses(ids.ravel(), moves[:, 1].astype(bool), weights, np.ones_like(weights), 1, True)

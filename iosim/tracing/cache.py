@@ -1,36 +1,32 @@
-"""Fully associative caches in place of the explicit SRAM: LRU of every size in one pass, and Belady's optimum.
+"""Fully associative caches: LRU of every size in one pass, and Belady's optimum.
 
 A load that misses fetches its lines. A store places its lines without reading them and leaves them dirty. Dirty lines
-are written back when they leave the cache, and at the end. All lines of an object share one reuse distance. So an
-object stands for its lines, and every count is exact to the line.
+are written back when they leave the cache, and at the end. An object is a run of units (words or lines) that are always
+accessed one after the other. All units of an object share one reuse distance. So an object stands for its lines, and
+every count is exact to the line.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypedDict, cast
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from ..errors import InputError, suggestion
-from ..search.best import footprint
-from .accesses import accesses, record
-from .belady import BeladyCache, WholeObjectCache, replay_accesses
 from .reuse_distance import UNREACHED, dirty_needs, needs, next_access
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from ..core.problem import Attention
-    from ..core.tiling import Tiling
-    from ..core.typing import ScheduleLike
-    from ..tables import Row, Rows
-    from .accesses import Accesses, Moves
-    from .event_reader import MovesOfFile
+    from ..core.typing import Bools
+    from .accesses import Accesses
     from .reuse_distance import Numbers
 
-POLICIES = ("lru", "belady", "both")
+ResidentRun = tuple[int, int, bool]
+"""(start, stop, dirty): units start..stop-1 of an object are in the cache, and `dirty` says whether they are dirty."""
 
 
 @dataclass(frozen=True)
@@ -47,35 +43,6 @@ class CacheCounts:
     fetched_bytes: int
     written_bytes: int
     total_bytes: int
-
-
-class ExplicitSRAM(TypedDict):
-    """The traffic of a schedule itself, and the SRAM that it needs."""
-
-    reads: int
-    writes: int
-    total: int
-    total_bytes: int
-    sram_peak_words: int | None
-    sram_peak_bytes: int | None
-    tensors: dict[str, dict[str, int]]
-
-
-class Comparison(TypedDict):
-    """Caches of several sizes beside the explicit SRAM of a schedule.
-
-    `results` are CacheCounts as rows. Their `M_bytes` is the M asked for. `used_bytes` is the part of it
-    that whole lines fill. `x_scratchpad` is the bytes of a cache over those of the explicit SRAM. `optimal` says
-    whether Belady's rule is the optimum for these objects.
-    """
-
-    accesses: int
-    objects: int
-    granularity: str
-    unit_bytes: int
-    optimal: bool
-    scratchpad: ExplicitSRAM
-    results: list[Row]
 
 
 class LRU:
@@ -134,108 +101,170 @@ def beyond(need: Numbers, amounts: Numbers, capacities: Numbers) -> Numbers:
     return cast("Numbers", within[-1] - within[np.searchsorted(need[order], capacities, side="right")])
 
 
-def compare(
-    schedule: ScheduleLike, problem: Attention, tiling: Tiling, sizes: Sequence[int], *,
-    granularity: str = "line", line_bytes: int = 64,
-    tensors: tuple[str, ...] = (), policy: str = "both", curve: bool = False,
-) -> Comparison:  # fmt: skip
-    """The traffic of caches of `sizes` bytes in place of a schedule's explicit SRAM, beside that of the SRAM.
+# ---------------------------------------------------------------- Belady's optimum
 
-    With `curve`, the LRU has a row for every size at which a count of it changes.
+
+class BeladyCache:
+    """Belady's optimum (1966): on a miss, the unit with the farthest next use is evicted. Exact, for runs of units.
+
+    The next use of an object's last unit is the farthest of all its units. When an object is evicted, its last units
+    leave first. A few pieces of it remain. A unit that misses is always placed in the cache: there is no bypass. The
+    number of misses is the least possible. The number of write-backs is not: another replacement may have fewer.
     """
-    if policy not in POLICIES:
-        raise InputError("--policy", policy, ", ".join(POLICIES), suggestion(policy, POLICIES))
-    moves = record(schedule, problem, tiling, tensors)
-    own = explicit_sram(schedule, problem, tiling, moves)
-    return compare_moves(moves, own, sizes, granularity=granularity, line_bytes=line_bytes, policy=policy, curve=curve)
+
+    def __init__(self, capacity: int):
+        self.capacity, self.room = capacity, capacity
+        self.pieces: dict[int, list[ResidentRun]] = {}
+        self.next: dict[int, int] = {}
+        self.queue: list[tuple[int, int]] = []  # (-next use, object); an entry may be out of date
+        self.misses, self.write_backs = [0, 0], 0  # misses of [loads, stores]
+
+    @property
+    def moved(self) -> tuple[int, int]:
+        """The units (fetched, written back)."""
+        return self.misses[0], self.write_backs
+
+    def keep(self, x: int, pieces: list[ResidentRun], following: int) -> None:
+        """Record the resident pieces of an object, and its next use."""
+        self.pieces[x], self.next[x] = pieces, following
+        heappush(self.queue, (-following, x))
+
+    def farthest(self) -> tuple[int, int]:
+        """The (next use, object) of the resident object whose next use is farthest away; (-1, -1) if there is none."""
+        while self.queue:
+            following, x = -self.queue[0][0], self.queue[0][1]
+            if x in self.pieces and self.next[x] == following:
+                return following, x
+            heappop(self.queue)
+        return -1, -1
+
+    def evict(self, x: int, most: int) -> int:
+        """Drop up to `most` units from the end of an object, and return their number."""
+        pieces, left = self.pieces[x], most
+        while pieces and left:
+            start, stop, dirty = pieces.pop()
+            gone = min(stop - start, left)
+            if stop - gone > start:
+                pieces.append((start, stop - gone, dirty))
+            self.write_backs += gone * dirty
+            left -= gone
+        if not pieces:
+            del self.pieces[x]
+        return most - left
+
+    def access(self, x: int, units: int, store: bool, following: int) -> None:
+        """Access the units of object x in order. Its resident units hit. `following` is the next use of x."""
+        ahead, place = deque(self.pieces.pop(x, ())), 0
+        done: list[ResidentRun] = []
+        while place < units:
+            if ahead and ahead[0][0] == place:
+                _, stop, dirty = ahead.popleft()
+                append_joined(done, (place, stop, dirty or store))
+            else:
+                stop = ahead[0][0] if ahead else units
+                self.place(ahead, done, place, stop, store, following)
+            place = stop
+        self.keep(x, done, following)
+
+    def place(
+        self, ahead: deque[ResidentRun], done: list[ResidentRun], start: int, stop: int, store: bool, following: int
+    ) -> None:
+        """Place units start..stop-1 of an object, which miss. `done` holds its units before them, `ahead` those after
+        them.
+
+        They take free room first. Next they replace objects whose next use is after that of this one, and then this
+        object's own units that were just accessed. If none was accessed yet, one unit is evicted: of an object that is
+        used before this one, or of `ahead`.
+        """
+        missing = stop - start
+        self.misses[store] += missing
+        free = min(missing, self.room)
+        self.room -= free
+        missing -= free
+        while missing and self.farthest()[0] > following:
+            missing -= self.evict(self.farthest()[1], missing)
+        if missing and not done and stop - missing == start:  # none of its units was accessed yet
+            self.give_one(ahead)
+            missing -= 1
+        if stop - missing > start:
+            append_joined(done, (start, stop - missing, store))
+        if missing:  # each unit takes the place of the one accessed before it
+            first, last, dirty = done.pop()
+            if last - 1 > first:
+                done.append((first, last - 1, dirty))
+            self.write_backs += missing if store else dirty
+            append_joined(done, (stop - 1, stop, store))
+
+    def give_one(self, ahead: deque[ResidentRun]) -> None:
+        """Make room for one unit: from another object if there is one, else from the end of `ahead`."""
+        _, x = self.farthest()
+        if x >= 0:
+            self.evict(x, 1)
+            return
+        start, stop, dirty = ahead.pop()
+        self.write_backs += dirty
+        if stop - 1 > start:
+            ahead.append((start, stop - 1, dirty))
+
+    def flush(self) -> None:
+        """Evict everything, so that dirty units are written back."""
+        for x in list(self.pieces):
+            self.evict(x, self.capacity)
 
 
-def compare_file(
-    path: str, word_bytes: int, sizes: Sequence[int], *, granularity: str = "line", line_bytes: int = 64,
-    tensors: tuple[str, ...] = (), policy: str = "both", curve: bool = False,
-) -> Comparison:  # fmt: skip
-    """The traffic of caches of `sizes` bytes, for the loads and stores of a file of events."""
-    from .event_reader import moves_of_file
-
-    if policy not in POLICIES:
-        raise InputError("--policy", policy, ", ".join(POLICIES), suggestion(policy, POLICIES))
-    moves = moves_of_file(path, word_bytes, tensors)
-    peak = moves.peak_words
-    own = moved(moves.tensors, moves.total_bytes, peak, None if peak is None else peak * word_bytes)
-    return compare_moves(moves, own, sizes, granularity=granularity, line_bytes=line_bytes, policy=policy, curve=curve)
+def append_joined(pieces: list[ResidentRun], piece: ResidentRun) -> None:
+    """Append a piece, or join it to the last one if the two meet and are both dirty or both clean."""
+    if pieces and pieces[-1][1] == piece[0] and pieces[-1][2] == piece[2]:
+        pieces[-1] = (pieces[-1][0], piece[1], piece[2])
+    else:
+        pieces.append(piece)
 
 
-def compare_moves(
-    moves: Moves | MovesOfFile, own: ExplicitSRAM, sizes: Sequence[int], *, granularity: str, line_bytes: int,
-    policy: str, curve: bool,
-) -> Comparison:  # fmt: skip
-    """The traffic of caches of `sizes` bytes, beside that of the moves themselves."""
-    string = accesses(moves, granularity, line_bytes)
-    sizes = list(dict.fromkeys(sizes))
-    capacities = [size // string.unit_bytes for size in sizes]
-    if 0 in capacities:
-        raise InputError("--M", f"{min(sizes)} B", f"at least one {granularity} of {string.unit_bytes} B")
-    found: list[CacheCounts] = []
-    asked = list(sizes)
-    if policy != "belady":
-        lru = LRU(string)
-        found += lru.counts(lru.breakpoints() if curve else capacities)
-        asked = [*(c.M_bytes for c in found), *sizes] if curve else sizes * 2
-    if policy != "lru":
-        best = {capacity: belady(string, capacity) for capacity in dict.fromkeys(capacities)}
-        found += [best[capacity] for capacity in capacities]
-    return {
-        "accesses": string.total,
-        "objects": len(np.unique(string.ids)),
-        "granularity": granularity,
-        "unit_bytes": string.unit_bytes,
-        "optimal": not string.whole or len(np.unique(string.weights)) == 1,
-        "scratchpad": own,
-        "results": [
-            {**vars(c), "M_bytes": M, "used_bytes": c.M_bytes, "x_scratchpad": c.total_bytes / own["total_bytes"]}
-            for M, c in zip(asked, found, strict=False)
-        ],
-    }
+class WholeObjectCache(BeladyCache):
+    """A cache with Belady's rule in which objects are loaded and evicted as a whole.
+
+    This is the optimum only if all objects have the same weight. With different weights the optimum is NP-hard to find,
+    and this is the usual greedy heuristic. `misses` and `write_backs` count objects. `fetched` and `written` count
+    units.
+    """
+
+    def __init__(self, capacity: int):
+        super().__init__(capacity)
+        self.fetched, self.written = 0, 0
+
+    @property
+    def moved(self) -> tuple[int, int]:
+        return self.fetched, self.written
+
+    def access(self, x: int, units: int, store: bool, following: int) -> None:
+        dirty = x in self.pieces and self.pieces[x][0][2]
+        if x not in self.pieces:
+            self.misses[store] += 1
+            self.fetched += 0 if store else units
+            while units > self.room and self.pieces:
+                self.drop(self.farthest()[1])
+            self.room -= units
+        self.keep(x, [(0, units, bool(store or dirty))], following)
+        if self.room < 0:  # larger than the cache: it only passes through
+            self.drop(x)
+
+    def drop(self, x: int) -> None:
+        """Evict an object."""
+        ((_, units, dirty),) = self.pieces.pop(x)
+        self.room += units
+        self.write_backs += dirty
+        self.written += units * dirty
+
+    def flush(self) -> None:
+        for x in list(self.pieces):
+            self.drop(x)
 
 
-def explicit_sram(schedule: ScheduleLike, problem: Attention, tiling: Tiling, moves: Moves) -> ExplicitSRAM:
-    """The row with the words and bytes that the schedule itself moves, and the SRAM that it needs."""
-    room = footprint(schedule, problem, tiling)
-    counted = cast("dict[str, tuple[int, int]]", moves.tensors)
-    return moved(counted, moves.total_bytes, cast("int", room.peak_words), cast("int", room.peak_bytes))
-
-
-def moved(
-    counted: Mapping[str, tuple[int, int]], total_bytes: int, peak_words: int | None, peak_bytes: int | None
-) -> ExplicitSRAM:
-    """The row with the words and bytes that are read and written, and the SRAM that this needs."""
-    reads, writes = sum(r for r, _ in counted.values()), sum(w for _, w in counted.values())
-    return {
-        "reads": reads,
-        "writes": writes,
-        "total": reads + writes,
-        "total_bytes": total_bytes,
-        "sram_peak_words": peak_words,
-        "sram_peak_bytes": peak_bytes,
-        "tensors": {name: {"reads": r, "writes": w} for name, (r, w) in counted.items()},
-    }
-
-
-def comparison_header(name: str, found: Comparison) -> str:
-    """The lines above the table of a comparison: what was accessed, and what the explicit SRAM moves."""
-    own = found["scratchpad"]
-    kind = found["granularity"]
-    unit = f"{found['accesses']} {kind} accesses, to {found['objects']} {'tiles' if kind == 'tile' else 'runs'}"
-    greedy = (
-        "" if found["optimal"] else "\nbelady: tiles of several sizes leave whole, farthest first: a good choice only"
-    )
-    room = own["sram_peak_bytes"]
-    itself = "without a cache it moves" if room is None else f"its explicit SRAM of {room} B moves"
-    return f"{name}: {unit}\n{itself} {own['total']} words, {own['total_bytes']} B{greedy}\n\n"
-
-
-def for_terminal(results: Rows) -> list[Row]:
-    """The columns of the results that a terminal shows. M in whole lines is shown beside M if they differ."""
-    used = ("used_bytes",) if any(row["used_bytes"] != row["M_bytes"] for row in results) else ()
-    names = ("policy", "M_bytes", *used, "misses", "write_backs", "fetched_bytes", "written_bytes")
-    return [{**{n: row[n] for n in names}, "x SRAM's bytes": f"{row['x_scratchpad']:.4f}"} for row in results]
+def replay_accesses(cache: BeladyCache, ids: Numbers, weights: Numbers, stores: Bools, following: Numbers) -> None:
+    """Run a string of accesses through a cache, and flush it. `following` holds the next use of
+    each accessed object."""
+    for x, units, store, later in zip(
+        ids.tolist(), weights[ids].tolist(), stores.tolist(), following.tolist(), strict=True
+    ):
+        cache.access(x, units, store, later)
+    cache.flush()

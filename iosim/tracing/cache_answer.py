@@ -1,38 +1,212 @@
-"""A cache in place of the explicit SRAM, as `iosim.cache` answers it."""
+"""A cache in place of the explicit SRAM: its traffic beside that of the SRAM, as `iosim.cache` answers it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Unpack, cast
+from typing import TYPE_CHECKING, TypedDict, Unpack, cast
+
+import numpy as np
 
 from ..core.problem import Attention
 from ..core.tiling import tiles_text
 from ..counting.asked import asked
 from ..counting.count import KEYWORDS, check_names
 from ..counting.given import memory
-from ..errors import InputError
+from ..errors import InputError, suggestion
 from ..grid import Grid
 from ..masks import parse_mask
 from ..notebook import Table
 from ..schedules import find
+from ..search.best import footprint
 from ..units import dtype_bytes, parse_axis, parse_bytes
-from .cache import compare, compare_file, comparison_header, for_terminal
+from .accesses import accesses, record
+from .cache import LRU, belady
 from .event_file import one_head_run
 
 if TYPE_CHECKING:
-    from ..core.tiling import TilesAsked
-    from ..core.typing import Mask
+    from ..core.tiling import TilesAsked, Tiling
+    from ..core.typing import Mask, ScheduleLike
     from ..counting.typing import ProblemOptions
     from ..grid import Pieces
     from ..schedules import Schedule
-    from ..tables import Row
-    from .cache import Comparison
+    from ..tables import Row, Rows
+    from .accesses import Moves
+    from .cache import CacheCounts
+    from .event_reader import MovesOfFile
 
+POLICIES = ("lru", "belady", "both")
 TAKEN = (
     "N", "d", "M", "trace", "hardware", "tiles", "schedule", "granularity", "line", "policy", "tensors", "curve",
     "mask",
 )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Caches:
+    """Caches of `sizes` bytes: their units, how they replace them, and the tensors they hold (all if there are none).
+
+    With `curve`, the LRU has a row for every size at which a count of it changes.
+    """
+
+    sizes: Sequence[int]
+    granularity: str
+    line_bytes: int
+    policy: str
+    curve: bool
+    tensors: tuple[str, ...]
+
+
+def caches_of(
+    sizes: Sequence[int],
+    word_bytes: int,
+    granularity: str,
+    line: int | str | None,
+    policy: str,
+    curve: bool,
+    tensors: str | Sequence[str],
+) -> Caches:
+    """The caches that are asked for. Raises InputError for options that exclude each other."""
+    if not sizes and not (curve and policy == "lru"):
+        raise InputError("--M", "nothing", "a size as in 100KB, or an axis as 16KB:1MB:x2", "or --curve --policy lru")
+    if curve and policy == "belady":
+        raise InputError("--curve", "--policy belady", "lru or both: one pass gives all sizes of an LRU only")
+    if line is not None and granularity != "line":
+        raise InputError("--line", f"--granularity {granularity}", "line, where --line is given")
+    line_bytes = 64 if line is None else parse_bytes(line, word_bytes, "--line")
+    if policy not in POLICIES:
+        raise InputError("--policy", policy, ", ".join(POLICIES), suggestion(policy, POLICIES))
+    names = tensors.split(",") if isinstance(tensors, str) else tensors
+    return Caches(sizes, granularity, line_bytes, policy, curve, tuple(dict.fromkeys(filter(None, names))))
+
+
+class ExplicitSRAM(TypedDict):
+    """The traffic of a schedule itself, and the SRAM that it needs."""
+
+    reads: int
+    writes: int
+    total: int
+    total_bytes: int
+    sram_peak_words: int | None
+    sram_peak_bytes: int | None
+    tensors: dict[str, dict[str, int]]
+
+
+class Comparison(TypedDict):
+    """Caches of several sizes beside the explicit SRAM of a schedule.
+
+    `results` are CacheCounts as rows. Their `M_bytes` is the M asked for. `used_bytes` is the part of it
+    that whole lines fill. `x_scratchpad` is the bytes of a cache over those of the explicit SRAM. `optimal` says
+    whether Belady's rule is the optimum for these objects.
+    """
+
+    accesses: int
+    objects: int
+    granularity: str
+    unit_bytes: int
+    optimal: bool
+    scratchpad: ExplicitSRAM
+    results: list[Row]
+
+
+def compare(caches: Caches, moves: Moves | MovesOfFile, own: ExplicitSRAM) -> Comparison:
+    """The traffic of caches, beside that of the moves themselves."""
+    string = accesses(moves, caches.granularity, caches.line_bytes)
+    sizes = list(dict.fromkeys(caches.sizes))
+    capacities = [size // string.unit_bytes for size in sizes]
+    if 0 in capacities:
+        raise InputError("--M", f"{min(sizes)} B", f"at least one {caches.granularity} of {string.unit_bytes} B")
+    found: list[CacheCounts] = []
+    sizes_of_rows = list(sizes)
+    if caches.policy != "belady":
+        lru = LRU(string)
+        found += lru.counts(lru.breakpoints() if caches.curve else capacities)
+        sizes_of_rows = [*(c.M_bytes for c in found), *sizes] if caches.curve else sizes * 2
+    if caches.policy != "lru":
+        best = {capacity: belady(string, capacity) for capacity in dict.fromkeys(capacities)}
+        found += [best[capacity] for capacity in capacities]
+    return {
+        "accesses": string.total,
+        "objects": len(np.unique(string.ids)),
+        "granularity": caches.granularity,
+        "unit_bytes": string.unit_bytes,
+        "optimal": not string.whole or len(np.unique(string.weights)) == 1,
+        "scratchpad": own,
+        "results": [
+            {**vars(c), "M_bytes": M, "used_bytes": c.M_bytes, "x_scratchpad": c.total_bytes / own["total_bytes"]}
+            for M, c in zip(sizes_of_rows, found, strict=False)
+        ],
+    }
+
+
+def explicit_sram(schedule: ScheduleLike, problem: Attention, tiling: Tiling, moves: Moves) -> ExplicitSRAM:
+    """The row with the words and bytes that the schedule itself moves, and the SRAM that it needs."""
+    room = footprint(schedule, problem, tiling)
+    counted = cast("dict[str, tuple[int, int]]", moves.tensors)
+    return moved(counted, moves.total_bytes, cast("int", room.peak_words), cast("int", room.peak_bytes))
+
+
+def moved(
+    counted: Mapping[str, tuple[int, int]], total_bytes: int, peak_words: int | None, peak_bytes: int | None
+) -> ExplicitSRAM:
+    """The row with the words and bytes that are read and written, and the SRAM that this needs."""
+    reads, writes = sum(r for r, _ in counted.values()), sum(w for _, w in counted.values())
+    return {
+        "reads": reads,
+        "writes": writes,
+        "total": reads + writes,
+        "total_bytes": total_bytes,
+        "sram_peak_words": peak_words,
+        "sram_peak_bytes": peak_bytes,
+        "tensors": {name: {"reads": r, "writes": w} for name, (r, w) in counted.items()},
+    }
+
+
+def comparison_header(name: str, found: Comparison) -> str:
+    """The lines above the table of a comparison: what was accessed, and what the explicit SRAM moves."""
+    own = found["scratchpad"]
+    kind = found["granularity"]
+    unit = f"{found['accesses']} {kind} accesses, to {found['objects']} {'tiles' if kind == 'tile' else 'runs'}"
+    greedy = (
+        "" if found["optimal"] else "\nbelady: tiles of several sizes leave whole, farthest first: a good choice only"
+    )
+    room = own["sram_peak_bytes"]
+    itself = "without a cache it moves" if room is None else f"its explicit SRAM of {room} B moves"
+    return f"{name}: {unit}\n{itself} {own['total']} words, {own['total_bytes']} B{greedy}\n\n"
+
+
+def for_terminal(results: Rows) -> list[Row]:
+    """The columns of the results that a terminal shows. M in whole lines is shown beside M if they differ."""
+    used = ("used_bytes",) if any(row["used_bytes"] != row["M_bytes"] for row in results) else ()
+    names = ("policy", "M_bytes", *used, "misses", "write_backs", "fetched_bytes", "written_bytes")
+    return [{**{n: row[n] for n in names}, "x SRAM's bytes": f"{row['x_scratchpad']:.4f}"} for row in results]
+
+
+def table_of(name: str, title: str, found: Comparison) -> Table:
+    """A comparison as an answer."""
+    rows = found["results"]
+    table = Grid(for_terminal(rows), ("written_bytes", "write_backs", "fetched_bytes"))
+    text: Pieces = [comparison_header(name, found).removesuffix("\n"), table]
+    return Table(title, rows, cast("Row", found), text)
+
+
+def cache_of(p: Attention, schedule: str | Schedule, tiles: str | None, one: int | None, caches: Caches) -> Table:
+    """The caches for one schedule. `one` is the M for which paper and best tiles are chosen."""
+    name = find(schedule).name
+    run = one_head_run(p, name, tiles, None if one is None else str(one))
+    moves = record(*run, caches.tensors)
+    return table_of(name, f"{name}, {asked(p)}", compare(caches, moves, explicit_sram(*run, moves)))
+
+
+def cache_of_file(path: str, word_bytes: int, caches: Caches) -> Table:
+    """The caches for the loads and stores of a file of events, whose words have `word_bytes` bytes."""
+    from .event_reader import moves_of_file
+
+    moves = moves_of_file(path, word_bytes, caches.tensors)
+    peak = moves.peak_words
+    own = moved(moves.tensors, moves.total_bytes, peak, None if peak is None else peak * word_bytes)
+    return table_of(path, path, compare(caches, moves, own))
 
 
 def cache(
@@ -74,13 +248,24 @@ def cache(
             **options,
             "mask": mask if mask != "dense" else "",
         }
-        return of_file_alone(fspath(trace), problem, M, hardware, granularity, line, policy, tensors, curve)
+        check_file_alone(problem)
+        word_bytes = dtype_bytes(str(problem.get("dtype") or "fp16"))
+        caches = caches_of(sizes_of(M, hardware, word_bytes), word_bytes, granularity, line, policy, curve, tensors)
+        return cache_of_file(fspath(trace), word_bytes, caches)
     if N is None or d is None:
         raise InputError("N and d", "nothing", "a number for each", "or trace=FILE")
     p = Attention(N, d, mask=parse_mask(mask), **options)
     sizes = sizes_of(M, hardware, p.word_bytes)
     one = sizes[0] if len(sizes) == 1 else None
-    return cache_of(p, schedule, tiles_text(tiles), sizes, one, granularity, line, policy, tensors, curve)
+    caches = caches_of(sizes, p.word_bytes, granularity, line, policy, curve, tensors)
+    return cache_of(p, schedule, tiles_text(tiles), one, caches)
+
+
+def check_file_alone(problem: Mapping[str, object]) -> None:
+    """Raise InputError for options of a problem beside a file of events, except dtype."""
+    beside = [name for name, value in problem.items() if value and name != "dtype"]
+    if beside:
+        raise InputError("trace", beside[0], "a file alone: it has the loads and stores already", "leave one out")
 
 
 def sizes_of(M: int | str | Sequence[int | str] | None, hardware: str | None, word_bytes: int) -> Sequence[int]:
@@ -88,68 +273,3 @@ def sizes_of(M: int | str | Sequence[int | str] | None, hardware: str | None, wo
     several = M if M is None or isinstance(M, int | str) else ",".join(map(str, M))
     size = memory(several, None, hardware)
     return [] if size is None else parse_axis(size, "--M", lambda text: parse_bytes(text, word_bytes))
-
-
-def of_file_alone(
-    path: str, problem: Mapping[str, object], M: int | str | Sequence[int | str] | None, hardware: str | None,
-    granularity: str, line: int | str | None, policy: str, tensors: str | Sequence[str], curve: bool,
-) -> Table:  # fmt: skip
-    """The caches for a file of events. Raises InputError for options of a problem, except dtype."""
-    beside = [name for name, value in problem.items() if value and name != "dtype"]
-    if beside:
-        raise InputError("trace", beside[0], "a file alone: it has the loads and stores already", "leave one out")
-    word_bytes = dtype_bytes(str(problem.get("dtype") or "fp16"))
-    return cache_of_file(path, word_bytes, sizes_of(M, hardware, word_bytes), granularity, line, policy, tensors, curve)
-
-
-def cache_of(
-    p: Attention, schedule: str | Schedule, tiles: str | None, sizes: Sequence[int], one: int | None, granularity: str,
-    line: int | str | None, policy: str, tensors: str | Sequence[str], curve: bool,
-) -> Table:  # fmt: skip
-    """The caches of `sizes` bytes for one schedule. `one` is the M for which paper and best tiles are
-    chosen."""
-    line_bytes = checked(sizes, granularity, line, policy, curve, p.word_bytes)
-    name = find(schedule).name
-    found = compare(
-        *one_head_run(p, name, tiles, None if one is None else str(one)), sizes, granularity=granularity,
-        policy=policy, curve=curve, line_bytes=line_bytes, tensors=names_of(tensors),
-    )  # fmt: skip
-    return table_of(name, f"{name}, {asked(p)}", found)
-
-
-def cache_of_file(
-    path: str, word_bytes: int, sizes: Sequence[int], granularity: str, line: int | str | None, policy: str,
-    tensors: str | Sequence[str], curve: bool,
-) -> Table:  # fmt: skip
-    """The caches of `sizes` bytes for the loads and stores of a file of events, whose words have `word_bytes`
-    bytes."""
-    line_bytes = checked(sizes, granularity, line, policy, curve, word_bytes)
-    found = compare_file(path, word_bytes, sizes, granularity=granularity, policy=policy, curve=curve,
-                         line_bytes=line_bytes, tensors=names_of(tensors))  # fmt: skip
-    return table_of(path, path, found)
-
-
-def checked(
-    sizes: Sequence[int], granularity: str, line: int | str | None, policy: str, curve: bool, word_bytes: int
-) -> int:
-    """The bytes of a line. Raises InputError for options that exclude each other."""
-    if not sizes and not (curve and policy == "lru"):
-        raise InputError("--M", "nothing", "a size as in 100KB, or an axis as 16KB:1MB:x2", "or --curve --policy lru")
-    if curve and policy == "belady":
-        raise InputError("--curve", "--policy belady", "lru or both: one pass gives all sizes of an LRU only")
-    if line is not None and granularity != "line":
-        raise InputError("--line", f"--granularity {granularity}", "line, where --line is given")
-    return 64 if line is None else parse_bytes(line, word_bytes, "--line")
-
-
-def names_of(tensors: str | Sequence[str]) -> tuple[str, ...]:
-    """The tensors that are asked for, each once."""
-    return tuple(dict.fromkeys(filter(None, tensors.split(",") if isinstance(tensors, str) else tensors)))
-
-
-def table_of(name: str, title: str, found: Comparison) -> Table:
-    """A comparison as an answer."""
-    rows = found["results"]
-    table = Grid(for_terminal(rows), ("written_bytes", "write_backs", "fetched_bytes"))
-    text: Pieces = [comparison_header(name, found).removesuffix("\n"), table]
-    return Table(title, rows, cast("Row", found), text)

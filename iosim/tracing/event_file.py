@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from ..core.watchers import Event
     from ..schedules import Schedule
 
-EVENT_COLUMNS = (
-    "event", "name", "row", "rows", "column", "columns", "words", "resident_words", "launch",
-)  # fmt: skip
+EVENT_COLUMNS = ("event", "name", "row", "rows", "column", "columns", "words", "resident_words", "launch")
 MOST_EVENTS = 5_000_000
 BATCH = 100_000  # events of a row group of Parquet
 
@@ -110,9 +108,13 @@ def check_length(events: int, most: int = MOST_EVENTS) -> None:
 
 
 def emit_events(
-    schedule: ScheduleLike | ScheduleText, problem: Attention, tiling: Tiling, emit: Emit, most: int = MOST_EVENTS,
+    schedule: ScheduleLike | ScheduleText,
+    problem: Attention,
+    tiling: Tiling,
+    emit: Emit,
+    most: int = MOST_EVENTS,
     progress: Callable[[str], None] = lambda done: None,
-) -> int:  # fmt: skip
+) -> int:
     """Visit every tile, hand every event to `emit`, and return the number of events. Now and then `progress` gets
     a text about the progress."""
     total = count_events(schedule, problem, tiling).total
@@ -228,8 +230,10 @@ def perfetto_writer(file: TextIO, columns: tuple[str, ...]) -> Iterator[Emit]:
 
 EVENT_FORMATS = ("csv", "jsonl", "parquet", "perfetto")
 TEXT_WRITERS: dict[str, Callable[[TextIO, tuple[str, ...]], AbstractContextManager[Emit]]] = {
-    "csv": csv_writer, "jsonl": jsonl_writer, "perfetto": perfetto_writer,
-}  # fmt: skip
+    "csv": csv_writer,
+    "jsonl": jsonl_writer,
+    "perfetto": perfetto_writer,
+}
 
 
 def event_format(kind: str | None, path: str | None, as_json: bool, as_csv: bool) -> str:

@@ -41,10 +41,10 @@ class MovesOfFile:
     @property
     def tensors(self) -> dict[str, tuple[int, int]]:
         """{tensor: (words read, words written)}."""
-        words = self.table[:, 3] * self.table[:, 5]
-        sums = [[int(words[(self.table[:, 0] == k) & (self.table[:, 1] == w)].sum()) for w in (0, 1)]
-                for k in range(len(self.names))]  # fmt: skip
-        return {name: (read, written) for name, (read, written) in zip(self.names, sums, strict=True)}
+        tensor, store, _, rows, _, columns = self.table.T
+        sums = np.zeros((len(self.names), 2), np.int64)
+        np.add.at(sums, (tensor, store), rows * columns)
+        return {name: (read, written) for name, (read, written) in zip(self.names, sums.tolist(), strict=True)}
 
     @property
     def total_bytes(self) -> int:

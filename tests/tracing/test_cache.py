@@ -11,7 +11,7 @@ from iosim import SCHEDULES, Attention, Machine, Tiling
 from iosim.core.machine import Tile
 from iosim.masks import parse_mask
 from iosim.masks.mask import parse
-from iosim.tracing import accesses, belady, cache, reuse_distance
+from iosim.tracing import accesses, cache, reuse_distance
 from iosim.tracing.accesses import Moves, Turns, record
 
 QKVO = ("Q", "K", "V", "O")
@@ -296,8 +296,8 @@ def test_the_formula_of_the_reference_trace(N, d, Br, Bc):
 
 def test_pieces_join_where_nothing_parts_them():
     pieces = [(0, 2, True)]
-    belady.append_joined(pieces, (2, 3, True))
-    belady.append_joined(pieces, (3, 4, False))
+    cache.append_joined(pieces, (2, 3, True))
+    cache.append_joined(pieces, (3, 4, False))
     assert pieces == [(0, 3, True), (3, 4, False)]
 
 
