@@ -26,6 +26,7 @@ from iosim.sweeps.executors import Serial
 from iosim.sweeps.parts import Work
 from iosim.sweeps.run import write_file
 from iosim.tracing.accesses import record
+from iosim.tuning.least import curve
 
 MASKS = ("causal", "window:1024", "global:64", "strided:128")
 
@@ -103,6 +104,12 @@ def best(clock):
         yield f"`--tiles best` with {mask}, first time, milliseconds", found * 1e3, "under 10"
 
 
+def curves(clock):
+    curve(64, 8)  # so that all is imported
+    dense, causal = partial(curve, 8192, 128), partial(curve, 8192, 128, mask="causal")
+    yield "`tune --curve` with causal / dense", clock(causal, 5) / clock(dense, 15), "at most 10"
+
+
 def csv_by_pandas(frame):
     return frame.to_csv(io.StringIO(), index=False, lineterminator="\n")
 
@@ -168,6 +175,7 @@ def table(quick=False):
     yield from counts(clock)
     yield from arrays(clock, 2_048 if quick else 32_768)
     yield from best(clock)
+    yield from curves(clock)
     yield from sweeps(clock, 10 if quick else 500)
     yield from runs(clock, 64 if quick else 512)
 

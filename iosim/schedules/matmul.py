@@ -6,6 +6,7 @@ six orders; only the innermost one matters, because the tile that it does not in
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..core.problem import DENSE, Tensor
@@ -18,8 +19,7 @@ from .registry import Schedule, narrowed, register
 if TYPE_CHECKING:
     from ..core.machine import Machine
     from ..core.problem import Attention
-    from ..core.typing import FootprintFormula, ScheduleText, TrafficFormula, Words
-    from .registry import Candidates
+    from ..core.typing import Words
 
 
 def c_stays(chip: Machine, p: Attention, t: Tiling) -> None:
@@ -146,10 +146,6 @@ def held_tile(p: Attention, multiple: int, sizes: tuple[str, str]) -> list[Pair]
     ]
 
 
-A_SIZES = Pairs(lambda p, multiple: held_tile(p, multiple, ("rows_q", "rows_k")))
-B_SIZES = Pairs(lambda p, multiple: held_tile(p, multiple, ("rows_k", "rows_q")))
-
-
 def without_mask(p: Attention) -> Attention:
     """A product of matrices has no mask and no P."""
     return narrowed(p, mask=DENSE, keep_p=False)
@@ -160,51 +156,68 @@ MATRICES = {
     "B": Tensor(("d", "Nk"), "input"),
     "C": Tensor(("N", "Nk"), "output", 0.0),
 }
-HONG_KUNG = "Hong and Kung 1981"
 
-
-def product_schedule(
-    name: str, text: ScheduleText, summary: str, traffic: TrafficFormula, formula: str, state: str,
-    footprint: FootprintFormula = product_footprint, source: str = HONG_KUNG, rules: tuple[str, ...] = ("best",),
-    candidates: Candidates | None = None, more_tiles: tuple[str, ...] = (), initialised: tuple[str, ...] = (),
-    known_as: str = "",
-) -> None:  # fmt: skip
-    """Register a schedule of C = A B."""
-    register(
-        Schedule(
-            name,
-            text,
-            f"C = A B: {summary}",
-            source,
-            known_as=known_as,
-            rules=rules,
-            exact_traffic=traffic,
-            footprint=footprint,
-            initialised=initialised,
-            tensors=MATRICES,
-            family="matmul",
-            example=two_matrices,
-            answer=matrix_product,
-            candidates=candidates,
-            about=without_mask,
-            more_tiles=more_tiles,
-            formula=formula,
-            state=state,
-        )
+TILED = Schedule(
+    "matmul-tiled",
+    c_stays,
+    "C = A B: a tile of C stays, A and B stream",
+    "Hong and Kung 1981",
+    exact_traffic=tiled_traffic,
+    footprint=product_footprint,
+    tensors=MATRICES,
+    family="matmul",
+    example=two_matrices,
+    answer=matrix_product,
+    candidates=Pairs(c_sizes),
+    about=without_mask,
+    more_tiles=("depth",),
+    formula="R = N d Tc + Nk d Tr, W = N Nk",
+    state="a tile of C on chip; nothing waits in HBM",
+    known_as="matmul, gemm, tiled-matmul",
+)
+register(
+    replace(
+        TILED,
+        name="matmul-naive",
+        text=naive,
+        summary="C = A B: every multiplication loads both factors",
+        source="definition",
+        rules=("ideal",),
+        exact_traffic=naive_traffic,
+        footprint=naive_footprint,
+        candidates=None,
+        more_tiles=(),
+        formula="R = 2 N d Nk, W = N Nk",
+        state="one word of C on chip",
+        known_as="naive-matmul",
     )
-
-
-product_schedule("matmul-naive", naive, "every multiplication loads both factors", naive_traffic,
-                 footprint=naive_footprint, rules=("ideal",), source="definition",
-                 formula="R = 2 N d Nk, W = N Nk", state="one word of C on chip", known_as="naive-matmul")  # fmt: skip
-product_schedule("matmul-tiled", c_stays, "a tile of C stays, A and B stream", tiled_traffic,
-                 candidates=Pairs(c_sizes), more_tiles=("depth",), formula="R = N d Tc + Nk d Tr, W = N Nk",
-                 state="a tile of C on chip; nothing waits in HBM", known_as="matmul, gemm, tiled-matmul")  # fmt: skip
-product_schedule("matmul-tiled-a", a_stays, "a tile of A stays, C goes back and forth", a_stays_traffic,
-                 candidates=A_SIZES, more_tiles=("depth",), initialised=("C",),
-                 formula="R = N d + Nk d Tr + N Nk Td, W = N Nk Td",
-                 state="a tile of A on chip; sums of C wait in HBM")  # fmt: skip
-product_schedule("matmul-tiled-b", b_stays, "a tile of B stays, C goes back and forth", b_stays_traffic,
-                 candidates=B_SIZES, more_tiles=("depth",), initialised=("C",),
-                 formula="R = N d Tc + Nk d + N Nk Td, W = N Nk Td",
-                 state="a tile of B on chip; sums of C wait in HBM")  # fmt: skip
+)
+register(TILED)
+register(
+    replace(
+        TILED,
+        name="matmul-tiled-a",
+        text=a_stays,
+        summary="C = A B: a tile of A stays, C goes back and forth",
+        exact_traffic=a_stays_traffic,
+        initialised=("C",),
+        candidates=Pairs(lambda p, multiple: held_tile(p, multiple, ("rows_q", "rows_k"))),
+        formula="R = N d + Nk d Tr + N Nk Td, W = N Nk Td",
+        state="a tile of A on chip; sums of C wait in HBM",
+        known_as="",
+    )
+)
+register(
+    replace(
+        TILED,
+        name="matmul-tiled-b",
+        text=b_stays,
+        summary="C = A B: a tile of B stays, C goes back and forth",
+        exact_traffic=b_stays_traffic,
+        initialised=("C",),
+        candidates=Pairs(lambda p, multiple: held_tile(p, multiple, ("rows_k", "rows_q"))),
+        formula="R = N d Tc + Nk d + N Nk Td, W = N Nk Td",
+        state="a tile of B on chip; sums of C wait in HBM",
+        known_as="",
+    )
+)

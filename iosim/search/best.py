@@ -100,8 +100,12 @@ def best_tiles(schedule: Schedule, problem: Attention, M_bytes: int, multiple: i
         tiling, found = search(schedule, problem, M_bytes, multiple)
         return cast("Tiling", tiling) if found else None
     if problem.divided:
-        raise InputError("--registers, --stages", f"best tiles of {schedule.name}",
-                         "a schedule without a search of its own", "iosim count --tiles counts given ones")  # fmt: skip
+        raise InputError(
+            "--registers, --stages",
+            f"best tiles of {schedule.name}",
+            "a schedule without a search of its own",
+            "iosim count --tiles counts given ones",
+        )
     from .pairs import Pairs
 
     if isinstance(schedule.candidates, Pairs):
@@ -109,9 +113,7 @@ def best_tiles(schedule: Schedule, problem: Attention, M_bytes: int, multiple: i
     return least_of(schedule, problem, schedule.candidates(problem, multiple), M_bytes)
 
 
-def least_of(
-    schedule: Schedule, problem: Attention, tilings: Iterable[Tiling[Size]], M_bytes: int
-) -> Tiling | None:  # fmt: skip
+def least_of(schedule: Schedule, problem: Attention, tilings: Iterable[Tiling[Size]], M_bytes: int) -> Tiling | None:
     """The tiling of least traffic that fits, of tilings whose sizes may be arrays; None if none fits. Of equal ones it
     is one that needs the least SRAM."""
     import numpy as np
@@ -129,7 +131,7 @@ def least_of(
 
 def search(
     schedule: ScheduleLike, problem: Attention[Size], M_bytes: Size, multiple: int = 1
-) -> tuple[Tiling[Size], Test]:  # fmt: skip
+) -> tuple[Tiling[Size], Test]:
     """(tiles, whether any fit), as numbers or as arrays, of a schedule that states no candidates."""
     outer_length, inner_length = lengths(schedule, problem)
 
@@ -240,15 +242,17 @@ def least_masked(schedule: ScheduleLike, problem: Attention[Size], tilings: list
     require_tokens(problem)
     if len(tilings) > MOST_MASKED:
         raise InputError(
-            "--tiles", f"best among more than {MOST_MASKED} tilings", "fewer where a mask is counted for each",
+            "--tiles",
+            f"best among more than {MOST_MASKED} tilings",
+            "fewer where a mask is counted for each",
             "give --tiles as 128x64, or a --tile-multiple",
-        )  # fmt: skip
+        )
     return min(tilings, key=lambda tiling: cast("int", moved_bytes(schedule, problem, tiling)))
 
 
 def one_by_one(
     schedule: ScheduleLike, problem: Attention[Size], M_bytes: Size, multiple: int
-) -> tuple[Tiling[Size], Test]:  # fmt: skip
+) -> tuple[Tiling[Size], Test]:
     """The arrays (tiles, whether any fit), found by a search for one problem at a time."""
     import numpy as np
 
@@ -270,9 +274,11 @@ def require_tokens(problem: Attention[Size]) -> None:
     """Raise InputError for a mask that changes with the tiles."""
     if problem.mask.tile_units:
         raise InputError(
-            "--tiles", "best", f"a mask that does not change with the tiles (--mask {problem.mask} counts tiles)",
+            "--tiles",
+            "best",
+            f"a mask that does not change with the tiles (--mask {problem.mask} counts tiles)",
             "give --tiles as 128x64, or the mask in tokens",
-        )  # fmt: skip
+        )
 
 
 def least_outer(schedule: ScheduleLike, problem: Attention[Size], largest: Size, multiple: int) -> Size:
@@ -288,9 +294,11 @@ def least_outer(schedule: ScheduleLike, problem: Attention[Size], largest: Size,
     highest = int(largest.max()) if not isinstance(largest, int) else largest
     if highest > most:
         raise InputError(
-            "--tiles", f"best among {highest} outer tiles", f"at most {most} where a mask is counted for each",
+            "--tiles",
+            f"best among {highest} outer tiles",
+            f"at most {most} where a mask is counted for each",
             "give --tiles as 128x64, or a --tile-multiple",
-        )  # fmt: skip
+        )
     if arrays:
         found = least_in_arrays(schedule, problem, largest, multiple)
         return found if single is None else int(found[0])
@@ -308,7 +316,7 @@ def worth_arrays(largest: int) -> bool:
 
 def least_in_arrays(
     schedule: ScheduleLike, problem: Attention[Size], largest: Size, multiple: int
-) -> NDArray[np.int64]:  # fmt: skip
+) -> NDArray[np.int64]:
     """The n from 1 to `largest` with the least bytes moved, for all problems at once. The candidates of all problems
     stand one after another in one array. Each walk counts a chunk of that array."""
     import numpy as np

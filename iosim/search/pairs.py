@@ -180,9 +180,11 @@ def least_seen(pair: Pair, M_bytes: int, multiple: int) -> tuple[int, int] | Non
         return None
     if p.mask.tile_units or most > MOST_ROWS:
         raise InputError(
-            "--tiles", f"best with --mask {p.mask}", f"a mask in tokens and at most {MOST_ROWS} query tiles",
+            "--tiles",
+            f"best with --mask {p.mask}",
+            f"a mask in tokens and at most {MOST_ROWS} query tiles",
             "give --tiles as 128x64, or a --tile-multiple",
-        )  # fmt: skip
+        )
     import numpy as np
 
     sizes = np.arange(1, most + 1).astype(pair.kind(multiple)) * multiple
@@ -207,8 +209,12 @@ def size_pairs(rows_axis: int, columns_axis: int, multiple: int) -> Iterator[tup
     rows, columns = list(sizes_by_passes(rows_axis, multiple)), list(sizes_by_passes(columns_axis, multiple))
     if len(rows) * len(columns) > MOST:
         enough = 1 << (4 * isqrt(rows_axis * columns_axis) // MOST).bit_length()  # an axis has about 2 sqrt(N) counts
-        raise InputError("--N", max(rows_axis, columns_axis), f"at most {MOST} pairs of tile counts",
-                         f"give --tile-multiple {max(enough, 2 * multiple)}")  # fmt: skip
+        raise InputError(
+            "--N",
+            max(rows_axis, columns_axis),
+            f"at most {MOST} pairs of tile counts",
+            f"give --tile-multiple {max(enough, 2 * multiple)}",
+        )
     step = max(1, AT_ONCE // len(columns))
     parts = [rows[start : start + step] for start in range(0, len(rows), step)]
     for part in watched(parts, "pairs of tile sizes, in parts", len(parts)):
@@ -297,8 +303,12 @@ def seen_falls(pair: Pair, p: Attention, multiple: int) -> tuple[SizeArray, Size
 
     units = -(-pair.rows // multiple), -(-pair.columns // multiple)
     if units[0] * units[1] > MOST_SEEN:
-        raise InputError("--mask", f"{units[0]} x {units[1]} tile sizes", f"at most {MOST_SEEN} pairs to count",
-                         "give a --tile-multiple, or schedules whose inner tile does not matter")  # fmt: skip
+        raise InputError(
+            "--mask",
+            f"{units[0]} x {units[1]} tile sizes",
+            f"at most {MOST_SEEN} pairs to count",
+            "give a --tile-multiple, or schedules whose inner tile does not matter",
+        )
     kind = pair.kind(multiple)
     rows, columns = (np.arange(1, count + 1).astype(kind) * multiple for count in units)
     cost = SeenCost(pair, p, rows)

@@ -165,9 +165,11 @@ def require_tokens(p: Attention) -> None:
     """Raise InputError for a mask that changes with the tiles, because it hides other pairs with each tiling."""
     if p.mask.tile_units:
         raise InputError(
-            "--mask", str(p.mask), "a mask that does not change with the tiles: one in tokens, without b or file",
+            "--mask",
+            str(p.mask),
+            "a mask that does not change with the tiles: one in tokens, without b or file",
             "as causal or window:128; or count it with given tiles: iosim count --tiles 128x64",
-        )  # fmt: skip
+        )
 
 
 # ---------------------------------------------------------------- candidates
@@ -202,8 +204,12 @@ def outer_tilings(schedule: Schedule, p: Attention, multiple: int) -> Iterator[T
     units = -(-length // multiple)
     most = MOST_IN_ARRAYS if p.mask.counts_at_once else MOST_MASKED
     if units > most:
-        raise InputError("--mask", f"{units} outer tiles", f"at most {most} where a mask is counted for each",
-                         "give a --tile-multiple")  # fmt: skip
+        raise InputError(
+            "--mask",
+            f"{units} outer tiles",
+            f"at most {most} where a mask is counted for each",
+            "give a --tile-multiple",
+        )
     starts = range(1, units + 1, MASKED_AT_ONCE)
     for start in watched(starts, f"outer tiles of {schedule.name}, in parts", len(starts)):
         part = np.arange(start, min(units + 1, start + MASKED_AT_ONCE)).astype(object)

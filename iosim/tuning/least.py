@@ -132,9 +132,17 @@ class Best(Answer):
 
 
 def tune(
-    N: int, d: int, M: int | str | None = None, *, hardware: str | None = None, schedules: SchedulesAsked = (),
-    tile_multiple: int = 1, mask: str | Mask = "dense", least_blocks: int = 1, **options: Unpack[ProblemOptions],
-) -> Best:  # fmt: skip
+    N: int,
+    d: int,
+    M: int | str | None = None,
+    *,
+    hardware: str | None = None,
+    schedules: SchedulesAsked = (),
+    tile_multiple: int = 1,
+    mask: str | Mask = "dense",
+    least_blocks: int = 1,
+    **options: Unpack[ProblemOptions],
+) -> Best:
     """The least traffic of every schedule of softmax attention in an SRAM: a Best.
 
     The SRAM has M bytes (`100KB`, or in words `51200el`), or is that of a `hardware`.
@@ -196,9 +204,13 @@ def best_of(
 
 
 def count_with_blocks(
-    schedule: Schedule, rule: str, problem: Attention, M_bytes: int, multiple: int = 1,
+    schedule: Schedule,
+    rule: str,
+    problem: Attention,
+    M_bytes: int,
+    multiple: int = 1,
     options: dict[str, int] | None = None,
-) -> ResultWithBlocks:  # fmt: skip
+) -> ResultWithBlocks:
     """The count and the blocks of one schedule with one tile rule, for a problem with these options."""
     problem = narrowed(problem, **(options or {}))
     result = run(schedule, rule, problem, M_bytes, multiple)
@@ -215,8 +227,12 @@ def searchable(asked: list[Schedule], problem: Attention, least_blocks: int) -> 
     space = [s for s in asked if exact(s, problem, least_blocks)]
     if not space:
         option = "--curve" if least_blocks == 1 else "--least-blocks"
-        raise InputError("--schedule", ", ".join(s.name for s in asked), "a schedule whose candidates are known",
-                         f"leave out {option}")  # fmt: skip
+        raise InputError(
+            "--schedule",
+            ", ".join(s.name for s in asked),
+            "a schedule whose candidates are known",
+            f"leave out {option}",
+        )
     return space
 
 
@@ -289,9 +305,15 @@ PAPER_M = (65_536, 98_304, 166_912, 232_448)  # SRAM that one block may use on a
 
 
 def curve(
-    N: int, d: int, *, schedules: SchedulesAsked = (), tile_multiple: int = 1, mask: str | Mask = "dense",
-    least_blocks: int = 1, **options: Unpack[ProblemOptions],
-) -> Curve:  # fmt: skip
+    N: int,
+    d: int,
+    *,
+    schedules: SchedulesAsked = (),
+    tile_multiple: int = 1,
+    mask: str | Mask = "dense",
+    least_blocks: int = 1,
+    **options: Unpack[ProblemOptions],
+) -> Curve:
     """The least traffic against M, as in `iosim tune --curve`: a Curve. Its `steps` are all M at which the least
     traffic falls.
 
@@ -306,9 +328,12 @@ def curve(
 
 
 def curve_of(
-    problem: Attention, schedules: SchedulesAsked = (), tile_multiple: int = 1, least_blocks: int = 1,
+    problem: Attention,
+    schedules: SchedulesAsked = (),
+    tile_multiple: int = 1,
+    least_blocks: int = 1,
     given: Collection[str] = (),
-) -> Curve:  # fmt: skip
+) -> Curve:
     """The least traffic of a problem against M; `given` names the options that are not searched."""
     asked = space_of(schedules, problem)
     space, own = searchable(asked, problem, least_blocks), {}
