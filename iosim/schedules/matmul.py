@@ -6,7 +6,6 @@ six orders; only the innermost one matters, because the tile that it does not in
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..core.problem import DENSE, Tensor
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from ..core.machine import Machine
     from ..core.problem import Attention
     from ..core.typing import Words
+    from .registry import FamilyFields
 
 
 def c_stays(chip: Machine, p: Attention, t: Tiling) -> None:
@@ -157,67 +157,73 @@ MATRICES = {
     "C": Tensor(("N", "Nk"), "output", 0.0),
 }
 
-TILED = Schedule(
-    "matmul-tiled",
-    c_stays,
-    "C = A B: a tile of C stays, A and B stream",
-    "Hong and Kung 1981",
-    exact_traffic=tiled_traffic,
-    footprint=product_footprint,
-    tensors=MATRICES,
-    family="matmul",
-    example=two_matrices,
-    answer=matrix_product,
-    candidates=Pairs(c_sizes),
-    about=without_mask,
-    more_tiles=("depth",),
-    formula="R = N d Tc + Nk d Tr, W = N Nk",
-    state="a tile of C on chip; nothing waits in HBM",
-    known_as="matmul, gemm, tiled-matmul",
-)
+PRODUCT: FamilyFields = {
+    "tensors": MATRICES,
+    "family": "matmul",
+    "example": two_matrices,
+    "answer": matrix_product,
+    "about": without_mask,
+}
 register(
-    replace(
-        TILED,
-        name="matmul-naive",
-        text=naive,
-        summary="C = A B: every multiplication loads both factors",
-        source="definition",
+    Schedule(
+        "matmul-naive",
+        naive,
+        "C = A B: every multiplication loads both factors",
+        "definition",
         rules=("ideal",),
-        exact_traffic=naive_traffic,
-        footprint=naive_footprint,
-        candidates=None,
-        more_tiles=(),
         formula="R = 2 N d Nk, W = N Nk",
         state="one word of C on chip",
+        exact_traffic=naive_traffic,
+        footprint=naive_footprint,
         known_as="naive-matmul",
+        **PRODUCT,
     )
 )
-register(TILED)
 register(
-    replace(
-        TILED,
-        name="matmul-tiled-a",
-        text=a_stays,
-        summary="C = A B: a tile of A stays, C goes back and forth",
-        exact_traffic=a_stays_traffic,
-        initialised=("C",),
-        candidates=Pairs(lambda p, multiple: held_tile(p, multiple, ("rows_q", "rows_k"))),
+    Schedule(
+        "matmul-tiled",
+        c_stays,
+        "C = A B: a tile of C stays, A and B stream",
+        "Hong and Kung 1981",
+        formula="R = N d Tc + Nk d Tr, W = N Nk",
+        state="a tile of C on chip; nothing waits in HBM",
+        exact_traffic=tiled_traffic,
+        footprint=product_footprint,
+        candidates=Pairs(c_sizes),
+        more_tiles=("depth",),
+        known_as="matmul, gemm, tiled-matmul",
+        **PRODUCT,
+    )
+)
+register(
+    Schedule(
+        "matmul-tiled-a",
+        a_stays,
+        "C = A B: a tile of A stays, C goes back and forth",
+        "Hong and Kung 1981",
         formula="R = N d + Nk d Tr + N Nk Td, W = N Nk Td",
         state="a tile of A on chip; sums of C wait in HBM",
-        known_as="",
+        exact_traffic=a_stays_traffic,
+        footprint=product_footprint,
+        initialised=("C",),
+        candidates=Pairs(lambda p, multiple: held_tile(p, multiple, ("rows_q", "rows_k"))),
+        more_tiles=("depth",),
+        **PRODUCT,
     )
 )
 register(
-    replace(
-        TILED,
-        name="matmul-tiled-b",
-        text=b_stays,
-        summary="C = A B: a tile of B stays, C goes back and forth",
-        exact_traffic=b_stays_traffic,
-        initialised=("C",),
-        candidates=Pairs(lambda p, multiple: held_tile(p, multiple, ("rows_k", "rows_q"))),
+    Schedule(
+        "matmul-tiled-b",
+        b_stays,
+        "C = A B: a tile of B stays, C goes back and forth",
+        "Hong and Kung 1981",
         formula="R = N d Tc + Nk d + N Nk Td, W = N Nk Td",
         state="a tile of B on chip; sums of C wait in HBM",
-        known_as="",
+        exact_traffic=b_stays_traffic,
+        footprint=product_footprint,
+        initialised=("C",),
+        candidates=Pairs(lambda p, multiple: held_tile(p, multiple, ("rows_k", "rows_q"))),
+        more_tiles=("depth",),
+        **PRODUCT,
     )
 )

@@ -39,6 +39,15 @@ if TYPE_CHECKING:
         candidates: Candidates
         scales: bool
 
+    class FamilyFields(TypedDict):
+        """Fields that all schedules of a family share."""
+
+        tensors: Mapping[str, Tensor]
+        family: str
+        example: Example
+        answer: Answer
+        about: Callable[[Attention], Attention]
+
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
