@@ -37,8 +37,6 @@ ScheduleText = Callable[[Machine, Attention, Tiling], None]
 """The function of a schedule, written for one problem. `Folded` runs it for arrays of problems too."""
 Words = dict[str, tuple[int, int]]
 """{tensor: (words read, words written)}, of one head, from formulas that were derived by hand."""
-Tiles = Callable[[Size, Size], Tiling[Size]]
-"""Makes a tiling from the sizes of the outer and the inner tile."""
 
 
 class Step(Protocol):

@@ -83,7 +83,7 @@ def lengths(schedule: ScheduleLike, problem: Attention[Size]) -> tuple[Size, Siz
 
 def mask_matters(schedule: ScheduleLike, problem: Attention[Size]) -> bool:
     """Whether a mask changes what the schedule moves."""
-    return problem.mask is not DENSE and getattr(schedule, "skips", True)
+    return problem.mask is not DENSE and schedule.skips
 
 
 # ---------------------------------------------------------------- the best tiling
