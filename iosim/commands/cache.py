@@ -5,15 +5,14 @@ from __future__ import annotations
 from ..counting.given import memories, memory, problem
 from .answer import Output, answer_all
 from .options import (
-    SIZE,
-    SIZES,
+    PLACES,
     M,
     Need,
     alone,
-    flag_option,
     memory_options,
     named_command,
     outputs,
+    own_option,
     problem_options,
     schedule_option,
     text_option,
@@ -22,24 +21,22 @@ from .options import (
 )
 
 
-@named_command("cache", needs=(Need("n", ("trace",)), Need("d", ("trace",)), M), axes=SIZES, usual="flash1")
+@named_command("cache", needs=(Need("N", ("trace",)), Need("d", ("trace",)), M), axes=PLACES, usual="flash1")
 @problem_options
 @memory_options
 @tiles_option("Br x Bc as 64x64; or paper, best with one --M.")
 @schedule_option("Schedules, as a,b or repeated; iosim schedules lists them (default: flash1).")
 @variant_options
-@text_option(
-    "--granularity", "The unit of accesses and evictions: line, word or tile.", default="line", show_default=True
-)
-@text_option("--line", "Bytes of a line (default: 64).", metavar="SIZE", kind=SIZE)
-@text_option("--policy", "lru, belady or both.", default="both", show_default=True)
-@text_option("--tensors", "Only these tensors, as in Q,K,V,O.", metavar="NAMES")
+@own_option("granularity", "The unit of accesses and evictions: line, word or tile.", show_default=True)
+@own_option("line", "Bytes of a line (default: 64).")
+@own_option("policy", "lru, belady or both.", show_default=True)
+@own_option("tensors", "Only these tensors, as in Q,K,V,O.")
 @text_option("--trace", "Take the accesses from a file of iosim trace or iosim explain --trace (.csv, .jsonl, "
              ".parquet). Words have the size of --dtype unless the file says otherwise.", metavar="FILE")  # fmt: skip
-@flag_option("--curve", "Show every size at which the result of the LRU changes.")
+@own_option("curve", "Show every size at which the result of the LRU changes.")
 @outputs
 def command(
-    m: str | None, m_elements: str | None, hardware: str | None, tiles: str | None, schedules: tuple[str, ...],
+    M: str | None, hardware: str | None, tiles: str | None, schedules: tuple[str, ...],
     granularity: str, line: str | None, policy: str, tensors: str | None, trace: str | None, curve: bool,
     output: Output, **given: str | bool | None,
 ) -> None:  # fmt: skip
@@ -59,14 +56,14 @@ def command(
     if trace is not None:
         alone(given, ("--dtype",), tiles=tiles, schedule=schedules)
         word = dtype_bytes(str(given.get("dtype") or "fp16"))
-        size = memory(m, m_elements, hardware)
+        size = memory(M, hardware)
         sizes = [] if size is None else parse_axis(size, "--M", lambda text: parse_bytes(text, word))
         caches = caches_of(sizes, word, granularity, line, policy, curve, tensors or ())
         found = cache_of_file(trace, word, caches)
         answer_all([({}, found)], output)
         return
     p = problem(given)
-    places = memories(given, m, m_elements, hardware)
+    places = memories(given, M, hardware)
     sizes = [parse_bytes(place.M, p.word_bytes) for place in places if place.M is not None]
     one = sizes[0] if len(sizes) == 1 else None
     parts = []

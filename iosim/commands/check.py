@@ -7,12 +7,11 @@ import sys
 from ..counting.given import problem
 from .answer import Output, answer_all
 from .options import (
-    SEED,
     named_command,
     outputs,
+    own_option,
     problem_options,
     schedule_option,
-    text_option,
     tiles_option,
     variant_options,
 )
@@ -22,8 +21,8 @@ from .options import (
 @problem_options
 @tiles_option("Br x Bc as 48x40 (default: 16x16, or smaller so that each axis has two tiles).")
 @schedule_option()
-@text_option("--seed", "Seed of the random inputs.", default="0", show_default=True, kind=SEED)
-@text_option("--dropout", "Probability that an element of P is dropped; --seed decides which ones.", metavar="P")
+@own_option("seed", "Seed of the random inputs.", show_default=True)
+@own_option("dropout", "Probability that an element of P is dropped; --seed decides which ones.")
 @variant_options
 @outputs
 def command(
@@ -41,7 +40,7 @@ def command(
     from ..progress import under_way
     from ..studies.numeric_check import check_problem
 
-    small = {name: default for name, default in (("n", "96"), ("d", "16")) if given[name] is None}
+    small = {name: default for name, default in (("N", "96"), ("d", "16")) if given[name] is None}
     p = problem({**given, **small}, dropout=parse_dropout(dropout, seed))
     with under_way() as begin:
         found = check_problem(p, tiles, schedules, seed, lambda name: begin(f"checking {name}"))

@@ -8,7 +8,7 @@ from ..counting.given import counts, memories
 from .answer import Output, answer_all
 from .options import (
     M_OR_TILES,
-    SIZES,
+    PLACES,
     D,
     N,
     chip_options,
@@ -22,7 +22,7 @@ from .options import (
 )
 
 
-@named_command("count", needs=(N, D, M_OR_TILES), axes=SIZES, usual="core")
+@named_command("count", needs=(N, D, M_OR_TILES), axes=PLACES, usual="core")
 @problem_options
 @memory_options
 @tile_options
@@ -31,7 +31,7 @@ from .options import (
 @flag_option("--detail", "Also show the words of each tensor and each launch; with --csv a row for each.")
 @outputs
 def command(
-    m: str | None, m_elements: str | None, hardware: str | None, schedules: tuple[str, ...], tiles: str | None,
+    M: str | None, hardware: str | None, schedules: tuple[str, ...], tiles: str | None,
     tile_multiple: str, output: Output, detail: bool, **given: str | bool | None,
 ) -> None:  # fmt: skip
     """Words and bytes for each schedule, per tensor, with fit, ratios and bounds.
@@ -42,7 +42,7 @@ def command(
     from ..units import parse_count
 
     values = counts(given)
-    places = memories(given, m, m_elements, hardware)
+    places = memories(given, M, hardware)
     multiple = parse_count(tile_multiple, "--tile-multiple")
     asked = {"schedules": schedules, "tiles": tiles, "tile_multiple": multiple, **values}
     reports = [replace(count.count(M=place.M, **asked), detail=detail) for place in places]

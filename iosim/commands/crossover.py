@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..counting.given import memories
 from .answer import Output, answer_all
 from .options import (
-    SIZES,
+    PLACES,
     D,
     Need,
     chip_options,
@@ -21,8 +21,8 @@ from .options import (
 
 @named_command(
     "crossover",
-    needs=(Need("n", SIZES), D),
-    axes=("n", "d", "dtype", *SIZES),
+    needs=(Need("N", PLACES), D),
+    axes=("N", "d", "dtype", *PLACES),
     usual="standard,standard-tiled,flash1,flash2,small-cache,small-cache-q",
 )
 @problem_options
@@ -33,7 +33,7 @@ from .options import (
 @chip_options
 @outputs
 def command(
-    m: str | None, m_elements: str | None, hardware: str | None, schedules: tuple[str, ...], tile_multiple: str,
+    M: str | None, hardware: str | None, schedules: tuple[str, ...], tile_multiple: str,
     output: Output, **given: str | bool | None,
 ) -> None:  # fmt: skip
     """The M or the N from which on one schedule moves less than another, exact to the byte.
@@ -46,5 +46,5 @@ def command(
     """
     from ..tuning.crossovers import crossovers_of
 
-    places = [] if (m, m_elements, hardware) == (None, None, None) else memories(given, m, m_elements, hardware)
+    places = [] if (M, hardware) == (None, None) else memories(given, M, hardware)
     answer_all([({}, crossovers_of(given, places, schedules, tile_multiple))], output)

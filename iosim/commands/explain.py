@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from ..errors import InputError
+from ..options import flag_of
 from .answer import Output, answer_all, say
 from .options import (
     COUNT,
@@ -217,14 +218,14 @@ def meaning(computes: str | None, given: dict[str, str | bool | None]) -> tuple[
     from ..counting.given import problem
 
     if computes is None:
-        unused = [f"--{name.replace('_', '-')}" for name, value in given.items() if value not in (None, False)]
+        unused = [flag_of(name) for name, value in given.items() if value not in (None, False)]
         if unused:
             raise InputError(unused[0], "no --as", "--as attention beside it", "the problem is only for --as attention")
         return None, {}
     what, _, named = computes.partition(":")
     if what != "attention":
         raise InputError("--as", what, "attention")
-    if absent := [option for option, name in (("--N", "n"), ("--d", "d")) if given[name] is None]:
+    if absent := [flag_of(name) for name in ("N", "d") if given[name] is None]:
         raise InputError(", ".join(absent), "nothing", "a value for each", "as in --as attention --N 4096 --d 64")
     pairs = [part.partition("=") for part in named.split(",") if part.strip()]
     return problem(given), {argument.strip(): role.strip() for role, _, argument in pairs}

@@ -7,7 +7,7 @@ from .answer import Output, answer_all
 from .options import COUNT, SIZE, D, flag_option, named_command, outputs, size_options, text_option, tiles_option
 
 
-@named_command("memory", needs=(D,), axes=("n", "tiles"))
+@named_command("memory", needs=(D,), axes=("N", "tiles"))
 @text_option("--N", "Queries: an axis as in 1024,4096 or 1024:32768:x2.", metavar="COUNTS", kind=COUNT)
 @size_options
 @text_option("--budget", "The largest N whose tensors fit in this much memory, as in 12GB.", metavar="SIZE",
@@ -16,7 +16,7 @@ from .options import COUNT, SIZE, D, flag_option, named_command, outputs, size_o
 @flag_option("--grid", "With --N and --tiles: show the rows of each program.", parameter="as_grid")
 @outputs
 def command(
-    n: str | None, budget: str | None, tiles: str | None, as_grid: bool, output: Output, **given: str | bool | None
+    N: str | None, budget: str | None, tiles: str | None, as_grid: bool, output: Output, **given: str | bool | None
 ) -> None:  # fmt: skip
     """Bytes of scores, inputs, row statistics and KV cache; the largest N for a memory budget; tiles on chip.
 
@@ -27,5 +27,5 @@ def command(
 
     values = counts(given, required=("d",))
     Nk: int | None = values.pop("Nk", None)
-    found = memory_of(Attention(1, **values), n, Nk, budget, tiles, as_grid)
+    found = memory_of(Attention(1, **values), N, Nk, budget, tiles, as_grid)
     answer_all([({}, found)], output)

@@ -9,13 +9,42 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
 from inspect import signature
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from .. import __version__
+from ..core.options import CACHE, CHIP, MASKS, OF_EVERY_PROBLEM, SIZES, TYPES
+from ..core.options import VARIANTS as VARIANT_ROWS
 from ..errors import InputError, IosimError, MissingError, suggestion
 from ..masks.atoms import ROWS
+from ..options import (
+    ANSWER,
+    CHOICE,
+    COUNT,
+    FLAG,
+    HEADINGS,
+    MASK,
+    MEMORY,
+    OF_WHAT,
+    OWN,
+    PASSES,
+    PROBLEM,
+    REGISTERS,
+    REQUIRED,
+    SEED,
+    SIZE,
+    STAGES,
+    TEXT,
+    TYPE,
+    VARIANTS,
+    Kind,
+    all_declared,
+    declared,
+    flag_of,
+)
+from ..options import Option as Row
 from .answer import Output, say
 
 if TYPE_CHECKING:
@@ -25,135 +54,41 @@ if TYPE_CHECKING:
     Decorator = Callable[[Function], Function]
     Params = Mapping[str, object]
 
-# ---------------------------------------------------------------- kinds of values
+# ---------------------------------------------------------------- kinds that need more than a text
 
 
-class Kind(NamedTuple):
-    """The kind of value of an option: `read(text, option)` reads it, and raises InputError if it is not allowed.
-
-    `between` separates the values of an axis. `ranges` says whether start:stop:step stands for several values, and
-    `listed` whether every command takes a list of values.
-    """
-
-    read: Callable[[str, str], object]
-    between: str = ","
-    ranges: bool = False
-    listed: bool = False
-
-    def parts(self, text: str) -> list[str]:
-        """The values of a text if every command takes lists; else the text alone."""
-        return text.split(",") if self.listed else [text]
-
-    def read_all(self, text: str, option: str, axis: bool) -> None:
-        """Read one value, or all values of an axis."""
-        if not axis:
-            self.read(text, option)
-        elif self.ranges:
-            from ..units import parse_axis
-
-            parse_axis(text, option, lambda part: read_number(self, part, option))
-        else:
-            for part in text.split(self.between):
-                self.read(part.strip(), option)
-
-
-def read_number(kind: Kind, text: str | int, option: str) -> int:
-    """The number that a text stands for; `kind` is one whose values are numbers."""
-    return int(str(kind.read(str(text), option)))
-
-
-def read_count(text: str, option: str) -> int:
-    from ..units import parse_count
-
-    return parse_count(text, option)
-
-
-def read_passes(text: str, option: str) -> int:
-    from ..units import parse_count
-
-    return parse_count(text, option, least=0, most=10_000)
-
-
-def read_seed(text: str, option: str) -> int:
-    from ..units import parse_count
-
-    return parse_count(text, option, least=0)
-
-
-def read_size(text: str, option: str) -> int:
-    from ..units import parse_bytes
-
-    return parse_bytes(text, 2, option)  # a size is valid or not for any width of a word
-
-
-def read_registers(text: str, option: str) -> int:
-    from ..units import parse_registers
-
-    return parse_registers(text, option)
-
-
-def read_type(text: str, option: str) -> int:
-    from ..units import dtype_bytes
-
-    return dtype_bytes(text, option)
-
-
-def read_mask(text: str, option: str) -> object:
+def read_mask(value: str | int, option: str) -> object:
     from ..masks import parse_mask
 
-    return parse_mask(text)
+    return parse_mask(str(value))
 
 
-def read_tiles(text: str, option: str) -> object:
+def read_tiles(value: str | int, option: str) -> object:
     from ..core.tiling import Tiling, parse_tiles
 
     rules = ("paper", "best", "ideal")
     more = tuple(name for name in Tiling.__dataclass_fields__ if name not in ("rows_q", "rows_k"))
-    return text if text in rules else parse_tiles(text, option, more=more, rules=True)
+    return value if value in rules else parse_tiles(str(value), option, more=more, rules=True)
 
 
-def read_schedules(text: str, option: str) -> object:
+def read_schedules(value: str | int, option: str) -> object:
     from ..schedules import find_all
 
-    return find_all(text)
+    return find_all(str(value))
 
 
-def read_hardware(text: str, option: str) -> object:
+def read_hardware(value: str | int, option: str) -> object:
     from ..hardware import load
 
-    return load(text)
+    return load(str(value))
 
 
-def read_gqa(text: str, option: str) -> str:
-    from ..core.problem import GQA
-
-    if text not in GQA:
-        raise InputError(option, text, " or ".join(GQA), suggestion(text, GQA))
-    return text
-
-
-def read_scales(text: str, option: str) -> object:
-    from ..core.problem import KV_SCALES
-    from ..units import parse_count
-
-    return text if text in KV_SCALES else parse_count(text, option)
-
-
-NUMERIC = (read_count, read_size, read_passes, read_seed, read_registers)
-COUNT, SIZE, PASSES, SEED, REGISTERS = (Kind(read, ranges=True) for read in NUMERIC)
-TYPE, MASK, TILES, GQA_KIND = Kind(read_type), Kind(read_mask, ";"), Kind(read_tiles), Kind(read_gqa)
-SCALES = Kind(read_scales)
-LISTS = Kind(lambda text, option: text, ";")
-SCHEDULE, HARDWARE, TEXT = Kind(read_schedules, listed=True), Kind(read_hardware), Kind(lambda text, option: text)
-ONE_OR_AXIS = (COUNT, SIZE, PASSES, SEED, REGISTERS, TYPE, HARDWARE, TILES)
+MASK_KIND, TILES = Kind(read_mask, between=";"), Kind(read_tiles)
+SCHEDULE, HARDWARE = Kind(read_schedules, listed=True), Kind(read_hardware)
+ONE_OR_AXIS = (COUNT, SIZE, PASSES, SEED, STAGES, REGISTERS, TYPE, HARDWARE, TILES)
 """Kinds of options that take several values in some commands, and one in others."""
 
 # ---------------------------------------------------------------- options
-
-REQUIRED, PROBLEM, MEMORY = "Required", "Problem", "Memory"
-CHOICE, VARIANTS, OWN, ANSWER = "Schedules and tiles", "Options of schedules", "Options", "Answer"
-OF_WHAT = "Options of the command of --what"
-HEADINGS = (REQUIRED, PROBLEM, MEMORY, CHOICE, OWN, OF_WHAT, VARIANTS, ANSWER)
 
 
 class Option(click.Option):
@@ -187,8 +122,8 @@ def text_option(
     name: str, text: str, metavar: str | None = None, default: str | None = None, show_default: bool = False,
     heading: str = OWN, kind: Kind = TEXT, also: tuple[str, ...] = (), parameter: str | None = None,
 ) -> Decorator:  # fmt: skip
-    """An option with a value; `text` is its help. Its parameter has its name in lower case, unless it is given."""
-    parameter = parameter or name.strip("-").replace("-", "_").lower()
+    """An option with a value; `text` is its help. Its parameter has its name, unless it is given."""
+    parameter = parameter or name.strip("-").replace("-", "_")
     return click.option(
         name, parameter, cls=Option, heading=heading, kind=kind, also=also, help=text, metavar=metavar,
         show_default=show_default, multiple=True, default=None if default is None else (default,), callback=one_value,
@@ -214,49 +149,64 @@ def options(*decorators: Decorator) -> Decorator:
 
 # ---------------------------------------------------------------- shared options
 
-size_options = options(  # options of a problem, except its mask and N, which may be an axis
-    text_option("--d", "Head dimension: words of a query and of a key.", metavar="COUNT", heading=PROBLEM, kind=COUNT,
-                also=("head-dim", "headdim", "dim", "dk")),
-    text_option("--Nk", "Keys (default: N).", metavar="COUNT", heading=PROBLEM, kind=COUNT, also=("keys", "kv-len")),
-    text_option("--dv", "Words of a value (default: d).", metavar="COUNT", heading=PROBLEM, kind=COUNT),
-    text_option("--batch", "Sequences (default: 1).", metavar="COUNT", heading=PROBLEM, kind=COUNT,
-                also=("batch-size", "bs", "b")),
-    text_option("--heads", "Query heads (default: 1).", metavar="COUNT", heading=PROBLEM, kind=COUNT,
-                also=("head", "nheads", "num-heads", "n-heads", "h")),
-    text_option("--kv-heads", "Key and value heads (default: heads).", metavar="COUNT", heading=PROBLEM, kind=COUNT,
-                also=("nkv", "num-kv-heads", "n-kv-heads", "kv-head")),
-    text_option("--dtype", "Type of Q, K, V, O, S, P in HBM: fp16 (default), bf16, fp32, fp8, fp64.", metavar="TYPE",
-                heading=PROBLEM, kind=TYPE, also=("type", "precision", "data-type")),
-    text_option("--acc-dtype", "Type of accumulators on chip and of l, m, LSE (default: that of --dtype, as in the "
-                "papers; real kernels accumulate in fp32).", metavar="TYPE", heading=PROBLEM, kind=TYPE,
-                also=("accumulator", "acc", "acc-type", "accum-dtype")),
-    text_option("--kv-dtype", "Type of K and V in HBM (default: that of --dtype).", metavar="TYPE", heading=PROBLEM,
-                kind=TYPE, also=("kv-cache-dtype", "cache-dtype", "kv-type")),
-    text_option("--kv-scales", "fp32 scales of K and V: none (default), tensor (one for all), or a number: so many "
-                "words of a row share a scale.",
-                metavar="HOW", heading=PROBLEM, kind=SCALES),
-    flag_option("--latent", "V is the first --dv words of each row of K, as in MLA.", heading=PROBLEM),
-)  # fmt: skip
-MASKS = ", ".join(row.syntax for row in ROWS).replace("dense", "dense (default)")
-mask_options = options(
-    text_option("--mask", f"{MASKS}; &, |, ~ combine them. 2b is 2 tiles.",
-                metavar="MASK", heading=PROBLEM, kind=MASK),
-    flag_option("--causal", "Short for --mask causal.", heading=PROBLEM),
-)  # fmt: skip
+ATOMS = ", ".join(row.syntax for row in ROWS).replace("dense", "dense (default)")
+MASK_HELP = f"{ATOMS}; &, |, ~ combine them. 2b is 2 tiles."
+
+
+def row_option(row: Row) -> Option:
+    """The click option of a row."""
+    names, text = [row.flag, row.name], MASK_HELP if row.kind is MASK else row.help
+    if row.kind is FLAG:
+        return Option(names, heading=row.heading, kind=row.kind, is_flag=True, help=text)
+    return Option(
+        names,
+        heading=row.heading,
+        kind=MASK_KIND if row.kind is MASK else row.kind,
+        also=row.also,
+        help=text,
+        metavar=row.metavar,
+        multiple=True,
+        callback=one_value,
+    )
+
+
+def rows(*some: Row) -> Decorator:
+    """The options of these rows."""
+
+    def apply(function: Function) -> Function:
+        made = [row_option(row) for row in some]
+        function.__dict__.setdefault("__click_params__", []).extend(reversed(made))
+        return function
+
+    return apply
+
+
+def own_option(name: str, text: str, show_default: bool = False, heading: str = OWN) -> Decorator:
+    """An option that `count` lacks, with the help of a command. With a heading of --what it has no default."""
+    from ..sweeps.own_options import OWN as OWN_ROWS
+
+    row = OWN_ROWS[name].option
+    if row.kind is FLAG:
+        return flag_option(row.flag, text, heading=heading)
+    default = None if heading == OF_WHAT or row.default is None else str(row.default)
+    return text_option(row.flag, text, row.metavar, default, show_default, heading, row.kind)
+
+
+size_options = rows(*(row for row in (*SIZES, *TYPES, *CACHE) if row.name != "N"))
 problem_options = options(
-    text_option("--N", "Queries: the sequence length, as 4096 or 4K.", metavar="COUNT", heading=PROBLEM, kind=COUNT,
-                also=("seqlen", "seq-len", "seq", "length", "sequence-length", "queries", "n-ctx", "l")),
-    size_options,
-    mask_options,
-)  # fmt: skip
-sram_options = options(
-    text_option("--M", "SRAM in bytes as 100KB or 1.5MB (K, KB, KiB = 1024), or in words as 51200el.", metavar="SIZE",
-                heading=MEMORY, kind=SIZE, also=("sram", "smem", "memory", "shared", "shared-memory", "sram-size")),
-    text_option("--M-elements", "SRAM in words.", metavar="COUNT", heading=MEMORY, kind=COUNT, also=("m-words",)),
-)  # fmt: skip
+    rows(*SIZES, *TYPES, *CACHE, *MASKS), flag_option("--causal", "Short for --mask causal.", heading=PROBLEM)
+)
+sram_option = text_option(
+    "--M",
+    "SRAM in bytes as 100KB or 1.5MB (K, KB, KiB = 1024), or in words as 51200el.",
+    metavar="SIZE",
+    heading=MEMORY,
+    kind=SIZE,
+    also=("sram", "smem", "memory", "shared", "shared-memory", "sram-size"),
+)
 GPU_NAMES = ("gpu", "device", "hw", "chip")
 memory_options = options(
-    sram_options,
+    sram_option,
     text_option("--hardware", "Take M from a preset, as h100; see iosim hardware.", metavar="NAME", heading=MEMORY,
                 kind=HARDWARE, also=GPU_NAMES),
 )  # fmt: skip
@@ -286,29 +236,15 @@ tile_options = options(
     tiles_option("paper, best, or Br x Bc as 128x64 (query rows first)."),
     multiple_option,
 )
-variant_options = options(
-    flag_option("--count-init", "Count the writes that fill O, l, m before Algorithm 1.", heading=VARIANTS),
-    flag_option("--lse", "Also store the log-sum-exp of each row (queries outside).", heading=VARIANTS),
-    flag_option("--keep-p", "Also store P in HBM.", heading=VARIANTS),
-    text_option("--elementwise", "Add K unfused passes over the N x Nk scores to standard attention (default: 0).",
-                metavar="K", heading=VARIANTS, kind=PASSES),
-    text_option("--splits", "Shares that the keys are cut into, for split-kv (default: 4).",
-                metavar="S", heading=VARIANTS, kind=COUNT),
-    text_option("--page-size", "Rows of a page of the KV cache, for paged (default: 16).",
-                metavar="ROWS", heading=VARIANTS, kind=COUNT),
-    text_option("--top-k", "Blocks of keys that each query chooses, for selected (default: 16).",
-                metavar="COUNT", heading=VARIANTS, kind=COUNT, also=("topk", "k", "selected-blocks")),
-    text_option("--key-block", "Keys of a block, for selected (default: 64).",
-                metavar="ROWS", heading=VARIANTS, kind=COUNT, also=("selection-block-size",)),
-    text_option("--gqa", "repeat (default): each query head loads K and V; pack: the query heads of a KV head share "
-                "tiles.", metavar="HOW", heading=VARIANTS, kind=GQA_KIND),
-)  # fmt: skip
-chip_options = options(
-    text_option("--registers", "Registers of a thread block that tiles may live in, as 64K (of 4 bytes) or 256KB "
-                "(default: none).", metavar="COUNT", heading=MEMORY, kind=REGISTERS),
-    text_option("--stages", "Tiles of the innermost loop that are in flight at a time (default: 1).", metavar="COUNT",
-                heading=MEMORY, kind=COUNT),
-)  # fmt: skip
+
+
+def variant_options(function: Function) -> Function:
+    """The options of schedules: those that every problem has, and those that schedules declare in their files."""
+    function.__dict__["takes_declared"] = True
+    return rows(*VARIANT_ROWS)(function)
+
+
+chip_options = rows(*CHIP)
 json_option = flag_option("--json", "JSON on stdout.", heading=ANSWER, parameter="as_json")
 csv_option = flag_option("--csv", "CSV on stdout.", heading=ANSWER, parameter="as_csv")
 
@@ -356,20 +292,24 @@ def format_option(text: str) -> Decorator:
 
 
 AXES = (
-    "n", "nk", "d", "dv", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "mask", "m", "m_elements", "hardware",
-    "tiles", "tile_multiple", "splits", "page_size", "top_k", "key_block", "gqa", "kv_dtype", "kv_scales",
-    "registers", "stages", "elementwise", "columns",
-)  # fmt: skip
-"""Parameters with several values, where a command counts a whole grid."""
-SIZES = ("m", "m_elements", "hardware")
+    *(row.name for row in OF_EVERY_PROBLEM.values() if row.axis), "M", "hardware", "tiles", "tile_multiple", "columns"
+)
+"""Parameters with several values, where a command counts a whole grid. So do options that schedules declare."""
+PLACES = ("M", "hardware")
 """Parameters with several values, where a command answers for one problem after the other."""
-AXIS_HINTS = {"m": "An axis as 16KB:64KB:x2 gives an answer for each.", "hardware": "Several as h100,t4."}
+AXIS_HINTS = {"M": "An axis as 16KB:64KB:x2 gives an answer for each.", "hardware": "Several as h100,t4."}
 """The text that the help adds to these parameters if they are axes."""
 
 # ---------------------------------------------------------------- commands
 
 LOADED: list[str] = []
-FAULTS, FILES, NOTES = "iosim.faults", "iosim.files", "iosim.notes"
+FAULTS, FILES, NOTES, NAMED, AHEAD = "iosim.faults", "iosim.files", "iosim.notes", "iosim.named", "iosim.ahead"
+
+
+def option_names_in(args: Sequence[str]) -> list[str]:
+    """The names in Python of the options of a command line, each once."""
+    texts = (text[2:].partition("=")[0].replace("-", "_") for text in args if text.startswith("--"))
+    return list(dict.fromkeys(texts))
 
 
 def load_file(file: str) -> None:
@@ -389,10 +329,21 @@ def load_file(file: str) -> None:
 
 
 def load_files(ctx: click.Context, option: click.Parameter, files: tuple[str, ...]) -> None:
-    """Run the files of --load, and record their names for `loaded`."""
+    """Run the files of --load that were not run yet, and record their names for `loaded`."""
+    done = ctx.meta.pop(AHEAD, ())
+    for file in files:
+        if file not in done:
+            load_file(file)
+    ctx.meta[FILES] = (*loaded(ctx), *files)
+
+
+def load_ahead(ctx: click.Context, args: Sequence[str]) -> None:
+    """Run the files of --load before the rest of a line is parsed, because they may declare options."""
+    files = [text.partition("=")[2] for text in args if text.startswith("--load=")]
+    files += [file for option, file in pairwise(args) if option == "--load"]
     for file in files:
         load_file(file)
-    ctx.meta[FILES] = (*loaded(ctx), *files)
+    ctx.meta[AHEAD] = files
 
 
 def loaded(ctx: click.Context) -> tuple[str, ...]:
@@ -439,11 +390,16 @@ class Need(NamedTuple):
     or_else: tuple[str, ...] = ()
 
 
-N, D, M = Need("n"), Need("d"), Need("m", ("m_elements", "hardware"))
-M_OR_TILES = Need("m", ("m_elements", "hardware", "tiles"))
+N, D, M = Need("N"), Need("d"), Need("M", ("hardware",))
+M_OR_TILES = Need("M", ("hardware", "tiles"))
 
 
-NO_COLOUR = dict.fromkeys(("--no-color", "--no-colour", "--color"), "a terminal without colour: set NO_COLOR=1")
+INSTEAD = {
+    **dict.fromkeys(("--no-color", "--no-colour", "--color"), "a terminal without colour: set NO_COLOR=1"),
+    "--M-elements": "--M takes words too, as --M 51200el",
+    **dict.fromkeys(("--sweep-M", "--sweep-m"), "--M takes an axis, as --M 16KB:227KB:x2"),
+}
+"""What to do instead of options that no command has."""
 
 
 class Command(click.Command):
@@ -458,7 +414,7 @@ class Command(click.Command):
     needs: tuple[Need, ...] = ()
     axes: tuple[str, ...] = ()
     usual: str | None = ""
-    instead: Mapping[str, str] = NO_COLOUR
+    instead: Mapping[str, str] = INSTEAD
     gpu: bool = False
 
     def get_help_option(self, ctx: click.Context) -> click.Option:
@@ -466,7 +422,22 @@ class Command(click.Command):
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         *own, help_option = super().get_params(ctx)
-        return [*own, load_option, help_option]
+        return [*own, *(row_option(row) for row in self.declared(ctx)), load_option, help_option]
+
+    @property
+    def takes_declared(self) -> bool:
+        """Whether it has the options that schedules declare."""
+        return getattr(self.callback, "takes_declared", False)
+
+    def declared(self, ctx: click.Context) -> list[Row]:
+        """The options of schedules that this command has beside its own. While a line is parsed they are those that it
+        names, so that the files of other schedules are not loaded."""
+        if not self.takes_declared:
+            return []
+        named = ctx.meta.get(NAMED)
+        if named is None:
+            return list(all_declared())
+        return [row for name in named if (row := declared(name))]
 
     def options_of(self, ctx: click.Context) -> list[Option]:
         """The options, without --help."""
@@ -475,6 +446,7 @@ class Command(click.Command):
     # ------------------------------------------------------------ help
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        ctx.meta[NAMED] = None  # help shows all options
         needed = {need.parameter: need.or_else for need in self.needs}
         flags = {option.name: option.flag for option in self.options_of(ctx)}
         lines: dict[str, list[tuple[str, str]]] = {heading: [] for heading in HEADINGS}
@@ -485,7 +457,7 @@ class Command(click.Command):
                 others = [flags[name] for name in needed.get(str(parameter.name), ()) if name in flags]
                 words = [record[1], f"Or give {' or '.join(others)}."] if others else [record[1]]
                 words += (
-                    [AXIS_HINTS[str(parameter.name)]] if self.axes == SIZES and parameter.name in AXIS_HINTS else []
+                    [AXIS_HINTS[str(parameter.name)]] if self.axes == PLACES and parameter.name in AXIS_HINTS else []
                 )
                 lines[REQUIRED if parameter.name in needed else own].append((record[0], " ".join(words)))
         lines[REQUIRED].sort(key=lambda record: (record[0].startswith("--M"),))
@@ -499,6 +471,8 @@ class Command(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse a line. An unknown option is dropped with its value, and recorded as a fault."""
         ctx.allow_extra_args, line = True, list(args)
+        load_ahead(ctx, line)
+        ctx.meta[NAMED] = option_names_in(args)
         while True:
             try:
                 extra = super().parse_args(ctx, list(line))
@@ -639,7 +613,7 @@ class Command(click.Command):
             return []
         given = {name: value for name in sizes if (value := ctx.params.get(name)) not in (None, False)}
         try:
-            problem({"n": "1", "d": "1", **given})
+            problem({"N": "1", "d": "1", **given})
         except InputError as fault:
             return [fault]
         return []
@@ -658,7 +632,7 @@ class Command(click.Command):
         """The fault of an option that the command does not have. It names the option that was meant, or the commands
         that have it."""
         word = name.lstrip("-").lower()
-        own = self.options_of(ctx)
+        own = [*self.options_of(ctx), *map(row_option, all_declared() if self.takes_declared else ())]
         same = [o.flag for o in own if word in (o.flag.strip("-").lower(), *o.also)]
         others = [] if same or name in self.instead else commands_with(ctx, name)
         if same:
@@ -674,12 +648,17 @@ class Command(click.Command):
 
 # ---------------------------------------------------------------- options that change nothing
 
-VARIANT_FIELDS = ("lse", "keep_p", "elementwise", "count_init", "splits", "page_size", "top_k", "key_block")
+
+
+def given_variants(params: Params) -> list[str]:
+    """The options that only some schedules read and that are given, by their names in Python."""
+    given = [name for name, value in params.items() if value not in (None, False, "0", 0)]
+    return [name for name in given if name in ("lse", "keep_p", "count_init") or declared(name)]
 
 
 def check_unread(ctx: click.Context, usual: str) -> None:
     """Look for options of a command line that none of its schedules reads."""
-    given = [name for name in VARIANT_FIELDS if ctx.params.get(name) not in (None, False, "0")]
+    given = given_variants(ctx.params)
     multiple, named = ctx.params.get("tile_multiple", "1"), ctx.params.get("schedules") or ()
     if given or multiple != "1":
         tiles = [text for name in ("tiles", "backward_tiles") if (text := ctx.params.get(name)) is not None]
@@ -701,19 +680,18 @@ def check_read(
         refuse_multiple(schedules, ",".join(multiple_of))
     for name, readers in unread(given, schedules):
         who = f"with --schedule {','.join(s.name for s in schedules)}" if named else "with these schedules"
-        option, others = "--" + name.replace("_", "-"), ", ".join(readers) or "no schedule of this family"
+        option, others = flag_of(name), ", ".join(readers) or "no schedule of this family"
         note(click.get_current_context(), f"{option} changes nothing {who}; it is for {others}")
 
 
 def unread(given: Iterable[str], schedules: Sequence[Schedule]) -> Iterator[tuple[str, list[str]]]:
     """(field, names of schedules that would read it) for each field of the problem that none of the schedules reads."""
     from ..schedules import SCHEDULES
-    from ..studies.fields_read import fields_read
 
     for name in given if schedules else ():
-        if not any(name in fields_read(s) for s in schedules):
+        if not any(s.reads(name) for s in schedules):
             family = schedules[0].family
-            yield name, [s.name for s in SCHEDULES.values() if s.family == family and name in fields_read(s)]
+            yield name, [s.name for s in SCHEDULES.values() if s.family == family and s.reads(name)]
 
 
 def refuse_multiple(schedules: Sequence[Schedule], tiles: str) -> None:
@@ -738,8 +716,15 @@ def commands_with(ctx: click.Context, name: str) -> list[str]:
     return [
         command
         for command, made in found
-        if made and any(name in option.opts and getattr(option, "heading", "") != OF_WHAT for option in made.params)
+        if made and name in flags_of(made)
     ]
+
+
+def flags_of(command: click.Command) -> set[str]:
+    """The options of a command, without those that it only has for --what."""
+    own = [name for option in command.params if getattr(option, "heading", "") != OF_WHAT for name in option.opts]
+    takes_declared = isinstance(command, Command) and command.takes_declared
+    return {*own, *(row.flag for row in all_declared() if takes_declared)}
 
 
 def without(line: Sequence[str], option: str, value: bool) -> list[str]:
@@ -778,7 +763,6 @@ def example_value(command: click.Command, option: str) -> str:
     """The option with its value in the first example of a command's help, as a hint; empty if that example does not
     have the option."""
     import shlex
-    from itertools import pairwise
 
     words = shlex.split(example_of(command))
     values = [value for name, value in pairwise(words) if name == option]
@@ -801,7 +785,7 @@ def named_command(
             needs,
             axes,
             usual,
-            {**NO_COLOUR, **(instead or {})},
+            {**INSTEAD, **(instead or {})},
             gpu,
         )
         return made
@@ -813,9 +797,7 @@ def alone(
     given: Mapping[str, str | bool | None], allowed: Collection[str] = (), **more: str | Collection[str] | None
 ) -> None:
     """Raise InputError for an option of a problem or a schedule beside --trace, except those that are allowed."""
-    flags = {"n": "--N", "nk": "--Nk", "d": "--d"}
-    beside = [flags.get(name, "--" + name.replace("_", "-")) for name, value in given.items() if value]
-    beside += ["--" + name.replace("_", "-") for name, value in more.items() if value]
+    beside = [flag_of(name) for name, value in {**given, **more}.items() if value]
     for flag in beside:
         if flag not in allowed:
             raise InputError("--trace", flag, "a file alone: it has the loads and stores already", "leave one out")

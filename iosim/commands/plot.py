@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ..counting.given import FIELDS, memory
+from ..counting.given import memory
 from .answer import say
 from .options import (
     AXES,
@@ -41,8 +41,8 @@ from .options import (
 @chip_options
 @file_option("A .png, .svg or .pdf file.")
 def command(
-    rows: str | None, x: str | None, y: str | None, by: str | None, steps: bool, picture: str, m: str | None,
-    m_elements: str | None, hardware: str | None, tiles: str | None, tile_multiple: str, schedules: tuple[str, ...],
+    rows: str | None, x: str | None, y: str | None, by: str | None, steps: bool, picture: str,
+    M: str | None, hardware: str | None, tiles: str | None, tile_multiple: str, schedules: tuple[str, ...],
     path: str | None, **given: str | bool | None,
 ) -> None:  # fmt: skip
     """Pictures: traffic against M or N, the gap to the floor, columns of a sweep, what is in SRAM, a roofline,
@@ -67,8 +67,8 @@ def command(
     from ..pictures.picture import plot
 
     format_of(path)
-    values: dict[str, object] = {FIELDS.get(k, k): v for k, v in given.items() if v not in (None, False)}
-    size = memory(m, m_elements, None)
+    values: dict[str, object] = {name: value for name, value in given.items() if value not in (None, False)}
+    size = memory(M)
     values |= {} if size is None else {"M": size}
     if vain := unused(picture, values, schedules, hardware):
         say([f"{joined(vain)} {'changes' if len(vain) == 1 else 'change'} nothing in --picture {picture}"])

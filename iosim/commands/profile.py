@@ -9,7 +9,7 @@ from .answer import Output, answer, say
 from .options import HARDWARE, Need, flag_option, named_command, outputs, problem_options, text_option
 
 
-@named_command("profile", needs=(Need("n", ("from_ncu",)), Need("d", ("from_ncu",))), gpu=True)
+@named_command("profile", needs=(Need("N", ("from_ncu",)), Need("d", ("from_ncu",))), gpu=True)
 @click.argument("kernel", required=False)
 @problem_options
 @text_option(

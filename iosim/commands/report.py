@@ -22,7 +22,7 @@ from .options import (
     variant_options,
 )
 
-WITHOUT_TRACE = (Need("n", ("trace",)), Need("d", ("trace",)), Need("m", ("m_elements", "hardware", "trace")))
+WITHOUT_TRACE = (Need("N", ("trace",)), Need("d", ("trace",)), Need("M", ("hardware", "trace")))
 trace_option = text_option(
     "--trace",
     "Show a file of iosim trace or iosim explain --trace (.csv, .jsonl, .parquet) in place of schedules: at most 4000 "
@@ -32,7 +32,7 @@ trace_option = text_option(
 
 
 def page_text(
-    m: str | None, m_elements: str | None, hardware: str | None, schedules: tuple[str, ...], tiles: str | None,
+    M: str | None, hardware: str | None, schedules: tuple[str, ...], tiles: str | None,
     tile_multiple: str, trace: str | None, given: dict[str, str | bool | None],
 ) -> str:  # fmt: skip
     """The page as HTML, from the options of the command line."""
@@ -40,7 +40,7 @@ def page_text(
         from ..pictures.trace_page import trace_page
 
         multiple_of = tile_multiple if tile_multiple != "1" else None
-        alone(given, tiles=tiles, tile_multiple=multiple_of, schedule=schedules, M=m, M_elements=m_elements,
+        alone(given, tiles=tiles, tile_multiple=multiple_of, schedule=schedules, M=M,
               hardware=hardware)  # fmt: skip
         return trace_page(trace)
     from ..counting import count
@@ -49,7 +49,7 @@ def page_text(
     from ..units import parse_count
 
     values = counts(given)
-    size = memory(m, m_elements, hardware)
+    size = memory(M, hardware)
     if size is None:
         raise InputError("--M", "nothing", "a size as in 100KB", "or --hardware")
     multiple = parse_count(tile_multiple, "--tile-multiple")
@@ -68,7 +68,7 @@ def page_text(
 @trace_option
 @file_option("Write to a file, FILE.html; - is stdout, which gets the page by default unless it is a terminal.")
 def command(
-    m: str | None, m_elements: str | None, hardware: str | None, schedules: tuple[str, ...], tiles: str | None,
+    M: str | None, hardware: str | None, schedules: tuple[str, ...], tiles: str | None,
     tile_multiple: str, trace: str | None, path: str | None, **given: str | bool | None,
 ) -> None:  # fmt: skip
     """One self-contained HTML page: traffic against M, a player of tiles that move, counts, bounds, SRAM, the mask.
@@ -80,7 +80,7 @@ def command(
     form_of(path, "report")
     if path is None and sys.stdout.isatty():
         raise InputError("-o", "nothing, and stdout is a terminal", "a file, as -o report.html", "a pipe gets the page")
-    emit(page_text(m, m_elements, hardware, schedules, tiles, tile_multiple, trace, given), path)
+    emit(page_text(M, hardware, schedules, tiles, tile_multiple, trace, given), path)
 
 
 @named_command("play", needs=WITHOUT_TRACE, usual="core")
@@ -92,7 +92,7 @@ def command(
 @trace_option
 @file_option("Keep the page in FILE.html; by default its file is temporary.")
 def play(
-    m: str | None, m_elements: str | None, hardware: str | None, schedules: tuple[str, ...], tiles: str | None,
+    M: str | None, hardware: str | None, schedules: tuple[str, ...], tiles: str | None,
     tile_multiple: str, trace: str | None, path: str | None, **given: str | bool | None,
 ) -> None:  # fmt: skip
     """The page of iosim report, opened in a browser: schedules, or a kernel, move tile by tile. The name of its file is
@@ -109,7 +109,7 @@ def play(
     form_of(path, "report")
     if path is not None and (path == "-" or passes_through(path)):
         raise InputError("-o", path, "a file, as -o page.html", "iosim report writes the page to stdout")
-    text = page_text(m, m_elements, hardware, schedules, tiles, tile_multiple, trace, given)
+    text = page_text(M, hardware, schedules, tiles, tile_multiple, trace, given)
     page = Path(mkdtemp(prefix="iosim-")) / "play.html" if path is None else Path(path).resolve()
     emit(text, str(page))
     click.echo(page)

@@ -8,34 +8,34 @@ from .options import (
     GPU_NAMES,
     HARDWARE,
     MEMORY,
-    SIZES,
+    PLACES,
     D,
     N,
     Need,
     chip_options,
-    flag_option,
     named_command,
     outputs,
+    own_option,
     problem_options,
-    sram_options,
+    sram_option,
     text_option,
     tile_options,
     variant_options,
 )
 
 
-@named_command("roofline", needs=(N, D, Need("hardware")), axes=SIZES, usual="core")
+@named_command("roofline", needs=(N, D, Need("hardware")), axes=PLACES, usual="core")
 @problem_options
-@sram_options
+@sram_option
 @text_option("--hardware", "Peaks, measured rates and M of a preset or a file; see iosim hardware.", metavar="NAME",
              heading=MEMORY, kind=HARDWARE, also=GPU_NAMES)  # fmt: skip
 @tile_options
 @variant_options
 @chip_options
-@flag_option("--decode", "Add rows for one query over the same keys.")
+@own_option("decode", "Add rows for one query over the same keys.")
 @outputs
 def command(
-    m: str | None, m_elements: str | None, hardware: str | None, schedules: tuple[str, ...], tiles: str | None,
+    M: str | None, hardware: str | None, schedules: tuple[str, ...], tiles: str | None,
     tile_multiple: str, decode: bool, output: Output, **given: str | bool | None,
 ) -> None:  # fmt: skip
     """FLOPs by kind, intensity, ridge, and which resource binds, launch by launch, with three times.
@@ -60,7 +60,7 @@ def command(
     names = names_of(hardware)
     check_registers(given, names)
     parts = []
-    for name, (label, size) in product(names, memories(given, m, m_elements, None)):
+    for name, (label, size) in product(names, memories(given, M, None)):
         found = roofline.roofline(
             hardware=name, M=size, schedules=schedules, tiles=tiles, tile_multiple=multiple, decode=decode, **values
         )

@@ -17,7 +17,7 @@ from .options import memory_options, named_command, outputs, problem_options, ti
 @tiles_option("With a NAME, --N and --d: Br x Bc as 128x64; or paper, best with --M.")
 @outputs
 def command(
-    name: str | None, output: Output, m: str | None, m_elements: str | None, hardware: str | None, tiles: str | None,
+    name: str | None, output: Output, M: str | None, hardware: str | None, tiles: str | None,
     **given: str | bool | None,
 ) -> None:  # fmt: skip
     """All schedules, or with a NAME one of them: its source, formula, state, options, tensors and text.
@@ -32,7 +32,7 @@ def command(
     from ..studies.about_schedules import Schedules
     from ..studies.schedule_text import schedule_answer, sizes_of
 
-    size = memory(m, m_elements, hardware)
+    size = memory(M, hardware)
     sized = any(value not in (None, False) for value in (*given.values(), size, tiles))
     if name is None:
         if sized:

@@ -15,16 +15,13 @@ from ..counting.given import memory, names_of
 from ..errors import InputError, suggestion
 from ..files import form_of
 from ..progress import Meter
+from ..sweeps.own_options import OWN, asking
 from ..units import parse_count
 from .answer import Output, answer, say
 from .options import (
     AXES,
     COUNT,
-    LISTS,
     OF_WHAT,
-    SEED,
-    SIZE,
-    VARIANT_FIELDS,
     Need,
     check_read,
     chip_options,
@@ -32,11 +29,13 @@ from .options import (
     file_option,
     flag_option,
     format_option,
+    given_variants,
     json_option,
     loaded,
     memory_options,
     named_command,
     options,
+    own_option,
     problem_options,
     text_option,
     tile_options,
@@ -47,26 +46,21 @@ if TYPE_CHECKING:
     from ..counting.sweep_axes import Sweep
     from ..sweeps.executors import Executor
     from ..sweeps.parts import Work
+    from .options import Function
 
 
-own_options = options(
-    text_option("--by", "tune: traffic (default) or time.", metavar="WHAT", heading=OF_WHAT),
-    text_option("--least-blocks", "tune: least number of thread blocks.", metavar="COUNT", heading=OF_WHAT, kind=COUNT),
-    flag_option("--curve", "tune, cache: show every M at which the answer changes.", heading=OF_WHAT),
-    text_option("--granularity", "cache: line (default), word or tile.", metavar="WHAT", heading=OF_WHAT),
-    text_option("--line", "cache: bytes of a line (default: 64).", metavar="SIZE", heading=OF_WHAT, kind=SIZE),
-    text_option("--policy", "cache: lru, belady or both (default).", metavar="NAME", heading=OF_WHAT),
-    text_option("--tensors", "cache: only these, as Q,K; semicolons separate lists.", metavar="NAMES",
-                heading=OF_WHAT, kind=LISTS),
-    text_option("--seed", "check: seed of random inputs (default: 0).", metavar="COUNT", heading=OF_WHAT, kind=SEED),
-    text_option("--dropout", "check: probability that an element of P is dropped.", metavar="P", heading=OF_WHAT),
-    flag_option("--decode", "roofline: add rows for one query.", heading=OF_WHAT),
-)  # fmt: skip
-OWN_AXES = ("by", "least_blocks", "granularity", "line", "policy", "tensors", "seed", "dropout")
+OWN_AXES = tuple(name for name, own in OWN.items() if own.option.axis)
+
+
+def own_options(function: Function) -> Function:
+    """The options of the commands of --what, each an axis."""
+    return options(*(own_option(name, own.help, heading=OF_WHAT) for name, own in OWN.items()))(function)
+
+
 NEEDS = (
-    Need("n", ("config",)),
+    Need("N", ("config",)),
     Need("d", ("config",)),
-    Need("m", ("m_elements", "hardware", "tiles", "config", "what")),
+    Need("M", ("hardware", "tiles", "config", "what")),
 )
 
 
@@ -93,8 +87,8 @@ NEEDS = (
 @csv_option
 @file_option("Write to a file; its ending .csv, .jsonl or .parquet decides the form. FOLDER/ gets parts; - is stdout.")
 def command(
-    config: str | None, as_json: bool, as_csv: bool, path: str | None, dry_run: bool, kind: str | None, m: str | None,
-    m_elements: str | None, hardware: str | None, schedules: tuple[str, ...], tile_multiple: str, jobs: str | None,
+    config: str | None, as_json: bool, as_csv: bool, path: str | None, dry_run: bool, kind: str | None, M: str | None,
+    hardware: str | None, schedules: tuple[str, ...], tile_multiple: str, jobs: str | None,
     scheduler: str | None, resume: bool, part_rows: str | None, quiet: bool, what: str | None,
     **given: str | bool | None,
 ) -> None:  # fmt: skip
@@ -116,10 +110,9 @@ def command(
 
     Example: iosim sweep --N 1024,8192 --d 64,128 --M 16KB:256KB:x2 -o out.csv
     """
-    from ..counting.columns import EVERY_COLUMN
+    from ..counting.columns import every_column
     from ..counting.sweep_file import sweep_of
     from ..sweeps.own_options import COUNT as COUNTED
-    from ..sweeps.own_options import asking
     from ..sweeps.questions import known_question
 
     kind = kind_of(kind, path, as_json, as_csv, dry_run)
@@ -128,14 +121,14 @@ def command(
     chips = names_of(hardware)
     asks = None if what is None or known_question(what) == COUNTED else what
     both = asks == "roofline"
-    size = memory(m, m_elements, chips[0] if chips and not both else None)
+    size = memory(M, chips[0] if chips and not both else None)
     if chips and (len(chips) > 1 or asks is not None):
         size, given = size if both else None, {**given, "hardware": hardware}
     plan = sweep_of(
-        config, given, size, schedules, tile_multiple, EVERY_COLUMN if asks is None else (),
-        partial(asking, what or "count"),
+        config, given, size, schedules, tile_multiple, every_column() if asks is None else (),
+        tuple(OWN), partial(asking, what or "count"),
     )  # fmt: skip
-    asked = [n for n in VARIANT_FIELDS if any(point.get(n) not in (None, False, 0) for point in plan.options)]
+    asked = dict.fromkeys(name for point in plan.options for name in given_variants(point))
     check_read(asked, plan.schedules, multiple_of=plan.tiles if plan.multiples != [1] else None)
     if dry_run:
         row = {"rows": plan.rows} if asks is None else {"points": plan.points * max(1, len(plan.tiles))}

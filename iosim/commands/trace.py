@@ -26,7 +26,7 @@ from .options import (
 @format_option("csv, jsonl, parquet, perfetto (default: from the file's name).")
 @row_outputs
 def command(
-    m: str | None, m_elements: str | None, hardware: str | None, tiles: str | None, schedules: tuple[str, ...],
+    M: str | None, hardware: str | None, tiles: str | None, schedules: tuple[str, ...],
     kind: str | None, as_json: bool, as_csv: bool, path: str | None, **given: str | bool | None,
 ) -> None:  # fmt: skip
     """Every load, step and store of a schedule, in order, with the words moved and those resident.
@@ -42,7 +42,7 @@ def command(
     from ..tracing import event_file
 
     p = problem(given)
-    size = memory(m, m_elements, hardware)
+    size = memory(M, hardware)
     kind = event_file.event_format(kind, path, as_json, as_csv)
     runs = [event_file.one_head_run(p, s.name, tiles, size) for s in find_all(schedules or "flash2")]
     for run in runs:  # before anything is on stdout

@@ -9,7 +9,7 @@ from .answer import Output, answer_all
 from .options import (
     CHOICE,
     M_OR_TILES,
-    SIZES,
+    PLACES,
     TILES,
     D,
     N,
@@ -24,7 +24,7 @@ from .options import (
 )
 
 
-@named_command("training", needs=(N, D, M_OR_TILES), axes=SIZES)
+@named_command("training", needs=(N, D, M_OR_TILES), axes=PLACES)
 @problem_options
 @memory_options
 @tiles_option("paper, best, or Br x Bc as 128x64 (query rows first).")
@@ -37,7 +37,7 @@ from .options import (
              metavar="NAMES")  # fmt: skip
 @outputs
 def command(
-    m: str | None, m_elements: str | None, hardware: str | None, tiles: str | None, backward_tiles: str | None,
+    M: str | None, hardware: str | None, tiles: str | None, backward_tiles: str | None,
     tile_multiple: str, combinations: tuple[str, ...], unfused: str | None, output: Output, **given: str | bool | None,
 ) -> None:  # fmt: skip
     """Forward and backward together, and what stays in HBM between them: S and P, nothing, or O with row statistics.
@@ -49,7 +49,7 @@ def command(
 
     values, parts = counts(given), []
     multiple = parse_count(tile_multiple, "--tile-multiple")
-    for label, size in memories(given, m, m_elements, hardware):
+    for label, size in memories(given, M, hardware):
         found = training.training(
             M=size, combinations=combinations, tiles=tiles, backward_tiles=backward_tiles, tile_multiple=multiple,
             unfused=() if unfused is None else unfused, **values,

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..counting.given import several
 from ..units import binary
 from .answer import Output, answer, say
 from .options import (
@@ -33,18 +32,16 @@ if TYPE_CHECKING:
     from ..gpu.verify_run import Choice, Source, Verdicts
 
 MOST_PLACES = 32
-NEEDS = (Need("n", ("sweep_m", "from_ncu")), Need("d", ("sweep_m", "from_ncu")))
+NEEDS = (Need("N", ("from_ncu",)), Need("d", ("from_ncu",)))
 
 
 def choice_of(
-    schedules: tuple[str, ...], tiles: str | None, m: str | None, sweep_m: str | None, tuned: bool, places: int
+    schedules: tuple[str, ...], tiles: str | None, M: str | None, tuned: bool, places: int
 ) -> Choice:
-    """The choice of kernels. An axis of --M is the same as --sweep-M."""
+    """The choice of kernels."""
     from ..gpu.verify_run import Choice
 
-    if m is not None and several(m) and sweep_m is None:
-        m, sweep_m = None, m
-    return Choice(schedules, tiles, m, sweep_m, tuned, places)
+    return Choice(schedules, tiles, M, tuned, places)
 
 
 def source_of(from_ncu: str | None, keep: str | None, no_counters: bool) -> Source:
@@ -55,12 +52,13 @@ def source_of(from_ncu: str | None, keep: str | None, no_counters: bool) -> Sour
     return KeptProfile(from_ncu) if from_ncu else Measurement(not no_counters, keep, load)
 
 
-@named_command("verify", needs=NEEDS, usual="core", axes=("m",), gpu=True)
+@named_command("verify", needs=NEEDS, usual="core", axes=("M",), gpu=True)
 @problem_options
 @tiles_option("Br x Bc as 64x64, or best (with --M).")
 @text_option(
     "--M",
-    "Shared memory of a block, for the best tiles (multiples of 16) that fit in it. An axis is the same as --sweep-m.",
+    "Shared memory of a block, for the best tiles (multiples of 16) that fit in it. An axis, as 16KB:227KB:x2, shows "
+    "SM bytes against M (default: N = 8192, d = 64, 16 heads).",
     metavar="SIZE",
     heading=MEMORY,
     kind=SIZE,
@@ -68,14 +66,6 @@ def source_of(from_ncu: str | None, keep: str | None, no_counters: bool) -> Sour
 @schedule_option("Only these: a,b or repeated (default: all core schedules).")
 @variant_options
 @flag_option("--tuned", "Run the tuned kernels instead of the generated ones.")
-@click.option(
-    "--sweep-m",
-    "--sweep-M",
-    "sweep_m",
-    cls=Option,
-    metavar="AXIS",
-    help="SM bytes against M, as 16KB:227KB:x2 (default: N = 8192, d = 64, 16 heads).",
-)
 @text_option("--hardware", "A preset, or a file of iosim calibrate (default: by the name of the GPU).", kind=HARDWARE)
 @text_option(
     "--from-ncu",
@@ -114,7 +104,7 @@ def command(choice: Choice, source: Source, hardware: str | None, output: Output
     if not hardware and found.hardware:
         click.echo(whose_rates(found, found.hardware), err=True)
     if not ok:
-        if isinstance(source, KeptProfile) and given.get("n") is not None:
+        if isinstance(source, KeptProfile) and given.get("N") is not None:
             say(["if these rows are wrong, are N, d, heads, mask and --dtype those of the profile?"])
         sys.exit(1)
 

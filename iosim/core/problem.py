@@ -6,19 +6,27 @@ instance, and its counts are multiplied by `instances`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Generic, NamedTuple, cast
 
-from ..errors import InputError, suggestion
+from ..errors import InputError
+from ..options import COUNT, FLAG, KV_SCALES, MASK, Option, Value, declared, place
 from ..units import dtype_bytes, parse_count
+from .options import OF_EVERY_PROBLEM
+from .shapes import same
 
 if TYPE_CHECKING:
+    from typing import TypeAlias, Unpack
+
     from typing_extensions import TypeVar
 
+    from .keywords import MoreOptions
     from .machine import Tile
     from .tiling import Tiling
     from .typing import Dropout, Mask, Size, Test, Values
 
+    Axis: TypeAlias = "str | int | Callable[[Attention[Size]], Size]"
     S = TypeVar("S", bound=Size, default=int, covariant=True)
 else:
     from typing import TypeVar
@@ -29,22 +37,22 @@ else:
 class Tensor(NamedTuple):
     """A tensor in HBM: its axes, and its kind, which decides its element types."""
 
-    axes: tuple[str, ...]
-    """The lengths of its axes: names of fields of `Attention`, as ("N", "d"), or numbers."""
+    axes: tuple[Axis, ...]
+    """The lengths of its axes: names of fields of `Attention`, as ("N", "d"), numbers, or functions of the problem."""
     kind: str = "output"
     """`input` has the type `dtype` everywhere, `output` has `dtype` in HBM and `acc_dtype` on chip, `state` has
     `acc_dtype` everywhere, `cache` has `kv_dtype` in HBM and `dtype` on chip, `scale` is fp32 and `index` a 32-bit
     integer everywhere."""
     initial: float | None = None
     """The value the host fills in before the schedule starts."""
+    of_keys: bool = False
+    """Whether it belongs to a KV head though its first axis is not the keys: it has pages, for example."""
 
     @property
     def shared(self) -> bool:
         """Whether the query heads of a group share it: an input along the keys, such as K and V, or their pages."""
-        return self.kind in ("input", "cache", "scale", "index") and self.axes[0] in OF_KEYS
-
-
-OF_KEYS = ("Nk", "cache_rows", "pages", "scale_rows", "page_scale_rows")  # first axes of what belongs to a KV head
+        along = self.of_keys or self.axes[0] in ("Nk", "scale_rows")
+        return along and self.kind in ("input", "cache", "scale", "index")
 
 
 TENSORS = {
@@ -87,14 +95,20 @@ class Dense:
 
 
 DENSE = cast("Mask", Dense())  # it has no counts and no table; as its lines are None, nothing asks for them
-GQA = ("repeat", "pack")
-MOST_STAGES = 64
-KV_SCALES = ("none", "tensor")
+Own = tuple[tuple[str, Value], ...]
+"""Options that schedules declare: (name, value) for those that are not at their defaults, by name."""
+CHOICE_ROWS = Option("choice_rows", COUNT, "", 1)  # not on the command line
+USUAL: dict[str, Value] = {
+    **{option.name: option.default for option in OF_EVERY_PROBLEM.values()},
+    "mask": DENSE,
+    "choice_rows": CHOICE_ROWS.default,
+    "dropout": None,
+}  # the default of each option of every problem
 INDEX, INDEX_BYTES = "int32", 4
 SAME_TYPE = {"scale": "fp32", "index": INDEX}  # kinds of tensors whose type is the same in every problem
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Attention(Generic[S]):
     """Softmax attention of N queries over Nk keys, in batch x heads instances.
 
@@ -106,102 +120,128 @@ class Attention(Generic[S]):
     """Queries."""
     d: S
     """Words of a query and of a key: the head dimension."""
-    Nk: S = None  # type: ignore[assignment]
+    Nk: S
     """Keys; N unless given."""
-    dv: S = None  # type: ignore[assignment]
+    dv: S
     """Words of a value; d unless given."""
-    batch: S = 1  # type: ignore[assignment]
+    batch: S
     """Sequences. Each has its own Q, K and V."""
-    heads: S = 1  # type: ignore[assignment]
+    heads: S
     """Query heads of a sequence."""
-    kv_heads: S = None  # type: ignore[assignment]
+    kv_heads: S
     """Heads of K and V, a divisor of `heads`; as many as `heads` unless given."""
-    dtype: str = "fp16"
+    dtype: str
     """The element type in HBM: fp64, fp32, fp16, bf16 or fp8."""
-    acc_dtype: str | None = None
+    acc_dtype: str
     """The element type of accumulators: O, S, P, l and m on chip, and l, m and LSE in HBM. `dtype` unless given."""
-    mask: Mask = DENSE
-    """The keys that each query sees. `iosim.masks.parse_mask` makes one from text."""
-    lse: bool = False
-    """Whether the log-sum-exp of each row is stored. A schedule that cannot store it ignores the option."""
-    keep_p: bool = False
-    """Whether P is stored. A schedule that stores P anyway, or has no P to store, ignores the option or refuses it."""
-    elementwise: int = 0
-    """The number of unfused passes over the N x Nk scores of standard attention."""
-    count_init: bool = False
-    """Whether to count the writes with which the host fills O, l and m before Algorithm 1 (Dao et al. 2022) starts."""
-    splits: int = 4
-    """The number of shares that split-kv and paged-split-kv cut the keys into."""
-    page_size: int = 16
-    """Rows of a page of the KV cache of paged and paged-split-kv."""
-    gqa: str = "repeat"
-    """The way query heads share a KV head: `repeat` (each one loads K and V for itself) or `pack` (see `packed`)."""
-    register_bytes: int = 0
-    """Registers of a thread block that tiles may live in, in bytes (core/placement.py)."""
-    stages: int = 1
-    """Tiles of the innermost loop that are in flight at a time."""
-    top_k: int = 16
-    """The number of blocks of keys that each query chooses, for selected."""
-    key_block: int = 64
-    """Keys of a block, for selected."""
-    choice_rows: int = 1
-    """Queries that share a choice of blocks; `packed` sets it to those of all heads of a group."""
-    latent: bool = False
-    """Whether V is the first dv words of each row of K, as in MLA. A schedule that loads a tile of both then loads it
-    once. A schedule that ignores the option reads the same words again, as V."""
-    kv_dtype: str | None = None
+    kv_dtype: str | None
     """The element type of K and V in HBM; `dtype` unless given. On chip they have `dtype`."""
-    kv_scales: str = "none"
+    kv_scales: str
     """The fp32 scales of K and V: `none`, `tensor` (one for K and one for V), or the number of words of a row that
     share one. The last d - dv words of latent rows then lie apart, as Krope, of type `dtype` and without scales."""
-    dropout: Dropout | None = None
+    latent: bool
+    """Whether V is the first dv words of each row of K, as in MLA. A schedule that loads a tile of both then loads it
+    once. A schedule that ignores the option reads the same words again, as V."""
+    mask: Mask
+    """The keys that each query sees. `iosim.masks.parse_mask` makes one from text."""
+    count_init: bool
+    """Whether to count the writes with which the host fills O, l and m before Algorithm 1 (Dao et al. 2022) starts."""
+    lse: bool
+    """Whether the log-sum-exp of each row is stored. A schedule that cannot store it ignores the option."""
+    keep_p: bool
+    """Whether P is stored. A schedule that stores P anyway, or has no P to store, ignores the option or refuses it."""
+    gqa: str
+    """The way query heads share a KV head: `repeat` (each one loads K and V for itself) or `pack` (see `packed`)."""
+    register_bytes: int
+    """Registers of a thread block that tiles may live in, in bytes (core/placement.py)."""
+    stages: int
+    """Tiles of the innermost loop that are in flight at a time."""
+    choice_rows: int
+    """Queries that share a choice of blocks; `packed` sets it to those of all heads of a group."""
+    dropout: Dropout | None
     """A `masks.dropout.Dropout`, or None. It moves no word: its factors are computed from (row, column) where they are
     needed."""
+    own: Own
+    """The options that schedules declare, by name, without those at their defaults. `problem[OPTION]` reads one."""
 
-    def __post_init__(self) -> None:
-        defaults = {"Nk": self.N, "dv": self.d, "kv_heads": self.heads, "acc_dtype": self.dtype}
-        for name, value in defaults.items():
-            if getattr(self, name) is None:
-                object.__setattr__(self, name, value)
-        dtype_bytes(self.dtype)
-        dtype_bytes(str(self.acc_dtype), "--acc-dtype")
-        for name in ("N", "Nk", "d", "dv", "batch", "heads", "kv_heads"):
-            value = getattr(self, name)
-            if isinstance(value, str):
-                number = str(parse_count(value, name)) if value.strip()[-1:].isalpha() else value.strip()
-                raise InputError(name, value, "a whole number", f"{name}={number}, without quotes")
-            if not hasattr(value, "dtype"):  # arrays were checked where their axis was read
-                parse_count(value, "--" + name.replace("_", "-"))
-        parse_count(self.elementwise, "--elementwise", least=0)
-        parse_count(self.splits, "--splits")
-        parse_count(self.page_size, "--page-size")
-        parse_count(self.register_bytes, "--registers", least=0)
-        parse_count(self.stages, "--stages", most=MOST_STAGES)
-        self._check_cache()
-        for name in ("top_k", "key_block", "choice_rows"):
-            if not hasattr(value := getattr(self, name), "dtype"):
-                parse_count(value, "--" + name.replace("_", "-"))
+    def __init__(
+        self,
+        N: S,
+        d: S,
+        Nk: S | None = None,
+        dv: S | None = None,
+        batch: S | None = None,
+        heads: S | None = None,
+        kv_heads: S | None = None,
+        own: Own = (),
+        **options: Unpack[MoreOptions],
+    ) -> None:
+        given: dict[str, Value] = {**USUAL, **options}
+        given |= {"N": N, "d": d, "Nk": or_else(Nk, N), "dv": or_else(dv, d), "batch": or_else(batch, 1)}
+        given["heads"] = or_else(heads, 1)
+        given["kv_heads"] = or_else(kv_heads, given["heads"])
+        given["acc_dtype"] = or_else(given["acc_dtype"], given["dtype"])
+        more = dict(own) | {name: given.pop(name) for name in options if name not in USUAL}
+        vars(self).update(given, own=tuple(sorted(self._declared(more), key=lambda each: place(each[0]))))
+        self._check()
+
+    def _declared(self, options: Mapping[str, Value]) -> Iterator[tuple[str, Value]]:
+        """The options that schedules declare, checked, without those at their defaults. Raises TypeError for others."""
+        for name, value in options.items():
+            option = declared(name)
+            if option is None:
+                raise TypeError(f"Attention() got an unexpected keyword argument {name!r}")
+            found = checked(option, value)
+            if not same(found, option.default):
+                yield name, found
+
+    def _check(self) -> None:
+        """Check each option by its row, and then all of them together. Raises InputError."""
+        for option in OF_EVERY_PROBLEM.values():
+            if (value := getattr(self, option.name)) is not None and option.kind not in (MASK, FLAG):
+                vars(self)[option.name] = checked(option, value)
+        vars(self)["choice_rows"] = checked(CHOICE_ROWS, self.choice_rows)
+        d, dv = cast("tuple[Size, Size]", (self.d, self.dv))
+        if self.latent and not every(dv <= d):
+            raise InputError("--dv", self.dv, f"at most --d {self.d} with --latent", "V is the first dv words of K")
         heads, kv_heads = cast("tuple[Size, Size]", (self.heads, self.kv_heads))
         ragged = heads % kv_heads
         if ragged if isinstance(ragged, int) else ragged.any():
             raise InputError("--kv-heads", self.kv_heads, f"a divisor of --heads {self.heads}")
-        if self.gqa not in GQA:
-            raise InputError("--gqa", self.gqa, " or ".join(GQA), suggestion(str(self.gqa), GQA))
-        if self.gqa == "pack" and not (
-            self.mask is DENSE or (str(self.mask).strip() == "causal" and every(self.N == 1))
-        ):
-            raise InputError("--gqa", f"pack with --mask {self.mask}", "a dense mask, or causal with --N 1",
-                             "--gqa repeat goes with every mask")  # fmt: skip
+        plain = self.mask is DENSE or (str(self.mask).strip() == "causal" and every(self.N == 1))
+        if self.gqa == "pack" and not plain:
+            raise InputError(
+                "--gqa",
+                f"pack with --mask {self.mask}",
+                "a dense mask, or causal with --N 1",
+                "--gqa repeat goes with every mask",
+            )
 
-    def _check_cache(self) -> None:
-        """Raise InputError for rows of K and V that contradict each other."""
-        if self.kv_dtype is not None:
-            dtype_bytes(self.kv_dtype, "--kv-dtype")
-        if self.kv_scales not in KV_SCALES:
-            object.__setattr__(self, "kv_scales", str(parse_count(self.kv_scales, "--kv-scales")))
-        d, dv = cast("tuple[Size, Size]", (self.d, self.dv))
-        if self.latent and not every(dv <= d):
-            raise InputError("--dv", self.dv, f"at most --d {self.d} with --latent", "V is the first dv words of K")
+    def __getitem__(self, option: Option) -> S:
+        """The value of an option that a schedule declares."""
+        return cast("S", dict(self.own).get(option.name, option.default))
+
+    if not TYPE_CHECKING:  # in iosim's own code `problem[OPTION]` is checked
+
+        def __getattr__(self, name: str) -> Value:
+            """The value of a declared option by its name, as `problem.splits`."""
+            option = None if name.startswith("_") else declared(name)
+            if option is None:
+                raise AttributeError(f"a problem has no {name!r}")
+            return self[option]
+
+    def values(self) -> dict[str, Value]:
+        """Its options by name: those of every problem, and those that schedules declare and that are not at their
+        defaults."""
+        found = dict(vars(self))
+        return found | dict(found.pop("own"))
+
+    def unusual(self) -> dict[str, Value]:
+        """Its options that are not at their defaults, by name, sizes and types included."""
+        p = self
+        usual = {**USUAL, "N": p.N, "Nk": p.N, "d": p.d, "dv": p.d, "kv_heads": p.heads, "acc_dtype": p.dtype}
+        found = {name: getattr(p, name) for name in OF_EVERY_PROBLEM}
+        return {name: value for name, value in found.items() if value != usual[name]} | dict(p.own)
 
     @property
     def cache_dtype(self) -> str:
@@ -262,11 +302,6 @@ class Attention(Generic[S]):
         return cast("S", self.Nk if self.scale_words else 1)
 
     @property
-    def page_scale_rows(self) -> S:
-        """Rows of the scales of a KV cache in pages."""
-        return cast("S", self.cache_rows if self.scale_words else 1)
-
-    @property
     def instances(self) -> S:
         """Heads of all sequences: batch x heads."""
         batch, heads = cast("tuple[Size, Size]", (self.batch, self.heads))
@@ -294,75 +329,6 @@ class Attention(Generic[S]):
         rows = cast("S", N * (heads // kv_heads))
         shared = self.choice_rows * cast("int", heads // kv_heads)
         return replace(self, N=rows, heads=self.kv_heads, mask=DENSE, gqa="repeat", choice_rows=shared)
-
-    @property
-    def share_rows(self) -> S:
-        """Keys in one share of split-kv. The last share may have fewer."""
-        return cast("S", -(-self.Nk // self.splits))
-
-    @property
-    def shares(self) -> S:
-        """The number of shares that have keys: at most `splits`."""
-        return cast("S", -(-self.Nk // self.share_rows))
-
-    @property
-    def partial_rows(self) -> S:
-        """Rows of the partial results of split-kv: N for each share."""
-        shares, N = cast("tuple[Size, Size]", (self.shares, self.N))
-        return cast("S", shares * N)
-
-    @property
-    def pages(self) -> S:
-        """The number of pages in the KV cache of paged."""
-        return cast("S", -(-self.Nk // self.page_size))
-
-    @property
-    def share_pages(self) -> S:
-        """Pages in one share of paged-split-kv. The last share may have fewer."""
-        return cast("S", -(-self.pages // self.splits))
-
-    @property
-    def page_shares(self) -> S:
-        """The number of shares that have pages: at most `splits`."""
-        return cast("S", -(-self.pages // self.share_pages))
-
-    @property
-    def page_partial_rows(self) -> S:
-        """Rows of the partial results of paged-split-kv: N for each share."""
-        shares, N = cast("tuple[Size, Size]", (self.page_shares, self.N))
-        return cast("S", shares * N)
-
-    @property
-    def choices(self) -> S:
-        """Choices of blocks: one for each query, or for the queries that share one."""
-        N = cast("Size", self.N)
-        return cast("S", N // self.choice_rows)
-
-    @property
-    def choices_made(self) -> S:
-        """The number of pairs of a choice and one of its blocks."""
-        return cast("S", cast("Size", self.choices) * self.top_k)
-
-    @property
-    def choices_each(self) -> S:
-        """The number of choices that each block is in, if blocks are chosen evenly."""
-        Nk = cast("Size", self.Nk)
-        return cast("S", -(-cast("Size", self.choices_made) // (Nk // self.key_block)))
-
-    @property
-    def chosen_blocks(self) -> S:
-        """The number of blocks that are in some choice. The last one may be in fewer choices than the others."""
-        return cast("S", -(-cast("Size", self.choices_made) // cast("Size", self.choices_each)))
-
-    @property
-    def choice_results(self) -> S:
-        """Rows of the partial results of selected-keys-outside: one for each query and block that it chose."""
-        return cast("S", cast("Size", self.choices_made) * self.choice_rows)
-
-    @property
-    def cache_rows(self) -> S:
-        """Rows in the KV cache of paged. Rows of its last page that hold no key are never read."""
-        return cast("S", self.pages * self.page_size)
 
     @property
     def word_bytes(self) -> int:
@@ -398,13 +364,23 @@ class Attention(Generic[S]):
         return bytes_of(self.sram_type(tensor))
 
     def shape(self, tensor: Tensor) -> tuple[S, ...]:
-        """The lengths of a tensor's axes. An axis is given by the name of a field or by a number."""
-        return tuple([getattr(self, axis) if isinstance(axis, str) else axis for axis in tensor.axes])
+        """The lengths of a tensor's axes."""
+        return tuple([self.length(axis) for axis in tensor.axes])
+
+    def length(self, axis: Axis) -> S:
+        """The length of an axis, given by the name of a field, by a number, or by a function of the problem."""
+        found = getattr(self, axis) if isinstance(axis, str) else axis(self) if callable(axis) else axis
+        return cast("S", found)
 
     def tiled(self, tiling: Tiling[Size], skips: bool = True) -> Attention[S]:
         """The problem with its mask bound to tile sizes. Without `skips` the mask only hides scores, and no tile is
         left out."""
         return with_mask(self, self.mask.bind(self, tiling, skips))
+
+
+def narrowed(problem: Attention[S], **options: object) -> Attention[S]:
+    """The problem with other values of some options, those that schedules declare included."""
+    return replace(problem, **options)  # type: ignore[arg-type]
 
 
 def with_mask(problem: Attention[S], mask: Mask = DENSE) -> Attention[S]:
@@ -424,3 +400,18 @@ def bytes_of(dtype: str) -> int:
 def every(test: Test) -> bool:
     """Whether the test is true; for an array, whether all elements are."""
     return test if isinstance(test, bool) else bool(test.all())
+
+
+def or_else(value: object, usual: object) -> object:
+    """The value, or the usual one if it is None."""
+    return usual if value is None else value
+
+
+def checked(option: Option, value: object) -> Value:
+    """The value of an option as its row reads it. Arrays were checked where their axis was read."""
+    if hasattr(value, "dtype"):
+        return value
+    if isinstance(value, str) and option.kind.type == "integer":
+        number = str(parse_count(value, option.name)) if value.strip()[-1:].isalpha() else value.strip()
+        raise InputError(option.name, value, "a whole number", f"{option.name}={number}, without quotes")
+    return option.read(cast("str | int", value))

@@ -1,30 +1,32 @@
-"""Signatures that show every field of a problem as an option with its default, for `help` and notebooks."""
+"""Signatures that show every option of a problem with its default, for `help` and notebooks."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
 
-from .problem import Attention
+from ..options import all_declared
+from .options import OF_EVERY_PROBLEM
+
+PYTHON_TYPES = {"integer": "int", "string": "str", "boolean": "bool"}
 
 
 def spelled_out(function: Callable[..., object]) -> None:  # type: ignore[explicit-any]  # any function
-    """Replace the `**options` in a function's signature with every field of a problem, for `help` and notebooks."""
+    """Replace the `**options` in a function's signature with every option of a problem, for `help` and notebooks."""
     shown = inspect.signature(function)
-    fields = inspect.signature(Attention).parameters
     own, rest = [*shown.parameters.values()][:-1], [*shown.parameters.values()][-1]
     if rest.kind is not inspect.Parameter.VAR_KEYWORD:
         return
     several = "AxisValue" in str(rest.annotation)  # in `sweep` and `plot` every option may be an axis
     taken = {parameter.name for parameter in own}
-    usual = {"mask": "dense", **({name: None for name in ("N", "d")} if several else {})}
     options = [
-        p.replace(
-            kind=inspect.Parameter.KEYWORD_ONLY,
-            default=usual.get(name, p.default),
-            annotation="AxisValue" if several else "int" if p.annotation == "S" else p.annotation,
+        inspect.Parameter(
+            option.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default="dense" if option.name == "mask" else option.default,
+            annotation="AxisValue" if several else PYTHON_TYPES[option.kind.type],
         )
-        for name, p in fields.items()
-        if name not in taken
+        for option in (*OF_EVERY_PROBLEM.values(), *all_declared())
+        if option.name not in taken
     ]
     function.__signature__ = shown.replace(parameters=[*own, *options])  # type: ignore[attr-defined]

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from ..answer import numbered
 from ..units import format_bytes
-from .columns import OPTIONS
 
 if TYPE_CHECKING:
     from ..core.problem import Attention
@@ -15,9 +14,7 @@ if TYPE_CHECKING:
 def asked(p: Attention, M_bytes: int | None = None) -> str:
     """A problem as its sizes and the options that are not at their defaults: `N = 8192, d = 128, M = 102400 B (100
     KiB)`."""
-    usual = type(p)(p.N, p.d)
-    names = ("Nk", "dv", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "mask", *OPTIONS)
-    unusual = [f"{name} = {getattr(p, name)}" for name in names if getattr(p, name) != getattr(usual, name)]
+    unusual = [f"{name} = {value}" for name, value in p.unusual().items()]
     size = [] if M_bytes is None else [f"M = {format_bytes(M_bytes)}"]
     return ", ".join([f"N = {p.N}", f"d = {p.d}", *unusual, *size])
 

@@ -299,7 +299,9 @@ def indexer_bounds(p: Attention, M_words: int | None, attainable: int | None) ->
     choices = p.batch * p.heads * p.N if p.gqa == "repeat" else p.batch * p.kv_heads * p.N
     rows = p.batch * p.heads * p.N
     inputs = rows * (p.d + 1) + p.batch * p.kv_heads * p.Nk * p.d
-    least = choices * p.top_k + (inputs if p.Nk > 1 else 0)
+    from ..schedules.selected import TOP_K
+
+    least = choices * p[TOP_K] + (inputs if p.Nk > 1 else 0)
     return [
         Bound("indexer: compulsory", least, "floor", "Q, weights and keys read once, the index written once", "always",
               True),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Unpack, cast
 
 from ..core.folded import Folded
-from ..core.problem import DENSE, Attention, S
+from ..core.options import find_option, option_names
+from ..core.problem import DENSE, USUAL, Attention, S
 from ..core.tiling import Tiling, paper_tiles, parse_tiles, tiles_text
 from ..core.watchers import Capacity, Flops, Traffic
 from ..errors import InputError, suggestion
@@ -22,15 +23,15 @@ from .report import Report
 from .result import Result
 
 if TYPE_CHECKING:
+    from ..core.keywords import ProblemOptions
     from ..core.tiling import TilesAsked
     from ..core.typing import Mask, Size
     from ..schedules.registry import SchedulesAsked
-    from .typing import Counted, ProblemOptions
+    from .typing import Counted
 
     Words = dict[str, tuple[Size, Size]]  # {tensor: (words read, words written)}, of one head
 
 TILE_RULES = ("paper", "best")
-KEYWORDS = tuple(f.name for f in fields(Attention) if f.name not in ("N", "d", "mask"))  # further keywords of `count`
 
 
 def count(
@@ -62,8 +63,8 @@ def count(
     Raises InputError for a value that is not allowed, and for a keyword that is not known.
     """
     taken = ("N", "d", "M", "hardware", "schedules", "tiles", "tile_multiple", "mask")
-    check_names("count", options, KEYWORDS, taken)
-    problem, M, tiles = Attention(N, d, mask=parse_mask(mask), **options), memory(M, None, hardware), tiles_text(tiles)
+    check_names("count", options, taken)
+    problem, M, tiles = Attention(N, d, mask=parse_mask(mask), **options), memory(M, hardware), tiles_text(tiles)
     M_bytes = None if M is None else parse_bytes(M, problem.word_bytes)
     parse_count(tile_multiple, "--tile-multiple")
     chosen = find_all(schedules) or default_schedules(problem)
@@ -77,11 +78,12 @@ def count(
     return Report(problem, M_bytes, proven_bounds(problem, M_bytes, results), results, tiles=tiles)
 
 
-def check_names(where: str, given: Iterable[str], allowed: Iterable[str], others: tuple[str, ...] = ()) -> None:
-    """Raise InputError for a keyword that is neither allowed nor one of the function's other keywords."""
-    known = list(dict.fromkeys([*others, *allowed]))
+def check_names(where: str, given: Iterable[str], others: tuple[str, ...]) -> None:
+    """Raise InputError for a keyword that is neither an option of a problem nor one of the function's other
+    keywords."""
     for name in given:
-        if name not in known:
+        if name not in others and name not in USUAL and find_option(name) is None:
+            known = list(dict.fromkeys([*others, *USUAL, *option_names()]))
             raise InputError(f"{where}: keyword", name, ", ".join(known), suggestion(name, known))
 
 

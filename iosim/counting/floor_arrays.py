@@ -77,7 +77,9 @@ def seen_at(mask: Mask, sizes: Mapping[str, Whole]) -> SeenAt:
 
 def selected_at(problem: Attention[Size], sizes: Mapping[str, Whole]) -> SeenAt:
     """What the query heads that share a KV head see at each grid point, in the blocks that they choose."""
-    keys = broadcast(problem.top_k * problem.key_block, len(sizes["N"])).astype(float)
+    from ..schedules.selected import KEY_BLOCK, TOP_K
+
+    keys = broadcast(problem[TOP_K] * problem[KEY_BLOCK], len(sizes["N"])).astype(float)
     rows, several = (sizes["N"] * (sizes["heads"] // sizes["kv_heads"])).astype(float), keys > 1
     return SeenAt(several * rows * keys, several * rows, several * keys, rows, keys)
 

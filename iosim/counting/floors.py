@@ -187,7 +187,9 @@ def selected_floor(problem: Attention, M_words: int | None, tiles: Tiling | None
     A choice is a mask. All queries may choose the same blocks, so only the keys of one query must be read.
     """
     check_dropout(problem)
-    keys, rows = problem.top_k * problem.key_block, problem.N * (problem.heads // problem.kv_heads)
+    from ..schedules.selected import KEY_BLOCK, TOP_K
+
+    keys, rows = problem[TOP_K] * problem[KEY_BLOCK], problem.N * (problem.heads // problem.kv_heads)
     several = keys > 1
     seen = Visible(several * rows * keys, several * rows, several * keys, rows, keys)
     return floor_of_seen(problem, seen, M_words)

@@ -5,55 +5,40 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from ..core.options import find_option
 from ..errors import InputError
+from ..options import FLAG, MASK
 
 if TYPE_CHECKING:
     from ..core.problem import Attention
 
-Given = Mapping[str, str | bool | None]  # options by name, in lower case; None where an option was left out
-Fields = dict[str, Any]  # type: ignore[explicit-any]  # of `Attention`, by name: each has a type of its own
-FIELDS = {"n": "N", "nk": "Nk", "registers": "register_bytes"}  # options whose field of `Attention` has another name
-COUNT_FIELDS = (
-    "N",
-    "Nk",
-    "d",
-    "dv",
-    "batch",
-    "heads",
-    "kv_heads",
-    "splits",
-    "page_size",
-    "top_k",
-    "key_block",
-    "stages",
-)
+Given = Mapping[str, str | bool | None]  # options by name; None where an option was left out
+Fields = dict[str, Any]  # type: ignore[explicit-any]  # options of `Attention`, by name: each has a type of its own
 
 
 def counts(given: Given, required: tuple[str, ...] = ("N", "d")) -> Fields:
-    """Fields of `Attention` from the options of a problem. Options that were not given are left out."""
-    from ..units import parse_count, parse_registers
-
-    values: Fields = {FIELDS.get(name, name): value for name, value in given.items() if value is not None}
+    """The values of a problem's options. Options that were not given are left out."""
     for name in required:
-        if name not in values:
+        if given.get(name) is None:
             raise InputError(f"--{name}", "nothing", "a whole number from 1", f"give --{name}")
-    for name in COUNT_FIELDS:
-        if name in values:
-            values[name] = parse_count(values[name], "--" + name.replace("_", "-"))
-    if "register_bytes" in values:
-        values["register_bytes"] = parse_registers(values["register_bytes"])
-    if "elementwise" in values:
-        values["elementwise"] = parse_count(values["elementwise"], "--elementwise", least=0, most=10_000)
-    return values
+    return {name: value_of(name, text) for name, text in given.items() if text is not None}
+
+
+def value_of(name: str, text: str | int) -> object:
+    """The value of a problem's option, by its row. Raises InputError if it is not allowed."""
+    from ..masks import parse_mask
+
+    option = find_option(name)
+    if option is None or option.kind is FLAG:
+        return text
+    return parse_mask(str(text)) if option.kind is MASK else option.read(text)
 
 
 def problem(given: Given, required: tuple[str, ...] = ("N", "d"), **defaults: object) -> Attention:
-    """The problem that the options give. `defaults` are fields of `Attention` for options that were not given."""
+    """The problem that the options give. `defaults` are options of `Attention` that were not given."""
     from ..core.problem import Attention
-    from ..masks import parse_mask
 
-    values: Fields = {**defaults, **counts(given, required)}
-    return Attention(**{**values, "mask": parse_mask(values.get("mask", "dense"))})
+    return Attention(**{**defaults, **counts(given, required)})
 
 
 Size = TypeVar("Size", str | None, str | int | None)
@@ -66,16 +51,16 @@ class Place(NamedTuple):
     M: str | int | None
 
 
-def memories(given: Given, m: str | None, m_elements: str | None, hardware: str | None) -> list[Place]:
-    """The SRAMs of `--M 16KB:64KB:x2`, `--M-elements 1024,2048` or `--hardware h100,h200`. A single one has no label.
-    If no option is given, it is one SRAM without a size."""
+def memories(given: Given, M: str | None, hardware: str | None) -> list[Place]:
+    """The SRAMs of `--M 16KB:64KB:x2` or `--hardware h100,h200`. A single one has no label. If no option is given, it
+    is one SRAM without a size."""
     from ..units import dtype_bytes, parse_axis, parse_bytes
 
     names = names_of(hardware)
     check_registers(given, names)
     if len(names) > 1:
-        return [Place({"hardware": name}, memory(m, m_elements, name)) for name in names]
-    size = memory(m, m_elements, hardware)
+        return [Place({"hardware": name}, memory(M, name)) for name in names]
+    size = memory(M, hardware)
     if size is None or not several(size):
         return [Place({}, size)]
     word = dtype_bytes(str(given.get("dtype") or "fp16"))
@@ -85,7 +70,7 @@ def memories(given: Given, m: str | None, m_elements: str | None, hardware: str 
 
 def check_registers(given: Given, presets: list[str]) -> None:
     """Raise InputError for more registers than an SM of a preset has."""
-    text = given.get("registers")
+    text = given.get("register_bytes")
     if not isinstance(text, str) or not presets:
         return
     from ..hardware import load
@@ -107,19 +92,12 @@ def several(text: str) -> bool:
     return "," in text or ":" in text
 
 
-def memory(m: Size, m_elements: str | None = None, hardware: str | None = None) -> Size:
-    """M from the one of three options that is given; None if none is. If --M is an axis, so is the result."""
-    ways = {"--M": m, "--M-elements": m_elements, "--hardware": hardware}
-    given = [name for name, value in ways.items() if value is not None]
-    if len(given) > 1:
-        raise InputError(given[0], f"{given[1]} as well", "one of --M, --M-elements, --hardware")
-    if hardware is not None:
-        from ..hardware import load
+def memory(M: Size, hardware: str | None = None) -> Size:
+    """M from the one of two options that is given; None if none is. If --M is an axis, so is the result."""
+    if hardware is None:
+        return M
+    if M is not None:
+        raise InputError("--M", "--hardware as well", "one of --M, --hardware")
+    from ..hardware import load
 
-        return str(load(hardware).shared_memory_per_block_bytes)
-    if m_elements is not None:
-        from ..units import parse_axis, parse_count
-
-        sizes = parse_axis(m_elements, "--M-elements", lambda text: parse_count(text, "--M-elements"))
-        return ",".join(f"{size}el" for size in sizes)
-    return m
+    return str(load(hardware).shared_memory_per_block_bytes)

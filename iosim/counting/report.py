@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from .. import __version__
 from ..answer import Answer, Column, Table, in_order, numbered
+from ..core.options import OF_EVERY_PROBLEM, option_names
 from ..schedules import Schedule
 from ..tables import excess
 from .asked import asked, header
@@ -97,7 +98,7 @@ class Report(Answer):
 
     def of_problem(self) -> list[Column[object]]:
         """The columns of the problem and the SRAM."""
-        return problem_columns({**problem_row(self.problem), "M_bytes": self.M_bytes, "M_words": self.M_words})
+        return problem_columns({**given_row(self.problem), "M_bytes": self.M_bytes, "M_words": self.M_words})
 
     def pieces(self) -> Pieces:
         above: Pieces = [header(self.problem, self.M_bytes), self.counts(), "", bounds_table(self.bounds)]
@@ -149,11 +150,13 @@ def detail_rows(results: list[Result]) -> list[Row]:
 
 def problem_row(p: Attention) -> Row:
     """The fields of a problem as cells."""
-    names = ("N", "Nk", "d", "dv", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "mask", "lse", "keep_p")
-    row = {name: getattr(p, name) for name in (*names, "elementwise", "count_init", "splits", "page_size", "top_k",
-                                              "key_block", "gqa",
-                                              "register_bytes", "stages")}  # fmt: skip
-    return {**row, "mask": str(p.mask), "latent": p.latent, "kv_dtype": p.cache_dtype, "kv_scales": p.kv_scales}
+    return {name: getattr(p, name) for name in option_names()} | given_row(p)
+
+
+def given_row(p: Attention) -> Row:
+    """The options of a problem as cells, without those of schedules that are at their defaults."""
+    named = {name: value for name, value in p.values().items() if name in OF_EVERY_PROBLEM} | dict(p.own)
+    return {**named, "mask": str(p.mask), "kv_dtype": p.cache_dtype}
 
 
 def unfit_lines(report: Answered) -> list[str]:

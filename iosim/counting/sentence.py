@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..core.problem import TENSORS
+from ..core.problem import TENSORS, narrowed
 from ..schedules import SCHEDULES
-from ..schedules.registry import narrowed
 from ..tables import at_most, excess
 from .columns import flags
 from .result import tile_sizes

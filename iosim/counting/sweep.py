@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import accumulate
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple, NotRequired, TypedDict, TypeVar, cast
 
 import numpy as np
 
-from ..core.problem import DENSE, Attention
+from ..core.options import find_option
+from ..core.problem import DENSE, Attention, narrowed
 from ..core.tiling import Tiling, paper_tiles, parse_tiles
 from ..schedules import SCHEDULES, Schedule, require
 from ..search.best import search
 from .bounds import APART, order_words
-from .columns import COLUMNS, DIVIDED, OPTIONS
+from .columns import COLUMNS, DIVIDED
 from .count import TILE_RULES, measure, run, with_plain_keys
 from .floor_arrays import floor_words
 from .result import Result, more_sizes
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..core.typing import Mask, Size, Test
-    from .typing import Counted, ProblemOptions
+    from .typing import Counted
 
     Whole = NDArray[np.int64]  # or Python integers (dtype object), if int64 is too small
     Floats = NDArray[np.float64]
@@ -192,7 +192,7 @@ def frame(
 
     length = len(np.atleast_1d(problem.N))
     results = run_all(problem, M_bytes, runs, multiple, length, "ratio_to_floor" in names)
-    base = {name: getattr(problem, name) for name in (*NUMBERS, "dtype", "acc_dtype", *OPTIONS)}
+    base = {name: getattr(problem, name) for name in names if find_option(name)}
     base |= {"mask": str(problem.mask), "M_bytes": M_bytes, "tile_multiple": multiple, "hardware": chips}
     base["M_words"] = None if M_bytes is None else M_bytes // problem.word_bytes
     data = {}
@@ -285,7 +285,7 @@ def run_by_point(
 def problem_at(problem: Attention[Size], k: int, length: int) -> Attention:
     """The k-th of `length` problems in arrays."""
     sizes = {name: int(np.broadcast_to(getattr(problem, name), (length,))[k]) for name in NUMBERS}
-    return replace(cast("Attention", problem), **cast("ProblemOptions", sizes))
+    return narrowed(cast("Attention", problem), **sizes)
 
 
 def run_in_arrays(
@@ -296,7 +296,7 @@ def run_in_arrays(
         require(schedule, cast("Attention", problem))
     if any(not fits_int64(p, schedule) for p in (problem, problem.packed) for schedule, _ in runs):
         sizes = {n: as_objects(getattr(problem, n)) for n in NUMBERS}
-        problem = replace(problem, **cast("ProblemOptions", sizes))
+        problem = narrowed(problem, **sizes)
         M_bytes = as_objects(M_bytes)
     standard = measure(SCHEDULES["standard"], with_plain_keys(problem), Tiling(1, 1))["total"]
     length = len(np.atleast_1d(problem.N))
@@ -318,7 +318,7 @@ def fits_int64(problem: Attention[Size], schedule: Schedule) -> bool:
     names = ("N", "Nk", "d", "dv", "batch", "heads")
     largest = {n: int(np.max(getattr(problem, n))) for n in names}
     largest["kv_heads"] = largest["heads"]
-    worst = replace(cast("Attention", problem), mask=DENSE, **cast("ProblemOptions", largest))
+    worst = narrowed(cast("Attention", problem), mask=DENSE, **largest)
     counted = measure(schedule, worst, Tiling(1, 1))
     room = worst.instances * (worst.N + worst.Nk + 2) * (worst.N + worst.Nk + worst.d + worst.dv + 2)
     return 8 * max(counted["total_bytes"], counted["flops"], room, worst.N * worst.Nk * worst.d**2) < 2**63
@@ -328,9 +328,8 @@ def in_int64(plan: Sweep) -> bool:
     """Whether int64 holds every count of a sweep. The largest size of each axis decides it."""
     largest = {name: max(values) for name, values in plan.sizes.items() if values is not None and name != "M"}
     largest = {"Nk": largest["N"], "dv": largest["d"], **largest, "kv_heads": 1}
-    sizes = cast("ProblemOptions", largest)
     problems = [
-        replace(Attention(1, 1, dtype=dtype, acc_dtype=acc, **options), **sizes)
+        narrowed(Attention(1, 1, dtype=dtype, acc_dtype=acc, **options), **largest)
         for options in plan.options
         for dtype, acc in plan.types
     ]

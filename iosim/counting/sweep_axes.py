@@ -8,24 +8,24 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from ..core.options import SIZES, find_option
 from ..core.problem import DENSE, Attention
 from ..core.tiling import Tiling, parse_tiles, tiles_text
 from ..errors import InputError
 from ..masks import parse_mask
+from ..options import Option, flag_of
 from ..schedules import Schedule, find, find_all
-from ..units import parse_axis, parse_bytes, parse_count, parse_registers
-from .columns import COLUMNS, EVERY_COLUMN, more_columns
+from ..units import parse_axis, parse_bytes, parse_count
+from .columns import COLUMNS, every_column, more_columns
 from .count import TILE_RULES, default_schedules, rules_of
 
 if TYPE_CHECKING:
     from ..core.tiling import TilesAsked
     from ..core.typing import Mask
-    from .typing import VariantOptions
+    from .given import Fields
 
-NUMBERS = ("N", "Nk", "d", "batch", "heads", "kv_heads", "dv")
+NUMBERS = tuple(option.name for option in SIZES)
 AXES = (*NUMBERS, "dtype", "acc_dtype", "mask", "M", "hardware")
-OPTION_COUNTS = ("splits", "page_size", "top_k", "key_block", "stages")
-OPTION_AXES = (*OPTION_COUNTS, "elementwise", "gqa", "register_bytes", "kv_dtype", "kv_scales")
 
 MOST_GRID_POINTS = 10**12  # a grid is never listed, so only its axes take memory
 
@@ -50,7 +50,7 @@ class Sweep:
     types: list[tuple[str, str | None]]
     masks: list[Mask]
     multiples: list[int]
-    options: list[VariantOptions]
+    options: list[Fields]
     schedules: tuple[str, ...] = ()
     tiles: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
@@ -90,7 +90,7 @@ class Sweep:
         needed |= ({"dv"} if self.sizes["dv"] is not None else set()) | (
             {"hardware"} if len(self.hardware) > 1 else set()
         )
-        return (*COLUMNS, *(name for name in EVERY_COLUMN if name in needed))
+        return (*COLUMNS, *(name for name in every_column() if name in needed))
 
 
 class Asking(NamedTuple):
@@ -105,12 +105,13 @@ def build(
     values: dict[str, AxisValue], schedules: AxisValue = (), tiles: AxisValue = None, tile_multiple: AxisValue = 1,
     columns: tuple[str, ...] = (), asking: Asking | None = None, **options: AxisValue,
 ) -> Sweep:  # fmt: skip
-    """The sweep over axes (AXES) and options of `Attention`. The options in OPTION_AXES and `tile_multiple` are axes
-    too. `asking` holds the additions for a sweep of another command than `count`.
+    """The sweep over axes (AXES) and options of `Attention`. Those options and `tile_multiple` are axes too.
+
+    `asking` holds the additions for a sweep of another command than `count`.
 
     Raises InputError, which names the option, for any fault.
     """
-    axes = {name: option_axis(name, options.pop(name)) for name in OPTION_AXES if name in options}
+    axes = {name: option_axis(option, options.pop(name)) for name in list(options) if (option := axis_named(name))}
     given_multiples = count_axis("tile_multiple", tile_multiple)
     points = [{**options, **dict(zip(axes, point, strict=True))} for point in product(*axes.values())]
     sizes: dict[str, list[int] | None] = {name: read_counts(values, name) for name in NUMBERS}
@@ -123,11 +124,11 @@ def build(
     multiples = [parse_count(cast("int", multiple), "--tile-multiple") for multiple in given_multiples]
     chips = split(values.get("hardware"))
     if chips and values.get("M") is not None and not (asking and asking.M_of_each):
-        raise InputError("--M", values["M"], "one of --M, --M-elements, --hardware")
+        raise InputError("--M", values["M"], "one of --M, --hardware")
     given_M = read_memory(values.get("M"), dtypes)
     sizes["M"] = read_presets(chips, given_M) if chips else given_M
     sweep = Sweep(
-        sizes, list(product(dtypes, accumulators)), masks, multiples, cast("list[VariantOptions]", points),
+        sizes, list(product(dtypes, accumulators)), masks, multiples, points,
         tuple(schedule_names(schedules)), tuple(tile_texts(tiles)), columns,
         tuple(chip for chip in chips for _ in given_M or [0]), asking.own if asking else {},
     )  # fmt: skip
@@ -156,11 +157,6 @@ def tile_texts(value: AxisValue) -> list[str]:
     return split([tiles_text(cast("TilesAsked", v)) for v in values if v is not None])
 
 
-def option_name(name: str) -> str:
-    """The option of the command line that gives an axis."""
-    return "--" + name.replace("_", "-")
-
-
 def read_axis(value: AxisValue, where: str, parse: Callable[[str | int], int]) -> list[int] | None:
     """The values of an axis of numbers, each read by `parse`; None if it is not given."""
     if value is None:
@@ -173,7 +169,7 @@ def read_axis(value: AxisValue, where: str, parse: Callable[[str | int], int]) -
 
 def read_counts(values: dict[str, AxisValue], name: str) -> list[int] | None:
     """An axis of whole numbers; None if it is not given."""
-    where = option_name(name)
+    where = flag_of(name)
     return read_axis(values.get(name), where, lambda text: parse_count(text, where))
 
 
@@ -182,24 +178,25 @@ def count_axis(name: str, value: AxisValue) -> Sequence[int | None]:
     return read_counts({name: value}, name) or [None]
 
 
-def option_axis(name: str, value: AxisValue) -> Sequence[int | str | None]:
-    """An axis of an option of `Attention`."""
-    if name == "register_bytes":
-        return read_axis(value, "--registers", parse_registers) or [None]
-    if name == "elementwise":
-        return read_axis(value, "--elementwise", read_passes) or [0]
-    return count_axis(name, value) if name in OPTION_COUNTS else split(value)
+def axis_named(name: str) -> Option | None:
+    """The option of this name if it may have several values; None if it may not."""
+    option = find_option(name)
+    return option if option and option.axis else None
 
 
-def read_passes(text: str | int) -> int:
-    """The number of passes of --elementwise."""
-    return parse_count(text, "--elementwise", least=0, most=10_000)
+def option_axis(option: Option, value: AxisValue) -> Sequence[object]:
+    """The values of an option of `Attention`; its default if none is given."""
+    if option.kind.ranges:
+        found = read_axis(value, option.flag, lambda text: option.kind.number(text, option.flag))
+        return [option.default] if found is None else found
+    return split(value)
 
 
 def read_masks(value: AxisValue) -> list[Mask]:
-    """The masks of a string, in which semicolons separate them, or of a list."""
+    """The masks of a string, in which semicolons separate them, or of a list, or one mask."""
     several = value.split(";") if isinstance(value, str) else value or ["dense"]
-    return [parse_mask(mask) for mask in cast("list[str | Mask]", several)]
+    masks = several if isinstance(several, list | tuple) else [several]
+    return [parse_mask(mask) for mask in cast("list[str | Mask]", masks)]
 
 
 def read_memory(value: AxisValue, dtypes: Sequence[str]) -> list[int] | None:

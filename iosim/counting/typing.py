@@ -1,49 +1,10 @@
-"""Types of keywords and of counts. Only type checkers load this file: import it under TYPE_CHECKING."""
+"""The type of counts. Only type checkers load this file: import it under TYPE_CHECKING."""
 
 from __future__ import annotations
 
 from typing import Generic, TypedDict
 
 from ..core.problem import S
-from ..core.typing import Dropout
-
-
-class VariantOptions(TypedDict, total=False):
-    """Fields of `Attention` that are the same at many points of a sweep."""
-
-    lse: bool
-    keep_p: bool
-    elementwise: int
-    count_init: bool
-    splits: int
-    page_size: int
-    gqa: str
-    register_bytes: int
-    stages: int
-    top_k: int
-    key_block: int
-    choice_rows: int
-    latent: bool
-    kv_dtype: str | None
-    kv_scales: str
-
-
-class UndroppedOptions(VariantOptions, total=False):
-    """Fields of `Attention` that may be left out, except the mask and dropout."""
-
-    Nk: int
-    dv: int
-    batch: int
-    heads: int
-    kv_heads: int
-    dtype: str
-    acc_dtype: str | None
-
-
-class ProblemOptions(UndroppedOptions, total=False):
-    """Fields of `Attention` that may be left out, except the mask: those in KEYWORDS."""
-
-    dropout: Dropout | None
 
 
 class Counted(TypedDict, Generic[S]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 from ..core.problem import Attention
@@ -14,9 +14,10 @@ from ..masks import parse_mask
 from ..predict.generated import LaunchShape, launch_shapes
 from ..schedules import find
 from .arrays import DeviceArrays
-from .notes import JobJson, JobOptions, JobSizes, KernelSizes
+from .notes import JobJson, KernelSizes
 
 if TYPE_CHECKING:
+    from ..counting.given import Fields
     from .ncu.counters import Profile
 
 TORCH = {
@@ -89,11 +90,15 @@ KernelJob = ScheduleJob | TorchJob
 Job = KernelJob | WaitJob
 
 
-def _sizes(problem: Attention) -> JobSizes:
-    usual = {field.name: field.default for field in fields(problem)} | {"dv": problem.d}
-    kept = {key: getattr(problem, key) for key in JobSizes.__annotations__}
-    unusual = {key: value for key, value in kept.items() if value != usual[key]}
-    return cast("JobSizes", {key: kept[key] for key in kept if key in unusual or key not in JobOptions.__annotations__})
+ALWAYS_KEPT = ("N", "d", "Nk", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "lse", "keep_p", "splits", "gqa")
+
+
+def _sizes(problem: Attention) -> JobJson:
+    """The options of a problem that a job keeps: these, and all others that are not at their defaults, except the
+    mask."""
+    kept = {name: getattr(problem, name) for name in ALWAYS_KEPT} | problem.unusual()
+    kept |= {"choice_rows": problem.choice_rows} if problem.choice_rows > 1 else {}
+    return cast("JobJson", {name: value for name, value in kept.items() if name != "mask"})
 
 
 def _tiles(t: Tiling) -> list[int]:
@@ -115,8 +120,8 @@ def job_from_json(job: JobJson) -> Job:
     """The job that `to_json` wrote. Options that an older profile lacks have their defaults."""
     if job["run"] == WAIT:
         return WaitJob(job["milliseconds"])
-    sizes = cast("JobSizes", {key: value for key, value in job.items() if key in JobSizes.__annotations__})
-    problem = Attention(mask=parse_mask(job["mask"]), **sizes)
+    sizes = {name: value for name, value in job.items() if name not in ("run", "tiles", "tuned", "places")}
+    problem = Attention(**cast("Fields", {**sizes, "mask": parse_mask(job["mask"])}))
     places = job.get("places", 1)
     if job["run"] in PYTORCHS:
         return TorchJob(job["run"], problem, places)

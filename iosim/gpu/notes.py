@@ -10,42 +10,9 @@ from typing import TypedDict
 from ..predict.generated import LaunchShape
 
 
-class JobOptions(TypedDict, total=False):
-    """Fields of `Attention` that a job keeps where they are not usual."""
-
-    dv: int
-    page_size: int
-    elementwise: int
-    latent: bool
-    kv_dtype: str | None
-    kv_scales: str
-    top_k: int
-    key_block: int
-    choice_rows: int
-    count_init: bool
-    register_bytes: int
-    stages: int
-
-
-class JobSizes(JobOptions, total=False):
-    """Fields of `Attention` that a job keeps; those that an older profile lacks have their defaults."""
-
-    N: int
-    d: int
-    Nk: int
-    batch: int
-    heads: int
-    kv_heads: int
-    dtype: str
-    acc_dtype: str | None
-    lse: bool
-    keep_p: bool
-    splits: int
-    gqa: str
-
-
-class JobJson(JobSizes, total=False):
-    """A job as its `to_json` writes it. `run` is the name of a schedule, of a kernel of PyTorch, or `wait`."""
+class JobJson(TypedDict, total=False):
+    """A job as its `to_json` writes it: the options of its problem by name, and these. `run` is the name of a schedule,
+    of a kernel of PyTorch, or `wait`."""
 
     run: str
     mask: str

@@ -15,7 +15,7 @@ from typing import TypedDict
 from ..core.problem import Attention
 from ..core.tiling import Tiling, parse_tiles
 from ..counting.count import default_schedules
-from ..counting.given import Given
+from ..counting.given import Given, several
 from ..counting.given import problem as problem_given
 from ..errors import InputError, MissingError
 from ..hardware import Hardware, load, measured_of, names
@@ -30,7 +30,7 @@ from .verdict import Evidence, summary, verify
 from .verdict_rows import Summary, SweepVerdict, Verdict
 
 MULTIPLE = 16  # tiles of tensor-core kernels
-SWEPT = {"n": "8192", "d": "64", "heads": "16"}  # the problem of --sweep-M where neither N nor d is given
+SWEPT = {"N": "8192", "d": "64", "heads": "16"}  # the problem of several --M where neither N nor d is given
 DEFAULT_DEVICE = "NVIDIA H200"  # for a kept profile, which does not name its GPU
 
 
@@ -41,9 +41,13 @@ class Choice:
     schedules: tuple[str, ...] = ()
     tiles: str | None = None
     M: str | None = None
-    sweep_M: str | None = None
     tuned: bool = False
     places: int = 1
+
+    @property
+    def sweeps(self) -> bool:
+        """Whether --M has several values."""
+        return self.M is not None and several(self.M)
 
 
 @dataclass(frozen=True)
@@ -111,12 +115,12 @@ def parse_request(given: Given, choice: Choice, hardware: str | None, source: So
     if isinstance(source, KeptProfile) and choice == Choice() and not any(asked.values()):
         jobs = named_jobs(source)
         return Request(jobs[0].problem, jobs, [], hardware_of(hardware, source), source)
-    if choice.sweep_M and not asked.keys() & {"n", "d"}:
+    if choice.sweeps and not asked.keys() & {"N", "d"}:
         asked = {**SWEPT, **asked}
     problem = problem_given(asked)
     jobs, sweep_bytes = plan(problem, choice)
     chip = hardware_of(hardware, source) if hardware or not sweep_bytes else None
-    M_bytes = parse_bytes(choice.M, problem.word_bytes) if choice.M else None
+    M_bytes = parse_bytes(choice.M, problem.word_bytes) if choice.M and not choice.sweeps else None
     return Request(problem, jobs, sweep_bytes, chip, source, M_bytes)
 
 
@@ -148,8 +152,8 @@ def plan(problem: Attention, choice: Choice) -> tuple[list[ScheduleJob], list[in
     chosen = find_all(choice.schedules) or all_schedules(problem, choice.tuned)
     for schedule in chosen:
         require(schedule, problem)
-    if choice.sweep_M:
-        return plan_sweep(problem, choice, chosen, choice.sweep_M)
+    if choice.sweeps:
+        return plan_sweep(problem, choice, chosen)
     return [job_of(s, problem, tiles_of(s, problem, choice), choice) for s in chosen], []
 
 
@@ -159,14 +163,14 @@ def job_of(schedule: Schedule, problem: Attention, tiling: Tiling, choice: Choic
 
 
 def plan_sweep(
-    problem: Attention, choice: Choice, chosen: list[Schedule], sweep_M: str
+    problem: Attention, choice: Choice, chosen: list[Schedule]
 ) -> tuple[list[ScheduleJob], list[int]]:
     """(a job for each schedule and M in which tiles of 16 fit, the M of each)."""
-    axis = parse_axis(sweep_M, "--sweep-M", lambda text: parse_bytes(text, problem.word_bytes, "--sweep-M"))
+    axis = parse_axis(str(choice.M), "--M", lambda text: parse_bytes(text, problem.word_bytes))
     pairs = [(s, size, best_tiles(s, problem.packed, size, MULTIPLE)) for s in chosen for size in axis]
     found = [(job_of(s, problem, tiling, choice), size) for s, size, tiling in pairs if tiling]
     if not found:
-        raise InputError("--sweep-M", sweep_M, "sizes in which tiles of 16 fit", "larger M or smaller --d")
+        raise InputError("--M", choice.M, "sizes in which tiles of 16 fit", "larger M or smaller --d")
     return [job for job, _ in found], [size for _, size in found]
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ..core.typing import Arrays, Bools
 
 
-def chosen_blocks(rng: np.random.Generator, p: Attention, visible: Bools | None) -> Arrays:
+def chosen_blocks(rng: np.random.Generator, p: Attention, top_k: int, key_block: int) -> Arrays:
     """Random Q, K and V of one head, and choices that use blocks evenly.
 
     `index` (choices, top_k) names the blocks of each choice. The other arrays are sorted by block: `blocks` names each
@@ -22,15 +22,17 @@ def chosen_blocks(rng: np.random.Generator, p: Attention, visible: Bools | None)
     """
     import numpy as np
 
-    made = np.arange(p.choices_made)  # pairs in the order of blocks; after the last choice comes the first again
-    names = rng.permutation(p.Nk // p.key_block)[: p.chosen_blocks]
-    queries = rng.permutation(p.choices)[made % p.choices]
-    results = np.argsort(queries, kind="stable").reshape(p.choices, p.top_k)
-    numbers = {"index": names[made // p.choices_each][results], "blocks": names, "queries": queries, "results": results}
+    choices, blocks = p.N // p.choice_rows, p.Nk // key_block
+    made = np.arange(choices * top_k)  # pairs in the order of blocks; after the last choice comes the first again
+    each = -(-choices * top_k // blocks)  # choices that have a block
+    names = rng.permutation(blocks)[: -(-choices * top_k // each)]
+    queries = rng.permutation(choices)[made % choices]
+    results = np.argsort(queries, kind="stable").reshape(choices, top_k)
+    numbers = {"index": names[made // each][results], "blocks": names, "queries": queries, "results": results}
     return {**queries_keys_values(rng, p, None), **numbers}  # type: ignore[dict-item]  # whole numbers
 
 
-def selected_output(hbm: Arrays, p: Attention, visible: Bools | None) -> Arrays:
+def selected_output(hbm: Arrays, p: Attention, key_block: int) -> Arrays:
     """{"O": attention of each query to the keys of its blocks}."""
     import numpy as np
 
@@ -38,7 +40,7 @@ def selected_output(hbm: Arrays, p: Attention, visible: Bools | None) -> Arrays:
     for x, blocks in enumerate(hbm["index"]):
         rows = slice(x * p.choice_rows, (x + 1) * p.choice_rows)
         for block in blocks:
-            seen[rows, int(block) * p.key_block : (int(block) + 1) * p.key_block] = True
+            seen[rows, int(block) * key_block : (int(block) + 1) * key_block] = True
     return {"O": attention(plain["Q"], plain["K"], plain["V"], seen)}
 
 
@@ -54,12 +56,12 @@ def index_inputs(rng: np.random.Generator, p: Attention, visible: Bools | None) 
     return {**found, **scales, "weights": rng.integers(1, 4, size=p.N).astype(float)}
 
 
-def chosen_keys(hbm: Arrays, p: Attention, visible: Bools | None) -> Arrays:
+def chosen_keys(hbm: Arrays, p: Attention, top_k: int) -> Arrays:
     """The scores of all keys, and the positions of each choice's largest scores, largest first."""
     import numpy as np
 
     plain = plain_inputs(hbm, p)
     of_heads = np.einsum("nd,kd->nk", plain["Q"], plain["K"]) * (np.einsum("nd,kd->nk", plain["Q"], plain["K"]) > 0)
-    scores = (of_heads * plain["weights"][:, None]).reshape(p.choices, p.choice_rows, p.Nk).sum(axis=1)
-    order = np.lexsort((np.broadcast_to(np.arange(p.Nk), scores.shape), -scores), axis=1)[:, : p.top_k]
+    scores = (of_heads * plain["weights"][:, None]).reshape(-1, p.choice_rows, p.Nk).sum(axis=1)
+    order = np.lexsort((np.broadcast_to(np.arange(p.Nk), scores.shape), -scores), axis=1)[:, :top_k]
     return {"scores": scores, "index": order}  # type: ignore[dict-item]  # whole numbers

@@ -7,8 +7,9 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ..counting.sweep_axes import NUMBERS, option_name
+from ..counting.sweep_axes import NUMBERS
 from ..errors import InputError
+from ..options import flag_of
 
 if TYPE_CHECKING:
     from ..counting.sweep_axes import AxisValue
@@ -33,7 +34,7 @@ def check_asked(picture: str, values: Mapping[str, AxisValue], hardware: str | N
                 raise InputError(f"--{name}", str(given[name]), allowed, "leave it out" + ranged)
     for name in (*NUMBERS, "M", "hardware"):
         if name not in SEVERAL.get(picture, ()) and is_axis(given.get(name)):
-            raise InputError(option_name(name), str(given[name]), *one_value(picture, name, given[name]))
+            raise InputError(flag_of(name), str(given[name]), *one_value(picture, name, given[name]))
 
 
 def unused(picture: str, values: Mapping[str, object], schedules: SchedulesAsked, hardware: str | None) -> list[str]:
@@ -49,14 +50,14 @@ def check_needed(picture: str, given: Mapping[str, AxisValue]) -> None:
     needed = (*NEEDED.get(picture, ("N", "d")), *["hardware"] * (picture in ("roofline", "predicted")))
     absent = [name for name in needed if given.get(name) is None]
     if absent:
-        where = ", ".join(option_name(name) for name in absent)
-        example = " ".join(f"{option_name(name)} {EXAMPLES[name]}" for name in absent)
+        where = ", ".join(flag_of(name) for name in absent)
+        example = " ".join(f"{flag_of(name)} {EXAMPLES[name]}" for name in absent)
         raise InputError(where, "nothing", f"a value for --picture {picture}, as {example}")
 
 
 def one_value(picture: str, name: str, value: AxisValue) -> tuple[str, str]:
     """What is allowed for an option of which a picture takes one value, and the pictures that take several."""
-    option = option_name(name)
+    option = flag_of(name)
     others = [f"--picture {other}" for other, names in SEVERAL.items() if name in names]
     more = f"{' and '.join(others)} take{'s' * (len(others) == 1)} several"
     return f"one value with --picture {picture}, as {option} {first_of(value)}", more

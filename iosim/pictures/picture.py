@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from ..core.tiling import parse_tiles, tiles_text
-from ..counting.count import KEYWORDS, check_names
+from ..counting.count import check_names
 from ..counting.given import counts, memories, memory, problem
 from ..counting.sweep_axes import AXES, schedule_names
 from ..errors import InputError, suggestion
@@ -118,7 +118,7 @@ def plot(
 
     Raises InputError for whatever is not allowed.
     """
-    check_names("plot", values, (*AXES, *KEYWORDS), TAKEN)
+    check_names("plot", values, (*AXES, *TAKEN))
     if path is not None:
         draw.format_of(path)
     text = tiles_text(tiles)
@@ -172,7 +172,7 @@ def of_problem(
         step = parse_count(multiple, "--tile-multiple")
         return Picture(curve_sheet(curve(schedules=schedules, tile_multiple=step, **counts(given_of(values)))))
     M = values.get("M")
-    places = [] if hardware is None else memories({}, None if M is None else str(M), None, hardware)
+    places = [] if hardware is None else memories({}, None if M is None else str(M), hardware)
     sizes = [str(place.M) for place in places if place.M is not None]
     if len(set(sizes)) == 1 and not is_axis(values["N"]):
         allowed = "GPUs with different M, as v100,h100, or none for every M"
@@ -206,7 +206,7 @@ def of_blocks(
     """The picture of what is in SRAM, `footprint` or `timeline`, or of two schedules in motion, `race`."""
     p = problem(given_of({name: value for name, value in values.items() if name != "M"}))
     given = cast("str | None", None if values.get("M") is None else str(values["M"]))
-    M, step = memory(given, None, hardware), parse_count(multiple, "--tile-multiple")
+    M, step = memory(given, hardware), parse_count(multiple, "--tile-multiple")
     if picture == "race":
         return Picture(race(p, M, schedules, tiles, step))
     ask = footprint if picture == "footprint" else timeline

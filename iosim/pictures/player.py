@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from ..core.folded import Folded
 from ..core.machine import Machine
-from ..core.problem import DENSE, Attention
+from ..core.problem import DENSE, Attention, narrowed
 from ..core.text_lines import LineTrace, box, lines_now
 from ..core.tiling import Tiling
 from ..counting.count import counted_tiling
@@ -29,7 +29,7 @@ from ..counting.sentence import BASELINE, winners
 from ..errors import IosimError
 from ..masks import parse_mask
 from ..schedules import Schedule, find, require
-from ..schedules.registry import narrowed
+from ..schedules.selected import KEY_BLOCK
 from ..tracing.event_file import EventCount, count_events
 from ..units import binary
 from .colours import ink_on, tensor_colours
@@ -125,8 +125,8 @@ def small_case(p: Attention) -> Attention:
         return max(1, round(words / scale))
 
     sizes = {"N": small(p.N, by), "Nk": small(p.Nk, by), "d": small(p.d, narrow), "dv": small(p.dv, narrow)}
-    if 2 * p.key_block > sizes["Nk"]:
-        sizes["key_block"] = small(p.key_block, by)
+    if 2 * p[KEY_BLOCK] > sizes["Nk"]:
+        sizes["key_block"] = small(p[KEY_BLOCK], by)
     group = min(p.heads // p.kv_heads, max(1, LONGEST // sizes["N"])) if p.gqa == "pack" else 1
     dense = narrowed(p, **sizes, batch=1, heads=group, kv_heads=1, count_init=False, mask=DENSE)
     try:

@@ -7,10 +7,10 @@ from dataclasses import replace
 from math import ceil, floor, log2
 from typing import TYPE_CHECKING, cast
 
-from ..counting.columns import OPTIONS
-from ..counting.sweep_axes import option_name
+from ..counting.sweep_axes import AXES
 from ..errors import InputError, suggestion
-from ..units import LARGEST_COUNT, parse_count
+from ..options import flag_of
+from ..units import parse_count
 from .asked import first_of
 from .chart import AXIS_TITLES, Chart, ChartLine, size
 from .proven import FLOOR, floor_line, order_line
@@ -109,7 +109,7 @@ def from_rows(
     groups = [group for _, group in known.groupby(order.loc[known.index])]
     if len(groups) > MOST_LINES:
         if asked:
-            options = [option_name(name) for name in names if name != "tiling"]
+            options = [flag_of(name) for name in names if name != "tiling"]
             raise InputError(", ".join(options), f"{len(groups)} lines", f"at most {MOST_LINES} lines",
                              "name fewer schedules, as --schedule flash1,flash2, or fewer other values")  # fmt: skip
         widest = max(names, key=lambda name: known[name].nunique())
@@ -182,7 +182,8 @@ def traffic_chart(
     from ..counting.sweep_axes import build
     from ..schedules import find
 
-    axes = {name: value for name, value in values.items() if name not in OPTIONS}
+    axes = {name: value for name, value in values.items() if name in AXES}
+    options = {name: value for name, value in values.items() if name not in AXES}
     many = [name for name in ("N", "M") if any(c in str(axes.get(name, "")) for c in ",:")]
     if len(many) > 1:
         example = f"as --N {axes['N']} --M {first_of(axes['M'])}, or --N {first_of(axes['N'])} --M {axes['M']}"
@@ -193,7 +194,7 @@ def traffic_chart(
             raise InputError("--M", axes["M"], "several values, as 16KB:1MB:x2, or none", hint)
         axes["M"] = octaves(axes, around)
     try:
-        plan = build(axes, schedules, tiles, multiple, (), None, **sweep_options(values))
+        plan = build(axes, schedules, tiles, multiple, (), None, **options)
     except InputError as fault:
         if many and (fault.where, fault.found) == ("--M", "nothing"):
             allowed = "one value beside several --N, as --M 100KB"
@@ -210,18 +211,6 @@ def traffic_chart(
         lines = [*lines, *proven_lines(rows, x, families.pop())]
     chart = Chart(title_of(rows, x), x, "total", lines)
     return chart if around is None else chart.around(float(around))
-
-
-def sweep_options(values: Mapping[str, object]) -> dict[str, object]:
-    """The options of `Attention` among the values, with strings read as numbers."""
-    options = {name: values[name] for name in OPTIONS if name in values}
-    limits = {"elementwise": (0, 10_000), "splits": (1, LARGEST_COUNT), "page_size": (1, LARGEST_COUNT),
-              "top_k": (1, LARGEST_COUNT), "key_block": (1, LARGEST_COUNT)}  # fmt: skip
-    for name, (least, most) in limits.items():
-        if name in options:
-            text = cast("str | int", options[name])
-            options[name] = parse_count(text, "--" + name.replace("_", "-"), least, most)
-    return options
 
 
 def title_of(rows: pd.DataFrame, x: str) -> str:

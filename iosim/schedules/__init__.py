@@ -1,5 +1,6 @@
 """The names of all schedules, and the files that have them. A file is imported when one of its names is first used."""
 
+from ..options import expect
 from .registry import SCHEDULES, Schedule, applies, find, find_all, reads_cache, register, require
 
 # The schedules that `count` shows if none is asked for.
@@ -21,6 +22,14 @@ FILES = {
     "linear": ("linear", "linear-causal", "local-gather"),
 }  # their order in lists
 SCHEDULES.expect(FILES)
+
+OPTIONS = {
+    "standard": ("elementwise",),
+    "decode": ("splits", "page_size"),
+    "selected": ("top_k", "key_block"),
+}  # that these files declare, in the order of lists
+for file, names in OPTIONS.items():
+    expect(f"{__name__}.{file}", names)
 
 __all__ = [
     "CORE",

@@ -23,7 +23,7 @@ from ..steps.backward import (
 from ..steps.softmax import drop, hide, scores, zeros
 from .flash import visited
 from .registry import FA1, Schedule, register
-from .standard import elementwise_passes
+from .standard import ELEMENTWISE, elementwise_passes
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -111,7 +111,7 @@ def standard_traffic(p: Attention, t: Tiling) -> Words:
     square = p.N * p.Nk
     return {
         "P": (2 * square, 0),
-        "dP": (square * (1 + p.elementwise), square * (1 + p.elementwise)),
+        "dP": (square * (1 + p[ELEMENTWISE]), square * (1 + p[ELEMENTWISE])),
         "dS": (2 * square, square),
         "dO": (2 * p.N * p.dv, 0),
         "V": (p.Nk * p.dv, 0),
@@ -194,6 +194,7 @@ register(
         standard,
         "backward: P was stored, dP and dS go through HBM",
         f"{FA1}, Algorithm 3",
+        options=(ELEMENTWISE,),
         rules=("ideal",),
         formula="R = 5 N Nk + 2 N dv + Nk (d + dv) + N d, W = 2 N Nk + N d + Nk (d + dv)",
         state="dO, V, K, Q whole on chip, one a launch; P waits since forward, dP and dS between launches",

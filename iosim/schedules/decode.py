@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..core.dependent_tiles import Moved, Share
 from ..core.problem import Tensor
+from ..options import COUNT, Option
 from ..oracles.attention import attention, plain_inputs, queries_keys_values
 from ..steps.softmax import log_sum_exp, merge, minus_infinity, normalise, zeros
 from .cache import Cache, Keys, cache_room, cache_traffic
@@ -25,28 +26,30 @@ if TYPE_CHECKING:
     Walk = Callable[[Machine, Attention, Tiling, Size | Tile], KeyTiles]
 
 
+SPLITS = Option("splits", COUNT, "Shares that the keys are cut into, for split-kv (default: 4).", 4, metavar="S")
+PAGE_SIZE = Option("page_size", COUNT, "Rows of a page of the KV cache, for paged (default: 16).", 16, metavar="ROWS")
 FLASH_DECODING, VLLM = "Dao, Haziza, Massa and Sizov 2023, Flash-Decoding", "Kwon et al. 2023 (arXiv 2309.06180)"
 
 
 def split_keys(chip: Machine, p: Attention, t: Tiling) -> None:
     """Flash-Decoding: each share of the keys gives a partial O and its LSE, and a second kernel merges them."""
-    for c in chip.tiles(p.shares, 1, parallel=True):
-        partial_results(chip, p, t, c, key_tiles, Share(p.Nk, p.share_rows, c), p.partial_rows)
-    merge_results(chip, p, t, p.shares, p.partial_rows)
+    for c in chip.tiles(shares(p), 1, parallel=True):
+        partial_results(chip, p, t, c, key_tiles, Share(p.Nk, share_rows(p), c), partial_rows(p))
+    merge_results(chip, p, t, shares(p), partial_rows(p))
 
 
-def pages(chip: Machine, p: Attention, t: Tiling) -> None:
+def walk_pages(chip: Machine, p: Attention, t: Tiling) -> None:
     """Attention with queries outside. K and V lie in pages, and the block table says where each page is."""
     for i in chip.tiles(p.N, t.rows_q, parallel=True):
         q = chip.load("Q", i)
-        whole_result(chip, p, i, q, page_tiles(chip, p, t, p.pages))
+        whole_result(chip, p, i, q, page_tiles(chip, p, t, pages(p)))
 
 
 def split_pages(chip: Machine, p: Attention, t: Tiling) -> None:
     """Flash-Decoding over a cache in pages: each share consists of whole pages."""
-    for c in chip.tiles(p.page_shares, 1, parallel=True):
-        partial_results(chip, p, t, c, page_tiles, Share(p.pages, p.share_pages, c), p.page_partial_rows)
-    merge_results(chip, p, t, p.page_shares, p.page_partial_rows)
+    for c in chip.tiles(page_shares(p), 1, parallel=True):
+        partial_results(chip, p, t, c, page_tiles, Share(pages(p), share_pages(p), c), page_partial_rows(p))
+    merge_results(chip, p, t, page_shares(p), page_partial_rows(p))
 
 
 # ---------------------------------------------------------------- parts of these
@@ -59,13 +62,13 @@ def key_tiles(chip: Machine, p: Attention, t: Tiling, keys: Size | Tile) -> KeyT
         yield j, cache.load(j)
 
 
-def page_tiles(chip: Machine, p: Attention, t: Tiling, pages: Size | Tile) -> KeyTiles:
+def page_tiles(chip: Machine, p: Attention, t: Tiling, some: Size | Tile) -> KeyTiles:
     """The tiles of keys in pages, each with its K and V on chip. The block table has an entry for each page."""
     cache = Cache(chip, p)
-    for b in chip.tiles(pages, 1):
+    for b in chip.tiles(some, 1):
         entry = chip.load("table", b)
-        for j in chip.tiles(Share(p.Nk, p.page_size, b), t.rows_k):
-            yield j, cache.load(cache_rows(p, b, j, entry))
+        for j in chip.tiles(Share(p.Nk, p[PAGE_SIZE], b), t.rows_k):
+            yield j, cache.load(rows_of_page(p, b, j, entry))
 
 
 def whole_result(chip: Machine, p: Attention, i: Tile, q: Block, tiles: KeyTiles) -> None:
@@ -95,13 +98,13 @@ def partial_results(chip: Machine, p: Attention, t: Tiling, c: Tile, walk: Walk,
     """O and LSE of all queries over the keys of share c. `rows` is the number of rows of the partial results."""
     for i in chip.tiles(p.N, t.rows_q):
         q = chip.load("Q", i)
-        partial_result(chip, p, i, partial_rows(p, c, i, rows), q, walk(chip, p, t, share))
+        partial_result(chip, p, i, rows_of_share(p, c, i, rows), q, walk(chip, p, t, share))
 
 
-def merge_results(chip: Machine, p: Attention, t: Tiling, shares: Size, rows: Size) -> None:
+def merge_results(chip: Machine, p: Attention, t: Tiling, parts: Size, rows: Size) -> None:
     """O from the partial results of all shares."""
     for i in chip.tiles(p.N, t.rows_q, parallel=True):
-        merge_parts(chip, p, i, (partial_rows(p, c, i, rows) for c in chip.tiles(shares, 1)))
+        merge_parts(chip, p, i, (rows_of_share(p, c, i, rows) for c in chip.tiles(parts, 1)))
 
 
 def merge_parts(chip: Machine, p: Attention, i: Tile, parts: Iterable[Tile]) -> None:
@@ -124,14 +127,62 @@ def store_whole(chip: Machine, p: Attention, i: Tile, m: Block, l: Block, o: Blo
         chip.store(l, "LSE", i)
 
 
-def partial_rows(p: Attention, c: Tile, i: Tile, rows: Size) -> Moved:
+def rows_of_share(p: Attention, c: Tile, i: Tile, rows: Size) -> Moved:
     """The rows of query tile i in the partial results of share c. The shares lie one after the other."""
     return Moved(rows, i, ((p.N, c), (1, i)))
 
 
-def cache_rows(p: Attention, b: Tile, j: Tile, entry: Block) -> Moved:
+def rows_of_page(p: Attention, b: Tile, j: Tile, entry: Block) -> Moved:
     """Key tile j of page b, in the page that the entry of the block table names."""
-    return Moved(p.cache_rows, j, ((p.page_size, entry), (1, j), (-p.page_size, b)))
+    return Moved(cache_rows(p), j, ((p[PAGE_SIZE], entry), (1, j), (-p[PAGE_SIZE], b)))
+
+
+# ---------------------------------------------------------------- sizes
+
+
+def share_rows(p: Attention[Size]) -> Size:
+    """Keys in one share of split-kv. The last share may have fewer."""
+    return -(-p.Nk // p[SPLITS])
+
+
+def shares(p: Attention[Size]) -> Size:
+    """The number of shares that have keys: at most `splits`."""
+    return -(-p.Nk // share_rows(p))
+
+
+def partial_rows(p: Attention[Size]) -> Size:
+    """Rows of the partial results of split-kv: N for each share."""
+    return shares(p) * p.N
+
+
+def pages(p: Attention[Size]) -> Size:
+    """The number of pages in the KV cache of paged."""
+    return -(-p.Nk // p[PAGE_SIZE])
+
+
+def share_pages(p: Attention[Size]) -> Size:
+    """Pages in one share of paged-split-kv. The last share may have fewer."""
+    return -(-pages(p) // p[SPLITS])
+
+
+def page_shares(p: Attention[Size]) -> Size:
+    """The number of shares that have pages: at most `splits`."""
+    return -(-pages(p) // share_pages(p))
+
+
+def page_partial_rows(p: Attention[Size]) -> Size:
+    """Rows of the partial results of paged-split-kv: N for each share."""
+    return page_shares(p) * p.N
+
+
+def cache_rows(p: Attention[Size]) -> Size:
+    """Rows in the KV cache of paged. Rows of its last page that hold no key are never read."""
+    return pages(p) * p[PAGE_SIZE]
+
+
+def page_scale_rows(p: Attention[Size]) -> Size:
+    """Rows of the scales of a KV cache in pages."""
+    return cache_rows(p) if p.scale_words else 1
 
 
 # ---------------------------------------------------------------- by hand (words of one head)
@@ -156,13 +207,13 @@ def split_traffic(p: Attention, t: Tiling) -> Words:
 
 def split_count(p: Attention) -> int:
     """The number of shares that have keys. It may be less than `splits` if that does not divide Nk."""
-    return -(-p.Nk // -(-p.Nk // p.splits))
+    return -(-p.Nk // -(-p.Nk // p[SPLITS]))
 
 
 def split_room(p: Attention, t: Tiling) -> int:
     """The larger footprint of the two kernels. The first holds Q, O, K, V, S, l and m, with key tiles no longer than a
     share. The second holds two tiles of O (the sum and a part), l, m and one LSE."""
-    rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, -(-p.Nk // p.splits))
+    rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, -(-p.Nk // p[SPLITS]))
     first = rows_q * (p.d + p.dv + 2) + cache_room(p, rows_k, rows_q * rows_k)
     return max(first, rows_q * (2 * p.dv + 3))
 
@@ -176,7 +227,7 @@ def pages_traffic(p: Attention, t: Tiling) -> Words:
     passes = -(-p.N // t.rows_q)
     return {
         "Q": (p.N * p.d, 0),
-        "table": (-(-p.Nk // p.page_size) * passes, 0),
+        "table": (-(-p.Nk // p[PAGE_SIZE]) * passes, 0),
         **cache_traffic(p, p.Nk * passes, passes),
         "O": (0, p.N * p.dv),
         **extra(p),
@@ -185,7 +236,7 @@ def pages_traffic(p: Attention, t: Tiling) -> Words:
 
 def pages_room(p: Attention, t: Tiling) -> int:
     """The footprint of flash2 with key tiles no longer than a page, and one entry of the block table."""
-    rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, p.page_size, p.Nk)
+    rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, p[PAGE_SIZE], p.Nk)
     return rows_q * (p.d + p.dv + 2) + cache_room(p, rows_k, rows_q * rows_k) + 1
 
 
@@ -194,7 +245,7 @@ def split_pages_traffic(p: Attention, t: Tiling) -> Words:
     passes, rows = -(-p.N // t.rows_q), page_split_count(p) * p.N
     return {
         "Q": (rows * p.d, 0),
-        "table": (-(-p.Nk // p.page_size) * passes, 0),
+        "table": (-(-p.Nk // p[PAGE_SIZE]) * passes, 0),
         **cache_traffic(p, p.Nk * passes, page_split_count(p) * passes),
         "Opart": (rows * p.dv, rows * p.dv),
         "LSEpart": (rows, rows),
@@ -205,8 +256,8 @@ def split_pages_traffic(p: Attention, t: Tiling) -> Words:
 
 def page_split_count(p: Attention) -> int:
     """The number of shares that have pages."""
-    pages = -(-p.Nk // p.page_size)
-    return -(-pages // -(-pages // p.splits))
+    in_all = -(-p.Nk // p[PAGE_SIZE])
+    return -(-in_all // -(-in_all // p[SPLITS]))
 
 
 def split_pages_room(p: Attention, t: Tiling) -> int:
@@ -250,10 +301,10 @@ def pages_of_tiles(p: Attention, multiple: int) -> list[int]:
 def shares_of_pages(p: Attention, multiple: int) -> Iterator[int]:
     """One number of splits for each possible number of shares, from 1 on. More shares move more words, as in
     split-kv."""
-    pages = rows = -(-p.Nk // p.page_size)
+    in_all = rows = -(-p.Nk // p[PAGE_SIZE])
     while rows >= 1:
-        splits = -(-pages // rows)
-        rows = -(-pages // splits)
+        splits = -(-in_all // rows)
+        rows = -(-in_all // splits)
         yield splits
         rows -= 1
 
@@ -263,12 +314,12 @@ PAGE_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 # ---------------------------------------------------------------- a cache in pages: tensors, example and answer
 
 IN_PAGES = {
-    "K": Tensor(("cache_rows", "k_words"), "cache"),
-    "V": Tensor(("cache_rows", "dv"), "cache"),
-    "Krope": Tensor(("cache_rows", "rope_words"), "input"),
-    "Kscale": Tensor(("page_scale_rows", "k_scales"), "scale"),
-    "Vscale": Tensor(("page_scale_rows", "v_scales"), "scale"),
-    "table": Tensor(("pages",), "index"),
+    "K": Tensor((cache_rows, "k_words"), "cache", of_keys=True),
+    "V": Tensor((cache_rows, "dv"), "cache", of_keys=True),
+    "Krope": Tensor((cache_rows, "rope_words"), "input", of_keys=True),
+    "Kscale": Tensor((page_scale_rows, "k_scales"), "scale", of_keys=True),
+    "Vscale": Tensor((page_scale_rows, "v_scales"), "scale", of_keys=True),
+    "table": Tensor((pages,), "index", of_keys=True),
 }
 
 
@@ -276,12 +327,12 @@ def scattered(rng: np.random.Generator, p: Attention, visible: Bools | None) -> 
     """Random Q, a block table in random order, and pages of K and V. Rows without a key must not be read: they hold
     NaN."""
     hbm = queries_keys_values(rng, p, visible)
-    table = rng.permutation(p.pages)
+    table = rng.permutation(pages(p))
     for name in rows_of_keys(hbm, p):
         rows = hbm[name]
-        cache = rng.normal(size=(p.pages, p.page_size, rows.shape[1])) * float("nan")
+        cache = rng.normal(size=(pages(p), p[PAGE_SIZE], rows.shape[1])) * float("nan")
         for b, page in enumerate(table):
-            part = rows[b * p.page_size : (b + 1) * p.page_size]
+            part = rows[b * p[PAGE_SIZE] : (b + 1) * p[PAGE_SIZE]]
             cache[page, : len(part)] = part
         hbm[name] = cache.reshape(-1, rows.shape[1])
     return {**hbm, "table": table}  # type: ignore[dict-item]  # whole numbers
@@ -292,7 +343,7 @@ def in_order(hbm: Arrays, p: Attention) -> Arrays:
     order = {}
     for name in rows_of_keys(hbm, p):
         width = hbm[name].shape[1]
-        order[name] = hbm[name].reshape(p.pages, p.page_size, width)[hbm["table"]].reshape(-1, width)[: p.Nk]
+        order[name] = hbm[name].reshape(pages(p), p[PAGE_SIZE], width)[hbm["table"]].reshape(-1, width)[: p.Nk]
     return plain_inputs({**hbm, **order}, p)
 
 
@@ -315,6 +366,7 @@ register(
         split_keys,
         "keys split over --splits blocks, then combined",
         FLASH_DECODING,
+        options=("lse", "keep_p", SPLITS),
         formula="R = S N (d + dv + 1) + Nk (d + dv) Tr, W = S N (dv + 1) + N dv",
         state="a tile of Q with its O, l, m on chip; S partial O and LSE wait in HBM between launches",
         exact_traffic=split_traffic,
@@ -322,8 +374,8 @@ register(
         scales=True,
         drops=True,
         tensors={
-            "Opart": Tensor(("partial_rows", "dv"), "state"),
-            "LSEpart": Tensor(("partial_rows",), "state"),
+            "Opart": Tensor((partial_rows, "dv"), "state"),
+            "LSEpart": Tensor((partial_rows,), "state"),
         },
         chosen={"splits": shares_of_tiles},
         known_as="flash-decoding, flash-decode, split-k, decode, decoding",
@@ -332,9 +384,10 @@ register(
 register(
     Schedule(
         "paged",
-        pages,
+        walk_pages,
         "Q outer, K and V in pages found through a block table",
         f"{VLLM}, PagedAttention",
+        options=("lse", "keep_p", PAGE_SIZE),
         formula="R = N d + (Nk (d + dv) + pages) Tr, W = N dv",
         state="a tile of Q with its O, l, m on chip; nothing waits in HBM",
         exact_traffic=pages_traffic,
@@ -355,6 +408,7 @@ register(
         split_pages,
         "pages of K and V split over --splits blocks",
         f"{FLASH_DECODING}, over the pages of {VLLM}; vLLM's PagedAttention V2",
+        options=("lse", "keep_p", SPLITS, PAGE_SIZE),
         formula="R = Sp N (d + dv + 1) + (Nk (d + dv) + pages) Tr, W = Sp N (dv + 1) + N dv",
         state="a tile of Q with its O, l, m on chip; Sp partial O and LSE wait in HBM between launches",
         exact_traffic=split_pages_traffic,
@@ -363,8 +417,8 @@ register(
         drops=True,
         tensors={
             **IN_PAGES,
-            "Opart": Tensor(("page_partial_rows", "dv"), "state"),
-            "LSEpart": Tensor(("page_partial_rows",), "state"),
+            "Opart": Tensor((page_partial_rows, "dv"), "state"),
+            "LSEpart": Tensor((page_partial_rows,), "state"),
         },
         example=scattered,
         answer=answer_of_pages,

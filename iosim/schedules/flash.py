@@ -152,6 +152,7 @@ KEYS_OUTSIDE: ScheduleFields = {
     "state": "a tile of K and V on chip; O, l, m wait in HBM between key tiles",
     "outer": "keys",
     "rules": ("paper", "best"),
+    "options": ("keep_p",),
     "exact_traffic": keys_outside_traffic,
     "footprint": keys_outside_footprint,
     "initialised": ("O", "l", "m"),
@@ -160,6 +161,7 @@ KEYS_OUTSIDE: ScheduleFields = {
 QUERIES_OUTSIDE: ScheduleFields = {
     "formula": "R = N d + Nk (d + dv) Tr, W = N dv",
     "state": "a tile of Q with its O, l, m on chip; nothing waits in HBM",
+    "options": ("lse", "keep_p"),
     "exact_traffic": queries_outside_traffic,
     "footprint": flash_footprint,
     "scales": True,

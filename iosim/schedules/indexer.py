@@ -6,25 +6,25 @@ from typing import TYPE_CHECKING
 
 from ..core.arrays import smaller
 from ..core.dependent_tiles import Share
-from ..core.problem import DENSE, Tensor
+from ..core.problem import DENSE, Tensor, narrowed
 from ..oracles.selected import chosen_keys, index_inputs
 from ..steps.passes_and_linear import add_scores, largest, weighted_sums
 from ..steps.softmax import zeros
 from .cache import Cache, cache_traffic
-from .registry import Schedule, narrowed, register
-from .selected import DSA
+from .registry import Schedule, register
+from .selected import DSA, TOP_K, choices, top_k
 
 if TYPE_CHECKING:
     from ..core.machine import Machine
     from ..core.problem import Attention
     from ..core.tiling import Tiling
-    from ..core.typing import Words
+    from ..core.typing import Arrays, Bools, Words
 
 
 def indexer(chip: Machine, p: Attention, t: Tiling) -> None:
     """The lightning indexer: a key's score is the sum of w_h max(q_h k, 0) over the heads h of the index. A second
     kernel takes the keys of the largest scores."""
-    for x in chip.tiles(p.choices, 1, parallel=True):
+    for x in chip.tiles(choices(p), 1, parallel=True):
         for i in chip.tiles(Share(p.N, p.choice_rows, x), p.choice_rows):
             q, w = chip.load("Q", i), chip.load("weights", i)
             cache = Cache(chip, p, keys_only=True)
@@ -34,9 +34,9 @@ def indexer(chip: Machine, p: Attention, t: Tiling) -> None:
                 chip.update(s, add_scores, q, k)
                 r = chip.compute("scores", (x, j), weighted_sums, s, w)
                 chip.store(r, "scores", x, j)
-    for x in chip.tiles(p.choices, 1, parallel=True):
+    for x in chip.tiles(choices(p), 1, parallel=True):
         row = chip.load("scores", x)
-        best = chip.compute("index", (x, p.top_k), largest, row)
+        best = chip.compute("index", (x, p[TOP_K]), largest, row)
         chip.store(best, "index", x)
 
 
@@ -46,14 +46,14 @@ def indexer_traffic(p: Attention, t: Tiling) -> Words:
     Q of all heads of the index and the weights are read once, and the keys once for each choice. The scores are
     written, and read again to find the largest.
     """
-    choices = p.N // p.choice_rows
-    keys = {name: words for name, words in cache_traffic(p, choices * p.Nk, choices).items() if name != "V"}
+    chosen = p.N // p.choice_rows
+    keys = {name: words for name, words in cache_traffic(p, chosen * p.Nk, chosen).items() if name != "V"}
     return {
         "Q": (p.N * p.d, 0),
         "weights": (p.N, 0),
         **{name: words for name, words in keys.items() if name != "Vscale"},
-        "scores": (choices * p.Nk, choices * p.Nk),
-        "index": (0, choices * p.top_k),
+        "scores": (chosen * p.Nk, chosen * p.Nk),
+        "index": (0, chosen * p[TOP_K]),
     }
 
 
@@ -64,12 +64,17 @@ def indexer_room(p: Attention, t: Tiling) -> int:
     scales = 0 if p.kv_scales in ("none", "tensor") else -(-p.d // int(p.kv_scales))
     whole = int(p.kv_scales == "tensor")
     first = rows * (p.d + 1) + whole + keys * p.d + max(keys * scales, (rows + 1) * keys)
-    return max(first, p.Nk + p.top_k)
+    return max(first, p.Nk + p[TOP_K])
 
 
 def of_keys(p: Attention) -> Attention:
     """An index sees all of its keys, and chooses no more than there are."""
-    return narrowed(p, top_k=smaller(p.top_k, p.Nk), mask=DENSE, keep_p=False, lse=False, latent=False)
+    return narrowed(p, top_k=smaller(p[TOP_K], p.Nk), mask=DENSE, keep_p=False, lse=False, latent=False)
+
+
+def answer(hbm: Arrays, p: Attention, visible: Bools | None) -> Arrays:
+    """The scores of all keys, and the positions of the largest scores of each choice."""
+    return chosen_keys(hbm, p, p[TOP_K])
 
 
 register(
@@ -85,12 +90,13 @@ register(
         scales=True,
         tensors={
             "weights": Tensor(("N",), "state"),
-            "scores": Tensor(("choices", "Nk"), "state"),
-            "index": Tensor(("choices", "top_k"), "index"),
+            "scores": Tensor((choices, "Nk"), "state"),
+            "index": Tensor((choices, top_k), "index"),
         },
         family="indexer",
         example=index_inputs,
-        answer=chosen_keys,
+        answer=answer,
+        options=(TOP_K,),
         about=of_keys,
         known_as="lightning-indexer, dsa-indexer, top-k",
     )

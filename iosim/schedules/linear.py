@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..core.problem import DENSE, Tensor
+from ..core.problem import DENSE, Tensor, narrowed
 from ..oracles.matmul_softmax_linear import linear_attention
 from ..steps.passes_and_linear import (
     add_keys,
@@ -17,7 +17,7 @@ from ..steps.passes_and_linear import (
 )
 from ..steps.softmax import accumulate, normalise, zeros
 from .flash import flash_footprint, queries_outside, queries_outside_traffic
-from .registry import Schedule, narrowed, register
+from .registry import Schedule, register
 
 if TYPE_CHECKING:
     from ..core.machine import Block, Machine, Tile
@@ -140,6 +140,7 @@ register(
         "sparse attention, each query gathering its keys",
         "unstructured sparse attention without reuse; flash2 in tiles of 1 x 1",
         rules=("ideal",),
+        options=("lse", "keep_p"),
         skips=True,
         formula="R = N d + N Nk (d + dv), W = N dv",
         state="one row of Q and O with l, m on chip; nothing waits in HBM",

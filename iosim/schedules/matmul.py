@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..core.problem import DENSE, Tensor
+from ..core.problem import DENSE, Tensor, narrowed
 from ..core.tiling import Tiling
 from ..oracles.matmul_softmax_linear import matrix_product, two_matrices
 from ..search.pairs import Pair, Pairs
 from ..steps.softmax import accumulate, zeros
-from .registry import Schedule, narrowed, register
+from .registry import Schedule, register
 
 if TYPE_CHECKING:
     from ..core.machine import Machine

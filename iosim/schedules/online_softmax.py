@@ -228,6 +228,7 @@ for name, text, passes, source, formula in (
             text,
             f"Q outer, softmax in {passes} passes; one pass is flash2",
             f"{source}, inside attention",
+            options=("keep_p",),
             formula=formula,
             state="l, m, then O of a query tile on chip; scores are computed again; nothing waits in HBM",
             exact_traffic=attention_traffic(passes),

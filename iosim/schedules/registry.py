@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from ..core.problem import Attention, Tensor
+from ..core.options import OF_EVERY_PROBLEM
+from ..core.problem import USUAL, Attention, Tensor
 from ..core.shapes import same
 from ..errors import InputError, InternalError, ScheduleError, suggestion
+from ..options import Option, declare, flag_of
 from ..oracles.attention import attention_output, plain_inputs, queries_keys_values
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
         outer: str
         rules: tuple[str, ...]
+        options: tuple[str | Option, ...]
         exact_traffic: TrafficFormula
         footprint: FootprintFormula
         initialised: tuple[str, ...]
@@ -47,6 +50,9 @@ if TYPE_CHECKING:
         example: Example
         answer: Answer
         about: Callable[[Attention], Attention]
+
+
+LATENT_FAMILIES = ("attention", "selected", "cache")  # whose rows of K may hold V
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +111,9 @@ class Schedule:
     """`about(p)`: the nearest problem that it applies to. `count` refuses others, and shows the docstring of
     `about` as the reason. Options that the schedule does not read, such as `lse` and `keep_p`, are ignored and not
     refused: `iosim schedules NAME` lists them."""
+    options: tuple[str | Option, ...] = ()
+    """The options that its function reads: names of those that every problem has, as `lse`, and those of its own. Its
+    own ones are known to every command and function once it is registered; `p[OPTION]` is the value."""
     more_tiles: tuple[str, ...] = ()
     """The fields of Tiling that it reads beside Br and Bc."""
     formula: str = ""
@@ -117,6 +126,21 @@ class Schedule:
     name."""
     pointers: Mapping[str, str] = field(default_factory=dict)
     """`{name: text}` for names in `known_as` that stand for more than this schedule: messages add the text."""
+
+    def reads(self, name: str) -> bool:
+        """Whether it reads an option, so that its words or its output may depend on it. A schedule of a user counts as
+        one that reads `lse` and `keep_p` unless it names the options that it reads."""
+        traits = {
+            "mask": self.skips,
+            "count_init": bool(self.initialised),
+            "latent": self.scales and self.family in LATENT_FAMILIES,
+            "kv_dtype": self.scales,
+            "kv_scales": self.scales,
+            "dropout": self.drops,
+        }
+        own = [option.name if isinstance(option, Option) else option for option in self.options]
+        unknown = not own and not SCHEDULES.built_in(self.name) and name in ("lse", "keep_p")
+        return traits.get(name, name in own or unknown)
 
     @property
     def softmax_inputs(self) -> AttentionInputs | None:
@@ -204,6 +228,9 @@ def register(schedule: Schedule) -> Schedule:
         if not right:
             raise InputError(f"register {schedule.name}: {name}", str(getattr(schedule, name)), allowed)
     SCHEDULES[schedule.name] = schedule
+    for option in schedule.options:
+        if isinstance(option, Option):
+            declare(option)
     return schedule
 
 
@@ -218,15 +245,18 @@ def rules_of_fields(s: Schedule) -> Iterator[tuple[str, bool, str]]:
     yield "summary", isinstance(s.summary, str), "a text"
     yield "outer", s.outer in ("queries", "keys"), "queries or keys"
     yield "rules", not isinstance(s.rules, str) and {*s.rules} <= {"best", "paper", "ideal"}, "of best, paper, ideal"
+    yield "options", all(map(may_declare, s.options)), "options of problems by name, and Options of new names"
     yield "tensors", all(isinstance(t, Tensor) for t in dict(s.tensors).values()), "a Tensor for each name"
     for field_name in FUNCTIONS:
         value = getattr(s, field_name)
         yield field_name, value is None or callable(value), "a function"
 
 
-def narrowed(problem: Attention, **fields: object) -> Attention:
-    """The problem with some fields replaced, for use in `about`."""
-    return replace(problem, **fields)  # type: ignore[arg-type]
+def may_declare(option: object) -> bool:
+    """Whether a schedule may read an option of this name, or declare this option."""
+    if isinstance(option, str):
+        return option in OF_EVERY_PROBLEM
+    return isinstance(option, Option) and option.name not in USUAL
 
 
 def require(schedule: Schedule, problem: Attention) -> None:
@@ -234,10 +264,10 @@ def require(schedule: Schedule, problem: Attention) -> None:
     ScheduleError if a schedule of a user never stores its output."""
     check_cache(schedule, problem)
     nearest = schedule.about(problem)
-    for name, value in vars(problem).items():
-        wanted = getattr(nearest, name)
+    for name in dict.fromkeys([*problem.values(), *nearest.values()]):
+        value, wanted = getattr(problem, name), getattr(nearest, name)
         if not same(value, wanted):
-            option, reason = "--" + name.replace("_", "-"), (schedule.about.__doc__ or "").rstrip(".")
+            option, reason = flag_of(name), (schedule.about.__doc__ or "").rstrip(".")
             if wanted is False:
                 raise InputError(option, "given", f"not with --schedule {schedule.name}", reason)
             raise InputError(option, str(value), f"{wanted} with --schedule {schedule.name}", reason)
@@ -278,9 +308,6 @@ def outputs_of(schedule: Schedule, problem: Attention) -> list[str]:
         return list(schedule.answer(schedule.example(np.random.default_rng(0), problem, None), problem, None))
     except Exception:
         return []
-
-
-LATENT_FAMILIES = ("attention", "selected", "cache")  # whose rows of K may hold V
 
 
 def check_cache(schedule: Schedule, problem: Attention) -> None:

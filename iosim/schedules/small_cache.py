@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..core.problem import narrowed
 from ..core.tiling import Tiling
 from ..oracles.matmul_softmax_linear import unit_inputs
 from ..search.pairs import Pair, Pairs
 from ..steps.passes_and_linear import Number, add_scores, scale
 from ..steps.softmax import accumulate, hide, minus_infinity, normalise, online_softmax, zeros
 from .online_softmax import softmax_2pass
-from .registry import FA1, Schedule, narrowed, register
+from .registry import FA1, Schedule, register
 from .standard import score_pass
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..options import PASSES, Option
 from ..steps.softmax import accumulate, drop, hide, keep, scores, softmax_rows, zeros
 from .registry import FA1, Schedule, register
 
@@ -69,7 +70,7 @@ def output_pass(chip: Machine, p: Attention, t: Tiling) -> None:
 
 def elementwise_passes(chip: Machine, p: Attention, t: Tiling, tensor: str = "S") -> None:
     """Unfused passes over the scores or their gradients (mask, dropout). Each one reads and writes N x Nk words."""
-    for _ in range(p.elementwise):
+    for _ in range(p[ELEMENTWISE]):
         for i in chip.tiles(p.N, t.rows_s, parallel=True):
             s = chip.load(tensor, i)
             chip.update(s, keep)
@@ -84,6 +85,14 @@ def softmax_pass(chip: Machine, p: Attention, t: Tiling) -> None:
         chip.store(s, "P", i)
 
 
+ELEMENTWISE = Option(
+    "elementwise",
+    PASSES,
+    "Add K unfused passes over the N x Nk scores to standard attention (default: 0).",
+    0,
+    metavar="K",
+)
+
 # ---------------------------------------------------------------- by hand, from the paper (words of one head)
 
 
@@ -93,7 +102,7 @@ def ideal_traffic(p: Attention, t: Tiling) -> Words:
     return {
         "Q": (p.N * p.d, 0),
         "K": (p.Nk * p.d, 0),
-        "S": (square * (1 + p.elementwise), square * (1 + p.elementwise)),
+        "S": (square * (1 + p[ELEMENTWISE]), square * (1 + p[ELEMENTWISE])),
         "P": (square, square),
         "V": (p.Nk * p.dv, 0),
         "O": (0, p.N * p.dv),
@@ -124,6 +133,7 @@ register(
         "Algorithm 0 as the paper counts it: each input read once",
         f"{FA1}, Algorithm 0",
         rules=("ideal",),
+        options=(ELEMENTWISE,),
         drops=True,
         formula="R = N d + Nk (d + dv) + 2 N Nk, W = 2 N Nk + N dv",
         state="K, then V, whole on chip; S and P go through HBM between launches",
@@ -139,6 +149,7 @@ register(
         tiled,
         "the same three kernels with every tile inside M",
         f"{FA1}, Algorithm 0",
+        options=(ELEMENTWISE,),
         drops=True,
         formula="R = N d + Nk (d + dv) Tr + 2 N Nk, W = 2 N Nk + N dv",
         state="a tile of Q, then of O, on chip; S and P go through HBM between launches",

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from ..answer import Answer, Column, Table, numbered
 from ..core.machine import Machine
-from ..core.problem import Attention, Tensor
+from ..core.options import OF_EVERY_PROBLEM, option_names
+from ..core.problem import Attention, Tensor, narrowed
 from ..core.tiling import Tiling
 from ..core.watchers import Traffic
-from ..masks import parse_mask
+from ..options import flag_of
 from ..schedules import SCHEDULES, Schedule
-from ..schedules.registry import LATENT_FAMILIES, LETTERS, narrowed
+from ..schedules.registry import LATENT_FAMILIES, LETTERS
 
 if TYPE_CHECKING:
     from ..answer import Columns
@@ -21,17 +22,7 @@ if TYPE_CHECKING:
     from ..tables import Row
 
 SMALL, TILES = Attention(16, 8, dtype="fp32", page_size=4, key_block=4, top_k=2), Tiling(8, 8)
-TRIED: dict[str, tuple[str, object]] = {  # {option: (field of the problem, a value that may change the traffic)}
-    "--lse": ("lse", True),
-    "--keep-p": ("keep_p", True),
-    "--elementwise": ("elementwise", 1),
-    "--splits": ("splits", 3),
-    "--page-size": ("page_size", 6),
-    "--top-k": ("top_k", 3),
-    "--key-block": ("key_block", 2),
-    "--latent": ("latent", True),
-    "--mask": ("mask", parse_mask("window:0")),
-}
+NEVER_IGNORED = ("kv_dtype", "kv_scales", "dropout")  # a schedule that does not read them refuses them
 
 
 ABOUT: Columns[Row] = (
@@ -74,7 +65,7 @@ def schedule_row(schedule: Schedule) -> Row:
     problem = schedule.about(SMALL)
     traffic = Traffic()
     machine = Machine(problem, traffic).run(schedule, TILES)
-    read, ignored = options_that_matter(schedule, problem, traffic)
+    read, ignored = options_that_matter(schedule, problem)
     return {
         "schedule": schedule.name,
         "summary": schedule.summary,
@@ -96,24 +87,22 @@ def schedule_row(schedule: Schedule) -> Row:
     }
 
 
-def options_that_matter(schedule: Schedule, problem: Attention, traffic: Traffic) -> tuple[list[str], list[str]]:
+def options_that_matter(schedule: Schedule, problem: Attention) -> tuple[list[str], list[str]]:
     """(the options that a schedule reads, the options that it ignores). Ignored options may be given, and change
-    nothing.
+    nothing; those that it refuses are in neither list."""
+    own = [name for name in option_names() if name not in OF_EVERY_PROBLEM]
+    latent = ["latent"] * (schedule.family in LATENT_FAMILIES)
+    given = ["lse", "keep_p", *own, *latent, "mask", "count_init", *NEVER_IGNORED]
+    read = [name for name in given if schedule.reads(name)]
+    ignored = [name for name in given if name not in (*read, "mask", *NEVER_IGNORED)]
+    return list(map(flag_of, read)), [flag_of(name) for name in ignored if not refused(schedule, problem, name)]
 
-    `traffic` is its traffic without options. A mask that changes no word is in neither list, because it hides scores.
-    """
-    read: list[str] = []
-    ignored: list[str] = []
-    for option, (field, value) in TRIED.items():
-        asked, changed = narrowed(problem, **{field: value}), Traffic()
-        if field == "latent" and schedule.family not in LATENT_FAMILIES:
-            continue
-        if getattr(schedule.about(asked), field) is value:
-            Machine(asked, changed).run(schedule, TILES)
-            (ignored if changed.tensors == traffic.tensors else read).append(option)
-    (read if schedule.initialised else ignored).append("--count-init")
-    read += ["--kv-dtype", "--kv-scales"] if schedule.scales else []
-    return read + (["--dropout"] if schedule.drops else []), [option for option in ignored if option != "--mask"]
+
+def refused(schedule: Schedule, problem: Attention, name: str) -> bool:
+    """Whether a flag may not be given with the schedule."""
+    if name not in OF_EVERY_PROBLEM:
+        return False
+    return getattr(schedule.about(narrowed(problem, **{name: True})), name) is not True
 
 
 def tensor_text(name: str, tensor: Tensor, reads: int, writes: int) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Unpack
 from ..answer import Answer, Column, Table, in_order
 from ..core.problem import Attention
 from ..counting.asked import asked
-from ..counting.count import KEYWORDS, check_names
+from ..counting.count import check_names
 from ..counting.report import problem_row
 from ..masks import parse_mask
 from ..schedules import find_all
@@ -18,8 +18,8 @@ from .fastest_tiles import LIMIT_SECONDS, FastestAnswer
 
 if TYPE_CHECKING:
     from ..answer import Columns
+    from ..core.keywords import ProblemOptions
     from ..core.typing import Mask
-    from ..counting.typing import ProblemOptions
     from ..grid import Pieces
     from ..schedules.registry import SchedulesAsked
     from ..tables import Row
@@ -116,7 +116,7 @@ def fastest(
     `count`. Raises InputError for whatever is not allowed.
     """
     taken = ("N", "d", "hardware", "schedules", "tile_multiple", "mask")
-    check_names("fastest", options, KEYWORDS, taken)
+    check_names("fastest", options, taken)
     p = Attention(N, d, mask=parse_mask(mask), **options)
     names = [schedule.name for schedule in find_all(schedules)]
     multiple = parse_count(tile_multiple, "--tile-multiple")

@@ -9,7 +9,7 @@ from ..answer import Column, Table
 from ..core.arrays import last_true
 from ..core.problem import TENSORS, Attention, S
 from ..core.tiling import parse_tiles, tiles_text
-from ..counting.count import KEYWORDS, check_names
+from ..counting.count import check_names
 from ..errors import InputError
 from ..schedules import SCHEDULES
 from ..search.best import footprint
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..answer import Columns
+    from ..core.keywords import ProblemOptions
     from ..core.tiling import TilesAsked
     from ..core.typing import Size
-    from ..counting.typing import ProblemOptions
     from ..tables import Row
 
     Axis = int | str | Sequence[int | str]
@@ -105,7 +105,7 @@ def memory(
 
     Other options are those of `count`. Raises InputError for whatever is not allowed.
     """
-    check_names("memory", options, KEYWORDS, ("N", "d", "budget", "tiles", "grid"))
+    check_names("memory", options, ("N", "d", "budget", "tiles", "grid"))
     if d is None:
         raise InputError("--d", "nothing", "a whole number from 1", "give --d")
     Nk = options.pop("Nk", None)

@@ -10,7 +10,7 @@ from ..answer import Table
 from ..core.problem import Attention
 from ..core.tiling import tiles_text
 from ..counting.asked import asked
-from ..counting.count import KEYWORDS, check_names
+from ..counting.count import check_names
 from ..masks import parse_mask
 from ..masks.dropout import parse_dropout
 from ..schedules import find_all
@@ -18,9 +18,9 @@ from .check import check_columns, run_checks
 from .online_softmax import PIECE, softmax_pieces
 
 if TYPE_CHECKING:
+    from ..core.keywords import UndroppedOptions
     from ..core.tiling import TilesAsked
     from ..core.typing import Mask
-    from ..counting.typing import UndroppedOptions
     from ..grid import Pieces
     from ..schedules.registry import SchedulesAsked
 
@@ -58,7 +58,7 @@ def check(
     Raises InputError for whatever is not allowed.
     """
     taken = ("N", "d", "tiles", "schedules", "seed", "dropout", "mask")
-    check_names("check", options, KEYWORDS, taken)
+    check_names("check", options, taken)
     chance = parse_dropout(None if dropout is None else str(dropout), str(seed))
     p = Attention(N, d, mask=parse_mask(mask), dropout=chance, **options)
     return check_problem(p, tiles_text(tiles), [schedule.name for schedule in find_all(schedules)], str(seed))

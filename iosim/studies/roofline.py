@@ -15,7 +15,7 @@ from ..core.problem import Attention
 from ..core.tiling import MMA, Tiling, tiles_text
 from ..counting.asked import asked, divided_text, size_line
 from ..counting.bounds import floor_of
-from ..counting.count import KEYWORDS, check_names, choose_tiling, default_schedules, limit_of, measure, rules_of
+from ..counting.count import check_names, choose_tiling, default_schedules, limit_of, measure, rules_of
 from ..counting.notes import mask_notes, tile_notes
 from ..counting.report import problem_row
 from ..counting.sentence import BASELINE, NEAR, distance_to_floor, joined, times
@@ -28,9 +28,9 @@ from .ideal_roofline import RooflineRow, peaks, rows_of, work_by_kind
 
 if TYPE_CHECKING:
     from ..answer import Columns
+    from ..core.keywords import ProblemOptions
     from ..core.tiling import TilesAsked
     from ..core.typing import Mask
-    from ..counting.typing import ProblemOptions
     from ..grid import Piece, Pieces
     from ..predict.predict import Prediction
     from ..schedules.registry import SchedulesAsked
@@ -134,7 +134,7 @@ def roofline(
     one query over the same keys. Other options are those of `count`. Raises InputError for whatever is not
     allowed.
     """
-    check_names("roofline", options, KEYWORDS, TAKEN)
+    check_names("roofline", options, TAKEN)
     problem, tiles = Attention(N, d, mask=parse_mask(mask), **options), tiles_text(tiles)
     parse_count(tile_multiple, "--tile-multiple")
     chip = load(hardware)

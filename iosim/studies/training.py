@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 from ..answer import Answer, Column, Table, in_order, numbered
-from ..core.problem import DENSE, Attention
+from ..core.problem import DENSE, Attention, narrowed
 from ..core.tiling import parse_tiles, tiles_text
 from ..counting.asked import asked, header
 from ..counting.columns import problem_columns
-from ..counting.count import KEYWORDS, TILE_RULES, check_names, rules_of, run
+from ..counting.count import TILE_RULES, check_names, rules_of, run
 from ..counting.given import memory
 from ..counting.report import problem_row
 from ..counting.result import RESULT, Result
@@ -26,9 +26,9 @@ from .memory import tensor_bytes
 
 if TYPE_CHECKING:
     from ..answer import Columns
+    from ..core.keywords import ProblemOptions
     from ..core.tiling import TilesAsked
     from ..core.typing import Mask
-    from ..counting.typing import ProblemOptions
     from ..grid import Pieces
     from ..tables import Row
 
@@ -263,8 +263,8 @@ def training(
     InputError for whatever is not allowed.
     """
     taken = ("N", "d", "M", "hardware", "combinations", "tiles", "backward_tiles", "tile_multiple", "unfused", "mask")
-    check_names("training", options, KEYWORDS, taken)
-    p, M = Attention(N, d, mask=parse_mask(mask), **options), memory(M, None, hardware)
+    check_names("training", options, taken)
+    p, M = Attention(N, d, mask=parse_mask(mask), **options), memory(M, hardware)
     tiles, backward_tiles = tiles_text(tiles), tiles_text(backward_tiles, "--backward-tiles")
     M_bytes = None if M is None else parse_bytes(M, p.word_bytes)
     parse_count(tile_multiple, "--tile-multiple")
@@ -311,8 +311,8 @@ def count_step(
 ) -> TrainingStep:  # fmt: skip
     """The step of one combination with one tile rule."""
     passes = [PASSES[name] for name in unfused] if c.unfused else []
-    ahead = replace(p, lse="LSE" in c.stored, elementwise=sum(x.forward for x in passes))
-    back = replace(p, elementwise=sum(x.backward for x in passes))
+    ahead = narrowed(p, lse="LSE" in c.stored, elementwise=sum(x.forward for x in passes))
+    back = narrowed(p, elementwise=sum(x.backward for x in passes))
     backward_schedule = SCHEDULES[c.backward]
     (backward_rule,) = rules_of(backward_schedule, backward_tiles or rule, p)
     forward = run(SCHEDULES[c.forward], rule, ahead, M_bytes, multiple)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from ..counting.count import KEYWORDS, check_names
+from ..counting.count import check_names
 from ..counting.sweep_axes import AXES, build
 from ..errors import CheckError, InputError
 from ..notebook import column
@@ -48,7 +48,7 @@ def sweep(
 
     Raises InputError for a value that is not allowed, and for a keyword that is not known.
     """
-    check_names("sweep", values, (*AXES, *KEYWORDS), TAKEN)
+    check_names("sweep", values, (*AXES, *TAKEN))
     own = {
         "by": by, "least_blocks": least_blocks, "curve": curve, "granularity": granularity, "line": line,
         "policy": policy, "tensors": tensors, "seed": seed, "dropout": dropout, "decode": decode,

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..counting.sweep_axes import Asking, option_name, read_axis, split
+from ..counting.sweep_axes import Asking, read_axis, split
 from ..errors import InputError, suggestion
 from ..masks.dropout import parse_dropout
+from ..options import COUNT as COUNTS
+from ..options import FLAG, LISTS, SEED, SIZE, TEXT, Option, flag_of
 from ..units import parse_bytes, parse_count
 
 if TYPE_CHECKING:
@@ -21,9 +23,15 @@ class Own(NamedTuple):
     """An option of the commands `of`. `read` gives the values of its axis. `decides` is true if the columns of a row
     depend on the value."""
 
+    option: Option
     of: tuple[str, ...]
     read: Callable[[AxisValue, str], Sequence[object] | None]
     decides: bool = False
+
+    @property
+    def help(self) -> str:
+        """What it is, for the help of a sweep."""
+        return f"{', '.join(self.of)}: {self.option.help}"
 
 
 def numbers(least: int) -> Callable[[AxisValue, str], Sequence[object] | None]:
@@ -71,18 +79,31 @@ def groups(value: AxisValue, where: str) -> Sequence[object]:
     return list(dict.fromkeys(str(names).strip() for names in several))
 
 
-OWN = {
-    "by": Own(("tune",), one_of("traffic", "time"), decides=True),
-    "least_blocks": Own(("tune",), numbers(1), decides=True),
-    "curve": Own(("tune", "cache"), flag, decides=True),
-    "granularity": Own(("cache",), one_of("line", "word", "tile")),
-    "line": Own(("cache",), sizes),
-    "policy": Own(("cache",), one_of("lru", "belady", "both")),
-    "tensors": Own(("cache",), groups),
-    "seed": Own(("check",), numbers(0)),
-    "dropout": Own(("check",), probabilities),
-    "decode": Own(("roofline",), flag, decides=True),
-}
+BY, GRANULARITY, POLICY = ("traffic", "time"), ("line", "word", "tile"), ("lru", "belady", "both")
+ROWS = (
+    Own(Option("by", TEXT, "traffic (default) or time.", metavar="WHAT"), ("tune",), one_of(*BY), decides=True),
+    Own(
+        Option("least_blocks", COUNTS, "least number of thread blocks.", metavar="COUNT"),
+        ("tune",),
+        numbers(1),
+        decides=True,
+    ),
+    Own(
+        Option("curve", FLAG, "show every M at which the answer changes.", False), ("tune", "cache"), flag, decides=True
+    ),
+    Own(Option("granularity", TEXT, "line (default), word or tile.", "line"), ("cache",), one_of(*GRANULARITY)),
+    Own(Option("line", SIZE, "bytes of a line (default: 64).", metavar="SIZE"), ("cache",), sizes),
+    Own(Option("policy", TEXT, "lru, belady or both (default).", "both", metavar="NAME"), ("cache",), one_of(*POLICY)),
+    Own(
+        Option("tensors", LISTS, "only these, as Q,K; semicolons separate lists.", metavar="NAMES"), ("cache",), groups
+    ),
+    Own(Option("seed", SEED, "seed of random inputs (default: 0).", "0", metavar="COUNT"), ("check",), numbers(0)),
+    Own(
+        Option("dropout", TEXT, "probability that an element of P is dropped.", metavar="P"), ("check",), probabilities
+    ),
+    Own(Option("decode", FLAG, "add rows for one query.", False), ("roofline",), flag, decides=True),
+)
+OWN = {own.option.name: own for own in ROWS}
 
 
 def asking(what: str, values: dict[str, AxisValue]) -> Asking | None:
@@ -90,7 +111,7 @@ def asking(what: str, values: dict[str, AxisValue]) -> Asking | None:
     out of `values`. Raises InputError for an option that the command does not have."""
     own: dict[str, Sequence[object]] = {}
     for name in [name for name in OWN if name in values]:
-        value, where = values.pop(name), option_name(name)
+        value, where = values.pop(name), flag_of(name)
         if value is None or value is False:
             continue
         if what not in OWN[name].of:

@@ -12,10 +12,11 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from ..counting.columns import OPTIONS, PROBLEM_COLUMNS
-from ..counting.sweep_axes import NUMBERS, option_name
+from ..counting.columns import PROBLEM_COLUMNS, option_columns
+from ..counting.sweep_axes import NUMBERS
 from ..errors import InputError, InternalError, suggestion
 from ..notebook import column
+from ..options import flag_of
 from ..tables import finite
 from .own_options import COUNT, OWN
 
@@ -27,9 +28,13 @@ if TYPE_CHECKING:
     from ..counting.sweep_axes import Sweep
     from ..tables import Row, Rows
 
-OF_POINT = (*PROBLEM_COLUMNS, "dv", *OPTIONS, "tile_multiple", "hardware")
 POINTS_OF_PART = {"tune": 128}  # half a second or more: a point takes from milliseconds to seconds
 USUAL_POINTS = 64
+
+
+def of_point() -> tuple[str, ...]:
+    """The columns of a grid point that a row may have."""
+    return (*PROBLEM_COLUMNS, "dv", *option_columns(), "tile_multiple", "hardware")
 
 
 class Point(NamedTuple):
@@ -51,7 +56,7 @@ def rows_of_tune(p: Point) -> Rows:
     by, curve = own.pop("by", None), own.pop("curve", False)
     if by == "time":
         if own or curve:
-            raise InputError("--by", f"time with {option_name(min(own, default='curve'))}", "one of the two")
+            raise InputError("--by", f"time with {flag_of(min(own, default='curve'))}", "one of the two")
         return rows_of_fastest(p)
     searched = {"schedules": p.schedules, "tile_multiple": p.tile_multiple, **p.fields, **own}
     if not curve:
@@ -205,7 +210,7 @@ class Asked:
         own: Fields = {name: at[name] for name in self.plan.own}
         point = Point(fields, M_bytes, hardware, self.plan.schedules, cast("str | None", at["tiles"]), multiple, own)
         problem = Attention(**fields)
-        known: dict[str, object] = {name: getattr(problem, name, None) for name in OF_POINT}
+        known: dict[str, object] = {name: getattr(problem, name, None) for name in of_point()}
         known |= {"mask": str(cast("Mask", at["mask"])), "tile_multiple": multiple, "hardware": hardware}
         known |= {"M_bytes": M_bytes, "M_words": None if M_bytes is None else M_bytes // problem.word_bytes}
         before = {name: known[name] for name in self.of_point}
@@ -216,7 +221,7 @@ class Asked:
     def of_point(self) -> list[str]:
         """The columns of a point: the problem, and the axes that are not at their defaults."""
         shown = {*replace(self.plan, columns=()).shown, *(["hardware"] if self.plan.hardware else [])}
-        return [name for name in OF_POINT if name in shown]
+        return [name for name in of_point() if name in shown]
 
     def columns(self, asked: tuple[str, ...]) -> tuple[str, ...]:
         """The columns of the first points, in the order in which they appear; or those asked for."""

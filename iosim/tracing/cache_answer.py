@@ -12,7 +12,7 @@ import numpy as np
 from ..core.problem import Attention
 from ..core.tiling import tiles_text
 from ..counting.asked import asked
-from ..counting.count import KEYWORDS, check_names
+from ..counting.count import check_names
 from ..counting.given import memory
 from ..errors import InputError, suggestion
 from ..grid import Grid
@@ -26,9 +26,9 @@ from .cache import LRU, belady
 from .event_file import one_head_run
 
 if TYPE_CHECKING:
+    from ..core.keywords import ProblemOptions
     from ..core.tiling import TilesAsked, Tiling
     from ..core.typing import Mask, ScheduleLike
-    from ..counting.typing import ProblemOptions
     from ..grid import Pieces
     from ..schedules import Schedule
     from ..tables import Row, Rows
@@ -239,7 +239,7 @@ def cache(
 
     Raises InputError for whatever is not allowed.
     """
-    check_names("cache", options, KEYWORDS, TAKEN)
+    check_names("cache", options, TAKEN)
     if trace is not None:
         problem: dict[str, object] = {
             "N": N,
@@ -271,5 +271,5 @@ def check_file_alone(problem: Mapping[str, object]) -> None:
 def sizes_of(M: int | str | Sequence[int | str] | None, hardware: str | None, word_bytes: int) -> Sequence[int]:
     """The sizes of M in bytes."""
     several = M if M is None or isinstance(M, int | str) else ",".join(map(str, M))
-    size = memory(several, None, hardware)
+    size = memory(several, hardware)
     return [] if size is None else parse_axis(size, "--M", lambda text: parse_bytes(text, word_bytes))

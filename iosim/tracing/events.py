@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Unpack, cast
 from ..core.problem import Attention
 from ..core.tiling import Tiling, tiles_text
 from ..counting.asked import asked
-from ..counting.count import KEYWORDS, check_names
+from ..counting.count import check_names
 from ..counting.given import memory
 from ..grid import Grid
 from ..masks import parse_mask
@@ -18,10 +18,10 @@ from ..schedules import Schedule, find
 from .event_file import check_length, count_events, emit_events, event_format, one_head_run, write_events
 
 if TYPE_CHECKING:
+    from ..core.keywords import ProblemOptions
     from ..core.tiling import TilesAsked
     from ..core.typing import Mask
     from ..core.watchers import Event
-    from ..counting.typing import ProblemOptions
     from ..grid import Pieces
     from ..tables import Row
 
@@ -92,9 +92,9 @@ def trace(
     Br x Bc, or paper or best with an M. Other options are those of `count`. Raises InputError for whatever is not
     allowed.
     """
-    check_names("trace", options, KEYWORDS, TAKEN)
+    check_names("trace", options, TAKEN)
     p = Attention(N, d, mask=parse_mask(mask), **options)
-    size = memory(M, None, hardware)
+    size = memory(M, hardware)
     found = Events(*one_head_run(p, find(schedule).name, tiles_text(tiles), None if size is None else str(size)))
     check_length(count_events(found.schedule, found.problem, found.tiling).total)
     if path is not None:

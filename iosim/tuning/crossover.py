@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, cast
 
 from ..core.problem import Attention
 from ..core.tiling import Tiling, paper_tiles
-from ..counting.columns import OPTIONS
 from ..counting.count import measure
 from ..errors import InputError
 from ..schedules import SCHEDULES, Schedule, find_all, require
@@ -260,7 +259,5 @@ def crossover_rows(found: Sequence[Crossover]) -> list[Row]:
 
 
 def unusual_fields(p: Attention) -> list[str]:
-    """The fields of a problem that are not at their defaults, without its sizes and types."""
-    usual = Attention(p.N, p.d, p.Nk)
-    names = ("dv", "batch", "heads", "kv_heads", "mask", *OPTIONS)
-    return [name for name in names if getattr(p, name) != getattr(usual, name)]
+    """The options of a problem that are not at their defaults, without its lengths and types."""
+    return [name for name in p.unusual() if name not in ("N", "d", "Nk", "dtype", "acc_dtype")]

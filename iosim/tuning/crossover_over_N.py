@@ -40,8 +40,8 @@ class OverN(NamedTuple):
 
 
 def answers_over_N(given: Given, M: str, asked: Sequence[Question], multiple: int) -> list[OverN]:
-    """The answer to each question. `given` are options of a command line, and `n` among them is the axis."""
-    p = problem({**given, "n": "1"})
+    """The answer to each question. `given` are options of a command line, and `N` among them is the axis."""
+    p = problem({**given, "N": "1"})
 
     @cache
     def side(names: tuple[str, ...], rule: str) -> Moved:
@@ -80,7 +80,7 @@ def moves_less(one: int | None, other: int | None) -> bool:
 def least_bytes(given: Given, M: str, names: tuple[str, ...], multiple: int) -> Moved:
     """The least bytes that any of the schedules moves, at each N."""
     found: Moved = {}
-    plan = sweep_of(None, {**given, "columns": "N,total_bytes"}, M, names, str(multiple))
+    plan = sweep_of(None, {**given, "columns": "N,total_bytes"}, M, names, str(multiple), ())
     for part in chunks(plan):
         known = part["total_bytes"].notna()
         for N, moved, fits in zip(part["N"], part["total_bytes"], known, strict=True):

@@ -7,7 +7,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Unpack, cast
 
 from ..core.problem import DENSE
-from ..counting.count import KEYWORDS, check_names
+from ..counting.count import check_names
 from ..counting.given import counts, memories, problem, several
 from ..counting.notes import mask_notes
 from ..errors import InputError
@@ -21,10 +21,10 @@ from .crossover_over_N import answers_over_N
 from .least import curve_of
 
 if TYPE_CHECKING:
+    from ..core.keywords import ProblemOptions
     from ..core.problem import Attention
     from ..core.typing import Mask
     from ..counting.given import Given, Place
-    from ..counting.typing import ProblemOptions
     from ..schedules.registry import SchedulesAsked
     from ..tables import Row
     from .crossover import Question
@@ -60,11 +60,10 @@ def crossover(
 
     Raises InputError for whatever is not allowed.
     """
-    check_names("crossover", options, KEYWORDS, TAKEN)
-    fields = {"nk" if name == "Nk" else name: value for name, value in options.items()}
-    given = cast("Given", {**fields, "n": axis_text(N), "d": axis_text(d), "mask": mask})
+    check_names("crossover", options, TAKEN)
+    given = cast("Given", {**options, "N": axis_text(N), "d": axis_text(d), "mask": mask})
     size = None if M is None else str(M)
-    places = [] if size is None and hardware is None else memories(given, size, None, hardware)
+    places = [] if size is None and hardware is None else memories(given, size, hardware)
     names = [schedule.name for schedule in find_all(schedules)]
     return crossovers_of(given, places, names, tile_multiple)
 
@@ -78,7 +77,7 @@ def axis_text(values: Counts | None) -> str | None:
 
 def crossovers_of(given: Given, places: Sequence[Place], schedules: Sequence[str], tile_multiple: str | int) -> Table:
     """The crossovers over M for the options of a problem. If there are `places`, crossovers over N at each of them."""
-    if given["n"] is None and not places:
+    if given["N"] is None and not places:
         raise InputError("--N", "nothing", "a whole number from 1", "give --N, or --M for a crossover over N")
     if given["d"] is None:
         raise InputError("--d", "nothing", "head dimensions as in 64,128", "give --d")
@@ -95,7 +94,7 @@ def crossovers_of(given: Given, places: Sequence[Place], schedules: Sequence[str
             f"Not asked with registers or stages: {', '.join(left_out)}. Those tiles are known for one SRAM only."
         )
     names = [name for q in asked for name in (*q.below[0], *q.above[0])]
-    notes = mask_notes(problem({**cases[0], "n": "1"} if places else cases[0]), names)
+    notes = mask_notes(problem({**cases[0], "N": "1"} if places else cases[0]), names)
     title = " or ".join(dict.fromkeys(question.text for question in asked)) if schedules else "questions of papers"
     json: Row = {"crossovers": rows, "answer": " ".join(said), "notes": notes}
     return Table(title, rows, json, [Grid(rows, LESS_IMPORTANT), "", *said], notes)
@@ -129,7 +128,7 @@ def answers_at(
 
 def divided(given: Given) -> bool:
     """Whether the options give registers, or more than one stage."""
-    fields = counts({name: given.get(name) for name in ("registers", "register_bytes", "stages")}, required=())
+    fields = counts({name: given.get(name) for name in ("register_bytes", "stages")}, required=())
     return fields.get("register_bytes", 0) > 0 or fields.get("stages", 1) > 1
 
 
@@ -143,7 +142,7 @@ def over_N(given: Given, M: str, asked: list[Question], multiple: int) -> list[O
     """The answers of the crossovers over N at one M. The default is every N up to 4096, or every 64th
     under a mask."""
     masked = given.get("causal") or str(given.get("mask") or "dense").strip() != "dense"
-    lengths = given["n"] or (SOME_N if masked else EVERY_N)
+    lengths = given["N"] or (SOME_N if masked else EVERY_N)
     if not several(str(lengths)):
         raise InputError("--N", lengths, "an axis as 64:8192:+64, or none", "with --M the crossover is over N")
-    return answers_over_N({**given, "n": lengths}, M, asked, multiple)
+    return answers_over_N({**given, "N": lengths}, M, asked, multiple)

@@ -6,26 +6,26 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Unpack
 
-from ..core.problem import DENSE, Attention
+from ..core.problem import DENSE, Attention, narrowed
 from ..core.tiling import Tiling
 from ..counting.asked import asked
 from ..counting.bounds import Bound, bounds, of_all_schedules
-from ..counting.count import KEYWORDS, check_names, run
+from ..counting.count import check_names, run
 from ..counting.given import memory
 from ..counting.result import Result, least_of
 from ..errors import InputError
 from ..masks import parse_mask
 from ..notebook import Answer, numbered
 from ..schedules import SCHEDULES, Schedule, applies, find, find_all, require
-from ..schedules.registry import FA1, FA2, narrowed
+from ..schedules.registry import FA1, FA2
 from ..search.best import mask_matters
 from ..units import parse_bytes, parse_count
 from .curve import CurveStep, choices, envelope, exact, free_steps, most_blocks, require_tokens, step_at, widened
 from .thread_blocks import blocks
 
 if TYPE_CHECKING:
+    from ..core.keywords import ProblemOptions
     from ..core.typing import Mask, ScheduleText
-    from ..counting.typing import ProblemOptions
     from ..grid import Pieces
     from ..schedules.registry import SchedulesAsked
     from ..tables import Row, Rows
@@ -153,9 +153,9 @@ def tune(
     tilings with at least that number of thread blocks are searched. Other options are the fields of `Attention`.
     Raises InputError for whatever is not allowed.
     """
-    check_names("tune", options, KEYWORDS, TAKEN)
+    check_names("tune", options, TAKEN)
     problem = Attention(N, d, mask=parse_mask(mask), **options)
-    size = memory(M, None, hardware)
+    size = memory(M, hardware)
     if size is None:
         raise InputError("--M", "nothing", "a size as in 100KB", "or --curve for every M; in Python, iosim.curve")
     M_bytes = parse_bytes(size, problem.word_bytes)
@@ -320,7 +320,7 @@ def curve(
     The arguments are those of `tune`, without M. Schedules whose best tiling is not known at every M are not searched;
     `left_out` names them. Raises InputError for whatever is not allowed.
     """
-    check_names("curve", options, KEYWORDS, TAKEN)
+    check_names("curve", options, TAKEN)
     problem = Attention(N, d, mask=parse_mask(mask), **options)
     parse_count(tile_multiple, "--tile-multiple")
     parse_count(least_blocks, "--least-blocks")

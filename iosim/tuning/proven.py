@@ -11,7 +11,7 @@ from ..core.problem import Attention
 from ..counting.asked import asked, header
 from ..counting.bounds import Bound, answer_of_bounds, as_row, bounds_table
 from ..counting.bounds import bounds as bounds_of
-from ..counting.count import KEYWORDS, check_names, count, default_schedules
+from ..counting.count import check_names, count, default_schedules
 from ..counting.floors import held_words
 from ..counting.given import memory
 from ..counting.report import Report, problem_row
@@ -21,8 +21,8 @@ from ..schedules import reads_cache
 from .least import tune
 
 if TYPE_CHECKING:
+    from ..core.keywords import ProblemOptions
     from ..core.typing import Mask
-    from ..counting.typing import ProblemOptions
     from ..grid import Pieces
     from ..tables import Row
 
@@ -98,8 +98,8 @@ def bounds(
     mask that `tune` refuses, it is the least traffic that `count` finds. Options are those of `count`. Raises
     InputError for whatever is not allowed.
     """
-    check_names("bounds", options, KEYWORDS, ("N", "d", "M", "hardware", "mask"))
-    M = memory(M, None, hardware)
+    check_names("bounds", options, ("N", "d", "M", "hardware", "mask"))
+    M = memory(M, hardware)
     problem = Attention(N, d, mask=parse_mask(mask), **options)
     counted = [
         s

@@ -36,7 +36,7 @@ SEVERAL = {
 
 @pytest.mark.parametrize("name, args", SEVERAL.items(), ids=SEVERAL)
 @pytest.mark.parametrize(
-    "axis, sizes", [(("--M", "1KB:4KB:x2"), [1024, 2048, 4096]), (("--M-elements", "512,1024"), [1024, 2048])]
+    "axis, sizes", [(("--M", "1KB:4KB:x2"), [1024, 2048, 4096]), (("--M", "512el,1024el"), [1024, 2048])]
 )
 def test_an_axis_of_m_is_the_answers_one_after_the_other(name, args, axis, sizes, iosim):
     """Each row is that of its own M alone."""
@@ -50,7 +50,7 @@ def test_an_axis_of_m_is_the_answers_one_after_the_other(name, args, axis, sizes
 
 SHORT = {
     "count": ("--N", "1K", "--Nk", "2k", "--d", 8, "--tiles", "16x1K"),
-    "bounds": ("--N", "1K", "--Nk", "2k", "--d", 8, "--M-elements", "1K,4K"),
+    "bounds": ("--N", "1K", "--Nk", "2k", "--d", 8, "--M", "1024el,4096el"),
     "memory": ("--N", "1K:4K:x2,8K", "--Nk", "2k", "--d", 8),
     "sweep": ("--N", "1K:2K:+1K", "--Nk", "2k", "--d", 8, "--schedule", "flash2", "--M", "4KB", "--mask", "window:1K"),
     "cache": ("--N", "1K", "--Nk", "2k", "--d", 8, "--tiles", "64x64", "--M", "4KB", "--granularity", "tile"),

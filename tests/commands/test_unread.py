@@ -7,7 +7,6 @@ import pytest
 from iosim import SCHEDULES, Attention, Schedule, Tiling
 from iosim.core.machine import Machine
 from iosim.core.watchers import Traffic
-from iosim.studies.fields_read import EVERY, fields_read
 
 SIZES = ("--N", 64, "--d", 8)
 COUNT = ("count", *SIZES, "--M", "4KB")
@@ -48,7 +47,7 @@ def test_what_no_named_schedule_reads_gets_a_note(args, iosim):
     ), note
     readers = [name for name in note.partition("it is for ")[2].split(", ") if name]
     field = option.strip("-").replace("-", "_")
-    assert readers and all(field in fields_read(SCHEDULES[name]) for name in readers)
+    assert readers and all(SCHEDULES[name].reads(field) for name in readers)
 
 
 @pytest.mark.parametrize("args", [args for args in UNREAD.values() if "--tile-multiple" in args], ids=str)
@@ -116,8 +115,8 @@ VALUES = {"lse": True, "keep_p": True, "elementwise": 2, "splits": 3, "page_size
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_a_field_that_is_read_is_one_that_changes_the_traffic(name):
-    """What is seen of the text, against what it moves."""
+def test_an_option_that_is_declared_is_one_that_changes_the_traffic(name):
+    """What a schedule says that it reads, against what it moves."""
     schedule = SCHEDULES[name]
 
     def moved(**fields):
@@ -128,21 +127,16 @@ def test_a_field_that_is_read_is_one_that_changes_the_traffic(name):
         return traffic.tensors
 
     changed = {field for field, value in VALUES.items() if moved(**{field: value}) not in (None, moved())}
-    assert fields_read(schedule) & set(VALUES) == changed
-    assert ("count_init" in fields_read(schedule)) == bool(schedule.initialised)
+    assert {field for field in VALUES if schedule.reads(field)} == changed
+    assert schedule.reads("count_init") == bool(schedule.initialised)
 
 
-def test_fields_of_a_text_of_ones_own():
-    def text(chip, p, t):
-        for i in chip.tiles(p.N, t.rows_q):
-            q = chip.load("Q", i)
-            if p.keep_p and p.lse:
-                chip.store(q, "O", i)
-
-    assert {"keep_p", "lse"} <= fields_read(Schedule("mine", text, "")) and "splits" not in fields_read(
-        Schedule("mine", text, "")
-    )
-    assert fields_read(Schedule("fails", lambda chip, p, t: 1 / 0, "")) == EVERY
+def test_a_schedule_of_ones_own_says_what_it_reads():
+    """Without a word on its options it counts as one that reads those that most schedules do."""
+    silent = Schedule("mine", lambda chip, p, t: None, "")
+    said = Schedule("mine", lambda chip, p, t: None, "", options=("lse",))
+    assert silent.reads("lse") and silent.reads("keep_p") and not silent.reads("splits")
+    assert said.reads("lse") and not said.reads("keep_p")
 
 
 @pytest.mark.parametrize("text", [None, "print((\n"], ids=["no such file", "no Python"])

@@ -414,7 +414,7 @@ def test_sweep_m(monkeypatch, ask, iosim):
         8192,
         "--d",
         64,
-        "--sweep-M",
+        "--M",
         "32KB:224KB:x2",
         "--schedule",
         "flash2",
@@ -433,17 +433,17 @@ def test_sweep_m(monkeypatch, ask, iosim):
 @pytest.mark.parametrize("more, problem", [((), (8192, 64, 16)), (("--heads", 3), (8192, 64, 3)),
                                            (("--N", 512, "--d", 32), (512, 32, 1))])  # fmt: skip
 def test_a_sweep_needs_no_other_option(monkeypatch, ask, more, problem):
-    """`iosim verify --sweep-M 16KB:227KB:x2` is a question by itself."""
+    """`iosim verify --M 16KB:227KB:x2` is a question by itself."""
     monkeypatch.setattr(verify_run, "gather", lambda jobs, source: [evidence(job) for job in jobs])
     monkeypatch.setattr(verify_run, "verify", lambda item, hardware: verify(item, None))
-    rows = ask("verify", "--sweep-M", "64KB:227KB:x2", "--schedule", "flash2", "--hardware", "h200", *more)["rows"]
+    rows = ask("verify", "--M", "64KB:227KB:x2", "--schedule", "flash2", "--hardware", "h200", *more)["rows"]
     assert [row["M_bytes"] for row in rows] == [65536, 131072]
     assert {(row["N"], row["d"], row["heads"]) for row in rows} == {problem}
 
 
 def test_a_sweep_with_half_a_problem_says_what_is_missing(iosim, monkeypatch):
     monkeypatch.setattr("iosim.gpu.device.cupy", lambda: None)  # without a GPU it says only that
-    result = iosim("verify", "--sweep-M", "64KB", "--N", 512)
+    result = iosim("verify", "--M", "64KB,128KB", "--N", 512)
     assert result.exit_code == 2 and "give --d" in result.stderr
 
 

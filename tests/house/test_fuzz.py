@@ -77,7 +77,6 @@ class Line:
 
     def memory(self, chance=0.9, axes=False):
         self.add("--M", SIZES + (["16KB:64KB:x2", "2K,4K"] if axes else []), BAD_SIZES, chance)
-        self.add("--M-elements", ["51200", "1"], BAD_NUMBERS, self.bad / 2)
         self.add("--hardware", HARDWARE, BAD_HARDWARE, self.bad / 2)
 
     def variants(self, **kwargs):

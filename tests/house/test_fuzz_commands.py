@@ -47,7 +47,6 @@ POOLS = {
         ["100", "1KB", "4KB", "500el", "16KB:64KB:x2", "1KB,4KB", "1MB"],
         fuzz.BAD_SIZES + ["1", "3", "1073741824G"],
     ),
-    "--M-elements": (["100", "2000"], fuzz.BAD_NUMBERS),
     "--hardware": ([*fuzz.HARDWARE, "h100,t4"], [*fuzz.BAD_HARDWARE, "h100,", "h100;t4"]),
     "--tiles": (
         ["4x4", "8x2", "1x1", "paper", "best", "16x16", "4x4/depth=2", "4x4/rows_o=2/cols_o=3"],
@@ -80,9 +79,7 @@ POOLS = {
     "--tensors": (["Q", "Q,K,V,O"], ["", "Z", ",", "Q,,K"]),
     "--picture": (["traffic", "mask", "footprint", "timeline"], ["", "masks"]),
     "--format": (["csv", "jsonl", "parquet", "perfetto"], ["", "xlsx"]),
-    "--plot": (["no/such/curve.png"], ["x.txt", "", "a\0.png"]),
     "--columns": (["N,total", "schedule"], ["", "M", "totl", ","]),
-    "--sweep-m": (["1KB:4KB:x2"], fuzz.BAD_SIZES),
     "--budget": (["1MB", "12GB"], fuzz.BAD_SIZES),
     "--from-ncu": ([], ["/no/such.csv", "", "/", __file__]),
     "--keep": (["kept.csv"], ["/no/such/kept.csv"]),
@@ -125,7 +122,7 @@ OFTEN = {
     "plot": {"-o": 0.95},
     "mask": {"--mask": 0.1},
 }
-USUAL = {"--N": 0.97, "--d": 0.95, "--M": 0.7, "--tiles": 0.6, "-o": 0.1, "--hardware": 0.1, "--M-elements": 0.05}
+USUAL = {"--N": 0.97, "--d": 0.95, "--M": 0.7, "--tiles": 0.6, "-o": 0.1, "--hardware": 0.1}
 
 
 def line(rng, name):
@@ -238,7 +235,7 @@ def test_one_bad_value_is_one_fault(name, values, tmp_path, monkeypatch):
     ):
         for value in POOLS.get(option, (EVERY, fuzz.BAD_SCHEDULES))[1][:values]:
             line = list(GOOD[name])
-            for other in (option, *(["--M"] if option in ("--M-elements", "--hardware") else [])):
+            for other in (option, *(["--M"] if option == "--hardware" else [])):
                 if other in line:
                     del line[line.index(other) : line.index(other) + 2]
             result = fuzz.run([name, *line, option, value])

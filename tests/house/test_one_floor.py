@@ -7,13 +7,14 @@ are those of the counted problem's small case.
 import json
 import random
 import re
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import click
 import pytest
 from paths import DATA, TESTS
 
 from iosim.commands.cli import main
+from iosim.core.options import option_names
 from iosim.core.problem import Attention
 from iosim.counting.bounds import FLOORS
 from iosim.counting.count import count
@@ -46,7 +47,6 @@ KERNEL = [TESTS / "helpers" / "triton_kernels.py", "--kernel", "attention", "--g
           "--const=BM=32", "--const=BN=16", "--const=CAUSAL=False"]  # fmt: skip
 READS = {"splits": "split-kv", "page_size": "paged", "top_k": "selected"}  # option: a schedule that reads it
 TEXTS = {"register_bytes": ("--registers", "{}B")}  # fields whose option has another name or text
-IN_PYTHON = {"choice_rows", "dropout"}  # fields without an option
 SHORT = {"causal": "mask"}  # options that are short for another
 SMALLER = {"N", "Nk", "d", "dv", "batch", "heads", "kv_heads", "mask", "key_block", "count_init"}  # in the player
 
@@ -149,7 +149,7 @@ class Asked:
 
 def fields_of(problem):
     """The fields of a problem, as `count` takes them."""
-    return {field.name: getattr(problem, field.name) for field in fields(problem)}
+    return problem.values()
 
 
 def in_count(asked):
@@ -233,8 +233,8 @@ def in_report(asked):
 def in_player(asked):
     found = count(**{**BASE, **asked.case}, M=M, schedules=asked.schedule)
     small, runs = plays(found)
-    for field in {field.name for field in fields(Attention)} - SMALLER:
-        assert getattr(small, field) == getattr(asked.problem, field), field
+    for name in {*small.values(), *asked.problem.values()} - SMALLER:
+        assert getattr(small, name) == getattr(asked.problem, name), name
     (one,) = runs or [None]
     if one:
         counted = count(**fields_of(one.problem), tiles=one.tiling, schedules=one.name)[one.name]
@@ -255,11 +255,11 @@ def asked(iosim, monkeypatch):
 def test_cases_have_every_option_of_a_problem():
     """A new field, or a new option of `count`, needs cases above."""
     named = {name for case in CASES for name in case}
-    assert named | BASE.keys() | IN_PYTHON == {field.name for field in fields(Attention)}
+    assert named | BASE.keys() == {*option_names()}
     options = main.get_command(click.Context(main), "count").params
     headings = {option.heading for option in options if option.name in ("d", "splits")}
     own = {option.name for option in options if option.heading in headings} - SHORT.keys()
-    assert own <= {option_of(name)[0].strip("-").replace("-", "_").lower() for name in named | BASE.keys()}
+    assert own <= {option_of(name)[0].strip("-").replace("-", "_") for name in named | BASE.keys()}
 
 
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: place.__name__)

@@ -13,6 +13,7 @@ from paths import ROOT
 
 import iosim
 from iosim.answer import Answer
+from iosim.core.options import option_names
 
 PAGE = (ROOT / "docs" / "python.md").read_text()
 FUNCTIONS = [
@@ -74,13 +75,13 @@ def test_a_function_has_types_a_docstring_and_the_options_of_its_command(name):
 
 
 # Options that only a command line needs: the form of its answer, M in words (M="512el" here), --causal for mask="causal".
-NOT_IN_PYTHON = {"as_json", "as_csv", "m_elements", "causal", "detail", "config", "columns", "dry_run", "files", "help"}
-PYTHON_NAMES = {"n": "N", "nk": "Nk", "m": "M", "registers": "register_bytes", "kind": "format", "as_grid": "grid"}
+NOT_IN_PYTHON = {"as_json", "as_csv", "causal", "detail", "config", "columns", "dry_run", "files", "help"}
+PYTHON_NAMES = {"kind": "format", "as_grid": "grid"}
 SPECIAL = {
-    "tune": {"curve", "plot", "by"},  # functions of their own
+    "tune": {"curve", "by"},  # functions of their own
     "sweep": {"path", "format", "part_rows", "resume", "quiet"},  # the answer is a DataFrame
     "plot": {"M"},
-    "mask": {*inspect.signature(iosim.Attention).parameters} - {"N", "Nk"},  # a mask has two lengths
+    "mask": {*option_names()} - {"N", "Nk"},  # a mask has two lengths
     "trace": {"schedules"}, "cache": {"schedules", "path", "trace"},  # one schedule: `schedule`
 }  # fmt: skip
 PATH = {name: SPECIAL.setdefault(name, set()).add("path") for name in FUNCTIONS if name not in ("trace", "plot")}

@@ -455,7 +455,7 @@ def test_the_kept_sweep_is_replayed_beside_the_floor(folder, ask):
     names = dict.fromkeys(row["schedule"] for row in rows)
     sizes = ",".join(f"{M // 1024}KB" for M in sorted({int(row["M_bytes"]) for row in rows}))
     chosen = [part for name in names for part in ("--schedule", name)]
-    answer = ask("verify", "--acc-dtype", "fp32", "--sweep-M", sizes, *chosen, "--from-ncu", folder / "sweep.csv")
+    answer = ask("verify", "--acc-dtype", "fp32", "--M", sizes, *chosen, "--from-ncu", folder / "sweep.csv")
     assert answer["ok"] and len(answer["rows"]) == len(rows)
     problem = Attention(8192, 64, heads=16, acc_dtype="fp32")
     for new, old in zip(answer["rows"], rows, strict=True):

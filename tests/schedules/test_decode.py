@@ -68,7 +68,7 @@ def three_ways(schedule, p, t, seed):
 def test_split_pages_three_ways(N, Nk, d, splits, page, rows_q, rows_k, mask, seed):
     p = Attention(N, d, Nk=Nk, splits=splits, page_size=page, mask=parse_mask(mask), lse=True)
     traffic = three_ways(BOTH, p, Tiling(rows_q, rows_k), seed)[3]
-    assert len(traffic.launches) == 2 and p.page_shares * p.share_pages >= p.pages
+    assert len(traffic.launches) == 2 and decode.page_shares(p) * decode.share_pages(p) >= decode.pages(p)
 
 
 def test_split_pages_count_arrays_like_numbers():
@@ -91,12 +91,13 @@ def test_split_keys_three_ways(N, Nk, d, dv, splits, rows_q, rows_k, mask, seed)
     p = Attention(N, d, Nk=Nk, dv=dv, splits=splits, mask=parse_mask(mask), lse=True)
     t = Tiling(rows_q, rows_k)
     machine, hbm, visible, traffic = three_ways(SPLIT, p, t, seed)
-    assert len(traffic.launches) == 2 and p.shares <= min(splits, Nk) and p.shares * p.share_rows >= Nk
+    shares, rows = decode.shares(p), decode.share_rows(p)
+    assert len(traffic.launches) == 2 and shares <= min(splits, Nk) and shares * rows >= Nk
     s = hbm["Q"] @ hbm["K"].T / np.sqrt(d)
     s = s if visible is None else np.where(visible, s, -np.inf)
-    part = machine.array("LSEpart").reshape(p.shares, N)
-    for c in range(p.shares):
-        keys = s[:, c * p.share_rows : (c + 1) * p.share_rows]
+    part = machine.array("LSEpart").reshape(shares, N)
+    for c in range(shares):
+        keys = s[:, c * rows : (c + 1) * rows]
         assert keys.shape[1] > 0, "no share is empty"
         np.testing.assert_allclose(part[c], np.logaddexp.reduce(keys, axis=1), atol=1e-12)
     np.testing.assert_allclose(machine.array("LSE"), np.logaddexp.reduce(s, axis=1), atol=1e-12)
@@ -128,7 +129,7 @@ def test_split_keys_by_hand(ask):
 
 @pytest.mark.parametrize("Nk, splits, shares", [(10, 4, 4), (9, 6, 5), (3, 8, 3), (1, 4, 1), (12, 5, 4), (8, 1, 1)])
 def test_shares_are_ceil_and_never_empty(Nk, splits, shares):
-    assert Attention(1, 2, Nk=Nk, splits=splits).shares == shares
+    assert decode.shares(Attention(1, 2, Nk=Nk, splits=splits)) == shares
 
 
 @settings(max_examples=80, deadline=None)
@@ -139,7 +140,7 @@ def test_pages_three_ways(N, Nk, d, dv, page_size, rows_q, rows_k, mask, seed):
     p = Attention(N, d, Nk=Nk, dv=dv, page_size=page_size, mask=parse_mask(mask))
     machine, hbm, _, traffic = three_ways(PAGED, p, Tiling(rows_q, rows_k), seed)
     assert traffic.reads["table"] == -(-Nk // page_size) * -(-N // rows_q)
-    assert np.isnan(hbm["K"]).sum() == (p.cache_rows - Nk) * d and not np.isnan(machine.array("O")).any()
+    assert np.isnan(hbm["K"]).sum() == (decode.cache_rows(p) - Nk) * d and not np.isnan(machine.array("O")).any()
 
 
 def test_pages_by_hand(ask):
@@ -312,10 +313,10 @@ def failing(changed, schedule):
         ('chip.store(l, "LSEpart", r)', 'chip.store(l, "LSEpart", r); chip.store(l, "LSEpart", r)', {"formula"}),
         ("attend(chip", 'chip.load("Q", i); attend(chip', {"formula", "footprint"}),
         ("(m, l, o), merge", '(m, l, chip.compute("O", (i, p.dv), zeros)), merge', {"numerics"}),
-        ("key_tiles, Share(p.Nk, p.share_rows, c)", "key_tiles, p.Nk", {"formula"}),
+        ("key_tiles, Share(p.Nk, share_rows(p), c)", "key_tiles, p.Nk", {"formula"}),
         (
             "part, lse =",
-            "r = Moved(p.partial_rows, i, ((1, i),)); part, lse =",
+            "r = Moved(partial_rows(p), i, ((1, i),)); part, lse =",
             {"numerics"},
         ),
     ],
@@ -327,10 +328,10 @@ def test_a_mutant_of_split_keys_is_caught(old, new, caught_by):
 @pytest.mark.parametrize(
     "old, new, caught_by",
     [
-        ("cache.load(cache_rows(p, b, j, entry))", "cache.load(Moved(p.cache_rows, j, ((1, j),)))", {"numerics"}),
-        ("yield j, cache.load(cache", 'chip.load("table", b); yield j, cache.load(cache', {"formula", "footprint"}),
-        ("Share(p.Nk, p.page", "Share(p.cache_rows, p.page", {"numerics", "formula"}),
-        ("yield j, cache.load(cache", "cache.load(j); yield j, cache.load(cache", None),
+        ("cache.load(rows_of_page(p, b, j, entry))", "cache.load(Moved(cache_rows(p), j, ((1, j),)))", {"numerics"}),
+        ("yield j, cache.load(rows", 'chip.load("table", b); yield j, cache.load(rows', {"formula", "footprint"}),
+        ("Share(p.Nk, p[PAGE", "Share(cache_rows(p), p[PAGE", {"numerics", "formula"}),
+        ("yield j, cache.load(rows", "cache.load(j); yield j, cache.load(rows", None),
     ],
 )
 @pytest.mark.parametrize("schedule", [PAGED, BOTH], ids=["paged", "paged-split-kv"])
@@ -343,7 +344,7 @@ def test_a_mutant_of_paged_is_caught(schedule, old, new, caught_by):
 
 
 def test_shares_of_whole_keys_are_not_shares_of_pages():
-    changed = Changed(BOTH, "page_tiles, Share(p.pages, p.share_pages, c)", "page_tiles, p.pages")
+    changed = Changed(BOTH, "page_tiles, Share(pages(p), share_pages(p), c)", "page_tiles, pages(p)")
     assert failing(changed, BOTH) == {"formula"}
 
 

@@ -7,7 +7,6 @@ import pytest
 
 from iosim import SCHEDULES, Attention, Capacity, Folded, InputError, Machine, Numeric, Tiling, Traffic, count, sweep
 from iosim.counting.floors import selected_floor
-from iosim.oracles.selected import chosen_blocks
 from iosim.schedules import selected
 from iosim.search.best import footprint
 from iosim.studies.check import same_counts
@@ -56,13 +55,13 @@ def test_choices_are_what_they_should_be():
     rng = random.Random(5)
     for _ in range(60):
         p = case(rng)
-        found = chosen_blocks(np.random.default_rng(rng.randint(0, 99)), p, None)
+        found = selected.example(np.random.default_rng(rng.randint(0, 99)), p, None)
         index, results = found["index"], found["results"]
         assert all(len(set(row)) == p.top_k for row in index.tolist()) and (index < p.Nk // p.key_block).all()
         uses = np.unique(index, return_counts=True)[1]
-        assert len(uses) == p.chosen_blocks and sorted(uses)[1:] == [p.choices_each] * (len(uses) - 1)
-        assert (found["queries"][results] == np.arange(p.choices)[:, None]).all()
-        assert (found["blocks"][results // p.choices_each] == index).all()
+        assert len(uses) == selected.chosen_blocks(p) and sorted(uses)[1:] == [selected.choices_each(p)] * (len(uses) - 1)
+        assert (found["queries"][results] == np.arange(selected.choices(p))[:, None]).all()
+        assert (found["blocks"][results // selected.choices_each(p)] == index).all()
 
 
 def test_sparse_mla_by_hand():
@@ -147,7 +146,7 @@ def test_a_mistake_is_caught(name, mistake, caught_by, monkeypatch):
     def own_place(chip, p, x, i):
         for b in chip.tiles(p.top_k, 1):
             chip.load("results", x, b)
-            yield selected.Moved(p.choice_results, i, ((p.choice_rows, b), (p.choice_rows * (p.top_k - 1), x), (1, i)))
+            yield selected.Moved(selected.choice_results(p), i, ((p.choice_rows, b), (p.choice_rows * (p.top_k - 1), x), (1, i)))
 
     where, changed = {"block 0": ("keys_of", first_block), "blocks twice": ("block_tiles", twice),
                       "own place": ("results_of", own_place)}[mistake]  # fmt: skip

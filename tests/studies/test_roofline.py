@@ -294,7 +294,7 @@ def test_text_and_csv(iosim):
     (["--N", 64, "--d", 8, "--hardware", "H900"], "--hardware"),
     (["--N", 64, "--d", 8, "--hardware", "A100-40GB", "--dtype", "fp8"], "--dtype"),
     (["--N", 64, "--d", 8, "--hardware", "H100", "--dtype", "int8"], "--dtype"),
-    (["--N", 64, "--d", 8, "--hardware", "H100", "--M", "1KB", "--M-elements", 3], "--M"),
+    (["--N", 64, "--d", 8, "--hardware", "H100", "--M-elements", 3], "--M 51200el"),
     (["--N", 64, "--d", 8, "--hardware", "H100", "--tiles", "0x4"], "--tiles"),
     (["--N", 64, "--d", 8, "--hardware", "H100", "--schedule", "nope"], "--schedule"),
     (["--d", 8, "--hardware", "H100"], "--N"),

@@ -172,9 +172,7 @@ BAD = [
     (["--M", "100KB", "--tile-multiple", 0], "--tile-multiple"),
     (["--curve", "--tile-multiple", "x"], "--tile-multiple"),
     (["--M", "100KB", "--schedule", "flash3"], "--schedule"),
-    (["--M", "100KB", "--plot", "x.png"], "--plot"),
-    (["--curve", "--plot", "x.pdf"], "--plot"),
-    (["--curve", "--plot", "/no/such/folder/x.png"], "--plot"),
+    (["--curve", "--plot", "x.png"], "iosim plot --picture gap"),
     (["--curve", "--json", "--csv"], "--json"),
     (["--M", "1KB", "--hardware", "H100"], "--M"),
     (["--curve", "--dtype", "fp12"], "--dtype"),
@@ -192,7 +190,7 @@ def test_a_picture_without_vl_convert(tmp_path):
     """The exit code is 3 and there is one message, whether or not vl-convert is installed here."""
     code = "import sys; sys.modules['vl_convert'] = None\nfrom iosim.commands.cli import main; main(sys.argv[1:])"
     file = tmp_path / "x.png"
-    args = [sys.executable, "-c", code, "tune", "--N", "64", "--d", "8", "--curve", "--plot", str(file)]
+    args = [sys.executable, "-c", code, "plot", "--picture", "gap", "--N", "64", "--d", "8", "-o", str(file)]
     done = subprocess.run(args, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 3 and "iosim[plot]" in done.stderr and done.stdout == "" and not file.exists()
 
@@ -201,7 +199,7 @@ def test_a_picture_without_vl_convert(tmp_path):
 @pytest.mark.needs("vl_convert")
 def test_a_picture(iosim, tmp_path, kind, head):
     file = tmp_path / f"x.{kind}"
-    assert iosim("tune", "--N", 256, "--d", 16, "--curve", "--plot", file).exit_code == 0
+    assert iosim("plot", "--picture", "gap", "--N", 256, "--d", 16, "-o", file).exit_code == 0
     assert file.read_bytes().startswith(head) and file.stat().st_size > 10_000
 
 
@@ -216,9 +214,9 @@ def test_a_picture_that_does_not_fit_the_disk_leaves_the_older_one(tmp_path, kin
         file = tmp_path / f"{older is None}.{kind}"
         if older is not None:
             file.write_bytes(older)
-        args = [sys.executable, "-c", code, "tune", "--N", "256", "--d", "16", "--curve", "--plot", str(file)]
+        args = [sys.executable, "-c", code, "plot", "--picture", "gap", "--N", "256", "--d", "16", "-o", str(file)]
         done = subprocess.run(args, capture_output=True, text=True, cwd=ROOT)
-        assert done.returncode == 2 and done.stderr.startswith("Error: --plot: found") and done.stdout == ""
+        assert done.returncode == 2 and done.stderr.startswith("Error: -o: found") and done.stdout == ""
         assert (file.read_bytes() if file.exists() else None) == older
     assert [path.name for path in tmp_path.iterdir()] == [f"False.{kind}"]
 

@@ -6,6 +6,7 @@ import pytest
 from test_curve import every_tiling, staircase
 
 from iosim import SCHEDULES, Attention
+from iosim.schedules import decode
 from iosim.tuning.curve import choices, free_steps, step_at
 from iosim.tuning.least import curve, tune
 
@@ -25,7 +26,7 @@ def allowed(name, p, multiple):
             with_option(p, page_size=pages[-1])
         ]
     if name == "paged-split-kv":
-        return [with_option(p, splits=s) for s in range(1, p.pages + 1)]
+        return [with_option(p, splits=s) for s in range(1, decode.pages(p) + 1)]
     return [p]
 
 
@@ -72,7 +73,7 @@ def test_every_number_of_shares_is_chosen_from_once(multiple):
     for Nk in (1, 7, 12, 40):
         p = Attention(1, 4, Nk=Nk)
         found = [o["splits"] for o in choices(SCHEDULES["split-kv"], p, multiple, ())]
-        assert found == sorted({with_option(p, splits=q.splits).shares for q in allowed("split-kv", p, multiple)})
+        assert found == sorted({decode.shares(with_option(p, splits=q.splits)) for q in allowed("split-kv", p, multiple)})
 
 
 @pytest.mark.parametrize("name, M", [("split-kv", 600), ("paged", 500), ("split-kv", 100_000)])

@@ -13,7 +13,7 @@ from itertools import product
 from math import ceil, prod
 from typing import TYPE_CHECKING, TypedDict
 
-from ...core.problem import DENSE, Attention
+from ...core.problem import DENSE, Attention, narrowed
 from ...core.tiling import Tiling
 from ...cuda.warp_split import LANES
 from ...errors import IosimError
@@ -75,7 +75,7 @@ class Explanation:
     def problem(self, problem: Attention) -> Attention:
         """The problem in the form of this explanation."""
         p = replace(problem, gqa="pack").packed if self.packed else problem
-        return replace(p, splits=self.splits) if self.splits else p
+        return narrowed(p, splits=self.splits) if self.splits else p
 
     @property
     def label(self) -> str:

@@ -16,7 +16,7 @@ from itertools import product
 from math import gcd, prod
 from typing import TypedDict
 
-from ...core.problem import DENSE, Attention
+from ...core.problem import DENSE, Attention, narrowed
 from ...core.tiling import Tiling, parse_tiles
 from ...hardware import SECTOR_BYTES, Hardware
 from ...predict.block_work import Occupancy
@@ -148,7 +148,7 @@ def _touched(start: int, length: int, piece: int) -> int:
 
 def passes(problem: Attention, dtype: str) -> list[Pass]:
     """The three passes over all N x Nk scores: masks skip no tile here, so they change no count."""
-    p = replace(problem, dtype=dtype, mask=DENSE, lse=False, elementwise=0)
+    p = narrowed(problem, dtype=dtype, mask=DENSE, lse=False, elementwise=0)
     return [
         Pass("S = Q K^T", PRODUCT, p),
         Pass("P = softmax(S)", "standard-tiled", p, launch=1, called="softmax"),

@@ -1,0 +1,156 @@
+"""The options of every problem: a row each. Options that only some schedules read are declared in their files."""
+
+from ..options import (
+    COUNT,
+    FLAG,
+    HEADS_SHARE,
+    MASK,
+    MEMORY,
+    PROBLEM,
+    REGISTERS,
+    SCALES,
+    STAGES,
+    TYPE,
+    Option,
+    all_declared,
+    declared,
+)
+
+SIZES = (
+    Option(
+        "N",
+        COUNT,
+        "Queries: the sequence length, as 4096 or 4K.",
+        metavar="COUNT",
+        heading=PROBLEM,
+        also=("seqlen", "seq-len", "seq", "length", "sequence-length", "queries", "n-ctx", "l"),
+    ),
+    Option("Nk", COUNT, "Keys (default: N).", metavar="COUNT", heading=PROBLEM, also=("keys", "kv-len")),
+    Option(
+        "d",
+        COUNT,
+        "Head dimension: words of a query and of a key.",
+        metavar="COUNT",
+        heading=PROBLEM,
+        also=("head-dim", "headdim", "dim", "dk"),
+    ),
+    Option(
+        "batch",
+        COUNT,
+        "Sequences (default: 1).",
+        1,
+        metavar="COUNT",
+        heading=PROBLEM,
+        also=("batch-size", "bs", "b"),
+    ),
+    Option(
+        "heads",
+        COUNT,
+        "Query heads (default: 1).",
+        1,
+        metavar="COUNT",
+        heading=PROBLEM,
+        also=("head", "nheads", "num-heads", "n-heads", "h"),
+    ),
+    Option(
+        "kv_heads",
+        COUNT,
+        "Key and value heads (default: heads).",
+        metavar="COUNT",
+        heading=PROBLEM,
+        also=("nkv", "num-kv-heads", "n-kv-heads", "kv-head"),
+    ),
+    Option("dv", COUNT, "Words of a value (default: d).", metavar="COUNT", heading=PROBLEM),
+)
+TYPES = (
+    Option(
+        "dtype",
+        TYPE,
+        "Type of Q, K, V, O, S, P in HBM: fp16 (default), bf16, fp32, fp8, fp64.",
+        "fp16",
+        metavar="TYPE",
+        heading=PROBLEM,
+        also=("type", "precision", "data-type"),
+    ),
+    Option(
+        "acc_dtype",
+        TYPE,
+        "Type of accumulators on chip and of l, m, LSE (default: that of --dtype, as in the papers; real kernels "
+        "accumulate in fp32).",
+        metavar="TYPE",
+        heading=PROBLEM,
+        also=("accumulator", "acc", "acc-type", "accum-dtype"),
+    ),
+)
+CACHE = (
+    Option("latent", FLAG, "V is the first --dv words of each row of K, as in MLA.", False, heading=PROBLEM),
+    Option(
+        "kv_dtype",
+        TYPE,
+        "Type of K and V in HBM (default: that of --dtype).",
+        metavar="TYPE",
+        heading=PROBLEM,
+        also=("kv-cache-dtype", "cache-dtype", "kv-type"),
+    ),
+    Option(
+        "kv_scales",
+        SCALES,
+        "fp32 scales of K and V: none (default), tensor (one for all), or a number: so many words of a row share a "
+        "scale.",
+        "none",
+        metavar="HOW",
+        heading=PROBLEM,
+    ),
+)
+MASKS = (
+    Option(
+        "mask",
+        MASK,
+        "The keys that each query sees.",
+        metavar="MASK",
+        heading=PROBLEM,
+    ),
+)
+VARIANTS = (
+    Option("lse", FLAG, "Also store the log-sum-exp of each row (queries outside).", False),
+    Option("keep_p", FLAG, "Also store P in HBM.", False),
+    Option("count_init", FLAG, "Count the writes that fill O, l, m before Algorithm 1.", False),
+    Option(
+        "gqa",
+        HEADS_SHARE,
+        "repeat (default): each query head loads K and V; pack: the query heads of a KV head share tiles.",
+        "repeat",
+        metavar="HOW",
+    ),
+)
+CHIP = (
+    Option(
+        "register_bytes",
+        REGISTERS,
+        "Registers of a thread block that tiles may live in, as 64K (of 4 bytes) or 256KB (default: none).",
+        0,
+        metavar="COUNT",
+        heading=MEMORY,
+        word="registers",
+    ),
+    Option(
+        "stages",
+        STAGES,
+        "Tiles of the innermost loop that are in flight at a time (default: 1).",
+        1,
+        metavar="COUNT",
+        heading=MEMORY,
+    ),
+)
+OF_EVERY_PROBLEM = {option.name: option for option in (*SIZES, *TYPES, *MASKS, *VARIANTS, *CHIP, *CACHE)}
+"""All of them by name, in the order of columns."""
+
+
+def option_names() -> tuple[str, ...]:
+    """The names of all options: those of every problem, and those that schedules declare."""
+    return (*OF_EVERY_PROBLEM, *(option.name for option in all_declared()))
+
+
+def find_option(name: str) -> Option | None:
+    """The option of this name; None if there is none."""
+    return OF_EVERY_PROBLEM.get(name) or declared(name)
