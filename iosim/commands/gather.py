@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from contextlib import closing
 
 import click
 
@@ -29,17 +29,14 @@ def command(folder: str, path: str | None, quiet: bool) -> None:
 
     asked = form_of(path, "gather")
     manifest = complete(folder)
-    kind = str(manifest["format"])
+    kind = manifest["format"]
     if path is None:
         raise InputError("-o", "nothing", f"a file that ends in .{kind}, or - for stdout")
     if path == "-" and kind == "parquet":
         raise InputError("-o", path, "a file, for Parquet")
     if path != "-" and asked != kind:
         raise InputError("-o", path, f"a file that ends in .{kind}, as the parts do")
-    meter = Meter(cast("int", manifest["rows"]), quiet)
-    try:
+    with closing(Meter(manifest["rows"] or 0, quiet)) as meter:
         gather(folder, manifest, path, meter.advance)
-    finally:
-        meter.close()
     if path != "-":
-        describe(path, {name: manifest[name] for name in ("rows", "format", "conventions")})
+        describe(path, {"rows": manifest["rows"], "format": kind, "conventions": manifest["conventions"]})

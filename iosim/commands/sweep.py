@@ -45,6 +45,7 @@ from .options import (
 if TYPE_CHECKING:
     from ..counting.sweep_axes import Sweep
     from ..sweeps.executors import Executor
+    from ..sweeps.folder import About
     from ..sweeps.parts import Work
     from .options import Function
 
@@ -193,7 +194,7 @@ def write_parts(work: Work, folder: str, resume: bool, executor: Executor, meter
     """Write a sweep to a folder. If it ends early, say which rows are there and how to continue."""
     from ..sweeps.run import write_folder
 
-    about = {"argv": sys.argv[1:], "conventions": about_counts(work)}
+    about: About = {"argv": sys.argv[1:], "conventions": about_counts(work)}
     try:
         write_folder(work, folder, about, resume, executor, meter)
     except BaseException:

@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TextIO, cast
+from typing import TYPE_CHECKING, TextIO, TypedDict, cast
 
 from .. import __version__
 from ..errors import CheckError, InputError
@@ -28,11 +28,32 @@ MANIFEST, JOURNAL, LOCK = "manifest.json", "parts.jsonl", "lock"
 UNFINISHED = re.compile(r"(part-\d+\.\w+|manifest\.json|parts\.jsonl)\..+\.part")  # files of a run that was killed
 
 
+class About(TypedDict):
+    """What a manifest says beside the work: the command line, and what the numbers mean."""
+
+    argv: list[str]
+    conventions: dict[str, str]
+
+
+class Manifest(About):
+    """What a folder says of itself. `run` is a hash of the version and all arguments; `files` are there at the end."""
+
+    schema: int
+    iosim: str
+    run: str
+    arguments: dict[str, object]
+    format: str
+    rows: int | None
+    parts: int
+    complete: bool
+    files: list[dict[str, object]]
+
+
 class Folder:
     """A folder into which one run writes the parts of a sweep. `done` are the parts that are already there, by
     number."""
 
-    def __init__(self, path: str, manifest: dict[str, object], done: dict[int, Written], journal: TextIO):
+    def __init__(self, path: str, manifest: Manifest, done: dict[int, Written], journal: TextIO):
         self.path, self.manifest, self.done, self.journal = path, manifest, done, journal
 
     def missing(self, work: Work) -> Iterator[int]:
@@ -41,7 +62,7 @@ class Folder:
 
     def record(self, written: Written) -> None:
         """Record that a part is there."""
-        self.journal.write(line_of(written, str(self.manifest["run"])))
+        self.journal.write(line_of(written, self.manifest["run"]))
         self.journal.flush()
         os.fsync(self.journal.fileno())
         self.done[written.part] = written
@@ -56,7 +77,7 @@ class Folder:
 
 @contextmanager
 def opened(
-    path: str, work: Work, about: Mapping[str, object], resume: bool, checked: Checked = lambda written: None
+    path: str, work: Work, about: About, resume: bool, checked: Checked = lambda written: None
 ) -> Iterator[Folder]:
     """The folder of a run. No other run can open it until this one ends, for whatever reason.
 
@@ -111,14 +132,21 @@ def locked(path: str) -> Iterator[None]:
         yield
 
 
-def manifest_of(work: Work, about: Mapping[str, object]) -> dict[str, object]:
-    """The manifest of a run before its parts are there. `run` is a hash of the version and all arguments."""
+def manifest_of(work: Work, about: About) -> Manifest:
+    """The manifest of a run before its parts are there."""
     described = {"iosim": __version__, **work.describe()}
     return {
-        "schema": 1, "iosim": __version__, **about, "run": digest(json.dumps(described, sort_keys=True)),
-        "arguments": json.loads(json.dumps(described)), "format": work.kind, "rows": work.rows, "parts": len(work),
-        "complete": False, "files": [],
-    }  # fmt: skip
+        "schema": 1,
+        "iosim": __version__,
+        **about,
+        "run": digest(json.dumps(described, sort_keys=True)),
+        "arguments": json.loads(json.dumps(described)),
+        "format": work.kind,
+        "rows": work.rows,
+        "parts": len(work),
+        "complete": False,
+        "files": [],
+    }
 
 
 def check_new(path: str) -> None:
@@ -132,21 +160,18 @@ def check_new(path: str) -> None:
         raise InputError("-o", path, "a new or empty folder", f"it has {min(names)}")
 
 
-def continued(path: str, work: Work, manifest: Mapping[str, object], checked: Checked) -> dict[int, Written]:
+def continued(path: str, work: Work, manifest: Manifest, checked: Checked) -> dict[int, Written]:
     """The parts that an earlier run with the same arguments wrote, each checked by its hash."""
     names = set(os.listdir(path)) - {LOCK}
     if not names & {MANIFEST, JOURNAL}:
         check_new(path)
         return {}
     try:
-        found = read_manifest(path) if MANIFEST in names else {}
+        found = read_manifest(path) if MANIFEST in names else manifest
     except CheckError:
-        found = {}  # lines without a manifest still name their run
-    if found.get("run", manifest["run"]) != manifest["run"]:
-        other = differing(
-            cast("Mapping[str, object]", found.get("arguments", {})),
-            cast("Mapping[str, object]", manifest["arguments"]),
-        )
+        found = manifest  # lines without a manifest still name their run
+    if found["run"] != manifest["run"]:
+        other = differing(found["arguments"], manifest["arguments"])
         raise InputError("-o", path, "a folder that the same arguments began", f"these differ: {', '.join(other)}")
     done = {}
     for run, written in read_journal(path):
@@ -166,16 +191,16 @@ def is_there(path: str, written: Written) -> bool:
     return whole and file_digest(file) == written.sha256
 
 
-def begin(path: str, manifest: Mapping[str, object], done: Mapping[int, Written]) -> None:
+def begin(path: str, manifest: Manifest, done: Mapping[int, Written]) -> None:
     """Write the manifest, and lines for only those parts that are there."""
     with written_whole(os.path.join(path, JOURNAL)) as temporary:
         with open(temporary, "w", encoding="utf-8") as file:
-            file.writelines(line_of(done[part], str(manifest["run"])) for part in sorted(done))
+            file.writelines(line_of(done[part], manifest["run"]) for part in sorted(done))
         keep(temporary)
     write_manifest(path, manifest)
 
 
-def write_manifest(path: str, manifest: Mapping[str, object]) -> None:
+def write_manifest(path: str, manifest: Manifest) -> None:
     """Write the manifest, whole or not at all."""
     with written_whole(os.path.join(path, MANIFEST)) as temporary:
         with open(temporary, "w", encoding="utf-8") as file:
@@ -184,7 +209,7 @@ def write_manifest(path: str, manifest: Mapping[str, object]) -> None:
     keep(path)
 
 
-def read_manifest(path: str) -> dict[str, object]:
+def read_manifest(path: str) -> Manifest:
     """The manifest of a folder. Raises CheckError if it is damaged, InputError if there is none."""
     file = os.path.join(path, MANIFEST)
     try:
@@ -196,7 +221,7 @@ def read_manifest(path: str) -> dict[str, object]:
         ) from None
     if found is None:
         raise CheckError(f"{file} is damaged; the sweep's own command line with --resume writes it again")
-    return found
+    return cast("Manifest", found)
 
 
 def is_manifest(path: str) -> bool:

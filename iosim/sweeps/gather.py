@@ -5,39 +5,42 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from typing import BinaryIO, cast
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, BinaryIO
 
 from ..errors import CheckError, InputError, MissingError
 from ..files import written_whole
 from .folder import read_manifest, writing
 from .parts import Written, file_digest
 
+if TYPE_CHECKING:
+    from .folder import Manifest
+
 Progress = Callable[[int], object]
 """A function that is called with the number of rows of each part."""
 BLOCK_BYTES = 2**20
 
 
-def complete(folder: str) -> dict[str, object]:
+def complete(folder: str) -> Manifest:
     """The manifest of a folder. Raises an error, which says what to do, if parts are missing."""
     with writing(folder):
         manifest = read_manifest(folder)
-    if not manifest.get("complete"):
+    if not manifest["complete"]:
         raise InputError(
             "folder", folder, "a folder with all parts of a sweep", "the sweep's command line with --resume finishes it"
         )
     return manifest
 
 
-def parts_of(manifest: Mapping[str, object]) -> Iterator[Written]:
+def parts_of(manifest: Manifest) -> Iterator[Written]:
     """The parts of a manifest, in order."""
-    for found in cast("list[dict[str, object]]", manifest["files"]):
+    for found in manifest["files"]:
         yield Written(**found)  # type: ignore[arg-type]
 
 
-def gather(folder: str, manifest: Mapping[str, object], out: str, progress: Progress) -> None:
+def gather(folder: str, manifest: Manifest, out: str, progress: Progress) -> None:
     """Write all rows of a folder, in the order of the sweep: to a file, whole or not at all, or to stdout (`-`)."""
-    join = JOINERS[str(manifest["format"])]
+    join = join_parquet if manifest["format"] == "parquet" else join_lines
     if out == "-":
         join(folder, manifest, sys.stdout.buffer, progress)
         return
@@ -45,7 +48,7 @@ def gather(folder: str, manifest: Mapping[str, object], out: str, progress: Prog
         join(folder, manifest, file, progress)
 
 
-def join_lines(folder: str, manifest: Mapping[str, object], out: BinaryIO, progress: Progress) -> None:
+def join_lines(folder: str, manifest: Manifest, out: BinaryIO, progress: Progress) -> None:
     """Write the lines of all parts. The header is that of the first."""
     for written in parts_of(manifest):
         copy_part(folder, written, out, header=manifest["format"] == "csv" and written.part > 0)
@@ -73,7 +76,7 @@ def damaged(path: str) -> CheckError:
     return CheckError(f"{path} is not as it was written; the sweep's own command line with --resume makes it again")
 
 
-def join_parquet(folder: str, manifest: Mapping[str, object], out: BinaryIO, progress: Progress) -> None:
+def join_parquet(folder: str, manifest: Manifest, out: BinaryIO, progress: Progress) -> None:
     """Write the groups of rows of all parts."""
     try:
         from pyarrow import parquet
@@ -91,8 +94,3 @@ def join_parquet(folder: str, manifest: Mapping[str, object], out: BinaryIO, pro
         progress(written.rows)
     if writer:
         writer.close()
-
-
-JOINERS: dict[str, Callable[[str, Mapping[str, object], BinaryIO, Progress], None]] = {
-    "csv": join_lines, "jsonl": join_lines, "parquet": join_parquet,
-}  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from .parts import Job, WritePart, write
 if TYPE_CHECKING:
     from ..progress import Meter
     from .executors import Executor
+    from .folder import About
     from .parts import Piece, Task, Work, Written
     from .pieces import Out
 
@@ -35,9 +36,7 @@ def executor_of(jobs: int | str | None, scheduler: str | None) -> Executor:
     return Dask(scheduler, None if jobs is None else count)
 
 
-def write_folder(
-    work: Work, path: str, about: Mapping[str, object], resume: bool, executor: Executor, meter: Meter
-) -> None:
+def write_folder(work: Work, path: str, about: About, resume: bool, executor: Executor, meter: Meter) -> None:
     """Write the parts of a sweep into a folder. With `resume`, those that an earlier run wrote stay."""
 
     def steps(written: Written) -> int:

@@ -28,10 +28,13 @@ from .executors import AHEAD, Executor, differs, made_by, this_maker
 from .parts import WritePart
 
 if TYPE_CHECKING:
+    from distributed.client import VersionsDict
+
     from .executors import Later, Made
     from .parts import Job
 
     Versions = Mapping[str, Mapping[str, object]]
+    """What Dask says of a process: {"host": {...}, "packages": {name: version}}."""
 
 SECONDS_TO_CONNECT, SECONDS_FOR_WORKERS = 10, 30
 LOST = (distributed.CancelledError, OSError)  # a part's own errors of the file system are InputErrors
@@ -55,7 +58,7 @@ class Dask(Executor):
         self.client = local(self.own_workers) if self.own_workers else connected(address)
         try:
             self.client.wait_for_workers(1, SECONDS_FOR_WORKERS)
-            check_packages(cast("Versions", self.client.get_versions()))
+            check_packages(**cast("VersionsDict", self.client.get_versions()))
             check_iosim(self.client)
             if "dashboard" in self.client.scheduler_info().get("services", {}):
                 self.notes = [f"dashboard at {self.client.dashboard_link}"]
@@ -93,7 +96,7 @@ class Dask(Executor):
         return self.client.submit(make, self.job_name, part, pure=False)
 
     def ready(self, begun: Collection[Later]) -> Collection[Later]:
-        return cast("Collection[Later]", distributed.wait(list(begun), return_when="FIRST_COMPLETED").done)
+        return distributed.wait(list(begun), return_when="FIRST_COMPLETED").done
 
     def close(self) -> None:
         """Disconnect from the scheduler, and end it if this process started it."""
@@ -105,7 +108,7 @@ class Dask(Executor):
     def check_folder(self, folder: str) -> None:
         """Raise InputError if a worker cannot write into a folder of this machine."""
         for worker, found in self.client.run(partial(probe, folder)).items():
-            path, why = cast("tuple[str, str]", found)
+            path, why = found
             if why or not os.path.exists(path):
                 why = why or "it writes to another disk"
                 raise InputError(
@@ -114,19 +117,18 @@ class Dask(Executor):
             os.unlink(path)
 
 
-def check_packages(found: Versions) -> None:
-    """Raise MissingError for a scheduler or a worker with another version of Python or distributed than this process.
-    `found` is the answer of Dask's `get_versions`."""
-    own = versions_of(found["client"])
-    for who, about in (("the scheduler", found["scheduler"]), *found["workers"].items()):
+def check_packages(client: Versions, scheduler: Versions, workers: Mapping[str, Versions]) -> None:
+    """Raise MissingError for a scheduler or a worker with another version of Python or distributed than this
+    process."""
+    own = versions_of(client)
+    for who, about in {"the scheduler": scheduler, **workers}.items():
         for name, theirs in versions_of(about).items():
             if theirs != own[name]:
                 raise differs(named(who), name, theirs, own[name])
 
 
-def versions_of(about: object) -> dict[str, str]:
+def versions_of(found: Versions) -> dict[str, str]:
     """The versions of packages that must be equal in all processes."""
-    found = cast("Mapping[str, Mapping[str, object]]", about)
     python = ".".join(str(found["host"]["python"]).split(".")[:2])
     return {"Python": python, "distributed": str(found["packages"]["distributed"])}
 

@@ -151,10 +151,10 @@ def test_other_versions_of_what_carries_the_parts(name, at):
 
     other = about(**{name.lower(): "1.2.3"})
     found = {"client": about(), "scheduler": about("3.11.9.final.0"), "workers": {"tcp://a:1": about()}}
-    check_packages(found)
+    check_packages(**found)
     found[at] = {"tcp://a:1": about(), "tcp://b:2": other} if at == "workers" else other
     with pytest.raises(MissingError, match=f"{'b:2' if at == 'workers' else 'the scheduler'} has {name} 1.2"):
-        check_packages(found)
+        check_packages(**found)
 
 
 FOLDERS = {
