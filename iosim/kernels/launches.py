@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -20,8 +20,6 @@ from .walk.launch import Value
 from .walk.places import Fault
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ..tables import Row, Rows
 
 
