@@ -13,18 +13,16 @@ from .errors import InputError, suggestion
 
 WRITABLE = "a file in a folder that can be written"
 TEXT = ("txt", "text", "log", "out", "md")
+ROWS = {"csv": ("csv", "txt"), "jsonl": ("jsonl", "ndjson", "json"), "parquet": ("parquet",)}
 FORMS: dict[str, dict[str, tuple[str, ...]]] = {
     "answers": {"text": TEXT, "json": ("json",), "csv": ("csv",)},
-    "sweep": {"csv": ("csv", "txt"), "jsonl": ("jsonl", "ndjson", "json"), "parquet": ("parquet",)},
-    "gather": {"csv": ("csv", "txt"), "jsonl": ("jsonl", "ndjson", "json"), "parquet": ("parquet",)},
-    "trace": {
-        "csv": ("csv", "txt"), "jsonl": ("jsonl", "ndjson"), "parquet": ("parquet",),
-        "perfetto": ("json", "perfetto-trace"),
-    },
+    "sweep": ROWS,
+    "gather": ROWS,
+    "trace": {**ROWS, "jsonl": ("jsonl", "ndjson"), "perfetto": ("json", "perfetto-trace")},
     "report": {"html": ("html", "htm")},
     "plot": {"png": ("png",), "svg": ("svg",), "pdf": ("pdf",)},
     "calibrate": {"toml": ("toml",), "json": ("json",)},
-}  # fmt: skip
+}
 """{writer: {form: the file endings that ask for it}}. A name without an ending gets the first form."""
 SPREADSHEETS = ("xlsx", "xls", "ods")
 
@@ -45,6 +43,18 @@ def form_of(path: str | None, writer: str, required: bool = False) -> str:
         if found in endings:
             return form
     raise InputError("-o", path, f"a file that ends in {endings_of(writer)}", other_writers(found, writer))
+
+
+def check_form(form: str, writer: str) -> None:
+    """Raise InputError for a --format that the writer does not know."""
+    if form not in FORMS[writer]:
+        raise InputError("--format", form, ", ".join(FORMS[writer]), suggestion(form, FORMS[writer]))
+
+
+def check_file(form: str, path: str | None) -> None:
+    """Raise InputError for Parquet on stdout."""
+    if form == "parquet" and path in (None, "-"):
+        raise InputError("-o", path or "nothing", "a file, for Parquet")
 
 
 def endings_of(writer: str) -> str:

@@ -22,7 +22,7 @@ def command(folder: str, path: str | None, quiet: bool) -> None:
 
     Example: iosim gather sweep/ -o out.csv
     """
-    from ..files import form_of
+    from ..files import check_file, form_of
     from ..progress import Meter
     from ..sweeps.gather import complete, gather
     from .sweep import describe
@@ -32,8 +32,7 @@ def command(folder: str, path: str | None, quiet: bool) -> None:
     kind = manifest["format"]
     if path is None:
         raise InputError("-o", "nothing", f"a file that ends in .{kind}, or - for stdout")
-    if path == "-" and kind == "parquet":
-        raise InputError("-o", path, "a file, for Parquet")
+    check_file(kind, path)
     if path != "-" and asked != kind:
         raise InputError("-o", path, f"a file that ends in .{kind}, as the parts do")
     with closing(Meter(manifest["rows"] or 0, quiet)) as meter:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from ..counting.given import memory, names_of
-from ..errors import InputError, suggestion
-from ..files import form_of
+from ..errors import InputError
+from ..files import check_file, check_form, form_of
 from ..progress import Meter
 from ..sweeps.own_options import OWN, asking
 from ..units import parse_count
@@ -174,19 +174,15 @@ def notes_on_masks(plan: Sweep) -> list[str]:
     return [note for problem, runs in problems for note in mask_notes(problem, (s.name for s, _ in runs))]
 
 
-TABLE_KINDS = ("csv", "jsonl", "parquet")
-
-
 def kind_of(kind: str | None, path: str | None, as_json: bool, as_csv: bool, dry_run: bool = False) -> str:
     """The kind of file asked for, else the kind that the file's name asks for: csv, jsonl or parquet."""
     if as_json and as_csv:
         raise InputError("--json", "--csv as well", "one of the two")
     if kind is None:
         kind = "csv" if as_csv else "jsonl" if as_json else form_of(path, "sweep")
-    if kind not in TABLE_KINDS:
-        raise InputError("--format", kind, ", ".join(TABLE_KINDS), suggestion(kind, TABLE_KINDS))
-    if kind == "parquet" and path in (None, "-") and not dry_run:
-        raise InputError("-o", path or "nothing", "a file, for Parquet")
+    check_form(kind, "sweep")
+    if not dry_run:
+        check_file(kind, path)
     return kind
 
 

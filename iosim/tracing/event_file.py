@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, TextIO, cast
 from ..core.folded import Folded
 from ..core.machine import Machine
 from ..core.watchers import Trace, Watcher
-from ..errors import FoldingError, InputError, MissingError, suggestion
-from ..files import form_of
+from ..errors import FoldingError, InputError, MissingError
+from ..files import check_file, check_form, form_of
 from ..tables import csv_cell
 
 if TYPE_CHECKING:
@@ -228,7 +228,6 @@ def perfetto_writer(file: TextIO, columns: tuple[str, ...]) -> Iterator[Emit]:
     file.write("\n]}\n")
 
 
-EVENT_FORMATS = ("csv", "jsonl", "parquet", "perfetto")
 TEXT_WRITERS: dict[str, Callable[[TextIO, tuple[str, ...]], AbstractContextManager[Emit]]] = {
     "csv": csv_writer,
     "jsonl": jsonl_writer,
@@ -245,10 +244,8 @@ def event_format(kind: str | None, path: str | None, as_json: bool, as_csv: bool
     if kind and asked and kind != asked and not both:
         raise InputError("--format", kind, f"{asked}, as --json or --csv says, or one of them alone")
     kind = kind or asked or form_of(path, "trace")
-    if kind not in EVENT_FORMATS:
-        raise InputError("--format", kind, ", ".join(EVENT_FORMATS), suggestion(kind, EVENT_FORMATS))
-    if kind == "parquet" and path in (None, "-"):
-        raise InputError("-o", path or "nothing", "a file, for Parquet")
+    check_form(kind, "trace")
+    check_file(kind, path)
     return kind
 
 
@@ -284,7 +281,7 @@ def write_events(
 
 @contextmanager
 def file_writer(path: str, kind: str, columns: tuple[str, ...]) -> Iterator[Emit]:
-    """Write events to a file of one of the EVENT_FORMATS."""
+    """Write events to a file."""
     if kind == "parquet":
         with parquet_writer(path, columns) as emit:
             yield emit
