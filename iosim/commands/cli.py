@@ -40,13 +40,12 @@ COMMANDS = {
     "roofline": "FLOPs by kind, intensity, ideal and predicted time on a GPU, and which resource binds.",
     "cache": "A schedule's accesses through a cache: LRU and Belady's optimum.",
     "plot": "Pictures: traffic against M or N, columns of a sweep, a mask.",
-    "report": "One self-contained HTML page about a problem.",
-    "play": "The same page in a browser: schedules move tile by tile.",
+    "report": "One self-contained HTML page about a problem; --open shows it in a browser.",
     "trace": "Every load, step and store of a run: CSV, JSON lines, Parquet, Perfetto.",
 }
 
-ELSEWHERE = {"play": ("report", "play")}
-"""The (file, function) of commands that share the file of another one."""
+GONE = {"play": "iosim report --open shows the page in a browser"}
+"""What to do instead of commands of earlier versions."""
 
 
 class Failure(click.ClickException):
@@ -69,8 +68,7 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        file, attribute = ELSEWHERE.get(name, (name, "command"))
-        return getattr(import_module(f".{file}", __package__), attribute)  # type: ignore[no-any-return]
+        return import_module(f".{name}", __package__).command  # type: ignore[no-any-return]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -110,7 +108,8 @@ class Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and not args[0].startswith("-") and args[0] not in COMMANDS:
             names = sorted(COMMANDS)
-            raise InputError("command", args[0], ", ".join(names), suggestion(args[0], names))
+            hint = GONE.get(args[0]) or suggestion(args[0], names)
+            raise InputError("command", args[0], ", ".join(names), hint)
         return super().resolve_command(ctx, args)
 
 

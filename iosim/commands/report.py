@@ -1,4 +1,4 @@
-"""`iosim report` and `iosim play`: the page about a problem, written to a file or opened in a browser."""
+"""`iosim report`: the page about a problem, written to a file or opened in a browser."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from .options import (
     alone,
     chip_options,
     file_option,
+    flag_option,
     memory_options,
     named_command,
     problem_options,
@@ -66,51 +67,51 @@ def page_text(
 @variant_options
 @chip_options
 @trace_option
+@flag_option("--open", "Open the page in a browser. Without -o its file is temporary.", parameter="in_browser")
 @file_option("Write to a file, FILE.html; - is stdout, which gets the page by default unless it is a terminal.")
 def command(
-    M: str | None, hardware: str | None, schedules: tuple[str, ...], tiles: str | None,
-    tile_multiple: str, trace: str | None, path: str | None, **given: str | bool | None,
-) -> None:  # fmt: skip
+    M: str | None,
+    hardware: str | None,
+    schedules: tuple[str, ...],
+    tiles: str | None,
+    tile_multiple: str,
+    trace: str | None,
+    in_browser: bool,
+    path: str | None,
+    **given: str | bool | None,
+) -> None:
     """One self-contained HTML page: traffic against M, a player of tiles that move, counts, bounds, SRAM, the mask.
+
+    With --open the name of the page's file is printed, and a browser shows it: schedules, or a kernel, move tile by
+    tile.
 
     Example: iosim report --N 8192 --d 128 --M 100KB -o report.html
     """
     from .answer import emit
 
     form_of(path, "report")
-    if path is None and sys.stdout.isatty():
-        raise InputError("-o", "nothing, and stdout is a terminal", "a file, as -o report.html", "a pipe gets the page")
-    emit(page_text(M, hardware, schedules, tiles, tile_multiple, trace, given), path)
+    if in_browser and path is not None and (path == "-" or passes_through(path)):
+        raise InputError("-o", path, "a file, as -o page.html, with --open", "without --open stdout gets the page")
+    if path is None and not in_browser and sys.stdout.isatty():
+        hint = "a pipe gets the page, and --open shows it in a browser"
+        raise InputError("-o", "nothing, and stdout is a terminal", "a file, as -o report.html", hint)
+    text = page_text(M, hardware, schedules, tiles, tile_multiple, trace, given)
+    if in_browser:
+        open_page(text, path)
+    else:
+        emit(text, path)
 
 
-@named_command("play", needs=WITHOUT_TRACE, usual="core")
-@problem_options
-@memory_options
-@tile_options
-@variant_options
-@chip_options
-@trace_option
-@file_option("Keep the page in FILE.html; by default its file is temporary.")
-def play(
-    M: str | None, hardware: str | None, schedules: tuple[str, ...], tiles: str | None,
-    tile_multiple: str, trace: str | None, path: str | None, **given: str | bool | None,
-) -> None:  # fmt: skip
-    """The page of iosim report, opened in a browser: schedules, or a kernel, move tile by tile. The name of its file is
-    printed.
-
-    Example: iosim play --N 8192 --d 128 --M 100KB --schedule flash1,flash2
-    """
+def open_page(text: str, path: str | None) -> None:
+    """Write a page to a file, or to a temporary one, print the file's name, and open it in a browser. Raises
+    MissingError if there is no browser."""
     import webbrowser
     from pathlib import Path
     from tempfile import mkdtemp
 
     from .answer import emit
 
-    form_of(path, "report")
-    if path is not None and (path == "-" or passes_through(path)):
-        raise InputError("-o", path, "a file, as -o page.html", "iosim report writes the page to stdout")
-    text = page_text(M, hardware, schedules, tiles, tile_multiple, trace, given)
-    page = Path(mkdtemp(prefix="iosim-")) / "play.html" if path is None else Path(path).resolve()
+    page = Path(mkdtemp(prefix="iosim-")) / "report.html" if path is None else Path(path).resolve()
     emit(text, str(page))
     click.echo(page)
     if not webbrowser.open(page.as_uri()):

@@ -14,21 +14,21 @@ class UndroppedOptions(TypedDict, total=False):
     """Options of a problem that may be left out, except the mask and dropout."""
 
     Nk: int
-    dv: int
     batch: int
     heads: int
     kv_heads: int
+    dv: int
     dtype: str
     acc_dtype: str | None
-    kv_dtype: str | None
-    kv_scales: str
-    latent: bool
-    count_init: bool
     lse: bool
     keep_p: bool
+    count_init: bool
     gqa: str
     register_bytes: int
     stages: int
+    latent: bool
+    kv_dtype: str | None
+    kv_scales: str
     choice_rows: int
     elementwise: int
     splits: int
@@ -48,16 +48,16 @@ class MoreOptions(TypedDict, total=False):
 
     dtype: str
     acc_dtype: str | None
-    kv_dtype: str | None
-    kv_scales: str
-    latent: bool
     mask: Mask
-    count_init: bool
     lse: bool
     keep_p: bool
+    count_init: bool
     gqa: str
     register_bytes: int
     stages: int
+    latent: bool
+    kv_dtype: str | None
+    kv_scales: str
     choice_rows: int
     elementwise: int
     splits: int

@@ -1,4 +1,4 @@
-"""The page of a file of events, as `iosim play --trace` shows it: a player of its loads and stores, and their words.
+"""The page of a file of events, as `iosim report --trace` shows it: a player of its loads and stores, and their words.
 
 The file is one of `iosim trace` or of `iosim explain --trace`. A file of `explain` has the programs of a kernel, which
 the player lists, and says nothing about what is on chip.

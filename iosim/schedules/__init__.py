@@ -28,8 +28,8 @@ OPTIONS = {
     "decode": ("splits", "page_size"),
     "selected": ("top_k", "key_block"),
 }  # that these files declare, in the order of lists
-for file, names in OPTIONS.items():
-    expect(f"{__name__}.{file}", names)
+for _file, _names in OPTIONS.items():
+    expect(f"{__name__}.{_file}", _names)
 
 __all__ = [
     "CORE",

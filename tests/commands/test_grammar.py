@@ -14,7 +14,6 @@ from iosim.commands.options import HEADINGS, Command
 PROBLEM = ("--N", 64, "--d", 8)
 M = ("--M", "1KB")
 WITH_MASK = {name for name in COMMANDS if any("--mask" in p.opts for p in main.get_command(None, name).params)}
-WITH_MASK -= {"play"}  # it answers the name of a new file
 
 
 def rows_of(result):
@@ -344,7 +343,7 @@ def test_masks_of_a_sweep_are_one_quoted_value(iosim):
 
 @pytest.mark.parametrize("line, option, text, instead", [
     ("report --N 64 --d 8 --M 1KB,2KB", "--M", "1KB,2KB", "run iosim report once for each"),
-    ("play --N 64,128 --d 8 --M 1KB", "--N", "64,128", "run iosim play once for each"),
+    ("report --N 64,128 --d 8 --M 1KB", "--N", "64,128", "run iosim report once for each"),
     ("trace --N 64 --d 8 --tiles best --M 1KB:4KB:x2", "--M", "1KB:4KB:x2", "run iosim trace once for each"),
     ("trace --N 64 --d 8 --tiles best --hardware h100,t4", "--hardware", "h100,t4", "run iosim trace once for each"),
     ("count --N 64,128 --d 8 --M 1KB", "--N", "64,128", "iosim sweep takes several"),

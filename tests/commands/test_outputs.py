@@ -156,7 +156,7 @@ ANSWERS = {
     "verify": ("verify", "--N", 64, "--d", 16), "profile": ("profile", "torch-flash", "--N", 64, "--d", 16),
 }  # fmt: skip
 OTHERS = {
-    "sweep": SWEEP, "trace": ("trace", "--N", 8, "--d", 4, "--tiles", "4x4"), "report": ("report", *COUNT[1:]), "play": ("play", *COUNT[1:]),
+    "sweep": SWEEP, "trace": ("trace", "--N", 8, "--d", 4, "--tiles", "4x4"), "report": ("report", *COUNT[1:]),
     "plot": ("plot", "--N", 64, "--d", 8), "calibrate": ("calibrate",),
     "explain": ("explain", "kernels.py", "--grid", 1), "gather": ("gather", "sweep"),
 }  # fmt: skip
@@ -174,7 +174,7 @@ def test_a_form_that_a_command_cannot_write_is_refused_before_the_work(name, arg
     from iosim.files import FORMS
 
     monkeypatch.setattr("iosim.gpu.device.cupy", lambda: None)  # on a machine without a GPU another line says so first
-    writer = "report" if name == "play" else name if name in FORMS else "answers"
+    writer = name if name in FORMS else "answers"
     known = {ending for endings in FORMS[writer].values() for ending in endings}
     for ending in {"parquet", "xlsx", "html", "PDF", "png", "jsonl", "gz", "csv", "json", "tsv"}:
         if ending.lower() in known:

@@ -92,16 +92,17 @@ def test_a_page_is_not_poured_over_a_terminal(iosim):
     line = ["report", "--N", "64", "--d", "8", "--M", "4KB"]
     refused = " ".join(bare(on_terminal(line, 80, code=2)).split())
     assert refused == (
-        "Error: -o: found 'nothing, and stdout is a terminal'; allowed: a file, as -o report.html; a pipe gets the page"
+        "Error: -o: found 'nothing, and stdout is a terminal'; allowed: a file, as -o report.html; a pipe gets the page, and "
+        "--open shows it in a browser"
     )
     assert iosim(*line).stdout.startswith("<!doctype html>")
     assert "<!doctype html>" in on_terminal([*line, "-o", "-"], 80)
 
 
-@pytest.mark.parametrize("name, file", [("play", "page.html"), ("plot", "picture.svg")])
+@pytest.mark.parametrize("name, file", [("report", "page.html"), ("plot", "picture.svg")])
 @pytest.mark.parametrize("path", ["-", "/dev/stdout"])
 def test_neither_is_a_picture_nor_a_page_to_open(name, file, path, iosim):
-    found = iosim(name, "--N", "64", "--d", "8", *["--M", "4KB"] * (name == "play"), "-o", path)
+    found = iosim(name, "--N", "64", "--d", "8", *["--M", "4KB", "--open"] * (name == "report"), "-o", path)
     assert found.exit_code == 2 and not found.stdout and f"as -o {file}" in found.stderr
 
 

@@ -1,4 +1,4 @@
-"""docs/api.md is made from the docstrings of public names. `python tests/house/test_api_reference.py` writes it."""
+"""The API reference is made from the docstrings of public names. `python tests/house/test_api_reference.py` prints it."""
 
 import ast
 import re
@@ -9,7 +9,6 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent / "helpers"))
 from paths import ROOT
 
-API = ROOT / "docs" / "api.md"
 HEAD = """# API reference
 
 `import iosim` gives every name whose title begins with `iosim.`. Import the others from the file that stands above
@@ -19,10 +18,10 @@ Sizes are in rows or positions, and counts in words (one word is one scalar); wh
 `int`, or `Size` where one walk counts many problems.
 """
 ABOUT = {
-    "Questions": "Each is a command of the same name. [python.md](python.md) shows ten of them. `help` lists every option "
+    "Questions": "Each is a command of the same name. docs/python.md shows ten of them. `help` lists every option "
     "with its default.",
     "Answers": "Every answer is an `Answer`. A DataFrame is the answer of `sweep` alone.",
-    "Schedules": "[adding-a-schedule.md](adding-a-schedule.md) goes through a schedule from beginning to end.",
+    "Schedules": "docs/adding-a-schedule.md goes through a schedule from beginning to end.",
     "Machines": "A schedule calls the six primitives of a machine: `tiles`, `load`, `compute`, `update`, `store` "
     "and `free`.",
     "Watchers": "A watcher is handed to a machine, as in `Folded(problem, traffic)`, and holds its answer after `run`.",
@@ -164,7 +163,7 @@ def entry(file, name):
 def section(title, files):
     parts = [f"## {title}", *([ABOUT[title]] if title in ABOUT else [])]
     for file, names in files.items():
-        parts += [f"From [iosim/{file}](../iosim/{file}):", *(entry(file, name) for name in names)]
+        parts += [f"From iosim/{file}:", *(entry(file, name) for name in names)]
     return "\n\n".join(parts)
 
 
@@ -180,12 +179,13 @@ def type_of(file, name):
 def written():
     parts = [HEAD.strip(), *(section(title, files) for title, files in SECTIONS.items())]
     types = "\n".join(type_of(file, name) for file, names in TYPES.items() for name in names)
-    about = "Most are from [iosim/core/typing.py](../iosim/core/typing.py), which only type checkers load."
+    about = "Most are from iosim/core/typing.py, which only type checkers load."
     return "\n\n".join([*parts, "## Types in signatures", about, types]) + "\n"
 
 
-def test_the_reference_is_what_the_docstrings_say():
-    assert API.read_text() == written()
+def test_every_name_of_the_reference_has_a_docstring():
+    text = written()
+    assert text.count("\n### ") == sum(len(names) for files in SECTIONS.values() for names in files.values())
 
 
 def test_every_public_name_is_in_the_reference():
@@ -199,4 +199,4 @@ def test_every_public_name_is_in_the_reference():
 
 
 if __name__ == "__main__":
-    API.write_text(written())
+    print(written(), end="")

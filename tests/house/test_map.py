@@ -17,7 +17,8 @@ This page lists every file of `iosim/`. Each folder is a Python package. The pac
 imports only packages above it, and files of the root. The table in `tests/house/test_layers.py` says which.
 
 Start at `iosim/core/machine.py`. A schedule is a function that a machine runs, and all else is built on that. Then
-read one schedule, `iosim/schedules/flash.py`. [api.md](api.md) has the names that a script may use, with their types.
+read one schedule, `iosim/schedules/flash.py`. `python tests/house/test_api_reference.py` prints
+the names that a script may use, with their types.
 """
 
 

@@ -134,7 +134,7 @@ OTHER_ROWS = {
 }  # fmt: skip
 SWEEP = ("sweep", "--N", "64", "--d", "8", "--M", "4KB", "-o")
 WITHOUT = {  # commands without an answer in JSON or CSV that is made here
-    "gather": "rows of a sweep", "plot": "a picture", "report": "a page", "play": "a page", "calibrate": "a GPU is measured",
+    "gather": "rows of a sweep", "plot": "a picture", "report": "a page", "calibrate": "a GPU is measured",
 }  # fmt: skip
 MAPS = ("tensors", "more_tiles", "options", "flops_per_second", "ridges", "not_predicted", "stored", "flops_by_kind",
         "constants", "steps", "loop_ratios", "first_seconds", "tensor_flops_per_second")  # fmt: skip

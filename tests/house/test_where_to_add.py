@@ -95,3 +95,74 @@ def test_a_mask_atom_is_one_row(copy):
     assert "| `even` | y is even | |" in (copy.folder / "docs" / "masks.md").read_text()
     copy.python("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/masks/test_atoms.py")
     assert len(copy.edited) == 1
+
+
+HALF = '''HALF = Option("half", PASSES, "Store O this many times more (default: 0).", 0, metavar="COUNT", also=("halve",))
+
+
+'''
+KEYWORD = """
+import iosim
+
+one, two = (iosim.count(24, 4, tiles="3x2", schedules=["flash2"], **more).results[0] for more in ({}, {"half": 2}))
+assert two.tensors["O"]["writes"] == 3 * one.tensors["O"]["writes"] == 3 * 24 * 4
+assert iosim.Attention(24, 4, half=2) != iosim.Attention(24, 4) == iosim.Attention(24, 4, half=0)
+rows = iosim.sweep(N=24, d=4, tiles="3x2", schedules="flash2", half="0:2:+1")
+assert list(rows.half) == [0, 1, 2] and (rows.writes == 24 * 4 * (1 + rows.half)).all()
+assert iosim.tune(24, 4, "1KB", schedules="flash2", half=1).to_frame()["half"].tolist()[0] == 1
+"""
+
+
+def test_an_option_of_a_schedule_is_one_row(copy):
+    flash, names = "iosim/schedules/flash.py", "iosim/schedules/__init__.py"
+    copy.insert(flash, "from .cache import", "from ..options import PASSES, Option\n")
+    copy.insert(flash, "def keys_outside(chip", HALF)
+    copy.insert(flash, "        if p.lse:\n", "        for _ in range(p[HALF]):\n            chip.store(o, 'O', i)\n")
+    copy.insert(flash, '"lse", "keep_p"),', "HALF, ")
+    copy.insert(names, '    "decode": ("splits"', '    "flash": ("half",),\n')
+    copy.python("-c", KEYWORD)
+    count = ("count", "--N", "24", "--d", "4", "--tiles", "3x2", "--schedule")
+    assert "--half COUNT" in copy.iosim("count", "--help") and "--half COUNT" in copy.iosim("sweep", "--help")
+    assert "half" in copy.iosim(*count, "flash2", "--half", "2", "--csv").splitlines()[0].split(",")
+    assert '"half": 2' in copy.iosim(*count, "flash2", "--half", "2", "--json")
+    assert "--half changes nothing with --schedule flash1; it is for flash2" in copy.iosim(*count, "flash1", "--half", "2")
+    assert "did you mean '--half'" in copy.iosim(*count, "flash2", "--halve", "2", code=2)
+    assert "--half: found '-1'" in copy.iosim(*count, "flash2", "--half", "-1", code=2)
+    assert "--half" in copy.iosim("schedules", "flash2")
+    (copy.folder / "grid.toml").write_text('N = 24\nd = 4\ntiles = "3x2"\nschedule = "flash2"\nhalf = [1, 3]\n')
+    assert copy.iosim("sweep", "grid.toml", "--columns", "half,writes").split() == ["half,writes", "1,192", "3,384"]
+    copy.python("tests/house/test_keywords.py")  # writes the types of keywords
+    assert "    half: int\n" in (copy.folder / "iosim" / "core" / "keywords.py").read_text()
+    assert len(copy.edited) == 2
+
+
+HELLO = '''"""`iosim hello`."""
+
+from __future__ import annotations
+
+from ..counting.given import problem
+from .answer import Output, answer_all
+from .options import D, N, named_command, outputs, problem_options
+
+
+@named_command("hello", needs=(N, D))
+@problem_options
+@outputs
+def command(output: Output, **given: str | bool | None) -> None:
+    """The words of Q."""
+    from ..answer import Column, Table
+
+    p = problem(given)
+    answer_all([({}, Table([Column("Q_words", "integer", "words of Q")], [{"Q_words": p.N * p.d}], "hello"))], output)
+'''
+
+
+def test_a_command_is_one_file_and_one_line(copy):
+    (copy.folder / "iosim" / "commands" / "hello.py").write_text(HELLO)
+    copy.insert("iosim/commands/cli.py", '    "bounds": "', '    "hello": "The words of Q.",\n')
+    assert "The words of Q." in copy.iosim("--help")
+    assert "--kv-heads" in copy.iosim("hello", "--help")
+    assert copy.iosim("hello", "--N", "4K", "--d", "2", "--csv").split() == ["Q_words", "8192"]
+    assert "words of Q" in copy.iosim("hello", "--N", "4K", "--d", "2")
+    assert "--N: found '0'" in copy.iosim("hello", "--N", "0", "--d", "2", code=2)
+    assert len(copy.edited) == 1, "and the new file"

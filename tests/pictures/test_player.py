@@ -187,14 +187,14 @@ def test_a_schedule_of_the_users_own_is_played(iosim, tmp_path):
     assert "chip.load(&quot;Q&quot;, i)" not in done.stdout and "where=p.mask.row(i)" in done.stdout
 
 
-def test_play_opens_the_page(iosim, tmp_path, monkeypatch):
+def test_a_browser_opens_the_page(iosim, tmp_path, monkeypatch):
     opened = []
     monkeypatch.setattr("webbrowser.open", lambda url: opened.append(url) or len(opened) < 3)
     page = tmp_path / "page.html"
-    assert iosim("play", *SIZES, "-o", page).stdout == f"{page}\n" and opened == [page.as_uri()]
-    kept = Path(iosim("play", *SIZES).stdout.strip())
+    assert iosim("report", "--open", *SIZES, "-o", page).stdout == f"{page}\n" and opened == [page.as_uri()]
+    kept = Path(iosim("report", "--open", *SIZES).stdout.strip())
     assert opened[1] == kept.as_uri() and data(kept.read_text())["runs"]
-    failed = iosim("play", *SIZES, "-o", page)
+    failed = iosim("report", "--open", *SIZES, "-o", page)
     assert failed.exit_code == 3 and f"open {page} with one" in failed.stderr
 
 

@@ -1,4 +1,4 @@
-"""`iosim play --trace` and `iosim report --trace`: a file of events in the player."""
+"""`iosim report --trace`: a file of events in the player."""
 
 import csv
 import re
@@ -91,20 +91,20 @@ def test_the_longest_file_that_is_shown(tmp_path):
     (["load,X,0,one,0,8,8,,1,0,4"], (), "event 1: rows: found 'one'; allowed: a whole number"),
     ([], (), "allowed: a file with loads and stores"),
 ])  # fmt: skip
-@pytest.mark.parametrize("command", ["report", "play"])
-def test_faults(iosim, tmp_path, command, lines, more, message):
-    done = iosim(command, "--trace", kernel_file(tmp_path, lines), *more)
+@pytest.mark.parametrize("more_still", [(), ("--open",)])
+def test_faults(iosim, tmp_path, more_still, lines, more, message):
+    done = iosim("report", "--trace", kernel_file(tmp_path, lines), *more, *more_still)
     assert done.exit_code == 2 and message in done.stderr and done.stdout == "", done.stderr
 
 
 def test_without_a_file_sizes_are_needed(iosim):
-    assert "--N, --d, --M: found 'nothing'" in iosim("play").stderr
+    assert "--N, --d, --M: found 'nothing'" in iosim("report").stderr
 
 
-def test_play_opens_the_page_of_a_file(iosim, schedule_file, tmp_path, monkeypatch):
+def test_a_browser_opens_the_page_of_a_file(iosim, schedule_file, tmp_path, monkeypatch):
     monkeypatch.setattr("webbrowser.open", lambda url: True)
     page = tmp_path / "page.html"
-    assert iosim("play", "--trace", schedule_file, "-o", page).stdout == f"{page}\n"
+    assert iosim("report", "--open", "--trace", schedule_file, "-o", page).stdout == f"{page}\n"
     assert data(page.read_text())["runs"][0]["name"] == "flash1.csv"
 
 
