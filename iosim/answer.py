@@ -118,11 +118,17 @@ def columns_of(kind: type, *own: Column[R]) -> list[Column[R]]:
     found: list[Column[R]] = []
     for base in reversed(kind.__mro__):
         for name, annotation in get_annotations(base).items():
-            text = str(getattr(annotation, "__forward_arg__", annotation))
-            plain_type = PLAIN.get(text.replace("NotRequired[", "").rstrip("]").split(" ")[0])
-            if name in given or plain_type:
-                found.append(given.get(name, Column(name, plain_type)))
+            declared = plain_type(annotation)
+            if name in given or declared:
+                found.append(given.get(name, Column(name, declared)))
     return found
+
+
+def plain_type(annotation: object) -> Type | None:
+    """The type of a column for a field with this annotation; None for lists, maps and objects."""
+    text = annotation.__name__ if isinstance(annotation, type) else str(annotation)
+    text = str(getattr(annotation, "__forward_arg__", text))
+    return PLAIN.get(text.replace("NotRequired[", "").rstrip("]").split(" ")[0])
 
 
 class Answer:

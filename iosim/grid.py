@@ -2,12 +2,14 @@
 
 A pipe gets all columns and all digits as plain text (tables.py). A terminal gets a table by rich. If it is too narrow,
 headings and columns of text are folded first. Then the least important columns are left out, and a line says which.
+Other lines are broken at spaces.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
+from textwrap import wrap
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from .tables import table
@@ -162,14 +164,20 @@ def print_pieces(pieces: Pieces) -> None:
     """Print an answer on a terminal."""
     from rich.console import Console
 
-    from .terminal import fit
-
     console = Console(highlight=False, markup=False, emoji=False)
     for piece in pieces:
         if isinstance(piece, str):
-            console.out(fit(piece, console.width))
+            console.out("\n".join(line for long in piece.split("\n") for line in wrapped(long, console.width)))
         else:
             print_grid(piece.grid(), console)
+
+
+def wrapped(line: str, width: int) -> list[str]:
+    """A line in lines of at most `width` characters, broken only at spaces: options such as --tile-multiple stay
+    whole."""
+    if len(line) <= width:
+        return [line]
+    return wrap(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def print_grid(grid: Grid, console: Console) -> None:

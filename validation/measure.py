@@ -30,7 +30,7 @@ from iosim.gpu.ncu import counters
 from iosim.gpu.ncu import run as ncu
 from iosim.gpu.profile.explain import explained
 from iosim.gpu.verdict import Evidence, summary, verify
-from iosim.gpu.verdict_tables import flat_rows, short_rows
+from iosim.gpu.verdict_rows import verdict_table
 from iosim.gpu.verify_run import combine, slopes
 from iosim.hardware import read_hardware
 from validation import shapes
@@ -144,7 +144,7 @@ def compile_all(jobs: list[Job]) -> None:
 
 def show(rows: list[dict[str, Any]]) -> None:
     if rows:
-        print(tables.table(short_rows(rows)))
+        print(tables.table(verdict_table(rows).grid().rows))
         print("\n".join(f"{r['schedule']} N={r['N']} d={r['d']} {r['tiles']} {r['dtype']} {r['mask']}: {r['faults']}"
                         for r in rows if not r["ok"]))  # fmt: skip
         print(summary(rows))
@@ -213,7 +213,7 @@ def write_rows(folder: Path) -> None:
     with ProcessPoolExecutor() as pool:
         verdicts = pool.map(partial(judged, folder / "hardware.toml"), found)
         mine = [{**label, **row} for label, row in zip(labels, verdicts, strict=True)]
-    (folder / "rows.csv").write_text(tables.to_csv(flat_rows(mine)), encoding="utf-8")
+    (folder / "rows.csv").write_text(tables.to_csv(verdict_table(mine).to_rows()), encoding="utf-8")
     show(mine)
     write_sweep(folder)
     write_family(folder)
@@ -235,7 +235,7 @@ def write_family(folder: Path) -> None:
     """Write words, SM bytes and outputs of all other schedules."""
     rows = [verify(e, None) for e in evidence(folder, "family")]
     if rows:
-        (folder / "family_rows.csv").write_text(tables.to_csv(flat_rows(rows)), encoding="utf-8")
+        (folder / "family_rows.csv").write_text(tables.to_csv(verdict_table(rows).to_rows()), encoding="utf-8")
         show(rows)
 
 
@@ -246,7 +246,7 @@ def write_sweep(folder: Path) -> None:
         sizes = {key_of(job): size for job, size in reversed(shapes.sweep_sizes())}
         found = [replace(e, M_bytes=sizes[key_of(e.job)]) for e in found]
         rows = [{"M_bytes": e.M_bytes, **verify(e, None)} for e in found]
-        (folder / "sweep_rows.csv").write_text(tables.to_csv(flat_rows(rows)), encoding="utf-8")
+        (folder / "sweep_rows.csv").write_text(tables.to_csv(verdict_table(rows).to_rows()), encoding="utf-8")
         (folder / "slopes.csv").write_text(tables.to_csv(slopes(rows, found[0].job.problem)), encoding="utf-8")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ..counting.given import problem
-from .answer import Output, answer, say
+from .answer import Output, answer_all, say
 from .options import HARDWARE, Need, flag_option, named_command, outputs, problem_options, text_option
 
 
@@ -44,8 +44,8 @@ def command(
 
     Example: iosim profile torch-flash --N 4096 --d 128 --heads 32 --causal
     """
+    from ..gpu.profile.explanations import Explanations
     from ..gpu.profile.run import explain_kernel
-    from ..gpu.profile.text import explanations_pieces
     from ..progress import under_way
 
     own = from_ncu is not None and not any(given.values())
@@ -56,4 +56,4 @@ def command(
     say(notes)
     for name in dict.fromkeys(str(row["kernel"]) for row in rows if row["kernel"] not in explained):
         click.echo(f"note: nothing explains {name}: are N, d, heads and mask those of the profile?", err=True)
-    answer(rows, {"explanations": rows}, output, explanations_pieces(rows))
+    answer_all([({}, Explanations(rows))], output)

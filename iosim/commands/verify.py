@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..units import binary
-from .answer import Output, answer, say
+from .answer import Output, answer_all, say
 from .options import (
     HARDWARE,
     MEMORY,
@@ -89,21 +89,19 @@ def command(choice: Choice, source: Source, hardware: str | None, output: Output
 
     Example: iosim verify --N 2048 --d 64 --tiles 64x64 --heads 132
     """
-    from ..gpu.verdict_tables import flat_rows
     from ..gpu.verify_run import KeptProfile, parse_request, run_request
     from ..progress import under_way
 
     request = parse_request(given, choice, hardware, source)
     with under_way() as tell:
         found = run_request(request, tell)
-    ok = all(row["ok"] for row in found.rows)
-    answer(flat_rows(found.rows), verdicts_json(found, ok), output, "\n".join(verdicts_text(found)))
+    answer_all([({}, found)], output)
     for row in found.rows:
         if row["dram_at_the_edge"] and row["dram_places"] == 1:
             click.echo(at_the_edge(row), err=True)
     if not hardware and found.hardware:
         click.echo(whose_rates(found, found.hardware), err=True)
-    if not ok:
+    if not found.ok:
         if isinstance(source, KeptProfile) and given.get("N") is not None:
             say(["if these rows are wrong, are N, d, heads, mask and --dtype those of the profile?"])
         sys.exit(1)
@@ -122,22 +120,3 @@ def whose_rates(found: Verdicts, name: str) -> str:
     """The note on the hardware whose rates predict the times."""
     what = "predicted with the rates of" if any(row["seconds_predicted"] for row in found.rows) else "not predicted by"
     return f"times are {what} {name}; iosim calibrate -o FILE.toml measures this GPU, for --hardware FILE.toml"
-
-
-def verdicts_json(found: Verdicts, ok: bool) -> dict[str, object]:
-    """The keys of the JSON answer."""
-    more = {"summary": found.summary, "hardware": found.hardware} if found.slopes is None else {"slopes": found.slopes}
-    return {"rows": found.rows, "ok": ok, **more}
-
-
-def verdicts_text(found: Verdicts) -> list[str]:
-    """The lines of the answer as text."""
-    from ..gpu.verdict_tables import in_words, short_rows
-    from ..tables import table
-
-    lines = [table(short_rows(found.rows))]
-    lines += ["", *[f"{row['schedule']}: {row['faults']}" for row in found.rows if not row["ok"]]]
-    if found.slopes is not None:
-        return [*lines, "bytes between SM and L2 against M, on log axes:", "", table(found.slopes)]
-    by = f", by {found.hardware}" if found.hardware else ""
-    return [*lines, (in_words(found.summary) if found.summary else "") + by]

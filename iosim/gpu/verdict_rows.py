@@ -1,8 +1,14 @@
-"""The columns of a verdict: what `iosim verify --json` writes for each job."""
+"""Verdicts: what `iosim verify` finds for each job, its columns, and the summary of many as a line of text."""
 
 from __future__ import annotations
 
-from typing import TypedDict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypedDict
+
+from ..answer import Column, Table, columns_of, in_order
+
+if TYPE_CHECKING:
+    from ..answer import Columns
 
 
 class TensorWords(TypedDict):
@@ -119,3 +125,71 @@ class Summary(TypedDict, total=False):
     dram_worst_error: float
     time_median_error: float
     time_worst_error: float
+
+
+def times(value: float | None, factor: float, digits: int) -> str | None:
+    """A number times a factor, with so many digits after the point."""
+    return None if value is None else f"{value * factor:.{digits}f}"
+
+
+def over_floor(row: SweepVerdict) -> str | None:
+    """The bytes that the hardware counted over the floor; the simulated ones without a counter."""
+    return times(row["measured_ratio_to_floor"] or row["ratio_to_floor"], 1, 3)
+
+
+VERDICT: Columns[SweepVerdict] = columns_of(
+    SweepVerdict,
+    Column("schedule", "string", "schedule"),
+    Column("N", heading="N"),
+    Column("Nk", heading="Nk"),
+    Column("d", heading="d"),
+    Column("batch", heading="batch"),
+    Column("heads", heading="heads"),
+    Column("dtype", "string", "dtype"),
+    Column("acc_dtype", "string", "acc_dtype"),
+    Column("mask", "string", "mask"),
+    Column("tiles", "string", "tiles"),
+    Column("words", heading="words", spare=8),
+    Column("device_words", heading="on device", spare=5),
+    Column("hw_read_bytes", heading="SM read", spare=6),
+    Column("read_ratio", "number", "x simulated", ".5f"),
+    Column("hw_write_bytes", heading="SM written", spare=7),
+    Column("write_ratio", "number", "x simulated ", ".5f"),
+    Column("ratio_to_floor", "number", "x floor", over_floor),
+    Column("dram_ratio", "number", "DRAM pred/meas", ".3f"),
+    Column("time_ratio", "number", "time pred/meas", ".3f"),
+    Column("seconds", "number", "us", lambda row: times(row["seconds"], 1e6, 1)),
+    Column("flops_per_second", "number", "TFLOP/s", lambda row: times(row["flops_per_second"], 1e-12, 1), 4),
+    Column("sm_bytes_per_second", "number", "TB/s", lambda row: times(row["sm_bytes_per_second"], 1e-12, 2), 3),
+    Column("error", "number", "error", ".1e", 2),
+    Column("allowed_error", "number", "allowed", ".1e", 1),
+    Column("ok", "boolean", "ok", "yes or NO"),
+)
+OF_PROBLEM = ("N", "Nk", "d", "mask", "batch", "heads", "dtype", "acc_dtype")
+SHOWN = (
+    "tiles", "words", "device_words", "hw_read_bytes", "read_ratio", "hw_write_bytes", "write_ratio", "ratio_to_floor",
+    "dram_ratio", "time_ratio", "seconds", "flops_per_second", "sm_bytes_per_second", "error", "allowed_error", "ok",
+)  # fmt: skip
+
+
+def verdict_table(rows: Sequence[Verdict]) -> Table:
+    """The verdicts. People see the columns of a problem if rows have several: its sizes and mask, and what differs."""
+    names = [name for name in (rows[0] if rows else ()) if name != "tensors"]
+    vary = [name for name in OF_PROBLEM if len({str(dict(row)[name]) for row in rows}) > 1]
+    of_problem = [name for name in OF_PROBLEM if name in ("N", "Nk", "d", "mask", *vary)] if vary else []
+    return Table(in_order(VERDICT, names), rows, shown=in_order(VERDICT, ("schedule", *of_problem, *SHOWN)), tall=True)
+
+
+def in_words(found: Summary) -> str:
+    """A summary as a line of text."""
+    parts = [f"{found['ok']} of {found['rows']} agree"]
+    if "dram_median_error" in found:
+        parts.append(off("DRAM", found["dram_median_error"], found["dram_worst_error"]))
+    if "time_median_error" in found:
+        parts.append(off("time", found["time_median_error"], found["time_worst_error"]))
+    return "; ".join(parts)
+
+
+def off(label: str, median_error: float, worst: float) -> str:
+    """The errors of one prediction, in percent."""
+    return f"{label} predicted {100 * median_error:.1f} % off in the median, {100 * worst:.1f} % at worst"

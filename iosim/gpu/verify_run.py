@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import exp, log
 from pathlib import Path
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
+from ..answer import Answer, Table, columns_of
 from ..core.problem import Attention
 from ..core.tiling import Tiling, parse_tiles
 from ..counting.count import default_schedules
@@ -27,7 +28,11 @@ from .ncu import counters
 from .ncu import run as ncu
 from .notes import Note
 from .verdict import Evidence, summary, verify
-from .verdict_rows import Summary, SweepVerdict, Verdict
+from .verdict_rows import Summary, SweepVerdict, Verdict, in_words, verdict_table
+
+if TYPE_CHECKING:
+    from ..grid import Piece, Pieces
+    from ..tables import Row
 
 MULTIPLE = 16  # tiles of tensor-core kernels
 SWEPT = {"N": "8192", "d": "64", "heads": "16"}  # the problem of several --M where neither N nor d is given
@@ -99,14 +104,38 @@ class Slope(TypedDict):
     constant_measured: float | None
 
 
-@dataclass(frozen=True)
-class Verdicts:
+@dataclass(frozen=True, repr=False)
+class Verdicts(Answer):
     """The answer: a verdict for each job. A sweep over M has slopes as well, anything else a summary."""
 
     rows: Sequence[Verdict]
     hardware: str | None = None
-    summary: Summary | None = None
+    agreement: Summary | None = None
     slopes: list[Slope] | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether all agree."""
+        return all(row["ok"] for row in self.rows)
+
+    def table(self) -> Table:
+        return verdict_table(self.rows)
+
+    def pieces(self) -> Pieces:
+        wrong = [f"{row['schedule']}: {row['faults']}" for row in self.rows if not row["ok"]]
+        lines: list[Piece] = [self.table(), "", *wrong]
+        if self.slopes is not None:
+            slopes = Table(columns_of(Slope), self.slopes)
+            return [*lines, "bytes between SM and L2 against M, on log axes:", "", slopes]
+        by = f", by {self.hardware}" if self.hardware else ""
+        return [*lines, self.summary() + by]
+
+    def to_dict(self) -> Row:
+        more: Row = {"summary": self.agreement, "hardware": self.hardware}
+        return {"rows": self.rows, "ok": self.ok, **(more if self.slopes is None else {"slopes": self.slopes})}
+
+    def summary(self) -> str:
+        return in_words(self.agreement) if self.agreement else ""
 
 
 def parse_request(given: Given, choice: Choice, hardware: str | None, source: Source) -> Request:

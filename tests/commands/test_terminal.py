@@ -12,10 +12,8 @@ from dataclasses import replace
 import pytest
 from paths import ROOT
 
-from iosim.grid import ByteCell, Grid, foldable, folded, layout, shown
+from iosim.grid import ByteCell, Grid, foldable, folded, layout, shown, wrapped
 from iosim.studies.roofline import roofline
-from iosim.tables import table
-from iosim.terminal import end_of_table, fit
 
 BASE = ["--N", "8192", "--d", "128", "--M", "100KB"]
 LINES = {
@@ -182,7 +180,8 @@ def test_columns_without_a_prediction_give_way_first():
 
 
 def test_a_long_line_breaks_at_spaces_only():
-    assert fit("give --tile-multiple 16 or else", 20) == "give --tile-multiple\n  16 or else"
+    assert wrapped("give --tile-multiple 16 or else", 20) == ["give --tile-multiple", "  16 or else"]
+    assert wrapped("a line", 20) == ["a line"] and wrapped("", 20) == [""]
 
 
 def test_brackets_are_no_markup():
@@ -204,6 +203,20 @@ def test_what_explains_a_kernel_fits_a_terminal():
     ]
     text = re.sub("note: .*\n", "", bare(on_terminal(line, 80)))
     assert max(map(len, text.splitlines())) <= 80 and "loaded/predicted" in text and "not shown: " in text
+
+
+def test_verdicts_fit_a_terminal():
+    """A narrow one leaves out rates and bytes, and keeps the ratios and whether all agree."""
+    kept = str(ROOT / "tests/data/ncu_generated.csv")
+    line = [
+        "verify",
+        "--from-ncu",
+        kept,
+        *["--N", "2048", "--d", "64", "--heads", "132", "--tiles", "64x64", "--dtype", "fp32"],
+    ]
+    text = bare(on_terminal([*line, "--schedule", "flash1,flash2"], 80, NO_COLOR="1")).partition("times are")[0]
+    assert max(map(len, text.splitlines())) <= 80 and "1.00000" in text and "2 of 2 agree" in text
+    assert "not shown: " in text and "TFLOP/s, TB/s, error, allowed" in " ".join(text.split())
 
 
 def layouts(seed):
@@ -289,30 +302,3 @@ def random_rows(rng, between=""):
         "w": lambda: " ".join("".join(rng.choices("ghijkl", k=rng.randint(1, 9))) for _ in range(rng.randint(1, 20))),
     }
     return [{name: made[kind]() for name, kind in zip(names, kinds, strict=True)} for _ in range(rng.randint(1, 6))]
-
-
-@pytest.mark.parametrize("seed", range(60))
-def test_every_cell_is_there_once_and_whole(seed):
-    rng = random.Random(seed)
-    rows, width = random_rows(rng), rng.choice([60, 80, 100])
-    text = fit(f"before\n\n{table(rows)}\n\nafter", width)
-    lines = text.splitlines()
-    assert max(map(len, lines)) <= width and lines[0] == "before" and lines[-1] == "after"
-    words = text.split()
-    for row in rows:
-        for name, value in row.items():
-            assert name in words
-            assert all(part in words for part in str(value).split()), (name, value)
-
-
-def test_what_fits_stays_as_it_is():
-    text = "a line\n\n" + table([{"a": 1, "b": "two"}, {"a": 10, "b": "three"}]) + "\nunder it, without a gap\n"
-    assert fit(text, 80) == text
-    assert end_of_table(text.split("\n"), 2) == 6
-
-
-def test_a_line_under_a_table_is_not_cut_into_columns():
-    rows = [{"name": "x" * 30, "size": 10**20, "text": "y" * 30, "other": "z" * 10}]
-    below = "this line follows at once and belongs to no column at all, whatever lies above it: 123456789"
-    out = fit(table(rows) + "\n" + below, 60)
-    assert " ".join(out.split()).endswith(" ".join(below.split()))

@@ -15,7 +15,7 @@ from iosim.gpu import verify_run
 from iosim.gpu.jobs import ScheduleJob, WaitJob, job_from_json, key_of, runner, torch_job
 from iosim.gpu.ncu import counters
 from iosim.gpu.verdict import Evidence, dram_row, evident_occupancies, summary, verify
-from iosim.gpu.verdict_tables import in_words, short_rows
+from iosim.gpu.verdict_rows import in_words, verdict_table
 from iosim.hardware import load
 from iosim.masks import parse_mask
 from iosim.predict.block_work import Occupancy
@@ -350,6 +350,11 @@ def test_time_is_predicted_only_where_it_was_measured():
     assert rates_of(hardware).sms == 132
     row = verify(evidence(JOB), hardware)
     assert row["seconds_predicted"] > 2e-6 and row["time_ratio"] == pytest.approx(row["seconds_predicted"] / 1e-3)
+
+
+def short_rows(rows):
+    """The rows as people see them."""
+    return verdict_table(rows).grid().rows
 
 
 def test_summary_and_short():
