@@ -108,7 +108,8 @@ def refused(schedule: Schedule, problem: Attention, name: str) -> bool:
 def tensor_text(name: str, tensor: Tensor, reads: int, writes: int) -> str:
     """A tensor as `Q (N, d) read`: its axes, and whether the schedule reads and writes it."""
     done = " and ".join(["read"] * bool(reads) + ["written"] * bool(writes))
-    return f"{name} ({', '.join(map(str, tensor.axes))}) {done}"
+    axes = ", ".join(axis.__name__ if callable(axis) else str(axis) for axis in tensor.axes)
+    return f"{name} ({axes}) {done}"
 
 
 def cuda_answer(schedule: Schedule) -> str:

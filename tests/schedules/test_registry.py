@@ -206,6 +206,7 @@ def test_what_is_found_out(ask):
     assert "--elementwise" in rows["standard-tiled"]["options"] and "--count-init" in rows["flash1"]["options"]
     assert rows["flash2"]["CUDA"] == "yes" and rows["matmul-tiled"]["more tiles"] == "depth"
     assert rows["flash1"]["tensors"].endswith("l (N) read and written; m (N) read and written")
+    assert rows["selected-keys-outside"]["tensors"].startswith("blocks (chosen_blocks) read; K (Nk, k_words) read")
 
 
 def test_a_schedule_without_cuda_says_why():
