@@ -9,7 +9,7 @@ Start reading at core/machine.py. Names are loaded when they are first used, so 
 
 from typing import TYPE_CHECKING
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _WHERE = {
     "count": "counting.count",
