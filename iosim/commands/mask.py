@@ -27,5 +27,5 @@ def command(
     text = mask if expression is None else expression
     if text is None or (expression is not None and mask is not None):
         raise InputError("--mask", "nothing or two masks", "one mask, as in iosim mask causal --N 512")
-    values = {k: v for k, v in counts(given, required=("N",)).items() if k in ("N", "Nk")}
+    values = counts({name: given[name] for name in ("N", "Nk")}, required=("N",))
     answer_all([({}, picture.mask(text, tiles=tiles, **values))], output)
