@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, closing
 from functools import partial
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 import click
 
@@ -15,6 +15,7 @@ from ..counting.given import memory, names_of
 from ..errors import InputError
 from ..files import check_file, check_form, form_of
 from ..progress import Meter
+from ..sweeps.own_options import COUNT as COUNTED
 from ..sweeps.own_options import OWN, asking
 from ..units import parse_count
 from .answer import Output, answer, say
@@ -29,6 +30,7 @@ from .options import (
     file_option,
     flag_option,
     format_option,
+    gathered,
     given_variants,
     json_option,
     loaded,
@@ -43,26 +45,95 @@ from .options import (
 )
 
 if TYPE_CHECKING:
+    from ..counting.given import Given
     from ..counting.sweep_axes import Sweep
     from ..sweeps.executors import Executor
     from ..sweeps.folder import About
     from ..sweeps.parts import Work
-    from .options import Function
 
 
 OWN_AXES = tuple(name for name, own in OWN.items() if own.option.axis)
-
-
-def own_options(function: Function) -> Function:
-    """The options of the commands of --what, each an axis."""
-    return options(*(own_option(name, own.help, heading=OF_WHAT) for name, own in OWN.items()))(function)
-
-
+own_options = options(*(own_option(name, own.help, heading=OF_WHAT) for name, own in OWN.items()))
 NEEDS = (
     Need("N", ("config",)),
     Need("d", ("config",)),
     Need("M", ("hardware", "tiles", "config", "what")),
 )
+
+
+class Question(NamedTuple):
+    """The options that say what is asked about which grid, beside those of the problem."""
+
+    config: str | None
+    what: str | None
+    M: str | None
+    hardware: str | None
+    schedules: tuple[str, ...]
+    tile_multiple: str
+
+    @property
+    def command(self) -> str:
+        """The command that is asked at each point."""
+        from ..sweeps.questions import known_question
+
+        return known_question(self.what or COUNTED)
+
+    def plan(self, given: Given) -> Sweep:
+        """The grid. Raises InputError for axes and options that do not go together."""
+        from ..counting.columns import every_column
+        from ..counting.sweep_file import sweep_of
+
+        chips, counted, roofs = names_of(self.hardware), self.command == COUNTED, self.command == "roofline"
+        size = memory(self.M, chips[0] if chips and not roofs else None)
+        if chips and (len(chips) > 1 or not counted):
+            size, given = size if roofs else None, {**given, "hardware": self.hardware}
+        known, ask = every_column() if counted else (), partial(asking, self.command)
+        plan = sweep_of(self.config, given, size, self.schedules, self.tile_multiple, known, tuple(OWN), ask)
+        asked = dict.fromkeys(name for point in plan.options for name in given_variants(point))
+        check_read(asked, plan.schedules, multiple_of=plan.tiles if plan.multiples != [1] else None)
+        return plan
+
+
+class Target(NamedTuple):
+    """The options that say where the rows go, and in which form."""
+
+    path: str | None
+    kind: str | None
+    as_json: bool
+    as_csv: bool
+    dry_run: bool
+    resume: bool
+    part_rows: str | None
+
+    @property
+    def form(self) -> str:
+        """The form asked for, else the one that the file's name asks for: csv, jsonl or parquet."""
+        if self.as_json and self.as_csv:
+            raise InputError("--json", "--csv as well", "one of the two")
+        form = self.kind
+        if form is None:
+            form = "csv" if self.as_csv else "jsonl" if self.as_json else form_of(self.path, "sweep")
+        check_form(form, "sweep")
+        if not self.dry_run:
+            check_file(form, self.path)
+        return form
+
+    @property
+    def rows_of_part(self) -> int:
+        """The rows of a part; 0 for the usual number."""
+        return 0 if self.part_rows is None else parse_count(self.part_rows, "--part-rows")
+
+    @property
+    def folder(self) -> str | None:
+        """The folder into which parts go; None if one file is written."""
+        path = self.path
+        begun = path is not None and os.path.isdir(path) and (self.resume or "manifest.json" in os.listdir(path))
+        if path is not None and (path.endswith("/") or begun):
+            return path
+        for option, given in (("--resume", self.resume), ("--part-rows", self.part_rows)):
+            if given:
+                raise InputError("-o", path or "nothing", f"a folder as in sweep/, with {option}")
+        return None
 
 
 @named_command("sweep", needs=NEEDS, axes=(*AXES, *OWN_AXES), usual=None)
@@ -87,12 +158,10 @@ NEEDS = (
 @json_option
 @csv_option
 @file_option("Write to a file; its ending .csv, .jsonl or .parquet decides the form. FOLDER/ gets parts; - is stdout.")
+@gathered(question=Question, target=Target)
 def command(
-    config: str | None, as_json: bool, as_csv: bool, path: str | None, dry_run: bool, kind: str | None, M: str | None,
-    hardware: str | None, schedules: tuple[str, ...], tile_multiple: str, jobs: str | None,
-    scheduler: str | None, resume: bool, part_rows: str | None, quiet: bool, what: str | None,
-    **given: str | bool | None,
-) -> None:  # fmt: skip
+    question: Question, target: Target, jobs: str | None, scheduler: str | None, quiet: bool, **given: str | bool | None
+) -> None:
     """A grid of counts, one row for each, as CSV, JSON lines or Parquet.
 
     CONFIG is a TOML file with axes and options by their names; an option of the command line overrides it. --what asks
@@ -111,58 +180,34 @@ def command(
 
     Example: iosim sweep --N 1024,8192 --d 64,128 --M 16KB:256KB:x2 -o out.csv
     """
-    from ..counting.columns import every_column
-    from ..counting.sweep_file import sweep_of
-    from ..sweeps.own_options import COUNT as COUNTED
-    from ..sweeps.questions import known_question
-
-    kind = kind_of(kind, path, as_json, as_csv, dry_run)
-    rows = 0 if part_rows is None else parse_count(part_rows, "--part-rows")
-    folder = folder_of(path, resume, part_rows)
-    chips = names_of(hardware)
-    asks = None if what is None or known_question(what) == COUNTED else what
-    both = asks == "roofline"
-    size = memory(M, chips[0] if chips and not both else None)
-    if chips and (len(chips) > 1 or asks is not None):
-        size, given = size if both else None, {**given, "hardware": hardware}
-    plan = sweep_of(
-        config, given, size, schedules, tile_multiple, every_column() if asks is None else (),
-        tuple(OWN), partial(asking, what or "count"),
-    )  # fmt: skip
-    asked = dict.fromkeys(name for point in plan.options for name in given_variants(point))
-    check_read(asked, plan.schedules, multiple_of=plan.tiles if plan.multiples != [1] else None)
-    if dry_run:
-        row = {"rows": plan.rows} if asks is None else {"points": plan.points * max(1, len(plan.tiles))}
-        if path is not None and os.path.isfile(path):
-            raise InputError("-o", path, "a file that does not exist yet, or no -o, with --dry-run",
-                             "only the number of rows would be left in it")  # fmt: skip
-        answer([row], {**row}, Output.asked(as_json, as_csv, path), text=str(*row.values()))
+    form, part_rows, folder = target.form, target.rows_of_part, target.folder
+    plan = question.plan(given)
+    if target.dry_run:
+        answer_size(plan, question.command, target)
         return
     say(notes_on_masks(plan))
     from ..sweeps.parts import Work, sources_of
     from ..sweeps.run import executor_of
 
-    work = Work(plan, kind, rows, sources_of(loaded(click.get_current_context())), asks or "count")
+    work = Work(plan, form, part_rows, sources_of(loaded(click.get_current_context())), question.command)
     with (
         closing(executor_of(jobs, scheduler)) as executor,
         closing(Meter(work.steps, quiet, work.chunks.unit)) as meter,
     ):
         say(executor.notes)
         if folder:
-            write_parts(work, folder, resume, executor, meter)
+            write_parts(work, folder, target.resume, executor, meter)
         else:
-            write_sweep(work, path, executor, meter)
+            write_sweep(work, target.path, executor, meter)
 
 
-def folder_of(path: str | None, resume: bool, part_rows: str | None) -> str | None:
-    """The folder into which parts go; None if one file is written."""
-    begun = path is not None and os.path.isdir(path) and (resume or "manifest.json" in os.listdir(path))
-    if path is not None and (path.endswith("/") or begun):
-        return path
-    for option, given in (("--resume", resume), ("--part-rows", part_rows)):
-        if given:
-            raise InputError("-o", path or "nothing", f"a folder as in sweep/, with {option}")
-    return None
+def answer_size(plan: Sweep, asked: str, target: Target) -> None:
+    """Answer the number of rows, or of points if another command than `count` is asked."""
+    if target.path is not None and os.path.isfile(target.path):
+        allowed = "a file that does not exist yet, or no -o, with --dry-run"
+        raise InputError("-o", target.path, allowed, "only the number of rows would be left in it")
+    size = {"rows": plan.rows} if asked == COUNTED else {"points": plan.points * max(1, len(plan.tiles))}
+    answer([size], {**size}, Output.asked(target.as_json, target.as_csv, target.path), text=str(*size.values()))
 
 
 def notes_on_masks(plan: Sweep) -> list[str]:
@@ -172,18 +217,6 @@ def notes_on_masks(plan: Sweep) -> list[str]:
 
     problems = [(Attention(1, 1, mask=mask), plan.runs(mask)) for mask in plan.masks]
     return [note for problem, runs in problems for note in mask_notes(problem, (s.name for s, _ in runs))]
-
-
-def kind_of(kind: str | None, path: str | None, as_json: bool, as_csv: bool, dry_run: bool = False) -> str:
-    """The kind of file asked for, else the kind that the file's name asks for: csv, jsonl or parquet."""
-    if as_json and as_csv:
-        raise InputError("--json", "--csv as well", "one of the two")
-    if kind is None:
-        kind = "csv" if as_csv else "jsonl" if as_json else form_of(path, "sweep")
-    check_form(kind, "sweep")
-    if not dry_run:
-        check_file(kind, path)
-    return kind
 
 
 def write_parts(work: Work, folder: str, resume: bool, executor: Executor, meter: Meter) -> None:
