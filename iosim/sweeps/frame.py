@@ -27,12 +27,27 @@ IN_A_SCRIPT = "in a script, jobs must stand under if __name__ == '__main__'"
 
 
 def sweep(
-    schedules: AxisValue = (), tiles: AxisValue = None, tile_multiple: AxisValue = 1, hardware: AxisValue = None, *,
-    what: str = COUNT, jobs: int | None = None, scheduler: str | None = None, M: AxisValue = None, by: AxisValue = None,
-    least_blocks: AxisValue = None, curve: bool = False, granularity: AxisValue = None, line: AxisValue = None,
-    policy: AxisValue = None, tensors: AxisValue = None, seed: AxisValue = None, dropout: AxisValue = None,
-    decode: bool = False, **values: AxisValue,
-) -> pd.DataFrame:  # fmt: skip
+    schedules: AxisValue = (),
+    tiles: AxisValue = None,
+    tile_multiple: AxisValue = 1,
+    hardware: AxisValue = None,
+    *,
+    what: str = COUNT,
+    jobs: int | None = None,
+    scheduler: str | None = None,
+    M: AxisValue = None,
+    by: AxisValue = None,
+    least_blocks: AxisValue = None,
+    curve: bool = False,
+    granularity: AxisValue = None,
+    line: AxisValue = None,
+    policy: AxisValue = None,
+    tensors: AxisValue = None,
+    seed: AxisValue = None,
+    dropout: AxisValue = None,
+    decode: bool = False,
+    **values: AxisValue,
+) -> pd.DataFrame:
     """The counts of a whole grid as one pandas DataFrame: `sweep(N="1024:8192:x2", d=[64, 128], M="16KB:256KB:x2")`.
 
     A row is one grid point, schedule and tile rule. Its columns are those of `iosim sweep`, in words and bytes.
@@ -50,9 +65,17 @@ def sweep(
     """
     check_names("sweep", values, (*AXES, *TAKEN))
     own = {
-        "by": by, "least_blocks": least_blocks, "curve": curve, "granularity": granularity, "line": line,
-        "policy": policy, "tensors": tensors, "seed": seed, "dropout": dropout, "decode": decode,
-    }  # fmt: skip
+        "by": by,
+        "least_blocks": least_blocks,
+        "curve": curve,
+        "granularity": granularity,
+        "line": line,
+        "policy": policy,
+        "tensors": tensors,
+        "seed": seed,
+        "dropout": dropout,
+        "decode": decode,
+    }
     axes = {"M": M, "hardware": hardware, **{name: values.pop(name) for name in AXES if name in values}}
     asked = asking(known_question(what), own)
     plan = build(axes, schedules, tiles, tile_multiple, (), asked, **values)

@@ -10,6 +10,7 @@ from ..errors import InputError, suggestion
 from ..masks.dropout import parse_dropout
 from ..options import COUNT as COUNTS
 from ..options import FLAG, LISTS, SEED, SIZE, TEXT, Option, flag_of
+from ..tracing import GRANULARITIES, POLICIES
 from ..units import parse_bytes, parse_count
 
 if TYPE_CHECKING:
@@ -79,9 +80,13 @@ def groups(value: AxisValue, where: str) -> Sequence[object]:
     return list(dict.fromkeys(str(names).strip() for names in several))
 
 
-BY, GRANULARITY, POLICY = ("traffic", "time"), ("line", "word", "tile"), ("lru", "belady", "both")
 ROWS = (
-    Own(Option("by", TEXT, "traffic (default) or time.", metavar="WHAT"), ("tune",), one_of(*BY), decides=True),
+    Own(
+        Option("by", TEXT, "traffic (default) or time.", metavar="WHAT"),
+        ("tune",),
+        one_of("traffic", "time"),
+        decides=True,
+    ),
     Own(
         Option("least_blocks", COUNTS, "least number of thread blocks.", metavar="COUNT"),
         ("tune",),
@@ -91,9 +96,11 @@ ROWS = (
     Own(
         Option("curve", FLAG, "show every M at which the answer changes.", False), ("tune", "cache"), flag, decides=True
     ),
-    Own(Option("granularity", TEXT, "line (default), word or tile.", "line"), ("cache",), one_of(*GRANULARITY)),
+    Own(Option("granularity", TEXT, "line (default), word or tile.", "line"), ("cache",), one_of(*GRANULARITIES)),
     Own(Option("line", SIZE, "bytes of a line (default: 64).", metavar="SIZE"), ("cache",), sizes),
-    Own(Option("policy", TEXT, "lru, belady or both (default).", "both", metavar="NAME"), ("cache",), one_of(*POLICY)),
+    Own(
+        Option("policy", TEXT, "lru, belady or both (default).", "both", metavar="NAME"), ("cache",), one_of(*POLICIES)
+    ),
     Own(
         Option("tensors", LISTS, "only these, as Q,K; semicolons separate lists.", metavar="NAMES"), ("cache",), groups
     ),

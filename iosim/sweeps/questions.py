@@ -6,14 +6,13 @@ progress of such a sweep are counted in grid points.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ..counting.columns import PROBLEM_COLUMNS, option_columns
-from ..counting.sweep_axes import NUMBERS
 from ..errors import InputError, InternalError, suggestion
 from ..notebook import column
 from ..options import flag_of
@@ -23,7 +22,6 @@ from .own_options import COUNT, OWN
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..core.typing import Mask
     from ..counting.given import Fields
     from ..counting.sweep_axes import Sweep
     from ..tables import Row, Rows
@@ -95,14 +93,22 @@ def rows_of_roofline(p: Point) -> Rows:
     if p.hardware is None:
         raise InputError("--hardware", "nothing", "a preset, with --what roofline")
     return roofline(
-        hardware=p.hardware, M=p.M_bytes, schedules=p.schedules, tiles=p.tiles, tile_multiple=p.tile_multiple,
-        **p.fields, **p.own,
-    ).to_rows()  # fmt: skip
+        hardware=p.hardware,
+        M=p.M_bytes,
+        schedules=p.schedules,
+        tiles=p.tiles,
+        tile_multiple=p.tile_multiple,
+        **p.fields,
+        **p.own,
+    ).to_rows()
 
 
 QUESTIONS: dict[str, Callable[[Point], Rows]] = {
-    "tune": rows_of_tune, "cache": rows_of_cache, "check": rows_of_check, "roofline": rows_of_roofline,
-}  # fmt: skip
+    "tune": rows_of_tune,
+    "cache": rows_of_cache,
+    "check": rows_of_check,
+    "roofline": rows_of_roofline,
+}
 WITHOUT_TILES = ("tune",)  # it finds the tiles
 
 
@@ -140,19 +146,20 @@ class Asked:
         if plan.tiles and what in WITHOUT_TILES:
             raise InputError("--tiles", ",".join(plan.tiles), f"nothing with --what {what}, which finds the tiles")
         self.plan, self.what, self.ask = plan, what, QUESTIONS[what]
-        axes = {name: values for name, values in plan.sizes.items() if values is not None}
-        self.axes: dict[str, Sequence[object]] = {
-            "tile_multiple": plan.multiples, "options": plan.options, "type": plan.types, "mask": plan.masks, **axes,
-            **plan.own, "tiles": plan.tiles or (None,),
-        }  # fmt: skip
+        axes: dict[str, Sequence[object]] = {
+            "tile_multiple": plan.multiples,
+            "options": plan.options,
+            "type": plan.types,
+            "mask": plan.masks,
+            **{name: values for name, values in plan.sizes.items() if values is not None},
+            **plan.own,
+            "tiles": plan.tiles or (None,),
+        }
+        self.lengths = {name: len(values) for name, values in axes.items()}
         self.shown = columns or self.columns(plan.columns)
 
     def __len__(self) -> int:
-        return prod(map(len, self.axes.values()))
-
-    @property
-    def most_rows(self) -> int:
-        return 1
+        return prod(self.lengths.values())
 
     def rows_of_part(self, asked: int = 0) -> int:
         """The points of a part."""
@@ -163,9 +170,6 @@ class Asked:
 
     def at_row(self, row: int) -> int:
         return min(len(self), row)
-
-    def __iter__(self) -> Iterator[pd.DataFrame]:
-        return map(self.__getitem__, range(len(self)))
 
     def __getitem__(self, number: int) -> pd.DataFrame:
         """The rows of a grid point."""
@@ -178,7 +182,8 @@ class Asked:
 
     def rows(self, number: int) -> list[Row]:
         """The rows of a grid point, with the columns of the point first."""
-        point, before = self.point(number)
+        point = self.point(number)
+        before = self.columns_of(point)
         try:
             return [cast("Row", finite({**before, **row})) for row in self.ask(point)]
         except InputError as error:
@@ -186,36 +191,44 @@ class Asked:
 
     def place(self, hint: str, before: Row) -> str:
         """A hint, with the grid point that it is about."""
-        several = [name for name, values in self.axes.items() if len(values) > 1]
+        several = [name for name, length in self.lengths.items() if length > 1]
         names = {"M": ["hardware"] if self.plan.hardware else ["M_bytes"], "type": ["dtype", "acc_dtype"]}
         shown = [name for axis in several for name in names.get(axis, [axis]) if name in before]
         at = ", ".join(f"{name} {before[name]}" for name in shown)
         return "; ".join(part for part in (hint, f"at {at}" if at else "") if part)
 
-    def point(self, number: int) -> tuple[Point, Row]:
-        """(a grid point, its columns)."""
+    def point(self, number: int) -> Point:
+        """A grid point."""
+        plan, at = self.plan, dict[str, int]()
+        for name in reversed(self.lengths):
+            number, at[name] = divmod(number, self.lengths[name])
+        dtype, acc_dtype = plan.types[at["type"]]
+        sizes = {name: values[at[name]] for name, values in plan.sizes.items() if values is not None}
+        M_bytes = sizes.pop("M", None)
+        fields: Fields = {**plan.options[at["options"]], **sizes}
+        fields |= {"dtype": dtype, "acc_dtype": acc_dtype, "mask": plan.masks[at["mask"]]}
+        return Point(
+            fields,
+            M_bytes,
+            plan.hardware[at["M"]] if plan.hardware else None,
+            plan.schedules,
+            plan.tiles[at["tiles"]] if plan.tiles else None,
+            plan.multiples[at["tile_multiple"]],
+            {name: values[at[name]] for name, values in plan.own.items()},
+        )
+
+    def columns_of(self, point: Point) -> Row:
+        """The columns of a point: its problem, the axes that are not at their defaults, and the options of the
+        command."""
         from ..core.problem import Attention
 
-        at: dict[str, object] = {}
-        places: dict[str, int] = {}
-        for name in reversed(self.axes):
-            number, places[name] = divmod(number, len(self.axes[name]))
-            at[name] = self.axes[name][places[name]]
-        dtype, acc_dtype = cast("tuple[str, str | None]", at["type"])
-        sizes = {name: at[name] for name in NUMBERS if name in at}
-        fields: Fields = {**cast("Fields", at["options"]), **sizes}
-        fields |= {"dtype": dtype, "acc_dtype": acc_dtype, "mask": at["mask"]}
-        hardware = self.plan.hardware[places["M"]] if self.plan.hardware else None
-        M_bytes, multiple = cast("int | None", at.get("M")), cast("int", at["tile_multiple"])
-        own: Fields = {name: at[name] for name in self.plan.own}
-        point = Point(fields, M_bytes, hardware, self.plan.schedules, cast("str | None", at["tiles"]), multiple, own)
-        problem = Attention(**fields)
+        problem, M_bytes = Attention(**point.fields), point.M_bytes
         known: dict[str, object] = {name: getattr(problem, name, None) for name in of_point()}
-        known |= {"mask": str(cast("Mask", at["mask"])), "tile_multiple": multiple, "hardware": hardware}
+        known |= {"mask": str(point.fields["mask"]), "tile_multiple": point.tile_multiple, "hardware": point.hardware}
         known |= {"M_bytes": M_bytes, "M_words": None if M_bytes is None else M_bytes // problem.word_bytes}
         before = {name: known[name] for name in self.of_point}
-        before |= {name: value for name, value in own.items() if value is not True}
-        return point, before | ({"tiles": point.tiles} if self.plan.tiles else {})
+        before |= {name: value for name, value in point.own.items() if value is not True}
+        return before | ({"tiles": point.tiles} if self.plan.tiles else {})
 
     @property
     def of_point(self) -> list[str]:
@@ -227,9 +240,9 @@ class Asked:
         """The columns of the first points, in the order in which they appear; or those asked for."""
         branches = {*BRANCHES, *(name for name in self.plan.own if OWN[name].decides)}
         branches |= {"M"} if self.plan.hardware else set()  # a GPU may lack a type
-        firsts = product(*(range(len(values)) if name in branches else [0] for name, values in self.axes.items()))
+        firsts = product(*(range(length) if name in branches else [0] for name, length in self.lengths.items()))
         numbers = [self.number(places) for places in firsts]
-        rows = [self.point(numbers[0])[1], *(row for number in numbers for row in self.rows(number))]
+        rows = [self.columns_of(self.point(numbers[0])), *(row for number in numbers for row in self.rows(number))]
         known = tuple(dict.fromkeys([*(name for row in rows for name in row), *FOUND_LATER.get(self.what, tuple)()]))
         for name in asked:
             if name not in known:
@@ -239,8 +252,8 @@ class Asked:
     def number(self, places: Sequence[int]) -> int:
         """The number of the grid point with these indices of the axes."""
         found = 0
-        for place, values in zip(places, self.axes.values(), strict=True):
-            found = found * len(values) + place
+        for place, length in zip(places, self.lengths.values(), strict=True):
+            found = found * length + place
         return found
 
 

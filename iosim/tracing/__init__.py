@@ -4,3 +4,6 @@ In reading order: event_file.py writes the events, and event_reader.py reads the
 of accesses. cache.py replays such a string through an LRU, with the distances of reuse_distance.py (or of
 reuse_distance_numba.py), and through Belady's optimum. cache_answer.py sets caches beside the explicit SRAM.
 """
+
+GRANULARITIES = ("line", "word", "tile")
+POLICIES = ("lru", "belady", "both")

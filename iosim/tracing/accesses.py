@@ -23,6 +23,7 @@ from ..core.machine import Machine, Tile
 from ..core.shapes import product as product_of
 from ..core.watchers import Traffic
 from ..errors import InputError, suggestion
+from . import GRANULARITIES
 from .event_file import MOST_EVENTS, check_length, count_events
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from .event_reader import MovesOfFile
     from .reuse_distance import Numbers
 
-GRANULARITIES = ("line", "word", "tile")
 MOST_RUNS = 20_000_000
 
 

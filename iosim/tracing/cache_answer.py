@@ -21,6 +21,7 @@ from ..notebook import Table
 from ..schedules import find
 from ..search.best import footprint
 from ..units import dtype_bytes, parse_axis, parse_bytes
+from . import POLICIES
 from .accesses import accesses, record
 from .cache import LRU, belady
 from .event_file import one_head_run
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from .cache import CacheCounts
     from .event_reader import MovesOfFile
 
-POLICIES = ("lru", "belady", "both")
 TAKEN = (
     "N", "d", "M", "trace", "hardware", "tiles", "schedule", "granularity", "line", "policy", "tensors", "curve",
     "mask",

@@ -179,4 +179,5 @@ def test_a_column_that_comes_later_is_no_silent_loss(monkeypatch):
     plan = build({"N": "64,128", "d": 8, "M": "4KB"}, "flash2")
     monkeypatch.setitem(QUESTIONS, "tune", lambda p: [{"total": 1, **({"more": 1} if p.fields["N"] == 128 else {})}])
     with pytest.raises(InternalError, match="more"):
-        list(Asked(plan, "tune"))
+        asked = Asked(plan, "tune")
+        [asked[number] for number in range(len(asked))]
