@@ -251,6 +251,18 @@ class BoundMask(Generic[S]):
         """`tokens` or `tiles` if all atoms agree, else `mixed`. Files are always mixed."""
         return unit(self.mask.expr)
 
+    def visible_pairs(self) -> int:
+        """The exact number of visible pairs of tokens."""
+        Br, Bc, N, Nk = map(int, (self.rows_q, self.rows_k, self.N, self.Nk))
+        if self.unit == "tokens":
+            return int(_bind(self.mask, N, Nk, 1, 1, True).active_tiles)
+        if self.unit == "tiles":
+            rows, cols = {False: Br, True: N % Br}, {False: Bc, True: Nk % Bc}
+            return int(sum(self.pairs(r, c) * rows[r] * cols[c] for r in rows for c in cols))
+        self.table  # noqa: B018 - raises InputError for too many pairs
+        chunk = max(1, PAIRS_AT_ONCE // Nk)
+        return sum(int(self.visible(x, min(chunk, N - x), 0, Nk).sum()) for x in range(0, N, chunk))
+
     @cached_property
     def _counts(self) -> Counts:
         kind, expr = self.unit, self.mask.expr
@@ -321,25 +333,12 @@ def axis(length: Size, size: Size, unit: str) -> Axis[Size]:
     return Axis(whole, size, rest) if unit == "tokens" else Axis(whole, 1, smaller(rest, 1))
 
 
-def formula_density(mask: object, bound: BoundMask) -> tuple[str, float] | None:
+def formula_density(bound: BoundMask) -> tuple[str, float] | None:
     """The share of active tiles that papers give for a mask of one atom, as (formula, value); None for other masks."""
-    atom = mask.expr if isinstance(mask, Mask) else None
-    if not isinstance(atom, Atom):
+    atom = bound.mask.expr
+    if not isinstance(atom, Atom) or not isinstance(atom.value, int):
         return None
     density = atom.row.density
-    if density is None or (density.tiles and not atom.tiles) or not isinstance(atom.value, int):
+    if density is None or (density.tiles and not atom.tiles):
         return None
     return density.formula, density.value(bound.Tc, atom.value)
-
-
-def token_density(mask: Mask, N: int, Nk: int, Br: int, Bc: int) -> tuple[int, int]:
-    """The exact numbers (visible pairs of tokens, all pairs)."""
-    bound = _bind(mask, N, Nk, Br, Bc, True)
-    if bound.unit == "tokens":
-        return int(_bind(mask, N, Nk, 1, 1, True).active_tiles), N * Nk
-    if bound.unit == "tiles":
-        rows, cols = {False: Br, True: N % Br}, {False: Bc, True: Nk % Bc}
-        return int(sum(bound.pairs(r, c) * rows[r] * cols[c] for r in rows for c in cols)), N * Nk
-    bound.table  # noqa: B018 - raises InputError for too many pairs
-    chunk = max(1, PAIRS_AT_ONCE // Nk)
-    return sum(int(bound.visible(x, min(chunk, N - x), 0, Nk).sum()) for x in range(0, N, chunk)), N * Nk

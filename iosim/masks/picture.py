@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NotRequired, TypedDict, cast
+from typing import TYPE_CHECKING, TypedDict
 
 from ..answer import Table, columns_of
-from ..core.problem import DENSE, Attention
+from ..core.problem import Attention
 from ..core.tiling import parse_tiles, tiles_text
 from ..errors import InputError
 from . import parse_mask
+from .expression import DENSE
+from .mask import Mask, formula_density
 
 if TYPE_CHECKING:
     from ..core.tiling import TilesAsked
+    from ..core.typing import Bools
     from ..core.typing import Mask as AnyMask
-    from .mask import BoundMask, Mask
+    from .mask import BoundMask
 
 
 WIDEST = 64  # the most tiles a side that are drawn
 MOST_PICTURE_PAIRS = 2**28  # pairs of tokens that are evaluated for a picture
 
-TileNumbers = tuple[int, int]  # the numbers of row tiles and of key tiles
-
 
 class MaskRow(TypedDict):
-    """The row of `iosim mask`. `bound` is the mask bound to tiles, or (Tr, Tc) for the dense mask."""
+    """The row of `iosim mask`."""
 
     mask: str
     N: int
@@ -38,32 +39,35 @@ class MaskRow(TypedDict):
     token_density: float
     formula: str | None
     formula_density: float | None
-    bound: NotRequired[BoundMask | TileNumbers]
+
+
+def bound(expression: str | AnyMask, tiles: str, N: int, Nk: int | None) -> BoundMask:
+    """The mask over N queries and Nk keys, in tiles. The dense mask is an expression here, like all others."""
+    p, tiling = Attention(N, 1, Nk=N if Nk is None else Nk, mask=parse_mask(expression)), parse_tiles(tiles)
+    found = p.mask if isinstance(p.mask, Mask) else Mask("dense", DENSE)
+    return found.bind(p, tiling)
 
 
 def describe(expression: str | AnyMask, tiles: str, N: int, Nk: int | None = None) -> MaskRow:
     """The tile counts and the densities of a mask."""
-    p = Attention(N, 1, Nk=N if Nk is None else Nk, mask=parse_mask(expression))
-    tiling = parse_tiles(tiles)
-    Tr, Tc = -(-p.N // tiling.rows_q), -(-p.Nk // tiling.rows_k)
-    row: MaskRow = {
-        "mask": str(expression), "N": p.N, "Nk": p.Nk, "Br": tiling.rows_q, "Bc": tiling.rows_k, "Tr": Tr, "Tc": Tc,
-        "active_tiles": Tr * Tc, "tile_density": 1.0, "visible_pairs": N * p.Nk, "token_density": 1.0,
-        "formula": None, "formula_density": None, "bound": (Tr, Tc),
-    }  # fmt: skip
-    if p.mask is DENSE:
-        return row
-    from .mask import formula_density, token_density
-
-    mask = cast("Mask", p.mask)
-    bound = mask.bind(p, tiling, True)
-    row["bound"], row["active_tiles"] = bound, int(bound.active_tiles)
-    row["tile_density"] = row["active_tiles"] / (Tr * Tc)
-    row["visible_pairs"], pairs = token_density(mask, p.N, p.Nk, tiling.rows_q, tiling.rows_k)
-    row["token_density"] = row["visible_pairs"] / pairs
-    if formula := formula_density(mask, bound):
-        row["formula"], row["formula_density"] = formula
-    return row
+    of = bound(expression, tiles, N, Nk)
+    active, seen = int(of.active_tiles), of.visible_pairs()
+    formula, density = formula_density(of) or (None, None)
+    return {
+        "mask": str(expression),
+        "N": of.N,
+        "Nk": of.Nk,
+        "Br": of.rows_q,
+        "Bc": of.rows_k,
+        "Tr": of.Tr,
+        "Tc": of.Tc,
+        "active_tiles": active,
+        "tile_density": active / (of.Tr * of.Tc),
+        "visible_pairs": seen,
+        "token_density": seen / (of.N * of.Nk),
+        "formula": formula,
+        "formula_density": density,
+    }
 
 
 def mask(expression: str | AnyMask, N: int, Nk: int | None = None, *, tiles: TilesAsked = "64x64") -> Table:
@@ -71,8 +75,8 @@ def mask(expression: str | AnyMask, N: int, Nk: int | None = None, *, tiles: Til
 
     `expression` is a mask as `causal&window:64`, `tiles` are Br x Bc. Raises InputError for whatever is not allowed.
     """
-    row = describe(expression, str(tiles_text(tiles)), N, Nk)
-    picture = draw(row.pop("bound"))
+    in_tiles = str(tiles_text(tiles))
+    row, picture = describe(expression, in_tiles, N, Nk), draw(bound(expression, in_tiles, N, Nk))
     hint = ["(one tile covers the whole mask; smaller ones, as --tiles 1x1, show more)"] * (row["Tr"] * row["Tc"] == 1)
     lines = [picture, *hint, *(f"{name}: {'-' if value is None else value}" for name, value in row.items())]
     cells = {name: value for name, value in row.items()}
@@ -80,25 +84,24 @@ def mask(expression: str | AnyMask, N: int, Nk: int | None = None, *, tiles: Til
     return Table(columns_of(MaskRow), [cells], title, {**cells, "picture": picture.splitlines()}, ["\n".join(lines)])
 
 
-def draw(bound: BoundMask | TileNumbers) -> str:
+def draw(of: BoundMask) -> str:
     """The picture of a mask: `#` for an active tile, `.` for a hidden one. A large mask is cut to its first tiles."""
-    size = bound if isinstance(bound, tuple) else (bound.Tr, bound.Tc)
-    rows, columns = (min(x, WIDEST) for x in size)
-    if isinstance(bound, tuple):
+    rows, columns = min(of.Tr, WIDEST), min(of.Tc, WIDEST)
+    if of.active_tiles == of.Tr * of.Tc:
         lines = ["#" * columns] * rows
     else:
-        lines = ["".join("#" if on else "." for on in line) for line in corner(bound, rows, columns)]
-    note = [f"(the first {rows} x {columns} tiles)"] if max(size) > WIDEST else []
+        lines = ["".join("#" if on else "." for on in line) for line in corner(of, rows, columns)]
+    note = [f"(the first {rows} x {columns} tiles)"] if max(of.Tr, of.Tc) > WIDEST else []
     return "\n".join([*lines, *note])
 
 
-def corner(bound: BoundMask, rows: int, columns: int) -> list[list[bool]]:
+def corner(of: BoundMask, rows: int, columns: int) -> Bools:
     """Whether each of the first rows x columns tiles is active, by evaluating their pairs of tokens."""
-    Br, Bc = bound.rows_q, bound.rows_k
-    height, width = min(bound.N, rows * Br), min(bound.Nk, columns * Bc)
+    import numpy as np
+
+    Br, Bc = of.rows_q, of.rows_k
+    height, width = min(of.N, rows * Br), min(of.Nk, columns * Bc)
     if height * width > MOST_PICTURE_PAIRS:
         raise InputError("--tiles", f"{Br}x{Bc}", "smaller tiles, for a picture")
-    seen = bound.visible(0, height, 0, width)
-    return [
-        [bool(seen[i * Br : (i + 1) * Br, j * Bc : (j + 1) * Bc].any()) for j in range(columns)] for i in range(rows)
-    ]
+    seen = np.logical_or.reduceat(of.visible(0, height, 0, width), range(0, height, Br), axis=0)
+    return np.logical_or.reduceat(seen, range(0, width, Bc), axis=1)

@@ -14,7 +14,7 @@ from iosim.errors import InputError
 from iosim.masks import files as masks_files
 from iosim.masks.closed_form import floor_sum
 from iosim.masks.counts import Counter, closed_counts
-from iosim.masks.mask import axis, formula_density, parse, token_density
+from iosim.masks.mask import axis, formula_density, parse
 from iosim.masks.text import parse_expression
 
 np = pytest.importorskip("numpy")
@@ -43,7 +43,7 @@ def test_counts_equal_brute_force(suffix, most, masks):
         bound = bind(f"({text})" + rng.choice(("", "&dense")), *sizes)
         assert bound._counts == bound.table_counts(bound.table), (text, sizes)
         visible = int(bound.visible(0, bound.N, 0, bound.Nk).sum())
-        assert token_density(bound.mask, *sizes) == (visible, bound.N * bound.Nk), (text, sizes)
+        assert bound.visible_pairs() == visible, (text, sizes)
 
 
 def lengths(rng, N):
@@ -81,7 +81,7 @@ def test_masks_of_positions_mean_what_they_say():
 def test_large_masks_of_positions():
     """The causal part of each chunk, and the sink for all queries behind the first chunk."""
     N, C = 2**24, 2**16
-    found = token_density(parse(f"causal&(chunk:{C}|sink:4)"), N, N, 64, 64)[0]
+    found = bind(f"causal&(chunk:{C}|sink:4)", N, N, 64, 64).visible_pairs()
     assert found == N // C * (C * (C + 1) // 2) + 4 * (N - C)
     assert bind(f"chunk:{C}", N, N, 64, 128).active_tiles == N // C * (C // 64) * (C // 128)
 
@@ -217,7 +217,7 @@ def test_large_causal():
     # Row tile i ends at token 128 i + 127, which sees key tiles 0..2 i + 1.
     assert bound.active_tiles == sum(2 * i + 2 for i in range(rows)) == rows * (rows + 1)
     assert (bound.rows(False), bound.cols(False), bound.rows(True)) == (rows, 2 * rows, 0)
-    assert token_density(bound.mask, N, N, 128, 64)[0] == N * (N + 1) // 2
+    assert bound.visible_pairs() == N * (N + 1) // 2
 
 
 @pytest.mark.parametrize(
@@ -309,7 +309,7 @@ def test_files(tmp_path):
     text.write_text("1,0\n0 1\n")
     np.save(array, np.eye(6, dtype=int)[None, None])  # as BlockMask.to_dense() returns it
     assert bind(f"file:{text}", 5, 6, 3, 3).table.tolist() == [[True, False], [False, True]]
-    assert token_density(parse(f"file:{text}"), 5, 6, 3, 3) == (15, 30)
+    assert bind(f"file:{text}", 5, 6, 3, 3).visible_pairs() == 15
     bound = bind(f"file:{array}", 6, 6, 2, 3)
     assert bound.active_tiles == 4
     part = bound.part(SimpleNamespace(index=1, start=2, size=2), SimpleNamespace(index=0, start=0, size=3)).array()
@@ -328,9 +328,9 @@ def test_files(tmp_path):
 
 def test_lines_and_densities():
     bound = bind("causal:b", 8, 8, 2, 2)
-    assert formula_density(bound.mask, bound) == ("(T+1)/(2T)", 5 / 8) and bound.active_tiles == 10
-    assert formula_density(parse("window:1b"), bound)[1] == 3 / 4
-    assert formula_density(parse("window:1"), bound) is None
+    assert formula_density(bound) == ("(T+1)/(2T)", 5 / 8) and bound.active_tiles == 10
+    assert formula_density(bind("window:1b", 8, 8, 2, 2))[1] == 3 / 4
+    assert formula_density(bind("window:1", 8, 8, 2, 2)) is None
     first, last = SimpleNamespace(index=0), SimpleNamespace(index=3)
     assert bound.column(first).active(last) and not bound.row(first).active(last)
     assert bound.columns.active(last) and bound.columns.any and bound.row(first).any
