@@ -7,14 +7,14 @@ from operator import and_, or_
 from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
-from ..core.problem import DENSE, Attention
+from ..core.problem import Attention
 from ..errors import InputError
 from ..masks.atoms import Documents, ends
 from ..masks.expression import Atom, Expr, atoms, evaluate
+from ..masks.mask import Mask
 
 if TYPE_CHECKING:
     from ..core.typing import Array, Bools
-    from ..masks.mask import Mask
 
 Holds = Callable[["Array", "Array"], "Bools"]  # (query positions, key positions) -> visible
 Attend = Callable[[object, object, object], None]  # of Q, K and V on the device
@@ -27,7 +27,7 @@ def compiled(torch: ModuleType, p: Attention) -> Attend:
 
     own = import_module("torch.nn.attention.flex_attention")
     torch._dynamo.reset()  # otherwise PyTorch stops compiling after a few problems
-    holds = None if p.mask is DENSE else predicate(cast("Mask", p.mask).expr, p.Nk - p.N)
+    holds = predicate(p.mask.expr, p.Nk - p.N) if isinstance(p.mask, Mask) else None
     blocks = holds and own.create_block_mask(lambda batch, head, x, y: holds(x, y), None, None, p.N, p.Nk, "cuda")
     attention = torch.compile(own.flex_attention, dynamic=False)
 

@@ -8,9 +8,10 @@ A predicate `see(x, y, n, shift)` says whether the query at x sees the key at y.
 NumPy arrays, with tensors, and with texts, which it turns into C. So it uses operators only: + - comparisons, & and |
 of comparisons, and // and % of numbers that are never negative, because C rounds a negative quotient up.
 
-With a `shape`, an atom is counted without looking at single tokens. Without one, a mask is looked at pair by pair,
-for one problem at a time. This is exact too. Its time grows with N * Nk: about a second for 2^30 pairs. More than
-2^33 pairs are refused, and no floor is given above 2^26.
+With a `shape`, an atom is counted without looking at single tokens. Without one, a mask is looked at pair by pair, for
+one problem at a time. This is exact too. It takes about a second for 2^30 pairs of tokens, and 2^33 are the most. Up
+to 2^26, which is N = 8192, pairs are looked at once for all tilings, and there is a floor; a search of tiles then takes
+some seconds.
 
 The command line reads this table at its start. So this file imports nothing that takes long to load.
 """

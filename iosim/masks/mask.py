@@ -6,11 +6,11 @@ of their tiles instead. Only tables, parts and files import NumPy. Counts (close
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from operator import index
-from typing import TYPE_CHECKING, Generic, cast, overload
+from typing import TYPE_CHECKING, Generic, NamedTuple, cast, overload
 
 from ..core.arrays import smaller
 from ..core.problem import DENSE, Attention, S
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .files import MaskFile
 
 MOST_TABLE_PAIRS = 2**33  # the most pairs of tokens that may be evaluated for a table
+MOST_SUMMED_PAIRS = 2**26  # the most pairs whose sums are kept for other tilings: 256 MB
 PAIRS_AT_ONCE = 2**22  # pairs of tokens that are evaluated at once
 
 
@@ -260,16 +261,20 @@ class BoundMask(Generic[S]):
             rows, cols = {False: Br, True: N % Br}, {False: Bc, True: Nk % Bc}
             return int(sum(self.pairs(r, c) * rows[r] * cols[c] for r in rows for c in cols))
         self.table  # noqa: B018 - raises InputError for too many pairs
-        chunk = max(1, PAIRS_AT_ONCE // Nk)
-        return sum(int(self.visible(x, min(chunk, N - x), 0, Nk).sum()) for x in range(0, N, chunk))
+        return sum(int(seen.sum()) for _, seen in self.parts())
+
+    def parts(self) -> Iterator[tuple[int, Bools]]:
+        """(x, what queries from x on see of all keys), for some queries at a time."""
+        chunk = max(1, PAIRS_AT_ONCE // int(self.Nk))
+        for x in range(0, int(self.N), chunk):
+            yield x, self.visible(x, min(chunk, int(self.N) - x), 0, int(self.Nk))
 
     @cached_property
     def _counts(self) -> Counts:
         kind, expr = self.unit, self.mask.expr
-        if isinstance(expr, Atom) and expr.file and expr.file.block:
-            return self.table_counts(self.blocks_table(expr.file))
         if kind == "mixed":
-            return self.table_counts(self.table)
+            summed = Summed.of(self.mask, int(self.N), int(self.Nk))
+            return self.table_counts(self.table if summed is None else summed.table(int(self.rows_q), int(self.rows_k)))
         rows, cols = axis(self.N, self.rows_q, kind), axis(self.Nk, self.rows_k, kind)
         shift: Size = self.shift if kind == "tokens" else 0
         found = closed_counts(expr, rows, cols, shift)
@@ -295,31 +300,59 @@ class BoundMask(Generic[S]):
             found = each_counts(sizes, lambda *one: _bind(self.mask, *one, True)._counts)
         return combined([found], lambda columns: columns[0][places])
 
-    def blocks_table(self, file: MaskFile) -> Bools:
-        """The table for a file of blocks, from the number of visible blocks that each tile meets."""
-        import numpy as np
-
-        sums = np.zeros([size + 1 for size in file.data.shape], np.int64)
-        sums[1:, 1:] = file.data.cumsum(axis=0).cumsum(axis=1)
-        height, width = file.block or (1, 1)
-        top, bottom = blocks_of(int(self.N), int(self.rows_q), height)
-        left, right = blocks_of(int(self.Nk), int(self.rows_k), width)
-        lower, upper = sums[bottom], sums[top]
-        return cast("Bools", (lower[:, right] - lower[:, left] - upper[:, right] + upper[:, left]) > 0)
-
     def table_counts(self, table: Bools) -> Counts:
         """The counts, summed from a table of active tiles."""
         i, j = int(self.N) // int(self.rows_q), int(self.Nk) // int(self.rows_k)  # whole tiles
         halves = {False: slice(0, i), True: slice(i, None)}, {False: slice(0, j), True: slice(j, None)}
-        rows, cols = cast("Bools", table.any(axis=1)), cast("Bools", table.any(axis=0))
         return Counts(
             {(r, c): int(table[halves[0][r], halves[1][c]].sum()) for r in halves[0] for c in halves[1]},
-            {r: int(rows[part].sum()) for r, part in halves[0].items()},
-            {c: int(cols[part].sum()) for c, part in halves[1].items()},
+            {r: int(table[part].any(axis=1).sum()) for r, part in halves[0].items()},
+            {c: int(table[:, part].any(axis=0).sum()) for c, part in halves[1].items()},
         )
 
 
-def blocks_of(length: int, size: int, block: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+class Summed(NamedTuple):
+    """Sums over a mask of N x Nk tokens, from which the table of any tiling follows with four looks at each tile.
+
+    `sums` (rows + 1, columns + 1) are the numbers of visible entries above and to the left of each entry. An entry is
+    one pair of tokens, or the queries x keys of a `block`.
+    """
+
+    N: int
+    Nk: int
+    block: tuple[int, int]
+    sums: NDArray[np.int32]
+
+    @staticmethod
+    @lru_cache(maxsize=1)
+    def of(mask: Mask, N: int, Nk: int) -> Summed | None:
+        """The sums of a mask; None if tile sizes change what it hides, or if it has too many pairs."""
+        import numpy as np
+
+        file = mask.expr.file if isinstance(mask.expr, Atom) else None
+        if file is not None and file.block:
+            return Summed(
+                N, Nk, file.block, np.pad(file.data.cumsum(0, np.int32).cumsum(1, np.int32), ((1, 0), (1, 0)))
+            )
+        if mask.tile_units or N * Nk > MOST_SUMMED_PAIRS:
+            return None
+        bound, sums = _bind(mask, N, Nk, 1, 1, True), np.zeros((N + 1, Nk + 1), np.int32)
+        for x, seen in bound.parts():
+            sums[x + 1 : x + 1 + len(seen), 1:] = seen
+        return Summed(N, Nk, (1, 1), sums.cumsum(0, np.int32).cumsum(1, np.int32))
+
+    def table(self, rows_q: int, rows_k: int) -> Bools:
+        """Booleans (Tr x Tc), True for an active tile."""
+        top, bottom = entries(self.N, rows_q, self.block[0])
+        left, right = entries(self.Nk, rows_k, self.block[1])
+        if len(top) <= len(left):  # the axis of fewer tiles first, so that less is left for the other one
+            in_rows = self.sums[bottom] - self.sums[top]
+            return in_rows[:, right] > in_rows[:, left]
+        in_columns = self.sums[:, right] - self.sums[:, left]
+        return in_columns[bottom] > in_columns[top]
+
+
+def entries(length: int, size: int, block: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The first block that each tile of an axis meets, and the one after its last."""
     import numpy as np
 

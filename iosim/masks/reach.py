@@ -11,7 +11,7 @@ from collections import Counter as Tally
 from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.dependent_tiles import Span
 from ..core.machine import Tile
@@ -20,14 +20,15 @@ from .atoms import Stripes
 from .closed_form import Axis
 from .counts import Band, Counter
 from .expression import Atom, evaluate, joined
+from .mask import MOST_TABLE_PAIRS, BoundMask
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from ..core.problem import Attention
-    from ..core.typing import Bools, BoundMask, Size, SizeClasses, Test
-    from . import mask as masks
+    from ..core.typing import Bools, Size, SizeClasses, Test
+    from ..core.typing import BoundMask as AnyBoundMask
 
 MOST_PERIOD = 2**20  # of strides together
 MOST_QUERIES = 2**25  # one number each: 256 MB
@@ -52,15 +53,17 @@ class Seen(Span):
     __slots__ = ("mask", "owners")
     start = 0  # type: ignore[assignment]
 
-    def __init__(self, mask: BoundMask, tile: Tile):
-        self.mask, self.tile, self.length = cast("masks.BoundMask", mask), tile, mask.Nk
+    def __init__(self, mask: AnyBoundMask, tile: Tile):
+        assert isinstance(mask, BoundMask)
+        self.mask, self.tile, self.length = mask, tile, mask.Nk
         self.owners = None
 
     @property
     def size(self) -> int:  # type: ignore[override]
-        keys = self.mask.visible(self.tile.start, self.tile.size, 0, self.mask.Nk).any(axis=0)
-        found = cast("Bools", keys).nonzero()[0]
-        return int(found[-1]) + 1 if len(found) else 0
+        import numpy as np
+
+        seen = np.flatnonzero(self.mask.visible(self.tile.start, self.tile.size, 0, self.mask.Nk).any(axis=0))
+        return int(seen[-1]) + 1 if len(seen) else 0
 
     @property
     def extent(self) -> Size:
@@ -86,9 +89,9 @@ def seen(p: Attention, i: Tile) -> Size | Tile:
     return p.Nk if p.mask.columns is None else Seen(p.mask, i)
 
 
-def reaches(bound: BoundMask) -> list[tuple[int, int]]:
+def reaches(mask: AnyBoundMask) -> list[tuple[int, int]]:
     """(rows, number of keys up to the last one seen) of every query tile of a bound mask."""
-    mask = cast("masks.BoundMask", bound)
+    assert isinstance(mask, BoundMask)
     starts = range(0, mask.N, mask.rows_q)
     heights = [min(mask.rows_q, mask.N - x) for x in starts]
     if str(mask).strip() == "causal":  # the last query of a tile sees most: y <= x + Nk - N
@@ -100,25 +103,25 @@ def reaches(bound: BoundMask) -> list[tuple[int, int]]:
     return list(zip(heights, keys, strict=True))
 
 
-def in_tokens(mask: masks.BoundMask) -> masks.BoundMask:
+def in_tokens(mask: BoundMask) -> BoundMask:
     """The mask in tiles of one token, unless tiles change what it hides."""
     return mask if mask.tile_units else replace(mask, rows_q=1, rows_k=1)
 
 
 @lru_cache(maxsize=64)
-def reach_of_rows(mask: masks.BoundMask) -> NDArray[np.int64]:
+def reach_of_rows(mask: BoundMask) -> NDArray[np.int64]:
     """The number of keys up to the last one that each query sees."""
     if mask.unit == "tokens" and Counter(mask.mask.expr, *token_axes(mask), mask.shift).period <= MOST_PERIOD:
         return reach_by_interval(mask)
     return reach_by_pair(mask)
 
 
-def token_axes(mask: masks.BoundMask) -> tuple[Axis[int], Axis[int]]:
+def token_axes(mask: BoundMask) -> tuple[Axis[int], Axis[int]]:
     """The axes of queries and of keys, in tiles of one token."""
     return Axis(mask.N, 1, 0), Axis(mask.Nk, 1, 0)
 
 
-def reach_by_interval(mask: masks.BoundMask) -> NDArray[np.int64]:
+def reach_by_interval(mask: BoundMask) -> NDArray[np.int64]:
     """The reach of each query under a mask of tokens. In a pair of bands, and between two edges of causal and windows,
     what a query sees depends only on y - x modulo the strides: on its residue."""
     import numpy as np
@@ -169,29 +172,26 @@ def steps_back(seen: Bools) -> NDArray[np.int64]:
     return (places - last)[len(seen) :]
 
 
-def reach_by_pair(mask: masks.BoundMask) -> NDArray[np.int64]:
+def reach_by_pair(mask: BoundMask) -> NDArray[np.int64]:
     """The reach of each query under any mask. Every pair of tokens is evaluated."""
     import numpy as np
-
-    from .mask import MOST_TABLE_PAIRS, PAIRS_AT_ONCE
 
     if mask.N * mask.Nk > MOST_TABLE_PAIRS:
         raise InputError(
             "--mask", str(mask), f"a mask in tokens, or at most {MOST_TABLE_PAIRS} pairs of tokens to look at"
         )
-    reach, chunk = np.zeros(mask.N, np.int64), max(1, PAIRS_AT_ONCE // mask.Nk)
-    for x in range(0, mask.N, chunk):
-        rows = min(chunk, mask.N - x)
-        backwards = mask.visible(x, rows, 0, mask.Nk)[:, ::-1]
-        reach[x : x + rows] = np.where(backwards.any(axis=1), mask.Nk - backwards.argmax(axis=1), 0)
+    reach = np.zeros(mask.N, np.int64)
+    for x, seen in mask.parts():
+        backwards = seen[:, ::-1]
+        reach[x : x + len(seen)] = np.where(backwards.any(axis=1), mask.Nk - backwards.argmax(axis=1), 0)
     return reach
 
 
-def reaches_of_sizes(bound: BoundMask, sizes: NDArray[np.int64]) -> Reaches:
+def reaches_of_sizes(mask: AnyBoundMask, sizes: NDArray[np.int64]) -> Reaches:
     """The query tiles of all sizes, and the keys up to the last one that each sees, under a mask of tokens."""
     import numpy as np
 
-    mask = cast("masks.BoundMask", bound)
+    assert isinstance(mask, BoundMask)
     sizes = np.minimum(sizes, mask.N).astype(np.int64)
     tiles = -(-mask.N // sizes)
     owners = np.repeat(np.arange(len(sizes)), tiles)

@@ -111,16 +111,12 @@ def looked_at(bound: BoundMask, heights: NDArray[np.int64], widths: NDArray[np.i
     `widths` keys."""
     import numpy as np
 
-    from .mask import PAIRS_AT_ONCE
-
     if bound.N * bound.Nk > MOST_VISIBLE_PAIRS:
         raise InputError("--mask", str(bound), f"at most {MOST_VISIBLE_PAIRS} pairs of tokens to look at one by one")
     pairs = rows = any_rows = 0
     keys, any_keys = np.zeros(bound.Nk, bool), np.zeros(bound.Nk, bool)
-    chunk = max(1, PAIRS_AT_ONCE // bound.Nk)
-    for x in range(0, bound.N, chunk):
-        high = heights[x : x + chunk]
-        part = bound.visible(x, len(high), 0, bound.Nk)
+    for x, part in bound.parts():
+        high = heights[x : x + len(part)]
         each = part @ widths
         several = each > 1
         pairs, rows = pairs + int((each * high)[several].sum()), rows + int(high[several].sum())

@@ -14,7 +14,7 @@ from iosim.errors import InputError
 from iosim.masks import files as masks_files
 from iosim.masks.closed_form import floor_sum
 from iosim.masks.counts import Counter, closed_counts
-from iosim.masks.mask import axis, formula_density, parse
+from iosim.masks.mask import Summed, axis, formula_density, parse
 from iosim.masks.text import parse_expression
 
 np = pytest.importorskip("numpy")
@@ -44,6 +44,18 @@ def test_counts_equal_brute_force(suffix, most, masks):
         assert bound._counts == bound.table_counts(bound.table), (text, sizes)
         visible = int(bound.visible(0, bound.N, 0, bound.Nk).sum())
         assert bound.visible_pairs() == visible, (text, sizes)
+
+
+def test_sums_that_all_tilings_share_equal_brute_force():
+    rng = random.Random(9)
+    for _ in range(60):
+        N, Nk = rng.randint(1, 40), rng.randint(1, 40)
+        mask = bind(f"({expression(rng, '')})", N, Nk, 1, 1).mask
+        for _ in range(5):
+            bound = bind(mask.text, N, Nk, rng.randint(1, 45), rng.randint(1, 45))
+            table = Summed.of(mask, N, Nk).table(bound.rows_q, bound.rows_k)
+            assert (table == bound.table).all(), (bound, N, Nk, bound.rows_q, bound.rows_k)
+    assert Summed.of(parse("causal:b"), 9, 9) is None and Summed.of(parse("causal"), 2**14, 2**14) is None
 
 
 def lengths(rng, N):
