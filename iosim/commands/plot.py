@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NamedTuple
+
 import click
 
-from ..counting.given import memory
+from ..counting.given import Choice
 from .answer import say
 from .options import (
     AXES,
@@ -12,6 +14,7 @@ from .options import (
     chip_options,
     file_option,
     flag_option,
+    gathered,
     memory_options,
     named_command,
     problem_options,
@@ -19,6 +22,19 @@ from .options import (
     tile_options,
     variant_options,
 )
+
+if TYPE_CHECKING:
+    from ..counting.given import Fields
+
+
+class Columns(NamedTuple):
+    """The options of a picture of rows: its columns, those that split lines, and whether a value holds until the next
+    x."""
+
+    x: str | None
+    y: str | None
+    by: str | None
+    steps: bool
 
 
 @named_command("plot", needs=(Need("path"),), axes=AXES, usual="core")
@@ -40,11 +56,10 @@ from .options import (
 @variant_options
 @chip_options
 @file_option("A .png, .svg or .pdf file.")
+@gathered(columns=Columns, choice=Choice)
 def command(
-    rows: str | None, x: str | None, y: str | None, by: str | None, steps: bool, picture: str,
-    M: str | None, hardware: str | None, tiles: str | None, tile_multiple: str, schedules: tuple[str, ...],
-    path: str | None, **given: str | bool | None,
-) -> None:  # fmt: skip
+    rows: str | None, columns: Columns, picture: str, choice: Choice, path: str | None, **given: str | bool | None
+) -> None:
     """Pictures: traffic against M or N, the gap to the floor, columns of a sweep, what is in SRAM, a roofline,
     predicted times, a mask.
 
@@ -67,13 +82,9 @@ def command(
     from ..pictures.picture import plot
 
     format_of(path)
-    values: dict[str, object] = {name: value for name, value in given.items() if value not in (None, False)}
-    size = memory(M)
-    values |= {} if size is None else {"M": size}
-    if vain := unused(picture, values, schedules, hardware):
+    values: Fields = {name: value for name, value in given.items() if value not in (None, False)}
+    values |= {name: value for name, value in choice._asdict().items() if value not in (None, ())}
+    if vain := unused(picture, values):
         say([f"{joined(vain)} {'changes' if len(vain) == 1 else 'change'} nothing in --picture {picture}"])
-    found = plot(
-        rows, x=x, y=y, by=by or (), steps=steps, picture=picture, hardware=hardware, schedules=schedules, tiles=tiles,
-        tile_multiple=tile_multiple, path=path, **values,
-    )  # fmt: skip
+    found = plot(rows, **columns._asdict(), picture=picture, path=path, **values)
     say(found.notes)

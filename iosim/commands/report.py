@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
-from ..counting.given import counts, memory
+from ..counting.given import Choice, counts, memory
 from ..errors import InputError, MissingError
 from ..files import form_of, passes_through
 from .options import (
@@ -15,6 +16,7 @@ from .options import (
     chip_options,
     file_option,
     flag_option,
+    gathered,
     memory_options,
     named_command,
     problem_options,
@@ -22,6 +24,9 @@ from .options import (
     tile_options,
     variant_options,
 )
+
+if TYPE_CHECKING:
+    from ..counting.given import Given
 
 WITHOUT_TRACE = (Need("N", ("trace",)), Need("d", ("trace",)), Need("M", ("hardware", "trace")))
 trace_option = text_option(
@@ -32,32 +37,32 @@ trace_option = text_option(
 )
 
 
-def page_text(
-    M: str | None, hardware: str | None, schedules: tuple[str, ...], tiles: str | None,
-    tile_multiple: str, trace: str | None, given: dict[str, str | bool | None],
-) -> str:  # fmt: skip
+def page_text(choice: Choice, trace: str | None, given: Given) -> str:
     """The page as HTML, from the options of the command line."""
     if trace is not None:
         from ..pictures.trace_page import trace_page
 
-        multiple_of = tile_multiple if tile_multiple != "1" else None
-        alone(given, tiles=tiles, tile_multiple=multiple_of, schedule=schedules, M=M,
-              hardware=hardware)  # fmt: skip
+        multiple = str(choice.tile_multiple) if choice.multiple != 1 else None
+        alone(
+            given,
+            tiles=choice.tiles,
+            tile_multiple=multiple,
+            schedule=choice.schedules,
+            M=choice.M,
+            hardware=choice.hardware,
+        )
         return trace_page(trace)
-    from ..counting import count
+    from ..counting.count import count
     from ..pictures.page import page
     from ..pictures.traffic import traffic_chart
-    from ..units import parse_count
 
-    values = counts(given)
-    size = memory(M, hardware)
+    values, size = counts(given), memory(choice.M, choice.hardware)
     if size is None:
         raise InputError("--M", "nothing", "a size as in 100KB", "or --hardware")
-    multiple = parse_count(tile_multiple, "--tile-multiple")
-    found = count.count(M=size, schedules=schedules, tiles=tiles, tile_multiple=multiple, **values)
-    chart = traffic_chart({k: v for k, v in values.items() if v not in (None, False)}, schedules, tiles, multiple,
-                          found.M_bytes)  # fmt: skip
-    return page(found, chart, sys.argv[1:], tiles, multiple, hardware)
+    found = count(M=size, schedules=choice.schedules, tiles=choice.tiles, tile_multiple=choice.multiple, **values)
+    axes = {name: value for name, value in values.items() if value not in (None, False)}
+    chart = traffic_chart(axes, choice.schedules, choice.tiles, choice.multiple, found.M_bytes)
+    return page(found, chart, sys.argv[1:], choice.tiles, choice.multiple, choice.hardware)
 
 
 @named_command("report", needs=WITHOUT_TRACE, usual="core")
@@ -69,17 +74,8 @@ def page_text(
 @trace_option
 @flag_option("--open", "Open the page in a browser. Without -o its file is temporary.", parameter="in_browser")
 @file_option("Write to a file, FILE.html; - is stdout, which gets the page by default unless it is a terminal.")
-def command(
-    M: str | None,
-    hardware: str | None,
-    schedules: tuple[str, ...],
-    tiles: str | None,
-    tile_multiple: str,
-    trace: str | None,
-    in_browser: bool,
-    path: str | None,
-    **given: str | bool | None,
-) -> None:
+@gathered(choice=Choice)
+def command(choice: Choice, trace: str | None, in_browser: bool, path: str | None, **given: str | bool | None) -> None:
     """One self-contained HTML page: traffic against M, a player of tiles that move, counts, bounds, SRAM, the mask.
 
     With --open the name of the page's file is printed, and a browser shows it: schedules, or a kernel, move tile by
@@ -95,7 +91,7 @@ def command(
     if path is None and not in_browser and sys.stdout.isatty():
         hint = "a pipe gets the page, and --open shows it in a browser"
         raise InputError("-o", "nothing, and stdout is a terminal", "a file, as -o report.html", hint)
-    text = page_text(M, hardware, schedules, tiles, tile_multiple, trace, given)
+    text = page_text(choice, trace, given)
     if in_browser:
         open_page(text, path)
     else:

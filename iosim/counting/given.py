@@ -44,6 +44,23 @@ def problem(given: Given, required: tuple[str, ...] = ("N", "d"), **defaults: ob
 Size = TypeVar("Size", str | None, str | int | None)
 
 
+class Choice(NamedTuple):
+    """What is counted of a problem, as a command line gives it: the SRAM, the schedules and their tiles."""
+
+    M: str | None = None
+    hardware: str | None = None
+    schedules: tuple[str, ...] = ()
+    tiles: str | None = None
+    tile_multiple: str | int = 1
+
+    @property
+    def multiple(self) -> int:
+        """The number that the sizes of `best` tiles are multiples of."""
+        from ..units import parse_count
+
+        return parse_count(self.tile_multiple, "--tile-multiple")
+
+
 class Place(NamedTuple):
     """One SRAM of a question. `label` tells it from the others. `M` is its size, as a string or in bytes."""
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
 
+from ..counting.given import Choice, counts, memory, problem
 from ..counting.sweep_axes import NUMBERS
 from ..errors import InputError
 from ..options import flag_of
 
 if TYPE_CHECKING:
+    from ..core.problem import Attention
+    from ..counting.given import Fields, Given
     from ..counting.sweep_axes import AxisValue
-    from ..schedules.registry import SchedulesAsked
 
 SEVERAL = {"traffic": (*NUMBERS, "M", "hardware"), "predicted": ("N",)}
 """{picture: options with several values}. The other pictures take one value of each."""
@@ -21,10 +24,39 @@ NEEDED = {"mask": ("mask", "N")}  # the others need N and d
 EXAMPLES = {"mask": "causal", "N": "8192", "d": "128", "hardware": "h100"}
 
 
-def check_asked(picture: str, values: Mapping[str, AxisValue], hardware: str | None, tiles: str | None) -> None:
+@dataclass(frozen=True)
+class Asked:
+    """A picture of a problem that is asked for: `values` are axes and options by name, without M."""
+
+    picture: str
+    values: Mapping[str, AxisValue]
+    choice: Choice
+
+    @property
+    def given(self) -> dict[str, AxisValue]:
+        """All that is given, by the names of options."""
+        return {**self.values, **self.choice._asdict()}
+
+    @property
+    def fields(self) -> Fields:
+        """The values of the problem's options."""
+        return counts(cast("Given", self.values))
+
+    @property
+    def problem(self) -> Attention:
+        """The problem."""
+        return problem(cast("Given", self.values))
+
+    @property
+    def memory(self) -> str | None:
+        """The one SRAM, as text; None if it was not given."""
+        return memory(self.choice.M, self.choice.hardware)
+
+
+def check_asked(asked: Asked) -> None:
     """Raise InputError for an option that a picture needs and does not have, for one that it does not take, and for
     several values where it takes one."""
-    given = {**values, "hardware": hardware, "tiles": tiles}
+    picture, given = asked.picture, asked.given
     check_needed(picture, given)
     if picture == "gap":
         for name in ("M", "hardware", "tiles"):
@@ -37,12 +69,12 @@ def check_asked(picture: str, values: Mapping[str, AxisValue], hardware: str | N
             raise InputError(flag_of(name), str(given[name]), *one_value(picture, name, given[name]))
 
 
-def unused(picture: str, values: Mapping[str, object], schedules: SchedulesAsked, hardware: str | None) -> list[str]:
+def unused(picture: str, given: Mapping[str, object]) -> list[str]:
     """The options that are given and have no part in a picture: the mask's shows only tokens and tiles."""
     if picture != "mask":
         return []
-    given = {"--M": values.get("M"), "--schedule": schedules or None, "--hardware": hardware}
-    return [option for option, value in given.items() if value is not None]
+    names = {"M": "--M", "schedules": "--schedule", "hardware": "--hardware"}
+    return [option for name, option in names.items() if given.get(name)]
 
 
 def check_needed(picture: str, given: Mapping[str, AxisValue]) -> None:

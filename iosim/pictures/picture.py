@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from ..core.tiling import parse_tiles, tiles_text
 from ..counting.count import check_names
-from ..counting.given import counts, memories, memory, problem
+from ..counting.given import Choice, memories, problem
 from ..counting.sweep_axes import AXES, schedule_names
 from ..errors import InputError, suggestion
 from ..notebook import Answer, numbered
 from ..studies.roofline import roofline
 from ..tuning.least import curve
-from ..units import parse_count
 from . import draw
-from .asked import check_asked, is_axis
+from .asked import Asked, check_asked, is_axis
 from .draw import Drawn
 from .footprint import footprint
 from .mask import tile_map
@@ -31,6 +30,7 @@ from .tune_curve import curve_sheet
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ..core.problem import Attention
     from ..core.tiling import TilesAsked
     from ..counting.given import Given
     from ..counting.sweep_axes import AxisValue
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from ..schedules.registry import SchedulesAsked
     from ..tables import Row
 
-PICTURES = ("traffic", "gap", "roofline", "mask", "footprint", "timeline", "race", "predicted")
+    Blocks = Callable[[Attention, str | None, Sequence[str], str | None, int], Drawn]
+
 TAKEN = ("rows", "x", "y", "by", "steps", "picture", "schedules", "tiles", "tile_multiple", "path", "hardware")
 
 
@@ -121,22 +122,36 @@ def plot(
     check_names("plot", values, (*AXES, *TAKEN))
     if path is not None:
         draw.format_of(path)
-    text = tiles_text(tiles)
+    M, names = values.pop("M", None), tuple(schedule_names(schedules))
+    choice = Choice(None if M is None else axis_text(M), hardware, names, tiles_text(tiles), tile_multiple)
     if rows is not None:
-        if values or hardware or text or schedules:
-            hint = "rows, as iosim plot sweep.csv -x M_bytes -y total --by schedule, or --N and --d"
-            raise InputError("rows", "rows and options of a problem", "one of the two", hint)
-        if picture != "traffic":
-            raise InputError("--picture", picture, "no --picture with a file of rows", "-x and -y name its columns")
-        found = of_rows(rows, x, y, by, steps)
+        check_rows(picture, bool(values) or choice[:-1] != Choice()[:-1])
+        found = of_rows(rows, x, y, by or (), steps)
     else:
         if x or y or by or steps:
             allowed = "a file of rows with them, as iosim plot sweep.csv -x M_bytes -y total"
             raise InputError("-x, -y, --by, --steps", "given", allowed)
-        found = of_problem(picture, values, hardware, schedule_names(schedules), text, tile_multiple)
+        found = of_problem(Asked(picture, values, choice))
     if path is not None:
         found.save(path)
     return found
+
+
+def check_rows(picture: str, with_problem: bool) -> None:
+    """Raise InputError for options of a problem, or of another picture, beside a file of rows."""
+    if with_problem:
+        hint = "rows, as iosim plot sweep.csv -x M_bytes -y total --by schedule, or --N and --d"
+        raise InputError("rows", "rows and options of a problem", "one of the two", hint)
+    if picture != "traffic":
+        raise InputError("--picture", picture, "no --picture with a file of rows", "-x and -y name its columns")
+
+
+def of_problem(asked: Asked) -> Picture:
+    """A picture of a problem: one of PICTURES."""
+    if asked.picture not in PICTURES:
+        raise InputError("--picture", asked.picture, ", ".join(PICTURES), suggestion(asked.picture, PICTURES))
+    check_asked(asked)
+    return PICTURES[asked.picture](asked)
 
 
 def of_rows(rows: str | pd.DataFrame, x: str | None, y: str | None, by: str | Sequence[str], steps: bool) -> Picture:
@@ -147,74 +162,68 @@ def of_rows(rows: str | pd.DataFrame, x: str | None, y: str | None, by: str | Se
     return Picture(sheet_of_rows(read_rows(rows) if isinstance(rows, str) else rows, x, y, columns, steps=steps))
 
 
-def of_problem(
-    picture: str,
-    values: Mapping[str, AxisValue],
-    hardware: str | None,
-    schedules: Sequence[str],
-    tiles: str | None,
-    multiple: str | int,
-) -> Picture:
-    """A picture from axes and options of a sweep: any of PICTURES."""
-    if picture not in PICTURES:
-        raise InputError("--picture", picture, ", ".join(PICTURES), suggestion(picture, PICTURES))
-    check_asked(picture, values, hardware, tiles)
-    if picture == "mask":
-        return of_mask(values, tiles)
-    if picture == "roofline":
-        return of_roofline(values, hardware, schedules, tiles, multiple)
-    if picture == "predicted":
-        step = parse_count(multiple, "--tile-multiple")
-        return Picture(predicted_sheet(values, hardware or "", schedules, tiles, step))
-    if picture in ("footprint", "timeline", "race"):
-        return of_blocks(picture, values, hardware, schedules, tiles, multiple)
-    if picture == "gap":
-        step = parse_count(multiple, "--tile-multiple")
-        return Picture(curve_sheet(curve(schedules=schedules, tile_multiple=step, **counts(given_of(values)))))
-    M = values.get("M")
-    places = [] if hardware is None else memories({}, None if M is None else str(M), hardware)
-    sizes = [str(place.M) for place in places if place.M is not None]
-    if len(set(sizes)) == 1 and not is_axis(values["N"]):
-        allowed = "GPUs with different M, as v100,h100, or none for every M"
-        raise InputError("--hardware", hardware, allowed, "or several --N, as --N 1024,2048")
-    axes = {**values, "M": ",".join(dict.fromkeys(sizes))} if sizes else dict(values)
-    return Picture(Sheet.of(traffic_chart(axes, tuple(schedules), tiles, multiple)))
+def axis_text(value: AxisValue) -> str:
+    """An axis as the command line takes it: a list has commas."""
+    return ",".join(map(str, value)) if isinstance(value, list | tuple | range) else str(value)
 
 
-def given_of(values: Mapping[str, AxisValue]) -> Given:
-    """The options of one problem, as a command line gives them."""
-    return cast("Given", values)
+def of_traffic(asked: Asked) -> Picture:
+    """The picture of traffic against M or N. Several GPUs are an axis of M."""
+    choice = asked.choice
+    if choice.hardware is not None:
+        places = memories({}, choice.M, choice.hardware)
+        sizes = [str(place.M) for place in places]
+        if len(set(sizes)) == 1 and not is_axis(asked.values["N"]):
+            allowed = "GPUs with different M, as v100,h100, or none for every M"
+            raise InputError("--hardware", choice.hardware, allowed, "or several --N, as --N 1024,2048")
+        choice = choice._replace(M=",".join(dict.fromkeys(sizes)))
+    axes = dict(asked.values) if choice.M is None else {**asked.values, "M": choice.M}
+    return Picture(Sheet.of(traffic_chart(axes, choice.schedules, choice.tiles, choice.multiple)))
 
 
-def of_roofline(
-    values: Mapping[str, AxisValue], hardware: str | None, schedules: Sequence[str], tiles: str | None,
-    multiple: str | int,
-) -> Picture:  # fmt: skip
+def of_gap(asked: Asked) -> Picture:
+    """The picture of the gap between the least traffic and the floor."""
+    choice = asked.choice
+    return Picture(curve_sheet(curve(schedules=choice.schedules, tile_multiple=choice.multiple, **asked.fields)))
+
+
+def of_roofline(asked: Asked) -> Picture:
     """The picture of a roofline on one GPU."""
-    assert hardware is not None
-    fields = counts(given_of({name: value for name, value in values.items() if name != "M"}))
-    step = parse_count(multiple, "--tile-multiple")
-    M = cast("int | str | None", values.get("M"))
-    found = roofline(hardware=hardware, M=M, schedules=schedules, tiles=tiles, tile_multiple=step, **fields)
+    choice = asked.choice._asdict() | {"tile_multiple": asked.choice.multiple}
+    found = roofline(**choice, **asked.fields)
     return Picture(roofline_sheet(found), (*found.notes,))
 
 
-def of_blocks(
-    picture: str, values: Mapping[str, AxisValue], hardware: str | None, schedules: Sequence[str], tiles: str | None,
-    multiple: str | int,
-) -> Picture:  # fmt: skip
-    """The picture of what is in SRAM, `footprint` or `timeline`, or of two schedules in motion, `race`."""
-    p = problem(given_of({name: value for name, value in values.items() if name != "M"}))
-    given = cast("str | None", None if values.get("M") is None else str(values["M"]))
-    M, step = memory(given, hardware), parse_count(multiple, "--tile-multiple")
-    if picture == "race":
-        return Picture(race(p, M, schedules, tiles, step))
-    ask = footprint if picture == "footprint" else timeline
-    return Picture(ask(p, M, schedules, tiles, step))
+def of_predicted(asked: Asked) -> Picture:
+    """The picture of predicted times."""
+    choice, values = asked.choice, {**asked.values, "M": asked.choice.M}
+    return Picture(predicted_sheet(values, choice.hardware or "", choice.schedules, choice.tiles, choice.multiple))
 
 
-def of_mask(values: Mapping[str, AxisValue], tiles: str | None) -> Picture:
-    """The picture of the mask among the values."""
-    N, Nk = (None if values.get(n) is None else parse_count(cast("int", values[n]), f"--{n}") for n in ("N", "Nk"))
-    assert N is not None
-    return Picture(tile_map(str(values["mask"]), N, Nk, parse_tiles(tiles or "64x64")))
+def of_mask(asked: Asked) -> Picture:
+    """The picture of the mask."""
+    shown = {name: asked.values.get(name) for name in ("N", "Nk", "mask")}
+    p = problem(cast("Given", {**shown, "d": "1"}))
+    return Picture(tile_map(p.mask, p.N, p.Nk, parse_tiles(asked.choice.tiles or "64x64")))
+
+
+def of_blocks(draw_blocks: Blocks) -> Callable[[Asked], Picture]:
+    """A picture of the blocks in SRAM, or of two schedules in motion."""
+
+    def drawn(asked: Asked) -> Picture:
+        choice = asked.choice
+        return Picture(draw_blocks(asked.problem, asked.memory, choice.schedules, choice.tiles, choice.multiple))
+
+    return drawn
+
+
+PICTURES: dict[str, Callable[[Asked], Picture]] = {
+    "traffic": of_traffic,
+    "gap": of_gap,
+    "roofline": of_roofline,
+    "mask": of_mask,
+    "footprint": of_blocks(footprint),
+    "timeline": of_blocks(timeline),
+    "race": of_blocks(race),
+    "predicted": of_predicted,
+}

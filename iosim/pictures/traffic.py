@@ -19,6 +19,7 @@ from .sheet import Sheet
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ..counting.sweep_axes import Sweep
     from .proven import Place
 
 SPLITS = (  # columns that may split lines further, in this order
@@ -46,9 +47,9 @@ def sheet_of_rows(rows: pd.DataFrame, x: str, y: str, by: tuple[str, ...], steps
     charts = [chart for _, chart in rows.groupby(apart, sort=False)]
     if len(charts) > MOST_CHARTS:
         widest = max(apart, key=lambda name: known[name].nunique())
-        raise InputError("rows", f"{groups} lines in {len(charts)} charts, for all {', '.join(apart)}",
-                         f"at most {MOST_CHARTS} charts",
-                         f"keep the rows of one {widest}, or draw -x {widest}")  # fmt: skip
+        found = f"{groups} lines in {len(charts)} charts, for all {', '.join(apart)}"
+        hint = f"keep the rows of one {widest}, or draw -x {widest}"
+        raise InputError("rows", found, f"at most {MOST_CHARTS} charts", hint)
     values = [tuple(part.iloc[0][name] for name in apart) for part in charts]
     heads = [", ".join(map(value_text, apart, found)) for found in values]
     lines = tuple(name for name in names if name not in apart)  # in every chart, so that labels are alike
@@ -108,15 +109,20 @@ def from_rows(
     order = rows.groupby(names, sort=False, dropna=False).ngroup() if names else rows.index.to_series() * 0
     groups = [group for _, group in known.groupby(order.loc[known.index])]
     if len(groups) > MOST_LINES:
-        if asked:
-            options = [flag_of(name) for name in names if name != "tiling"]
-            raise InputError(", ".join(options), f"{len(groups)} lines", f"at most {MOST_LINES} lines",
-                             "name fewer schedules, as --schedule flash1,flash2, or fewer other values")  # fmt: skip
-        widest = max(names, key=lambda name: known[name].nunique())
-        raise InputError("--by", f"{len(groups)} lines, for all {', '.join(names)}", f"at most {MOST_LINES} lines",
-                         f"keep the rows of fewer values of {widest}")  # fmt: skip
+        raise too_many_lines(known, names, len(groups), asked)
     lines = [line_of_rows(names, group.sort_values(x), x, y) for group in groups]
     return Chart(f"{AXIS_TITLES.get(y, y)}, against {AXIS_TITLES.get(x, x)}", x, y, lines, steps)
+
+
+def too_many_lines(known: pd.DataFrame, names: list[str], lines: int, asked: bool) -> InputError:
+    """The error about a chart with too many lines. With `asked`, it names options; else columns."""
+    if asked:
+        options = ", ".join(flag_of(name) for name in names if name != "tiling")
+        hint = "name fewer schedules, as --schedule flash1,flash2, or fewer other values"
+        return InputError(options, f"{lines} lines", f"at most {MOST_LINES} lines", hint)
+    widest = max(names, key=lambda name: known[name].nunique())
+    found, hint = f"{lines} lines, for all {', '.join(names)}", f"keep the rows of fewer values of {widest}"
+    return InputError("--by", found, f"at most {MOST_LINES} lines", hint)
 
 
 COLUMN_MEANT = {"M": "M_bytes", "bytes": "total_bytes", "words": "total", "traffic": "total"}
@@ -169,18 +175,39 @@ def value_text(name: str, value: int | str) -> str:
 
 
 def traffic_chart(
-    values: Mapping[str, object], schedules: tuple[str, ...] = (), tiles: str | None = None, multiple: str | int = 1,
+    values: Mapping[str, object],
+    schedules: tuple[str, ...] = (),
+    tiles: str | None = None,
+    multiple: str | int = 1,
     around: int | None = None,
-) -> Chart:  # fmt: skip
+) -> Chart:
     """Words that each schedule moves against M, or against N if N is an axis. Dense attention has the floor and the
     order beside them.
 
     `values` are axes and options of a sweep, by name. Without an axis, M goes over `octaves`, which reach
     beyond the M `around` on both sides.
     """
+    import pandas as pd
+
     from ..counting.sweep import Chunks
-    from ..counting.sweep_axes import build
     from ..schedules import find
+
+    x, plan = sweep_of(values, schedules, tiles, multiple, around)
+    made = Chunks(plan)
+    rows = pd.concat([made.with_problems(number) for number in range(len(made))], ignore_index=True)
+    lines = from_rows(rows, x, "total", ("schedule",), asked=True).lines
+    families = {find(name).family for name in rows["schedule"].unique()}
+    if len(families) == 1:
+        lines = [*lines, *proven_lines(rows, x, families.pop())]
+    chart = Chart(title_of(rows, x), x, "total", lines)
+    return chart if around is None else chart.around(float(around))
+
+
+def sweep_of(
+    values: Mapping[str, object], schedules: tuple[str, ...], tiles: str | None, multiple: str | int, around: int | None
+) -> tuple[str, Sweep]:
+    """(the column on the x axis, the sweep) of a chart of traffic."""
+    from ..counting.sweep_axes import build
 
     axes = {name: value for name, value in values.items() if name in AXES}
     options = {name: value for name, value in values.items() if name not in AXES}
@@ -200,17 +227,7 @@ def traffic_chart(
             allowed = "one value beside several --N, as --M 100KB"
             raise InputError("--M", "nothing", allowed, "or give --tiles as 128x64") from None
         raise
-    import pandas as pd
-
-    made = Chunks(plan)
-    rows = pd.concat([made.with_problems(number) for number in range(len(made))], ignore_index=True)
-    x = "N" if many == ["N"] else "M_bytes"
-    lines = from_rows(rows, x, "total", ("schedule",), asked=True).lines
-    families = {find(name).family for name in rows["schedule"].unique()}
-    if len(families) == 1:
-        lines = [*lines, *proven_lines(rows, x, families.pop())]
-    chart = Chart(title_of(rows, x), x, "total", lines)
-    return chart if around is None else chart.around(float(around))
+    return ("N" if many == ["N"] else "M_bytes"), plan
 
 
 def title_of(rows: pd.DataFrame, x: str) -> str:
