@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import ceil, floor, log2, log10
-from typing import NamedTuple
 
 from .colours import COLOURS, GREY, INK, SCHEDULES_SEEN
 
@@ -51,14 +50,6 @@ class ChartLine:
         return self.key or self.label
 
 
-class ChartPoint(NamedTuple):
-    """A point with a number beside it. Its label explains the number below the chart."""
-
-    label: str
-    x: float
-    y: float
-
-
 Limits = tuple[float, float]
 
 
@@ -75,7 +66,6 @@ class Chart:
     y_name: str
     lines: list[ChartLine]
     steps: bool = False
-    points: tuple[ChartPoint, ...] = ()
     shaded: tuple[str, str] | None = None
     frame: dict[str, Limits] | None = None
 
@@ -137,8 +127,6 @@ class Chart:
         if self.frame:
             return self.frame[axis]
         low, high = self.span(axis, "" if axis == "x" else "data")
-        marked = [getattr(point, axis) for point in self.points]
-        low, high = min([low, *marked]), max([high, *marked])
         floors = [v for line in self.lines if line.kind == "floor" for v in getattr(line, axis)]
         low = min([low, *floors])
         if axis == "x":

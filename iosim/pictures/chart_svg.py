@@ -7,7 +7,7 @@ from math import log10
 from typing import NamedTuple
 
 from .chart import SHAPES, Chart, ChartLine, colours, shapes, spread_labels, stride_apart, tints
-from .colours import GREY, INK
+from .colours import GREY
 from .svg import LINE_GAP, Stroke, label, polyline, segment, svg_frame, text_width, thinned
 
 WIDTH, HEIGHT = 860, 420
@@ -110,24 +110,13 @@ class Panel:
         return [(self.across(x), self.up(y)) for x, y in zip(line.x, line.y, strict=True)]
 
     def lines(self) -> list[str]:
-        """The lines, the shade between two of them, and the numbered points."""
+        """The lines, and the shade between two of them."""
         parts = [self.shade(*self.chart.shaded)] if self.chart.shaded else []
         for line in self.chart.lines:
             look = self.look[line.label]
             parts.append(self.line(line, look) if line.kind == "data" else self.proven(line))
             if line.kind == "data" and len(line.x) > 1 and (look.shape or self.chart.seen_points):
                 parts += self.marks(line, look)
-        return parts + self.points()
-
-    def points(self) -> list[str]:
-        """The numbered points, each with a leader to its number at the top."""
-        places = [(self.across(point.x), self.up(point.y)) for point in self.chart.points]
-        heads = spread_labels([x for x, _ in places], 18, LEFT + 10, self.right - 10)
-        parts = []
-        for k, ((x, y), head) in enumerate(zip(places, heads, strict=True), 1):
-            parts.append(f'<path d="M{head:.1f} {TOP + 14}L{x:.1f} {y:.1f}" stroke="{GREY}" stroke-width="0.6"/>')
-            parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.2" fill="#fff" stroke="{INK}"/>')
-            parts.append(label(head, TOP + 11, str(k), "middle", INK, 11))
         return parts
 
     def shade(self, upper: str, lower: str) -> str:

@@ -33,8 +33,7 @@ class Sheet:
         """The charts, with the same axes if they stand in several columns."""
         if self.columns == 1:
             return self.charts
-        points = tuple(point for chart in self.charts for point in chart.points)
-        whole = replace(self.charts[0], lines=self.lines, points=points, frame=None)
+        whole = replace(self.charts[0], lines=self.lines, frame=None)
         frame = {axis: whole.limits(axis) for axis in ("x", "y")}
         return [replace(chart, frame=frame) for chart in self.charts]
 
@@ -50,9 +49,8 @@ class Sheet:
 
     @property
     def notes(self) -> list[str]:
-        """The lines of text below the charts: what numbered points are, and what dashes mean."""
-        found = [f"{k}: {point.label}" for chart in self.charts for k, point in enumerate(chart.points, 1)]
-        found += ["shaded: the gap between the least traffic found and the floor"] * any(c.shaded for c in self.charts)
+        """The lines of text below the charts: what a shade and dashes mean."""
+        found = ["shaded: the gap between the least traffic found and the floor"] * any(c.shaded for c in self.charts)
         unfit = [line for line in self.lines if not all(line.fits)]
         look = "hollow" if all(len(line.x) == 1 for line in unfit) else "dashed"
         return found + [f"{look}: needs more SRAM than M"] * bool(unfit)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import InputError
 from ..tuning.curve import step_at
-from .chart import INKED, Chart, ChartLine, ChartPoint
-from .draw import save
+from .chart import INKED, Chart, ChartLine
 from .proven import FLOOR, floor_line, order_line
 from .sheet import Sheet
 
@@ -17,39 +15,17 @@ if TYPE_CHECKING:
     from ..tuning.curve import CurveStep
     from ..tuning.least import Curve
 
-PICTURE_KINDS = (".png", ".svg")
 LEAST = "least of all schedules"
 MOST_SCHEDULES = 5  # schedules with their own line
 ALIKE, MOST_OF = 1.05, 0.8  # two schedules share a line if their words differ by at most 1.05 at 80 % of all M
 HIGHEST = 8.0  # the highest ratio to the floor that is shown
-Points = list[tuple[int, int]]
-"""(M in bytes, words moved from this M on)."""
 
 
-def check_name(path: str) -> None:
-    """Raise InputError for a file of another kind or in a folder that is not there, before anything is counted."""
-    file = Path(path)
-    if file.suffix.lower() not in PICTURE_KINDS:
-        raise InputError("--plot", path, "a file that ends in .png or .svg")
-    if not file.parent.is_dir():
-        raise InputError("--plot", path, "a file in a folder that exists")
-
-
-def draw_curve(found: Curve, path: str) -> None:
-    """Draw a curve to a PNG or SVG file."""
-    check_name(path)
-    save(curve_sheet(found, "--plot", path, published=True), path, "--plot")
-
-
-def curve_sheet(found: Curve, option: str = "--picture", given: str = "gap", published: bool = False) -> Sheet:
-    """The sheet of a curve: words against M, and below it their ratio to the floor, if there is a floor.
-
-    With `published`, published tiles are points with numbers.
-
-    Raises InputError for a curve without steps. It names the option that asks for the picture.
-    """
+def curve_sheet(found: Curve) -> Sheet:
+    """The sheet of a curve: words against M, and below it their ratio to the floor, if there is a floor. Raises
+    InputError for a curve without steps."""
     if not found.steps:
-        raise InputError(option, given, "a curve with steps", "fewer --least-blocks")
+        raise InputError("--picture", "gap", "a curve with steps")
     p, family = found.problem, found.space[0].family
     last = 2 * found.steps[-1].M_bytes
     first = min(max(found.steps[0].M_bytes, p.d * p.word_bytes), last // 4 or 1)
@@ -60,14 +36,12 @@ def curve_sheet(found: Curve, option: str = "--picture", given: str = "gap", pub
     floors = floor_line(places, family)
     size = f"N = {p.N}" + (f", Nk = {p.Nk}" if p.Nk != p.N else "") + f", d = {p.d}, {p.dtype}"
     size += f", mask {p.mask}" if str(p.mask) != "dense" else ""
-    size += f", at least {found.least_blocks} blocks" if found.least_blocks > 1 else ""
     title = f"How many words attention moves, and how few it could: {size}"
-    points = published_points(found, first, last) if published else ()
     if not floors or len(floors[0].x) < len(M):
-        return Sheet(title, [Chart("", "M_bytes", "total", [*chosen, least], points=points)])
+        return Sheet(title, [Chart("", "M_bytes", "total", [*chosen, least])])
     (floor,) = floors
     lines = [*chosen, *order_line(places, family), floor, least]
-    words = Chart("", "M_bytes", "total", lines, points=points, shaded=(LEAST, FLOOR))
+    words = Chart("", "M_bytes", "total", lines, shaded=(LEAST, FLOOR))
     ratios = [over(line, floor) for line in (*chosen, floor, least)]
     frame = {"x": words.limits("x"), "y": (1.0, HIGHEST)}
     return Sheet(title, [words, Chart("", "M_bytes", "ratio_to_floor", ratios, shaded=(LEAST, FLOOR), frame=frame)])
@@ -113,14 +87,3 @@ def over(line: ChartLine, floor: ChartLine) -> ChartLine:
     least = dict(zip(floor.x, floor.y, strict=True))
     ratios = [y / least[x] for x, y in zip(line.x, line.y, strict=True)]
     return ChartLine(line.label, line.x, ratios, line.fits, line.kind, line.key)
-
-
-def published_points(found: Curve, first: int, last: int) -> tuple[ChartPoint, ...]:
-    """Published tiles, each at the M that it needs."""
-    points = []
-    for tiles, given, result, _ in found.published:
-        if result.smem_peak_bytes and result.total and first <= result.smem_peak_bytes <= last:
-            rule = "" if given is None else f" (the rule's M = {given // 1024} KiB)"
-            name = f"{tiles.label}, {result.schedule} {result.Br}x{result.Bc}{rule}"
-            points.append(ChartPoint(name, float(result.smem_peak_bytes), float(result.total)))
-    return tuple(points)

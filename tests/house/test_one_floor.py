@@ -14,6 +14,7 @@ import pytest
 from paths import DATA, TESTS
 
 from iosim.commands.cli import main
+from iosim.commands.options import Option
 from iosim.core.options import option_names
 from iosim.core.problem import Attention
 from iosim.counting.bounds import FLOORS
@@ -73,9 +74,15 @@ def option_of(name):
     return TEXTS.get(name, ("--" + name.replace("_", "-"), "{}"))
 
 
+def parameters_of(command):
+    """The parameters of a command, also those that schedules declare."""
+    context = click.Context(main)
+    return main.get_command(context, command).get_params(context)
+
+
 def options_of(command):
     """The options of a command."""
-    return {name for option in main.get_command(click.Context(main), command).params for name in option.opts}
+    return {name for option in parameters_of(command) for name in option.opts}
 
 
 class Asked:
@@ -256,7 +263,7 @@ def test_cases_have_every_option_of_a_problem():
     """A new field, or a new option of `count`, needs cases above."""
     named = {name for case in CASES for name in case}
     assert named | BASE.keys() == {*option_names()}
-    options = main.get_command(click.Context(main), "count").params
+    options = [option for option in parameters_of("count") if isinstance(option, Option)]
     headings = {option.heading for option in options if option.name in ("d", "splits")}
     own = {option.name for option in options if option.heading in headings} - SHORT.keys()
     assert own <= {option_of(name)[0].strip("-").replace("-", "_") for name in named | BASE.keys()}

@@ -13,7 +13,7 @@ from iosim.core.tiling import Tiling
 from iosim.counting.bounds import floor_of
 from iosim.counting.count import count
 from iosim.errors import InputError
-from iosim.pictures.chart import Chart, ChartLine, ChartPoint, colours, shapes, stride_apart
+from iosim.pictures.chart import Chart, ChartLine, colours, shapes, stride_apart
 from iosim.pictures.chart_svg import OUTLINES
 from iosim.pictures.colours import TENSORS, tensor_colours
 from iosim.pictures.mask import tile_map
@@ -33,7 +33,6 @@ def rows(N=(64, 128), d=(8, 16), schedules=(), **more):
 
 SHEETS = {
     "gap": lambda: curve_sheet(curve(256, 16)),
-    "gap with published tiles": lambda: curve_sheet(curve(512, 64), published=True),
     "gap under a mask": lambda: curve_sheet(curve(64, 8, mask="causal", schedules="flash1,flash2,block-sparse-q")),
     "gap of one": lambda: curve_sheet(curve(64, 8, schedules="flash2")),
     "no floor": lambda: curve_sheet(curve(64, 8, schedules="linear")),
@@ -299,11 +298,3 @@ def test_thinned_lines_stay_close(seed):
     assert kept[0] == points[0] and kept[-1] == points[-1] and set(kept) <= set(points)
     near = [min(max(abs(x - a), abs(y - b)) for a, b in kept) for x, y in points]
     assert max(near) < THIN
-
-
-def test_numbered_points_are_explained():
-    chart = Chart("", "M_bytes", "total", [ChartLine("a", [1.0, 99.0], [1.0, 2.0], [True] * 2)],
-                  points=(ChartPoint("here", 5.0, 1.5), ChartPoint("there", 5.0, 1.2)))  # fmt: skip
-    assert Sheet.of(chart).notes == ["1: here", "2: there"]
-    words = [box[0] for box in boxes(Sheet.of(chart).svg())]
-    assert words.count("2") >= 1 and "2: there" in words and overlapping(boxes(Sheet.of(chart).svg())) == []
