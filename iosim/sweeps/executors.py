@@ -147,16 +147,6 @@ def made_by(who: str, job: Job[object], part: int) -> Made:
 # ---------------------------------------------------------------- this process
 
 
-class Here(NamedTuple):
-    """A part that is made when its pieces are taken."""
-
-    job: Job[object]
-    part: int
-
-    def result(self) -> Made:
-        return Made(self.job.pieces(self.part))
-
-
 class Serial(Executor):
     """Makes parts in this process, one after the other."""
 
@@ -168,7 +158,10 @@ class Serial(Executor):
         yield
 
     def submit(self, part: int) -> Later:
-        return Here(self.job, part)
+        """A part whose pieces are made when they are taken."""
+        later: Future[Made] = Future()
+        later.set_result(Made(self.job.pieces(part)))
+        return later
 
 
 # ---------------------------------------------------------------- processes of this machine

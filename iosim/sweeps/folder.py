@@ -152,7 +152,7 @@ def manifest_of(work: Work, about: About) -> Manifest:
 def check_new(path: str) -> None:
     """Raise InputError for a folder that is not empty. A folder that a run began without writing a part is allowed."""
     names = {name for name in os.listdir(path) if name != LOCK and not UNFINISHED.fullmatch(name)}
-    if names == {MANIFEST, JOURNAL} and not any(read_journal(path)) and is_manifest(path):
+    if names == {MANIFEST, JOURNAL} and not any(read_journal(path)) and manifest_in(path):
         return
     if MANIFEST in names or JOURNAL in names:
         raise InputError("-o", path, "a new folder", "--resume continues the sweep that is in it")
@@ -166,10 +166,7 @@ def continued(path: str, work: Work, manifest: Manifest, checked: Checked) -> di
     if not names & {MANIFEST, JOURNAL}:
         check_new(path)
         return {}
-    try:
-        found = read_manifest(path) if MANIFEST in names else manifest
-    except CheckError:
-        found = manifest  # lines without a manifest still name their run
+    found = manifest_in(path) or manifest  # lines without a manifest still name their run
     if found["run"] != manifest["run"]:
         other = differing(found["arguments"], manifest["arguments"])
         raise InputError("-o", path, "a folder that the same arguments began", f"these differ: {', '.join(other)}")
@@ -212,24 +209,21 @@ def write_manifest(path: str, manifest: Manifest) -> None:
 def read_manifest(path: str) -> Manifest:
     """The manifest of a folder. Raises CheckError if it is damaged, InputError if there is none."""
     file = os.path.join(path, MANIFEST)
-    try:
-        with open(file, encoding="utf-8", errors="replace") as text:
-            found = opened_seal(text.read())
-    except FileNotFoundError:
-        raise InputError(
-            "folder", path, "a folder that iosim sweep -o FOLDER/ wrote", f"it has no {MANIFEST}"
-        ) from None
+    found = manifest_in(path)
+    if found is None and not os.path.exists(file):
+        raise InputError("folder", path, "a folder that iosim sweep -o FOLDER/ wrote", f"it has no {MANIFEST}")
     if found is None:
         raise CheckError(f"{file} is damaged; the sweep's own command line with --resume writes it again")
-    return cast("Manifest", found)
+    return found
 
 
-def is_manifest(path: str) -> bool:
-    """Whether the manifest of a folder is undamaged."""
+def manifest_in(path: str) -> Manifest | None:
+    """The manifest of a folder; None if it is damaged, or if there is none."""
     try:
-        return bool(read_manifest(path))
-    except CheckError:
-        return False
+        with open(os.path.join(path, MANIFEST), encoding="utf-8", errors="replace") as text:
+            return cast("Manifest | None", opened_seal(text.read()))
+    except FileNotFoundError:
+        return None
 
 
 def sealed(values: Mapping[str, object]) -> dict[str, object]:

@@ -8,11 +8,10 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from ..counting.sweep import Chunks
 from ..files import written_whole
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from ..counting.sweep_axes import Sweep
     from .pieces import Out
 
-    Piece = TypeVar("Piece", Lines, pd.DataFrame)
+    Piece: TypeAlias = Lines | pd.DataFrame
 
 T = TypeVar("T", covariant=True)
 
@@ -204,25 +203,28 @@ def make_tables(work: Work, part: int) -> Iterator[pd.DataFrame]:
     return (work.chunks[k] for k in work.chunks_of(part))
 
 
-def make_lines(work: Work, part: int) -> Iterator[Lines]:
-    """The lines of a part, a chunk at a time."""
-    return (Lines(lines(rows, FORMS[work.kind]), len(rows)) for rows in make_tables(work, part))
+def make_pieces(work: Work, part: int) -> Iterator[Piece]:
+    """The chunks of a part as they go into a file: lines, or tables for Parquet."""
+    tables, form = make_tables(work, part), FORMS.get(work.kind)
+    return tables if form is None else (Lines(lines(rows, form), len(rows)) for rows in tables)
 
 
-class Makes(Protocol):
-    """The pieces that a task makes of some parts, one after the other."""
+def write(work: Work, out: Out, pieces: Iterable[Piece], advance: Callable[[int], object] = lambda steps: None) -> int:
+    """Write pieces to a file, and return the number of rows. `advance` is called with the steps of each piece."""
+    total = 0
 
-    def __call__(self, task: Task[Piece], /) -> Generator[Piece, None, None]: ...
+    def counted() -> Iterator[Piece]:
+        nonlocal total
+        for piece in pieces:
+            yield piece
+            total += len(piece)
+            advance(work.steps_of(len(piece), 1))
 
-
-def write(work: Work, out: Out, made: Makes) -> None:
-    """Write the pieces of a sweep, or of some parts, to a file."""
     if work.kind == "parquet":
-        with closing(made(make_tables)) as tables:
-            write_parquet(work.chunks, out, tables)
-        return
-    with closing(made(make_lines)) as pieces:
-        write_lines(header(work.chunks.shown) if work.kind == "csv" else "", out, pieces)
+        write_parquet(work.chunks, out, counted())
+    else:
+        write_lines(header(work.chunks.shown) if work.kind == "csv" else "", out, counted())
+    return total
 
 
 @dataclass(frozen=True)
@@ -232,16 +234,9 @@ class WritePart:
     folder: str
 
     def __call__(self, work: Work, part: int) -> Iterator[Written]:
-        name, rows = part_name(part, work.kind), 0
-
-        def counted(task: Task[Piece]) -> Generator[Piece, None, None]:
-            nonlocal rows
-            for piece in task(work, part):
-                yield piece
-                rows += len(piece)
-
+        name = part_name(part, work.kind)
         with written_whole(os.path.join(self.folder, name)) as temporary:
-            write(work, temporary, counted)
+            rows = write(work, temporary, make_pieces(work, part))
             keep(temporary)
             size, sha256 = os.path.getsize(temporary), file_digest(temporary)
         keep(self.folder)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from ..column_types import type_of
 from ..counting.columns import RESULT_COLUMNS
@@ -14,6 +14,9 @@ from ..errors import InputError, MissingError
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
+
+    from ..counting.sweep import Chunks
+    from .questions import Asked
 
 Out = str | AbstractContextManager[TextIO]
 """The name of a file, or an open one."""
@@ -38,19 +41,7 @@ def write_lines(header: str, out: Out, pieces: Iterable[Lines]) -> None:
             header = ""
 
 
-class Grid(Protocol):
-    """Tables of rows. `shown` are their columns, and `int64` says whether all counts are below 2^63."""
-
-    @property
-    def shown(self) -> tuple[str, ...]: ...
-
-    @property
-    def int64(self) -> bool: ...
-
-    def rows_of_part(self) -> int: ...
-
-
-def write_parquet(grid: Grid, out: Out, tables: Iterable[pd.DataFrame]) -> None:
+def write_parquet(grid: Chunks | Asked, out: Out, tables: Iterable[pd.DataFrame]) -> None:
     """Write tables of a grid as Parquet, a group of rows at a time. It needs pyarrow."""
     try:
         import pyarrow as pa

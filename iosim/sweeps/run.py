@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -11,13 +11,13 @@ from ..errors import InputError
 from ..units import parse_count
 from .executors import Processes, Serial, results
 from .folder import opened
-from .parts import Job, WritePart, write
+from .parts import Job, WritePart, make_pieces, write
 
 if TYPE_CHECKING:
     from ..progress import Meter
     from .executors import Executor
     from .folder import About
-    from .parts import Piece, Task, Work, Written
+    from .parts import Work, Written
     from .pieces import Out
 
 
@@ -54,14 +54,5 @@ def write_folder(work: Work, path: str, about: About, resume: bool, executor: Ex
 def write_file(work: Work, out: Out, executor: Executor, advance: Callable[[int], object] = lambda steps: None) -> int:
     """Write a sweep to one file, and return the number of rows. The bytes do not depend on the executor. `advance` is
     called with the steps of each chunk."""
-    total = 0
-
-    def counted(task: Task[Piece]) -> Generator[Piece, None, None]:
-        nonlocal total
-        for piece in results(executor, Job(task, work), range(len(work))):
-            yield piece
-            total += len(piece)
-            advance(work.steps_of(len(piece), 1))
-
-    write(work, out, counted)
-    return total
+    with closing(results(executor, Job(make_pieces, work), range(len(work)))) as pieces:
+        return write(work, out, pieces, advance)

@@ -14,7 +14,7 @@ from sweeps_run import LARGE, gathered, run
 from iosim.counting.sweep_axes import build
 from iosim.errors import CheckError, InputError, MissingError
 from iosim.sweeps.executors import Made, Maker, Processes, Serial, results, this_maker
-from iosim.sweeps.parts import Job, Work, make_lines
+from iosim.sweeps.parts import Job, Work, make_pieces
 
 SMALL = {"N": "64:1024:+64", "d": "8:32:+8", "M": "1KB:129KB:+1KB"}
 
@@ -144,7 +144,7 @@ def test_schedules_of_files_are_known_in_processes(iosim, tmp_path):
 
 
 def test_one_process_needs_no_other(work):
-    assert len(list(results(Serial(), Job(make_lines, work), range(2)))) == 2
+    assert len(list(results(Serial(), Job(make_pieces, work), range(2)))) == 2
 
 
 class Others(Serial):
@@ -162,9 +162,9 @@ class Others(Serial):
     (this_maker()._replace(sources="0"), "worker tcp://a:1 has other Python files of iosim"),
 ])  # fmt: skip
 def test_rows_of_another_iosim_are_not_taken(maker, said, work):
-    assert list(results(Others(this_maker()), Job(make_lines, work), range(3))) == [0, 1, 2]
+    assert list(results(Others(this_maker()), Job(make_pieces, work), range(3))) == [0, 1, 2]
     with pytest.raises(MissingError, match=said):
-        list(results(Others(maker), Job(make_lines, work), range(3)))
+        list(results(Others(maker), Job(make_pieces, work), range(3)))
 
 
 def test_without_dask_the_message_says_what_to_install(iosim, monkeypatch):
