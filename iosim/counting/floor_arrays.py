@@ -7,11 +7,11 @@ No NumPy type holds these, and arrays of Python integers would be slow. A test c
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
-from ..core.problem import DENSE, Attention
+from ..core.problem import DENSE, Attention, narrowed
 from ..errors import InputError
 from .floors import held_words, seen_by_group
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ..core.typing import Mask, Size
+    from ..core.typing import Size
 
     Floats = NDArray[np.float64]
     Whole = NDArray[np.int64]
@@ -35,7 +35,7 @@ def floor_words(problem: Attention[Size], M_bytes: Size | None, family: str, len
         return None
     sizes = {name: broadcast(getattr(problem, name), length) for name in SIZES}
     M = broadcast(0 if M_bytes is None else held_words(problem, M_bytes), length)
-    seen = selected_at(problem, sizes) if family == "selected" else seen_at(problem.mask, sizes)
+    seen = selected_at(problem, sizes) if family == "selected" else seen_at(problem, sizes)
     seen = seen._replace(pairs=np.where(M > 0, seen.pairs, 0))  # the theorems say nothing about an M of 0 words
     forms = latent_floors if problem.latent and family != "backward" else FLOOR_BY_FAMILY[family]
     words = forms(seen, sizes["d"].astype(float), sizes["dv"].astype(float), M.astype(float))
@@ -58,9 +58,9 @@ class SeenAt(NamedTuple):
     any_keys: Floats
 
 
-def seen_at(mask: Mask, sizes: Mapping[str, Whole]) -> SeenAt:
+def seen_at(problem: Attention[Size], sizes: Mapping[str, Whole]) -> SeenAt:
     """What the query heads that share a KV head see at each grid point; NaN where it cannot be counted."""
-    if mask is DENSE:
+    if problem.mask is DENSE:
         group = (sizes["heads"] // sizes["kv_heads"]).astype(float)
         return dense_at(sizes["N"].astype(float), sizes["Nk"].astype(float), group)
     shapes = np.stack([sizes["N"], sizes["Nk"], sizes["heads"], sizes["kv_heads"]]).astype(object)
@@ -68,8 +68,8 @@ def seen_at(mask: Mask, sizes: Mapping[str, Whole]) -> SeenAt:
     for shape in set(map(tuple, shapes.T)):
         N, Nk, heads, kv_heads = map(int, shape)
         try:
-            seen = seen_by_group(Attention(N, 1, Nk, heads=heads, kv_heads=kv_heads, mask=mask), None)
-            numbers[shape] = tuple(map(float, seen))
+            one = cast("Attention", narrowed(problem, N=N, Nk=Nk, heads=heads, kv_heads=kv_heads))
+            numbers[shape] = tuple(map(float, seen_by_group(one, None)))
         except InputError:
             numbers[shape] = (np.nan,) * 5
     return SeenAt(*np.array([numbers[shape] for shape in map(tuple, shapes.T)]).T)

@@ -114,7 +114,7 @@ class Panel:
         parts = [self.shade(*self.chart.shaded)] if self.chart.shaded else []
         for line in self.chart.lines:
             look = self.look[line.label]
-            parts.append(self.line(line, look) if line.kind == "data" else self.proven(line))
+            parts.append(self.line(line, look) if line.kind == "data" else self.proven(line, look))
             if line.kind == "data" and len(line.x) > 1 and (look.shape or self.chart.seen_points):
                 parts += self.marks(line, look)
         return parts
@@ -126,11 +126,11 @@ class Panel:
         look = f'fill="{SHADE}" fill-opacity="0.4" clip-path="url(#{self.clip})"'
         return f'<polygon class="shade" points="{where}" {look}/>'
 
-    def proven(self, line: ChartLine) -> str:
+    def proven(self, line: ChartLine, look: Look) -> str:
         """The line of a floor, or that of an order, whose label stands on it as its end may lie outside."""
         points = self.places(line)
         if line.kind == "floor":
-            return polyline(points, Stroke(GREY, 1.6, clip=self.clip))
+            return polyline(points, Stroke(GREY, 1.6, "", look.tint, self.clip))
         seen = [point for point in points if TOP <= point[1] <= self.bottom] or points
         x, y = seen[len(seen) // 2]
         name = label(max(x - 6, LEFT + 4 + text_width(line.label)), y + 12, line.label, "end", GREY)

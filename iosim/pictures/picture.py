@@ -196,8 +196,7 @@ def of_roofline(asked: Asked) -> Picture:
 
 def of_predicted(asked: Asked) -> Picture:
     """The picture of predicted times."""
-    choice, values = asked.choice, {**asked.values, "M": asked.choice.M}
-    return Picture(predicted_sheet(values, choice.hardware or "", choice.schedules, choice.tiles, choice.multiple))
+    return Picture(predicted_sheet(asked))
 
 
 def of_mask(asked: Asked) -> Picture:

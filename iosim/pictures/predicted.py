@@ -2,70 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from ..counting.given import counts
+from ..counting.sweep_axes import read_counts
 from ..errors import InputError
 from ..hardware import load
 from ..schedules import find_all
 from ..studies.roofline import roofline
-from ..units import parse_axis, parse_count
 from .chart import Chart, ChartLine
 from .sheet import Sheet
 
 if TYPE_CHECKING:
-    from ..counting.given import Given
     from ..counting.sweep_axes import AxisValue
     from ..studies.ideal_roofline import RooflineRow
+    from .asked import Asked
 
 MOST_SCHEDULES = 4
 MOST_SIZES = 16
 PREDICTED, PEAKS = "predicted", "at the peaks, ideal L2"
 
 
-def predicted_sheet(
-    values: Mapping[str, AxisValue], hardware: str, schedules: Sequence[str], tiles: str | None, multiple: int
-) -> Sheet:
+def predicted_sheet(asked: Asked) -> Sheet:
     """The microseconds of schedules against N, with two lines for each schedule."""
-    names = [schedule.name for schedule in find_all(schedules or ("standard-tiled", "flash1", "flash2"))]
+    choice, values = asked.choice, asked.values
+    names = tuple(schedule.name for schedule in find_all(choice.schedules or ("standard-tiled", "flash1", "flash2")))
     if len(names) > MOST_SCHEDULES:
         raise InputError("--schedule", f"{len(names)} schedules", f"at most {MOST_SCHEDULES}")
-    fields = {name: value for name, value in values.items() if name not in ("M", "N")}
+    options = choice._asdict() | {"schedules": names, "tile_multiple": choice.multiple}
     rows: dict[str, dict[int, RooflineRow]] = {}
-    for N in sizes(values.get("N")):
-        given = counts(cast("Given", {**fields, "N": N}))
-        found = roofline(
-            hardware=hardware,
-            M=cast("int | str | None", values.get("M")),
-            schedules=names,
-            tiles=tiles,
-            tile_multiple=multiple,
-            **given,
-        )
+    for N in sizes(values):
+        found = roofline(**options, **replace(asked, values={**values, "N": N}).fields)
         for row in found.rows:
             if row.launch == "all" and row.tiling != "paper":
                 rows.setdefault(row.schedule, {})[N] = row
     lines = [line for name, by_N in rows.items() for line in lines_of(name, by_N)]
     if not any(PREDICTED in line.label for line in lines):
         hint = "and tiles whose sides are multiples of 16, as --tiles 128x64"
-        raise InputError("--hardware", hardware, "a GPU whose kernels were measured, as h100 or h200", hint)
-    about = ", ".join(f"{name} = {fields[name]}" for name in ("d", "heads", "batch", "mask") if fields.get(name))
-    tiled = f", tiles {tiles}" if tiles else ""
-    title = f"Time on {load(hardware).name} by the model: {about}{tiled}"
+        raise InputError("--hardware", choice.hardware, "a GPU whose kernels were measured, as h100 or h200", hint)
+    about = ", ".join(f"{name} = {values[name]}" for name in ("d", "heads", "batch", "mask") if values.get(name))
+    tiled = f", tiles {choice.tiles}" if choice.tiles else ""
+    title = f"Time on {load(choice.hardware or '').name} by the model: {about}{tiled}"
     return Sheet(title, [Chart("", "N", "microseconds", lines)])
 
 
-def sizes(given: AxisValue | None) -> list[int]:
+def sizes(values: Mapping[str, AxisValue]) -> list[int]:
     """The values of N. Raises InputError for a single one, and for too many."""
-    if isinstance(given, str):
-        found = parse_axis(given, "--N", lambda text: parse_count(text, "--N"))
-    else:
-        found = [
-            parse_count(cast("int", N), "--N") for N in (given if isinstance(given, list | tuple) else [given or ""])
-        ]
+    found = read_counts({**values}, "N") or []
     if not 1 < len(found) <= MOST_SIZES:
-        raise InputError("--N", str(given), f"2 to {MOST_SIZES} values, as 1024:8192:x2")
+        raise InputError("--N", str(values.get("N")), f"2 to {MOST_SIZES} values, as 1024:8192:x2")
     return found
 
 

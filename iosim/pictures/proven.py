@@ -36,4 +36,4 @@ def line(
 ) -> list[ChartLine]:
     """The line of the words of a bound, if there are any."""
     found = {x: float(words) for x, problem, M_bytes in places if (words := words_of(problem, M_bytes, family))}
-    return [ChartLine.of(label, found, kind)] if found else []
+    return [ChartLine.of(label, found, kind, key=kind)] if found else []

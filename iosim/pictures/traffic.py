@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import ceil, floor, log2
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from ..counting.sweep_axes import AXES
 from ..errors import InputError, suggestion
 from ..options import flag_of
-from ..units import parse_count
 from .asked import first_of
 from .chart import AXIS_TITLES, Chart, ChartLine, size
 from .proven import FLOOR, floor_line, order_line
@@ -241,12 +240,13 @@ def title_of(rows: pd.DataFrame, x: str) -> str:
 def octaves(values: Mapping[str, object], around: int | None = None) -> list[int]:
     """Sizes of SRAM in bytes, 8 in each octave, from one that holds tiles of a few rows to one that holds all of K and
     V. They go from at least half of `around` to at least twice as much."""
+    from ..counting.sweep_axes import read_counts, split
     from ..units import dtype_bytes
 
-    N, d = (parse_count(cast("str | int", values.get(name) or ""), f"--{name}") for name in ("N", "d"))
-    word = dtype_bytes(str(values.get("dtype") or "fp16"))
-    low = ceil(log2(8 * d * word))
-    high = max(low + 4, min(60, ceil(log2(4 * N * d * word))))
+    N, d = (read_counts({**values}, name) or [1] for name in ("N", "d"))
+    word = [dtype_bytes(name) for name in split(values.get("dtype")) or ["fp16"]]
+    low = ceil(log2(8 * min(d) * min(word)))
+    high = max(low + 4, min(60, ceil(log2(4 * max(N) * max(d) * max(word)))))
     if around is not None:
         low, high = max(0, min(low, floor(log2(around)) - 1)), min(60, max(high, ceil(log2(around)) + 1))
     return sorted(

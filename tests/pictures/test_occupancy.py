@@ -8,7 +8,9 @@ from test_sheets import boxes, overlapping
 import iosim
 from iosim import Attention
 from iosim.counting.count import count
+from iosim.counting.given import Choice
 from iosim.errors import InputError
+from iosim.pictures.asked import Asked
 from iosim.pictures.colours import INK, ink_on
 from iosim.pictures.footprint import footprint
 from iosim.pictures.predicted import predicted_sheet
@@ -92,7 +94,7 @@ TIMES = {"N": "256:1024:x2", "d": 64, "heads": 8, "acc_dtype": "fp32"}
 
 
 def test_times_are_those_of_the_roofline():
-    (chart,) = predicted_sheet(TIMES, "h100", ("flash2",), "64x64", 1).charts
+    (chart,) = predicted_sheet(Asked("predicted", TIMES, Choice(None, "h100", ("flash2",), "64x64"))).charts
     assert [line.label for line in chart.lines] == ["flash2, predicted", "flash2, at the peaks, ideal L2"]
     assert chart.lines[0].x == chart.lines[1].x == [256, 512, 1024]
     for k, N in enumerate((256, 512, 1024)):
