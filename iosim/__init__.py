@@ -17,7 +17,7 @@ _WHERE = {
     "tune": "tuning.least",
     "curve": "tuning.least",
     "bounds": "tuning.proven",
-    "crossover": "tuning.crossovers",
+    "crossover": "tuning.crossover",
     "fastest": "studies.fastest",
     "roofline": "studies.roofline",
     "training": "studies.training",
@@ -103,7 +103,7 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from .tracing.cache_answer import cache as cache
     from .tracing.events import Events as Events
     from .tracing.events import trace as trace
-    from .tuning.crossovers import crossover as crossover
+    from .tuning.crossover import crossover as crossover
     from .tuning.least import Best as Best
     from .tuning.least import Curve as Curve
     from .tuning.least import curve as curve

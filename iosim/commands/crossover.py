@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..counting.given import memories
+from typing import TYPE_CHECKING
+
 from .answer import Output, answer_all
 from .options import (
     PLACES,
@@ -17,6 +18,9 @@ from .options import (
     schedule_option,
     variant_options,
 )
+
+if TYPE_CHECKING:
+    from ..counting.given import Fields
 
 
 @named_command(
@@ -44,7 +48,8 @@ def command(
 
     Example: iosim crossover --N 8192 --d 64,128,256
     """
-    from ..tuning.crossovers import crossovers_of
+    from ..tuning.crossover import crossover
 
-    places = [] if (M, hardware) == (None, None) else memories(given, M, hardware)
-    answer_all([({}, crossovers_of(given, places, schedules, tile_multiple))], output)
+    asked: Fields = {name: text for name, text in given.items() if text is not None}
+    asked |= {"M": M, "hardware": hardware, "schedules": schedules, "tile_multiple": tile_multiple}
+    answer_all([({}, crossover(**asked))], output)

@@ -288,6 +288,12 @@ def problem_at(problem: Attention[Size], k: int, length: int) -> Attention:
     return narrowed(cast("Attention", problem), **sizes)
 
 
+def part_of(problem: Attention[Size], part: slice[int, int, None]) -> Attention[Size]:
+    """The problems of a slice of those in arrays."""
+    arrays = {name: size for name in NUMBERS if isinstance(size := getattr(problem, name), np.ndarray)}
+    return narrowed(problem, **{name: size[part] for name, size in arrays.items()})
+
+
 def run_in_arrays(
     problem: Attention[Size], M_bytes: Whole | None, runs: Runs, multiple: int, with_floor: bool
 ) -> list[CellValues]:

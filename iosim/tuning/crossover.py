@@ -1,263 +1,262 @@
-"""The M from which on one choice of schedule and tiles moves less than another, exact to the byte.
-
-The traffic of a choice never grows with M: it is a falling staircase. Two staircases are compared on an interval of M.
-If its two ends do not decide the comparison for the whole interval, the interval is halved.
-"""
+"""The M or the N from which on one schedule moves less than another, as `iosim.crossover` answers it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
-from math import inf
-from typing import TYPE_CHECKING, cast
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import product
+from typing import TYPE_CHECKING, TypeVar, Unpack, cast
 
-from ..core.problem import Attention
-from ..core.tiling import Tiling, paper_tiles
-from ..counting.count import measure
+import numpy as np
+
+from ..answer import Column, Table, in_order
+from ..core.problem import DENSE, Attention
+from ..counting.columns import option_columns, type_of
+from ..counting.count import check_names, run
+from ..counting.given import counts, memories, several
+from ..counting.notes import mask_notes
+from ..counting.sentence import comparison, distance_to_floor
 from ..errors import InputError
-from ..schedules import SCHEDULES, Schedule, find_all, require
-from ..search.best import best_tiles, footprint
-from . import curve
+from ..masks import parse_mask
+from ..schedules import find_all
+from ..units import binary, parse_axis, parse_bytes, parse_count
+from . import gap
+from .least import curve_of
+from .sides import OverM, OverN, over_M, over_N, questions_about, questions_of_papers
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..answer import Columns
+    from ..core.keywords import ProblemOptions
+    from ..core.typing import Mask
+    from ..counting.given import Given, Place
+    from ..counting.result import Result
+    from ..schedules.registry import SchedulesAsked
     from ..tables import Row
+    from .sides import Question, Side
 
-LeastBytes = Callable[[int], float]
-"""Returns the least bytes moved at an M in bytes; inf if nothing fits."""
+    Counts = int | str | Sequence[int]
+    One = TypeVar("One", bound=OverM | OverN)
+
+EVERY_N = "1:4096:+1"
+SOME_N = "64:4096:+64"  # under a mask, where each length may take milliseconds
+TAKEN = ("N", "d", "M", "hardware", "schedules", "tile_multiple", "mask")
+KIB = 1024
 
 
-@dataclass(frozen=True)
-class Question:
-    """The question from which M on `below` moves less than `above`. Each is (names of schedules, tile rule).
+def crossover(
+    N: Counts | None = None,
+    d: Counts | None = None,
+    M: int | str | None = None,
+    *,
+    hardware: str | None = None,
+    schedules: SchedulesAsked = (),
+    tile_multiple: int = 1,
+    mask: str | Mask = "dense",
+    **options: Unpack[ProblemOptions],
+) -> Table:
+    """The M or the N from which on one schedule moves less than another, exact to the byte: a Table.
 
-    `label` names the question in tables, JSON and CSV. `one` and `other` are the names that sentences give to the two
-    sides.
+    - `schedules`: two of them. By default six questions that papers raise are answered; four of them if there are
+      registers or stages.
+    - Without `M` the answer is an M. `d` and `dtype` may be several, as `[64, 128]` and `"fp16,fp32"`.
+    - With `M` or a `hardware` the answer is an N: the first of the axis `N` such that one schedule moves less at it and
+      at every later one. An axis is a text as `"64:8192:+64"`; by default it has every N up to 4096.
+    - Other options are those of `count`.
+
+    Raises InputError for whatever is not allowed.
     """
-
-    label: str
-    one: str
-    other: str
-    below: tuple[tuple[str, ...], str]
-    above: tuple[tuple[str, ...], str]
-
-    @property
-    def text(self) -> str:
-        """The statement that the answer makes true: `flash2 moves less than standard`."""
-        return f"{self.one} moves less than {self.other}"
-
-    @property
-    def of_one_sram(self) -> bool:
-        """Whether best tiles are known for one SRAM only, without registers and stages."""
-        return any(SCHEDULES[name].candidates is not None for name in (*self.below[0], *self.above[0]))
-
-
-ALGORITHM_0 = (("standard",), "ideal")
-QUESTIONS = (
-    Question(
-        "Algorithm 1 with paper tiles (fit or not) below Algorithm 0",
-        "Algorithm 1 with paper tiles (fit or not)",
-        "Algorithm 0",
-        (("flash1",), "paper"),
-        ALGORITHM_0,
-    ),
-    Question(
-        "flash1, best tiles, below Algorithm 0",
-        "flash1 (best tiles)",
-        "Algorithm 0",
-        (("flash1",), "best"),
-        ALGORITHM_0,
-    ),
-    Question(
-        "flash2, best tiles, below Algorithm 0",
-        "flash2 (best tiles)",
-        "Algorithm 0",
-        (("flash2",), "best"),
-        ALGORITHM_0,
-    ),
-    Question(
-        "flash2 below standard-tiled, best tiles",
-        "flash2",
-        "standard-tiled (best tiles)",
-        (("flash2",), "best"),
-        (("standard-tiled",), "best"),
-    ),
-    Question(
-        "flash2 below small-cache, best tiles",
-        "flash2",
-        "small-cache (best tiles)",
-        (("flash2",), "best"),
-        (("small-cache",), "best"),
-    ),
-    Question(
-        "flash2 below small-cache and small-cache-q, best tiles",
-        "flash2",
-        "small-cache and small-cache-q (best tiles)",
-        (("flash2",), "best"),
-        (("small-cache", "small-cache-q"), "best"),
-    ),
-)
+    check_names("crossover", options, TAKEN)
+    given, size = {**cast("Given", options)}, None if M is None else str(M)
+    places = [] if size is None and hardware is None else memories(given, size, hardware)
+    if N is None and not places:
+        raise InputError("--N", "nothing", "a whole number from 1", "give --N, or --M for a crossover over N")
+    if d is None:
+        raise InputError("--d", "nothing", "head dimensions as in 64,128", "give --d")
+    multiple = parse_count(tile_multiple, "--tile-multiple")
+    chosen = find_all(schedules)
+    questions = questions_about(chosen) if chosen else questions_of_papers()
+    types = dict.fromkeys(part.strip() for part in str(given.pop("dtype", None) or "fp16").split(","))
+    sizes = parse_axis(axis_text(d), "--d", lambda text: parse_count(text, "--d"))
+    length = lengths_of(N, mask) if places else parse_count(axis_text(N), "--N")
+    fields = {**counts(given, required=()), "mask": parse_mask(mask)}
+    problems = [Attention(length, size, dtype=dtype, **fields) for size, dtype in product(sizes, types)]
+    return answer(questions, problems, places, multiple, named=bool(chosen))
 
 
-@dataclass(frozen=True)
-class Crossover:
-    """The answer to a question: the least M such that `below` moves less at it and at every larger M; None if there is
-    none.
-
-    `below_bytes` and `above_bytes` are the bytes that both move at that M. `above_bytes` is None if nothing of `above`
-    fits. `smaller_M_bytes` is the largest M below it, or of all if it is None, at which `below` moves less.
-    """
-
-    question: str
-    problem: Attention
-    M_bytes: int | None
-    below_bytes: int | None = None
-    above_bytes: int | None = None
-    smaller_M_bytes: int | None = None
+def axis_text(values: Counts | None) -> str:
+    """An axis as a text."""
+    return str(values) if isinstance(values, int | str) else ",".join(map(str, values or ()))
 
 
-def questions_of(names: Sequence[str]) -> list[Question]:
-    """Two questions: from which M on each of two schedules moves less than the other, with best tiles. Without names,
-    all QUESTIONS.
-
-    Raises InputError unless there are two names, of schedules of one family.
-    """
-    if not names:
-        return list(QUESTIONS)
-    chosen = find_all(names)
-    if len(chosen) != 2:
-        raise InputError("--schedule", ", ".join(s.name for s in chosen), "two schedules, as flash2,standard")
-    one, other = chosen
-    if one.family != other.family:
-        families = f"{one.name} ({one.family}), {other.name} ({other.family})"
-        raise InputError("--schedule", families, "two schedules of one family, because others compute something else")
-    sides = [((s.name,), "ideal" if "ideal" in s.rules else "best") for s in chosen]
-    labels = [names[0] + (" (fits or not)" if rule == "ideal" else "") for names, rule in sides]
-    return [
-        Question(f"{labels[a]} below {labels[b]}", labels[a], labels[b], sides[a], sides[b])
-        for a, b in ((0, 1), (1, 0))
-    ]
+def lengths_of(N: Counts | None, mask: str | Mask) -> NDArray[np.int64]:
+    """The lengths of a crossover over N, in rising order. By default they are every N up to 4096, or every 64th under a
+    mask, where each may take milliseconds."""
+    text = axis_text(N) or (EVERY_N if parse_mask(mask) is DENSE else SOME_N)
+    if not several(text):
+        raise InputError("--N", text, "an axis as 64:8192:+64, or none", "with --M the crossover is over N")
+    return np.array(sorted(parse_axis(text, "--N", lambda part: parse_count(part, "--N"))))
 
 
-def crossovers(problem: Attention, multiple: int = 1) -> list[Crossover]:
-    """The answers to all QUESTIONS whose schedules are registered, for one dense problem."""
-    return [
-        crossover_of(question, problem, multiple)
-        for question in QUESTIONS
-        if all(name in SCHEDULES for name in (*question.below[0], *question.above[0]))
-    ]
-
-
-def crossover_of(question: Question, p: Attention, multiple: int = 1) -> Crossover:
-    """The answer to a question for one problem."""
-    for name in (*question.below[0], *question.above[0]):
-        require(SCHEDULES[name], p)
-    below, most_below = traffic_against_M(*question.below, p, multiple)
-    above, most_above = traffic_against_M(*question.above, p, multiple)
-    most = max(most_below, most_above)
-    M = first_below(below, above, most)
-    if M is None:
-        return Crossover(question.label, p, None, smaller_M_bytes=last_below(below, above, most))
-    left, right = below(M), above(M)
-    smaller = last_below(below, above, M - 1)
-    return Crossover(question.label, p, M, int(left), None if right == inf else int(right), smaller)
-
-
-def first_below(below: LeastBytes, above: LeastBytes, most: int) -> int | None:
-    """The least M such that below(M) < above(M) there and at every larger M; None if it does not hold at `most`.
-
-    Neither function changes beyond `most`, and both fall with M. So below(M) < above(M) in a whole interval if `below`
-    at its start is less than `above` at its end.
-    """
-    if below(most) >= above(most):
-        return None
-
-    def last_failure(low: int, high: int) -> int:
-        """The last M of the interval at which below(M) >= above(M); 0 if there is none."""
-        if below(low) < above(high):
-            return 0
-        if below(high) >= above(high):
-            return high
-        middle = (low + high) // 2
-        return last_failure(middle + 1, high) or last_failure(low, middle)
-
-    return last_failure(1, most) + 1
-
-
-def last_below(below: LeastBytes, above: LeastBytes, most: int) -> int | None:
-    """The last M up to `most` at which below(M) < above(M); None if there is none. Both functions fall with M."""
-
-    def last(low: int, high: int) -> int | None:
-        if low > high or below(high) >= above(low):
-            return None
-        if below(high) < above(high):
-            return high
-        middle = (low + high) // 2
-        return last(middle + 1, high) or last(low, middle)
-
-    return last(1, most)
-
-
-def traffic_against_M(names: Sequence[str], rule: str, p: Attention, multiple: int) -> tuple[LeastBytes, int]:
-    """The least bytes of any of the schedules as a function of M, and an M beyond which this function is constant."""
-    schedules = [SCHEDULES[name] for name in names]
-    p = p.packed
-    if rule == "ideal":
-        moved = measure(schedules[0], p, Tiling(1, 1))["total_bytes"]
-        return lambda M: moved, 1
-    if rule == "paper":
-        found = curve.envelope(step for s in schedules for step in paper_steps(s, p))
-    elif all(curve.exact(s, p) for s in schedules):
-        found = curve.curve(schedules, p, multiple)
+def answer(
+    questions: Sequence[Question], problems: Sequence[Attention], places: Sequence[Place], multiple: int, named: bool
+) -> Table:
+    """The crossovers over M of some problems. If there are `places`, crossovers over N at each of them, of problems
+    whose N is an array. `named` says whether the schedules were named."""
+    divided = problems[0].divided
+    left_out = [question.text for question in questions if divided and question.of_one_sram and not named]
+    asked = [question for question in questions if question.text not in left_out]
+    if places:
+        at = [one for p, place in product(problems, places) for one in answers_at(place, asked, p, multiple)]
+        table, said = table_of(at, OVER_N, list(places[0].label)), list(map(line_over_N, at))
     else:
-        return traffic_by_search(schedules, p, multiple)
-
-    def staircase(M: int) -> float:
-        step = curve.step_at(found, M)
-        return inf if step is None else step.total_bytes
-
-    return staircase, found[-1].M_bytes
-
-
-def paper_steps(schedule: Schedule, p: Attention) -> list[curve.CurveStep]:
-    """The steps of the paper's tiles as M grows. M is what the rule is given, even if the tiles do not fit in it.
-
-    Bc = ceil(M / 4d) is b from M = 4d (b - 1) + 1 words on. The traffic of the schedule must depend on Bc alone, as
-    that of Algorithm 1 does.
-    """
-    p = p.packed
-    M_words = [4 * p.d * (size - 1) + 1 for size in curve.smallest_tile_sizes(p.Nk)]
-    tilings = [paper_tiles(p, words) for words in M_words]
-    found = [step for tiling in tilings for step in curve.counted_steps(schedule, p, tiling)]
-    return [replace(step, M_bytes=words * p.word_bytes) for words, step in zip(M_words, found, strict=True)]
+        found = [over_M(question, p, multiple) for p in problems for question in asked]
+        table, said = table_of(found, OVER_M), lines_over_M(asked, found, multiple)
+    if len(problems) == 1 and not (named or places or divided):
+        said += gap_lines(problems[0], multiple)
+    if left_out:
+        said.append(
+            f"Not asked with registers or stages: {', '.join(left_out)}. Those tiles are known for one SRAM only."
+        )
+    notes = mask_notes(problems[0], [schedule.name for question in asked for schedule in question.schedules])
+    title = " or ".join(question.text for question in asked) if named else "questions of papers"
+    json: Row = {"crossovers": table.to_rows(), "answer": " ".join(said), "notes": notes}
+    return replace(table, title=title, json=json, text=[table, "", *said], notes=notes)
 
 
-def traffic_by_search(schedules: Sequence[Schedule], p: Attention, multiple: int) -> tuple[LeastBytes, int]:
-    """The result of `traffic_against_M` for best tiles of schedules without candidates. It searches at each M."""
-
-    @cache
-    def moved(M: int) -> float:
-        tilings = [(s, best_tiles(s, p, M, multiple)) for s in schedules]
-        return min((measure(s, p, t)["total_bytes"] for s, t in tilings if t is not None), default=inf)
-
-    whole = Tiling(p.N, p.Nk)
-    return moved, max(cast("int", footprint(s, p, whole).peak_bytes) for s in schedules)
+def answers_at(place: Place, asked: Sequence[Question], p: Attention, multiple: int) -> Iterator[OverN]:
+    """The crossovers over N in one SRAM."""
+    M_bytes = parse_bytes(str(place.M), p.word_bytes)
+    hardware = cast("str | None", place.label.get("hardware"))
+    return (replace(found, hardware=hardware) for found in over_N(asked, p, M_bytes, multiple))
 
 
-def crossover_rows(found: Sequence[Crossover]) -> list[Row]:
-    """One flat row for each answer. M stands in bytes, in words, and in units of d^2 words."""
-    rows = []
-    unusual = dict.fromkeys(name for c in found for name in unusual_fields(c.problem))
-    for c in found:
-        p, M = c.problem, c.M_bytes
-        words = None if M is None else M // p.word_bytes
-        row: Row = {"question": c.question, **{n: getattr(p, n) for n in ("N", "Nk", "d", "dtype", "acc_dtype")}}
-        row |= {"M_bytes": M, "M_words": words, "M_over_d2": None if words is None else round(words / p.d**2, 4)}
-        moved = {"below_bytes": c.below_bytes, "above_bytes": c.above_bytes}
-        rows.append({**row, **moved, **{name: str(getattr(p, name)) for name in unusual}})
-    return rows
+def gap_lines(p: Attention, multiple: int) -> list[str]:
+    """Sentences on where the least traffic of all schedules is farthest above the floor. None under a mask, where this
+    takes long."""
+    return [] if p.mask is not DENSE else gap.answer_lines(curve_of(p, tile_multiple=multiple))
 
 
-def unusual_fields(p: Attention) -> list[str]:
-    """The options of a problem that are not at their defaults, without its lengths and types."""
-    return [name for name in p.unusual() if name not in ("N", "d", "Nk", "dtype", "acc_dtype")]
+# ---------------------------------------------------------------- columns
+
+
+def of_problem(name: str, spare: int = 0) -> Column[OverM | OverN]:
+    """The column of an option of the problem."""
+    return Column(name, type_of(name), spare=spare, of=lambda found: getattr(found.problem, name))
+
+
+def as_text(name: str) -> Column[OverM | OverN]:
+    """The column of an option that is not at its default."""
+    return Column(name, type_of(name), of=lambda found: str(getattr(found.problem, name)))
+
+
+LABEL: Column[OverM | OverN] = Column("question", "string", of=lambda found: found.question.label)
+SHAPE = (of_problem("d"), of_problem("dtype", 4), of_problem("acc_dtype", 1))
+MOVED: Columns[OverM | OverN] = (Column("below_bytes", spare=6), Column("above_bytes", spare=5))
+OVER_M: Columns[OverM] = (
+    LABEL,
+    of_problem("N"),
+    of_problem("Nk", 2),
+    *SHAPE,
+    Column("M_bytes"),
+    Column("M_words", spare=3),
+    Column("M_over_d2", "number"),
+    *MOVED,
+)
+OVER_N: Columns[OverN] = (LABEL, Column("N"), Column("N_last"), *SHAPE, Column("M_bytes"), *MOVED)
+
+
+def table_of(found: Sequence[One], columns: Columns[One], first: Sequence[str] = ()) -> Table:
+    """A row for each answer. `first` are columns that stand before all others."""
+    unusual: dict[str, None] = dict.fromkeys(name for one in found for name in unusual_options(one.problem))
+    known: list[Column[One]] = [Column("hardware", "string"), *columns, *map(as_text, unusual)]
+    return Table(in_order(known, dict.fromkeys([*first, *(column.name for column in columns), *unusual])), found)
+
+
+def unusual_options(p: Attention) -> list[str]:
+    """The options of a problem that are not at their defaults, without its lengths and types. The heads of K and V
+    stand beside those of Q."""
+    unusual = {*p.unusual(), *(["kv_heads"] if p.kv_heads > 1 else [])}
+    return [name for name in ("dv", "batch", "heads", "kv_heads", "mask", *option_columns()) if name in unusual]
+
+
+# ---------------------------------------------------------------- sentences
+
+
+def lines_over_M(asked: Sequence[Question], found: Sequence[OverM], multiple: int = 1) -> list[str]:
+    """A sentence for each question. For several problems it gives the range of M in units of d^2 words."""
+    lines = []
+    for question in asked:
+        answers = [one for one in found if one.question == question]
+        lines.append(about_one(answers[0], multiple) if len(answers) == 1 else about_several(question, answers))
+    return lines
+
+
+def about_one(found: OverM, multiple: int) -> str:
+    """The sentences about one problem: the M at which this is so, and the comparison at the crossover."""
+    M, p, question = found.M_bytes, found.problem, found.question
+    where = where_in_M(found)
+    if M is None:
+        return where
+    below, above = (least_of(p, side, M, multiple) for side in (question.below, question.above))
+    if below is None:
+        return where
+    distance = distance_to_floor(below.ratio_to_floor, M)
+    compared = f"nothing of {question.above.name} fits." if above is None else comparison(p, below, above, M)
+    return " ".join(part for part in (where, f"At M = {M} B {compared}", distance) if part)
+
+
+def where_in_M(found: OverM) -> str:
+    """The sentence that says at which M the statement of a question is true."""
+    p, text, M, smaller = found.problem, found.question.text, found.M_bytes, found.smaller_M_bytes
+    if M is None and smaller is None:
+        return f"{text} at no M."
+    if M is None:
+        return f"{text} at some M, of which {size_of(p, smaller or 0)} is the largest."
+    here = f"{text} at M = {size_of(p, M)} and at every larger M"
+    if smaller is None:
+        return f"{here}, but at no smaller one."
+    return f"{here}. It does so at some smaller M too, of which {smaller} B is the largest."
+
+
+def size_of(p: Attention, M_bytes: int) -> str:
+    """An M in bytes, words and units of d^2 words: `8640 B (8.44 KiB, 4320 fp16 words, 1.05 d^2)`."""
+    words = M_bytes // p.word_bytes
+    also = [binary(M_bytes)] if M_bytes >= KIB else []
+    return f"{M_bytes} B ({', '.join([*also, f'{words} {p.dtype} words', f'{words / p.d**2:.3g} d^2'])})"
+
+
+def least_of(p: Attention, side: Side, M_bytes: int, multiple: int) -> Result | None:
+    """The result of least bytes of a side at an M; None if it has no tiles there."""
+    results = [run(schedule, side.rule, p, M_bytes, multiple) for schedule in side.schedules]
+    return min((r for r in results if r.total_bytes is not None), key=lambda r: r.total_bytes or 0, default=None)
+
+
+def about_several(question: Question, found: Sequence[OverM]) -> str:
+    """The sentence about several problems: the range of M over all of them."""
+    shares = [one.M_bytes // one.problem.word_bytes / one.problem.d**2 for one in found if one.M_bytes is not None]
+    never = len(found) - len(shares)
+    if not shares:
+        return f"There is no M from which on {question.text}, in any of the {len(found)} problems."
+    size = f"M = {min(shares):.3g} d^2 words"
+    if max(shares) > min(shares):
+        size = f"an M of {min(shares):.3g} to {max(shares):.3g} d^2 words (by problem)"
+    text = f"{question.text} at {size} and at every larger M"
+    return text + (f"; in {never} of {len(found)} problems there is no such M." if never else ".")
+
+
+def line_over_N(found: OverN) -> str:
+    """The sentence about one answer: the N of the axis at which this is so."""
+    p, text, start, last, earlier = found.problem, found.question.text, found.N, found.N_last, found.smaller_N
+    about = f"(M = {found.M_bytes} B, d = {p.d}, {p.dtype})"
+    if start is None and earlier is None:
+        return f"{text} at no N up to {last} {about}."
+    if start is None:
+        return f"{text} at some N up to {last}, of which {earlier} is the largest {about}."
+    if start == p.N:
+        return f"{text} at every N of the axis, from {start} to {last} {about}."
+    here = f"{text} at N = {start}" + (", the largest one" if start == last else f" and at every larger N up to {last}")
+    if earlier is None:
+        return f"{here}, but at no smaller one {about}."
+    return f"{here} {about}. It does so at some smaller N too, of which {earlier} is the largest."

@@ -17,9 +17,9 @@ from iosim.schedules import SCHEDULES, find
 from iosim.search.best import best_tiles, footprint
 from iosim.studies.roofline import roofline
 from iosim.sweeps.frame import sweep
-from iosim.tuning.crossover import QUESTIONS
-from iosim.tuning.crossovers import crossover
+from iosim.tuning.crossover import crossover
 from iosim.tuning.least import curve, tune
+from iosim.tuning.sides import questions_of_papers
 
 MUCH = 2**40  # registers without limit
 RAGGED = Attention(100, 24, Nk=70, dv=40, dtype="fp16", acc_dtype="fp32", register_bytes=MUCH)
@@ -277,7 +277,8 @@ def test_registers_change_where_two_schedules_cross(ask, iosim):
     name = "flash2, best tiles, below Algorithm 0"
     assert [one[name] for one in found] == [2 * (34 * 64 + 32 * 67), 2 * 36 * 64]
     assert (
-        set(found[0]) - set(found[1]) == {q.label for q in QUESTIONS if "small-cache" in q.label} and len(found[1]) == 4
+        set(found[0]) - set(found[1]) == {q.label for q in questions_of_papers() if "small-cache" in q.label}
+        and len(found[1]) == 4
     )
     assert "Not asked with registers or stages: flash2 moves less than small-cache" in iosim(*lines[1]).stdout
     over_N = ask(

@@ -11,10 +11,10 @@ from iosim.core.problem import Attention
 from iosim.counting.bounds import floor_of
 from iosim.counting.count import count
 from iosim.masks import parse_mask
-from iosim.tuning import crossover, crossover_sentence
-from iosim.tuning.crossover_over_N import OverN
+from iosim.tuning.crossover import line_over_N, lines_over_M, where_in_M
 from iosim.tuning.gap import answer_lines, gaps
 from iosim.tuning.least import curve, tune
+from iosim.tuning.sides import OverM, OverN, last_below, over_M, questions_of_papers
 from iosim.tuning.tables import curve_rows
 
 PROBLEMS = [
@@ -89,12 +89,12 @@ def test_curves_say_it(ask, iosim):
 
 @pytest.mark.parametrize("N, d", [(200, 8), (1000, 16)])
 def test_crossovers_are_compared_at_their_M(N, d):
-    asked = list(crossover.QUESTIONS)
-    found = [crossover.crossover_of(question, Attention(N, d)) for question in asked]
-    lines = crossover_sentence.answer_lines(asked, found)
+    asked = questions_of_papers()
+    found = [over_M(question, Attention(N, d)) for question in asked]
+    lines = lines_over_M(asked, found)
     assert len(lines) == len(asked)
     for question, one, line in zip(asked, found, lines, strict=True):
-        assert one.question == question.label
+        assert one.question == question
         assert line.startswith(f"{question.text} at M = {one.M_bytes} B (") and "and at every larger M" in line
         if one.above_bytes is None:
             assert re.search(r"At M = \d+ B nothing of [\w -]+ \(best tiles\) fits\.", line)
@@ -116,7 +116,7 @@ def stairs(*steps):
 ])  # fmt: skip
 def test_the_last_M_at_which_one_staircase_is_below_another(below, above, smaller):
     """The expected numbers were read off by hand."""
-    assert crossover.last_below(below, above, 9) == smaller
+    assert last_below(below, above, 9) == smaller
 
 
 PLACES = {  # the M at which one side moves less, and how a sentence says so
@@ -132,34 +132,30 @@ def test_the_sentence_says_at_which_M_it_is_so(less):
     last = max((M for M in range(1, 10) if M not in less), default=0)
     start = last + 1 if last < 9 else None
     smaller = max((M for M in less if last > M), default=None)
-    found = crossover.Crossover("", Attention(9, 1, dtype="fp8"), start, 1, 2, smaller)
-    line = crossover_sentence.where_in_M(crossover.QUESTIONS[0], found)
+    found = OverM(questions_of_papers()[0], Attention(9, 1, dtype="fp8"), start, 1, 2, smaller)
+    line = where_in_M(found)
     assert re.match(r"Algorithm 1 with paper tiles \(fit or not\) moves less than Algorithm 0 " + PLACES[less], line), (
         line
     )
 
 
-@pytest.mark.parametrize("row, first, earlier, said", [
-    ({"N": 16}, 16, None, "at every N of the axis, from 16 to 64 (M = 8 B, d = 2, fp16)."),
-    ({"N": 32}, 16, None, "at N = 32 and at every larger N up to 64, but at no smaller one (M = 8 B, d = 2, fp16)."),
-    ({"N": 64}, 16, None, "at N = 64, the largest one, but at no smaller one (M = 8 B, d = 2, fp16)."),
-    ({"N": 48}, 16, 16, "at N = 48 and at every larger N up to 64 (M = 8 B, d = 2, fp16). It does so at some smaller N "
-                        "too, of which 16 is the largest."),
-    ({"N": None}, 16, 32, "at some N up to 64, of which 32 is the largest (M = 8 B, d = 2, fp16)."),
-    ({"N": None}, 16, None, "at no N up to 64 (M = 8 B, d = 2, fp16)."),
+@pytest.mark.parametrize("start, earlier, said", [
+    (16, None, "at every N of the axis, from 16 to 64 (M = 8 B, d = 2, fp16)."),
+    (32, None, "at N = 32 and at every larger N up to 64, but at no smaller one (M = 8 B, d = 2, fp16)."),
+    (64, None, "at N = 64, the largest one, but at no smaller one (M = 8 B, d = 2, fp16)."),
+    (48, 16, "at N = 48 and at every larger N up to 64 (M = 8 B, d = 2, fp16). It does so at some smaller N "
+             "too, of which 16 is the largest."),
+    (None, 32, "at some N up to 64, of which 32 is the largest (M = 8 B, d = 2, fp16)."),
+    (None, None, "at no N up to 64 (M = 8 B, d = 2, fp16)."),
 ])  # fmt: skip
-def test_the_sentence_says_at_which_N_it_is_so(row, first, earlier, said):
-    whole = {"question": "x below y", "N_last": 64, "M_bytes": 8, "d": 2, "dtype": "fp16", **row}
-    assert (
-        crossover_sentence.line_over_N(OverN(whole, "x moves less than y", first, earlier))
-        == "x moves less than y " + said
-    )
+def test_the_sentence_says_at_which_N_it_is_so(start, earlier, said):
+    found = OverN(questions_of_papers()[3], Attention(16, 2), 8, start, 64, 1, 2, earlier)
+    assert line_over_N(found) == "flash2 moves less than standard-tiled (best tiles) " + said
 
 
 def test_tiles_that_do_not_fit_are_said_so_of_the_winner_too():
-    asked = crossover.QUESTIONS[:1]
-    found = [crossover.crossover_of(question, Attention(8192, 128)) for question in asked]
-    (line,) = crossover_sentence.answer_lines(asked, found)
+    asked = questions_of_papers()[:1]
+    (line,) = lines_over_M(asked, [over_M(asked[0], Attention(8192, 128))])
     assert (
         "flash1 (97x97), which would need 1.21 times this SRAM, moves 1.001x fewer words than standard, which" in line
     )

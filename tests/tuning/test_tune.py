@@ -16,7 +16,7 @@ from iosim import SCHEDULES, Attention, count
 from iosim.counting.columns import COLUMNS
 from iosim.counting.count import choose_tiling, measure
 from iosim.masks import parse_mask
-from iosim.tuning.crossover import QUESTIONS, crossover_of, first_below, traffic_against_M
+from iosim.tuning.sides import first_below, over_M, questions_of_papers, side, traffic_against_M
 
 pytestmark = pytest.mark.early
 
@@ -224,14 +224,10 @@ def test_a_picture_that_does_not_fit_the_disk_leaves_the_older_one(tmp_path, kin
 # ---------------------------------------------------------------- crossovers
 
 
-def known():
-    return [q for q in QUESTIONS if set(q.below[0] + q.above[0]) <= set(SCHEDULES)]
-
-
-def moved(names, rule, p, M, known=None):
+def moved(schedules, rule, p, M, known=None):
     """The least bytes at an M, with the tiles of this M alone. `known` has the bytes of tiles that were counted."""
     p, known = p.packed, {} if known is None else known
-    chosen = [(SCHEDULES[name], choose_tiling(SCHEDULES[name], rule, p, M, 1)) for name in names]
+    chosen = [(schedule, choose_tiling(schedule, rule, p, M, 1)) for schedule in schedules]
     for schedule, tiling in chosen:
         if tiling is not None and (schedule.name, tiling) not in known:
             known[schedule.name, tiling] = measure(schedule, p, tiling)["total_bytes"]
@@ -239,7 +235,7 @@ def moved(names, rule, p, M, known=None):
 
 
 @pytest.mark.parametrize("problems", [1, pytest.param(4, marks=pytest.mark.long)])
-@pytest.mark.parametrize("question", known(), ids=lambda q: q.text)
+@pytest.mark.parametrize("question", questions_of_papers(), ids=lambda q: q.text)
 def test_crossovers_against_every_single_m(question, problems):
     rng = random.Random(question.text)
     for _ in range(problems):
@@ -247,11 +243,12 @@ def test_crossovers_against_every_single_m(question, problems):
         most = 2 * p.word_bytes * (p.N * p.Nk + (p.N + p.Nk) * (2 * p.d + 2))
         known = {}
         below, above = (
-            [moved(*side, p, M, known) for M in range(1, most)] for side in (question.below, question.above)
+            [moved(side.schedules, side.rule, p, M, known) for M in range(1, most)]
+            for side in (question.below, question.above)
         )
         fails = [M for M, (a, b) in enumerate(zip(below, above, strict=True), 1) if a >= b]
         last = max(fails)
-        assert crossover_of(question, p).M_bytes == (None if last == most - 1 else last + 1), p
+        assert over_M(question, p).M_bytes == (None if last == most - 1 else last + 1), p
 
 
 def test_first_below_takes_the_last_crossing():
@@ -270,8 +267,8 @@ def test_first_below_takes_the_last_crossing():
 
 def test_sides_are_defined_up_to_where_nothing_changes():
     p = Attention(50, 4)
-    for names, rule in ((("flash2",), "best"), (("flash1",), "paper")):
-        least, most = traffic_against_M(names, rule, p, 1)
+    for one in (side("flash2", "flash2"), side("flash1", "flash1", rule="paper")):
+        least, most = traffic_against_M(one, p, 1)
         assert least(most) == least(10 * most) < least(most - 1)
 
 
@@ -320,7 +317,8 @@ def test_any_two_schedules_cross_where_every_m_says(pair, options, ask):
 
         def less(M, sides=(left, right)):
             one, other = (
-                moved((name,), "ideal" if "ideal" in SCHEDULES[name].rules else "best", problem, M) for name in sides
+                moved([SCHEDULES[name]], "ideal" if "ideal" in SCHEDULES[name].rules else "best", problem, M)
+                for name in sides
             )
             return one < other
 
@@ -343,7 +341,7 @@ def test_a_crossover_over_n_is_where_every_n_says(pair, M, args, ask):
 
         def least(name, N):
             return moved(
-                (name,),
+                [SCHEDULES[name]],
                 "ideal" if "ideal" in SCHEDULES[name].rules else "best",
                 Attention(N, 4, **masks, **heads),
                 int(M),
@@ -360,7 +358,7 @@ def test_a_crossover_over_n_is_where_every_n_says(pair, M, args, ask):
 
 def test_some_answer_of_a_crossover_over_n_is_an_n_in_between(ask):
     found = ask("crossover", "--d", 128, "--M", "40KB", "--N", "64:2048:x2")["crossovers"]
-    assert {row["N"] for row in found} >= {None, 64, 256, 512} and len(found) == len(QUESTIONS)
+    assert {row["N"] for row in found} >= {None, 64, 256, 512} and len(found) == len(questions_of_papers())
 
 
 @pytest.mark.parametrize("over", [("--N", 64), ("--M", "2KB", "--N", "16:64:+16")])
