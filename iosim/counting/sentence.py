@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..core.problem import TENSORS, narrowed
+from ..core.problem import DENSE, TENSORS, narrowed
 from ..schedules import SCHEDULES
 from ..tables import at_most, excess
 from .columns import flags
@@ -69,9 +69,10 @@ def lines_of_family(problem: Attention, results: Sequence[Result], M_bytes: int 
     parts = [comparison(problem, winner, other, M_bytes) if other else f"{named(winner)} moves {winner.total} words."]
     if near:
         parts.append(nearly_as_good(winner, near))
+    subject = winner.schedule if near else "It"  # the sentence before may be about others
     if farther and farther[0] is not other:
-        parts.append(next_best(problem, winner, farther[0]))
-    parts.append(distance_to_floor(winner.ratio_to_floor, M_bytes))
+        parts.append(next_best(problem, winner, farther[0], subject))
+    parts.append(distance_to_floor(winner.ratio_to_floor, M_bytes, subject))
     if winner.fits is None:
         parts.append(f"Whether it fits is not known without M: it needs {winner.smem_peak_bytes} B of SRAM.")
     return [part for part in parts if part]
@@ -113,10 +114,11 @@ def beyond(result: Result, M_bytes: int | None) -> str:
     return f", which would need {times(result.smem_peak_bytes or 0, M_bytes)} times this SRAM"
 
 
-def next_best(problem: Attention, winner: Result, other: Result) -> str:
-    """The sentence about the next result that fits."""
+def next_best(problem: Attention, winner: Result, other: Result, subject: str) -> str:
+    """The sentence about the next result that fits. `subject` is the winner as the sentence calls it."""
     fits = "the next" if winner.fits is None else "the next that fits"
-    return f"It moves {than(winner, other)} {named(other)}, {fits}{why(problem, winner, other, costs=False)}."
+    reason = why(problem, winner, other, costs=False)
+    return f"{subject} moves {than(winner, other)} {named(other)}, {fits}{reason}."
 
 
 def nearly_as_good(winner: Result, near: Sequence[Result]) -> str:
@@ -143,7 +145,7 @@ def times(large: float, small: float) -> str:
     return excess(large / small) if small and large > small else "1" if small else "infinitely"
 
 
-def distance_to_floor(share: float | None, M_bytes: int | None) -> str:
+def distance_to_floor(share: float | None, M_bytes: int | None, subject: str = "It") -> str:
     """The sentence about a ratio to the floor; an empty text if there is none."""
     if share is None:
         return ""
@@ -151,7 +153,7 @@ def distance_to_floor(share: float | None, M_bytes: int | None) -> str:
         return "No exact algorithm can move less." if M_bytes is None else "No algorithm of the class can move less."
     if M_bytes is None:
         return f"That is {excess(share)} times the compulsory words."
-    return f"It is within {at_most(share)} of the least that any algorithm of the class can move."
+    return f"{subject} is within {at_most(share)} of the least that any algorithm of the class can move."
 
 
 # ---------------------------------------------------------------- the reason
@@ -163,7 +165,9 @@ class Moved(NamedTuple):
     reads: int
     writes: int
     passes: tuple[int, int] | None
-    """None unless each word moves equally often."""
+    """None unless they are whole numbers."""
+    on_average: bool = False
+    """Whether the passes are means: under a mask some words may move more often than others."""
 
     @property
     def total(self) -> int:
@@ -209,8 +213,11 @@ def moved(problem: Attention, result: Result, name: str) -> Moved:
     size = int(p.instances)
     for length in p.shape(tensor) if tensor else ():
         size *= int(length)
-    even = tensor is not None and not reads % size and not writes % size
-    return Moved(reads, writes, (reads // size, writes // size) if even else None)
+    if tensor is None or reads % size or writes % size:
+        return Moved(reads, writes, None)
+    hides = problem.mask is not DENSE and SCHEDULES[result.schedule].skips
+    one_write = tensor.kind == "output" and (reads, writes) == (0, size)  # each word of an output is written
+    return Moved(reads, writes, (reads // size, writes // size), hides and not one_write)
 
 
 def clauses(pairs: dict[str, tuple[Moved, Moved]], names: Sequence[str]) -> str:
@@ -232,18 +239,25 @@ def difference(mine: Moved, its: Moved) -> tuple[str, str]:
         share = times(max(mine.total, its.total), min(mine.total, its.total))
         text = f"{share}x as much" if more else f"{share}x less"
         return f"moves {text}", f"move {text}"
-    (did, mine_often), (does, its_often) = done(*mine.passes), done(*its.passes)
-    text = f"{did} {mine_often}, not " + ("" if did == does else f"{does} ") + its_often
+    (did, mine_often), (does, its_often) = done(mine), done(its)
+    if mine.passes == (0, 1) and its.passes == (1, 1):
+        text = f"{did} {mine_often}, not read as well"
+    elif mine.passes == (1, 1) and its.passes == (0, 1):
+        text = "read and written once, not only written"
+    else:
+        text = f"{did} {mine_often}, not " + ("" if did == does else f"{does} ") + its_often
     return f"is {text}", f"are {text}"
 
 
-def done(reads: int, writes: int) -> tuple[str, str]:
-    """(verb, how often) for each word of a tensor, as ("read", "42 times")."""
+def done(traffic: Moved) -> tuple[str, str]:
+    """(verb, how often) for the words of a tensor, as ("read", "42 times"), or ("read", "32 times on average")."""
+    reads, writes = traffic.passes or (0, 0)
+    after = " on average" * traffic.on_average
     if reads and writes:
         if reads == writes:
-            return "read and written", often(reads)
-        return "written", f"{often(writes)} and read {often(reads)}"
-    return ("read", often(reads)) if reads else ("written", often(writes))
+            return "read and written", often(reads) + after
+        return "written", f"{often(writes)} and read {often(reads)}{after}"
+    return ("read", often(reads) + after) if reads else ("written", often(writes) + after)
 
 
 def often(number: int) -> str:

@@ -2,7 +2,9 @@
 
 import random
 import re
+from math import prod
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,8 +12,9 @@ from hypothesis import strategies as st
 import iosim
 from iosim.counting.bounds import answer_of_bounds
 from iosim.counting.count import count
-from iosim.counting.sentence import answer_lines, answer_of, named, winner_of
+from iosim.counting.sentence import answer_lines, answer_of, moved, named, winner_of
 from iosim.tables import at_most, ratio
+from iosim.tracing.events import trace
 from iosim.tuning.least import tune
 
 MASKS = ("dense", "dense", "causal", "window:5", "causal&window:9", "global:2")
@@ -203,3 +206,61 @@ def test_a_distance_is_never_below_the_ratio(share, text):
 def test_a_distance_begins_with_the_digits_of_the_table(share):
     text = at_most(share)
     assert text.startswith(ratio(share)) and 0 <= float(text) - share < 0.001
+
+
+@pytest.mark.parametrize("mask", ["dense", "causal", "window:5", "sink:3|window:4", "strided:5"])
+@pytest.mark.parametrize("tiles", ["4x4", "3x8", "8x2"])
+def test_how_often_a_word_moves_is_what_a_trace_shows(mask, tiles):
+    """What is not called an average holds for each word of the tensor."""
+    names = ["flash1", "flash2", "block-sparse", "block-sparse-q", "memory-efficient", "attention-2pass"]
+    report = count(24, 4, tiles=tiles, mask=mask, schedules=names, keep_p=True)
+    for result in report.results:
+        events = trace(24, 4, tiles=tiles, mask=mask, schedule=result.schedule, keep_p=True).to_frame()
+        for name, words in result.tensors.items():
+            found = moved(report.problem, result, name)
+            assert (found.reads, found.writes) == (words["reads"], words["writes"])
+            shape = (24, 24) if name in ("S", "P") else (24, 1 if name in ("l", "m") else 4)
+            if found.passes is None:
+                continue
+            assert [words["reads"], words["writes"]] == [prod(shape) * passes for passes in found.passes]
+            if found.on_average:
+                continue
+            times = np.zeros((2, 24, 24), int)  # loads and stores of each place of the tensor
+            for event, row, rows, column, columns in events[events.name == name][PLACE].itertuples(index=False):
+                if event in ("load", "store"):
+                    times[int(event == "store"), row : row + rows, column : column + columns] += 1
+            for passes, seen in zip(found.passes, times, strict=True):
+                assert (seen[: shape[0], : shape[1]] == passes).all(), (result.schedule, name)
+
+
+PLACE = ["event", "row", "rows", "column", "columns"]
+
+
+def test_averages_are_called_averages():
+    """Causal, in square tiles: a tile of keys is read 1 to 63 times."""
+    (answer,) = [count(4032, 128, tiles="64x64", mask="causal", schedules=["standard", "block-sparse-q"]).answer]
+    assert "K and V are read 32 times on average, not once" in answer
+
+
+def test_a_sentence_after_one_on_others_names_its_subject():
+    answer = count(1, 128, "100KB", Nk=8192, heads=32).answer
+    assert "flash1 (1x196) moves at most" in answer and "flash2 moves 1.02x fewer words than flash1 (100x100)" in answer
+    assert "It moves" not in answer
+
+
+def test_a_cost_of_a_tenth_of_the_gains_is_said():
+    """Between a tenth and three tenths: K is read three times here."""
+    answer = count(16, 16, "4KB", schedules="attention-3pass,split-kv").answer
+    assert "Opart never goes through HBM; but K is read 3 times, not once" in answer
+
+
+def test_a_winner_that_moves_more_has_the_reason_of_the_other():
+    answer = count(128, 64, "4KB", acc_dtype="fp32", schedules="standard,standard-tiled").answer
+    assert "moves 2.33x more words than standard" in answer and "K and V are read 9 times, not once" in answer
+
+
+def test_what_is_written_once_by_both_is_said_once():
+    answer = count(128, 64, "64KB", schedules="flash1,small-cache").answer
+    assert "but O is read and written once, not only written" in answer
+    answer = count(1, 8, "4KB", Nk=64, schedules="flash1,flash2").answer
+    assert "O is written once, not read as well" in answer
