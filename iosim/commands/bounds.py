@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ..counting.given import counts, memories
 from .answer import Output, answer_all
-from .options import PLACES, D, N, chip_options, memory_options, named_command, outputs, problem_options
+from .command import D, N, named_command
+from .options import PLACES, chip_options, memory_options, outputs, problem_options
 
 
 @named_command("bounds", needs=(N, D), axes=PLACES)

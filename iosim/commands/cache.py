@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from ..counting.given import memories, memory, problem
 from .answer import Output, answer_all
+from .command import M, Need, named_command
 from .options import (
     PLACES,
-    M,
-    Need,
     alone,
     memory_options,
-    named_command,
     outputs,
     own_option,
     problem_options,
@@ -27,9 +25,9 @@ from .options import (
 @tiles_option("Br x Bc as 64x64; or paper, best with one --M.")
 @schedule_option("Schedules, as a,b or repeated; iosim schedules lists them (default: flash1).")
 @variant_options
-@own_option("granularity", "The unit of accesses and evictions: line, word or tile.", show_default=True)
+@own_option("granularity", "The unit of accesses and evictions: line, word or tile.")
 @own_option("line", "Bytes of a line (default: 64).")
-@own_option("policy", "lru, belady or both.", show_default=True)
+@own_option("policy", "lru, belady or both.")
 @own_option("tensors", "Only these tensors, as in Q,K,V,O.")
 @text_option("--trace", "Take the accesses from a file of iosim trace or iosim explain --trace (.csv, .jsonl, "
              ".parquet). Words have the size of --dtype unless the file says otherwise.", metavar="FILE")  # fmt: skip

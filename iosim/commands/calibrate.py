@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .options import file_option, json_option, named_command
+from .command import named_command
+from .options import file_option, json_option
 
 
 @named_command("calibrate", gpu=True)

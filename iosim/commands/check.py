@@ -6,22 +6,15 @@ import sys
 
 from ..counting.given import problem
 from .answer import Output, answer_all
-from .options import (
-    named_command,
-    outputs,
-    own_option,
-    problem_options,
-    schedule_option,
-    tiles_option,
-    variant_options,
-)
+from .command import named_command
+from .options import outputs, own_option, problem_options, schedule_option, tiles_option, variant_options
 
 
 @named_command("check", usual="core")
 @problem_options
 @tiles_option("Br x Bc as 48x40 (default: 16x16, or smaller so that each axis has two tiles).")
 @schedule_option()
-@own_option("seed", "Seed of the random inputs.", show_default=True)
+@own_option("seed", "Seed of the random inputs.")
 @own_option("dropout", "Probability that an element of P is dropped; --seed decides which ones.")
 @variant_options
 @outputs

@@ -15,7 +15,8 @@ import click
 
 from ..errors import InputError, IosimError, ScheduleError, suggestion
 from ..progress import want_progress
-from .options import LOADED, help_option, load_option, version_option
+from .command import help_option, version_option
+from .load import LOADED, load_option
 
 if TYPE_CHECKING:
     from types import FrameType

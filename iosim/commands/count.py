@@ -6,15 +6,12 @@ from dataclasses import replace
 
 from ..counting.given import counts, memories
 from .answer import Output, answer_all
+from .command import M_OR_TILES, D, N, named_command
 from .options import (
-    M_OR_TILES,
     PLACES,
-    D,
-    N,
     chip_options,
     flag_option,
     memory_options,
-    named_command,
     outputs,
     problem_options,
     tile_options,

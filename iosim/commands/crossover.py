@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .answer import Output, answer_all
+from .command import D, Need, named_command
 from .options import (
     PLACES,
-    D,
-    Need,
     chip_options,
     memory_options,
     multiple_option,
-    named_command,
     outputs,
     problem_options,
     schedule_option,

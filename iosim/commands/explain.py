@@ -9,17 +9,8 @@ import click
 from ..errors import InputError
 from ..options import flag_of
 from .answer import Output, answer_all, say
-from .options import (
-    COUNT,
-    HARDWARE,
-    Option,
-    flag_option,
-    gathered,
-    named_command,
-    outputs,
-    problem_options,
-    text_option,
-)
+from .command import named_command
+from .options import COUNT, HARDWARE, flag_option, gathered, outputs, problem_options, repeated_option, text_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,21 +61,17 @@ class Asked(NamedTuple):
 )
 @text_option("--kernel", "The kernel's name (default: the only one of the file).", metavar="NAME")
 @text_option("--grid", "Programs on each axis: expressions in the names of --arg and --const.", metavar="EXPRESSIONS")
-@click.option(
+@repeated_option(
     "--arg",
     "args",
-    cls=Option,
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="An argument: a tensor as Q=fp16[H,N,64], a number, an expression, data as FILE.npy or "
+    "An argument: a tensor as Q=fp16[H,N,64], a number, an expression, data as FILE.npy or "
     "int32[N]:random(LOW, HIGH). Other names may be given for use in expressions.",
+    metavar="NAME=VALUE",
 )
-@click.option(
-    "--const", "consts", cls=Option, multiple=True, metavar="NAME=VALUE", help="A compile-time constant (tl.constexpr)."
-)
+@repeated_option("--const", "consts", "A compile-time constant (tl.constexpr).", metavar="NAME=VALUE")
 @text_option("--warps", "Warps of a program (default: 4).", metavar="COUNT", kind=COUNT, also=("num-warps",))
 @text_option("--stages", "Stages of a pipelined loop (default: 3).", metavar="COUNT", kind=COUNT, also=("num-stages",))
-@text_option("--target", "Compute capability to compile for.", metavar="sm_XX", default="sm_90", show_default=True)
+@text_option("--target", "Compute capability to compile for.", metavar="sm_XX", default="sm_90")
 @text_option("--hardware", "The GPU whose limits apply (default: h100 for sm_90).", metavar="NAME", kind=HARDWARE)
 @text_option(
     "--as",

@@ -7,7 +7,8 @@ from contextlib import closing
 import click
 
 from ..errors import InputError
-from .options import file_option, flag_option, named_command
+from .command import named_command
+from .options import file_option, flag_option
 
 
 @named_command("gather")

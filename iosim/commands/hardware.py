@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from .answer import Output, answer_all
-from .options import named_command, outputs
+from .command import named_command
+from .options import outputs
 
 
 @named_command("hardware")

@@ -7,7 +7,8 @@ import click
 from ..counting.given import counts
 from ..errors import InputError
 from .answer import Output, answer_all
-from .options import N, named_command, outputs, problem_options, tiles_option
+from .command import N, named_command
+from .options import outputs, problem_options, tiles_option
 
 
 @named_command("mask", needs=(N,))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ..counting.given import counts
 from .answer import Output, answer_all
-from .options import COUNT, SIZE, D, flag_option, named_command, outputs, size_options, text_option, tiles_option
+from .command import D, named_command
+from .options import COUNT, SIZE, flag_option, outputs, size_options, text_option, tiles_option
 
 
 @named_command("memory", needs=(D,), axes=("N", "tiles"))

@@ -8,15 +8,14 @@ import click
 
 from ..counting.given import Choice
 from .answer import say
+from .command import Need, named_command
 from .options import (
     AXES,
-    Need,
     chip_options,
     file_option,
     flag_option,
     gathered,
     memory_options,
-    named_command,
     problem_options,
     text_option,
     tile_options,
@@ -48,7 +47,6 @@ class Columns(NamedTuple):
     "traffic, gap (to the floor, against every M), footprint and timeline (of SRAM), race (moves; SVG), "
     "roofline, predicted (times; both with --hardware) or mask.",
     default="traffic",
-    show_default=True,
 )
 @problem_options
 @memory_options

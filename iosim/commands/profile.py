@@ -6,7 +6,8 @@ import click
 
 from ..counting.given import problem
 from .answer import Output, answer_all, say
-from .options import HARDWARE, Need, flag_option, named_command, outputs, problem_options, text_option
+from .command import Need, named_command
+from .options import HARDWARE, flag_option, outputs, problem_options, text_option
 
 
 @named_command("profile", needs=(Need("N", ("from_ncu",)), Need("d", ("from_ncu",))), gpu=True)

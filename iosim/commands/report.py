@@ -10,15 +10,14 @@ import click
 from ..counting.given import Choice, counts, memory
 from ..errors import InputError, MissingError
 from ..files import form_of, passes_through
+from .command import Need, named_command
 from .options import (
-    Need,
     alone,
     chip_options,
     file_option,
     flag_option,
     gathered,
     memory_options,
-    named_command,
     problem_options,
     text_option,
     tile_options,

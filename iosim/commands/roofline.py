@@ -4,21 +4,15 @@ from __future__ import annotations
 
 from ..counting.given import check_registers, counts, memories, names_of
 from .answer import Output, answer_all
+from .command import D, N, Need, named_command
 from .options import (
-    GPU_NAMES,
-    HARDWARE,
-    MEMORY,
     PLACES,
-    D,
-    N,
-    Need,
     chip_options,
-    named_command,
+    hardware_option,
     outputs,
     own_option,
     problem_options,
     sram_option,
-    text_option,
     tile_options,
     variant_options,
 )
@@ -27,8 +21,7 @@ from .options import (
 @named_command("roofline", needs=(N, D, Need("hardware")), axes=PLACES, usual="core")
 @problem_options
 @sram_option
-@text_option("--hardware", "Peaks, measured rates and M of a preset or a file; see iosim hardware.", metavar="NAME",
-             heading=MEMORY, kind=HARDWARE, also=GPU_NAMES)  # fmt: skip
+@hardware_option("Peaks, measured rates and M of a preset or a file; see iosim hardware.")
 @tile_options
 @variant_options
 @chip_options

@@ -7,7 +7,8 @@ import click
 from ..counting.given import memory, problem
 from ..errors import InputError
 from .answer import Output, answer_all
-from .options import memory_options, named_command, outputs, problem_options, tiles_option
+from .command import named_command
+from .options import memory_options, outputs, problem_options, tiles_option
 
 
 @named_command("schedules")

@@ -19,23 +19,21 @@ from ..sweeps.own_options import COUNT as COUNTED
 from ..sweeps.own_options import OWN, asking
 from ..units import parse_count
 from .answer import Output, answer, say
+from .command import Need, named_command
+from .load import loaded
+from .notes import check_read, given_variants
 from .options import (
     AXES,
     COUNT,
     OF_WHAT,
-    Need,
-    check_read,
     chip_options,
     csv_option,
     file_option,
     flag_option,
     format_option,
     gathered,
-    given_variants,
     json_option,
-    loaded,
     memory_options,
-    named_command,
     options,
     own_option,
     problem_options,

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from ..counting.given import memory, problem
+from .command import D, N, named_command
 from .options import (
-    D,
-    N,
     format_option,
     memory_options,
-    named_command,
     problem_options,
     row_outputs,
     schedule_option,

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import click
-
 from ..counting.given import counts, memories
 from .answer import Output, answer_all
+from .command import M_OR_TILES, D, N, named_command
 from .options import (
     CHOICE,
-    M_OR_TILES,
     PLACES,
     TILES,
-    D,
-    N,
-    Option,
     memory_options,
     multiple_option,
-    named_command,
     outputs,
     problem_options,
+    repeated_option,
     text_option,
     tiles_option,
 )
@@ -28,13 +23,22 @@ from .options import (
 @problem_options
 @memory_options
 @tiles_option("paper, best, or Br x Bc as 128x64 (query rows first).")
-@text_option("--backward-tiles", "Tiles of the backward pass (default: --tiles).", metavar="TILES",
-             heading=CHOICE, kind=TILES)  # fmt: skip
+@text_option(
+    "--backward-tiles", "Tiles of the backward pass (default: --tiles).", metavar="TILES", heading=CHOICE, kind=TILES
+)
 @multiple_option
-@click.option("--combination", "combinations", cls=Option, heading=CHOICE, multiple=True, metavar="NAMES",
-              help="Only these ways of forward and backward: a,b or repeated.")  # fmt: skip
-@text_option("--unfused", "Passes that standard runs as kernels of their own: scale, mask-add, mask-fill, dropout.",
-             metavar="NAMES")  # fmt: skip
+@repeated_option(
+    "--combination",
+    "combinations",
+    "Only these ways of forward and backward: a,b or repeated.",
+    metavar="NAMES",
+    heading=CHOICE,
+)
+@text_option(
+    "--unfused",
+    "Passes that standard runs as kernels of their own: scale, mask-add, mask-fill, dropout.",
+    metavar="NAMES",
+)
 @outputs
 def command(
     M: str | None, hardware: str | None, tiles: str | None, backward_tiles: str | None,

@@ -7,15 +7,12 @@ from typing import TYPE_CHECKING
 from ..counting.given import counts, memories, names_of, problem
 from ..errors import InputError, suggestion
 from .answer import Output, answer_all
+from .command import D, N, Need, named_command
 from .options import (
     PLACES,
-    D,
-    N,
-    Need,
     chip_options,
     memory_options,
     multiple_option,
-    named_command,
     outputs,
     own_option,
     problem_options,

@@ -9,16 +9,15 @@ import click
 
 from ..units import binary
 from .answer import Output, answer_all, say
+from .command import Need, named_command
+from .load import loaded
 from .options import (
     HARDWARE,
     MEMORY,
     SIZE,
-    Need,
     Option,
     flag_option,
     gathered,
-    loaded,
-    named_command,
     outputs,
     problem_options,
     schedule_option,
@@ -35,9 +34,7 @@ MOST_PLACES = 32
 NEEDS = (Need("N", ("from_ncu",)), Need("d", ("from_ncu",)))
 
 
-def choice_of(
-    schedules: tuple[str, ...], tiles: str | None, M: str | None, tuned: bool, places: int
-) -> Choice:
+def choice_of(schedules: tuple[str, ...], tiles: str | None, M: str | None, tuned: bool, places: int) -> Choice:
     """The choice of kernels."""
     from ..gpu.verify_run import Choice
 

@@ -9,7 +9,7 @@ import re
 import pytest
 
 from iosim.commands.cli import COMMANDS, main
-from iosim.commands.options import HEADINGS, Command
+from iosim.commands.command import HEADINGS, Command
 
 PROBLEM = ("--N", 64, "--d", 8)
 M = ("--M", "1KB")

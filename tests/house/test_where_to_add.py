@@ -142,7 +142,8 @@ from __future__ import annotations
 
 from ..counting.given import problem
 from .answer import Output, answer_all
-from .options import D, N, named_command, outputs, problem_options
+from .command import D, N, named_command
+from .options import outputs, problem_options
 
 
 @named_command("hello", needs=(N, D))

@@ -1,0 +1,406 @@
+"""A command of the command line: its help under headings, and all faults of a line at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from .. import __version__
+from ..errors import InputError, IosimError, MissingError, suggestion
+from ..options import (
+    ANSWER,
+    HEADINGS,
+    OF_WHAT,
+    PROBLEM,
+    REQUIRED,
+    VARIANTS,
+    all_declared,
+    declared,
+)
+from ..options import Option as Row
+from .answer import say
+from .load import load_ahead, load_option
+from .notes import NOTES, check_unread
+from .options import ONE_OR_AXIS, PLACES, TILES, Option, row_option
+
+if TYPE_CHECKING:
+    from .options import Function
+
+FAULTS, NAMED = "iosim.faults", "iosim.named"
+NOTHING = "nothing"
+SEVERAL_FAULTS = ("option", "--schedule")  # places that several messages of one line may have
+AXIS_HINTS = {"M": "An axis as 16KB:64KB:x2 gives an answer for each.", "hardware": "Several as h100,t4."}
+"""The text that the help adds to these parameters if they are axes."""
+
+
+def option_names_in(args: Sequence[str]) -> list[str]:
+    """The names in Python of the options of a command line, each once."""
+    texts = (text[2:].partition("=")[0].replace("-", "_") for text in args if text.startswith("--"))
+    return list(dict.fromkeys(texts))
+
+
+def telling(text_of: Callable[[click.Context], str], *names: str, text: str) -> click.Option:
+    """An option that writes a text and ends the program. click has such options for the help and the version, but looks
+    up translations of their texts, and for that Python loads `locale`."""
+
+    def tell(ctx: click.Context, option: click.Parameter, asked: bool) -> None:
+        if asked and not ctx.resilient_parsing:
+            click.echo(text_of(ctx), color=ctx.color)
+            ctx.exit()
+
+    return click.Option(names, is_flag=True, is_eager=True, expose_value=False, callback=tell, help=text)
+
+
+help_option = telling(lambda ctx: ctx.get_help(), "-h", "--help", text="Show this message and exit.")
+version_option = telling(lambda ctx: f"iosim, version {__version__}", "--version", text="Show the version and exit.")
+
+
+def faults_in(ctx: click.Context) -> list[InputError]:
+    """The faults found so far in this command line."""
+    return ctx.meta.setdefault(FAULTS, [])  # type: ignore[no-any-return]
+
+
+class Need(NamedTuple):
+    """An option that a command needs, unless one of the parameters `or_else` is given."""
+
+    parameter: str
+    or_else: tuple[str, ...] = ()
+
+
+N, D, M = Need("N"), Need("d"), Need("M", ("hardware",))
+M_OR_TILES = Need("M", ("hardware", "tiles"))
+
+
+INSTEAD = {
+    **dict.fromkeys(("--no-color", "--no-colour", "--color"), "a terminal without colour: set NO_COLOR=1"),
+    "--M-elements": "--M takes words too, as --M 51200el",
+    **dict.fromkeys(("--sweep-M", "--sweep-m"), "--M takes an axis, as --M 16KB:227KB:x2"),
+}
+"""What to do instead of options that no command has."""
+
+
+class Command(click.Command):
+    """A command with headings in its help and the option --load. It names all faults of a line at once.
+
+    `needs` are the options that stand first in the help. Parameters in `axes` may have several values. `instead` says
+    what to do instead of an option that this command does not have. `usual` are the schedules of a line without
+    --schedule: names with commas, or `core` for those of iosim count. It is None if the command itself checks the
+    options that schedules read. `gpu` says whether it needs a GPU, except with --from-ncu.
+    """
+
+    needs: tuple[Need, ...] = ()
+    axes: tuple[str, ...] = ()
+    usual: str | None = ""
+    instead: Mapping[str, str] = INSTEAD
+    gpu: bool = False
+
+    def get_help_option(self, ctx: click.Context) -> click.Option:
+        return help_option
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        *own, help_option = super().get_params(ctx)
+        return [*own, *(row_option(row) for row in self.declared(ctx)), load_option, help_option]
+
+    @property
+    def takes_declared(self) -> bool:
+        """Whether it has the options that schedules declare."""
+        return getattr(self.callback, "takes_declared", False)
+
+    def declared(self, ctx: click.Context) -> list[Row]:
+        """The options of schedules that this command has beside its own. While a line is parsed they are those that it
+        names, so that the files of other schedules are not loaded."""
+        if not self.takes_declared:
+            return []
+        named = ctx.meta.get(NAMED)
+        if named is None:
+            return list(all_declared())
+        return [row for name in named if (row := declared(name))]
+
+    def options_of(self, ctx: click.Context) -> list[Option]:
+        """The options, without --help."""
+        return [parameter for parameter in self.get_params(ctx) if isinstance(parameter, Option)]
+
+    # ------------------------------------------------------------ help
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        ctx.meta[NAMED] = None  # help shows all options
+        needed = {need.parameter: need.or_else for need in self.needs}
+        flags = {option.name: option.flag for option in self.options_of(ctx)}
+        hints = AXIS_HINTS if self.axes == PLACES else {}
+        lines: dict[str, list[tuple[str, str]]] = {heading: [] for heading in HEADINGS}
+        for parameter in self.get_params(ctx):
+            name, record = str(parameter.name), parameter.get_help_record(ctx)
+            if record is not None:
+                own = parameter.heading if isinstance(parameter, Option) else ANSWER
+                others = [flags[other] for other in needed.get(name, ()) if other in flags]
+                instead = f"Or give {' or '.join(others)}." if others else ""
+                words = filter(None, (record[1], instead, hints.get(name)))
+                lines[REQUIRED if name in needed else own].append((record[0], " ".join(words)))
+        lines[REQUIRED].sort(key=lambda record: record[0].startswith("--M"))
+        for heading, records in lines.items():
+            if records:
+                with formatter.section(heading):
+                    formatter.write_dl(records, col_max=24)
+
+    # ------------------------------------------------------------ faults, all at once
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse a line. An unknown option is dropped with its value, and recorded as a fault."""
+        ctx.allow_extra_args, line = True, list(args)
+        load_ahead(ctx, line)
+        ctx.meta[NAMED] = option_names_in(args)
+        while True:
+            try:
+                extra = super().parse_args(ctx, list(line))
+            except click.NoSuchOption as error:
+                fault = self.unknown(ctx, error.option_name)
+                rest = without(line, error.option_name, value=True)
+            except click.BadOptionUsage as error:
+                fault = self.misused(error)
+                rest = without(line, error.option_name, value=False)
+            else:
+                break
+            faults_in(ctx).append(fault)
+            if rest == line:
+                raise fault
+            line = rest
+        if extra:
+            name = f"iosim {ctx.info_name}"
+            hint = self.as_one_value(ctx, args, extra) or "a value with spaces needs quotes"
+            faults_in(ctx).append(InputError(name, " ".join(extra), "options with their values", hint))
+        return extra
+
+    def misused(self, error: click.BadOptionUsage) -> InputError:
+        """The fault of an option that lacks its value, or of a flag that has one."""
+        option = error.option_name
+        if "require" in error.message:
+            return InputError(option, "no value", "a value after it", example_value(self, option))
+        return InputError(option, "a value", "no value: it is a flag")
+
+    def as_one_value(self, ctx: click.Context, args: Sequence[str], extra: Sequence[str]) -> str:
+        """The hint for an option whose values are separated by spaces, such as `--hardware h100 t4`: how to write all
+        of them. A unit after a number, as in `--M 100 KB`, is a part of the number. An empty text for any other line,
+        and for an option that takes one value."""
+        from shlex import quote
+
+        from ..units import PREFIX_BYTES
+
+        several = {
+            name: option.kind.between
+            for option in self.options_of(ctx)
+            if option.kind.listed or option.name in self.axes
+            for name in option.opts
+        }
+        line = [part for text in args for part in (text.split("=", 1) if text.startswith("--") else [text])]
+        for k, name in enumerate(line):
+            if name in several and line[k + 2 : k + 2 + len(extra)] == [*extra]:
+                values = [text.strip(several[name]) for text in (line[k + 1], *extra)]
+                unit = values[0].isdecimal() and values[1].lower().removesuffix("b").removesuffix("i") in PREFIX_BYTES
+                return f"write {name} {quote(('' if unit else several[name]).join(values))}"
+        return ""
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command. If it fails, or if the line could not be parsed, name all faults of its options."""
+        found = faults_in(ctx)
+        try:
+            if ctx.params.pop("causal", False):
+                self.take_causal(ctx.params)
+            if not found:
+                return self.answered(ctx)
+        except InputError as error:
+            found.append(error)
+        faults = [*self.lists(ctx), *found, *self.unreadable(ctx), *self.missing(ctx), *self.contradictory(ctx)]
+        raise self.without_gpu(ctx, faults) or together(faults, example_of(self))
+
+    def without_gpu(self, ctx: click.Context, faults: Sequence[InputError]) -> IosimError | None:
+        """The error of a command that needs a GPU where none is found; None for any other command and machine.
+
+        Nobody is asked for a missing option then. Options that are wrong are named below, and the exit code is 2.
+        """
+        if not self.gpu or ctx.params.get("from_ncu"):
+            return None
+        from ..gpu.device import cupy
+
+        wrong = [fault for fault in faults if fault.found != NOTHING]
+        try:
+            cupy()
+        except MissingError as absent:
+            return IosimError(f"{absent}\n{together(wrong, '')}") if wrong else absent
+        return None
+
+    def answered(self, ctx: click.Context) -> object:
+        """Run the command, and write the notes below its answer, also if a check failed."""
+        if self.usual is not None:
+            check_unread(ctx, self.usual)
+        failed = None
+        try:
+            result = super().invoke(ctx)
+        except SystemExit as code:
+            failed, result = code, None
+        say(ctx.meta.get(NOTES, ()))
+        if failed:
+            raise failed
+        return result
+
+    def take_causal(self, params: dict[str, object]) -> None:
+        """Set the mask to causal if --causal is given."""
+        other = params.get("mask") or params.get("expression")
+        if other not in (None, "causal"):
+            hint = "join them as --mask 'causal&...'"
+            raise InputError("--causal", f"--mask {other} as well", "one of the two", hint)
+        params["mask" if params.get("expression") is None else "expression"] = "causal"
+
+    def unreadable(self, ctx: click.Context, headings: Sequence[str] = HEADINGS) -> list[InputError]:
+        """A fault for each option under these headings whose value cannot be read, and for each part of a list."""
+        found = []
+        for option in self.options_of(ctx):
+            value = ctx.params.get(str(option.name)) if option.heading in headings else None
+            texts = value if isinstance(value, tuple) else (value,)
+            parts = [part for text in texts if isinstance(text, str) for part in option.kind.parts(text)]
+            for text in parts:
+                try:
+                    option.kind.read_all(text, option.flag, option.name in self.axes)
+                except InputError as fault:
+                    found.append(fault)
+        return found
+
+    def lists(self, ctx: click.Context) -> list[InputError]:
+        """A fault for each option that has several values where this command takes one."""
+        from ..counting.given import several
+        from ..sweeps.questions import QUESTIONS
+
+        name = str(ctx.info_name)
+        sweep = {"count": "iosim sweep", **{what: f"iosim sweep --what {what}" for what in QUESTIONS}}
+        hint = f"{sweep[name]} takes several" if name in sweep else f"run iosim {name} once for each"
+        texts = ((option, ctx.params.get(str(option.name))) for option in self.options_of(ctx))
+        one = {TILES: "one value, as 128x64 (query rows first)"}
+        return [
+            InputError(option.flag, text, one.get(option.kind, "one value"), hint)
+            for option, text in texts
+            if isinstance(text, str) and several(text) and option.name not in self.axes and option.kind in ONE_OR_AXIS
+        ]
+
+    def contradictory(self, ctx: click.Context) -> list[InputError]:
+        """The fault of options that can each be read but exclude each other."""
+        from ..counting.given import problem
+
+        sizes = [str(option.name) for option in self.options_of(ctx) if option.heading in (PROBLEM, VARIANTS)]
+        if self.unreadable(ctx, (PROBLEM, VARIANTS)) or "d" not in sizes or set(sizes) & set(self.axes):
+            return []
+        given = {name: value for name in sizes if (value := ctx.params.get(name)) not in (None, False)}
+        try:
+            problem({"N": "1", "d": "1", **given})
+        except InputError as fault:
+            return [fault]
+        return []
+
+    def missing(self, ctx: click.Context) -> list[InputError]:
+        """A fault for each option that is needed and not given."""
+        given = {name for name, value in ctx.params.items() if value not in (None, (), False)}
+        absent = {need.parameter for need in self.needs if not given & {need.parameter, *need.or_else}}
+        return [
+            InputError(option.flag, NOTHING, (option.help or "").rstrip("."))
+            for option in self.options_of(ctx)
+            if option.name in absent and not any(repr(option.flag) in fault.hint for fault in faults_in(ctx))
+        ]
+
+    def unknown(self, ctx: click.Context, name: str) -> InputError:
+        """The fault of an option that the command does not have. It names the option that was meant, or the commands
+        that have it."""
+        word = name.lstrip("-").lower()
+        own = [*self.options_of(ctx), *map(row_option, all_declared() if self.takes_declared else ())]
+        same = [o.flag for o in own if word in (o.flag.strip("-").lower(), *o.also)]
+        others = [] if same or name in self.instead else commands_with(ctx, name)
+        if same:
+            hint = f"did you mean {same[0]!r}?"
+        elif name in self.instead:
+            hint = self.instead[name]
+        elif others:
+            hint = f"an option of iosim {', '.join(others)}"
+        else:
+            hint = suggestion(name, [o.flag for o in own])
+        return InputError("option", name, f"those of iosim {ctx.info_name} --help", hint)
+
+
+# ---------------------------------------------------------------- what commands and lines have in them
+
+
+def commands_with(ctx: click.Context, name: str) -> list[str]:
+    """The commands that have an option of this name."""
+    root = ctx.find_root()
+    group = root.command
+    if not isinstance(group, click.Group):
+        return []
+    found = ((command, group.get_command(root, command)) for command in group.list_commands(root))
+    return [command for command, made in found if made and name in flags_of(made)]
+
+
+def flags_of(command: click.Command) -> set[str]:
+    """The options of a command, without those that it only has for --what."""
+    own = [name for option in command.params if getattr(option, "heading", "") != OF_WHAT for name in option.opts]
+    takes_declared = isinstance(command, Command) and command.takes_declared
+    return {*own, *(row.flag for row in all_declared() if takes_declared)}
+
+
+def without(line: Sequence[str], option: str, value: bool) -> list[str]:
+    """A command line without an option, and without its value if it may have one."""
+    for k, text in enumerate(line):
+        if text == option or text.startswith(option + "=") or (not option.startswith("--") and text.startswith(option)):
+            follows = value and text == option and line[k + 1 : k + 2] and not line[k + 1].startswith("-")
+            return [*line[:k], *line[k + 2 if follows else k + 1 :]]
+    return list(line)
+
+
+def together(faults: Sequence[InputError], example: str) -> InputError | IosimError:
+    """All faults as one error, each option once. Options that are missing are one fault."""
+    found: list[InputError] = []
+    for fault in faults:
+        same = [other for other in found if other.where.split(" ")[0] == fault.where.split(" ")[0]]
+        if not same or (fault.where in SEVERAL_FAULTS and fault.found not in [other.found for other in same]):
+            found.append(fault)
+    absent = [fault.where for fault in found if fault.found == NOTHING]
+    if len(absent) > 1:
+        hint = f"as in {example}" if example else ""
+        missing = InputError(", ".join(absent), NOTHING, "a value for each", hint)
+        found = [missing, *(fault for fault in found if fault.found != NOTHING)]
+    if len(found) == 1:
+        return found[0]
+    return IosimError(f"{len(found)} faults\n" + "\n".join(f"  {fault}" for fault in found))
+
+
+def example_of(command: click.Command) -> str:
+    """The first example of a command's help."""
+    _, _, text = (command.help or "").partition("Example: ")
+    return " ".join(text.partition("\n\n")[0].split())
+
+
+def example_value(command: click.Command, option: str) -> str:
+    """The option with its value in the first example of a command's help, as a hint; empty if that example does not
+    have the option."""
+    import shlex
+
+    words = shlex.split(example_of(command))
+    values = [value for name, value in pairwise(words) if name == option]
+    return f"as in {option} {shlex.quote(values[0])}" if values else ""
+
+
+def named_command(
+    name: str,
+    needs: tuple[Need, ...] = (),
+    axes: tuple[str, ...] = (),
+    usual: str | None = "",
+    instead: Mapping[str, str] | None = None,
+    gpu: bool = False,
+) -> Callable[[Function], Command]:
+    """A decorator that makes a command of this name from a function and its options."""
+
+    def make(function: Function) -> Command:
+        made = click.command(name, cls=Command)(function)
+        made.needs, made.axes, made.usual, made.gpu = needs, axes, usual, gpu
+        made.instead = {**INSTEAD, **(instead or {})}
+        return made
+
+    return make

@@ -1,0 +1,75 @@
+"""Notes below an answer on options of a command line that change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from ..core.options import VARIANTS
+from ..errors import InputError
+from ..options import FLAG, declared, flag_of
+
+if TYPE_CHECKING:
+    from ..schedules import Schedule
+
+NOTES = "iosim.notes"
+FLAGS = [row.name for row in VARIANTS if row.kind is FLAG]
+
+
+def note(ctx: click.Context, text: str) -> None:
+    """Keep a note about an option that changes nothing. It is written to stderr below the answer."""
+    ctx.meta.setdefault(NOTES, []).append(text)
+
+
+def given_variants(params: Mapping[str, object]) -> list[str]:
+    """The options that only some schedules read and that are given, by their names in Python."""
+    given = [name for name, value in params.items() if value not in (None, False, "0", 0)]
+    return [name for name in given if name in FLAGS or declared(name)]
+
+
+def check_unread(ctx: click.Context, usual: str) -> None:
+    """Look for options of a command line that none of its schedules reads."""
+    given = given_variants(ctx.params)
+    multiple, named = ctx.params.get("tile_multiple", "1") != "1", ctx.params.get("schedules") or ()
+    if given or multiple:
+        tiles = [text for name in ("tiles", "backward_tiles") if (text := ctx.params.get(name)) is not None]
+        check_read(given, named, usual, tiles if multiple else None)
+
+
+def check_read(
+    given: Iterable[str], named: Sequence[str], usual: str = "core", multiple_of: Sequence[str] | None = None
+) -> None:
+    """Write a note for each option that no schedule reads. Raise InputError for a --tile-multiple without a search.
+
+    `given` are fields of the problem. `usual` are the schedules if none is named: names with commas, or `core` for
+    those of iosim count. `multiple_of` are the tiles to which --tile-multiple was given; None without it.
+    """
+    from ..schedules import CORE, find_all
+
+    schedules = find_all(named or (CORE if usual == "core" else usual.split(",") if usual else ()))
+    if multiple_of is not None:
+        refuse_multiple(schedules, ",".join(multiple_of))
+    for name, readers in unread(given, schedules):
+        who = f"with --schedule {','.join(s.name for s in schedules)}" if named else "with these schedules"
+        option, others = flag_of(name), ", ".join(readers) or "no schedule of this family"
+        note(click.get_current_context(), f"{option} changes nothing {who}; it is for {others}")
+
+
+def unread(given: Iterable[str], schedules: Sequence[Schedule]) -> Iterator[tuple[str, list[str]]]:
+    """(field, names of schedules that would read it) for each field of the problem that none of the schedules reads."""
+    from ..schedules import SCHEDULES
+
+    for name in given if schedules else ():
+        if not any(s.reads(name) for s in schedules):
+            family = schedules[0].family
+            yield name, [s.name for s in SCHEDULES.values() if s.family == family and s.reads(name)]
+
+
+def refuse_multiple(schedules: Sequence[Schedule], tiles: str) -> None:
+    """Raise InputError for --tile-multiple where no tiles are searched. `tiles` is empty if none were given."""
+    ideal = bool(schedules) and all("best" not in s.rules for s in schedules)
+    if ideal or (tiles and "best" not in tiles.split(",")):
+        found = f"with --schedule {', '.join(s.name for s in schedules)}" if ideal else f"with --tiles {tiles}"
+        raise InputError("--tile-multiple", found, "best tiles, which are searched", "leave out --tile-multiple")
