@@ -3,38 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, TypedDict, Unpack, cast
 
 import numpy as np
 
+from ..answer import Column, Table, columns_of, in_order
 from ..core.problem import Attention
 from ..core.tiling import tiles_text
 from ..counting.asked import asked
 from ..counting.count import check_names
 from ..counting.given import memory
 from ..errors import InputError, suggestion
-from ..grid import Grid
 from ..masks import parse_mask
-from ..notebook import Table
 from ..schedules import find
 from ..search.best import footprint
 from ..units import dtype_bytes, parse_axis, parse_bytes
 from . import POLICIES
 from .accesses import accesses, record
-from .cache import LRU, belady
+from .cache import LRU, CacheCounts, belady
 from .event_file import one_head_run
 
 if TYPE_CHECKING:
     from ..core.keywords import ProblemOptions
     from ..core.tiling import TilesAsked, Tiling
     from ..core.typing import Mask, ScheduleLike
-    from ..grid import Pieces
     from ..schedules import Schedule
-    from ..tables import Row, Rows
+    from ..tables import Row
     from .accesses import Moves
-    from .cache import CacheCounts
     from .event_reader import MovesOfFile
 
 TAKEN = (
@@ -176,19 +173,26 @@ def comparison_header(name: str, found: Comparison) -> str:
     return f"{name}: {unit}\n{itself} {own['total']} words, {own['total_bytes']} B{greedy}\n\n"
 
 
-def for_terminal(results: Rows) -> list[Row]:
-    """The columns of the results that a terminal shows. M in whole lines is shown beside M if they differ."""
-    used = ("used_bytes",) if any(row["used_bytes"] != row["M_bytes"] for row in results) else ()
-    names = ("policy", "M_bytes", *used, "misses", "write_backs", "fetched_bytes", "written_bytes")
-    return [{**{n: row[n] for n in names}, "x SRAM's bytes": f"{row['x_scratchpad']:.4f}"} for row in results]
+COUNTS: list[Column[Row]] = columns_of(
+    CacheCounts,
+    Column("policy", "string", "policy"),
+    Column("M_bytes", heading="M_bytes"),
+    Column("misses", heading="misses"),
+    Column("write_backs", heading="write_backs", spare=2),
+    Column("fetched_bytes", heading="fetched_bytes", spare=3),
+    Column("written_bytes", heading="written_bytes", spare=1),
+)
+SHARE: Column[Row] = Column("x_scratchpad", "number", "x SRAM's bytes", ".4f")
+RESULTS = [*COUNTS, Column("used_bytes", heading="used_bytes"), SHARE]
+SHOWN = ("policy", "M_bytes", "misses", "write_backs", "fetched_bytes", "written_bytes", "x_scratchpad")
 
 
 def table_of(name: str, title: str, found: Comparison) -> Table:
-    """A comparison as an answer."""
+    """A comparison as an answer. People see M in whole lines beside M if they differ."""
     rows = found["results"]
-    table = Grid(for_terminal(rows), ("written_bytes", "write_backs", "fetched_bytes"))
-    text: Pieces = [comparison_header(name, found).removesuffix("\n"), table]
-    return Table(title, rows, cast("Row", found), text)
+    used = ["used_bytes"] if any(row["used_bytes"] != row["M_bytes"] for row in rows) else []
+    table = Table(RESULTS, rows, title, cast("Row", found), shown=in_order(RESULTS, [*SHOWN[:2], *used, *SHOWN[2:]]))
+    return replace(table, text=[comparison_header(name, found).removesuffix("\n"), table])
 
 
 def cache_of(p: Attention, schedule: str | Schedule, tiles: str | None, one: int | None, caches: Caches) -> Table:

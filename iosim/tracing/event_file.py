@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, TextIO, cast
 
+from ..answer import Column
 from ..core.folded import Folded
 from ..core.machine import Machine
 from ..core.watchers import Trace, Watcher
@@ -15,6 +16,7 @@ from ..files import check_file, check_form, form_of
 from ..tables import csv_cell
 
 if TYPE_CHECKING:
+    from ..answer import Columns
     from ..core.machine import Block
     from ..core.problem import Attention
     from ..core.tiling import Tiling
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from ..schedules import Schedule
 
 EVENT_COLUMNS = ("event", "name", "row", "rows", "column", "columns", "words", "resident_words", "launch")
+TEXTS = ("schedule", "event", "name")
+EVENTS: Columns[Event] = [Column(name, "string" if name in TEXTS else "integer") for name in EVENT_COLUMNS]
 MOST_EVENTS = 5_000_000
 BATCH = 100_000  # events of a row group of Parquet
 
@@ -160,8 +164,7 @@ def parquet_writer(path: str, columns: tuple[str, ...]) -> Iterator[Emit]:
         import pyarrow.parquet as parquet
     except ImportError:
         raise MissingError("Parquet needs pyarrow: pip install 'iosim[parquet]'; CSV works without it") from None
-    texts = ("schedule", "event", "name")
-    schema = pa.schema([(name, pa.string() if name in texts else pa.int64()) for name in columns])
+    schema = pa.schema([(name, pa.string() if name in TEXTS else pa.int64()) for name in columns])
     rows: list[Event] = []
     with parquet.ParquetWriter(path, schema) as writer:
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Unpack, cast
+from typing import TYPE_CHECKING, Unpack
 
+from ..answer import Answer, Table, numbered
 from ..core.problem import Attention
 from ..core.tiling import Tiling, tiles_text
 from ..counting.asked import asked
 from ..counting.count import check_names
 from ..counting.given import memory
-from ..grid import Grid
 from ..masks import parse_mask
-from ..notebook import Answer, numbered
 from ..schedules import Schedule, find
-from .event_file import check_length, count_events, emit_events, event_format, one_head_run, write_events
+from .event_file import EVENTS, check_length, count_events, emit_events, event_format, one_head_run, write_events
 
 if TYPE_CHECKING:
     from ..core.keywords import ProblemOptions
@@ -52,6 +51,9 @@ class Events(Answer):
     def to_dict(self) -> Row:
         return {"schedule": self.schedule.name, "events": self.to_rows()}
 
+    def table(self) -> Table:
+        return Table(EVENTS, self.to_rows())
+
     def write(
         self, path: str | None, format: str | None = None, progress: Callable[[str], None] = lambda done: None
     ) -> int:
@@ -65,7 +67,7 @@ class Events(Answer):
     def pieces(self) -> Pieces:
         events = self.to_rows()
         more = [f"... and {numbered(len(events) - SHOWN, 'event')} more"] if len(events) > SHOWN else []
-        return [self.summary(), "", Grid([cast("Row", event) for event in events[:SHOWN]]), *more]
+        return [self.summary(), "", Table(EVENTS, events[:SHOWN]), *more]
 
     def summary(self) -> str:
         tiles = f"tiles {tiles_text(self.tiling)}"
