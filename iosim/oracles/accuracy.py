@@ -134,7 +134,8 @@ def bias(xp: ModuleType, found: DeviceArray, expected: DeviceArray) -> tuple[flo
     Errors within a row may be correlated. Those of two rows are assumed to be independent. The bias is infinite if a
     value is NaN, and 0 if all expected values are 0.
     """
-    error = (found.astype(xp.float64) - expected) * expected
+    expected = expected.astype(xp.float64)
+    error = (found - expected) * expected
     square = expected * expected
     if len(found) > 1:
         error, square = error.sum(axis=1), square.sum(axis=1)

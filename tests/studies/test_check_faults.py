@@ -61,7 +61,7 @@ def test_errors_of_both_types_are_told():
 def test_sums_in_fp16_that_are_too_long_are_told(iosim):
     args = ("check", "--N", 1024, "--d", 64, "--tiles", "64x64", "--schedule", "linear")
     narrow, wide = iosim(*args), iosim(*args, "--acc-dtype", "fp32")
-    assert narrow.exit_code == 1 and "linear: the error in fp16 is 0.17 (allowed: 0.02" in narrow.stdout
+    assert narrow.exit_code == 1 and "linear: the error in fp16 is 0.23 (allowed: 0.02" in narrow.stdout
     assert "a wider --acc-dtype may help" in narrow.stdout and wide.exit_code == 0 and "linear:" not in wide.stdout
 
 
@@ -147,3 +147,18 @@ def test_errors_are_shown_with_two_digits_and_kept_exactly(iosim, ask):
     shown = iosim(*line).stdout.splitlines()[2]
     assert f" {row['allowed_error']:.1e} " in shown and not re.search(r"\.\d{3}", shown)
     assert repr(row["allowed_error"]) in iosim(*line, "--csv").stdout and len(repr(row["allowed_error"])) > 12
+
+
+def test_a_verdict_does_not_depend_on_what_else_is_checked(iosim):
+    """Each schedule has random inputs of its own."""
+    line = ("check", "--N", 20, "--d", 4, "--tiles", "4x4", "--csv", "--schedule")
+    alone = iosim(*line, "split-kv").stdout.splitlines()[1]
+    assert alone in iosim(*line, "flash2,paged,split-kv").stdout.splitlines()
+    assert alone not in iosim(*line, "split-kv", "--seed", 1).stdout
+
+
+def test_an_index_of_large_scores_is_judged(iosim):
+    """The squares of its scores are above the largest number of fp16."""
+    done = iosim("check", "--N", 256, "--d", 64, "--tiles", "64x64", "--schedule", "indexer", "--json")
+    (row,) = json.loads(done.stdout)["checks"]
+    assert done.exit_code == 0 and row["bias"] == 0 and row["allowed_bias"] is not None
