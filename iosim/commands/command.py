@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from .. import __version__
+from ..core.options import OF_EVERY_PROBLEM
 from ..errors import InputError, IosimError, MissingError, suggestion
 from ..options import (
     ANSWER,
+    DECLARED,
     HEADINGS,
     OF_WHAT,
     PROBLEM,
@@ -92,10 +94,17 @@ class Command(click.Command):
     """
 
     needs: tuple[Need, ...] = ()
-    axes: tuple[str, ...] = ()
+    own_axes: tuple[str, ...] = ()
     usual: str | None = ""
     instead: Mapping[str, str] = INSTEAD
     gpu: bool = False
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The parameters that may have several values. Where all options of problems may, those that schedules declare
+        may too."""
+        every = all(name in self.own_axes for name, row in OF_EVERY_PROBLEM.items() if row.axis)
+        return (*self.own_axes, *(name for name, row in DECLARED.items() if every and row.axis))
 
     def get_help_option(self, ctx: click.Context) -> click.Option:
         return help_option
@@ -399,7 +408,7 @@ def named_command(
 
     def make(function: Function) -> Command:
         made = click.command(name, cls=Command)(function)
-        made.needs, made.axes, made.usual, made.gpu = needs, axes, usual, gpu
+        made.needs, made.own_axes, made.usual, made.gpu = needs, axes, usual, gpu
         made.instead = {**INSTEAD, **(instead or {})}
         return made
 

@@ -28,5 +28,5 @@ def command(
     text = mask if expression is None else expression
     if text is None or (expression is not None and mask is not None):
         raise InputError("--mask", "nothing or two masks", "one mask, as in iosim mask causal --N 512")
-    values = counts({name: given[name] for name in ("N", "Nk")}, required=("N",))
+    values = {name: value for name, value in counts(given, required=("N",)).items() if name in ("N", "Nk")}
     answer_all([({}, picture.mask(text, tiles=tiles, **values))], output)

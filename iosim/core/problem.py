@@ -239,7 +239,7 @@ class Attention(Generic[S]):
     def unusual(self) -> dict[str, Value]:
         """Its options that are not at their defaults, by name, sizes and types included."""
         p = self
-        usual = {**USUAL, "N": p.N, "Nk": p.N, "d": p.d, "dv": p.d, "kv_heads": p.heads, "acc_dtype": p.dtype}
+        usual = {**USUAL, "N": p.N, "Nk": p.N, "d": p.d, "dv": p.d, "kv_heads": 1, "acc_dtype": USUAL["dtype"]}
         found = {name: getattr(p, name) for name in OF_EVERY_PROBLEM}
         return {name: value for name, value in found.items() if value != usual[name]} | dict(p.own)
 

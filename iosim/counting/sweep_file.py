@@ -71,8 +71,9 @@ def sweep_of(
     from .sweep_axes import AXES, build
 
     values = {} if file is None else read_sweep(file, own_keys)
-    chosen = schedules or values.pop("schedule", ())
-    multiple = values.pop("tile_multiple", 1) if tile_multiple == "1" else tile_multiple
+    in_file = {name: values.pop(name, usual) for name, usual in (("schedule", ()), ("tile_multiple", 1))}
+    chosen = schedules or in_file["schedule"]
+    multiple = in_file["tile_multiple"] if tile_multiple == "1" else tile_multiple
     values |= {name: value for name, value in given.items() if value not in (None, False)}
     if M is not None:
         values["M"] = M

@@ -177,7 +177,7 @@ def table_of(found: Sequence[One], columns: Columns[One], first: Sequence[str] =
 def unusual_options(p: Attention) -> list[str]:
     """The options of a problem that are not at their defaults, without its lengths and types. The heads of K and V
     stand beside those of Q."""
-    unusual = {*p.unusual(), *(["kv_heads"] if p.kv_heads > 1 else [])}
+    unusual = p.unusual()
     return [name for name in ("dv", "batch", "heads", "kv_heads", "mask", *option_columns()) if name in unusual]
 
 

@@ -416,3 +416,19 @@ def test_a_mask_of_one_tile_asks_for_smaller_ones(iosim):
     assert "--tiles 1x1, show more" in iosim("mask", "causal", "--N", 8).stdout
     whole = iosim("mask", "causal", "--N", 8, "--tiles", "1x1")
     assert whole.stdout.startswith("#.......\n##......\n") and "one tile" not in whole.stdout
+
+
+def test_an_option_of_a_schedule_is_an_axis_where_all_options_are(iosim):
+    """Repeated, it is an axis of a sweep; where one value is taken the last counts, with a note."""
+    line = ("--N", 64, "--d", 8, "--M", "4KB", "--schedule", "split-kv", "--splits", 2, "--splits", 3)
+    swept = iosim("sweep", *line, "--columns", "splits")
+    assert swept.stdout.split() == ["splits", "2", "3"] and swept.stderr == ""
+    counted = iosim("count", *line, "--csv")
+    assert counted.stdout.splitlines()[1].endswith(",3") and "--splits takes one value" in counted.stderr
+
+
+def test_an_option_wins_over_the_schedules_of_a_file(iosim, tmp_path):
+    file = tmp_path / "sweep.toml"
+    file.write_text('N = 64\nd = 8\nM = "4KB"\nschedule = "flash2"\ntile_multiple = 16\n')
+    swept = iosim("sweep", file, "--schedule", "flash1", "--tile-multiple", 8, "--columns", "schedule,Br")
+    assert {line.split(",")[0] for line in swept.stdout.splitlines()[1:]} == {"flash1"}
