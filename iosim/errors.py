@@ -55,13 +55,16 @@ class InternalError(Exception):
     """A bug of iosim itself: please report it."""
 
 
+def did_you_mean(names: Iterable[str]) -> str:
+    """The text `did you mean X or Y?`; empty without names."""
+    shown = " or ".join(map(repr, names))
+    return f"did you mean {shown}?" if shown else ""
+
+
 def suggestion(word: str, names: Iterable[str]) -> str:
     """The text `did you mean X?` if a known name is close to the word, else an empty text."""
     import difflib
 
     known = list(names)
     longer = [name for name in known if name.lower().startswith(word.lower() + "-")]
-    if longer:
-        return f"did you mean {' or '.join(map(repr, longer))}?"
-    close = difflib.get_close_matches(word, known, n=1)
-    return f"did you mean {close[0]!r}?" if close else ""
+    return did_you_mean(longer or difflib.get_close_matches(word, known, n=1))

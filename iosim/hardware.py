@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from .answer import Column, Table, numbered
-from .errors import InputError, MissingError, suggestion
+from .errors import InputError, MissingError, did_you_mean, suggestion
 
 if TYPE_CHECKING:
     from .answer import Columns
@@ -41,6 +42,8 @@ WGMMA = "wgmma_flops_per_second"  # a key of [measured]: 16-bit products; the ta
 WGMMA_DTYPES = ("fp16", "bf16")
 MEASURED_TEXTS = ("device", "date", "driver", "cuda", "sm_clock", "memory_clock")
 FLOP_DTYPES = ("fp16", "bf16", "fp8", "fp32", "fp64")
+MAKERS = r"nvidia|geforce|tesla|quadro|rtx|amd|instinct"  # words of a GPU's name that do not say which it is
+OTHER_GPU = "for another GPU give a file: iosim hardware h100 --toml prints one to begin with"
 SECTOR_BYTES = 32  # of every GPU here: the unit in which caches and DRAM move data
 
 
@@ -104,8 +107,35 @@ def load(name: str) -> Hardware:
     files = {path.stem: path for path in _files()}
     key = name.lower() if isinstance(name, str) else ""
     if key not in files:
-        raise InputError("--hardware", name, ", ".join(files), suggestion(key, files))
+        raise InputError("--hardware", name, f"{', '.join(files)}, or a FILE.toml", meant(key, files))
     return read_hardware(files[key])
+
+
+def meant(name: str, presets: Iterable[str]) -> str:
+    """The hint for a name that is no preset's: the presets it may stand for, else how to get a file of another GPU.
+
+    `geforce rtx 3090` is rtx-3090, `a100` either A100. A name whose numbers are another's is never a misspelling.
+    """
+    import difflib
+
+    words = {preset: words_of(preset) for preset in presets}
+    given = words_of(name)
+    parts = [preset for preset, own in words.items() if given and (set(given) <= set(own) or set(own) <= set(given))]
+    if parts:
+        return did_you_mean(parts)
+    joined = {"".join(own): preset for preset, own in words.items() if digits_of(own) == digits_of(given)}
+    close = difflib.get_close_matches("".join(given), joined, n=1, cutoff=0.7)
+    return did_you_mean(joined[one] for one in close) or OTHER_GPU
+
+
+def words_of(name: str) -> list[str]:
+    """The words of a GPU's name in lower case, without those of its maker and its family."""
+    return re.findall(r"[a-z0-9]+", re.sub(MAKERS, " ", name.lower()))
+
+
+def digits_of(words: Iterable[str]) -> str:
+    """The digits of some words, in their order."""
+    return re.sub(r"\D", "", "".join(words))
 
 
 def measured_of(device: str) -> Hardware | None:

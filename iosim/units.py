@@ -6,9 +6,18 @@ K, KB and KiB are all 1024, in upper or lower case; M and G are its powers.
 import re
 from collections.abc import Callable
 
-from .errors import InputError, suggestion
+from .errors import InputError, did_you_mean, suggestion
 
 DTYPE_BYTES = {"fp64": 8, "fp32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
+TYPE_HINTS = {
+    **dict.fromkeys(("float64", "double", "f64"), did_you_mean(["fp64"])),
+    **dict.fromkeys(("float32", "float", "single", "f32"), did_you_mean(["fp32"])),
+    **dict.fromkeys(("float16", "half", "f16"), did_you_mean(["fp16"])),
+    **dict.fromkeys(("bfloat16", "bfloat"), did_you_mean(["bf16"])),
+    **dict.fromkeys(("float8", "f8", "e4m3", "e5m2", "float8_e4m3fn", "float8_e5m2"), did_you_mean(["fp8"])),
+    **dict.fromkeys(("int8", "uint8", "i8"), "fp8 has one byte a word too"),
+}
+"""What to write instead of the names of types in other programs."""
 PREFIX_BYTES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 REGISTER_BYTES = 4
 LARGEST_COUNT = 2**48
@@ -27,7 +36,9 @@ SIZES_ALLOWED = (
 def dtype_bytes(dtype: str, where: str = "--dtype") -> int:
     """Bytes of one word of an element type."""
     if dtype not in DTYPE_BYTES:
-        raise InputError(where, dtype, ", ".join(DTYPE_BYTES), suggestion(str(dtype), DTYPE_BYTES))
+        word = str(dtype).lower().removeprefix("torch.")
+        hint = TYPE_HINTS.get(word) or suggestion(word, DTYPE_BYTES)
+        raise InputError(where, dtype, ", ".join(DTYPE_BYTES), hint)
     return DTYPE_BYTES[dtype]
 
 

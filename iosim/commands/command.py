@@ -10,7 +10,7 @@ import click
 
 from .. import __version__
 from ..core.options import OF_EVERY_PROBLEM
-from ..errors import InputError, IosimError, MissingError, suggestion
+from ..errors import InputError, IosimError, MissingError, did_you_mean, suggestion
 from ..options import (
     ANSWER,
     DECLARED,
@@ -319,18 +319,19 @@ class Command(click.Command):
     def unknown(self, ctx: click.Context, name: str) -> InputError:
         """The fault of an option that the command does not have. It names the option that was meant, or the commands
         that have it."""
-        word = name.lstrip("-").lower()
+        dashed = name.replace("_", "-")
+        word = dashed.lstrip("-").lower()
         own = [*self.options_of(ctx), *map(row_option, all_declared() if self.takes_declared else ())]
         same = [o.flag for o in own if word in (o.flag.strip("-").lower(), *o.also)]
-        others = [] if same or name in self.instead else commands_with(ctx, name)
+        others = [] if same or name in self.instead else commands_with(ctx, dashed)
         if same:
-            hint = f"did you mean {same[0]!r}?"
+            hint = did_you_mean(same[:1])
         elif name in self.instead:
             hint = self.instead[name]
         elif others:
             hint = f"an option of iosim {', '.join(others)}"
         else:
-            hint = suggestion(name, [o.flag for o in own])
+            hint = suggestion(dashed, [o.flag for o in own])
         return InputError("option", name, f"those of iosim {ctx.info_name} --help", hint)
 
 

@@ -249,7 +249,7 @@ def schedule_option(text: str = "Only these schedules: a,b or repeated; see iosi
 
 def tiles_option(text: str, default: str | None = None) -> Decorator:
     """The option --tiles."""
-    also = ("tile", "block", "blocks", "block-size", "br", "bc")
+    also = ("tile", "block", "blocks", "block-size", "block-m", "block-n", "bm", "bn", "br", "bc")
     return text_option("--tiles", text, default, metavar="TILES", heading=CHOICE, kind=TILES, also=also)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ..core.options import OF_EVERY_PROBLEM
 from ..core.problem import USUAL, Attention, Tensor
 from ..core.shapes import same
-from ..errors import InputError, InternalError, ScheduleError, suggestion
+from ..errors import InputError, InternalError, ScheduleError, did_you_mean, suggestion
 from ..options import Option, declare, flag_of
 from ..oracles.attention import attention_output, plain_inputs, queries_keys_values
 
@@ -359,7 +359,7 @@ def suggested(word: str) -> str:
     if not meant:
         return suggestion(word, SCHEDULES)
     more = [text for s in SCHEDULES.values() for name, text in s.pointers.items() if plain(name) == letters]
-    return " ".join([f"did you mean {' or '.join(map(repr, meant))}?", *more])
+    return " ".join([did_you_mean(meant), *more])
 
 
 def plain(word: str) -> str:

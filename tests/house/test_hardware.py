@@ -1,6 +1,7 @@
 """Presets load, and their units are what their names say. A bad file gets a message that says what is wrong."""
 
 import dataclasses
+import shlex
 import subprocess
 import sys
 
@@ -41,8 +42,8 @@ def write(folder, text):
 
 def test_names():
     assert hardware.names() == [
-        "A100-40GB", "A100-80GB", "B200", "GB200", "H100", "H200", "L4", "MI300X", "RTX-4070S", "RTX-4090", "RTX-5090",
-        "T4", "V100",
+        "A10", "A100-40GB", "A100-80GB", "A6000", "B200", "GB200", "H100", "H20", "H200", "L4", "L40S", "MI300X",
+        "RTX-3090", "RTX-4070S", "RTX-4090", "RTX-5090", "T4", "V100",
     ]  # fmt: skip
 
 
@@ -75,6 +76,11 @@ def test_presets_load_in_any_case_and_are_plausible(name):
         ("B200", 227),
         ("GB200", 227),
         ("MI300X", 64),
+        ("RTX-3090", 99),
+        ("A10", 99),
+        ("A6000", 99),
+        ("L40S", 99),
+        ("H20", 227),
     ],
 )
 def test_m_is_what_one_block_may_use(name, kib):
@@ -103,10 +109,10 @@ def test_more_registers_than_a_preset_has_are_refused(iosim):
 
 
 def test_numbers_that_no_vendor_states_are_marked():
-    """Blackwell's data sheets say neither how many SMs there are nor the size of the L2."""
+    """Blackwell's data sheets say neither how many SMs there are nor the size of the L2; the H20 has none."""
     marked = {name: {row["key"] for row in hardware.numbers(name) if "NOT FROM THE VENDOR" in row["source"]}
               for name in hardware.names()}  # fmt: skip
-    assert {"sms", "l2_bytes"} <= marked["B200"] & marked["GB200"]
+    assert {"sms", "l2_bytes"} <= marked["B200"] & marked["GB200"] & marked["H20"]
     assert not any(marked[name] for name in ("H100", "H200", "A100-80GB", "RTX-4090", "RTX-5090"))
 
 
@@ -149,6 +155,57 @@ def test_unknown_name(name):
 def test_a_misspelt_name_gets_a_suggestion():
     with pytest.raises(InputError, match="did you mean 'a100-40gb'"):
         hardware.load("A10040GB")
+
+
+OTHER = "for another GPU give a file: iosim hardware h100 --toml"
+
+
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [
+        ("--head_dim 8", "did you mean '--d'?"),
+        ("--seq_len 8", "did you mean '--N'?"),
+        ("--num_heads 8", "did you mean '--heads'?"),
+        ("--nun_heads 8", "did you mean '--heads'?"),
+        ("--kv_heads=8", "did you mean '--kv-heads'?"),
+        ("--page_size 8", "did you mean '--page-size'?"),
+        ("--tile_multple 8", "did you mean '--tile-multiple'?"),
+        ("--block-m 8", "did you mean '--tiles'?"),
+        ("--block_n 8", "did you mean '--tiles'?"),
+        ("--bm 8", "did you mean '--tiles'?"),
+        ("--bn 8", "did you mean '--tiles'?"),
+        ("--dtype float16", "did you mean 'fp16'?"),
+        ("--dtype FP16", "did you mean 'fp16'?"),
+        ("--dtype half", "did you mean 'fp16'?"),
+        ("--dtype torch.bfloat16", "did you mean 'bf16'?"),
+        ("--acc-dtype float32", "did you mean 'fp32'?"),
+        ("--acc-dtype float", "did you mean 'fp32'?"),
+        ("--acc-dtype float64", "did you mean 'fp64'?"),
+        ("--acc-dtype double", "did you mean 'fp64'?"),
+        ("--kv-dtype float8", "did you mean 'fp8'?"),
+        ("--kv-dtype float8_e4m3fn", "did you mean 'fp8'?"),
+        ("--kv-dtype int8", "fp8 has one byte a word too"),
+        ("--hardware 3090", "did you mean 'rtx-3090'?"),
+        ("--hardware 4090", "did you mean 'rtx-4090'?"),
+        ("--hardware 4070", "did you mean 'rtx-4070s'?"),
+        ("--hardware a100", "did you mean 'a100-40gb' or 'a100-80gb'?"),
+        ("--hardware A100-SXM4-80GB", "did you mean 'a100-80gb'?"),
+        ("--hardware h100-sxm", "did you mean 'h100'?"),
+        ("--hardware h100sxm", "did you mean 'h100'?"),
+        ("--hardware 'RTX 4090'", "did you mean 'rtx-4090'?"),
+        ("--hardware RTX4090", "did you mean 'rtx-4090'?"),
+        ("--hardware 'geforce rtx 3090'", "did you mean 'rtx-3090'?"),
+        ("--hardware 'NVIDIA RTX A6000'", "did you mean 'a6000'?"),
+        ("--hardware mi300", "did you mean 'mi300x'?"),
+        ("--hardware 3080", OTHER),
+        ("--hardware 'RTX 6000 Ada'", OTHER),
+        ("--hardware mi250x", OTHER),
+    ],
+)
+def test_a_name_of_another_program_gets_the_name_here(typed, hint, iosim):
+    done = iosim("count", "--N", 64, "--d", 8, *([] if "--hardware" in typed else ["--M", "1KB"]), *shlex.split(typed))
+    assert done.exit_code == 2 and not done.stdout
+    assert hint in done.stderr
 
 
 def test_a_good_file(tmp_path):
