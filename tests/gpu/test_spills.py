@@ -4,6 +4,7 @@ import pytest
 from paths import DATA
 
 from iosim import Attention, Tiling
+from iosim.errors import InputError
 from iosim.gpu.jobs import ScheduleJob, torch_job
 from iosim.gpu.ncu import counters, spills
 from iosim.gpu.ncu import run as ncu
@@ -125,3 +126,10 @@ def test_what_every_block_writes_once_by_hand():
         assert spilling.read_bytes == plain.read_bytes and spilling.first_bytes == plain.first_bytes
         assert spilling.write_bytes - plain.write_bytes == written * 1000
         assert spilling.dirty_bytes - plain.dirty_bytes == dirty * 1000
+
+
+def test_a_note_on_a_run_without_kernels_is_one_message():
+    """Lines of a kept profile that were cut off."""
+    note = counters.NOTE + '{"number": 99, "stack_stores": [[0, 4, 1]]}\n'
+    with pytest.raises(InputError, match=r"cut.csv: found 'a note on run 100, which has no kernels here'"):
+        counters.parse_profile(note + (DATA / "ncu_math.csv").read_text(), "cut.csv")

@@ -141,7 +141,7 @@ def parse_profile(text: str, where: str = "--from-ncu") -> Profile:
     rows = list(csv.DictReader(body))
     kernels = _from_rows(rows, where) if rows and "Metric Name" in rows[0] else _from_columns(rows, where)
     empty = [kernel for kernel in kernels if MARKERS[0] in kernel.name]
-    return Profile(_with_stores(_split(kernels), notes), notes, empty)
+    return Profile(_with_stores(_split(kernels), notes, where), notes, empty)
 
 
 def _from_rows(rows: list[dict[str, str]], where: str) -> list[ProfiledKernel]:
@@ -219,14 +219,18 @@ def _merged(places: list[list[ProfiledKernel]]) -> list[ProfiledKernel]:
     return [replace(k, elsewhere=tuple(kernels[n].dram_places[0] for kernels in others)) for n, k in enumerate(first)]
 
 
-def _with_stores(jobs: list[list[ProfiledKernel]], notes: list[Note]) -> list[list[ProfiledKernel]]:
-    """The jobs with the stores to the stack that notes hold, which belong to the kernel that loads most."""
+def _with_stores(jobs: list[list[ProfiledKernel]], notes: list[Note], where: str) -> list[list[ProfiledKernel]]:
+    """The jobs with the stores to the stack that notes hold, which belong to the kernel that loads most. Raises
+    InputError for a note on a job without kernels."""
     noted = {
         note["number"]: tuple((first, width, warps) for first, width, warps in note["stack_stores"])
         for note in notes
         if "stack_stores" in note
     }
     for number, stores in noted.items():
+        if number >= len(jobs) or not jobs[number]:
+            found = f"a note on run {number + 1}, which has no kernels here"
+            raise InputError(where, found, "a whole file", "lines of it are missing: profile again")
         largest = max(jobs[number], key=lambda kernel: kernel.load_bytes)
         jobs[number] = [replace(k, stack_stores=stores) if k is largest else k for k in jobs[number]]
     return jobs
