@@ -26,8 +26,9 @@ COUNT_KEYS = (
     "hbm_bytes",
     "hbm_bytes_per_second",
 )
+L2 = "l2_bytes"  # 0 or absent: a chip without one
 REGISTERS = "registers_per_sm_bytes"  # a file of an older iosim calibrate lacks it
-KEYS = ("name", *COUNT_KEYS, "flops_per_second", "sources")
+KEYS = ("name", *(key for key in COUNT_KEYS if key != L2), "flops_per_second")  # that a file needs
 MEASURED = "measured"  # a table that only `iosim calibrate` writes
 MEASURED_KEYS = (  # keys that it has at least
     "dram_bytes_per_second",
@@ -44,6 +45,7 @@ MEASURED_TEXTS = ("device", "date", "driver", "cuda", "sm_clock", "memory_clock"
 FLOP_DTYPES = ("fp16", "bf16", "fp8", "fp32", "fp64")
 MAKERS = r"nvidia|geforce|tesla|quadro|rtx|amd|instinct"  # words of a GPU's name that do not say which it is
 OTHER_GPU = "for another GPU give a file: iosim hardware h100 --toml prints one to begin with"
+UNSAID = "not stated"  # the source of a number whose file names none
 SECTOR_BYTES = 32  # of every GPU here: the unit in which caches and DRAM move data
 
 
@@ -53,8 +55,9 @@ class Hardware:
 
     `flops_per_second` holds the peak rate of dense matrix products for each element type that has one, and the rate of
     exponentials as `exp`. Of a calibrated GPU it is the highest rate that was measured with any instruction: what no
-    kernel exceeds. `hbm_bytes` is the size of the device memory, which may be GDDR. `sources` says where each number
-    was found. `measured` is what `iosim calibrate` found; None for a preset from data sheets.
+    kernel exceeds. `hbm_bytes` is the size of the device memory, which may be GDDR. `l2_bytes` is 0 for a chip without
+    an L2. `sources` says where numbers were found. `measured` is what `iosim calibrate` found; None for a preset from
+    data sheets.
     """
 
     name: str
@@ -102,13 +105,24 @@ def names() -> list[str]:
 
 def load(name: str) -> Hardware:
     """The preset of a name, in upper or lower case, or the GPU of a hardware file (a path that ends in .toml)."""
+    return read_hardware(path_of(name))
+
+
+def toml_of(name: str) -> str:
+    """The text of a preset's file, or of a hardware file that can be read: with --hardware it is the same GPU."""
+    load(name)
+    return path_of(name).read_text(encoding="utf-8")
+
+
+def path_of(name: str) -> Path:
+    """The file of a preset, or the hardware file itself."""
     if isinstance(name, str) and name.endswith(".toml"):
-        return read_hardware(Path(name))
+        return Path(name)
     files = {path.stem: path for path in _files()}
     key = name.lower() if isinstance(name, str) else ""
     if key not in files:
         raise InputError("--hardware", name, f"{', '.join(files)}, or a FILE.toml", meant(key, files))
-    return read_hardware(files[key])
+    return files[key]
 
 
 def meant(name: str, presets: Iterable[str]) -> str:
@@ -157,11 +171,37 @@ def measured_as(name: str) -> Hardware | None:
 
 
 def read_hardware(path: Path) -> Hardware:
-    """The GPU of a TOML file. InputError for a key or a value that is not allowed."""
+    """The GPU of a TOML file. InputError for a key or a value that is not allowed, and for all keys that are missing.
+
+    A file may leave out `l2_bytes`, `registers_per_sm_bytes` and `sources`.
+    """
+    data = _read(path)
+    _keys(str(path), data, (*KEYS, L2, REGISTERS, "sources", MEASURED), required=KEYS)
+    data = {L2: 0, "sources": {}, **data}
+    measured = data.get(MEASURED)
+    if measured is not None:
+        _measured(f"{path}: {MEASURED}", measured)
+    if not isinstance(data["name"], str) or not data["name"].strip():
+        raise InputError(f"{path}: name", data["name"], "a text")
+    for key in (*COUNT_KEYS, *([REGISTERS] if REGISTERS in data else [])):
+        _whole(f"{path}: {key}", data[key], least=0 if key == L2 and measured is None else 1)
+    block, sm = data["shared_memory_per_block_bytes"], data["shared_memory_per_sm_bytes"]
+    if block > sm:
+        raise InputError(f"{path}: shared_memory_per_block_bytes", block, f"at most {sm}, what the SM has")
+    rates, sources = _rates(path, data), _sources(path, data)
+    wider = wgmma_peaks(rates, measured or {})
+    if wider:
+        sources["flops_per_second"] = f"{sources.get('flops_per_second', UNSAID)}; {', '.join(wider)}: {WGMMA}"
+    data["flops_per_second"], data["sources"] = MappingProxyType({**rates, **wider}), MappingProxyType(sources)
+    return Hardware(**{**data, MEASURED: measured})
+
+
+def _read(path: Path) -> Toml:
+    """The keys of a TOML file. InputError for a file that cannot be read."""
     import tomllib
 
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(str(path), "no such file", "a hardware file in TOML") from None
     except OSError as error:
@@ -171,31 +211,22 @@ def read_hardware(path: Path) -> Hardware:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(str(path), str(error), "TOML in UTF-8") from None
 
-    _keys(str(path), data, (*KEYS, REGISTERS, MEASURED), required=KEYS)
-    measured = data.get(MEASURED)
-    if measured is not None:
-        _measured(f"{path}: {MEASURED}", measured)
-    if not isinstance(data["name"], str) or not data["name"].strip():
-        raise InputError(f"{path}: name", data["name"], "a text")
-    for key in (*COUNT_KEYS, *([REGISTERS] if REGISTERS in data else [])):
-        _positive(f"{path}: {key}", data[key])
+
+def _rates(path: Path, data: Toml) -> Toml:
+    """The peaks of a file, each checked."""
     rates = _table(path, data, "flops_per_second", (*FLOP_DTYPES, "exp"))
     for key, value in rates.items():
-        _positive(f"{path}: flops_per_second.{key}", value)
-    sourced = (*COUNT_KEYS, "flops_per_second")
-    needed = (*sourced, *([REGISTERS] if REGISTERS in data else []))
-    sources = _table(path, data, "sources", (*sourced, REGISTERS), required=needed)
+        _whole(f"{path}: flops_per_second.{key}", value)
+    return rates
+
+
+def _sources(path: Path, data: Toml) -> dict[str, str]:
+    """The sources that a file states, each checked."""
+    sources = _table(path, data, "sources", (*COUNT_KEYS, "flops_per_second", REGISTERS))
     for key, value in sources.items():
         if not isinstance(value, str) or not value.strip():
             raise InputError(f"{path}: sources.{key}", value, "the title of a document")
-    block, sm = data["shared_memory_per_block_bytes"], data["shared_memory_per_sm_bytes"]
-    if block > sm:
-        raise InputError(f"{path}: shared_memory_per_block_bytes", block, f"at most {sm}, what the SM has")
-    wider = wgmma_peaks(rates, measured or {})
-    if wider:
-        sources = {**sources, "flops_per_second": f"{sources['flops_per_second']}; {', '.join(wider)}: {WGMMA}"}
-    data["flops_per_second"], data["sources"] = MappingProxyType({**rates, **wider}), MappingProxyType(sources)
-    return Hardware(**{**data, MEASURED: measured})
+    return dict(sources)
 
 
 def wgmma_peaks(rates: Toml, measured: Toml) -> dict[str, int]:
@@ -209,23 +240,29 @@ def _files() -> list[Path]:
     return sorted((configs_folder() / "hardware").glob("*.toml"))
 
 
-def _table(path: Path, data: Toml, key: str, allowed: tuple[str, ...], required: tuple[str, ...] = ()) -> Toml:
+def _table(path: Path, data: Toml, key: str, allowed: tuple[str, ...]) -> Toml:
     """The table `key` of a file, with its keys checked."""
     found = data[key]
     if not isinstance(found, dict):
         raise InputError(f"{path}: {key}", found, f"a table [{key}]")
-    _keys(f"{path}: {key}", found, allowed, required)
+    _keys(f"{path}: {key}", found, allowed)
     return found
 
 
-def _keys(where: str, table: Toml, allowed: tuple[str, ...], required: tuple[str, ...]) -> None:
-    """InputError for a key that is not allowed, or that is missing."""
+def _keys(where: str, table: Toml, allowed: tuple[str, ...], required: tuple[str, ...] = ()) -> None:
+    """InputError for a key that is not allowed, or for all that are missing."""
     for key in table:
         if key not in allowed:
             raise InputError(f"{where}: key", key, ", ".join(allowed), suggestion(key, allowed))
-    for key in required:
-        if key not in table:
-            raise InputError(f"{where}: {key}", "nothing", "this key is required")
+    _needed(f"{where}: ", table, required)
+
+
+def _needed(where: str, table: Toml, required: tuple[str, ...], hint: str = "") -> None:
+    """InputError for all keys that are missing."""
+    missing = [key for key in required if key not in table]
+    if missing:
+        each = "this key is required" if len(missing) == 1 else "each of these keys is required"
+        raise InputError(where + ", ".join(missing), "nothing", each, hint)
 
 
 def _measured(where: str, table: object) -> None:
@@ -234,9 +271,8 @@ def _measured(where: str, table: object) -> None:
     again = "measure this GPU again: iosim calibrate"
     if not isinstance(table, dict):
         raise InputError(where, table, f"a table [{MEASURED}]")
-    for key in MEASURED_KEYS + (("asking_ratio", "loop_ratios", "first_seconds") if table.get("steps") else ()):
-        if key not in table:
-            raise InputError(f"{where}.{key}", "nothing", "this key is required", again)
+    needed = MEASURED_KEYS + (("asking_ratio", "loop_ratios", "first_seconds") if table.get("steps") else ())
+    _needed(f"{where}.", table, needed, again)
     for key, value in table.items():
         if key not in MEASURED_TEXTS and not isinstance(value, dict):
             _number(f"{where}.{key}", value, 1.0 if key == "asking_ratio" else float("inf"), again)
@@ -253,10 +289,10 @@ def _number(where: str, value: object, most: float, hint: str) -> None:
         raise InputError(where, value, allowed, hint)
 
 
-def _positive(where: str, value: object) -> None:
-    """InputError for a value that is no whole number above 0."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise InputError(where, value, "a whole number above 0")
+def _whole(where: str, value: object, least: int = 1) -> None:
+    """InputError for a value that is no whole number above 0, or of 0 where that is the least."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise InputError(where, value, "a whole number above 0" if least else "a whole number, or 0 for none")
 
 
 PRESET: Columns[Row] = (
@@ -289,11 +325,11 @@ def numbers(name: str) -> Table:
     """The numbers of a preset, each with its source."""
     h = load(name)
     rows: list[Row] = [
-        {"key": key, "value": getattr(h, key), "source": h.sources[key]}
+        {"key": key, "value": getattr(h, key), "source": h.sources.get(key, UNSAID)}
         for key in (*COUNT_KEYS, REGISTERS)
-        if key in h.sources
+        if getattr(h, key)
     ]
-    source = h.sources["flops_per_second"]
+    source = h.sources.get("flops_per_second", UNSAID)
     rows += [
         {"key": f"{dtype}_flops_per_second", "value": rate, "source": source}
         for dtype, rate in h.flops_per_second.items()

@@ -72,7 +72,12 @@ class Asked(NamedTuple):
 @text_option("--warps", "Warps of a program (default: 4).", metavar="COUNT", kind=COUNT, also=("num-warps",))
 @text_option("--stages", "Stages of a pipelined loop (default: 3).", metavar="COUNT", kind=COUNT, also=("num-stages",))
 @text_option("--target", "Compute capability to compile for.", metavar="sm_XX", default="sm_90")
-@text_option("--hardware", "The GPU whose limits apply (default: h100 for sm_90).", metavar="NAME", kind=HARDWARE)
+@text_option(
+    "--hardware",
+    "The GPU whose limits apply: a preset, as h100, or a FILE.toml; see iosim hardware (default: h100 for sm_90).",
+    metavar="NAME",
+    kind=HARDWARE,
+)
 @text_option(
     "--as",
     "What it computes: attention (with --N, --d); attention:Q=query,O=out names its arguments. Adds "

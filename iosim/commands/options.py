@@ -238,7 +238,9 @@ def hardware_option(text: str) -> Decorator:
     return text_option("--hardware", text, metavar="NAME", heading=MEMORY, kind=HARDWARE, also=also)
 
 
-memory_options = options(sram_option, hardware_option("Take M from a preset, as h100; see iosim hardware."))
+memory_options = options(
+    sram_option, hardware_option("Take M from a preset, as h100, or a FILE.toml; see iosim hardware.")
+)
 
 
 def schedule_option(text: str = "Only these schedules: a,b or repeated; see iosim schedules.") -> Decorator:

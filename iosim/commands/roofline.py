@@ -21,7 +21,7 @@ from .options import (
 @named_command("roofline", needs=(N, D, Need("hardware")), axes=PLACES, usual="core")
 @problem_options
 @sram_option
-@hardware_option("Peaks, measured rates and M of a preset or a file; see iosim hardware.")
+@hardware_option("Peaks, measured rates and M of a preset, as h100, or a FILE.toml; see iosim hardware.")
 @tile_options
 @variant_options
 @chip_options

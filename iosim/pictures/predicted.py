@@ -59,7 +59,8 @@ def lines_of(name: str, rows: Mapping[int, RooflineRow]) -> list[ChartLine]:
     """The predicted times of a schedule, and those at the peaks."""
     known = {N: row.predicted_seconds for N, row in rows.items() if row.predicted_seconds}
     predicted = [line(f"{name}, {PREDICTED}", known, rows, name)] if known else []
-    return [*predicted, line(f"{name}, {PEAKS}", {N: row.ideal_l2_seconds for N, row in rows.items()}, rows, name)]
+    at_peaks = {N: row.ideal_l2_seconds for N, row in rows.items() if row.ideal_l2_seconds is not None}
+    return [*predicted, line(f"{name}, {PEAKS}", at_peaks, rows, name)]
 
 
 def line(label: str, seconds: Mapping[int, float], rows: Mapping[int, RooflineRow], key: str) -> ChartLine:

@@ -119,7 +119,7 @@ class RooflineRow:
 
     `seconds` and `ideal_l2_seconds` are times at the peaks; `binds` and `ideal_l2_binds` name the slowest resource.
     `intensity` is matrix FLOPs a byte; for a launch without any it is all its operations a byte. At an intensity above
-    `ridge` the limit is that kind of arithmetic, and not the HBM.
+    `ridge` the limit is that kind of arithmetic, and not the HBM. A chip without an L2 has no `ideal_l2` values.
 
     Only rows of all launches have `sram_peak_bytes`, its parts in shared memory and in registers, and the ratio of
     words to their floor. The ratio is there if the tiles fit and there is a floor. `limit` is what is too small for
@@ -145,8 +145,8 @@ class RooflineRow:
     other_seconds: float
     seconds: float
     binds: str
-    ideal_l2_seconds: float
-    ideal_l2_binds: str
+    ideal_l2_seconds: float | None
+    ideal_l2_binds: str | None
     sram_peak_bytes: int | None = None
     ratio_to_floor: float | None = None
     smem_peak_bytes: int | None = None
@@ -171,13 +171,15 @@ def peaks(chip: Hardware, p: Attention) -> dict[str, float]:
 
     A peak counts a multiply-add as two; other operations are single, so half of the fp32 peak.
     """
-    known = {name: name in chip.flops_per_second for name in (p.dtype, "fp32", "exp")}
-    if not all(known.values()):
-        missing = next(name for name, there in known.items() if not there)
-        has = ", ".join(name for name in chip.flops_per_second if name != "exp")
-        raise InputError("--dtype", p.dtype, f"a type whose peak {chip.name} states: {has}",
-                         f"no peak is known for {missing}")  # fmt: skip
     peak = chip.flops_per_second
+    if p.dtype not in peak:
+        has = ", ".join(name for name in peak if name != "exp") or "none"
+        allowed = f"a type whose peak {chip.name} states: {has}"
+        raise InputError("--dtype", p.dtype, allowed, f"no peak is known for {p.dtype}")
+    missing = [name for name in ("fp32", "exp") if name not in peak]
+    if missing:
+        hint = f"add {' and '.join(missing)} to its [flops_per_second]"
+        raise InputError("--hardware", chip.name, "a GPU with peaks of fp32 operations and of exp", hint)
     return {"memory": chip.hbm_bytes_per_second, "matrix": peak[p.dtype], "exp": peak["exp"], "other": peak["fp32"] / 2}
 
 
@@ -205,8 +207,9 @@ def rows_of(
         return [replace(rows[0], launch="all")]
     whole = row_at_peaks(label, "all", sum(launches[1:], launches[0]), p, chip)
     # Launches run one after the other, and each waits for its own slowest resource.
-    seconds, cached = sum(row.seconds for row in rows), sum(row.ideal_l2_seconds for row in rows)
-    return [*rows, replace(whole, seconds=seconds, ideal_l2_seconds=cached)]
+    cached = [row.ideal_l2_seconds for row in rows if row.ideal_l2_seconds is not None]
+    seconds = sum(row.seconds for row in rows)
+    return [*rows, replace(whole, seconds=seconds, ideal_l2_seconds=sum(cached) if cached else None)]
 
 
 def row_at_peaks(label: Labels, launch: str, work: LaunchWork, p: Attention, chip: Hardware) -> RooflineRow:
@@ -234,6 +237,6 @@ def row_at_peaks(label: Labels, launch: str, work: LaunchWork, p: Attention, chi
         other_seconds=times["other"],
         seconds=times[slowest],
         binds=slowest,
-        ideal_l2_seconds=cached[slowest_cached],
-        ideal_l2_binds=slowest_cached,
+        ideal_l2_seconds=cached[slowest_cached] if chip.l2_bytes else None,
+        ideal_l2_binds=slowest_cached if chip.l2_bytes else None,
     )

@@ -73,7 +73,10 @@ class Roofline(Answer):
         empty = ["phase"] * one_phase + ["predicted_seconds", "predicted_binds"] * none_predicted
         first = {name: place - len(empty) for place, name in enumerate(empty)}  # left out before all others
         columns = [replace(column, spare=first.get(column.name, column.spare)) for column in LAUNCH]
-        names = [name for name in SHOWN if self.problem.divided or name not in ON_CHIP]
+        if not self.hardware.l2_bytes:
+            columns = [replace(column, heading=ALONE.get(column.name, column.heading)) for column in columns]
+        left_out = (*(() if self.problem.divided else ON_CHIP), *(() if self.hardware.l2_bytes else WITH_L2))
+        names = [name for name in SHOWN if name not in left_out]
         best = [*map(self.rows.index, winners(self))]
         return Table(columns, self.rows, shown=in_order(columns, names), best=best, tall=True)
 
@@ -288,6 +291,8 @@ WORK: Columns[RooflineRow] = (
 LABELS = 7  # columns that say what a row is about
 LAUNCH = (*ROW[:LABELS], *WORK, *ROW[LABELS:])
 ON_CHIP = ("smem_peak_bytes", "register_peak_bytes")  # shown if tiles may be in both
+WITH_L2 = ("ideal_l2_seconds", "ideal_l2_binds")
+ALONE = {"seconds": "us", "binds": "limit"}  # headings of a chip without an L2
 SHOWN = (
     "phase", "schedule", "tiles", "fits", *ON_CHIP, "launch", "total_bytes", "matrix_flops", "exps", "other_ops",
     "intensity", "ridge", "seconds", "binds", "ideal_l2_seconds", "ideal_l2_binds", "predicted_seconds",
@@ -297,9 +302,13 @@ SHOWN = (
 
 def times_explained(found: Roofline) -> list[str]:
     """The meaning of the three times, and the reasons why some are not predicted."""
+    at_peaks = "microseconds at the peaks, perfectly overlapped"
     lines = [
-        "us no L2: microseconds at the peaks, perfectly overlapped, if every word comes from HBM",
+        f"us no L2: {at_peaks}, if every word comes from HBM",
         "us ideal L2: the same if an L2 keeps all data of a launch",
+    ]
+    lines = [
+        *(lines if found.hardware.l2_bytes else [f"us: {at_peaks}"]),
         "limit: the slowest resource, which binds: memory, matrix (products), exp (exponentials), other (operations)",
     ]
     if found.measured_on is None:
@@ -366,7 +375,7 @@ def named(row: RooflineRow) -> str:
 
 def with_ideal_l2(row: RooflineRow) -> list[str]:
     """The sentence about the time with an ideal L2, if something else binds then; else nothing."""
-    if row.ideal_l2_binds == row.binds:
+    if row.ideal_l2_seconds is None or row.ideal_l2_binds in (None, row.binds):
         return []
     return [f"With an ideal L2, which serves all that is read again, it takes {row.ideal_l2_seconds * 1e6:.2f} us, and "
             f"{SLOWEST[row.ideal_l2_binds]}."]  # fmt: skip

@@ -1,11 +1,16 @@
 """Presets load, and their units are what their names say. A bad file gets a message that says what is wrong."""
 
 import dataclasses
+import re
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "helpers"))
+from paths import ROOT
 
 from iosim import hardware
 from iosim.errors import InputError, MissingError
@@ -119,10 +124,7 @@ def test_numbers_that_no_vendor_states_are_marked():
 def test_a_file_without_registers_is_read(tmp_path):
     assert hardware.read_hardware(write(tmp_path, GOOD)).registers_per_sm_bytes is None
     more = GOOD.replace("sms = 10", "sms = 10\nregisters_per_sm_bytes = 4096")
-    with pytest.raises(InputError, match="sources: registers_per_sm_bytes: found 'nothing'"):
-        hardware.read_hardware(write(tmp_path, more))
-    sourced = more.replace('sms = "a"', 'sms = "a"\nregisters_per_sm_bytes = "a"')
-    assert hardware.read_hardware(write(tmp_path, sourced)).registers_per_sm_bytes == 4096
+    assert hardware.read_hardware(write(tmp_path, more)).registers_per_sm_bytes == 4096
 
 
 def test_sram_of_an_sm_is_not_the_total():
@@ -229,7 +231,8 @@ def test_a_good_file(tmp_path):
         ("fp16 = 100", "fp15 = 100", "x1.toml: flops_per_second: key: found 'fp15'; allowed: fp16"),
         ("[flops_per_second]\nfp16 = 100", "flops_per_second = 3", "found 3; allowed: a table"),
         ('sms = "a"', 'sms = ""', "x1.toml: sources.sms: found ''; allowed: the title"),
-        ('sms = "a"\n', "", "x1.toml: sources: sms: found 'nothing'"),
+        ('sms = "a"', 'smms = "a"', "x1.toml: sources: key: found 'smms'; allowed: .*did you mean 'sms'"),
+        ("l2_bytes = 4096", "l2_bytes = -1", "x1.toml: l2_bytes: found -1; allowed: a whole number, or 0 for none"),
         ("per_block_bytes = 1000", "per_block_bytes = 1025", "found 1025; allowed: at most 1024"),
     ],
 )
@@ -237,6 +240,94 @@ def test_bad_files(tmp_path, old, new, message):
     assert old in GOOD
     with pytest.raises(InputError, match=message):
         hardware.read_hardware(write(tmp_path, GOOD.replace(old, new, 1)))
+
+
+def test_all_missing_keys_are_in_one_message(tmp_path):
+    with pytest.raises(InputError) as caught:
+        hardware.read_hardware(write(tmp_path, 'name = "X1"\nsms = 10\nl2_bytes = 4096\n'))
+    for key in ("shared_memory_per_block_bytes", "shared_memory_per_sm_bytes", "hbm_bytes,", "hbm_bytes_per_second"):
+        assert key in str(caught.value)
+    assert "flops_per_second: found 'nothing'; allowed: each of these keys is required" in str(caught.value)
+    assert "l2_bytes" not in str(caught.value) and "sources" not in str(caught.value)
+
+
+def page():
+    """The example of docs/hardware/files.md, and its commands."""
+    text = (ROOT / "docs" / "hardware" / "files.md").read_text(encoding="utf-8")
+    (example,), (commands,) = (re.findall(rf"```{form}\n(.*?)```", text, re.S) for form in ("toml", "sh"))
+    return example, commands.splitlines()
+
+
+def test_the_page_on_files_is_true(tmp_path, monkeypatch, iosim):
+    example, commands = page()
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.toml").write_text(example, encoding="utf-8")
+    for line in commands:
+        done = iosim(*shlex.split(line)[1:])
+        assert done.exit_code == 0 and "262144" in done.stdout, line
+
+
+def test_a_chip_without_an_l2_has_no_word_of_one(tmp_path, monkeypatch, iosim, ask):
+    monkeypatch.chdir(tmp_path)
+    example, _ = page()
+    roofline = ("roofline", "--N", 256, "--d", 32, "--tiles", "32x32", "--hardware", "mine.toml")
+    for text in (example, "l2_bytes = 0\n" + example):
+        (tmp_path / "mine.toml").write_text(text, encoding="utf-8")
+        for line in (("hardware", "mine.toml"), (*roofline, "--decode"), ("tune", *roofline[1:5], *roofline[7:])):
+            done = iosim(*line)
+            assert done.exit_code == 0 and "l2" not in (done.stdout + done.stderr).lower()
+        row, *_ = ask(*roofline)["results"]
+        assert row["ideal_l2_seconds"] is None and row["ideal_l2_binds"] is None and row["seconds"] > 0
+    (tmp_path / "mine.toml").write_text("l2_bytes = 1048576\n" + example, encoding="utf-8")
+    assert "ideal L2" in iosim(*roofline).stdout and "l2_bytes" in iosim("hardware", "mine.toml").stdout
+
+
+def test_measured_rates_need_an_l2(tmp_path):
+    measured = (ROOT / "configs" / "measured" / "h100.toml").read_text(encoding="utf-8")
+    with pytest.raises(InputError, match="l2_bytes: found 0; allowed: a whole number above 0"):
+        hardware.read_hardware(write(tmp_path, re.sub(r"(?m)^l2_bytes = \d+", "l2_bytes = 0", measured)))
+
+
+@pytest.mark.parametrize(
+    ("gone", "dtype", "message"),
+    [
+        (
+            "",
+            "fp8",
+            "--dtype: found 'fp8'; allowed: a type whose peak My chip states: fp16, fp32; no peak is known for fp8",
+        ),
+        (
+            "fp32",
+            "fp16",
+            "--hardware: found 'My chip'; allowed: a GPU with peaks of fp32 operations and of exp; add fp32",
+        ),
+        ("exp", "fp16", "add exp to its [flops_per_second]"),
+        ("fp32|exp", "fp16", "add fp32 and exp to its [flops_per_second]"),
+    ],
+)
+def test_the_peak_that_is_missing_is_named(gone, dtype, message, tmp_path, iosim):
+    example, _ = page()
+    path = write(tmp_path, re.sub(rf"(?m)^({gone}) = .*\n", "", example) if gone else example)
+    done = iosim("roofline", "--N", 256, "--d", 32, "--hardware", path, "--dtype", dtype)
+    assert done.exit_code == 2 and message in done.stderr
+
+
+@pytest.mark.parametrize("name", hardware.names())
+def test_a_preset_as_a_file_is_the_same_gpu(name, tmp_path, iosim):
+    done = iosim("hardware", name, "--toml")
+    assert done.exit_code == 0 and hardware.load(str(write(tmp_path, done.stdout))) == hardware.load(name)
+
+
+def test_a_file_is_printed_alone(iosim):
+    for line in (("--toml",), ("h100", "--toml", "--json"), ("h100", "--toml", "-o", "x.csv")):
+        done = iosim("hardware", *line)
+        assert done.exit_code == 2 and done.stderr.startswith("Error: --toml: found ") and not done.stdout
+    assert "did you mean 'h100'" in iosim("hardware", "h100-sxm", "--toml").stderr
+
+
+@pytest.mark.parametrize("name", ["count", "bounds", "tune", "roofline", "sweep", "report", "explain"])
+def test_help_says_that_hardware_may_be_a_file(name, iosim):
+    assert "a preset, as h100, or a FILE.toml" in " ".join(iosim(name, "--help").stdout.split())
 
 
 def test_files_that_cannot_be_read(tmp_path):
