@@ -33,8 +33,8 @@ _WHERE = {
     "Report": "counting.report",
     "Result": "counting.result",
     "Explained": "kernels.explain",
-    "Best": "tuning.least",
-    "Curve": "tuning.least",
+    "Best": "tuning.best",
+    "Curve": "tuning.every_M",
     "Bounds": "tuning.proven",
     "Fastest": "studies.fastest",
     "Roofline": "studies.roofline",
@@ -103,9 +103,9 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from .tracing.cache_answer import cache as cache
     from .tracing.events import Events as Events
     from .tracing.events import trace as trace
+    from .tuning.best import Best as Best
     from .tuning.crossover import crossover as crossover
-    from .tuning.least import Best as Best
-    from .tuning.least import Curve as Curve
+    from .tuning.every_M import Curve as Curve
     from .tuning.least import curve as curve
     from .tuning.least import tune as tune
     from .tuning.proven import Bounds as Bounds

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 PLAIN: dict[str, Type] = {"int": "integer", "float": "number", "str": "string", "bool": "boolean"}
 Type = Literal["integer", "number", "string", "boolean", "object"]
 R = TypeVar("R", contravariant=True)
+W = TypeVar("W")
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,12 @@ class Column(Generic[R]):
             yes, no = self.cell.split(" or ")
             return yes if value else no
         return format(value, self.cell)
+
+    def within(self, part: Callable[[W], R]) -> Column[W]:
+        """The column for rows that have such a row as a part."""
+        cell = self.cell
+        seen = (lambda whole: cell(part(whole))) if callable(cell) else cell
+        return Column(self.name, self.type, self.heading, seen, self.spare, lambda whole: self.value(part(whole)))
 
     def always(self, value: object) -> Column[object]:
         """The column with the same cell in all rows, for what a whole table has in common."""

@@ -13,7 +13,7 @@ from .sheet import Sheet
 
 if TYPE_CHECKING:
     from ..tuning.curve import CurveStep
-    from ..tuning.least import Curve
+    from ..tuning.every_M import Curve
 
 LEAST = "least of all schedules"
 MOST_SCHEDULES = 5  # schedules with their own line

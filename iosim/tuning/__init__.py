@@ -1,6 +1,6 @@
 """Least traffic over schedules and tiles, for one M or for all.
 
 Read in this order: thread_blocks.py counts the blocks of a tiling. curve.py finds the least traffic at every M.
-least.py answers `iosim tune`, and tables.py shows its answers. sides.py compares two choices of schedules and
-tiles, and crossover.py answers `iosim crossover`.
+least.py searches for `iosim tune`; its answers are in best.py for one M, and in every_M.py for all. sides.py compares
+two choices of schedules and tiles, and crossover.py answers `iosim crossover`.
 """

@@ -20,7 +20,7 @@ from ..errors import InputError
 from ..masks import parse_mask
 from ..schedules import find_all
 from ..units import binary, parse_axis, parse_bytes, parse_count
-from . import gap
+from .every_M import answer_lines
 from .least import curve_of
 from .sides import OverM, OverN, over_M, over_N, questions_about, questions_of_papers
 
@@ -135,7 +135,7 @@ def answers_at(place: Place, asked: Sequence[Question], p: Attention, multiple: 
 def gap_lines(p: Attention, multiple: int) -> list[str]:
     """Sentences on where the least traffic of all schedules is farthest above the floor. None under a mask, where this
     takes long."""
-    return [] if p.mask is not DENSE else gap.answer_lines(curve_of(p, tile_multiple=multiple))
+    return [] if p.mask is not DENSE else answer_lines(curve_of(p, tile_multiple=multiple))
 
 
 # ---------------------------------------------------------------- columns

@@ -3,43 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack
 
 from ..core.problem import DENSE, Attention, narrowed
 from ..core.tiling import Tiling
-from ..counting.asked import asked
-from ..counting.bounds import Bound, bounds, of_all_schedules
+from ..counting.bounds import bounds, of_all_schedules
 from ..counting.count import check_names, run
 from ..counting.given import memory
-from ..counting.result import Result, least_of
 from ..errors import InputError
 from ..masks import parse_mask
-from ..notebook import Answer, numbered
 from ..schedules import SCHEDULES, Schedule, applies, find, find_all, require
 from ..schedules.registry import FA1, FA2
 from ..search.best import mask_matters
 from ..units import parse_bytes, parse_count
-from .curve import CurveStep, choices, envelope, exact, free_steps, most_blocks, require_tokens, step_at, widened
+from .best import Best, PublishedTiles, ResultWithBlocks
+from .curve import choices, envelope, exact, free_steps, most_blocks, require_tokens, step_at, widened
+from .every_M import Curve
 from .thread_blocks import blocks
 
 if TYPE_CHECKING:
     from ..core.keywords import ProblemOptions
     from ..core.typing import Mask, ScheduleText
-    from ..grid import Pieces
     from ..schedules.registry import SchedulesAsked
-    from ..tables import Row, Rows
-
-
-@dataclass(frozen=True)
-class PublishedTiles:
-    """Tiles that someone published for a schedule: a rule or Br x Bc, and their source, for one `d` or for all."""
-
-    label: str
-    schedule: str
-    tiles: str
-    source: str
-    d: int | None = None
 
 
 # Keywords beside the fields of Attention.
@@ -54,81 +40,6 @@ PUBLISHED = (
     PublishedTiles("memory-efficient", "memory-efficient", "64x64", CUTLASS, d=64),
     PublishedTiles("memory-efficient", "memory-efficient", "64x128", CUTLASS, d=128),
 )
-
-
-@dataclass(frozen=True, repr=False)
-class ResultWithBlocks(Result):
-    """A result with the options of the problem that were chosen for it, and its blocks (tuning/thread_blocks.py).
-
-    If no tiling with the least number of blocks fits, one of the last two fields says why. `needs_M_bytes` is the least
-    M at which such a tiling fits. If no tiling has that many blocks, `most_blocks` is the most that any has.
-    """
-
-    options: dict[str, int] = field(default_factory=dict, hash=False)
-    blocks: int | None = None
-    needs_M_bytes: int | None = None
-    most_blocks: int | None = None
-
-
-@dataclass(frozen=True, repr=False)
-class Best(Answer):
-    """The answer of `tune`. `results` has the best tiles of each schedule, by rising traffic. Those that do not fit
-    come last.
-
-    `published` has published tiles and their results. `left_out` names the schedules that were not searched, because
-    their best tiling with `least_blocks` blocks is not known.
-    """
-
-    problem: Attention
-    M_bytes: int
-    bounds: list[Bound]
-    results: list[ResultWithBlocks]
-    published: list[tuple[PublishedTiles, ResultWithBlocks]]
-    tile_multiple: int = 1
-    least_blocks: int = 1
-    left_out: tuple[str, ...] = ()
-
-    @property
-    def M_words(self) -> int:
-        """The words that M holds, in the problem's element type."""
-        return self.M_bytes // self.problem.word_bytes
-
-    @property
-    def winner(self) -> ResultWithBlocks | None:
-        """The result of least traffic; None if nothing fits."""
-        return self.results[0] if self.results and self.results[0].fits else None
-
-    def ratio(self, result: Result) -> float | None:
-        """The bytes of a result over those of the winner; None if either has none."""
-        best = self.winner
-        if best is None or not best.total_bytes or result.total_bytes is None:
-            return None
-        return result.total_bytes / best.total_bytes
-
-    def pieces(self) -> Pieces:
-        from .tables import tune_pieces
-
-        return tune_pieces(self)
-
-    def to_rows(self) -> Rows:
-        from .tables import tune_rows
-
-        return tune_rows(self)
-
-    def to_dict(self) -> Row:
-        from .tables import tune_json
-
-        return tune_json(self)
-
-    def summary(self) -> str:
-        return f"{asked(self.problem, self.M_bytes)}{least_of(self.results)}"
-
-    @property
-    def notes(self) -> list[str]:
-        """Notes on schedules that skip nothing under the mask, and on tiles that tensor cores cannot use."""
-        from .tables import notes_on_best
-
-        return notes_on_best(self)
 
 
 def tune(
@@ -263,42 +174,6 @@ def published_in(space: list[Schedule], problem: Attention) -> list[PublishedTil
     """Published tiles for the schedules that are searched and for this d."""
     names = {s.name for s in space}
     return [c for c in PUBLISHED if c.schedule in names and c.d in (None, problem.d)]
-
-
-@dataclass(frozen=True, repr=False)
-class Curve(Answer):
-    """The answer of `curve`: the steps of the least traffic, and published tiles at the M that they need.
-
-    Each entry of `published` has four parts: the tiles, the M in bytes that their rule was given (or None), their
-    result, and the step of the least traffic at the M that they need. `own` has the steps of each schedule.
-    """
-
-    problem: Attention
-    space: list[Schedule]
-    left_out: list[Schedule]
-    steps: list[CurveStep]
-    published: list[tuple[PublishedTiles, int | None, Result, CurveStep | None]]
-    tile_multiple: int = 1
-    least_blocks: int = 1
-    own: dict[str, list[CurveStep]] = field(default_factory=dict, hash=False)
-
-    def pieces(self) -> Pieces:
-        from .tables import curve_pieces
-
-        return curve_pieces(self)
-
-    def to_rows(self) -> Rows:
-        from .tables import curve_rows
-
-        return curve_rows(self)
-
-    def to_dict(self) -> Row:
-        from .tables import curve_json
-
-        return curve_json(self)
-
-    def summary(self) -> str:
-        return f"{asked(self.problem)}; {numbered(len(self.steps), 'breakpoint')}"
 
 
 PAPER_M = (65_536, 98_304, 166_912, 232_448)  # SRAM that one block may use on a T4, V100, A100, H100, in bytes

@@ -40,7 +40,7 @@ SECTIONS = {
     },
     "Answers": {
         "answer.py": ["Answer", "Table", "Column"], "counting/report.py": ["Report"], "counting/result.py": ["Result"], "counting/bounds.py": ["Bound"],
-        "tuning/least.py": ["Best", "ResultWithBlocks", "Curve"], "tuning/proven.py": ["Bounds"],
+        "tuning/best.py": ["Best", "ResultWithBlocks"], "tuning/every_M.py": ["Curve"], "tuning/proven.py": ["Bounds"],
         "studies/fastest.py": ["Fastest"], "studies/roofline.py": ["Roofline"], "studies/training.py": ["Training"],
         "studies/numeric_check.py": ["Checks"], "tracing/events.py": ["Events"], "pictures/picture.py": ["Picture"],
     },

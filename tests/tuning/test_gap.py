@@ -12,10 +12,9 @@ from iosim.counting.bounds import floor_of
 from iosim.counting.count import count
 from iosim.masks import parse_mask
 from iosim.tuning.crossover import line_over_N, lines_over_M, where_in_M
-from iosim.tuning.gap import answer_lines, gaps
+from iosim.tuning.every_M import answer_lines, gaps
 from iosim.tuning.least import curve, tune
 from iosim.tuning.sides import OverM, OverN, last_below, over_M, questions_of_papers
-from iosim.tuning.tables import curve_rows
 
 PROBLEMS = [
     (48, 6, "dense", ()),
@@ -28,7 +27,7 @@ PROBLEMS = [
 def test_rows_have_the_floor_of_their_M(N, d, mask, names):
     found = curve(N, d, mask=mask, schedules=names)
     p = Attention(N, d, mask=parse_mask(mask))
-    for row in curve_rows(found):
+    for row in found.to_rows():
         assert row["floor_words"] == package.floor(p, row["M_bytes"]).words
         assert row["ratio_to_floor"] == row["total"] / row["floor_words"] >= 1
 

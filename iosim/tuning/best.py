@@ -1,0 +1,216 @@
+"""The answer of `tune`: the least traffic of each schedule in an SRAM, beside published tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..answer import Answer, Column, Table, in_order
+from ..counting.asked import asked, header
+from ..counting.bounds import Bound, as_row, bounds_table
+from ..counting.columns import COLUMNS, flags, more_columns, problem_columns
+from ..counting.notes import notes_on_mask, notes_on_tiles
+from ..counting.report import problem_row, unfit_lines
+from ..counting.result import MORE_TILES, PLACES, RESULT, Result, least_of, more_sizes, tile_sizes, verdict
+from ..counting.sentence import answer_lines, answer_of, winners
+
+if TYPE_CHECKING:
+    from ..answer import Columns
+    from ..core.problem import Attention
+    from ..grid import Pieces
+    from ..tables import Row
+
+
+@dataclass(frozen=True)
+class PublishedTiles:
+    """Tiles that someone published for a schedule: a rule or Br x Bc, and their source, for one `d` or for all."""
+
+    label: str
+    schedule: str
+    tiles: str
+    source: str
+    d: int | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class ResultWithBlocks(Result):
+    """A result with the options of the problem that were chosen for it, and its blocks (tuning/thread_blocks.py).
+
+    If no tiling with the least number of blocks fits, one of the last two fields says why. `needs_M_bytes` is the least
+    M at which such a tiling fits. If no tiling has that many blocks, `most_blocks` is the most that any has.
+    """
+
+    options: dict[str, int] = field(default_factory=dict, hash=False)
+    blocks: int | None = None
+    needs_M_bytes: int | None = None
+    most_blocks: int | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class Best(Answer):
+    """The answer of `tune`. `results` has the best tiles of each schedule, by rising traffic. Those that do not fit
+    come last.
+
+    `published` has published tiles and their results. `left_out` names the schedules that were not searched, because
+    their best tiling with `least_blocks` blocks is not known.
+    """
+
+    problem: Attention
+    M_bytes: int
+    bounds: list[Bound]
+    results: list[ResultWithBlocks]
+    published: list[tuple[PublishedTiles, ResultWithBlocks]]
+    tile_multiple: int = 1
+    least_blocks: int = 1
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def M_words(self) -> int:
+        """The words that M holds, in the problem's element type."""
+        return self.M_bytes // self.problem.word_bytes
+
+    @property
+    def winner(self) -> ResultWithBlocks | None:
+        """The result of least traffic; None if nothing fits."""
+        return self.results[0] if self.results and self.results[0].fits else None
+
+    def ratio(self, result: Result) -> float | None:
+        """The bytes of a result over those of the winner; None if either has none."""
+        best = self.winner
+        if best is None or not best.total_bytes or result.total_bytes is None:
+            return None
+        return result.total_bytes / best.total_bytes
+
+    def table(self) -> Table:
+        cells = {**problem_row(self.problem), "M_bytes": self.M_bytes, "M_words": self.M_words}
+        known: Columns[Entry] = [*problem_columns(cells), *ENTRY, *OF_RESULT]
+        entries = [*self.of_search(), *self.of_publications()]
+        tried = [entry.result for entry in entries]
+        none_fits = ["needs_M_bytes", "most_blocks"] * (self.least_blocks > 1)
+        chosen = ["options"] * any(result.options for result in tried)
+        more = more_columns(self.problem, [result.more_tiles for result in tried])
+        names = ("role", "label", *COLUMNS, "ratio_to_winner", "blocks", *none_fits, *chosen, *more)
+        return Table(in_order(known, names), entries)
+
+    def of_search(self) -> list[Entry]:
+        """The best tiles of each schedule."""
+        return [Entry("best", "", result, self.ratio(result)) for result in self.results]
+
+    def of_publications(self) -> list[Entry]:
+        """Published tiles."""
+        return [Entry("published", tiles.label, result, self.ratio(result)) for tiles, result in self.published]
+
+    def pieces(self) -> Pieces:
+        left_out = "not in the space: " + ", ".join(self.left_out) + "\n" if self.left_out else ""
+        columns: Columns[Entry] = [*ENTRY, *OF_RESULT]
+        found = Table(columns, self.of_search(), shown=in_order(columns, SHOWN), best=winners(self.results))
+        published = Table(columns, self.of_publications(), shown=in_order(columns, ("label", *SHOWN)))
+        above = header(self.problem, self.M_bytes) + winner_line(self) + left_out
+        tables: Pieces = [above, found, "", "published:", published, "", bounds_table(self.bounds)]
+        return [*tables, *unfit_lines(self), "", *answer_lines(self)]
+
+    def to_dict(self) -> Row:
+        names = [result.schedule for result in self.results]
+        return {
+            "problem": problem_row(self.problem),
+            "sram": {"M_bytes": self.M_bytes, "M_words": self.M_words},
+            "space": space_json(names, self.left_out, self.tile_multiple, self.least_blocks),
+            "bounds": [as_row(bound) for bound in self.bounds],
+            "winner": None if self.winner is None else self.result_json(self.winner),
+            "results": [self.result_json(result) for result in self.results],
+            "published": [
+                {"label": tiles.label, "source": tiles.source, **self.result_json(result)}
+                for tiles, result in self.published
+            ],
+            "answer": answer_of(self),
+            "notes": self.notes,
+        }
+
+    def result_json(self, result: ResultWithBlocks) -> Row:
+        """A result as the keys of its JSON."""
+        values = {**asdict(result), "ratio_to_winner": self.ratio(result)}
+        if self.least_blocks == 1:
+            del values["needs_M_bytes"], values["most_blocks"]
+        return values
+
+    def summary(self) -> str:
+        return f"{asked(self.problem, self.M_bytes)}{least_of(self.results)}"
+
+    @property
+    def notes(self) -> list[str]:
+        """Notes on schedules that skip nothing under the mask, and on tiles that tensor cores cannot use. The time
+        model finds tiles for tensor cores too."""
+        return [*notes_on_mask(self), *notes_on_tiles(self, instead=", or --by time with --hardware h100 or h200")]
+
+
+# ---------------------------------------------------------------- columns and texts
+
+
+class Entry(NamedTuple):
+    """The best tiles of a schedule, or published tiles, with their bytes over those of the winner."""
+
+    role: str
+    label: str
+    result: ResultWithBlocks
+    ratio_to_winner: float | None
+
+
+def why_none_fits(r: ResultWithBlocks) -> str:
+    """The reason why no tiling with the least number of blocks fits; an empty string if none is known."""
+    if r.most_blocks is not None:
+        return f"none: at most {r.most_blocks} block" + "s" * (r.most_blocks != 1)
+    return "" if r.needs_M_bytes is None else f"none: needs {r.needs_M_bytes} B"
+
+
+ENTRY: Columns[Entry] = (
+    Column("role", "string"),
+    Column("label", "string", "choice"),
+    Column("ratio_to_winner", "number", "x least", ".3f"),
+)
+BLOCKS: Columns[ResultWithBlocks] = (
+    Column("chosen", None, "tiles", lambda r: (tile_sizes(r).strip() or r.tiling) + flags(r.options)),
+    Column("blocks", heading="blocks", spare=2),
+    Column("fit", None, "fits", lambda r: why_none_fits(r) or verdict(r)),
+    Column("smem", None, "SRAM bytes", spare=1, of=lambda r: r.smem_peak_bytes),
+    Column("needs_M_bytes"),
+    Column("most_blocks"),
+    Column("options", "string", of=lambda r: more_sizes(r.options)),
+)
+ALL: Columns[ResultWithBlocks] = (*BLOCKS, *RESULT, *PLACES, MORE_TILES)
+OF_RESULT: Columns[Entry] = [column.within(lambda entry: entry.result) for column in ALL]
+SHOWN = (
+    "schedule",
+    "chosen",
+    "blocks",
+    "fit",
+    "smem",
+    "total",
+    "total_bytes",
+    "ratio_to_winner",
+    "ratio_to_bound",
+    "ratio_to_floor",
+)
+
+
+def winner_line(best: Best) -> str:
+    """The line that says which schedule and tiles move least."""
+    least = f"least with {best.least_blocks} blocks" if best.least_blocks > 1 else "least"
+    winner = best.winner
+    if winner is None or winner.total_bytes is None:
+        return "nothing fits\n" if best.least_blocks == 1 else f"{least}: none that fits\n"
+    tiles = tile_sizes(winner) + flags(winner.options)
+    return f"{least}: {winner.schedule}{tiles}, {winner.total} words, {winner.total_bytes} B\n"
+
+
+def space_json(schedules: Sequence[str], left_out: Sequence[str], tile_multiple: int, least_blocks: int) -> Row:
+    """The space that was searched, for the key `space` of the JSON."""
+    return {
+        "schedules": list(schedules),
+        "left_out": list(left_out),
+        "tile_multiple": tile_multiple,
+        "least_blocks": least_blocks,
+        "tiles": "every Br x Bc of these multiples, last tiles ragged, the whole footprint inside M",
+        "options": "splits whose shares hold a key tile; pages of 1 to 256 rows, powers of two; what is given is fixed",
+        "least": "bytes over all heads",
+    }

@@ -1,0 +1,241 @@
+"""The least traffic at every M: the answer of `curve`, and a sentence on where it is farthest above the floor.
+
+The least traffic is a staircase, and the floor falls with M. So the gap of a step is largest at its last byte of M.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import TYPE_CHECKING
+
+from ..answer import Answer, Column, Table, in_order, numbered
+from ..counting.asked import asked, size_line
+from ..counting.bounds import bounds, floor_of
+from ..counting.columns import flags
+from ..counting.report import problem_row
+from ..counting.result import Result, more_sizes, tile_sizes
+from ..counting.sentence import joined
+from ..units import format_bytes
+from .best import PublishedTiles, space_json
+from .curve import CurveStep
+
+if TYPE_CHECKING:
+    from ..answer import Columns
+    from ..core.problem import Attention
+    from ..grid import Pieces
+    from ..schedules import Schedule
+    from ..tables import Row
+
+STRETCHES = {  # ranges of M in words; the best loop order changes at about 0.17 d^2 and at d^2
+    "from d to d^2/2 words": (lambda d: d, lambda d: d * d / 2),
+    "from d^2/2 to 4 d^2 words": (lambda d: d * d / 2, lambda d: 4 * d * d),
+    "above 4 d^2 words": (lambda d: 4 * d * d, lambda d: inf),
+}
+
+
+@dataclass(frozen=True)
+class Gap:
+    """The least traffic beside the floor at one M: `words` moved by `schedule`, and the floor in words."""
+
+    M_bytes: int
+    schedule: str
+    words: int
+    floor_words: int
+
+    @property
+    def ratio(self) -> float:
+        """The words moved over the floor."""
+        return self.words / self.floor_words
+
+
+@dataclass(frozen=True, repr=False)
+class Curve(Answer):
+    """The answer of `curve`: the steps of the least traffic, and published tiles at the M that they need.
+
+    Each entry of `published` has four parts: the tiles, the M in bytes that their rule was given (or None), their
+    result, and the step of the least traffic at the M that they need. `own` has the steps of each schedule.
+    """
+
+    problem: Attention
+    space: list[Schedule]
+    left_out: list[Schedule]
+    steps: list[CurveStep]
+    published: list[tuple[PublishedTiles, int | None, Result, CurveStep | None]]
+    tile_multiple: int = 1
+    least_blocks: int = 1
+    own: dict[str, list[CurveStep]] = field(default_factory=dict, hash=False)
+
+    def table(self) -> Table:
+        filled = [column for column in OF_SCHEDULE if any(getattr(step, column.name) for step in self.steps)]
+        columns = [*STEP, *filled]
+        blocks = ["blocks"] * (self.least_blocks > 1)
+        names = ("from_M", "schedule", "chosen", *blocks, "total", "total_bytes", "ratio_to_bound", "ratio_to_floor")
+        rows = [step_row(self.problem, step, self.space[0].family) for step in self.steps]
+        return Table(columns, rows, shown=in_order((*STEP, *OF_SCHEDULE), names))
+
+    def known(self) -> Table:
+        """Published tiles at the M that they need."""
+        return Table(PUBLISHED, [published_row(*entry) for entry in self.published])
+
+    @property
+    def answer(self) -> str:
+        """The sentence on where the gap to the floor is largest, in each range of M."""
+        return " ".join(answer_lines(self))
+
+    def pieces(self) -> Pieces:
+        p = self.problem
+        blocks = f" with {self.least_blocks} blocks" if self.least_blocks > 1 else ""
+        names = ", ".join(schedule.name for schedule in self.space)
+        left_out = "not in the space: " + ", ".join(schedule.name for schedule in self.left_out)
+        return [
+            f"{size_line(p)}, {p.dtype}, {p.acc_dtype} accumulators{p.cache_text}, mask {p.mask}",
+            f"least traffic{blocks} over {names}: {len(self.steps)} breakpoints",
+            *([left_out] if self.left_out else []),
+            "",
+            self.table(),
+            "",
+            "published, at the M that they need:",
+            self.known(),
+            "",
+            *answer_lines(self),
+        ]
+
+    def to_dict(self) -> Row:
+        names, left_out = [s.name for s in self.space], [s.name for s in self.left_out]
+        return {
+            "problem": problem_row(self.problem),
+            "space": space_json(names, left_out, self.tile_multiple, self.least_blocks),
+            "curve": self.to_rows(),
+            "published": self.known().to_rows(),
+            "answer": self.answer,
+        }
+
+    def summary(self) -> str:
+        return f"{asked(self.problem)}; {numbered(len(self.steps), 'breakpoint')}"
+
+
+# ---------------------------------------------------------------- rows and columns
+
+STEP: Columns[Row] = (
+    Column("M_bytes"),
+    Column("from_M", None, "from M"),
+    Column("M_words"),
+    Column("schedule", "string", "schedule"),
+    Column("Br"),
+    Column("Bc"),
+    Column("chosen", None, "tiles"),
+    Column("total", heading="total words"),
+    Column("total_bytes", heading="bytes", cell="bytes", spare=4),
+    Column("order_words", "number"),
+    Column("saha_ye_words", "number"),
+    Column("compulsory_words"),
+    Column("ratio_to_bound", "number", "x N^2d^2/M", ".3f", 3),
+    Column("floor_words"),
+    Column("ratio_to_floor", "number", "x floor", ".3f"),
+)
+OF_SCHEDULE: Columns[Row] = (  # there if some step has them
+    Column("blocks", heading="blocks", spare=2),
+    Column("options", "string"),
+    Column("more_tiles", "string"),
+)
+PUBLISHED: Columns[Row] = (
+    Column("label", "string", "choice"),
+    Column("schedule", "string"),
+    Column("Br"),
+    Column("Bc"),
+    Column("tiles", None, "tiles", lambda row: f"{row['Br']}x{row['Bc']}"),
+    Column("needs", None, "needs"),
+    Column("rule_M", None, "rule's M", spare=5),
+    Column("rule_M_bytes"),
+    Column("M_bytes"),
+    Column("total", heading="total words"),
+    Column("total_bytes"),
+    Column("least_bytes"),
+    Column("ratio_to_least", "number", "x least", ".3f"),
+    Column("source", "string"),
+)
+
+
+def step_row(p: Attention, step: CurveStep, family: str) -> Row:
+    """A step of the curve, with the bounds at its M in words."""
+    words = {b.name.removeprefix(f"{family}: "): b.words for b in bounds(p, step.M_bytes, family=family)}
+    order, floor = words.get("N^2 d^2 / M"), floor_of(p, step.M_bytes, family)
+    return {
+        **vars(step),
+        "from_M": format_bytes(step.M_bytes),
+        "M_words": step.M_bytes // p.word_bytes,
+        "chosen": (tile_sizes(step).strip() or "ideal") + flags(step.options),
+        "order_words": order,
+        "saha_ye_words": words.get("Saha and Ye 2024"),
+        "compulsory_words": words["compulsory"],
+        "ratio_to_bound": step.total / order if order else None,
+        "floor_words": floor,
+        "ratio_to_floor": step.total / floor if floor else None,
+        "options": more_sizes(step.options),
+        "more_tiles": more_sizes(step.more_tiles),
+    }
+
+
+def published_row(tiles: PublishedTiles, rule_M: int | None, r: Result, least: CurveStep | None) -> Row:
+    """Published tiles at the M that they really need, their result, and the least traffic there. `rule_M` is the M that
+    their rule was given."""
+    assert r.smem_peak_bytes is not None and r.total_bytes is not None  # tiles were given
+    best = None if least is None else least.total_bytes
+    return {
+        **vars(r),
+        "label": tiles.label,
+        "needs": format_bytes(r.smem_peak_bytes),
+        "rule_M": None if rule_M is None else format_bytes(rule_M),
+        "rule_M_bytes": rule_M,
+        "M_bytes": r.smem_peak_bytes,
+        "least_bytes": best,
+        "ratio_to_least": r.total_bytes / best if best else None,
+        "source": tiles.source,
+    }
+
+
+# ---------------------------------------------------------------- the gap to the floor
+
+
+def gaps(found: Curve) -> list[Gap]:
+    """The gap at the last byte of each step of a curve, in the order of M. The last step has no end and no gap.
+
+    The list is empty for a family without a floor, and under a mask for which the floor cannot be counted.
+    """
+    family, lines = found.space[0].family, []
+    for step, after in zip(found.steps, found.steps[1:], strict=False):
+        least = floor_of(found.problem, after.M_bytes - 1, family)
+        if least:
+            lines.append(Gap(after.M_bytes - 1, step.schedule, step.total, least))
+    return lines
+
+
+def answer_lines(found: Curve) -> list[str]:
+    """The sentence about a curve: where the gap to the floor is largest, in each range of M."""
+    p, known = found.problem, gaps(found)
+    stretches = {
+        name: [gap for gap in known if low(p.d) <= gap.M_bytes // p.word_bytes < high(p.d)]
+        for name, (low, high) in STRETCHES.items()
+    }
+    largest = [
+        f"{gap.ratio:.3f} times the floor for M {name} ({gap.schedule} at {place(p, gap)})"
+        for name, some in stretches.items()
+        if (gap := worst(some))
+    ]
+    if not largest:
+        return [
+            "No gap is known: there is no floor here, or no step of the curve in the range where it means something."
+        ]
+    return [f"The least traffic is at most {joined(largest)}."]
+
+
+def worst(some: Sequence[Gap]) -> Gap | None:
+    """The largest gap; None if there is none."""
+    return max(some, key=lambda gap: gap.ratio, default=None)
+
+
+def place(p: Attention, gap: Gap) -> str:
+    """The M of a gap: `M = 31431 B = 0.959 d^2 words`."""
+    return f"M = {gap.M_bytes} B = {gap.M_bytes // p.word_bytes / p.d**2:.3g} d^2 words"
