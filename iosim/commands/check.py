@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from ..counting.given import problem
+from ..counting.given import Asked, problem
 from .answer import Output, answer_all
 from .command import named_command
-from .options import outputs, own_option, problem_options, schedule_option, tiles_option, variant_options
+from .options import outputs, own_option, problem_asked, problem_options, schedule_option, tiles_option, variant_options
 
 
 @named_command("check", usual="core")
@@ -18,10 +18,8 @@ from .options import outputs, own_option, problem_options, schedule_option, tile
 @own_option("dropout", "Probability that an element of P is dropped; --seed decides which ones.")
 @variant_options
 @outputs
-def command(
-    tiles: str | None, schedules: tuple[str, ...], seed: str, dropout: str | None, output: Output,
-    **given: str | bool | None,
-) -> None:  # fmt: skip
+@problem_asked
+def command(asked: Asked, seed: str, dropout: str | None, output: Output) -> None:
     """Run schedules numerically on the CPU: output error, counts, SRAM; and the pieces of online softmax.
 
     error_fp64 and error_TYPE are the largest absolute errors of the outputs. For error_TYPE every load, store and step
@@ -33,8 +31,9 @@ def command(
     from ..progress import under_way
     from ..studies.numeric_check import check_problem
 
-    small = {name: default for name, default in (("N", "96"), ("d", "16")) if given[name] is None}
-    p = problem({**given, **small}, dropout=parse_dropout(dropout, seed))
+    small = {name: default for name, default in (("N", "96"), ("d", "16")) if asked.given[name] is None}
+    p = problem({**asked.given, **small}, dropout=parse_dropout(dropout, seed))
+    tiles, schedules = asked.choice.tiles, asked.choice.schedules
     with under_way() as begin:
         found = check_problem(p, tiles, schedules, seed, lambda name: begin(f"checking {name}"))
     answer_all([({}, found)], output)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..counting.given import counts, memories
+from ..counting.given import Asked
 from .answer import Output, answer_all
 from .command import M_OR_TILES, D, N, named_command
 from .options import (
@@ -13,6 +13,7 @@ from .options import (
     flag_option,
     memory_options,
     outputs,
+    problem_asked,
     problem_options,
     tile_options,
     variant_options,
@@ -27,20 +28,17 @@ from .options import (
 @chip_options
 @flag_option("--detail", "Also show the words of each tensor and each launch; with --csv a row for each.")
 @outputs
-def command(
-    M: str | None, hardware: str | None, schedules: tuple[str, ...], tiles: str | None,
-    tile_multiple: str, output: Output, detail: bool, **given: str | bool | None,
-) -> None:  # fmt: skip
+@problem_asked
+def command(asked: Asked, detail: bool, output: Output) -> None:
     """Words and bytes for each schedule, per tensor, with fit, ratios and bounds.
 
     Example: iosim count --N 8192 --d 128 --M 100KB
     """
-    from ..counting import count
-    from ..units import parse_count
+    from ..counting.count import count
 
-    values = counts(given)
-    places = memories(given, M, hardware)
-    multiple = parse_count(tile_multiple, "--tile-multiple")
-    asked = {"schedules": schedules, "tiles": tiles, "tile_multiple": multiple, **values}
-    reports = [replace(count.count(M=place.M, **asked), detail=detail) for place in places]
-    answer_all([(place.label, found) for place, found in zip(places, reports, strict=True)], output)
+    fields, places, choice = asked.fields, asked.places, asked.choice
+    multiple, parts = choice.multiple, []
+    for label, size in places:
+        found = count(M=size, schedules=choice.schedules, tiles=choice.tiles, tile_multiple=multiple, **fields)
+        parts.append((label, replace(found, detail=detail)))
+    answer_all(parts, output)

@@ -12,13 +12,14 @@ from .options import (
     memory_options,
     multiple_option,
     outputs,
+    problem_asked,
     problem_options,
     schedule_option,
     variant_options,
 )
 
 if TYPE_CHECKING:
-    from ..counting.given import Fields
+    from ..counting.given import Asked, Fields
 
 
 @named_command(
@@ -34,10 +35,8 @@ if TYPE_CHECKING:
 @variant_options
 @chip_options
 @outputs
-def command(
-    M: str | None, hardware: str | None, schedules: tuple[str, ...], tile_multiple: str,
-    output: Output, **given: str | bool | None,
-) -> None:  # fmt: skip
+@problem_asked
+def command(asked: Asked, output: Output) -> None:
     """The M or the N from which on one schedule moves less than another, exact to the byte.
 
     Without --M the answer is an M for each head dimension and type given, as --d 64,128 --dtype fp16,fp32. With --M or
@@ -48,6 +47,8 @@ def command(
     """
     from ..tuning.crossover import crossover
 
-    asked: Fields = {name: text for name, text in given.items() if text is not None}
-    asked |= {"M": M, "hardware": hardware, "schedules": schedules, "tile_multiple": tile_multiple}
-    answer_all([({}, crossover(**asked))], output)
+    choice = asked.choice
+    given: Fields = {name: text for name, text in asked.given.items() if text is not None}
+    given |= {"M": choice.M, "hardware": choice.hardware}
+    given |= {"schedules": choice.schedules, "tile_multiple": choice.tile_multiple}
+    answer_all([({}, crossover(**given))], output)

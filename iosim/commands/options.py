@@ -6,15 +6,16 @@ and name every fault at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import wraps
 from inspect import signature
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, TypedDict, Unpack, cast
 
 import click
 
 from ..core.options import CACHE, CHIP, MASKS, OF_EVERY_PROBLEM, SIZES, TYPES
 from ..core.options import VARIANTS as VARIANT_ROWS
+from ..counting.given import Asked, Choice
 from ..errors import InputError
 from ..masks.atoms import ROWS
 from ..options import (
@@ -44,6 +45,8 @@ from .notes import note
 if TYPE_CHECKING:
     Function = Callable[..., object]  # type: ignore[explicit-any]  # each command has options of its own
     Decorator = Callable[[Function], Function]
+
+    from ..counting.given import Fields, Given
 
 # ---------------------------------------------------------------- kinds that need more than a text
 
@@ -207,6 +210,19 @@ def gathered(**makers: Function) -> Decorator:
     return apply
 
 
+def problem_asked(function: Function) -> Function:
+    """All options that the function below does not have as parameters, as one argument `asked`."""
+    own = signature(function).parameters
+
+    @wraps(function)
+    def command(**given: object) -> None:
+        mine = {name: given.pop(name) for name in own if name in given}
+        choice: Fields = {name: given.pop(name) for name in Choice._fields if name in given}
+        function(asked=Asked(cast("Given", given), Choice(**choice)), **mine)
+
+    return command
+
+
 # ---------------------------------------------------------------- shared options
 
 ATOMS = ", ".join(row.syntax for row in ROWS).replace("dense", "dense (default)")
@@ -312,11 +328,17 @@ PLACES = ("M", "hardware")
 """Parameters with several values, where a command answers for one problem after the other."""
 
 
-def alone(
-    given: Mapping[str, str | bool | None], allowed: Collection[str] = (), **more: str | Collection[str] | None
-) -> None:
+def alone(asked: Asked, allowed: Collection[str] = ()) -> None:
     """Raise InputError for an option of a problem or a schedule beside --trace, except those that are allowed."""
-    beside = [flag_of(name) for name, value in {**given, **more}.items() if value]
-    for flag in beside:
+    choice = asked.choice
+    beside = {
+        **asked.given,
+        "tiles": choice.tiles,
+        "tile_multiple": choice.tile_multiple not in (1, "1"),
+        "schedule": choice.schedules,
+        "M": choice.M,
+        "hardware": choice.hardware,
+    }
+    for flag in [flag_of(name) for name, value in beside.items() if value]:
         if flag not in allowed:
             raise InputError("--trace", flag, "a file alone: it has the loads and stores already", "leave one out")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from ..counting.given import Choice
+from ..counting.given import Asked
 from .answer import say
 from .command import Need, named_command
 from .options import (
@@ -16,6 +16,7 @@ from .options import (
     flag_option,
     gathered,
     memory_options,
+    problem_asked,
     problem_options,
     text_option,
     tile_options,
@@ -54,10 +55,9 @@ class Columns(NamedTuple):
 @variant_options
 @chip_options
 @file_option("A .png, .svg or .pdf file.")
-@gathered(columns=Columns, choice=Choice)
-def command(
-    rows: str | None, columns: Columns, picture: str, choice: Choice, path: str | None, **given: str | bool | None
-) -> None:
+@gathered(columns=Columns)
+@problem_asked
+def command(rows: str | None, columns: Columns, picture: str, asked: Asked, path: str | None) -> None:
     """Pictures: traffic against M or N, the gap to the floor, columns of a sweep, what is in SRAM, a roofline,
     predicted times, a mask.
 
@@ -80,8 +80,8 @@ def command(
     from ..pictures.picture import plot
 
     format_of(path)
-    values: Fields = {name: value for name, value in given.items() if value not in (None, False)}
-    values |= {name: value for name, value in choice._asdict().items() if value not in (None, ())}
+    values: Fields = {name: value for name, value in asked.given.items() if value not in (None, False)}
+    values |= {name: value for name, value in asked.choice._asdict().items() if value not in (None, ())}
     if vain := unused(picture, values):
         say([f"{joined(vain)} {'changes' if len(vain) == 1 else 'change'} nothing in --picture {picture}"])
     found = plot(rows, **columns._asdict(), picture=picture, path=path, **values)

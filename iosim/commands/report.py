@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..counting.given import Choice, counts, memory
+from ..counting.given import Asked
 from ..errors import InputError, MissingError
 from ..files import form_of, passes_through
 from .command import Need, named_command
@@ -16,8 +16,8 @@ from .options import (
     chip_options,
     file_option,
     flag_option,
-    gathered,
     memory_options,
+    problem_asked,
     problem_options,
     text_option,
     tile_options,
@@ -25,7 +25,7 @@ from .options import (
 )
 
 if TYPE_CHECKING:
-    from ..counting.given import Given
+    pass
 
 WITHOUT_TRACE = (Need("N", ("trace",)), Need("d", ("trace",)), Need("M", ("hardware", "trace")))
 trace_option = text_option(
@@ -36,26 +36,18 @@ trace_option = text_option(
 )
 
 
-def page_text(choice: Choice, trace: str | None, given: Given) -> str:
+def page_text(asked: Asked, trace: str | None) -> str:
     """The page as HTML, from the options of the command line."""
     if trace is not None:
         from ..pictures.trace_page import trace_page
 
-        multiple = str(choice.tile_multiple) if choice.multiple != 1 else None
-        alone(
-            given,
-            tiles=choice.tiles,
-            tile_multiple=multiple,
-            schedule=choice.schedules,
-            M=choice.M,
-            hardware=choice.hardware,
-        )
+        alone(asked)
         return trace_page(trace)
     from ..counting.count import count
     from ..pictures.page import page
     from ..pictures.traffic import traffic_chart
 
-    values, size = counts(given), memory(choice.M, choice.hardware)
+    values, size, choice = asked.fields, asked.memory, asked.choice
     if size is None:
         raise InputError("--M", "nothing", "a size as in 100KB", "or --hardware")
     found = count(M=size, schedules=choice.schedules, tiles=choice.tiles, tile_multiple=choice.multiple, **values)
@@ -73,8 +65,8 @@ def page_text(choice: Choice, trace: str | None, given: Given) -> str:
 @trace_option
 @flag_option("--open", "Open the page in a browser. Without -o its file is temporary.", parameter="in_browser")
 @file_option("Write to a file, FILE.html; - is stdout, which gets the page by default unless it is a terminal.")
-@gathered(choice=Choice)
-def command(choice: Choice, trace: str | None, in_browser: bool, path: str | None, **given: str | bool | None) -> None:
+@problem_asked
+def command(asked: Asked, trace: str | None, in_browser: bool, path: str | None) -> None:
     """One self-contained HTML page: traffic against M, a player of tiles that move, counts, bounds, SRAM, the mask.
 
     With --open the name of the page's file is printed, and a browser shows it: schedules, or a kernel, move tile by
@@ -90,7 +82,7 @@ def command(choice: Choice, trace: str | None, in_browser: bool, path: str | Non
     if path is None and not in_browser and sys.stdout.isatty():
         hint = "a pipe gets the page, and --open shows it in a browser"
         raise InputError("-o", "nothing, and stdout is a terminal", "a file, as -o report.html", hint)
-    text = page_text(choice, trace, given)
+    text = page_text(asked, trace)
     if in_browser:
         open_page(text, path)
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..counting.given import check_registers, counts, memories, names_of
+from ..counting.given import Asked, check_registers, memories, names_of
 from .answer import Output, answer_all
 from .command import D, N, Need, named_command
 from .options import (
@@ -11,6 +11,7 @@ from .options import (
     hardware_option,
     outputs,
     own_option,
+    problem_asked,
     problem_options,
     sram_option,
     tile_options,
@@ -27,10 +28,8 @@ from .options import (
 @chip_options
 @own_option("decode", "Add rows for one query over the same keys.")
 @outputs
-def command(
-    M: str | None, hardware: str | None, schedules: tuple[str, ...], tiles: str | None,
-    tile_multiple: str, decode: bool, output: Output, **given: str | bool | None,
-) -> None:  # fmt: skip
+@problem_asked
+def command(asked: Asked, decode: bool, output: Output) -> None:
     """FLOPs by kind, intensity, ridge, and which resource binds, launch by launch, with three times.
 
     Two times are the ideal roofline: what the peaks of the --hardware allow, with every word from HBM, and with an
@@ -44,18 +43,14 @@ def command(
 
     from ..errors import InputError
     from ..studies import roofline
-    from ..units import parse_count
 
-    values = counts(given)
-    if hardware is None:
+    fields, choice = asked.fields, asked.choice
+    if choice.hardware is None:
         raise InputError("--hardware", "nothing", "a preset: see iosim hardware", "as --hardware h100")
-    multiple = parse_count(tile_multiple, "--tile-multiple")
-    names = names_of(hardware)
-    check_registers(given, names)
-    parts = []
-    for name, (label, size) in product(names, memories(given, M, None)):
-        found = roofline.roofline(
-            hardware=name, M=size, schedules=schedules, tiles=tiles, tile_multiple=multiple, decode=decode, **values
-        )
+    fields |= {"tile_multiple": choice.multiple, "schedules": choice.schedules, "tiles": choice.tiles}
+    names, parts = names_of(choice.hardware), []
+    check_registers(asked.given, names)
+    for name, (label, size) in product(names, memories(asked.given, choice.M, None)):
+        found = roofline.roofline(hardware=name, M=size, decode=decode, **fields)
         parts.append(({**({"hardware": name} if len(names) > 1 else {}), **label}, found))
     answer_all(parts, output)

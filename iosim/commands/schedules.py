@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from ..counting.given import memory, problem
+from ..counting.given import Asked
 from ..errors import InputError
 from .answer import Output, answer_all
 from .command import named_command
-from .options import memory_options, outputs, problem_options, tiles_option
+from .options import memory_options, outputs, problem_asked, problem_options, tiles_option
 
 
 @named_command("schedules")
@@ -17,10 +17,8 @@ from .options import memory_options, outputs, problem_options, tiles_option
 @memory_options
 @tiles_option("With a NAME, --N and --d: Br x Bc as 128x64; or paper, best with --M.")
 @outputs
-def command(
-    name: str | None, output: Output, M: str | None, hardware: str | None, tiles: str | None,
-    **given: str | bool | None,
-) -> None:  # fmt: skip
+@problem_asked
+def command(name: str | None, asked: Asked, output: Output) -> None:
     """All schedules, or with a NAME one of them: its source, formula, state, options, tensors and text.
 
     Formulas are the dense traffic in words of one head: R read, W written. The options listed are those that change the
@@ -33,15 +31,14 @@ def command(
     from ..studies.about_schedules import Schedules
     from ..studies.schedule_text import schedule_answer, sizes_of
 
-    size = memory(M, hardware)
-    sized = any(value not in (None, False) for value in (*given.values(), size, tiles))
+    size, tiles = asked.memory, asked.choice.tiles
+    sized = any(value not in (None, False) for value in (*asked.given.values(), size, tiles))
     if name is None:
         if sized:
-            raise InputError(
-                "NAME", "nothing", "a schedule, with sizes", "as in iosim schedules flash2 --N 8192 --d 128"
-            )
+            hint = "as in iosim schedules flash2 --N 8192 --d 128"
+            raise InputError("NAME", "nothing", "a schedule, with sizes", hint)
         answer_all([({}, Schedules())], output)
         return
     schedule = find(name)
-    sizes = sizes_of(schedule, problem(given), tiles, size) if sized else None
+    sizes = sizes_of(schedule, asked.problem, tiles, size) if sized else None
     answer_all([({}, schedule_answer(schedule, sizes))], output)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from ..counting.given import memory, problem
+from ..counting.given import Asked
 from .command import D, N, named_command
 from .options import (
     format_option,
     memory_options,
+    problem_asked,
     problem_options,
     row_outputs,
     schedule_option,
@@ -23,10 +24,8 @@ from .options import (
 @variant_options
 @format_option("csv, jsonl, parquet, perfetto (default: from the file's name).")
 @row_outputs
-def command(
-    M: str | None, hardware: str | None, tiles: str | None, schedules: tuple[str, ...],
-    kind: str | None, as_json: bool, as_csv: bool, path: str | None, **given: str | bool | None,
-) -> None:  # fmt: skip
+@problem_asked
+def command(asked: Asked, kind: str | None, as_json: bool, as_csv: bool, path: str | None) -> None:
     """Every load, step and store of a schedule, in order, with the words moved and those resident.
 
     Perfetto files open in ui.perfetto.dev; their clock is words moved.
@@ -39,8 +38,8 @@ def command(
     from ..schedules import find_all
     from ..tracing import event_file
 
-    p = problem(given)
-    size = memory(M, hardware)
+    p, size = asked.problem, asked.memory
+    tiles, schedules = asked.choice.tiles, asked.choice.schedules
     kind = event_file.event_format(kind, path, as_json, as_csv)
     runs = [event_file.one_head_run(p, s.name, tiles, size) for s in find_all(schedules or "flash2")]
     for run in runs:  # before anything is on stdout

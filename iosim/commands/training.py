@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..counting.given import counts, memories
+from ..counting.given import Asked
 from .answer import Output, answer_all
 from .command import M_OR_TILES, D, N, named_command
 from .options import (
@@ -12,6 +12,7 @@ from .options import (
     memory_options,
     multiple_option,
     outputs,
+    problem_asked,
     problem_options,
     repeated_option,
     text_option,
@@ -40,23 +41,21 @@ from .options import (
     metavar="NAMES",
 )
 @outputs
+@problem_asked
 def command(
-    M: str | None, hardware: str | None, tiles: str | None, backward_tiles: str | None,
-    tile_multiple: str, combinations: tuple[str, ...], unfused: str | None, output: Output, **given: str | bool | None,
-) -> None:  # fmt: skip
+    asked: Asked,
+    backward_tiles: str | None,
+    combinations: tuple[str, ...],
+    unfused: str | None,
+    output: Output,
+) -> None:
     """Forward and backward together, and what stays in HBM between them: S and P, nothing, or O with row statistics.
 
     Example: iosim training --N 1024 --d 64 --heads 16 --batch 64 --M 192KB --unfused mask-add,dropout
     """
-    from ..studies import training
-    from ..units import parse_count
+    from ..studies.training import training
 
-    values, parts = counts(given), []
-    multiple = parse_count(tile_multiple, "--tile-multiple")
-    for label, size in memories(given, M, hardware):
-        found = training.training(
-            M=size, combinations=combinations, tiles=tiles, backward_tiles=backward_tiles, tile_multiple=multiple,
-            unfused=() if unfused is None else unfused, **values,
-        )  # fmt: skip
-        parts.append((label, found))
-    answer_all(parts, output)
+    fields = asked.fields
+    fields |= {"tile_multiple": asked.choice.multiple, "tiles": asked.choice.tiles, "backward_tiles": backward_tiles}
+    fields |= {"combinations": combinations, "unfused": () if unfused is None else unfused}
+    answer_all([(label, training(M=size, **fields)) for label, size in asked.places], output)

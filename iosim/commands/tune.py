@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..counting.given import counts, memories, names_of, problem
+from ..counting.given import Asked, Choice, names_of
 from ..errors import InputError, suggestion
 from .answer import Output, answer_all
 from .command import D, N, Need, named_command
@@ -15,6 +15,7 @@ from .options import (
     multiple_option,
     outputs,
     own_option,
+    problem_asked,
     problem_options,
     schedule_option,
     variant_options,
@@ -51,11 +52,8 @@ LEAST_BLOCKS = (
 )
 @own_option("curve", "Show every M at which the least traffic falls, instead of one M.")
 @outputs
-def command(
-    M: str | None, hardware: str | None, schedules: tuple[str, ...], tile_multiple: str,
-    least_blocks: str | None, by: str | None, curve: bool, output: Output,
-    **given: str | bool | None,
-) -> None:  # fmt: skip
+@problem_asked
+def command(asked: Asked, least_blocks: str | None, by: str | None, curve: bool, output: Output) -> None:
     """The least traffic of all schedules and tiles that fit, and the distance of published tiles from it.
 
     Example: iosim tune --N 8192 --d 128 --M 100KB
@@ -63,27 +61,21 @@ def command(
     from ..tuning import least as tune
     from ..units import parse_count
 
-    values = counts(given)
-    multiple = parse_count(tile_multiple, "--tile-multiple")
+    fields, choice, multiple = asked.fields, asked.choice, asked.choice.multiple
     blocks = 1 if least_blocks is None else parse_count(least_blocks, "--least-blocks")
     if by not in (None, *WAYS):
         raise InputError("--by", by, " or ".join(WAYS), suggestion(str(by), WAYS))
     if by == "time":
-        check_time({"--M": M, "--least-blocks": least_blocks, "--curve": curve or None})
-        show_fastest(problem(given), hardware, schedules, multiple, output)
+        check_time({"--M": choice.M, "--least-blocks": least_blocks, "--curve": curve or None})
+        show_fastest(asked.problem, choice, multiple, output)
         return
-    places = memories(given, M, hardware)
+    places = asked.places
+    fields |= {"schedules": choice.schedules, "tile_multiple": multiple, "least_blocks": blocks}
     if curve:
-        check_curve({"--M": M, "--hardware": hardware})
-        least = tune.curve(schedules=schedules, tile_multiple=multiple, least_blocks=blocks, **values)
-        answer_all([({}, least)], output)
+        check_curve({"--M": choice.M, "--hardware": choice.hardware})
+        answer_all([({}, tune.curve(**fields))], output)
         return
-    parts = []
-    for label, size in places:
-        at = one_size(size)
-        found = tune.tune(M=at, schedules=schedules, tile_multiple=multiple, least_blocks=blocks, **values)
-        parts.append((label, found))
-    answer_all(parts, output)
+    answer_all([(label, tune.tune(M=one_size(size), **fields)) for label, size in places], output)
 
 
 def one_size(size: str | int | None) -> str | int:
@@ -100,19 +92,19 @@ def check_time(others: Mapping[str, object]) -> None:
         raise InputError("--by", f"time with {given[0]}", "--hardware, whose shared memory counts", "leave out one")
 
 
-def show_fastest(p: Attention, hardware: str | None, schedules: tuple[str, ...], multiple: int, output: Output) -> None:
+def show_fastest(p: Attention, choice: Choice, multiple: int, output: Output) -> None:
     """Write the fastest tiles by the time model on each GPU, with progress on stderr."""
     from ..progress import under_way
     from ..studies.fastest import Fastest
     from ..studies.fastest_tiles import fastest
 
-    if hardware is None:
+    if choice.hardware is None:
         raise InputError("--by", "time", "with --hardware h100, h200, or a file of iosim calibrate")
-    names, parts = names_of(hardware), []
+    names, parts = names_of(choice.hardware), []
     for name in names:
         with under_way() as tell:
             found = fastest(
-                p, name, schedules, multiple, lambda share: tell(f"{share:.0%} of the predictions are made")
+                p, name, choice.schedules, multiple, lambda share: tell(f"{share:.0%} of the predictions are made")
             )
         parts.append(({"hardware": name} if len(names) > 1 else {}, Fastest(found)))
     answer_all(parts, output)

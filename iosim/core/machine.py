@@ -86,8 +86,9 @@ class Machine:
 
     # ------------------------------------------------------------------ the six primitives
 
-    def tiles(self, length: Size | Tile, size: Size, where: MaskLine | None = None,
-              parallel: bool = False) -> Iterator[Tile]:  # fmt: skip
+    def tiles(
+        self, length: Size | Tile, size: Size, where: MaskLine | None = None, parallel: bool = False
+    ) -> Iterator[Tile]:
         """Tiles of at most `size` positions of an axis; with `where`, only the active tiles of that line of the mask.
         `parallel` claims that the iterations are independent. Blocks that an iteration makes are freed at its end."""
         self._check()

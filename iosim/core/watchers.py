@@ -183,8 +183,19 @@ class Trace(Watcher):
 
     def _add(self, event: str, name: str, block: Block, words: Size) -> None:
         (row, rows), (column, columns) = extent_of(block)
-        self.emit({"event": event, "name": name, "row": row, "rows": rows, "column": column, "columns": columns,
-                   "words": words, "resident_words": self.resident, "launch": self.launch})  # fmt: skip
+        self.emit(
+            {
+                "event": event,
+                "name": name,
+                "row": row,
+                "rows": rows,
+                "column": column,
+                "columns": columns,
+                "words": words,
+                "resident_words": self.resident,
+                "launch": self.launch,
+            }
+        )
 
 
 def extent_of(block: Block) -> list[tuple[int, Size]]:

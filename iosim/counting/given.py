@@ -68,6 +68,33 @@ class Place(NamedTuple):
     M: str | int | None
 
 
+class Asked(NamedTuple):
+    """What a command line asks: a problem, as texts, and what is counted of it."""
+
+    given: Given
+    choice: Choice
+
+    @property
+    def fields(self) -> Fields:
+        """The values of the problem's options."""
+        return counts(self.given)
+
+    @property
+    def problem(self) -> Attention:
+        """The problem."""
+        return problem(self.given)
+
+    @property
+    def places(self) -> list[Place]:
+        """The SRAMs; one without a size if none was given."""
+        return memories(self.given, self.choice.M, self.choice.hardware)
+
+    @property
+    def memory(self) -> str | None:
+        """The one SRAM, as text; None if it was not given."""
+        return memory(self.choice.M, self.choice.hardware)
+
+
 def memories(given: Given, M: str | None, hardware: str | None) -> list[Place]:
     """The SRAMs of `--M 16KB:64KB:x2` or `--hardware h100,h200`. A single one has no label. If no option is given, it
     is one SRAM without a size."""

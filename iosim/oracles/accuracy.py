@@ -55,11 +55,21 @@ def _weights(xp: ModuleType, s: DeviceArray, visible: DeviceArray | None) -> tup
 
 
 def baseline(
-    xp: ModuleType, q: DeviceArray, k: DeviceArray, v: DeviceArray,
-    narrow: DeviceRounding, accumulate: DeviceRounding, tile: int,
-    visible: Rows | None = None, travels: Collection[str] = (), divided: bool = False, held: int | None = None,
-    kept: Rows | None = None, sums: int | None = None, depth: int | None = None,
-) -> DeviceArray:  # fmt: skip
+    xp: ModuleType,
+    q: DeviceArray,
+    k: DeviceArray,
+    v: DeviceArray,
+    narrow: DeviceRounding,
+    accumulate: DeviceRounding,
+    tile: int,
+    visible: Rows | None = None,
+    travels: Collection[str] = (),
+    divided: bool = False,
+    held: int | None = None,
+    kept: Rows | None = None,
+    sums: int | None = None,
+    depth: int | None = None,
+) -> DeviceArray:
     """The attention of one head with the roundings of a kernel.
 
     Scores, sums and O are rounded to the accumulator's type, P and the output to the narrow type. O is rounded after
@@ -102,10 +112,16 @@ def _sums(xp: ModuleType, weights: DeviceArray, accumulate: DeviceRounding, tile
 
 
 def _product(
-    xp: ModuleType, weights: DeviceArray, v: DeviceArray, normalised: bool,
-    narrow: DeviceRounding, accumulate: DeviceRounding, keys: tuple[int, int], o_travels: bool,
+    xp: ModuleType,
+    weights: DeviceArray,
+    v: DeviceArray,
+    normalised: bool,
+    narrow: DeviceRounding,
+    accumulate: DeviceRounding,
+    keys: tuple[int, int],
+    o_travels: bool,
     factors: DeviceArray | None,
-) -> DeviceArray:  # fmt: skip
+) -> DeviceArray:
     """P V, summed tile by tile and divided by the sums of rows, unless `weights` are `normalised` already. `keys` is
     (keys of a tile, keys after which O is rounded). `factors` of dropout multiply P before the product."""
     tile, held = keys

@@ -488,11 +488,13 @@ class WorkCounter(BlockWatcher):
 def alike(blocks: list[Block]) -> Hashable:
     """The same for all blocks of the same tensors and sizes, if the same dimensions share a tile."""
     number: dict[Tile, int] = {}
-    return tuple([
-        (block.tensor, *[
-            (number.setdefault(x, len(number)), x.length, full(x), x.size) if isinstance(x, Tile) else x
-            for x in block.shape])
-        for block in blocks])  # fmt: skip
+
+    def same(side: Size | Tile) -> object:
+        if not isinstance(side, Tile):
+            return side
+        return number.setdefault(side, len(number)), side.length, full(side), side.size
+
+    return tuple([(block.tensor, *map(same, block.shape)) for block in blocks])
 
 
 def hides_nothing(part: Input) -> bool:

@@ -38,10 +38,14 @@ class LaunchShape(TypedDict):
 def launch_shapes(program: Program) -> list[LaunchShape]:
     """The shapes of a program's launches, in order."""
     return [
-        {"smem_bytes": k.smem_bytes, "threads": prod(k.block), "tensor_cores": k.tensor_cores,
-         "blocks_per_sm": k.blocks_per_sm}
+        {
+            "smem_bytes": k.smem_bytes,
+            "threads": prod(k.block),
+            "tensor_cores": k.tensor_cores,
+            "blocks_per_sm": k.blocks_per_sm,
+        }
         for k in program.kernels
-    ]  # fmt: skip
+    ]
 
 
 def occupancies(

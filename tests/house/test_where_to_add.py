@@ -140,20 +140,21 @@ HELLO = '''"""`iosim hello`."""
 
 from __future__ import annotations
 
-from ..counting.given import problem
+from ..counting.given import Asked
 from .answer import Output, answer_all
 from .command import D, N, named_command
-from .options import outputs, problem_options
+from .options import outputs, problem_asked, problem_options
 
 
 @named_command("hello", needs=(N, D))
 @problem_options
 @outputs
-def command(output: Output, **given: str | bool | None) -> None:
+@problem_asked
+def command(asked: Asked, output: Output) -> None:
     """The words of Q."""
     from ..answer import Column, Table
 
-    p = problem(given)
+    p = asked.problem
     answer_all([({}, Table([Column("Q_words", "integer", "words of Q")], [{"Q_words": p.N * p.d}], "hello"))], output)
 '''
 
