@@ -159,26 +159,24 @@ def on_device(inputs: Arrays) -> DeviceArrays:
 Heads = Mapping[int, tuple[DeviceArray, DeviceArray, DeviceArray]]  # Q, K and V of some heads
 
 
-def judged(job: ScheduleJob, output: DeviceArray, exact: Heads, rounded: Heads) -> OutputErrors:
+def judged(job: ScheduleJob, output: DeviceArray, exact: Heads, inputs: Heads) -> OutputErrors:
     """The errors of `output` (instances, N, dv) in some heads. Its answer belongs to the inputs `exact`, the baseline
-    to the inputs `rounded`."""
+    to the `inputs`, which are rounded."""
     p, xp = job.problem.packed, device.cupy()
     visible, rounds, held = visible_rows(job), roundings(find(job.name), p, job.tiling), held_keys(job)
     sums = -(-p.Nk // held) if held and p.acc_dtype != "fp32" else 0  # sums of tensor cores in a narrow type
     keys = min(job.tiling.rows_k, rounds.keys)
+    rounded = accuracy.Rounded(
+        partial(device.rounded, dtype=p.dtype),
+        partial(device.rounded, dtype=str(p.acc_dtype)),
+        keys,
+        rounds.travels,
+        rounds.divided,
+        held,
+    )
     judge = Judge(xp, p.dtype, cut=sums * UNIT[str(p.acc_dtype)])
     for head, (q, k, v) in exact.items():
-        same = accuracy.baseline(
-            xp,
-            *rounded[head],
-            partial(device.rounded, dtype=p.dtype),
-            partial(device.rounded, dtype=str(p.acc_dtype)),
-            keys,
-            visible,
-            rounds.travels,
-            rounds.divided,
-            held,
-        )
+        same = accuracy.baseline(xp, *inputs[head], rounded, visible)
         judge.add(output[head], same, accuracy.reference(xp, q, k, v, visible))
     return {
         "error": min(judge.error, 1e300),

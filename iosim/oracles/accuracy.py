@@ -10,6 +10,7 @@ The functions take an array module (NumPy or CuPy) as first argument, and share 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -54,44 +55,52 @@ def _weights(xp: ModuleType, s: DeviceArray, visible: DeviceArray | None) -> tup
     return weights, weights.sum(axis=1, keepdims=True)
 
 
+@dataclass(frozen=True)
+class Rounded:
+    """Where a kernel rounds, and to which types."""
+
+    narrow: DeviceRounding
+    """To the narrow type: P and the output."""
+    accumulate: DeviceRounding
+    """To the accumulator's type: scores, sums and O."""
+    tile: int
+    """The keys of a tile. O is rounded after each."""
+    travels: Collection[str] = ()
+    """The tensors that the schedule both stores and loads: S, P and O are also rounded to the narrow type if they are
+    among them."""
+    divided: bool = False
+    """Whether each tile of P is divided by the final sums before its product, instead of O after it."""
+    held: int | None = None
+    """Keys of a tile after which O is rounded as well."""
+    sums: int | None = None
+    """Keys after which the row sums of a P that travels are rounded."""
+    depth: int | None = None
+    """Products of a score after which it is rounded as well."""
+
+
 def baseline(
     xp: ModuleType,
     q: DeviceArray,
     k: DeviceArray,
     v: DeviceArray,
-    narrow: DeviceRounding,
-    accumulate: DeviceRounding,
-    tile: int,
+    rounded: Rounded,
     visible: Rows | None = None,
-    travels: Collection[str] = (),
-    divided: bool = False,
-    held: int | None = None,
     kept: Rows | None = None,
-    sums: int | None = None,
-    depth: int | None = None,
 ) -> DeviceArray:
-    """The attention of one head with the roundings of a kernel.
-
-    Scores, sums and O are rounded to the accumulator's type, P and the output to the narrow type. O is rounded after
-    each key tile, or after each `held` keys of a tile. `travels` names the tensors that the schedule both stores and
-    loads; S, P and O are also rounded to the narrow type if they are among them. With `divided`, each tile of P is
-    divided by the final sums before its product, instead of O after it. `kept` gives the factors of dropout. If P
-    travels, its row sums are rounded after each `sums` keys. A score is rounded after each `depth` products.
-    """
+    """The attention of one head with the roundings of a kernel. `kept` gives the factors of dropout."""
     q, k, v = (x.astype(xp.float32) for x in (q, k, v))
     scale, parts = xp.float32(q.shape[1] ** -0.5), []
+    accumulate, travels, sums = rounded.accumulate, rounded.travels, rounded.sums
     for x in range(0, len(q), ROWS_AT_ONCE):
-        s = accumulate(_scores(q[x : x + ROWS_AT_ONCE], k, accumulate, depth or q.shape[1]) * scale)
-        weights, total = _weights(xp, narrow(s) if "S" in travels else s, _part(visible, x, q))
-        normalised = "P" in travels or divided
+        s = accumulate(_scores(q[x : x + ROWS_AT_ONCE], k, accumulate, rounded.depth or q.shape[1]) * scale)
+        weights, total = _weights(xp, rounded.narrow(s) if "S" in travels else s, _part(visible, x, q))
         if "P" in travels:  # stored normalised
             total = _sums(xp, weights, accumulate, sums) if sums else total
             weights = weights / xp.where(total == 0, 1, total)
-        elif divided:
-            total = _sums(xp, weights, accumulate, tile)
+        elif rounded.divided:
+            total = _sums(xp, weights, accumulate, rounded.tile)
             weights = accumulate(accumulate(weights) / xp.where(total == 0, 1, total))
-        keys, factors = (tile, held or tile), _part(kept, x, q)
-        parts.append(narrow(_product(xp, weights, v, normalised, narrow, accumulate, keys, "O" in travels, factors)))
+        parts.append(rounded.narrow(_product(xp, weights, v, rounded, _part(kept, x, q))))
     return xp.concatenate(parts)  # type: ignore[no-any-return]
 
 
@@ -112,19 +121,12 @@ def _sums(xp: ModuleType, weights: DeviceArray, accumulate: DeviceRounding, tile
 
 
 def _product(
-    xp: ModuleType,
-    weights: DeviceArray,
-    v: DeviceArray,
-    normalised: bool,
-    narrow: DeviceRounding,
-    accumulate: DeviceRounding,
-    keys: tuple[int, int],
-    o_travels: bool,
-    factors: DeviceArray | None,
+    xp: ModuleType, weights: DeviceArray, v: DeviceArray, rounded: Rounded, factors: DeviceArray | None
 ) -> DeviceArray:
-    """P V, summed tile by tile and divided by the sums of rows, unless `weights` are `normalised` already. `keys` is
-    (keys of a tile, keys after which O is rounded). `factors` of dropout multiply P before the product."""
-    tile, held = keys
+    """P V, summed tile by tile and divided by the sums of rows, unless the `weights` are normalised already. `factors`
+    of dropout multiply P before the product."""
+    narrow, accumulate, tile = rounded.narrow, rounded.accumulate, rounded.tile
+    normalised, held = "P" in rounded.travels or rounded.divided, rounded.held or tile
     kept = weights if factors is None else weights * factors
     o: DeviceArray = xp.zeros((len(weights), v.shape[1]), xp.float32)
     sums: DeviceArray = xp.zeros((len(weights), 1), xp.float32)
@@ -133,7 +135,7 @@ def _product(
         for z in range(0, part.shape[1], held):
             o = accumulate(o + narrow(part[:, z : z + held]) @ v[y + z : y + min(z + held, tile)])
         sums = accumulate(sums + weights[:, y : y + tile].sum(axis=1, keepdims=True))
-        if o_travels:
+        if "O" in rounded.travels:
             norm = 1 if normalised else xp.where(sums == 0, 1, sums)
             o = narrow(o / norm) * norm
     return o if normalised else o / xp.where(sums == 0, 1, sums)

@@ -20,7 +20,7 @@ from ..core.tiling import Tiling
 from ..core.watchers import Capacity, Traffic
 from ..counting.roundings import roundings
 from ..errors import InputError
-from ..oracles.accuracy import DEVIATIONS, UNIT, Judge, baseline, bias
+from ..oracles.accuracy import DEVIATIONS, UNIT, Judge, Rounded, baseline, bias
 from ..schedules import Schedule, require
 
 if TYPE_CHECKING:
@@ -154,12 +154,18 @@ def baseline_output(
         held = np.result_type(np.float32, NUMPY_DTYPE[dtype])
         return lambda x: of_numpy(in_type(cast("Array", x), dtype).astype(held))
 
-    return baseline(
-        np, q, k, v, rounded_to(p.dtype), rounded_to(str(p.acc_dtype)), rounds.keys,
-        visible=None if visible is None else lambda x, rows: of_numpy(visible[x : x + rows]),
-        kept=None if factors is None else lambda x, rows: of_numpy(factors.factors(range(x, x + rows), range(p.Nk))),
-        travels=rounds.travels, divided=rounds.divided, sums=rounds.sums, depth=rounds.depth,
-    )  # fmt: skip
+    rounded = Rounded(
+        rounded_to(p.dtype),
+        rounded_to(str(p.acc_dtype)),
+        rounds.keys,
+        rounds.travels,
+        rounds.divided,
+        sums=rounds.sums,
+        depth=rounds.depth,
+    )
+    seen = None if visible is None else lambda x, rows: of_numpy(visible[x : x + rows])
+    kept = None if factors is None else lambda x, rows: of_numpy(factors.factors(range(x, x + rows), range(p.Nk)))
+    return baseline(np, q, k, v, rounded, seen, kept)
 
 
 def of_numpy(array: Array | Bools) -> DeviceArray:

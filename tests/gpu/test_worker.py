@@ -58,7 +58,7 @@ def test_the_reference_is_the_oracle(monkeypatch, rows):
 def test_the_baseline_rounds_and_a_wrong_output_is_out():
     q, k, v = (half(x) for x in heads())
     expected = accuracy.reference(np, q, k, v)
-    same = accuracy.baseline(np, q, k, v, half, lambda x: x, 16)
+    same = accuracy.baseline(np, q, k, v, accuracy.Rounded(half, lambda x: x, 16))
     error = accuracy.largest_error(np, same, expected)
     assert 1e-5 < error < 2e-3
     allowed = accuracy.allowed_error(error, float(abs(expected).max()))
@@ -70,7 +70,7 @@ def test_the_baseline_rounds_and_a_wrong_output_is_out():
 def test_a_narrow_accumulator_has_a_larger_error():
     q, k, v = (half(x) for x in heads(Nk=500))
     expected = accuracy.reference(np, q, k, v)
-    wide, narrow = (accuracy.baseline(np, q, k, v, half, f, 16) for f in (lambda x: x, half))
+    wide, narrow = (accuracy.baseline(np, q, k, v, accuracy.Rounded(half, f, 16)) for f in (lambda x: x, half))
     assert accuracy.largest_error(np, narrow, expected) > accuracy.largest_error(np, wide, expected)
 
 
@@ -223,9 +223,9 @@ def test_a_p_that_is_divided_before_its_product_is_rounded_then():
     p, o = half(half(e) / sums), np.zeros((len(s), v.shape[1]), np.float32)
     for y in range(0, 200, 45):
         o = half(o + p[:, y : y + 45] @ v[y : y + 45])
-    found = accuracy.baseline(np, q, k, v, half, half, 45, divided=True)
+    found = accuracy.baseline(np, q, k, v, accuracy.Rounded(half, half, 45, divided=True))
     assert accuracy.largest_error(np, found, o) <= 2**-11 and (found == o).mean() > 0.9
-    undivided = accuracy.baseline(np, q, k, v, half, half, 45)
+    undivided = accuracy.baseline(np, q, k, v, accuracy.Rounded(half, half, 45))
     assert (found == undivided).mean() < 0.5, "it is another rounding"
 
 
@@ -234,7 +234,7 @@ def test_a_p_that_travels_is_normalised_first():
     s = q @ k.T / 4
     weights = np.exp(s - s.max(axis=1, keepdims=True))
     expected = half(half(weights / weights.sum(axis=1, keepdims=True)) @ v)
-    found = accuracy.baseline(np, q, k, v, half, lambda x: x, 45, travels={"P"})
+    found = accuracy.baseline(np, q, k, v, accuracy.Rounded(half, lambda x: x, 45, travels={"P"}))
     assert accuracy.largest_error(np, found, expected) <= 2**-11, "an ulp of fp16 below 1, from sums in another order"
     assert (found == expected).mean() > 0.9
 
@@ -244,11 +244,11 @@ def test_what_travels_is_rounded_between_tiles(tensor):
     """A schedule that keeps a tensor in HBM in fp16 between its tiles is allowed that rounding, and no other."""
     q, k, v = (half(x) for x in heads(N=200, Nk=200, scale=3.0))
     exact = accuracy.reference(np, q, k, v)
-    stays = accuracy.baseline(np, q, k, v, half, lambda x: x, 20)
-    travels = accuracy.baseline(np, q, k, v, half, lambda x: x, 20, travels={tensor})
+    stays = accuracy.baseline(np, q, k, v, accuracy.Rounded(half, lambda x: x, 20))
+    travels = accuracy.baseline(np, q, k, v, accuracy.Rounded(half, lambda x: x, 20, travels={tensor}))
     errors = [accuracy.largest_error(np, x, exact) for x in (stays, travels)]
     assert 1.05 * errors[0] < errors[1] < 0.1, errors
-    in_fp32 = [accuracy.baseline(np, q, k, v, lambda x: x, lambda x: x, 20, travels=t) for t in ((), {tensor})]
+    in_fp32 = [accuracy.baseline(np, q, k, v, accuracy.Rounded(lambda x: x, lambda x: x, 20, travels=t)) for t in ((), {tensor})]
     assert accuracy.largest_error(np, *in_fp32) < 2e-5, "without a narrow type nothing changes"
 
 
@@ -272,10 +272,10 @@ def test_o_is_rounded_as_often_as_the_kernel_has_to():
     """Of 432 keys 16 are held at a time: 27 roundings a tile. Of 96 all are, and without tensor cores as well."""
     q, k, v = (half(x) for x in heads(Nk=864))
     expected = accuracy.reference(np, q, k, v)
-    whole, often = (accuracy.baseline(np, q, k, v, half, half, 432, held=held) for held in (None, 16))
+    whole, often = (accuracy.baseline(np, q, k, v, accuracy.Rounded(half, half, 432, held=held)) for held in (None, 16))
     assert accuracy.largest_error(np, often, expected) > accuracy.largest_error(np, whole, expected)
-    assert np.array_equal(whole, accuracy.baseline(np, q, k, v, half, half, 432, held=432))
-    exact = [accuracy.baseline(np, q, k, v, half, lambda x: x, 432, held=held) for held in (None, 16)]
+    assert np.array_equal(whole, accuracy.baseline(np, q, k, v, accuracy.Rounded(half, half, 432, held=432)))
+    exact = [accuracy.baseline(np, q, k, v, accuracy.Rounded(half, lambda x: x, 432, held=held)) for held in (None, 16)]
     assert np.allclose(*exact, atol=1e-3), "only roundings differ"
     p = Attention(864, 16, dtype="fp16", acc_dtype="fp16")
     assert [outputs.held_keys(ScheduleJob("flash1", p, Tiling(16, keys))) for keys in (96, 432)] == [96, 16]
