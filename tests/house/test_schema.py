@@ -257,8 +257,45 @@ def schema():
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Answers of iosim: --json as they are, --csv as rows whose empty cells are null",
-        "$defs": found,
+        "$defs": shared(found) | found,
     }
+
+
+def shared(found):
+    """The objects that stand in `found` again and again, by the names of their keys. There they become references."""
+    seen = {}
+
+    def look(key, value):
+        if isinstance(value, dict):
+            if "properties" in value and len(json.dumps(value)) > SHORT:
+                seen.setdefault(json.dumps(value), []).append(key)
+            for name, one in value.items():
+                look(key if name in ("items", "properties") else name, one)
+        elif isinstance(value, list):
+            for one in value:
+                look(key, one)
+
+    look("", found)
+    names = {}
+    for text, keys in seen.items():
+        if len(keys) > 1:
+            number = sum(name.split("-")[0] == keys[0] for name in names.values())
+            names[text] = keys[0] + (f"-{number + 1}" if number else "")
+
+    def referred(value, whole=False):
+        if isinstance(value, list):
+            return [referred(one) for one in value]
+        if not isinstance(value, dict):
+            return value
+        if not whole and (name := names.get(json.dumps(value))):
+            return {"$ref": f"#/$defs/{name}"}
+        return {key: referred(one) for key, one in value.items()}
+
+    found.update({name: referred(value) for name, value in found.items()})
+    return {name: referred(json.loads(text), whole=True) for text, name in names.items()}
+
+
+SHORT = 250  # characters of an object that is written where it stands
 
 
 def lacks(command):
@@ -318,7 +355,8 @@ def test_answers_have_the_shape_that_the_page_says(command, page):
     if lacks(command):
         pytest.skip(f"{NEEDS[command]} is not installed")
     Draft202012Validator.check_schema(page)
-    of_json, of_csv = (Draft202012Validator(page["$defs"][f"{command}.{form}"]) for form in ("json", "csv"))
+    forms = (f"#/$defs/{command}.{form}" for form in ("json", "csv"))
+    of_json, of_csv = (Draft202012Validator({**page, "$ref": form}) for form in forms)
     for line in [*EXAMPLES[command][:1], *OTHERS[command]]:
         answer, rows = json.loads(run(command, line, "--json")), rows_of(command, run(command, line, "--csv"))
         of_json.validate(answer)
@@ -337,7 +375,7 @@ def test_rows_have_the_columns_that_the_page_says(command, page):
 
     for line in OTHER_ROWS[command]:
         rows = rows_of(command, run(command, line, "--csv"))
-        Draft202012Validator(page["$defs"][f"{command}.csv"]).validate(rows)
+        Draft202012Validator({**page, "$ref": f"#/$defs/{command}.csv"}).validate(rows)
         assert {*rows[0]} <= {*page["$defs"][f"{command}.csv"]["items"]["properties"]}
 
 
@@ -346,7 +384,7 @@ def test_a_timeline_has_the_shape_that_the_page_says(page):
     from jsonschema import Draft202012Validator
 
     timeline = json.loads(run("trace", "--N 16 --d 4 --tiles 8x8 --schedule standard", "--json"))
-    of_trace = Draft202012Validator(page["$defs"]["trace.json"])
+    of_trace = Draft202012Validator({**page, "$ref": "#/$defs/trace.json"})
     of_trace.validate(timeline)
     with pytest.raises(Exception, match="is a required property"):
         of_trace.validate({**timeline, "traceEvents": [{"name": "x", "ph": "X"}]})
