@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from math import prod
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, NamedTuple, NotRequired, TypedDict, TypeVar, cast
 
 import numpy as np
@@ -22,7 +23,7 @@ from .bounds import APART, order_words
 from .columns import COLUMNS, DIVIDED
 from .count import TILE_RULES, measure, run, with_plain_keys
 from .floor_arrays import floor_words
-from .result import Result, more_sizes
+from .result import RESULT, Result, more_sizes
 from .sweep_axes import NUMBERS, Runs, Sweep
 
 if TYPE_CHECKING:
@@ -200,8 +201,18 @@ def frame(
         if name in base:
             data[name] = constant_column(base[name], length, len(runs))
         else:
-            data[name] = interleave([r[name] for r in results], length, name)
+            data[name] = interleave([cell(r, name) for r in results], length, name)
     return pd.DataFrame(data)
+
+
+def cell(values: CellValues, name: str) -> object:
+    """The cells of a column: what was counted, or what the column makes of it."""
+    if name in values or name not in OF_RESULTS:
+        return values[name]
+    return OF_RESULTS[name].value(cast("Result", SimpleNamespace(**values)))
+
+
+OF_RESULTS = {column.name: column for column in RESULT if column.of is not None}
 
 
 def constant_column(value: object, length: int, runs: int) -> pd.Series:

@@ -13,7 +13,7 @@ from ..core.options import OF_EVERY_PROBLEM
 from ..core.problem import USUAL, Attention, Tensor
 from ..core.shapes import same
 from ..errors import InputError, InternalError, ScheduleError, did_you_mean, suggestion
-from ..options import Option, declare, flag_of
+from ..options import EXPECTED, Option, declare, declared, flag_of
 from ..oracles.attention import attention_output, plain_inputs, queries_keys_values
 
 if TYPE_CHECKING:
@@ -224,6 +224,9 @@ def register(schedule: Schedule) -> Schedule:
         raise InputError("register", str(schedule), "a Schedule")
     if SCHEDULES.built_in(schedule.name) and not SCHEDULES.pending(schedule.name):
         raise InputError("register", schedule.name, "a name that no schedule of iosim has")
+    for option in schedule.options if not SCHEDULES.built_in(schedule.name) else ():
+        if isinstance(option, Option) and option.name in EXPECTED and option is not declared(option.name):
+            raise InputError(f"register {schedule.name}: options", option.name, "a name that no schedule of iosim has")
     for name, right, allowed in rules_of_fields(schedule):
         if not right:
             raise InputError(f"register {schedule.name}: {name}", str(getattr(schedule, name)), allowed)
@@ -245,7 +248,8 @@ def rules_of_fields(s: Schedule) -> Iterator[tuple[str, bool, str]]:
     yield "summary", isinstance(s.summary, str), "a text"
     yield "outer", s.outer in ("queries", "keys"), "queries or keys"
     yield "rules", not isinstance(s.rules, str) and {*s.rules} <= {"best", "paper", "ideal"}, "of best, paper, ideal"
-    yield "options", all(map(may_declare, s.options)), "options of problems by name, and Options of new names"
+    allowed = "options of every problem by name, and Options of other names, as my_option"
+    yield "options", all(map(may_declare, s.options)), allowed
     yield "tensors", all(isinstance(t, Tensor) for t in dict(s.tensors).values()), "a Tensor for each name"
     for field_name in FUNCTIONS:
         value = getattr(s, field_name)
@@ -256,7 +260,7 @@ def may_declare(option: object) -> bool:
     """Whether a schedule may read an option of this name, or declare this option."""
     if isinstance(option, str):
         return option in OF_EVERY_PROBLEM
-    return isinstance(option, Option) and option.name not in USUAL
+    return isinstance(option, Option) and option.name.isidentifier() and option.name not in USUAL
 
 
 def require(schedule: Schedule, problem: Attention) -> None:

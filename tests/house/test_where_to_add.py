@@ -136,6 +136,19 @@ def test_an_option_of_a_schedule_is_one_row(copy):
     assert len(copy.edited) == 2
 
 
+WORDS = '    Column("words_per_flop", "number", "words/flop", ".4f", of=lambda r: r.total / r.flops),\n'
+
+
+def test_a_column_is_one_row(copy):
+    copy.insert("iosim/counting/result.py", '    Column("ratio_to_bound", "number"', WORDS)
+    for command in ("count", "sweep"):
+        head, line = copy.iosim(command, "--N", "64", "--d", "8", "--tiles", "8x8", "--schedule", "flash2", "--csv").split()
+        row = dict(zip(head.split(","), line.split(","), strict=True))
+        assert float(row["words_per_flop"]) == int(row["total"]) / int(row["flops"])
+    assert "words/flop" in copy.iosim("count", "--N", "64", "--d", "8", "--M", "4KB")
+    assert len(copy.edited) == 1
+
+
 HELLO = '''"""`iosim hello`."""
 
 from __future__ import annotations

@@ -256,3 +256,13 @@ def test_names_of_others_are_no_names_here():
     """Else a schedule would never be suggested, but found."""
     words = [word for s in SCHEDULES.values() for word in s.known_as.split(", ") if word]
     assert len(words) > 40 and not set(words) & set(SCHEDULES) and all(word == word.lower() for word in words)
+
+
+@pytest.mark.parametrize("name", ["d", "lse", "splits", "my-waste", ""])
+def test_an_option_of_ones_own_has_a_name_of_its_own(name):
+    from iosim.options import COUNT, Option
+
+    mine = Schedule("own-names", lambda chip, p, t: None, "", options=(Option(name, COUNT, "", 1),))
+    with pytest.raises(InputError, match="options"):
+        iosim.register(mine)
+    assert "own-names" not in SCHEDULES
