@@ -94,7 +94,7 @@ def reaches(mask: AnyBoundMask) -> list[tuple[int, int]]:
     assert isinstance(mask, BoundMask)
     starts = range(0, mask.N, mask.rows_q)
     heights = [min(mask.rows_q, mask.N - x) for x in starts]
-    if str(mask).strip() == "causal":  # the last query of a tile sees most: y <= x + Nk - N
+    if mask.mask.expr == Atom("causal"):  # the last query of a tile sees most: y <= x + Nk - N
         keys = [max(0, x + height + mask.Nk - mask.N) for x, height in zip(starts, heights, strict=True)]
         return list(zip(heights, keys, strict=True))
     import numpy as np
