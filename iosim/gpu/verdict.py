@@ -14,6 +14,7 @@ from ..counting.bounds import floor_of
 from ..hardware import SECTOR_BYTES, Hardware
 from ..predict import generated
 from ..predict.block_work import Occupancy
+from ..predict.dram import Conditions
 from ..predict.predict import DECIMALS, Prediction, in_whole_tiles, predict
 from ..schedules import find
 from ..search.best import footprint
@@ -53,7 +54,7 @@ def verify(evidence: Evidence, hardware: Hardware | None) -> Verdict:
     faults = [evidence.note["failed"]] if "failed" in evidence.note else []
     sits = evident_occupancies(evidence, hardware) if hardware else None
     schedule, cold = find(job.name), bool(evidence.kernels)
-    predicted = predict(schedule, p.packed, tiling, hardware, sits, cold=cold, with_range=True)
+    predicted = predict(schedule, p.packed, tiling, hardware, sits, Conditions(cold), with_range=True)
     words = word_row(predicted, evidence.note, faults)
     sm = sm_row(predicted, evidence, faults)
     output = output_row(evidence.note, faults)

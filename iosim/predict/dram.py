@@ -67,14 +67,32 @@ class Heads:
         return cells[self.mark[cells] == order]
 
 
+@dataclass(frozen=True)
+class Conditions:
+    """How launches run on a GPU, and what is in its L2 beside their tensors."""
+
+    cold: bool = False
+    """Whether every launch starts with an empty L2, as under Nsight Compute, which flushes it. Write-backs between
+    launches are not counted then."""
+    backwards: bool = False
+    """Whether inner loops go from the last tile to the first."""
+    taken_bytes: int = 0
+    """Bytes of the L2 that hold no tensor."""
+    block_bytes: int = 0
+    """Bytes of registers that each block spills once at its start, where the block before it spilled."""
+    left_bytes: int = 0
+    """Dirty bytes of others that are in the L2 when a launch starts."""
+
+
+WARM = Conditions()
+
+
 def dram_bytes(
     found: Touches,
     problem: Attention,
     places: list[int],
     capacity_bytes: int,
-    cold: bool = False,
-    block_bytes: int = 0,
-    left_bytes: int = 0,
+    conditions: Conditions = WARM,
     with_range: bool = False,
 ) -> Dram:
     """The DRAM traffic of all heads. `places` says for each launch how many blocks run at a time.
@@ -82,18 +100,15 @@ def dram_bytes(
     The L2 starts empty. `capacity_bytes` is the size of one partition. predict/l2.py computes how much of it holds
     data.
 
-    `cold`: empty the L2 before every launch; write-backs between launches are not counted.
-    `block_bytes`: bytes of registers that each block spills once at its start, where the block before it spilled.
-    `left_bytes`: dirty bytes of others that are in the L2 when a launch starts.
     `with_range`: also play an L2 with less room and one with more, unless everything fits into the one with less.
     """
-    heads = Heads(found, problem, max(places), block_bytes, left_bytes)
+    heads = Heads(found, problem, max(places), conditions.block_bytes, conditions.left_bytes)
     cache = Cache(heads.sizes, room_of(capacity_bytes))
-    dirty, by_launch = _follow(found, problem, places, heads, [cache], cold)
+    dirty, by_launch = _follow(found, problem, places, heads, [cache], conditions.cold)
     caches = [cache]
     if with_range and cache.fills(1 - SPREAD):
         others = [Cache(heads.sizes, room_of(capacity_bytes, times)) for times in (1 - SPREAD, 1 + SPREAD)]
-        _follow(found, problem, places, heads, others, cold)
+        _follow(found, problem, places, heads, others, conditions.cold)
         caches += others
     moved = [each.moved_bytes for each in caches]
     return Dram(cache.read_bytes, cache.write_bytes, cache.first_bytes, dirty, by_launch, min(moved), max(moved))

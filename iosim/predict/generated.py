@@ -16,6 +16,7 @@ from ..cuda.warp_split import LANES
 from ..errors import CapacityError
 from ..hardware import Hardware
 from .block_work import Occupancy
+from .dram import Conditions
 from .launch_time import blocks_on
 from .predict import Prediction, predict
 
@@ -79,7 +80,7 @@ def predict_generated(schedule: ScheduleLike, program: Program, hardware: Hardwa
     without a mark of its cost.
     """
     sits = occupancies(launch_shapes(program), hardware)
-    return predict(schedule, program.problem, program.tiling, hardware, sits, cold=True)
+    return predict(schedule, program.problem, program.tiling, hardware, sits, Conditions(cold=True))
 
 
 def check_room(program: Program, hardware: Hardware) -> None:

@@ -20,7 +20,7 @@ from ..errors import InputError
 from ..hardware import MEASURED_KEYS, SECTOR_BYTES, Hardware
 from .block_work import LoopKey, Occupancy, StepKey, WorkCounter
 from .blocks import touches_of
-from .dram import Dram, dram_bytes
+from .dram import WARM, Conditions, Dram, dram_bytes
 from .launch_time import Rates, StepRates, Time, time_of_launches
 
 if TYPE_CHECKING:
@@ -165,20 +165,13 @@ def predict(
     tiling: Tiling,
     hardware: Hardware | None = None,
     occupancies: list[Occupancy] | None = None,
-    cold: bool = False,
-    backwards: bool = False,
-    taken_bytes: int = 0,
-    block_bytes: int = 0,
+    conditions: Conditions = WARM,
     with_range: bool = False,
 ) -> Prediction:
     """The prediction of a schedule with one tiling.
 
     With `hardware` and the `occupancies` of the launches it has DRAM bytes, and seconds if that GPU was measured.
 
-    `cold`: every launch starts with an empty L2, as under Nsight Compute, which flushes it.
-    `backwards`: inner loops go from the last tile to the first.
-    `taken_bytes`: bytes of the L2 that hold no tensor.
-    `block_bytes`: bytes that each block writes once, to addresses that no other block uses.
     `with_range`: also find the DRAM bytes with a little less and a little more room in the L2.
     """
     dense = problem
@@ -198,14 +191,16 @@ def predict(
     )
     if hardware is None or not occupancies:
         return plain
+    cold = conditions.cold
     rates, work = rates_of(hardware, profiled=cold), WorkCounter(occupancies)
-    found = touches_of(schedule, dense, tiling, *([work] if rates and dense is problem else []), backwards=backwards)
+    watchers = [work] if rates and dense is problem else []
+    found = touches_of(schedule, dense, tiling, *watchers, backwards=conditions.backwards)
     if rates and dense is not problem:  # but hiding takes time
         Unrolled(problem, work).run(schedule, tiling)
     places = [hardware.sms * occupancy.blocks_per_sm for occupancy in occupancies]
-    capacity_bytes = max(0, partition_bytes(hardware) - taken_bytes)
-    left_bytes = PROFILER_BYTES if cold else 0
-    dram = dram_bytes(found, dense, places, capacity_bytes, cold, block_bytes, left_bytes, with_range)
+    capacity_bytes = max(0, partition_bytes(hardware) - conditions.taken_bytes)
+    profiled = replace(conditions, left_bytes=PROFILER_BYTES) if cold else conditions
+    dram = dram_bytes(found, dense, places, capacity_bytes, profiled, with_range)
     if rates is None:
         return replace(plain, dram=dram)
     time = time_of_launches(work.blocks, n, problem.dtype, list(dram.by_launch), occupancies, rates)

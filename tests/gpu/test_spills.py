@@ -10,7 +10,7 @@ from iosim.gpu.ncu import counters, spills
 from iosim.gpu.ncu import run as ncu
 from iosim.gpu.ncu.counters import ProfiledKernel
 from iosim.predict.blocks import touches_of
-from iosim.predict.dram import dram_bytes
+from iosim.predict.dram import Conditions, dram_bytes
 from iosim.schedules import find
 
 PAGES = (DATA / "ncu_instructions.csv").read_text()  # FlashAttention-2, d = 128: causal N = 4096, dense N = 4097
@@ -122,7 +122,7 @@ def test_what_every_block_writes_once_by_hand():
     p, t = Attention(64, 16, heads=2, dtype="fp32"), Tiling(16, 16)
     found = touches_of(find("flash2"), p, t)
     for capacity, written, dirty in ((10**9, 0, 4), (0, 8, 0)):
-        plain, spilling = (dram_bytes(found, p, [4], capacity, block_bytes=b) for b in (0, 1000))
+        plain, spilling = (dram_bytes(found, p, [4], capacity, Conditions(block_bytes=b)) for b in (0, 1000))
         assert spilling.read_bytes == plain.read_bytes and spilling.first_bytes == plain.first_bytes
         assert spilling.write_bytes - plain.write_bytes == written * 1000
         assert spilling.dirty_bytes - plain.dirty_bytes == dirty * 1000

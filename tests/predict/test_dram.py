@@ -17,7 +17,7 @@ from iosim.gpu.profile.explain import Explanation, explanation_rows, spills
 from iosim.hardware import load
 from iosim.masks import parse_mask
 from iosim.predict.blocks import Launch, Touches, touches_of
-from iosim.predict.dram import Dram, dram_bytes
+from iosim.predict.dram import Conditions, Dram, dram_bytes
 from iosim.predict.l2 import SIDES, SPREAD, Cache, Room, room_of
 from iosim.predict.predict import PROFILER_BYTES, predict
 from iosim.schedules import find
@@ -27,7 +27,7 @@ EVER = 10**12
 
 def dram(name, problem, tiling, places=4, capacity=EVER, **more):
     found = touches_of(find(name), problem, tiling)
-    return dram_bytes(found, problem, [places] * len(found.launches), capacity, **more)
+    return dram_bytes(found, problem, [places] * len(found.launches), capacity, Conditions(**more))
 
 
 @pytest.mark.parametrize("name", ["standard-tiled", "flash1", "flash2"])
@@ -178,7 +178,7 @@ def test_cold_launches_read_again_what_the_last_one_wrote():
     was dirty leaves between the launches, where nobody counts."""
     p, t = Attention(64, 16, dtype="fp32"), Tiling(16, 16)
     found = touches_of(find("standard-tiled"), p, t)
-    warm, cold = (dram_bytes(found, p, [4] * 3, 10**9, cold) for cold in (False, True))
+    warm, cold = (dram_bytes(found, p, [4] * 3, 10**9, Conditions(cold)) for cold in (False, True))
     assert cold.read_bytes - warm.read_bytes == 2 * 64 * 64 * 4 and cold.write_bytes == warm.write_bytes == 0
     assert cold.dirty_bytes == warm.dirty_bytes == (2 * 64 * 64 + 64 * 16) * 4
     assert sum(map(sum, cold.by_launch)) == cold.total_bytes and sum(cold.by_launch[1]) == 64 * 64 * 4

@@ -30,6 +30,7 @@ from iosim.gpu.jobs import ScheduleJob, runner
 from iosim.gpu.verdict import Evidence, evident_occupancies
 from iosim.hardware import Hardware, read_hardware
 from iosim.masks import parse_mask
+from iosim.predict.dram import Conditions
 from iosim.predict.predict import predict
 from iosim.schedules import find
 from iosim.search.best import footprint
@@ -87,7 +88,7 @@ def described(panel: str, job: ScheduleJob, hardware: Hardware | None) -> Row:
     """What is known of a job without a GPU: words over all heads, bytes between SM and L2, the predicted time."""
     p, t = job.problem, job.tiling
     sits = evident_occupancies(Evidence(job), hardware) if hardware else None
-    found = predict(find(job.name), p, t, hardware, sits, cold=True)
+    found = predict(find(job.name), p, t, hardware, sits, Conditions(cold=True))
     return {
         "panel": panel, "schedule": job.name, "Br": t.rows_q, "Bc": t.rows_k,
         **{name: getattr(p, name) for name in ("N", "d", "heads", "batch", "dtype", "acc_dtype")},

@@ -19,6 +19,7 @@ from ...cuda.warp_split import LANES
 from ...errors import IosimError
 from ...hardware import SECTOR_BYTES, Hardware
 from ...predict.block_work import Occupancy
+from ...predict.dram import Conditions
 from ...predict.predict import DECIMALS, Prediction, in_whole_tiles, launch_words, predict
 from ...schedules import SCHEDULES, Schedule
 from ..ncu.counters import DRAM_READ, DRAM_WRITE, ProfiledKernel
@@ -394,7 +395,8 @@ def on_hardware(kernel: ProfiledKernel, e: Explanation, problem: Attention, hard
     sit = occupancy(kernel, plain, p, e.splits or 1)
     sits = [sit] * (2 if e.splits else 1)
     spilled = spills(kernel, plain, e.tiling, p, hardware.sms * sit.blocks_per_sm)
-    return predict(schedule, p, e.tiling, hardware, sits, cold=True, backwards=BACKWARDS in kernel.name, **spilled)
+    conditions = Conditions(cold=True, backwards=BACKWARDS in kernel.name, **spilled)
+    return predict(schedule, p, e.tiling, hardware, sits, conditions)
 
 
 def explained(

@@ -20,6 +20,7 @@ from ...core.problem import DENSE, Attention, narrowed
 from ...core.tiling import Tiling, parse_tiles
 from ...hardware import SECTOR_BYTES, Hardware
 from ...predict.block_work import Occupancy
+from ...predict.dram import Conditions
 from ...predict.predict import DECIMALS, launch_words, predict
 from ...schedules import find
 from ..ncu.counters import DRAM_READ, DRAM_WRITE, ProfiledKernel
@@ -73,7 +74,7 @@ class Pass:
         """DRAM bytes, read and written, of the launch alone, with an empty L2 before it."""
         schedule, sit = find(self.schedule), Occupancy(blocks_per_sm, loads_ahead=True, generated=False)
         sits = [sit] * len(launch_words(schedule, self.problem, tiling))
-        found = predict(schedule, self.problem, tiling, hardware, sits, cold=True).dram
+        found = predict(schedule, self.problem, tiling, hardware, sits, Conditions(cold=True)).dram
         return sum(found.by_launch[self.launch]) if found else 0
 
     def blocks(self, tiling: Tiling) -> int:
