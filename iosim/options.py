@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
 from typing import Literal, NamedTuple
 
 from .errors import InputError, suggestion
+from .units import LARGEST_COUNT, dtype_bytes, parse_axis, parse_bytes, parse_count, parse_registers
 
 Type = Literal["integer", "string", "boolean"]
 """The type of a column, as JSON Schema names it."""
@@ -48,8 +50,6 @@ class Kind(NamedTuple):
         if not axis:
             self.read(text, option)
         elif self.ranges:
-            from .units import parse_axis
-
             parse_axis(text, option, lambda part: self.number(part, option))
         else:
             for part in text.split(self.between):
@@ -63,8 +63,6 @@ def whole_number(least: int = 1, most: int | None = None) -> Reader:
     """A reader of whole numbers from `least` to `most`."""
 
     def read(value: str | int, option: str) -> int:
-        from .units import LARGEST_COUNT, parse_count
-
         return parse_count(value, option, least, LARGEST_COUNT if most is None else most)
 
     return read
@@ -88,22 +86,16 @@ def as_given(value: str | int, option: str) -> Value:
 
 def read_size(value: str | int, option: str) -> int:
     """The bytes of a size. Words, as 51200el, are taken to have 2 bytes: a size is valid for any width or for none."""
-    from .units import parse_bytes
-
     return parse_bytes(value, 2, option)
 
 
 def read_registers(value: str | int, option: str) -> int:
     """The bytes of a number of registers."""
-    from .units import parse_registers
-
     return parse_registers(value, option)
 
 
 def read_type(value: str | int, option: str) -> str:
     """The name of an element type."""
-    from .units import dtype_bytes
-
     dtype_bytes(str(value), option)
     return str(value)
 
@@ -163,7 +155,7 @@ class Option:
         """Its name in a TOML file."""
         return self.word or self.name
 
-    @property
+    @cached_property
     def flag(self) -> str:
         """Its name on the command line, as `--page-size`."""
         return flag_of(self.key)
