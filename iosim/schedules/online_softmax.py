@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from ..core.machine import Block, Machine, Tile
     from ..core.problem import Attention
     from ..core.tiling import Tiling
-    from ..core.typing import ScheduleText, TrafficFormula, Words
+    from ..core.typing import TrafficFormula, Words
+    from .registry import FamilyFields
 
 MG = "Milakov and Gimelshein 2018 (arXiv 1805.02867)"
 
@@ -185,38 +186,54 @@ def attention_footprint(p: Attention, t: Tiling) -> int:
     return rows * (p.d + p.dv) + keys * max(p.d, p.dv) + rows * keys + 2 * rows
 
 
-def softmax_schedule(
-    name: str, text: ScheduleText, summary: str, traffic: TrafficFormula, source: str, formula: str, state: str,
-    known_as: str = "",
-) -> None:  # fmt: skip
-    register(
-        Schedule(
-            name,
-            text,
-            f"softmax of a matrix, {summary}",
-            source,
-            known_as=known_as,
-            formula=formula,
-            state=state,
-            exact_traffic=traffic,
-            footprint=softmax_footprint,
-            family="softmax",
-            example=score_matrix,
-            answer=softmax_of_rows,
-        )
-    )
-
-
 SAFE, ONLINE = f"{MG}, Algorithm 2", f"{MG}, Algorithm 3"
 ROWS_ON_CHIP = "maximum and sum of rows on chip"
-softmax_schedule("softmax-3pass", softmax_3pass, "exponentials computed twice", softmax_traffic(3), SAFE,
-                 "R = 3 N Nk, W = N Nk", f"{ROWS_ON_CHIP}; nothing waits in HBM",
-                 known_as="softmax, safe-softmax")  # fmt: skip
-softmax_schedule("softmax-3pass-code", softmax_3pass_stored, "exponentials stored and read again", stored_traffic, SAFE,
-                 "R = 3 N Nk, W = 2 N Nk", f"{ROWS_ON_CHIP}; exponentials wait in HBM")  # fmt: skip
-softmax_schedule("softmax-2pass", softmax_2pass, "maximum and sum online", softmax_traffic(2), ONLINE,
-                 "R = 2 N Nk, W = N Nk", f"{ROWS_ON_CHIP}; nothing waits in HBM",
-                 known_as="softmax, online-softmax")  # fmt: skip
+SOFTMAX: FamilyFields = {
+    "family": "softmax",
+    "example": score_matrix,
+    "answer": softmax_of_rows,
+}
+register(
+    Schedule(
+        "softmax-3pass",
+        softmax_3pass,
+        "softmax of a matrix, exponentials computed twice",
+        SAFE,
+        known_as="softmax, safe-softmax",
+        formula="R = 3 N Nk, W = N Nk",
+        state=f"{ROWS_ON_CHIP}; nothing waits in HBM",
+        exact_traffic=softmax_traffic(3),
+        footprint=softmax_footprint,
+        **SOFTMAX,
+    )
+)
+register(
+    Schedule(
+        "softmax-3pass-code",
+        softmax_3pass_stored,
+        "softmax of a matrix, exponentials stored and read again",
+        SAFE,
+        formula="R = 3 N Nk, W = 2 N Nk",
+        state=f"{ROWS_ON_CHIP}; exponentials wait in HBM",
+        exact_traffic=stored_traffic,
+        footprint=softmax_footprint,
+        **SOFTMAX,
+    )
+)
+register(
+    Schedule(
+        "softmax-2pass",
+        softmax_2pass,
+        "softmax of a matrix, maximum and sum online",
+        ONLINE,
+        known_as="softmax, online-softmax",
+        formula="R = 2 N Nk, W = N Nk",
+        state=f"{ROWS_ON_CHIP}; nothing waits in HBM",
+        exact_traffic=softmax_traffic(2),
+        footprint=softmax_footprint,
+        **SOFTMAX,
+    )
+)
 
 for name, text, passes, source, formula in (
     ("attention-3pass", attention_3pass, 3, SAFE, "R = 3 N d + Nk (3 d + dv) Tr, W = N dv"),

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
         candidates: Candidates
         scales: bool
 
-    class FamilyFields(TypedDict):
+    class FamilyFields(TypedDict, total=False):
         """Fields that all schedules of a family share."""
 
         tensors: Mapping[str, Tensor]
